@@ -1,0 +1,1 @@
+//! NCCL in software. (To be built.)

@@ -1,0 +1,15 @@
+//! collspec: collective-communication scenarios written as TOML, run on NCCL or in software, judged rank by rank.
+//!
+//! Data flows one way: file, [`scenario`] case, [`plan`], observation ([`run`], [`worker`]), verdict ([`judge`]), report.
+#![deny(unsafe_code)]
+
+pub mod backend;
+pub mod judge;
+pub mod num;
+pub mod ops;
+pub mod oracle;
+pub mod plan;
+pub mod report;
+pub mod run;
+pub mod scenario;
+pub mod worker;

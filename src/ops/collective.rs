@@ -1,0 +1,109 @@
+//! What a collective is, as data. `k` is NCCL's count argument, `n` the communicator's size.
+use serde::{Deserialize, Serialize};
+
+/// An entry for one of NCCL's collectives.
+#[derive(Debug)]
+pub struct Collective {
+    /// NCCL's function.
+    pub call: NcclCall,
+    /// True if it takes a reduction.
+    pub reduces: bool,
+    /// True if it takes a root.
+    pub rooted: bool,
+    /// Length of the send side.
+    pub send: Extent,
+    /// Length of the receive side.
+    pub recv: Extent,
+    /// Whose send buffer is read.
+    pub readers: Who,
+    /// Whose receive buffer is written.
+    pub writers: Who,
+    /// How send and receive buffer share memory.
+    pub in_place: InPlace,
+    /// What arrives.
+    pub rule: Rule,
+    /// Values of NCCL_ALGO that serve it.
+    pub algorithms: &'static [&'static str],
+    /// busbw / algbw for n ranks (nccl-tests, doc/PERFORMANCE.md).
+    pub bandwidth: fn(f64) -> f64,
+    /// First release with the function.
+    pub since: &'static str,
+}
+
+/// NCCL's collective functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum NcclCall {
+    AllReduce,
+    Reduce,
+    Broadcast,
+    AllGather,
+    ReduceScatter,
+    AlltoAll,
+    Gather,
+    Scatter,
+}
+
+/// A buffer's length in elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Extent {
+    /// k
+    One,
+    /// k * n
+    PerRank,
+}
+
+impl Extent {
+    /// Elements for NCCL's count `k` and `n` ranks; `None` on overflow.
+    pub fn elements(self, k: u64, n: usize) -> Option<u64> {
+        match self {
+            Self::One => Some(k),
+            Self::PerRank => k.checked_mul(n as u64),
+        }
+    }
+}
+
+/// Which ranks' buffers a call looks at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Who {
+    All,
+    Root,
+}
+
+impl Who {
+    /// True if it holds for this rank.
+    pub fn includes(self, rank: usize, root: usize) -> bool {
+        self == Self::All || rank == root
+    }
+}
+
+/// Which side of an in-place call holds the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum InPlace {
+    /// send == recv
+    Same,
+    /// send == recv + rank * k
+    SendInRecv,
+    /// recv == send + rank * k
+    RecvInSend,
+    /// Not possible.
+    Never,
+}
+
+/// What arrives in the receive buffer of rank r.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rule {
+    /// Elements [0, k) of the reduction.
+    Reduced,
+    /// Elements [r*k, (r+1)*k) of the reduction.
+    ReducedBlock,
+    /// The root's send buffer.
+    RootCopy,
+    /// Block r of the root's send buffer.
+    RootBlock,
+    /// All send buffers in rank order.
+    Concat,
+    /// Block r of every send buffer, in rank order.
+    Transpose,
+}

@@ -1,0 +1,88 @@
+//! The operation table: one entry per operation of the scenario language. An entry of the [`Kind::Collective`] kind says
+//! everything the other rooms need: counts, buffers, in-place layout, NCCL's call, the oracle's rule, algorithms and the
+//! bandwidth factor.
+mod collective;
+mod table;
+
+pub use collective::{Collective, Extent, InPlace, NcclCall, Rule, Who};
+pub use table::{TABLE, find};
+
+/// An operation of the scenario language.
+#[derive(Debug)]
+pub struct Op {
+    /// Its word in scenarios.
+    pub name: &'static str,
+    /// What it is.
+    pub kind: Kind,
+    /// The keys a step of this operation may have, besides [`COMMON_KEYS`].
+    pub keys: &'static [&'static str],
+    /// One line for the manual.
+    pub doc: &'static str,
+    /// `None` if this build runs it; else what it waits for.
+    pub missing: Option<&'static str>,
+}
+
+impl PartialEq for Op {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+/// Keys that every step may have. `in_place`, `null_pointers`, `graph` and such are listed by the operations that use them.
+pub const COMMON_KEYS: &[&str] = &["op", "ranks", "times", "name"];
+
+/// What an operation is.
+#[derive(Debug)]
+pub enum Kind {
+    /// One of NCCL's collectives.
+    Collective(Collective),
+    /// A group of NCCL's point-to-point calls or broadcasts that stands for a collective.
+    Composite(Composite),
+    /// Point to point: `send`.
+    Send,
+    /// Point to point: `recv`.
+    Recv,
+    /// Both in one group.
+    SendRecv,
+    /// An expression on the rank itself.
+    Map,
+    /// One NCCL group call of its steps.
+    Group,
+    /// Its steps in turn.
+    Loop,
+    /// On the host.
+    Host(Host),
+    /// Makes or ends a communicator.
+    Comm(CommOp),
+    /// Not run by this build.
+    Later,
+}
+
+/// Operations that are groups of NCCL's own calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Composite {
+    AllGatherV,
+    AllToAllV,
+    Barrier,
+}
+
+/// Operations of the host.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum Host {
+    Wait,
+    Sleep,
+    Exit,
+}
+
+/// Operations on communicators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum CommOp {
+    Init,
+    Split,
+    Finalize,
+    Destroy,
+    Abort,
+}
