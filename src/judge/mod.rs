@@ -1,1 +1,4 @@
-//! (To be built.)
+//! Observation against answers, invariants, `expect`, `assert` and snapshot text: the verdict.
+pub mod verdict;
+
+pub use verdict::*;

@@ -1,1 +1,4 @@
-//! (To be built.)
+//! Parent side: worker pool, arena, schedule, watchdog.
+pub mod observation;
+
+pub use observation::{Ended, Observation};

@@ -1,0 +1,243 @@
+//! What a plan is.
+use crate::num::DType;
+use crate::ops::Collective;
+use crate::scenario::expr::{Expr, Value};
+use crate::scenario::{Case, ConfigValue, Span};
+use crate::worker::job::Call;
+use std::sync::Arc;
+
+/// Index into [`Plan::buffers`].
+pub type BufId = usize;
+/// Index into [`Plan::allocs`].
+pub type AllocId = usize;
+/// Index into [`Plan::comms`].
+pub type CommId = usize;
+/// Index into [`Plan::steps`].
+pub type StepId = u32;
+/// Guard bytes on each side of a payload.
+pub const GUARD: u64 = 4096;
+
+/// A case made concrete: nothing is left to decide but what the checkpoints are (see `oracle::Forecast`).
+#[derive(Clone, Debug)]
+pub struct Plan {
+    /// The case.
+    pub case: Arc<Case>,
+    /// World size.
+    pub n: usize,
+    /// Every buffer name of the program.
+    pub buffers: Vec<Buffer>,
+    /// Every allocation; each rank also has one scrap allocation (see [`Alloc::scrap`]).
+    pub allocs: Vec<Alloc>,
+    /// Every communicator, one entry per group or colour.
+    pub comms: Vec<Comm>,
+    /// The unrolled program's steps in file order.
+    pub steps: Vec<PlanStep>,
+    /// What the calls mean, in an order in which everything that an event reads has been written by earlier ones.
+    pub events: Vec<Event>,
+    /// Calls that make communicators before the clock starts, by world rank.
+    pub prelude: Vec<Vec<Call>>,
+    /// Calls by world rank.
+    pub programs: Vec<Vec<Call>>,
+    /// Configurations that `Init` and `Split` calls name.
+    pub configs: Vec<Vec<(String, ConfigValue)>>,
+    /// Unique ids needed (`Init` calls name them by index).
+    pub ids: u32,
+    /// Streams per rank; index 0 is `main`.
+    pub streams: u32,
+    /// Names of `NAME.seconds` and such: tag number to step name.
+    pub tags: Vec<String>,
+    /// Bytes needed in all: device, guards, checkpoints' upper bound, arena, oracle.
+    pub memory: u64,
+    /// What the analysis says of waiting.
+    pub foresight: Foresight,
+    /// True if the data of some events is undefined (mismatched or aborted calls): only containment is judged then.
+    pub undefined: Option<String>,
+    /// True if the program makes, splits or ends communicators after the prelude.
+    pub comm_steps: bool,
+}
+
+/// A name; one memory per rank that has it.
+#[derive(Clone, Debug)]
+pub struct Buffer {
+    /// Its name.
+    pub name: String,
+    /// Element type.
+    pub dtype: DType,
+    /// Where it is first named.
+    pub span: Span,
+    /// Its memory by world rank.
+    pub places: Vec<Option<Place>>,
+    /// Index into [`Case::inputs`], if it exists before the first step.
+    pub input: Option<usize>,
+}
+
+/// A buffer's memory on one rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    /// The allocation.
+    pub alloc: AllocId,
+    /// First byte in the allocation's payload.
+    pub offset: u64,
+    /// Elements.
+    pub count: u64,
+}
+
+/// One allocation: `[guard | lead | payload | guard]`; base aligned to 4,096. Its image is all of it.
+#[derive(Clone, Debug)]
+pub struct Alloc {
+    /// World rank.
+    pub rank: usize,
+    /// Bytes of guard between the first guard and the payload (a buffer's `offset`).
+    pub lead: u64,
+    /// Bytes of payload.
+    pub payload: u64,
+    /// Names of the buffers in it.
+    pub label: String,
+    /// True for the memory that pointers which must not be looked at point into: nothing may ever write it.
+    pub scrap: bool,
+}
+
+impl Alloc {
+    /// Bytes of the whole image.
+    pub fn image(&self) -> u64 {
+        2 * GUARD + self.lead + self.payload
+    }
+    /// Where the payload starts in the image.
+    pub fn start(&self) -> u64 {
+        GUARD + self.lead
+    }
+}
+
+/// A communicator.
+#[derive(Clone, Debug)]
+pub struct Comm {
+    /// Its name in the file; several groups or colours share one; `None` for a step's `groups`.
+    pub name: Option<String>,
+    /// World ranks, in rank order.
+    pub members: Vec<usize>,
+}
+
+/// One step of the unrolled program.
+#[derive(Clone, Debug)]
+pub struct PlanStep {
+    /// Where it is written.
+    pub span: Span,
+    /// For people: `step 3: all_reduce`, `step 2.1 (round 4): send`.
+    pub label: String,
+    /// Expected codes by world rank, where the step says `error` (`None` inside: any error).
+    pub error: Vec<(usize, Option<nccl_sys::ncclResult_t>)>,
+}
+
+/// Part of a buffer on one rank.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Region {
+    /// The buffer.
+    pub buf: BufId,
+    /// World rank.
+    pub rank: usize,
+    /// First element.
+    pub start: u64,
+    /// Elements.
+    pub len: u64,
+}
+
+/// A region that a call writes, and where a checkpoint of it would go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Write {
+    /// What is written.
+    pub region: Region,
+    /// A copy of it is ordered right if it is enqueued on `stream` straight after this call of the rank's program.
+    pub after: u32,
+    /// The stream.
+    pub stream: u32,
+}
+
+/// What a matched set of calls does to memory.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// A collective, over the members of `comm` in rank order.
+    Collective {
+        /// The step.
+        step: StepId,
+        /// Its entry in the table.
+        op: &'static Collective,
+        /// The communicator.
+        comm: CommId,
+        /// NCCL's count.
+        k: u64,
+        /// Element type.
+        dtype: DType,
+        /// The reduction, if it has one.
+        reduce: Option<Reduction>,
+        /// Rank in the communicator; 0 if it takes none.
+        root: usize,
+        /// By rank of the communicator; `None` where nothing is read.
+        send: Vec<Option<Region>>,
+        /// By rank of the communicator; `None` where nothing is written.
+        recv: Vec<Option<Write>>,
+    },
+    /// A message leaves: its content is the region's at this point.
+    Post {
+        /// The step.
+        step: StepId,
+        /// Number of the message.
+        message: usize,
+        /// Content.
+        from: Region,
+    },
+    /// A message arrives (after its `Post`).
+    Land {
+        /// The step.
+        step: StepId,
+        /// Number of the message.
+        message: usize,
+        /// Where.
+        to: Write,
+    },
+    /// Element i of `out` from an expression.
+    Map {
+        /// The step.
+        step: StepId,
+        /// The expression.
+        expr: Arc<Expr>,
+        /// `rank`, `n`, `t`, axes...
+        names: Arc<Vec<(String, Value)>>,
+        /// Buffers it names: whole buffers (or the slice-free extent) of this rank.
+        reads: Vec<(String, Region)>,
+        /// Result.
+        out: Write,
+    },
+}
+
+/// A reduction with its scalars.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Reduction {
+    /// sum, prod, max, min, avg.
+    Builtin(nccl_sys::ncclRedOp_t),
+    /// Bits of the scalar in the dtype, by rank of the communicator.
+    PreMulSum(Vec<u64>),
+}
+
+/// What the analysis says of waiting.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Foresight {
+    /// It finishes even if every send waits for its receive.
+    Completes,
+    /// It finishes only if sends are buffered: the ranks wait in this circle.
+    MayBlock(Vec<Waiting>),
+    /// It cannot finish.
+    Stuck(Vec<Waiting>),
+}
+
+/// A rank that waits.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Waiting {
+    /// World rank.
+    pub rank: usize,
+    /// At this step.
+    pub step: StepId,
+    /// In words: `send to rank 1 waits for its recv`.
+    pub what: String,
+    /// World ranks it waits for.
+    pub on: Vec<usize>,
+}

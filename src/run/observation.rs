@@ -1,0 +1,46 @@
+//! What was seen of a case.
+use crate::worker::job::RankReport;
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// Every rank came to its end.
+    Done,
+    /// Some rank's call failed (see the reports).
+    Errored,
+    /// The time was up, or the engine proved that nothing can move.
+    Hung {
+        /// True if proved.
+        proved: bool,
+        /// While making communicators.
+        opening: bool,
+        /// Who waits for whom, if known.
+        waits: String,
+    },
+    /// A part of the worker died.
+    Crashed {
+        /// Its exit, in words: `signal 9 (SIGKILL)`, `exit status 1`.
+        how: String,
+        /// While making communicators.
+        opening: bool,
+    },
+}
+
+/// What was seen of a case; a case with `repeat` has one per run.
+#[derive(Clone, Debug)]
+pub struct Observation {
+    /// How it ended.
+    pub ended: Ended,
+    /// By world rank; empty if nothing is known.
+    pub ranks: Vec<RankReport>,
+    /// Final images by allocation (guards included); empty unless the allocation's rank is `Done`.
+    pub images: Vec<Vec<u8>>,
+    /// Checkpoints, by index; empty unless its rank is `Done`.
+    pub checkpoints: Vec<Vec<u8>>,
+    /// Excerpt of what the worker said on its standard error and NCCL's log.
+    pub log: String,
+    /// From *loaded* to the end.
+    pub seconds: f64,
+    /// True if the communicators had been used by an earlier case.
+    pub reused: bool,
+}

@@ -1,0 +1,326 @@
+//! What parent and worker say to each other: length-prefixed postcard messages; bulk data lies in the arena.
+use crate::num::DType;
+use crate::ops::NcclCall;
+use crate::scenario::ConfigValue;
+use crate::scenario::expr::{Expr, Value};
+use serde::{Deserialize, Serialize};
+
+/// First thing in every message stream; a worker of another build is refused.
+pub const PROTOCOL: u32 = 1;
+
+/// Where a pointer argument points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Ptr {
+    /// Null.
+    Null,
+    /// Byte `byte` of allocation `alloc`'s payload.
+    At {
+        /// Index into [`Job::allocs`].
+        alloc: u32,
+        /// Byte in the payload.
+        byte: u64,
+    },
+}
+
+/// One call of a rank.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Call {
+    /// The unrolled step it belongs to; grows along a program.
+    pub step: u32,
+    /// True if the program goes on after an error code (the step says `error`); the code is recorded either way.
+    pub tolerate: bool,
+    /// What to do.
+    pub what: What,
+}
+
+/// What a call does. `comm` indexes [`Job::comms`], `stream` counts the rank's streams.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum What {
+    Collective {
+        call: NcclCall,
+        send: Ptr,
+        recv: Ptr,
+        count: u64,
+        dtype: DType,
+        red: Red,
+        root: i32,
+        comm: u32,
+        stream: u32,
+    },
+    Send {
+        ptr: Ptr,
+        count: u64,
+        dtype: DType,
+        peer: i32,
+        comm: u32,
+        stream: u32,
+    },
+    Recv {
+        ptr: Ptr,
+        count: u64,
+        dtype: DType,
+        peer: i32,
+        comm: u32,
+        stream: u32,
+    },
+    GroupStart,
+    GroupEnd,
+    /// Element i of `out` from the expression, in stream order, by the host.
+    Map {
+        expr: Expr,
+        names: Vec<(String, Value)>,
+        reads: Vec<MapRead>,
+        out: Ptr,
+        count: u64,
+        dtype: DType,
+        stream: u32,
+    },
+    /// Checkpoint `index` (see [`Job::checkpoints`]) is a copy of `from`, in stream order.
+    Checkpoint {
+        from: Ptr,
+        bytes: u64,
+        index: u32,
+        stream: u32,
+    },
+    /// `stream` waits on the device for the work so far of the streams `on`.
+    After {
+        stream: u32,
+        on: Vec<u32>,
+    },
+    /// The host waits for a stream's work so far, or for all streams'.
+    Wait {
+        stream: Option<u32>,
+    },
+    Sleep {
+        seconds: f64,
+    },
+    /// The process ends.
+    Exit,
+    /// Makes `comm` with unique id `id` as rank `rank` of `n`.
+    Init {
+        comm: u32,
+        id: u32,
+        rank: i32,
+        n: i32,
+        config: Option<u32>,
+    },
+    /// Splits `parent`; `new` is the communicator of this colour, `None` with colour -1.
+    Split {
+        parent: u32,
+        color: i32,
+        key: i32,
+        new: Option<u32>,
+        config: Option<u32>,
+    },
+    Finalize {
+        comm: u32,
+    },
+    Destroy {
+        comm: u32,
+    },
+    Abort {
+        comm: u32,
+    },
+    /// A named step begins: traffic of `comm` (if any) counts under `tag`, the clock starts.
+    Begin {
+        tag: u32,
+        comm: Option<u32>,
+    },
+    /// A named step has been called: the clock stops when `stream` (if any) gets here.
+    End {
+        tag: u32,
+        stream: Option<u32>,
+    },
+}
+
+/// A buffer that a map reads.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct MapRead {
+    pub name: String,
+    pub ptr: Ptr,
+    pub count: u64,
+    pub dtype: DType,
+}
+
+/// The reduction argument.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Red {
+    /// The call takes none.
+    None,
+    /// NCCL's code.
+    Builtin(i32),
+    /// `ncclRedOpCreatePreMulSum` before the call, `ncclRedOpDestroy` after it (after the group's end inside a group).
+    PreMulSum {
+        /// The scalar's bytes; read from the host unless `device` says where it lies.
+        scalar: Vec<u8>,
+        /// In device memory (the allocation's initial image holds the value).
+        device: Option<Ptr>,
+    },
+}
+
+/// An allocation and where its images lie in the arena.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct AllocSpec {
+    /// World rank.
+    pub rank: u32,
+    /// Where the payload starts in the image.
+    pub start: u64,
+    /// Bytes of the image.
+    pub image: u64,
+    /// Byte of the arena where the initial image lies.
+    pub initial: u64,
+    /// Byte of the arena where the final image goes.
+    pub last: u64,
+}
+
+/// A checkpoint and where it goes in the arena.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct CheckpointSpec {
+    pub rank: u32,
+    pub bytes: u64,
+    pub at: u64,
+}
+
+/// All a worker ever sees of a case.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Job {
+    /// For logs.
+    pub case: String,
+    /// World size.
+    pub n: u32,
+    /// Members (world ranks) of every communicator.
+    pub comms: Vec<Vec<u32>>,
+    /// Configurations.
+    pub configs: Vec<Vec<(String, ConfigValue)>>,
+    /// Unique ids to make.
+    pub ids: u32,
+    /// Streams per rank.
+    pub streams: u32,
+    /// Allocations.
+    pub allocs: Vec<AllocSpec>,
+    /// Checkpoints.
+    pub checkpoints: Vec<CheckpointSpec>,
+    /// Number of tags.
+    pub tags: u32,
+    /// Calls of *opening*, by world rank. Equal preludes (with equal `comms` and `configs`) may share communicators.
+    pub prelude: Vec<Vec<Call>>,
+    /// Calls of *running*, by world rank.
+    pub programs: Vec<Vec<Call>>,
+    /// One thread drives all ranks: steps in turn, each as one group over all ranks.
+    pub one_thread: bool,
+    /// Bytes of arena in use.
+    pub arena: u64,
+    /// False if the communicators must be fresh and must not be kept.
+    pub reuse: bool,
+}
+
+/// Parent to worker.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// Run this; answered by [`Reply::Loaded`] then [`Reply::Done`].
+    Job(Box<Job>),
+    /// Restore the inputs and run the same job on the same communicators once more.
+    Again,
+    /// End what is kept of the last job: keep its communicators, or destroy them.
+    Finish {
+        /// Keep the communicators for the next job with an equal prelude.
+        keep: bool,
+    },
+}
+
+/// Worker to parent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Reply {
+    /// First message of a worker.
+    Hello {
+        /// [`PROTOCOL`].
+        protocol: u32,
+        /// NCCL's version code, as the library says.
+        version: i32,
+        /// Where the library came from.
+        library: String,
+        /// Symbols that it has.
+        symbols: Vec<String>,
+    },
+    /// Communicators, allocations, inputs and poison are in place: the clock starts.
+    Loaded {
+        /// True if the communicators are those of an earlier job.
+        reused: bool,
+    },
+    /// All ranks came to an end, one way or the other. Images and checkpoints are in the arena for ranks that are `Done`.
+    Done(Report),
+    /// The software engine proved that nothing can move any more. The worker can only be killed now.
+    Stuck {
+        /// Who waits for whom.
+        waits: String,
+        /// As far as they got.
+        report: Report,
+    },
+    /// The worker itself could not do what was asked (no memory, a bad message).
+    Trouble(String),
+}
+
+/// How every rank ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// By world rank.
+    pub ranks: Vec<RankReport>,
+}
+
+/// How one rank ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankReport {
+    /// The end.
+    pub end: RankEnd,
+    /// Calls that answered something but success: index in the program, code, the library's words.
+    pub codes: Vec<(u32, i32, String)>,
+    /// Figures of named steps.
+    pub figures: Vec<Figure>,
+}
+
+/// The end of one rank.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RankEnd {
+    /// All calls made, all streams drained, images in the arena.
+    Done,
+    /// A call (`None`: an asynchronous error while waiting) said no and was not tolerated. `prelude`: while opening.
+    Error {
+        /// While making the communicators.
+        prelude: bool,
+        /// Index in the program.
+        call: Option<u32>,
+        /// NCCL's code.
+        code: i32,
+        /// What was called, and the library's words.
+        text: String,
+    },
+    /// Told to stop because another rank failed.
+    Stopped,
+    /// Had not ended; the index of the call it was at, by its step word.
+    Running {
+        /// Index in the program.
+        call: u32,
+    },
+}
+
+/// Figures of one named step on one rank; several calls with one tag add up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Figure {
+    pub tag: u32,
+    pub seconds: f64,
+    pub traffic: Option<Traffic>,
+}
+
+/// As `nccl_sys::collspecTraffic_t`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Traffic {
+    pub rounds: u64,
+    pub sent: u64,
+    pub received: u64,
+    pub inner: u64,
+}
