@@ -59,7 +59,7 @@ pub struct Plan {
 /// A name; one memory per rank that has it.
 #[derive(Clone, Debug)]
 pub struct Buffer {
-    /// Its name.
+    /// Its name; one that starts with `#` is the plan's own (a barrier's) and shown to nobody.
     pub name: String,
     /// Element type.
     pub dtype: DType,
@@ -206,6 +206,13 @@ pub enum Event {
         reads: Vec<(String, Region)>,
         /// Result.
         out: Write,
+    },
+    /// From here on nobody can say what these hold (an operation that an `abort` may have cut short, or an error).
+    Undefined {
+        /// The step.
+        step: StepId,
+        /// What it may have written.
+        out: Vec<Write>,
     },
 }
 

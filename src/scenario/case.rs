@@ -55,6 +55,8 @@ pub struct Case {
     pub env: Vec<EnvVar>,
     /// Configuration of every communicator that says nothing else: NCCL's field name and value.
     pub config: Vec<(Sp<String>, Sp<ConfigValue>)>,
+    /// The top's `offset`: for outputs that `inputs` does not declare.
+    pub offset: Option<Num>,
     /// Runs on the same communicators; at least 1.
     pub repeat: u32,
     /// Seconds; `None` is the runner's default.
