@@ -50,7 +50,9 @@ pub struct Plan {
     pub memory: u64,
     /// What the analysis says of waiting.
     pub foresight: Foresight,
-    /// True if the data of some events is undefined (mismatched or aborted calls): only containment is judged then.
+    /// Contents of the plan's own buffers (names that start with `#`), by buffer and rank.
+    pub constants: Vec<(BufId, usize, Vec<u8>)>,
+    /// Why the data is undefined, if it is (mismatched calls, a program that cannot finish): only containment is judged then.
     pub undefined: Option<String>,
     /// True if the program makes, splits or ends communicators after the prelude.
     pub comm_steps: bool,

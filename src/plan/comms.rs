@@ -1,0 +1,230 @@
+//! Communicators: the world, those the file names, and those of a step's `groups`.
+use super::eval::{Names, Ranked, ranks};
+use super::types::{Comm, CommId};
+use crate::scenario::{Case, CommHow, ConfigValue, Diagnostic, Num, Sp, Span};
+use crate::worker::job::What;
+use std::collections::{BTreeMap, HashMap};
+
+/// A named communicator as seen by every rank of the world.
+#[derive(Clone, Debug)]
+pub struct Named {
+    /// The rank's own communicator and its rank in it.
+    pub of: Vec<Option<(CommId, usize)>>,
+    /// Where and how it was ended, by rank.
+    pub ended: Vec<Option<Span>>,
+}
+
+/// All communicators of a program.
+#[derive(Debug)]
+pub struct Comms {
+    n: usize,
+    /// One entry per concrete communicator; 0 is the world.
+    pub list: Vec<Comm>,
+    named: HashMap<String, Named>,
+    groups: HashMap<Vec<Vec<usize>>, Named>,
+    /// Configurations.
+    pub configs: Vec<Vec<(String, ConfigValue)>>,
+    /// Unique ids in use.
+    pub ids: u32,
+    base: Option<u32>,
+    /// True once something uses the world.
+    pub world_used: bool,
+    world_id: u32,
+    /// Calls before the first step, by rank, without the world's.
+    pub prelude: Vec<Vec<What>>,
+}
+
+type Config = [(Sp<String>, Sp<ConfigValue>)];
+
+impl Comms {
+    /// The world, not yet used.
+    pub fn new(case: &Case) -> Self {
+        let n = case.world_size.v;
+        let of = (0..n).map(|r| Some((0, r))).collect();
+        let world = Named { of, ended: vec![None; n] };
+        let mut comms = Self {
+            n,
+            list: vec![Comm { name: Some("world".to_owned()), members: (0..n).collect() }],
+            named: HashMap::from([("world".to_owned(), world)]),
+            groups: HashMap::new(),
+            configs: Vec::new(),
+            ids: 1,
+            base: None,
+            world_used: false,
+            world_id: 0,
+            prelude: vec![Vec::new(); n],
+        };
+        comms.base = comms.config(&case.config, None);
+        comms
+    }
+
+    fn config(&mut self, own: &Config, base: Option<u32>) -> Option<u32> {
+        let mut merged: BTreeMap<String, ConfigValue> = match base.and_then(|i| self.configs.get(i as usize)) {
+            Some(fields) => fields.iter().cloned().collect(),
+            None => BTreeMap::new(),
+        };
+        if own.is_empty() {
+            return base;
+        }
+        merged.extend(own.iter().map(|(k, v)| (k.v.clone(), v.v.clone())));
+        self.configs.push(merged.into_iter().collect());
+        u32::try_from(self.configs.len() - 1).ok()
+    }
+
+    /// The world's `Init` calls, one per rank.
+    pub fn world_calls(&self) -> Vec<What> {
+        (0..self.n)
+            .map(|r| What::Init { comm: 0, id: self.world_id, rank: r as i32, n: self.n as i32, config: self.base })
+            .collect()
+    }
+
+    /// A communicator by name.
+    pub fn by_name(&mut self, name: &Sp<String>) -> Result<&Named, Diagnostic> {
+        if name.v == "world" {
+            self.world_used = true;
+        }
+        self.named
+            .get(&name.v)
+            .ok_or_else(|| Diagnostic::new(name.span, format!("there is no communicator `{}` at this point", name.v)))
+    }
+
+    /// Marks a rank's handle as ended.
+    pub fn end(&mut self, name: &str, rank: usize, at: Span) {
+        if let Some(named) = self.named.get_mut(name) {
+            named.ended[rank] = Some(at);
+        }
+    }
+
+    /// The communicators of a step's `groups`; equal lists share them.
+    pub fn by_groups(&mut self, groups: &Sp<Vec<Vec<Sp<i128>>>>) -> Result<Named, Diagnostic> {
+        let lists = self.checked(groups)?;
+        if let Some(named) = self.groups.get(&lists) {
+            return Ok(named.clone());
+        }
+        let (named, calls) = self.make(None, &lists, self.base);
+        for (rank, call) in calls {
+            self.prelude[rank].push(call);
+        }
+        self.groups.insert(lists, named.clone());
+        Ok(named)
+    }
+
+    fn checked(&self, groups: &Sp<Vec<Vec<Sp<i128>>>>) -> Result<Vec<Vec<usize>>, Diagnostic> {
+        let mut seen: HashMap<usize, Span> = HashMap::new();
+        let mut lists = Vec::new();
+        for group in &groups.v {
+            let mut list = Vec::new();
+            for rank in group {
+                let Some(r) = usize::try_from(rank.v).ok().filter(|r| *r < self.n) else {
+                    let text = format!("rank {} is not in the world of {}", rank.v, ranks(self.n));
+                    return Err(Diagnostic::new(rank.span, text).help(format!("ranks count from 0 to {}", self.n.saturating_sub(1))));
+                };
+                if let Some(first) = seen.insert(r, rank.span) {
+                    let text = format!("rank {r} is in two places of `groups`");
+                    return Err(Diagnostic::new(rank.span, text).related(first, "first here").help("a rank has one place in `groups`"));
+                }
+                list.push(r);
+            }
+            if !list.is_empty() {
+                lists.push(list);
+            }
+        }
+        if lists.is_empty() {
+            return Err(Diagnostic::new(groups.span, "`groups` names no rank"));
+        }
+        Ok(lists)
+    }
+
+    fn add(&mut self, name: Option<&str>, members: Vec<usize>) -> CommId {
+        self.list.push(Comm { name: name.map(str::to_owned), members });
+        self.list.len() - 1
+    }
+
+    fn make(&mut self, name: Option<&str>, lists: &[Vec<usize>], config: Option<u32>) -> (Named, Vec<(usize, What)>) {
+        let mut named = Named { of: vec![None; self.n], ended: vec![None; self.n] };
+        let mut calls = Vec::new();
+        for list in lists {
+            let comm = self.add(name, list.clone());
+            let id = self.ids;
+            self.ids += 1;
+            for (r, &world) in list.iter().enumerate() {
+                named.of[world] = Some((comm, r));
+                calls.push((world, What::Init { comm: comm as u32, id, rank: r as i32, n: list.len() as i32, config }));
+            }
+        }
+        (named, calls)
+    }
+
+    /// A new named communicator; answers every calling rank's call. `t` is the round of `times`.
+    pub fn define(
+        &mut self,
+        case: &Case,
+        name: &Sp<String>,
+        how: &CommHow,
+        own: &Config,
+        t: Option<u64>,
+    ) -> Result<Vec<(usize, What)>, Diagnostic> {
+        let config = self.config(own, self.base);
+        let (named, calls) = match how {
+            CommHow::Groups(groups) => {
+                let lists = self.checked(groups)?;
+                self.make(Some(&name.v), &lists, config)
+            }
+            CommHow::Split { comm, color, key } => self.split(case, &name.v, comm, color, key.as_ref(), config, t)?,
+        };
+        self.named.insert(name.v.clone(), named);
+        Ok(calls)
+    }
+
+    #[expect(clippy::too_many_arguments, reason = "the keys of one step")]
+    fn split(
+        &mut self,
+        case: &Case,
+        name: &str,
+        parent: &Sp<String>,
+        color: &Num,
+        key: Option<&Num>,
+        config: Option<u32>,
+        t: Option<u64>,
+    ) -> Result<(Named, Vec<(usize, What)>), Diagnostic> {
+        let of = self.by_name(parent)?.clone();
+        // (parent, colour) -> (key, rank in the parent, world rank)
+        let mut parts: BTreeMap<(CommId, i32), Vec<(i32, usize, usize)>> = BTreeMap::new();
+        let mut asked = Vec::new();
+        for world in 0..self.n {
+            let Some((comm, rank)) = of.of[world] else { continue };
+            let n = self.list[comm].members.len();
+            let names = Names { rank, n, world_rank: world, world_size: self.n, t, peer: None, i: None, axes: &case.axes };
+            let number = |num: &Num, what: &str| {
+                let v = num.whole(&names)?;
+                i32::try_from(v).map_err(|_| Diagnostic::new(num.span, format!("the {what} {v} of rank {rank} does not fit 32 bits")))
+            };
+            let colour = number(color, "colour")?;
+            if colour < -1 {
+                let text = format!("the colour of rank {rank} is {colour}");
+                return Err(Diagnostic::new(color.span, text).help("colours count from 0; -1 is for ranks that join no new communicator"));
+            }
+            let order = key.map_or(Ok(rank as i32), |k| number(k, "key"))?;
+            asked.push((world, comm, colour, order));
+            if colour >= 0 {
+                parts.entry((comm, colour)).or_default().push((order, rank, world));
+            }
+        }
+        let mut named = Named { of: vec![None; self.n], ended: vec![None; self.n] };
+        for members in parts.values_mut() {
+            members.sort_unstable();
+            let comm = self.add(Some(name), members.iter().map(|m| m.2).collect());
+            for (r, m) in members.iter().enumerate() {
+                named.of[m.2] = Some((comm, r));
+            }
+        }
+        let calls = asked
+            .into_iter()
+            .map(|(world, comm, color, key)| {
+                let new = named.of[world].map(|(c, _)| c as u32);
+                (world, What::Split { parent: comm as u32, color, key, new, config })
+            })
+            .collect();
+        Ok((named, calls))
+    }
+}

@@ -1,0 +1,147 @@
+//! Numbers of the file, evaluated for one rank.
+use crate::scenario::expr::{EvalError, Mode, Scope, Value};
+use crate::scenario::{Case, Diagnostic, Expr, Num, NumKind, Ranks, Span};
+
+/// The names an expression may use outside `map` and `assert`.
+#[derive(Clone, Copy, Debug)]
+pub struct Names<'a> {
+    /// Rank in the communicator (or world).
+    pub rank: usize,
+    /// Ranks of the communicator (or world).
+    pub n: usize,
+    /// Rank in the world.
+    pub world_rank: usize,
+    /// Ranks of the world.
+    pub world_size: usize,
+    /// Round of `times`.
+    pub t: Option<u64>,
+    /// The other rank, in `counts`.
+    pub peer: Option<usize>,
+    /// Element, in data.
+    pub i: Option<u64>,
+    /// Axes.
+    pub axes: &'a [(String, Value)],
+}
+
+impl<'a> Names<'a> {
+    /// The names in force for a rank of the world.
+    pub fn world(case: &'a Case, rank: usize) -> Self {
+        let n = case.world_size.v;
+        Self { rank, n, world_rank: rank, world_size: n, t: None, peer: None, i: None, axes: &case.axes }
+    }
+
+    /// All of them as a list, for a worker.
+    pub fn list(&self) -> Vec<(String, Value)> {
+        let whole = |name: &str, v: usize| (name.to_owned(), Value::Int(v as i128));
+        let mut list = vec![
+            whole("rank", self.rank),
+            whole("n", self.n),
+            whole("world_rank", self.world_rank),
+            whole("world_size", self.world_size),
+        ];
+        if let Some(t) = self.t {
+            list.push(("t".to_owned(), Value::Int(t.into())));
+        }
+        list.extend(self.axes.iter().cloned());
+        list
+    }
+}
+
+impl Scope for Names<'_> {
+    fn name(&self, name: &str) -> Result<Value, EvalError> {
+        let whole = |v: usize| Ok(Value::Int(v as i128));
+        match (name, self.t, self.peer, self.i) {
+            ("rank", ..) => whole(self.rank),
+            ("n", ..) => whole(self.n),
+            ("world_rank", ..) => whole(self.world_rank),
+            ("world_size", ..) => whole(self.world_size),
+            ("t", Some(t), ..) => Ok(Value::Int(t.into())),
+            ("t", None, ..) => Ok(Value::Int(0)),
+            ("peer", _, Some(peer), _) => whole(peer),
+            ("i", _, _, Some(i)) => Ok(Value::Int(i.into())),
+            _ => self
+                .axes
+                .iter()
+                .find(|(axis, _)| axis == name)
+                .map(|(_, value)| *value)
+                .ok_or_else(|| EvalError(format!("`{name}` has no value here"))),
+        }
+    }
+}
+
+/// The number a per-rank value has for one rank.
+pub trait Ranked {
+    /// As it is: whole or not.
+    ///
+    /// # Errors
+    ///
+    /// A list of the wrong length, or an expression without a value.
+    fn value(&self, names: &Names, mode: Mode) -> Result<Value, Diagnostic>;
+
+    /// As a whole number.
+    ///
+    /// # Errors
+    ///
+    /// As [`Ranked::value`], or a number with a fraction.
+    fn whole(&self, names: &Names) -> Result<i128, Diagnostic>;
+}
+
+impl Ranked for Num {
+    fn value(&self, names: &Names, mode: Mode) -> Result<Value, Diagnostic> {
+        match &self.kind {
+            NumKind::Int(v) => Ok(Value::Int(*v)),
+            NumKind::Float(v) => Ok(Value::Float(*v)),
+            NumKind::Expr(expr) => evaluate(expr, self.span, names, mode),
+            NumKind::List(list) if list.len() != names.n => {
+                let text = format!("this list has {}, but there are {}", entries(list.len()), ranks(names.n));
+                Err(Diagnostic::new(self.span, text).help("write one entry for each rank of the communicator, in rank order"))
+            }
+            NumKind::List(list) => match list.get(names.rank) {
+                Some(entry) => entry.value(names, mode),
+                None => Err(Diagnostic::new(self.span, format!("no entry for rank {}", names.rank))),
+            },
+        }
+    }
+
+    fn whole(&self, names: &Names) -> Result<i128, Diagnostic> {
+        match self.value(names, Mode::Whole)? {
+            Value::Int(v) => Ok(v),
+            Value::Float(v) if v.is_finite() && v.abs() < 1e30 => Ok(v.trunc() as i128),
+            Value::Float(v) => Err(Diagnostic::new(self.span, format!("a whole number is wanted, and this is {v}"))),
+        }
+    }
+}
+
+/// An expression's value, with its place in the error.
+pub fn evaluate(expr: &Expr, span: Span, names: &Names, mode: Mode) -> Result<Value, Diagnostic> {
+    expr.eval(names, mode)
+        .map_err(|e| Diagnostic::new(span, format!("`{}` has no value on rank {}: {e}", expr.text, names.rank)))
+}
+
+/// Whether a rank is among those named; lists and expressions count in the world.
+pub fn among(ranks: &Ranks, case: &Case, world_rank: usize) -> Result<bool, Diagnostic> {
+    match ranks {
+        Ranks::All => Ok(true),
+        Ranks::List(list) => Ok(list.iter().any(|r| r.v == world_rank as i128)),
+        Ranks::Expr(expr) => {
+            let value = evaluate(&expr.v, expr.span, &Names::world(case, world_rank), Mode::Whole)?;
+            Ok(match value {
+                Value::Int(v) => v != 0,
+                Value::Float(v) => v != 0.0,
+            })
+        }
+    }
+}
+
+/// `1 entry`, `3 entries`.
+pub fn entries(n: usize) -> String {
+    if n == 1 { "1 entry".to_owned() } else { format!("{n} entries") }
+}
+/// `1 rank`, `3 ranks`.
+pub fn ranks(n: usize) -> String {
+    if n == 1 { "1 rank".to_owned() } else { format!("{n} ranks") }
+}
+/// `1 element`, `3 elements`.
+pub fn elements(n: u64) -> String {
+    if n == 1 { "1 element".to_owned() } else { format!("{n} elements") }
+}

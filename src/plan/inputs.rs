@@ -1,0 +1,153 @@
+//! What buffers hold before the first step, and how long they are.
+use super::eval::{Names, among, elements, evaluate};
+use super::types::{BufId, Plan};
+use crate::num::{self, DType};
+use crate::scenario::expr::{Mode, Value};
+use crate::scenario::{BufferDef, Case, Content, Diagnostic, Element, Fill, RowKind, TextPart, Values};
+
+/// Elements of a buffer on a rank; `None` if the rank has none or nothing says.
+pub fn count(case: &Case, def: &BufferDef, rank: usize) -> Result<Option<u64>, Diagnostic> {
+    if !among(&def.ranks, case, rank)? {
+        return Ok(None);
+    }
+    content_count(case, &def.content, rank)
+}
+
+/// Elements that a content says of a rank.
+pub fn content_count(case: &Case, content: &Content, rank: usize) -> Result<Option<u64>, Diagnostic> {
+    match content {
+        Content::All(fill) => fill_count(case, fill, rank),
+        Content::Rows(rows) => match rows.get(rank).map(|r| &r.kind) {
+            Some(RowKind::Elements(list)) => Ok(Some(list.len() as u64)),
+            Some(RowKind::Table(fill)) => fill_count(case, fill, rank),
+            Some(RowKind::Untouched | RowKind::Any) | None => Ok(None),
+        },
+    }
+}
+
+fn fill_count(case: &Case, fill: &Fill, rank: usize) -> Result<Option<u64>, Diagnostic> {
+    use super::eval::Ranked;
+    let said = match &fill.count {
+        None => None,
+        Some(num) => {
+            let v = num.whole(&Names::world(case, rank))?;
+            let v = u64::try_from(v).map_err(|_| Diagnostic::new(num.span, format!("`count` is {v} on rank {rank}")))?;
+            Some(v)
+        }
+    };
+    let natural = match &fill.values {
+        Values::Row(list) => Some(list.len() as u64),
+        Values::Template(_) | Values::Texts(_) => Some(text(case, fill, rank)?.len() as u64),
+        _ => None,
+    };
+    match (said, natural, &fill.values) {
+        (Some(said), Some(have), Values::Row(_)) if said != have => {
+            Err(Diagnostic::new(fill.span, format!("the row has {}, but `count` is {said}", elements(have))))
+        }
+        (Some(said), Some(have), _) if said < have => {
+            Err(Diagnostic::new(fill.span, format!("the text of rank {rank} has {have} bytes, but `count` is {said}")))
+        }
+        (Some(said), ..) => Ok(Some(said)),
+        (None, natural, _) => Ok(natural),
+    }
+}
+
+fn text(case: &Case, fill: &Fill, rank: usize) -> Result<String, Diagnostic> {
+    let mut out = String::new();
+    match &fill.values {
+        Values::Texts(list) => out.push_str(list.get(rank).map_or("", String::as_str)),
+        Values::Template(parts) => {
+            for part in parts {
+                match part {
+                    TextPart::Literal(text) => out.push_str(text),
+                    TextPart::Expr(e) => match evaluate(&e.v, e.span, &Names::world(case, rank), Mode::Whole)? {
+                        Value::Int(v) => out.push_str(&v.to_string()),
+                        Value::Float(v) => out.push_str(&v.to_string()),
+                    },
+                }
+            }
+        }
+        _ => {}
+    }
+    Ok(out)
+}
+
+/// Integer types compute in whole numbers.
+pub fn mode(dtype: DType) -> Mode {
+    if dtype.is_float() { Mode::Float } else { Mode::Whole }
+}
+
+/// A computed value in the type: wrapped or rounded.
+pub fn encode(dtype: DType, value: Value) -> u64 {
+    match value {
+        Value::Int(v) => num::encode_int(dtype, v),
+        Value::Float(v) => num::encode_f64(dtype, v),
+    }
+}
+
+fn listed(dtype: DType, list: &[Element]) -> Vec<u8> {
+    let mut bytes = vec![0; list.len() * dtype.size()];
+    for (i, e) in list.iter().enumerate() {
+        num::put(dtype, &mut bytes, i, num::element_bits(dtype, &e.value));
+    }
+    bytes
+}
+
+/// The bytes that a content gives a rank, `None` where it says nothing (poison, or a word of `expect`).
+pub fn bytes(case: &Case, dtype: DType, content: &Content, rank: usize, count: u64) -> Result<Option<Vec<u8>>, Diagnostic> {
+    let fill = match content {
+        Content::All(fill) => fill,
+        Content::Rows(rows) => match rows.get(rank).map(|r| &r.kind) {
+            Some(RowKind::Elements(list)) => return Ok(Some(listed(dtype, list))),
+            Some(RowKind::Table(fill)) => fill,
+            Some(RowKind::Untouched | RowKind::Any) | None => return Ok(None),
+        },
+    };
+    let len = usize::try_from(count).map_err(|_| Diagnostic::new(fill.span, "too many elements"))?;
+    let mut out = vec![0u8; len * dtype.size()];
+    match &fill.values {
+        Values::Poison | Values::Untouched | Values::Any => return Ok(None),
+        Values::Row(list) => return Ok(Some(listed(dtype, list))),
+        Values::Number(e) => {
+            let bits = num::element_bits(dtype, &e.value);
+            (0..len).for_each(|i| num::put(dtype, &mut out, i, bits));
+        }
+        Values::Each(expr) => {
+            let mut names = Names::world(case, rank);
+            for i in 0..len {
+                names.i = Some(i as u64);
+                let value = evaluate(&expr.v, expr.span, &names, mode(dtype))?;
+                num::put(dtype, &mut out, i, encode(dtype, value));
+            }
+        }
+        Values::Random { seed, low, high } => {
+            let (low, high) = (low.as_ref().map(|e| e.value), high.as_ref().map(|e| e.value));
+            for i in 0..len {
+                num::put(dtype, &mut out, i, num::random(dtype, *seed, rank as u64, i as u64, low, high));
+            }
+        }
+        Values::Template(_) | Values::Texts(_) => {
+            for (i, byte) in text(case, fill, rank)?.bytes().enumerate().take(len) {
+                num::put(dtype, &mut out, i, num::encode_int(dtype, byte.into()));
+            }
+        }
+    }
+    Ok(Some(out))
+}
+
+impl Plan {
+    /// What a buffer holds on a rank before the first step; `None` if the rank has none, or it starts poisoned.
+    ///
+    /// # Errors
+    ///
+    /// An element's expression that has no value.
+    pub fn contents(&self, buf: BufId, rank: usize) -> Result<Option<Vec<u8>>, Diagnostic> {
+        let Some(buffer) = self.buffers.get(buf) else { return Ok(None) };
+        let Some(place) = buffer.places.get(rank).copied().flatten() else { return Ok(None) };
+        if let Some((_, _, bytes)) = self.constants.iter().find(|(b, r, _)| (*b, *r) == (buf, rank)) {
+            return Ok(Some(bytes.clone()));
+        }
+        let Some(def) = buffer.input.and_then(|i| self.case.inputs.get(i)) else { return Ok(None) };
+        bytes(&self.case, buffer.dtype, &def.content, rank, place.count)
+    }
+}

@@ -1,0 +1,227 @@
+//! Buffers to allocations: each rank's buffer has memory of its own, but for in-place calls, whose `in` and `out` share it.
+use super::eval::{Names, Ranked, among};
+use super::resolve::{Sizes, dedupe, shown};
+use super::types::{Alloc, BufId, Buffer, Place};
+use super::unroll::{Coll, ItemKind, Program};
+use super::Limits;
+use crate::num::DType;
+use crate::ops::InPlace;
+use crate::scenario::{Diagnostic, Num, Span};
+
+/// The barrier's own buffers.
+pub const BARRIER_IN: &str = "#barrier_in";
+/// What a barrier's all_reduce leaves.
+pub const BARRIER_OUT: &str = "#barrier_out";
+
+/// Everything in its place.
+#[derive(Debug)]
+pub struct Placed {
+    pub buffers: Vec<Buffer>,
+    pub allocs: Vec<Alloc>,
+    pub sizes: Sizes,
+    pub memory: u64,
+}
+
+/// A buffer of one rank within a group that shares an allocation: its first byte, relative.
+#[derive(Clone, Copy)]
+struct Member {
+    group: usize,
+    at: i128,
+}
+
+/// Lays out all buffers.
+pub fn place(p: &Program, sizes: Sizes, limits: &Limits) -> Result<Placed, Vec<Diagnostic>> {
+    let mut diags = Vec::new();
+    let dtypes: Vec<DType> = sizes.dtypes.iter().map(|d| d.unwrap_or(DType::F32)).collect();
+    let mut members: Vec<Vec<Option<Member>>> = vec![vec![None; p.n]; p.names.len()];
+    let mut groups = 0;
+    for &(rank, index) in &p.order {
+        let item = &p.items[rank][index];
+        if let ItemKind::Collective(c) = &item.kind
+            && c.in_place
+        {
+            diags.extend(share(p, &sizes, &dtypes, &mut members, &mut groups, rank, c, item.span).err());
+        }
+    }
+    if !diags.is_empty() {
+        return Err(dedupe(diags));
+    }
+    // Bytes each group spans: (rank, first, end, members).
+    let mut spans: Vec<(usize, i128, i128, Vec<(BufId, usize)>)> = vec![(0, 0, 0, Vec::new()); groups];
+    let mut total: u64 = 0;
+    for (buf, dtype) in dtypes.iter().enumerate() {
+        for rank in 0..p.n {
+            let Some(count) = sizes.counts[buf][rank] else { continue };
+            let Some(bytes) = count.checked_mul(dtype.size() as u64).filter(|b| *b <= limits.memory) else {
+                let text = format!("{} has {count} elements on rank {rank}: more than the limit of {}", shown(&p.names[buf].name), human(limits.memory));
+                return Err(vec![Diagnostic::new(p.names[buf].span, text)]);
+            };
+            total = total.saturating_add(bytes);
+            let member = members[buf][rank].unwrap_or_else(|| {
+                groups += 1;
+                spans.push((rank, 0, 0, Vec::new()));
+                Member { group: groups - 1, at: 0 }
+            });
+            members[buf][rank] = Some(member);
+            let span = &mut spans[member.group];
+            if span.3.is_empty() {
+                *span = (rank, member.at, member.at, Vec::new());
+            }
+            span.1 = span.1.min(member.at);
+            span.2 = span.2.max(member.at + i128::from(bytes));
+            span.3.push((buf, rank));
+        }
+    }
+    // Device, two images in the arena, and one copy with the judge.
+    if total.saturating_mul(4) > limits.memory {
+        let text = format!("the buffers of all ranks are {} and need four times that to run and judge: more than the limit of {}", human(total), human(limits.memory));
+        return Err(vec![Diagnostic::new(p.case.world_size.span, text).help("smaller counts, or a higher limit")]);
+    }
+    let mut allocs = Vec::new();
+    let mut places = vec![vec![None; p.n]; p.names.len()];
+    for (rank, first, end, list) in spans {
+        let mut label = String::new();
+        let mut lead = 0;
+        for (buf, _) in &list {
+            if !label.is_empty() {
+                label.push_str(", ");
+            }
+            label.push_str(&p.names[*buf].name);
+            if members[*buf][rank].is_some_and(|m| m.at == first) {
+                match offset(p, *buf, rank, dtypes[*buf]) {
+                    Ok(bytes) => lead = lead.max(bytes),
+                    Err(d) => diags.push(d),
+                }
+            }
+        }
+        for (buf, rank) in list {
+            let at = members[buf][rank].map_or(0, |m| m.at - first);
+            let count = sizes.counts[buf][rank].unwrap_or(0);
+            places[buf][rank] = Some(Place { alloc: allocs.len(), offset: u64::try_from(at).unwrap_or(0), count });
+        }
+        allocs.push(Alloc { rank, lead, payload: u64::try_from(end - first).unwrap_or(0), label, scrap: false });
+    }
+    if !diags.is_empty() {
+        return Err(dedupe(diags));
+    }
+    let memory = allocs.iter().map(Alloc::image).sum::<u64>().saturating_mul(4);
+    if memory > limits.memory {
+        let text = format!("with their guards the buffers need {}: more than the limit of {}", human(memory), human(limits.memory));
+        return Err(vec![Diagnostic::new(p.case.world_size.span, text)]);
+    }
+    let buffers = p
+        .names
+        .iter()
+        .zip(places)
+        .zip(dtypes)
+        .map(|((name, places), dtype)| Buffer { name: name.name.clone(), dtype, span: name.span, places, input: name.input })
+        .collect();
+    Ok(Placed { buffers, allocs, sizes, memory })
+}
+
+/// Bytes between the 256-byte boundary and a buffer's start.
+fn offset(p: &Program, buf: BufId, rank: usize, dtype: DType) -> Result<u64, Diagnostic> {
+    let own = p.names[buf].input.and_then(|i| p.case.inputs.get(i));
+    let num: Option<&Num> = match own {
+        Some(def) => def.offset.as_ref(),
+        None => p.case.offset.as_ref(),
+    };
+    let Some(num) = num else { return Ok(0) };
+    let v = num.whole(&Names::world(&p.case, rank))?;
+    match u64::try_from(v) {
+        Ok(v) if v <= 1 << 20 => Ok(v * dtype.size() as u64),
+        _ => Err(Diagnostic::new(num.span, format!("`offset` is {v} on rank {rank}; 0 to {} elements are possible", 1 << 20))),
+    }
+}
+
+#[expect(clippy::too_many_arguments, reason = "one loop's state, split off for its length")]
+fn share(
+    p: &Program,
+    sizes: &Sizes,
+    dtypes: &[DType],
+    members: &mut [Vec<Option<Member>>],
+    groups: &mut usize,
+    rank: usize,
+    c: &Coll,
+    span: Span,
+) -> Result<(), Diagnostic> {
+    let root = usize::try_from(c.root).unwrap_or(usize::MAX);
+    let (Some(input), Some(output)) = (&c.input, &c.output) else { return Ok(()) };
+    let inside = match c.op.in_place {
+        InPlace::Never => return Err(Diagnostic::new(span, "this operation cannot run in place")),
+        // Only the root has both sides.
+        InPlace::SendInRecv | InPlace::RecvInSend if c.op.rooted && c.me != root => return Ok(()),
+        _ => true,
+    };
+    if (input.buf == output.buf && !input.sliced && !output.sliced) || !inside {
+        return Ok(());
+    }
+    if input.sliced || output.sliced {
+        return Err(Diagnostic::new(output.span, "`in_place` needs whole buffers").help("name the same slice in `in` and `out`, without `in_place`"));
+    }
+    let (Some(have), Some(come)) = (sizes.counts[input.buf][rank], sizes.counts[output.buf][rank]) else { return Ok(()) };
+    // An empty row off the root of a broadcast is no memory to share.
+    if c.op.in_place == InPlace::Same && have != come {
+        return Ok(());
+    }
+    let size = dtypes[input.buf].size() as i128;
+    let block = i128::from(have.min(come)) * size * c.me as i128;
+    // Where `out` starts, seen from where `in` starts.
+    let delta = match c.op.in_place {
+        InPlace::SendInRecv => -block,
+        InPlace::RecvInSend => block,
+        _ => 0,
+    };
+    let (a, b) = (members[input.buf][rank], members[output.buf][rank]);
+    match (a, b) {
+        (Some(a), Some(b)) if a.group == b.group && b.at - a.at == delta => Ok(()),
+        (Some(_), Some(_)) => Err(Diagnostic::new(
+            output.span,
+            format!("{} and {} already have memory of their own on rank {rank}", shown(&p.names[input.buf].name), shown(&p.names[output.buf].name)),
+        )),
+        (Some(a), None) => {
+            members[output.buf][rank] = Some(Member { group: a.group, at: a.at + delta });
+            fresh(p, output.buf, output.span)
+        }
+        (None, Some(b)) => {
+            members[input.buf][rank] = Some(Member { group: b.group, at: b.at - delta });
+            Ok(())
+        }
+        (None, None) => {
+            let group = *groups;
+            *groups += 1;
+            members[input.buf][rank] = Some(Member { group, at: 0 });
+            members[output.buf][rank] = Some(Member { group, at: delta });
+            fresh(p, output.buf, output.span)
+        }
+    }
+}
+
+/// An in-place output cannot have contents of its own.
+fn fresh(p: &Program, buf: BufId, span: Span) -> Result<(), Diagnostic> {
+    match p.names[buf].input {
+        Some(_) => {
+            let text = format!("{} is in `inputs`, but in place it takes the memory of `in`", shown(&p.names[buf].name));
+            Err(Diagnostic::new(span, text).related(p.names[buf].span, "given here"))
+        }
+        None => Ok(()),
+    }
+}
+
+/// Bytes for people.
+pub fn human(bytes: u64) -> String {
+    const UNITS: [(&str, u64); 4] = [("TiB", 1 << 40), ("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)];
+    for (unit, size) in UNITS {
+        if bytes >= size {
+            let tenths = bytes / (size / 10);
+            return if tenths % 10 == 0 { format!("{} {unit}", tenths / 10) } else { format!("{}.{} {unit}", tenths / 10, tenths % 10) };
+        }
+    }
+    format!("{bytes} bytes")
+}
+
+/// Whether a rank has a buffer that the file gives.
+pub fn has(p: &Program, buf: BufId, rank: usize) -> bool {
+    let def = p.names[buf].input.and_then(|i| p.case.inputs.get(i));
+    def.is_none_or(|d| among(&d.ranks, &p.case, rank).unwrap_or(true))
+}

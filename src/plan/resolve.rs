@@ -1,0 +1,402 @@
+//! Counts and types: inputs say theirs, outputs follow from their step, a receive's from the send it meets.
+use super::eval::elements;
+use super::inputs;
+use super::types::{BufId, CommId};
+use super::unroll::{Coll, ItemKind, Program, Sel};
+use crate::num::DType;
+use crate::ops::Extent;
+use crate::scenario::{Diagnostic, Span};
+use std::collections::HashMap;
+
+/// What is known of a buffer once everything is resolved.
+#[derive(Debug, Default)]
+pub struct Sizes {
+    /// By buffer, by rank; `None` where the rank has no such buffer.
+    pub counts: Vec<Vec<Option<u64>>>,
+    /// By buffer.
+    pub dtypes: Vec<Option<DType>>,
+    /// Elements that an item (rank, index) writes.
+    pub lens: HashMap<(usize, usize), u64>,
+}
+
+/// (communicator, sender, receiver), ranks of the communicator.
+type Pair = (CommId, usize, usize);
+
+/// Finds all counts and types.
+pub fn resolve(p: &mut Program) -> Result<Sizes, Vec<Diagnostic>> {
+    let mut r = Resolver {
+        counts: vec![vec![None; p.n]; p.names.len()],
+        dtypes: p.names.iter().map(|b| b.dtype).collect(),
+        roots: HashMap::new(),
+        meets: HashMap::new(),
+        lens: HashMap::new(),
+        changed: false,
+        diags: Vec::new(),
+        p,
+    };
+    r.inputs();
+    r.match_messages();
+    r.match_roots();
+    r.slice_only();
+    if !r.diags.is_empty() {
+        return Err(r.diags);
+    }
+    let mut open: Vec<(usize, usize)> = r.p.order.clone();
+    loop {
+        r.changed = false;
+        let before = open.len();
+        let mut rest = Vec::new();
+        for at in open {
+            match r.item(at) {
+                Ok(true) => {}
+                Ok(false) => rest.push(at),
+                Err(d) => r.diags.push(d),
+            }
+        }
+        open = rest;
+        if !r.diags.is_empty() {
+            return Err(dedupe(r.diags));
+        }
+        if open.is_empty() || (open.len() == before && !r.changed) {
+            break;
+        }
+    }
+    for at in open {
+        if let Some(d) = r.unresolved(at) {
+            r.diags.push(d);
+        }
+    }
+    if !r.diags.is_empty() {
+        return Err(dedupe(r.diags));
+    }
+    Ok(Sizes { counts: r.counts, dtypes: r.dtypes, lens: r.lens })
+}
+
+/// One fault seen on many ranks is told once.
+pub fn dedupe(diags: Vec<Diagnostic>) -> Vec<Diagnostic> {
+    let mut seen: Vec<Span> = Vec::new();
+    diags.into_iter().filter(|d| !seen.contains(&d.span) && { seen.push(d.span); true }).collect()
+}
+
+struct Resolver<'a> {
+    p: &'a Program,
+    counts: Vec<Vec<Option<u64>>>,
+    dtypes: Vec<Option<DType>>,
+    /// Items that read the root's buffer -> the root's item of the same call.
+    roots: HashMap<(usize, usize), (usize, usize)>,
+    /// The send that a receive meets.
+    meets: HashMap<(usize, usize), (usize, usize)>,
+    lens: HashMap<(usize, usize), u64>,
+    changed: bool,
+    diags: Vec<Diagnostic>,
+}
+
+impl Resolver<'_> {
+    fn inputs(&mut self) {
+        let case = self.p.case.clone();
+        for (id, name) in self.p.names.iter().enumerate() {
+            if name.name == super::place::BARRIER_IN || name.name == super::place::BARRIER_OUT {
+                self.counts[id] = vec![Some(1); self.p.n];
+            }
+            let Some(def) = name.input.and_then(|i| case.inputs.get(i)) else { continue };
+            for rank in 0..self.p.n {
+                match inputs::count(&case, def, rank) {
+                    Ok(count) => self.counts[id][rank] = count,
+                    Err(d) => self.diags.push(d),
+                }
+            }
+        }
+    }
+
+    fn match_messages(&mut self) {
+        let mut sends: HashMap<Pair, Vec<(usize, usize)>> = HashMap::new();
+        let mut recvs: HashMap<Pair, Vec<(usize, usize)>> = HashMap::new();
+        for &(rank, index) in &self.p.order {
+            let item = &self.p.items[rank][index];
+            if item.fails {
+                continue;
+            }
+            match item.kind {
+                ItemKind::Send { comm, me, peer, .. } => {
+                    if let Ok(peer) = usize::try_from(peer) {
+                        sends.entry((comm, me, peer)).or_default().push((rank, index));
+                    }
+                }
+                ItemKind::Recv { comm, me, peer, .. } => {
+                    if let Ok(peer) = usize::try_from(peer) {
+                        recvs.entry((comm, peer, me)).or_default().push((rank, index));
+                    }
+                }
+                _ => {}
+            }
+        }
+        for (pair, list) in recvs {
+            let from = sends.get(&pair).map_or(&[][..], Vec::as_slice);
+            self.meets.extend(list.into_iter().zip(from.iter().copied()));
+        }
+    }
+
+    /// For calls in which only the root's buffer says the count: the root's call of the same number on the communicator.
+    fn match_roots(&mut self) {
+        let mut calls: HashMap<(CommId, usize), Vec<(usize, usize)>> = HashMap::new();
+        for &(rank, index) in &self.p.order {
+            let item = &self.p.items[rank][index];
+            if let (ItemKind::Collective(c), false) = (&item.kind, item.fails) {
+                calls.entry((c.comm, c.me)).or_default().push((rank, index));
+            }
+        }
+        for ((comm, _), list) in &calls {
+            for (number, at) in list.iter().enumerate() {
+                let ItemKind::Collective(c) = &self.p.items[at.0][at.1].kind else { continue };
+                let Ok(root) = usize::try_from(c.root) else { continue };
+                if let Some(found) = calls.get(&(*comm, root)).and_then(|l| l.get(number)) {
+                    self.roots.insert(*at, *found);
+                }
+            }
+        }
+    }
+
+    /// An output that is only written by slices is as long as the farthest one.
+    fn slice_only(&mut self) {
+        let n = self.p.n;
+        let mut whole = vec![vec![false; n]; self.p.names.len()];
+        let mut farthest: HashMap<(BufId, usize), u64> = HashMap::new();
+        for &(rank, index) in &self.p.order {
+            let kind = &self.p.items[rank][index].kind;
+            for sel in written(kind).into_iter().flatten() {
+                let explicit = sel.end.or_else(|| declared(kind).map(|c| sel.start.saturating_add(c)));
+                match (sel.sliced, explicit) {
+                    (true, Some(end)) => {
+                        let far = farthest.entry((sel.buf, rank)).or_insert(0);
+                        *far = (*far).max(end);
+                    }
+                    (true, None) => {}
+                    (false, _) => whole[sel.buf][rank] = true,
+                }
+            }
+        }
+        for ((buf, rank), end) in farthest {
+            let input = self.p.names[buf].input.is_some();
+            if !whole[buf][rank] && !input && self.counts[buf][rank].is_none() {
+                self.counts[buf][rank] = Some(end);
+            }
+        }
+    }
+
+    fn len(&self, sel: &Sel, rank: usize) -> Option<u64> {
+        match sel.end {
+            Some(end) => Some(end - sel.start),
+            None => self.counts[sel.buf][rank].map(|c| c.saturating_sub(sel.start)),
+        }
+    }
+
+    fn set(&mut self, at: (usize, usize), sel: &Sel, count: u64, dtype: Option<DType>) -> Result<(), Diagnostic> {
+        let rank = at.0;
+        self.lens.insert(at, count);
+        let name = &self.p.names[sel.buf].name;
+        if let Some(dtype) = dtype {
+            match self.dtypes[sel.buf] {
+                None => {
+                    self.dtypes[sel.buf] = Some(dtype);
+                    self.changed = true;
+                }
+                Some(before) if before != dtype => {
+                    let text = format!("`{name}` is {}, but what is written here is {}", before.name(), dtype.name());
+                    return Err(Diagnostic::new(sel.span, text).help("write to a buffer of its own, or make the types equal"));
+                }
+                Some(_) => {}
+            }
+        }
+        if sel.sliced {
+            // Slices that leave the end open take what the step writes.
+            let end = sel.end.unwrap_or(sel.start.saturating_add(count));
+            if end - sel.start != count {
+                let text = format!("the slice has {}, but {} are written on rank {rank}", elements(end - sel.start), count);
+                return Err(Diagnostic::new(sel.span, text));
+            }
+            if sel.end.is_none() && self.p.names[sel.buf].input.is_none() {
+                let far = self.counts[sel.buf][rank].unwrap_or(0).max(end);
+                self.changed |= self.counts[sel.buf][rank] != Some(far);
+                self.counts[sel.buf][rank] = Some(far);
+            }
+            return Ok(());
+        }
+        match self.counts[sel.buf][rank] {
+            None => {
+                self.counts[sel.buf][rank] = Some(count);
+                self.changed = true;
+                Ok(())
+            }
+            Some(before) if before != count => {
+                let text = format!("`{name}` has {} on rank {rank}, but this step writes {count}", elements(before));
+                Err(Diagnostic::new(sel.span, text).help("write to a slice of it, or to a buffer of its own"))
+            }
+            Some(_) => Ok(()),
+        }
+    }
+
+    /// True once everything that follows from the item is known.
+    fn item(&mut self, at: (usize, usize)) -> Result<bool, Diagnostic> {
+        let (rank, index) = at;
+        let p = self.p;
+        let item = &p.items[rank][index];
+        match &item.kind {
+            ItemKind::Collective(c) => self.collective(at, c),
+            ItemKind::AllGatherV { comm, input, output, .. } => {
+                let Some(dtype) = self.dtypes[input.buf] else { return Ok(false) };
+                let mut sum = 0u64;
+                for &member in &p.comms.list[*comm].members {
+                    let Some(len) = self.len(input, member) else { return Ok(false) };
+                    sum = sum.saturating_add(len);
+                }
+                self.set(at, output, sum, Some(dtype)).map(|()| true)
+            }
+            ItemKind::Declare { output, count, like } => {
+                let dtype = self.dtypes[*like];
+                if output.buf == *like && self.counts[output.buf][rank].is_some() {
+                    return self.exact_input(output, rank, *count);
+                }
+                self.set(at, output, *count, dtype).map(|()| dtype.is_some())
+            }
+            ItemKind::Send { .. } | ItemKind::Call(_) => Ok(true),
+            ItemKind::Recv { output, count, dtype, .. } => {
+                let sent = self.meets.get(&at).and_then(|(r, i)| match &p.items[*r][*i].kind {
+                    ItemKind::Send { input, .. } => Some((self.len(input, *r), self.dtypes[input.buf])),
+                    _ => None,
+                });
+                let count = count.or_else(|| sent.and_then(|s| s.0)).or_else(|| output.end.map(|e| e - output.start));
+                let dtype = dtype.or_else(|| sent.and_then(|s| s.1)).or(self.dtypes[output.buf]);
+                let (Some(count), Some(dtype)) = (count, dtype) else { return Ok(false) };
+                self.set(at, output, count, Some(dtype)).map(|()| true)
+            }
+            ItemKind::Map(map) => {
+                let first = map.reads.first();
+                let dtype = map.dtype.or_else(|| first.and_then(|b| self.dtypes[*b])).or_else(|| first.is_none().then_some(self.dtypes[map.output.buf].unwrap_or(DType::F32)));
+                let count = map.count.or(map.output.end.map(|e| e - map.output.start)).or_else(|| first.and_then(|b| self.counts[*b][rank]));
+                let (Some(count), Some(dtype)) = (count, dtype) else { return Ok(false) };
+                self.set(at, &map.output, count, Some(dtype)).map(|()| true)
+            }
+        }
+    }
+
+    /// An input of all_to_all_v that says its own count must agree with `counts`.
+    fn exact_input(&self, sel: &Sel, rank: usize, count: u64) -> Result<bool, Diagnostic> {
+        let have = self.len(sel, rank).unwrap_or(count);
+        if have == count {
+            return Ok(true);
+        }
+        let name = &self.p.names[sel.buf].name;
+        Err(Diagnostic::new(sel.span, format!("`{name}` has {} on rank {rank}, but its row of `counts` adds up to {count}", elements(have))))
+    }
+
+    fn collective(&mut self, at: (usize, usize), c: &Coll) -> Result<bool, Diagnostic> {
+        let (rank, index) = at;
+        let p = self.p;
+        let n = p.comms.list[c.comm].members.len();
+        // Where the count comes from: the rank's own input, or the root's.
+        let own = c.op.readers.includes(c.me, usize::try_from(c.root).unwrap_or(usize::MAX));
+        let source = if own { Some(at) } else { self.roots.get(&at).copied().or(Some(at)) };
+        let Some((from, i)) = source else { return Ok(false) };
+        let ItemKind::Collective(giver) = &p.items[from][i].kind else { return Ok(false) };
+        let Some(input) = &giver.input else {
+            return Err(Diagnostic::new(p.items[rank][index].span, format!("this step needs `in` on rank {}", giver.me)));
+        };
+        if p.names[input.buf].input.is_some() && self.counts[input.buf][from].is_none() {
+            return Err(self.no_count(input, from));
+        }
+        let Some(len) = self.len(input, from) else { return Ok(false) };
+        let Some(dtype) = self.dtypes[input.buf] else { return Ok(false) };
+        let k = match c.op.send {
+            Extent::One => len,
+            Extent::PerRank if len % n as u64 != 0 => {
+                let name = shown(&p.names[input.buf].name);
+                let text = format!("{name} has {} on rank {from}, which is not a multiple of {n}, the number of ranks", elements(len));
+                let span = p.names[input.buf].input.map_or(input.span, |_| p.names[input.buf].span);
+                return Err(Diagnostic::new(span, text).related(p.items[rank][index].span, "this step deals it out in equal blocks").help(format!("give it {} or {} elements", len / n as u64 * n as u64, (len / n as u64 + 1) * n as u64)));
+            }
+            Extent::PerRank => len / n as u64,
+        };
+        let Some(out) = c.op.recv.elements(k, n) else {
+            return Err(Diagnostic::new(p.items[rank][index].span, format!("the result would have {k} x {n} elements")));
+        };
+        match &c.output {
+            Some(output) => self.set(at, output, out, Some(dtype)).map(|()| true),
+            None if c.op.writers.includes(c.me, usize::try_from(c.root).unwrap_or(usize::MAX)) => {
+                Err(Diagnostic::new(p.items[rank][index].span, "this step needs `out`").help("or `in_place = true`, and the result takes the input's memory"))
+            }
+            None => Ok(true),
+        }
+    }
+
+    fn no_count(&self, input: &Sel, rank: usize) -> Diagnostic {
+        let name = shown(&self.p.names[input.buf].name);
+        Diagnostic::new(self.p.names[input.buf].span, format!("nothing says how many elements {name} has on rank {rank}")).help("add `count`")
+    }
+
+    fn unresolved(&self, at: (usize, usize)) -> Option<Diagnostic> {
+        let item = &self.p.items[at.0][at.1];
+        let rank = at.0;
+        let missing = |sel: &Sel| {
+            let name = &self.p.names[sel.buf];
+            if self.written_by(sel.buf, rank) {
+                return Diagnostic::new(sel.span, format!("nothing says how many elements `{}` has on rank {rank}", name.name)).help("add `count` where it is made");
+            }
+            let text = format!("`{}` is read on rank {rank}, where nobody has written it", name.name);
+            Diagnostic::new(sel.span, text).help("write it in an earlier step, or give it in `inputs`")
+        };
+        match &item.kind {
+            ItemKind::Collective(c) => {
+                let source = self.roots.get(&at).copied().unwrap_or(at);
+                let ItemKind::Collective(giver) = &self.p.items[source.0][source.1].kind else { return None };
+                let sel = c.input.as_ref().filter(|_| source == at).or(giver.input.as_ref())?;
+                Some(missing(sel))
+            }
+            ItemKind::AllGatherV { input, .. } => Some(missing(input)),
+            ItemKind::Recv { peer, .. } if !self.meets.contains_key(&at) => {
+                let text = format!("no send of rank {peer} meets this recv on rank {rank}, so nothing says how many elements come");
+                Some(Diagnostic::new(item.span, text).help("add the send, or `count` to receive without one"))
+            }
+            ItemKind::Recv { output, .. } => {
+                Some(Diagnostic::new(output.span, format!("nothing says how many elements rank {rank} receives here")).help("add `count`"))
+            }
+            ItemKind::Map(map) => match map.reads.first() {
+                Some(b) => {
+                    let sel = Sel { buf: *b, ..map.output };
+                    Some(missing(&sel))
+                }
+                None => Some(Diagnostic::new(item.span, "nothing says how many elements this map makes").help("add `count`")),
+            },
+            ItemKind::Declare { output, .. } => Some(missing(output)),
+            ItemKind::Send { .. } | ItemKind::Call(_) => None,
+        }
+    }
+
+    fn written_by(&self, buf: BufId, rank: usize) -> bool {
+        let writes = |i: &super::unroll::Item| written(&i.kind).into_iter().flatten().any(|s| s.buf == buf);
+        self.p.names[buf].input.is_some() || self.p.items[rank].iter().any(writes)
+    }
+}
+
+/// The short form's buffers are shown as what they are.
+pub fn shown(name: &str) -> String {
+    format!("`{name}`")
+}
+
+/// The buffers an item writes.
+pub fn written(kind: &ItemKind) -> [Option<&Sel>; 1] {
+    [match kind {
+        ItemKind::Collective(c) => c.output.as_ref(),
+        ItemKind::AllGatherV { output, .. } | ItemKind::Recv { output, .. } | ItemKind::Declare { output, .. } => Some(output),
+        ItemKind::Map(map) => Some(&map.output),
+        ItemKind::Send { .. } | ItemKind::Call(_) => None,
+    }]
+}
+
+fn declared(kind: &ItemKind) -> Option<u64> {
+    match kind {
+        ItemKind::Recv { count, .. } => *count,
+        ItemKind::Map(map) => map.count,
+        ItemKind::Declare { count, .. } => Some(*count),
+        _ => None,
+    }
+}
