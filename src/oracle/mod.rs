@@ -1,5 +1,26 @@
-//! What must come out, in exact arithmetic. (To be built; the forecast walks a plan, the reductions judge elements.)
+//! The oracle: what may come out of a reduction, element by element, in exact arithmetic with rounding of its own.
+//!
+//! | lane | when | how |
+//! |---|---|---|
+//! | exact | no order or rounding matters | [`Reduction::exact`], [`Reduction::exact_buffer`] |
+//! | admissible | up to [`SEARCH_RANKS`] ranks | cheap chains, then dynamic programming over subsets of ranks |
+//! | bounded | beyond, with a proof that nothing overflows | exact result and a derived error bound |
+//!
+//! What NCCL may do is read off its sources; each rule names its place where it is used. It shares no reduction or rounding
+//! code with soft-nccl.
+mod answer;
+mod budget;
+mod buffer;
+mod canonical;
+mod exact;
+mod families;
+mod fingerprint;
+mod float;
+mod integer;
+mod judge;
 
-/// Families (shape, rounding, scale) that explain every telling element. (To be built.)
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Fingerprint;
+pub use answer::{Answer, Choice, ExactBuffer, Judged, Lane, ReduceKind, Reduction, Ruling};
+pub use budget::Budget;
+pub use families::{FamilySet, Rounding, Scale, Shape};
+pub use fingerprint::{Comparison, Fingerprint};
+pub use judge::SEARCH_RANKS;

@@ -1,0 +1,144 @@
+//! Bits to numbers and back.
+use super::{DType, Format, round};
+
+/// The exact value of an element.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum Number {
+    /// Of an integer type.
+    Int(i128),
+    /// Of a floating-point type; all of them fit f64.
+    Float(f64),
+}
+
+impl Number {
+    /// The nearest f64.
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Self::Int(v) => v as f64,
+            Self::Float(v) => v,
+        }
+    }
+}
+
+/// The bits that an element of the type uses.
+pub const fn mask(dtype: DType) -> u64 {
+    u64::MAX >> (64 - dtype.bits())
+}
+
+/// The exact value of an element's bits (higher bits are ignored). Every NaN gives a NaN; its payload is lost.
+pub fn decode(dtype: DType, bits: u64) -> Number {
+    use DType::*;
+    Number::Int(match dtype {
+        I8 => i128::from(bits as i8),
+        U8 => i128::from(bits as u8),
+        I32 => i128::from(bits as i32),
+        U32 => i128::from(bits as u32),
+        I64 => i128::from(bits as i64),
+        U64 => i128::from(bits),
+        F16 | Bf16 | F32 | F64 | F8e4m3 | F8e5m2 => return Number::Float(decode_f64(dtype, bits)),
+    })
+}
+
+/// The value of an element's bits as f64: exact for every floating-point type, the nearest for 64-bit integers.
+pub fn decode_f64(dtype: DType, bits: u64) -> f64 {
+    match dtype {
+        DType::F64 => f64::from_bits(bits),
+        DType::F32 => f64::from(f32::from_bits(bits as u32)),
+        _ => match Format::of(dtype) {
+            Some(format) => small_to_f64(&format, bits & mask(dtype)),
+            None => decode(dtype, bits).as_f64(),
+        },
+    }
+}
+
+/// For types whose values are all normal in f64.
+fn small_to_f64(format: &Format, bits: u64) -> f64 {
+    let (negative, code) = format.split(bits);
+    let magnitude = match format.parts(bits) {
+        Some((_, mantissa, exponent)) => mantissa as f64 * power_of_two(exponent),
+        None if Some(code) == format.infinity => f64::INFINITY,
+        None => return f64::NAN,
+    };
+    if negative { -magnitude } else { magnitude }
+}
+
+/// 2^exponent for exponents of normal f64 numbers.
+fn power_of_two(exponent: i32) -> f64 {
+    f64::from_bits(((exponent + 1023) as u64) << 52)
+}
+
+/// Rounds a number into the type.
+///
+/// Floats: to nearest, ties to even; too large is infinite, but 8-bit types saturate (also from infinity, as CUDA's
+/// conversion does); NaN becomes [`canonical_nan`]. Integers: towards zero, then the low bits of that whole number
+/// (wrapping); NaN and infinities become 0.
+pub fn encode_f64(dtype: DType, value: f64) -> u64 {
+    let Some(format) = Format::of(dtype) else { return wrap_f64(value) & mask(dtype) };
+    if value.is_nan() {
+        return format.nan;
+    }
+    match dtype {
+        DType::F64 => return value.to_bits(),
+        DType::F32 => return u64::from((value as f32).to_bits()),
+        _ => {}
+    }
+    let negative = value.is_sign_negative();
+    match F64_FORMAT.parts(value.to_bits()) {
+        Some((_, mantissa, exponent)) => round(&format, negative, u128::from(mantissa), exponent),
+        None => format.signed(negative, format.too_large()),
+    }
+}
+
+const F64_FORMAT: Format = match Format::of(DType::F64) {
+    Some(format) => format,
+    None => panic!("f64 has a format"),
+};
+
+/// The low 64 bits of the number without its fraction.
+fn wrap_f64(value: f64) -> u64 {
+    let Some((negative, mantissa, exponent)) = F64_FORMAT.parts(value.to_bits()) else { return 0 };
+    let whole = match exponent {
+        64.. => 0,
+        0.. => mantissa << exponent,
+        -63..0 => mantissa >> -exponent,
+        _ => 0,
+    };
+    if negative { whole.wrapping_neg() } else { whole }
+}
+
+/// Puts a whole number into the type: integers wrap; floats round once, straight from the whole number.
+pub fn encode_int(dtype: DType, value: i128) -> u64 {
+    match Format::of(dtype) {
+        Some(format) => round(&format, value < 0, value.unsigned_abs(), 0),
+        None => value as u64 & mask(dtype),
+    }
+}
+
+/// The NaN that stands for all of the type's: quiet, positive, no payload (8 bits: 0x7f). 0 for integer types.
+pub fn canonical_nan(dtype: DType) -> u64 {
+    Format::of(dtype).map_or(0, |format| format.nan)
+}
+
+/// True if the bits are one of the type's NaNs.
+pub fn is_nan(dtype: DType, bits: u64) -> bool {
+    Format::of(dtype).is_some_and(|format| format.is_nan(bits & mask(dtype)))
+}
+
+/// The bits of element `index`; 0 beyond the end of the bytes.
+pub fn get(dtype: DType, bytes: &[u8], index: usize) -> u64 {
+    let size = dtype.size();
+    let Some(place) = index.checked_mul(size).and_then(|from| bytes.get(from..from.checked_add(size)?)) else {
+        return 0;
+    };
+    let mut word = [0; 8];
+    word[..size].copy_from_slice(place);
+    u64::from_le_bytes(word)
+}
+
+/// Writes the bits of element `index`; beyond the end of the bytes nothing happens.
+pub fn put(dtype: DType, bytes: &mut [u8], index: usize, bits: u64) {
+    let size = dtype.size();
+    if let Some(place) = index.checked_mul(size).and_then(|from| bytes.get_mut(from..from.checked_add(size)?)) {
+        place.copy_from_slice(&bits.to_le_bytes()[..size]);
+    }
+}

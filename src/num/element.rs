@@ -1,0 +1,50 @@
+//! Written elements of a scenario as bits, and what a type can hold.
+use super::{DType, Format, decode_f64, encode_f64, encode_int, mask};
+use crate::scenario::case::ElementValue;
+
+/// The bits of a written element: rounded or wrapped as [`encode_f64`] and [`encode_int`] do; given bits are cut to the type.
+pub fn element_bits(dtype: DType, value: &ElementValue) -> u64 {
+    match *value {
+        ElementValue::Int(v) => encode_int(dtype, v),
+        ElementValue::Float(v) => encode_f64(dtype, v),
+        ElementValue::Bits(v) => v & mask(dtype),
+    }
+}
+
+/// True if the type can hold the written element: whole numbers in range for integers, no overflow for floats (rounding
+/// is allowed, and so are NaN everywhere and infinity where the type has one), bits no longer than the type.
+pub fn element_fits(dtype: DType, value: &ElementValue) -> bool {
+    match (*value, int_range(dtype)) {
+        (ElementValue::Bits(v), _) => v & !mask(dtype) == 0,
+        (ElementValue::Int(v), Some((low, high))) => (low..=high).contains(&v),
+        (ElementValue::Float(v), Some((low, high))) => v.fract() == 0.0 && v >= low as f64 && v < high as f64 + 1.0,
+        (ElementValue::Int(v), None) => !overflows(dtype, v.unsigned_abs() as f64),
+        (ElementValue::Float(v), None) if v.is_infinite() => dtype != DType::F8e4m3,
+        (ElementValue::Float(v), None) => v.is_nan() || !overflows(dtype, v.abs()),
+    }
+}
+
+/// True if a finite number is too large to be rounded to a finite one of the type.
+fn overflows(dtype: DType, magnitude: f64) -> bool {
+    let Some(format) = Format::of(dtype) else { return false };
+    // Half a last place beyond the largest is where rounding leaves the type (a tie leaves it if the largest is odd).
+    let largest = decode_f64(dtype, format.max_code);
+    let below = decode_f64(dtype, format.max_code - 1);
+    let edge = largest + (largest - below) / 2.0;
+    magnitude > edge || (magnitude == edge && format.max_code & 1 == 1)
+}
+
+/// Least and greatest value of an integer type.
+pub fn int_range(dtype: DType) -> Option<(i128, i128)> {
+    let bits = dtype.bits();
+    match (dtype.is_float(), dtype.is_signed_int()) {
+        (true, _) => None,
+        (_, true) => Some((-(1 << (bits - 1)), (1 << (bits - 1)) - 1)),
+        (_, false) => Some((0, (1 << bits) - 1)),
+    }
+}
+
+/// The largest finite value of a floating-point type.
+pub fn max_finite(dtype: DType) -> Option<f64> {
+    Format::of(dtype).map(|format| decode_f64(dtype, format.max_code))
+}

@@ -1,0 +1,148 @@
+//! Binary floating-point formats as numbers, and the one correctly rounded way into each of them.
+use super::DType;
+
+/// What a format does where a value is too large.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Overflow {
+    /// Becomes infinite.
+    Infinity,
+    /// Becomes the largest finite value, as CUDA's saturating conversion to 8 bits does.
+    Saturate,
+}
+
+/// A format of sign, exponent and fraction.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Format {
+    /// Bits of the fraction, the hidden one not counted.
+    pub fraction: u32,
+    /// Exponent bias.
+    pub bias: i32,
+    /// Code of the largest finite value.
+    pub max_code: u64,
+    /// Code of infinity, if there is one.
+    pub infinity: Option<u64>,
+    /// Code of the quiet NaN that stands for all.
+    pub nan: u64,
+    /// Position of the sign.
+    pub sign_bit: u32,
+    /// Overflow when rounding.
+    pub overflow: Overflow,
+}
+
+impl Format {
+    /// The format of a floating-point type.
+    pub const fn of(dtype: DType) -> Option<Self> {
+        use Overflow::{Infinity, Saturate};
+        Some(match dtype {
+            DType::F16 => Self::ieee(10, 15, 0x7bff, 0x7e00, 15, Infinity),
+            DType::Bf16 => Self::ieee(7, 127, 0x7f7f, 0x7fc0, 15, Infinity),
+            DType::F32 => Self::ieee(23, 127, 0x7f7f_ffff, 0x7fc0_0000, 31, Infinity),
+            DType::F64 => Self::ieee(52, 1023, 0x7fef_ffff_ffff_ffff, 0x7ff8_0000_0000_0000, 63, Infinity),
+            DType::F8e5m2 => Self::ieee(2, 15, 0x7b, 0x7f, 7, Saturate),
+            // No infinity; only the last code is NaN, so the top exponent holds ordinary numbers up to 448.
+            DType::F8e4m3 => Self {
+                fraction: 3,
+                bias: 7,
+                max_code: 0x7e,
+                infinity: None,
+                nan: 0x7f,
+                sign_bit: 7,
+                overflow: Saturate,
+            },
+            _ => return None,
+        })
+    }
+
+    const fn ieee(fraction: u32, bias: i32, max_code: u64, nan: u64, sign_bit: u32, overflow: Overflow) -> Self {
+        Self { fraction, bias, max_code, infinity: Some(max_code + 1), nan, sign_bit, overflow }
+    }
+
+    /// Significant bits of a normal number.
+    pub const fn precision(&self) -> u32 {
+        self.fraction + 1
+    }
+
+    /// Exponent of the least positive value, which is a power of two.
+    pub const fn min_exponent(&self) -> i32 {
+        1 - self.bias - self.fraction as i32
+    }
+
+    /// Exponent of the least normal value.
+    pub const fn min_normal_exponent(&self) -> i32 {
+        1 - self.bias
+    }
+
+    /// Sign, whole mantissa and exponent of a finite code: the value is `mantissa * 2^exponent`. `None` for NaN and infinity.
+    pub fn parts(&self, bits: u64) -> Option<(bool, u64, i32)> {
+        let (negative, code) = self.split(bits);
+        if code > self.max_code {
+            return None;
+        }
+        let field = (code >> self.fraction) as i32;
+        let low = code & ((1 << self.fraction) - 1);
+        Some(match field {
+            0 => (negative, low, self.min_exponent()),
+            _ => (negative, low | 1 << self.fraction, field - 1 + self.min_exponent()),
+        })
+    }
+
+    /// True if the code is a NaN.
+    pub fn is_nan(&self, bits: u64) -> bool {
+        let (_, code) = self.split(bits);
+        code > self.max_code && Some(code) != self.infinity
+    }
+
+    /// The sign, and the code without it.
+    pub const fn split(&self, bits: u64) -> (bool, u64) {
+        (bits >> self.sign_bit & 1 == 1, bits & ((1 << self.sign_bit) - 1))
+    }
+
+    /// The code with a sign.
+    pub const fn signed(&self, negative: bool, code: u64) -> u64 {
+        code | (negative as u64) << self.sign_bit
+    }
+
+    /// Where values too large go: infinity, or the largest finite value.
+    pub fn too_large(&self) -> u64 {
+        match (self.overflow, self.infinity) {
+            (Overflow::Infinity, Some(code)) => code,
+            _ => self.max_code,
+        }
+    }
+}
+
+/// Rounds `mantissa * 2^exponent` to nearest, ties to even. To round a longer number give its leading bits and a last
+/// bit that is set if anything follows.
+pub(crate) fn round(format: &Format, negative: bool, mantissa: u128, exponent: i32) -> u64 {
+    if mantissa == 0 {
+        return format.signed(negative, 0);
+    }
+    let length = (128 - mantissa.leading_zeros()) as i32;
+    // The exponent of the last place: of a normal number, but never below that of the least value.
+    let mut place = (exponent + length - 1 - format.fraction as i32).max(format.min_exponent());
+    let shift = place - exponent;
+    let mut kept = match shift {
+        ..=0 => mantissa << -shift,
+        1..=127 => {
+            let (high, rest, half) = (mantissa >> shift, mantissa & ((1 << shift) - 1), 1 << (shift - 1));
+            high + u128::from(rest > half || (rest == half && high & 1 == 1))
+        }
+        128 if mantissa > 1 << 127 => 1,
+        _ => 0,
+    };
+    if kept >> format.precision() != 0 {
+        kept >>= 1;
+        place += 1;
+    }
+    let hidden = 1u128 << format.fraction;
+    let code = if kept < hidden {
+        kept as u64
+    } else {
+        let field = (place - format.min_exponent() + 1) as u64;
+        if field >= 1 << 12 {
+            return format.signed(negative, format.too_large());
+        }
+        field << format.fraction | (kept - hidden) as u64
+    };
+    format.signed(negative, if code > format.max_code { format.too_large() } else { code })
+}

@@ -1,0 +1,224 @@
+//! The 8- and 16-bit types against a slow reference at every code and every tie; the others by samples and hand.
+use super::*;
+use crate::scenario::case::ElementValue;
+use DType::*;
+
+const SMALL: [DType; 4] = [F16, Bf16, F8e4m3, F8e5m2];
+
+/// Every finite code from zero up with its value, worked out from the definition of the format rather than by `Format`.
+fn ladder(dtype: DType) -> Vec<(u64, f64)> {
+    let (fraction, bias, codes) = match dtype {
+        F16 => (10, 15, 0x7c00),
+        Bf16 => (7, 127, 0x7f80),
+        F8e5m2 => (2, 15, 0x7c),
+        F8e4m3 => (3, 7, 0x7f),
+        _ => unreachable!(),
+    };
+    (0..codes)
+        .map(|code: u64| {
+            let (field, low) =
+                ((code >> fraction) as i32, (code & ((1 << fraction) - 1)) as f64 / (1 << fraction) as f64);
+            let value = match field {
+                0 => low * 2f64.powi(1 - bias),
+                _ => (1.0 + low) * 2f64.powi(field - bias),
+            };
+            (code, value)
+        })
+        .collect()
+}
+
+fn sign(dtype: DType) -> u64 {
+    1 << (dtype.bits() - 1)
+}
+
+#[test]
+fn every_code_decodes_and_comes_back() {
+    for dtype in SMALL {
+        let ladder = ladder(dtype);
+        for &(code, value) in &ladder {
+            assert_eq!(decode_f64(dtype, code).to_bits(), value.to_bits(), "{dtype:?} {code:#x}");
+            assert_eq!(decode_f64(dtype, code | sign(dtype)).to_bits(), (-value).to_bits());
+            assert_eq!(encode_f64(dtype, value), code);
+            assert_eq!(encode_f64(dtype, -value), code | sign(dtype));
+            assert!(!is_nan(dtype, code));
+        }
+        for code in ladder.len() as u64..sign(dtype) {
+            let infinite = code == ladder.len() as u64 && dtype != F8e4m3;
+            assert_eq!(is_nan(dtype, code), !infinite, "{dtype:?} {code:#x}");
+            assert_eq!(decode_f64(dtype, code).is_nan(), !infinite);
+            assert_eq!(decode_f64(dtype, code).is_infinite(), infinite);
+        }
+    }
+}
+
+#[test]
+fn every_tie_goes_to_even_and_its_neighbours_do_not() {
+    for dtype in SMALL {
+        let ladder = ladder(dtype);
+        for pair in ladder.windows(2) {
+            let ((low, a), (high, b)) = (pair[0], pair[1]);
+            let tie = a + (b - a) / 2.0;
+            let even = if low & 1 == 0 { low } else { high };
+            for (probe, want) in [(tie, even), (tie.next_down(), low), (tie.next_up(), high)] {
+                assert_eq!(encode_f64(dtype, probe), want, "{dtype:?} {probe:e}");
+                assert_eq!(encode_f64(dtype, -probe), want | sign(dtype), "{dtype:?} -{probe:e}");
+            }
+        }
+        let (top, largest) = ladder[ladder.len() - 1];
+        let edge = largest + (largest - ladder[ladder.len() - 2].1) / 2.0;
+        let over = if matches!(dtype, F16 | Bf16) { top + 1 } else { top };
+        for (probe, want) in [(edge.next_down(), top), (edge, over), (f64::MAX, over), (f64::INFINITY, over)] {
+            assert_eq!(encode_f64(dtype, probe), want, "{dtype:?} {probe:e}");
+            assert_eq!(encode_f64(dtype, -probe), want | sign(dtype));
+        }
+        assert_eq!(encode_f64(dtype, f64::NAN), canonical_nan(dtype));
+        assert_eq!(max_finite(dtype), Some(largest));
+    }
+}
+
+#[test]
+fn other_crates_agree_where_they_are_right() {
+    for dtype in SMALL {
+        for pair in ladder(dtype).windows(2) {
+            let tie = pair[0].1 + (pair[1].1 - pair[0].1) / 2.0;
+            for probe in [tie as f32, (tie as f32).next_up(), (tie as f32).next_down(), -(tie as f32)] {
+                let (got, other) = (
+                    encode_f64(dtype, f64::from(probe)),
+                    match dtype {
+                        F16 => u64::from(half::f16::from_f32(probe).to_bits()),
+                        Bf16 => u64::from(half::bf16::from_f32(probe).to_bits()),
+                        F8e4m3 => u64::from(float8::F8E4M3::from_f32(probe).to_bits()),
+                        _ => u64::from(float8::F8E5M2::from_f32(probe).to_bits()),
+                    },
+                );
+                assert_eq!(got, other, "{dtype:?} {probe:e}");
+            }
+        }
+    }
+}
+
+#[test]
+fn f64_to_16_bits_rounds_once() {
+    // 1 + half a place + a little: through f32 the little is lost and the tie goes down.
+    assert_eq!(encode_f64(F16, 1.0 + 2f64.powi(-11) + 2f64.powi(-40)), 0x3c01);
+    assert_eq!(encode_f64(Bf16, 1.0 + 2f64.powi(-8) + 2f64.powi(-40)), 0x3f81);
+    assert_eq!(encode_int(F16, 2049 * 4), encode_f64(F16, 8196.0));
+    assert_eq!(encode_int(F32, (1 << 24) + 1), 0x4b80_0000);
+    assert_eq!(encode_int(F32, (1 << 24) + 3), 0x4b80_0002);
+    // 2^60 + 2^36 + 1 lies above a tie of f32, but f64 rounds it onto the tie.
+    assert_eq!(encode_int(F32, (1 << 60) + (1 << 36) + 1), u64::from(2f32.powi(60).next_up().to_bits()));
+    assert_eq!(encode_int(F64, i128::from(i64::MIN)), (-(2f64.powi(63))).to_bits());
+    assert_eq!(encode_int(F8e4m3, 1_000_000), 0x7e);
+    assert_eq!(encode_int(F16, -1_000_000), 0xfc00);
+}
+
+#[test]
+fn f32_and_f64_of_the_general_rounder_are_the_machines() {
+    let source = Random::new(U64, 7, None, None);
+    for i in 0..200_000 {
+        let (mantissa, exponent) = (source.bits(0, i) >> 11, (source.bits(1, i) % 320) as i32 - 180);
+        let value = mantissa as f64 * 2f64.powi(exponent - 53);
+        for dtype in [F32, F64] {
+            let format = Format::of(dtype).unwrap();
+            assert_eq!(round(&format, false, u128::from(mantissa), exponent - 53), encode_f64(dtype, value));
+        }
+        // A longer mantissa, against the conversion of whole numbers.
+        let long = u128::from(source.bits(2, i)) << 40 | u128::from(source.bits(3, i) >> 24);
+        assert_eq!(encode_int(F32, long as i128), u64::from((long as f32).to_bits()));
+        assert_eq!(encode_int(F64, long as i128), (long as f64).to_bits());
+    }
+}
+
+#[test]
+fn integers_wrap_and_cut() {
+    assert_eq!(encode_int(I8, 200), 200);
+    assert_eq!(decode(I8, 200), Number::Int(-56));
+    assert_eq!(encode_int(U8, -1), 255);
+    assert_eq!(encode_f64(I32, -2.9), 0xffff_fffe);
+    assert_eq!(encode_f64(U8, 256.5), 0);
+    assert_eq!(encode_f64(I64, 2f64.powi(70) + 2f64.powi(60)), 1 << 60);
+    assert_eq!(encode_f64(U64, 1e300), 0);
+    assert_eq!(encode_f64(I32, f64::NAN), 0);
+    assert_eq!(encode_f64(I32, f64::INFINITY), 0);
+    assert_eq!(decode(U64, u64::MAX), Number::Int((1 << 64) - 1));
+    assert_eq!(int_range(I64), Some((i64::MIN.into(), i64::MAX.into())));
+    assert_eq!(int_range(U64), Some((0, u64::MAX.into())));
+}
+
+#[test]
+fn elements_fit_or_not() {
+    let fits = |dtype, value| element_fits(dtype, &value);
+    assert!(fits(I8, ElementValue::Int(-128)) && !fits(I8, ElementValue::Int(128)));
+    assert!(fits(U64, ElementValue::Int(u64::MAX.into())) && !fits(U64, ElementValue::Float(2f64.powi(64))));
+    assert!(fits(I32, ElementValue::Float(3.0)) && !fits(I32, ElementValue::Float(3.5)));
+    assert!(!fits(I32, ElementValue::Float(f64::NAN)));
+    assert!(fits(F16, ElementValue::Int(65519)) && !fits(F16, ElementValue::Int(65520)));
+    assert!(fits(F8e4m3, ElementValue::Float(464.0)) && !fits(F8e4m3, ElementValue::Float(464.1)));
+    assert!(fits(F8e5m2, ElementValue::Float(f64::INFINITY)) && !fits(F8e4m3, ElementValue::Float(f64::INFINITY)));
+    assert!(fits(F32, ElementValue::Float(0.1)) && !fits(F32, ElementValue::Float(1e39)));
+    assert!(fits(F16, ElementValue::Bits(0x7e01)) && !fits(U8, ElementValue::Bits(0x100)));
+}
+
+#[test]
+fn text_is_short_and_reads_back() {
+    let text_of = |dtype, value| text(dtype, encode_f64(dtype, value));
+    for (value, want) in [
+        (4.0, "4"),
+        (0.1, "0.1"),
+        (-0.0, "-0.0"),
+        (1e30, "1e30"),
+        (-2.5e-9, "-2.5e-9"),
+        (123.25, "123.25"),
+        (1e-5, "0.00001"),
+        (f64::NAN, "nan"),
+        (f64::NEG_INFINITY, "-inf"),
+        (1e8, "100000000"),
+    ] {
+        assert_eq!(text_of(F32, value), want);
+    }
+    assert_eq!(text_of(F8e4m3, 448.0), "448");
+    assert_eq!(text_of(F64, 0.1 + 0.2), "0.30000000000000004");
+    assert_eq!(text(F32, 1), "1e-45");
+    assert_eq!(text(I8, 200), "-56");
+    assert_eq!(hex(Bf16, 0x7fc1), "0x7fc1");
+    assert_eq!(hex(U8, 7), "0x07");
+    for dtype in SMALL {
+        for (code, _) in ladder(dtype) {
+            assert_eq!(encode_f64(dtype, text(dtype, code).parse().unwrap()), code, "{dtype:?} {code:#x}");
+        }
+    }
+}
+
+#[test]
+fn elements_lie_in_bytes() {
+    let mut bytes = [0u8; 12];
+    put(F32, &mut bytes, 2, 0x1234_5678);
+    put(F32, &mut bytes, 3, 0xffff_ffff);
+    assert_eq!(bytes[8..], [0x78, 0x56, 0x34, 0x12]);
+    assert_eq!(get(F32, &bytes, 2), 0x1234_5678);
+    assert_eq!(get(F32, &bytes, usize::MAX), 0);
+}
+
+#[test]
+fn random_elements_never_change() {
+    assert_eq!(random(U64, 0, 0, 0, None, None), 0x2382_75bc_38fc_be91);
+    assert_eq!(random(U64, 1, 2, 3, None, None), 0x6ae5_15c1_c0ac_7e37);
+    assert_eq!(hex(F32, random(F32, 42, 1, 5, None, None)), "0x3eaae6e4");
+}
+
+#[test]
+fn random_elements_stay_in_range() {
+    for dtype in DType::ALL {
+        let (low, high) = (ElementValue::Int(2), ElementValue::Int(5));
+        let source = Random::new(dtype, 3, Some(&low), Some(&high));
+        let mut seen = std::collections::BTreeSet::new();
+        for i in 0..4_000 {
+            let value = decode(dtype, source.bits(i % 4, i / 4)).as_f64();
+            assert!(2.0 <= value && if dtype.is_float() { value < 5.0 } else { value <= 5.0 }, "{dtype:?} {value}");
+            seen.insert(value.to_bits());
+        }
+        assert!(if dtype.is_float() { seen.len() > 4 } else { seen.len() == 4 }, "{dtype:?} {}", seen.len());
+    }
+    let empty = Random::new(F32, 3, Some(&ElementValue::Int(2)), Some(&ElementValue::Int(2)));
+    assert_eq!(empty.bits(0, 0), encode_f64(F32, 2.0));
+}

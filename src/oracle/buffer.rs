@@ -1,0 +1,152 @@
+//! The exact lane over whole buffers: blocks of elements in plain loops, single columns only where a block's shortcut fails.
+use super::answer::{Answer, ExactBuffer, ReduceKind, Reduction};
+use super::float::{Float, power};
+use super::integer;
+use crate::num::{decode_f64, encode_f64, get, put};
+
+/// Elements worked on together; a block's values of all ranks stay in the cache.
+const BLOCK: usize = 128;
+
+impl Reduction {
+    /// [`Reduction::exact`] for every element of buffers of equal length: all answers, or the index of the first element
+    /// that has no exact answer. Inputs of unequal length, or not of `ranks` ranks, have none.
+    pub fn exact_buffer(&self, inputs: &[&[u8]]) -> Result<ExactBuffer, usize> {
+        let bytes = inputs.first().map_or(0, |first| first.len());
+        if inputs.len() != self.ranks || inputs.is_empty() || inputs.iter().any(|input| input.len() != bytes) {
+            return Err(0);
+        }
+        if self.is_copy() {
+            return Ok(ExactBuffer { bytes: inputs[0].to_vec(), special: Vec::new() });
+        }
+        let Some(float) = Float::of(self.dtype) else {
+            return integer::reduce_buffers(self, inputs)
+                .map(|bytes| ExactBuffer { bytes, special: Vec::new() })
+                .ok_or(0);
+        };
+        let mut out = ExactBuffer { bytes: vec![0; bytes], special: Vec::new() };
+        let count = bytes / self.dtype.size();
+        let mut blocks = Blocks::new(self, float);
+        for from in (0..count).step_by(BLOCK) {
+            blocks.run(inputs, from, BLOCK.min(count - from), &mut out)?;
+        }
+        Ok(out)
+    }
+
+    /// The column of element `index`.
+    pub fn column(&self, inputs: &[&[u8]], index: usize) -> Vec<u64> {
+        inputs.iter().map(|input| get(self.dtype, input, index)).collect()
+    }
+}
+
+/// A loop over blocks, with its scratch memory.
+struct Blocks<'a> {
+    reduction: &'a Reduction,
+    float: Float,
+    /// What to multiply with before adding: the scalars' product with any of the inputs must be exact for the shortcut.
+    scalars: Vec<f64>,
+    values: Vec<[f64; BLOCK]>,
+}
+
+impl<'a> Blocks<'a> {
+    fn new(reduction: &'a Reduction, float: Float) -> Self {
+        let values = vec![[0.0; BLOCK]; reduction.ranks];
+        Self { reduction, float, scalars: reduction.scalar_values(), values }
+    }
+
+    fn run(&mut self, inputs: &[&[u8]], from: usize, count: usize, out: &mut ExactBuffer) -> Result<(), usize> {
+        let dtype = self.reduction.dtype;
+        for (values, input) in self.values.iter_mut().zip(inputs) {
+            read(self.float, dtype, input, from, &mut values[..count]);
+        }
+        let simple = match self.reduction.kind {
+            ReduceKind::Sum => self.sums(count, 1.0),
+            // A power of two as scalar changes no mantissa: sums first and products first are the same.
+            ReduceKind::Avg if self.reduction.ranks.is_power_of_two() && self.scalars[0] != 0.0 => {
+                self.sums(count, self.scalars[0])
+            }
+            _ => [None; BLOCK],
+        };
+        let mut column = vec![0.0; self.reduction.ranks];
+        for (i, simple) in simple.iter().enumerate().take(count) {
+            let index = from + i;
+            if let Some(value) = simple {
+                put(dtype, &mut out.bytes, index, encode_f64(dtype, *value));
+                continue;
+            }
+            for (value, values) in column.iter_mut().zip(&self.values) {
+                *value = values[i];
+            }
+            match self.reduction.exact_values(self.float, &column) {
+                Some(Answer::Bits(bits)) => put(dtype, &mut out.bytes, index, bits),
+                Some(answer) => {
+                    let bits = self.reduction.canonical(&self.reduction.column(inputs, index));
+                    put(dtype, &mut out.bytes, index, bits);
+                    out.special.push((index, answer));
+                }
+                None => return Err(index),
+            }
+        }
+        Ok(())
+    }
+
+    /// Sums times a power of two, for the elements that lie on one grid (see `exact`): the grid is put as fine as the
+    /// precision allows for the sum of magnitudes, then every value must be on it.
+    fn sums(&self, count: usize, scalar: f64) -> [Option<f64>; BLOCK] {
+        let (mut size, mut total) = ([0.0f64; BLOCK], [-0.0f64; BLOCK]);
+        for values in &self.values {
+            for i in 0..count {
+                size[i] += values[i].abs();
+                total[i] += values[i];
+            }
+        }
+        // Far from both ends of f64, so that the steps below stay exact; and scaled values must stay normal in the type.
+        let least = power((self.float.min_normal() + self.float.precision()).max(-900)) / scalar;
+        let most = self.float.max().min(power(900));
+        let (mut steps, mut fits) = ([0.0f64; BLOCK], [false; BLOCK]);
+        for i in 0..count {
+            fits[i] = size[i] == 0.0 || (least <= size[i] && size[i] <= most);
+            // 2^(e+1) > size >= 2^e: a grid of 2^(e+1-p) has fewer than 2^p steps up to size.
+            let exponent = (size[i].to_bits() >> 52) as i32 - 1023;
+            steps[i] = power((self.float.precision() - 1 - exponent).clamp(-1000, 1000));
+        }
+        for values in &self.values {
+            for i in 0..count {
+                let scaled = values[i] * steps[i];
+                // A zero that was none has fallen off f64's lower end.
+                fits[i] &= scaled as i64 as f64 == scaled && (scaled != 0.0 || values[i] == 0.0);
+            }
+        }
+        let mut out = [None; BLOCK];
+        for i in 0..count {
+            out[i] = fits[i].then_some(total[i] * scalar);
+        }
+        out
+    }
+}
+
+/// Decodes elements `from..` of the bytes.
+fn read(float: Float, dtype: crate::num::DType, bytes: &[u8], from: usize, out: &mut [f64]) {
+    let bytes = bytes.get(from * dtype.size()..).unwrap_or_default();
+    match float {
+        Float::F32 => {
+            for (v, b) in out.iter_mut().zip(bytes.as_chunks::<4>().0) {
+                *v = f64::from(f32::from_le_bytes(*b));
+            }
+        }
+        Float::F64 => {
+            for (v, b) in out.iter_mut().zip(bytes.as_chunks::<8>().0) {
+                *v = f64::from_le_bytes(*b);
+            }
+        }
+        Float::Bf16 => {
+            for (v, b) in out.iter_mut().zip(bytes.as_chunks::<2>().0) {
+                *v = f64::from(f32::from_bits(u32::from(u16::from_le_bytes(*b)) << 16));
+            }
+        }
+        Float::F16 | Float::E4m3 | Float::E5m2 => {
+            for (i, v) in out.iter_mut().enumerate() {
+                *v = decode_f64(dtype, get(dtype, bytes, i));
+            }
+        }
+    }
+}

@@ -1,0 +1,212 @@
+//! The exact lane: columns whose answer no order, rounding or scale can change, found in one pass over the column.
+//!
+//! *Sums.* Let 2^g be the greatest power of two that divides every input, and A = sum |x_i|. Every partial result, in any
+//! order, is a multiple of 2^g of magnitude at most A. If A <= 2^(g+p), p being the type's precision, and A does not exceed
+//! the largest finite value, then every partial result is a value of the type (2^g is at least the least value, as the
+//! inputs are values of the type): nothing is ever rounded, in the type or in any wider one. The same holds for scaled
+//! inputs if each product is itself a value of the type.
+//!
+//! *Products.* With x_i = m_i * 2^(e_i), m_i odd: if the product of all m_i has at most p bits, and neither the product of
+//! the large factors overflows nor that of the small ones falls below the least value, every partial product is exact.
+//!
+//! *Special values* (reduce_kernel.h, onerank.cu). A NaN input makes a sum or product NaN; opposite infinities, or infinity
+//! times zero, too. min and max prefer numbers to NaN; between +0 and -0 either may win. For one rank everything but float
+//! avg and premul_sum is a copy, payload included. An infinity of f8e5m2 becomes 57344 in the first operation on it.
+use super::answer::{Answer, Choice, ReduceKind, Reduction};
+use super::families::FamilySet;
+use super::float::{Float, odd_parts, power};
+use super::integer;
+use crate::num::{decode_f64, encode_f64, mask};
+
+impl Reduction {
+    /// The one answer that every admissible order, rounding and scale gives, if a pass over the column can show that there
+    /// is only one. (For min and max it may be "either zero".) `None` also if the column is not of `ranks` elements.
+    pub fn exact(&self, column: &[u64]) -> Option<Answer> {
+        if column.len() != self.ranks || column.is_empty() {
+            return None;
+        }
+        let Some(float) = Float::of(self.dtype) else { return Some(Answer::Bits(integer::reduce(self, column))) };
+        if self.is_copy() {
+            return Some(Answer::Bits(column[0] & mask(self.dtype)));
+        }
+        let values: Vec<f64> = column.iter().map(|bits| decode_f64(self.dtype, *bits)).collect();
+        self.exact_values(float, &values)
+    }
+
+    /// One rank, and nothing to multiply with.
+    pub(super) fn is_copy(&self) -> bool {
+        let scales = matches!(self.kind, ReduceKind::PreMulSum { .. })
+            || (self.kind == ReduceKind::Avg && self.dtype.is_float());
+        self.ranks == 1 && !scales
+    }
+
+    /// The same from decoded values; not for copies.
+    pub(super) fn exact_values(&self, float: Float, values: &[f64]) -> Option<Answer> {
+        let found = match &self.kind {
+            ReduceKind::Min | ReduceKind::Max => return Some(self.extreme(float, values)),
+            ReduceKind::Prod => product(float, values),
+            ReduceKind::Sum => sum(float, values),
+            ReduceKind::Avg => average(float, values, self.scalar_values()[0]),
+            ReduceKind::PreMulSum { .. } => scaled_sum(float, values, &self.scalar_values()),
+        };
+        found.map(|v| self.answer_of(v))
+    }
+
+    /// A value as an answer.
+    pub(super) fn answer_of(&self, value: f64) -> Answer {
+        if value.is_nan() { Answer::AnyNan } else { Answer::Bits(encode_f64(self.dtype, value)) }
+    }
+
+    /// The scalars by rank as values; empty if the reduction has none.
+    pub(super) fn scalar_values(&self) -> Vec<f64> {
+        match &self.kind {
+            ReduceKind::PreMulSum { scalars } => scalars.iter().map(|s| decode_f64(self.dtype, *s)).collect(),
+            ReduceKind::Avg => match Float::of(self.dtype) {
+                Some(float) => vec![reciprocal(float, self.ranks); self.ranks],
+                None => Vec::new(),
+            },
+            _ => Vec::new(),
+        }
+    }
+
+    fn extreme(&self, float: Float, values: &[f64]) -> Answer {
+        let numbers = || values.iter().copied().filter(|v| !v.is_nan());
+        let best = match self.kind {
+            ReduceKind::Min => numbers().reduce(f64::min),
+            _ => numbers().reduce(f64::max),
+        };
+        let Some(best) = best else { return Answer::AnyNan };
+        let zero = |negative| numbers().any(|v| v == 0.0 && v.is_sign_negative() == negative);
+        if best == 0.0 && zero(true) && zero(false) {
+            let choice = |v| Choice { bits: encode_f64(self.dtype, v), families: FamilySet::ALL };
+            return Answer::OneOf(vec![choice(0.0), choice(-0.0)]);
+        }
+        Answer::Bits(encode_f64(self.dtype, float.round(best)))
+    }
+}
+
+/// What avg multiplies with: 1/n in the type, by way of f32 for the types below it.
+pub(super) fn reciprocal(float: Float, ranks: usize) -> f64 {
+    match float {
+        Float::F64 => 1.0 / ranks as f64,
+        _ => float.round(f64::from(1.0 / ranks as f32)),
+    }
+}
+
+/// The sum if it is the same in any order.
+pub(super) fn sum(float: Float, values: &[f64]) -> Option<f64> {
+    if let [a, b] = values {
+        // Addition commutes, and rounding twice is harmless (see `float`).
+        return Some(float.round(a + b));
+    }
+    if values.iter().any(|v| v.is_nan()) {
+        return Some(f64::NAN);
+    }
+    let size: f64 = values.iter().filter(|v| v.is_finite()).map(|v| v.abs()).sum();
+    let (up, down) = (values.contains(&f64::INFINITY), values.contains(&f64::NEG_INFINITY));
+    if up || down {
+        return match (float.saturates(), up && down) {
+            (true, _) => None,
+            (_, true) => Some(f64::NAN),
+            // Half the range keeps rounding of partial results away from overflow to the other infinity.
+            _ if size <= float.max() / 2.0 => Some(if up { f64::INFINITY } else { f64::NEG_INFINITY }),
+            _ => None,
+        };
+    }
+    on_one_grid(float, values, size).then(|| values.iter().fold(-0.0, |sum, v| sum + v))
+}
+
+/// True if every partial sum of these finite values, whose magnitudes add up to `size`, is a value of the type.
+fn on_one_grid(float: Float, values: &[f64], size: f64) -> bool {
+    let grid = values.iter().filter(|v| **v != 0.0).map(|v| odd_parts(*v).2).min();
+    let Some(grid) = grid else { return true };
+    let limit = power(grid + float.precision());
+    // `size` may itself be rounded where it is beyond 2^53 grid steps: for f64 that is the limit, so it must stay below.
+    size <= float.max() && (size < limit || (size == limit && float != Float::F64))
+}
+
+/// Sum of products with the scalars, if it is the same in any order, fused or not.
+fn scaled_sum(float: Float, values: &[f64], scalars: &[f64]) -> Option<f64> {
+    if let ([x], [s]) = (values, scalars) {
+        return Some(float.round(x * s));
+    }
+    let products: Vec<f64> =
+        values.iter().zip(scalars).map(|(x, s)| exact_product(float, *x, *s)).collect::<Option<_>>()?;
+    sum(float, &products)
+}
+
+/// The product if it is a value of the type (or NaN, or an infinity that stays one).
+fn exact_product(float: Float, x: f64, s: f64) -> Option<f64> {
+    if x.is_nan() || s.is_nan() {
+        return Some(f64::NAN);
+    }
+    if x.is_infinite() || s.is_infinite() {
+        let product = x * s;
+        return (product.is_nan() || !float.saturates()).then_some(product);
+    }
+    if x == 0.0 || s == 0.0 {
+        return Some(x * s);
+    }
+    let ((_, m, e), (_, k, f)) = (odd_parts(x), odd_parts(s));
+    let bits = 128 - (u128::from(m) * u128::from(k)).leading_zeros() as i32;
+    (bits <= float.precision() && e + f >= float.least() && (x * s).abs() <= float.max()).then(|| x * s)
+}
+
+/// Avg: products first, or the sum first.
+fn average(float: Float, values: &[f64], scalar: f64) -> Option<f64> {
+    let before = scaled_sum(float, values, &vec![scalar; values.len()])?;
+    if before.is_nan() || values.len() == 1 {
+        return Some(before);
+    }
+    // The sum first: exact for numbers on one grid, and then scaled exactly if the scalar is a power of two, or the sum zero.
+    let after = sum(float, values)?;
+    let scalar_is_exact = scalar != 0.0 && odd_parts(scalar).1 == 1 && scalar * values.len() as f64 == 1.0;
+    let exact = after == 0.0 || after.is_infinite() || scalar_is_exact;
+    (exact && (after * scalar).to_bits() == before.to_bits()).then_some(before)
+}
+
+/// The product if it is the same in any order.
+fn product(float: Float, values: &[f64]) -> Option<f64> {
+    if values.iter().any(|v| v.is_nan()) {
+        return Some(f64::NAN);
+    }
+    if let [a, b] = values {
+        return Some(float.round(a * b));
+    }
+    let infinite = values.iter().any(|v| v.is_infinite());
+    let zero = values.contains(&0.0);
+    match (infinite, zero) {
+        (true, _) if float.saturates() => return None,
+        (true, true) => return Some(f64::NAN),
+        _ => {}
+    }
+    let (mut mantissa, mut bits, mut low, mut high, mut negative) = (1u64, 0, 0i64, 0i64, false);
+    for value in values.iter().filter(|v| !v.is_nan()) {
+        negative ^= value.is_sign_negative();
+        if *value == 0.0 || value.is_infinite() {
+            continue;
+        }
+        let (_, m, e) = odd_parts(*value);
+        let length = 64 - m.leading_zeros() as i64;
+        low += i64::from(e).min(0);
+        high += (i64::from(e) + length).max(0);
+        if bits <= float.precision() {
+            let wide = u128::from(mantissa) * u128::from(m);
+            bits = 128 - wide.leading_zeros() as i32;
+            mantissa = wide as u64;
+        }
+    }
+    let sign = if negative { -1.0 } else { 1.0 };
+    // 2^high is above the product of the large factors, so no partial product overflows.
+    let bounded = power(high.min(2000) as i32) <= float.max();
+    if zero {
+        // Zero times infinity is the only way to anything but zero.
+        return (bounded || float.saturates()).then_some(0.0 * sign);
+    }
+    let exact = bits <= float.precision() && low >= i64::from(float.least());
+    match infinite {
+        // The finite factors must not become zero before they meet the infinity.
+        true => exact.then_some(f64::INFINITY * sign),
+        false => (exact && bounded).then(|| values.iter().product()),
+    }
+}
