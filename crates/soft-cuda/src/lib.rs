@@ -1,1 +1,13 @@
-//! The host device. (To be built.)
+//! A CUDA-like device on the host: memory, asynchronous streams, events. Work runs in stream order on a small fixed
+//! number of executor threads; host threads wait by blocking. [`census`] and [`set_idle_hook`] let a watcher prove that
+//! nothing can move any more.
+mod device;
+mod event;
+mod executor;
+pub mod memory;
+mod stream;
+
+pub use device::{Census, census, set_idle_hook, wake_hosts};
+pub use event::Event;
+pub use memory::OutOfMemory;
+pub use stream::{Done, Stream};

@@ -1,0 +1,65 @@
+//! The threads that run ready streams.
+use crate::device::{call_hook, lock, wait_for_work};
+use crate::stream::{Done, Item};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Once;
+
+/// Never a thread per stream: a thousand ranks have thousands of streams.
+const THREADS: usize = 2;
+/// Items of one stream in a row while others are ready.
+const TURN: usize = 64;
+
+/// Starts the threads when there is work for the first time.
+pub(crate) fn ensure() {
+    static STARTED: Once = Once::new();
+    STARTED.call_once(|| {
+        let started = (0..THREADS)
+            .filter(|i| std::thread::Builder::new().name(format!("soft-cuda {i}")).spawn(run).is_ok())
+            .count();
+        if started == 0 {
+            // a device that never executes anything would look like a hang of the program under test
+            eprintln!("soft-cuda: cannot start an executor thread");
+            std::process::abort();
+        }
+    });
+}
+
+fn run() {
+    let mut core = lock();
+    loop {
+        let Some(stream) = core.ready.pop_front() else {
+            core = wait_for_work(core);
+            continue;
+        };
+        core.executing += 1;
+        for turn in 0.. {
+            let Some(item) = stream.take(&mut core) else { break };
+            drop(core);
+            let launched = matches!(item, Item::Launch(_));
+            // a panic has been reported by the panic hook; the executor, and the stream, must go on
+            let _ = catch_unwind(AssertUnwindSafe(|| match item {
+                Item::Copy(copy) => copy.run(),
+                Item::Host(f) => f(),
+                Item::Launch(start) => start(Done::new(stream.clone())),
+                Item::Record(_) | Item::Wait(_) => {}
+            }));
+            core = lock();
+            if launched {
+                break; // the stream belongs to its `Done` now
+            }
+            stream.finished(&mut core);
+            if turn >= TURN && !core.ready.is_empty() {
+                stream.go_on(&mut core);
+                break;
+            }
+        }
+        core.executing -= 1;
+        core.epoch += 1;
+        if !core.busy() {
+            drop(core);
+            drop(stream);
+            call_hook();
+            core = lock();
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Device memory on the host, registered so that pointers can be checked.
+#![allow(unsafe_code)] // allocation is raw by nature
+
+use std::alloc::{Layout, alloc_zeroed, dealloc};
+use std::collections::BTreeMap;
+use std::sync::{PoisonError, RwLock};
+
+/// There is no such block of memory to be had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("no {len} bytes of device memory (alignment {align}) to be had")]
+pub struct OutOfMemory {
+    /// Bytes asked for.
+    pub len: usize,
+    /// Alignment asked for.
+    pub align: usize,
+}
+
+struct Block {
+    len: usize,
+    layout: Layout,
+}
+
+/// Live allocations by address.
+static BLOCKS: RwLock<BTreeMap<usize, Block>> = RwLock::new(BTreeMap::new());
+
+/// Device memory on the host: zero-size is legal (and has an address of its own); the alignment is a power of two.
+pub fn alloc(len: usize, align: usize) -> Result<*mut u8, OutOfMemory> {
+    let fail = OutOfMemory { len, align };
+    // at least one byte, so that every allocation has an address that no other has
+    let layout = Layout::from_size_align(len.max(1), align).map_err(|_| fail)?;
+    // SAFETY: the layout's size is not zero.
+    let ptr = unsafe { alloc_zeroed(layout) };
+    if ptr.is_null() {
+        return Err(fail);
+    }
+    BLOCKS.write().unwrap_or_else(PoisonError::into_inner).insert(ptr as usize, Block { len, layout });
+    Ok(ptr)
+}
+
+/// Gives back what [`alloc`] gave. An address that is not a live allocation's is left alone.
+///
+/// # Safety
+/// Nobody may use the memory afterwards, nor may work enqueued on a stream.
+pub unsafe fn free(ptr: *mut u8) {
+    let block = BLOCKS.write().unwrap_or_else(PoisonError::into_inner).remove(&(ptr as usize));
+    if let Some(block) = block {
+        // SAFETY: the address was in the table, so it came from `alloc_zeroed` with this layout and was not freed yet.
+        unsafe { dealloc(ptr, block.layout) };
+    }
+}
+
+/// Whether `[ptr, ptr + len)` lies inside one live allocation.
+pub fn contains(ptr: *const u8, len: usize) -> bool {
+    let address = ptr as usize;
+    let blocks = BLOCKS.read().unwrap_or_else(PoisonError::into_inner);
+    let Some((base, block)) = blocks.range(..=address).next_back() else { return false };
+    let offset = address - base;
+    offset <= block.len && len <= block.len - offset
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pointers_are_checked_against_live_blocks() {
+        for align in [1, 256, 4096] {
+            let p = alloc(100, align).unwrap();
+            assert_eq!(p as usize % align, 0);
+            assert!(contains(p, 100) && contains(p.wrapping_add(99), 1) && contains(p.wrapping_add(100), 0));
+            assert!(!contains(p, 101) && !contains(p.wrapping_add(99), 2) && !contains(p, usize::MAX));
+            assert!(!contains(p.wrapping_sub(1), 1));
+            // SAFETY: nobody uses it.
+            unsafe { free(p) };
+            assert!(!contains(p, 1));
+        }
+    }
+
+    #[test]
+    fn zero_bytes_have_an_address_each() {
+        let (a, b) = (alloc(0, 4096).unwrap(), alloc(0, 4096).unwrap());
+        assert!(a != b && contains(a, 0) && !contains(a, 1));
+        // SAFETY: nobody uses them.
+        unsafe { (free(a), free(b)) };
+    }
+
+    #[test]
+    fn what_cannot_be_is_an_error() {
+        assert_eq!(alloc(usize::MAX, 1), Err(OutOfMemory { len: usize::MAX, align: 1 }));
+        assert!(alloc(8, 3).is_err());
+    }
+}

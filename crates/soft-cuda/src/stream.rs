@@ -1,0 +1,259 @@
+//! Streams: queues of work that runs in order.
+#![allow(unsafe_code)] // asynchronous copies between raw addresses
+
+use crate::device::{Condition, Core, Waiter, host_wait, lock};
+use crate::event::{Event, Marker};
+use crate::executor;
+use std::collections::{HashMap, VecDeque};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+
+/// A queue of work that runs in order; clones are the same stream.
+#[derive(Clone)]
+pub struct Stream(Arc<Inner>);
+
+struct Inner {
+    id: usize,
+    /// Locked only while the device's lock is held.
+    queue: Mutex<Queue>,
+}
+
+/// A stream's queue and how far it is.
+#[derive(Default)]
+pub(crate) struct Queue {
+    items: VecDeque<Item>,
+    enqueued: u64,
+    finished: u64,
+    /// True while the stream is ready, at an executor, or parked at a marker or a [`Done`].
+    engaged: bool,
+    hosts: Vec<(u64, Arc<Waiter>)>,
+}
+
+/// A piece of work.
+pub(crate) enum Item {
+    Copy(Copying),
+    Host(Box<dyn FnOnce() + Send>),
+    Launch(Box<dyn FnOnce(Done) + Send>),
+    Record(Arc<Marker>),
+    Wait(Arc<Marker>),
+}
+
+pub(crate) struct Copying {
+    dst: *mut u8,
+    src: *const u8,
+    len: usize,
+}
+
+// SAFETY: the addresses are only used by `run`, under the promise of `Stream::copy`'s caller.
+unsafe impl Send for Copying {}
+
+impl Copying {
+    pub fn run(self) {
+        // SAFETY: the caller of `Stream::copy` promised that both ranges are valid until the stream has passed them.
+        unsafe { std::ptr::copy(self.src, self.dst, self.len) }
+    }
+}
+
+/// Handles count up from here, so that none is null and none is one of CUDA's small special handles.
+static NEXT: AtomicUsize = AtomicUsize::new(0x1000);
+static STREAMS: RwLock<Option<HashMap<usize, Weak<Inner>>>> = RwLock::new(None);
+static DEFAULT: OnceLock<Stream> = OnceLock::new();
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let Some(streams) = STREAMS.write().unwrap_or_else(PoisonError::into_inner).as_mut() {
+            streams.remove(&self.id);
+        }
+    }
+}
+
+impl Default for Stream {
+    fn default() -> Self {
+        Self::new()
+    }
+}
+
+impl Stream {
+    /// A stream with nothing to do.
+    pub fn new() -> Stream {
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let inner = Arc::new(Inner { id, queue: Mutex::default() });
+        let mut streams = STREAMS.write().unwrap_or_else(PoisonError::into_inner);
+        streams.get_or_insert_default().insert(id, Arc::downgrade(&inner));
+        Stream(inner)
+    }
+
+    /// The handle for `cudaStream_t`: a number, never null, never used twice.
+    pub fn raw(&self) -> *mut c_void {
+        std::ptr::without_provenance_mut(self.0.id)
+    }
+
+    /// The stream of a handle; null is a stream that the process shares. `None` if there is no such stream (any more).
+    pub fn lookup(raw: *mut c_void) -> Option<Stream> {
+        if raw.is_null() {
+            return Some(DEFAULT.get_or_init(Stream::new).clone());
+        }
+        let streams = STREAMS.read().unwrap_or_else(PoisonError::into_inner);
+        streams.as_ref()?.get(&(raw as usize))?.upgrade().map(Stream)
+    }
+
+    /// Copies in stream order; the ranges may overlap.
+    ///
+    /// # Safety
+    /// Both ranges must stay valid, and free of other accesses that this stream does not order, until the copy is done.
+    pub unsafe fn copy(&self, dst: *mut u8, src: *const u8, len: usize) {
+        self.enqueue(Item::Copy(Copying { dst, src, len }));
+    }
+
+    /// Runs `f` in stream order on an executor thread. It should not block: there are few of them. If it panics, the
+    /// stream goes on.
+    pub fn host_fn(&self, f: Box<dyn FnOnce() + Send>) {
+        self.enqueue(Item::Host(f));
+    }
+
+    /// The event is reached when everything enqueued so far is finished.
+    pub fn record(&self, event: &Event) {
+        let marker = Arc::new(Marker::default());
+        event.set(marker.clone());
+        self.enqueue(Item::Record(marker));
+    }
+
+    /// What is enqueued from now on waits for the event's last record; the host does not.
+    pub fn wait(&self, event: &Event) {
+        if let Some(marker) = event.last() {
+            self.enqueue(Item::Wait(marker));
+        }
+    }
+
+    /// The hook for libraries: when the stream gets here, `start` is called on an executor thread, outside all locks; the
+    /// stream goes on when the [`Done`] is finished or dropped.
+    pub fn launch(&self, start: Box<dyn FnOnce(Done) + Send>) {
+        self.enqueue(Item::Launch(start));
+    }
+
+    /// True if everything enqueued so far is finished.
+    pub fn query(&self) -> bool {
+        let _core = lock();
+        let queue = self.queue();
+        queue.finished == queue.enqueued
+    }
+
+    /// The host waits until everything enqueued so far is finished.
+    pub fn synchronize(&self) {
+        host_wait(&self.so_far(), None);
+    }
+
+    /// The host waits until everything enqueued so far is finished (true), or `stop` says true (false). `stop` is asked
+    /// at first and after every [`crate::wake_hosts`].
+    pub fn synchronize_unless(&self, stop: &dyn Fn() -> bool) -> bool {
+        host_wait(&self.so_far(), Some(stop))
+    }
+
+    fn so_far(&self) -> SoFar<'_> {
+        let _core = lock();
+        SoFar { stream: self, target: self.queue().enqueued }
+    }
+
+    fn queue(&self) -> MutexGuard<'_, Queue> {
+        self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn enqueue(&self, item: Item) {
+        executor::ensure();
+        let mut core = lock();
+        core.epoch += 1;
+        core.pending += 1;
+        let mut queue = self.queue();
+        queue.enqueued += 1;
+        queue.items.push_back(item);
+        let engaged = std::mem::replace(&mut queue.engaged, true);
+        drop(queue);
+        if !engaged {
+            self.go_on(&mut core);
+        }
+    }
+
+    /// The front item is finished.
+    pub(crate) fn finished(&self, core: &mut Core) {
+        core.epoch += 1;
+        core.pending -= 1;
+        let mut queue = self.queue();
+        queue.finished += 1;
+        let finished = queue.finished;
+        queue.hosts.retain(|(target, waiter)| {
+            if *target <= finished {
+                core.meet(waiter);
+            }
+            *target > finished
+        });
+    }
+
+    /// Passes records and satisfied waits, which need no executor, and takes the item after them. `None`: the queue is
+    /// empty and the stream not engaged any more, or it is parked at a marker.
+    pub(crate) fn take(&self, core: &mut Core) -> Option<Item> {
+        loop {
+            let item = {
+                let mut queue = self.queue();
+                let item = queue.items.pop_front();
+                queue.engaged = item.is_some();
+                item
+            };
+            match item? {
+                Item::Record(marker) => {
+                    self.finished(core);
+                    marker.finish(core);
+                }
+                Item::Wait(marker) => {
+                    if !marker.done_or_park(self) {
+                        self.queue().items.push_front(Item::Wait(marker));
+                        return None;
+                    }
+                    self.finished(core);
+                }
+                item => return Some(item),
+            }
+        }
+    }
+
+    /// Puts an engaged stream where it belongs: nowhere if it is empty, parked, or ready.
+    pub(crate) fn go_on(&self, core: &mut Core) {
+        if let Some(item) = self.take(core) {
+            self.queue().items.push_front(item);
+            core.push_ready(self.clone());
+        }
+    }
+}
+
+struct SoFar<'a> {
+    stream: &'a Stream,
+    target: u64,
+}
+
+impl Condition for SoFar<'_> {
+    fn met(&self) -> bool {
+        self.stream.queue().finished >= self.target
+    }
+    fn register(&self, waiter: Arc<Waiter>) {
+        self.stream.queue().hosts.push((self.target, waiter));
+    }
+}
+
+/// Holds a launched stream until it is finished or dropped.
+pub struct Done(Stream);
+
+impl Done {
+    pub(crate) fn new(stream: Stream) -> Self {
+        Self(stream)
+    }
+    /// The stream goes on.
+    pub fn finish(self) {}
+}
+
+impl Drop for Done {
+    fn drop(&mut self) {
+        let mut core = lock();
+        self.0.finished(&mut core);
+        self.0.go_on(&mut core);
+    }
+}
