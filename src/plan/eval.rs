@@ -1,5 +1,5 @@
 //! Numbers of the file, evaluated for one rank.
-use crate::scenario::expr::{EvalError, Mode, Scope, Value};
+use crate::scenario::expr::{EvalError, Mode, Node, Scope, Value};
 use crate::scenario::{Case, Diagnostic, Expr, Num, NumKind, Ranks, Span};
 
 /// The names an expression may use outside `map` and `assert`.
@@ -144,4 +144,34 @@ pub fn ranks(n: usize) -> String {
 /// `1 element`, `3 elements`.
 pub fn elements(n: u64) -> String {
     if n == 1 { "1 element".to_owned() } else { format!("{n} elements") }
+}
+
+/// The names an expression uses that are not the language's own, in order of appearance: buffers, axes, steps.
+pub fn named(expr: &Expr) -> Vec<String> {
+    const OWN: [&str; 7] = ["rank", "n", "world_rank", "world_size", "i", "t", "peer"];
+    fn walk(node: &Node, out: &mut Vec<String>) {
+        let name = match node {
+            Node::Int(_) | Node::Float(_) => None,
+            Node::Name(name) | Node::Index(name, _) | Node::Field(name, _) => Some(name),
+            Node::Neg(_) | Node::Binary(..) | Node::Call(..) => None,
+        };
+        if let Some(name) = name
+            && !OWN.contains(&name.as_str())
+            && !out.contains(name)
+        {
+            out.push(name.clone());
+        }
+        match node {
+            Node::Index(_, inner) | Node::Neg(inner) => walk(inner, out),
+            Node::Binary(_, a, b) => {
+                walk(a, out);
+                walk(b, out);
+            }
+            Node::Call(_, list) => list.iter().for_each(|n| walk(n, out)),
+            Node::Int(_) | Node::Float(_) | Node::Name(_) | Node::Field(..) => {}
+        }
+    }
+    let mut out = Vec::new();
+    walk(&expr.node, &mut out);
+    out
 }

@@ -13,7 +13,7 @@ pub fn check(plan: &Plan) -> Result<(), Vec<Diagnostic>> {
         diags.extend(one(plan, e).err());
     }
     for a in &plan.case.asserts {
-        for name in a.v.buffers() {
+        for name in super::eval::named(&a.v) {
             let known = plan.buffers.iter().any(|b| b.name == name) || plan.tags.contains(&name);
             let axis = plan.case.axes.iter().any(|(axis, _)| *axis == name);
             if !known && !axis {

@@ -121,9 +121,9 @@ pub fn bytes(case: &Case, dtype: DType, content: &Content, rank: usize, count: u
             }
         }
         Values::Random { seed, low, high } => {
-            let (low, high) = (low.as_ref().map(|e| e.value), high.as_ref().map(|e| e.value));
+            let random = num::Random::new(dtype, *seed, low.as_ref().map(|e| &e.value), high.as_ref().map(|e| &e.value));
             for i in 0..len {
-                num::put(dtype, &mut out, i, num::random(dtype, *seed, rank as u64, i as u64, low, high));
+                num::put(dtype, &mut out, i, random.bits(rank as u64, i as u64));
             }
         }
         Values::Template(_) | Values::Texts(_) => {

@@ -464,7 +464,7 @@ impl<'a> Unroll<'a> {
             Kind::Map => {
                 let Some(expr) = &step.expr else { return Err(Diagnostic::new(step.span, "`map` needs `expr`")) };
                 let mut reads = Vec::new();
-                for name in expr.v.buffers() {
+                for name in super::eval::named(&expr.v) {
                     if let Some(id) = self.by_name.get(&name) {
                         reads.push(*id);
                     }
