@@ -362,7 +362,8 @@ pub enum Reduce {
     },
 }
 
-/// One step as written; loops are not unrolled.
+/// One step as written; loops are not unrolled. Defaults have been pushed down: on a `group` or `loop`, `ranks` is [`Ranks::All`]
+/// because its steps have their own, and `place` serves only to evaluate `times`.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// The place of the step's `op` (or of the step).

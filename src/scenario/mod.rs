@@ -1,8 +1,34 @@
 //! File to cases: a reader that keeps spans, one table of keys, expressions, the matrix, and diagnostics.
+//!
+//! A file becomes a raw tree that keeps every place; each point of the matrix is an overlay on that tree and is read as if
+//! it had been written there; faults are collected, never thrown, so that a file shows all of them at once.
+mod buffers;
 pub mod case;
+mod comms;
+mod defaults;
 pub mod diagnostic;
+pub mod discover;
+mod elements;
 pub mod expr;
+mod file;
+mod header;
+pub mod keys;
+mod load;
+mod matrix;
+pub mod names;
+mod prescan;
+mod reader;
+pub mod render;
+mod steps;
+pub mod suggest;
+mod tree;
 
+pub use buffers::fits;
 pub use case::*;
 pub use diagnostic::{Diagnostic, SourceFile, Span};
+pub use discover::{DiscoverError, Scenario, discover, find_exact};
 pub use expr::Expr;
+pub use file::MAX_RANKS;
+pub use load::{MAX_BYTES, Rejected, load, parse, read};
+pub use matrix::MAX_CASES;
+pub use render::render;

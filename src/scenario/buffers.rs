@@ -1,0 +1,452 @@
+//! `inputs` and `expect`: rows, tables and words to contents.
+use super::case::{BufRef, BufferDef, Content, Element, Expectation, Fill, Ranks, Row, RowKind, Sp, TextPart, Values};
+use super::defaults::Defaults;
+use super::diagnostic::{Diagnostic, Span};
+use super::elements::fit;
+use super::keys::{self, Place, Type};
+use super::reader::{Cx, Names, Per, Want, bad_name};
+use super::suggest::nearest;
+use super::tree::{Entry, Kind, Table, Val};
+use crate::num::DType;
+use std::collections::{BTreeMap, BTreeSet};
+
+/// What a content is for.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum For {
+    Input,
+    Expect,
+}
+
+/// How the contents of one buffer are read.
+struct Reading<'a> {
+    what: For,
+    /// The buffer's name in messages.
+    name: &'a str,
+    /// `None` if not known before the plan.
+    dtype: Option<DType>,
+    /// The default count, if there is one.
+    count: Option<&'a Entry>,
+    /// True if the operation gives the count.
+    counted: bool,
+}
+
+/// All buffers of `inputs`.
+pub(crate) fn inputs(
+    cx: &mut Cx<'_>,
+    entry: &Entry,
+    short: bool,
+    defaults: &Defaults<'_>,
+    counted: &BTreeSet<String>,
+) -> Vec<BufferDef> {
+    if short {
+        let name = Sp { span: entry.key_span, v: "in".to_owned() };
+        return buffer(cx, name, &entry.val, defaults, counted).into_iter().collect();
+    }
+    let Kind::Table(table) = &entry.val.kind else {
+        cx.wrong_type("inputs", Type::Table, &entry.val);
+        if let Some(d) = cx.faults.last_mut() {
+            d.help = Some("with `steps`, `inputs` is a table by buffer name: `inputs.x = ...`".into());
+        }
+        return Vec::new();
+    };
+    if let Some(e) = one_value(table) {
+        cx.fault(
+            Diagnostic::new(e.key_span, format!("`{}` stands where a buffer's name is wanted", e.key))
+                .help("with `steps`, `inputs` is a table by buffer name: `inputs.x = { ... }`"),
+        );
+        return Vec::new();
+    }
+    let mut out = Vec::new();
+    for e in &table.entries {
+        if name_is_good(cx, e, &entry.val) {
+            out.extend(buffer(cx, Sp { span: e.key_span, v: e.key.to_string() }, &e.val, defaults, counted));
+        }
+    }
+    out
+}
+
+/// The key of a buffer where buffers by name are wanted.
+fn one_value(table: &Table) -> Option<&Entry> {
+    table.entries.iter().find(|e| {
+        keys::find(Place::Buffer, &e.key).is_some()
+            && !matches!(&e.val.kind, Kind::Table(_))
+            && (matches!(&*e.key, "each" | "text") || !matches!(&e.val.kind, Kind::Array(_)))
+            && !table.entries.iter().any(|other| keys::find(Place::Buffer, &other.key).is_none())
+    })
+}
+
+/// Checks a buffer's name, and whether it is a key that slipped under the header.
+fn name_is_good(cx: &mut Cx<'_>, e: &Entry, table: &Val) -> bool {
+    let buffer_like = match &e.val.kind {
+        Kind::Table(_) => true,
+        Kind::Array(a) => a.iter().all(|v| matches!(v.kind, Kind::Array(_) | Kind::Table(_))),
+        _ => false,
+    };
+    if !buffer_like {
+        if let Some(d) = cx.slipped(e, table.span) {
+            cx.fault(d);
+            return false;
+        }
+    }
+    if let Some((message, help)) = bad_name(&e.key) {
+        cx.fault(Diagnostic::new(e.key_span, message).help(help));
+        return false;
+    }
+    if cx.axes.iter().any(|a| *a.name == *e.key && a.value.is_some()) {
+        cx.fault(Diagnostic::new(e.key_span, format!("`{}` is an axis of the matrix already", e.key)));
+        return false;
+    }
+    true
+}
+
+fn buffer(
+    cx: &mut Cx<'_>,
+    name: Sp<String>,
+    val: &Val,
+    defaults: &Defaults<'_>,
+    counted: &BTreeSet<String>,
+) -> Option<BufferDef> {
+    let table = match &val.kind {
+        Kind::Table(t) => Some(&**t),
+        Kind::Array(_) => None,
+        _ => {
+            let what = if name.v == "in" { "inputs" } else { name.v.as_str() };
+            let message = format!("`{what}` must be a list with one row per rank, or a table for all ranks");
+            cx.fault(Diagnostic::new(val.span, message).label(format!("this is {}", val.what())));
+            return None;
+        }
+    };
+    let before = cx.faults.len();
+    if let Some(t) = table {
+        let allowed: Vec<_> = keys::of(Place::Buffer).collect();
+        cx.check_keys(t, val.span, &allowed, "a buffer");
+    }
+    let own = |key: &str| table.and_then(|t| t.get(key));
+    let find = |cx: &mut Cx<'_>, key: &str| own(key).cloned().or_else(|| defaults.find(cx, key).cloned());
+    let written = find(cx, "dtype").and_then(|e| dtype(cx, &e.val).map(|t| (t, e.val.span)));
+    let is_text = own("text").is_some();
+    let (dtype, dtype_span) = written.unwrap_or((if is_text { DType::U8 } else { DType::F32 }, name.span));
+    let offset = find(cx, "offset").and_then(|e| cx.num("offset", &e.val, Names::PER_RANK, Want::Natural, Per::World));
+    if let Some(e) = find(cx, "register") {
+        register(cx, &e.val);
+    }
+    let ranks = find(cx, "ranks").and_then(|e| cx.ranks(&e.val)).unwrap_or(Ranks::All);
+    let default_count = defaults.all("count").last().copied();
+    let counted = counted.contains(&name.v);
+    let r = Reading { what: For::Input, name: &name.v, dtype: Some(dtype), count: default_count, counted };
+    let content = content(cx, val, &r)?;
+    (cx.faults.len() == before).then_some(BufferDef { name, dtype, dtype_span, content, offset, ranks })
+}
+
+/// A dtype by its name.
+pub(crate) fn dtype(cx: &mut Cx<'_>, val: &Val) -> Option<DType> {
+    let text = cx.text("dtype", val)?;
+    let found = DType::parse(&text.v);
+    if found.is_none() {
+        let d = Diagnostic::new(val.span, format!("there is no dtype `{}`", text.v.escape_debug()));
+        let names = DType::ALL.map(DType::name);
+        cx.fault(match nearest(&text.v, names) {
+            Some(near) => d.help(format!("did you mean `{near}`?")),
+            None => d.help(format!("the dtypes are {}", names.join(", "))),
+        });
+    }
+    found
+}
+
+/// `register`: known and checked, but only `"none"` is run.
+pub(crate) fn register(cx: &mut Cx<'_>, val: &Val) {
+    for word in cx.texts("register", val).unwrap_or_default() {
+        match word.v.as_str() {
+            "none" => {}
+            "local" | "window" => {
+                cx.fault(Diagnostic::new(word.span, format!("`register = \"{}\"` is not yet supported", word.v)));
+            }
+            _ => cx.fault(Diagnostic::new(word.span, "`register` must be \"none\", \"local\" or \"window\"")),
+        }
+    }
+}
+
+fn content(cx: &mut Cx<'_>, val: &Val, r: &Reading<'_>) -> Option<Content> {
+    match &val.kind {
+        Kind::Array(rows) => content_rows(cx, val.span, rows, r).map(Content::Rows),
+        Kind::Table(t) => fill(cx, t, val.span, r, true).map(Content::All),
+        Kind::Str(s) if r.what == For::Expect => {
+            let values = match &**s {
+                "untouched" => Values::Untouched,
+                "any" => Values::Any,
+                _ => {
+                    word_fault(cx, val, s);
+                    return None;
+                }
+            };
+            Some(Content::All(Fill { span: val.span, values, count: None }))
+        }
+        _ => {
+            let message =
+                format!("`{}` must be a list with one row per rank, a table, \"untouched\" or \"any\"", r.name);
+            cx.fault(Diagnostic::new(val.span, message).label(format!("this is {}", val.what())));
+            None
+        }
+    }
+}
+
+fn word_fault(cx: &mut Cx<'_>, val: &Val, s: &str) {
+    let d = Diagnostic::new(val.span, "a row is a list, a table, \"untouched\" or \"any\"");
+    cx.fault(match nearest(s, ["untouched", "any"]) {
+        Some(near) => d.help(format!("did you mean `{near}`?")),
+        None => d,
+    });
+}
+
+fn content_rows(cx: &mut Cx<'_>, span: Span, rows: &[Val], r: &Reading<'_>) -> Option<Vec<Row>> {
+    let word =
+        |v: &Val| matches!(&v.kind, Kind::Str(s) if r.what == For::Expect && matches!(&**s, "untouched" | "any"));
+    let bare = !rows.is_empty() && rows.iter().all(|v| !matches!(v.kind, Kind::Array(_) | Kind::Table(_)) && !word(v));
+    if bare {
+        let list =
+            crate::scenario::names::shorten(&Val { span, kind: Kind::Array(rows.to_vec().into()) }.compact(), 40);
+        let row = list.trim_matches(|c| c == '[' || c == ']').split(',').collect::<Vec<_>>().join("], [");
+        let d = Diagnostic::new(span, format!("`{list}` does not say whose elements these are"));
+        cx.fault(d.label("one row per rank is wanted").help(format!(
+            "write `[[{row}]]` for one row per rank, or `{{ each = {list} }}` for the same row on every rank"
+        )));
+        return None;
+    }
+    if rows.len() != cx.world {
+        let rows_word = if rows.len() == 1 { "row" } else { "rows" };
+        let d = Diagnostic::new(span, format!("{} {rows_word} for {} ranks", rows.len(), cx.world));
+        cx.fault(d.help("one row per rank of the world, `[]` for a rank without elements"));
+        return None;
+    }
+    let read: Vec<_> = rows.iter().map(|v| content_row(cx, v, r)).collect();
+    read.into_iter().collect()
+}
+
+fn content_row(cx: &mut Cx<'_>, val: &Val, r: &Reading<'_>) -> Option<Row> {
+    let kind = match &val.kind {
+        Kind::Array(a) => RowKind::Elements(cx.elements(a, r.dtype)?),
+        Kind::Table(t) => RowKind::Table(fill(cx, t, val.span, r, false)?),
+        Kind::Str(s) if r.what == For::Expect => match &**s {
+            "untouched" => RowKind::Untouched,
+            "any" => RowKind::Any,
+            _ => {
+                word_fault(cx, val, s);
+                return None;
+            }
+        },
+        _ => {
+            let words = if r.what == For::Expect { ", a table, \"untouched\" or \"any\"" } else { " or a table" };
+            let d = Diagnostic::new(val.span, format!("a row must be a list{words}"));
+            cx.fault(d.label(format!("this is {}", val.what())));
+            return None;
+        }
+    };
+    Some(Row { span: val.span, kind })
+}
+
+/// A table that says what a buffer (`whole`) or row holds.
+fn fill(cx: &mut Cx<'_>, table: &Table, span: Span, r: &Reading<'_>, whole: bool) -> Option<Fill> {
+    if !whole || r.what == For::Expect {
+        let allowed: Vec<_> = keys::of(Place::Row).collect();
+        cx.check_keys(table, span, &allowed, if whole { "`expect`" } else { "a row" });
+    }
+    let content: Vec<&Entry> = ["each", "random", "text"].iter().filter_map(|k| table.get(k)).collect();
+    if let [first, second, ..] = content.as_slice() {
+        let d = Diagnostic::new(second.key_span, format!("`{}` and `{}` exclude each other", first.key, second.key));
+        cx.fault(d.related(first.key_span, "the other one"));
+        return None;
+    }
+    let values = match content.first() {
+        None => Values::Poison,
+        Some(e) => match &*e.key {
+            "each" => each(cx, &e.val, r.dtype)?,
+            "random" => random(cx, &e.val, r.dtype)?,
+            _ => text(cx, &e.val, whole)?,
+        },
+    };
+    if matches!(values, Values::Poison) && r.what == For::Expect {
+        cx.fault(
+            Diagnostic::new(span, "this table says nothing about values")
+                .help("write `each`, \"untouched\" or \"any\""),
+        );
+        return None;
+    }
+    let given = matches!(values, Values::Row(_));
+    let mut entry = table.get("count");
+    if entry.is_none() && r.what == For::Input && !given {
+        entry = r.count;
+        if let Some(e) = entry {
+            Defaults::touch(cx, e.key_span);
+        }
+    }
+    let count = entry.and_then(|e| cx.num("count", &e.val, Names::PER_RANK, Want::Natural, Per::World));
+    if let (Values::Row(row), Some(n)) = (&values, &count) {
+        if matches!(n.kind, super::case::NumKind::Int(c) if c != row.len() as i128) {
+            let d = Diagnostic::new(n.span, "`count` and the row differ");
+            cx.fault(d.help(format!("the row has {} elements", row.len())));
+        }
+    }
+    let text = matches!(values, Values::Template(_) | Values::Texts(_));
+    if r.what == For::Input && entry.is_none() && !given && !text && !r.counted {
+        let shown = if r.name == "in" { "inputs" } else { r.name };
+        cx.fault(
+            Diagnostic::new(span, format!("`{shown}` has no count"))
+                .help("write `count = ...` in it, or at the top of the file"),
+        );
+        return None;
+    }
+    Some(Fill { span, values, count })
+}
+
+fn each(cx: &mut Cx<'_>, val: &Val, dtype: Option<DType>) -> Option<Values> {
+    match &val.kind {
+        Kind::Str(_) => cx.expr(val, Names::ELEMENT).map(Values::Each),
+        Kind::Array(a) => cx.elements(a, dtype).map(Values::Row),
+        Kind::Int(_) | Kind::Float(_) => cx.element(val, dtype).map(Values::Number),
+        _ => {
+            cx.wrong_type("each", Type::ExprOrRow, val);
+            None
+        }
+    }
+}
+
+fn random(cx: &mut Cx<'_>, val: &Val, dtype: Option<DType>) -> Option<Values> {
+    let Kind::Table(t) = &val.kind else {
+        cx.wrong_type("random", Type::Table, val);
+        return None;
+    };
+    let allowed: Vec<_> = keys::of(Place::Random).collect();
+    cx.check_keys(t, val.span, &allowed, "`random`");
+    let seed = match t.get("seed") {
+        Some(e) => cx.int("seed", &e.val, 0..=u64::MAX.into())?,
+        None => 0,
+    };
+    let mut bound = |key: &str| match t.get(key) {
+        Some(e) => cx.element(&e.val, dtype).map(|v| Some((v, e.val.span))),
+        None => Some(None),
+    };
+    let (low, high) = (bound("low")?, bound("high")?);
+    for (v, span) in [&low, &high].into_iter().flatten() {
+        if !number(v).is_some_and(f64::is_finite) {
+            cx.fault(Diagnostic::new(*span, "a bound of `random` must be a finite number"));
+            return None;
+        }
+    }
+    if let (Some((l, _)), Some((h, span))) = (&low, &high) {
+        let whole = dtype.is_some_and(|t| !t.is_float());
+        let empty = if whole { number(l) > number(h) } else { number(l) >= number(h) };
+        if empty {
+            cx.fault(Diagnostic::new(*span, "`high` must be greater than `low`"));
+            return None;
+        }
+    }
+    let seed = u64::try_from(seed).ok()?;
+    Some(Values::Random { seed, low: low.map(|v| v.0), high: high.map(|v| v.0) })
+}
+
+fn number(e: &Element) -> Option<f64> {
+    match e.value {
+        super::case::ElementValue::Int(v) => Some(v as f64),
+        super::case::ElementValue::Float(v) => Some(v),
+        super::case::ElementValue::Bits(_) => None,
+    }
+}
+
+fn text(cx: &mut Cx<'_>, val: &Val, whole: bool) -> Option<Values> {
+    match &val.kind {
+        Kind::Str(s) => template(cx, val.span, s).map(Values::Template),
+        Kind::Array(a) if whole => {
+            let texts: Option<Vec<_>> = a.iter().map(|v| cx.text("text", v).map(|s| s.v)).collect();
+            if a.len() != cx.world {
+                cx.fault(Diagnostic::new(val.span, format!("{} texts for {} ranks", a.len(), cx.world)));
+                return None;
+            }
+            texts.map(Values::Texts)
+        }
+        _ => {
+            cx.wrong_type("text", if whole { Type::Texts } else { Type::Text }, val);
+            None
+        }
+    }
+}
+
+/// Literal parts and `{expression}`s; `{{` and `}}` are braces.
+fn template(cx: &mut Cx<'_>, span: Span, s: &str) -> Option<Vec<TextPart>> {
+    let mut parts = Vec::new();
+    let mut literal = String::new();
+    let mut at = 0;
+    while let Some(c) = s[at..].chars().next() {
+        let rest = &s[at..];
+        if rest.starts_with("{{") || rest.starts_with("}}") {
+            literal.push(c);
+            at += 2;
+        } else if c == '}' {
+            let place = cx.inside(span, s, at, at + 1);
+            cx.fault(Diagnostic::new(place, "this `}` closes nothing").help("`}}` is a brace"));
+            return None;
+        } else if c == '{' {
+            let Some(len) = rest.find('}') else {
+                let place = cx.inside(span, s, at, at + 1);
+                cx.fault(Diagnostic::new(place, "this `{` is not closed").help("`{{` is a brace"));
+                return None;
+            };
+            if !literal.is_empty() {
+                parts.push(TextPart::Literal(std::mem::take(&mut literal)));
+            }
+            let e = cx.expr_text(span, s, at + 1, &rest[1..len], Names::PER_RANK)?;
+            parts.push(TextPart::Expr(e));
+            at += len + 1;
+        } else {
+            literal.push(c);
+            at += c.len_utf8();
+        }
+    }
+    if !literal.is_empty() {
+        parts.push(TextPart::Literal(literal));
+    }
+    Some(parts)
+}
+
+/// All of `expect`. `dtypes` has the buffers whose type is known without a plan.
+pub(crate) fn expect(
+    cx: &mut Cx<'_>,
+    entry: &Entry,
+    short: bool,
+    dtypes: &BTreeMap<String, DType>,
+) -> Vec<Expectation> {
+    let one = |cx: &mut Cx<'_>, target: Option<BufRef>, val: &Val| {
+        let name = target.as_ref().map_or("expect", |t| t.name.as_str()).to_owned();
+        let r =
+            Reading { what: For::Expect, name: &name, dtype: dtypes.get(&name).copied(), count: None, counted: false };
+        let content = content(cx, val, &r);
+        Some(Expectation { target: target?, content: content? })
+    };
+    if short {
+        let target = BufRef { span: entry.key_span, name: "out".to_owned(), slice: None };
+        return one(cx, Some(target), &entry.val).into_iter().collect();
+    }
+    let Kind::Table(table) = &entry.val.kind else {
+        cx.wrong_type("expect", Type::Table, &entry.val);
+        if let Some(d) = cx.faults.last_mut() {
+            d.help = Some("with `steps`, `expect` is a table by buffer name: `expect.x = ...`".into());
+        }
+        return Vec::new();
+    };
+    let mut out = Vec::new();
+    for e in &table.entries {
+        let plain = !matches!(e.val.kind, Kind::Table(_) | Kind::Array(_));
+        let known = cx.known.buffers.contains_key(&*e.key);
+        if let Some(d) = cx.slipped(e, entry.val.span).filter(|_| plain || !known) {
+            cx.fault(d);
+            continue;
+        }
+        let target = cx.buf_ref_text(e.key_span, &e.key, Names::PER_RANK, false);
+        out.extend(one(cx, target, &e.val));
+    }
+    out
+}
+
+/// True if a written value fits; used where a type is only known later.
+pub fn fits(value: super::case::ElementValue, dtype: DType) -> bool {
+    fit(value, dtype).is_ok()
+}

@@ -1,0 +1,185 @@
+//! Written elements: numbers, and texts for what TOML cannot hold; whether a dtype holds them.
+use super::case::{Element, ElementValue};
+use super::diagnostic::Diagnostic;
+use super::reader::Cx;
+use super::tree::{Kind, Val};
+use crate::num::DType;
+
+impl Cx<'_> {
+    /// The elements of a row, nesting removed.
+    pub fn elements(&mut self, entries: &[Val], dtype: Option<DType>) -> Option<Vec<Element>> {
+        let before = self.faults.len();
+        let mut out = Vec::with_capacity(entries.len());
+        self.flatten(entries, dtype, &mut out);
+        (self.faults.len() == before).then_some(out)
+    }
+
+    fn flatten(&mut self, entries: &[Val], dtype: Option<DType>, out: &mut Vec<Element>) {
+        for v in entries {
+            match &v.kind {
+                Kind::Array(inner) => self.flatten(inner, dtype, out),
+                _ => out.extend(self.element(v, dtype)),
+            }
+        }
+    }
+
+    /// One element; `None` as dtype skips the check.
+    pub fn element(&mut self, val: &Val, dtype: Option<DType>) -> Option<Element> {
+        let value = match &val.kind {
+            Kind::Int(v) => ElementValue::Int(*v),
+            Kind::Float(v) => ElementValue::Float(*v),
+            Kind::Str(s) => match from_text(s) {
+                Some(v) => v,
+                None => {
+                    let d = Diagnostic::new(val.span, format!("`{}` is not an element", shorten(s)));
+                    self.fault(d.help(
+                        "elements are numbers, `nan`, `inf`, `\"18446744073709551615\"`, or bits like `\"0x7fc1\"`",
+                    ));
+                    return None;
+                }
+            },
+            _ => {
+                self.fault(
+                    Diagnostic::new(val.span, "an element must be a number").label(format!("this is {}", val.what())),
+                );
+                return None;
+            }
+        };
+        match dtype.map_or(Ok(value), |t| fit(value, t)) {
+            Ok(value) => Some(Element { span: val.span, value }),
+            Err(why) => {
+                self.fault(Diagnostic::new(val.span, why));
+                None
+            }
+        }
+    }
+}
+
+fn shorten(s: &str) -> String {
+    s.chars().take(24).flat_map(char::escape_debug).collect()
+}
+
+/// `"0x..."` is bits, digits are a whole number.
+fn from_text(s: &str) -> Option<ElementValue> {
+    if let Some(hex) = s.strip_prefix("0x") {
+        let good = (1..=16).contains(&hex.len()) && hex.bytes().all(|b| b.is_ascii_hexdigit());
+        return good.then(|| u64::from_str_radix(hex, 16).ok().map(ElementValue::Bits))?;
+    }
+    let digits = s.strip_prefix('-').unwrap_or(s);
+    let good = !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit());
+    good.then(|| s.parse().ok().map(ElementValue::Int))?
+}
+
+/// The value as this type can hold it, or why it cannot.
+pub(crate) fn fit(value: ElementValue, dtype: DType) -> Result<ElementValue, String> {
+    let name = dtype.name();
+    match value {
+        ElementValue::Bits(b) => {
+            let fits = dtype.bits() == 64 || b >> dtype.bits() == 0;
+            fits.then_some(value).ok_or_else(|| format!("0x{b:x} has more than the {} bits of {name}", dtype.bits()))
+        }
+        ElementValue::Int(v) if dtype.is_float() => {
+            let fits = (v as f64).abs() < float_limit(dtype);
+            fits.then_some(value).ok_or_else(|| too_great(&v.to_string(), dtype))
+        }
+        ElementValue::Float(v) if dtype.is_float() => {
+            if v.is_infinite() && dtype == DType::F8e4m3 {
+                return Err("f8e4m3 has no infinity".into());
+            }
+            let fits = !v.is_finite() || v.abs() < float_limit(dtype);
+            fits.then_some(value).ok_or_else(|| too_great(&format!("{v:?}"), dtype))
+        }
+        ElementValue::Float(v) if !v.is_finite() => {
+            Err(format!("{name} has no {}", if v.is_nan() { "nan" } else { "inf" }))
+        }
+        ElementValue::Float(v) if v != v.trunc() => Err(format!("{name} holds whole numbers only, not {v:?}")),
+        ElementValue::Float(v) if v.abs() >= 1e30 => Err(too_great(&format!("{v:?}"), dtype)),
+        ElementValue::Float(v) => fit(ElementValue::Int(v as i128), dtype),
+        ElementValue::Int(v) => {
+            let (low, high) = int_range(dtype);
+            let fits = (low..=high).contains(&v);
+            fits.then_some(value).ok_or_else(|| format!("{v} does not fit {name}, which holds {low} to {high}"))
+        }
+    }
+}
+
+fn too_great(v: &str, dtype: DType) -> String {
+    format!("{v} does not fit {}, whose greatest value is {}", dtype.name(), greatest(dtype))
+}
+
+/// Least and greatest value of an integer type.
+pub(crate) fn int_range(dtype: DType) -> (i128, i128) {
+    let bits = dtype.bits();
+    if dtype.is_signed_int() { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) }
+}
+
+fn greatest(dtype: DType) -> &'static str {
+    match dtype {
+        DType::F16 => "65504",
+        DType::Bf16 => "3.3895314e38",
+        DType::F32 => "3.4028235e38",
+        DType::F8e4m3 => "448",
+        DType::F8e5m2 => "57344",
+        _ => "1.7976931348623157e308",
+    }
+}
+
+/// Numbers below this round to a finite value without saturation: the greatest value and half a step.
+fn float_limit(dtype: DType) -> f64 {
+    let two = |e: i32| libm::exp2(f64::from(e));
+    match dtype {
+        DType::F16 => 65520.0,
+        DType::Bf16 => two(128) - two(119),
+        DType::F32 => two(128) - two(103),
+        DType::F8e4m3 => 464.0,
+        DType::F8e5m2 => 61440.0,
+        _ => f64::INFINITY,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ElementValue::{Bits, Float, Int};
+
+    #[test]
+    fn values_at_the_edges() {
+        for (v, t, good) in [
+            (Int(127), DType::I8, true),
+            (Int(128), DType::I8, false),
+            (Int(-1), DType::U64, false),
+            (Int(u64::MAX as i128), DType::U64, true),
+            (Int(i64::MIN as i128), DType::I64, true),
+            (Float(2.0), DType::I32, true),
+            (Float(2.5), DType::I32, false),
+            (Float(f64::NAN), DType::U8, false),
+            (Float(1e300), DType::U8, false),
+            (Float(65519.0), DType::F16, true),
+            (Float(65520.0), DType::F16, false),
+            (Float(3.4028235e38), DType::F32, true),
+            (Float(3.5e38), DType::F32, false),
+            (Float(3.39e38), DType::Bf16, true),
+            (Float(3.4e38), DType::Bf16, false),
+            (Float(f64::INFINITY), DType::F8e5m2, true),
+            (Float(f64::INFINITY), DType::F8e4m3, false),
+            (Int(448), DType::F8e4m3, true),
+            (Int(500), DType::F8e4m3, false),
+            (Int(-65536), DType::F8e5m2, false),
+            (Bits(0xff), DType::I8, true),
+            (Bits(0x100), DType::F8e4m3, false),
+            (Bits(u64::MAX), DType::F64, true),
+        ] {
+            assert_eq!(fit(v, t).is_ok(), good, "{v:?} in {t:?}");
+        }
+        assert_eq!(fit(Float(-0.0), DType::I8), Ok(Int(0)));
+    }
+
+    #[test]
+    fn texts() {
+        assert_eq!(from_text("0x7fc1"), Some(Bits(0x7fc1)));
+        assert_eq!(from_text("-12"), Some(Int(-12)));
+        for bad in ["", "0x", "-", "1.5", "0x12345678901234567", "untouched", "+3", "0x-1"] {
+            assert_eq!(from_text(bad), None, "{bad}");
+        }
+    }
+}

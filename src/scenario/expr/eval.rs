@@ -1,0 +1,227 @@
+//! Values of expressions.
+use super::{BinOp, EvalError, Expr, Func, Node, Scope, Value};
+
+/// Which arithmetic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Mode {
+    /// A whole number is wanted: operations on whole numbers stay whole.
+    Whole,
+    /// Everything is f64, except indices.
+    Float,
+}
+
+impl Value {
+    /// As f64, rounded.
+    pub fn as_f64(self) -> f64 {
+        match self {
+            Self::Int(v) => v as f64,
+            Self::Float(v) => v,
+        }
+    }
+
+    /// As a whole number, the fraction dropped.
+    pub fn to_int(self) -> Result<i128, EvalError> {
+        match self {
+            Self::Int(v) => Ok(v),
+            Self::Float(v) if v.is_nan() => Err(EvalError("not a number, where a whole number is wanted".into())),
+            Self::Float(v) if !(-I128_EDGE..I128_EDGE).contains(&v) => {
+                Err(EvalError(format!("{v:e} does not fit 128 bits")))
+            }
+            Self::Float(v) => Ok(v as i128),
+        }
+    }
+
+    /// True unless zero.
+    pub fn truth(self) -> bool {
+        match self {
+            Self::Int(v) => v != 0,
+            Self::Float(v) => v != 0.0,
+        }
+    }
+}
+
+/// 2^127, exact in f64.
+const I128_EDGE: f64 = 170_141_183_460_469_231_731_687_303_715_884_105_728.0;
+
+impl Expr {
+    /// The value in a scope. Work is bounded by the size of the text.
+    pub fn eval<S: Scope + ?Sized>(&self, scope: &S, mode: Mode) -> Result<Value, EvalError> {
+        let value = node(&self.node, scope, mode)?;
+        Ok(if mode == Mode::Float { Value::Float(value.as_f64()) } else { value })
+    }
+
+    /// The value where a whole number is wanted.
+    pub fn eval_int<S: Scope + ?Sized>(&self, scope: &S) -> Result<i128, EvalError> {
+        self.eval(scope, Mode::Whole)?.to_int()
+    }
+
+    /// The value in floating point.
+    pub fn eval_f64<S: Scope + ?Sized>(&self, scope: &S) -> Result<f64, EvalError> {
+        Ok(self.eval(scope, Mode::Float)?.as_f64())
+    }
+}
+
+fn node<S: Scope + ?Sized>(n: &Node, scope: &S, mode: Mode) -> Result<Value, EvalError> {
+    match n {
+        Node::Int(v) => Ok(fit(Value::Int(*v), mode)),
+        Node::Float(v) => Ok(Value::Float(*v)),
+        Node::Name(name) => Ok(fit(scope.name(name)?, mode)),
+        Node::Index(buffer, index) => {
+            let k = node(index, scope, Mode::Whole)?.to_int()?;
+            Ok(fit(scope.element(buffer, k)?, mode))
+        }
+        Node::Field(step, field) => Ok(fit(scope.field(step, field)?, mode)),
+        Node::Neg(inner) => match node(inner, scope, mode)? {
+            Value::Int(v) => v.checked_neg().map(Value::Int).ok_or_else(|| overflow("-", None)),
+            Value::Float(v) => Ok(Value::Float(-v)),
+        },
+        Node::Binary(op, left, right) => {
+            let (a, b) = (node(left, scope, mode)?, node(right, scope, mode)?);
+            Ok(fit(binary(*op, a, b)?, mode))
+        }
+        Node::Call(Func::If, args) => match args.as_slice() {
+            [condition, yes, no] => {
+                let branch = if node(condition, scope, mode)?.truth() { yes } else { no };
+                node(branch, scope, mode)
+            }
+            _ => Err(arguments(Func::If)),
+        },
+        Node::Call(Func::Same, args) => match args.as_slice() {
+            [Node::Name(a), Node::Name(b)] => Ok(fit(Value::Int(scope.same(a, b)?.into()), mode)),
+            _ => Err(arguments(Func::Same)),
+        },
+        Node::Call(func, args) => {
+            let values = args.iter().map(|a| node(a, scope, mode)).collect::<Result<Vec<_>, _>>()?;
+            Ok(fit(call(*func, &values)?, mode))
+        }
+    }
+}
+
+/// In floating point, whole numbers become f64 as soon as they appear.
+fn fit(value: Value, mode: Mode) -> Value {
+    if mode == Mode::Float { Value::Float(value.as_f64()) } else { value }
+}
+
+fn binary(op: BinOp, a: Value, b: Value) -> Result<Value, EvalError> {
+    use std::cmp::Ordering::{Equal, Greater, Less};
+    if let (Value::Int(x), Value::Int(y)) = (a, b) {
+        if let Some(result) = whole(op, x, y) {
+            return result;
+        }
+    }
+    let order = match (a, b) {
+        (Value::Int(x), Value::Int(y)) => Some(x.cmp(&y)),
+        _ => a.as_f64().partial_cmp(&b.as_f64()),
+    };
+    let (x, y) = (a.as_f64(), b.as_f64());
+    Ok(match op {
+        BinOp::Add => Value::Float(x + y),
+        BinOp::Sub => Value::Float(x - y),
+        BinOp::Mul => Value::Float(x * y),
+        BinOp::Div => Value::Float(x / y),
+        BinOp::Rem => Value::Float(remainder(x, y)),
+        BinOp::Pow => Value::Float(libm::pow(x, y)),
+        BinOp::Lt => truth(order == Some(Less)),
+        BinOp::Le => truth(matches!(order, Some(Less | Equal))),
+        BinOp::Gt => truth(order == Some(Greater)),
+        BinOp::Ge => truth(matches!(order, Some(Greater | Equal))),
+        BinOp::Eq => truth(order == Some(Equal)),
+        BinOp::Ne => truth(order != Some(Equal)),
+    })
+}
+
+fn truth(b: bool) -> Value {
+    Value::Int(b.into())
+}
+
+/// Arithmetic on whole numbers; `None` for what is not (comparisons, a negative power).
+fn whole(op: BinOp, x: i128, y: i128) -> Option<Result<Value, EvalError>> {
+    let by_zero = || Err(EvalError(format!("division of {x} by zero")));
+    let checked = |v: Option<i128>, sign| v.map(Value::Int).ok_or_else(|| overflow(sign, Some((x, y))));
+    Some(match op {
+        BinOp::Add => checked(x.checked_add(y), "+"),
+        BinOp::Sub => checked(x.checked_sub(y), "-"),
+        BinOp::Mul => checked(x.checked_mul(y), "*"),
+        BinOp::Div | BinOp::Rem if y == 0 => by_zero(),
+        BinOp::Div => checked(x.checked_div(y), "/"),
+        // The remainder takes the divisor's sign: one more divisor where the signs differ.
+        BinOp::Rem => match x.checked_rem(y) {
+            None => Ok(Value::Int(0)),
+            Some(r) if r != 0 && (r < 0) != (y < 0) => Ok(Value::Int(r + y)),
+            Some(r) => Ok(Value::Int(r)),
+        },
+        BinOp::Pow if y < 0 => {
+            if x == 0 {
+                return Some(by_zero());
+            }
+            return None;
+        }
+        BinOp::Pow => match (x, u32::try_from(y)) {
+            (0 | 1, _) => Ok(Value::Int(if y == 0 { 1 } else { x })),
+            (-1, _) => Ok(Value::Int(if y % 2 == 0 { 1 } else { -1 })),
+            (_, Ok(e)) => checked(x.checked_pow(e), "^"),
+            (_, Err(_)) => Err(overflow("^", Some((x, y)))),
+        },
+        _ => return None,
+    })
+}
+
+fn remainder(x: f64, y: f64) -> f64 {
+    let r = libm::fmod(x, y);
+    if r == 0.0 {
+        return libm::copysign(0.0, y);
+    }
+    if (r < 0.0) != (y < 0.0) { r + y } else { r }
+}
+
+fn call(func: Func, values: &[Value]) -> Result<Value, EvalError> {
+    let [first, rest @ ..] = values else { return Err(arguments(func)) };
+    let x = first.as_f64();
+    Ok(match func {
+        Func::Min => rest.iter().fold(*first, |a, b| pick(a, *b, |o| o.is_gt())),
+        Func::Max => rest.iter().fold(*first, |a, b| pick(a, *b, |o| o.is_lt())),
+        Func::Abs => match first {
+            Value::Int(v) => Value::Int(v.checked_abs().ok_or_else(|| overflow("abs", None))?),
+            Value::Float(v) => Value::Float(libm::fabs(*v)),
+        },
+        Func::Floor => round(*first, libm::floor),
+        Func::Ceil => round(*first, libm::ceil),
+        Func::Sqrt => Value::Float(libm::sqrt(x)),
+        Func::Exp => Value::Float(libm::exp(x)),
+        Func::Ln => Value::Float(libm::log(x)),
+        Func::Log2 => Value::Float(libm::log2(x)),
+        Func::Sin => Value::Float(libm::sin(x)),
+        Func::Cos => Value::Float(libm::cos(x)),
+        Func::If | Func::Same => return Err(arguments(func)),
+    })
+}
+
+/// The smaller or greater of two; not a number if one is not.
+fn pick(a: Value, b: Value, take_b: fn(std::cmp::Ordering) -> bool) -> Value {
+    if let (Value::Int(x), Value::Int(y)) = (a, b) {
+        return if take_b(x.cmp(&y)) { b } else { a };
+    }
+    let (x, y) = (a.as_f64(), b.as_f64());
+    match x.partial_cmp(&y) {
+        None => Value::Float(f64::NAN),
+        Some(o) => Value::Float(if take_b(o) { y } else { x }),
+    }
+}
+
+/// A rounded number is whole, if it fits.
+fn round(value: Value, f: fn(f64) -> f64) -> Value {
+    let Value::Float(v) = value else { return value };
+    let r = f(v);
+    Value::Float(r).to_int().map_or(Value::Float(r), Value::Int)
+}
+
+fn arguments(func: Func) -> EvalError {
+    EvalError(format!("`{}` has the wrong arguments", func.name()))
+}
+
+fn overflow(sign: &str, operands: Option<(i128, i128)>) -> EvalError {
+    EvalError(match operands {
+        Some((x, y)) => format!("{x} {sign} {y} does not fit 128 bits"),
+        None => format!("`{sign}` of the least number does not fit 128 bits"),
+    })
+}

@@ -1,0 +1,117 @@
+//! Text of an expression to tokens, each with its place.
+use super::ParseError;
+
+/// A token.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Tok<'a> {
+    Int(i128),
+    Float(f64),
+    Name(&'a str),
+    /// An operator, bracket, comma, colon or dot.
+    Sign(&'static str),
+    End,
+}
+
+/// A token and where it stands.
+#[derive(Clone, Debug)]
+pub(super) struct Token<'a> {
+    pub tok: Tok<'a>,
+    pub start: usize,
+    pub end: usize,
+}
+
+/// Longer signs first, so that `<=` is not read as `<`.
+const SIGNS: &[&str] =
+    &["<=", ">=", "==", "!=", "<", ">", "+", "-", "*", "/", "%", "^", "(", ")", "[", "]", ",", ":", "."];
+
+/// Signs of other languages, and what they are here.
+const FOREIGN: &[(&str, &str)] = &[
+    ("**", "power is `^`"),
+    ("//", "where a whole number is wanted, `/` drops the fraction; elsewhere write `floor(a / b)`"),
+    ("&&", "multiply the two comparisons: `(a < b) * (c < d)`"),
+    ("||", "write `max(a, b)` of the two comparisons"),
+    ("!", "write `x == 0`"),
+    ("=", "equality is `==`"),
+    ("?", "write `if(condition, then, else)`"),
+];
+
+/// All tokens, the last being [`Tok::End`].
+pub(super) fn tokens(text: &str) -> Result<Vec<Token<'_>>, ParseError> {
+    let mut out = Vec::new();
+    let mut at = 0;
+    while let Some(rest) = text.get(at..).filter(|r| !r.is_empty()) {
+        let Some(c) = rest.chars().next() else { break };
+        if c.is_whitespace() {
+            at += c.len_utf8();
+            continue;
+        }
+        let (tok, len) = if c.is_ascii_digit() || (c == '.' && rest[1..].starts_with(|d: char| d.is_ascii_digit())) {
+            number(rest, at)?
+        } else if c.is_ascii_alphabetic() || c == '_' {
+            let len = rest.find(|d: char| !(d.is_ascii_alphanumeric() || d == '_')).unwrap_or(rest.len());
+            match &rest[..len] {
+                "nan" => (Tok::Float(f64::NAN), len),
+                "inf" => (Tok::Float(f64::INFINITY), len),
+                name => (Tok::Name(name), len),
+            }
+        } else {
+            sign(rest, c, at)?
+        };
+        out.push(Token { tok, start: at, end: at + len });
+        at += len;
+    }
+    out.push(Token { tok: Tok::End, start: text.len(), end: text.len() });
+    Ok(out)
+}
+
+fn sign<'a>(rest: &str, c: char, at: usize) -> Result<(Tok<'a>, usize), ParseError> {
+    let foreign =
+        FOREIGN.iter().find(|(s, _)| rest.starts_with(s) && !["!=", "=="].iter().any(|k| rest.starts_with(k)));
+    if let Some((s, cure)) = foreign {
+        return Err(ParseError::new(at, at + s.len(), format!("`{s}` is not an operator here")).help(*cure));
+    }
+    match SIGNS.iter().find(|s| rest.starts_with(**s)) {
+        Some(s) => Ok((Tok::Sign(s), s.len())),
+        None => {
+            let shown = if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
+            Err(ParseError::new(at, at + c.len_utf8(), format!("`{shown}` has no meaning in an expression")))
+        }
+    }
+}
+
+/// Digits with `_` between them, a fraction, an exponent.
+fn number<'a>(rest: &str, at: usize) -> Result<(Tok<'a>, usize), ParseError> {
+    let digits = |from: usize| {
+        let tail = rest.get(from..).unwrap_or("");
+        from + tail.find(|d: char| !(d.is_ascii_digit() || d == '_')).unwrap_or(tail.len())
+    };
+    let mut len = digits(0);
+    let mut whole = true;
+    if rest[len..].starts_with('.') && !rest[len + 1..].starts_with(|d: char| d.is_ascii_alphabetic()) {
+        whole = false;
+        len = digits(len + 1);
+    }
+    if rest[len..].starts_with(['e', 'E']) {
+        let signed = if rest[len + 1..].starts_with(['+', '-']) { len + 2 } else { len + 1 };
+        if rest.get(signed..).is_some_and(|t| t.starts_with(|d: char| d.is_ascii_digit())) {
+            whole = false;
+            len = digits(signed);
+        }
+    }
+    if rest[len..].starts_with(|d: char| d.is_ascii_alphanumeric()) {
+        let end = rest.find(|d: char| !d.is_ascii_alphanumeric()).unwrap_or(rest.len()).max(len + 1);
+        let message = format!("`{}` is neither a number nor a name", &rest[..end]);
+        return Err(ParseError::new(at, at + end, message));
+    }
+    let text = rest[..len].replace('_', "");
+    let fail = |m: &str| ParseError::new(at, at + len, m);
+    if whole {
+        let value = text.parse().map_err(|_| fail("this number does not fit 128 bits"))?;
+        return Ok((Tok::Int(value), len));
+    }
+    let value: f64 = text.parse().map_err(|_| fail("this is not a number"))?;
+    if value.is_infinite() {
+        return Err(fail("this number is greater than any f64"));
+    }
+    Ok((Tok::Float(value), len))
+}

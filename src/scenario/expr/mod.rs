@@ -1,0 +1,198 @@
+//! Expressions: parsed once, evaluated per rank, element or round.
+//!
+//! - Numbers (`12`, `1_000`, `0.5`, `1e-6`, `nan`, `inf`), names, `+ - * / % ^`, comparisons, parentheses, calls, and `x[k]`.
+//! - Precedence is Python's: comparisons, then `+ -`, then `* / %`, then the sign, then `^`, which is right associative
+//!   (`-2 ^ 2` is -4, `2 ^ 3 ^ 2` is 512, `2 ^ -1` is allowed). Comparisons are 1 or 0 and cannot be chained.
+//! - [`Mode::Whole`]: operations whose operands are all whole stay whole, in 128 bits; `/` drops the fraction (towards
+//!   zero), `%` has the divisor's sign; leaving 128 bits and dividing by zero are errors. An operation with another operand,
+//!   a negative power, and `sqrt exp ln log2 sin cos` are f64; `floor` and `ceil` give whole numbers.
+//! - [`Mode::Float`]: everything is f64 by IEEE rules and the pure-Rust `libm`, the same on every machine; `x[k]` counts its
+//!   index in whole numbers all the same.
+//! - `if(c, a, b)` computes only the branch taken. `min` and `max` of something that is not a number are not a number.
+//! - A text has at most [`MAX_LENGTH`] bytes and a tree [`MAX_DEPTH`] levels, and there are no loops: evaluation always ends.
+mod eval;
+mod lex;
+mod parse;
+
+pub use eval::Mode;
+pub use parse::{MAX_DEPTH, MAX_LENGTH, NameUse, Parsed, ParsedRef, UseKind, parse, parse_ref};
+
+use serde::{Deserialize, Serialize};
+
+/// A parsed expression. Also travels to the worker, which evaluates `map`s with it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Expr {
+    /// As the user wrote it.
+    pub text: String,
+    /// The syntax tree.
+    pub node: Node,
+}
+
+/// A node of the syntax tree.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Node {
+    /// A whole number.
+    Int(i128),
+    /// A number with a fraction or exponent; also `nan` and `inf`.
+    Float(f64),
+    /// A name: `rank`, an axis, a buffer.
+    Name(String),
+    /// `x[k]`.
+    Index(String, Box<Node>),
+    /// `step.seconds` and its like, in `assert`.
+    Field(String, String),
+    /// Unary minus.
+    Neg(Box<Node>),
+    /// A binary operation.
+    Binary(BinOp, Box<Node>, Box<Node>),
+    /// A function call: one of `min max abs floor ceil sqrt exp ln log2 sin cos if same`.
+    Call(Func, Vec<Node>),
+}
+
+impl Node {
+    /// Shows every node to `f`, parents first.
+    pub fn walk(&self, f: &mut impl FnMut(&Self)) {
+        f(self);
+        match self {
+            Self::Index(_, a) | Self::Neg(a) => a.walk(f),
+            Self::Binary(_, a, b) => {
+                a.walk(f);
+                b.walk(f);
+            }
+            Self::Call(_, args) => args.iter().for_each(|a| a.walk(f)),
+            Self::Int(_) | Self::Float(_) | Self::Name(_) | Self::Field(..) => {}
+        }
+    }
+}
+
+/// Binary operators.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum BinOp {
+    Add,
+    Sub,
+    Mul,
+    Div,
+    Rem,
+    Pow,
+    Lt,
+    Le,
+    Gt,
+    Ge,
+    Eq,
+    Ne,
+}
+
+/// Functions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub enum Func {
+    Min,
+    Max,
+    Abs,
+    Floor,
+    Ceil,
+    Sqrt,
+    Exp,
+    Ln,
+    Log2,
+    Sin,
+    Cos,
+    If,
+    Same,
+}
+
+impl Func {
+    /// All functions.
+    pub const ALL: [Self; 13] = {
+        use Func::*;
+        [Min, Max, Abs, Floor, Ceil, Sqrt, Exp, Ln, Log2, Sin, Cos, If, Same]
+    };
+
+    /// Its word.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Min => "min",
+            Self::Max => "max",
+            Self::Abs => "abs",
+            Self::Floor => "floor",
+            Self::Ceil => "ceil",
+            Self::Sqrt => "sqrt",
+            Self::Exp => "exp",
+            Self::Ln => "ln",
+            Self::Log2 => "log2",
+            Self::Sin => "sin",
+            Self::Cos => "cos",
+            Self::If => "if",
+            Self::Same => "same",
+        }
+    }
+
+    /// The function of that name.
+    pub fn parse(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|f| f.name() == name)
+    }
+}
+
+/// The figures of a named step, in `assert`.
+pub const FIELDS: [&str; 5] = ["seconds", "rounds", "sent", "received", "inner"];
+
+/// The names that always mean the same; nothing else may be called so.
+pub const OWN_NAMES: [&str; 6] = ["rank", "n", "world_rank", "world_size", "i", "t"];
+
+/// Why a text is not an expression, and where in it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{message}")]
+pub struct ParseError {
+    /// First byte in the text.
+    pub start: usize,
+    /// One past the last byte.
+    pub end: usize,
+    /// What is wrong.
+    pub message: String,
+    /// What would be right.
+    pub help: Option<String>,
+}
+
+impl ParseError {
+    fn new(start: usize, end: usize, message: impl Into<String>) -> Self {
+        Self { start, end, message: message.into(), help: None }
+    }
+    fn help(mut self, text: impl Into<String>) -> Self {
+        self.help = Some(text.into());
+        self
+    }
+}
+
+/// A number during evaluation.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub enum Value {
+    /// Exact.
+    Int(i128),
+    /// Rounded to f64 after each operation.
+    Float(f64),
+}
+
+/// Why an expression has no value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct EvalError(pub String);
+
+/// Where names get their values.
+pub trait Scope {
+    /// The value of a name; for a buffer, its element `[i]`.
+    fn name(&self, name: &str) -> Result<Value, EvalError>;
+    /// Element `index` of a buffer.
+    fn element(&self, buffer: &str, index: i128) -> Result<Value, EvalError> {
+        let _ = index;
+        Err(EvalError(format!("`{buffer}` cannot be indexed here")))
+    }
+    /// A figure of a named step.
+    fn field(&self, step: &str, field: &str) -> Result<Value, EvalError> {
+        Err(EvalError(format!("`{step}.{field}` has no value here")))
+    }
+    /// `same(a, b)`.
+    fn same(&self, a: &str, b: &str) -> Result<bool, EvalError> {
+        Err(EvalError(format!("`same({a}, {b})` has no meaning here")))
+    }
+}

@@ -1,0 +1,346 @@
+//! Tokens to a syntax tree, by precedence climbing, with limits on length and depth.
+use super::lex::{Tok, Token, tokens};
+use super::{BinOp, Expr, Func, Node, ParseError};
+
+/// Longest text of an expression in bytes.
+pub const MAX_LENGTH: usize = 4096;
+/// Deepest syntax tree; evaluation recurses this far at most.
+pub const MAX_DEPTH: usize = 200;
+
+/// How a name is used in an expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UseKind {
+    /// As a value.
+    Plain,
+    /// `x[k]`.
+    Indexed,
+    /// The step in `step.field`.
+    Step,
+    /// A buffer in `same(a, b)`.
+    Same,
+}
+
+/// A name in an expression, with its place in the text.
+#[derive(Clone, Debug)]
+pub struct NameUse {
+    /// The name.
+    pub name: String,
+    /// First byte in the expression's text.
+    pub start: usize,
+    /// One past the last byte (for `step.field`, of the field).
+    pub end: usize,
+    /// How it is used.
+    pub kind: UseKind,
+}
+
+/// An expression and the names in it.
+#[derive(Clone, Debug)]
+pub struct Parsed {
+    /// The expression.
+    pub expr: Expr,
+    /// Its names in order of appearance.
+    pub names: Vec<NameUse>,
+}
+
+/// A buffer and its slice bounds, as in `x[a:b]`.
+#[derive(Clone, Debug)]
+pub struct ParsedRef {
+    /// The buffer's name.
+    pub name: String,
+    /// Place of the name.
+    pub name_end: usize,
+    /// Bounds.
+    pub slice: Option<(Option<Expr>, Option<Expr>)>,
+    /// Names in the bounds.
+    pub names: Vec<NameUse>,
+}
+
+/// A whole expression.
+pub fn parse(text: &str) -> Result<Parsed, ParseError> {
+    let mut p = Parser::new(text)?;
+    let (node, _) = p.comparison(0)?;
+    p.end()?;
+    Ok(Parsed { expr: Expr { text: text.to_owned(), node }, names: p.names })
+}
+
+/// A buffer or a part of it: `x`, `x[2:5]`, `x[:n]`.
+pub fn parse_ref(text: &str) -> Result<ParsedRef, ParseError> {
+    let mut p = Parser::new(text)?;
+    let token = p.next();
+    let Tok::Name(name) = token.tok else {
+        return Err(ParseError::new(token.start, token.end, "a buffer's name is wanted here"));
+    };
+    let mut found = ParsedRef { name: name.to_owned(), name_end: token.end, slice: None, names: Vec::new() };
+    if p.eat("[") {
+        let from = p.bound(":")?;
+        if !p.eat(":") {
+            let t = p.peek();
+            let at = from.as_ref().map(|e| e.text.clone()).unwrap_or_default();
+            return Err(ParseError::new(t.start, t.end, "a slice has a start and an end with `:` between them")
+                .help(format!("one element is `{name}[{at}:{at} + 1]`")));
+        }
+        let to = p.bound("]")?;
+        p.want("]")?;
+        found.slice = Some((from, to));
+    }
+    p.end()?;
+    found.names = p.names;
+    Ok(found)
+}
+
+struct Parser<'a> {
+    text: &'a str,
+    tokens: Vec<Token<'a>>,
+    at: usize,
+    names: Vec<NameUse>,
+}
+
+/// A subtree and its depth.
+type Deep = (Node, usize);
+
+impl<'a> Parser<'a> {
+    fn new(text: &'a str) -> Result<Self, ParseError> {
+        if text.len() > MAX_LENGTH {
+            let message = format!("this expression is longer than {MAX_LENGTH} bytes");
+            return Err(ParseError::new(0, text.len().min(1), message));
+        }
+        Ok(Self { text, tokens: tokens(text)?, at: 0, names: Vec::new() })
+    }
+
+    fn peek(&self) -> Token<'a> {
+        let end = Token { tok: Tok::End, start: self.text.len(), end: self.text.len() };
+        self.tokens.get(self.at).cloned().unwrap_or(end)
+    }
+
+    fn next(&mut self) -> Token<'a> {
+        let token = self.peek();
+        self.at += 1;
+        token
+    }
+
+    fn eat(&mut self, sign: &str) -> bool {
+        let found = matches!(self.peek().tok, Tok::Sign(s) if s == sign);
+        self.at += usize::from(found);
+        found
+    }
+
+    fn want(&mut self, sign: &str) -> Result<(), ParseError> {
+        if self.eat(sign) {
+            return Ok(());
+        }
+        let t = self.peek();
+        let message = match t.tok {
+            Tok::End => format!("the expression ends where `{sign}` is wanted"),
+            _ => format!("`{sign}` is wanted before `{}`", &self.text[t.start..t.end]),
+        };
+        Err(ParseError::new(t.start, t.end, message))
+    }
+
+    fn end(&mut self) -> Result<(), ParseError> {
+        let t = self.peek();
+        match t.tok {
+            Tok::End => Ok(()),
+            Tok::Sign(s @ (")" | "]")) => Err(ParseError::new(t.start, t.end, format!("`{s}` closes nothing"))),
+            Tok::Sign(":") => Err(ParseError::new(t.start, t.end, "`:` stands in slices only")),
+            Tok::Name(n @ ("and" | "or" | "not" | "in" | "is")) => {
+                Err(ParseError::new(t.start, t.end, format!("`{n}` is not an operator here"))
+                    .help("comparisons are 1 or 0: multiply them for `and`, take their `max` for `or`"))
+            }
+            _ => {
+                let message = format!("an operator is wanted before `{}`", &self.text[t.start..t.end]);
+                Err(ParseError::new(t.start, t.end, message))
+            }
+        }
+    }
+
+    /// An expression that may be missing before `stop`.
+    fn bound(&mut self, stop: &str) -> Result<Option<Expr>, ParseError> {
+        if matches!(self.peek().tok, Tok::Sign(s) if s == stop) {
+            return Ok(None);
+        }
+        let start = self.peek().start;
+        let (node, _) = self.comparison(0)?;
+        let end = self.at.checked_sub(1).and_then(|k| self.tokens.get(k)).map_or(start, |t| t.end);
+        Ok(Some(Expr { text: self.text[start..end].to_owned(), node }))
+    }
+
+    fn deeper(&self, depth: usize) -> Result<usize, ParseError> {
+        if depth < MAX_DEPTH {
+            return Ok(depth + 1);
+        }
+        let t = self.peek();
+        Err(ParseError::new(t.start, t.end, format!("this expression is more than {MAX_DEPTH} levels deep")))
+    }
+
+    fn comparison(&mut self, depth: usize) -> Result<Deep, ParseError> {
+        let depth = self.deeper(depth)?;
+        let left = self.sum(depth)?;
+        let Some(op) = self.comparator() else { return Ok(left) };
+        let right = self.sum(depth)?;
+        let t = self.peek();
+        if self.comparator().is_some() {
+            return Err(ParseError::new(t.start, t.end, "comparisons cannot be chained")
+                .help("write `(a < b) * (b < c)` instead of `a < b < c`"));
+        }
+        self.join(op, left, right)
+    }
+
+    fn comparator(&mut self) -> Option<BinOp> {
+        let Tok::Sign(s) = self.peek().tok else { return None };
+        let op = match s {
+            "<" => BinOp::Lt,
+            "<=" => BinOp::Le,
+            ">" => BinOp::Gt,
+            ">=" => BinOp::Ge,
+            "==" => BinOp::Eq,
+            "!=" => BinOp::Ne,
+            _ => return None,
+        };
+        self.at += 1;
+        Some(op)
+    }
+
+    fn sum(&mut self, depth: usize) -> Result<Deep, ParseError> {
+        let mut left = self.product(depth)?;
+        loop {
+            let op = match self.peek().tok {
+                Tok::Sign("+") => BinOp::Add,
+                Tok::Sign("-") => BinOp::Sub,
+                _ => return Ok(left),
+            };
+            self.at += 1;
+            let right = self.product(depth)?;
+            left = self.join(op, left, right)?;
+        }
+    }
+
+    fn product(&mut self, depth: usize) -> Result<Deep, ParseError> {
+        let mut left = self.unary(depth)?;
+        loop {
+            let op = match self.peek().tok {
+                Tok::Sign("*") => BinOp::Mul,
+                Tok::Sign("/") => BinOp::Div,
+                Tok::Sign("%") => BinOp::Rem,
+                _ => return Ok(left),
+            };
+            self.at += 1;
+            let right = self.unary(depth)?;
+            left = self.join(op, left, right)?;
+        }
+    }
+
+    /// Unary signs bind weaker than `^` on their right and stronger than `*`, as in Python.
+    fn unary(&mut self, depth: usize) -> Result<Deep, ParseError> {
+        let depth = self.deeper(depth)?;
+        if self.eat("-") {
+            let (node, d) = self.unary(depth)?;
+            return Ok((Node::Neg(Box::new(node)), self.deeper(d)?));
+        }
+        if self.eat("+") {
+            return self.unary(depth);
+        }
+        let base = self.primary(depth)?;
+        if !self.eat("^") {
+            return Ok(base);
+        }
+        let exponent = self.unary(depth)?;
+        self.join(BinOp::Pow, base, exponent)
+    }
+
+    fn primary(&mut self, depth: usize) -> Result<Deep, ParseError> {
+        let t = self.next();
+        match t.tok {
+            Tok::Int(v) => Ok((Node::Int(v), 1)),
+            Tok::Float(v) => Ok((Node::Float(v), 1)),
+            Tok::Sign("(") => {
+                let inner = self.comparison(depth)?;
+                self.want(")")?;
+                Ok(inner)
+            }
+            Tok::Name(name) => self.named(name, &t, depth),
+            Tok::End if self.text.trim().is_empty() => Err(ParseError::new(t.start, t.end, "this expression is empty")),
+            Tok::End => Err(ParseError::new(t.start, t.end, "the expression ends where a value is wanted")),
+            Tok::Sign(s) => Err(ParseError::new(t.start, t.end, format!("a value is wanted before `{s}`"))),
+        }
+    }
+
+    fn named(&mut self, name: &'a str, t: &Token<'a>, depth: usize) -> Result<Deep, ParseError> {
+        let own = |start, end, kind| NameUse { name: name.to_owned(), start, end, kind };
+        if self.eat("(") {
+            return self.call(name, t, depth);
+        }
+        if Func::parse(name).is_some() {
+            return Err(ParseError::new(t.start, t.end, format!("`{name}` is a function: write `{name}(...)`")));
+        }
+        if self.eat("[") {
+            self.names.push(own(t.start, t.end, UseKind::Indexed));
+            let (index, d) = self.comparison(depth)?;
+            let next = self.peek();
+            if next.tok == Tok::Sign(":") {
+                return Err(ParseError::new(next.start, next.end, "an expression reads one element, not a slice")
+                    .help(format!("`{name}[k]` is element k, `{name}` is element i")));
+            }
+            self.want("]")?;
+            return Ok((Node::Index(name.to_owned(), Box::new(index)), self.deeper(d)?));
+        }
+        if self.eat(".") {
+            let field = self.next();
+            let Tok::Name(f) = field.tok else {
+                return Err(ParseError::new(field.start, field.end, format!("a figure of `{name}` is wanted here")));
+            };
+            if !super::FIELDS.contains(&f) {
+                let help = format!("a step has {}", super::FIELDS.map(|f| format!("`{name}.{f}`")).join(", "));
+                return Err(ParseError::new(field.start, field.end, format!("there is no figure `{f}`")).help(help));
+            }
+            self.names.push(own(t.start, t.end, UseKind::Step));
+            return Ok((Node::Field(name.to_owned(), f.to_owned()), 1));
+        }
+        self.names.push(own(t.start, t.end, UseKind::Plain));
+        Ok((Node::Name(name.to_owned()), 1))
+    }
+
+    fn call(&mut self, name: &str, t: &Token<'a>, depth: usize) -> Result<Deep, ParseError> {
+        let Some(func) = Func::parse(name) else {
+            let e = ParseError::new(t.start, t.end, format!("there is no function `{name}`"));
+            let words = Func::ALL.iter().map(|f| f.name());
+            return Err(match crate::scenario::suggest::nearest(name, words.clone()) {
+                Some(near) => e.help(format!("did you mean `{near}`?")),
+                None => e.help(format!("the functions are {}", words.collect::<Vec<_>>().join(", "))),
+            });
+        };
+        let first = self.names.len();
+        let mut args = Vec::new();
+        let mut deepest = 0;
+        if !self.eat(")") {
+            loop {
+                let (arg, d) = self.comparison(depth)?;
+                deepest = deepest.max(d);
+                args.push(arg);
+                if !self.eat(",") {
+                    break;
+                }
+            }
+            self.want(")")?;
+        }
+        let end = self.at.checked_sub(1).and_then(|k| self.tokens.get(k)).map_or(t.end, |t| t.end);
+        let fail = |m: String| ParseError::new(t.start, end, m);
+        let (wanted, right) = match func {
+            Func::Min | Func::Max => ("at least two arguments", args.len() >= 2),
+            Func::If => ("three arguments: a condition, a value, another value", args.len() == 3),
+            Func::Same => ("two buffers", args.len() == 2 && args.iter().all(|a| matches!(a, Node::Name(_)))),
+            _ => ("one argument", args.len() == 1),
+        };
+        if !right {
+            return Err(fail(format!("`{name}` takes {wanted}")));
+        }
+        if func == Func::Same {
+            self.names[first..].iter_mut().for_each(|n| n.kind = UseKind::Same);
+        }
+        Ok((Node::Call(func, args), self.deeper(deepest)?))
+    }
+
+    fn join(&self, op: BinOp, left: Deep, right: Deep) -> Result<Deep, ParseError> {
+        let depth = self.deeper(left.1.max(right.1))?;
+        Ok((Node::Binary(op, Box::new(left.0), Box::new(right.0)), depth))
+    }
+}

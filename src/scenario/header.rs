@@ -1,0 +1,266 @@
+//! The keys of the file that are not about buffers or steps.
+use super::case::*;
+use super::diagnostic::Diagnostic;
+use super::expr::Expr;
+use super::file::MAX_RANKS;
+use super::keys::{self, Place, Type};
+use super::reader::{Cx, Names};
+use super::steps;
+use super::suggest::nearest;
+use super::tree::{Kind, Table, Val};
+use nccl_sys::ncclResult_t;
+
+pub(crate) fn text(cx: &mut Cx<'_>, top: &Table, key: &str) -> Option<String> {
+    let e = top.get(key)?;
+    cx.text(key, &e.val).map(|t| t.v)
+}
+
+pub(crate) fn tags(cx: &mut Cx<'_>, top: &Table) -> Vec<String> {
+    let Some(e) = top.get("tags") else { return Vec::new() };
+    if !matches!(e.val.kind, Kind::Array(_)) {
+        cx.wrong_type("tags", Type::TextList, &e.val);
+        return Vec::new();
+    }
+    cx.texts("tags", &e.val).unwrap_or_default().into_iter().map(|t| t.v).collect()
+}
+
+pub(crate) fn world_size(cx: &mut Cx<'_>, top: &Table) -> Option<Sp<usize>> {
+    let Some(e) = top.get("world_size") else {
+        let d = Diagnostic::new(super::Span { start: 0, end: 0 }, "`world_size` is missing");
+        cx.fault(d.help("write the number of ranks: `world_size = 2`, or an axis `matrix.world_size = [2, 4]`"));
+        return None;
+    };
+    let v = cx.int("world_size", &e.val, 1..=MAX_RANKS as i128)?;
+    Some(Sp { span: e.val.span, v: usize::try_from(v).ok()? })
+}
+
+pub(crate) fn repeat(cx: &mut Cx<'_>, top: &Table) -> u32 {
+    let found = top.get("repeat").and_then(|e| cx.int("repeat", &e.val, 1..=1_000_000));
+    found.and_then(|v| u32::try_from(v).ok()).unwrap_or(1)
+}
+
+pub(crate) fn timeout(cx: &mut Cx<'_>, top: &Table) -> Option<Sp<f64>> {
+    let e = top.get("timeout")?;
+    let v = match e.val.kind {
+        Kind::Int(v) => v as f64,
+        Kind::Float(v) => v,
+        _ => {
+            cx.wrong_type("timeout", Type::Number, &e.val);
+            return None;
+        }
+    };
+    if !(v > 0.0 && v <= 86_400.0) {
+        cx.fault(Diagnostic::new(e.val.span, "`timeout` must be more than 0 seconds and at most a day"));
+        return None;
+    }
+    Some(Sp { span: e.val.span, v })
+}
+
+pub(crate) fn placement(cx: &mut Cx<'_>, top: &Table) -> Placement {
+    let Some(t) = top.get("placement").and_then(|e| cx.text("placement", &e.val)) else { return Placement::default() };
+    let known =
+        [("threads", Placement::Threads), ("processes", Placement::Processes), ("one_thread", Placement::OneThread)];
+    match known.iter().find(|(word, _)| *word == t.v) {
+        Some((_, p)) => *p,
+        None => {
+            one_of(cx, &t, "placement", &known.map(|k| k.0));
+            Placement::default()
+        }
+    }
+}
+
+fn one_of(cx: &mut Cx<'_>, t: &Sp<String>, what: &str, known: &[&str]) {
+    let d = Diagnostic::new(t.span, format!("there is no {what} `{}`", t.v.escape_debug()));
+    cx.fault(match nearest(&t.v, known.iter().copied()) {
+        Some(near) => d.help(format!("did you mean `{near}`?")),
+        None => d.help(format!("known: {}", known.join(", "))),
+    });
+}
+
+pub(crate) fn asserts(cx: &mut Cx<'_>, top: &Table) -> Vec<Sp<Expr>> {
+    let Some(e) = top.get("assert") else { return Vec::new() };
+    let one = std::slice::from_ref(&e.val);
+    let list: &[Val] = match &e.val.kind {
+        Kind::Array(a) => a,
+        Kind::Str(_) => one,
+        _ => {
+            cx.wrong_type("assert", Type::Texts, &e.val);
+            return Vec::new();
+        }
+    };
+    list.iter().filter_map(|v| cx.expr(v, Names::ASSERT)).collect()
+}
+
+pub(crate) fn outcome(cx: &mut Cx<'_>, top: &Table) -> Option<Sp<Vec<Expected>>> {
+    let e = top.get("outcome")?;
+    let words = cx.texts("outcome", &e.val)?;
+    if words.is_empty() {
+        cx.fault(Diagnostic::new(e.val.span, "`outcome` admits nothing"));
+    }
+    let mut out: Vec<Expected> = Vec::new();
+    for w in &words {
+        let found = match w.v.as_str() {
+            "ok" => Some(Expected::Ok),
+            "error" => Some(Expected::Error(None)),
+            "hang" => Some(Expected::Hang),
+            "crash" => Some(Expected::Crash),
+            "refused" => Some(Expected::Refused),
+            "any" => None,
+            other => {
+                steps::result(other).flatten().filter(|r| *r != ncclResult_t::Success).map(|r| Expected::Error(Some(r)))
+            }
+        };
+        match found {
+            Some(o) if out.contains(&o) => cx.fault(Diagnostic::new(w.span, format!("`{}` stands here twice", w.v))),
+            Some(o) => out.push(o),
+            None => {
+                let errors = ncclResult_t::KNOWN.iter().filter_map(|k| k.name()).filter(|n| *n != "ok");
+                let known: Vec<_> = ["ok", "error", "hang", "crash", "refused"].into_iter().chain(errors).collect();
+                one_of(cx, w, "outcome", &known);
+            }
+        }
+    }
+    if out.contains(&Expected::Refused) && out.len() > 1 {
+        cx.fault(
+            Diagnostic::new(e.val.span, "\"refused\" excludes every other outcome")
+                .help("what is refused does not run"),
+        );
+    }
+    Some(Sp { span: e.val.span, v: out })
+}
+
+pub(crate) fn reason(
+    cx: &mut Cx<'_>,
+    top: &Table,
+    outcome: Option<&Sp<Vec<Expected>>>,
+    steps: &[Step],
+) -> Option<Sp<String>> {
+    let e = top.get("reason")?;
+    let text = cx.text("reason", &e.val)?;
+    let speaks = |o: &Expected| matches!(o, Expected::Error(_) | Expected::Refused);
+    let possible = outcome.is_some_and(|o| o.v.iter().any(speaks)) || any_error(steps) || !cx.faults.is_empty();
+    if !possible {
+        let d = Diagnostic::new(e.key_span, "nothing here can have this reason");
+        cx.fault(d.help("`reason` is text of an error or a refusal: say which with `outcome`"));
+    }
+    Some(text)
+}
+
+fn any_error(steps: &[Step]) -> bool {
+    steps.iter().any(|s| s.error.is_some() || any_error(&s.steps))
+}
+
+pub(crate) fn env(cx: &mut Cx<'_>, top: &Table) -> Vec<EnvVar> {
+    let Some(e) = top.get("env") else { return Vec::new() };
+    let Kind::Table(t) = &e.val.kind else {
+        cx.wrong_type("env", Type::Table, &e.val);
+        return Vec::new();
+    };
+    let mut out = Vec::new();
+    for v in &t.entries {
+        let rest = v.key.strip_prefix("NCCL_").unwrap_or("");
+        let good = !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
+        if !good {
+            let slipped = cx.slipped(v, e.val.span);
+            let d = Diagnostic::new(v.key_span, format!("`{}` cannot be set", v.key.escape_debug()));
+            cx.fault(slipped.unwrap_or_else(|| d.help("a file can set NCCL_* variables only")));
+            continue;
+        }
+        let value = match &v.val.kind {
+            Kind::Array(a) => {
+                if cx.world > 0 && a.len() != cx.world {
+                    let message = format!("`{}` has {} entries for {} ranks", v.key, a.len(), cx.world);
+                    cx.fault(Diagnostic::new(v.val.span, message));
+                    continue;
+                }
+                let texts: Option<Vec<_>> = a.iter().map(|x| env_text(cx, &v.key, x)).collect();
+                texts.map(EnvValue::PerRank)
+            }
+            _ => env_text(cx, &v.key, &v.val).map(EnvValue::All),
+        };
+        let name = Sp { span: v.key_span, v: v.key.to_string() };
+        out.extend(value.map(|value| EnvVar { name, value }));
+    }
+    out
+}
+
+fn env_text(cx: &mut Cx<'_>, key: &str, val: &Val) -> Option<String> {
+    match &val.kind {
+        Kind::Str(s) if s.contains('\0') => {
+            cx.fault(Diagnostic::new(val.span, "a variable cannot hold a zero byte"));
+            None
+        }
+        Kind::Str(s) => Some(s.to_string()),
+        Kind::Int(v) => Some(v.to_string()),
+        Kind::Float(v) => Some(format!("{v}")),
+        _ => {
+            cx.wrong_type(key, Type::TextByRank, val);
+            None
+        }
+    }
+}
+
+pub(crate) fn requires(cx: &mut Cx<'_>, top: &Table) -> Requires {
+    let mut out = Requires::default();
+    let Some(e) = top.get("requires") else { return out };
+    let Kind::Table(t) = &e.val.kind else {
+        cx.wrong_type("requires", Type::Table, &e.val);
+        return out;
+    };
+    let allowed: Vec<_> = keys::of(Place::Requires).collect();
+    cx.check_keys(t, e.val.span, &allowed, "`requires`");
+    let mut int = |key: &str| {
+        let v = t.get(key).and_then(|e| cx.int(key, &e.val, 0..=1_000_000))?;
+        u32::try_from(v).ok()
+    };
+    (out.gpus, out.nodes) = (int("gpus"), int("nodes"));
+    if let Some(text) = t.get("nccl").and_then(|e| cx.text("nccl", &e.val)) {
+        match text.v.split(',').map(|p| comparison(p.trim())).collect::<Option<Vec<_>>>() {
+            Some(list) => out.nccl = list,
+            None => {
+                let d = Diagnostic::new(text.span, format!("`{}` is not a version requirement", text.v.escape_debug()));
+                cx.fault(d.help("write `\">=2.28\"`, or `\">=2.20, <2.30\"`"));
+            }
+        }
+    }
+    if let Some(e) = t.get("compute") {
+        let shown = match &e.val.kind {
+            Kind::Float(v) => Some(format!("{v:?}")),
+            _ => cx.text("compute", &e.val).map(|t| t.v),
+        };
+        let parsed = shown.as_deref().and_then(|s| {
+            let (major, minor) = s.split_once('.')?;
+            Some((major.parse().ok()?, minor.parse().ok()?))
+        });
+        if let (None, Some(_)) = (parsed, &shown) {
+            cx.fault(Diagnostic::new(e.val.span, "`compute` must be a compute capability").help("write `\"9.0\"`"));
+        }
+        out.compute = parsed;
+    }
+    if let Some(text) = t.get("backend").and_then(|e| cx.text("backend", &e.val)) {
+        if !["soft", "nccl"].contains(&text.v.as_str()) {
+            one_of(cx, &text, "backend", &["soft", "nccl"]);
+        }
+        out.backend = Some(text.v);
+    }
+    out
+}
+
+/// `>=2.28` and its like; a bare version is the least one.
+fn comparison(text: &str) -> Option<(String, (u32, u32, u32))> {
+    let at = text.find(|c: char| c.is_ascii_digit())?;
+    let (sign, version) = text.split_at(at);
+    let sign = match sign.trim() {
+        "" => ">=",
+        "=" => "==",
+        s @ (">=" | ">" | "<=" | "<" | "==") => s,
+        _ => return None,
+    };
+    let parts: Vec<u32> = version.split('.').map(|p| p.parse().ok()).collect::<Option<_>>()?;
+    match parts.as_slice() {
+        [a] => Some((sign.to_owned(), (*a, 0, 0))),
+        [a, b] => Some((sign.to_owned(), (*a, *b, 0))),
+        [a, b, c] => Some((sign.to_owned(), (*a, *b, *c))),
+        _ => None,
+    }
+}

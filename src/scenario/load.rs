@@ -1,0 +1,227 @@
+//! Files to cases: size and encoding, the tree, every point of the matrix, and what no case uses.
+use super::case::Case;
+use super::diagnostic::{Diagnostic, SourceFile, Span};
+use super::file::{self, Found, Point};
+use super::matrix::{self, Matrix, Variant};
+use super::names::case_name;
+use super::prescan;
+use super::reader::{Cx, Known, Used};
+use super::tree::{self, Table};
+use std::collections::BTreeMap;
+use std::io::Read;
+use std::path::Path;
+use std::sync::Arc;
+
+/// Greatest size of a file in bytes, unless said otherwise.
+pub const MAX_BYTES: u64 = 1 << 20;
+/// Most faults that are shown for one file.
+const MAX_FAULTS: usize = 50;
+
+/// A file that is not a scenario, and why.
+#[derive(Clone, Debug, thiserror::Error)]
+#[error("{}", super::render::render(.file, .faults, false))]
+pub struct Rejected {
+    /// The file as far as it could be read.
+    pub file: Arc<SourceFile>,
+    /// Every fault, by place.
+    pub faults: Vec<Diagnostic>,
+}
+
+/// The cases of a file. `name` is what the cases' names start with; files of more than `max_bytes` are refused unread.
+pub fn load(path: &Path, name: &str, max_bytes: u64) -> Result<Vec<Case>, Rejected> {
+    let file = read(path, max_bytes)?;
+    parse(&file, name)
+}
+
+/// A file's text, bounded and checked to be UTF-8.
+pub fn read(path: &Path, max_bytes: u64) -> Result<Arc<SourceFile>, Rejected> {
+    let shown = path.display().to_string();
+    let reject = |text: &str, d: Diagnostic| {
+        let file = Arc::new(SourceFile { path: shown.clone(), text: text.into() });
+        Rejected { file, faults: vec![d] }
+    };
+    let plain = |message: String| reject("", Diagnostic::new(Span::default(), message));
+    let unreadable = |e: std::io::Error| plain(format!("this file cannot be read: {e}"));
+    let too_large = || plain(format!("this file is larger than {max_bytes} bytes"));
+    let meta = std::fs::metadata(path).map_err(unreadable)?;
+    // Opening a pipe or a device could wait for ever.
+    if !meta.is_file() {
+        return Err(plain("this is not a regular file".into()));
+    }
+    if meta.len() > max_bytes {
+        return Err(too_large());
+    }
+    let mut bytes = Vec::new();
+    let opened = std::fs::File::open(path).map_err(unreadable)?;
+    // A file can grow between the two looks.
+    opened.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
+    if bytes.len() as u64 > max_bytes {
+        return Err(too_large());
+    }
+    match String::from_utf8(bytes) {
+        Ok(text) => Ok(Arc::new(SourceFile { path: shown, text: text.into() })),
+        Err(e) => {
+            let at = e.utf8_error().valid_up_to();
+            let byte = e.as_bytes().get(at).copied().unwrap_or(0);
+            let valid = std::str::from_utf8(&e.as_bytes()[..at]).unwrap_or("");
+            let text = format!("{valid}\u{fffd}");
+            let span = Span { start: at, end: at + '\u{fffd}'.len_utf8() };
+            let d = Diagnostic::new(span, "this file is not UTF-8").label(format!("the byte 0x{byte:02x}"));
+            Err(reject(&text, d.help("scenario files are UTF-8 text")))
+        }
+    }
+}
+
+/// The cases of a text.
+pub fn parse(file: &Arc<SourceFile>, name: &str) -> Result<Vec<Case>, Rejected> {
+    let reject = |faults: Vec<Diagnostic>| Rejected { file: file.clone(), faults };
+    let mut top = tree::parse(file).map_err(reject)?;
+    let taken = |top: &mut Table, key: &str| {
+        let at = top.entries.iter().position(|e| &*e.key == key)?;
+        Some(top.entries.remove(at))
+    };
+    let (matrix, variants) = (taken(&mut top, "matrix"), taken(&mut top, "variants"));
+    let mut cx = Cx { file, axes: &[], world: 0, known: Known::default(), faults: Vec::new(), used: Used::default() };
+    let list = matrix::variants(&mut cx, variants.as_ref());
+    let in_matrix = |key: &str| {
+        matrix.as_ref().is_some_and(|m| matches!(&m.val.kind, tree::Kind::Table(t) if t.get(key).is_some()))
+    };
+    let short = top.get("op").is_some()
+        || in_matrix("op")
+        || list.iter().any(|v| v.keys.is_some_and(|t| t.get("op").is_some()));
+    let axes = Matrix::read(&mut cx, matrix.as_ref(), short);
+    let size = top.entries.iter().map(|e| e.val.size()).sum::<usize>() + 1;
+    let largest =
+        list.iter().filter_map(|v| v.keys).map(|t| t.entries.iter().map(|e| e.val.size()).sum::<usize>()).max();
+    let count = axes.product(&mut cx, list.len(), size + largest.unwrap_or(0));
+    let Some(count) = count.filter(|_| cx.faults.is_empty()) else {
+        // What does not depend on the matrix can still be said if there are no axes.
+        let mut faults = cx.faults;
+        faults.sort_by_key(|d| d.span.start);
+        return Err(reject(faults));
+    };
+    let mut all =
+        All { cases: Vec::new(), faults: BTreeMap::new(), points: 0, known: Vec::new(), used: Used::default() };
+    let swept = matrix.is_some() || variants.is_some();
+    let per_variant = count / list.len().max(1);
+    'points: for number in 0..per_variant {
+        let Some(values) = axes.point(number) else { continue };
+        let now = axes.now(&values);
+        for variant in &list {
+            let mut tree = matrix::with_variant(&top, variant);
+            let before = cx.faults.len();
+            for (axis, value) in axes.axes.iter().zip(&values).filter(|(a, _)| a.sets) {
+                matrix::overlay(&mut cx, &mut tree, axis, value);
+            }
+            let point = named(&axes, &values, variant);
+            let extra = cx.faults.split_off(before);
+            let found = file::read(
+                file,
+                &tree,
+                Point { name: case_name(name, &point), point: point.clone(), axes: &now, swept },
+            );
+            all.add(found, extra, &case_name("", &point), &tree);
+            if all.faults.len() >= MAX_FAULTS {
+                break 'points;
+            }
+        }
+    }
+    if all.points == 0 {
+        let span = matrix.as_ref().map_or_else(Span::default, |m| m.key_span);
+        return Err(reject(vec![Diagnostic::new(span, "`exclude` leaves no case")]));
+    }
+    all.finish(&axes).map_err(reject)
+}
+
+fn named(axes: &Matrix, values: &[&tree::Val], variant: &Variant<'_>) -> Vec<(String, String)> {
+    let axes = axes.axes.iter().zip(values).map(|(a, v)| (a.name.clone(), v.compact()));
+    axes.chain(variant.name.map(|v| ("variant".to_owned(), v.to_owned()))).collect()
+}
+
+/// What all points of a file found.
+struct All {
+    cases: Vec<Case>,
+    /// By place and message: the fault, and how many points show it.
+    faults: BTreeMap<(usize, usize, String), (Diagnostic, usize)>,
+    points: usize,
+    /// Every definition: what it is, its name, its place.
+    known: Vec<(&'static str, String, Span)>,
+    used: Used,
+}
+
+impl All {
+    fn add(&mut self, found: Found, extra: Vec<Diagnostic>, point: &str, tree: &Table) {
+        self.points += 1;
+        let mut seen = std::collections::BTreeSet::new();
+        for mut d in found.faults.into_iter().chain(extra) {
+            let key = (d.span.start, d.span.end, d.message.clone());
+            if !seen.insert(key.clone()) {
+                continue;
+            }
+            d.case = Some(point.to_owned());
+            self.faults.entry(key).or_insert((d, 0)).1 += 1;
+        }
+        self.cases.extend(found.case);
+        self.used.merge(found.used);
+        let mut define = |what, name: &str, span| {
+            let entry = (what, name.to_owned(), span);
+            if !self.known.contains(&entry) {
+                self.known.push(entry);
+            }
+        };
+        found.known.buffers.iter().for_each(|(n, s)| define("buffer", n, *s));
+        found
+            .known
+            .comms
+            .iter()
+            .filter(|(n, _)| !found.known.new.contains(*n))
+            .for_each(|(n, s)| define("communicator", n, *s));
+        found.known.step_names.iter().for_each(|(n, s)| define("name", n, *s));
+        prescan::defaults(tree).iter().for_each(|(n, s)| define("default", n, *s));
+    }
+
+    fn finish(self, axes: &Matrix) -> Result<Vec<Case>, Vec<Diagnostic>> {
+        let Self { cases, faults, points, known, used } = self;
+        let mut faults: Vec<Diagnostic> = faults
+            .into_values()
+            .map(|(mut d, count)| {
+                d.case = d.case.filter(|_| count < points);
+                d
+            })
+            .collect();
+        if faults.is_empty() {
+            faults = unused(axes, &known, &used);
+        }
+        if faults.is_empty() {
+            return Ok(cases);
+        }
+        faults.sort_by_key(|d| (d.span.start, d.span.end));
+        faults.truncate(MAX_FAULTS);
+        Err(faults)
+    }
+}
+
+/// What is defined and used by no case (rule 9).
+fn unused(axes: &Matrix, known: &[(&'static str, String, Span)], used: &Used) -> Vec<Diagnostic> {
+    let mut out = Vec::new();
+    for a in axes.axes.iter().filter(|a| !a.sets && !used.axes.contains(&a.name)) {
+        let d = Diagnostic::new(a.key_span, format!("the axis `{}` is used nowhere", a.name));
+        out.push(d.help("it is no key of the file, and no expression names it"));
+    }
+    for (what, name, span) in known {
+        let (found, message) = match *what {
+            "buffer" => (used.buffers.contains(name), format!("the buffer `{name}` is used nowhere")),
+            "communicator" => (used.comms.contains(name), format!("the communicator `{name}` is used nowhere")),
+            "name" => (used.step_names.contains(name), format!("the name `{name}` is used nowhere")),
+            _ => (used.defaults.contains(span), format!("nothing here has a use for `{name}`")),
+        };
+        if !found {
+            let d = Diagnostic::new(*span, message);
+            out.push(match *what {
+                "name" => d.help("a step's `name` is for `assert`"),
+                _ => d,
+            });
+        }
+    }
+    out
+}

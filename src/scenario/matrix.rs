@@ -1,0 +1,334 @@
+//! `matrix` and `variants`: axes, points, and the overlay of a point on the raw tree.
+use super::diagnostic::{Diagnostic, Span};
+use super::keys::{self, Place, Type};
+use super::reader::{AxisNow, Cx, bad_name};
+use super::suggest::nearest;
+use super::tree::{Entry, Kind, Table, Val};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Most cases of one file.
+pub const MAX_CASES: usize = 100_000;
+/// Most values read for one file, all its cases together.
+const MAX_WORK: usize = 20_000_000;
+
+/// One axis.
+#[derive(Debug)]
+pub(crate) struct Axis {
+    pub name: String,
+    pub key_span: Span,
+    pub values: Vec<Val>,
+    /// True if it sets a key of the file; else it is a name for expressions.
+    pub sets: bool,
+}
+
+/// All of `matrix`, checked.
+#[derive(Debug, Default)]
+pub(crate) struct Matrix {
+    pub axes: Vec<Axis>,
+    /// Tables whose axes must all match, as (axis, value).
+    exclude: Vec<Vec<(usize, Val)>>,
+}
+
+/// A variant's name and its keys.
+pub(crate) struct Variant<'t> {
+    pub name: Option<&'t str>,
+    pub keys: Option<&'t Table>,
+}
+
+impl Matrix {
+    /// Reads `[matrix]`; `short` if some case has the short form.
+    pub fn read(cx: &mut Cx<'_>, entry: Option<&Entry>, short: bool) -> Self {
+        let mut out = Self::default();
+        let Some(entry) = entry else { return out };
+        let Kind::Table(table) = &entry.val.kind else {
+            cx.wrong_type("matrix", Type::Table, &entry.val);
+            return out;
+        };
+        out.collect(cx, table, "", entry.val.span, short);
+        out.axes.sort_by_key(|a| a.key_span.start);
+        let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
+        for axis in &out.axes {
+            if let Some(first) = seen.insert(&axis.name, axis.key_span) {
+                let d = Diagnostic::new(axis.key_span, format!("the axis `{}` stands here twice", axis.name));
+                cx.fault(d.related(first, "first here"));
+            }
+        }
+        if let Some(e) = table.get("exclude") {
+            out.read_exclude(cx, &e.val);
+        }
+        out
+    }
+
+    fn collect(&mut self, cx: &mut Cx<'_>, table: &Table, prefix: &str, span: Span, short: bool) {
+        for e in &table.entries {
+            let name = if prefix.is_empty() { e.key.to_string() } else { format!("{prefix}.{}", e.key) };
+            match &e.val.kind {
+                _ if name == "exclude" => {}
+                Kind::Table(t) => self.collect(cx, t, &name, span, short),
+                Kind::Array(values) => {
+                    if let Some(d) = cx.slipped(e, span).filter(|_| not_an_axis(&name, values)) {
+                        cx.fault(d);
+                        continue;
+                    }
+                    self.axis(cx, e, name, values, short);
+                }
+                _ => match cx.slipped(e, span) {
+                    Some(mut d) => {
+                        let meant = if prefix.is_empty() { "it, or write a list if it is an axis" } else { "it" };
+                        d.help =
+                            Some(format!("what follows a header belongs to it: move {meant} above the first header"));
+                        cx.fault(d);
+                    }
+                    None => {
+                        let d = Diagnostic::new(e.val.span, format!("the axis `{name}` must be a list of values"));
+                        cx.fault(d.label(format!("this is {}", e.val.what())));
+                    }
+                },
+            }
+        }
+    }
+
+    fn axis(&mut self, cx: &mut Cx<'_>, e: &Entry, name: String, values: &[Val], short: bool) {
+        let first = name.split('.').next().unwrap_or("");
+        let dotted = name.contains('.');
+        let sets = match first {
+            "matrix" | "variants" => false,
+            _ => {
+                keys::at_top(first)
+                    || (short && keys::find(Place::Step, first).is_some_and(|_| !matches!(first, "in" | "out")))
+            }
+        };
+        if !sets {
+            if dotted {
+                let d = Diagnostic::new(e.key_span, format!("`{first}` is no key of the file"));
+                cx.fault(near_key(d, first));
+                return;
+            }
+            if let Some((message, help)) = bad_name(&name) {
+                cx.fault(near_key(Diagnostic::new(e.key_span, message).help(help), &name));
+                return;
+            }
+            if !values.iter().any(|v| number(v).is_some()) && !values.is_empty() {
+                let d =
+                    Diagnostic::new(e.key_span, format!("the axis `{name}` is neither a key of the file nor a number"));
+                cx.fault(near_key(d, &name));
+                return;
+            }
+        }
+        if values.is_empty() {
+            cx.fault(Diagnostic::new(
+                e.val.span,
+                format!("the axis `{name}` has no value: the file would have no case"),
+            ));
+        }
+        let mut seen: BTreeMap<String, Span> = BTreeMap::new();
+        for v in values {
+            if let Some(first) = seen.insert(v.compact(), v.span) {
+                let d = Diagnostic::new(v.span, format!("the axis `{name}` has this value twice"));
+                cx.fault(d.related(first, "first here"));
+            }
+        }
+        self.axes.push(Axis { name, key_span: e.key_span, values: values.to_vec(), sets });
+    }
+
+    fn read_exclude(&mut self, cx: &mut Cx<'_>, val: &Val) {
+        let Kind::Array(tables) = &val.kind else {
+            cx.wrong_type("exclude", Type::Table, val);
+            if let Some(d) = cx.faults.last_mut() {
+                d.message = "`exclude` must be a list of tables".into();
+            }
+            return;
+        };
+        for t in tables.iter() {
+            let Kind::Table(table) = &t.kind else {
+                cx.fault(
+                    Diagnostic::new(t.span, "`exclude` must be a list of tables")
+                        .label(format!("this is {}", t.what())),
+                );
+                continue;
+            };
+            let mut conditions = Vec::new();
+            self.conditions(cx, table, "", &mut conditions);
+            if table.entries.is_empty() {
+                cx.fault(Diagnostic::new(t.span, "an empty table would exclude every case"));
+            }
+            self.exclude.push(conditions);
+        }
+    }
+
+    fn conditions(&self, cx: &mut Cx<'_>, table: &Table, prefix: &str, out: &mut Vec<(usize, Val)>) {
+        for e in &table.entries {
+            let name = if prefix.is_empty() { e.key.to_string() } else { format!("{prefix}.{}", e.key) };
+            if let Some(at) = self.axes.iter().position(|a| a.name == name) {
+                let axis = self.axes.get(at);
+                let has = |v: &Val| axis.is_some_and(|a| a.values.iter().any(|w| w.compact() == v.compact()));
+                let wrong = match &e.val.kind {
+                    Kind::Array(list) if !has(&e.val) => list.iter().find(|v| !has(v)),
+                    _ => Some(&e.val).filter(|v| !has(v)),
+                };
+                if let Some(v) = wrong {
+                    let d = Diagnostic::new(v.span, format!("the axis `{name}` has no value {}", v.compact()));
+                    cx.fault(d.help("this would exclude nothing"));
+                }
+                out.push((at, e.val.clone()));
+            } else if let Kind::Table(inner) = &e.val.kind {
+                self.conditions(cx, inner, &name, out);
+            } else {
+                let d = Diagnostic::new(e.key_span, format!("`{name}` is not an axis"));
+                cx.fault(match nearest(&name, self.axes.iter().map(|a| a.name.as_str())) {
+                    Some(near) => d.help(format!("did you mean `{near}`?")),
+                    None => d,
+                });
+            }
+        }
+    }
+
+    /// How many combinations there are, if that is bearable.
+    pub fn product(&self, cx: &mut Cx<'_>, variants: usize, tree: usize) -> Option<usize> {
+        let mut product = variants.max(1);
+        for a in &self.axes {
+            product = product.saturating_mul(a.values.len());
+        }
+        let place = self.axes.last().map_or_else(Span::default, |a| a.key_span);
+        if product > MAX_CASES {
+            let shown = if product == usize::MAX { "far too many".to_owned() } else { product.to_string() };
+            let d = Diagnostic::new(place, format!("the matrix has {shown} combinations, more than {MAX_CASES}"));
+            cx.fault(d.help("`exclude` comes after: use fewer axes or values"));
+            return None;
+        }
+        if product.saturating_mul(tree) > MAX_WORK {
+            let message = format!("{product} cases of a file of {tree} values are too much to read");
+            cx.fault(Diagnostic::new(place, message));
+            return None;
+        }
+        Some(product)
+    }
+
+    /// The point with this number, the last axis counting fastest; `None` if it is excluded.
+    pub fn point(&self, mut number: usize) -> Option<Vec<&Val>> {
+        let mut values = Vec::with_capacity(self.axes.len());
+        for a in self.axes.iter().rev() {
+            values.push(a.values.get(number % a.values.len().max(1))?);
+            number /= a.values.len().max(1);
+        }
+        values.reverse();
+        let matches = |(at, wanted): &(usize, Val)| {
+            let Some(v) = values.get(*at) else { return false };
+            let same = |w: &Val| w.compact() == v.compact();
+            same(wanted) || matches!(&wanted.kind, Kind::Array(list) if list.iter().any(same))
+        };
+        let excluded = self.exclude.iter().any(|t| !t.is_empty() && t.iter().all(matches));
+        (!excluded).then_some(values)
+    }
+
+    /// What expressions see of a point.
+    pub fn now(&self, values: &[&Val]) -> Vec<AxisNow> {
+        self.axes.iter().zip(values).map(|(a, v)| AxisNow { name: a.name.clone(), value: number(v) }).collect()
+    }
+}
+
+fn near_key(d: Diagnostic, name: &str) -> Diagnostic {
+    let known = keys::of(Place::File).chain(keys::stars());
+    match nearest(name, known) {
+        Some(near) => d.help(format!("did you mean `{near}`?")),
+        None => d,
+    }
+}
+
+/// Keys of the file whose own value is a list: such a list under the header is no list of values.
+fn not_an_axis(name: &str, values: &[Val]) -> bool {
+    match name {
+        "steps" | "tags" => !values.iter().all(|v| matches!(v.kind, Kind::Array(_))),
+        "assert" => true,
+        "inputs" | "expect" => {
+            let row = |v: &Val| matches!(&v.kind, Kind::Array(a) if !a.iter().any(|x| matches!(x.kind, Kind::Array(_) | Kind::Table(_))));
+            !values.is_empty() && values.iter().all(row)
+        }
+        _ => false,
+    }
+}
+
+fn number(v: &Val) -> Option<super::expr::Value> {
+    use super::expr::Value;
+    match v.kind {
+        Kind::Int(x) => Some(Value::Int(x)),
+        Kind::Float(x) => Some(Value::Float(x)),
+        Kind::Bool(x) => Some(Value::Int(x.into())),
+        _ => None,
+    }
+}
+
+/// The variants in file order; one without a name if there are none.
+pub(crate) fn variants<'t>(cx: &mut Cx<'_>, entry: Option<&'t Entry>) -> Vec<Variant<'t>> {
+    let Some(entry) = entry else { return vec![Variant { name: None, keys: None }] };
+    let Kind::Table(table) = &entry.val.kind else {
+        cx.wrong_type("variants", Type::Table, &entry.val);
+        return Vec::new();
+    };
+    let mut out = Vec::new();
+    for e in &table.entries {
+        match &e.val.kind {
+            Kind::Table(t) => {
+                if e.key.is_empty() || e.key.chars().any(char::is_control) {
+                    cx.fault(Diagnostic::new(e.key_span, "a variant needs a name"));
+                }
+                for k in ["matrix", "variants"] {
+                    if let Some(inner) = t.get(k) {
+                        cx.fault(Diagnostic::new(inner.key_span, format!("`{k}` cannot stand in a variant")));
+                    }
+                }
+                out.push(Variant { name: Some(&e.key), keys: Some(t) });
+            }
+            _ => {
+                let d = cx.slipped(e, entry.val.span);
+                match d {
+                    Some(d) => cx.fault(d),
+                    None => cx.wrong_type(&format!("variants.{}", e.key), Type::Table, &e.val),
+                }
+            }
+        }
+    }
+    if table.entries.is_empty() {
+        cx.fault(Diagnostic::new(entry.val.span, "`variants` has none: the file would have no case"));
+    }
+    out
+}
+
+/// The file with a variant's keys in place of its own.
+pub(crate) fn with_variant(top: &Table, variant: &Variant<'_>) -> Table {
+    let mut out = top.clone();
+    for e in variant.keys.iter().flat_map(|t| &t.entries) {
+        out.set(e.clone());
+    }
+    out
+}
+
+/// Sets the key that an axis names.
+pub(crate) fn overlay(cx: &mut Cx<'_>, top: &mut Table, axis: &Axis, value: &Val) {
+    let path: Vec<&str> = axis.name.split('.').collect();
+    set(cx, top, &path, axis, value);
+}
+
+fn set(cx: &mut Cx<'_>, table: &mut Table, path: &[&str], axis: &Axis, value: &Val) {
+    let Some((first, rest)) = path.split_first() else { return };
+    if rest.is_empty() {
+        table.set(Entry { key: (*first).into(), key_span: axis.key_span, val: value.clone() });
+        return;
+    }
+    if table.get(first).is_none() {
+        let val = Val { span: axis.key_span, kind: Kind::Table(Arc::default()) };
+        table.set(Entry { key: (*first).into(), key_span: axis.key_span, val });
+    }
+    let Some(e) = table.entries.iter_mut().find(|e| &*e.key == *first) else { return };
+    match &mut e.val.kind {
+        Kind::Table(inner) => set(cx, Arc::make_mut(inner), rest, axis, value),
+        _ => {
+            let d = Diagnostic::new(
+                axis.key_span,
+                format!("the axis `{}` goes through `{first}`, which is no table", axis.name),
+            );
+            cx.fault(d.related(e.val.span, format!("this is {}", e.val.what())));
+        }
+    }
+}

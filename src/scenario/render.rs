@@ -1,0 +1,137 @@
+//! Faults as text for people; the only file that knows annotate-snippets.
+use super::diagnostic::{Diagnostic, SourceFile, Span};
+use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
+
+/// Longest line that is shown whole, in bytes.
+const MAX_LINE: usize = 160;
+/// What is kept on each side of the fault in a longer line.
+const AROUND: usize = 60;
+/// Longest message, label or help.
+const MAX_TEXT: usize = 600;
+
+/// All faults of a file, each with its line, a caret and the cure.
+pub fn render(file: &SourceFile, faults: &[Diagnostic], color: bool) -> String {
+    let renderer = if color { Renderer::styled() } else { Renderer::plain() };
+    let texts: Vec<String> = faults.iter().map(|d| one(file, d, &renderer)).collect();
+    texts.join("\n\n")
+}
+
+/// A long line, cut around a span.
+struct Cut {
+    text: String,
+    number: usize,
+    /// The span in `text`.
+    from: usize,
+    to: usize,
+    /// Column in the whole line, in characters from 1.
+    column: usize,
+}
+
+fn one(file: &SourceFile, d: &Diagnostic, renderer: &Renderer) -> String {
+    let message = match &d.case {
+        Some(case) => format!("{} (in {})", d.message, clip(case, 120)),
+        None => d.message.clone(),
+    };
+    let message = clip(&message, MAX_TEXT);
+    let mut group: Group<'_> = Group::with_title(Level::ERROR.primary_title(message));
+    if file.text.is_empty() {
+        group = group.element(Origin::path(file.path.as_str()));
+    } else {
+        return with_lines(file, d, group, renderer);
+    }
+    renderer.render(&[with_help(group, d)])
+}
+
+fn with_help<'a>(group: Group<'a>, d: &Diagnostic) -> Group<'a> {
+    match &d.help {
+        Some(help) => group.element(Level::HELP.message(clip(help, MAX_TEXT))),
+        None => group,
+    }
+}
+
+fn with_lines(file: &SourceFile, d: &Diagnostic, group: Group<'_>, renderer: &Renderer) -> String {
+    let label = (!d.label.is_empty()).then(|| clip(&d.label, MAX_TEXT));
+    let main = Line::of(&file.text, d.span);
+    let related: Vec<_> = d.related.iter().map(|(s, words)| (Line::of(&file.text, *s), words)).collect();
+    if main.is_long() || related.iter().any(|r| r.0.is_long()) {
+        let cut = main.cut(&file.text);
+        let words =
+            related.iter().map(|(l, words)| format!("line {}: {}", l.number(&file.text), clip(words, MAX_TEXT)));
+        let notes: Vec<String> = words.collect();
+        let snippet = Snippet::source(cut.text.as_str()).line_start(cut.number).path(file.path.as_str());
+        let annotation = AnnotationKind::Primary.span(cut.from..cut.to).label(label);
+        let group = group.element(snippet.annotation(annotation));
+        let group = group.elements(notes.iter().map(|n| Level::NOTE.message(n.as_str())));
+        let text = renderer.render(&[with_help(group, d)]);
+        // The column counts in the whole line, not in the piece that is shown.
+        let seen = cut.text.get(..cut.from).map_or(0, |t| t.chars().count()) + 1;
+        let place = |column: usize| format!("{}:{}:{column}", file.path, cut.number);
+        return text.replacen(&place(seen), &place(cut.column), 1);
+    }
+    let lines = || related.iter().map(|r| &r.0).chain([&main]);
+    let start = lines().map(|l| l.start).min().unwrap_or(0);
+    let end = lines().map(|l| l.end).max().unwrap_or(file.text.len());
+    let number = lines().map(|l| l.number(&file.text)).min().unwrap_or(1);
+    let mut snippet = Snippet::source(&file.text[start..end]).line_start(number).path(file.path.as_str());
+    snippet = snippet.annotation(AnnotationKind::Primary.span(main.from - start..main.to - start).label(label));
+    for (l, words) in &related {
+        snippet =
+            snippet.annotation(AnnotationKind::Context.span(l.from - start..l.to - start).label(clip(words, MAX_TEXT)));
+    }
+    renderer.render(&[with_help(group.element(snippet), d)])
+}
+
+fn clip(text: &str, most: usize) -> String {
+    super::names::shorten(text, most)
+}
+
+/// The greatest place not above `at` where a character starts.
+fn floor(text: &str, mut at: usize) -> usize {
+    at = at.min(text.len());
+    while !text.is_char_boundary(at) {
+        at -= 1;
+    }
+    at
+}
+
+/// A line of the text and the part of a span on it, in bytes of the text.
+struct Line {
+    start: usize,
+    end: usize,
+    from: usize,
+    to: usize,
+}
+
+impl Line {
+    fn of(text: &str, span: Span) -> Self {
+        let from = floor(text, span.start);
+        let start = text[..from].rfind('\n').map_or(0, |k| k + 1);
+        let end = text[from..].find('\n').map_or(text.len(), |k| from + k);
+        let end = start + text[start..end].trim_end_matches('\r').len();
+        let from = from.min(end);
+        Self { start, end, from, to: floor(text, span.end).clamp(from, end) }
+    }
+
+    fn is_long(&self) -> bool {
+        self.end - self.start > MAX_LINE
+    }
+
+    fn number(&self, text: &str) -> usize {
+        text[..self.start].bytes().filter(|b| *b == b'\n').count() + 1
+    }
+
+    fn cut(&self, text: &str) -> Cut {
+        let to = floor(text, self.to.min(self.from + AROUND)).max(self.from);
+        let left = if self.from - self.start > AROUND { floor(text, self.from - AROUND) } else { self.start };
+        let right = floor(text, to + AROUND).clamp(to, self.end);
+        let head = if left > self.start { "…" } else { "" };
+        let tail = if right < self.end { "…" } else { "" };
+        Cut {
+            text: format!("{head}{}{tail}", &text[left..right]),
+            number: self.number(text),
+            from: self.from - left + head.len(),
+            to: to - left + head.len(),
+            column: text[self.start..self.from].chars().count() + 1,
+        }
+    }
+}
