@@ -7,10 +7,11 @@ use crate::num::{DType, decode_f64, get, is_nan};
 use crate::oracle::Forecast;
 use crate::oracle::contents::{Memory, Sure};
 use crate::oracle::walk::region_bytes;
+use crate::plan::expect::extent;
 use crate::plan::inputs::{bytes, content_count};
-use crate::plan::{BufId, Names, Plan, Region};
+use crate::plan::{BufId, Plan, Region};
 use crate::run::Observation;
-use crate::scenario::{BufRef, Content, Diagnostic, Element, ElementValue, Expectation, Expr, RowKind, Span, Values};
+use crate::scenario::{Content, Diagnostic, Element, ElementValue, Expectation, RowKind, Span, Values};
 
 /// Compares all of them with the final images; `last` says what is undefined.
 pub(crate) fn check(plan: &Plan, forecast: &Forecast, last: &[Memory], seen: &Observation, book: &mut Book) {
@@ -92,9 +93,8 @@ impl Checker<'_> {
 
     /// The part of the buffer that is meant, if the rank has the buffer.
     fn region(&self) -> Result<Option<Region>, Diagnostic> {
-        let Some(place) = self.plan.buffers[self.buf].places.get(self.rank).copied().flatten() else { return Ok(None) };
-        let (start, end) = slice(self.plan, &self.expectation.target, self.rank, place.count)?;
-        Ok(Some(Region { buf: self.buf, rank: self.rank, start, len: end - start }))
+        let part = extent(self.plan, self.expectation, &self.plan.buffers[self.buf], self.rank)?;
+        Ok(part.map(|(start, end)| Region { buf: self.buf, rank: self.rank, start, len: end - start }))
     }
 
     /// What is there, and what was there before.
@@ -135,8 +135,11 @@ impl Checker<'_> {
     fn values(&self, region: Region, span: Span, written: &[Element], book: &mut Book) -> Result<(), Diagnostic> {
         let dtype = self.plan.buffers[self.buf].dtype;
         let Some((alloc, range, actual, _)) = self.images(region) else { return Ok(()) };
-        let said = content_count(&self.plan.case, &self.expectation.content, self.rank)?.unwrap_or(region.len);
         let content = &self.expectation.content;
+        // A default `count` is that of the inputs; what is computed for all ranks is as long as the buffer.
+        let computed = matches!(content, Content::All(fill)
+            if matches!(fill.values, Values::Each(_) | Values::Number(_) | Values::Random { .. }));
+        let said = if computed { None } else { content_count(&self.plan.case, content, self.rank)? }.unwrap_or(region.len);
         let expected = if said == region.len {
             bytes(&self.plan.case, dtype, content, self.rank, region.len)?
         } else {
@@ -186,29 +189,6 @@ impl Checker<'_> {
         };
         book.find(LAST, message::wrong(self.plan, finding, None, Some(span)));
     }
-}
-
-/// Start and end of a slice of a buffer with `count` elements, in world ranks.
-fn slice(plan: &Plan, target: &BufRef, rank: usize, count: u64) -> Result<(u64, u64), Diagnostic> {
-    let Some((from, to)) = &target.slice else { return Ok((0, count)) };
-    let names = Names::world(&plan.case, rank);
-    let edge = |expr: &Option<Expr>, or: u64| match expr {
-        None => Ok(or),
-        Some(expr) => {
-            let value = expr
-                .eval_int(&names)
-                .map_err(|e| Diagnostic::new(target.span, format!("`{}` has no value on rank {rank}: {e}", expr.text)))?;
-            u64::try_from(value).ok().filter(|v| *v <= count).ok_or_else(|| {
-                let text = format!("`{}` is {value} on rank {rank}, but `{}` has {count} elements", expr.text, target.name);
-                Diagnostic::new(target.span, text)
-            })
-        }
-    };
-    let (start, end) = (edge(from, 0)?, edge(to, count)?);
-    if start > end {
-        return Err(Diagnostic::new(target.span, format!("the slice ends before it starts on rank {rank}: {start} to {end}")));
-    }
-    Ok((start, end))
 }
 
 /// Equal as `expect` means it: by bits, or as numbers where nan is nan and 0 is -0.0.

@@ -44,22 +44,20 @@ pub fn judge(plan: &Plan, forecast: &Forecast, seen: &[Observation]) -> Verdict 
     }
     let mut fingerprint = Fingerprint::default();
     let (mut outputs, mut text) = (None, None);
-    let mut last: Option<(&Observation, Cow<'_, [Memory]>)>;
+    let mut last = None;
     for (number, run) in seen.iter().enumerate() {
-        last = None;
         if number > 0 {
             outcome::codes(plan, run, &mut book);
             images::repeats(plan, telling, run, number + 1, &mut book);
         }
         let memory = run_of(plan, forecast, run, &mut book, &mut fingerprint);
+        last = Some((run, memory));
         if !book.clean() {
             if seen.len() > 1 {
                 book.note(format!("run {} of {} is the first that is wrong", number + 1, seen.len()));
             }
-            last = Some((run, memory));
             break;
         }
-        last = Some((run, memory));
     }
     if case.repeat as usize > seen.len() && book.clean() {
         let text = format!("{} runs were asked for, {} were observed", case.repeat, seen.len());
