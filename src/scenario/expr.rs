@@ -69,8 +69,7 @@ pub enum Func {
 }
 
 /// A number during evaluation.
-#[derive(Serialize, Deserialize)]
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Serialize, Deserialize, Clone, Copy, Debug, PartialEq)]
 pub enum Value {
     /// Exact.
     Int(i128),
