@@ -117,11 +117,14 @@ impl Comms {
             for rank in group {
                 let Some(r) = usize::try_from(rank.v).ok().filter(|r| *r < self.n) else {
                     let text = format!("rank {} is not in the world of {}", rank.v, ranks(self.n));
-                    return Err(Diagnostic::new(rank.span, text).help(format!("ranks count from 0 to {}", self.n.saturating_sub(1))));
+                    return Err(Diagnostic::new(rank.span, text)
+                        .help(format!("ranks count from 0 to {}", self.n.saturating_sub(1))));
                 };
                 if let Some(first) = seen.insert(r, rank.span) {
                     let text = format!("rank {r} is in two places of `groups`");
-                    return Err(Diagnostic::new(rank.span, text).related(first, "first here").help("a rank has one place in `groups`"));
+                    return Err(Diagnostic::new(rank.span, text)
+                        .related(first, "first here")
+                        .help("a rank has one place in `groups`"));
                 }
                 list.push(r);
             }
@@ -194,15 +197,19 @@ impl Comms {
         for world in 0..self.n {
             let Some((comm, rank)) = of.of[world] else { continue };
             let n = self.list[comm].members.len();
-            let names = Names { rank, n, world_rank: world, world_size: self.n, t, peer: None, i: None, axes: &case.axes };
+            let names =
+                Names { rank, n, world_rank: world, world_size: self.n, t, peer: None, i: None, axes: &case.axes };
             let number = |num: &Num, what: &str| {
                 let v = num.whole(&names)?;
-                i32::try_from(v).map_err(|_| Diagnostic::new(num.span, format!("the {what} {v} of rank {rank} does not fit 32 bits")))
+                i32::try_from(v).map_err(|_| {
+                    Diagnostic::new(num.span, format!("the {what} {v} of rank {rank} does not fit 32 bits"))
+                })
             };
             let colour = number(color, "colour")?;
             if colour < -1 {
                 let text = format!("the colour of rank {rank} is {colour}");
-                return Err(Diagnostic::new(color.span, text).help("colours count from 0; -1 is for ranks that join no new communicator"));
+                return Err(Diagnostic::new(color.span, text)
+                    .help("colours count from 0; -1 is for ranks that join no new communicator"));
             }
             let order = key.map_or(Ok(rank as i32), |k| number(k, "key"))?;
             asked.push((world, comm, colour, order));

@@ -94,7 +94,8 @@ impl Ranked for Num {
             NumKind::Expr(expr) => evaluate(expr, self.span, names, mode),
             NumKind::List(list) if list.len() != names.n => {
                 let text = format!("this list has {}, but there are {}", entries(list.len()), ranks(names.n));
-                Err(Diagnostic::new(self.span, text).help("write one entry for each rank of the communicator, in rank order"))
+                Err(Diagnostic::new(self.span, text)
+                    .help("write one entry for each rank of the communicator, in rank order"))
             }
             NumKind::List(list) => match list.get(names.rank) {
                 Some(entry) => entry.value(names, mode),

@@ -54,7 +54,13 @@ fn one(plan: &Plan, e: &Expectation) -> Result<(), Diagnostic> {
         if let (Some(want), false) = (want, computed)
             && want != have
         {
-            let text = format!("`{}` has {} on rank {rank}, but {} {} expected", e_name(e), elements(have), want, if want == 1 { "is" } else { "are" });
+            let text = format!(
+                "`{}` has {} on rank {rank}, but {} {} expected",
+                e_name(e),
+                elements(have),
+                want,
+                if want == 1 { "is" } else { "are" }
+            );
             return Err(Diagnostic::new(row_span(e, rank), text));
         }
     }
@@ -89,13 +95,18 @@ pub fn extent(plan: &Plan, e: &Expectation, buffer: &Buffer, rank: usize) -> Res
     let bound = |expr: &Option<crate::scenario::Expr>, default: u64| match expr {
         None => Ok(default),
         Some(expr) => match evaluate(expr, e.target.span, &names, Mode::Whole)? {
-            Value::Int(v) => u64::try_from(v).map_err(|_| Diagnostic::new(e.target.span, format!("`{}` is {v} on rank {rank}", expr.text))),
+            Value::Int(v) => u64::try_from(v)
+                .map_err(|_| Diagnostic::new(e.target.span, format!("`{}` is {v} on rank {rank}", expr.text))),
             Value::Float(v) => Ok(v as u64),
         },
     };
     let (start, end) = (bound(from, 0)?, bound(to, place.count)?);
     if start > end || end > place.count {
-        let text = format!("[{start}:{end}] is not inside `{}`, which has {} on rank {rank}", buffer.name, elements(place.count));
+        let text = format!(
+            "[{start}:{end}] is not inside `{}`, which has {} on rank {rank}",
+            buffer.name,
+            elements(place.count)
+        );
         return Err(Diagnostic::new(e.target.span, text));
     }
     Ok(Some((start, end)))

@@ -60,14 +60,22 @@ pub fn foresee(low: Low) -> Result<Plan, Vec<Diagnostic>> {
 }
 
 /// What the file says of its outcome against what was foreseen.
-fn accept(case: &Case, low: &Low, foresight: &Foresight, played: &play::Played, undefined: &mut Option<String>) -> Result<(), Vec<Diagnostic>> {
+fn accept(
+    case: &Case,
+    low: &Low,
+    foresight: &Foresight,
+    played: &play::Played,
+    undefined: &mut Option<String>,
+) -> Result<(), Vec<Diagnostic>> {
     let lenient = super::unroll::lenient(case);
     let expects = |f: fn(&Expected) -> bool| case.outcome.as_ref().is_some_and(|list| list.v.iter().any(f));
     if low.p.exits {
         undefined.get_or_insert_with(|| "a process ends on purpose".to_owned());
         if !expects(|e| *e == Expected::Crash) {
             let span = low.p.steps.iter().find(|s| s.label.contains("(exit")).map_or(case.span, |s| s.span);
-            return Err(vec![Diagnostic::new(span, "a process that ends is a crash").help("add `outcome = \"crash\"`")]);
+            return Err(vec![
+                Diagnostic::new(span, "a process that ends is a crash").help("add `outcome = \"crash\"`"),
+            ]);
         }
         return Ok(());
     }
@@ -80,21 +88,37 @@ fn accept(case: &Case, low: &Low, foresight: &Foresight, played: &play::Played, 
     }
     match foresight {
         Foresight::Completes => {
-            if expects(|e| *e == Expected::Hang) && undefined.is_none() && case.outcome.as_ref().is_some_and(|o| o.v.iter().all(|e| *e == Expected::Hang)) {
+            if expects(|e| *e == Expected::Hang)
+                && undefined.is_none()
+                && case.outcome.as_ref().is_some_and(|o| o.v.iter().all(|e| *e == Expected::Hang))
+            {
                 let span = case.outcome.as_ref().map_or(case.span, |o| o.span);
-                return Err(vec![Diagnostic::new(span, "nothing in this program can hang: every call meets its partner").help("remove `outcome`, or look again at who waits for whom")]);
+                return Err(vec![
+                    Diagnostic::new(span, "nothing in this program can hang: every call meets its partner")
+                        .help("remove `outcome`, or look again at who waits for whom"),
+                ]);
             }
         }
         Foresight::MayBlock(waiting) => {
             if !lenient {
                 let text = "these ranks wait for each other unless the library buffers their sends";
-                return Err(vec![stuck(low, waiting, text, "put the calls into one `group`, or say `outcome = [\"hang\", \"ok\"]` to run it all the same")]);
+                return Err(vec![stuck(
+                    low,
+                    waiting,
+                    text,
+                    "put the calls into one `group`, or say `outcome = [\"hang\", \"ok\"]` to run it all the same",
+                )]);
             }
         }
         Foresight::Stuck(waiting) => {
             undefined.get_or_insert_with(|| "it cannot finish".to_owned());
             if !lenient {
-                return Err(vec![stuck(low, waiting, "this program cannot finish", "say `outcome = \"hang\"` to run it all the same")]);
+                return Err(vec![stuck(
+                    low,
+                    waiting,
+                    "this program cannot finish",
+                    "say `outcome = \"hang\"` to run it all the same",
+                )]);
             }
         }
     }
@@ -167,7 +191,10 @@ fn one_thread(low: &Low) -> Result<(), Vec<Diagnostic>> {
         for (i, unit) in sends.iter().enumerate() {
             if recvs.and_then(|r| r.get(i)) != Some(unit) {
                 let text = "with `placement = \"one_thread\"` a send must meet its receive within one step";
-                return Err(vec![Diagnostic::new(low.p.steps[*unit as usize].span, text).help("put both into one `group`, or use a `send_recv`")]);
+                return Err(vec![
+                    Diagnostic::new(low.p.steps[*unit as usize].span, text)
+                        .help("put both into one `group`, or use a `send_recv`"),
+                ]);
             }
         }
     }
@@ -187,8 +214,12 @@ fn collective(low: &Low, parts: &[(usize, usize)]) -> Result<Event, Diagnostic> 
     for (other, c) in &all {
         let (a, b) = (describe(first), describe(c));
         if a != b {
-            let text = format!("rank {} calls {a}, but rank {} calls {b}: every rank of a communicator must make the same call", first.me, c.me);
-            return Err(Diagnostic::new(low.p.steps[*other as usize].span, text).related(low.p.steps[step as usize].span, "the other call"));
+            let text = format!(
+                "rank {} calls {a}, but rank {} calls {b}: every rank of a communicator must make the same call",
+                first.me, c.me
+            );
+            return Err(Diagnostic::new(low.p.steps[*other as usize].span, text)
+                .related(low.p.steps[step as usize].span, "the other call"));
         }
     }
     let mut reduce = first.red.map(|red| match red {
@@ -203,7 +234,17 @@ fn collective(low: &Low, parts: &[(usize, usize)]) -> Result<Event, Diagnostic> 
             bits[c.me] = v;
         }
     }
-    Ok(Event::Collective { step, op: first.op, comm: first.comm, k: first.k, dtype: first.dtype, reduce, root: first.root, send, recv })
+    Ok(Event::Collective {
+        step,
+        op: first.op,
+        comm: first.comm,
+        k: first.k,
+        dtype: first.dtype,
+        reduce,
+        root: first.root,
+        send,
+        recv,
+    })
 }
 
 /// What must be the same on all ranks.

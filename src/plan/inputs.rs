@@ -31,7 +31,8 @@ fn fill_count(case: &Case, fill: &Fill, rank: usize) -> Result<Option<u64>, Diag
         None => None,
         Some(num) => {
             let v = num.whole(&Names::world(case, rank))?;
-            let v = u64::try_from(v).map_err(|_| Diagnostic::new(num.span, format!("`count` is {v} on rank {rank}")))?;
+            let v =
+                u64::try_from(v).map_err(|_| Diagnostic::new(num.span, format!("`count` is {v} on rank {rank}")))?;
             Some(v)
         }
     };
@@ -94,7 +95,13 @@ fn listed(dtype: DType, list: &[Element]) -> Vec<u8> {
 }
 
 /// The bytes that a content gives a rank, `None` where it says nothing (poison, or a word of `expect`).
-pub fn bytes(case: &Case, dtype: DType, content: &Content, rank: usize, count: u64) -> Result<Option<Vec<u8>>, Diagnostic> {
+pub fn bytes(
+    case: &Case,
+    dtype: DType,
+    content: &Content,
+    rank: usize,
+    count: u64,
+) -> Result<Option<Vec<u8>>, Diagnostic> {
     let fill = match content {
         Content::All(fill) => fill,
         Content::Rows(rows) => match rows.get(rank).map(|r| &r.kind) {
@@ -121,7 +128,8 @@ pub fn bytes(case: &Case, dtype: DType, content: &Content, rank: usize, count: u
             }
         }
         Values::Random { seed, low, high } => {
-            let random = num::Random::new(dtype, *seed, low.as_ref().map(|e| &e.value), high.as_ref().map(|e| &e.value));
+            let random =
+                num::Random::new(dtype, *seed, low.as_ref().map(|e| &e.value), high.as_ref().map(|e| &e.value));
             for i in 0..len {
                 num::put(dtype, &mut out, i, random.bits(rank as u64, i as u64));
             }

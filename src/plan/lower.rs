@@ -77,7 +77,15 @@ pub fn lower(p: Program, placed: Placed) -> Result<Low, Vec<Diagnostic>> {
         Kind::Collective(c) => Some(c),
         _ => None,
     });
-    let empty = Low { programs: vec![Vec::new(); n], sems: vec![Vec::new(); n], ends: vec![Vec::new(); n], constants: Vec::new(), undefined: None, p, placed };
+    let empty = Low {
+        programs: vec![Vec::new(); n],
+        sems: vec![Vec::new(); n],
+        ends: vec![Vec::new(); n],
+        constants: Vec::new(),
+        undefined: None,
+        p,
+        placed,
+    };
     let mut l = Lower {
         low: empty,
         scalars: HashMap::new(),
@@ -135,7 +143,11 @@ impl Lower {
         let buffer = &self.low.placed.buffers[sel.buf];
         let Some(place) = buffer.places[rank] else {
             let text = if has(&self.low.p, sel.buf, rank) {
-                format!("{} is {} on rank {rank}, where nobody has written it", self.name(sel.buf), if reads { "read" } else { "used" })
+                format!(
+                    "{} is {} on rank {rank}, where nobody has written it",
+                    self.name(sel.buf),
+                    if reads { "read" } else { "used" }
+                )
             } else {
                 format!("rank {rank} has no {}", self.name(sel.buf))
             };
@@ -147,7 +159,12 @@ impl Lower {
         }
         let end = sel.end.unwrap_or(place.count);
         if end > place.count || sel.start > end {
-            let text = format!("the slice [{}:{end}] is not inside {}, which has {} on rank {rank}", sel.start, self.name(sel.buf), elements(place.count));
+            let text = format!(
+                "the slice [{}:{end}] is not inside {}, which has {} on rank {rank}",
+                sel.start,
+                self.name(sel.buf),
+                elements(place.count)
+            );
             return Err(Diagnostic::new(sel.span, text));
         }
         Ok(Region { buf: sel.buf, rank, start: sel.start, len: end - sel.start })
@@ -165,7 +182,9 @@ impl Lower {
     fn ptr(&self, region: &Region) -> Ptr {
         let buffer = &self.low.placed.buffers[region.buf];
         match buffer.places[region.rank] {
-            Some(place) => Ptr::At { alloc: place.alloc as u32, byte: place.offset + region.start * buffer.dtype.size() as u64 },
+            Some(place) => {
+                Ptr::At { alloc: place.alloc as u32, byte: place.offset + region.start * buffer.dtype.size() as u64 }
+            }
             None => Ptr::Null,
         }
     }
@@ -191,7 +210,13 @@ impl Lower {
             Some(place) => place,
             None => {
                 let alloc = self.low.placed.allocs.len();
-                self.low.placed.allocs.push(Alloc { rank, lead: 0, payload: bytes.len() as u64, label: buffers[buf].name.clone(), scrap: false });
+                self.low.placed.allocs.push(Alloc {
+                    rank,
+                    lead: 0,
+                    payload: bytes.len() as u64,
+                    label: buffers[buf].name.clone(),
+                    scrap: false,
+                });
                 let place = Place { alloc, offset: 0, count: 1 };
                 buffers[buf].places[rank] = Some(place);
                 self.low.constants.push((buf, rank, bytes.to_vec()));
@@ -253,7 +278,12 @@ impl Lower {
             let sel = Sel { buf: *buf, start: 0, end: None, sliced: false, span: item.span };
             let region = self.region(&sel, rank, true)?;
             let name = self.low.placed.buffers[*buf].name.clone();
-            job.push(MapRead { name: name.clone(), ptr: self.ptr(&region), count: region.len, dtype: self.dtype(*buf) });
+            job.push(MapRead {
+                name: name.clone(),
+                ptr: self.ptr(&region),
+                count: region.len,
+                dtype: self.dtype(*buf),
+            });
             reads.push((name, region));
         }
         let out = self.output(at, &map.output)?;
@@ -272,7 +302,14 @@ impl Lower {
         Ok(())
     }
 
-    fn all_gather_v(&mut self, at: (usize, usize), item: &Item, (comm, me): (CommId, usize), (input, output): (Sel, Sel), stream: u32) -> Result<(), Diagnostic> {
+    fn all_gather_v(
+        &mut self,
+        at: (usize, usize),
+        item: &Item,
+        (comm, me): (CommId, usize),
+        (input, output): (Sel, Sel),
+        stream: u32,
+    ) -> Result<(), Diagnostic> {
         let rank = at.0;
         let Some(op) = self.broadcast else { return Ok(()) };
         let own = self.region(&input, rank, true)?;
@@ -285,14 +322,24 @@ impl Lower {
         for (root, world) in members.iter().enumerate() {
             let k = match input.end {
                 Some(end) => end - input.start,
-                None => self.low.placed.buffers[input.buf].places[*world].map_or(0, |p| p.count.saturating_sub(input.start)),
+                None => {
+                    self.low.placed.buffers[input.buf].places[*world].map_or(0, |p| p.count.saturating_sub(input.start))
+                }
             };
             let to = Region { start, len: k, ..all };
             start += k;
             let send = (root == me).then_some(own);
             let ptr = self.ptr(&send.unwrap_or(to));
             let what = What::Collective {
-                call: op.call, send: ptr, recv: self.ptr(&to), count: k, dtype, red: JobRed::None, root: root as i32, comm: comm as u32, stream,
+                call: op.call,
+                send: ptr,
+                recv: self.ptr(&to),
+                count: k,
+                dtype,
+                red: JobRed::None,
+                root: root as i32,
+                comm: comm as u32,
+                stream,
             };
             let sem = SemColl { op, comm, me, k, dtype, red: None, root, send, recv: Some(to), stream };
             self.push(rank, step, fails, what, (!fails).then(|| Sem::Collective(Box::new(sem))));
@@ -314,7 +361,9 @@ impl Lower {
         }
         let at = root.unwrap_or(usize::MAX);
         let (reads, writes) = (c.op.readers.includes(c.me, at), c.op.writers.includes(c.me, at));
-        let has = |l: &Self, sel: &Option<Sel>| sel.as_ref().is_some_and(|s| l.low.placed.buffers[s.buf].places[rank].is_some());
+        let has = |l: &Self, sel: &Option<Sel>| {
+            sel.as_ref().is_some_and(|s| l.low.placed.buffers[s.buf].places[rank].is_some())
+        };
         let send = match &c.input {
             Some(sel) if reads || has(self, &c.input) => Some(self.region(sel, rank, reads)?),
             _ => None,
@@ -345,11 +394,30 @@ impl Lower {
         };
         let recv_ptr = pointer(self, recv, writes);
         let what = What::Collective {
-            call: c.op.call, send: send_ptr, recv: recv_ptr, count: k, dtype, red, root: narrow(c.root), comm: c.comm as u32, stream: c.stream,
+            call: c.op.call,
+            send: send_ptr,
+            recv: recv_ptr,
+            count: k,
+            dtype,
+            red,
+            root: narrow(c.root),
+            comm: c.comm as u32,
+            stream: c.stream,
         };
         let sem = root.filter(|_| !item.fails).map(|root| {
             let (send, recv) = (send.filter(|_| reads), recv.filter(|_| writes));
-            Sem::Collective(Box::new(SemColl { op: c.op, comm: c.comm, me: c.me, k, dtype, red: sem_red, root, send, recv, stream: c.stream }))
+            Sem::Collective(Box::new(SemColl {
+                op: c.op,
+                comm: c.comm,
+                me: c.me,
+                k,
+                dtype,
+                red: sem_red,
+                root,
+                send,
+                recv,
+                stream: c.stream,
+            }))
         });
         self.push(rank, item.step, tolerate, what, sem);
         Ok(())
@@ -375,7 +443,15 @@ impl Lower {
     }
 
     /// Send and receive side may share memory only as NCCL documents it.
-    fn overlap(&self, c: &Coll, span: Span, send: Option<Region>, recv: Option<Region>, used: (bool, bool), k: u64) -> Result<(), Diagnostic> {
+    fn overlap(
+        &self,
+        c: &Coll,
+        span: Span,
+        send: Option<Region>,
+        recv: Option<Region>,
+        used: (bool, bool),
+        k: u64,
+    ) -> Result<(), Diagnostic> {
         let (Some(s), Some(r), (true, true)) = (send, recv, used) else { return Ok(()) };
         let place = |region: Region| {
             let buffer = &self.low.placed.buffers[region.buf];

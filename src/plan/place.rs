@@ -1,9 +1,9 @@
 //! Buffers to allocations: each rank's buffer has memory of its own, but for in-place calls, whose `in` and `out` share it.
+use super::Limits;
 use super::eval::{Names, Ranked, among};
 use super::resolve::{Sizes, dedupe, shown};
 use super::types::{Alloc, BufId, Buffer, Place};
 use super::unroll::{Coll, ItemKind, Program};
-use super::Limits;
 use crate::num::DType;
 use crate::ops::InPlace;
 use crate::scenario::{Diagnostic, Num, Span};
@@ -53,7 +53,11 @@ pub fn place(p: &Program, sizes: Sizes, limits: &Limits) -> Result<Placed, Vec<D
         for rank in 0..p.n {
             let Some(count) = sizes.counts[buf][rank] else { continue };
             let Some(bytes) = count.checked_mul(dtype.size() as u64).filter(|b| *b <= limits.memory) else {
-                let text = format!("{} has {count} elements on rank {rank}: more than the limit of {}", shown(&p.names[buf].name), human(limits.memory));
+                let text = format!(
+                    "{} has {count} elements on rank {rank}: more than the limit of {}",
+                    shown(&p.names[buf].name),
+                    human(limits.memory)
+                );
                 return Err(vec![Diagnostic::new(p.names[buf].span, text)]);
             };
             total = total.saturating_add(bytes);
@@ -74,7 +78,11 @@ pub fn place(p: &Program, sizes: Sizes, limits: &Limits) -> Result<Placed, Vec<D
     }
     // Device, two images in the arena, and one copy with the judge.
     if total.saturating_mul(4) > limits.memory {
-        let text = format!("the buffers of all ranks are {} and need four times that to run and judge: more than the limit of {}", human(total), human(limits.memory));
+        let text = format!(
+            "the buffers of all ranks are {} and need four times that to run and judge: more than the limit of {}",
+            human(total),
+            human(limits.memory)
+        );
         return Err(vec![Diagnostic::new(p.case.world_size.span, text).help("smaller counts, or a higher limit")]);
     }
     let mut allocs = Vec::new();
@@ -106,7 +114,11 @@ pub fn place(p: &Program, sizes: Sizes, limits: &Limits) -> Result<Placed, Vec<D
     }
     let memory = allocs.iter().map(Alloc::image).sum::<u64>().saturating_mul(4);
     if memory > limits.memory {
-        let text = format!("with their guards the buffers need {}: more than the limit of {}", human(memory), human(limits.memory));
+        let text = format!(
+            "with their guards the buffers need {}: more than the limit of {}",
+            human(memory),
+            human(limits.memory)
+        );
         return Err(vec![Diagnostic::new(p.case.world_size.span, text)]);
     }
     let buffers = p
@@ -114,7 +126,13 @@ pub fn place(p: &Program, sizes: Sizes, limits: &Limits) -> Result<Placed, Vec<D
         .iter()
         .zip(places)
         .zip(dtypes)
-        .map(|((name, places), dtype)| Buffer { name: name.name.clone(), dtype, span: name.span, places, input: name.input })
+        .map(|((name, places), dtype)| Buffer {
+            name: name.name.clone(),
+            dtype,
+            span: name.span,
+            places,
+            input: name.input,
+        })
         .collect();
     Ok(Placed { buffers, allocs, sizes, memory })
 }
@@ -130,7 +148,10 @@ fn offset(p: &Program, buf: BufId, rank: usize, dtype: DType) -> Result<u64, Dia
     let v = num.whole(&Names::world(&p.case, rank))?;
     match u64::try_from(v) {
         Ok(v) if v <= 1 << 20 => Ok(v * dtype.size() as u64),
-        _ => Err(Diagnostic::new(num.span, format!("`offset` is {v} on rank {rank}; 0 to {} elements are possible", 1 << 20))),
+        _ => Err(Diagnostic::new(
+            num.span,
+            format!("`offset` is {v} on rank {rank}; 0 to {} elements are possible", 1 << 20),
+        )),
     }
 }
 
@@ -157,9 +178,12 @@ fn share(
         return Ok(());
     }
     if input.sliced || output.sliced {
-        return Err(Diagnostic::new(output.span, "`in_place` needs whole buffers").help("name the same slice in `in` and `out`, without `in_place`"));
+        return Err(Diagnostic::new(output.span, "`in_place` needs whole buffers")
+            .help("name the same slice in `in` and `out`, without `in_place`"));
     }
-    let (Some(have), Some(come)) = (sizes.counts[input.buf][rank], sizes.counts[output.buf][rank]) else { return Ok(()) };
+    let (Some(have), Some(come)) = (sizes.counts[input.buf][rank], sizes.counts[output.buf][rank]) else {
+        return Ok(());
+    };
     // An empty row off the root of a broadcast is no memory to share.
     if c.op.in_place == InPlace::Same && have != come {
         return Ok(());
@@ -177,7 +201,11 @@ fn share(
         (Some(a), Some(b)) if a.group == b.group && b.at - a.at == delta => Ok(()),
         (Some(_), Some(_)) => Err(Diagnostic::new(
             output.span,
-            format!("{} and {} already have memory of their own on rank {rank}", shown(&p.names[input.buf].name), shown(&p.names[output.buf].name)),
+            format!(
+                "{} and {} already have memory of their own on rank {rank}",
+                shown(&p.names[input.buf].name),
+                shown(&p.names[output.buf].name)
+            ),
         )),
         (Some(a), None) => {
             members[output.buf][rank] = Some(Member { group: a.group, at: a.at + delta });
@@ -201,7 +229,8 @@ fn share(
 fn fresh(p: &Program, buf: BufId, span: Span) -> Result<(), Diagnostic> {
     match p.names[buf].input {
         Some(_) => {
-            let text = format!("{} is in `inputs`, but in place it takes the memory of `in`", shown(&p.names[buf].name));
+            let text =
+                format!("{} is in `inputs`, but in place it takes the memory of `in`", shown(&p.names[buf].name));
             Err(Diagnostic::new(span, text).related(p.names[buf].span, "given here"))
         }
         None => Ok(()),
@@ -214,7 +243,11 @@ pub fn human(bytes: u64) -> String {
     for (unit, size) in UNITS {
         if bytes >= size {
             let tenths = bytes / (size / 10);
-            return if tenths % 10 == 0 { format!("{} {unit}", tenths / 10) } else { format!("{}.{} {unit}", tenths / 10, tenths % 10) };
+            return if tenths % 10 == 0 {
+                format!("{} {unit}", tenths / 10)
+            } else {
+                format!("{}.{} {unit}", tenths / 10, tenths % 10)
+            };
         }
     }
     format!("{bytes} bytes")

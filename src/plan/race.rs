@@ -99,21 +99,34 @@ fn fault(low: &Low, rank: usize, old: &Use, new: &Use, region: &Region) -> Diagn
     let step = |id: StepId| &low.p.steps[id as usize];
     let verb = |u: &Use| if u.writes { "writes" } else { "reads" };
     if old.group.is_some() && old.group == new.group {
-        let text = format!("within one group, {} {} `{name}` on rank {rank}, which {} {}", step(new.step).label, verb(new), step(old.step).label, verb(old));
+        let text = format!(
+            "within one group, {} {} `{name}` on rank {rank}, which {} {}",
+            step(new.step).label,
+            verb(new),
+            step(old.step).label,
+            verb(old)
+        );
         return Diagnostic::new(step(new.step).span, text)
             .related(step(old.step).span, "the other step")
             .help("steps of a group run at the same time: use a buffer of its own, or end the group before");
     }
     let text = format!(
         "{} {} `{name}` on rank {rank} while {}, on another stream, {} it: nothing says which comes first",
-        step(new.step).label, verb(new), step(old.step).label, verb(old)
+        step(new.step).label,
+        verb(new),
+        step(old.step).label,
+        verb(old)
     );
-    Diagnostic::new(step(new.step).span, text).related(step(old.step).span, "the other use").help("add `after = [\"...\"]` to the later step, or a `wait` between them")
+    Diagnostic::new(step(new.step).span, text)
+        .related(step(old.step).span, "the other use")
+        .help("add `after = [\"...\"]` to the later step, or a `wait` between them")
 }
 
 fn touched(sem: &Sem) -> (u32, Vec<(Region, bool)>) {
     match sem {
-        Sem::Collective(c) => (c.stream, c.send.map(|r| (r, false)).into_iter().chain(c.recv.map(|r| (r, true))).collect()),
+        Sem::Collective(c) => {
+            (c.stream, c.send.map(|r| (r, false)).into_iter().chain(c.recv.map(|r| (r, true))).collect())
+        }
         Sem::Post { from, stream, .. } => (*stream, vec![(*from, false)]),
         Sem::Land { to, stream, .. } => (*stream, vec![(*to, true)]),
         Sem::Map { reads, out, stream, .. } => {

@@ -75,7 +75,15 @@ pub fn resolve(p: &mut Program) -> Result<Sizes, Vec<Diagnostic>> {
 /// One fault seen on many ranks is told once.
 pub fn dedupe(diags: Vec<Diagnostic>) -> Vec<Diagnostic> {
     let mut seen: Vec<Span> = Vec::new();
-    diags.into_iter().filter(|d| !seen.contains(&d.span) && { seen.push(d.span); true }).collect()
+    diags
+        .into_iter()
+        .filter(|d| {
+            !seen.contains(&d.span) && {
+                seen.push(d.span);
+                true
+            }
+        })
+        .collect()
 }
 
 struct Resolver<'a> {
@@ -202,7 +210,9 @@ impl Resolver<'_> {
                 }
                 Some(before) if before != dtype => {
                     let text = format!("`{name}` is {}, but what is written here is {}", before.name(), dtype.name());
-                    return Err(Diagnostic::new(sel.span, text).help("write to a buffer of its own, or make the types equal"));
+                    return Err(
+                        Diagnostic::new(sel.span, text).help("write to a buffer of its own, or make the types equal")
+                    );
                 }
                 Some(_) => {}
             }
@@ -211,7 +221,8 @@ impl Resolver<'_> {
             // Slices that leave the end open take what the step writes.
             let end = sel.end.unwrap_or(sel.start.saturating_add(count));
             if end - sel.start != count {
-                let text = format!("the slice has {}, but {} are written on rank {rank}", elements(end - sel.start), count);
+                let text =
+                    format!("the slice has {}, but {} are written on rank {rank}", elements(end - sel.start), count);
                 return Err(Diagnostic::new(sel.span, text));
             }
             if sel.end.is_none() && self.p.names[sel.buf].input.is_none() {
@@ -271,8 +282,14 @@ impl Resolver<'_> {
             }
             ItemKind::Map(map) => {
                 let first = map.reads.first();
-                let dtype = map.dtype.or_else(|| first.and_then(|b| self.dtypes[*b])).or_else(|| first.is_none().then_some(self.dtypes[map.output.buf].unwrap_or(DType::F32)));
-                let count = map.count.or(map.output.end.map(|e| e - map.output.start)).or_else(|| first.and_then(|b| self.counts[*b][rank]));
+                let dtype = map
+                    .dtype
+                    .or_else(|| first.and_then(|b| self.dtypes[*b]))
+                    .or_else(|| first.is_none().then_some(self.dtypes[map.output.buf].unwrap_or(DType::F32)));
+                let count = map
+                    .count
+                    .or(map.output.end.map(|e| e - map.output.start))
+                    .or_else(|| first.and_then(|b| self.counts[*b][rank]));
                 let (Some(count), Some(dtype)) = (count, dtype) else { return Ok(false) };
                 self.set(at, &map.output, count, Some(dtype)).map(|()| true)
             }
@@ -286,7 +303,10 @@ impl Resolver<'_> {
             return Ok(true);
         }
         let name = &self.p.names[sel.buf].name;
-        Err(Diagnostic::new(sel.span, format!("`{name}` has {} on rank {rank}, but its row of `counts` adds up to {count}", elements(have))))
+        Err(Diagnostic::new(
+            sel.span,
+            format!("`{name}` has {} on rank {rank}, but its row of `counts` adds up to {count}", elements(have)),
+        ))
     }
 
     fn collective(&mut self, at: (usize, usize), c: &Coll) -> Result<bool, Diagnostic> {
@@ -299,7 +319,10 @@ impl Resolver<'_> {
         let Some((from, i)) = source else { return Ok(false) };
         let ItemKind::Collective(giver) = &p.items[from][i].kind else { return Ok(false) };
         let Some(input) = &giver.input else {
-            return Err(Diagnostic::new(p.items[rank][index].span, format!("this step needs `in` on rank {}", giver.me)));
+            return Err(Diagnostic::new(
+                p.items[rank][index].span,
+                format!("this step needs `in` on rank {}", giver.me),
+            ));
         };
         if p.names[input.buf].input.is_some() && self.counts[input.buf][from].is_none() {
             return Err(self.no_count(input, from));
@@ -310,19 +333,28 @@ impl Resolver<'_> {
             Extent::One => len,
             Extent::PerRank if len % n as u64 != 0 => {
                 let name = shown(&p.names[input.buf].name);
-                let text = format!("{name} has {} on rank {from}, which is not a multiple of {n}, the number of ranks", elements(len));
+                let text = format!(
+                    "{name} has {} on rank {from}, which is not a multiple of {n}, the number of ranks",
+                    elements(len)
+                );
                 let span = p.names[input.buf].input.map_or(input.span, |_| p.names[input.buf].span);
-                return Err(Diagnostic::new(span, text).related(p.items[rank][index].span, "this step deals it out in equal blocks").help(format!("give it {} or {} elements", len / n as u64 * n as u64, (len / n as u64 + 1) * n as u64)));
+                return Err(Diagnostic::new(span, text)
+                    .related(p.items[rank][index].span, "this step deals it out in equal blocks")
+                    .help(multiples(len, n as u64)));
             }
             Extent::PerRank => len / n as u64,
         };
         let Some(out) = c.op.recv.elements(k, n) else {
-            return Err(Diagnostic::new(p.items[rank][index].span, format!("the result would have {k} x {n} elements")));
+            return Err(Diagnostic::new(
+                p.items[rank][index].span,
+                format!("the result would have {k} x {n} elements"),
+            ));
         };
         match &c.output {
             Some(output) => self.set(at, output, out, Some(dtype)).map(|()| true),
             None if c.op.writers.includes(c.me, usize::try_from(c.root).unwrap_or(usize::MAX)) => {
-                Err(Diagnostic::new(p.items[rank][index].span, "this step needs `out`").help("or `in_place = true`, and the result takes the input's memory"))
+                Err(Diagnostic::new(p.items[rank][index].span, "this step needs `out`")
+                    .help("or `in_place = true`, and the result takes the input's memory"))
             }
             None => Ok(true),
         }
@@ -330,7 +362,11 @@ impl Resolver<'_> {
 
     fn no_count(&self, input: &Sel, rank: usize) -> Diagnostic {
         let name = shown(&self.p.names[input.buf].name);
-        Diagnostic::new(self.p.names[input.buf].span, format!("nothing says how many elements {name} has on rank {rank}")).help("add `count`")
+        Diagnostic::new(
+            self.p.names[input.buf].span,
+            format!("nothing says how many elements {name} has on rank {rank}"),
+        )
+        .help("add `count`")
     }
 
     fn unresolved(&self, at: (usize, usize)) -> Option<Diagnostic> {
@@ -339,7 +375,11 @@ impl Resolver<'_> {
         let missing = |sel: &Sel| {
             let name = &self.p.names[sel.buf];
             if self.written_by(sel.buf, rank) {
-                return Diagnostic::new(sel.span, format!("nothing says how many elements `{}` has on rank {rank}", name.name)).help("add `count` where it is made");
+                return Diagnostic::new(
+                    sel.span,
+                    format!("nothing says how many elements `{}` has on rank {rank}", name.name),
+                )
+                .help("add `count` where it is made");
             }
             let text = format!("`{}` is read on rank {rank}, where nobody has written it", name.name);
             Diagnostic::new(sel.span, text).help("write it in an earlier step, or give it in `inputs`")
@@ -353,18 +393,23 @@ impl Resolver<'_> {
             }
             ItemKind::AllGatherV { input, .. } => Some(missing(input)),
             ItemKind::Recv { peer, .. } if !self.meets.contains_key(&at) => {
-                let text = format!("no send of rank {peer} meets this recv on rank {rank}, so nothing says how many elements come");
+                let text = format!(
+                    "no send of rank {peer} meets this recv on rank {rank}, so nothing says how many elements come"
+                );
                 Some(Diagnostic::new(item.span, text).help("add the send, or `count` to receive without one"))
             }
-            ItemKind::Recv { output, .. } => {
-                Some(Diagnostic::new(output.span, format!("nothing says how many elements rank {rank} receives here")).help("add `count`"))
-            }
+            ItemKind::Recv { output, .. } => Some(
+                Diagnostic::new(output.span, format!("nothing says how many elements rank {rank} receives here"))
+                    .help("add `count`"),
+            ),
             ItemKind::Map(map) => match map.reads.first() {
                 Some(b) => {
                     let sel = Sel { buf: *b, ..map.output };
                     Some(missing(&sel))
                 }
-                None => Some(Diagnostic::new(item.span, "nothing says how many elements this map makes").help("add `count`")),
+                None => Some(
+                    Diagnostic::new(item.span, "nothing says how many elements this map makes").help("add `count`"),
+                ),
             },
             ItemKind::Declare { output, .. } => Some(missing(output)),
             ItemKind::Send { .. } | ItemKind::Call(_) => None,
@@ -377,7 +422,16 @@ impl Resolver<'_> {
     }
 }
 
-/// The short form's buffers are shown as what they are.
+/// The lengths next to this one that can be dealt out.
+fn multiples(len: u64, n: u64) -> String {
+    let above = (len / n + 1).saturating_mul(n);
+    match len / n * n {
+        0 => format!("give it {above} elements"),
+        below => format!("give it {below} or {above} elements"),
+    }
+}
+
+/// A buffer's name as messages show it.
 pub fn shown(name: &str) -> String {
     format!("`{name}`")
 }
@@ -386,7 +440,9 @@ pub fn shown(name: &str) -> String {
 pub fn written(kind: &ItemKind) -> [Option<&Sel>; 1] {
     [match kind {
         ItemKind::Collective(c) => c.output.as_ref(),
-        ItemKind::AllGatherV { output, .. } | ItemKind::Recv { output, .. } | ItemKind::Declare { output, .. } => Some(output),
+        ItemKind::AllGatherV { output, .. } | ItemKind::Recv { output, .. } | ItemKind::Declare { output, .. } => {
+            Some(output)
+        }
         ItemKind::Map(map) => Some(&map.output),
         ItemKind::Send { .. } | ItemKind::Call(_) => None,
     }]

@@ -6,7 +6,9 @@ use super::{Limits, order};
 use crate::num::DType;
 use crate::ops::{Collective, CommOp, Composite, Host, Kind};
 use crate::scenario::expr::{Mode, Value};
-use crate::scenario::{BufRef, Case, Counts, Diagnostic, Expected, Expr, Num, Reduce, Sp, Span, Step, StepError, Where};
+use crate::scenario::{
+    BufRef, Case, Counts, Diagnostic, Expected, Expr, Num, Reduce, Sp, Span, Step, StepError, Where,
+};
 use crate::worker::job::What;
 use nccl_sys::ncclResult_t;
 use std::collections::HashMap;
@@ -52,11 +54,37 @@ pub struct Item {
 #[derive(Clone, Debug)]
 pub enum ItemKind {
     Collective(Box<Coll>),
-    AllGatherV { comm: CommId, me: usize, input: Sel, output: Sel, stream: u32 },
-    Send { comm: CommId, me: usize, peer: i128, input: Sel, nulls: bool, stream: u32 },
-    Recv { comm: CommId, me: usize, peer: i128, output: Sel, count: Option<u64>, dtype: Option<DType>, nulls: bool, stream: u32 },
+    AllGatherV {
+        comm: CommId,
+        me: usize,
+        input: Sel,
+        output: Sel,
+        stream: u32,
+    },
+    Send {
+        comm: CommId,
+        me: usize,
+        peer: i128,
+        input: Sel,
+        nulls: bool,
+        stream: u32,
+    },
+    Recv {
+        comm: CommId,
+        me: usize,
+        peer: i128,
+        output: Sel,
+        count: Option<u64>,
+        dtype: Option<DType>,
+        nulls: bool,
+        stream: u32,
+    },
     /// Says how long a buffer is (all_to_all_v's output).
-    Declare { output: Sel, count: u64, like: BufId },
+    Declare {
+        output: Sel,
+        count: u64,
+        like: BufId,
+    },
     Map(Box<MapItem>),
     Call(What),
 }
@@ -212,7 +240,8 @@ impl<'a> Unroll<'a> {
         let mut rounds = None;
         for m in self.members(step, outer)? {
             let v = times.whole(&m.names)?;
-            let v = u64::try_from(v).map_err(|_| Diagnostic::new(times.span, format!("`times` is {v} on rank {}", m.names.rank)))?;
+            let v = u64::try_from(v)
+                .map_err(|_| Diagnostic::new(times.span, format!("`times` is {v} on rank {}", m.names.rank)))?;
             if rounds.replace(v).is_some_and(|before| before != v) {
                 let help = "a step runs equally often everywhere; `ranks` says who runs it";
                 return Err(Diagnostic::new(times.span, "`times` differs among the ranks").help(help));
@@ -237,7 +266,8 @@ impl<'a> Unroll<'a> {
     /// The ranks that run a step, in order of the world.
     fn members(&mut self, step: &Step, t: Option<u64>) -> Result<Vec<Member<'a>>, Diagnostic> {
         let n = self.p.n;
-        let local = matches!(step.op.kind, Kind::Host(_) | Kind::Group | Kind::Loop | Kind::Comm(CommOp::Init | CommOp::Split));
+        let local =
+            matches!(step.op.kind, Kind::Host(_) | Kind::Group | Kind::Loop | Kind::Comm(CommOp::Init | CommOp::Split));
         let named: Named = match &step.place {
             // Only what speaks to a communicator makes the world's necessary.
             Where::Comm(name) if name.v == "world" && (local || matches!(step.op.kind, Kind::Map)) => {
@@ -257,7 +287,16 @@ impl<'a> Unroll<'a> {
                 return Err(Diagnostic::new(step.span, text).related(end, "ended here"));
             }
             let size = self.p.comms.list[comm].members.len();
-            let names = Names { rank, n: size, world_rank: world, world_size: n, t, peer: None, i: None, axes: &self.case.axes };
+            let names = Names {
+                rank,
+                n: size,
+                world_rank: world,
+                world_size: n,
+                t,
+                peer: None,
+                i: None,
+                axes: &self.case.axes,
+            };
             list.push(Member { world, comm, names });
         }
         Ok(list)
@@ -364,7 +403,13 @@ impl<'a> Unroll<'a> {
         self.steps(&step.steps, &at.path, at.t)?;
         for world in 0..self.p.n {
             let from = starts[world];
-            let calls = |i: &Item| !matches!(i.kind, ItemKind::Call(What::Begin { .. } | What::End { .. } | What::After { .. }) | ItemKind::Declare { .. });
+            let calls = |i: &Item| {
+                !matches!(
+                    i.kind,
+                    ItemKind::Call(What::Begin { .. } | What::End { .. } | What::After { .. })
+                        | ItemKind::Declare { .. }
+                )
+            };
             if !self.p.items[world][from..].iter().any(calls) {
                 continue;
             }
@@ -387,7 +432,10 @@ impl<'a> Unroll<'a> {
         self.p.comm_steps = true;
         if let CommOp::Init | CommOp::Split = op {
             let Some(def) = &step.new else {
-                return Err(Diagnostic::new(step.span, format!("`{}` needs `new`, the communicator's name", step.op.name)));
+                return Err(Diagnostic::new(
+                    step.span,
+                    format!("`{}` needs `new`, the communicator's name", step.op.name),
+                ));
             };
             let calls = self.p.comms.define(self.case, &def.name, &def.how, &def.config, at.t)?;
             self.count(calls.len(), step.span)?;
@@ -432,7 +480,19 @@ impl<'a> Unroll<'a> {
                 let root = step.root.as_ref().map_or(Ok(0), |v| v.whole(&m.names))?;
                 let root_span = step.root.as_ref().map_or(step.span, |v| v.span);
                 let red = op.reduces.then(|| self.red(step.reduce.as_ref(), m)).transpose()?;
-                ItemKind::Collective(Box::new(Coll { op, comm, me, input, output, red, root, root_span, in_place, nulls, stream }))
+                ItemKind::Collective(Box::new(Coll {
+                    op,
+                    comm,
+                    me,
+                    input,
+                    output,
+                    red,
+                    root,
+                    root_span,
+                    in_place,
+                    nulls,
+                    stream,
+                }))
             }
             Kind::Composite(Composite::AllGatherV) => {
                 let (input, output) = (self.required(step, "in", m)?, self.required(step, "out", m)?);
@@ -473,20 +533,33 @@ impl<'a> Unroll<'a> {
                 let count = self.elements(step, m)?;
                 let names = Arc::new(m.names.list());
                 let dtype = step.dtype.as_ref().map(|d| d.v);
-                ItemKind::Map(Box::new(MapItem { expr: Arc::new(expr.v.clone()), names, reads, output, count, dtype, stream }))
+                ItemKind::Map(Box::new(MapItem {
+                    expr: Arc::new(expr.v.clone()),
+                    names,
+                    reads,
+                    output,
+                    count,
+                    dtype,
+                    stream,
+                }))
             }
             Kind::Host(Host::Wait) => {
                 let on = step.wait_stream.as_ref().map(|s| self.stream(&s.v));
                 ItemKind::Call(What::Wait { stream: on })
             }
             Kind::Host(Host::Sleep) => {
-                let Some(seconds) = &step.seconds else { return Err(Diagnostic::new(step.span, "`sleep` needs `seconds`")) };
+                let Some(seconds) = &step.seconds else {
+                    return Err(Diagnostic::new(step.span, "`sleep` needs `seconds`"));
+                };
                 let v = match seconds.value(&m.names, Mode::Float)? {
                     Value::Int(v) => v as f64,
                     Value::Float(v) => v,
                 };
                 if !(0.0..=3600.0).contains(&v) {
-                    return Err(Diagnostic::new(seconds.span, format!("rank {me} is to sleep {v} seconds; 0 to 3600 are possible")));
+                    return Err(Diagnostic::new(
+                        seconds.span,
+                        format!("rank {me} is to sleep {v} seconds; 0 to 3600 are possible"),
+                    ));
                 }
                 ItemKind::Call(What::Sleep { seconds: v })
             }
@@ -510,7 +583,9 @@ impl<'a> Unroll<'a> {
 
     fn sel(&mut self, r: &BufRef, m: &Member<'a>) -> Result<Sel, Diagnostic> {
         let buf = self.name(&r.name, r.span, None, None);
-        let Some((from, to)) = &r.slice else { return Ok(Sel { buf, start: 0, end: None, sliced: false, span: r.span }) };
+        let Some((from, to)) = &r.slice else {
+            return Ok(Sel { buf, start: 0, end: None, sliced: false, span: r.span });
+        };
         let bound = |e: &Option<Expr>| match e {
             None => Ok(None),
             Some(e) => {
@@ -519,13 +594,17 @@ impl<'a> Unroll<'a> {
                     Value::Float(v) => v.trunc() as i128,
                 };
                 u64::try_from(v).map(Some).map_err(|_| {
-                    Diagnostic::new(r.span, format!("`{}` is {v} on rank {}; slices count from 0", e.text, m.names.rank))
+                    Diagnostic::new(
+                        r.span,
+                        format!("`{}` is {v} on rank {}; slices count from 0", e.text, m.names.rank),
+                    )
                 })
             }
         };
         let (start, end) = (bound(from)?.unwrap_or(0), bound(to)?);
         if end.is_some_and(|end| end < start) {
-            let text = format!("the slice ends before it starts on rank {}: [{start}:{}]", m.names.rank, end.unwrap_or(0));
+            let text =
+                format!("the slice ends before it starts on rank {}: [{start}:{}]", m.names.rank, end.unwrap_or(0));
             return Err(Diagnostic::new(r.span, text));
         }
         Ok(Sel { buf, start, end, sliced: true, span: r.span })
@@ -535,18 +614,26 @@ impl<'a> Unroll<'a> {
         Ok(match reduce.map(|r| &r.v) {
             None => Red::Builtin(nccl_sys::ncclRedOp_t::Sum),
             Some(Reduce::Builtin(op)) => Red::Builtin(*op),
-            Some(Reduce::PreMulSum { scalar, device }) => Red::PreMulSum { scalar: scalar.value(&m.names, Mode::Float)?, device: *device },
+            Some(Reduce::PreMulSum { scalar, device }) => {
+                Red::PreMulSum { scalar: scalar.value(&m.names, Mode::Float)?, device: *device }
+            }
         })
     }
 
     /// A peer's rank; outside the communicator it is a fault unless the call is to fail.
     fn peer(&mut self, step: &Step, peer: Option<&Num>, m: &Member<'a>) -> Result<i128, Diagnostic> {
-        let Some(peer) = peer else { return Err(Diagnostic::new(step.span, format!("`{}` needs `peer`", step.op.name))) };
+        let Some(peer) = peer else {
+            return Err(Diagnostic::new(step.span, format!("`{}` needs `peer`", step.op.name)));
+        };
         let v = peer.whole(&m.names)?;
         let inside = (0..m.names.n as i128).contains(&v);
         let id = (self.p.steps.len() - 1) as StepId;
         if !inside && !self.fails(id, m.world) && !self.p.lenient() {
-            let text = format!("peer {v} of rank {} is not in the communicator of {}", m.names.rank, super::eval::ranks(m.names.n));
+            let text = format!(
+                "peer {v} of rank {} is not in the communicator of {}",
+                m.names.rank,
+                super::eval::ranks(m.names.n)
+            );
             return Err(Diagnostic::new(peer.span, text).help(format!("ranks count from 0 to {}", m.names.n - 1)));
         }
         Ok(v)
@@ -555,7 +642,9 @@ impl<'a> Unroll<'a> {
     fn elements(&self, step: &Step, m: &Member<'a>) -> Result<Option<u64>, Diagnostic> {
         let Some(count) = &step.count else { return Ok(None) };
         let v = count.whole(&m.names)?;
-        u64::try_from(v).map(Some).map_err(|_| Diagnostic::new(count.span, format!("`count` is {v} on rank {}", m.names.rank)))
+        u64::try_from(v)
+            .map(Some)
+            .map_err(|_| Diagnostic::new(count.span, format!("`count` is {v} on rank {}", m.names.rank)))
     }
 
     fn barrier(&mut self, step: &Step, id: StepId, m: &Member<'a>, stream: u32, fails: bool) -> Stop {
@@ -566,8 +655,17 @@ impl<'a> Unroll<'a> {
         let sel = |buf| Some(Sel { buf, start: 0, end: None, sliced: false, span: step.span });
         let red = Some(Red::Builtin(nccl_sys::ncclRedOp_t::Sum));
         let coll = Coll {
-            op, comm: m.comm, me: m.names.rank, input: sel(input), output: sel(output), red, root: 0,
-            root_span: step.span, in_place: false, nulls: false, stream,
+            op,
+            comm: m.comm,
+            me: m.names.rank,
+            input: sel(input),
+            output: sel(output),
+            red,
+            root: 0,
+            root_span: step.span,
+            in_place: false,
+            nulls: false,
+            stream,
         };
         self.push(m.world, id, step.span, fails, ItemKind::Collective(Box::new(coll)));
         self.push(m.world, id, step.span, fails, ItemKind::Call(What::Wait { stream: Some(stream) }));
@@ -575,14 +673,17 @@ impl<'a> Unroll<'a> {
     }
 
     fn all_to_all_v(&mut self, step: &'a Step, id: StepId, m: &Member<'a>, stream: u32, fails: bool) -> Stop {
-        let Some(counts) = &step.counts else { return Err(Diagnostic::new(step.span, "`all_to_all_v` needs `counts`")) };
+        let Some(counts) = &step.counts else {
+            return Err(Diagnostic::new(step.span, "`all_to_all_v` needs `counts`"));
+        };
         let (input, output) = (self.required(step, "in", m)?, self.required(step, "out", m)?);
         let (me, n) = (m.names.rank, m.names.n);
         let piece = |from: usize, to: usize| -> Result<u64, Diagnostic> {
             let v = match &counts.v {
                 Counts::Matrix(rows) => rows.get(from).and_then(|row| row.get(to)).copied().ok_or_else(|| {
                     let text = format!("`counts` has no entry for row {from}, column {to}");
-                    Diagnostic::new(counts.span, text).help(format!("it needs {n} rows of {n} numbers: row r, column j is what r sends to j"))
+                    Diagnostic::new(counts.span, text)
+                        .help(format!("it needs {n} rows of {n} numbers: row r, column j is what r sends to j"))
                 })?,
                 Counts::Expr(expr) => {
                     let world = self.p.comms.list[m.comm].members[from];
@@ -593,7 +694,8 @@ impl<'a> Unroll<'a> {
                     }
                 }
             };
-            u64::try_from(v).map_err(|_| Diagnostic::new(counts.span, format!("rank {from} is to send {v} elements to rank {to}")))
+            u64::try_from(v)
+                .map_err(|_| Diagnostic::new(counts.span, format!("rank {from} is to send {v} elements to rank {to}")))
         };
         let (mut sends, mut recvs, mut out, mut back) = (Vec::new(), Vec::new(), 0u64, 0u64);
         let overflow = || Diagnostic::new(counts.span, "the sum of `counts` is too large");

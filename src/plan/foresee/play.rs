@@ -120,6 +120,7 @@ pub fn play(low: &Low, buffered: bool) -> Played {
     for rank in 0..n {
         play.report(rank);
     }
+    play.unreceived();
     play.out
 }
 
@@ -167,7 +168,8 @@ impl Play<'_> {
                     }
                 }
                 What::After { stream, on } => {
-                    let deps: Vec<(u32, usize)> = on.iter().map(|s| (*s, self.ranks[rank].streams[*s as usize].issued)).collect();
+                    let deps: Vec<(u32, usize)> =
+                        on.iter().map(|s| (*s, self.ranks[rank].streams[*s as usize].issued)).collect();
                     self.ranks[rank].streams[*stream as usize].after.extend(deps);
                     self.node(rank, Vec::new(), vec![*stream]);
                 }
@@ -191,7 +193,11 @@ impl Play<'_> {
                     self.ranks[rank].host_arrived = false;
                 }
                 What::Finalize { comm } | What::Destroy { comm } => {
-                    let busy = self.ranks[rank].streams.iter().flat_map(|s| &s.queue).any(|node| self.speaks(*node, *comm as usize));
+                    let busy = self.ranks[rank]
+                        .streams
+                        .iter()
+                        .flat_map(|s| &s.queue)
+                        .any(|node| self.speaks(*node, *comm as usize));
                     if busy {
                         return moved;
                     }
@@ -378,7 +384,13 @@ impl Play<'_> {
             Some(Sem::Map { expr, names, reads, out, stream }) => {
                 let out = Write { region: *out, after: low.ends[at.0][at.1], stream: *stream };
                 let step = low.programs[at.0][at.1].step;
-                self.out.events.push(Event::Map { step, expr: expr.clone(), names: names.clone(), reads: reads.clone(), out });
+                self.out.events.push(Event::Map {
+                    step,
+                    expr: expr.clone(),
+                    names: names.clone(),
+                    reads: reads.clone(),
+                    out,
+                });
                 self.happened(node);
             }
             None => self.happened(node),
@@ -453,10 +465,38 @@ impl Play<'_> {
         Some(Write { region, after: self.low.ends[at.0][at.1], stream: self.stream_of(at) })
     }
 
+    /// Sends that nobody ever receives: buffered or not, that is a mistake.
+    fn unreceived(&mut self) {
+        let low = self.low;
+        let calls = |rank: usize| low.sems[rank].iter().enumerate().map(move |(i, sem)| ((rank, i), sem));
+        let all = (0..low.p.n).flat_map(calls);
+        let mut balance: HashMap<(CommId, usize, usize), (i64, At)> = HashMap::new();
+        for (at, sem) in all {
+            let (key, one) = match sem {
+                Some(Sem::Post { comm, me, peer, .. }) => ((*comm, *me, *peer), 1),
+                Some(Sem::Land { comm, me, peer, .. }) => ((*comm, *peer, *me), -1),
+                _ => continue,
+            };
+            let entry = balance.entry(key).or_insert((0, at));
+            entry.0 += one;
+            if one > 0 {
+                entry.1 = at;
+            }
+        }
+        for ((_, me, peer), (left, at)) in balance {
+            if left > 0 && !self.out.events.iter().any(|e| matches!(e, Event::Undefined { .. })) {
+                let step = &low.p.steps[low.programs[at.0][at.1].step as usize];
+                let text = format!("rank {peer} never receives what rank {me} sends it here");
+                self.out.faults.push(Diagnostic::new(step.span, text).help("add the recv, or remove the send"));
+            }
+        }
+    }
+
     /// What a rank that has not finished waits for.
     fn report(&mut self, rank: usize) {
         let low = self.low;
-        let head = self.ranks[rank].streams.iter().filter_map(|s| s.queue.front()).find(|id| self.nodes[**id].active).copied();
+        let head =
+            self.ranks[rank].streams.iter().filter_map(|s| s.queue.front()).find(|id| self.nodes[**id].active).copied();
         if let Some(id) = head {
             let calls = &self.nodes[id].calls;
             let open = calls.iter().find_map(|i| self.lacks((rank, *i)).map(|w| (*i, w)));
@@ -473,7 +513,12 @@ impl Play<'_> {
             };
             let members = &low.p.comms.list[comm as usize].members;
             let on = members.iter().copied().filter(|r| *r != rank && !self.ranks[*r].host_arrived).collect();
-            self.out.waiting.push(Waiting { rank, step: call.step, what: "every member must make this call".to_owned(), on });
+            self.out.waiting.push(Waiting {
+                rank,
+                step: call.step,
+                what: "every member must make this call".to_owned(),
+                on,
+            });
         }
     }
 
