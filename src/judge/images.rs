@@ -21,11 +21,14 @@ pub(crate) fn compare(plan: &Plan, forecast: &Forecast, last: &[Memory], seen: &
         let spec = &plan.allocs[alloc];
         let Some((start, end)) = payload(plan, alloc, image).filter(|_| image.len() == initial.len()) else {
             let text = format!("rank {}: the memory of `{}` did not come back", spec.rank, spec.label);
-            book.find(Rank { kind: 2, event: 0 }, message::plain(Lane::Invariants, text, "an image".into(), "none".into()));
+            book.find(
+                Rank { kind: 2, event: 0 },
+                message::plain(Lane::Invariants, text, "an image".into(), "none".into()),
+            );
             continue;
         };
         book.looked(Lane::Invariants, (image.len() - (end - start)) as u64);
-        count(memory, book);
+        count(plan, memory, book);
         guards(plan, alloc, initial, image, (start, end), book);
         if image[start..end] != memory.data[..] {
             Payload { plan, forecast, seen, alloc, memory, actual: &image[start..end] }.explain(book);
@@ -33,21 +36,28 @@ pub(crate) fn compare(plan: &Plan, forecast: &Forecast, last: &[Memory], seen: &
     }
 }
 
-/// Bytes looked at, by lane. Elements that only observation decides were counted as they were judged.
-fn count(memory: &Memory, book: &mut Book) {
+/// What is looked at: elements that steps wrote, and bytes that nobody may touch. Elements that only observation decides
+/// were counted as they were judged.
+fn count(plan: &Plan, memory: &Memory, book: &mut Book) {
     let mut from = 0;
     let (mut exact, mut kept) = (0, 0);
     for run in memory.runs() {
+        let bytes = run.end - from;
+        from = run.end;
         match (run.sure, run.writer) {
-            (Sure::Known, Some(_)) => exact += run.end - from,
-            (Sure::Blank, _) | (Sure::Known, None) => kept += run.end - from,
+            (Sure::Known, Some(event)) => {
+                let writes = plan.events.get(event as usize).map(writes_of).unwrap_or_default();
+                let region = writes.into_iter().flatten().next().map(|w| w.region);
+                let size = region.and_then(|r| plan.buffers.get(r.buf)).map_or(1, |b| b.dtype.size());
+                exact += bytes / size as u64;
+            }
+            (Sure::Blank, _) | (Sure::Known, None) => kept += bytes,
             _ => {}
         }
-        from = run.end;
     }
-    for (lane, bytes) in [(Lane::Exact, exact), (Lane::Invariants, kept)] {
-        if bytes > 0 {
-            book.looked(lane, bytes);
+    for (lane, number) in [(Lane::Exact, exact), (Lane::Invariants, kept)] {
+        if number > 0 {
+            book.looked(lane, number);
         }
     }
 }
@@ -144,8 +154,7 @@ impl Payload<'_> {
             let place = self.plan.buffers[buf].places.get(self.plan.allocs[self.alloc].rank).copied().flatten();
             place.map(|p| Region { buf, rank: self.plan.allocs[self.alloc].rank, start: 0, len: p.count })
         };
-        let mut bufs: Vec<usize> =
-            (0..self.plan.buffers.len()).filter(|b| whole(*b).is_some_and(inside)).collect();
+        let mut bufs: Vec<usize> = (0..self.plan.buffers.len()).filter(|b| whole(*b).is_some_and(inside)).collect();
         bufs.sort_by_key(|b| (self.plan.buffers[*b].input.is_none() == (run.sure == Sure::Known), *b));
         bufs.first().map_or(Owner::Nobody, |b| Owner::Kept(*b))
     }
@@ -225,7 +234,10 @@ pub(crate) fn repeats(plan: &Plan, first: &Observation, other: &Observation, num
             })
         });
         let (name, element, was, is) = found.unwrap_or((&spec.label, 0, "other bytes".into(), "other bytes".into()));
-        let text = format!("rank {}: run {number} of {} differs from run 1: `{name}[{element}]` is {is}, was {was}", spec.rank, plan.case.repeat);
+        let text = format!(
+            "rank {}: run {number} of {} differs from run 1: `{name}[{element}]` is {is}, was {was}",
+            spec.rank, plan.case.repeat
+        );
         let mut finding = message::plain(Lane::Invariants, text, was, is);
         (finding.rank, finding.buffer, finding.element) = (Some(spec.rank), Some(name.into()), Some(element));
         book.find(Rank { kind: 2, event: usize::MAX }, finding);
