@@ -144,7 +144,8 @@ impl<'t> StepReader<'t, '_> {
         if !keys::on_step(self.op, key) {
             return None;
         }
-        self.own(key).or_else(|| self.defaults.find(cx, key))
+        let default = self.defaults.find(cx, key);
+        self.own(key).or(default)
     }
 
     fn num(&self, cx: &mut Cx<'_>, key: &str, want: Want) -> Option<Num> {
@@ -164,7 +165,7 @@ impl<'t> StepReader<'t, '_> {
             op: self.op,
             name: self.name(cx),
             reduce: self.reduce(cx),
-            root: root.and_then(|e| cx.num("root", &e.val, Names::STEP, Want::Natural, Per::Communicator)),
+            root: root.and_then(|e| cx.num("root", &e.val, Names::STEP, Want::Whole, Per::Communicator)),
             place,
             ranks: Ranks::All,
             null_pointers: self
@@ -298,14 +299,9 @@ impl<'t> StepReader<'t, '_> {
             }
         }
         let own = can.iter().find_map(|k| self.table.get(k)).filter(|_| !self.short);
-        let entry = match own {
-            Some(e) => {
-                // On a group or loop it is a default for what is inside, which says whether it was used.
-                Some(e)
-            }
-            None if nests => self.defaults.peek(&can),
-            None => self.defaults.any(cx, &can),
-        };
+        // On a group or loop it is a default for what is inside, which says whether it was used.
+        let default = if nests { self.defaults.peek(&can) } else { self.defaults.any(cx, &can) };
+        let entry = own.or(default);
         match entry {
             None => world,
             Some(e) if &*e.key == "comm" => comms::reference(cx, &e.val).map_or(world, Where::Comm),
