@@ -2,7 +2,7 @@
 use super::case::*;
 use super::defaults::Defaults;
 use super::diagnostic::{Diagnostic, Span};
-use super::elements::fit;
+use super::elements::{fit, is_element};
 use super::keys::{self, Place, Type};
 use super::reader::{Cx, Names, Per, Want, bad_name};
 use super::suggest::nearest;
@@ -119,6 +119,12 @@ fn buffer(
     let before = cx.faults.len();
     if let Some(t) = table {
         let allowed: Vec<_> = keys::of(Place::Buffer).collect();
+        let stranger = t.entries.iter().find(|e| keys::find(Place::Buffer, &e.key).is_none());
+        if let Some(e) = stranger.filter(|e| name.v == "in" && matches!(e.val.kind, Kind::Array(_) | Kind::Table(_))) {
+            let d = Diagnostic::new(e.key_span, format!("`{}` stands where no buffer's name is wanted", e.key));
+            cx.fault(d.help("with `op` at the top `inputs` is one value; for buffers with names write `steps`"));
+            return None;
+        }
         cx.check_keys(t, val.span, &allowed, "a buffer");
     }
     let own = |key: &str| table.and_then(|t| t.get(key));
@@ -202,16 +208,16 @@ fn word_fault(cx: &mut Cx<'_>, val: &Val, s: &str) {
 }
 
 fn content_rows(cx: &mut Cx<'_>, span: Span, rows: &[Val], r: &Reading<'_>) -> Option<Vec<Row>> {
-    let word =
-        |v: &Val| matches!(&v.kind, Kind::Str(s) if r.what == For::Expect && matches!(&**s, "untouched" | "any"));
+    // A word of `expect` that is misspelt is still meant as a row.
+    let word = |v: &Val| matches!(&v.kind, Kind::Str(s) if r.what == For::Expect && !is_element(s));
     let bare = !rows.is_empty() && rows.iter().all(|v| !matches!(v.kind, Kind::Array(_) | Kind::Table(_)) && !word(v));
     if bare {
-        let list =
-            crate::scenario::names::shorten(&Val { span, kind: Kind::Array(rows.to_vec().into()) }.compact(), 40);
-        let row = list.trim_matches(|c| c == '[' || c == ']').split(',').collect::<Vec<_>>().join("], [");
-        let d = Diagnostic::new(span, format!("`{list}` does not say whose elements these are"));
+        let texts: Vec<String> = rows.iter().take(8).map(Val::written).collect();
+        let (more, more_rows) = if rows.len() > texts.len() { (", ...", "], [...") } else { ("", "") };
+        let (list, nested) = (texts.join(", ") + more, texts.join("], [") + more_rows);
+        let d = Diagnostic::new(span, format!("`[{list}]` does not say whose elements these are"));
         cx.fault(d.label("one row per rank is wanted").help(format!(
-            "write `[[{row}]]` for one row per rank, or `{{ each = {list} }}` for the same row on every rank"
+            "write `[[{nested}]]` for one row per rank, or `{{ each = [{list}] }}` for the same row on every rank"
         )));
         return None;
     }
@@ -252,7 +258,8 @@ fn counts_from_rows(cx: &mut Cx<'_>, rows: &mut [Row]) {
             Some(len) => fill.count = Some(Num { span, kind: NumKind::Int(len as i128) }),
             None if first.is_none() => {}
             None => cx.fault(
-                Diagnostic::new(span, "this row has no count, and the other rows differ in length").help("write `count = ...`"),
+                Diagnostic::new(span, "this row has no count, and the other rows differ in length")
+                    .help("write `count = ...`"),
             ),
         }
     }
@@ -292,13 +299,20 @@ fn fill(cx: &mut Cx<'_>, table: &Table, span: Span, r: &Reading<'_>, whole: bool
         cx.fault(d.related(first.key_span, "the other one"));
         return None;
     }
+    let before = cx.faults.len();
     let values = match content.first() {
-        None => Values::Poison,
+        None => Some(Values::Poison),
         Some(e) => match &*e.key {
-            "each" => each(cx, &e.val, r.dtype)?,
-            "random" => random(cx, &e.val, r.dtype)?,
-            _ => text(cx, &e.val, whole)?,
+            "each" => each(cx, &e.val, r.dtype),
+            "random" => random(cx, &e.val, r.dtype),
+            _ => text(cx, &e.val, whole),
         },
+    };
+    let written = table.get("count");
+    let Some(values) = values else {
+        // The count is read all the same, for its own faults.
+        written.and_then(|e| cx.num("count", &e.val, Names::PER_RANK, Want::Natural, Per::World));
+        return None;
     };
     if matches!(values, Values::Poison) && r.what == For::Expect {
         cx.fault(
@@ -308,7 +322,7 @@ fn fill(cx: &mut Cx<'_>, table: &Table, span: Span, r: &Reading<'_>, whole: bool
         return None;
     }
     let given = matches!(values, Values::Row(_));
-    let mut entry = table.get("count");
+    let mut entry = written;
     if let Some(default) = r.count.filter(|_| r.what == For::Input && !given) {
         Defaults::touch(cx, default.key_span);
         entry = entry.or(Some(default));
@@ -321,7 +335,8 @@ fn fill(cx: &mut Cx<'_>, table: &Table, span: Span, r: &Reading<'_>, whole: bool
         }
     }
     let text = matches!(values, Values::Template(_) | Values::Texts(_));
-    if r.what == For::Input && entry.is_none() && !given && !text && !r.counted {
+    let unsaid = entry.is_none() && !given && !text && !r.counted;
+    if r.what == For::Input && unsaid && cx.faults.len() == before {
         let shown = if r.name == "in" { "inputs" } else { r.name };
         cx.fault(
             Diagnostic::new(span, format!("`{shown}` has no count"))
