@@ -8,16 +8,25 @@
 //!
 //! What NCCL may do is read off its sources; each rule names its place where it is used. It shares no reduction or rounding
 //! code with soft-nccl.
+mod admissible;
 mod answer;
+mod bound;
 mod budget;
 mod buffer;
 mod canonical;
+mod chains;
+mod dyadic;
 mod exact;
 mod families;
 mod fingerprint;
 mod float;
 mod integer;
 mod judge;
+mod search;
+mod ways;
+
+#[cfg(test)]
+mod tests;
 
 pub use answer::{Answer, Choice, ExactBuffer, Judged, Lane, ReduceKind, Reduction, Ruling};
 pub use budget::Budget;
