@@ -1,5 +1,7 @@
 //! A C-like user of the table: ranks with communicators and streams, device memory, typed values.
 #![allow(dead_code, missing_docs)]
+pub mod suite;
+pub mod values;
 use nccl_sys::*;
 use soft_cuda::{Stream, memory};
 use std::ffi::c_void;
