@@ -1,4 +1,6 @@
 //! Communicators: made by threads, by one thread, split, finalized, asked; user operators; groups.
+// Ranks are numbers here, as in C.
+#![allow(clippy::needless_range_loop)]
 mod common;
 use common::*;
 use nccl_sys::*;
@@ -91,7 +93,7 @@ fn split_orders_by_key_and_then_by_rank() {
     // Colours 1 1 0 - 1 0 1, keys 5 5 9 0 -3 2 5.
     let colors = [1, 1, 0, NCCL_SPLIT_NOCOLOR, 1, 0, 1];
     let keys = [5, 5, 9, 0, -3, 2, 5];
-    let mut children = vec![std::ptr::null_mut(); 7];
+    let mut children = [std::ptr::null_mut(); 7];
     children[3] = 8 as ncclComm_t;
     assert_eq!(nccl!(ncclGroupStart()), OK);
     for (r, child) in children.iter_mut().enumerate() {
@@ -187,7 +189,7 @@ fn averages_scale_each_input_before_the_sum() {
 #[test]
 fn groups_nest_and_fail_as_one() {
     let world = World::new(2);
-    let data: Vec<Buffer> = (0..2).map(|r| Buffer::of(&[r as i32 + 1])).collect();
+    let data: Vec<Buffer> = (0..2).map(|r| Buffer::of(&[r + 1])).collect();
     let all = |r: usize| {
         let (d, s) = (data[r].at(0), world.streams[r].raw());
         nccl!(ncclAllReduce(d, d, 1, I32, SUM, world.comms[r], s))
@@ -237,7 +239,7 @@ fn a_group_over_two_streams_binds_both() {
         let (open, condvar) = &*held;
         drop(condvar.wait_while(open.lock().unwrap(), |open| !*open).unwrap());
     }));
-    let data: Vec<Buffer> = (0..2).map(|r| Buffer::of(&[r as i32, 9])).collect();
+    let data: Vec<Buffer> = (0..2).map(|r| Buffer::of(&[r, 9])).collect();
     let got = world.group(|r, c, s| {
         let other = 1 - r as c_int;
         let send_stream = if r == 0 { side.raw() } else { s };

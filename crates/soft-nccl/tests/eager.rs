@@ -1,4 +1,6 @@
 //! COLLSPEC_SOFT_EAGER and NCCL_CHECK_POINTERS.
+// Ranks are numbers here, as in C.
+#![allow(clippy::needless_range_loop)]
 mod common;
 use common::*;
 use nccl_sys::*;

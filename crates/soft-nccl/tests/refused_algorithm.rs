@@ -1,4 +1,6 @@
 //! NCCL_ALGO that serves only some operations: the others are invalid usage, and nothing of their group happens.
+// Ranks are numbers here, as in C.
+#![allow(clippy::needless_range_loop)]
 mod common;
 use common::*;
 use nccl_sys::*;
@@ -9,7 +11,7 @@ fn an_algorithm_that_does_not_serve_is_invalid_usage() {
     soft_nccl::set_settings_for_process(Settings { algorithms: Algorithms::parse("Tree"), ..Settings::default() })
         .expect("first use");
     let world = World::new(2);
-    let data: Vec<Buffer> = (0..2).map(|r| Buffer::of(&[r as i32 + 1, 0])).collect();
+    let data: Vec<Buffer> = (0..2).map(|r| Buffer::of(&[r + 1, 0])).collect();
     let (i32t, sum) = (ncclDataType_t::Int32, ncclRedOp_t::Sum);
     let gathered = world.group(|r, c, s| {
         nccl!(ncclAllReduce(data[r].at(0), data[r].at(0), 1, i32t, sum, c, s));

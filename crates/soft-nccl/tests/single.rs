@@ -1,4 +1,6 @@
 //! NCCL_ALGO=SingleTree: one binary tree, and operations it does not serve.
+// Ranks are numbers here, as in C.
+#![allow(clippy::needless_range_loop)]
 mod common;
 use common::*;
 use nccl_sys::*;

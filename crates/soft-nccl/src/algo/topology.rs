@@ -17,20 +17,25 @@ pub(super) fn single(rank: usize, n: usize, root: usize) -> Node {
     }
 }
 
+/// Maps one of 0..n to another.
+type Turn = fn(usize, usize) -> usize;
+
 /// The rank's node in tree 0 or 1 of the double tree.
 ///
 /// Both have the shape of [`in_order`], in which even places are leaves. The second one turns (odd n) or mirrors (even
 /// n) the ranks, which swaps the parity of places, so who has children in one tree is a leaf of the other.
 pub(super) fn double(rank: usize, n: usize, tree: usize) -> Node {
-    let (to, from): (Box<dyn Fn(usize) -> usize>, Box<dyn Fn(usize) -> usize>) = if tree == 0 {
-        (Box::new(|rank| rank), Box::new(|place| place))
-    } else if n.is_multiple_of(2) {
-        (Box::new(move |rank| n - 1 - rank), Box::new(move |place| n - 1 - place))
-    } else {
-        (Box::new(move |rank| (rank + 1) % n), Box::new(move |place| (place + n - 1) % n))
+    // Ranks to places and back.
+    let (to, back): (Turn, Turn) = match (tree, n.is_multiple_of(2)) {
+        (0, _) => (|rank, _| rank, |place, _| place),
+        (_, true) => (|rank, n| n - 1 - rank, |place, n| n - 1 - place),
+        (_, false) => (|rank, n| (rank + 1) % n, |place, n| (place + n - 1) % n),
     };
-    let node = in_order(to(rank), n);
-    Node { parent: node.parent.map(&from), children: node.children.into_iter().map(&from).collect() }
+    let node = in_order(to(rank, n), n);
+    Node {
+        parent: node.parent.map(|place| back(place, n)),
+        children: node.children.into_iter().map(|place| back(place, n)).collect(),
+    }
 }
 
 /// The balanced search tree over places 0..n. Counted from 1, a place with lowest set bit b has its children b/2 to both

@@ -10,7 +10,8 @@ use crate::op::{Kind, PreMul, Spec};
 use crate::settings::settings;
 use nccl_sys::{collspecTraffic_t, ncclComm_t};
 use soft_cuda::{Done, Stream};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub(super) type BatchId = u64;
 
@@ -42,7 +43,6 @@ pub(super) struct Batch {
     /// Longest chain of messages so far, by tag: beside each other, operations do not add up.
     pub(super) rounds: BTreeMap<u32, u64>,
     pub(super) started: bool,
-    pub(super) texts: Vec<String>,
 }
 
 /// Batches that have their numbers and still have to be put on their streams.
@@ -52,7 +52,7 @@ impl World {
     /// Numbers the requests of a group and makes a batch per communicator; all of them or none.
     pub(crate) fn enqueue(&mut self, requests: Vec<Request>) -> Outcome<Enqueued> {
         let mut by_comm: Vec<(usize, Vec<Request>)> = Vec::new();
-        let mut place: std::collections::HashMap<usize, usize> = std::collections::HashMap::new();
+        let mut place: HashMap<usize, usize> = HashMap::new();
         for mut request in requests {
             let member = self.member(request.comm as ncclComm_t)?;
             member.accept_work()?;
@@ -97,7 +97,6 @@ impl World {
             waiting.push(Operation { spec, sequence: *counter, tag: member.tag });
         }
         member.unfinished += 1;
-        let texts = waiting.iter().map(|op| format!("{} number {}", op.spec.text(), op.sequence)).collect();
         let id = self.number();
         let batch = Batch {
             comm,
@@ -108,7 +107,6 @@ impl World {
             lanes: 0,
             rounds: BTreeMap::new(),
             started: false,
-            texts,
         };
         self.batches.insert(id, batch);
         self.changed();
@@ -202,12 +200,23 @@ impl World {
     }
 }
 
+impl Batch {
+    /// What waits for its streams, for people.
+    pub(super) fn text(&self) -> String {
+        let texts = self.waiting.iter().map(|op| format!("{} (number {})", op.spec.text(), op.sequence));
+        texts.collect::<Vec<_>>().join(", ")
+    }
+}
+
 impl Enqueued {
     /// Puts the batches on their streams; not under the lock.
     pub(crate) fn launch(self) {
         for (id, streams) in self.0 {
             for stream in streams {
-                stream.launch(Box::new(move |done| stream_arrived(id, done)));
+                stream.launch(Box::new(move |done| {
+                    // A panic must not reach the device's thread; `done` is given back either way.
+                    let _ = catch_unwind(AssertUnwindSafe(|| stream_arrived(id, done)));
+                }));
             }
         }
     }
@@ -229,7 +238,7 @@ fn stream_arrived(id: BatchId, done: Done) {
         return;
     }
     let dones = world.start(id);
-    super::progress::ensure_started(&mut world);
+    super::progress::ensure_started(&mut world, id);
     let idle = !world.active;
     drop(world);
     if idle {

@@ -56,7 +56,7 @@ pub(super) struct Joining {
 pub(crate) fn arrive(arrivals: &[Arrival]) -> Outcome<Vec<Answer>> {
     let mut world = lock();
     world.check(arrivals)?;
-    let text = arrivals.iter().map(Arrival::text).collect::<Vec<_>>().join("; ");
+    let text = arrivals.iter().map(|arrival| world.text(arrival)).collect::<Vec<_>>().join("; ");
     let block = world.block(arrivals.len(), text);
     for (place, arrival) in arrivals.iter().enumerate() {
         world.join(arrival, Ticket { block, place });
@@ -96,18 +96,24 @@ fn wait(mut world: Locked, block: u64) -> Vec<Answer> {
     answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(Failure::internal("an answer got lost")))).collect()
 }
 
-impl Arrival {
-    fn text(&self) -> String {
-        match self {
-            Self::Init { rank, n, .. } => {
+impl World {
+    fn text(&self, arrival: &Arrival) -> String {
+        match arrival {
+            Arrival::Init { rank, n, .. } => {
                 format!("rank {rank} waits for the other ranks to make a communicator of {n}")
             }
-            Self::Split { comm, .. } => format!("handle {comm:#x} waits for the other ranks to split"),
+            Arrival::Split { comm, .. } => match self.members.get(comm) {
+                Some(member) => {
+                    format!(
+                        "rank {} of communicator {} waits for the other ranks to split it",
+                        member.rank, member.core
+                    )
+                }
+                None => "a rank waits for the other ranks to split a communicator".to_owned(),
+            },
         }
     }
-}
 
-impl World {
     fn block(&mut self, answers: usize, text: String) -> u64 {
         let id = self.number();
         let condvar = Arc::new(Condvar::new());

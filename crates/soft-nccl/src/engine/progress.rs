@@ -1,4 +1,5 @@
 //! The progress thread: takes ready tasks and runs each until it parks, ends, or had its turn.
+use super::batch::BatchId;
 use super::channel::Message;
 use super::step::perform;
 use super::task::{Parked, Task, TaskId};
@@ -54,10 +55,19 @@ impl World {
 }
 
 /// Starts the progress thread with the first work.
-pub(super) fn ensure_started(world: &mut World) {
-    if !world.started {
-        let spawned = std::thread::Builder::new().name("soft-nccl".to_owned()).spawn(run);
-        world.started = spawned.is_ok();
+pub(super) fn ensure_started(world: &mut World, batch: BatchId) {
+    if world.started {
+        return;
+    }
+    match std::thread::Builder::new().name("soft-nccl".to_owned()).spawn(run) {
+        Ok(_) => world.started = true,
+        Err(_) => {
+            // The next operation tries again; until then this one's communicator says why nothing moves.
+            let comm = world.batches.get(&batch).map(|batch| batch.comm);
+            if let Some(member) = comm.and_then(|comm| world.members.get_mut(&comm)) {
+                member.error = Some(ncclResult_t::SystemError);
+            }
+        }
     }
 }
 
@@ -144,7 +154,7 @@ fn turn(mut world: Locked, id: TaskId, mut task: Box<Task>) -> (Locked, Vec<Done
             if let Some(member) = world.members.get_mut(&task.comm) {
                 member.error = Some(ncclResult_t::InternalError);
             }
-            return park(world, id, task, Parked::No);
+            return park(world, id, task, Parked::Broken);
         };
         task.step = None;
         task.cursor += 1;

@@ -24,6 +24,7 @@ impl World {
                 ranks.insert(task.rank(), task.spec.text());
             }
             match task.parked {
+                Parked::Broken => lines.insert(format!("{what} was stopped by a bug in the library")),
                 Parked::No => lines.insert(format!("{what} can go on")),
                 Parked::Message(peer) => lines.insert(format!("{what} waits for a message from rank {peer}")),
                 Parked::Slot(peer) => lines.insert(format!("{what} waits for rank {peer} to take what is under way")),
@@ -33,7 +34,7 @@ impl World {
         for batch in self.batches.values().filter(|batch| !batch.started) {
             if let Some(member) = self.members.get(&batch.comm) {
                 let (core, rank) = (member.core, member.rank);
-                let texts = batch.texts.join(", ");
+                let texts = batch.text();
                 lines.insert(format!("communicator {core}, {texts}: rank {rank} waits for its stream"));
             }
         }

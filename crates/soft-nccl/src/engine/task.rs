@@ -14,6 +14,8 @@ pub(super) type TaskId = u64;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Parked {
     No,
+    /// Its step failed: a bug here.
+    Broken,
     Message(usize),
     Slot(usize),
     /// Everything is sent; the peer has not taken it.

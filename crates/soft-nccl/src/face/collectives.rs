@@ -74,6 +74,7 @@ impl Call {
     }
 }
 
+/// A C function: its name, its own arguments, then count, type, send side, receive side, reduction, root or peer.
 macro_rules! operation {
     ($name:ident, $kind:ident, ($($arg:ident: $ty:ty),*), $count:ident, $dtype:ident, $send:expr, $recv:expr, $op:expr, $peer:expr) => {
         unsafe extern "C" fn $name(
@@ -88,19 +89,32 @@ macro_rules! operation {
 
 type From = *const c_void;
 type To = *mut c_void;
+type Dtype = ncclDataType_t;
+type Op = ncclRedOp_t;
 const NOWHERE: To = std::ptr::null_mut();
 
-operation!(all_reduce, AllReduce, (send: From, recv: To, count: usize, dtype: ncclDataType_t, op: ncclRedOp_t), count, dtype, send, recv, Some(op), None);
-operation!(reduce, Reduce, (send: From, recv: To, count: usize, dtype: ncclDataType_t, op: ncclRedOp_t, root: c_int), count, dtype, send, recv, Some(op), Some(root));
-operation!(broadcast, Broadcast, (send: From, recv: To, count: usize, dtype: ncclDataType_t, root: c_int), count, dtype, send, recv, None, Some(root));
-operation!(bcast, Broadcast, (buffer: To, count: usize, dtype: ncclDataType_t, root: c_int), count, dtype, buffer.cast_const(), buffer, None, Some(root));
-operation!(all_gather, AllGather, (send: From, recv: To, count: usize, dtype: ncclDataType_t), count, dtype, send, recv, None, None);
-operation!(reduce_scatter, ReduceScatter, (send: From, recv: To, count: usize, dtype: ncclDataType_t, op: ncclRedOp_t), count, dtype, send, recv, Some(op), None);
-operation!(all_to_all, AlltoAll, (send: From, recv: To, count: usize, dtype: ncclDataType_t), count, dtype, send, recv, None, None);
-operation!(gather, Gather, (send: From, recv: To, count: usize, dtype: ncclDataType_t, root: c_int), count, dtype, send, recv, None, Some(root));
-operation!(scatter, Scatter, (send: From, recv: To, count: usize, dtype: ncclDataType_t, root: c_int), count, dtype, send, recv, None, Some(root));
-operation!(send, Send, (buffer: From, count: usize, dtype: ncclDataType_t, peer: c_int), count, dtype, buffer, NOWHERE, None, Some(peer));
-operation!(recv, Recv, (buffer: To, count: usize, dtype: ncclDataType_t, peer: c_int), count, dtype, NOWHERE.cast_const(), buffer, None, Some(peer));
+operation!(all_reduce, AllReduce, (send: From, recv: To, count: usize, dtype: Dtype, op: Op),
+    count, dtype, send, recv, Some(op), None);
+operation!(reduce, Reduce, (send: From, recv: To, count: usize, dtype: Dtype, op: Op, root: c_int),
+    count, dtype, send, recv, Some(op), Some(root));
+operation!(broadcast, Broadcast, (send: From, recv: To, count: usize, dtype: Dtype, root: c_int),
+    count, dtype, send, recv, None, Some(root));
+operation!(bcast, Broadcast, (buffer: To, count: usize, dtype: Dtype, root: c_int),
+    count, dtype, buffer.cast_const(), buffer, None, Some(root));
+operation!(all_gather, AllGather, (send: From, recv: To, count: usize, dtype: Dtype),
+    count, dtype, send, recv, None, None);
+operation!(reduce_scatter, ReduceScatter, (send: From, recv: To, count: usize, dtype: Dtype, op: Op),
+    count, dtype, send, recv, Some(op), None);
+operation!(all_to_all, AlltoAll, (send: From, recv: To, count: usize, dtype: Dtype),
+    count, dtype, send, recv, None, None);
+operation!(gather, Gather, (send: From, recv: To, count: usize, dtype: Dtype, root: c_int),
+    count, dtype, send, recv, None, Some(root));
+operation!(scatter, Scatter, (send: From, recv: To, count: usize, dtype: Dtype, root: c_int),
+    count, dtype, send, recv, None, Some(root));
+operation!(send, Send, (buffer: From, count: usize, dtype: Dtype, peer: c_int),
+    count, dtype, buffer, NOWHERE, None, Some(peer));
+operation!(recv, Recv, (buffer: To, count: usize, dtype: Dtype, peer: c_int),
+    count, dtype, NOWHERE.cast_const(), buffer, None, Some(peer));
 
 pub(super) fn fill(table: &mut Nccl) {
     table.ncclAllReduce = Some(all_reduce);

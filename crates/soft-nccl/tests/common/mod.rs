@@ -13,9 +13,9 @@ pub static NCCL: LazyLock<Nccl> = LazyLock::new(soft_nccl::table);
 #[macro_export]
 macro_rules! nccl {
     ($name:ident($($arg:expr),* $(,)?)) => {{
-        let f = common::NCCL.$name.expect(stringify!($name));
+        let f = $crate::common::NCCL.$name.expect(stringify!($name));
         // SAFETY: the test passes what the function asks for.
-        #[allow(unused_unsafe)]
+        #[allow(unused_unsafe, clippy::macro_metavars_in_unsafe)]
         unsafe { f($($arg),*) }
     }};
 }

@@ -1,6 +1,7 @@
 //! Every operation, out of place and in place, against expected values: run under each setting.
 use super::values::{encode_all, is_float, size};
-use super::{Buffer, NCCL, World, last_error};
+use super::{Buffer, World, last_error};
+use crate::nccl;
 use nccl_sys::*;
 use std::ffi::c_void;
 
@@ -81,15 +82,13 @@ impl Case<'_> {
         let answer = |from: usize, len: usize| encode_all((from..from + len).map(|i| reduced(op, n, i, float)), dtype);
         let rows = |len: usize| (0..n).map(|r| row(op, r, len, dtype)).collect::<Vec<_>>();
 
-        let all_reduce: &Call =
-            &|_, s, r, comm, stream| unsafe { NCCL.ncclAllReduce.unwrap()(s, r, count, dtype, op, comm, stream) };
+        let all_reduce: &Call = &|_, s, r, comm, stream| nccl!(ncclAllReduce(s, r, count, dtype, op, comm, stream));
         self.out_of_place("all_reduce", rows(count), vec![Some(answer(0, count)); n], count, all_reduce);
         self.in_place("all_reduce", rows(count), vec![answer(0, count); n], all_reduce);
 
         for root in [0, n / 2, n - 1] {
-            let reduce: &Call = &|_, s, r, comm, stream| unsafe {
-                NCCL.ncclReduce.unwrap()(s, r, count, dtype, op, root as i32, comm, stream)
-            };
+            let reduce: &Call =
+                &|_, s, r, comm, stream| nccl!(ncclReduce(s, r, count, dtype, op, root as i32, comm, stream));
             let expected = (0..n).map(|r| (r == root).then(|| answer(0, count))).collect();
             self.out_of_place("reduce", rows(count), expected, count, reduce);
             let expected =
@@ -97,8 +96,7 @@ impl Case<'_> {
             self.in_place("reduce", rows(count), expected, reduce);
         }
 
-        let scatter: &Call =
-            &|_, s, r, comm, stream| unsafe { NCCL.ncclReduceScatter.unwrap()(s, r, count, dtype, op, comm, stream) };
+        let scatter: &Call = &|_, s, r, comm, stream| nccl!(ncclReduceScatter(s, r, count, dtype, op, comm, stream));
         let expected = (0..n).map(|r| Some(answer(r * count, count))).collect();
         self.out_of_place("reduce_scatter", rows(n * count), expected, count, scatter);
         let width = count * size(dtype);
@@ -121,26 +119,21 @@ impl Case<'_> {
 
         for root in [0, n / 2, n - 1] {
             let to = root as i32;
-            let broadcast: &Call =
-                &|_, s, r, comm, stream| unsafe { NCCL.ncclBroadcast.unwrap()(s, r, count, dtype, to, comm, stream) };
+            let broadcast: &Call = &|_, s, r, comm, stream| nccl!(ncclBroadcast(s, r, count, dtype, to, comm, stream));
             self.out_of_place("broadcast", rows(width), vec![Some(bytes(root, width)); n], count, broadcast);
-            let bcast: &Call =
-                &|_, _, r, comm, stream| unsafe { NCCL.ncclBcast.unwrap()(r, count, dtype, to, comm, stream) };
+            let bcast: &Call = &|_, _, r, comm, stream| nccl!(ncclBcast(r, count, dtype, to, comm, stream));
             self.in_place("bcast", rows(width), vec![bytes(root, width); n], bcast);
 
-            let gather: &Call =
-                &|_, s, r, comm, stream| unsafe { NCCL.ncclGather.unwrap()(s, r, count, dtype, to, comm, stream) };
+            let gather: &Call = &|_, s, r, comm, stream| nccl!(ncclGather(s, r, count, dtype, to, comm, stream));
             let expected = (0..n).map(|r| (r == root).then(|| rows(width).concat())).collect();
             self.out_of_place("gather", rows(width), expected, n * count, gather);
 
-            let scatter: &Call =
-                &|_, s, r, comm, stream| unsafe { NCCL.ncclScatter.unwrap()(s, r, count, dtype, to, comm, stream) };
+            let scatter: &Call = &|_, s, r, comm, stream| nccl!(ncclScatter(s, r, count, dtype, to, comm, stream));
             let block = |r: usize| bytes(root, n * width)[r * width..(r + 1) * width].to_vec();
             self.out_of_place("scatter", rows(n * width), (0..n).map(|r| Some(block(r))).collect(), count, scatter);
         }
 
-        let all_gather: &Call =
-            &|_, s, r, comm, stream| unsafe { NCCL.ncclAllGather.unwrap()(s, r, count, dtype, comm, stream) };
+        let all_gather: &Call = &|_, s, r, comm, stream| nccl!(ncclAllGather(s, r, count, dtype, comm, stream));
         self.out_of_place("all_gather", rows(width), vec![Some(rows(width).concat()); n], n * count, all_gather);
         let in_place: &Call =
             &|rank, s, r, comm, stream| all_gather(rank, s.wrapping_byte_add(rank * width), r, comm, stream);
@@ -151,8 +144,7 @@ impl Case<'_> {
         });
         self.in_place("all_gather", contents.collect(), vec![rows(width).concat(); n], in_place);
 
-        let all_to_all: &Call =
-            &|_, s, r, comm, stream| unsafe { NCCL.ncclAlltoAll.unwrap()(s, r, count, dtype, comm, stream) };
+        let all_to_all: &Call = &|_, s, r, comm, stream| nccl!(ncclAlltoAll(s, r, count, dtype, comm, stream));
         let expected = (0..n).map(|r| {
             Some((0..n).flat_map(|from| bytes(from, n * width)[r * width..(r + 1) * width].to_vec()).collect())
         });
@@ -160,9 +152,9 @@ impl Case<'_> {
 
         let ring: &Call = &|rank, s, r, comm, stream| {
             let (next, previous) = ((rank + 1) % n, (rank + n - 1) % n);
-            let sent = unsafe { NCCL.ncclSend.unwrap()(s, count, dtype, next as i32, comm, stream) };
+            let sent = nccl!(ncclSend(s, count, dtype, next as i32, comm, stream));
             assert_eq!(sent, ncclResult_t::Success, "{}", last_error());
-            unsafe { NCCL.ncclRecv.unwrap()(r, count, dtype, previous as i32, comm, stream) }
+            nccl!(ncclRecv(r, count, dtype, previous as i32, comm, stream))
         };
         let expected = (0..n).map(|r| Some(bytes((r + n - 1) % n, width))).collect();
         self.out_of_place("send_recv", rows(width), expected, count, ring);

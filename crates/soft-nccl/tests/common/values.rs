@@ -12,7 +12,7 @@ pub fn size(dtype: ncclDataType_t) -> usize {
 }
 
 pub fn is_float(dtype: ncclDataType_t) -> bool {
-    matches!(dtype.0, 6 | 7 | 8 | 9 | 10 | 11)
+    (6..=11).contains(&dtype.0)
 }
 
 fn layout(dtype: ncclDataType_t) -> Option<(i32, i32)> {
