@@ -202,3 +202,54 @@ fn the_idle_hook_runs_when_nothing_is_left_to_do() {
     assert_eq!(nccl!(collspecIdleHook(None)), OK);
     abort_all(&world);
 }
+
+#[test]
+fn a_program_that_goes_on_is_never_taken_for_stuck() {
+    let _alone = alone();
+    let n = 4usize;
+    let mut id = ncclUniqueId { internal: [0; 128] };
+    let left = AtomicUsize::new(n);
+    let looks = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for r in 0..n {
+            let left = &left;
+            if r == 0 {
+                assert_eq!(nccl!(ncclGetUniqueId(&mut id)), OK);
+            }
+            scope.spawn(move || {
+                let mut comm = std::ptr::null_mut();
+                assert_eq!(nccl!(ncclCommInitRank(&mut comm, n as c_int, id, r as c_int)), OK);
+                let stream = soft_cuda::Stream::new();
+                let data = Buffer::of(&[1i32; 2000]);
+                for round in 0..400 {
+                    let d = data.at(0);
+                    assert_eq!(nccl!(ncclAllReduce(d, d, 2000, I32, ncclRedOp_t::Max, comm, stream.raw())), OK);
+                    if round % 3 == 0 {
+                        let (to, from) = (((r + 1) % n) as c_int, ((r + n - 1) % n) as c_int);
+                        assert_eq!(nccl!(ncclGroupStart()), OK);
+                        assert_eq!(nccl!(ncclSend(data.at(0), 10, I32, to, comm, stream.raw())), OK);
+                        assert_eq!(nccl!(ncclRecv(data.at(4000), 10, I32, from, comm, stream.raw())), OK);
+                        assert_eq!(nccl!(ncclGroupEnd()), OK);
+                    }
+                    if round % 50 == 0 {
+                        let mut child = std::ptr::null_mut();
+                        assert_eq!(nccl!(ncclCommSplit(comm, 0, 0, &mut child, std::ptr::null_mut())), OK);
+                        assert_eq!(nccl!(ncclCommDestroy(child)), OK);
+                    }
+                    stream.synchronize();
+                }
+                left.fetch_sub(1, Ordering::SeqCst);
+                assert_eq!(nccl!(ncclCommDestroy(comm)), OK);
+            });
+        }
+        // The proof: not busy, every thread blocked, and nothing changed at a second look.
+        while left.load(Ordering::SeqCst) == n {
+            let first = census();
+            if first.busy == 0 && first.blocked_hosts as usize == n {
+                assert_ne!(census(), first, "a false proof: {}", who_waits());
+            }
+            looks.fetch_add(1, Ordering::SeqCst);
+        }
+    });
+    assert!(looks.load(Ordering::SeqCst) > 100, "the watcher had its turns");
+}
