@@ -14,15 +14,20 @@ mod bound;
 mod budget;
 mod buffer;
 mod canonical;
+pub(crate) mod columns;
+pub(crate) mod contents;
 mod chains;
 mod dyadic;
 mod exact;
 mod families;
 mod fingerprint;
 mod float;
+pub mod forecast;
 mod integer;
 mod judge;
+mod poison;
 mod search;
+pub(crate) mod walk;
 mod ways;
 
 #[cfg(test)]
@@ -32,4 +37,5 @@ pub use answer::{Answer, Choice, ExactBuffer, Judged, Lane, ReduceKind, Reductio
 pub use budget::Budget;
 pub use families::{FamilySet, Rounding, Scale, Shape};
 pub use fingerprint::{Comparison, Fingerprint};
+pub use forecast::{Checkpoint, Forecast};
 pub use judge::SEARCH_RANKS;
