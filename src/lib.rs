@@ -12,4 +12,5 @@ pub mod plan;
 pub mod report;
 pub mod run;
 pub mod scenario;
+pub mod suite;
 pub mod worker;
