@@ -26,6 +26,7 @@ pub fn case(name: &str) -> Arc<Case> {
         reason: None,
         env: Vec::new(),
         config: Vec::new(),
+        offset: None,
         repeat: 1,
         timeout: None,
         placement: Placement::Threads,
