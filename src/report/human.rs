@@ -121,8 +121,7 @@ mod tests {
 
     #[test]
     fn colours_change_nothing_but_the_looks() {
-        let failed =
-            || vec![Verdict { reason: Some("it differs".into()), ..fixture::verdict("a", Status::Fail) }];
+        let failed = || vec![Verdict { reason: Some("it differs".into()), ..fixture::verdict("a", Status::Fail) }];
         let coloured = report(false, Styles::coloured(), failed());
         assert!(coloured.contains("\u{1b}["));
         let stripped = anstream::adapter::strip_str(&coloured).to_string();

@@ -2,8 +2,8 @@
 use super::Reporter;
 use crate::judge::{Outcome, Status, Verdict};
 use crate::run::Event;
-use serde::ser::{SerializeMap, Serializer};
 use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
 use std::io::{self, Write};
 
 /// Writes a line for every verdict, when it is there; the order is that in which cases end.

@@ -17,7 +17,8 @@ mod tests {
 
     #[test]
     fn a_shell_reads_back_what_was_quoted() {
-        for word in ["plain/a.toml", "a b", "x[n=2,variant=a]", "it's", "'", "", "$HOME `id` \\ \" *?", "~", "-n", "ü"] {
+        for word in ["plain/a.toml", "a b", "x[n=2,variant=a]", "it's", "'", "", "$HOME `id` \\ \" *?", "~", "-n", "ü"]
+        {
             for text in [quote(word), quoted(word)] {
                 let shell =
                     std::process::Command::new("sh").args(["-c", &format!("printf %s {text}")]).output().unwrap();
