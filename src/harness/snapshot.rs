@@ -65,7 +65,7 @@ const ACCEPT: &str = "if that is right, accept it with `cargo insta review`, or 
 fn differs(path: &Path, old: &str, new: &str) -> String {
     let diff = TextDiff::from_lines(old, new);
     let mut text = format!("  snapshot: what came differs from {}\n", path.display());
-    for line in diff.unified_diff().context_radius(3).to_string().lines() {
+    for line in diff.unified_diff().context_radius(3).missing_newline_hint(false).to_string().lines() {
         text.push_str(&format!("    {line}\n"));
     }
     text + "  " + ACCEPT

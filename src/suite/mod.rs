@@ -34,7 +34,7 @@ pub struct Suite {
 pub enum Error {
     /// A path that cannot be read.
     #[error(transparent)]
-    Read(#[from] crate::scenario::discover::Error),
+    Read(#[from] crate::scenario::DiscoverError),
     /// Files have faults; nothing was run.
     #[error("{} with faults; nothing was run", files(*.0))]
     Faults(usize),

@@ -1,8 +1,10 @@
 //! Which cases there are, and which of them are meant.
-use super::{Error, Faulty, Suite};
-use crate::scenario::{Case, discover};
+use super::{Error, Faulty, Suite, drive};
+use crate::scenario::{self, Case};
+use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::thread::available_parallelism;
 
 /// Which cases are meant.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,15 +27,34 @@ impl Filter {
 }
 
 /// Reads everything in `paths`.
-pub(super) fn open(_paths: &[PathBuf]) -> Result<Suite, Error> {
-    let mut suite = Suite::default();
-    order(&mut suite.cases);
-    Ok(suite)
+pub(super) fn open(paths: &[PathBuf]) -> Result<Suite, Error> {
+    Ok(load(&scenario::discover(paths)?))
 }
 
 /// Reads the file in which `name` can be.
-pub(super) fn open_exact(_root: &Path, _name: &str) -> Result<Suite, Error> {
-    open(&[])
+pub(super) fn open_exact(root: &Path, name: &str) -> Result<Suite, Error> {
+    let file: Vec<_> = scenario::find_exact(root, name).into_iter().collect();
+    let mut suite = load(&file);
+    suite.select(&Filter { text: Some(name.to_owned()), exact: true });
+    Ok(suite)
+}
+
+fn load(files: &[scenario::Scenario]) -> Suite {
+    let jobs = available_parallelism().map_or(1, NonZeroUsize::get);
+    let loaded = drive::map(files, jobs, |file| scenario::load(&file.path, &file.name, scenario::MAX_BYTES));
+    let mut suite = Suite::default();
+    for (file, loaded) in files.iter().zip(loaded) {
+        match loaded {
+            Ok(cases) => suite.cases.extend(cases.into_iter().map(Arc::new)),
+            Err(rejected) => suite.faults.push(Faulty {
+                name: file.name.clone(),
+                file: rejected.file,
+                diagnostics: rejected.faults,
+            }),
+        }
+    }
+    order(&mut suite.cases);
+    suite
 }
 
 /// Cases that can share a worker stand together, so that workers are not thrown away between them.
@@ -42,7 +63,7 @@ fn order(cases: &mut [Arc<Case>]) {
     cases.sort_by_cached_key(key);
 }
 
-fn environment(case: &Case) -> Vec<(&str, &crate::scenario::EnvValue)> {
+fn environment(case: &Case) -> Vec<(&str, &scenario::EnvValue)> {
     case.env.iter().map(|variable| (variable.name.v.as_str(), &variable.value)).collect()
 }
 
