@@ -19,7 +19,7 @@ mod snapshot;
 mod trials;
 
 use crate::run::{Backend, Options, Runner, Workers};
-use crate::suite::Suite;
+use crate::suite::{Suite, with_causes};
 use libtest_mimic::Arguments;
 use settings::Settings;
 use std::num::NonZeroUsize;
@@ -68,12 +68,16 @@ const FAILED: u8 = 101;
 const BACKEND_MISSING: u8 = 3;
 
 impl Site {
+    /// The scenarios; relative where tests run as cargo runs them, because that is how people name files.
     fn root(&self) -> PathBuf {
-        Path::new(self.directory).join(self.scenarios)
+        match std::env::current_dir() {
+            Ok(here) if here == Path::new(self.directory) => PathBuf::from(self.scenarios),
+            _ => Path::new(self.directory).join(self.scenarios),
+        }
     }
 
     fn snapshots(&self) -> PathBuf {
-        self.root().with_file_name("snapshots")
+        Path::new(self.directory).join(self.scenarios).with_file_name("snapshots")
     }
 
     /// The target as cargo wants it: the crate's name has lost its hyphens, the file's mostly has them still.
@@ -100,7 +104,7 @@ pub fn main(site: Site) -> ExitCode {
 }
 
 fn tests(site: Site, args: &Arguments) -> Result<ExitCode, (u8, String)> {
-    let failed = |error: &dyn std::error::Error| (FAILED, with_sources(error));
+    let failed = |error: &dyn std::error::Error| (FAILED, with_causes(error));
     let settings = Settings::read(|name| std::env::var(name)).map_err(|words| (FAILED, words))?;
     if crate::worker::is_worker() {
         return Err(failed(&crate::suite::Error::InsideWorker));
@@ -140,16 +144,6 @@ fn names_one(args: &Arguments) -> bool {
 
 fn announce(backend: Backend) {
     eprintln!("{}", crate::suite::backend::banner(backend));
-}
-
-fn with_sources(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
-    let mut source = error.source();
-    while let Some(cause) = source {
-        words.push_str(&format!(": {cause}"));
-        source = cause.source();
-    }
-    words
 }
 
 #[cfg(test)]

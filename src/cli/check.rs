@@ -3,7 +3,7 @@ use super::args::Check;
 use super::exit::Exit;
 use super::run::{select, show_faults};
 use collspec::suite::foresee::{Foreseen, foresee};
-use collspec::suite::{Error, Suite, drive, faults};
+use collspec::suite::{Suite, drive, faults, files_in_words};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -36,7 +36,8 @@ pub fn check(args: &Check) -> anyhow::Result<Exit> {
         return Ok(Exit::ALL_PASSED);
     }
     show_faults(&suite)?;
-    Err(Error::Faults(suite.faults.len()).into())
+    writeln!(anstream::stderr(), "collspec: {} with faults", files_in_words(suite.faults.len()))?;
+    Ok(Exit::WRONG_INPUT)
 }
 
 /// One line: the number of cases, and what is foreseen of them, the first of every kind in words.

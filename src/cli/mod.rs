@@ -6,6 +6,7 @@ mod progress;
 mod run;
 
 use clap::Parser;
+use collspec::suite::with_causes;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
@@ -21,7 +22,7 @@ pub fn main() -> ExitCode {
         Err(error) => {
             // A reader that has seen enough (`| head`) needs no words.
             if !is_closed_pipe(&error) {
-                let _ = writeln!(anstream::stderr(), "collspec: {error:#}");
+                let _ = writeln!(anstream::stderr(), "collspec: {}", with_causes(&*error));
             }
             exit::Exit::WRONG_INPUT.into()
         }

@@ -36,7 +36,7 @@ pub enum Error {
     #[error(transparent)]
     Read(#[from] crate::scenario::DiscoverError),
     /// Files have faults; nothing was run.
-    #[error("{} with faults; nothing was run", files(*.0))]
+    #[error("{} with faults; nothing was run", files_in_words(*.0))]
     Faults(usize),
     /// Nothing to run.
     #[error("there is nothing to run")]
@@ -54,8 +54,24 @@ pub enum Error {
     Report(#[from] io::Error),
 }
 
-pub(crate) fn files(count: usize) -> String {
+/// `1 file`, `2 files`.
+pub fn files_in_words(count: usize) -> String {
     if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
+}
+
+/// An error with what caused it, unless its own words say that already.
+pub fn with_causes(error: &dyn std::error::Error) -> String {
+    let mut words = error.to_string();
+    let mut source = error.source();
+    while let Some(cause) = source {
+        let text = cause.to_string();
+        if !words.contains(&text) {
+            words.push_str(": ");
+            words.push_str(&text);
+        }
+        source = cause.source();
+    }
+    words
 }
 
 impl Suite {
