@@ -1,4 +1,166 @@
 //! Observation against answers, invariants, `expect`, `assert` and snapshot text: the verdict.
+mod assert;
+mod book;
+mod expect;
+mod images;
+mod lanes;
+pub mod message;
+mod outcome;
+mod outputs;
+mod pattern;
+mod snapshot;
 pub mod verdict;
 
 pub use verdict::*;
+
+use crate::oracle::contents::Memory;
+use crate::oracle::{Budget, Fingerprint, Forecast};
+use crate::plan::Plan;
+use crate::run::Observation;
+use crate::scenario::{Case, Diagnostic, Expected};
+use book::{Book, Rank};
+use std::borrow::Cow;
+
+/// The verdict on a case from what was seen of it: one observation per run.
+pub fn judge(plan: &Plan, forecast: &Forecast, seen: &[Observation]) -> Verdict {
+    let mut book = Book::default();
+    let case = &plan.case;
+    let seconds = seen.iter().map(|s| s.seconds).sum();
+    // What ended badly is the case's ending, however many runs went before.
+    let Some(telling) = seen.iter().find(|s| outcome::of(s) != Outcome::Ok).or(seen.first()) else {
+        let text = "nothing was observed".to_owned();
+        book.find(Rank::default(), message::plain(Lane::Invariants, text, "a run".into(), "none".into()));
+        return close(case, book, None, seconds);
+    };
+    outcome::check(plan, telling, &mut book);
+    let ending = outcome::of(telling);
+    if ending != Outcome::Ok {
+        return close(case, book, Some(ending), seconds);
+    }
+    outcome::codes(plan, telling, &mut book);
+    if let Some(why) = &plan.undefined {
+        book.note(format!("data not judged: {why}"));
+        return close(case, book, Some(ending), seconds);
+    }
+    let mut fingerprint = Fingerprint::default();
+    let (mut outputs, mut text) = (None, None);
+    let mut last = None;
+    for (number, run) in seen.iter().enumerate() {
+        if number > 0 {
+            outcome::codes(plan, run, &mut book);
+            images::repeats(plan, telling, run, number + 1, &mut book);
+        }
+        let memory = run_of(plan, forecast, run, &mut book, &mut fingerprint);
+        last = Some((run, memory));
+        if !book.clean() {
+            if seen.len() > 1 {
+                book.note(format!("run {} of {} is the first that is wrong", number + 1, seen.len()));
+            }
+            break;
+        }
+    }
+    if case.repeat as usize > seen.len() && book.clean() {
+        let text = format!("{} runs were asked for, {} were observed", case.repeat, seen.len());
+        book.find(Rank::default(), message::plain(Lane::Invariants, text, case.repeat.to_string(), seen.len().to_string()));
+    }
+    if let Some((run, memory)) = last {
+        outputs = outputs::list(plan, forecast, &memory, run);
+        text = snapshot::wanted(plan).then(|| snapshot::write(plan, forecast, run, &book));
+    }
+    let mut verdict = close(case, book, Some(ending), seconds);
+    verdict.outputs = outputs;
+    verdict.snapshot = text;
+    verdict.fingerprint = fingerprint.tells().then_some(fingerprint);
+    verdict
+}
+
+/// Judges the data of one run; gives what must be there at the end, as far as that is known now.
+fn run_of<'a>(
+    plan: &Plan,
+    forecast: &'a Forecast,
+    seen: &Observation,
+    book: &mut Book,
+    fingerprint: &mut Fingerprint,
+) -> Cow<'a, [Memory]> {
+    let memory = if forecast.observed {
+        let mut walk = forecast.again(plan);
+        let mut budget = Budget::default();
+        let mut judge =
+            lanes::Judge { plan, forecast, seen, book: &mut *book, budget: &mut budget, fingerprint, first: None };
+        walk.run(0..plan.events.len(), &mut judge);
+        Cow::Owned(walk.memory)
+    } else {
+        Cow::Borrowed(forecast.last.as_slice())
+    };
+    images::compare(plan, forecast, &memory, seen, book);
+    expect::check(plan, forecast, &memory, seen, book);
+    assert::check(plan, seen, book);
+    memory
+}
+
+/// The verdict on a case that `plan` or the forecast refused: right if the file says so.
+pub fn refused(case: &Case, diagnostics: &[Diagnostic]) -> Verdict {
+    let mut book = Book::default();
+    book.looked(Lane::Expected, 1);
+    let first = diagnostics.first().map_or("refused without a reason", |d| d.message.as_str());
+    let expected = case.outcome.as_ref().is_some_and(|o| o.v.contains(&Expected::Refused));
+    let said = |text: &str| {
+        diagnostics.iter().any(|d| {
+            d.message.contains(text) || d.label.contains(text) || d.help.as_ref().is_some_and(|help| help.contains(text))
+        })
+    };
+    if !expected {
+        for diagnostic in diagnostics.iter().take(16) {
+            let mut finding = message::plain(Lane::Expected, diagnostic.message.clone(), "ok".into(), "refused".into());
+            finding.span = Some(diagnostic.span);
+            book.find(Rank::default(), finding);
+        }
+        if diagnostics.is_empty() {
+            book.find(Rank::default(), message::plain(Lane::Expected, first.into(), "ok".into(), "refused".into()));
+        }
+    } else if let Some(reason) = case.reason.as_ref().filter(|r| !said(&r.v)) {
+        let text = format!("refused, but not because of \"{}\": {first}", reason.v);
+        let mut finding = message::plain(Lane::Expected, text, reason.v.clone(), first.into());
+        finding.span = Some(reason.span);
+        book.find(Rank::default(), finding);
+    }
+    close(case, book, Some(Outcome::Refused), 0.0)
+}
+
+/// If nothing but a refusal is admissible: the verdict on a case that could be planned all the same.
+pub fn not_refused(case: &Case) -> Option<Verdict> {
+    let outcome = case.outcome.as_ref().filter(|o| o.v.iter().all(|e| *e == Expected::Refused) && !o.v.is_empty())?;
+    let mut book = Book::default();
+    book.looked(Lane::Expected, 1);
+    let text = "it must be refused, but nothing is wrong with it".to_owned();
+    let mut finding = message::plain(Lane::Expected, text, "refused".into(), "planned".into());
+    finding.span = Some(outcome.span);
+    book.find(Rank::default(), finding);
+    Some(close(case, book, None, 0.0))
+}
+
+/// The verdict on a case that was not run.
+pub fn skipped(case: &Case, reason: impl Into<String>) -> Verdict {
+    let mut verdict = close(case, Book::default(), None, 0.0);
+    verdict.status = Status::Skip;
+    verdict.reason = Some(reason.into());
+    verdict
+}
+
+fn close(case: &Case, book: Book, outcome: Option<Outcome>, seconds: f64) -> Verdict {
+    let (lanes, findings, notes) = book.close();
+    let pass = findings.is_empty() && lanes.iter().all(|l| l.pass);
+    Verdict {
+        case: case.name.clone(),
+        status: if pass { Status::Pass } else { Status::Fail },
+        outcome,
+        reason: findings.first().map(|f| f.text.clone()),
+        seconds,
+        lanes,
+        findings,
+        fingerprint: None,
+        outputs: None,
+        snapshot: None,
+        notes,
+    }
+}

@@ -4,6 +4,7 @@ mod code;
 mod dtype;
 mod element;
 mod format;
+mod map;
 mod random;
 mod text;
 
@@ -14,5 +15,6 @@ pub use code::{Number, canonical_nan, decode, decode_f64, encode_f64, encode_int
 pub use dtype::DType;
 pub use element::{element_bits, element_fits, int_range, max_finite};
 pub(crate) use format::{Format, round};
+pub use map::{MapInput, element_value, map_element};
 pub use random::{Random, random};
 pub use text::{hex, text};

@@ -7,9 +7,9 @@
 //! expected against what there is.
 mod comms;
 mod eval;
-mod expect;
+pub(crate) mod expect;
 mod foresee;
-mod inputs;
+pub(crate) mod inputs;
 mod lower;
 mod order;
 mod place;

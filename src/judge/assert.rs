@@ -1,0 +1,227 @@
+//! `assert`: expressions over the final buffers and the figures of named steps.
+use super::book::{Book, Rank};
+use super::{Finding, Lane, message};
+use crate::num::{element_value, get};
+use crate::plan::{BufId, Plan};
+use crate::run::Observation;
+use crate::scenario::Sp;
+use crate::scenario::expr::{EvalError, Expr, Func, Mode, Node, Scope, Value};
+use std::cell::{Cell, RefCell};
+
+/// Evaluates all of them on every rank that has all they name.
+pub(crate) fn check(plan: &Plan, seen: &Observation, book: &mut Book) {
+    for assertion in &plan.case.asserts {
+        let mut used = Used::default();
+        used.node(plan, &assertion.v.node);
+        book.looked(Lane::Expected, 0);
+        let mut held = false;
+        for rank in 0..plan.n {
+            let all = used.all.iter().all(|b| plan.buffers[*b].places.get(rank).is_some_and(Option::is_some));
+            let tagged = used.tags.iter().all(|tag| figure(plan, seen, rank, tag).is_some());
+            if all && tagged {
+                held = true;
+                one_rank(plan, seen, rank, assertion, &used, book);
+            }
+        }
+        if !held {
+            book.note(format!("`{}` was not checked: no rank has all that it names", assertion.v.text));
+        }
+    }
+}
+
+/// What an expression names.
+#[derive(Default)]
+struct Used {
+    /// Buffers.
+    all: Vec<BufId>,
+    /// Those whose every element is meant.
+    each: Vec<BufId>,
+    /// Named steps.
+    tags: Vec<String>,
+}
+
+impl Used {
+    fn node(&mut self, plan: &Plan, node: &Node) {
+        match node {
+            Node::Int(_) | Node::Float(_) => {}
+            Node::Name(name) => self.buffer(plan, name, true),
+            Node::Index(name, inner) => {
+                self.buffer(plan, name, false);
+                self.node(plan, inner);
+            }
+            Node::Field(step, _) => self.tags.push(step.clone()),
+            Node::Neg(inner) => self.node(plan, inner),
+            Node::Binary(_, a, b) => {
+                self.node(plan, a);
+                self.node(plan, b);
+            }
+            Node::Call(Func::Same, args) => {
+                for arg in args {
+                    if let Node::Name(name) = arg {
+                        self.buffer(plan, name, false);
+                    }
+                }
+            }
+            Node::Call(_, args) => args.iter().for_each(|a| self.node(plan, a)),
+        }
+    }
+    fn buffer(&mut self, plan: &Plan, name: &str, each: bool) {
+        if let Some(buf) = plan.buffers.iter().position(|b| b.name == name) {
+            self.all.push(buf);
+            if each {
+                self.each.push(buf);
+            }
+        }
+    }
+}
+
+fn one_rank(plan: &Plan, seen: &Observation, rank: usize, assertion: &Sp<Expr>, used: &Used, book: &mut Book) {
+    let count = |buf: &BufId| plan.buffers[*buf].places[rank].map_or(0, |p| p.count);
+    let counts: Vec<u64> = used.each.iter().map(count).collect();
+    let text = &assertion.v.text;
+    let finding = |text: String, actual: String| Finding {
+        rank: Some(rank),
+        span: Some(assertion.span),
+        ..message::plain(Lane::Expected, text, assertion.v.text.clone(), actual)
+    };
+    let rank_of = Rank { kind: 3, event: 1 };
+    if let Some(other) = counts.iter().find(|c| **c != counts[0]) {
+        let words = format!("rank {rank}: assert `{text}` names buffers of {} and {other} elements", counts[0]);
+        book.find(rank_of, finding(words, "different counts".into()));
+        return;
+    }
+    let elements = counts.first().copied();
+    let total = elements.unwrap_or(1);
+    let mut wrong = 0;
+    let mut first: Option<(u64, String)> = None;
+    let mut looked = 0;
+    for i in 0..total {
+        let scope = Names { plan, seen, rank, i, unseen: Cell::new(false), read: RefCell::new(Vec::new()) };
+        match assertion.v.eval(&scope, Mode::Float) {
+            Ok(value) if value.truth() && !value.as_f64().is_nan() => looked += 1,
+            Err(_) if scope.unseen.get() => {
+                book.note(format!("`{text}` was not checked: this backend does not count that"));
+                return;
+            }
+            result => {
+                wrong += 1;
+                first.get_or_insert_with(|| {
+                    let mut seen = scope.read.into_inner();
+                    if let Err(error) = result {
+                        seen.push(error.to_string());
+                    }
+                    (i, seen.join(", "))
+                });
+            }
+        }
+    }
+    book.looked(Lane::Expected, looked + wrong);
+    let Some((i, values)) = first else { return };
+    let place = if elements.is_some() { format!(" for element {i} ({wrong} of {total} elements)") } else { String::new() };
+    let words = format!("rank {rank}: assert `{text}` does not hold{place}: {values}");
+    let mut finding = finding(words, values);
+    (finding.wrong, finding.of) = (wrong, total);
+    finding.element = elements.map(|_| i);
+    finding.buffer = used.each.first().map(|b| plan.buffers[*b].name.clone());
+    book.find(rank_of, finding);
+}
+
+fn figure<'a>(plan: &Plan, seen: &'a Observation, rank: usize, step: &str) -> Option<&'a crate::worker::job::Figure> {
+    let tag = plan.tags.iter().position(|t| t == step)?;
+    seen.ranks.get(rank)?.figures.iter().find(|f| f.tag as usize == tag)
+}
+
+struct Names<'a> {
+    plan: &'a Plan,
+    seen: &'a Observation,
+    rank: usize,
+    i: u64,
+    /// A figure was asked for that the backend cannot see.
+    unseen: Cell<bool>,
+    /// What was read, for people.
+    read: RefCell<Vec<String>>,
+}
+
+impl Names<'_> {
+    /// A buffer's bytes at the end.
+    fn bytes(&self, name: &str) -> Option<(crate::num::DType, &[u8])> {
+        let buffer = self.plan.buffers.iter().find(|b| b.name == name)?;
+        let place = buffer.places.get(self.rank).copied().flatten()?;
+        let start = (self.plan.allocs.get(place.alloc)?.start() + place.offset) as usize;
+        let len = place.count as usize * buffer.dtype.size();
+        Some((buffer.dtype, self.seen.images.get(place.alloc)?.get(start..start + len)?))
+    }
+    fn saw(&self, what: String) {
+        let mut read = self.read.borrow_mut();
+        if read.len() < 8 && !read.contains(&what) {
+            read.push(what);
+        }
+    }
+}
+
+impl Scope for Names<'_> {
+    fn name(&self, name: &str) -> Result<Value, EvalError> {
+        match name {
+            "rank" | "world_rank" => return Ok(Value::Int(self.rank as i128)),
+            "n" | "world_size" => return Ok(Value::Int(self.plan.n as i128)),
+            "i" => return Ok(Value::Int(self.i.into())),
+            _ => {}
+        }
+        if let Some((_, value)) = self.plan.case.axes.iter().find(|(axis, _)| axis == name) {
+            return Ok(*value);
+        }
+        self.element(name, self.i.into())
+    }
+
+    fn element(&self, buffer: &str, index: i128) -> Result<Value, EvalError> {
+        let (dtype, bytes) = self.bytes(buffer).ok_or_else(|| EvalError(format!("`{buffer}` has no value here")))?;
+        let count = bytes.len() / dtype.size();
+        let k = usize::try_from(index)
+            .ok()
+            .filter(|k| *k < count)
+            .ok_or_else(|| EvalError(format!("`{buffer}[{index}]` is outside the buffer, which has {count} elements")))?;
+        let bits = get(dtype, bytes, k);
+        self.saw(format!("{buffer}[{k}] is {}", message::value(dtype, bits)));
+        Ok(element_value(dtype, bits))
+    }
+
+    fn field(&self, step: &str, field: &str) -> Result<Value, EvalError> {
+        let none = || EvalError(format!("`{step}.{field}` has no value here"));
+        let figure = figure(self.plan, self.seen, self.rank, step).ok_or_else(none)?;
+        if field == "seconds" {
+            self.saw(format!("{step}.seconds is {:.6}", figure.seconds));
+            return Ok(Value::Float(figure.seconds));
+        }
+        let Some(traffic) = figure.traffic else {
+            self.unseen.set(true);
+            return Err(none());
+        };
+        let value = match field {
+            "rounds" => traffic.rounds,
+            "sent" => traffic.sent,
+            "received" => traffic.received,
+            "inner" => traffic.inner,
+            _ => return Err(none()),
+        };
+        self.saw(format!("{step}.{field} is {value}"));
+        Ok(Value::Int(value.into()))
+    }
+
+    fn same(&self, a: &str, b: &str) -> Result<bool, EvalError> {
+        let find = |name: &str| self.bytes(name).ok_or_else(|| EvalError(format!("`{name}` has no value here")));
+        let ((ta, x), (tb, y)) = (find(a)?, find(b)?);
+        if ta == tb && x == y {
+            return Ok(true);
+        }
+        let size = ta.size();
+        match x.chunks(size).zip(y.chunks(size)).position(|(p, q)| p != q) {
+            Some(i) if ta == tb => self.saw(format!(
+                "{a}[{i}] is {}, {b}[{i}] is {}",
+                message::value(ta, get(ta, x, i)),
+                message::value(tb, get(tb, y, i))
+            )),
+            _ => self.saw(format!("{a} has {} {ta:?}, {b} has {} {tb:?}", x.len() / size, y.len() / tb.size())),
+        }
+        Ok(false)
+    }
+}

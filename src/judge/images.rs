@@ -1,0 +1,233 @@
+//! Compares the final image of every allocation, byte for byte, with what must be there.
+use super::book::{Book, Rank};
+use super::lanes::payload;
+use super::message::{self, Wrong};
+use super::{Lane, pattern};
+use crate::num::get;
+use crate::oracle::Forecast;
+use crate::oracle::contents::{Memory, Run, Sure};
+use crate::oracle::walk::{region_bytes, step_of, writes_of};
+use crate::plan::{Plan, Region};
+use crate::run::Observation;
+use std::collections::BTreeMap;
+use std::ops::Range;
+
+/// Compares all of them; `last` is what must be there.
+pub(crate) fn compare(plan: &Plan, forecast: &Forecast, last: &[Memory], seen: &Observation, book: &mut Book) {
+    for (alloc, memory) in last.iter().enumerate() {
+        let empty = Vec::new();
+        let image = seen.images.get(alloc).unwrap_or(&empty);
+        let initial = forecast.initial.get(alloc).unwrap_or(&empty);
+        let spec = &plan.allocs[alloc];
+        let Some((start, end)) = payload(plan, alloc, image).filter(|_| image.len() == initial.len()) else {
+            let text = format!("rank {}: the memory of `{}` did not come back", spec.rank, spec.label);
+            book.find(Rank { kind: 2, event: 0 }, message::plain(Lane::Invariants, text, "an image".into(), "none".into()));
+            continue;
+        };
+        book.looked(Lane::Invariants, (image.len() - (end - start)) as u64);
+        count(memory, book);
+        guards(plan, alloc, initial, image, (start, end), book);
+        if image[start..end] != memory.data[..] {
+            Payload { plan, forecast, seen, alloc, memory, actual: &image[start..end] }.explain(book);
+        }
+    }
+}
+
+/// Bytes looked at, by lane. Elements that only observation decides were counted as they were judged.
+fn count(memory: &Memory, book: &mut Book) {
+    let mut from = 0;
+    let (mut exact, mut kept) = (0, 0);
+    for run in memory.runs() {
+        match (run.sure, run.writer) {
+            (Sure::Known, Some(_)) => exact += run.end - from,
+            (Sure::Blank, _) | (Sure::Known, None) => kept += run.end - from,
+            _ => {}
+        }
+        from = run.end;
+    }
+    for (lane, bytes) in [(Lane::Exact, exact), (Lane::Invariants, kept)] {
+        if bytes > 0 {
+            book.looked(lane, bytes);
+        }
+    }
+}
+
+fn guards(plan: &Plan, alloc: usize, initial: &[u8], image: &[u8], (start, end): (usize, usize), book: &mut Book) {
+    let spec = &plan.allocs[alloc];
+    for (before, range) in [(true, 0..start), (false, end..image.len())] {
+        if initial[range.clone()] == image[range.clone()] {
+            continue;
+        }
+        let mut differ = range.clone().filter(|i| initial[*i] != image[*i]);
+        let Some(first) = (if before { differ.next_back() } else { differ.next() }) else { continue };
+        let wrong = differ.count() as u64 + 1;
+        // Counted from the payload's edge: the last byte before it is -1, the first after it +0.
+        let at = if before { first as i64 - start as i64 } else { (first - end) as i64 };
+        let finding = message::guard(spec.rank, &spec.label, before, at, wrong, initial[first], image[first]);
+        book.find(Rank { kind: 2, event: 0 }, finding);
+    }
+}
+
+/// A payload that is not as it must be.
+struct Payload<'a> {
+    plan: &'a Plan,
+    forecast: &'a Forecast,
+    seen: &'a Observation,
+    alloc: usize,
+    memory: &'a Memory,
+    actual: &'a [u8],
+}
+
+/// Whose bytes they are.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Owner {
+    /// A write of an event.
+    Write(usize, usize),
+    /// A buffer that nobody has written (since the beginning).
+    Kept(usize),
+    /// No buffer.
+    Nobody,
+}
+
+impl Payload<'_> {
+    fn explain(&self, book: &mut Book) {
+        let mut by_owner: BTreeMap<Owner, Vec<u64>> = BTreeMap::new();
+        let mut from = 0;
+        for run in self.memory.runs() {
+            let range = from..run.end;
+            from = run.end;
+            if run.sure == Sure::Undefined || self.same(&range) {
+                continue;
+            }
+            for byte in range.filter(|b| self.actual[*b as usize] != self.memory.data[*b as usize]) {
+                let owner = self.owner(run, byte);
+                by_owner.entry(owner).or_default().push(byte);
+                book.wrong(self.alloc, byte..byte + 1);
+            }
+        }
+        let spec = &self.plan.allocs[self.alloc];
+        for (owner, bytes) in by_owner {
+            let (at, wrong) = (bytes[0], bytes.len() as u64);
+            let (expected, actual) = (self.memory.data[at as usize], self.actual[at as usize]);
+            match owner {
+                _ if spec.scrap => {
+                    let finding = message::scrap(spec.rank, &spec.label, at, wrong, expected, actual);
+                    book.find(Rank { kind: 2, event: 0 }, finding);
+                }
+                Owner::Nobody => {
+                    let finding = message::beyond(spec.rank, &spec.label, at, wrong, expected, actual);
+                    book.find(Rank { kind: 2, event: 0 }, finding);
+                }
+                Owner::Write(event, write) => self.write(event, write, &bytes, book),
+                Owner::Kept(buf) => self.kept(buf, &bytes, book),
+            }
+        }
+    }
+
+    fn same(&self, range: &Range<u64>) -> bool {
+        let range = range.start as usize..range.end as usize;
+        self.actual[range.clone()] == self.memory.data[range]
+    }
+
+    fn owner(&self, run: &Run, byte: u64) -> Owner {
+        let inside = |region: Region| {
+            region_bytes(self.plan, region).is_some_and(|(alloc, range)| alloc == self.alloc && range.contains(&byte))
+        };
+        if let Some(event) = run.writer.map(|w| w as usize) {
+            let writes = self.plan.events.get(event).map(writes_of).unwrap_or_default();
+            if let Some(write) = writes.iter().position(|w| w.is_some_and(|w| inside(w.region))) {
+                return Owner::Write(event, write);
+            }
+        }
+        // Inputs first: in place, an input and an output are the same memory.
+        let whole = |buf: usize| {
+            let place = self.plan.buffers[buf].places.get(self.plan.allocs[self.alloc].rank).copied().flatten();
+            place.map(|p| Region { buf, rank: self.plan.allocs[self.alloc].rank, start: 0, len: p.count })
+        };
+        let mut bufs: Vec<usize> =
+            (0..self.plan.buffers.len()).filter(|b| whole(*b).is_some_and(inside)).collect();
+        bufs.sort_by_key(|b| (self.plan.buffers[*b].input.is_none() == (run.sure == Sure::Known), *b));
+        bufs.first().map_or(Owner::Nobody, |b| Owner::Kept(*b))
+    }
+
+    fn write(&self, event: usize, write: usize, bytes: &[u64], book: &mut Book) {
+        let plan = self.plan;
+        let writes = writes_of(&plan.events[event]);
+        let Some(region) = writes.get(write).copied().flatten().map(|w| w.region) else { return };
+        let Some((_, range)) = region_bytes(plan, region) else { return };
+        let buffer = &plan.buffers[region.buf];
+        let elements = elements(bytes, range.start, buffer.dtype.size());
+        let slice = range.start as usize..range.end as usize;
+        let (expected, actual) = (&self.memory.data[slice.clone()], &self.actual[slice]);
+        let site = pattern::Site { event, write, region, expected, actual, wrong: &elements };
+        let first = elements[0];
+        let finding = Wrong {
+            lane: Lane::Exact,
+            rank: region.rank,
+            buffer: message::name(buffer),
+            element: region.start + first,
+            expected: message::value(buffer.dtype, get(buffer.dtype, expected, first as usize)),
+            actual: message::value(buffer.dtype, get(buffer.dtype, actual, first as usize)),
+            wrong: elements.len() as u64,
+            of: region.len,
+            pattern: pattern::recognise(plan, self.forecast, self.seen, &site),
+        };
+        let step = step_of(&plan.events[event]);
+        book.find(Rank { kind: 1, event }, message::wrong(plan, finding, Some(step), None));
+    }
+
+    fn kept(&self, buf: usize, bytes: &[u64], book: &mut Book) {
+        let buffer = &self.plan.buffers[buf];
+        let rank = self.plan.allocs[self.alloc].rank;
+        let Some(place) = buffer.places.get(rank).copied().flatten() else { return };
+        let size = buffer.dtype.size();
+        let elements = elements(bytes, place.offset, size);
+        let first = elements[0];
+        let at = place.offset as usize + first as usize * size;
+        let bits = |from: &[u8]| message::value(buffer.dtype, get(buffer.dtype, &from[at..], 0));
+        let finding = Wrong {
+            lane: Lane::Invariants,
+            rank,
+            buffer: message::name(buffer),
+            element: first,
+            expected: bits(&self.memory.data),
+            actual: bits(self.actual),
+            wrong: elements.len() as u64,
+            of: place.count,
+            pattern: pattern::places(&elements, place.count),
+        };
+        book.find(Rank { kind: 2, event: 0 }, message::touched(finding, buffer.input.is_some()));
+    }
+}
+
+/// The elements that have wrong bytes.
+fn elements(bytes: &[u64], from: u64, size: usize) -> Vec<u64> {
+    let mut elements: Vec<u64> = bytes.iter().map(|b| b.saturating_sub(from) / size as u64).collect();
+    elements.dedup();
+    elements
+}
+
+/// Runs of a case must agree bit for bit.
+pub(crate) fn repeats(plan: &Plan, first: &Observation, other: &Observation, number: usize, book: &mut Book) {
+    book.looked(Lane::Invariants, first.images.iter().map(|i| i.len() as u64).sum());
+    for (alloc, (a, b)) in first.images.iter().zip(&other.images).enumerate().filter(|(_, (a, b))| a != b) {
+        let Some(at) = a.iter().zip(b).position(|(x, y)| x != y) else { continue };
+        let spec = &plan.allocs[alloc];
+        let start = spec.start() as usize;
+        let found = plan.buffers.iter().find_map(|buffer| {
+            let place = buffer.places.get(spec.rank).copied().flatten().filter(|p| p.alloc == alloc)?;
+            let size = buffer.dtype.size();
+            let element = at.checked_sub(start + place.offset as usize)? / size;
+            ((element as u64) < place.count).then(|| {
+                let from = start + place.offset as usize + element * size;
+                let value = |image: &[u8]| message::value(buffer.dtype, get(buffer.dtype, &image[from..], 0));
+                (message::name(buffer), element as u64, value(a), value(b))
+            })
+        });
+        let (name, element, was, is) = found.unwrap_or((&spec.label, 0, "other bytes".into(), "other bytes".into()));
+        let text = format!("rank {}: run {number} of {} differs from run 1: `{name}[{element}]` is {is}, was {was}", spec.rank, plan.case.repeat);
+        let mut finding = message::plain(Lane::Invariants, text, was, is);
+        (finding.rank, finding.buffer, finding.element) = (Some(spec.rank), Some(name.into()), Some(element));
+        book.find(Rank { kind: 2, event: usize::MAX }, finding);
+    }
+}

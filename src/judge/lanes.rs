@@ -1,0 +1,244 @@
+//! Judges what a run observed of reductions with several right values, while the walk goes on with what was observed.
+use super::book::{Book, Rank};
+use super::message::{self, Wrong};
+use super::{Lane, pattern};
+use crate::num::get;
+use crate::oracle::columns::column;
+use crate::oracle::walk::{Choice, Fault, Guide, region_bytes};
+use crate::oracle::{self, Budget, Fingerprint, Forecast, Ruling};
+use crate::plan::{GUARD, Plan};
+use crate::run::Observation;
+
+/// The judge on a walk.
+pub(crate) struct Judge<'a> {
+    pub plan: &'a Plan,
+    pub forecast: &'a Forecast,
+    pub seen: &'a Observation,
+    pub book: &'a mut Book,
+    pub budget: &'a mut Budget,
+    pub fingerprint: &'a mut Fingerprint,
+    /// What the first rank of the same event got, and which of its elements are wrong.
+    pub first: Option<First>,
+}
+
+pub(crate) struct First {
+    event: usize,
+    from: usize,
+    rank: usize,
+    bytes: Vec<u8>,
+    wrong: Vec<Miss>,
+}
+
+/// A wrong element: which, the lane that says so, and what is right.
+type Miss = (usize, Lane, String);
+
+/// What was observed of a write: its checkpoint, or what is left of it at the end (then the elements with one right value
+/// are left to the comparison of the final images).
+pub(crate) fn observed(plan: &Plan, forecast: &Forecast, seen: &Observation, choice: &Choice<'_>) -> Option<(Vec<u8>, bool)> {
+    if let Some(number) = forecast.checkpoint(choice.event, choice.write) {
+        let bytes = seen.checkpoints.get(number).filter(|bytes| bytes.len() == choice.canonical.len())?;
+        return Some((bytes.clone(), true));
+    }
+    let (alloc, range) = region_bytes(plan, choice.target.region)?;
+    let start = plan.allocs[alloc].start();
+    let mut bytes = seen.images.get(alloc)?.get((start + range.start) as usize..(start + range.end) as usize)?.to_vec();
+    let size = choice.reduction.dtype.size();
+    for (i, (place, right)) in bytes.chunks_mut(size).zip(choice.canonical.chunks(size)).enumerate() {
+        if !choice.reduced.is_soft(choice.first + i) {
+            place.copy_from_slice(right);
+        }
+    }
+    Some((bytes, false))
+}
+
+impl Guide for Judge<'_> {
+    fn choose(&mut self, choice: &Choice<'_>) -> Option<Vec<u8>> {
+        let region = choice.target.region;
+        let buffer = &self.plan.buffers[region.buf];
+        let Some((bytes, checkpoint)) = observed(self.plan, self.forecast, self.seen, choice) else {
+            let text = format!("rank {}: nothing came back of `{}`", region.rank, message::name(buffer));
+            self.book.find(
+                Rank { kind: 1, event: choice.event },
+                message::plain(Lane::Invariants, text, "a copy".into(), "none".into()),
+            );
+            return None;
+        };
+        let alike = self.first.take().filter(|f| f.event == choice.event && f.from == choice.first);
+        let wrong = match &alike {
+            Some(first) if first.bytes == bytes => {
+                self.book.looked(Lane::Invariants, region.len);
+                first.wrong.clone()
+            }
+            _ => self.elements(choice, &bytes, checkpoint),
+        };
+        if let Some(first) = alike.as_ref().filter(|f| f.bytes != bytes) {
+            self.unequal(choice, first, &bytes);
+        }
+        if !wrong.is_empty() {
+            self.report(choice, &bytes, &wrong, checkpoint);
+        }
+        let (event, from) = (choice.event, choice.first);
+        self.first =
+            alike.or_else(|| Some(First { event, from, rank: region.rank, bytes: bytes.clone(), wrong: wrong.clone() }));
+        Some(bytes)
+    }
+
+    fn fault(&mut self, fault: Fault) {
+        let text = match self.plan.steps.get(fault.step as usize) {
+            Some(step) => format!("{}: {}", step.label, fault.message),
+            None => fault.message,
+        };
+        let mut finding = message::plain(Lane::Exact, text, "a value".into(), "none".into());
+        finding.rank = fault.rank;
+        finding.span = self.plan.steps.get(fault.step as usize).map(|s| s.span);
+        self.book.find(Rank { kind: 1, event: fault.event }, finding);
+    }
+}
+
+impl Judge<'_> {
+    /// Judges every element with several right values (from a checkpoint: all); gives the wrong ones with what is right.
+    fn elements(&mut self, choice: &Choice<'_>, bytes: &[u8], checkpoint: bool) -> Vec<Miss> {
+        let dtype = choice.reduction.dtype;
+        let mut wrong = Vec::new();
+        let mut values = Vec::with_capacity(choice.inputs.len());
+        let mut counts = [0u64; 3];
+        for i in 0..choice.target.region.len as usize {
+            let actual = get(dtype, bytes, i);
+            if !choice.reduced.is_soft(choice.first + i) {
+                let right = get(dtype, choice.canonical, i);
+                if checkpoint {
+                    counts[0] += 1;
+                    if actual != right {
+                        self.book.fail(Lane::Exact);
+                        wrong.push((i, Lane::Exact, message::value(dtype, right)));
+                    }
+                }
+                continue;
+            }
+            column(dtype, choice.inputs, choice.first + i, &mut values);
+            let judged = choice.reduction.judge(&values, actual, self.budget);
+            let lane = match judged.lane {
+                oracle::Lane::Exact => 0,
+                oracle::Lane::Admissible => 1,
+                oracle::Lane::Bounded => 2,
+            };
+            counts[lane] += 1;
+            if let (2, Some(note)) = (lane, judged.note) {
+                self.book.remark(Lane::Bounded, note.into());
+            }
+            self.fingerprint.add(&judged);
+            match judged.ruling {
+                Ruling::Accept { .. } => {}
+                Ruling::Reject { answer } => {
+                    self.book.fail(LANES[lane]);
+                    wrong.push((i, LANES[lane], answer.text(dtype)));
+                }
+                Ruling::Unable { why } => {
+                    self.book.fail(LANES[lane]);
+                    wrong.push((i, LANES[lane], format!("cannot be judged: {why}")));
+                }
+            }
+        }
+        for (lane, count) in LANES.into_iter().zip(counts).filter(|(_, count)| *count > 0) {
+            self.book.looked(lane, count);
+        }
+        wrong
+    }
+
+    fn report(&mut self, choice: &Choice<'_>, bytes: &[u8], wrong: &[Miss], checkpoint: bool) {
+        let Some((first, lane, expected)) = wrong.first() else { return };
+        let region = choice.target.region;
+        let buffer = &self.plan.buffers[region.buf];
+        let dtype = choice.reduction.dtype;
+        let elements: Vec<u64> = wrong.iter().map(|(i, _, _)| *i as u64).collect();
+        let site = pattern::Site {
+            event: choice.event,
+            write: choice.write,
+            region,
+            expected: choice.canonical,
+            actual: bytes,
+            wrong: &elements,
+        };
+        let pattern = pattern::recognise(self.plan, self.forecast, self.seen, &site);
+        let finding = Wrong {
+            lane: *lane,
+            rank: region.rank,
+            buffer: message::name(buffer),
+            element: region.start + *first as u64,
+            expected: expected.clone(),
+            actual: message::value(dtype, get(dtype, bytes, *first)),
+            wrong: wrong.len() as u64,
+            of: region.len,
+            pattern,
+        };
+        let step = crate::oracle::walk::step_of(&self.plan.events[choice.event]);
+        self.book.find(Rank { kind: 1, event: choice.event }, message::wrong(self.plan, finding, Some(step), None));
+        if let (false, Some((alloc, range))) = (checkpoint, region_bytes(self.plan, region)) {
+            let size = dtype.size() as u64;
+            for i in elements {
+                self.book.wrong(alloc, range.start + i * size..range.start + (i + 1) * size);
+            }
+        }
+    }
+
+    /// Ranks that must hold the same bits do not.
+    fn unequal(&mut self, choice: &Choice<'_>, first: &First, bytes: &[u8]) {
+        let region = choice.target.region;
+        let dtype = choice.reduction.dtype;
+        let size = dtype.size();
+        let differ: Vec<usize> = first
+            .bytes
+            .chunks(size)
+            .zip(bytes.chunks(size))
+            .enumerate()
+            .filter_map(|(i, (a, b))| (a != b).then_some(i))
+            .collect();
+        let Some(&element) = differ.first() else { return };
+        let name = message::name(&self.plan.buffers[region.buf]);
+        let (ours, theirs) = (get(dtype, bytes, element), get(dtype, &first.bytes, element));
+        let mut finding = message::plain(
+            Lane::Invariants,
+            format!(
+                "rank {}: `{name}` differs from rank {}'s in {} of {} elements, first in {}: {} there, {} here",
+                region.rank,
+                first.rank,
+                differ.len(),
+                region.len,
+                region.start + element as u64,
+                message::value(dtype, theirs),
+                message::value(dtype, ours)
+            ),
+            message::value(dtype, theirs),
+            message::value(dtype, ours),
+        );
+        finding.rank = Some(region.rank);
+        finding.buffer = Some(name.into());
+        finding.element = Some(region.start + element as u64);
+        (finding.wrong, finding.of) = (differ.len() as u64, region.len);
+        self.book.find(Rank { kind: 2, event: choice.event }, finding);
+    }
+}
+
+const LANES: [Lane; 3] = [Lane::Exact, Lane::Admissible, Lane::Bounded];
+
+/// Goes on with what was observed and says nothing; for looking back.
+pub(crate) struct Replay<'a> {
+    pub plan: &'a Plan,
+    pub forecast: &'a Forecast,
+    pub seen: &'a Observation,
+}
+
+impl Guide for Replay<'_> {
+    fn choose(&mut self, choice: &Choice<'_>) -> Option<Vec<u8>> {
+        observed(self.plan, self.forecast, self.seen, choice).map(|(bytes, _)| bytes)
+    }
+    fn fault(&mut self, _: Fault) {}
+}
+
+/// Where an image's payload lies.
+pub(crate) fn payload(plan: &Plan, alloc: usize, image: &[u8]) -> Option<(usize, usize)> {
+    let alloc = plan.allocs.get(alloc)?;
+    let start = alloc.start() as usize;
+    let end = start + alloc.payload as usize;
+    (image.len() == end + GUARD as usize).then_some((start, end))
+}

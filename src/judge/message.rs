@@ -1,0 +1,134 @@
+//! All words that the judge has for people.
+use super::{Finding, Lane};
+use crate::num::{DType, hex, text};
+use crate::plan::{Buffer, Plan, StepId};
+use crate::scenario::Span;
+
+/// Value and bits: `4 (0x40800000)`.
+pub(crate) fn value(dtype: DType, bits: u64) -> String {
+    format!("{} ({})", text(dtype, bits), hex(dtype, bits))
+}
+
+/// The name people know a buffer by.
+pub(crate) fn name(buffer: &Buffer) -> &str {
+    if buffer.name.starts_with('#') { "the barrier's own element" } else { &buffer.name }
+}
+
+/// `3 of 8 wrong` and the pattern.
+fn extent(wrong: u64, of: u64, pattern: Option<&str>) -> String {
+    let count = match (wrong, of) {
+        (1, 1) => "the only element".into(),
+        (w, o) if w == o => format!("all {o} elements wrong"),
+        (w, o) => format!("{w} of {o} elements wrong"),
+    };
+    pattern.map_or(count.clone(), |p| format!("{count}: {p}"))
+}
+
+/// Wrong elements of a buffer on a rank.
+pub(crate) struct Wrong<'a> {
+    pub lane: Lane,
+    pub rank: usize,
+    pub buffer: &'a str,
+    /// First wrong element.
+    pub element: u64,
+    pub expected: String,
+    pub actual: String,
+    pub wrong: u64,
+    pub of: u64,
+    pub pattern: Option<String>,
+}
+
+/// The finding for wrong elements, with the step that wrote them or the span that expected them.
+pub(crate) fn wrong(plan: &Plan, wrong: Wrong<'_>, step: Option<StepId>, span: Option<Span>) -> Finding {
+    let Wrong { lane, rank, buffer, element, expected, actual, wrong, of, pattern } = wrong;
+    let step = step.and_then(|s| plan.steps.get(s as usize));
+    let by = step.map(|s| format!(" after {}", s.label)).unwrap_or_default();
+    let extent = extent(wrong, of, pattern.as_deref());
+    let text = format!("rank {rank}: `{buffer}[{element}]`{by} is {actual}, expected {expected}; {extent}");
+    Finding {
+        lane,
+        rank: Some(rank),
+        buffer: Some(buffer.into()),
+        element: Some(element),
+        step: step.map(|s| s.label.clone()),
+        span: span.or(step.map(|s| s.span)),
+        expected,
+        actual,
+        wrong,
+        of,
+        pattern,
+        text,
+    }
+}
+
+/// A finding about no element.
+pub(crate) fn plain(lane: Lane, text: String, expected: String, actual: String) -> Finding {
+    Finding {
+        lane,
+        rank: None,
+        buffer: None,
+        element: None,
+        step: None,
+        span: None,
+        expected,
+        actual,
+        wrong: 1,
+        of: 1,
+        pattern: None,
+        text,
+    }
+}
+
+/// A band beside a buffer was written to; `at` counts from the band's start.
+pub(crate) fn guard(rank: usize, label: &str, before: bool, at: i64, wrong: u64, expected: u8, actual: u8) -> Finding {
+    let side = if before { "before" } else { "after" };
+    let more = if wrong == 1 { String::new() } else { format!(" ({wrong} bytes in all)") };
+    let text = format!("rank {rank}: guard band {side} `{label}` overwritten at byte {at:+}{more}");
+    Finding {
+        rank: Some(rank),
+        buffer: Some(label.into()),
+        wrong,
+        of: crate::plan::GUARD,
+        ..plain(Lane::Invariants, text, format!("{expected:#04x}"), format!("{actual:#04x}"))
+    }
+}
+
+/// Memory that a call must not look at was written to.
+pub(crate) fn scrap(rank: usize, label: &str, at: u64, wrong: u64, expected: u8, actual: u8) -> Finding {
+    let text = format!("rank {rank}: memory that no call may touch (`{label}`) was written at byte {at} ({wrong} bytes in all)");
+    Finding {
+        rank: Some(rank),
+        buffer: Some(label.into()),
+        wrong,
+        ..plain(Lane::Invariants, text, format!("{expected:#04x}"), format!("{actual:#04x}"))
+    }
+}
+
+/// Bytes of an allocation that belong to no buffer were written.
+pub(crate) fn beyond(rank: usize, label: &str, at: u64, wrong: u64, expected: u8, actual: u8) -> Finding {
+    let text = format!("rank {rank}: wrote beyond `{label}`, at byte {at} of its memory ({wrong} bytes in all)");
+    Finding {
+        rank: Some(rank),
+        buffer: Some(label.into()),
+        wrong,
+        ..plain(Lane::Invariants, text, format!("{expected:#04x}"), format!("{actual:#04x}"))
+    }
+}
+
+/// An input that no step writes has changed, or an output where no step writes.
+pub(crate) fn touched(wrong: Wrong<'_>, input: bool) -> Finding {
+    let Wrong { lane, rank, buffer, element, expected, actual, wrong, of, pattern } = wrong;
+    let what = if input { "input" } else { "untouched" };
+    let done = if input { "modified" } else { "written" };
+    let extent = extent(wrong, of, pattern.as_deref());
+    let text = format!("rank {rank}: {what} `{buffer}` {done}: element {element} is {actual}, was {expected}; {extent}");
+    Finding {
+        rank: Some(rank),
+        buffer: Some(buffer.into()),
+        element: Some(element),
+        wrong,
+        of,
+        pattern,
+        ..plain(lane, text, expected, actual)
+    }
+}

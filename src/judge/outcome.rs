@@ -1,0 +1,210 @@
+//! How a run ended, and whether that is what the file expects.
+use super::book::{Book, Rank};
+use super::{Finding, Lane, Outcome, message};
+use crate::plan::Plan;
+use crate::run::{Ended, Observation};
+use crate::scenario::Expected;
+use crate::worker::job::{RankEnd, RankReport, What};
+use nccl_sys::ncclResult_t;
+
+/// The outcome's word.
+pub(crate) fn of(seen: &Observation) -> Outcome {
+    match seen.ended {
+        Ended::Done => Outcome::Ok,
+        Ended::Errored => Outcome::Error,
+        Ended::Hung { .. } => Outcome::Hang,
+        Ended::Crashed { .. } => Outcome::Crash,
+    }
+}
+
+/// Compares the ending with `outcome` and `reason`.
+pub(crate) fn check(plan: &Plan, seen: &Observation, book: &mut Book) {
+    book.looked(Lane::Expected, 1);
+    let default = [Expected::Ok];
+    let admissible = plan.case.outcome.as_ref().map_or(&default[..], |o| o.v.as_slice());
+    let ending = describe(plan, seen);
+    if !admissible.iter().any(|e| matches(e, seen)) {
+        let wanted: Vec<String> = admissible.iter().map(word).collect();
+        let wanted = wanted.join(" or ");
+        let text = match of(seen) {
+            Outcome::Ok => format!("the case ran to its end, but the outcome must be {wanted}"),
+            _ if plan.case.outcome.is_none() => ending.clone(),
+            _ => format!("{ending}; the outcome must be {wanted}"),
+        };
+        let mut finding = message::plain(Lane::Expected, text, wanted, ending);
+        finding.span = plan.case.outcome.as_ref().map(|o| o.span);
+        where_it_stands(plan, seen, &mut finding);
+        book.find(Rank::default(), finding);
+        return;
+    }
+    if let (Some(reason), true) = (&plan.case.reason, of(seen) != Outcome::Ok) {
+        if !said(seen).iter().any(|text| text.contains(&reason.v)) {
+            let text = format!("{ending}, but nobody said \"{}\"", reason.v);
+            let mut finding = message::plain(Lane::Expected, text, reason.v.clone(), ending);
+            finding.span = Some(reason.span);
+            book.find(Rank::default(), finding);
+        }
+    }
+}
+
+fn matches(expected: &Expected, seen: &Observation) -> bool {
+    match expected {
+        Expected::Ok => of(seen) == Outcome::Ok,
+        Expected::Hang => of(seen) == Outcome::Hang,
+        Expected::Crash => of(seen) == Outcome::Crash,
+        Expected::Refused => false,
+        Expected::Error(None) => of(seen) == Outcome::Error,
+        Expected::Error(Some(code)) => {
+            of(seen) == Outcome::Error
+                && seen.ranks.iter().any(|r| matches!(r.end, RankEnd::Error { code: c, .. } if c == code.0))
+        }
+    }
+}
+
+/// The outcome as the file would write it.
+pub(crate) fn word(expected: &Expected) -> String {
+    match expected {
+        Expected::Ok => "ok".into(),
+        Expected::Error(None) => "error".into(),
+        Expected::Error(Some(code)) => code_name(code.0),
+        Expected::Hang => "hang".into(),
+        Expected::Crash => "crash".into(),
+        Expected::Refused => "refused".into(),
+    }
+}
+
+fn code_name(code: i32) -> String {
+    ncclResult_t(code).name().map_or_else(|| format!("code {code}"), str::to_owned)
+}
+
+/// All that ranks and logs said.
+fn said(seen: &Observation) -> Vec<&str> {
+    let mut texts = vec![seen.log.as_str()];
+    match &seen.ended {
+        Ended::Hung { waits, .. } => texts.push(waits),
+        Ended::Crashed { how, .. } => texts.push(how),
+        Ended::Done | Ended::Errored => {}
+    }
+    for rank in &seen.ranks {
+        if let RankEnd::Error { text, .. } = &rank.end {
+            texts.push(text);
+        }
+        texts.extend(rank.codes.iter().map(|(_, _, text)| text.as_str()));
+    }
+    texts
+}
+
+/// The ending in one line.
+fn describe(plan: &Plan, seen: &Observation) -> String {
+    let opening = |opening: bool| if opening { " while making communicators" } else { "" };
+    match &seen.ended {
+        Ended::Done => "ok".into(),
+        Ended::Errored => {
+            let error = seen.ranks.iter().enumerate().find_map(|(rank, r)| match &r.end {
+                RankEnd::Error { prelude, call, code, text } => {
+                    let place = if *prelude { " while making communicators".into() } else { at(plan, rank, *call) };
+                    Some(format!("rank {rank}{place}: {} ({text})", code_name(*code)))
+                }
+                _ => None,
+            });
+            error.unwrap_or_else(|| "a rank failed".into())
+        }
+        Ended::Hung { proved, opening: o, waits } => {
+            let how = if *proved { "stuck: nothing can move any more" } else { "not finished when the time was up" };
+            let at: Vec<String> = seen
+                .ranks
+                .iter()
+                .enumerate()
+                .filter_map(|(rank, r)| match r.end {
+                    RankEnd::Running { call } => Some(format!("rank {rank}{}", self::at(plan, rank, Some(call)))),
+                    _ => None,
+                })
+                .take(8)
+                .collect();
+            let detail = if waits.is_empty() { at.join(", ") } else { waits.clone() };
+            let detail = if detail.is_empty() { detail } else { format!(": {detail}") };
+            format!("hang{} ({how}){detail}", opening(*o))
+        }
+        Ended::Crashed { how, opening: o } => format!("crash{}: {how}", opening(*o)),
+    }
+}
+
+/// ` at step 3: all_reduce`.
+fn at(plan: &Plan, rank: usize, call: Option<u32>) -> String {
+    let step = step(plan, rank, call);
+    step.and_then(|s| plan.steps.get(s as usize)).map(|s| format!(" at {}", s.label)).unwrap_or_default()
+}
+
+fn step(plan: &Plan, rank: usize, call: Option<u32>) -> Option<u32> {
+    plan.programs.get(rank)?.get(call? as usize).map(|c| c.step)
+}
+
+fn where_it_stands(plan: &Plan, seen: &Observation, finding: &mut Finding) {
+    let found = seen.ranks.iter().enumerate().find_map(|(rank, r)| match &r.end {
+        RankEnd::Error { call, .. } => Some((rank, *call)),
+        RankEnd::Running { call } => Some((rank, Some(*call))),
+        _ => None,
+    });
+    let Some((rank, call)) = found else { return };
+    finding.rank = Some(rank);
+    if let Some(step) = step(plan, rank, call).and_then(|s| plan.steps.get(s as usize)) {
+        finding.step = Some(step.label.clone());
+        finding.span = finding.span.or(Some(step.span));
+    }
+}
+
+/// Compares the codes that calls answered with the steps' `error`.
+pub(crate) fn codes(plan: &Plan, seen: &Observation, book: &mut Book) {
+    for (rank, report) in seen.ranks.iter().enumerate() {
+        for (number, step) in plan.steps.iter().enumerate() {
+            for (_, wanted) in step.error.iter().filter(|(r, _)| *r == rank) {
+                book.looked(Lane::Expected, 1);
+                let codes = codes_of(plan, rank, number as u32, report);
+                let right = match wanted {
+                    Some(ncclResult_t::Success) => codes.is_empty(),
+                    Some(code) => codes.contains(&code.0),
+                    None => !codes.is_empty(),
+                };
+                if !right {
+                    let wanted = wanted.map_or("an error".into(), |c| code_name(c.0));
+                    let actual = match codes.as_slice() {
+                        [] => "ok".into(),
+                        some => some.iter().map(|c| code_name(*c)).collect::<Vec<_>>().join(", "),
+                    };
+                    report_code(plan, rank, number, wanted, actual, book);
+                }
+            }
+        }
+        for (call, code, _) in &report.codes {
+            let number = step(plan, rank, Some(*call)).map(|s| s as usize);
+            let expected = number
+                .and_then(|n| plan.steps.get(n))
+                .is_some_and(|s| s.error.iter().any(|(r, _)| *r == rank));
+            if !expected {
+                report_code(plan, rank, number.unwrap_or(usize::MAX), "ok".into(), code_name(*code), book);
+            }
+        }
+    }
+}
+
+/// Codes that a step's calls answered. In a group the code comes from its end.
+fn codes_of(plan: &Plan, rank: usize, step: u32, report: &RankReport) -> Vec<i32> {
+    let Some(program) = plan.programs.get(rank) else { return Vec::new() };
+    let of_step = |call: u32| program.get(call as usize).is_some_and(|c| c.step == step && !is_mark(&c.what));
+    report.codes.iter().filter(|(call, code, _)| *code != 0 && of_step(*call)).map(|(_, code, _)| *code).collect()
+}
+
+fn is_mark(what: &What) -> bool {
+    matches!(what, What::Begin { .. } | What::End { .. } | What::Checkpoint { .. })
+}
+
+fn report_code(plan: &Plan, rank: usize, step: usize, expected: String, actual: String, book: &mut Book) {
+    let step = plan.steps.get(step);
+    let label = step.map_or("a call", |s| s.label.as_str());
+    let text = format!("rank {rank}: {label} answered {actual}, expected {expected}");
+    let mut finding = message::plain(Lane::Expected, text, expected, actual);
+    finding.rank = Some(rank);
+    finding.step = step.map(|s| s.label.clone());
+    finding.span = step.map(|s| s.span);
+    book.find(Rank::default(), finding);
+}

@@ -1,0 +1,238 @@
+//! Recognises what kind of mistake a set of wrong elements looks like.
+use super::lanes::Replay;
+use crate::num::get;
+use crate::ops::Rule;
+use crate::oracle::columns::{column, reduction};
+use crate::oracle::contents::Sure;
+use crate::oracle::walk::region_bytes;
+use crate::oracle::{Budget, Forecast, ReduceKind, Reduction};
+use crate::plan::{Event, Plan, Region};
+use crate::run::Observation;
+
+/// Wrong elements that one write left.
+pub(crate) struct Site<'a> {
+    pub event: usize,
+    pub write: usize,
+    pub region: Region,
+    /// What is right, and what is there: the region's bytes.
+    pub expected: &'a [u8],
+    pub actual: &'a [u8],
+    /// Ascending, counted from the region's start; at least one.
+    pub wrong: &'a [u64],
+}
+
+/// Elements that a hypothesis is tested on.
+const SAMPLES: usize = 256;
+
+/// In words; `None` if nothing is recognised.
+pub(crate) fn recognise(plan: &Plan, forecast: &Forecast, seen: &Observation, site: &Site<'_>) -> Option<String> {
+    let place = places(site.wrong, site.region.len);
+    let content = content(plan, forecast, seen, site);
+    match (place, content) {
+        (Some(place), Some(content)) => Some(format!("{place}; {content}")),
+        (place, content) => place.or(content),
+    }
+}
+
+/// Where the wrong elements lie.
+pub(crate) fn places(wrong: &[u64], of: u64) -> Option<String> {
+    let (first, last) = (*wrong.first()?, *wrong.last()?);
+    let count = wrong.len() as u64;
+    if count == of || count < 2 && of < 3 {
+        return None;
+    }
+    if last - first + 1 == count {
+        return Some(match count {
+            1 if last + 1 == of => "the last element".into(),
+            1 if first == 0 => "the first element".into(),
+            1 => return None,
+            _ if last + 1 == of => format!("the tail, the last {count} elements"),
+            _ if first == 0 => format!("the first {count} elements"),
+            _ => format!("a block, elements {first} to {last}"),
+        });
+    }
+    let stride = wrong.get(1)? - first;
+    let regular = count >= 3 && wrong.windows(2).all(|w| w[1] - w[0] == stride);
+    if regular {
+        let ordinal = match stride {
+            2 => "second".into(),
+            3 => "third".into(),
+            k => format!("{k}th"),
+        };
+        return Some(format!("every {ordinal} element from {first} to {last}"));
+    }
+    // The same positions within every block of a power of two, or from somewhere on.
+    (last + 1 == of && count * 2 > of - first).then(|| format!("scattered from element {first} to the end"))
+}
+
+/// What the wrong elements hold.
+fn content(plan: &Plan, forecast: &Forecast, seen: &Observation, site: &Site<'_>) -> Option<String> {
+    let size = plan.buffers[site.region.buf].dtype.size();
+    let mut walk = forecast.again(plan);
+    walk.run(0..site.event, &mut Replay { plan, forecast, seen });
+    let (alloc, range) = region_bytes(plan, site.region)?;
+    let all = |other: &dyn Fn(usize) -> Option<u64>| {
+        let dtype = plan.buffers[site.region.buf].dtype;
+        sample(site.wrong).all(|i| other(i as usize) == Some(get(dtype, site.actual, i as usize)))
+    };
+    let memory = &walk.memory[alloc];
+    let before = &memory.data[range.start as usize..range.end as usize];
+    let dtype = plan.buffers[site.region.buf].dtype;
+    if all(&|i| Some(get(dtype, before, i))) {
+        let at = range.start + site.wrong[0] * size as u64;
+        let blank = memory.over(at..at + 1).any(|(_, run)| run.sure == Sure::Blank);
+        return Some(if blank { "they hold the poison they started with, so nothing was written" } else { "stale: they hold what was there before this step" }.into());
+    }
+    let image = &forecast.initial[alloc];
+    let start = plan.allocs[alloc].start() as usize + range.start as usize;
+    if all(&|i| image.get(start..).map(|from| get(dtype, from, i))) {
+        return Some("stale: they hold what was there before the program began".into());
+    }
+    let Event::Collective { op, comm, reduce, send, recv, k, .. } = plan.events.get(site.event)? else { return None };
+    let inputs: Vec<Option<&[u8]>> = send
+        .iter()
+        .map(|s| {
+            let (alloc, range) = region_bytes(plan, (*s)?)?;
+            walk.memory[alloc].data.get(range.start as usize..range.end as usize)
+        })
+        .collect();
+    let first = if op.rule == Rule::ReducedBlock { site.write * site.region.len as usize } else { 0 };
+    if let Some(Some(own)) = inputs.get(site.write) {
+        if own.len() >= site.actual.len() && all(&|i| Some(get(dtype, own, first + i))) {
+            return Some("they equal the rank's own input".into());
+        }
+    }
+    if let Some(kind) = reduce {
+        let inputs: Option<Vec<&[u8]>> = inputs.into_iter().collect();
+        let members = &plan.comms.get(*comm)?.members;
+        let found = contribution(&reduction(dtype, kind, members.len()), &inputs?, first, members, site);
+        return found.or_else(|| shifted_block(plan, site, recv, op.rule, &walk_results(plan, forecast, seen, site)?));
+    }
+    matches!(op.rule, Rule::Concat | Rule::Transpose).then(|| blocks(site, *k as usize * size))?
+}
+
+/// What every write of the event holds by rights, by position.
+fn walk_results(plan: &Plan, forecast: &Forecast, seen: &Observation, site: &Site<'_>) -> Option<Vec<Vec<u8>>> {
+    let mut walk = forecast.again(plan);
+    let mut replay = Replay { plan, forecast, seen };
+    walk.run(0..site.event, &mut replay);
+    struct Canonical;
+    impl crate::oracle::walk::Guide for Canonical {
+        fn choose(&mut self, _: &crate::oracle::walk::Choice<'_>) -> Option<Vec<u8>> {
+            None
+        }
+        fn fault(&mut self, _: crate::oracle::walk::Fault) {}
+    }
+    walk.run(site.event..site.event + 1, &mut Canonical);
+    crate::oracle::walk::writes_of(plan.events.get(site.event)?)
+        .into_iter()
+        .map(|write| match write {
+            Some(write) => {
+                let (alloc, range) = region_bytes(plan, write.region)?;
+                Some(walk.memory[alloc].data.get(range.start as usize..range.end as usize)?.to_vec())
+            }
+            None => Some(Vec::new()),
+        })
+        .collect()
+}
+
+/// A rank that holds another rank's block of a reduce_scatter.
+fn shifted_block(
+    plan: &Plan,
+    site: &Site<'_>,
+    recv: &[Option<crate::plan::Write>],
+    rule: Rule,
+    results: &[Vec<u8>],
+) -> Option<String> {
+    if rule != Rule::ReducedBlock {
+        return None;
+    }
+    let other = results.iter().enumerate().position(|(i, r)| i != site.write && r.as_slice() == site.actual)?;
+    let rank = recv.get(other).copied().flatten()?.region.rank;
+    let _ = plan;
+    Some(format!("the rank holds the block of rank {rank}"))
+}
+
+/// Blocks of a gathered buffer that stand in the wrong places.
+fn blocks(site: &Site<'_>, block: usize) -> Option<String> {
+    if block == 0 || site.actual.len() <= block {
+        return None;
+    }
+    let right: Vec<&[u8]> = site.expected.chunks(block).collect();
+    let there: Vec<&[u8]> = site.actual.chunks(block).collect();
+    let n = right.len();
+    for shift in 1..n {
+        if (0..n).all(|i| there[i] == right[(i + shift) % n]) {
+            return Some(format!("the ranks' blocks are rotated by {shift}"));
+        }
+    }
+    let mut free: Vec<bool> = vec![true; n];
+    let order: Option<Vec<String>> = there
+        .iter()
+        .map(|b| {
+            let found = (0..n).find(|i| free[*i] && right[*i] == *b)?;
+            free[found] = false;
+            Some(found.to_string())
+        })
+        .collect();
+    match order {
+        Some(order) => Some(format!("the ranks' blocks stand in the order {}", order.join(" "))),
+        None => {
+            let (at, from) = (0..n).find_map(|i| {
+                let from = (0..n).find(|j| right[*j] == there[i])?;
+                (there[i] != right[i]).then_some((i, from))
+            })?;
+            Some(format!("block {at} holds the data of rank {from} of the communicator"))
+        }
+    }
+}
+
+/// A rank whose input is missing from a reduction, or counts twice.
+fn contribution(
+    whole: &Reduction,
+    inputs: &[&[u8]],
+    first: usize,
+    members: &[usize],
+    site: &Site<'_>,
+) -> Option<String> {
+    let mut budget = Budget::new(1_000_000);
+    // avg divides by the number of ranks, which would change with them.
+    if whole.kind == ReduceKind::Avg || inputs.len() < 2 || inputs.len() > 64 {
+        return None;
+    }
+    for missing in [true, false] {
+        for rank in 0..inputs.len() {
+            let mut picked: Vec<usize> = (0..inputs.len()).filter(|r| !missing || *r != rank).collect();
+            if !missing {
+                picked.push(rank);
+            }
+            let chosen: Vec<&[u8]> = picked.iter().map(|r| inputs[*r]).collect();
+            let kind = match &whole.kind {
+                ReduceKind::PreMulSum { scalars } => ReduceKind::PreMulSum {
+                    scalars: picked.iter().filter_map(|r| scalars.get(*r).copied()).collect(),
+                },
+                other => other.clone(),
+            };
+            let changed = Reduction { dtype: whole.dtype, kind, ranks: picked.len() };
+            let mut values = Vec::new();
+            let mut explains = |i: u64| {
+                column(whole.dtype, &chosen, first + i as usize, &mut values);
+                let actual = get(whole.dtype, site.actual, i as usize);
+                changed.judge(&values, actual, &mut budget).ruling.accepted()
+            };
+            if sample(site.wrong).all(&mut explains) {
+                let who = members.get(rank).copied().unwrap_or(rank);
+                return Some(match missing {
+                    true => format!("the contribution of rank {who} is missing"),
+                    false => format!("the contribution of rank {who} counts twice"),
+                });
+            }
+        }
+    }
+    None
+}
+
+/// Some of the wrong elements, evenly spread.
+fn sample(wrong: &[u64]) -> impl Iterator<Item = u64> + '_ {
+    wrong.iter().copied().step_by(wrong.len().div_ceil(SAMPLES).max(1))
+}

@@ -1,0 +1,78 @@
+//! One element of a `map`: the evaluator that the worker runs and the oracle checks against.
+use super::{DType, Number, decode, encode_f64, encode_int, get};
+use crate::scenario::expr::{EvalError, Expr, Mode, Scope, Value};
+
+/// A buffer that a map reads.
+#[derive(Clone, Copy, Debug)]
+pub struct MapInput<'a> {
+    /// Its name in the expression.
+    pub name: &'a str,
+    /// Element type.
+    pub dtype: DType,
+    /// All of it.
+    pub bytes: &'a [u8],
+}
+
+impl MapInput<'_> {
+    /// Elements.
+    pub fn count(&self) -> usize {
+        self.bytes.len() / self.dtype.size()
+    }
+}
+
+/// The bits of element `i` of a map's output. `watch` is told every element that is read: input, then index.
+pub fn map_element(
+    expr: &Expr,
+    names: &[(String, Value)],
+    inputs: &[MapInput<'_>],
+    dtype: DType,
+    i: u64,
+    watch: &dyn Fn(usize, usize),
+) -> Result<u64, EvalError> {
+    let scope = ElementScope { names, inputs, i, watch };
+    let mode = if dtype.is_float() { Mode::Float } else { Mode::Whole };
+    Ok(match expr.eval(&scope, mode)? {
+        Value::Int(v) => encode_int(dtype, v),
+        Value::Float(v) => encode_f64(dtype, v),
+    })
+}
+
+/// An element as a value of expressions.
+pub fn element_value(dtype: DType, bits: u64) -> Value {
+    match decode(dtype, bits) {
+        Number::Int(v) => Value::Int(v),
+        Number::Float(v) => Value::Float(v),
+    }
+}
+
+struct ElementScope<'a> {
+    names: &'a [(String, Value)],
+    inputs: &'a [MapInput<'a>],
+    i: u64,
+    watch: &'a dyn Fn(usize, usize),
+}
+
+impl Scope for ElementScope<'_> {
+    fn name(&self, name: &str) -> Result<Value, EvalError> {
+        if name == "i" {
+            return Ok(Value::Int(self.i.into()));
+        }
+        if let Some((_, value)) = self.names.iter().find(|(n, _)| n == name) {
+            return Ok(*value);
+        }
+        self.element(name, self.i.into())
+    }
+
+    fn element(&self, buffer: &str, index: i128) -> Result<Value, EvalError> {
+        let found = self.inputs.iter().enumerate().find(|(_, input)| input.name == buffer);
+        let Some((number, input)) = found else { return Err(EvalError(format!("`{buffer}` has no value here"))) };
+        let count = input.count();
+        match usize::try_from(index) {
+            Ok(k) if k < count => {
+                (self.watch)(number, k);
+                Ok(element_value(input.dtype, get(input.dtype, input.bytes, k)))
+            }
+            _ => Err(EvalError(format!("`{buffer}[{index}]` is outside the buffer, which has {count} elements"))),
+        }
+    }
+}

@@ -1,0 +1,182 @@
+//! What is known of a case before it runs: the initial image of every allocation, which results have to be observed on
+//! the way, and what must be there at the end.
+use super::columns::Reduced;
+use super::contents::{Memory, Piece, Run, Sure};
+use super::poison;
+use super::walk::{Choice, Fault, Guide, Walk, region_bytes, writes_of};
+use crate::plan::{GUARD, Plan, Region, Write};
+use crate::scenario::{Diagnostic, Span};
+use crate::worker::job::{Ptr, Red, What};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A copy that the run has to take of a result that is used again, because several values may be right.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Checkpoint {
+    /// Index of the event that writes it.
+    pub event: usize,
+    /// What is written, and where a copy is ordered right.
+    pub write: Write,
+}
+
+/// What is known before the run.
+#[derive(Clone, Debug)]
+pub struct Forecast {
+    /// Image by allocation: guards, inputs, poison.
+    pub initial: Vec<Vec<u8>>,
+    /// Copies to take; the index is the checkpoint's number.
+    pub checkpoints: Vec<Checkpoint>,
+    /// The end of the program, canonical where several values are right; poison where nobody writes.
+    pub(crate) last: Vec<Memory>,
+    /// True if some result can only be judged from what was observed.
+    pub(crate) observed: bool,
+    begin: Vec<Vec<Run>>,
+    by_write: HashMap<(usize, usize), usize>,
+    known: HashMap<usize, Arc<Reduced>>,
+}
+
+impl Forecast {
+    /// Walks the plan. Fails where a value is read that nobody has written, an expression has no value, or a reduction
+    /// cannot be judged.
+    pub fn new(plan: &Plan, seed: u64) -> Result<Self, Vec<Diagnostic>> {
+        let begin = beginning(plan)?;
+        let runs: Vec<Vec<Run>> = begin.iter().map(|m| m.runs().to_vec()).collect();
+        let mut poison: Vec<Vec<u8>> = plan
+            .allocs
+            .iter()
+            .enumerate()
+            .map(|(i, a)| poison::seeded(a.payload as usize, &plan.case.name, seed, i))
+            .collect();
+        for (poison, memory) in poison.iter_mut().zip(&begin) {
+            put_written(memory, poison);
+        }
+        let mut walk = Walk::new(plan, begin);
+        walk.poison = Some(poison);
+        let mut planner = Planner::default();
+        walk.run(0..plan.events.len(), &mut planner);
+        if !planner.faults.is_empty() {
+            return Err(planner.faults.into_iter().map(|fault| diagnose(plan, fault)).collect());
+        }
+        let mut last = walk.memory;
+        let mut poison = walk.poison.unwrap_or_default();
+        for ((poison, last), begin) in poison.iter_mut().zip(&mut last).zip(&runs) {
+            poison::differ(poison, begin, last);
+            put_blank(last, poison);
+        }
+        let initial = plan.allocs.iter().zip(&poison).enumerate().map(|(i, (a, p))| image(i, a.start(), p)).collect();
+        let mut checkpoints = Vec::new();
+        let mut by_write = HashMap::new();
+        for (&(event, write), _) in walk.origins.iter().zip(&walk.reused).filter(|(_, reused)| **reused) {
+            let target = plan.events.get(event).and_then(|e| writes_of(e).get(write).copied().flatten().copied());
+            if let Some(target) = target {
+                by_write.insert((event, write), checkpoints.len());
+                checkpoints.push(Checkpoint { event, write: target });
+            }
+        }
+        let observed = !walk.origins.is_empty();
+        Ok(Self { initial, checkpoints, last, observed, begin: runs, by_write, known: walk.known })
+    }
+
+    /// A walk from the start, for judging.
+    pub(crate) fn again<'p>(&self, plan: &'p Plan) -> Walk<'p> {
+        let memory = plan.allocs.iter().zip(&self.initial).zip(&self.begin).map(|((alloc, image), runs)| {
+            let from = alloc.start() as usize;
+            let data = image.get(from..from + alloc.payload as usize).unwrap_or_default().to_vec();
+            Memory::new(data, runs.clone())
+        });
+        let mut walk = Walk::new(plan, memory.collect());
+        walk.known.clone_from(&self.known);
+        walk
+    }
+
+    /// An allocation before the first step.
+    pub(crate) fn begin(&self, alloc: usize) -> Memory {
+        Memory::new(Vec::new(), self.begin.get(alloc).cloned().unwrap_or_default())
+    }
+
+    /// The number of the checkpoint of a write, if one is taken.
+    pub(crate) fn checkpoint(&self, event: usize, write: usize) -> Option<usize> {
+        self.by_write.get(&(event, write)).copied()
+    }
+}
+
+/// Goes on with canonical values and collects what cannot be computed.
+#[derive(Default)]
+struct Planner {
+    faults: Vec<Fault>,
+}
+
+impl Guide for Planner {
+    fn choose(&mut self, _: &Choice<'_>) -> Option<Vec<u8>> {
+        None
+    }
+    fn fault(&mut self, fault: Fault) {
+        self.faults.push(fault);
+    }
+}
+
+/// Memory before the first step: inputs, and scalars that lie in device memory.
+fn beginning(plan: &Plan) -> Result<Vec<Memory>, Vec<Diagnostic>> {
+    let mut memory: Vec<Memory> = plan.allocs.iter().map(|a| Memory::blank(a.payload as usize)).collect();
+    let mut wrong = Vec::new();
+    for (buf, buffer) in plan.buffers.iter().enumerate() {
+        for (rank, place) in buffer.places.iter().enumerate() {
+            let Some(place) = place else { continue };
+            match plan.contents(buf, rank) {
+                Ok(None) => {}
+                Ok(Some(bytes)) => {
+                    let region = Region { buf, rank, start: 0, len: place.count };
+                    let fits = region_bytes(plan, region).filter(|(_, r)| r.end - r.start == bytes.len() as u64);
+                    let piece = Piece::plain(bytes, Sure::Known);
+                    if fits.and_then(|(alloc, range)| memory[alloc].write(range.start, &piece, None)).is_none() {
+                        let message = format!("the content of `{}` does not fit its memory on rank {rank}", buffer.name);
+                        wrong.push(Diagnostic::new(buffer.span, message));
+                    }
+                }
+                Err(diagnostic) => wrong.push(diagnostic),
+            }
+        }
+    }
+    for call in plan.programs.iter().flatten() {
+        if let What::Collective { red: Red::PreMulSum { scalar, device: Some(Ptr::At { alloc, byte }) }, .. } = &call.what {
+            let piece = Piece::plain(scalar.clone(), Sure::Known);
+            if memory.get_mut(*alloc as usize).and_then(|m| m.write(*byte, &piece, None)).is_none() {
+                let span = plan.steps.get(call.step as usize).map_or(Span::default(), |s| s.span);
+                wrong.push(Diagnostic::new(span, "the memory of a scalar does not exist"));
+            }
+        }
+    }
+    if wrong.is_empty() { Ok(memory) } else { Err(wrong) }
+}
+
+fn put_written(memory: &Memory, into: &mut [u8]) {
+    for (part, _) in memory.over(0..memory.data.len() as u64).filter(|(_, run)| run.sure != Sure::Blank) {
+        let part = part.start as usize..part.end as usize;
+        into[part.clone()].copy_from_slice(&memory.data[part]);
+    }
+}
+
+fn put_blank(memory: &mut Memory, from: &[u8]) {
+    let blank: Vec<_> = memory.over(0..memory.data.len() as u64).filter(|(_, run)| run.sure == Sure::Blank).collect();
+    for (part, _) in blank {
+        let part = part.start as usize..part.end as usize;
+        memory.data[part.clone()].copy_from_slice(&from[part]);
+    }
+}
+
+fn image(alloc: usize, start: u64, payload: &[u8]) -> Vec<u8> {
+    let (start, guard) = (start as usize, GUARD as usize);
+    let mut image = vec![0; start + payload.len() + guard];
+    poison::guard(&mut image[..start], alloc, 0);
+    image[start..start + payload.len()].copy_from_slice(payload);
+    poison::guard(&mut image[start + payload.len()..], alloc, start + payload.len());
+    image
+}
+
+fn diagnose(plan: &Plan, fault: Fault) -> Diagnostic {
+    let step = plan.steps.get(fault.step as usize);
+    let mut diagnostic = Diagnostic::new(step.map_or(plan.case.span, |s| s.span), fault.message);
+    diagnostic.label = step.map(|s| format!("in {}", s.label)).unwrap_or_default();
+    diagnostic.case = plan.case.swept.then(|| plan.case.name.clone());
+    diagnostic
+}
