@@ -117,7 +117,8 @@ fn one_rank(plan: &Plan, seen: &Observation, rank: usize, assertion: &Sp<Expr>, 
     }
     book.looked(Lane::Expected, looked + wrong);
     let Some((i, values)) = first else { return };
-    let place = if elements.is_some() { format!(" for element {i} ({wrong} of {total} elements)") } else { String::new() };
+    let place =
+        if elements.is_some() { format!(" for element {i} ({wrong} of {total} elements)") } else { String::new() };
     let words = format!("rank {rank}: assert `{text}` does not hold{place}: {values}");
     let mut finding = finding(words, values);
     (finding.wrong, finding.of) = (wrong, total);
@@ -176,10 +177,9 @@ impl Scope for Names<'_> {
     fn element(&self, buffer: &str, index: i128) -> Result<Value, EvalError> {
         let (dtype, bytes) = self.bytes(buffer).ok_or_else(|| EvalError(format!("`{buffer}` has no value here")))?;
         let count = bytes.len() / dtype.size();
-        let k = usize::try_from(index)
-            .ok()
-            .filter(|k| *k < count)
-            .ok_or_else(|| EvalError(format!("`{buffer}[{index}]` is outside the buffer, which has {count} elements")))?;
+        let k = usize::try_from(index).ok().filter(|k| *k < count).ok_or_else(|| {
+            EvalError(format!("`{buffer}[{index}]` is outside the buffer, which has {count} elements"))
+        })?;
         let bits = get(dtype, bytes, k);
         self.saw(format!("{buffer}[{k}] is {}", message::value(dtype, bits)));
         Ok(element_value(dtype, bits))

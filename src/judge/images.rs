@@ -21,7 +21,10 @@ pub(crate) fn compare(plan: &Plan, forecast: &Forecast, last: &[Memory], seen: &
         let spec = &plan.allocs[alloc];
         let Some((start, end)) = payload(plan, alloc, image).filter(|_| image.len() == initial.len()) else {
             let text = format!("rank {}: the memory of `{}` did not come back", spec.rank, spec.label);
-            book.find(Rank { kind: 2, event: 0 }, message::plain(Lane::Invariants, text, "an image".into(), "none".into()));
+            book.find(
+                Rank { kind: 2, event: 0 },
+                message::plain(Lane::Invariants, text, "an image".into(), "none".into()),
+            );
             continue;
         };
         book.looked(Lane::Invariants, (image.len() - (end - start)) as u64);
@@ -144,8 +147,7 @@ impl Payload<'_> {
             let place = self.plan.buffers[buf].places.get(self.plan.allocs[self.alloc].rank).copied().flatten();
             place.map(|p| Region { buf, rank: self.plan.allocs[self.alloc].rank, start: 0, len: p.count })
         };
-        let mut bufs: Vec<usize> =
-            (0..self.plan.buffers.len()).filter(|b| whole(*b).is_some_and(inside)).collect();
+        let mut bufs: Vec<usize> = (0..self.plan.buffers.len()).filter(|b| whole(*b).is_some_and(inside)).collect();
         bufs.sort_by_key(|b| (self.plan.buffers[*b].input.is_none() == (run.sure == Sure::Known), *b));
         bufs.first().map_or(Owner::Nobody, |b| Owner::Kept(*b))
     }
@@ -225,7 +227,10 @@ pub(crate) fn repeats(plan: &Plan, first: &Observation, other: &Observation, num
             })
         });
         let (name, element, was, is) = found.unwrap_or((&spec.label, 0, "other bytes".into(), "other bytes".into()));
-        let text = format!("rank {}: run {number} of {} differs from run 1: `{name}[{element}]` is {is}, was {was}", spec.rank, plan.case.repeat);
+        let text = format!(
+            "rank {}: run {number} of {} differs from run 1: `{name}[{element}]` is {is}, was {was}",
+            spec.rank, plan.case.repeat
+        );
         let mut finding = message::plain(Lane::Invariants, text, was, is);
         (finding.rank, finding.buffer, finding.element) = (Some(spec.rank), Some(name.into()), Some(element));
         book.find(Rank { kind: 2, event: usize::MAX }, finding);

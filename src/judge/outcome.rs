@@ -177,9 +177,8 @@ pub(crate) fn codes(plan: &Plan, seen: &Observation, book: &mut Book) {
         }
         for (call, code, _) in &report.codes {
             let number = step(plan, rank, Some(*call)).map(|s| s as usize);
-            let expected = number
-                .and_then(|n| plan.steps.get(n))
-                .is_some_and(|s| s.error.iter().any(|(r, _)| *r == rank));
+            let expected =
+                number.and_then(|n| plan.steps.get(n)).is_some_and(|s| s.error.iter().any(|(r, _)| *r == rank));
             if !expected {
                 report_code(plan, rank, number.unwrap_or(usize::MAX), "ok".into(), code_name(*code), book);
             }

@@ -69,7 +69,10 @@ fn row(plan: &Plan, forecast: &Forecast, last: &[Memory], seen: &Observation, re
 fn json(dtype: DType, bits: u64) -> Value {
     let value = match decode(dtype, bits) {
         Number::Int(v) => {
-            return i64::try_from(v).map(Value::from).or_else(|_| u64::try_from(v).map(Value::from)).unwrap_or_default();
+            return i64::try_from(v)
+                .map(Value::from)
+                .or_else(|_| u64::try_from(v).map(Value::from))
+                .unwrap_or_default();
         }
         Number::Float(v) => v,
     };

@@ -107,7 +107,8 @@ impl<'p> Walk<'p> {
                 Ok(())
             }
             Event::Land { message, to, .. } => {
-                let piece = self.messages.remove(message).ok_or((None, "a message arrives that nobody has sent".into()))?;
+                let piece =
+                    self.messages.remove(message).ok_or((None, "a message arrives that nobody has sent".into()))?;
                 self.write(number, to.region, piece.derived())
             }
             Event::Map { expr, names, reads, out, .. } => {
@@ -165,8 +166,16 @@ impl<'p> Walk<'p> {
                 }
                 mark(&mut piece, &reduced, first..first + elements, size, origin);
                 let (target, inputs) = (write, inputs.as_slice());
-                let choice =
-                    Choice { event: number, write: rank, target, reduced: &reduced, reduction, inputs, first, canonical: bytes };
+                let choice = Choice {
+                    event: number,
+                    write: rank,
+                    target,
+                    reduced: &reduced,
+                    reduction,
+                    inputs,
+                    first,
+                    canonical: bytes,
+                };
                 if let Some(seen) = guide.choose(&choice).filter(|seen| seen.len() == bytes.len()) {
                     piece.bytes = seen;
                 }
@@ -260,7 +269,10 @@ impl<'p> Walk<'p> {
                 Err(_) if worst.get() >= Sure::Soft && !self.settled() => {}
                 Err(_) if worst.get() == Sure::Undefined => {}
                 Err(error) => {
-                    return Err((Some(out.rank), format!("`{}` for element {i} on rank {}: {error}", expr.text, out.rank)));
+                    return Err((
+                        Some(out.rank),
+                        format!("`{}` for element {i} on rank {}: {error}", expr.text, out.rank),
+                    ));
                 }
             }
             piece.mark(Mark { end: (i + 1) * size as u64, sure: worst.get(), origin: None });
@@ -290,8 +302,10 @@ impl<'p> Walk<'p> {
                 if let Some((part, _)) = blank {
                     let buffer = &self.plan.buffers[region.buf];
                     let element = region.start + (part.start - range.start) / buffer.dtype.size() as u64;
-                    let message =
-                        format!("`{}[{element}]` on rank {} is read, but nobody has written it", buffer.name, region.rank);
+                    let message = format!(
+                        "`{}[{element}]` on rank {} is read, but nobody has written it",
+                        buffer.name, region.rank
+                    );
                     return Err((Some(region.rank), message));
                 }
                 for mark in &piece.marks {

@@ -67,7 +67,7 @@ fn accept(
     played: &play::Played,
     undefined: &mut Option<String>,
 ) -> Result<(), Vec<Diagnostic>> {
-    let lenient = super::unroll::lenient(case);
+    let lenient = super::item::lenient(case);
     let expects = |f: fn(&Expected) -> bool| case.outcome.as_ref().is_some_and(|list| list.v.iter().any(f));
     if low.p.exits {
         undefined.get_or_insert_with(|| "a process ends on purpose".to_owned());

@@ -98,8 +98,11 @@ pub fn parse(file: &Arc<SourceFile>, name: &str) -> Result<Vec<Case>, Rejected> 
     let short = top.get("op").is_some() || in_matrix("op") || variants_list.iter().any(in_variant);
     let axes = Matrix::read(&mut cx, matrix.as_ref(), short);
     let size = top.entries.iter().map(|e| e.val.size()).sum::<usize>() + 1;
-    let largest =
-        variants_list.iter().filter_map(|v| v.keys).map(|t| t.entries.iter().map(|e| e.val.size()).sum::<usize>()).max();
+    let largest = variants_list
+        .iter()
+        .filter_map(|v| v.keys)
+        .map(|t| t.entries.iter().map(|e| e.val.size()).sum::<usize>())
+        .max();
     let count = axes.product(&mut cx, variants_list.len(), size + largest.unwrap_or(0));
     let swept = matrix.is_some() || variants.is_some();
     let mut all = All {

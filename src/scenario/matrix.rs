@@ -84,16 +84,16 @@ impl Matrix {
                 _ => {
                     self.faulty.push(name.clone());
                     match cx.slipped(e, span) {
-                    Some(d) => {
-                        let axis = if prefix.is_empty() { ", or write a list if it is an axis" } else { "" };
-                        cx.fault(d.help(format!(
-                            "what follows a header belongs to it: move it above the first header{axis}"
-                        )));
-                    }
-                    None => {
-                        let d = Diagnostic::new(e.val.span, format!("the axis `{name}` must be a list of values"));
-                        cx.fault(d.label(format!("this is {}", e.val.what())));
-                    }
+                        Some(d) => {
+                            let axis = if prefix.is_empty() { ", or write a list if it is an axis" } else { "" };
+                            cx.fault(d.help(format!(
+                                "what follows a header belongs to it: move it above the first header{axis}"
+                            )));
+                        }
+                        None => {
+                            let d = Diagnostic::new(e.val.span, format!("the axis `{name}` must be a list of values"));
+                            cx.fault(d.label(format!("this is {}", e.val.what())));
+                        }
                     }
                 }
             }

@@ -22,7 +22,9 @@ fn names_it(bench: &Bench, verdict: &Verdict, alloc: usize, byte: usize) -> Resu
         verdict.findings.iter().filter(on_rank).any(|f| f.lane == Lane::Invariants && f.text.contains("guard band"))
     } else {
         let inside = |f: &Finding| {
-            let Some(buffer) = bench.plan.buffers.iter().find(|b| Some(&b.name) == f.buffer.as_ref()) else { return false };
+            let Some(buffer) = bench.plan.buffers.iter().find(|b| Some(&b.name) == f.buffer.as_ref()) else {
+                return false;
+            };
             let Some(place) = buffer.places[spec.rank].filter(|p| p.alloc == alloc) else { return false };
             let from = start as u64 + place.offset + f.element.unwrap_or(u64::MAX) * buffer.dtype.size() as u64;
             (from..from + buffer.dtype.size() as u64).contains(&(byte as u64))
@@ -89,7 +91,9 @@ fn scenario() -> impl Strategy<Value = String> {
             // One value per rank and place, exact in every type and order: powers of two and their sums.
             let each = if reduces { "2 ^ (rank % 2) * (i % 2 + 1)" } else { "(7 * rank + i) % 13" };
             let dtype = dtype.name();
-            text + &format!("inputs = {{ each = \"{each}\", count = {count}, dtype = \"{dtype}\", offset = {offset} }}\n")
+            text + &format!(
+                "inputs = {{ each = \"{each}\", count = {count}, dtype = \"{dtype}\", offset = {offset} }}\n"
+            )
         },
     )
 }
@@ -137,7 +141,10 @@ fn every_case_of_the_corpus_notices() {
             }
             for (alloc, spec) in bench.plan.allocs.iter().enumerate().take(12) {
                 // A place in every payload and in every guard, another one each time.
-                let mut places = vec![(flips * 31) % spec.start() as usize, (spec.image() - GUARD) as usize + flips % GUARD as usize];
+                let mut places = vec![
+                    (flips * 31) % spec.start() as usize,
+                    (spec.image() - GUARD) as usize + flips % GUARD as usize,
+                ];
                 if spec.payload > 0 {
                     let at = (flips * 7) as u64 % spec.payload;
                     let sure = bench.forecast.last[alloc].over(at..at + 1).map(|(_, run)| run.sure).max();
