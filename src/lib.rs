@@ -4,6 +4,8 @@
 #![deny(unsafe_code)]
 
 pub mod backend;
+#[cfg(feature = "harness")]
+pub mod harness;
 pub mod judge;
 pub mod num;
 pub mod ops;
@@ -12,4 +14,8 @@ pub mod plan;
 pub mod report;
 pub mod run;
 pub mod scenario;
+pub mod suite;
 pub mod worker;
+
+pub use run::Workers;
+pub use suite::Suite;

@@ -1,1 +1,2 @@
-fn main() {}
+//! Every scenario of this repository, as a test.
+collspec::harness!("scenarios");

@@ -48,13 +48,32 @@ impl Reduction {
         Ok(Answer::Within { lo, hi, exact: f64_text })
     }
 
+    /// True if the value is inside the interval by so much that f64 can tell: most right values of types below f64 are.
+    /// All sums here err by less than 2^-40 of the sum of magnitudes (up to 2^12 ranks), and that much is given away twice.
+    pub(super) fn surely_within(&self, float: Float, values: &[f64], scalars: &[f64], observed: f64) -> bool {
+        if float == Float::F64 || self.kind == ReduceKind::Prod || values.len() > 1 << 12 {
+            return false;
+        }
+        let Ok(growth) = sum_growth(float, values.len(), !scalars.is_empty()) else { return false };
+        let (mut sum, mut size, mut unscaled) = (0.0, 0.0, 0.0);
+        for (rank, x) in values.iter().enumerate() {
+            let term = scalars.get(rank).map_or(*x, |s| x * s);
+            sum += term;
+            size += term.abs();
+            unscaled += x.abs();
+        }
+        // Scalars may push products below the least value; leave room for that, too.
+        let lost = power(float.least()) * (4 * values.len()) as f64;
+        let largest = if self.kind == ReduceKind::Avg { f64::max(size, unscaled) } else { size };
+        let fits = largest * (1.0 + growth) * (1.0 + power(-30)) + 2.0 * lost <= float.max();
+        fits && (observed - sum).abs() + size * power(-39) <= size * growth * (1.0 - power(-40))
+    }
+
     fn sum_bound(&self, float: Float, values: &[f64], scalars: &[f64]) -> Result<(Dyadic, Dyadic, Dyadic), String> {
         let n = values.len();
         let scaled = !scalars.is_empty();
         let wide = accumulators(float);
-        let steps = n - 1 + usize::from(scaled) + usize::from(!wide.is_empty());
-        let v = wide.iter().map(|acc| unit(*acc)).fold(0.0, f64::max);
-        let growth = growth(unit(float) + v + unit(float) * v, steps)?;
+        let growth = sum_growth(float, n, scaled)?;
         // What each leaf is multiplied with: its scalar; for avg also 1/n in a wider type, if the scalar comes last.
         let mut sets = vec![scalars.to_vec()];
         if self.kind == ReduceKind::Avg {
@@ -124,6 +143,14 @@ impl Reduction {
     }
 }
 
+/// G of a sum.
+fn sum_growth(float: Float, ranks: usize, scaled: bool) -> Result<f64, String> {
+    let wide = accumulators(float);
+    let steps = ranks - 1 + usize::from(scaled) + usize::from(!wide.is_empty());
+    let v = wide.iter().map(|acc| unit(*acc)).fold(0.0, f64::max);
+    growth(unit(float) + v + unit(float) * v, steps)
+}
+
 fn unit(float: Float) -> f64 {
     power(-float.precision())
 }
@@ -149,7 +176,7 @@ fn growth(w: f64, steps: usize) -> Result<f64, String> {
     }
 }
 
-/// An exact sum. Numbers of few bits between them are added as machine integers.
+/// An exact sum.
 fn total(terms: impl Iterator<Item = Dyadic>) -> Dyadic {
     terms.fold(Dyadic::from_f64(0.0), |sum, term| sum.add(&term))
 }

@@ -26,7 +26,7 @@ impl Reduction {
                 false => Judged { lane: Lane::Exact, ruling: Ruling::Reject { answer }, note: None },
             };
         }
-        let (Some(float), true) = (Float::of(self.dtype), column.len() == self.ranks && !column.is_empty()) else {
+        let (Some(float), true) = (Float::of(self.dtype), self.covers(column.len())) else {
             let why = format!("the column has {} elements for {} ranks", column.len(), self.ranks);
             return Judged { lane: Lane::Exact, ruling: Ruling::Unable { why }, note: None };
         };
@@ -92,6 +92,9 @@ impl Reduction {
             return accept(Lane::Admissible, None, None, None);
         }
         let prepared = budget.prepared(self);
+        if self.surely_within(float, values, &prepared.scalars, decode_f64(self.dtype, observed)) {
+            return accept(Lane::Bounded, None, None, None);
+        }
         match self.bound(float, values, &prepared.scalars) {
             Ok(answer) => self.judge_by_bound(answer, observed, None),
             Err(why) => Judged { lane: Lane::Bounded, ruling: Ruling::Unable { why }, note: None },
@@ -115,7 +118,7 @@ impl Reduction {
     /// Whether the column can be judged at all, to be asked before running: up to [`SEARCH_RANKS`] ranks always; beyond only
     /// what is exact, or has a bound.
     pub fn judgeable(&self, column: &[u64]) -> Result<(), String> {
-        if column.len() != self.ranks || column.is_empty() {
+        if !self.covers(column.len()) {
             return Err(format!("the column has {} elements for {} ranks", column.len(), self.ranks));
         }
         let Some(float) = Float::of(self.dtype) else { return Ok(()) };
@@ -135,10 +138,10 @@ impl Reduction {
         }
         let Some(float) = Float::of(self.dtype) else { return Err("integers are exact".into()) };
         let values: Vec<f64> = column.iter().map(|bits| decode_f64(self.dtype, *bits)).collect();
-        if self.ranks <= SEARCH_RANKS {
-            if let Ok(found) = self.search(&values, true, false, budget) {
-                return Ok(found.answer(self));
-            }
+        if self.ranks <= SEARCH_RANKS
+            && let Ok(found) = self.search(&values, true, false, budget)
+        {
+            return Ok(found.answer(self));
         }
         let prepared = budget.prepared(self);
         self.bound(float, &values, &prepared.scalars)

@@ -100,6 +100,26 @@ fn random_trees_stay_within_the_bound() {
 }
 
 #[test]
+fn the_edges_of_the_bound_decide() {
+    for dtype in [DType::F32, DType::F16, DType::F64] {
+        for (seed, kind) in (0..30).flat_map(|seed| [(seed, ReduceKind::Sum), (seed, ReduceKind::Avg)]) {
+            let (ranks, inputs) = (9 + seed as usize, Random::new(dtype, seed, None, None));
+            let column: Vec<u64> = (0..ranks as u64).map(|r| inputs.bits(r, 7)).collect();
+            let reduction = Reduction { dtype, kind, ranks };
+            let Ok(Answer::Within { lo, hi, .. }) = reduction.answer(&column, &mut Budget::default()) else { panic!() };
+            let accepts = |bits| reduction.judge(&column, bits, &mut Budget::new(0)).ruling.accepted();
+            let value = |bits| decode_f64(dtype, bits);
+            assert!(value(lo) < 0.0 || value(hi) > 0.0);
+            assert!(accepts(lo) && accepts(hi), "{dtype:?} {seed}");
+            // One code away from zero is one value further out.
+            let outward = |bits: u64, inward: bool| if inward { bits - 1 } else { bits + 1 };
+            assert!(!accepts(outward(hi, value(hi) < 0.0)), "{dtype:?} {seed}");
+            assert!(!accepts(outward(lo, value(lo) > 0.0)), "{dtype:?} {seed}");
+        }
+    }
+}
+
+#[test]
 fn the_bound_is_as_derived() {
     // 16 ranks of 1 + 2^-23 but for two that cancel: G = 15u/(1 - 15u), sum|x| about 16.
     let mut values = vec![1.0 + 2f64.powi(-23); 16];

@@ -2,6 +2,7 @@
 mod brute;
 mod hand;
 mod laws;
+mod speed;
 
 use super::*;
 use crate::num::{DType, encode_f64};

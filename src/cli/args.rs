@@ -1,0 +1,134 @@
+//! What can be typed; the comments here are the help text.
+use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use collspec::suite::{BackendChoice, Filter};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+/// Collective-communication tests written as TOML files, judged rank by rank.
+///
+/// Exit codes: 0 all passed; 1 some failed; 2 the files or the command line are wrong; 3 a required backend is missing.
+#[derive(Debug, Parser)]
+#[command(name = "collspec", version)]
+pub struct Args {
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Command {
+    Run(Run),
+    Check(Check),
+}
+
+/// Which cases.
+#[derive(Debug, ClapArgs)]
+pub struct Selection {
+    /// Scenario files, or folders that hold them.
+    ///
+    /// A case is called by its file's path under the folder given, without `.toml`; the cases of a file given by itself by
+    /// its name alone. Points of a matrix have `[axis=value,...]` behind that.
+    #[arg(value_name = "PATH", default_value = "scenarios")]
+    pub paths: Vec<PathBuf>,
+
+    /// Only cases whose name contains TEXT, or which have TEXT as a tag.
+    #[arg(long, value_name = "TEXT")]
+    pub filter: Option<String>,
+
+    /// The filter is the whole name of one case.
+    #[arg(long, requires = "filter")]
+    pub exact: bool,
+}
+
+impl Selection {
+    pub fn filter(&self) -> Filter {
+        Filter { text: self.filter.clone(), exact: self.exact }
+    }
+}
+
+/// Run scenarios and judge every rank's results.
+///
+/// If any file has a fault, or a selected case cannot be run as it is written, all of that is shown and nothing runs.
+#[derive(Debug, ClapArgs)]
+pub struct Run {
+    #[command(flatten)]
+    pub selection: Selection,
+
+    /// What runs the cases: `soft` is NCCL's interface in software; `auto` takes the best there is.
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = BackendChoice::parse)]
+    pub backend: BackendChoice,
+
+    /// Fail with exit code 3 if this backend is missing, instead of doing without.
+    #[arg(long, value_name = "NAME", value_parser = BackendChoice::parse)]
+    pub require: Option<BackendChoice>,
+
+    /// Cases that run at the same time [default: the number of cores].
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<NonZeroUsize>,
+
+    /// Time limit of a case that has none of its own, in seconds.
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub timeout: Option<f64>,
+
+    /// Shuffles the order in which the software's tasks run; the same number gives the same order.
+    #[arg(long, value_name = "N")]
+    pub seed: Option<u64>,
+
+    /// Messages of up to so many bytes are sent without waiting for their receive (soft backend) [default: 0].
+    #[arg(long, value_name = "BYTES")]
+    pub eager: Option<u64>,
+
+    /// Text for people, or one JSON object per case.
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    pub format: Format,
+
+    /// Write the report to this file instead of the standard output.
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+
+    /// Name every case, not only those that fail (human format).
+    #[arg(long, short)]
+    pub verbose: bool,
+}
+
+/// Read, check and analyse scenarios; run nothing.
+///
+/// Shows every fault of every file, and for each file whether its programs can block.
+#[derive(Debug, ClapArgs)]
+pub struct Check {
+    #[command(flatten)]
+    pub selection: Selection,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Format {
+    /// Failures in full, skips by reason, one line at the end.
+    Human,
+    /// One JSON object per case and line.
+    Jsonl,
+}
+
+fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
+        _ => Err("a number of seconds above 0 is wanted".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    #[test]
+    fn the_definitions_hold_together() {
+        Args::command().debug_assert();
+    }
+
+    #[test]
+    fn a_timeout_is_a_positive_number() {
+        assert_eq!(seconds("0.5"), Ok(0.5));
+        for bad in ["0", "-1", "inf", "nan", "soon", ""] {
+            assert!(seconds(bad).is_err(), "{bad}");
+        }
+    }
+}

@@ -1,0 +1,91 @@
+//! `collspec check`.
+use super::args::Check;
+use super::exit::Exit;
+use super::run::{select, show_faults};
+use collspec::suite::foresee::{Foreseen, foresee};
+use collspec::suite::{Suite, drive, faults, files_in_words};
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::thread::available_parallelism;
+
+pub fn check(args: &Check) -> anyhow::Result<Exit> {
+    let jobs = available_parallelism().map_or(1, NonZeroUsize::get);
+    let mut suite = Suite::open(&args.selection.paths)?;
+    if suite.faults.is_empty() || !suite.cases.is_empty() {
+        select(&mut suite, &args.selection)?;
+    }
+    let results = drive::map(&suite.cases, jobs, foresee);
+    let mut files: BTreeMap<&str, Vec<Foreseen>> = BTreeMap::new();
+    for (case, result) in suite.cases.iter().zip(results) {
+        let file = files.entry(&case.file.path).or_default();
+        match result {
+            Ok(foreseen) => file.push(foreseen),
+            Err(diagnostics) => faults::add(&mut suite.faults, case, diagnostics),
+        }
+    }
+    // A file with a fault has its diagnostics instead.
+    files.retain(|path, _| suite.faults.iter().all(|faulty| faulty.file.path != *path));
+
+    let mut out = anstream::stdout();
+    for (path, cases) in &files {
+        writeln!(out, "{path}: {}", summary(cases))?;
+    }
+    out.flush()?;
+    if suite.faults.is_empty() {
+        return Ok(Exit::ALL_PASSED);
+    }
+    show_faults(&suite)?;
+    writeln!(anstream::stderr(), "collspec: {} with faults", files_in_words(suite.faults.len()))?;
+    Ok(Exit::WRONG_INPUT)
+}
+
+/// One line: the number of cases, and what is foreseen of them, the first of every kind in words.
+fn summary(cases: &[Foreseen]) -> String {
+    let count = |words: &str, number: usize| (number > 0).then(|| format!("{number} {words}"));
+    let of = |kind: fn(&Foreseen) -> Option<&str>| {
+        let mut words = cases.iter().filter_map(kind);
+        let first = words.next();
+        (first.map_or(0, |_| 1) + words.count(), first.unwrap_or_default().to_owned())
+    };
+    let completes = cases.iter().filter(|case| matches!(case, Foreseen::Completes)).count();
+    let refused = cases.iter().filter(|case| matches!(case, Foreseen::Refused)).count();
+    let (may_block, circle) = of(|case| if let Foreseen::MayBlock(words) = case { Some(words) } else { None });
+    let (stuck, end) = of(|case| if let Foreseen::Stuck(words) = case { Some(words) } else { None });
+
+    let number = if cases.len() == 1 { "1 case".to_owned() } else { format!("{} cases", cases.len()) };
+    if cases.len() == 1 || [completes, refused, may_block, stuck].iter().filter(|kinds| **kinds > 0).count() == 1 {
+        let words = match cases.first() {
+            None => "nothing selected".to_owned(),
+            Some(Foreseen::Completes) => "completes".to_owned(),
+            Some(Foreseen::Refused) => "refused, as expected".to_owned(),
+            Some(Foreseen::MayBlock(words)) => format!("may block: {words}"),
+            Some(Foreseen::Stuck(words)) => format!("cannot finish: {words}"),
+        };
+        return format!("{number}, {words}");
+    }
+    let parts = [
+        count("complete", completes),
+        count("refused, as expected", refused),
+        count("may block", may_block).map(|words| format!("{words}: {circle}")),
+        count("cannot finish", stuck).map(|words| format!("{words}: {end}")),
+    ];
+    format!("{number}; {}", parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_is_summed_up_in_a_line() {
+        use Foreseen::*;
+        let line = |cases: &[Foreseen]| summary(cases);
+        assert_eq!(line(&[Completes]), "1 case, completes");
+        assert_eq!(line(&[Completes, Completes]), "2 cases, completes");
+        assert_eq!(line(&[Refused]), "1 case, refused, as expected");
+        assert_eq!(line(&[MayBlock("rank 0 waits".into())]), "1 case, may block: rank 0 waits");
+        let mixed = [Completes, Stuck("a".into()), Stuck("b".into()), Refused];
+        assert_eq!(line(&mixed), "4 cases; 1 complete; 1 refused, as expected; 2 cannot finish: a");
+    }
+}

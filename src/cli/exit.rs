@@ -1,0 +1,24 @@
+//! Exit codes: part of the interface, for scripts and CI.
+use std::process::ExitCode;
+
+/// How the command ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Exit(u8);
+
+impl Exit {
+    /// Everything passed (skips are no failures), or `check` found nothing wrong.
+    pub const ALL_PASSED: Exit = Exit(0);
+    /// Some case failed.
+    pub const SOME_FAILED: Exit = Exit(1);
+    /// The files or the command line are wrong: faults of a file, a case that cannot be run as written, nothing selected,
+    /// something that cannot be read or written. The command line's own parser ends with the same number.
+    pub const WRONG_INPUT: Exit = Exit(2);
+    /// A backend that was required is missing.
+    pub const BACKEND_MISSING: Exit = Exit(3);
+}
+
+impl From<Exit> for ExitCode {
+    fn from(exit: Exit) -> ExitCode {
+        ExitCode::from(exit.0)
+    }
+}

@@ -1,0 +1,44 @@
+//! A bar on the terminal while cases run; nothing anywhere else.
+use collspec::judge::Status;
+use collspec::run::Event;
+use indicatif::{ProgressBar, ProgressStyle};
+
+/// Shows how far a run is. Hidden where the standard error is no terminal.
+pub struct Progress {
+    bar: ProgressBar,
+    failed: usize,
+}
+
+impl Progress {
+    pub fn new() -> Self {
+        let bar = ProgressBar::no_length();
+        if let Ok(style) = ProgressStyle::with_template("{bar:32} {pos}/{len} {msg}") {
+            bar.set_style(style);
+        }
+        Self { bar, failed: 0 }
+    }
+
+    /// Lets `report` write while the bar is out of the way.
+    pub fn suspend<R>(&self, report: impl FnOnce() -> R) -> R {
+        self.bar.suspend(report)
+    }
+
+    pub fn event(&mut self, event: &Event) {
+        match event {
+            Event::Started { cases } => self.bar.set_length(*cases as u64),
+            Event::CaseStarted { case } => self.message(&case.name),
+            Event::CaseDone { verdict, .. } => {
+                self.failed += usize::from(verdict.status == Status::Fail);
+                self.bar.inc(1);
+            }
+            Event::Finished { .. } => self.bar.finish_and_clear(),
+        }
+    }
+
+    fn message(&self, name: &str) {
+        match self.failed {
+            0 => self.bar.set_message(name.to_owned()),
+            failed => self.bar.set_message(format!("{failed} failed, {name}")),
+        }
+    }
+}

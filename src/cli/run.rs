@@ -1,0 +1,124 @@
+//! `collspec run`.
+use super::args::{Format, Run, Selection};
+use super::exit::Exit;
+use super::progress::Progress;
+use anstream::AutoStream;
+use anyhow::Context;
+use collspec::report::{Human, JsonLines, Reporter, Rerun, Styles};
+use collspec::run::{Event, Options, Workers};
+use collspec::suite::{Error, Suite, backend};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::num::NonZeroUsize;
+use std::thread::available_parallelism;
+
+pub fn run(args: &Run) -> anyhow::Result<Exit> {
+    let chosen = match args.backend.resolve(args.require) {
+        Ok(chosen) => chosen,
+        Err(missing) => {
+            writeln!(anstream::stderr(), "collspec: {missing}")?;
+            return Ok(Exit::BACKEND_MISSING);
+        }
+    };
+    let jobs = args.jobs.or_else(|| available_parallelism().ok()).map_or(1, NonZeroUsize::get);
+    let mut suite = Suite::open(&args.selection.paths)?;
+    if suite.faults.is_empty() {
+        select(&mut suite, &args.selection)?;
+        suite.plan(jobs);
+    }
+    if !suite.faults.is_empty() {
+        show_faults(&suite)?;
+        return Err(Error::Faults(suite.faults.len()).into());
+    }
+
+    writeln!(anstream::stderr(), "{}", backend::banner(chosen))?;
+    let mut reporter = Reports { report: report(args, backend::name(chosen))?, progress: Progress::new() };
+    let options = Options {
+        backend: chosen,
+        jobs,
+        timeout: args.timeout,
+        seed: args.seed,
+        eager: args.eager,
+        worker: Workers::CurrentExe,
+    };
+    let tally = suite.run(options, &mut reporter).map_err(plain_io)?;
+    Ok(match (tally.refused, tally.fail) {
+        (0, 0) => Exit::ALL_PASSED,
+        (0, _) => Exit::SOME_FAILED,
+        _ => Exit::WRONG_INPUT,
+    })
+}
+
+/// Keeps what the filter admits; a filter that admits nothing is a mistake, not a green run.
+pub fn select(suite: &mut Suite, selection: &Selection) -> anyhow::Result<()> {
+    let filter = selection.filter();
+    let before = suite.cases.len();
+    suite.select(&filter);
+    let shown: Vec<_> = selection.paths.iter().map(|path| path.display().to_string()).collect();
+    anyhow::ensure!(before > 0, "no scenario in {}", shown.join(", "));
+    if let (true, Some(text)) = (suite.cases.is_empty(), &filter.text) {
+        let relation = if filter.exact { "is called" } else { "has in its name, or as a tag," };
+        anyhow::bail!("none of the {before} cases in {} {relation} '{text}'", shown.join(", "));
+    }
+    Ok(())
+}
+
+/// Everything that is wrong with the files, on the standard error.
+pub fn show_faults(suite: &Suite) -> io::Result<()> {
+    let mut to = anstream::stderr();
+    for faulty in &suite.faults {
+        writeln!(to, "{}\n", faulty.render(true).trim_end())?;
+    }
+    Ok(())
+}
+
+/// A closed pipe must stay recognisable under the suite's own error.
+fn plain_io(error: Error) -> anyhow::Error {
+    match error {
+        Error::Report(error) if error.kind() == io::ErrorKind::BrokenPipe => error.into(),
+        error => error.into(),
+    }
+}
+
+fn report(args: &Run, backend: &str) -> anyhow::Result<Box<dyn Reporter>> {
+    let rerun = Rerun::Command { options: options_to_repeat(args) };
+    let human = |to: Box<dyn Write>, styles| Box::new(Human::new(to, styles, rerun, args.verbose));
+    Ok(match (&args.output, args.format) {
+        (None, Format::Human) => human(Box::new(AutoStream::auto(io::stdout())), Styles::coloured()),
+        (None, Format::Jsonl) => Box::new(JsonLines::new(BufWriter::new(io::stdout()), backend)),
+        (Some(path), format) => {
+            let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+            let file = BufWriter::new(file);
+            match format {
+                Format::Human => human(Box::new(file), Styles::plain()),
+                Format::Jsonl => Box::new(JsonLines::new(file, backend)),
+            }
+        }
+    })
+}
+
+/// The options that bear on a case's result, as they were typed.
+fn options_to_repeat(args: &Run) -> Vec<String> {
+    let mut words = Vec::new();
+    let mut option = |name: &str, value: Option<String>| {
+        words.extend(value.map(|value| [name.to_owned(), value]).into_iter().flatten());
+    };
+    option("--timeout", args.timeout.map(|value| value.to_string()));
+    option("--seed", args.seed.map(|value| value.to_string()));
+    option("--eager", args.eager.map(|value| value.to_string()));
+    words
+}
+
+/// The report, and the bar that steps aside for it.
+struct Reports {
+    report: Box<dyn Reporter>,
+    progress: Progress,
+}
+
+impl Reporter for Reports {
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        self.progress.event(event);
+        let Self { report, progress } = self;
+        progress.suspend(|| report.event(event))
+    }
+}

@@ -1,0 +1,169 @@
+//! Scenarios as tests: one libtest trial per case, for `cargo test` and nextest, with snapshots kept by insta.
+//!
+//! A test target of two lines runs a folder of scenarios:
+//!
+//! ```toml
+//! [[test]]                  # Cargo.toml
+//! name = "scenarios"
+//! harness = false
+//! ```
+//! ```no_run
+//! collspec::harness!("scenarios"); // tests/scenarios.rs
+//! ```
+//!
+//! Variables: COLLSPEC_BACKEND (auto, soft, nccl), COLLSPEC_REQUIRE (a backend that must be there), COLLSPEC_FILTER (part
+//! of a case's name, or a tag), and insta's INSTA_UPDATE. Nothing but libtest's own lines goes to the standard output.
+mod environment;
+mod settings;
+mod snapshot;
+mod trials;
+
+use crate::run::{Backend, Options, Runner, Workers};
+use crate::suite::{Suite, with_causes};
+use libtest_mimic::Arguments;
+use settings::Settings;
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+/// Makes `main` of a test target (with `harness = false`) that runs every scenario under a folder of the package, and
+/// keeps snapshots in `snapshots/` beside it.
+#[macro_export]
+macro_rules! harness {
+    ($scenarios:expr) => {
+        fn main() -> ::std::process::ExitCode {
+            // First of all: what crashes must crash in a worker, which is this program started again.
+            $crate::worker::enter_if_asked();
+            $crate::harness::main($crate::harness::Site {
+                directory: ::std::env!("CARGO_MANIFEST_DIR"),
+                package: ::std::env!("CARGO_PKG_NAME"),
+                crate_name: ::std::env!("CARGO_CRATE_NAME"),
+                file: ::std::file!(),
+                scenarios: $scenarios,
+            })
+        }
+    };
+}
+
+/// Where [`harness!`](crate::harness!) was written.
+#[derive(Clone, Copy, Debug)]
+pub struct Site {
+    /// The package's directory.
+    pub directory: &'static str,
+    /// The package's name.
+    pub package: &'static str,
+    /// The test target's name with `-` as `_`.
+    pub crate_name: &'static str,
+    /// The source file.
+    pub file: &'static str,
+    /// The folder of scenarios, in the package's directory.
+    pub scenarios: &'static str,
+}
+
+/// As libtest and libtest-mimic have it.
+const FAILED: u8 = 101;
+/// As the command has it.
+const BACKEND_MISSING: u8 = 3;
+
+impl Site {
+    /// The scenarios; relative where tests run as cargo runs them, because that is how people name files.
+    fn root(&self) -> PathBuf {
+        match std::env::current_dir() {
+            Ok(here) if here == Path::new(self.directory) => PathBuf::from(self.scenarios),
+            _ => Path::new(self.directory).join(self.scenarios),
+        }
+    }
+
+    fn snapshots(&self) -> PathBuf {
+        Path::new(self.directory).join(self.scenarios).with_file_name("snapshots")
+    }
+
+    /// The target as cargo wants it: the crate's name has lost its hyphens, the file's mostly has them still.
+    fn target(&self) -> String {
+        let stem = Path::new(self.file).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
+        if stem.replace('-', "_") == self.crate_name { stem } else { self.crate_name }.to_owned()
+    }
+}
+
+/// What [`harness!`](crate::harness!) calls once it is sure not to be a worker.
+#[doc(hidden)]
+pub fn main(site: Site) -> ExitCode {
+    let args = Arguments::from_args();
+    environment::prepare_insta(Path::new(site.directory));
+    snapshot::silence_expected_panics();
+    match tests(site, &args) {
+        Ok(code) => code,
+        Err((code, words)) => {
+            // Standard error, because nextest reads the other one.
+            eprintln!("collspec: {words}");
+            ExitCode::from(code)
+        }
+    }
+}
+
+fn tests(site: Site, args: &Arguments) -> Result<ExitCode, (u8, String)> {
+    let failed = |error: &dyn std::error::Error| (FAILED, with_causes(error));
+    let settings = Settings::read(|name| std::env::var(name)).map_err(|words| (FAILED, words))?;
+    if crate::worker::is_worker() {
+        return Err(failed(&crate::suite::Error::InsideWorker));
+    }
+    let mut suite = open(&site.root(), args).map_err(|error| failed(&error))?;
+    if suite.cases.is_empty() && suite.faults.is_empty() && !names_one(args) {
+        // A folder that moved must not look like a green run.
+        return Err((FAILED, format!("no scenarios in {}", site.root().display())));
+    }
+    suite.select(&settings.filter);
+
+    let mut runner = None;
+    if !args.list {
+        let backend = settings.backend.resolve(settings.require);
+        let backend = backend.map_err(|missing| (BACKEND_MISSING, missing.to_string()))?;
+        announce(backend);
+        let jobs = args.test_threads.or_else(|| available_parallelism().ok().map(NonZeroUsize::get)).unwrap_or(1);
+        let options = Options { backend, jobs, timeout: None, seed: None, eager: None, worker: Workers::CurrentExe };
+        runner = Some(Arc::new(Runner::new(options).map_err(|error| failed(&error))?));
+    }
+    let trials = trials::trials(&site, suite, args, runner);
+    Ok(libtest_mimic::run(args, trials).exit_code())
+}
+
+/// All scenarios, or the file of the one that is asked for: nextest starts a process for each case.
+fn open(root: &Path, args: &Arguments) -> Result<Suite, crate::suite::Error> {
+    match &args.filter {
+        Some(name) if args.exact => Suite::open_exact(root, name),
+        _ => Suite::open(&[root]),
+    }
+}
+
+/// With an exact name that is some other target's test, running none of ours is right.
+fn names_one(args: &Arguments) -> bool {
+    args.exact && args.filter.is_some()
+}
+
+fn announce(backend: Backend) {
+    eprintln!("{}", crate::suite::backend::banner(backend));
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn site(file: &'static str, crate_name: &'static str) -> Site {
+        Site { directory: "/p", package: "p", crate_name, file, scenarios: "scenarios" }
+    }
+
+    #[test]
+    fn the_target_keeps_its_hyphens() {
+        assert_eq!(site("tests/my-cases.rs", "my_cases").target(), "my-cases");
+        assert_eq!(site("tests/cases/main.rs", "cases").target(), "cases");
+    }
+
+    #[test]
+    fn snapshots_lie_beside_the_scenarios() {
+        assert_eq!(site("a.rs", "a").snapshots(), Path::new("/p/snapshots"));
+        let deeper = Site { scenarios: "gpu/scenarios", ..site("a.rs", "a") };
+        assert_eq!(deeper.snapshots(), Path::new("/p/gpu/snapshots"));
+    }
+}

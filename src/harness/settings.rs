@@ -1,0 +1,59 @@
+//! What COLLSPEC_* variables say, read once.
+use crate::suite::{BackendChoice, Filter};
+use std::env::VarError;
+
+/// The variables' meaning; the same as that of the command's options.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// COLLSPEC_BACKEND.
+    pub backend: BackendChoice,
+    /// COLLSPEC_REQUIRE.
+    pub require: Option<BackendChoice>,
+    /// COLLSPEC_FILTER.
+    pub filter: Filter,
+}
+
+impl Settings {
+    /// From variables that `variable` looks up; an empty one is as good as none.
+    pub fn read(variable: impl Fn(&str) -> Result<String, VarError>) -> Result<Self, String> {
+        let read = |name: &str| match variable(name) {
+            Ok(text) if text.is_empty() => Ok(None),
+            Ok(text) => Ok(Some(text)),
+            Err(VarError::NotPresent) => Ok(None),
+            Err(VarError::NotUnicode(_)) => Err(format!("{name} is not UTF-8")),
+        };
+        let backend = |name: &str| {
+            let parse = |text: String| BackendChoice::parse(&text).map_err(|words| format!("{name}={text}: {words}"));
+            read(name)?.map(parse).transpose()
+        };
+        Ok(Self {
+            backend: backend("COLLSPEC_BACKEND")?.unwrap_or_default(),
+            require: backend("COLLSPEC_REQUIRE")?,
+            filter: Filter { text: read("COLLSPEC_FILTER")?, exact: false },
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with(name: &'static str, value: &'static str) -> Result<Settings, String> {
+        Settings::read(|asked| if asked == name { Ok(value.to_owned()) } else { Err(VarError::NotPresent) })
+    }
+
+    #[test]
+    fn variables_mean_what_options_mean() {
+        assert_eq!(with("X", "y"), Ok(Settings::default()));
+        assert_eq!(with("COLLSPEC_BACKEND", "soft").map(|s| s.backend), Ok(BackendChoice::Soft));
+        assert_eq!(with("COLLSPEC_BACKEND", ""), Ok(Settings::default()));
+        assert_eq!(with("COLLSPEC_REQUIRE", "nccl").map(|s| s.require), Ok(Some(BackendChoice::Nccl)));
+        assert_eq!(with("COLLSPEC_FILTER", "ring").map(|s| s.filter.text), Ok(Some("ring".into())));
+    }
+
+    #[test]
+    fn an_unknown_backend_is_an_error_that_names_the_variable() {
+        let words = with("COLLSPEC_REQUIRE", "cuda").unwrap_err();
+        assert_eq!(words, "COLLSPEC_REQUIRE=cuda: the backends are auto, soft and nccl");
+    }
+}

@@ -1,0 +1,207 @@
+//! Snapshots of cases: one file each, kept and compared by insta.
+use crate::scenario::Case;
+use insta::Snapshot;
+use insta::comparator::{Comparator, DefaultComparator};
+use similar::TextDiff;
+use std::cell::Cell;
+use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Longest file name without `.snap`, which insta lengthens by a few bytes for what is pending.
+const LONGEST: usize = 120;
+
+/// The snapshots of a suite.
+pub struct Snapshots {
+    folder: PathBuf,
+    /// Who uses which file: two cases that share one would take turns at being wrong.
+    claims: Mutex<HashMap<PathBuf, String>>,
+}
+
+impl Snapshots {
+    /// All under `folder`.
+    pub fn new(folder: PathBuf) -> Self {
+        Self { folder, claims: Mutex::new(HashMap::new()) }
+    }
+
+    /// Compares, and writes what INSTA_UPDATE says; the error is told under the case's name.
+    pub fn compare(&self, case: &Case, text: &str) -> Result<(), String> {
+        let (folder, name) = file_name(&case.name);
+        let folder = self.folder.join(folder);
+        let path = folder.join(format!("{name}.snap"));
+        self.claim(&path, &case.name)?;
+
+        let reference = Reference::default();
+        let mut settings = insta::Settings::new();
+        settings.set_snapshot_path(&folder);
+        settings.set_prepend_module_to_snapshot(false);
+        settings.set_omit_expression(true);
+        if let Some(description) = &case.description {
+            settings.set_description(description.clone());
+        }
+        settings.set_comparator(Box::new(reference.clone()));
+        let asserted = silently(|| settings.bind(|| insta::assert_snapshot!(name.as_str(), text)));
+        asserted.map_err(|words| match reference.take() {
+            Some(old) => differs(&path, &old, text),
+            None if !path.exists() => missing(&path, text),
+            // Not a matter of the texts: insta could not read or write a file.
+            None => format!("  snapshot {}: {words}", path.display()),
+        })
+    }
+
+    fn claim(&self, path: &Path, case: &str) -> Result<(), String> {
+        let mut claims = self.claims.lock().unwrap_or_else(PoisonError::into_inner);
+        let holder = claims.entry(path.to_owned()).or_insert_with(|| case.to_owned());
+        if holder == case {
+            return Ok(());
+        }
+        Err(format!("  its snapshot {} is that of {holder} too: rename one of the two", path.display()))
+    }
+}
+
+const ACCEPT: &str = "if that is right, accept it with `cargo insta review`, or by running with INSTA_UPDATE=always";
+
+fn differs(path: &Path, old: &str, new: &str) -> String {
+    let diff = TextDiff::from_lines(old, new);
+    let mut text = format!("  snapshot: what came differs from {}\n", path.display());
+    for line in diff.unified_diff().context_radius(3).missing_newline_hint(false).to_string().lines() {
+        text.push_str(&format!("    {line}\n"));
+    }
+    text + "  " + ACCEPT
+}
+
+fn missing(path: &Path, new: &str) -> String {
+    let mut text = format!("  snapshot: there is no {} yet; it would be\n", path.display());
+    for line in new.lines() {
+        text.push_str(&format!("    {line}\n"));
+    }
+    text + "  " + ACCEPT
+}
+
+/// Folder and name of a case's snapshot: `a/b[n=2,variant=x]` is `a`, `b@n-2+variant-x`.
+fn file_name(case: &str) -> (PathBuf, String) {
+    let (path, point) = match case.find('[') {
+        Some(at) => case.split_at(at),
+        None => (case, ""),
+    };
+    let (folder, stem) = path.rsplit_once('/').unwrap_or(("", path));
+    let point = match point.strip_prefix('[') {
+        Some(point) => format!("@{}", point.strip_suffix(']').unwrap_or(point).replace('=', "-").replace(',', "+")),
+        None => String::new(),
+    };
+    (PathBuf::from(folder), shortened(format!("{stem}{point}"), case))
+}
+
+fn shortened(name: String, case: &str) -> String {
+    if name.len() <= LONGEST {
+        return name;
+    }
+    let mut end = LONGEST - 9;
+    while !name.is_char_boundary(end) {
+        end -= 1;
+    }
+    format!("{}-{:08x}", &name[..end], hash(case))
+}
+
+/// FNV-1a, 32 bits: part of files' names, so it must never change.
+fn hash(text: &str) -> u32 {
+    text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+/// Compares as insta does, and keeps the old text for our own difference.
+#[derive(Clone, Default)]
+struct Reference(Arc<Mutex<Option<String>>>);
+
+impl Reference {
+    fn take(&self) -> Option<String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
+    }
+}
+
+impl Comparator for Reference {
+    fn matches(&self, reference: &Snapshot, test: &Snapshot) -> bool {
+        let same = DefaultComparator.matches(reference, test);
+        if !same && let Some(text) = reference.as_text() {
+            *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(text.to_string());
+        }
+        same
+    }
+
+    fn dyn_clone(&self) -> Box<dyn Comparator> {
+        Box::new(self.clone())
+    }
+}
+
+thread_local! {
+    /// True while a panic of this thread is insta's way of saying no.
+    static EXPECTED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Makes the panic hook say nothing of panics inside [`silently`].
+pub fn silence_expected_panics() {
+    let otherwise = std::panic::take_hook();
+    std::panic::set_hook(Box::new(move |info| {
+        if !EXPECTED.get() {
+            otherwise(info);
+        }
+    }));
+}
+
+fn silently(assert: impl FnOnce()) -> Result<(), String> {
+    EXPECTED.set(true);
+    let result = catch_unwind(AssertUnwindSafe(assert));
+    EXPECTED.set(false);
+    result.map_err(|panic| crate::suite::drive::words_of(&*panic))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::fixture;
+
+    fn name(case: &str) -> String {
+        let (folder, name) = file_name(case);
+        folder.join(name).to_string_lossy().into_owned()
+    }
+
+    #[test]
+    fn names_are_files_in_folders() {
+        assert_eq!(name("a"), "a");
+        assert_eq!(name("documented/deep/a.b"), "documented/deep/a.b");
+        assert_eq!(name("a/b[n=2,variant=x]"), "a/b@n-2+variant-x");
+        assert_eq!(name("a[e=^Ring%2CTree]"), "a@e-^Ring%2CTree");
+    }
+
+    #[test]
+    fn long_names_are_cut_and_stay_apart() {
+        let long = |last: &str| format!("a/b[{}=1,x={last}]", "k".repeat(200));
+        let (_, one) = file_name(&long("1"));
+        let (_, two) = file_name(&long("2"));
+        assert_eq!(one.len(), LONGEST);
+        assert_ne!(one, two);
+        // The constant of the function itself: names that change would orphan everybody's files.
+        assert_eq!(hash("foobar"), 0xbf9c_f968);
+        let umlauts = file_name(&"\u{e4}".repeat(200)).1;
+        assert!(umlauts.len() <= LONGEST);
+    }
+
+    #[test]
+    fn two_cases_never_share_a_file() {
+        let folder = tempfile::tempdir().unwrap();
+        let snapshots = Snapshots::new(folder.path().to_owned());
+        let path = folder.path().join("a@n-1.snap");
+        std::fs::write(&path, "---\nsource: x\n---\nsame\n").unwrap();
+        assert_eq!(snapshots.compare(&fixture::case("a[n=1]"), "same"), Ok(()));
+        assert_eq!(snapshots.compare(&fixture::case("a[n=1]"), "same"), Ok(()));
+        let words = snapshots.compare(&fixture::case("a@n-1"), "same").unwrap_err();
+        assert!(words.contains("is that of a[n=1] too"), "{words}");
+    }
+
+    #[test]
+    fn a_difference_is_shown_as_one() {
+        let words = differs(Path::new("s/a.snap"), "rank 0: 1 2\nrank 1: 3 4", "rank 0: 1 2\nrank 1: 3 5");
+        assert!(words.contains("    -rank 1: 3 4\n    +rank 1: 3 5\n"), "{words}");
+        assert!(words.contains("s/a.snap"));
+    }
+}

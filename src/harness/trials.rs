@@ -1,0 +1,68 @@
+//! A suite as libtest trials.
+use super::Site;
+use super::snapshot::Snapshots;
+use crate::judge::{Outcome, Status};
+use crate::report::{Rerun, failure};
+use crate::run::Runner;
+use crate::scenario::Case;
+use crate::suite::{Faulty, Suite, drive, faults};
+use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use std::sync::Arc;
+
+/// One trial per case, and one that fails per file with faults. Without a runner they can only be listed.
+pub fn trials(site: &Site, suite: Suite, args: &Arguments, runner: Option<Arc<Runner>>) -> Vec<Trial> {
+    let context = Arc::new(Context {
+        rerun: Rerun::CargoTest { package: site.package.to_owned(), target: site.target() },
+        snapshots: Snapshots::new(site.snapshots()),
+        runner,
+    });
+    let faulty = suite.faults.into_iter().map(|faulty| broken(faulty, args));
+    let cases = suite.cases.into_iter().map(|case| {
+        let context = context.clone();
+        Trial::ignorable_test(case.name.clone(), move || context.run(&case))
+    });
+    faulty.chain(cases).collect()
+}
+
+struct Context {
+    rerun: Rerun,
+    snapshots: Snapshots,
+    runner: Option<Arc<Runner>>,
+}
+
+impl Context {
+    fn run(&self, case: &Arc<Case>) -> Result<Completion, Failed> {
+        let runner = self.runner.as_ref().ok_or("there is no runner")?;
+        let verdict = drive::contained(&**runner, case);
+        match verdict.status {
+            Status::Skip => Ok(Completion::Ignored { reason: verdict.reason }),
+            Status::Fail => {
+                let mut text = failure::message(case, &verdict, &self.rerun.command(case));
+                if verdict.outcome == Some(Outcome::Refused)
+                    && let Some(diagnostics) = faults::refusal(case)
+                {
+                    text = format!("{}\n{text}", diagnostics.trim_end());
+                }
+                Err(text.into())
+            }
+            Status::Pass => {
+                // Only what is right is ever compared, or written by INSTA_UPDATE.
+                if let Some(text) = &verdict.snapshot {
+                    let rerun = || self.rerun.command(case);
+                    let compared = self.snapshots.compare(case, text);
+                    compared.map_err(|words| format!("{words}\n  run it again: {}", rerun()))?;
+                }
+                Ok(Completion::Completed)
+            }
+        }
+    }
+}
+
+/// A file's faults fail under the file's name, or under that of the case asked for, which nobody can make of it.
+fn broken(faulty: Faulty, args: &Arguments) -> Trial {
+    let name = match &args.filter {
+        Some(name) if args.exact => name.clone(),
+        _ => faulty.name.clone(),
+    };
+    Trial::test(name, move || Err(faulty.render(false).trim_end().to_owned().into()))
+}

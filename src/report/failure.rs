@@ -1,0 +1,180 @@
+//! What is said of a case that failed: one text for the command and for the test harness.
+use super::{Styles, place};
+use crate::judge::{Finding, Lane, Verdict};
+use crate::scenario::{Case, Span};
+use std::collections::HashSet;
+use std::fmt::Write;
+
+/// Findings shown of one case; they are sorted, most telling first.
+const SHOWN: usize = 8;
+
+/// The whole text, several lines without a final line break.
+pub fn text(case: &Case, verdict: &Verdict, again: &str, styles: &Styles) -> String {
+    let mut text = String::new();
+    let (fail, strong) = (styles.fail, styles.strong);
+    let at = verdict.findings.iter().find_map(|finding| finding.span).unwrap_or(case.span);
+    line(&mut text, format_args!("{fail}FAIL{fail:#} {strong}{}{strong:#}", case.name));
+    body(&mut text, case, verdict, at, styles);
+    let faint = styles.faint;
+    let _ = write!(text, "  {faint}run it again:{faint:#} {again}");
+    text
+}
+
+/// The same without the case's name and colours, for where the name stands above it already.
+pub fn message(case: &Case, verdict: &Verdict, again: &str) -> String {
+    let mut text = String::new();
+    let at = verdict.findings.iter().find_map(|finding| finding.span).unwrap_or(case.span);
+    body(&mut text, case, verdict, at, &Styles::plain());
+    let _ = write!(text, "  run it again: {again}");
+    text
+}
+
+fn body(text: &mut String, case: &Case, verdict: &Verdict, at: Span, styles: &Styles) {
+    line(text, format_args!("  at {}", place::place(&case.file, at)));
+    if let Some(reason) = &verdict.reason {
+        // A finding's own lines say the same with more detail; other reasons would be lost.
+        if verdict.findings.first().is_none_or(|first| first.text != *reason) {
+            indented(text, "  ", reason);
+        }
+    }
+    let mut shown = HashSet::new();
+    for finding in verdict.findings.iter().take(SHOWN) {
+        self::finding(text, case, finding, &mut shown, styles);
+    }
+    if let Some(more) = verdict.findings.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        line(text, format_args!("  and {more} more findings"));
+    }
+    for note in &verdict.notes {
+        indented(text, "  note: ", note);
+    }
+}
+
+fn finding(text: &mut String, case: &Case, finding: &Finding, shown: &mut HashSet<Span>, styles: &Styles) {
+    let faint = styles.faint;
+    indented(text, &format!("  {faint}{}:{faint:#} ", lane(finding.lane)), &head(finding));
+    if !finding.expected.is_empty() || !finding.actual.is_empty() {
+        indented(text, "    expected ", &finding.expected);
+        indented(text, "    actual   ", &finding.actual);
+    }
+    if finding.of > 0 {
+        let pattern = finding.pattern.as_ref().map(|pattern| format!(": {pattern}")).unwrap_or_default();
+        line(text, format_args!("    {} of {} wrong{pattern}", finding.wrong, finding.of));
+    }
+    if let Some(step) = &finding.step {
+        line(text, format_args!("    written by {step}"));
+    }
+    // Many findings point at the same step; its line is worth showing once.
+    if let Some(span) = finding.span
+        && shown.insert(span)
+        && let Some(excerpt) = place::excerpt(&case.file, span)
+    {
+        indented(text, "    ", &excerpt);
+    }
+}
+
+fn head(finding: &Finding) -> String {
+    match (&finding.rank, &finding.buffer, &finding.element) {
+        (Some(rank), Some(buffer), Some(element)) => format!("rank {rank}, {buffer}[{element}] is wrong"),
+        _ => finding.text.clone(),
+    }
+}
+
+/// The lane's name, as the documents write it.
+pub fn lane(lane: Lane) -> &'static str {
+    match lane {
+        Lane::Exact => "exact",
+        Lane::Admissible => "admissible",
+        Lane::Bounded => "bounded",
+        Lane::Invariants => "invariants",
+        Lane::Expected => "expected",
+        Lane::Snapshot => "snapshot",
+    }
+}
+
+fn line(text: &mut String, args: std::fmt::Arguments<'_>) {
+    // Writing to a `String` cannot fail.
+    let _ = text.write_fmt(args);
+    text.push('\n');
+}
+
+/// `words` after `prefix`; further lines of it as far to the right as the prefix is indented, and two more.
+fn indented(text: &mut String, prefix: &str, words: &str) {
+    let indent = prefix.len() - prefix.trim_start().len();
+    for (index, part) in words.lines().enumerate() {
+        match index {
+            0 => line(text, format_args!("{prefix}{part}")),
+            _ if prefix.trim().is_empty() => line(text, format_args!("{prefix}{part}")),
+            _ => line(text, format_args!("{}{part}", " ".repeat(indent + 2))),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::judge::Status;
+    use crate::suite::fixture;
+
+    fn finding() -> Finding {
+        Finding {
+            lane: Lane::Exact,
+            rank: Some(1),
+            buffer: Some("out".into()),
+            element: Some(3),
+            step: Some("step 1: all_reduce".into()),
+            span: Some(Span { start: 15, end: 32 }),
+            expected: "6 (0x40c00000)".into(),
+            actual: "4 (0x40800000)".into(),
+            wrong: 2,
+            of: 8,
+            pattern: Some("every 4th element".into()),
+            text: "rank 1, out[3]: expected 6, got 4".into(),
+        }
+    }
+
+    #[test]
+    fn a_wrong_element_is_told_with_everything_known_of_it() {
+        let case = fixture::case("sums/ring");
+        let mut verdict = fixture::verdict("sums/ring", Status::Fail);
+        verdict.reason = Some("rank 1, out[3]: expected 6, got 4".into());
+        verdict.findings = vec![finding()];
+        let told = text(&case, &verdict, "collspec run scenarios/sums/ring.toml", &Styles::plain());
+        assert_eq!(
+            told,
+            "FAIL sums/ring\n\
+             \x20 at scenarios/sums/ring.toml:2:1\n\
+             \x20 exact: rank 1, out[3] is wrong\n\
+             \x20   expected 6 (0x40c00000)\n\
+             \x20   actual   4 (0x40800000)\n\
+             \x20   2 of 8 wrong: every 4th element\n\
+             \x20   written by step 1: all_reduce\n\
+             \x20   2 | op = \"all_reduce\"\n\
+             \x20     | ^^^^^^^^^^^^^^^^^\n\
+             \x20 run it again: collspec run scenarios/sums/ring.toml"
+        );
+    }
+
+    #[test]
+    fn the_same_step_is_quoted_once_and_long_lists_are_cut() {
+        let case = fixture::case("sums/ring");
+        let mut verdict = fixture::verdict("sums/ring", Status::Fail);
+        verdict.reason = Some("the ranks differ".into());
+        verdict.findings = vec![finding(); 11];
+        let told = message(&case, &verdict, "again");
+        assert_eq!(told.matches("2 | op").count(), 1);
+        assert!(told.contains("  the ranks differ\n"));
+        assert!(told.contains("  and 3 more findings\n"), "{told}");
+    }
+
+    #[test]
+    fn a_failure_without_findings_still_says_why() {
+        let case = fixture::case("a");
+        let mut verdict = fixture::verdict("a", Status::Fail);
+        verdict.reason = Some("hang: rank 0 waits\nfor rank 1".into());
+        verdict.notes = vec!["only after b".into()];
+        assert_eq!(
+            message(&case, &verdict, "again"),
+            "  at scenarios/a.toml:1:1\n  hang: rank 0 waits\n  for rank 1\n  note: only after b\n  run it again: again"
+        );
+    }
+}

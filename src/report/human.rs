@@ -1,0 +1,139 @@
+//! Text for people: failures as they come, skips by reason, and one line at the end.
+use super::{Reporter, Rerun, Styles, Tally, failure};
+use crate::judge::{Status, Verdict};
+use crate::run::Event;
+use crate::scenario::Case;
+use std::io::{self, Write};
+
+/// Writes what people want to read of a run.
+pub struct Human<W> {
+    to: W,
+    styles: Styles,
+    rerun: Rerun,
+    every_case: bool,
+    tally: Tally,
+}
+
+impl<W: Write> Human<W> {
+    /// To `to`; `every_case` also names the cases that passed or were skipped.
+    pub fn new(to: W, styles: Styles, rerun: Rerun, every_case: bool) -> Self {
+        Self { to, styles, rerun, every_case, tally: Tally::default() }
+    }
+
+    fn done(&mut self, case: &Case, verdict: &Verdict) -> io::Result<()> {
+        let Styles { pass, skip, faint, .. } = self.styles;
+        self.tally.add(verdict);
+        match verdict.status {
+            Status::Fail => {
+                let text = failure::text(case, verdict, &self.rerun.command(case), &self.styles);
+                writeln!(self.to, "{text}\n")?;
+            }
+            Status::Pass if self.every_case => {
+                writeln!(self.to, "{pass}pass{pass:#} {} {faint}{}{faint:#}", case.name, duration(verdict.seconds))?;
+            }
+            Status::Skip if self.every_case => {
+                let reason = verdict.reason.as_deref().unwrap_or_default();
+                writeln!(self.to, "{skip}skip{skip:#} {} {faint}{reason}{faint:#}", case.name)?;
+            }
+            Status::Pass | Status::Skip => {}
+        }
+        self.to.flush()
+    }
+
+    fn finished(&mut self, seconds: f64) -> io::Result<()> {
+        let Styles { pass, fail, skip, faint, .. } = self.styles;
+        for (reason, count) in &self.tally.skips {
+            writeln!(self.to, "{skip}skipped{skip:#} {count}: {reason}")?;
+        }
+        let failed = if self.tally.fail > 0 { fail } else { faint };
+        writeln!(
+            self.to,
+            "{pass}{} passed{pass:#}, {failed}{} failed{failed:#}, {} skipped in {}",
+            self.tally.pass,
+            self.tally.fail,
+            self.tally.skip(),
+            duration(seconds)
+        )?;
+        self.to.flush()
+    }
+}
+
+impl<W: Write> Reporter for Human<W> {
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        match event {
+            Event::CaseDone { case, verdict } => self.done(case, verdict),
+            Event::Finished { seconds } => self.finished(*seconds),
+            Event::Started { .. } | Event::CaseStarted { .. } => Ok(()),
+        }
+    }
+}
+
+/// Seconds with a unit that leaves few digits.
+fn duration(seconds: f64) -> String {
+    match seconds {
+        s if s < 0.0995 => format!("{:.1} ms", s * 1e3),
+        s if s < 99.5 => format!("{s:.2} s"),
+        s => format!("{:.0} min {:.0} s", (s / 60.0).floor(), s % 60.0),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::fixture;
+
+    fn report(every_case: bool, styles: Styles, verdicts: Vec<Verdict>) -> String {
+        let rerun = Rerun::Command { options: Vec::new() };
+        let mut human = Human::new(Vec::new(), styles, rerun, every_case);
+        for verdict in verdicts {
+            let case = fixture::case(&verdict.case);
+            human.event(&Event::CaseDone { case, verdict: Box::new(verdict) }).unwrap();
+        }
+        human.event(&Event::Finished { seconds: 1.234 }).unwrap();
+        String::from_utf8(human.to).unwrap()
+    }
+
+    fn skip(name: &str, reason: &str) -> Verdict {
+        Verdict { reason: Some(reason.into()), outcome: None, ..fixture::verdict(name, Status::Skip) }
+    }
+
+    #[test]
+    fn a_green_run_is_one_line() {
+        let text = report(false, Styles::plain(), vec![fixture::verdict("a", Status::Pass)]);
+        assert_eq!(text, "1 passed, 0 failed, 0 skipped in 1.23 s\n");
+    }
+
+    #[test]
+    fn skips_are_counted_by_reason() {
+        let verdicts = vec![skip("a", "needs 2 GPUs"), skip("b", "needs 2 GPUs"), skip("c", "needs nodes")];
+        assert_eq!(
+            report(false, Styles::plain(), verdicts),
+            "skipped 2: needs 2 GPUs\nskipped 1: needs nodes\n0 passed, 0 failed, 3 skipped in 1.23 s\n"
+        );
+    }
+
+    #[test]
+    fn every_case_is_named_when_asked() {
+        let verdicts = vec![fixture::verdict("a", Status::Pass), skip("c", "needs nodes")];
+        let text = report(true, Styles::plain(), verdicts);
+        assert!(text.starts_with("pass a 0.0 ms\nskip c needs nodes\n"), "{text}");
+    }
+
+    #[test]
+    fn colours_change_nothing_but_the_looks() {
+        let failed = || vec![Verdict { reason: Some("it differs".into()), ..fixture::verdict("a", Status::Fail) }];
+        let coloured = report(false, Styles::coloured(), failed());
+        assert!(coloured.contains("\u{1b}["));
+        let stripped = anstream::adapter::strip_str(&coloured).to_string();
+        assert_eq!(stripped, report(false, Styles::plain(), failed()));
+        assert!(stripped.contains("run it again: collspec run scenarios/a.toml\n"));
+    }
+
+    #[test]
+    fn durations_keep_few_digits() {
+        assert_eq!(
+            [0.0004, 0.0123, 0.5, 30.0, 125.0].map(duration),
+            ["0.4 ms", "12.3 ms", "0.50 s", "30.00 s", "2 min 5 s"]
+        );
+    }
+}

@@ -1,0 +1,119 @@
+//! One JSON object per case and line.
+use super::Reporter;
+use crate::judge::{Outcome, Status, Verdict};
+use crate::run::Event;
+use serde::Serialize;
+use serde::ser::{SerializeMap, Serializer};
+use std::io::{self, Write};
+
+/// Writes a line for every verdict, when it is there; the order is that in which cases end.
+pub struct JsonLines<W> {
+    to: W,
+    backend: String,
+}
+
+impl<W: Write> JsonLines<W> {
+    /// To `to`, for cases that run on `backend`.
+    pub fn new(to: W, backend: impl Into<String>) -> Self {
+        Self { to, backend: backend.into() }
+    }
+}
+
+impl<W: Write> Reporter for JsonLines<W> {
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        match event {
+            Event::CaseDone { verdict, .. } => {
+                serde_json::to_writer(&mut self.to, &Line::new(verdict, &self.backend))?;
+                self.to.write_all(b"\n")?;
+                // A reader on the other end of a pipe sees each case as it ends.
+                self.to.flush()
+            }
+            Event::Finished { .. } => self.to.flush(),
+            Event::Started { .. } | Event::CaseStarted { .. } => Ok(()),
+        }
+    }
+}
+
+/// The object; its fields are part of the interface.
+#[derive(Serialize)]
+struct Line<'a> {
+    case: &'a str,
+    status: Status,
+    backend: &'a str,
+    outcome: Option<Outcome>,
+    reason: Option<&'a str>,
+    seconds: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outputs: Option<Outputs<'a>>,
+}
+
+impl<'a> Line<'a> {
+    fn new(verdict: &'a Verdict, backend: &'a str) -> Self {
+        Self {
+            case: &verdict.case,
+            status: verdict.status,
+            backend,
+            outcome: verdict.outcome,
+            reason: verdict.reason.as_deref(),
+            seconds: verdict.seconds,
+            outputs: verdict.outputs.as_ref().map(|outputs| Outputs(outputs)),
+        }
+    }
+}
+
+/// Buffers in the plan's order, which a map of serde_json would not keep.
+struct Outputs<'a>(&'a [(String, Vec<Option<Vec<serde_json::Value>>>)]);
+
+impl Serialize for Outputs<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let mut map = serializer.serialize_map(Some(self.0.len()))?;
+        for (name, ranks) in self.0 {
+            map.serialize_entry(name, ranks)?;
+        }
+        map.end()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::fixture;
+    use serde_json::json;
+
+    fn line(verdict: Verdict) -> String {
+        let case = fixture::case(&verdict.case);
+        let mut reporter = JsonLines::new(Vec::new(), "soft");
+        reporter.event(&Event::Started { cases: 1 }).unwrap();
+        reporter.event(&Event::CaseDone { case, verdict: Box::new(verdict) }).unwrap();
+        reporter.event(&Event::Finished { seconds: 1.0 }).unwrap();
+        String::from_utf8(reporter.to).unwrap()
+    }
+
+    #[test]
+    fn a_pass_has_its_outputs_by_buffer_and_rank() {
+        let mut verdict = fixture::verdict("documented/reduce_scatter", Status::Pass);
+        verdict.outputs = Some(vec![
+            ("out".into(), vec![Some(vec![json!(4.0)]), None]),
+            ("a".into(), vec![Some(vec![json!("nan")])]),
+        ]);
+        verdict.seconds = 0.001;
+        assert_eq!(
+            line(verdict),
+            "{\"case\":\"documented/reduce_scatter\",\"status\":\"pass\",\"backend\":\"soft\",\"outcome\":\"ok\",\
+             \"reason\":null,\"seconds\":0.001,\"outputs\":{\"out\":[[4.0],null],\"a\":[[\"nan\"]]}}\n"
+        );
+    }
+
+    #[test]
+    fn a_skip_has_no_outcome() {
+        let mut verdict = fixture::verdict("a", Status::Skip);
+        verdict.outcome = None;
+        verdict.reason = Some("needs \"2\" GPUs".into());
+        let value: serde_json::Value = serde_json::from_str(&line(verdict)).unwrap();
+        assert_eq!(
+            value,
+            json!({"case": "a", "status": "skip", "backend": "soft", "outcome": null,
+                   "reason": "needs \"2\" GPUs", "seconds": 0.0})
+        );
+    }
+}

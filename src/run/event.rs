@@ -1,0 +1,31 @@
+//! The one stream that reporters consume.
+use crate::judge::Verdict;
+use crate::scenario::Case;
+use std::sync::Arc;
+
+/// What happens while a suite runs, in the order in which it happens.
+#[derive(Clone, Debug)]
+pub enum Event {
+    /// Nothing has run yet.
+    Started {
+        /// Cases that will run.
+        cases: usize,
+    },
+    /// A case has been given to a worker.
+    CaseStarted {
+        /// Which.
+        case: Arc<Case>,
+    },
+    /// The verdict on a case.
+    CaseDone {
+        /// Which.
+        case: Arc<Case>,
+        /// What is said of it.
+        verdict: Box<Verdict>,
+    },
+    /// Every case has its verdict.
+    Finished {
+        /// Wall-clock time since `Started`.
+        seconds: f64,
+    },
+}

@@ -1,0 +1,182 @@
+//! Many cases on a few threads, and what happens to them in one order.
+use crate::judge::{Outcome, Status, Verdict};
+use crate::run::Event;
+use crate::scenario::Case;
+use std::any::Any;
+use std::convert::Infallible;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::Instant;
+
+/// Whoever can say what comes of a case.
+pub trait Executor: Sync {
+    /// Runs and judges it; called from several threads at once.
+    fn run_case(&self, case: &Arc<Case>) -> Verdict;
+}
+
+/// Runs all `cases` on `jobs` threads. The events come on the calling thread; when `sink` fails, cases that run come to
+/// their end, no other is begun, and its error comes back.
+pub fn drive<E>(
+    cases: &[Arc<Case>],
+    executor: &dyn Executor,
+    jobs: usize,
+    mut sink: impl FnMut(&Event) -> Result<(), E>,
+) -> Result<(), E> {
+    let begun = Instant::now();
+    sink(&Event::Started { cases: cases.len() })?;
+    stream(
+        cases,
+        jobs,
+        |_, case, send| {
+            send(Event::CaseStarted { case: case.clone() });
+            let verdict = Box::new(contained(executor, case));
+            send(Event::CaseDone { case: case.clone(), verdict });
+        },
+        |event| sink(&event),
+    )?;
+    sink(&Event::Finished { seconds: begun.elapsed().as_secs_f64() })
+}
+
+/// `work` on every item, on `jobs` threads; the results in the items' order.
+pub fn map<T: Sync, R: Send>(items: &[T], jobs: usize, work: impl Fn(&T) -> R + Sync) -> Vec<R> {
+    let mut results: Vec<(usize, R)> = Vec::with_capacity(items.len());
+    let done: Result<(), Infallible> = stream(
+        items,
+        jobs,
+        |index, item, send| send((index, work(item))),
+        |result| {
+            results.push(result);
+            Ok(())
+        },
+    );
+    match done {
+        Ok(()) => {}
+        Err(never) => match never {},
+    }
+    results.sort_by_key(|(index, _)| *index);
+    results.into_iter().map(|(_, result)| result).collect()
+}
+
+/// `work` on every item in turn, on `jobs` threads; what it sends goes to `sink` on the calling thread.
+fn stream<T: Sync, M: Send, E>(
+    items: &[T],
+    jobs: usize,
+    work: impl Fn(usize, &T, &mut dyn FnMut(M)) + Sync,
+    mut sink: impl FnMut(M) -> Result<(), E>,
+) -> Result<(), E> {
+    let next = AtomicUsize::new(0);
+    let (next, work) = (&next, &work);
+    thread::scope(|scope| {
+        let (sender, messages) = mpsc::channel();
+        for _ in 0..jobs.clamp(1, items.len().max(1)) {
+            let sender = sender.clone();
+            scope.spawn(move || {
+                let mut heard = true;
+                while heard {
+                    let index = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(item) = items.get(index) else { break };
+                    work(index, item, &mut |message| heard &= sender.send(message).is_ok());
+                }
+            });
+        }
+        drop(sender);
+        // Leaving early drops the receiver, which tells the threads that nobody listens any more.
+        messages.into_iter().try_for_each(&mut sink)
+    })
+}
+
+/// A defect of ours in one case (a panic of planning or judging) must not take the others' verdicts along.
+pub(crate) fn contained(executor: &dyn Executor, case: &Arc<Case>) -> Verdict {
+    catch_unwind(AssertUnwindSafe(|| executor.run_case(case))).unwrap_or_else(|panic| Verdict {
+        case: case.name.clone(),
+        status: Status::Fail,
+        outcome: Some(Outcome::Error),
+        reason: Some(format!("collspec itself failed on this case, please report it: {}", words_of(&*panic))),
+        seconds: 0.0,
+        lanes: Vec::new(),
+        findings: Vec::new(),
+        fingerprint: None,
+        outputs: None,
+        snapshot: None,
+        notes: Vec::new(),
+    })
+}
+
+/// What a panic said.
+pub(crate) fn words_of(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::fixture::{case, verdict};
+
+    struct Fake;
+    impl Executor for Fake {
+        fn run_case(&self, case: &Arc<Case>) -> Verdict {
+            assert!(!case.name.contains("bad"), "no verdict on {}", case.name);
+            verdict(&case.name, Status::Pass)
+        }
+    }
+
+    #[test]
+    fn every_case_gets_one_verdict_between_start_and_finish() {
+        let cases: Vec<_> = (0..20).map(|i| case(&format!("c{i}"))).collect();
+        let mut events = Vec::new();
+        drive(&cases, &Fake, 3, |event| {
+            events.push(event.clone());
+            Ok::<(), ()>(())
+        })
+        .unwrap();
+        assert!(matches!(events.first(), Some(Event::Started { cases: 20 })));
+        assert!(matches!(events.last(), Some(Event::Finished { .. })));
+        let mut done: Vec<_> = events
+            .iter()
+            .filter_map(|event| match event {
+                Event::CaseDone { case, .. } => Some(case.name.clone()),
+                _ => None,
+            })
+            .collect();
+        done.sort();
+        let mut want: Vec<_> = cases.iter().map(|case| case.name.clone()).collect();
+        want.sort();
+        assert_eq!(done, want);
+    }
+
+    #[test]
+    fn a_panic_costs_one_case() {
+        let cases = [case("good"), case("bad"), case("fine")];
+        let mut seen = Vec::new();
+        drive(&cases, &Fake, 1, |event| {
+            if let Event::CaseDone { verdict, .. } = event {
+                seen.push((verdict.status, verdict.reason.clone()));
+            }
+            Ok::<(), ()>(())
+        })
+        .unwrap();
+        let statuses: Vec<_> = seen.iter().map(|(status, _)| *status).collect();
+        assert_eq!(statuses, [Status::Pass, Status::Fail, Status::Pass]);
+        assert!(seen[1].1.as_ref().is_some_and(|reason| reason.ends_with("no verdict on bad")));
+    }
+
+    #[test]
+    fn a_failing_sink_ends_the_run() {
+        let cases: Vec<_> = (0..1000).map(|i| case(&format!("c{i}"))).collect();
+        let mut done = 0;
+        let result = drive(&cases, &Fake, 2, |event| {
+            done += usize::from(matches!(event, Event::CaseDone { .. }));
+            if done == 3 { Err("closed") } else { Ok(()) }
+        });
+        assert_eq!(result, Err("closed"));
+    }
+
+    #[test]
+    fn map_keeps_the_order() {
+        let items: Vec<u32> = (0..100).collect();
+        assert_eq!(map(&items, 4, |x| x * 2), items.iter().map(|x| x * 2).collect::<Vec<_>>());
+    }
+}

@@ -1,0 +1,56 @@
+//! What can be said of a case without running it.
+use super::faults;
+use crate::judge::{self, Status};
+use crate::oracle::Forecast;
+use crate::plan::{Foresight, Plan, Waiting};
+use crate::scenario::{Case, Diagnostic, Expected};
+use std::sync::Arc;
+
+/// What is foreseen.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Foreseen {
+    /// It comes to its end.
+    Completes,
+    /// It finishes only if sends are buffered; who waits for whom.
+    MayBlock(String),
+    /// It cannot finish; who waits for whom.
+    Stuck(String),
+    /// It is refused, as its file expects.
+    Refused,
+}
+
+/// Plans the case and works out what must come of it. `Err` is what makes that impossible, or a refusal that was expected
+/// and does not come.
+pub fn foresee(case: &Arc<Case>) -> Result<Foreseen, Vec<Diagnostic>> {
+    let Some(plan) = faults::plan(case)? else { return Ok(Foreseen::Refused) };
+    if let Err(diagnostics) = Forecast::new(&plan, faults::SEED) {
+        let expected = judge::refused(case, &diagnostics).status == Status::Pass;
+        return if expected { Ok(Foreseen::Refused) } else { Err(diagnostics) };
+    }
+    if let Some(outcome) = &case.outcome
+        && outcome.v.iter().all(|expected| *expected == Expected::Refused)
+    {
+        let fault = Diagnostic::new(outcome.span, "this is expected to be refused, but nothing is wrong with it");
+        return Err(vec![fault]);
+    }
+    Ok(match &plan.foresight {
+        Foresight::Completes => Foreseen::Completes,
+        Foresight::MayBlock(circle) => Foreseen::MayBlock(words(&plan, circle)),
+        Foresight::Stuck(waiting) => Foreseen::Stuck(words(&plan, waiting)),
+    })
+}
+
+/// Ranks named in one line.
+const NAMED: usize = 3;
+
+fn words(plan: &Plan, waiting: &[Waiting]) -> String {
+    let one = |waiting: &Waiting| {
+        let step = plan.steps.get(waiting.step as usize).map_or("", |step| step.label.as_str());
+        format!("rank {} at {step}: {}", waiting.rank, waiting.what)
+    };
+    let mut parts: Vec<String> = waiting.iter().take(NAMED).map(one).collect();
+    if let Some(more) = waiting.len().checked_sub(NAMED).filter(|more| *more > 0) {
+        parts.push(format!("and {more} ranks more"));
+    }
+    parts.join("; ")
+}

@@ -1,0 +1,94 @@
+//! Which cases there are, and which of them are meant.
+use super::{Error, Faulty, Suite, drive};
+use crate::scenario::{self, Case};
+use std::num::NonZeroUsize;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::thread::available_parallelism;
+
+/// Which cases are meant.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Filter {
+    /// Part of a name, or a tag; `None` admits all.
+    pub text: Option<String>,
+    /// The text is a whole name.
+    pub exact: bool,
+}
+
+impl Filter {
+    /// Is this case meant?
+    pub fn admits(&self, case: &Case) -> bool {
+        match &self.text {
+            None => true,
+            Some(text) if self.exact => case.name == *text,
+            Some(text) => case.name.contains(text.as_str()) || case.tags.iter().any(|tag| tag == text),
+        }
+    }
+}
+
+/// Reads everything in `paths`.
+pub(super) fn open(paths: &[PathBuf]) -> Result<Suite, Error> {
+    Ok(load(&scenario::discover(paths)?))
+}
+
+/// Reads the file in which `name` can be.
+pub(super) fn open_exact(root: &Path, name: &str) -> Result<Suite, Error> {
+    let file: Vec<_> = scenario::find_exact(root, name).into_iter().collect();
+    let mut suite = load(&file);
+    suite.select(&Filter { text: Some(name.to_owned()), exact: true });
+    Ok(suite)
+}
+
+fn load(files: &[scenario::Scenario]) -> Suite {
+    let jobs = available_parallelism().map_or(1, NonZeroUsize::get);
+    let loaded = drive::map(files, jobs, |file| scenario::load(&file.path, &file.name, scenario::MAX_BYTES));
+    let mut suite = Suite::default();
+    for (file, loaded) in files.iter().zip(loaded) {
+        match loaded {
+            Ok(cases) => suite.cases.extend(cases.into_iter().map(Arc::new)),
+            Err(rejected) => {
+                suite.faults.push(Faulty { name: file.name.clone(), file: rejected.file, diagnostics: rejected.faults })
+            }
+        }
+    }
+    order(&mut suite.cases);
+    suite
+}
+
+/// Cases that can share a worker stand together, so that workers are not thrown away between them.
+fn order(cases: &mut [Arc<Case>]) {
+    let key = |case: &Arc<Case>| (case.placement, format!("{:?}", environment(case)), case.name.clone());
+    cases.sort_by_cached_key(key);
+}
+
+fn environment(case: &Case) -> Vec<(&str, &scenario::EnvValue)> {
+    case.env.iter().map(|variable| (variable.name.v.as_str(), &variable.value)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::suite::fixture;
+
+    fn admits(text: &str, exact: bool, name: &str) -> bool {
+        Filter { text: Some(text.into()), exact }.admits(&fixture::case(name))
+    }
+
+    #[test]
+    fn a_filter_is_part_of_a_name_or_all_of_it() {
+        assert!(Filter::default().admits(&fixture::case("a")));
+        assert!(admits("n=1", false, "a[n=16]"));
+        assert!(!admits("n=1", true, "a[n=16]"));
+        assert!(admits("a[n=16]", true, "a[n=16]"));
+        assert!(!admits("b", false, "a"));
+    }
+
+    #[test]
+    fn a_tag_is_matched_whole() {
+        let mut case = (*fixture::case("a")).clone();
+        case.tags = vec!["slow".into()];
+        assert!(Filter { text: Some("slow".into()), exact: false }.admits(&case));
+        assert!(!Filter { text: Some("slo".into()), exact: false }.admits(&case));
+        assert!(!Filter { text: Some("slow".into()), exact: true }.admits(&case));
+    }
+}
