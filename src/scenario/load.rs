@@ -146,6 +146,11 @@ pub fn parse(file: &Arc<SourceFile>, name: &str) -> Result<Vec<Case>, Rejected> 
     all.finish().map_err(reject)
 }
 
+fn named(axes: &Matrix, values: &[&tree::Val], variant: &Variant<'_>) -> Vec<(String, String)> {
+    let axes = axes.axes.iter().zip(values).map(|(a, v)| (a.name.clone(), v.compact()));
+    axes.chain(variant.name.map(|v| ("variant".to_owned(), v.to_owned()))).collect()
+}
+
 /// What all points of a file found.
 struct All<'a> {
     file: &'a Arc<SourceFile>,
