@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 /// Most cases of one file.
 pub const MAX_CASES: usize = 100_000;
+/// Most axes of one file.
+const MAX_AXES: usize = 64;
 /// Most values read for one file, all its cases together.
 const MAX_WORK: usize = 20_000_000;
 
@@ -48,6 +50,11 @@ impl Matrix {
             return out;
         };
         out.collect(cx, table, "", entry.val.span, short);
+        if out.axes.len() > MAX_AXES {
+            let message = format!("the matrix has {} axes, more than {MAX_AXES}", out.axes.len());
+            cx.fault(Diagnostic::new(entry.key_span, message));
+            out.axes.truncate(MAX_AXES);
+        }
         out.axes.sort_by_key(|a| a.key_span.start);
         let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
         for axis in &out.axes {
