@@ -176,8 +176,11 @@ fn every_rounding_counts_in_the_bound() {
 #[test]
 fn rotated_chains_need_no_bound() {
     let inputs = Random::new(DType::F32, 4, None, None);
-    let values: Vec<f64> = (0..12).map(|r| decode_f64(DType::F32, inputs.bits(r, 0))).collect();
+    let values: Vec<f64> =
+        (0..12).map(|r| decode_f64(DType::F32, inputs.bits(r, 0)) * 3f64.powi(r as i32 % 5)).collect();
     let (reduction, column) = case(DType::F32, ReduceKind::Sum, &values);
+    let values: Vec<f64> = column.iter().map(|bits| decode_f64(DType::F32, *bits)).collect();
+    let mut seen = std::collections::BTreeSet::new();
     let add = |sum: f64, v: f64| f64::from((sum + v) as f32);
     for start in 0..12 {
         let mut turned = values.clone();
@@ -185,9 +188,22 @@ fn rotated_chains_need_no_bound() {
         let forwards = turned.iter().copied().reduce(add).unwrap();
         let backwards = turned.iter().rev().copied().reduce(add).unwrap();
         for result in [forwards, backwards] {
+            seen.insert(result.to_bits());
             let judged = reduction.judge(&column, encode_f64(DType::F32, result), &mut Budget::default());
             assert!(judged.lane == Lane::Admissible && judged.ruling.accepted(), "{start} {judged:?}");
         }
+    }
+    assert!(seen.len() > 2, "the order matters: {seen:?}");
+}
+
+#[test]
+fn one_budget_serves_many_reductions() {
+    let mut budget = Budget::default();
+    for kind in [ReduceKind::Sum, ReduceKind::Avg, ReduceKind::Prod, ReduceKind::Sum] {
+        let (reduction, column) = case(DType::F32, kind, &[0.1, 0.7, 0.3]);
+        let want = reduction.answer(&column, &mut Budget::default());
+        assert_eq!(reduction.answer(&column, &mut budget), want);
+        assert!(reduction.judge(&column, reduction.canonical(&column), &mut budget).ruling.accepted());
     }
 }
 
