@@ -30,7 +30,7 @@ const KEPT: usize = 2;
 const NO_WORKER: i32 = 102;
 
 /// True if this process was started as a worker (or inside one).
-pub fn asked() -> bool {
+pub fn is_worker() -> bool {
     std::env::var_os(inherit::VARIABLE).is_some()
 }
 
