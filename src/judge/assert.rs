@@ -1,7 +1,10 @@
 //! `assert`: expressions over the final buffers and the figures of named steps.
 use super::book::{Book, Rank};
+use super::expect::is_undefined;
+use super::outputs::whole;
 use super::{Finding, Lane, message};
 use crate::num::{element_value, get};
+use crate::oracle::contents::Memory;
 use crate::plan::{BufId, Plan};
 use crate::run::Observation;
 use crate::scenario::Sp;
@@ -9,7 +12,7 @@ use crate::scenario::expr::{EvalError, Expr, Func, Mode, Node, Scope, Value};
 use std::cell::{Cell, RefCell};
 
 /// Evaluates all of them on every rank that has all they name.
-pub(crate) fn check(plan: &Plan, seen: &Observation, book: &mut Book) {
+pub(crate) fn check(plan: &Plan, last: &[Memory], seen: &Observation, book: &mut Book) {
     for assertion in &plan.case.asserts {
         let mut used = Used::default();
         used.node(plan, &assertion.v.node);
@@ -17,6 +20,12 @@ pub(crate) fn check(plan: &Plan, seen: &Observation, book: &mut Book) {
         let mut held = false;
         for rank in 0..plan.n {
             let all = used.all.iter().all(|b| plan.buffers[*b].places.get(rank).is_some_and(Option::is_some));
+            let undefined = |b: &BufId| whole(plan, *b, rank).is_some_and(|region| is_undefined(plan, last, region));
+            if all && used.all.iter().any(undefined) {
+                held = true;
+                book.note(format!("`{}` names undefined data and was not checked on rank {rank}", assertion.v.text));
+                continue;
+            }
             let tagged = used.tags.iter().all(|tag| figure(plan, seen, rank, tag).is_some());
             if all && tagged {
                 held = true;

@@ -101,20 +101,15 @@ impl Checker<'_> {
     }
 
     /// What is there, and what was there before.
-    fn images(&self, region: Region) -> Option<(usize, std::ops::Range<u64>, &[u8], &[u8])> {
+    fn images(&self, region: Region) -> Option<(&[u8], &[u8])> {
         let (alloc, range) = region_bytes(self.plan, region)?;
         let start = self.plan.allocs[alloc].start();
         let part = (start + range.start) as usize..(start + range.end) as usize;
-        Some((
-            alloc,
-            range,
-            self.seen.images.get(alloc)?.get(part.clone())?,
-            self.forecast.initial.get(alloc)?.get(part)?,
-        ))
+        Some((self.seen.images.get(alloc)?.get(part.clone())?, self.forecast.initial.get(alloc)?.get(part)?))
     }
 
     fn untouched(&self, region: Region, span: Span, book: &mut Book) -> Result<(), Diagnostic> {
-        let Some((_, _, actual, initial)) = self.images(region) else { return Ok(()) };
+        let Some((actual, initial)) = self.images(region) else { return Ok(()) };
         let dtype = self.plan.buffers[self.buf].dtype;
         book.looked(Lane::Expected, region.len);
         let wrong: Vec<u64> =
@@ -141,7 +136,7 @@ impl Checker<'_> {
 
     fn values(&self, region: Region, span: Span, written: &[Element], book: &mut Book) -> Result<(), Diagnostic> {
         let dtype = self.plan.buffers[self.buf].dtype;
-        let Some((alloc, range, actual, _)) = self.images(region) else { return Ok(()) };
+        let Some((actual, _)) = self.images(region) else { return Ok(()) };
         let content = &self.expectation.content;
         // A default `count` is that of the inputs; what is computed for all ranks is as long as the buffer.
         let computed = matches!(content, Content::All(fill)
@@ -161,8 +156,7 @@ impl Checker<'_> {
             None
         };
         let Some(expected) = expected else { return Ok(()) };
-        let memory = &self.last[alloc];
-        if memory.over(range).any(|(_, run)| run.sure == Sure::Undefined) {
+        if is_undefined(self.plan, self.last, region) {
             book.note(format!(
                 "`{}` on rank {} is undefined and was not compared",
                 self.expectation.target.name, self.rank
@@ -200,6 +194,12 @@ impl Checker<'_> {
         };
         book.find(LAST, message::wrong(self.plan, finding, None, Some(span)));
     }
+}
+
+/// True if nobody can say what part of it holds.
+pub(crate) fn is_undefined(plan: &Plan, last: &[Memory], region: Region) -> bool {
+    let found = region_bytes(plan, region).and_then(|(alloc, range)| Some((last.get(alloc)?, range)));
+    found.is_some_and(|(memory, range)| memory.over(range).any(|(_, run)| run.sure == Sure::Undefined))
 }
 
 /// Equal as `expect` means it: by bits, or as numbers where nan is nan and 0 is -0.0.

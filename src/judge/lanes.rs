@@ -164,7 +164,8 @@ impl Judge<'_> {
             actual: bytes,
             wrong: &elements,
         };
-        let pattern = pattern::recognise(self.plan, self.forecast, self.seen, &site);
+        let worth = self.book.worth();
+        let pattern = worth.then(|| pattern::recognise(self.plan, self.forecast, self.seen, &site)).flatten();
         let finding = Wrong {
             lane: *lane,
             rank: region.rank,

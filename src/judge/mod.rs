@@ -100,7 +100,7 @@ fn run_of<'a>(
     };
     images::compare(plan, forecast, &memory, seen, book);
     expect::check(plan, forecast, &memory, seen, book);
-    assert::check(plan, seen, book);
+    assert::check(plan, &memory, seen, book);
     memory
 }
 

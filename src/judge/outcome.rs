@@ -3,7 +3,7 @@ use super::book::{Book, Rank};
 use super::{Finding, Lane, Outcome, message};
 use crate::plan::Plan;
 use crate::run::{Ended, Observation};
-use crate::scenario::Expected;
+use crate::scenario::{Expected, Sp};
 use crate::worker::job::{RankEnd, RankReport, What};
 use nccl_sys::ncclResult_t;
 
@@ -37,13 +37,12 @@ pub(crate) fn check(plan: &Plan, seen: &Observation, book: &mut Book) {
         book.find(Rank::default(), finding);
         return;
     }
-    if let (Some(reason), true) = (&plan.case.reason, of(seen) != Outcome::Ok) {
-        if !said(seen).iter().any(|text| text.contains(&reason.v)) {
-            let text = format!("{ending}, but nobody said \"{}\"", reason.v);
-            let mut finding = message::plain(Lane::Expected, text, reason.v.clone(), ending);
-            finding.span = Some(reason.span);
-            book.find(Rank::default(), finding);
-        }
+    let unsaid = |reason: &&Sp<String>| !said(seen).iter().any(|text| text.contains(&reason.v));
+    if let Some(reason) = plan.case.reason.as_ref().filter(|_| of(seen) != Outcome::Ok).filter(unsaid) {
+        let text = format!("{ending}, but nobody said \"{}\"", reason.v);
+        let mut finding = message::plain(Lane::Expected, text, reason.v.clone(), ending);
+        finding.span = Some(reason.span);
+        book.find(Rank::default(), finding);
     }
 }
 

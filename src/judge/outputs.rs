@@ -1,4 +1,5 @@
 //! What came out, for machines: JSON values by buffer and rank.
+use super::Outputs;
 use crate::num::{DType, Number, decode, get, text};
 use crate::oracle::Forecast;
 use crate::oracle::contents::{Memory, Sure};
@@ -41,8 +42,6 @@ pub(crate) fn list(plan: &Plan, forecast: &Forecast, last: &[Memory], seen: &Obs
     let rows = |buf: &BufId| (plan.buffers[*buf].name.clone(), (0..plan.n).map(|rank| row(*buf, rank)).collect());
     Some(buffers.iter().map(rows).collect())
 }
-
-type Outputs = Vec<(String, Vec<Option<Vec<Value>>>)>;
 
 fn row(plan: &Plan, forecast: &Forecast, last: &[Memory], seen: &Observation, region: Region) -> Option<Vec<Value>> {
     let dtype = plan.buffers[region.buf].dtype;

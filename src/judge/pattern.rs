@@ -104,10 +104,9 @@ fn content(plan: &Plan, forecast: &Forecast, seen: &Observation, site: &Site<'_>
         })
         .collect();
     let first = if op.rule == Rule::ReducedBlock { site.write * site.region.len as usize } else { 0 };
-    if let Some(Some(own)) = inputs.get(site.write) {
-        if own.len() >= site.actual.len() && all(&|i| Some(get(dtype, own, first + i))) {
-            return Some("they equal the rank's own input".into());
-        }
+    let own = inputs.get(site.write).copied().flatten().filter(|own| own.len() >= site.actual.len());
+    if own.is_some_and(|own| all(&|i| Some(get(dtype, own, first + i)))) {
+        return Some("they equal the rank's own input".into());
     }
     if let Some(kind) = reduce {
         let inputs: Option<Vec<&[u8]>> = inputs.into_iter().collect();

@@ -25,6 +25,7 @@ mod float;
 pub mod forecast;
 mod integer;
 mod judge;
+mod places;
 mod poison;
 mod search;
 pub(crate) mod walk;

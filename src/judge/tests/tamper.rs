@@ -53,6 +53,18 @@ fn covered(bench: &Bench, alloc: usize, byte: usize) -> bool {
     })
 }
 
+/// The last byte of the element that a byte of the payload belongs to.
+fn exponent(bench: &Bench, alloc: usize, byte: u64) -> usize {
+    let spec = &bench.plan.allocs[alloc];
+    let found = bench.plan.buffers.iter().find_map(|buffer| {
+        let place = buffer.places[spec.rank].filter(|p| p.alloc == alloc && p.offset <= byte)?;
+        let size = buffer.dtype.size() as u64;
+        let element = (byte - place.offset) / size;
+        (element < place.count).then_some(place.offset + element * size + size - 1)
+    });
+    found.expect("a buffer") as usize
+}
+
 fn flip(bench: &Bench, alloc: usize, byte: usize, with: u8) -> Result<(), String> {
     let mut seen = bench.perfect();
     seen.images[alloc][byte] ^= with;
@@ -130,7 +142,7 @@ proptest! {
 fn every_case_of_the_corpus_notices() {
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios"));
     let mut unnoticed = Vec::new();
-    let mut flips = 0;
+    let (mut flips, mut soft) = (0, 0);
     for scenario in discover(&[root]).expect("the corpus") {
         let Ok(found) = load(&scenario.path, &scenario.name, 1 << 20) else { continue };
         for case in found.into_iter().map(Arc::new) {
@@ -139,7 +151,7 @@ fn every_case_of_the_corpus_notices() {
             if bench.plan.undefined.is_some() || bench.judge(&[bench.perfect()]).status != Status::Pass {
                 continue;
             }
-            for (alloc, spec) in bench.plan.allocs.iter().enumerate().take(12) {
+            for (alloc, spec) in bench.plan.allocs.iter().enumerate().skip(flips % 3).take(4) {
                 // A place in every payload and in every guard, another one each time.
                 let mut places = vec![
                     (flips * 31) % spec.start() as usize,
@@ -150,6 +162,14 @@ fn every_case_of_the_corpus_notices() {
                     let sure = bench.forecast.last[alloc].over(at..at + 1).map(|(_, run)| run.sure).max();
                     if matches!(sure, Some(Sure::Known | Sure::Blank)) {
                         places.push((spec.start() + at) as usize);
+                    } else if sure == Some(Sure::Soft) {
+                        // The greatest bit of the exponent: no order and no rounding makes that difference.
+                        let byte = exponent(&bench, alloc, at) + spec.start() as usize;
+                        if let Err(why) = flip(&bench, alloc, byte, 0x40) {
+                            unnoticed.push(format!("{}: {why}", case.name));
+                        }
+                        flips += 1;
+                        soft += 1;
                     }
                 }
                 for byte in places {
@@ -162,7 +182,7 @@ fn every_case_of_the_corpus_notices() {
         }
     }
     assert!(unnoticed.is_empty(), "{} of {flips}:\n{}", unnoticed.len(), unnoticed.join("\n"));
-    assert!(flips > 1000, "{flips}");
+    assert!(flips > 1000 && soft > 20, "{flips} {soft}");
 }
 
 const ROUNDS: &str = r#"
