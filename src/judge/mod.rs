@@ -11,6 +11,9 @@ mod pattern;
 mod snapshot;
 pub mod verdict;
 
+#[cfg(test)]
+mod tests;
+
 pub use verdict::*;
 
 use crate::oracle::contents::Memory;

@@ -67,11 +67,6 @@ impl Format {
         1 - self.bias - self.fraction as i32
     }
 
-    /// Exponent of the least normal value.
-    pub const fn min_normal_exponent(&self) -> i32 {
-        1 - self.bias
-    }
-
     /// Sign, whole mantissa and exponent of a finite code: the value is `mantissa * 2^exponent`. `None` for NaN and infinity.
     pub fn parts(&self, bits: u64) -> Option<(bool, u64, i32)> {
         let (negative, code) = self.split(bits);

@@ -47,7 +47,7 @@ impl Random {
         match self.range {
             // Multiply and shift: with at most 2^64 values the bias is below 2^-64 times their number.
             Range::Int(low, values) => {
-                let step = if values == 1 << 64 { u128::from(word) } else { u128::from(word) * values >> 64 };
+                let step = if values == 1 << 64 { u128::from(word) } else { (u128::from(word) * values) >> 64 };
                 encode_int(self.dtype, low + step as i128)
             }
             Range::Float(low, high) => {

@@ -12,7 +12,7 @@ impl Reduction {
     /// that has no exact answer. Inputs of unequal length, or not of `ranks` ranks, have none.
     pub fn exact_buffer(&self, inputs: &[&[u8]]) -> Result<ExactBuffer, usize> {
         let bytes = inputs.first().map_or(0, |first| first.len());
-        if inputs.len() != self.ranks || inputs.is_empty() || inputs.iter().any(|input| input.len() != bytes) {
+        if !self.covers(inputs.len()) || inputs.iter().any(|input| input.len() != bytes) {
             return Err(0);
         }
         if self.is_copy() {

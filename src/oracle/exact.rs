@@ -22,7 +22,7 @@ impl Reduction {
     /// The one answer that every admissible order, rounding and scale gives, if a pass over the column can show that there
     /// is only one. (For min and max it may be "either zero".) `None` also if the column is not of `ranks` elements.
     pub fn exact(&self, column: &[u64]) -> Option<Answer> {
-        if column.len() != self.ranks || column.is_empty() {
+        if !self.covers(column.len()) {
             return None;
         }
         let Some(float) = Float::of(self.dtype) else { return Some(Answer::Bits(integer::reduce(self, column))) };
@@ -31,6 +31,12 @@ impl Reduction {
         }
         let values: Vec<f64> = column.iter().map(|bits| decode_f64(self.dtype, *bits)).collect();
         self.exact_values(float, &values)
+    }
+
+    /// True if so many inputs are one per rank, and so are the scalars.
+    pub(super) fn covers(&self, inputs: usize) -> bool {
+        let scalars = if let ReduceKind::PreMulSum { scalars } = &self.kind { scalars.len() } else { self.ranks };
+        inputs == self.ranks && inputs == scalars && inputs > 0
     }
 
     /// One rank, and nothing to multiply with.
@@ -149,7 +155,7 @@ fn exact_product(float: Float, x: f64, s: f64) -> Option<f64> {
     }
     let ((_, m, e), (_, k, f)) = (odd_parts(x), odd_parts(s));
     let bits = 128 - (u128::from(m) * u128::from(k)).leading_zeros() as i32;
-    (bits <= float.precision() && e + f >= float.least() && (x * s).abs() <= float.max()).then(|| x * s)
+    (bits <= float.precision() && e + f >= float.least() && (x * s).abs() <= float.max()).then_some(x * s)
 }
 
 /// Avg: products first, or the sum first.

@@ -1,39 +1,158 @@
-//! The judgement on one observed element.
-use super::answer::{Judged, Lane, Reduction, Ruling};
+//! The judgement on one observed element: exact if a pass over the column shows that nothing matters, else cheap chains, the
+//! search, and last the bound.
+use super::answer::{Answer, Choice, Judged, Lane, Reduction, Ruling};
 use super::budget::Budget;
-use crate::num::mask;
+use super::float::Float;
+use crate::num::{canonical_nan, decode_f64, is_nan, mask};
 
 /// Up to so many ranks the whole admissible set can be searched.
 pub const SEARCH_RANKS: usize = 8;
 
+const BUDGET_NOTE: &str = "the search budget is used up; judged by the bound";
+
 impl Reduction {
     /// Judges one observed element (bits) of a column. What is accepted is right under some admissible order, rounding and
     /// scale; the budget, shared by the elements of a case, pays for searching.
+    ///
+    /// Families are complete among the usual ways (see the `ways` table); of the wider ones, mixed rounding and fusing now
+    /// and then, only those are searched that an element needs.
     pub fn judge(&self, column: &[u64], observed: u64, budget: &mut Budget) -> Judged {
-        let _ = budget;
-        let observed = observed & mask(self.dtype);
-        match self.exact(column) {
-            Some(answer) => {
-                let ruling = match answer.admits(self.dtype, observed) {
-                    true => Ruling::Accept { families: None, set_size: Some(1) },
-                    false => Ruling::Reject { answer },
-                };
-                Judged { lane: Lane::Exact, ruling, note: None }
-            }
-            None => Judged {
-                lane: Lane::Admissible,
-                ruling: Ruling::Unable { why: "the search is not there yet".into() },
-                note: None,
-            },
+        let mut observed = observed & mask(self.dtype);
+        if let Some(answer) = self.exact(column) {
+            // Of either zero nothing can be learnt, so nothing is said of families.
+            let size = if let Answer::OneOf(choices) = &answer { choices.len() } else { 1 };
+            return match answer.admits(self.dtype, observed) {
+                true => accept(Lane::Exact, None, Some(size), None),
+                false => Judged { lane: Lane::Exact, ruling: Ruling::Reject { answer }, note: None },
+            };
+        }
+        let (Some(float), true) = (Float::of(self.dtype), self.covers(column.len())) else {
+            let why = format!("the column has {} elements for {} ranks", column.len(), self.ranks);
+            return Judged { lane: Lane::Exact, ruling: Ruling::Unable { why }, note: None };
+        };
+        if is_nan(self.dtype, observed) {
+            observed = canonical_nan(self.dtype);
+        }
+        let values: Vec<f64> = column.iter().map(|bits| decode_f64(self.dtype, *bits)).collect();
+        if self.ranks <= SEARCH_RANKS {
+            self.judge_few(float, &values, observed, budget)
+        } else {
+            self.judge_many(float, &values, observed, budget)
         }
     }
 
-    /// Whether the column can be judged at all, to be asked before running.
-    pub fn judgeable(&self, column: &[u64]) -> Result<(), String> {
-        match self.exact(column) {
-            Some(_) => Ok(()),
-            None if self.ranks <= SEARCH_RANKS => Ok(()),
-            None => Err("the bound is not there yet".into()),
+    fn judge_few(&self, float: Float, values: &[f64], observed: u64, budget: &mut Budget) -> Judged {
+        if budget.samples == 0 {
+            // Enough elements have told their families: for the others it suffices to be right.
+            let mut steps = u64::MAX;
+            if self.chain_found(values, observed, budget, &mut steps) {
+                return accept(Lane::Admissible, None, None, None);
+            }
+        }
+        budget.samples = budget.samples.saturating_sub(1);
+        if let Some(judged) = self.judge_by_search(values, observed, false, budget) {
+            return judged;
+        }
+        budget.blow();
+        let mut steps = u64::MAX;
+        if self.chain_found(values, observed, budget, &mut steps) {
+            return accept(Lane::Admissible, None, None, None);
+        }
+        let prepared = budget.prepared(self);
+        let why = match self.bound(float, values, &prepared.scalars) {
+            Ok(answer) => return self.judge_by_bound(answer, observed, Some(BUDGET_NOTE)),
+            Err(why) => why,
+        };
+        self.judge_by_search(values, observed, true, budget).unwrap_or_else(|| Judged {
+            lane: Lane::Admissible,
+            ruling: Ruling::Unable { why: format!("the search budget is used up, and there is no bound: {why}") },
+            note: None,
+        })
+    }
+
+    /// `None` if the budget does not suffice.
+    fn judge_by_search(&self, values: &[f64], observed: u64, reserve: bool, budget: &mut Budget) -> Option<Judged> {
+        let usual = self.search(values, false, reserve, budget).ok()?;
+        let accepted = |c: &Choice| accept(Lane::Admissible, Some(c.families), Some(usual.choices.len()), None);
+        if let Some(choice) = usual.find(observed) {
+            return Some(accepted(choice));
+        }
+        let all = self.search(values, true, reserve, budget).ok()?;
+        Some(match all.find(observed) {
+            Some(choice) => accept(Lane::Admissible, Some(choice.families), Some(all.choices.len()), None),
+            None => Judged { lane: Lane::Admissible, ruling: Ruling::Reject { answer: all.answer(self) }, note: None },
+        })
+    }
+
+    fn judge_many(&self, float: Float, values: &[f64], observed: u64, budget: &mut Budget) -> Judged {
+        let mut steps = budget.chain_steps;
+        let found = self.chain_found(values, observed, budget, &mut steps);
+        budget.chain_steps = steps;
+        if found {
+            return accept(Lane::Admissible, None, None, None);
+        }
+        let prepared = budget.prepared(self);
+        if self.surely_within(float, values, &prepared.scalars, decode_f64(self.dtype, observed)) {
+            return accept(Lane::Bounded, None, None, None);
+        }
+        match self.bound(float, values, &prepared.scalars) {
+            Ok(answer) => self.judge_by_bound(answer, observed, None),
+            Err(why) => Judged { lane: Lane::Bounded, ruling: Ruling::Unable { why }, note: None },
         }
     }
+
+    fn judge_by_bound(&self, answer: Answer, observed: u64, note: Option<&'static str>) -> Judged {
+        match answer.admits(self.dtype, observed) {
+            true => accept(Lane::Bounded, None, None, note),
+            false => Judged { lane: Lane::Bounded, ruling: Ruling::Reject { answer }, note },
+        }
+    }
+
+    fn chain_found(&self, values: &[f64], observed: u64, budget: &mut Budget, steps: &mut u64) -> bool {
+        let prepared = budget.prepared(self);
+        let found = self.find_chain(&prepared, values, observed, budget.last_chain, steps);
+        budget.last_chain = found.or(budget.last_chain);
+        found.is_some()
+    }
+
+    /// Whether the column can be judged at all, to be asked before running: up to [`SEARCH_RANKS`] ranks always; beyond only
+    /// what is exact, or has a bound.
+    pub fn judgeable(&self, column: &[u64]) -> Result<(), String> {
+        if !self.covers(column.len()) {
+            return Err(format!("the column has {} elements for {} ranks", column.len(), self.ranks));
+        }
+        let Some(float) = Float::of(self.dtype) else { return Ok(()) };
+        if self.ranks <= SEARCH_RANKS || self.exact(column).is_some() {
+            return Ok(());
+        }
+        let values: Vec<f64> = column.iter().map(|bits| decode_f64(self.dtype, *bits)).collect();
+        self.bound(float, &values, &self.scalar_values()).map(|_| ())
+    }
+
+    /// Everything that may come out: the exact answer, else the whole admissible set, else the bound. For people and tests;
+    /// `judge` does not need all of it.
+    pub fn answer(&self, column: &[u64], budget: &mut Budget) -> Result<Answer, String> {
+        self.judgeable(column)?;
+        if let Some(answer) = self.exact(column) {
+            return Ok(answer);
+        }
+        let Some(float) = Float::of(self.dtype) else { return Err("integers are exact".into()) };
+        let values: Vec<f64> = column.iter().map(|bits| decode_f64(self.dtype, *bits)).collect();
+        if self.ranks <= SEARCH_RANKS
+            && let Ok(found) = self.search(&values, true, false, budget)
+        {
+            return Ok(found.answer(self));
+        }
+        let prepared = budget.prepared(self);
+        self.bound(float, &values, &prepared.scalars)
+    }
+}
+
+fn accept(
+    lane: Lane,
+    families: Option<super::FamilySet>,
+    set_size: Option<usize>,
+    note: Option<&'static str>,
+) -> Judged {
+    Judged { lane, ruling: Ruling::Accept { families, set_size }, note }
 }

@@ -8,12 +8,16 @@
 //!
 //! What NCCL may do is read off its sources; each rule names its place where it is used. It shares no reduction or rounding
 //! code with soft-nccl.
+mod admissible;
 mod answer;
+mod bound;
 mod budget;
 mod buffer;
 mod canonical;
 pub(crate) mod columns;
 pub(crate) mod contents;
+mod chains;
+mod dyadic;
 mod exact;
 mod families;
 mod fingerprint;
@@ -22,7 +26,12 @@ pub mod forecast;
 mod integer;
 mod judge;
 mod poison;
+mod search;
 pub(crate) mod walk;
+mod ways;
+
+#[cfg(test)]
+mod tests;
 
 pub use answer::{Answer, Choice, ExactBuffer, Judged, Lane, ReduceKind, Reduction, Ruling};
 pub use budget::Budget;

@@ -34,6 +34,9 @@ pub struct Comms {
     pub prelude: Vec<Vec<What>>,
 }
 
+/// (key, rank in the parent, world rank), so that sorting gives the order in the new communicator.
+type Joining = (i32, usize, usize);
+
 type Config = [(Sp<String>, Sp<ConfigValue>)];
 
 impl Comms {
@@ -191,8 +194,7 @@ impl Comms {
         t: Option<u64>,
     ) -> Result<(Named, Vec<(usize, What)>), Diagnostic> {
         let of = self.by_name(parent)?.clone();
-        // (parent, colour) -> (key, rank in the parent, world rank)
-        let mut parts: BTreeMap<(CommId, i32), Vec<(i32, usize, usize)>> = BTreeMap::new();
+        let mut parts: BTreeMap<(CommId, i32), Vec<Joining>> = BTreeMap::new(); // by parent and colour
         let mut asked = Vec::new();
         for world in 0..self.n {
             let Some((comm, rank)) = of.of[world] else { continue };

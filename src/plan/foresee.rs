@@ -207,7 +207,7 @@ fn collective(low: &Low, parts: &[(usize, usize)]) -> Result<Event, Diagnostic> 
         Some(Sem::Collective(c)) => Some((low.programs[at.0][at.1].step, c)),
         _ => None,
     };
-    let all: Vec<(StepId, &SemColl)> = parts.iter().filter_map(|at| part(at)).map(|(s, c)| (s, &**c)).collect();
+    let all: Vec<(StepId, &SemColl)> = parts.iter().filter_map(part).map(|(s, c)| (s, &**c)).collect();
     let Some((step, first)) = all.first().copied() else {
         return Err(Diagnostic::new(low.p.case.span, "a collective nobody calls"));
     };

@@ -382,7 +382,7 @@ impl Lower {
         }
         self.overlap(c, item.span, send, recv, (reads, writes), k)?;
         let (red, sem_red) = self.reduction(c, rank, dtype);
-        let mut pointer = |l: &mut Self, region: Option<Region>, used: bool| match region {
+        let pointer = |l: &mut Self, region: Option<Region>, used: bool| match region {
             _ if c.nulls && (!used || k == 0) => Ptr::Null,
             Some(region) => l.ptr(&region),
             None => l.scrap(rank),

@@ -29,6 +29,15 @@ struct Member {
     at: i128,
 }
 
+/// The bytes that a group's buffers span, relative as [`Member::at`].
+#[derive(Clone, Default)]
+struct Extent {
+    rank: usize,
+    first: i128,
+    end: i128,
+    buffers: Vec<BufId>,
+}
+
 /// Lays out all buffers.
 pub fn place(p: &Program, sizes: Sizes, limits: &Limits) -> Result<Placed, Vec<Diagnostic>> {
     let mut diags = Vec::new();
@@ -46,11 +55,10 @@ pub fn place(p: &Program, sizes: Sizes, limits: &Limits) -> Result<Placed, Vec<D
     if !diags.is_empty() {
         return Err(dedupe(diags));
     }
-    // Bytes each group spans: (rank, first, end, members).
-    let mut spans: Vec<(usize, i128, i128, Vec<(BufId, usize)>)> = vec![(0, 0, 0, Vec::new()); groups];
+    let mut spans: Vec<Extent> = vec![Extent::default(); groups];
     let mut total: u64 = 0;
     for (buf, dtype) in dtypes.iter().enumerate() {
-        for rank in 0..p.n {
+        for (rank, slot) in members[buf].iter_mut().enumerate() {
             let Some(count) = sizes.counts[buf][rank] else { continue };
             let Some(bytes) = count.checked_mul(dtype.size() as u64).filter(|b| *b <= limits.memory) else {
                 let text = format!(
@@ -61,19 +69,18 @@ pub fn place(p: &Program, sizes: Sizes, limits: &Limits) -> Result<Placed, Vec<D
                 return Err(vec![Diagnostic::new(p.names[buf].span, text)]);
             };
             total = total.saturating_add(bytes);
-            let member = members[buf][rank].unwrap_or_else(|| {
+            let member = *slot.get_or_insert_with(|| {
                 groups += 1;
-                spans.push((rank, 0, 0, Vec::new()));
+                spans.push(Extent::default());
                 Member { group: groups - 1, at: 0 }
             });
-            members[buf][rank] = Some(member);
-            let span = &mut spans[member.group];
-            if span.3.is_empty() {
-                *span = (rank, member.at, member.at, Vec::new());
+            let extent = &mut spans[member.group];
+            if extent.buffers.is_empty() {
+                *extent = Extent { rank, first: member.at, end: member.at, buffers: Vec::new() };
             }
-            span.1 = span.1.min(member.at);
-            span.2 = span.2.max(member.at + i128::from(bytes));
-            span.3.push((buf, rank));
+            extent.first = extent.first.min(member.at);
+            extent.end = extent.end.max(member.at + i128::from(bytes));
+            extent.buffers.push(buf);
         }
     }
     // Device, two images in the arena, and one copy with the judge.
@@ -87,26 +94,20 @@ pub fn place(p: &Program, sizes: Sizes, limits: &Limits) -> Result<Placed, Vec<D
     }
     let mut allocs = Vec::new();
     let mut places = vec![vec![None; p.n]; p.names.len()];
-    for (rank, first, end, list) in spans {
-        let mut label = String::new();
+    for Extent { rank, first, end, buffers } in spans {
         let mut lead = 0;
-        for (buf, _) in &list {
-            if !label.is_empty() {
-                label.push_str(", ");
-            }
-            label.push_str(&p.names[*buf].name);
-            if members[*buf][rank].is_some_and(|m| m.at == first) {
-                match offset(p, *buf, rank, dtypes[*buf]) {
+        for &buf in &buffers {
+            let at = members[buf][rank].map_or(0, |m| m.at - first);
+            if at == 0 {
+                match offset(p, buf, rank, dtypes[buf]) {
                     Ok(bytes) => lead = lead.max(bytes),
                     Err(d) => diags.push(d),
                 }
             }
-        }
-        for (buf, rank) in list {
-            let at = members[buf][rank].map_or(0, |m| m.at - first);
             let count = sizes.counts[buf][rank].unwrap_or(0);
             places[buf][rank] = Some(Place { alloc: allocs.len(), offset: u64::try_from(at).unwrap_or(0), count });
         }
+        let label = buffers.iter().map(|b| p.names[*b].name.as_str()).collect::<Vec<_>>().join(", ");
         allocs.push(Alloc { rank, lead, payload: u64::try_from(end - first).unwrap_or(0), label, scrap: false });
     }
     if !diags.is_empty() {
@@ -243,7 +244,7 @@ pub fn human(bytes: u64) -> String {
     for (unit, size) in UNITS {
         if bytes >= size {
             let tenths = bytes / (size / 10);
-            return if tenths % 10 == 0 {
+            return if tenths.is_multiple_of(10) {
                 format!("{} {unit}", tenths / 10)
             } else {
                 format!("{}.{} {unit}", tenths / 10, tenths % 10)

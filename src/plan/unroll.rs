@@ -401,8 +401,7 @@ impl<'a> Unroll<'a> {
         let starts: Vec<usize> = self.p.items.iter().map(Vec::len).collect();
         let mark = self.p.order.len();
         self.steps(&step.steps, &at.path, at.t)?;
-        for world in 0..self.p.n {
-            let from = starts[world];
+        for (world, &from) in starts.iter().enumerate() {
             let calls = |i: &Item| {
                 !matches!(
                     i.kind,

@@ -1,5 +1,6 @@
 //! Parent side: worker pool, arena, schedule, watchdog.
 pub mod event;
+pub mod arena;
 pub mod observation;
 
 pub use event::Event;

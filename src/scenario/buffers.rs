@@ -1,8 +1,8 @@
 //! `inputs` and `expect`: rows, tables and words to contents.
-use super::case::{BufRef, BufferDef, Content, Element, Expectation, Fill, Ranks, Row, RowKind, Sp, TextPart, Values};
+use super::case::*;
 use super::defaults::Defaults;
 use super::diagnostic::{Diagnostic, Span};
-use super::elements::fit;
+use super::elements::{fit, is_element};
 use super::keys::{self, Place, Type};
 use super::reader::{Cx, Names, Per, Want, bad_name};
 use super::suggest::nearest;
@@ -119,10 +119,19 @@ fn buffer(
     let before = cx.faults.len();
     if let Some(t) = table {
         let allowed: Vec<_> = keys::of(Place::Buffer).collect();
+        let stranger = t.entries.iter().find(|e| keys::find(Place::Buffer, &e.key).is_none());
+        if let Some(e) = stranger.filter(|e| name.v == "in" && matches!(e.val.kind, Kind::Array(_) | Kind::Table(_))) {
+            let d = Diagnostic::new(e.key_span, format!("`{}` stands where no buffer's name is wanted", e.key));
+            cx.fault(d.help("with `op` at the top `inputs` is one value; for buffers with names write `steps`"));
+            return None;
+        }
         cx.check_keys(t, val.span, &allowed, "a buffer");
     }
     let own = |key: &str| table.and_then(|t| t.get(key));
-    let find = |cx: &mut Cx<'_>, key: &str| own(key).cloned().or_else(|| defaults.find(cx, key).cloned());
+    let find = |cx: &mut Cx<'_>, key: &str| {
+        let default = defaults.find(cx, key);
+        own(key).or(default).cloned()
+    };
     let written = find(cx, "dtype").and_then(|e| dtype(cx, &e.val).map(|t| (t, e.val.span)));
     let is_text = own("text").is_some();
     let (dtype, dtype_span) = written.unwrap_or((if is_text { DType::U8 } else { DType::F32 }, name.span));
@@ -199,16 +208,16 @@ fn word_fault(cx: &mut Cx<'_>, val: &Val, s: &str) {
 }
 
 fn content_rows(cx: &mut Cx<'_>, span: Span, rows: &[Val], r: &Reading<'_>) -> Option<Vec<Row>> {
-    let word =
-        |v: &Val| matches!(&v.kind, Kind::Str(s) if r.what == For::Expect && matches!(&**s, "untouched" | "any"));
+    // A word of `expect` that is misspelt is still meant as a row.
+    let word = |v: &Val| matches!(&v.kind, Kind::Str(s) if r.what == For::Expect && !is_element(s));
     let bare = !rows.is_empty() && rows.iter().all(|v| !matches!(v.kind, Kind::Array(_) | Kind::Table(_)) && !word(v));
     if bare {
-        let list =
-            crate::scenario::names::shorten(&Val { span, kind: Kind::Array(rows.to_vec().into()) }.compact(), 40);
-        let row = list.trim_matches(|c| c == '[' || c == ']').split(',').collect::<Vec<_>>().join("], [");
-        let d = Diagnostic::new(span, format!("`{list}` does not say whose elements these are"));
+        let texts: Vec<String> = rows.iter().take(8).map(Val::written).collect();
+        let (more, more_rows) = if rows.len() > texts.len() { (", ...", "], [...") } else { ("", "") };
+        let (list, nested) = (texts.join(", ") + more, texts.join("], [") + more_rows);
+        let d = Diagnostic::new(span, format!("`[{list}]` does not say whose elements these are"));
         cx.fault(d.label("one row per rank is wanted").help(format!(
-            "write `[[{row}]]` for one row per rank, or `{{ each = {list} }}` for the same row on every rank"
+            "write `[[{nested}]]` for one row per rank, or `{{ each = [{list}] }}` for the same row on every rank"
         )));
         return None;
     }
@@ -218,8 +227,42 @@ fn content_rows(cx: &mut Cx<'_>, span: Span, rows: &[Val], r: &Reading<'_>) -> O
         cx.fault(d.help("one row per rank of the world, `[]` for a rank without elements"));
         return None;
     }
-    let read: Vec<_> = rows.iter().map(|v| content_row(cx, v, r)).collect();
-    read.into_iter().collect()
+    // Rows that are lists may give the count of those that are tables.
+    let mut r = Reading { counted: r.counted || rows.iter().any(|v| matches!(v.kind, Kind::Array(_))), ..*r };
+    if r.what == For::Expect {
+        r.counted = true;
+    }
+    let read: Vec<_> = rows.iter().map(|v| content_row(cx, v, &r)).collect();
+    let mut read: Vec<Row> = read.into_iter().collect::<Option<_>>()?;
+    if r.what == For::Input {
+        counts_from_rows(cx, &mut read);
+    }
+    Some(read)
+}
+
+/// Gives tables without a count the length that all rows which are lists have.
+fn counts_from_rows(cx: &mut Cx<'_>, rows: &mut [Row]) {
+    let mut lengths = rows.iter().filter_map(|row| match &row.kind {
+        RowKind::Elements(e) => Some(e.len()),
+        _ => None,
+    });
+    let first = lengths.next();
+    let same = lengths.all(|l| Some(l) == first);
+    for row in rows {
+        let span = row.span;
+        let RowKind::Table(fill) = &mut row.kind else { continue };
+        if fill.count.is_some() || matches!(fill.values, Values::Row(_) | Values::Template(_) | Values::Texts(_)) {
+            continue;
+        }
+        match first.filter(|_| same) {
+            Some(len) => fill.count = Some(Num { span, kind: NumKind::Int(len as i128) }),
+            None if first.is_none() => {}
+            None => cx.fault(
+                Diagnostic::new(span, "this row has no count, and the other rows differ in length")
+                    .help("write `count = ...`"),
+            ),
+        }
+    }
 }
 
 fn content_row(cx: &mut Cx<'_>, val: &Val, r: &Reading<'_>) -> Option<Row> {
@@ -256,13 +299,20 @@ fn fill(cx: &mut Cx<'_>, table: &Table, span: Span, r: &Reading<'_>, whole: bool
         cx.fault(d.related(first.key_span, "the other one"));
         return None;
     }
+    let before = cx.faults.len();
     let values = match content.first() {
-        None => Values::Poison,
+        None => Some(Values::Poison),
         Some(e) => match &*e.key {
-            "each" => each(cx, &e.val, r.dtype)?,
-            "random" => random(cx, &e.val, r.dtype)?,
-            _ => text(cx, &e.val, whole)?,
+            "each" => each(cx, &e.val, r.dtype),
+            "random" => random(cx, &e.val, r.dtype),
+            _ => text(cx, &e.val, whole),
         },
+    };
+    let written = table.get("count");
+    let Some(values) = values else {
+        // The count is read all the same, for its own faults.
+        written.and_then(|e| cx.num("count", &e.val, Names::PER_RANK, Want::Natural, Per::World));
+        return None;
     };
     if matches!(values, Values::Poison) && r.what == For::Expect {
         cx.fault(
@@ -272,22 +322,21 @@ fn fill(cx: &mut Cx<'_>, table: &Table, span: Span, r: &Reading<'_>, whole: bool
         return None;
     }
     let given = matches!(values, Values::Row(_));
-    let mut entry = table.get("count");
-    if entry.is_none() && r.what == For::Input && !given {
-        entry = r.count;
-        if let Some(e) = entry {
-            Defaults::touch(cx, e.key_span);
-        }
+    let mut entry = written;
+    if let Some(default) = r.count.filter(|_| r.what == For::Input && !given) {
+        Defaults::touch(cx, default.key_span);
+        entry = entry.or(Some(default));
     }
     let count = entry.and_then(|e| cx.num("count", &e.val, Names::PER_RANK, Want::Natural, Per::World));
     if let (Values::Row(row), Some(n)) = (&values, &count) {
-        if matches!(n.kind, super::case::NumKind::Int(c) if c != row.len() as i128) {
+        if matches!(n.kind, NumKind::Int(c) if c != row.len() as i128) {
             let d = Diagnostic::new(n.span, "`count` and the row differ");
             cx.fault(d.help(format!("the row has {} elements", row.len())));
         }
     }
     let text = matches!(values, Values::Template(_) | Values::Texts(_));
-    if r.what == For::Input && entry.is_none() && !given && !text && !r.counted {
+    let unsaid = entry.is_none() && !given && !text && !r.counted;
+    if r.what == For::Input && unsaid && cx.faults.len() == before {
         let shown = if r.name == "in" { "inputs" } else { r.name };
         cx.fault(
             Diagnostic::new(span, format!("`{shown}` has no count"))
@@ -346,9 +395,9 @@ fn random(cx: &mut Cx<'_>, val: &Val, dtype: Option<DType>) -> Option<Values> {
 
 fn number(e: &Element) -> Option<f64> {
     match e.value {
-        super::case::ElementValue::Int(v) => Some(v as f64),
-        super::case::ElementValue::Float(v) => Some(v),
-        super::case::ElementValue::Bits(_) => None,
+        ElementValue::Int(v) => Some(v as f64),
+        ElementValue::Float(v) => Some(v),
+        ElementValue::Bits(_) => None,
     }
 }
 
@@ -447,6 +496,6 @@ pub(crate) fn expect(
 }
 
 /// True if a written value fits; used where a type is only known later.
-pub fn fits(value: super::case::ElementValue, dtype: DType) -> bool {
+pub fn fits(value: ElementValue, dtype: DType) -> bool {
     fit(value, dtype).is_ok()
 }

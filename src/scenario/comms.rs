@@ -44,7 +44,7 @@ pub(crate) fn before_first_step(cx: &mut Cx<'_>, val: &Val) -> Vec<CommDef> {
                 }
                 cx.groups(&g.val).map(CommHow::Groups)
             }
-            _ => split(cx, t, e.val.span, &name.v, None, Per::Communicator),
+            _ => split(cx, t, e.val.span, &name.v, None, Names::PER_RANK),
         };
         if let Some(CommHow::Split { comm, .. }) = &how {
             let earlier = comm.v == "world" || out.iter().any(|c| c.name.v == comm.v);
@@ -73,15 +73,15 @@ fn split(
     span: super::Span,
     name: &str,
     parent: Option<Sp<String>>,
-    per: Per,
+    names: Names,
 ) -> Option<CommHow> {
     let Some(color) = t.get("color") else {
         let d = Diagnostic::new(span, format!("`{name}` has neither `groups` nor `color`"));
         cx.fault(d.help("write `groups = [[0, 1], [2, 3]]` or `color = \"rank % 2\"`"));
         return None;
     };
-    let color = cx.num("color", &color.val, Names::STEP, Want::Whole, per);
-    let key = t.get("key").and_then(|e| cx.num("key", &e.val, Names::STEP, Want::Whole, per));
+    let color = cx.num("color", &color.val, names, Want::Whole, Per::Communicator);
+    let key = t.get("key").and_then(|e| cx.num("key", &e.val, names, Want::Whole, Per::Communicator));
     let comm = match (parent, t.get("comm")) {
         (Some(p), _) => p,
         (None, Some(e)) => reference(cx, &e.val)?,
@@ -114,7 +114,7 @@ pub(crate) fn on_step(cx: &mut Cx<'_>, t: &Table, op: &Op, defaults: &Defaults<'
             None => defaults.find(cx, "comm").and_then(|e| reference(cx, &e.val)),
         };
         let parent = parent.unwrap_or(Sp { span, v: "world".to_owned() });
-        split(cx, t, span, &name.v, Some(parent), Per::Communicator)?
+        split(cx, t, span, &name.v, Some(parent), Names::STEP)?
     };
     // What is said nearer wins, field by field; the file's own is the case's and not repeated here.
     let mut all = Config::new();

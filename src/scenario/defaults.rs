@@ -24,11 +24,13 @@ impl<'t> Defaults<'t> {
         self.any(cx, &[key])
     }
 
-    /// The innermost table that has one of the keys decides.
+    /// The innermost table that has one of the keys decides. One that is overridden counts as used all the same: there is a
+    /// use for it.
     pub fn any(&self, cx: &mut Cx<'_>, keys: &[&str]) -> Option<&'t Entry> {
-        let entry = self.0.iter().rev().find_map(|t| keys.iter().find_map(|k| t.get(k)))?;
-        cx.used.defaults.insert(entry.key_span);
-        Some(entry)
+        for entry in self.0.iter().flat_map(|t| keys.iter().filter_map(|k| t.get(k))) {
+            cx.used.defaults.insert(entry.key_span);
+        }
+        self.peek(keys)
     }
 
     /// As [`Self::any`], without counting as a use.

@@ -59,6 +59,11 @@ fn shorten(s: &str) -> String {
     s.chars().take(24).flat_map(char::escape_debug).collect()
 }
 
+/// True for a text that stands for an element.
+pub(crate) fn is_element(s: &str) -> bool {
+    from_text(s).is_some()
+}
+
 /// `"0x..."` is bits, digits are a whole number.
 fn from_text(s: &str) -> Option<ElementValue> {
     if let Some(hex) = s.strip_prefix("0x") {

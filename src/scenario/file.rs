@@ -42,7 +42,8 @@ pub(crate) fn read(file: &Arc<SourceFile>, top: &Table, point: Point<'_>) -> Fou
         _ => 0,
     };
     let known = prescan::known(top);
-    let mut cx = Cx { file, axes: point.axes, world, known, faults: Vec::new(), used: Used::default() };
+    let refused = matches!(top.get("outcome").map(|e| &e.val.kind), Some(Kind::Str(s)) if &**s == "refused");
+    let mut cx = Cx { file, axes: point.axes, world, refused, known, faults: Vec::new(), used: Used::default() };
     let case = Reader { top, cx: &mut cx }.case(file, point);
     let Cx { faults, known, used, .. } = cx;
     Found { case: case.filter(|_| faults.is_empty()), faults, known, used }

@@ -5,7 +5,7 @@ use super::expr::Expr;
 use super::file::MAX_RANKS;
 use super::keys::{self, Place, Type};
 use super::reader::{Cx, Names};
-use super::steps;
+use super::step_values;
 use super::suggest::nearest;
 use super::tree::{Kind, Table, Val};
 use nccl_sys::ncclResult_t;
@@ -106,9 +106,10 @@ pub(crate) fn outcome(cx: &mut Cx<'_>, top: &Table) -> Option<Sp<Vec<Expected>>>
             "crash" => Some(Expected::Crash),
             "refused" => Some(Expected::Refused),
             "any" => None,
-            other => {
-                steps::result(other).flatten().filter(|r| *r != ncclResult_t::Success).map(|r| Expected::Error(Some(r)))
-            }
+            other => step_values::result(other)
+                .flatten()
+                .filter(|r| *r != ncclResult_t::Success)
+                .map(|r| Expected::Error(Some(r))),
         };
         match found {
             Some(o) if out.contains(&o) => cx.fault(Diagnostic::new(w.span, format!("`{}` stands here twice", w.v))),

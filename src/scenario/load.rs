@@ -5,7 +5,7 @@ use super::file::{self, Found, Point};
 use super::matrix::{self, Matrix, Variant};
 use super::names::case_name;
 use super::prescan;
-use super::reader::{Cx, Known, Used};
+use super::reader::{AxisNow, Cx, Known, Used};
 use super::tree::{self, Table};
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -81,46 +81,56 @@ pub fn parse(file: &Arc<SourceFile>, name: &str) -> Result<Vec<Case>, Rejected> 
         Some(top.entries.remove(at))
     };
     let (matrix, variants) = (taken(&mut top, "matrix"), taken(&mut top, "variants"));
-    let mut cx = Cx { file, axes: &[], world: 0, known: Known::default(), faults: Vec::new(), used: Used::default() };
-    let list = matrix::variants(&mut cx, variants.as_ref());
+    let mut cx = Cx {
+        file,
+        axes: &[],
+        world: 0,
+        refused: false,
+        known: Known::default(),
+        faults: Vec::new(),
+        used: Used::default(),
+    };
+    let variants_list = matrix::variants(&mut cx, variants.as_ref());
     let in_matrix = |key: &str| {
         matrix.as_ref().is_some_and(|m| matches!(&m.val.kind, tree::Kind::Table(t) if t.get(key).is_some()))
     };
-    let short = top.get("op").is_some()
-        || in_matrix("op")
-        || list.iter().any(|v| v.keys.is_some_and(|t| t.get("op").is_some()));
+    let in_variant = |v: &Variant<'_>| v.keys.is_some_and(|t| t.get("op").is_some());
+    let short = top.get("op").is_some() || in_matrix("op") || variants_list.iter().any(in_variant);
     let axes = Matrix::read(&mut cx, matrix.as_ref(), short);
     let size = top.entries.iter().map(|e| e.val.size()).sum::<usize>() + 1;
     let largest =
-        list.iter().filter_map(|v| v.keys).map(|t| t.entries.iter().map(|e| e.val.size()).sum::<usize>()).max();
-    let count = axes.product(&mut cx, list.len(), size + largest.unwrap_or(0));
+        variants_list.iter().filter_map(|v| v.keys).map(|t| t.entries.iter().map(|e| e.val.size()).sum::<usize>()).max();
+    let count = axes.product(&mut cx, variants_list.len(), size + largest.unwrap_or(0));
+    let swept = matrix.is_some() || variants.is_some();
+    let mut all = All {
+        file,
+        top: &top,
+        name,
+        swept,
+        axes: &axes,
+        cases: Vec::new(),
+        faults: BTreeMap::new(),
+        points: 0,
+        known: Vec::new(),
+        used: Used::default(),
+    };
     let Some(count) = count.filter(|_| cx.faults.is_empty()) else {
-        // What does not depend on the matrix can still be said if there are no axes.
+        if let Some((values, now)) = axes.salvage() {
+            for variant in &variants_list {
+                all.point(&mut cx, &values, &now, variant);
+            }
+        }
         let mut faults = cx.faults;
+        faults.extend(all.faults.into_values().map(|(d, _)| Diagnostic { case: None, ..d }));
         faults.sort_by_key(|d| d.span.start);
+        faults.truncate(MAX_FAULTS);
         return Err(reject(faults));
     };
-    let mut all =
-        All { cases: Vec::new(), faults: BTreeMap::new(), points: 0, known: Vec::new(), used: Used::default() };
-    let swept = matrix.is_some() || variants.is_some();
-    let per_variant = count / list.len().max(1);
-    'points: for number in 0..per_variant {
+    'points: for number in 0..count / variants_list.len().max(1) {
         let Some(values) = axes.point(number) else { continue };
         let now = axes.now(&values);
-        for variant in &list {
-            let mut tree = matrix::with_variant(&top, variant);
-            let before = cx.faults.len();
-            for (axis, value) in axes.axes.iter().zip(&values).filter(|(a, _)| a.sets) {
-                matrix::overlay(&mut cx, &mut tree, axis, value);
-            }
-            let point = named(&axes, &values, variant);
-            let extra = cx.faults.split_off(before);
-            let found = file::read(
-                file,
-                &tree,
-                Point { name: case_name(name, &point), point: point.clone(), axes: &now, swept },
-            );
-            all.add(found, extra, &case_name("", &point), &tree);
+        for variant in &variants_list {
+            all.point(&mut cx, &values, &now, variant);
             if all.faults.len() >= MAX_FAULTS {
                 break 'points;
             }
@@ -130,16 +140,16 @@ pub fn parse(file: &Arc<SourceFile>, name: &str) -> Result<Vec<Case>, Rejected> 
         let span = matrix.as_ref().map_or_else(Span::default, |m| m.key_span);
         return Err(reject(vec![Diagnostic::new(span, "`exclude` leaves no case")]));
     }
-    all.finish(&axes).map_err(reject)
-}
-
-fn named(axes: &Matrix, values: &[&tree::Val], variant: &Variant<'_>) -> Vec<(String, String)> {
-    let axes = axes.axes.iter().zip(values).map(|(a, v)| (a.name.clone(), v.compact()));
-    axes.chain(variant.name.map(|v| ("variant".to_owned(), v.to_owned()))).collect()
+    all.finish().map_err(reject)
 }
 
 /// What all points of a file found.
-struct All {
+struct All<'a> {
+    file: &'a Arc<SourceFile>,
+    top: &'a Table,
+    name: &'a str,
+    swept: bool,
+    axes: &'a Matrix,
     cases: Vec<Case>,
     /// By place and message: the fault, and how many points show it.
     faults: BTreeMap<(usize, usize, String), (Diagnostic, usize)>,
@@ -149,7 +159,21 @@ struct All {
     used: Used,
 }
 
-impl All {
+impl All<'_> {
+    /// Reads one point.
+    fn point(&mut self, cx: &mut Cx<'_>, values: &[&tree::Val], now: &[AxisNow], variant: &Variant<'_>) {
+        let mut tree = matrix::with_variant(self.top, variant);
+        let before = cx.faults.len();
+        for (axis, value) in self.axes.axes.iter().zip(values).filter(|(a, _)| a.sets) {
+            matrix::overlay(cx, &mut tree, axis, value);
+        }
+        let point = named(self.axes, values, variant);
+        let extra = cx.faults.split_off(before);
+        let name = case_name(self.name, &point);
+        let found = file::read(self.file, &tree, Point { name, point: point.clone(), axes: now, swept: self.swept });
+        self.add(found, extra, &case_name("", &point), &tree);
+    }
+
     fn add(&mut self, found: Found, extra: Vec<Diagnostic>, point: &str, tree: &Table) {
         self.points += 1;
         let mut seen = std::collections::BTreeSet::new();
@@ -180,8 +204,8 @@ impl All {
         prescan::defaults(tree).iter().for_each(|(n, s)| define("default", n, *s));
     }
 
-    fn finish(self, axes: &Matrix) -> Result<Vec<Case>, Vec<Diagnostic>> {
-        let Self { cases, faults, points, known, used } = self;
+    fn finish(self) -> Result<Vec<Case>, Vec<Diagnostic>> {
+        let Self { axes, cases, faults, points, known, used, .. } = self;
         let mut faults: Vec<Diagnostic> = faults
             .into_values()
             .map(|(mut d, count)| {

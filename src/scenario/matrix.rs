@@ -28,6 +28,8 @@ pub(crate) struct Matrix {
     pub axes: Vec<Axis>,
     /// Tables whose axes must all match, as (axis, value).
     exclude: Vec<Vec<(usize, Val)>>,
+    /// Names of axes with faults, which are left out.
+    faulty: Vec<String>,
 }
 
 /// A variant's name and its keys.
@@ -69,27 +71,36 @@ impl Matrix {
                 Kind::Array(values) => {
                     if let Some(d) = cx.slipped(e, span).filter(|_| not_an_axis(&name, values)) {
                         cx.fault(d);
+                        self.faulty.push(name);
                         continue;
                     }
-                    self.axis(cx, e, name, values, short);
+                    let before = cx.faults.len();
+                    self.axis(cx, e, &name, values, short);
+                    if cx.faults.len() > before {
+                        self.axes.retain(|a| a.name != name);
+                        self.faulty.push(name);
+                    }
                 }
-                _ => match cx.slipped(e, span) {
-                    Some(mut d) => {
-                        let meant = if prefix.is_empty() { "it, or write a list if it is an axis" } else { "it" };
-                        d.help =
-                            Some(format!("what follows a header belongs to it: move {meant} above the first header"));
-                        cx.fault(d);
+                _ => {
+                    self.faulty.push(name.clone());
+                    match cx.slipped(e, span) {
+                    Some(d) => {
+                        let axis = if prefix.is_empty() { ", or write a list if it is an axis" } else { "" };
+                        cx.fault(d.help(format!(
+                            "what follows a header belongs to it: move it above the first header{axis}"
+                        )));
                     }
                     None => {
                         let d = Diagnostic::new(e.val.span, format!("the axis `{name}` must be a list of values"));
                         cx.fault(d.label(format!("this is {}", e.val.what())));
                     }
-                },
+                    }
+                }
             }
         }
     }
 
-    fn axis(&mut self, cx: &mut Cx<'_>, e: &Entry, name: String, values: &[Val], short: bool) {
+    fn axis(&mut self, cx: &mut Cx<'_>, e: &Entry, name: &str, values: &[Val], short: bool) {
         let first = name.split('.').next().unwrap_or("");
         let dotted = name.contains('.');
         let sets = match first {
@@ -105,14 +116,14 @@ impl Matrix {
                 cx.fault(near_key(d, first));
                 return;
             }
-            if let Some((message, help)) = bad_name(&name) {
-                cx.fault(near_key(Diagnostic::new(e.key_span, message).help(help), &name));
+            if let Some((message, help)) = bad_name(name) {
+                cx.fault(near_key(Diagnostic::new(e.key_span, message).help(help), name));
                 return;
             }
             if !values.iter().any(|v| number(v).is_some()) && !values.is_empty() {
                 let d =
                     Diagnostic::new(e.key_span, format!("the axis `{name}` is neither a key of the file nor a number"));
-                cx.fault(near_key(d, &name));
+                cx.fault(near_key(d, name));
                 return;
             }
         }
@@ -129,7 +140,7 @@ impl Matrix {
                 cx.fault(d.related(first, "first here"));
             }
         }
-        self.axes.push(Axis { name, key_span: e.key_span, values: values.to_vec(), sets });
+        self.axes.push(Axis { name: name.to_owned(), key_span: e.key_span, values: values.to_vec(), sets });
     }
 
     fn read_exclude(&mut self, cx: &mut Cx<'_>, val: &Val) {
@@ -220,6 +231,20 @@ impl Matrix {
         };
         let excluded = self.exclude.iter().any(|t| !t.is_empty() && t.iter().all(matches));
         (!excluded).then_some(values)
+    }
+
+    /// A first look past a faulty matrix: every sound axis has its first value, the others are numbers, so that the faults of
+    /// the rest of the file can be shown too. `None` if the rest cannot be understood without them.
+    pub fn salvage(&self) -> Option<(Vec<&Val>, Vec<AxisNow>)> {
+        let vital = ["steps", "inputs", "op", "comms", "world_size"];
+        if self.faulty.iter().any(|f| vital.contains(&f.split('.').next().unwrap_or(""))) {
+            return None;
+        }
+        let values: Vec<&Val> = self.axes.iter().map(|a| a.values.first()).collect::<Option<_>>()?;
+        let mut now = self.now(&values);
+        let stand_in = Some(super::expr::Value::Int(1));
+        now.extend(self.faulty.iter().map(|f| AxisNow { name: f.clone(), value: stand_in }));
+        Some((values, now))
     }
 
     /// What expressions see of a point.

@@ -19,6 +19,7 @@ pub mod names;
 mod prescan;
 mod reader;
 pub mod render;
+mod step_values;
 mod steps;
 pub mod suggest;
 mod tree;

@@ -98,6 +98,8 @@ pub(crate) struct Cx<'a> {
     pub file: &'a Arc<SourceFile>,
     pub axes: &'a [AxisNow],
     pub world: usize,
+    /// True if the case is meant to be refused: reading what nobody has written is then for the plan to find.
+    pub refused: bool,
     pub known: Known,
     pub faults: Vec<Diagnostic>,
     pub used: Used,
@@ -252,7 +254,8 @@ impl Cx<'_> {
     /// An expression; the value must be text.
     pub fn expr(&mut self, val: &Val, names: Names) -> Option<Sp<Expr>> {
         let Kind::Str(text) = &val.kind else {
-            self.wrong_type("an expression", Type::Expr, val);
+            let d = Diagnostic::new(val.span, "an expression in quotes is wanted here");
+            self.fault(d.label(format!("this is {}", val.what())));
             return None;
         };
         self.expr_text(val.span, text, 0, text, names)
@@ -377,7 +380,7 @@ impl Cx<'_> {
         let place = self.inside(span, text, 0, found.name_end);
         let good = self.check_names(&found.names, span, text, 0, names);
         if !writes {
-            if !self.known.buffers.contains_key(&found.name) {
+            if !self.known.buffers.contains_key(&found.name) && !self.refused {
                 let d = Diagnostic::new(place, format!("unknown buffer `{}`", found.name));
                 self.fault(match nearest(&found.name, self.known.buffers.keys().map(String::as_str)) {
                     Some(near) => d.help(format!("did you mean `{near}`?")),

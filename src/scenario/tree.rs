@@ -75,6 +75,11 @@ impl Val {
         }
     }
 
+    /// As in a file, shortened.
+    pub fn written(&self) -> String {
+        super::names::shorten(&self.nested(), 24)
+    }
+
     fn nested(&self) -> String {
         match &self.kind {
             Kind::Str(s) => format!("\"{s}\""),
@@ -103,7 +108,6 @@ impl Val {
 
 /// The tree of a file, or the faults of its syntax, sorted by place.
 pub(crate) fn parse(source: &SourceFile) -> Result<Table, Vec<Diagnostic>> {
-    // An editor's byte order mark is not the file's content; spans count it.
     let (table, errors) = DeTable::parse_recoverable(&source.text);
     let mut faults: Vec<Diagnostic> = Vec::new();
     for e in &errors {
@@ -129,7 +133,7 @@ pub(crate) fn parse(source: &SourceFile) -> Result<Table, Vec<Diagnostic>> {
 
 fn syntax(span: Span, message: &str) -> Diagnostic {
     match message {
-        m if m.contains("recursion limit") => Diagnostic::new(span, "nested too deeply"),
+        m if m.contains("recurs") => Diagnostic::new(span, "nested too deeply"),
         m => Diagnostic::new(span, m.to_owned()),
     }
 }

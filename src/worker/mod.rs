@@ -1,2 +1,220 @@
 //! Child side: runs a job on a backend, a thread per rank or one for all. Knows nothing of files, oracle or verdicts.
+//!
+//! The main thread reads requests and hands them to the rank threads; it never waits for them, so that the end of its
+//! standard input ends the process whatever the ranks are doing.
+mod barrier;
+mod crew;
+mod drive;
+pub mod inherit;
 pub mod job;
+mod map;
+mod rank;
+mod session;
+mod watch;
+pub mod wire;
+
+pub use rank::NOT_NCCL;
+
+use crate::backend::{Backend, Comm, CommSlot};
+use crate::run::arena::{Arena, Step};
+use crew::Crew;
+use job::{Job, PROTOCOL, Reply, Request};
+use session::{Replies, Run, Session, Start};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+/// Sets of communicators kept for later jobs.
+const KEPT: usize = 2;
+/// Exit status of a process that was started as a worker and cannot be one.
+const NO_WORKER: i32 = 102;
+
+/// True if this process was started as a worker (or inside one).
+pub fn asked() -> bool {
+    std::env::var_os(inherit::VARIABLE).is_some()
+}
+
+/// The first thing in `main`: if this process was started as a worker, it works, and this never returns.
+pub fn enter_if_asked() {
+    enter_with(Backend::soft);
+}
+
+/// As [`enter_if_asked`], on a backend of the caller's.
+pub fn enter_with(backend: impl FnOnce() -> Backend) {
+    let Some(value) = std::env::var_os(inherit::VARIABLE) else { return };
+    match inherit::take(&value.to_string_lossy()) {
+        Ok((reply, arena)) => serve(Box::leak(Box::new(backend())), Replies::new(reply), arena),
+        Err(error) => {
+            eprintln!("collspec worker: {error}");
+            std::process::exit(NO_WORKER);
+        }
+    }
+}
+
+/// Answers requests until standard input ends.
+fn serve(backend: &'static Backend, replies: Replies, arena: Arena) -> ! {
+    let replies = Arc::new(replies);
+    if let Err(error) = watch::start(backend) {
+        replies.send(&Reply::Trouble(format!("no thread for the hang proof: {error}")));
+    }
+    let library = &backend.library;
+    replies.send(&Reply::Hello {
+        protocol: PROTOCOL,
+        version: library.version(),
+        library: library.name().to_owned(),
+        symbols: library.symbols().into_iter().map(str::to_owned).collect(),
+    });
+    let mut worker = Worker { backend, replies, arena, crew: Crew::default(), current: None, kept: VecDeque::new(), tags: 1 };
+    let mut requests = std::io::stdin().lock();
+    loop {
+        match wire::receive::<Request>(&mut requests) {
+            Ok(Some(request)) => {
+                if let Err(text) = worker.answer(request) {
+                    worker.replies.send(&Reply::Trouble(text));
+                }
+            }
+            Ok(None) => std::process::exit(0),
+            Err(error) => {
+                worker.replies.send(&Reply::Trouble(error.to_string()));
+                std::process::exit(NO_WORKER);
+            }
+        }
+    }
+}
+
+/// Communicators by rank and index, and the job that they were made for.
+struct Kept {
+    job: Arc<Job>,
+    comms: Vec<Vec<CommSlot>>,
+}
+
+struct Worker {
+    backend: &'static Backend,
+    replies: Arc<Replies>,
+    arena: Arena,
+    crew: Crew,
+    current: Option<Arc<Session>>,
+    /// Newest last.
+    kept: VecDeque<Kept>,
+    /// The next unused tag; 0 is nobody's.
+    tags: u32,
+}
+
+impl Worker {
+    fn answer(&mut self, request: Request) -> Result<(), String> {
+        match request {
+            Request::Job(job) => {
+                self.finish(false)?;
+                let job = Arc::from(job);
+                let kept = self.take_kept(&job);
+                let session = Arc::new(Session::new(job, kept)?);
+                self.current = Some(session.clone());
+                self.start(session, true)
+            }
+            Request::Again => {
+                let session = self.current.clone().ok_or("nothing to run again")?;
+                self.start(session, false)
+            }
+            Request::Finish { keep } => self.finish(keep),
+        }
+    }
+
+    /// Communicators made by an equal prelude.
+    fn take_kept(&mut self, job: &Job) -> Option<Vec<Vec<CommSlot>>> {
+        let equal = |old: &Job| {
+            old.prelude == job.prelude && old.comms == job.comms && old.configs == job.configs && old.one_thread == job.one_thread
+        };
+        let at = self.kept.iter().position(|kept| job.reuse && equal(&kept.job))?;
+        self.kept.remove(at).map(|kept| kept.comms)
+    }
+
+    fn start(&mut self, session: Arc<Session>, first: bool) -> Result<(), String> {
+        let job = session.job.clone();
+        let n = job.n as usize;
+        let words = u64::from(job.n) * 8;
+        let arena = self.arena.ensure(job.arena.max(words), false).map_err(|e| format!("arena: {e}"))?;
+        for rank in 0..job.n {
+            arena.word(rank).map_err(|e| e.to_string())?.store(Step::Before.word(), Ordering::Release);
+        }
+        self.threads(if job.one_thread { 1 } else { n })?;
+        if self.tags.checked_add(job.tags).is_none() {
+            self.tags = 1;
+        }
+        let first_tag = self.tags;
+        self.tags += job.tags;
+        let (backend, replies) = (self.backend, self.replies.clone());
+        let run = Arc::new(Run::new(Start { backend, session, arena, first, first_tag, replies }));
+        watch::set(Some(run.clone()));
+        if job.one_thread {
+            self.crew.give(0, Box::new(move || drive::all_ranks(&run)));
+        } else {
+            for rank in 0..n {
+                let run = run.clone();
+                self.crew.give(rank, Box::new(move || drive::one_rank(&run, rank)));
+            }
+        }
+        Ok(())
+    }
+
+    fn threads(&mut self, threads: usize) -> Result<(), String> {
+        let replies = self.replies.clone();
+        let panicked = move |rank, text| replies.send(&Reply::Trouble(format!("rank {rank} panicked: {text}")));
+        self.crew.ensure(threads, panicked).map_err(|e| format!("no thread for every rank: {e}"))
+    }
+
+    /// Ends what is kept of the last job.
+    fn finish(&mut self, keep: bool) -> Result<(), String> {
+        let Some(session) = self.current.take() else { return Ok(()) };
+        watch::set(None);
+        let mut comms = Vec::with_capacity(session.seats.len());
+        for seat in &session.seats {
+            // never wait for a rank here: standard input must be read
+            let Ok(mut seat) = seat.try_lock() else { return Err("a rank is still at work".into()) };
+            comms.push(std::mem::take(&mut seat.comms));
+            seat.memory.clear();
+            seat.shadows.clear();
+        }
+        let set = Kept { job: session.job.clone(), comms };
+        if !keep {
+            self.destroy(set);
+            return Ok(());
+        }
+        self.kept.push_back(set);
+        if self.kept.len() > KEPT
+            && let Some(oldest) = self.kept.pop_front()
+        {
+            self.destroy(oldest);
+        }
+        Ok(())
+    }
+
+    /// Destroys communicators, each on its rank's thread (one thread for all: in a group), newest first.
+    fn destroy(&self, set: Kept) {
+        let library = &self.backend.library;
+        let device = self.backend.device;
+        let end = move |rank: usize, slot: &CommSlot| {
+            if slot.get() == Comm::NULL {
+                return;
+            }
+            let ended = device.bind(rank).map_err(|e| e.to_string());
+            if let Err(error) = ended.and_then(|()| library.destroy(slot.get()).map_err(|e| e.to_string())) {
+                eprintln!("collspec worker: {error}");
+            }
+        };
+        if set.job.one_thread {
+            let group = move || {
+                let opened = library.group_start();
+                for (rank, slots) in set.comms.iter().enumerate() {
+                    slots.iter().rev().for_each(|slot| end(rank, slot));
+                }
+                if let Err(error) = opened.and_then(|()| library.group_end()) {
+                    eprintln!("collspec worker: {error}");
+                }
+            };
+            return self.crew.give(0, Box::new(group));
+        }
+        for (rank, slots) in set.comms.into_iter().enumerate() {
+            self.crew.give(rank, Box::new(move || slots.iter().rev().for_each(|slot| end(rank, slot))));
+        }
+    }
+}

@@ -190,7 +190,8 @@ impl ncclConfig_t {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct collspecTraffic_t {
-    /// Primitive communication steps of this rank, in which it sent or received a chunk set, one after the other.
+    /// Messages in the longest chain that led to what this rank received, added up over calls (the calls of one group
+    /// run beside each other and count once).
     pub rounds: c_ulonglong,
     /// Elements sent to other ranks.
     pub sent: c_ulonglong,

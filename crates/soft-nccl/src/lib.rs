@@ -1,1 +1,28 @@
-//! NCCL in software. (To be built.)
+//! NCCL's interface in software: real messages between the ranks of one process, by ring, tree and double binary tree.
+//!
+//! [`table`] gives the functions, as a table that a run-time-loaded library would fill. They speak NCCL's C interface:
+//! handles are numbers that are looked up and never followed, a panic becomes an internal error, and streams are those of
+//! `soft-cuda`.
+//!
+//! How it differs from NCCL, on purpose:
+//! - Every operation ends only when its messages were taken, so a program that needs buffering does not end (set
+//!   COLLSPEC_SOFT_EAGER to give sends some).
+//! - Operations on which ranks disagree (count, type, reduction, root, order) never exchange a byte and never end; the
+//!   [census](census::census) proves it and [`census::who_waits`] says who asked for what.
+//! - Without NCCL_ALGO every operation that has a choice takes the ring. `SingleTree` is a further word.
+//! - Aborting a rank leaves its peers waiting, as a peer that fell silent would.
+#![allow(non_upper_case_globals)]
+
+mod algo;
+mod arith;
+pub mod census;
+mod engine;
+mod face;
+mod failure;
+mod group;
+mod op;
+mod settings;
+
+pub use algo::{Algorithm, Algorithms};
+pub use face::table;
+pub use settings::{AlreadyRead, Settings, set_settings_for_process};

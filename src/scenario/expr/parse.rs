@@ -75,9 +75,14 @@ pub fn parse_ref(text: &str) -> Result<ParsedRef, ParseError> {
         let from = p.bound(":")?;
         if !p.eat(":") {
             let t = p.peek();
-            let at = from.as_ref().map(|e| e.text.clone()).unwrap_or_default();
-            return Err(ParseError::new(t.start, t.end, "a slice has a start and an end with `:` between them")
-                .help(format!("one element is `{name}[{at}:{at} + 1]`")));
+            let e = ParseError::new(t.start, t.end, "a slice has a start and an end with `:` between them");
+            return Err(match from {
+                Some(Expr { node: Node::Int(k), .. }) => {
+                    e.help(format!("one element is `{name}[{k}:{}]`", k.saturating_add(1)))
+                }
+                Some(Expr { text, .. }) => e.help(format!("one element is `{name}[{text}:{text} + 1]`")),
+                None => e,
+            });
         }
         let to = p.bound("]")?;
         p.want("]")?;

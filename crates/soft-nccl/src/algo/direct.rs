@@ -1,0 +1,122 @@
+//! Operations in which data go straight from their owner to their reader.
+use super::{Chunks, Lane, Link, Part, Place, Script, Step};
+use crate::op::{Kind, Spec};
+
+pub(super) fn lanes(spec: &Spec, part: Part) -> Vec<Lane> {
+    let (count, chunk) = (spec.count, part.chunk);
+    let root = spec.peer == part.rank;
+    match spec.kind {
+        Kind::Send => {
+            vec![Box::new(Blocks { part, count, dir: Dir::Send, peers: Peers::One(spec.peer), by_peer: false })]
+        }
+        Kind::Recv => {
+            vec![Box::new(Blocks { part, count, dir: Dir::Recv, peers: Peers::One(spec.peer), by_peer: false })]
+        }
+        Kind::Gather if root => vec![
+            Box::new(OwnBlock { count, chunk, from: 0, to: part.rank * count }),
+            Box::new(Blocks { part, count, dir: Dir::Recv, peers: Peers::Others, by_peer: true }),
+        ],
+        Kind::Scatter if root => vec![
+            Box::new(OwnBlock { count, chunk, from: part.rank * count, to: 0 }),
+            Box::new(Blocks { part, count, dir: Dir::Send, peers: Peers::Others, by_peer: true }),
+        ],
+        Kind::Gather => {
+            vec![Box::new(Blocks { part, count, dir: Dir::Send, peers: Peers::One(spec.peer), by_peer: false })]
+        }
+        Kind::Scatter => {
+            vec![Box::new(Blocks { part, count, dir: Dir::Recv, peers: Peers::One(spec.peer), by_peer: false })]
+        }
+        _ => vec![
+            Box::new(OwnBlock { count, chunk, from: part.rank * count, to: part.rank * count }),
+            Box::new(Blocks { part, count, dir: Dir::Send, peers: Peers::Others, by_peer: true }),
+            Box::new(Blocks { part, count, dir: Dir::Recv, peers: Peers::Others, by_peer: true }),
+        ],
+    }
+}
+
+/// A communicator of one rank: the input, scaled where the operation scales, is the output.
+pub(super) struct Copy {
+    pub(super) count: usize,
+    pub(super) chunk: usize,
+}
+
+impl Script for Copy {
+    fn step(&self, cursor: u64) -> Option<Step> {
+        let (offset, count) = Chunks { start: 0, end: self.count, size: self.chunk }.get(cursor)?;
+        let (source, target) = (Some(Place::In(offset)), Some(Place::Out(offset)));
+        Some(Step { source, own: true, last: true, target, count, fresh: true, ..Step::default() })
+    }
+}
+
+/// A rank's block for itself.
+struct OwnBlock {
+    count: usize,
+    chunk: usize,
+    from: usize,
+    to: usize,
+}
+
+impl Script for OwnBlock {
+    fn step(&self, cursor: u64) -> Option<Step> {
+        let (offset, count) = Chunks { start: 0, end: self.count, size: self.chunk }.get(cursor)?;
+        let (source, target) = (Some(Place::In(self.from + offset)), Some(Place::Out(self.to + offset)));
+        Some(Step { source, target, count, fresh: true, ..Step::default() })
+    }
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Dir {
+    Send,
+    Recv,
+}
+
+#[derive(Clone, Copy)]
+enum Peers {
+    One(usize),
+    /// All but the rank itself: senders begin at their successor, receivers at their predecessor, so that in round k
+    /// everybody talks to the rank k ahead and hears the one k behind.
+    Others,
+}
+
+/// Whole blocks to or from one peer after the other.
+struct Blocks {
+    part: Part,
+    count: usize,
+    dir: Dir,
+    peers: Peers,
+    /// The buffer holds a block per rank, the peer's among them.
+    by_peer: bool,
+}
+
+impl Script for Blocks {
+    fn step(&self, cursor: u64) -> Option<Step> {
+        // An empty message is a message: it tells the receiver that its sender came by.
+        let per_peer = self.count.div_ceil(self.part.chunk).max(1) as u64;
+        let (round, index) = (cursor / per_peer, cursor % per_peer);
+        let n = self.part.n;
+        let peer = match self.peers {
+            Peers::One(peer) if round == 0 => peer,
+            Peers::One(_) => return None,
+            Peers::Others => {
+                let round = usize::try_from(round).ok()? + 1;
+                if round >= n {
+                    return None;
+                }
+                match self.dir {
+                    Dir::Send => (self.part.rank + round) % n,
+                    Dir::Recv => (self.part.rank + n - round) % n,
+                }
+            }
+        };
+        let chunks = Chunks { start: 0, end: self.count, size: self.part.chunk };
+        let (offset, count) = if self.count == 0 { (0, 0) } else { chunks.get(index)? };
+        let at = offset + if self.by_peer { peer * self.count } else { 0 };
+        let link = Some(Link { lane: 0, peer });
+        let close = index + 1 == per_peer && matches!(self.peers, Peers::Others);
+        let step = Step { count, fresh: true, close, ..Step::default() };
+        Some(match self.dir {
+            Dir::Send => Step { source: Some(Place::In(at)), send: link, ..step },
+            Dir::Recv => Step { recv: link, target: Some(Place::Out(at)), ..step },
+        })
+    }
+}

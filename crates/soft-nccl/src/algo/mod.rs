@@ -1,0 +1,109 @@
+//! Algorithms: what one rank does for an operation, as lanes of primitive steps. Nothing here touches memory, a
+//! message or a number; the engine does.
+mod choice;
+mod direct;
+mod ring;
+mod topology;
+mod tree;
+
+pub use choice::{Algorithm, Algorithms};
+
+use crate::op::{Kind, Spec};
+
+/// One end of a channel, as a script names it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Link {
+    /// Tells apart several channels between the same two ranks in one operation.
+    pub lane: u8,
+    /// The rank at the other end.
+    pub peer: usize,
+}
+
+/// Where a step reads or writes; offsets in elements.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Place {
+    /// The caller's send buffer.
+    In(usize),
+    /// The caller's receive buffer.
+    Out(usize),
+    /// The lane's own memory: one chunk.
+    Scratch,
+}
+
+/// A primitive step: receive, combine with what lies here, write, send on; each part may be missing. It happens when
+/// its message is there and its send has a free slot.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Step {
+    /// Take one message from here.
+    pub recv: Option<Link>,
+    /// Read this; together with a message, combine the two.
+    pub source: Option<Place>,
+    /// The source is the rank's own contribution to a reduction, to be pre-multiplied.
+    pub own: bool,
+    /// The value is the whole reduction, to be divided where the operation divides.
+    pub last: bool,
+    /// Write the value here.
+    pub target: Option<Place>,
+    /// Send the value there.
+    pub send: Option<Link>,
+    /// Elements.
+    pub count: usize,
+    /// The value does not build on what this lane did before.
+    pub fresh: bool,
+    /// The links of this step are not used again; a sender waits until everything was taken.
+    pub close: bool,
+}
+
+/// A lane's steps, by number, so that no list of them is ever made.
+pub(crate) trait Script: Send {
+    /// The step of that number, `None` behind the last.
+    fn step(&self, cursor: u64) -> Option<Step>;
+}
+
+/// Steps that run one after the other; an operation's lanes run beside each other.
+pub(crate) type Lane = Box<dyn Script>;
+
+/// What a rank needs to know about an operation to do its part.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    pub rank: usize,
+    pub n: usize,
+    /// Elements per chunk.
+    pub chunk: usize,
+}
+
+/// The lanes of `spec` on one rank, and in how many trees the rank has children.
+pub(crate) fn lanes(spec: &Spec, part: Part) -> (Vec<Lane>, u64) {
+    if spec.count == 0 && !matches!(spec.kind, Kind::Send | Kind::Recv) {
+        return (Vec::new(), 0);
+    }
+    if part.n == 1 && !matches!(spec.kind, Kind::Send | Kind::Recv) {
+        return (vec![Box::new(direct::Copy { count: spec.count, chunk: part.chunk })], 0);
+    }
+    match (spec.kind, spec.algorithm) {
+        (Kind::AllReduce | Kind::Reduce | Kind::Broadcast, Algorithm::Tree | Algorithm::SingleTree) => {
+            tree::lanes(spec, part)
+        }
+        (Kind::AllReduce, _) => (vec![Box::new(ring::AllReduce::new(spec.count, part))], 0),
+        (Kind::ReduceScatter, _) => (vec![Box::new(ring::ReduceScatter::new(spec.count, part))], 0),
+        (Kind::AllGather, _) => (vec![Box::new(ring::AllGather::new(spec.count, part))], 0),
+        (Kind::Reduce, _) => (vec![Box::new(ring::Reduce::new(spec.count, spec.peer, part))], 0),
+        (Kind::Broadcast, _) => (vec![Box::new(ring::Broadcast::new(spec.count, spec.peer, part))], 0),
+        _ => (direct::lanes(spec, part), 0),
+    }
+}
+
+/// A range of elements cut into chunks.
+#[derive(Clone, Copy, Debug)]
+struct Chunks {
+    start: usize,
+    end: usize,
+    size: usize,
+}
+
+impl Chunks {
+    fn get(self, index: u64) -> Option<(usize, usize)> {
+        let offset = usize::try_from(index).ok()?.checked_mul(self.size)?.checked_add(self.start)?;
+        (offset < self.end).then(|| (offset, self.size.min(self.end - offset)))
+    }
+}

@@ -1,0 +1,47 @@
+//! What moves, what waits, and who waits for whom.
+use crate::engine::lock;
+use nccl_sys::collspecCensus_t;
+
+/// A look at this library and the device together.
+///
+/// The two are looked at twice: if neither epoch moved in between, all numbers belong to one moment. If they keep moving,
+/// something is busy, and the census says so. An operation of the library counts as pending here and, as the stream item
+/// that it is, in the device.
+pub fn census() -> collspecCensus_t {
+    const TRIES: usize = 4;
+    let mut looks = (look(), look());
+    for _ in 0..TRIES {
+        if looks.0 == looks.1 {
+            return looks.1;
+        }
+        looks = (looks.1, look());
+    }
+    collspecCensus_t { busy: 1, ..looks.1 }
+}
+
+fn look() -> collspecCensus_t {
+    let (epoch, busy, hosts, pending) = {
+        let world = lock();
+        (world.epoch, world.busy(), world.blocked_hosts(), world.pending())
+    };
+    let device = soft_cuda::census();
+    collspecCensus_t {
+        // Both only grow, so their sum is the same exactly if neither changed.
+        epoch: epoch.wrapping_add(device.epoch),
+        busy: i32::from(busy || device.busy),
+        blocked_hosts: i32::try_from(hosts + device.blocked_hosts).unwrap_or(i32::MAX),
+        pending: pending + device.pending,
+    }
+}
+
+/// Sets the function that both the library and the device call, outside their locks, when they fall idle or a host
+/// thread blocks.
+pub fn set_idle_hook(hook: Option<extern "C" fn()>) {
+    lock().set_hook(hook);
+    soft_cuda::set_idle_hook(hook);
+}
+
+/// A line for every task and every host thread that waits, saying for whom.
+pub fn who_waits() -> String {
+    lock().who_waits()
+}

@@ -1,0 +1,253 @@
+//! Batches: the operations of one group call on one communicator. They start together, when all their streams have
+//! come to them, and end together.
+use super::channel::ChannelKey;
+use super::member::read_scalar;
+use super::task::Task;
+use super::{SHARED, World, lock};
+use crate::algo::{self, Algorithm, Part};
+use crate::failure::{Failure, Outcome};
+use crate::op::{Kind, PreMul, Spec};
+use crate::settings::settings;
+use nccl_sys::{collspecTraffic_t, ncclComm_t};
+use soft_cuda::{Done, Stream};
+use std::collections::{BTreeMap, HashMap};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+pub(super) type BatchId = u64;
+
+/// A checked call that waits for the end of its group.
+#[derive(Clone)]
+pub(crate) struct Request {
+    pub comm: usize,
+    pub spec: Spec,
+    pub stream: Stream,
+}
+
+/// An operation with its number.
+#[derive(Clone)]
+struct Operation {
+    spec: Spec,
+    sequence: u64,
+    tag: u32,
+}
+
+pub(super) struct Batch {
+    pub(super) comm: usize,
+    /// Operations, for counting and for people.
+    pub(super) operations: usize,
+    waiting: Vec<Operation>,
+    /// Streams that have not come to this batch.
+    streams: usize,
+    dones: Vec<Done>,
+    lanes: usize,
+    /// Longest chain of messages so far, by tag: beside each other, operations do not add up.
+    pub(super) rounds: BTreeMap<u32, u64>,
+    pub(super) started: bool,
+}
+
+/// Batches that have their numbers and still have to be put on their streams.
+pub(crate) struct Enqueued(Vec<(BatchId, Vec<Stream>)>);
+
+impl World {
+    /// Numbers the requests of a group and makes a batch per communicator; all of them or none.
+    pub(crate) fn enqueue(&mut self, requests: Vec<Request>) -> Outcome<Enqueued> {
+        let mut by_comm: Vec<(usize, Vec<Request>)> = Vec::new();
+        let mut place: HashMap<usize, usize> = HashMap::new();
+        for mut request in requests {
+            let member = self.member(request.comm as ncclComm_t)?;
+            member.accept_work()?;
+            if member.n > 1 && !request.spec.kind.is_p2p() {
+                let kind = request.spec.kind;
+                request.spec.algorithm = settings().algorithms.choose(kind).ok_or_else(|| {
+                    Failure::usage(format!("no algorithm that NCCL_ALGO allows serves {}", kind.name()))
+                })?;
+            }
+            let at = *place.entry(request.comm).or_insert_with(|| {
+                by_comm.push((request.comm, Vec::new()));
+                by_comm.len() - 1
+            });
+            by_comm[at].1.push(request);
+        }
+        for (comm, requests) in &by_comm {
+            let rank = self.member(*comm as ncclComm_t)?.rank;
+            let to_self = |kind| requests.iter().filter(|r| r.spec.kind == kind && r.spec.peer == rank).count();
+            if to_self(Kind::Send) != to_self(Kind::Recv) {
+                return Err(Failure::usage("a send to the own rank needs its receive in the same group"));
+            }
+        }
+        let batches = by_comm.into_iter().filter_map(|(comm, requests)| self.batch(comm, requests)).collect();
+        Ok(Enqueued(batches))
+    }
+
+    fn batch(&mut self, comm: usize, requests: Vec<Request>) -> Option<(BatchId, Vec<Stream>)> {
+        let mut streams: Vec<Stream> = Vec::new();
+        let mut waiting = Vec::new();
+        let member = self.members.get_mut(&comm)?;
+        for request in requests {
+            if !streams.iter().any(|stream| stream.raw() == request.stream.raw()) {
+                streams.push(request.stream);
+            }
+            let spec = request.spec;
+            let counter = match spec.kind {
+                Kind::Send => member.sends.entry(spec.peer).or_default(),
+                Kind::Recv => member.receives.entry(spec.peer).or_default(),
+                _ => &mut member.collectives,
+            };
+            *counter += 1;
+            waiting.push(Operation { spec, sequence: *counter, tag: member.tag });
+        }
+        member.unfinished += 1;
+        let id = self.number();
+        let batch = Batch {
+            comm,
+            operations: waiting.len(),
+            waiting,
+            streams: streams.len(),
+            dones: Vec::new(),
+            lanes: 0,
+            rounds: BTreeMap::new(),
+            started: false,
+        };
+        self.batches.insert(id, batch);
+        self.changed();
+        Some((id, streams))
+    }
+
+    /// Turns a batch into ready tasks; the `Done`s if there is nothing to do.
+    fn start(&mut self, id: BatchId) -> Vec<Done> {
+        let Some(batch) = self.batches.get_mut(&id) else { return Vec::new() };
+        batch.started = true;
+        let comm = batch.comm;
+        let operations = std::mem::take(&mut batch.waiting);
+        let Some(member) = self.members.get_mut(&comm) else { return Vec::new() };
+        let (core, rank, n) = (member.core, member.rank, member.n);
+        let mut tasks = Vec::new();
+        for operation in operations {
+            let spec = operation.spec;
+            let premul = match spec.premul {
+                PreMul::None => None,
+                PreMul::Value(scalar) => Some(scalar),
+                // SAFETY: whoever made the operator promised the address to be readable while operations run.
+                PreMul::Device(address) => Some(unsafe { read_scalar(address, spec.ty) }),
+            };
+            let chunk = settings().chunk_elements(spec.ty.size());
+            let (lanes, inner) = algo::lanes(&spec, Part { rank, n, chunk });
+            if inner > 0 {
+                let traffic: &mut collspecTraffic_t = member.traffic.entry(operation.tag).or_default();
+                traffic.inner = traffic.inner.max(inner);
+            }
+            for script in lanes {
+                let key = ChannelKey {
+                    core,
+                    sequence: operation.sequence,
+                    source: rank,
+                    destination: rank,
+                    lane: 0,
+                    signature: spec.signature(),
+                };
+                tasks.push(Task::new(comm, id, spec, operation.tag, premul, n, key, script));
+            }
+        }
+        if let Some(batch) = self.batches.get_mut(&id) {
+            batch.lanes = tasks.len();
+        }
+        for task in tasks {
+            let id = self.number();
+            self.tasks.insert(id, Box::new(task));
+            self.ready.push(id);
+        }
+        self.changed();
+        self.finish_if_over(id)
+    }
+
+    /// Counts a finished lane.
+    pub(super) fn lane_over(&mut self, id: BatchId) -> Vec<Done> {
+        if let Some(batch) = self.batches.get_mut(&id) {
+            batch.lanes = batch.lanes.saturating_sub(1);
+        }
+        self.finish_if_over(id)
+    }
+
+    fn finish_if_over(&mut self, id: BatchId) -> Vec<Done> {
+        if self.batches.get(&id).is_none_or(|batch| batch.lanes > 0) {
+            return Vec::new();
+        }
+        self.changed();
+        let Some(batch) = self.batches.remove(&id) else { return Vec::new() };
+        let mut flushes = Vec::new();
+        if let Some(member) = self.members.get_mut(&batch.comm) {
+            member.unfinished = member.unfinished.saturating_sub(1);
+            if member.unfinished == 0 {
+                flushes = std::mem::take(&mut member.flushes);
+            }
+        }
+        for place in flushes {
+            self.answer(place, Ok(None));
+        }
+        batch.dones
+    }
+
+    /// Drops everything a communicator of one rank has enqueued.
+    pub(super) fn drop_batches(&mut self, comm: usize) -> Vec<Done> {
+        let tasks: Vec<_> = self.tasks.iter().filter(|(_, task)| task.comm == comm).map(|(id, _)| *id).collect();
+        for id in tasks {
+            if let Some(task) = self.tasks.remove(&id) {
+                self.close_all(&task);
+            }
+        }
+        let batches: Vec<BatchId> = self.batches.iter().filter(|(_, b)| b.comm == comm).map(|(id, _)| *id).collect();
+        batches.into_iter().filter_map(|id| self.batches.remove(&id)).flat_map(|batch| batch.dones).collect()
+    }
+}
+
+impl Batch {
+    /// What waits for its streams, for people.
+    pub(super) fn text(&self) -> String {
+        let texts = self.waiting.iter().map(|op| format!("{} (number {})", op.spec.text(), op.sequence));
+        texts.collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Enqueued {
+    /// Puts the batches on their streams; not under the lock.
+    pub(crate) fn launch(self) {
+        for (id, streams) in self.0 {
+            for stream in streams {
+                stream.launch(Box::new(move |done| {
+                    // A panic must not reach the device's thread; `done` is given back either way.
+                    let _ = catch_unwind(AssertUnwindSafe(|| stream_arrived(id, done)));
+                }));
+            }
+        }
+    }
+}
+
+/// A stream has come to its batch.
+fn stream_arrived(id: BatchId, done: Done) {
+    let mut world = lock();
+    let Some(batch) = world.batches.get_mut(&id) else {
+        // Aborted meanwhile.
+        drop(world);
+        done.finish();
+        return;
+    };
+    batch.dones.push(done);
+    batch.streams = batch.streams.saturating_sub(1);
+    if batch.streams > 0 {
+        world.changed();
+        return;
+    }
+    let dones = world.start(id);
+    super::progress::ensure_started(&mut world, id);
+    let idle = !world.active;
+    drop(world);
+    if idle {
+        SHARED.work.notify_one();
+    }
+    for done in dones {
+        done.finish();
+    }
+}
+
+/// The algorithm of operations without a choice.
+pub(crate) const NO_CHOICE: Algorithm = Algorithm::Direct;

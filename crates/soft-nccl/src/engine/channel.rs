@@ -1,0 +1,199 @@
+//! Channels: the way of one operation's chunks from one rank to another. This is the transport within a process.
+use super::World;
+use super::task::TaskId;
+use crate::op::Signature;
+use crate::settings::SLOTS;
+use std::collections::VecDeque;
+
+/// A channel's place in the table.
+pub(super) type ChannelId = usize;
+
+/// What the two ends agree on. Operations that do not match have different keys and never meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct ChannelKey {
+    pub core: u64,
+    /// Which collective of the communicator, or which send of the pair.
+    pub sequence: u64,
+    pub source: usize,
+    pub destination: usize,
+    pub lane: u8,
+    pub signature: Signature,
+}
+
+/// A chunk on its way.
+pub(super) struct Message {
+    pub data: Vec<u8>,
+    /// Length of the longest chain of messages that led to this one.
+    pub depth: u64,
+}
+
+/// One direction between two ranks for one lane of one operation.
+pub(super) struct Channel {
+    pub key: ChannelKey,
+    queue: VecDeque<Message>,
+    /// Buffers to use again.
+    free: Vec<Vec<u8>>,
+    /// The task that waits for a slot, or for the queue to be empty.
+    sender: Option<TaskId>,
+    /// The task that waits for a message.
+    receiver: Option<TaskId>,
+    /// Ends that were opened and not closed.
+    ends: u8,
+    /// Ends that were ever opened.
+    opened: u8,
+    /// No limit of slots: the message lies in the library until it is fetched.
+    eager: Option<usize>,
+}
+
+impl Channel {
+    pub(super) fn has_message(&self) -> bool {
+        !self.queue.is_empty()
+    }
+
+    pub(super) fn has_slot(&self) -> bool {
+        self.eager.is_some() || self.queue.len() < SLOTS
+    }
+
+    /// Everything sent was taken.
+    pub(super) fn is_drained(&self) -> bool {
+        self.queue.is_empty()
+    }
+
+    pub(super) fn wait_for_message(&mut self, task: TaskId) {
+        self.receiver = Some(task);
+    }
+
+    pub(super) fn wait_for_slot(&mut self, task: TaskId) {
+        self.sender = Some(task);
+    }
+
+    pub(super) fn buffer(&mut self) -> Vec<u8> {
+        self.free.pop().unwrap_or_default()
+    }
+
+    pub(super) fn recycle(&mut self, buffer: Vec<u8>) {
+        if self.free.len() < SLOTS {
+            self.free.push(buffer);
+        }
+    }
+}
+
+impl World {
+    /// Opens one end; the first of the two makes the channel.
+    pub(super) fn open(&mut self, key: ChannelKey) -> ChannelId {
+        let id = match self.index.get(&key) {
+            Some(id) => *id,
+            None => {
+                let channel = Channel {
+                    key,
+                    queue: VecDeque::new(),
+                    free: Vec::new(),
+                    sender: None,
+                    receiver: None,
+                    ends: 0,
+                    opened: 0,
+                    eager: None,
+                };
+                let id = match self.free_channels.pop() {
+                    Some(id) => {
+                        self.channels[id] = Some(channel);
+                        id
+                    }
+                    None => {
+                        self.channels.push(Some(channel));
+                        self.channels.len() - 1
+                    }
+                };
+                self.index.insert(key, id);
+                id
+            }
+        };
+        if let Some(channel) = self.channel(id) {
+            channel.ends += 1;
+            channel.opened += 1;
+        }
+        id
+    }
+
+    /// Closes one end. The channel goes when both ends were there and have gone; one that only a finished eager send
+    /// opened stays for its receiver.
+    pub(super) fn close(&mut self, id: ChannelId) {
+        let Some(channel) = self.channel(id) else { return };
+        channel.ends = channel.ends.saturating_sub(1);
+        if channel.ends == 0 && channel.opened >= 2 {
+            self.remove_channel(id);
+        }
+    }
+
+    fn remove_channel(&mut self, id: ChannelId) {
+        if let Some(channel) = self.channels.get_mut(id).and_then(Option::take) {
+            self.index.remove(&channel.key);
+            self.free_channels.push(id);
+            self.release_eager(&channel.key, channel.eager);
+        }
+    }
+
+    /// Drops all channels of a communicator whose last rank has gone.
+    pub(super) fn remove_channels(&mut self, core: u64) {
+        let ids: Vec<ChannelId> = self.index.iter().filter(|(key, _)| key.core == core).map(|(_, id)| *id).collect();
+        for id in ids {
+            self.remove_channel(id);
+        }
+    }
+
+    pub(super) fn channel(&mut self, id: ChannelId) -> Option<&mut Channel> {
+        self.channels.get_mut(id).and_then(Option::as_mut)
+    }
+
+    /// Puts a message in and wakes who waits for it.
+    pub(super) fn push(&mut self, id: ChannelId, message: Message) {
+        let Some(channel) = self.channel(id) else { return };
+        channel.queue.push_back(message);
+        let receiver = channel.receiver.take();
+        self.wake(receiver);
+    }
+
+    /// Takes a message out and wakes who waits for the slot.
+    pub(super) fn pop(&mut self, id: ChannelId) -> Option<Message> {
+        let channel = self.channel(id)?;
+        let message = channel.queue.pop_front()?;
+        let sender = channel.sender.take();
+        let (key, eager, drained) = (channel.key, channel.eager, channel.queue.is_empty());
+        if drained && eager.is_some() {
+            // A message taken by its receiver no longer counts as unreceived.
+            self.release_eager(&key, eager);
+            if let Some(channel) = self.channel(id) {
+                channel.eager = Some(0);
+            }
+        }
+        self.wake(sender);
+        Some(message)
+    }
+
+    /// Lets a send of `bytes` complete unreceived if the pair's allowance covers it.
+    pub(super) fn allow_eager(&mut self, id: ChannelId, bytes: usize) -> bool {
+        let allowance = crate::settings::settings().eager_bytes;
+        let Some(channel) = self.channel(id) else { return false };
+        let pair = (channel.key.core, channel.key.source, channel.key.destination);
+        let used = self.eager.get(&pair).copied().unwrap_or(0);
+        // Without an allowance even an empty message meets its receiver.
+        if allowance == 0 || used.saturating_add(bytes) > allowance {
+            return false;
+        }
+        self.eager.insert(pair, used + bytes);
+        if let Some(channel) = self.channel(id) {
+            channel.eager = Some(bytes);
+        }
+        true
+    }
+
+    fn release_eager(&mut self, key: &ChannelKey, bytes: Option<usize>) {
+        let pair = (key.core, key.source, key.destination);
+        if let (Some(bytes), Some(used)) = (bytes, self.eager.get_mut(&pair)) {
+            *used = used.saturating_sub(bytes);
+            if *used == 0 {
+                self.eager.remove(&pair);
+            }
+        }
+    }
+}

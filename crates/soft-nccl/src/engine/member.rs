@@ -1,0 +1,141 @@
+//! A communicator: what its ranks share, and what one rank has.
+use super::World;
+use crate::arith::{Scalar, Type};
+use crate::failure::{Failure, Outcome};
+use crate::op::PreMul;
+use nccl_sys::{collspecTraffic_t, ncclComm_t, ncclResult_t};
+use std::collections::{BTreeMap, HashMap};
+
+/// What all ranks of a communicator share.
+pub(super) struct Core {
+    /// Ranks that still have a handle.
+    pub live: usize,
+}
+
+/// An operator made by `ncclRedOpCreatePreMulSum`.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct UserOp {
+    pub ty: Type,
+    pub premul: PreMul,
+}
+
+/// One rank's communicator.
+pub(crate) struct Member {
+    pub core: u64,
+    pub rank: usize,
+    pub n: usize,
+    pub device: i32,
+    pub tag: u32,
+    pub traffic: BTreeMap<u32, collspecTraffic_t>,
+    /// Collectives enqueued so far.
+    pub(super) collectives: u64,
+    /// Sends enqueued so far, by peer.
+    pub(super) sends: HashMap<usize, u64>,
+    /// Receives enqueued so far, by peer.
+    pub(super) receives: HashMap<usize, u64>,
+    pub(super) splits: u64,
+    /// Batches not finished.
+    pub(super) unfinished: usize,
+    /// Host threads that wait for `unfinished` to be 0, and places of their answers.
+    pub(super) flushes: Vec<(u64, usize)>,
+    pub(crate) finalized: bool,
+    pub(crate) error: Option<ncclResult_t>,
+    user_ops: HashMap<i32, UserOp>,
+}
+
+impl World {
+    /// Makes a communicator; answers one handle per rank.
+    pub(super) fn create(&mut self, devices: &[i32]) -> Vec<usize> {
+        let core = self.number();
+        let n = devices.len();
+        self.cores.insert(core, Core { live: n });
+        let mut handles = Vec::with_capacity(n);
+        for (rank, device) in devices.iter().enumerate() {
+            // Handles look like addresses but are none: a stale or foreign one is found out, never followed.
+            let handle = (self.number() as usize) << 6;
+            let member = Member {
+                core,
+                rank,
+                n,
+                device: *device,
+                tag: 0,
+                traffic: BTreeMap::new(),
+                collectives: 0,
+                sends: HashMap::new(),
+                receives: HashMap::new(),
+                splits: 0,
+                unfinished: 0,
+                flushes: Vec::new(),
+                finalized: false,
+                error: None,
+                user_ops: HashMap::new(),
+            };
+            self.members.insert(handle, member);
+            handles.push(handle);
+        }
+        handles
+    }
+
+    /// The communicator behind a handle.
+    pub(crate) fn member(&mut self, comm: ncclComm_t) -> Outcome<&mut Member> {
+        if comm.is_null() {
+            return Err(Failure::argument("the communicator is null"));
+        }
+        self.members
+            .get_mut(&(comm as usize))
+            .ok_or_else(|| Failure::argument("no live communicator has this handle (destroyed, aborted or never made)"))
+    }
+
+    /// Takes a rank's communicator out of the world; with the last rank go the channels.
+    pub(super) fn remove_member(&mut self, handle: usize) {
+        let Some(member) = self.members.remove(&handle) else { return };
+        self.changed();
+        if let Some(core) = self.cores.get_mut(&member.core) {
+            core.live = core.live.saturating_sub(1);
+            if core.live == 0 {
+                self.cores.remove(&member.core);
+                self.remove_channels(member.core);
+            }
+        }
+    }
+
+    /// Registers a user operator; its number is good for this communicator only and never used again.
+    pub(crate) fn create_op(&mut self, comm: ncclComm_t, ty: Type, premul: PreMul) -> Outcome<i32> {
+        self.member(comm)?;
+        let number = i32::try_from(self.number()).map_err(|_| Failure::internal("no operator numbers are left"))?;
+        // 0 to 4 are NCCL's own.
+        let number = number.saturating_add(5);
+        self.member(comm)?.user_ops.insert(number, UserOp { ty, premul });
+        Ok(number)
+    }
+
+    pub(crate) fn destroy_op(&mut self, comm: ncclComm_t, number: i32) -> Outcome<()> {
+        let gone = self.member(comm)?.user_ops.remove(&number);
+        gone.map(|_| ()).ok_or_else(|| Failure::argument(format!("operator {number} is unknown to this communicator")))
+    }
+}
+
+impl Member {
+    pub(crate) fn user_op(&self, number: i32) -> Option<UserOp> {
+        self.user_ops.get(&number).copied()
+    }
+
+    /// Refuses new work where none may come.
+    pub(crate) fn accept_work(&self) -> Outcome<()> {
+        if self.finalized {
+            return Err(Failure::usage("the communicator was finalized: it can only be destroyed or aborted"));
+        }
+        Ok(())
+    }
+}
+
+/// Reads a scalar of device memory.
+///
+/// # Safety
+/// `address` is readable for an element of the type.
+pub(super) unsafe fn read_scalar(address: usize, ty: Type) -> Scalar {
+    let mut scalar = Scalar::default();
+    // SAFETY: the caller vouches for the source; the target is larger than any element.
+    unsafe { std::ptr::copy_nonoverlapping(address as *const u8, scalar.as_mut_ptr(), ty.size()) };
+    scalar
+}

@@ -1,0 +1,156 @@
+//! The engine: one lock over all state, one thread that runs tasks step by step.
+//!
+//! Host threads enqueue batches of operations and wait for each other; streams report that a batch's turn has come; the
+//! progress thread runs every ready task until it parks on a message, a free slot or the end of its script. The lock is
+//! released while a step touches memory, while `Done`s are given back and while the idle hook runs.
+mod batch;
+mod channel;
+mod hosts;
+mod member;
+mod progress;
+mod report;
+mod step;
+mod task;
+
+pub(crate) use batch::{NO_CHOICE, Request};
+pub(crate) use hosts::{Arrival, abort, arrive, destroy, flush};
+pub(crate) use member::Member;
+
+use batch::{Batch, BatchId};
+use channel::{Channel, ChannelId, ChannelKey};
+use hosts::{Block, Split};
+use member::Core;
+use nccl_sys::ncclUniqueId;
+use progress::Ready;
+use std::collections::HashMap;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use task::{Task, TaskId};
+
+/// All state of the library, under one lock.
+pub(crate) struct World {
+    /// Live communicators of single ranks, by handle. A handle is a number that is never used again.
+    pub members: HashMap<usize, Member>,
+    cores: HashMap<u64, Core>,
+    rendezvous: HashMap<[u8; size_of::<ncclUniqueId>()], hosts::Rendezvous>,
+    splits: HashMap<(u64, u64), Split>,
+    blocks: HashMap<u64, Block>,
+    blocked_hosts: usize,
+    tasks: HashMap<TaskId, Box<Task>>,
+    ready: Ready,
+    /// The communicator whose step runs right now, outside the lock.
+    running: Option<usize>,
+    /// Threads that wait for the running step, to abort.
+    aborting: usize,
+    /// The progress thread does something.
+    active: bool,
+    started: bool,
+    channels: Vec<Option<Channel>>,
+    free_channels: Vec<ChannelId>,
+    index: HashMap<ChannelKey, ChannelId>,
+    eager: HashMap<(u64, usize, usize), usize>,
+    batches: HashMap<BatchId, Batch>,
+    next: u64,
+    pub epoch: u64,
+    hook: Option<extern "C" fn()>,
+}
+
+struct Shared {
+    world: Mutex<Option<World>>,
+    /// The progress thread waits here for ready tasks.
+    work: Condvar,
+    /// Aborting threads wait here for the running step.
+    step_over: Condvar,
+}
+
+static SHARED: Shared = Shared { world: Mutex::new(None), work: Condvar::new(), step_over: Condvar::new() };
+
+/// The locked world.
+pub(crate) struct Locked(MutexGuard<'static, Option<World>>);
+
+impl std::ops::Deref for Locked {
+    type Target = World;
+    fn deref(&self) -> &World {
+        match &*self.0 {
+            Some(world) => world,
+            None => unreachable!("lock() fills it"),
+        }
+    }
+}
+
+impl std::ops::DerefMut for Locked {
+    fn deref_mut(&mut self) -> &mut World {
+        self.0.get_or_insert_with(World::new)
+    }
+}
+
+/// Locks the world. A panic under the lock is answered by its C entry; the state it left behind stays usable enough to
+/// report and to end.
+pub(crate) fn lock() -> Locked {
+    let mut guard = SHARED.world.lock().unwrap_or_else(PoisonError::into_inner);
+    guard.get_or_insert_with(World::new);
+    Locked(guard)
+}
+
+impl Locked {
+    fn wait(self, condvar: &Condvar) -> Self {
+        Self(condvar.wait(self.0).unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl World {
+    fn new() -> Self {
+        Self {
+            members: HashMap::new(),
+            cores: HashMap::new(),
+            rendezvous: HashMap::new(),
+            splits: HashMap::new(),
+            blocks: HashMap::new(),
+            blocked_hosts: 0,
+            tasks: HashMap::new(),
+            ready: Ready::new(crate::settings::settings().seed),
+            running: None,
+            aborting: 0,
+            active: false,
+            started: false,
+            channels: Vec::new(),
+            free_channels: Vec::new(),
+            index: HashMap::new(),
+            eager: HashMap::new(),
+            batches: HashMap::new(),
+            next: 1,
+            epoch: 0,
+            hook: None,
+        }
+    }
+
+    /// A number never given out before.
+    fn number(&mut self) -> u64 {
+        self.next += 1;
+        self.next
+    }
+
+    fn changed(&mut self) {
+        self.epoch += 1;
+    }
+
+    pub(crate) fn busy(&self) -> bool {
+        self.active || !self.ready.is_empty()
+    }
+
+    pub(crate) fn blocked_hosts(&self) -> usize {
+        self.blocked_hosts
+    }
+
+    /// Operations enqueued and not finished.
+    pub(crate) fn pending(&self) -> u64 {
+        self.batches.values().map(|batch| batch.operations as u64).sum()
+    }
+
+    pub(crate) fn set_hook(&mut self, hook: Option<extern "C" fn()>) {
+        self.hook = hook;
+    }
+
+    pub(crate) fn hook(&self) -> Option<extern "C" fn()> {
+        self.hook
+    }
+}

@@ -1,0 +1,67 @@
+//! Who waits for whom, in words.
+use super::World;
+use super::task::Parked;
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+
+impl World {
+    /// A line for every waiting task and host thread, and one for every operation on which ranks disagree.
+    pub(crate) fn who_waits(&self) -> String {
+        let mut lines = BTreeSet::new();
+        // What each rank asked for, by communicator, collective and the rank.
+        let mut asked: BTreeMap<(u64, u64), BTreeMap<usize, String>> = BTreeMap::new();
+        for task in self.tasks.values() {
+            let what = format!(
+                "communicator {}, {} number {} ({}): rank {}",
+                task.core(),
+                if task.spec.kind.is_p2p() { "message" } else { "operation" },
+                task.sequence(),
+                task.spec.text(),
+                task.rank()
+            );
+            if !task.spec.kind.is_p2p() {
+                let ranks = asked.entry((task.core(), task.sequence())).or_default();
+                ranks.insert(task.rank(), task.spec.text());
+            }
+            match task.parked {
+                Parked::Broken => lines.insert(format!("{what} was stopped by a bug in the library")),
+                Parked::No => lines.insert(format!("{what} can go on")),
+                Parked::Message(peer) => lines.insert(format!("{what} waits for a message from rank {peer}")),
+                Parked::Slot(peer) => lines.insert(format!("{what} waits for rank {peer} to take what is under way")),
+                Parked::Taken(peer) => lines.insert(format!("{what} waits for rank {peer} to take its last message")),
+            };
+        }
+        for batch in self.batches.values().filter(|batch| !batch.started) {
+            if let Some(member) = self.members.get(&batch.comm) {
+                let (core, rank) = (member.core, member.rank);
+                let texts = batch.text();
+                lines.insert(format!("communicator {core}, {texts}: rank {rank} waits for its stream"));
+            }
+        }
+        for block in self.blocks.values() {
+            lines.insert(block.text.clone());
+        }
+        for ((core, sequence), ranks) in asked {
+            let different: BTreeSet<&String> = ranks.values().collect();
+            if different.len() > 1 {
+                let mut line = format!("communicator {core}, operation number {sequence}: the ranks disagree:");
+                for (rank, text) in &ranks {
+                    // Writing to a string cannot fail.
+                    let _ = write!(line, " rank {rank} asked for {text};");
+                }
+                lines.insert(line);
+            }
+        }
+        for there in self.rendezvous.values() {
+            let missing: Vec<String> =
+                (0..there.n).filter(|rank| !there.arrived.contains_key(rank)).map(|rank| rank.to_string()).collect();
+            lines.insert(format!("a communicator of {} waits for the ranks {}", there.n, missing.join(", ")));
+        }
+        for ((core, _), split) in &self.splits {
+            let missing: Vec<String> =
+                (0..split.n).filter(|rank| !split.arrived.contains_key(rank)).map(|rank| rank.to_string()).collect();
+            lines.insert(format!("the split of communicator {core} waits for the ranks {}", missing.join(", ")));
+        }
+        lines.into_iter().collect::<Vec<_>>().join("\n")
+    }
+}

@@ -1,0 +1,200 @@
+//! A task: one lane of one operation on one rank, with its cursor.
+use super::World;
+use super::batch::BatchId;
+use super::channel::{ChannelId, ChannelKey};
+use crate::algo::{Lane, Link, Step};
+use crate::arith::Scalar;
+use crate::failure::Outcome;
+use crate::op::Spec;
+use nccl_sys::collspecTraffic_t;
+
+pub(super) type TaskId = u64;
+
+/// Why a task does not run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Parked {
+    No,
+    /// Its step failed: a bug here.
+    Broken,
+    Message(usize),
+    Slot(usize),
+    /// Everything is sent; the peer has not taken it.
+    Taken(usize),
+}
+
+/// One end of a channel that a task has open.
+#[derive(Clone, Copy)]
+pub(super) struct Open {
+    pub link: Link,
+    pub sends: bool,
+    pub channel: ChannelId,
+}
+
+pub(super) struct Task {
+    pub comm: usize,
+    pub batch: BatchId,
+    pub spec: Spec,
+    pub tag: u32,
+    pub premul: Option<Scalar>,
+    pub n: usize,
+    key: ChannelKey,
+    pub script: Lane,
+    pub cursor: u64,
+    /// The step at the cursor, once computed.
+    pub step: Option<Step>,
+    pub open: Vec<Open>,
+    /// One chunk, for trees.
+    pub scratch: Vec<u8>,
+    /// The rank's own contribution, scaled.
+    pub own: Vec<u8>,
+    pub depth: u64,
+    pub deepest: u64,
+    pub sent: u64,
+    pub received: u64,
+    /// The send may end before its receive.
+    pub eager: bool,
+    pub parked: Parked,
+    /// A link to be closed once everything sent there was taken.
+    pub closing: Option<Link>,
+}
+
+impl Task {
+    #[allow(clippy::too_many_arguments)]
+    pub(super) fn new(
+        comm: usize,
+        batch: BatchId,
+        spec: Spec,
+        tag: u32,
+        premul: Option<Scalar>,
+        n: usize,
+        key: ChannelKey,
+        script: Lane,
+    ) -> Self {
+        Self {
+            comm,
+            batch,
+            spec,
+            tag,
+            premul,
+            n,
+            key,
+            script,
+            cursor: 0,
+            step: None,
+            open: Vec::new(),
+            scratch: Vec::new(),
+            own: Vec::new(),
+            depth: 0,
+            deepest: 0,
+            sent: 0,
+            received: 0,
+            eager: false,
+            parked: Parked::No,
+            closing: None,
+        }
+    }
+
+    pub(super) fn rank(&self) -> usize {
+        self.key.source
+    }
+
+    pub(super) fn core(&self) -> u64 {
+        self.key.core
+    }
+
+    pub(super) fn sequence(&self) -> u64 {
+        self.key.sequence
+    }
+
+    /// Counts a step that was done; `depth` is that of the message it took. Messages to oneself are no traffic.
+    pub(super) fn count(&mut self, step: &Step, depth: Option<u64>) {
+        let others = |link: Option<Link>| link.is_some_and(|link| link.peer != self.key.source);
+        if step.fresh {
+            self.depth = 0;
+        }
+        if others(step.recv) {
+            self.received += step.count as u64;
+            self.depth = self.depth.max(depth.unwrap_or(0));
+        }
+        if others(step.send) {
+            self.sent += step.count as u64;
+        }
+        self.deepest = self.deepest.max(self.depth);
+    }
+
+    fn channel_key(&self, link: Link, sends: bool) -> ChannelKey {
+        let own = self.key.source;
+        let (source, destination) = if sends { (own, link.peer) } else { (link.peer, own) };
+        ChannelKey { source, destination, lane: link.lane, ..self.key }
+    }
+}
+
+impl World {
+    /// The channel of a task's link, opened at its first use.
+    pub(super) fn channel_of(&mut self, task: &mut Task, link: Link, sends: bool) -> ChannelId {
+        if let Some(open) = task.open.iter().find(|open| open.sends == sends && open.link == link) {
+            return open.channel;
+        }
+        let channel = self.open(task.channel_key(link, sends));
+        task.open.push(Open { link, sends, channel });
+        if sends && task.spec.kind.is_p2p() {
+            task.eager = self.allow_eager(channel, task.spec.count * task.spec.ty.size());
+        }
+        channel
+    }
+
+    pub(super) fn close_link(&mut self, task: &mut Task, link: Link, sends: bool) {
+        if let Some(at) = task.open.iter().position(|open| open.sends == sends && open.link == link) {
+            let open = task.open.swap_remove(at);
+            self.close(open.channel);
+        }
+    }
+
+    pub(super) fn close_all(&mut self, task: &Task) {
+        for open in &task.open {
+            self.close(open.channel);
+        }
+    }
+
+    /// Whether something sent there was not taken yet; then the task is woken when it is.
+    pub(super) fn untaken(&mut self, task: &Task, link: Link, id: TaskId) -> bool {
+        let open = task.open.iter().find(|open| open.sends && open.link == link);
+        match open.and_then(|open| self.channel(open.channel)) {
+            Some(channel) if !channel.is_drained() => {
+                channel.wait_for_slot(id);
+                true
+            }
+            _ => false,
+        }
+    }
+
+    /// What a communicator counted under a tag, unfinished operations included.
+    pub(crate) fn traffic(&mut self, comm: nccl_sys::ncclComm_t, tag: u32) -> Outcome<collspecTraffic_t> {
+        self.member(comm)?;
+        let ids: Vec<TaskId> = self.tasks.iter().filter(|(_, t)| t.comm == comm as usize).map(|(id, _)| *id).collect();
+        for id in ids {
+            if let Some(mut task) = self.tasks.remove(&id) {
+                self.count(&mut task);
+                self.tasks.insert(id, task);
+            }
+        }
+        Ok(self.member(comm)?.traffic.get(&tag).copied().unwrap_or_default())
+    }
+
+    /// Adds what a task counted to its communicator's traffic.
+    pub(super) fn count(&mut self, task: &mut Task) {
+        let (sent, received) = (std::mem::take(&mut task.sent), std::mem::take(&mut task.received));
+        let mut rounds = 0;
+        if let Some(batch) = self.batches.get_mut(&task.batch) {
+            let deepest = batch.rounds.entry(task.tag).or_default();
+            rounds = task.deepest.saturating_sub(*deepest);
+            *deepest += rounds;
+        }
+        if let Some(member) = self.members.get_mut(&task.comm) {
+            let traffic = member.traffic.entry(task.tag).or_default();
+            traffic.sent += sent;
+            traffic.received += received;
+            traffic.rounds += rounds;
+        }
+    }
+}

@@ -1,0 +1,131 @@
+//! The operations.
+use super::{check, enter};
+use crate::engine::{NO_CHOICE, Request, lock};
+use crate::failure::{Failure, Outcome};
+use crate::group;
+use crate::op::{Kind, PreMul, Spec};
+use nccl_sys::{Nccl, cudaStream_t, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t};
+use soft_cuda::Stream;
+use std::ffi::{c_int, c_void};
+
+/// A call's arguments as they came.
+struct Call {
+    kind: Kind,
+    send: *const c_void,
+    recv: *mut c_void,
+    count: usize,
+    dtype: ncclDataType_t,
+    op: Option<ncclRedOp_t>,
+    /// The root or the peer.
+    peer: Option<c_int>,
+    comm: ncclComm_t,
+    stream: cudaStream_t,
+}
+
+impl Call {
+    /// Checks everything and adds the operation to the thread's group.
+    fn add(self) -> Outcome<()> {
+        let kind = self.kind;
+        let mut world = lock();
+        let member = world.member(self.comm)?;
+        member.accept_work()?;
+        let (rank, n) = (member.rank, member.n);
+        let what = if kind.is_p2p() { "the peer" } else { "the root" };
+        let peer = self.peer.map_or(Ok(0), |peer| check::rank(peer, n, what))?;
+        let ty = check::dtype(self.dtype)?;
+        let (reduction, premul) = match self.op {
+            Some(op) => check::reduction(member, op, ty).map(|(reduction, premul)| (Some(reduction), premul))?,
+            None => (None, PreMul::None),
+        };
+        drop(world);
+        let root = rank == peer;
+        // How many blocks of `count` elements the call reads and writes on this rank.
+        let (read, written) = match kind {
+            Kind::AllReduce => (1, 1),
+            Kind::Reduce => (1, usize::from(root)),
+            Kind::Broadcast => (usize::from(root), 1),
+            Kind::AllGather => (1, n),
+            Kind::ReduceScatter => (n, 1),
+            Kind::AlltoAll => (n, n),
+            Kind::Gather => (1, if root { n } else { 0 }),
+            Kind::Scatter => (if root { n } else { 0 }, 1),
+            Kind::Send => (1, 0),
+            Kind::Recv => (0, 1),
+        };
+        check::bytes(self.count, n, ty)?;
+        check::buffer(self.send as usize, check::bytes(self.count, read, ty)?, "send", kind)?;
+        check::buffer(self.recv as usize, check::bytes(self.count, written, ty)?, "receive", kind)?;
+        if kind == Kind::AlltoAll && self.count > 0 && n > 1 && self.send == self.recv.cast_const() {
+            return Err(Failure::argument("all_to_all cannot work in place"));
+        }
+        let stream = Stream::lookup(self.stream).ok_or_else(|| Failure::argument("no live stream has this handle"))?;
+        let spec = Spec {
+            kind,
+            algorithm: NO_CHOICE,
+            send: self.send as usize,
+            recv: self.recv as usize,
+            count: self.count,
+            ty,
+            reduction,
+            premul,
+            peer,
+        };
+        group::add(Request { comm: self.comm as usize, spec, stream })
+    }
+}
+
+/// A C function: its name, its own arguments, then count, type, send side, receive side, reduction, root or peer.
+macro_rules! operation {
+    ($name:ident, $kind:ident, ($($arg:ident: $ty:ty),*), $count:ident, $dtype:ident, $send:expr, $recv:expr, $op:expr, $peer:expr) => {
+        unsafe extern "C" fn $name(
+            $($arg: $ty,)* comm: ncclComm_t, stream: cudaStream_t,
+        ) -> ncclResult_t {
+            let (send, recv, op, peer) = ($send, $recv, $op, $peer);
+            let call = Call { kind: Kind::$kind, send, recv, count: $count, dtype: $dtype, op, peer, comm, stream };
+            enter(|| group::grouped(|| call.add()))
+        }
+    };
+}
+
+type From = *const c_void;
+type To = *mut c_void;
+type Dtype = ncclDataType_t;
+type Op = ncclRedOp_t;
+const NOWHERE: To = std::ptr::null_mut();
+
+operation!(all_reduce, AllReduce, (send: From, recv: To, count: usize, dtype: Dtype, op: Op),
+    count, dtype, send, recv, Some(op), None);
+operation!(reduce, Reduce, (send: From, recv: To, count: usize, dtype: Dtype, op: Op, root: c_int),
+    count, dtype, send, recv, Some(op), Some(root));
+operation!(broadcast, Broadcast, (send: From, recv: To, count: usize, dtype: Dtype, root: c_int),
+    count, dtype, send, recv, None, Some(root));
+operation!(bcast, Broadcast, (buffer: To, count: usize, dtype: Dtype, root: c_int),
+    count, dtype, buffer.cast_const(), buffer, None, Some(root));
+operation!(all_gather, AllGather, (send: From, recv: To, count: usize, dtype: Dtype),
+    count, dtype, send, recv, None, None);
+operation!(reduce_scatter, ReduceScatter, (send: From, recv: To, count: usize, dtype: Dtype, op: Op),
+    count, dtype, send, recv, Some(op), None);
+operation!(all_to_all, AlltoAll, (send: From, recv: To, count: usize, dtype: Dtype),
+    count, dtype, send, recv, None, None);
+operation!(gather, Gather, (send: From, recv: To, count: usize, dtype: Dtype, root: c_int),
+    count, dtype, send, recv, None, Some(root));
+operation!(scatter, Scatter, (send: From, recv: To, count: usize, dtype: Dtype, root: c_int),
+    count, dtype, send, recv, None, Some(root));
+operation!(send, Send, (buffer: From, count: usize, dtype: Dtype, peer: c_int),
+    count, dtype, buffer, NOWHERE, None, Some(peer));
+operation!(recv, Recv, (buffer: To, count: usize, dtype: Dtype, peer: c_int),
+    count, dtype, NOWHERE.cast_const(), buffer, None, Some(peer));
+
+pub(super) fn fill(table: &mut Nccl) {
+    table.ncclAllReduce = Some(all_reduce);
+    table.ncclReduce = Some(reduce);
+    table.ncclBroadcast = Some(broadcast);
+    table.ncclBcast = Some(bcast);
+    table.ncclAllGather = Some(all_gather);
+    table.ncclReduceScatter = Some(reduce_scatter);
+    table.ncclAlltoAll = Some(all_to_all);
+    table.ncclGather = Some(gather);
+    table.ncclScatter = Some(scatter);
+    table.ncclSend = Some(send);
+    table.ncclRecv = Some(recv);
+}

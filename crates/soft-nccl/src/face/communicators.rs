@@ -1,0 +1,194 @@
+//! Making, splitting, asking and ending communicators.
+use super::{check, check_settings, enter, write};
+use crate::engine::{self, Arrival, lock};
+use crate::failure::{Failure, Outcome};
+use crate::group;
+use nccl_sys::{NCCL_SPLIT_NOCOLOR, Nccl, ncclComm_t, ncclConfig_t, ncclResult_t, ncclUniqueId};
+use std::ffi::{c_char, c_int};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// How ids of this library begin; the process, a counter and the time follow.
+const ID_BEGIN: &[u8; 16] = b"collspec-soft-id";
+
+fn new_id() -> [u8; 128] {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+    let mut id = [0; 128];
+    id[..16].copy_from_slice(ID_BEGIN);
+    id[16..20].copy_from_slice(&std::process::id().to_ne_bytes());
+    id[20..28].copy_from_slice(&count.to_ne_bytes());
+    id[28..36].copy_from_slice(&nanos.to_ne_bytes());
+    id
+}
+
+fn check_id(id: &ncclUniqueId) -> Outcome<[u8; 128]> {
+    let bytes = id.internal.map(|byte| byte as u8);
+    if bytes[..16] != *ID_BEGIN {
+        return Err(Failure::argument("the unique id was not made by this library"));
+    }
+    if bytes[16..20] != std::process::id().to_ne_bytes() {
+        return Err(Failure::system("the unique id is another process's: ranks must live in one process"));
+    }
+    Ok(bytes)
+}
+
+unsafe extern "C" fn get_unique_id(id: *mut ncclUniqueId) -> ncclResult_t {
+    // SAFETY: NCCL's contract: a place for an id.
+    enter(|| unsafe { write(id, ncclUniqueId { internal: new_id().map(|byte| byte as c_char) }, "the unique id") })
+}
+
+fn init(place: *mut ncclComm_t, n: c_int, id: [u8; 128], rank: c_int, device: c_int) -> Outcome<()> {
+    check_settings()?;
+    let size = usize::try_from(n).ok().filter(|n| *n > 0);
+    let n = size.ok_or_else(|| Failure::argument(format!("a communicator cannot have {n} ranks")))?;
+    let rank = check::rank(rank, n, "the rank")?;
+    // SAFETY: NCCL's contract: a place for a handle, which stays null if the call is refused.
+    unsafe { write(place, std::ptr::null_mut(), "the communicator")? };
+    group::make(Arrival::Init { id, rank, n, device }, place)
+}
+
+unsafe extern "C" fn comm_init_rank(comm: *mut ncclComm_t, n: c_int, id: ncclUniqueId, rank: c_int) -> ncclResult_t {
+    // Without a driver to ask, a rank's device has its number.
+    enter(|| group::grouped(|| init(comm, n, check_id(&id)?, rank, rank)))
+}
+
+unsafe extern "C" fn comm_init_rank_config(
+    comm: *mut ncclComm_t,
+    n: c_int,
+    id: ncclUniqueId,
+    rank: c_int,
+    config: *mut ncclConfig_t,
+) -> ncclResult_t {
+    enter(|| {
+        group::grouped(|| {
+            // SAFETY: NCCL's contract: null, or a configuration that begins with its own size.
+            unsafe { check::config(config)? };
+            init(comm, n, check_id(&id)?, rank, rank)
+        })
+    })
+}
+
+unsafe extern "C" fn comm_init_all(comms: *mut ncclComm_t, n: c_int, devices: *const c_int) -> ncclResult_t {
+    enter(|| {
+        group::grouped(|| {
+            let size = usize::try_from(n).ok().filter(|n| *n > 0);
+            let size = size.ok_or_else(|| Failure::argument(format!("a communicator cannot have {n} ranks")))?;
+            if comms.is_null() {
+                return Err(Failure::argument("the place for the communicators is null"));
+            }
+            let id = new_id();
+            for rank in 0..size {
+                // SAFETY: NCCL's contract: both arrays have `n` entries, `devices` may be null.
+                let (place, device) = unsafe {
+                    (comms.add(rank), if devices.is_null() { rank as c_int } else { devices.add(rank).read() })
+                };
+                if device < 0 {
+                    return Err(Failure::argument(format!("there is no device {device}")));
+                }
+                init(place, n, id, rank as c_int, device)?;
+            }
+            Ok(())
+        })
+    })
+}
+
+unsafe extern "C" fn comm_split(
+    comm: ncclComm_t,
+    color: c_int,
+    key: c_int,
+    newcomm: *mut ncclComm_t,
+    config: *mut ncclConfig_t,
+) -> ncclResult_t {
+    enter(|| {
+        group::grouped(|| {
+            lock().member(comm)?.accept_work()?;
+            // SAFETY: NCCL's contract: null, or a configuration that begins with its own size.
+            unsafe { check::config(config)? };
+            let color = match color {
+                NCCL_SPLIT_NOCOLOR => None,
+                color if color >= 0 => Some(color),
+                color => return Err(Failure::argument(format!("{color} is no colour"))),
+            };
+            // SAFETY: NCCL's contract: a place for a handle.
+            unsafe { write(newcomm, std::ptr::null_mut(), "the new communicator")? };
+            group::make(Arrival::Split { comm: comm as usize, color, key }, newcomm)
+        })
+    })
+}
+
+unsafe extern "C" fn comm_finalize(comm: ncclComm_t) -> ncclResult_t {
+    enter(|| {
+        let mut world = lock();
+        let member = world.member(comm)?;
+        if member.finalized {
+            return Err(Failure::usage("the communicator was finalized before"));
+        }
+        member.finalized = true;
+        drop(world);
+        engine::flush(comm as usize, "finalize")
+    })
+}
+
+unsafe extern "C" fn comm_destroy(comm: ncclComm_t) -> ncclResult_t {
+    enter(|| {
+        lock().member(comm)?;
+        engine::destroy(comm as usize)
+    })
+}
+
+unsafe extern "C" fn comm_abort(comm: ncclComm_t) -> ncclResult_t {
+    enter(|| {
+        lock().member(comm)?;
+        engine::abort(comm as usize);
+        Ok(())
+    })
+}
+
+unsafe extern "C" fn comm_get_async_error(comm: ncclComm_t, result: *mut ncclResult_t) -> ncclResult_t {
+    enter(|| {
+        let error = lock().member(comm)?.error.unwrap_or(ncclResult_t::Success);
+        // SAFETY: NCCL's contract: a place for a result.
+        unsafe { write(result, error, "the error") }
+    })
+}
+
+unsafe extern "C" fn comm_count(comm: ncclComm_t, count: *mut c_int) -> ncclResult_t {
+    enter(|| {
+        let n = lock().member(comm)?.n as c_int;
+        // SAFETY: NCCL's contract: a place for an int.
+        unsafe { write(count, n, "the count") }
+    })
+}
+
+unsafe extern "C" fn comm_cu_device(comm: ncclComm_t, device: *mut c_int) -> ncclResult_t {
+    enter(|| {
+        let its = lock().member(comm)?.device;
+        // SAFETY: NCCL's contract: a place for an int.
+        unsafe { write(device, its, "the device") }
+    })
+}
+
+unsafe extern "C" fn comm_user_rank(comm: ncclComm_t, rank: *mut c_int) -> ncclResult_t {
+    enter(|| {
+        let its = lock().member(comm)?.rank as c_int;
+        // SAFETY: NCCL's contract: a place for an int.
+        unsafe { write(rank, its, "the rank") }
+    })
+}
+
+pub(super) fn fill(table: &mut Nccl) {
+    table.ncclGetUniqueId = Some(get_unique_id);
+    table.ncclCommInitRank = Some(comm_init_rank);
+    table.ncclCommInitRankConfig = Some(comm_init_rank_config);
+    table.ncclCommInitAll = Some(comm_init_all);
+    table.ncclCommSplit = Some(comm_split);
+    table.ncclCommFinalize = Some(comm_finalize);
+    table.ncclCommDestroy = Some(comm_destroy);
+    table.ncclCommAbort = Some(comm_abort);
+    table.ncclCommGetAsyncError = Some(comm_get_async_error);
+    table.ncclCommCount = Some(comm_count);
+    table.ncclCommCuDevice = Some(comm_cu_device);
+    table.ncclCommUserRank = Some(comm_user_rank);
+}

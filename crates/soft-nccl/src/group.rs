@@ -1,0 +1,118 @@
+//! Group calls: what a thread asks for between `GroupStart` and `GroupEnd` happens at the outermost end, all or nothing.
+use crate::engine::{Arrival, Request, arrive, lock};
+use crate::failure::{Failure, Outcome};
+use nccl_sys::ncclComm_t;
+use std::cell::RefCell;
+
+/// A communicator to be made, and where its handle goes.
+struct Making {
+    arrival: Arrival,
+    place: *mut ncclComm_t,
+}
+
+#[derive(Default)]
+struct Group {
+    depth: usize,
+    operations: Vec<Request>,
+    makings: Vec<Making>,
+    /// The first refusal inside the group: then nothing of it happens.
+    failure: Option<Failure>,
+}
+
+thread_local! {
+    static GROUP: RefCell<Group> = RefCell::default();
+}
+
+fn with<T>(f: impl FnOnce(&mut Group) -> T) -> Outcome<T> {
+    GROUP
+        .try_with(|group| group.try_borrow_mut().map(|mut group| f(&mut group)))
+        .ok()
+        .and_then(Result::ok)
+        .ok_or_else(|| Failure::internal("the thread's group is not available"))
+}
+
+/// `ncclGroupStart`.
+pub(crate) fn start() -> Outcome<()> {
+    with(|group| group.depth += 1)
+}
+
+/// `ncclGroupEnd`: at the outermost level everything happens.
+pub(crate) fn end() -> Outcome<()> {
+    let group = with(|group| match group.depth {
+        0 => Err(Failure::usage("a group is ended that was not started")),
+        1 => Ok(Some(std::mem::take(group))),
+        _ => {
+            group.depth -= 1;
+            Ok(None)
+        }
+    })??;
+    match group {
+        Some(group) => group.happen(),
+        None => Ok(()),
+    }
+}
+
+/// Runs a call as a group of its own or as part of the thread's group, which it spoils if it is refused.
+pub(crate) fn grouped(call: impl FnOnce() -> Outcome<()>) -> Outcome<()> {
+    start()?;
+    let outcome = call();
+    if let Err(failure) = &outcome {
+        spoil(failure);
+    }
+    let ended = end();
+    outcome.and(ended)
+}
+
+/// Makes the thread's group, if there is one, fail.
+pub(crate) fn spoil(failure: &Failure) {
+    // A thread without a group has nothing to spoil.
+    let _ = with(|group| {
+        if group.depth > 0 {
+            group.failure.get_or_insert_with(|| failure.clone());
+        }
+    });
+}
+
+/// Adds an operation to the thread's group.
+pub(crate) fn add(request: Request) -> Outcome<()> {
+    with(|group| group.operations.push(request))
+}
+
+/// Adds a communicator to be made; its handle is written to `place` when it is.
+pub(crate) fn make(arrival: Arrival, place: *mut ncclComm_t) -> Outcome<()> {
+    with(|group| group.makings.push(Making { arrival, place }))
+}
+
+impl Group {
+    fn happen(self) -> Outcome<()> {
+        if let Some(failure) = self.failure {
+            return Err(failure);
+        }
+        if !self.makings.is_empty() && !self.operations.is_empty() {
+            return Err(Failure::usage("calls that make communicators cannot share a group with operations"));
+        }
+        if !self.makings.is_empty() {
+            return make_all(&self.makings);
+        }
+        if self.operations.is_empty() {
+            return Ok(());
+        }
+        let enqueued = lock().enqueue(self.operations)?;
+        enqueued.launch();
+        Ok(())
+    }
+}
+
+fn make_all(makings: &[Making]) -> Outcome<()> {
+    let arrivals: Vec<Arrival> = makings.iter().map(|making| making.arrival.clone()).collect();
+    let answers = arrive(&arrivals)?;
+    let mut outcome = Ok(());
+    for (making, answer) in makings.iter().zip(answers) {
+        match answer {
+            // SAFETY: the caller of the making call passed a place for a handle, valid until the group's end.
+            Ok(handle) => unsafe { making.place.write(handle.map_or(std::ptr::null_mut(), |h| h as ncclComm_t)) },
+            Err(failure) => outcome = outcome.and(Err(failure)),
+        }
+    }
+    outcome
+}

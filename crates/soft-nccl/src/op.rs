@@ -1,0 +1,165 @@
+//! An operation as a rank asked for it.
+use crate::algo::Algorithm;
+use crate::arith::{Combine, Scalar, Type};
+
+/// NCCL's operations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Kind {
+    AllReduce,
+    Reduce,
+    Broadcast,
+    AllGather,
+    ReduceScatter,
+    AlltoAll,
+    Gather,
+    Scatter,
+    Send,
+    Recv,
+}
+
+impl Kind {
+    pub(crate) const ALL: [Self; 10] = [
+        Self::AllReduce,
+        Self::Reduce,
+        Self::Broadcast,
+        Self::AllGather,
+        Self::ReduceScatter,
+        Self::AlltoAll,
+        Self::Gather,
+        Self::Scatter,
+        Self::Send,
+        Self::Recv,
+    ];
+
+    /// The name for messages to people.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::AllReduce => "all_reduce",
+            Self::Reduce => "reduce",
+            Self::Broadcast => "broadcast",
+            Self::AllGather => "all_gather",
+            Self::ReduceScatter => "reduce_scatter",
+            Self::AlltoAll => "all_to_all",
+            Self::Gather => "gather",
+            Self::Scatter => "scatter",
+            Self::Send => "send",
+            Self::Recv => "recv",
+        }
+    }
+
+    /// The word NCCL_ALGO uses, in lower case.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::AllReduce => "allreduce",
+            Self::AllGather => "allgather",
+            Self::ReduceScatter => "reducescatter",
+            Self::AlltoAll => "alltoall",
+            _ => self.name(),
+        }
+    }
+
+    /// The algorithms that serve it, the default first; none for what goes straight from rank to rank.
+    pub(crate) fn algorithms(self) -> &'static [Algorithm] {
+        match self {
+            Self::AllReduce => &[Algorithm::Ring, Algorithm::Tree, Algorithm::SingleTree],
+            Self::Reduce | Self::Broadcast => &[Algorithm::Ring, Algorithm::SingleTree],
+            Self::AllGather | Self::ReduceScatter => &[Algorithm::Ring],
+            Self::AlltoAll | Self::Gather | Self::Scatter | Self::Send | Self::Recv => &[],
+        }
+    }
+
+    pub(crate) fn is_p2p(self) -> bool {
+        matches!(self, Self::Send | Self::Recv)
+    }
+}
+
+/// What the ranks of an operation must agree on about the reduction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) enum Reduction {
+    Plain(Combine),
+    Average,
+    PreMulSum,
+}
+
+impl Reduction {
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Plain(Combine::Sum) => "sum",
+            Self::Plain(Combine::Prod) => "prod",
+            Self::Plain(Combine::Max) => "max",
+            Self::Plain(Combine::Min) => "min",
+            Self::Average => "avg",
+            Self::PreMulSum => "premul_sum",
+        }
+    }
+
+    /// The operator between two contributions.
+    pub(crate) fn combine(self) -> Combine {
+        match self {
+            Self::Plain(combine) => combine,
+            Self::Average | Self::PreMulSum => Combine::Sum,
+        }
+    }
+}
+
+/// By what a rank multiplies its own contribution.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum PreMul {
+    None,
+    Value(Scalar),
+    /// Device memory, read when the operation starts.
+    Device(usize),
+}
+
+/// What all ranks of an operation must agree on; operations that differ in it never exchange a byte.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(crate) struct Signature {
+    /// The operation, a send and its receive being one.
+    pub kind: Kind,
+    pub algorithm: Algorithm,
+    pub count: usize,
+    pub ty: Type,
+    pub reduction: Option<Reduction>,
+    pub root: usize,
+}
+
+/// A checked call. Addresses are those of the caller's buffers.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Spec {
+    pub kind: Kind,
+    pub algorithm: Algorithm,
+    pub send: usize,
+    pub recv: usize,
+    pub count: usize,
+    pub ty: Type,
+    pub reduction: Option<Reduction>,
+    pub premul: PreMul,
+    /// The root, or the other rank of a send or receive.
+    pub peer: usize,
+}
+
+impl Spec {
+    pub(crate) fn signature(&self) -> Signature {
+        let p2p = self.kind.is_p2p();
+        Signature {
+            kind: if p2p { Kind::Send } else { self.kind },
+            algorithm: self.algorithm,
+            count: self.count,
+            ty: self.ty,
+            reduction: self.reduction,
+            root: if p2p { 0 } else { self.peer },
+        }
+    }
+
+    /// For messages to people, such as `all_reduce (sum) of 4 f32`.
+    pub(crate) fn text(&self) -> String {
+        let reduction = self.reduction.map(|r| format!(" ({})", r.name())).unwrap_or_default();
+        let place = match self.kind {
+            Kind::Send => format!(" to rank {}", self.peer),
+            Kind::Recv => format!(" from rank {}", self.peer),
+            Kind::Reduce | Kind::Broadcast | Kind::Gather | Kind::Scatter => format!(", root {}", self.peer),
+            _ => String::new(),
+        };
+        format!("{}{reduction} of {} {}{place}", self.kind.name(), self.count, self.ty.name())
+    }
+}

@@ -1,0 +1,71 @@
+//! What the library reads from its surroundings, once per process.
+use crate::algo::Algorithms;
+use std::sync::OnceLock;
+
+/// Slots of a channel: how many chunks a sender may be ahead of its receiver.
+pub(crate) const SLOTS: usize = 8;
+const DEFAULT_BUFFER: usize = 512 * 1024;
+
+/// Everything that can be set from outside.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// NCCL_ALGO: which algorithms may run. Unset means ring wherever an operation has a choice.
+    pub algorithms: Algorithms,
+    /// NCCL_BUFFSIZE: bytes a channel holds, over all its slots.
+    pub buffer_bytes: usize,
+    /// NCCL_CHECK_POINTERS: pointers must lie in memory of the software device.
+    pub check_pointers: bool,
+    /// COLLSPEC_SOFT_SEED: shuffles the order of ready tasks; absent, they run first come, first served.
+    pub seed: Option<u64>,
+    /// COLLSPEC_SOFT_EAGER: bytes per ordered pair of ranks that sends may leave unreceived.
+    pub eager_bytes: usize,
+}
+
+impl Default for Settings {
+    fn default() -> Self {
+        Self {
+            algorithms: Algorithms::default(),
+            buffer_bytes: DEFAULT_BUFFER,
+            check_pointers: false,
+            seed: None,
+            eager_bytes: 0,
+        }
+    }
+}
+
+impl Settings {
+    /// Reads the environment through `get`; a number that is none counts as unset, as in NCCL.
+    pub fn from(get: impl Fn(&str) -> Option<String>) -> Self {
+        let number = |name: &str| get(name).and_then(|text| text.trim().parse::<u64>().ok());
+        let standard = Self::default();
+        Self {
+            algorithms: get("NCCL_ALGO").map_or(standard.algorithms, |text| Algorithms::parse(&text)),
+            buffer_bytes: number("NCCL_BUFFSIZE")
+                .map_or(standard.buffer_bytes, |n| usize::try_from(n).unwrap_or(usize::MAX)),
+            check_pointers: number("NCCL_CHECK_POINTERS").is_some_and(|n| n != 0),
+            seed: number("COLLSPEC_SOFT_SEED"),
+            eager_bytes: number("COLLSPEC_SOFT_EAGER").map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX)),
+        }
+    }
+
+    /// Elements of `size` bytes in one chunk.
+    pub(crate) fn chunk_elements(&self, size: usize) -> usize {
+        (self.buffer_bytes / SLOTS / size.max(1)).max(1)
+    }
+}
+
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
+
+/// The settings of this process were read before.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the library's settings are fixed already: they are read once per process")]
+pub struct AlreadyRead;
+
+/// Fixes the settings instead of reading the environment; only before the library's first use.
+pub fn set_settings_for_process(settings: Settings) -> Result<(), AlreadyRead> {
+    SETTINGS.set(settings).map_err(|_| AlreadyRead)
+}
+
+pub(crate) fn settings() -> &'static Settings {
+    SETTINGS.get_or_init(|| Settings::from(|name| std::env::var(name).ok()))
+}

@@ -1,0 +1,119 @@
+//! Arguments that are refused, with NCCL's codes.
+// Ranks are numbers here, as in C.
+#![allow(clippy::needless_range_loop)]
+mod common;
+use common::*;
+use nccl_sys::*;
+use std::ffi::{CStr, c_void};
+
+const OK: ncclResult_t = ncclResult_t::Success;
+const ARGUMENT: ncclResult_t = ncclResult_t::InvalidArgument;
+const USAGE: ncclResult_t = ncclResult_t::InvalidUsage;
+const I32: ncclDataType_t = ncclDataType_t::Int32;
+const SUM: ncclRedOp_t = ncclRedOp_t::Sum;
+const NULL: *mut c_void = std::ptr::null_mut();
+
+#[test]
+fn operations_check_their_arguments() {
+    let world = World::new(2);
+    let data = Buffer::of(&[0i32; 8]);
+    let (d, c, s) = (data.at(0), world.comms[0], world.streams[0].raw());
+    let reduce =
+        |send, count, dtype, op, root, comm, stream| nccl!(ncclReduce(send, d, count, dtype, op, root, comm, stream));
+    assert_eq!(reduce(d, 1, I32, SUM, 2, c, s), ARGUMENT);
+    assert_eq!(reduce(d, 1, I32, SUM, -1, c, s), ARGUMENT);
+    assert_eq!(reduce(d, 1, ncclDataType_t(-1), SUM, 0, c, s), ARGUMENT);
+    assert_eq!(reduce(d, 1, ncclDataType_t(12), SUM, 0, c, s), ARGUMENT);
+    assert_eq!(reduce(d, 1, I32, ncclRedOp_t(5), 0, c, s), ARGUMENT);
+    assert_eq!(reduce(d, 1, I32, ncclRedOp_t(-1), 0, c, s), ARGUMENT);
+    assert_eq!(reduce(NULL, 1, I32, SUM, 0, c, s), ARGUMENT);
+    assert_eq!(reduce(d, usize::MAX, I32, SUM, 0, c, s), ARGUMENT);
+    assert_eq!(reduce(d, 1, I32, SUM, 0, NULL, s), ARGUMENT);
+    assert_eq!(reduce(d, 1, I32, SUM, 0, 0x1234 as ncclComm_t, s), ARGUMENT);
+    assert_eq!(reduce(d, 1, I32, SUM, 0, c, 0x7777 as cudaStream_t), ARGUMENT);
+    assert!(last_error().contains("stream"), "{}", last_error());
+    assert_eq!(nccl!(ncclSend(d, 1, I32, 2, c, s)), ARGUMENT);
+    assert_eq!(nccl!(ncclRecv(NULL, 1, I32, 1, c, s)), ARGUMENT);
+    assert_eq!(nccl!(ncclAlltoAll(d, d, 1, I32, c, s)), ARGUMENT);
+    assert_eq!(nccl!(ncclSend(d, 1, I32, 0, c, s)), USAGE, "a message to oneself needs its receive");
+    // Buffers that a rank does not touch may be null, and so may empty ones.
+    world.run(|r, c, s| {
+        let recv = if r == 1 { d } else { NULL };
+        let send = if r == 1 { data.at(8) } else { data.at(4) };
+        nccl!(ncclReduce(send, recv, 1, I32, SUM, 1, c, s));
+        nccl!(ncclAllReduce(NULL, NULL, 0, I32, SUM, c, s))
+    });
+    world.destroy();
+}
+
+#[test]
+fn communicators_check_their_arguments() {
+    let mut comm = NULL;
+    let mut id = ncclUniqueId { internal: [0; 128] };
+    assert_eq!(nccl!(ncclCommInitRank(&mut comm, 1, id, 0)), ARGUMENT, "not an id of the library");
+    assert_eq!(nccl!(ncclGetUniqueId(&mut id)), OK);
+    assert_eq!(nccl!(ncclCommInitRank(&mut comm, 0, id, 0)), ARGUMENT);
+    assert_eq!(nccl!(ncclCommInitRank(&mut comm, 2, id, 2)), ARGUMENT);
+    assert_eq!(nccl!(ncclCommInitRank(&mut comm, 2, id, -1)), ARGUMENT);
+    assert_eq!(nccl!(ncclCommInitRank(std::ptr::null_mut(), 1, id, 0)), ARGUMENT);
+    assert_eq!(nccl!(ncclGetUniqueId(std::ptr::null_mut())), ARGUMENT);
+    assert_eq!(nccl!(ncclCommInitAll(std::ptr::null_mut(), 2, std::ptr::null())), ARGUMENT);
+    for bad in [NULL, 64 as ncclComm_t] {
+        assert_eq!(nccl!(ncclCommDestroy(bad)), ARGUMENT);
+        assert_eq!(nccl!(ncclCommAbort(bad)), ARGUMENT);
+        assert_eq!(nccl!(ncclCommFinalize(bad)), ARGUMENT);
+        let mut n = 0;
+        assert_eq!(nccl!(ncclCommCount(bad, &mut n)), ARGUMENT);
+    }
+    // Two callers that say they are the same rank, in one group: nobody is left waiting.
+    let mut other = NULL;
+    assert_eq!(nccl!(ncclGroupStart()), OK);
+    assert_eq!(nccl!(ncclCommInitRank(&mut comm, 2, id, 0)), OK);
+    assert_eq!(nccl!(ncclCommInitRank(&mut other, 2, id, 0)), OK);
+    assert_eq!(nccl!(ncclGroupEnd()), USAGE);
+    assert_eq!(nccl!(ncclCommInitRank(&mut comm, 1, id, 0)), OK, "the id is still free");
+    assert_eq!(nccl!(ncclCommDestroy(comm)), OK);
+}
+
+#[test]
+fn configurations_are_checked() {
+    let mut id = ncclUniqueId { internal: [0; 128] };
+    assert_eq!(nccl!(ncclGetUniqueId(&mut id)), OK);
+    let init = |change: &dyn Fn(&mut ncclConfig_t)| {
+        let mut comm = NULL;
+        let mut config = ncclConfig_t::unset(23007);
+        change(&mut config);
+        let code = nccl!(ncclCommInitRankConfig(&mut comm, 1, id, 0, &mut config));
+        if code == OK {
+            assert_eq!(nccl!(ncclCommDestroy(comm)), OK);
+        }
+        code
+    };
+    assert_eq!(init(&|_| {}), OK);
+    assert_eq!(init(&|c| c.magic = 1), ARGUMENT);
+    assert_eq!(init(&|c| c.size = 4), ARGUMENT);
+    assert_eq!(init(&|c| c.blocking = 2), ARGUMENT);
+    assert_eq!(init(&|c| c.blocking = 1), OK);
+    assert_eq!(init(&|c| c.blocking = 0), USAGE, "not yet supported");
+    assert_eq!(init(&|c| (c.min_ctas, c.max_ctas) = (4, 2)), ARGUMENT);
+    assert_eq!(init(&|c| c.cga_cluster_size = 9), ARGUMENT);
+    // An older caller's structure ends before the fields it does not know.
+    assert_eq!(init(&|c| (c.size, c.min_ctas) = (24, -7)), OK);
+}
+
+#[test]
+fn the_library_says_who_it_is() {
+    let mut version = 0;
+    assert_eq!(nccl!(ncclGetVersion(&mut version)), OK);
+    assert_eq!(version, 23007);
+    assert_eq!(nccl!(ncclGetVersion(std::ptr::null_mut())), ARGUMENT);
+    let mut texts = std::collections::BTreeSet::new();
+    for code in 0..10 {
+        let text = nccl!(ncclGetErrorString(ncclResult_t(code)));
+        // SAFETY: a static text.
+        texts.insert(unsafe { CStr::from_ptr(text) }.to_owned());
+    }
+    assert_eq!(texts.len(), 10);
+    let table = soft_nccl::table();
+    assert_eq!(table.present().len(), Nccl::SYMBOLS.len(), "the table is full");
+}

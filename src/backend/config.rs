@@ -1,0 +1,82 @@
+//! A communicator's configuration in NCCL's structure.
+use super::CallError;
+use crate::scenario::ConfigValue;
+use nccl_sys::ncclConfig_t;
+use std::ffi::{CString, c_int, c_uint};
+
+/// The structure and the texts that it points to.
+pub(super) struct Config {
+    inner: ncclConfig_t,
+    _texts: Vec<CString>,
+}
+
+impl Config {
+    /// Sets the named fields; every other one stays unset.
+    pub fn new(version: i32, fields: &[(String, ConfigValue)]) -> Result<Self, CallError> {
+        let mut inner = ncclConfig_t::unset(c_uint::try_from(version).unwrap_or(0));
+        let mut texts = Vec::new();
+        for (name, value) in fields {
+            let wrong = |why| CallError::Config { field: name.clone(), why };
+            let number = match name.as_str() {
+                "blocking" => Some(&mut inner.blocking),
+                "cgaClusterSize" => Some(&mut inner.cga_cluster_size),
+                "minCTAs" => Some(&mut inner.min_ctas),
+                "maxCTAs" => Some(&mut inner.max_ctas),
+                "splitShare" => Some(&mut inner.split_share),
+                "trafficClass" => Some(&mut inner.traffic_class),
+                "collnetEnable" => Some(&mut inner.collnet_enable),
+                "CTAPolicy" => Some(&mut inner.cta_policy),
+                "shrinkShare" => Some(&mut inner.shrink_share),
+                "nvlsCTAs" => Some(&mut inner.nvls_ctas),
+                _ => None,
+            };
+            match (number, value) {
+                (Some(field), ConfigValue::Int(v)) => *field = c_int::try_from(*v).map_err(|_| wrong("out of range"))?,
+                (Some(_), ConfigValue::Text(_)) => return Err(wrong("a number is wanted")),
+                (None, value) => {
+                    let field = match name.as_str() {
+                        "netName" => &mut inner.net_name,
+                        "commName" => &mut inner.comm_name,
+                        _ => return Err(wrong("unknown")),
+                    };
+                    let ConfigValue::Text(text) = value else { return Err(wrong("a text is wanted")) };
+                    let text = CString::new(text.as_str()).map_err(|_| wrong("a text without zero bytes is wanted"))?;
+                    *field = text.as_ptr();
+                    texts.push(text);
+                }
+            }
+        }
+        Ok(Self { inner, _texts: texts })
+    }
+
+    pub fn as_mut(&mut self) -> *mut ncclConfig_t {
+        &mut self.inner
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_are_set_by_name_and_others_stay_unset() {
+        let fields = [("minCTAs".to_owned(), ConfigValue::Int(2)), ("commName".to_owned(), ConfigValue::Text("a".into()))];
+        let config = Config::new(23007, &fields).unwrap();
+        assert_eq!(config.inner.min_ctas, 2);
+        assert_eq!(config.inner.max_ctas, nccl_sys::NCCL_CONFIG_UNDEF_INT);
+        assert!(!config.inner.comm_name.is_null() && config.inner.net_name.is_null());
+    }
+
+    #[test]
+    fn what_does_not_fit_is_named() {
+        for (name, value) in [
+            ("minCTAs", ConfigValue::Int(1 << 40)),
+            ("minCTAs", ConfigValue::Text("2".into())),
+            ("netName", ConfigValue::Int(1)),
+            ("nonsense", ConfigValue::Int(1)),
+        ] {
+            let error = Config::new(23007, &[(name.to_owned(), value)]).err().unwrap();
+            assert!(error.to_string().contains(name), "{error}");
+        }
+    }
+}

@@ -1,0 +1,76 @@
+//! The host device: a thin layer over soft-cuda.
+#![allow(unsafe_code)] // copies between raw addresses
+
+use super::device::{Address, DeviceError, MapFn};
+use crate::run::arena::Span;
+pub(super) use soft_cuda::Stream;
+
+/// NCCL's windows want it, and it keeps allocations apart.
+const ALIGN: usize = 4096;
+
+/// A block of soft-cuda's memory.
+#[derive(Debug)]
+pub(super) struct Memory {
+    base: u64,
+    len: u64,
+}
+
+impl Memory {
+    pub fn new(len: u64) -> Result<Self, DeviceError> {
+        let bytes = usize::try_from(len).unwrap_or(usize::MAX);
+        let base = soft_cuda::memory::alloc(bytes, ALIGN)?.expose_provenance() as u64;
+        Ok(Self { base, len })
+    }
+    /// The address of `len` bytes inside the block.
+    pub fn at(&self, byte: u64, len: u64) -> Result<Address, DeviceError> {
+        let to = byte.saturating_add(len);
+        if to > self.len {
+            return Err(DeviceError::Outside { from: byte, to, len: self.len });
+        }
+        Ok(Address(self.base + byte))
+    }
+    pub fn load(&self, from: &Span<'_>) -> Result<(), DeviceError> {
+        let to = self.at(0, from.len() as u64)?;
+        // SAFETY: `at` checked that the block has the bytes; the span is inside the arena; the two never overlap.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr().cast::<u8>(), from.len()) };
+        Ok(())
+    }
+    pub fn save(&self, to: &Span<'_>) -> Result<(), DeviceError> {
+        let from = self.at(0, to.len() as u64)?;
+        // SAFETY: as in `load`.
+        unsafe { std::ptr::copy_nonoverlapping(from.as_ptr().cast::<u8>(), to.as_ptr(), to.len()) };
+        Ok(())
+    }
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        // SAFETY: the address is `alloc`'s; whoever drops a block has waited for the work that uses it.
+        unsafe { soft_cuda::memory::free(Address(self.base).as_ptr().cast()) };
+    }
+}
+
+pub(super) fn copy(stream: &Stream, to: Address, from: Address, len: u64) {
+    // SAFETY: both are addresses inside blocks that outlive the stream's work (see `Stream::copy` of the device).
+    unsafe { stream.copy(to.as_ptr().cast(), from.as_ptr().cast_const().cast(), len as usize) };
+}
+
+pub(super) fn map(stream: &Stream, reads: Vec<(Address, u64)>, out: Address, out_len: u64, f: MapFn) {
+    stream.host_fn(Box::new(move || {
+        // copies, because `out` may be one of them, and because other memory is no Rust reference's to take
+        let inputs: Vec<Vec<u8>> = reads
+            .iter()
+            .map(|(address, len)| {
+                let mut bytes = vec![0u8; *len as usize];
+                // SAFETY: the caller's ranges lie inside live blocks; the plan orders them with other accesses.
+                unsafe { std::ptr::copy_nonoverlapping(address.as_ptr().cast::<u8>(), bytes.as_mut_ptr(), bytes.len()) };
+                bytes
+            })
+            .collect();
+        if let Some(result) = f(&inputs) {
+            let len = result.len().min(out_len as usize);
+            // SAFETY: as above.
+            unsafe { std::ptr::copy_nonoverlapping(result.as_ptr(), out.as_ptr().cast::<u8>(), len) };
+        }
+    }));
+}

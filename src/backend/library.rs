@@ -1,0 +1,336 @@
+//! Calls of an NCCL library: each a `Result` that names the function, the code and the library's own words.
+#![allow(unsafe_code)] // the one place where the table's functions are called
+
+use super::config::Config;
+use super::device::{Address, Stream};
+use crate::num::DType;
+use crate::ops::NcclCall;
+use crate::scenario::ConfigValue;
+use crate::worker::job::Traffic;
+use nccl_sys::*;
+use std::ffi::{CStr, c_char, c_void};
+use std::ptr;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicPtr, Ordering};
+
+/// Why a call did not do what was asked.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum CallError {
+    /// The library has no such function.
+    #[error(transparent)]
+    Missing(#[from] Missing),
+    /// The library said no.
+    #[error("{function}: {code:?}: {text}")]
+    Failed {
+        /// NCCL's function.
+        function: &'static str,
+        /// What it answered.
+        code: ncclResult_t,
+        /// Its explanation.
+        text: String,
+    },
+    /// The configuration cannot be put into NCCL's structure.
+    #[error("configuration field {field}: {why}")]
+    Config {
+        /// The field.
+        field: String,
+        /// What is wrong.
+        why: &'static str,
+    },
+}
+
+impl CallError {
+    /// NCCL's code; what the library cannot do at all counts as invalid usage.
+    pub fn code(&self) -> ncclResult_t {
+        match self {
+            Self::Failed { code, .. } => *code,
+            Self::Missing(_) | Self::Config { .. } => ncclResult_t::InvalidUsage,
+        }
+    }
+}
+
+type Result<T> = std::result::Result<T, CallError>;
+
+/// A communicator handle: made by a [`Library`] or null.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Comm(ncclComm_t);
+
+// SAFETY: NCCL's communicators may be used from any thread; their users take turns (each belongs to one rank, and a rank
+// to one thread at a time).
+unsafe impl Send for Comm {}
+// SAFETY: as above; a shared `Comm` is only a number.
+unsafe impl Sync for Comm {}
+
+impl Comm {
+    /// What NCCL refuses.
+    pub const NULL: Self = Self(ptr::null_mut());
+}
+
+/// Where a library puts a communicator that it makes; inside a group it may do so as late as at the group's end.
+#[derive(Clone, Debug, Default)]
+pub struct CommSlot(Arc<AtomicPtr<c_void>>);
+
+impl CommSlot {
+    /// What is there now: null until the library has put something.
+    pub fn get(&self) -> Comm {
+        Comm(self.0.load(Ordering::Acquire))
+    }
+}
+
+/// Arguments of a collective.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct Collective<'a> {
+    pub call: NcclCall,
+    pub send: Address,
+    pub recv: Address,
+    pub count: u64,
+    pub dtype: DType,
+    /// Ignored where the call takes none.
+    pub op: ncclRedOp_t,
+    /// Ignored where the call takes none.
+    pub root: i32,
+    pub comm: Comm,
+    pub stream: &'a Stream,
+}
+
+/// Arguments of a send or receive.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct Transfer<'a> {
+    pub ptr: Address,
+    pub count: u64,
+    pub dtype: DType,
+    pub peer: i32,
+    pub comm: Comm,
+    pub stream: &'a Stream,
+}
+
+/// A loaded library.
+pub struct Library {
+    table: Nccl,
+    version: i32,
+}
+
+/// Calls a function of the table; absent, it is an error.
+macro_rules! call {
+    ($self:ident, $name:ident($($arg:expr),*)) => {
+        match $self.table.$name {
+            // SAFETY: the arguments are addresses of the device that belongs to this library, handles that it made (or
+            // null), or point to memory that outlives the call. What the library does with them is what is under test:
+            // that is why this runs in a process of its own.
+            Some(f) => Ok(unsafe { f($($arg),*) }),
+            None => Err($self.missing(stringify!($name))),
+        }
+    };
+}
+
+impl Library {
+    /// The library behind a table. One that cannot tell its version has version 0.
+    pub fn new(table: Nccl) -> Self {
+        let mut library = Self { table, version: 0 };
+        let mut version = 0;
+        if let Ok(ncclResult_t::Success) = call!(library, ncclGetVersion(&mut version)) {
+            library.version = version;
+        }
+        library
+    }
+
+    /// NCCL's version code (2.30.7 is 23007).
+    pub fn version(&self) -> i32 {
+        self.version
+    }
+    /// Where it came from.
+    pub fn name(&self) -> &str {
+        &self.table.library
+    }
+    /// The functions it has.
+    pub fn symbols(&self) -> Vec<&'static str> {
+        self.table.present()
+    }
+
+    fn missing(&self, symbol: &'static str) -> CallError {
+        let since = Nccl::SYMBOLS.iter().find(|(name, _)| *name == symbol).map_or("?", |(_, since)| since);
+        let version = version_text(self.version);
+        CallError::Missing(Missing { symbol, since, version, library: self.table.library.clone() })
+    }
+
+    /// Turns a code into an error with the library's words.
+    fn check(&self, function: &'static str, comm: Comm, code: ncclResult_t) -> Result<()> {
+        if code == ncclResult_t::Success {
+            return Ok(());
+        }
+        let mut text = self.words(call!(self, ncclGetErrorString(code)).ok());
+        let more = self.words(call!(self, ncclGetLastError(comm.0)).ok());
+        if !more.is_empty() && more != text {
+            text = if text.is_empty() { more } else { format!("{text}: {more}") };
+        }
+        Err(CallError::Failed { function, code, text })
+    }
+
+    fn words(&self, text: Option<*const c_char>) -> String {
+        match text {
+            // SAFETY: NCCL's texts are static or last until its next call of the kind on this thread.
+            Some(p) if !p.is_null() => unsafe { CStr::from_ptr(p) }.to_string_lossy().trim().to_owned(),
+            _ => String::new(),
+        }
+    }
+
+    /// A fresh id by which ranks find each other.
+    pub fn unique_id(&self) -> Result<ncclUniqueId> {
+        let mut id = ncclUniqueId { internal: [0; 128] };
+        let code = call!(self, ncclGetUniqueId(&mut id))?;
+        self.check("ncclGetUniqueId", Comm::NULL, code).map(|()| id)
+    }
+
+    /// Joins a new communicator.
+    pub fn init_rank(&self, slot: &CommSlot, n: i32, id: ncclUniqueId, rank: i32, config: &[(String, ConfigValue)]) -> Result<()> {
+        let out = slot.0.as_ptr();
+        if config.is_empty() {
+            let code = call!(self, ncclCommInitRank(out, n, id, rank))?;
+            return self.check("ncclCommInitRank", Comm::NULL, code);
+        }
+        let mut config = Config::new(self.version, config)?;
+        let code = call!(self, ncclCommInitRankConfig(out, n, id, rank, config.as_mut()))?;
+        self.check("ncclCommInitRankConfig", Comm::NULL, code)
+    }
+
+    /// Splits a communicator.
+    pub fn split(&self, comm: Comm, color: i32, key: i32, slot: &CommSlot, config: &[(String, ConfigValue)]) -> Result<()> {
+        let mut given = if config.is_empty() { None } else { Some(Config::new(self.version, config)?) };
+        let config = given.as_mut().map_or(ptr::null_mut(), |c| c.as_mut());
+        let code = call!(self, ncclCommSplit(comm.0, color, key, slot.0.as_ptr(), config))?;
+        self.check("ncclCommSplit", comm, code)
+    }
+
+    /// Flushes what the communicator does.
+    pub fn finalize(&self, comm: Comm) -> Result<()> {
+        let code = call!(self, ncclCommFinalize(comm.0))?;
+        self.check("ncclCommFinalize", comm, code)
+    }
+    /// Frees the communicator.
+    pub fn destroy(&self, comm: Comm) -> Result<()> {
+        let code = call!(self, ncclCommDestroy(comm.0))?;
+        self.check("ncclCommDestroy", Comm::NULL, code)
+    }
+    /// Frees the communicator and drops what it does.
+    pub fn abort(&self, comm: Comm) -> Result<()> {
+        let code = call!(self, ncclCommAbort(comm.0))?;
+        self.check("ncclCommAbort", Comm::NULL, code)
+    }
+    /// What went wrong since the last call, if anything did.
+    pub fn async_error(&self, comm: Comm) -> Result<()> {
+        let mut state = ncclResult_t::Success;
+        let code = call!(self, ncclCommGetAsyncError(comm.0, &mut state))?;
+        self.check("ncclCommGetAsyncError", comm, code)?;
+        match state {
+            ncclResult_t::InProgress => Ok(()),
+            state => self.check("asynchronous error", comm, state),
+        }
+    }
+    /// Opens a group.
+    pub fn group_start(&self) -> Result<()> {
+        let code = call!(self, ncclGroupStart())?;
+        self.check("ncclGroupStart", Comm::NULL, code)
+    }
+    /// Closes a group.
+    pub fn group_end(&self) -> Result<()> {
+        let code = call!(self, ncclGroupEnd())?;
+        self.check("ncclGroupEnd", Comm::NULL, code)
+    }
+
+    /// A collective.
+    pub fn collective(&self, c: &Collective<'_>) -> Result<()> {
+        let (send, recv) = (c.send.as_ptr().cast_const(), c.recv.as_ptr());
+        let (count, dtype, op, root) = (c.count as usize, c.dtype.nccl(), c.op, c.root);
+        let (comm, stream) = (c.comm.0, c.stream.raw());
+        let (function, code) = match c.call {
+            NcclCall::AllReduce => ("ncclAllReduce", call!(self, ncclAllReduce(send, recv, count, dtype, op, comm, stream))?),
+            NcclCall::Reduce => ("ncclReduce", call!(self, ncclReduce(send, recv, count, dtype, op, root, comm, stream))?),
+            NcclCall::Broadcast => ("ncclBroadcast", call!(self, ncclBroadcast(send, recv, count, dtype, root, comm, stream))?),
+            NcclCall::AllGather => ("ncclAllGather", call!(self, ncclAllGather(send, recv, count, dtype, comm, stream))?),
+            NcclCall::ReduceScatter => {
+                ("ncclReduceScatter", call!(self, ncclReduceScatter(send, recv, count, dtype, op, comm, stream))?)
+            }
+            NcclCall::AlltoAll => ("ncclAlltoAll", call!(self, ncclAlltoAll(send, recv, count, dtype, comm, stream))?),
+            NcclCall::Gather => ("ncclGather", call!(self, ncclGather(send, recv, count, dtype, root, comm, stream))?),
+            NcclCall::Scatter => ("ncclScatter", call!(self, ncclScatter(send, recv, count, dtype, root, comm, stream))?),
+        };
+        self.check(function, c.comm, code)
+    }
+    /// Sends.
+    pub fn send(&self, t: &Transfer<'_>) -> Result<()> {
+        let (ptr, count, dtype) = (t.ptr.as_ptr().cast_const(), t.count as usize, t.dtype.nccl());
+        let code = call!(self, ncclSend(ptr, count, dtype, t.peer, t.comm.0, t.stream.raw()))?;
+        self.check("ncclSend", t.comm, code)
+    }
+    /// Receives.
+    pub fn recv(&self, t: &Transfer<'_>) -> Result<()> {
+        let (ptr, count, dtype) = (t.ptr.as_ptr(), t.count as usize, t.dtype.nccl());
+        let code = call!(self, ncclRecv(ptr, count, dtype, t.peer, t.comm.0, t.stream.raw()))?;
+        self.check("ncclRecv", t.comm, code)
+    }
+
+    /// A sum whose inputs are multiplied by a scalar: its bytes, or where it lies on the device.
+    pub fn premul_sum(&self, scalar: &[u8], device: Option<Address>, dtype: DType, comm: Comm) -> Result<ncclRedOp_t> {
+        let mut op = ncclRedOp_t::Sum;
+        // the library reads as many bytes as the type has, aligned
+        let mut word = [0u64; 1];
+        for (i, byte) in scalar.iter().take(8).enumerate() {
+            word[0] |= u64::from(*byte) << (8 * i);
+        }
+        let (ptr, place) = match device {
+            Some(address) => (address.as_ptr(), ncclScalarResidence_t::Device),
+            None => (word.as_mut_ptr().cast::<c_void>(), ncclScalarResidence_t::HostImmediate),
+        };
+        let code = call!(self, ncclRedOpCreatePreMulSum(&mut op, ptr, dtype.nccl(), place, comm.0))?;
+        self.check("ncclRedOpCreatePreMulSum", comm, code).map(|()| op)
+    }
+    /// Ends a reduction made by [`Library::premul_sum`].
+    pub fn end_op(&self, op: ncclRedOp_t, comm: Comm) -> Result<()> {
+        let code = call!(self, ncclRedOpDestroy(op, comm.0))?;
+        self.check("ncclRedOpDestroy", comm, code)
+    }
+
+    /// What is enqueued on the communicator from now on counts under `tag`. False if the library cannot count.
+    pub fn mark(&self, comm: Comm, tag: u32) -> bool {
+        matches!(call!(self, collspecMark(comm.0, tag)), Ok(ncclResult_t::Success))
+    }
+    /// What was counted under `tag`, if the library can count.
+    pub fn traffic(&self, comm: Comm, tag: u32) -> Option<Traffic> {
+        let mut t = collspecTraffic_t::default();
+        match call!(self, collspecTraffic(comm.0, tag, &mut t)) {
+            Ok(ncclResult_t::Success) => {
+                Some(Traffic { rounds: t.rounds, sent: t.sent, received: t.received, inner: t.inner })
+            }
+            _ => None,
+        }
+    }
+    /// A look at library and device together, if the library can give one.
+    pub fn census(&self) -> Option<collspecCensus_t> {
+        let mut census = collspecCensus_t::default();
+        matches!(call!(self, collspecCensus(&mut census)), Ok(ncclResult_t::Success)).then_some(census)
+    }
+    /// Sets what is called when the library falls idle. False if it cannot.
+    pub fn set_idle_hook(&self, hook: Option<extern "C" fn()>) -> bool {
+        matches!(call!(self, collspecIdleHook(hook)), Ok(ncclResult_t::Success))
+    }
+    /// Who waits for whom, in words; empty if the library cannot say.
+    pub fn who_waits(&self) -> String {
+        let mut text = vec![0u8; 64 << 10];
+        match call!(self, collspecWhoWaits(text.as_mut_ptr().cast(), text.len() as u64)) {
+            Ok(len) => {
+                text.truncate(usize::try_from(len).unwrap_or(usize::MAX).min(text.len()));
+                String::from_utf8_lossy(&text).trim_end_matches('\0').to_owned()
+            }
+            Err(_) => String::new(),
+        }
+    }
+}
+
+/// NCCL's version code in words.
+pub fn version_text(code: i32) -> String {
+    // since 2.9 the code is major * 10000 + minor * 100 + patch, before that major * 1000 + ...
+    let unit = if code >= 10_000 { 10_000 } else { 1_000 };
+    format!("{}.{}.{}", code / unit, code % unit / 100, code % 100)
+}

@@ -1,0 +1,122 @@
+//! A run without a library: what a faultless one would have left behind.
+use crate::judge::{Verdict, judge};
+use crate::oracle::Forecast;
+use crate::oracle::walk::{Choice, Fault, Guide};
+use crate::plan::{Limits, Plan, plan};
+use crate::run::{Ended, Observation};
+use crate::scenario::{Case, Diagnostic, SourceFile, parse};
+use crate::worker::job::{Figure, RankEnd, RankReport, Traffic};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// A planned case.
+pub struct Bench {
+    pub plan: Plan,
+    pub forecast: Forecast,
+}
+
+/// The cases of a file's text.
+pub fn cases(text: &str) -> Vec<Arc<Case>> {
+    let file = Arc::new(SourceFile { path: "test.toml".into(), text: text.into() });
+    let parsed = parse(&file, "test").unwrap_or_else(|r| panic!("{:#?}", r.faults));
+    parsed.into_iter().map(Arc::new).collect()
+}
+
+/// The file's only case, planned.
+pub fn bench(text: &str) -> Bench {
+    try_bench(&cases(text)[0]).unwrap_or_else(|d| panic!("{d:#?}"))
+}
+
+pub fn try_bench(case: &Arc<Case>) -> Result<Bench, Vec<Diagnostic>> {
+    let plan = plan(case, &Limits::default())?;
+    let forecast = Forecast::new(&plan, 7)?;
+    Ok(Bench { plan, forecast })
+}
+
+#[derive(Default)]
+struct Record(HashMap<(usize, usize), Vec<u8>>);
+
+impl Guide for Record {
+    fn choose(&mut self, choice: &Choice<'_>) -> Option<Vec<u8>> {
+        self.0.insert((choice.event, choice.write), choice.canonical.to_vec());
+        None
+    }
+    fn fault(&mut self, fault: Fault) {
+        panic!("{fault:?}");
+    }
+}
+
+impl Bench {
+    /// What a run leaves that does everything right.
+    pub fn perfect(&self) -> Observation {
+        let mut walk = self.forecast.again(&self.plan);
+        let mut record = Record::default();
+        walk.run(0..self.plan.events.len(), &mut record);
+        let images = self.forecast.initial.iter().zip(&walk.memory).zip(&self.plan.allocs).map(|((image, memory), alloc)| {
+            let mut image = image.clone();
+            let start = alloc.start() as usize;
+            image[start..start + memory.data.len()].copy_from_slice(&memory.data);
+            image
+        });
+        let images = images.collect();
+        let mut checkpoints = vec![Vec::new(); self.forecast.checkpoints.len()];
+        for ((event, write), bytes) in record.0 {
+            if let Some(number) = self.forecast.checkpoint(event, write) {
+                checkpoints[number] = bytes;
+            }
+        }
+        let report = |rank: usize| RankReport {
+            end: RankEnd::Done,
+            codes: self.codes(rank),
+            figures: (0..self.plan.tags.len() as u32).map(|tag| Figure { tag, seconds: 0.001, traffic: None }).collect(),
+        };
+        Observation {
+            ended: Ended::Done,
+            ranks: (0..self.plan.n).map(report).collect(),
+            images,
+            checkpoints,
+            log: String::new(),
+            seconds: 0.001,
+            reused: false,
+        }
+    }
+
+    /// Codes as the steps' `error` wants them.
+    fn codes(&self, rank: usize) -> Vec<(u32, i32, String)> {
+        let wanted = |step: u32| {
+            let step = self.plan.steps.get(step as usize)?;
+            let code = step.error.iter().find(|(r, _)| *r == rank)?.1.map_or(4, |c| c.0);
+            (code != 0).then_some(code)
+        };
+        let calls = self.plan.programs[rank].iter().enumerate();
+        calls.filter_map(|(i, call)| Some((i as u32, wanted(call.step)?, "no".to_owned()))).collect()
+    }
+
+    pub fn judge(&self, seen: &[Observation]) -> Verdict {
+        judge(&self.plan, &self.forecast, seen)
+    }
+
+    /// The element of a buffer in an image, to be changed.
+    pub fn element<'a>(&self, seen: &'a mut Observation, name: &str, rank: usize, index: usize) -> &'a mut [u8] {
+        let buffer = self.plan.buffers.iter().find(|b| b.name == name).expect("a buffer");
+        let place = buffer.places[rank].expect("a place");
+        let size = buffer.dtype.size();
+        let from = (self.plan.allocs[place.alloc].start() + place.offset) as usize + index * size;
+        &mut seen.images[place.alloc][from..from + size]
+    }
+
+    pub fn set_f32(&self, seen: &mut Observation, name: &str, rank: usize, values: &[f32]) {
+        for (i, value) in values.iter().enumerate() {
+            self.element(seen, name, rank, i).copy_from_slice(&value.to_le_bytes());
+        }
+    }
+
+    pub fn get_f32(&self, seen: &mut Observation, name: &str, rank: usize, index: usize) -> f32 {
+        f32::from_le_bytes(self.element(seen, name, rank, index).try_into().expect("four bytes"))
+    }
+}
+
+/// Traffic for a figure.
+pub fn traffic(rounds: u64, sent: u64) -> Option<Traffic> {
+    Some(Traffic { rounds, sent, received: sent, inner: 0 })
+}

@@ -1,0 +1,53 @@
+//! Every scenario of the corpus, with a faultless run.
+use super::bench::try_bench;
+use crate::judge::{Status, not_refused, refused};
+use crate::scenario::{Expected, discover, load};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+#[test]
+fn a_faultless_run_passes() {
+    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios"));
+    let mut wrong = Vec::new();
+    let (mut judged, mut cases_seen) = (0, 0);
+    for scenario in discover(&[root]).expect("the corpus") {
+        let cases = match load(&scenario.path, &scenario.name, 1 << 20) {
+            Ok(cases) => cases,
+            Err(rejected) => {
+                wrong.push(format!("{}: {:?}", scenario.name, rejected.faults));
+                continue;
+            }
+        };
+        for case in cases.into_iter().map(Arc::new) {
+            cases_seen += 1;
+            let bench = match try_bench(&case) {
+                Ok(bench) => bench,
+                Err(diagnostics) => {
+                    let verdict = refused(&case, &diagnostics);
+                    if verdict.status != Status::Pass {
+                        wrong.push(format!("{}: {:?}", case.name, verdict.reason));
+                    }
+                    continue;
+                }
+            };
+            if let Some(verdict) = not_refused(&case) {
+                wrong.push(format!("{}: {:?}", case.name, verdict.reason));
+                continue;
+            }
+            // Without an engine nothing hangs, fails or takes time.
+            let ok = case.outcome.as_ref().is_none_or(|o| o.v.contains(&Expected::Ok));
+            if !ok || case.asserts.iter().any(|a| a.v.text.contains(".seconds")) {
+                continue;
+            }
+            judged += 1;
+            let seen = vec![bench.perfect(); case.repeat as usize];
+            let verdict = bench.judge(&seen);
+            if verdict.status != Status::Pass {
+                wrong.push(format!("{}: {:#?}", case.name, verdict.findings.first().map(|f| &f.text)));
+            }
+        }
+    }
+    println!("{cases_seen} cases, {judged} judged");
+    assert!(wrong.is_empty(), "{} wrong:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(judged > 20, "only {judged} cases were judged");
+}

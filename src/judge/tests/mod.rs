@@ -1,0 +1,5 @@
+//! The judge against observations that are right, and against every way of tampering with them.
+mod bench;
+mod corpus;
+mod tamper;
+mod words;

@@ -1,0 +1,272 @@
+//! One byte changed anywhere makes the case fail and is named; so does a changed expectation, checkpoint or code.
+use super::bench::{Bench, bench, cases, try_bench};
+use crate::judge::{Finding, Lane, Status, Verdict};
+use crate::num::DType;
+use crate::oracle::contents::Sure;
+use crate::plan::GUARD;
+use crate::scenario::{discover, load};
+use proptest::prelude::*;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// The finding that must come of a change at a byte of an image, by what lies there.
+fn names_it(bench: &Bench, verdict: &Verdict, alloc: usize, byte: usize) -> Result<(), String> {
+    let spec = &bench.plan.allocs[alloc];
+    if verdict.status != Status::Fail {
+        return Err(format!("passes with byte {byte} of `{}` on rank {} changed", spec.label, spec.rank));
+    }
+    let on_rank = |f: &&Finding| f.rank == Some(spec.rank);
+    let start = spec.start() as usize;
+    let guard = byte < start || byte >= start + spec.payload as usize;
+    let found = if guard {
+        verdict.findings.iter().filter(on_rank).any(|f| f.lane == Lane::Invariants && f.text.contains("guard band"))
+    } else {
+        let inside = |f: &Finding| {
+            let Some(buffer) = bench.plan.buffers.iter().find(|b| Some(&b.name) == f.buffer.as_ref()) else { return false };
+            let Some(place) = buffer.places[spec.rank].filter(|p| p.alloc == alloc) else { return false };
+            let from = start as u64 + place.offset + f.element.unwrap_or(u64::MAX) * buffer.dtype.size() as u64;
+            (from..from + buffer.dtype.size() as u64).contains(&(byte as u64))
+        };
+        let hidden = spec.scrap || !covered(bench, alloc, byte - start);
+        verdict.findings.iter().filter(on_rank).any(|f| hidden || inside(f))
+    };
+    match found {
+        true => Ok(()),
+        false => Err(format!(
+            "byte {byte} of `{}` on rank {} (payload from {start}) is not named: {:?}",
+            spec.label,
+            spec.rank,
+            verdict.findings.iter().map(|f| &f.text).collect::<Vec<_>>()
+        )),
+    }
+}
+
+/// True if a buffer that people can see lies there.
+fn covered(bench: &Bench, alloc: usize, byte: usize) -> bool {
+    bench.plan.buffers.iter().filter(|b| !b.name.starts_with('#')).any(|b| {
+        b.places.iter().flatten().any(|p| {
+            let from = p.offset as usize;
+            p.alloc == alloc && (from..from + p.count as usize * b.dtype.size()).contains(&byte)
+        })
+    })
+}
+
+fn flip(bench: &Bench, alloc: usize, byte: usize, with: u8) -> Result<(), String> {
+    let mut seen = bench.perfect();
+    seen.images[alloc][byte] ^= with;
+    names_it(bench, &bench.judge(&[seen]), alloc, byte)
+}
+
+/// Operations by how their inputs are as long as every rank count needs.
+fn scenario() -> impl Strategy<Value = String> {
+    let ops = prop_oneof![
+        Just("all_reduce"),
+        Just("reduce"),
+        Just("broadcast"),
+        Just("all_gather"),
+        Just("gather"),
+        Just("reduce_scatter"),
+        Just("scatter"),
+        Just("all_to_all"),
+    ];
+    let reduce = prop_oneof![Just("sum"), Just("prod"), Just("min"), Just("max"), Just("avg")];
+    let dtype = prop::sample::select(&DType::ALL[..]);
+    (ops, reduce, dtype, 1usize..6, 0usize..9, any::<bool>(), 0usize..5, any::<prop::sample::Index>()).prop_map(
+        |(op, reduce, dtype, n, k, in_place, offset, root)| {
+            let blocks = matches!(op, "reduce_scatter" | "scatter" | "all_to_all");
+            let count = if blocks { k * n } else { k };
+            let reduces = matches!(op, "all_reduce" | "reduce" | "reduce_scatter");
+            let mut text = format!("world_size = {n}\nop = \"{op}\"\n");
+            if reduces {
+                text += &format!("reduce = \"{reduce}\"\n");
+            }
+            if matches!(op, "reduce" | "broadcast" | "gather" | "scatter") {
+                text += &format!("root = {}\n", root.index(n));
+            }
+            if op != "all_to_all" {
+                text += &format!("in_place = {in_place}\n");
+            }
+            // One value per rank and place, exact in every type and order: powers of two and their sums.
+            let each = if reduces { "2 ^ (rank % 2) * (i % 2 + 1)" } else { "(7 * rank + i) % 13" };
+            let dtype = dtype.name();
+            text + &format!("inputs = {{ each = \"{each}\", count = {count}, dtype = \"{dtype}\", offset = {offset} }}\n")
+        },
+    )
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
+    #[test]
+    fn any_byte_of_any_image(text in scenario(), picks in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 1u8..), 6)) {
+        let Ok(bench) = try_bench(&cases(&text)[0]) else {
+            return Err(TestCaseError::reject("refused"));
+        };
+        let verdict = bench.judge(&[bench.perfect()]);
+        prop_assert_eq!(verdict.status, Status::Pass, "{}: {:#?}", text, verdict.findings);
+        for (alloc, place, with) in picks {
+            let alloc = alloc.index(bench.plan.allocs.len());
+            let spec = &bench.plan.allocs[alloc];
+            // Half of the changes hit the payload or the bytes beside it, half any byte.
+            let near = spec.start() as usize - 8..(spec.start() + spec.payload) as usize + 8;
+            let byte = if with % 2 == 0 { near.start + place.index(near.len()) } else { place.index(spec.image() as usize) };
+            let payload = byte >= spec.start() as usize && byte < (spec.start() + spec.payload) as usize;
+            let soft = payload && bench.forecast.last[alloc].over((byte as u64 - spec.start())..(byte as u64 - spec.start() + 1))
+                .any(|(_, run)| run.sure != Sure::Known && run.sure != Sure::Blank);
+            if soft {
+                continue;
+            }
+            if let Err(why) = flip(&bench, alloc, byte, with) {
+                return Err(TestCaseError::fail(format!("{text}{why}")));
+            }
+        }
+    }
+}
+
+#[test]
+fn every_case_of_the_corpus_notices() {
+    let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios"));
+    let mut unnoticed = Vec::new();
+    let mut flips = 0;
+    for scenario in discover(&[root]).expect("the corpus") {
+        let Ok(found) = load(&scenario.path, &scenario.name, 1 << 20) else { continue };
+        for case in found.into_iter().map(Arc::new) {
+            let Ok(bench) = try_bench(&case) else { continue };
+            // Without an engine nothing hangs, fails or takes time; runs that do not pass are another test's.
+            if bench.plan.undefined.is_some() || bench.judge(&[bench.perfect()]).status != Status::Pass {
+                continue;
+            }
+            for (alloc, spec) in bench.plan.allocs.iter().enumerate().take(12) {
+                // A place in every payload and in every guard, another one each time.
+                let mut places = vec![(flips * 31) % spec.start() as usize, (spec.image() - GUARD) as usize + flips % GUARD as usize];
+                if spec.payload > 0 {
+                    let at = (flips * 7) as u64 % spec.payload;
+                    let sure = bench.forecast.last[alloc].over(at..at + 1).map(|(_, run)| run.sure).max();
+                    if matches!(sure, Some(Sure::Known | Sure::Blank)) {
+                        places.push((spec.start() + at) as usize);
+                    }
+                }
+                for byte in places {
+                    flips += 1;
+                    if let Err(why) = flip(&bench, alloc, byte, 1 << (flips % 8)) {
+                        unnoticed.push(format!("{}: {why}", case.name));
+                    }
+                }
+            }
+        }
+    }
+    assert!(unnoticed.is_empty(), "{} of {flips}:\n{}", unnoticed.len(), unnoticed.join("\n"));
+    assert!(flips > 1000, "{flips}");
+}
+
+const ROUNDS: &str = r#"
+world_size = 2
+inputs.x = { each = "rank + i", count = 4 }
+steps = [
+  { op = "all_reduce", in = "x", out = "y" },
+  { op = "all_gather", in = "y", out = "z" },
+]
+expect.y = [[1, 3, 5, 7], [1, 3, 5, 7]]
+"#;
+
+#[test]
+fn a_changed_number_in_expect() {
+    let verdict = |text: &str| {
+        let bench = bench(text);
+        bench.judge(&[bench.perfect()])
+    };
+    assert_eq!(verdict(ROUNDS).status, Status::Pass);
+    let changed = verdict(&ROUNDS.replace("[1, 3, 5, 7]]", "[1, 3, 6, 7]]"));
+    assert_eq!(changed.status, Status::Fail);
+    let finding = &changed.findings[0];
+    assert_eq!((finding.lane, finding.rank, finding.element), (Lane::Expected, Some(1), Some(2)));
+    assert!(finding.expected.starts_with("6 ") && finding.actual.starts_with("5 "), "{finding:?}");
+    assert!(finding.span.is_some());
+}
+
+/// Three ranks whose sum depends on the order, used again.
+const INEXACT: &str = r#"
+world_size = 3
+inputs.x = [[1e8], [1], [-1e8]]
+steps = [
+  { op = "all_reduce", in = "x", out = "y" },
+  { op = "all_gather", in = "y", out = "z" },
+  { op = "map", expr = "2 * y", out = "y" },
+]
+"#;
+
+#[test]
+fn inexact_results_that_are_used_again_are_observed() {
+    let bench = bench(INEXACT);
+    assert_eq!(bench.forecast.checkpoints.len(), 3, "one on each rank");
+    let right = bench.perfect();
+    assert_eq!(bench.judge(std::slice::from_ref(&right)).status, Status::Pass);
+    // 0 and 1 are both right; what follows must fit the one that came.
+    let canonical = f32::from_le_bytes(right.checkpoints[0][..4].try_into().expect("four bytes"));
+    let other: f32 = if canonical == 0.0 { 1.0 } else { 0.0 };
+    let mut seen = right.clone();
+    for rank in 0..3 {
+        seen.checkpoints[rank] = other.to_le_bytes().to_vec();
+        bench.set_f32(&mut seen, "z", rank, &[other; 3]);
+        bench.set_f32(&mut seen, "y", rank, &[2.0 * other]);
+    }
+    let verdict = bench.judge(std::slice::from_ref(&seen));
+    assert_eq!(verdict.status, Status::Pass, "{:#?}", verdict.findings);
+    // An observation that does not fit what was made of it.
+    let mut mixed = seen.clone();
+    mixed.checkpoints = right.checkpoints.clone();
+    assert_eq!(bench.judge(&[mixed]).status, Status::Fail);
+    // No order gives 3.
+    let mut wrong = seen;
+    for rank in 0..3 {
+        wrong.checkpoints[rank] = 3f32.to_le_bytes().to_vec();
+        bench.set_f32(&mut wrong, "z", rank, &[3.0; 3]);
+        bench.set_f32(&mut wrong, "y", rank, &[6.0]);
+    }
+    let verdict = bench.judge(&[wrong]);
+    assert_eq!(verdict.findings.len(), 3, "{:#?}", verdict.findings);
+    assert!(verdict.findings.iter().all(|f| f.lane == Lane::Admissible && f.buffer.as_deref() == Some("y")));
+}
+
+#[test]
+fn a_rank_that_differs_from_the_others() {
+    let text = INEXACT.split("  { op = \"all_gather\"").next().map(|t| format!("{t}]\n")).expect("text");
+    let bench = bench(&text);
+    assert!(bench.forecast.checkpoints.is_empty(), "the final image serves");
+    let mut seen = bench.perfect();
+    let canonical = bench.get_f32(&mut seen, "y", 0, 0);
+    bench.set_f32(&mut seen, "y", 2, &[if canonical == 0.0 { 1.0 } else { 0.0 }]);
+    let verdict = bench.judge(&[seen]);
+    assert_eq!(verdict.status, Status::Fail);
+    let finding = &verdict.findings[0];
+    assert_eq!((finding.lane, finding.rank), (Lane::Invariants, Some(2)));
+    assert!(finding.text.contains("differs from rank 0's"), "{}", finding.text);
+}
+
+#[test]
+fn a_checkpoint_that_is_missing_or_changed() {
+    let bench = bench(INEXACT);
+    let mut missing = bench.perfect();
+    missing.checkpoints[1].clear();
+    assert_eq!(bench.judge(&[missing]).status, Status::Fail);
+    for byte in 0..4 {
+        let mut changed = bench.perfect();
+        changed.checkpoints[1][byte] ^= 0x40;
+        assert_eq!(bench.judge(&[changed]).status, Status::Fail, "byte {byte}");
+    }
+}
+
+#[test]
+fn runs_that_differ() {
+    let text = INEXACT.split("  { op = \"all_gather\"").next().map(|t| format!("repeat = 2\n{t}]\n")).expect("text");
+    let bench = bench(&text);
+    let (first, mut second) = (bench.perfect(), bench.perfect());
+    assert_eq!(bench.judge(&[first.clone(), second.clone()]).status, Status::Pass);
+    assert_eq!(bench.judge(std::slice::from_ref(&first)).status, Status::Fail, "one run of two");
+    let canonical = bench.get_f32(&mut second, "y", 0, 0);
+    for rank in 0..3 {
+        bench.set_f32(&mut second, "y", rank, &[if canonical == 0.0 { 1.0 } else { 0.0 }]);
+    }
+    let verdict = bench.judge(&[first, second]);
+    assert_eq!(verdict.status, Status::Fail);
+    assert!(verdict.findings[0].text.contains("run 2 of 2 differs from run 1"), "{:#?}", verdict.findings);
+}

@@ -1,0 +1,182 @@
+//! The bounded lane: a proven interval around the exact result, for what is too large to search.
+//!
+//! *Sums.* Write u for the type's unit roundoff (2^-p at precision p) and v for that of the widest accumulation that may be
+//! narrowed afterwards (0 if there is none). Every join multiplies its exact result by (1 + d) with |d| <= w, where 1 + w =
+//! (1 + u)(1 + v): rounded in the accumulator, then perhaps in the type. In any tree a leaf goes through at most n - 1
+//! joins; scaled leaves are multiplied once more, before the joins or at the end; a wide result is narrowed once more. So
+//! the result is sum x_i s_i (1 + e_i) with |e_i| <= G = (1 + w)^k - 1, where k = n - 1, plus 1 if there are scalars, plus 1
+//! if there is a wider type, and
+//!
+//!   |result - exact| <= G * sum |x_i s_i|.
+//!
+//! Adding values of the type never loses anything below the least value, being multiples of it, so that holds for
+//! subnormal results as well. Products may fall there: each of the at most 2n + 1 operations on products then errs by half
+//! the least value h more, which later roundings stretch by at most 1 + G: plus (2n + 1) * (h / 2) * (1 + G).
+//!
+//! *Products.* |result - exact| <= ((1 + u)^(n-1) - 1) * |exact|, if no partial product is subnormal.
+//!
+//! *Proof of no overflow.* If (1 + G) * sum |x_i s_i| (and sum |x_i| where the scalar may come last) plus that absolute part
+//! does not exceed the largest finite value, no partial result in any order does. For products the same of the product of
+//! all factors of magnitude above 1, and the mirror image against the least normal value.
+//!
+//! A bound with G >= 1 would let a zero, or a wrong sign, pass for anything: it is not used.
+use super::answer::{Answer, ReduceKind, Reduction};
+use super::dyadic::Dyadic;
+use super::exact::reciprocal;
+use super::float::{Float, power};
+use super::ways::accumulators;
+use crate::num::{encode_f64, text};
+use num_bigint::BigInt;
+use std::cmp::Ordering;
+
+impl Reduction {
+    /// The interval for a column of finite values that has one; else why there is none.
+    pub(super) fn bound(&self, float: Float, values: &[f64], scalars: &[f64]) -> Result<Answer, String> {
+        if let Some(rank) = values.iter().zip(0..).find_map(|(v, rank)| (!v.is_finite()).then_some(rank)) {
+            return Err(format!("rank {rank}'s {} makes the result depend on the order", values[rank]));
+        }
+        if scalars.iter().any(|s| !s.is_finite()) {
+            return Err("a scalar is not finite".into());
+        }
+        let (exact, low, high) = match self.kind {
+            ReduceKind::Prod => self.product_bound(float, values)?,
+            _ => self.sum_bound(float, values, scalars)?,
+        };
+        let bits = |value| encode_f64(self.dtype, value);
+        let (lo, hi) = (bits(low.around(self.dtype).0), bits(high.around(self.dtype).1));
+        let f64_text = text(crate::num::DType::F64, exact.nearest(crate::num::DType::F64));
+        Ok(Answer::Within { lo, hi, exact: f64_text })
+    }
+
+    /// True if the value is inside the interval by so much that f64 can tell: most right values of types below f64 are.
+    /// All sums here err by less than 2^-40 of the sum of magnitudes (up to 2^12 ranks), and that much is given away twice.
+    pub(super) fn surely_within(&self, float: Float, values: &[f64], scalars: &[f64], observed: f64) -> bool {
+        if float == Float::F64 || self.kind == ReduceKind::Prod || values.len() > 1 << 12 {
+            return false;
+        }
+        let Ok(growth) = sum_growth(float, values.len(), !scalars.is_empty()) else { return false };
+        let (mut sum, mut size, mut unscaled) = (0.0, 0.0, 0.0);
+        for (rank, x) in values.iter().enumerate() {
+            let term = scalars.get(rank).map_or(*x, |s| x * s);
+            sum += term;
+            size += term.abs();
+            unscaled += x.abs();
+        }
+        // Scalars may push products below the least value; leave room for that, too.
+        let lost = power(float.least()) * (4 * values.len()) as f64;
+        let largest = if self.kind == ReduceKind::Avg { f64::max(size, unscaled) } else { size };
+        let fits = largest * (1.0 + growth) * (1.0 + power(-30)) + 2.0 * lost <= float.max();
+        fits && (observed - sum).abs() + size * power(-39) <= size * growth * (1.0 - power(-40))
+    }
+
+    fn sum_bound(&self, float: Float, values: &[f64], scalars: &[f64]) -> Result<(Dyadic, Dyadic, Dyadic), String> {
+        let n = values.len();
+        let scaled = !scalars.is_empty();
+        let wide = accumulators(float);
+        let growth = sum_growth(float, n, scaled)?;
+        // What each leaf is multiplied with: its scalar; for avg also 1/n in a wider type, if the scalar comes last.
+        let mut sets = vec![scalars.to_vec()];
+        if self.kind == ReduceKind::Avg {
+            sets.extend(wide.iter().map(|acc| vec![reciprocal(*acc, self.ranks); n]));
+        }
+        let mut ends: Option<(Dyadic, Dyadic, Dyadic)> = None;
+        for scalars in &sets {
+            let terms: Vec<Dyadic> = match scaled {
+                true => {
+                    values.iter().zip(scalars).map(|(x, s)| Dyadic::from_f64(*x).mul(&Dyadic::from_f64(*s))).collect()
+                }
+                false => values.iter().map(|x| Dyadic::from_f64(*x)).collect(),
+            };
+            let exact = total(terms.iter().cloned());
+            let size = total(terms.iter().map(Dyadic::abs));
+            let lost = match scaled {
+                true => Dyadic::new(BigInt::from(2 * n + 1), i64::from(float.least()) - 1).mul(&one_plus(growth)),
+                false => Dyadic::from_f64(0.0),
+            };
+            self.fits(float, &size.mul(&one_plus(growth)).add(&lost))?;
+            let error = size.mul(&Dyadic::from_f64(growth)).add(&lost);
+            let (low, high) = (exact.add(&error.neg()), exact.add(&error));
+            ends = Some(match ends {
+                None => (exact, low, high),
+                Some((first, l, h)) => {
+                    let low = if low.cmp(&l) == Ordering::Less { low } else { l };
+                    let high = if high.cmp(&h) == Ordering::Greater { high } else { h };
+                    (first, low, high)
+                }
+            });
+        }
+        if self.kind == ReduceKind::Avg {
+            let size = total(values.iter().map(|x| Dyadic::from_f64(x.abs())));
+            self.fits(float, &size.mul(&one_plus(growth)))?;
+        }
+        ends.ok_or_else(|| "there are no inputs".into())
+    }
+
+    fn product_bound(&self, float: Float, values: &[f64]) -> Result<(Dyadic, Dyadic, Dyadic), String> {
+        if values.contains(&0.0) {
+            return Err("a partial product may overflow before it meets the zero".into());
+        }
+        let growth = growth(unit(float), values.len() - 1)?;
+        let one = Dyadic::power(0);
+        let (mut exact, mut large, mut small) = (one.clone(), one.clone(), one.clone());
+        for value in values {
+            let factor = Dyadic::from_f64(*value);
+            exact = exact.mul(&factor);
+            let part = if value.abs() > 1.0 { &mut large } else { &mut small };
+            *part = part.mul(&factor.abs());
+        }
+        self.fits(float, &large.mul(&one_plus(growth)))?;
+        let kept = small.mul(&Dyadic::from_f64((1.0 - growth).next_down()));
+        if kept.cmp(&Dyadic::power(float.min_normal())) == Ordering::Less {
+            return Err(format!("a partial product may fall below the least normal {} number", self.dtype.name()));
+        }
+        let error = exact.abs().mul(&Dyadic::from_f64(growth));
+        let (low, high) = (exact.add(&error.neg()), exact.add(&error));
+        Ok((exact, low, high))
+    }
+
+    fn fits(&self, float: Float, size: &Dyadic) -> Result<(), String> {
+        match size.cmp(&Dyadic::from_f64(float.max())) {
+            Ordering::Greater => Err(format!("a partial result may overflow {}", self.dtype.name())),
+            _ => Ok(()),
+        }
+    }
+}
+
+/// G of a sum.
+fn sum_growth(float: Float, ranks: usize, scaled: bool) -> Result<f64, String> {
+    let wide = accumulators(float);
+    let steps = ranks - 1 + usize::from(scaled) + usize::from(!wide.is_empty());
+    let v = wide.iter().map(|acc| unit(*acc)).fold(0.0, f64::max);
+    growth(unit(float) + v + unit(float) * v, steps)
+}
+
+fn unit(float: Float) -> f64 {
+    power(-float.precision())
+}
+
+fn one_plus(growth: f64) -> Dyadic {
+    Dyadic::power(0).add(&Dyadic::from_f64(growth))
+}
+
+/// (1 + w)^steps - 1, rounded up; refused from 1 on.
+fn growth(w: f64, steps: usize) -> Result<f64, String> {
+    let product = (w * steps as f64).next_up();
+    let growth = if product < power(-10) {
+        // (1 + w)^k <= 1 / (1 - k w)
+        (product / (1.0 - product).next_down()).next_up()
+    } else {
+        // All w here are at least 2^-34 (a 16-bit type's or f32's), so 1 + w loses nothing.
+        (0..steps).fold(1.0f64, |power, _| (power * (1.0 + w)).next_up().min(4.0)) - 1.0
+    };
+    if growth < 1.0 {
+        Ok(growth)
+    } else {
+        Err(format!("the error bound of {steps} roundings is as large as the result"))
+    }
+}
+
+/// An exact sum.
+fn total(terms: impl Iterator<Item = Dyadic>) -> Dyadic {
+    terms.fold(Dyadic::from_f64(0.0), |sum, term| sum.add(&term))
+}

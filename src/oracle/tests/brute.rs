@@ -1,0 +1,244 @@
+//! The second oracle: every order and every tree, one by one, in plain machine arithmetic and the arithmetic of other crates.
+use super::super::families::{Rounding, Scale};
+use super::super::float::Float;
+use super::super::search::Search;
+use super::super::ways::{Fuse, Way};
+use super::*;
+use crate::num::decode_f64;
+use proptest::prelude::*;
+use std::collections::BTreeMap;
+
+/// Rounds to a type with the means of the machine and of other crates (from f32, where those are right).
+fn narrow(to: Float, value: f32) -> f64 {
+    match to {
+        Float::F64 | Float::F32 => value.into(),
+        Float::F16 => half::f16::from_f32(value).into(),
+        Float::Bf16 => half::bf16::from_f32(value).into(),
+        Float::E4m3 => float8::F8E4M3::from_f32(value).to_f32().into(),
+        Float::E5m2 if value.is_infinite() => f64::from(57344f32.copysign(value)),
+        Float::E5m2 => float8::F8E5M2::from_f32(value).to_f32().into(),
+    }
+}
+
+fn plus(to: Float, a: f64, b: f64) -> f64 {
+    if to == Float::F64 { a + b } else { narrow(to, a as f32 + b as f32) }
+}
+
+fn times(to: Float, a: f64, b: f64) -> f64 {
+    if to == Float::F64 { a * b } else { narrow(to, a as f32 * b as f32) }
+}
+
+/// x * s + c, rounded once: the columns of these tests leave f64 enough room to be exact for the small types.
+fn times_plus(to: Float, x: f64, s: f64, c: f64) -> f64 {
+    match to {
+        Float::F64 => x.mul_add(s, c),
+        Float::F32 => f64::from((x as f32).mul_add(s as f32, c as f32)),
+        Float::F16 => decode_f64(DType::F16, encode_f64(DType::F16, x * s + c)),
+        _ => decode_f64(DType::Bf16, encode_f64(DType::Bf16, x * s + c)),
+    }
+}
+
+#[derive(Clone)]
+struct Node {
+    values: Vec<f64>,
+    leaf: Option<(f64, f64)>,
+    chain: bool,
+}
+
+/// What a way may give, by bits, with true if a chain does.
+fn brute(reduction: &Reduction, way: &Way, values: &[f64], scalars: &[f64]) -> BTreeMap<u64, bool> {
+    let scaled = matches!(way.scale, Scale::Before | Scale::BeforeFused);
+    let nodes: Vec<Node> = values
+        .iter()
+        .enumerate()
+        .map(|(rank, &x)| {
+            let s = if scaled { scalars[rank] } else { 1.0 };
+            let mut alone = Vec::new();
+            if !scaled {
+                alone.push(x);
+            } else {
+                if way.fuse != Fuse::Always || way.acc == way.out {
+                    alone.push(times(way.out, x, s));
+                }
+                if way.fuse != Fuse::Never && way.acc != way.out {
+                    alone.push(times(way.acc, x, s));
+                }
+            }
+            Node { values: alone, leaf: Some((x, s)), chain: true }
+        })
+        .collect();
+    let mut out = BTreeMap::new();
+    pair_up(reduction, way, &nodes, &mut |last| {
+        for &value in &last.values {
+            for end in finish(reduction, way, value) {
+                *out.entry(encode_f64(reduction.dtype, end)).or_insert(false) |= last.chain;
+            }
+        }
+    });
+    out
+}
+
+fn finish(reduction: &Reduction, way: &Way, value: f64) -> Vec<f64> {
+    let narrowed = plus_nothing(way.out, value);
+    if way.scale != Scale::After {
+        return vec![narrowed];
+    }
+    let n = reduction.ranks as f32;
+    let mut ends = Vec::new();
+    for kind in [way.out, way.acc] {
+        let scalar = if kind == Float::F64 { 1.0 / reduction.ranks as f64 } else { narrow(kind, 1.0 / n) };
+        ends.push(plus_nothing(way.out, times(way.acc, value, scalar)));
+        if way.rounding == Rounding::Mixed {
+            ends.push(plus_nothing(way.out, times(way.acc, narrowed, scalar)));
+            ends.push(times(way.out, narrowed, scalar));
+        }
+    }
+    ends
+}
+
+fn plus_nothing(to: Float, value: f64) -> f64 {
+    if to == Float::F64 { value } else { narrow(to, value as f32) }
+}
+
+/// Joins any two nodes, until one is left.
+fn pair_up(reduction: &Reduction, way: &Way, nodes: &[Node], done: &mut dyn FnMut(&Node)) {
+    if let [last] = nodes {
+        return done(last);
+    }
+    for j in 1..nodes.len() {
+        for i in 0..j {
+            let mut rest = nodes.to_vec();
+            let b = rest.remove(j);
+            let a = rest.remove(i);
+            rest.push(join(reduction, way, &a, &b));
+            pair_up(reduction, way, &rest, done);
+        }
+    }
+}
+
+fn join(reduction: &Reduction, way: &Way, a: &Node, b: &Node) -> Node {
+    let (mut values, mut direct) = (Vec::new(), Vec::new());
+    let mut push = |value: f64| {
+        values.push(value);
+        if way.rounding == Rounding::Mixed {
+            values.push(plus_nothing(way.out, value));
+        }
+    };
+    if way.fuse != Fuse::Always || (a.leaf.is_none() && b.leaf.is_none()) {
+        for &x in &a.values {
+            for &y in &b.values {
+                push(if reduction.kind == ReduceKind::Prod { times(way.acc, x, y) } else { plus(way.acc, x, y) });
+            }
+        }
+    }
+    if way.fuse != Fuse::Never {
+        for (one, other) in [(a, b), (b, a)] {
+            let Some((x, s)) = one.leaf else { continue };
+            for &partial in &other.values {
+                push(times_plus(way.acc, x, s, partial));
+            }
+            if way.rounding == Rounding::Mixed {
+                direct.extend(other.values.iter().map(|&partial| times_plus(way.out, x, s, partial)));
+            }
+        }
+    }
+    values.extend(direct);
+    values.sort_by(f64::total_cmp);
+    values.dedup_by(|a, b| a.to_bits() == b.to_bits());
+    Node { values, leaf: None, chain: a.chain && b.chain && (a.leaf.is_some() || b.leaf.is_some()) }
+}
+
+/// A column of a type: numbers of few binades that cancel and tie, small whole numbers, and now and then a special value.
+pub(super) fn columns(ranks: std::ops::RangeInclusive<usize>) -> impl Strategy<Value = (DType, Vec<u64>)> {
+    let element = prop_oneof![
+        6 => (-1.0f64..1.0, -3i32..4).prop_map(|(m, e)| m * 2f64.powi(e)),
+        3 => (-9i32..10).prop_map(f64::from),
+        1 => prop::sample::select(vec![0.0, -0.0, 60000.0, -60000.0, 400.0, -440.0, 1e8, -1e8, f64::INFINITY, f64::NEG_INFINITY, f64::NAN]),
+    ];
+    (prop::sample::select(FLOATS.to_vec()), prop::collection::vec(element, ranks))
+        .prop_map(|(dtype, values)| (dtype, values.into_iter().map(|v| encode_f64(dtype, v)).collect()))
+}
+
+/// A kind of reduction; scalars come from the same distribution.
+pub(super) fn kind(index: usize, dtype: DType, scalars: &[f64]) -> ReduceKind {
+    match index {
+        0 => ReduceKind::Sum,
+        1 => ReduceKind::Prod,
+        2 => ReduceKind::Avg,
+        3 => ReduceKind::Min,
+        4 => ReduceKind::Max,
+        _ => ReduceKind::PreMulSum { scalars: scalars.iter().map(|s| encode_f64(dtype, *s)).collect() },
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// Every way's set, value by value and shape by shape; the exact lane; the judgement.
+    #[test]
+    fn both_oracles_agree(
+        (dtype, column) in columns(2..=4),
+        which in prop::sample::select(vec![0usize, 1, 2, 5]),
+        scalars in prop::collection::vec(-2.0f64..2.0, 4),
+    ) {
+        let reduction = Reduction { dtype, kind: kind(which, dtype, &scalars[..column.len()]), ranks: column.len() };
+        let values: Vec<f64> = column.iter().map(|bits| decode_f64(dtype, *bits)).collect();
+        let scalars = reduction.scalar_values();
+        let (usual, wider) = Way::of(&reduction);
+        let (mut search, mut all) = (Search::default(), BTreeMap::new());
+        for way in usual.iter().chain(&wider) {
+            let want = brute(&reduction, way, &values, &scalars);
+            let mut got = BTreeMap::new();
+            for member in search.run(way, &way.leaves(&values, &scalars), &mut u64::MAX.clone()).unwrap() {
+                way.finish(member.value, |v| *got.entry(encode_f64(dtype, v)).or_insert(false) |= member.chain);
+            }
+            prop_assert_eq!(&got, &want, "{:?}", way);
+            for (bits, chain) in want {
+                let shape = if chain { Shape::Chain } else { Shape::Tree };
+                let families = all.entry(bits).or_insert(FamilySet::EMPTY);
+                *families = families.union(way.families(shape));
+            }
+        }
+        let mut budget = Budget::default();
+        if let Some(exact) = reduction.exact(&column) {
+            prop_assert_eq!(all.len(), 1, "claimed exact: {:?} of {:?}", exact, all);
+            let bits = *all.keys().next().unwrap();
+            prop_assert!(exact.admits(dtype, bits), "{:?} is not {:#x}", exact, bits);
+        }
+        prop_assert!(all.contains_key(&reduction.canonical(&column)));
+        for (bits, families) in &all {
+            let judged = reduction.judge(&column, *bits, &mut budget);
+            let Ruling::Accept { families: Some(found), .. } = judged.ruling else {
+                prop_assert_eq!(judged.lane, Lane::Exact);
+                continue;
+            };
+            prop_assert!(families.contains(found), "{:?} beyond {:?}", found, families);
+            for (neighbour, wrong) in [(bits ^ 1, !all.contains_key(&(bits ^ 1))), (bits ^ 4, !all.contains_key(&(bits ^ 4)))] {
+                if wrong && !crate::num::is_nan(dtype, neighbour) {
+                    prop_assert!(!reduction.judge(&column, neighbour, &mut budget).ruling.accepted());
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn five_ranks_agree_too() {
+    let source = crate::num::Random::new(DType::F64, 11, None, None);
+    for dtype in FLOATS {
+        for round in 0..4 {
+            let values: Vec<f64> = (0..5).map(|r| f64::from_bits(source.bits(r, round)) * 8.0).collect();
+            let (reduction, column) = case(dtype, ReduceKind::Sum, &values);
+            let values: Vec<f64> = column.iter().map(|bits| decode_f64(dtype, *bits)).collect();
+            let (usual, wider) = Way::of(&reduction);
+            for way in usual.iter().chain(&wider) {
+                let want = brute(&reduction, way, &values, &[]);
+                let mut got = BTreeMap::new();
+                for member in Search::default().run(way, &way.leaves(&values, &[]), &mut u64::MAX.clone()).unwrap() {
+                    way.finish(member.value, |v| *got.entry(encode_f64(dtype, v)).or_insert(false) |= member.chain);
+                }
+                assert_eq!(got, want, "{dtype:?} {way:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,128 @@
+//! Cases worked out by hand.
+use super::*;
+use crate::num::decode_f64;
+
+/// The admissible set as numbers, in ascending order.
+fn set(dtype: DType, kind: ReduceKind, values: &[f64]) -> Vec<f64> {
+    let (reduction, column) = case(dtype, kind, values);
+    match reduction.answer(&column, &mut Budget::default()).unwrap() {
+        Answer::Bits(bits) => vec![decode_f64(dtype, bits)],
+        Answer::AnyNan => vec![f64::NAN],
+        Answer::OneOf(choices) => choices.iter().map(|c| decode_f64(dtype, c.bits)).collect(),
+        within => panic!("{within:?}"),
+    }
+}
+
+fn exact(dtype: DType, kind: ReduceKind, values: &[f64]) -> Option<Answer> {
+    let (reduction, column) = case(dtype, kind, values);
+    reduction.exact(&column)
+}
+
+fn bits(dtype: DType, value: f64) -> Option<Answer> {
+    Some(Answer::Bits(encode_f64(dtype, value)))
+}
+
+#[test]
+fn cancelling_f32_has_three_sums() {
+    // 1 is lost beside 1e8: both ones, one, or none may survive.
+    assert_eq!(set(DType::F32, ReduceKind::Sum, &[1e8, 1.0, -1e8, 1.0]), [0.0, 1.0, 2.0]);
+    assert_eq!(exact(DType::F32, ReduceKind::Sum, &[1e8, 1.0, -1e8, 1.0]), None);
+    assert_eq!(exact(DType::F64, ReduceKind::Sum, &[1e8, 1.0, -1e8, 1.0]), bits(DType::F64, 2.0));
+}
+
+#[test]
+fn f16_overflows_by_order_and_not_in_a_wide_accumulator() {
+    let values = [60000.0, 60000.0, -60000.0];
+    assert_eq!(set(DType::F16, ReduceKind::Sum, &values), [60000.0, f64::INFINITY]);
+    let (reduction, column) = case(DType::F16, ReduceKind::Sum, &values);
+    let judged = reduction.judge(&column, encode_f64(DType::F16, f64::INFINITY), &mut Budget::default());
+    let Ruling::Accept { families: Some(families), set_size: Some(2) } = judged.ruling else { panic!("{judged:?}") };
+    assert_eq!(families.names(), ["chain/each-step", "chain/mixed", "tree/each-step", "tree/mixed"]);
+}
+
+#[test]
+fn eight_bits_saturate_at_each_step() {
+    assert_eq!(exact(DType::F8e4m3, ReduceKind::Sum, &[448.0, 448.0]), bits(DType::F8e4m3, 448.0));
+    // Saturated and then reduced, or not saturated at all.
+    assert_eq!(set(DType::F8e4m3, ReduceKind::Sum, &[448.0, 448.0, -448.0]), [0.0, 448.0]);
+    // An infinity is gone after one operation, but one rank only copies.
+    assert_eq!(exact(DType::F8e5m2, ReduceKind::Max, &[f64::INFINITY, 1.0]), bits(DType::F8e5m2, 57344.0));
+    let copy = Reduction { dtype: DType::F8e5m2, kind: ReduceKind::Max, ranks: 1 };
+    assert_eq!(copy.exact(&[0x7c]), Some(Answer::Bits(0x7c)));
+}
+
+#[test]
+fn avg_of_two_divided_by_three_knows_fused_products() {
+    // premul_sum with the scalar of three ranks, on two: a*s rounded or not, and likewise b*s.
+    let third = encode_f64(DType::F32, 1.0 / 3.0);
+    let (a, b) = (0.7f32, 0.4f32);
+    let kind = ReduceKind::PreMulSum { scalars: vec![third; 2] };
+    let s = f32::from_bits(third as u32);
+    let by_machine = [a * s + b * s, a.mul_add(s, b * s), b.mul_add(s, a * s)];
+    let found = set(DType::F32, kind, &[a.into(), b.into()]);
+    for value in by_machine {
+        assert!(found.contains(&value.into()), "{value} is not in {found:?}");
+    }
+    assert!(found.iter().all(|v| by_machine.iter().any(|m| f64::from(*m) == *v)));
+}
+
+#[test]
+fn avg_by_a_power_of_two_is_exact() {
+    assert_eq!(exact(DType::F32, ReduceKind::Avg, &[1.0, 2.0, 3.0, 5.0]), bits(DType::F32, 2.75));
+    assert_eq!(exact(DType::F32, ReduceKind::Avg, &[1.0, 2.0, 3.0]), None);
+    assert_eq!(exact(DType::Bf16, ReduceKind::Avg, &[0.0, 0.0, -0.0]), bits(DType::Bf16, 0.0));
+    // Halving first stays in range (50000 is a tie), summing first overflows.
+    assert_eq!(exact(DType::F16, ReduceKind::Avg, &[60000.0, 40000.0]), None);
+    assert_eq!(set(DType::F16, ReduceKind::Avg, &[60000.0, 40000.0]), [49984.0, f64::INFINITY]);
+}
+
+#[test]
+fn special_values() {
+    let inf = f64::INFINITY;
+    assert_eq!(exact(DType::F32, ReduceKind::Sum, &[1.0, f64::NAN, 2.0]), Some(Answer::AnyNan));
+    assert_eq!(exact(DType::F32, ReduceKind::Sum, &[inf, 1.0, -inf]), Some(Answer::AnyNan));
+    assert_eq!(exact(DType::F32, ReduceKind::Sum, &[inf, 1.0, 2.0]), bits(DType::F32, inf));
+    assert_eq!(exact(DType::F32, ReduceKind::Prod, &[inf, 0.0, 2.0]), Some(Answer::AnyNan));
+    assert_eq!(exact(DType::F32, ReduceKind::Prod, &[-3.0, 0.0, 2.0]), bits(DType::F32, -0.0));
+    assert_eq!(exact(DType::F32, ReduceKind::Sum, &[-0.0, -0.0, -0.0]), bits(DType::F32, -0.0));
+    assert_eq!(exact(DType::F32, ReduceKind::Sum, &[-0.0, 0.0, -0.0]), bits(DType::F32, 0.0));
+    assert_eq!(exact(DType::F32, ReduceKind::Sum, &[3.0, -1.0, -2.0]), bits(DType::F32, 0.0));
+    // A number wins over a NaN; between zeros either.
+    assert_eq!(exact(DType::Bf16, ReduceKind::Max, &[f64::NAN, -3.0, -4.0]), bits(DType::Bf16, -3.0));
+    assert_eq!(exact(DType::Bf16, ReduceKind::Min, &[f64::NAN, f64::NAN]), Some(Answer::AnyNan));
+    assert_eq!(set(DType::F32, ReduceKind::Max, &[-0.0, 0.0, -1.0]), [-0.0, 0.0]);
+    assert_eq!(exact(DType::F32, ReduceKind::Max, &[-0.0, -0.0]), bits(DType::F32, -0.0));
+    // One rank copies, payload and all; but avg of floats multiplies.
+    let one = |kind| Reduction { dtype: DType::F32, kind, ranks: 1 };
+    assert_eq!(one(ReduceKind::Sum).exact(&[0x7fc0_1234]), Some(Answer::Bits(0x7fc0_1234)));
+    assert_eq!(one(ReduceKind::Avg).exact(&[0x7fc0_1234]), Some(Answer::AnyNan));
+    assert_eq!(
+        one(ReduceKind::PreMulSum { scalars: vec![0x4000_0000] }).exact(&[0x3f80_0000]),
+        Some(Answer::Bits(0x4000_0000))
+    );
+}
+
+#[test]
+fn products_by_order() {
+    assert_eq!(exact(DType::F32, ReduceKind::Prod, &[3.0, 5.0, 0.5, -7.0]), bits(DType::F32, -52.5));
+    // Overflow, or not, by order.
+    assert_eq!(set(DType::F16, ReduceKind::Prod, &[300.0, 300.0, 0.125]), [11248.0, f64::INFINITY]);
+    assert_eq!(exact(DType::F16, ReduceKind::Prod, &[300.0, 300.0, 0.0]), None);
+}
+
+#[test]
+fn nan_observed_is_one_class() {
+    let (reduction, column) = case(DType::F16, ReduceKind::Sum, &[60000.0, 60000.0, -60000.0, -60000.0]);
+    // (60000 + 60000) + (-60000 - 60000) is inf - inf.
+    let mut budget = Budget::default();
+    assert!(reduction.judge(&column, 0xfe01, &mut budget).ruling.accepted());
+    assert!(!reduction.judge(&column, 0x3c00, &mut budget).ruling.accepted());
+}
+
+#[test]
+fn a_wrong_value_is_rejected_with_what_was_right() {
+    let (reduction, column) = case(DType::F32, ReduceKind::Sum, &[1e8, 1.0, -1e8, 1.0]);
+    let judged = reduction.judge(&column, encode_f64(DType::F32, 3.0), &mut Budget::default());
+    let Ruling::Reject { answer } = &judged.ruling else { panic!("{judged:?}") };
+    assert_eq!(answer.text(DType::F32), "one of 0 (0x00000000), 1 (0x3f800000), 2 (0x40000000)");
+}

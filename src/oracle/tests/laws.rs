@@ -1,0 +1,177 @@
+//! Laws that hold for any column, and the bound against random trees.
+use super::brute::{columns, kind};
+use super::*;
+use crate::num::{Random, decode_f64, get};
+use crate::scenario::case::ElementValue;
+use proptest::prelude::*;
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: CASES, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn buffers_and_columns_agree(
+        (dtype, elements) in columns(12..=12),
+        which in 0usize..6,
+        ranks in prop::sample::select(vec![1usize, 2, 3, 4, 6]),
+        scalars in prop::collection::vec(prop::sample::select(vec![0.0, 1.0, -2.0, 0.5, 3.0, 1.5]), 6),
+    ) {
+        let reduction = Reduction { dtype, kind: kind(which, dtype, &scalars[..ranks]), ranks };
+        let rows: Vec<Vec<u8>> = elements
+            .chunks(12 / ranks)
+            .map(|row| row.iter().flat_map(|bits| bits.to_le_bytes()[..dtype.size()].to_vec()).collect())
+            .collect();
+        let inputs: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+        let answers: Vec<Option<Answer>> = (0..12 / ranks).map(|i| reduction.exact(&reduction.column(&inputs, i))).collect();
+        match reduction.exact_buffer(&inputs) {
+            Err(first) => prop_assert_eq!(answers.iter().position(Option::is_none), Some(first)),
+            Ok(buffer) => for (i, answer) in answers.iter().enumerate() {
+                let bits = get(dtype, &buffer.bytes, i);
+                prop_assert_eq!(bits, reduction.canonical(&reduction.column(&inputs, i)));
+                let special = buffer.special.iter().find(|(index, _)| *index == i).map(|(_, answer)| answer.clone());
+                prop_assert_eq!(answer, &Some(special.unwrap_or(Answer::Bits(bits))));
+            },
+        }
+    }
+
+    #[test]
+    fn order_of_ranks_does_not_matter((dtype, column) in columns(3..=6), which in 0usize..5, turn in 1usize..6) {
+        let reduction = Reduction { dtype, kind: kind(which, dtype, &[]), ranks: column.len() };
+        let mut turned = column.clone();
+        turned.rotate_left(turn % column.len());
+        let mut budget = Budget::new(10_000_000);
+        let first = reduction.answer(&column, &mut budget);
+        prop_assert_eq!(first, reduction.answer(&turned, &mut Budget::new(10_000_000)));
+    }
+}
+
+/// A random tree in f32 with the type's rounding at each join.
+fn random_tree(dtype: DType, mut nodes: Vec<f64>, source: &Random, seed: u64, multiply: bool) -> u64 {
+    let mut step = 0;
+    while nodes.len() > 1 {
+        let mut pick = || {
+            step += 1;
+            let at = source.bits(seed, step) as usize % nodes.len();
+            nodes.swap_remove(at)
+        };
+        let (a, b) = (pick(), pick());
+        let exact = if multiply { a * b } else { a + b };
+        nodes.push(decode_f64(dtype, encode_f64(dtype, exact)));
+    }
+    encode_f64(dtype, nodes[0])
+}
+
+#[test]
+fn random_trees_stay_within_the_bound() {
+    let source = Random::new(DType::U64, 5, None, None);
+    for dtype in [DType::F32, DType::F16, DType::Bf16, DType::F64] {
+        for ranks in [9, 17, 40] {
+            for seed in 0..60 {
+                for kind in [ReduceKind::Sum, ReduceKind::Avg, ReduceKind::Prod] {
+                    let multiply = kind == ReduceKind::Prod;
+                    let (low, high) = if multiply { (0.9, 1.1) } else { (-1.0, 1.0) };
+                    let inputs =
+                        Random::new(dtype, seed, Some(&ElementValue::Float(low)), Some(&ElementValue::Float(high)));
+                    let column: Vec<u64> = (0..ranks).map(|r| inputs.bits(r, ranks)).collect();
+                    let reduction = Reduction { dtype, kind, ranks: ranks as usize };
+                    let scalars = reduction.scalar_values();
+                    let leaves = column.iter().enumerate().map(|(r, bits)| {
+                        let x = decode_f64(dtype, *bits);
+                        scalars.get(r).map_or(x, |s| decode_f64(dtype, encode_f64(dtype, x * s)))
+                    });
+                    let result = random_tree(dtype, leaves.collect(), &source, seed, multiply);
+                    let answer = reduction.answer(&column, &mut Budget::default()).unwrap();
+                    assert!(
+                        answer.admits(dtype, result),
+                        "{dtype:?} {ranks} {:?}: {:#x} not {}",
+                        reduction.kind,
+                        result,
+                        answer.text(dtype)
+                    );
+                    let judged = reduction.judge(&column, result, &mut Budget::default());
+                    assert!(judged.ruling.accepted() && judged.lane != Lane::Exact, "{judged:?}");
+                    // Far off is out.
+                    let off =
+                        encode_f64(dtype, decode_f64(dtype, result) + if dtype == DType::Bf16 { 16.0 } else { 2.0 });
+                    assert!(!reduction.judge(&column, off, &mut Budget::default()).ruling.accepted(), "{dtype:?}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_edges_of_the_bound_decide() {
+    for dtype in [DType::F32, DType::F16, DType::F64] {
+        for (seed, kind) in (0..30).flat_map(|seed| [(seed, ReduceKind::Sum), (seed, ReduceKind::Avg)]) {
+            let (ranks, inputs) = (9 + seed as usize, Random::new(dtype, seed, None, None));
+            let column: Vec<u64> = (0..ranks as u64).map(|r| inputs.bits(r, 7)).collect();
+            let reduction = Reduction { dtype, kind, ranks };
+            let Ok(Answer::Within { lo, hi, .. }) = reduction.answer(&column, &mut Budget::default()) else { panic!() };
+            let accepts = |bits| reduction.judge(&column, bits, &mut Budget::new(0)).ruling.accepted();
+            let value = |bits| decode_f64(dtype, bits);
+            assert!(value(lo) < 0.0 || value(hi) > 0.0);
+            assert!(accepts(lo) && accepts(hi), "{dtype:?} {seed}");
+            // One code away from zero is one value further out.
+            let outward = |bits: u64, inward: bool| if inward { bits - 1 } else { bits + 1 };
+            assert!(!accepts(outward(hi, value(hi) < 0.0)), "{dtype:?} {seed}");
+            assert!(!accepts(outward(lo, value(lo) > 0.0)), "{dtype:?} {seed}");
+        }
+    }
+}
+
+#[test]
+fn the_bound_is_as_derived() {
+    // 16 ranks of 1 + 2^-23 but for two that cancel: G = 15u/(1 - 15u), sum|x| about 16.
+    let mut values = vec![1.0 + 2f64.powi(-23); 16];
+    values[3] = -0.75;
+    let (reduction, column) = case(DType::F32, ReduceKind::Sum, &values);
+    let Answer::Within { lo, hi, .. } = reduction.answer(&column, &mut Budget::default()).unwrap() else { panic!() };
+    let size: f64 = values.iter().map(|v| v.abs()).sum();
+    let width = decode_f64(DType::F32, hi) - decode_f64(DType::F32, lo);
+    let error = 15.0 * 2f64.powi(-24) * size;
+    assert!(2.0 * error <= width && width <= 2.0 * error + 4.0 * 2f64.powi(-20), "{width} {error}");
+}
+
+#[test]
+fn what_cannot_be_judged_is_said_beforehand() {
+    let refused = |dtype, kind, values: &[f64]| {
+        let (reduction, column) = case(dtype, kind, values);
+        let planned = reduction.judgeable(&column);
+        let judged = reduction.judge(&column, 0x1234, &mut Budget::default());
+        assert_eq!(planned.is_err(), matches!(judged.ruling, Ruling::Unable { .. }), "{planned:?} {judged:?}");
+        planned.err()
+    };
+    let mut large = vec![60000.0; 9];
+    large[4] = -59968.0;
+    assert_eq!(refused(DType::F16, ReduceKind::Sum, &large).unwrap(), "a partial result may overflow f16");
+    assert_eq!(refused(DType::F32, ReduceKind::Sum, &large), None);
+    let mut infinite = vec![0.1; 9];
+    infinite[2] = f64::INFINITY;
+    infinite[3] = 3e38;
+    assert_eq!(
+        refused(DType::F32, ReduceKind::Sum, &infinite).unwrap(),
+        "rank 2's inf makes the result depend on the order"
+    );
+    let tiny = refused(DType::F32, ReduceKind::Prod, &[1.1e-5; 9]).unwrap();
+    assert_eq!(tiny, "a partial product may fall below the least normal f32 number");
+    let coarse = refused(DType::F8e5m2, ReduceKind::Sum, &[0.875; 12]).unwrap();
+    assert!(coarse.starts_with("the error bound of"), "{coarse}");
+}
+
+#[test]
+fn a_small_budget_falls_back_and_says_so() {
+    let values: Vec<f64> = (0..8).map(|i| 0.1 + f64::from(i) * 0.37).collect();
+    let (reduction, column) = case(DType::F32, ReduceKind::Sum, &values);
+    // A balanced tree, which is no chain.
+    let x: Vec<f32> = column.iter().map(|bits| f32::from_bits(*bits as u32)).collect();
+    let tree = ((x[0] + x[5]) + (x[2] + x[7])) + ((x[1] + x[4]) + (x[3] + x[6]));
+    let mut poor = Budget::new(10);
+    let mut off = tree;
+    for _ in 0..40 {
+        off = off.next_up();
+    }
+    let judged = reduction.judge(&column, off.to_bits().into(), &mut poor);
+    assert!(poor.blown() && judged.lane == Lane::Bounded && !judged.ruling.accepted(), "{judged:?}");
+    let judged = reduction.judge(&column, tree.to_bits().into(), &mut Budget::default());
+    assert!(judged.lane == Lane::Admissible && judged.ruling.accepted(), "{judged:?}");
+}

@@ -1,0 +1,130 @@
+//! Plan to job: checkpoints put into the programs, and everything given its place in the arena.
+use crate::plan::{Plan, Write};
+use crate::scenario::Placement;
+use crate::worker::job::{AllocSpec, Call, CheckpointSpec, Job, Ptr, RankEnd, Report, What};
+
+/// From indices in a job's programs back to those in the plan's.
+#[derive(Clone, Debug, Default)]
+pub struct CallMap(Vec<Vec<u32>>);
+
+impl CallMap {
+    fn plan_index(&self, rank: usize, call: u32) -> u32 {
+        // a step word may be one ahead of the last call
+        let Some(calls) = self.0.get(rank) else { return call };
+        calls.get(call as usize).or(calls.last()).copied().unwrap_or(call)
+    }
+
+    /// Makes a report speak of the plan's programs.
+    pub fn translate(&self, report: &mut Report) {
+        for (rank, report) in report.ranks.iter_mut().enumerate() {
+            for (call, ..) in &mut report.codes {
+                *call = self.plan_index(rank, *call);
+            }
+            match &mut report.end {
+                RankEnd::Error { prelude: false, call: Some(call), .. } | RankEnd::Running { call } => {
+                    *call = self.plan_index(rank, *call);
+                }
+                _ => {}
+            }
+        }
+    }
+}
+
+/// Every image and checkpoint starts on a line of its own.
+const ALIGN: u64 = 64;
+
+/// The job of a plan whose initial images have these lengths.
+pub fn job(plan: &Plan, initial: &[Vec<u8>], checkpoints: &[Write], reuse: bool) -> (Job, CallMap) {
+    let mut end = 8 * plan.n as u64;
+    let mut place = |len: u64| {
+        let at = end.next_multiple_of(ALIGN);
+        end = at + len;
+        at
+    };
+    let allocs = plan.allocs.iter().enumerate().map(|(i, alloc)| {
+        let image = initial.get(i).map_or(0, |bytes| bytes.len() as u64);
+        AllocSpec { rank: alloc.rank as u32, start: alloc.start(), image, initial: place(image), last: place(image) }
+    });
+    let allocs = allocs.collect();
+    let mut inserts: Vec<Vec<(u32, Call)>> = vec![Vec::new(); plan.n];
+    let mut specs = Vec::with_capacity(checkpoints.len());
+    for (index, write) in checkpoints.iter().enumerate() {
+        let region = &write.region;
+        let buffer = &plan.buffers[region.buf];
+        let size = buffer.dtype.size() as u64;
+        let bytes = region.len * size;
+        let from = match &buffer.places[region.rank] {
+            Some(place) => Ptr::At { alloc: place.alloc as u32, byte: place.offset + region.start * size },
+            None => Ptr::Null,
+        };
+        // what has no place cannot be written; an empty checkpoint keeps the numbering
+        let bytes = if from == Ptr::Null { 0 } else { bytes };
+        specs.push(CheckpointSpec { rank: region.rank as u32, bytes, at: place(bytes) });
+        let step = plan.programs[region.rank].get(write.after as usize).map_or(0, |call| call.step);
+        let what = What::Checkpoint { from, bytes, index: index as u32, stream: write.stream };
+        if from != Ptr::Null {
+            inserts[region.rank].push((write.after, Call { step, tolerate: false, what }));
+        }
+    }
+    let (programs, map) = plan.programs.iter().zip(inserts).map(|(program, inserts)| insert(program, inserts)).unzip();
+    let job = Job {
+        case: plan.case.name.clone(),
+        n: plan.n as u32,
+        comms: plan.comms.iter().map(|comm| comm.members.iter().map(|&rank| rank as u32).collect()).collect(),
+        configs: plan.configs.clone(),
+        ids: plan.ids,
+        streams: plan.streams,
+        allocs,
+        checkpoints: specs,
+        tags: plan.tags.len() as u32,
+        prelude: plan.prelude.clone(),
+        programs,
+        one_thread: plan.case.placement == Placement::OneThread,
+        arena: end,
+        reuse,
+    };
+    (job, CallMap(map))
+}
+
+/// A program with calls put in after the calls they name, and where each came from.
+fn insert(program: &[Call], mut inserts: Vec<(u32, Call)>) -> (Vec<Call>, Vec<u32>) {
+    inserts.sort_by_key(|(after, _)| *after);
+    let mut inserts = inserts.into_iter().peekable();
+    let (mut calls, mut map) = (Vec::new(), Vec::new());
+    for (index, call) in program.iter().enumerate() {
+        calls.push(call.clone());
+        map.push(index as u32);
+        while let Some((_, call)) = inserts.next_if(|(after, _)| *after as usize == index) {
+            calls.push(call);
+            map.push(index as u32);
+        }
+    }
+    (calls, map)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::worker::job::RankReport;
+
+    fn wait(step: u32) -> Call {
+        Call { step, tolerate: false, what: What::Wait { stream: None } }
+    }
+
+    #[test]
+    fn inserted_calls_stand_after_theirs_and_indices_lead_back() {
+        let program = [wait(0), wait(1), wait(2)];
+        let (calls, map) = insert(&program, vec![(2, wait(20)), (0, wait(10)), (0, wait(11))]);
+        assert_eq!(calls.iter().map(|c| c.step).collect::<Vec<_>>(), [0, 10, 11, 1, 2, 20]);
+        assert_eq!(map, [0, 0, 0, 1, 2, 2]);
+        let error = RankEnd::Error { prelude: false, call: Some(3), code: 5, text: String::new() };
+        let prelude = RankEnd::Error { prelude: true, call: Some(3), code: 5, text: String::new() };
+        let report = |end| RankReport { end, codes: vec![(4, 5, String::new())], figures: Vec::new() };
+        let mut all = Report { ranks: vec![report(error), report(RankEnd::Running { call: 6 }), report(prelude.clone())] };
+        CallMap(vec![map.clone(), map.clone(), map]).translate(&mut all);
+        assert!(matches!(all.ranks[0].end, RankEnd::Error { call: Some(1), .. }));
+        assert_eq!(all.ranks[0].codes[0].0, 2);
+        assert_eq!(all.ranks[1].end, RankEnd::Running { call: 2 });
+        assert_eq!(all.ranks[2].end, prelude);
+    }
+}

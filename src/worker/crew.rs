@@ -1,0 +1,48 @@
+//! Rank threads: started when first needed, kept for the worker's life, each doing its tasks in turn.
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Sender, channel};
+
+/// Something for a rank's thread to do.
+pub type Task = Box<dyn FnOnce() + Send>;
+
+/// The threads by rank.
+#[derive(Default)]
+pub struct Crew {
+    seats: Vec<Sender<Task>>,
+}
+
+/// Enough for NCCL's own calls; a thousand of them must fit.
+const STACK: usize = 1 << 20;
+
+impl Crew {
+    /// At least so many threads. `panicked` is told what a panic said; the thread goes on.
+    pub fn ensure(&mut self, threads: usize, panicked: impl Fn(usize, String) + Clone + Send + 'static) -> std::io::Result<()> {
+        while self.seats.len() < threads {
+            let rank = self.seats.len();
+            let (tasks, inbox) = channel::<Task>();
+            let panicked = panicked.clone();
+            std::thread::Builder::new().name(format!("rank {rank}")).stack_size(STACK).spawn(move || {
+                for task in inbox {
+                    if let Err(panic) = catch_unwind(AssertUnwindSafe(task)) {
+                        panicked(rank, words(&*panic));
+                    }
+                }
+            })?;
+            self.seats.push(tasks);
+        }
+        Ok(())
+    }
+
+    /// Gives a thread something to do after what it has.
+    pub fn give(&self, rank: usize, task: Task) {
+        // the threads never end, so the other side is always there
+        if let Some(seat) = self.seats.get(rank) {
+            let _ = seat.send(task);
+        }
+    }
+}
+
+fn words(panic: &(dyn std::any::Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
+}

@@ -1,0 +1,220 @@
+//! Who makes the calls: a thread per rank, or one thread for all.
+use super::job::{Call, RankEnd, What};
+use super::rank::{Halt, Rank};
+use super::session::Run;
+use super::watch;
+use crate::backend::CallError;
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+/// Runs one rank from opening to its images.
+pub fn one_rank(run: &Arc<Run>, rank: usize) {
+    let mut r = Rank::new(run, rank);
+    match whole(run, &mut r) {
+        Ok(figures) => run.end(rank, RankEnd::Done, figures),
+        Err(Stop { halt, call, prelude }) => {
+            if let Some(end) = r.halted(halt, call, prelude) {
+                run.end(rank, end, Vec::new());
+            }
+        }
+    }
+    drop(r);
+    run.leave();
+}
+
+/// Where a rank came to a halt.
+struct Stop {
+    halt: Halt,
+    call: Option<usize>,
+    prelude: bool,
+}
+
+impl Stop {
+    fn at(call: usize, prelude: bool) -> impl Fn(Halt) -> Stop {
+        move |halt| Stop { halt, call: Some(call), prelude }
+    }
+    fn outside(prelude: bool) -> impl Fn(Halt) -> Stop {
+        move |halt| Stop { halt, call: None, prelude }
+    }
+}
+
+type Figures = Vec<super::job::Figure>;
+
+fn whole(run: &Arc<Run>, r: &mut Rank<'_>) -> Result<Figures, Stop> {
+    let job = run.job();
+    r.bind().map_err(Stop::outside(true))?;
+    if run.first && !run.session.reused {
+        for (index, call) in job.prelude[r.rank].iter().enumerate() {
+            r.call(index, call, true).map_err(Stop::at(index, true))?;
+        }
+    }
+    r.load().map_err(Stop::outside(true))?;
+    run.barrier.wait(|| run.loaded(), watch::consider).map_err(|_| Stop::outside(true)(Halt::Stopped))?;
+    for (index, call) in job.programs[r.rank].iter().enumerate() {
+        r.call(index, call, false).map_err(Stop::at(index, false))?;
+    }
+    r.drain().map_err(Stop::outside(false))?;
+    r.save().map_err(Stop::outside(false))
+}
+
+/// Runs all ranks on the calling thread.
+pub fn all_ranks(run: &Arc<Run>) {
+    let n = run.job().n as usize;
+    let mut ranks: Vec<Rank<'_>> = (0..n).map(|rank| Rank::new(run, rank)).collect();
+    match together(run, &mut ranks) {
+        Ok(figures) => {
+            for (rank, figures) in figures.into_iter().enumerate() {
+                run.end(rank, RankEnd::Done, figures);
+            }
+        }
+        Err((at_fault, Stop { halt, call, prelude })) => {
+            let end = ranks.get_mut(at_fault).and_then(|r| r.halted(halt, call, prelude));
+            if let Some(end) = end {
+                for rank in 0..n {
+                    run.end(rank, if rank == at_fault { end.clone() } else { RankEnd::Stopped }, Vec::new());
+                }
+            }
+        }
+    }
+    drop(ranks);
+    run.leave();
+}
+
+type Blamed<T> = Result<T, (usize, Stop)>;
+
+fn together(run: &Arc<Run>, ranks: &mut [Rank<'_>]) -> Blamed<Vec<Figures>> {
+    let job = run.job();
+    let blame = |rank: usize, prelude: bool| move |halt: Halt| (rank, Stop::outside(prelude)(halt));
+    if run.first && !run.session.reused {
+        Prelude { calls: &job.prelude, comms: &job.comms, next: vec![0; ranks.len()] }.run(run, ranks)?;
+    }
+    for r in ranks.iter_mut() {
+        r.bind().and_then(|()| r.load()).map_err(blame(r.rank, true))?;
+    }
+    run.loaded();
+    let steps: BTreeSet<u32> = job.programs.iter().flatten().map(|call| call.step).collect();
+    let mut next = vec![0; ranks.len()];
+    for step in steps {
+        one_step(run, ranks, &job.programs, &mut next, step)?;
+    }
+    for r in ranks.iter_mut() {
+        r.drain().map_err(blame(r.rank, false))?;
+    }
+    ranks.iter_mut().map(|r| r.save().map_err(blame(r.rank, false))).collect()
+}
+
+/// True if the call is NCCL's own, so that it belongs into the group over all ranks.
+fn is_nccl(what: &What) -> bool {
+    use What::*;
+    match what {
+        Collective { .. } | Send { .. } | Recv { .. } | GroupStart | GroupEnd => true,
+        Init { .. } | Split { .. } | Finalize { .. } | Destroy { .. } | Abort { .. } => true,
+        Map { .. } | Checkpoint { .. } | After { .. } | Wait { .. } | Sleep { .. } | Exit | Begin { .. } | End { .. } => false,
+    }
+}
+
+/// All ranks' calls of one step: in turns, first what is not NCCL's, then one group with what is.
+fn one_step(run: &Arc<Run>, ranks: &mut [Rank<'_>], programs: &[Vec<Call>], next: &mut [usize], step: u32) -> Blamed<()> {
+    let due = |rank: usize, at: usize| programs[rank].get(at).filter(|call| call.step == step);
+    loop {
+        // waits come after every rank's other calls: a wait for work that a later rank completes would never end
+        for waits in [false, true] {
+            for r in ranks.iter_mut() {
+                let rank = r.rank;
+                while let Some(call) = due(rank, next[rank]).filter(|c| !is_nccl(&c.what)) {
+                    if !waits && matches!(call.what, What::Wait { .. } | What::Sleep { .. }) {
+                        break;
+                    }
+                    single(r, next[rank], call, false)?;
+                    next[rank] += 1;
+                }
+            }
+        }
+        let turn: Vec<usize> = (0..ranks.len()).filter(|&rank| due(rank, next[rank]).is_some()).collect();
+        if turn.is_empty() {
+            return Ok(());
+        }
+        let mut takes = vec![Vec::new(); ranks.len()];
+        for &rank in &turn {
+            while let Some(call) = due(rank, next[rank]).filter(|c| is_nccl(&c.what)) {
+                takes[rank].push((next[rank], call));
+                next[rank] += 1;
+            }
+        }
+        grouped(run, ranks, &takes, false)?;
+    }
+}
+
+fn single(r: &mut Rank<'_>, index: usize, call: &Call, prelude: bool) -> Blamed<()> {
+    let rank = r.rank;
+    r.bind().and_then(|()| r.call(index, call, prelude)).map_err(|halt| (rank, Stop::at(index, prelude)(halt)))
+}
+
+/// Calls of several ranks as one group. What the group's end refuses is put down to every rank that has calls in it.
+fn grouped(run: &Arc<Run>, ranks: &mut [Rank<'_>], takes: &[Vec<(usize, &Call)>], prelude: bool) -> Blamed<()> {
+    let library = &run.backend.library;
+    let refuse = |rank: usize| move |error: CallError| (rank, Stop::outside(prelude)(Halt::Call(error)));
+    let first = takes.iter().position(|calls| !calls.is_empty()).unwrap_or(0);
+    library.group_start().map_err(refuse(first))?;
+    for r in ranks.iter_mut() {
+        r.inside(true).map_err(|halt| (r.rank, Stop::outside(prelude)(halt)))?;
+        for (index, call) in &takes[r.rank] {
+            single(r, *index, call, prelude)?;
+        }
+    }
+    let done = library.group_end();
+    for r in ranks.iter_mut() {
+        r.inside(false).map_err(|halt| (r.rank, Stop::outside(prelude)(halt)))?;
+    }
+    let Err(error) = done else { return Ok(()) };
+    for (rank, calls) in takes.iter().enumerate() {
+        let Some((index, call)) = calls.last() else { continue };
+        if !call.tolerate {
+            return Err((rank, Stop::at(*index, prelude)(Halt::Call(error))));
+        }
+        run.record_code(rank, *index as u32, error.code().0, error.to_string());
+    }
+    Ok(())
+}
+
+/// The prelude of all ranks on one thread: communicator by communicator, as soon as all its ranks are at it.
+struct Prelude<'a> {
+    calls: &'a [Vec<Call>],
+    comms: &'a [Vec<u32>],
+    next: Vec<usize>,
+}
+
+impl Prelude<'_> {
+    /// The communicator whose members must all be at the same call.
+    fn meets(what: &What) -> Option<u32> {
+        match what {
+            What::Init { comm, .. } => Some(*comm),
+            What::Split { parent, .. } => Some(*parent),
+            _ => None,
+        }
+    }
+
+    fn run(mut self, run: &Arc<Run>, ranks: &mut [Rank<'_>]) -> Blamed<()> {
+        loop {
+            let current = |rank: usize| self.calls[rank].get(self.next[rank]);
+            let Some(waiting) = (0..ranks.len()).find(|&rank| current(rank).is_some()) else { return Ok(()) };
+            let same = |comm: u32| {
+                let at = |rank: &u32| current(*rank as usize).and_then(|c| Self::meets(&c.what)) == Some(comm);
+                self.comms.get(comm as usize).filter(|members| members.iter().all(at))
+            };
+            let mut ready = (0..ranks.len()).filter_map(|rank| current(rank).and_then(|c| Self::meets(&c.what)));
+            let members = ready.find_map(same).cloned();
+            let members = members.unwrap_or_else(|| vec![waiting as u32]);
+            let mut takes = vec![Vec::new(); ranks.len()];
+            for rank in members.into_iter().map(|rank| rank as usize) {
+                if let Some(call) = current(rank) {
+                    takes[rank].push((self.next[rank], call));
+                }
+            }
+            for (rank, calls) in takes.iter().enumerate() {
+                self.next[rank] += calls.len();
+            }
+            grouped(run, ranks, &takes, true)?;
+        }
+    }
+}

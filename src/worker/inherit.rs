@@ -1,0 +1,79 @@
+//! How a worker comes by its descriptors: the parent leaves two open across `exec` and says which in the environment.
+#![allow(unsafe_code)] // descriptors as numbers, and code between fork and exec
+
+use super::job::PROTOCOL;
+use crate::run::arena::Arena;
+use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
+use std::fs::File;
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+/// The variable that makes a program a worker: `protocol:reply descriptor:arena descriptor:parent's process id`.
+pub const VARIABLE: &str = "COLLSPEC_WORKER";
+
+/// Why a process that was asked to be a worker is none.
+#[derive(Debug, thiserror::Error)]
+pub enum NoWorker {
+    /// Not what a parent of this build writes.
+    #[error("{VARIABLE}={0} is not understood")]
+    Variable(String),
+    /// The parent is of another build.
+    #[error("the parent speaks protocol {theirs}, this program {PROTOCOL}")]
+    Protocol {
+        /// The parent's.
+        theirs: u32,
+    },
+    /// The variable was meant for another process.
+    #[error("started inside a worker: {VARIABLE} was not meant for this process")]
+    Inside,
+    /// A descriptor is not what it should be.
+    #[error("inherited descriptor: {0}")]
+    Descriptor(#[from] std::io::Error),
+}
+
+/// Makes `command` a worker that replies on `reply` and shares `arena`.
+pub fn pass(command: &mut Command, reply: BorrowedFd<'_>, arena: &Arena) {
+    let fds: [RawFd; 2] = [reply.as_raw_fd(), arena.as_fd().as_raw_fd()];
+    command.env(VARIABLE, format!("{PROTOCOL}:{}:{}:{}", fds[0], fds[1], std::process::id()));
+    // SAFETY: between fork and exec only `fcntl` is called, which is async-signal-safe; nothing allocates. The
+    // descriptors are open: the caller keeps both until `spawn` returns.
+    unsafe {
+        command.pre_exec(move || {
+            for fd in fds {
+                let fd = BorrowedFd::borrow_raw(fd);
+                fcntl_setfd(fd, fcntl_getfd(fd)? - FdFlags::CLOEXEC)?;
+            }
+            Ok(())
+        });
+    }
+}
+
+/// The reply pipe and the arena of a worker, from the variable's value.
+pub fn take(value: &str) -> Result<(File, Arena), NoWorker> {
+    let unclear = || NoWorker::Variable(value.to_owned());
+    let mut parts = value.split(':').map(|part| part.parse::<u32>().map_err(|_| unclear()));
+    let mut next = || parts.next().unwrap_or_else(|| Err(unclear()));
+    let (theirs, reply, arena, parent) = (next()?, next()?, next()?, next()?);
+    if theirs != PROTOCOL {
+        return Err(NoWorker::Protocol { theirs });
+    }
+    let ours = rustix::process::getppid().map(|pid| pid.as_raw_pid().unsigned_abs());
+    if ours != Some(parent) {
+        return Err(NoWorker::Inside);
+    }
+    Ok((File::from(own(reply)?), Arena::open(own(arena)?)?))
+}
+
+/// Takes over a descriptor that the parent left open, and keeps it from further children.
+fn own(number: u32) -> Result<OwnedFd, std::io::Error> {
+    let raw = RawFd::try_from(number).map_err(|_| std::io::Error::from(std::io::ErrorKind::InvalidInput))?;
+    if raw < 3 {
+        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is a standard stream"));
+    }
+    // SAFETY: the parent opened it for this process alone; it is checked to be open before it is owned.
+    let fd = unsafe { BorrowedFd::borrow_raw(raw) };
+    fcntl_setfd(fd, fcntl_getfd(fd)? | FdFlags::CLOEXEC)?;
+    // SAFETY: it is open, and this process takes it over once, at its start, before anything else opens one.
+    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+}

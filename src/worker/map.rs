@@ -1,0 +1,23 @@
+//! A `map`: every element of the output from the expression.
+use crate::num::{DType, MapInput, map_element, put};
+use crate::scenario::expr::{Expr, Value};
+
+/// All elements, or why one has no value.
+pub fn all(
+    expr: &Expr,
+    names: &[(String, Value)],
+    reads: &[(String, DType)],
+    bytes: &[Vec<u8>],
+    count: u64,
+    dtype: DType,
+) -> Result<Vec<u8>, String> {
+    let inputs: Vec<_> =
+        reads.iter().zip(bytes).map(|((name, dtype), bytes)| MapInput { name, dtype: *dtype, bytes }).collect();
+    let mut out = vec![0u8; count as usize * dtype.size()];
+    for i in 0..count {
+        let bits = map_element(expr, names, &inputs, dtype, i, &|_, _| ())
+            .map_err(|error| format!("map `{}`, element {i}: {error}", expr.text))?;
+        put(dtype, &mut out, i as usize, bits);
+    }
+    Ok(out)
+}

@@ -1,0 +1,405 @@
+//! One rank's calls on the backend: communicators, memory, the program, and the images at its end.
+use super::job::{Call, Figure, Job, Ptr, RankEnd, Red, Traffic, What};
+use super::map;
+use super::session::{Run, Seat};
+use crate::backend::{Address, CallError, Collective, Comm, CommSlot, DeviceError, Transfer};
+use crate::run::arena::{Outside, Step};
+use crate::scenario::ConfigValue;
+use nccl_sys::ncclRedOp_t;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, MutexGuard};
+use std::time::{Duration, Instant};
+
+/// The code of a failure that is none of NCCL's (a map without a value).
+pub const NOT_NCCL: i32 = -1;
+
+/// Why a rank does not go on.
+#[derive(Debug, thiserror::Error)]
+pub enum Halt {
+    /// A call said no.
+    #[error(transparent)]
+    Call(#[from] CallError),
+    /// Another rank has failed, or something asynchronous of this rank.
+    #[error("told to stop")]
+    Stopped,
+    /// The device or the arena cannot do it.
+    #[error("{0}")]
+    Trouble(String),
+}
+
+impl From<DeviceError> for Halt {
+    fn from(error: DeviceError) -> Self {
+        Self::Trouble(error.to_string())
+    }
+}
+impl From<Outside> for Halt {
+    fn from(error: Outside) -> Self {
+        Self::Trouble(error.to_string())
+    }
+}
+
+fn garbled(what: &str) -> Halt {
+    Halt::Trouble(format!("the job names a {what} that it does not have"))
+}
+
+/// A named step that is being timed or counted.
+struct Tag {
+    tag: u32,
+    began: Option<Instant>,
+    nanos: Arc<AtomicU64>,
+    comms: Vec<u32>,
+}
+
+/// One rank at work.
+pub struct Rank<'a> {
+    /// Its number.
+    pub rank: usize,
+    run: &'a Arc<Run>,
+    seat: MutexGuard<'a, Seat>,
+    /// Reductions to end when the outermost group ends.
+    ops: Vec<(ncclRedOp_t, Comm)>,
+    depth: u32,
+    tags: Vec<Tag>,
+}
+
+impl<'a> Rank<'a> {
+    /// Takes the rank's seat.
+    pub fn new(run: &'a Arc<Run>, rank: usize) -> Self {
+        Self { rank, run, seat: run.session.seat(rank), ops: Vec::new(), depth: 0, tags: Vec::new() }
+    }
+
+    fn job(&self) -> &'a Job {
+        self.run.job()
+    }
+
+    /// Makes the calling thread ready to work for this rank.
+    pub fn bind(&self) -> Result<(), Halt> {
+        Ok(self.run.backend.device.bind(self.rank)?)
+    }
+
+    /// Allocates what is missing and puts inputs, poison and guards in place.
+    pub fn load(&mut self) -> Result<(), Halt> {
+        let (job, session, device) = (self.job(), &self.run.session, self.run.backend.device);
+        if self.run.first {
+            for &index in &session.allocs[self.rank] {
+                let image = job.allocs[index as usize].image;
+                self.seat.memory.push((index, device.alloc(image)?));
+            }
+            for &index in &session.checkpoints[self.rank] {
+                let bytes = job.checkpoints[index as usize].bytes;
+                self.seat.shadows.push((index, device.alloc(bytes)?));
+            }
+            self.seat.streams.resize_with(job.streams as usize, || device.stream());
+        }
+        for (index, memory) in &self.seat.memory {
+            let spec = &job.allocs[*index as usize];
+            memory.load(&self.run.arena.span(spec.initial, spec.image)?)?;
+        }
+        Ok(())
+    }
+
+    /// One call of the prelude or the program.
+    pub fn call(&mut self, index: usize, call: &Call, prelude: bool) -> Result<(), Halt> {
+        if self.run.stopped() {
+            return Err(Halt::Stopped);
+        }
+        let at = index as u32;
+        self.run.step(self.rank, if prelude { Step::Opening(at) } else { Step::Running(at) });
+        match self.perform(at, &call.what) {
+            Err(Halt::Call(error)) => {
+                self.run.record_code(self.rank, at, error.code().0, error.to_string());
+                if call.tolerate { Ok(()) } else { Err(Halt::Call(error)) }
+            }
+            other => other,
+        }
+    }
+
+    fn perform(&mut self, index: u32, what: &What) -> Result<(), Halt> {
+        let library = &self.run.backend.library;
+        match what {
+            What::Collective { call, send, recv, count, dtype, red, root, comm, stream } => {
+                let (send, recv, comm) = (self.pointer(*send)?, self.pointer(*recv)?, self.comm(*comm)?.get());
+                let op = match red {
+                    Red::None => ncclRedOp_t::Sum,
+                    Red::Builtin(op) => ncclRedOp_t(*op),
+                    Red::PreMulSum { scalar, device } => {
+                        let device = device.map(|ptr| self.pointer(ptr)).transpose()?;
+                        library.premul_sum(scalar, device, *dtype, comm)?
+                    }
+                };
+                let stream = self.stream(*stream)?;
+                let (count, dtype, root) = (*count, *dtype, *root);
+                let done = library.collective(&Collective { call: *call, send, recv, count, dtype, op, root, comm, stream });
+                if matches!(red, Red::PreMulSum { .. }) {
+                    self.ops.push((op, comm));
+                    self.end_ops()?;
+                }
+                Ok(done?)
+            }
+            What::Send { ptr, count, dtype, peer, comm, stream } => {
+                Ok(library.send(&self.transfer(*ptr, *count, *dtype, *peer, *comm, *stream)?)?)
+            }
+            What::Recv { ptr, count, dtype, peer, comm, stream } => {
+                Ok(library.recv(&self.transfer(*ptr, *count, *dtype, *peer, *comm, *stream)?)?)
+            }
+            What::GroupStart => {
+                library.group_start()?;
+                self.depth += 1;
+                Ok(())
+            }
+            What::GroupEnd => {
+                self.depth = self.depth.saturating_sub(1);
+                let done = library.group_end();
+                self.end_ops()?;
+                Ok(done?)
+            }
+            What::Map { .. } => self.map(index, what),
+            What::Checkpoint { from, bytes, index, stream } => {
+                let find = self.seat.shadows.binary_search_by_key(index, |(i, _)| *i);
+                let (_, shadow) = find.ok().and_then(|at| self.seat.shadows.get(at)).ok_or_else(|| garbled("checkpoint"))?;
+                let (to, from) = (shadow.at(0, *bytes)?, self.range(*from, *bytes)?);
+                self.stream(*stream)?.copy(to, from, *bytes);
+                Ok(())
+            }
+            What::After { stream, on } => {
+                for other in on {
+                    let event = self.run.backend.device.event();
+                    self.stream(*other)?.record(&event);
+                    self.stream(*stream)?.wait(&event);
+                }
+                Ok(())
+            }
+            What::Wait { stream: Some(stream) } => self.synchronize(*stream),
+            What::Wait { stream: None } => self.drain(),
+            What::Sleep { seconds } => {
+                let time = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
+                self.run.sleep(time);
+                if self.run.stopped() { Err(Halt::Stopped) } else { Ok(()) }
+            }
+            What::Exit => std::process::exit(0),
+            What::Init { .. } | What::Split { .. } => self.make(what),
+            What::Finalize { comm } => Ok(library.finalize(self.comm(*comm)?.get())?),
+            What::Destroy { comm } => {
+                library.destroy(self.comm(*comm)?.get())?;
+                self.forget(*comm)
+            }
+            What::Abort { comm } => {
+                library.abort(self.comm(*comm)?.get())?;
+                self.forget(*comm)
+            }
+            What::Begin { tag, comm } => self.begin(*tag, *comm),
+            What::End { tag, stream } => self.end_tag(*tag, *stream),
+        }
+    }
+
+    /// Makes a communicator, by unique id or by splitting one.
+    fn make(&mut self, what: &What) -> Result<(), Halt> {
+        let library = &self.run.backend.library;
+        let config = |index: &Option<u32>| -> Result<&'a [(String, ConfigValue)], Halt> {
+            let Some(index) = index else { return Ok(&[]) };
+            let configs = &self.run.job().configs;
+            configs.get(*index as usize).map(Vec::as_slice).ok_or_else(|| garbled("configuration"))
+        };
+        match what {
+            What::Init { comm, id, rank, n, config: c } => {
+                let id = self.run.id(*id).ok_or_else(|| garbled("unique id"))??;
+                Ok(library.init_rank(self.comm(*comm)?, *n, id, *rank, config(c)?)?)
+            }
+            What::Split { parent, color, key, new, config: c } => {
+                let nobody = CommSlot::default();
+                let slot = new.map_or(Ok(&nobody), |new| self.comm(new))?;
+                Ok(library.split(self.comm(*parent)?.get(), *color, *key, slot, config(c)?)?)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    fn map(&self, index: u32, what: &What) -> Result<(), Halt> {
+        let What::Map { expr, names, reads, out, count, dtype, stream } = what else { return Ok(()) };
+        let bytes = |count: u64, size: usize| count.checked_mul(size as u64).ok_or_else(|| garbled("length"));
+        let out_len = bytes(*count, dtype.size())?;
+        let out = self.range(*out, out_len)?;
+        let mut inputs = Vec::with_capacity(reads.len());
+        for read in reads {
+            let len = bytes(read.count, read.dtype.size())?;
+            inputs.push((self.range(read.ptr, len)?, len));
+        }
+        let (expr, names, count, dtype) = (expr.clone(), names.clone(), *count, *dtype);
+        let reads: Vec<_> = reads.iter().map(|r| (r.name.clone(), r.dtype)).collect();
+        let (rank, run) = (self.rank, self.run.clone());
+        let compute = move |inputs: &[Vec<u8>]| match map::all(&expr, &names, &reads, inputs, count, dtype) {
+            Ok(bytes) => Some(bytes),
+            Err(error) => {
+                run.map_failed(rank, index, error);
+                None
+            }
+        };
+        self.stream(*stream)?.map(inputs, out, out_len, Box::new(compute));
+        Ok(())
+    }
+
+    fn begin(&mut self, tag: u32, comm: Option<u32>) -> Result<(), Halt> {
+        let handle = comm.map(|c| self.comm(c).map(CommSlot::get)).transpose()?;
+        let first = self.run.first_tag;
+        if let Some(handle) = handle {
+            self.run.backend.library.mark(handle, first.wrapping_add(tag));
+        }
+        let at = match self.tags.iter().position(|t| t.tag == tag) {
+            Some(at) => at,
+            None => {
+                self.tags.push(Tag { tag, began: None, nanos: Arc::default(), comms: Vec::new() });
+                self.tags.len() - 1
+            }
+        };
+        let entry = &mut self.tags[at];
+        entry.comms.extend(comm.filter(|c| !entry.comms.contains(c)));
+        entry.began = Some(Instant::now());
+        Ok(())
+    }
+
+    fn end_tag(&mut self, tag: u32, stream: Option<u32>) -> Result<(), Halt> {
+        let Some(entry) = self.tags.iter_mut().find(|t| t.tag == tag) else { return Ok(()) };
+        let Some(began) = entry.began.take() else { return Ok(()) };
+        for comm in &entry.comms {
+            if let Some(slot) = self.seat.comms.get(*comm as usize) {
+                self.run.backend.library.mark(slot.get(), 0);
+            }
+        }
+        let nanos = entry.nanos.clone();
+        let stop = move || _ = nanos.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
+        match stream {
+            Some(stream) => self.stream(stream)?.host_fn(Box::new(stop)),
+            None => stop(),
+        }
+        Ok(())
+    }
+
+    /// Waits until all streams have finished.
+    pub fn drain(&mut self) -> Result<(), Halt> {
+        for stream in 0..self.seat.streams.len() {
+            self.synchronize(stream as u32)?;
+        }
+        Ok(())
+    }
+
+    fn synchronize(&mut self, stream: u32) -> Result<(), Halt> {
+        let stop = || self.run.stopped() || self.async_error().is_some();
+        if !self.stream(stream)?.synchronize_unless(&stop) || self.run.failed_map(self.rank).is_some() {
+            return Err(Halt::Stopped);
+        }
+        match self.async_error() {
+            Some(_) => Err(Halt::Stopped),
+            None => Ok(()),
+        }
+    }
+
+    fn async_error(&self) -> Option<CallError> {
+        let comms = self.seat.comms.iter().map(CommSlot::get).filter(|c| *c != Comm::NULL);
+        comms.filter_map(|comm| self.run.backend.library.async_error(comm).err()).next()
+    }
+
+    /// After the last call: images and checkpoints into the arena.
+    pub fn save(&mut self) -> Result<Vec<Figure>, Halt> {
+        let job = self.job();
+        for (index, memory) in &self.seat.memory {
+            let spec = &job.allocs[*index as usize];
+            memory.save(&self.run.arena.span(spec.last, spec.image)?)?;
+        }
+        for (index, shadow) in &self.seat.shadows {
+            let spec = &job.checkpoints[*index as usize];
+            shadow.save(&self.run.arena.span(spec.at, spec.bytes)?)?;
+        }
+        let figures = self.tags.iter().map(|t| self.figure(t)).collect();
+        self.run.step(self.rank, Step::Done);
+        Ok(figures)
+    }
+
+    fn figure(&self, tag: &Tag) -> Figure {
+        let number = self.run.first_tag.wrapping_add(tag.tag);
+        let mut sum: Option<Traffic> = None;
+        for comm in &tag.comms {
+            let Some(handle) = self.seat.comms.get(*comm as usize).map(CommSlot::get).filter(|h| *h != Comm::NULL) else {
+                sum = None; // ended meanwhile: part of the figure is lost, so there is none
+                break;
+            };
+            let Some(t) = self.run.backend.library.traffic(handle, number) else { break };
+            let s = sum.get_or_insert_default();
+            s.rounds += t.rounds;
+            s.sent += t.sent;
+            s.received += t.received;
+            s.inner += t.inner;
+        }
+        Figure { tag: tag.tag, seconds: tag.nanos.load(Ordering::Relaxed) as f64 * 1e-9, traffic: sum }
+    }
+
+    /// How the rank ends because of `halt`; tells the others if it is this rank's fault. `None`: the worker is in trouble.
+    pub fn halted(&self, halt: Halt, call: Option<usize>, prelude: bool) -> Option<RankEnd> {
+        let call = call.map(|index| index as u32);
+        let end = match halt {
+            Halt::Call(error) => RankEnd::Error { prelude, call, code: error.code().0, text: error.to_string() },
+            Halt::Trouble(text) => {
+                self.run.trouble(format!("rank {}: {text}", self.rank));
+                return None;
+            }
+            Halt::Stopped => match (self.run.failed_map(self.rank), self.async_error()) {
+                (Some((call, text)), _) => RankEnd::Error { prelude, call: Some(call), code: NOT_NCCL, text },
+                // another rank's failure shows here as an asynchronous error too; that rank says why
+                (None, Some(error)) if !self.run.stopped() => {
+                    RankEnd::Error { prelude, call: None, code: error.code().0, text: error.to_string() }
+                }
+                _ => RankEnd::Stopped,
+            },
+        };
+        if matches!(end, RankEnd::Error { .. }) {
+            self.run.stop(self.rank);
+        }
+        Some(end)
+    }
+
+    /// Joins a group that was opened for several ranks at once (or leaves it: `false`).
+    pub fn inside(&mut self, inside: bool) -> Result<(), Halt> {
+        if inside {
+            self.depth += 1;
+            return Ok(());
+        }
+        self.depth = self.depth.saturating_sub(1);
+        self.end_ops()
+    }
+
+    fn end_ops(&mut self) -> Result<(), Halt> {
+        if self.depth == 0 {
+            for (op, comm) in self.ops.drain(..) {
+                self.run.backend.library.end_op(op, comm)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn transfer(&self, ptr: Ptr, count: u64, dtype: crate::num::DType, peer: i32, comm: u32, stream: u32) -> Result<Transfer<'_>, Halt> {
+        let (ptr, comm, stream) = (self.pointer(ptr)?, self.comm(comm)?.get(), self.stream(stream)?);
+        Ok(Transfer { ptr, count, dtype, peer, comm, stream })
+    }
+
+    fn comm(&self, index: u32) -> Result<&CommSlot, Halt> {
+        self.seat.comms.get(index as usize).ok_or_else(|| garbled("communicator"))
+    }
+    fn forget(&mut self, index: u32) -> Result<(), Halt> {
+        let slot = self.seat.comms.get_mut(index as usize).ok_or_else(|| garbled("communicator"))?;
+        *slot = CommSlot::default();
+        Ok(())
+    }
+    fn stream(&self, index: u32) -> Result<&crate::backend::Stream, Halt> {
+        self.seat.streams.get(index as usize).ok_or_else(|| garbled("stream"))
+    }
+    fn pointer(&self, ptr: Ptr) -> Result<Address, Halt> {
+        self.range(ptr, 0)
+    }
+    /// An address with so many bytes of the allocation from there on.
+    fn range(&self, ptr: Ptr, len: u64) -> Result<Address, Halt> {
+        let Ptr::At { alloc, byte } = ptr else { return Ok(Address::NULL) };
+        let find = self.seat.memory.binary_search_by_key(&alloc, |(index, _)| *index);
+        let (_, memory) = find.ok().and_then(|at| self.seat.memory.get(at)).ok_or_else(|| garbled("allocation"))?;
+        let start = self.job().allocs[alloc as usize].start;
+        Ok(memory.at(start.saturating_add(byte), len)?)
+    }
+}

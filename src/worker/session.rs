@@ -1,0 +1,279 @@
+//! What a worker keeps of a job between its runs, and the state of one run that its rank threads share.
+use super::barrier::Barrier;
+use super::job::{Job, RankEnd, RankReport, Reply, Report};
+use super::watch;
+use super::wire;
+use crate::backend::{Backend, CallError, CommSlot, Memory, Stream};
+use crate::run::arena::{Mapping, Step};
+use nccl_sys::ncclUniqueId;
+use std::fs::File;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::time::{Duration, Instant};
+
+/// One rank's things, from the job's start to its end.
+#[derive(Default)]
+pub struct Seat {
+    /// By communicator index; null handles where the rank has none.
+    pub comms: Vec<CommSlot>,
+    /// By stream index.
+    pub streams: Vec<Stream>,
+    /// The rank's allocations, by index in the job, ascending.
+    pub memory: Vec<(u32, Memory)>,
+    /// Copies taken by its checkpoints, by index in the job, ascending.
+    pub shadows: Vec<(u32, Memory)>,
+}
+
+/// A job in a worker.
+pub struct Session {
+    /// What is to be done.
+    pub job: Arc<Job>,
+    /// True if the communicators were kept from an earlier job.
+    pub reused: bool,
+    /// By rank.
+    pub seats: Vec<Mutex<Seat>>,
+    /// Allocations by rank.
+    pub allocs: Vec<Vec<u32>>,
+    /// Checkpoints by rank.
+    pub checkpoints: Vec<Vec<u32>>,
+}
+
+impl Session {
+    /// A job on communicators of an earlier one, if there are some (by rank and index).
+    pub fn new(job: Arc<Job>, kept: Option<Vec<Vec<CommSlot>>>) -> Result<Self, String> {
+        let n = job.n as usize;
+        let by_rank = |ranks: &mut dyn Iterator<Item = u32>| -> Result<Vec<Vec<u32>>, String> {
+            let mut lists = vec![Vec::new(); n];
+            for (index, rank) in ranks.enumerate() {
+                lists.get_mut(rank as usize).ok_or("a rank outside the world")?.push(index as u32);
+            }
+            Ok(lists)
+        };
+        if job.prelude.len() != n || job.programs.len() != n {
+            return Err("not a program for every rank".into());
+        }
+        let allocs = by_rank(&mut job.allocs.iter().map(|a| a.rank))?;
+        let checkpoints = by_rank(&mut job.checkpoints.iter().map(|c| c.rank))?;
+        let reused = kept.is_some();
+        let mut kept = kept.unwrap_or_default().into_iter();
+        let comms = job.comms.len();
+        let seats = (0..n).map(|_| {
+            let mut handles = kept.next().unwrap_or_default();
+            handles.resize_with(comms, CommSlot::default);
+            Mutex::new(Seat { comms: handles, ..Seat::default() })
+        });
+        let seats = seats.collect();
+        Ok(Self { job, reused, seats, allocs, checkpoints })
+    }
+
+    /// A rank's seat.
+    pub fn seat(&self, rank: usize) -> MutexGuard<'_, Seat> {
+        self.seats[rank].lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// One run of a job.
+pub struct Run {
+    /// Library and device.
+    pub backend: &'static Backend,
+    /// The job and what is kept between its runs.
+    pub session: Arc<Session>,
+    /// The arena.
+    pub arena: Arc<Mapping>,
+    /// True if the communicators must be made (or are reused) and memory be allocated first.
+    pub first: bool,
+    /// Tags of this run start here, so that none is used twice on a communicator.
+    pub first_tag: u32,
+    /// Where all ranks meet before the program.
+    pub barrier: Barrier,
+    ids: Vec<OnceLock<Result<ncclUniqueId, CallError>>>,
+    stop: AtomicBool,
+    sleepers: (Mutex<()>, Condvar),
+    live: AtomicUsize,
+    reports: Mutex<Vec<RankReport>>,
+    failed_maps: Mutex<Vec<(u32, u32, String)>>,
+    reported: AtomicBool,
+    replies: Arc<Replies>,
+}
+
+/// The pipe to the parent.
+pub struct Replies(Mutex<File>);
+
+impl Replies {
+    /// On this pipe.
+    pub fn new(pipe: File) -> Self {
+        Self(Mutex::new(pipe))
+    }
+    /// Sends one message. A parent that is gone needs no answer: the end of its standard input ends this process.
+    pub fn send(&self, reply: &Reply) {
+        let mut pipe = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Err(error) = wire::send(&mut *pipe, reply) {
+            eprintln!("collspec worker: {error}");
+        }
+    }
+}
+
+/// What a run is made of.
+pub struct Start {
+    /// Library and device.
+    pub backend: &'static Backend,
+    /// The job and what is kept between its runs.
+    pub session: Arc<Session>,
+    /// The arena.
+    pub arena: Arc<Mapping>,
+    /// See [`Run::first`].
+    pub first: bool,
+    /// See [`Run::first_tag`].
+    pub first_tag: u32,
+    /// To the parent.
+    pub replies: Arc<Replies>,
+}
+
+impl Run {
+    /// A run of which nothing has happened yet.
+    pub fn new(start: Start) -> Self {
+        let Start { backend, session, arena, first, first_tag, replies } = start;
+        let job = &session.job;
+        let n = job.n as usize;
+        let threads = if job.one_thread { 1 } else { n };
+        let blank = RankReport { end: RankEnd::Running { call: 0 }, codes: Vec::new(), figures: Vec::new() };
+        Self {
+            backend,
+            arena,
+            first,
+            first_tag,
+            barrier: Barrier::new(threads),
+            ids: (0..job.ids).map(|_| OnceLock::new()).collect(),
+            stop: AtomicBool::new(false),
+            sleepers: (Mutex::new(()), Condvar::new()),
+            live: AtomicUsize::new(threads),
+            reports: Mutex::new(vec![blank; n]),
+            failed_maps: Mutex::new(Vec::new()),
+            reported: AtomicBool::new(false),
+            replies,
+            session,
+        }
+    }
+
+    /// The job.
+    pub fn job(&self) -> &Job {
+        &self.session.job
+    }
+
+    /// A unique id of this run.
+    pub fn id(&self, index: u32) -> Option<Result<ncclUniqueId, CallError>> {
+        let cell = self.ids.get(index as usize)?;
+        Some(cell.get_or_init(|| self.backend.library.unique_id()).clone())
+    }
+
+    /// Says how far a rank is.
+    pub fn step(&self, rank: usize, step: Step) {
+        if let Ok(word) = self.arena.word(rank as u32) {
+            word.store(step.word(), Ordering::Release);
+        }
+    }
+
+    fn reports(&self) -> MutexGuard<'_, Vec<RankReport>> {
+        self.reports.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A call answered something but success.
+    pub fn record_code(&self, rank: usize, call: u32, code: i32, text: String) {
+        self.reports()[rank].codes.push((call, code, text));
+    }
+
+    /// True once some rank has failed.
+    pub fn stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+
+    /// Tells the other ranks to stop, because this one failed.
+    pub fn stop(&self, rank: usize) {
+        {
+            let _guard = self.sleepers.0.lock().unwrap_or_else(PoisonError::into_inner);
+            self.stop.store(true, Ordering::Release);
+            self.sleepers.1.notify_all();
+        }
+        self.barrier.break_by(rank as u32);
+        self.backend.device.wake_hosts();
+    }
+
+    /// Sleeps, unless told to stop.
+    pub fn sleep(&self, time: Duration) {
+        let end = Instant::now().checked_add(time);
+        let mut guard = self.sleepers.0.lock().unwrap_or_else(PoisonError::into_inner);
+        while !self.stopped() {
+            let left = end.map_or(Duration::from_secs(3600), |end| end.saturating_duration_since(Instant::now()));
+            if left.is_zero() {
+                return;
+            }
+            guard = self.sleepers.1.wait_timeout(guard, left).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    /// A map of this rank has no value (called on the device's thread).
+    pub fn map_failed(&self, rank: usize, call: u32, text: String) {
+        self.failed_maps.lock().unwrap_or_else(PoisonError::into_inner).push((rank as u32, call, text));
+        self.stop(rank);
+    }
+
+    /// The first map of this rank that has no value.
+    pub fn failed_map(&self, rank: usize) -> Option<(u32, String)> {
+        let failed = self.failed_maps.lock().unwrap_or_else(PoisonError::into_inner);
+        failed.iter().find(|(r, ..)| *r as usize == rank).map(|(_, call, text)| (*call, text.clone()))
+    }
+
+    /// All ranks are ready: the clock starts.
+    pub fn loaded(&self) {
+        self.replies.send(&Reply::Loaded { reused: self.session.reused });
+    }
+
+    /// A rank has come to its end.
+    pub fn end(&self, rank: usize, end: RankEnd, figures: Vec<super::job::Figure>) {
+        let mut reports = self.reports();
+        reports[rank].end = end;
+        reports[rank].figures = figures;
+    }
+
+    /// A rank thread is through; the last one reports.
+    pub fn leave(&self) {
+        if self.live.fetch_sub(1, Ordering::AcqRel) == 1 {
+            if !self.reported.swap(true, Ordering::AcqRel) {
+                self.replies.send(&Reply::Done(Report { ranks: self.reports().clone() }));
+            }
+        } else {
+            watch::consider();
+        }
+    }
+
+    /// Threads that have not left.
+    pub fn live(&self) -> usize {
+        self.live.load(Ordering::Acquire)
+    }
+
+    /// Nothing can move any more: says how far everybody is. Where a rank has failed, that is what happened to the case;
+    /// the others merely cannot be told to stop.
+    pub fn stuck(&self) {
+        let waits = self.backend.library.who_waits();
+        let mut ranks = self.reports().clone();
+        for (rank, report) in ranks.iter_mut().enumerate() {
+            if let RankEnd::Running { call } = &mut report.end {
+                let word = self.arena.word(rank as u32).map_or(0, |w| w.load(Ordering::Acquire));
+                if let Step::Opening(at) | Step::Running(at) = Step::of(word) {
+                    *call = at;
+                }
+            }
+        }
+        if !self.reported.swap(true, Ordering::AcqRel) {
+            let report = Report { ranks };
+            self.replies.send(&if self.stopped() { Reply::Done(report) } else { Reply::Stuck { waits, report } });
+        }
+    }
+
+    /// The worker itself cannot go on.
+    pub fn trouble(&self, text: String) {
+        if !self.reported.swap(true, Ordering::AcqRel) {
+            self.replies.send(&Reply::Trouble(text));
+        }
+    }
+}

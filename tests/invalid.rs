@@ -1,0 +1,149 @@
+//! Files that are no scenarios, each with the message that people see. `COLLSPEC_BLESS=1` writes the messages anew.
+use collspec::plan::{self, Limits};
+use collspec::scenario::{self, Case, Expected, SourceFile};
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+fn folder() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/invalid")
+}
+
+/// What `check` finds in a text: faults of the file, else of its cases.
+fn faults_of(file: &Arc<SourceFile>, name: &str) -> String {
+    match scenario::parse(file, name) {
+        Err(rejected) => rejected.to_string(),
+        Ok(cases) => cases.into_iter().map(Arc::new).find_map(|c| plan_faults(&c)).unwrap_or_default(),
+    }
+}
+
+/// What planning finds in a case that is not meant to be refused.
+fn plan_faults(case: &Arc<Case>) -> Option<String> {
+    if case.outcome.as_ref().is_some_and(|o| o.v.contains(&Expected::Refused)) {
+        return None;
+    }
+    let faults = plan::plan(case, &Limits::default()).err()?;
+    Some(format!("{}: {}", case.name, scenario::render(&case.file, &faults, false)))
+}
+
+#[test]
+fn every_message_is_as_recorded() -> Result<(), Box<dyn std::error::Error>> {
+    let bless = std::env::var_os("COLLSPEC_BLESS").is_some();
+    let mut wrong = Vec::new();
+    let files = scenario::discover(&[folder()])?;
+    assert!(files.len() >= 60, "only {} files", files.len());
+    for f in files {
+        let text = match std::fs::read(&f.path).map(String::from_utf8)? {
+            Ok(text) => {
+                faults_of(&Arc::new(SourceFile { path: format!("{}.toml", f.name), text: text.into() }), &f.name)
+            }
+            // Not text: only reading from disk can say so.
+            Err(_) => match scenario::load(&f.path, &f.name, scenario::MAX_BYTES) {
+                Ok(_) => String::new(),
+                Err(rejected) => {
+                    rejected.to_string().replace(&f.path.display().to_string(), &format!("{}.toml", f.name))
+                }
+            },
+        };
+        if text.is_empty() {
+            wrong.push(format!("{}: nothing is wrong with it", f.name));
+            continue;
+        }
+        let text = text + "\n";
+        let recorded = f.path.with_extension("stderr");
+        if bless {
+            std::fs::write(&recorded, text)?;
+        } else if std::fs::read_to_string(&recorded).unwrap_or_default() != text {
+            wrong.push(format!("{}:\n{text}", f.name));
+        }
+    }
+    assert!(wrong.is_empty(), "{} messages differ (COLLSPEC_BLESS=1 records them):\n{}", wrong.len(), wrong.join("\n"));
+    Ok(())
+}
+
+fn parse(text: &str) -> Result<Vec<Case>, scenario::Rejected> {
+    scenario::parse(&Arc::new(SourceFile { path: "x.toml".into(), text: text.into() }), "x")
+}
+
+fn message(text: &str) -> String {
+    parse(text).err().map(|e| e.to_string()).unwrap_or_default()
+}
+
+/// Nesting far beyond any stack, in each way TOML has, is a fault and not a crash; on a thread with a small stack.
+#[test]
+fn deep_nesting_is_refused() -> Result<(), Box<dyn std::error::Error>> {
+    let deep = 10_000;
+    let texts = [
+        format!("inputs = {}1{}", "[".repeat(deep), "]".repeat(deep)),
+        format!("inputs = {}", "[".repeat(deep)),
+        format!("inputs = {}1{}", "{a=".repeat(deep), "}".repeat(deep)),
+        format!("{}a = 1", "a.".repeat(deep)),
+        format!("[{}a]", "a.".repeat(deep)),
+        format!("op = \"map\"\nexpr = \"{}1{}\"\nworld_size = 1", "(".repeat(2000), ")".repeat(2000)),
+        format!("op = \"map\"\nexpr = \"{}1\"\nworld_size = 1", "-".repeat(4000)),
+        format!("op = \"map\"\nexpr = \"1{}\"\nworld_size = 1", "+1".repeat(2000)),
+        format!("op = \"map\"\nexpr = \"1{}\"\nworld_size = 1", "^1".repeat(2000)),
+        format!("op = \"map\"\nexpr = \"{}1{}\"\nworld_size = 1", "abs(".repeat(800), ")".repeat(800)),
+    ];
+    for text in texts {
+        let small = std::thread::Builder::new().stack_size(512 << 10);
+        let found = small.spawn(move || message(&text))?.join().map_err(|_| "panicked")?;
+        assert!(found.contains("deep"), "{found}");
+        assert!(found.len() < 20_000, "{} bytes", found.len());
+    }
+    Ok(())
+}
+
+#[test]
+fn a_huge_file_is_refused_unread() -> Result<(), Box<dyn std::error::Error>> {
+    let dir = tempfile::tempdir()?;
+    let path = dir.path().join("huge.toml");
+    std::fs::File::create(&path)?.set_len(100 << 20)?;
+    let start = std::time::Instant::now();
+    let found = scenario::load(&path, "huge", scenario::MAX_BYTES).err().map(|e| e.to_string()).unwrap_or_default();
+    assert!(found.contains("larger than 1048576 bytes"), "{found}");
+    assert!(start.elapsed().as_secs_f64() < 1.0);
+    Ok(())
+}
+
+#[test]
+fn what_is_no_file_is_refused() -> Result<(), Box<dyn std::error::Error>> {
+    let dir = tempfile::tempdir()?;
+    for (path, words) in
+        [(dir.path().to_owned(), "not a regular file"), (dir.path().join("none.toml"), "cannot be read")]
+    {
+        let found = scenario::load(&path, "x", scenario::MAX_BYTES).err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(found.contains(words), "{found}");
+    }
+    Ok(())
+}
+
+#[test]
+fn a_long_line_gives_a_short_message() {
+    let row = "1, ".repeat(300_000);
+    let found = message(&format!("world_size = 1\nop = \"all_reduce\"\ninputs = [[{row} x]]\n"));
+    assert!(found.len() < 2000, "{} bytes", found.len());
+    assert!(found.contains("x.toml:3:"), "{found}");
+    let name = "y".repeat(1_000_000);
+    let found = message(&format!("{name} = 1"));
+    assert!(found.len() < 5000, "{} bytes", found.len());
+    let found = message(&format!("world_size = 1\nop = \"{name}\"\n"));
+    assert!(found.len() < 5000, "{} bytes", found.len());
+}
+
+#[test]
+fn columns_count_characters_with_tabs_and_windows_line_ends() {
+    let found = message("# ä\r\n\tworld_size = \"ä\"\r\n\top = \"all_redcue\"\r\n");
+    assert!(found.contains("x.toml:2:15"), "{found}");
+    assert!(found.contains("x.toml:3:7"), "{found}");
+    assert!(!found.contains('\r'));
+}
+
+#[test]
+fn a_matrix_without_end_is_refused_at_once() {
+    let axis: Vec<String> = (0..200).map(|v| v.to_string()).collect();
+    let axes: String = (0..12).map(|k| format!("a{k} = [{}]\n", axis.join(", "))).collect();
+    let start = std::time::Instant::now();
+    let found = message(&format!("world_size = 1\nop = \"all_reduce\"\ninputs = [[1]]\n[matrix]\n{axes}"));
+    assert!(found.contains("combinations"), "{found}");
+    assert!(start.elapsed().as_secs_f64() < 1.0);
+}

@@ -1,0 +1,195 @@
+//! What plans say: calls, places, order, foresight, and what is refused.
+use collspec::plan::{Event, Foresight, Limits, Plan, plan};
+use collspec::scenario::{Diagnostic, SourceFile, parse};
+use collspec::worker::job::{Ptr, What};
+use std::sync::Arc;
+
+fn planned(text: &str) -> Result<Plan, Vec<Diagnostic>> {
+    let file = Arc::new(SourceFile { path: "test.toml".to_owned(), text: text.into() });
+    let cases = parse(&file, "test").unwrap_or_else(|e| panic!("{:?}\n{text}", e.faults));
+    let case = cases.into_iter().next().expect("a file has a case");
+    plan(&Arc::new(case), &Limits::default())
+}
+
+fn good(text: &str) -> Plan {
+    planned(text).unwrap_or_else(|d| panic!("{d:?}\n{text}"))
+}
+
+fn refusal(text: &str) -> String {
+    match planned(text) {
+        Ok(_) => panic!("was not refused:\n{text}"),
+        Err(list) => list.into_iter().map(|d| d.message).collect::<Vec<_>>().join("\n"),
+    }
+}
+
+#[test]
+fn reduce_scatter_deals_out_blocks() {
+    let p = good("world_size = 2\nop = \"reduce_scatter\"\ninputs = [[1, 2], [3, 4]]\n");
+    assert_eq!(p.foresight, Foresight::Completes);
+    let out = p.buffers.iter().find(|b| b.name == "out").expect("out");
+    assert_eq!(out.places[1].map(|p| p.count), Some(1));
+    let [Event::Collective { k: 1, send, recv, .. }] = &p.events[..] else { panic!("{:?}", p.events) };
+    assert_eq!(send[0].map(|r| r.len), Some(2));
+    assert_eq!(recv[1].map(|w| w.region.len), Some(1));
+    assert!(matches!(p.prelude[0][..], [collspec::worker::job::Call { what: What::Init { comm: 0, n: 2, .. }, .. }]));
+}
+
+#[test]
+fn in_place_layouts_are_nccls() {
+    let p = good("world_size = 3\nop = \"all_gather\"\nin_place = true\ninputs = { each = \"rank\", count = 2 }\n");
+    for (rank, calls) in p.programs.iter().enumerate() {
+        let [call] = &calls[..] else { panic!("{calls:?}") };
+        let What::Collective {
+            send: Ptr::At { alloc: a, byte: from },
+            recv: Ptr::At { alloc: b, byte: to },
+            count: 2,
+            ..
+        } = call.what
+        else {
+            panic!("{call:?}")
+        };
+        assert_eq!((a, from), (b, to + rank as u64 * 8));
+        assert_eq!(p.allocs[a as usize].payload, 24);
+    }
+    let p = good("world_size = 3\nop = \"reduce_scatter\"\nin_place = true\ninputs = { each = \"rank\", count = 6 }\n");
+    let What::Collective { send: Ptr::At { byte: from, .. }, recv: Ptr::At { byte: to, .. }, .. } =
+        p.programs[2][0].what
+    else {
+        panic!()
+    };
+    assert_eq!(to, from + 16);
+}
+
+#[test]
+fn a_recv_takes_its_count_from_a_send_further_down() {
+    let p = good(
+        "world_size = 2\ninputs.x = { each = \"rank\", count = 5, dtype = \"f16\" }\nsteps = [\n\
+         { op = \"recv\", ranks = [1], peer = 0, out = \"y\" },\n{ op = \"send\", ranks = [0], peer = 1, in = \"x[1:4]\" },\n]\n",
+    );
+    let y = p.buffers.iter().find(|b| b.name == "y").expect("y");
+    assert_eq!((y.dtype.name(), y.places[0], y.places[1].map(|p| p.count)), ("f16", None, Some(3)));
+    assert!(matches!(p.events[..], [Event::Post { .. }, Event::Land { .. }]));
+}
+
+const CROSSED: &str = "world_size = 2\ninputs.x = { each = \"rank\", count = 2 }\nsteps = [\n\
+    { op = \"send\", peer = \"1 - rank\", in = \"x\" },\n{ op = \"recv\", peer = \"1 - rank\", out = \"y\" },\n]\n";
+
+#[test]
+fn both_send_first_is_recognised() {
+    let text = refusal(CROSSED);
+    assert!(text.contains("rank 0 at step 1 (send) waits for rank 1") && text.contains("rank 1 at step 1"), "{text}");
+    let p = good(&format!("{CROSSED}outcome = [\"hang\", \"ok\"]\n"));
+    let Foresight::MayBlock(circle) = &p.foresight else { panic!("{:?}", p.foresight) };
+    assert_eq!(circle.iter().map(|w| (w.rank, w.on.clone())).collect::<Vec<_>>(), [(0, vec![1]), (1, vec![0])]);
+    let grouped =
+        CROSSED.replace("steps = [\n", "steps = [{ op = \"group\", steps = [\n").replace("},\n]\n", "},\n] }]\n");
+    assert_eq!(good(&grouped).foresight, Foresight::Completes);
+}
+
+#[test]
+fn both_recv_first_is_stuck() {
+    let text = "world_size = 2\ninputs.x = { each = \"rank\", count = 2 }\noutcome = \"hang\"\nsteps = [\n\
+        { op = \"recv\", peer = \"1 - rank\", out = \"y\" },\n{ op = \"send\", peer = \"1 - rank\", in = \"x\" },\n]\n";
+    assert!(matches!(good(text).foresight, Foresight::Stuck(_)));
+    assert!(refusal(&text.replace("outcome = \"hang\"\n", "")).contains("cannot finish"));
+}
+
+#[test]
+fn a_hang_that_cannot_be_is_refused() {
+    let text = refusal("world_size = 2\nop = \"all_reduce\"\ninputs = [[1], [2]]\noutcome = \"hang\"\n");
+    assert!(text.contains("nothing in this program can hang"), "{text}");
+}
+
+#[test]
+fn events_come_in_an_order_that_reads_what_was_written() {
+    // Rank 1's map comes before the send in the file's order of ranks, but reads what rank 0 sends later.
+    let p = good(
+        "world_size = 2\ninputs.x = { each = \"rank + 1\", count = 1 }\nsteps = [\n\
+         { op = \"recv\", ranks = [1], peer = 0, out = \"y\" },\n{ op = \"map\", ranks = [1], expr = \"2 * y\", out = \"z\" },\n\
+         { op = \"map\", ranks = [0], expr = \"x + 10\", out = \"w\" },\n{ op = \"send\", ranks = [0], peer = 1, in = \"w\" },\n]\n",
+    );
+    let kinds: Vec<&str> = p
+        .events
+        .iter()
+        .map(|e| match e {
+            Event::Map { out, .. } => p.buffers[out.region.buf].name.as_str(),
+            Event::Post { .. } => "post",
+            Event::Land { .. } => "land",
+            _ => "other",
+        })
+        .collect();
+    assert_eq!(kinds, ["w", "post", "land", "z"]);
+}
+
+#[test]
+fn splits_order_by_key_and_then_by_rank() {
+    let p = good(
+        "world_size = 4\ncomms.c = { color = [0, 1, 0, 0], key = [5, 0, 5, 1] }\ninputs.x = { each = \"rank\", count = 1 }\n\
+         steps = [{ op = \"all_gather\", comm = \"c\", in = \"x\", out = \"y\" }]\n",
+    );
+    let mut members: Vec<_> =
+        p.comms.iter().filter(|c| c.name.as_deref() == Some("c")).map(|c| c.members.clone()).collect();
+    members.sort();
+    assert_eq!(members, [vec![1], vec![3, 0, 2]]);
+}
+
+const STREAMS: &str = "world_size = 2\ninputs.x = { each = \"rank\", count = 2 }\nsteps = [\n\
+    { op = \"all_reduce\", in = \"x\", out = \"y\", stream = \"a\" },\n{ op = \"map\", expr = \"y\", out = \"z\", stream = \"b\"AFTER },\n]\n";
+
+#[test]
+fn two_streams_need_an_order() {
+    assert!(refusal(&STREAMS.replace("AFTER", "")).contains("on another stream"));
+    assert_eq!(good(&STREAMS.replace("AFTER", ", after = [\"a\"]")).foresight, Foresight::Completes);
+    let waited =
+        STREAMS.replace("AFTER", "").replace("{ op = \"map\"", "{ op = \"wait\", stream = \"a\" },\n{ op = \"map\"");
+    assert_eq!(good(&waited).foresight, Foresight::Completes);
+    let wrong = waited.replace("stream = \"a\" },\n{ op = \"map\"", "stream = \"b\" },\n{ op = \"map\"");
+    assert!(refusal(&wrong).contains("on another stream"));
+}
+
+#[test]
+fn steps_of_a_group_are_not_ordered() {
+    let text = refusal(
+        "world_size = 2\ninputs.x = { each = \"rank\", count = 2 }\nsteps = [{ op = \"group\", steps = [\n\
+         { op = \"all_reduce\", in = \"x\", out = \"y\" },\n{ op = \"all_reduce\", in = \"y\", out = \"z\" },\n] }]\n",
+    );
+    assert!(text.contains("within one group"), "{text}");
+}
+
+#[test]
+fn an_abort_makes_what_cannot_finish_acceptable() {
+    let text = "world_size = 2\ninputs.x = { each = \"rank\", count = 2 }\nsteps = [\n\
+        { op = \"all_reduce\", ranks = [0], in = \"x\", out = \"y\" },\nABORT]\n";
+    assert!(refusal(&text.replace("ABORT", "")).contains("cannot finish"));
+    let p = good(&text.replace("ABORT", "{ op = \"abort\" },\n"));
+    assert!(p.events.iter().any(|e| matches!(e, Event::Undefined { .. })), "{:?}", p.events);
+}
+
+#[test]
+fn absurd_sizes_are_refused_at_once() {
+    let text = refusal("world_size = 2\nop = \"all_reduce\"\ninputs = { each = \"rank\", count = 1000000000000 }\n");
+    assert!(text.contains("limit of 16 GiB"), "{text}");
+    let text = refusal(
+        "world_size = 2\ninputs.x = { each = \"rank\", count = 1 }\nsteps = [{ op = \"loop\", times = 1000000000, steps = [\n\
+         { op = \"all_reduce\", in = \"x\", out = \"y\" },\n] }]\n",
+    );
+    assert!(text.contains("more than 1048576 calls"), "{text}");
+}
+
+#[test]
+fn an_in_place_input_is_gone() {
+    let text = refusal(
+        "world_size = 2\ninputs.x = { each = \"rank\", count = 2 }\nsteps = [\n\
+         { op = \"all_reduce\", in_place = true, in = \"x\", out = \"y\" },\n{ op = \"all_gather\", in = \"x\", out = \"z\" },\n]\n",
+    );
+    assert!(text.contains("has given its memory to an in-place step"), "{text}");
+}
+
+#[test]
+fn device_scalars_have_memory_of_their_own() {
+    let p = good(
+        "world_size = 2\nop = \"all_reduce\"\nreduce = { premul_sum = [0.5, 2] }\nscalar = \"device\"\ninputs = [[1], [2]]\n",
+    );
+    assert_eq!(p.constants.len(), 2);
+    assert_eq!(p.contents(p.constants[1].0, 1).ok().flatten(), Some(2f32.to_le_bytes().to_vec()));
+}
