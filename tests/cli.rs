@@ -53,10 +53,6 @@ fn a_point_of_a_matrix_can_be_run_again_by_name() {
     let home = Home::new();
     home.file(
         "scenarios/deep/swept.toml",
-        "matrix.n = [1, 16]\nworld_size = 2\nop = \"all_reduce\"\ninputs = { each = \"n\", count = 2 }\nexpect = { each = 2 }\n",
-    );
-    home.file(
-        "scenarios/deep/swept.toml",
         "matrix.k = [1, 16]\nworld_size = 2\nop = \"all_reduce\"\ninputs = { each = \"k\", count = 2 }\nassert = [\"out[0] == 2\"]\n",
     );
     let run = home.run(&["run"]);
@@ -118,7 +114,7 @@ fn a_report_can_go_to_a_file() {
 fn a_faulty_file_ends_the_run_before_it_begins_and_at_once() {
     let home = Home::new();
     home.file("scenarios/sum.toml", SUM);
-    home.file("scenarios/typo.toml", "world_size = 2\nop = \"all_redcue\"\ninputs = [[1], [2]]\nroto = 1\n");
+    home.file("scenarios/typo.toml", "world_size = 2\nop = \"all_reduce\"\nredcue = \"max\"\ninputs = [[1], [2]]\nroto = 1\n");
     home.file("scenarios/plan.toml", "world_size = 2\nop = \"broadcast\"\nroot = 5\ninputs = [[1], [2]]\n");
     // Other tests run beside this one: the best of three says how long it takes.
     let mut quickest = Duration::MAX;
@@ -127,7 +123,7 @@ fn a_faulty_file_ends_the_run_before_it_begins_and_at_once() {
         let run = home.run(&["run"]);
         quickest = quickest.min(begun.elapsed());
         assert_eq!((run.code, run.out.as_str()), (2, ""), "{run}");
-        for words in ["all_reduce", "typo.toml:2:", "roto", "typo.toml:4:", "nothing was run"] {
+        for words in ["redcue", "typo.toml:3:", "did you mean `reduce`", "roto", "typo.toml:5:", "nothing was run"] {
             assert!(run.err.contains(words), "{words:?} is not in {run}");
         }
     }
@@ -191,10 +187,9 @@ fn a_killed_worker_costs_one_case() {
     }
     home.file(
         "scenarios/m.toml",
-        "world_size = 2\ntimeout = 60\ninputs.x = [[1], [2]]\nsteps = [\n  { op = \"sleep\", seconds = 30 },\n  \
+        "world_size = 2\ninputs.x = [[1], [2]]\nsteps = [\n  { op = \"sleep\", seconds = 4 },\n  \
          { op = \"all_reduce\", in = \"x\", out = \"sum\" },\n]\n",
     );
-    let begun = Instant::now();
     let mut command = home.command(&["run", "--jobs", "1", "--format", "jsonl"]);
     let mut run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
@@ -202,7 +197,7 @@ fn a_killed_worker_costs_one_case() {
         lines.by_ref().take(2).map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
     assert_eq!([&before[0]["case"], &before[1]["case"]], ["a", "b"]);
     // `m` has begun, or is about to: either way the worker that it runs in, or would, is what dies here.
-    std::thread::sleep(Duration::from_millis(1000));
+    std::thread::sleep(Duration::from_millis(700));
     let workers = children(run.id());
     assert!(!workers.is_empty(), "cases must run in processes of their own");
     for worker in workers {
@@ -216,9 +211,9 @@ fn a_killed_worker_costs_one_case() {
     let told: Vec<_> = after.iter().map(|line| (line["case"].as_str().unwrap(), line["status"].as_str().unwrap())).collect();
     assert_eq!(told, [("m", "fail"), ("y", "pass"), ("z", "pass")], "{words}");
     assert_eq!(after[0]["outcome"], "crash");
-    assert!(after[0]["reason"].as_str().is_some_and(|reason| reason.contains("9")), "{}", after[0]);
+    // It may have been run again in a fresh worker and passed there; it stays a failure.
+    assert!(after[0]["reason"].as_str().is_some_and(|reason| reason.contains("SIGKILL")), "{}", after[0]);
     assert_eq!(status.code(), Some(1));
-    assert!(begun.elapsed() < Duration::from_secs(20), "nothing waited for the sleeper");
 }
 
 #[test]
