@@ -37,13 +37,12 @@ impl Context {
         match verdict.status {
             Status::Skip => Ok(Completion::Ignored { reason: verdict.reason }),
             Status::Fail => {
-                let mut text = failure::message(case, &verdict, &self.rerun.command(case));
-                if verdict.outcome == Some(Outcome::Refused)
-                    && let Some(diagnostics) = faults::refusal(case)
-                {
-                    text = format!("{}\n{text}", diagnostics.trim_end());
-                }
-                Err(text.into())
+                let again = self.rerun.command(case);
+                let refused = verdict.outcome == Some(Outcome::Refused);
+                Err(match refused.then(|| faults::refusal(case)).flatten() {
+                    Some(diagnostics) => format!("{}\n  run it again: {again}", diagnostics.trim_end()).into(),
+                    None => failure::message(case, &verdict, &again).into(),
+                })
             }
             Status::Pass => {
                 // Only what is right is ever compared, or written by INSTA_UPDATE.

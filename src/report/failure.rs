@@ -51,17 +51,17 @@ fn body(text: &mut String, case: &Case, verdict: &Verdict, at: Span, styles: &St
 
 fn finding(text: &mut String, case: &Case, finding: &Finding, shown: &mut HashSet<Span>, styles: &Styles) {
     let faint = styles.faint;
-    indented(text, &format!("  {faint}{}:{faint:#} ", lane(finding.lane)), &head(finding));
-    if !finding.expected.is_empty() || !finding.actual.is_empty() {
-        indented(text, "    expected ", &finding.expected);
-        indented(text, "    actual   ", &finding.actual);
-    }
-    if finding.of > 0 {
-        let pattern = finding.pattern.as_ref().map(|pattern| format!(": {pattern}")).unwrap_or_default();
-        line(text, format_args!("    {} of {} wrong{pattern}", finding.wrong, finding.of));
-    }
-    if let Some(step) = &finding.step {
-        line(text, format_args!("    written by {step}"));
+    let lane = format!("  {faint}{}:{faint:#} ", lane(finding.lane));
+    match (finding.rank, &finding.buffer, finding.element, &finding.step) {
+        (Some(rank), Some(buffer), Some(element), Some(step)) => {
+            line(text, format_args!("{lane}rank {rank}, {buffer}[{element}] is wrong after {step}"));
+            indented(text, "    expected ", &finding.expected);
+            indented(text, "    actual   ", &finding.actual);
+            let pattern = finding.pattern.as_ref().map(|pattern| format!(": {pattern}")).unwrap_or_default();
+            line(text, format_args!("    {} of {} elements wrong{pattern}", finding.wrong, finding.of));
+        }
+        // What is no element's value says all of it in its own words.
+        _ => indented(text, &lane, &finding.text),
     }
     // Many findings point at the same step; its line is worth showing once.
     if let Some(span) = finding.span
@@ -69,13 +69,6 @@ fn finding(text: &mut String, case: &Case, finding: &Finding, shown: &mut HashSe
         && let Some(excerpt) = place::excerpt(&case.file, span)
     {
         indented(text, "    ", &excerpt);
-    }
-}
-
-fn head(finding: &Finding) -> String {
-    match (&finding.rank, &finding.buffer, &finding.element) {
-        (Some(rank), Some(buffer), Some(element)) => format!("rank {rank}, {buffer}[{element}] is wrong"),
-        _ => finding.text.clone(),
     }
 }
 
@@ -143,11 +136,10 @@ mod tests {
             told,
             "FAIL sums/ring\n\
              \x20 at scenarios/sums/ring.toml:2:1\n\
-             \x20 exact: rank 1, out[3] is wrong\n\
+             \x20 exact: rank 1, out[3] is wrong after step 1: all_reduce\n\
              \x20   expected 6 (0x40c00000)\n\
              \x20   actual   4 (0x40800000)\n\
-             \x20   2 of 8 wrong: every 4th element\n\
-             \x20   written by step 1: all_reduce\n\
+             \x20   2 of 8 elements wrong: every 4th element\n\
              \x20   2 | op = \"all_reduce\"\n\
              \x20     | ^^^^^^^^^^^^^^^^^\n\
              \x20 run it again: collspec run scenarios/sums/ring.toml"

@@ -2,7 +2,7 @@
 use crate::judge::{self, Status};
 use crate::oracle::Forecast;
 use crate::plan::{self, Limits, Plan};
-use crate::scenario::{self, Case, Diagnostic, SourceFile};
+use crate::scenario::{self, Case, Diagnostic, Expected, SourceFile};
 use std::sync::Arc;
 
 /// Whether a forecast exists does not depend on the seed of its poison.
@@ -31,9 +31,28 @@ impl Faulty {
 pub fn plan(case: &Arc<Case>) -> Result<Option<Plan>, Vec<Diagnostic>> {
     match plan::plan(case, &Limits::default()) {
         Ok(plan) => Ok(Some(plan)),
-        Err(diagnostics) if judge::refused(case, &diagnostics).status == Status::Pass => Ok(None),
-        Err(diagnostics) => Err(diagnostics),
+        Err(diagnostics) => unless_expected(case, diagnostics).map(|()| None),
     }
+}
+
+/// `Ok` if the file expects this refusal; else its diagnostics, and what the file expects instead of them.
+pub(super) fn unless_expected(case: &Case, mut diagnostics: Vec<Diagnostic>) -> Result<(), Vec<Diagnostic>> {
+    let verdict = judge::refused(case, &diagnostics);
+    if verdict.status == Status::Pass {
+        return Ok(());
+    }
+    // A refusal for another reason than the file's is a fault of its own.
+    if expects_refusal(case)
+        && let Some(words) = verdict.reason
+    {
+        diagnostics.push(Diagnostic::new(case.reason.as_ref().map_or(case.span, |reason| reason.span), words));
+    }
+    Err(diagnostics)
+}
+
+/// Does the file say `outcome = "refused"`, alone or among others?
+fn expects_refusal(case: &Case) -> bool {
+    case.outcome.as_ref().is_some_and(|outcome| outcome.v.contains(&Expected::Refused))
 }
 
 /// The faults that [`plan`] finds.
@@ -41,8 +60,11 @@ pub fn unplannable(case: &Arc<Case>) -> Option<Vec<Diagnostic>> {
     plan(case).err()
 }
 
-/// What planning or forecasting has against a case, rendered; for a verdict that says no more than "refused".
+/// What planning or forecasting has against a case that is to run, rendered with the cures, which a verdict has not.
 pub fn refusal(case: &Arc<Case>) -> Option<String> {
+    if expects_refusal(case) {
+        return None;
+    }
     let diagnostics = match plan::plan(case, &Limits::default()) {
         Err(diagnostics) => diagnostics,
         Ok(plan) => Forecast::new(&plan, SEED).err()?,

@@ -1,9 +1,9 @@
 //! What can be said of a case without running it.
 use super::faults;
-use crate::judge::{self, Status};
+use crate::judge;
 use crate::oracle::Forecast;
 use crate::plan::{Foresight, Plan, Waiting};
-use crate::scenario::{Case, Diagnostic, Expected};
+use crate::scenario::{Case, Diagnostic};
 use std::sync::Arc;
 
 /// What is foreseen.
@@ -24,14 +24,10 @@ pub enum Foreseen {
 pub fn foresee(case: &Arc<Case>) -> Result<Foreseen, Vec<Diagnostic>> {
     let Some(plan) = faults::plan(case)? else { return Ok(Foreseen::Refused) };
     if let Err(diagnostics) = Forecast::new(&plan, faults::SEED) {
-        let expected = judge::refused(case, &diagnostics).status == Status::Pass;
-        return if expected { Ok(Foreseen::Refused) } else { Err(diagnostics) };
+        return faults::unless_expected(case, diagnostics).map(|()| Foreseen::Refused);
     }
-    if let Some(outcome) = &case.outcome
-        && outcome.v.iter().all(|expected| *expected == Expected::Refused)
-    {
-        let fault = Diagnostic::new(outcome.span, "this is expected to be refused, but nothing is wrong with it");
-        return Err(vec![fault]);
+    if let Some(finding) = judge::not_refused(case).and_then(|verdict| verdict.findings.into_iter().next()) {
+        return Err(vec![Diagnostic::new(finding.span.unwrap_or(case.span), finding.text)]);
     }
     Ok(match &plan.foresight {
         Foresight::Completes => Foreseen::Completes,

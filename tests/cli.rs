@@ -1,0 +1,267 @@
+//! The command, as people and scripts meet it.
+mod support;
+
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Read};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+use support::{Home, SUM, WRONG, children};
+
+#[test]
+fn a_green_run_ends_with_zero_and_one_line() {
+    let home = Home::new();
+    home.file("scenarios/sum.toml", SUM);
+    let run = home.run(&["run"]);
+    assert_eq!(run.code, 0, "{run}");
+    assert!(run.out.starts_with("1 passed, 0 failed, 0 skipped in "), "{run}");
+    assert_eq!(run.out.lines().count(), 1, "{run}");
+    assert_eq!(run.err.lines().count(), 1, "the banner and nothing else: {run}");
+    assert!(run.err.starts_with(concat!("collspec ", env!("CARGO_PKG_VERSION"), ", backend soft")), "{run}");
+}
+
+#[test]
+fn a_wrong_result_is_told_with_place_values_and_the_way_back() {
+    let home = Home::new();
+    home.file("my cases/it's wrong.toml", WRONG);
+    let run = home.run(&["run", "my cases"]);
+    assert_eq!(run.code, 1, "{run}");
+    for words in [
+        "FAIL it's wrong\n",
+        "at my cases/it's wrong.toml:4:",
+        "rank 1",
+        "out[1]",
+        // Expected and actual, values and bits.
+        "7",
+        "0x40e00000",
+        "6",
+        "0x40c00000",
+        "expect = [[4, 6], [4, 7]]",
+        "run it again: collspec run 'my cases/it'\\''s wrong.toml'\n",
+        "0 passed, 1 failed, 0 skipped",
+    ] {
+        assert!(run.out.contains(words), "{words:?} is not in {run}");
+    }
+    // The command that was printed does what it says.
+    let again = home.run(&["run", "my cases/it's wrong.toml"]);
+    assert_eq!(again.code, 1, "{again}");
+    assert!(again.out.contains("FAIL it's wrong"), "{again}");
+}
+
+#[test]
+fn a_point_of_a_matrix_can_be_run_again_by_name() {
+    let home = Home::new();
+    home.file(
+        "scenarios/deep/swept.toml",
+        "matrix.k = [1, 16]\nworld_size = 2\nop = \"all_reduce\"\ninputs = { each = \"k\", count = 2 }\nassert = [\"out[0] == 2\"]\n",
+    );
+    let run = home.run(&["run"]);
+    assert_eq!(run.code, 1, "{run}");
+    let again = "collspec run scenarios/deep/swept.toml --exact --filter 'swept[k=16]'";
+    assert!(run.out.contains(&format!("run it again: {again}\n")), "{run}");
+    let run = home.run(&["run", "scenarios/deep/swept.toml", "--exact", "--filter", "swept[k=16]"]);
+    assert_eq!(run.code, 1, "{run}");
+    assert!(run.out.contains("0 passed, 1 failed"), "{run}");
+    let run = home.run(&["run", "--filter", "k=1"]);
+    assert!(run.out.contains("1 passed, 1 failed"), "a filter is part of a name: {run}");
+    let run = home.run(&["run", "--exact", "--filter", "deep/swept[k=1]"]);
+    assert_eq!(run.code, 0, "{run}");
+}
+
+#[test]
+fn json_lines_hold_what_the_interface_promises() {
+    let home = Home::new();
+    home.file("scenarios/a/sum.toml", SUM);
+    home.file("scenarios/wrong.toml", WRONG);
+    home.file("scenarios/skipped.toml", &format!("requires = {{ gpus = 64 }}\n{SUM}"));
+    let run = home.run(&["run", "--format", "jsonl"]);
+    assert_eq!(run.code, 1, "{run}");
+    let mut lines: Vec<Value> = run.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    lines.sort_by_key(|line| line["case"].as_str().unwrap_or_default().to_owned());
+    let [sum, skipped, wrong] = &lines[..] else { panic!("three cases, {run}") };
+
+    assert_eq!(sum["case"], "a/sum");
+    assert_eq!(sum["status"], "pass");
+    assert_eq!(sum["backend"], "soft");
+    assert_eq!(sum["outcome"], "ok");
+    assert_eq!(sum["reason"], Value::Null);
+    assert!(sum["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0 && seconds < 10.0), "{sum}");
+    assert_eq!(sum["outputs"], json!({"out": [[4.0, 6.0], [4.0, 6.0]]}));
+
+    assert_eq!(wrong["status"], "fail");
+    assert_eq!(wrong["outcome"], "ok");
+    assert!(wrong["reason"].as_str().is_some_and(|reason| reason.contains("rank 1")), "{wrong}");
+
+    assert_eq!(skipped["status"], "skip");
+    assert_eq!(skipped["outcome"], Value::Null);
+    assert!(skipped["reason"].as_str().is_some_and(|reason| reason.contains("GPU")), "{skipped}");
+}
+
+#[test]
+fn a_report_can_go_to_a_file() {
+    let home = Home::new();
+    home.file("scenarios/sum.toml", SUM);
+    let run = home.run(&["run", "--format", "jsonl", "--output", "report.jsonl"]);
+    assert_eq!((run.code, run.out.as_str()), (0, ""), "{run}");
+    let report = std::fs::read_to_string(home.path("report.jsonl")).unwrap();
+    assert_eq!(report.lines().count(), 1);
+    let run = home.run(&["run", "--output", "no/such/folder"]);
+    assert_eq!(run.code, 2, "{run}");
+    assert!(run.err.contains("cannot write no/such/folder"), "{run}");
+}
+
+#[test]
+fn a_faulty_file_ends_the_run_before_it_begins_and_at_once() {
+    let home = Home::new();
+    home.file("scenarios/sum.toml", SUM);
+    home.file("scenarios/typo.toml", "world_size = 2\nop = \"all_reduce\"\nredcue = \"max\"\ninputs = [[1], [2]]\nroto = 1\n");
+    home.file("scenarios/plan.toml", "world_size = 2\nop = \"broadcast\"\nroot = 5\ninputs = [[1], [2]]\n");
+    // Other tests run beside this one: the best of three says how long it takes.
+    let mut quickest = Duration::MAX;
+    for _ in 0..3 {
+        let begun = Instant::now();
+        let run = home.run(&["run"]);
+        quickest = quickest.min(begun.elapsed());
+        assert_eq!((run.code, run.out.as_str()), (2, ""), "{run}");
+        for words in ["redcue", "typo.toml:3:", "did you mean `reduce`", "roto", "typo.toml:5:", "nothing was run"] {
+            assert!(run.err.contains(words), "{words:?} is not in {run}");
+        }
+    }
+    assert!(quickest < Duration::from_secs(1), "{quickest:?}");
+    // What only planning can see is as much a fault, and needs no worker either.
+    std::fs::remove_file(home.path("scenarios/typo.toml")).unwrap();
+    let run = home.run(&["run"]);
+    assert_eq!((run.code, run.out.as_str()), (2, ""), "{run}");
+    assert!(run.err.contains("plan.toml:3:") && run.err.contains("root 5"), "{run}");
+    let check = home.run(&["check"]);
+    assert_eq!(check.code, 2, "{check}");
+    assert!(check.out.contains("scenarios/sum.toml: 1 case, completes\n"), "{check}");
+}
+
+#[test]
+fn nothing_to_run_is_never_green() {
+    let home = Home::new();
+    std::fs::create_dir(home.path("scenarios")).unwrap();
+    for args in [&["run"][..], &["check"], &["run", "elsewhere"], &["run", "--jobs", "0"], &["walk"], &[]] {
+        let run = home.run(args);
+        assert_eq!((run.code, run.out.as_str()), (2, ""), "{args:?} {run}");
+        assert!(!run.err.is_empty());
+    }
+    home.file("scenarios/sum.toml", SUM);
+    let run = home.run(&["run", "--filter", "product"]);
+    assert_eq!(run.code, 2, "{run}");
+    assert!(run.err.contains("none of the 1 cases in scenarios") && run.err.contains("'product'"), "{run}");
+}
+
+#[test]
+fn a_missing_backend_has_its_own_code() {
+    let home = Home::new();
+    home.file("scenarios/sum.toml", SUM);
+    for args in [&["run", "--require", "nccl"][..], &["run", "--backend", "nccl"]] {
+        let run = home.run(args);
+        assert_eq!((run.code, run.out.as_str()), (3, ""), "{run}");
+        assert!(run.err.contains("nccl is required but missing"), "{run}");
+    }
+    assert_eq!(home.run(&["run", "--require", "soft"]).code, 0);
+}
+
+#[test]
+fn check_says_what_may_block_and_runs_nothing() {
+    let home = Home::new();
+    home.file(
+        "scenarios/circle.toml",
+        "world_size = 2\noutcome = [\"hang\", \"ok\"]\ninputs.x = [[1], [2]]\nsteps = [\n  \
+         { op = \"send\", peer = \"1 - rank\", in = \"x\" },\n  { op = \"recv\", peer = \"1 - rank\", out = \"y\" },\n]\n",
+    );
+    let check = home.run(&["check", "scenarios/circle.toml"]);
+    assert_eq!(check.code, 0, "{check}");
+    assert!(check.out.starts_with("scenarios/circle.toml: 1 case, may block: rank "), "{check}");
+    assert_eq!(check.out.lines().count(), 1, "{check}");
+}
+
+#[test]
+fn a_killed_worker_costs_one_case() {
+    let home = Home::new();
+    for name in ["a", "b", "y", "z"] {
+        home.file(&format!("scenarios/{name}.toml"), SUM);
+    }
+    home.file(
+        "scenarios/m.toml",
+        "world_size = 2\ninputs.x = [[1], [2]]\nsteps = [\n  { op = \"sleep\", seconds = 4 },\n  \
+         { op = \"all_reduce\", in = \"x\", out = \"sum\" },\n]\n",
+    );
+    let mut command = home.command(&["run", "--jobs", "1", "--format", "jsonl"]);
+    let mut run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
+    let before: Vec<Value> =
+        lines.by_ref().take(2).map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    assert_eq!([&before[0]["case"], &before[1]["case"]], ["a", "b"]);
+    // `m` has begun, or is about to: either way the worker that it runs in, or would, is what dies here.
+    std::thread::sleep(Duration::from_millis(700));
+    let workers = children(run.id());
+    assert!(!workers.is_empty(), "cases must run in processes of their own");
+    for worker in workers {
+        kill_process(Pid::from_raw(worker).unwrap(), Signal::KILL).unwrap();
+    }
+    let after: Vec<Value> = lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    let status = run.wait().unwrap();
+    let mut words = String::new();
+    run.stderr.take().unwrap().read_to_string(&mut words).unwrap();
+
+    let told: Vec<_> = after.iter().map(|line| (line["case"].as_str().unwrap(), line["status"].as_str().unwrap())).collect();
+    assert_eq!(told, [("m", "fail"), ("y", "pass"), ("z", "pass")], "{words}");
+    assert_eq!(after[0]["outcome"], "crash");
+    // It may have been run again in a fresh worker and passed there; it stays a failure.
+    assert!(after[0]["reason"].as_str().is_some_and(|reason| reason.contains("SIGKILL")), "{}", after[0]);
+    assert_eq!(status.code(), Some(1));
+}
+
+#[test]
+fn workers_end_with_their_parent() {
+    let home = Home::new();
+    home.file(
+        "scenarios/m.toml",
+        "world_size = 2\ntimeout = 60\ninputs.x = [[1], [2]]\nsteps = [\n  { op = \"sleep\", seconds = 30 },\n  \
+         { op = \"all_reduce\", in = \"x\", out = \"sum\" },\n]\n",
+    );
+    let mut run = home.command(&["run"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    let mut workers = Vec::new();
+    support::within(Duration::from_secs(10), "a worker starts", || {
+        workers = children(run.id());
+        !workers.is_empty()
+    });
+    std::thread::sleep(Duration::from_millis(300));
+    workers.extend(children(run.id()));
+    run.kill().unwrap();
+    run.wait().unwrap();
+    support::within(Duration::from_secs(10), "the workers are gone", || {
+        workers.iter().all(|worker| !std::path::Path::new(&format!("/proc/{worker}/stat")).exists())
+    });
+}
+
+#[test]
+fn a_forged_worker_mode_ends_by_itself() {
+    let home = Home::new();
+    home.file("scenarios/sum.toml", SUM);
+    for value in ["1", "0", "x", "999999"] {
+        let mut command = home.command(&["run"]);
+        let mut run = command.env("COLLSPEC_WORKER", value).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
+        support::within(Duration::from_secs(10), "it ends", || run.try_wait().unwrap().is_some());
+        assert_ne!(run.wait().unwrap().code(), Some(0), "{value}");
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_is_no_news() {
+    let home = Home::new();
+    for index in 0..40 {
+        home.file(&format!("scenarios/c{index}.toml"), SUM);
+    }
+    let mut command = home.command(&["run", "--format", "jsonl"]);
+    let mut run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    drop(run.stdout.take());
+    let mut words = String::new();
+    run.stderr.take().unwrap().read_to_string(&mut words).unwrap();
+    assert_eq!(run.wait().unwrap().code(), Some(2));
+    assert_eq!(words.lines().count(), 1, "the banner: {words}");
+}
