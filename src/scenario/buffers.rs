@@ -85,11 +85,9 @@ fn name_is_good(cx: &mut Cx<'_>, e: &Entry, table: &Val) -> bool {
         Kind::Array(a) => a.iter().all(|v| matches!(v.kind, Kind::Array(_) | Kind::Table(_))),
         _ => false,
     };
-    if !buffer_like {
-        if let Some(d) = cx.slipped(e, table.span) {
-            cx.fault(d);
-            return false;
-        }
+    if !buffer_like && let Some(d) = cx.slipped(e, table.span) {
+        cx.fault(d);
+        return false;
     }
     if let Some((message, help)) = bad_name(&e.key) {
         cx.fault(Diagnostic::new(e.key_span, message).help(help));
@@ -331,11 +329,11 @@ fn fill(cx: &mut Cx<'_>, table: &Table, span: Span, r: &Reading<'_>, whole: bool
         entry = entry.or(Some(default));
     }
     let count = entry.and_then(|e| cx.num("count", &e.val, Names::PER_RANK, Want::Natural, Per::World));
-    if let (Values::Row(row), Some(n)) = (&values, &count) {
-        if matches!(n.kind, NumKind::Int(c) if c != row.len() as i128) {
-            let d = Diagnostic::new(n.span, "`count` and the row differ");
-            cx.fault(d.help(format!("the row has {} elements", row.len())));
-        }
+    if let (Values::Row(row), Some(n)) = (&values, &count)
+        && matches!(n.kind, NumKind::Int(c) if c != row.len() as i128)
+    {
+        let d = Diagnostic::new(n.span, "`count` and the row differ");
+        cx.fault(d.help(format!("the row has {} elements", row.len())));
     }
     let text = matches!(values, Values::Template(_) | Values::Texts(_));
     let unsaid = entry.is_none() && !given && !text && !r.counted;
