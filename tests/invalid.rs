@@ -147,3 +147,92 @@ fn a_matrix_without_end_is_refused_at_once() {
     assert!(found.contains("combinations"), "{found}");
     assert!(start.elapsed().as_secs_f64() < 1.0);
 }
+
+/// A file of the greatest size, made to be slow in one way each, is done with in bearable time.
+#[test]
+fn the_worst_files_are_quick() {
+    let many = |n: usize, f: &dyn Fn(usize) -> String| (0..n).map(f).collect::<String>();
+    let top = "world_size = 1\n";
+    let steps = "inputs.x = [[1]]\n";
+    let texts = [
+        ("brackets", "]\n".repeat(500_000)),
+        ("equals", "=".repeat(1_000_000)),
+        ("quotes", "\"".repeat(1_000_000)),
+        ("unknown keys", many(50_000, &|k| format!("expcet{k} = {k}\n"))),
+        (
+            "unknown buffers",
+            format!(
+                "{top}{steps}{}",
+                many(15_000, &|k| format!("[[steps]]\nop = \"all_reduce\"\nin = \"xyz{k}\"\nout = \"abc{k}\"\n"))
+            ),
+        ),
+        (
+            "chained buffers",
+            format!(
+                "{top}{steps}{}",
+                many(15_000, &|k| format!("[[steps]]\nop = \"all_reduce\"\nin = \"x\"\nout = \"abc{k}\"\n"))
+            ),
+        ),
+        (
+            "unused inputs",
+            format!(
+                "{top}steps = [{{ op = \"barrier\" }}]\n[inputs]\n{}",
+                many(60_000, &|k| format!("b{k} = [[1]]\n"))
+            ),
+        ),
+        ("axes", format!("{top}op = \"barrier\"\n[matrix]\n{}", many(60_000, &|k| format!("a{k} = [1]\n")))),
+        ("values", format!("{top}op = \"barrier\"\nmatrix.a = [{}]", many(100_000, &|k| format!("{k}, ")))),
+        ("cases", format!("{top}op = \"barrier\"\nmatrix.timeout = [{}]", many(100_000, &|k| format!("{}, ", k + 1)))),
+        (
+            "faulty cases",
+            format!("{top}op = \"barrier\"\nmatrix.timeout = [{}]", many(90_000, &|k| format!("-{}, ", k + 1))),
+        ),
+        (
+            "variants",
+            format!("{top}op = \"barrier\"\n{}", many(30_000, &|k| format!("variants.v{k}.repeat = {}\n", k + 1))),
+        ),
+        ("elements", format!("{top}op = \"all_reduce\"\ninputs = [[{}]]\n", "300, ".repeat(190_000))),
+        (
+            "bad elements",
+            format!("{top}op = \"all_reduce\"\ndtype = \"i8\"\ninputs = [[{}]]\n", "300, ".repeat(190_000)),
+        ),
+        ("ranks", format!("world_size = 65536\nop = \"all_reduce\"\ninputs = [{}]\n", "[1],".repeat(65536))),
+        (
+            "groups",
+            format!(
+                "{top}{steps}{}",
+                many(10_000, &|_| {
+                    "[[steps]]\nop = \"all_reduce\"\ngroups = [[0],[0],[0],[0],[0]]\nin = \"x\"\nout = \"y\"\n"
+                        .to_owned()
+                })
+            ),
+        ),
+        (
+            "expressions",
+            format!(
+                "{top}{steps}{}",
+                many(250, &|_| format!(
+                    "[[steps]]\nop = \"map\"\nout = \"y\"\nexpr = \"x{}\"\n",
+                    "-x".repeat(190).repeat(10)
+                ))
+            ),
+        ),
+        ("templates", format!("{top}op = \"all_gather\"\ninputs = {{ text = \"{}\" }}", "{rank}".repeat(170_000))),
+        (
+            "excludes",
+            format!(
+                "{top}op = \"barrier\"\n[matrix]\nrepeat = [{}]\nexclude = [{}]",
+                many(3000, &|k| format!("{}, ", k + 1)),
+                many(2999, &|k| format!("{{ repeat = {} }}, ", k + 1))
+            ),
+        ),
+    ];
+    for (what, text) in texts {
+        assert!(text.len() <= 1 << 20, "{what} has {} bytes", text.len());
+        let start = std::time::Instant::now();
+        let found = parse(&text).err().map(|e| e.to_string().len());
+        let seconds = start.elapsed().as_secs_f64();
+        assert!(seconds < 10.0, "{what} took {seconds} s");
+        assert!(found.unwrap_or(0) < 100_000, "{what}: a message of {found:?} bytes");
+    }
+}

@@ -31,7 +31,9 @@ impl Config {
                 _ => None,
             };
             match (number, value) {
-                (Some(field), ConfigValue::Int(v)) => *field = c_int::try_from(*v).map_err(|_| wrong("out of range"))?,
+                (Some(field), ConfigValue::Int(v)) => {
+                    *field = c_int::try_from(*v).map_err(|_| wrong("out of range"))?
+                }
                 (Some(_), ConfigValue::Text(_)) => return Err(wrong("a number is wanted")),
                 (None, value) => {
                     let field = match name.as_str() {
@@ -60,7 +62,8 @@ mod tests {
 
     #[test]
     fn fields_are_set_by_name_and_others_stay_unset() {
-        let fields = [("minCTAs".to_owned(), ConfigValue::Int(2)), ("commName".to_owned(), ConfigValue::Text("a".into()))];
+        let fields =
+            [("minCTAs".to_owned(), ConfigValue::Int(2)), ("commName".to_owned(), ConfigValue::Text("a".into()))];
         let config = Config::new(23007, &fields).unwrap();
         assert_eq!(config.inner.min_ctas, 2);
         assert_eq!(config.inner.max_ctas, nccl_sys::NCCL_CONFIG_UNDEF_INT);

@@ -142,23 +142,16 @@ impl Stream {
 impl Backend {
     /// A look at everything that could still move, if this backend can give one.
     pub fn census(&self) -> Option<Census> {
-        let library = self.library.census()?;
-        match self.device {
-            Device::Host => {
-                let device = soft_cuda::census();
-                Some(Census {
-                    epoch: library.epoch.wrapping_add(device.epoch),
-                    busy: library.busy != 0 || device.busy,
-                    blocked: usize::try_from(library.blocked_hosts).unwrap_or(0) + device.blocked_hosts,
-                })
-            }
-        }
+        // the software library's census includes the device's
+        let census = self.library.census()?;
+        Some(Census {
+            epoch: census.epoch,
+            busy: census.busy != 0,
+            blocked: usize::try_from(census.blocked_hosts).unwrap_or(0),
+        })
     }
-    /// Sets what is called when device or library fall idle or a host thread starts to wait in them.
+    /// Sets what is called when device or library fall idle or a host thread starts to wait in them, if the backend can.
     pub fn set_idle_hook(&self, hook: Option<extern "C" fn()>) {
-        match self.device {
-            Device::Host => soft_cuda::set_idle_hook(hook),
-        }
         self.library.set_idle_hook(hook);
     }
 }

@@ -63,7 +63,9 @@ pub(super) fn map(stream: &Stream, reads: Vec<(Address, u64)>, out: Address, out
             .map(|(address, len)| {
                 let mut bytes = vec![0u8; *len as usize];
                 // SAFETY: the caller's ranges lie inside live blocks; the plan orders them with other accesses.
-                unsafe { std::ptr::copy_nonoverlapping(address.as_ptr().cast::<u8>(), bytes.as_mut_ptr(), bytes.len()) };
+                unsafe {
+                    std::ptr::copy_nonoverlapping(address.as_ptr().cast::<u8>(), bytes.as_mut_ptr(), bytes.len())
+                };
                 bytes
             })
             .collect();

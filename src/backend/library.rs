@@ -184,7 +184,14 @@ impl Library {
     }
 
     /// Joins a new communicator.
-    pub fn init_rank(&self, slot: &CommSlot, n: i32, id: ncclUniqueId, rank: i32, config: &[(String, ConfigValue)]) -> Result<()> {
+    pub fn init_rank(
+        &self,
+        slot: &CommSlot,
+        n: i32,
+        id: ncclUniqueId,
+        rank: i32,
+        config: &[(String, ConfigValue)],
+    ) -> Result<()> {
         let out = slot.0.as_ptr();
         if config.is_empty() {
             let code = call!(self, ncclCommInitRank(out, n, id, rank))?;
@@ -196,7 +203,14 @@ impl Library {
     }
 
     /// Splits a communicator.
-    pub fn split(&self, comm: Comm, color: i32, key: i32, slot: &CommSlot, config: &[(String, ConfigValue)]) -> Result<()> {
+    pub fn split(
+        &self,
+        comm: Comm,
+        color: i32,
+        key: i32,
+        slot: &CommSlot,
+        config: &[(String, ConfigValue)],
+    ) -> Result<()> {
         let mut given = if config.is_empty() { None } else { Some(Config::new(self.version, config)?) };
         let config = given.as_mut().map_or(ptr::null_mut(), |c| c.as_mut());
         let code = call!(self, ncclCommSplit(comm.0, color, key, slot.0.as_ptr(), config))?;
@@ -245,16 +259,26 @@ impl Library {
         let (count, dtype, op, root) = (c.count as usize, c.dtype.nccl(), c.op, c.root);
         let (comm, stream) = (c.comm.0, c.stream.raw());
         let (function, code) = match c.call {
-            NcclCall::AllReduce => ("ncclAllReduce", call!(self, ncclAllReduce(send, recv, count, dtype, op, comm, stream))?),
-            NcclCall::Reduce => ("ncclReduce", call!(self, ncclReduce(send, recv, count, dtype, op, root, comm, stream))?),
-            NcclCall::Broadcast => ("ncclBroadcast", call!(self, ncclBroadcast(send, recv, count, dtype, root, comm, stream))?),
-            NcclCall::AllGather => ("ncclAllGather", call!(self, ncclAllGather(send, recv, count, dtype, comm, stream))?),
+            NcclCall::AllReduce => {
+                ("ncclAllReduce", call!(self, ncclAllReduce(send, recv, count, dtype, op, comm, stream))?)
+            }
+            NcclCall::Reduce => {
+                ("ncclReduce", call!(self, ncclReduce(send, recv, count, dtype, op, root, comm, stream))?)
+            }
+            NcclCall::Broadcast => {
+                ("ncclBroadcast", call!(self, ncclBroadcast(send, recv, count, dtype, root, comm, stream))?)
+            }
+            NcclCall::AllGather => {
+                ("ncclAllGather", call!(self, ncclAllGather(send, recv, count, dtype, comm, stream))?)
+            }
             NcclCall::ReduceScatter => {
                 ("ncclReduceScatter", call!(self, ncclReduceScatter(send, recv, count, dtype, op, comm, stream))?)
             }
             NcclCall::AlltoAll => ("ncclAlltoAll", call!(self, ncclAlltoAll(send, recv, count, dtype, comm, stream))?),
             NcclCall::Gather => ("ncclGather", call!(self, ncclGather(send, recv, count, dtype, root, comm, stream))?),
-            NcclCall::Scatter => ("ncclScatter", call!(self, ncclScatter(send, recv, count, dtype, root, comm, stream))?),
+            NcclCall::Scatter => {
+                ("ncclScatter", call!(self, ncclScatter(send, recv, count, dtype, root, comm, stream))?)
+            }
         };
         self.check(function, c.comm, code)
     }

@@ -25,7 +25,7 @@ impl Backend {
 /// A look at everything that could still move: device and library together.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
-    /// Sums of the epochs: equal in two looks only if nothing moved in between (epochs never fall).
+    /// Equal in two looks only if nothing moved in between.
     pub epoch: u64,
     /// True while something executes or could execute now.
     pub busy: bool,

@@ -1,7 +1,10 @@
 //! `assert`: expressions over the final buffers and the figures of named steps.
 use super::book::{Book, Rank};
+use super::expect::is_undefined;
+use super::outputs::whole;
 use super::{Finding, Lane, message};
 use crate::num::{element_value, get};
+use crate::oracle::contents::Memory;
 use crate::plan::{BufId, Plan};
 use crate::run::Observation;
 use crate::scenario::Sp;
@@ -9,7 +12,7 @@ use crate::scenario::expr::{EvalError, Expr, Func, Mode, Node, Scope, Value};
 use std::cell::{Cell, RefCell};
 
 /// Evaluates all of them on every rank that has all they name.
-pub(crate) fn check(plan: &Plan, seen: &Observation, book: &mut Book) {
+pub(crate) fn check(plan: &Plan, last: &[Memory], seen: &Observation, book: &mut Book) {
     for assertion in &plan.case.asserts {
         let mut used = Used::default();
         used.node(plan, &assertion.v.node);
@@ -17,6 +20,12 @@ pub(crate) fn check(plan: &Plan, seen: &Observation, book: &mut Book) {
         let mut held = false;
         for rank in 0..plan.n {
             let all = used.all.iter().all(|b| plan.buffers[*b].places.get(rank).is_some_and(Option::is_some));
+            let undefined = |b: &BufId| whole(plan, *b, rank).is_some_and(|region| is_undefined(plan, last, region));
+            if all && used.all.iter().any(undefined) {
+                held = true;
+                book.note(format!("`{}` names undefined data and was not checked on rank {rank}", assertion.v.text));
+                continue;
+            }
             let tagged = used.tags.iter().all(|tag| figure(plan, seen, rank, tag).is_some());
             if all && tagged {
                 held = true;
@@ -117,7 +126,8 @@ fn one_rank(plan: &Plan, seen: &Observation, rank: usize, assertion: &Sp<Expr>, 
     }
     book.looked(Lane::Expected, looked + wrong);
     let Some((i, values)) = first else { return };
-    let place = if elements.is_some() { format!(" for element {i} ({wrong} of {total} elements)") } else { String::new() };
+    let place =
+        if elements.is_some() { format!(" for element {i} ({wrong} of {total} elements)") } else { String::new() };
     let words = format!("rank {rank}: assert `{text}` does not hold{place}: {values}");
     let mut finding = finding(words, values);
     (finding.wrong, finding.of) = (wrong, total);
@@ -176,10 +186,9 @@ impl Scope for Names<'_> {
     fn element(&self, buffer: &str, index: i128) -> Result<Value, EvalError> {
         let (dtype, bytes) = self.bytes(buffer).ok_or_else(|| EvalError(format!("`{buffer}` has no value here")))?;
         let count = bytes.len() / dtype.size();
-        let k = usize::try_from(index)
-            .ok()
-            .filter(|k| *k < count)
-            .ok_or_else(|| EvalError(format!("`{buffer}[{index}]` is outside the buffer, which has {count} elements")))?;
+        let k = usize::try_from(index).ok().filter(|k| *k < count).ok_or_else(|| {
+            EvalError(format!("`{buffer}[{index}]` is outside the buffer, which has {count} elements"))
+        })?;
         let bits = get(dtype, bytes, k);
         self.saw(format!("{buffer}[{k}] is {}", message::value(dtype, bits)));
         Ok(element_value(dtype, bits))

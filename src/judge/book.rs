@@ -65,15 +65,20 @@ impl Book {
     }
     /// Bytes at the end are wrong.
     pub fn wrong(&mut self, alloc: usize, bytes: Range<u64>) {
-        if let Some((last, range)) = self.wrong.last_mut() {
-            if *last == alloc && range.end == bytes.start {
-                range.end = bytes.end;
-                return;
-            }
+        if let Some((last, range)) = self.wrong.last_mut()
+            && *last == alloc
+            && range.end == bytes.start
+        {
+            range.end = bytes.end;
+            return;
         }
         if self.wrong.len() < STRETCHES {
             self.wrong.push((alloc, bytes));
         }
+    }
+    /// True if one more finding would be shown, so that looking closer is worth its time.
+    pub fn worth(&self) -> bool {
+        self.findings.len() < MOST
     }
     /// True if nothing was found so far.
     pub fn clean(&self) -> bool {

@@ -18,7 +18,10 @@ pub(crate) fn check(plan: &Plan, forecast: &Forecast, last: &[Memory], seen: &Ob
     for expectation in &plan.case.expect {
         let Some(buf) = plan.buffers.iter().position(|b| b.name == expectation.target.name) else {
             let text = format!("`{}` is expected, but no step makes it", expectation.target.name);
-            book.find(LAST, at(expectation.target.span, message::plain(Lane::Expected, text, "a buffer".into(), "none".into())));
+            book.find(
+                LAST,
+                at(expectation.target.span, message::plain(Lane::Expected, text, "a buffer".into(), "none".into())),
+            );
             continue;
         };
         for rank in 0..plan.n {
@@ -98,20 +101,19 @@ impl Checker<'_> {
     }
 
     /// What is there, and what was there before.
-    fn images(&self, region: Region) -> Option<(usize, std::ops::Range<u64>, &[u8], &[u8])> {
+    fn images(&self, region: Region) -> Option<(&[u8], &[u8])> {
         let (alloc, range) = region_bytes(self.plan, region)?;
         let start = self.plan.allocs[alloc].start();
         let part = (start + range.start) as usize..(start + range.end) as usize;
-        Some((alloc, range, self.seen.images.get(alloc)?.get(part.clone())?, self.forecast.initial.get(alloc)?.get(part)?))
+        Some((self.seen.images.get(alloc)?.get(part.clone())?, self.forecast.initial.get(alloc)?.get(part)?))
     }
 
     fn untouched(&self, region: Region, span: Span, book: &mut Book) -> Result<(), Diagnostic> {
-        let Some((_, _, actual, initial)) = self.images(region) else { return Ok(()) };
+        let Some((actual, initial)) = self.images(region) else { return Ok(()) };
         let dtype = self.plan.buffers[self.buf].dtype;
         book.looked(Lane::Expected, region.len);
-        let wrong: Vec<u64> = (0..region.len)
-            .filter(|i| get(dtype, actual, *i as usize) != get(dtype, initial, *i as usize))
-            .collect();
+        let wrong: Vec<u64> =
+            (0..region.len).filter(|i| get(dtype, actual, *i as usize) != get(dtype, initial, *i as usize)).collect();
         let Some(first) = wrong.first().copied() else { return Ok(()) };
         self.report(region, span, &wrong, "untouched".into(), get(dtype, actual, first as usize), book);
         Ok(())
@@ -134,12 +136,13 @@ impl Checker<'_> {
 
     fn values(&self, region: Region, span: Span, written: &[Element], book: &mut Book) -> Result<(), Diagnostic> {
         let dtype = self.plan.buffers[self.buf].dtype;
-        let Some((alloc, range, actual, _)) = self.images(region) else { return Ok(()) };
+        let Some((actual, _)) = self.images(region) else { return Ok(()) };
         let content = &self.expectation.content;
         // A default `count` is that of the inputs; what is computed for all ranks is as long as the buffer.
         let computed = matches!(content, Content::All(fill)
             if matches!(fill.values, Values::Each(_) | Values::Number(_) | Values::Random { .. }));
-        let said = if computed { None } else { content_count(&self.plan.case, content, self.rank)? }.unwrap_or(region.len);
+        let said =
+            if computed { None } else { content_count(&self.plan.case, content, self.rank)? }.unwrap_or(region.len);
         let expected = if said == region.len {
             bytes(&self.plan.case, dtype, content, self.rank, region.len)?
         } else {
@@ -153,9 +156,11 @@ impl Checker<'_> {
             None
         };
         let Some(expected) = expected else { return Ok(()) };
-        let memory = &self.last[alloc];
-        if memory.over(range).any(|(_, run)| run.sure == Sure::Undefined) {
-            book.note(format!("`{}` on rank {} is undefined and was not compared", self.expectation.target.name, self.rank));
+        if is_undefined(self.plan, self.last, region) {
+            book.note(format!(
+                "`{}` on rank {} is undefined and was not compared",
+                self.expectation.target.name, self.rank
+            ));
             return Ok(());
         }
         book.looked(Lane::Expected, region.len);
@@ -189,6 +194,12 @@ impl Checker<'_> {
         };
         book.find(LAST, message::wrong(self.plan, finding, None, Some(span)));
     }
+}
+
+/// True if nobody can say what part of it holds.
+pub(crate) fn is_undefined(plan: &Plan, last: &[Memory], region: Region) -> bool {
+    let found = region_bytes(plan, region).and_then(|(alloc, range)| Some((last.get(alloc)?, range)));
+    found.is_some_and(|(memory, range)| memory.over(range).any(|(_, run)| run.sure == Sure::Undefined))
 }
 
 /// Equal as `expect` means it: by bits, or as numbers where nan is nan and 0 is -0.0.

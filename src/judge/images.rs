@@ -21,11 +21,14 @@ pub(crate) fn compare(plan: &Plan, forecast: &Forecast, last: &[Memory], seen: &
         let spec = &plan.allocs[alloc];
         let Some((start, end)) = payload(plan, alloc, image).filter(|_| image.len() == initial.len()) else {
             let text = format!("rank {}: the memory of `{}` did not come back", spec.rank, spec.label);
-            book.find(Rank { kind: 2, event: 0 }, message::plain(Lane::Invariants, text, "an image".into(), "none".into()));
+            book.find(
+                Rank { kind: 2, event: 0 },
+                message::plain(Lane::Invariants, text, "an image".into(), "none".into()),
+            );
             continue;
         };
         book.looked(Lane::Invariants, (image.len() - (end - start)) as u64);
-        count(memory, book);
+        count(plan, memory, book);
         guards(plan, alloc, initial, image, (start, end), book);
         if image[start..end] != memory.data[..] {
             Payload { plan, forecast, seen, alloc, memory, actual: &image[start..end] }.explain(book);
@@ -33,21 +36,28 @@ pub(crate) fn compare(plan: &Plan, forecast: &Forecast, last: &[Memory], seen: &
     }
 }
 
-/// Bytes looked at, by lane. Elements that only observation decides were counted as they were judged.
-fn count(memory: &Memory, book: &mut Book) {
+/// What is looked at: elements that steps wrote, and bytes that nobody may touch. Elements that only observation decides
+/// were counted as they were judged.
+fn count(plan: &Plan, memory: &Memory, book: &mut Book) {
     let mut from = 0;
     let (mut exact, mut kept) = (0, 0);
     for run in memory.runs() {
+        let bytes = run.end - from;
+        from = run.end;
         match (run.sure, run.writer) {
-            (Sure::Known, Some(_)) => exact += run.end - from,
-            (Sure::Blank, _) | (Sure::Known, None) => kept += run.end - from,
+            (Sure::Known | Sure::Soft, Some(event)) if run.origin.is_none() => {
+                let writes = plan.events.get(event as usize).map(writes_of).unwrap_or_default();
+                let region = writes.into_iter().flatten().next().map(|w| w.region);
+                let size = region.and_then(|r| plan.buffers.get(r.buf)).map_or(1, |b| b.dtype.size());
+                exact += bytes / size as u64;
+            }
+            (Sure::Blank, _) | (Sure::Known, None) => kept += bytes,
             _ => {}
         }
-        from = run.end;
     }
-    for (lane, bytes) in [(Lane::Exact, exact), (Lane::Invariants, kept)] {
-        if bytes > 0 {
-            book.looked(lane, bytes);
+    for (lane, number) in [(Lane::Exact, exact), (Lane::Invariants, kept)] {
+        if number > 0 {
+            book.looked(lane, number);
         }
     }
 }
@@ -99,8 +109,9 @@ impl Payload<'_> {
             if run.sure == Sure::Undefined || self.same(&range) {
                 continue;
             }
+            let owners = self.owners(run);
             for byte in range.filter(|b| self.actual[*b as usize] != self.memory.data[*b as usize]) {
-                let owner = self.owner(run, byte);
+                let owner = owners.iter().find(|(bytes, _)| bytes.contains(&byte)).map_or(Owner::Nobody, |(_, o)| *o);
                 by_owner.entry(owner).or_default().push(byte);
                 book.wrong(self.alloc, byte..byte + 1);
             }
@@ -129,25 +140,29 @@ impl Payload<'_> {
         self.actual[range.clone()] == self.memory.data[range]
     }
 
-    fn owner(&self, run: &Run, byte: u64) -> Owner {
-        let inside = |region: Region| {
-            region_bytes(self.plan, region).is_some_and(|(alloc, range)| alloc == self.alloc && range.contains(&byte))
+    /// Who may own bytes of a run, the first that has a byte being right.
+    fn owners(&self, run: &Run) -> Vec<(Range<u64>, Owner)> {
+        let rank = self.plan.allocs[self.alloc].rank;
+        let mut owners = Vec::new();
+        let mut add = |region: Region, owner| match region_bytes(self.plan, region) {
+            Some((alloc, range)) if alloc == self.alloc => owners.push((range, owner)),
+            _ => {}
         };
         if let Some(event) = run.writer.map(|w| w as usize) {
             let writes = self.plan.events.get(event).map(writes_of).unwrap_or_default();
-            if let Some(write) = writes.iter().position(|w| w.is_some_and(|w| inside(w.region))) {
-                return Owner::Write(event, write);
+            for (number, write) in writes.into_iter().enumerate().filter_map(|(i, w)| Some((i, w?))) {
+                add(write.region, Owner::Write(event, number));
             }
         }
-        // Inputs first: in place, an input and an output are the same memory.
-        let whole = |buf: usize| {
-            let place = self.plan.buffers[buf].places.get(self.plan.allocs[self.alloc].rank).copied().flatten();
-            place.map(|p| Region { buf, rank: self.plan.allocs[self.alloc].rank, start: 0, len: p.count })
-        };
-        let mut bufs: Vec<usize> =
-            (0..self.plan.buffers.len()).filter(|b| whole(*b).is_some_and(inside)).collect();
-        bufs.sort_by_key(|b| (self.plan.buffers[*b].input.is_none() == (run.sure == Sure::Known), *b));
-        bufs.first().map_or(Owner::Nobody, |b| Owner::Kept(*b))
+        // In place, an input and an output are the same memory: the input's name for what was known at the beginning.
+        let mut bufs: Vec<usize> = (0..self.plan.buffers.len()).collect();
+        bufs.sort_by_key(|b| self.plan.buffers[*b].input.is_none() == (run.sure == Sure::Known));
+        for buf in bufs {
+            if let Some(place) = self.plan.buffers[buf].places.get(rank).copied().flatten() {
+                add(Region { buf, rank, start: 0, len: place.count }, Owner::Kept(buf));
+            }
+        }
+        owners
     }
 
     fn write(&self, event: usize, write: usize, bytes: &[u64], book: &mut Book) {
@@ -170,7 +185,7 @@ impl Payload<'_> {
             actual: message::value(buffer.dtype, get(buffer.dtype, actual, first as usize)),
             wrong: elements.len() as u64,
             of: region.len,
-            pattern: pattern::recognise(plan, self.forecast, self.seen, &site),
+            pattern: book.worth().then(|| pattern::recognise(plan, self.forecast, self.seen, &site)).flatten(),
         };
         let step = step_of(&plan.events[event]);
         book.find(Rank { kind: 1, event }, message::wrong(plan, finding, Some(step), None));
@@ -225,7 +240,10 @@ pub(crate) fn repeats(plan: &Plan, first: &Observation, other: &Observation, num
             })
         });
         let (name, element, was, is) = found.unwrap_or((&spec.label, 0, "other bytes".into(), "other bytes".into()));
-        let text = format!("rank {}: run {number} of {} differs from run 1: `{name}[{element}]` is {is}, was {was}", spec.rank, plan.case.repeat);
+        let text = format!(
+            "rank {}: run {number} of {} differs from run 1: `{name}[{element}]` is {is}, was {was}",
+            spec.rank, plan.case.repeat
+        );
         let mut finding = message::plain(Lane::Invariants, text, was, is);
         (finding.rank, finding.buffer, finding.element) = (Some(spec.rank), Some(name.into()), Some(element));
         book.find(Rank { kind: 2, event: usize::MAX }, finding);

@@ -34,7 +34,12 @@ type Miss = (usize, Lane, String);
 
 /// What was observed of a write: its checkpoint, or what is left of it at the end (then the elements with one right value
 /// are left to the comparison of the final images).
-pub(crate) fn observed(plan: &Plan, forecast: &Forecast, seen: &Observation, choice: &Choice<'_>) -> Option<(Vec<u8>, bool)> {
+pub(crate) fn observed(
+    plan: &Plan,
+    forecast: &Forecast,
+    seen: &Observation,
+    choice: &Choice<'_>,
+) -> Option<(Vec<u8>, bool)> {
     if let Some(number) = forecast.checkpoint(choice.event, choice.write) {
         let bytes = seen.checkpoints.get(number).filter(|bytes| bytes.len() == choice.canonical.len())?;
         return Some((bytes.clone(), true));
@@ -78,8 +83,8 @@ impl Guide for Judge<'_> {
             self.report(choice, &bytes, &wrong, checkpoint);
         }
         let (event, from) = (choice.event, choice.first);
-        self.first =
-            alike.or_else(|| Some(First { event, from, rank: region.rank, bytes: bytes.clone(), wrong: wrong.clone() }));
+        self.first = alike
+            .or_else(|| Some(First { event, from, rank: region.rank, bytes: bytes.clone(), wrong: wrong.clone() }));
         Some(bytes)
     }
 
@@ -159,7 +164,8 @@ impl Judge<'_> {
             actual: bytes,
             wrong: &elements,
         };
-        let pattern = pattern::recognise(self.plan, self.forecast, self.seen, &site);
+        let worth = self.book.worth();
+        let pattern = worth.then(|| pattern::recognise(self.plan, self.forecast, self.seen, &site)).flatten();
         let finding = Wrong {
             lane: *lane,
             rank: region.rank,

@@ -95,7 +95,9 @@ pub(crate) fn guard(rank: usize, label: &str, before: bool, at: i64, wrong: u64,
 
 /// Memory that a call must not look at was written to.
 pub(crate) fn scrap(rank: usize, label: &str, at: u64, wrong: u64, expected: u8, actual: u8) -> Finding {
-    let text = format!("rank {rank}: memory that no call may touch (`{label}`) was written at byte {at} ({wrong} bytes in all)");
+    let text = format!(
+        "rank {rank}: memory that no call may touch (`{label}`) was written at byte {at} ({wrong} bytes in all)"
+    );
     Finding {
         rank: Some(rank),
         buffer: Some(label.into()),
@@ -121,7 +123,8 @@ pub(crate) fn touched(wrong: Wrong<'_>, input: bool) -> Finding {
     let what = if input { "input" } else { "untouched" };
     let done = if input { "modified" } else { "written" };
     let extent = extent(wrong, of, pattern.as_deref());
-    let text = format!("rank {rank}: {what} `{buffer}` {done}: element {element} is {actual}, was {expected}; {extent}");
+    let text =
+        format!("rank {rank}: {what} `{buffer}` {done}: element {element} is {actual}, was {expected}; {extent}");
     Finding {
         rank: Some(rank),
         buffer: Some(buffer.into()),

@@ -64,7 +64,10 @@ pub fn judge(plan: &Plan, forecast: &Forecast, seen: &[Observation]) -> Verdict 
     }
     if case.repeat as usize > seen.len() && book.clean() {
         let text = format!("{} runs were asked for, {} were observed", case.repeat, seen.len());
-        book.find(Rank::default(), message::plain(Lane::Invariants, text, case.repeat.to_string(), seen.len().to_string()));
+        book.find(
+            Rank::default(),
+            message::plain(Lane::Invariants, text, case.repeat.to_string(), seen.len().to_string()),
+        );
     }
     if let Some((run, memory)) = last {
         outputs = outputs::list(plan, forecast, &memory, run);
@@ -97,7 +100,7 @@ fn run_of<'a>(
     };
     images::compare(plan, forecast, &memory, seen, book);
     expect::check(plan, forecast, &memory, seen, book);
-    assert::check(plan, seen, book);
+    assert::check(plan, &memory, seen, book);
     memory
 }
 
@@ -109,7 +112,9 @@ pub fn refused(case: &Case, diagnostics: &[Diagnostic]) -> Verdict {
     let expected = case.outcome.as_ref().is_some_and(|o| o.v.contains(&Expected::Refused));
     let said = |text: &str| {
         diagnostics.iter().any(|d| {
-            d.message.contains(text) || d.label.contains(text) || d.help.as_ref().is_some_and(|help| help.contains(text))
+            d.message.contains(text)
+                || d.label.contains(text)
+                || d.help.as_ref().is_some_and(|help| help.contains(text))
         })
     };
     if !expected {

@@ -3,7 +3,7 @@ use super::book::{Book, Rank};
 use super::{Finding, Lane, Outcome, message};
 use crate::plan::Plan;
 use crate::run::{Ended, Observation};
-use crate::scenario::Expected;
+use crate::scenario::{Expected, Sp};
 use crate::worker::job::{RankEnd, RankReport, What};
 use nccl_sys::ncclResult_t;
 
@@ -37,13 +37,12 @@ pub(crate) fn check(plan: &Plan, seen: &Observation, book: &mut Book) {
         book.find(Rank::default(), finding);
         return;
     }
-    if let (Some(reason), true) = (&plan.case.reason, of(seen) != Outcome::Ok) {
-        if !said(seen).iter().any(|text| text.contains(&reason.v)) {
-            let text = format!("{ending}, but nobody said \"{}\"", reason.v);
-            let mut finding = message::plain(Lane::Expected, text, reason.v.clone(), ending);
-            finding.span = Some(reason.span);
-            book.find(Rank::default(), finding);
-        }
+    let unsaid = |reason: &&Sp<String>| !said(seen).iter().any(|text| text.contains(&reason.v));
+    if let Some(reason) = plan.case.reason.as_ref().filter(|_| of(seen) != Outcome::Ok).filter(unsaid) {
+        let text = format!("{ending}, but nobody said \"{}\"", reason.v);
+        let mut finding = message::plain(Lane::Expected, text, reason.v.clone(), ending);
+        finding.span = Some(reason.span);
+        book.find(Rank::default(), finding);
     }
 }
 
@@ -177,9 +176,8 @@ pub(crate) fn codes(plan: &Plan, seen: &Observation, book: &mut Book) {
         }
         for (call, code, _) in &report.codes {
             let number = step(plan, rank, Some(*call)).map(|s| s as usize);
-            let expected = number
-                .and_then(|n| plan.steps.get(n))
-                .is_some_and(|s| s.error.iter().any(|(r, _)| *r == rank));
+            let expected =
+                number.and_then(|n| plan.steps.get(n)).is_some_and(|s| s.error.iter().any(|(r, _)| *r == rank));
             if !expected {
                 report_code(plan, rank, number.unwrap_or(usize::MAX), "ok".into(), code_name(*code), book);
             }

@@ -1,4 +1,5 @@
 //! What came out, for machines: JSON values by buffer and rank.
+use super::Outputs;
 use crate::num::{DType, Number, decode, get, text};
 use crate::oracle::Forecast;
 use crate::oracle::contents::{Memory, Sure};
@@ -42,8 +43,6 @@ pub(crate) fn list(plan: &Plan, forecast: &Forecast, last: &[Memory], seen: &Obs
     Some(buffers.iter().map(rows).collect())
 }
 
-type Outputs = Vec<(String, Vec<Option<Vec<Value>>>)>;
-
 fn row(plan: &Plan, forecast: &Forecast, last: &[Memory], seen: &Observation, region: Region) -> Option<Vec<Value>> {
     let dtype = plan.buffers[region.buf].dtype;
     let size = dtype.size() as u64;
@@ -69,7 +68,10 @@ fn row(plan: &Plan, forecast: &Forecast, last: &[Memory], seen: &Observation, re
 fn json(dtype: DType, bits: u64) -> Value {
     let value = match decode(dtype, bits) {
         Number::Int(v) => {
-            return i64::try_from(v).map(Value::from).or_else(|_| u64::try_from(v).map(Value::from)).unwrap_or_default();
+            return i64::try_from(v)
+                .map(Value::from)
+                .or_else(|_| u64::try_from(v).map(Value::from))
+                .unwrap_or_default();
         }
         Number::Float(v) => v,
     };

@@ -81,7 +81,14 @@ fn content(plan: &Plan, forecast: &Forecast, seen: &Observation, site: &Site<'_>
     if all(&|i| Some(get(dtype, before, i))) {
         let at = range.start + site.wrong[0] * size as u64;
         let blank = memory.over(at..at + 1).any(|(_, run)| run.sure == Sure::Blank);
-        return Some(if blank { "they hold the poison they started with, so nothing was written" } else { "stale: they hold what was there before this step" }.into());
+        return Some(
+            if blank {
+                "they hold the poison they started with, so nothing was written"
+            } else {
+                "stale: they hold what was there before this step"
+            }
+            .into(),
+        );
     }
     let image = &forecast.initial[alloc];
     let start = plan.allocs[alloc].start() as usize + range.start as usize;
@@ -97,10 +104,9 @@ fn content(plan: &Plan, forecast: &Forecast, seen: &Observation, site: &Site<'_>
         })
         .collect();
     let first = if op.rule == Rule::ReducedBlock { site.write * site.region.len as usize } else { 0 };
-    if let Some(Some(own)) = inputs.get(site.write) {
-        if own.len() >= site.actual.len() && all(&|i| Some(get(dtype, own, first + i))) {
-            return Some("they equal the rank's own input".into());
-        }
+    let own = inputs.get(site.write).copied().flatten().filter(|own| own.len() >= site.actual.len());
+    if own.is_some_and(|own| all(&|i| Some(get(dtype, own, first + i)))) {
+        return Some("they equal the rank's own input".into());
     }
     if let Some(kind) = reduce {
         let inputs: Option<Vec<&[u8]>> = inputs.into_iter().collect();
@@ -208,9 +214,9 @@ fn contribution(
             }
             let chosen: Vec<&[u8]> = picked.iter().map(|r| inputs[*r]).collect();
             let kind = match &whole.kind {
-                ReduceKind::PreMulSum { scalars } => ReduceKind::PreMulSum {
-                    scalars: picked.iter().filter_map(|r| scalars.get(*r).copied()).collect(),
-                },
+                ReduceKind::PreMulSum { scalars } => {
+                    ReduceKind::PreMulSum { scalars: picked.iter().filter_map(|r| scalars.get(*r).copied()).collect() }
+                }
                 other => other.clone(),
             };
             let changed = Reduction { dtype: whole.dtype, kind, ranks: picked.len() };

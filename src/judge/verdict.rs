@@ -80,6 +80,9 @@ pub struct Finding {
     pub text: String,
 }
 
+/// By buffer name, by world rank, by element; `None` where the rank has no such buffer or it is still all poison.
+pub type Outputs = Vec<(String, Vec<Option<Vec<serde_json::Value>>>)>;
+
 /// The verdict on a case.
 #[derive(Clone, Debug)]
 pub struct Verdict {
@@ -100,7 +103,7 @@ pub struct Verdict {
     /// Families that explain every telling element.
     pub fingerprint: Option<crate::oracle::Fingerprint>,
     /// By buffer name, by world rank; `None` above 4,096 elements or if nothing came out.
-    pub outputs: Option<Vec<(String, Vec<Option<Vec<serde_json::Value>>>)>>,
+    pub outputs: Option<Outputs>,
     /// Text of the snapshot, where the case has one.
     pub snapshot: Option<String>,
     /// Remarks that change no verdict.

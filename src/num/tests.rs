@@ -130,6 +130,20 @@ fn f32_and_f64_of_the_general_rounder_are_the_machines() {
 }
 
 #[test]
+fn the_rounder_takes_mantissas_of_any_length() {
+    let format = Format::of(F16).unwrap();
+    // The least value is 2^-24; these lie about half of it, and beside it.
+    assert_eq!(round(&format, false, u128::MAX, -24 - 128), 0x0001);
+    assert_eq!(round(&format, false, u128::MAX, -24 - 129), 0x0000);
+    assert_eq!(round(&format, false, 1 << 127, -24 - 128), 0x0000);
+    assert_eq!(round(&format, false, (1 << 127) + 1, -24 - 128), 0x0001);
+    assert_eq!(round(&format, true, u128::MAX, -24 - 130), 0x8000);
+    assert_eq!(round(&format, false, u128::MAX, -128), 0x3c00);
+    assert_eq!(round(&format, false, u128::MAX, 99_000), 0x7c00);
+    assert_eq!(round(&format, false, 1, -99_000), 0);
+}
+
+#[test]
 fn integers_wrap_and_cut() {
     assert_eq!(encode_int(I8, 200), 200);
     assert_eq!(decode(I8, 200), Number::Int(-56));
@@ -138,6 +152,8 @@ fn integers_wrap_and_cut() {
     assert_eq!(encode_f64(U8, 256.5), 0);
     assert_eq!(encode_f64(I64, 2f64.powi(70) + 2f64.powi(60)), 1 << 60);
     assert_eq!(encode_f64(U64, 1e300), 0);
+    assert_eq!(encode_f64(I32, 0.75), 0);
+    assert_eq!(encode_f64(I32, -0.75), 0);
     assert_eq!(encode_f64(I32, f64::NAN), 0);
     assert_eq!(encode_f64(I32, f64::INFINITY), 0);
     assert_eq!(decode(U64, u64::MAX), Number::Int((1 << 64) - 1));

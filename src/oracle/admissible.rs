@@ -3,26 +3,32 @@ use super::answer::{Answer, Choice, ReduceKind, Reduction};
 use super::budget::{Budget, Prepared};
 use super::families::FamilySet;
 use super::search::{Search, Stop};
+use super::ways::Way;
 use crate::num::{decode_f64, encode_f64};
 use std::sync::Arc;
 
-/// A set; `wider` is false while only the usual ways have been searched.
+/// The values of the usual ways, and once they were needed those of all ways. The first keep their families, which so do not
+/// depend on what was asked before.
 #[derive(Clone, Debug)]
 pub(super) struct Admissible {
-    pub choices: Vec<Choice>,
-    pub wider: bool,
+    pub usual: Vec<Choice>,
+    pub all: Option<Vec<Choice>>,
 }
 
 impl Admissible {
-    /// The member that is these bits (canonical, if a NaN).
-    pub fn find(&self, bits: u64) -> Option<&Choice> {
-        self.choices.iter().find(|c| c.bits == bits)
+    /// The member that is these bits (canonical, if a NaN), and of how many, as far as was searched.
+    pub fn find(&self, bits: u64) -> Option<(FamilySet, usize)> {
+        [Some(&self.usual), self.all.as_ref()]
+            .into_iter()
+            .flatten()
+            .find_map(|choices| choices.iter().find(|c| c.bits == bits).map(|c| (c.families, choices.len())))
     }
 
+    /// For people.
     pub fn answer(&self, reduction: &Reduction) -> Answer {
-        match self.choices.as_slice() {
+        match self.all.as_ref().unwrap_or(&self.usual).as_slice() {
             [only] => reduction.answer_of(decode_f64(reduction.dtype, only.bits)),
-            all => Answer::OneOf(all.to_vec()),
+            several => Answer::OneOf(several.to_vec()),
         }
     }
 }
@@ -38,11 +44,11 @@ impl Reduction {
     ) -> Result<Arc<Admissible>, Stop> {
         let key = self.key(values);
         let known = budget.kept(&key);
-        if let Some(known) = known.as_ref().filter(|known| known.wider || !wider) {
+        if let Some(known) = known.as_ref().filter(|known| known.all.is_some() || !wider) {
             return Ok(Arc::clone(known));
         }
-        let mut joins = if use_reserve { budget.reserve } else { budget.joins };
         let prepared = budget.prepared(self);
+        let mut joins = if use_reserve { budget.reserve } else { budget.joins };
         let found = self.search_ways(&prepared, values, known.as_deref(), wider, &mut budget.search, &mut joins);
         *if use_reserve { &mut budget.reserve } else { &mut budget.joins } = joins;
         let found = Arc::new(found?);
@@ -50,7 +56,7 @@ impl Reduction {
         Ok(found)
     }
 
-    pub(super) fn search_ways(
+    fn search_ways(
         &self,
         prepared: &Prepared,
         values: &[f64],
@@ -59,29 +65,44 @@ impl Reduction {
         search: &mut Search,
         joins: &mut u64,
     ) -> Result<Admissible, Stop> {
-        let mut found: Vec<(u64, FamilySet)> = Vec::new();
-        if let Some(known) = known {
-            found.extend(known.choices.iter().map(|c| (c.bits, c.families)));
-        }
-        let first = if known.is_none() { prepared.usual.as_slice() } else { &[] };
-        for way in first.iter().chain(if wider { prepared.wider.as_slice() } else { &[] }) {
-            for member in search.run(way, &way.leaves(values, &prepared.scalars), joins)? {
-                let families = way.families(member.shape());
-                way.finish(member.value, |value| found.push((encode_f64(self.dtype, value), families)));
+        let mut run = |ways: &[Way]| -> Result<Vec<Choice>, Stop> {
+            let mut found = Vec::new();
+            for way in ways {
+                for member in search.run(way, &way.leaves(values, &prepared.scalars), joins)? {
+                    let families = way.families(member.shape());
+                    way.finish(member.value, |v| found.push(Choice { bits: encode_f64(self.dtype, v), families }));
+                }
             }
-        }
-        found.sort_unstable_by(|a, b| {
-            let number = |bits| decode_f64(self.dtype, bits);
-            number(a.0).total_cmp(&number(b.0)).then(a.cmp(b))
+            Ok(self.merged(found))
+        };
+        let usual = match known {
+            Some(known) => known.usual.clone(),
+            None => run(&prepared.usual)?,
+        };
+        let all = match wider {
+            true => {
+                let mut all = usual.clone();
+                let known = |c: &Choice| usual.iter().any(|u| u.bits == c.bits);
+                all.extend(run(&prepared.wider)?.into_iter().filter(|c| !known(c)));
+                Some(self.merged(all))
+            }
+            false => None,
+        };
+        Ok(Admissible { usual, all })
+    }
+
+    /// In ascending order, each value once.
+    fn merged(&self, mut found: Vec<Choice>) -> Vec<Choice> {
+        let number = |c: &Choice| decode_f64(self.dtype, c.bits);
+        found.sort_unstable_by(|a, b| number(a).total_cmp(&number(b)));
+        found.dedup_by(|next, kept| {
+            let same = next.bits == kept.bits;
+            if same {
+                kept.families = kept.families.union(next.families);
+            }
+            same
         });
-        let mut choices: Vec<Choice> = Vec::new();
-        for (bits, families) in found {
-            match choices.last_mut() {
-                Some(last) if last.bits == bits => last.families = last.families.union(families),
-                _ => choices.push(Choice { bits, families }),
-            }
-        }
-        Ok(Admissible { choices, wider })
+        found
     }
 
     /// What the set depends on: type, kind, and the inputs (with their scalars) in any order.

@@ -49,7 +49,7 @@ impl Reduction {
     /// The same from decoded values; not for copies.
     pub(super) fn exact_values(&self, float: Float, values: &[f64]) -> Option<Answer> {
         let found = match &self.kind {
-            ReduceKind::Min | ReduceKind::Max => return Some(self.extreme(float, values)),
+            ReduceKind::Min | ReduceKind::Max => return Some(self.extreme(values)),
             ReduceKind::Prod => product(float, values),
             ReduceKind::Sum => sum(float, values),
             ReduceKind::Avg => average(float, values, self.scalar_values()[0]),
@@ -75,7 +75,7 @@ impl Reduction {
         }
     }
 
-    fn extreme(&self, float: Float, values: &[f64]) -> Answer {
+    fn extreme(&self, values: &[f64]) -> Answer {
         let numbers = || values.iter().copied().filter(|v| !v.is_nan());
         let best = match self.kind {
             ReduceKind::Min => numbers().reduce(f64::min),
@@ -87,7 +87,8 @@ impl Reduction {
             let choice = |v| Choice { bits: encode_f64(self.dtype, v), families: FamilySet::ALL };
             return Answer::OneOf(vec![choice(0.0), choice(-0.0)]);
         }
-        Answer::Bits(encode_f64(self.dtype, float.round(best)))
+        // Encoding saturates an infinity of f8e5m2, as the way back from f16 does.
+        Answer::Bits(encode_f64(self.dtype, best))
     }
 }
 

@@ -129,7 +129,8 @@ fn beginning(plan: &Plan) -> Result<Vec<Memory>, Vec<Diagnostic>> {
                     let fits = region_bytes(plan, region).filter(|(_, r)| r.end - r.start == bytes.len() as u64);
                     let piece = Piece::plain(bytes, Sure::Known);
                     if fits.and_then(|(alloc, range)| memory[alloc].write(range.start, &piece, None)).is_none() {
-                        let message = format!("the content of `{}` does not fit its memory on rank {rank}", buffer.name);
+                        let message =
+                            format!("the content of `{}` does not fit its memory on rank {rank}", buffer.name);
                         wrong.push(Diagnostic::new(buffer.span, message));
                     }
                 }
@@ -138,7 +139,9 @@ fn beginning(plan: &Plan) -> Result<Vec<Memory>, Vec<Diagnostic>> {
         }
     }
     for call in plan.programs.iter().flatten() {
-        if let What::Collective { red: Red::PreMulSum { scalar, device: Some(Ptr::At { alloc, byte }) }, .. } = &call.what {
+        if let What::Collective { red: Red::PreMulSum { scalar, device: Some(Ptr::At { alloc, byte }) }, .. } =
+            &call.what
+        {
             let piece = Piece::plain(scalar.clone(), Sure::Known);
             if memory.get_mut(*alloc as usize).and_then(|m| m.write(*byte, &piece, None)).is_none() {
                 let span = plan.steps.get(call.step as usize).map_or(Span::default(), |s| s.span);

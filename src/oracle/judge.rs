@@ -1,6 +1,6 @@
 //! The judgement on one observed element: exact if a pass over the column shows that nothing matters, else cheap chains, the
 //! search, and last the bound.
-use super::answer::{Answer, Choice, Judged, Lane, Reduction, Ruling};
+use super::answer::{Answer, Judged, Lane, Reduction, Ruling};
 use super::budget::Budget;
 use super::float::Float;
 use crate::num::{canonical_nan, decode_f64, is_nan, mask};
@@ -72,16 +72,16 @@ impl Reduction {
 
     /// `None` if the budget does not suffice.
     fn judge_by_search(&self, values: &[f64], observed: u64, reserve: bool, budget: &mut Budget) -> Option<Judged> {
-        let usual = self.search(values, false, reserve, budget).ok()?;
-        let accepted = |c: &Choice| accept(Lane::Admissible, Some(c.families), Some(usual.choices.len()), None);
-        if let Some(choice) = usual.find(observed) {
-            return Some(accepted(choice));
+        let accepted = |(families, size)| accept(Lane::Admissible, Some(families), Some(size), None);
+        if let Some(found) = self.search(values, false, reserve, budget).ok()?.find(observed) {
+            return Some(accepted(found));
         }
         let all = self.search(values, true, reserve, budget).ok()?;
-        Some(match all.find(observed) {
-            Some(choice) => accept(Lane::Admissible, Some(choice.families), Some(all.choices.len()), None),
-            None => Judged { lane: Lane::Admissible, ruling: Ruling::Reject { answer: all.answer(self) }, note: None },
-        })
+        Some(all.find(observed).map(accepted).unwrap_or_else(|| Judged {
+            lane: Lane::Admissible,
+            ruling: Ruling::Reject { answer: all.answer(self) },
+            note: None,
+        }))
     }
 
     fn judge_many(&self, float: Float, values: &[f64], observed: u64, budget: &mut Budget) -> Judged {

@@ -3,6 +3,7 @@
 use super::Reduction;
 use super::columns::{Reduced, reduce};
 use super::contents::{Mark, Memory, Piece, Sure};
+pub(crate) use super::places::{region_bytes, step_of, writes_of};
 use crate::num::{MapInput, map_element, put};
 use crate::ops::{Collective, Rule};
 use crate::plan::{Event, Plan, Region, StepId, Write};
@@ -107,7 +108,8 @@ impl<'p> Walk<'p> {
                 Ok(())
             }
             Event::Land { message, to, .. } => {
-                let piece = self.messages.remove(message).ok_or((None, "a message arrives that nobody has sent".into()))?;
+                let piece =
+                    self.messages.remove(message).ok_or((None, "a message arrives that nobody has sent".into()))?;
                 self.write(number, to.region, piece.derived())
             }
             Event::Map { expr, names, reads, out, .. } => {
@@ -165,8 +167,16 @@ impl<'p> Walk<'p> {
                 }
                 mark(&mut piece, &reduced, first..first + elements, size, origin);
                 let (target, inputs) = (write, inputs.as_slice());
-                let choice =
-                    Choice { event: number, write: rank, target, reduced: &reduced, reduction, inputs, first, canonical: bytes };
+                let choice = Choice {
+                    event: number,
+                    write: rank,
+                    target,
+                    reduced: &reduced,
+                    reduction,
+                    inputs,
+                    first,
+                    canonical: bytes,
+                };
                 if let Some(seen) = guide.choose(&choice).filter(|seen| seen.len() == bytes.len()) {
                     piece.bytes = seen;
                 }
@@ -260,7 +270,10 @@ impl<'p> Walk<'p> {
                 Err(_) if worst.get() >= Sure::Soft && !self.settled() => {}
                 Err(_) if worst.get() == Sure::Undefined => {}
                 Err(error) => {
-                    return Err((Some(out.rank), format!("`{}` for element {i} on rank {}: {error}", expr.text, out.rank)));
+                    return Err((
+                        Some(out.rank),
+                        format!("`{}` for element {i} on rank {}: {error}", expr.text, out.rank),
+                    ));
                 }
             }
             piece.mark(Mark { end: (i + 1) * size as u64, sure: worst.get(), origin: None });
@@ -284,20 +297,19 @@ impl<'p> Walk<'p> {
     fn read(&mut self, region: Region) -> Result<Piece, Problem> {
         let (alloc, range) = self.bytes(region)?;
         let piece = self.memory[alloc].read(range.clone()).ok_or_else(length)?;
-        if let Some(worst) = piece.worst() {
-            if worst != Sure::Known || piece.marks.len() > 1 {
-                let blank = self.memory[alloc].over(range.clone()).find(|(_, run)| run.sure == Sure::Blank);
-                if let Some((part, _)) = blank {
-                    let buffer = &self.plan.buffers[region.buf];
-                    let element = region.start + (part.start - range.start) / buffer.dtype.size() as u64;
-                    let message =
-                        format!("`{}[{element}]` on rank {} is read, but nobody has written it", buffer.name, region.rank);
-                    return Err((Some(region.rank), message));
-                }
-                for mark in &piece.marks {
-                    self.reuse(mark.origin);
-                }
-            }
+        if piece.worst() == Some(Sure::Known) && piece.marks.len() == 1 {
+            return Ok(piece);
+        }
+        let blank = self.memory[alloc].over(range.clone()).find(|(_, run)| run.sure == Sure::Blank);
+        if let Some((part, _)) = blank {
+            let buffer = &self.plan.buffers[region.buf];
+            let element = region.start + (part.start - range.start) / buffer.dtype.size() as u64;
+            let message =
+                format!("`{}[{element}]` on rank {} is read, but nobody has written it", buffer.name, region.rank);
+            return Err((Some(region.rank), message));
+        }
+        for mark in &piece.marks {
+            self.reuse(mark.origin);
         }
         Ok(piece)
     }
@@ -398,37 +410,5 @@ fn mark(piece: &mut Piece, reduced: &Reduced, elements: Range<usize>, size: usiz
             true => piece.mark(Mark { end, ..soft }),
             false => piece.mark(Mark { end, sure: Sure::Known, origin: None }),
         }
-    }
-}
-
-/// The allocation and the bytes of its payload that a region is.
-pub(crate) fn region_bytes(plan: &Plan, region: Region) -> Option<(usize, Range<u64>)> {
-    let buffer = plan.buffers.get(region.buf)?;
-    let place = (*buffer.places.get(region.rank)?)?;
-    let size = buffer.dtype.size() as u64;
-    let start = place.offset.checked_add(region.start.checked_mul(size)?)?;
-    let end = start.checked_add(region.len.checked_mul(size)?)?;
-    (end <= plan.allocs.get(place.alloc)?.payload).then_some((place.alloc, start..end))
-}
-
-/// The step of an event.
-pub(crate) fn step_of(event: &Event) -> StepId {
-    match event {
-        Event::Collective { step, .. }
-        | Event::Post { step, .. }
-        | Event::Land { step, .. }
-        | Event::Map { step, .. }
-        | Event::Undefined { step, .. } => *step,
-    }
-}
-
-/// What an event writes.
-pub(crate) fn writes_of(event: &Event) -> Vec<Option<&Write>> {
-    match event {
-        Event::Collective { recv, .. } => recv.iter().map(Option::as_ref).collect(),
-        Event::Post { .. } => Vec::new(),
-        Event::Land { to, .. } => vec![Some(to)],
-        Event::Map { out, .. } => vec![Some(out)],
-        Event::Undefined { out, .. } => out.iter().map(Some).collect(),
     }
 }

@@ -7,7 +7,7 @@
 //! | mixed | hierarchies of the two: any join may or may not be narrowed |
 //! | before | src/device/common_kernel.h: the rank's own element times its scalar, narrowed, then the addition |
 //! | before-fused | the same with product and addition contracted into one operation, which no build option forbids; not with 8 bits, which convert in between |
-//! | after | symmetric kernels: the sum, then times 1/n, avg only |
+//! | after | reduce_kernel.h's operation applied to the sum (times 1/n in the type, or in the accumulator), avg only; symmetric kernels |
 //!
 //! f32 and f64 have no wider accumulator, and products (prod) none in any type, so there is only "each step".
 use super::answer::{ReduceKind, Reduction};

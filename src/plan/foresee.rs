@@ -67,7 +67,7 @@ fn accept(
     played: &play::Played,
     undefined: &mut Option<String>,
 ) -> Result<(), Vec<Diagnostic>> {
-    let lenient = super::unroll::lenient(case);
+    let lenient = super::item::lenient(case);
     let expects = |f: fn(&Expected) -> bool| case.outcome.as_ref().is_some_and(|list| list.v.iter().any(f));
     if low.p.exits {
         undefined.get_or_insert_with(|| "a process ends on purpose".to_owned());
@@ -268,10 +268,17 @@ fn message(low: &Low, from: (usize, usize), to: (usize, usize)) -> Result<(), Di
         }
     };
     let (Some((sent, a)), Some((wanted, b))) = (side(from), side(to)) else { return Ok(()) };
+    let spot = |at: (usize, usize)| low.p.steps[low.programs[at.0][at.1].step as usize].span;
+    let grouped = |at: (usize, usize)| low.ends[at.0][at.1] as usize != at.1;
+    if from.0 == to.0 && !(grouped(from) && low.ends[from.0][from.1] == low.ends[to.0][to.1]) {
+        let text = format!("rank {} sends to itself, which NCCL allows only with the recv in the same group", from.0);
+        return Err(Diagnostic::new(spot(from), text)
+            .related(spot(to), "the recv")
+            .help("put both into one `group`, or use a `send_recv`"));
+    }
     if (sent, a) == (wanted, b) {
         return Ok(());
     }
-    let spot = |at: (usize, usize)| low.p.steps[low.programs[at.0][at.1].step as usize].span;
     let text = format!("rank {} sends {sent} {}, but rank {} receives {wanted} {}", from.0, a.name(), to.0, b.name());
     Err(Diagnostic::new(spot(to), text).related(spot(from), "the send"))
 }

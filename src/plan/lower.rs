@@ -1,10 +1,10 @@
 //! Items to calls: pointers, NCCL's counts, and beside each call what it means to memory.
 use super::eval::{elements, ranks};
 use super::inputs::encode;
+use super::item::{Coll, Item, ItemKind, MapItem, Program, Red, Sel};
 use super::place::{Placed, has};
 use super::resolve::{dedupe, shown};
 use super::types::{Alloc, BufId, Buffer, CommId, Place, Region, StepId};
-use super::unroll::{Coll, Item, ItemKind, MapItem, Program, Red, Sel};
 use crate::num::{self, DType};
 use crate::ops::{Collective, Extent, InPlace, Kind};
 use crate::scenario::expr::{Expr, Value};

@@ -10,6 +10,7 @@ mod eval;
 pub(crate) mod expect;
 mod foresee;
 pub(crate) mod inputs;
+mod item;
 mod lower;
 mod order;
 mod place;

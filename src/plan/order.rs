@@ -1,5 +1,5 @@
 //! Keeps the file order of items right when a group puts brackets around some of them.
-use super::unroll::Item;
+use super::item::Item;
 
 /// Rebuilds the entries of `order` from `mark`, and of each rank's items from its `starts` on, after items were inserted at the start and the end.
 /// Relative order among ranks inside one group does not matter to anybody: nothing in a group reads what another writes.

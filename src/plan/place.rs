@@ -1,9 +1,9 @@
 //! Buffers to allocations: each rank's buffer has memory of its own, but for in-place calls, whose `in` and `out` share it.
 use super::Limits;
 use super::eval::{Names, Ranked, among};
+use super::item::{Coll, ItemKind, Program};
 use super::resolve::{Sizes, dedupe, shown};
 use super::types::{Alloc, BufId, Buffer, Place};
-use super::unroll::{Coll, ItemKind, Program};
 use crate::num::DType;
 use crate::ops::InPlace;
 use crate::scenario::{Diagnostic, Num, Span};

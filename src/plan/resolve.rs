@@ -1,8 +1,8 @@
 //! Counts and types: inputs say theirs, outputs follow from their step, a receive's from the send it meets.
 use super::eval::elements;
 use super::inputs;
+use super::item::{Coll, ItemKind, Program, Sel};
 use super::types::{BufId, CommId};
-use super::unroll::{Coll, ItemKind, Program, Sel};
 use crate::num::DType;
 use crate::ops::Extent;
 use crate::scenario::{Diagnostic, Span};
@@ -417,7 +417,7 @@ impl Resolver<'_> {
     }
 
     fn written_by(&self, buf: BufId, rank: usize) -> bool {
-        let writes = |i: &super::unroll::Item| written(&i.kind).into_iter().flatten().any(|s| s.buf == buf);
+        let writes = |i: &super::item::Item| written(&i.kind).into_iter().flatten().any(|s| s.buf == buf);
         self.p.names[buf].input.is_some() || self.p.items[rank].iter().any(writes)
     }
 }

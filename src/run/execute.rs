@@ -21,6 +21,8 @@ pub struct Task<'a> {
     pub opening: Duration,
     /// From loaded on.
     pub limit: Duration,
+    /// True if the worker has run other cases and then waited: it may have died meanwhile.
+    pub seasoned: bool,
 }
 
 /// What came of a run.
@@ -31,13 +33,13 @@ enum Came {
     Dead,
 }
 
-/// The worker was dead before it could have read the job: nothing is known of the case, another worker can have it.
+/// The worker died before any rank had begun: nothing is known of the case, another worker can have it.
 pub struct DeadBefore;
 
 /// Runs the job, `repeat` times unless a run does not end well. The worker is dead afterwards if the last observation is a
 /// hang or a crash.
 pub fn execute(worker: &mut Worker, task: Task<'_>) -> Result<Result<Vec<Observation>, DeadBefore>, Error> {
-    let Task { job, initial, map, repeat, opening, limit } = task;
+    let Task { job, initial, map, repeat, opening, limit, seasoned } = task;
     let arena = worker.arena.ensure(job.arena.max(u64::from(job.n) * 8), true).map_err(Error::Resources)?;
     for (spec, image) in job.allocs.iter().zip(initial) {
         arena.write(spec.initial, image)?;
@@ -70,6 +72,9 @@ pub fn execute(worker: &mut Worker, task: Task<'_>) -> Result<Result<Vec<Observa
             }
             Came::Dead => {
                 let how = worker.end();
+                if seasoned && round == 0 && watch.opening && none_begun(&arena, job.n) {
+                    return Ok(Err(DeadBefore));
+                }
                 (Ended::Crashed { how, opening: watch.opening }, by_step_words(&arena, job.n))
             }
         };
@@ -126,6 +131,11 @@ impl Watch {
 
 fn running(call: u32) -> RankReport {
     RankReport { end: RankEnd::Running { call }, codes: Vec::new(), figures: Vec::new() }
+}
+
+fn none_begun(arena: &super::arena::Mapping, n: u32) -> bool {
+    let before = |rank| arena.word(rank).is_ok_and(|word| Step::of(word.load(Ordering::Acquire)) == Step::Before);
+    (0..n).all(before)
 }
 
 /// What is known of ranks that cannot report any more.

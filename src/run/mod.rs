@@ -1,7 +1,111 @@
-//! Parent side: worker pool, arena, schedule, watchdog.
-pub mod event;
+//! Parent side: worker pool, arena, schedule, watchdog. The parent never calls NCCL.
 pub mod arena;
+pub mod event;
+pub mod execute;
+pub mod layout;
+pub mod log;
 pub mod observation;
+pub mod pool;
+pub mod process;
+mod requires;
+mod runner;
 
 pub use event::Event;
 pub use observation::{Ended, Observation};
+pub use runner::Runner;
+
+use crate::oracle::Forecast;
+use crate::plan::{Plan, Write};
+use crate::worker::job::Job;
+use std::path::PathBuf;
+
+/// What runs the cases.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Backend {
+    /// NCCL's interface in software, on the host.
+    #[default]
+    Soft,
+}
+
+impl Backend {
+    /// As in scenarios and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Soft => "soft",
+        }
+    }
+}
+
+/// Which program is started as a worker. It must call `worker::enter_if_asked` before anything else.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Workers {
+    /// The running one.
+    #[default]
+    CurrentExe,
+    /// This one.
+    Command(PathBuf),
+}
+
+/// How cases are run.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// What runs them.
+    pub backend: Backend,
+    /// Cases at a time; the runner keeps about as many idle workers.
+    pub jobs: usize,
+    /// Seconds per case instead of the default; a case's own `timeout` goes before it.
+    pub timeout: Option<f64>,
+    /// Order of the software library's tasks.
+    pub seed: Option<u64>,
+    /// Bytes that the software library's sends may leave unreceived.
+    pub eager: Option<u64>,
+    /// Which program is started.
+    pub worker: Workers,
+}
+
+/// The runner cannot do its work.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// Workers would start workers.
+    #[error("this process is a worker itself: `main` must begin with `collspec::worker::enter_if_asked()`")]
+    InsideWorker,
+    /// The running program cannot be found.
+    #[error("the path of the running program is unknown")]
+    CurrentExe(#[source] std::io::Error),
+    /// No process.
+    #[error("cannot start {} as a worker", .program.display())]
+    Spawn {
+        /// What was started.
+        program: PathBuf,
+        /// Why not.
+        source: std::io::Error,
+    },
+    /// What was started is no worker.
+    #[error("{} does not work as a worker: {why}", .program.display())]
+    NoWorker {
+        /// What was started.
+        program: PathBuf,
+        /// In words.
+        why: String,
+    },
+    /// Pipes, threads or memory.
+    #[error("pipes, threads or shared memory for a worker")]
+    Resources(#[source] std::io::Error),
+    /// A worker could not do what was asked (which is no verdict on the case).
+    #[error("the worker is in trouble: {text}{}{log}", if .log.is_empty() { "" } else { "; it said: " })]
+    Trouble {
+        /// What it said.
+        text: String,
+        /// Its log.
+        log: String,
+    },
+    /// A job and its arena do not fit.
+    #[error(transparent)]
+    Outside(#[from] arena::Outside),
+}
+
+/// The job of a plan, and the way back from its calls to the plan's.
+pub fn job(plan: &Plan, forecast: &Forecast, reuse: bool) -> (Job, layout::CallMap) {
+    let checkpoints: Vec<Write> = forecast.checkpoints.iter().map(|checkpoint| checkpoint.write).collect();
+    layout::job(plan, &forecast.initial, &checkpoints, reuse)
+}

@@ -58,6 +58,9 @@ pub(crate) fn inputs(
     }
     let mut out = Vec::new();
     for e in &table.entries {
+        if cx.enough() {
+            break;
+        }
         if name_is_good(cx, e, &entry.val) {
             out.extend(buffer(cx, Sp { span: e.key_span, v: e.key.to_string() }, &e.val, defaults, counted));
         }
@@ -483,6 +486,9 @@ pub(crate) fn expect(
     };
     let mut out = Vec::new();
     for e in &table.entries {
+        if cx.enough() {
+            break;
+        }
         let plain = !matches!(e.val.kind, Kind::Table(_) | Kind::Array(_));
         let known = cx.known.buffers.contains_key(&*e.key);
         if let Some(d) = cx.slipped(e, entry.val.span).filter(|_| plain || !known) {

@@ -7,7 +7,7 @@ use super::names::case_name;
 use super::prescan;
 use super::reader::{AxisNow, Cx, Known, Used};
 use super::tree::{self, Table};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
@@ -98,8 +98,11 @@ pub fn parse(file: &Arc<SourceFile>, name: &str) -> Result<Vec<Case>, Rejected> 
     let short = top.get("op").is_some() || in_matrix("op") || variants_list.iter().any(in_variant);
     let axes = Matrix::read(&mut cx, matrix.as_ref(), short);
     let size = top.entries.iter().map(|e| e.val.size()).sum::<usize>() + 1;
-    let largest =
-        variants_list.iter().filter_map(|v| v.keys).map(|t| t.entries.iter().map(|e| e.val.size()).sum::<usize>()).max();
+    let largest = variants_list
+        .iter()
+        .filter_map(|v| v.keys)
+        .map(|t| t.entries.iter().map(|e| e.val.size()).sum::<usize>())
+        .max();
     let count = axes.product(&mut cx, variants_list.len(), size + largest.unwrap_or(0));
     let swept = matrix.is_some() || variants.is_some();
     let mut all = All {
@@ -111,7 +114,7 @@ pub fn parse(file: &Arc<SourceFile>, name: &str) -> Result<Vec<Case>, Rejected> 
         cases: Vec::new(),
         faults: BTreeMap::new(),
         points: 0,
-        known: Vec::new(),
+        known: BTreeSet::new(),
         used: Used::default(),
     };
     let Some(count) = count.filter(|_| cx.faults.is_empty()) else {
@@ -143,6 +146,11 @@ pub fn parse(file: &Arc<SourceFile>, name: &str) -> Result<Vec<Case>, Rejected> 
     all.finish().map_err(reject)
 }
 
+fn named(axes: &Matrix, values: &[&tree::Val], variant: &Variant<'_>) -> Vec<(String, String)> {
+    let axes = axes.axes.iter().zip(values).map(|(a, v)| (a.name.clone(), v.compact()));
+    axes.chain(variant.name.map(|v| ("variant".to_owned(), v.to_owned()))).collect()
+}
+
 /// What all points of a file found.
 struct All<'a> {
     file: &'a Arc<SourceFile>,
@@ -155,7 +163,7 @@ struct All<'a> {
     faults: BTreeMap<(usize, usize, String), (Diagnostic, usize)>,
     points: usize,
     /// Every definition: what it is, its name, its place.
-    known: Vec<(&'static str, String, Span)>,
+    known: BTreeSet<(&'static str, String, (usize, usize))>,
     used: Used,
 }
 
@@ -176,7 +184,7 @@ impl All<'_> {
 
     fn add(&mut self, found: Found, extra: Vec<Diagnostic>, point: &str, tree: &Table) {
         self.points += 1;
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeSet::new();
         for mut d in found.faults.into_iter().chain(extra) {
             let key = (d.span.start, d.span.end, d.message.clone());
             if !seen.insert(key.clone()) {
@@ -187,11 +195,8 @@ impl All<'_> {
         }
         self.cases.extend(found.case);
         self.used.merge(found.used);
-        let mut define = |what, name: &str, span| {
-            let entry = (what, name.to_owned(), span);
-            if !self.known.contains(&entry) {
-                self.known.push(entry);
-            }
+        let mut define = |what, name: &str, span: Span| {
+            self.known.insert((what, name.to_owned(), (span.start, span.end)));
         };
         found.known.buffers.iter().for_each(|(n, s)| define("buffer", n, *s));
         found
@@ -226,21 +231,22 @@ impl All<'_> {
 }
 
 /// What is defined and used by no case (rule 9).
-fn unused(axes: &Matrix, known: &[(&'static str, String, Span)], used: &Used) -> Vec<Diagnostic> {
+fn unused(axes: &Matrix, known: &BTreeSet<(&'static str, String, (usize, usize))>, used: &Used) -> Vec<Diagnostic> {
     let mut out = Vec::new();
     for a in axes.axes.iter().filter(|a| !a.sets && !used.axes.contains(&a.name)) {
         let d = Diagnostic::new(a.key_span, format!("the axis `{}` is used nowhere", a.name));
         out.push(d.help("it is no key of the file, and no expression names it"));
     }
-    for (what, name, span) in known {
+    for (what, name, (start, end)) in known {
+        let span = Span { start: *start, end: *end };
         let (found, message) = match *what {
             "buffer" => (used.buffers.contains(name), format!("the buffer `{name}` is used nowhere")),
             "communicator" => (used.comms.contains(name), format!("the communicator `{name}` is used nowhere")),
             "name" => (used.step_names.contains(name), format!("the name `{name}` is used nowhere")),
-            _ => (used.defaults.contains(span), format!("nothing here has a use for `{name}`")),
+            _ => (used.defaults.contains(&span), format!("nothing here has a use for `{name}`")),
         };
         if !found {
-            let d = Diagnostic::new(*span, message);
+            let d = Diagnostic::new(span, message);
             out.push(match *what {
                 "name" => d.help("a step's `name` is for `assert`"),
                 _ => d,

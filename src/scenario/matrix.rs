@@ -9,6 +9,8 @@ use std::sync::Arc;
 
 /// Most cases of one file.
 pub const MAX_CASES: usize = 100_000;
+/// Most axes of one file.
+const MAX_AXES: usize = 64;
 /// Most values read for one file, all its cases together.
 const MAX_WORK: usize = 20_000_000;
 
@@ -48,6 +50,11 @@ impl Matrix {
             return out;
         };
         out.collect(cx, table, "", entry.val.span, short);
+        if out.axes.len() > MAX_AXES {
+            let message = format!("the matrix has {} axes, more than {MAX_AXES}", out.axes.len());
+            cx.fault(Diagnostic::new(entry.key_span, message));
+            out.axes.truncate(MAX_AXES);
+        }
         out.axes.sort_by_key(|a| a.key_span.start);
         let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
         for axis in &out.axes {
@@ -71,33 +78,38 @@ impl Matrix {
                 Kind::Array(values) => {
                     if let Some(d) = cx.slipped(e, span).filter(|_| not_an_axis(&name, values)) {
                         cx.fault(d);
-                        self.faulty.push(name);
+                        self.stray(e, name);
                         continue;
                     }
-                    let before = cx.faults.len();
                     self.axis(cx, e, &name, values, short);
-                    if cx.faults.len() > before {
+                    if self.axes.last().is_none_or(|a| a.name != name || a.values.is_empty()) {
                         self.axes.retain(|a| a.name != name);
                         self.faulty.push(name);
                     }
                 }
                 _ => {
-                    self.faulty.push(name.clone());
+                    self.stray(e, name.clone());
                     match cx.slipped(e, span) {
-                    Some(d) => {
-                        let axis = if prefix.is_empty() { ", or write a list if it is an axis" } else { "" };
-                        cx.fault(d.help(format!(
-                            "what follows a header belongs to it: move it above the first header{axis}"
-                        )));
-                    }
-                    None => {
-                        let d = Diagnostic::new(e.val.span, format!("the axis `{name}` must be a list of values"));
-                        cx.fault(d.label(format!("this is {}", e.val.what())));
-                    }
+                        Some(d) => {
+                            let axis = if prefix.is_empty() { ", or write a list if it is an axis" } else { "" };
+                            cx.fault(d.help(format!(
+                                "what follows a header belongs to it: move it above the first header{axis}"
+                            )));
+                        }
+                        None => {
+                            let d = Diagnostic::new(e.val.span, format!("the axis `{name}` must be a list of values"));
+                            cx.fault(d.label(format!("this is {}", e.val.what())));
+                        }
                     }
                 }
             }
         }
+    }
+
+    /// A key that is no axis: the rest of the file is read as if it stood where it is meant to.
+    fn stray(&mut self, e: &Entry, name: String) {
+        let sets = keys::at_top(name.split('.').next().unwrap_or("")) || name == "op";
+        self.axes.push(Axis { name, key_span: e.key_span, values: vec![e.val.clone()], sets });
     }
 
     fn axis(&mut self, cx: &mut Cx<'_>, e: &Entry, name: &str, values: &[Val], short: bool) {

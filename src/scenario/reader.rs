@@ -93,6 +93,9 @@ pub(crate) enum Per {
     Communicator,
 }
 
+/// Most faults that are collected for one point.
+const MAX_FAULTS: usize = 100;
+
 /// The state of reading one point of a file.
 pub(crate) struct Cx<'a> {
     pub file: &'a Arc<SourceFile>,
@@ -107,7 +110,14 @@ pub(crate) struct Cx<'a> {
 
 impl Cx<'_> {
     pub fn fault(&mut self, d: Diagnostic) {
-        self.faults.push(d);
+        if !self.enough() {
+            self.faults.push(d);
+        }
+    }
+
+    /// True if further faults would only cost time.
+    pub fn enough(&self) -> bool {
+        self.faults.len() >= MAX_FAULTS
     }
 
     /// "must be X", with what it is at the caret.
@@ -119,7 +129,7 @@ impl Cx<'_> {
     /// Reports the keys of a table that are not allowed in it.
     pub fn check_keys(&mut self, table: &Table, span: Span, allowed: &[&str], place: &str) {
         for e in &table.entries {
-            if !allowed.contains(&&*e.key) {
+            if !allowed.contains(&&*e.key) && !self.enough() {
                 let d = self.unknown_key(e, span, allowed, place);
                 self.fault(d);
             }
@@ -159,7 +169,9 @@ impl Cx<'_> {
         let raw = self.file.text.get(val.start..val.end).unwrap_or("");
         for quotes in ["\"\"\"", "'''", "\"", "'"] {
             let body = raw.strip_prefix(quotes).and_then(|r| r.strip_suffix(quotes));
-            if body == Some(text) {
+            // Every escape is longer than what it stands for: equal lengths are equal texts.
+            let same = body.is_some_and(|b| b.len() == text.len() && b.get(start..end) == text.get(start..end));
+            if same {
                 let at = val.start + quotes.len();
                 return Span { start: at + start, end: at + end };
             }
@@ -292,6 +304,9 @@ impl Cx<'_> {
     }
 
     fn check_name(&mut self, u: &NameUse, place: Span, names: Names) {
+        if self.enough() {
+            return;
+        }
         let name = u.name.as_str();
         match u.kind {
             UseKind::Step if !names.assert => {

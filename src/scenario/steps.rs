@@ -32,6 +32,9 @@ pub(crate) fn list(cx: &mut Cx<'_>, val: &Val, defaults: &Defaults<'_>, around: 
     }
     let mut out = Vec::new();
     for v in entries.iter() {
+        if cx.enough() {
+            break;
+        }
         match &v.kind {
             Kind::Table(t) => out.extend(step(cx, t, v.span, defaults, around)),
             _ => cx.fault(Diagnostic::new(v.span, "a step must be a table").label(format!("this is {}", v.what()))),

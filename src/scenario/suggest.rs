@@ -1,5 +1,8 @@
 //! "Did you mean": the nearest of the known words.
 
+/// Most words that are compared; a file may define very many.
+const MOST: usize = 1000;
+
 /// The word with the least edit distance, if it is near enough to be a slip.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     if word.len() > 64 {
@@ -9,6 +12,8 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     let limit = (word.chars().count() / 3).max(1);
     known
         .into_iter()
+        .take(MOST)
+        .filter(|k| k.len().abs_diff(word.len()) <= 4 * limit)
         .map(|k| (distance(&lower, &k.to_ascii_lowercase()), k))
         .filter(|(d, k)| *d <= limit && *d < k.chars().count())
         .min_by_key(|(d, _)| *d)

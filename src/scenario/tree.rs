@@ -1,5 +1,6 @@
 //! The raw tree of a file: TOML values with spans, keys in file order, cheap to copy so that a matrix point can overlay it.
 use super::diagnostic::{Diagnostic, SourceFile, Span};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
 
@@ -109,17 +110,16 @@ impl Val {
 /// The tree of a file, or the faults of its syntax, sorted by place.
 pub(crate) fn parse(source: &SourceFile) -> Result<Table, Vec<Diagnostic>> {
     let (table, errors) = DeTable::parse_recoverable(&source.text);
-    let mut faults: Vec<Diagnostic> = Vec::new();
-    for e in &errors {
-        let span = e.span().map_or(Span { start: source.text.len(), end: source.text.len() }, to_span);
-        let fault = syntax(span, e.message());
-        if !faults.contains(&fault) {
-            faults.push(fault);
-        }
-    }
-    faults.sort_by_key(|d| d.span.start);
-    let more = faults.len().saturating_sub(MAX_SYNTAX);
-    faults.truncate(MAX_SYNTAX);
+    let places: BTreeSet<(usize, usize, &str)> = errors
+        .iter()
+        .map(|e| {
+            let span = e.span().unwrap_or(source.text.len()..source.text.len());
+            (span.start, span.end, e.message())
+        })
+        .collect();
+    let more = places.len().saturating_sub(MAX_SYNTAX);
+    let shown = places.into_iter().take(MAX_SYNTAX);
+    let mut faults: Vec<Diagnostic> = shown.map(|(start, end, message)| syntax(Span { start, end }, message)).collect();
     if let (Some(last), true) = (faults.last_mut(), more > 0) {
         last.help = Some(format!("there are {more} more faults like these"));
     }

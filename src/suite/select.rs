@@ -46,11 +46,9 @@ fn load(files: &[scenario::Scenario]) -> Suite {
     for (file, loaded) in files.iter().zip(loaded) {
         match loaded {
             Ok(cases) => suite.cases.extend(cases.into_iter().map(Arc::new)),
-            Err(rejected) => suite.faults.push(Faulty {
-                name: file.name.clone(),
-                file: rejected.file,
-                diagnostics: rejected.faults,
-            }),
+            Err(rejected) => {
+                suite.faults.push(Faulty { name: file.name.clone(), file: rejected.file, diagnostics: rejected.faults })
+            }
         }
     }
     order(&mut suite.cases);

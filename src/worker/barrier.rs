@@ -83,7 +83,8 @@ mod tests {
 
     #[test]
     fn all_pass_together_round_after_round_and_one_is_the_last() {
-        let (barrier, lasts, inside) = (Arc::new(Barrier::new(8)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
+        let (barrier, lasts, inside) =
+            (Arc::new(Barrier::new(8)), Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
         let threads: Vec<_> = (0..8)
             .map(|_| {
                 let (barrier, lasts, inside) = (barrier.clone(), lasts.clone(), inside.clone());

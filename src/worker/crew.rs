@@ -16,7 +16,11 @@ const STACK: usize = 1 << 20;
 
 impl Crew {
     /// At least so many threads. `panicked` is told what a panic said; the thread goes on.
-    pub fn ensure(&mut self, threads: usize, panicked: impl Fn(usize, String) + Clone + Send + 'static) -> std::io::Result<()> {
+    pub fn ensure(
+        &mut self,
+        threads: usize,
+        panicked: impl Fn(usize, String) + Clone + Send + 'static,
+    ) -> std::io::Result<()> {
         while self.seats.len() < threads {
             let rank = self.seats.len();
             let (tasks, inbox) = channel::<Task>();

@@ -109,12 +109,25 @@ fn is_nccl(what: &What) -> bool {
     match what {
         Collective { .. } | Send { .. } | Recv { .. } | GroupStart | GroupEnd => true,
         Init { .. } | Split { .. } | Finalize { .. } | Destroy { .. } | Abort { .. } => true,
-        Map { .. } | Checkpoint { .. } | After { .. } | Wait { .. } | Sleep { .. } | Exit | Begin { .. } | End { .. } => false,
+        Map { .. }
+        | Checkpoint { .. }
+        | After { .. }
+        | Wait { .. }
+        | Sleep { .. }
+        | Exit
+        | Begin { .. }
+        | End { .. } => false,
     }
 }
 
 /// All ranks' calls of one step: in turns, first what is not NCCL's, then one group with what is.
-fn one_step(run: &Arc<Run>, ranks: &mut [Rank<'_>], programs: &[Vec<Call>], next: &mut [usize], step: u32) -> Blamed<()> {
+fn one_step(
+    run: &Arc<Run>,
+    ranks: &mut [Rank<'_>],
+    programs: &[Vec<Call>],
+    next: &mut [usize],
+    step: u32,
+) -> Blamed<()> {
     let due = |rank: usize, at: usize| programs[rank].get(at).filter(|call| call.step == step);
     loop {
         // waits come after every rank's other calls: a wait for work that a later rank completes would never end

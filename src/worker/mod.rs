@@ -30,7 +30,7 @@ const KEPT: usize = 2;
 const NO_WORKER: i32 = 102;
 
 /// True if this process was started as a worker (or inside one).
-pub fn asked() -> bool {
+pub fn is_worker() -> bool {
     std::env::var_os(inherit::VARIABLE).is_some()
 }
 
@@ -64,7 +64,8 @@ fn serve(backend: &'static Backend, replies: Replies, arena: Arena) -> ! {
         library: library.name().to_owned(),
         symbols: library.symbols().into_iter().map(str::to_owned).collect(),
     });
-    let mut worker = Worker { backend, replies, arena, crew: Crew::default(), current: None, kept: VecDeque::new(), tags: 1 };
+    let mut worker =
+        Worker { backend, replies, arena, crew: Crew::default(), current: None, kept: VecDeque::new(), tags: 1 };
     let mut requests = std::io::stdin().lock();
     loop {
         match wire::receive::<Request>(&mut requests) {
@@ -122,7 +123,10 @@ impl Worker {
     /// Communicators made by an equal prelude.
     fn take_kept(&mut self, job: &Job) -> Option<Vec<Vec<CommSlot>>> {
         let equal = |old: &Job| {
-            old.prelude == job.prelude && old.comms == job.comms && old.configs == job.configs && old.one_thread == job.one_thread
+            old.prelude == job.prelude
+                && old.comms == job.comms
+                && old.configs == job.configs
+                && old.one_thread == job.one_thread
         };
         let at = self.kept.iter().position(|kept| job.reuse && equal(&kept.job))?;
         self.kept.remove(at).map(|kept| kept.comms)

@@ -129,7 +129,8 @@ impl<'a> Rank<'a> {
                 };
                 let stream = self.stream(*stream)?;
                 let (count, dtype, root) = (*count, *dtype, *root);
-                let done = library.collective(&Collective { call: *call, send, recv, count, dtype, op, root, comm, stream });
+                let done =
+                    library.collective(&Collective { call: *call, send, recv, count, dtype, op, root, comm, stream });
                 if matches!(red, Red::PreMulSum { .. }) {
                     self.ops.push((op, comm));
                     self.end_ops()?;
@@ -156,7 +157,8 @@ impl<'a> Rank<'a> {
             What::Map { .. } => self.map(index, what),
             What::Checkpoint { from, bytes, index, stream } => {
                 let find = self.seat.shadows.binary_search_by_key(index, |(i, _)| *i);
-                let (_, shadow) = find.ok().and_then(|at| self.seat.shadows.get(at)).ok_or_else(|| garbled("checkpoint"))?;
+                let (_, shadow) =
+                    find.ok().and_then(|at| self.seat.shadows.get(at)).ok_or_else(|| garbled("checkpoint"))?;
                 let (to, from) = (shadow.at(0, *bytes)?, self.range(*from, *bytes)?);
                 self.stream(*stream)?.copy(to, from, *bytes);
                 Ok(())
@@ -318,7 +320,8 @@ impl<'a> Rank<'a> {
         let number = self.run.first_tag.wrapping_add(tag.tag);
         let mut sum: Option<Traffic> = None;
         for comm in &tag.comms {
-            let Some(handle) = self.seat.comms.get(*comm as usize).map(CommSlot::get).filter(|h| *h != Comm::NULL) else {
+            let Some(handle) = self.seat.comms.get(*comm as usize).map(CommSlot::get).filter(|h| *h != Comm::NULL)
+            else {
                 sum = None; // ended meanwhile: part of the figure is lost, so there is none
                 break;
             };
@@ -375,7 +378,15 @@ impl<'a> Rank<'a> {
         Ok(())
     }
 
-    fn transfer(&self, ptr: Ptr, count: u64, dtype: crate::num::DType, peer: i32, comm: u32, stream: u32) -> Result<Transfer<'_>, Halt> {
+    fn transfer(
+        &self,
+        ptr: Ptr,
+        count: u64,
+        dtype: crate::num::DType,
+        peer: i32,
+        comm: u32,
+        stream: u32,
+    ) -> Result<Transfer<'_>, Halt> {
         let (ptr, comm, stream) = (self.pointer(ptr)?, self.comm(comm)?.get(), self.stream(stream)?);
         Ok(Transfer { ptr, count, dtype, peer, comm, stream })
     }

@@ -20,7 +20,9 @@ static WATCH: OnceLock<Watch> = OnceLock::new();
 
 /// Starts watching, if the backend can say what moves. Once per process.
 pub fn start(backend: &'static Backend) -> std::io::Result<()> {
-    if backend.census().is_none() || WATCH.set(Watch { backend, state: Mutex::default(), wake: Condvar::new() }).is_err() {
+    if backend.census().is_none()
+        || WATCH.set(Watch { backend, state: Mutex::default(), wake: Condvar::new() }).is_err()
+    {
         return Ok(());
     }
     std::thread::Builder::new().name("watch".into()).spawn(watch)?;

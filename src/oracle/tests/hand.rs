@@ -55,11 +55,13 @@ fn eight_bits_saturate_at_each_step() {
 fn avg_of_two_divided_by_three_knows_fused_products() {
     // premul_sum with the scalar of three ranks, on two: a*s rounded or not, and likewise b*s.
     let third = encode_f64(DType::F32, 1.0 / 3.0);
-    let (a, b) = (0.7f32, 0.4f32);
+    // Chosen so that fusing matters.
+    let (a, b) = (f32::from_bits(0x3f68_c2d2), f32::from_bits(0x3f51_7f64));
     let kind = ReduceKind::PreMulSum { scalars: vec![third; 2] };
     let s = f32::from_bits(third as u32);
     let by_machine = [a * s + b * s, a.mul_add(s, b * s), b.mul_add(s, a * s)];
     let found = set(DType::F32, kind, &[a.into(), b.into()]);
+    assert!(by_machine.iter().any(|v| *v != by_machine[0]));
     for value in by_machine {
         assert!(found.contains(&value.into()), "{value} is not in {found:?}");
     }
@@ -70,6 +72,10 @@ fn avg_of_two_divided_by_three_knows_fused_products() {
 fn avg_by_a_power_of_two_is_exact() {
     assert_eq!(exact(DType::F32, ReduceKind::Avg, &[1.0, 2.0, 3.0, 5.0]), bits(DType::F32, 2.75));
     assert_eq!(exact(DType::F32, ReduceKind::Avg, &[1.0, 2.0, 3.0]), None);
+    // 3 * bf16(1/13) is a bf16 number, but not the one next to 3/13.
+    let mut three = vec![0.0; 13];
+    three[..2].copy_from_slice(&[1.0, 2.0]);
+    assert_eq!(exact(DType::Bf16, ReduceKind::Avg, &three), None);
     assert_eq!(exact(DType::Bf16, ReduceKind::Avg, &[0.0, 0.0, -0.0]), bits(DType::Bf16, 0.0));
     // Halving first stays in range (50000 is a tie), summing first overflows.
     assert_eq!(exact(DType::F16, ReduceKind::Avg, &[60000.0, 40000.0]), None);

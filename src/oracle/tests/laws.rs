@@ -133,6 +133,89 @@ fn the_bound_is_as_derived() {
 }
 
 #[test]
+fn every_rounding_counts_in_the_bound() {
+    // Inputs that nearly cancel, so that the type is fine enough there to show the bound's width.
+    let values: Vec<f64> = (0..16).map(|i| if i % 2 == 0 { 1.25 } else { -1.5 } + f64::from(i) / 32.0).collect();
+    let size: f64 = values.iter().map(|v| v.abs()).sum();
+    let third = 1.0 / 3.0;
+    for (dtype, kind, roundings, unit, factor) in [
+        (DType::F32, ReduceKind::Sum, 15.0, 2f64.powi(-24), 1.0),
+        (
+            DType::F32,
+            ReduceKind::PreMulSum { scalars: vec![encode_f64(DType::F32, third); 16] },
+            16.0,
+            2f64.powi(-24),
+            third,
+        ),
+        (DType::F16, ReduceKind::Sum, 16.0, 2f64.powi(-11) + 2f64.powi(-24), 1.0),
+        (
+            DType::F16,
+            ReduceKind::PreMulSum { scalars: vec![encode_f64(DType::F16, third); 16] },
+            17.0,
+            2f64.powi(-11),
+            third,
+        ),
+    ] {
+        let (reduction, column) = case(dtype, kind, &values);
+        let Answer::Within { lo, hi, .. } = reduction
+            .bound(
+                super::super::float::Float::of(dtype).unwrap(),
+                &column.iter().map(|bits| decode_f64(dtype, *bits)).collect::<Vec<_>>(),
+                &reduction.scalar_values(),
+            )
+            .unwrap()
+        else {
+            panic!()
+        };
+        let width = decode_f64(dtype, hi) - decode_f64(dtype, lo);
+        let want = 2.0 * (f64::powf(1.0 + unit, roundings) - 1.0) * size * factor;
+        assert!(want <= width * 1.001 && width <= want * 1.02, "{dtype:?} {roundings}: {width} for {want}");
+    }
+}
+
+#[test]
+fn rotated_chains_need_no_bound() {
+    let inputs = Random::new(DType::F32, 4, None, None);
+    let values: Vec<f64> =
+        (0..12).map(|r| decode_f64(DType::F32, inputs.bits(r, 0)) * 3f64.powi(r as i32 % 5)).collect();
+    let (reduction, column) = case(DType::F32, ReduceKind::Sum, &values);
+    let values: Vec<f64> = column.iter().map(|bits| decode_f64(DType::F32, *bits)).collect();
+    let mut seen = std::collections::BTreeSet::new();
+    let add = |sum: f64, v: f64| f64::from((sum + v) as f32);
+    for start in 0..12 {
+        let mut turned = values.clone();
+        turned.rotate_left(start);
+        let forwards = turned.iter().copied().reduce(add).unwrap();
+        let backwards = turned.iter().rev().copied().reduce(add).unwrap();
+        for result in [forwards, backwards] {
+            seen.insert(result.to_bits());
+            let judged = reduction.judge(&column, encode_f64(DType::F32, result), &mut Budget::default());
+            assert!(judged.lane == Lane::Admissible && judged.ruling.accepted(), "{start} {judged:?}");
+        }
+    }
+    assert!(seen.len() > 2, "the order matters: {seen:?}");
+}
+
+#[test]
+fn one_budget_serves_many_reductions() {
+    let mut budget = Budget::default();
+    for kind in [ReduceKind::Sum, ReduceKind::Avg, ReduceKind::Prod, ReduceKind::Sum] {
+        let (reduction, column) = case(DType::F32, kind, &[0.1, 0.7, 0.3]);
+        let want = reduction.answer(&column, &mut Budget::default());
+        assert_eq!(reduction.answer(&column, &mut budget), want);
+        assert!(reduction.judge(&column, reduction.canonical(&column), &mut budget).ruling.accepted());
+    }
+}
+
+#[test]
+fn buffers_do_not_lose_the_smallest() {
+    let rows: Vec<[u8; 8]> = [2f64.powi(890), 2f64.powi(-1000), 0.0].iter().map(|v| v.to_le_bytes()).collect();
+    let inputs: Vec<&[u8]> = rows.iter().map(|row| row.as_slice()).collect();
+    let reduction = Reduction { dtype: DType::F64, kind: ReduceKind::Sum, ranks: 3 };
+    assert_eq!(reduction.exact_buffer(&inputs), Err(0));
+}
+
+#[test]
 fn what_cannot_be_judged_is_said_beforehand() {
     let refused = |dtype, kind, values: &[f64]| {
         let (reduction, column) = case(dtype, kind, values);

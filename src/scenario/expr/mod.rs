@@ -13,6 +13,8 @@
 mod eval;
 mod lex;
 mod parse;
+#[cfg(test)]
+mod tests;
 
 pub use eval::Mode;
 pub use parse::{MAX_DEPTH, MAX_LENGTH, NameUse, Parsed, ParsedRef, UseKind, parse, parse_ref};

@@ -85,3 +85,28 @@ fn scaling_rounds_to_the_type() {
     scale(Type::I32, &mut x, &two);
     assert_eq!(i32::from_ne_bytes(x), -2);
 }
+
+#[test]
+fn eight_bit_sums_and_products_are_the_nearest_values() {
+    for (format, largest) in [(&E4M3, 0x7eu8), (&E5M2, 0x7b)] {
+        let finite: Vec<u8> = (0..=255u8).filter(|code| code & 0x7f <= largest).collect();
+        let values: Vec<f64> = finite.iter().map(|code| f64::from(format.decode(*code))).collect();
+        // The nearest value by looking at all of them; a tie goes to the even code, what is beyond all to the last.
+        let nearest = |x: f64| {
+            let distance = |i: &usize| ((values[*i] - x).abs(), finite[*i] % 2);
+            let best = (0..finite.len()).min_by(|a, b| distance(a).partial_cmp(&distance(b)).expect("no NaN here"));
+            best.map(|i| values[i])
+        };
+        let mut sums = std::collections::HashMap::new();
+        for (i, a) in finite.iter().enumerate() {
+            for (j, b) in finite.iter().enumerate() {
+                for (exact, got) in
+                    [(values[i] + values[j], format.add(*a, *b)), (values[i] * values[j], format.multiply(*a, *b))]
+                {
+                    let expected = *sums.entry(exact.to_bits()).or_insert_with(|| nearest(exact));
+                    assert_eq!(Some(f64::from(format.decode(got))), expected, "{a:#x} {b:#x} {exact}");
+                }
+            }
+        }
+    }
+}

@@ -4,12 +4,13 @@ use super::task::TaskId;
 use crate::op::Signature;
 use crate::settings::SLOTS;
 use std::collections::VecDeque;
+use std::hash::{Hash, Hasher};
 
 /// A channel's place in the table.
 pub(super) type ChannelId = usize;
 
 /// What the two ends agree on. Operations that do not match have different keys and never meet.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChannelKey {
     pub core: u64,
     /// Which collective of the communicator, or which send of the pair.
@@ -18,6 +19,13 @@ pub(super) struct ChannelKey {
     pub destination: usize,
     pub lane: u8,
     pub signature: Signature,
+}
+
+impl Hash for ChannelKey {
+    /// Without the signature: keys that differ only there are rare, and there are many lookups.
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.core, self.sequence, self.source, self.destination, self.lane).hash(state);
+    }
 }
 
 /// A chunk on its way.

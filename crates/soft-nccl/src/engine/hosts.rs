@@ -258,14 +258,15 @@ pub(crate) fn destroy(comm: usize) -> Outcome<()> {
 /// return; its peers stay where they are.
 pub(crate) fn abort(comm: usize) {
     let mut world = lock();
-    // Memory may be freed as soon as this returns, so the step that runs must be over.
+    world.dismiss_hosts(comm);
+    let mut dones = world.drop_batches(comm);
+    // Memory may be freed as soon as this returns, so a step that runs must be over; its task is dropped then.
     world.aborting += 1;
     while world.running == Some(comm) {
         world = world.wait(&SHARED.step_over);
     }
     world.aborting -= 1;
-    world.dismiss_hosts(comm);
-    let dones = world.drop_batches(comm);
+    dones.extend(world.drop_batches(comm));
     world.remove_member(comm);
     drop(world);
     for done in dones {

@@ -1,0 +1,273 @@
+//! One rank's items of one step.
+use super::super::eval::{Names, Ranked, evaluate, named, ranks};
+use super::super::item::{Coll, ItemKind, MapItem, Red, Sel};
+use super::super::place::{BARRIER_IN, BARRIER_OUT};
+use super::super::types::StepId;
+use super::{Member, Stop, Unroll};
+use crate::num::DType;
+use crate::ops::{Composite, Host, Kind};
+use crate::scenario::expr::{Mode, Value};
+use crate::scenario::{BufRef, Counts, Diagnostic, Expr, Num, Reduce, Sp, Step};
+use crate::worker::job::What;
+use std::sync::Arc;
+
+impl<'a> Unroll<'a> {
+    /// One rank's items of one step.
+    pub(super) fn one(&mut self, step: &'a Step, id: StepId, m: &Member<'a>, stream: u32) -> Stop {
+        let fails = self.fails(id, m.world);
+        let nulls = step.null_pointers;
+        let (comm, me) = (m.comm, m.names.rank);
+        let kind = match &step.op.kind {
+            Kind::Collective(op) => {
+                let input = step.input.as_ref().map(|r| self.sel(r, m)).transpose()?;
+                let in_place = step.in_place.as_ref().map_or(Ok(false), |v| Ok(v.whole(&m.names)? != 0))?;
+                let mut output = step.output.as_ref().map(|r| self.sel(r, m)).transpose()?;
+                if output.is_none() && in_place {
+                    output = input;
+                }
+                let root = step.root.as_ref().map_or(Ok(0), |v| v.whole(&m.names))?;
+                let root_span = step.root.as_ref().map_or(step.span, |v| v.span);
+                let red = op.reduces.then(|| self.red(step.reduce.as_ref(), m)).transpose()?;
+                ItemKind::Collective(Box::new(Coll {
+                    op,
+                    comm,
+                    me,
+                    input,
+                    output,
+                    red,
+                    root,
+                    root_span,
+                    in_place,
+                    nulls,
+                    stream,
+                }))
+            }
+            Kind::Composite(Composite::AllGatherV) => {
+                let (input, output) = (self.required(step, "in", m)?, self.required(step, "out", m)?);
+                ItemKind::AllGatherV { comm, me, input, output, stream }
+            }
+            Kind::Composite(Composite::AllToAllV) => return self.all_to_all_v(step, id, m, stream, fails),
+            Kind::Composite(Composite::Barrier) => return self.barrier(step, id, m, stream, fails),
+            Kind::Send => {
+                let peer = self.peer(step, step.peer.as_ref(), m)?;
+                ItemKind::Send { comm, me, peer, input: self.required(step, "in", m)?, nulls, stream }
+            }
+            Kind::Recv => {
+                let peer = self.peer(step, step.peer.as_ref(), m)?;
+                let count = self.elements(step, m)?;
+                let output = self.required(step, "out", m)?;
+                ItemKind::Recv { comm, me, peer, output, count, dtype: step.dtype.as_ref().map(|d| d.v), nulls, stream }
+            }
+            Kind::SendRecv => {
+                let to = self.peer(step, step.to.as_ref().or(step.peer.as_ref()), m)?;
+                let from = self.peer(step, step.from.as_ref().or(step.peer.as_ref()), m)?;
+                let (input, output) = (self.required(step, "in", m)?, self.required(step, "out", m)?);
+                let mut push = |kind| self.push(m.world, id, step.span, fails, kind);
+                push(ItemKind::Call(What::GroupStart));
+                push(ItemKind::Send { comm, me, peer: to, input, nulls, stream });
+                push(ItemKind::Recv { comm, me, peer: from, output, count: None, dtype: None, nulls, stream });
+                push(ItemKind::Call(What::GroupEnd));
+                return Ok(());
+            }
+            Kind::Map => {
+                let Some(expr) = &step.expr else { return Err(Diagnostic::new(step.span, "`map` needs `expr`")) };
+                let mut reads = Vec::new();
+                for name in named(&expr.v) {
+                    if let Some(id) = self.by_name.get(&name) {
+                        reads.push(*id);
+                    }
+                }
+                let output = self.required(step, "out", m)?;
+                let count = self.elements(step, m)?;
+                let names = Arc::new(m.names.list());
+                let dtype = step.dtype.as_ref().map(|d| d.v);
+                ItemKind::Map(Box::new(MapItem {
+                    expr: Arc::new(expr.v.clone()),
+                    names,
+                    reads,
+                    output,
+                    count,
+                    dtype,
+                    stream,
+                }))
+            }
+            Kind::Host(Host::Wait) => {
+                let on = step.wait_stream.as_ref().map(|s| self.stream(&s.v));
+                ItemKind::Call(What::Wait { stream: on })
+            }
+            Kind::Host(Host::Sleep) => {
+                let Some(seconds) = &step.seconds else {
+                    return Err(Diagnostic::new(step.span, "`sleep` needs `seconds`"));
+                };
+                let v = match seconds.value(&m.names, Mode::Float)? {
+                    Value::Int(v) => v as f64,
+                    Value::Float(v) => v,
+                };
+                if !(0.0..=3600.0).contains(&v) {
+                    return Err(Diagnostic::new(
+                        seconds.span,
+                        format!("rank {me} is to sleep {v} seconds; 0 to 3600 are possible"),
+                    ));
+                }
+                ItemKind::Call(What::Sleep { seconds: v })
+            }
+            Kind::Host(Host::Exit) => {
+                self.p.exits = true;
+                ItemKind::Call(What::Exit)
+            }
+            Kind::Group | Kind::Loop | Kind::Comm(_) | Kind::Later => return Ok(()),
+        };
+        self.push(m.world, id, step.span, fails, kind);
+        Ok(())
+    }
+
+    fn required(&mut self, step: &'a Step, key: &str, m: &Member<'a>) -> Result<Sel, Diagnostic> {
+        let found = if key == "in" { &step.input } else { &step.output };
+        match found {
+            Some(r) => self.sel(r, m),
+            None => Err(Diagnostic::new(step.span, format!("`{}` needs `{key}`", step.op.name))),
+        }
+    }
+
+    fn sel(&mut self, r: &BufRef, m: &Member<'a>) -> Result<Sel, Diagnostic> {
+        let buf = self.name(&r.name, r.span, None, None);
+        let Some((from, to)) = &r.slice else {
+            return Ok(Sel { buf, start: 0, end: None, sliced: false, span: r.span });
+        };
+        let bound = |e: &Option<Expr>| match e {
+            None => Ok(None),
+            Some(e) => {
+                let v = match evaluate(e, r.span, &m.names, Mode::Whole)? {
+                    Value::Int(v) => v,
+                    Value::Float(v) => v.trunc() as i128,
+                };
+                u64::try_from(v).map(Some).map_err(|_| {
+                    Diagnostic::new(
+                        r.span,
+                        format!("`{}` is {v} on rank {}; slices count from 0", e.text, m.names.rank),
+                    )
+                })
+            }
+        };
+        let (start, end) = (bound(from)?.unwrap_or(0), bound(to)?);
+        if end.is_some_and(|end| end < start) {
+            let text =
+                format!("the slice ends before it starts on rank {}: [{start}:{}]", m.names.rank, end.unwrap_or(0));
+            return Err(Diagnostic::new(r.span, text));
+        }
+        Ok(Sel { buf, start, end, sliced: true, span: r.span })
+    }
+
+    fn red(&self, reduce: Option<&Sp<Reduce>>, m: &Member<'a>) -> Result<Red, Diagnostic> {
+        Ok(match reduce.map(|r| &r.v) {
+            None => Red::Builtin(nccl_sys::ncclRedOp_t::Sum),
+            Some(Reduce::Builtin(op)) => Red::Builtin(*op),
+            Some(Reduce::PreMulSum { scalar, device }) => {
+                Red::PreMulSum { scalar: scalar.value(&m.names, Mode::Float)?, device: *device }
+            }
+        })
+    }
+
+    /// A peer's rank; outside the communicator it is a fault unless the call is to fail.
+    fn peer(&mut self, step: &Step, peer: Option<&Num>, m: &Member<'a>) -> Result<i128, Diagnostic> {
+        let Some(peer) = peer else {
+            return Err(Diagnostic::new(step.span, format!("`{}` needs `peer`", step.op.name)));
+        };
+        let v = peer.whole(&m.names)?;
+        let inside = (0..m.names.n as i128).contains(&v);
+        let id = (self.p.steps.len() - 1) as StepId;
+        if !inside && !self.fails(id, m.world) && !self.p.lenient() {
+            let text = format!("peer {v} of rank {} is not in the communicator of {}", m.names.rank, ranks(m.names.n));
+            return Err(Diagnostic::new(peer.span, text).help(format!("ranks count from 0 to {}", m.names.n - 1)));
+        }
+        Ok(v)
+    }
+
+    fn elements(&self, step: &Step, m: &Member<'a>) -> Result<Option<u64>, Diagnostic> {
+        let Some(count) = &step.count else { return Ok(None) };
+        let v = count.whole(&m.names)?;
+        u64::try_from(v)
+            .map(Some)
+            .map_err(|_| Diagnostic::new(count.span, format!("`count` is {v} on rank {}", m.names.rank)))
+    }
+
+    fn barrier(&mut self, step: &Step, id: StepId, m: &Member<'a>, stream: u32, fails: bool) -> Stop {
+        let Some(op) = crate::ops::find("all_reduce") else { return Ok(()) };
+        let Kind::Collective(op) = &op.kind else { return Ok(()) };
+        let input = self.name(BARRIER_IN, step.span, None, Some(DType::F32));
+        let output = self.name(BARRIER_OUT, step.span, None, Some(DType::F32));
+        let sel = |buf| Some(Sel { buf, start: 0, end: None, sliced: false, span: step.span });
+        let red = Some(Red::Builtin(nccl_sys::ncclRedOp_t::Sum));
+        let coll = Coll {
+            op,
+            comm: m.comm,
+            me: m.names.rank,
+            input: sel(input),
+            output: sel(output),
+            red,
+            root: 0,
+            root_span: step.span,
+            in_place: false,
+            nulls: false,
+            stream,
+        };
+        self.push(m.world, id, step.span, fails, ItemKind::Collective(Box::new(coll)));
+        self.push(m.world, id, step.span, fails, ItemKind::Call(What::Wait { stream: Some(stream) }));
+        Ok(())
+    }
+
+    fn all_to_all_v(&mut self, step: &'a Step, id: StepId, m: &Member<'a>, stream: u32, fails: bool) -> Stop {
+        let Some(counts) = &step.counts else {
+            return Err(Diagnostic::new(step.span, "`all_to_all_v` needs `counts`"));
+        };
+        let (input, output) = (self.required(step, "in", m)?, self.required(step, "out", m)?);
+        let (me, n) = (m.names.rank, m.names.n);
+        let piece = |from: usize, to: usize| -> Result<u64, Diagnostic> {
+            let v = match &counts.v {
+                Counts::Matrix(rows) => rows.get(from).and_then(|row| row.get(to)).copied().ok_or_else(|| {
+                    let text = format!("`counts` has no entry for row {from}, column {to}");
+                    Diagnostic::new(counts.span, text)
+                        .help(format!("it needs {n} rows of {n} numbers: row r, column j is what r sends to j"))
+                })?,
+                Counts::Expr(expr) => {
+                    let world = self.p.comms.list[m.comm].members[from];
+                    let names = Names { rank: from, world_rank: world, peer: Some(to), ..m.names };
+                    match evaluate(expr, counts.span, &names, Mode::Whole)? {
+                        Value::Int(v) => v,
+                        Value::Float(v) => v.trunc() as i128,
+                    }
+                }
+            };
+            u64::try_from(v)
+                .map_err(|_| Diagnostic::new(counts.span, format!("rank {from} is to send {v} elements to rank {to}")))
+        };
+        let (mut sends, mut recvs, mut out, mut back) = (Vec::new(), Vec::new(), 0u64, 0u64);
+        let overflow = || Diagnostic::new(counts.span, "the sum of `counts` is too large");
+        for peer in 0..n {
+            let (to, from) = (piece(me, peer)?, piece(peer, me)?);
+            let part = |sel: Sel, at: u64, len: u64| {
+                let start = sel.start.checked_add(at).ok_or_else(overflow)?;
+                let end = start.checked_add(len).ok_or_else(overflow)?;
+                Ok::<_, Diagnostic>(Sel { start, end: Some(end), sliced: true, ..sel })
+            };
+            sends.push((peer, part(input, out, to)?));
+            recvs.push((peer, part(output, back, from)?));
+            out = out.checked_add(to).ok_or_else(overflow)?;
+            back = back.checked_add(from).ok_or_else(overflow)?;
+        }
+        self.count(2 * n, step.span)?;
+        let (comm, nulls) = (m.comm, step.null_pointers);
+        let mut push = |kind| self.push(m.world, id, step.span, fails, kind);
+        push(ItemKind::Declare { output: input, count: out, like: input.buf });
+        push(ItemKind::Declare { output, count: back, like: input.buf });
+        push(ItemKind::Call(What::GroupStart));
+        for (peer, sel) in sends {
+            push(ItemKind::Send { comm, me, peer: peer as i128, input: sel, nulls, stream });
+        }
+        for (peer, sel) in recvs {
+            push(ItemKind::Recv { comm, me, peer: peer as i128, output: sel, count: None, dtype: None, nulls, stream });
+        }
+        push(ItemKind::Call(What::GroupEnd));
+        Ok(())
+    }
+}

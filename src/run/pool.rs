@@ -1,0 +1,89 @@
+//! Workers that wait for the next case, by what they were started with.
+use super::process::Worker;
+use super::{Backend, Error};
+use crate::scenario::Placement;
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Cases with equal keys may share a worker.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct WorkerKey {
+    /// What runs them.
+    pub backend: Backend,
+    /// Variables of the case and of the runner, by name.
+    pub env: Vec<(String, String)>,
+    /// Who drives the ranks.
+    pub placement: Placement,
+}
+
+/// A worker with its past.
+pub struct Pooled {
+    /// The process.
+    pub worker: Worker,
+    /// What it was started with.
+    pub key: WorkerKey,
+    /// Communicators that it keeps: a fingerprint of what made them, and the last case that used them. Newest last.
+    pub kept: VecDeque<(u64, String)>,
+    /// Cases that it has run.
+    pub cases: u64,
+    /// The last of them.
+    pub last: Option<String>,
+}
+
+/// Idle workers.
+pub struct Pool {
+    program: PathBuf,
+    most: usize,
+    idle: Mutex<VecDeque<Pooled>>,
+}
+
+impl Pool {
+    /// Starts `program`; keeps at most so many idle.
+    pub fn new(program: PathBuf, most: usize) -> Self {
+        Self { program, most, idle: Mutex::default() }
+    }
+
+    fn idle(&self) -> MutexGuard<'_, VecDeque<Pooled>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A worker of the key: best one that keeps the communicators wanted, else any idle one, else a new one. One that died
+    /// while idle is nobody's case and is replaced.
+    pub fn take(&self, key: &WorkerKey, comms: u64) -> Result<Pooled, Error> {
+        loop {
+            let candidate = {
+                let mut idle = self.idle();
+                let wanted = |p: &Pooled| p.key == *key;
+                let keeps = |p: &Pooled| wanted(p) && p.kept.iter().any(|(print, _)| *print == comms);
+                let at = idle.iter().rposition(keeps).or_else(|| idle.iter().rposition(wanted));
+                at.and_then(|at| idle.remove(at))
+            };
+            let Some(mut pooled) = candidate else { return self.fresh(key) };
+            if pooled.worker.alive() {
+                return Ok(pooled);
+            }
+        }
+    }
+
+    /// A worker that nobody has used.
+    pub fn fresh(&self, key: &WorkerKey) -> Result<Pooled, Error> {
+        let worker = Worker::start(&self.program, &key.env)?;
+        Ok(Pooled { worker, key: key.clone(), kept: VecDeque::new(), cases: 0, last: None })
+    }
+
+    /// Keeps a worker for later; ends the one that has been idle longest if there are too many.
+    pub fn put(&self, pooled: Pooled) {
+        let excess = {
+            let mut idle = self.idle();
+            idle.push_back(pooled);
+            if idle.len() > self.most { idle.pop_front() } else { None }
+        };
+        drop(excess);
+    }
+
+    /// Process ids of the idle workers, oldest first.
+    pub fn pids(&self) -> Vec<u32> {
+        self.idle().iter().map(|p| p.worker.pid()).collect()
+    }
+}

@@ -1,0 +1,150 @@
+//! Values, precedence, and limits of expressions.
+use super::*;
+
+struct Fixed;
+
+impl Scope for Fixed {
+    fn name(&self, name: &str) -> Result<Value, EvalError> {
+        match name {
+            "rank" => Ok(Value::Int(3)),
+            "n" => Ok(Value::Int(4)),
+            "half" => Ok(Value::Float(0.5)),
+            _ => Err(EvalError(format!("no `{name}`"))),
+        }
+    }
+    fn element(&self, buffer: &str, index: i128) -> Result<Value, EvalError> {
+        match (buffer, usize::try_from(index).ok().and_then(|k| [10, 20, 30].get(k))) {
+            ("x", Some(v)) => Ok(Value::Int(*v)),
+            _ => Err(EvalError(format!("no element {index}"))),
+        }
+    }
+    fn same(&self, a: &str, b: &str) -> Result<bool, EvalError> {
+        Ok(a == b)
+    }
+}
+
+fn value(text: &str, mode: Mode) -> Result<Value, String> {
+    let parsed = parse(text).map_err(|e| e.message)?;
+    parsed.expr.eval(&Fixed, mode).map_err(|e| e.0)
+}
+
+#[test]
+fn whole_arithmetic() {
+    for (text, wanted) in [
+        ("1 + 2 * 3", 7),
+        ("(1 + 2) * 3", 9),
+        ("-2 ^ 2", -4),
+        ("2 ^ 3 ^ 2", 512),
+        ("2 ^ -0", 1),
+        ("-7 / 2", -3),
+        ("7 / -2", -3),
+        ("-7 % 3", 2),
+        ("7 % -3", -2),
+        ("-6 % 3", 0),
+        ("-rank % n", 1),
+        ("2 * -3", -6),
+        ("- - 3", 3),
+        ("10 - 4 - 3", 3),
+        ("100 / 10 / 5", 2),
+        ("7 % 4 * 2", 6),
+        ("rank / 2", 1),
+        ("floor(rank / 2)", 1),
+        ("floor(half * 5)", 2),
+        ("ceil(half * 5) / 2", 1),
+        ("1 + 1 == 2", 1),
+        ("1 < 2", 1),
+        ("rank != 3", 0),
+        ("(0 < rank) * (rank < n)", 1),
+        ("if(rank > 2, 10, 1 / 0)", 10),
+        ("if(0, 1 / 0, 7)", 7),
+        ("min(3, 1, 2)", 1),
+        ("max(3, x[1], 2)", 20),
+        ("abs(-5)", 5),
+        ("x[rank - 1]", 30),
+        ("same(a, a)", 1),
+        ("0 ^ 99999999999999999999", 0),
+        ("-1 ^ 3", -1),
+        ("(-1) ^ 99999999999", -1),
+        ("1_000 + 1", 1001),
+        ("170141183460469231731687303715884105727", i128::MAX),
+        ("3 % 170141183460469231731687303715884105727", 3),
+    ] {
+        assert_eq!(value(text, Mode::Whole), Ok(Value::Int(wanted)), "{text}");
+    }
+}
+
+#[test]
+fn floating_arithmetic() {
+    for (text, wanted) in [
+        ("rank / 2", 1.5),
+        ("floor(rank / 2)", 1.0),
+        ("2 ^ -1", 0.5),
+        ("-7 % 3", 2.0),
+        ("5.5 % -2", -0.5),
+        ("1 / 0", f64::INFINITY),
+        ("-inf", f64::NEG_INFINITY),
+        ("sqrt(16)", 4.0),
+        ("exp(0) + ln(1) + log2(8)", 4.0),
+        ("sin(0) + cos(0)", 1.0),
+        ("x[5 / 2]", 30.0),
+        ("1e3 + .5", 1000.5),
+        ("if(nan, 1, 2)", 1.0),
+    ] {
+        assert_eq!(value(text, Mode::Float), Ok(Value::Float(wanted)), "{text}");
+    }
+    assert!(matches!(value("min(nan, 1)", Mode::Float), Ok(Value::Float(v)) if v.is_nan()));
+    // A number with a fraction makes an operation a floating one, where a whole number is wanted too.
+    assert_eq!(value("rank * 0.5", Mode::Whole), Ok(Value::Float(1.5)));
+    assert_eq!(parse("rank * 0.5").map(|p| p.expr.eval_int(&Fixed)), Ok(Ok(1)));
+    assert_eq!(parse("-rank * 0.5").map(|p| p.expr.eval_int(&Fixed)), Ok(Ok(-1)));
+}
+
+#[test]
+fn what_has_no_value() {
+    for (text, words) in [
+        ("1 / 0", "by zero"),
+        ("1 % 0", "by zero"),
+        ("0 ^ -1", "by zero"),
+        ("2 ^ 127", "128 bits"),
+        ("2 ^ 10 ^ 10 ^ 10", "128 bits"),
+        ("-(-2 ^ 126 - 2 ^ 126) ", "128 bits"),
+        ("2 ^ 126 + 2 ^ 126", "128 bits"),
+        ("x[3]", "no element"),
+        ("x[-1]", "no element"),
+        ("x[nan]", "not a number"),
+        ("x[1e300]", "128 bits"),
+    ] {
+        let found = value(text, Mode::Whole).err().unwrap_or_default();
+        assert!(found.contains(words), "{text}: {found}");
+    }
+}
+
+#[test]
+fn faults_have_places() {
+    for (text, start, end) in [
+        ("1 + ", 4, 4),
+        ("1 $ 2", 2, 3),
+        ("(1", 2, 2),
+        ("1)", 1, 2),
+        ("foo(1)", 0, 3),
+        ("1 < 2 < 3", 6, 7),
+        ("ä", 0, 2),
+    ] {
+        let found = parse(text).err().map(|e| (e.start, e.end));
+        assert_eq!(found, Some((start, end)), "{text}");
+    }
+}
+
+#[test]
+fn references() {
+    let whole = parse_ref("x").map(|r| (r.name, r.slice));
+    assert_eq!(whole, Ok(("x".to_owned(), None)));
+    let part = parse_ref("all[8 * t : 8 * t + 8]").ok().and_then(|r| r.slice);
+    let texts = part.map(|(a, b)| (a.map(|e| e.text), b.map(|e| e.text)));
+    assert_eq!(texts, Some((Some("8 * t".to_owned()), Some("8 * t + 8".to_owned()))));
+    let open = parse_ref("x[:]").ok().and_then(|r| r.slice);
+    assert_eq!(open, Some((None, None)));
+    for bad in ["", "x[", "x[1]", "x[1:2]3", "[1:2]", "x[1:2:3]", "x y"] {
+        assert!(parse_ref(bad).is_err(), "{bad}");
+    }
+}

@@ -1,0 +1,146 @@
+//! Libraries that misbehave: this program is its own worker, on a software library with a fault that the case names in
+//! its environment. What the runner says of each, and that the next case is none the worse for it.
+#![allow(unsafe_code)] // a table of C functions
+
+use collspec::backend::{Backend, Device, Library};
+use collspec::judge::{Outcome, Status, Verdict};
+use collspec::run::{Options, Runner, Workers};
+use collspec::scenario::{Case, SourceFile, parse};
+use libtest_mimic::{Arguments, Trial};
+use nccl_sys::{Nccl, cudaStream_t, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t};
+use std::ffi::c_void;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+static REAL: OnceLock<Nccl> = OnceLock::new();
+static CALLS: AtomicUsize = AtomicUsize::new(0);
+
+fn table() -> Nccl {
+    let real = REAL.get_or_init(soft_nccl::table).clone();
+    match std::env::var("NCCL_TEST_FAULT") {
+        Ok(_) => Nccl { ncclAllReduce: Some(all_reduce), ncclCommGetAsyncError: Some(async_error), ..real },
+        Err(_) => real,
+    }
+}
+
+unsafe extern "C" fn async_error(comm: ncclComm_t, out: *mut ncclResult_t) -> ncclResult_t {
+    if std::env::var("NCCL_TEST_FAULT").as_deref() == Ok("async") && CALLS.load(Ordering::SeqCst) > 0 {
+        // SAFETY: the caller's place for the answer.
+        unsafe { *out = ncclResult_t::RemoteError };
+        return ncclResult_t::Success;
+    }
+    match REAL.get().and_then(|real| real.ncclCommGetAsyncError) {
+        // SAFETY: handed on as it came.
+        Some(f) => unsafe { f(comm, out) },
+        None => ncclResult_t::InternalError,
+    }
+}
+
+unsafe extern "C" fn all_reduce(
+    send: *const c_void,
+    recv: *mut c_void,
+    mut count: usize,
+    dtype: ncclDataType_t,
+    op: ncclRedOp_t,
+    comm: ncclComm_t,
+    stream: cudaStream_t,
+) -> ncclResult_t {
+    let call = CALLS.fetch_add(1, Ordering::SeqCst);
+    match std::env::var("NCCL_TEST_FAULT").as_deref() {
+        // SAFETY: not safe at all, which is the point.
+        Ok("segv") => unsafe { std::ptr::without_provenance_mut::<u8>(8).write_volatile(1) },
+        Ok("abort") => std::process::abort(),
+        Ok("sleep") => std::thread::sleep(Duration::from_secs(3600)),
+        Ok("noise") => {
+            println!("a word on standard output");
+            eprintln!("a word on standard error");
+            return ncclResult_t::InternalError;
+        }
+        // from the second use of the communicators on (two ranks), the last element is left out
+        Ok("stale") if call >= 2 => count -= 1,
+        _ => {}
+    }
+    match REAL.get().and_then(|real| real.ncclAllReduce) {
+        // SAFETY: handed on as it came.
+        Some(f) => unsafe { f(send, recv, count, dtype, op, comm, stream) },
+        None => ncclResult_t::InternalError,
+    }
+}
+
+fn case(name: &str, fault: &str, more: &str) -> Arc<Case> {
+    let env = if fault.is_empty() { String::new() } else { format!("env.NCCL_TEST_FAULT = \"{fault}\"\n") };
+    let text = format!("world_size = 2\nop = \"all_reduce\"\ninputs = [[1, 2, 3], [4, 5, 6]]\n{env}{more}");
+    let file = Arc::new(SourceFile { path: format!("{name}.toml"), text: text.into() });
+    let mut cases = parse(&file, name).unwrap_or_else(|faults| panic!("{faults}"));
+    Arc::new(cases.remove(0))
+}
+
+/// Runs the case, and then one that must pass.
+fn run(runner: &Runner, name: &str, fault: &str, more: &str) -> Verdict {
+    let verdict = runner.run_case(&case(name, fault, more));
+    let next = runner.run_case(&case("next", "", ""));
+    assert_eq!(next.status, Status::Pass, "the case after {name}: {:?}", next.reason);
+    verdict
+}
+
+fn says(verdict: &Verdict, outcome: Outcome, text: &str) {
+    let reason = verdict.reason.clone().unwrap_or_default();
+    assert_eq!((verdict.status, verdict.outcome), (Status::Fail, Some(outcome)), "{reason}");
+    assert!(reason.contains(text), "{reason}");
+}
+
+fn crashes(runner: &Runner) {
+    says(&run(runner, "segv", "segv", ""), Outcome::Crash, "signal 11 (SIGSEGV)");
+    says(&run(runner, "abort", "abort", ""), Outcome::Crash, "signal 6 (SIGABRT)");
+    assert_eq!(run(runner, "wanted", "abort", "outcome = \"crash\"").status, Status::Pass);
+}
+
+/// The library sleeps in a call: no proof is possible, so it is the clock that says so.
+fn late(runner: &Runner) {
+    let begun = Instant::now();
+    says(&run(runner, "late", "sleep", "timeout = 0.3"), Outcome::Hang, "");
+    assert!(begun.elapsed() >= Duration::from_millis(300) && begun.elapsed() < Duration::from_secs(20));
+}
+
+fn errors(runner: &Runner) {
+    says(&run(runner, "noise", "noise", ""), Outcome::Error, "ncclAllReduce");
+    assert_eq!(run(runner, "wanted", "noise", "outcome = \"internal_error\"").status, Status::Pass);
+    says(&run(runner, "async", "async", ""), Outcome::Error, "asynchronous");
+}
+
+/// Wrong only on communicators that an earlier case has used: still a failure, and it says after which.
+fn stale(runner: &Runner) {
+    let first = runner.run_case(&case("first", "stale", ""));
+    assert_eq!(first.status, Status::Pass, "{:?}", first.reason);
+    let second = runner.run_case(&case("second", "stale", ""));
+    says(&second, Outcome::Ok, "only after `first`");
+    // the worker in which `second` passed has used its communicators once by now
+    says(&runner.run_case(&case("third", "stale", "")), Outcome::Ok, "only after `second`");
+}
+
+fn inside_a_worker_there_is_no_runner() {
+    let exe = std::env::current_exe().unwrap();
+    let status = std::process::Command::new(exe).env("COLLSPEC_WORKER", "1:7:8:1").stderr(std::process::Stdio::null()).status();
+    assert_eq!(status.unwrap().code(), Some(102), "a variable that was meant for another process");
+}
+
+fn main() {
+    collspec::worker::enter_with(|| Backend { library: Library::new(table()), device: Device::Host });
+    let args = Arguments::from_args();
+    let trial = |name: &str, test: fn(&Runner)| {
+        Trial::test(name, move || {
+            let runner = Runner::new(Options { jobs: 1, worker: Workers::CurrentExe, ..Options::default() });
+            test(&runner.map_err(|e| e.to_string())?);
+            Ok(())
+        })
+    };
+    let trials = vec![
+        trial("crashes", crashes),
+        trial("late", late),
+        trial("errors", errors),
+        trial("stale", stale),
+        trial("inside", |_| inside_a_worker_there_is_no_runner()),
+    ];
+    libtest_mimic::run(&args, trials).exit();
+}

@@ -1,0 +1,168 @@
+//! Cases from text to verdict, on real worker processes.
+use collspec::judge::{Outcome, Status, Verdict};
+use collspec::run::{Options, Runner, Workers};
+use collspec::scenario::{Case, SourceFile, parse};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+fn runner(jobs: usize) -> Runner {
+    let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
+    Runner::new(Options { jobs, worker, ..Options::default() }).unwrap()
+}
+
+fn cases(name: &str, text: &str) -> Vec<Arc<Case>> {
+    let file = Arc::new(SourceFile { path: format!("{name}.toml"), text: text.into() });
+    parse(&file, name).unwrap_or_else(|faults| panic!("{faults}")).into_iter().map(Arc::new).collect()
+}
+
+fn case(name: &str, text: &str) -> Arc<Case> {
+    cases(name, text).remove(0)
+}
+
+fn pass(verdict: &Verdict) {
+    assert_eq!(verdict.status, Status::Pass, "{}: {:?} {:?}", verdict.case, verdict.reason, verdict.findings);
+}
+
+const SUM: &str = "world_size = 2\nop = \"all_reduce\"\ninputs = [[1, 2], [3, 4]]\nexpect = [[4, 6], [4, 6]]\n";
+const HANG: &str = "world_size = 2\noutcome = \"hang\"\ninputs.x = { each = \"rank\", count = 4 }\nsteps = [\n\
+    { op = \"send\", peer = \"1 - rank\", in = \"x\" },\n{ op = \"recv\", peer = \"1 - rank\", out = \"y\" } ]\n";
+
+#[test]
+fn a_case_passes_and_its_worker_is_kept() {
+    let runner = runner(1);
+    pass(&runner.run_case(&case("sum", SUM)));
+    let pids = runner.idle_workers();
+    assert_eq!(pids.len(), 1);
+    for i in 0..20 {
+        pass(&runner.run_case(&case(&format!("sum{i}"), SUM)));
+    }
+    assert_eq!(runner.idle_workers(), pids);
+}
+
+#[test]
+fn a_wrong_expectation_fails_and_costs_no_worker() {
+    let runner = runner(1);
+    let verdict = runner.run_case(&case("wrong", &SUM.replace("[4, 6], [4, 6]", "[4, 6], [4, 7]")));
+    assert_eq!((verdict.status, verdict.outcome), (Status::Fail, Some(Outcome::Ok)));
+    pass(&runner.run_case(&case("right", SUM)));
+    assert_eq!(runner.idle_workers().len(), 1);
+}
+
+#[test]
+fn a_hang_is_proved_at_once_and_named() {
+    let runner = runner(1);
+    let begun = Instant::now();
+    for i in 0..10 {
+        let verdict = runner.run_case(&case(&format!("hang{i}"), HANG));
+        pass(&verdict);
+        assert_eq!(verdict.outcome, Some(Outcome::Hang));
+    }
+    assert!(begun.elapsed() < Duration::from_secs(10), "{:?}", begun.elapsed());
+    assert!(runner.idle_workers().is_empty(), "a worker that hangs is not kept");
+}
+
+#[test]
+fn eager_sends_make_it_finish() {
+    let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
+    let runner = Runner::new(Options { eager: Some(1 << 20), worker, ..Options::default() }).unwrap();
+    let verdict = runner.run_case(&case("eager", &HANG.replace("\"hang\"", "[\"hang\", \"ok\"]")));
+    pass(&verdict);
+    assert_eq!(verdict.outcome, Some(Outcome::Ok));
+}
+
+#[test]
+fn a_worker_killed_while_idle_is_replaced_in_silence() {
+    let runner = runner(1);
+    pass(&runner.run_case(&case("first", SUM)));
+    let pid = i32::try_from(runner.idle_workers()[0]).unwrap();
+    rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), rustix::process::Signal::KILL).unwrap();
+    pass(&runner.run_case(&case("second", SUM)));
+    assert_ne!(runner.idle_workers()[0], pid.unsigned_abs());
+}
+
+#[test]
+fn a_worker_killed_in_the_middle_costs_one_case() {
+    let runner = runner(1);
+    let text = "world_size = 2\ncomms.alone = { groups = [[0]] }\ninputs.x = [[1], [2]]\nsteps = [\n\
+        { op = \"all_reduce\", in = \"x\", out = \"y\" },\n\
+        { op = \"all_reduce\", in = \"x\", out = \"z\", comm = \"alone\" },\n{ op = \"sleep\", seconds = 20 } ]\n";
+    pass(&runner.run_case(&case("before", SUM)));
+    let pid = i32::try_from(runner.idle_workers()[0]).unwrap();
+    let sleeping = case("killed", text);
+    let verdict = std::thread::scope(|scope| {
+        let run = scope.spawn(|| runner.run_case(&sleeping));
+        while !runner.idle_workers().is_empty() {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(300));
+        let pid = rustix::process::Pid::from_raw(pid).unwrap();
+        rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
+        run.join().unwrap()
+    });
+    assert_eq!((verdict.status, verdict.outcome), (Status::Fail, Some(Outcome::Crash)));
+    assert!(verdict.reason.as_ref().is_some_and(|r| r.contains("signal 9 (SIGKILL)")), "{:?}", verdict.reason);
+    pass(&runner.run_case(&case("after", SUM)));
+}
+
+#[test]
+fn exit_is_a_crash_and_the_run_goes_on() {
+    let runner = runner(1);
+    let exit = "world_size = 2\noutcome = \"crash\"\ninputs.x = [[1], [2]]\nsteps = [\n\
+        { op = \"all_reduce\", in = \"x\", out = \"y\" },\n{ op = \"exit\", ranks = [1] } ]\n";
+    let verdict = runner.run_case(&case("exit", exit));
+    assert_eq!(verdict.outcome, Some(Outcome::Crash), "{:?}", verdict.reason);
+    pass(&verdict);
+    pass(&runner.run_case(&case("next", SUM)));
+}
+
+#[test]
+fn placements_repeat_environment_and_needs() {
+    let runner = runner(1);
+    pass(&runner.run_case(&case("one", &format!("placement = \"one_thread\"\n{SUM}"))));
+    pass(&runner.run_case(&case("repeat", &format!("repeat = 5\n{SUM}"))));
+    pass(&runner.run_case(&case("tree", &format!("env.NCCL_ALGO = \"Tree\"\n{SUM}"))));
+    for (text, reason) in [
+        ("placement = \"processes\"\n", "not yet supported"),
+        ("requires = { gpus = 2 }\n", "needs 2 GPUs"),
+        ("requires = { nccl = \"<2.0\" }\n", "needs NCCL <2.0.0"),
+        ("requires = { backend = \"nccl\" }\n", "needs the backend nccl"),
+        ("env.NCCL_DEBUG = [\"INFO\", \"WARN\"]\n", "differs by rank"),
+    ] {
+        let verdict = runner.run_case(&case("skip", &format!("{text}{SUM}")));
+        assert_eq!(verdict.status, Status::Skip, "{text}");
+        assert!(verdict.reason.as_ref().is_some_and(|r| r.contains(reason)), "{:?}", verdict.reason);
+    }
+}
+
+#[test]
+fn a_program_that_is_no_worker_is_an_error_not_a_hang() {
+    for program in ["/bin/true", "/nonexistent"] {
+        let runner = Runner::new(Options { worker: Workers::Command(program.into()), ..Options::default() }).unwrap();
+        let verdict = runner.run_case(&case("none", SUM));
+        assert_eq!(verdict.status, Status::Fail);
+        assert!(verdict.reason.as_ref().is_some_and(|r| r.contains(program)), "{:?}", verdict.reason);
+    }
+}
+
+/// `cargo test --release --test runner -- --ignored --nocapture speed`
+#[test]
+#[ignore = "a measurement"]
+fn speed() {
+    let jobs = 2;
+    let runner = runner(jobs);
+    let many: Vec<_> = (0..4000).map(|i| case(&format!("sum{i}"), SUM)).collect();
+    let next = AtomicUsize::new(0);
+    let begun = Instant::now();
+    std::thread::scope(|scope| {
+        for _ in 0..jobs {
+            scope.spawn(|| {
+                while let Some(case) = many.get(next.fetch_add(1, Ordering::SeqCst)) {
+                    pass(&runner.run_case(case));
+                }
+            });
+        }
+    });
+    let seconds = begun.elapsed().as_secs_f64();
+    println!("{} cases in {seconds:.3} s: {:.0} per second", many.len(), many.len() as f64 / seconds);
+}
