@@ -121,7 +121,8 @@ fn stale(runner: &Runner) {
 
 fn inside_a_worker_there_is_no_runner() {
     let exe = std::env::current_exe().unwrap();
-    let status = std::process::Command::new(exe).env("COLLSPEC_WORKER", "1:7:8:1").stderr(std::process::Stdio::null()).status();
+    let status =
+        std::process::Command::new(exe).env("COLLSPEC_WORKER", "1:7:8:1").stderr(std::process::Stdio::null()).status();
     assert_eq!(status.unwrap().code(), Some(102), "a variable that was meant for another process");
 }
 
