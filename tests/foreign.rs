@@ -20,7 +20,7 @@ harness = false
 
 [workspace]
 
-# As in the repository, so that what is built there need not be built again.
+# Packages from the registry as in the repository, so that what is built there need not be built again.
 [profile.dev]
 opt-level = 1
 debug = "line-tables-only"
@@ -28,11 +28,20 @@ debug = "line-tables-only"
 [profile.dev.package."*"]
 opt-level = 1
 debug = false
+
+# The repository's own packages are built again, because they are no members here; quickly, then.
+[profile.dev.package.collspec]
+opt-level = 0
+[profile.dev.package.soft-nccl]
+opt-level = 0
+[profile.dev.package.soft-cuda]
+opt-level = 0
 "#;
 
 /// `cargo test` in the crate; the build is shared with that of the test running here.
 fn cargo_test(home: &Home, args: &[&str]) -> Run {
-    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).join("foreign");
+    // `target/tmp` is in it. Cargo has let go of it by the time that tests run.
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let mut command = Command::new(env!("CARGO"));
     command.args(["test", "--offline", "--quiet"]).args(args).current_dir(home.path("."));
     command.env("CARGO_TARGET_DIR", target).env("CI", "true");

@@ -37,9 +37,6 @@ impl Snapshots {
         settings.set_snapshot_path(&folder);
         settings.set_prepend_module_to_snapshot(false);
         settings.set_omit_expression(true);
-        if let Some(description) = &case.description {
-            settings.set_description(description.clone());
-        }
         settings.set_comparator(Box::new(reference.clone()));
         let asserted = silently(|| settings.bind(|| insta::assert_snapshot!(name.as_str(), text)));
         asserted.map_err(|words| match reference.take() {

@@ -19,7 +19,7 @@ pub struct Task<'a> {
     pub repeat: u32,
     /// For making communicators and loading.
     pub opening: Duration,
-    /// From loaded on.
+    /// From loaded on, for all runs together.
     pub limit: Duration,
     /// True if the worker has run other cases and then waited: it may have died meanwhile.
     pub seasoned: bool,
@@ -54,11 +54,14 @@ pub fn execute(worker: &mut Worker, task: Task<'_>) -> Result<Result<Vec<Observa
     }
     let Request::Job(job) = request else { return Ok(Err(DeadBefore)) };
     let mut seen = Vec::new();
+    let mut left = limit;
     for round in 0..repeat.max(1) {
         let again = round > 0 && worker.send(&Request::Again).is_err();
-        let mut watch = Watch { opening: true, reused: false, begun: Instant::now(), deadline: Instant::now() + opening };
-        let came = if again { Came::Dead } else { watch.run(worker, limit)? };
+        let mut watch =
+            Watch { opening: true, reused: false, begun: Instant::now(), deadline: Instant::now() + opening };
+        let came = if again { Came::Dead } else { watch.run(worker, left)? };
         let seconds = if watch.opening { 0.0 } else { watch.begun.elapsed().as_secs_f64() };
+        left = left.saturating_sub(Duration::from_secs_f64(seconds));
         let waits = |text| Ended::Hung { proved: true, opening: watch.opening, waits: text };
         let (ended, mut report) = match came {
             Came::Report(report) => {
@@ -88,7 +91,8 @@ pub fn execute(worker: &mut Worker, task: Task<'_>) -> Result<Result<Vec<Observa
         let done = |rank: u32| report.ranks[rank as usize].end == RankEnd::Done;
         let images = job.allocs.iter().map(|a| if done(a.rank) { arena.read(a.last, a.image) } else { Ok(Vec::new()) });
         let images = images.collect::<Result<Vec<_>, _>>()?;
-        let copies = job.checkpoints.iter().map(|c| if done(c.rank) { arena.read(c.at, c.bytes) } else { Ok(Vec::new()) });
+        let copies =
+            job.checkpoints.iter().map(|c| if done(c.rank) { arena.read(c.at, c.bytes) } else { Ok(Vec::new()) });
         let checkpoints = copies.collect::<Result<Vec<_>, _>>()?;
         let well = ended == Ended::Done;
         let log = worker.log.since(mark);

@@ -3,7 +3,7 @@ use super::process::Worker;
 use super::{Backend, Error};
 use crate::scenario::Placement;
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Cases with equal keys may share a worker.
@@ -25,6 +25,8 @@ pub struct Pooled {
     pub key: WorkerKey,
     /// Communicators that it keeps: a fingerprint of what made them, and the last case that used them. Newest last.
     pub kept: VecDeque<(u64, String)>,
+    /// True if its last case had a wrong result: the next one starts on fresh communicators.
+    pub distrusted: bool,
     /// Cases that it has run.
     pub cases: u64,
     /// The last of them.
@@ -66,10 +68,15 @@ impl Pool {
         }
     }
 
+    /// What is started.
+    pub fn program(&self) -> &Path {
+        &self.program
+    }
+
     /// A worker that nobody has used.
     pub fn fresh(&self, key: &WorkerKey) -> Result<Pooled, Error> {
         let worker = Worker::start(&self.program, &key.env)?;
-        Ok(Pooled { worker, key: key.clone(), kept: VecDeque::new(), cases: 0, last: None })
+        Ok(Pooled { worker, key: key.clone(), kept: VecDeque::new(), distrusted: false, cases: 0, last: None })
     }
 
     /// Keeps a worker for later; ends the one that has been idle longest if there are too many.

@@ -66,8 +66,7 @@ impl Worker {
         command.stdout(log_writer.try_clone().map_err(Error::Resources)?).stderr(log_writer);
         command.envs(env.iter().map(|(name, value)| (name, value)));
         inherit::pass(&mut command, reply_writer.as_fd(), &arena);
-        let mut child =
-            command.spawn().map_err(|source| Error::Spawn { program: program.to_owned(), source })?;
+        let mut child = command.spawn().map_err(|source| Error::Spawn { program: program.to_owned(), source })?;
         // the worker's ends must be its own, or its death would not be noticed
         drop((command, reply_writer));
         let stdin = child.stdin.take();

@@ -19,7 +19,9 @@ pub fn missing(case: &Case, backend: Backend) -> Option<String> {
     }
     match backend {
         Backend::Soft => {
-            let count = |n: u32, what: &str| format!("needs {n} {what}{}; the backend soft has none", if n == 1 { "" } else { "s" });
+            let count = |n: u32, what: &str| {
+                format!("needs {n} {what}{}; the backend soft has none", if n == 1 { "" } else { "s" })
+            };
             if let Some(n) = needs.gpus.filter(|n| *n > 0) {
                 return Some(count(n, "GPU"));
             }

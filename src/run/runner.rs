@@ -18,6 +18,8 @@ const LIMIT: f64 = 30.0;
 const OPENING: Duration = Duration::from_secs(60);
 /// A worker whose arena has grown beyond this is not kept: shared memory is never given back while it lives.
 const LARGE: u64 = 64 << 20;
+/// No case is longer than a year.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Sets of communicators that a worker keeps.
 const KEPT: usize = 2;
 
@@ -107,20 +109,21 @@ impl Runner {
         let case = &plan.case;
         let clean = clean_case(plan);
         loop {
-            let (job, map) = job(plan, forecast, clean && !fresh);
+            let (mut job, map) = job(plan, forecast, clean && !fresh);
             let print = fingerprint(&job);
             let large = job.arena > LARGE;
             let mut pooled = if fresh { self.pool.fresh(key)? } else { self.pool.take(key, print)? };
             self.version.get_or_init(|| pooled.worker.hello.version);
+            job.reuse &= !pooled.distrusted;
             let before = pooled.cases;
             let limit = case.timeout.as_ref().map(|t| t.v).or(self.options.timeout).unwrap_or(LIMIT);
-            let limit = Duration::try_from_secs_f64(limit).unwrap_or(Duration::from_secs_f64(LIMIT));
+            let limit = Duration::try_from_secs_f64(limit).unwrap_or(LONGEST).min(LONGEST);
             let (repeat, initial) = (case.repeat, forecast.initial.as_slice());
             let task = Task { job, initial, map, repeat, opening: OPENING, limit, seasoned: before > 0 };
             let Ok(seen) = execute(&mut pooled.worker, task)? else {
                 if before == 0 {
                     let why = format!("it died with {}", pooled.worker.end());
-                    return Err(Error::NoWorker { program: "the worker".into(), why });
+                    return Err(Error::NoWorker { program: self.pool.program().to_owned(), why });
                 }
                 continue; // dead before it had the case: nobody's fault but its own
             };
@@ -140,7 +143,14 @@ impl Runner {
     }
 
     /// The table of what happens to worker and communicators after a case.
-    fn after_case(&self, mut pooled: Pooled, plan: &Plan, last: Option<&Observation>, verdict: &Verdict, job: (u64, bool, bool)) {
+    fn after_case(
+        &self,
+        mut pooled: Pooled,
+        plan: &Plan,
+        last: Option<&Observation>,
+        verdict: &Verdict,
+        job: (u64, bool, bool),
+    ) {
         let (print, clean, large) = job;
         match last.map(|s| &s.ended) {
             Some(Ended::Done) if !large => {}
@@ -149,6 +159,7 @@ impl Runner {
             Some(Ended::Hung { .. } | Ended::Crashed { .. }) | None => return drop(pooled),
         }
         let keep = clean && verdict.status == Status::Pass && verdict.outcome == Some(Outcome::Ok);
+        pooled.distrusted = verdict.status == Status::Fail;
         pooled.kept.retain(|(p, _)| *p != print);
         if keep {
             pooled.kept.push_back((print, plan.case.name.clone()));

@@ -1,0 +1,313 @@
+//! Hand-made jobs on a worker process: what a worker does with calls, without files, plans or verdicts.
+use collspec::num::DType;
+use collspec::ops::NcclCall;
+use collspec::run::execute::{DeadBefore, Task, execute};
+use collspec::run::layout::CallMap;
+use collspec::run::process::Worker;
+use collspec::run::{Ended, Observation};
+use collspec::scenario::expr::{Expr, Value, parse};
+use collspec::worker::job::{AllocSpec, Call, Job, MapRead, Ptr, RankEnd, Red, Request, What};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+const GUARD: u64 = 4096;
+
+fn worker() -> Worker {
+    Worker::start(Path::new(env!("CARGO_BIN_EXE_collspec")), &[]).unwrap()
+}
+
+fn call(step: u32, what: What) -> Call {
+    Call { step, tolerate: false, what }
+}
+
+fn init(rank: u32, n: u32) -> Call {
+    call(0, What::Init { comm: 0, id: 0, rank: rank as i32, n: n as i32, config: None })
+}
+
+/// Two allocations per rank, `in` (2 * rank) and `out` (2 * rank + 1), of so many f32.
+fn at(rank: u32, out: bool) -> Ptr {
+    Ptr::At { alloc: 2 * rank + u32::from(out), byte: 0 }
+}
+
+fn all_reduce(step: u32, rank: u32, count: u64, red: Red) -> Call {
+    let (send, recv) = (at(rank, false), at(rank, true));
+    let (call_, dtype) = (NcclCall::AllReduce, DType::F32);
+    call(step, What::Collective { call: call_, send, recv, count, dtype, red, root: 0, comm: 0, stream: 0 })
+}
+
+fn job(n: u32, count: u64, program: impl Fn(u32) -> Vec<Call>) -> Job {
+    let image = 2 * GUARD + 4 * count;
+    let place = |i: u32, half: u64| {
+        8 * u64::from(n).next_multiple_of(8) + (2 * u64::from(i) + half) * image.next_multiple_of(64)
+    };
+    let alloc = |i| AllocSpec { rank: i / 2, start: GUARD, image, initial: place(i, 0), last: place(i, 1) };
+    Job {
+        case: "job".into(),
+        n,
+        comms: vec![(0..n).collect()],
+        configs: vec![],
+        ids: 1,
+        streams: 2,
+        allocs: (0..2 * n).map(alloc).collect(),
+        checkpoints: vec![],
+        tags: 1,
+        prelude: (0..n).map(|rank| vec![init(rank, n)]).collect(),
+        programs: (0..n).map(program).collect(),
+        one_thread: false,
+        arena: place(2 * n, 0),
+        reuse: true,
+    }
+}
+
+/// Inputs are `rank + i`, outputs 0, guards 0xa5.
+fn images(n: u32, count: u64) -> Vec<Vec<u8>> {
+    let image = |i: u32| {
+        let data =
+            (0..count).flat_map(|k| (if i.is_multiple_of(2) { (i / 2) as f32 + k as f32 } else { 0.0 }).to_le_bytes());
+        let guard = vec![0xa5; GUARD as usize];
+        [guard.clone(), data.collect(), guard].concat()
+    };
+    (0..2 * n).map(image).collect()
+}
+
+fn floats(image: &[u8]) -> Vec<f32> {
+    let payload = &image[GUARD as usize..image.len() - GUARD as usize];
+    payload.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect()
+}
+
+fn run_all(worker: &mut Worker, job: Job, repeat: u32) -> Vec<Observation> {
+    let count = (job.allocs[0].image - 2 * GUARD) / 4;
+    let initial = images(job.n, count);
+    let limit = Duration::from_secs(20);
+    let map = CallMap::default();
+    let task = Task { job, initial: &initial, map, repeat, opening: limit, limit, seasoned: false };
+    execute(worker, task).unwrap().unwrap_or_else(|DeadBefore| panic!("dead before"))
+}
+
+fn run(worker: &mut Worker, job: Job) -> Observation {
+    run_all(worker, job, 1).remove(0)
+}
+
+fn sums(n: u32, count: u64) -> Vec<f32> {
+    (0..count).map(|i| (0..n).map(|rank| rank as f32 + i as f32).sum()).collect()
+}
+
+fn is_sum(seen: &Observation, n: u32, count: u64) {
+    assert_eq!(seen.ended, Ended::Done, "{:?} {}", seen.ranks, seen.log);
+    for rank in 0..n as usize {
+        assert_eq!(floats(&seen.images[2 * rank + 1]), sums(n, count));
+        assert!(seen.images[2 * rank + 1][..GUARD as usize].iter().all(|b| *b == 0xa5));
+    }
+}
+
+fn sum_job(n: u32) -> Job {
+    job(n, 3, |rank| vec![all_reduce(0, rank, 3, Red::Builtin(0))])
+}
+
+#[test]
+fn sums_again_and_reuse() {
+    let mut w = worker();
+    let seen = run_all(&mut w, sum_job(3), 4);
+    assert_eq!(seen.len(), 4);
+    seen.iter().for_each(|s| is_sum(s, 3, 3));
+    assert!(!seen[0].reused);
+    w.send(&Request::Finish { keep: true }).unwrap();
+    let seen = run(&mut w, sum_job(3));
+    is_sum(&seen, 3, 3);
+    assert!(seen.reused, "kept communicators serve an equal prelude");
+    w.send(&Request::Finish { keep: true }).unwrap();
+    let other = run(&mut w, sum_job(2));
+    is_sum(&other, 2, 3);
+    assert!(!other.reused);
+    w.send(&Request::Finish { keep: false }).unwrap();
+    assert!(run(&mut w, sum_job(3)).reused, "another set was not in the way");
+    w.send(&Request::Finish { keep: false }).unwrap();
+    assert!(!run(&mut w, sum_job(3)).reused, "what was destroyed is gone");
+}
+
+#[test]
+fn only_two_sets_are_kept() {
+    let mut w = worker();
+    for n in [2, 3, 4] {
+        is_sum(&run(&mut w, sum_job(n)), n, 3);
+        w.send(&Request::Finish { keep: true }).unwrap();
+    }
+    assert!(!run(&mut w, sum_job(2)).reused, "the oldest has been destroyed");
+}
+
+#[test]
+fn one_thread_drives_all() {
+    let mut w = worker();
+    let mut job = job(4, 3, |rank| {
+        let again = all_reduce(1, rank, 3, Red::PreMulSum { scalar: 1f32.to_le_bytes().to_vec(), device: None });
+        vec![all_reduce(0, rank, 3, Red::Builtin(0)), call(0, What::Wait { stream: None }), again]
+    });
+    job.one_thread = true;
+    is_sum(&run(&mut w, job), 4, 3);
+}
+
+#[test]
+fn a_thousand_ranks() {
+    let mut w = worker();
+    is_sum(&run(&mut w, sum_job(1024)), 1024, 3);
+}
+
+#[test]
+fn large_images_grow_the_arena() {
+    let mut w = worker();
+    is_sum(&run(&mut w, job(2, 1 << 18, |rank| vec![all_reduce(0, rank, 1 << 18, Red::Builtin(0))])), 2, 1 << 18);
+    w.send(&Request::Finish { keep: true }).unwrap();
+    is_sum(&run(&mut w, sum_job(2)), 2, 3);
+}
+
+#[test]
+fn an_error_stops_the_others_and_names_the_call() {
+    let mut w = worker();
+    let seen = run(
+        &mut w,
+        job(3, 3, |rank| {
+            let bad = What::Send { ptr: at(rank, false), count: 1, dtype: DType::F32, peer: 99, comm: 0, stream: 0 };
+            if rank == 1 { vec![call(0, bad)] } else { vec![all_reduce(0, rank, 3, Red::Builtin(0))] }
+        }),
+    );
+    assert_eq!(seen.ended, Ended::Errored);
+    let RankEnd::Error { prelude: false, call: Some(0), code: 4, text } = &seen.ranks[1].end else {
+        panic!("{seen:?}")
+    };
+    assert!(text.contains("ncclSend"), "{text}");
+    assert!([0, 2].iter().all(|r| seen.ranks[*r as usize].end == RankEnd::Stopped), "{:?}", seen.ranks);
+}
+
+#[test]
+fn a_tolerated_error_is_recorded_and_the_program_goes_on() {
+    let mut w = worker();
+    let seen = run(
+        &mut w,
+        job(2, 3, |rank| {
+            let bad = What::Send { ptr: at(rank, false), count: 1, dtype: DType::F32, peer: -7, comm: 0, stream: 0 };
+            vec![Call { tolerate: true, ..call(0, bad) }, all_reduce(1, rank, 3, Red::Builtin(0))]
+        }),
+    );
+    is_sum(&seen, 2, 3);
+    for report in &seen.ranks {
+        assert!(matches!(report.codes.as_slice(), [(0, 4, text)] if text.contains("ncclSend")), "{report:?}");
+    }
+}
+
+#[test]
+fn a_failure_while_opening_is_one_of_the_opening() {
+    let mut w = worker();
+    let mut bad = sum_job(2);
+    bad.prelude[1] = vec![call(0, What::Init { comm: 0, id: 0, rank: 5, n: 2, config: None })];
+    let seen = run(&mut w, bad);
+    assert_eq!(seen.ended, Ended::Errored, "{seen:?}");
+    assert!(matches!(seen.ranks[1].end, RankEnd::Error { prelude: true, call: Some(0), .. }), "{:?}", seen.ranks);
+}
+
+#[test]
+fn a_hang_is_proved_and_says_where() {
+    let mut w = worker();
+    let begun = Instant::now();
+    let seen = run(
+        &mut w,
+        job(3, 3, |rank| {
+            let mut calls = vec![all_reduce(0, rank, 3, Red::Builtin(0))];
+            if rank != 2 {
+                calls.extend([all_reduce(1, rank, 3, Red::Builtin(0)), call(2, What::Wait { stream: None })]);
+            }
+            calls
+        }),
+    );
+    assert!(begun.elapsed() < Duration::from_secs(10));
+    let Ended::Hung { proved: true, opening: false, waits } = &seen.ended else { panic!("{seen:?}") };
+    assert!(!waits.is_empty());
+    assert_eq!(seen.ranks[0].end, RankEnd::Running { call: 2 });
+    assert_eq!(seen.ranks[2].end, RankEnd::Done);
+    assert!(seen.images[0].is_empty() && !seen.images[4].is_empty());
+}
+
+#[test]
+fn a_hang_while_opening_is_proved_too() {
+    let mut w = worker();
+    let mut lonely = sum_job(2);
+    lonely.prelude[1].clear();
+    let seen = run(&mut w, lonely);
+    assert!(matches!(seen.ended, Ended::Hung { proved: true, opening: true, .. }), "{:?}", seen.ended);
+}
+
+fn double(rank: u32, text: &str) -> Call {
+    let expr: Expr = parse(text).unwrap().expr;
+    let reads = vec![MapRead { name: "x".into(), ptr: at(rank, true), count: 3, dtype: DType::F32 }];
+    let names = vec![("rank".to_owned(), Value::Int(rank.into()))];
+    call(1, What::Map { expr, names, reads, out: at(rank, true), count: 3, dtype: DType::F32, stream: 1 })
+}
+
+#[test]
+fn maps_run_in_stream_order_on_other_streams_and_in_place() {
+    let mut w = worker();
+    let seen = run(
+        &mut w,
+        job(2, 3, |rank| {
+            let after = call(1, What::After { stream: 1, on: vec![0] });
+            vec![all_reduce(0, rank, 3, Red::Builtin(0)), after, double(rank, "2 * x[2 - i] + rank")]
+        }),
+    );
+    assert_eq!(seen.ended, Ended::Done, "{:?}", seen.ranks);
+    assert_eq!(floats(&seen.images[1]), [10.0, 6.0, 2.0]);
+    assert_eq!(floats(&seen.images[3]), [11.0, 7.0, 3.0]);
+}
+
+#[test]
+fn a_map_without_a_value_fails_its_rank_with_words() {
+    let mut w = worker();
+    let seen = run(&mut w, job(2, 3, |rank| vec![double(rank, if rank == 0 { "x[i + 1]" } else { "x" })]));
+    assert_eq!(seen.ended, Ended::Errored);
+    let RankEnd::Error { call: Some(0), code: collspec::worker::NOT_NCCL, text, .. } = &seen.ranks[0].end else {
+        panic!("{:?}", seen.ranks)
+    };
+    assert!(text.contains("x[i + 1]") && text.contains("element 2"), "{text}");
+}
+
+#[test]
+fn steps_are_timed_and_counted_each_run_anew() {
+    let mut w = worker();
+    let timed = || {
+        job(2, 3, |rank| {
+            vec![
+                call(0, What::Begin { tag: 0, comm: Some(0) }),
+                call(0, What::Sleep { seconds: 0.02 }),
+                all_reduce(0, rank, 3, Red::Builtin(0)),
+                call(0, What::End { tag: 0, stream: Some(0) }),
+                all_reduce(1, rank, 3, Red::Builtin(0)),
+            ]
+        })
+    };
+    for _ in 0..2 {
+        for seen in run_all(&mut w, timed(), 2) {
+            let figure = &seen.ranks[0].figures[0];
+            assert!(figure.seconds >= 0.02 && figure.seconds < 10.0, "{figure:?}");
+            assert_eq!(figure.traffic.map(|t| t.sent), Some(3), "{figure:?}");
+        }
+        w.send(&Request::Finish { keep: true }).unwrap();
+    }
+}
+
+#[test]
+fn a_job_that_does_not_fit_together_is_trouble() {
+    let mut w = worker();
+    let mut bad = sum_job(2);
+    bad.programs[0] = vec![all_reduce(0, 7, 3, Red::Builtin(0))];
+    let initial = images(2, 3);
+    let limit = Duration::from_secs(20);
+    let task = Task {
+        job: bad,
+        initial: &initial,
+        map: CallMap::default(),
+        repeat: 1,
+        opening: limit,
+        limit,
+        seasoned: false,
+    };
+    let Err(error) = execute(&mut w, task) else { panic!("no error") };
+    assert!(error.to_string().contains("allocation"), "{error}");
+}
