@@ -157,7 +157,9 @@ fn every_case_of_the_corpus_notices() {
             if bench.plan.undefined.is_some() || bench.judge(&seen).status != Status::Pass {
                 continue;
             }
-            for (alloc, spec) in bench.plan.allocs.iter().enumerate().skip(flips % 3).take(4) {
+            let large = bench.plan.allocs.iter().map(|a| a.image()).sum::<u64>() > 1 << 20;
+            let (from, some) = (flips % 3, if large { 1 } else { 4 });
+            for (alloc, spec) in bench.plan.allocs.iter().enumerate().skip(from).take(some) {
                 // A place in every payload and in every guard, another one each time.
                 let mut places = vec![
                     (flips * 31) % spec.start() as usize,
