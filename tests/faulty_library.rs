@@ -126,8 +126,45 @@ fn inside_a_worker_there_is_no_runner() {
     assert_eq!(status.unwrap().code(), Some(102), "a variable that was meant for another process");
 }
 
+/// The parent is killed while its worker's ranks sleep in a call of the library: the worker ends all the same.
+fn orphan() {
+    let mut parent = std::process::Command::new(std::env::current_exe().unwrap()).env(PARENT, "1").spawn().unwrap();
+    let of_parent = |parent: u32| {
+        let entries =
+            std::fs::read_dir("/proc").unwrap().filter_map(|e| e.ok()?.file_name().to_str()?.parse::<u32>().ok());
+        let child = |pid: &u32| {
+            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+            let after = stat.rsplit(") ").next().unwrap_or_default().split(' ').nth(1);
+            after == Some(parent.to_string().as_str())
+        };
+        entries.filter(child).collect::<Vec<_>>()
+    };
+    let until = |done: &dyn Fn() -> bool| {
+        let begun = Instant::now();
+        while !done() {
+            assert!(begun.elapsed() < Duration::from_secs(30), "waited in vain");
+            std::thread::sleep(Duration::from_millis(5));
+        }
+    };
+    until(&|| !of_parent(parent.id()).is_empty());
+    let worker = of_parent(parent.id())[0];
+    // two ranks, the watch, the main thread: then the ranks are there, if not yet asleep
+    until(&|| std::fs::read_dir(format!("/proc/{worker}/task")).is_ok_and(|tasks| tasks.count() >= 4));
+    parent.kill().unwrap();
+    parent.wait().unwrap();
+    until(&|| !std::fs::read_to_string(format!("/proc/{worker}/stat")).is_ok_and(|stat| !stat.contains(") Z ")));
+}
+
+/// Makes this program a parent whose only case sleeps.
+const PARENT: &str = "FAULTY_LIBRARY_PARENT";
+
 fn main() {
     collspec::worker::enter_with(|| Backend { library: Library::new(table()), device: Device::Host });
+    if std::env::var_os(PARENT).is_some() {
+        let runner = Runner::new(Options { jobs: 1, worker: Workers::CurrentExe, ..Options::default() }).unwrap();
+        runner.run_case(&case("asleep", "sleep", "timeout = 600"));
+        return;
+    }
     let args = Arguments::from_args();
     let trial = |name: &str, test: fn(&Runner)| {
         Trial::test(name, move || {
@@ -141,6 +178,7 @@ fn main() {
         trial("late", late),
         trial("errors", errors),
         trial("stale", stale),
+        trial("orphan", |_| orphan()),
         trial("inside", |_| inside_a_worker_there_is_no_runner()),
     ];
     libtest_mimic::run(&args, trials).exit();

@@ -232,7 +232,7 @@ fn the_worst_files_are_quick() {
         let start = std::time::Instant::now();
         let found = parse(&text).err().map(|e| e.to_string().len());
         let seconds = start.elapsed().as_secs_f64();
-        assert!(seconds < 10.0, "{what} took {seconds} s");
+        assert!(seconds < 20.0, "{what} took {seconds} s");
         assert!(found.unwrap_or(0) < 100_000, "{what}: a message of {found:?} bytes");
     }
 }

@@ -145,6 +145,12 @@ fn a_program_that_is_no_worker_is_an_error_not_a_hang() {
     }
 }
 
+#[test]
+fn a_thousand_ranks_from_text_to_verdict() {
+    let text = "world_size = 1024\nop = \"all_reduce\"\ninputs = { each = \"rank % 7 + i\", count = 4 }\n";
+    pass(&runner(1).run_case(&case("large", text)));
+}
+
 /// `cargo test --release --test runner -- --ignored --nocapture speed`
 #[test]
 #[ignore = "a measurement"]

@@ -75,8 +75,6 @@ fn json(dtype: DType, bits: u64) -> Value {
         }
         Number::Float(v) => v,
     };
-    let text = text(dtype, bits);
-    // The shortest number that reads back as the same element, not all digits of its f64.
-    let short = if value.is_finite() { text.parse().unwrap_or(value) } else { value };
-    serde_json::Number::from_f64(short).map_or(Value::String(text), Value::Number)
+    // The exact value: a reader need not know the element type to compare it.
+    serde_json::Number::from_f64(value).map_or_else(|| Value::String(text(dtype, bits)), Value::Number)
 }

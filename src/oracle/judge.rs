@@ -42,21 +42,23 @@ impl Reduction {
     }
 
     fn judge_few(&self, float: Float, values: &[f64], observed: u64, budget: &mut Budget) -> Judged {
-        if budget.samples == 0 {
-            // Enough elements have told their families: for the others it suffices to be right.
+        let by_chain = |budget: &mut Budget| {
             let mut steps = u64::MAX;
-            if self.chain_found(values, observed, budget, &mut steps) {
-                return accept(Lane::Admissible, None, None, None);
-            }
+            let found = self.chain_found(values, observed, budget, &mut steps);
+            found.then(|| accept(Lane::Admissible, None, None, None))
+        };
+        // Enough elements have told their families: for the others it suffices to be right.
+        let told = budget.samples == 0;
+        if told && let Some(judged) = by_chain(budget) {
+            return judged;
         }
         budget.samples = budget.samples.saturating_sub(1);
         if let Some(judged) = self.judge_by_search(values, observed, false, budget) {
             return judged;
         }
         budget.blow();
-        let mut steps = u64::MAX;
-        if self.chain_found(values, observed, budget, &mut steps) {
-            return accept(Lane::Admissible, None, None, None);
+        if !told && let Some(judged) = by_chain(budget) {
+            return judged;
         }
         let prepared = budget.prepared(self);
         let why = match self.bound(float, values, &prepared.scalars) {

@@ -3,7 +3,7 @@ use super::process::Worker;
 use super::{Backend, Error};
 use crate::scenario::Placement;
 use std::collections::VecDeque;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Cases with equal keys may share a worker.
@@ -66,6 +66,11 @@ impl Pool {
                 return Ok(pooled);
             }
         }
+    }
+
+    /// What is started.
+    pub fn program(&self) -> &Path {
+        &self.program
     }
 
     /// A worker that nobody has used.

@@ -123,7 +123,7 @@ impl Runner {
             let Ok(seen) = execute(&mut pooled.worker, task)? else {
                 if before == 0 {
                     let why = format!("it died with {}", pooled.worker.end());
-                    return Err(Error::NoWorker { program: "the worker".into(), why });
+                    return Err(Error::NoWorker { program: self.pool.program().to_owned(), why });
                 }
                 continue; // dead before it had the case: nobody's fault but its own
             };

@@ -4,9 +4,11 @@ use super::defaults::Defaults;
 use super::diagnostic::{Diagnostic, Span};
 use super::elements::{fit, is_element};
 use super::keys::{self, Place, Type};
-use super::reader::{Cx, Names, Per, Want, bad_name};
+use super::names::bad_name;
+use super::reader::{Cx, Names, Per, Want};
 use super::suggest::nearest;
 use super::tree::{Entry, Kind, Table, Val};
+use super::values::{each, random, text};
 use crate::num::DType;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -85,11 +87,9 @@ fn name_is_good(cx: &mut Cx<'_>, e: &Entry, table: &Val) -> bool {
         Kind::Array(a) => a.iter().all(|v| matches!(v.kind, Kind::Array(_) | Kind::Table(_))),
         _ => false,
     };
-    if !buffer_like {
-        if let Some(d) = cx.slipped(e, table.span) {
-            cx.fault(d);
-            return false;
-        }
+    if !buffer_like && let Some(d) = cx.slipped(e, table.span) {
+        cx.fault(d);
+        return false;
     }
     if let Some((message, help)) = bad_name(&e.key) {
         cx.fault(Diagnostic::new(e.key_span, message).help(help));
@@ -331,11 +331,11 @@ fn fill(cx: &mut Cx<'_>, table: &Table, span: Span, r: &Reading<'_>, whole: bool
         entry = entry.or(Some(default));
     }
     let count = entry.and_then(|e| cx.num("count", &e.val, Names::PER_RANK, Want::Natural, Per::World));
-    if let (Values::Row(row), Some(n)) = (&values, &count) {
-        if matches!(n.kind, NumKind::Int(c) if c != row.len() as i128) {
-            let d = Diagnostic::new(n.span, "`count` and the row differ");
-            cx.fault(d.help(format!("the row has {} elements", row.len())));
-        }
+    if let (Values::Row(row), Some(n)) = (&values, &count)
+        && matches!(n.kind, NumKind::Int(c) if c != row.len() as i128)
+    {
+        let d = Diagnostic::new(n.span, "`count` and the row differ");
+        cx.fault(d.help(format!("the row has {} elements", row.len())));
     }
     let text = matches!(values, Values::Template(_) | Values::Texts(_));
     let unsaid = entry.is_none() && !given && !text && !r.counted;
@@ -348,115 +348,6 @@ fn fill(cx: &mut Cx<'_>, table: &Table, span: Span, r: &Reading<'_>, whole: bool
         return None;
     }
     Some(Fill { span, values, count })
-}
-
-fn each(cx: &mut Cx<'_>, val: &Val, dtype: Option<DType>) -> Option<Values> {
-    match &val.kind {
-        Kind::Str(_) => cx.expr(val, Names::ELEMENT).map(Values::Each),
-        Kind::Array(a) => cx.elements(a, dtype).map(Values::Row),
-        Kind::Int(_) | Kind::Float(_) => cx.element(val, dtype).map(Values::Number),
-        _ => {
-            cx.wrong_type("each", Type::ExprOrRow, val);
-            None
-        }
-    }
-}
-
-fn random(cx: &mut Cx<'_>, val: &Val, dtype: Option<DType>) -> Option<Values> {
-    let Kind::Table(t) = &val.kind else {
-        cx.wrong_type("random", Type::Table, val);
-        return None;
-    };
-    let allowed: Vec<_> = keys::of(Place::Random).collect();
-    cx.check_keys(t, val.span, &allowed, "`random`");
-    let seed = match t.get("seed") {
-        Some(e) => cx.int("seed", &e.val, 0..=u64::MAX.into())?,
-        None => 0,
-    };
-    let mut bound = |key: &str| match t.get(key) {
-        Some(e) => cx.element(&e.val, dtype).map(|v| Some((v, e.val.span))),
-        None => Some(None),
-    };
-    let (low, high) = (bound("low")?, bound("high")?);
-    for (v, span) in [&low, &high].into_iter().flatten() {
-        if !number(v).is_some_and(f64::is_finite) {
-            cx.fault(Diagnostic::new(*span, "a bound of `random` must be a finite number"));
-            return None;
-        }
-    }
-    if let (Some((l, _)), Some((h, span))) = (&low, &high) {
-        let whole = dtype.is_some_and(|t| !t.is_float());
-        let empty = if whole { number(l) > number(h) } else { number(l) >= number(h) };
-        if empty {
-            cx.fault(Diagnostic::new(*span, "`high` must be greater than `low`"));
-            return None;
-        }
-    }
-    let seed = u64::try_from(seed).ok()?;
-    Some(Values::Random { seed, low: low.map(|v| v.0), high: high.map(|v| v.0) })
-}
-
-fn number(e: &Element) -> Option<f64> {
-    match e.value {
-        ElementValue::Int(v) => Some(v as f64),
-        ElementValue::Float(v) => Some(v),
-        ElementValue::Bits(_) => None,
-    }
-}
-
-fn text(cx: &mut Cx<'_>, val: &Val, whole: bool) -> Option<Values> {
-    match &val.kind {
-        Kind::Str(s) => template(cx, val.span, s).map(Values::Template),
-        Kind::Array(a) if whole => {
-            let texts: Option<Vec<_>> = a.iter().map(|v| cx.text("text", v).map(|s| s.v)).collect();
-            if a.len() != cx.world {
-                cx.fault(Diagnostic::new(val.span, format!("{} texts for {} ranks", a.len(), cx.world)));
-                return None;
-            }
-            texts.map(Values::Texts)
-        }
-        _ => {
-            cx.wrong_type("text", if whole { Type::Texts } else { Type::Text }, val);
-            None
-        }
-    }
-}
-
-/// Literal parts and `{expression}`s; `{{` and `}}` are braces.
-fn template(cx: &mut Cx<'_>, span: Span, s: &str) -> Option<Vec<TextPart>> {
-    let mut parts = Vec::new();
-    let mut literal = String::new();
-    let mut at = 0;
-    while let Some(c) = s[at..].chars().next() {
-        let rest = &s[at..];
-        if rest.starts_with("{{") || rest.starts_with("}}") {
-            literal.push(c);
-            at += 2;
-        } else if c == '}' {
-            let place = cx.inside(span, s, at, at + 1);
-            cx.fault(Diagnostic::new(place, "this `}` closes nothing").help("`}}` is a brace"));
-            return None;
-        } else if c == '{' {
-            let Some(len) = rest.find('}') else {
-                let place = cx.inside(span, s, at, at + 1);
-                cx.fault(Diagnostic::new(place, "this `{` is not closed").help("`{{` is a brace"));
-                return None;
-            };
-            if !literal.is_empty() {
-                parts.push(TextPart::Literal(std::mem::take(&mut literal)));
-            }
-            let e = cx.expr_text(span, s, at + 1, &rest[1..len], Names::PER_RANK)?;
-            parts.push(TextPart::Expr(e));
-            at += len + 1;
-        } else {
-            literal.push(c);
-            at += c.len_utf8();
-        }
-    }
-    if !literal.is_empty() {
-        parts.push(TextPart::Literal(literal));
-    }
-    Some(parts)
 }
 
 /// All of `expect`. `dtypes` has the buffers whose type is known without a plan.

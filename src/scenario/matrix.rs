@@ -1,7 +1,8 @@
 //! `matrix` and `variants`: axes, points, and the overlay of a point on the raw tree.
 use super::diagnostic::{Diagnostic, Span};
 use super::keys::{self, Place, Type};
-use super::reader::{AxisNow, Cx, bad_name};
+use super::names::bad_name;
+use super::reader::{AxisNow, Cx};
 use super::suggest::nearest;
 use super::tree::{Entry, Kind, Table, Val};
 use std::collections::BTreeMap;

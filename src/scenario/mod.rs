@@ -23,6 +23,7 @@ mod step_values;
 mod steps;
 pub mod suggest;
 mod tree;
+mod values;
 
 pub use buffers::fits;
 pub use case::*;

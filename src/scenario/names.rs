@@ -1,4 +1,5 @@
-//! Case names: the file's name, then the point of the matrix in brackets.
+//! Names: of cases (the file's name, then the point of the matrix in brackets), and what a file may call its things.
+use super::expr::{Func, OWN_NAMES};
 
 /// A case's name from its file's name and its point.
 pub fn case_name(stem: &str, point: &[(String, String)]) -> String {
@@ -36,6 +37,25 @@ pub(crate) fn shorten(text: &str, most: usize) -> String {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text.to_owned(),
     }
+}
+
+/// True for `[a-z][a-z0-9_]*`.
+pub(crate) fn is_identifier(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_ascii_lowercase())
+        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
+}
+
+/// Why a name cannot be given to a buffer, axis, communicator, stream or step.
+pub(crate) fn bad_name(name: &str) -> Option<(String, String)> {
+    let help = "names are lower-case letters, digits and `_`, and start with a letter".to_owned();
+    if !is_identifier(name) {
+        let shown: String = name.chars().take(40).collect();
+        return Some((format!("`{}` cannot be a name", shown.escape_debug()), help));
+    }
+    if OWN_NAMES.contains(&name) || name == "nan" || name == "inf" || Func::parse(name).is_some() {
+        return Some((format!("`{name}` has a meaning of its own in expressions"), "choose another name".into()));
+    }
+    None
 }
 
 #[cfg(test)]

@@ -485,22 +485,3 @@ impl Cx<'_> {
         (out.len() == lists.len()).then_some(Sp { span: val.span, v: out })
     }
 }
-
-/// True for `[a-z][a-z0-9_]*`.
-pub(crate) fn is_identifier(name: &str) -> bool {
-    name.starts_with(|c: char| c.is_ascii_lowercase())
-        && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
-}
-
-/// Why a name cannot be given to a buffer, axis, communicator, stream or step.
-pub(crate) fn bad_name(name: &str) -> Option<(String, String)> {
-    let help = "names are lower-case letters, digits and `_`, and start with a letter".to_owned();
-    if !is_identifier(name) {
-        let shown: String = name.chars().take(40).collect();
-        return Some((format!("`{}` cannot be a name", shown.escape_debug()), help));
-    }
-    if OWN_NAMES.contains(&name) || name == "nan" || name == "inf" || expr::Func::parse(name).is_some() {
-        return Some((format!("`{name}` has a meaning of its own in expressions"), "choose another name".into()));
-    }
-    None
-}

@@ -6,7 +6,8 @@ use super::defaults::Defaults;
 use super::diagnostic::{Diagnostic, Span};
 use super::expr::{Expr, Node};
 use super::keys::{self, Place, Type};
-use super::reader::{Cx, Names, Per, Want, bad_name};
+use super::names::bad_name;
+use super::reader::{Cx, Names, Per, Want};
 use super::step_values::{counts, reduction, residence, step_error};
 use super::suggest::nearest;
 use super::tree::{Entry, Kind, Table, Val};
@@ -198,15 +199,13 @@ impl<'t> StepReader<'t, '_> {
         if let Some(e) = self.own("dtype") {
             step.dtype = buffers::dtype(cx, &e.val).map(|v| Sp { span: e.val.span, v });
         }
-        if let (ops::Kind::Map, Some(expr)) = (&self.op.kind, &step.expr) {
-            if !names_buffer(cx, &expr.v) {
-                self.map_from_defaults(cx, &mut step.count, &mut step.dtype);
-            }
+        if let (ops::Kind::Map, Some(expr)) = (&self.op.kind, &step.expr)
+            && !names_buffer(cx, &expr.v)
+        {
+            self.map_from_defaults(cx, &mut step.count, &mut step.dtype);
         }
-        if !nests {
-            if let Some(e) = self.find(cx, "ranks") {
-                step.ranks = cx.ranks(&e.val).unwrap_or(Ranks::All);
-            }
+        if !nests && let Some(e) = self.find(cx, "ranks") {
+            step.ranks = cx.ranks(&e.val).unwrap_or(Ranks::All);
         }
         self.streams(cx, &mut step);
         self.not_yet(cx);
@@ -294,12 +293,12 @@ impl<'t> StepReader<'t, '_> {
         if can.is_empty() {
             return world;
         }
-        if let (false, Some(c), Some(g)) = (init, self.table.get("comm"), self.table.get("groups")) {
-            if can.len() == 2 {
-                let d = Diagnostic::new(g.key_span, "`groups` and `comm` exclude each other");
-                cx.fault(d.related(c.key_span, "the other one"));
-                return world;
-            }
+        if let (false, Some(c), Some(g)) = (init, self.table.get("comm"), self.table.get("groups"))
+            && can.len() == 2
+        {
+            let d = Diagnostic::new(g.key_span, "`groups` and `comm` exclude each other");
+            cx.fault(d.related(c.key_span, "the other one"));
+            return world;
         }
         let own = can.iter().find_map(|k| self.table.get(k)).filter(|_| !self.short);
         // On a group or loop it is a default for what is inside, which says whether it was used.
@@ -348,10 +347,10 @@ impl<'t> StepReader<'t, '_> {
         if self.op.missing.is_some() {
             return;
         }
-        if let Some(e) = self.find(cx, "graph") {
-            if cx.text("graph", &e.val).is_some() {
-                cx.fault(Diagnostic::new(e.key_span, "`graph` is not yet supported"));
-            }
+        if let Some(e) = self.find(cx, "graph")
+            && cx.text("graph", &e.val).is_some()
+        {
+            cx.fault(Diagnostic::new(e.key_span, "`graph` is not yet supported"));
         }
     }
 

@@ -211,7 +211,7 @@ pub struct Job {
     pub programs: Vec<Vec<Call>>,
     /// One thread drives all ranks: steps in turn, each as one group over all ranks.
     pub one_thread: bool,
-    /// Bytes of arena in use.
+    /// Bytes of arena in use. It starts with a step word of eight bytes for every rank (see `run::arena::Step`).
     pub arena: u64,
     /// False if the communicators must be fresh and must not be kept.
     pub reuse: bool,
@@ -222,7 +222,7 @@ pub struct Job {
 pub enum Request {
     /// Run this; answered by [`Reply::Loaded`] then [`Reply::Done`].
     Job(Box<Job>),
-    /// Restore the inputs and run the same job on the same communicators once more.
+    /// Restore the inputs and run the same job on the same communicators once more; answered as a job is.
     Again,
     /// End what is kept of the last job: keep its communicators, or destroy them.
     Finish {
@@ -292,7 +292,7 @@ pub enum RankEnd {
         prelude: bool,
         /// Index in the program.
         call: Option<u32>,
-        /// NCCL's code.
+        /// NCCL's code; `worker::NOT_NCCL` for a map without a value.
         code: i32,
         /// What was called, and the library's words.
         text: String,

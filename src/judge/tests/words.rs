@@ -281,7 +281,13 @@ fn outputs_for_machines() {
         json("world_size = 2\nop = \"reduce_scatter\"\ninputs = [[1, 2], [3, 4]]\n"),
         r#"[["out",[[4.0],[6.0]]]]"#
     );
-    assert_eq!(json("world_size = 2\nop = \"reduce\"\nroot = 1\ninputs = [[1], [0.1]]\n"), r#"[["out",[null,[1.1]]]]"#);
+    assert_eq!(
+        json("world_size = 2\nop = \"reduce\"\nroot = 1\ninputs = [[1], [0.25]]\n"),
+        r#"[["out",[null,[1.25]]]]"#
+    );
+    // As exactly as a double can say it: 0.1 in bf16 is more than a tenth.
+    let exact = "world_size = 1\nop = \"all_reduce\"\ninputs = { each = 0.1, count = 1, dtype = \"bf16\" }\n";
+    assert_eq!(json(exact), r#"[["out",[[0.10009765625]]]]"#);
     let special = "world_size = 2\nop = \"broadcast\"\ninputs = [[nan, inf, -0.0], []]\n";
     assert_eq!(json(special), r#"[["out",[["nan","inf",-0.0],["nan","inf",-0.0]]]]"#);
     let large =

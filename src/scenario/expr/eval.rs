@@ -104,10 +104,10 @@ fn fit(value: Value, mode: Mode) -> Value {
 
 fn binary(op: BinOp, a: Value, b: Value) -> Result<Value, EvalError> {
     use std::cmp::Ordering::{Equal, Greater, Less};
-    if let (Value::Int(x), Value::Int(y)) = (a, b) {
-        if let Some(result) = whole(op, x, y) {
-            return result;
-        }
+    if let (Value::Int(x), Value::Int(y)) = (a, b)
+        && let Some(result) = whole(op, x, y)
+    {
+        return result;
     }
     let order = match (a, b) {
         (Value::Int(x), Value::Int(y)) => Some(x.cmp(&y)),
