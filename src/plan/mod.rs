@@ -20,6 +20,7 @@ mod types;
 mod unroll;
 
 pub use eval::{Names, Ranked};
+pub use foresee::sentences;
 pub use types::*;
 
 use crate::scenario::{Case, Diagnostic};
