@@ -167,6 +167,46 @@ fn a_faulty_file_ends_the_run_before_it_begins_and_at_once() {
     assert!(check.out.contains("scenarios/sum.toml: 1 case, completes\n"), "{check}");
 }
 
+/// Files that are made to be slow to refuse: each has its fault thousands of times.
+#[test]
+fn a_sweep_of_faults_ends_soon() {
+    let home = Home::new();
+    let axis = (0..900).map(|value| value.to_string()).collect::<Vec<_>>().join(",");
+    let step = |k: usize| format!("{{ op = \"broadcast\", root = \"a + 2\", in = \"x\", out = \"y{k}\" }},");
+    let files = [
+        (
+            "root -1",
+            format!(
+                "world_size = 1024\nop = \"broadcast\"\nroot = -1\n\
+                 inputs = {{ each = \"a\", count = 1 }}\nmatrix.a = [{axis}]\n"
+            ),
+        ),
+        (
+            "is not in the communicator",
+            format!(
+                "world_size = 2\ninputs.x = {{ each = \"a\", count = 1 }}\nsteps = [{}]\nmatrix.a = [{axis}]\n",
+                (0..200).map(step).collect::<String>()
+            ),
+        ),
+        (
+            "more than 2000 parts",
+            format!("world_size = 1024\nop = \"all_gather\"\ninputs = {{ text = \"{}\" }}\n", "{rank}".repeat(160_000)),
+        ),
+        ("more than 16384 steps", format!("world_size = 2\nsteps = [{}]\n", "{op=\"barrier\"},".repeat(60_000))),
+    ];
+    for (words, text) in files {
+        home.file("bad.toml", &text);
+        for command in ["run", "check"] {
+            let begun = Instant::now();
+            let run = home.run(&[command, "bad.toml"]);
+            assert_eq!(run.code, 2, "{run}");
+            assert!(run.err.contains(words) && run.err.len() < 100_000, "{words}: {run}");
+            // Before there were limits, each took from half a minute to several; other tests run beside this one.
+            assert!(begun.elapsed() < Duration::from_secs(8), "{command}, {words}: {:?}", begun.elapsed());
+        }
+    }
+}
+
 #[test]
 fn nothing_to_run_is_never_green() {
     let home = Home::new();
