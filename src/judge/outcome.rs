@@ -5,7 +5,7 @@ use crate::plan::Plan;
 use crate::run::{Ended, Observation};
 use crate::scenario::{Expected, Sp};
 use crate::worker::job::{RankEnd, RankReport, What};
-use crate::worker::rank::NOT_NCCL;
+use crate::worker::NOT_NCCL;
 use nccl_sys::ncclResult_t;
 
 /// The outcome's word.
