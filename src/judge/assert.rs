@@ -9,6 +9,7 @@ use crate::plan::{BufId, Plan};
 use crate::run::Observation;
 use crate::scenario::Sp;
 use crate::scenario::expr::{EvalError, Expr, Func, Mode, Node, Scope, Value};
+use crate::worker::job::What;
 use std::cell::{Cell, RefCell};
 
 /// Evaluates all of them on every rank that has all they name.
@@ -115,6 +116,11 @@ fn one_rank(plan: &Plan, seen: &Observation, rank: usize, assertion: &Sp<Expr>, 
         let scope = Names { plan, seen, rank, i, unseen: Cell::new(false), read: RefCell::new(Vec::new()) };
         match assertion.v.eval(&scope, Mode::Float) {
             Ok(value) if value.truth() && !value.as_f64().is_nan() => looked += 1,
+            Err(_) if scope.unseen.get() && used.tags.iter().any(|tag| ended(plan, rank, tag)) => {
+                let words = format!("rank {rank}: assert `{text}` asks for counts that went with their communicator");
+                book.find(rank_of, finding(words, "not known".into()));
+                return;
+            }
             Err(_) if scope.unseen.get() => {
                 book.note(format!("`{text}` was not checked: this backend does not count that"));
                 return;
@@ -146,6 +152,18 @@ fn one_rank(plan: &Plan, seen: &Observation, rank: usize, assertion: &Sp<Expr>, 
 fn figure<'a>(plan: &Plan, seen: &'a Observation, rank: usize, step: &str) -> Option<&'a crate::worker::job::Figure> {
     let tag = plan.tags.iter().position(|t| t == step)?;
     seen.ranks.get(rank)?.figures.iter().find(|f| f.tag as usize == tag)
+}
+
+/// True if a communicator that a named step counts on ends before the program does.
+fn ended(plan: &Plan, rank: usize, step: &str) -> bool {
+    let Some(tag) = plan.tags.iter().position(|t| t == step) else { return false };
+    let calls = || plan.programs.get(rank).into_iter().flatten();
+    let counts_on = |wanted: u32| {
+        let is =
+            |what: &What| matches!(what, What::Begin { tag: t, comm } if *t as usize == tag && *comm == Some(wanted));
+        calls().any(|call| is(&call.what))
+    };
+    calls().any(|call| matches!(call.what, What::Destroy { comm } | What::Abort { comm } if counts_on(comm)))
 }
 
 struct Names<'a> {

@@ -4,8 +4,8 @@ use super::{Finding, Lane, Outcome, message};
 use crate::plan::Plan;
 use crate::run::{Ended, Observation};
 use crate::scenario::{Expected, Sp};
-use crate::worker::job::{RankEnd, RankReport, What};
 use crate::worker::NOT_NCCL;
+use crate::worker::job::{RankEnd, RankReport, What};
 use nccl_sys::ncclResult_t;
 
 /// The outcome's word.
