@@ -116,8 +116,9 @@ fn one_rank(plan: &Plan, seen: &Observation, rank: usize, assertion: &Sp<Expr>, 
         let scope = Names { plan, seen, rank, i, unseen: Cell::new(false), read: RefCell::new(Vec::new()) };
         match assertion.v.eval(&scope, Mode::Float) {
             Ok(value) if value.truth() && !value.as_f64().is_nan() => looked += 1,
-            Err(_) if scope.unseen.get() && used.tags.iter().any(|tag| ended(plan, rank, tag)) => {
-                let words = format!("rank {rank}: assert `{text}` asks for counts that went with their communicator");
+            Err(_) if scope.unseen.get() && used.tags.iter().any(|tag| uncounted(plan, rank, tag).is_some()) => {
+                let why = used.tags.iter().find_map(|tag| uncounted(plan, rank, tag)).unwrap_or_default();
+                let words = format!("rank {rank}: assert `{text}` cannot be checked: {why}");
                 book.find(rank_of, finding(words, "not known".into()));
                 return;
             }
@@ -154,16 +155,21 @@ fn figure<'a>(plan: &Plan, seen: &'a Observation, rank: usize, step: &str) -> Op
     seen.ranks.get(rank)?.figures.iter().find(|f| f.tag as usize == tag)
 }
 
-/// True if a communicator that a named step counts on ends before the program does.
-fn ended(plan: &Plan, rank: usize, step: &str) -> bool {
-    let Some(tag) = plan.tags.iter().position(|t| t == step) else { return false };
+/// Why a named step has no counts on any backend, if that is so: it makes no call, or its communicator took them along.
+fn uncounted(plan: &Plan, rank: usize, step: &str) -> Option<String> {
+    let tag = plan.tags.iter().position(|t| t == step)?;
     let calls = || plan.programs.get(rank).into_iter().flatten();
-    let counts_on = |wanted: u32| {
-        let is =
-            |what: &What| matches!(what, What::Begin { tag: t, comm } if *t as usize == tag && *comm == Some(wanted));
-        calls().any(|call| is(&call.what))
-    };
-    calls().any(|call| matches!(call.what, What::Destroy { comm } | What::Abort { comm } if counts_on(comm)))
+    let on: Vec<u32> = calls()
+        .filter_map(|call| match call.what {
+            What::Begin { tag: t, comm } if t as usize == tag => comm,
+            _ => None,
+        })
+        .collect();
+    if on.is_empty() {
+        return Some(format!("`{step}` is no call of the library's, so nothing is counted for it"));
+    }
+    let ends = |what: &What| matches!(what, What::Destroy { comm } | What::Abort { comm } if on.contains(comm));
+    calls().any(|call| ends(&call.what)).then(|| format!("the counts of `{step}` went with its communicator"))
 }
 
 struct Names<'a> {

@@ -318,8 +318,7 @@ impl<'a> Rank<'a> {
 
     fn figure(&self, tag: &Tag) -> Figure {
         let number = self.run.first_tag.wrapping_add(tag.tag);
-        // a step that calls nothing of NCCL's moves nothing
-        let mut sum = tag.comms.is_empty().then(Traffic::default);
+        let mut sum: Option<Traffic> = None;
         for comm in &tag.comms {
             let Some(handle) = self.seat.comms.get(*comm as usize).map(CommSlot::get).filter(|h| *h != Comm::NULL)
             else {
