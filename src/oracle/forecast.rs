@@ -10,7 +10,11 @@ use crate::worker::job::{Ptr, Red, What};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A copy that the run has to take of a result that is used again, because several values may be right.
+/// Bytes of copies that are taken of results with one right value, because a later step overwrites them.
+const OVERWRITTEN: u64 = 4 << 20;
+
+/// A copy that the run has to take of a result that is used again, because several values may be right or a later step
+/// overwrites it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     /// Index of the event that writes it.
@@ -73,7 +77,21 @@ impl Forecast {
                 checkpoints.push(Checkpoint { event, write: target });
             }
         }
-        let observed = !walk.origins.is_empty();
+        let mut room = OVERWRITTEN;
+        for &(event, alloc) in &walk.overwritten {
+            let writes = plan.events.get(event).map(writes_of).unwrap_or_default();
+            for (number, write) in writes.into_iter().enumerate().filter_map(|(i, w)| Some((i, *w?))) {
+                let Some((at, bytes)) = region_bytes(plan, write.region) else { continue };
+                let len = bytes.end - bytes.start;
+                if at != alloc || len > room || by_write.contains_key(&(event, number)) {
+                    continue;
+                }
+                room -= len;
+                by_write.insert((event, number), checkpoints.len());
+                checkpoints.push(Checkpoint { event, write });
+            }
+        }
+        let observed = !walk.origins.is_empty() || !checkpoints.is_empty();
         Ok(Self { initial, checkpoints, last, observed, begin: runs, by_write, known: walk.known })
     }
 
