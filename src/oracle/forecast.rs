@@ -4,7 +4,7 @@ use super::columns::Reduced;
 use super::contents::{Memory, Piece, Run, Sure};
 use super::poison;
 use super::walk::{Choice, Fault, Guide, Walk, region_bytes, writes_of};
-use crate::plan::{GUARD, Plan, Region, Write};
+use crate::plan::{Event, GUARD, Plan, Region, Write};
 use crate::scenario::{Diagnostic, Span};
 use crate::worker::job::{Ptr, Red, What};
 use std::collections::HashMap;
@@ -77,7 +77,9 @@ impl Forecast {
                 checkpoints.push(Checkpoint { event, write: target });
             }
         }
-        let mut room = OVERWRITTEN;
+        // After an abort nobody can say how far the steps before it came.
+        let aborted = plan.events.iter().any(|e| matches!(e, Event::Undefined { .. }));
+        let mut room = if aborted { 0 } else { OVERWRITTEN };
         for &(event, alloc) in &walk.overwritten {
             let writes = plan.events.get(event).map(writes_of).unwrap_or_default();
             for (number, write) in writes.into_iter().enumerate().filter_map(|(i, w)| Some((i, *w?))) {
