@@ -150,9 +150,7 @@ impl Library {
     }
 
     fn missing(&self, symbol: &'static str) -> CallError {
-        let since = Nccl::SYMBOLS.iter().find(|(name, _)| *name == symbol).map_or("?", |(_, since)| since);
-        let version = version_text(self.version);
-        CallError::Missing(Missing { symbol, since, version, library: self.table.library.clone() })
+        CallError::Missing(self.table.missing(symbol, self.version))
     }
 
     /// Turns a code into an error with the library's words.
@@ -350,11 +348,4 @@ impl Library {
             Err(_) => String::new(),
         }
     }
-}
-
-/// NCCL's version code in words.
-pub fn version_text(code: i32) -> String {
-    // since 2.9 the code is major * 10000 + minor * 100 + patch, before that major * 1000 + ...
-    let unit = if code >= 10_000 { 10_000 } else { 1_000 };
-    format!("{}.{}.{}", code / unit, code % unit / 100, code % 100)
 }

@@ -5,7 +5,8 @@ mod host;
 mod library;
 
 pub use device::{Address, Device, DeviceError, Event, MapFn, Memory, Stream};
-pub use library::{CallError, Collective, Comm, CommSlot, Library, Transfer, version_text};
+pub use library::{CallError, Collective, Comm, CommSlot, Library, Transfer};
+pub use nccl_sys::version_text;
 
 /// A library and the device that it works on.
 pub struct Backend {
