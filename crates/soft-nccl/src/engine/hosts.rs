@@ -272,5 +272,5 @@ pub(crate) fn abort(comm: usize) {
     for done in dones {
         done.finish();
     }
-    soft_cuda::wake_hosts();
+    crate::device::wake_hosts();
 }

@@ -1,5 +1,6 @@
 //! Making, splitting, asking and ending communicators.
 use super::{check, check_settings, enter, write};
+use crate::device;
 use crate::engine::{self, Arrival, lock};
 use crate::failure::{Failure, Outcome};
 use crate::group;
@@ -50,8 +51,7 @@ fn init(place: *mut ncclComm_t, n: c_int, id: [u8; 128], rank: c_int, device: c_
 }
 
 unsafe extern "C" fn comm_init_rank(comm: *mut ncclComm_t, n: c_int, id: ncclUniqueId, rank: c_int) -> ncclResult_t {
-    // Without a driver to ask, a rank's device has its number.
-    enter(|| group::grouped(|| init(comm, n, check_id(&id)?, rank, rank)))
+    enter(|| group::grouped(|| init(comm, n, check_id(&id)?, rank, device::current(rank)?)))
 }
 
 unsafe extern "C" fn comm_init_rank_config(
@@ -65,7 +65,7 @@ unsafe extern "C" fn comm_init_rank_config(
         group::grouped(|| {
             // SAFETY: NCCL's contract: null, or a configuration that begins with its own size.
             unsafe { check::config(config)? };
-            init(comm, n, check_id(&id)?, rank, rank)
+            init(comm, n, check_id(&id)?, rank, device::current(rank)?)
         })
     })
 }
@@ -79,6 +79,8 @@ unsafe extern "C" fn comm_init_all(comms: *mut ncclComm_t, n: c_int, devices: *c
                 return Err(Failure::argument("the place for the communicators is null"));
             }
             let id = new_id();
+            // without a device there is no communicator
+            device::current(0)?;
             for rank in 0..size {
                 // SAFETY: NCCL's contract: both arrays have `n` entries, `devices` may be null.
                 let (place, device) = unsafe {
