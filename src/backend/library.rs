@@ -272,13 +272,25 @@ impl Library {
             NcclCall::ReduceScatter => {
                 ("ncclReduceScatter", call!(self, ncclReduceScatter(send, recv, count, dtype, op, comm, stream))?)
             }
+            NcclCall::AlltoAll if self.table.ncclAlltoAll.is_none() => return self.pairwise(c),
             NcclCall::AlltoAll => ("ncclAlltoAll", call!(self, ncclAlltoAll(send, recv, count, dtype, comm, stream))?),
+            NcclCall::Gather if self.table.ncclGather.is_none() => return self.pairwise(c),
             NcclCall::Gather => ("ncclGather", call!(self, ncclGather(send, recv, count, dtype, root, comm, stream))?),
+            NcclCall::Scatter if self.table.ncclScatter.is_none() => return self.pairwise(c),
             NcclCall::Scatter => {
                 ("ncclScatter", call!(self, ncclScatter(send, recv, count, dtype, root, comm, stream))?)
             }
         };
         self.check(function, c.comm, code)
+    }
+    /// How many ranks the communicator has, and which of them this is.
+    pub(super) fn place(&self, comm: Comm) -> Result<(i32, i32)> {
+        let (mut n, mut rank) = (0, 0);
+        let code = call!(self, ncclCommCount(comm.0, &mut n))?;
+        self.check("ncclCommCount", comm, code)?;
+        let code = call!(self, ncclCommUserRank(comm.0, &mut rank))?;
+        self.check("ncclCommUserRank", comm, code)?;
+        Ok((n, rank))
     }
     /// Sends.
     pub fn send(&self, t: &Transfer<'_>) -> Result<()> {

@@ -29,13 +29,11 @@ pub struct CudaError {
 }
 
 /// There is no driver to ask.
-#[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Absent {
     /// No library of the driver's name.
-    #[error("there is no CUDA driver (libcuda.so.1) where the loader looks")]
     Library,
     /// A library without a function that is needed.
-    #[error("the CUDA driver lacks {0}: it is too old, or none")]
     Function(&'static str),
 }
 

@@ -9,7 +9,7 @@ use std::ffi::{CStr, c_char, c_int};
 /// How far one gets with the driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DriverState {
-    /// There is none (or one without a function that is needed): in words.
+    /// There is none.
     #[default]
     NoDriver,
     /// There is a library, but it lacks this function.
@@ -20,6 +20,19 @@ pub enum DriverState {
     NoDevices,
     /// So many.
     Devices(usize),
+}
+
+impl std::fmt::Display for DriverState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NoDriver => f.write_str("there is no CUDA driver (libcuda.so.1) where the loader looks"),
+            Self::Incomplete(name) => write!(f, "the CUDA driver lacks {name}: it is too old, or none"),
+            Self::Driver(code, name) => write!(f, "the CUDA driver does not start: {name} ({code})"),
+            Self::NoDevices => f.write_str("the CUDA driver has no device to offer"),
+            Self::Devices(1) => f.write_str("1 device"),
+            Self::Devices(n) => write!(f, "{n} devices"),
+        }
+    }
 }
 
 /// A device, as the driver describes it.
