@@ -1,5 +1,6 @@
 //! What can be typed; the comments here are the help text.
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use collspec::scenario::Placement;
 use collspec::suite::{BackendChoice, Filter};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -77,6 +78,11 @@ pub struct Run {
     #[arg(long, value_name = "BYTES")]
     pub eager: Option<u64>,
 
+    /// Who drives the ranks where a file does not say: threads, processes or one_thread. Cases that cannot be placed so
+    /// run as they would without.
+    #[arg(long, value_name = "NAME", value_parser = placement)]
+    pub placement: Option<Placement>,
+
     /// Text for people, or one JSON object per case.
     #[arg(long, value_enum, default_value_t = Format::Human)]
     pub format: Format,
@@ -105,6 +111,12 @@ pub enum Format {
     Human,
     /// One JSON object per case and line.
     Jsonl,
+}
+
+fn placement(text: &str) -> Result<Placement, String> {
+    let known = Placement::ALL.map(Placement::name);
+    let found = Placement::ALL.into_iter().find(|placement| placement.name() == text);
+    found.ok_or_else(|| format!("the placements are {}", known.join(", ")))
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

@@ -40,6 +40,7 @@ pub fn run(args: &Run) -> anyhow::Result<Exit> {
         seed: args.seed,
         eager: args.eager,
         worker: Workers::CurrentExe,
+        placement: args.placement,
     };
     let tally = suite.run(options, &mut reporter).map_err(plain_io)?;
     Ok(match (tally.refused, tally.fail) {
@@ -106,6 +107,7 @@ fn options_to_repeat(args: &Run) -> Vec<String> {
     option("--timeout", args.timeout.map(|value| value.to_string()));
     option("--seed", args.seed.map(|value| value.to_string()));
     option("--eager", args.eager.map(|value| value.to_string()));
+    option("--placement", args.placement.map(|placement| placement.name().to_owned()));
     words
 }
 

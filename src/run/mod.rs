@@ -5,6 +5,7 @@ pub mod execute;
 pub mod layout;
 pub mod log;
 pub mod observation;
+pub mod part;
 pub mod pool;
 pub mod process;
 mod requires;
@@ -16,6 +17,7 @@ pub use runner::Runner;
 
 use crate::oracle::Forecast;
 use crate::plan::{Plan, Write};
+use crate::scenario::Placement;
 use crate::worker::job::Job;
 use std::path::PathBuf;
 
@@ -61,6 +63,8 @@ pub struct Options {
     pub eager: Option<u64>,
     /// Which program is started.
     pub worker: Workers,
+    /// Who drives the ranks where a file leaves it at the default, if the case allows that.
+    pub placement: Option<Placement>,
 }
 
 /// The runner cannot do its work.

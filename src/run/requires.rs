@@ -4,15 +4,21 @@ use crate::backend::version_text;
 use crate::scenario::{Case, EnvValue, Placement};
 use std::cmp::Ordering;
 
+/// More processes than this are no test of anything but the machine.
+pub const MOST_PARTS: usize = 16;
+
 /// What can be said without asking the library.
 pub fn missing(case: &Case, backend: Backend) -> Option<String> {
     let needs = &case.requires;
-    if case.placement == Placement::Processes {
-        return Some("placement \"processes\" is not yet supported".into());
+    if case.placement == Placement::Processes && case.world_size.v > MOST_PARTS {
+        let n = case.world_size.v;
+        return Some(format!("placement \"processes\" starts at most {MOST_PARTS} processes; this case has {n} ranks"));
     }
-    if let Some(var) = case.env.iter().find(|var| matches!(var.value, EnvValue::PerRank(_))) {
+    if let Some(var) = case.env.iter().find(|var| matches!(var.value, EnvValue::PerRank(_)))
+        && case.placement != Placement::Processes
+    {
         let name = &var.name.v;
-        return Some(format!("{name} differs by rank, which needs a process per rank: not yet supported"));
+        return Some(format!("{name} differs by rank, which needs placement = \"processes\""));
     }
     if let Some(wanted) = needs.backend.as_ref().filter(|wanted| *wanted != backend.name()) {
         return Some(format!("needs the backend {wanted}; this is {}", backend.name()));

@@ -1,11 +1,11 @@
 //! A case from its plan to its verdict: worker, time limits, and what becomes of the worker afterwards.
 use super::execute::{Task, execute};
 use super::pool::{Pool, Pooled, WorkerKey};
-use super::{Ended, Error, Observation, Options, Workers, job, requires};
+use super::{Backend, Ended, Error, Observation, Options, Workers, job, requires};
 use crate::judge::{self, Outcome, Status, Verdict};
 use crate::oracle::Forecast;
 use crate::plan::{self, Plan};
-use crate::scenario::{Case, EnvValue, Expected};
+use crate::scenario::{Case, EnvValue, Expected, Placement};
 use crate::worker::job::{Job, Request};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
@@ -14,6 +14,12 @@ use std::time::Duration;
 
 /// Per case, from *loaded* on.
 const LIMIT: f64 = 30.0;
+/// Of cases that may hang, on the software backend in several processes.
+const SOFT_HANG: f64 = 2.0;
+/// Lines quoted in a failure of what the worker and NCCL wrote.
+const QUOTED_LINES: usize = 20;
+/// Bytes of them.
+const QUOTED_BYTES: usize = 2048;
 /// For making communicators and loading; not the case's fault, so more generous.
 const OPENING: Duration = Duration::from_secs(60);
 /// A worker whose arena has grown beyond this is not kept: shared memory is never given back while it lives.
@@ -70,6 +76,8 @@ impl Runner {
     }
 
     fn try_case(&self, case: &Arc<Case>) -> Result<Verdict, Error> {
+        let placed = self.placed(case);
+        let case = &placed;
         if let Some(reason) = requires::missing(case, self.options.backend) {
             return Ok(judge::skipped(case, reason));
         }
@@ -117,19 +125,23 @@ impl Runner {
             self.version.get_or_init(|| pooled.worker.hello.version);
             job.reuse &= !pooled.distrusted;
             let before = pooled.cases;
-            let limit = case.timeout.as_ref().map(|t| t.v).or(self.options.timeout).unwrap_or(LIMIT);
+            let limit = case.timeout.as_ref().map(|t| t.v).or(self.options.timeout);
+            let limit = limit.unwrap_or_else(|| self.limit(case, &key.env));
             let limit = Duration::try_from_secs_f64(limit).unwrap_or(LONGEST).min(LONGEST);
             let (repeat, initial) = (case.repeat, forecast.initial.as_slice());
             let task = Task { job, initial, map, repeat, opening: OPENING, limit, seasoned: before > 0 };
             let Ok(seen) = execute(&mut pooled.worker, task)? else {
                 if before == 0 {
-                    let why = format!("it died with {}", pooled.worker.end());
+                    let why = format!("it died with {}", pooled.worker.end(0));
                     return Err(Error::NoWorker { program: self.pool.program().to_owned(), why });
                 }
                 continue; // dead before it had the case: nobody's fault but its own
             };
-            let verdict = judge::judge(plan, forecast, &seen);
+            let mut verdict = judge::judge(plan, forecast, &seen);
             let last = seen.last();
+            if verdict.status == Status::Fail {
+                verdict.notes.extend(last.and_then(|seen| quoted(&seen.log)));
+            }
             let reused = seen.first().is_some_and(|s| s.reused);
             let opening = last.is_some_and(|s| match &s.ended {
                 Ended::Hung { opening, .. } | Ended::Crashed { opening, .. } => *opening,
@@ -156,7 +168,7 @@ impl Runner {
         match last.map(|s| &s.ended) {
             Some(Ended::Done) if !large => {}
             // no answer can be expected of the ranks; the library may be in any state
-            Some(Ended::Errored) | Some(Ended::Done) => return pooled.worker.dismiss(),
+            Some(Ended::Errored) | Some(Ended::Done) => return pooled.worker.retire(),
             Some(Ended::Hung { .. } | Ended::Crashed { .. }) | None => return drop(pooled),
         }
         let keep = clean && verdict.status == Status::Pass && verdict.outcome == Some(Outcome::Ok);
@@ -176,18 +188,46 @@ impl Runner {
     }
 
     fn key(&self, case: &Case) -> WorkerKey {
-        let mut env: Vec<(String, String)> = case
-            .env
-            .iter()
-            .filter_map(|var| match &var.value {
-                EnvValue::All(text) => Some((var.name.v.clone(), text.clone())),
-                EnvValue::PerRank(_) => None,
-            })
-            .collect();
+        let parts = if case.placement == Placement::Processes { case.world_size.v } else { 1 };
+        let env = (0..parts).map(|part| self.env(case, part)).collect();
+        WorkerKey { backend: self.options.backend, env, placement: case.placement }
+    }
+
+    /// Variables of a part; with a process per rank they may differ by rank.
+    fn env(&self, case: &Case, part: usize) -> Vec<(String, String)> {
+        let value = |value: &EnvValue| match value {
+            EnvValue::All(text) => Some(text.clone()),
+            EnvValue::PerRank(texts) => texts.get(part).cloned(),
+        };
+        let own = case.env.iter().filter_map(|var| Some((var.name.v.clone(), value(&var.value)?)));
+        let mut env: Vec<(String, String)> = own.collect();
         env.extend(self.options.seed.map(|seed| ("COLLSPEC_SOFT_SEED".to_owned(), seed.to_string())));
         env.extend(self.options.eager.map(|bytes| ("COLLSPEC_SOFT_EAGER".to_owned(), bytes.to_string())));
         env.sort();
-        WorkerKey { backend: self.options.backend, env, placement: case.placement }
+        env
+    }
+
+    /// The case as it is to run: where its file leaves the placement at the default, the option decides, if the case can
+    /// be placed so.
+    fn placed(&self, case: &Arc<Case>) -> Arc<Case> {
+        let Some(placement) = self.options.placement.filter(|_| case.placement == Placement::default()) else {
+            return case.clone();
+        };
+        let placed = Arc::new(Case { placement, ..(**case).clone() });
+        let fits = match placement {
+            Placement::Threads => true,
+            Placement::Processes => case.world_size.v <= requires::MOST_PARTS,
+            // some programs need a thread per rank; a fault that both have is told of the file's own
+            Placement::OneThread => plan::plan(&placed, &self.limits).is_ok(),
+        };
+        if fits { placed } else { case.clone() }
+    }
+
+    /// Seconds, where neither file nor option says.
+    fn limit(&self, case: &Case, parts: &[Vec<(String, String)>]) -> f64 {
+        let hangs = case.outcome.as_ref().is_some_and(|o| o.v.contains(&Expected::Hang));
+        // the software proves a hang at once, but not across processes: there it is the clock's to say
+        if self.options.backend == Backend::Soft && parts.len() > 1 && hangs { SOFT_HANG } else { LIMIT }
     }
 
     /// NCCL's version code, as a worker says.
@@ -205,6 +245,17 @@ impl Runner {
     pub fn idle_workers(&self) -> Vec<u32> {
         self.pool.pids()
     }
+}
+
+/// The end of what the worker and NCCL wrote, as a remark.
+fn quoted(log: &str) -> Option<String> {
+    let log = log.trim_end();
+    let last = super::process::tail(log, QUOTED_BYTES);
+    let lines: Vec<&str> = last.lines().collect();
+    let skip = lines.len().saturating_sub(QUOTED_LINES);
+    let cut = if last.len() < log.len() || skip > 0 { "[...]\n" } else { "" };
+    let text = lines.get(skip..).unwrap_or_default().join("\n");
+    (!text.is_empty()).then(|| format!("the worker wrote:\n{cut}{text}"))
 }
 
 /// True if communicators may be shared with other cases: none is made or ended on the way, nothing negative is expected.

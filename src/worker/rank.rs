@@ -232,7 +232,7 @@ impl<'a> Rank<'a> {
         };
         match what {
             What::Init { comm, id, rank, n, config: c } => {
-                let id = self.run.id(*id).ok_or_else(|| garbled("unique id"))??;
+                let id = self.run.id(*id)?;
                 Ok(library.init_rank(self.comm(*comm)?, *n, id, *rank, config(c)?)?)
             }
             What::Split { parent, color, key, new, config: c } => {
