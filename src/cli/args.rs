@@ -1,5 +1,6 @@
 //! What can be typed; the comments here are the help text.
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use collspec::library::{Cuda, is_version};
 use collspec::suite::{BackendChoice, Filter};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -18,6 +19,35 @@ pub struct Args {
 pub enum Command {
     Run(Run),
     Check(Check),
+    /// NCCL libraries: which ones this machine has, and getting another.
+    #[command(subcommand)]
+    Nccl(Nccl),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Nccl {
+    /// List the NCCL libraries of this machine: version, file, where it was found, and what it lacks.
+    ///
+    /// Looks into LD_LIBRARY_PATH, the loader's cache, Python's packages (python3's and VIRTUAL_ENV's), CONDA_PREFIX, the
+    /// system's CUDA folders, and what was fetched. Each library is opened in a process of its own.
+    List,
+    Fetch(NcclFetch),
+}
+
+/// Get an NCCL library from its Python wheel; prints the file's path.
+///
+/// The wheel comes through pip, or uv where there is no pip, with whatever registry and proxy they are set up for. The
+/// library is taken out if its hash is right, into $XDG_CACHE_HOME/collspec/nccl (or ~/.cache/collspec/nccl); no code of
+/// the wheel runs. A library that is there already is not fetched again.
+#[derive(Debug, ClapArgs)]
+pub struct NcclFetch {
+    /// The version, for example 2.30.7.
+    #[arg(value_name = "VERSION", value_parser = version)]
+    pub version: String,
+
+    /// The CUDA release that it was built for: 11, 12 or 13.
+    #[arg(long, value_name = "N", default_value = "12")]
+    pub cuda: Cuda,
 }
 
 /// Which cases.
@@ -105,6 +135,10 @@ pub enum Format {
     Human,
     /// One JSON object per case and line.
     Jsonl,
+}
+
+fn version(text: &str) -> Result<String, String> {
+    if is_version(text) { Ok(text.to_owned()) } else { Err("a version such as 2.30.7 is wanted".to_owned()) }
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

@@ -2,6 +2,7 @@
 mod args;
 mod check;
 mod exit;
+mod nccl;
 mod progress;
 mod run;
 
@@ -16,6 +17,7 @@ pub fn main() -> ExitCode {
     let done = match &args.command {
         args::Command::Run(options) => run::run(options),
         args::Command::Check(options) => check::check(options),
+        args::Command::Nccl(options) => nccl::nccl(options),
     };
     match done {
         Ok(code) => code.into(),

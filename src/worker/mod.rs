@@ -34,13 +34,16 @@ pub fn is_worker() -> bool {
     std::env::var_os(inherit::VARIABLE).is_some()
 }
 
-/// The first thing in `main`: if this process was started as a worker, it works, and this never returns.
+/// The first thing in `main`: if this process was started as a worker, or to ask a library, it does that, and this never
+/// returns.
 pub fn enter_if_asked() {
     enter_with(Backend::soft);
 }
 
 /// As [`enter_if_asked`], on a backend of the caller's.
 pub fn enter_with(backend: impl FnOnce() -> Backend) {
+    // The other thing that a program may be started again for.
+    crate::library::enter_if_asked();
     let Some(value) = std::env::var_os(inherit::VARIABLE) else { return };
     match inherit::take(&value.to_string_lossy()) {
         Ok((reply, arena)) => serve(Box::leak(Box::new(backend())), Replies::new(reply), arena),
