@@ -1,7 +1,9 @@
 //! A case from its plan to its verdict: worker, time limits, and what becomes of the worker afterwards.
 use super::execute::{Task, execute};
 use super::pool::{Pool, Pooled, WorkerKey};
-use super::{Backend, Ended, Error, Observation, Options, Workers, job, requires};
+use super::lacking::lacking;
+use super::lock::{self, Locks};
+use super::{Backend, Ended, Error, Machine, Observation, Options, Workers, gpus, job, requires};
 use crate::judge::{self, Outcome, Status, Verdict};
 use crate::oracle::Forecast;
 use crate::plan::{self, Plan};
@@ -28,6 +30,9 @@ const LARGE: u64 = 64 << 20;
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Sets of communicators that a worker keeps.
 const KEPT: usize = 2;
+
+/// Ranks that share a GPU take turns on it, and talk through the network's code.
+const SHARED_GPU: f64 = 10.0;
 
 /// Runs cases; may be used from several threads at once.
 pub struct Runner {
@@ -57,7 +62,12 @@ impl Runner {
             Workers::CurrentExe => std::env::current_exe().map_err(Error::CurrentExe)?,
             Workers::Command(path) => path.clone(),
         };
-        let most = options.jobs.clamp(2, 8);
+        // a worker on GPUs keeps their memory; two are for cases that take turns in their environment
+        let most = if options.backend == Backend::Soft { options.jobs.clamp(2, 8) } else { 2 };
+        let mut options = options;
+        if let (Backend::Nccl { .. }, None) = (&options.backend, &options.machine) {
+            options.machine = Some(Arc::new(machine(&options)?));
+        }
         Ok(Self { options, limits: plan::Limits::default(), pool: Pool::new(program, most), version: OnceLock::new() })
     }
 
@@ -78,7 +88,7 @@ impl Runner {
     fn try_case(&self, case: &Arc<Case>) -> Result<Verdict, Error> {
         let placed = self.placed(case);
         let case = &placed;
-        if let Some(reason) = requires::missing(case, self.options.backend) {
+        if let Some(reason) = requires::missing(case, &self.options.backend, self.machine(), self.options.ranks_per_gpu) {
             return Ok(judge::skipped(case, reason));
         }
         let key = self.key(case);
@@ -91,6 +101,9 @@ impl Runner {
             Ok(plan) => plan,
             Err(faults) => return Ok(judge::refused(case, &faults)),
         };
+        if let Some(reason) = self.machine().and_then(|machine| lacking(&plan, machine)) {
+            return Ok(judge::skipped(case, reason));
+        }
         let forecast = match Forecast::new(&plan, self.options.seed.unwrap_or(0)) {
             Ok(forecast) => forecast,
             Err(faults) => return Ok(judge::refused(case, &faults)),
@@ -117,6 +130,9 @@ impl Runner {
     fn attempt(&self, plan: &Plan, forecast: &Forecast, key: &WorkerKey, fresh: bool) -> Result<Tried, Error> {
         let case = &plan.case;
         let clean = clean_case(plan);
+        // until this case is over nobody else's runs on its devices; its clock has not started yet
+        let devices = self.machine().map(|machine| machine.used(plan.n)).unwrap_or_default();
+        let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
         loop {
             let (mut job, map) = job(plan, forecast, clean && !fresh);
             let print = fingerprint(&job);
@@ -190,7 +206,7 @@ impl Runner {
     fn key(&self, case: &Case) -> WorkerKey {
         let parts = if case.placement == Placement::Processes { case.world_size.v } else { 1 };
         let env = (0..parts).map(|part| self.env(case, part)).collect();
-        WorkerKey { backend: self.options.backend, env, placement: case.placement }
+        WorkerKey { backend: self.options.backend.clone(), env, placement: case.placement }
     }
 
     /// Variables of a part; with a process per rank they may differ by rank.
@@ -200,17 +216,30 @@ impl Runner {
             EnvValue::PerRank(texts) => texts.get(part).cloned(),
         };
         let own = case.env.iter().filter_map(|var| Some((var.name.v.clone(), value(&var.value)?)));
-        let mut env: Vec<(String, String)> = own.collect();
+        let mut env = self.options.backend.env();
+        if let Some(machine) = self.machine().filter(|machine| machine.ranks_per_gpu(case.world_size.v) > 1) {
+            env.extend(machine.sharing(part));
+        }
+        // the case's own variables stand last: they are what holds
+        env.extend(own);
         env.extend(self.options.seed.map(|seed| ("COLLSPEC_SOFT_SEED".to_owned(), seed.to_string())));
         env.extend(self.options.eager.map(|bytes| ("COLLSPEC_SOFT_EAGER".to_owned(), bytes.to_string())));
-        env.sort();
+        // by name, and of equal names the last
+        env.sort_by(|a, b| a.0.cmp(&b.0));
+        env.dedup_by(|later, earlier| later.0 == earlier.0 && (std::mem::swap(later, earlier), true).1);
         env
+    }
+
+    fn machine(&self) -> Option<&Machine> {
+        self.options.machine.as_deref().filter(|_| self.options.backend != Backend::Soft)
     }
 
     /// The case as it is to run: where its file leaves the placement at the default, the option decides, if the case can
     /// be placed so.
     fn placed(&self, case: &Arc<Case>) -> Arc<Case> {
-        let Some(placement) = self.options.placement.filter(|_| case.placement == Placement::default()) else {
+        let shares = self.machine().is_some_and(|machine| machine.ranks_per_gpu(case.world_size.v) > 1);
+        let placement = if shares { Some(Placement::Processes) } else { self.options.placement };
+        let Some(placement) = placement.filter(|_| case.placement == Placement::default()) else {
             return case.clone();
         };
         let placed = Arc::new(Case { placement, ..(**case).clone() });
@@ -225,6 +254,10 @@ impl Runner {
 
     /// Seconds, where neither file nor option says.
     fn limit(&self, case: &Case, parts: &[Vec<(String, String)>]) -> f64 {
+        let shares = self.machine().is_some_and(|machine| machine.ranks_per_gpu(case.world_size.v) > 1);
+        if shares {
+            return LIMIT * SHARED_GPU;
+        }
         let hangs = case.outcome.as_ref().is_some_and(|o| o.v.contains(&Expected::Hang));
         // the software proves a hang at once, but not across processes: there it is the clock's to say
         if self.options.backend == Backend::Soft && parts.len() > 1 && hangs { SOFT_HANG } else { LIMIT }
@@ -245,6 +278,18 @@ impl Runner {
     pub fn idle_workers(&self) -> Vec<u32> {
         self.pool.pids()
     }
+}
+
+/// The machine under the backend, if the caller has not looked already.
+fn machine(options: &Options) -> Result<Machine, Error> {
+    let none = |words: String| Error::NoMachine(words);
+    let Backend::Nccl { library, driver } = &options.backend else { return Err(none("it runs in software".into())) };
+    let gpus = gpus::ask(&options.worker, driver.as_deref()).map_err(|error| none(error.to_string()))?;
+    if gpus.devices.is_empty() {
+        return Err(none(gpus.state.to_string()));
+    }
+    let probed = crate::library::probe(library, &options.worker).map_err(|error| none(error.to_string()))?;
+    Ok(Machine { gpus, library: library.clone(), probed })
 }
 
 /// The end of what the worker and NCCL wrote, as a remark.

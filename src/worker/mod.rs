@@ -51,7 +51,8 @@ pub fn can_be_worker() -> bool {
     ASKED.load(Ordering::Relaxed)
 }
 
-/// The first thing in `main`: if this process was started as a worker, it works, and this never returns.
+/// The first thing in `main`: if this process was started as a worker, or to ask a library or a driver, it does that, and
+/// this never returns.
 pub fn enter_if_asked() {
     enter(|| match std::env::var_os(LIBRARY) {
         Some(path) => Backend::nccl(Path::new(&path)).map_err(|error| error.to_string()),
@@ -66,6 +67,8 @@ pub fn enter_with(backend: impl FnOnce() -> Backend) {
 
 fn enter(backend: impl FnOnce() -> Result<Backend, String>) {
     ASKED.store(true, Ordering::Relaxed);
+    // The other things that a program may be started again for.
+    crate::library::enter_if_asked();
     crate::run::gpus::enter_if_asked();
     let Some(value) = std::env::var_os(inherit::VARIABLE) else { return };
     match inherit::take(&value.to_string_lossy()) {
