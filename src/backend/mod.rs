@@ -3,6 +3,7 @@ mod config;
 mod device;
 mod host;
 mod library;
+pub mod standin;
 
 pub use device::{Address, Device, DeviceError, Event, MapFn, Memory, Stream};
 pub use library::{CallError, Collective, Comm, CommSlot, Library, Transfer, version_text};
