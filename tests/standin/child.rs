@@ -42,6 +42,7 @@ macro_rules! nccl {
         let function: Option<unsafe extern "C" fn($($ty),*) -> ncclResult_t> = $library.get(stringify!($name));
         match function {
             // SAFETY: arguments as NCCL wants them; that is what is tested.
+            #[allow(clippy::macro_metavars_in_unsafe)]
             Some(function) => unsafe { function($($arg),*) },
             None => { $crate::say!("{} is missing", stringify!($name)); ncclResult_t(-1) }
         }
@@ -93,7 +94,8 @@ pub fn unique_id(nccl: &Nccl) -> ncclUniqueId {
 
 pub fn init(nccl: &Nccl, n: c_int, id: ncclUniqueId, rank: c_int) -> Result<Comm, ncclResult_t> {
     let mut comm: ncclComm_t = std::ptr::null_mut();
-    let code = nccl!(nccl, ncclCommInitRank(&mut comm => *mut ncclComm_t, n => c_int, id => ncclUniqueId, rank => c_int));
+    let code =
+        nccl!(nccl, ncclCommInitRank(&mut comm => *mut ncclComm_t, n => c_int, id => ncclUniqueId, rank => c_int));
     if code == ncclResult_t::Success { Ok(Comm(comm)) } else { Err(code) }
 }
 
