@@ -187,6 +187,8 @@ impl Worker {
             comms.push(std::mem::take(&mut seat.comms));
             seat.memory.clear();
             seat.shadows.clear();
+            seat.streams.clear();
+            seat.staging = None;
         }
         let set = Kept { job: session.job.clone(), comms };
         if !keep {

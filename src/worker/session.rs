@@ -3,7 +3,7 @@ use super::barrier::Barrier;
 use super::job::{Job, RankEnd, RankReport, Reply, Report};
 use super::watch;
 use super::wire;
-use crate::backend::{Backend, CallError, CommSlot, Memory, Stream};
+use crate::backend::{Backend, CallError, CommSlot, Memory, Staging, Stream};
 use crate::run::arena::{Mapping, Step};
 use nccl_sys::ncclUniqueId;
 use std::fs::File;
@@ -22,6 +22,8 @@ pub struct Seat {
     pub memory: Vec<(u32, Memory)>,
     /// Copies taken by its checkpoints, by index in the job, ascending.
     pub shadows: Vec<(u32, Memory)>,
+    /// What goes in and out goes through this, once something is loaded.
+    pub staging: Option<Staging>,
 }
 
 /// A job in a worker.

@@ -76,6 +76,20 @@ fn without_a_device_there_is_no_communicator() {
     assert_eq!(child.seen, ["init: unhandled_cuda_error: cuInit answered 100"]);
 }
 
+#[test]
+fn ranks_reduce_across_processes() {
+    let mut first = start("rank", None, &[("STANDIN_RANK", "0")]);
+    let id = first.line();
+    let mut second = start("rank", None, &[("STANDIN_RANK", "1"), ("STANDIN_ID", &id)]);
+    for child in [&mut first, &mut second] {
+        assert!(child.end().success(), "{:?}", child.seen);
+    }
+    let lines: Vec<String> = [first.sorted(), second.sorted()].concat().into_iter().map(str::to_owned).collect();
+    let mut wanted = WALK.to_vec();
+    wanted.push("rank 1: init, device 1 of 2");
+    assert_eq!(lines, wanted);
+}
+
 /// Copies, because the loader takes two links to one file for one library.
 #[test]
 fn two_libraries_in_one_process_are_two() {
@@ -123,6 +137,24 @@ pub fn walk() {
             scope.spawn(move || rank_walks(nccl, id, rank));
         }
     });
+}
+
+/// One rank of two; rank 0 says the unique id, rank 1 is told it.
+pub fn one_rank() {
+    let nccl = Nccl::given();
+    let rank = std::env::var("STANDIN_RANK").unwrap().parse().unwrap();
+    let id = match std::env::var("STANDIN_ID") {
+        Ok(text) => {
+            let mut numbers = text.split(' ').map(|number| number.parse().unwrap());
+            ncclUniqueId { internal: std::array::from_fn(|_| numbers.next().unwrap()) }
+        }
+        Err(_) => {
+            let id = unique_id(&nccl);
+            say!("{}", id.internal.map(|byte| byte.to_string()).join(" "));
+            id
+        }
+    };
+    rank_walks(&nccl, id, rank);
 }
 
 fn rank_walks(nccl: &Nccl, id: ncclUniqueId, rank: c_int) {

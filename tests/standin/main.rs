@@ -14,6 +14,7 @@ fn child() {
     match std::env::var("STANDIN_CHILD").as_deref() {
         Ok("driver") => driver::child(),
         Ok("walk") => library::walk(),
+        Ok("rank") => library::one_rank(),
         Ok("abort") => library::abort(),
         Ok("refusals") => library::refusals(),
         Ok("two") => library::two(),

@@ -56,6 +56,11 @@ pub fn start_in(folder: &Path, role: &str, library: Option<&Path>, settings: &[(
 }
 
 impl Running {
+    /// Waits for its next line.
+    pub fn line(&mut self) -> String {
+        self.lines.recv_timeout(LIMIT).unwrap()
+    }
+
     /// Waits for its end; all its lines are in `seen` then.
     pub fn end(&mut self) -> ExitStatus {
         let deadline = Instant::now() + LIMIT;
