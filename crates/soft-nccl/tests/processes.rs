@@ -50,6 +50,7 @@ fn part() {
         }
         "mismatch" => mismatch(id, n, &ranks),
         "eager" => eager(id, &ranks),
+        "hoard" => hoard(id, &ranks),
         "speed" => speed(id, n, &ranks),
         role => panic!("no role {role}"),
     }
@@ -532,6 +533,38 @@ fn strangers_are_refused() {
     }
     assert_eq!(error, REMOTE);
     assert_eq!(nccl!(ncclCommDestroy(world.comms[0])), OK);
+}
+
+fn resident_bytes() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").expect("proc");
+    text.split_whitespace().nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number") * 4096
+}
+
+/// A sender is only so far ahead: what is under way stays small, on both sides, until the receiver comes.
+fn hoard(id: ncclUniqueId, ranks: &[usize]) {
+    let world = World::part(id, 2, ranks).expect("init");
+    let (r, count) = (ranks[0], 16 << 20);
+    let data = Buffer::of(&vec![r as i32 + 1; count]);
+    let (c, s) = (world.comms[r], &world.streams[r]);
+    let before = resident_bytes();
+    if r == 0 {
+        assert_eq!(nccl!(ncclSend(data.at(0), count, I32, 1, c, s.raw())), OK);
+    }
+    std::thread::sleep(Duration::from_millis(300));
+    assert!(!(r == 0 && s.query()));
+    let more = resident_bytes().saturating_sub(before);
+    assert!(more < 8 << 20, "{more} bytes of {} lie about", 4 * count);
+    if r == 1 {
+        assert_eq!(nccl!(ncclRecv(data.at(0), count, I32, 0, c, s.raw())), OK);
+    }
+    s.synchronize();
+    assert!(data.get::<i32>().iter().all(|value| *value == 1));
+    world.destroy();
+}
+
+#[test]
+fn a_sender_does_not_run_far_ahead() {
+    run("hoard", &[&[0], &[1]], "");
 }
 
 fn speed(id: ncclUniqueId, n: usize, ranks: &[usize]) {
