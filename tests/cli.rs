@@ -114,7 +114,10 @@ fn a_report_can_go_to_a_file() {
 fn a_faulty_file_ends_the_run_before_it_begins_and_at_once() {
     let home = Home::new();
     home.file("scenarios/sum.toml", SUM);
-    home.file("scenarios/typo.toml", "world_size = 2\nop = \"all_reduce\"\nredcue = \"max\"\ninputs = [[1], [2]]\nroto = 1\n");
+    home.file(
+        "scenarios/typo.toml",
+        "world_size = 2\nop = \"all_reduce\"\nredcue = \"max\"\ninputs = [[1], [2]]\nroto = 1\n",
+    );
     home.file("scenarios/plan.toml", "world_size = 2\nop = \"broadcast\"\nroot = 5\ninputs = [[1], [2]]\n");
     // Other tests run beside this one: the best of three says how long it takes.
     let mut quickest = Duration::MAX;
@@ -193,8 +196,7 @@ fn a_killed_worker_costs_one_case() {
     let mut command = home.command(&["run", "--jobs", "1", "--format", "jsonl"]);
     let mut run = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
-    let before: Vec<Value> =
-        lines.by_ref().take(2).map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    let before: Vec<Value> = lines.by_ref().take(2).map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
     assert_eq!([&before[0]["case"], &before[1]["case"]], ["a", "b"]);
     // `m` has begun, or is about to: either way the worker that it runs in, or would, is what dies here.
     std::thread::sleep(Duration::from_millis(700));
@@ -208,7 +210,8 @@ fn a_killed_worker_costs_one_case() {
     let mut words = String::new();
     run.stderr.take().unwrap().read_to_string(&mut words).unwrap();
 
-    let told: Vec<_> = after.iter().map(|line| (line["case"].as_str().unwrap(), line["status"].as_str().unwrap())).collect();
+    let told: Vec<_> =
+        after.iter().map(|line| (line["case"].as_str().unwrap(), line["status"].as_str().unwrap())).collect();
     assert_eq!(told, [("m", "fail"), ("y", "pass"), ("z", "pass")], "{words}");
     assert_eq!(after[0]["outcome"], "crash");
     // It may have been run again in a fresh worker and passed there; it stays a failure.

@@ -127,7 +127,7 @@ fn accept(
 
 fn stuck(low: &Low, waiting: &[Waiting], text: &str, help: &str) -> Diagnostic {
     let place = |w: &Waiting| low.p.steps[w.step as usize].span;
-    let lines: Vec<String> = waiting.iter().map(|w| words(&low.p.steps[w.step as usize].label, w)).collect();
+    let lines = sentences(waiting, |w| low.p.steps[w.step as usize].label.clone());
     let span = waiting.first().map_or(low.p.case.span, place);
     let mut d = Diagnostic::new(span, format!("{text}: {}", lines.join("; "))).help(help);
     let mut told = vec![span];
@@ -140,16 +140,31 @@ fn stuck(low: &Low, waiting: &[Waiting], text: &str, help: &str) -> Diagnostic {
     d
 }
 
-/// `rank 0 at step 1 (send) waits for rank 1: ...`.
-pub fn words(label: &str, w: &Waiting) -> String {
-    let on: Vec<String> = w.on.iter().take(4).map(ToString::to_string).collect();
-    let more = if w.on.len() > 4 { ", ..." } else { "" };
-    let whom = match w.on.len() {
+/// `ranks 0, 1 at step 1 (all_reduce) wait for rank 2 (...)`: those who wait alike are told together.
+pub fn sentences(waiting: &[Waiting], label: impl Fn(&Waiting) -> String) -> Vec<String> {
+    let mut alike: Vec<(&Waiting, Vec<usize>)> = Vec::new();
+    for w in waiting {
+        match alike.iter_mut().find(|(a, _)| (a.step, &a.what, &a.on) == (w.step, &w.what, &w.on)) {
+            Some((_, ranks)) => ranks.push(w.rank),
+            None => alike.push((w, vec![w.rank])),
+        }
+    }
+    let verb = |ranks: &[usize]| if ranks.len() == 1 { "waits" } else { "wait" };
+    alike
+        .iter()
+        .map(|(w, ranks)| format!("{} at {} {} for {} ({})", some(ranks), label(w), verb(ranks), some(&w.on), w.what))
+        .collect()
+}
+
+/// `rank 1`, `ranks 1, 2`, `ranks 1, 2, 3, 4, ...`.
+fn some(ranks: &[usize]) -> String {
+    let list: Vec<String> = ranks.iter().take(4).map(ToString::to_string).collect();
+    let more = if ranks.len() > 4 { ", ..." } else { "" };
+    match ranks.len() {
         0 => "nobody".to_owned(),
-        1 => format!("rank {}", on[0]),
-        _ => format!("ranks {}{more}", on.join(", ")),
-    };
-    format!("rank {} at {label} waits for {whom} ({})", w.rank, w.what)
+        1 => format!("rank {}", list[0]),
+        _ => format!("ranks {}{more}", list.join(", ")),
+    }
 }
 
 /// The circle among those who wait, if there is one; else the first few.

@@ -1,9 +1,9 @@
 //! Case to plan: buffers and where they lie, communicators, every rank's calls, what each call means, what can be
 //! foreseen, and how much memory it takes.
 //!
-//! The way of a case: [`unroll`] turns steps into every rank's items; [`resolve`] finds counts and types; [`place`]
-//! lays buffers into allocations; [`lower`] makes calls with pointers; [`foresee`] plays the program through, which
-//! gives the order of events and says whether it can hang; [`race`] refuses unordered use; [`expect`] checks what is
+//! The way of a case: `unroll` turns steps into every rank's items; `resolve` finds counts and types; `place`
+//! lays buffers into allocations; `lower` makes calls with pointers; `foresee` plays the program through, which
+//! gives the order of events and says whether it can hang; `race` refuses unordered use; `expect` checks what is
 //! expected against what there is.
 mod comms;
 mod eval;
@@ -20,6 +20,7 @@ mod types;
 mod unroll;
 
 pub use eval::{Names, Ranked};
+pub use foresee::sentences;
 pub use types::*;
 
 use crate::scenario::{Case, Diagnostic};

@@ -112,8 +112,9 @@ impl<'a> Unroll<'a> {
                 return Err(Diagnostic::new(times.span, "`times` differs among the ranks").help(help));
             }
         }
-        for t in 0..rounds.unwrap_or(0) {
-            self.count(1, times.span)?; // a loop whose body makes no call ends too
+        let rounds = rounds.unwrap_or(0);
+        self.count(usize::try_from(rounds).unwrap_or(usize::MAX), times.span)?; // a loop whose body calls nothing ends too
+        for t in 0..rounds {
             self.once(step, &At { path: path.clone(), t: Some(t) })?;
         }
         Ok(())

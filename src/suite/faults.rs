@@ -55,7 +55,7 @@ fn expects_refusal(case: &Case) -> bool {
     case.outcome.as_ref().is_some_and(|outcome| outcome.v.contains(&Expected::Refused))
 }
 
-/// The faults that [`plan`] finds.
+/// The faults that [`plan()`] finds.
 pub fn unplannable(case: &Arc<Case>) -> Option<Vec<Diagnostic>> {
     plan(case).err()
 }

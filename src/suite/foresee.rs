@@ -2,7 +2,7 @@
 use super::faults;
 use crate::judge;
 use crate::oracle::Forecast;
-use crate::plan::{Foresight, Plan, Waiting};
+use crate::plan::{Foresight, Plan, Waiting, sentences};
 use crate::scenario::{Case, Diagnostic};
 use std::sync::Arc;
 
@@ -36,17 +36,16 @@ pub fn foresee(case: &Arc<Case>) -> Result<Foreseen, Vec<Diagnostic>> {
     })
 }
 
-/// Ranks named in one line.
-const NAMED: usize = 3;
+/// Sentences in one line.
+const TOLD: usize = 3;
 
 fn words(plan: &Plan, waiting: &[Waiting]) -> String {
-    let one = |waiting: &Waiting| {
-        let step = plan.steps.get(waiting.step as usize).map_or("", |step| step.label.as_str());
-        format!("rank {} at {step}: {}", waiting.rank, waiting.what)
-    };
-    let mut parts: Vec<String> = waiting.iter().take(NAMED).map(one).collect();
-    if let Some(more) = waiting.len().checked_sub(NAMED).filter(|more| *more > 0) {
-        parts.push(format!("and {more} ranks more"));
+    let label = |w: &Waiting| plan.steps.get(w.step as usize).map_or(String::new(), |step| step.label.clone());
+    let mut parts = sentences(waiting, label);
+    if parts.len() > TOLD {
+        let more = parts.len() - TOLD;
+        parts.truncate(TOLD);
+        parts.push(format!("and {more} more"));
     }
     parts.join("; ")
 }

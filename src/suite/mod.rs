@@ -93,7 +93,7 @@ impl Suite {
 
     /// Plans every case on `jobs` threads and adds those that cannot be run as written to the faults.
     pub fn plan(&mut self, jobs: usize) {
-        let refusals = drive::map(&self.cases, jobs, |case| faults::unplannable(case));
+        let refusals = drive::map(&self.cases, jobs, faults::unplannable);
         for (case, diagnostics) in self.cases.iter().zip(refusals) {
             if let Some(diagnostics) = diagnostics {
                 faults::add(&mut self.faults, case, diagnostics);

@@ -10,8 +10,7 @@ use tempfile::TempDir;
 /// Passes.
 pub const SUM: &str = "world_size = 2\nop = \"all_reduce\"\ninputs = [[1, 2], [3, 4]]\n";
 /// Expects what a sum is not, on rank 1.
-pub const WRONG: &str =
-    "world_size = 2\nop = \"all_reduce\"\ninputs = [[1, 2], [3, 4]]\nexpect = [[4, 6], [4, 7]]\n";
+pub const WRONG: &str = "world_size = 2\nop = \"all_reduce\"\ninputs = [[1, 2], [3, 4]]\nexpect = [[4, 6], [4, 7]]\n";
 
 /// A temporary folder.
 pub struct Home(TempDir);
