@@ -540,7 +540,14 @@ fn resident_bytes() -> usize {
     text.split_whitespace().nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number") * 4096
 }
 
-/// A sender is only so far ahead: what is under way stays small, on both sides, until the receiver comes.
+/// Processor time of this process, in hundredths of a second.
+fn ticks() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/stat").expect("proc");
+    let after_name = text.rsplit(')').next().expect("fields");
+    after_name.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().expect("a number")).sum()
+}
+
+/// A sender is only so far ahead, and waits without spinning: what is under way stays small, on both sides, until the receiver comes.
 fn hoard(id: ncclUniqueId, ranks: &[usize]) {
     let world = World::part(id, 2, ranks).expect("init");
     let (r, count) = (ranks[0], 16 << 20);
@@ -550,11 +557,19 @@ fn hoard(id: ncclUniqueId, ranks: &[usize]) {
     if r == 0 {
         assert_eq!(nccl!(ncclSend(data.at(0), count, I32, 1, c, s.raw())), OK);
     }
-    std::thread::sleep(Duration::from_millis(300));
+    std::thread::sleep(Duration::from_millis(100));
+    let spent = ticks();
+    std::thread::sleep(Duration::from_millis(400));
+    let spent = ticks() - spent;
+    assert!(spent < 10, "{spent} ticks spent on waiting");
     assert!(!(r == 0 && s.query()));
     let more = resident_bytes().saturating_sub(before);
     assert!(more < 8 << 20, "{more} bytes of {} lie about", 4 * count);
-    if r == 1 {
+    let measured = Orders::own().map(|orders| orders.text("ready").to_owned()).unwrap_or_default();
+    if r == 0 {
+        std::fs::write(measured, "").expect("a file");
+    } else {
+        until("the sender has looked", || std::path::Path::new(&measured).exists());
         assert_eq!(nccl!(ncclRecv(data.at(0), count, I32, 0, c, s.raw())), OK);
     }
     s.synchronize();
@@ -564,7 +579,9 @@ fn hoard(id: ncclUniqueId, ranks: &[usize]) {
 
 #[test]
 fn a_sender_does_not_run_far_ahead() {
-    run("hoard", &[&[0], &[1]], "");
+    let ready = std::env::temp_dir().join(format!("collspec-measured-{}", std::process::id()));
+    run("hoard", &[&[0], &[1]], &format!("ready={}", ready.display()));
+    std::fs::remove_file(ready).expect("remove");
 }
 
 fn speed(id: ncclUniqueId, n: usize, ranks: &[usize]) {
