@@ -5,6 +5,7 @@ mod device;
 mod host;
 mod library;
 mod pairwise;
+pub mod standin;
 
 pub use device::{Address, Device, DeviceError, Event, MapFn, Memory, Staging, Stream};
 pub use library::{CallError, Collective, Comm, CommSlot, Library, Transfer};

@@ -2,8 +2,8 @@
 use super::job::{Call, Figure, Job, Ptr, RankEnd, Red, Traffic, What};
 use super::map;
 use super::session::{Run, Seat};
-use crate::backend::{Address, CallError, Collective, Comm, CommSlot, DeviceError, Staging, Transfer};
 use crate::backend::cuda::OUT_OF_MEMORY;
+use crate::backend::{Address, CallError, Collective, Comm, CommSlot, DeviceError, Staging, Transfer};
 use crate::run::arena::{Outside, Step};
 use crate::scenario::ConfigValue;
 use nccl_sys::{ncclRedOp_t, ncclResult_t};

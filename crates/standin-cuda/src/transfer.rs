@@ -100,7 +100,7 @@ driver! {
     fn cuMemcpyAsync(to: u64, from: u64, len: usize, stream: *mut c_void) {
         copy(&streams::lookup(stream)?, either(to), either(from), len)
     }
-    fn cuMemcpyPeerAsync(to: u64, _to: *mut c_void, from: u64, _from: *mut c_void, len: usize, stream: *mut c_void) {
+    fn cuMemcpyPeerAsync(to: u64, _there: *mut c_void, from: u64, _here: *mut c_void, len: usize, stream: *mut c_void) {
         copy(&streams::lookup(stream)?, device(to), device(from), len)
     }
     fn cuMemcpyHtoD_v2(to: u64, from: *const c_void, len: usize) { copy_now(device(to), host(from), len) }

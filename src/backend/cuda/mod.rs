@@ -107,6 +107,8 @@ impl Cuda {
     fn pause(&self, time: Duration) {
         let guard = self.alarm();
         let before = *guard;
-        drop(self.alarm.1.wait_timeout_while(guard, time, |now| *now == before).unwrap_or_else(PoisonError::into_inner));
+        drop(
+            self.alarm.1.wait_timeout_while(guard, time, |now| *now == before).unwrap_or_else(PoisonError::into_inner),
+        );
     }
 }

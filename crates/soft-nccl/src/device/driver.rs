@@ -4,7 +4,7 @@ use nccl_sys::ncclResult_t;
 use soft_cuda::Census;
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::ptr::{null_mut, without_provenance, without_provenance_mut};
+use std::ptr::{without_provenance, without_provenance_mut};
 use std::sync::OnceLock;
 
 const SUCCESS: c_int = 0;
@@ -58,28 +58,30 @@ fn library() -> Outcome<*mut c_void> {
     Err(refused("there is no CUDA driver: libcuda.so.1 cannot be loaded"))
 }
 
-/// Looks up functions, each of the type that the place wants.
-macro_rules! function {
-    ($library:expr, $name:literal) => {{
-        // SAFETY: a live handle and a text with its end.
-        let address = unsafe { libc::dlsym($library, $name.as_ptr()) };
-        if address.is_null() {
-            None
-        } else {
-            // SAFETY: the function of this name has the type that this file gives it: the driver's by CUDA's interface,
-            // the extension's by that of the stand-in.
-            Some(unsafe { std::mem::transmute(address) })
-        }
-    }};
+/// Looks up a function.
+///
+/// # Safety
+/// `F` is the type of the function that has this name in the library.
+unsafe fn function<F: Copy>(library: *mut c_void, name: &CStr) -> Option<F> {
+    const { assert!(size_of::<F>() == size_of::<*mut c_void>(), "a function pointer is wanted") };
+    // SAFETY: a live handle and a text with its end.
+    let address = unsafe { libc::dlsym(library, name.as_ptr()) };
+    // SAFETY: not null, of this size, and of this type by the caller's promise.
+    (!address.is_null()).then(|| unsafe { std::mem::transmute_copy(&address) })
 }
 
 fn load() -> Outcome<Driver> {
     let library = library()?;
     let lacks = |name: &str| refused(format!("the CUDA driver has no {name}"));
-    let init: unsafe extern "C" fn(c_uint) -> c_int = function!(library, c"cuInit").ok_or_else(|| lacks("cuInit"))?;
+    // SAFETY: the types are those of CUDA's interface.
+    let (init, launch_host, current) = unsafe {
+        let init: Option<unsafe extern "C" fn(c_uint) -> c_int> = function(library, c"cuInit");
+        (init, function(library, c"cuLaunchHostFunc"), function(library, c"cuCtxGetDevice"))
+    };
+    let init = init.ok_or_else(|| lacks("cuInit"))?;
     let driver = Driver {
-        launch_host: function!(library, c"cuLaunchHostFunc").ok_or_else(|| lacks("cuLaunchHostFunc"))?,
-        current: function!(library, c"cuCtxGetDevice").ok_or_else(|| lacks("cuCtxGetDevice"))?,
+        launch_host: launch_host.ok_or_else(|| lacks("cuLaunchHostFunc"))?,
+        current: current.ok_or_else(|| lacks("cuCtxGetDevice"))?,
         extension: extension(library),
     };
     // SAFETY: no pointers are involved.
@@ -90,16 +92,19 @@ fn load() -> Outcome<Driver> {
 }
 
 fn extension(library: *mut c_void) -> Option<Extension> {
-    Some(Extension {
-        open: function!(library, c"collspecStreamOpen")?,
-        close: function!(library, c"collspecStreamClose")?,
-        launch: function!(library, c"collspecStreamLaunch")?,
-        done: function!(library, c"collspecStreamDone")?,
-        contains: function!(library, c"collspecDeviceContains")?,
-        census: function!(library, c"collspecDeviceCensus")?,
-        idle_hook: function!(library, c"collspecDeviceIdleHook")?,
-        wake_hosts: function!(library, c"collspecDeviceWakeHosts")?,
-    })
+    // SAFETY: the types are those of the stand-in's functions of these names.
+    unsafe {
+        Some(Extension {
+            open: function(library, c"collspecStreamOpen")?,
+            close: function(library, c"collspecStreamClose")?,
+            launch: function(library, c"collspecStreamLaunch")?,
+            done: function(library, c"collspecStreamDone")?,
+            contains: function(library, c"collspecDeviceContains")?,
+            census: function(library, c"collspecDeviceCensus")?,
+            idle_hook: function(library, c"collspecDeviceIdleHook")?,
+            wake_hosts: function(library, c"collspecDeviceWakeHosts")?,
+        })
+    }
 }
 
 impl Driver {
@@ -186,7 +191,7 @@ impl Extension {
     pub fn open(&'static self, stream: *mut c_void) -> Option<Opened> {
         // SAFETY: the driver checks the handle.
         let handle = unsafe { (self.open)(stream) };
-        (handle != null_mut()).then(|| Opened { extension: self, handle: handle.expose_provenance() })
+        (!handle.is_null()).then(|| Opened { extension: self, handle: handle.expose_provenance() })
     }
     pub fn contains(&self, address: usize, bytes: usize) -> bool {
         // SAFETY: the address is only compared.
