@@ -121,7 +121,7 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
     if !args.list {
         let chosen = settings.wish.resolve(&Workers::CurrentExe);
         let chosen = chosen.map_err(|missing| (BACKEND_MISSING, missing.to_string()))?;
-        eprintln!("{}", chosen.banner());
+        eprintln!("{}", chosen.banner(&crate::report::Inherited::here()));
         if chosen.machine.is_some() {
             // cases on GPUs take turns anyway
             args.test_threads = Some(1);

@@ -39,7 +39,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { memory: 16 << 30, ranks: 1024, calls: 1 << 20 }
+        Self { memory: 16 << 30, ranks: 1024, calls: 200_000 }
     }
 }
 

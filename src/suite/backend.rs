@@ -1,5 +1,6 @@
 //! Which backend was asked for, and whether it is there.
 use crate::library;
+use crate::report::Inherited;
 use crate::run::{Backend, Machine, Workers, gpus};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -101,14 +102,18 @@ impl Wish {
 }
 
 impl Choice {
-    /// One line that says what runs the cases; for the standard error.
-    pub fn banner(&self) -> String {
+    /// One line that says what runs the cases, with what environment; for the standard error.
+    pub fn banner(&self, inherited: &Inherited) -> String {
         let mut words = match &self.machine {
             Some(machine) => machine.describe(),
             None => "NCCL's interface in software, no GPU".to_owned(),
         };
         if let Some(why) = &self.instead {
             words.push_str(&format!(" (not nccl: {why})"));
+        }
+        let variables = inherited.words();
+        if !variables.is_empty() {
+            words.push_str(&format!("; inherited: {}", variables.join(" ")));
         }
         format!("collspec {}, backend {}: {words}", env!("CARGO_PKG_VERSION"), self.backend.name())
     }
@@ -136,7 +141,8 @@ mod tests {
         let auto = Wish { driver: Some("/no/such/folder".into()), ..Wish::default() };
         let choice = auto.resolve(&workers).unwrap();
         assert_eq!(choice.backend, Backend::Soft);
-        assert!(choice.banner().contains("not nccl: /no/such/folder"), "{}", choice.banner());
+        let words = choice.banner(&Inherited::default());
+        assert!(words.contains("not nccl: /no/such/folder"), "{words}");
         assert!(BackendChoice::parse("cuda").is_err());
     }
 }
