@@ -95,6 +95,7 @@ fn run() {
         let dones;
         (world, dones) = turn(world, id, task);
         world.running = None;
+        world.write_out();
         if world.aborting > 0 {
             SHARED.step_over.notify_all();
         }
