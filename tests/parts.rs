@@ -30,9 +30,9 @@ fn kill(pid: u32) {
 const SUM: &str = "world_size = 3\nplacement = \"processes\"\nop = \"all_reduce\"\n\
     inputs = [[1, 2], [3, 4], [5, 6]]\nexpect = { each = \"9 + 3 * i\" }\n";
 /// Rank 1 sleeps for long, the others wait for it.
-const SLEEP: &str = "world_size = 3\nplacement = \"processes\"\ninputs.x = { each = \"rank\", count = 1 }\nsteps = [\n\
+const SLEEP: &str = "world_size = 3\nplacement = \"processes\"\ncomms.other = { groups = [[2, 1, 0]] }\ninputs.x = { each = \"rank\", count = 1 }\nsteps = [\n\
     { op = \"all_reduce\", in = \"x\", out = \"y\" },\n{ op = \"wait\" },\n\
-    { op = \"sleep\", ranks = [1], seconds = 20 },\n{ op = \"all_reduce\", in = \"x\", out = \"z\" } ]\n";
+    { op = \"sleep\", ranks = [1], seconds = 20 },\n{ op = \"all_reduce\", comm = \"other\", in = \"x\", out = \"z\" } ]\n";
 
 #[test]
 fn a_process_for_each_rank_is_kept_with_its_communicators() {
@@ -48,7 +48,7 @@ fn a_process_for_each_rank_is_kept_with_its_communicators() {
     assert_eq!((wrong.status, wrong.outcome), (Status::Fail, Some(Outcome::Ok)));
     pass(&runner.run_case(&case("after", SUM)));
     let kept = runner.idle_workers();
-    assert_eq!(kept.len(), 3, "a wrong result costs no process but those that looked again");
+    assert!(pids.iter().all(|pid| kept.contains(pid)), "a wrong result costs no process");
 }
 
 #[test]
@@ -95,15 +95,15 @@ fn too_many_are_a_skip() {
 }
 
 #[test]
-fn the_end_of_one_process_is_a_crash_that_names_it() {
+fn the_end_of_one_process_is_the_end_of_the_case() {
     let runner = runner();
     let exit = SLEEP.replace("op = \"sleep\", ranks = [1], seconds = 20", "op = \"exit\", ranks = [1]");
-    let verdict = runner.run_case(&case("exit", &exit));
-    assert_eq!((verdict.status, verdict.outcome), (Status::Fail, Some(Outcome::Crash)));
-    let reason = verdict.reason.unwrap_or_default();
-    assert!(reason.contains("the process of rank 1: exit status 0"), "{reason}");
+    let begun = Instant::now();
+    let verdict = runner.run_case(&case("exit", &format!("outcome = \"crash\"\n{exit}")));
+    pass(&verdict);
+    assert_eq!(verdict.outcome, Some(Outcome::Crash));
+    assert!(begun.elapsed() < Duration::from_secs(15), "{:?}", begun.elapsed());
     assert!(runner.idle_workers().is_empty());
-    pass(&runner.run_case(&case("expected", &format!("outcome = \"crash\"\n{exit}"))));
     pass(&runner.run_case(&case("next", SUM)));
 }
 
@@ -151,7 +151,7 @@ fn an_error_of_one_process_stops_the_others_in_time() {
     // of the others one sleeps and one waits
     let text = "world_size = 3\nplacement = \"processes\"\noutcome = \"error\"\ninputs.x = { each = \"rank\", count = 1 }\n\
         steps = [\n{ op = \"all_reduce\", in = \"x\", out = \"y\" },\n{ op = \"wait\" },\n\
-        { op = \"map\", ranks = [1], out = \"m\", expr = \"x[i + 1]\" },\n\
+        { op = \"send\", ranks = [1], peer = 7, in = \"x\" },\n\
         { op = \"sleep\", ranks = [0], seconds = 20 },\n{ op = \"all_reduce\", in = \"x\", out = \"z\" } ]\n";
     let begun = Instant::now();
     let verdict = runner.run_case(&case("error", text));
