@@ -122,7 +122,15 @@ fn tests(site: Site, args: &Arguments) -> Result<ExitCode, (u8, String)> {
         let backend = backend.map_err(|missing| (BACKEND_MISSING, missing.to_string()))?;
         announce(backend);
         let jobs = args.test_threads.or_else(|| available_parallelism().ok().map(NonZeroUsize::get)).unwrap_or(1);
-        let options = Options { backend, jobs, timeout: None, seed: None, eager: None, worker: Workers::CurrentExe, placement: None };
+        let options = Options {
+            backend,
+            jobs,
+            timeout: None,
+            seed: None,
+            eager: None,
+            worker: Workers::CurrentExe,
+            placement: None,
+        };
         runner = Some(Arc::new(Runner::new(options).map_err(|error| failed(&error))?));
     }
     let trials = trials::trials(&site, suite, args, runner);

@@ -61,7 +61,8 @@ unsafe extern "C" fn all_reduce(
         Ok("log") => {
             use std::io::Write;
             if let Some(path) = std::env::var_os("NCCL_DEBUG_FILE") {
-                let file = std::fs::File::create(path).and_then(|mut file| writeln!(file, "host:1 NCCL WARN out of luck"));
+                let file =
+                    std::fs::File::create(path).and_then(|mut file| writeln!(file, "host:1 NCCL WARN out of luck"));
                 file.unwrap_or_else(|error| eprintln!("no log: {error}"));
             }
             std::process::abort();

@@ -88,7 +88,8 @@ fn variables_differ_by_rank_and_workers_by_variables() {
 
 #[test]
 fn too_many_are_a_skip() {
-    let text = "world_size = 17\nplacement = \"processes\"\nop = \"all_reduce\"\ninputs = { each = \"rank\", count = 1 }\n";
+    let text =
+        "world_size = 17\nplacement = \"processes\"\nop = \"all_reduce\"\ninputs = { each = \"rank\", count = 1 }\n";
     let verdict = runner().run_case(&case("many", text));
     assert_eq!(verdict.status, Status::Skip);
     assert!(verdict.reason.as_ref().is_some_and(|r| r.contains("at most 16 processes")), "{:?}", verdict.reason);
