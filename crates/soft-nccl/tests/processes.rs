@@ -30,6 +30,16 @@ fn part() {
         "big" => big(id, n, &ranks),
         "many" => many(id, n, &ranks, orders.number("times")),
         "survive" => survive(id, n, &ranks),
+        "quit" => {
+            let world = World::part(id, n, &ranks).expect("init");
+            std::thread::sleep(Duration::from_millis(100));
+            assert_eq!(
+                nccl!(ncclSend(0x10 as _, 1, ncclDataType_t(99), 0, world.comms[ranks[0]], world.streams[0].raw())),
+                ncclResult_t::InvalidArgument
+            );
+            // An error, and the program ends without giving up its ranks.
+            std::process::exit(0);
+        }
         "refused" => {
             let n = orders.number("says");
             let start = Instant::now();
@@ -40,6 +50,7 @@ fn part() {
         }
         "mismatch" => mismatch(id, n, &ranks),
         "eager" => eager(id, &ranks),
+        "hoard" => hoard(id, &ranks),
         "speed" => speed(id, n, &ranks),
         role => panic!("no role {role}"),
     }
@@ -243,8 +254,16 @@ fn fifty_communicators_leave_nothing_behind() {
 
 /// Works until a peer is gone; then everything ends with an error, soon.
 fn survive(id: ncclUniqueId, n: usize, ranks: &[usize]) {
-    let world = World::part(id, n, ranks).expect("init");
+    let world = match World::part(id, n, ranks) {
+        Ok(world) => world,
+        // The victim died before this process was told that all are ready.
+        Err(code) => return assert_eq!(code, REMOTE),
+    };
     let data: Vec<Buffer> = (0..n).map(|_| Buffer::of(&vec![1i32; 100_000])).collect();
+    let ready = Orders::own().map(|orders| orders.text("ready").to_owned()).unwrap_or_default();
+    if ranks.contains(&0) && !ready.is_empty() {
+        std::fs::write(ready, "").expect("a file");
+    }
     let start = Instant::now();
     let mut refused = OK;
     while refused == OK && start.elapsed() < Duration::from_secs(30) {
@@ -266,6 +285,14 @@ fn survive(id: ncclUniqueId, n: usize, ranks: &[usize]) {
     assert_eq!(census().pending, 0);
 }
 
+fn until(what: &str, is: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !is() {
+        assert!(start.elapsed() < Duration::from_secs(30), "never: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
+
 fn done_within(parts: Vec<Part>, limit: Duration, what: &str) {
     let start = Instant::now();
     parts.into_iter().for_each(Part::done);
@@ -277,13 +304,26 @@ fn a_killed_process_is_a_remote_error_for_the_others() {
     for round in 0..6 {
         let id = unique_id();
         let parts: [&[usize]; 3] = [&[0, 1], &[2], &[3, 4]];
-        let mut parts: Vec<Part> = parts.iter().map(|ranks| Part::start("survive", &id, 5, ranks, "")).collect();
-        std::thread::sleep(Duration::from_millis(150 + 37 * round));
+        let ready = std::env::temp_dir().join(format!("collspec-ready-{}-{round}", std::process::id()));
+        let more = format!("ready={}", ready.display());
+        let mut parts: Vec<Part> = parts.iter().map(|ranks| Part::start("survive", &id, 5, ranks, &more)).collect();
+        until("all have met", || ready.exists());
+        std::fs::remove_file(&ready).expect("remove");
+        std::thread::sleep(Duration::from_millis(17 * round));
         parts[round as usize % 3].kill();
         let victim = parts.remove(round as usize % 3);
         drop(victim);
         done_within(parts, Duration::from_secs(4), "after a kill");
     }
+}
+
+#[test]
+fn a_process_that_ends_after_an_error_is_one_as_well() {
+    let id = unique_id();
+    let more = [Part::start("survive", &id, 3, &[0], ""), Part::start("survive", &id, 3, &[1], "")];
+    let quits = Part::start("quit", &id, 3, &[2], "");
+    quits.done();
+    done_within(more.into(), Duration::from_secs(4), "after an end");
 }
 
 #[test]
@@ -293,7 +333,7 @@ fn a_process_killed_while_others_wait_for_it() {
     let mut part = Part::start("survive", &id, 3, &[1], "");
     std::thread::scope(|scope| {
         let waits = scope.spawn(|| World::part(id, 3, &[0]).err());
-        std::thread::sleep(Duration::from_millis(300));
+        until("two have come", || who_waits().contains("a communicator of 3 waits for the ranks 2"));
         assert!(!waits.is_finished());
         assert_eq!(census().busy, 1, "nobody can say that another process will never come");
         part.kill();
@@ -460,9 +500,9 @@ fn strangers_are_refused() {
         stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
         // It may be refused while we write.
         let _ = stream.write_all(bytes);
-        let mut one = [0];
-        assert!(matches!(stream.read(&mut one), Ok(0)) || stream.take_error().is_ok());
-        assert!(!matches!(stream.read(&mut one), Err(e) if e.kind() == std::io::ErrorKind::WouldBlock), "not refused");
+        let end = stream.read(&mut [0]);
+        let timed_out = |e: &std::io::Error| e.kind() == std::io::ErrorKind::WouldBlock;
+        assert!(!end.as_ref().is_err_and(timed_out) && !end.is_ok_and(|bytes| bytes > 0), "not refused");
     };
     call(&[0; 72]);
     call(&[b'x'; 1000]);
@@ -493,6 +533,55 @@ fn strangers_are_refused() {
     }
     assert_eq!(error, REMOTE);
     assert_eq!(nccl!(ncclCommDestroy(world.comms[0])), OK);
+}
+
+fn resident_bytes() -> usize {
+    let text = std::fs::read_to_string("/proc/self/statm").expect("proc");
+    text.split_whitespace().nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number") * 4096
+}
+
+/// Processor time of this process, in hundredths of a second.
+fn ticks() -> u64 {
+    let text = std::fs::read_to_string("/proc/self/stat").expect("proc");
+    let after_name = text.rsplit(')').next().expect("fields");
+    after_name.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().expect("a number")).sum()
+}
+
+/// A sender is only so far ahead, and waits without spinning: what is under way stays small, on both sides, until the receiver comes.
+fn hoard(id: ncclUniqueId, ranks: &[usize]) {
+    let world = World::part(id, 2, ranks).expect("init");
+    let (r, count) = (ranks[0], 16 << 20);
+    let data = Buffer::of(&vec![r as i32 + 1; count]);
+    let (c, s) = (world.comms[r], &world.streams[r]);
+    let before = resident_bytes();
+    if r == 0 {
+        assert_eq!(nccl!(ncclSend(data.at(0), count, I32, 1, c, s.raw())), OK);
+    }
+    std::thread::sleep(Duration::from_millis(100));
+    let spent = ticks();
+    std::thread::sleep(Duration::from_millis(400));
+    let spent = ticks() - spent;
+    assert!(spent < 10, "{spent} ticks spent on waiting");
+    assert!(!(r == 0 && s.query()));
+    let more = resident_bytes().saturating_sub(before);
+    assert!(more < 8 << 20, "{more} bytes of {} lie about", 4 * count);
+    let measured = Orders::own().map(|orders| orders.text("ready").to_owned()).unwrap_or_default();
+    if r == 0 {
+        std::fs::write(measured, "").expect("a file");
+    } else {
+        until("the sender has looked", || std::path::Path::new(&measured).exists());
+        assert_eq!(nccl!(ncclRecv(data.at(0), count, I32, 0, c, s.raw())), OK);
+    }
+    s.synchronize();
+    assert!(data.get::<i32>().iter().all(|value| *value == 1));
+    world.destroy();
+}
+
+#[test]
+fn a_sender_does_not_run_far_ahead() {
+    let ready = std::env::temp_dir().join(format!("collspec-measured-{}", std::process::id()));
+    run("hoard", &[&[0], &[1]], &format!("ready={}", ready.display()));
+    std::fs::remove_file(ready).expect("remove");
 }
 
 fn speed(id: ncclUniqueId, n: usize, ranks: &[usize]) {

@@ -3,6 +3,10 @@ use super::{Locked, SHARED, World, lock};
 use crate::failure::{Failure, Outcome};
 use soft_cuda::Done;
 use std::sync::{Arc, Condvar};
+use std::time::{Duration, Instant};
+
+/// How long destroy waits for a peer that does not read.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a waiting thread gets: a new communicator, none (no colour, or a mere flush), or a refusal.
 pub(crate) type Answer = Outcome<Option<usize>>;
@@ -144,6 +148,11 @@ pub(crate) fn destroy(comm: usize) -> Outcome<()> {
     let mut world = lock();
     world.remove_member(comm);
     world.tidy();
+    // The process may end next, and what it wanted to say would be lost. Peers always read, unless they are stopped.
+    let limit = Instant::now() + PATIENCE;
+    while world.says_goodbye() && Instant::now() < limit {
+        world = world.wait_a_while(&SHARED.written, PATIENCE);
+    }
     Ok(())
 }
 

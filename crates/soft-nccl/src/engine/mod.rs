@@ -30,6 +30,7 @@ use progress::Ready;
 use rendezvous::{Ask, Forming, Rendezvous, Split};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use task::{Task, TaskId};
 
 /// All state of the library, under one lock.
@@ -83,9 +84,12 @@ struct Shared {
     work: Condvar,
     /// Aborting threads wait here for the running step.
     step_over: Condvar,
+    /// Destroying threads wait here for their last words to be written.
+    written: Condvar,
 }
 
-static SHARED: Shared = Shared { world: Mutex::new(None), work: Condvar::new(), step_over: Condvar::new() };
+static SHARED: Shared =
+    Shared { world: Mutex::new(None), work: Condvar::new(), step_over: Condvar::new(), written: Condvar::new() };
 
 /// The locked world.
 pub(crate) struct Locked(MutexGuard<'static, Option<World>>);
@@ -117,6 +121,10 @@ pub(crate) fn lock() -> Locked {
 impl Locked {
     fn wait(self, condvar: &Condvar) -> Self {
         Self(condvar.wait(self.0).unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn wait_a_while(self, condvar: &Condvar, limit: Duration) -> Self {
+        Self(condvar.wait_timeout(self.0, limit).unwrap_or_else(PoisonError::into_inner).0)
     }
 }
 

@@ -61,6 +61,7 @@ pub(crate) fn deliver(news: Vec<Heard>) -> Vec<Name> {
         }
     }
     world.tidy();
+    SHARED.written.notify_all();
     let doomed = std::mem::take(&mut world.doomed);
     let mut dones = Vec::new();
     if !doomed.is_empty() {
@@ -170,6 +171,11 @@ impl World {
             // Its thread has copies of the sockets.
             own.rouse();
         }
+    }
+
+    /// A link that nobody needs any more has something left to write.
+    pub(super) fn says_goodbye(&self) -> bool {
+        self.links.values().any(|link| link.closing && link.is_waiting() && !link.broken)
     }
 
     fn way(&self, key: &ChannelKey) -> Option<Way> {

@@ -239,10 +239,9 @@ impl World {
         self.changed();
         if self.rendezvous.get(&id).is_some_and(|there| there.arrived.len() == there.n)
             && let Some(there) = self.rendezvous.remove(&id)
+            && let Err(failure) = self.form(&there.arrived.into_values().collect::<Vec<_>>())
         {
-            if let Err(failure) = self.form(&there.arrived.into_values().collect::<Vec<_>>()) {
-                self.spoil(id, failure);
-            }
+            self.spoil(id, failure);
         }
     }
 
