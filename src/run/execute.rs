@@ -8,7 +8,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// How long parts may take to stop because another part's rank has failed. What cannot be stopped is killed.
-const STOPPING: Duration = Duration::from_secs(2);
+const STOPPING: Duration = Duration::from_secs(1);
 
 /// A job with what surrounds it.
 pub struct Task<'a> {

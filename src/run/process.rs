@@ -114,7 +114,12 @@ impl Worker {
 
     /// Sends a request to all parts; those that are alive have it all the same if one is dead.
     pub fn send(&mut self, request: &Request) -> Result<(), wire::WireError> {
-        self.parts.iter_mut().map(|part| part.send(request)).fold(Ok(()), |so_far, sent| so_far.and(sent))
+        let mut all = Ok(());
+        for part in &mut self.parts {
+            let sent = part.send(request);
+            all = all.and(sent);
+        }
+        all
     }
 
     /// The next thing that a part says (and which part), if one says something in time.

@@ -242,7 +242,13 @@ impl Runner {
         let Some(placement) = placement.filter(|_| case.placement == Placement::default()) else {
             return case.clone();
         };
-        let placed = Arc::new(Case { placement, ..(**case).clone() });
+        let mut timeout = case.timeout.clone();
+        if let Some(timeout) = timeout.as_mut().filter(|_| placement == Placement::Processes && self.clock_hangs(case))
+        {
+            // written for a placement in which the hang is proved at once
+            timeout.v = timeout.v.min(SOFT_HANG);
+        }
+        let placed = Arc::new(Case { placement, timeout, ..(**case).clone() });
         let fits = match placement {
             Placement::Threads => true,
             Placement::Processes => case.world_size.v <= requires::MOST_PARTS,
@@ -258,9 +264,13 @@ impl Runner {
         if shares {
             return LIMIT * SHARED_GPU;
         }
-        let hangs = case.outcome.as_ref().is_some_and(|o| o.v.contains(&Expected::Hang));
-        // the software proves a hang at once, but not across processes: there it is the clock's to say
-        if self.options.backend == Backend::Soft && parts.len() > 1 && hangs { SOFT_HANG } else { LIMIT }
+        if parts.len() > 1 && self.clock_hangs(case) { SOFT_HANG } else { LIMIT }
+    }
+
+    /// True if the case may hang and that takes no long wait to see. The software proves it at once, but not across
+    /// processes: there it is the clock's to say.
+    fn clock_hangs(&self, case: &Case) -> bool {
+        self.options.backend == Backend::Soft && case.outcome.as_ref().is_some_and(|o| o.v.contains(&Expected::Hang))
     }
 
     /// NCCL's version code, as a worker says.

@@ -99,8 +99,16 @@ fn serve(backend: &'static Backend, replies: Replies, arena: Arena) -> ! {
         library: library.name().to_owned(),
         symbols: library.symbols().into_iter().map(str::to_owned).collect(),
     });
-    let mut worker =
-        Worker { backend, replies, arena, crew: Crew::default(), current: None, run: None, kept: VecDeque::new(), tags: 1 };
+    let mut worker = Worker {
+        backend,
+        replies,
+        arena,
+        crew: Crew::default(),
+        current: None,
+        run: None,
+        kept: VecDeque::new(),
+        tags: 1,
+    };
     let mut requests = std::io::stdin().lock();
     loop {
         match wire::receive::<Request>(&mut requests) {
