@@ -103,7 +103,7 @@ fn faults_of_a_library_end_in_the_right_verdicts() {
         ("hang-collective", "hang (not finished when the time was up)"),
         ("hang-synchronize", "hang (not finished when the time was up)"),
         ("crash-collective", "crash: signal 11 (SIGSEGV)"),
-        ("crash-init", "crash: signal 11 (SIGSEGV)"),
+        ("crash-init", "crash while making communicators: signal 11 (SIGSEGV)"),
         ("crash-stream", "crash: signal 11 (SIGSEGV)"),
         ("exit-collective", "crash: exit status 0"),
     ] {
@@ -124,7 +124,7 @@ fn a_library_that_is_too_old_or_none_is_missing() {
     home.file("sum.toml", SUM);
     home.file("text", "no library");
     let old = run(&home, 2, &library(&home, "old", "version=20708"), &["run", "sum.toml"]);
-    assert!(old.code == 3 && old.err.contains("2.0.7") | old.err.contains("too old"), "{old}");
+    assert!(old.code == 3 && old.err.contains("too old"), "{old}");
     let none = run(&home, 2, &home.path("text"), &["run", "sum.toml"]);
     assert!(none.code == 3 && none.err.contains("cannot be loaded"), "{none}");
 }
@@ -135,10 +135,13 @@ fn what_a_library_lacks_is_done_another_way_or_skipped() {
     let pairs = without(&home, "pairs", &["ncclAlltoAll", "ncclGather", "ncclScatter"]);
     for (op, inputs, expect) in [
         ("all_to_all", "[[1, 2], [3, 4]]", "[[1, 3], [2, 4]]"),
-        ("gather", "[[1, 2], [3, 4]]", "[[1, 2, 3, 4], []]"),
+        ("gather", "[[1, 2], [3, 4]]", "[[[1, 2], [3, 4]], \"untouched\"]"),
         ("scatter", "[[1, 2], []]", "[[1], [2]]"),
     ] {
-        home.file(&format!("pairs/{op}.toml"), &format!("world_size = 2\nop = \"{op}\"\ninputs = {inputs}\nexpect = {expect}\n"));
+        home.file(
+            &format!("pairs/{op}.toml"),
+            &format!("world_size = 2\nop = \"{op}\"\ninputs = {inputs}\nexpect = {expect}\n"),
+        );
         let path = home.path(&format!("pairs/{op}.toml"));
         let one = run(&home, 2, &pairs, &["run", path.to_str().unwrap()]);
         assert!(one.code == 0 && one.out.contains("1 passed"), "{op}: {one}");

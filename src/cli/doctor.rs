@@ -136,7 +136,10 @@ fn skipped(machine: &Machine) -> Vec<String> {
     ));
     let least = machine.gpus.devices.iter().map(|device| device.compute).min().unwrap_or_default();
     if least < (9, 0) {
-        words.push(format!("reductions of 8-bit floats: they need compute capability 9.0, here is {}.{}", least.0, least.1));
+        words.push(format!(
+            "reductions of 8-bit floats: they need compute capability 9.0, here is {}.{}",
+            least.0, least.1
+        ));
     }
     let lacks: Vec<_> = machine.probed.lacks().into_iter().map(|(name, _)| name).collect();
     for name in ["ncclAlltoAll", "ncclGather", "ncclScatter"].into_iter().filter(|name| lacks.contains(name)) {
@@ -166,7 +169,8 @@ mod tests {
     #[test]
     fn every_state_without_devices_has_a_remedy() {
         use DriverState::*;
-        for state in [NoDriver, Incomplete("cuInit".into()), Driver(34, "STUB".into()), Driver(999, "?".into()), NoDevices]
+        for state in
+            [NoDriver, Incomplete("cuInit".into()), Driver(34, "STUB".into()), Driver(999, "?".into()), NoDevices]
         {
             assert!(remedy(&state).is_some(), "{state}");
         }

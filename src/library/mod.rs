@@ -11,8 +11,8 @@ mod version;
 mod wheel;
 
 pub use cache::{Cache, NoCache};
-pub(crate) use command::{CommandError, run as run_command};
 pub use choose::{ChooseError, Chosen, choose};
+pub(crate) use command::{CommandError, run as run_command};
 pub use fetch::{Cuda, FetchError, Fetched, fetch, is_version};
 pub use places::{Candidate, Machine, Source, candidates};
 pub use probe::{ProbeError, Probed, enter_if_asked, probe};

@@ -139,7 +139,8 @@ pub(crate) mod tests {
     #[test]
     fn a_line_names_library_driver_and_kinds_of_devices() {
         let words = machine(23007, &[(9, 0), (9, 0), (8, 0)]).describe();
-        let wanted = "NCCL 2.30.7 (/lib/libnccl.so.2), driver for CUDA 12.8, 2 x GPU (compute 9.0), 1 x GPU (compute 8.0)";
+        let wanted =
+            "NCCL 2.30.7 (/lib/libnccl.so.2), driver for CUDA 12.8, 2 x GPU (compute 9.0), 1 x GPU (compute 8.0)";
         assert_eq!(words, wanted);
     }
 

@@ -66,9 +66,8 @@ fn no_such_gpus(case: &Case, machine: &Machine, sharing: RanksPerGpu) -> Option<
     }
     let (major, minor) = needs.compute?;
     let least = machine.used(ranks).iter().map(|device| device.compute).min()?;
-    (least < (major, minor)).then(|| {
-        format!("needs GPUs of compute capability {major}.{minor}; the least here is {}.{}", least.0, least.1)
-    })
+    (least < (major, minor))
+        .then(|| format!("needs GPUs of compute capability {major}.{minor}; the least here is {}.{}", least.0, least.1))
 }
 
 /// What the library's version has to say.

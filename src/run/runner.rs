@@ -1,8 +1,8 @@
 //! A case from its plan to its verdict: worker, time limits, and what becomes of the worker afterwards.
 use super::execute::{Task, execute};
-use super::pool::{Pool, Pooled, WorkerKey};
 use super::lacking::lacking;
 use super::lock::{self, Locks};
+use super::pool::{Pool, Pooled, WorkerKey};
 use super::{Backend, Ended, Error, Machine, Observation, Options, Workers, gpus, job, requires};
 use crate::judge::{self, Outcome, Status, Verdict};
 use crate::oracle::Forecast;
@@ -88,7 +88,8 @@ impl Runner {
     fn try_case(&self, case: &Arc<Case>) -> Result<Verdict, Error> {
         let placed = self.placed(case);
         let case = &placed;
-        if let Some(reason) = requires::missing(case, &self.options.backend, self.machine(), self.options.ranks_per_gpu) {
+        if let Some(reason) = requires::missing(case, &self.options.backend, self.machine(), self.options.ranks_per_gpu)
+        {
             return Ok(judge::skipped(case, reason));
         }
         let key = self.key(case);
