@@ -11,14 +11,15 @@
 //! collspec::harness!("scenarios"); // tests/scenarios.rs
 //! ```
 //!
-//! Variables: COLLSPEC_BACKEND (auto, soft, nccl), COLLSPEC_REQUIRE (a backend that must be there), COLLSPEC_FILTER (part
-//! of a case's name, or a tag), and insta's INSTA_UPDATE. Nothing but libtest's own lines goes to the standard output.
+//! Variables: COLLSPEC_BACKEND (auto, soft, nccl), COLLSPEC_REQUIRE (a backend that must be there), COLLSPEC_NCCL (a library
+//! or a version), COLLSPEC_DRIVER (the folder of a CUDA driver), COLLSPEC_RANKS_PER_GPU (a number or auto), COLLSPEC_FILTER
+//! (part of a case's name, or a tag), and insta's INSTA_UPDATE. Nothing but libtest's own lines goes to the standard output.
 mod environment;
 mod settings;
 mod snapshot;
 mod trials;
 
-use crate::run::{Backend, Options, Runner, Workers};
+use crate::run::{Options, Runner, Workers};
 use crate::suite::{Suite, with_causes};
 use libtest_mimic::Arguments;
 use settings::Settings;
@@ -93,7 +94,7 @@ pub fn main(site: Site) -> ExitCode {
     let args = Arguments::from_args();
     environment::prepare_insta(Path::new(site.directory));
     snapshot::silence_expected_panics();
-    match tests(site, &args) {
+    match tests(site, args) {
         Ok(code) => code,
         Err((code, words)) => {
             // Standard error, because nextest reads the other one.
@@ -103,14 +104,14 @@ pub fn main(site: Site) -> ExitCode {
     }
 }
 
-fn tests(site: Site, args: &Arguments) -> Result<ExitCode, (u8, String)> {
+fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
     let failed = |error: &dyn std::error::Error| (FAILED, with_causes(error));
     let settings = Settings::read(|name| std::env::var(name)).map_err(|words| (FAILED, words))?;
     if crate::worker::is_worker() {
         return Err(failed(&crate::suite::Error::InsideWorker));
     }
-    let mut suite = open(&site.root(), args).map_err(|error| failed(&error))?;
-    if suite.cases.is_empty() && suite.faults.is_empty() && !names_one(args) {
+    let mut suite = open(&site.root(), &args).map_err(|error| failed(&error))?;
+    if suite.cases.is_empty() && suite.faults.is_empty() && !names_one(&args) {
         // A folder that moved must not look like a green run.
         return Err((FAILED, format!("no scenarios in {}", site.root().display())));
     }
@@ -118,15 +119,25 @@ fn tests(site: Site, args: &Arguments) -> Result<ExitCode, (u8, String)> {
 
     let mut runner = None;
     if !args.list {
-        let backend = settings.backend.resolve(settings.require);
-        let backend = backend.map_err(|missing| (BACKEND_MISSING, missing.to_string()))?;
-        announce(backend);
+        let chosen = settings.wish.resolve(&Workers::CurrentExe);
+        let chosen = chosen.map_err(|missing| (BACKEND_MISSING, missing.to_string()))?;
+        eprintln!("{}", chosen.banner(&crate::report::Inherited::here()));
+        if chosen.machine.is_some() {
+            // cases on GPUs take turns anyway
+            args.test_threads = Some(1);
+        }
         let jobs = args.test_threads.or_else(|| available_parallelism().ok().map(NonZeroUsize::get)).unwrap_or(1);
-        let options = Options { backend, jobs, timeout: None, seed: None, eager: None, worker: Workers::CurrentExe };
+        let options = Options {
+            backend: chosen.backend,
+            machine: chosen.machine,
+            ranks_per_gpu: settings.ranks_per_gpu,
+            jobs,
+            ..Options::default()
+        };
         runner = Some(Arc::new(Runner::new(options).map_err(|error| failed(&error))?));
     }
-    let trials = trials::trials(&site, suite, args, runner);
-    Ok(libtest_mimic::run(args, trials).exit_code())
+    let trials = trials::trials(&site, suite, &args, runner);
+    Ok(libtest_mimic::run(&args, trials).exit_code())
 }
 
 /// All scenarios, or the file of the one that is asked for: nextest starts a process for each case.
@@ -140,10 +151,6 @@ fn open(root: &Path, args: &Arguments) -> Result<Suite, crate::suite::Error> {
 /// With an exact name that is some other target's test, running none of ours is right.
 fn names_one(args: &Arguments) -> bool {
     args.exact && args.filter.is_some()
-}
-
-fn announce(backend: Backend) {
-    eprintln!("{}", crate::suite::backend::banner(backend, &crate::report::Inherited::here()));
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ pub mod backend;
 #[cfg(feature = "harness")]
 pub mod harness;
 pub mod judge;
+pub mod library;
 pub mod num;
 pub mod ops;
 pub mod oracle;

@@ -57,6 +57,16 @@ unsafe extern "C" fn all_reduce(
             eprintln!("a word on standard error");
             return ncclResult_t::InternalError;
         }
+        // as NCCL writes its log, and then the end
+        Ok("log") => {
+            use std::io::Write;
+            if let Some(path) = std::env::var_os("NCCL_DEBUG_FILE") {
+                let file =
+                    std::fs::File::create(path).and_then(|mut file| writeln!(file, "host:1 NCCL WARN out of luck"));
+                file.unwrap_or_else(|error| eprintln!("no log: {error}"));
+            }
+            std::process::abort();
+        }
         // from the second use of the communicators on (two ranks), the last element is left out
         Ok("stale") if call >= 2 => count -= 1,
         _ => {}
@@ -94,6 +104,28 @@ fn crashes(runner: &Runner) {
     says(&run(runner, "segv", "segv", ""), Outcome::Crash, "signal 11 (SIGSEGV)");
     says(&run(runner, "abort", "abort", ""), Outcome::Crash, "signal 6 (SIGABRT)");
     assert_eq!(run(runner, "wanted", "abort", "outcome = \"crash\"").status, Status::Pass);
+}
+
+/// What NCCL logs before a crash is quoted, and no file is needed for it.
+fn logs(runner: &Runner) {
+    for placement in ["", "placement = \"processes\"\n"] {
+        let verdict = run(runner, "log", "log", placement);
+        says(&verdict, Outcome::Crash, "signal 6 (SIGABRT)");
+        let said = verdict.notes.iter().any(|note| note.contains("host:1 NCCL WARN out of luck"));
+        assert!(said, "{:?}", verdict.notes);
+    }
+}
+
+/// With a process per rank, what happens to one is said to be that one's.
+fn parts(runner: &Runner) {
+    let of = |fault: &str, more: &str| {
+        let env = format!("env.NCCL_TEST_FAULT = [\"\", \"{fault}\"]\nplacement = \"processes\"\n{more}");
+        run(runner, fault, "", &env)
+    };
+    says(&of("segv", ""), Outcome::Crash, "the process of rank 1: signal 11 (SIGSEGV)");
+    says(&of("noise", ""), Outcome::Error, "rank 1 at step 1 (all_reduce): internal_error");
+    says(&of("sleep", "timeout = 0.5\n"), Outcome::Hang, "rank 1 at step 1 (all_reduce)");
+    assert_eq!(of("none", "").status, Status::Pass);
 }
 
 /// The library sleeps in a call: no proof is possible, so it is the clock that says so.
@@ -176,6 +208,8 @@ fn main() {
     let trials = vec![
         trial("crashes", crashes),
         trial("late", late),
+        trial("logs", logs),
+        trial("parts", parts),
         trial("errors", errors),
         trial("stale", stale),
         trial("orphan", |_| orphan()),

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 const GUARD: u64 = 4096;
 
 fn worker() -> Worker {
-    Worker::start(Path::new(env!("CARGO_BIN_EXE_collspec")), &[]).unwrap()
+    Worker::start(Path::new(env!("CARGO_BIN_EXE_collspec")), &[Vec::new()]).unwrap()
 }
 
 fn call(step: u32, what: What) -> Call {
@@ -44,6 +44,7 @@ fn job(n: u32, count: u64, program: impl Fn(u32) -> Vec<Call>) -> Job {
     Job {
         case: "job".into(),
         n,
+        ranks: 0..n,
         comms: vec![(0..n).collect()],
         configs: vec![],
         ids: 1,

@@ -20,7 +20,7 @@ impl Reporter for Count {
 }
 
 fn options(worker: Workers) -> Options {
-    Options { backend: Backend::Soft, jobs: 2, timeout: None, seed: None, eager: None, worker }
+    Options { backend: Backend::Soft, jobs: 2, worker, ..Options::default() }
 }
 
 #[test]

@@ -123,7 +123,6 @@ fn placements_repeat_environment_and_needs() {
     pass(&runner.run_case(&case("repeat", &format!("repeat = 5\n{SUM}"))));
     pass(&runner.run_case(&case("tree", &format!("env.NCCL_ALGO = \"Tree\"\n{SUM}"))));
     for (text, reason) in [
-        ("placement = \"processes\"\n", "not yet supported"),
         ("requires = { gpus = 2 }\n", "needs 2 GPUs"),
         ("requires = { nccl = \"<2.0\" }\n", "needs NCCL <2.0.0"),
         ("requires = { backend = \"nccl\" }\n", "needs the backend nccl"),

@@ -1,7 +1,7 @@
 //! A communicator's configuration in NCCL's structure.
 use super::CallError;
 use crate::scenario::ConfigValue;
-use nccl_sys::ncclConfig_t;
+use nccl_sys::{ncclConfig_t, release};
 use std::ffi::{CString, c_int, c_uint};
 
 /// The structure and the texts that it points to.
@@ -17,6 +17,11 @@ impl Config {
         let mut texts = Vec::new();
         for (name, value) in fields {
             let wrong = |why| CallError::Config { field: name.clone(), why };
+            // An older library would not look at the field: the case would test something else than it says.
+            let since = ncclConfig_t::FIELDS.iter().find(|(field, _)| field == name).and_then(|(_, at)| release(at));
+            if since.is_some_and(|code| version < code) {
+                return Err(wrong("this release of NCCL does not have it yet"));
+            }
             let number = match name.as_str() {
                 "blocking" => Some(&mut inner.blocking),
                 "cgaClusterSize" => Some(&mut inner.cga_cluster_size),
@@ -28,6 +33,12 @@ impl Config {
                 "CTAPolicy" => Some(&mut inner.cta_policy),
                 "shrinkShare" => Some(&mut inner.shrink_share),
                 "nvlsCTAs" => Some(&mut inner.nvls_ctas),
+                "nChannelsPerNetPeer" => Some(&mut inner.n_channels_per_net_peer),
+                "nvlinkCentricSched" => Some(&mut inner.nvlink_centric_sched),
+                "graphUsageMode" => Some(&mut inner.graph_usage_mode),
+                "numRmaCtx" => Some(&mut inner.num_rma_ctx),
+                "maxP2pPeers" => Some(&mut inner.max_p2p_peers),
+                "graphStreamOrdering" => Some(&mut inner.graph_stream_ordering),
                 _ => None,
             };
             match (number, value) {
@@ -71,14 +82,24 @@ mod tests {
     }
 
     #[test]
+    fn every_field_of_nccls_can_be_set() {
+        for (name, _) in ncclConfig_t::FIELDS {
+            let text = matches!(*name, "netName" | "commName");
+            let value = if text { ConfigValue::Text("a".into()) } else { ConfigValue::Int(1) };
+            assert!(Config::new(23007, &[((*name).to_owned(), value)]).is_ok(), "{name}");
+        }
+    }
+
+    #[test]
     fn what_does_not_fit_is_named() {
         for (name, value) in [
             ("minCTAs", ConfigValue::Int(1 << 40)),
             ("minCTAs", ConfigValue::Text("2".into())),
             ("netName", ConfigValue::Int(1)),
             ("nonsense", ConfigValue::Int(1)),
+            ("nChannelsPerNetPeer", ConfigValue::Int(1)),
         ] {
-            let error = Config::new(23007, &[(name.to_owned(), value)]).err().unwrap();
+            let error = Config::new(22705, &[(name.to_owned(), value)]).err().unwrap();
             assert!(error.to_string().contains(name), "{error}");
         }
     }

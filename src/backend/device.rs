@@ -1,4 +1,5 @@
 //! What a worker needs of a device: memory, streams, events, and expressions computed in stream order.
+use super::cuda::{self, Cuda};
 use super::{Backend, Census, host};
 use crate::run::arena::Span;
 use std::ffi::c_void;
@@ -10,6 +11,10 @@ pub struct Address(pub(super) u64);
 impl Address {
     /// Null.
     pub const NULL: Self = Self(0);
+    /// So many bytes further on; null stays null.
+    pub(super) fn plus(self, bytes: u64) -> Self {
+        if self == Self::NULL { self } else { Self(self.0.saturating_add(bytes)) }
+    }
     pub(super) fn as_ptr(self) -> *mut c_void {
         std::ptr::with_exposed_provenance_mut(self.0 as usize)
     }
@@ -31,22 +36,42 @@ pub enum DeviceError {
         /// Bytes of the allocation.
         len: u64,
     },
+    /// CUDA said no.
+    #[error(transparent)]
+    Cuda(#[from] cuda::CudaError),
+    /// A stream, event or block of another kind of device.
+    #[error("things of two devices were mixed")]
+    Mixed,
 }
 
 /// Devices that there are.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug)]
 pub enum Device {
     /// soft-cuda: the host itself.
     Host,
+    /// GPUs, or whatever answers as `libcuda`.
+    Cuda(&'static Cuda),
 }
 
 /// A block of device memory; given back when dropped, so it must outlive the work that uses it.
 #[derive(Debug)]
-pub struct Memory(host::Memory);
+pub struct Memory(Block);
+
+#[derive(Debug)]
+enum Block {
+    Host(host::Memory),
+    Cuda(cuda::Memory),
+}
 
 /// A queue of work on the device.
 #[derive(Clone)]
-pub struct Stream(host::Stream);
+pub struct Stream(Queue);
+
+#[derive(Clone)]
+enum Queue {
+    Host(host::Stream),
+    Cuda(cuda::Stream),
+}
 
 impl std::fmt::Debug for Stream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -55,37 +80,71 @@ impl std::fmt::Debug for Stream {
 }
 
 /// A point in a stream.
-pub struct Event(soft_cuda::Event);
+pub struct Event(Point);
+
+enum Point {
+    Host(soft_cuda::Event),
+    Cuda(cuda::Event),
+}
+
+/// What a rank's copies to and from the host go through; the host device needs nothing.
+#[derive(Debug)]
+pub struct Staging(Option<cuda::Staging>);
+
+impl Staging {
+    /// What a map needs that reads and writes so many bytes.
+    pub fn need(reads: impl Iterator<Item = u64>, out: u64) -> u64 {
+        cuda::Staging::need(reads, out)
+    }
+    /// A program begins anew: what the maps of the last one used is free. They are finished.
+    pub fn restart(&mut self) {
+        if let Some(staging) = &mut self.0 {
+            staging.restart();
+        }
+    }
+}
 
 impl Device {
     /// Makes the calling thread ready to work for `rank`. The host needs nothing.
-    pub fn bind(self, _rank: usize) -> Result<(), DeviceError> {
+    pub fn bind(self, rank: usize) -> Result<(), DeviceError> {
         match self {
             Self::Host => Ok(()),
+            Self::Cuda(cuda) => Ok(cuda.bind(rank)?),
         }
     }
     /// A block of memory, aligned to 4,096 bytes.
     pub fn alloc(self, len: u64) -> Result<Memory, DeviceError> {
-        match self {
-            Self::Host => host::Memory::new(len).map(Memory),
-        }
+        Ok(Memory(match self {
+            Self::Host => Block::Host(host::Memory::new(len)?),
+            Self::Cuda(cuda) => Block::Cuda(cuda::Memory::new(cuda, len)?),
+        }))
+    }
+    /// Host memory for a rank whose maps need `maps` bytes in all, and whose largest block has `image` bytes.
+    pub fn staging(self, maps: u64, image: u64) -> Result<Staging, DeviceError> {
+        Ok(Staging(match self {
+            Self::Host => None,
+            Self::Cuda(cuda) => Some(cuda::Staging::new(cuda, maps, image)?),
+        }))
     }
     /// A new stream.
-    pub fn stream(self) -> Stream {
-        match self {
-            Self::Host => Stream(soft_cuda::Stream::new()),
-        }
+    pub fn stream(self) -> Result<Stream, DeviceError> {
+        Ok(Stream(match self {
+            Self::Host => Queue::Host(soft_cuda::Stream::new()),
+            Self::Cuda(cuda) => Queue::Cuda(cuda::Stream::new(cuda)?),
+        }))
     }
     /// A new event.
-    pub fn event(self) -> Event {
-        match self {
-            Self::Host => Event(soft_cuda::Event::new()),
-        }
+    pub fn event(self) -> Result<Event, DeviceError> {
+        Ok(Event(match self {
+            Self::Host => Point::Host(soft_cuda::Event::new()),
+            Self::Cuda(cuda) => Point::Cuda(cuda::Event::new(cuda)?),
+        }))
     }
     /// Makes every host thread inside [`Stream::synchronize_unless`] ask again.
     pub fn wake_hosts(self) {
         match self {
             Self::Host => soft_cuda::wake_hosts(),
+            Self::Cuda(cuda) => cuda.wake(),
         }
     }
 }
@@ -93,15 +152,26 @@ impl Device {
 impl Memory {
     /// The address of byte `byte`, if so many bytes from there on lie inside the block.
     pub fn at(&self, byte: u64, len: u64) -> Result<Address, DeviceError> {
-        self.0.at(byte, len)
+        match &self.0 {
+            Block::Host(memory) => memory.at(byte, len),
+            Block::Cuda(memory) => memory.at(byte, len),
+        }
     }
     /// Fills the block from the start. Not ordered with streams.
-    pub fn load(&self, from: &Span<'_>) -> Result<(), DeviceError> {
-        self.0.load(from)
+    pub fn load(&self, from: &Span<'_>, via: &Staging) -> Result<(), DeviceError> {
+        match (&self.0, &via.0) {
+            (Block::Host(memory), None) => memory.load(from),
+            (Block::Cuda(memory), Some(via)) => memory.load(from, via),
+            _ => Err(DeviceError::Mixed),
+        }
     }
     /// Copies the start of the block out. Not ordered with streams.
-    pub fn save(&self, to: &Span<'_>) -> Result<(), DeviceError> {
-        self.0.save(to)
+    pub fn save(&self, to: &Span<'_>, via: &Staging) -> Result<(), DeviceError> {
+        match (&self.0, &via.0) {
+            (Block::Host(memory), None) => memory.save(to),
+            (Block::Cuda(memory), Some(via)) => memory.save(to, via),
+            _ => Err(DeviceError::Mixed),
+        }
     }
 }
 
@@ -111,31 +181,67 @@ pub type MapFn = Box<dyn FnOnce(&[Vec<u8>]) -> Option<Vec<u8>> + Send>;
 impl Stream {
     /// As `cudaStream_t`.
     pub fn raw(&self) -> *mut c_void {
-        self.0.raw()
+        match &self.0 {
+            Queue::Host(stream) => stream.raw(),
+            Queue::Cuda(stream) => stream.raw(),
+        }
     }
     /// Copies between device addresses, in stream order. Both ranges lie inside blocks that live until then.
-    pub fn copy(&self, to: Address, from: Address, len: u64) {
-        host::copy(&self.0, to, from, len);
+    pub fn copy(&self, to: Address, from: Address, len: u64) -> Result<(), DeviceError> {
+        match &self.0 {
+            Queue::Host(stream) => host::copy(stream, to, from, len),
+            Queue::Cuda(stream) => stream.copy(to, from, len)?,
+        }
+        Ok(())
     }
     /// Computes on the host, in stream order.
-    pub fn map(&self, reads: Vec<(Address, u64)>, out: Address, out_len: u64, f: MapFn) {
-        host::map(&self.0, reads, out, out_len, f);
+    pub fn map(
+        &self,
+        reads: Vec<(Address, u64)>,
+        out: Address,
+        out_len: u64,
+        f: MapFn,
+        via: &mut Staging,
+    ) -> Result<(), DeviceError> {
+        match (&self.0, &mut via.0) {
+            (Queue::Host(stream), None) => host::map(stream, reads, out, out_len, f),
+            (Queue::Cuda(stream), Some(via)) => stream.map(reads, out, out_len, f, via)?,
+            _ => return Err(DeviceError::Mixed),
+        }
+        Ok(())
     }
     /// Runs `f` in stream order. It must not block.
-    pub fn host_fn(&self, f: Box<dyn FnOnce() + Send>) {
-        self.0.host_fn(f);
+    pub fn host_fn(&self, f: Box<dyn FnOnce() + Send>) -> Result<(), DeviceError> {
+        match &self.0 {
+            Queue::Host(stream) => stream.host_fn(f),
+            Queue::Cuda(stream) => stream.host_fn(f)?,
+        }
+        Ok(())
     }
     /// The event is reached when everything so far is finished.
-    pub fn record(&self, event: &Event) {
-        self.0.record(&event.0);
+    pub fn record(&self, event: &Event) -> Result<(), DeviceError> {
+        match (&self.0, &event.0) {
+            (Queue::Host(stream), Point::Host(event)) => stream.record(event),
+            (Queue::Cuda(stream), Point::Cuda(event)) => stream.record(event)?,
+            _ => return Err(DeviceError::Mixed),
+        }
+        Ok(())
     }
     /// What follows waits for the event.
-    pub fn wait(&self, event: &Event) {
-        self.0.wait(&event.0);
+    pub fn wait(&self, event: &Event) -> Result<(), DeviceError> {
+        match (&self.0, &event.0) {
+            (Queue::Host(stream), Point::Host(event)) => stream.wait(event),
+            (Queue::Cuda(stream), Point::Cuda(event)) => stream.wait(event)?,
+            _ => return Err(DeviceError::Mixed),
+        }
+        Ok(())
     }
     /// The host waits for everything so far (true), or until `stop` says true (false).
-    pub fn synchronize_unless(&self, stop: &dyn Fn() -> bool) -> bool {
-        self.0.synchronize_unless(stop)
+    pub fn synchronize_unless(&self, stop: &dyn Fn() -> bool) -> Result<bool, DeviceError> {
+        Ok(match &self.0 {
+            Queue::Host(stream) => stream.synchronize_unless(stop),
+            Queue::Cuda(stream) => stream.synchronize_unless(stop)?,
+        })
     }
 }
 

@@ -150,9 +150,7 @@ impl Library {
     }
 
     fn missing(&self, symbol: &'static str) -> CallError {
-        let since = Nccl::SYMBOLS.iter().find(|(name, _)| *name == symbol).map_or("?", |(_, since)| since);
-        let version = version_text(self.version);
-        CallError::Missing(Missing { symbol, since, version, library: self.table.library.clone() })
+        CallError::Missing(self.table.missing(symbol, self.version))
     }
 
     /// Turns a code into an error with the library's words.
@@ -274,13 +272,25 @@ impl Library {
             NcclCall::ReduceScatter => {
                 ("ncclReduceScatter", call!(self, ncclReduceScatter(send, recv, count, dtype, op, comm, stream))?)
             }
+            NcclCall::AlltoAll if self.table.ncclAlltoAll.is_none() => return self.pairwise(c),
             NcclCall::AlltoAll => ("ncclAlltoAll", call!(self, ncclAlltoAll(send, recv, count, dtype, comm, stream))?),
+            NcclCall::Gather if self.table.ncclGather.is_none() => return self.pairwise(c),
             NcclCall::Gather => ("ncclGather", call!(self, ncclGather(send, recv, count, dtype, root, comm, stream))?),
+            NcclCall::Scatter if self.table.ncclScatter.is_none() => return self.pairwise(c),
             NcclCall::Scatter => {
                 ("ncclScatter", call!(self, ncclScatter(send, recv, count, dtype, root, comm, stream))?)
             }
         };
         self.check(function, c.comm, code)
+    }
+    /// How many ranks the communicator has, and which of them this is.
+    pub(super) fn place(&self, comm: Comm) -> Result<(i32, i32)> {
+        let (mut n, mut rank) = (0, 0);
+        let code = call!(self, ncclCommCount(comm.0, &mut n))?;
+        self.check("ncclCommCount", comm, code)?;
+        let code = call!(self, ncclCommUserRank(comm.0, &mut rank))?;
+        self.check("ncclCommUserRank", comm, code)?;
+        Ok((n, rank))
     }
     /// Sends.
     pub fn send(&self, t: &Transfer<'_>) -> Result<()> {
@@ -350,11 +360,4 @@ impl Library {
             Err(_) => String::new(),
         }
     }
-}
-
-/// NCCL's version code in words.
-pub fn version_text(code: i32) -> String {
-    // since 2.9 the code is major * 10000 + minor * 100 + patch, before that major * 1000 + ...
-    let unit = if code >= 10_000 { 10_000 } else { 1_000 };
-    format!("{}.{}.{}", code / unit, code % unit / 100, code % 100)
 }

@@ -1,11 +1,17 @@
 //! An NCCL library plus a device: what a worker runs a job on.
 mod config;
+pub mod cuda;
 mod device;
 mod host;
 mod library;
+mod pairwise;
+pub mod standin;
 
-pub use device::{Address, Device, DeviceError, Event, MapFn, Memory, Stream};
-pub use library::{CallError, Collective, Comm, CommSlot, Library, Transfer, version_text};
+pub use device::{Address, Device, DeviceError, Event, MapFn, Memory, Staging, Stream};
+pub use library::{CallError, Collective, Comm, CommSlot, Library, Transfer};
+pub use nccl_sys::version_text;
+
+use std::path::Path;
 
 /// A library and the device that it works on.
 pub struct Backend {
@@ -20,6 +26,23 @@ impl Backend {
     pub fn soft() -> Self {
         Self { library: Library::new(soft_nccl::table()), device: Device::Host }
     }
+
+    /// The library at `path` on CUDA devices. Loads both into this process, for its whole life.
+    pub fn nccl(path: &Path) -> Result<Self, NoBackend> {
+        let cuda = cuda::Cuda::open().map_err(NoBackend::Driver)?;
+        Ok(Self { library: Library::new(nccl_sys::Nccl::load(path)?), device: Device::Cuda(cuda) })
+    }
+}
+
+/// Why a worker has no backend.
+#[derive(Debug, thiserror::Error)]
+pub enum NoBackend {
+    /// No driver that works, or no device.
+    #[error("CUDA: {0}")]
+    Driver(cuda::DriverState),
+    /// Not a library to work with.
+    #[error(transparent)]
+    Library(#[from] nccl_sys::LoadError),
 }
 
 /// A look at everything that could still move: device and library together.

@@ -1,5 +1,8 @@
 //! What can be typed; the comments here are the help text.
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use collspec::library::{Cuda, is_version};
+use collspec::run::RanksPerGpu;
+use collspec::scenario::Placement;
 use collspec::suite::{BackendChoice, Filter};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -18,6 +21,36 @@ pub struct Args {
 pub enum Command {
     Run(Run),
     Check(Check),
+    /// NCCL libraries: which ones this machine has, and getting another.
+    #[command(subcommand)]
+    Nccl(Nccl),
+    Doctor(Doctor),
+}
+
+#[derive(Debug, Subcommand)]
+pub enum Nccl {
+    /// List the NCCL libraries of this machine: version, file, where it was found, and what it lacks.
+    ///
+    /// Looks into LD_LIBRARY_PATH, the loader's cache, Python's packages (python3's and VIRTUAL_ENV's), CONDA_PREFIX, the
+    /// system's CUDA folders, and what was fetched. Each library is opened in a process of its own.
+    List,
+    Fetch(NcclFetch),
+}
+
+/// Get an NCCL library from its Python wheel; prints the file's path.
+///
+/// The wheel comes through pip, or uv where there is no pip, with whatever registry and proxy they are set up for. The
+/// library is taken out if its hash is right, into $XDG_CACHE_HOME/collspec/nccl (or ~/.cache/collspec/nccl); no code of
+/// the wheel runs. A library that is there already is not fetched again.
+#[derive(Debug, ClapArgs)]
+pub struct NcclFetch {
+    /// The version, for example 2.30.7.
+    #[arg(value_name = "VERSION", value_parser = version)]
+    pub version: String,
+
+    /// The CUDA release that it was built for: 11, 12 or 13.
+    #[arg(long, value_name = "N", default_value = "12")]
+    pub cuda: Cuda,
 }
 
 /// Which cases.
@@ -53,7 +86,8 @@ pub struct Run {
     #[command(flatten)]
     pub selection: Selection,
 
-    /// What runs the cases: `soft` is NCCL's interface in software; `auto` takes the best there is.
+    /// What runs the cases: `nccl` is a real library on GPUs, `soft` is NCCL's interface in software; `auto` is nccl if a
+    /// driver, devices and a library are there, else soft.
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = BackendChoice::parse)]
     pub backend: BackendChoice,
 
@@ -61,7 +95,15 @@ pub struct Run {
     #[arg(long, value_name = "NAME", value_parser = BackendChoice::parse)]
     pub require: Option<BackendChoice>,
 
-    /// Cases that run at the same time [default: the number of cores].
+    #[command(flatten)]
+    pub place: Place,
+
+    /// How many ranks may share a GPU where a case has more ranks than there are GPUs: a number, or auto for as many as
+    /// the case needs. Such ranks get a process each. Without it such cases are skipped.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = RanksPerGpu::parse)]
+    pub ranks_per_gpu: RanksPerGpu,
+
+    /// Cases that run at the same time [default: the number of cores; on nccl 1].
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZeroUsize>,
 
@@ -77,6 +119,11 @@ pub struct Run {
     #[arg(long, value_name = "BYTES")]
     pub eager: Option<u64>,
 
+    /// Who drives the ranks where a file does not say: threads, processes or one_thread. Cases that cannot be placed so
+    /// run as they would without.
+    #[arg(long, value_name = "NAME", value_parser = placement)]
+    pub placement: Option<Placement>,
+
     /// Text for people, or one JSON object per case.
     #[arg(long, value_enum, default_value_t = Format::Human)]
     pub format: Format,
@@ -88,6 +135,26 @@ pub struct Run {
     /// Name every case, not only those that fail (human format).
     #[arg(long, short)]
     pub verbose: bool,
+}
+
+/// Where the backend nccl comes from.
+#[derive(Debug, ClapArgs)]
+pub struct Place {
+    /// The NCCL library: a file, or a version such as 2.30.7 among those that `collspec nccl list` shows. Means
+    /// `--backend nccl` where that is auto.
+    #[arg(long, value_name = "PATH|VERSION")]
+    pub nccl: Option<String>,
+
+    /// A folder whose libcuda.so.1 is the CUDA driver, instead of the machine's: for driver stand-ins.
+    #[arg(long, value_name = "DIR")]
+    pub driver: Option<PathBuf>,
+}
+
+/// Say what is here to run on: driver, GPUs, NCCL libraries, what each lacks, what will be skipped, and the remedy.
+#[derive(Debug, ClapArgs)]
+pub struct Doctor {
+    #[command(flatten)]
+    pub place: Place,
 }
 
 /// Read, check and analyse scenarios; run nothing.
@@ -105,6 +172,16 @@ pub enum Format {
     Human,
     /// One JSON object per case and line.
     Jsonl,
+}
+
+fn placement(text: &str) -> Result<Placement, String> {
+    let known = Placement::ALL.map(Placement::name);
+    let found = Placement::ALL.into_iter().find(|placement| placement.name() == text);
+    found.ok_or_else(|| format!("the placements are {}", known.join(", ")))
+}
+
+fn version(text: &str) -> Result<String, String> {
+    if is_version(text) { Ok(text.to_owned()) } else { Err("a version such as 2.30.7 is wanted".to_owned()) }
 }
 
 fn seconds(text: &str) -> Result<f64, String> {

@@ -1,7 +1,9 @@
 //! The command line: what was typed, and what is done with it.
 mod args;
 mod check;
+mod doctor;
 mod exit;
+mod nccl;
 mod progress;
 mod run;
 
@@ -16,6 +18,8 @@ pub fn main() -> ExitCode {
     let done = match &args.command {
         args::Command::Run(options) => run::run(options),
         args::Command::Check(options) => check::check(options),
+        args::Command::Nccl(options) => nccl::nccl(options),
+        args::Command::Doctor(options) => doctor::doctor(options),
     };
     match done {
         Ok(code) => code.into(),

@@ -6,40 +6,51 @@ use anstream::AutoStream;
 use anyhow::Context;
 use collspec::report::{Human, Inherited, JsonLines, Reporter, Rerun, Styles};
 use collspec::run::{Event, Options, Workers};
-use collspec::suite::{Error, Suite, backend};
+use collspec::suite::{Error, Suite, Wish};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::num::NonZeroUsize;
 use std::thread::available_parallelism;
 
 pub fn run(args: &Run) -> anyhow::Result<Exit> {
-    let chosen = match args.backend.resolve(args.require) {
+    let wish = Wish {
+        backend: args.backend,
+        require: args.require,
+        nccl: args.place.nccl.clone(),
+        driver: args.place.driver.clone(),
+    };
+    let chosen = match wish.resolve(&Workers::CurrentExe) {
         Ok(chosen) => chosen,
         Err(missing) => {
             writeln!(anstream::stderr(), "collspec: {missing}")?;
             return Ok(Exit::BACKEND_MISSING);
         }
     };
-    let jobs = args.jobs.or_else(|| available_parallelism().ok()).map_or(1, NonZeroUsize::get);
+    let cores = available_parallelism().map_or(1, NonZeroUsize::get);
+    // cases on GPUs take turns anyway
+    let jobs = args.jobs.map_or(if chosen.machine.is_some() { 1 } else { cores }, NonZeroUsize::get);
     let mut suite = Suite::open(&args.selection.paths)?;
     if suite.faults.is_empty() {
         select(&mut suite, &args.selection)?;
-        suite.plan(jobs);
+        suite.plan(cores);
     }
     if !suite.faults.is_empty() {
         show_faults(&suite)?;
         return Err(Error::Faults(suite.faults.len()).into());
     }
 
-    writeln!(anstream::stderr(), "{}", backend::banner(chosen, &Inherited::here()))?;
-    let mut reporter = Reports { report: report(args, backend::name(chosen))?, progress: Progress::new() };
+    writeln!(anstream::stderr(), "{}", chosen.banner(&Inherited::here()))?;
+    let mut reporter = Reports { report: report(args, chosen.backend.name())?, progress: Progress::new() };
     let options = Options {
-        backend: chosen,
+        backend: chosen.backend,
+        machine: chosen.machine,
+        ranks_per_gpu: args.ranks_per_gpu,
         jobs,
         timeout: args.timeout,
         seed: args.seed,
         eager: args.eager,
         worker: Workers::CurrentExe,
+        placement: args.placement,
     };
     let tally = suite.run(options, &mut reporter).map_err(plain_io)?;
     Ok(match (tally.refused, tally.fail) {
@@ -103,9 +114,12 @@ fn options_to_repeat(args: &Run) -> Vec<String> {
     let mut option = |name: &str, value: Option<String>| {
         words.extend(value.map(|value| [name.to_owned(), value]).into_iter().flatten());
     };
+    option("--nccl", args.place.nccl.clone());
+    option("--driver", args.place.driver.as_ref().map(|folder| folder.display().to_string()));
     option("--timeout", args.timeout.map(|value| value.to_string()));
     option("--seed", args.seed.map(|value| value.to_string()));
     option("--eager", args.eager.map(|value| value.to_string()));
+    option("--placement", args.placement.map(|placement| placement.name().to_owned()));
     words
 }
 

@@ -1,14 +1,17 @@
 //! What COLLSPEC_* variables say, read once.
-use crate::suite::{BackendChoice, Filter};
+use crate::run::RanksPerGpu;
+use crate::suite::{BackendChoice, Filter, Wish};
 use std::env::VarError;
+
+const SHARING: &str = "COLLSPEC_RANKS_PER_GPU";
 
 /// The variables' meaning; the same as that of the command's options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
-    /// COLLSPEC_BACKEND.
-    pub backend: BackendChoice,
-    /// COLLSPEC_REQUIRE.
-    pub require: Option<BackendChoice>,
+    /// COLLSPEC_BACKEND, COLLSPEC_REQUIRE, COLLSPEC_NCCL and COLLSPEC_DRIVER.
+    pub wish: Wish,
+    /// COLLSPEC_RANKS_PER_GPU.
+    pub ranks_per_gpu: RanksPerGpu,
     /// COLLSPEC_FILTER.
     pub filter: Filter,
 }
@@ -22,13 +25,19 @@ impl Settings {
             Err(VarError::NotPresent) => Ok(None),
             Err(VarError::NotUnicode(_)) => Err(format!("{name} is not UTF-8")),
         };
+        let sharing = |text: String| RanksPerGpu::parse(&text).map_err(|words| format!("{SHARING}={text}: {words}"));
         let backend = |name: &str| {
             let parse = |text: String| BackendChoice::parse(&text).map_err(|words| format!("{name}={text}: {words}"));
             read(name)?.map(parse).transpose()
         };
         Ok(Self {
-            backend: backend("COLLSPEC_BACKEND")?.unwrap_or_default(),
-            require: backend("COLLSPEC_REQUIRE")?,
+            wish: Wish {
+                backend: backend("COLLSPEC_BACKEND")?.unwrap_or_default(),
+                require: backend("COLLSPEC_REQUIRE")?,
+                nccl: read("COLLSPEC_NCCL")?,
+                driver: read("COLLSPEC_DRIVER")?.map(Into::into),
+            },
+            ranks_per_gpu: read(SHARING)?.map(sharing).transpose()?.unwrap_or_default(),
             filter: Filter { text: read("COLLSPEC_FILTER")?, exact: false },
         })
     }
@@ -45,9 +54,12 @@ mod tests {
     #[test]
     fn variables_mean_what_options_mean() {
         assert_eq!(with("X", "y"), Ok(Settings::default()));
-        assert_eq!(with("COLLSPEC_BACKEND", "soft").map(|s| s.backend), Ok(BackendChoice::Soft));
+        assert_eq!(with("COLLSPEC_BACKEND", "soft").map(|s| s.wish.backend), Ok(BackendChoice::Soft));
         assert_eq!(with("COLLSPEC_BACKEND", ""), Ok(Settings::default()));
-        assert_eq!(with("COLLSPEC_REQUIRE", "nccl").map(|s| s.require), Ok(Some(BackendChoice::Nccl)));
+        assert_eq!(with("COLLSPEC_REQUIRE", "nccl").map(|s| s.wish.require), Ok(Some(BackendChoice::Nccl)));
+        assert_eq!(with("COLLSPEC_NCCL", "2.30.7").map(|s| s.wish.nccl), Ok(Some("2.30.7".into())));
+        assert_eq!(with("COLLSPEC_RANKS_PER_GPU", "auto").map(|s| s.ranks_per_gpu), Ok(RanksPerGpu::Auto));
+        assert!(with("COLLSPEC_RANKS_PER_GPU", "0").is_err());
         assert_eq!(with("COLLSPEC_FILTER", "ring").map(|s| s.filter.text), Ok(Some("ring".into())));
     }
 

@@ -1,11 +1,14 @@
 //! One job on one worker, watched: what was seen of it.
-use super::arena::Step;
+use super::arena::{Mapping, Step};
 use super::layout::CallMap;
 use super::process::{Heard, Worker};
 use super::{Ended, Error, Observation};
 use crate::worker::job::{Job, RankEnd, RankReport, Reply, Report, Request};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
+
+/// How long parts may take to stop because another part's rank has failed. What cannot be stopped is killed.
+const STOPPING: Duration = Duration::from_secs(1);
 
 /// A job with what surrounds it.
 pub struct Task<'a> {
@@ -30,14 +33,15 @@ enum Came {
     Report(Report),
     Stuck(String, Report),
     Late,
-    Dead,
+    /// This part died.
+    Dead(usize),
 }
 
-/// The worker died before any rank had begun: nothing is known of the case, another worker can have it.
+/// A part of the worker died before any of its ranks had begun: nothing is known of the case, another worker can have it.
 pub struct DeadBefore;
 
 /// Runs the job, `repeat` times unless a run does not end well. The worker is dead afterwards if the last observation is a
-/// hang or a crash.
+/// hang or a crash, and has ended or will be ended after an error.
 pub fn execute(worker: &mut Worker, task: Task<'_>) -> Result<Result<Vec<Observation>, DeadBefore>, Error> {
     let Task { job, initial, map, repeat, opening, limit, seasoned } = task;
     let arena = worker.arena.ensure(job.arena.max(u64::from(job.n) * 8), true).map_err(Error::Resources)?;
@@ -47,19 +51,17 @@ pub fn execute(worker: &mut Worker, task: Task<'_>) -> Result<Result<Vec<Observa
     for rank in 0..job.n {
         arena.word(rank)?.store(Step::Before.word(), Ordering::Release);
     }
-    let mark = worker.log.mark();
-    let request = Request::Job(Box::new(job));
-    if worker.send(&request).is_err() {
-        return Ok(Err(DeadBefore));
-    }
-    let Request::Job(job) = request else { return Ok(Err(DeadBefore)) };
+    let mark = worker.mark();
+    let Some(job) = hand_over(worker, job) else { return Ok(Err(DeadBefore)) };
     let mut seen = Vec::new();
     let mut left = limit;
     for round in 0..repeat.max(1) {
-        let again = round > 0 && worker.send(&Request::Again).is_err();
-        let mut watch =
-            Watch { opening: true, reused: false, begun: Instant::now(), deadline: Instant::now() + opening };
-        let came = if again { Came::Dead } else { watch.run(worker, left)? };
+        if round > 0 {
+            // a part that cannot hear this is dead, which is noticed below
+            let _ = worker.send(&Request::Again);
+        }
+        let mut watch = Watch::new(worker, job.n, opening);
+        let came = watch.run(worker, left)?;
         let seconds = if watch.opening { 0.0 } else { watch.begun.elapsed().as_secs_f64() };
         left = left.saturating_sub(Duration::from_secs_f64(seconds));
         let waits = |text| Ended::Hung { proved: true, opening: watch.opening, waits: text };
@@ -73,16 +75,25 @@ pub fn execute(worker: &mut Worker, task: Task<'_>) -> Result<Result<Vec<Observa
                 let ended = Ended::Hung { proved: false, opening: watch.opening, waits: String::new() };
                 (ended, by_step_words(&arena, job.n))
             }
-            Came::Dead => {
-                let how = worker.end();
-                if seasoned && round == 0 && watch.opening && none_begun(&arena, job.n) {
+            Came::Dead(part) => {
+                let how = worker.end(part);
+                let ranks = worker.ranks(part, job.n);
+                if seasoned && round == 0 && watch.opening && ranks.clone().all(|rank| not_begun(&arena, rank)) {
                     return Ok(Err(DeadBefore));
                 }
-                (Ended::Crashed { how, opening: watch.opening }, by_step_words(&arena, job.n))
+                let whose = match (worker.parts(), ranks.len()) {
+                    (..=1, _) => String::new(),
+                    (_, 1) => format!("the process of rank {}: ", ranks.start),
+                    _ => format!("the process of ranks {} to {}: ", ranks.start, ranks.end.saturating_sub(1)),
+                };
+                (Ended::Crashed { how: whose + &how, opening: watch.opening }, by_step_words(&arena, job.n))
             }
         };
-        if matches!(ended, Ended::Hung { .. }) {
-            worker.end();
+        match ended {
+            Ended::Done => {}
+            // its ranks are in no state to go on; at its end it says what it has not said yet
+            Ended::Errored => worker.retire(),
+            Ended::Hung { .. } | Ended::Crashed { .. } => _ = worker.end(0),
         }
         if !watch.opening {
             map.translate(&mut report);
@@ -95,7 +106,7 @@ pub fn execute(worker: &mut Worker, task: Task<'_>) -> Result<Result<Vec<Observa
             job.checkpoints.iter().map(|c| if done(c.rank) { arena.read(c.at, c.bytes) } else { Ok(Vec::new()) });
         let checkpoints = copies.collect::<Result<Vec<_>, _>>()?;
         let well = ended == Ended::Done;
-        let log = worker.log.since(mark);
+        let log = worker.said(&mark);
         seen.push(Observation { ended, ranks: report.ranks, images, checkpoints, log, seconds, reused: watch.reused });
         if !well {
             break;
@@ -104,50 +115,153 @@ pub fn execute(worker: &mut Worker, task: Task<'_>) -> Result<Result<Vec<Observa
     Ok(Ok(seen))
 }
 
+/// Gives every part its share. `None`: a worker of one part is dead. Of several, those that live have begun, so that is
+/// found out like any death.
+fn hand_over(worker: &mut Worker, job: Job) -> Option<Job> {
+    if worker.parts() > 1 {
+        for part in 0..worker.parts() {
+            let share = job.share(worker.ranks(part, job.n));
+            let _ = worker.send_to(part, &Request::Job(Box::new(share)));
+        }
+        return Some(job);
+    }
+    let request = Request::Job(Box::new(job));
+    worker.send(&request).ok()?;
+    if let Request::Job(job) = request { Some(*job) } else { None }
+}
+
 struct Watch {
     opening: bool,
     reused: bool,
     begun: Instant,
     deadline: Instant,
+    /// Parts that are loaded.
+    loaded: usize,
+    /// By part.
+    done: Vec<bool>,
+    /// What the parts reported so far.
+    report: Report,
+    /// A rank has failed and the others are told to stop.
+    stopping: bool,
 }
 
 impl Watch {
-    fn run(&mut self, worker: &mut Worker, limit: Duration) -> Result<Came, Error> {
-        loop {
-            return Ok(match worker.hear(self.deadline) {
-                Heard::Reply(Reply::Loaded { reused }) => {
-                    *self = Self { opening: false, reused, begun: Instant::now(), deadline: Instant::now() + limit };
-                    continue;
-                }
-                Heard::Reply(Reply::Done(report)) => Came::Report(report),
-                Heard::Reply(Reply::Stuck { waits, report }) => Came::Stuck(waits, report),
-                Heard::Reply(Reply::Trouble(text)) | Heard::Garbled(text) => {
-                    worker.end();
-                    return Err(Error::Trouble { text, log: worker.log.since(0) });
-                }
-                Heard::Reply(Reply::Hello { .. }) => continue,
-                Heard::Silence => Came::Late,
-                Heard::End => Came::Dead,
-            });
+    fn new(worker: &Worker, n: u32, opening: Duration) -> Self {
+        let begun = Instant::now();
+        Self {
+            opening: true,
+            reused: false,
+            begun,
+            deadline: begun + opening,
+            loaded: 0,
+            done: vec![false; worker.parts()],
+            report: Report { ranks: vec![running(0); n as usize] },
+            stopping: false,
         }
     }
+
+    fn run(&mut self, worker: &mut Worker, limit: Duration) -> Result<Came, Error> {
+        loop {
+            let (part, heard) = worker.hear(self.deadline);
+            match heard {
+                Heard::Reply(Reply::Ids(ids)) => {
+                    let request = Request::Ids(ids);
+                    // a dead part is noticed by its end
+                    (0..worker.parts()).filter(|other| *other != part).for_each(|other| {
+                        let _ = worker.send_to(other, &request);
+                    });
+                }
+                Heard::Reply(Reply::Loaded { reused }) => self.loaded(worker, reused, limit)?,
+                Heard::Reply(Reply::Done(report)) => {
+                    if let Some(came) = self.done(worker, part, report) {
+                        return Ok(came);
+                    }
+                }
+                Heard::Reply(Reply::Stuck { waits, report }) => return Ok(Came::Stuck(waits, report)),
+                Heard::Reply(Reply::Trouble(text)) | Heard::Garbled(text) => return Err(trouble(worker, text)),
+                Heard::Reply(Reply::Hello { .. }) => {}
+                Heard::Silence if self.stopping => return Ok(Came::Report(self.as_far_as_known(worker))),
+                Heard::Silence => return Ok(Came::Late),
+                Heard::End => return Ok(Came::Dead(part)),
+            }
+        }
+    }
+
+    /// A part is loaded; when all are, the clock starts.
+    fn loaded(&mut self, worker: &mut Worker, reused: bool, limit: Duration) -> Result<(), Error> {
+        if self.loaded > 0 && self.reused != reused {
+            return Err(trouble(worker, "its processes do not keep the same communicators".into()));
+        }
+        self.reused = reused;
+        self.loaded += 1;
+        if self.loaded < worker.parts() || self.stopping {
+            return Ok(());
+        }
+        self.opening = false;
+        self.begun = Instant::now();
+        self.deadline = self.begun + limit;
+        if worker.parts() > 1 {
+            let _ = worker.send(&Request::Run);
+        }
+        Ok(())
+    }
+
+    /// A part's ranks have all ended. With the last part the run has; if a rank failed, the other parts are to stop.
+    fn done(&mut self, worker: &mut Worker, part: usize, report: Report) -> Option<Came> {
+        let ranks = worker.ranks(part, self.report.ranks.len() as u32);
+        let failed = report.ranks.iter().any(|r| matches!(r.end, RankEnd::Error { .. }));
+        for (rank, said) in report.ranks.into_iter().enumerate().filter(|(rank, _)| ranks.contains(&(*rank as u32))) {
+            self.report.ranks[rank] = said;
+        }
+        self.done[part] = true;
+        if self.done.iter().all(|done| *done) {
+            return Some(Came::Report(std::mem::take(&mut self.report)));
+        }
+        if failed && !self.stopping {
+            self.stopping = true;
+            self.deadline = self.deadline.min(Instant::now() + STOPPING);
+            let others = (0..worker.parts()).filter(|other| !self.done[*other]);
+            others.for_each(|other| _ = worker.send_to(other, &Request::Stop));
+        }
+        None
+    }
+
+    /// The report, with step words for the ranks of parts that have not reported.
+    fn as_far_as_known(&mut self, worker: &Worker) -> Report {
+        let mut report = std::mem::take(&mut self.report);
+        let n = report.ranks.len() as u32;
+        for (part, done) in self.done.iter().enumerate() {
+            for rank in worker.ranks(part, n).filter(|_| !done) {
+                report.ranks[rank as usize] = by_step_word(worker.arena.mapping(), rank);
+            }
+        }
+        report
+    }
+}
+
+fn trouble(worker: &mut Worker, text: String) -> Error {
+    worker.end(0);
+    Error::Trouble { text, log: worker.said(&Default::default()) }
 }
 
 fn running(call: u32) -> RankReport {
     RankReport { end: RankEnd::Running { call }, codes: Vec::new(), figures: Vec::new() }
 }
 
-fn none_begun(arena: &super::arena::Mapping, n: u32) -> bool {
-    let before = |rank| arena.word(rank).is_ok_and(|word| Step::of(word.load(Ordering::Acquire)) == Step::Before);
-    (0..n).all(before)
+fn not_begun(arena: &Mapping, rank: u32) -> bool {
+    arena.word(rank).is_ok_and(|word| Step::of(word.load(Ordering::Acquire)) == Step::Before)
 }
 
 /// What is known of ranks that cannot report any more.
-fn by_step_words(arena: &super::arena::Mapping, n: u32) -> Report {
-    let end = |rank| match arena.word(rank).map_or(Step::Before, |word| Step::of(word.load(Ordering::Acquire))) {
+fn by_step_words(arena: &Mapping, n: u32) -> Report {
+    Report { ranks: (0..n).map(|rank| by_step_word(arena, rank)).collect() }
+}
+
+fn by_step_word(arena: &Mapping, rank: u32) -> RankReport {
+    let end = match arena.word(rank).map_or(Step::Before, |word| Step::of(word.load(Ordering::Acquire))) {
         Step::Before => RankEnd::Running { call: 0 },
         Step::Opening(call) | Step::Running(call) => RankEnd::Running { call },
         Step::Done => RankEnd::Done,
     };
-    Report { ranks: (0..n).map(|rank| RankReport { end: end(rank), ..running(0) }).collect() }
+    RankReport { end, ..running(0) }
 }

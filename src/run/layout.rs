@@ -70,6 +70,7 @@ pub fn job(plan: &Plan, initial: &[Vec<u8>], checkpoints: &[Write], reuse: bool)
     let job = Job {
         case: plan.case.name.clone(),
         n: plan.n as u32,
+        ranks: 0..plan.n as u32,
         comms: plan.comms.iter().map(|comm| comm.members.iter().map(|&rank| rank as u32).collect()).collect(),
         configs: plan.configs.clone(),
         ids: plan.ids,

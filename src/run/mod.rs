@@ -2,37 +2,61 @@
 pub mod arena;
 pub mod event;
 pub mod execute;
+pub mod gpus;
+mod lacking;
 pub mod layout;
+pub mod lock;
 pub mod log;
+pub mod machine;
 pub mod observation;
+pub mod part;
 pub mod pool;
 pub mod process;
 mod requires;
 mod runner;
 
 pub use event::Event;
+pub use machine::{Machine, RanksPerGpu};
 pub use observation::{Ended, Observation};
 pub use runner::Runner;
 
 use crate::oracle::Forecast;
 use crate::plan::{Plan, Write};
+use crate::scenario::Placement;
 use crate::worker::job::Job;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// What runs the cases.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Backend {
     /// NCCL's interface in software, on the host.
     #[default]
     Soft,
+    /// An NCCL library on CUDA devices.
+    Nccl {
+        /// The library's file.
+        library: PathBuf,
+        /// The folder of the CUDA driver, if it is not the one that the loader finds.
+        driver: Option<PathBuf>,
+    },
 }
 
 impl Backend {
     /// As in scenarios and on the command line.
-    pub fn name(self) -> &'static str {
+    pub fn name(&self) -> &'static str {
         match self {
             Self::Soft => "soft",
+            Self::Nccl { .. } => "nccl",
         }
+    }
+
+    /// Variables by which a worker knows what it runs on.
+    fn env(&self) -> Vec<(String, String)> {
+        let Self::Nccl { library, driver } = self else { return Vec::new() };
+        let mut env = vec![(crate::worker::LIBRARY.to_owned(), library.to_string_lossy().into_owned())];
+        env.extend(driver.as_deref().map(gpus::loader_path));
+        env
     }
 }
 
@@ -61,6 +85,12 @@ pub struct Options {
     pub eager: Option<u64>,
     /// Which program is started.
     pub worker: Workers,
+    /// The machine under the backend nccl; asked for if it is not given.
+    pub machine: Option<Arc<Machine>>,
+    /// How many ranks may share a GPU.
+    pub ranks_per_gpu: RanksPerGpu,
+    /// Who drives the ranks where a file leaves it at the default, if the case allows that.
+    pub placement: Option<Placement>,
 }
 
 /// The runner cannot do its work.
@@ -96,6 +126,12 @@ pub enum Error {
     /// Pipes, threads or memory.
     #[error("pipes, threads or shared memory for a worker")]
     Resources(#[source] std::io::Error),
+    /// No GPUs, or no library.
+    #[error("the backend nccl cannot run here: {0}")]
+    NoMachine(String),
+    /// Another process's turn cannot be waited for.
+    #[error("cannot lock the GPUs")]
+    Lock(#[source] std::io::Error),
     /// A worker could not do what was asked (which is no verdict on the case).
     #[error("the worker is in trouble: {text}{}{log}", if .log.is_empty() { "" } else { "; it said: " })]
     Trouble {

@@ -11,15 +11,15 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct WorkerKey {
     /// What runs them.
     pub backend: Backend,
-    /// Variables of the case and of the runner, by name.
-    pub env: Vec<(String, String)>,
+    /// Variables of the case and of the runner, by name, for each part.
+    pub env: Vec<Vec<(String, String)>>,
     /// Who drives the ranks.
     pub placement: Placement,
 }
 
 /// A worker with its past.
 pub struct Pooled {
-    /// The process.
+    /// The process, or the processes.
     pub worker: Worker,
     /// What it was started with.
     pub key: WorkerKey,
@@ -32,6 +32,9 @@ pub struct Pooled {
     /// The last of them.
     pub last: Option<String>,
 }
+
+/// Idle processes that are kept: those of two workers of the largest kind.
+const PROCESSES: usize = 32;
 
 /// Idle workers.
 pub struct Pool {
@@ -79,18 +82,24 @@ impl Pool {
         Ok(Pooled { worker, key: key.clone(), kept: VecDeque::new(), distrusted: false, cases: 0, last: None })
     }
 
-    /// Keeps a worker for later; ends the one that has been idle longest if there are too many.
+    /// Keeps a worker for later; ends those that have been idle longest if there are too many.
     pub fn put(&self, pooled: Pooled) {
-        let excess = {
+        let mut excess = Vec::new();
+        {
             let mut idle = self.idle();
             idle.push_back(pooled);
-            if idle.len() > self.most { idle.pop_front() } else { None }
-        };
+            let many = |idle: &VecDeque<Pooled>| {
+                idle.len() > self.most || idle.iter().map(|p| p.worker.parts()).sum::<usize>() > PROCESSES
+            };
+            while many(&idle) {
+                excess.extend(idle.pop_front());
+            }
+        }
         drop(excess);
     }
 
     /// Process ids of the idle workers, oldest first.
     pub fn pids(&self) -> Vec<u32> {
-        self.idle().iter().map(|p| p.worker.pid()).collect()
+        self.idle().iter().flat_map(|p| p.worker.pids().collect::<Vec<_>>()).collect()
     }
 }

@@ -1,16 +1,12 @@
-//! A worker process as the parent sees it: requests, replies with a limit of time, its log, and its end.
+//! A worker as the parent sees it: one process or several (its parts), requests, replies with a limit of time, and its end.
 use super::Error;
 use super::arena::Arena;
-use super::log::Log;
-use crate::worker::inherit;
+pub use super::part::Heard;
+use super::part::Part;
 use crate::worker::job::{PROTOCOL, Reply, Request};
 use crate::worker::wire;
-use std::io::BufReader;
-use std::os::fd::AsFd;
-use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::ops::Range;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -20,21 +16,11 @@ const HELLO: Duration = Duration::from_secs(20);
 const GOODBYE: Duration = Duration::from_secs(2);
 /// How long what a dead worker said may take to arrive.
 const LAST_WORDS: Duration = Duration::from_millis(200);
-
-/// What comes from a worker.
-pub enum Heard {
-    /// A message.
-    Reply(Reply),
-    /// Something that is none.
-    Garbled(String),
-    /// It has closed its side: it is dead, or as good as that.
-    End,
-    /// Nothing in time.
-    Silence,
-}
+/// Bytes that are quoted of what all parts said.
+const QUOTED: usize = 16 << 10;
 
 /// What a worker said of its library.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// NCCL's version code.
     pub version: i32,
@@ -42,165 +28,177 @@ pub struct Hello {
     pub library: String,
 }
 
-/// A worker process; killed, with all that it started, when dropped.
+/// Places in the parts' logs.
+#[derive(Clone, Debug, Default)]
+pub struct Mark(Vec<u64>);
+
+/// A set of processes that share an arena and run the ranks of a case between them; killed, with all that they started,
+/// when dropped.
 pub struct Worker {
-    child: Child,
-    stdin: Option<ChildStdin>,
-    replies: Receiver<Heard>,
-    /// Memory shared with it.
+    parts: Vec<Part>,
+    replies: Receiver<(usize, Heard)>,
+    /// Parts that have closed their side.
+    ended: usize,
+    /// Memory shared with them.
     pub arena: Arena,
-    /// What it said of its library.
+    /// What they said of their library.
     pub hello: Hello,
-    /// What it writes to its standard output and error.
-    pub log: Arc<Log>,
 }
 
 impl Worker {
-    /// Starts `program` as a worker.
-    pub fn start(program: &Path, env: &[(String, String)]) -> Result<Self, Error> {
+    /// Starts `program` as a worker: a part for each of these environments.
+    pub fn start(program: &Path, env: &[Vec<(String, String)>]) -> Result<Self, Error> {
         let arena = Arena::create().map_err(Error::Resources)?;
-        let (reply_reader, reply_writer) = std::io::pipe().map_err(Error::Resources)?;
-        let (log_reader, log_writer) = std::io::pipe().map_err(Error::Resources)?;
-        let mut command = Command::new(program);
-        command.stdin(Stdio::piped()).process_group(0);
-        command.stdout(log_writer.try_clone().map_err(Error::Resources)?).stderr(log_writer);
-        command.envs(env.iter().map(|(name, value)| (name, value)));
-        inherit::pass(&mut command, reply_writer.as_fd(), &arena);
-        let mut child = command.spawn().map_err(|source| Error::Spawn { program: program.to_owned(), source })?;
-        // the worker's ends must be its own, or its death would not be noticed
-        drop((command, reply_writer));
-        let stdin = child.stdin.take();
         let (tell, replies) = channel();
-        let listen = move || {
-            let mut from = BufReader::new(reply_reader);
-            loop {
-                let heard = match wire::receive(&mut from) {
-                    Ok(Some(reply)) => Heard::Reply(reply),
-                    Ok(None) => Heard::End,
-                    Err(error) => Heard::Garbled(error.to_string()),
-                };
-                let more = matches!(heard, Heard::Reply(_));
-                if tell.send(heard).is_err() || !more {
-                    return;
-                }
-            }
-        };
-        let threads = std::thread::Builder::new().name("worker replies".into()).spawn(listen);
-        let log = threads.and_then(|_| Log::follow(log_reader));
-        let log = match log {
-            Ok(log) => log,
-            Err(error) => {
-                kill(&mut child);
-                return Err(Error::Resources(error));
-            }
-        };
+        let start = |(number, env): (usize, &Vec<_>)| Part::start(program, env, &arena, number, tell.clone());
+        let parts = env.iter().enumerate().map(start).collect::<Result<Vec<_>, _>>()?;
         let hello = Hello { version: 0, library: String::new() };
-        let mut worker = Self { child, stdin, replies, arena, hello, log };
-        worker.greet(program)?;
+        let mut worker = Self { parts, replies, ended: 0, arena, hello };
+        worker.hello = worker.greet().map_err(|why| Error::NoWorker { program: program.to_owned(), why })?;
         Ok(worker)
     }
 
-    fn greet(&mut self, program: &Path) -> Result<(), Error> {
-        let why = match self.hear(Instant::now() + HELLO) {
-            Heard::Reply(Reply::Hello { protocol: PROTOCOL, version, library, .. }) => {
-                self.hello = Hello { version, library };
-                return Ok(());
+    /// All parts must say hello, and the same.
+    fn greet(&mut self) -> Result<Hello, String> {
+        let deadline = Instant::now() + HELLO;
+        let mut known: Option<Hello> = None;
+        for _ in 0..self.parts.len() {
+            let (part, heard) = self.hear(deadline);
+            let hello = match heard {
+                Heard::Reply(Reply::Hello { protocol: PROTOCOL, version, library, .. }) => Hello { version, library },
+                Heard::Reply(Reply::Hello { protocol, .. }) => {
+                    return Err(format!("it speaks protocol {protocol}, not {PROTOCOL}"));
+                }
+                Heard::Reply(Reply::Trouble(text)) => return Err(text),
+                Heard::Reply(_) => return Err("it did not say hello".into()),
+                Heard::Garbled(text) => return Err(text),
+                Heard::Silence => return Err(format!("it said nothing for {} s", HELLO.as_secs())),
+                Heard::End => {
+                    let how = self.end(part);
+                    let log = self.parts.get(part).map(|part| part.log.since(0)).unwrap_or_default();
+                    return Err(format!("it ended with {how}{}{log}", if log.is_empty() { "" } else { ": " }));
+                }
+            };
+            if known.as_ref().is_some_and(|known| *known != hello) {
+                return Err("its processes do not have the same library".into());
             }
-            Heard::Reply(Reply::Hello { protocol, .. }) => format!("it speaks protocol {protocol}, not {PROTOCOL}"),
-            Heard::Reply(Reply::Trouble(text)) => text,
-            Heard::Reply(_) => "it did not say hello".into(),
-            Heard::Garbled(text) => text,
-            Heard::Silence => format!("it said nothing for {} s", HELLO.as_secs()),
-            Heard::End => {
-                let how = self.end();
-                let log = self.log.since(0);
-                format!("it ended with {how}{}{log}", if log.is_empty() { "" } else { ": " })
+            known = Some(hello);
+        }
+        known.ok_or_else(|| "it has no process".into())
+    }
+
+    /// Number of parts.
+    pub fn parts(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// The ranks of a part, of so many.
+    pub fn ranks(&self, part: usize, n: u32) -> Range<u32> {
+        let parts = self.parts.len().max(1) as u64;
+        let start = |part: usize| (part as u64 * u64::from(n) / parts) as u32;
+        start(part)..start(part + 1)
+    }
+
+    /// Process ids, for people and tests.
+    pub fn pids(&self) -> impl Iterator<Item = u32> + '_ {
+        self.parts.iter().map(Part::pid)
+    }
+
+    /// Sends a request to a part. An error means that it is dead.
+    pub fn send_to(&mut self, part: usize, request: &Request) -> Result<(), wire::WireError> {
+        match self.parts.get_mut(part) {
+            Some(part) => part.send(request),
+            None => Err(std::io::Error::from(std::io::ErrorKind::NotConnected).into()),
+        }
+    }
+
+    /// Sends a request to all parts; those that are alive have it all the same if one is dead.
+    pub fn send(&mut self, request: &Request) -> Result<(), wire::WireError> {
+        let mut all = Ok(());
+        for part in &mut self.parts {
+            let sent = part.send(request);
+            all = all.and(sent);
+        }
+        all
+    }
+
+    /// The next thing that a part says (and which part), if one says something in time.
+    pub fn hear(&mut self, deadline: Instant) -> (usize, Heard) {
+        let (part, heard) = match self.replies.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
+            Ok(heard) => heard,
+            Err(RecvTimeoutError::Timeout) => return (0, Heard::Silence),
+            Err(RecvTimeoutError::Disconnected) => {
+                self.ended = self.parts.len();
+                return (0, Heard::End);
             }
         };
-        Err(Error::NoWorker { program: program.to_owned(), why })
-    }
-
-    /// Process id, for people and tests.
-    pub fn pid(&self) -> u32 {
-        self.child.id()
-    }
-
-    /// Sends a request. An error means that the worker is dead.
-    pub fn send(&mut self, request: &Request) -> Result<(), wire::WireError> {
-        match &mut self.stdin {
-            Some(stdin) => wire::send(stdin, request),
-            None => Err(std::io::Error::from(std::io::ErrorKind::BrokenPipe).into()),
+        if matches!(heard, Heard::End | Heard::Garbled(_)) {
+            self.ended += 1;
         }
+        (part, heard)
     }
 
-    /// The next thing that it says, if it says it in time.
-    pub fn hear(&mut self, deadline: Instant) -> Heard {
-        match self.replies.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(heard) => heard,
-            Err(RecvTimeoutError::Timeout) => Heard::Silence,
-            Err(RecvTimeoutError::Disconnected) => Heard::End,
-        }
-    }
-
-    /// False once it is dead, which is noticed without waiting.
+    /// False once a part is dead, which is noticed without waiting.
     pub fn alive(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
+        self.parts.iter_mut().all(Part::alive)
     }
 
-    /// Kills it with all that it started, and says how it ended (what killed it first, if it was dead before).
-    pub fn end(&mut self) -> String {
-        self.stdin = None;
-        let how = kill(&mut self.child);
-        self.log.settle(LAST_WORDS);
+    /// Kills all parts with all that they started, and says how this one ended (what killed it first, if it was dead before).
+    pub fn end(&mut self, blamed: usize) -> String {
+        let how = self.parts.get_mut(blamed).map_or_else(|| "no process".into(), Part::end);
+        self.parts.iter_mut().for_each(Part::kill);
+        for part in &mut self.parts {
+            part.end();
+        }
+        self.settle();
         how
     }
 
-    /// Lets it end by itself, for a little while.
-    pub fn dismiss(mut self) {
-        self.stdin = None;
+    /// What the parts said last has arrived, or is late.
+    fn settle(&self) {
+        let deadline = Instant::now() + LAST_WORDS;
+        self.parts.iter().for_each(|part| part.log.settle(deadline.saturating_duration_since(Instant::now())));
+    }
+
+    /// Lets all parts end by themselves, for a little while; what they had to say is in their logs then.
+    pub fn retire(&mut self) {
+        self.parts.iter_mut().for_each(Part::close);
         let deadline = Instant::now() + GOODBYE;
-        while matches!(self.hear(deadline), Heard::Reply(_)) {}
+        while self.ended < self.parts.len() && !matches!(self.hear(deadline).1, Heard::Silence) {}
+        self.settle();
+    }
+
+    /// Now.
+    pub fn mark(&self) -> Mark {
+        Mark(self.parts.iter().map(|part| part.log.mark()).collect())
+    }
+
+    /// What the parts wrote since then, as far as it is still known.
+    pub fn said(&self, since: &Mark) -> String {
+        let since = |part: usize| since.0.get(part).copied().unwrap_or(0);
+        if let [alone] = self.parts.as_slice() {
+            return alone.log.since(since(0));
+        }
+        let share = QUOTED / self.parts.len().max(1);
+        let texts = self.parts.iter().enumerate().map(|(number, part)| (number, part.log.since(since(number))));
+        let texts = texts.filter(|(_, text)| !text.is_empty());
+        let texts = texts.map(|(number, text)| format!("[process {number}] {}", tail(&text, share)));
+        texts.collect::<Vec<_>>().join("\n")
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.stdin = None;
-        kill(&mut self.child);
+        // all at once, before each is waited for
+        self.parts.iter_mut().for_each(Part::kill);
     }
 }
 
-/// Kills the process group and reaps its leader. The leader is not reaped yet, so the group's number is still its own.
-fn kill(child: &mut Child) -> String {
-    if let Ok(Some(status)) = child.try_wait() {
-        return words(status);
+/// The last bytes of a text, from a character's start on.
+pub(super) fn tail(text: &str, most: usize) -> &str {
+    let mut start = text.len().saturating_sub(most);
+    while !text.is_char_boundary(start) {
+        start += 1;
     }
-    if let Some(group) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
-        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
-    }
-    child.wait().map_or_else(|error| format!("an unknown status ({error})"), words)
-}
-
-fn words(status: ExitStatus) -> String {
-    let Some(signal) = status.signal() else {
-        return format!("exit status {}", status.code().unwrap_or(-1));
-    };
-    let name = match signal {
-        1 => "SIGHUP",
-        2 => "SIGINT",
-        3 => "SIGQUIT",
-        4 => "SIGILL",
-        5 => "SIGTRAP",
-        6 => "SIGABRT",
-        7 => "SIGBUS",
-        8 => "SIGFPE",
-        9 => "SIGKILL",
-        11 => "SIGSEGV",
-        13 => "SIGPIPE",
-        15 => "SIGTERM",
-        24 => "SIGXCPU",
-        31 => "SIGSYS",
-        _ => return format!("signal {signal}"),
-    };
-    format!("signal {signal} ({name})")
+    &text[start..]
 }

@@ -1,37 +1,73 @@
 //! What a case needs and this runner has not: reasons to skip it.
-use super::Backend;
+use super::{Backend, Machine, RanksPerGpu};
 use crate::backend::version_text;
 use crate::scenario::{Case, EnvValue, Placement};
 use std::cmp::Ordering;
 
+/// More processes than this are no test of anything but the machine.
+pub const MOST_PARTS: usize = 16;
+
 /// What can be said without asking the library.
-pub fn missing(case: &Case, backend: Backend) -> Option<String> {
+pub fn missing(case: &Case, backend: &Backend, machine: Option<&Machine>, sharing: RanksPerGpu) -> Option<String> {
     let needs = &case.requires;
-    if case.placement == Placement::Processes {
-        return Some("placement \"processes\" is not yet supported".into());
+    if case.placement == Placement::Processes && case.world_size.v > MOST_PARTS {
+        let n = case.world_size.v;
+        return Some(format!("placement \"processes\" starts at most {MOST_PARTS} processes; this case has {n} ranks"));
     }
-    if let Some(var) = case.env.iter().find(|var| matches!(var.value, EnvValue::PerRank(_))) {
+    if let Some(var) = case.env.iter().find(|var| matches!(var.value, EnvValue::PerRank(_)))
+        && case.placement != Placement::Processes
+    {
         let name = &var.name.v;
-        return Some(format!("{name} differs by rank, which needs a process per rank: not yet supported"));
+        return Some(format!("{name} differs by rank, which needs placement = \"processes\""));
     }
     if let Some(wanted) = needs.backend.as_ref().filter(|wanted| *wanted != backend.name()) {
         return Some(format!("needs the backend {wanted}; this is {}", backend.name()));
     }
-    match backend {
-        Backend::Soft => {
-            let count = |n: u32, what: &str| {
-                format!("needs {n} {what}{}; the backend soft has none", if n == 1 { "" } else { "s" })
-            };
+    if let Some(n) = needs.nodes.filter(|n| *n > 1) {
+        return Some(format!("needs {n} machines; this is one"));
+    }
+    match (backend, machine) {
+        (Backend::Soft, _) | (_, None) => {
             if let Some(n) = needs.gpus.filter(|n| *n > 0) {
-                return Some(count(n, "GPU"));
-            }
-            if let Some(n) = needs.nodes.filter(|n| *n > 1) {
-                return Some(format!("needs {n} machines; this is one"));
+                return Some(format!("needs {}; the backend soft has none", gpus(n as usize)));
             }
             let (major, minor) = needs.compute?;
             Some(format!("needs a GPU of compute capability {major}.{minor}; the backend soft has none"))
         }
+        (Backend::Nccl { .. }, Some(machine)) => no_such_gpus(case, machine, sharing),
     }
+}
+
+fn gpus(n: usize) -> String {
+    format!("{n} GPU{}", if n == 1 { "" } else { "s" })
+}
+
+fn no_such_gpus(case: &Case, machine: &Machine, sharing: RanksPerGpu) -> Option<String> {
+    let (needs, ranks, there) = (&case.requires, case.world_size.v, machine.gpus.devices.len());
+    let are = if there == 1 { "there is 1" } else { &format!("there are {there}") };
+    if let Some(n) = needs.gpus.filter(|n| *n as usize > there) {
+        return Some(format!("needs {}; {are}", gpus(n as usize)));
+    }
+    let busiest = machine.ranks_per_gpu(ranks);
+    if !sharing.admits(busiest) {
+        let wanted = gpus(ranks);
+        return Some(format!(
+            "needs {wanted}, one for each rank; {are}; with --ranks-per-gpu {busiest} (or auto) ranks share them"
+        ));
+    }
+    if busiest > 1 && ranks > MOST_PARTS {
+        return Some(format!(
+            "needs {}; {are}, and ranks that share one need a process each, of which there are at most {MOST_PARTS}",
+            gpus(ranks)
+        ));
+    }
+    if busiest > 1 && case.placement == Placement::OneThread {
+        return Some(format!("needs {}; {are}, and placement one_thread cannot share them", gpus(ranks)));
+    }
+    let (major, minor) = needs.compute?;
+    let least = machine.used(ranks).iter().map(|device| device.compute).min()?;
+    (least < (major, minor))
+        .then(|| format!("needs GPUs of compute capability {major}.{minor}; the least here is {}.{}", least.0, least.1))
 }
 
 /// What the library's version has to say.

@@ -1,11 +1,13 @@
 //! A case from its plan to its verdict: worker, time limits, and what becomes of the worker afterwards.
 use super::execute::{Task, execute};
+use super::lacking::lacking;
+use super::lock::{self, Locks};
 use super::pool::{Pool, Pooled, WorkerKey};
-use super::{Ended, Error, Observation, Options, Workers, job, requires};
+use super::{Backend, Ended, Error, Machine, Observation, Options, Workers, gpus, job, requires};
 use crate::judge::{self, Outcome, Status, Verdict};
 use crate::oracle::Forecast;
 use crate::plan::{self, Plan};
-use crate::scenario::{Case, EnvValue, Expected};
+use crate::scenario::{Case, EnvValue, Expected, Placement};
 use crate::worker::job::{Job, Request};
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
@@ -14,6 +16,12 @@ use std::time::Duration;
 
 /// Per case, from *loaded* on.
 const LIMIT: f64 = 30.0;
+/// Of cases that may hang, on the software backend in several processes.
+const SOFT_HANG: f64 = 2.0;
+/// Lines quoted in a failure of what the worker and NCCL wrote.
+const QUOTED_LINES: usize = 20;
+/// Bytes of them.
+const QUOTED_BYTES: usize = 2048;
 /// For making communicators and loading; not the case's fault, so more generous.
 const OPENING: Duration = Duration::from_secs(60);
 /// A worker whose arena has grown beyond this is not kept: shared memory is never given back while it lives.
@@ -22,6 +30,9 @@ const LARGE: u64 = 64 << 20;
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 /// Sets of communicators that a worker keeps.
 const KEPT: usize = 2;
+
+/// Ranks that share a GPU take turns on it, and talk through the network's code.
+const SHARED_GPU: f64 = 10.0;
 
 /// Runs cases; may be used from several threads at once.
 pub struct Runner {
@@ -51,7 +62,12 @@ impl Runner {
             Workers::CurrentExe => std::env::current_exe().map_err(Error::CurrentExe)?,
             Workers::Command(path) => path.clone(),
         };
-        let most = options.jobs.clamp(2, 8);
+        // a worker on GPUs keeps their memory; two are for cases that take turns in their environment
+        let most = if options.backend == Backend::Soft { options.jobs.clamp(2, 8) } else { 2 };
+        let mut options = options;
+        if let (Backend::Nccl { .. }, None) = (&options.backend, &options.machine) {
+            options.machine = Some(Arc::new(machine(&options)?));
+        }
         Ok(Self { options, limits: plan::Limits::default(), pool: Pool::new(program, most), version: OnceLock::new() })
     }
 
@@ -70,7 +86,10 @@ impl Runner {
     }
 
     fn try_case(&self, case: &Arc<Case>) -> Result<Verdict, Error> {
-        if let Some(reason) = requires::missing(case, self.options.backend) {
+        let placed = self.placed(case);
+        let case = &placed;
+        if let Some(reason) = requires::missing(case, &self.options.backend, self.machine(), self.options.ranks_per_gpu)
+        {
             return Ok(judge::skipped(case, reason));
         }
         let key = self.key(case);
@@ -83,6 +102,9 @@ impl Runner {
             Ok(plan) => plan,
             Err(faults) => return Ok(judge::refused(case, &faults)),
         };
+        if let Some(reason) = self.machine().and_then(|machine| lacking(&plan, machine)) {
+            return Ok(judge::skipped(case, reason));
+        }
         let forecast = match Forecast::new(&plan, self.options.seed.unwrap_or(0)) {
             Ok(forecast) => forecast,
             Err(faults) => return Ok(judge::refused(case, &faults)),
@@ -109,6 +131,9 @@ impl Runner {
     fn attempt(&self, plan: &Plan, forecast: &Forecast, key: &WorkerKey, fresh: bool) -> Result<Tried, Error> {
         let case = &plan.case;
         let clean = clean_case(plan);
+        // until this case is over nobody else's runs on its devices; its clock has not started yet
+        let devices = self.machine().map(|machine| machine.used(plan.n)).unwrap_or_default();
+        let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
         loop {
             let (mut job, map) = job(plan, forecast, clean && !fresh);
             let print = fingerprint(&job);
@@ -117,19 +142,23 @@ impl Runner {
             self.version.get_or_init(|| pooled.worker.hello.version);
             job.reuse &= !pooled.distrusted;
             let before = pooled.cases;
-            let limit = case.timeout.as_ref().map(|t| t.v).or(self.options.timeout).unwrap_or(LIMIT);
+            let limit = case.timeout.as_ref().map(|t| t.v).or(self.options.timeout);
+            let limit = limit.unwrap_or_else(|| self.limit(case, &key.env));
             let limit = Duration::try_from_secs_f64(limit).unwrap_or(LONGEST).min(LONGEST);
             let (repeat, initial) = (case.repeat, forecast.initial.as_slice());
             let task = Task { job, initial, map, repeat, opening: OPENING, limit, seasoned: before > 0 };
             let Ok(seen) = execute(&mut pooled.worker, task)? else {
                 if before == 0 {
-                    let why = format!("it died with {}", pooled.worker.end());
+                    let why = format!("it died with {}", pooled.worker.end(0));
                     return Err(Error::NoWorker { program: self.pool.program().to_owned(), why });
                 }
                 continue; // dead before it had the case: nobody's fault but its own
             };
-            let verdict = judge::judge(plan, forecast, &seen);
+            let mut verdict = judge::judge(plan, forecast, &seen);
             let last = seen.last();
+            if verdict.status == Status::Fail {
+                verdict.notes.extend(last.and_then(|seen| quoted(&seen.log)));
+            }
             let reused = seen.first().is_some_and(|s| s.reused);
             let opening = last.is_some_and(|s| match &s.ended {
                 Ended::Hung { opening, .. } | Ended::Crashed { opening, .. } => *opening,
@@ -156,7 +185,7 @@ impl Runner {
         match last.map(|s| &s.ended) {
             Some(Ended::Done) if !large => {}
             // no answer can be expected of the ranks; the library may be in any state
-            Some(Ended::Errored) | Some(Ended::Done) => return pooled.worker.dismiss(),
+            Some(Ended::Errored) | Some(Ended::Done) => return pooled.worker.retire(),
             Some(Ended::Hung { .. } | Ended::Crashed { .. }) | None => return drop(pooled),
         }
         let keep = clean && verdict.status == Status::Pass && verdict.outcome == Some(Outcome::Ok);
@@ -176,18 +205,73 @@ impl Runner {
     }
 
     fn key(&self, case: &Case) -> WorkerKey {
-        let mut env: Vec<(String, String)> = case
-            .env
-            .iter()
-            .filter_map(|var| match &var.value {
-                EnvValue::All(text) => Some((var.name.v.clone(), text.clone())),
-                EnvValue::PerRank(_) => None,
-            })
-            .collect();
+        let parts = if case.placement == Placement::Processes { case.world_size.v } else { 1 };
+        let env = (0..parts).map(|part| self.env(case, part)).collect();
+        WorkerKey { backend: self.options.backend.clone(), env, placement: case.placement }
+    }
+
+    /// Variables of a part; with a process per rank they may differ by rank.
+    fn env(&self, case: &Case, part: usize) -> Vec<(String, String)> {
+        let value = |value: &EnvValue| match value {
+            EnvValue::All(text) => Some(text.clone()),
+            EnvValue::PerRank(texts) => texts.get(part).cloned(),
+        };
+        let own = case.env.iter().filter_map(|var| Some((var.name.v.clone(), value(&var.value)?)));
+        let mut env = self.options.backend.env();
+        if let Some(machine) = self.machine().filter(|machine| machine.ranks_per_gpu(case.world_size.v) > 1) {
+            env.extend(machine.sharing(part));
+        }
+        // the case's own variables stand last: they are what holds
+        env.extend(own);
         env.extend(self.options.seed.map(|seed| ("COLLSPEC_SOFT_SEED".to_owned(), seed.to_string())));
         env.extend(self.options.eager.map(|bytes| ("COLLSPEC_SOFT_EAGER".to_owned(), bytes.to_string())));
-        env.sort();
-        WorkerKey { backend: self.options.backend, env, placement: case.placement }
+        // by name, and of equal names the last
+        env.sort_by(|a, b| a.0.cmp(&b.0));
+        env.dedup_by(|later, earlier| later.0 == earlier.0 && (std::mem::swap(later, earlier), true).1);
+        env
+    }
+
+    fn machine(&self) -> Option<&Machine> {
+        self.options.machine.as_deref().filter(|_| self.options.backend != Backend::Soft)
+    }
+
+    /// The case as it is to run: where its file leaves the placement at the default, the option decides, if the case can
+    /// be placed so.
+    fn placed(&self, case: &Arc<Case>) -> Arc<Case> {
+        let shares = self.machine().is_some_and(|machine| machine.ranks_per_gpu(case.world_size.v) > 1);
+        let placement = if shares { Some(Placement::Processes) } else { self.options.placement };
+        let Some(placement) = placement.filter(|_| case.placement == Placement::default()) else {
+            return case.clone();
+        };
+        let mut timeout = case.timeout.clone();
+        if let Some(timeout) = timeout.as_mut().filter(|_| placement == Placement::Processes && self.clock_hangs(case))
+        {
+            // written for a placement in which the hang is proved at once
+            timeout.v = timeout.v.min(SOFT_HANG);
+        }
+        let placed = Arc::new(Case { placement, timeout, ..(**case).clone() });
+        let fits = match placement {
+            Placement::Threads => true,
+            Placement::Processes => case.world_size.v <= requires::MOST_PARTS,
+            // some programs need a thread per rank; a fault that both have is told of the file's own
+            Placement::OneThread => plan::plan(&placed, &self.limits).is_ok(),
+        };
+        if fits { placed } else { case.clone() }
+    }
+
+    /// Seconds, where neither file nor option says.
+    fn limit(&self, case: &Case, parts: &[Vec<(String, String)>]) -> f64 {
+        let shares = self.machine().is_some_and(|machine| machine.ranks_per_gpu(case.world_size.v) > 1);
+        if shares {
+            return LIMIT * SHARED_GPU;
+        }
+        if parts.len() > 1 && self.clock_hangs(case) { SOFT_HANG } else { LIMIT }
+    }
+
+    /// True if the case may hang and that takes no long wait to see. The software proves it at once, but not across
+    /// processes: there it is the clock's to say.
+    fn clock_hangs(&self, case: &Case) -> bool {
+        self.options.backend == Backend::Soft && case.outcome.as_ref().is_some_and(|o| o.v.contains(&Expected::Hang))
     }
 
     /// NCCL's version code, as a worker says.
@@ -205,6 +289,29 @@ impl Runner {
     pub fn idle_workers(&self) -> Vec<u32> {
         self.pool.pids()
     }
+}
+
+/// The machine under the backend, if the caller has not looked already.
+fn machine(options: &Options) -> Result<Machine, Error> {
+    let none = |words: String| Error::NoMachine(words);
+    let Backend::Nccl { library, driver } = &options.backend else { return Err(none("it runs in software".into())) };
+    let gpus = gpus::ask(&options.worker, driver.as_deref()).map_err(|error| none(error.to_string()))?;
+    if gpus.devices.is_empty() {
+        return Err(none(gpus.state.to_string()));
+    }
+    let probed = crate::library::probe(library, &options.worker).map_err(|error| none(error.to_string()))?;
+    Ok(Machine { gpus, library: library.clone(), probed })
+}
+
+/// The end of what the worker and NCCL wrote, as a remark.
+fn quoted(log: &str) -> Option<String> {
+    let log = log.trim_end();
+    let last = super::process::tail(log, QUOTED_BYTES);
+    let lines: Vec<&str> = last.lines().collect();
+    let skip = lines.len().saturating_sub(QUOTED_LINES);
+    let cut = if last.len() < log.len() || skip > 0 { "[...]\n" } else { "" };
+    let text = lines.get(skip..).unwrap_or_default().join("\n");
+    (!text.is_empty()).then(|| format!("the worker wrote:\n{cut}{text}"))
 }
 
 /// True if communicators may be shared with other cases: none is made or ended on the way, nothing negative is expected.

@@ -100,6 +100,20 @@ pub enum Placement {
     OneThread,
 }
 
+impl Placement {
+    /// All that there are.
+    pub const ALL: [Self; 3] = [Self::Threads, Self::Processes, Self::OneThread];
+
+    /// As in scenarios and on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Threads => "threads",
+            Self::Processes => "processes",
+            Self::OneThread => "one_thread",
+        }
+    }
+}
+
 /// The `requires` table.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Requires {

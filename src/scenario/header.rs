@@ -58,15 +58,10 @@ pub(crate) fn timeout(cx: &mut Cx<'_>, top: &Table) -> Option<Sp<f64>> {
 
 pub(crate) fn placement(cx: &mut Cx<'_>, top: &Table) -> Placement {
     let Some(t) = top.get("placement").and_then(|e| cx.text("placement", &e.val)) else { return Placement::default() };
-    let known =
-        [("threads", Placement::Threads), ("processes", Placement::Processes), ("one_thread", Placement::OneThread)];
-    match known.iter().find(|(word, _)| *word == t.v) {
-        Some((_, p)) => *p,
-        None => {
-            one_of(cx, &t, "placement", &known.map(|k| k.0));
-            Placement::default()
-        }
-    }
+    Placement::ALL.into_iter().find(|placement| placement.name() == t.v).unwrap_or_else(|| {
+        one_of(cx, &t, "placement", &Placement::ALL.map(Placement::name));
+        Placement::default()
+    })
 }
 
 fn one_of(cx: &mut Cx<'_>, t: &Sp<String>, what: &str, known: &[&str]) {

@@ -200,6 +200,12 @@ pub const CONFIG_FIELDS: &[(&str, bool)] = &[
     ("CTAPolicy", false),
     ("shrinkShare", false),
     ("nvlsCTAs", false),
+    ("nChannelsPerNetPeer", false),
+    ("nvlinkCentricSched", false),
+    ("graphUsageMode", false),
+    ("numRmaCtx", false),
+    ("maxP2pPeers", false),
+    ("graphStreamOrdering", false),
 ];
 
 /// The entry of a key in a place.

@@ -1,6 +1,9 @@
 //! Which backend was asked for, and whether it is there.
+use crate::library;
 use crate::report::Inherited;
-use crate::run::Backend;
+use crate::run::{Backend, Machine, Workers, gpus};
+use std::path::PathBuf;
+use std::sync::Arc;
 use thiserror::Error;
 
 /// A backend as it is named on the command line and in COLLSPEC_BACKEND.
@@ -15,11 +18,6 @@ pub enum BackendChoice {
     Nccl,
 }
 
-/// A backend that was asked for is not there.
-#[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("the backend nccl is required but missing: this version of collspec runs scenarios in software only (soft)")]
-pub struct BackendMissing;
-
 impl BackendChoice {
     /// By its name.
     pub fn parse(text: &str) -> Result<Self, String> {
@@ -30,34 +28,95 @@ impl BackendChoice {
             _ => Err("the backends are auto, soft and nccl".to_owned()),
         }
     }
+}
 
-    /// The backend that will run, if it is there, and if `required` is none other.
-    pub fn resolve(self, required: Option<Self>) -> Result<Backend, BackendMissing> {
-        match (self, required) {
-            (Self::Nccl, _) | (_, Some(Self::Nccl)) => Err(BackendMissing),
-            _ => Ok(crate::run::Backend::Soft),
+/// A backend that was asked for is not there.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[error("the backend nccl is required but missing: {0}")]
+pub struct BackendMissing(pub String);
+
+/// What was asked for.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Wish {
+    /// The backend.
+    pub backend: BackendChoice,
+    /// The backend that must be there.
+    pub require: Option<BackendChoice>,
+    /// The NCCL library: a file or a version.
+    pub nccl: Option<String>,
+    /// The folder of the CUDA driver.
+    pub driver: Option<PathBuf>,
+}
+
+/// What will run.
+#[derive(Clone, Debug, Default)]
+pub struct Choice {
+    /// The backend.
+    pub backend: Backend,
+    /// What is under it, if it is nccl.
+    pub machine: Option<Arc<Machine>>,
+    /// Why it is not nccl, if that might have been.
+    pub instead: Option<String>,
+}
+
+impl Wish {
+    /// The backend that will run, if it is there. `workers` says which program asks driver and libraries.
+    pub fn resolve(&self, workers: &Workers) -> Result<Choice, BackendMissing> {
+        let required = self.require == Some(BackendChoice::Nccl);
+        // who names a library wants no other
+        let wanted = required || self.backend == BackendChoice::Nccl || self.nccl.is_some();
+        match self.backend {
+            BackendChoice::Soft if required => Err(BackendMissing("the backend soft was asked for".into())),
+            BackendChoice::Soft => Ok(Choice::default()),
+            _ if wanted => self.nccl(workers).map_err(BackendMissing),
+            // no driver is loaded where the kernel has no device: it could only say so
+            _ if self.driver.is_none() && !gpus::are_likely() => Ok(Choice::default()),
+            _ => Ok(self.nccl(workers).unwrap_or_else(|why| Choice { instead: Some(why), ..Choice::default() })),
         }
     }
-}
 
-/// Its name in reports.
-pub fn name(backend: Backend) -> &'static str {
-    match backend {
-        Backend::Soft => "soft",
+    /// The backend nccl, or why there is none.
+    fn nccl(&self, workers: &Workers) -> Result<Choice, String> {
+        let driver = match &self.driver {
+            Some(folder) => Some(folder.canonicalize().map_err(|error| format!("{}: {error}", folder.display()))?),
+            None => None,
+        };
+        let gpus = gpus::ask(workers, driver.as_deref()).map_err(|error| error.to_string())?;
+        if gpus.devices.is_empty() {
+            return Err(format!("{}; `collspec doctor` says more", gpus.state));
+        }
+        let (path, probed) = match &self.nccl {
+            Some(spec) => {
+                let chosen = library::choose(spec, workers).map_err(|error| super::with_causes(&error))?;
+                (chosen.path, chosen.probed)
+            }
+            None => {
+                let mut found = library::find(workers).into_iter();
+                let usable = found.find_map(|found| Some((found.path, found.probed.ok()?)));
+                usable.ok_or("no NCCL library was found; `collspec nccl fetch 2.30.7` gets one")?
+            }
+        };
+        let machine = Machine { gpus, library: path.clone(), probed };
+        Ok(Choice { backend: Backend::Nccl { library: path, driver }, machine: Some(Arc::new(machine)), instead: None })
     }
 }
 
-/// One line that says what runs the cases, with what environment; for the standard error.
-pub fn banner(backend: Backend, inherited: &Inherited) -> String {
-    let words = match backend {
-        Backend::Soft => "NCCL's interface in software, no GPU",
-    };
-    let mut line = format!("collspec {}, backend {}: {words}", env!("CARGO_PKG_VERSION"), name(backend));
-    let variables = inherited.words();
-    if !variables.is_empty() {
-        line.push_str(&format!("; inherited: {}", variables.join(" ")));
+impl Choice {
+    /// One line that says what runs the cases, with what environment; for the standard error.
+    pub fn banner(&self, inherited: &Inherited) -> String {
+        let mut words = match &self.machine {
+            Some(machine) => machine.describe(),
+            None => "NCCL's interface in software, no GPU".to_owned(),
+        };
+        if let Some(why) = &self.instead {
+            words.push_str(&format!(" (not nccl: {why})"));
+        }
+        let variables = inherited.words();
+        if !variables.is_empty() {
+            words.push_str(&format!("; inherited: {}", variables.join(" ")));
+        }
+        format!("collspec {}, backend {}: {words}", env!("CARGO_PKG_VERSION"), self.backend.name())
     }
-    line
 }
 
 #[cfg(test)]
@@ -67,10 +126,23 @@ mod tests {
     #[test]
     fn a_missing_backend_is_never_replaced_in_silence() {
         use BackendChoice::*;
-        assert!(Auto.resolve(None).is_ok());
-        assert!(Soft.resolve(Some(Soft)).is_ok());
-        assert!(Nccl.resolve(None).is_err());
-        assert!(Auto.resolve(Some(Nccl)).is_err());
+        // a program that is none of ours asks nobody anything
+        let workers = Workers::Command("/no/such/program".into());
+        let resolve = |backend, require, nccl: Option<&str>| {
+            Wish { backend, require, nccl: nccl.map(str::to_owned), driver: None }.resolve(&workers)
+        };
+        assert!(resolve(Soft, Some(Soft), None).is_ok());
+        assert!(resolve(Soft, None, None).is_ok());
+        assert!(resolve(Soft, Some(Nccl), None).is_err());
+        assert!(resolve(Nccl, None, None).is_err());
+        assert!(resolve(Auto, Some(Nccl), None).is_err());
+        assert!(resolve(Auto, None, Some("2.30.7")).is_err());
+        // with a folder for the driver auto looks there, and says why it does without
+        let auto = Wish { driver: Some("/no/such/folder".into()), ..Wish::default() };
+        let choice = auto.resolve(&workers).unwrap();
+        assert_eq!(choice.backend, Backend::Soft);
+        let words = choice.banner(&Inherited::default());
+        assert!(words.contains("not nccl: /no/such/folder"), "{words}");
         assert!(BackendChoice::parse("cuda").is_err());
     }
 }

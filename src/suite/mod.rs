@@ -7,7 +7,7 @@ pub(crate) mod fixture;
 pub mod foresee;
 pub mod select;
 
-pub use backend::{BackendChoice, BackendMissing};
+pub use backend::{BackendChoice, BackendMissing, Choice, Wish};
 pub use drive::Executor;
 pub use faults::Faulty;
 pub use select::Filter;

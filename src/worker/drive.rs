@@ -2,7 +2,6 @@
 use super::job::{Call, RankEnd, What};
 use super::rank::{Halt, Rank};
 use super::session::Run;
-use super::watch;
 use crate::backend::CallError;
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -43,13 +42,14 @@ type Figures = Vec<super::job::Figure>;
 fn whole(run: &Arc<Run>, r: &mut Rank<'_>) -> Result<Figures, Stop> {
     let job = run.job();
     r.bind().map_err(Stop::outside(true))?;
+    run.share_ids(r.rank);
     if run.first && !run.session.reused {
         for (index, call) in job.prelude[r.rank].iter().enumerate() {
             r.call(index, call, true).map_err(Stop::at(index, true))?;
         }
     }
     r.load().map_err(Stop::outside(true))?;
-    run.barrier.wait(|| run.loaded(), watch::consider).map_err(|_| Stop::outside(true)(Halt::Stopped))?;
+    run.meet().map_err(Stop::outside(true))?;
     for (index, call) in job.programs[r.rank].iter().enumerate() {
         r.call(index, call, false).map_err(Stop::at(index, false))?;
     }

@@ -4,9 +4,10 @@ use crate::ops::NcclCall;
 use crate::scenario::ConfigValue;
 use crate::scenario::expr::{Expr, Value};
 use serde::{Deserialize, Serialize};
+use std::ops::Range;
 
 /// First thing in every message stream; a worker of another build is refused.
-pub const PROTOCOL: u32 = 1;
+pub const PROTOCOL: u32 = 2;
 
 /// Where a pointer argument points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -184,13 +185,15 @@ pub struct CheckpointSpec {
     pub at: u64,
 }
 
-/// All a worker ever sees of a case.
+/// All a worker ever sees of a case; what one of its parts sees, if `ranks` are not all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// For logs.
     pub case: String,
     /// World size.
     pub n: u32,
+    /// World ranks that live here. The part of rank 0 makes the unique ids for all parts.
+    pub ranks: Range<u32>,
     /// Members (world ranks) of every communicator.
     pub comms: Vec<Vec<u32>>,
     /// Configurations.
@@ -207,7 +210,7 @@ pub struct Job {
     pub tags: u32,
     /// Calls of *opening*, by world rank. Equal preludes (with equal `comms` and `configs`) may share communicators.
     pub prelude: Vec<Vec<Call>>,
-    /// Calls of *running*, by world rank.
+    /// Calls of *running*, by world rank; empty for ranks that live elsewhere.
     pub programs: Vec<Vec<Call>>,
     /// One thread drives all ranks: steps in turn, each as one group over all ranks.
     pub one_thread: bool,
@@ -217,13 +220,47 @@ pub struct Job {
     pub reuse: bool,
 }
 
-/// Parent to worker.
+impl Job {
+    /// True if all ranks live in one process.
+    pub fn alone(&self) -> bool {
+        self.ranks == (0..self.n)
+    }
+
+    /// What the part with these ranks is told. It keeps all preludes, so that all parts agree on which are equal.
+    pub fn share(&self, ranks: Range<u32>) -> Self {
+        let own = |rank: usize| ranks.contains(&(rank as u32));
+        let programs = self.programs.iter().enumerate();
+        let programs = programs.map(|(rank, calls)| if own(rank) { calls.clone() } else { Vec::new() }).collect();
+        Self {
+            case: self.case.clone(),
+            comms: self.comms.clone(),
+            configs: self.configs.clone(),
+            allocs: self.allocs.clone(),
+            checkpoints: self.checkpoints.clone(),
+            prelude: self.prelude.clone(),
+            programs,
+            ranks,
+            ..*self
+        }
+    }
+}
+
+/// A unique id's bytes, or the code and the words of its failure.
+pub type Id = Result<Vec<u8>, (i32, String)>;
+
+/// Parent to a part of a worker.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub enum Request {
     /// Run this; answered by [`Reply::Loaded`] then [`Reply::Done`].
     Job(Box<Job>),
     /// Restore the inputs and run the same job on the same communicators once more; answered as a job is.
     Again,
+    /// The unique ids of this run, made by another part.
+    Ids(Vec<Id>),
+    /// All parts are loaded. Not sent to a part that is alone: it need not wait.
+    Run,
+    /// Another part's rank has failed: stop.
+    Stop,
     /// End what is kept of the last job: keep its communicators, or destroy them.
     Finish {
         /// Keep the communicators for the next job with an equal prelude.
@@ -245,12 +282,14 @@ pub enum Reply {
         /// Symbols that it has.
         symbols: Vec<String>,
     },
+    /// The unique ids of this run, for the other parts.
+    Ids(Vec<Id>),
     /// Communicators, allocations, inputs and poison are in place: the clock starts.
     Loaded {
         /// True if the communicators are those of an earlier job.
         reused: bool,
     },
-    /// All ranks came to an end, one way or the other. Images and checkpoints are in the arena for ranks that are `Done`.
+    /// All ranks that live here came to an end, one way or the other. Images and checkpoints are in the arena for ranks that are `Done`.
     Done(Report),
     /// The software engine proved that nothing can move any more. The worker can only be killed now.
     Stuck {
@@ -266,7 +305,7 @@ pub enum Reply {
 /// How every rank ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// By world rank.
+    /// By world rank; nothing is said of those that live elsewhere.
     pub ranks: Vec<RankReport>,
 }
 

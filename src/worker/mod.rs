@@ -1,4 +1,5 @@
-//! Child side: runs a job on a backend, a thread per rank or one for all. Knows nothing of files, oracle or verdicts.
+//! Child side: runs a job, or one part of it, on a backend, a thread per rank or one for all. Knows nothing of files, oracle
+//! or verdicts.
 //!
 //! The main thread reads requests and hands them to the rank threads; it never waits for them, so that the end of its
 //! standard input ends the process whatever the ranks are doing.
@@ -21,13 +22,20 @@ use crew::Crew;
 use job::{Job, PROTOCOL, Reply, Request};
 use session::{Replies, Run, Session, Start};
 use std::collections::VecDeque;
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Sets of communicators kept for later jobs.
 const KEPT: usize = 2;
 /// Exit status of a process that was started as a worker and cannot be one.
 const NO_WORKER: i32 = 102;
+/// How long a library may take to clean up when the process ends.
+const GOODBYE: Duration = Duration::from_secs(1);
+
+/// The variable that names a worker's NCCL library; without it the worker runs in software.
+pub const LIBRARY: &str = "COLLSPEC_WORKER_NCCL";
 
 /// True if this process was started as a worker (or inside one).
 pub fn is_worker() -> bool {
@@ -43,17 +51,34 @@ pub fn can_be_worker() -> bool {
     ASKED.load(Ordering::Relaxed)
 }
 
-/// The first thing in `main`: if this process was started as a worker, it works, and this never returns.
+/// The first thing in `main`: if this process was started as a worker, or to ask a library or a driver, it does that, and
+/// this never returns.
 pub fn enter_if_asked() {
-    enter_with(Backend::soft);
+    enter(|| match std::env::var_os(LIBRARY) {
+        Some(path) => Backend::nccl(Path::new(&path)).map_err(|error| error.to_string()),
+        None => Ok(Backend::soft()),
+    });
 }
 
 /// As [`enter_if_asked`], on a backend of the caller's.
 pub fn enter_with(backend: impl FnOnce() -> Backend) {
+    enter(|| Ok(backend()));
+}
+
+fn enter(backend: impl FnOnce() -> Result<Backend, String>) {
     ASKED.store(true, Ordering::Relaxed);
+    // The other things that a program may be started again for.
+    crate::library::enter_if_asked();
+    crate::run::gpus::enter_if_asked();
     let Some(value) = std::env::var_os(inherit::VARIABLE) else { return };
     match inherit::take(&value.to_string_lossy()) {
-        Ok((reply, arena)) => serve(Box::leak(Box::new(backend())), Replies::new(reply), arena),
+        Ok((reply, arena)) => match backend() {
+            Ok(backend) => serve(Box::leak(Box::new(backend)), Replies::new(reply), arena),
+            Err(words) => {
+                Replies::new(reply).send(&Reply::Trouble(words));
+                std::process::exit(NO_WORKER);
+            }
+        },
         Err(error) => {
             eprintln!("collspec worker: {error}");
             std::process::exit(NO_WORKER);
@@ -74,8 +99,16 @@ fn serve(backend: &'static Backend, replies: Replies, arena: Arena) -> ! {
         library: library.name().to_owned(),
         symbols: library.symbols().into_iter().map(str::to_owned).collect(),
     });
-    let mut worker =
-        Worker { backend, replies, arena, crew: Crew::default(), current: None, kept: VecDeque::new(), tags: 1 };
+    let mut worker = Worker {
+        backend,
+        replies,
+        arena,
+        crew: Crew::default(),
+        current: None,
+        run: None,
+        kept: VecDeque::new(),
+        tags: 1,
+    };
     let mut requests = std::io::stdin().lock();
     loop {
         match wire::receive::<Request>(&mut requests) {
@@ -84,13 +117,28 @@ fn serve(backend: &'static Backend, replies: Replies, arena: Arena) -> ! {
                     worker.replies.send(&Reply::Trouble(text));
                 }
             }
-            Ok(None) => std::process::exit(0),
+            Ok(None) => leave(),
             Err(error) => {
                 worker.replies.send(&Reply::Trouble(error.to_string()));
                 std::process::exit(NO_WORKER);
             }
         }
     }
+}
+
+/// Ends the process for certain: what a library does at exit may never return, least of all with ranks inside it.
+fn leave() -> ! {
+    let last_resort = || {
+        std::thread::sleep(GOODBYE);
+        let own = rustix::process::getpid();
+        let leads = rustix::process::getpgrp() == own;
+        let kill = if leads { rustix::process::kill_process_group } else { rustix::process::kill_process };
+        let _ = kill(own, rustix::process::Signal::KILL);
+    };
+    if std::thread::Builder::new().name("last resort".into()).spawn(last_resort).is_err() {
+        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    }
+    std::process::exit(0)
 }
 
 /// Communicators by rank and index, and the job that they were made for.
@@ -105,6 +153,8 @@ struct Worker {
     arena: Arena,
     crew: Crew,
     current: Option<Arc<Session>>,
+    /// The last run, for what other parts have to say to it.
+    run: Option<Arc<Run>>,
     /// Newest last.
     kept: VecDeque<Kept>,
     /// The next unused tag; 0 is nobody's.
@@ -126,8 +176,16 @@ impl Worker {
                 let session = self.current.clone().ok_or("nothing to run again")?;
                 self.start(session, false)
             }
+            Request::Ids(ids) => self.tell(|run| run.take_ids(ids)),
+            Request::Run => self.tell(Run::go),
+            Request::Stop => self.tell(|run| run.stop(run.job().n as usize)),
             Request::Finish { keep } => self.finish(keep),
         }
+    }
+
+    fn tell(&self, what: impl FnOnce(&Run)) -> Result<(), String> {
+        what(self.run.as_deref().ok_or("no run to be told of")?);
+        Ok(())
     }
 
     /// Communicators made by an equal prelude.
@@ -137,6 +195,7 @@ impl Worker {
                 && old.comms == job.comms
                 && old.configs == job.configs
                 && old.one_thread == job.one_thread
+                && old.ranks == job.ranks
         };
         let at = self.kept.iter().position(|kept| job.reuse && equal(&kept.job))?;
         self.kept.remove(at).map(|kept| kept.comms)
@@ -144,13 +203,12 @@ impl Worker {
 
     fn start(&mut self, session: Arc<Session>, first: bool) -> Result<(), String> {
         let job = session.job.clone();
-        let n = job.n as usize;
         let words = u64::from(job.n) * 8;
         let arena = self.arena.ensure(job.arena.max(words), false).map_err(|e| format!("arena: {e}"))?;
-        for rank in 0..job.n {
+        for rank in job.ranks.clone() {
             arena.word(rank).map_err(|e| e.to_string())?.store(Step::Before.word(), Ordering::Release);
         }
-        self.threads(if job.one_thread { 1 } else { n })?;
+        self.threads(if job.one_thread { 1 } else { job.ranks.len() }, job.ranks.start)?;
         if self.tags.checked_add(job.tags).is_none() {
             self.tags = 1;
         }
@@ -158,21 +216,25 @@ impl Worker {
         self.tags += job.tags;
         let (backend, replies) = (self.backend, self.replies.clone());
         let run = Arc::new(Run::new(Start { backend, session, arena, first, first_tag, replies }));
-        watch::set(Some(run.clone()));
+        self.run = Some(run.clone());
+        // with other parts about, nobody can see from here that nothing will ever move
+        watch::set(job.alone().then(|| run.clone()));
         if job.one_thread {
             self.crew.give(0, Box::new(move || drive::all_ranks(&run)));
         } else {
-            for rank in 0..n {
+            for (seat, rank) in job.ranks.clone().enumerate() {
                 let run = run.clone();
-                self.crew.give(rank, Box::new(move || drive::one_rank(&run, rank)));
+                self.crew.give(seat, Box::new(move || drive::one_rank(&run, rank as usize)));
             }
         }
         Ok(())
     }
 
-    fn threads(&mut self, threads: usize) -> Result<(), String> {
+    fn threads(&mut self, threads: usize, first: u32) -> Result<(), String> {
         let replies = self.replies.clone();
-        let panicked = move |rank, text| replies.send(&Reply::Trouble(format!("rank {rank} panicked: {text}")));
+        let panicked = move |seat: usize, text| {
+            replies.send(&Reply::Trouble(format!("rank {} panicked: {text}", seat + first as usize)));
+        };
         self.crew.ensure(threads, panicked).map_err(|e| format!("no thread for every rank: {e}"))
     }
 
@@ -180,6 +242,7 @@ impl Worker {
     fn finish(&mut self, keep: bool) -> Result<(), String> {
         let Some(session) = self.current.take() else { return Ok(()) };
         watch::set(None);
+        self.run = None;
         let mut comms = Vec::with_capacity(session.seats.len());
         for seat in &session.seats {
             // never wait for a rank here: standard input must be read
@@ -187,6 +250,8 @@ impl Worker {
             comms.push(std::mem::take(&mut seat.comms));
             seat.memory.clear();
             seat.shadows.clear();
+            seat.streams.clear();
+            seat.staging = None;
         }
         let set = Kept { job: session.job.clone(), comms };
         if !keep {
@@ -227,8 +292,10 @@ impl Worker {
             };
             return self.crew.give(0, Box::new(group));
         }
-        for (rank, slots) in set.comms.into_iter().enumerate() {
-            self.crew.give(rank, Box::new(move || slots.iter().rev().for_each(|slot| end(rank, slot))));
+        let own = set.job.ranks.start as usize..set.job.ranks.end as usize;
+        let own = set.comms.into_iter().enumerate().filter(|(rank, _)| own.contains(rank));
+        for (seat, (rank, slots)) in own.enumerate() {
+            self.crew.give(seat, Box::new(move || slots.iter().rev().for_each(|slot| end(rank, slot))));
         }
     }
 }

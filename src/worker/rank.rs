@@ -2,10 +2,11 @@
 use super::job::{Call, Figure, Job, Ptr, RankEnd, Red, Traffic, What};
 use super::map;
 use super::session::{Run, Seat};
-use crate::backend::{Address, CallError, Collective, Comm, CommSlot, DeviceError, Transfer};
+use crate::backend::cuda::OUT_OF_MEMORY;
+use crate::backend::{Address, CallError, Collective, Comm, CommSlot, DeviceError, Staging, Transfer};
 use crate::run::arena::{Outside, Step};
 use crate::scenario::ConfigValue;
-use nccl_sys::ncclRedOp_t;
+use nccl_sys::{ncclRedOp_t, ncclResult_t};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
@@ -22,6 +23,9 @@ pub enum Halt {
     /// Another rank has failed, or something asynchronous of this rank.
     #[error("told to stop")]
     Stopped,
+    /// The device failed, after whatever the library did with it.
+    #[error("{0}")]
+    Device(String),
     /// The device or the arena cannot do it.
     #[error("{0}")]
     Trouble(String),
@@ -29,7 +33,10 @@ pub enum Halt {
 
 impl From<DeviceError> for Halt {
     fn from(error: DeviceError) -> Self {
-        Self::Trouble(error.to_string())
+        match error {
+            DeviceError::Cuda(ref cuda) if cuda.code != OUT_OF_MEMORY => Self::Device(error.to_string()),
+            _ => Self::Trouble(error.to_string()),
+        }
     }
 }
 impl From<Outside> for Halt {
@@ -40,6 +47,17 @@ impl From<Outside> for Halt {
 
 fn garbled(what: &str) -> Halt {
     Halt::Trouble(format!("the job names a {what} that it does not have"))
+}
+
+fn no_staging() -> Halt {
+    Halt::Trouble("nothing was loaded".into())
+}
+
+/// Bytes of host memory that a call's copies need.
+fn staged(what: &What) -> u64 {
+    let What::Map { reads, count, dtype, .. } = what else { return 0 };
+    let bytes = |count: u64, size: usize| count.saturating_mul(size as u64);
+    Staging::need(reads.iter().map(|read| bytes(read.count, read.dtype.size())), bytes(*count, dtype.size()))
 }
 
 /// A named step that is being timed or counted.
@@ -89,11 +107,21 @@ impl<'a> Rank<'a> {
                 let bytes = job.checkpoints[index as usize].bytes;
                 self.seat.shadows.push((index, device.alloc(bytes)?));
             }
-            self.seat.streams.resize_with(job.streams as usize, || device.stream());
+            while self.seat.streams.len() < job.streams as usize {
+                self.seat.streams.push(device.stream()?);
+            }
+            let maps = job.programs[self.rank].iter().map(|call| staged(&call.what)).fold(0, u64::saturating_add);
+            let images = session.allocs[self.rank].iter().map(|&index| job.allocs[index as usize].image);
+            let copies = session.checkpoints[self.rank].iter().map(|&index| job.checkpoints[index as usize].bytes);
+            let image = images.chain(copies).max().unwrap_or(0);
+            self.seat.staging = Some(device.staging(maps, image)?);
         }
-        for (index, memory) in &self.seat.memory {
+        let Seat { staging, memory, .. } = &mut *self.seat;
+        let staging = staging.as_mut().ok_or_else(no_staging)?;
+        staging.restart();
+        for (index, memory) in memory {
             let spec = &job.allocs[*index as usize];
-            memory.load(&self.run.arena.span(spec.initial, spec.image)?)?;
+            memory.load(&self.run.arena.span(spec.initial, spec.image)?, staging)?;
         }
         Ok(())
     }
@@ -160,14 +188,14 @@ impl<'a> Rank<'a> {
                 let (_, shadow) =
                     find.ok().and_then(|at| self.seat.shadows.get(at)).ok_or_else(|| garbled("checkpoint"))?;
                 let (to, from) = (shadow.at(0, *bytes)?, self.range(*from, *bytes)?);
-                self.stream(*stream)?.copy(to, from, *bytes);
+                self.stream(*stream)?.copy(to, from, *bytes)?;
                 Ok(())
             }
             What::After { stream, on } => {
                 for other in on {
-                    let event = self.run.backend.device.event();
-                    self.stream(*other)?.record(&event);
-                    self.stream(*stream)?.wait(&event);
+                    let event = self.run.backend.device.event()?;
+                    self.stream(*other)?.record(&event)?;
+                    self.stream(*stream)?.wait(&event)?;
                 }
                 Ok(())
             }
@@ -204,7 +232,7 @@ impl<'a> Rank<'a> {
         };
         match what {
             What::Init { comm, id, rank, n, config: c } => {
-                let id = self.run.id(*id).ok_or_else(|| garbled("unique id"))??;
+                let id = self.run.id(*id)?;
                 Ok(library.init_rank(self.comm(*comm)?, *n, id, *rank, config(c)?)?)
             }
             What::Split { parent, color, key, new, config: c } => {
@@ -216,7 +244,7 @@ impl<'a> Rank<'a> {
         }
     }
 
-    fn map(&self, index: u32, what: &What) -> Result<(), Halt> {
+    fn map(&mut self, index: u32, what: &What) -> Result<(), Halt> {
         let What::Map { expr, names, reads, out, count, dtype, stream } = what else { return Ok(()) };
         let bytes = |count: u64, size: usize| count.checked_mul(size as u64).ok_or_else(|| garbled("length"));
         let out_len = bytes(*count, dtype.size())?;
@@ -236,8 +264,10 @@ impl<'a> Rank<'a> {
                 None
             }
         };
-        self.stream(*stream)?.map(inputs, out, out_len, Box::new(compute));
-        Ok(())
+        let Seat { streams, staging, .. } = &mut *self.seat;
+        let stream = streams.get(*stream as usize).ok_or_else(|| garbled("stream"))?;
+        let staging = staging.as_mut().ok_or_else(no_staging)?;
+        Ok(stream.map(inputs, out, out_len, Box::new(compute), staging)?)
     }
 
     fn begin(&mut self, tag: u32, comm: Option<u32>) -> Result<(), Halt> {
@@ -270,7 +300,7 @@ impl<'a> Rank<'a> {
         let nanos = entry.nanos.clone();
         let stop = move || _ = nanos.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
         match stream {
-            Some(stream) => self.stream(stream)?.host_fn(Box::new(stop)),
+            Some(stream) => self.stream(stream)?.host_fn(Box::new(stop))?,
             None => stop(),
         }
         Ok(())
@@ -278,6 +308,7 @@ impl<'a> Rank<'a> {
 
     /// Waits until all streams have finished.
     pub fn drain(&mut self) -> Result<(), Halt> {
+        self.bind()?;
         for stream in 0..self.seat.streams.len() {
             self.synchronize(stream as u32)?;
         }
@@ -286,7 +317,7 @@ impl<'a> Rank<'a> {
 
     fn synchronize(&mut self, stream: u32) -> Result<(), Halt> {
         let stop = || self.run.stopped() || self.async_error().is_some();
-        if !self.stream(stream)?.synchronize_unless(&stop) || self.run.failed_map(self.rank).is_some() {
+        if !self.stream(stream)?.synchronize_unless(&stop)? || self.run.failed_map(self.rank).is_some() {
             return Err(Halt::Stopped);
         }
         match self.async_error() {
@@ -302,14 +333,16 @@ impl<'a> Rank<'a> {
 
     /// After the last call: images and checkpoints into the arena.
     pub fn save(&mut self) -> Result<Vec<Figure>, Halt> {
+        self.bind()?;
         let job = self.job();
+        let staging = self.seat.staging.as_ref().ok_or_else(no_staging)?;
         for (index, memory) in &self.seat.memory {
             let spec = &job.allocs[*index as usize];
-            memory.save(&self.run.arena.span(spec.last, spec.image)?)?;
+            memory.save(&self.run.arena.span(spec.last, spec.image)?, staging)?;
         }
         for (index, shadow) in &self.seat.shadows {
             let spec = &job.checkpoints[*index as usize];
-            shadow.save(&self.run.arena.span(spec.at, spec.bytes)?)?;
+            shadow.save(&self.run.arena.span(spec.at, spec.bytes)?, staging)?;
         }
         let figures = self.tags.iter().map(|t| self.figure(t)).collect();
         self.run.step(self.rank, Step::Done);
@@ -340,6 +373,7 @@ impl<'a> Rank<'a> {
         let call = call.map(|index| index as u32);
         let end = match halt {
             Halt::Call(error) => RankEnd::Error { prelude, call, code: error.code().0, text: error.to_string() },
+            Halt::Device(text) => RankEnd::Error { prelude, call, code: ncclResult_t::UnhandledCudaError.0, text },
             Halt::Trouble(text) => {
                 self.run.trouble(format!("rank {}: {text}", self.rank));
                 return None;

@@ -1,11 +1,13 @@
 //! What a worker keeps of a job between its runs, and the state of one run that its rank threads share.
 use super::barrier::Barrier;
-use super::job::{Job, RankEnd, RankReport, Reply, Report};
+use super::job::{Id, Job, RankEnd, RankReport, Reply, Report, What};
+use super::rank::Halt;
 use super::watch;
 use super::wire;
-use crate::backend::{Backend, CallError, CommSlot, Memory, Stream};
+use crate::backend::{Backend, CallError, CommSlot, Memory, Staging, Stream};
 use crate::run::arena::{Mapping, Step};
-use nccl_sys::ncclUniqueId;
+use nccl_sys::{ncclResult_t, ncclUniqueId};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -22,6 +24,8 @@ pub struct Seat {
     pub memory: Vec<(u32, Memory)>,
     /// Copies taken by its checkpoints, by index in the job, ascending.
     pub shadows: Vec<(u32, Memory)>,
+    /// What goes in and out goes through this, once something is loaded.
+    pub staging: Option<Staging>,
 }
 
 /// A job in a worker.
@@ -51,6 +55,9 @@ impl Session {
         };
         if job.prelude.len() != n || job.programs.len() != n {
             return Err("not a program for every rank".into());
+        }
+        if job.ranks.is_empty() || job.ranks.end > job.n || (job.one_thread && !job.alone()) {
+            return Err("not the ranks of a part".into());
         }
         let allocs = by_rank(&mut job.allocs.iter().map(|a| a.rank))?;
         let checkpoints = by_rank(&mut job.checkpoints.iter().map(|c| c.rank))?;
@@ -84,11 +91,12 @@ pub struct Run {
     pub first: bool,
     /// Tags of this run start here, so that none is used twice on a communicator.
     pub first_tag: u32,
-    /// Where all ranks meet before the program.
+    /// Where all ranks that live here meet before the program.
     pub barrier: Barrier,
     ids: Vec<OnceLock<Result<ncclUniqueId, CallError>>>,
     stop: AtomicBool,
-    sleepers: (Mutex<()>, Condvar),
+    /// Whether all parts are loaded, and what wakes those who sleep or wait for other parts.
+    sleepers: (Mutex<bool>, Condvar),
     live: AtomicUsize,
     reports: Mutex<Vec<RankReport>>,
     failed_maps: Mutex<Vec<(u32, u32, String)>>,
@@ -135,7 +143,7 @@ impl Run {
         let Start { backend, session, arena, first, first_tag, replies } = start;
         let job = &session.job;
         let n = job.n as usize;
-        let threads = if job.one_thread { 1 } else { n };
+        let threads = if job.one_thread { 1 } else { job.ranks.len() };
         let blank = RankReport { end: RankEnd::Running { call: 0 }, codes: Vec::new(), figures: Vec::new() };
         Self {
             backend,
@@ -145,7 +153,7 @@ impl Run {
             barrier: Barrier::new(threads),
             ids: (0..job.ids).map(|_| OnceLock::new()).collect(),
             stop: AtomicBool::new(false),
-            sleepers: (Mutex::new(()), Condvar::new()),
+            sleepers: (Mutex::new(false), Condvar::new()),
             live: AtomicUsize::new(threads),
             reports: Mutex::new(vec![blank; n]),
             failed_maps: Mutex::new(Vec::new()),
@@ -160,10 +168,86 @@ impl Run {
         &self.session.job
     }
 
-    /// A unique id of this run.
-    pub fn id(&self, index: u32) -> Option<Result<ncclUniqueId, CallError>> {
-        let cell = self.ids.get(index as usize)?;
-        Some(cell.get_or_init(|| self.backend.library.unique_id()).clone())
+    /// A unique id of this run; waits for it where another part makes it.
+    pub fn id(&self, index: u32) -> Result<ncclUniqueId, Halt> {
+        let cell = self.ids.get(index as usize);
+        let cell = cell.ok_or_else(|| Halt::Trouble("the job names a unique id that it does not have".into()))?;
+        if self.job().ranks.start > 0 {
+            let mut guard = self.awake();
+            while cell.get().is_none() {
+                if self.stopped() {
+                    return Err(Halt::Stopped);
+                }
+                guard = self.sleepers.1.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            }
+        }
+        Ok(cell.get_or_init(|| self.backend.library.unique_id()).clone()?)
+    }
+
+    /// Makes the unique ids and hands them to the other parts, if there are any and they can need them in this run.
+    pub fn share_ids(&self, rank: usize) {
+        let job = self.job();
+        if rank != 0 || job.alone() || job.ids == 0 {
+            return;
+        }
+        let makes = |call: &super::job::Call| matches!(call.what, What::Init { .. });
+        let opening = job.prelude.iter().flatten().filter(|call| makes(call));
+        let opening = opening.filter_map(|call| if let What::Init { id, .. } = call.what { Some(id) } else { None });
+        let opening = opening.collect::<BTreeSet<u32>>();
+        // communicators of the prelude live on; those of the programs are made in every run
+        if opening.len() == job.ids as usize && (!self.first || self.session.reused) {
+            return;
+        }
+        let ids = self.ids.iter().map(|cell| match cell.get_or_init(|| self.backend.library.unique_id()) {
+            Ok(id) => Ok(id.internal.iter().map(|byte| *byte as u8).collect()),
+            Err(error) => Err((error.code().0, error.to_string())),
+        });
+        self.replies.send(&Reply::Ids(ids.collect()));
+    }
+
+    /// The ids that another part made.
+    pub fn take_ids(&self, ids: Vec<Id>) {
+        for (cell, id) in self.ids.iter().zip(ids) {
+            let id = match id {
+                Ok(bytes) => {
+                    let mut id = ncclUniqueId { internal: [0; 128] };
+                    id.internal.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte as _);
+                    Ok(id)
+                }
+                Err((code, text)) => {
+                    Err(CallError::Failed { function: "ncclGetUniqueId", code: ncclResult_t(code), text })
+                }
+            };
+            let _ = cell.set(id);
+        }
+        let _guard = self.awake();
+        self.sleepers.1.notify_all();
+    }
+
+    /// Every rank of every part has come here, or somebody has failed.
+    pub fn meet(&self) -> Result<(), Halt> {
+        self.barrier.wait(|| self.loaded(), watch::consider).map_err(|_| Halt::Stopped)?;
+        if self.job().alone() {
+            return Ok(());
+        }
+        let mut go = self.awake();
+        while !*go {
+            if self.stopped() {
+                return Err(Halt::Stopped);
+            }
+            go = self.sleepers.1.wait(go).unwrap_or_else(PoisonError::into_inner);
+        }
+        Ok(())
+    }
+
+    /// All parts are loaded.
+    pub fn go(&self) {
+        *self.awake() = true;
+        self.sleepers.1.notify_all();
+    }
+
+    fn awake(&self) -> MutexGuard<'_, bool> {
+        self.sleepers.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Says how far a rank is.
@@ -187,10 +271,10 @@ impl Run {
         self.stop.load(Ordering::Acquire)
     }
 
-    /// Tells the other ranks to stop, because this one failed.
+    /// Tells the other ranks that live here to stop, because this one (of whichever part) failed.
     pub fn stop(&self, rank: usize) {
         {
-            let _guard = self.sleepers.0.lock().unwrap_or_else(PoisonError::into_inner);
+            let _guard = self.awake();
             self.stop.store(true, Ordering::Release);
             self.sleepers.1.notify_all();
         }
@@ -201,7 +285,7 @@ impl Run {
     /// Sleeps, unless told to stop.
     pub fn sleep(&self, time: Duration) {
         let end = Instant::now().checked_add(time);
-        let mut guard = self.sleepers.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut guard = self.awake();
         while !self.stopped() {
             let left = end.map_or(Duration::from_secs(3600), |end| end.saturating_duration_since(Instant::now()));
             if left.is_zero() {

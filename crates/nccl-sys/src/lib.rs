@@ -1,12 +1,20 @@
 //! NCCL's C interface as data: types, open enums, and a table of function pointers in which every entry is optional.
 //!
 //! Written from NCCL's user guide (docs.nvidia.com, "NCCL API"); no header of NCCL's is included. Numbers of unknown
-//! meaning stay representable: every enum is a newtype over `i32`. A table is filled from one library; several tables
-//! may live together. Calling an absent entry is an ordinary error ([`Missing`]), never a panic.
+//! meaning stay representable: every enum is a newtype over `i32`. A table is filled from one library ([`Nccl::load`]);
+//! several tables may live together. Calling an absent entry is an ordinary error ([`Missing`]), never a panic.
 #![allow(non_camel_case_types)]
 
+mod config;
+mod enums;
+mod load;
 mod table;
 mod types;
+mod version;
 
+pub use config::*;
+pub use enums::*;
+pub use load::{LoadError, OLDEST};
 pub use table::{Missing, Nccl};
 pub use types::*;
+pub use version::{release, version_text};

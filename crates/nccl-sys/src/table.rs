@@ -1,10 +1,13 @@
 //! The function table: one optional pointer per symbol, with the release that introduced it.
+use crate::config::*;
+use crate::enums::*;
 use crate::types::*;
+use crate::version::version_text;
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
 /// A call to a function that the loaded library does not have.
 #[derive(Debug, Clone, thiserror::Error)]
-#[error("{symbol} is not in {library} (NCCL {version}); it came with NCCL {since}")]
+#[error("{symbol} is not in {library} (NCCL {version}); {}", origin(since))]
 pub struct Missing {
     /// The absent symbol.
     pub symbol: &'static str,
@@ -14,6 +17,10 @@ pub struct Missing {
     pub version: String,
     /// Where the library came from.
     pub library: String,
+}
+
+fn origin(since: &str) -> String {
+    if since == "-" { "only the software library has it".to_owned() } else { format!("it came with NCCL {since}") }
 }
 
 macro_rules! table {
@@ -36,6 +43,18 @@ macro_rules! table {
                 Self { library: library.into(), $($name: None),* }
             }
 
+            /// Fills the table with what a library exports. The handle must stay open as long as any copy of the table lives.
+            pub(crate) fn fill(&mut self, library: &libloading::os::unix::Library) {
+                $(
+                    // SAFETY: looking a name up runs no code. That the function behind the name has this signature is
+                    // what NCCL's interface promises, and what a caller of the entry relies on.
+                    let found = unsafe {
+                        library.get::<unsafe extern "C" fn($($arg: $ty),*) -> $ret>(concat!(stringify!($name), "\0").as_bytes())
+                    };
+                    self.$name = found.ok().map(|symbol| *symbol);
+                )*
+            }
+
             /// The names of the entries this table has.
             pub fn present(&self) -> Vec<&'static str> {
                 let mut names = Vec::new();
@@ -44,6 +63,43 @@ macro_rules! table {
             }
         }
     };
+}
+
+impl Nccl {
+    /// Functions of NCCL's that are known by name only, with the release that introduced them. They have no entry in the
+    /// table: what they take is not in the user guide, or is a structure whose layout the user guide leaves to NCCL's
+    /// own headers (the set-up of device communicators), or they serve kernels and not hosts.
+    pub const NAMED_ONLY: &'static [(&'static str, &'static str)] = &[
+        ("ncclResetDebugInit", "2.24"),
+        ("ncclResetDebugInitInternal", "2.28"),
+        ("ncclDevCommCreate", "2.28"),
+        ("ncclDevCommDestroy", "2.28"),
+        ("ncclCommQueryProperties", "2.29"),
+        ("ncclGetMultimemDevicePointer", "2.29"),
+        ("ncclGinBarrierCreateRequirement", "2.28"),
+        ("ncclGinInboxA2ACreateRequirement", "2.29"),
+        ("ncclGinOutboxCreateRequirement", "2.29"),
+        ("ncclLLA2ACalcSlots", "2.28"),
+        ("ncclLLA2ACreateRequirement", "2.28"),
+        ("ncclLsaBarrierCreateRequirement", "2.28"),
+        ("ncclTeamLsa", "2.28"),
+        ("ncclTeamRail", "2.28"),
+        ("ncclTeamRankToLsa", "2.28"),
+        ("ncclTeamRankToWorld", "2.28"),
+        ("ncclTeamWorld", "2.28"),
+    ];
+
+    /// NCCL's functions that this table lacks, with the release that introduced each.
+    pub fn lacks(&self) -> Vec<(&'static str, &'static str)> {
+        let present = self.present();
+        Self::SYMBOLS.iter().filter(|(name, since)| *since != "-" && !present.contains(name)).copied().collect()
+    }
+
+    /// The error of a call to an entry that is not there, in a library of the given version code.
+    pub fn missing(&self, symbol: &'static str, version: c_int) -> Missing {
+        let since = Self::SYMBOLS.iter().find(|(name, _)| *name == symbol).map_or("?", |(_, since)| since);
+        Missing { symbol, since, version: version_text(version), library: self.library.clone() }
+    }
 }
 
 table! {
@@ -77,6 +133,45 @@ table! {
     "2.7" fn ncclRecv(recv: *mut c_void, count: usize, dtype: ncclDataType_t, peer: c_int, comm: ncclComm_t, stream: cudaStream_t) -> ncclResult_t;
     "2.11" fn ncclRedOpCreatePreMulSum(op: *mut ncclRedOp_t, scalar: *mut c_void, dtype: ncclDataType_t, residence: ncclScalarResidence_t, comm: ncclComm_t) -> ncclResult_t;
     "2.11" fn ncclRedOpDestroy(op: ncclRedOp_t, comm: ncclComm_t) -> ncclResult_t;
+    "2.19" fn ncclMemAlloc(ptr: *mut *mut c_void, size: usize) -> ncclResult_t;
+    "2.19" fn ncclMemFree(ptr: *mut c_void) -> ncclResult_t;
+    "2.19" fn ncclCommRegister(comm: ncclComm_t, buff: *mut c_void, size: usize, handle: *mut *mut c_void) -> ncclResult_t;
+    "2.19" fn ncclCommDeregister(comm: ncclComm_t, handle: *mut c_void) -> ncclResult_t;
+    "2.22" fn ncclGroupSimulateEnd(info: *mut ncclSimInfo_t) -> ncclResult_t;
+    "2.23" fn ncclCommInitRankScalable(comm: *mut ncclComm_t, nranks: c_int, rank: c_int, nids: c_int, ids: *mut ncclUniqueId, config: *mut ncclConfig_t) -> ncclResult_t;
+    "2.27" fn ncclCommShrink(comm: ncclComm_t, exclude: *mut c_int, count: c_int, newcomm: *mut ncclComm_t, config: *mut ncclConfig_t, flags: c_int) -> ncclResult_t;
+    "2.27" fn ncclCommWindowRegister(comm: ncclComm_t, buff: *mut c_void, size: usize, window: *mut ncclWindow_t, flags: c_int) -> ncclResult_t;
+    "2.27" fn ncclCommWindowDeregister(comm: ncclComm_t, window: ncclWindow_t) -> ncclResult_t;
+    "2.28" fn ncclCommRevoke(comm: ncclComm_t, flags: c_int) -> ncclResult_t;
+    "2.29" fn ncclCommGetUniqueId(comm: ncclComm_t, id: *mut ncclUniqueId) -> ncclResult_t;
+    "2.29" fn ncclCommGrow(comm: ncclComm_t, nranks: c_int, id: *const ncclUniqueId, rank: c_int, newcomm: *mut ncclComm_t, config: *mut ncclConfig_t) -> ncclResult_t;
+    "2.29" fn ncclCommSuspend(comm: ncclComm_t, flags: c_int) -> ncclResult_t;
+    "2.29" fn ncclCommResume(comm: ncclComm_t) -> ncclResult_t;
+    "2.29" fn ncclCommMemStats(comm: ncclComm_t, stat: ncclCommMemStat_t, value: *mut u64) -> ncclResult_t;
+    "2.29" fn ncclWinGetUserPtr(comm: ncclComm_t, window: ncclWindow_t, ptr: *mut *mut c_void) -> ncclResult_t;
+    "2.29" fn ncclGetLsaDevicePointer(window: ncclWindow_t, offset: usize, rank: c_int, ptr: *mut *mut c_void) -> ncclResult_t;
+    "2.29" fn ncclGetLsaMultimemDevicePointer(window: ncclWindow_t, offset: usize, ptr: *mut *mut c_void) -> ncclResult_t;
+    "2.29" fn ncclGetPeerDevicePointer(window: ncclWindow_t, offset: usize, peer: c_int, ptr: *mut *mut c_void) -> ncclResult_t;
+    "2.29" fn ncclPutSignal(send: *const c_void, count: usize, dtype: ncclDataType_t, peer: c_int, window: ncclWindow_t, offset: usize, signal: c_int, ctx: c_int, flags: c_uint, comm: ncclComm_t, stream: cudaStream_t) -> ncclResult_t;
+    "2.29" fn ncclSignal(peer: c_int, signal: c_int, ctx: c_int, flags: c_uint, comm: ncclComm_t, stream: cudaStream_t) -> ncclResult_t;
+    "2.29" fn ncclWaitSignal(count: c_int, signals: *mut ncclWaitSignalDesc_t, comm: ncclComm_t, stream: cudaStream_t) -> ncclResult_t;
+    "2.30" fn ncclParamBind(handle: *mut ncclParamHandle_t, key: *const c_char) -> ncclResult_t;
+    "2.30" fn ncclParamGetI8(handle: ncclParamHandle_t, out: *mut i8) -> ncclResult_t;
+    "2.30" fn ncclParamGetI16(handle: ncclParamHandle_t, out: *mut i16) -> ncclResult_t;
+    "2.30" fn ncclParamGetI32(handle: ncclParamHandle_t, out: *mut i32) -> ncclResult_t;
+    "2.30" fn ncclParamGetI64(handle: ncclParamHandle_t, out: *mut i64) -> ncclResult_t;
+    "2.30" fn ncclParamGetU8(handle: ncclParamHandle_t, out: *mut u8) -> ncclResult_t;
+    "2.30" fn ncclParamGetU16(handle: ncclParamHandle_t, out: *mut u16) -> ncclResult_t;
+    "2.30" fn ncclParamGetU32(handle: ncclParamHandle_t, out: *mut u32) -> ncclResult_t;
+    "2.30" fn ncclParamGetU64(handle: ncclParamHandle_t, out: *mut u64) -> ncclResult_t;
+    /// The text lives until this thread's next call of the function.
+    "2.30" fn ncclParamGetStr(handle: ncclParamHandle_t, out: *mut *const c_char) -> ncclResult_t;
+    "2.30" fn ncclParamGet(handle: ncclParamHandle_t, out: *mut c_void, room: c_int, len: *mut c_int) -> ncclResult_t;
+    /// The text lives until this thread's next call of the function.
+    "2.30" fn ncclParamGetParameter(key: *const c_char, value: *mut *const c_char, len: *mut c_int) -> ncclResult_t;
+    /// The list lives until this thread's next call of the function.
+    "2.30" fn ncclParamGetAllParameterKeys(keys: *mut *mut *const c_char, len: *mut c_int) -> ncclResult_t;
+    "2.30" fn ncclParamDumpAll() -> ();
     /// From now on, operations enqueued on this communicator count under `tag`.
     "-" fn collspecMark(comm: ncclComm_t, tag: c_uint) -> ncclResult_t;
     /// What this communicator's rank counted under `tag`, over finished and unfinished operations.

@@ -170,7 +170,8 @@ pub fn wake_hosts() {
     }
 }
 
-/// One look at the device.
+/// One look at the device; laid out as in C, because the stand-in driver hands it to other libraries.
+#[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Census {
     /// Grows on every change of state.

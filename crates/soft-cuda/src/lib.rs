@@ -5,6 +5,7 @@ mod device;
 mod event;
 mod executor;
 pub mod memory;
+mod pool;
 mod stream;
 
 pub use device::{Census, census, set_idle_hook, wake_hosts};

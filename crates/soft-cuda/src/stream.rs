@@ -3,7 +3,7 @@
 
 use crate::device::{Condition, Core, Waiter, host_wait, lock};
 use crate::event::{Event, Marker};
-use crate::executor;
+use crate::{executor, pool};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -110,6 +110,11 @@ impl Stream {
     /// stream goes on.
     pub fn host_fn(&self, f: Box<dyn FnOnce() + Send>) {
         self.enqueue(Item::Host(f));
+    }
+
+    /// Runs `f` in stream order on a thread where it may block: then only this stream waits.
+    pub fn blocking_host_fn(&self, f: Box<dyn FnOnce() + Send>) {
+        self.launch(Box::new(|done| pool::run(f, done)));
     }
 
     /// The event is reached when everything enqueued so far is finished.

@@ -176,3 +176,40 @@ fn no_wake_up_is_lost() {
     drop(dones);
     finisher.join().unwrap();
 }
+
+#[test]
+fn blocked_host_functions_hold_up_their_own_streams_only() {
+    // more than there are executors
+    let gates: Vec<_> = (0..20)
+        .map(|_| {
+            let (open, gate) = channel::<()>();
+            let stream = Stream::new();
+            stream.blocking_host_fn(Box::new(move || gate.recv().unwrap()));
+            (stream, open)
+        })
+        .collect();
+    for _ in 0..100 {
+        let other = Stream::new();
+        let passed = Arc::new(AtomicBool::new(false));
+        let p = passed.clone();
+        other.blocking_host_fn(Box::new(move || p.store(true, Ordering::SeqCst)));
+        other.synchronize();
+        assert!(passed.load(Ordering::SeqCst));
+    }
+    for (stream, open) in gates {
+        assert!(!stream.query());
+        open.send(()).unwrap();
+        stream.synchronize();
+    }
+}
+
+#[test]
+fn a_stream_goes_on_after_a_blocking_host_function_that_panics() {
+    let stream = Stream::new();
+    stream.blocking_host_fn(Box::new(|| panic!("on purpose")));
+    let passed = Arc::new(AtomicBool::new(false));
+    let p = passed.clone();
+    stream.blocking_host_fn(Box::new(move || p.store(true, Ordering::SeqCst)));
+    stream.synchronize();
+    assert!(passed.load(Ordering::SeqCst));
+}

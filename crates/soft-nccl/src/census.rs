@@ -24,7 +24,7 @@ fn look() -> collspecCensus_t {
         let world = lock();
         (world.epoch, world.busy(), world.blocked_hosts(), world.pending())
     };
-    let device = soft_cuda::census();
+    let device = crate::device::census();
     collspecCensus_t {
         // Both only grow, so their sum is the same exactly if neither changed.
         epoch: epoch.wrapping_add(device.epoch),
@@ -38,7 +38,7 @@ fn look() -> collspecCensus_t {
 /// thread blocks.
 pub fn set_idle_hook(hook: Option<extern "C" fn()>) {
     lock().set_hook(hook);
-    soft_cuda::set_idle_hook(hook);
+    crate::device::set_idle_hook(hook);
 }
 
 /// A line for every task and every host thread that waits, saying for whom.

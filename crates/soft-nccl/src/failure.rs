@@ -2,7 +2,7 @@
 use nccl_sys::ncclResult_t;
 
 /// A refused call.
-#[derive(Clone, Debug, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{text}")]
 pub(crate) struct Failure {
     pub code: ncclResult_t,
@@ -22,6 +22,10 @@ impl Failure {
 
     pub(crate) fn system(text: impl Into<String>) -> Self {
         Self { code: ncclResult_t::SystemError, text: text.into() }
+    }
+
+    pub(crate) fn remote(text: impl Into<String>) -> Self {
+        Self { code: ncclResult_t::RemoteError, text: text.into() }
     }
 
     pub(crate) fn internal(text: impl Into<String>) -> Self {

@@ -98,8 +98,7 @@ impl Group {
             return Ok(());
         }
         let enqueued = lock().enqueue(self.operations)?;
-        enqueued.launch();
-        Ok(())
+        enqueued.launch()
     }
 }
 

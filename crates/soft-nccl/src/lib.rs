@@ -1,8 +1,9 @@
-//! NCCL's interface in software: real messages between the ranks of one process, by ring, tree and double binary tree.
+//! NCCL's interface in software: real messages between ranks, which live in one process or in up to 16, by ring, tree
+//! and double binary tree.
 //!
 //! [`table`] gives the functions, as a table that a run-time-loaded library would fill. They speak NCCL's C interface:
 //! handles are numbers that are looked up and never followed, a panic becomes an internal error, and streams are those of
-//! `soft-cuda`.
+//! `soft-cuda`, or of a CUDA driver that the process has loaded (see [`device`]).
 //!
 //! How it differs from NCCL, on purpose:
 //! - Every operation ends only when its messages were taken, so a program that needs buffering does not end (set
@@ -10,17 +11,22 @@
 //! - Operations on which ranks disagree (count, type, reduction, root, order) never exchange a byte and never end; the
 //!   [census](census::census) proves it and [`census::who_waits`] says who asked for what.
 //! - Without NCCL_ALGO every operation that has a choice takes the ring. `SingleTree` is a further word.
-//! - Aborting a rank leaves its peers waiting, as a peer that fell silent would.
+//! - Aborting a rank leaves its peers waiting, as a peer that fell silent would. A process that ends, however it ends,
+//!   without having given up its ranks is a remote error for the others.
+//! - The proof of a standstill covers communicators whose ranks all live in this process; what waits for another process
+//!   counts as busy.
 
 mod algo;
 mod arith;
 pub mod census;
+pub mod device;
 mod engine;
 mod face;
 mod failure;
 mod group;
 mod op;
 mod settings;
+mod transport;
 
 pub use algo::{Algorithm, Algorithms};
 pub use face::table;

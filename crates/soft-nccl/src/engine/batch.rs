@@ -5,11 +5,11 @@ use super::member::read_scalar;
 use super::task::Task;
 use super::{SHARED, World, lock};
 use crate::algo::{self, Algorithm, Part};
+use crate::device::{Done, Stream};
 use crate::failure::{Failure, Outcome};
 use crate::op::{Kind, PreMul, Spec};
 use crate::settings::settings;
-use nccl_sys::{collspecTraffic_t, ncclComm_t};
-use soft_cuda::{Done, Stream};
+use nccl_sys::{collspecTraffic_t, ncclComm_t, ncclResult_t};
 use std::collections::{BTreeMap, HashMap};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -168,6 +168,16 @@ impl World {
         self.finish_if_over(id)
     }
 
+    /// Ends a batch that will not start: the communicator is in error.
+    fn give_up(&mut self, id: BatchId, code: ncclResult_t) -> Vec<Done> {
+        let Some(batch) = self.batches.get_mut(&id) else { return Vec::new() };
+        batch.waiting.clear();
+        if let Some(member) = self.members.get_mut(&batch.comm) {
+            member.error = Some(code);
+        }
+        self.finish_if_over(id)
+    }
+
     fn finish_if_over(&mut self, id: BatchId) -> Vec<Done> {
         if self.batches.get(&id).is_none_or(|batch| batch.lanes > 0) {
             return Vec::new();
@@ -209,16 +219,23 @@ impl Batch {
 }
 
 impl Enqueued {
-    /// Puts the batches on their streams; not under the lock.
-    pub(crate) fn launch(self) {
+    /// Puts the batches on their streams; not under the lock. A batch whose stream the driver refuses fails.
+    pub(crate) fn launch(self) -> Outcome<()> {
+        let mut outcome = Ok(());
         for (id, streams) in self.0 {
-            for stream in streams {
+            let launched = streams.into_iter().try_for_each(|stream| {
                 stream.launch(Box::new(move |done| {
                     // A panic must not reach the device's thread; `done` is given back either way.
                     let _ = catch_unwind(AssertUnwindSafe(|| stream_arrived(id, done)));
-                }));
+                }))
+            });
+            if let Err(failure) = launched {
+                let dones = lock().give_up(id, failure.code);
+                dones.into_iter().for_each(Done::finish);
+                outcome = outcome.and(Err(failure));
             }
         }
+        outcome
     }
 }
 

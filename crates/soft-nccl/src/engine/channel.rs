@@ -1,8 +1,11 @@
-//! Channels: the way of one operation's chunks from one rank to another. This is the transport within a process.
+//! Channels: the way of one operation's chunks from one rank to another. Within a process both ends share the queue;
+//! between processes the sender counts what is away, and the receiver, who has the queue, sends a credit for every chunk
+//! it takes.
 use super::World;
 use super::task::TaskId;
 use crate::op::Signature;
 use crate::settings::SLOTS;
+use crate::transport::Name;
 use std::collections::VecDeque;
 use std::hash::{Hash, Hasher};
 
@@ -35,10 +38,25 @@ pub(super) struct Message {
     pub depth: u64,
 }
 
+/// Which ends of a channel are here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reach {
+    Here,
+    /// The receiver lives there.
+    To(Name),
+    /// The sender lives there.
+    From(Name),
+}
+
 /// One direction between two ranks for one lane of one operation.
 pub(super) struct Channel {
     pub key: ChannelKey,
-    queue: VecDeque<Message>,
+    pub(super) reach: Reach,
+    pub(super) queue: VecDeque<Message>,
+    /// Bytes in the queue; kept where the sender is elsewhere.
+    pub(super) queued: usize,
+    /// Messages that went to another process and were not taken there.
+    pub(super) away: usize,
     /// Buffers to use again.
     free: Vec<Vec<u8>>,
     /// The task that waits for a slot, or for the queue to be empty.
@@ -59,12 +77,12 @@ impl Channel {
     }
 
     pub(super) fn has_slot(&self) -> bool {
-        self.eager.is_some() || self.queue.len() < SLOTS
+        self.eager.is_some() || self.queue.len() + self.away < SLOTS
     }
 
     /// Everything sent was taken.
     pub(super) fn is_drained(&self) -> bool {
-        self.queue.is_empty()
+        self.queue.is_empty() && self.away == 0
     }
 
     pub(super) fn wait_for_message(&mut self, task: TaskId) {
@@ -89,12 +107,25 @@ impl Channel {
 impl World {
     /// Opens one end; the first of the two makes the channel.
     pub(super) fn open(&mut self, key: ChannelKey) -> ChannelId {
-        let id = match self.index.get(&key) {
+        let id = self.channel_id(key);
+        if let Some(channel) = self.channel(id) {
+            channel.ends += 1;
+            channel.opened += 1;
+        }
+        id
+    }
+
+    /// The channel with this key, made if there is none.
+    pub(super) fn channel_id(&mut self, key: ChannelKey) -> ChannelId {
+        match self.index.get(&key) {
             Some(id) => *id,
             None => {
                 let channel = Channel {
                     key,
+                    reach: self.reach(&key),
                     queue: VecDeque::new(),
+                    queued: 0,
+                    away: 0,
                     free: Vec::new(),
                     sender: None,
                     receiver: None,
@@ -115,12 +146,16 @@ impl World {
                 self.index.insert(key, id);
                 id
             }
-        };
-        if let Some(channel) = self.channel(id) {
-            channel.ends += 1;
-            channel.opened += 1;
         }
-        id
+    }
+
+    fn reach(&self, key: &ChannelKey) -> Reach {
+        let Some(core) = self.cores.get(&key.core) else { return Reach::Here };
+        match (core.place(key.source), core.place(key.destination)) {
+            (_, Some(there)) => Reach::To(there),
+            (Some(there), None) => Reach::From(there),
+            (None, None) => Reach::Here,
+        }
     }
 
     /// Closes one end. The channel goes when both ends were there and have gone; one that only a finished eager send
@@ -128,7 +163,13 @@ impl World {
     pub(super) fn close(&mut self, id: ChannelId) {
         let Some(channel) = self.channel(id) else { return };
         channel.ends = channel.ends.saturating_sub(1);
-        if channel.ends == 0 && channel.opened >= 2 {
+        self.remove_if_over(id);
+    }
+
+    pub(super) fn remove_if_over(&mut self, id: ChannelId) {
+        let Some(channel) = self.channel(id) else { return };
+        let ends = if channel.reach == Reach::Here { 2 } else { 1 };
+        if channel.ends == 0 && channel.opened >= ends && channel.away == 0 {
             self.remove_channel(id);
         }
     }
@@ -156,6 +197,12 @@ impl World {
     /// Puts a message in and wakes who waits for it.
     pub(super) fn push(&mut self, id: ChannelId, message: Message) {
         let Some(channel) = self.channel(id) else { return };
+        if let Reach::To(there) = channel.reach {
+            channel.away += 1;
+            let (key, eager) = (channel.key, channel.eager.is_some());
+            self.send(there, &key, eager, message);
+            return;
+        }
         channel.queue.push_back(message);
         let receiver = channel.receiver.take();
         self.wake(receiver);
@@ -165,8 +212,21 @@ impl World {
     pub(super) fn pop(&mut self, id: ChannelId) -> Option<Message> {
         let channel = self.channel(id)?;
         let message = channel.queue.pop_front()?;
+        if let Reach::From(there) = channel.reach {
+            channel.queued = channel.queued.saturating_sub(message.data.len());
+            let key = channel.key;
+            self.credit(there, &key);
+            return Some(message);
+        }
+        self.taken(id);
+        Some(message)
+    }
+
+    /// A message was taken, here or in another process: its sender may go on.
+    pub(super) fn taken(&mut self, id: ChannelId) {
+        let Some(channel) = self.channel(id) else { return };
         let sender = channel.sender.take();
-        let (key, eager, drained) = (channel.key, channel.eager, channel.queue.is_empty());
+        let (key, eager, drained) = (channel.key, channel.eager, channel.is_drained());
         if drained && eager.is_some() {
             // A message taken by its receiver no longer counts as unreceived.
             self.release_eager(&key, eager);
@@ -175,7 +235,6 @@ impl World {
             }
         }
         self.wake(sender);
-        Some(message)
     }
 
     /// Lets a send of `bytes` complete unreceived if the pair's allowance covers it.

@@ -1,8 +1,12 @@
 //! Host threads that wait for each other: making and splitting communicators, and flushing them.
 use super::{Locked, SHARED, World, lock};
+use crate::device::Done;
 use crate::failure::{Failure, Outcome};
-use std::collections::BTreeMap;
 use std::sync::{Arc, Condvar};
+use std::time::{Duration, Instant};
+
+/// How long destroy waits for a peer that does not read.
+const PATIENCE: Duration = Duration::from_secs(2);
 
 /// What a waiting thread gets: a new communicator, none (no colour, or a mere flush), or a refusal.
 pub(crate) type Answer = Outcome<Option<usize>>;
@@ -19,8 +23,8 @@ pub(super) struct Block {
 /// The right to an answer: a waiting thread and a place in its list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket {
-    block: u64,
-    place: usize,
+    pub(super) block: u64,
+    pub(super) place: usize,
 }
 
 /// A rank that arrives at a rendezvous of all ranks.
@@ -32,35 +36,19 @@ pub(crate) enum Arrival {
     Split { comm: usize, color: Option<i32>, key: i32 },
 }
 
-/// The ranks that have arrived with one unique id.
-pub(super) struct Rendezvous {
-    pub(super) n: usize,
-    pub(super) arrived: BTreeMap<usize, (i32, Ticket)>,
-}
-
-/// The ranks that have arrived at one split of a communicator.
-pub(super) struct Split {
-    pub(super) n: usize,
-    pub(super) arrived: BTreeMap<usize, Joining>,
-}
-
-pub(super) struct Joining {
-    color: Option<i32>,
-    key: i32,
-    device: i32,
-    comm: usize,
-    ticket: Ticket,
-}
-
 /// Arrives with all of them at once, or with none if one is refused, and waits for every answer.
 pub(crate) fn arrive(arrivals: &[Arrival]) -> Outcome<Vec<Answer>> {
     let mut world = lock();
-    world.check(arrivals)?;
+    if let Err(failure) = world.check(arrivals) {
+        world.spoil_meetings(arrivals, &failure);
+        return Err(failure);
+    }
     let text = arrivals.iter().map(|arrival| world.text(arrival)).collect::<Vec<_>>().join("; ");
     let block = world.block(arrivals.len(), text);
     for (place, arrival) in arrivals.iter().enumerate() {
         world.join(arrival, Ticket { block, place });
     }
+    world.tidy();
     Ok(wait(world, block))
 }
 
@@ -137,112 +125,19 @@ impl World {
         self.changed();
     }
 
-    /// Whether all can arrive; changes nothing.
-    fn check(&mut self, arrivals: &[Arrival]) -> Outcome<()> {
-        let mut inits: BTreeMap<[u8; 128], (usize, Vec<usize>)> = BTreeMap::new();
-        for arrival in arrivals {
-            match arrival {
-                Arrival::Init { id, rank, n, .. } => {
-                    let known = self.rendezvous.get(id).map(|there| (there.n, there.arrived.keys().copied().collect()));
-                    let (size, ranks) = inits.entry(*id).or_insert_with(|| known.unwrap_or((*n, Vec::new())));
-                    if *size != *n {
-                        return Err(Failure::argument(format!(
-                            "rank {rank} says the communicator has {n} ranks, others with this unique id said {size}"
-                        )));
-                    }
-                    if ranks.contains(rank) {
-                        return Err(Failure::usage(format!(
-                            "two callers with this unique id say they are rank {rank}"
-                        )));
-                    }
-                    ranks.push(*rank);
-                }
-                Arrival::Split { comm, .. } => {
-                    self.member(*comm as nccl_sys::ncclComm_t)?.accept_work()?;
-                }
-            }
-        }
-        Ok(())
-    }
-
-    fn join(&mut self, arrival: &Arrival, ticket: Ticket) {
-        match arrival {
-            Arrival::Init { id, rank, n, device } => {
-                let there =
-                    self.rendezvous.entry(*id).or_insert_with(|| Rendezvous { n: *n, arrived: BTreeMap::new() });
-                there.arrived.insert(*rank, (*device, ticket));
-                if there.arrived.len() == there.n
-                    && let Some(there) = self.rendezvous.remove(id)
-                {
-                    self.complete_init(there);
-                }
-            }
-            Arrival::Split { comm, color, key } => {
-                let Some(member) = self.members.get_mut(comm) else { return };
-                let place = (member.core, member.splits);
-                member.splits += 1;
-                let (rank, n, device) = (member.rank, member.n, member.device);
-                let joining = Joining { color: *color, key: *key, device, comm: *comm, ticket };
-                let split = self.splits.entry(place).or_insert_with(|| Split { n, arrived: BTreeMap::new() });
-                split.arrived.insert(rank, joining);
-                if split.arrived.len() == split.n
-                    && let Some(split) = self.splits.remove(&place)
-                {
-                    self.complete_split(split);
-                }
-            }
-        }
-    }
-
-    fn complete_init(&mut self, there: Rendezvous) {
-        let devices: Vec<i32> = there.arrived.values().map(|(device, _)| *device).collect();
-        let handles = self.create(&devices);
-        for ((_, ticket), handle) in there.arrived.into_values().zip(handles) {
-            self.answer((ticket.block, ticket.place), Ok(Some(handle)));
-        }
-    }
-
-    /// One communicator per colour, its ranks in the order of their keys and, where these are equal, of their old ranks.
-    fn complete_split(&mut self, split: Split) {
-        let mut colors: BTreeMap<i32, Vec<(i32, usize, i32, Ticket)>> = BTreeMap::new();
-        for (rank, joining) in split.arrived {
-            match joining.color {
-                Some(color) => {
-                    colors.entry(color).or_default().push((joining.key, rank, joining.device, joining.ticket));
-                }
-                None => self.answer((joining.ticket.block, joining.ticket.place), Ok(None)),
-            }
-        }
-        for mut ranks in colors.into_values() {
-            ranks.sort_by_key(|(key, rank, ..)| (*key, *rank));
-            let devices: Vec<i32> = ranks.iter().map(|(_, _, device, _)| *device).collect();
-            let handles = self.create(&devices);
-            for ((.., ticket), handle) in ranks.into_iter().zip(handles) {
-                self.answer((ticket.block, ticket.place), Ok(Some(handle)));
-            }
-        }
-    }
-
     /// Sends away the host threads that wait on behalf of a rank that aborts.
     fn dismiss_hosts(&mut self, handle: usize) {
-        let refusal = || Err(Failure::usage("the communicator was aborted meanwhile"));
+        let refusal = Failure::usage("the communicator was aborted meanwhile");
+        self.refuse_flushes(handle, &refusal);
+        self.retract(handle, &refusal);
+    }
+
+    /// Answers the host threads that wait for the end of a rank's operations.
+    pub(super) fn refuse_flushes(&mut self, handle: usize, failure: &Failure) {
         let flushes =
             self.members.get_mut(&handle).map(|member| std::mem::take(&mut member.flushes)).unwrap_or_default();
         for place in flushes {
-            self.answer(place, refusal());
-        }
-        let mut tickets = Vec::new();
-        for split in self.splits.values_mut() {
-            split.arrived.retain(|_, joining| {
-                let leaves = joining.comm == handle;
-                if leaves {
-                    tickets.push(joining.ticket);
-                }
-                !leaves
-            });
-        }
-        for ticket in tickets {
-            self.answer((ticket.block, ticket.place), refusal());
+            self.answer(place, Err(failure.clone()));
         }
     }
 }
@@ -250,7 +145,14 @@ impl World {
 /// Flushes and forgets a rank's communicator.
 pub(crate) fn destroy(comm: usize) -> Outcome<()> {
     flush(comm, "destroy")?;
-    lock().remove_member(comm);
+    let mut world = lock();
+    world.remove_member(comm);
+    world.tidy();
+    // The process may end next, and what it wanted to say would be lost. Peers always read, unless they are stopped.
+    let limit = Instant::now() + PATIENCE;
+    while world.says_goodbye() && Instant::now() < limit {
+        world = world.wait_a_while(&SHARED.written, PATIENCE);
+    }
     Ok(())
 }
 
@@ -259,18 +161,30 @@ pub(crate) fn destroy(comm: usize) -> Outcome<()> {
 pub(crate) fn abort(comm: usize) {
     let mut world = lock();
     world.dismiss_hosts(comm);
-    let mut dones = world.drop_batches(comm);
-    // Memory may be freed as soon as this returns, so a step that runs must be over; its task is dropped then.
-    world.aborting += 1;
-    while world.running == Some(comm) {
-        world = world.wait(&SHARED.step_over);
-    }
-    world.aborting -= 1;
-    dones.extend(world.drop_batches(comm));
+    let (mut world, dones) = stop(world, &[comm]);
     world.remove_member(comm);
+    world.tidy();
     drop(world);
     for done in dones {
         done.finish();
     }
-    soft_cuda::wake_hosts();
+    crate::device::wake_hosts();
+}
+
+/// Drops what ranks do. When the answer is there, no step of theirs touches memory any more.
+pub(super) fn stop(mut world: Locked, comms: &[usize]) -> (Locked, Vec<Done>) {
+    let mut dones = Vec::new();
+    for comm in comms {
+        dones.extend(world.drop_batches(*comm));
+    }
+    // Memory may be freed as soon as a stream goes on, so a step that runs must be over; its task is dropped then.
+    world.aborting += 1;
+    while world.running.is_some_and(|running| comms.contains(&running)) {
+        world = world.wait(&SHARED.step_over);
+    }
+    world.aborting -= 1;
+    for comm in comms {
+        dones.extend(world.drop_batches(*comm));
+    }
+    (world, dones)
 }

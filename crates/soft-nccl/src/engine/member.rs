@@ -3,13 +3,40 @@ use super::World;
 use crate::arith::{Scalar, Type};
 use crate::failure::{Failure, Outcome};
 use crate::op::PreMul;
+use crate::transport::Name;
 use nccl_sys::{collspecTraffic_t, ncclComm_t, ncclResult_t};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What all ranks of a communicator share.
+#[derive(Default)]
 pub(super) struct Core {
-    /// Ranks that still have a handle.
+    /// Ranks of this process that still have a handle.
     pub live: usize,
+    /// What ties it to other processes, if anything does.
+    pub spread: Option<Spread>,
+}
+
+/// A communicator's part in other processes.
+pub(super) struct Spread {
+    /// Its name among processes.
+    pub uid: u128,
+    /// Where each rank lives; `None` is here.
+    pub places: Vec<Option<Name>>,
+    /// The other processes, those that have left included.
+    pub peers: Vec<Name>,
+    /// Those that gave up their ranks in an orderly way.
+    pub left: BTreeSet<Name>,
+    /// Tokens and handles of ranks that wait until all processes have made their part.
+    pub waiting: Vec<(u64, usize)>,
+    /// It cannot work any more.
+    pub failed: bool,
+}
+
+impl Core {
+    /// The other process in which a rank lives.
+    pub fn place(&self, rank: usize) -> Option<Name> {
+        self.spread.as_ref().and_then(|spread| spread.places.get(rank).copied().flatten())
+    }
 }
 
 /// An operator made by `ncclRedOpCreatePreMulSum`.
@@ -46,16 +73,27 @@ pub(crate) struct Member {
 impl World {
     /// Makes a communicator; answers one handle per rank.
     pub(super) fn create(&mut self, devices: &[i32]) -> Vec<usize> {
+        let ranks: Vec<(usize, i32)> = devices.iter().copied().enumerate().collect();
+        self.create_part(devices.len(), &ranks, None).1
+    }
+
+    /// Makes this process's part of a communicator of `n`: ranks and their devices; answers its number and the handles.
+    pub(super) fn create_part(
+        &mut self,
+        n: usize,
+        ranks: &[(usize, i32)],
+        spread: Option<Spread>,
+    ) -> (u64, Vec<usize>) {
         let core = self.number();
-        let n = devices.len();
-        self.cores.insert(core, Core { live: n });
-        let mut handles = Vec::with_capacity(n);
-        for (rank, device) in devices.iter().enumerate() {
+        self.uids.extend(spread.as_ref().map(|spread| (spread.uid, core)));
+        self.cores.insert(core, Core { live: ranks.len(), spread });
+        let mut handles = Vec::with_capacity(ranks.len());
+        for (rank, device) in ranks {
             // Handles look like addresses but are none: a stale or foreign one is found out, never followed.
             let handle = (self.number() as usize) << 6;
             let member = Member {
                 core,
-                rank,
+                rank: *rank,
                 n,
                 device: *device,
                 tag: 0,
@@ -73,7 +111,7 @@ impl World {
             self.members.insert(handle, member);
             handles.push(handle);
         }
-        handles
+        (core, handles)
     }
 
     /// The communicator behind a handle.
@@ -93,8 +131,11 @@ impl World {
         if let Some(core) = self.cores.get_mut(&member.core) {
             core.live = core.live.saturating_sub(1);
             if core.live == 0 {
-                self.cores.remove(&member.core);
+                let spread = self.cores.remove(&member.core).and_then(|core| core.spread);
                 self.remove_channels(member.core);
+                if let Some(spread) = spread {
+                    self.leave(member.core, &spread);
+                }
             }
         }
     }
@@ -124,6 +165,9 @@ impl Member {
     pub(crate) fn accept_work(&self) -> Outcome<()> {
         if self.finalized {
             return Err(Failure::usage("the communicator was finalized: it can only be destroyed or aborted"));
+        }
+        if self.error == Some(ncclResult_t::RemoteError) {
+            return Err(Failure::remote("a process with ranks of the communicator is gone"));
         }
         Ok(())
     }

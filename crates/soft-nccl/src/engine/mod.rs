@@ -8,6 +8,8 @@ mod channel;
 mod hosts;
 mod member;
 mod progress;
+mod remote;
+mod rendezvous;
 mod report;
 mod step;
 mod task;
@@ -15,15 +17,20 @@ mod task;
 pub(crate) use batch::{NO_CHOICE, Request};
 pub(crate) use hosts::{Arrival, abort, arrive, destroy, flush};
 pub(crate) use member::Member;
+pub(crate) use remote::{Heard, deliver, links};
 
+use crate::failure::Failure;
+use crate::transport::id::Id;
+use crate::transport::{Link, Name};
 use batch::{Batch, BatchId};
 use channel::{Channel, ChannelId, ChannelKey};
-use hosts::{Block, Split};
+use hosts::Block;
 use member::Core;
-use nccl_sys::ncclUniqueId;
 use progress::Ready;
-use std::collections::HashMap;
+use rendezvous::{Ask, Forming, Rendezvous, Split};
+use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 use task::{Task, TaskId};
 
 /// All state of the library, under one lock.
@@ -31,7 +38,24 @@ pub(crate) struct World {
     /// Live communicators of single ranks, by handle. A handle is a number that is never used again.
     pub members: HashMap<usize, Member>,
     cores: HashMap<u64, Core>,
-    rendezvous: HashMap<[u8; size_of::<ncclUniqueId>()], hosts::Rendezvous>,
+    /// Meetings by unique ids of this process.
+    rendezvous: HashMap<Id, Rendezvous>,
+    /// Ids with which ranks of several processes could not meet; late ranks get the same answer.
+    spoiled: VecDeque<(Id, Failure)>,
+    /// Ranks of this process that wait for an answer, by token.
+    asks: HashMap<u64, Ask>,
+    /// Communicators whose parts other processes are making.
+    formings: HashMap<u64, Forming>,
+    /// Ways to other processes.
+    links: HashMap<Name, Link>,
+    /// Links with frames that nobody tried to write.
+    unwritten: Vec<Name>,
+    /// Something happened that may have made a link needless.
+    sweep_due: bool,
+    /// Communicators that span processes, by their names among these.
+    uids: HashMap<u128, u64>,
+    /// Communicators of single ranks that must be stopped because another process is gone.
+    doomed: Vec<usize>,
     splits: HashMap<(u64, u64), Split>,
     blocks: HashMap<u64, Block>,
     blocked_hosts: usize,
@@ -60,9 +84,12 @@ struct Shared {
     work: Condvar,
     /// Aborting threads wait here for the running step.
     step_over: Condvar,
+    /// Destroying threads wait here for their last words to be written.
+    written: Condvar,
 }
 
-static SHARED: Shared = Shared { world: Mutex::new(None), work: Condvar::new(), step_over: Condvar::new() };
+static SHARED: Shared =
+    Shared { world: Mutex::new(None), work: Condvar::new(), step_over: Condvar::new(), written: Condvar::new() };
 
 /// The locked world.
 pub(crate) struct Locked(MutexGuard<'static, Option<World>>);
@@ -95,6 +122,10 @@ impl Locked {
     fn wait(self, condvar: &Condvar) -> Self {
         Self(condvar.wait(self.0).unwrap_or_else(PoisonError::into_inner))
     }
+
+    fn wait_a_while(self, condvar: &Condvar, limit: Duration) -> Self {
+        Self(condvar.wait_timeout(self.0, limit).unwrap_or_else(PoisonError::into_inner).0)
+    }
 }
 
 impl World {
@@ -103,6 +134,14 @@ impl World {
             members: HashMap::new(),
             cores: HashMap::new(),
             rendezvous: HashMap::new(),
+            spoiled: VecDeque::new(),
+            asks: HashMap::new(),
+            formings: HashMap::new(),
+            links: HashMap::new(),
+            unwritten: Vec::new(),
+            sweep_due: false,
+            uids: HashMap::new(),
+            doomed: Vec::new(),
             splits: HashMap::new(),
             blocks: HashMap::new(),
             blocked_hosts: 0,
@@ -133,8 +172,9 @@ impl World {
         self.epoch += 1;
     }
 
+    /// Something moves, or waits for another process, of which nothing is known.
     pub(crate) fn busy(&self) -> bool {
-        self.active || !self.ready.is_empty()
+        self.active || !self.ready.is_empty() || self.depends_on_others()
     }
 
     pub(crate) fn blocked_hosts(&self) -> usize {

@@ -4,8 +4,8 @@ use super::channel::Message;
 use super::step::perform;
 use super::task::{Parked, Task, TaskId};
 use super::{Locked, SHARED, World, lock};
+use crate::device::Done;
 use nccl_sys::ncclResult_t;
-use soft_cuda::Done;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
@@ -95,6 +95,7 @@ fn run() {
         let dones;
         (world, dones) = turn(world, id, task);
         world.running = None;
+        world.write_out();
         if world.aborting > 0 {
             SHARED.step_over.notify_all();
         }

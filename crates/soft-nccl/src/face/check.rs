@@ -60,7 +60,7 @@ pub(super) fn buffer(address: usize, bytes: usize, what: &str, kind: Kind) -> Ou
     if address == 0 {
         return Err(Failure::argument(format!("the {what} buffer of {} is null", kind.name())));
     }
-    if settings().check_pointers && !soft_cuda::memory::contains(address as *const u8, bytes) {
+    if settings().check_pointers && !crate::device::contains(address, bytes) {
         return Err(Failure::argument(format!("the {what} buffer of {} is not device memory all along", kind.name())));
     }
     Ok(())

@@ -1,11 +1,11 @@
 //! The operations.
 use super::{check, enter};
+use crate::device::Stream;
 use crate::engine::{NO_CHOICE, Request, lock};
 use crate::failure::{Failure, Outcome};
 use crate::group;
 use crate::op::{Kind, PreMul, Spec};
 use nccl_sys::{Nccl, cudaStream_t, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t};
-use soft_cuda::Stream;
 use std::ffi::{c_int, c_void};
 
 /// A call's arguments as they came.
@@ -58,7 +58,7 @@ impl Call {
         if kind == Kind::AlltoAll && self.count > 0 && n > 1 && self.send == self.recv.cast_const() {
             return Err(Failure::argument("all_to_all cannot work in place"));
         }
-        let stream = Stream::lookup(self.stream).ok_or_else(|| Failure::argument("no live stream has this handle"))?;
+        let stream = Stream::lookup(self.stream)?;
         let spec = Spec {
             kind,
             algorithm: NO_CHOICE,

@@ -1,42 +1,20 @@
 //! Making, splitting, asking and ending communicators.
 use super::{check, check_settings, enter, write};
+use crate::device;
 use crate::engine::{self, Arrival, lock};
 use crate::failure::{Failure, Outcome};
 use crate::group;
+use crate::transport::id;
 use nccl_sys::{NCCL_SPLIT_NOCOLOR, Nccl, ncclComm_t, ncclConfig_t, ncclResult_t, ncclUniqueId};
 use std::ffi::{c_char, c_int};
-use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{SystemTime, UNIX_EPOCH};
-
-/// How ids of this library begin; the process, a counter and the time follow.
-const ID_BEGIN: &[u8; 16] = b"collspec-soft-id";
-
-fn new_id() -> [u8; 128] {
-    static COUNTER: AtomicU64 = AtomicU64::new(0);
-    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
-    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
-    let mut id = [0; 128];
-    id[..16].copy_from_slice(ID_BEGIN);
-    id[16..20].copy_from_slice(&std::process::id().to_ne_bytes());
-    id[20..28].copy_from_slice(&count.to_ne_bytes());
-    id[28..36].copy_from_slice(&nanos.to_ne_bytes());
-    id
-}
 
 fn check_id(id: &ncclUniqueId) -> Outcome<[u8; 128]> {
-    let bytes = id.internal.map(|byte| byte as u8);
-    if bytes[..16] != *ID_BEGIN {
-        return Err(Failure::argument("the unique id was not made by this library"));
-    }
-    if bytes[16..20] != std::process::id().to_ne_bytes() {
-        return Err(Failure::system("the unique id is another process's: ranks must live in one process"));
-    }
-    Ok(bytes)
+    id::check(id.internal.map(|byte| byte as u8))
 }
 
 unsafe extern "C" fn get_unique_id(id: *mut ncclUniqueId) -> ncclResult_t {
     // SAFETY: NCCL's contract: a place for an id.
-    enter(|| unsafe { write(id, ncclUniqueId { internal: new_id().map(|byte| byte as c_char) }, "the unique id") })
+    enter(|| unsafe { write(id, ncclUniqueId { internal: id::public().map(|byte| byte as c_char) }, "the unique id") })
 }
 
 fn init(place: *mut ncclComm_t, n: c_int, id: [u8; 128], rank: c_int, device: c_int) -> Outcome<()> {
@@ -50,8 +28,7 @@ fn init(place: *mut ncclComm_t, n: c_int, id: [u8; 128], rank: c_int, device: c_
 }
 
 unsafe extern "C" fn comm_init_rank(comm: *mut ncclComm_t, n: c_int, id: ncclUniqueId, rank: c_int) -> ncclResult_t {
-    // Without a driver to ask, a rank's device has its number.
-    enter(|| group::grouped(|| init(comm, n, check_id(&id)?, rank, rank)))
+    enter(|| group::grouped(|| init(comm, n, check_id(&id)?, rank, device::current(rank)?)))
 }
 
 unsafe extern "C" fn comm_init_rank_config(
@@ -65,7 +42,7 @@ unsafe extern "C" fn comm_init_rank_config(
         group::grouped(|| {
             // SAFETY: NCCL's contract: null, or a configuration that begins with its own size.
             unsafe { check::config(config)? };
-            init(comm, n, check_id(&id)?, rank, rank)
+            init(comm, n, check_id(&id)?, rank, device::current(rank)?)
         })
     })
 }
@@ -78,7 +55,9 @@ unsafe extern "C" fn comm_init_all(comms: *mut ncclComm_t, n: c_int, devices: *c
             if comms.is_null() {
                 return Err(Failure::argument("the place for the communicators is null"));
             }
-            let id = new_id();
+            let id = id::private();
+            // without a device there is no communicator
+            device::current(0)?;
             for rank in 0..size {
                 // SAFETY: NCCL's contract: both arrays have `n` entries, `devices` may be null.
                 let (place, device) = unsafe {

@@ -1,5 +1,6 @@
 //! A C-like user of the table: ranks with communicators and streams, device memory, typed values.
 #![allow(dead_code, missing_docs)]
+pub mod parts;
 pub mod suite;
 pub mod values;
 use nccl_sys::*;
@@ -61,10 +62,13 @@ impl Drop for Buffer {
     }
 }
 
-/// All ranks of a communicator, driven by one thread.
+/// The ranks of a communicator that live in this process (all of them, unless other processes have some), driven by
+/// one thread.
 pub struct World {
     pub comms: Vec<ncclComm_t>,
     pub streams: Vec<Stream>,
+    /// Ranks of this process.
+    pub here: Vec<usize>,
 }
 // SAFETY: handles are numbers.
 unsafe impl Send for World {}
@@ -75,7 +79,22 @@ impl World {
     pub fn new(n: usize) -> Self {
         let mut comms = vec![std::ptr::null_mut(); n];
         assert_eq!(nccl_init_all(&mut comms), ncclResult_t::Success);
-        Self { comms, streams: (0..n).map(|_| Stream::new()).collect() }
+        Self { comms, streams: (0..n).map(|_| Stream::new()).collect(), here: (0..n).collect() }
+    }
+
+    /// This process's ranks of a communicator of `n`; other processes have the others.
+    pub fn part(id: ncclUniqueId, n: usize, here: &[usize]) -> Result<Self, ncclResult_t> {
+        let mut comms = vec![std::ptr::null_mut(); n];
+        assert_eq!(nccl!(ncclGroupStart()), ncclResult_t::Success);
+        for r in here {
+            nccl!(ncclCommInitRank(&mut comms[*r], n as i32, id, *r as i32));
+        }
+        match nccl!(ncclGroupEnd()) {
+            ncclResult_t::Success => {
+                Ok(Self { comms, streams: (0..n).map(|_| Stream::new()).collect(), here: here.to_vec() })
+            }
+            code => Err(code),
+        }
     }
 
     pub fn n(&self) -> usize {
@@ -87,7 +106,7 @@ impl World {
         let (start, end) = (NCCL.ncclGroupStart.unwrap(), NCCL.ncclGroupEnd.unwrap());
         // SAFETY: no arguments.
         assert_eq!(unsafe { start() }, ncclResult_t::Success);
-        for r in 0..self.n() {
+        for r in self.here.iter().copied() {
             call(r, self.comms[r], self.streams[r].raw());
         }
         // SAFETY: no arguments.
@@ -106,14 +125,14 @@ impl World {
     }
 
     pub fn destroy(self) {
-        for comm in &self.comms {
+        for comm in self.comms.iter().filter(|comm| !comm.is_null()) {
             // SAFETY: a live handle.
             assert_eq!(unsafe { NCCL.ncclCommDestroy.unwrap()(*comm) }, ncclResult_t::Success);
         }
     }
 
     pub fn mark(&self, tag: u32) {
-        for comm in &self.comms {
+        for comm in self.comms.iter().filter(|comm| !comm.is_null()) {
             // SAFETY: a live handle.
             assert_eq!(unsafe { NCCL.collspecMark.unwrap()(*comm, tag) }, ncclResult_t::Success);
         }
@@ -122,6 +141,7 @@ impl World {
     pub fn traffic(&self, tag: u32) -> Vec<collspecTraffic_t> {
         self.comms
             .iter()
+            .filter(|comm| !comm.is_null())
             .map(|comm| {
                 let mut t = collspecTraffic_t::default();
                 // SAFETY: a live handle and a place.

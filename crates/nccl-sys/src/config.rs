@@ -1,0 +1,158 @@
+//! Structures that begin with their own size, a magic word and a version, and grow at their end from release to release.
+use std::ffi::{c_char, c_float, c_int, c_uint};
+use std::mem::offset_of;
+
+/// First word of a valid configuration.
+pub const NCCL_CONFIG_MAGIC: c_uint = 0xcafe_beef;
+/// First word of a valid [`ncclSimInfo_t`].
+pub const NCCL_SIM_INFO_MAGIC: c_uint = 0x7468_5283;
+/// An integer field nobody set.
+pub const NCCL_CONFIG_UNDEF_INT: c_int = c_int::MIN;
+/// A floating-point field nobody set.
+pub const NCCL_UNDEF_FLOAT: c_float = -1.0;
+/// The newest version whose structures this crate knows.
+pub const NCCL_LAYOUT_VERSION: c_uint = 23007;
+
+/// Communicator configuration, as 2.30 has it. A library reads only the fields that its own version knows: the layout of
+/// each release is a prefix of the next one's, and `size` and `version` say how much the caller has.
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ncclConfig_t {
+    /// Size of this structure in bytes.
+    pub size: usize,
+    /// [`NCCL_CONFIG_MAGIC`].
+    pub magic: c_uint,
+    /// The version whose layout the caller has.
+    pub version: c_uint,
+    /// 0 makes calls non-blocking (2.14).
+    pub blocking: c_int,
+    /// Thread blocks per cluster (2.17).
+    pub cga_cluster_size: c_int,
+    /// Fewest thread blocks (2.17).
+    pub min_ctas: c_int,
+    /// Most thread blocks (2.17).
+    pub max_ctas: c_int,
+    /// Network module by name (2.17).
+    pub net_name: *const c_char,
+    /// 1 shares resources with the parent at split (2.18).
+    pub split_share: c_int,
+    /// Traffic class (2.26).
+    pub traffic_class: c_int,
+    /// Communicator name (2.27).
+    pub comm_name: *const c_char,
+    /// 1 lets the network reduce (2.27).
+    pub collnet_enable: c_int,
+    /// `NCCL_CTA_POLICY_*` (2.27).
+    pub cta_policy: c_int,
+    /// 1 shares resources with the parent at shrink (2.27).
+    pub shrink_share: c_int,
+    /// Thread blocks of NVLink-switch kernels (2.27).
+    pub nvls_ctas: c_int,
+    /// Network channels per pair of ranks (2.28).
+    pub n_channels_per_net_peer: c_int,
+    /// 1 schedules for NVLink first (2.28).
+    pub nvlink_centric_sched: c_int,
+    /// 0 no CUDA graphs, 1 one graph, 2 several or mixed (2.29).
+    pub graph_usage_mode: c_int,
+    /// Contexts of one-sided operations (2.29).
+    pub num_rma_ctx: c_int,
+    /// Most peers a rank talks to at a time (2.30).
+    pub max_p2p_peers: c_int,
+    /// 0 leaves the order of captured kernels to the caller (2.30).
+    pub graph_stream_ordering: c_int,
+}
+
+impl ncclConfig_t {
+    /// NCCL's name of every field that a caller may set, with the release that introduced it.
+    pub const FIELDS: &'static [(&'static str, &'static str)] = &[
+        ("blocking", "2.14"),
+        ("cgaClusterSize", "2.17"),
+        ("minCTAs", "2.17"),
+        ("maxCTAs", "2.17"),
+        ("netName", "2.17"),
+        ("splitShare", "2.18"),
+        ("trafficClass", "2.26"),
+        ("commName", "2.27"),
+        ("collnetEnable", "2.27"),
+        ("CTAPolicy", "2.27"),
+        ("shrinkShare", "2.27"),
+        ("nvlsCTAs", "2.27"),
+        ("nChannelsPerNetPeer", "2.28"),
+        ("nvlinkCentricSched", "2.28"),
+        ("graphUsageMode", "2.29"),
+        ("numRmaCtx", "2.29"),
+        ("maxP2pPeers", "2.30"),
+        ("graphStreamOrdering", "2.30"),
+    ];
+
+    /// How many bytes the structure has in a release, by its version code. A release newer than this crate has at least
+    /// what this crate knows.
+    pub const fn size_in(version: c_uint) -> usize {
+        // ends are rounded up to the alignment, so a field may fill what an older release had as padding
+        match version {
+            ..21700 => offset_of!(Self, min_ctas),
+            21700..21800 => offset_of!(Self, split_share),
+            21800..22700 => offset_of!(Self, comm_name),
+            22700..22800 => offset_of!(Self, n_channels_per_net_peer),
+            22800..22900 => offset_of!(Self, graph_usage_mode),
+            22900..23000 => offset_of!(Self, max_p2p_peers),
+            23000.. => size_of::<Self>(),
+        }
+    }
+
+    /// A configuration with no field set, as a caller built for the release of that version code would pass it. Newer
+    /// libraries are told of the newest layout that this crate knows.
+    pub fn unset(version: c_uint) -> Self {
+        let u = NCCL_CONFIG_UNDEF_INT;
+        let version = version.min(NCCL_LAYOUT_VERSION);
+        Self {
+            size: Self::size_in(version),
+            magic: NCCL_CONFIG_MAGIC,
+            version,
+            blocking: u,
+            cga_cluster_size: u,
+            min_ctas: u,
+            max_ctas: u,
+            net_name: std::ptr::null(),
+            split_share: u,
+            traffic_class: u,
+            comm_name: std::ptr::null(),
+            collnet_enable: u,
+            cta_policy: u,
+            shrink_share: u,
+            nvls_ctas: u,
+            n_channels_per_net_peer: u,
+            nvlink_centric_sched: u,
+            graph_usage_mode: u,
+            num_rma_ctx: u,
+            max_p2p_peers: u,
+            graph_stream_ordering: u,
+        }
+    }
+}
+
+/// What `ncclGroupSimulateEnd` answers (2.22).
+#[repr(C)]
+#[derive(Clone, Copy, Debug)]
+pub struct ncclSimInfo_t {
+    /// Size of this structure in bytes.
+    pub size: usize,
+    /// [`NCCL_SIM_INFO_MAGIC`].
+    pub magic: c_uint,
+    /// The version whose layout the caller has.
+    pub version: c_uint,
+    /// How long the group may take.
+    pub estimated_time: c_float,
+}
+
+impl ncclSimInfo_t {
+    /// One with nothing estimated yet.
+    pub fn unset(version: c_uint) -> Self {
+        Self {
+            size: size_of::<Self>(),
+            magic: NCCL_SIM_INFO_MAGIC,
+            version: version.min(NCCL_LAYOUT_VERSION),
+            estimated_time: NCCL_UNDEF_FLOAT,
+        }
+    }
+}

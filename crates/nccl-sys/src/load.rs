@@ -1,0 +1,109 @@
+//! Opening a library: by absolute path, all symbols at once, for itself alone, for ever.
+use crate::enums::ncclResult_t;
+use crate::table::Nccl;
+use crate::version::version_text;
+use libloading::os::unix::{Library, RTLD_LOCAL, RTLD_NOW};
+use std::ffi::c_int;
+use std::path::{Path, PathBuf};
+
+/// The oldest version that is accepted; the oldest that this table was ever held against.
+pub const OLDEST: c_int = 21300;
+
+/// Why a file is not used as an NCCL library.
+#[derive(Debug, thiserror::Error)]
+pub enum LoadError {
+    /// There is no such file, or it cannot be reached.
+    #[error("{}: {source}", path.display())]
+    NotFound {
+        /// As it was given.
+        path: PathBuf,
+        /// What the system says.
+        source: std::io::Error,
+    },
+    /// The loader refuses it: no library, one for another machine, or one that needs what is not here.
+    #[error("{} cannot be loaded: {words}", path.display())]
+    Refused {
+        /// The file.
+        path: PathBuf,
+        /// What the loader says.
+        words: String,
+    },
+    /// A library, but none with NCCL's interface.
+    #[error("{} is a library, but not NCCL: it has no ncclGetVersion", path.display())]
+    NotNccl {
+        /// The file.
+        path: PathBuf,
+    },
+    /// It does not say which version it is.
+    #[error("{} does not tell its version: ncclGetVersion answers {code:?}, version {version}", path.display())]
+    NoVersion {
+        /// The file.
+        path: PathBuf,
+        /// Its answer.
+        code: ncclResult_t,
+        /// What it left as version.
+        version: c_int,
+    },
+    /// Older than [`OLDEST`].
+    #[error(
+        "{} is NCCL {}, too old: collspec works with {} and later",
+        path.display(), version_text(*version), version_text(OLDEST)
+    )]
+    TooOld {
+        /// The file.
+        path: PathBuf,
+        /// Its version code.
+        version: c_int,
+    },
+}
+
+impl Nccl {
+    /// Opens the library at `path` and fills a table from it; entries that it lacks stay empty.
+    ///
+    /// The path is made absolute first: two files are then two libraries, even if both call themselves `libnccl.so.2`.
+    /// Only the functions named `nccl*` are taken; their twins for profilers (`pnccl*`) are left alone.
+    ///
+    /// Opening a library runs its code. Whoever names a file trusts it as far as the process that calls this.
+    pub fn load(path: &Path) -> Result<Nccl, LoadError> {
+        let not_found = |source| LoadError::NotFound { path: path.to_owned(), source };
+        let path = path.canonicalize().map_err(not_found)?;
+        // SAFETY: initialisers run; the caller trusts the file (see above). Local binding keeps the library's symbols
+        // from other libraries', and theirs from it; binding now makes a missing dependency an error here, not an
+        // abort at the first call.
+        let opened = unsafe { Library::open(Some(&path), RTLD_NOW | RTLD_LOCAL) };
+        let library = match opened {
+            Ok(library) => library,
+            Err(error) => return Err(LoadError::Refused { words: loader_words(&error), path }),
+        };
+        let mut table = Nccl::empty(path.display().to_string());
+        table.fill(&library);
+        // Never unloaded, not even a refused one: NCCL starts threads and registers what runs at exit or at a thread's
+        // end, and the table holds bare addresses. The handle is left behind on purpose.
+        std::mem::forget(library);
+
+        let Some(get_version) = table.ncclGetVersion else { return Err(LoadError::NotNccl { path }) };
+        let mut version = 0;
+        // SAFETY: a place for one number; the call needs nothing else, neither device nor initialisation.
+        let code = unsafe { get_version(&mut version) };
+        if code != ncclResult_t::Success || version <= 0 {
+            return Err(LoadError::NoVersion { path, code, version });
+        }
+        if version < OLDEST {
+            return Err(LoadError::TooOld { path, version });
+        }
+        Ok(table)
+    }
+}
+
+/// The loader's own words, which stand behind the crate's.
+fn loader_words(error: &libloading::Error) -> String {
+    let mut words = error.to_string();
+    let mut inner = std::error::Error::source(error);
+    while let Some(source) = inner {
+        if !words.contains(&source.to_string()) {
+            words = format!("{words}: {source}");
+        }
+        inner = source.source();
+    }
+    words
+}

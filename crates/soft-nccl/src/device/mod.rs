@@ -1,0 +1,174 @@
+//! The device that the library works on: soft-cuda linked in, or a driver that the process has loaded.
+//!
+//! Linked in is the rule. As a library of its own, `use_loaded_driver` makes it reach streams through the driver: by the
+//! stand-in's extension where there is one, else by host functions that block until the operation is over. Memory is
+//! host memory either way.
+mod driver;
+
+use crate::failure::{Failure, Outcome};
+use driver::{Extension, Token};
+use nccl_sys::ncclResult_t;
+use std::ffi::{c_int, c_void};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+
+static LOADED: AtomicBool = AtomicBool::new(false);
+
+/// From now on streams are those of the driver that the process has loaded (`libcuda.so.1`), not of the soft-cuda that is
+/// linked in. Only before the library's first use.
+pub fn use_loaded_driver() {
+    LOADED.store(true, Ordering::Release);
+}
+
+/// Whose streams they are.
+fn linked_in() -> bool {
+    !LOADED.load(Ordering::Acquire)
+}
+
+/// A stream by its handle.
+#[derive(Clone)]
+pub struct Stream {
+    raw: usize,
+    kind: Kind,
+}
+
+#[derive(Clone)]
+enum Kind {
+    LinkedIn(soft_cuda::Stream),
+    Extension(Arc<driver::Opened>),
+    Driver,
+}
+
+/// Holds a stream until it is finished or dropped.
+pub struct Done(#[allow(dead_code)] Hold); // what it holds acts when it is dropped
+
+#[allow(dead_code)]
+enum Hold {
+    LinkedIn(soft_cuda::Done),
+    Extension(Token),
+    Driver(Opening),
+}
+
+impl Done {
+    /// The stream goes on.
+    pub fn finish(self) {}
+}
+
+/// What a stream calls when its turn has come.
+pub type Start = Box<dyn FnOnce(Done) + Send>;
+
+impl Stream {
+    /// The stream of a handle.
+    pub(crate) fn lookup(raw: *mut c_void) -> Outcome<Self> {
+        let unknown = || Failure::argument("no live stream has this handle");
+        let kind = if linked_in() {
+            Kind::LinkedIn(soft_cuda::Stream::lookup(raw).ok_or_else(unknown)?)
+        } else {
+            let driver = driver::driver()?;
+            match &driver.extension {
+                Some(extension) => Kind::Extension(Arc::new(extension.open(raw).ok_or_else(unknown)?)),
+                None => Kind::Driver,
+            }
+        };
+        Ok(Self { raw: raw.addr(), kind })
+    }
+
+    /// Two handles of one stream are equal.
+    pub(crate) fn raw(&self) -> usize {
+        self.raw
+    }
+
+    /// When the stream gets here, `start` is called; the stream goes on when its `Done` is gone.
+    pub(crate) fn launch(&self, start: Start) -> Outcome<()> {
+        match &self.kind {
+            Kind::LinkedIn(stream) => stream.launch(Box::new(|done| start(Done(Hold::LinkedIn(done))))),
+            Kind::Extension(opened) => opened.launch(Box::new(|token| start(Done(Hold::Extension(token))))),
+            Kind::Driver => {
+                let wait = Box::new(move || {
+                    let gate = Arc::new(Gate::default());
+                    start(Done(Hold::Driver(Opening(Arc::clone(&gate)))));
+                    gate.wait();
+                });
+                driver::driver()?.launch_host(self.raw, wait)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Puts work on a stream by its handle: for libraries that add something to this one's operations. The answer is NCCL's.
+pub fn launch(stream: *mut c_void, start: Start) -> ncclResult_t {
+    match Stream::lookup(stream).and_then(|stream| stream.launch(start)) {
+        Ok(()) => ncclResult_t::Success,
+        Err(failure) => failure.code,
+    }
+}
+
+/// What a host function waits at.
+#[derive(Default)]
+struct Gate {
+    open: Mutex<bool>,
+    opened: Condvar,
+}
+
+impl Gate {
+    fn wait(&self) {
+        let mut open = self.open.lock().unwrap_or_else(PoisonError::into_inner);
+        while !*open {
+            open = self.opened.wait(open).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+}
+
+/// Opens the gate when dropped.
+struct Opening(Arc<Gate>);
+
+impl Drop for Opening {
+    fn drop(&mut self) {
+        *self.0.open.lock().unwrap_or_else(PoisonError::into_inner) = true;
+        self.0.opened.notify_all();
+    }
+}
+
+/// The extension of the loaded driver, if that is where the streams are and it has one.
+fn extension() -> Option<&'static Extension> {
+    driver::driver().ok().and_then(|driver| driver.extension.as_ref())
+}
+
+/// Whether so many bytes lie in one block of device memory; a driver that cannot tell says yes.
+pub(crate) fn contains(address: usize, bytes: usize) -> bool {
+    if linked_in() {
+        return soft_cuda::memory::contains(std::ptr::without_provenance(address), bytes);
+    }
+    extension().is_none_or(|extension| extension.contains(address, bytes))
+}
+
+/// Makes host threads that wait for the device ask again whether to go on.
+pub(crate) fn wake_hosts() {
+    if linked_in() {
+        soft_cuda::wake_hosts();
+    } else if let Some(extension) = extension() {
+        extension.wake_hosts();
+    }
+}
+
+/// A look at the device; one that cannot be looked at counts as busy, so that nobody takes it for still.
+pub(crate) fn census() -> soft_cuda::Census {
+    if linked_in() {
+        return soft_cuda::census();
+    }
+    extension().map_or(soft_cuda::Census { busy: true, ..Default::default() }, Extension::census)
+}
+
+pub(crate) fn set_idle_hook(hook: Option<extern "C" fn()>) {
+    if linked_in() {
+        soft_cuda::set_idle_hook(hook);
+    } else if let Some(extension) = extension() {
+        extension.set_idle_hook(hook);
+    }
+}
+
+/// The calling thread's device. Without a driver to ask, a rank's device has its number.
+pub(crate) fn current(rank: c_int) -> Outcome<c_int> {
+    if linked_in() { Ok(rank) } else { driver::driver()?.current() }
+}

@@ -1,0 +1,340 @@
+//! What the engine says to other processes and hears from them, and what it does when one is gone.
+use super::channel::{ChannelKey, Message, Reach};
+use super::hosts::stop;
+use super::member::Spread;
+use super::{SHARED, World, lock};
+use crate::failure::Failure;
+use crate::settings::SLOTS;
+use crate::transport::wire::{self, Control, Frame, Way};
+use crate::transport::{Address, Link, Name, known};
+use nccl_sys::ncclResult_t;
+use std::collections::BTreeSet;
+use std::io;
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+/// Chunks from this size on are written at once, so that their receiver can begin; smaller ones go together at the end
+/// of a task's turn.
+const AT_ONCE: usize = 4096;
+
+/// News from the transport.
+pub(crate) enum Heard {
+    Frame(Address, Frame),
+    /// The link has room again.
+    Writable(Name),
+    /// The process has ended, or broke the rules.
+    Gone(Name),
+}
+
+/// A frame that no member sends.
+struct Violation;
+
+/// All links: their other end, their socket, and whether something waits to be written.
+pub(crate) fn links() -> Vec<(Name, Arc<UnixStream>, bool)> {
+    let world = lock();
+    world.links.iter().map(|(name, link)| (*name, Arc::clone(&link.stream), link.is_waiting())).collect()
+}
+
+/// Acts on news; answers the processes that broke the rules.
+pub(crate) fn deliver(news: Vec<Heard>) -> Vec<Name> {
+    if news.is_empty() {
+        return Vec::new();
+    }
+    let mut refused = Vec::new();
+    let mut world = lock();
+    for one in news {
+        match one {
+            Heard::Frame(from, _) if refused.contains(&from.name) => {}
+            Heard::Frame(from, frame) => {
+                if world.hear(from, frame).is_err() {
+                    refused.push(from.name);
+                    world.gone(from.name);
+                }
+            }
+            Heard::Writable(name) => {
+                if let Some(link) = world.links.get_mut(&name) {
+                    link.flush();
+                    world.sweep_due |= link.closing;
+                }
+            }
+            Heard::Gone(name) => world.gone(name),
+        }
+    }
+    world.tidy();
+    SHARED.written.notify_all();
+    let doomed = std::mem::take(&mut world.doomed);
+    let mut dones = Vec::new();
+    if !doomed.is_empty() {
+        (world, dones) = stop(world, &doomed);
+        world.changed();
+    }
+    let idle = !world.active && !world.ready.is_empty();
+    let hook = world.hook().filter(|_| !idle && !dones.is_empty());
+    drop(world);
+    if idle {
+        SHARED.work.notify_one();
+    }
+    if !dones.is_empty() {
+        for done in dones {
+            done.finish();
+        }
+        crate::device::wake_hosts();
+    }
+    if let Some(hook) = hook {
+        hook();
+    }
+    refused
+}
+
+impl World {
+    /// Opens the way to a process, unless it is open.
+    pub(super) fn connect(&mut self, to: Address) -> io::Result<()> {
+        if let Some(link) = self.links.get_mut(&to.name).filter(|link| !link.broken) {
+            link.closing = false;
+            return Ok(());
+        }
+        self.links.insert(to.name, Link::connect(to)?);
+        if let Some(own) = known() {
+            own.rouse();
+        }
+        Ok(())
+    }
+
+    /// Tells a process, perhaps this one. What cannot be told any more is silence: whoever is gone is found out.
+    pub(super) fn tell(&mut self, to: Option<Name>, control: Control) {
+        match (to, known()) {
+            (None, Some(own)) => self.hear_control(own.address, None, control),
+            (Some(name), _) => {
+                if let Some(link) = self.links.get_mut(&name) {
+                    let (head, body) = control.encode();
+                    link.queue(head, body);
+                    self.unwritten.push(name);
+                }
+            }
+            (None, None) => {}
+        }
+    }
+
+    /// Sends a chunk.
+    pub(super) fn send(&mut self, to: Name, key: &ChannelKey, eager: bool, message: Message) {
+        let Some(way) = self.way(key) else { return };
+        let Some(link) = self.links.get_mut(&to) else { return };
+        let len = message.data.len();
+        link.queue(wire::data(&way, message.depth, eager, len), message.data);
+        self.unwritten.push(to);
+        if len >= AT_ONCE {
+            self.write_out();
+        }
+    }
+
+    /// Tells the sender that a chunk was taken.
+    pub(super) fn credit(&mut self, to: Name, key: &ChannelKey) {
+        let Some(way) = self.way(key) else { return };
+        if let Some(link) = self.links.get_mut(&to) {
+            link.queue(wire::credit(&way), Vec::new());
+            self.unwritten.push(to);
+        }
+    }
+
+    /// Writes what was queued, as far as the sockets take it.
+    pub(super) fn write_out(&mut self) {
+        let mut full = false;
+        for name in std::mem::take(&mut self.unwritten) {
+            if let Some(link) = self.links.get_mut(&name).filter(|link| !link.blocked) {
+                link.flush();
+                full |= link.blocked;
+            }
+        }
+        if full && let Some(own) = known() {
+            own.rouse();
+        }
+    }
+
+    /// Writes, and closes links that nobody needs.
+    pub(super) fn tidy(&mut self) {
+        self.write_out();
+        if !std::mem::take(&mut self.sweep_due) || self.links.is_empty() {
+            return;
+        }
+        let mut needed: BTreeSet<Name> = self.correspondents();
+        for spread in self.cores.values().filter_map(|core| core.spread.as_ref()) {
+            needed.extend(spread.peers.iter().filter(|name| !spread.left.contains(name)));
+        }
+        let before = self.links.len();
+        self.links.retain(|name, link| {
+            link.closing = !needed.contains(name);
+            !link.closing || (link.is_waiting() && !link.broken)
+        });
+        if self.links.len() < before
+            && let Some(own) = known()
+        {
+            // Its thread has copies of the sockets.
+            own.rouse();
+        }
+    }
+
+    /// A link that nobody needs any more has something left to write.
+    pub(super) fn says_goodbye(&self) -> bool {
+        self.links.values().any(|link| link.closing && link.is_waiting() && !link.broken)
+    }
+
+    fn way(&self, key: &ChannelKey) -> Option<Way> {
+        let uid = self.cores.get(&key.core)?.spread.as_ref()?.uid;
+        let ChannelKey { sequence, source, destination, lane, signature, .. } = *key;
+        Some(Way { uid, sequence, source, destination, lane, signature })
+    }
+
+    /// The local name of a way; `None` if its communicator is no longer here.
+    fn key(&self, way: &Way) -> Option<ChannelKey> {
+        let core = *self.uids.get(&way.uid)?;
+        let Way { sequence, source, destination, lane, signature, .. } = *way;
+        Some(ChannelKey { core, sequence, source, destination, lane, signature })
+    }
+
+    fn hear(&mut self, from: Address, frame: Frame) -> Result<(), Violation> {
+        match frame {
+            Frame::Data { way, depth, eager, data } => self.hear_data(from.name, &way, eager, Message { data, depth }),
+            Frame::Credit(way) => self.hear_credit(from.name, &way),
+            Frame::Control(control) => {
+                self.hear_control(from, Some(from.name), control);
+                Ok(())
+            }
+        }
+    }
+
+    fn hear_data(&mut self, from: Name, way: &Way, eager: bool, message: Message) -> Result<(), Violation> {
+        let Some(key) = self.key(way) else { return Ok(()) };
+        if !self.members.values().any(|member| member.core == key.core && member.rank == key.destination) {
+            // It was aborted; to the sender it fell silent.
+            return self.known_way(from, &key, false);
+        }
+        self.known_way(from, &key, true)?;
+        let id = self.channel_id(key);
+        let Some(channel) = self.channel(id).filter(|channel| channel.reach == Reach::From(from)) else {
+            return Err(Violation);
+        };
+        let whole = key.signature.count.saturating_mul(key.signature.ty.size());
+        let queued = channel.queued + message.data.len();
+        // A sender without credit goes on sending: what it may send eagerly is at most one operation.
+        let allowed = if eager { queued <= whole } else { channel.queue.len() < SLOTS };
+        if !allowed {
+            return Err(Violation);
+        }
+        channel.queued = queued;
+        self.push(id, message);
+        Ok(())
+    }
+
+    /// Whether a message on this way can come from there.
+    fn known_way(&self, from: Name, key: &ChannelKey, here: bool) -> Result<(), Violation> {
+        let core = self.cores.get(&key.core).ok_or(Violation)?;
+        let ranks = core.spread.as_ref().map_or(0, |spread| spread.places.len());
+        let fits = core.place(key.source) == Some(from) && key.destination < ranks;
+        if fits && (!here || core.place(key.destination).is_none()) { Ok(()) } else { Err(Violation) }
+    }
+
+    fn hear_credit(&mut self, from: Name, way: &Way) -> Result<(), Violation> {
+        let Some(key) = self.key(way) else { return Ok(()) };
+        // The channel may have gone with its aborted sender.
+        let Some(id) = self.index.get(&key).copied() else { return Ok(()) };
+        let Some(channel) = self.channel(id).filter(|channel| channel.reach == Reach::To(from)) else {
+            return Err(Violation);
+        };
+        channel.away = channel.away.checked_sub(1).ok_or(Violation)?;
+        self.taken(id);
+        self.remove_if_over(id);
+        Ok(())
+    }
+
+    fn hear_control(&mut self, address: Address, from: Option<Name>, control: Control) {
+        match control {
+            Control::Join { token, wish } => self.join_from(address, token, wish),
+            Control::Nothing { token } => self.reply(token, Ok(None)),
+            Control::Refuse { token, failure } => self.reply(token, Err(failure)),
+            Control::Table(table) => self.on_table(from, &table),
+            Control::Ready { forming, failure } => self.on_ready(from, forming, failure),
+            Control::Go { uid } => self.on_go(uid),
+            Control::Fail { uid, failure } => self.on_fail(uid, &failure),
+            Control::Leave { uid, failed } => self.hear_leave(from, uid, failed),
+        }
+    }
+
+    fn hear_leave(&mut self, from: Option<Name>, uid: u128, failed: bool) {
+        let (Some(from), Some(core)) = (from, self.uids.get(&uid).copied()) else { return };
+        if let Some(spread) = self.cores.get_mut(&core).and_then(|core| core.spread.as_mut()) {
+            spread.left.insert(from);
+        }
+        if failed {
+            self.break_core(core, from);
+        }
+        let text = "the process of rank 0, at which a split meets, has given up the communicator";
+        self.refuse_asks(from, Some(core), &Failure::remote(text));
+        self.sweep_due = true;
+    }
+
+    /// This process has given up a communicator.
+    pub(super) fn leave(&mut self, core: u64, spread: &Spread) {
+        self.uids.remove(&spread.uid);
+        for name in spread.peers.iter().filter(|name| !spread.left.contains(name)) {
+            self.tell(Some(*name), Control::Leave { uid: spread.uid, failed: spread.failed });
+        }
+        self.refuse_splits(core);
+        self.sweep_due = true;
+    }
+
+    /// A process is gone.
+    fn gone(&mut self, name: Name) {
+        self.links.remove(&name);
+        let failure = Failure::remote(format!("process {name}, which has to do with the communicator, is gone"));
+        self.forget_process(name, &failure);
+        let needs = |spread: &Spread| spread.peers.contains(&name) && !spread.left.contains(&name);
+        let cores: Vec<u64> = self
+            .cores
+            .iter()
+            .filter(|(_, core)| core.spread.as_ref().is_some_and(needs))
+            .map(|(number, _)| *number)
+            .collect();
+        for core in cores {
+            self.break_core(core, name);
+        }
+        self.sweep_due = true;
+        self.changed();
+    }
+
+    /// A communicator cannot work any more: its ranks here get an error, and what they do ends.
+    fn break_core(&mut self, core: u64, because: Name) {
+        let failure = Failure::remote(format!("process {because}, which has ranks of the communicator, is gone"));
+        let Some(spread) = self.cores.get_mut(&core).and_then(|core| core.spread.as_mut()) else { return };
+        spread.left.insert(because);
+        if !spread.waiting.is_empty() {
+            let uid = spread.uid;
+            return self.on_fail(uid, &failure);
+        }
+        let handles: Vec<usize> =
+            self.members.iter().filter(|(_, member)| member.core == core).map(|(handle, _)| *handle).collect();
+        for handle in handles {
+            if let Some(member) = self.members.get_mut(&handle) {
+                member.error = Some(ncclResult_t::RemoteError);
+                member.unfinished = 0;
+            }
+            self.refuse_flushes(handle, &failure);
+            self.retract(handle, &failure);
+            self.doomed.push(handle);
+        }
+        self.refuse_splits(core);
+    }
+
+    /// Something here waits for another process, of which nobody can say that it will never move.
+    pub(super) fn depends_on_others(&self) -> bool {
+        if self.uids.is_empty() && self.links.is_empty() {
+            return false;
+        }
+        let spread = |core: &u64| self.cores.get(core).is_some_and(|core| core.spread.is_some());
+        let works = |comm: &usize| self.members.get(comm).is_some_and(|member| spread(&member.core));
+        self.batches.values().any(|batch| works(&batch.comm))
+            || !self.formings.is_empty()
+            || self.splits.keys().any(|(core, _)| spread(core))
+            || self.asks.values().any(|ask| ask.coordinator.is_some())
+            || self.rendezvous.values().any(|there| there.arrived.values().any(|joining| joining.from.is_some()))
+    }
+}

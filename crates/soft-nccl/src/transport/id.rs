@@ -1,0 +1,63 @@
+//! Unique ids: 128 bytes that say which process made them and how it is reached.
+use super::{Address, Name, endpoint, known};
+use crate::failure::{Failure, Outcome};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// An id's bytes.
+pub(crate) type Id = [u8; 128];
+
+/// How ids of this library begin. Then: process number, counter, time, and the address, all zero if there is none.
+const BEGIN: &[u8; 16] = b"collspec-soft-id";
+
+/// An id that only this process can use.
+pub(crate) fn private() -> Id {
+    static COUNTER: AtomicU64 = AtomicU64::new(0);
+    let count = COUNTER.fetch_add(1, Ordering::Relaxed);
+    let nanos = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_nanos() as u64);
+    let mut id = [0; 128];
+    id[..16].copy_from_slice(BEGIN);
+    id[16..20].copy_from_slice(&std::process::id().to_le_bytes());
+    id[20..28].copy_from_slice(&count.to_le_bytes());
+    id[28..36].copy_from_slice(&nanos.to_le_bytes());
+    id
+}
+
+/// An id that other processes can use as well; where no socket can be had, it serves this process alone.
+pub(crate) fn public() -> Id {
+    let mut id = private();
+    if let Ok(endpoint) = endpoint() {
+        id[48..64].copy_from_slice(&endpoint.address.name.0.to_le_bytes());
+        id[64..80].copy_from_slice(&endpoint.address.cookie.to_le_bytes());
+    }
+    id
+}
+
+/// The bytes of an id of this library.
+pub(crate) fn check(bytes: Id) -> Outcome<Id> {
+    origin(&bytes).map(|_| bytes)
+}
+
+/// Which process made the id; `None` if it was this one.
+pub(crate) fn origin(id: &Id) -> Outcome<Option<Address>> {
+    if id[..16] != *BEGIN {
+        return Err(Failure::argument("the unique id was not made by this library"));
+    }
+    let address = Address { name: Name(number(id, 48)), cookie: number(id, 64) };
+    if address.name == Name(0) {
+        if id[16..20] == std::process::id().to_le_bytes() {
+            return Ok(None);
+        }
+        return Err(Failure::system(
+            "the process that made the unique id had no socket: only its own ranks can use it",
+        ));
+    }
+    let here = known().is_some_and(|own| own.address == address);
+    Ok((!here).then_some(address))
+}
+
+fn number(id: &Id, at: usize) -> u128 {
+    let mut bytes = [0; 16];
+    bytes.copy_from_slice(&id[at..at + 16]);
+    u128::from_le_bytes(bytes)
+}

@@ -1,0 +1,107 @@
+//! The sending side of a connection: frames that wait for room in the socket. What may wait is bounded by the senders'
+//! credit.
+use super::wire::{HEAD, hello};
+use super::{Address, endpoint};
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::os::unix::net::UnixStream;
+use std::sync::Arc;
+
+/// Frames per system call.
+const AT_ONCE: usize = 32;
+
+struct Frame {
+    head: [u8; HEAD],
+    body: Vec<u8>,
+}
+
+/// The way to another process.
+pub(crate) struct Link {
+    pub stream: Arc<UnixStream>,
+    frames: VecDeque<Frame>,
+    /// Bytes of the first frame that were written.
+    written: usize,
+    /// Nobody needs it any more; it goes when everything is written.
+    pub closing: bool,
+    /// The other side has closed it.
+    pub broken: bool,
+    /// The socket is full: the transport's thread goes on when there is room.
+    pub blocked: bool,
+}
+
+impl Link {
+    /// Connects to a process and says who calls.
+    pub(crate) fn connect(to: Address) -> io::Result<Self> {
+        let own = endpoint()?.address;
+        let stream = UnixStream::connect_addr(&to.socket()?)?;
+        stream.set_nonblocking(true)?;
+        let mut link = Self {
+            stream: Arc::new(stream),
+            frames: VecDeque::new(),
+            written: 0,
+            closing: false,
+            broken: false,
+            blocked: false,
+        };
+        link.queue(hello(to.cookie, own), Vec::new());
+        link.flush();
+        Ok(link)
+    }
+
+    /// Appends a frame.
+    pub(crate) fn queue(&mut self, head: [u8; HEAD], body: Vec<u8>) {
+        if !self.broken {
+            self.frames.push_back(Frame { head, body });
+        }
+    }
+
+    /// Frames wait for room in the socket.
+    pub(crate) fn is_waiting(&self) -> bool {
+        !self.frames.is_empty()
+    }
+
+    /// Writes what the socket takes; never blocks.
+    pub(crate) fn flush(&mut self) {
+        self.blocked = false;
+        while !self.frames.is_empty() {
+            let mut slices = Vec::with_capacity(2 * AT_ONCE);
+            let mut skip = self.written;
+            for frame in self.frames.iter().take(AT_ONCE) {
+                for part in [&frame.head[..], &frame.body[..]] {
+                    let gone = skip.min(part.len());
+                    skip -= gone;
+                    if gone < part.len() {
+                        slices.push(IoSlice::new(&part[gone..]));
+                    }
+                }
+            }
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            match sendmsg(&*self.stream, &slices, &mut SendAncillaryBuffer::default(), flags) {
+                Ok(bytes) => self.advance(bytes),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(rustix::io::Errno::AGAIN) => {
+                    self.blocked = true;
+                    return;
+                }
+                Err(_) => {
+                    // The transport's thread sees the end of the connection and draws the conclusions.
+                    self.broken = true;
+                    self.frames.clear();
+                }
+            }
+        }
+    }
+
+    fn advance(&mut self, bytes: usize) {
+        self.written += bytes;
+        while let Some(first) = self.frames.front() {
+            let len = HEAD + first.body.len();
+            if self.written < len {
+                return;
+            }
+            self.written -= len;
+            self.frames.pop_front();
+        }
+    }
+}

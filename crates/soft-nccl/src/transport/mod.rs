@@ -1,0 +1,98 @@
+//! Messages between processes: abstract Unix sockets, whose names leave no file behind however a process ends.
+//!
+//! A process that makes a unique id, or joins a communicator by another process's id, listens under a random name. A
+//! connection carries frames one way, from the process that connected; whoever connects proves with a cookie that it got
+//! the address from a member. One thread accepts, reads and finishes writes; it sleeps in `poll`.
+pub(crate) mod id;
+mod link;
+mod poller;
+pub(crate) mod wire;
+
+pub(crate) use link::Link;
+
+use rustix::event::{EventfdFlags, eventfd};
+use std::fmt;
+use std::io;
+use std::os::fd::OwnedFd;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::net::{SocketAddr, UnixListener};
+use std::sync::{Mutex, OnceLock, PoisonError};
+
+/// Processes that one communicator may span.
+pub(crate) const MOST_PROCESSES: usize = 16;
+
+/// What tells processes apart: the random part of a listener's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) struct Name(pub u128);
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:08x}", self.0 >> 96)
+    }
+}
+
+/// How a process is reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Address {
+    pub name: Name,
+    /// The proof that a connection comes from somebody who was given the address: names can be seen, cookies cannot.
+    pub cookie: u128,
+}
+
+impl Address {
+    fn socket(self) -> io::Result<SocketAddr> {
+        SocketAddr::from_abstract_name(format!("collspec-soft-{:032x}", self.name.0))
+    }
+}
+
+/// This process's listener, once it has one.
+pub(crate) struct Endpoint {
+    pub address: Address,
+    /// Rouses the transport's thread.
+    rouse: OwnedFd,
+}
+
+impl Endpoint {
+    /// Makes the transport's thread look at the links again.
+    pub(crate) fn rouse(&self) {
+        // A full counter means that the thread is roused already.
+        let _ = rustix::io::write(&self.rouse, &1u64.to_ne_bytes());
+    }
+}
+
+static ENDPOINT: OnceLock<Endpoint> = OnceLock::new();
+
+/// This process's endpoint if it was needed before.
+pub(crate) fn known() -> Option<&'static Endpoint> {
+    ENDPOINT.get()
+}
+
+/// This process's endpoint, made at the first call.
+pub(crate) fn endpoint() -> io::Result<&'static Endpoint> {
+    static MAKING: Mutex<()> = Mutex::new(());
+    if let Some(endpoint) = known() {
+        return Ok(endpoint);
+    }
+    let _making = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(endpoint) = known() {
+        return Ok(endpoint);
+    }
+    let address = Address { name: Name(random()?), cookie: random()? };
+    let listener = UnixListener::bind_addr(&address.socket()?)?;
+    listener.set_nonblocking(true)?;
+    let rouse = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    let heard = rouse.try_clone()?;
+    std::thread::Builder::new()
+        .name("soft-nccl net".to_owned())
+        .spawn(move || poller::run(&listener, &heard, address))?;
+    Ok(ENDPOINT.get_or_init(|| Endpoint { address, rouse }))
+}
+
+fn random() -> io::Result<u128> {
+    let mut bytes = [0; 16];
+    let mut have = 0;
+    while have < bytes.len() {
+        have += rustix::rand::getrandom(&mut bytes[have..], rustix::rand::GetRandomFlags::empty())?;
+    }
+    Ok(u128::from_le_bytes(bytes))
+}

@@ -1,0 +1,197 @@
+//! The transport's thread: accepts and reads what other processes send, finishes writes, and finds out who is gone.
+use super::wire::{Frame, HEAD, Head, greeting};
+use super::{Address, Name};
+use crate::engine::{Heard, deliver, links};
+use crate::settings::{SLOTS, settings};
+use rustix::event::{PollFd, PollFlags, poll};
+use std::collections::HashSet;
+use std::io::{ErrorKind, Read};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Bytes of one read.
+const READ: usize = 256 * 1024;
+/// Reads of one connection in a row.
+const READS: usize = 4;
+/// Connections that may be silent about who they are.
+const MOST_STRANGERS: usize = 64;
+/// The first room for a body, whatever length it claims.
+const FIRST_ROOM: usize = 1 << 20;
+
+/// A connection from another process.
+struct Connection {
+    stream: UnixStream,
+    from: Option<Address>,
+    head: [u8; HEAD],
+    /// Bytes of the head that have come.
+    have: usize,
+    /// The frame whose body is coming.
+    frame: Option<(Head, Vec<u8>)>,
+    /// Nothing comes any more.
+    over: bool,
+}
+
+/// Something came that no member sends.
+struct Malformed;
+
+pub(super) fn run(listener: &UnixListener, rouse: &OwnedFd, own: Address) {
+    let mut connections: Vec<Connection> = Vec::new();
+    // Processes that have closed our link; they are gone as soon as everything they sent was read.
+    let mut suspects: HashSet<Name> = HashSet::new();
+    let mut scratch = vec![0; READ];
+    loop {
+        let outgoing = links();
+        suspects.retain(|name| outgoing.iter().any(|(other, ..)| other == name));
+        let mut fds = vec![PollFd::new(listener, PollFlags::IN), PollFd::new(rouse, PollFlags::IN)];
+        let watched: Vec<_> = outgoing.iter().filter(|(name, ..)| !suspects.contains(name)).collect();
+        for (_, stream, waiting) in &watched {
+            fds.push(PollFd::new(&**stream, if *waiting { PollFlags::OUT } else { PollFlags::empty() }));
+        }
+        fds.extend(connections.iter().map(|connection| PollFd::new(&connection.stream, PollFlags::IN)));
+        if let Err(error) = poll(&mut fds, None) {
+            if error != rustix::io::Errno::INTR {
+                // More descriptors than the process may have, or no memory: not for ever, and no reason to spin.
+                std::thread::sleep(std::time::Duration::from_millis(10));
+            }
+            continue;
+        }
+        let events: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
+        drop(fds);
+        let mut heard = Vec::new();
+        if !events[1].is_empty() {
+            let mut count = [0; 8];
+            // Somebody else's rousing is ours as well.
+            let _ = rustix::io::read(rouse, &mut count);
+        }
+        for ((name, ..), event) in watched.iter().zip(&events[2..]) {
+            if event.intersects(PollFlags::HUP | PollFlags::ERR) {
+                suspects.insert(*name);
+            } else if event.intersects(PollFlags::OUT) {
+                heard.push(Heard::Writable(*name));
+            }
+        }
+        let readable = &events[2 + watched.len()..];
+        let mut ready: Vec<bool> = readable.iter().map(|event| !event.is_empty()).collect();
+        if !events[0].is_empty() || !suspects.is_empty() {
+            accept(listener, &mut connections);
+        }
+        ready.resize(connections.len(), true);
+        for (connection, ready) in connections.iter_mut().zip(ready) {
+            if ready || !suspects.is_empty() {
+                connection.read(&mut scratch, own, &mut heard);
+            }
+        }
+        connections.retain(|connection| !connection.over);
+        bound_strangers(&mut connections);
+        suspects.retain(|name| {
+            let talks = connections.iter().any(|connection| connection.from.is_some_and(|from| from.name == *name));
+            if !talks {
+                heard.push(Heard::Gone(*name));
+            }
+            talks
+        });
+        let gone: Vec<Name> =
+            heard.iter().filter_map(|one| if let Heard::Gone(name) = one { Some(*name) } else { None }).collect();
+        // A bug there must not silence every link.
+        let refused = catch_unwind(AssertUnwindSafe(|| deliver(heard))).unwrap_or_default();
+        let is =
+            |connection: &Connection, names: &[Name]| connection.from.is_some_and(|from| names.contains(&from.name));
+        connections.retain(|connection| !is(connection, &gone) && !is(connection, &refused));
+    }
+}
+
+fn accept(listener: &UnixListener, connections: &mut Vec<Connection>) {
+    loop {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                if stream.set_nonblocking(true).is_ok() {
+                    connections.push(Connection {
+                        stream,
+                        from: None,
+                        head: [0; HEAD],
+                        have: 0,
+                        frame: None,
+                        over: false,
+                    });
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(error) => {
+                if error.kind() != ErrorKind::WouldBlock {
+                    // No descriptors, most likely: whoever knocks waits, and the thread must not spin meanwhile.
+                    std::thread::sleep(std::time::Duration::from_millis(10));
+                }
+                return;
+            }
+        }
+    }
+}
+
+/// Keeps callers that do not say who they are from using up descriptors: the oldest go.
+fn bound_strangers(connections: &mut Vec<Connection>) {
+    let strangers = connections.iter().filter(|connection| connection.from.is_none()).count();
+    let mut surplus = strangers.saturating_sub(MOST_STRANGERS);
+    connections.retain(|connection| {
+        let goes = surplus > 0 && connection.from.is_none();
+        surplus -= usize::from(goes);
+        !goes
+    });
+}
+
+impl Connection {
+    /// Reads what is there. A caller that sends what no member sends is refused, and counts as gone if it was known.
+    fn read(&mut self, scratch: &mut [u8], own: Address, heard: &mut Vec<Heard>) {
+        for _ in 0..READS {
+            match self.stream.read(scratch) {
+                Ok(0) => self.over = true,
+                Ok(bytes) => {
+                    if self.take(&scratch[..bytes], own, heard).is_err() {
+                        self.over = true;
+                        heard.extend(self.from.map(|from| Heard::Gone(from.name)));
+                    }
+                    if !self.over && bytes == scratch.len() {
+                        continue;
+                    }
+                }
+                Err(error) if error.kind() == ErrorKind::Interrupted => continue,
+                Err(error) => self.over = error.kind() != ErrorKind::WouldBlock,
+            }
+            return;
+        }
+    }
+
+    fn take(&mut self, mut bytes: &[u8], own: Address, heard: &mut Vec<Heard>) -> Result<(), Malformed> {
+        let chunk = (settings().buffer_bytes / SLOTS).max(size_of::<u64>());
+        while !bytes.is_empty() {
+            if self.frame.is_none() {
+                let some = bytes.len().min(HEAD - self.have);
+                self.head[self.have..self.have + some].copy_from_slice(&bytes[..some]);
+                self.have += some;
+                bytes = &bytes[some..];
+                if self.have < HEAD {
+                    return Ok(());
+                }
+                self.have = 0;
+                if self.from.is_none() {
+                    self.from = Some(greeting(&self.head, own.cookie).ok_or(Malformed)?);
+                    continue;
+                }
+                let head = Head::decode(&self.head, chunk).ok_or(Malformed)?;
+                let room = Vec::with_capacity(head.body().min(FIRST_ROOM));
+                self.frame = Some((head, room));
+            }
+            if let Some((head, body)) = &mut self.frame {
+                let some = bytes.len().min(head.body() - body.len());
+                body.extend_from_slice(&bytes[..some]);
+                bytes = &bytes[some..];
+            }
+            let whole = self.frame.take_if(|(head, body)| body.len() == head.body());
+            if let (Some((head, body)), Some(from)) = (whole, self.from) {
+                let frame: Frame = head.with(body).ok_or(Malformed)?;
+                heard.push(Heard::Frame(from, frame));
+            }
+        }
+        Ok(())
+    }
+}

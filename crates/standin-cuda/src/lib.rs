@@ -1,0 +1,71 @@
+//! The stand-in CUDA driver: `soft-cuda` behind the C interface of `libcuda.so.1`, for machines without a GPU.
+//!
+//! What a user of it can rely on:
+//! - Device pointers are plain host addresses. Whoever holds one may read and write it, ordered by streams and events.
+//! - Only the functions in this crate exist; `cuGetProcAddress` finds no others. There are no modules, kernels, graphs,
+//!   memory pools or peer windows, and no private tables, so the CUDA runtime library does not work over it.
+//! - Contexts are the devices' primary ones. Allocations, new streams and events want a current one, as with the real
+//!   driver.
+//! - A host function that blocks holds up its own stream and no other (the real driver promises less).
+//! - Streams never wait for the default stream: all of them behave as if made with `CU_STREAM_NON_BLOCKING`.
+//! - `cuMemFree` waits for all work of the current device, as the real driver does.
+//!
+//! COLLSPEC_STANDIN_DEVICES is the number of devices (8), COLLSPEC_STANDIN_DRIVER the version that
+//! `cuDriverGetVersion` answers (12080). `collspecStandin` tells a stand-in from a real driver; the other `collspec*`
+//! functions let a library enqueue work that ends later (see `soft_nccl::device`).
+#![allow(non_snake_case)] // the driver's names
+#![allow(unsafe_code)] // a C interface
+
+mod codes;
+mod context;
+mod devices;
+mod events;
+mod extension;
+mod memory;
+mod names;
+mod streams;
+mod transfer;
+
+use std::ffi::c_int;
+use std::mem::MaybeUninit;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// A call's outcome; the error is a CUresult.
+type Outcome = Result<(), c_int>;
+/// A place for an answer; null is refused.
+type Out<'a, T> = Option<&'a mut MaybeUninit<T>>;
+
+/// Runs the body of a C function: a panic is an unknown error.
+fn enter(body: impl FnOnce() -> Outcome) -> c_int {
+    match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => codes::SUCCESS,
+        Ok(Err(code)) => code,
+        Err(_) => codes::UNKNOWN,
+    }
+}
+
+/// Gives an answer.
+fn put<T>(place: Out<'_, T>, value: T) -> Outcome {
+    place.ok_or(codes::INVALID_VALUE)?.write(value);
+    Ok(())
+}
+
+/// Defines driver functions, and `functions()`, their names with their addresses.
+macro_rules! driver {
+    ($(
+        $(#[$doc:meta])*
+        fn $name:ident($($arg:ident: $ty:ty),* $(,)?) $body:block
+    )*) => {
+        $(
+            $(#[$doc])*
+            #[unsafe(no_mangle)]
+            extern "C" fn $name($($arg: $ty),*) -> std::ffi::c_int {
+                $crate::enter(move || $body)
+            }
+        )*
+        pub(crate) fn functions() -> Vec<(&'static str, *const ())> {
+            vec![$((stringify!($name), $name as *const ())),*]
+        }
+    };
+}
+use driver;

@@ -1,0 +1,157 @@
+//! NCCL's functions under their own names. A library that lacks one is made by leaving it out of a copy, not here.
+use crate::misbehave::{self, Moment};
+use crate::table;
+use nccl_sys::*;
+use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+type From = *const c_void;
+type To = *mut c_void;
+type Type = ncclDataType_t;
+type Op = ncclRedOp_t;
+type Comm = ncclComm_t;
+type Stream = cudaStream_t;
+
+/// A call with what goes wrong before it. The library contains its own panics; this contains those of the faults.
+fn around(moment: Moment, call: impl FnOnce() -> ncclResult_t) -> ncclResult_t {
+    catch_unwind(AssertUnwindSafe(|| misbehave::before(&moment).unwrap_or_else(call)))
+        .unwrap_or(ncclResult_t::InternalError)
+}
+
+macro_rules! export {
+    ($(
+        fn $name:ident($($arg:ident: $ty:ty),* $(,)?), $moment:expr $(, then $code:ident => $then:expr)?;
+    )*) => {
+        $(
+            #[unsafe(no_mangle)]
+            unsafe extern "C" fn $name($($arg: $ty),*) -> ncclResult_t {
+                around($moment, || {
+                    let code = match table().$name {
+                        // SAFETY: the caller keeps to NCCL's contract, which is that of the table.
+                        Some(f) => unsafe { f($($arg),*) },
+                        None => ncclResult_t::InternalError,
+                    };
+                    $(let $code = code; $then;)?
+                    code
+                })
+            }
+        )*
+        /// The functions that answer an `ncclResult_t`.
+        const WITH_RESULT: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
+/// After an accepted operation: what it wrote may be spoilt.
+macro_rules! wrote {
+    ($code:ident, $to:ident, $count:expr, $dtype:ident, $root:expr, $comm:ident, $stream:ident) => {
+        if $code == ncclResult_t::Success {
+            misbehave::spoil($to, $count, $dtype, $root, $comm, $stream)
+        }
+    };
+}
+
+export! {
+    fn ncclGetVersion(version: *mut c_int), Moment::Other, then code => {
+        if let (ncclResult_t::Success, Some(number)) = (code, misbehave::false_version()) {
+            // SAFETY: the library has just written there.
+            unsafe { version.write(number) }
+        }
+    };
+    fn ncclGetUniqueId(id: *mut ncclUniqueId), Moment::Other;
+    fn ncclCommInitRank(comm: *mut Comm, n: c_int, id: ncclUniqueId, rank: c_int), Moment::Init(Some(rank));
+    fn ncclCommInitRankConfig(comm: *mut Comm, n: c_int, id: ncclUniqueId, rank: c_int, config: *mut ncclConfig_t),
+        Moment::Init(Some(rank));
+    fn ncclCommInitAll(comms: *mut Comm, n: c_int, devices: *const c_int), Moment::Init(None);
+    fn ncclCommSplit(comm: Comm, color: c_int, key: c_int, newcomm: *mut Comm, config: *mut ncclConfig_t), Moment::Other;
+    fn ncclCommFinalize(comm: Comm), Moment::Other;
+    fn ncclCommDestroy(comm: Comm), Moment::Destroy(comm);
+    fn ncclCommAbort(comm: Comm), Moment::Abort(comm);
+    fn ncclCommGetAsyncError(comm: Comm, result: *mut ncclResult_t), Moment::Other, then code => {
+        if let (ncclResult_t::Success, Some(error)) = (code, misbehave::false_error(comm)) {
+            // SAFETY: the library has just written there.
+            unsafe { result.write(error) }
+        }
+    };
+    fn ncclCommCount(comm: Comm, count: *mut c_int), Moment::Other;
+    fn ncclCommCuDevice(comm: Comm, device: *mut c_int), Moment::Other;
+    fn ncclCommUserRank(comm: Comm, rank: *mut c_int), Moment::Other;
+    fn ncclGroupStart(), Moment::Other, then code => {
+        if code == ncclResult_t::Success { misbehave::group_started() }
+    };
+    fn ncclGroupEnd(), Moment::Other, then code => misbehave::group_ended(code);
+    fn ncclAllReduce(send: From, recv: To, count: usize, dtype: Type, op: Op, comm: Comm, stream: Stream),
+        Moment::Operation(comm, stream), then code => wrote!(code, recv, count, dtype, None, comm, stream);
+    fn ncclReduce(send: From, recv: To, count: usize, dtype: Type, op: Op, root: c_int, comm: Comm, stream: Stream),
+        Moment::Operation(comm, stream), then code => wrote!(code, recv, count, dtype, Some(root), comm, stream);
+    fn ncclBroadcast(send: From, recv: To, count: usize, dtype: Type, root: c_int, comm: Comm, stream: Stream),
+        Moment::Operation(comm, stream), then code => wrote!(code, recv, count, dtype, None, comm, stream);
+    fn ncclBcast(buff: To, count: usize, dtype: Type, root: c_int, comm: Comm, stream: Stream),
+        Moment::Operation(comm, stream), then code => wrote!(code, buff, count, dtype, None, comm, stream);
+    fn ncclAllGather(send: From, recv: To, count: usize, dtype: Type, comm: Comm, stream: Stream),
+        Moment::Operation(comm, stream), then code => wrote!(code, recv, count, dtype, None, comm, stream);
+    fn ncclReduceScatter(send: From, recv: To, count: usize, dtype: Type, op: Op, comm: Comm, stream: Stream),
+        Moment::Operation(comm, stream), then code => wrote!(code, recv, count, dtype, None, comm, stream);
+    fn ncclAlltoAll(send: From, recv: To, count: usize, dtype: Type, comm: Comm, stream: Stream),
+        Moment::Operation(comm, stream), then code => wrote!(code, recv, count, dtype, None, comm, stream);
+    fn ncclGather(send: From, recv: To, count: usize, dtype: Type, root: c_int, comm: Comm, stream: Stream),
+        Moment::Operation(comm, stream), then code => wrote!(code, recv, count, dtype, Some(root), comm, stream);
+    fn ncclScatter(send: From, recv: To, count: usize, dtype: Type, root: c_int, comm: Comm, stream: Stream),
+        Moment::Operation(comm, stream), then code => wrote!(code, recv, count, dtype, None, comm, stream);
+    fn ncclSend(send: From, count: usize, dtype: Type, peer: c_int, comm: Comm, stream: Stream),
+        Moment::Operation(comm, stream);
+    fn ncclRecv(recv: To, count: usize, dtype: Type, peer: c_int, comm: Comm, stream: Stream),
+        Moment::Operation(comm, stream), then code => wrote!(code, recv, count, dtype, None, comm, stream);
+    fn ncclRedOpCreatePreMulSum(
+        op: *mut Op,
+        scalar: *mut c_void,
+        dtype: Type,
+        residence: ncclScalarResidence_t,
+        comm: Comm,
+    ), Moment::Other;
+    fn ncclRedOpDestroy(op: Op, comm: Comm), Moment::Other;
+    fn collspecMark(comm: Comm, tag: c_uint), Moment::Other;
+    fn collspecTraffic(comm: Comm, tag: c_uint, traffic: *mut collspecTraffic_t), Moment::Other;
+    fn collspecCensus(census: *mut collspecCensus_t), Moment::Other;
+    fn collspecIdleHook(hook: Option<extern "C" fn()>), Moment::Other;
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ncclGetErrorString(result: ncclResult_t) -> *const c_char {
+    // SAFETY: a number.
+    table().ncclGetErrorString.map_or(c"".as_ptr(), |f| unsafe { f(result) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn ncclGetLastError(comm: Comm) -> *const c_char {
+    // SAFETY: the library checks the handle.
+    table().ncclGetLastError.map_or(c"".as_ptr(), |f| unsafe { f(comm) })
+}
+
+#[unsafe(no_mangle)]
+unsafe extern "C" fn collspecWhoWaits(text: *mut c_char, len: c_ulonglong) -> c_ulonglong {
+    // SAFETY: the caller keeps to the table's contract.
+    table().collspecWhoWaits.map_or(0, |f| unsafe { f(text, len) })
+}
+
+/// What this library is.
+#[unsafe(no_mangle)]
+extern "C" fn collspecStandin() -> *const c_char {
+    const TEXT: &str = concat!("stand-in NCCL (soft-nccl ", env!("CARGO_PKG_VERSION"), ")\0");
+    TEXT.as_ptr().cast()
+}
+
+/// Everything of the table that is exported: the functions with a result, then the others.
+pub const EXPORTED: [&[&str]; 2] = [WITH_RESULT, &["ncclGetErrorString", "ncclGetLastError", "collspecWhoWaits"]];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn whatever_the_library_has_is_exported_and_nothing_else() {
+        let exported: BTreeSet<&str> = EXPORTED.concat().into_iter().collect();
+        let present: BTreeSet<&str> = soft_nccl::table().present().into_iter().collect();
+        assert_eq!(exported, present);
+    }
+}

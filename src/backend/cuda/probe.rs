@@ -1,0 +1,175 @@
+//! What the driver says of itself and its devices. Asked in a process of its own: a driver may crash or hang.
+#![allow(unsafe_code)] // asks the driver
+
+use super::driver::{Absent, CudaError, Driver, NO_DEVICE};
+use cudarc::driver::sys::{CUdevice, CUdevice_attribute, CUuuid};
+use serde::{Deserialize, Serialize};
+use std::ffi::{CStr, c_char, c_int};
+
+/// How far one gets with the driver.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum DriverState {
+    /// There is none.
+    #[default]
+    NoDriver,
+    /// There is a library, but it lacks this function.
+    Incomplete(String),
+    /// It does not start: the code, and the driver's name of it.
+    Driver(u32, String),
+    /// It has no device to offer.
+    NoDevices,
+    /// So many.
+    Devices(usize),
+}
+
+impl std::fmt::Display for DriverState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::NoDriver => f.write_str("there is no CUDA driver (libcuda.so.1) where the loader looks"),
+            Self::Incomplete(name) => write!(f, "the CUDA driver lacks {name}: it is too old, or none"),
+            Self::Driver(code, name) => write!(f, "the CUDA driver does not start: {name} ({code})"),
+            Self::NoDevices => f.write_str("the CUDA driver has no device to offer"),
+            Self::Devices(1) => f.write_str("1 device"),
+            Self::Devices(n) => write!(f, "{n} devices"),
+        }
+    }
+}
+
+/// A device, as the driver describes it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceInfo {
+    /// Its name.
+    pub name: String,
+    /// Compute capability.
+    pub compute: (u32, u32),
+    /// Bytes of memory.
+    pub memory: u64,
+    /// `GPU-...`, as `nvidia-smi -L` prints it.
+    pub uuid: String,
+    /// Address on the PCI bus.
+    pub bus: String,
+    /// Devices whose memory it can reach directly, by number.
+    pub reaches: Vec<usize>,
+}
+
+/// The driver and its devices.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Gpus {
+    /// How far one got.
+    pub state: DriverState,
+    /// CUDA version that the driver supports (12080 is 12.8).
+    pub version: Option<i32>,
+    /// What the stand-in driver calls itself.
+    pub standin: Option<String>,
+    /// In the driver's order.
+    pub devices: Vec<DeviceInfo>,
+}
+
+/// Opens the driver and starts it.
+pub(super) fn start() -> Result<Driver, DriverState> {
+    let driver = Driver::open().map_err(|absent| match absent {
+        Absent::Library => DriverState::NoDriver,
+        Absent::Function(name) => DriverState::Incomplete(name.to_owned()),
+    })?;
+    // SAFETY: the flags must be 0.
+    match unsafe { driver.init(0) } {
+        Ok(()) => Ok(driver),
+        Err(error) if error.code == NO_DEVICE => Err(DriverState::NoDevices),
+        Err(error) => Err(DriverState::Driver(error.code, error.name)),
+    }
+}
+
+/// How many devices there are.
+pub(super) fn count(driver: &Driver) -> Result<usize, CudaError> {
+    let mut count: c_int = 0;
+    // SAFETY: a place for the answer.
+    unsafe { driver.device_count(&mut count) }?;
+    Ok(usize::try_from(count).unwrap_or(0))
+}
+
+/// Asks for everything. Loads the driver into this process.
+pub fn probe() -> Gpus {
+    let driver = match start() {
+        Ok(driver) => driver,
+        Err(state) => return Gpus { state, ..Gpus::default() },
+    };
+    let mut version: c_int = 0;
+    // SAFETY: a place for the answer.
+    let version = unsafe { driver.driver_version(&mut version) }.ok().map(|()| version);
+    let standin = driver.standin();
+    let broken = |error: CudaError| DriverState::Driver(error.code, format!("{}: {}", error.call, error.name));
+    let devices = count(&driver).and_then(|n| (0..n).map(|i| device(&driver, i, n)).collect::<Result<Vec<_>, _>>());
+    let (state, devices) = match devices {
+        Ok(devices) if devices.is_empty() => (DriverState::NoDevices, devices),
+        Ok(devices) => (DriverState::Devices(devices.len()), devices),
+        Err(error) => (broken(error), Vec::new()),
+    };
+    Gpus { state, version, standin, devices }
+}
+
+fn handle(driver: &Driver, number: usize) -> Result<CUdevice, CudaError> {
+    let mut device: CUdevice = 0;
+    // SAFETY: a place for the answer.
+    unsafe { driver.device_get(&mut device, c_int::try_from(number).unwrap_or(c_int::MAX)) }?;
+    Ok(device)
+}
+
+fn device(driver: &Driver, number: usize, of: usize) -> Result<DeviceInfo, CudaError> {
+    let device = handle(driver, number)?;
+    let text = |ask: &dyn Fn(*mut c_char, c_int) -> Result<(), CudaError>| {
+        let mut bytes: [c_char; 256] = [0; 256];
+        ask(bytes.as_mut_ptr(), 255)?;
+        // SAFETY: the last byte is zero whatever the driver wrote before it.
+        Ok(unsafe { CStr::from_ptr(bytes.as_ptr()) }.to_string_lossy().into_owned())
+    };
+    // SAFETY: a place for so many bytes.
+    let name = text(&|out, len| unsafe { driver.device_name(out, len, device) })?;
+    // SAFETY: as above.
+    let bus = text(&|out, len| unsafe { driver.device_bus_id(out, len, device) }).unwrap_or_default();
+    let attribute = |which: CUdevice_attribute| {
+        let mut value: c_int = 0;
+        // SAFETY: a place for the answer.
+        unsafe { driver.device_attribute(&mut value, which as u32, device) }?;
+        Ok(u32::try_from(value).unwrap_or(0))
+    };
+    let major = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR)?;
+    let minor = attribute(CUdevice_attribute::CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR)?;
+    let mut memory = 0usize;
+    // SAFETY: a place for the answer.
+    unsafe { driver.device_memory(&mut memory, device) }?;
+    let mut uuid = CUuuid { bytes: [0; 16] };
+    // SAFETY: a place for the answer.
+    unsafe { driver.device_uuid(&mut uuid, device) }?;
+    let reaches = (0..of).filter(|other| *other != number && can_reach(driver, device, *other)).collect();
+    let uuid = uuid_text(uuid.bytes.map(|byte| byte as u8));
+    Ok(DeviceInfo { name, compute: (major, minor), memory: memory as u64, uuid, bus, reaches })
+}
+
+fn can_reach(driver: &Driver, from: CUdevice, to: usize) -> bool {
+    let mut can: c_int = 0;
+    // SAFETY: a place for the answer.
+    let asked = handle(driver, to).and_then(|to| unsafe { driver.device_reaches(&mut can, from, to) });
+    asked.is_ok() && can != 0
+}
+
+fn uuid_text(bytes: [u8; 16]) -> String {
+    let mut text = String::from("GPU-");
+    for (i, byte) in bytes.iter().enumerate() {
+        if matches!(i, 4 | 6 | 8 | 10) {
+            text.push('-');
+        }
+        text.push_str(&format!("{byte:02x}"));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_uuid_reads_as_the_tools_print_it() {
+        let bytes: [u8; 16] = std::array::from_fn(|i| i as u8 * 17);
+        assert_eq!(uuid_text(bytes), "GPU-00112233-4455-6677-8899-aabbccddeeff");
+    }
+}

@@ -1,0 +1,207 @@
+//! Non-blocking streams and events. The host never waits inside the driver: it looks, and sleeps between two looks, so
+//! that it can be told to stop.
+#![allow(unsafe_code)] // calls the driver
+
+use super::super::device::{Address, DeviceError, MapFn};
+use super::driver::NOT_READY;
+use super::{Context, Cuda, CudaError, Staging};
+use cudarc::driver::sys::{CUevent, CUstream};
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::time::Duration;
+
+/// CU_STREAM_NON_BLOCKING: apart from the default stream.
+const NON_BLOCKING: u32 = 1;
+/// CU_EVENT_DISABLE_TIMING.
+const NO_TIMES: u32 = 2;
+/// The first pause between two looks; each is twice the one before.
+const SHORTEST: Duration = Duration::from_micros(10);
+/// No pause is longer.
+const LONGEST: Duration = Duration::from_millis(1);
+
+/// A queue of work on a device; ended when the last holder drops it.
+#[derive(Clone, Debug)]
+pub struct Stream(Arc<Owned>);
+
+#[derive(Debug)]
+struct Owned {
+    cuda: &'static Cuda,
+    context: Context,
+    raw: CUstream,
+}
+// SAFETY: the driver's streams may be used from any thread; the handle is never followed here.
+unsafe impl Send for Owned {}
+// SAFETY: as above.
+unsafe impl Sync for Owned {}
+
+impl Drop for Owned {
+    fn drop(&mut self) {
+        // SAFETY: made by this type and used no more; the driver finishes what is on it.
+        self.cuda.under(self.context, |driver| _ = unsafe { driver.stream_destroy(self.raw) });
+    }
+}
+
+impl Stream {
+    /// On the calling thread's device.
+    pub fn new(cuda: &'static Cuda) -> Result<Self, CudaError> {
+        let context = cuda.current()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: a place for the answer.
+        unsafe { cuda.driver.stream_create(&mut raw, NON_BLOCKING) }?;
+        Ok(Self(Arc::new(Owned { cuda, context, raw })))
+    }
+
+    /// As `cudaStream_t`: the runtime's streams are the driver's.
+    pub fn raw(&self) -> *mut c_void {
+        self.0.raw.cast()
+    }
+
+    /// Between device addresses, in stream order.
+    pub fn copy(&self, to: Address, from: Address, len: u64) -> Result<(), CudaError> {
+        if len == 0 {
+            return Ok(());
+        }
+        // SAFETY: both ranges lie inside blocks that live until the stream is drained (see `device::Stream::copy`).
+        unsafe { self.0.cuda.driver.copy(to.0, from.0, len as usize, self.0.raw) }
+    }
+
+    /// From pinned memory, in stream order.
+    pub(super) fn copy_in(&self, to: Address, from: *const u8, len: u64) -> Result<(), CudaError> {
+        if len == 0 {
+            return Ok(());
+        }
+        // SAFETY: as in `copy`; the host's bytes are a `Staging`'s, which lives as long.
+        unsafe { self.0.cuda.driver.copy_in(to.0, from.cast(), len as usize, self.0.raw) }
+    }
+
+    /// To pinned memory, in stream order.
+    pub(super) fn copy_out(&self, to: *mut u8, from: Address, len: u64) -> Result<(), CudaError> {
+        if len == 0 {
+            return Ok(());
+        }
+        // SAFETY: as in `copy_in`.
+        unsafe { self.0.cuda.driver.copy_out(to.cast(), from.0, len as usize, self.0.raw) }
+    }
+
+    /// Copies out what is read, computes on a thread of the driver's, and copies the result in; all in stream order.
+    pub fn map(
+        &self,
+        reads: Vec<(Address, u64)>,
+        out: Address,
+        out_len: u64,
+        f: MapFn,
+        staging: &mut Staging,
+    ) -> Result<(), DeviceError> {
+        let mut inputs = Vec::with_capacity(reads.len());
+        for (address, len) in reads {
+            let piece = staging.take(len)?;
+            self.copy_out(piece, address, len)?;
+            inputs.push((Piece(piece), len as usize));
+        }
+        let result = Piece(staging.take(out_len)?);
+        // without a value nothing is written: then what was there goes back
+        self.copy_out(result.0, out, out_len)?;
+        let place = result.0;
+        self.host_fn(Box::new(move || compute(&inputs, result, out_len as usize, f)))?;
+        Ok(self.copy_in(out, place, out_len)?)
+    }
+
+    /// Runs `f` in stream order, on a thread of the driver's. It must neither block nor call the driver.
+    pub fn host_fn(&self, f: Box<dyn FnOnce() + Send>) -> Result<(), CudaError> {
+        let data = Box::into_raw(Box::new(f)).cast::<c_void>();
+        // SAFETY: `run` takes the box back, once.
+        let given = unsafe { self.0.cuda.driver.stream_call(self.0.raw, Some(run), data) };
+        if given.is_err() {
+            // SAFETY: the driver did not take it.
+            drop(unsafe { Box::from_raw(data.cast::<Box<dyn FnOnce() + Send>>()) });
+        }
+        given
+    }
+
+    /// The event is reached when everything so far is finished.
+    pub fn record(&self, event: &Event) -> Result<(), CudaError> {
+        // SAFETY: both handles live.
+        unsafe { self.0.cuda.driver.event_record(event.raw, self.0.raw) }
+    }
+
+    /// What follows waits for the event.
+    pub fn wait(&self, event: &Event) -> Result<(), CudaError> {
+        // SAFETY: both handles live; the driver keeps what it needs of an event that is ended before it is reached.
+        unsafe { self.0.cuda.driver.stream_wait(self.0.raw, event.raw, 0) }
+    }
+
+    /// Waits for everything so far (true), or until `stop` says true (false).
+    pub fn synchronize_unless(&self, stop: &dyn Fn() -> bool) -> Result<bool, CudaError> {
+        let mut pause = SHORTEST;
+        loop {
+            // SAFETY: the handle lives.
+            match unsafe { self.0.cuda.driver.stream_query(self.0.raw) } {
+                Ok(()) => return Ok(true),
+                Err(error) if error.code == NOT_READY => {}
+                Err(error) => return Err(error),
+            }
+            if stop() {
+                return Ok(false);
+            }
+            self.0.cuda.pause(pause);
+            pause = (pause * 2).min(LONGEST);
+        }
+    }
+
+    /// Waits for everything so far.
+    pub(super) fn synchronize(&self) -> Result<(), CudaError> {
+        self.synchronize_unless(&|| false).map(|_| ())
+    }
+}
+
+/// A place in pinned memory that one host function may use.
+#[derive(Clone, Copy)]
+struct Piece(*mut u8);
+// SAFETY: the piece is this function's alone from the copy before it to the copy after it, which the stream orders.
+unsafe impl Send for Piece {}
+
+fn compute(inputs: &[(Piece, usize)], out: Piece, out_len: usize, f: MapFn) {
+    // SAFETY: the copies before this in the stream have filled the pieces, and nothing else uses them now.
+    let read = |(piece, len): &(Piece, usize)| unsafe { std::slice::from_raw_parts(piece.0, *len) }.to_vec();
+    let inputs: Vec<Vec<u8>> = inputs.iter().map(read).collect();
+    if let Some(result) = f(&inputs) {
+        let len = result.len().min(out_len);
+        // SAFETY: as above; the piece has `out_len` bytes.
+        unsafe { std::ptr::copy_nonoverlapping(result.as_ptr(), out.0, len) };
+    }
+}
+
+/// What the driver calls.
+unsafe extern "C" fn run(data: *mut c_void) {
+    // SAFETY: `host_fn` made it, and the driver calls this once.
+    let f = unsafe { Box::from_raw(data.cast::<Box<dyn FnOnce() + Send>>()) };
+    // a panic must not pass through the driver; its hook has told of it
+    let _ = catch_unwind(AssertUnwindSafe(f));
+}
+
+/// A point in a stream.
+#[derive(Debug)]
+pub struct Event {
+    cuda: &'static Cuda,
+    context: Context,
+    raw: CUevent,
+}
+
+impl Event {
+    /// On the calling thread's device.
+    pub fn new(cuda: &'static Cuda) -> Result<Self, CudaError> {
+        let context = cuda.current()?;
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: a place for the answer.
+        unsafe { cuda.driver.event_create(&mut raw, NO_TIMES) }?;
+        Ok(Self { cuda, context, raw })
+    }
+}
+
+impl Drop for Event {
+    fn drop(&mut self) {
+        // SAFETY: made by this type and used no more; the driver frees it once it has been reached.
+        self.cuda.under(self.context, |driver| _ = unsafe { driver.event_destroy(self.raw) });
+    }
+}

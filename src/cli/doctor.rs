@@ -1,0 +1,179 @@
+//! `collspec doctor`: what is here to run on, and what to do about what is not. It is never a failure.
+use super::args::Doctor;
+use super::exit::Exit;
+use super::nccl::lack;
+use collspec::Workers;
+use collspec::backend::cuda::{DeviceInfo, DriverState, Gpus};
+use collspec::library::{Found, find};
+use collspec::run::gpus::{self, AskError};
+use collspec::run::{Machine, machine::driver_text};
+use collspec::suite::{BackendChoice, Wish};
+use std::io::Write;
+
+pub fn doctor(args: &Doctor) -> anyhow::Result<Exit> {
+    let workers = Workers::CurrentExe;
+    let driver = args.place.driver.as_deref().map(|folder| folder.canonicalize().unwrap_or_else(|_| folder.to_owned()));
+    let gpus = gpus::ask(&workers, driver.as_deref());
+    let libraries = find(&workers);
+    let wish = Wish { nccl: args.place.nccl.clone(), driver: args.place.driver.clone(), ..Wish::default() };
+    // with nothing asked for, the software is taken without a word: here the word is wanted
+    let nccl = Wish { backend: BackendChoice::Nccl, ..wish }.resolve(&workers);
+
+    let mut lines = vec![format!("collspec {}", env!("CARGO_PKG_VERSION"))];
+    driver_lines(&gpus, &mut lines);
+    if let Ok(gpus) = &gpus {
+        device_lines(&gpus.devices, &mut lines);
+    }
+    library_lines(&libraries, &mut lines);
+    match nccl {
+        Ok(choice) => {
+            let machine = choice.machine.as_deref();
+            lines.push(entry("backend", &format!("nccl: {}", machine.map(Machine::describe).unwrap_or_default())));
+            lines.extend(machine.into_iter().flat_map(skipped).map(|words| entry("skipped", &words)));
+        }
+        Err(missing) => {
+            lines.push(entry("backend", "soft: NCCL's interface in software runs every scenario that names no GPU"));
+            lines.push(entry("", &format!("not nccl: {}", missing.0)));
+            lines.push(entry("skipped", "cases that require the backend nccl, GPUs or a compute capability"));
+        }
+    }
+    let mut out = anstream::stdout();
+    for line in lines {
+        writeln!(out, "{line}")?;
+    }
+    out.flush()?;
+    Ok(Exit::ALL_PASSED)
+}
+
+fn entry(name: &str, words: &str) -> String {
+    format!("{name:<10} {words}")
+}
+
+fn driver_lines(gpus: &Result<Gpus, AskError>, lines: &mut Vec<String>) {
+    match gpus {
+        Ok(gpus) => {
+            let words = match gpus.state {
+                DriverState::Devices(_) => driver_text(gpus),
+                _ => gpus.state.to_string(),
+            };
+            lines.push(entry("driver", &words));
+            lines.extend(remedy(&gpus.state).map(|words| entry("", words)));
+        }
+        Err(error) => {
+            lines.push(entry("driver", &error.to_string()));
+            lines.push(entry("", "see whether `nvidia-smi` works; if not, the driver must be repaired first"));
+        }
+    }
+}
+
+/// What can be done.
+fn remedy(state: &DriverState) -> Option<&'static str> {
+    Some(match state {
+        DriverState::Devices(_) => return None,
+        DriverState::NoDriver if gpus::are_likely() => {
+            "the kernel has NVIDIA devices: make libcuda.so.1 visible (in a container: start it with its GPUs)"
+        }
+        DriverState::NoDriver => "without an NVIDIA GPU nothing is wrong; with one, install NVIDIA's driver",
+        DriverState::Incomplete(_) => "install a driver for CUDA 12 or later",
+        // CUDA_ERROR_STUB_LIBRARY
+        DriverState::Driver(34, _) => "a toolkit's stub of libcuda is found first: take its folder off LD_LIBRARY_PATH",
+        // CUDA_ERROR_SYSTEM_DRIVER_MISMATCH
+        DriverState::Driver(803, _) => "library and kernel module of the driver differ: reboot, or match them",
+        DriverState::Driver(..) => "see what `nvidia-smi` says; the kernel's log may say more",
+        DriverState::NoDevices => "is CUDA_VISIBLE_DEVICES empty, or was a container started without its GPUs?",
+    })
+}
+
+fn device_lines(devices: &[DeviceInfo], lines: &mut Vec<String>) {
+    for (number, device) in devices.iter().enumerate() {
+        let DeviceInfo { name, compute: (major, minor), uuid, bus, .. } = device;
+        let memory = device.memory as f64 / f64::from(1 << 30);
+        let words = format!("{number}: {name}, compute {major}.{minor}, {memory:.1} GiB, {uuid}, at {bus}");
+        lines.push(entry(if number == 0 { "devices" } else { "" }, &words));
+    }
+    if devices.len() > 1 {
+        lines.push(entry("topology", &topology(devices)));
+    }
+}
+
+/// Who reaches whom.
+fn topology(devices: &[DeviceInfo]) -> String {
+    if devices.iter().all(|device| device.reaches.len() + 1 == devices.len()) {
+        return "every device reaches the memory of every other directly".into();
+    }
+    if devices.iter().all(|device| device.reaches.is_empty()) {
+        return "no device reaches the memory of another directly".into();
+    }
+    let list = |numbers: &[usize]| numbers.iter().map(usize::to_string).collect::<Vec<_>>().join(", ");
+    let one = |(number, device): (usize, &DeviceInfo)| match device.reaches.as_slice() {
+        [] => format!("{number} reaches none"),
+        others => format!("{number} reaches {}", list(others)),
+    };
+    devices.iter().enumerate().map(one).collect::<Vec<_>>().join("; ")
+}
+
+fn library_lines(libraries: &[Found], lines: &mut Vec<String>) {
+    if libraries.is_empty() {
+        lines.push(entry("libraries", "none was found"));
+        lines.push(entry("", "`collspec nccl fetch 2.30.7` gets one; --nccl PATH names one"));
+    }
+    for (number, library) in libraries.iter().enumerate() {
+        let words = match &library.probed {
+            Ok(probed) => format!("{} {}: {}", probed.version_text(), library.path.display(), lack(probed)),
+            Err(error) => format!("unusable {}: {error}", library.path.display()),
+        };
+        lines.push(entry(if number == 0 { "libraries" } else { "" }, &words));
+    }
+}
+
+/// What this machine and library cannot run.
+fn skipped(machine: &Machine) -> Vec<String> {
+    let mut words = Vec::new();
+    let there = machine.gpus.devices.len();
+    words.push(format!(
+        "cases of more than {there} rank{}; with --ranks-per-gpu auto they share GPUs",
+        if there == 1 { "" } else { "s" }
+    ));
+    let least = machine.gpus.devices.iter().map(|device| device.compute).min().unwrap_or_default();
+    if least < (9, 0) {
+        words.push(format!(
+            "reductions of 8-bit floats: they need compute capability 9.0, here is {}.{}",
+            least.0, least.1
+        ));
+    }
+    let lacks: Vec<_> = machine.probed.lacks().into_iter().map(|(name, _)| name).collect();
+    for name in ["ncclAlltoAll", "ncclGather", "ncclScatter"].into_iter().filter(|name| lacks.contains(name)) {
+        words.push(format!("nothing for the lack of {name}: sends and receives in a group do the same"));
+    }
+    let used = ["ncclCommInitRankConfig", "ncclCommSplit", "ncclCommFinalize", "ncclRedOpCreatePreMulSum"];
+    for name in used.into_iter().filter(|name| lacks.contains(name)) {
+        words.push(format!("cases that use {name}: this library does not have it"));
+    }
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topology_in_words() {
+        let devices = |reaches: &[&[usize]]| -> Vec<DeviceInfo> {
+            reaches.iter().map(|to| DeviceInfo { reaches: to.to_vec(), ..DeviceInfo::default() }).collect()
+        };
+        assert_eq!(topology(&devices(&[&[1], &[0]])), "every device reaches the memory of every other directly");
+        assert_eq!(topology(&devices(&[&[], &[]])), "no device reaches the memory of another directly");
+        assert_eq!(topology(&devices(&[&[1], &[0], &[]])), "0 reaches 1; 1 reaches 0; 2 reaches none");
+    }
+
+    #[test]
+    fn every_state_without_devices_has_a_remedy() {
+        use DriverState::*;
+        for state in
+            [NoDriver, Incomplete("cuInit".into()), Driver(34, "STUB".into()), Driver(999, "?".into()), NoDevices]
+        {
+            assert!(remedy(&state).is_some(), "{state}");
+        }
+        assert!(remedy(&Devices(1)).is_none());
+    }
+}

@@ -1,0 +1,331 @@
+//! Fetching a library: its wheel comes through Python's own tools, which know the registry, proxies and credentials and
+//! check the file against the registry's hash. No code of the wheel runs.
+use super::cache::Cache;
+use super::command::{self, Answer, CommandError};
+use super::wheel::{self, WheelError};
+use std::fmt;
+use std::fs;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Time for some hundreds of megabytes.
+const LIMIT: Duration = Duration::from_secs(30 * 60);
+/// Time for a tool to say that it is there.
+const HELLO: Duration = Duration::from_secs(30);
+
+/// The CUDA release that a library was built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cuda(u32);
+
+impl Default for Cuda {
+    fn default() -> Self {
+        Self(12)
+    }
+}
+
+impl fmt::Display for Cuda {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cu{}", self.0)
+    }
+}
+
+impl std::str::FromStr for Cuda {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "11" => Ok(Self(11)),
+            "12" => Ok(Self(12)),
+            "13" => Ok(Self(13)),
+            _ => Err("there are libraries for CUDA 11, 12 and 13".to_owned()),
+        }
+    }
+}
+
+impl Cuda {
+    fn package(self) -> String {
+        format!("nvidia-nccl-{self}")
+    }
+}
+
+/// A library in the cache.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Fetched {
+    /// The file.
+    pub path: PathBuf,
+    /// Its sha256 as the wheel lists it; `None` if it was there already.
+    pub hash: Option<String>,
+}
+
+/// Why no library came.
+#[derive(Debug, thiserror::Error)]
+pub enum FetchError {
+    /// Not what registries call a version.
+    #[error("{0:?} is no version of NCCL such as 2.30.7")]
+    Version(String),
+    /// Nothing to fetch with.
+    #[error("neither pip nor uv is here, which fetch wheels; install python3-pip, or uv")]
+    NoTool,
+    /// The registry cannot be reached.
+    #[error("{tool} does not reach the package registry: {words}")]
+    NoNetwork {
+        /// What was tried.
+        tool: &'static str,
+        /// Its words.
+        words: String,
+    },
+    /// The registry has others.
+    #[error("{package} has no version {version}{}", others(there))]
+    NoSuchVersion {
+        /// The package.
+        package: String,
+        /// What was asked for.
+        version: String,
+        /// What there is, as far as the tool tells.
+        there: Vec<String>,
+    },
+    /// The tool failed otherwise.
+    #[error("{tool} failed: {words}")]
+    Tool {
+        /// What was tried.
+        tool: &'static str,
+        /// Its words.
+        words: String,
+    },
+    /// It takes too long.
+    #[error("{tool} has not finished in {} minutes", LIMIT.as_secs() / 60)]
+    TooSlow {
+        /// What was tried.
+        tool: &'static str,
+    },
+    /// What came is not right.
+    #[error(transparent)]
+    Wheel(#[from] WheelError),
+    /// The cache cannot be written.
+    #[error("{}: {source}", path.display())]
+    Cache {
+        /// The file or folder.
+        path: PathBuf,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+fn others(there: &[String]) -> String {
+    if there.is_empty() { String::new() } else { format!("; there are {}", there.join(", ")) }
+}
+
+/// Gets `version` for CUDA `cuda` into the cache, where it appears whole or not at all. One that is there already stays.
+pub fn fetch(version: &str, cuda: Cuda, cache: &Cache) -> Result<Fetched, FetchError> {
+    if !is_version(version) {
+        return Err(FetchError::Version(version.to_owned()));
+    }
+    let place = cache.place(version, cuda);
+    if place.is_file() {
+        return Ok(Fetched { path: place, hash: None });
+    }
+    let cannot = |path: &Path| {
+        let path = path.to_owned();
+        move |source| FetchError::Cache { path, source }
+    };
+    let tool = Tool::first().ok_or(FetchError::NoTool)?;
+    fs::create_dir_all(cache.folder()).map_err(cannot(cache.folder()))?;
+    // In the cache's own file system, so that the last step is a rename; removed whatever happens.
+    let work = tempfile::Builder::new().prefix(".fetch-").tempdir_in(cache.folder()).map_err(cannot(cache.folder()))?;
+    let came = tool.download(&cuda.package(), version, work.path())?;
+    let ready = work.path().join("ready");
+    let hash = wheel::extract(&came, &ready)?;
+    let folder = place.parent().unwrap_or(cache.folder());
+    fs::create_dir_all(folder).map_err(cannot(folder))?;
+    fs::rename(&ready, &place).map_err(cannot(&place))?;
+    Ok(Fetched { path: place, hash: Some(hash) })
+}
+
+/// True for digits and dots, with a suffix like `.post1`; for nothing that a tool would take for something else.
+pub fn is_version(text: &str) -> bool {
+    let number = |part: &str| !part.is_empty() && part.len() <= 4 && part.bytes().all(|byte| byte.is_ascii_digit());
+    let part = |part: &str| number(part) || part.strip_prefix("post").is_some_and(number);
+    text.contains('.') && text.starts_with(|first: char| first.is_ascii_digit()) && text.split('.').all(part)
+}
+
+/// A program that fetches wheels.
+#[derive(Clone, Copy, Debug)]
+enum Tool {
+    /// `pip` under one of its names.
+    Pip(&'static [&'static str]),
+    Uv,
+}
+
+impl Tool {
+    /// The first one that is here.
+    fn first() -> Option<Self> {
+        let tools = [Self::Pip(&["python3", "-m", "pip"]), Self::Pip(&["pip3"]), Self::Pip(&["pip"]), Self::Uv];
+        tools.into_iter().find(|tool| {
+            let mut command = tool.command();
+            command.arg("--version");
+            command::run(command, HELLO).is_ok_and(|answer| answer.status.success())
+        })
+    }
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Pip(_) => "pip",
+            Self::Uv => "uv",
+        }
+    }
+
+    fn command(self) -> Command {
+        let words: &[&str] = match self {
+            Self::Pip(words) => words,
+            Self::Uv => &["uv"],
+        };
+        let mut command = Command::new(words.first().copied().unwrap_or("pip"));
+        command.args(words.iter().skip(1));
+        command
+    }
+
+    /// Gets one package into `work`: a wheel, or a folder into which one was unpacked.
+    fn download(self, package: &str, version: &str, work: &Path) -> Result<PathBuf, FetchError> {
+        let tool = self.name();
+        let wanted = format!("{package}=={version}");
+        let target = work.join("came");
+        let mut command = self.command();
+        // Large files pass through the temporary folder, which may be small.
+        command.env("TMPDIR", work);
+        match self {
+            Self::Pip(_) => {
+                command.args(["download", "--no-deps", "--only-binary=:all:", "--no-cache-dir", "--no-input"]);
+                command.args(["--disable-pip-version-check", "--progress-bar=off", "--no-color"]);
+                command.args(["--timeout=20", "--retries=2"]);
+                let machine = std::env::consts::ARCH;
+                for glibc in ["1", "2010", "2014", "_2_17", "_2_18", "_2_27", "_2_28", "_2_34"] {
+                    command.arg(format!("--platform=manylinux{glibc}_{machine}"));
+                }
+                command.arg("--dest").arg(&target).arg(&wanted);
+            }
+            Self::Uv => {
+                let platform = format!("{}-manylinux_2_34", std::env::consts::ARCH);
+                command.args(["pip", "install", "--no-deps", "--only-binary=:all:", "--no-cache", "--no-progress"]);
+                command.args(["--color=never", "--link-mode=copy", "--python-platform", &platform]);
+                command.arg("--target").arg(&target).arg(&wanted);
+            }
+        }
+        let answer = match command::run(command, LIMIT) {
+            Ok(answer) => answer,
+            Err(CommandError::TooSlow(_)) => return Err(FetchError::TooSlow { tool }),
+            Err(error) => return Err(FetchError::Tool { tool, words: error.to_string() }),
+        };
+        if !answer.status.success() {
+            return Err(reason(tool, package, version, &answer));
+        }
+        let entries = fs::read_dir(&target).map_err(|source| FetchError::Cache { path: target.clone(), source })?;
+        let mut files = entries.flatten().map(|entry| entry.path());
+        Ok(files.find(|path| path.extension().is_some_and(|end| end == "whl")).unwrap_or(target))
+    }
+}
+
+/// What a tool's failure means.
+fn reason(tool: &'static str, package: &str, version: &str, answer: &Answer) -> FetchError {
+    let said = &answer.err;
+    let line = |needle: &str| said.lines().find(|line| line.contains(needle)).map(str::trim);
+    let offline = [
+        "Temporary failure in name resolution",
+        "Name or service not known",
+        "Failed to establish a new connection",
+        "Connection refused",
+        "Network is unreachable",
+        "timed out",
+        "Max retries exceeded",
+        "Cannot connect to proxy",
+        "dns error",
+        "error sending request",
+        "Failed to fetch",
+    ];
+    if let Some(words) = offline.into_iter().find_map(line) {
+        // pip shows the inside of its own client in front of what the system said
+        let words = words.rsplit(">: ").next().and_then(|words| words.split("')").next()).unwrap_or(words);
+        return FetchError::NoNetwork { tool, words: shortened(words) };
+    }
+    let none = ["No matching distribution", "Could not find a version", "there is no version of", "no versions of"];
+    if none.into_iter().any(|needle| said.contains(needle)) {
+        let list = line("(from versions: ").and_then(|line| line.split("(from versions: ").nth(1));
+        let list = list.and_then(|list| list.split(')').next()).unwrap_or_default();
+        let there = list.split(", ").filter(|word| is_version(word)).map(str::to_owned).collect();
+        return FetchError::NoSuchVersion { package: package.to_owned(), version: version.to_owned(), there };
+    }
+    let words = said.lines().rev().find(|line| line.starts_with("ERROR") || line.starts_with("error"));
+    let words = words.or_else(|| said.lines().rev().find(|line| !line.trim().is_empty()));
+    FetchError::Tool { tool, words: words.map_or_else(|| answer.status.to_string(), shortened) }
+}
+
+fn shortened(line: &str) -> String {
+    let line = line.trim_start_matches("WARNING: ").trim_start_matches("ERROR: ");
+    match line.char_indices().nth(300) {
+        Some((at, _)) => format!("{}...", &line[..at]),
+        None => line.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::ExitStatusExt;
+    use std::process::ExitStatus;
+
+    #[test]
+    fn versions_are_nothing_else() {
+        for good in ["2.30.7", "2.18.3", "2.26.2.post1", "2.30"] {
+            assert!(is_version(good), "{good}");
+        }
+        for bad in
+            ["", "2", "latest", "2.30.7 --pre", "-r", "2..3", "2.3.", ".2", "2.30.x", "../2.3", "2.30*", "post1.2"]
+        {
+            assert!(!is_version(bad), "{bad}");
+            let error = fetch(bad, Cuda::default(), &Cache::at("/no/such/folder".into())).unwrap_err();
+            assert!(matches!(error, FetchError::Version(_)), "{error}");
+        }
+    }
+
+    #[test]
+    fn what_is_there_is_not_fetched_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let cache = Cache::at(folder.path().to_owned());
+        let cu13 = "13".parse().unwrap();
+        assert_ne!(cache.place("2.30.7", cu13), cache.place("2.30.7", Cuda::default()));
+        let path = cache.place("2.30.7", cu13);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, "x").unwrap();
+        assert_eq!(fetch("2.30.7", cu13, &cache).unwrap(), Fetched { path, hash: None });
+    }
+
+    #[test]
+    fn a_tools_words_become_a_reason() {
+        let reason = |said: &str| {
+            let answer = Answer { status: ExitStatus::from_raw(256), out: String::new(), err: said.to_owned() };
+            reason("pip", "nvidia-nccl-cu12", "9.9", &answer)
+        };
+        let there = "ERROR: Could not find a version that satisfies the requirement nvidia-nccl-cu12==9.9 \
+                     (from versions: 2.16.2, 2.26.2.post1, 2.30.7)\nERROR: No matching distribution found for x\n";
+        match reason(there) {
+            FetchError::NoSuchVersion { there, .. } => assert_eq!(there, ["2.16.2", "2.26.2.post1", "2.30.7"]),
+            other => panic!("{other}"),
+        }
+        let words = reason(there).to_string();
+        assert_eq!(words, "nvidia-nccl-cu12 has no version 9.9; there are 2.16.2, 2.26.2.post1, 2.30.7");
+        // Offline, pip says both.
+        let offline = "WARNING: Retrying after connection broken by 'NewConnectionError: Failed to establish a new connection'\n\
+                       ERROR: Could not find a version that satisfies the requirement x (from versions: none)\n";
+        assert!(matches!(reason(offline), FetchError::NoNetwork { .. }));
+        let noisy =
+            "Retrying after 'NewConnectionError('<x object at 0x7f>: Name or service not known')': /simple/x/\n";
+        assert!(matches!(reason(noisy), FetchError::NoNetwork { words, .. } if words == "Name or service not known"));
+        let uv =
+            "  × No solution found when resolving dependencies:\n  ╰─▶ Because there is no version of x==9.9 and\n";
+        assert!(matches!(reason(uv), FetchError::NoSuchVersion { there, .. } if there.is_empty()));
+        let full = "ERROR: Could not install packages due to an OSError: [Errno 28] No space left on device\n";
+        assert!(matches!(reason(full), FetchError::Tool { words, .. } if words.contains("No space left")));
+        assert!(matches!(reason(""), FetchError::Tool { .. }));
+    }
+}

@@ -1,0 +1,44 @@
+//! NCCL libraries: which ones this machine has, what each can do, and how another one comes here.
+//!
+//! No library is loaded into the process that asks: each is opened by a child, which may crash ([`probe`]).
+mod cache;
+mod choose;
+mod command;
+mod fetch;
+mod places;
+mod probe;
+mod version;
+mod wheel;
+
+pub use cache::{Cache, NoCache};
+pub use choose::{ChooseError, Chosen, choose};
+pub(crate) use command::{CommandError, run as run_command};
+pub use fetch::{Cuda, FetchError, Fetched, fetch, is_version};
+pub use places::{Candidate, Machine, Source, candidates};
+pub use probe::{ProbeError, Probed, enter_if_asked, probe};
+pub use version::Wanted;
+
+use crate::run::Workers;
+use std::path::PathBuf;
+
+/// A library that was found, and what it said when it was asked.
+#[derive(Debug)]
+pub struct Found {
+    /// The file, with links resolved.
+    pub path: PathBuf,
+    /// Where it was seen first.
+    pub source: Source,
+    /// Its version and functions, or why it has none to offer.
+    pub probed: Result<Probed, ProbeError>,
+}
+
+/// Every NCCL library in the places where this machine keeps libraries, in the order in which they would be taken.
+/// `workers` says which program asks them (the same that can be a worker).
+pub fn find(workers: &Workers) -> Vec<Found> {
+    let ask = |candidate: Candidate| Found {
+        probed: probe(&candidate.path, workers),
+        path: candidate.path,
+        source: candidate.source,
+    };
+    candidates(&Machine::this()).into_iter().map(ask).collect()
+}

@@ -1,0 +1,224 @@
+//! Where a machine keeps NCCL libraries. Looking opens no library.
+use super::cache::{Cache, FILE};
+use super::command;
+use std::collections::BTreeSet;
+use std::ffi::OsString;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// Time that a program which knows places may take to tell them.
+const LIMIT: Duration = Duration::from_secs(10);
+/// Its place in the wheels of Python's registry.
+const IN_WHEEL: &str = "nvidia/nccl/lib";
+
+/// How a library was found.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Source {
+    /// In a folder of LD_LIBRARY_PATH.
+    LoaderPath,
+    /// In the system loader's cache.
+    LoaderCache,
+    /// In a site-packages folder of Python.
+    Python,
+    /// In a conda environment.
+    Conda,
+    /// In a folder of a CUDA installation or the system.
+    Cuda,
+    /// Fetched by `collspec nccl fetch`.
+    Fetched,
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::LoaderPath => "LD_LIBRARY_PATH",
+            Self::LoaderCache => "the loader's cache",
+            Self::Python => "Python's packages",
+            Self::Conda => "conda",
+            Self::Cuda => "the system's CUDA folders",
+            Self::Fetched => "fetched",
+        })
+    }
+}
+
+/// A file that may be an NCCL library.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Candidate {
+    /// The file, with links resolved.
+    pub path: PathBuf,
+    /// Where it was seen first.
+    pub source: Source,
+}
+
+/// What a search asks of the machine.
+pub struct Machine {
+    variable: Box<dyn Fn(&str) -> Option<OsString>>,
+    /// In front of the system's own folders.
+    root: PathBuf,
+    /// What `ldconfig -p` lists.
+    ldconfig: String,
+    /// Folders where python3 looks for packages.
+    python: Vec<PathBuf>,
+}
+
+impl Machine {
+    /// The one this runs on.
+    pub fn this() -> Self {
+        let ldconfig = ["ldconfig", "/sbin/ldconfig", "/usr/sbin/ldconfig"];
+        let ldconfig = ldconfig.into_iter().find_map(|program| said(program, &["-p"])).unwrap_or_default();
+        let paths = said("python3", &["-c", "import sys; print('\\n'.join(sys.path))"]).unwrap_or_default();
+        let python = paths.lines().map(PathBuf::from).filter(|path| path.is_absolute()).collect();
+        Self { variable: Box::new(|name| std::env::var_os(name)), root: "/".into(), ldconfig, python }
+    }
+}
+
+/// What a program says on its standard output, if it is there and succeeds in time.
+fn said(program: &str, args: &[&str]) -> Option<String> {
+    let mut command = Command::new(program);
+    command.args(args);
+    let answer = command::run(command, LIMIT).ok()?;
+    answer.status.success().then_some(answer.out)
+}
+
+/// Every file that bears NCCL's name, each once, in the order in which they would be taken.
+pub fn candidates(machine: &Machine) -> Vec<Candidate> {
+    let mut seen = Seen::default();
+    let folder = |name: &str| (machine.variable)(name).map(PathBuf::from).filter(|path| path.is_absolute());
+
+    if let Some(list) = (machine.variable)("LD_LIBRARY_PATH") {
+        for folder in std::env::split_paths(&list).filter(|folder| folder.is_absolute()) {
+            seen.folder(&folder, Source::LoaderPath);
+        }
+    }
+    for path in listed(&machine.ldconfig) {
+        seen.file(&path, Source::LoaderCache);
+    }
+    if let Some(environment) = folder("VIRTUAL_ENV") {
+        seen.environment(&environment, Source::Python);
+    }
+    for folder in &machine.python {
+        seen.folder(&folder.join(IN_WHEEL), Source::Python);
+    }
+    if let Some(environment) = folder("CONDA_PREFIX") {
+        seen.folder(&environment.join("lib"), Source::Conda);
+        seen.environment(&environment, Source::Conda);
+    }
+    let local = machine.root.join("usr/local");
+    for cuda in matching(&local, "cuda").into_iter().rev() {
+        for inside in ["lib64", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"] {
+            seen.folder(&cuda.join(inside), Source::Cuda);
+        }
+    }
+    for inside in ["usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/local/lib"] {
+        seen.folder(&machine.root.join(inside), Source::Cuda);
+    }
+    if let Ok(cache) = Cache::from(&machine.variable) {
+        for path in cache.libraries() {
+            seen.file(&path, Source::Fetched);
+        }
+    }
+    seen.candidates
+}
+
+#[derive(Default)]
+struct Seen {
+    paths: BTreeSet<PathBuf>,
+    candidates: Vec<Candidate>,
+}
+
+impl Seen {
+    fn file(&mut self, path: &Path, source: Source) {
+        let Ok(path) = path.canonicalize() else { return };
+        if path.is_file() && self.paths.insert(path.clone()) {
+            self.candidates.push(Candidate { path, source });
+        }
+    }
+
+    fn folder(&mut self, folder: &Path, source: Source) {
+        for name in [FILE, "libnccl.so"] {
+            self.file(&folder.join(name), source);
+        }
+    }
+
+    /// A folder in which Python was installed.
+    fn environment(&mut self, environment: &Path, source: Source) {
+        for python in matching(&environment.join("lib"), "python3") {
+            self.folder(&python.join("site-packages").join(IN_WHEEL), source);
+        }
+    }
+}
+
+/// Entries of a folder that begin so, by name.
+fn matching(folder: &Path, begin: &str) -> Vec<PathBuf> {
+    let Ok(entries) = folder.read_dir() else { return Vec::new() };
+    let begins = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(begin));
+    let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(begins).collect();
+    paths.sort();
+    paths
+}
+
+/// NCCL's files in `ldconfig -p`'s list, of lines like `libnccl.so.2 (libc6,x86-64) => /path`.
+fn listed(ldconfig: &str) -> impl Iterator<Item = PathBuf> {
+    ldconfig.lines().filter_map(|line| {
+        let (name, path) = line.trim().split_once(" => ")?;
+        let name = name.split(' ').next()?;
+        matches!(name, FILE | "libnccl.so").then(|| PathBuf::from(path))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeMap;
+    use std::fs;
+
+    #[test]
+    fn every_place_is_looked_into_and_every_file_told_once() {
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str| folder.path().canonicalize().unwrap().join(name);
+        let file = |name: &str| {
+            fs::create_dir_all(at(name).parent().unwrap()).unwrap();
+            fs::write(at(name), "x").unwrap();
+            at(name)
+        };
+        let expected = [
+            (file("opt/a/libnccl.so.2.30.7"), Source::LoaderPath),
+            (file("lib/libnccl.so.2"), Source::LoaderCache),
+            (file("venv/lib/python3.11/site-packages/nvidia/nccl/lib/libnccl.so.2"), Source::Python),
+            (file("site/nvidia/nccl/lib/libnccl.so.2"), Source::Python),
+            (file("conda/lib/libnccl.so.2"), Source::Conda),
+            (file("conda/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2"), Source::Conda),
+            (file("usr/local/cuda-13.0/lib64/libnccl.so.2"), Source::Cuda),
+            (file("usr/local/cuda-12.4/targets/x86_64-linux/lib/libnccl.so"), Source::Cuda),
+            (file("usr/lib/x86_64-linux-gnu/libnccl.so.2"), Source::Cuda),
+            (file("cache/collspec/nccl/2.18.3/libnccl.so.2"), Source::Fetched),
+            (file("cache/collspec/nccl/2.30.7+cu13/libnccl.so.2"), Source::Fetched),
+        ];
+        // Links, unfinished files and other names add nothing.
+        std::os::unix::fs::symlink(at("opt/a/libnccl.so.2.30.7"), at("opt/a/libnccl.so.2")).unwrap();
+        std::os::unix::fs::symlink("libnccl.so.2", at("opt/a/libnccl.so")).unwrap();
+        std::os::unix::fs::symlink(at("usr/local/cuda-13.0"), at("usr/local/cuda")).unwrap();
+        file("cache/collspec/nccl/.fetch/libnccl.so.2");
+        file("lib/libnccl-net.so.2");
+        fs::create_dir_all(at("opt/b/libnccl.so.2")).unwrap();
+
+        let variables = BTreeMap::from([
+            ("LD_LIBRARY_PATH", format!("{}::relative:{}", at("opt/a").display(), at("opt/b").display())),
+            ("VIRTUAL_ENV", at("venv").display().to_string()),
+            ("CONDA_PREFIX", at("conda").display().to_string()),
+            ("XDG_CACHE_HOME", at("cache").display().to_string()),
+        ]);
+        let library = |name: &str| format!("\t{name} (libc6,x86-64) => {}\n", at("lib").join(name).display());
+        let machine = Machine {
+            variable: Box::new(move |name| variables.get(name).map(OsString::from)),
+            root: at(""),
+            ldconfig: format!("2 libs found\n{}{}", library("libnccl.so.2"), library("libnccl-net.so.2")),
+            python: vec![at("site"), at("nothing")],
+        };
+        let found = candidates(&machine);
+        let found: Vec<_> = found.into_iter().map(|candidate| (candidate.path, candidate.source)).collect();
+        assert_eq!(found, expected);
+    }
+}

@@ -1,0 +1,115 @@
+//! Asking the CUDA driver what there is, in a process of its own: a driver may crash or hang, and the parent never loads
+//! one. The program is started again with a variable that says so, as it is for a worker.
+use super::Workers;
+use crate::backend::cuda::{Gpus, probe};
+use crate::library::run_command;
+use std::ffi::OsString;
+use std::io::{self, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+/// The variable that makes a program ask the driver: its parent's process id.
+const VARIABLE: &str = "COLLSPEC_PROBE_DRIVER";
+/// Begins the answer; a driver may write lines of its own.
+const MARK: &str = "collspec-driver:";
+/// Starting a driver with many devices takes seconds.
+const LIMIT: Duration = Duration::from_secs(60);
+/// Exit status of a process that was asked in vain.
+const NOT_ASKED: i32 = 102;
+/// The loader's path.
+const LOADER_PATH: &str = "LD_LIBRARY_PATH";
+/// Files that are there if the kernel has a driver for GPUs.
+const DEVICE_FILES: [&str; 3] = ["/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg"];
+
+/// The driver was not asked, or did not survive it.
+#[derive(Debug, thiserror::Error)]
+pub enum AskError {
+    /// The process died.
+    #[error("starting the CUDA driver ends the process ({0})")]
+    Died(String),
+    /// It gave no answer.
+    #[error("the CUDA driver does not answer within {} s", LIMIT.as_secs())]
+    TooSlow,
+    /// The program knows nothing of this.
+    #[error("{} does not ask drivers: its main must call collspec::worker::enter_if_asked() first", .0.display())]
+    NotAsked(PathBuf),
+    /// No process.
+    #[error("no process to ask the CUDA driver: {0}")]
+    Start(#[from] io::Error),
+}
+
+/// True if it is worth asking: the kernel has devices.
+pub fn are_likely() -> bool {
+    DEVICE_FILES.iter().any(|file| Path::new(file).exists())
+}
+
+/// The loader's path of a process that is to find its driver in `folder`.
+pub fn loader_path(folder: &Path) -> (String, String) {
+    let mut path = folder.as_os_str().to_owned();
+    if let Some(rest) = std::env::var_os(LOADER_PATH).filter(|rest| !rest.is_empty()) {
+        path.push(":");
+        path.push(rest);
+    }
+    (LOADER_PATH.to_owned(), path.to_string_lossy().into_owned())
+}
+
+/// What the driver says: the loader's, or the one in `folder`.
+pub fn ask(workers: &Workers, folder: Option<&Path>) -> Result<Gpus, AskError> {
+    let program = match workers {
+        Workers::CurrentExe => std::env::current_exe()?,
+        Workers::Command(path) => path.clone(),
+    };
+    // a child that got here did not enter: without this, each would start the next
+    let current = *workers == Workers::CurrentExe;
+    if std::env::var_os(VARIABLE).is_some()
+        || crate::worker::is_worker()
+        || (current && !crate::worker::can_be_worker())
+    {
+        return Err(AskError::NotAsked(program));
+    }
+    let mut command = Command::new(&program);
+    command.env(VARIABLE, std::process::id().to_string());
+    command.envs(folder.map(loader_path));
+    let answer = match run_command(command, LIMIT) {
+        Ok(answer) => answer,
+        Err(crate::library::CommandError::TooSlow(_)) => return Err(AskError::TooSlow),
+        Err(crate::library::CommandError::Start(error)) => return Err(AskError::Start(error)),
+    };
+    let mut lines = answer.out.lines().filter_map(|line| line.strip_prefix(MARK));
+    if let Some(gpus) = lines.find_map(|line| serde_json::from_str(line).ok()) {
+        return Ok(gpus);
+    }
+    if !answer.out.contains(MARK) {
+        return Err(AskError::NotAsked(program));
+    }
+    let how = match answer.status.signal() {
+        Some(signal) => format!("signal {signal}"),
+        None => format!("exit status {}", answer.status.code().unwrap_or(-1)),
+    };
+    let last = answer.err.lines().rev().find(|line| !line.trim().is_empty());
+    Err(AskError::Died(last.map_or(how.clone(), |line| format!("{how}: {}", line.trim()))))
+}
+
+/// If this process was started to ask the driver, it does, and this never returns.
+pub fn enter_if_asked() {
+    let Some(value) = std::env::var_os(VARIABLE) else { return };
+    let ours = rustix::process::getppid().map(|pid| OsString::from(pid.as_raw_pid().to_string()));
+    if ours != Some(value) {
+        eprintln!("collspec: {VARIABLE} was not meant for this process");
+        std::process::exit(NOT_ASKED);
+    }
+    // said before the driver has the word: what ends this process from here on is the driver
+    say(MARK);
+    let gpus = probe();
+    say(&format!("\n{MARK}{}", serde_json::to_string(&gpus).unwrap_or_default()));
+    // what the driver does at a process's end is nobody's business here
+    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+    std::process::exit(0);
+}
+
+fn say(line: &str) {
+    let mut out = io::stdout().lock();
+    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
+}

@@ -1,0 +1,161 @@
+//! The GPUs and the library that cases run on, as they were found before anything runs.
+use crate::backend::cuda::{DeviceInfo, Gpus};
+use crate::backend::version_text;
+use crate::library::Probed;
+use std::path::PathBuf;
+
+/// What a run on NCCL has under it.
+#[derive(Clone, Debug)]
+pub struct Machine {
+    /// The driver and its devices.
+    pub gpus: Gpus,
+    /// The library's file.
+    pub library: PathBuf,
+    /// What the library says of itself.
+    pub probed: Probed,
+}
+
+/// How many ranks may share a GPU.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RanksPerGpu {
+    /// One has it for itself.
+    #[default]
+    One,
+    /// At most so many.
+    Most(usize),
+    /// As many as a case needs.
+    Auto,
+}
+
+impl RanksPerGpu {
+    /// `auto`, or a number.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text.parse::<usize>() {
+            _ if text == "auto" => Ok(Self::Auto),
+            Ok(1) => Ok(Self::One),
+            Ok(n) if n > 1 => Ok(Self::Most(n)),
+            _ => Err("auto, or a number from 1 on, is wanted".to_owned()),
+        }
+    }
+
+    /// True if so many ranks may.
+    pub fn admits(self, ranks: usize) -> bool {
+        match self {
+            Self::One => ranks <= 1,
+            Self::Most(n) => ranks <= n,
+            Self::Auto => true,
+        }
+    }
+}
+
+/// The first version that can put several ranks on one GPU when asked to.
+const SHARES: i32 = 23000;
+
+impl Machine {
+    /// The devices that a case of so many ranks uses: a rank's is its number modulo the number of devices.
+    pub fn used(&self, ranks: usize) -> &[DeviceInfo] {
+        let devices = &self.gpus.devices;
+        devices.get(..ranks.min(devices.len())).unwrap_or_default()
+    }
+
+    /// Ranks on the busiest device of a case of so many.
+    pub fn ranks_per_gpu(&self, ranks: usize) -> usize {
+        ranks.div_ceil(self.gpus.devices.len().max(1))
+    }
+
+    /// Variables for the process of one of several ranks that share a GPU: leave to do so, or, before there was such a
+    /// thing, a host of its own, so that the library does not know.
+    pub fn sharing(&self, rank: usize) -> Vec<(String, String)> {
+        let set = |name: &str, value: String| (name.to_owned(), value);
+        if self.probed.version >= SHARES {
+            // NVLS cannot be shared; a rank that takes the whole GPU leaves its neighbour waiting
+            return vec![
+                set("NCCL_MULTI_RANK_GPU_ENABLE", "1".into()),
+                set("NCCL_NVLS_ENABLE", "0".into()),
+                set("NCCL_MAX_CTAS", "4".into()),
+            ];
+        }
+        vec![
+            set("NCCL_HOSTID", format!("collspec-rank-{rank}")),
+            set("NCCL_SOCKET_IFNAME", "lo".into()),
+            set("NCCL_MAX_NCHANNELS", "4".into()),
+        ]
+    }
+
+    /// Library, driver and devices in a line.
+    pub fn describe(&self) -> String {
+        let version = version_text(self.probed.version);
+        let mut kinds: Vec<(usize, &DeviceInfo)> = Vec::new();
+        for device in &self.gpus.devices {
+            match kinds.iter_mut().find(|(_, kind)| (&kind.name, kind.compute) == (&device.name, device.compute)) {
+                Some((count, _)) => *count += 1,
+                None => kinds.push((1, device)),
+            }
+        }
+        let kinds: Vec<String> = kinds
+            .into_iter()
+            .map(|(count, d)| format!("{count} x {} (compute {}.{})", d.name, d.compute.0, d.compute.1))
+            .collect();
+        let driver = driver_text(&self.gpus);
+        format!("NCCL {version} ({}), {driver}, {}", self.library.display(), kinds.join(", "))
+    }
+}
+
+/// The driver in a few words.
+pub fn driver_text(gpus: &Gpus) -> String {
+    let version = gpus.version.map_or_else(|| "of unknown version".into(), cuda_version);
+    match &gpus.standin {
+        Some(name) => format!("{name}, CUDA {version}"),
+        None => format!("driver for CUDA {version}"),
+    }
+}
+
+fn cuda_version(code: i32) -> String {
+    format!("{}.{}", code / 1000, code % 1000 / 10)
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::backend::cuda::DriverState;
+
+    /// Devices of these compute capabilities.
+    pub fn machine(version: i32, computes: &[(u32, u32)]) -> Machine {
+        let device = |(i, compute): (usize, &(u32, u32))| DeviceInfo {
+            name: "GPU".into(),
+            compute: *compute,
+            uuid: format!("GPU-{i}"),
+            ..DeviceInfo::default()
+        };
+        let devices: Vec<_> = computes.iter().enumerate().map(device).collect();
+        let symbols = nccl_sys::Nccl::SYMBOLS.iter().map(|(name, _)| (*name).to_owned()).collect();
+        Machine {
+            gpus: Gpus { state: DriverState::Devices(devices.len()), version: Some(12080), standin: None, devices },
+            library: "/lib/libnccl.so.2".into(),
+            probed: Probed { version, symbols },
+        }
+    }
+
+    #[test]
+    fn a_line_names_library_driver_and_kinds_of_devices() {
+        let words = machine(23007, &[(9, 0), (9, 0), (8, 0)]).describe();
+        let wanted =
+            "NCCL 2.30.7 (/lib/libnccl.so.2), driver for CUDA 12.8, 2 x GPU (compute 9.0), 1 x GPU (compute 8.0)";
+        assert_eq!(words, wanted);
+    }
+
+    #[test]
+    fn ranks_are_dealt_out_in_turn() {
+        let machine = machine(23007, &[(9, 0), (9, 0)]);
+        assert_eq!((machine.used(1).len(), machine.used(2).len(), machine.used(5).len()), (1, 2, 2));
+        assert_eq!([1, 2, 3, 5].map(|n| machine.ranks_per_gpu(n)), [1, 1, 2, 3]);
+        assert!(RanksPerGpu::Most(2).admits(2) && !RanksPerGpu::Most(2).admits(3) && !RanksPerGpu::One.admits(2));
+    }
+
+    #[test]
+    fn before_2_30_ranks_that_share_a_gpu_are_hosts_of_their_own() {
+        let name = |version| machine(version, &[(9, 0)]).sharing(1)[0].clone();
+        assert_eq!(name(23007), ("NCCL_MULTI_RANK_GPU_ENABLE".into(), "1".into()));
+        assert_eq!(name(22907), ("NCCL_HOSTID".into(), "collspec-rank-1".into()));
+    }
+}

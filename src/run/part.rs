@@ -1,0 +1,164 @@
+//! One process of a worker as the parent sees it: its pipes, its log, and its end.
+use super::Error;
+use super::arena::Arena;
+use super::log::Log;
+use crate::worker::inherit;
+use crate::worker::job::{Reply, Request};
+use crate::worker::wire;
+use std::io::BufReader;
+use std::os::fd::AsFd;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::mpsc::Sender;
+
+/// Where NCCL writes its log; unset, it uses a buffer that dies with the process.
+const DEBUG_FILE: &str = "NCCL_DEBUG_FILE";
+/// Whatever the process writes comes to its [`Log`] by a pipe, so that no file is left behind and no disk is needed. NCCL
+/// opens this like any file, and writes it line by line.
+const OWN_LOG: &str = "/proc/self/fd/2";
+
+/// What comes from a part.
+pub enum Heard {
+    /// A message.
+    Reply(Reply),
+    /// Something that is none.
+    Garbled(String),
+    /// It has closed its side: it is dead, or as good as that.
+    End,
+    /// Nothing in time.
+    Silence,
+}
+
+/// A process; killed, with all that it started, when dropped.
+pub struct Part {
+    child: Child,
+    stdin: Option<ChildStdin>,
+    /// What it writes to its standard output and error, and NCCL's log.
+    pub log: Arc<Log>,
+}
+
+impl Part {
+    /// Starts `program` as part `number` of a worker. What it says goes to `tell`.
+    pub fn start(
+        program: &Path,
+        env: &[(String, String)],
+        arena: &Arena,
+        number: usize,
+        tell: Sender<(usize, Heard)>,
+    ) -> Result<Self, Error> {
+        let (reply_reader, reply_writer) = std::io::pipe().map_err(Error::Resources)?;
+        let (log_reader, log_writer) = std::io::pipe().map_err(Error::Resources)?;
+        let mut command = Command::new(program);
+        command.stdin(Stdio::piped()).process_group(0);
+        command.stdout(log_writer.try_clone().map_err(Error::Resources)?).stderr(log_writer);
+        if std::env::var_os(DEBUG_FILE).is_none() {
+            command.env(DEBUG_FILE, OWN_LOG);
+        }
+        command.envs(env.iter().map(|(name, value)| (name, value)));
+        inherit::pass(&mut command, reply_writer.as_fd(), arena);
+        let mut child = command.spawn().map_err(|source| Error::Spawn { program: program.to_owned(), source })?;
+        // the process's ends must be its own, or its death would not be noticed
+        drop((command, reply_writer));
+        let stdin = child.stdin.take();
+        let listen = move || {
+            let mut from = BufReader::new(reply_reader);
+            loop {
+                let heard = match wire::receive(&mut from) {
+                    Ok(Some(reply)) => Heard::Reply(reply),
+                    Ok(None) => Heard::End,
+                    Err(error) => Heard::Garbled(error.to_string()),
+                };
+                let more = matches!(heard, Heard::Reply(_));
+                if tell.send((number, heard)).is_err() || !more {
+                    return;
+                }
+            }
+        };
+        let threads = std::thread::Builder::new().name("worker replies".into()).spawn(listen);
+        match threads.and_then(|_| Log::follow(log_reader)) {
+            Ok(log) => Ok(Self { child, stdin, log }),
+            Err(error) => {
+                signal(&mut child);
+                let _ = child.wait();
+                Err(Error::Resources(error))
+            }
+        }
+    }
+
+    /// Process id, for people and tests.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Sends a request. An error means that the process is dead.
+    pub fn send(&mut self, request: &Request) -> Result<(), wire::WireError> {
+        match &mut self.stdin {
+            Some(stdin) => wire::send(stdin, request),
+            None => Err(std::io::Error::from(std::io::ErrorKind::BrokenPipe).into()),
+        }
+    }
+
+    /// False once it is dead, which is noticed without waiting.
+    pub fn alive(&mut self) -> bool {
+        matches!(self.child.try_wait(), Ok(None))
+    }
+
+    /// Nothing more will be asked: it ends by itself.
+    pub fn close(&mut self) {
+        self.stdin = None;
+    }
+
+    /// Kills it with all that it started; does not wait for its end.
+    pub fn kill(&mut self) {
+        self.stdin = None;
+        signal(&mut self.child);
+    }
+
+    /// Kills it with all that it started, and says how it ended (what killed it first, if it was dead before).
+    pub fn end(&mut self) -> String {
+        self.kill();
+        self.child.wait().map_or_else(|error| format!("an unknown status ({error})"), words)
+    }
+}
+
+impl Drop for Part {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Kills the process group, unless its leader has been reaped: until then the group's number is its own.
+fn signal(child: &mut Child) {
+    if let Ok(Some(_)) = child.try_wait() {
+        return;
+    }
+    if let Some(group) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
+        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+    }
+}
+
+fn words(status: ExitStatus) -> String {
+    let Some(signal) = status.signal() else {
+        return format!("exit status {}", status.code().unwrap_or(-1));
+    };
+    let name = match signal {
+        1 => "SIGHUP",
+        2 => "SIGINT",
+        3 => "SIGQUIT",
+        4 => "SIGILL",
+        5 => "SIGTRAP",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        24 => "SIGXCPU",
+        31 => "SIGSYS",
+        _ => return format!("signal {signal}"),
+    };
+    format!("signal {signal} ({name})")
+}

@@ -1,0 +1,151 @@
+//! `collspec nccl` on a machine whose libraries are made here: small ones compiled from C, and files that are none.
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+struct Machine(TempDir);
+
+impl Machine {
+    /// `None`, with the reason on standard error, where there is no C compiler.
+    fn new() -> Option<Self> {
+        match Command::new("cc").arg("--version").output() {
+            Ok(answer) if answer.status.success() => Some(Self(tempfile::tempdir().unwrap())),
+            _ => {
+                eprintln!("skipped: there is no C compiler (cc) to build small libraries with");
+                None
+            }
+        }
+    }
+
+    fn path(&self, name: &str) -> PathBuf {
+        self.0.path().canonicalize().unwrap().join(name)
+    }
+
+    fn file(&self, name: &str, text: &str) -> PathBuf {
+        let path = self.path(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn library(&self, folder: &str, source: &str) -> PathBuf {
+        let c = self.file(&format!("{folder}/a.c"), source);
+        let path = self.path(folder).join("libnccl.so.2");
+        let done = Command::new("cc").args(["-shared", "-fPIC", "-w", "-o"]).args([&path, &c]).output().unwrap();
+        assert!(done.status.success(), "{}", String::from_utf8_lossy(&done.stderr));
+        path
+    }
+
+    /// collspec where the libraries of `folders` are the loader's, and nothing is fetched.
+    fn collspec(&self, args: &[&str], folders: &[&Path]) -> Output {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_collspec"));
+        let folders: Vec<_> = folders.iter().map(|file| file.parent().unwrap()).collect();
+        command.args(args).env("LD_LIBRARY_PATH", std::env::join_paths(folders).unwrap());
+        command.env("XDG_CACHE_HOME", self.path("cache")).env_remove("VIRTUAL_ENV").env_remove("CONDA_PREFIX");
+        command.output().unwrap()
+    }
+}
+
+const GOOD: &str = "int ncclGetVersion(int *v) { *v = 22809; return 0; } int ncclAlltoAll(void) { return 0; }";
+
+/// Two lines of a list: version and file, and what is said of it.
+fn entry<'a>(list: &'a str, path: &Path) -> (&'a str, &'a str) {
+    let mut lines = list.lines();
+    let path = path.display().to_string();
+    let head = lines.find(|line| line.ends_with(&path)).unwrap_or_else(|| panic!("no {path} in\n{list}"));
+    (head.split(' ').next().unwrap(), lines.next().unwrap().trim())
+}
+
+#[test]
+fn libraries_are_listed_and_bad_ones_do_no_harm() {
+    let Some(machine) = Machine::new() else { return };
+    let good = machine.library("good", GOOD);
+    let loud = machine.library("loud", &format!("int puts(const char *);\nvoid __attribute__((constructor)) f(void) {{ puts(\"collspec-probe:{{}}\"); }}\n{GOOD}"));
+    let crash = machine.library("crash", "int ncclGetVersion(int *v) { *(volatile int *)0 = 1; return 0; }");
+    let leave = machine.library("leave", "void _exit(int);\nvoid __attribute__((constructor)) f(void) { _exit(0); }");
+    let text = machine.file("text/libnccl.so.2", "no library");
+    let old = machine.library("old", "int ncclGetVersion(int *v) { *v = 2408; return 0; }");
+    let answer = machine.collspec(&["nccl", "list"], &[&good, &loud, &crash, &leave, &text, &old]);
+    let list = String::from_utf8(answer.stdout).unwrap();
+    assert_eq!(answer.status.code(), Some(0), "{}", String::from_utf8_lossy(&answer.stderr));
+    for path in [&good, &loud] {
+        let (version, said) = entry(&list, path);
+        assert_eq!(version, "2.28.9", "{list}");
+        assert!(said.starts_with("LD_LIBRARY_PATH; it lacks ") && !said.contains("ncclAlltoAll"), "{said}");
+        assert!(said.contains("2.0 ncclGetUniqueId, ncclCommInitRank, "), "{said}");
+    }
+    for (path, words) in [
+        (&crash, "opening it ends the process: signal 11"),
+        (&leave, "opening it ends the process: exit status 0"),
+        (&text, "cannot be loaded"),
+        (&old, "is NCCL 2.4.8, too old: collspec works with 2.13.0 and later"),
+    ] {
+        let (version, said) = entry(&list, path);
+        assert!(version == "unusable" && said.contains(words), "{said}");
+    }
+}
+
+#[test]
+fn a_library_that_never_opens_is_given_up() {
+    let Some(machine) = Machine::new() else { return };
+    let stuck =
+        machine.library("stuck", "int pause(void);\nvoid __attribute__((constructor)) f(void) { for (;;) pause(); }");
+    let begun = Instant::now();
+    let answer = machine.collspec(&["nccl", "list"], &[&stuck]);
+    let list = String::from_utf8(answer.stdout).unwrap();
+    assert!(entry(&list, &stuck).1.contains("opening it takes more than 20 s"), "{list}");
+    assert!(begun.elapsed() < Duration::from_secs(60));
+}
+
+#[test]
+fn a_library_is_chosen_by_path_or_version() {
+    use collspec::Workers;
+    use collspec::library::{ChooseError, ProbeError, choose, probe};
+    let Some(machine) = Machine::new() else { return };
+    let good = machine.library("good", GOOD);
+    let workers = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
+    let chosen = choose(&good.display().to_string(), &workers).unwrap();
+    assert_eq!((chosen.path, chosen.probed.version), (good.clone(), 22809));
+    assert_eq!(chosen.probed.symbols, ["ncclGetVersion", "ncclAlltoAll"]);
+    let none = choose("9.87.65", &workers).unwrap_err();
+    assert!(matches!(&none, ChooseError::NoSuchVersion { .. }), "{none}");
+    assert!(none.to_string().contains("`collspec nccl fetch 9.87.65` gets one"), "{none}");
+    // A program that knows nothing of this is not taken for an answer.
+    let error = probe(&good, &Workers::Command("/bin/true".into())).unwrap_err();
+    assert!(matches!(error, ProbeError::NotAsked(_)), "{error}");
+}
+
+#[test]
+fn what_cannot_be_fetched_is_said_and_leaves_nothing() {
+    let Some(machine) = Machine::new() else { return };
+    let answer = machine.collspec(&["nccl", "fetch", "--", "--pre"], &[]);
+    assert_eq!(answer.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&answer.stderr).contains("a version such as 2.30.7"), "{answer:?}");
+
+    let mut command = Command::new(env!("CARGO_BIN_EXE_collspec"));
+    command
+        .args(["nccl", "fetch", "2.30.7"])
+        .env("XDG_CACHE_HOME", machine.path("cache"))
+        .env("PATH", "/no/such/folder");
+    let answer = command.output().unwrap();
+    assert_eq!(answer.status.code(), Some(2));
+    assert!(String::from_utf8_lossy(&answer.stderr).contains("neither pip nor uv is here"), "{answer:?}");
+
+    // A tool that delivers something else than it should.
+    let wheel = "#!/bin/sh\n[ \"$1\" = --version ] && exit 0\n\
+                 while [ \"$1\" != --dest ]; do shift; done\n/bin/mkdir -p \"$2\" && echo nonsense > \"$2/a.whl\"\n";
+    let pip = machine.file("bin/pip3", wheel);
+    fs::set_permissions(&pip, std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_collspec"));
+    command
+        .args(["nccl", "fetch", "2.30.7"])
+        .env("XDG_CACHE_HOME", machine.path("cache"))
+        .env("PATH", machine.path("bin"));
+    let answer = command.output().unwrap();
+    assert_eq!(answer.status.code(), Some(2), "{answer:?}");
+    assert!(String::from_utf8_lossy(&answer.stderr).contains("a.whl"), "{answer:?}");
+    let left: Vec<_> = fs::read_dir(machine.path("cache/collspec/nccl")).unwrap().flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+}

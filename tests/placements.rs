@@ -1,0 +1,33 @@
+//! Every documented scenario with a thread per rank and with a process per rank: equal endings, equal outputs.
+use collspec::judge::{Status, Verdict};
+use collspec::run::{Options, Runner, Workers};
+use collspec::scenario::Placement;
+use collspec::suite::{Suite, drive};
+use std::path::Path;
+
+fn documented(placement: Option<Placement>) -> (Vec<Verdict>, usize) {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/documented");
+    let suite = Suite::open(&[root]).unwrap();
+    assert!(suite.faults.is_empty());
+    let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
+    let runner = Runner::new(Options { jobs: 2, worker, placement, ..Options::default() }).unwrap();
+    let verdicts = drive::map(&suite.cases, 2, |case| runner.run_case(case));
+    (verdicts, runner.idle_workers().len())
+}
+
+#[test]
+fn threads_and_processes_say_the_same() {
+    let (threads, few) = documented(None);
+    let (processes, many) = documented(Some(Placement::Processes));
+    assert!(threads.len() > 60 && threads.len() == processes.len());
+    assert!(many > few, "{many} processes are kept for many, {few} for few");
+    for (thread, process) in threads.iter().zip(&processes) {
+        let name = &thread.case;
+        assert_eq!(*name, process.case);
+        assert_eq!(thread.status, Status::Pass, "{name} in threads: {:?}", thread.reason);
+        assert_eq!(process.status, Status::Pass, "{name} in processes: {:?}", process.reason);
+        assert_eq!(thread.outcome, process.outcome, "{name}");
+        assert_eq!(thread.outputs, process.outputs, "{name}");
+        assert_eq!(thread.snapshot, process.snapshot, "{name}");
+    }
+}

@@ -1,0 +1,24 @@
+//! The stand-in driver and library as files: a process of its own finds them by the vendors' names and uses them from C.
+#![allow(missing_docs)]
+mod child;
+mod driver;
+mod faults;
+mod files;
+mod library;
+mod process;
+
+/// What the processes run that the other tests start; by itself it does nothing.
+#[test]
+#[ignore = "run by the other tests, as a process of its own"]
+fn child() {
+    match std::env::var("STANDIN_CHILD").as_deref() {
+        Ok("driver") => driver::child(),
+        Ok("walk") => library::walk(),
+        Ok("rank") => library::one_rank(),
+        Ok("abort") => library::abort(),
+        Ok("refusals") => library::refusals(),
+        Ok("two") => library::two(),
+        Ok(other) => panic!("no child {other}"),
+        Err(_) => {}
+    }
+}
