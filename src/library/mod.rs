@@ -14,7 +14,7 @@ pub use cache::{Cache, NoCache};
 pub use choose::{ChooseError, Chosen, choose};
 pub use fetch::{Cuda, FetchError, Fetched, fetch, is_version};
 pub use places::{Candidate, Machine, Source, candidates};
-pub use probe::{ProbeError, Probed, enter_if_asked, probe};
+pub use probe::{ProbeError, Probed, enter_if_asked, probe, probe_within};
 pub use version::Wanted;
 
 use crate::run::Workers;
