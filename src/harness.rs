@@ -143,7 +143,7 @@ fn names_one(args: &Arguments) -> bool {
 }
 
 fn announce(backend: Backend) {
-    eprintln!("{}", crate::suite::backend::banner(backend));
+    eprintln!("{}", crate::suite::backend::banner(backend, &crate::report::Inherited::here()));
 }
 
 #[cfg(test)]

@@ -4,9 +4,10 @@ mod support;
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read};
-use std::process::Stdio;
+use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use support::{Home, SUM, WRONG, children};
+use support::{Home, Run, SUM, WRONG, children};
 
 #[test]
 fn a_green_run_ends_with_zero_and_one_line() {
@@ -66,6 +67,31 @@ fn a_point_of_a_matrix_can_be_run_again_by_name() {
     assert!(run.out.contains("1 passed, 1 failed"), "a filter is part of a name: {run}");
     let run = home.run(&["run", "--exact", "--filter", "deep/swept[k=1]"]);
     assert_eq!(run.code, 0, "{run}");
+}
+
+#[test]
+fn what_is_inherited_is_told_and_the_command_repeats_it() {
+    let home = Home::new();
+    home.file("it's/-x.toml", &format!("variants.\"a b\" = {{}}\n{WRONG}"));
+    let mut command = home.command(&["run", "--seed", "3", "--eager", "64", "--", "-x.toml"]);
+    command.current_dir(home.path("it's")).env("NCCL_ALGO", "Ring;allreduce:Tree");
+    let run = Run::of(&mut command);
+    assert_eq!(run.code, 1, "{run}");
+    assert!(run.err.trim_end().ends_with("; inherited: NCCL_ALGO='Ring;allreduce:Tree'"), "{run}");
+    let again = run.out.lines().find_map(|line| line.trim().strip_prefix("run it again: ")).unwrap();
+    assert!(
+        again.starts_with("NCCL_ALGO='Ring;allreduce:Tree' collspec run ./-x.toml --seed 3 --eager 64 "),
+        "{again}"
+    );
+
+    // A shell that knows where `collspec` is gets the same failure from it.
+    let mut shell = Command::new("sh");
+    shell.args(["-c", again]).current_dir(home.path("it's"));
+    let folder = Path::new(env!("CARGO_BIN_EXE_collspec")).parent().unwrap();
+    shell.env("PATH", format!("{}:/usr/bin:/bin", folder.display()));
+    let second = Run::of(&mut shell);
+    assert_eq!((second.code, &second.err), (1, &run.err), "{second}");
+    assert!(second.out.contains(again), "{second}");
 }
 
 #[test]
@@ -139,6 +165,46 @@ fn a_faulty_file_ends_the_run_before_it_begins_and_at_once() {
     let check = home.run(&["check"]);
     assert_eq!(check.code, 2, "{check}");
     assert!(check.out.contains("scenarios/sum.toml: 1 case, completes\n"), "{check}");
+}
+
+/// Files that are made to be slow to refuse: each has its fault thousands of times.
+#[test]
+fn a_sweep_of_faults_ends_soon() {
+    let home = Home::new();
+    let axis = (0..900).map(|value| value.to_string()).collect::<Vec<_>>().join(",");
+    let step = |k: usize| format!("{{ op = \"broadcast\", root = \"a + 2\", in = \"x\", out = \"y{k}\" }},");
+    let files = [
+        (
+            "root -1",
+            format!(
+                "world_size = 1024\nop = \"broadcast\"\nroot = -1\n\
+                 inputs = {{ each = \"a\", count = 1 }}\nmatrix.a = [{axis}]\n"
+            ),
+        ),
+        (
+            "is not in the communicator",
+            format!(
+                "world_size = 2\ninputs.x = {{ each = \"a\", count = 1 }}\nsteps = [{}]\nmatrix.a = [{axis}]\n",
+                (0..200).map(step).collect::<String>()
+            ),
+        ),
+        (
+            "more than 2000 parts",
+            format!("world_size = 1024\nop = \"all_gather\"\ninputs = {{ text = \"{}\" }}\n", "{rank}".repeat(160_000)),
+        ),
+        ("more than 16384 steps", format!("world_size = 2\nsteps = [{}]\n", "{op=\"barrier\"},".repeat(60_000))),
+    ];
+    for (words, text) in files {
+        home.file("bad.toml", &text);
+        for command in ["run", "check"] {
+            let begun = Instant::now();
+            let run = home.run(&[command, "bad.toml"]);
+            assert_eq!(run.code, 2, "{run}");
+            assert!(run.err.contains(words) && run.err.len() < 100_000, "{words}: {run}");
+            // Before there were limits, each took from half a minute to several; other tests run beside this one.
+            assert!(begun.elapsed() < Duration::from_secs(8), "{command}, {words}: {:?}", begun.elapsed());
+        }
+    }
 }
 
 #[test]
@@ -238,7 +304,7 @@ fn workers_end_with_their_parent() {
     run.kill().unwrap();
     run.wait().unwrap();
     support::within(Duration::from_secs(10), "the workers are gone", || {
-        workers.iter().all(|worker| !std::path::Path::new(&format!("/proc/{worker}/stat")).exists())
+        !workers.iter().any(|worker| support::runs(*worker))
     });
 }
 

@@ -135,6 +135,43 @@ fn placements_repeat_environment_and_needs() {
     }
 }
 
+fn fails(name: &str, text: &str, words: &str) {
+    let verdict = runner(1).run_case(&case(name, text));
+    assert_eq!(verdict.status, Status::Fail, "{name}");
+    assert!(verdict.findings.iter().any(|f| f.text.contains(words)), "{name}: {:?}", verdict.findings);
+}
+
+#[test]
+fn a_map_without_a_value_is_not_the_error_that_a_file_expects() {
+    // The index hangs on a result with several right values, so that only the run can find it outside.
+    let text = "world_size = 3\ninputs.x = { random = { seed = 1 }, count = 3 }\noutcome = \"error\"\nsteps = [\n\
+        { op = \"all_reduce\", in = \"x\", out = \"y\" },\n\
+        { op = \"map\", expr = \"x[floor(0 * y[0]) + 5 * rank]\", count = 1, out = \"z\" } ]\n";
+    fails("map", text, "outside the buffer");
+    fails("listed", &text.replace("\"error\"", "[\"error\", \"ok\"]"), "outside the buffer");
+}
+
+#[test]
+fn an_assert_that_nobody_can_check_fails() {
+    let counted = |steps: &str, assert: &str| {
+        format!(
+            "world_size = 2\ncomms.c = {{ groups = [[0, 1]] }}\ninputs.x = {{ each = \"rank\", count = 2 }}\n\
+             steps = [\n{steps}\n]\nassert = [\"{assert}\"]\n"
+        )
+    };
+    let sum = "{ op = \"all_reduce\", in = \"x\", out = \"y\", comm = \"c\", name = \"a\" },";
+    pass(&runner(1).run_case(&case("counted", &counted(sum, "a.rounds == 2"))));
+    let ended = format!("{sum} {{ op = \"destroy\", comm = \"c\" }}");
+    fails("ended", &counted(&ended, "a.rounds == 2"), "went with its communicator");
+    let map = format!("{sum} {{ op = \"map\", expr = \"y\", out = \"z\", name = \"m\" }}");
+    fails("map", &counted(&map, "m.rounds + a.rounds == 2"), "no call of the library's");
+    let apart = format!(
+        "{sum} {{ op = \"map\", ranks = [0], expr = \"y\", out = \"p\" }}, \
+         {{ op = \"map\", ranks = [1], expr = \"y\", out = \"q\" }}"
+    );
+    fails("apart", &counted(&apart, "same(p, q) + 0 * a.sent"), "no rank has all that it names");
+}
+
 #[test]
 fn a_program_that_is_no_worker_is_an_error_not_a_hang() {
     for program in ["/bin/true", "/nonexistent"] {

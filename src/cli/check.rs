@@ -15,7 +15,8 @@ pub fn check(args: &Check) -> anyhow::Result<Exit> {
     if suite.faults.is_empty() || !suite.cases.is_empty() {
         select(&mut suite, &args.selection)?;
     }
-    let results = drive::map(&suite.cases, jobs, foresee);
+    let patience = faults::Patience::default();
+    let results = drive::map(&suite.cases, jobs, |case| patience.look(case, foresee));
     let mut files: BTreeMap<&str, Vec<Foreseen>> = BTreeMap::new();
     for (case, result) in suite.cases.iter().zip(results) {
         let file = files.entry(&case.file.path).or_default();

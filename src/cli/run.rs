@@ -4,7 +4,7 @@ use super::exit::Exit;
 use super::progress::Progress;
 use anstream::AutoStream;
 use anyhow::Context;
-use collspec::report::{Human, JsonLines, Reporter, Rerun, Styles};
+use collspec::report::{Human, Inherited, JsonLines, Reporter, Rerun, Styles};
 use collspec::run::{Event, Options, Workers};
 use collspec::suite::{Error, Suite, backend};
 use std::fs::File;
@@ -31,7 +31,7 @@ pub fn run(args: &Run) -> anyhow::Result<Exit> {
         return Err(Error::Faults(suite.faults.len()).into());
     }
 
-    writeln!(anstream::stderr(), "{}", backend::banner(chosen))?;
+    writeln!(anstream::stderr(), "{}", backend::banner(chosen, &Inherited::here()))?;
     let mut reporter = Reports { report: report(args, backend::name(chosen))?, progress: Progress::new() };
     let options = Options {
         backend: chosen,
@@ -81,7 +81,7 @@ fn plain_io(error: Error) -> anyhow::Error {
 }
 
 fn report(args: &Run, backend: &str) -> anyhow::Result<Box<dyn Reporter>> {
-    let rerun = Rerun::Command { options: options_to_repeat(args) };
+    let rerun = Rerun::command_line(options_to_repeat(args), Inherited::here());
     let human = |to: Box<dyn Write>, styles| Box::new(Human::new(to, styles, rerun, args.verbose));
     Ok(match (&args.output, args.format) {
         (None, Format::Human) => human(Box::new(AutoStream::auto(io::stdout())), Styles::coloured()),

@@ -2,7 +2,7 @@
 use super::Site;
 use super::snapshot::Snapshots;
 use crate::judge::{Outcome, Status};
-use crate::report::{Rerun, failure};
+use crate::report::{Inherited, Rerun, failure};
 use crate::run::Runner;
 use crate::scenario::Case;
 use crate::suite::{Faulty, Suite, drive, faults};
@@ -12,7 +12,7 @@ use std::sync::Arc;
 /// One trial per case, and one that fails per file with faults. Without a runner they can only be listed.
 pub fn trials(site: &Site, suite: Suite, args: &Arguments, runner: Option<Arc<Runner>>) -> Vec<Trial> {
     let context = Arc::new(Context {
-        rerun: Rerun::CargoTest { package: site.package.to_owned(), target: site.target() },
+        rerun: Rerun::cargo_test(site.package, site.target(), Inherited::here()),
         snapshots: Snapshots::new(site.snapshots()),
         runner,
     });

@@ -4,9 +4,10 @@ use super::message::{self, Wrong};
 use super::{Lane, pattern};
 use crate::num::get;
 use crate::oracle::columns::column;
-use crate::oracle::walk::{Choice, Fault, Guide, region_bytes};
+use crate::oracle::contents::{Memory, Sure};
+use crate::oracle::walk::{Choice, Fault, Guide, region_bytes, writes_of};
 use crate::oracle::{self, Budget, Fingerprint, Forecast, Ruling};
-use crate::plan::{GUARD, Plan};
+use crate::plan::{GUARD, Plan, Region};
 use crate::run::Observation;
 
 /// The judge on a walk.
@@ -88,6 +89,14 @@ impl Guide for Judge<'_> {
         Some(bytes)
     }
 
+    fn happened(&mut self, number: usize, memory: &[Memory]) {
+        for (write, target) in writes_of(&self.plan.events[number]).into_iter().enumerate() {
+            if let (Some(target), Some(checkpoint)) = (target, self.forecast.checkpoint(number, write)) {
+                self.copy(number, write, target.region, checkpoint, memory);
+            }
+        }
+    }
+
     fn fault(&mut self, fault: Fault) {
         let text = match self.plan.steps.get(fault.step as usize) {
             Some(step) => format!("{}: {}", step.label, fault.message),
@@ -101,6 +110,48 @@ impl Guide for Judge<'_> {
 }
 
 impl Judge<'_> {
+    /// Compares the copy of a write with what the walk has there, unless the elements were judged one by one.
+    fn copy(&mut self, event: usize, write: usize, region: Region, checkpoint: usize, memory: &[Memory]) {
+        let Some((alloc, range)) = region_bytes(self.plan, region) else { return };
+        let Some(memory) = memory.get(alloc) else { return };
+        if memory.over(range.clone()).any(|(_, run)| run.origin.is_some() || run.sure == Sure::Undefined) {
+            return;
+        }
+        let (expected, actual) = (
+            memory.data.get(range.start as usize..range.end as usize).unwrap_or_default(),
+            self.seen.checkpoints.get(checkpoint).map(Vec::as_slice).unwrap_or_default(),
+        );
+        self.book.looked(Lane::Exact, region.len);
+        if expected == actual {
+            return;
+        }
+        let buffer = &self.plan.buffers[region.buf];
+        if expected.len() != actual.len() {
+            let text = format!("rank {}: nothing came back of `{}`", region.rank, message::name(buffer));
+            let finding = message::plain(Lane::Invariants, text, "a copy".into(), "none".into());
+            return self.book.find(Rank { kind: 1, event }, finding);
+        }
+        let differs = |i: &u64| get(buffer.dtype, expected, *i as usize) != get(buffer.dtype, actual, *i as usize);
+        let elements: Vec<u64> = (0..region.len).filter(differs).collect();
+        let Some(first) = elements.first().copied() else { return };
+        let value = |bytes: &[u8]| message::value(buffer.dtype, get(buffer.dtype, bytes, first as usize));
+        let site = pattern::Site { event, write, region, expected, actual, wrong: &elements };
+        let worth = self.book.worth();
+        let finding = Wrong {
+            lane: Lane::Exact,
+            rank: region.rank,
+            buffer: message::name(buffer),
+            element: region.start + first,
+            expected: value(expected),
+            actual: value(actual),
+            wrong: elements.len() as u64,
+            of: region.len,
+            pattern: worth.then(|| pattern::recognise(self.plan, self.forecast, self.seen, &site)).flatten(),
+        };
+        let step = crate::oracle::walk::step_of(&self.plan.events[event]);
+        self.book.find(Rank { kind: 1, event }, message::wrong(self.plan, finding, Some(step), None));
+    }
+
     /// Judges every element with several right values (from a checkpoint: all); gives the wrong ones with what is right.
     fn elements(&mut self, choice: &Choice<'_>, bytes: &[u8], checkpoint: bool) -> Vec<Miss> {
         let dtype = choice.reduction.dtype;

@@ -87,8 +87,9 @@ pub fn probe_within(limit: Duration, path: &Path, workers: &Workers) -> Result<P
         Workers::CurrentExe => std::env::current_exe()?,
         Workers::Command(path) => path.clone(),
     };
-    // A child that got here did not enter: without this, each would start the next.
-    if std::env::var_os(VARIABLE).is_some() || crate::worker::is_worker() {
+    // A program that never enters would do its own work again instead; a child that got here is one.
+    let enters = matches!(workers, Workers::Command(_)) || crate::worker::can_be_worker();
+    if !enters || std::env::var_os(VARIABLE).is_some() || crate::worker::is_worker() {
         return Err(ProbeError::NotAsked(program));
     }
     let path = std::path::absolute(path)?;

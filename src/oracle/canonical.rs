@@ -15,6 +15,10 @@ impl Reduction {
         if let ReduceKind::Min | ReduceKind::Max = self.kind {
             return match self.exact(column) {
                 Some(Answer::Bits(bits)) => bits,
+                // an infinity of f8e5m2
+                Some(Answer::OneOf(choices)) if choices.iter().any(|c| decode_f64(self.dtype, c.bits) != 0.0) => {
+                    choices.first().map_or(0, |c| c.bits)
+                }
                 Some(Answer::OneOf(_)) => encode_f64(self.dtype, if self.kind == ReduceKind::Max { 0.0 } else { -0.0 }),
                 _ => canonical_nan(self.dtype),
             };

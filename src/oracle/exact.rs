@@ -11,7 +11,8 @@
 //!
 //! *Special values* (reduce_kernel.h, onerank.cu). A NaN input makes a sum or product NaN; opposite infinities, or infinity
 //! times zero, too. min and max prefer numbers to NaN; between +0 and -0 either may win. For one rank everything but float
-//! avg and premul_sum is a copy, payload included. An infinity of f8e5m2 becomes 57344 in the first operation on it.
+//! avg and premul_sum is a copy, payload included. An infinity of f8e5m2 becomes 57344 in the first sum
+//! or product with it; in min and max, where it may or may not travel through f16, both that and the infinity are admitted.
 use super::answer::{Answer, Choice, ReduceKind, Reduction};
 use super::families::FamilySet;
 use super::float::{Float, odd_parts, power};
@@ -87,10 +88,19 @@ impl Reduction {
             let choice = |v| Choice { bits: encode_f64(self.dtype, v), families: FamilySet::ALL };
             return Answer::OneOf(vec![choice(0.0), choice(-0.0)]);
         }
-        // Encoding saturates an infinity of f8e5m2, as the way back from f16 does.
-        Answer::Bits(encode_f64(self.dtype, best))
+        let saturated = encode_f64(self.dtype, best);
+        if best.is_infinite() && decode_f64(self.dtype, saturated) != best {
+            // Compared in f16 and narrowed back it saturates, compared as it is it stays.
+            let kept = if best > 0.0 { E5M2_INFINITY } else { E5M2_INFINITY | 0x80 };
+            let choice = |bits| Choice { bits, families: FamilySet::ALL };
+            return Answer::OneOf(vec![choice(saturated), choice(kept)]);
+        }
+        Answer::Bits(saturated)
     }
 }
+
+/// The only saturating type that has one.
+const E5M2_INFINITY: u64 = 0x7c;
 
 /// What avg multiplies with: 1/n in the type, by way of f32 for the types below it.
 pub(super) fn reciprocal(float: Float, ranks: usize) -> f64 {

@@ -4,13 +4,17 @@ use super::columns::Reduced;
 use super::contents::{Memory, Piece, Run, Sure};
 use super::poison;
 use super::walk::{Choice, Fault, Guide, Walk, region_bytes, writes_of};
-use crate::plan::{GUARD, Plan, Region, Write};
+use crate::plan::{Event, GUARD, Plan, Region, Write};
 use crate::scenario::{Diagnostic, Span};
 use crate::worker::job::{Ptr, Red, What};
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// A copy that the run has to take of a result that is used again, because several values may be right.
+/// Bytes of copies that are taken of results with one right value, because a later step overwrites them.
+const OVERWRITTEN: u64 = 4 << 20;
+
+/// A copy that the run has to take of a result that is used again, because several values may be right or a later step
+/// overwrites it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     /// Index of the event that writes it.
@@ -73,7 +77,23 @@ impl Forecast {
                 checkpoints.push(Checkpoint { event, write: target });
             }
         }
-        let observed = !walk.origins.is_empty();
+        // After an abort nobody can say how far the steps before it came.
+        let aborted = plan.events.iter().any(|e| matches!(e, Event::Undefined { .. }));
+        let mut room = if aborted { 0 } else { OVERWRITTEN };
+        for &(event, alloc) in &walk.overwritten {
+            let writes = plan.events.get(event).map(writes_of).unwrap_or_default();
+            for (number, write) in writes.into_iter().enumerate().filter_map(|(i, w)| Some((i, *w?))) {
+                let Some((at, bytes)) = region_bytes(plan, write.region) else { continue };
+                let len = bytes.end - bytes.start;
+                if at != alloc || len > room || by_write.contains_key(&(event, number)) {
+                    continue;
+                }
+                room -= len;
+                by_write.insert((event, number), checkpoints.len());
+                checkpoints.push(Checkpoint { event, write });
+            }
+        }
+        let observed = !walk.origins.is_empty() || !checkpoints.is_empty();
         Ok(Self { initial, checkpoints, last, observed, begin: runs, by_write, known: walk.known })
     }
 

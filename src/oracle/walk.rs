@@ -49,6 +49,8 @@ pub(crate) struct Choice<'a> {
 pub(crate) trait Guide {
     /// Bytes to go on with instead of the canonical ones; the same length.
     fn choose(&mut self, choice: &Choice<'_>) -> Option<Vec<u8>>;
+    /// An event has happened, and memory is as it left it.
+    fn happened(&mut self, _number: usize, _memory: &[Memory]) {}
     /// Something cannot be computed; what it would have written is undefined from here on.
     fn fault(&mut self, fault: Fault);
 }
@@ -65,6 +67,8 @@ pub(crate) struct Walk<'p> {
     pub reused: Vec<bool>,
     /// Results of reductions whose inputs are known, by event; they are the same in every walk.
     pub known: HashMap<usize, Arc<Reduced>>,
+    /// Event and allocation of what was written for certain and then written again, in the order of that.
+    pub overwritten: Vec<(usize, usize)>,
     /// Complement of what is first written to every byte, if wanted; by allocation.
     pub poison: Option<Vec<Vec<u8>>>,
 }
@@ -73,14 +77,19 @@ impl<'p> Walk<'p> {
     /// At the start of the program.
     pub fn new(plan: &'p Plan, memory: Vec<Memory>) -> Self {
         let (origins, reused) = (Vec::new(), Vec::new());
-        Self { plan, memory, messages: HashMap::new(), origins, reused, known: HashMap::new(), poison: None }
+        let (known, overwritten) = (HashMap::new(), Vec::new());
+        Self { plan, memory, messages: HashMap::new(), origins, reused, known, overwritten, poison: None }
     }
 
     /// Takes the events of a range.
     pub fn run(&mut self, events: Range<usize>, guide: &mut dyn Guide) {
         let plan = self.plan;
         for (number, event) in plan.events.iter().enumerate().take(events.end).skip(events.start) {
-            if let Err((rank, message)) = self.event(number, event, guide) {
+            let done = self.event(number, event, guide);
+            if done.is_ok() {
+                guide.happened(number, &self.memory);
+            }
+            if let Err((rank, message)) = done {
                 guide.fault(Fault { event: number, step: step_of(event), rank, message });
                 for write in writes_of(event).into_iter().flatten() {
                     self.undefine(number, write);
@@ -322,6 +331,11 @@ impl<'p> Walk<'p> {
         let old: Vec<_> = self.memory[alloc].over(range.clone()).collect();
         for (part, run) in old {
             self.reuse(run.origin);
+            if let (Sure::Known | Sure::Soft, Some(writer), None) = (run.sure, run.writer, run.origin)
+                && self.overwritten.last() != Some(&(writer as usize, alloc))
+            {
+                self.overwritten.push((writer as usize, alloc));
+            }
             if let (Sure::Blank, Some(poison)) = (run.sure, &mut self.poison) {
                 let from = (part.start - range.start) as usize;
                 let new = &piece.bytes[from..from + (part.end - part.start) as usize];

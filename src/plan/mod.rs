@@ -1,9 +1,9 @@
 //! Case to plan: buffers and where they lie, communicators, every rank's calls, what each call means, what can be
 //! foreseen, and how much memory it takes.
 //!
-//! The way of a case: [`unroll`] turns steps into every rank's items; [`resolve`] finds counts and types; [`place`]
-//! lays buffers into allocations; [`lower`] makes calls with pointers; [`foresee`] plays the program through, which
-//! gives the order of events and says whether it can hang; [`race`] refuses unordered use; [`expect`] checks what is
+//! The way of a case: `unroll` turns steps into every rank's items; `resolve` finds counts and types; `place`
+//! lays buffers into allocations; `lower` makes calls with pointers; `foresee` plays the program through, which
+//! gives the order of events and says whether it can hang; `race` refuses unordered use; `expect` checks what is
 //! expected against what there is.
 mod comms;
 mod eval;
@@ -39,7 +39,7 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { memory: 16 << 30, ranks: 1024, calls: 1 << 20 }
+        Self { memory: 16 << 30, ranks: 1024, calls: 200_000 }
     }
 }
 

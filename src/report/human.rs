@@ -80,10 +80,11 @@ fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::Inherited;
     use crate::suite::fixture;
 
     fn report(every_case: bool, styles: Styles, verdicts: Vec<Verdict>) -> String {
-        let rerun = Rerun::Command { options: Vec::new() };
+        let rerun = Rerun::command_line(Vec::new(), Inherited::default());
         let mut human = Human::new(Vec::new(), styles, rerun, every_case);
         for verdict in verdicts {
             let case = fixture::case(&verdict.case);

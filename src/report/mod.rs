@@ -1,6 +1,7 @@
 //! Events to text: for people and as JSON lines. Nothing here decides anything.
 pub mod failure;
 pub mod human;
+mod inherited;
 pub mod json;
 pub mod place;
 pub mod rerun;
@@ -8,6 +9,7 @@ pub mod shell;
 pub mod tally;
 
 pub use human::Human;
+pub use inherited::Inherited;
 pub use json::JsonLines;
 pub use rerun::Rerun;
 pub use tally::Tally;

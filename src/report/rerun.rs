@@ -1,42 +1,60 @@
 //! The one command that runs a case again.
+use super::Inherited;
 use super::shell;
 use crate::scenario::Case;
 
 /// How the cases at hand were started, which is how they can be started again.
 #[derive(Clone, Debug)]
-pub enum Rerun {
-    /// By `collspec run`, with these options (already words of a command line).
-    Command {
-        /// Such as `--eager`, `4096`.
-        options: Vec<String>,
-    },
+pub struct Rerun {
+    inherited: Inherited,
+    start: Start,
+}
+
+#[derive(Clone, Debug)]
+enum Start {
+    /// By `collspec run`, with these options.
+    Command { options: Vec<String> },
     /// By a test program of this package and target under `cargo test`.
-    CargoTest {
-        /// Package.
-        package: String,
-        /// Test target.
-        target: String,
-    },
+    CargoTest { package: String, target: String },
 }
 
 impl Rerun {
+    /// By `collspec run` with options such as `--eager`, `4096`, each a word, in this environment.
+    pub fn command_line(options: Vec<String>, inherited: Inherited) -> Self {
+        Self { inherited, start: Start::Command { options } }
+    }
+
+    /// By the test program of this package and target under `cargo test`, in this environment.
+    pub fn cargo_test(package: impl Into<String>, target: impl Into<String>, inherited: Inherited) -> Self {
+        Self { inherited, start: Start::CargoTest { package: package.into(), target: target.into() } }
+    }
+
     /// The command.
     pub fn command(&self, case: &Case) -> String {
-        match self {
-            Rerun::Command { options } => {
-                let mut words = vec!["collspec run".to_owned(), shell::quote(&case.file.path)];
+        let mut words = self.inherited.words();
+        match &self.start {
+            Start::Command { options } => {
+                words.extend(["collspec run".to_owned(), path(&case.file.path)]);
                 words.extend(options.iter().map(|word| shell::quote(word)));
                 if let Some(name) = name_in_file(case) {
-                    words.extend(["--exact".to_owned(), "--filter".to_owned(), shell::quoted(&name)]);
+                    // With `=` a name that begins with `-` is no option either.
+                    let link = if name.starts_with('-') { '=' } else { ' ' };
+                    words.extend(["--exact".to_owned(), format!("--filter{link}{}", shell::quoted(&name))]);
                 }
-                words.join(" ")
             }
-            Rerun::CargoTest { package, target } => {
+            Start::CargoTest { package, target } => {
                 let [package, target] = [package, target].map(|word| shell::quote(word));
-                format!("cargo test -p {package} --test {target} -- --exact {}", shell::quoted(&case.name))
+                let name = shell::quoted(&case.name);
+                words.push(format!("cargo test -p {package} --test {target} -- --exact {name}"));
             }
         }
+        words.join(" ")
     }
+}
+
+/// A path that is not taken for an option.
+fn path(path: &str) -> String {
+    if path.starts_with('-') { shell::quote(&format!("./{path}")) } else { shell::quote(path) }
 }
 
 /// What the case is called when its file alone is the argument: the file's stem and the matrix point. `None` where the
@@ -64,18 +82,18 @@ mod tests {
 
     #[test]
     fn a_file_with_one_case_needs_no_name() {
-        let rerun = Rerun::Command { options: vec!["--eager".into(), "16".into()] };
+        let rerun = Rerun::command_line(vec!["--eager".into(), "16".into()], Inherited::default());
         assert_eq!(rerun.command(&fixture::case("docs/a b")), "collspec run 'scenarios/docs/a b.toml' --eager 16");
     }
 
     #[test]
     fn a_point_of_a_matrix_is_named_in_quotes() {
-        let rerun = Rerun::Command { options: vec![] };
+        let rerun = Rerun::command_line(vec![], Inherited::default());
         assert_eq!(
             rerun.command(&swept("docs/a[n=2,variant=x]")),
             "collspec run scenarios/docs/a.toml --exact --filter 'a[n=2,variant=x]'"
         );
-        let rerun = Rerun::CargoTest { package: "mine".into(), target: "scenarios".into() };
+        let rerun = Rerun::cargo_test("mine", "scenarios", Inherited::default());
         assert_eq!(
             rerun.command(&swept("docs/a[n=2]")),
             "cargo test -p mine --test scenarios -- --exact 'docs/a[n=2]'"

@@ -69,6 +69,11 @@ pub enum Error {
     /// Workers would start workers.
     #[error("this process is a worker itself: `main` must begin with `collspec::worker::enter_if_asked()`")]
     InsideWorker,
+    /// Started again, it would not be one.
+    #[error(
+        "this program cannot be its own worker: `main` must begin with `collspec::worker::enter_if_asked()`, or a program that does must be named"
+    )]
+    NotAsked,
     /// The running program cannot be found.
     #[error("the path of the running program is unknown")]
     CurrentExe(#[source] std::io::Error),

@@ -47,6 +47,7 @@ impl Runner {
             return Err(Error::InsideWorker);
         }
         let program: PathBuf = match &options.worker {
+            Workers::CurrentExe if !crate::worker::can_be_worker() => return Err(Error::NotAsked),
             Workers::CurrentExe => std::env::current_exe().map_err(Error::CurrentExe)?,
             Workers::Command(path) => path.clone(),
         };

@@ -18,6 +18,8 @@ use std::sync::Arc;
 
 /// Most ranks of a case.
 pub const MAX_RANKS: usize = 65_536;
+/// Most steps of a file.
+const MAX_STEPS: usize = 16_384;
 
 /// A point of the matrix, laid over the file.
 pub(crate) struct Point<'a> {
@@ -151,6 +153,11 @@ fn program(cx: &mut Cx<'_>, top: &Table, short: bool) -> Vec<Step> {
         }
     }
     match steps {
+        Some(e) if prescan::count(&e.val) > MAX_STEPS => {
+            let d = Diagnostic::new(e.key_span, format!("the program has more than {MAX_STEPS} steps"));
+            cx.fault(d.help("`times` and `loop` repeat steps"));
+            Vec::new()
+        }
         Some(e) => steps::list(cx, &e.val, &defaults, Around::Program),
         None => {
             let d = Diagnostic::new(Span { start: 0, end: 0 }, "the file says neither `op` nor `steps`");

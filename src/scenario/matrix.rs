@@ -9,11 +9,11 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Most cases of one file.
-pub const MAX_CASES: usize = 100_000;
+pub const MAX_CASES: usize = 20_000;
 /// Most axes of one file.
 const MAX_AXES: usize = 64;
-/// Most values read for one file, all its cases together.
-const MAX_WORK: usize = 20_000_000;
+/// Most values read for one file, all its cases together: what they become is kept until the last case has run.
+const MAX_WORK: usize = 1_000_000;
 
 /// One axis.
 #[derive(Debug)]

@@ -75,6 +75,13 @@ fn visit(steps: &Val, f: &mut impl FnMut(&Table)) {
     }
 }
 
+/// How many steps there are, nested ones too.
+pub(crate) fn count(steps: &Val) -> usize {
+    let mut count = 0;
+    visit(steps, &mut |_| count += 1);
+    count
+}
+
 /// Every default that is written: starred keys at the top of the file, and on groups and loops.
 pub(crate) fn defaults(top: &Table) -> Vec<(String, Span)> {
     let starred = |t: &Table| -> Vec<(String, Span)> {

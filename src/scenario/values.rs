@@ -6,6 +6,9 @@ use super::reader::{Cx, Names};
 use super::tree::{Kind, Val};
 use crate::num::DType;
 
+/// Most parts of a text: they are worked out anew for every rank.
+const MAX_PARTS: usize = 2000;
+
 pub(crate) fn each(cx: &mut Cx<'_>, val: &Val, dtype: Option<DType>) -> Option<Values> {
     match &val.kind {
         Kind::Str(_) => cx.expr(val, Names::ELEMENT).map(Values::Each),
@@ -102,6 +105,13 @@ fn template(cx: &mut Cx<'_>, span: Span, s: &str) -> Option<Vec<TextPart>> {
                 parts.push(TextPart::Literal(std::mem::take(&mut literal)));
             }
             let e = cx.expr_text(span, s, at + 1, &rest[1..len], Names::PER_RANK)?;
+            if parts.len() >= MAX_PARTS {
+                let message = format!("this text has more than {MAX_PARTS} parts");
+                cx.fault(
+                    Diagnostic::new(span, message).help("every `{expression}` is a part, and so is what is between"),
+                );
+                return None;
+            }
             parts.push(TextPart::Expr(e));
             at += len + 1;
         } else {

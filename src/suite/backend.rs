@@ -1,4 +1,5 @@
 //! Which backend was asked for, and whether it is there.
+use crate::report::Inherited;
 use crate::run::Backend;
 use thiserror::Error;
 
@@ -46,12 +47,17 @@ pub fn name(backend: Backend) -> &'static str {
     }
 }
 
-/// One line that says what runs the cases; for the standard error.
-pub fn banner(backend: Backend) -> String {
+/// One line that says what runs the cases, with what environment; for the standard error.
+pub fn banner(backend: Backend, inherited: &Inherited) -> String {
     let words = match backend {
         Backend::Soft => "NCCL's interface in software, no GPU",
     };
-    format!("collspec {}, backend {}: {words}", env!("CARGO_PKG_VERSION"), name(backend))
+    let mut line = format!("collspec {}, backend {}: {words}", env!("CARGO_PKG_VERSION"), name(backend));
+    let variables = inherited.words();
+    if !variables.is_empty() {
+        line.push_str(&format!("; inherited: {}", variables.join(" ")));
+    }
+    line
 }
 
 #[cfg(test)]

@@ -3,10 +3,16 @@ use crate::judge::{self, Status};
 use crate::oracle::Forecast;
 use crate::plan::{self, Limits, Plan};
 use crate::scenario::{self, Case, Diagnostic, Expected, SourceFile};
-use std::sync::Arc;
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Whether a forecast exists does not depend on the seed of its poison.
 pub(super) const SEED: u64 = 0;
+
+/// Faults shown of one file.
+const SHOWN: usize = 50;
+/// Faulty cases of one file after which the others are not looked at: a sweep mostly has one fault many times.
+const ENOUGH: usize = 64;
 
 /// A file with what is wrong with it.
 #[derive(Clone, Debug)]
@@ -55,11 +61,6 @@ fn expects_refusal(case: &Case) -> bool {
     case.outcome.as_ref().is_some_and(|outcome| outcome.v.contains(&Expected::Refused))
 }
 
-/// The faults that [`plan`] finds.
-pub fn unplannable(case: &Arc<Case>) -> Option<Vec<Diagnostic>> {
-    plan(case).err()
-}
-
 /// What planning or forecasting has against a case that is to run, rendered with the cures, which a verdict has not.
 pub fn refusal(case: &Arc<Case>) -> Option<String> {
     if expects_refusal(case) {
@@ -70,6 +71,32 @@ pub fn refusal(case: &Arc<Case>) -> Option<String> {
         Ok(plan) => Forecast::new(&plan, SEED).err()?,
     };
     Some(scenario::render(&case.file, &diagnostics, false))
+}
+
+/// How many faulty cases each file has had so far, for what looks at many cases.
+#[derive(Debug, Default)]
+pub struct Patience(Mutex<HashMap<String, usize>>);
+
+impl Patience {
+    /// What `look` says of the case; without looking, nothing against it once its file has had enough faulty ones.
+    pub fn look<T>(
+        &self,
+        case: &Arc<Case>,
+        look: impl FnOnce(&Arc<Case>) -> Result<T, Vec<Diagnostic>>,
+    ) -> Result<T, Vec<Diagnostic>> {
+        if self.counts().get(&case.file.path).is_some_and(|count| *count >= ENOUGH) {
+            return Err(Vec::new());
+        }
+        look(case).map_err(|mut diagnostics| {
+            *self.counts().entry(case.file.path.clone()).or_default() += 1;
+            diagnostics.truncate(SHOWN);
+            diagnostics
+        })
+    }
+
+    fn counts(&self) -> MutexGuard<'_, HashMap<String, usize>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
 }
 
 /// Notes what is wrong with a case at its file; points of one matrix mostly have the same fault, which is told once.
@@ -84,6 +111,9 @@ pub fn add(faults: &mut Vec<Faulty>, case: &Case, diagnostics: Vec<Diagnostic>) 
     };
     let known = &mut faults[at].diagnostics;
     for mut diagnostic in diagnostics {
+        if known.len() >= SHOWN {
+            return;
+        }
         if known.iter().any(|other| other.span == diagnostic.span && other.message == diagnostic.message) {
             continue;
         }
@@ -99,6 +129,22 @@ mod tests {
     use super::*;
     use crate::scenario::Span;
     use crate::suite::fixture;
+
+    #[test]
+    fn a_sweep_of_faults_is_not_looked_at_to_its_end() {
+        let patience = Patience::default();
+        let mut looked = 0;
+        for index in 0..1000 {
+            let case = fixture::case(&format!("a/b[n={index}]"));
+            let found: Result<(), _> = patience.look(&case, |_| {
+                looked += 1;
+                Err(vec![Diagnostic::new(Span { start: 0, end: 1 }, "no"); 1000])
+            });
+            assert_eq!(found.unwrap_err().len(), if index < ENOUGH { SHOWN } else { 0 });
+        }
+        assert_eq!(looked, ENOUGH);
+        assert_eq!(patience.look(&fixture::case("c"), |_| Ok(5)).ok(), Some(5));
+    }
 
     #[test]
     fn the_same_fault_of_two_points_is_told_once() {

@@ -93,9 +93,10 @@ impl Suite {
 
     /// Plans every case on `jobs` threads and adds those that cannot be run as written to the faults.
     pub fn plan(&mut self, jobs: usize) {
-        let refusals = drive::map(&self.cases, jobs, |case| faults::unplannable(case));
-        for (case, diagnostics) in self.cases.iter().zip(refusals) {
-            if let Some(diagnostics) = diagnostics {
+        let patience = faults::Patience::default();
+        let plans = drive::map(&self.cases, jobs, |case| patience.look(case, |case| faults::plan(case).map(drop)));
+        for (case, plan) in self.cases.iter().zip(plans) {
+            if let Err(diagnostics) = plan {
                 faults::add(&mut self.faults, case, diagnostics);
             }
         }

@@ -22,7 +22,7 @@ use job::{Job, PROTOCOL, Reply, Request};
 use session::{Replies, Run, Session, Start};
 use std::collections::VecDeque;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Sets of communicators kept for later jobs.
 const KEPT: usize = 2;
@@ -34,6 +34,15 @@ pub fn is_worker() -> bool {
     std::env::var_os(inherit::VARIABLE).is_some()
 }
 
+/// Whether this program has shown that it can be started again as a worker: its `main` asked.
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+/// True once [`enter_if_asked`] was called. A program that never calls it would, started as a worker, do its own work
+/// again instead, and start workers in turn.
+pub fn can_be_worker() -> bool {
+    ASKED.load(Ordering::Relaxed)
+}
+
 /// The first thing in `main`: if this process was started as a worker, or to ask a library, it does that, and this never
 /// returns.
 pub fn enter_if_asked() {
@@ -42,6 +51,7 @@ pub fn enter_if_asked() {
 
 /// As [`enter_if_asked`], on a backend of the caller's.
 pub fn enter_with(backend: impl FnOnce() -> Backend) {
+    ASKED.store(true, Ordering::Relaxed);
     // The other thing that a program may be started again for.
     crate::library::enter_if_asked();
     let Some(value) = std::env::var_os(inherit::VARIABLE) else { return };

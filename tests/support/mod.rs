@@ -38,6 +38,11 @@ impl Home {
         for name in ["COLLSPEC_BACKEND", "COLLSPEC_REQUIRE", "COLLSPEC_FILTER", "COLLSPEC_WORKER"] {
             command.env_remove(name);
         }
+        for (name, _) in std::env::vars_os() {
+            if name.as_encoded_bytes().starts_with(b"NCCL_") || name.as_encoded_bytes().starts_with(b"COLLSPEC_SOFT_") {
+                command.env_remove(name);
+            }
+        }
         command
     }
 
@@ -83,6 +88,12 @@ pub fn children(parent: u32) -> Vec<i32> {
         state != Some("Z") && ppid == Some(parent.to_string().as_str())
     })
     .collect()
+}
+
+/// Is it still at work? An orphan that has ended may stay listed until the system's first process looks at it.
+pub fn runs(pid: i32) -> bool {
+    let Ok(stat) = fs::read_to_string(format!("/proc/{pid}/stat")) else { return false };
+    stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
 /// Waits until `holds`, or says what did not come.

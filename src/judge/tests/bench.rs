@@ -1,7 +1,8 @@
 //! A run without a library: what a faultless one would have left behind.
 use crate::judge::{Verdict, judge};
 use crate::oracle::Forecast;
-use crate::oracle::walk::{Choice, Fault, Guide};
+use crate::oracle::contents::Memory;
+use crate::oracle::walk::{Choice, Fault, Guide, region_bytes, writes_of};
 use crate::plan::{Limits, Plan, plan};
 use crate::run::{Ended, Observation};
 use crate::scenario::{Case, Diagnostic, SourceFile, parse};
@@ -33,13 +34,22 @@ pub fn try_bench(case: &Arc<Case>) -> Result<Bench, Vec<Diagnostic>> {
     Ok(Bench { plan, forecast })
 }
 
-#[derive(Default)]
-struct Record(HashMap<(usize, usize), Vec<u8>>);
+/// What every event leaves where it writes.
+struct Record<'a> {
+    plan: &'a Plan,
+    left: HashMap<(usize, usize), Vec<u8>>,
+}
 
-impl Guide for Record {
-    fn choose(&mut self, choice: &Choice<'_>) -> Option<Vec<u8>> {
-        self.0.insert((choice.event, choice.write), choice.canonical.to_vec());
+impl Guide for Record<'_> {
+    fn choose(&mut self, _: &Choice<'_>) -> Option<Vec<u8>> {
         None
+    }
+    fn happened(&mut self, number: usize, memory: &[Memory]) {
+        for (write, target) in writes_of(&self.plan.events[number]).into_iter().enumerate() {
+            let Some((alloc, range)) = target.and_then(|t| region_bytes(self.plan, t.region)) else { continue };
+            let bytes = memory[alloc].data[range.start as usize..range.end as usize].to_vec();
+            self.left.insert((number, write), bytes);
+        }
     }
     fn fault(&mut self, fault: Fault) {
         panic!("{fault:?}");
@@ -50,7 +60,7 @@ impl Bench {
     /// What a run leaves that does everything right.
     pub fn perfect(&self) -> Observation {
         let mut walk = self.forecast.again(&self.plan);
-        let mut record = Record::default();
+        let mut record = Record { plan: &self.plan, left: HashMap::new() };
         walk.run(0..self.plan.events.len(), &mut record);
         let images =
             self.forecast.initial.iter().zip(&walk.memory).zip(&self.plan.allocs).map(|((image, memory), alloc)| {
@@ -61,7 +71,7 @@ impl Bench {
             });
         let images = images.collect();
         let mut checkpoints = vec![Vec::new(); self.forecast.checkpoints.len()];
-        for ((event, write), bytes) in record.0 {
+        for ((event, write), bytes) in record.left {
             if let Some(number) = self.forecast.checkpoint(event, write) {
                 checkpoints[number] = bytes;
             }

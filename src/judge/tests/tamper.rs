@@ -291,6 +291,33 @@ fn a_checkpoint_that_is_missing_or_changed() {
 }
 
 #[test]
+fn a_result_that_is_overwritten_is_judged_all_the_same() {
+    let bench = bench(
+        "world_size = 2\ninputs.x = { each = \"rank + i\", count = 4 }\nsteps = [\n\
+         { op = \"all_reduce\", in = \"x\", out = \"y\", times = 2 },\n\
+         { op = \"map\", expr = \"min(y, 0)\", out = \"z\" },\n\
+         { op = \"map\", expr = \"7\", count = 4, out = \"y\" },\n]\n",
+    );
+    assert_eq!(bench.forecast.checkpoints.len(), 4, "both rounds on both ranks");
+    let right = bench.perfect();
+    assert_eq!(bench.judge(std::slice::from_ref(&right)).status, Status::Pass);
+    for number in 0..4 {
+        for byte in 0..16 {
+            let mut wrong = right.clone();
+            wrong.checkpoints[number][byte] ^= 1;
+            let verdict = bench.judge(&[wrong]);
+            assert_eq!(verdict.status, Status::Fail, "copy {number}, byte {byte}");
+            let finding = &verdict.findings[0];
+            assert_eq!((finding.lane, finding.buffer.as_deref()), (Lane::Exact, Some("y")));
+            assert_eq!(finding.element, Some(byte as u64 / 4));
+        }
+        let mut missing = right.clone();
+        missing.checkpoints[number].clear();
+        assert_eq!(bench.judge(&[missing]).status, Status::Fail);
+    }
+}
+
+#[test]
 fn runs_that_differ() {
     let text = INEXACT.split("  { op = \"all_gather\"").next().map(|t| format!("repeat = 2\n{t}]\n")).expect("text");
     let bench = bench(&text);

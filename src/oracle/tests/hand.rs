@@ -46,7 +46,21 @@ fn eight_bits_saturate_at_each_step() {
     // Saturated and then reduced, or not saturated at all.
     assert_eq!(set(DType::F8e4m3, ReduceKind::Sum, &[448.0, 448.0, -448.0]), [0.0, 448.0]);
     // An infinity is gone after one operation, but one rank only copies.
-    assert_eq!(exact(DType::F8e5m2, ReduceKind::Max, &[f64::INFINITY, 1.0]), bits(DType::F8e5m2, 57344.0));
+    let sum = [f64::INFINITY, 1.0];
+    assert_eq!(exact(DType::F8e5m2, ReduceKind::Sum, &sum), bits(DType::F8e5m2, 57344.0));
+    // Whether min and max go through half precision is the library's business.
+    for (kind, inputs, right, wrong) in [
+        (ReduceKind::Max, [0x7c, 0x3c], [0x7b, 0x7c], [0x3c, 0x7a, 0x7d, 0xfc]),
+        (ReduceKind::Min, [0xfc, 0x3c], [0xfb, 0xfc], [0x3c, 0xfa, 0xfd, 0x7c]),
+    ] {
+        let reduction = Reduction { dtype: DType::F8e5m2, kind, ranks: 2 };
+        let judge = |bits| reduction.judge(&inputs, bits, &mut Budget::default()).ruling.accepted();
+        assert!(right.into_iter().all(judge), "{inputs:x?}");
+        assert!(!wrong.into_iter().any(judge), "{inputs:x?}");
+        assert_eq!(reduction.canonical(&inputs), right[0]);
+    }
+    // What is finite is not in doubt.
+    assert_eq!(exact(DType::F8e5m2, ReduceKind::Min, &[f64::INFINITY, 1.0]), bits(DType::F8e5m2, 1.0));
     let copy = Reduction { dtype: DType::F8e5m2, kind: ReduceKind::Max, ranks: 1 };
     assert_eq!(copy.exact(&[0x7c]), Some(Answer::Bits(0x7c)));
 }

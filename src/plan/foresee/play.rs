@@ -263,7 +263,23 @@ impl Play<'_> {
         }
     }
 
+    /// A group starts as one what it has of one communicator; its communicators take their turns on a stream, in the
+    /// order in which the group first names them.
     fn issue(&mut self, rank: usize, calls: Vec<usize>) {
+        let mut parts: Vec<(Option<CommId>, Vec<usize>)> = Vec::new();
+        for index in calls {
+            let comm = comm_of(self.low, (rank, index));
+            match parts.iter_mut().find(|(c, _)| *c == comm) {
+                Some((_, list)) => list.push(index),
+                None => parts.push((comm, vec![index])),
+            }
+        }
+        for (_, part) in parts {
+            self.issue_part(rank, part);
+        }
+    }
+
+    fn issue_part(&mut self, rank: usize, calls: Vec<usize>) {
         let mut streams: Vec<u32> = calls.iter().map(|i| self.stream_of((rank, *i))).collect();
         streams.sort_unstable();
         streams.dedup();

@@ -1,0 +1,129 @@
+//! One number of an `expect` changed: the case fails, and the finding names the rank and the element.
+use collspec::judge::{Lane, Status};
+use collspec::num::{DType, element_bits};
+use collspec::plan::{Limits, plan};
+use collspec::run::{Options, Runner, Workers};
+use collspec::scenario::{Case, Content, Element, ElementValue, Expected, MAX_BYTES, RowKind, Values, discover, load};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// A written number of an `expect`, and where in the buffer it is.
+struct Spot {
+    expectation: usize,
+    /// The row, or `None` where one row speaks for every rank.
+    rank: Option<usize>,
+    index: usize,
+}
+
+fn list_of(case: &Case, spot: &Spot) -> Option<Vec<Element>> {
+    match (&case.expect[spot.expectation].content, spot.rank) {
+        (Content::Rows(rows), Some(rank)) => match &rows[rank].kind {
+            RowKind::Elements(list) => Some(list.clone()),
+            _ => None,
+        },
+        (Content::All(fill), None) => match &fill.values {
+            Values::Row(list) => Some(list.clone()),
+            Values::Number(one) => Some(vec![one.clone()]),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Every written number.
+fn spots(case: &Case) -> Vec<Spot> {
+    let mut found = Vec::new();
+    for expectation in 0..case.expect.len() {
+        for rank in (0..case.world_size.v).map(Some).chain([None]) {
+            if matches!(&case.expect[expectation].content, Content::Rows(rows) if rank.is_none_or(|r| r >= rows.len()))
+            {
+                continue;
+            }
+            let spot = Spot { expectation, rank, index: 0 };
+            for index in 0..list_of(case, &spot).map_or(0, |l| l.len()) {
+                found.push(Spot { index, ..spot });
+            }
+        }
+    }
+    found
+}
+
+/// Another number of the type.
+fn other(dtype: DType, value: ElementValue) -> ElementValue {
+    let bits = element_bits(dtype, &value);
+    let numbers = [1, 0, 7].map(ElementValue::Int);
+    let different = |v: &&ElementValue| element_bits(dtype, v) != bits;
+    match value {
+        ElementValue::Bits(b) => ElementValue::Bits(b ^ 1),
+        ElementValue::Int(v) if element_bits(dtype, &ElementValue::Int(v.wrapping_add(1))) != bits => {
+            ElementValue::Int(v.wrapping_add(1))
+        }
+        _ => numbers.iter().rfind(different).copied().unwrap_or(ElementValue::Int(7)),
+    }
+}
+
+fn set(case: &mut Case, spot: &Spot, value: ElementValue) {
+    let list = match (&mut case.expect[spot.expectation].content, spot.rank) {
+        (Content::Rows(rows), Some(rank)) => match &mut rows[rank].kind {
+            RowKind::Elements(list) => list,
+            _ => return,
+        },
+        (Content::All(fill), None) => match &mut fill.values {
+            Values::Row(list) => list,
+            Values::Number(one) => std::slice::from_mut(one),
+            _ => return,
+        },
+        _ => return,
+    };
+    list[spot.index].value = value;
+}
+
+#[test]
+fn one_number_of_any_expect() {
+    let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
+    let runner = Runner::new(Options { jobs: 1, worker, ..Options::default() }).expect("a runner");
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("scenarios");
+    let (mut tried, mut wrong) = (0, Vec::new());
+    for file in discover(&[root]).expect("the corpus is there") {
+        let cases = load(&file.path, &file.name, MAX_BYTES).unwrap_or_else(|faults| panic!("{faults}"));
+        // A sweep repeats itself; its first and last case will do.
+        let last = cases.len() - 1;
+        for case in cases.into_iter().enumerate().filter(|(i, _)| *i == 0 || *i == last).map(|(_, c)| c) {
+            if case.outcome.as_ref().is_some_and(|o| o.v != [Expected::Ok]) || case.timeout.is_some() {
+                continue;
+            }
+            let Ok(plan) = plan(&Arc::new(case.clone()), &Limits::default()) else { continue };
+            let spots = spots(&case);
+            for at in [0, spots.len() / 2, spots.len().saturating_sub(1)] {
+                let Some(spot) = spots.get(at) else { continue };
+                let name = &case.expect[spot.expectation].target.name;
+                let Some(buffer) = plan.buffers.iter().find(|b| b.name == *name) else { continue };
+                let value = list_of(&case, spot).expect("a spot is in a list")[spot.index].value;
+                let mut changed = case.clone();
+                set(&mut changed, spot, other(buffer.dtype, value));
+                let verdict = runner.run_case(&Arc::new(changed));
+                if verdict.status == Status::Skip {
+                    continue;
+                }
+                tried += 1;
+                let sliced = case.expect[spot.expectation].target.slice.is_some();
+                let single = matches!(&case.expect[spot.expectation].content, Content::All(f) if matches!(f.values, Values::Number(_)));
+                let named = verdict.findings.iter().any(|f| {
+                    let element = sliced || single || f.element == Some(spot.index as u64);
+                    f.lane == Lane::Expected
+                        && f.buffer.as_ref() == Some(name)
+                        && element
+                        && spot.rank.is_none_or(|r| f.rank == Some(r))
+                });
+                if verdict.status != Status::Fail || !named {
+                    wrong.push(format!(
+                        "{} {name} {:?}[{}]: {:?} {:?}",
+                        case.name, spot.rank, spot.index, verdict.status, verdict.findings
+                    ));
+                }
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {tried} went unnoticed or unnamed:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(tried > 150, "only {tried} numbers were changed");
+}
