@@ -15,7 +15,7 @@ pub use choose::{ChooseError, Chosen, choose};
 pub(crate) use command::{CommandError, run as run_command};
 pub use fetch::{Cuda, FetchError, Fetched, fetch, is_version};
 pub use places::{Candidate, Machine, Source, candidates};
-pub use probe::{ProbeError, Probed, enter_if_asked, probe};
+pub use probe::{ProbeError, Probed, enter_if_asked, probe, probe_within};
 pub use version::Wanted;
 
 use crate::run::Workers;

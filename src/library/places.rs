@@ -52,9 +52,12 @@ pub struct Candidate {
     pub source: Source,
 }
 
+/// An environment.
+type Variables = Box<dyn Fn(&str) -> Option<OsString>>;
+
 /// What a search asks of the machine.
 pub struct Machine {
-    variable: Box<dyn Fn(&str) -> Option<OsString>>,
+    variable: Variables,
     /// In front of the system's own folders.
     root: PathBuf,
     /// What `ldconfig -p` lists.

@@ -57,8 +57,8 @@ pub enum ProbeError {
         how: String,
     },
     /// It took too long to open.
-    #[error("opening it takes more than {} s", LIMIT.as_secs())]
-    TooSlow,
+    #[error("opening it takes more than {} s", .0.as_secs())]
+    TooSlow(Duration),
     /// The program that should ask did not.
     #[error(
         "{} does not ask libraries: its main must call collspec::worker::enter_if_asked() first, or another program be named",
@@ -78,12 +78,18 @@ enum Reply {
 
 /// Asks the library at `path` in a child.
 pub fn probe(path: &Path, workers: &Workers) -> Result<Probed, ProbeError> {
+    probe_within(LIMIT, path, workers)
+}
+
+/// As [`probe`], with a limit of time of the caller's.
+pub fn probe_within(limit: Duration, path: &Path, workers: &Workers) -> Result<Probed, ProbeError> {
     let program = match workers {
         Workers::CurrentExe => std::env::current_exe()?,
         Workers::Command(path) => path.clone(),
     };
-    // A child that got here did not enter: without this, each would start the next.
-    if std::env::var_os(VARIABLE).is_some() || crate::worker::is_worker() {
+    // A program that never enters would do its own work again instead; a child that got here is one.
+    let enters = matches!(workers, Workers::Command(_)) || crate::worker::can_be_worker();
+    if !enters || std::env::var_os(VARIABLE).is_some() || crate::worker::is_worker() {
         return Err(ProbeError::NotAsked(program));
     }
     let path = std::path::absolute(path)?;
@@ -91,9 +97,9 @@ pub fn probe(path: &Path, workers: &Workers) -> Result<Probed, ProbeError> {
     value.push(&path);
     let mut command = Command::new(&program);
     command.env(VARIABLE, value).env_remove("NCCL_DEBUG").env_remove("NCCL_DEBUG_FILE");
-    let answer = match command::run(command, LIMIT) {
+    let answer = match command::run(command, limit) {
         Ok(answer) => answer,
-        Err(CommandError::TooSlow(_)) => return Err(ProbeError::TooSlow),
+        Err(CommandError::TooSlow(limit)) => return Err(ProbeError::TooSlow(limit)),
         Err(CommandError::Start(error)) => return Err(ProbeError::Start(error)),
     };
     let mut lines = answer.out.lines().filter_map(|line| line.strip_prefix(MARK));

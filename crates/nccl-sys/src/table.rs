@@ -35,7 +35,7 @@ macro_rules! table {
         }
 
         impl Nccl {
-            /// Every symbol with the release that introduced it (`"-"` for extensions of the software library).
+            /// Every symbol with the release (where a later patch brought it, the version) that introduced it (`"-"` for extensions of the software library).
             pub const SYMBOLS: &'static [(&'static str, &'static str)] = &[$((stringify!($name), $since)),*];
 
             /// A table without any function.
@@ -76,9 +76,9 @@ impl Nccl {
         ("ncclDevCommDestroy", "2.28"),
         ("ncclCommQueryProperties", "2.29"),
         ("ncclGetMultimemDevicePointer", "2.29"),
-        ("ncclGinBarrierCreateRequirement", "2.28"),
-        ("ncclGinInboxA2ACreateRequirement", "2.29"),
-        ("ncclGinOutboxCreateRequirement", "2.29"),
+        ("ncclGinBarrierCreateRequirement", "2.28.7"),
+        ("ncclGinInboxA2ACreateRequirement", "2.29.7"),
+        ("ncclGinOutboxCreateRequirement", "2.29.7"),
         ("ncclLLA2ACalcSlots", "2.28"),
         ("ncclLLA2ACreateRequirement", "2.28"),
         ("ncclLsaBarrierCreateRequirement", "2.28"),
@@ -142,12 +142,12 @@ table! {
     "2.27" fn ncclCommShrink(comm: ncclComm_t, exclude: *mut c_int, count: c_int, newcomm: *mut ncclComm_t, config: *mut ncclConfig_t, flags: c_int) -> ncclResult_t;
     "2.27" fn ncclCommWindowRegister(comm: ncclComm_t, buff: *mut c_void, size: usize, window: *mut ncclWindow_t, flags: c_int) -> ncclResult_t;
     "2.27" fn ncclCommWindowDeregister(comm: ncclComm_t, window: ncclWindow_t) -> ncclResult_t;
-    "2.28" fn ncclCommRevoke(comm: ncclComm_t, flags: c_int) -> ncclResult_t;
+    "2.28.7" fn ncclCommRevoke(comm: ncclComm_t, flags: c_int) -> ncclResult_t;
     "2.29" fn ncclCommGetUniqueId(comm: ncclComm_t, id: *mut ncclUniqueId) -> ncclResult_t;
     "2.29" fn ncclCommGrow(comm: ncclComm_t, nranks: c_int, id: *const ncclUniqueId, rank: c_int, newcomm: *mut ncclComm_t, config: *mut ncclConfig_t) -> ncclResult_t;
-    "2.29" fn ncclCommSuspend(comm: ncclComm_t, flags: c_int) -> ncclResult_t;
-    "2.29" fn ncclCommResume(comm: ncclComm_t) -> ncclResult_t;
-    "2.29" fn ncclCommMemStats(comm: ncclComm_t, stat: ncclCommMemStat_t, value: *mut u64) -> ncclResult_t;
+    "2.29.7" fn ncclCommSuspend(comm: ncclComm_t, flags: c_int) -> ncclResult_t;
+    "2.29.7" fn ncclCommResume(comm: ncclComm_t) -> ncclResult_t;
+    "2.29.7" fn ncclCommMemStats(comm: ncclComm_t, stat: ncclCommMemStat_t, value: *mut u64) -> ncclResult_t;
     "2.29" fn ncclWinGetUserPtr(comm: ncclComm_t, window: ncclWindow_t, ptr: *mut *mut c_void) -> ncclResult_t;
     "2.29" fn ncclGetLsaDevicePointer(window: ncclWindow_t, offset: usize, rank: c_int, ptr: *mut *mut c_void) -> ncclResult_t;
     "2.29" fn ncclGetLsaMultimemDevicePointer(window: ncclWindow_t, offset: usize, ptr: *mut *mut c_void) -> ncclResult_t;

@@ -77,7 +77,7 @@ fn symbols(table: &Nccl, path: &Path, version: i32) {
     for (name, since) in Nccl::NAMED_ONLY {
         // SAFETY: only looked up.
         let found = unsafe { library.get::<*const ()>(*name) }.is_ok();
-        assert_eq!(found, come(&since), "{name} in {}", version_text(version));
+        assert_eq!(found, come(since), "{name} in {}", version_text(version));
     }
 }
 
