@@ -193,3 +193,16 @@ fn device_scalars_have_memory_of_their_own() {
     assert_eq!(p.constants.len(), 2);
     assert_eq!(p.contents(p.constants[1].0, 1).ok().flatten(), Some(2f32.to_le_bytes().to_vec()));
 }
+
+#[test]
+fn a_buffer_grows_until_its_last_open_slice_is_known() {
+    // `y` is read whole before the step that makes it longest stands resolved: its count comes from a send further down.
+    let p = good(
+        "world_size = 2\ninputs.x = { each = \"rank\", count = 2 }\nsteps = [\n\
+         { op = \"map\", expr = \"x\", out = \"y[0:2]\" },\n{ op = \"recv\", peer = \"1 - rank\", ranks = [1], out = \"y[2:]\" },\n\
+         { op = \"map\", expr = \"0 * y\", ranks = [1], out = \"z\" },\n\
+         { op = \"map\", expr = \"i\", count = 3, ranks = [0], out = \"w\" },\n{ op = \"send\", ranks = [0], peer = 1, in = \"w\" },\n]\n",
+    );
+    let count = |name: &str| p.buffers.iter().find(|b| b.name == name).and_then(|b| b.places[1]).map(|p| p.count);
+    assert_eq!((count("y"), count("z")), (Some(5), Some(5)));
+}

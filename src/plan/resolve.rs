@@ -30,6 +30,7 @@ pub fn resolve(p: &mut Program) -> Result<Sizes, Vec<Diagnostic>> {
         roots: HashMap::new(),
         meets: HashMap::new(),
         lens: HashMap::new(),
+        open: HashMap::new(),
         changed: false,
         diags: Vec::new(),
         p,
@@ -95,6 +96,8 @@ struct Resolver<'a> {
     /// The send that a receive meets.
     meets: HashMap<(usize, usize), (usize, usize)>,
     lens: HashMap<(usize, usize), u64>,
+    /// Writes to slices that leave their end open and are not resolved yet: until then the buffer may still grow.
+    open: HashMap<(BufId, usize), usize>,
     changed: bool,
     diags: Vec<Diagnostic>,
 }
@@ -178,6 +181,9 @@ impl Resolver<'_> {
                         let far = farthest.entry((sel.buf, rank)).or_insert(0);
                         *far = (*far).max(end);
                     }
+                    (true, None) if self.p.names[sel.buf].input.is_none() => {
+                        *self.open.entry((sel.buf, rank)).or_insert(0) += 1;
+                    }
                     (true, None) => {}
                     (false, _) => whole[sel.buf][rank] = true,
                 }
@@ -194,8 +200,14 @@ impl Resolver<'_> {
     fn len(&self, sel: &Sel, rank: usize) -> Option<u64> {
         match sel.end {
             Some(end) => Some(end - sel.start),
-            None => self.counts[sel.buf][rank].map(|c| c.saturating_sub(sel.start)),
+            None => self.whole(sel.buf, rank).map(|c| c.saturating_sub(sel.start)),
         }
+    }
+
+    /// Elements of a buffer, once nothing can make it longer.
+    fn whole(&self, buf: BufId, rank: usize) -> Option<u64> {
+        let grows = self.open.get(&(buf, rank)).is_some_and(|writes| *writes > 0);
+        self.counts[buf][rank].filter(|_| !grows)
     }
 
     fn set(&mut self, at: (usize, usize), sel: &Sel, count: u64, dtype: Option<DType>) -> Result<(), Diagnostic> {
@@ -227,8 +239,11 @@ impl Resolver<'_> {
             }
             if sel.end.is_none() && self.p.names[sel.buf].input.is_none() {
                 let far = self.counts[sel.buf][rank].unwrap_or(0).max(end);
-                self.changed |= self.counts[sel.buf][rank] != Some(far);
                 self.counts[sel.buf][rank] = Some(far);
+                self.changed = true;
+                if let Some(writes) = self.open.get_mut(&(sel.buf, rank)) {
+                    *writes = writes.saturating_sub(1);
+                }
             }
             return Ok(());
         }
@@ -289,7 +304,7 @@ impl Resolver<'_> {
                 let count = map
                     .count
                     .or(map.output.end.map(|e| e - map.output.start))
-                    .or_else(|| first.and_then(|b| self.counts[*b][rank]));
+                    .or_else(|| first.and_then(|b| self.whole(*b, rank)));
                 let (Some(count), Some(dtype)) = (count, dtype) else { return Ok(false) };
                 self.set(at, &map.output, count, Some(dtype)).map(|()| true)
             }
