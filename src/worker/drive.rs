@@ -149,13 +149,31 @@ fn one_step(
         }
         let mut takes = vec![Vec::new(); ranks.len()];
         for &rank in &turn {
-            while let Some(call) = due(rank, next[rank]).filter(|c| is_nccl(&c.what)) {
-                takes[rank].push((next[rank], call));
-                next[rank] += 1;
+            while due(rank, next[rank]).is_some_and(|c| is_nccl(&c.what)) {
+                for _ in 0..bracket(&programs[rank][next[rank]..]) {
+                    takes[rank].push((next[rank], &programs[rank][next[rank]]));
+                    next[rank] += 1;
+                }
             }
         }
         grouped(run, ranks, &takes, false)?;
     }
+}
+
+/// Calls that belong together: a group with all that is inside, whichever steps that belongs to; else one.
+fn bracket(calls: &[Call]) -> usize {
+    let mut depth = 0usize;
+    for (index, call) in calls.iter().enumerate() {
+        match call.what {
+            What::GroupStart => depth += 1,
+            What::GroupEnd => depth = depth.saturating_sub(1),
+            _ => {}
+        }
+        if depth == 0 {
+            return index + 1;
+        }
+    }
+    calls.len()
 }
 
 fn single(r: &mut Rank<'_>, index: usize, call: &Call, prelude: bool) -> Blamed<()> {
