@@ -407,11 +407,13 @@ impl Resolver<'_> {
                 Some(missing(sel))
             }
             ItemKind::AllGatherV { input, .. } => Some(missing(input)),
-            ItemKind::Recv { peer, .. } if !self.meets.contains_key(&at) => {
-                let text = format!(
-                    "no send of rank {peer} meets this recv on rank {rank}, so nothing says how many elements come"
-                );
-                Some(Diagnostic::new(item.span, text).help("add the send, or `count` to receive without one"))
+            ItemKind::Recv { peer, count, .. } if !self.meets.contains_key(&at) => {
+                let (open, key) = match count {
+                    Some(_) => ("what type of elements comes", "`dtype`"),
+                    None => ("how many elements come", "`count` and `dtype`"),
+                };
+                let text = format!("no send of rank {peer} meets this recv on rank {rank}, so nothing says {open}");
+                Some(Diagnostic::new(item.span, text).help(format!("add the send, or {key} to receive without one")))
             }
             ItemKind::Recv { output, .. } => Some(
                 Diagnostic::new(output.span, format!("nothing says how many elements rank {rank} receives here"))
