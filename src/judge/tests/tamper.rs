@@ -5,9 +5,8 @@ use crate::num::DType;
 use crate::oracle::contents::Sure;
 use crate::plan::GUARD;
 use crate::run::Observation;
-use crate::scenario::{discover, load};
+use crate::scenario::load;
 use proptest::prelude::*;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 /// The finding that must come of a change at a byte of an image, by what lies there.
