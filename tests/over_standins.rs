@@ -82,6 +82,16 @@ fn documented_scenarios_give_the_same_outputs_as_in_software() {
 }
 
 #[test]
+fn the_word_names_what_was_built_with_the_program() {
+    let home = Home::new();
+    home.file("sum.toml", SUM);
+    let mut command = home.command(&["run", "sum.toml", "--nccl", "stand-in", "--driver", "stand-in"]);
+    command.env("XDG_RUNTIME_DIR", home.path(".")).env_remove("COLLSPEC_STANDIN_FAULT");
+    let run = Run::of(&mut command);
+    assert!(run.code == 0 && run.err.contains("backend nccl") && run.err.contains("stand-in CUDA driver"), "{run}");
+}
+
+#[test]
 fn two_libraries_are_really_two() {
     let home = Home::new();
     home.file("sum.toml", SUM);

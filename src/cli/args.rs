@@ -145,7 +145,8 @@ pub struct Place {
     #[arg(long, value_name = "PATH|VERSION")]
     pub nccl: Option<String>,
 
-    /// A folder whose libcuda.so.1 is the CUDA driver, instead of the machine's: for driver stand-ins.
+    /// A folder whose libcuda.so.1 is the CUDA driver, instead of the machine's; `stand-in` is the one built with this
+    /// program, as `--nccl stand-in` is its library.
     #[arg(long, value_name = "DIR")]
     pub driver: Option<PathBuf>,
 }

@@ -1,4 +1,5 @@
 //! Which backend was asked for, and whether it is there.
+use crate::backend::standin;
 use crate::library;
 use crate::report::Inherited;
 use crate::run::{Backend, Machine, Workers, gpus};
@@ -48,6 +49,9 @@ pub struct Wish {
     pub driver: Option<PathBuf>,
 }
 
+/// In place of a folder or a library: the stand-ins that were built with this program.
+const STAND_IN: &str = "stand-in";
+
 /// What will run.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
@@ -78,6 +82,7 @@ impl Wish {
     /// The backend nccl, or why there is none.
     fn nccl(&self, workers: &Workers) -> Result<Choice, String> {
         let driver = match &self.driver {
+            Some(word) if word.as_os_str() == STAND_IN => Some(standin::folder().map_err(|e| super::with_causes(&e))?),
             Some(folder) => Some(folder.canonicalize().map_err(|error| format!("{}: {error}", folder.display()))?),
             None => None,
         };
@@ -85,8 +90,13 @@ impl Wish {
         if gpus.devices.is_empty() {
             return Err(format!("{}; `collspec doctor` says more", gpus.state));
         }
+        let stand_in = |spec: &String| match spec.as_str() {
+            STAND_IN => Ok(standin::library().map_err(|e| super::with_causes(&e))?.display().to_string()),
+            _ => Ok::<_, String>(spec.clone()),
+        };
         let (path, probed) = match &self.nccl {
             Some(spec) => {
+                let spec = &stand_in(spec)?;
                 let chosen = library::choose(spec, workers).map_err(|error| super::with_causes(&error))?;
                 (chosen.path, chosen.probed)
             }
