@@ -72,7 +72,8 @@ fn accept(
     if low.p.exits {
         undefined.get_or_insert_with(|| "a process ends on purpose".to_owned());
         if !expects(|e| *e == Expected::Crash) {
-            let span = low.p.steps.iter().find(|s| s.label.contains("(exit")).map_or(case.span, |s| s.span);
+            let exit = low.programs.iter().flatten().find(|call| call.what == What::Exit);
+            let span = exit.map_or(case.span, |call| low.p.steps[call.step as usize].span);
             return Err(vec![
                 Diagnostic::new(span, "a process that ends is a crash").help("add `outcome = \"crash\"`"),
             ]);

@@ -1,5 +1,5 @@
 //! Many cases on a few threads, and what happens to them in one order.
-use crate::judge::{Outcome, Status, Verdict};
+use crate::judge::{self, Status, Verdict};
 use crate::run::Event;
 use crate::scenario::Case;
 use std::any::Any;
@@ -89,18 +89,9 @@ fn stream<T: Sync, M: Send, E>(
 
 /// A defect of ours in one case (a panic of planning or judging) must not take the others' verdicts along.
 pub(crate) fn contained(executor: &dyn Executor, case: &Arc<Case>) -> Verdict {
-    catch_unwind(AssertUnwindSafe(|| executor.run_case(case))).unwrap_or_else(|panic| Verdict {
-        case: case.name.clone(),
-        status: Status::Fail,
-        outcome: Some(Outcome::Error),
-        reason: Some(format!("collspec itself failed on this case, please report it: {}", words_of(&*panic))),
-        seconds: 0.0,
-        lanes: Vec::new(),
-        findings: Vec::new(),
-        fingerprint: None,
-        outputs: None,
-        snapshot: None,
-        notes: Vec::new(),
+    catch_unwind(AssertUnwindSafe(|| executor.run_case(case))).unwrap_or_else(|panic| {
+        let text = format!("collspec itself failed on this case, please report it: {}", words_of(&*panic));
+        Verdict { status: Status::Fail, ..judge::skipped(case, text) }
     })
 }
 
