@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// First thing in every message stream; a worker of another build is refused.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// Where a pointer argument points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -302,11 +302,16 @@ pub enum Reply {
     Trouble(String),
 }
 
+/// Faults on demand of the software library, a bit each in the order of `soft_nccl::fault::TABLE`.
+pub type Reached = soft_nccl::fault::Reached;
+
 /// How every rank ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// By world rank; nothing is said of those that live elsewhere.
     pub ranks: Vec<RankReport>,
+    /// Faults on demand that struck, or would have: a bit each.
+    pub reached: Reached,
 }
 
 /// How one rank ended.
