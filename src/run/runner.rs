@@ -191,7 +191,8 @@ impl Runner {
         let Ready { plan, forecast } = ready;
         let case = &plan.case;
         let key = &self.key(case, look.wish);
-        let clean = clean_case(plan);
+        // a library that is wrong on purpose is to be so because of this case, not of those before it
+        let clean = clean_case(plan) && !matches!(look.wish, Wish::Inject(_));
         // until this case is over nobody else's runs on its devices; its clock has not started yet
         let devices = self.machine().map(|machine| machine.used(plan.n)).unwrap_or_default();
         let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
