@@ -1,4 +1,5 @@
 //! Events to text: for people and as JSON lines. Nothing here decides anything.
+pub mod audit;
 pub mod failure;
 pub mod human;
 mod inherited;
@@ -7,6 +8,7 @@ pub mod place;
 pub mod rerun;
 pub mod shell;
 pub mod tally;
+pub mod ways;
 
 pub use human::Human;
 pub use inherited::Inherited;

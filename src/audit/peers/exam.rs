@@ -1,36 +1,11 @@
 //! What a suite runs of a case, and how it judges what came of it.
-use super::{Call, Peer, Recipe, Sight, Spot, Suite};
+use super::{Call, Peer, Sight, Spot, Suite};
 use crate::num::{DType, get, put};
 use crate::ops::{Collective, Kind, Op, Rule, TABLE};
-use crate::plan::{Event, GUARD, Limits, Plan, Reduction, Region, Write, plan};
+use crate::plan::{Event, GUARD, Plan, Reduction, Region, Write};
 use crate::run::{Ended, Observation};
-use crate::scenario::{Case, SourceFile, parse};
 use crate::worker::job::{Ptr, Red, What};
 use std::collections::HashMap;
-use std::sync::Arc;
-
-/// Why a suite does not run a case.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
-    /// More than one operation, several communicators or streams.
-    #[error("it is a program, not one operation over all ranks")]
-    Program,
-    /// Something must fail, or communicators are made.
-    #[error("it expects a failure, or makes communicators of its own")]
-    Negative,
-    /// Another environment or another way in each rank.
-    #[error("its ranks differ in environment or in place")]
-    ByRank,
-    /// The suite has no such thing.
-    #[error("the suite has no test of {0}")]
-    Lacks(&'static str),
-    /// The suite never runs it with nothing to move.
-    #[error("the suite runs nothing with a count of zero")]
-    Zero,
-    /// What the suite would run is no scenario; a fault of this program.
-    #[error("what the suite would run cannot be planned: {0}")]
-    Unplannable(String),
-}
 
 /// Bytes that are compared afterwards.
 struct Look {
@@ -42,73 +17,41 @@ struct Look {
     want: Vec<u8>,
 }
 
-/// A case as a suite would run it.
+/// What a suite puts into a planned case and looks at afterwards.
 pub struct Exam {
-    /// The suite.
-    pub peer: Peer,
-    /// What is run.
-    pub plan: Plan,
-    /// Images of its allocations beforehand.
-    pub initial: Vec<Vec<u8>>,
     suite: &'static dyn Suite,
     op: Option<&'static Op>,
     looks: Vec<Look>,
 }
 
 impl Exam {
-    pub(super) fn of_recipe(
-        peer: Peer,
-        suite: &'static dyn Suite,
-        case: &Case,
-        recipe: &Recipe,
-    ) -> Result<Self, Refused> {
-        let mut own = read(&case.name, &recipe.text())?;
-        own.env.clone_from(&case.env);
-        own.config.clone_from(&case.config);
-        own.requires = case.requires.clone();
-        own.placement = case.placement;
-        own.timeout.clone_from(&case.timeout);
-        own.repeat = case.repeat;
-        Self::new(peer, suite, own, Some(recipe.op))
-    }
-
-    pub(super) fn of_text(
-        peer: Peer,
-        suite: &'static dyn Suite,
-        name: &str,
-        text: &str,
-    ) -> Result<Self, Refused> {
-        Self::new(peer, suite, read(name, text)?, None)
-    }
-
-    fn new(peer: Peer, suite: &'static dyn Suite, case: Case, op: Option<&'static Op>) -> Result<Self, Refused> {
-        let planned = plan(&Arc::new(case), &Limits::default());
-        let plan = planned.map_err(|faults| Refused::Unplannable(first(&faults)))?;
-        let mut filling = Filling::new(&plan, suite, op);
+    /// Of a plan that the suite has made; also the images of its allocations beforehand.
+    pub fn new(peer: Peer, plan: &Plan) -> (Self, Vec<Vec<u8>>) {
+        let suite = peer.suite();
+        // the calls of a group that make up one operation
+        let op = match plan.case.steps.as_slice() {
+            [step] if matches!(step.op.kind, Kind::Composite(_) | Kind::SendRecv) => Some(step.op),
+            _ => None,
+        };
+        let mut filling = Filling::new(plan, suite, op);
         filling.events();
         let Filling { payloads, looks, .. } = filling;
-        let initial = plan.allocs.iter().zip(payloads).map(|(alloc, payload)| {
+        let images = plan.allocs.iter().zip(payloads).map(|(alloc, payload)| {
             let mut image = vec![suite.blank(); alloc.start() as usize];
             image.extend_from_slice(&payload);
             image.resize(image.len() + GUARD as usize, suite.blank());
             image
         });
-        let initial = initial.collect();
-        Ok(Self { peer, plan, initial, suite, op, looks })
-    }
-
-    /// Elements that are looked at.
-    pub fn elements(&self) -> usize {
-        self.looks.iter().map(|look| look.want.len() / self.dtype(look).size()).sum()
+        (Self { suite, op, looks }, images.collect())
     }
 
     /// What the suite would object to, if anything.
-    pub fn objection(&self, seen: &[Observation]) -> Option<String> {
+    pub fn objection(&self, plan: &Plan, seen: &[Observation]) -> Option<String> {
         if seen.is_empty() {
             return Some("nothing was observed".to_owned());
         }
         seen.iter().find_map(|run| match &run.ended {
-            Ended::Done => self.looks.iter().find_map(|look| self.wrong(look, run)),
+            Ended::Done => self.looks.iter().find_map(|look| self.wrong(plan, look, run)),
             Ended::Errored => Some("a call failed".to_owned()),
             Ended::Hung { .. } => Some("it does not end".to_owned()),
             Ended::Crashed { how, .. } => Some(format!("a process died: {how}")),
@@ -117,23 +60,14 @@ impl Exam {
 
     /// The images of a run in which everything is as expected; what nobody looks at stays as it was.
     #[cfg(test)]
-    pub(super) fn right(&self) -> Vec<Vec<u8>> {
-        let mut images = self.initial.clone();
+    pub(super) fn right(&self, mut images: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
         for look in &self.looks {
             images[look.alloc][look.at..look.at + look.want.len()].copy_from_slice(&look.want);
         }
         images
     }
 
-    fn dtype(&self, look: &Look) -> DType {
-        match self.plan.events.get(look.event) {
-            Some(Event::Collective { dtype, .. }) => *dtype,
-            Some(Event::Land { to, .. }) => self.plan.buffers.get(to.region.buf).map_or(DType::U8, |b| b.dtype),
-            _ => DType::U8,
-        }
-    }
-
-    fn wrong(&self, look: &Look, run: &Observation) -> Option<String> {
+    fn wrong(&self, plan: &Plan, look: &Look, run: &Observation) -> Option<String> {
         let words = |text: &str| Some(format!("rank {}: {text}", look.rank));
         let Some(got) = run.images.get(look.alloc).and_then(|i| i.get(look.at..look.at + look.want.len())) else {
             return words("nothing was observed");
@@ -141,7 +75,7 @@ impl Exam {
         if got == look.want {
             return None;
         }
-        let call = call(&self.plan, look.event, self.op)?;
+        let call = call(plan, look.event, self.op)?;
         let dtype = call.dtype;
         (0..look.want.len() / dtype.size()).find_map(|i| {
             let (want, got) = (get(dtype, &look.want, i), get(dtype, got, i));
@@ -152,17 +86,6 @@ impl Exam {
             words(&format!("element {i} is {}, not {}", text(got), text(want)))
         })
     }
-}
-
-/// Reads a scenario that a suite has written.
-fn read(name: &str, text: &str) -> Result<Case, Refused> {
-    let file = Arc::new(SourceFile { path: format!("{name}.toml"), text: text.into() });
-    let cases = parse(&file, name).map_err(|rejected| Refused::Unplannable(first(&rejected.faults)))?;
-    cases.into_iter().next().ok_or(Refused::Program)
-}
-
-fn first(faults: &[crate::scenario::Diagnostic]) -> String {
-    faults.first().map_or_else(String::new, |fault| fault.message.clone())
 }
 
 /// An event as a suite sees it. `op` stands for the calls of a group that make up one operation.

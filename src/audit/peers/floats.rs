@@ -47,8 +47,20 @@ pub(crate) fn fold(dtype: DType, how: Fold, a: u64, b: u64) -> u64 {
             match how {
                 Fold::Sum => round(dtype, x + y),
                 Fold::Prod => round(dtype, x * y),
-                Fold::Min => if y < x { b } else { a },
-                Fold::Max => if y > x { b } else { a },
+                Fold::Min => {
+                    if y < x {
+                        b
+                    } else {
+                        a
+                    }
+                }
+                Fold::Max => {
+                    if y > x {
+                        b
+                    } else {
+                        a
+                    }
+                }
             }
         }
     }

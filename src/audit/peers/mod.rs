@@ -5,7 +5,7 @@
 //! leaves something open it gets the benefit of the doubt.
 //!
 //! The way of a case: [`recipe`] reads from a corpus case which one operation it is, if it is one; a [`Suite`] says how it
-//! would run that, or why it cannot; [`exam`] plans it, fills the inputs and judges what was seen. [`sweep`] holds the
+//! would run that, or why it cannot; [`exam`] fills the inputs of its plan and judges what was seen. [`sweep`] holds the
 //! programs that a suite runs of its own accord.
 mod exam;
 mod floats;
@@ -16,14 +16,16 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod ucc;
+mod way;
 
-pub use exam::{Exam, Refused};
+pub use exam::Exam;
 pub use recipe::Recipe;
+pub use way::As;
 
 use crate::num::DType;
 use crate::ops::Op;
 use crate::plan::Reduction;
-use crate::scenario::Case;
+use crate::scenario::{Case, SourceFile, parse};
 use std::fmt;
 use std::sync::Arc;
 
@@ -69,21 +71,61 @@ impl Peer {
     /// # Errors
     ///
     /// Why it cannot.
-    pub fn exam(self, case: &Arc<Case>) -> Result<Exam, Refused> {
-        let suite = self.suite();
-        let recipe = suite.adapt(Recipe::of(case)?)?;
-        Exam::of_recipe(self, suite, case, &recipe)
+    pub fn case(self, case: &Arc<Case>) -> Result<Case, Refused> {
+        let recipe = self.suite().adapt(Recipe::of(case)?)?;
+        let own = read(&case.name, &case.file.path, &recipe.text())?;
+        Ok(Case {
+            env: case.env.clone(),
+            config: case.config.clone(),
+            requires: case.requires.clone(),
+            placement: case.placement,
+            timeout: case.timeout.clone(),
+            repeat: case.repeat,
+            ..own
+        })
     }
 
-    /// The programs that the suite runs of its own accord, beside any corpus.
+    /// The programs that the suite runs of its own accord.
     ///
     /// # Errors
     ///
-    /// None that a file could cause: a program that is no scenario.
-    pub fn sweep(self) -> Result<Vec<Exam>, Refused> {
-        let suite = self.suite();
-        suite.sweep().iter().map(|(name, text)| Exam::of_text(self, suite, name, text)).collect()
+    /// A program that is no scenario: a fault of this program.
+    pub fn sweep(self) -> Result<Vec<Case>, Refused> {
+        let programs = self.suite().sweep();
+        programs.iter().map(|(name, text)| read(name, &format!("{name}.toml"), text)).collect()
     }
+}
+
+/// Reads a scenario that a suite has written.
+fn read(name: &str, path: &str, text: &str) -> Result<Case, Refused> {
+    let file = Arc::new(SourceFile { path: path.to_owned(), text: text.into() });
+    let cases = parse(&file, name).map_err(|rejected| {
+        Refused::Unplannable(rejected.faults.first().map_or_else(String::new, |fault| fault.message.clone()))
+    })?;
+    cases.into_iter().next().ok_or(Refused::Program)
+}
+
+/// Why a suite does not run a case.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refused {
+    /// More than one operation, several communicators or streams.
+    #[error("it is a program, not one operation over all ranks")]
+    Program,
+    /// Something must fail, or communicators are made.
+    #[error("it expects a failure, or makes communicators of its own")]
+    Negative,
+    /// Another environment or another way in each rank.
+    #[error("its ranks differ in environment or in place")]
+    ByRank,
+    /// The suite has no such thing.
+    #[error("the suite has no test of {0}")]
+    Lacks(&'static str),
+    /// The suite never runs it with nothing to move.
+    #[error("the suite runs nothing with a count of zero")]
+    Zero,
+    /// What the suite would run is no scenario; a fault of this program.
+    #[error("what the suite would run cannot be planned: {0}")]
+    Unplannable(String),
 }
 
 impl fmt::Display for Peer {

@@ -11,7 +11,7 @@
 //!
 //! The random source and the permutation of ranks are this program's own; their use is the suite's.
 use super::floats::{Fold, divide, fold, is_avg};
-use super::recipe::{Reducing, Recipe};
+use super::recipe::{Recipe, Reducing};
 use super::{Call, Refused, Sight, Spot, Suite};
 use crate::num::{DType, Format, encode_f64, encode_int, mask};
 use crate::ops::{Kind, NcclCall};
@@ -74,7 +74,9 @@ impl Suite for NcclTests {
         let me = Place { n: call.n, rank: 0, seed: call.seed, index };
         match (Format::of(call.dtype), Fold::of(reduce)) {
             (Some(_), Fold::Sum) if is_avg(reduce) => average_expected(call.dtype, me),
-            (Some(format), Fold::Sum) if matches!(reduce, Reduction::PreMulSum(_)) => premultiplied(&format, me).expected,
+            (Some(format), Fold::Sum) if matches!(reduce, Reduction::PreMulSum(_)) => {
+                premultiplied(&format, me).expected
+            }
             (Some(format), Fold::Sum) => sum(&format, me).expected,
             (Some(format), Fold::Prod) => product(&format, me).expected,
             (format, how) => {
@@ -230,7 +232,13 @@ fn partition(n: usize, place: usize, word: u64, most: u64, wide: bool, other: Op
     // The suite computes without sign: fewer units than ranks give not one group but the most there can be.
     let groups = match (n, whole / n) {
         (1, _) => 1,
-        (_, 0) => if wide { u64::MAX } else { u64::from(u32::MAX) },
+        (_, 0) => {
+            if wide {
+                u64::MAX
+            } else {
+                u64::from(u32::MAX)
+            }
+        }
         (_, units) => 2 * units - 1,
     };
     let groups = groups.min(n);
@@ -273,7 +281,8 @@ pub(super) fn premultiplied(format: &Format, me: Place) -> Both {
     let (ones, twos) = (me.n.div_ceil(2), me.n / 2);
     let exponent = exponent(format, mix(word ^ 1));
     let sign = word & 1 == 1;
-    let (mut share, one) = partition(ones, shuffled(ones, me.rank / 2, mix(word ^ 2)), mix(word ^ 3), most >> 1, wide, None);
+    let (mut share, one) =
+        partition(ones, shuffled(ones, me.rank / 2, mix(word ^ 2)), mix(word ^ 3), most >> 1, wide, None);
     let mut two = 0;
     if twos > 0 {
         let place = shuffled(twos, me.rank / 2, mix(word ^ 5));

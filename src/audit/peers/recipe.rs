@@ -211,12 +211,7 @@ impl Recipe {
 }
 
 /// Whether a rank's send and receive side lie in one allocation; `None` if it lacks one of them.
-fn shares(
-    plan: &Plan,
-    send: &[Option<Region>],
-    recv: &[Option<Writes>],
-    rank: usize,
-) -> Option<bool> {
+fn shares(plan: &Plan, send: &[Option<Region>], recv: &[Option<Writes>], rank: usize) -> Option<bool> {
     let alloc = |buf: usize, rank: usize| Some(plan.buffers.get(buf)?.places.get(rank).copied().flatten()?.alloc);
     let send = send.get(rank).copied().flatten()?;
     let recv = recv.get(rank).copied().flatten()?.region;

@@ -149,7 +149,10 @@ pub(super) fn ucc() -> Vec<Program> {
                     draft.inputs,
                     "inputs.{team}_in = {{ each = 0, count = {elements}, dtype = \"i32\"{who} }}"
                 );
-                draft.step(&format!("op = \"{}\", in = \"{team}_in\", out = \"{team}_out\", comm = \"{team}\"{keys}", form.op));
+                draft.step(&format!(
+                    "op = \"{}\", in = \"{team}_in\", out = \"{team}_out\", comm = \"{team}\"{keys}",
+                    form.op
+                ));
             }
             let head = "world_size = 8\nrepeat = 3\ncomms.two = { groups = [[0, 1]] }\n\
                         comms.seven = { groups = [[0, 1, 2, 3, 4, 5, 6]] }";

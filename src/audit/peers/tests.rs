@@ -1,7 +1,7 @@
 //! The ports against what was measured of the suites.
 use super::floats::{Fold, fold};
 use super::nccl_tests::{NcclTests, Place, product, sum};
-use super::{Call, Peer, Spot, Suite, rccl, ucc};
+use super::{Call, Exam, Peer, Spot, Suite, rccl, ucc};
 use crate::num::{DType, Format, decode_f64, encode_f64};
 use crate::ops::find;
 use crate::plan::{Limits, Reduction, plan};
@@ -88,7 +88,10 @@ fn nccl_tests_notices_a_lost_rank_as_often_as_measured() {
     ];
     for (dtype, op, n, percent) in measured {
         let got = noticed(dtype, op, n);
-        assert!((got - percent).abs() < if matches!(percent, 0.0 | 100.0) { 0.5 } else { NOISE }, "{dtype:?} {op:?} of {n}: {got:.1} %, measured {percent} %");
+        assert!(
+            (got - percent).abs() < if matches!(percent, 0.0 | 100.0) { 0.5 } else { NOISE },
+            "{dtype:?} {op:?} of {n}: {got:.1} %, measured {percent} %"
+        );
     }
 }
 
@@ -201,15 +204,17 @@ fn seen(images: Vec<Vec<u8>>) -> Observation {
 
 /// How many of the images' bytes a suite looks at: those whose change it objects to, where everything else is right.
 fn watched(peer: Peer, text: &str) -> Option<usize> {
-    let exam = peer.exam(&cases(text)[0]).ok()?;
-    let right = exam.right();
-    assert_eq!(exam.objection(&[seen(right.clone())]), None, "{peer}: {text}");
+    let case = Arc::new(peer.case(&cases(text)[0]).ok()?);
+    let plan = plan(&case, &Limits::default()).unwrap_or_else(|faults| panic!("{peer}: {faults:#?}"));
+    let (exam, images) = Exam::new(peer, &plan);
+    let right = exam.right(images);
+    assert_eq!(exam.objection(&plan, &[seen(right.clone())]), None, "{peer}: {text}");
     let mut count = 0;
     for (alloc, image) in right.iter().enumerate() {
         for byte in 0..image.len() {
             let mut images = right.clone();
             images[alloc][byte] ^= 0xff;
-            count += usize::from(exam.objection(&[seen(images)]).is_some());
+            count += usize::from(exam.objection(&plan, &[seen(images)]).is_some());
         }
     }
     Some(count)
@@ -235,7 +240,10 @@ fn a_suite_looks_at_what_it_says() {
     let gather = text("all_gather", 7, "");
     assert_eq!(watched(Peer::NcclTests, &gather), Some(3 * 3 * 16), "rounded down to 16 bytes per rank");
     assert_eq!(watched(Peer::Rccl, &gather), Some(3 * 3 * 28));
-    assert_eq!(watched(Peer::Rccl, &text("send_recv", 4, "to = \"(rank + 1) % n\"\nfrom = \"(rank - 1) % n\"")), Some(48));
+    assert_eq!(
+        watched(Peer::Rccl, &text("send_recv", 4, "to = \"(rank + 1) % n\"\nfrom = \"(rank - 1) % n\"")),
+        Some(48)
+    );
 }
 
 #[test]
@@ -243,8 +251,8 @@ fn programs_and_failures_are_not_run() {
     let program = "world_size = 2\ninputs.x = { each = 1, count = 4 }\nsteps = [{ op = \"all_reduce\", in = \"x\", out = \"y\" }, \
                    { op = \"all_reduce\", in = \"y\", out = \"z\" }]";
     for peer in Peer::ALL {
-        assert!(peer.exam(&cases(program)[0]).is_err(), "{peer}");
+        assert!(peer.case(&cases(program)[0]).is_err(), "{peer}");
     }
     let empty = "world_size = 2\nop = \"all_reduce\"\ninputs = [[], []]";
-    assert!(Peer::NcclTests.exam(&cases(empty)[0]).is_err());
+    assert!(Peer::NcclTests.case(&cases(empty)[0]).is_err());
 }
