@@ -131,7 +131,8 @@ impl Runner {
     /// One attempt, and what becomes of the worker.
     fn attempt(&self, plan: &Plan, forecast: &Forecast, key: &WorkerKey, fresh: bool) -> Result<Tried, Error> {
         let case = &plan.case;
-        let clean = clean_case(plan);
+        // a library that is wrong on purpose is to be so because of this case, not of those before it
+        let clean = clean_case(plan) && !matches!(self.options.fault, Wish::Inject(_));
         // until this case is over nobody else's runs on its devices; its clock has not started yet
         let devices = self.machine().map(|machine| machine.used(plan.n)).unwrap_or_default();
         let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;

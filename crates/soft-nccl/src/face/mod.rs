@@ -6,6 +6,7 @@ mod extensions;
 mod operators;
 
 use crate::failure::{Failure, Outcome};
+use crate::fault::requests;
 use crate::{group, settings};
 use nccl_sys::{Nccl, ncclResult_t};
 use std::cell::RefCell;
@@ -98,6 +99,7 @@ pub fn table() -> Nccl {
 /// Refuses everything if the settings cannot be understood.
 fn check_settings() -> Outcome<()> {
     let settings = settings::settings();
+    requests::prepare();
     let wrong = settings.algorithms.fault().or(settings.fault_error.as_deref());
     wrong.map_or(Ok(()), |wrong| Err(Failure::usage(wrong)))
 }

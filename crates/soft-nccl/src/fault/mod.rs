@@ -2,8 +2,14 @@
 //!
 //! A place that can go wrong asks [`hit`], and asks only where going wrong would change something. So the library can
 //! also say, without doing anything wrong, which faults a program could meet ([`Wish::Trace`]).
+mod groups;
+pub(crate) mod members;
+mod memory;
+pub(crate) mod requests;
+pub(crate) mod streams;
 mod table;
 
+pub(crate) use memory::Block;
 pub use table::TABLE;
 pub(crate) use table::named;
 

@@ -48,6 +48,8 @@ faults! {
         "a map, an all_reduce of its result, another map, without waits"
     F13, "F13": "the stream goes on before the last chunk is written";
         "a map or another operation that reads the output at once"
+    F13B, "F13b": "the host is told that an operation is over before its last chunk is written";
+        "any operation whose output is looked at after the last wait"
     F14, "F14": "the root is ignored: rank 0 is it";
         "root 1, and the last rank as the root"
     F15, "F15": "a root or peer inside a sub-communicator is taken as a rank of the world";
@@ -80,26 +82,54 @@ faults! {
         "all_reduce of random data in three ranks or more"
     F29, "F29": "NaN, signed zeros, subnormals or fp8's largest values are lost";
         "bit patterns through broadcast and all_gather, NaN through min and max"
-    F30, "F30": "the first operation's type, operator or root holds for the whole group";
-        "a group of operations of two types, two operators, two roots"
-    F31, "F31": "an operation of a large group is lost or done twice";
-        "groups of 2, 5 and 65 operations"
-    F32, "F32": "two messages between the same two ranks are matched in the wrong order";
+    F30, "F30": "the first operation's type holds for the whole group";
+        "a group of the same operation in two types, such as {f16, f32}"
+    F30B, "F30b": "the first operation's operator holds for the whole group";
+        "a group of two reductions, such as {sum, max}"
+    F30C, "F30c": "the first operation's root holds for the whole group";
+        "a group of two broadcasts with roots 0 and 1"
+    F30D, "F30d": "the first operation's count holds for the whole group, where it is the smaller";
+        "a group of two operations, the second over more elements"
+    F31, "F31": "collectives of a group are lost from the fifth on";
+        "a group of five or more collectives, such as a broadcast from every rank"
+    F31B, "F31b": "reductions of a group are done twice from the fifth on";
+        "a group of five or more reductions in place"
+    F31C, "F31c": "operations on a group's second communicator are lost";
+        "a group over two communicators"
+    F31D, "F31d": "operations of a group are lost from the 65th on";
+        "a group of 65 operations"
+    F32, "F32": "two messages of equal size between the same two ranks are swapped";
         "two sends of equal size with different data in one group"
+    F32B, "F32b": "messages between two ranks are matched by size, not by order";
+        "two sends of different sizes, received in the other order: that must not pass"
     F33, "F33": "a message to the own rank is lost";
         "send and recv to oneself beside other traffic"
     F34, "F34": "zero elements: the rank skips the next operation as well";
-        "zero elements, then an ordinary operation"
-    F35, "F35": "traffic of one communicator arrives in another";
-        "operations on a communicator and its children in turns"
-    F36, "F36": "split forgets the keys, or their ties, or lets ranks without a colour in";
-        "keys in reverse and equal keys, then an all_gather of the old ranks"
-    F37, "F37": "a counter of eight bits wraps: a stale message matches";
+        "zero elements, then an ordinary operation on the same communicator"
+    F34B, "F34b": "zero elements: the operation never ends";
+        "zero elements in any operation"
+    F35, "F35": "a buffer shared with another communicator delivers that one's data";
+        "operations with different data on a communicator and its children in turns"
+    F36, "F36": "split forgets the keys and orders by the old rank";
+        "a split with keys in reverse, then an all_gather of the old ranks"
+    F36B, "F36b": "split orders equal keys the wrong way round";
+        "a split with equal keys, then an all_gather of the old ranks"
+    F36C, "F36c": "split lets ranks without a colour in";
+        "a split in which one rank has no colour, then an operation on the new communicator"
+    F37, "F37": "a counter of eight bits wraps: the message before counts as the new one";
         "300 tiny operations with changing data"
+    F37B, "F37b": "a counter of eight bits wraps: an operation never ends";
+        "300 tiny operations"
     F38, "F38": "with many requests in flight one is dropped";
         "more than 32 operations before the first wait"
-    F39, "F39": "ranks decide by facts of their own how the data are cut";
-        "in place on one rank only, or with another variable on one rank"
-    F40, "F40": "a failed step counts as done, or spoils the next call";
-        "a case that must fail, and a good operation after an error"
+    F39, "F39": "ranks whose own input and output are one go by another protocol";
+        "all_reduce or all_gather in place on one rank only"
+    F39B, "F39b": "ranks whose own input is not aligned to 16 bytes go by another protocol";
+        "an offset on one rank only"
+    F40, "F40": "a failed call or a failed communicator counts as success";
+        "a call that must fail, with the error that is expected"
+    F40B, "F40b": "an error leaves the group open: the next good call fails";
+        "a good operation after an error on the same communicator"
+    F40C, "F40c": "abort waits for another communicator's operations";
+        "abort of one of two communicators that are both at work"
 }
