@@ -1,5 +1,6 @@
 //! How a run ended, and whether that is what the file expects.
 use super::book::{Book, Rank};
+use super::flaw::Flaw;
 use super::{Finding, Lane, Outcome, message};
 use crate::plan::Plan;
 use crate::run::{Ended, Observation};
@@ -178,7 +179,11 @@ fn where_it_stands(plan: &Plan, seen: &Observation, finding: &mut Finding) {
 
 /// Compares the codes that calls answered with the steps' `error`.
 pub(crate) fn codes(plan: &Plan, seen: &Observation, book: &mut Book) {
-    for (rank, report) in seen.ranks.iter().enumerate() {
+    if !book.eyes.without(Flaw::NoEnding) {
+        return;
+    }
+    let eyes = book.eyes;
+    for (rank, report) in seen.ranks.iter().enumerate().filter(|(rank, _)| eyes.rank(*rank)) {
         for (number, step) in plan.steps.iter().enumerate() {
             for (_, wanted) in step.error.iter().filter(|(r, _)| *r == rank) {
                 book.looked(Lane::Expected, 1);

@@ -18,7 +18,8 @@ mod runner;
 pub use event::Event;
 pub use machine::{Machine, RanksPerGpu};
 pub use observation::{Ended, Observation};
-pub use runner::Runner;
+pub use pool::Room;
+pub use runner::{Look, Prepared, Ready, Runner};
 
 use crate::oracle::Forecast;
 use crate::plan::{Plan, Write};

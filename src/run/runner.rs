@@ -2,7 +2,7 @@
 use super::execute::{Task, execute};
 use super::lacking::lacking;
 use super::lock::{self, Locks};
-use super::pool::{Pool, Pooled, WorkerKey};
+use super::pool::{Pool, Pooled, Room, WorkerKey};
 use super::{Backend, Ended, Error, Machine, Observation, Options, Workers, gpus, job, requires};
 use crate::judge::{self, Outcome, Status, Verdict};
 use crate::oracle::Forecast;
@@ -43,9 +43,38 @@ pub struct Runner {
     version: OnceLock<i32>,
 }
 
+/// A case that can run: its plan, and what must come of it.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// The plan.
+    pub plan: Plan,
+    /// What must come of it.
+    pub forecast: Forecast,
+}
+
+/// What can be said of a case before it runs.
+#[derive(Debug)]
+pub enum Prepared {
+    /// It can run.
+    Ready(Box<Ready>),
+    /// It is skipped or refused.
+    Settled(Box<Verdict>),
+}
+
+/// A run of its own, for whoever wants to see what is judged.
+pub struct Look<'a> {
+    /// What is asked of the library.
+    pub wish: Wish,
+    /// Seconds from *loaded* on, if not as usual.
+    pub limit: Option<f64>,
+    /// Who judges.
+    pub judge: &'a (dyn Fn(&Plan, &Forecast, &[Observation]) -> Verdict + Sync),
+}
+
 /// What became of a case on one worker.
 struct Tried {
     verdict: Verdict,
+    seen: Vec<Observation>,
     /// The case whose communicators or worker it came after.
     after: Option<String>,
     /// True if a failure may be an earlier case's doing.
@@ -69,7 +98,14 @@ impl Runner {
         if let (Backend::Nccl { .. }, None) = (&options.backend, &options.machine) {
             options.machine = Some(Arc::new(machine(&options)?));
         }
-        Ok(Self { options, limits: plan::Limits::default(), pool: Pool::new(program, most), version: OnceLock::new() })
+        let pool = Pool::new(program, Room::of(most));
+        Ok(Self { options, limits: plan::Limits::default(), pool, version: OnceLock::new() })
+    }
+
+    /// With room for other numbers of idle workers.
+    pub fn with_room(mut self, room: Room) -> Self {
+        self.pool = Pool::new(self.pool.program().to_owned(), room);
+        self
     }
 
     /// Runs a case (or skips it, or finds that it must not run) and says what came of it. A case that could not be run,
@@ -87,52 +123,76 @@ impl Runner {
     }
 
     fn try_case(&self, case: &Arc<Case>) -> Result<Verdict, Error> {
+        match self.prepare(case)? {
+            Prepared::Settled(verdict) => Ok(*verdict),
+            Prepared::Ready(ready) => {
+                let look = Look { wish: self.options.fault, limit: None, judge: &judge::judge };
+                Ok(self.run_twice(&ready, &look)?.0)
+            }
+        }
+    }
+
+    /// Plans a case and works out what must come of it, unless it is to be skipped or refused.
+    pub fn prepare(&self, case: &Arc<Case>) -> Result<Prepared, Error> {
+        let settled = |verdict| Ok(Prepared::Settled(Box::new(verdict)));
         let placed = self.placed(case);
         let case = &placed;
         if let Some(reason) = requires::missing(case, &self.options.backend, self.machine(), self.options.ranks_per_gpu)
         {
-            return Ok(judge::skipped(case, reason));
+            return settled(judge::skipped(case, reason));
         }
-        let key = self.key(case);
         if !case.requires.nccl.is_empty()
-            && let Some(reason) = requires::too_old(case, self.version(&key)?)
+            && let Some(reason) = requires::too_old(case, self.version(&self.key(case, self.options.fault))?)
         {
-            return Ok(judge::skipped(case, reason));
+            return settled(judge::skipped(case, reason));
         }
         let plan = match plan::plan(case, &self.limits) {
             Ok(plan) => plan,
-            Err(faults) => return Ok(judge::refused(case, &faults)),
+            Err(faults) => return settled(judge::refused(case, &faults)),
         };
         if let Some(reason) = self.machine().and_then(|machine| lacking(&plan, machine)) {
-            return Ok(judge::skipped(case, reason));
+            return settled(judge::skipped(case, reason));
         }
         let forecast = match Forecast::new(&plan, self.options.seed.unwrap_or(0)) {
             Ok(forecast) => forecast,
-            Err(faults) => return Ok(judge::refused(case, &faults)),
+            Err(faults) => return settled(judge::refused(case, &faults)),
         };
         if let Some(verdict) = judge::not_refused(case) {
-            return Ok(verdict);
+            return settled(verdict);
         }
-        let first = self.attempt(&plan, &forecast, &key, false)?;
+        Ok(Prepared::Ready(Box::new(Ready { plan, forecast })))
+    }
+
+    /// Runs a prepared case once, whatever comes of it.
+    pub fn run_once(&self, ready: &Ready, look: &Look<'_>) -> Result<(Verdict, Vec<Observation>), Error> {
+        let tried = self.attempt(ready, look, false)?;
+        Ok((tried.verdict, tried.seen))
+    }
+
+    /// Runs a prepared case, and a second time in a fresh worker if a failure may be an earlier case's doing.
+    pub fn run_twice(&self, ready: &Ready, look: &Look<'_>) -> Result<(Verdict, Vec<Observation>), Error> {
+        let first = self.attempt(ready, look, false)?;
         if first.verdict.status != Status::Fail || !first.doubtful {
-            return Ok(first.verdict);
+            return Ok((first.verdict, first.seen));
         }
-        let second = self.attempt(&plan, &forecast, &key, true)?;
+        let second = self.attempt(ready, look, true)?;
         if second.verdict.status == Status::Fail {
-            return Ok(second.verdict);
+            return Ok((second.verdict, second.seen));
         }
         let mut verdict = first.verdict;
         let after = first.after.map_or_else(|| "an earlier case".into(), |name| format!("`{name}`"));
         let reason = verdict.reason.unwrap_or_else(|| "failed".into());
         verdict.reason = Some(format!("{reason} (only after {after}: in a fresh worker it passes)"));
-        Ok(verdict)
+        Ok((verdict, first.seen))
     }
 
     /// One attempt, and what becomes of the worker.
-    fn attempt(&self, plan: &Plan, forecast: &Forecast, key: &WorkerKey, fresh: bool) -> Result<Tried, Error> {
+    fn attempt(&self, ready: &Ready, look: &Look<'_>, fresh: bool) -> Result<Tried, Error> {
+        let Ready { plan, forecast } = ready;
         let case = &plan.case;
+        let key = &self.key(case, look.wish);
         // a library that is wrong on purpose is to be so because of this case, not of those before it
-        let clean = clean_case(plan) && !matches!(self.options.fault, Wish::Inject(_));
+        let clean = clean_case(plan) && !matches!(look.wish, Wish::Inject(_));
         // until this case is over nobody else's runs on its devices; its clock has not started yet
         let devices = self.machine().map(|machine| machine.used(plan.n)).unwrap_or_default();
         let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
@@ -144,7 +204,7 @@ impl Runner {
             self.version.get_or_init(|| pooled.worker.hello.version);
             job.reuse &= !pooled.distrusted;
             let before = pooled.cases;
-            let limit = case.timeout.as_ref().map(|t| t.v).or(self.options.timeout);
+            let limit = look.limit.or(case.timeout.as_ref().map(|t| t.v)).or(self.options.timeout);
             let limit = limit.unwrap_or_else(|| self.limit(case, &key.env));
             let limit = Duration::try_from_secs_f64(limit).unwrap_or(LONGEST).min(LONGEST);
             let (repeat, initial) = (case.repeat, forecast.initial.as_slice());
@@ -156,7 +216,7 @@ impl Runner {
                 }
                 continue; // dead before it had the case: nobody's fault but its own
             };
-            let mut verdict = judge::judge(plan, forecast, &seen);
+            let mut verdict = (look.judge)(plan, forecast, &seen);
             let last = seen.last();
             if verdict.status == Status::Fail {
                 verdict.notes.extend(last.and_then(|seen| quoted(&seen.log)));
@@ -170,7 +230,8 @@ impl Runner {
             let user = at.filter(|_| reused).and_then(|at| pooled.kept.get(at)).map(|(_, name)| name.clone());
             let after = user.or_else(|| pooled.last.clone());
             self.after_case(pooled, plan, last, &verdict, (print, clean, large));
-            return Ok(Tried { verdict, after, doubtful: !fresh && (reused || (opening && before > 0)) });
+            let doubtful = !fresh && (reused || (opening && before > 0));
+            return Ok(Tried { verdict, seen, after, doubtful });
         }
     }
 
@@ -206,14 +267,14 @@ impl Runner {
         }
     }
 
-    fn key(&self, case: &Case) -> WorkerKey {
+    fn key(&self, case: &Case, wish: Wish) -> WorkerKey {
         let parts = if case.placement == Placement::Processes { case.world_size.v } else { 1 };
-        let env = (0..parts).map(|part| self.env(case, part)).collect();
+        let env = (0..parts).map(|part| self.env(case, part, wish)).collect();
         WorkerKey { backend: self.options.backend.clone(), env, placement: case.placement }
     }
 
     /// Variables of a part; with a process per rank they may differ by rank.
-    fn env(&self, case: &Case, part: usize) -> Vec<(String, String)> {
+    fn env(&self, case: &Case, part: usize, wish: Wish) -> Vec<(String, String)> {
         let value = |value: &EnvValue| match value {
             EnvValue::All(text) => Some(text.clone()),
             EnvValue::PerRank(texts) => texts.get(part).cloned(),
@@ -227,8 +288,8 @@ impl Runner {
         env.extend(own);
         env.extend(self.options.seed.map(|seed| ("COLLSPEC_SOFT_SEED".to_owned(), seed.to_string())));
         env.extend(self.options.eager.map(|bytes| ("COLLSPEC_SOFT_EAGER".to_owned(), bytes.to_string())));
-        if self.options.fault != Wish::Sound {
-            env.push(("COLLSPEC_SOFT_FAULT".to_owned(), self.options.fault.to_string()));
+        if wish != Wish::Sound {
+            env.push(("COLLSPEC_SOFT_FAULT".to_owned(), wish.to_string()));
         }
         // by name, and of equal names the last
         env.sort_by(|a, b| a.0.cmp(&b.0));
