@@ -51,6 +51,8 @@ pub(crate) struct Member {
     pub core: u64,
     pub rank: usize,
     pub n: usize,
+    /// Ranks of the communicator that this one was split from in the end; its own if it was made by an id.
+    pub world: usize,
     pub device: i32,
     pub tag: u32,
     pub traffic: BTreeMap<u32, collspecTraffic_t>,
@@ -95,6 +97,7 @@ impl World {
                 core,
                 rank: *rank,
                 n,
+                world: n,
                 device: *device,
                 tag: 0,
                 traffic: BTreeMap::new(),

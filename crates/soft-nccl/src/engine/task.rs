@@ -5,6 +5,7 @@ use super::channel::{ChannelId, ChannelKey};
 use crate::algo::{Lane, Link, Step};
 use crate::arith::Scalar;
 use crate::failure::Outcome;
+use crate::fault::Site;
 use crate::op::Spec;
 use nccl_sys::collspecTraffic_t;
 
@@ -56,6 +57,8 @@ pub(super) struct Task {
     pub parked: Parked,
     /// A link to be closed once everything sent there was taken.
     pub closing: Option<Link>,
+    /// What a library that is not sound does wrong here.
+    pub fault: Option<Box<Site>>,
 }
 
 impl Task {
@@ -91,6 +94,7 @@ impl Task {
             eager: false,
             parked: Parked::No,
             closing: None,
+            fault: None,
         }
     }
 
