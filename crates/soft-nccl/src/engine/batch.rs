@@ -9,6 +9,7 @@ use crate::device::{Done, Stream};
 use crate::failure::{Failure, Outcome};
 use crate::fault::requests::{self, Ill, Of};
 use crate::fault::streams::{self, Late, Who};
+use crate::fault::{self, Post, Site};
 use crate::op::{Kind, PreMul, Spec};
 use crate::settings::settings;
 use nccl_sys::{collspecTraffic_t, ncclComm_t, ncclResult_t};
@@ -69,6 +70,7 @@ impl World {
                     Failure::usage(format!("no algorithm that NCCL_ALGO allows serves {}", kind.name()))
                 })?;
             }
+            fault::demands(&request.spec, member.rank)?;
             let at = *place.entry(request.comm).or_insert_with(|| {
                 by_comm.push((request.comm, Vec::new()));
                 by_comm.len() - 1
@@ -160,7 +162,7 @@ impl World {
         let comm = batch.comm;
         let operations = std::mem::take(&mut batch.waiting);
         let Some(member) = self.members.get_mut(&comm) else { return Vec::new() };
-        let (core, rank, n) = (member.core, member.rank, member.n);
+        let (core, rank, n, world) = (member.core, member.rank, member.n, member.world);
         let mut tasks = Vec::new();
         let (mut late, mut stalled) = (Vec::new(), 0);
         for operation in operations {
@@ -185,7 +187,9 @@ impl World {
                 // SAFETY: whoever made the operator promised the address to be readable while operations run.
                 PreMul::Device(address) => Some(unsafe { read_scalar(address, spec.ty) }),
             };
-            let (lanes, inner) = algo::lanes(&spec, Part { rank, n, chunk });
+            let part = Part { rank, n, chunk };
+            let (lanes, inner) = fault::lanes(&spec, part).map_or_else(|| algo::lanes(&spec, part), |lanes| (lanes, 0));
+            let post = Post { comm, operation: (core, operation.sequence), rank, n, world, chunk };
             if inner > 0 {
                 let traffic: &mut collspecTraffic_t = member.traffic.entry(operation.tag).or_default();
                 traffic.inner = traffic.inner.max(inner);
@@ -201,6 +205,7 @@ impl World {
                 };
                 let mut task = Task::new(comm, id, spec, operation.tag, premul, n, key, script);
                 task.held.clone_from(&held);
+                task.fault = Site::new(post, &spec, premul);
                 tasks.push(task);
             }
         }
