@@ -1,5 +1,6 @@
 //! What can be typed; the comments here are the help text.
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use collspec::audit::{NoSelection, Selection as Faults};
 use collspec::library::{Cuda, is_version};
 use collspec::run::RanksPerGpu;
 use collspec::scenario::Placement;
@@ -22,6 +23,7 @@ pub struct Args {
 pub enum Command {
     Run(Run),
     Check(Check),
+    Audit(Audit),
     /// NCCL libraries: which ones this machine has, and getting another.
     #[command(subcommand)]
     Nccl(Nccl),
@@ -173,6 +175,44 @@ pub struct Check {
     pub selection: Selection,
 }
 
+/// Say which faults the scenarios would notice, in the library and in the judge.
+///
+/// Every case runs soundly first and must pass. Then each runs on the software library made wrong in every known way that
+/// it meets, and what it caught is judged again by judges that look at less. Exit code 1 if anything goes unnoticed.
+#[derive(Debug, ClapArgs)]
+pub struct Audit {
+    #[command(flatten)]
+    pub selection: Selection,
+
+    /// Only these, with commas between: F01 to F40 are the library's, J01 to J10 the judge's; some have a letter behind.
+    #[arg(long, value_name = "FAULTS", value_parser = faults)]
+    pub fault: Option<Faults>,
+
+    /// Run no more cases under a fault that 20 have caught. Counts are lower bounds then.
+    #[arg(long)]
+    pub quick: bool,
+
+    /// Tell of every scenario file what it catches, what it alone catches, and whether it is redundant.
+    #[arg(long)]
+    pub scenarios: bool,
+
+    /// Runs at the same time [default: the number of cores].
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<NonZeroUsize>,
+
+    /// Time limit of a sound run of a case that has none of its own, in seconds.
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub timeout: Option<f64>,
+
+    /// Text for people, or JSON objects, one per line: faults, scenarios, lanes, folders, a summary.
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    pub format: Format,
+
+    /// Write the report to this file instead of the standard output.
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// Failures in full, skips by reason, one line at the end.
@@ -182,6 +222,10 @@ pub enum Format {
 }
 
 fn fault(text: &str) -> Result<Fault, NoFault> {
+    text.parse()
+}
+
+fn faults(text: &str) -> Result<Faults, NoSelection> {
     text.parse()
 }
 
