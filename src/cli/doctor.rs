@@ -12,16 +12,18 @@ use std::io::Write;
 
 pub fn doctor(args: &Doctor) -> anyhow::Result<Exit> {
     let workers = Workers::CurrentExe;
-    let driver = args.place.driver.as_deref().map(|folder| folder.canonicalize().unwrap_or_else(|_| folder.to_owned()));
-    let gpus = gpus::ask(&workers, driver.as_deref());
-    let libraries = find(&workers);
     let wish = Wish { nccl: args.place.nccl.clone(), driver: args.place.driver.clone(), ..Wish::default() };
+    let gpus = wish.driver_folder().map(|folder| gpus::ask(&workers, folder.as_deref()));
+    let libraries = find(&workers);
     // with nothing asked for, the software is taken without a word: here the word is wanted
     let nccl = Wish { backend: BackendChoice::Nccl, ..wish }.resolve(&workers);
 
     let mut lines = vec![format!("collspec {}", env!("CARGO_PKG_VERSION"))];
-    driver_lines(&gpus, &mut lines);
-    if let Ok(gpus) = &gpus {
+    match &gpus {
+        Ok(gpus) => driver_lines(gpus, &mut lines),
+        Err(words) => lines.push(entry("driver", words)),
+    }
+    if let Ok(Ok(gpus)) = &gpus {
         device_lines(&gpus.devices, &mut lines);
     }
     library_lines(&libraries, &mut lines);

@@ -6,6 +6,7 @@
 mod barrier;
 mod crew;
 mod drive;
+mod ending;
 pub mod inherit;
 pub mod job;
 mod map;
@@ -19,6 +20,7 @@ pub use rank::NOT_NCCL;
 use crate::backend::{Backend, Comm, CommSlot};
 use crate::run::arena::{Arena, Step};
 use crew::Crew;
+use ending::Ending;
 use job::{Job, PROTOCOL, Reply, Request};
 use session::{Replies, Run, Session, Start};
 use std::collections::VecDeque;
@@ -165,7 +167,7 @@ impl Worker {
     fn answer(&mut self, request: Request) -> Result<(), String> {
         match request {
             Request::Job(job) => {
-                self.finish(false)?;
+                self.finish(false, &Ending::new(None))?;
                 let job = Arc::from(job);
                 let kept = self.take_kept(&job);
                 let session = Arc::new(Session::new(job, kept)?);
@@ -179,7 +181,10 @@ impl Worker {
             Request::Ids(ids) => self.tell(|run| run.take_ids(ids)),
             Request::Run => self.tell(Run::go),
             Request::Stop => self.tell(|run| run.stop(run.job().n as usize)),
-            Request::Finish { keep } => self.finish(keep),
+            Request::Finish { keep, answer } => {
+                let ending = Ending::new(answer.then(|| self.replies.clone()));
+                self.finish(keep, &ending)
+            }
         }
     }
 
@@ -239,7 +244,7 @@ impl Worker {
     }
 
     /// Ends what is kept of the last job.
-    fn finish(&mut self, keep: bool) -> Result<(), String> {
+    fn finish(&mut self, keep: bool, ending: &Arc<Ending>) -> Result<(), String> {
         let Some(session) = self.current.take() else { return Ok(()) };
         watch::set(None);
         self.run = None;
@@ -255,47 +260,62 @@ impl Worker {
         }
         let set = Kept { job: session.job.clone(), comms };
         if !keep {
-            self.destroy(set);
+            self.destroy(set, ending);
             return Ok(());
         }
         self.kept.push_back(set);
         if self.kept.len() > KEPT
             && let Some(oldest) = self.kept.pop_front()
         {
-            self.destroy(oldest);
+            self.destroy(oldest, ending);
         }
         Ok(())
     }
 
     /// Destroys communicators, each on its rank's thread (one thread for all: in a group), newest first.
-    fn destroy(&self, set: Kept) {
+    fn destroy(&self, set: Kept, ending: &Arc<Ending>) {
         let library = &self.backend.library;
         let device = self.backend.device;
-        let end = move |rank: usize, slot: &CommSlot| {
+        let arena = self.arena.mapping().clone();
+        let say = move |rank: usize, step: Step| {
+            if let Ok(word) = arena.word(rank as u32) {
+                word.store(step.word(), Ordering::Release);
+            }
+        };
+        let end = move |rank: usize, slot: &CommSlot, ending: &Ending| {
             if slot.get() == Comm::NULL {
                 return;
             }
             let ended = device.bind(rank).map_err(|e| e.to_string());
             if let Err(error) = ended.and_then(|()| library.destroy(slot.get()).map_err(|e| e.to_string())) {
-                eprintln!("collspec worker: {error}");
+                ending.failed(rank, error);
             }
         };
         if set.job.one_thread {
+            let ending = ending.clone();
             let group = move || {
                 let opened = library.group_start();
                 for (rank, slots) in set.comms.iter().enumerate() {
-                    slots.iter().rev().for_each(|slot| end(rank, slot));
+                    say(rank, Step::Ending);
+                    slots.iter().rev().for_each(|slot| end(rank, slot, &ending));
                 }
                 if let Err(error) = opened.and_then(|()| library.group_end()) {
-                    eprintln!("collspec worker: {error}");
+                    ending.failed(0, error.to_string());
                 }
+                (0..set.comms.len()).for_each(|rank| say(rank, Step::Done));
             };
             return self.crew.give(0, Box::new(group));
         }
         let own = set.job.ranks.start as usize..set.job.ranks.end as usize;
         let own = set.comms.into_iter().enumerate().filter(|(rank, _)| own.contains(rank));
         for (seat, (rank, slots)) in own.enumerate() {
-            self.crew.give(seat, Box::new(move || slots.iter().rev().for_each(|slot| end(rank, slot))));
+            let (ending, say) = (ending.clone(), say.clone());
+            let all = move || {
+                say(rank, Step::Ending);
+                slots.iter().rev().for_each(|slot| end(rank, slot, &ending));
+                say(rank, Step::Done);
+            };
+            self.crew.give(seat, Box::new(all));
         }
     }
 }
