@@ -101,6 +101,6 @@ fn communicators_kept_for_others_are_nobodys() {
         home.file(&format!("scenarios/ranks{ranks}.toml"), &text);
     }
     let library = library(&home, "faulty", "hang-destroy");
-    let run = run(&home, 5, &library, &["run", "--timeout", NEVER, "--opening-timeout", "1"]);
+    let run = run(&home, 5, &library, &["run", "--timeout", NEVER, "--opening-timeout", LIMIT]);
     assert!(run.code == 0 && run.out.contains("4 passed"), "{run}");
 }
