@@ -195,6 +195,16 @@ mod tests {
     }
 
     #[test]
+    fn the_readme_names_every_option_of_run() {
+        let readme = include_str!("../../README.md");
+        let command = Args::command();
+        let run = command.get_subcommands().find(|sub| sub.get_name() == "run").unwrap();
+        for option in run.get_arguments().filter_map(|arg| arg.get_long()).filter(|name| *name != "help") {
+            assert!(readme.contains(&format!("`--{option}")), "--{option} is not in README.md");
+        }
+    }
+
+    #[test]
     fn a_timeout_is_a_positive_number() {
         assert_eq!(seconds("0.5"), Ok(0.5));
         for bad in ["0", "-1", "inf", "nan", "soon", ""] {

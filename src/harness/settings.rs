@@ -131,6 +131,14 @@ mod tests {
     }
 
     #[test]
+    fn the_readme_names_every_variable() {
+        let readme = include_str!("../../README.md");
+        for name in TELLING.into_iter().chain(["COLLSPEC_REQUIRE", "COLLSPEC_FILTER"]) {
+            assert!(readme.contains(&format!("`{name}`")), "{name} is not in README.md");
+        }
+    }
+
+    #[test]
     fn what_is_set_reaches_the_runner() {
         let settings =
             Settings { seed: Some(3), opening: Some(4.0), ..with("COLLSPEC_PLACEMENT", "one_thread").unwrap() };

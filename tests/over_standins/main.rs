@@ -5,6 +5,7 @@ mod support;
 
 mod hangs;
 mod locks;
+mod own;
 mod words;
 
 use collspec::backend::standin;
