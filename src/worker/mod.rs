@@ -17,7 +17,7 @@ pub mod wire;
 
 pub use rank::NOT_NCCL;
 
-use crate::backend::{Backend, Comm, CommSlot};
+use crate::backend::{Backend, CommSlot};
 use crate::run::arena::{Arena, Step};
 use crew::Crew;
 use ending::Ending;
@@ -167,7 +167,7 @@ impl Worker {
     fn answer(&mut self, request: Request) -> Result<(), String> {
         match request {
             Request::Job(job) => {
-                self.finish(false, &Ending::new(None))?;
+                self.finish(false, Ending::new(None))?;
                 let job = Arc::from(job);
                 let kept = self.take_kept(&job);
                 let session = Arc::new(Session::new(job, kept)?);
@@ -183,7 +183,7 @@ impl Worker {
             Request::Stop => self.tell(|run| run.stop(run.job().n as usize)),
             Request::Finish { keep, answer } => {
                 let ending = Ending::new(answer.then(|| self.replies.clone()));
-                self.finish(keep, &ending)
+                self.finish(keep, ending)
             }
         }
     }
@@ -243,8 +243,12 @@ impl Worker {
         self.crew.ensure(threads, panicked).map_err(|e| format!("no thread for every rank: {e}"))
     }
 
+    fn destroy(&self, set: Kept, ending: Arc<Ending>) {
+        ending::destroy(&self.crew, self.backend, self.arena.mapping().clone(), set, ending);
+    }
+
     /// Ends what is kept of the last job.
-    fn finish(&mut self, keep: bool, ending: &Arc<Ending>) -> Result<(), String> {
+    fn finish(&mut self, keep: bool, ending: Arc<Ending>) -> Result<(), String> {
         let Some(session) = self.current.take() else { return Ok(()) };
         watch::set(None);
         self.run = None;
@@ -270,52 +274,5 @@ impl Worker {
             self.destroy(oldest, ending);
         }
         Ok(())
-    }
-
-    /// Destroys communicators, each on its rank's thread (one thread for all: in a group), newest first.
-    fn destroy(&self, set: Kept, ending: &Arc<Ending>) {
-        let library = &self.backend.library;
-        let device = self.backend.device;
-        let arena = self.arena.mapping().clone();
-        let say = move |rank: usize, step: Step| {
-            if let Ok(word) = arena.word(rank as u32) {
-                word.store(step.word(), Ordering::Release);
-            }
-        };
-        let end = move |rank: usize, slot: &CommSlot, ending: &Ending| {
-            if slot.get() == Comm::NULL {
-                return;
-            }
-            let ended = device.bind(rank).map_err(|e| e.to_string());
-            if let Err(error) = ended.and_then(|()| library.destroy(slot.get()).map_err(|e| e.to_string())) {
-                ending.failed(rank, error);
-            }
-        };
-        if set.job.one_thread {
-            let ending = ending.clone();
-            let group = move || {
-                let opened = library.group_start();
-                for (rank, slots) in set.comms.iter().enumerate() {
-                    say(rank, Step::Ending);
-                    slots.iter().rev().for_each(|slot| end(rank, slot, &ending));
-                }
-                if let Err(error) = opened.and_then(|()| library.group_end()) {
-                    ending.failed(0, error.to_string());
-                }
-                (0..set.comms.len()).for_each(|rank| say(rank, Step::Done));
-            };
-            return self.crew.give(0, Box::new(group));
-        }
-        let own = set.job.ranks.start as usize..set.job.ranks.end as usize;
-        let own = set.comms.into_iter().enumerate().filter(|(rank, _)| own.contains(rank));
-        for (seat, (rank, slots)) in own.enumerate() {
-            let (ending, say) = (ending.clone(), say.clone());
-            let all = move || {
-                say(rank, Step::Ending);
-                slots.iter().rev().for_each(|slot| end(rank, slot, &ending));
-                say(rank, Step::Done);
-            };
-            self.crew.give(seat, Box::new(all));
-        }
     }
 }
