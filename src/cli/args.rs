@@ -4,6 +4,7 @@ use collspec::library::{Cuda, is_version};
 use collspec::run::{RanksPerGpu, seconds};
 use collspec::scenario::Placement;
 use collspec::suite::{BackendChoice, Filter};
+use soft_nccl::fault::{NoFault, Wish as Fault};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -124,6 +125,11 @@ pub struct Run {
     #[arg(long, value_name = "BYTES")]
     pub eager: Option<u64>,
 
+    /// Make the software library wrong in this way, to see what notices: F01 to F40 (`collspec audit` lists them), with
+    /// `,rank=N` on one rank only, with `,algorithm=NAME` in one algorithm only.
+    #[arg(long, value_name = "FAULT", value_parser = fault)]
+    pub fault: Option<Fault>,
+
     /// Who drives the ranks where a file does not say: threads, processes or one_thread. Cases that cannot be placed so
     /// run as they would without.
     #[arg(long, value_name = "NAME", value_parser = Placement::parse)]
@@ -178,6 +184,10 @@ pub enum Format {
     Human,
     /// One JSON object per case and line.
     Jsonl,
+}
+
+fn fault(text: &str) -> Result<Fault, NoFault> {
+    text.parse()
 }
 
 fn version(text: &str) -> Result<String, String> {

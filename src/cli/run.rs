@@ -26,6 +26,9 @@ pub fn run(args: &Run) -> anyhow::Result<Exit> {
             return Ok(Exit::BACKEND_MISSING);
         }
     };
+    if args.fault.is_some() && chosen.machine.is_some() && args.place.driver.is_none() {
+        anyhow::bail!("--fault makes the software library wrong, and this run is on a real one: add --backend soft");
+    }
     let cores = available_parallelism().map_or(1, NonZeroUsize::get);
     // cases on GPUs take turns anyway
     let jobs = args.jobs.map_or(if chosen.machine.is_some() { 1 } else { cores }, NonZeroUsize::get);
@@ -50,6 +53,7 @@ pub fn run(args: &Run) -> anyhow::Result<Exit> {
         opening: args.opening_timeout,
         seed: args.seed,
         eager: args.eager,
+        fault: args.fault.unwrap_or_default(),
         worker: Workers::CurrentExe,
         placement: args.placement,
     };
@@ -125,6 +129,7 @@ fn options_to_repeat(args: &Run) -> Vec<String> {
     option("--opening-timeout", args.opening_timeout.map(|value| value.to_string()));
     option("--seed", args.seed.map(|value| value.to_string()));
     option("--eager", args.eager.map(|value| value.to_string()));
+    option("--fault", args.fault.map(|fault| fault.to_string()));
     option("--placement", args.placement.map(|placement| placement.name().to_owned()));
     words
 }

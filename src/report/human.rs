@@ -29,7 +29,11 @@ impl<W: Write> Human<W> {
                 writeln!(self.to, "{text}\n")?;
             }
             Status::Pass if self.every_case => {
-                writeln!(self.to, "{pass}pass{pass:#} {} {faint}{}{faint:#}", case.name, duration(verdict.seconds))?;
+                write!(self.to, "{pass}pass{pass:#} {} {faint}{}", case.name, duration(verdict.seconds))?;
+                if let Some(print) = &verdict.fingerprint {
+                    write!(self.to, ", {} ({} of {} elements tell)", print.families, print.telling, print.elements)?;
+                }
+                writeln!(self.to, "{faint:#}")?;
             }
             Status::Skip if self.every_case => {
                 let reason = verdict.reason.as_deref().unwrap_or_default();

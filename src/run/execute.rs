@@ -109,8 +109,11 @@ pub fn execute(worker: &mut Worker, task: Task<'_>) -> Result<Result<Vec<Observa
             job.checkpoints.iter().map(|c| if done(c.rank) { arena.read(c.at, c.bytes) } else { Ok(Vec::new()) });
         let checkpoints = copies.collect::<Result<Vec<_>, _>>()?;
         let well = ended == Ended::Done;
+        let silent = matches!(ended, Ended::Crashed { .. } | Ended::Hung { proved: false, .. });
+        let reached = (!silent).then_some(report.reached);
         let log = worker.said(&mark);
-        seen.push(Observation { ended, ranks: report.ranks, images, checkpoints, log, seconds, reused: watch.reused });
+        let reused = watch.reused;
+        seen.push(Observation { ended, ranks: report.ranks, images, checkpoints, log, seconds, reached, reused });
         if !well {
             break;
         }
@@ -158,7 +161,7 @@ impl Watch {
             deadline: begun + opening,
             loaded: 0,
             done: vec![false; worker.parts()],
-            report: Report { ranks: vec![running(0); n as usize] },
+            report: Report { ranks: vec![running(0); n as usize], ..Report::default() },
             stopping: false,
         }
     }
@@ -213,6 +216,9 @@ impl Watch {
     fn done(&mut self, worker: &mut Worker, part: usize, report: Report) -> Option<Came> {
         let ranks = worker.ranks(part, self.report.ranks.len() as u32);
         let failed = report.ranks.iter().any(|r| matches!(r.end, RankEnd::Error { .. }));
+        for (all, said) in self.report.reached.iter_mut().zip(report.reached) {
+            *all |= said;
+        }
         for (rank, said) in report.ranks.into_iter().enumerate().filter(|(rank, _)| ranks.contains(&(*rank as u32))) {
             self.report.ranks[rank] = said;
         }
@@ -257,7 +263,7 @@ fn not_begun(arena: &Mapping, rank: u32) -> bool {
 
 /// What is known of ranks that cannot report any more.
 fn by_step_words(arena: &Mapping, n: u32, opening: bool) -> Report {
-    Report { ranks: (0..n).map(|rank| by_step_word(arena, rank, opening)).collect() }
+    Report { ranks: (0..n).map(|rank| by_step_word(arena, rank, opening)).collect(), ..Report::default() }
 }
 
 fn by_step_word(arena: &Mapping, rank: u32, opening: bool) -> RankReport {

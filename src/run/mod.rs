@@ -33,6 +33,7 @@ use crate::oracle::Forecast;
 use crate::plan::{Plan, Write};
 use crate::scenario::Placement;
 use crate::worker::job::Job;
+use soft_nccl::fault::Wish;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -102,6 +103,8 @@ pub struct Options {
     pub seed: Option<u64>,
     /// Bytes that the software library's sends may leave unreceived.
     pub eager: Option<u64>,
+    /// In what way the software library is to be wrong, if it is.
+    pub fault: Wish,
     /// Which program is started.
     pub worker: Workers,
     /// The machine under the backend nccl; asked for if it is not given.

@@ -10,6 +10,7 @@ use crate::oracle::Forecast;
 use crate::plan::{self, Plan};
 use crate::scenario::{Case, EnvValue, Expected, Placement};
 use crate::worker::job::{Job, Request};
+use soft_nccl::fault::Wish;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -258,6 +259,9 @@ impl Runner {
         env.extend(own);
         env.extend(self.options.seed.map(|seed| ("COLLSPEC_SOFT_SEED".to_owned(), seed.to_string())));
         env.extend(self.options.eager.map(|bytes| ("COLLSPEC_SOFT_EAGER".to_owned(), bytes.to_string())));
+        if self.options.fault != Wish::Sound {
+            env.push(("COLLSPEC_SOFT_FAULT".to_owned(), self.options.fault.to_string()));
+        }
         // by name, and of equal names the last
         env.sort_by(|a, b| a.0.cmp(&b.0));
         env.dedup_by(|later, earlier| later.0 == earlier.0 && (std::mem::swap(later, earlier), true).1);

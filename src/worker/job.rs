@@ -309,11 +309,16 @@ pub enum Reply {
     Trouble(String),
 }
 
+/// Faults on demand of the software library, a bit each in the order of `soft_nccl::fault::TABLE`.
+pub type Reached = soft_nccl::fault::Reached;
+
 /// How every rank ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// By world rank; nothing is said of those that live elsewhere.
     pub ranks: Vec<RankReport>,
+    /// Faults on demand that struck, or would have: a bit each.
+    pub reached: Reached,
 }
 
 /// How one rank ended.

@@ -323,11 +323,15 @@ impl Run {
     pub fn leave(&self) {
         if self.live.fetch_sub(1, Ordering::AcqRel) == 1 {
             if !self.reported.swap(true, Ordering::AcqRel) {
-                self.replies.send(&Reply::Done(Report { ranks: self.reports().clone() }));
+                self.replies.send(&Reply::Done(self.report(self.reports().clone())));
             }
         } else {
             watch::consider();
         }
+    }
+
+    fn report(&self, ranks: Vec<RankReport>) -> Report {
+        Report { ranks, reached: self.backend.library.reached() }
     }
 
     /// Threads that have not left.
@@ -351,7 +355,7 @@ impl Run {
             }
         }
         if !self.reported.swap(true, Ordering::AcqRel) {
-            let report = Report { ranks };
+            let report = self.report(ranks);
             self.replies.send(&if self.stopped() { Reply::Done(report) } else { Reply::Stuck { waits, report } });
         }
     }

@@ -23,6 +23,7 @@ pub mod device;
 mod engine;
 mod face;
 mod failure;
+pub mod fault;
 mod group;
 mod op;
 mod settings;
