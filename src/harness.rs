@@ -13,20 +13,20 @@
 //!
 //! Variables: COLLSPEC_BACKEND (auto, soft, nccl), COLLSPEC_REQUIRE (a backend that must be there), COLLSPEC_NCCL (a library
 //! or a version), COLLSPEC_DRIVER (the folder of a CUDA driver), COLLSPEC_RANKS_PER_GPU (a number or auto), COLLSPEC_FILTER
-//! (part of a case's name, or a tag), and insta's INSTA_UPDATE. Nothing but libtest's own lines goes to the standard output.
+//! (part of a case's name, or a tag), COLLSPEC_FORMS (all, none, or a list, instead of the forms that files name), and insta's INSTA_UPDATE. Nothing but libtest's own lines goes to the standard output.
 mod environment;
 mod settings;
 mod snapshot;
 mod trials;
 
 use crate::run::{Options, Runner, Workers};
-use crate::suite::{Suite, with_causes};
+use crate::suite::{Forms, Suite, with_causes};
 use libtest_mimic::Arguments;
 use settings::Settings;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::thread::available_parallelism;
 
 /// Makes `main` of a test target (with `harness = false`) that runs every scenario under a folder of the package, and
@@ -110,7 +110,7 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
     if crate::worker::is_worker() {
         return Err(failed(&crate::suite::Error::InsideWorker));
     }
-    let mut suite = open(&site.root(), &args).map_err(|error| failed(&error))?;
+    let mut suite = open(&site.root(), &args, &settings.forms).map_err(|error| failed(&error))?;
     if suite.cases.is_empty() && suite.faults.is_empty() && !names_one(&args) {
         // A folder that moved must not look like a green run.
         return Err((FAILED, format!("no scenarios in {}", site.root().display())));
@@ -136,15 +136,19 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
         };
         runner = Some(Arc::new(Runner::new(options).map_err(|error| failed(&error))?));
     }
-    let trials = trials::trials(&site, suite, &args, runner);
-    Ok(libtest_mimic::run(&args, trials).exit_code())
+    let (trials, forms) = trials::trials(&site, suite, &args, runner);
+    let conclusion = libtest_mimic::run(&args, trials);
+    for words in forms.lock().unwrap_or_else(PoisonError::into_inner).disagreements() {
+        eprintln!("collspec: forms disagree: {words}");
+    }
+    Ok(conclusion.exit_code())
 }
 
 /// All scenarios, or the file of the one that is asked for: nextest starts a process for each case.
-fn open(root: &Path, args: &Arguments) -> Result<Suite, crate::suite::Error> {
+fn open(root: &Path, args: &Arguments, forms: &Forms) -> Result<Suite, crate::suite::Error> {
     match &args.filter {
-        Some(name) if args.exact => Suite::open_exact(root, name),
-        _ => Suite::open(&[root]),
+        Some(name) if args.exact => Suite::open_exact(root, name, forms),
+        _ => Suite::open_in(&[root], forms),
     }
 }
 

@@ -3,7 +3,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use collspec::library::{Cuda, is_version};
 use collspec::run::RanksPerGpu;
 use collspec::scenario::Placement;
-use collspec::suite::{BackendChoice, Filter};
+use collspec::suite::{BackendChoice, Filter, Forms, Suite};
 use soft_nccl::fault::{NoFault, Wish as Fault};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -71,11 +71,23 @@ pub struct Selection {
     /// The filter is the whole name of one case.
     #[arg(long, requires = "filter")]
     pub exact: bool,
+
+    /// Forms in which the cases are run too, as far as they can take them, instead of those that the files name: all,
+    /// none, or a list of in_place, misaligned, grouped, sub, one_thread, processes, ring, tree, single_tree, eager.
+    ///
+    /// A case in a form is called as the case with `form=NAME` last in its brackets.
+    #[arg(long, value_name = "LIST", value_parser = Forms::parse)]
+    pub forms: Option<Forms>,
 }
 
 impl Selection {
     pub fn filter(&self) -> Filter {
         Filter { text: self.filter.clone(), exact: self.exact }
+    }
+
+    /// The files' cases in the forms that are wanted.
+    pub fn open(&self) -> Result<Suite, collspec::suite::Error> {
+        Suite::open_in(&self.paths, &self.forms.clone().unwrap_or_default())
     }
 }
 
@@ -210,6 +222,15 @@ mod tests {
     #[test]
     fn the_definitions_hold_together() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn the_help_names_every_form() {
+        let mut run = Args::command();
+        let help = run.find_subcommand_mut("run").unwrap().render_long_help().to_string();
+        for form in collspec::scenario::forms::names() {
+            assert!(help.contains(form), "{form}");
+        }
     }
 
     #[test]

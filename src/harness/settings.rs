@@ -1,9 +1,11 @@
 //! What COLLSPEC_* variables say, read once.
 use crate::run::RanksPerGpu;
-use crate::suite::{BackendChoice, Filter, Wish};
+use crate::suite::{BackendChoice, Filter, Forms, Wish};
 use std::env::VarError;
 
 const SHARING: &str = "COLLSPEC_RANKS_PER_GPU";
+/// The variable that says in which forms cases are run.
+pub const FORMS: &str = "COLLSPEC_FORMS";
 
 /// The variables' meaning; the same as that of the command's options.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,6 +16,8 @@ pub struct Settings {
     pub ranks_per_gpu: RanksPerGpu,
     /// COLLSPEC_FILTER.
     pub filter: Filter,
+    /// COLLSPEC_FORMS.
+    pub forms: Forms,
 }
 
 impl Settings {
@@ -26,6 +30,7 @@ impl Settings {
             Err(VarError::NotUnicode(_)) => Err(format!("{name} is not UTF-8")),
         };
         let sharing = |text: String| RanksPerGpu::parse(&text).map_err(|words| format!("{SHARING}={text}: {words}"));
+        let forms = |text: String| Forms::parse(&text).map_err(|words| format!("{FORMS}={text}: {words}"));
         let backend = |name: &str| {
             let parse = |text: String| BackendChoice::parse(&text).map_err(|words| format!("{name}={text}: {words}"));
             read(name)?.map(parse).transpose()
@@ -39,6 +44,7 @@ impl Settings {
             },
             ranks_per_gpu: read(SHARING)?.map(sharing).transpose()?.unwrap_or_default(),
             filter: Filter { text: read("COLLSPEC_FILTER")?, exact: false },
+            forms: read(FORMS)?.map(forms).transpose()?.unwrap_or_default(),
         })
     }
 }
@@ -60,6 +66,8 @@ mod tests {
         assert_eq!(with("COLLSPEC_NCCL", "2.30.7").map(|s| s.wish.nccl), Ok(Some("2.30.7".into())));
         assert_eq!(with("COLLSPEC_RANKS_PER_GPU", "auto").map(|s| s.ranks_per_gpu), Ok(RanksPerGpu::Auto));
         assert!(with("COLLSPEC_RANKS_PER_GPU", "0").is_err());
+        assert_eq!(with("COLLSPEC_FORMS", "tree").map(|s| s.forms), Forms::parse("tree"));
+        assert!(with("COLLSPEC_FORMS", "treee").unwrap_err().contains("did you mean tree?"));
         assert_eq!(with("COLLSPEC_FILTER", "ring").map(|s| s.filter.text), Ok(Some("ring".into())));
     }
 

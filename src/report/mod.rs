@@ -1,5 +1,6 @@
 //! Events to text: for people and as JSON lines. Nothing here decides anything.
 pub mod failure;
+pub mod forms;
 pub mod human;
 mod inherited;
 pub mod json;
@@ -8,6 +9,7 @@ pub mod rerun;
 pub mod shell;
 pub mod tally;
 
+pub use forms::Forms;
 pub use human::Human;
 pub use inherited::Inherited;
 pub use json::JsonLines;
