@@ -30,7 +30,7 @@ pub(super) fn change(case: &mut Case) {
     let Some(group) = ops::find("group") else { return };
     let steps = std::mem::take(&mut case.steps);
     case.steps = wrapped(steps, group);
-    // Inside a group the clock of a step would stop before the group has begun.
+    // Steps of one group begin and end together.
     walk::drop_figures(case, &["seconds"]);
 }
 

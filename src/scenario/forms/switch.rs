@@ -23,6 +23,8 @@ pub(super) fn too_many_processes(case: &Case) -> Option<&'static str> {
 
 pub(super) fn one_thread(case: &mut Case) {
     case.placement = Placement::OneThread;
+    // Ranks on one thread do not come late one by one, and what one waits for the others have done already.
+    walk::drop_figures(case, &["seconds"]);
 }
 
 pub(super) fn processes(case: &mut Case) {

@@ -21,6 +21,8 @@ pub(crate) struct Request {
     pub comm: usize,
     pub spec: Spec,
     pub stream: Stream,
+    /// What it counts under: the communicator's mark when the call was made, however late its group ends.
+    pub tag: u32,
 }
 
 /// An operation with its number.
@@ -94,7 +96,7 @@ impl World {
                 _ => &mut member.collectives,
             };
             *counter += 1;
-            waiting.push(Operation { spec, sequence: *counter, tag: member.tag });
+            waiting.push(Operation { spec, sequence: *counter, tag: request.tag });
         }
         member.unfinished += 1;
         let id = self.number();
