@@ -13,7 +13,7 @@ const REDUCES_FP8: (u32, u32) = (9, 0);
 /// The first thing that is missing.
 pub fn lacking(plan: &Plan, machine: &Machine) -> Option<String> {
     let calls = plan.prelude.iter().chain(&plan.programs).flatten();
-    calls.map(|call| &call.what).find_map(|what| function(what, machine).or_else(|| dtype(what, machine, plan.n)))
+    calls.map(|call| &call.what).find_map(|what| function(what, machine).or_else(|| dtype(what, machine, plan.ranks())))
 }
 
 fn function(what: &What, machine: &Machine) -> Option<String> {
