@@ -64,7 +64,7 @@ pub fn audit(args: &Audit) -> anyhow::Result<Exit> {
 /// One way's audit; or the exit code, where it has been said what is wrong.
 fn one(args: &Audit, suite: &Suite, way: &dyn Way, settings: &Settings) -> anyhow::Result<Result<Report, Exit>> {
     let options = Options { timeout: args.timeout, worker: Workers::CurrentExe, ..Options::default() };
-    let mut progress = Progress::new();
+    let progress = Progress::new();
     let tell = |step: &Step| {
         match step {
             Step::Runs { runs, faulty } => {

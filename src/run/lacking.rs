@@ -13,14 +13,18 @@ const REDUCES_FP8: (u32, u32) = (9, 0);
 /// The first thing that is missing.
 pub fn lacking(plan: &Plan, machine: &Machine) -> Option<String> {
     let calls = plan.prelude.iter().chain(&plan.programs).flatten();
-    calls.map(|call| &call.what).find_map(|what| function(what, machine).or_else(|| dtype(what, machine, plan.n)))
+    calls.map(|call| &call.what).find_map(|what| function(what, machine).or_else(|| dtype(what, machine, plan.ranks())))
 }
 
 fn function(what: &What, machine: &Machine) -> Option<String> {
     let has = |name: &&str| machine.probed.symbols.iter().any(|symbol| symbol == name);
     let missing = needs(what, &|name| has(&name)).into_iter().find(|name| !has(name))?;
     let since = Nccl::SYMBOLS.iter().find(|(name, _)| *name == missing).map_or("?", |(_, since)| since);
-    Some(format!("needs {missing} (since NCCL {since}); this is {}", version_text(machine.probed.version)))
+    let version = version_text(machine.probed.version);
+    let older = release(since).is_some_and(|code| machine.probed.version < code);
+    let this =
+        if older { format!("this is {version}") } else { format!("this library, NCCL {version}, does not have it") };
+    Some(format!("needs {missing} (since NCCL {since}); {this}"))
 }
 
 /// Functions that a call uses.
