@@ -5,6 +5,7 @@ use super::lacking::lacking;
 use super::lock::{self, Locks};
 use super::pool::{Pool, Pooled, Room, WorkerKey};
 use super::{Backend, Ended, Error, Machine, Observation, Options, Workers, gpus, job, requires};
+use crate::backend::version_text;
 use crate::judge::{self, Outcome, Status, Verdict};
 use crate::oracle::Forecast;
 use crate::plan::{self, Plan};
@@ -217,7 +218,11 @@ impl Runner {
             let print = fingerprint(&job);
             let large = job.arena > LARGE;
             let mut pooled = if fresh { self.pool.fresh(key)? } else { self.pool.take(key, print)? };
-            self.version.get_or_init(|| pooled.worker.hello.version);
+            let version = pooled.worker.hello.version;
+            self.version.get_or_init(|| version);
+            if let Some(probed) = self.machine().map(|machine| machine.probed.version).filter(|old| *old != version) {
+                return Err(Error::Changed { was: version_text(probed), is: version_text(version) });
+            }
             job.reuse &= !pooled.distrusted;
             let before = pooled.cases;
             let limit = look.limit.or(case.timeout.as_ref().map(|t| t.v)).or(self.options.timeout);
