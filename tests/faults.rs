@@ -41,19 +41,34 @@ const SCENARIOS: &[Shown] = &[
     ("F23", "world_size = 3; op = 'all_reduce'; reduce = 'prod'; inputs = { each = 'rank + 2', count = 6 }"),
     ("F23b", "world_size = 2; op = 'all_reduce'; reduce = 'min'; dtype = 'i32'; inputs = [[-1, -5], [3, 2]]"),
     ("F23c", "world_size = 2; op = 'all_reduce'; reduce = 'avg'; inputs = { each = 'rank + 1', count = 6 }"),
-    ("F24", "world_size = 4; op = 'all_reduce'; reduce = 'avg'; dtype = 'i32'; inputs = { each = '64 * rank', count = 6 }"),
-    ("F24b", "world_size = 2; op = 'all_reduce'; reduce = 'avg'; inputs = { each = 'rank + 1', count = 20000 }"),
-    ("F24c", "world_size = 3; op = 'all_reduce'; reduce = 'avg'; dtype = 'i32'; inputs = { each = '9 * rank', count = 6 }"),
+    (
+        "F24",
+        "world_size = 4; op = 'all_reduce'; reduce = 'avg'; dtype = 'i32'; inputs = { each = '64 * rank', count = 6 }",
+    ),
+    ("F24b", "world_size = 2; op = 'all_reduce'; reduce = 'avg'; inputs = { each = 'rank + 1', count = 40000 }"),
+    (
+        "F24c",
+        "world_size = 3; op = 'all_reduce'; reduce = 'avg'; dtype = 'i32'; inputs = { each = '9 * rank', count = 6 }",
+    ),
     ("F24d", "world_size = 2; op = 'all_reduce'; reduce = 'avg'; inputs = { each = 'rank + 1', count = 8 }"),
     (
         "F24e",
         "world_size = 4; comms.half = { color = 'rank % 2' }; inputs.x = { each = 'rank + 1', count = 2 }; \
          steps = [{ op = 'all_reduce', reduce = 'avg', comm = 'half', in = 'x', out = 'y' }]",
     ),
-    ("F25", "world_size = 2; op = 'all_reduce'; reduce = 'avg'; dtype = 'i64'; inputs = { each = '9 * rank', count = 6 }"),
-    ("F25b", "world_size = 2; op = 'all_reduce'; reduce = 'avg'; dtype = 'i32'; inputs = { each = '16777217', count = 2 }"),
+    (
+        "F25",
+        "world_size = 2; op = 'all_reduce'; reduce = 'avg'; dtype = 'i64'; inputs = { each = '9 * rank', count = 6 }",
+    ),
+    (
+        "F25b",
+        "world_size = 2; op = 'all_reduce'; reduce = 'avg'; dtype = 'i32'; inputs = { each = '16777217', count = 2 }",
+    ),
     ("F26", "world_size = 2; op = 'all_reduce'; reduce = { premul_sum = 0.5 }; dtype = 'bf16'; inputs = [[2], [4]]"),
-    ("F26b", "world_size = 3; op = 'all_reduce'; reduce = { premul_sum = 'rank + 1' }; inputs = { each = '1', count = 6 }"),
+    (
+        "F26b",
+        "world_size = 3; op = 'all_reduce'; reduce = { premul_sum = 'rank + 1' }; inputs = { each = '1', count = 6 }",
+    ),
     ("F26c", "world_size = 3; op = 'all_reduce'; reduce = { premul_sum = 2 }; inputs = { each = 'rank', count = 6 }"),
     ("F27", "world_size = 3; op = 'all_reduce'; inputs = { each = '100 * rank + 301', count = 6 }"),
     ("F27b", "world_size = 3; op = 'all_reduce'; dtype = 'f16'; inputs = { each = '100 * rank + 301', count = 6 }"),
@@ -74,7 +89,7 @@ fn each_is_noticed_where_it_strikes_and_only_there() {
 /// No entry of these classes is without a scenario.
 #[test]
 fn none_is_left_out() {
-    let mine = |class: &str| matches!(class, "F01"..="F11" | "F16"..="F29");
+    let mine = |class: &str| ("F01"..="F11").contains(&class) || ("F16"..="F29").contains(&class);
     let all: Vec<&str> = soft_nccl::fault::TABLE.iter().filter(|e| mine(e.class())).map(|e| e.id).collect();
     assert_eq!(SCENARIOS.iter().map(|(id, _)| *id).collect::<Vec<_>>(), all);
 }

@@ -6,8 +6,8 @@ use collspec::run::execute::{Task, execute};
 use collspec::run::process::Worker;
 use collspec::run::{Options, Runner, Workers, job};
 use collspec::scenario::{Case, SourceFile, parse};
-use soft_nccl::fault::{Fault, Injection, Wish};
 use soft_nccl::Algorithm;
+use soft_nccl::fault::{Fault, Injection, Wish};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -27,7 +27,7 @@ fn runner(fault: Wish) -> Runner {
 
 fn case((id, text): &Shown) -> Arc<Case> {
     let text = text.replace("; ", "\n").replace('\'', "\"");
-    let file = Arc::new(SourceFile { path: format!("{id}.toml"), text });
+    let file = Arc::new(SourceFile { path: format!("{id}.toml"), text: text.into() });
     Arc::new(parse(&file, id).unwrap_or_else(|faults| panic!("{id}: {faults}")).remove(0))
 }
 

@@ -95,7 +95,9 @@ fn load(task: &Task, conduct: &mut impl Conduct, step: &Step, place: Place, data
             data.set_len(bytes);
         }
     }
-    if step.own && let Some(scalar) = &conduct.scalar(step, task.premul) {
+    if step.own
+        && let Some(scalar) = &conduct.scalar(step, task.premul)
+    {
         arith::scale(task.spec.ty, data, scalar);
     }
     conduct.loaded(step, data);

@@ -13,11 +13,11 @@ mod sums;
 mod table;
 mod values;
 
-pub use table::TABLE;
 pub(crate) use blocks::demands;
 pub(crate) use conduct::{Conduct, Sound};
 pub(crate) use order::lanes;
 pub(crate) use site::{Post, Site};
+pub use table::TABLE;
 pub(crate) use table::named;
 
 use crate::algo::Algorithm;

@@ -44,9 +44,10 @@ impl Site {
         let mut sound = message.to_vec();
         arith::combine(self.spec.ty, operator, &mut sound, other);
         let hop = Hop { site: self, step, operator, message, other, sound: &sound };
-        let wrong = FAULTS.iter().filter(|(fault, _)| wanted(*fault)).find_map(|(fault, wrong)| {
-            wrong(&hop).filter(|wrong| *wrong != sound && self.hit(*fault))
-        });
+        let wrong = FAULTS
+            .iter()
+            .filter(|(fault, _)| wanted(*fault))
+            .find_map(|(fault, wrong)| wrong(&hop).filter(|wrong| *wrong != sound && self.hit(*fault)));
         message.copy_from_slice(&wrong.unwrap_or(sound));
     }
 
