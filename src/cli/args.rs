@@ -127,7 +127,7 @@ pub struct Run {
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub timeout: Option<f64>,
 
-    /// Time limit for what comes before and after a case, in seconds: starting NCCL, making communicators and loading, and
+    /// Time limit for what comes before and after a case, in seconds: making communicators and filling buffers, and
     /// destroying communicators [default: 60].
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub opening_timeout: Option<f64>,
