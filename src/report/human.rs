@@ -78,7 +78,7 @@ impl<W: Write> Reporter for Human<W> {
 }
 
 /// Seconds with a unit that leaves few digits.
-fn duration(seconds: f64) -> String {
+pub(super) fn duration(seconds: f64) -> String {
     match seconds {
         s if s < 0.0995 => format!("{:.1} ms", s * 1e3),
         s if s < 99.5 => format!("{s:.2} s"),
