@@ -1,7 +1,7 @@
 //! What can be typed; the comments here are the help text.
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use collspec::library::{Cuda, is_version};
-use collspec::run::RanksPerGpu;
+use collspec::run::{RanksPerGpu, seconds};
 use collspec::scenario::Placement;
 use collspec::suite::{BackendChoice, Filter};
 use soft_nccl::fault::{NoFault, Wish as Fault};
@@ -112,6 +112,11 @@ pub struct Run {
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub timeout: Option<f64>,
 
+    /// Time limit for what comes before and after a case, in seconds: starting NCCL, making communicators and loading, and
+    /// destroying communicators [default: 60].
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub opening_timeout: Option<f64>,
+
     /// Shuffles the order in which the software's tasks run; the same number gives the same order.
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
@@ -127,7 +132,7 @@ pub struct Run {
 
     /// Who drives the ranks where a file does not say: threads, processes or one_thread. Cases that cannot be placed so
     /// run as they would without.
-    #[arg(long, value_name = "NAME", value_parser = placement)]
+    #[arg(long, value_name = "NAME", value_parser = Placement::parse)]
     pub placement: Option<Placement>,
 
     /// Text for people, or one JSON object per case.
@@ -151,8 +156,8 @@ pub struct Place {
     #[arg(long, value_name = "PATH|VERSION")]
     pub nccl: Option<String>,
 
-    /// A folder whose libcuda.so.1 is the CUDA driver, instead of the machine's; `stand-in` is the one built with this
-    /// program, as `--nccl stand-in` is its library.
+    /// A folder whose libcuda.so.1 is the CUDA driver, instead of the machine's. The word stand-in means the driver that
+    /// was built with this program, and with --nccl the library.
     #[arg(long, value_name = "DIR")]
     pub driver: Option<PathBuf>,
 }
@@ -185,21 +190,8 @@ fn fault(text: &str) -> Result<Fault, NoFault> {
     text.parse()
 }
 
-fn placement(text: &str) -> Result<Placement, String> {
-    let known = Placement::ALL.map(Placement::name);
-    let found = Placement::ALL.into_iter().find(|placement| placement.name() == text);
-    found.ok_or_else(|| format!("the placements are {}", known.join(", ")))
-}
-
 fn version(text: &str) -> Result<String, String> {
     if is_version(text) { Ok(text.to_owned()) } else { Err("a version such as 2.30.7 is wanted".to_owned()) }
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
-        _ => Err("a number of seconds above 0 is wanted".to_owned()),
-    }
 }
 
 #[cfg(test)]
@@ -210,6 +202,16 @@ mod tests {
     #[test]
     fn the_definitions_hold_together() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn the_readme_names_every_option_of_run() {
+        let readme = include_str!("../../README.md");
+        let command = Args::command();
+        let run = command.get_subcommands().find(|sub| sub.get_name() == "run").unwrap();
+        for option in run.get_arguments().filter_map(|arg| arg.get_long()).filter(|name| *name != "help") {
+            assert!(readme.contains(&format!("`--{option}")), "--{option} is not in README.md");
+        }
     }
 
     #[test]

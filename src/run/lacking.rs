@@ -34,7 +34,11 @@ pub fn lacking(plan: &Plan, machine: &Machine) -> Option<String> {
 
 fn function(missing: &str, machine: &Machine) -> String {
     let since = Nccl::SYMBOLS.iter().find(|(name, _)| *name == missing).map_or("?", |(_, since)| since);
-    needed(missing, since, machine)
+    let version = machine.probed.version;
+    if release(since).is_some_and(|code| version < code) {
+        return needed(missing, since, machine);
+    }
+    format!("needs {missing} (since NCCL {since}); this library, NCCL {}, does not have it", version_text(version))
 }
 
 fn needed(what: &str, since: &str, machine: &Machine) -> String {

@@ -1,5 +1,6 @@
 //! A case from its plan to its verdict: worker, time limits, and what becomes of the worker afterwards.
 use super::execute::{Task, execute};
+use super::finish::{self, Finished};
 use super::lacking::lacking;
 use super::lock::{self, Locks};
 use super::pool::{Pool, Pooled, WorkerKey};
@@ -24,8 +25,8 @@ const SOFT_HANG: f64 = 2.0;
 const QUOTED_LINES: usize = 20;
 /// Bytes of them.
 const QUOTED_BYTES: usize = 2048;
-/// For making communicators and loading; not the case's fault, so more generous.
-const OPENING: Duration = Duration::from_secs(60);
+/// For making communicators and loading, and for destroying them after a case; not the case's fault, so more generous.
+const OPENING: f64 = 60.0;
 /// A worker whose arena has grown beyond this is not kept: shared memory is never given back while it lives.
 const LARGE: u64 = 64 << 20;
 /// No case is longer than a year.
@@ -87,11 +88,26 @@ impl Runner {
         })
     }
 
+    /// Why the case would be skipped, as far as that is known without a worker.
+    pub fn skips(&self, case: &Arc<Case>) -> Option<String> {
+        let case = &self.placed(case);
+        let machine = self.machine();
+        let version = machine.map_or(soft_nccl::VERSION, |machine| machine.probed.version);
+        self.not_here(case).or_else(|| requires::too_old(case, version)).or_else(|| {
+            let machine = machine?;
+            lacking(&plan::plan(case, &self.limits).ok()?, machine)
+        })
+    }
+
+    /// What the case needs of the machine and is not there.
+    fn not_here(&self, case: &Case) -> Option<String> {
+        requires::missing(case, &self.options.backend, self.machine(), self.options.ranks_per_gpu)
+    }
+
     fn try_case(&self, case: &Arc<Case>) -> Result<Verdict, Error> {
         let placed = self.placed(case);
         let case = &placed;
-        if let Some(reason) = requires::missing(case, &self.options.backend, self.machine(), self.options.ranks_per_gpu)
-        {
+        if let Some(reason) = self.not_here(case) {
             return Ok(judge::skipped(case, reason));
         }
         let key = self.key(case);
@@ -150,9 +166,9 @@ impl Runner {
             let before = pooled.cases;
             let limit = case.timeout.as_ref().map(|t| t.v).or(self.options.timeout);
             let limit = limit.unwrap_or_else(|| self.limit(case, &key.env));
-            let limit = Duration::try_from_secs_f64(limit).unwrap_or(LONGEST).min(LONGEST);
+            let (limit, opening) = (duration(limit), self.opening());
             let (repeat, initial) = (case.repeat, forecast.initial.as_slice());
-            let task = Task { job, initial, map, repeat, opening: OPENING, limit, seasoned: before > 0 };
+            let task = Task { job, initial, map, repeat, opening, limit, seasoned: before > 0 };
             let Ok(seen) = execute(&mut pooled.worker, task)? else {
                 if before == 0 {
                     let why = format!("it died with {}", pooled.worker.end(0));
@@ -173,7 +189,7 @@ impl Runner {
             let at = pooled.kept.iter().position(|(p, _)| *p == print);
             let user = at.filter(|_| reused).and_then(|at| pooled.kept.get(at)).map(|(_, name)| name.clone());
             let after = user.or_else(|| pooled.last.clone());
-            self.after_case(pooled, plan, last, &verdict, (print, clean, large));
+            self.after_case(pooled, plan, last, &mut verdict, (print, clean, large));
             return Ok(Tried { verdict, after, doubtful: !fresh && (reused || (opening && before > 0)) });
         }
     }
@@ -184,7 +200,7 @@ impl Runner {
         mut pooled: Pooled,
         plan: &Plan,
         last: Option<&Observation>,
-        verdict: &Verdict,
+        verdict: &mut Verdict,
         job: (u64, bool, bool),
     ) {
         let (print, clean, large) = job;
@@ -199,15 +215,34 @@ impl Runner {
         pooled.kept.retain(|(p, _)| *p != print);
         if keep {
             pooled.kept.push_back((print, plan.case.name.clone()));
-            if pooled.kept.len() > KEPT {
-                pooled.kept.pop_front();
-            }
         }
+        let too_many = if pooled.kept.len() > KEPT { pooled.kept.pop_front() } else { None };
         pooled.cases += 1;
         pooled.last = Some(plan.case.name.clone());
-        if pooled.worker.send(&Request::Finish { keep }).is_ok() {
+        if keep && too_many.is_none() && self.options.backend == Backend::Soft {
+            // nothing is destroyed, so there is nothing to wait for; a GPU's memory must be free before the next has its turn
+            if pooled.worker.send(&Request::Finish { keep, answer: false }).is_ok() {
+                self.pool.put(pooled);
+            }
+            return;
+        }
+        let finished = finish::finish(&mut pooled.worker, plan.n as u32, keep, self.opening());
+        match finish::blame(&finished) {
+            // an earlier case's, which has its verdict
+            Some((_, _, text)) if keep && too_many.is_some() => {
+                verdict.notes.push(format!("communicators of an earlier case: {text}"))
+            }
+            Some((outcome, rank, text)) if plain_case(plan) => judge::ended_badly(verdict, outcome, rank, text),
+            // after a program with errors or undefined calls nothing can be asked of them
+            Some(_) | None => {}
+        }
+        if let Finished::Well | Finished::Errors(_) = finished {
             self.pool.put(pooled);
         }
+    }
+
+    fn opening(&self) -> Duration {
+        duration(self.options.opening.unwrap_or(OPENING))
     }
 
     fn key(&self, case: &Case) -> WorkerKey {
@@ -325,10 +360,18 @@ fn quoted(log: &str) -> Option<String> {
 
 /// True if communicators may be shared with other cases: none is made or ended on the way, nothing negative is expected.
 fn clean_case(plan: &Plan) -> bool {
-    let case = &plan.case;
-    let expects_ok = case.outcome.as_ref().is_none_or(|o| o.v.iter().all(|e| *e == Expected::Ok));
+    !plan.comm_steps && plain_case(plan)
+}
+
+/// True if nothing negative is expected.
+fn plain_case(plan: &Plan) -> bool {
+    let expects_ok = plan.case.outcome.as_ref().is_none_or(|o| o.v.iter().all(|e| *e == Expected::Ok));
     let no_errors = plan.steps.iter().all(|step| step.error.is_empty());
-    !plan.comm_steps && expects_ok && no_errors && plan.undefined.is_none()
+    expects_ok && no_errors && plan.undefined.is_none()
+}
+
+fn duration(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST).min(LONGEST)
 }
 
 /// Equal for jobs that may share communicators (and hardly ever for others; the worker compares the things themselves).

@@ -347,8 +347,10 @@ impl Run {
         for (rank, report) in ranks.iter_mut().enumerate() {
             if let RankEnd::Running { call } = &mut report.end {
                 let word = self.arena.word(rank as u32).map_or(0, |w| w.load(Ordering::Acquire));
-                if let Step::Opening(at) | Step::Running(at) = Step::of(word) {
-                    *call = at;
+                match Step::of(word) {
+                    Step::Running(at) => *call = at,
+                    Step::Opening(at) => report.end = RankEnd::Opening { call: Some(at) },
+                    Step::Before | Step::Done | Step::Ending => {}
                 }
             }
         }

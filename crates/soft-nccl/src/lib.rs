@@ -30,5 +30,5 @@ mod settings;
 mod transport;
 
 pub use algo::{Algorithm, Algorithms};
-pub use face::table;
+pub use face::{VERSION, table};
 pub use settings::{AlreadyRead, Settings, set_settings_for_process};

@@ -13,7 +13,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What `ncclGetVersion` says: this library keeps to the behaviour of 2.30.7.
-const VERSION: c_int = 23007;
+pub const VERSION: c_int = 23007;
 
 thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
