@@ -241,7 +241,8 @@ impl Worker {
         let panicked = move |seat: usize, text| {
             replies.send(&Reply::Trouble(format!("rank {} panicked: {text}", seat + first as usize)));
         };
-        self.crew.ensure(threads, panicked).map_err(|e| format!("no thread for every rank: {e}"))
+        let stack = if matches!(self.backend.device, Device::Host) { crew::SMALL } else { crew::LARGE };
+        self.crew.ensure(threads, stack, panicked).map_err(|e| format!("no thread for every rank: {e}"))
     }
 
     fn destroy(&self, set: Kept, ending: Arc<Ending>) {
