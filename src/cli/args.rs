@@ -171,8 +171,8 @@ pub struct Place {
     #[arg(long, value_name = "PATH|VERSION")]
     pub nccl: Option<String>,
 
-    /// A folder whose libcuda.so.1 is the CUDA driver, instead of the machine's. The word stand-in means the driver that
-    /// was built with this program, and with --nccl the library.
+    /// A folder whose libcuda.so.1 (and libcuda.so) is the CUDA driver, instead of the machine's. The word stand-in means
+    /// the driver that was built with this program, and with --nccl the library.
     #[arg(long, value_name = "DIR")]
     pub driver: Option<PathBuf>,
 }
