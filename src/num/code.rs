@@ -142,3 +142,13 @@ pub fn put(dtype: DType, bytes: &mut [u8], index: usize, bits: u64) {
         place.copy_from_slice(&bits.to_le_bytes()[..size]);
     }
 }
+
+/// Fills the bytes with their first `period`, over and over.
+pub fn repeat(bytes: &mut [u8], period: usize) {
+    let mut done = period.max(1);
+    while done < bytes.len() {
+        let more = done.min(bytes.len() - done);
+        bytes.copy_within(..more, done);
+        done += more;
+    }
+}

@@ -1,6 +1,6 @@
 //! Random elements by counter: every element is a function of seed, rank and index alone. The stream is part of scenarios'
 //! meaning and of their snapshots, so it never changes: not between versions, not between machines.
-use super::{DType, decode, decode_f64, element_bits, encode_f64, encode_int, int_range};
+use super::{DType, decode, decode_f64, element_bits, encode_f64, encode_int, int_range, mask};
 use crate::scenario::case::ElementValue;
 
 /// A source of elements of one type and range.
@@ -43,8 +43,28 @@ impl Random {
 
     /// The bits of an element.
     pub fn bits(&self, rank: u64, index: u64) -> u64 {
-        let mut word = mix(mix(mix(self.seed).wrapping_add(rank)).wrapping_add(index));
+        self.drawn(self.start(rank), index)
+    }
+
+    /// A rank's elements from the first on, as many as there is room for.
+    pub fn fill(&self, rank: u64, bytes: &mut [u8]) {
+        let (start, size) = (self.start(rank), self.dtype.size());
+        for (index, place) in (0..).zip(bytes.chunks_exact_mut(size)) {
+            place.copy_from_slice(&self.drawn(start, index).to_le_bytes()[..size]);
+        }
+    }
+
+    fn start(&self, rank: u64) -> u64 {
+        mix(mix(self.seed).wrapping_add(rank))
+    }
+
+    fn drawn(&self, start: u64, index: u64) -> u64 {
+        let mut word = mix(start.wrapping_add(index));
         match self.range {
+            // All values of the type: 2^bits of them, so the upper bits of the word count from the least.
+            Range::Int(low, values) if values == 1 << self.dtype.bits() => {
+                (low as u64).wrapping_add(word >> (64 - self.dtype.bits())) & mask(self.dtype)
+            }
             // Multiply and shift: with at most 2^64 values the bias is below 2^-64 times their number.
             Range::Int(low, values) => {
                 let step = if values == 1 << 64 { u128::from(word) } else { (u128::from(word) * values) >> 64 };
