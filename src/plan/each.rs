@@ -1,7 +1,7 @@
 //! Elements that an expression of `i` gives: one period of them if they repeat, blocks of them otherwise.
 use super::eval::{Names, evaluate};
 use super::inputs::{encode, mode};
-use crate::num::{DType, encode_f64, put, repeat};
+use crate::num::{DType, encode_f64, encode_int, put, put_all, repeat};
 use crate::scenario::expr::{BLOCK, Column, Columns};
 use crate::scenario::{Diagnostic, Expr, Span};
 
@@ -34,21 +34,10 @@ pub fn fill(expr: &Expr, span: Span, mut names: Names, dtype: DType, bytes: &mut
 }
 
 fn write(dtype: DType, column: &Column, bytes: &mut [u8]) {
-    let places = bytes.chunks_exact_mut(dtype.size());
     match column {
         // Integers wrap: the low bytes are the element.
-        Column::Whole(values) if !dtype.is_float() => {
-            places.zip(values).for_each(|(place, v)| place.copy_from_slice(&v.to_le_bytes()[..place.len()]));
-        }
-        Column::Whole(values) => {
-            places.zip(values).for_each(|(place, v)| {
-                place.copy_from_slice(&crate::num::encode_int(dtype, (*v).into()).to_le_bytes()[..place.len()]);
-            });
-        }
-        Column::Float(values) => {
-            places.zip(values).for_each(|(place, v)| {
-                place.copy_from_slice(&encode_f64(dtype, *v).to_le_bytes()[..place.len()]);
-            });
-        }
+        Column::Whole(values) if !dtype.is_float() => put_all(dtype, bytes, values.iter().map(|v| *v as u64)),
+        Column::Whole(values) => put_all(dtype, bytes, values.iter().map(|v| encode_int(dtype, (*v).into()))),
+        Column::Float(values) => put_all(dtype, bytes, values.iter().map(|v| encode_f64(dtype, *v))),
     }
 }
