@@ -61,6 +61,10 @@ impl World {
                 request.spec.algorithm = settings().algorithms.choose(kind).ok_or_else(|| {
                     Failure::usage(format!("no algorithm that NCCL_ALGO allows serves {}", kind.name()))
                 })?;
+                request.spec.protocol = settings()
+                    .protocols
+                    .choose(kind)
+                    .ok_or_else(|| Failure::usage(format!("NCCL_PROTO leaves no protocol for {}", kind.name())))?;
             }
             let at = *place.entry(request.comm).or_insert_with(|| {
                 by_comm.push((request.comm, Vec::new()));
@@ -130,7 +134,7 @@ impl World {
                 // SAFETY: whoever made the operator promised the address to be readable while operations run.
                 PreMul::Device(address) => Some(unsafe { read_scalar(address, spec.ty) }),
             };
-            let chunk = settings().chunk_elements(spec.ty.size());
+            let chunk = settings().chunk_elements(spec.protocol, spec.ty.size());
             let (lanes, inner) = algo::lanes(&spec, Part { rank, n, chunk });
             if inner > 0 {
                 let traffic: &mut collspecTraffic_t = member.traffic.entry(operation.tag).or_default();

@@ -97,5 +97,7 @@ pub fn table() -> Nccl {
 
 /// Refuses everything if the settings cannot be understood.
 fn check_settings() -> Outcome<()> {
-    settings::settings().algorithms.fault().map_or(Ok(()), |fault| Err(Failure::usage(fault)))
+    let settings = settings::settings();
+    let fault = settings.algorithms.fault().or(settings.protocols.fault());
+    fault.map_or(Ok(()), |fault| Err(Failure::usage(fault)))
 }
