@@ -2,6 +2,7 @@
 //! elements per node. What it gives is what [`Expr::eval`] gives for each element; where it cannot be sure of that (whole
 //! numbers beyond 64 bits, an error, types that change within a block) it gives nothing and elements are evaluated one by one.
 use super::eval::{binary, call, fit, remainder};
+use super::period::{self, EXACT};
 use super::{BinOp, EvalError, Expr, Func, Mode, Node, Scope, Value};
 
 /// Most elements of a block.
@@ -23,8 +24,9 @@ pub enum Column {
     Float(Vec<f64>),
 }
 
+/// A node with names looked up.
 #[derive(Clone, Debug)]
-enum Code {
+pub(super) enum Code {
     Const(Value),
     /// `i`.
     Element,
@@ -42,7 +44,7 @@ impl Columns {
 
     /// After how many elements, at most, the values of the first `count` elements repeat; `None` if that is not known.
     pub fn period(&self, count: u64) -> Option<u64> {
-        period(&self.code, i128::from(count))
+        period::period(&self.code, i128::from(count))
     }
 
     /// The values of the elements from `from` on, at most [`BLOCK`] of them.
@@ -291,62 +293,4 @@ fn compile<S: Scope + ?Sized>(node: &Node, scope: &S, mode: Mode) -> Option<Code
             }
         }
     }
-}
-
-/// Whole numbers below this are exact in f64, and so are their sums and differences while they stay below it.
-const EXACT: i128 = 1 << 53;
-
-/// Periodic is what depends on `i` through remainders of `a * i + b` only.
-fn period(code: &Code, count: i128) -> Option<u64> {
-    match code {
-        Code::Const(_) => Some(1),
-        Code::Element => None,
-        Code::Neg(inner) => period(inner, count),
-        Code::Binary(BinOp::Rem, a, b) => match (line(a, count), line(b, count)) {
-            (Some((slope, _)), Some((0, divisor))) if divisor != 0 => {
-                u64::try_from(divisor.abs() / gcd(slope, divisor)).ok()
-            }
-            _ => common(period(a, count)?, period(b, count)?),
-        },
-        Code::Binary(_, a, b) => common(period(a, count)?, period(b, count)?),
-        Code::If(c, a, b) => common(period(c, count)?, common(period(a, count)?, period(b, count)?)?),
-        Code::Call(_, args) => args.iter().try_fold(1, |all, arg| common(all, period(arg, count)?)),
-    }
-}
-
-/// Slope and start of `slope * i + start`, whole and exact for every `i` below `count` in either arithmetic.
-fn line(code: &Code, count: i128) -> Option<(i128, i128)> {
-    let (slope, start) = match code {
-        Code::Const(Value::Int(v)) => (0, *v),
-        Code::Const(Value::Float(v)) if v.fract() == 0.0 && v.abs() < EXACT as f64 => (0, *v as i128),
-        Code::Element => (1, 0),
-        Code::Neg(inner) => {
-            let (slope, start) = line(inner, count)?;
-            (-slope, -start)
-        }
-        Code::Binary(op @ (BinOp::Add | BinOp::Sub), a, b) => {
-            let ((a, p), (b, q)) = (line(a, count)?, line(b, count)?);
-            if *op == BinOp::Add { (a + b, p + q) } else { (a - b, p - q) }
-        }
-        Code::Binary(BinOp::Mul, a, b) => match (line(a, count)?, line(b, count)?) {
-            ((0, p), (b, q)) => (p * b, p * q),
-            ((a, p), (0, q)) => (a * q, p * q),
-            _ => return None,
-        },
-        _ => return None,
-    };
-    let most = slope.abs().checked_mul(count)?.checked_add(start.checked_abs()?)?;
-    (most < EXACT).then_some((slope, start))
-}
-
-fn common(a: u64, b: u64) -> Option<u64> {
-    (a / gcd(a.into(), b.into()) as u64).checked_mul(b)
-}
-
-fn gcd(a: i128, b: i128) -> i128 {
-    let (mut a, mut b) = (a.abs(), b.abs());
-    while b != 0 {
-        (a, b) = (b, a % b);
-    }
-    a.max(1)
 }

@@ -14,6 +14,7 @@ mod columns;
 mod eval;
 mod lex;
 mod parse;
+mod period;
 #[cfg(test)]
 mod tests;
 
