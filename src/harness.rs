@@ -11,15 +11,16 @@
 //! collspec::harness!("scenarios"); // tests/scenarios.rs
 //! ```
 //!
-//! Variables: COLLSPEC_BACKEND (auto, soft, nccl), COLLSPEC_REQUIRE (a backend that must be there), COLLSPEC_NCCL (a library
-//! or a version), COLLSPEC_DRIVER (the folder of a CUDA driver), COLLSPEC_RANKS_PER_GPU (a number or auto), COLLSPEC_FILTER
-//! (part of a case's name, or a tag), and insta's INSTA_UPDATE. Nothing but libtest's own lines goes to the standard output.
+//! Variables mean what the options of `collspec run` with their names mean: COLLSPEC_BACKEND, COLLSPEC_REQUIRE,
+//! COLLSPEC_NCCL, COLLSPEC_DRIVER, COLLSPEC_RANKS_PER_GPU, COLLSPEC_PLACEMENT, COLLSPEC_TIMEOUT, COLLSPEC_OPENING_TIMEOUT,
+//! COLLSPEC_SEED, COLLSPEC_EAGER and COLLSPEC_FILTER. Snapshots follow insta's INSTA_UPDATE. Nothing but libtest's own lines
+//! goes to the standard output.
 mod environment;
 mod settings;
 mod snapshot;
 mod trials;
 
-use crate::run::{Options, Runner, Workers};
+use crate::run::{Runner, Workers};
 use crate::suite::{Suite, with_causes};
 use libtest_mimic::Arguments;
 use settings::Settings;
@@ -117,25 +118,23 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
     }
     suite.select(&settings.filter);
 
-    let mut runner = None;
-    if !args.list {
-        let chosen = settings.wish.resolve(&Workers::CurrentExe);
-        let chosen = chosen.map_err(|missing| (BACKEND_MISSING, missing.to_string()))?;
-        eprintln!("{}", chosen.banner(&crate::report::Inherited::here()));
-        if chosen.machine.is_some() {
-            // cases on GPUs take turns anyway
-            args.test_threads = Some(1);
+    let runner = match settings.wish.resolve(&Workers::CurrentExe) {
+        // names are the same on every backend: what is missing is told when something is to run
+        Err(_) if args.list => None,
+        Err(missing) => return Err((BACKEND_MISSING, missing.to_string())),
+        Ok(chosen) => {
+            if !args.list {
+                eprintln!("{}", chosen.banner(&crate::report::Inherited::here()));
+            }
+            if chosen.machine.is_some() {
+                // cases on GPUs take turns anyway
+                args.test_threads = Some(1);
+            }
+            let jobs = args.test_threads.or_else(|| available_parallelism().ok().map(NonZeroUsize::get)).unwrap_or(1);
+            let runner = Runner::new(settings.options(chosen, jobs)).map_err(|error| failed(&error))?;
+            Some(Arc::new(runner))
         }
-        let jobs = args.test_threads.or_else(|| available_parallelism().ok().map(NonZeroUsize::get)).unwrap_or(1);
-        let options = Options {
-            backend: chosen.backend,
-            machine: chosen.machine,
-            ranks_per_gpu: settings.ranks_per_gpu,
-            jobs,
-            ..Options::default()
-        };
-        runner = Some(Arc::new(Runner::new(options).map_err(|error| failed(&error))?));
-    }
+    };
     let trials = trials::trials(&site, suite, &args, runner);
     Ok(libtest_mimic::run(&args, trials).exit_code())
 }

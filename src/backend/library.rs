@@ -6,7 +6,7 @@ use super::device::{Address, Stream};
 use crate::num::DType;
 use crate::ops::NcclCall;
 use crate::scenario::ConfigValue;
-use crate::worker::job::Traffic;
+use crate::worker::job::{Reached, Traffic};
 use nccl_sys::*;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
@@ -348,6 +348,14 @@ impl Library {
     /// Sets what is called when the library falls idle. False if it cannot.
     pub fn set_idle_hook(&self, hook: Option<extern "C" fn()>) -> bool {
         matches!(call!(self, collspecIdleHook(hook)), Ok(ncclResult_t::Success))
+    }
+    /// Which of its faults struck, or would have, since this was last asked; none if the library has no faults on demand.
+    pub fn reached(&self) -> Reached {
+        let mut words = Reached::default();
+        match call!(self, collspecReached(words.as_mut_ptr(), words.len() as u64)) {
+            Ok(ncclResult_t::Success) => words,
+            _ => Reached::default(),
+        }
     }
     /// Who waits for whom, in words; empty if the library cannot say.
     pub fn who_waits(&self) -> String {

@@ -1,5 +1,6 @@
 //! A suite as libtest trials.
 use super::Site;
+use super::settings;
 use super::snapshot::Snapshots;
 use crate::judge::{Outcome, Status};
 use crate::report::{Inherited, Rerun, failure};
@@ -10,16 +11,22 @@ use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use std::sync::Arc;
 
 /// One trial per case, and one that fails per file with faults. Without a runner they can only be listed.
+///
+/// What is known to be skipped before it runs is marked as ignored for those who ask by mark: nextest lists tests first, and
+/// a test that says so only when it runs has passed in its eyes. A plain run has no marks, because libtest shows no reason
+/// with them.
 pub fn trials(site: &Site, suite: Suite, args: &Arguments, runner: Option<Arc<Runner>>) -> Vec<Trial> {
     let context = Arc::new(Context {
-        rerun: Rerun::cargo_test(site.package, site.target(), Inherited::here()),
+        rerun: Rerun::cargo_test(site.package, site.target(), Inherited::with(&settings::TELLING)),
         snapshots: Snapshots::new(site.snapshots()),
         runner,
     });
+    let by_mark = args.list || args.ignored || args.include_ignored;
     let faulty = suite.faults.into_iter().map(|faulty| broken(faulty, args));
     let cases = suite.cases.into_iter().map(|case| {
         let context = context.clone();
-        Trial::ignorable_test(case.name.clone(), move || context.run(&case))
+        let ignored = by_mark && context.runner.as_ref().is_some_and(|runner| runner.skips(&case).is_some());
+        Trial::ignorable_test(case.name.clone(), move || context.run(&case)).with_ignored_flag(ignored)
     });
     faulty.chain(cases).collect()
 }

@@ -19,7 +19,8 @@ pub(crate) fn check(plan: &Plan, last: &[Memory], seen: &Observation, book: &mut
         used.node(plan, &assertion.v.node);
         book.looked(Lane::Expected, 0);
         let mut held = false;
-        for rank in 0..plan.n {
+        let eyes = book.eyes;
+        for rank in (0..plan.n).filter(|rank| eyes.rank(*rank)) {
             let all = used.all.iter().all(|b| plan.buffers[*b].places.get(rank).is_some_and(Option::is_some));
             let undefined = |b: &BufId| whole(plan, *b, rank).is_some_and(|region| is_undefined(plan, last, region));
             if all && used.all.iter().any(undefined) {
@@ -112,7 +113,9 @@ fn one_rank(plan: &Plan, seen: &Observation, rank: usize, assertion: &Sp<Expr>, 
     let mut wrong = 0;
     let mut first: Option<(u64, String)> = None;
     let mut looked = 0;
-    for i in 0..total {
+    let eyes = book.eyes;
+    let dtype = used.each.first().map(|b| plan.buffers[*b].dtype);
+    for i in (0..total).filter(|i| dtype.is_none_or(|dtype| eyes.element(dtype, *i))) {
         let scope = Names { plan, seen, rank, i, unseen: Cell::new(false), read: RefCell::new(Vec::new()) };
         match assertion.v.eval(&scope, Mode::Float) {
             Ok(value) if value.truth() && !value.as_f64().is_nan() => looked += 1,

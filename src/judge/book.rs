@@ -1,4 +1,5 @@
 //! Keeps account while a case is judged: lanes, findings, remarks.
+use super::flaw::Eyes;
 use super::{Finding, Lane, LaneResult};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -11,6 +12,10 @@ const STRETCHES: usize = 65_536;
 /// The account.
 #[derive(Default)]
 pub(crate) struct Book {
+    /// With what is looked.
+    pub eyes: Eyes,
+    /// True if only the verdict counts: nothing is made out for people.
+    pub bare: bool,
     lanes: BTreeMap<Lane, Account>,
     findings: Vec<(Rank, Finding)>,
     dropped: u64,
@@ -36,6 +41,10 @@ struct Account {
 }
 
 impl Book {
+    /// For a verdict alone, by a judge with these eyes.
+    pub fn bare(eyes: Eyes) -> Self {
+        Self { eyes, bare: true, ..Self::default() }
+    }
     /// So many things were looked at in a lane.
     pub fn looked(&mut self, lane: Lane, number: u64) {
         self.lanes.entry(lane).or_default().looked_at += number;
@@ -78,7 +87,7 @@ impl Book {
     }
     /// True if one more finding would be shown, so that looking closer is worth its time.
     pub fn worth(&self) -> bool {
-        self.findings.len() < MOST
+        !self.bare && self.findings.len() < MOST
     }
     /// True if nothing was found so far.
     pub fn clean(&self) -> bool {

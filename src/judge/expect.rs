@@ -24,7 +24,8 @@ pub(crate) fn check(plan: &Plan, forecast: &Forecast, last: &[Memory], seen: &Ob
             );
             continue;
         };
-        for rank in 0..plan.n {
+        let eyes = book.eyes;
+        for rank in (0..plan.n).filter(|rank| eyes.rank(*rank)) {
             let checker = Checker { plan, forecast, last, seen, expectation, buf, rank };
             if let Err(diagnostic) = checker.check(book) {
                 let finding = message::plain(Lane::Expected, diagnostic.message, "a value".into(), "none".into());
@@ -114,6 +115,7 @@ impl Checker<'_> {
         book.looked(Lane::Expected, region.len);
         let wrong: Vec<u64> =
             (0..region.len).filter(|i| get(dtype, actual, *i as usize) != get(dtype, initial, *i as usize)).collect();
+        let wrong = book.eyes.noticed(dtype, region.start, wrong, initial, actual);
         let Some(first) = wrong.first().copied() else { return Ok(()) };
         self.report(region, span, &wrong, "untouched".into(), get(dtype, actual, first as usize), book);
         Ok(())
@@ -172,6 +174,7 @@ impl Checker<'_> {
             .filter(|i| !alike(dtype, get(dtype, &expected, *i), get(dtype, actual, *i), by_bits(*i)))
             .map(|i| i as u64)
             .collect();
+        let wrong = book.eyes.noticed(dtype, region.start, wrong, &expected, actual);
         let Some(first) = wrong.first().map(|f| *f as usize) else { return Ok(()) };
         let span = if written.len() == 1 { span } else { written.get(first).map_or(span, |e| e.span) };
         let right = message::value(dtype, get(dtype, &expected, first));

@@ -1,5 +1,6 @@
 //! Compares the final image of every allocation, byte for byte, with what must be there.
 use super::book::{Book, Rank};
+use super::flaw::{Eyes, Flaw};
 use super::lanes::payload;
 use super::message::{self, Wrong};
 use super::{Lane, pattern};
@@ -19,6 +20,9 @@ pub(crate) fn compare(plan: &Plan, forecast: &Forecast, last: &[Memory], seen: &
         let image = seen.images.get(alloc).unwrap_or(&empty);
         let initial = forecast.initial.get(alloc).unwrap_or(&empty);
         let spec = &plan.allocs[alloc];
+        if !book.eyes.rank(spec.rank) {
+            continue;
+        }
         let Some((start, end)) = payload(plan, alloc, image).filter(|_| image.len() == initial.len()) else {
             let text = format!("rank {}: the memory of `{}` did not come back", spec.rank, spec.label);
             book.find(
@@ -29,7 +33,9 @@ pub(crate) fn compare(plan: &Plan, forecast: &Forecast, last: &[Memory], seen: &
         };
         book.looked(Lane::Invariants, (image.len() - (end - start)) as u64);
         count(plan, memory, book);
-        guards(plan, alloc, initial, image, (start, end), book);
+        if book.eyes.without(Flaw::NoGuards) {
+            guards(plan, alloc, initial, image, (start, end), book);
+        }
         if image[start..end] != memory.data[..] {
             Payload { plan, forecast, seen, alloc, memory, actual: &image[start..end] }.explain(book);
         }
@@ -121,15 +127,16 @@ impl Payload<'_> {
             let (at, wrong) = (bytes[0], bytes.len() as u64);
             let (expected, actual) = (self.memory.data[at as usize], self.actual[at as usize]);
             match owner {
+                Owner::Write(event, write) if !spec.scrap => self.write(event, write, &bytes, book),
+                _ if !book.eyes.without(Flaw::NoInputs) => {}
                 _ if spec.scrap => {
                     let finding = message::scrap(spec.rank, &spec.label, at, wrong, expected, actual);
                     book.find(Rank { kind: 2, event: 0 }, finding);
                 }
-                Owner::Nobody => {
+                Owner::Nobody | Owner::Write(..) => {
                     let finding = message::beyond(spec.rank, &spec.label, at, wrong, expected, actual);
                     book.find(Rank { kind: 2, event: 0 }, finding);
                 }
-                Owner::Write(event, write) => self.write(event, write, &bytes, book),
                 Owner::Kept(buf) => self.kept(buf, &bytes, book),
             }
         }
@@ -171,11 +178,12 @@ impl Payload<'_> {
         let Some(region) = writes.get(write).copied().flatten().map(|w| w.region) else { return };
         let Some((_, range)) = region_bytes(plan, region) else { return };
         let buffer = &plan.buffers[region.buf];
-        let elements = elements(bytes, range.start, buffer.dtype.size());
         let slice = range.start as usize..range.end as usize;
         let (expected, actual) = (&self.memory.data[slice.clone()], &self.actual[slice]);
+        let elements = elements(bytes, range.start, buffer.dtype.size());
+        let elements = book.eyes.noticed(buffer.dtype, region.start, elements, expected, actual);
+        let Some(first) = elements.first().copied() else { return };
         let site = pattern::Site { event, write, region, expected, actual, wrong: &elements };
-        let first = elements[0];
         let finding = Wrong {
             lane: Lane::Exact,
             rank: region.rank,
@@ -196,8 +204,10 @@ impl Payload<'_> {
         let rank = self.plan.allocs[self.alloc].rank;
         let Some(place) = buffer.places.get(rank).copied().flatten() else { return };
         let size = buffer.dtype.size();
-        let elements = elements(bytes, place.offset, size);
-        let first = elements[0];
+        let part = place.offset as usize..;
+        let (was, is) = (&self.memory.data[part.clone()], &self.actual[part]);
+        let elements = book.eyes.noticed(buffer.dtype, 0, elements(bytes, place.offset, size), was, is);
+        let Some(first) = elements.first().copied() else { return };
         let at = place.offset as usize + first as usize * size;
         let bits = |from: &[u8]| message::value(buffer.dtype, get(buffer.dtype, &from[at..], 0));
         let finding = Wrong {
@@ -222,13 +232,36 @@ fn elements(bytes: &[u64], from: u64, size: usize) -> Vec<u64> {
     elements
 }
 
+/// True if a judge with these eyes compares this byte of an allocation's image from run to run.
+fn looked_at(plan: &Plan, alloc: usize, at: usize, eyes: Eyes) -> bool {
+    if eyes.0.is_none() {
+        return true;
+    }
+    let spec = &plan.allocs[alloc];
+    let payload = spec.start()..spec.start() + spec.payload;
+    if !eyes.rank(spec.rank) || !payload.contains(&(at as u64)) && !eyes.without(Flaw::NoGuards) {
+        return false;
+    }
+    let found = plan.buffers.iter().find_map(|buffer| {
+        let place = buffer.places.get(spec.rank).copied().flatten().filter(|place| place.alloc == alloc)?;
+        let index = (at as u64).checked_sub(spec.start() + place.offset)? / buffer.dtype.size() as u64;
+        (index < place.count).then_some((buffer, index))
+    });
+    match found {
+        Some((buffer, _)) if buffer.input.is_some() && !eyes.without(Flaw::NoInputs) => false,
+        Some((buffer, index)) => eyes.element(buffer.dtype, index),
+        None => true,
+    }
+}
+
 /// Runs of a case must agree bit for bit.
 pub(crate) fn repeats(plan: &Plan, first: &Observation, other: &Observation, number: usize, book: &mut Book) {
     book.looked(Lane::Invariants, first.images.iter().map(|i| i.len() as u64).sum());
     for (alloc, (a, b)) in first.images.iter().zip(&other.images).enumerate().filter(|(_, (a, b))| a != b) {
-        let Some(at) = a.iter().zip(b).position(|(x, y)| x != y) else { continue };
         let spec = &plan.allocs[alloc];
         let start = spec.start() as usize;
+        let counts = |at: usize| a[at] != b[at] && looked_at(plan, alloc, at, book.eyes);
+        let Some(at) = (0..a.len().min(b.len())).find(|at| counts(*at)) else { continue };
         let found = plan.buffers.iter().find_map(|buffer| {
             let place = buffer.places.get(spec.rank).copied().flatten().filter(|p| p.alloc == alloc)?;
             let size = buffer.dtype.size();

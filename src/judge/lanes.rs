@@ -1,5 +1,6 @@
 //! Judges what a run observed of reductions with several right values, while the walk goes on with what was observed.
 use super::book::{Book, Rank};
+use super::flaw::Flaw;
 use super::message::{self, Wrong};
 use super::{Lane, pattern};
 use crate::num::get;
@@ -9,6 +10,7 @@ use crate::oracle::walk::{Choice, Fault, Guide, region_bytes, writes_of};
 use crate::oracle::{self, Budget, Fingerprint, Forecast, Ruling};
 use crate::plan::{GUARD, Plan, Region};
 use crate::run::Observation;
+use std::borrow::Cow;
 
 /// The judge on a walk.
 pub(crate) struct Judge<'a> {
@@ -62,11 +64,11 @@ impl Guide for Judge<'_> {
         let region = choice.target.region;
         let buffer = &self.plan.buffers[region.buf];
         let Some((bytes, checkpoint)) = observed(self.plan, self.forecast, self.seen, choice) else {
-            let text = format!("rank {}: nothing came back of `{}`", region.rank, message::name(buffer));
-            self.book.find(
-                Rank { kind: 1, event: choice.event },
-                message::plain(Lane::Invariants, text, "a copy".into(), "none".into()),
-            );
+            if self.book.eyes.rank(region.rank) {
+                let text = format!("rank {}: nothing came back of `{}`", region.rank, message::name(buffer));
+                let finding = message::plain(Lane::Invariants, text, "a copy".into(), "none".into());
+                self.book.find(Rank { kind: 1, event: choice.event }, finding);
+            }
             return None;
         };
         let alike = self.first.take().filter(|f| f.event == choice.event && f.from == choice.first);
@@ -80,8 +82,10 @@ impl Guide for Judge<'_> {
         if let Some(first) = alike.as_ref().filter(|f| f.bytes != bytes) {
             self.unequal(choice, first, &bytes);
         }
-        if !wrong.is_empty() {
-            self.report(choice, &bytes, &wrong, checkpoint);
+        let noticed = self.noticed(choice, &bytes, &wrong, checkpoint);
+        noticed.iter().for_each(|(_, lane, _)| self.book.fail(*lane));
+        if !noticed.is_empty() {
+            self.report(choice, &bytes, &noticed, checkpoint);
         }
         let (event, from) = (choice.event, choice.first);
         self.first = alike
@@ -112,6 +116,11 @@ impl Guide for Judge<'_> {
 impl Judge<'_> {
     /// Compares the copy of a write with what the walk has there, unless the elements were judged one by one.
     fn copy(&mut self, event: usize, write: usize, region: Region, checkpoint: usize, memory: &[Memory]) {
+        let eyes = self.book.eyes;
+        // what is still there at the end is compared then
+        if !eyes.rank(region.rank) || !eyes.without(Flaw::OnlyLast) {
+            return;
+        }
         let Some((alloc, range)) = region_bytes(self.plan, region) else { return };
         let Some(memory) = memory.get(alloc) else { return };
         if memory.over(range.clone()).any(|(_, run)| run.origin.is_some() || run.sure == Sure::Undefined) {
@@ -133,6 +142,7 @@ impl Judge<'_> {
         }
         let differs = |i: &u64| get(buffer.dtype, expected, *i as usize) != get(buffer.dtype, actual, *i as usize);
         let elements: Vec<u64> = (0..region.len).filter(differs).collect();
+        let elements = eyes.noticed(buffer.dtype, region.start, elements, expected, actual);
         let Some(first) = elements.first().copied() else { return };
         let value = |bytes: &[u8]| message::value(buffer.dtype, get(buffer.dtype, bytes, first as usize));
         let site = pattern::Site { event, write, region, expected, actual, wrong: &elements };
@@ -165,7 +175,6 @@ impl Judge<'_> {
                 if checkpoint {
                     counts[0] += 1;
                     if actual != right {
-                        self.book.fail(Lane::Exact);
                         wrong.push((i, Lane::Exact, message::value(dtype, right)));
                     }
                 }
@@ -185,20 +194,30 @@ impl Judge<'_> {
             self.fingerprint.add(&judged);
             match judged.ruling {
                 Ruling::Accept { .. } => {}
-                Ruling::Reject { answer } => {
-                    self.book.fail(LANES[lane]);
-                    wrong.push((i, LANES[lane], answer.text(dtype)));
-                }
-                Ruling::Unable { why } => {
-                    self.book.fail(LANES[lane]);
-                    wrong.push((i, LANES[lane], format!("cannot be judged: {why}")));
-                }
+                Ruling::Reject { answer } => wrong.push((i, LANES[lane], answer.text(dtype))),
+                Ruling::Unable { why } => wrong.push((i, LANES[lane], format!("cannot be judged: {why}"))),
             }
         }
         for (lane, count) in LANES.into_iter().zip(counts).filter(|(_, count)| *count > 0) {
             self.book.looked(lane, count);
         }
         wrong
+    }
+
+    /// Those of the wrong elements that the judge's eyes see.
+    fn noticed<'w>(&self, choice: &Choice<'_>, bytes: &[u8], wrong: &'w [Miss], checkpoint: bool) -> Cow<'w, [Miss]> {
+        let eyes = self.book.eyes;
+        let region = choice.target.region;
+        if wrong.is_empty() || eyes.0.is_none() {
+            return Cow::Borrowed(wrong);
+        }
+        let unseen = checkpoint && !eyes.without(Flaw::OnlyLast) && overwritten(self.plan, choice.event, region);
+        if unseen || !eyes.rank(region.rank) {
+            return Cow::Owned(Vec::new());
+        }
+        let elements = wrong.iter().map(|(i, _, _)| *i as u64).collect();
+        let seen = eyes.noticed(choice.reduction.dtype, region.start, elements, choice.canonical, bytes);
+        Cow::Owned(wrong.iter().filter(|(i, _, _)| seen.binary_search(&(*i as u64)).is_ok()).cloned().collect())
     }
 
     fn report(&mut self, choice: &Choice<'_>, bytes: &[u8], wrong: &[Miss], checkpoint: bool) {
@@ -242,15 +261,20 @@ impl Judge<'_> {
     fn unequal(&mut self, choice: &Choice<'_>, first: &First, bytes: &[u8]) {
         let region = choice.target.region;
         let dtype = choice.reduction.dtype;
+        let eyes = self.book.eyes;
+        if !eyes.without(Flaw::NoSameBits) || !eyes.rank(region.rank) {
+            return;
+        }
         let size = dtype.size();
-        let differ: Vec<usize> = first
+        let differ = first
             .bytes
             .chunks(size)
             .zip(bytes.chunks(size))
             .enumerate()
-            .filter_map(|(i, (a, b))| (a != b).then_some(i))
+            .filter_map(|(i, (a, b))| (a != b).then_some(i as u64))
             .collect();
-        let Some(&element) = differ.first() else { return };
+        let differ = eyes.noticed(dtype, region.start, differ, &first.bytes, bytes);
+        let Some(element) = differ.first().map(|element| *element as usize) else { return };
         let name = message::name(&self.plan.buffers[region.buf]);
         let (ours, theirs) = (get(dtype, bytes, element), get(dtype, &first.bytes, element));
         let mut finding = message::plain(
@@ -274,6 +298,14 @@ impl Judge<'_> {
         (finding.wrong, finding.of) = (differ.len() as u64, region.len);
         self.book.find(Rank { kind: 2, event: choice.event }, finding);
     }
+}
+
+/// True if a later event writes where this one did.
+fn overwritten(plan: &Plan, event: usize, region: Region) -> bool {
+    let Some((alloc, bytes)) = region_bytes(plan, region) else { return false };
+    let later = plan.events.iter().skip(event + 1).flat_map(writes_of).flatten();
+    let mut places = later.filter_map(|write| region_bytes(plan, write.region));
+    places.any(|(other, range)| other == alloc && range.start < bytes.end && bytes.start < range.end)
 }
 
 const LANES: [Lane; 3] = [Lane::Exact, Lane::Admissible, Lane::Bounded];

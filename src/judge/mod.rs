@@ -2,6 +2,7 @@
 mod assert;
 mod book;
 mod expect;
+pub mod flaw;
 mod images;
 mod lanes;
 pub mod message;
@@ -14,6 +15,7 @@ pub mod verdict;
 #[cfg(test)]
 mod tests;
 
+pub use flaw::Flaw;
 pub use verdict::*;
 
 use crate::oracle::contents::Memory;
@@ -22,11 +24,20 @@ use crate::plan::Plan;
 use crate::run::Observation;
 use crate::scenario::{Case, Diagnostic, Expected};
 use book::{Book, Rank};
+use flaw::Eyes;
 use std::borrow::Cow;
 
 /// The verdict on a case from what was seen of it: one observation per run.
 pub fn judge(plan: &Plan, forecast: &Forecast, seen: &[Observation]) -> Verdict {
-    let mut book = Book::default();
+    look(plan, forecast, seen, Book::default())
+}
+
+/// The verdict without what is only for people (outputs, snapshot, patterns), by a judge with this flaw, if any.
+pub fn judge_bare(plan: &Plan, forecast: &Forecast, seen: &[Observation], flaw: Option<Flaw>) -> Verdict {
+    look(plan, forecast, seen, Book::bare(Eyes(flaw)))
+}
+
+fn look(plan: &Plan, forecast: &Forecast, seen: &[Observation], mut book: Book) -> Verdict {
     let case = &plan.case;
     let seconds = seen.iter().map(|s| s.seconds).sum();
     // What ended badly is the case's ending, however many runs went before.
@@ -35,7 +46,9 @@ pub fn judge(plan: &Plan, forecast: &Forecast, seen: &[Observation]) -> Verdict 
         book.find(Rank::default(), message::plain(Lane::Invariants, text, "a run".into(), "none".into()));
         return close(case, book, None, seconds);
     };
-    outcome::check(plan, telling, &mut book);
+    if book.eyes.without(Flaw::NoEnding) {
+        outcome::check(plan, telling, &mut book);
+    }
     let ending = outcome::of(telling);
     if ending != Outcome::Ok {
         return close(case, book, Some(ending), seconds);
@@ -69,7 +82,7 @@ pub fn judge(plan: &Plan, forecast: &Forecast, seen: &[Observation]) -> Verdict 
             message::plain(Lane::Invariants, text, case.repeat.to_string(), seen.len().to_string()),
         );
     }
-    if let Some((run, memory)) = last {
+    if let Some((run, memory)) = last.filter(|_| !book.bare) {
         outputs = outputs::list(plan, forecast, &memory, run);
         text = snapshot::wanted(plan).then(|| snapshot::write(plan, forecast, run, &book));
     }
@@ -145,6 +158,28 @@ pub fn not_refused(case: &Case) -> Option<Verdict> {
     finding.span = Some(outcome.span);
     book.find(Rank::default(), finding);
     Some(close(case, book, None, 0.0))
+}
+
+/// What happened when the communicators of a case were destroyed, after its program: a case that had passed has failed.
+pub fn ended_badly(verdict: &mut Verdict, outcome: Outcome, rank: Option<usize>, text: String) {
+    if verdict.status != Status::Pass {
+        verdict.notes.push(text);
+        return;
+    }
+    let mut book = Book::default();
+    book.looked(Lane::Expected, 1);
+    let mut finding = message::plain(Lane::Expected, text.clone(), "ok".into(), text);
+    finding.rank = rank;
+    book.find(Rank::default(), finding);
+    let (lanes, findings, _) = book.close();
+    verdict.lanes.retain(|lane| lane.lane != Lane::Expected);
+    verdict.lanes.extend(lanes);
+    verdict.lanes.sort_by_key(|lane| lane.lane);
+    verdict.status = Status::Fail;
+    verdict.outcome = Some(outcome);
+    verdict.reason = findings.first().map(|f| f.text.clone());
+    verdict.findings = findings;
+    verdict.snapshot = None;
 }
 
 /// The verdict on a case that was not run.

@@ -29,7 +29,11 @@ impl<W: Write> Human<W> {
                 writeln!(self.to, "{text}\n")?;
             }
             Status::Pass if self.every_case => {
-                writeln!(self.to, "{pass}pass{pass:#} {} {faint}{}{faint:#}", case.name, duration(verdict.seconds))?;
+                write!(self.to, "{pass}pass{pass:#} {} {faint}{}", case.name, duration(verdict.seconds))?;
+                if let Some(print) = &verdict.fingerprint {
+                    write!(self.to, ", {} ({} of {} elements tell)", print.families, print.telling, print.elements)?;
+                }
+                writeln!(self.to, "{faint:#}")?;
             }
             Status::Skip if self.every_case => {
                 let reason = verdict.reason.as_deref().unwrap_or_default();
@@ -69,7 +73,7 @@ impl<W: Write> Reporter for Human<W> {
 }
 
 /// Seconds with a unit that leaves few digits.
-fn duration(seconds: f64) -> String {
+pub(super) fn duration(seconds: f64) -> String {
     match seconds {
         s if s < 0.0995 => format!("{:.1} ms", s * 1e3),
         s if s < 99.5 => format!("{s:.2} s"),

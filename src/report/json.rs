@@ -1,6 +1,7 @@
 //! One JSON object per case and line.
 use super::Reporter;
-use crate::judge::{Outcome, Status, Verdict};
+use crate::judge::{LaneResult, Outcome, Status, Verdict};
+use crate::oracle::Fingerprint;
 use crate::run::Event;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
@@ -43,6 +44,10 @@ struct Line<'a> {
     outcome: Option<Outcome>,
     reason: Option<&'a str>,
     seconds: f64,
+    #[serde(skip_serializing_if = "<[_]>::is_empty")]
+    lanes: &'a [LaneResult],
+    #[serde(skip_serializing_if = "Option::is_none")]
+    fingerprint: Option<&'a Fingerprint>,
     #[serde(skip_serializing_if = "Option::is_none")]
     outputs: Option<Outputs<'a>>,
 }
@@ -56,6 +61,8 @@ impl<'a> Line<'a> {
             outcome: verdict.outcome,
             reason: verdict.reason.as_deref(),
             seconds: verdict.seconds,
+            lanes: &verdict.lanes,
+            fingerprint: verdict.fingerprint.as_ref(),
             outputs: verdict.outputs.as_ref().map(|outputs| Outputs(outputs)),
         }
     }
@@ -77,6 +84,8 @@ impl Serialize for Outputs<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::Lane;
+    use crate::oracle::{FamilySet, Rounding, Scale, Shape};
     use crate::suite::fixture;
     use serde_json::json;
 
@@ -102,6 +111,17 @@ mod tests {
             "{\"case\":\"documented/reduce_scatter\",\"status\":\"pass\",\"backend\":\"soft\",\"outcome\":\"ok\",\
              \"reason\":null,\"seconds\":0.001,\"outputs\":{\"out\":[[4.0],null],\"a\":[[\"nan\"]]}}\n"
         );
+    }
+
+    #[test]
+    fn lanes_and_the_fingerprint_are_told() {
+        let mut verdict = fixture::verdict("a", Status::Pass);
+        verdict.lanes = vec![LaneResult { lane: Lane::Admissible, pass: true, looked_at: 8, note: None }];
+        let families = FamilySet::one(Shape::Tree, Rounding::EachStep, Scale::None);
+        verdict.fingerprint = Some(Fingerprint { families, telling: 3, elements: 8 });
+        let value: serde_json::Value = serde_json::from_str(&line(verdict)).unwrap();
+        assert_eq!(value["lanes"], json!([{"lane": "admissible", "pass": true, "looked_at": 8, "note": null}]));
+        assert_eq!(value["fingerprint"], json!({"families": ["tree/each-step"], "telling": 3, "elements": 8}));
     }
 
     #[test]

@@ -1,4 +1,5 @@
 //! Events to text: for people and as JSON lines. Nothing here decides anything.
+pub mod audit;
 pub mod failure;
 pub mod human;
 mod inherited;

@@ -20,7 +20,11 @@ fn function(what: &What, machine: &Machine) -> Option<String> {
     let has = |name: &&str| machine.probed.symbols.iter().any(|symbol| symbol == name);
     let missing = needs(what, &|name| has(&name)).into_iter().find(|name| !has(name))?;
     let since = Nccl::SYMBOLS.iter().find(|(name, _)| *name == missing).map_or("?", |(_, since)| since);
-    Some(format!("needs {missing} (since NCCL {since}); this is {}", version_text(machine.probed.version)))
+    let version = version_text(machine.probed.version);
+    let older = release(since).is_some_and(|code| machine.probed.version < code);
+    let this =
+        if older { format!("this is {version}") } else { format!("this library, NCCL {version}, does not have it") };
+    Some(format!("needs {missing} (since NCCL {since}); {this}"))
 }
 
 /// Functions that a call uses.

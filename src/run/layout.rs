@@ -121,8 +121,10 @@ mod tests {
         let error = RankEnd::Error { prelude: false, call: Some(3), code: 5, text: String::new() };
         let prelude = RankEnd::Error { prelude: true, call: Some(3), code: 5, text: String::new() };
         let report = |end| RankReport { end, codes: vec![(4, 5, String::new())], figures: Vec::new() };
-        let mut all =
-            Report { ranks: vec![report(error), report(RankEnd::Running { call: 6 }), report(prelude.clone())] };
+        let mut all = Report {
+            ranks: vec![report(error), report(RankEnd::Running { call: 6 }), report(prelude.clone())],
+            ..Report::default()
+        };
         CallMap(vec![map.clone(), map.clone(), map]).translate(&mut all);
         assert!(matches!(all.ranks[0].end, RankEnd::Error { call: Some(1), .. }));
         assert_eq!(all.ranks[0].codes[0].0, 2);

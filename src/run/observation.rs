@@ -1,5 +1,5 @@
 //! What was seen of a case.
-use crate::worker::job::RankReport;
+use crate::worker::job::{RankReport, Reached};
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -41,6 +41,8 @@ pub struct Observation {
     pub log: String,
     /// From *loaded* to the end.
     pub seconds: f64,
+    /// Faults on demand that struck, or would have: a bit each; `None` where nobody could say.
+    pub reached: Option<Reached>,
     /// True if the communicators had been used by an earlier case.
     pub reused: bool,
 }

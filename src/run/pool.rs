@@ -33,20 +33,35 @@ pub struct Pooled {
     pub last: Option<String>,
 }
 
-/// Idle processes that are kept: those of two workers of the largest kind.
-const PROCESSES: usize = 32;
+/// How much may be idle.
+#[derive(Clone, Copy, Debug)]
+pub struct Room {
+    /// Workers.
+    pub workers: usize,
+    /// Processes of all of them.
+    pub processes: usize,
+    /// Bytes of all their arenas, which are never given back while a worker lives.
+    pub bytes: u64,
+}
+
+impl Room {
+    /// For so many workers: processes enough for two of the largest kind, memory enough for all.
+    pub fn of(workers: usize) -> Self {
+        Self { workers, processes: 32, bytes: u64::MAX }
+    }
+}
 
 /// Idle workers.
 pub struct Pool {
     program: PathBuf,
-    most: usize,
+    room: Room,
     idle: Mutex<VecDeque<Pooled>>,
 }
 
 impl Pool {
-    /// Starts `program`; keeps at most so many idle.
-    pub fn new(program: PathBuf, most: usize) -> Self {
-        Self { program, most, idle: Mutex::default() }
+    /// Starts `program`; keeps no more idle than there is room for.
+    pub fn new(program: PathBuf, room: Room) -> Self {
+        Self { program, room, idle: Mutex::default() }
     }
 
     fn idle(&self) -> MutexGuard<'_, VecDeque<Pooled>> {
@@ -88,8 +103,11 @@ impl Pool {
         {
             let mut idle = self.idle();
             idle.push_back(pooled);
+            let room = self.room;
             let many = |idle: &VecDeque<Pooled>| {
-                idle.len() > self.most || idle.iter().map(|p| p.worker.parts()).sum::<usize>() > PROCESSES
+                idle.len() > room.workers
+                    || idle.iter().map(|p| p.worker.parts()).sum::<usize>() > room.processes
+                    || idle.iter().map(|p| p.worker.arena.mapping().size()).sum::<u64>() > room.bytes
             };
             while many(&idle) {
                 excess.extend(idle.pop_front());

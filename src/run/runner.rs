@@ -1,14 +1,16 @@
 //! A case from its plan to its verdict: worker, time limits, and what becomes of the worker afterwards.
 use super::execute::{Task, execute};
+use super::finish::{self, Finished};
 use super::lacking::lacking;
 use super::lock::{self, Locks};
-use super::pool::{Pool, Pooled, WorkerKey};
+use super::pool::{Pool, Pooled, Room, WorkerKey};
 use super::{Backend, Ended, Error, Machine, Observation, Options, Workers, gpus, job, requires};
 use crate::judge::{self, Outcome, Status, Verdict};
 use crate::oracle::Forecast;
 use crate::plan::{self, Plan};
 use crate::scenario::{Case, EnvValue, Expected, Placement};
 use crate::worker::job::{Job, Request};
+use soft_nccl::fault::Wish;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -22,8 +24,8 @@ const SOFT_HANG: f64 = 2.0;
 const QUOTED_LINES: usize = 20;
 /// Bytes of them.
 const QUOTED_BYTES: usize = 2048;
-/// For making communicators and loading; not the case's fault, so more generous.
-const OPENING: Duration = Duration::from_secs(60);
+/// For making communicators and loading, and for destroying them after a case; not the case's fault, so more generous.
+const OPENING: f64 = 60.0;
 /// A worker whose arena has grown beyond this is not kept: shared memory is never given back while it lives.
 const LARGE: u64 = 64 << 20;
 /// No case is longer than a year.
@@ -42,9 +44,38 @@ pub struct Runner {
     version: OnceLock<i32>,
 }
 
+/// A case that can run: its plan, and what must come of it.
+#[derive(Clone, Debug)]
+pub struct Ready {
+    /// The plan.
+    pub plan: Plan,
+    /// What must come of it.
+    pub forecast: Forecast,
+}
+
+/// What can be said of a case before it runs.
+#[derive(Debug)]
+pub enum Prepared {
+    /// It can run.
+    Ready(Box<Ready>),
+    /// It is skipped or refused.
+    Settled(Box<Verdict>),
+}
+
+/// A run of its own, for whoever wants to see what is judged.
+pub struct Look<'a> {
+    /// What is asked of the library.
+    pub wish: Wish,
+    /// Seconds from *loaded* on, if not as usual.
+    pub limit: Option<f64>,
+    /// Who judges.
+    pub judge: &'a (dyn Fn(&Plan, &Forecast, &[Observation]) -> Verdict + Sync),
+}
+
 /// What became of a case on one worker.
 struct Tried {
     verdict: Verdict,
+    seen: Vec<Observation>,
     /// The case whose communicators or worker it came after.
     after: Option<String>,
     /// True if a failure may be an earlier case's doing.
@@ -68,7 +99,14 @@ impl Runner {
         if let (Backend::Nccl { .. }, None) = (&options.backend, &options.machine) {
             options.machine = Some(Arc::new(machine(&options)?));
         }
-        Ok(Self { options, limits: plan::Limits::default(), pool: Pool::new(program, most), version: OnceLock::new() })
+        let pool = Pool::new(program, Room::of(most));
+        Ok(Self { options, limits: plan::Limits::default(), pool, version: OnceLock::new() })
+    }
+
+    /// With room for other numbers of idle workers.
+    pub fn with_room(mut self, room: Room) -> Self {
+        self.pool = Pool::new(self.pool.program().to_owned(), room);
+        self
     }
 
     /// Runs a case (or skips it, or finds that it must not run) and says what came of it. A case that could not be run,
@@ -85,52 +123,92 @@ impl Runner {
         })
     }
 
+    /// Why the case would be skipped, as far as that is known without a worker.
+    pub fn skips(&self, case: &Arc<Case>) -> Option<String> {
+        let case = &self.placed(case);
+        let machine = self.machine();
+        let version = machine.map_or(soft_nccl::VERSION, |machine| machine.probed.version);
+        self.not_here(case).or_else(|| requires::too_old(case, version)).or_else(|| {
+            let machine = machine?;
+            lacking(&plan::plan(case, &self.limits).ok()?, machine)
+        })
+    }
+
+    /// What the case needs of the machine and is not there.
+    fn not_here(&self, case: &Case) -> Option<String> {
+        requires::missing(case, &self.options.backend, self.machine(), self.options.ranks_per_gpu)
+    }
+
     fn try_case(&self, case: &Arc<Case>) -> Result<Verdict, Error> {
+        match self.prepare(case)? {
+            Prepared::Settled(verdict) => Ok(*verdict),
+            Prepared::Ready(ready) => {
+                let look = Look { wish: self.options.fault, limit: None, judge: &judge::judge };
+                Ok(self.run_twice(&ready, &look)?.0)
+            }
+        }
+    }
+
+    /// Plans a case and works out what must come of it, unless it is to be skipped or refused.
+    pub fn prepare(&self, case: &Arc<Case>) -> Result<Prepared, Error> {
+        let settled = |verdict| Ok(Prepared::Settled(Box::new(verdict)));
         let placed = self.placed(case);
         let case = &placed;
-        if let Some(reason) = requires::missing(case, &self.options.backend, self.machine(), self.options.ranks_per_gpu)
-        {
-            return Ok(judge::skipped(case, reason));
+        if let Some(reason) = self.not_here(case) {
+            return settled(judge::skipped(case, reason));
         }
-        let key = self.key(case);
         if !case.requires.nccl.is_empty()
-            && let Some(reason) = requires::too_old(case, self.version(&key)?)
+            && let Some(reason) = requires::too_old(case, self.version(&self.key(case, self.options.fault))?)
         {
-            return Ok(judge::skipped(case, reason));
+            return settled(judge::skipped(case, reason));
         }
         let plan = match plan::plan(case, &self.limits) {
             Ok(plan) => plan,
-            Err(faults) => return Ok(judge::refused(case, &faults)),
+            Err(faults) => return settled(judge::refused(case, &faults)),
         };
         if let Some(reason) = self.machine().and_then(|machine| lacking(&plan, machine)) {
-            return Ok(judge::skipped(case, reason));
+            return settled(judge::skipped(case, reason));
         }
         let forecast = match Forecast::new(&plan, self.options.seed.unwrap_or(0)) {
             Ok(forecast) => forecast,
-            Err(faults) => return Ok(judge::refused(case, &faults)),
+            Err(faults) => return settled(judge::refused(case, &faults)),
         };
         if let Some(verdict) = judge::not_refused(case) {
-            return Ok(verdict);
+            return settled(verdict);
         }
-        let first = self.attempt(&plan, &forecast, &key, false)?;
+        Ok(Prepared::Ready(Box::new(Ready { plan, forecast })))
+    }
+
+    /// Runs a prepared case once, whatever comes of it.
+    pub fn run_once(&self, ready: &Ready, look: &Look<'_>) -> Result<(Verdict, Vec<Observation>), Error> {
+        let tried = self.attempt(ready, look, false)?;
+        Ok((tried.verdict, tried.seen))
+    }
+
+    /// Runs a prepared case, and a second time in a fresh worker if a failure may be an earlier case's doing.
+    pub fn run_twice(&self, ready: &Ready, look: &Look<'_>) -> Result<(Verdict, Vec<Observation>), Error> {
+        let first = self.attempt(ready, look, false)?;
         if first.verdict.status != Status::Fail || !first.doubtful {
-            return Ok(first.verdict);
+            return Ok((first.verdict, first.seen));
         }
-        let second = self.attempt(&plan, &forecast, &key, true)?;
+        let second = self.attempt(ready, look, true)?;
         if second.verdict.status == Status::Fail {
-            return Ok(second.verdict);
+            return Ok((second.verdict, second.seen));
         }
         let mut verdict = first.verdict;
         let after = first.after.map_or_else(|| "an earlier case".into(), |name| format!("`{name}`"));
         let reason = verdict.reason.unwrap_or_else(|| "failed".into());
         verdict.reason = Some(format!("{reason} (only after {after}: in a fresh worker it passes)"));
-        Ok(verdict)
+        Ok((verdict, first.seen))
     }
 
     /// One attempt, and what becomes of the worker.
-    fn attempt(&self, plan: &Plan, forecast: &Forecast, key: &WorkerKey, fresh: bool) -> Result<Tried, Error> {
+    fn attempt(&self, ready: &Ready, look: &Look<'_>, fresh: bool) -> Result<Tried, Error> {
+        let Ready { plan, forecast } = ready;
         let case = &plan.case;
-        let clean = clean_case(plan);
+        let key = &self.key(case, look.wish);
+        // a library that is wrong on purpose is to be so because of this case, not of those before it
+        let clean = clean_case(plan) && !matches!(look.wish, Wish::Inject(_));
         // until this case is over nobody else's runs on its devices; its clock has not started yet
         let devices = self.machine().map(|machine| machine.used(plan.n)).unwrap_or_default();
         let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
@@ -142,11 +220,11 @@ impl Runner {
             self.version.get_or_init(|| pooled.worker.hello.version);
             job.reuse &= !pooled.distrusted;
             let before = pooled.cases;
-            let limit = case.timeout.as_ref().map(|t| t.v).or(self.options.timeout);
+            let limit = look.limit.or(case.timeout.as_ref().map(|t| t.v)).or(self.options.timeout);
             let limit = limit.unwrap_or_else(|| self.limit(case, &key.env));
-            let limit = Duration::try_from_secs_f64(limit).unwrap_or(LONGEST).min(LONGEST);
+            let (limit, opening) = (duration(limit), self.opening());
             let (repeat, initial) = (case.repeat, forecast.initial.as_slice());
-            let task = Task { job, initial, map, repeat, opening: OPENING, limit, seasoned: before > 0 };
+            let task = Task { job, initial, map, repeat, opening, limit, seasoned: before > 0 };
             let Ok(seen) = execute(&mut pooled.worker, task)? else {
                 if before == 0 {
                     let why = format!("it died with {}", pooled.worker.end(0));
@@ -154,7 +232,7 @@ impl Runner {
                 }
                 continue; // dead before it had the case: nobody's fault but its own
             };
-            let mut verdict = judge::judge(plan, forecast, &seen);
+            let mut verdict = (look.judge)(plan, forecast, &seen);
             let last = seen.last();
             if verdict.status == Status::Fail {
                 verdict.notes.extend(last.and_then(|seen| quoted(&seen.log)));
@@ -167,8 +245,9 @@ impl Runner {
             let at = pooled.kept.iter().position(|(p, _)| *p == print);
             let user = at.filter(|_| reused).and_then(|at| pooled.kept.get(at)).map(|(_, name)| name.clone());
             let after = user.or_else(|| pooled.last.clone());
-            self.after_case(pooled, plan, last, &verdict, (print, clean, large));
-            return Ok(Tried { verdict, after, doubtful: !fresh && (reused || (opening && before > 0)) });
+            self.after_case(pooled, plan, last, &mut verdict, (print, clean, large));
+            let doubtful = !fresh && (reused || (opening && before > 0));
+            return Ok(Tried { verdict, seen, after, doubtful });
         }
     }
 
@@ -178,7 +257,7 @@ impl Runner {
         mut pooled: Pooled,
         plan: &Plan,
         last: Option<&Observation>,
-        verdict: &Verdict,
+        verdict: &mut Verdict,
         job: (u64, bool, bool),
     ) {
         let (print, clean, large) = job;
@@ -193,25 +272,42 @@ impl Runner {
         pooled.kept.retain(|(p, _)| *p != print);
         if keep {
             pooled.kept.push_back((print, plan.case.name.clone()));
-            if pooled.kept.len() > KEPT {
-                pooled.kept.pop_front();
-            }
         }
+        let too_many = if pooled.kept.len() > KEPT { pooled.kept.pop_front() } else { None };
         pooled.cases += 1;
         pooled.last = Some(plan.case.name.clone());
-        if pooled.worker.send(&Request::Finish { keep }).is_ok() {
+        if keep && too_many.is_none() {
+            // nothing is destroyed, so there is nothing to wait for
+            if pooled.worker.send(&Request::Finish { keep, answer: false }).is_ok() {
+                self.pool.put(pooled);
+            }
+            return;
+        }
+        let finished = finish::finish(&mut pooled.worker, plan.n as u32, keep, self.opening());
+        match finish::blame(&finished) {
+            // an earlier case's, which has its verdict
+            Some((_, _, text)) if keep => verdict.notes.push(format!("communicators of an earlier case: {text}")),
+            Some((outcome, rank, text)) if plain_case(plan) => judge::ended_badly(verdict, outcome, rank, text),
+            // after a program with errors or undefined calls nothing can be asked of them
+            Some(_) | None => {}
+        }
+        if let Finished::Well | Finished::Errors(_) = finished {
             self.pool.put(pooled);
         }
     }
 
-    fn key(&self, case: &Case) -> WorkerKey {
+    fn opening(&self) -> Duration {
+        duration(self.options.opening.unwrap_or(OPENING))
+    }
+
+    fn key(&self, case: &Case, wish: Wish) -> WorkerKey {
         let parts = if case.placement == Placement::Processes { case.world_size.v } else { 1 };
-        let env = (0..parts).map(|part| self.env(case, part)).collect();
+        let env = (0..parts).map(|part| self.env(case, part, wish)).collect();
         WorkerKey { backend: self.options.backend.clone(), env, placement: case.placement }
     }
 
     /// Variables of a part; with a process per rank they may differ by rank.
-    fn env(&self, case: &Case, part: usize) -> Vec<(String, String)> {
+    fn env(&self, case: &Case, part: usize, wish: Wish) -> Vec<(String, String)> {
         let value = |value: &EnvValue| match value {
             EnvValue::All(text) => Some(text.clone()),
             EnvValue::PerRank(texts) => texts.get(part).cloned(),
@@ -225,6 +321,9 @@ impl Runner {
         env.extend(own);
         env.extend(self.options.seed.map(|seed| ("COLLSPEC_SOFT_SEED".to_owned(), seed.to_string())));
         env.extend(self.options.eager.map(|bytes| ("COLLSPEC_SOFT_EAGER".to_owned(), bytes.to_string())));
+        if wish != Wish::Sound {
+            env.push(("COLLSPEC_SOFT_FAULT".to_owned(), wish.to_string()));
+        }
         // by name, and of equal names the last
         env.sort_by(|a, b| a.0.cmp(&b.0));
         env.dedup_by(|later, earlier| later.0 == earlier.0 && (std::mem::swap(later, earlier), true).1);
@@ -316,10 +415,18 @@ fn quoted(log: &str) -> Option<String> {
 
 /// True if communicators may be shared with other cases: none is made or ended on the way, nothing negative is expected.
 fn clean_case(plan: &Plan) -> bool {
-    let case = &plan.case;
-    let expects_ok = case.outcome.as_ref().is_none_or(|o| o.v.iter().all(|e| *e == Expected::Ok));
+    !plan.comm_steps && plain_case(plan)
+}
+
+/// True if nothing negative is expected.
+fn plain_case(plan: &Plan) -> bool {
+    let expects_ok = plan.case.outcome.as_ref().is_none_or(|o| o.v.iter().all(|e| *e == Expected::Ok));
     let no_errors = plan.steps.iter().all(|step| step.error.is_empty());
-    !plan.comm_steps && expects_ok && no_errors && plan.undefined.is_none()
+    expects_ok && no_errors && plan.undefined.is_none()
+}
+
+fn duration(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST).min(LONGEST)
 }
 
 /// Equal for jobs that may share communicators (and hardly ever for others; the worker compares the things themselves).

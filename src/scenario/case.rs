@@ -112,6 +112,12 @@ impl Placement {
             Self::OneThread => "one_thread",
         }
     }
+
+    /// By its name; the error lists the names.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|placement| placement.name() == text);
+        found.ok_or_else(|| format!("the placements are {}", Self::ALL.map(Self::name).join(", ")))
+    }
 }
 
 /// The `requires` table.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// First thing in every message stream; a worker of another build is refused.
-pub const PROTOCOL: u32 = 2;
+pub const PROTOCOL: u32 = 3;
 
 /// Where a pointer argument points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -265,6 +265,8 @@ pub enum Request {
     Finish {
         /// Keep the communicators for the next job with an equal prelude.
         keep: bool,
+        /// Say [`Reply::Finished`] when what is not kept has been destroyed.
+        answer: bool,
     },
 }
 
@@ -298,15 +300,25 @@ pub enum Reply {
         /// As far as they got.
         report: Report,
     },
+    /// What was not to be kept of a job is gone.
+    Finished {
+        /// World ranks, and what destroying their communicators answered if not success.
+        errors: Vec<(u32, String)>,
+    },
     /// The worker itself could not do what was asked (no memory, a bad message).
     Trouble(String),
 }
+
+/// Faults on demand of the software library, a bit each in the order of `soft_nccl::fault::TABLE`.
+pub type Reached = soft_nccl::fault::Reached;
 
 /// How every rank ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
     /// By world rank; nothing is said of those that live elsewhere.
     pub ranks: Vec<RankReport>,
+    /// Faults on demand that struck, or would have: a bit each.
+    pub reached: Reached,
 }
 
 /// How one rank ended.
@@ -338,6 +350,11 @@ pub enum RankEnd {
     },
     /// Told to stop because another rank failed.
     Stopped,
+    /// Was still making communicators or loading, by its step word.
+    Opening {
+        /// Index in the prelude (see `run::arena::Step::Opening`); `None` before the first call.
+        call: Option<u32>,
+    },
     /// Had not ended; the index of the call it was at, by its step word.
     Running {
         /// Index in the program.

@@ -6,6 +6,7 @@
 mod barrier;
 mod crew;
 mod drive;
+mod ending;
 pub mod inherit;
 pub mod job;
 mod map;
@@ -16,9 +17,10 @@ pub mod wire;
 
 pub use rank::NOT_NCCL;
 
-use crate::backend::{Backend, Comm, CommSlot};
+use crate::backend::{Backend, CommSlot};
 use crate::run::arena::{Arena, Step};
 use crew::Crew;
+use ending::Ending;
 use job::{Job, PROTOCOL, Reply, Request};
 use session::{Replies, Run, Session, Start};
 use std::collections::VecDeque;
@@ -165,7 +167,7 @@ impl Worker {
     fn answer(&mut self, request: Request) -> Result<(), String> {
         match request {
             Request::Job(job) => {
-                self.finish(false)?;
+                self.finish(false, Ending::new(None))?;
                 let job = Arc::from(job);
                 let kept = self.take_kept(&job);
                 let session = Arc::new(Session::new(job, kept)?);
@@ -179,7 +181,10 @@ impl Worker {
             Request::Ids(ids) => self.tell(|run| run.take_ids(ids)),
             Request::Run => self.tell(Run::go),
             Request::Stop => self.tell(|run| run.stop(run.job().n as usize)),
-            Request::Finish { keep } => self.finish(keep),
+            Request::Finish { keep, answer } => {
+                let ending = Ending::new(answer.then(|| self.replies.clone()));
+                self.finish(keep, ending)
+            }
         }
     }
 
@@ -238,8 +243,12 @@ impl Worker {
         self.crew.ensure(threads, panicked).map_err(|e| format!("no thread for every rank: {e}"))
     }
 
+    fn destroy(&self, set: Kept, ending: Arc<Ending>) {
+        ending::destroy(&self.crew, self.backend, self.arena.mapping().clone(), set, ending);
+    }
+
     /// Ends what is kept of the last job.
-    fn finish(&mut self, keep: bool) -> Result<(), String> {
+    fn finish(&mut self, keep: bool, ending: Arc<Ending>) -> Result<(), String> {
         let Some(session) = self.current.take() else { return Ok(()) };
         watch::set(None);
         self.run = None;
@@ -255,47 +264,15 @@ impl Worker {
         }
         let set = Kept { job: session.job.clone(), comms };
         if !keep {
-            self.destroy(set);
+            self.destroy(set, ending);
             return Ok(());
         }
         self.kept.push_back(set);
         if self.kept.len() > KEPT
             && let Some(oldest) = self.kept.pop_front()
         {
-            self.destroy(oldest);
+            self.destroy(oldest, ending);
         }
         Ok(())
-    }
-
-    /// Destroys communicators, each on its rank's thread (one thread for all: in a group), newest first.
-    fn destroy(&self, set: Kept) {
-        let library = &self.backend.library;
-        let device = self.backend.device;
-        let end = move |rank: usize, slot: &CommSlot| {
-            if slot.get() == Comm::NULL {
-                return;
-            }
-            let ended = device.bind(rank).map_err(|e| e.to_string());
-            if let Err(error) = ended.and_then(|()| library.destroy(slot.get()).map_err(|e| e.to_string())) {
-                eprintln!("collspec worker: {error}");
-            }
-        };
-        if set.job.one_thread {
-            let group = move || {
-                let opened = library.group_start();
-                for (rank, slots) in set.comms.iter().enumerate() {
-                    slots.iter().rev().for_each(|slot| end(rank, slot));
-                }
-                if let Err(error) = opened.and_then(|()| library.group_end()) {
-                    eprintln!("collspec worker: {error}");
-                }
-            };
-            return self.crew.give(0, Box::new(group));
-        }
-        let own = set.job.ranks.start as usize..set.job.ranks.end as usize;
-        let own = set.comms.into_iter().enumerate().filter(|(rank, _)| own.contains(rank));
-        for (seat, (rank, slots)) in own.enumerate() {
-            self.crew.give(seat, Box::new(move || slots.iter().rev().for_each(|slot| end(rank, slot))));
-        }
     }
 }

@@ -98,6 +98,8 @@ impl<'a> Rank<'a> {
     /// Allocates what is missing and puts inputs, poison and guards in place.
     pub fn load(&mut self) -> Result<(), Halt> {
         let (job, session, device) = (self.job(), &self.run.session, self.run.backend.device);
+        let after = job.prelude[self.rank].len() as u32;
+        self.run.step(self.rank, Step::Opening(after));
         if self.run.first {
             for &index in &session.allocs[self.rank] {
                 let image = job.allocs[index as usize].image;
@@ -123,6 +125,7 @@ impl<'a> Rank<'a> {
             let spec = &job.allocs[*index as usize];
             memory.load(&self.run.arena.span(spec.initial, spec.image)?, staging)?;
         }
+        self.run.step(self.rank, Step::Opening(after + 1));
         Ok(())
     }
 

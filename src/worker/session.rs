@@ -323,11 +323,15 @@ impl Run {
     pub fn leave(&self) {
         if self.live.fetch_sub(1, Ordering::AcqRel) == 1 {
             if !self.reported.swap(true, Ordering::AcqRel) {
-                self.replies.send(&Reply::Done(Report { ranks: self.reports().clone() }));
+                self.replies.send(&Reply::Done(self.report(self.reports().clone())));
             }
         } else {
             watch::consider();
         }
+    }
+
+    fn report(&self, ranks: Vec<RankReport>) -> Report {
+        Report { ranks, reached: self.backend.library.reached() }
     }
 
     /// Threads that have not left.
@@ -343,13 +347,15 @@ impl Run {
         for (rank, report) in ranks.iter_mut().enumerate() {
             if let RankEnd::Running { call } = &mut report.end {
                 let word = self.arena.word(rank as u32).map_or(0, |w| w.load(Ordering::Acquire));
-                if let Step::Opening(at) | Step::Running(at) = Step::of(word) {
-                    *call = at;
+                match Step::of(word) {
+                    Step::Running(at) => *call = at,
+                    Step::Opening(at) => report.end = RankEnd::Opening { call: Some(at) },
+                    Step::Before | Step::Done | Step::Ending => {}
                 }
             }
         }
         if !self.reported.swap(true, Ordering::AcqRel) {
-            let report = Report { ranks };
+            let report = self.report(ranks);
             self.replies.send(&if self.stopped() { Reply::Done(report) } else { Reply::Stuck { waits, report } });
         }
     }

@@ -182,4 +182,6 @@ table! {
     "-" fn collspecIdleHook(hook: Option<extern "C" fn()>) -> ncclResult_t;
     /// Writes up to `len` bytes of text saying who waits for whom; answers how many bytes there are.
     "-" fn collspecWhoWaits(text: *mut c_char, len: c_ulonglong) -> c_ulonglong;
+    /// Writes which faults struck, or would have, since the last call: a bit each, 64 to a word.
+    "-" fn collspecReached(words: *mut c_ulonglong, len: c_ulonglong) -> ncclResult_t;
 }

@@ -119,6 +119,7 @@ pub(crate) trait Condition {
 
 /// Blocks the calling thread until the condition is met (true), or `stop` says so (false).
 pub(crate) fn host_wait(condition: &dyn Condition, stop: Option<&dyn Fn() -> bool>) -> bool {
+    crate::lazy::begin_held();
     let mut core = lock();
     loop {
         if condition.met() {

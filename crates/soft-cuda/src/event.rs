@@ -68,6 +68,7 @@ impl Event {
     }
     /// True if the last record has been reached.
     pub fn query(&self) -> bool {
+        crate::lazy::begin_held();
         let _core = lock();
         self.last().is_none_or(|m| m.met())
     }

@@ -4,11 +4,13 @@
 mod device;
 mod event;
 mod executor;
+mod lazy;
 pub mod memory;
 mod pool;
 mod stream;
 
 pub use device::{Census, census, set_idle_hook, wake_hosts};
 pub use event::Event;
+pub use lazy::{begin_held, set_lazy};
 pub use memory::OutOfMemory;
 pub use stream::{Done, Stream};

@@ -3,7 +3,7 @@
 
 use crate::device::{Condition, Core, Waiter, host_wait, lock};
 use crate::event::{Event, Marker};
-use crate::{executor, pool};
+use crate::{executor, lazy, pool};
 use std::collections::{HashMap, VecDeque};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -28,6 +28,14 @@ pub(crate) struct Queue {
     /// True while the stream is ready, at an executor, or parked at a marker or a [`Done`].
     engaged: bool,
     hosts: Vec<(u64, Arc<Waiter>)>,
+    /// What is still to be done of items that count as finished.
+    late: Vec<Late>,
+}
+
+struct Late {
+    /// Stops of the stream that it lets pass.
+    passes: u8,
+    work: Box<dyn FnOnce() + Send>,
 }
 
 /// A piece of work.
@@ -139,6 +147,7 @@ impl Stream {
 
     /// True if everything enqueued so far is finished.
     pub fn query(&self) -> bool {
+        lazy::begin_held();
         let _core = lock();
         let queue = self.queue();
         queue.finished == queue.enqueued
@@ -174,7 +183,7 @@ impl Stream {
         queue.items.push_back(item);
         let engaged = std::mem::replace(&mut queue.engaged, true);
         drop(queue);
-        if !engaged {
+        if !engaged && !lazy::hold(self) {
             self.go_on(&mut core);
         }
     }
@@ -186,6 +195,9 @@ impl Stream {
         let mut queue = self.queue();
         queue.finished += 1;
         let finished = queue.finished;
+        if finished == queue.enqueued {
+            queue.stop();
+        }
         queue.hosts.retain(|(target, waiter)| {
             if *target <= finished {
                 core.meet(waiter);
@@ -206,6 +218,7 @@ impl Stream {
             };
             match item? {
                 Item::Record(marker) => {
+                    self.queue().stop();
                     self.finished(core);
                     marker.finish(core);
                 }
@@ -226,6 +239,23 @@ impl Stream {
         if let Some(item) = self.take(core) {
             self.queue().items.push_front(item);
             core.push_ready(self.clone());
+        }
+    }
+}
+
+impl Queue {
+    /// Somebody outside may look now: an event is reached, or nothing is left to do.
+    fn stop(&mut self) {
+        if self.late.is_empty() {
+            return;
+        }
+        for mut late in std::mem::take(&mut self.late) {
+            if late.passes == 0 {
+                (late.work)();
+            } else {
+                late.passes -= 1;
+                self.late.push(late);
+            }
         }
     }
 }
@@ -253,6 +283,27 @@ impl Done {
     }
     /// The stream goes on.
     pub fn finish(self) {}
+
+    /// The stream's handle.
+    pub fn stream(&self) -> *mut c_void {
+        self.0.raw()
+    }
+
+    /// True if work is enqueued behind this item that begins before anybody outside the stream can look.
+    pub fn is_followed(&self) -> bool {
+        let _core = lock();
+        let queue = self.0.queue();
+        let mut next = queue.items.iter().skip_while(|item| matches!(item, Item::Wait(_)));
+        next.next().is_some_and(|item| !matches!(item, Item::Record(_)))
+    }
+
+    /// For libraries that are wrong on purpose: the item will count as finished before this part of it is done, which
+    /// is when the stream has nothing more to do or comes to an event, `passes` such moments let by. It is done under the
+    /// device's lock, so it must be short and use nothing of the device; without such a moment it is never done.
+    pub fn finish_later(&self, passes: u8, work: Box<dyn FnOnce() + Send>) {
+        let _core = lock();
+        self.0.queue().late.push(Late { passes, work });
+    }
 }
 
 impl Drop for Done {

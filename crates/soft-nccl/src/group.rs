@@ -1,6 +1,7 @@
 //! Group calls: what a thread asks for between `GroupStart` and `GroupEnd` happens at the outermost end, all or nothing.
-use crate::engine::{Arrival, Request, arrive, lock};
+use crate::engine::{Arrival, Enqueued, Request, arrive, lock};
 use crate::failure::{Failure, Outcome};
+use crate::fault::members;
 use nccl_sys::ncclComm_t;
 use std::cell::RefCell;
 
@@ -97,8 +98,9 @@ impl Group {
         if self.operations.is_empty() {
             return Ok(());
         }
-        let enqueued = lock().enqueue(self.operations)?;
-        enqueued.launch()
+        let comm = self.operations.first().map_or(0, |request| request.comm);
+        let enqueued = lock().enqueue(self.operations);
+        members::heard(comm, enqueued.and_then(Enqueued::launch))
     }
 }
 

@@ -25,11 +25,12 @@ pub mod device;
 mod engine;
 mod face;
 mod failure;
+pub mod fault;
 mod group;
 mod op;
 mod settings;
 mod transport;
 
 pub use algo::{Algorithm, Algorithms, Protocol, Protocols};
-pub use face::table;
+pub use face::{VERSION, table};
 pub use settings::{AlreadyRead, Settings, set_settings_for_process};

@@ -68,6 +68,22 @@ impl Kind {
         }
     }
 
+    /// How many blocks of `count` elements a rank, or the root, reads and writes.
+    pub(crate) fn blocks(self, root: bool, n: usize) -> (usize, usize) {
+        match self {
+            Self::AllReduce => (1, 1),
+            Self::Reduce => (1, usize::from(root)),
+            Self::Broadcast => (usize::from(root), 1),
+            Self::AllGather => (1, n),
+            Self::ReduceScatter => (n, 1),
+            Self::AlltoAll => (n, n),
+            Self::Gather => (1, if root { n } else { 0 }),
+            Self::Scatter => (if root { n } else { 0 }, 1),
+            Self::Send => (1, 0),
+            Self::Recv => (0, 1),
+        }
+    }
+
     pub(crate) fn is_p2p(self) -> bool {
         matches!(self, Self::Send | Self::Recv)
     }

@@ -1,5 +1,6 @@
 //! What the library reads from its surroundings, once per process.
 use crate::algo::{Algorithms, Protocol, Protocols};
+use crate::fault::Wish;
 use std::sync::OnceLock;
 
 /// Slots of a channel: how many chunks a sender may be ahead of its receiver.
@@ -21,6 +22,10 @@ pub struct Settings {
     pub seed: Option<u64>,
     /// COLLSPEC_SOFT_EAGER: bytes per ordered pair of ranks that sends may leave unreceived.
     pub eager_bytes: usize,
+    /// COLLSPEC_SOFT_FAULT: be wrong in this way.
+    pub fault: Wish,
+    /// What is wrong with COLLSPEC_SOFT_FAULT, if anything: every communicator then fails.
+    pub fault_error: Option<String>,
 }
 
 impl Default for Settings {
@@ -32,6 +37,8 @@ impl Default for Settings {
             check_pointers: false,
             seed: None,
             eager_bytes: 0,
+            fault: Wish::Sound,
+            fault_error: None,
         }
     }
 }
@@ -41,6 +48,8 @@ impl Settings {
     pub fn from(get: impl Fn(&str) -> Option<String>) -> Self {
         let number = |name: &str| get(name).and_then(|text| text.trim().parse::<u64>().ok());
         let standard = Self::default();
+        let fault = get("COLLSPEC_SOFT_FAULT").filter(|text| !text.trim().is_empty());
+        let fault = fault.map_or(Ok(Wish::Sound), |text| text.parse());
         Self {
             algorithms: get("NCCL_ALGO").map_or(standard.algorithms, |text| Algorithms::parse(&text)),
             protocols: get("NCCL_PROTO").map_or(standard.protocols, |text| Protocols::parse(&text)),
@@ -49,6 +58,8 @@ impl Settings {
             check_pointers: number("NCCL_CHECK_POINTERS").is_some_and(|n| n != 0),
             seed: number("COLLSPEC_SOFT_SEED"),
             eager_bytes: number("COLLSPEC_SOFT_EAGER").map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX)),
+            fault_error: fault.as_ref().err().map(|error| format!("COLLSPEC_SOFT_FAULT: {error}")),
+            fault: fault.unwrap_or_default(),
         }
     }
 

@@ -21,12 +21,15 @@
 //! | `crash-stream` | the process ends by SIGSEGV when a stream comes to an operation |
 //! | `exit-collective` | the call ends the process, with exit code 0 |
 //!
+//! What answers an error says so in NCCL's log (NCCL_DEBUG, NCCL_DEBUG_FILE).
+//!
 //! A demand that cannot be understood makes every call answer invalid usage, with a line on standard error.
 #![allow(non_snake_case)] // NCCL's names
 #![allow(unsafe_code)] // a C interface
 
 mod exports;
 mod faults;
+mod log;
 mod misbehave;
 
 pub use exports::EXPORTED;

@@ -90,6 +90,7 @@ impl Bench {
             checkpoints,
             log: String::new(),
             seconds: 0.001,
+            reached: None,
             reused: false,
         }
     }

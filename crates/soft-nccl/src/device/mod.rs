@@ -52,6 +52,26 @@ enum Hold {
 impl Done {
     /// The stream goes on.
     pub fn finish(self) {}
+
+    /// The stream's handle, where it can be finished before everything is done.
+    pub(crate) fn stream(&self) -> Option<usize> {
+        match &self.0 {
+            Hold::LinkedIn(done) => Some(done.stream().addr()),
+            Hold::Extension(_) | Hold::Driver(_) => None,
+        }
+    }
+
+    /// True if the stream would go on to more work at once.
+    pub(crate) fn is_followed(&self) -> bool {
+        matches!(&self.0, Hold::LinkedIn(done) if done.is_followed())
+    }
+
+    /// The stream goes on before this is done; see [`soft_cuda::Done::finish_later`].
+    pub(crate) fn finish_later(&self, passes: u8, work: Box<dyn FnOnce() + Send>) {
+        if let Hold::LinkedIn(done) = &self.0 {
+            done.finish_later(passes, work);
+        }
+    }
 }
 
 /// What a stream calls when its turn has come.
@@ -149,6 +169,20 @@ pub(crate) fn wake_hosts() {
         soft_cuda::wake_hosts();
     } else if let Some(extension) = extension() {
         extension.wake_hosts();
+    }
+}
+
+/// Streams begin late (see [`soft_cuda::set_lazy`]), where they are soft-cuda's own.
+pub(crate) fn set_lazy() {
+    if linked_in() {
+        soft_cuda::set_lazy(true);
+    }
+}
+
+/// The calling thread will wait in the library for others.
+pub(crate) fn host_waits() {
+    if linked_in() {
+        soft_cuda::begin_held();
     }
 }
 

@@ -7,6 +7,9 @@ use super::{SHARED, World, lock};
 use crate::algo::{self, Algorithm, Part};
 use crate::device::{Done, Stream};
 use crate::failure::{Failure, Outcome};
+use crate::fault::requests::{self, Ill, Of};
+use crate::fault::streams::{self, Late, Who};
+use crate::fault::{self, Post, Site};
 use crate::op::{Kind, PreMul, Spec};
 use crate::settings::settings;
 use nccl_sys::{collspecTraffic_t, ncclComm_t, ncclResult_t};
@@ -21,6 +24,8 @@ pub(crate) struct Request {
     pub comm: usize,
     pub spec: Spec,
     pub stream: Stream,
+    /// What a fault does to it.
+    pub ill: Option<Box<Ill>>,
 }
 
 /// An operation with its number.
@@ -29,6 +34,7 @@ struct Operation {
     spec: Spec,
     sequence: u64,
     tag: u32,
+    ill: Option<Box<Ill>>,
 }
 
 pub(super) struct Batch {
@@ -43,6 +49,8 @@ pub(super) struct Batch {
     /// Longest chain of messages so far, by tag: beside each other, operations do not add up.
     pub(super) rounds: BTreeMap<u32, u64>,
     pub(super) started: bool,
+    /// Outputs that a fault keeps back.
+    late: Vec<Late>,
 }
 
 /// Batches that have their numbers and still have to be put on their streams.
@@ -66,6 +74,7 @@ impl World {
                     .choose(kind)
                     .ok_or_else(|| Failure::usage(format!("NCCL_PROTO leaves no protocol for {}", kind.name())))?;
             }
+            fault::demands(&request.spec, member.rank)?;
             let at = *place.entry(request.comm).or_insert_with(|| {
                 by_comm.push((request.comm, Vec::new()));
                 by_comm.len() - 1
@@ -79,8 +88,36 @@ impl World {
                 return Err(Failure::usage("a send to the own rank needs its receive in the same group"));
             }
         }
+        if requests::possible() {
+            by_comm = self.misread(by_comm);
+        }
         let batches = by_comm.into_iter().filter_map(|(comm, requests)| self.batch(comm, requests)).collect();
         Ok(Enqueued(batches))
+    }
+
+    /// Lets faults change what is asked for.
+    fn misread(&mut self, by_comm: Vec<(usize, Vec<Request>)>) -> Vec<(usize, Vec<Request>)> {
+        let mut all = Vec::with_capacity(by_comm.len());
+        let mut first = None;
+        for (comm, mut requests) in by_comm {
+            let in_flight = self.in_flight(comm);
+            let Some(member) = self.members.get_mut(&comm) else { continue };
+            let devices = self.cores.get(&member.core).map_or(&[][..], |core| &core.devices);
+            let second = *first.get_or_insert(member.core) != member.core;
+            let of = Of { rank: member.rank, n: member.n, devices, in_flight, second };
+            let again = requests::misread(of, &mut member.faults, &mut requests);
+            all.push((comm, requests));
+            if !again.is_empty() {
+                all.push((comm, again));
+            }
+        }
+        all
+    }
+
+    /// Operations of a rank that are not finished, if a fault depends on it.
+    fn in_flight(&self, comm: usize) -> usize {
+        let own = self.batches.values().filter(|batch| requests::counts_requests() && batch.comm == comm);
+        own.map(|batch| batch.operations).sum()
     }
 
     fn batch(&mut self, comm: usize, requests: Vec<Request>) -> Option<(BatchId, Vec<Stream>)> {
@@ -98,7 +135,11 @@ impl World {
                 _ => &mut member.collectives,
             };
             *counter += 1;
-            waiting.push(Operation { spec, sequence: *counter, tag: member.tag });
+            waiting.push(Operation { spec, sequence: *counter, tag: member.tag, ill: request.ill });
+        }
+        if requests::possible() {
+            let numbered = waiting.iter_mut().map(|operation| (&operation.spec, &mut operation.sequence));
+            requests::renumber(member.rank, &mut member.faults, numbered);
         }
         member.unfinished += 1;
         let id = self.number();
@@ -111,6 +152,7 @@ impl World {
             lanes: 0,
             rounds: BTreeMap::new(),
             started: false,
+            late: Vec::new(),
         };
         self.batches.insert(id, batch);
         self.changed();
@@ -124,18 +166,34 @@ impl World {
         let comm = batch.comm;
         let operations = std::mem::take(&mut batch.waiting);
         let Some(member) = self.members.get_mut(&comm) else { return Vec::new() };
-        let (core, rank, n) = (member.core, member.rank, member.n);
+        let (core, rank, n, world) = (member.core, member.rank, member.n, member.world);
         let mut tasks = Vec::new();
+        let (mut late, mut stalled) = (Vec::new(), 0);
         for operation in operations {
-            let spec = operation.spec;
+            let mut spec = operation.spec;
+            let chunk = settings().chunk_elements(spec.protocol, spec.ty.size());
+            let mut signature = spec.signature();
+            let mut held = Vec::new();
+            if let Some(ill) = operation.ill {
+                if ill.lost || ill.stalls {
+                    stalled += usize::from(ill.stalls);
+                    continue;
+                }
+                signature = requests::apart(signature, &ill);
+                let who = Who { core, rank, n };
+                let kept;
+                (held, kept) = streams::begin(&mut self.streams, &mut member.faults, who, *ill, &mut spec, chunk);
+                late.extend(kept);
+            }
             let premul = match spec.premul {
                 PreMul::None => None,
                 PreMul::Value(scalar) => Some(scalar),
                 // SAFETY: whoever made the operator promised the address to be readable while operations run.
                 PreMul::Device(address) => Some(unsafe { read_scalar(address, spec.ty) }),
             };
-            let chunk = settings().chunk_elements(spec.protocol, spec.ty.size());
-            let (lanes, inner) = algo::lanes(&spec, Part { rank, n, chunk });
+            let part = Part { rank, n, chunk };
+            let (lanes, inner) = fault::lanes(&spec, part).map_or_else(|| algo::lanes(&spec, part), |lanes| (lanes, 0));
+            let post = Post { comm, operation: (core, operation.sequence), rank, n, world, chunk };
             if inner > 0 {
                 let traffic: &mut collspecTraffic_t = member.traffic.entry(operation.tag).or_default();
                 traffic.inner = traffic.inner.max(inner);
@@ -147,13 +205,17 @@ impl World {
                     source: rank,
                     destination: rank,
                     lane: 0,
-                    signature: spec.signature(),
+                    signature,
                 };
-                tasks.push(Task::new(comm, id, spec, operation.tag, premul, n, key, script));
+                let mut task = Task::new(comm, id, spec, operation.tag, premul, n, key, script);
+                task.held.clone_from(&held);
+                task.fault = Site::new(post, &spec, premul);
+                tasks.push(task);
             }
         }
         if let Some(batch) = self.batches.get_mut(&id) {
-            batch.lanes = tasks.len();
+            batch.lanes = tasks.len() + stalled;
+            batch.late = late;
         }
         for task in tasks {
             let id = self.number();
@@ -188,6 +250,7 @@ impl World {
         }
         self.changed();
         let Some(batch) = self.batches.remove(&id) else { return Vec::new() };
+        streams::end(batch.late, &batch.dones);
         let mut flushes = Vec::new();
         if let Some(member) = self.members.get_mut(&batch.comm) {
             member.unfinished = member.unfinished.saturating_sub(1);

@@ -38,6 +38,7 @@ pub(crate) enum Arrival {
 
 /// Arrives with all of them at once, or with none if one is refused, and waits for every answer.
 pub(crate) fn arrive(arrivals: &[Arrival]) -> Outcome<Vec<Answer>> {
+    crate::device::host_waits();
     let mut world = lock();
     if let Err(failure) = world.check(arrivals) {
         world.spoil_meetings(arrivals, &failure);
@@ -54,6 +55,7 @@ pub(crate) fn arrive(arrivals: &[Arrival]) -> Outcome<Vec<Answer>> {
 
 /// Waits until the communicator's operations have finished.
 pub(crate) fn flush(comm: usize, what: &str) -> Outcome<()> {
+    crate::device::host_waits();
     let mut world = lock();
     let Some(member) = world.members.get(&comm) else { return Ok(()) };
     if member.unfinished == 0 {
@@ -160,6 +162,12 @@ pub(crate) fn destroy(comm: usize) -> Outcome<()> {
 /// return; its peers stay where they are.
 pub(crate) fn abort(comm: usize) {
     let mut world = lock();
+    if let Some(other) = crate::fault::members::waits_for(&world, comm) {
+        drop(world);
+        // However that ended, the abort goes on.
+        let _ = flush(other, "abort");
+        world = lock();
+    }
     world.dismiss_hosts(comm);
     let (mut world, dones) = stop(world, &[comm]);
     world.remove_member(comm);

@@ -2,6 +2,7 @@
 use super::World;
 use crate::arith::{Scalar, Type};
 use crate::failure::{Failure, Outcome};
+use crate::fault;
 use crate::op::PreMul;
 use crate::transport::Name;
 use nccl_sys::{collspecTraffic_t, ncclComm_t, ncclResult_t};
@@ -12,6 +13,8 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 pub(super) struct Core {
     /// Ranks of this process that still have a handle.
     pub live: usize,
+    /// The devices of its ranks, for a fault.
+    pub devices: Vec<i32>,
     /// What ties it to other processes, if anything does.
     pub spread: Option<Spread>,
 }
@@ -51,6 +54,8 @@ pub(crate) struct Member {
     pub core: u64,
     pub rank: usize,
     pub n: usize,
+    /// Ranks of the communicator that this one was split from in the end; its own if it was made by an id.
+    pub world: usize,
     pub device: i32,
     pub tag: u32,
     pub traffic: BTreeMap<u32, collspecTraffic_t>,
@@ -68,25 +73,29 @@ pub(crate) struct Member {
     pub(crate) finalized: bool,
     pub(crate) error: Option<ncclResult_t>,
     user_ops: HashMap<i32, UserOp>,
+    /// What faults remember.
+    pub(crate) faults: fault::requests::State,
 }
 
 impl World {
     /// Makes a communicator; answers one handle per rank.
     pub(super) fn create(&mut self, devices: &[i32]) -> Vec<usize> {
         let ranks: Vec<(usize, i32)> = devices.iter().copied().enumerate().collect();
-        self.create_part(devices.len(), &ranks, None).1
+        self.create_part(devices, &ranks, None).1
     }
 
-    /// Makes this process's part of a communicator of `n`: ranks and their devices; answers its number and the handles.
+    /// Makes this process's part of a communicator: the devices of all ranks, its own ranks and theirs; answers its number
+    /// and the handles.
     pub(super) fn create_part(
         &mut self,
-        n: usize,
+        devices: &[i32],
         ranks: &[(usize, i32)],
         spread: Option<Spread>,
     ) -> (u64, Vec<usize>) {
         let core = self.number();
         self.uids.extend(spread.as_ref().map(|spread| (spread.uid, core)));
-        self.cores.insert(core, Core { live: ranks.len(), spread });
+        let known = if fault::requests::possible() { devices.to_vec() } else { Vec::new() };
+        self.cores.insert(core, Core { live: ranks.len(), devices: known, spread });
         let mut handles = Vec::with_capacity(ranks.len());
         for (rank, device) in ranks {
             // Handles look like addresses but are none: a stale or foreign one is found out, never followed.
@@ -94,7 +103,8 @@ impl World {
             let member = Member {
                 core,
                 rank: *rank,
-                n,
+                n: devices.len(),
+                world: devices.len(),
                 device: *device,
                 tag: 0,
                 traffic: BTreeMap::new(),
@@ -107,6 +117,7 @@ impl World {
                 finalized: false,
                 error: None,
                 user_ops: HashMap::new(),
+                faults: Default::default(),
             };
             self.members.insert(handle, member);
             handles.push(handle);
@@ -159,6 +170,11 @@ impl World {
 impl Member {
     pub(crate) fn user_op(&self, number: i32) -> Option<UserOp> {
         self.user_ops.get(&number).copied()
+    }
+
+    /// Operations of it are not finished.
+    pub(crate) fn is_at_work(&self) -> bool {
+        self.unfinished > 0
     }
 
     /// Refuses new work where none may come.

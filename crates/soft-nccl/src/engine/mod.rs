@@ -14,10 +14,11 @@ mod report;
 mod step;
 mod task;
 
-pub(crate) use batch::{NO_CHOICE, Request};
+pub(crate) use batch::{Enqueued, NO_CHOICE, Request};
 pub(crate) use hosts::{Arrival, abort, arrive, destroy, flush};
 pub(crate) use member::Member;
 pub(crate) use remote::{Heard, deliver, links};
+pub(crate) use step::write;
 
 use crate::failure::Failure;
 use crate::transport::id::Id;
@@ -72,6 +73,8 @@ pub(crate) struct World {
     free_channels: Vec<ChannelId>,
     index: HashMap<ChannelKey, ChannelId>,
     eager: HashMap<(u64, usize, usize), usize>,
+    /// What faults remember of streams.
+    streams: crate::fault::streams::Streams,
     batches: HashMap<BatchId, Batch>,
     next: u64,
     pub epoch: u64,
@@ -155,6 +158,7 @@ impl World {
             free_channels: Vec::new(),
             index: HashMap::new(),
             eager: HashMap::new(),
+            streams: Default::default(),
             batches: HashMap::new(),
             next: 1,
             epoch: 0,

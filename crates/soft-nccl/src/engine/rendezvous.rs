@@ -7,6 +7,7 @@ use super::World;
 use super::hosts::{Answer, Arrival, Ticket};
 use super::member::Spread;
 use crate::failure::{Failure, Outcome};
+use crate::fault::members;
 use crate::settings::settings;
 use crate::transport::id::{Id, origin};
 use crate::transport::wire::{Control, Table, Wish};
@@ -256,7 +257,8 @@ impl World {
     }
 
     /// One communicator per colour, its ranks in the order of their keys and, where these are equal, of their old ranks.
-    fn complete_split(&mut self, split: Split) {
+    fn complete_split(&mut self, mut split: Split) {
+        members::misjudge(split.arrived.iter_mut().map(|(rank, j)| (*rank, &mut j.color, &mut j.key)));
         let mut colors: BTreeMap<i32, Vec<Joining>> = BTreeMap::new();
         for joining in split.arrived.into_values() {
             match (joining.color, joining.from) {
@@ -351,7 +353,8 @@ impl World {
         let alone = peers.is_empty();
         let spread =
             Spread { uid: table.uid, places, peers, left: BTreeSet::new(), waiting: Vec::new(), failed: false };
-        let (core, handles) = self.create_part(table.ranks.len(), &ranks, Some(spread));
+        let devices: Vec<i32> = table.ranks.iter().map(|(_, device)| *device).collect();
+        let (core, handles) = self.create_part(&devices, &ranks, Some(spread));
         let waiting = table.yours.iter().zip(handles).map(|((_, token), handle)| (*token, handle)).collect();
         if let Some(spread) = self.cores.get_mut(&core).and_then(|core| core.spread.as_mut()) {
             spread.waiting = waiting;
@@ -419,6 +422,12 @@ impl World {
     /// Answers a waiting rank of this process.
     pub(super) fn reply(&mut self, token: u64, answer: Answer) {
         if let Some(ask) = self.asks.remove(&token) {
+            let parent = ask.comm.and_then(|comm| self.members.get(&comm)).map(|parent| parent.world);
+            if let (Some(world), Ok(Some(child))) = (parent, &answer)
+                && let Some(child) = self.members.get_mut(child)
+            {
+                child.world = world;
+            }
             self.answer((ask.ticket.block, ask.ticket.place), answer);
             self.sweep_due = true;
         }

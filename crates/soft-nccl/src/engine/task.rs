@@ -5,8 +5,11 @@ use super::channel::{ChannelId, ChannelKey};
 use crate::algo::{Lane, Link, Step};
 use crate::arith::Scalar;
 use crate::failure::Outcome;
+use crate::fault::Block;
+use crate::fault::Site;
 use crate::op::Spec;
 use nccl_sys::collspecTraffic_t;
+use std::sync::Arc;
 
 pub(super) type TaskId = u64;
 
@@ -54,8 +57,12 @@ pub(super) struct Task {
     /// The send may end before its receive.
     pub eager: bool,
     pub parked: Parked,
+    /// Memory that a fault has put in the place of the caller's.
+    pub held: Vec<Arc<Block>>,
     /// A link to be closed once everything sent there was taken.
     pub closing: Option<Link>,
+    /// What a library that is not sound does wrong here.
+    pub fault: Option<Box<Site>>,
 }
 
 impl Task {
@@ -90,7 +97,9 @@ impl Task {
             received: 0,
             eager: false,
             parked: Parked::No,
+            held: Vec::new(),
             closing: None,
+            fault: None,
         }
     }
 

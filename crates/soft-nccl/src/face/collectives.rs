@@ -4,6 +4,7 @@ use crate::algo::Protocol;
 use crate::device::Stream;
 use crate::engine::{NO_CHOICE, Request, lock};
 use crate::failure::{Failure, Outcome};
+use crate::fault::members;
 use crate::group;
 use crate::op::{Kind, PreMul, Spec};
 use nccl_sys::{Nccl, cudaStream_t, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t};
@@ -39,20 +40,7 @@ impl Call {
             None => (None, PreMul::None),
         };
         drop(world);
-        let root = rank == peer;
-        // How many blocks of `count` elements the call reads and writes on this rank.
-        let (read, written) = match kind {
-            Kind::AllReduce => (1, 1),
-            Kind::Reduce => (1, usize::from(root)),
-            Kind::Broadcast => (usize::from(root), 1),
-            Kind::AllGather => (1, n),
-            Kind::ReduceScatter => (n, 1),
-            Kind::AlltoAll => (n, n),
-            Kind::Gather => (1, if root { n } else { 0 }),
-            Kind::Scatter => (if root { n } else { 0 }, 1),
-            Kind::Send => (1, 0),
-            Kind::Recv => (0, 1),
-        };
+        let (read, written) = kind.blocks(rank == peer, n);
         check::bytes(self.count, n, ty)?;
         check::buffer(self.send as usize, check::bytes(self.count, read, ty)?, "send", kind)?;
         check::buffer(self.recv as usize, check::bytes(self.count, written, ty)?, "receive", kind)?;
@@ -72,7 +60,7 @@ impl Call {
             premul,
             peer,
         };
-        group::add(Request { comm: self.comm as usize, spec, stream })
+        group::add(Request { comm: self.comm as usize, spec, stream, ill: None })
     }
 }
 
@@ -84,7 +72,7 @@ macro_rules! operation {
         ) -> ncclResult_t {
             let (send, recv, op, peer) = ($send, $recv, $op, $peer);
             let call = Call { kind: Kind::$kind, send, recv, count: $count, dtype: $dtype, op, peer, comm, stream };
-            enter(|| group::grouped(|| call.add()))
+            enter(|| group::grouped(|| members::heard(comm as usize, call.add())))
         }
     };
 }

@@ -3,6 +3,7 @@ use super::{check, check_settings, enter, write};
 use crate::device;
 use crate::engine::{self, Arrival, lock};
 use crate::failure::{Failure, Outcome};
+use crate::fault::members;
 use crate::group;
 use crate::transport::id;
 use nccl_sys::{NCCL_SPLIT_NOCOLOR, Nccl, ncclComm_t, ncclConfig_t, ncclResult_t, ncclUniqueId};
@@ -127,7 +128,10 @@ unsafe extern "C" fn comm_abort(comm: ncclComm_t) -> ncclResult_t {
 
 unsafe extern "C" fn comm_get_async_error(comm: ncclComm_t, result: *mut ncclResult_t) -> ncclResult_t {
     enter(|| {
-        let error = lock().member(comm)?.error.unwrap_or(ncclResult_t::Success);
+        let mut world = lock();
+        let member = world.member(comm)?;
+        let error = members::asynchronous(member.rank, member.error);
+        drop(world);
         // SAFETY: NCCL's contract: a place for a result.
         unsafe { write(result, error, "the error") }
     })

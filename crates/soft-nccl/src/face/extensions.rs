@@ -43,10 +43,23 @@ unsafe extern "C" fn who_waits(text: *mut c_char, len: c_ulonglong) -> c_ulonglo
     words.len() as c_ulonglong
 }
 
+unsafe extern "C" fn reached(words: *mut c_ulonglong, len: c_ulonglong) -> ncclResult_t {
+    enter(|| {
+        let known = crate::fault::take_reached();
+        let room = usize::try_from(len).unwrap_or(usize::MAX);
+        for (at, word) in known.into_iter().enumerate().take(room) {
+            // SAFETY: the table's contract: `len` words are writable at `words`.
+            unsafe { write(words.wrapping_add(at), word, "the faults")? };
+        }
+        Ok(())
+    })
+}
+
 pub(super) fn fill(table: &mut Nccl) {
     table.collspecMark = Some(mark);
     table.collspecTraffic = Some(traffic);
     table.collspecCensus = Some(take_census);
     table.collspecIdleHook = Some(idle_hook);
     table.collspecWhoWaits = Some(who_waits);
+    table.collspecReached = Some(reached);
 }

@@ -6,6 +6,7 @@ mod extensions;
 mod operators;
 
 use crate::failure::{Failure, Outcome};
+use crate::fault::requests;
 use crate::{group, settings};
 use nccl_sys::{Nccl, ncclResult_t};
 use std::cell::RefCell;
@@ -13,7 +14,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What `ncclGetVersion` says: this library keeps to the behaviour of 2.30.7.
-const VERSION: c_int = 23007;
+pub const VERSION: c_int = 23007;
 
 thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
@@ -98,6 +99,7 @@ pub fn table() -> Nccl {
 /// Refuses everything if the settings cannot be understood.
 fn check_settings() -> Outcome<()> {
     let settings = settings::settings();
-    let fault = settings.algorithms.fault().or(settings.protocols.fault());
-    fault.map_or(Ok(()), |fault| Err(Failure::usage(fault)))
+    requests::prepare();
+    let wrong = settings.algorithms.fault().or(settings.protocols.fault()).or(settings.fault_error.as_deref());
+    wrong.map_or(Ok(()), |wrong| Err(Failure::usage(wrong)))
 }

@@ -1,6 +1,12 @@
 //! The backend nccl without a GPU: the command runs scenarios on libraries opened by path, over the stand-in driver opened
 //! by cudarc. What is on trial is everything above the two vendor libraries.
+#[path = "../support/mod.rs"]
 mod support;
+
+mod hangs;
+mod locks;
+mod own;
+mod words;
 
 use collspec::backend::standin;
 use serde_json::Value;
@@ -180,27 +186,6 @@ fn more_ranks_than_gpus_are_skipped_or_share_them() {
     home.file("compute.toml", &format!("{SUM}requires.compute = \"10.0\"\n"));
     let compute = run(&home, 2, &library, &["run", "compute.toml"]);
     assert!(compute.out.contains("needs GPUs of compute capability 10.0; the least here is 9.0"), "{compute}");
-}
-
-#[test]
-fn doctor_explains_and_is_never_a_failure() {
-    let home = Home::new();
-    let bare = Run::of(home.command(&["doctor", "--driver"]).arg(home.path(".")));
-    assert!(bare.code == 0 && bare.out.contains("driver ") && bare.out.contains("backend "), "{bare}");
-    let lacking = without(&home, "split", &["ncclCommSplit"]);
-    let standin = run(&home, 2, &lacking, &["doctor"]);
-    for words in [
-        "stand-in CUDA driver",
-        "1: collspec stand-in device, compute 9.0",
-        "every device reaches",
-        "backend    nccl: NCCL 2.30.7",
-        "cases of more than 2 ranks",
-        "cases that use ncclCommSplit",
-    ] {
-        assert!(standin.code == 0 && standin.out.contains(words), "{words}: {standin}");
-    }
-    let none = run(&home, 0, &lacking, &["doctor"]);
-    assert!(none.code == 0 && none.out.contains("has no device to offer"), "{none}");
 }
 
 #[test]

@@ -1,0 +1,51 @@
+//! A device that is late on purpose: an idle stream begins only when the host thread that put work on it waits for
+//! something. Every order that a program asked for is kept; what it did not ask for does not happen by chance.
+use crate::device::lock;
+use crate::stream::Stream;
+use std::cell::RefCell;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+static LAZY: AtomicBool = AtomicBool::new(false);
+
+/// Streams that a thread keeps from beginning.
+struct Held(Vec<Stream>);
+
+thread_local! {
+    static HELD: RefCell<Held> = const { RefCell::new(Held(Vec::new())) };
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        begin(std::mem::take(&mut self.0));
+    }
+}
+
+/// Whether streams are late from now on.
+pub fn set_lazy(lazy: bool) {
+    LAZY.store(lazy, Ordering::Relaxed);
+}
+
+/// Keeps an engaged stream from beginning, if streams are late; the device's lock is held.
+pub(crate) fn hold(stream: &Stream) -> bool {
+    LAZY.load(Ordering::Relaxed)
+        && HELD
+            .try_with(|held| held.try_borrow_mut().map(|mut held| held.0.push(stream.clone())))
+            .is_ok_and(|h| h.is_ok())
+}
+
+/// The calling thread is about to wait for something: its streams begin. Not under the device's lock.
+pub fn begin_held() {
+    if LAZY.load(Ordering::Relaxed) {
+        let held = HELD.try_with(|held| held.try_borrow_mut().map(|mut held| std::mem::take(&mut held.0)));
+        begin(held.ok().and_then(Result::ok).unwrap_or_default());
+    }
+}
+
+fn begin(streams: Vec<Stream>) {
+    if !streams.is_empty() {
+        let mut core = lock();
+        for stream in streams {
+            stream.go_on(&mut core);
+        }
+    }
+}

@@ -1,0 +1,269 @@
+//! Faults on demand: the library can be told to be wrong in a known way, so that a corpus can be asked what it would notice.
+//!
+//! A place that can go wrong asks [`hit`], and asks only where going wrong would change something. So the library can
+//! also say, without doing anything wrong, which faults a program could meet ([`Wish::Trace`]).
+mod blocks;
+mod conduct;
+mod groups;
+pub(crate) mod members;
+mod memory;
+mod order;
+pub(crate) mod requests;
+mod scalars;
+mod site;
+mod stale;
+pub(crate) mod streams;
+mod sums;
+mod table;
+mod values;
+mod writing;
+
+pub(crate) use blocks::demands;
+pub(crate) use conduct::{Conduct, Sound};
+pub(crate) use memory::Block;
+pub(crate) use order::lanes;
+pub(crate) use site::{Post, Site};
+pub use table::TABLE;
+pub(crate) use table::named;
+
+use crate::algo::Algorithm;
+use crate::settings::settings;
+use std::fmt;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A fault: a number in [`TABLE`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Fault(u8);
+
+/// What is known of a fault.
+#[derive(Clone, Copy, Debug)]
+pub struct Entry {
+    /// `F23`, or `F23b` for a further one of the class.
+    pub id: &'static str,
+    /// What goes wrong.
+    pub text: &'static str,
+    /// What kind of scenario shows it.
+    pub shown_by: &'static str,
+}
+
+impl Entry {
+    /// The class: the id without a letter.
+    pub fn class(&self) -> &'static str {
+        self.id.get(..3).unwrap_or(self.id)
+    }
+}
+
+impl Fault {
+    /// All of them.
+    pub fn all() -> impl Iterator<Item = Self> {
+        (0..TABLE.len()).map(|number| Self(number as u8))
+    }
+
+    /// Its entry.
+    pub fn entry(self) -> &'static Entry {
+        &TABLE[usize::from(self.0)]
+    }
+
+    /// Its number in the table, which is its bit in [`Reached`].
+    pub fn number(self) -> usize {
+        usize::from(self.0)
+    }
+
+    /// By id, in upper or lower case.
+    pub fn parse(id: &str) -> Option<Self> {
+        Self::all().find(|fault| fault.entry().id.eq_ignore_ascii_case(id))
+    }
+}
+
+/// A fault, and where it is to strike.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Injection {
+    /// The fault.
+    pub fault: Fault,
+    /// Only on this rank (of whatever communicator).
+    pub rank: Option<usize>,
+    /// Only in operations that take this algorithm.
+    pub algorithm: Option<Algorithm>,
+}
+
+/// What is asked of the library.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Wish {
+    /// To be right.
+    #[default]
+    Sound,
+    /// To be right, and to note which faults would have changed something.
+    Trace,
+    /// To be wrong.
+    Inject(Injection),
+}
+
+/// A text that asks for no fault.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NoFault {
+    /// The id is not in the table.
+    #[error("there is no fault `{0}`: they are {first} to {last}, some with a letter behind", first = first(), last = last())]
+    Unknown(String),
+    /// Neither `rank=` nor `algorithm=`.
+    #[error("`{0}` says neither `rank=N` nor `algorithm=NAME`")]
+    Where(String),
+}
+
+fn first() -> &'static str {
+    TABLE.first().map_or("", |entry| entry.id)
+}
+
+fn last() -> &'static str {
+    TABLE.last().map_or("", |entry| entry.id)
+}
+
+impl FromStr for Wish {
+    type Err = NoFault;
+
+    /// `F07`, `F07,rank=1`, `F07,algorithm=Tree`, both, or `trace`.
+    fn from_str(text: &str) -> Result<Self, NoFault> {
+        let text = text.trim();
+        if text.eq_ignore_ascii_case("trace") {
+            return Ok(Self::Trace);
+        }
+        let mut words = text.split(',').map(str::trim);
+        let id = words.next().unwrap_or_default();
+        let fault = Fault::parse(id).ok_or_else(|| NoFault::Unknown(id.to_owned()))?;
+        let mut injection = Injection { fault, rank: None, algorithm: None };
+        for word in words {
+            let unclear = || NoFault::Where(word.to_owned());
+            match word.split_once('=').ok_or_else(unclear)? {
+                ("rank", number) => injection.rank = Some(number.parse().map_err(|_| unclear())?),
+                ("algorithm", name) => {
+                    let known = [Algorithm::Ring, Algorithm::Tree, Algorithm::SingleTree, Algorithm::Direct];
+                    let named = known.into_iter().find(|algorithm| algorithm.name().eq_ignore_ascii_case(name));
+                    injection.algorithm = Some(named.ok_or_else(unclear)?);
+                }
+                _ => return Err(unclear()),
+            }
+        }
+        Ok(Self::Inject(injection))
+    }
+}
+
+impl fmt::Display for Wish {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Sound => f.write_str(""),
+            Self::Trace => f.write_str("trace"),
+            Self::Inject(Injection { fault, rank, algorithm }) => {
+                f.write_str(fault.entry().id)?;
+                if let Some(rank) = rank {
+                    write!(f, ",rank={rank}")?;
+                }
+                match algorithm {
+                    Some(algorithm) => write!(f, ",algorithm={}", algorithm.name()),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
+}
+
+/// Faults by number: a bit each.
+pub type Reached = [u64; 2];
+
+static REACHED: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+
+const _: () = assert!(TABLE.len() <= 128, "a bit for every fault");
+
+/// Whether this fault strikes here; asked only where it would change something. Notes that the place was reached.
+pub(crate) fn hit(fault: Fault, rank: usize, algorithm: Algorithm) -> bool {
+    match settings().fault {
+        Wish::Sound => false,
+        Wish::Trace => {
+            note(fault);
+            false
+        }
+        Wish::Inject(wish) => {
+            let strikes = wish.fault == fault
+                && wish.rank.is_none_or(|only| only == rank)
+                && wish.algorithm.is_none_or(|only| only == algorithm);
+            if strikes {
+                note(fault);
+            }
+            strikes
+        }
+    }
+}
+
+/// True if it is worth looking whether `fault` would change something: it is asked for, or everything is traced and this
+/// one has not been noted.
+pub(crate) fn wanted(fault: Fault) -> bool {
+    match settings().fault {
+        Wish::Sound => false,
+        Wish::Trace => !noted(fault),
+        Wish::Inject(wish) => wish.fault == fault,
+    }
+}
+
+/// True if `fault` is asked for in this algorithm, on whatever rank.
+pub(crate) fn aims(fault: Fault, algorithm: Algorithm) -> bool {
+    match settings().fault {
+        Wish::Inject(wish) => wish.fault == fault && wish.algorithm.is_none_or(|only| only == algorithm),
+        Wish::Sound | Wish::Trace => false,
+    }
+}
+
+/// The one rank on which `fault` is asked for.
+fn aimed(fault: Fault) -> Option<usize> {
+    match settings().fault {
+        Wish::Inject(wish) if wish.fault == fault => wish.rank,
+        _ => None,
+    }
+}
+
+fn noted(fault: Fault) -> bool {
+    let number = fault.number();
+    REACHED.get(number / 64).is_some_and(|word| word.load(Ordering::Relaxed) & (1 << (number % 64)) != 0)
+}
+
+fn note(fault: Fault) {
+    let number = fault.number();
+    if let Some(word) = REACHED.get(number / 64) {
+        word.fetch_or(1 << (number % 64), Ordering::Relaxed);
+    }
+}
+
+/// Which faults struck, or would have, since this was last asked. What comes next is another program, to which nothing of
+/// this one clings.
+pub fn take_reached() -> Reached {
+    stale::forget();
+    scalars::forget();
+    [0, 1].map(|at: usize| REACHED[at].swap(0, Ordering::Relaxed))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_class_has_a_fault_and_ids_are_in_order() {
+        let classes: Vec<String> = (1..=40).map(|class| format!("F{class:02}")).collect();
+        let mut found: Vec<&str> = TABLE.iter().map(Entry::class).collect();
+        found.dedup();
+        assert_eq!(found, classes);
+        assert!(TABLE.is_sorted_by(|a, b| a.id < b.id));
+        assert!(TABLE.iter().all(|entry| !entry.text.is_empty() && !entry.shown_by.is_empty()));
+    }
+
+    #[test]
+    fn wishes_are_read_and_written() {
+        for text in ["F07", "F07,rank=1", "F40,algorithm=Tree", "F01,rank=3,algorithm=Ring", "trace"] {
+            assert_eq!(text.parse::<Wish>().map(|wish| wish.to_string()).as_deref(), Ok(text));
+        }
+        assert_eq!(
+            "f07,algorithm=singletree".parse::<Wish>().map(|w| w.to_string()),
+            Ok("F07,algorithm=SingleTree".into())
+        );
+        for text in ["", "F00", "F41", "F07,rank", "F07,rank=x", "F07,algorithm=NVLS", "F07,where=1"] {
+            assert!(text.parse::<Wish>().is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,159 @@
+//! Faults of when data are read and written: too early, too late, or those of somebody else.
+use super::memory::{Block, Extent, read, write};
+use super::requests::{Ill, State, WRAP};
+use super::{Wish, hit, named, settings, wanted};
+use crate::algo::Algorithm;
+use crate::device::Done;
+use crate::op::Spec;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// Bytes of a staging buffer that communicators share, or that is taken for the next one's.
+const STAGED: usize = 64 * 1024;
+/// The turn before a counter wraps.
+const LAST: u64 = WRAP - 1;
+/// Streams whose last operation is remembered.
+const MOST_STREAMS: usize = 16 * 1024;
+
+/// The last operation of each stream: its communicator and the start of its input.
+#[derive(Default)]
+pub(crate) struct Streams(HashMap<usize, (u64, Vec<u8>)>);
+
+/// A rank in a communicator.
+#[derive(Clone, Copy)]
+pub(crate) struct Who {
+    pub core: u64,
+    pub rank: usize,
+    pub n: usize,
+}
+
+/// An output that is not where it belongs yet.
+pub(crate) struct Late {
+    stream: usize,
+    to: usize,
+    /// Bytes before the last chunk.
+    whole: usize,
+    rank: usize,
+    algorithm: Algorithm,
+    /// The output; without it the library is right and only says what would be wrong.
+    output: Option<Arc<Block>>,
+}
+
+/// Leads an operation that begins to other memory than its caller's; answers what must live as long as its tasks, and
+/// what is left to do at its end.
+pub(crate) fn begin(
+    streams: &mut Streams,
+    state: &mut State,
+    who: Who,
+    ill: Ill,
+    spec: &mut Spec,
+    chunk: usize,
+) -> (Vec<Arc<Block>>, Option<Late>) {
+    let mut held = Vec::new();
+    let extent = Extent::of(spec, who.rank, who.n);
+    if extent.send.1 > 0
+        && let Some(input) = input(streams, state, who, &ill, spec, extent.send)
+    {
+        let block = Arc::new(Block::new(input));
+        spec.send = block.address();
+        held.push(block);
+    }
+    let late = output(who, &ill, spec, extent.recv, chunk);
+    held.extend(late.as_ref().and_then(|late| late.output.clone()));
+    held.extend(ill.stand_ins);
+    (held, late)
+}
+
+/// What the rank contributes instead of its input.
+fn input(
+    streams: &mut Streams,
+    state: &mut State,
+    who: Who,
+    ill: &Ill,
+    spec: &Spec,
+    (address, len): (usize, usize),
+) -> Option<Vec<u8>> {
+    let hits = |fault| hit(fault, who.rank, spec.algorithm);
+    let turns = wanted(named::F37) && matches!(ill.turn % WRAP, 0 | LAST);
+    if !turns && ill.early.is_none() && !wanted(named::F35) {
+        return None;
+    }
+    // SAFETY: the operation's turn has come on its stream: its input is what it reads next.
+    let now = unsafe { read(address, len) };
+    let mut instead = None;
+    if let Some(early) = &ill.early
+        && *early != now
+        && hits(named::F12)
+    {
+        instead = Some(early.clone());
+    }
+    if wanted(named::F35) {
+        if streams.0.len() >= MOST_STREAMS {
+            streams.0.clear();
+        }
+        let last = streams.0.insert(ill.stream, (who.core, staged(&now)));
+        let theirs = last.filter(|(core, _)| *core != who.core).and_then(|(_, theirs)| over(&now, &theirs));
+        if theirs.is_some() && hits(named::F35) {
+            instead = theirs;
+        }
+    }
+    if turns {
+        let (turn, last) = std::mem::replace(&mut state.last_input, (ill.turn, staged(&now)));
+        let stale = if turn + 1 == ill.turn && ill.turn.is_multiple_of(WRAP) { over(&now, &last) } else { None };
+        if stale.is_some() && hits(named::F37) {
+            instead = stale;
+        }
+    }
+    instead
+}
+
+fn staged(bytes: &[u8]) -> Vec<u8> {
+    bytes[..bytes.len().min(STAGED)].to_vec()
+}
+
+/// `bytes` with `other` over their start, if that makes a difference.
+fn over(bytes: &[u8], other: &[u8]) -> Option<Vec<u8>> {
+    let len = other.len().min(bytes.len());
+    (bytes[..len] != other[..len]).then(|| [&other[..len], &bytes[len..]].concat())
+}
+
+fn output(who: Who, ill: &Ill, spec: &mut Spec, (to, len): (usize, usize), chunk: usize) -> Option<Late> {
+    if len == 0 || !(wanted(named::F13) || wanted(named::F13B)) {
+        return None;
+    }
+    let chunk = chunk.saturating_mul(spec.ty.size()).max(1);
+    let whole = (len - 1) / chunk * chunk;
+    let mut late = Late { stream: ill.stream, to, whole, rank: who.rank, algorithm: spec.algorithm, output: None };
+    if !matches!(settings().fault, Wish::Trace) {
+        // SAFETY: the operation's turn has come on its stream: its output is what it writes next.
+        let block = Arc::new(Block::new(unsafe { read(to, len) }));
+        spec.recv = block.address();
+        late.output = Some(block);
+    }
+    Some(late)
+}
+
+/// Brings the outputs of operations that are over to where they belong, or lets their streams go on before that.
+pub(crate) fn end(lates: Vec<Late>, dones: &[Done]) {
+    for late in lates {
+        let done = dones.iter().find(|done| done.stream() == Some(late.stream));
+        let hits = |fault| hit(fault, late.rank, late.algorithm);
+        let passes = match done {
+            Some(done) if done.is_followed() && hits(named::F13) => Some((done, 0)),
+            Some(done) if hits(named::F13B) => Some((done, 1)),
+            _ => None,
+        };
+        let Some(output) = late.output.as_ref().map(|block| block.bytes()) else { continue };
+        let (first, last) = output.split_at(late.whole);
+        // SAFETY: the stream is still at the operation, whose caller has promised the output until then.
+        unsafe { write(late.to, first) };
+        let (to, last) = (late.to + late.whole, last.to_vec());
+        // SAFETY: as above; and later the device does this only while the stream's work lasts, until whose end a
+        // program keeps its memory.
+        let work = move || unsafe { write(to, &last) };
+        match passes {
+            Some((done, passes)) => done.finish_later(passes, Box::new(work)),
+            None => work(),
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! The faults. A class may have several; one entry each, and the hooks name the entries' constants.
+use super::{Entry, Fault};
+
+/// Makes the constants and the table: name of the constant, id, what goes wrong, and what kind of scenario shows it.
+macro_rules! faults {
+    ($($name:ident, $id:literal: $text:literal; $shown_by:literal)*) => {
+        #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
+        #[derive(Clone, Copy)]
+        #[repr(u8)]
+        enum Number { $($name),* }
+
+        /// The faults' names for the places that hold them.
+        #[allow(dead_code)]
+        pub(crate) mod named {
+            use super::{Fault, Number};
+            $(#[doc = $text] pub(crate) const $name: Fault = Fault(Number::$name as u8);)*
+        }
+
+        /// All faults, in the order of their ids.
+        pub const TABLE: &[Entry] = &[$(Entry { id: $id, text: $text, shown_by: $shown_by }),*];
+    };
+}
+
+faults! {
+    F01, "F01": "work is cut in equal parts and the remainder is never written";
+        "a count that is no multiple of 2 to 64"
+    F01B, "F01b": "all_reduce gives every rank an equal share, and the remainder is never written";
+        "a count that is no multiple of the number of ranks"
+    F02, "F02": "only whole packs of 16 bytes are processed";
+        "a count whose bytes are no multiple of 16"
+    F03, "F03": "the last pack of 16 bytes is written in full, past the buffer's end";
+        "a small count; guards on both sides of every buffer are looked at anyway"
+    F04, "F04": "elements behind the last whole pack are combined with another operator";
+        "the same operation over an odd count, with values that tell operators apart"
+    F04B, "F04b": "elements behind the last whole pack of a sum are added as if their bits were integers";
+        "a floating-point sum over an odd count, with equal values at every index"
+    F05, "F05": "a pointer that is not aligned to 16 bytes is rounded down";
+        "`offset = 1`"
+    F06, "F06": "byte offsets are kept in 16 bits, so that blocks wrap onto the start";
+        "more than 64 KiB in one buffer, with values that depend on the index"
+    F07, "F07": "every slice of a chunk but the first is written to the first one's place";
+        "a count of several slices, with values that depend on the index"
+    F08, "F08": "sender and receiver cut the data differently once more than one buffer is in flight";
+        "more than a whole step buffer, with values that depend on the index"
+    F09, "F09": "at the wrap of the step buffer one chunk is taken twice and one never";
+        "more than eight chunks, with values that depend on the index"
+    F10, "F10": "what an operation leaves in the step buffer is delivered by the next, shorter one";
+        "a long operation, then a short one with other values"
+    F11, "F11": "a message is accepted while the second half of it is still the one before";
+        "the same operation several times with changing data"
+    F12, "F12": "the input is read before what stands earlier on the stream has written it";
+        "a map, an all_reduce of its result, another map, without waits"
+    F13, "F13": "the stream goes on before the last chunk is written";
+        "a map or another operation that reads the output at once"
+    F13B, "F13b": "the host is told that an operation is over before its last chunk is written";
+        "any operation whose output is looked at after the last wait"
+    F14, "F14": "the root is ignored: rank 0 is it";
+        "root 1, and the last rank as the root"
+    F15, "F15": "a root or peer inside a sub-communicator is taken as a rank of the world";
+        "a sub-communicator whose numbers differ from the world's, with a root or a peer"
+    F16, "F16": "reduce and gather write into the output of ranks that are not the root";
+        "reduce and gather whose other ranks have an output buffer of their own"
+    F16B, "F16b": "reduce and gather refuse a null output on ranks that are not the root";
+        "reduce and gather with `null_pointers = true`"
+    F17, "F17": "blocks lie in the order of a ring, not of the ranks";
+        "all_gather, all_to_all, gather or reduce_scatter with a different value in every block"
+    F17B, "F17b": "blocks lie in the order of devices, which is the ranks' order turned by one";
+        "all_gather, all_to_all or gather with a different value in every block"
+    F18, "F18": "the rank's own block is taken to be in place already and skipped";
+        "an out-of-place operation, also with one rank"
+    F18B, "F18b": "a rank takes its own contribution to a reduction from its output, as if it were in place";
+        "an out-of-place all_reduce or reduce: the output is poisoned before"
+    F19, "F19": "in place, the input is overwritten before it was read";
+        "in place with three ranks or more"
+    F19B, "F19b": "the output is cleared before the input, which lies in it, was read";
+        "any operation in place"
+    F20, "F20": "an out-of-place operation changes its input";
+        "any out-of-place reduction: inputs are compared afterwards"
+    F20B, "F20b": "an out-of-place operation that moves data clears the first element of what it sent";
+        "any out-of-place data movement: inputs are compared afterwards"
+    F21, "F21": "one rank's contribution is left out";
+        "values such as 2^rank, in which every rank counts"
+    F22, "F22": "one rank counts twice where the ranks are no power of two";
+        "3, 5, 6 or 7 ranks with values such as 2^rank"
+    F23, "F23": "prod adds";
+        "prod with values that tell it from a sum"
+    F23B, "F23b": "min is max where a value is unsigned or negative";
+        "min of unsigned and of negative values"
+    F23C, "F23c": "avg does not divide";
+        "avg with two ranks or more"
+    F24, "F24": "avg divides at every hop";
+        "avg with three ranks or more"
+    F24B, "F24b": "avg divides the first chunk only";
+        "avg over several chunks"
+    F24C, "F24c": "avg divides by one less than the ranks";
+        "avg with two ranks or more"
+    F24D, "F24d": "avg divides by the number of elements";
+        "avg with a count that differs from the number of ranks"
+    F24E, "F24e": "avg in a communicator that was split off divides by the ranks of the one it came from";
+        "avg after a split"
+    F25, "F25": "integer avg multiplies by a reciprocal that is cut to zero";
+        "avg of integers"
+    F25B, "F25b": "integer avg goes through single precision";
+        "avg of integers of 32 or 64 bits whose sums exceed 2^24"
+    F26, "F26": "premul_sum's scalar is read in another width";
+        "premul_sum with 0.5 in bf16"
+    F26B, "F26b": "premul_sum takes rank 0's scalar for all";
+        "premul_sum with another scalar on every rank"
+    F26C, "F26c": "premul_sum multiplies at every hop";
+        "premul_sum with a scalar other than 1, with three ranks or more"
+    F27, "F27": "partial sums of f32 are rounded to bf16";
+        "an f32 sum of three ranks or more that needs all its bits"
+    F27B, "F27b": "partial sums of f16 are rounded to bf16";
+        "an f16 sum of three ranks or more that needs all its bits"
+    F27C, "F27c": "partial sums of f64 are rounded to single precision";
+        "an f64 sum of three ranks or more that needs all its bits"
+    F28, "F28": "every rank sums in an order of its own";
+        "all_reduce of random data in three ranks or more"
+    F29, "F29": "min and max compare without a thought for NaN, which wins or loses by its place";
+        "NaN on each rank in turn through min and max"
+    F29B, "F29b": "an fp8 sum beyond the largest number becomes NaN or infinity";
+        "sums of fp8 numbers near the largest"
+    F29C, "F29c": "copies make every NaN the same";
+        "NaN with payloads through data movement"
+    F29D, "F29d": "copies lose the sign of a zero";
+        "-0.0 through data movement"
+    F29E, "F29e": "copies make subnormal numbers zero";
+        "subnormal numbers through data movement"
+    F30, "F30": "the first operation's type holds for the whole group";
+        "a group of the same operation in two types, such as {f16, f32}"
+    F30B, "F30b": "the first operation's operator holds for the whole group";
+        "a group of two reductions, such as {sum, max}"
+    F30C, "F30c": "the first operation's root holds for the whole group";
+        "a group of two broadcasts with roots 0 and 1"
+    F30D, "F30d": "the first operation's count holds for the whole group, where it is the smaller";
+        "a group of two operations, the second over more elements"
+    F31, "F31": "collectives of a group are lost from the fifth on";
+        "a group of five or more collectives, such as a broadcast from every rank"
+    F31B, "F31b": "reductions of a group are done twice from the fifth on";
+        "a group of five or more reductions in place"
+    F31C, "F31c": "operations on a group's second communicator are lost";
+        "a group over two communicators"
+    F31D, "F31d": "operations of a group are lost from the 65th on";
+        "a group of 65 operations"
+    F32, "F32": "two messages of equal size between the same two ranks are swapped";
+        "two sends of equal size with different data in one group"
+    F32B, "F32b": "messages between two ranks are matched by size, not by order";
+        "two sends of different sizes, received in the other order: that must not pass"
+    F33, "F33": "a message to the own rank is lost";
+        "send and recv to oneself beside other traffic"
+    F34, "F34": "zero elements: the rank skips the next operation as well";
+        "zero elements, then an ordinary operation on the same communicator"
+    F34B, "F34b": "zero elements: the operation never ends";
+        "zero elements in any operation"
+    F35, "F35": "a buffer shared with another communicator delivers that one's data";
+        "operations with different data on a communicator and its children in turns"
+    F36, "F36": "split forgets the keys and orders by the old rank";
+        "a split with keys in reverse, then an all_gather of the old ranks"
+    F36B, "F36b": "split orders equal keys the wrong way round";
+        "a split with equal keys, then an all_gather of the old ranks"
+    F36C, "F36c": "split lets ranks without a colour in";
+        "a split in which one rank has no colour, then an operation on the new communicator"
+    F37, "F37": "a counter of eight bits wraps: the message before counts as the new one";
+        "300 tiny operations with changing data"
+    F37B, "F37b": "a counter of eight bits wraps: an operation never ends";
+        "300 tiny operations"
+    F38, "F38": "with many requests in flight one is dropped";
+        "more than 32 operations before the first wait"
+    F39, "F39": "ranks whose own input and output are one go by another protocol";
+        "all_reduce or all_gather in place on one rank only"
+    F39B, "F39b": "ranks whose own input is not aligned to 16 bytes go by another protocol";
+        "an offset on one rank only"
+    F40, "F40": "a failed call or a failed communicator counts as success";
+        "a call that must fail, with the error that is expected"
+    F40B, "F40b": "an error leaves the group open: the next good call fails";
+        "a good operation after an error on the same communicator"
+    F40C, "F40c": "abort waits for another communicator's operations";
+        "abort of one of two communicators that are both at work"
+}
