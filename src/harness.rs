@@ -13,7 +13,7 @@
 //!
 //! Variables mean what the options of `collspec run` with their names mean: COLLSPEC_BACKEND, COLLSPEC_REQUIRE,
 //! COLLSPEC_NCCL, COLLSPEC_DRIVER, COLLSPEC_RANKS_PER_GPU, COLLSPEC_PLACEMENT, COLLSPEC_TIMEOUT, COLLSPEC_OPENING_TIMEOUT,
-//! COLLSPEC_SEED, COLLSPEC_EAGER and COLLSPEC_FILTER. Snapshots follow insta's INSTA_UPDATE. Nothing but libtest's own lines
+//! COLLSPEC_SEED, COLLSPEC_EAGER, COLLSPEC_FORMS and COLLSPEC_FILTER. Snapshots follow insta's INSTA_UPDATE. Nothing but libtest's own lines
 //! goes to the standard output.
 mod environment;
 mod settings;
@@ -21,13 +21,13 @@ mod snapshot;
 mod trials;
 
 use crate::run::{Runner, Workers};
-use crate::suite::{Suite, with_causes};
+use crate::suite::{Forms, Suite, with_causes};
 use libtest_mimic::Arguments;
 use settings::Settings;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::thread::available_parallelism;
 
 /// Makes `main` of a test target (with `harness = false`) that runs every scenario under a folder of the package, and
@@ -111,7 +111,7 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
     if crate::worker::is_worker() {
         return Err(failed(&crate::suite::Error::InsideWorker));
     }
-    let mut suite = open(&site.root(), &args).map_err(|error| failed(&error))?;
+    let mut suite = open(&site.root(), &args, &settings.forms).map_err(|error| failed(&error))?;
     if suite.cases.is_empty() && suite.faults.is_empty() && !names_one(&args) {
         // A folder that moved must not look like a green run.
         return Err((FAILED, format!("no scenarios in {}", site.root().display())));
@@ -135,15 +135,19 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
             Some(Arc::new(runner))
         }
     };
-    let trials = trials::trials(&site, suite, &args, runner);
-    Ok(libtest_mimic::run(&args, trials).exit_code())
+    let (trials, forms) = trials::trials(&site, suite, &args, runner);
+    let conclusion = libtest_mimic::run(&args, trials);
+    for words in forms.lock().unwrap_or_else(PoisonError::into_inner).disagreements() {
+        eprintln!("collspec: forms disagree: {words}");
+    }
+    Ok(conclusion.exit_code())
 }
 
 /// All scenarios, or the file of the one that is asked for: nextest starts a process for each case.
-fn open(root: &Path, args: &Arguments) -> Result<Suite, crate::suite::Error> {
+fn open(root: &Path, args: &Arguments, forms: &Forms) -> Result<Suite, crate::suite::Error> {
     match &args.filter {
-        Some(name) if args.exact => Suite::open_exact(root, name),
-        _ => Suite::open(&[root]),
+        Some(name) if args.exact => Suite::open_exact(root, name, forms),
+        _ => Suite::open_in(&[root], forms),
     }
 }
 

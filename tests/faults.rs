@@ -89,7 +89,7 @@ fn each_is_noticed_where_it_strikes_and_only_there() {
 /// No entry of these classes is without a scenario.
 #[test]
 fn none_is_left_out() {
-    let mine = |class: &str| matches!(class, "F01"..="F11" | "F16"..="F29");
+    let mine = |class: &str| ("F01"..="F11").contains(&class) || ("F16"..="F29").contains(&class);
     let all: Vec<&str> = soft_nccl::fault::TABLE.iter().filter(|e| mine(e.class())).map(|e| e.id).collect();
     assert_eq!(SCENARIOS.iter().map(|(id, _)| *id).collect::<Vec<_>>(), all);
 }

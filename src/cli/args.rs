@@ -4,7 +4,7 @@ use collspec::audit::{NoSelection, Selection as Faults};
 use collspec::library::{Cuda, is_version};
 use collspec::run::{RanksPerGpu, seconds};
 use collspec::scenario::Placement;
-use collspec::suite::{BackendChoice, Filter};
+use collspec::suite::{BackendChoice, Filter, Forms, Suite};
 use soft_nccl::fault::{NoFault, Wish as Fault};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -73,11 +73,23 @@ pub struct Selection {
     /// The filter is the whole name of one case.
     #[arg(long, requires = "filter")]
     pub exact: bool,
+
+    /// Forms in which the cases are run too, as far as they can take them, instead of those that the files name: all,
+    /// none, or a list of in_place, misaligned, grouped, sub, one_thread, processes, ring, tree, single_tree, eager.
+    ///
+    /// A case in a form is called as the case with `form=NAME` last in its brackets.
+    #[arg(long, value_name = "LIST", value_parser = Forms::parse)]
+    pub forms: Option<Forms>,
 }
 
 impl Selection {
     pub fn filter(&self) -> Filter {
         Filter { text: self.filter.clone(), exact: self.exact }
+    }
+
+    /// The files' cases in the forms that are wanted.
+    pub fn open(&self) -> Result<Suite, collspec::suite::Error> {
+        Suite::open_in(&self.paths, &self.forms.clone().unwrap_or_default())
     }
 }
 
@@ -255,6 +267,15 @@ mod tests {
         let run = command.get_subcommands().find(|sub| sub.get_name() == "run").unwrap();
         for option in run.get_arguments().filter_map(|arg| arg.get_long()).filter(|name| *name != "help") {
             assert!(readme.contains(&format!("`--{option}")), "--{option} is not in README.md");
+        }
+    }
+
+    #[test]
+    fn the_help_names_every_form() {
+        let mut run = Args::command();
+        let help = run.find_subcommand_mut("run").unwrap().render_long_help().to_string();
+        for form in collspec::scenario::forms::names() {
+            assert!(help.contains(form), "{form}");
         }
     }
 

@@ -29,7 +29,7 @@ pub fn audit(args: &Audit) -> anyhow::Result<Exit> {
     let settings = Settings { selection: args.fault.clone().unwrap_or_default(), quick: args.quick, jobs };
     let options = Options { timeout: args.timeout, worker: Workers::CurrentExe, ..Options::default() };
     let begun = Instant::now();
-    let mut progress = Progress::new();
+    let progress = Progress::new();
     let tell = |step: &Step| {
         match step {
             Step::Runs { runs, faulty } => {

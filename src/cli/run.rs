@@ -32,7 +32,7 @@ pub fn run(args: &Run) -> anyhow::Result<Exit> {
     let cores = available_parallelism().map_or(1, NonZeroUsize::get);
     // cases on GPUs take turns anyway
     let jobs = args.jobs.map_or(if chosen.machine.is_some() { 1 } else { cores }, NonZeroUsize::get);
-    let mut suite = Suite::open(&args.selection.paths)?;
+    let mut suite = args.selection.open()?;
     if suite.faults.is_empty() {
         select(&mut suite, &args.selection)?;
         suite.plan(cores);

@@ -1,8 +1,11 @@
 //! What COLLSPEC_* variables say, read once.
 use crate::run::{Options, RanksPerGpu, seconds};
 use crate::scenario::Placement;
-use crate::suite::{BackendChoice, Choice, Filter, Wish};
+use crate::suite::{BackendChoice, Choice, Filter, Forms, Wish};
 use std::env::VarError;
+
+/// The variable that says in which forms cases are run.
+pub const FORMS: &str = "COLLSPEC_FORMS";
 
 /// Variables that bear on a case's result, which a command that runs it again must repeat.
 pub const TELLING: [&str; 9] = [
@@ -36,6 +39,8 @@ pub struct Settings {
     pub eager: Option<u64>,
     /// COLLSPEC_FILTER.
     pub filter: Filter,
+    /// COLLSPEC_FORMS.
+    pub forms: Forms,
 }
 
 impl Settings {
@@ -57,6 +62,7 @@ impl Settings {
             seed: from.parsed("COLLSPEC_SEED", number)?,
             eager: from.parsed("COLLSPEC_EAGER", number)?,
             filter: Filter { text: from.text("COLLSPEC_FILTER")?, exact: false },
+            forms: from.parsed(FORMS, Forms::parse)?.unwrap_or_default(),
         })
     }
 
@@ -127,6 +133,8 @@ mod tests {
             let words = with(name, value).unwrap_err();
             assert!(words.starts_with(&format!("{name}={value}: ")), "{words}");
         }
+        assert_eq!(with("COLLSPEC_FORMS", "tree").map(|s| s.forms), Forms::parse("tree"));
+        assert!(with("COLLSPEC_FORMS", "treee").unwrap_err().contains("did you mean tree?"));
         assert_eq!(with("COLLSPEC_FILTER", "ring").map(|s| s.filter.text), Ok(Some("ring".into())));
     }
 

@@ -1,6 +1,7 @@
 //! Events to text: for people and as JSON lines. Nothing here decides anything.
 pub mod audit;
 pub mod failure;
+pub mod forms;
 pub mod human;
 mod inherited;
 pub mod json;
@@ -9,6 +10,7 @@ pub mod rerun;
 pub mod shell;
 pub mod tally;
 
+pub use forms::Forms;
 pub use human::Human;
 pub use inherited::Inherited;
 pub use json::JsonLines;

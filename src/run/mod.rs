@@ -6,6 +6,7 @@ pub mod finish;
 pub mod gpus;
 mod lacking;
 pub mod layout;
+pub mod life;
 pub mod lock;
 pub mod log;
 pub mod machine;
@@ -152,6 +153,14 @@ pub enum Error {
     /// No GPUs, or no library.
     #[error("the backend nccl cannot run here: {0}")]
     NoMachine(String),
+    /// What the run said of its library holds no longer.
+    #[error("the library is NCCL {is} now; it was {was} when the run began")]
+    Changed {
+        /// The version at first.
+        was: String,
+        /// The version that a worker found.
+        is: String,
+    },
     /// Another process's turn cannot be waited for.
     #[error("cannot lock the GPUs")]
     Lock(#[source] std::io::Error),

@@ -5,6 +5,7 @@ use super::lacking::lacking;
 use super::lock::{self, Locks};
 use super::pool::{Pool, Pooled, Room, WorkerKey};
 use super::{Backend, Ended, Error, Machine, Observation, Options, Workers, gpus, job, requires};
+use crate::backend::version_text;
 use crate::judge::{self, Outcome, Status, Verdict};
 use crate::oracle::Forecast;
 use crate::plan::{self, Plan};
@@ -210,14 +211,18 @@ impl Runner {
         // a library that is wrong on purpose is to be so because of this case, not of those before it
         let clean = clean_case(plan) && !matches!(look.wish, Wish::Inject(_));
         // until this case is over nobody else's runs on its devices; its clock has not started yet
-        let devices = self.machine().map(|machine| machine.used(plan.n)).unwrap_or_default();
+        let devices = self.machine().map(|machine| machine.used(plan.ranks())).unwrap_or_default();
         let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
         loop {
             let (mut job, map) = job(plan, forecast, clean && !fresh);
             let print = fingerprint(&job);
             let large = job.arena > LARGE;
             let mut pooled = if fresh { self.pool.fresh(key)? } else { self.pool.take(key, print)? };
-            self.version.get_or_init(|| pooled.worker.hello.version);
+            let version = pooled.worker.hello.version;
+            self.version.get_or_init(|| version);
+            if let Some(probed) = self.machine().map(|machine| machine.probed.version).filter(|old| *old != version) {
+                return Err(Error::Changed { was: version_text(probed), is: version_text(version) });
+            }
             job.reuse &= !pooled.distrusted;
             let before = pooled.cases;
             let limit = look.limit.or(case.timeout.as_ref().map(|t| t.v)).or(self.options.timeout);
@@ -301,7 +306,7 @@ impl Runner {
     }
 
     fn key(&self, case: &Case, wish: Wish) -> WorkerKey {
-        let parts = if case.placement == Placement::Processes { case.world_size.v } else { 1 };
+        let parts = if case.placement == Placement::Processes { case.ranks() } else { 1 };
         let env = (0..parts).map(|part| self.env(case, part, wish)).collect();
         WorkerKey { backend: self.options.backend.clone(), env, placement: case.placement }
     }
@@ -314,7 +319,7 @@ impl Runner {
         };
         let own = case.env.iter().filter_map(|var| Some((var.name.v.clone(), value(&var.value)?)));
         let mut env = self.options.backend.env();
-        if let Some(machine) = self.machine().filter(|machine| machine.ranks_per_gpu(case.world_size.v) > 1) {
+        if let Some(machine) = self.machine().filter(|machine| machine.ranks_per_gpu(case.ranks()) > 1) {
             env.extend(machine.sharing(part));
         }
         // the case's own variables stand last: they are what holds
@@ -337,7 +342,7 @@ impl Runner {
     /// The case as it is to run: where its file leaves the placement at the default, the option decides, if the case can
     /// be placed so.
     fn placed(&self, case: &Arc<Case>) -> Arc<Case> {
-        let shares = self.machine().is_some_and(|machine| machine.ranks_per_gpu(case.world_size.v) > 1);
+        let shares = self.machine().is_some_and(|machine| machine.ranks_per_gpu(case.ranks()) > 1);
         let placement = if shares { Some(Placement::Processes) } else { self.options.placement };
         let Some(placement) = placement.filter(|_| case.placement == Placement::default()) else {
             return case.clone();
@@ -351,7 +356,7 @@ impl Runner {
         let placed = Arc::new(Case { placement, timeout, ..(**case).clone() });
         let fits = match placement {
             Placement::Threads => true,
-            Placement::Processes => case.world_size.v <= requires::MOST_PARTS,
+            Placement::Processes => case.ranks() <= requires::MOST_PARTS,
             // some programs need a thread per rank; a fault that both have is told of the file's own
             Placement::OneThread => plan::plan(&placed, &self.limits).is_ok(),
         };
@@ -360,7 +365,7 @@ impl Runner {
 
     /// Seconds, where neither file nor option says.
     fn limit(&self, case: &Case, parts: &[Vec<(String, String)>]) -> f64 {
-        let shares = self.machine().is_some_and(|machine| machine.ranks_per_gpu(case.world_size.v) > 1);
+        let shares = self.machine().is_some_and(|machine| machine.ranks_per_gpu(case.ranks()) > 1);
         if shares {
             return LIMIT * SHARED_GPU;
         }

@@ -190,7 +190,7 @@ pub struct CheckpointSpec {
 pub struct Job {
     /// For logs.
     pub case: String,
-    /// World size.
+    /// Ranks that take part.
     pub n: u32,
     /// World ranks that live here. The part of rank 0 makes the unique ids for all parts.
     pub ranks: Range<u32>,

@@ -78,12 +78,25 @@ pub struct Rank<'a> {
     ops: Vec<(ncclRedOp_t, Comm)>,
     depth: u32,
     tags: Vec<Tag>,
+    /// Clocks to stop on a stream once it has the open group's work.
+    clocks: Vec<(u32, Stop)>,
 }
+
+/// Stops the clock of a named step.
+type Stop = Box<dyn FnOnce() + Send>;
 
 impl<'a> Rank<'a> {
     /// Takes the rank's seat.
     pub fn new(run: &'a Arc<Run>, rank: usize) -> Self {
-        Self { rank, run, seat: run.session.seat(rank), ops: Vec::new(), depth: 0, tags: Vec::new() }
+        Self {
+            rank,
+            run,
+            seat: run.session.seat(rank),
+            ops: Vec::new(),
+            depth: 0,
+            tags: Vec::new(),
+            clocks: Vec::new(),
+        }
     }
 
     fn job(&self) -> &'a Job {
@@ -182,7 +195,7 @@ impl<'a> Rank<'a> {
             What::GroupEnd => {
                 self.depth = self.depth.saturating_sub(1);
                 let done = library.group_end();
-                self.end_ops()?;
+                self.group_ended()?;
                 Ok(done?)
             }
             What::Map { .. } => self.map(index, what),
@@ -303,8 +316,21 @@ impl<'a> Rank<'a> {
         let nanos = entry.nanos.clone();
         let stop = move || _ = nanos.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
         match stream {
+            // nothing of an open group is on the stream yet
+            Some(stream) if self.depth > 0 => self.clocks.push((stream, Box::new(stop))),
             Some(stream) => self.stream(stream)?.host_fn(Box::new(stop))?,
             None => stop(),
+        }
+        Ok(())
+    }
+
+    /// What waited for the end of the outermost group.
+    fn group_ended(&mut self) -> Result<(), Halt> {
+        self.end_ops()?;
+        if self.depth == 0 {
+            for (stream, stop) in std::mem::take(&mut self.clocks) {
+                self.stream(stream)?.host_fn(stop)?;
+            }
         }
         Ok(())
     }
@@ -403,7 +429,7 @@ impl<'a> Rank<'a> {
             return Ok(());
         }
         self.depth = self.depth.saturating_sub(1);
-        self.end_ops()
+        self.group_ended()
     }
 
     fn end_ops(&mut self) -> Result<(), Halt> {

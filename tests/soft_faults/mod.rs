@@ -27,7 +27,7 @@ fn runner(fault: Wish) -> Runner {
 
 fn case((id, text): &Shown) -> Arc<Case> {
     let text = text.replace("; ", "\n").replace('\'', "\"");
-    let file = Arc::new(SourceFile { path: format!("{id}.toml"), text });
+    let file = Arc::new(SourceFile { path: format!("{id}.toml"), text: text.into() });
     Arc::new(parse(&file, id).unwrap_or_else(|faults| panic!("{id}: {faults}")).remove(0))
 }
 

@@ -26,6 +26,8 @@ pub(crate) struct Request {
     pub stream: Stream,
     /// What a fault does to it.
     pub ill: Option<Box<Ill>>,
+    /// What it counts under: the communicator's mark when the call was made, however late its group ends.
+    pub tag: u32,
 }
 
 /// An operation with its number.
@@ -135,7 +137,7 @@ impl World {
                 _ => &mut member.collectives,
             };
             *counter += 1;
-            waiting.push(Operation { spec, sequence: *counter, tag: member.tag, ill: request.ill });
+            waiting.push(Operation { spec, sequence: *counter, tag: request.tag, ill: request.ill });
         }
         if requests::possible() {
             let numbered = waiting.iter_mut().map(|operation| (&operation.spec, &mut operation.sequence));

@@ -31,7 +31,7 @@ impl Call {
         let mut world = lock();
         let member = world.member(self.comm)?;
         member.accept_work()?;
-        let (rank, n) = (member.rank, member.n);
+        let (rank, n, tag) = (member.rank, member.n, member.tag);
         let what = if kind.is_p2p() { "the peer" } else { "the root" };
         let peer = self.peer.map_or(Ok(0), |peer| check::rank(peer, n, what))?;
         let ty = check::dtype(self.dtype)?;
@@ -60,7 +60,7 @@ impl Call {
             premul,
             peer,
         };
-        group::add(Request { comm: self.comm as usize, spec, stream, ill: None })
+        group::add(Request { comm: self.comm as usize, spec, stream, tag, ill: None })
     }
 }
 
