@@ -11,22 +11,23 @@
 //! collspec::harness!("scenarios"); // tests/scenarios.rs
 //! ```
 //!
-//! Variables: COLLSPEC_BACKEND (auto, soft, nccl), COLLSPEC_REQUIRE (a backend that must be there), COLLSPEC_NCCL (a library
-//! or a version), COLLSPEC_DRIVER (the folder of a CUDA driver), COLLSPEC_RANKS_PER_GPU (a number or auto), COLLSPEC_FILTER
-//! (part of a case's name, or a tag), and insta's INSTA_UPDATE. Nothing but libtest's own lines goes to the standard output.
+//! Variables mean what the options of `collspec run` with their names mean: COLLSPEC_BACKEND, COLLSPEC_REQUIRE,
+//! COLLSPEC_NCCL, COLLSPEC_DRIVER, COLLSPEC_RANKS_PER_GPU, COLLSPEC_PLACEMENT, COLLSPEC_TIMEOUT, COLLSPEC_OPENING_TIMEOUT,
+//! COLLSPEC_SEED, COLLSPEC_EAGER, COLLSPEC_FORMS and COLLSPEC_FILTER. Snapshots follow insta's INSTA_UPDATE. Nothing but libtest's own lines
+//! goes to the standard output.
 mod environment;
 mod settings;
 mod snapshot;
 mod trials;
 
-use crate::run::{Options, Runner, Workers};
-use crate::suite::{Suite, with_causes};
+use crate::run::{Runner, Workers};
+use crate::suite::{Forms, Suite, with_causes};
 use libtest_mimic::Arguments;
 use settings::Settings;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError};
 use std::thread::available_parallelism;
 
 /// Makes `main` of a test target (with `harness = false`) that runs every scenario under a folder of the package, and
@@ -110,41 +111,43 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
     if crate::worker::is_worker() {
         return Err(failed(&crate::suite::Error::InsideWorker));
     }
-    let mut suite = open(&site.root(), &args).map_err(|error| failed(&error))?;
+    let mut suite = open(&site.root(), &args, &settings.forms).map_err(|error| failed(&error))?;
     if suite.cases.is_empty() && suite.faults.is_empty() && !names_one(&args) {
         // A folder that moved must not look like a green run.
         return Err((FAILED, format!("no scenarios in {}", site.root().display())));
     }
     suite.select(&settings.filter);
 
-    let mut runner = None;
-    if !args.list {
-        let chosen = settings.wish.resolve(&Workers::CurrentExe);
-        let chosen = chosen.map_err(|missing| (BACKEND_MISSING, missing.to_string()))?;
-        eprintln!("{}", chosen.banner(&crate::report::Inherited::here()));
-        if chosen.machine.is_some() {
-            // cases on GPUs take turns anyway
-            args.test_threads = Some(1);
+    let runner = match settings.wish.resolve(&Workers::CurrentExe) {
+        // names are the same on every backend: what is missing is told when something is to run
+        Err(_) if args.list => None,
+        Err(missing) => return Err((BACKEND_MISSING, missing.to_string())),
+        Ok(chosen) => {
+            if !args.list {
+                eprintln!("{}", chosen.banner(&crate::report::Inherited::here()));
+            }
+            if chosen.machine.is_some() {
+                // cases on GPUs take turns anyway
+                args.test_threads = Some(1);
+            }
+            let jobs = args.test_threads.or_else(|| available_parallelism().ok().map(NonZeroUsize::get)).unwrap_or(1);
+            let runner = Runner::new(settings.options(chosen, jobs)).map_err(|error| failed(&error))?;
+            Some(Arc::new(runner))
         }
-        let jobs = args.test_threads.or_else(|| available_parallelism().ok().map(NonZeroUsize::get)).unwrap_or(1);
-        let options = Options {
-            backend: chosen.backend,
-            machine: chosen.machine,
-            ranks_per_gpu: settings.ranks_per_gpu,
-            jobs,
-            ..Options::default()
-        };
-        runner = Some(Arc::new(Runner::new(options).map_err(|error| failed(&error))?));
+    };
+    let (trials, forms) = trials::trials(&site, suite, &args, runner);
+    let conclusion = libtest_mimic::run(&args, trials);
+    for words in forms.lock().unwrap_or_else(PoisonError::into_inner).disagreements() {
+        eprintln!("collspec: forms disagree: {words}");
     }
-    let trials = trials::trials(&site, suite, &args, runner);
-    Ok(libtest_mimic::run(&args, trials).exit_code())
+    Ok(conclusion.exit_code())
 }
 
 /// All scenarios, or the file of the one that is asked for: nextest starts a process for each case.
-fn open(root: &Path, args: &Arguments) -> Result<Suite, crate::suite::Error> {
+fn open(root: &Path, args: &Arguments, forms: &Forms) -> Result<Suite, crate::suite::Error> {
     match &args.filter {
-        Some(name) if args.exact => Suite::open_exact(root, name),
-        _ => Suite::open(&[root]),
+        Some(name) if args.exact => Suite::open_exact(root, name, forms),
+        _ => Suite::open_in(&[root], forms),
     }
 }
 

@@ -3,6 +3,7 @@
 //! Data flows one way: file, [`scenario`] case, [`plan`], observation ([`run`], [`worker`]), verdict ([`judge`]), report.
 #![deny(unsafe_code)]
 
+pub mod audit;
 pub mod backend;
 #[cfg(feature = "harness")]
 pub mod harness;

@@ -40,14 +40,24 @@ opt-level = 0
 
 /// `cargo test` in the crate; the build is shared with that of the test running here.
 fn cargo_test(home: &Home, args: &[&str]) -> Run {
+    cargo_test_with(home, &[], args)
+}
+
+/// The same with these variables.
+fn cargo_test_with(home: &Home, variables: &[(&str, &str)], args: &[&str]) -> Run {
     // `target/tmp` is in it. Cargo has let go of it by the time that tests run.
     let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap();
     let mut command = Command::new(env!("CARGO"));
     command.args(["test", "--offline", "--quiet"]).args(args).current_dir(home.path("."));
     command.env("CARGO_TARGET_DIR", target).env("CI", "true");
-    for name in ["COLLSPEC_BACKEND", "COLLSPEC_REQUIRE", "COLLSPEC_FILTER", "COLLSPEC_WORKER", "INSTA_UPDATE"] {
-        command.env_remove(name);
+    for (name, _) in std::env::vars_os() {
+        if name.as_encoded_bytes().starts_with(b"COLLSPEC_") || name == "INSTA_UPDATE" {
+            command.env_remove(name);
+        }
     }
+    // locks of devices, apart from other tests'
+    command.env("XDG_RUNTIME_DIR", home.path("."));
+    command.envs(variables.iter().copied());
     Run::of(&mut command)
 }
 
@@ -78,6 +88,34 @@ fn the_macro_works_in_another_crate() {
         ["deep/sum: test", "deep/swept[repeat=1]: test", "deep/swept[repeat=2]: test", "skipped: test"],
         "{list}"
     );
+
+    // What is known to be skipped is listed as such, which is all that nextest looks at.
+    let ignored = cargo_test(&home, &["--test", "my-cases", "--", "--list", "--ignored", "--format", "terse"]);
+    assert_eq!(ignored.out.trim(), "skipped: test", "{ignored}");
+    // Where nccl is required and missing nothing passes for a skip: neither in the list nor when it runs.
+    let required = [("COLLSPEC_REQUIRE", "nccl"), ("COLLSPEC_BACKEND", "nccl"), ("COLLSPEC_DRIVER", "nowhere")];
+    let all = cargo_test_with(&home, &required, &["--test", "my-cases", "--", "--list", "--ignored"]);
+    assert!(all.code == 0 && !all.out.contains("skipped: test"), "{all}");
+    let run = cargo_test_with(&home, &required, &["--test", "my-cases", "--", "--exact", "skipped"]);
+    assert!(run.code != 0 && run.err.contains("the backend nccl is required but missing: nowhere: "), "{run}");
+
+    // Variables mean what options mean, and the command to run a case again repeats them.
+    let standin = [("COLLSPEC_NCCL", "stand-in"), ("COLLSPEC_DRIVER", "stand-in"), ("COLLSPEC_OPENING_TIMEOUT", "3")];
+    let hang = [("COLLSPEC_STANDIN_FAULT", "hang-init"), ("COLLSPEC_PLACEMENT", "processes")];
+    let run =
+        cargo_test_with(&home, &[&standin[..], &hang].concat(), &["--test", "my-cases", "--", "--exact", "deep/sum"]);
+    for words in [
+        "hang while making communicators (not finished when the time was up): rank 0 in ncclCommInitRank",
+        "COLLSPEC_DRIVER=stand-in COLLSPEC_NCCL=stand-in COLLSPEC_OPENING_TIMEOUT=3 COLLSPEC_PLACEMENT=processes",
+    ] {
+        assert!(run.code != 0 && run.out.contains(words), "{words:?} is not in {run}");
+    }
+    let soft =
+        [("COLLSPEC_BACKEND", "soft"), ("COLLSPEC_TIMEOUT", "9"), ("COLLSPEC_SEED", "5"), ("COLLSPEC_EAGER", "64")];
+    let run = cargo_test_with(&home, &soft, &["--test", "my-cases"]);
+    assert!(run.code == 0 && run.out.contains("3 passed; 0 failed; 1 ignored"), "{run}");
+    let wrong = cargo_test_with(&home, &[("COLLSPEC_PLACEMENT", "gpus")], &["--test", "my-cases"]);
+    assert!(wrong.code != 0 && wrong.err.contains("COLLSPEC_PLACEMENT=gpus: the placements are threads, "), "{wrong}");
 
     // One case by its whole name, although another file is broken by now.
     home.file("scenarios/broken.toml", "world_size = 2\nop = \"all_redcue\"\ninputs = [[1], [2]]\n");

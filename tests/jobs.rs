@@ -112,17 +112,17 @@ fn sums_again_and_reuse() {
     assert_eq!(seen.len(), 4);
     seen.iter().for_each(|s| is_sum(s, 3, 3));
     assert!(!seen[0].reused);
-    w.send(&Request::Finish { keep: true }).unwrap();
+    w.send(&Request::Finish { keep: true, answer: false }).unwrap();
     let seen = run(&mut w, sum_job(3));
     is_sum(&seen, 3, 3);
     assert!(seen.reused, "kept communicators serve an equal prelude");
-    w.send(&Request::Finish { keep: true }).unwrap();
+    w.send(&Request::Finish { keep: true, answer: false }).unwrap();
     let other = run(&mut w, sum_job(2));
     is_sum(&other, 2, 3);
     assert!(!other.reused);
-    w.send(&Request::Finish { keep: false }).unwrap();
+    w.send(&Request::Finish { keep: false, answer: false }).unwrap();
     assert!(run(&mut w, sum_job(3)).reused, "another set was not in the way");
-    w.send(&Request::Finish { keep: false }).unwrap();
+    w.send(&Request::Finish { keep: false, answer: false }).unwrap();
     assert!(!run(&mut w, sum_job(3)).reused, "what was destroyed is gone");
 }
 
@@ -131,7 +131,7 @@ fn only_two_sets_are_kept() {
     let mut w = worker();
     for n in [2, 3, 4] {
         is_sum(&run(&mut w, sum_job(n)), n, 3);
-        w.send(&Request::Finish { keep: true }).unwrap();
+        w.send(&Request::Finish { keep: true, answer: false }).unwrap();
     }
     assert!(!run(&mut w, sum_job(2)).reused, "the oldest has been destroyed");
 }
@@ -157,7 +157,7 @@ fn a_thousand_ranks() {
 fn large_images_grow_the_arena() {
     let mut w = worker();
     is_sum(&run(&mut w, job(2, 1 << 18, |rank| vec![all_reduce(0, rank, 1 << 18, Red::Builtin(0))])), 2, 1 << 18);
-    w.send(&Request::Finish { keep: true }).unwrap();
+    w.send(&Request::Finish { keep: true, answer: false }).unwrap();
     is_sum(&run(&mut w, sum_job(2)), 2, 3);
 }
 
@@ -289,7 +289,7 @@ fn steps_are_timed_and_counted_each_run_anew() {
             assert!(figure.seconds >= 0.02 && figure.seconds < 10.0, "{figure:?}");
             assert_eq!(figure.traffic.map(|t| t.sent), Some(3), "{figure:?}");
         }
-        w.send(&Request::Finish { keep: true }).unwrap();
+        w.send(&Request::Finish { keep: true, answer: false }).unwrap();
     }
 }
 

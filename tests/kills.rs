@@ -14,7 +14,7 @@ const KILLS: usize = 50;
 /// 500 cases that take a while, so that a kill often meets one: half of them with a process per rank.
 fn many(home: &Home) {
     let body = "matrix.k = \"1..=250\"\ninputs.x = { each = \"k + rank\", count = 3 }\n\
-        steps = [{ op = \"all_reduce\", in = \"x\", out = \"y\" }, { op = \"wait\" }, { op = \"sleep\", seconds = 0.01 }, \
+        steps = [{ op = \"all_reduce\", in = \"x\", out = \"y\" }, { op = \"wait\" }, { op = \"sleep\", seconds = 0.02 }, \
         { op = \"all_reduce\", in = \"y\", out = \"z\" }]\nexpect.y = { each = \"2 * k + 1\" }\n";
     let numbers = (1..=250).map(|k| k.to_string()).collect::<Vec<_>>().join(", ");
     let body = body.replace("\"1..=250\"", &format!("[{numbers}]"));
@@ -39,7 +39,7 @@ fn a_killed_process_costs_one_case_and_no_other_verdict() {
     println!("seed {state}");
     let (mut killed, mut seen) = (0, BTreeSet::new());
     while run.try_wait().unwrap().is_none() {
-        std::thread::sleep(Duration::from_millis(5 + next(&mut state) % 60));
+        std::thread::sleep(Duration::from_millis(5 + next(&mut state) % 40));
         let workers = children(run.id());
         seen.extend(&workers);
         if killed < KILLS && !workers.is_empty() {

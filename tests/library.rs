@@ -52,6 +52,6 @@ fn a_missing_folder_and_a_missing_case_are_told_apart() {
     home.file("scenarios/sum.toml", SUM);
     assert!(Suite::open(&[Path::new("/no/such/folder")]).is_err());
     let root = home.path("scenarios");
-    assert_eq!(Suite::open_exact(&root, "sum").unwrap().cases.len(), 1);
-    assert!(Suite::open_exact(&root, "product").unwrap().cases.is_empty());
+    assert_eq!(Suite::open_exact(&root, "sum", &Default::default()).unwrap().cases.len(), 1);
+    assert!(Suite::open_exact(&root, "product", &Default::default()).unwrap().cases.is_empty());
 }

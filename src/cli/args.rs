@@ -1,9 +1,11 @@
 //! What can be typed; the comments here are the help text.
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use collspec::audit::peers::Peer;
+use collspec::audit::{NoSelection, Selection as Faults};
 use collspec::library::{Cuda, is_version};
-use collspec::run::RanksPerGpu;
+use collspec::run::{RanksPerGpu, seconds};
 use collspec::scenario::Placement;
-use collspec::suite::{BackendChoice, Filter};
+use collspec::suite::{BackendChoice, Filter, Forms, Suite};
 use soft_nccl::fault::{NoFault, Wish as Fault};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -22,6 +24,7 @@ pub struct Args {
 pub enum Command {
     Run(Run),
     Check(Check),
+    Audit(Audit),
     /// NCCL libraries: which ones this machine has, and getting another.
     #[command(subcommand)]
     Nccl(Nccl),
@@ -71,11 +74,23 @@ pub struct Selection {
     /// The filter is the whole name of one case.
     #[arg(long, requires = "filter")]
     pub exact: bool,
+
+    /// Forms in which the cases are run too, as far as they can take them, instead of those that the files name: all,
+    /// none, or a list of in_place, misaligned, grouped, sub, one_thread, processes, ring, tree, single_tree, eager.
+    ///
+    /// A case in a form is called as the case with `form=NAME` last in its brackets.
+    #[arg(long, value_name = "LIST", value_parser = Forms::parse)]
+    pub forms: Option<Forms>,
 }
 
 impl Selection {
     pub fn filter(&self) -> Filter {
         Filter { text: self.filter.clone(), exact: self.exact }
+    }
+
+    /// The files' cases in the forms that are wanted.
+    pub fn open(&self) -> Result<Suite, collspec::suite::Error> {
+        Suite::open_in(&self.paths, &self.forms.clone().unwrap_or_default())
     }
 }
 
@@ -112,6 +127,11 @@ pub struct Run {
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub timeout: Option<f64>,
 
+    /// Time limit for what comes before and after a case, in seconds: making communicators and filling buffers, and
+    /// destroying communicators [default: 60].
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub opening_timeout: Option<f64>,
+
     /// Shuffles the order in which the software's tasks run; the same number gives the same order.
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
@@ -127,7 +147,7 @@ pub struct Run {
 
     /// Who drives the ranks where a file does not say: threads, processes or one_thread. Cases that cannot be placed so
     /// run as they would without.
-    #[arg(long, value_name = "NAME", value_parser = placement)]
+    #[arg(long, value_name = "NAME", value_parser = Placement::parse)]
     pub placement: Option<Placement>,
 
     /// Text for people, or one JSON object per case.
@@ -151,8 +171,8 @@ pub struct Place {
     #[arg(long, value_name = "PATH|VERSION")]
     pub nccl: Option<String>,
 
-    /// A folder whose libcuda.so.1 is the CUDA driver, instead of the machine's; `stand-in` is the one built with this
-    /// program, as `--nccl stand-in` is its library.
+    /// A folder whose libcuda.so.1 (and libcuda.so) is the CUDA driver, instead of the machine's. The word stand-in means
+    /// the driver that was built with this program, and with --nccl the library.
     #[arg(long, value_name = "DIR")]
     pub driver: Option<PathBuf>,
 }
@@ -173,6 +193,49 @@ pub struct Check {
     pub selection: Selection,
 }
 
+/// Say which faults the scenarios would notice, in the library and in the judge.
+///
+/// Every case runs soundly first and must pass. Then each runs on the software library made wrong in every known way that
+/// it meets, and what it caught is judged again by judges that look at less. Exit code 1 if anything goes unnoticed.
+#[derive(Debug, ClapArgs)]
+pub struct Audit {
+    #[command(flatten)]
+    pub selection: Selection,
+
+    /// Only these, with commas between: F01 to F40 are the library's, J01 to J10 the judge's; some have a letter behind.
+    #[arg(long, value_name = "FAULTS", value_parser = faults)]
+    pub fault: Option<Faults>,
+
+    /// Check in this way: collspec (the default), or as a public suite would run and judge the same operations: nccl-tests,
+    /// rccl, ucc. May be given several times; then one table compares them.
+    #[arg(long = "as", value_name = "NAME", value_parser = way)]
+    pub ways: Vec<WayName>,
+
+    /// Run no more cases under a fault that 20 have caught. Counts are lower bounds then.
+    #[arg(long)]
+    pub quick: bool,
+
+    /// Tell of every scenario file what it catches, what it alone catches, and whether it is redundant.
+    #[arg(long)]
+    pub scenarios: bool,
+
+    /// Runs at the same time [default: the number of cores].
+    #[arg(long, value_name = "N")]
+    pub jobs: Option<NonZeroUsize>,
+
+    /// Time limit of a sound run of a case that has none of its own, in seconds.
+    #[arg(long, value_name = "S", value_parser = seconds)]
+    pub timeout: Option<f64>,
+
+    /// Text for people, or JSON objects, one per line: faults, scenarios, lanes, folders, a summary.
+    #[arg(long, value_enum, default_value_t = Format::Human)]
+    pub format: Format,
+
+    /// Write the report to this file instead of the standard output.
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+}
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Format {
     /// Failures in full, skips by reason, one line at the end.
@@ -181,25 +244,34 @@ pub enum Format {
     Jsonl,
 }
 
+/// A way of checking, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WayName {
+    /// This program's own.
+    Collspec,
+    /// A public suite's.
+    Peer(Peer),
+}
+
+fn way(text: &str) -> Result<WayName, String> {
+    if text == "collspec" {
+        return Ok(WayName::Collspec);
+    }
+    let known: Vec<&str> = Peer::ALL.into_iter().map(Peer::name).collect();
+    let unknown = || format!("the ways of checking are collspec, {}", known.join(", "));
+    Peer::parse(text).map(WayName::Peer).ok_or_else(unknown)
+}
+
 fn fault(text: &str) -> Result<Fault, NoFault> {
     text.parse()
 }
 
-fn placement(text: &str) -> Result<Placement, String> {
-    let known = Placement::ALL.map(Placement::name);
-    let found = Placement::ALL.into_iter().find(|placement| placement.name() == text);
-    found.ok_or_else(|| format!("the placements are {}", known.join(", ")))
+fn faults(text: &str) -> Result<Faults, NoSelection> {
+    text.parse()
 }
 
 fn version(text: &str) -> Result<String, String> {
     if is_version(text) { Ok(text.to_owned()) } else { Err("a version such as 2.30.7 is wanted".to_owned()) }
-}
-
-fn seconds(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
-        _ => Err("a number of seconds above 0 is wanted".to_owned()),
-    }
 }
 
 #[cfg(test)]
@@ -210,6 +282,25 @@ mod tests {
     #[test]
     fn the_definitions_hold_together() {
         Args::command().debug_assert();
+    }
+
+    #[test]
+    fn the_readme_names_every_option_of_run() {
+        let readme = include_str!("../../README.md");
+        let command = Args::command();
+        let run = command.get_subcommands().find(|sub| sub.get_name() == "run").unwrap();
+        for option in run.get_arguments().filter_map(|arg| arg.get_long()).filter(|name| *name != "help") {
+            assert!(readme.contains(&format!("`--{option}")), "--{option} is not in README.md");
+        }
+    }
+
+    #[test]
+    fn the_help_names_every_form() {
+        let mut run = Args::command();
+        let help = run.find_subcommand_mut("run").unwrap().render_long_help().to_string();
+        for form in collspec::scenario::forms::names() {
+            assert!(help.contains(form), "{form}");
+        }
     }
 
     #[test]

@@ -3,7 +3,7 @@ use super::args::Check;
 use super::exit::Exit;
 use super::run::{select, show_faults};
 use collspec::suite::foresee::{Foreseen, foresee};
-use collspec::suite::{Suite, drive, faults, files_in_words};
+use collspec::suite::{drive, faults, files_in_words};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -11,7 +11,7 @@ use std::thread::available_parallelism;
 
 pub fn check(args: &Check) -> anyhow::Result<Exit> {
     let jobs = available_parallelism().map_or(1, NonZeroUsize::get);
-    let mut suite = Suite::open(&args.selection.paths)?;
+    let mut suite = args.selection.open()?;
     if suite.faults.is_empty() || !suite.cases.is_empty() {
         select(&mut suite, &args.selection)?;
     }

@@ -4,27 +4,30 @@ use super::exit::Exit;
 use super::nccl::lack;
 use collspec::Workers;
 use collspec::backend::cuda::{DeviceInfo, DriverState, Gpus};
-use collspec::library::{Found, find};
+use collspec::library::{Found, Probed, find};
 use collspec::run::gpus::{self, AskError};
 use collspec::run::{Machine, machine::driver_text};
-use collspec::suite::{BackendChoice, Wish};
+use collspec::suite::{BackendChoice, BackendMissing, Choice, Wish};
 use std::io::Write;
+use std::path::Path;
 
 pub fn doctor(args: &Doctor) -> anyhow::Result<Exit> {
     let workers = Workers::CurrentExe;
-    let driver = args.place.driver.as_deref().map(|folder| folder.canonicalize().unwrap_or_else(|_| folder.to_owned()));
-    let gpus = gpus::ask(&workers, driver.as_deref());
-    let libraries = find(&workers);
     let wish = Wish { nccl: args.place.nccl.clone(), driver: args.place.driver.clone(), ..Wish::default() };
+    let gpus = wish.driver_folder().map(|folder| gpus::ask(&workers, folder.as_deref()));
+    let libraries = find(&workers);
     // with nothing asked for, the software is taken without a word: here the word is wanted
     let nccl = Wish { backend: BackendChoice::Nccl, ..wish }.resolve(&workers);
 
     let mut lines = vec![format!("collspec {}", env!("CARGO_PKG_VERSION"))];
-    driver_lines(&gpus, &mut lines);
-    if let Ok(gpus) = &gpus {
+    match &gpus {
+        Ok(gpus) => driver_lines(gpus, &mut lines),
+        Err(words) => lines.push(entry("driver", words)),
+    }
+    if let Ok(Ok(gpus)) = &gpus {
         device_lines(&gpus.devices, &mut lines);
     }
-    library_lines(&libraries, &mut lines);
+    library_lines(&libraries, &nccl, &mut lines);
     match nccl {
         Ok(choice) => {
             let machine = choice.machine.as_deref();
@@ -112,18 +115,23 @@ fn topology(devices: &[DeviceInfo]) -> String {
     devices.iter().enumerate().map(one).collect::<Vec<_>>().join("; ")
 }
 
-fn library_lines(libraries: &[Found], lines: &mut Vec<String>) {
-    if libraries.is_empty() {
+/// The libraries that were found, and the one that will run if it is none of them.
+fn library_lines(libraries: &[Found], nccl: &Result<Choice, BackendMissing>, lines: &mut Vec<String>) {
+    let usable =
+        |probed: &Probed, path: &Path| format!("{} {}: {}", probed.version_text(), path.display(), lack(probed));
+    let named = nccl.as_ref().ok().and_then(|choice| choice.machine.as_deref());
+    let named = named.filter(|machine| libraries.iter().all(|found| found.path != machine.library));
+    let named = named.map(|machine| usable(&machine.probed, &machine.library));
+    let found = libraries.iter().map(|library| match &library.probed {
+        Ok(probed) => usable(probed, &library.path),
+        Err(error) => format!("unusable {}: {error}", library.path.display()),
+    });
+    let all: Vec<String> = named.into_iter().chain(found).collect();
+    if all.is_empty() {
         lines.push(entry("libraries", "none was found"));
         lines.push(entry("", "`collspec nccl fetch 2.30.7` gets one; --nccl PATH names one"));
     }
-    for (number, library) in libraries.iter().enumerate() {
-        let words = match &library.probed {
-            Ok(probed) => format!("{} {}: {}", probed.version_text(), library.path.display(), lack(probed)),
-            Err(error) => format!("unusable {}: {error}", library.path.display()),
-        };
-        lines.push(entry(if number == 0 { "libraries" } else { "" }, &words));
-    }
+    lines.extend(all.iter().enumerate().map(|(n, words)| entry(if n == 0 { "libraries" } else { "" }, words)));
 }
 
 /// What this machine and library cannot run.
@@ -142,15 +150,36 @@ fn skipped(machine: &Machine) -> Vec<String> {
         ));
     }
     let lacks: Vec<_> = machine.probed.lacks().into_iter().map(|(name, _)| name).collect();
-    for name in ["ncclAlltoAll", "ncclGather", "ncclScatter"].into_iter().filter(|name| lacks.contains(name)) {
-        words.push(format!("nothing for the lack of {name}: sends and receives in a group do the same"));
-    }
-    let used = ["ncclCommInitRankConfig", "ncclCommSplit", "ncclCommFinalize", "ncclRedOpCreatePreMulSum"];
-    for name in used.into_iter().filter(|name| lacks.contains(name)) {
-        words.push(format!("cases that use {name}: this library does not have it"));
+    let pairs = !lacks.contains(&"ncclSend") && !lacks.contains(&"ncclRecv");
+    for name in USED.into_iter().filter(|name| lacks.contains(name)) {
+        words.push(match name {
+            "ncclAlltoAll" | "ncclGather" | "ncclScatter" if pairs => {
+                format!("nothing for the lack of {name}: sends and receives in a group do the same")
+            }
+            _ => format!("cases that use {name}: this library does not have it"),
+        });
     }
     words
 }
+
+/// Functions that a case may need and a library may lack.
+const USED: [&str; 15] = [
+    "ncclAllReduce",
+    "ncclReduce",
+    "ncclBroadcast",
+    "ncclAllGather",
+    "ncclReduceScatter",
+    "ncclSend",
+    "ncclRecv",
+    "ncclAlltoAll",
+    "ncclGather",
+    "ncclScatter",
+    "ncclCommInitRankConfig",
+    "ncclCommSplit",
+    "ncclCommFinalize",
+    "ncclCommAbort",
+    "ncclRedOpCreatePreMulSum",
+];
 
 #[cfg(test)]
 mod tests {

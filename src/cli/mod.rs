@@ -1,5 +1,6 @@
 //! The command line: what was typed, and what is done with it.
 mod args;
+mod audit;
 mod check;
 mod doctor;
 mod exit;
@@ -18,6 +19,7 @@ pub fn main() -> ExitCode {
     let done = match &args.command {
         args::Command::Run(options) => run::run(options),
         args::Command::Check(options) => check::check(options),
+        args::Command::Audit(options) => audit::audit(options),
         args::Command::Nccl(options) => nccl::nccl(options),
         args::Command::Doctor(options) => doctor::doctor(options),
     };

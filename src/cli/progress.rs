@@ -35,6 +35,24 @@ impl Progress {
         }
     }
 
+    /// So many things follow.
+    pub fn begin(&self, number: usize, what: &'static str) {
+        self.bar.set_position(0);
+        self.bar.set_length(number as u64);
+        self.bar.set_message(what);
+    }
+
+    /// One of them is done.
+    pub fn step(&self, name: String) {
+        self.bar.inc(1);
+        self.bar.set_message(name);
+    }
+
+    /// All of them are.
+    pub fn end(&self) {
+        self.bar.finish_and_clear();
+    }
+
     fn message(&self, name: &str) {
         match self.failed {
             0 => self.bar.set_message(name.to_owned()),

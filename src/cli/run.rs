@@ -5,8 +5,8 @@ use super::progress::Progress;
 use anstream::AutoStream;
 use anyhow::Context;
 use collspec::report::{Human, Inherited, JsonLines, Reporter, Rerun, Styles};
-use collspec::run::{Event, Options, Workers};
-use collspec::suite::{Error, Suite, Wish};
+use collspec::run::{Event, Options, RanksPerGpu, Workers};
+use collspec::suite::{BackendChoice, Error, Suite, Wish};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::num::NonZeroUsize;
@@ -32,7 +32,7 @@ pub fn run(args: &Run) -> anyhow::Result<Exit> {
     let cores = available_parallelism().map_or(1, NonZeroUsize::get);
     // cases on GPUs take turns anyway
     let jobs = args.jobs.map_or(if chosen.machine.is_some() { 1 } else { cores }, NonZeroUsize::get);
-    let mut suite = Suite::open(&args.selection.paths)?;
+    let mut suite = args.selection.open()?;
     if suite.faults.is_empty() {
         select(&mut suite, &args.selection)?;
         suite.plan(cores);
@@ -50,6 +50,7 @@ pub fn run(args: &Run) -> anyhow::Result<Exit> {
         ranks_per_gpu: args.ranks_per_gpu,
         jobs,
         timeout: args.timeout,
+        opening: args.opening_timeout,
         seed: args.seed,
         eager: args.eager,
         fault: args.fault.unwrap_or_default(),
@@ -118,9 +119,14 @@ fn options_to_repeat(args: &Run) -> Vec<String> {
     let mut option = |name: &str, value: Option<String>| {
         words.extend(value.map(|value| [name.to_owned(), value]).into_iter().flatten());
     };
+    let backend = (args.backend != BackendChoice::Auto).then(|| args.backend.name().to_owned());
+    option("--backend", backend);
     option("--nccl", args.place.nccl.clone());
     option("--driver", args.place.driver.as_ref().map(|folder| folder.display().to_string()));
+    let sharing = (args.ranks_per_gpu != RanksPerGpu::One).then(|| args.ranks_per_gpu.to_string());
+    option("--ranks-per-gpu", sharing);
     option("--timeout", args.timeout.map(|value| value.to_string()));
+    option("--opening-timeout", args.opening_timeout.map(|value| value.to_string()));
     option("--seed", args.seed.map(|value| value.to_string()));
     option("--eager", args.eager.map(|value| value.to_string()));
     option("--fault", args.fault.map(|fault| fault.to_string()));

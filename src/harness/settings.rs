@@ -1,45 +1,103 @@
 //! What COLLSPEC_* variables say, read once.
-use crate::run::RanksPerGpu;
-use crate::suite::{BackendChoice, Filter, Wish};
+use crate::run::{Options, RanksPerGpu, seconds};
+use crate::scenario::Placement;
+use crate::suite::{BackendChoice, Choice, Filter, Forms, Wish};
 use std::env::VarError;
 
-const SHARING: &str = "COLLSPEC_RANKS_PER_GPU";
+/// The variable that says in which forms cases are run.
+pub const FORMS: &str = "COLLSPEC_FORMS";
+
+/// Variables that bear on a case's result, which a command that runs it again must repeat.
+pub const TELLING: [&str; 9] = [
+    "COLLSPEC_BACKEND",
+    "COLLSPEC_NCCL",
+    "COLLSPEC_DRIVER",
+    "COLLSPEC_RANKS_PER_GPU",
+    "COLLSPEC_PLACEMENT",
+    "COLLSPEC_TIMEOUT",
+    "COLLSPEC_OPENING_TIMEOUT",
+    "COLLSPEC_SEED",
+    "COLLSPEC_EAGER",
+];
 
 /// The variables' meaning; the same as that of the command's options.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// COLLSPEC_BACKEND, COLLSPEC_REQUIRE, COLLSPEC_NCCL and COLLSPEC_DRIVER.
     pub wish: Wish,
     /// COLLSPEC_RANKS_PER_GPU.
     pub ranks_per_gpu: RanksPerGpu,
+    /// COLLSPEC_PLACEMENT.
+    pub placement: Option<Placement>,
+    /// COLLSPEC_TIMEOUT.
+    pub timeout: Option<f64>,
+    /// COLLSPEC_OPENING_TIMEOUT.
+    pub opening: Option<f64>,
+    /// COLLSPEC_SEED.
+    pub seed: Option<u64>,
+    /// COLLSPEC_EAGER.
+    pub eager: Option<u64>,
     /// COLLSPEC_FILTER.
     pub filter: Filter,
+    /// COLLSPEC_FORMS.
+    pub forms: Forms,
 }
 
 impl Settings {
     /// From variables that `variable` looks up; an empty one is as good as none.
     pub fn read(variable: impl Fn(&str) -> Result<String, VarError>) -> Result<Self, String> {
-        let read = |name: &str| match variable(name) {
+        let from = Variables(variable);
+        let number = |text: &str| text.parse::<u64>().map_err(|_| "a number from 0 on is wanted".to_owned());
+        Ok(Self {
+            wish: Wish {
+                backend: from.parsed("COLLSPEC_BACKEND", BackendChoice::parse)?.unwrap_or_default(),
+                require: from.parsed("COLLSPEC_REQUIRE", BackendChoice::parse)?,
+                nccl: from.text("COLLSPEC_NCCL")?,
+                driver: from.text("COLLSPEC_DRIVER")?.map(Into::into),
+            },
+            ranks_per_gpu: from.parsed("COLLSPEC_RANKS_PER_GPU", RanksPerGpu::parse)?.unwrap_or_default(),
+            placement: from.parsed("COLLSPEC_PLACEMENT", Placement::parse)?,
+            timeout: from.parsed("COLLSPEC_TIMEOUT", seconds)?,
+            opening: from.parsed("COLLSPEC_OPENING_TIMEOUT", seconds)?,
+            seed: from.parsed("COLLSPEC_SEED", number)?,
+            eager: from.parsed("COLLSPEC_EAGER", number)?,
+            filter: Filter { text: from.text("COLLSPEC_FILTER")?, exact: false },
+            forms: from.parsed(FORMS, Forms::parse)?.unwrap_or_default(),
+        })
+    }
+
+    /// How cases are run on what was chosen.
+    pub fn options(&self, chosen: Choice, jobs: usize) -> Options {
+        Options {
+            backend: chosen.backend,
+            machine: chosen.machine,
+            ranks_per_gpu: self.ranks_per_gpu,
+            placement: self.placement,
+            timeout: self.timeout,
+            opening: self.opening,
+            seed: self.seed,
+            eager: self.eager,
+            jobs,
+            ..Options::default()
+        }
+    }
+}
+
+struct Variables<F>(F);
+
+impl<F: Fn(&str) -> Result<String, VarError>> Variables<F> {
+    fn text(&self, name: &str) -> Result<Option<String>, String> {
+        match (self.0)(name) {
             Ok(text) if text.is_empty() => Ok(None),
             Ok(text) => Ok(Some(text)),
             Err(VarError::NotPresent) => Ok(None),
             Err(VarError::NotUnicode(_)) => Err(format!("{name} is not UTF-8")),
-        };
-        let sharing = |text: String| RanksPerGpu::parse(&text).map_err(|words| format!("{SHARING}={text}: {words}"));
-        let backend = |name: &str| {
-            let parse = |text: String| BackendChoice::parse(&text).map_err(|words| format!("{name}={text}: {words}"));
-            read(name)?.map(parse).transpose()
-        };
-        Ok(Self {
-            wish: Wish {
-                backend: backend("COLLSPEC_BACKEND")?.unwrap_or_default(),
-                require: backend("COLLSPEC_REQUIRE")?,
-                nccl: read("COLLSPEC_NCCL")?,
-                driver: read("COLLSPEC_DRIVER")?.map(Into::into),
-            },
-            ranks_per_gpu: read(SHARING)?.map(sharing).transpose()?.unwrap_or_default(),
-            filter: Filter { text: read("COLLSPEC_FILTER")?, exact: false },
-        })
+        }
+    }
+
+    fn parsed<T>(&self, name: &str, parse: impl Fn(&str) -> Result<T, String>) -> Result<Option<T>, String> {
+        let parse = |text: String| parse(&text).map_err(|words| format!("{name}={text}: {words}"));
+        self.text(name)?.map(parse).transpose()
     }
 }
 
@@ -60,7 +118,41 @@ mod tests {
         assert_eq!(with("COLLSPEC_NCCL", "2.30.7").map(|s| s.wish.nccl), Ok(Some("2.30.7".into())));
         assert_eq!(with("COLLSPEC_RANKS_PER_GPU", "auto").map(|s| s.ranks_per_gpu), Ok(RanksPerGpu::Auto));
         assert!(with("COLLSPEC_RANKS_PER_GPU", "0").is_err());
+        assert_eq!(with("COLLSPEC_PLACEMENT", "processes").map(|s| s.placement), Ok(Some(Placement::Processes)));
+        assert_eq!(with("COLLSPEC_TIMEOUT", "2.5").map(|s| s.timeout), Ok(Some(2.5)));
+        assert_eq!(with("COLLSPEC_OPENING_TIMEOUT", "9").map(|s| s.opening), Ok(Some(9.0)));
+        assert_eq!(with("COLLSPEC_SEED", "7").map(|s| s.seed), Ok(Some(7)));
+        assert_eq!(with("COLLSPEC_EAGER", "4096").map(|s| s.eager), Ok(Some(4096)));
+        for (name, value) in [
+            ("COLLSPEC_PLACEMENT", "gpus"),
+            ("COLLSPEC_TIMEOUT", "0"),
+            ("COLLSPEC_OPENING_TIMEOUT", "soon"),
+            ("COLLSPEC_SEED", "-1"),
+            ("COLLSPEC_EAGER", "1k"),
+        ] {
+            let words = with(name, value).unwrap_err();
+            assert!(words.starts_with(&format!("{name}={value}: ")), "{words}");
+        }
+        assert_eq!(with("COLLSPEC_FORMS", "tree").map(|s| s.forms), Forms::parse("tree"));
+        assert!(with("COLLSPEC_FORMS", "treee").unwrap_err().contains("did you mean tree?"));
         assert_eq!(with("COLLSPEC_FILTER", "ring").map(|s| s.filter.text), Ok(Some("ring".into())));
+    }
+
+    #[test]
+    fn the_readme_names_every_variable() {
+        let readme = include_str!("../../README.md");
+        for name in TELLING.into_iter().chain(["COLLSPEC_REQUIRE", "COLLSPEC_FILTER"]) {
+            assert!(readme.contains(&format!("`{name}`")), "{name} is not in README.md");
+        }
+    }
+
+    #[test]
+    fn what_is_set_reaches_the_runner() {
+        let settings =
+            Settings { seed: Some(3), opening: Some(4.0), ..with("COLLSPEC_PLACEMENT", "one_thread").unwrap() };
+        let options = settings.options(Choice::default(), 2);
+        assert_eq!((options.placement, options.opening), (Some(Placement::OneThread), Some(4.0)));
+        assert_eq!((options.seed, options.jobs, options.timeout), (Some(3), 2, None));
     }
 
     #[test]

@@ -27,10 +27,11 @@ impl Snapshots {
 
     /// Compares, and writes what INSTA_UPDATE says; the error is told under the case's name.
     pub fn compare(&self, case: &Case, text: &str) -> Result<(), String> {
-        let (folder, name) = file_name(&case.name);
+        // a form must come out as what the file says does
+        let (folder, name) = file_name(case.base());
         let folder = self.folder.join(folder);
         let path = folder.join(format!("{name}.snap"));
-        self.claim(&path, &case.name)?;
+        self.claim(&path, case.base())?;
 
         let reference = Reference::default();
         let mut settings = insta::Settings::new();

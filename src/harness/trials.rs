@@ -1,39 +1,53 @@
 //! A suite as libtest trials.
 use super::Site;
+use super::settings;
 use super::snapshot::Snapshots;
 use crate::judge::{Outcome, Status};
-use crate::report::{Inherited, Rerun, failure};
+use crate::report::{Forms, Inherited, Rerun, failure};
 use crate::run::Runner;
 use crate::scenario::Case;
 use crate::suite::{Faulty, Suite, drive, faults};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What came of the forms of the cases that have run.
+pub type Ends = Arc<Mutex<Forms>>;
 
 /// One trial per case, and one that fails per file with faults. Without a runner they can only be listed.
-pub fn trials(site: &Site, suite: Suite, args: &Arguments, runner: Option<Arc<Runner>>) -> Vec<Trial> {
+///
+/// What is known to be skipped before it runs is marked as ignored for those who ask by mark: nextest lists tests first, and
+/// a test that says so only when it runs has passed in its eyes. A plain run has no marks, because libtest shows no reason
+/// with them.
+pub fn trials(site: &Site, suite: Suite, args: &Arguments, runner: Option<Arc<Runner>>) -> (Vec<Trial>, Ends) {
+    let ends = Ends::default();
     let context = Arc::new(Context {
-        rerun: Rerun::cargo_test(site.package, site.target(), Inherited::here()),
+        rerun: Rerun::cargo_test(site.package, site.target(), Inherited::with(&settings::TELLING)),
         snapshots: Snapshots::new(site.snapshots()),
         runner,
+        ends: ends.clone(),
     });
+    let by_mark = args.list || args.ignored || args.include_ignored;
     let faulty = suite.faults.into_iter().map(|faulty| broken(faulty, args));
     let cases = suite.cases.into_iter().map(|case| {
         let context = context.clone();
-        Trial::ignorable_test(case.name.clone(), move || context.run(&case))
+        let ignored = by_mark && context.runner.as_ref().is_some_and(|runner| runner.skips(&case).is_some());
+        Trial::ignorable_test(case.name.clone(), move || context.run(&case)).with_ignored_flag(ignored)
     });
-    faulty.chain(cases).collect()
+    (faulty.chain(cases).collect(), ends)
 }
 
 struct Context {
     rerun: Rerun,
     snapshots: Snapshots,
     runner: Option<Arc<Runner>>,
+    ends: Ends,
 }
 
 impl Context {
     fn run(&self, case: &Arc<Case>) -> Result<Completion, Failed> {
         let runner = self.runner.as_ref().ok_or("there is no runner")?;
         let verdict = drive::contained(&**runner, case);
+        self.ends.lock().unwrap_or_else(PoisonError::into_inner).add(case, &verdict);
         match verdict.status {
             Status::Skip => Ok(Completion::Ignored { reason: verdict.reason }),
             Status::Fail => {

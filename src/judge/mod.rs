@@ -13,7 +13,7 @@ mod snapshot;
 pub mod verdict;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use flaw::Flaw;
 pub use verdict::*;
@@ -158,6 +158,28 @@ pub fn not_refused(case: &Case) -> Option<Verdict> {
     finding.span = Some(outcome.span);
     book.find(Rank::default(), finding);
     Some(close(case, book, None, 0.0))
+}
+
+/// What happened when the communicators of a case were destroyed, after its program: a case that had passed has failed.
+pub fn ended_badly(verdict: &mut Verdict, outcome: Outcome, rank: Option<usize>, text: String) {
+    if verdict.status != Status::Pass {
+        verdict.notes.push(text);
+        return;
+    }
+    let mut book = Book::default();
+    book.looked(Lane::Expected, 1);
+    let mut finding = message::plain(Lane::Expected, text.clone(), "ok".into(), text);
+    finding.rank = rank;
+    book.find(Rank::default(), finding);
+    let (lanes, findings, _) = book.close();
+    verdict.lanes.retain(|lane| lane.lane != Lane::Expected);
+    verdict.lanes.extend(lanes);
+    verdict.lanes.sort_by_key(|lane| lane.lane);
+    verdict.status = Status::Fail;
+    verdict.outcome = Some(outcome);
+    verdict.reason = findings.first().map(|f| f.text.clone());
+    verdict.findings = findings;
+    verdict.snapshot = None;
 }
 
 /// The verdict on a case that was not run.

@@ -141,6 +141,7 @@ fn describe(plan: &Plan, seen: &Observation) -> String {
                 .enumerate()
                 .filter_map(|(rank, r)| match r.end {
                     RankEnd::Running { call } => Some(format!("rank {rank}{}", self::at(plan, rank, Some(call)))),
+                    RankEnd::Opening { call } => Some(format!("rank {rank} {}", opening_at(plan, rank, call)?)),
                     _ => None,
                 })
                 .take(8)
@@ -153,10 +154,28 @@ fn describe(plan: &Plan, seen: &Observation) -> String {
     }
 }
 
-/// ` at step 3: all_reduce`.
+/// ` at step 3 (all_reduce)`.
 fn at(plan: &Plan, rank: usize, call: Option<u32>) -> String {
     let step = step(plan, rank, call);
     step.and_then(|s| plan.steps.get(s as usize)).map(|s| format!(" at {}", s.label)).unwrap_or_default()
+}
+
+/// What a rank does while the case is opened; `None` if it waits for the others.
+fn opening_at(plan: &Plan, rank: usize, call: Option<u32>) -> Option<String> {
+    let prelude = plan.prelude.get(rank)?;
+    let Some(call) = call.map(|call| call as usize) else { return Some("before its first call".into()) };
+    let name = |comm: u32| {
+        let name = plan.comms.get(comm as usize).and_then(|comm| comm.name.as_deref());
+        name.map_or("a communicator".into(), |name| format!("communicator `{name}`"))
+    };
+    match prelude.get(call).map(|call| &call.what) {
+        Some(What::Init { comm, config: None, .. }) => Some(format!("in ncclCommInitRank of {}", name(*comm))),
+        Some(What::Init { comm, .. }) => Some(format!("in ncclCommInitRankConfig of {}", name(*comm))),
+        Some(What::Split { parent, .. }) => Some(format!("in ncclCommSplit of {}", name(*parent))),
+        Some(_) => Some(format!("at call {} that makes communicators", call + 1)),
+        None if call == prelude.len() => Some("while its buffers are made and filled".into()),
+        None => None,
+    }
 }
 
 fn step(plan: &Plan, rank: usize, call: Option<u32>) -> Option<u32> {
@@ -167,6 +186,7 @@ fn where_it_stands(plan: &Plan, seen: &Observation, finding: &mut Finding) {
     let found = seen.ranks.iter().enumerate().find_map(|(rank, r)| match &r.end {
         RankEnd::Error { call, .. } => Some((rank, *call)),
         RankEnd::Running { call } => Some((rank, Some(*call))),
+        RankEnd::Opening { call } => opening_at(plan, rank, *call).map(|_| (rank, None)),
         _ => None,
     });
     let Some((rank, call)) = found else { return };

@@ -22,7 +22,7 @@ pub struct Collective {
     pub in_place: InPlace,
     /// What arrives.
     pub rule: Rule,
-    /// Values of NCCL_ALGO that serve it.
+    /// Values of NCCL_ALGO that serve it; `SingleTree` is a word of soft-nccl's alone.
     pub algorithms: &'static [&'static str],
     /// busbw / algbw for n ranks (nccl-tests, doc/PERFORMANCE.md).
     pub bandwidth: fn(f64) -> f64,

@@ -70,7 +70,7 @@ pub(crate) struct Walk<'p> {
     /// Event and allocation of what was written for certain and then written again, in the order of that.
     pub overwritten: Vec<(usize, usize)>,
     /// Complement of what is first written to every byte, if wanted; by allocation.
-    pub poison: Option<Vec<Vec<u8>>>,
+    pub poison: Option<Vec<&'p mut [u8]>>,
 }
 
 impl<'p> Walk<'p> {

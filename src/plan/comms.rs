@@ -30,6 +30,8 @@ pub struct Comms {
     /// True once something uses the world.
     pub world_used: bool,
     world_id: u32,
+    /// The communicator that the world is split out of.
+    outer: Option<CommId>,
     /// Calls before the first step, by rank, without the world's.
     pub prelude: Vec<Vec<What>>,
 }
@@ -55,9 +57,11 @@ impl Comms {
             base: None,
             world_used: false,
             world_id: 0,
+            outer: None,
             prelude: vec![Vec::new(); n],
         };
         comms.base = comms.config(&case.config, None);
+        comms.outer = case.outer.as_ref().map(|outer| comms.add(None, outer.order.clone()));
         comms
     }
 
@@ -74,11 +78,30 @@ impl Comms {
         u32::try_from(self.configs.len() - 1).ok()
     }
 
-    /// The world's `Init` calls, one per rank.
-    pub fn world_calls(&self) -> Vec<What> {
-        (0..self.n)
-            .map(|r| What::Init { comm: 0, id: self.world_id, rank: r as i32, n: self.n as i32, config: self.base })
-            .collect()
+    /// The calls that make the world, by rank, idle ranks last.
+    pub fn world_calls(&self) -> Vec<Vec<What>> {
+        let init = |comm: CommId, rank: usize, n: usize| What::Init {
+            comm: comm as u32,
+            id: self.world_id,
+            rank: rank as i32,
+            n: n as i32,
+            config: self.base,
+        };
+        let Some(outer) = self.outer else { return (0..self.n).map(|rank| vec![init(0, rank, self.n)]).collect() };
+        let order = &self.list[outer].members;
+        let mut calls = vec![Vec::new(); order.len()];
+        for (number, &rank) in order.iter().enumerate() {
+            let inside = rank < self.n;
+            let split = What::Split {
+                parent: outer as u32,
+                color: if inside { 0 } else { -1 },
+                key: rank as i32,
+                new: inside.then_some(0),
+                config: self.base,
+            };
+            calls[rank] = vec![init(outer, number, order.len()), split];
+        }
+        calls
     }
 
     /// A communicator by name.

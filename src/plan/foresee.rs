@@ -30,10 +30,13 @@ pub fn foresee(low: Low) -> Result<Plan, Vec<Diagnostic>> {
     accept(&case, &low, &foresight, &played, &mut undefined)?;
     let mut comms = low.p.comms;
     let mut prelude = std::mem::take(&mut comms.prelude);
+    let mut programs = low.programs;
+    prelude.resize(case.ranks(), Vec::new());
+    programs.resize(case.ranks(), Vec::new());
     if comms.world_used {
         let world = comms.world_calls();
-        for (calls, call) in prelude.iter_mut().zip(world) {
-            calls.insert(0, call);
+        for (calls, first) in prelude.iter_mut().zip(world) {
+            calls.splice(0..0, first);
         }
     }
     let call = |what| crate::worker::job::Call { step: 0, tolerate: false, what };
@@ -45,7 +48,7 @@ pub fn foresee(low: Low) -> Result<Plan, Vec<Diagnostic>> {
         steps: low.p.steps,
         events: played.events,
         prelude: prelude.into_iter().map(|list| list.into_iter().map(call).collect()).collect(),
-        programs: low.programs,
+        programs,
         configs: comms.configs,
         ids: comms.ids,
         streams: low.p.streams,

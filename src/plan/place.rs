@@ -143,7 +143,10 @@ fn offset(p: &Program, buf: BufId, rank: usize, dtype: DType) -> Result<u64, Dia
     let own = p.names[buf].input.and_then(|i| p.case.inputs.get(i));
     let num: Option<&Num> = match own {
         Some(def) => def.offset.as_ref(),
-        None => p.case.offset.as_ref(),
+        None => {
+            let named = p.case.offsets.iter().find(|(name, _)| *name == p.names[buf].name);
+            named.map(|(_, offset)| offset).or(p.case.offset.as_ref())
+        }
     };
     let Some(num) = num else { return Ok(0) };
     let v = num.whole(&Names::world(&p.case, rank))?;

@@ -34,9 +34,10 @@ pub struct Plan {
     pub steps: Vec<PlanStep>,
     /// What the calls mean, in an order in which everything that an event reads has been written by earlier ones.
     pub events: Vec<Event>,
-    /// Calls that make communicators before the clock starts, by world rank.
+    /// Calls that make communicators before the clock starts, by world rank; those of the idle ranks of a larger world
+    /// stand behind.
     pub prelude: Vec<Vec<Call>>,
-    /// Calls by world rank.
+    /// Calls by world rank, as `prelude`.
     pub programs: Vec<Vec<Call>>,
     /// Configurations that `Init` and `Split` calls name.
     pub configs: Vec<Vec<(String, ConfigValue)>>,
@@ -56,6 +57,13 @@ pub struct Plan {
     pub undefined: Option<String>,
     /// True if the program makes, splits or ends communicators after the prelude.
     pub comm_steps: bool,
+}
+
+impl Plan {
+    /// Ranks that take part, the idle ones of a larger world too.
+    pub fn ranks(&self) -> usize {
+        self.programs.len()
+    }
 }
 
 /// A name; one memory per rank that has it.

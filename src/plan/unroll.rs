@@ -45,8 +45,8 @@ type Stop = Result<(), Diagnostic>;
 /// Unrolls a case.
 pub fn unroll(case: &Arc<Case>, limits: &Limits) -> Result<Program, Vec<Diagnostic>> {
     let n = case.world_size.v;
-    if n == 0 || n > limits.ranks {
-        let text = format!("a world of {n} ranks; 1 to {} can be run", limits.ranks);
+    if n == 0 || case.ranks() > limits.ranks {
+        let text = format!("a world of {} ranks; 1 to {} can be run", case.ranks(), limits.ranks);
         return Err(vec![Diagnostic::new(case.world_size.span, text)]);
     }
     let p = Program {

@@ -1,5 +1,5 @@
 //! Text for people: failures as they come, skips by reason, and one line at the end.
-use super::{Reporter, Rerun, Styles, Tally, failure};
+use super::{Forms, Reporter, Rerun, Styles, Tally, failure};
 use crate::judge::{Status, Verdict};
 use crate::run::Event;
 use crate::scenario::Case;
@@ -12,17 +12,19 @@ pub struct Human<W> {
     rerun: Rerun,
     every_case: bool,
     tally: Tally,
+    forms: Forms,
 }
 
 impl<W: Write> Human<W> {
     /// To `to`; `every_case` also names the cases that passed or were skipped.
     pub fn new(to: W, styles: Styles, rerun: Rerun, every_case: bool) -> Self {
-        Self { to, styles, rerun, every_case, tally: Tally::default() }
+        Self { to, styles, rerun, every_case, tally: Tally::default(), forms: Forms::default() }
     }
 
     fn done(&mut self, case: &Case, verdict: &Verdict) -> io::Result<()> {
         let Styles { pass, skip, faint, .. } = self.styles;
         self.tally.add(verdict);
+        self.forms.add(case, verdict);
         match verdict.status {
             Status::Fail => {
                 let text = failure::text(case, verdict, &self.rerun.command(case), &self.styles);
@@ -46,6 +48,9 @@ impl<W: Write> Human<W> {
 
     fn finished(&mut self, seconds: f64) -> io::Result<()> {
         let Styles { pass, fail, skip, faint, .. } = self.styles;
+        for words in self.forms.disagreements() {
+            writeln!(self.to, "{fail}forms disagree{fail:#} {words}")?;
+        }
         for (reason, count) in &self.tally.skips {
             writeln!(self.to, "{skip}skipped{skip:#} {count}: {reason}")?;
         }
@@ -73,7 +78,7 @@ impl<W: Write> Reporter for Human<W> {
 }
 
 /// Seconds with a unit that leaves few digits.
-fn duration(seconds: f64) -> String {
+pub(super) fn duration(seconds: f64) -> String {
     match seconds {
         s if s < 0.0995 => format!("{:.1} ms", s * 1e3),
         s if s < 99.5 => format!("{s:.2} s"),

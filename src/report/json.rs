@@ -3,6 +3,7 @@ use super::Reporter;
 use crate::judge::{LaneResult, Outcome, Status, Verdict};
 use crate::oracle::Fingerprint;
 use crate::run::Event;
+use crate::scenario::Case;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 use std::io::{self, Write};
@@ -23,8 +24,8 @@ impl<W: Write> JsonLines<W> {
 impl<W: Write> Reporter for JsonLines<W> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         match event {
-            Event::CaseDone { verdict, .. } => {
-                serde_json::to_writer(&mut self.to, &Line::new(verdict, &self.backend))?;
+            Event::CaseDone { case, verdict } => {
+                serde_json::to_writer(&mut self.to, &Line::new(case, verdict, &self.backend))?;
                 self.to.write_all(b"\n")?;
                 // A reader on the other end of a pipe sees each case as it ends.
                 self.to.flush()
@@ -39,6 +40,8 @@ impl<W: Write> Reporter for JsonLines<W> {
 #[derive(Serialize)]
 struct Line<'a> {
     case: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    form: Option<&'a str>,
     status: Status,
     backend: &'a str,
     outcome: Option<Outcome>,
@@ -53,9 +56,10 @@ struct Line<'a> {
 }
 
 impl<'a> Line<'a> {
-    fn new(verdict: &'a Verdict, backend: &'a str) -> Self {
+    fn new(case: &'a Case, verdict: &'a Verdict, backend: &'a str) -> Self {
         Self {
             case: &verdict.case,
+            form: case.form.as_ref().map(|derived| derived.form.name),
             status: verdict.status,
             backend,
             outcome: verdict.outcome,

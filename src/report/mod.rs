@@ -1,5 +1,7 @@
 //! Events to text: for people and as JSON lines. Nothing here decides anything.
+pub mod audit;
 pub mod failure;
+pub mod forms;
 pub mod human;
 mod inherited;
 pub mod json;
@@ -7,7 +9,9 @@ pub mod place;
 pub mod rerun;
 pub mod shell;
 pub mod tally;
+pub mod ways;
 
+pub use forms::Forms;
 pub use human::Human;
 pub use inherited::Inherited;
 pub use json::JsonLines;

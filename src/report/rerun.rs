@@ -36,6 +36,7 @@ impl Rerun {
             Start::Command { options } => {
                 words.extend(["collspec run".to_owned(), path(&case.file.path)]);
                 words.extend(options.iter().map(|word| shell::quote(word)));
+                words.extend(case.form.as_ref().map(|derived| format!("--forms {}", derived.form.name)));
                 if let Some(name) = name_in_file(case) {
                     // With `=` a name that begins with `-` is no option either.
                     let link = if name.starts_with('-') { '=' } else { ' ' };
@@ -45,6 +46,7 @@ impl Rerun {
             Start::CargoTest { package, target } => {
                 let [package, target] = [package, target].map(|word| shell::quote(word));
                 let name = shell::quoted(&case.name);
+                words.extend(case.form.as_ref().map(|derived| format!("COLLSPEC_FORMS={}", derived.form.name)));
                 words.push(format!("cargo test -p {package} --test {target} -- --exact {name}"));
             }
         }
@@ -60,7 +62,7 @@ fn path(path: &str) -> String {
 /// What the case is called when its file alone is the argument: the file's stem and the matrix point. `None` where the
 /// file has one case.
 fn name_in_file(case: &Case) -> Option<String> {
-    if !case.swept {
+    if !case.swept && case.forms.is_empty() && case.form.is_none() {
         return None;
     }
     // The point's brackets come after the last `/`: slashes in values are escaped.
@@ -84,6 +86,19 @@ mod tests {
     fn a_file_with_one_case_needs_no_name() {
         let rerun = Rerun::command_line(vec!["--eager".into(), "16".into()], Inherited::default());
         assert_eq!(rerun.command(&fixture::case("docs/a b")), "collspec run 'scenarios/docs/a b.toml' --eager 16");
+    }
+
+    #[test]
+    fn a_form_is_asked_for() {
+        let mut case = (*fixture::case("docs/a[form=tree]")).clone();
+        let form = crate::scenario::forms::find("tree").unwrap();
+        case.form = Some(crate::scenario::Derived { form, base: "docs/a".into() });
+        let rerun = Rerun::command_line(vec![], Inherited::default());
+        let command = "collspec run scenarios/docs/a.toml --forms tree --exact --filter 'a[form=tree]'";
+        assert_eq!(rerun.command(&case), command);
+        let rerun = Rerun::cargo_test("mine", "scenarios", Inherited::default());
+        let command = "COLLSPEC_FORMS=tree cargo test -p mine --test scenarios -- --exact 'docs/a[form=tree]'";
+        assert_eq!(rerun.command(&case), command);
     }
 
     #[test]

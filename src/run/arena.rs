@@ -169,12 +169,14 @@ fn rustix_fd(fd: &OwnedFd) -> std::os::fd::RawFd {
 pub enum Step {
     /// Nothing yet.
     Before,
-    /// A call of the prelude.
+    /// A call of the prelude; the number after the last is loading, the one after that waiting for the other ranks.
     Opening(u32),
     /// A call of the program.
     Running(u32),
     /// Its images are in the arena.
     Done,
+    /// Its communicators are being destroyed, which nobody's program asked for.
+    Ending,
 }
 
 impl Step {
@@ -185,6 +187,7 @@ impl Step {
             Self::Opening(call) => 1 << 32 | u64::from(call),
             Self::Running(call) => 2 << 32 | u64::from(call),
             Self::Done => 3 << 32,
+            Self::Ending => 4 << 32,
         }
     }
     /// From what is stored.
@@ -193,6 +196,7 @@ impl Step {
             1 => Self::Opening(word as u32),
             2 => Self::Running(word as u32),
             3 => Self::Done,
+            4 => Self::Ending,
             _ => Self::Before,
         }
     }
@@ -230,7 +234,7 @@ mod tests {
     #[test]
     fn step_words_keep_phase_and_call() {
         let arena = Arena::create().unwrap();
-        for step in [Step::Before, Step::Opening(7), Step::Running(u32::MAX), Step::Done] {
+        for step in [Step::Before, Step::Opening(7), Step::Running(u32::MAX), Step::Done, Step::Ending] {
             arena.mapping().word(3).unwrap().store(step.word(), Ordering::Release);
             assert_eq!(Step::of(arena.mapping().word(3).unwrap().load(Ordering::Acquire)), step);
         }

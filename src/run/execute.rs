@@ -73,10 +73,10 @@ pub fn execute(worker: &mut Worker, task: Task<'_>) -> Result<Result<Vec<Observa
             Came::Stuck(text, report) => (waits(text), report),
             Came::Late => {
                 let ended = Ended::Hung { proved: false, opening: watch.opening, waits: String::new() };
-                (ended, by_step_words(&arena, job.n))
+                (ended, by_step_words(&arena, job.n, watch.opening))
             }
             Came::Dead(part) => {
-                let how = worker.end(part);
+                let how = worker.end_closed(part);
                 let ranks = worker.ranks(part, job.n);
                 if seasoned && round == 0 && watch.opening && ranks.clone().all(|rank| not_begun(&arena, rank)) {
                     return Ok(Err(DeadBefore));
@@ -86,7 +86,10 @@ pub fn execute(worker: &mut Worker, task: Task<'_>) -> Result<Result<Vec<Observa
                     (_, 1) => format!("the process of rank {}: ", ranks.start),
                     _ => format!("the process of ranks {} to {}: ", ranks.start, ranks.end.saturating_sub(1)),
                 };
-                (Ended::Crashed { how: whose + &how, opening: watch.opening }, by_step_words(&arena, job.n))
+                (
+                    Ended::Crashed { how: whose + &how, opening: watch.opening },
+                    by_step_words(&arena, job.n, watch.opening),
+                )
             }
         };
         match ended {
@@ -182,7 +185,7 @@ impl Watch {
                 }
                 Heard::Reply(Reply::Stuck { waits, report }) => return Ok(Came::Stuck(waits, report)),
                 Heard::Reply(Reply::Trouble(text)) | Heard::Garbled(text) => return Err(trouble(worker, text)),
-                Heard::Reply(Reply::Hello { .. }) => {}
+                Heard::Reply(Reply::Hello { .. } | Reply::Finished { .. }) => {}
                 Heard::Silence if self.stopping => return Ok(Came::Report(self.as_far_as_known(worker))),
                 Heard::Silence => return Ok(Came::Late),
                 Heard::End => return Ok(Came::Dead(part)),
@@ -238,7 +241,7 @@ impl Watch {
         let n = report.ranks.len() as u32;
         for (part, done) in self.done.iter().enumerate() {
             for rank in worker.ranks(part, n).filter(|_| !done) {
-                report.ranks[rank as usize] = by_step_word(worker.arena.mapping(), rank);
+                report.ranks[rank as usize] = by_step_word(worker.arena.mapping(), rank, self.opening);
             }
         }
         report
@@ -259,15 +262,18 @@ fn not_begun(arena: &Mapping, rank: u32) -> bool {
 }
 
 /// What is known of ranks that cannot report any more.
-fn by_step_words(arena: &Mapping, n: u32) -> Report {
-    Report { ranks: (0..n).map(|rank| by_step_word(arena, rank)).collect(), ..Report::default() }
+fn by_step_words(arena: &Mapping, n: u32, opening: bool) -> Report {
+    Report { ranks: (0..n).map(|rank| by_step_word(arena, rank, opening)).collect(), ..Report::default() }
 }
 
-fn by_step_word(arena: &Mapping, rank: u32) -> RankReport {
+fn by_step_word(arena: &Mapping, rank: u32, opening: bool) -> RankReport {
     let end = match arena.word(rank).map_or(Step::Before, |word| Step::of(word.load(Ordering::Acquire))) {
-        Step::Before => RankEnd::Running { call: 0 },
-        Step::Opening(call) | Step::Running(call) => RankEnd::Running { call },
-        Step::Done => RankEnd::Done,
+        Step::Before if opening => RankEnd::Opening { call: None },
+        Step::Opening(call) if opening => RankEnd::Opening { call: Some(call) },
+        // all ranks are loaded: this one is on its way to its first call
+        Step::Before | Step::Opening(_) => RankEnd::Running { call: 0 },
+        Step::Running(call) => RankEnd::Running { call },
+        Step::Done | Step::Ending => RankEnd::Done,
     };
     RankReport { end, ..running(0) }
 }

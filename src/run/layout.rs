@@ -35,7 +35,7 @@ const ALIGN: u64 = 64;
 
 /// The job of a plan whose initial images have these lengths.
 pub fn job(plan: &Plan, initial: &[Vec<u8>], checkpoints: &[Write], reuse: bool) -> (Job, CallMap) {
-    let mut end = 8 * plan.n as u64;
+    let mut end = 8 * plan.ranks() as u64;
     let mut place = |len: u64| {
         let at = end.next_multiple_of(ALIGN);
         end = at + len;
@@ -46,7 +46,7 @@ pub fn job(plan: &Plan, initial: &[Vec<u8>], checkpoints: &[Write], reuse: bool)
         AllocSpec { rank: alloc.rank as u32, start: alloc.start(), image, initial: place(image), last: place(image) }
     });
     let allocs = allocs.collect();
-    let mut inserts: Vec<Vec<(u32, Call)>> = vec![Vec::new(); plan.n];
+    let mut inserts: Vec<Vec<(u32, Call)>> = vec![Vec::new(); plan.ranks()];
     let mut specs = Vec::with_capacity(checkpoints.len());
     for (index, write) in checkpoints.iter().enumerate() {
         let region = &write.region;
@@ -69,8 +69,8 @@ pub fn job(plan: &Plan, initial: &[Vec<u8>], checkpoints: &[Write], reuse: bool)
     let (programs, map) = plan.programs.iter().zip(inserts).map(|(program, inserts)| insert(program, inserts)).unzip();
     let job = Job {
         case: plan.case.name.clone(),
-        n: plan.n as u32,
-        ranks: 0..plan.n as u32,
+        n: plan.ranks() as u32,
+        ranks: 0..plan.ranks() as u32,
         comms: plan.comms.iter().map(|comm| comm.members.iter().map(|&rank| rank as u32).collect()).collect(),
         configs: plan.configs.clone(),
         ids: plan.ids,

@@ -31,7 +31,8 @@ impl Locks {
 
 fn lock(path: &Path) -> io::Result<OwnedFd> {
     let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    // not waiting: in a folder for everybody it might be a pipe that nobody writes to
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     // first as it is: in a folder for everybody, a file of somebody else's may be read but not be asked to be made
     let file = match open(path, flags, Mode::empty()) {
         Err(rustix::io::Errno::NOENT) => {

@@ -2,6 +2,7 @@
 use crate::backend::cuda::{DeviceInfo, Gpus};
 use crate::backend::version_text;
 use crate::library::Probed;
+use std::fmt;
 use std::path::PathBuf;
 
 /// What a run on NCCL has under it.
@@ -44,6 +45,16 @@ impl RanksPerGpu {
             Self::One => ranks <= 1,
             Self::Most(n) => ranks <= n,
             Self::Auto => true,
+        }
+    }
+}
+
+impl fmt::Display for RanksPerGpu {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::One => f.write_str("1"),
+            Self::Most(n) => n.fmt(f),
+            Self::Auto => f.write_str("auto"),
         }
     }
 }

@@ -2,9 +2,11 @@
 pub mod arena;
 pub mod event;
 pub mod execute;
+pub mod finish;
 pub mod gpus;
 mod lacking;
 pub mod layout;
+pub mod life;
 pub mod lock;
 pub mod log;
 pub mod machine;
@@ -21,6 +23,14 @@ pub use observation::{Ended, Observation};
 pub use pool::Room;
 pub use runner::{Look, Prepared, Ready, Runner};
 
+/// Seconds of a time limit, as they are written in options and variables.
+pub fn seconds(text: &str) -> Result<f64, String> {
+    match text.parse::<f64>() {
+        Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
+        _ => Err("a number of seconds above 0 is wanted".to_owned()),
+    }
+}
+
 use crate::oracle::Forecast;
 use crate::plan::{Plan, Write};
 use crate::scenario::Placement;
@@ -28,6 +38,9 @@ use crate::worker::job::Job;
 use soft_nccl::fault::Wish;
 use std::path::PathBuf;
 use std::sync::Arc;
+
+/// How much NCCL logs.
+const NCCL_LOG: &str = "NCCL_DEBUG";
 
 /// What runs the cases.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -58,6 +71,10 @@ impl Backend {
         let Self::Nccl { library, driver } = self else { return Vec::new() };
         let mut env = vec![(crate::worker::LIBRARY.to_owned(), library.to_string_lossy().into_owned())];
         env.extend(driver.as_deref().map(gpus::loader_path));
+        if std::env::var_os(NCCL_LOG).is_none() {
+            // so that a failure can quote what NCCL has against it
+            env.push((NCCL_LOG.to_owned(), "WARN".to_owned()));
+        }
         env
     }
 }
@@ -81,6 +98,8 @@ pub struct Options {
     pub jobs: usize,
     /// Seconds per case instead of the default; a case's own `timeout` goes before it.
     pub timeout: Option<f64>,
+    /// Seconds for making communicators and loading, and for destroying communicators after a case, instead of the default.
+    pub opening: Option<f64>,
     /// Order of the software library's tasks.
     pub seed: Option<u64>,
     /// Bytes that the software library's sends may leave unreceived.
@@ -133,6 +152,14 @@ pub enum Error {
     /// No GPUs, or no library.
     #[error("the backend nccl cannot run here: {0}")]
     NoMachine(String),
+    /// What the run said of its library holds no longer.
+    #[error("the library is NCCL {is} now; it was {was} when the run began")]
+    Changed {
+        /// The version at first.
+        was: String,
+        /// The version that a worker found.
+        is: String,
+    },
     /// Another process's turn cannot be waited for.
     #[error("cannot lock the GPUs")]
     Lock(#[source] std::io::Error),

@@ -4,14 +4,14 @@ use crate::backend::version_text;
 use crate::scenario::{Case, EnvValue, Placement};
 use std::cmp::Ordering;
 
-/// More processes than this are no test of anything but the machine.
-pub const MOST_PARTS: usize = 16;
+/// Most processes of a worker.
+pub const MOST_PARTS: usize = Placement::MOST_PROCESSES;
 
 /// What can be said without asking the library.
 pub fn missing(case: &Case, backend: &Backend, machine: Option<&Machine>, sharing: RanksPerGpu) -> Option<String> {
     let needs = &case.requires;
-    if case.placement == Placement::Processes && case.world_size.v > MOST_PARTS {
-        let n = case.world_size.v;
+    if case.placement == Placement::Processes && case.ranks() > MOST_PARTS {
+        let n = case.ranks();
         return Some(format!("placement \"processes\" starts at most {MOST_PARTS} processes; this case has {n} ranks"));
     }
     if let Some(var) = case.env.iter().find(|var| matches!(var.value, EnvValue::PerRank(_)))
@@ -43,7 +43,7 @@ fn gpus(n: usize) -> String {
 }
 
 fn no_such_gpus(case: &Case, machine: &Machine, sharing: RanksPerGpu) -> Option<String> {
-    let (needs, ranks, there) = (&case.requires, case.world_size.v, machine.gpus.devices.len());
+    let (needs, ranks, there) = (&case.requires, case.ranks(), machine.gpus.devices.len());
     let are = if there == 1 { "there is 1" } else { &format!("there are {there}") };
     if let Some(n) = needs.gpus.filter(|n| *n as usize > there) {
         return Some(format!("needs {}; {are}", gpus(n as usize)));

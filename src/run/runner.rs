@@ -1,9 +1,11 @@
 //! A case from its plan to its verdict: worker, time limits, and what becomes of the worker afterwards.
 use super::execute::{Task, execute};
+use super::finish::{self, Finished};
 use super::lacking::lacking;
 use super::lock::{self, Locks};
 use super::pool::{Pool, Pooled, Room, WorkerKey};
 use super::{Backend, Ended, Error, Machine, Observation, Options, Workers, gpus, job, requires};
+use crate::backend::version_text;
 use crate::judge::{self, Outcome, Status, Verdict};
 use crate::oracle::Forecast;
 use crate::plan::{self, Plan};
@@ -23,8 +25,8 @@ const SOFT_HANG: f64 = 2.0;
 const QUOTED_LINES: usize = 20;
 /// Bytes of them.
 const QUOTED_BYTES: usize = 2048;
-/// For making communicators and loading; not the case's fault, so more generous.
-const OPENING: Duration = Duration::from_secs(60);
+/// For making communicators and loading, and for destroying them after a case; not the case's fault, so more generous.
+const OPENING: f64 = 60.0;
 /// A worker whose arena has grown beyond this is not kept: shared memory is never given back while it lives.
 const LARGE: u64 = 64 << 20;
 /// No case is longer than a year.
@@ -122,6 +124,22 @@ impl Runner {
         })
     }
 
+    /// Why the case would be skipped, as far as that is known without a worker.
+    pub fn skips(&self, case: &Arc<Case>) -> Option<String> {
+        let case = &self.placed(case);
+        let machine = self.machine();
+        let version = machine.map_or(soft_nccl::VERSION, |machine| machine.probed.version);
+        self.not_here(case).or_else(|| requires::too_old(case, version)).or_else(|| {
+            let machine = machine?;
+            lacking(&plan::plan(case, &self.limits).ok()?, machine)
+        })
+    }
+
+    /// What the case needs of the machine and is not there.
+    fn not_here(&self, case: &Case) -> Option<String> {
+        requires::missing(case, &self.options.backend, self.machine(), self.options.ranks_per_gpu)
+    }
+
     fn try_case(&self, case: &Arc<Case>) -> Result<Verdict, Error> {
         match self.prepare(case)? {
             Prepared::Settled(verdict) => Ok(*verdict),
@@ -137,8 +155,7 @@ impl Runner {
         let settled = |verdict| Ok(Prepared::Settled(Box::new(verdict)));
         let placed = self.placed(case);
         let case = &placed;
-        if let Some(reason) = requires::missing(case, &self.options.backend, self.machine(), self.options.ranks_per_gpu)
-        {
+        if let Some(reason) = self.not_here(case) {
             return settled(judge::skipped(case, reason));
         }
         if !case.requires.nccl.is_empty()
@@ -194,21 +211,25 @@ impl Runner {
         // a library that is wrong on purpose is to be so because of this case, not of those before it
         let clean = clean_case(plan) && !matches!(look.wish, Wish::Inject(_));
         // until this case is over nobody else's runs on its devices; its clock has not started yet
-        let devices = self.machine().map(|machine| machine.used(plan.n)).unwrap_or_default();
+        let devices = self.machine().map(|machine| machine.used(plan.ranks())).unwrap_or_default();
         let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
         loop {
             let (mut job, map) = job(plan, forecast, clean && !fresh);
             let print = fingerprint(&job);
             let large = job.arena > LARGE;
             let mut pooled = if fresh { self.pool.fresh(key)? } else { self.pool.take(key, print)? };
-            self.version.get_or_init(|| pooled.worker.hello.version);
+            let version = pooled.worker.hello.version;
+            self.version.get_or_init(|| version);
+            if let Some(probed) = self.machine().map(|machine| machine.probed.version).filter(|old| *old != version) {
+                return Err(Error::Changed { was: version_text(probed), is: version_text(version) });
+            }
             job.reuse &= !pooled.distrusted;
             let before = pooled.cases;
             let limit = look.limit.or(case.timeout.as_ref().map(|t| t.v)).or(self.options.timeout);
             let limit = limit.unwrap_or_else(|| self.limit(case, &key.env));
-            let limit = Duration::try_from_secs_f64(limit).unwrap_or(LONGEST).min(LONGEST);
+            let (limit, opening) = (duration(limit), self.opening());
             let (repeat, initial) = (case.repeat, forecast.initial.as_slice());
-            let task = Task { job, initial, map, repeat, opening: OPENING, limit, seasoned: before > 0 };
+            let task = Task { job, initial, map, repeat, opening, limit, seasoned: before > 0 };
             let Ok(seen) = execute(&mut pooled.worker, task)? else {
                 if before == 0 {
                     let why = format!("it died with {}", pooled.worker.end(0));
@@ -229,7 +250,7 @@ impl Runner {
             let at = pooled.kept.iter().position(|(p, _)| *p == print);
             let user = at.filter(|_| reused).and_then(|at| pooled.kept.get(at)).map(|(_, name)| name.clone());
             let after = user.or_else(|| pooled.last.clone());
-            self.after_case(pooled, plan, last, &verdict, (print, clean, large));
+            self.after_case(pooled, plan, last, &mut verdict, (print, clean, large));
             let doubtful = !fresh && (reused || (opening && before > 0));
             return Ok(Tried { verdict, seen, after, doubtful });
         }
@@ -241,7 +262,7 @@ impl Runner {
         mut pooled: Pooled,
         plan: &Plan,
         last: Option<&Observation>,
-        verdict: &Verdict,
+        verdict: &mut Verdict,
         job: (u64, bool, bool),
     ) {
         let (print, clean, large) = job;
@@ -256,19 +277,38 @@ impl Runner {
         pooled.kept.retain(|(p, _)| *p != print);
         if keep {
             pooled.kept.push_back((print, plan.case.name.clone()));
-            if pooled.kept.len() > KEPT {
-                pooled.kept.pop_front();
-            }
         }
+        let too_many = if pooled.kept.len() > KEPT { pooled.kept.pop_front() } else { None };
         pooled.cases += 1;
         pooled.last = Some(plan.case.name.clone());
-        if pooled.worker.send(&Request::Finish { keep }).is_ok() {
+        if keep && too_many.is_none() && self.options.backend == Backend::Soft {
+            // nothing is destroyed, so there is nothing to wait for; a GPU's memory must be free before the next has its turn
+            if pooled.worker.send(&Request::Finish { keep, answer: false }).is_ok() {
+                self.pool.put(pooled);
+            }
+            return;
+        }
+        let finished = finish::finish(&mut pooled.worker, plan.n as u32, keep, self.opening());
+        match finish::blame(&finished) {
+            // an earlier case's, which has its verdict
+            Some((_, _, text)) if keep && too_many.is_some() => {
+                verdict.notes.push(format!("communicators of an earlier case: {text}"))
+            }
+            Some((outcome, rank, text)) if plain_case(plan) => judge::ended_badly(verdict, outcome, rank, text),
+            // after a program with errors or undefined calls nothing can be asked of them
+            Some(_) | None => {}
+        }
+        if let Finished::Well | Finished::Errors(_) = finished {
             self.pool.put(pooled);
         }
     }
 
+    fn opening(&self) -> Duration {
+        duration(self.options.opening.unwrap_or(OPENING))
+    }
+
     fn key(&self, case: &Case, wish: Wish) -> WorkerKey {
-        let parts = if case.placement == Placement::Processes { case.world_size.v } else { 1 };
+        let parts = if case.placement == Placement::Processes { case.ranks() } else { 1 };
         let env = (0..parts).map(|part| self.env(case, part, wish)).collect();
         WorkerKey { backend: self.options.backend.clone(), env, placement: case.placement }
     }
@@ -281,7 +321,7 @@ impl Runner {
         };
         let own = case.env.iter().filter_map(|var| Some((var.name.v.clone(), value(&var.value)?)));
         let mut env = self.options.backend.env();
-        if let Some(machine) = self.machine().filter(|machine| machine.ranks_per_gpu(case.world_size.v) > 1) {
+        if let Some(machine) = self.machine().filter(|machine| machine.ranks_per_gpu(case.ranks()) > 1) {
             env.extend(machine.sharing(part));
         }
         // the case's own variables stand last: they are what holds
@@ -304,7 +344,7 @@ impl Runner {
     /// The case as it is to run: where its file leaves the placement at the default, the option decides, if the case can
     /// be placed so.
     fn placed(&self, case: &Arc<Case>) -> Arc<Case> {
-        let shares = self.machine().is_some_and(|machine| machine.ranks_per_gpu(case.world_size.v) > 1);
+        let shares = self.machine().is_some_and(|machine| machine.ranks_per_gpu(case.ranks()) > 1);
         let placement = if shares { Some(Placement::Processes) } else { self.options.placement };
         let Some(placement) = placement.filter(|_| case.placement == Placement::default()) else {
             return case.clone();
@@ -318,7 +358,7 @@ impl Runner {
         let placed = Arc::new(Case { placement, timeout, ..(**case).clone() });
         let fits = match placement {
             Placement::Threads => true,
-            Placement::Processes => case.world_size.v <= requires::MOST_PARTS,
+            Placement::Processes => case.ranks() <= requires::MOST_PARTS,
             // some programs need a thread per rank; a fault that both have is told of the file's own
             Placement::OneThread => plan::plan(&placed, &self.limits).is_ok(),
         };
@@ -327,7 +367,7 @@ impl Runner {
 
     /// Seconds, where neither file nor option says.
     fn limit(&self, case: &Case, parts: &[Vec<(String, String)>]) -> f64 {
-        let shares = self.machine().is_some_and(|machine| machine.ranks_per_gpu(case.world_size.v) > 1);
+        let shares = self.machine().is_some_and(|machine| machine.ranks_per_gpu(case.ranks()) > 1);
         if shares {
             return LIMIT * SHARED_GPU;
         }
@@ -382,10 +422,18 @@ fn quoted(log: &str) -> Option<String> {
 
 /// True if communicators may be shared with other cases: none is made or ended on the way, nothing negative is expected.
 fn clean_case(plan: &Plan) -> bool {
-    let case = &plan.case;
-    let expects_ok = case.outcome.as_ref().is_none_or(|o| o.v.iter().all(|e| *e == Expected::Ok));
+    !plan.comm_steps && plain_case(plan)
+}
+
+/// True if nothing negative is expected.
+fn plain_case(plan: &Plan) -> bool {
+    let expects_ok = plan.case.outcome.as_ref().is_none_or(|o| o.v.iter().all(|e| *e == Expected::Ok));
     let no_errors = plan.steps.iter().all(|step| step.error.is_empty());
-    !plan.comm_steps && expects_ok && no_errors && plan.undefined.is_none()
+    expects_ok && no_errors && plan.undefined.is_none()
+}
+
+fn duration(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST).min(LONGEST)
 }
 
 /// Equal for jobs that may share communicators (and hardly ever for others; the worker compares the things themselves).

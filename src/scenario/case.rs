@@ -3,6 +3,7 @@
 //! still [`Num`]s, which `plan` evaluates.
 use super::diagnostic::{SourceFile, Span};
 use super::expr::Expr;
+use super::forms::{Derived, Form};
 use crate::num::DType;
 use crate::ops::Op;
 use std::sync::Arc;
@@ -57,6 +58,8 @@ pub struct Case {
     pub config: Vec<(Sp<String>, Sp<ConfigValue>)>,
     /// The top's `offset`: for outputs that `inputs` does not declare.
     pub offset: Option<Num>,
+    /// Offsets of buffers that `inputs` does not declare, by name; they go before `offset`.
+    pub offsets: Vec<(String, Num)>,
     /// Runs on the same communicators; at least 1.
     pub repeat: u32,
     /// Seconds; `None` is the runner's default.
@@ -71,6 +74,31 @@ pub struct Case {
     pub swept: bool,
     /// True for the short form (JSON and reports then name one buffer).
     pub short: bool,
+    /// The forms in which the file wants the case to be run too.
+    pub forms: Vec<Sp<&'static Form>>,
+    /// Which form of which case this is; `None` for what the file says.
+    pub form: Option<Derived>,
+    /// The larger world that this one is split out of, if there is one.
+    pub outer: Option<Outer>,
+}
+
+impl Case {
+    /// Ranks that take part, idle ones too.
+    pub fn ranks(&self) -> usize {
+        self.outer.as_ref().map_or(self.world_size.v, |outer| outer.order.len())
+    }
+
+    /// The name of the case that the file has; its own, if it is not a form of another.
+    pub fn base(&self) -> &str {
+        self.form.as_ref().map_or(&self.name, |derived| &derived.base)
+    }
+}
+
+/// A world around a case's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Outer {
+    /// By rank in the larger world: the rank of the case's world, or for an idle rank a number that is none.
+    pub order: Vec<usize>,
 }
 
 /// One admissible ending of a case.
@@ -104,6 +132,9 @@ impl Placement {
     /// All that there are.
     pub const ALL: [Self; 3] = [Self::Threads, Self::Processes, Self::OneThread];
 
+    /// More processes than this are no test of anything but the machine.
+    pub const MOST_PROCESSES: usize = 16;
+
     /// As in scenarios and on the command line.
     pub fn name(self) -> &'static str {
         match self {
@@ -111,6 +142,12 @@ impl Placement {
             Self::Processes => "processes",
             Self::OneThread => "one_thread",
         }
+    }
+
+    /// By its name; the error lists the names.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let found = Self::ALL.into_iter().find(|placement| placement.name() == text);
+        found.ok_or_else(|| format!("the placements are {}", Self::ALL.map(Self::name).join(", ")))
     }
 }
 

@@ -99,6 +99,7 @@ impl Reader<'_, '_> {
             timeout: header::timeout(cx, top),
             placement: header::placement(cx, top),
             requires: header::requires(cx, top),
+            forms: header::forms(cx, top),
             snapshot: top.get("snapshot").and_then(|e| cx.bool("snapshot", &e.val)),
             name: point.name,
             file: file.clone(),
@@ -116,7 +117,10 @@ impl Reader<'_, '_> {
             outcome,
             reason,
             offset,
+            offsets: Vec::new(),
             short,
+            form: None,
+            outer: None,
         })
     }
 }

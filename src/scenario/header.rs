@@ -3,6 +3,7 @@ use super::case::*;
 use super::diagnostic::Diagnostic;
 use super::expr::Expr;
 use super::file::MAX_RANKS;
+use super::forms::{self, Form};
 use super::keys::{self, Place, Type};
 use super::reader::{Cx, Names};
 use super::step_values;
@@ -62,6 +63,21 @@ pub(crate) fn placement(cx: &mut Cx<'_>, top: &Table) -> Placement {
         one_of(cx, &t, "placement", &Placement::ALL.map(Placement::name));
         Placement::default()
     })
+}
+
+pub(crate) fn forms(cx: &mut Cx<'_>, top: &Table) -> Vec<Sp<&'static Form>> {
+    let Some(words) = top.get("forms").and_then(|e| cx.texts("forms", &e.val)) else { return Vec::new() };
+    let mut out: Vec<Sp<&'static Form>> = Vec::new();
+    for w in &words {
+        match forms::find(&w.v) {
+            Some(form) if out.iter().any(|known| known.v == form) => {
+                cx.fault(Diagnostic::new(w.span, format!("the form `{}` stands here twice", w.v)));
+            }
+            Some(form) => out.push(Sp { span: w.span, v: form }),
+            None => one_of(cx, w, "form", &forms::names()),
+        }
+    }
+    out
 }
 
 fn one_of(cx: &mut Cx<'_>, t: &Sp<String>, what: &str, known: &[&str]) {

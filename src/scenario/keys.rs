@@ -132,6 +132,7 @@ pub static KEYS: &[Key] = &[
     key("repeat", &[File], Type::Int, "so many runs with the inputs restored; all must agree bit for bit"),
     key("timeout", &[File], Type::Number, "seconds for the case"),
     key("placement", &[File], Type::Text, "threads, processes or one_thread"),
+    key("forms", &[File], Type::Texts, "forms in which the cases are run too: in_place, misaligned, grouped, sub, ..."),
     key("requires", &[File], Type::Table, "what is missing is a skip with its reason"),
     key("snapshot", &[File], Type::Bool, "whether the case has a snapshot"),
     star("config", &[Comm, Step], Type::Table, "of all communicators or of one: NCCL's field names"),

@@ -220,6 +220,7 @@ impl All<'_> {
             .collect();
         if faults.is_empty() {
             faults = unused(axes, &known, &used);
+            faults.extend(too_many(&cases));
         }
         if faults.is_empty() {
             return Ok(cases);
@@ -228,6 +229,14 @@ impl All<'_> {
         faults.truncate(MAX_FAULTS);
         Err(faults)
     }
+}
+
+/// Forms count as cases.
+fn too_many(cases: &[Case]) -> Option<Diagnostic> {
+    let all: usize = cases.iter().map(|case| 1 + case.forms.len()).sum();
+    let last = cases.iter().find_map(|case| case.forms.last())?;
+    let text = format!("with their forms the file's cases are {all}, more than {}", matrix::MAX_CASES);
+    (all > matrix::MAX_CASES).then(|| Diagnostic::new(last.span, text).help("use fewer axes, values or forms"))
 }
 
 /// What is defined and used by no case (rule 9).

@@ -10,6 +10,14 @@ pub fn case_name(stem: &str, point: &[(String, String)]) -> String {
     format!("{stem}[{}]", parts.join(","))
 }
 
+/// The name of a case in a form, from the case's own: the form stands last among the point's brackets.
+pub fn with_form(name: &str, form: &str) -> String {
+    match name.strip_suffix(']') {
+        Some(start) => format!("{start},form={}]", escape(form)),
+        None => format!("{name}[form={}]", escape(form)),
+    }
+}
+
 /// Bytes outside `[A-Za-z0-9._^+-]` as %XX, so that a name passes shells, filters and file systems.
 pub fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -70,5 +78,8 @@ mod tests {
         assert_eq!(file_part(&name), "a/b");
         assert_eq!(file_part("a/b"), "a/b");
         assert_eq!(escape("ä/"), "%C3%A4%2F");
+        assert_eq!(with_form("a/b", "tree"), "a/b[form=tree]");
+        assert_eq!(with_form("a/b[n=2,variant=x]", "tree"), "a/b[n=2,variant=x,form=tree]");
+        assert_eq!(file_part(&with_form("a/b", "tree")), "a/b");
     }
 }

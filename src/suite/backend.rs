@@ -20,6 +20,15 @@ pub enum BackendChoice {
 }
 
 impl BackendChoice {
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Auto => "auto",
+            Self::Soft => "soft",
+            Self::Nccl => "nccl",
+        }
+    }
+
     /// By its name.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
@@ -79,13 +88,18 @@ impl Wish {
         }
     }
 
+    /// The folder of the driver that was asked for, or what is wrong with it.
+    pub fn driver_folder(&self) -> Result<Option<PathBuf>, String> {
+        Ok(match &self.driver {
+            Some(word) if word.as_os_str() == STAND_IN => Some(standin::folder().map_err(|e| super::with_causes(&e))?),
+            Some(folder) => Some(gpus::driver_folder(folder)?),
+            None => None,
+        })
+    }
+
     /// The backend nccl, or why there is none.
     fn nccl(&self, workers: &Workers) -> Result<Choice, String> {
-        let driver = match &self.driver {
-            Some(word) if word.as_os_str() == STAND_IN => Some(standin::folder().map_err(|e| super::with_causes(&e))?),
-            Some(folder) => Some(folder.canonicalize().map_err(|error| format!("{}: {error}", folder.display()))?),
-            None => None,
-        };
+        let driver = self.driver_folder()?;
         let gpus = gpus::ask(workers, driver.as_deref()).map_err(|error| error.to_string())?;
         if gpus.devices.is_empty() {
             return Err(format!("{}; `collspec doctor` says more", gpus.state));
@@ -106,6 +120,9 @@ impl Wish {
                 usable.ok_or("no NCCL library was found; `collspec nccl fetch 2.30.7` gets one")?
             }
         };
+        if path.to_str().is_none() {
+            return Err(format!("{}: a library's path must be UTF-8", path.display()));
+        }
         let machine = Machine { gpus, library: path.clone(), probed };
         Ok(Choice { backend: Backend::Nccl { library: path, driver }, machine: Some(Arc::new(machine)), instead: None })
     }

@@ -60,7 +60,7 @@ pub fn map<T: Sync, R: Send>(items: &[T], jobs: usize, work: impl Fn(&T) -> R + 
 }
 
 /// `work` on every item in turn, on `jobs` threads; what it sends goes to `sink` on the calling thread.
-fn stream<T: Sync, M: Send, E>(
+pub(crate) fn stream<T: Sync, M: Send, E>(
     items: &[T],
     jobs: usize,
     work: impl Fn(usize, &T, &mut dyn FnMut(M)) + Sync,

@@ -117,7 +117,7 @@ pub fn add(faults: &mut Vec<Faulty>, case: &Case, diagnostics: Vec<Diagnostic>) 
         if known.iter().any(|other| other.span == diagnostic.span && other.message == diagnostic.message) {
             continue;
         }
-        if case.swept && diagnostic.case.is_none() {
+        if (case.swept || case.form.is_some()) && diagnostic.case.is_none() {
             diagnostic.case = Some(case.name.clone());
         }
         known.push(diagnostic);

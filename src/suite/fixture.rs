@@ -27,6 +27,7 @@ pub fn case(name: &str) -> Arc<Case> {
         env: Vec::new(),
         config: Vec::new(),
         offset: None,
+        offsets: Vec::new(),
         repeat: 1,
         timeout: None,
         placement: Placement::Threads,
@@ -34,6 +35,9 @@ pub fn case(name: &str) -> Arc<Case> {
         snapshot: None,
         swept: false,
         short: true,
+        forms: Vec::new(),
+        form: None,
+        outer: None,
     })
 }
 

@@ -5,11 +5,13 @@ pub mod faults;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod foresee;
+pub mod forms;
 pub mod select;
 
 pub use backend::{BackendChoice, BackendMissing, Choice, Wish};
 pub use drive::Executor;
 pub use faults::Faulty;
+pub use forms::Forms;
 pub use select::Filter;
 
 use crate::report::{Reporter, Tally};
@@ -75,15 +77,20 @@ pub fn with_causes(error: &dyn std::error::Error) -> String {
 }
 
 impl Suite {
-    /// Reads files, and folders with all the files in them.
+    /// Reads files, and folders with all the files in them; their cases, and the forms of them that the files name.
     pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Self, Error> {
+        Self::open_in(paths, &Forms::Named)
+    }
+
+    /// The same with these forms.
+    pub fn open_in<P: AsRef<Path>>(paths: &[P], forms: &Forms) -> Result<Self, Error> {
         let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
-        select::open(&paths)
+        select::open(&paths, forms)
     }
 
     /// Reads the one file under `root` that can hold the case `name`; the suite is empty if there is none.
-    pub fn open_exact(root: &Path, name: &str) -> Result<Self, Error> {
-        select::open_exact(root, name)
+    pub fn open_exact(root: &Path, name: &str, forms: &Forms) -> Result<Self, Error> {
+        select::open_exact(root, name, forms)
     }
 
     /// Keeps the cases that `filter` admits.

@@ -1,6 +1,6 @@
 //! Which cases there are, and which of them are meant.
-use super::{Error, Faulty, Suite, drive};
-use crate::scenario::{self, Case};
+use super::{Error, Faulty, Forms, Suite, drive, forms};
+use crate::scenario::{self, Case, Placement};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,19 +27,19 @@ impl Filter {
 }
 
 /// Reads everything in `paths`.
-pub(super) fn open(paths: &[PathBuf]) -> Result<Suite, Error> {
-    Ok(load(&scenario::discover(paths)?))
+pub(super) fn open(paths: &[PathBuf], forms: &Forms) -> Result<Suite, Error> {
+    Ok(load(&scenario::discover(paths)?, forms))
 }
 
 /// Reads the file in which `name` can be.
-pub(super) fn open_exact(root: &Path, name: &str) -> Result<Suite, Error> {
+pub(super) fn open_exact(root: &Path, name: &str, forms: &Forms) -> Result<Suite, Error> {
     let file: Vec<_> = scenario::find_exact(root, name).into_iter().collect();
-    let mut suite = load(&file);
+    let mut suite = load(&file, forms);
     suite.select(&Filter { text: Some(name.to_owned()), exact: true });
     Ok(suite)
 }
 
-fn load(files: &[scenario::Scenario]) -> Suite {
+fn load(files: &[scenario::Scenario], wanted: &Forms) -> Suite {
     let jobs = available_parallelism().map_or(1, NonZeroUsize::get);
     let loaded = drive::map(files, jobs, |file| scenario::load(&file.path, &file.name, scenario::MAX_BYTES));
     let mut suite = Suite::default();
@@ -51,13 +51,17 @@ fn load(files: &[scenario::Scenario]) -> Suite {
             }
         }
     }
+    forms::add(&mut suite, wanted, jobs);
     order(&mut suite.cases);
     suite
 }
 
 /// Cases that can share a worker stand together, so that workers are not thrown away between them.
 fn order(cases: &mut [Arc<Case>]) {
-    let key = |case: &Arc<Case>| (case.placement, format!("{:?}", environment(case)), case.name.clone());
+    // of processes there is one for each rank
+    let processes = |case: &Case| if case.placement == Placement::Processes { case.ranks() } else { 1 };
+    let key =
+        |case: &Arc<Case>| (case.placement, processes(case), format!("{:?}", environment(case)), case.name.clone());
     cases.sort_by_cached_key(key);
 }
 

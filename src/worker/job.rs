@@ -190,7 +190,7 @@ pub struct CheckpointSpec {
 pub struct Job {
     /// For logs.
     pub case: String,
-    /// World size.
+    /// Ranks that take part.
     pub n: u32,
     /// World ranks that live here. The part of rank 0 makes the unique ids for all parts.
     pub ranks: Range<u32>,
@@ -265,6 +265,8 @@ pub enum Request {
     Finish {
         /// Keep the communicators for the next job with an equal prelude.
         keep: bool,
+        /// Say [`Reply::Finished`] when what is not kept has been destroyed.
+        answer: bool,
     },
 }
 
@@ -297,6 +299,11 @@ pub enum Reply {
         waits: String,
         /// As far as they got.
         report: Report,
+    },
+    /// What was not to be kept of a job is gone.
+    Finished {
+        /// World ranks, and what destroying their communicators answered if not success.
+        errors: Vec<(u32, String)>,
     },
     /// The worker itself could not do what was asked (no memory, a bad message).
     Trouble(String),
@@ -343,6 +350,11 @@ pub enum RankEnd {
     },
     /// Told to stop because another rank failed.
     Stopped,
+    /// Was still making communicators or loading, by its step word.
+    Opening {
+        /// Index in the prelude (see `run::arena::Step::Opening`); `None` before the first call.
+        call: Option<u32>,
+    },
     /// Had not ended; the index of the call it was at, by its step word.
     Running {
         /// Index in the program.

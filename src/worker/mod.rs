@@ -6,6 +6,7 @@
 mod barrier;
 mod crew;
 mod drive;
+mod ending;
 pub mod inherit;
 pub mod job;
 mod map;
@@ -16,11 +17,13 @@ pub mod wire;
 
 pub use rank::NOT_NCCL;
 
-use crate::backend::{Backend, Comm, CommSlot};
+use crate::backend::{Backend, CommSlot, Device};
 use crate::run::arena::{Arena, Step};
 use crew::Crew;
+use ending::Ending;
+use inherit::Inherited;
 use job::{Job, PROTOCOL, Reply, Request};
-use session::{Replies, Run, Session, Start};
+use session::{Replies, Run, Seat, Session, Start};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
@@ -72,10 +75,10 @@ fn enter(backend: impl FnOnce() -> Result<Backend, String>) {
     crate::run::gpus::enter_if_asked();
     let Some(value) = std::env::var_os(inherit::VARIABLE) else { return };
     match inherit::take(&value.to_string_lossy()) {
-        Ok((reply, arena)) => match backend() {
-            Ok(backend) => serve(Box::leak(Box::new(backend)), Replies::new(reply), arena),
+        Ok(own) => match backend() {
+            Ok(backend) => serve(Box::leak(Box::new(backend)), own),
             Err(words) => {
-                Replies::new(reply).send(&Reply::Trouble(words));
+                Replies::new(own.replies).send(&Reply::Trouble(words));
                 std::process::exit(NO_WORKER);
             }
         },
@@ -86,9 +89,10 @@ fn enter(backend: impl FnOnce() -> Result<Backend, String>) {
     }
 }
 
-/// Answers requests until standard input ends.
-fn serve(backend: &'static Backend, replies: Replies, arena: Arena) -> ! {
-    let replies = Arc::new(replies);
+/// Answers requests until there can be no more.
+fn serve(backend: &'static Backend, own: Inherited) -> ! {
+    let Inherited { mut requests, replies, arena } = own;
+    let replies = Arc::new(Replies::new(replies));
     if let Err(error) = watch::start(backend) {
         replies.send(&Reply::Trouble(format!("no thread for the hang proof: {error}")));
     }
@@ -109,7 +113,6 @@ fn serve(backend: &'static Backend, replies: Replies, arena: Arena) -> ! {
         kept: VecDeque::new(),
         tags: 1,
     };
-    let mut requests = std::io::stdin().lock();
     loop {
         match wire::receive::<Request>(&mut requests) {
             Ok(Some(request)) => {
@@ -165,7 +168,7 @@ impl Worker {
     fn answer(&mut self, request: Request) -> Result<(), String> {
         match request {
             Request::Job(job) => {
-                self.finish(false)?;
+                self.finish(false, Ending::new(None))?;
                 let job = Arc::from(job);
                 let kept = self.take_kept(&job);
                 let session = Arc::new(Session::new(job, kept)?);
@@ -179,7 +182,10 @@ impl Worker {
             Request::Ids(ids) => self.tell(|run| run.take_ids(ids)),
             Request::Run => self.tell(Run::go),
             Request::Stop => self.tell(|run| run.stop(run.job().n as usize)),
-            Request::Finish { keep } => self.finish(keep),
+            Request::Finish { keep, answer } => {
+                let ending = Ending::new(answer.then(|| self.replies.clone()));
+                self.finish(keep, ending)
+            }
         }
     }
 
@@ -235,67 +241,47 @@ impl Worker {
         let panicked = move |seat: usize, text| {
             replies.send(&Reply::Trouble(format!("rank {} panicked: {text}", seat + first as usize)));
         };
-        self.crew.ensure(threads, panicked).map_err(|e| format!("no thread for every rank: {e}"))
+        let stack = if matches!(self.backend.device, Device::Host) { crew::SMALL } else { crew::LARGE };
+        self.crew.ensure(threads, stack, panicked).map_err(|e| format!("no thread for every rank: {e}"))
+    }
+
+    fn destroy(&self, set: Kept, ending: Arc<Ending>) {
+        ending::destroy(&self.crew, self.backend, self.arena.mapping().clone(), set, ending);
     }
 
     /// Ends what is kept of the last job.
-    fn finish(&mut self, keep: bool) -> Result<(), String> {
+    fn finish(&mut self, keep: bool, ending: Arc<Ending>) -> Result<(), String> {
         let Some(session) = self.current.take() else { return Ok(()) };
         watch::set(None);
         self.run = None;
         let mut comms = Vec::with_capacity(session.seats.len());
-        for seat in &session.seats {
+        for (rank, seat) in session.seats.iter().enumerate() {
             // never wait for a rank here: standard input must be read
             let Ok(mut seat) = seat.try_lock() else { return Err("a rank is still at work".into()) };
             comms.push(std::mem::take(&mut seat.comms));
-            seat.memory.clear();
-            seat.shadows.clear();
-            seat.streams.clear();
-            seat.staging = None;
+            self.give_back(rank, std::mem::take(&mut *seat), &session.job, &ending);
         }
         let set = Kept { job: session.job.clone(), comms };
         if !keep {
-            self.destroy(set);
+            self.destroy(set, ending);
             return Ok(());
         }
         self.kept.push_back(set);
         if self.kept.len() > KEPT
             && let Some(oldest) = self.kept.pop_front()
         {
-            self.destroy(oldest);
+            self.destroy(oldest, ending);
         }
         Ok(())
     }
 
-    /// Destroys communicators, each on its rank's thread (one thread for all: in a group), newest first.
-    fn destroy(&self, set: Kept) {
-        let library = &self.backend.library;
-        let device = self.backend.device;
-        let end = move |rank: usize, slot: &CommSlot| {
-            if slot.get() == Comm::NULL {
-                return;
-            }
-            let ended = device.bind(rank).map_err(|e| e.to_string());
-            if let Err(error) = ended.and_then(|()| library.destroy(slot.get()).map_err(|e| e.to_string())) {
-                eprintln!("collspec worker: {error}");
-            }
-        };
-        if set.job.one_thread {
-            let group = move || {
-                let opened = library.group_start();
-                for (rank, slots) in set.comms.iter().enumerate() {
-                    slots.iter().rev().for_each(|slot| end(rank, slot));
-                }
-                if let Err(error) = opened.and_then(|()| library.group_end()) {
-                    eprintln!("collspec worker: {error}");
-                }
-            };
-            return self.crew.give(0, Box::new(group));
-        }
-        let own = set.job.ranks.start as usize..set.job.ranks.end as usize;
-        let own = set.comms.into_iter().enumerate().filter(|(rank, _)| own.contains(rank));
-        for (seat, (rank, slots)) in own.enumerate() {
-            self.crew.give(seat, Box::new(move || slots.iter().rev().for_each(|slot| end(rank, slot))));
+    /// Ends what a rank had of the device. A driver may wait for whatever the library left there, so that is the rank's
+    /// thread's to do; the host's memory is freed at once.
+    fn give_back(&self, rank: usize, seat: Seat, job: &Job, ending: &Arc<Ending>) {
+        if !matches!(self.backend.device, Device::Host) && job.ranks.contains(&(rank as u32)) {
+            let thread = if job.one_thread { 0 } else { rank - job.ranks.start as usize };
+            let ending = ending.clone();
+            self.crew.give(thread, Box::new(move || drop((seat, ending))));
         }
     }
 }

@@ -78,12 +78,25 @@ pub struct Rank<'a> {
     ops: Vec<(ncclRedOp_t, Comm)>,
     depth: u32,
     tags: Vec<Tag>,
+    /// Clocks to stop on a stream once it has the open group's work.
+    clocks: Vec<(u32, Stop)>,
 }
+
+/// Stops the clock of a named step.
+type Stop = Box<dyn FnOnce() + Send>;
 
 impl<'a> Rank<'a> {
     /// Takes the rank's seat.
     pub fn new(run: &'a Arc<Run>, rank: usize) -> Self {
-        Self { rank, run, seat: run.session.seat(rank), ops: Vec::new(), depth: 0, tags: Vec::new() }
+        Self {
+            rank,
+            run,
+            seat: run.session.seat(rank),
+            ops: Vec::new(),
+            depth: 0,
+            tags: Vec::new(),
+            clocks: Vec::new(),
+        }
     }
 
     fn job(&self) -> &'a Job {
@@ -98,6 +111,8 @@ impl<'a> Rank<'a> {
     /// Allocates what is missing and puts inputs, poison and guards in place.
     pub fn load(&mut self) -> Result<(), Halt> {
         let (job, session, device) = (self.job(), &self.run.session, self.run.backend.device);
+        let after = job.prelude[self.rank].len() as u32;
+        self.run.step(self.rank, Step::Opening(after));
         if self.run.first {
             for &index in &session.allocs[self.rank] {
                 let image = job.allocs[index as usize].image;
@@ -123,6 +138,7 @@ impl<'a> Rank<'a> {
             let spec = &job.allocs[*index as usize];
             memory.load(&self.run.arena.span(spec.initial, spec.image)?, staging)?;
         }
+        self.run.step(self.rank, Step::Opening(after + 1));
         Ok(())
     }
 
@@ -179,7 +195,7 @@ impl<'a> Rank<'a> {
             What::GroupEnd => {
                 self.depth = self.depth.saturating_sub(1);
                 let done = library.group_end();
-                self.end_ops()?;
+                self.group_ended()?;
                 Ok(done?)
             }
             What::Map { .. } => self.map(index, what),
@@ -300,8 +316,21 @@ impl<'a> Rank<'a> {
         let nanos = entry.nanos.clone();
         let stop = move || _ = nanos.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
         match stream {
+            // nothing of an open group is on the stream yet
+            Some(stream) if self.depth > 0 => self.clocks.push((stream, Box::new(stop))),
             Some(stream) => self.stream(stream)?.host_fn(Box::new(stop))?,
             None => stop(),
+        }
+        Ok(())
+    }
+
+    /// What waited for the end of the outermost group.
+    fn group_ended(&mut self) -> Result<(), Halt> {
+        self.end_ops()?;
+        if self.depth == 0 {
+            for (stream, stop) in std::mem::take(&mut self.clocks) {
+                self.stream(stream)?.host_fn(stop)?;
+            }
         }
         Ok(())
     }
@@ -400,7 +429,7 @@ impl<'a> Rank<'a> {
             return Ok(());
         }
         self.depth = self.depth.saturating_sub(1);
-        self.end_ops()
+        self.group_ended()
     }
 
     fn end_ops(&mut self) -> Result<(), Halt> {

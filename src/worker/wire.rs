@@ -55,10 +55,10 @@ mod tests {
     #[test]
     fn messages_arrive_one_by_one_and_an_end_is_an_end() {
         let mut pipe = Vec::new();
-        send(&mut pipe, &Request::Finish { keep: true }).unwrap();
+        send(&mut pipe, &Request::Finish { keep: true, answer: false }).unwrap();
         send(&mut pipe, &Request::Again).unwrap();
         let mut from = pipe.as_slice();
-        assert!(matches!(receive(&mut from).unwrap(), Some(Request::Finish { keep: true })));
+        assert!(matches!(receive(&mut from).unwrap(), Some(Request::Finish { keep: true, answer: false })));
         assert!(matches!(receive(&mut from).unwrap(), Some(Request::Again)));
         assert!(receive::<Request>(&mut from).unwrap().is_none());
         assert!(receive::<Request>(&mut &pipe[..5]).unwrap().is_none(), "cut off in the middle");

@@ -172,7 +172,7 @@ table! {
     /// The list lives until this thread's next call of the function.
     "2.30" fn ncclParamGetAllParameterKeys(keys: *mut *mut *const c_char, len: *mut c_int) -> ncclResult_t;
     "2.30" fn ncclParamDumpAll() -> ();
-    /// From now on, operations enqueued on this communicator count under `tag`.
+    /// Operations called on this communicator from now on count under `tag`.
     "-" fn collspecMark(comm: ncclComm_t, tag: c_uint) -> ncclResult_t;
     /// What this communicator's rank counted under `tag`, over finished and unfinished operations.
     "-" fn collspecTraffic(comm: ncclComm_t, tag: c_uint, traffic: *mut collspecTraffic_t) -> ncclResult_t;

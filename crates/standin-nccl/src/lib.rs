@@ -17,9 +17,12 @@
 //! | `async-error=CODE` | operations never end, and `ncclCommGetAsyncError` answers CODE (6) from the first on |
 //! | `hang-init`, `hang-collective`, `hang-destroy`, `hang-abort` | the call never returns |
 //! | `hang-synchronize` | operations never end: streams stand still |
+//! | `hang-default` | operations are right, but leave on the default stream what never ends: memory cannot be freed |
 //! | `crash-init`, `crash-collective`, `crash-destroy` | the call ends the process by SIGSEGV |
 //! | `crash-stream` | the process ends by SIGSEGV when a stream comes to an operation |
 //! | `exit-collective` | the call ends the process, with exit code 0 |
+//!
+//! What answers an error says so in NCCL's log (NCCL_DEBUG, NCCL_DEBUG_FILE).
 //!
 //! A demand that cannot be understood makes every call answer invalid usage, with a line on standard error.
 #![allow(non_snake_case)] // NCCL's names
@@ -27,6 +30,7 @@
 
 mod exports;
 mod faults;
+mod log;
 mod misbehave;
 
 pub use exports::EXPORTED;

@@ -1,5 +1,6 @@
 //! Misbehaviour at the right moments.
 use crate::faults::{Fault, wanted};
+use crate::log::warn;
 use crate::table;
 use nccl_sys::{cudaStream_t, ncclComm_t, ncclDataType_t, ncclResult_t};
 use std::cell::RefCell;
@@ -68,6 +69,12 @@ fn meant(rank: impl Fn() -> Option<c_int>) -> impl Iterator<Item = Fault> {
     demands.iter().filter(move |demand| demand.rank.is_none() || demand.rank == rank()).map(|demand| demand.fault)
 }
 
+/// An answer that was asked for, and NCCL's word on it.
+fn error(fault: &str, code: c_int) -> ncclResult_t {
+    warn(&format!("{fault}: this call was asked to answer {code}"));
+    ncclResult_t(code)
+}
+
 /// A hold on the stream that never ends.
 fn stop_stream(stream: cudaStream_t) -> ncclResult_t {
     soft_nccl::device::launch(stream, Box::new(std::mem::forget))
@@ -82,15 +89,16 @@ pub(crate) fn before(moment: &Moment) -> Option<ncclResult_t> {
         Moment::Init(rank) => meant(move || rank).find_map(|fault| match fault {
             Fault::HangInit => hang(),
             Fault::CrashInit => crash(),
-            Fault::ErrorInit(code) => Some(ncclResult_t(code)),
+            Fault::ErrorInit(code) => Some(error("error-init", code)),
             _ => None,
         }),
         Moment::Operation(comm, stream) => meant(move || rank_of(comm)).find_map(|fault| match fault {
             Fault::HangCollective => hang(),
             Fault::CrashCollective => crash(),
             Fault::ExitCollective => std::process::exit(0),
-            Fault::ErrorCollective(code) => Some(ncclResult_t(code)),
+            Fault::ErrorCollective(code) => Some(error("error-collective", code)),
             Fault::HangSynchronize => Some(stop_stream(stream)).filter(|code| *code != WORKS),
+            Fault::HangDefault => Some(stop_stream(std::ptr::null_mut())).filter(|code| *code != WORKS),
             Fault::AsyncError(_) => {
                 ENQUEUED.store(true, Ordering::Release);
                 Some(stop_stream(stream)).filter(|code| *code != WORKS)
@@ -103,7 +111,7 @@ pub(crate) fn before(moment: &Moment) -> Option<ncclResult_t> {
         Moment::Destroy(comm) => meant(move || rank_of(comm)).find_map(|fault| match fault {
             Fault::HangDestroy => hang(),
             Fault::CrashDestroy => crash(),
-            Fault::ErrorDestroy(code) => Some(ncclResult_t(code)),
+            Fault::ErrorDestroy(code) => Some(error("error-destroy", code)),
             _ => None,
         }),
         Moment::Abort(comm) => meant(move || rank_of(comm)).find_map(|fault| match fault {

@@ -1,5 +1,5 @@
 //! NCCL's arithmetic, in software: twelve element types, reductions, scaling and division. Nothing outside this module
-//! adds, multiplies or rounds an element.
+//! adds, multiplies or rounds an element, but for faults that are asked for.
 mod fp8;
 mod kernels;
 #[cfg(test)]
@@ -114,4 +114,18 @@ pub(crate) fn scale(ty: Type, data: &mut [u8], scalar: &Scalar) {
 /// Divides every element by `n`, towards zero; integers only, floats stay as they are.
 pub(crate) fn divide(ty: Type, data: &mut [u8], n: usize) {
     kernels::divide(ty, data, n);
+}
+
+/// The value of a floating-point scalar; `None` for integers.
+pub(crate) fn value(ty: Type, scalar: &Scalar) -> Option<f64> {
+    let [a, b, c, d, ..] = *scalar;
+    Some(match ty {
+        Type::F64 => f64::from_ne_bytes(*scalar),
+        Type::F32 => f32::from_ne_bytes([a, b, c, d]).into(),
+        Type::F16 => f16::from_ne_bytes([a, b]).into(),
+        Type::Bf16 => bf16::from_ne_bytes([a, b]).into(),
+        Type::E4m3 => fp8::E4M3.decode(a).into(),
+        Type::E5m2 => fp8::E5M2.decode(a).into(),
+        _ => return None,
+    })
 }

@@ -9,6 +9,7 @@ use crate::device::{Done, Stream};
 use crate::failure::{Failure, Outcome};
 use crate::fault::requests::{self, Ill, Of};
 use crate::fault::streams::{self, Late, Who};
+use crate::fault::{self, Post, Site};
 use crate::op::{Kind, PreMul, Spec};
 use crate::settings::settings;
 use nccl_sys::{collspecTraffic_t, ncclComm_t, ncclResult_t};
@@ -25,6 +26,8 @@ pub(crate) struct Request {
     pub stream: Stream,
     /// What a fault does to it.
     pub ill: Option<Box<Ill>>,
+    /// What it counts under: the communicator's mark when the call was made, however late its group ends.
+    pub tag: u32,
 }
 
 /// An operation with its number.
@@ -68,7 +71,12 @@ impl World {
                 request.spec.algorithm = settings().algorithms.choose(kind).ok_or_else(|| {
                     Failure::usage(format!("no algorithm that NCCL_ALGO allows serves {}", kind.name()))
                 })?;
+                request.spec.protocol = settings()
+                    .protocols
+                    .choose(kind)
+                    .ok_or_else(|| Failure::usage(format!("NCCL_PROTO leaves no protocol for {}", kind.name())))?;
             }
+            fault::demands(&request.spec, member.rank)?;
             let at = *place.entry(request.comm).or_insert_with(|| {
                 by_comm.push((request.comm, Vec::new()));
                 by_comm.len() - 1
@@ -129,7 +137,7 @@ impl World {
                 _ => &mut member.collectives,
             };
             *counter += 1;
-            waiting.push(Operation { spec, sequence: *counter, tag: member.tag, ill: request.ill });
+            waiting.push(Operation { spec, sequence: *counter, tag: request.tag, ill: request.ill });
         }
         if requests::possible() {
             let numbered = waiting.iter_mut().map(|operation| (&operation.spec, &mut operation.sequence));
@@ -160,12 +168,12 @@ impl World {
         let comm = batch.comm;
         let operations = std::mem::take(&mut batch.waiting);
         let Some(member) = self.members.get_mut(&comm) else { return Vec::new() };
-        let (core, rank, n) = (member.core, member.rank, member.n);
+        let (core, rank, n, world) = (member.core, member.rank, member.n, member.world);
         let mut tasks = Vec::new();
         let (mut late, mut stalled) = (Vec::new(), 0);
         for operation in operations {
             let mut spec = operation.spec;
-            let chunk = settings().chunk_elements(spec.ty.size());
+            let chunk = settings().chunk_elements(spec.protocol, spec.ty.size());
             let mut signature = spec.signature();
             let mut held = Vec::new();
             if let Some(ill) = operation.ill {
@@ -185,7 +193,9 @@ impl World {
                 // SAFETY: whoever made the operator promised the address to be readable while operations run.
                 PreMul::Device(address) => Some(unsafe { read_scalar(address, spec.ty) }),
             };
-            let (lanes, inner) = algo::lanes(&spec, Part { rank, n, chunk });
+            let part = Part { rank, n, chunk };
+            let (lanes, inner) = fault::lanes(&spec, part).map_or_else(|| algo::lanes(&spec, part), |lanes| (lanes, 0));
+            let post = Post { comm, operation: (core, operation.sequence), rank, n, world, chunk };
             if inner > 0 {
                 let traffic: &mut collspecTraffic_t = member.traffic.entry(operation.tag).or_default();
                 traffic.inner = traffic.inner.max(inner);
@@ -201,6 +211,7 @@ impl World {
                 };
                 let mut task = Task::new(comm, id, spec, operation.tag, premul, n, key, script);
                 task.held.clone_from(&held);
+                task.fault = Site::new(post, &spec, premul);
                 tasks.push(task);
             }
         }

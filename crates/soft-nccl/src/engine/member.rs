@@ -54,6 +54,8 @@ pub(crate) struct Member {
     pub core: u64,
     pub rank: usize,
     pub n: usize,
+    /// Ranks of the communicator that this one was split from in the end; its own if it was made by an id.
+    pub world: usize,
     pub device: i32,
     pub tag: u32,
     pub traffic: BTreeMap<u32, collspecTraffic_t>,
@@ -102,6 +104,7 @@ impl World {
                 core,
                 rank: *rank,
                 n: devices.len(),
+                world: devices.len(),
                 device: *device,
                 tag: 0,
                 traffic: BTreeMap::new(),

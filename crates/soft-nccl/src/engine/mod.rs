@@ -18,6 +18,7 @@ pub(crate) use batch::{Enqueued, NO_CHOICE, Request};
 pub(crate) use hosts::{Arrival, abort, arrive, destroy, flush};
 pub(crate) use member::Member;
 pub(crate) use remote::{Heard, deliver, links};
+pub(crate) use step::write;
 
 use crate::failure::Failure;
 use crate::transport::id::Id;

@@ -422,6 +422,12 @@ impl World {
     /// Answers a waiting rank of this process.
     pub(super) fn reply(&mut self, token: u64, answer: Answer) {
         if let Some(ask) = self.asks.remove(&token) {
+            let parent = ask.comm.and_then(|comm| self.members.get(&comm)).map(|parent| parent.world);
+            if let (Some(world), Ok(Some(child))) = (parent, &answer)
+                && let Some(child) = self.members.get_mut(child)
+            {
+                child.world = world;
+            }
             self.answer((ask.ticket.block, ask.ticket.place), answer);
             self.sweep_due = true;
         }

@@ -6,6 +6,7 @@ use crate::algo::{Lane, Link, Step};
 use crate::arith::Scalar;
 use crate::failure::Outcome;
 use crate::fault::Block;
+use crate::fault::Site;
 use crate::op::Spec;
 use nccl_sys::collspecTraffic_t;
 use std::sync::Arc;
@@ -60,6 +61,8 @@ pub(super) struct Task {
     pub held: Vec<Arc<Block>>,
     /// A link to be closed once everything sent there was taken.
     pub closing: Option<Link>,
+    /// What a library that is not sound does wrong here.
+    pub fault: Option<Box<Site>>,
 }
 
 impl Task {
@@ -96,6 +99,7 @@ impl Task {
             parked: Parked::No,
             held: Vec::new(),
             closing: None,
+            fault: None,
         }
     }
 

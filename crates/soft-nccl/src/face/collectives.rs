@@ -1,5 +1,6 @@
 //! The operations.
 use super::{check, enter};
+use crate::algo::Protocol;
 use crate::device::Stream;
 use crate::engine::{NO_CHOICE, Request, lock};
 use crate::failure::{Failure, Outcome};
@@ -30,7 +31,7 @@ impl Call {
         let mut world = lock();
         let member = world.member(self.comm)?;
         member.accept_work()?;
-        let (rank, n) = (member.rank, member.n);
+        let (rank, n, tag) = (member.rank, member.n, member.tag);
         let what = if kind.is_p2p() { "the peer" } else { "the root" };
         let peer = self.peer.map_or(Ok(0), |peer| check::rank(peer, n, what))?;
         let ty = check::dtype(self.dtype)?;
@@ -50,6 +51,7 @@ impl Call {
         let spec = Spec {
             kind,
             algorithm: NO_CHOICE,
+            protocol: Protocol::Simple,
             send: self.send as usize,
             recv: self.recv as usize,
             count: self.count,
@@ -58,7 +60,7 @@ impl Call {
             premul,
             peer,
         };
-        group::add(Request { comm: self.comm as usize, spec, stream, ill: None })
+        group::add(Request { comm: self.comm as usize, spec, stream, tag, ill: None })
     }
 }
 

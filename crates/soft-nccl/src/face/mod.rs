@@ -14,7 +14,7 @@ use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// What `ncclGetVersion` says: this library keeps to the behaviour of 2.30.7.
-const VERSION: c_int = 23007;
+pub const VERSION: c_int = 23007;
 
 thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
@@ -100,6 +100,6 @@ pub fn table() -> Nccl {
 fn check_settings() -> Outcome<()> {
     let settings = settings::settings();
     requests::prepare();
-    let wrong = settings.algorithms.fault().or(settings.fault_error.as_deref());
+    let wrong = settings.algorithms.fault().or(settings.protocols.fault()).or(settings.fault_error.as_deref());
     wrong.map_or(Ok(()), |wrong| Err(Failure::usage(wrong)))
 }

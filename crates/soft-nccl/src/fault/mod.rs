@@ -2,14 +2,27 @@
 //!
 //! A place that can go wrong asks [`hit`], and asks only where going wrong would change something. So the library can
 //! also say, without doing anything wrong, which faults a program could meet ([`Wish::Trace`]).
+mod blocks;
+mod conduct;
 mod groups;
 pub(crate) mod members;
 mod memory;
+mod order;
 pub(crate) mod requests;
+mod scalars;
+mod site;
+mod stale;
 pub(crate) mod streams;
+mod sums;
 mod table;
+mod values;
+mod writing;
 
+pub(crate) use blocks::demands;
+pub(crate) use conduct::{Conduct, Sound};
 pub(crate) use memory::Block;
+pub(crate) use order::lanes;
+pub(crate) use site::{Post, Site};
 pub use table::TABLE;
 pub(crate) use table::named;
 
@@ -180,13 +193,35 @@ pub(crate) fn hit(fault: Fault, rank: usize, algorithm: Algorithm) -> bool {
     }
 }
 
-/// True if it is worth looking whether `fault` would change something: it is asked for, or everything is traced.
+/// True if it is worth looking whether `fault` would change something: it is asked for, or everything is traced and this
+/// one has not been noted.
 pub(crate) fn wanted(fault: Fault) -> bool {
     match settings().fault {
         Wish::Sound => false,
-        Wish::Trace => true,
+        Wish::Trace => !noted(fault),
         Wish::Inject(wish) => wish.fault == fault,
     }
+}
+
+/// True if `fault` is asked for in this algorithm, on whatever rank.
+pub(crate) fn aims(fault: Fault, algorithm: Algorithm) -> bool {
+    match settings().fault {
+        Wish::Inject(wish) => wish.fault == fault && wish.algorithm.is_none_or(|only| only == algorithm),
+        Wish::Sound | Wish::Trace => false,
+    }
+}
+
+/// The one rank on which `fault` is asked for.
+fn aimed(fault: Fault) -> Option<usize> {
+    match settings().fault {
+        Wish::Inject(wish) if wish.fault == fault => wish.rank,
+        _ => None,
+    }
+}
+
+fn noted(fault: Fault) -> bool {
+    let number = fault.number();
+    REACHED.get(number / 64).is_some_and(|word| word.load(Ordering::Relaxed) & (1 << (number % 64)) != 0)
 }
 
 fn note(fault: Fault) {
@@ -196,8 +231,11 @@ fn note(fault: Fault) {
     }
 }
 
-/// Which faults struck, or would have, since this was last asked.
+/// Which faults struck, or would have, since this was last asked. What comes next is another program, to which nothing of
+/// this one clings.
 pub fn take_reached() -> Reached {
+    stale::forget();
+    scalars::forget();
     [0, 1].map(|at: usize| REACHED[at].swap(0, Ordering::Relaxed))
 }
 

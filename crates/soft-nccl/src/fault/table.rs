@@ -24,12 +24,16 @@ macro_rules! faults {
 faults! {
     F01, "F01": "work is cut in equal parts and the remainder is never written";
         "a count that is no multiple of 2 to 64"
+    F01B, "F01b": "all_reduce gives every rank an equal share, and the remainder is never written";
+        "a count that is no multiple of the number of ranks"
     F02, "F02": "only whole packs of 16 bytes are processed";
         "a count whose bytes are no multiple of 16"
     F03, "F03": "the last pack of 16 bytes is written in full, past the buffer's end";
         "a small count; guards on both sides of every buffer are looked at anyway"
     F04, "F04": "elements behind the last whole pack are combined with another operator";
         "the same operation over an odd count, with values that tell operators apart"
+    F04B, "F04b": "elements behind the last whole pack of a sum are added as if their bits were integers";
+        "a floating-point sum over an odd count, with equal values at every index"
     F05, "F05": "a pointer that is not aligned to 16 bytes is rounded down";
         "`offset = 1`"
     F06, "F06": "byte offsets are kept in 16 bits, so that blocks wrap onto the start";
@@ -56,32 +60,72 @@ faults! {
         "a sub-communicator whose numbers differ from the world's, with a root or a peer"
     F16, "F16": "reduce and gather write into the output of ranks that are not the root";
         "reduce and gather whose other ranks have an output buffer of their own"
+    F16B, "F16b": "reduce and gather refuse a null output on ranks that are not the root";
+        "reduce and gather with `null_pointers = true`"
     F17, "F17": "blocks lie in the order of a ring, not of the ranks";
         "all_gather, all_to_all, gather or reduce_scatter with a different value in every block"
+    F17B, "F17b": "blocks lie in the order of devices, which is the ranks' order turned by one";
+        "all_gather, all_to_all or gather with a different value in every block"
     F18, "F18": "the rank's own block is taken to be in place already and skipped";
         "an out-of-place operation, also with one rank"
+    F18B, "F18b": "a rank takes its own contribution to a reduction from its output, as if it were in place";
+        "an out-of-place all_reduce or reduce: the output is poisoned before"
     F19, "F19": "in place, the input is overwritten before it was read";
         "in place with three ranks or more"
+    F19B, "F19b": "the output is cleared before the input, which lies in it, was read";
+        "any operation in place"
     F20, "F20": "an out-of-place operation changes its input";
         "any out-of-place reduction: inputs are compared afterwards"
+    F20B, "F20b": "an out-of-place operation that moves data clears the first element of what it sent";
+        "any out-of-place data movement: inputs are compared afterwards"
     F21, "F21": "one rank's contribution is left out";
         "values such as 2^rank, in which every rank counts"
     F22, "F22": "one rank counts twice where the ranks are no power of two";
         "3, 5, 6 or 7 ranks with values such as 2^rank"
-    F23, "F23": "another operator: prod adds, min is max for unsigned and negative values, avg does not divide";
-        "every reduction with values that tell all five apart"
-    F24, "F24": "avg divides at the wrong place, or by the wrong number";
-        "avg with three ranks, in sub-communicators, over several chunks"
-    F25, "F25": "integer avg goes through a reciprocal or a narrow float";
-        "avg of integers whose sums exceed 2^24"
-    F26, "F26": "premul_sum's scalar is misread, taken from rank 0, or applied at every hop";
-        "premul_sum with 0.5 in bf16, and with another scalar on every rank"
-    F27, "F27": "partial sums are rounded below the type";
-        "one large and many small addends, in every floating-point type"
+    F23, "F23": "prod adds";
+        "prod with values that tell it from a sum"
+    F23B, "F23b": "min is max where a value is unsigned or negative";
+        "min of unsigned and of negative values"
+    F23C, "F23c": "avg does not divide";
+        "avg with two ranks or more"
+    F24, "F24": "avg divides at every hop";
+        "avg with three ranks or more"
+    F24B, "F24b": "avg divides the first chunk only";
+        "avg over several chunks"
+    F24C, "F24c": "avg divides by one less than the ranks";
+        "avg with two ranks or more"
+    F24D, "F24d": "avg divides by the number of elements";
+        "avg with a count that differs from the number of ranks"
+    F24E, "F24e": "avg in a communicator that was split off divides by the ranks of the one it came from";
+        "avg after a split"
+    F25, "F25": "integer avg multiplies by a reciprocal that is cut to zero";
+        "avg of integers"
+    F25B, "F25b": "integer avg goes through single precision";
+        "avg of integers of 32 or 64 bits whose sums exceed 2^24"
+    F26, "F26": "premul_sum's scalar is read in another width";
+        "premul_sum with 0.5 in bf16"
+    F26B, "F26b": "premul_sum takes rank 0's scalar for all";
+        "premul_sum with another scalar on every rank"
+    F26C, "F26c": "premul_sum multiplies at every hop";
+        "premul_sum with a scalar other than 1, with three ranks or more"
+    F27, "F27": "partial sums of f32 are rounded to bf16";
+        "an f32 sum of three ranks or more that needs all its bits"
+    F27B, "F27b": "partial sums of f16 are rounded to bf16";
+        "an f16 sum of three ranks or more that needs all its bits"
+    F27C, "F27c": "partial sums of f64 are rounded to single precision";
+        "an f64 sum of three ranks or more that needs all its bits"
     F28, "F28": "every rank sums in an order of its own";
         "all_reduce of random data in three ranks or more"
-    F29, "F29": "NaN, signed zeros, subnormals or fp8's largest values are lost";
-        "bit patterns through broadcast and all_gather, NaN through min and max"
+    F29, "F29": "min and max compare without a thought for NaN, which wins or loses by its place";
+        "NaN on each rank in turn through min and max"
+    F29B, "F29b": "an fp8 sum beyond the largest number becomes NaN or infinity";
+        "sums of fp8 numbers near the largest"
+    F29C, "F29c": "copies make every NaN the same";
+        "NaN with payloads through data movement"
+    F29D, "F29d": "copies lose the sign of a zero";
+        "-0.0 through data movement"
+    F29E, "F29e": "copies make subnormal numbers zero";
+        "subnormal numbers through data movement"
     F30, "F30": "the first operation's type holds for the whole group";
         "a group of the same operation in two types, such as {f16, f32}"
     F30B, "F30b": "the first operation's operator holds for the whole group";

@@ -1,0 +1,51 @@
+//! F28: every rank adds in an order of its own. All ranks send their whole contribution to all, themselves included, and
+//! each sums what comes, beginning with itself.
+use super::named::F28;
+use super::{aims, hit};
+use crate::algo::{Lane, Link, Part, Place, Script, Step};
+use crate::arith::{Combine, Type};
+use crate::op::{Kind, Reduction, Spec};
+
+/// The lanes of an operation that is to be summed so; `None` for all others.
+pub(crate) fn lanes(spec: &Spec, part: Part) -> Option<Vec<Lane>> {
+    let rounds = matches!(spec.ty, Type::F16 | Type::F32 | Type::F64 | Type::Bf16 | Type::E4m3 | Type::E5m2);
+    let operator = spec.reduction.map(Reduction::combine);
+    let depends = rounds && matches!(operator, Some(Combine::Sum | Combine::Prod)) && part.n > 2 && spec.count > 0;
+    if spec.kind != Kind::AllReduce || !depends {
+        return None;
+    }
+    let first = if hit(F28, part.rank, spec.algorithm) { part.rank } else { 0 };
+    // Ranks that are not meant take part all the same, and agree among themselves.
+    aims(F28, spec.algorithm).then(|| vec![Box::new(Everybody { part, count: spec.count, first }) as Lane])
+}
+
+struct Everybody {
+    part: Part,
+    count: usize,
+    /// Whose contribution comes first.
+    first: usize,
+}
+
+impl Script for Everybody {
+    fn step(&self, cursor: u64) -> Option<Step> {
+        let Part { rank, n, chunk } = self.part;
+        let steps = 2 * n as u64;
+        let offset = usize::try_from(cursor / steps).ok()?.checked_mul(chunk).filter(|offset| *offset < self.count)?;
+        let (round, count) = ((cursor % steps) as usize, chunk.min(self.count - offset));
+        if round < n {
+            let send = Some(Link { lane: 0, peer: (rank + round) % n });
+            let source = Some(Place::In(offset));
+            return Some(Step { source, own: true, send, count, fresh: true, ..Step::default() });
+        }
+        let round = round - n;
+        let last = round == n - 1;
+        Some(Step {
+            recv: Some(Link { lane: 0, peer: (self.first + round) % n }),
+            source: (round > 0).then_some(Place::Scratch),
+            last,
+            target: Some(if last { Place::Out(offset) } else { Place::Scratch }),
+            count,
+            ..Step::default()
+        })
+    }
+}

@@ -1,0 +1,123 @@
+//! Where a task can go wrong: what it works on, and what a fault must remember of it.
+use super::conduct::Conduct;
+use super::stale::Line;
+use super::{Fault, Wish, hit};
+use crate::algo::{Place, Step};
+use crate::arith::{Combine, Scalar, Type};
+use crate::op::{Kind, Spec};
+use crate::settings::settings;
+
+/// Which part of what.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Post {
+    /// The rank's communicator.
+    pub comm: usize,
+    /// The communicator of all ranks, and the operation's number in it.
+    pub operation: (u64, u64),
+    pub rank: usize,
+    pub n: usize,
+    /// Ranks of the communicator that this one was split from in the end.
+    pub world: usize,
+    /// Elements per chunk.
+    pub chunk: usize,
+}
+
+/// A lane of an operation in a library that is to be wrong, or to say where it could be.
+pub(crate) struct Site {
+    pub(super) post: Post,
+    pub(super) spec: Spec,
+    pub(super) premul: Option<Scalar>,
+    /// The element of the input from which the chunk at hand comes.
+    pub(super) at: usize,
+    /// What came in so far.
+    pub(super) lines: Vec<Line>,
+}
+
+impl Site {
+    /// None in a sound library.
+    pub(crate) fn new(post: Post, spec: &Spec, premul: Option<Scalar>) -> Option<Box<Self>> {
+        let site = || Box::new(Self { post, spec: *spec, premul, at: 0, lines: Vec::new() });
+        (settings().fault != Wish::Sound).then(site)
+    }
+
+    /// Whether the fault strikes here; see [`hit`].
+    pub(super) fn hit(&self, fault: Fault) -> bool {
+        hit(fault, self.post.rank, self.spec.algorithm)
+    }
+
+    pub(super) fn size(&self) -> usize {
+        self.spec.ty.size()
+    }
+
+    /// Elements of the operation's count, at least one.
+    pub(super) fn block(&self) -> usize {
+        self.spec.count.max(1)
+    }
+
+    pub(super) fn root(&self) -> bool {
+        self.post.rank == self.spec.peer
+    }
+
+    /// The chunk's place inside its block.
+    pub(super) fn inside(&self) -> usize {
+        self.at % self.block()
+    }
+
+    /// True if the two buffers share memory as NCCL documents it.
+    pub(super) fn in_place(&self) -> bool {
+        let Spec { send, recv, count, .. } = self.spec;
+        let own = self.post.rank * count * self.size();
+        match self.spec.kind {
+            Kind::AllReduce => send == recv,
+            Kind::Reduce | Kind::Broadcast => send == recv,
+            Kind::AllGather | Kind::Gather => send == recv.wrapping_add(own),
+            Kind::ReduceScatter | Kind::Scatter => recv == send.wrapping_add(own),
+            Kind::AlltoAll | Kind::Send | Kind::Recv => false,
+        }
+    }
+}
+
+impl Conduct for Site {
+    fn step(&mut self, step: &Step) -> Step {
+        if let Some(Place::In(at)) = step.source {
+            self.at = at;
+        }
+        self.displaced(*step)
+    }
+
+    fn base(&mut self, address: usize) -> usize {
+        self.rounded_down(address)
+    }
+
+    fn message(&mut self, step: &Step, data: &mut [u8]) {
+        self.stale(step, data);
+        self.staged(step, data);
+    }
+
+    fn scalar(&mut self, step: &Step, scalar: Option<Scalar>) -> Option<Scalar> {
+        self.misread(step, scalar)
+    }
+
+    fn loaded(&mut self, step: &Step, data: &mut [u8]) {
+        self.overwritten(step, data);
+        self.counted_twice(step, data);
+        self.spoiled(step, data);
+    }
+
+    fn combine(&mut self, step: &Step, _: Type, operator: Combine, message: &mut [u8], other: &[u8]) {
+        self.combined(step, operator, message, other);
+        self.accumulated(step, message, other);
+    }
+
+    fn finish(&mut self, _: Type, n: usize, average: bool, value: &mut [u8]) {
+        self.finished(n, average, value);
+    }
+
+    fn store(&mut self, _: Type, base: usize, at: usize, data: &[u8]) {
+        self.stored(base, at, data);
+    }
+
+    fn done(&mut self, step: &Step, value: &[u8]) {
+        self.leaked(step, value);
+    }
+}

@@ -1,0 +1,85 @@
+//! Faults of writing: tails, packs, alignment, offsets, slices, chunks.
+use super::named::*;
+use super::site::Site;
+use super::values::copied;
+use crate::engine::write;
+use crate::op::Kind;
+use crate::settings::SLOTS;
+
+/// Bytes that are processed together.
+const PACK: usize = 16;
+/// Most parts that work is cut in, and the fewest elements for which another part is made.
+const PARTS: usize = 32;
+const PER_PART: usize = 8;
+/// Byte offsets of so many bits.
+const OFFSETS: usize = 1 << 16;
+
+impl Site {
+    /// F05: an address that is not a pack's.
+    pub(super) fn rounded_down(&self, address: usize) -> usize {
+        let down = address - address % PACK;
+        if down != address && self.spec.count > 0 && self.hit(F05) { down } else { address }
+    }
+
+    /// F01, F02, F03, F06, F07, F08 and the copies of F29.
+    pub(super) fn stored(&mut self, base: usize, at: usize, data: &[u8]) {
+        let (size, count) = (self.size(), self.spec.count);
+        let elements = data.len() / size;
+        let inside = at % self.block();
+        let here = base.wrapping_add(at * size);
+
+        for (fault, whole) in [(F01, self.in_parts()), (F01B, self.in_shares()), (F02, self.in_packs())] {
+            let kept = whole.saturating_sub(inside).min(elements);
+            if kept < elements && self.hit(fault) {
+                return write(here, &data[..kept * size]);
+            }
+        }
+        if at + elements == self.written() && elements > 0 {
+            let beyond = (at * size + data.len()).next_multiple_of(PACK) - (at * size + data.len());
+            if beyond > 0 && self.hit(F03) {
+                write(here.wrapping_add(data.len()), &[0x5a; PACK][..beyond]);
+            }
+        }
+        if elements > 0 && at * size >= OFFSETS && self.hit(F06) {
+            return write(base.wrapping_add(at * size % OFFSETS), data);
+        }
+        let slice = self.post.chunk.div_ceil(2);
+        if elements > slice && self.hit(F07) {
+            return data.chunks(slice * size).for_each(|slice| write(here, slice));
+        }
+        let shift = (inside / self.post.chunk / SLOTS * (PACK / size)).min(inside);
+        if elements > 0 && count > 0 && shift > 0 && self.hit(F08) {
+            return write(base.wrapping_add((at - shift) * size), data);
+        }
+        match copied(self, data) {
+            Some(wrong) => write(here, &wrong),
+            None => write(here, data),
+        }
+    }
+
+    /// Elements of a block in whole parts.
+    fn in_parts(&self) -> usize {
+        let count = self.spec.count;
+        count - count % (count / PER_PART).clamp(1, PARTS)
+    }
+
+    /// Elements of a block in equal shares, where every rank has one.
+    fn in_shares(&self) -> usize {
+        let count = self.spec.count;
+        if self.spec.kind == Kind::AllReduce { count - count % self.post.n.max(1) } else { count }
+    }
+
+    /// Elements of a block in whole packs.
+    pub(super) fn in_packs(&self) -> usize {
+        let count = self.spec.count;
+        count - count % (PACK / self.size())
+    }
+
+    /// Elements that the rank's output has.
+    fn written(&self) -> usize {
+        match self.spec.kind {
+            Kind::AllGather | Kind::AlltoAll | Kind::Gather => self.spec.count * self.post.n,
+            _ => self.spec.count,
+        }
+    }
+}

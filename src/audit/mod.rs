@@ -1,0 +1,115 @@
+//! Which faults a corpus notices: its cases are run on the software library made wrong in every known way, and what they
+//! caught is judged again by judges that are wrong themselves.
+//!
+//! First every case runs soundly: it must pass, and the library says which faults would have changed something. Then each
+//! case runs under each fault that it meets. A case that fails under a fault has caught it; what the failing run left
+//! behind is shown to every flawed judge, and one that passes it is caught as well.
+pub mod cover;
+pub mod peers;
+mod run;
+mod select;
+mod sight;
+mod table;
+mod way;
+
+#[cfg(test)]
+mod tests;
+
+pub use run::{Bench, SoundFailure, Step};
+pub use select::{Item, NoSelection, Selection};
+pub use sight::{Lanes, Sight, name as lane_name};
+pub use table::{Classes, FileRow, ItemRow, Report, WithoutFolder, WithoutLane};
+pub use way::{Ours, Way};
+
+use crate::run::{Options, Room, Runner};
+use crate::suite::Suite;
+use std::io;
+use thiserror::Error;
+
+/// Cases that have caught a fault after which `quick` runs no more under it.
+pub const QUICK: usize = 20;
+
+/// Idle processes; cases in processes have several to a worker.
+const PROCESSES: usize = 192;
+/// Bytes of idle workers' arenas.
+const ARENAS: u64 = 1 << 30;
+
+/// How an audit is done.
+#[derive(Clone, Debug, Default)]
+pub struct Settings {
+    /// Which faults and flaws.
+    pub selection: Selection,
+    /// Run no further cases under a fault that enough have caught: counts are lower bounds then.
+    pub quick: bool,
+    /// Runs at a time.
+    pub jobs: usize,
+}
+
+/// Why there is no report.
+#[derive(Debug, Error)]
+pub enum Error {
+    /// Files have faults; nothing was run.
+    #[error("{} with faults; nothing was run", crate::suite::files_in_words(*.0))]
+    Faults(usize),
+    /// Nothing to run.
+    #[error("there is nothing to run")]
+    Empty,
+    /// Cases fail where nothing is wrong with the library.
+    #[error("{} without any fault, so it cannot be said what they catch", failing(.0))]
+    Unsound(Vec<SoundFailure>),
+    /// The runner could not be set up.
+    #[error("cannot run cases")]
+    Runner(#[from] crate::run::Error),
+    /// Whoever listens to the steps has gone.
+    #[error("cannot tell how far the audit is")]
+    Told(#[from] io::Error),
+}
+
+fn failing(failures: &[SoundFailure]) -> String {
+    match failures {
+        [one] => format!("`{}` fails", one.verdict.case),
+        more => format!("{} cases fail", more.len()),
+    }
+}
+
+/// Audits the suite's cases on the software library; `options` say which program is started as a worker and how long a
+/// case may take. `tell` hears of every step, on the calling thread.
+pub fn audit(
+    suite: &Suite,
+    way: &dyn Way,
+    options: Options,
+    settings: &Settings,
+    tell: impl FnMut(&Step) -> io::Result<()>,
+) -> Result<Report, Error> {
+    if !suite.faults.is_empty() {
+        return Err(Error::Faults(suite.faults.len()));
+    }
+    if suite.cases.is_empty() {
+        return Err(Error::Empty);
+    }
+    let jobs = settings.jobs.max(1);
+    // a worker for every fault and thread, so that none has to be started again for the next case
+    let workers = (settings.selection.faults().count() + 1) * jobs;
+    let room = Room { workers, processes: workers.max(PROCESSES), bytes: ARENAS };
+    let runner = Runner::new(Options { jobs, ..options })?.with_room(room);
+    audit_on(suite, way, &runner, settings, tell)
+}
+
+/// The same on whatever runs the cases.
+pub fn audit_on(
+    suite: &Suite,
+    way: &dyn Way,
+    bench: &dyn Bench,
+    settings: &Settings,
+    tell: impl FnMut(&Step) -> io::Result<()>,
+) -> Result<Report, Error> {
+    let mut cases = suite.cases.clone();
+    cases.extend(way.own());
+    let outcomes = run::run(&cases, way, bench, settings, tell)?;
+    let mut report = table::report(way, settings, outcomes);
+    if way.errs() {
+        // its judge is not this project's, nor are that one's flaws
+        report.items.retain(|row| matches!(row.item, Item::Fault(_)));
+    }
+    Ok(report)
+}

@@ -1,0 +1,231 @@
+//! What came of an audit, for people and as JSON lines.
+use super::Styles;
+use super::human::duration;
+use crate::audit::{FileRow, Item, ItemRow, Report, lane_name};
+use serde_json::{Map, Value, json};
+use std::io::{self, Write};
+
+/// Items named in a line before the rest is counted.
+const NAMED: usize = 12;
+/// Runs named of which nothing can be said.
+const TROUBLES: usize = 5;
+
+/// The table and a summary; with `scenarios` also what each file catches.
+pub fn human(to: &mut dyn Write, report: &Report, seconds: f64, scenarios: bool, styles: &Styles) -> io::Result<()> {
+    let Styles { strong, .. } = styles;
+    let head =
+        format!("{:<6}{:>7}{:>9}{:>7}  {:<12}{}", "fault", "caught", "reached", "files", "first", "what is wrong");
+    writeln!(to, "{strong}{head}{strong:#}")?;
+    for row in &report.items {
+        item(to, row, styles)?;
+    }
+    if scenarios {
+        writeln!(to)?;
+        files(to, report, styles)?;
+    }
+    writeln!(to)?;
+    summary(to, report, seconds, styles)?;
+    to.flush()
+}
+
+fn item(to: &mut dyn Write, row: &ItemRow, styles: &Styles) -> io::Result<()> {
+    let Styles { fail, faint, .. } = styles;
+    let (id, text) = (row.item.id(), row.item.text());
+    let (reached, files) = (row.reached, row.caught_files);
+    if !row.missed() {
+        let caught = count(row);
+        let first = first(row);
+        return writeln!(to, "{id:<6}{caught:>7}{reached:>9}{files:>7}  {first:<12}{text}");
+    }
+    writeln!(to, "{id:<6}{fail} MISSED{fail:#}{reached:>9}{:>7}  {:<12}{text}", "-", "-")?;
+    let why = if row.reached == 0 { "no case meets it" } else { "every case that meets it passes" };
+    writeln!(to, "{:43}{faint}{why}; what would show it:{faint:#} {}", "", row.item.shown_by())
+}
+
+fn count(row: &ItemRow) -> String {
+    format!("{}{}", row.caught, if row.at_least { "+" } else { "" })
+}
+
+/// By what a fault is noticed; for a flaw, what it hides most.
+fn first(row: &ItemRow) -> String {
+    match row.item {
+        Item::Fault(_) => row.mostly().map_or("-", |sight| sight.name()).to_owned(),
+        Item::Flaw(_) => {
+            let most = row.hides.iter().max_by_key(|(fault, cases)| (**cases, std::cmp::Reverse(**fault)));
+            most.map_or("-".to_owned(), |(fault, _)| format!("hides {}", fault.entry().id))
+        }
+    }
+}
+
+fn files(to: &mut dyn Write, report: &Report, styles: &Styles) -> io::Result<()> {
+    let Styles { strong, .. } = styles;
+    let width = report.files.iter().map(|file| file.name.chars().count()).max().unwrap_or(0).max(8);
+    let head = format!("{:<width$}{:>7}{:>9}  {}", "scenario", "cases", "catches", "alone");
+    writeln!(to, "{strong}{head}{strong:#}")?;
+    for file in &report.files {
+        let alone = if file.redundant() { "redundant".to_owned() } else { ids(file.alone.iter().copied()) };
+        writeln!(to, "{:<width$}{:>7}{:>9}  {alone}", file.name, file.cases, file.catches.len())?;
+    }
+    Ok(())
+}
+
+fn ids(items: impl Iterator<Item = Item>) -> String {
+    let all: Vec<&str> = items.map(Item::id).collect();
+    let more = all.len().saturating_sub(NAMED);
+    let shown = all[..all.len() - more].join(", ");
+    if more > 0 { format!("{shown} and {more} more") } else { shown }
+}
+
+fn plural(count: usize, word: &str) -> String {
+    if count == 1 { format!("1 {word}") } else { format!("{count} {word}s") }
+}
+
+fn summary(to: &mut dyn Write, report: &Report, seconds: f64, styles: &Styles) -> io::Result<()> {
+    let Styles { pass, fail, skip, strong, .. } = styles;
+    for (reason, count) in &report.skipped {
+        writeln!(to, "{skip}skipped{skip:#} {count}: {reason}")?;
+    }
+    for (case, fault, why) in report.troubles.iter().take(TROUBLES) {
+        writeln!(to, "{fail}cannot say{fail:#} whether `{case}` notices {}: {why}", fault.entry().id)?;
+    }
+    if let Some(more) = report.troubles.len().checked_sub(TROUBLES).filter(|more| *more > 0) {
+        writeln!(to, "and so {more} more")?;
+    }
+    let (faults, flaws) = (report.classes(false), report.classes(true));
+    let caught = report.items.iter().filter(|row| matches!(row.item, Item::Fault(_)) && !row.missed()).count();
+    let all = report.items.iter().filter(|row| matches!(row.item, Item::Fault(_))).count();
+    for lane in report.lanes.iter().filter(|lane| !lane.lost.is_empty()) {
+        let lost = ids(lane.lost.iter().map(|fault| Item::Fault(*fault)));
+        writeln!(
+            to,
+            "without lane {}: {} of {} faults, lost {lost}",
+            lane_name(lane.lane),
+            lane.faults,
+            lane.faults + lane.lost.len()
+        )?;
+    }
+    for folder in report.folders.iter().filter(|folder| !folder.lost.is_empty()) {
+        let lost = ids(folder.lost.iter().copied());
+        let all = folder.items + folder.lost.len();
+        writeln!(
+            to,
+            "without {}/ ({}): {} of {all}, lost {lost}",
+            folder.folder,
+            plural(folder.files, "file"),
+            folder.items
+        )?;
+    }
+    let few: Vec<&str> =
+        report.few.iter().filter_map(|at| report.files.get(*at)).map(|file| file.name.as_str()).collect();
+    let redundant = report.files.iter().filter(|file| file.redundant()).count();
+    if !few.is_empty() {
+        writeln!(
+            to,
+            "{} of {} catch all that is caught: {}",
+            few.len(),
+            plural(report.files.len(), "file"),
+            few.join(" ")
+        )?;
+        writeln!(
+            to,
+            "{} alone something that no other does; {redundant} redundant",
+            match report.files.len() - redundant {
+                1 => "1 file catches".to_owned(),
+                more => format!("{more} files catch"),
+            }
+        )?;
+    }
+    let mut words = Vec::new();
+    if faults.all > 0 {
+        words.push(format!("{} of {} fault classes caught ({caught} of {all} faults)", faults.caught, faults.all));
+    }
+    if flaws.all > 0 {
+        words.push(format!("{} of {} of the judge's", flaws.caught, flaws.all));
+    }
+    let style = if report.misses() { fail } else { pass };
+    writeln!(
+        to,
+        "{style}{}{style:#} by {} in {}; {} with faults in {}",
+        words.join(", "),
+        plural(report.cases, "case"),
+        plural(report.files.len(), "file"),
+        plural(report.runs, "run"),
+        duration(seconds)
+    )?;
+    let _ = strong;
+    Ok(())
+}
+
+/// One object per line: first the faults and flaws, then scenarios, lanes, folders, and last a summary. The fields are part
+/// of the interface.
+pub fn json_lines(to: &mut dyn Write, report: &Report, seconds: f64) -> io::Result<()> {
+    let mut line = |value: Value| -> io::Result<()> {
+        serde_json::to_writer(&mut *to, &value)?;
+        to.write_all(b"\n")
+    };
+    for row in &report.items {
+        line(item_json(row))?;
+    }
+    for (at, file) in report.files.iter().enumerate() {
+        line(file_json(file, report.few.contains(&at)))?;
+    }
+    for lane in &report.lanes {
+        let lost: Vec<&str> = lane.lost.iter().map(|fault| fault.entry().id).collect();
+        line(json!({"kind": "lane", "without": lane_name(lane.lane), "caught": lane.faults, "lost": lost}))?;
+    }
+    for folder in &report.folders {
+        let lost: Vec<&str> = folder.lost.iter().map(|item| item.id()).collect();
+        line(
+            json!({"kind": "folder", "without": folder.folder, "files": folder.files, "caught": folder.items, "lost": lost}),
+        )?;
+    }
+    for (case, fault, why) in &report.troubles {
+        line(json!({"kind": "trouble", "case": case, "fault": fault.entry().id, "why": why}))?;
+    }
+    let (faults, flaws) = (report.classes(false), report.classes(true));
+    let few: Vec<&str> =
+        report.few.iter().filter_map(|at| report.files.get(*at)).map(|file| file.name.as_str()).collect();
+    line(json!({
+        "kind": "summary", "way": report.way, "cases": report.cases, "files": report.files.len(),
+        "skipped": report.skipped.values().sum::<usize>(), "runs": report.runs, "seconds": seconds,
+        "fault_classes": {"caught": faults.caught, "of": faults.all},
+        "judge_classes": {"caught": flaws.caught, "of": flaws.all},
+        "missed": report.items.iter().filter(|row| row.missed()).map(|row| row.item.id()).collect::<Vec<_>>(),
+        "few": few,
+    }))?;
+    to.flush()
+}
+
+fn item_json(row: &ItemRow) -> Value {
+    let mut value = json!({
+        "kind": "fault", "id": row.item.id(), "class": row.item.class(), "text": row.item.text(),
+        "caught": row.caught, "caught_files": row.caught_files,
+        "reached": row.reached, "reached_files": row.reached_files,
+        "at_least": row.at_least, "missed": row.missed(),
+    });
+    let more = match row.item {
+        Item::Fault(_) => {
+            ("first", row.first.iter().map(|(sight, cases)| (sight.name().to_owned(), json!(cases))).collect())
+        }
+        Item::Flaw(_) => {
+            ("hides", row.hides.iter().map(|(fault, cases)| (fault.entry().id.to_owned(), json!(cases))).collect())
+        }
+    };
+    if let Value::Object(fields) = &mut value {
+        let counts: Map<String, Value> = more.1;
+        fields.insert("kind".to_owned(), json!(if matches!(row.item, Item::Fault(_)) { "fault" } else { "judge" }));
+        fields.insert(more.0.to_owned(), Value::Object(counts));
+        if row.missed() {
+            fields.insert("shown_by".to_owned(), json!(row.item.shown_by()));
+        }
+    }
+    value
+}
+
+fn file_json(file: &FileRow, few: bool) -> Value {
+    let ids = |items: &std::collections::BTreeSet<Item>| items.iter().map(|item| item.id()).collect::<Vec<_>>();
+    json!({
+        "kind": "scenario", "name": file.name, "path": file.path, "cases": file.cases,
+        "catches": ids(&file.catches), "alone": ids(&file.alone), "redundant": file.redundant(), "few": few,
+    })
+}

@@ -1,0 +1,118 @@
+//! Forms of one case that do not end alike.
+use crate::judge::{Status, Verdict};
+use crate::scenario::Case;
+use std::collections::BTreeMap;
+
+/// What came of the cases so far, by the case that each is a form of.
+#[derive(Clone, Debug, Default)]
+pub struct Forms(BTreeMap<String, Ends>);
+
+/// How the forms of one case ended; the case as its file has it is `None`.
+#[derive(Clone, Debug, Default)]
+struct Ends {
+    file: String,
+    passed: Vec<Option<&'static str>>,
+    failed: Vec<Option<&'static str>>,
+}
+
+impl Forms {
+    /// One verdict more.
+    pub fn add(&mut self, case: &Case, verdict: &Verdict) {
+        let form = case.form.as_ref().map(|derived| derived.form.name);
+        let ends = self.0.entry(case.base().to_owned()).or_default();
+        match verdict.status {
+            Status::Pass => ends.passed.push(form),
+            Status::Fail => ends.failed.push(form),
+            Status::Skip => return,
+        }
+        ends.file.clone_from(&case.file.path);
+    }
+
+    /// A sentence for every way in which forms of a file's cases disagree: some pass, some fail.
+    pub fn disagreements(&self) -> Vec<String> {
+        // cases of one file that disagree alike are told together
+        let mut alike: Vec<(&str, String, &str, usize)> = Vec::new();
+        for (name, ends) in &self.0 {
+            if ends.passed.is_empty() || ends.failed.is_empty() {
+                continue;
+            }
+            let words = format!("{}, {}", said(&ends.passed, "passes", "pass"), said(&ends.failed, "fails", "fail"));
+            match alike.iter_mut().find(|(file, other, ..)| *file == ends.file && *other == words) {
+                Some((.., more)) => *more += 1,
+                None => alike.push((&ends.file, words, name, 0)),
+            }
+        }
+        let sentence = |(_, words, name, more): (&str, String, &str, usize)| match more {
+            0 => format!("{name}: {words}"),
+            1 => format!("{name}, and 1 more case of its file: {words}"),
+            _ => format!("{name}, and {more} more cases of its file: {words}"),
+        };
+        alike.into_iter().map(sentence).collect()
+    }
+}
+
+/// `plain passes`, `form tree fails`, `plain and forms ring, tree pass`.
+fn said(who: &[Option<&'static str>], one: &str, several: &str) -> String {
+    let mut forms: Vec<&str> = who.iter().copied().flatten().collect();
+    forms.sort_unstable();
+    let plain = who.iter().any(Option::is_none).then(|| "plain".to_owned());
+    let listed = match forms.as_slice() {
+        [] => None,
+        [form] => Some(format!("form {form}")),
+        many => Some(format!("forms {}", many.join(", "))),
+    };
+    let verb = if who.len() == 1 { one } else { several };
+    let subject: Vec<String> = plain.into_iter().chain(listed).collect();
+    format!("{} {verb}", subject.join(" and "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::{Derived, forms};
+    use crate::suite::fixture;
+
+    fn ended(all: &mut Forms, base: &str, form: Option<&str>, status: Status) {
+        let mut case = (*fixture::case(base)).clone();
+        case.form = form.map(|form| Derived { form: forms::find(form).unwrap(), base: base.to_owned() });
+        all.add(&case, &fixture::verdict(base, status));
+    }
+
+    #[test]
+    fn a_form_that_fails_alone_is_named() {
+        let mut all = Forms::default();
+        ended(&mut all, "a/sum", Some("tree"), Status::Fail);
+        ended(&mut all, "a/sum", None, Status::Pass);
+        assert_eq!(all.disagreements(), ["a/sum: plain passes, form tree fails"]);
+        ended(&mut all, "a/sum", Some("ring"), Status::Pass);
+        ended(&mut all, "a/sum", Some("in_place"), Status::Pass);
+        ended(&mut all, "a/sum", Some("sub"), Status::Skip);
+        assert_eq!(all.disagreements(), ["a/sum: plain and forms in_place, ring pass, form tree fails"]);
+    }
+
+    #[test]
+    fn who_all_end_alike_do_not_disagree() {
+        let mut all = Forms::default();
+        for status in [Status::Pass, Status::Fail] {
+            let base = format!("a/{status:?}");
+            ended(&mut all, &base, None, status);
+            ended(&mut all, &base, Some("tree"), status);
+            ended(&mut all, &base, Some("sub"), Status::Skip);
+        }
+        assert_eq!(all.disagreements(), [""; 0]);
+    }
+
+    #[test]
+    fn cases_of_a_file_that_disagree_alike_are_told_together() {
+        let mut all = Forms::default();
+        for n in [1, 2, 3] {
+            ended(&mut all, &format!("a/sum[n={n}]"), None, Status::Fail);
+            ended(&mut all, &format!("a/sum[n={n}]"), Some("tree"), Status::Pass);
+        }
+        ended(&mut all, "b", None, Status::Fail);
+        ended(&mut all, "b", Some("tree"), Status::Pass);
+        let told = all.disagreements();
+        let words = "form tree passes, plain fails";
+        assert_eq!(told, [format!("a/sum[n=1], and 2 more cases of its file: {words}"), format!("b: {words}")]);
+    }
+}

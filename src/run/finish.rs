@@ -1,0 +1,76 @@
+//! The end of communicators that a worker does not keep, watched like the case before it.
+use super::arena::Step;
+use super::process::{Heard, Worker};
+use crate::judge::Outcome;
+use crate::worker::job::{Reply, Request};
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+/// What came of destroying them. Unless it is `Well` or `Errors`, the worker is dead.
+pub enum Finished {
+    /// They are gone.
+    Well,
+    /// World ranks, and what the library answered.
+    Errors(Vec<(u32, String)>),
+    /// Not done when the time was up; these ranks were at it.
+    Late(Vec<u32>),
+    /// A part died, in words.
+    Dead(String),
+}
+
+/// Ends a case; waits for the destruction of what is not kept for `limit` at most.
+pub fn finish(worker: &mut Worker, ranks: u32, keep: bool, limit: Duration) -> Finished {
+    let deadline = Instant::now() + limit;
+    // a dead part is noticed below
+    let _ = worker.send(&Request::Finish { keep, answer: true });
+    let mut all = Vec::new();
+    let mut waiting = worker.parts();
+    while waiting > 0 {
+        match worker.hear(deadline) {
+            (_, Heard::Reply(Reply::Finished { errors })) => {
+                all.extend(errors);
+                waiting -= 1;
+            }
+            (_, Heard::Reply(Reply::Trouble(text)) | Heard::Garbled(text)) => {
+                worker.end(0);
+                return Finished::Dead(text);
+            }
+            (_, Heard::Reply(_)) => {}
+            (_, Heard::Silence) => {
+                let arena = worker.arena.mapping();
+                let at_it = |rank: &u32| {
+                    arena.word(*rank).is_ok_and(|word| Step::of(word.load(Ordering::Acquire)) == Step::Ending)
+                };
+                let at_it = (0..ranks).filter(at_it).collect();
+                worker.end(0);
+                return Finished::Late(at_it);
+            }
+            (part, Heard::End) => return Finished::Dead(worker.end(part)),
+        }
+    }
+    all.sort();
+    if all.is_empty() { Finished::Well } else { Finished::Errors(all) }
+}
+
+/// What that means for the case whose communicators they were: an outcome, the rank that stands for it, and the words.
+pub fn blame(finished: &Finished) -> Option<(Outcome, Option<usize>, String)> {
+    let first = |ranks: &[u32]| ranks.first().map(|rank| *rank as usize);
+    let (outcome, rank, words) = match finished {
+        Finished::Well => return None,
+        Finished::Errors(errors) => {
+            let words = errors.iter().map(|(rank, text)| format!("rank {rank}: {text}")).collect::<Vec<_>>().join("; ");
+            (Outcome::Error, errors.first().map(|(rank, _)| *rank as usize), format!("error: {words}"))
+        }
+        Finished::Late(ranks) if ranks.is_empty() => {
+            let words = "hang while memory and streams were given back (not finished when the time was up)";
+            return Some((Outcome::Hang, None, words.into()));
+        }
+        Finished::Late(ranks) => {
+            let names = ranks.iter().take(8).map(|rank| format!("rank {rank}")).collect::<Vec<_>>().join(", ");
+            (Outcome::Hang, first(ranks), format!("hang (not finished when the time was up): {names}"))
+        }
+        Finished::Dead(how) => (Outcome::Crash, None, format!("crash: {how}")),
+    };
+    let (kind, rest) = words.split_at(words.find([' ', ':']).unwrap_or(words.len()));
+    Some((outcome, rank, format!("{kind} while destroying communicators{rest}")))
+}

@@ -1,0 +1,133 @@
+//! The form `grouped`.
+use super::super::case::{Case, Ranks, Step, Where};
+use super::walk;
+use crate::ops::{self, Composite, Kind, Op};
+use std::collections::HashSet;
+
+/// Most steps that are put into one group.
+const MOST: usize = 64;
+
+/// True for NCCL's own calls, unless one is to fail: it would make its whole group fail.
+fn wraps(step: &Step) -> bool {
+    let calls = match &step.op.kind {
+        Kind::Collective(_) | Kind::Send | Kind::Recv | Kind::SendRecv => true,
+        // A barrier's host waits for it, which it cannot inside a group.
+        Kind::Composite(composite) => *composite != Composite::Barrier,
+        Kind::Map | Kind::Group | Kind::Loop | Kind::Host(_) | Kind::Comm(_) | Kind::Later => false,
+    };
+    calls && step.error.is_none()
+}
+
+pub(super) fn lacks(case: &Case) -> Option<&'static str> {
+    // Inside a group that the file has, nothing is left to do.
+    fn any(steps: &[Step]) -> bool {
+        steps.iter().any(|step| wraps(step) || matches!(step.op.kind, Kind::Loop) && any(&step.steps))
+    }
+    (!any(&case.steps)).then_some("it has no NCCL call outside a group")
+}
+
+pub(super) fn change(case: &mut Case) {
+    let Some(group) = ops::find("group") else { return };
+    let steps = std::mem::take(&mut case.steps);
+    case.steps = wrapped(steps, group);
+    // Steps of one group begin and end together.
+    walk::drop_figures(case, &["seconds"]);
+}
+
+fn wrapped(steps: Vec<Step>, group: &'static Op) -> Vec<Step> {
+    let mut out = Vec::with_capacity(steps.len());
+    let mut run = Run::default();
+    for mut step in steps {
+        if wraps(&step) && run.takes(&step) {
+            run.push(step);
+            continue;
+        }
+        run.close(group, &mut out);
+        if wraps(&step) {
+            run.push(step);
+            if run.repeats() {
+                run.close(group, &mut out);
+            }
+        } else {
+            if matches!(step.op.kind, Kind::Loop) {
+                step.steps = wrapped(step.steps, group);
+            }
+            out.push(step);
+        }
+    }
+    run.close(group, &mut out);
+    out
+}
+
+/// Neighbouring steps for one group.
+#[derive(Default)]
+struct Run {
+    steps: Vec<Step>,
+    reads: HashSet<String>,
+    writes: HashSet<String>,
+}
+
+impl Run {
+    /// True if the step may join: it touches nothing that the others write and writes nothing that they touch, on the same
+    /// stream and in the same communicator, and waits for no other stream, which the group's calls would then do too late.
+    fn takes(&self, step: &Step) -> bool {
+        let Some(first) = self.steps.first() else { return false };
+        let same_comm = matches!((&first.place, &step.place), (Where::Comm(a), Where::Comm(b)) if a.v == b.v);
+        let mut apart = true;
+        walk::reads(step, &mut |name| apart &= !self.writes.contains(name));
+        let output = step.output.as_ref().map(|output| &output.name);
+        apart &= output.is_none_or(|name| !self.writes.contains(name) && !self.reads.contains(name));
+        apart
+            && same_comm
+            && first.stream == step.stream
+            && step.after.is_empty()
+            && step.times.is_none()
+            && self.steps.len() < MOST
+    }
+
+    fn push(&mut self, step: Step) {
+        walk::reads(&step, &mut |name| _ = self.reads.insert(name.to_owned()));
+        self.writes.extend(step.output.iter().map(|output| output.name.clone()));
+        self.steps.push(step);
+    }
+
+    fn repeats(&self) -> bool {
+        self.steps.iter().any(|step| step.times.is_some())
+    }
+
+    /// Ends the run: its steps become a group. What repeats is the group, for a step's rounds may depend on each other.
+    fn close(&mut self, group: &'static Op, out: &mut Vec<Step>) {
+        let Self { mut steps, .. } = std::mem::take(self);
+        let Some(first) = steps.first_mut() else { return };
+        let times = first.times.take();
+        let ranks = if times.is_some() { first.ranks.clone() } else { Ranks::All };
+        out.push(Step {
+            span: first.span,
+            op: group,
+            name: None,
+            input: None,
+            output: None,
+            reduce: None,
+            root: None,
+            place: first.place.clone(),
+            ranks,
+            in_place: None,
+            null_pointers: false,
+            stream: first.stream.clone(),
+            after: Vec::new(),
+            times,
+            error: None,
+            peer: None,
+            to: None,
+            from: None,
+            count: None,
+            counts: None,
+            expr: None,
+            dtype: None,
+            seconds: None,
+            wait_stream: None,
+            new: None,
+            steps,
+        });
+    }
+}

@@ -1,0 +1,108 @@
+//! The forms that change no step: placements, algorithms, and sends that do not wait.
+use super::super::case::{Case, EnvValue, EnvVar, Placement, Sp};
+use super::walk;
+use crate::ops::{self, Collective, Composite, Kind, Op};
+
+/// The variable that says which algorithms may run.
+const ALGORITHMS: &str = "NCCL_ALGO";
+/// The variable for the software library's sends, and how many bytes each pair of ranks may have under way.
+const EAGER: (&str, &str) = ("COLLSPEC_SOFT_EAGER", "65536");
+/// The software library's own algorithm.
+pub(super) const SINGLE_TREE: &str = "SingleTree";
+/// The default of operations that have not the algorithm asked for.
+const RING: &str = "Ring";
+
+pub(super) fn placed(case: &Case) -> Option<&'static str> {
+    (case.placement != Placement::default()).then_some("the file says its placement")
+}
+
+pub(super) fn too_many_processes(case: &Case) -> Option<&'static str> {
+    placed(case)
+        .or_else(|| (case.ranks() > Placement::MOST_PROCESSES).then_some("it would need more than 16 processes"))
+}
+
+pub(super) fn one_thread(case: &mut Case) {
+    case.placement = Placement::OneThread;
+    // Ranks on one thread do not come late one by one, and what one waits for the others have done already.
+    walk::drop_figures(case, &["seconds"]);
+}
+
+pub(super) fn processes(case: &mut Case) {
+    case.placement = Placement::Processes;
+}
+
+/// The table's entries of the collectives that the case calls and that have a choice of algorithms.
+fn choices(case: &Case) -> Vec<(&'static Op, &'static Collective)> {
+    let mut found: Vec<(&'static Op, &'static Collective)> = Vec::new();
+    walk::steps(case, &mut |step, _| {
+        let op = match &step.op.kind {
+            Kind::Composite(Composite::Barrier) => ops::find("all_reduce"),
+            Kind::Composite(Composite::AllGatherV) => ops::find("broadcast"),
+            _ => Some(step.op),
+        };
+        if let Some(op) = op
+            && let Kind::Collective(collective) = &op.kind
+            && !collective.algorithms.is_empty()
+            && !found.iter().any(|(known, _)| *known == op)
+        {
+            found.push((op, collective));
+        }
+    });
+    found
+}
+
+pub(super) fn no_algorithm(case: &Case, algorithm: &str) -> Option<&'static str> {
+    if case.env.iter().any(|var| var.name.v == ALGORITHMS) {
+        return Some("the file sets NCCL_ALGO");
+    }
+    if algorithm == SINGLE_TREE && elsewhere(case) {
+        return Some("the file requires another backend than soft");
+    }
+    let serves = choices(case).iter().any(|(_, op)| op.algorithms.contains(&algorithm));
+    (!serves).then_some("none of its operations has that algorithm")
+}
+
+pub(super) fn algorithm(case: &mut Case, algorithm: &str) {
+    let serves = |op: &Collective| op.algorithms.contains(&algorithm);
+    let value = if choices(case).iter().all(|(_, op)| serves(op)) {
+        algorithm.to_owned()
+    } else {
+        let all = ops::TABLE.iter().filter_map(|op| match &op.kind {
+            Kind::Collective(collective) if serves(collective) => {
+                Some(format!(";{}:{algorithm}", op.name.replace('_', "")))
+            }
+            _ => None,
+        });
+        RING.to_owned() + &all.collect::<String>()
+    };
+    set(case, ALGORITHMS, value);
+    // How far messages go is the algorithm's business; how they come out is not.
+    walk::drop_figures(case, &["rounds", "sent", "received", "inner"]);
+}
+
+pub(super) fn single_tree(case: &mut Case) {
+    algorithm(case, SINGLE_TREE);
+    case.requires.backend = Some("soft".to_owned());
+}
+
+pub(super) fn no_send(case: &Case) -> Option<&'static str> {
+    if elsewhere(case) {
+        return Some("the file requires another backend than soft");
+    }
+    let sends = |op: &Op| matches!(op.kind, Kind::Send | Kind::SendRecv | Kind::Composite(Composite::AllToAllV));
+    (!walk::any(case, |step| sends(step.op))).then_some("it has no send")
+}
+
+pub(super) fn eager(case: &mut Case) {
+    let (name, value) = EAGER;
+    set(case, name, value.to_owned());
+    case.requires.backend = Some("soft".to_owned());
+}
+
+fn elsewhere(case: &Case) -> bool {
+    case.requires.backend.as_ref().is_some_and(|backend| backend != "soft")
+}
+
+fn set(case: &mut Case, name: &str, value: String) {
+    case.env.push(EnvVar { name: Sp { span: case.span, v: name.to_owned() }, value: EnvValue::All(value) });
+}

@@ -1,0 +1,68 @@
+//! The steps of a program, and what they touch.
+use super::super::case::{Case, Step};
+use super::super::expr::Node;
+use std::collections::HashSet;
+
+/// Every step, those inside groups and loops after them; `looped` for what runs more than once.
+pub(super) fn steps<'a>(case: &'a Case, f: &mut impl FnMut(&'a Step, bool)) {
+    fn go<'a>(list: &'a [Step], looped: bool, f: &mut impl FnMut(&'a Step, bool)) {
+        for step in list {
+            let again = looped || step.times.is_some();
+            f(step, again);
+            go(&step.steps, again, f);
+        }
+    }
+    go(&case.steps, false, f);
+}
+
+/// True if some step is such.
+pub(super) fn any(case: &Case, mut is: impl FnMut(&Step) -> bool) -> bool {
+    let mut found = false;
+    steps(case, &mut |step, _| found |= is(step));
+    found
+}
+
+/// Names that a step reads: `in`, and what a map's expression names.
+pub(super) fn reads<'a>(step: &'a Step, f: &mut impl FnMut(&'a str)) {
+    step.input.iter().for_each(|input| f(&input.name));
+    step.expr.iter().for_each(|expr| names(&expr.v.node, f));
+}
+
+/// Names in an expression, whatever they are names of.
+pub(super) fn names<'a>(node: &'a Node, f: &mut impl FnMut(&'a str)) {
+    match node {
+        Node::Name(name) => f(name),
+        Node::Index(name, inner) => {
+            f(name);
+            names(inner, f);
+        }
+        Node::Neg(inner) => names(inner, f),
+        Node::Binary(_, a, b) => {
+            names(a, f);
+            names(b, f);
+        }
+        Node::Call(_, args) => args.iter().for_each(|arg| names(arg, f)),
+        Node::Int(_) | Node::Float(_) | Node::Field(..) => {}
+    }
+}
+
+/// Leaves out the asserts about these figures of steps (`rounds`, `seconds`, ...).
+pub(super) fn drop_figures(case: &mut Case, figures: &[&str]) {
+    case.asserts.retain(|assert| {
+        let mut speaks = false;
+        assert.v.node.walk(&mut |node| speaks |= matches!(node, Node::Field(_, f) if figures.contains(&f.as_str())));
+        !speaks
+    });
+}
+
+/// Names of the buffers that steps write and `inputs` has not, in the order of the program.
+pub(super) fn outputs(case: &Case) -> Vec<String> {
+    let mut seen: HashSet<&str> = case.inputs.iter().map(|def| def.name.v.as_str()).collect();
+    let mut found = Vec::new();
+    steps(case, &mut |step, _| {
+        if let Some(output) = step.output.as_ref().filter(|output| seen.insert(&output.name)) {
+            found.push(output.name.clone());
+        }
+    });
+    found
+}

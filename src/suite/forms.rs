@@ -1,0 +1,113 @@
+//! Cases in other forms: those that files name, or that somebody asks for.
+use super::{Suite, drive, faults};
+use crate::plan::{self, Limits};
+use crate::scenario::forms::{self, Form};
+use crate::scenario::suggest::nearest;
+use crate::scenario::{Case, Diagnostic};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// Which forms cases are run in, besides what their files say.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Forms {
+    /// Those that their files name.
+    #[default]
+    Named,
+    /// These, if they can take them, whatever the files name.
+    These(Vec<&'static Form>),
+}
+
+impl Forms {
+    /// `all`, `none`, or names with commas between.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        match text {
+            "all" => return Ok(Self::These(forms::TABLE.iter().collect())),
+            "none" => return Ok(Self::These(Vec::new())),
+            _ => {}
+        }
+        let mut these = Vec::new();
+        for word in text.split(',').map(str::trim) {
+            let form = forms::find(word).ok_or_else(|| unknown(word))?;
+            if !these.contains(&form) {
+                these.push(form);
+            }
+        }
+        Ok(Self::These(these))
+    }
+}
+
+fn unknown(word: &str) -> String {
+    let known = forms::names();
+    let near = nearest(word, known.iter().copied().chain(["all", "none"]));
+    let help = near.map(|near| format!("did you mean {near}? ")).unwrap_or_default();
+    format!("{help}the forms are {}, or all, or none", known.join(", "))
+}
+
+/// What came of one case's forms.
+#[derive(Default)]
+struct Made {
+    cases: Vec<Arc<Case>>,
+    /// Forms that it cannot take, and why.
+    refused: Vec<(&'static Form, String)>,
+}
+
+/// Adds the wanted forms of all cases, on `jobs` threads. That no case of a file can take a form which the file names is
+/// a fault of the file.
+pub(super) fn add(suite: &mut Suite, wanted: &Forms, jobs: usize) {
+    let list = |case: &Case| match wanted {
+        Forms::Named => case.forms.iter().map(|form| form.v).collect(),
+        Forms::These(these) => these.clone(),
+    };
+    let made = drive::map(&suite.cases, jobs, |case| make(case, &list(case)));
+    if *wanted == Forms::Named {
+        for (case, diagnostic) in unused(&suite.cases, &made) {
+            faults::add(&mut suite.faults, &case, vec![diagnostic]);
+        }
+    }
+    suite.cases.extend(made.into_iter().flat_map(|made| made.cases));
+}
+
+fn make(case: &Arc<Case>, list: &[&'static Form]) -> Made {
+    let mut made = Made::default();
+    for form in list {
+        match form.of(case) {
+            Ok(new) if !form.tried => made.cases.push(Arc::new(new)),
+            Ok(new) => {
+                let new = Arc::new(new);
+                match plan::plan(&new, &Limits::default()) {
+                    Ok(_) => made.cases.push(new),
+                    Err(diagnostics) => {
+                        let why = diagnostics.into_iter().next().map(|diagnostic| diagnostic.message);
+                        made.refused.push((form, why.unwrap_or_else(|| "it cannot be planned".to_owned())));
+                    }
+                }
+            }
+            Err(why) => made.refused.push((form, why.to_owned())),
+        }
+    }
+    made
+}
+
+/// The forms that a file names and none of its cases takes.
+fn unused(cases: &[Arc<Case>], made: &[Made]) -> Vec<(Arc<Case>, Diagnostic)> {
+    // by file and place of the word: the first case that names the form, and why it cannot take it; none if some case can
+    let mut named: BTreeMap<(&str, usize), Option<(&Arc<Case>, usize, &str)>> = BTreeMap::new();
+    for (case, made) in cases.iter().zip(made) {
+        for (index, form) in case.forms.iter().enumerate() {
+            let why = made.refused.iter().find(|(refused, _)| *refused == form.v);
+            let entry = named.entry((&case.file.path, form.span.start));
+            match why {
+                Some((_, why)) => _ = entry.or_insert(Some((case, index, why))),
+                None => _ = entry.insert_entry(None),
+            }
+        }
+    }
+    let left = named.into_values().flatten().map(|(case, index, why)| {
+        let form = &case.forms[index];
+        let text = format!("no case of this file can take the form `{}`", form.v.name);
+        let diagnostic =
+            Diagnostic::new(form.span, text).label(why.to_owned()).help(format!("the form is: {}", form.v.doc));
+        (case.clone(), diagnostic)
+    });
+    left.collect()
+}

@@ -1,0 +1,81 @@
+//! What becomes of communicators that are not kept, counted until the last is gone.
+use super::Kept;
+use super::crew::Crew;
+use super::job::Reply;
+use super::session::Replies;
+use crate::backend::{Backend, Comm, CommSlot};
+use crate::run::arena::{Mapping, Step};
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Held by everything that still has something to destroy; when the last lets go, the parent hears of it if it asked.
+pub struct Ending {
+    errors: Mutex<Vec<(u32, String)>>,
+    replies: Option<Arc<Replies>>,
+}
+
+impl Ending {
+    /// Nothing destroyed yet. `replies` is where the end is told, if it is to be.
+    pub fn new(replies: Option<Arc<Replies>>) -> Arc<Self> {
+        Arc::new(Self { errors: Mutex::default(), replies })
+    }
+
+    /// A rank's communicator would not be destroyed.
+    pub fn failed(&self, rank: usize, error: String) {
+        eprintln!("collspec worker: rank {rank}: {error}");
+        self.errors.lock().unwrap_or_else(PoisonError::into_inner).push((rank as u32, error));
+    }
+}
+
+impl Drop for Ending {
+    fn drop(&mut self) {
+        let Some(replies) = &self.replies else { return };
+        let errors = std::mem::take(self.errors.get_mut().unwrap_or_else(PoisonError::into_inner));
+        replies.send(&Reply::Finished { errors });
+    }
+}
+
+/// Destroys communicators, each on its rank's thread (one thread for all: in a group), newest first. The step words say
+/// who is at it.
+pub fn destroy(crew: &Crew, backend: &'static Backend, arena: Arc<Mapping>, set: Kept, ending: Arc<Ending>) {
+    let library = &backend.library;
+    let say = move |rank: usize, step: Step| {
+        if let Ok(word) = arena.word(rank as u32) {
+            word.store(step.word(), Ordering::Release);
+        }
+    };
+    let end = move |rank: usize, slot: &CommSlot, ending: &Ending| {
+        if slot.get() == Comm::NULL {
+            return;
+        }
+        let ended = backend.device.bind(rank).map_err(|e| e.to_string());
+        if let Err(error) = ended.and_then(|()| library.destroy(slot.get()).map_err(|e| e.to_string())) {
+            ending.failed(rank, error);
+        }
+    };
+    if set.job.one_thread {
+        let group = move || {
+            let opened = library.group_start();
+            for (rank, slots) in set.comms.iter().enumerate() {
+                say(rank, Step::Ending);
+                slots.iter().rev().for_each(|slot| end(rank, slot, &ending));
+            }
+            if let Err(error) = opened.and_then(|()| library.group_end()) {
+                ending.failed(0, error.to_string());
+            }
+            (0..set.comms.len()).for_each(|rank| say(rank, Step::Done));
+        };
+        return crew.give(0, Box::new(group));
+    }
+    let own = set.job.ranks.start as usize..set.job.ranks.end as usize;
+    let own = set.comms.into_iter().enumerate().filter(|(rank, _)| own.contains(rank));
+    for (seat, (rank, slots)) in own.enumerate() {
+        let (ending, say) = (ending.clone(), say.clone());
+        let all = move || {
+            say(rank, Step::Ending);
+            slots.iter().rev().for_each(|slot| end(rank, slot, &ending));
+            say(rank, Step::Done);
+        };
+        crew.give(seat, Box::new(all));
+    }
+}

@@ -1,0 +1,82 @@
+//! Shows that a fault of the software library does what its entry says.
+use collspec::judge::Status;
+use collspec::oracle::Forecast;
+use collspec::plan::{self, Limits};
+use collspec::run::execute::{Task, execute};
+use collspec::run::process::Worker;
+use collspec::run::{Options, Runner, Workers, job};
+use collspec::scenario::{Case, SourceFile, parse};
+use soft_nccl::Algorithm;
+use soft_nccl::fault::{Fault, Injection, Wish};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+/// A fault's id, and a scenario in which it strikes: TOML with `;` for the ends of lines and `'` for quotes.
+pub type Shown = (&'static str, &'static str);
+
+const PROGRAM: &str = env!("CARGO_BIN_EXE_collspec");
+/// A rank that no scenario here has.
+const NOBODY: usize = 60;
+
+fn runner(fault: Wish) -> Runner {
+    let worker = Workers::Command(PROGRAM.into());
+    Runner::new(Options { jobs: 1, fault, worker, ..Options::default() }).unwrap()
+}
+
+fn case((id, text): &Shown) -> Arc<Case> {
+    let text = text.replace("; ", "\n").replace('\'', "\"");
+    let file = Arc::new(SourceFile { path: format!("{id}.toml"), text: text.into() });
+    Arc::new(parse(&file, id).unwrap_or_else(|faults| panic!("{id}: {faults}")).remove(0))
+}
+
+/// Which faults a run of the case reached.
+fn reached(case: &Arc<Case>, wish: Wish) -> Vec<Fault> {
+    let env = vec![vec![("COLLSPEC_SOFT_FAULT".to_owned(), wish.to_string())]];
+    let mut worker = Worker::start(Path::new(PROGRAM), &env).unwrap();
+    let plan = plan::plan(case, &Limits::default()).unwrap();
+    let forecast = Forecast::new(&plan, 0).unwrap();
+    let (job, map) = job(&plan, &forecast, false);
+    let limit = Duration::from_secs(60);
+    let task = Task { job, initial: &forecast.initial, map, repeat: 1, opening: limit, limit, seasoned: false };
+    let seen = execute(&mut worker, task).unwrap().unwrap_or_else(|_| panic!("{}: dead before", case.name));
+    let bits = seen[0].reached.unwrap();
+    Fault::all().filter(|fault| bits[fault.number() / 64] >> (fault.number() % 64) & 1 == 1).collect()
+}
+
+fn one(shown: &Shown, sound: &Runner) {
+    let (id, case) = (shown.0, case(shown));
+    let fault = Fault::parse(id).unwrap();
+    let status = |rank, algorithm| {
+        let verdict = runner(Wish::Inject(Injection { fault, rank, algorithm })).run_case(&case);
+        (verdict.status, verdict.reason)
+    };
+    let verdict = sound.run_case(&case);
+    assert_eq!(verdict.status, Status::Pass, "{id}, sound: {:?}", verdict.reason);
+    assert!(reached(&case, Wish::Trace).contains(&fault), "{id} is not noted");
+    let everywhere = Wish::Inject(Injection { fault, rank: None, algorithm: None });
+    assert!(reached(&case, everywhere) == [fault], "{id} does not strike");
+
+    assert_eq!(status(None, None).0, Status::Fail, "{id}");
+    assert_eq!(status(None, Some(Algorithm::Ring)).0, Status::Fail, "{id} in rings");
+    assert_eq!(status(None, Some(Algorithm::Tree)).0, Status::Pass, "{id} in trees");
+    assert_eq!(status(Some(NOBODY), None), (Status::Pass, None), "{id} on a rank that is not there");
+    let ranks = 0..case.world_size.v;
+    assert!(ranks.into_iter().any(|rank| status(Some(rank), None).0 == Status::Fail), "{id} on one rank");
+}
+
+/// Each of them passes without its fault, fails with it, and is noted.
+pub fn show(scenarios: &[Shown]) {
+    let next = AtomicUsize::new(0);
+    std::thread::scope(|scope| {
+        for _ in 0..2 {
+            scope.spawn(|| {
+                let sound = runner(Wish::Sound);
+                while let Some(shown) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    one(shown, &sound);
+                }
+            });
+        }
+    });
+}
