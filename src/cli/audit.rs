@@ -8,7 +8,7 @@ use anyhow::Context;
 use collspec::audit::{self, Error, Ours, Report, Settings, SoundFailure, Step};
 use collspec::report::{Inherited, Rerun, Styles, audit as table, failure};
 use collspec::run::{Options, Workers};
-use collspec::suite::{self, Suite, faults};
+use collspec::suite::{self, faults};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::num::NonZeroUsize;
@@ -19,7 +19,7 @@ use std::time::Instant;
 const SHOWN: usize = 5;
 
 pub fn audit(args: &Audit) -> anyhow::Result<Exit> {
-    let mut suite = Suite::open(&args.selection.paths)?;
+    let mut suite = args.selection.open()?;
     if !suite.faults.is_empty() {
         show_faults(&suite)?;
         return Err(suite::Error::Faults(suite.faults.len()).into());
