@@ -41,6 +41,7 @@ const SHOWN: &[Shown] = &[
     silent("F31d", MANY_IN_A_GROUP),
     silent("F32", MESSAGES),
     silent("F32b", SIZES),
+    silent("F32c", MESSAGES),
     silent("F33", SELF),
     silent("F34", NOTHING),
     hangs("F34b", NOTHING),
