@@ -9,7 +9,7 @@ use collspec::audit::peers::As;
 use collspec::audit::{self, Error, Ours, Report, Settings, SoundFailure, Step, Way};
 use collspec::report::{Inherited, Rerun, Styles, audit as table, failure, ways as side_by_side};
 use collspec::run::{Options, Workers};
-use collspec::suite::{self, Suite, faults};
+use collspec::suite::{self, faults};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::num::NonZeroUsize;
@@ -20,7 +20,7 @@ use std::time::Instant;
 const SHOWN: usize = 5;
 
 pub fn audit(args: &Audit) -> anyhow::Result<Exit> {
-    let mut suite = Suite::open(&args.selection.paths)?;
+    let mut suite = args.selection.open()?;
     if !suite.faults.is_empty() {
         show_faults(&suite)?;
         return Err(suite::Error::Faults(suite.faults.len()).into());

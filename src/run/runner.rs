@@ -288,7 +288,7 @@ impl Runner {
             }
             return;
         }
-        let finished = finish::finish(&mut pooled.worker, plan.n as u32, keep, self.opening());
+        let finished = finish::finish(&mut pooled.worker, plan.ranks() as u32, keep, self.opening());
         match finish::blame(&finished) {
             // an earlier case's, which has its verdict
             Some((_, _, text)) if keep && too_many.is_some() => {
