@@ -72,12 +72,8 @@ unsafe extern "C" fn all_reduce(
             unsafe { libc::_exit(0) }
         }
         // the call comes back twice, once with an error
-        Ok("twice") => {
-            // SAFETY: not safe at all, which is the point.
-            if unsafe { libc::fork() } == 0 {
-                return ncclResult_t::InternalError;
-            }
-        }
+        // SAFETY: not safe at all, which is the point.
+        Ok("twice") if unsafe { libc::fork() } == 0 => return ncclResult_t::InternalError,
         Ok("close") => {
             // SAFETY: not safe at all, which is the point.
             (0..1024).for_each(|descriptor| _ = unsafe { libc::close(descriptor) });
