@@ -92,13 +92,9 @@ impl Exam {
 fn call<'a>(plan: &'a Plan, event: usize, op: Option<&'static Op>) -> Option<Call<'a>> {
     let own = |c: &Collective| TABLE.iter().find(|o| matches!(&o.kind, Kind::Collective(k) if k.call == c.call));
     match plan.events.get(event)? {
-        Event::Collective { op: collective, comm, k, dtype, reduce, root, send, recv, .. } => {
+        Event::Collective { op: collective, comm, k, dtype, reduce, root, send, .. } => {
             let sender = send.iter().flatten().next();
             let n = plan.comms.get(*comm)?.members.len();
-            let shared = |s: &Region| {
-                let home = |r: &Region| Some(plan.buffers.get(r.buf)?.places.get(r.rank).copied().flatten()?.alloc);
-                recv.iter().flatten().any(|w| w.region.rank == s.rank && home(&w.region) == home(s))
-            };
             Some(Call {
                 op: op.or(own(collective))?,
                 dtype: *dtype,
@@ -106,7 +102,6 @@ fn call<'a>(plan: &'a Plan, event: usize, op: Option<&'static Op>) -> Option<Cal
                 n,
                 k: *k,
                 root: *root,
-                in_place: send.iter().flatten().any(shared),
                 seed: sender.map_or(0, |s| s.buf as u64 + 1),
             })
         }
@@ -132,7 +127,6 @@ fn message<'a>(plan: &'a Plan, from: &Region, op: Option<&'static Op>) -> Call<'
         n: plan.n,
         k: from.len,
         root: 0,
-        in_place: false,
         seed: from.buf as u64 + 1,
     }
 }

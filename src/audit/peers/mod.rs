@@ -148,8 +148,6 @@ pub(crate) struct Call<'a> {
     pub k: u64,
     /// Rank in the communicator.
     pub root: usize,
-    /// True if send and receive buffer share memory.
-    pub in_place: bool,
     /// Different for every buffer that is filled.
     pub seed: u64,
 }

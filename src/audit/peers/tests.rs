@@ -19,7 +19,7 @@ const OPS: [ncclRedOp_t; 5] =
 
 fn all_reduce(dtype: DType, reduce: &Reduction, n: usize) -> Call<'_> {
     let op = find("all_reduce").expect("in the table");
-    Call { op, dtype, reduce: Some(reduce), n, k: ELEMENTS, root: 0, in_place: false, seed: 3 }
+    Call { op, dtype, reduce: Some(reduce), n, k: ELEMENTS, root: 0, seed: 3 }
 }
 
 /// Every rank's element.
