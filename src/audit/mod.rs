@@ -5,6 +5,7 @@
 //! case runs under each fault that it meets. A case that fails under a fault has caught it; what the failing run left
 //! behind is shown to every flawed judge, and one that passes it is caught as well.
 pub mod cover;
+pub mod peers;
 mod run;
 mod select;
 mod sight;
@@ -102,6 +103,13 @@ pub fn audit_on(
     settings: &Settings,
     tell: impl FnMut(&Step) -> io::Result<()>,
 ) -> Result<Report, Error> {
-    let outcomes = run::run(&suite.cases, way, bench, settings, tell)?;
-    Ok(table::report(way, settings, outcomes))
+    let mut cases = suite.cases.clone();
+    cases.extend(way.own());
+    let outcomes = run::run(&cases, way, bench, settings, tell)?;
+    let mut report = table::report(way, settings, outcomes);
+    if way.errs() {
+        // its judge is not this project's, nor are that one's flaws
+        report.items.retain(|row| matches!(row.item, Item::Fault(_)));
+    }
+    Ok(report)
 }

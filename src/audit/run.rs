@@ -254,7 +254,10 @@ fn soundly(case: &Arc<Case>, way: &dyn Way, bench: &dyn Bench, kept: &AtomicU64)
         Err(reason) => return Ok(Sound::Skipped(reason)),
     };
     let ready = match bench.prepare(&case)? {
-        Prepared::Ready(ready) => ready,
+        Prepared::Ready(mut ready) => match way.dress(&mut ready) {
+            Ok(()) => ready,
+            Err(reason) => return Ok(Sound::Skipped(reason)),
+        },
         Prepared::Settled(verdict) => {
             return Ok(match verdict.status {
                 // a refusal that the file expects is a pass in which the library has no part
@@ -266,6 +269,9 @@ fn soundly(case: &Arc<Case>, way: &dyn Way, bench: &dyn Bench, kept: &AtomicU64)
     };
     let judge = |plan: &Plan, forecast: &Forecast, seen: &[Observation]| way.judge(plan, forecast, seen);
     let (verdict, seen) = bench.run(&ready, Wish::Trace, None, &judge)?;
+    if verdict.status == Status::Fail && way.errs() {
+        return Ok(Sound::Skipped("it objects to a right result".to_owned()));
+    }
     if verdict.status == Status::Fail {
         return Ok(Sound::Failed(Box::new(verdict)));
     }
@@ -302,7 +308,10 @@ fn faulty(
         (None, None) => {
             let case = way.case(case)?;
             match bench.prepare(&case)? {
-                Prepared::Ready(ready) => again.insert(ready),
+                Prepared::Ready(mut ready) => {
+                    way.dress(&mut ready)?;
+                    again.insert(ready)
+                }
                 Prepared::Settled(verdict) => return Err(verdict.reason.unwrap_or_else(|| "it does not run".into())),
             }
         }

@@ -2,7 +2,7 @@
 use crate::judge::{self, Flaw, Verdict};
 use crate::oracle::Forecast;
 use crate::plan::Plan;
-use crate::run::Observation;
+use crate::run::{Observation, Ready};
 use crate::scenario::Case;
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -16,6 +16,21 @@ pub trait Way: Sync {
     /// nothing like it; such a case is left out.
     fn case<'c>(&self, case: &'c Arc<Case>) -> Result<Cow<'c, Arc<Case>>, String> {
         Ok(Cow::Borrowed(case))
+    }
+
+    /// Cases that this way runs of its own accord, beside any corpus.
+    fn own(&self) -> Vec<Arc<Case>> {
+        Vec::new()
+    }
+
+    /// What a planned case holds before it runs, where the file does not say. `Err` as in [`Way::case`].
+    fn dress(&self, _ready: &mut Ready) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// True if a sound run that fails is this way's own error, not the case's: such a case is left out.
+    fn errs(&self) -> bool {
+        false
     }
 
     /// The judgement on what was seen; whether it passes and which lane fails first is what counts. It need hold nothing

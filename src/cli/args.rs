@@ -1,5 +1,6 @@
 //! What can be typed; the comments here are the help text.
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
+use collspec::audit::peers::Peer;
 use collspec::audit::{NoSelection, Selection as Faults};
 use collspec::library::{Cuda, is_version};
 use collspec::run::{RanksPerGpu, seconds};
@@ -126,7 +127,7 @@ pub struct Run {
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub timeout: Option<f64>,
 
-    /// Time limit for what comes before and after a case, in seconds: starting NCCL, making communicators and loading, and
+    /// Time limit for what comes before and after a case, in seconds: making communicators and filling buffers, and
     /// destroying communicators [default: 60].
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub opening_timeout: Option<f64>,
@@ -170,8 +171,8 @@ pub struct Place {
     #[arg(long, value_name = "PATH|VERSION")]
     pub nccl: Option<String>,
 
-    /// A folder whose libcuda.so.1 is the CUDA driver, instead of the machine's. The word stand-in means the driver that
-    /// was built with this program, and with --nccl the library.
+    /// A folder whose libcuda.so.1 (and libcuda.so) is the CUDA driver, instead of the machine's. The word stand-in means
+    /// the driver that was built with this program, and with --nccl the library.
     #[arg(long, value_name = "DIR")]
     pub driver: Option<PathBuf>,
 }
@@ -205,6 +206,11 @@ pub struct Audit {
     #[arg(long, value_name = "FAULTS", value_parser = faults)]
     pub fault: Option<Faults>,
 
+    /// Check in this way: collspec (the default), or as a public suite would run and judge the same operations: nccl-tests,
+    /// rccl, ucc. May be given several times; then one table compares them.
+    #[arg(long = "as", value_name = "NAME", value_parser = way)]
+    pub ways: Vec<WayName>,
+
     /// Run no more cases under a fault that 20 have caught. Counts are lower bounds then.
     #[arg(long)]
     pub quick: bool,
@@ -236,6 +242,24 @@ pub enum Format {
     Human,
     /// One JSON object per case and line.
     Jsonl,
+}
+
+/// A way of checking, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum WayName {
+    /// This program's own.
+    Collspec,
+    /// A public suite's.
+    Peer(Peer),
+}
+
+fn way(text: &str) -> Result<WayName, String> {
+    if text == "collspec" {
+        return Ok(WayName::Collspec);
+    }
+    let known: Vec<&str> = Peer::ALL.into_iter().map(Peer::name).collect();
+    let unknown = || format!("the ways of checking are collspec, {}", known.join(", "));
+    Peer::parse(text).map(WayName::Peer).ok_or_else(unknown)
 }
 
 fn fault(text: &str) -> Result<Fault, NoFault> {

@@ -1,14 +1,16 @@
 //! `collspec audit`.
-use super::args::{Audit, Format};
+use super::args::{Audit, Format, WayName};
 use super::exit::Exit;
 use super::progress::Progress;
 use super::run::{select, show_faults};
 use anstream::AutoStream;
 use anyhow::Context;
-use collspec::audit::{self, Error, Ours, Report, Settings, SoundFailure, Step};
-use collspec::report::{Inherited, Rerun, Styles, audit as table, failure};
+use collspec::audit::peers::As;
+use collspec::audit::{self, Error, Ours, Report, Settings, SoundFailure, Step, Way};
+use collspec::report::{Inherited, Rerun, Styles, audit as table, failure, ways as side_by_side};
 use collspec::run::{Options, Workers};
-use collspec::suite::{self, Suite, faults};
+use collspec::suite::Suite;
+use collspec::suite::{self, faults};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::num::NonZeroUsize;
@@ -19,7 +21,7 @@ use std::time::Instant;
 const SHOWN: usize = 5;
 
 pub fn audit(args: &Audit) -> anyhow::Result<Exit> {
-    let mut suite = Suite::open(&args.selection.paths)?;
+    let mut suite = args.selection.open()?;
     if !suite.faults.is_empty() {
         show_faults(&suite)?;
         return Err(suite::Error::Faults(suite.faults.len()).into());
@@ -27,8 +29,42 @@ pub fn audit(args: &Audit) -> anyhow::Result<Exit> {
     select(&mut suite, &args.selection)?;
     let jobs = args.jobs.map_or_else(|| available_parallelism().map_or(1, NonZeroUsize::get), NonZeroUsize::get);
     let settings = Settings { selection: args.fault.clone().unwrap_or_default(), quick: args.quick, jobs };
-    let options = Options { timeout: args.timeout, worker: Workers::CurrentExe, ..Options::default() };
     let begun = Instant::now();
+    let mut ways = args.ways.clone();
+    if ways.is_empty() {
+        ways.push(WayName::Collspec);
+    }
+    let mut reports = Vec::new();
+    for name in &ways {
+        let way: Box<dyn Way> = match name {
+            WayName::Collspec => Box::new(Ours),
+            WayName::Peer(peer) => Box::new(As::new(*peer)?),
+        };
+        match one(args, &suite, &*way, &settings)? {
+            Ok(report) => reports.push(report),
+            Err(exit) => return Ok(exit),
+        }
+    }
+    let seconds = begun.elapsed().as_secs_f64();
+    let own = ways.iter().position(|name| *name == WayName::Collspec);
+    match (reports.as_slice(), own) {
+        ([report], Some(_)) => write(args, &|to, styles| match args.format {
+            Format::Human => table::human(to, report, seconds, args.scenarios, styles),
+            Format::Jsonl => table::json_lines(to, report, seconds),
+        })?,
+        _ => write(args, &|to, styles| match args.format {
+            Format::Human => side_by_side::human(to, &reports, seconds, styles),
+            Format::Jsonl => side_by_side::json_lines(to, &reports, seconds),
+        })?,
+    }
+    // where others are compared with it, its own result is what counts
+    let counts = own.and_then(|own| reports.get(own)).map_or(reports.as_slice(), std::slice::from_ref);
+    Ok(if counts.iter().any(Report::misses) { Exit::SOME_FAILED } else { Exit::ALL_PASSED })
+}
+
+/// One way's audit; or the exit code, where it has been said what is wrong.
+fn one(args: &Audit, suite: &Suite, way: &dyn Way, settings: &Settings) -> anyhow::Result<Result<Report, Exit>> {
+    let options = Options { timeout: args.timeout, worker: Workers::CurrentExe, ..Options::default() };
     let progress = Progress::new();
     let tell = |step: &Step| {
         match step {
@@ -43,16 +79,14 @@ pub fn audit(args: &Audit) -> anyhow::Result<Exit> {
         }
         Ok(())
     };
-    let report = match audit::audit(&suite, &Ours, options, &settings, tell) {
-        Ok(report) => report,
+    match audit::audit(suite, way, options, settings, tell) {
+        Ok(report) => Ok(Ok(report)),
         Err(Error::Unsound(failures)) => {
             progress.end();
-            return unsound(&failures);
+            unsound(&failures).map(Err)
         }
-        Err(error) => return Err(error.into()),
-    };
-    write(args, &report, begun.elapsed().as_secs_f64())?;
-    Ok(if report.misses() { Exit::SOME_FAILED } else { Exit::ALL_PASSED })
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Shows what fails without a fault.
@@ -75,7 +109,10 @@ fn unsound(failures: &[SoundFailure]) -> anyhow::Result<Exit> {
     Ok(if failures.iter().any(SoundFailure::refused) { Exit::WRONG_INPUT } else { Exit::SOME_FAILED })
 }
 
-fn write(args: &Audit, report: &Report, seconds: f64) -> anyhow::Result<()> {
+/// Writes a report in these styles.
+type Told<'a> = dyn Fn(&mut dyn Write, &Styles) -> io::Result<()> + 'a;
+
+fn write(args: &Audit, report: &Told<'_>) -> anyhow::Result<()> {
     let (mut to, styles): (Box<dyn Write>, Styles) = match &args.output {
         None => (Box::new(BufWriter::new(AutoStream::auto(io::stdout()))), Styles::coloured()),
         Some(path) => {
@@ -83,9 +120,5 @@ fn write(args: &Audit, report: &Report, seconds: f64) -> anyhow::Result<()> {
             (Box::new(BufWriter::new(file)), Styles::plain())
         }
     };
-    match args.format {
-        Format::Human => table::human(&mut to, report, seconds, args.scenarios, &styles)?,
-        Format::Jsonl => table::json_lines(&mut to, report, seconds)?,
-    }
-    Ok(())
+    Ok(report(&mut to, &styles)?)
 }

@@ -1,13 +1,15 @@
 //! Running a program to its end, with a limit of time and of what it may say.
 use crate::run::life::Life;
-use std::io::{self, Read};
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Bytes kept of each stream; more is read and dropped.
+/// Bytes kept of the beginning of each stream, and as many of its end; what lies between is read and dropped.
 const KEPT: usize = 1 << 20;
 
 /// What a program said, and how it ended.
@@ -66,17 +68,33 @@ pub fn run(mut command: Command, limit: Duration) -> Result<Answer, CommandError
 }
 
 fn read(mut from: Box<dyn Read + Send>) -> String {
-    let mut bytes = Vec::new();
+    let (mut begin, mut end) = (Vec::new(), VecDeque::<u8>::new());
     let mut buffer = [0; 8192];
     loop {
         match from.read(&mut buffer) {
             Ok(0) => break,
-            Ok(len) => bytes.extend_from_slice(&buffer[..len.min(KEPT - bytes.len())]),
+            Ok(len) => {
+                let (first, rest) = buffer[..len].split_at(len.min(KEPT - begin.len()));
+                begin.extend_from_slice(first);
+                end.extend(rest);
+                end.drain(..end.len().saturating_sub(KEPT));
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => break,
         }
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    begin.extend(end);
+    String::from_utf8_lossy(&begin).into_owned()
+}
+
+/// The standard output under a number of its own: an answer gets through although a library closes or redirects the first.
+pub fn own_output() -> io::Result<File> {
+    Ok(File::from(rustix::io::fcntl_dupfd_cloexec(io::stdout(), 3)?))
+}
+
+/// Says a line at once. Nobody may listen any more.
+pub fn say(out: &mut File, line: &str) {
+    let _ = out.write_all(format!("{line}\n").as_bytes());
 }
 
 #[cfg(test)]
@@ -110,8 +128,10 @@ mod tests {
 
     #[test]
     fn more_than_is_kept_does_not_block() {
-        let answer = run(shell("head -c 3000000 /dev/zero"), Duration::from_secs(20)).unwrap();
-        assert_eq!(answer.out.len(), KEPT);
+        let script = "echo first; head -c 3000000 /dev/zero; echo; echo last";
+        let answer = run(shell(script), Duration::from_secs(20)).unwrap();
+        assert_eq!(answer.out.len(), 2 * KEPT);
+        assert!(answer.out.starts_with("first\n") && answer.out.ends_with("\nlast\n"));
     }
 
     #[test]

@@ -9,6 +9,7 @@ pub mod place;
 pub mod rerun;
 pub mod shell;
 pub mod tally;
+pub mod ways;
 
 pub use forms::Forms;
 pub use human::Human;

@@ -4,7 +4,7 @@ use super::Workers;
 use crate::backend::cuda::{Gpus, probe};
 use crate::library::run_command;
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -116,15 +116,11 @@ pub fn enter_if_asked() {
         std::process::exit(NOT_ASKED);
     }
     // said before the driver has the word: what ends this process from here on is the driver
-    say(MARK);
+    let Ok(mut out) = crate::library::own_output() else { std::process::exit(NOT_ASKED) };
+    crate::library::say(&mut out, MARK);
     let gpus = probe();
-    say(&format!("\n{MARK}{}", serde_json::to_string(&gpus).unwrap_or_default()));
+    crate::library::say(&mut out, &format!("\n{MARK}{}", serde_json::to_string(&gpus).unwrap_or_default()));
     // what the driver does at a process's end is nobody's business here
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     std::process::exit(0);
-}
-
-fn say(line: &str) {
-    let mut out = io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

@@ -34,15 +34,15 @@ pub fn lacking(plan: &Plan, machine: &Machine) -> Option<String> {
 
 fn function(missing: &str, machine: &Machine) -> String {
     let since = Nccl::SYMBOLS.iter().find(|(name, _)| *name == missing).map_or("?", |(_, since)| since);
-    needed(missing, since, machine)
+    let version = machine.probed.version;
+    if release(since).is_some_and(|code| version < code) {
+        return needed(missing, since, machine);
+    }
+    format!("needs {missing} (since NCCL {since}); this library, NCCL {}, does not have it", version_text(version))
 }
 
 fn needed(what: &str, since: &str, machine: &Machine) -> String {
-    let version = version_text(machine.probed.version);
-    let older = release(since).is_some_and(|code| machine.probed.version < code);
-    let this =
-        if older { format!("this is {version}") } else { format!("this library, NCCL {version}, does not have it") };
-    format!("needs {what} (since NCCL {since}); {this}")
+    format!("needs {what} (since NCCL {since}); this is {}", version_text(machine.probed.version))
 }
 
 /// A configuration's field that the library does not look at yet.

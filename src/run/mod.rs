@@ -98,8 +98,7 @@ pub struct Options {
     pub jobs: usize,
     /// Seconds per case instead of the default; a case's own `timeout` goes before it.
     pub timeout: Option<f64>,
-    /// Seconds for starting NCCL, making communicators and loading, and for destroying communicators after a case,
-    /// instead of the default.
+    /// Seconds for making communicators and loading, and for destroying communicators after a case, instead of the default.
     pub opening: Option<f64>,
     /// Order of the software library's tasks.
     pub seed: Option<u64>,

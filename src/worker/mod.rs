@@ -241,7 +241,8 @@ impl Worker {
         let panicked = move |seat: usize, text| {
             replies.send(&Reply::Trouble(format!("rank {} panicked: {text}", seat + first as usize)));
         };
-        self.crew.ensure(threads, panicked).map_err(|e| format!("no thread for every rank: {e}"))
+        let stack = if matches!(self.backend.device, Device::Host) { crew::SMALL } else { crew::LARGE };
+        self.crew.ensure(threads, stack, panicked).map_err(|e| format!("no thread for every rank: {e}"))
     }
 
     fn destroy(&self, set: Kept, ending: Arc<Ending>) {
@@ -258,7 +259,7 @@ impl Worker {
             // never wait for a rank here: standard input must be read
             let Ok(mut seat) = seat.try_lock() else { return Err("a rank is still at work".into()) };
             comms.push(std::mem::take(&mut seat.comms));
-            self.give_back(rank, std::mem::take(&mut *seat), &session.job);
+            self.give_back(rank, std::mem::take(&mut *seat), &session.job, &ending);
         }
         let set = Kept { job: session.job.clone(), comms };
         if !keep {
@@ -276,10 +277,11 @@ impl Worker {
 
     /// Ends what a rank had of the device. A driver may wait for whatever the library left there, so that is the rank's
     /// thread's to do; the host's memory is freed at once.
-    fn give_back(&self, rank: usize, seat: Seat, job: &Job) {
+    fn give_back(&self, rank: usize, seat: Seat, job: &Job, ending: &Arc<Ending>) {
         if !matches!(self.backend.device, Device::Host) && job.ranks.contains(&(rank as u32)) {
             let thread = if job.one_thread { 0 } else { rank - job.ranks.start as usize };
-            self.crew.give(thread, Box::new(move || drop(seat)));
+            let ending = ending.clone();
+            self.crew.give(thread, Box::new(move || drop((seat, ending))));
         }
     }
 }

@@ -1,0 +1,89 @@
+//! Several ways of checking side by side: what each notices of the same faults, for people and as JSON lines.
+use super::Styles;
+use super::human::duration;
+use crate::audit::{Item, ItemRow, Report};
+use serde_json::{Map, Value, json};
+use std::io::{self, Write};
+
+/// Width of a way's column.
+const COLUMN: usize = 12;
+
+/// One line per fault with a column for each way, then the sums.
+pub fn human(to: &mut dyn Write, reports: &[Report], seconds: f64, styles: &Styles) -> io::Result<()> {
+    let Styles { strong, fail, faint, .. } = styles;
+    let names: String = reports.iter().map(|report| format!("{:>COLUMN$}", report.way)).collect();
+    writeln!(to, "{strong}{:<6}{names}  what is wrong{strong:#}", "fault")?;
+    for item in faults(reports) {
+        write!(to, "{:<6}", item.id())?;
+        for row in reports.iter().map(|report| row(report, item)) {
+            match row {
+                Some(row) if !row.missed() => {
+                    write!(to, "{:>COLUMN$}", format!("{}{}", row.caught, if row.at_least { "+" } else { "" }))?;
+                }
+                // met, or not even that
+                Some(row) if row.reached > 0 => write!(to, "{fail}{:>COLUMN$}{fail:#}", "missed")?,
+                _ => write!(to, "{faint}{:>COLUMN$}{faint:#}", "not met")?,
+            }
+        }
+        writeln!(to, "  {}", item.text())?;
+    }
+    let mut line = |label: &str, of: &dyn Fn(&Report) -> String| -> io::Result<()> {
+        let cells: String = reports.iter().map(|report| format!("{:>COLUMN$}", of(report))).collect();
+        writeln!(to, "{strong}{label:<6}{cells}{strong:#}")
+    };
+    line("", &|_| String::new())?;
+    line("class", &|report| {
+        let classes = report.classes(false);
+        format!("{} of {}", classes.caught, classes.all)
+    })?;
+    line("cases", &|report| report.cases.to_string())?;
+    line("runs", &|report| report.runs.to_string())?;
+    writeln!(to)?;
+    for report in reports {
+        for (reason, count) in &report.skipped {
+            writeln!(to, "{} leaves out {count}: {reason}", report.way)?;
+        }
+        if !report.troubles.is_empty() {
+            let count = report.troubles.len();
+            writeln!(to, "{fail}{}{fail:#}: nothing can be said of {count} runs", report.way)?;
+        }
+    }
+    writeln!(to, "in {}", duration(seconds))?;
+    to.flush()
+}
+
+/// A line per fault, then one per way. The fields are part of the interface.
+pub fn json_lines(to: &mut dyn Write, reports: &[Report], seconds: f64) -> io::Result<()> {
+    let mut line = |value: Value| -> io::Result<()> {
+        serde_json::to_writer(&mut *to, &value)?;
+        to.write_all(b"\n")
+    };
+    for item in faults(reports) {
+        let cell = |report: &Report| {
+            let row = row(report, item)?;
+            let counts = json!({"caught": row.caught, "reached": row.reached, "at_least": row.at_least});
+            Some((report.way.to_owned(), counts))
+        };
+        let ways: Map<String, Value> = reports.iter().filter_map(cell).collect();
+        line(json!({"kind": "fault", "id": item.id(), "class": item.class(), "text": item.text(), "ways": ways}))?;
+    }
+    for report in reports {
+        let classes = report.classes(false);
+        line(json!({
+            "kind": "way", "way": report.way, "cases": report.cases, "runs": report.runs,
+            "fault_classes": {"caught": classes.caught, "of": classes.all},
+            "skipped": report.skipped, "troubles": report.troubles.len(), "seconds": seconds,
+        }))?;
+    }
+    to.flush()
+}
+
+/// The library's faults: a flaw of one way's judge is none of another's.
+fn faults(reports: &[Report]) -> impl Iterator<Item = Item> {
+    let rows = reports.first().map(|report| report.items.as_slice()).unwrap_or_default();
+    rows.iter().map(|row| row.item).filter(|item| matches!(item, Item::Fault(_)))
+}
+
+fn row(report: &Report, item: Item) -> Option<&ItemRow> {
+    report.items.iter().find(|row| row.item == item)
+}
