@@ -9,7 +9,7 @@ use collspec::audit::peers::As;
 use collspec::audit::{self, Error, Ours, Report, Settings, SoundFailure, Step, Way};
 use collspec::report::{Inherited, Rerun, Styles, audit as table, failure, ways as side_by_side};
 use collspec::run::{Options, Workers};
-use collspec::suite::{self, faults};
+use collspec::suite::{self, Suite, faults};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::num::NonZeroUsize;
