@@ -45,7 +45,7 @@ const SCENARIOS: &[Shown] = &[
         "F24",
         "world_size = 4; op = 'all_reduce'; reduce = 'avg'; dtype = 'i32'; inputs = { each = '64 * rank', count = 6 }",
     ),
-    ("F24b", "world_size = 2; op = 'all_reduce'; reduce = 'avg'; inputs = { each = 'rank + 1', count = 20000 }"),
+    ("F24b", "world_size = 2; op = 'all_reduce'; reduce = 'avg'; inputs = { each = 'rank + 1', count = 40000 }"),
     (
         "F24c",
         "world_size = 3; op = 'all_reduce'; reduce = 'avg'; dtype = 'i32'; inputs = { each = '9 * rank', count = 6 }",

@@ -57,6 +57,34 @@ unsafe extern "C" fn all_reduce(
             eprintln!("a word on standard error");
             return ncclResult_t::InternalError;
         }
+        // somebody is left who has all its descriptors
+        Ok("fork") => {
+            // SAFETY: the child only waits.
+            let child = unsafe { libc::fork() };
+            if child == 0 {
+                loop {
+                    // SAFETY: no memory is involved.
+                    unsafe { libc::pause() };
+                }
+            }
+            eprintln!("left behind: {child}.");
+            // SAFETY: ends the process, with success at that.
+            unsafe { libc::_exit(0) }
+        }
+        // the call comes back twice, once with an error
+        // SAFETY: not safe at all, which is the point.
+        Ok("twice") if unsafe { libc::fork() } == 0 => return ncclResult_t::InternalError,
+        Ok("close") => {
+            // SAFETY: not safe at all, which is the point.
+            (0..1024).for_each(|descriptor| _ = unsafe { libc::close(descriptor) });
+            std::thread::sleep(Duration::from_secs(3600));
+        }
+        Ok("read") => {
+            // SAFETY: no memory is involved.
+            unsafe { libc::fcntl(0, libc::F_SETFL, libc::O_NONBLOCK) };
+            let mut stolen = [0; 4096];
+            while matches!(std::io::Read::read(&mut std::io::stdin(), &mut stolen), Ok(1..)) {}
+        }
         // as NCCL writes its log, and then the end
         Ok("log") => {
             use std::io::Write;
@@ -104,6 +132,37 @@ fn crashes(runner: &Runner) {
     says(&run(runner, "segv", "segv", ""), Outcome::Crash, "signal 11 (SIGSEGV)");
     says(&run(runner, "abort", "abort", ""), Outcome::Crash, "signal 6 (SIGABRT)");
     assert_eq!(run(runner, "wanted", "abort", "outcome = \"crash\"").status, Status::Pass);
+}
+
+/// What becomes of the descriptors is no way to disturb the parent, and nobody who has them outlives the case.
+fn descriptors(runner: &Runner) {
+    for placement in ["", "placement = \"processes\"\n"] {
+        let verdict = run(runner, "fork", "fork", placement);
+        says(&verdict, Outcome::Crash, "exit status 0");
+        let notes = verdict.notes.join("\n");
+        let pids: Vec<u32> = notes
+            .lines()
+            .filter_map(|line| line.split("left behind: ").nth(1)?.strip_suffix('.')?.parse().ok())
+            .collect();
+        assert!(!pids.is_empty(), "{notes}");
+        for pid in pids {
+            let lives =
+                || std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
+            let begun = Instant::now();
+            while lives() {
+                assert!(begun.elapsed() < Duration::from_secs(30), "{pid} is still there");
+                std::thread::sleep(Duration::from_millis(5));
+            }
+        }
+    }
+    says(&run(runner, "close", "close", ""), Outcome::Crash, "after it had closed its pipe to collspec");
+    // with one thread for all ranks the child comes to the case's end, but that is none of its business
+    for _ in 0..4 {
+        assert_eq!(run(runner, "twice", "twice", "placement = \"one_thread\"").status, Status::Pass);
+    }
+    // the request that it would steal is the one after it
+    assert_eq!(run(runner, "read", "read", "").status, Status::Pass);
+    assert_eq!(runner.run_case(&case("again", "read", "")).status, Status::Pass);
 }
 
 /// What NCCL logs before a crash is quoted, and no file is needed for it.
@@ -209,6 +268,7 @@ fn main() {
         trial("crashes", crashes),
         trial("late", late),
         trial("logs", logs),
+        trial("descriptors", descriptors),
         trial("parts", parts),
         trial("errors", errors),
         trial("stale", stale),

@@ -152,3 +152,17 @@ fn lines_carry_the_form_and_forms_that_disagree_are_told() {
     let run = home.run(&["run", "b.toml", "--forms", "tree,sub"]);
     assert!(run.code == 1 && !run.out.contains("disagree"), "{run}");
 }
+
+#[test]
+fn a_library_that_is_wrong_in_one_form_alone_is_told_by_it() {
+    let home = Home::new();
+    home.file("a.toml", "world_size = 4\nop = \"all_reduce\"\ninputs = { each = \"rank + i\", count = 65 }\n");
+    for (fault, form, others) in
+        [("F01,algorithm=Tree", "tree", "misaligned, ring"), ("F05", "misaligned", "ring, tree")]
+    {
+        let run =
+            home.run(&["run", "a.toml", "--backend", "soft", "--forms", "ring,tree,misaligned", "--fault", fault]);
+        let told = format!("forms disagree a: plain and forms {others} pass, form {form} fails\n");
+        assert!(run.code == 1 && run.out.contains(&told), "{run}");
+    }
+}

@@ -182,6 +182,9 @@ pub(super) fn run(
         }
     }
     courses.retain(|(_, course)| !under(course).is_empty());
+    if settings.quick {
+        spread(&mut courses, cases);
+    }
     let runs = courses.iter().map(|(_, course)| under(course).len()).sum();
     tell(&Step::Runs { runs, faulty: true })?;
     let counts: BTreeMap<Fault, AtomicUsize> = selected.iter().map(|fault| (*fault, AtomicUsize::new(0))).collect();
@@ -222,6 +225,18 @@ pub(super) fn run(
     )?;
     tell(&Step::Finished)?;
     Ok(outcomes)
+}
+
+/// Puts the first case of every file first, then every second one, and so on: few cases are then of many kinds.
+fn spread(courses: &mut [(usize, Course)], cases: &[Arc<Case>]) {
+    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut turns = vec![0; cases.len()];
+    for (index, _) in courses.iter() {
+        let turn = seen.entry(&cases[*index].file.path).or_default();
+        turns[*index] = *turn;
+        *turn += 1;
+    }
+    courses.sort_by_key(|(index, _)| (turns[*index], *index));
 }
 
 /// A panic of planning or judging is a defect of ours, and no verdict.

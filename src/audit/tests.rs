@@ -1,1 +1,250 @@
+//! An audit of cases that run on no library at all: what a faultless one would leave, and then this or that is wrong.
+use super::run::{Bench, Judging, Seen, Step};
+use super::*;
+use crate::judge::tests::bench::{self, cases, try_bench};
+use crate::judge::{Flaw, Lane};
+use crate::oracle::Forecast;
+use crate::plan::{Limits, plan};
+use crate::run::{Ended, Observation, Prepared, Ready};
+use crate::scenario::Case;
+use soft_nccl::fault::{Fault, Wish};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// Runs nothing.
+#[derive(Default)]
+struct Fake {
+    planned: AtomicUsize,
+    runs: AtomicUsize,
+}
+
+fn fault(id: &str) -> Fault {
+    Fault::parse(id).unwrap()
+}
+
+/// What this bench knows to do wrong.
+const KNOWN: [&str; 6] = ["F03", "F14", "F20", "F21", "F38", "F40"];
+
+fn element(ready: &Ready, seen: &mut Observation, name: &str, rank: usize, index: usize) -> bool {
+    let plan = &ready.plan;
+    let Some(buffer) = plan.buffers.iter().find(|buffer| buffer.name == name) else { return false };
+    let Some(place) = buffer.places[rank].filter(|place| (index as u64) < place.count) else { return false };
+    let from = (plan.allocs[place.alloc].start() + place.offset) as usize + index * buffer.dtype.size();
+    seen.images[place.alloc][from] ^= 1;
+    true
+}
+
+/// Does it wrong; false if the case has nothing where that could show.
+fn tamper(ready: &Ready, seen: &mut Observation, id: &str) -> bool {
+    let last = ready.plan.n - 1;
+    match id {
+        "F03" => {
+            let image = &mut seen.images[0];
+            let end = image.len() - 1;
+            image[end] ^= 1;
+            true
+        }
+        // on another rank than 0, and only behind the 1,024th element of long buffers
+        "F14" if ready.plan.n > 1 => element(ready, seen, "out", last, 1500) || element(ready, seen, "out", last, 0),
+        "F20" => element(ready, seen, "in", 0, 0),
+        "F38" => {
+            seen.ended = Ended::Hung { proved: true, opening: false, waits: String::new() };
+            seen.images.iter_mut().for_each(Vec::clear);
+            true
+        }
+        // it is met, but nothing comes of it
+        "F21" => true,
+        _ => false,
+    }
+}
+
+impl Bench for Fake {
+    fn prepare(&self, case: &Arc<Case>) -> Result<Prepared, String> {
+        self.planned.fetch_add(1, Ordering::Relaxed);
+        let plan = plan(case, &Limits::default()).map_err(|faults| format!("{faults:?}"))?;
+        let forecast = Forecast::new(&plan, 7).map_err(|faults| format!("{faults:?}"))?;
+        Ok(Prepared::Ready(Box::new(Ready { plan, forecast })))
+    }
+
+    fn run(&self, ready: &Ready, wish: Wish, _: Option<f64>, judge: &Judging<'_>) -> Result<Seen, String> {
+        let bench = bench::Bench { plan: ready.plan.clone(), forecast: ready.forecast.clone() };
+        let mut seen = bench.perfect();
+        let mut reached = [0; 2];
+        let mut meet = |id: &str| {
+            let number = fault(id).number();
+            reached[number / 64] |= 1 << (number % 64);
+        };
+        match wish {
+            Wish::Sound => {}
+            Wish::Trace => KNOWN.into_iter().filter(|id| tamper(ready, &mut seen.clone(), id)).for_each(&mut meet),
+            Wish::Inject(injection) => {
+                self.runs.fetch_add(1, Ordering::Relaxed);
+                let id = injection.fault.entry().id;
+                assert!(id != "F03" || ready.plan.case.name != "panics", "a defect of ours");
+                if tamper(ready, &mut seen, id) {
+                    meet(id);
+                }
+            }
+        }
+        seen.reached = Some(reached);
+        let verdict = judge(&ready.plan, &ready.forecast, std::slice::from_ref(&seen));
+        Ok((verdict, vec![seen]))
+    }
+}
+
+fn suite(files: &[(&str, &str)]) -> Suite {
+    let mut suite = Suite::default();
+    for (name, text) in files {
+        for case in cases(text) {
+            let mut case = (*case).clone();
+            case.name = case.name.replacen("test", name, 1);
+            case.file = Arc::new(crate::scenario::SourceFile { path: format!("{name}.toml"), text: (*text).into() });
+            suite.cases.push(Arc::new(case));
+        }
+    }
+    suite
+}
+
+const SUM: &str = "world_size = 2\nop = \"all_reduce\"\ninputs = [[1, 2], [3, 4]]\n";
+const LONG: &str =
+    "matrix.count = [1600, 2000]\nworld_size = 2\nop = \"all_reduce\"\ninputs = { each = \"i\", count = \"count\" }\n";
+const ONE: &str = "world_size = 1\nop = \"all_reduce\"\ninputs = [[1, 2]]\n";
+
+fn audit_of(files: &[(&str, &str)], select: &str, quick: bool) -> (Report, Fake) {
+    let bench = Fake::default();
+    let settings = Settings { selection: select.parse().unwrap(), quick, jobs: 2 };
+    let report = audit_on(&suite(files), &Ours, &bench, &settings, |_| Ok(())).unwrap();
+    (report, bench)
+}
+
+fn item<'r>(report: &'r Report, id: &str) -> &'r ItemRow {
+    report.items.iter().find(|row| row.item.id() == id).unwrap()
+}
+
+#[test]
+fn faults_and_flaws_are_counted_by_case_and_file() {
+    let files = [("a/sum", SUM), ("b/long", LONG), ("b/one", ONE)];
+    let (report, bench) = audit_of(&files, "F03,F14,F20,F21,F38,F40,J01,J02,J03,J05,J06,J10", false);
+    assert_eq!((report.cases, report.files.len()), (4, 3));
+    let counts = |id: &str| {
+        let row = item(&report, id);
+        (row.caught, row.reached, row.caught_files, row.mostly().map(Sight::name))
+    };
+    assert_eq!(counts("F03"), (4, 4, 3, Some("invariants")));
+    assert_eq!(counts("F14"), (3, 3, 2, Some("exact")));
+    assert_eq!(counts("F38"), (4, 4, 3, Some("hang")));
+    assert_eq!(counts("F21"), (0, 4, 0, None), "met, and never noticed");
+    assert_eq!(counts("F40"), (0, 0, 0, None), "never met");
+    let hides = |id: &str| -> Vec<_> {
+        item(&report, id).hides.iter().map(|(fault, cases)| (fault.entry().id, *cases)).collect()
+    };
+    assert_eq!(hides("J01"), [("F14", 3)]);
+    assert_eq!(hides("J02"), [("F14", 2)], "only the long one has more elements");
+    assert_eq!(hides("J05"), [("F03", 4)]);
+    assert_eq!(hides("J06"), [("F20", 4)]);
+    assert_eq!(hides("J10"), [("F38", 4)]);
+    assert!(item(&report, "J03").missed());
+    assert!(report.misses());
+    assert_eq!(report.classes(false), Classes { caught: 4, all: 6 });
+    assert_eq!(report.classes(true), Classes { caught: 5, all: 6 });
+    assert_eq!(bench.planned.load(Ordering::Relaxed), 4, "planned once, whatever the number of faults");
+    assert_eq!((report.runs, bench.runs.load(Ordering::Relaxed)), (19, 19), "only under what it meets");
+}
+
+#[test]
+fn files_lanes_and_folders_are_told_by_what_is_lost_without_them() {
+    let (report, _) = audit_of(&[("a/sum", SUM), ("b/long", LONG), ("b/one", ONE)], "F03,F14,F38,J02", false);
+    assert!(!report.misses());
+    let alone: Vec<Vec<&str>> =
+        report.files.iter().map(|file| file.alone.iter().map(|item| item.id()).collect()).collect();
+    assert_eq!(alone, [vec![], vec!["J02"], vec![]]);
+    assert_eq!(report.few, [1]);
+    let lost = |lane: Lane| -> Vec<&str> {
+        let found = report.lanes.iter().find(|without| without.lane == lane).unwrap();
+        found.lost.iter().map(|fault| fault.entry().id).collect()
+    };
+    assert_eq!(lost(Lane::Exact), ["F14"]);
+    assert_eq!(lost(Lane::Invariants), ["F03"]);
+    assert_eq!(lost(Lane::Expected), ["F38"]);
+    assert_eq!(lost(Lane::Bounded), [] as [&str; 0]);
+    let folders: Vec<_> = report.folders.iter().map(|f| (f.folder.as_str(), f.items, f.lost.len())).collect();
+    assert_eq!(folders, [("a", 4, 0), ("b", 3, 1)]);
+}
+
+#[test]
+fn enough_cases_are_enough_when_in_a_hurry() {
+    let many = "matrix.count = \"1..100\"\nworld_size = 1\nop = \"all_reduce\"\ninputs = { each = \"i\", count = \"count\" }\n";
+    let many = many.replace("\"1..100\"", &format!("{:?}", (1..=100).collect::<Vec<_>>()));
+    let (report, bench) = audit_of(&[("many", &many)], "F03,F21", true);
+    let row = item(&report, "F03");
+    assert!(row.at_least && (QUICK..QUICK + 2).contains(&row.caught), "{}", row.caught);
+    assert!(!item(&report, "F21").at_least);
+    assert_eq!(bench.runs.load(Ordering::Relaxed), 100 + row.caught, "what is not caught is looked for everywhere");
+}
+
+#[test]
+fn cases_that_fail_soundly_end_the_audit() {
+    let wrong = format!("{SUM}expect = [[4, 6], [4, 7]]\n");
+    let suite = suite(&[("sum", SUM), ("wrong", &wrong)]);
+    let bench = Fake::default();
+    let mut faulty = 0;
+    let result = audit_on(&suite, &Ours, &bench, &Settings { jobs: 2, ..Settings::default() }, |step| {
+        faulty += usize::from(matches!(step, Step::Done { fault: Some(_), .. }));
+        Ok(())
+    });
+    let Err(Error::Unsound(failures)) = result else { panic!("{result:?}") };
+    assert_eq!(failures.iter().map(|failed| failed.case.name.as_str()).collect::<Vec<_>>(), ["wrong"]);
+    assert_eq!(faulty, 0);
+}
+
+#[test]
+fn a_defect_of_ours_is_no_catch() {
+    let (report, _) = audit_of(&[("panics", SUM)], "F03,F14", false);
+    assert!(item(&report, "F03").missed());
+    assert_eq!(item(&report, "F14").caught, 1);
+    assert!(matches!(report.troubles.as_slice(), [(case, fault, _)] if case == "panics" && fault.entry().id == "F03"));
+    assert!(report.misses());
+}
+
+/// Looks at nothing but the first element of rank 0's results.
+struct Glance;
+
+impl Way for Glance {
+    fn name(&self) -> &'static str {
+        "glance"
+    }
+    fn case<'c>(&self, case: &'c Arc<Case>) -> Result<std::borrow::Cow<'c, Arc<Case>>, String> {
+        if case.world_size.v == 1 { Err("it has no such thing".into()) } else { Ok(std::borrow::Cow::Borrowed(case)) }
+    }
+    fn judge(&self, plan: &crate::plan::Plan, forecast: &Forecast, seen: &[Observation]) -> crate::judge::Verdict {
+        crate::judge::judge_bare(plan, forecast, seen, Some(Flaw::OnlyRank0))
+    }
+    fn judge_with(
+        &self,
+        _: &crate::plan::Plan,
+        _: &Forecast,
+        _: &[Observation],
+        _: Flaw,
+    ) -> Option<crate::judge::Verdict> {
+        None
+    }
+}
+
+#[test]
+fn another_way_has_its_own_cases_and_judge() {
+    let suite = suite(&[("sum", SUM), ("one", ONE)]);
+    let settings = Settings { selection: "F03,F14,J01".parse().unwrap(), quick: false, jobs: 1 };
+    let report = audit_on(&suite, &Glance, &Fake::default(), &settings, |_| Ok(())).unwrap();
+    assert_eq!((report.way, report.cases), ("glance", 1));
+    assert_eq!(report.skipped.get("it has no such thing"), Some(&1));
+    assert_eq!(item(&report, "F03").caught, 1);
+    assert!(item(&report, "F14").missed());
+    assert!(item(&report, "J01").missed());
+}
+
+#[test]
+fn the_bench_is_right_when_nothing_is_asked_of_it() {
+    for case in cases(LONG) {
+        assert!(try_bench(&case).is_ok());
+    }
+}

@@ -230,8 +230,11 @@ impl Library {
         let code = call!(self, ncclCommAbort(comm.0))?;
         self.check("ncclCommAbort", Comm::NULL, code)
     }
-    /// What went wrong since the last call, if anything did.
+    /// What went wrong since the last call, if anything did. A library that cannot say says nothing.
     pub fn async_error(&self, comm: Comm) -> Result<()> {
+        if self.table.ncclCommGetAsyncError.is_none() {
+            return Ok(());
+        }
         let mut state = ncclResult_t::Success;
         let code = call!(self, ncclCommGetAsyncError(comm.0, &mut state))?;
         self.check("ncclCommGetAsyncError", comm, code)?;

@@ -127,7 +127,7 @@ pub struct Run {
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub timeout: Option<f64>,
 
-    /// Time limit for what comes before and after a case, in seconds: starting NCCL, making communicators and loading, and
+    /// Time limit for what comes before and after a case, in seconds: making communicators and filling buffers, and
     /// destroying communicators [default: 60].
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub opening_timeout: Option<f64>,
@@ -171,8 +171,8 @@ pub struct Place {
     #[arg(long, value_name = "PATH|VERSION")]
     pub nccl: Option<String>,
 
-    /// A folder whose libcuda.so.1 is the CUDA driver, instead of the machine's. The word stand-in means the driver that
-    /// was built with this program, and with --nccl the library.
+    /// A folder whose libcuda.so.1 (and libcuda.so) is the CUDA driver, instead of the machine's. The word stand-in means
+    /// the driver that was built with this program, and with --nccl the library.
     #[arg(long, value_name = "DIR")]
     pub driver: Option<PathBuf>,
 }

@@ -201,7 +201,8 @@ impl Eyes {
             Some(Flaw::HalfAllowance) if matches!(dtype, DType::F32 | DType::F64) => {
                 let (expected, actual) = (decode_f64(dtype, expected), decode_f64(dtype, actual));
                 // NaN and infinities are never near
-                !((expected - actual).abs() <= expected.abs() * HALF)
+                let near = (expected - actual).abs() <= expected.abs() * HALF;
+                !near
             }
             _ => true,
         }

@@ -13,7 +13,7 @@ mod snapshot;
 pub mod verdict;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 pub use flaw::Flaw;
 pub use verdict::*;

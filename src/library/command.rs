@@ -1,13 +1,15 @@
 //! Running a program to its end, with a limit of time and of what it may say.
-use rustix::process::{Pid, Signal, kill_process_group};
-use std::io::{self, Read};
+use crate::run::life::Life;
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, Read, Write};
 use std::os::unix::process::CommandExt;
-use std::process::{Child, Command, ExitStatus, Stdio};
+use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Bytes kept of each stream; more is read and dropped.
+/// Bytes kept of the beginning of each stream, and as many of its end; what lies between is read and dropped.
 const KEPT: usize = 1 << 20;
 
 /// What a program said, and how it ended.
@@ -29,71 +31,70 @@ pub enum CommandError {
     TooSlow(Duration),
 }
 
-/// Runs it without input. What it says is kept for the caller.
+/// Runs it without input. What it says up to its end is kept for the caller; what it leaves behind is killed.
 pub fn run(mut command: Command, limit: Duration) -> Result<Answer, CommandError> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let end = Instant::now() + limit;
-    let mut child = Guard(command.spawn()?);
+    let left = || end.saturating_duration_since(Instant::now());
+    let mut child = command.spawn()?;
+    let (out, err) = (child.stdout.take(), child.stderr.take());
+    let mut life = Life::of(child);
     let (tell, told) = channel();
-    let listen = |name: &str, from: Option<Box<dyn Read + Send>>| {
+    let listen = |is_out: bool, from: Option<Box<dyn Read + Send>>| {
         let tell = tell.clone();
-        let name = name.to_owned();
         let body = move || {
             let text = from.map(read).unwrap_or_default();
             // nobody may listen any more
-            let _ = tell.send((name, text));
+            let _ = tell.send((is_out, text));
         };
         thread::Builder::new().name("command output".into()).spawn(body).map(|_| ())
     };
-    listen("out", child.0.stdout.take().map(|from| Box::new(from) as Box<dyn Read + Send>))?;
-    listen("err", child.0.stderr.take().map(|from| Box::new(from) as Box<dyn Read + Send>))?;
+    listen(true, out.map(|from| Box::new(life.reader(from)) as Box<dyn Read + Send>))?;
+    listen(false, err.map(|from| Box::new(life.reader(from)) as Box<dyn Read + Send>))?;
     let (mut out, mut err) = (String::new(), String::new());
     for _ in 0..2 {
-        match told.recv_timeout(end.saturating_duration_since(Instant::now())) {
-            Ok((name, text)) if name == "out" => out = text,
-            Ok((_, text)) => err = text,
+        match told.recv_timeout(left()) {
+            Ok((true, text)) => out = text,
+            Ok((false, text)) => err = text,
             Err(RecvTimeoutError::Timeout) => return Err(CommandError::TooSlow(limit)),
             Err(RecvTimeoutError::Disconnected) => break,
         }
     }
     // Both streams have ended, so the program has as good as ended too.
-    loop {
-        if let Some(status) = child.0.try_wait()? {
-            return Ok(Answer { status, out, err });
-        }
-        if Instant::now() >= end {
-            return Err(CommandError::TooSlow(limit));
-        }
-        thread::sleep(Duration::from_millis(1));
+    if !life.ends_within(left()) {
+        return Err(CommandError::TooSlow(limit));
     }
+    Ok(Answer { status: life.end()?, out, err })
 }
 
 fn read(mut from: Box<dyn Read + Send>) -> String {
-    let mut bytes = Vec::new();
+    let (mut begin, mut end) = (Vec::new(), VecDeque::<u8>::new());
     let mut buffer = [0; 8192];
     loop {
         match from.read(&mut buffer) {
             Ok(0) => break,
-            Ok(len) => bytes.extend_from_slice(&buffer[..len.min(KEPT - bytes.len())]),
+            Ok(len) => {
+                let (first, rest) = buffer[..len].split_at(len.min(KEPT - begin.len()));
+                begin.extend_from_slice(first);
+                end.extend(rest);
+                end.drain(..end.len().saturating_sub(KEPT));
+            }
             Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
             Err(_) => break,
         }
     }
-    String::from_utf8_lossy(&bytes).into_owned()
+    begin.extend(end);
+    String::from_utf8_lossy(&begin).into_owned()
 }
 
-/// Ends the program and what it started, if it is still there.
-struct Guard(Child);
+/// The standard output under a number of its own: an answer gets through although a library closes or redirects the first.
+pub fn own_output() -> io::Result<File> {
+    Ok(File::from(rustix::io::fcntl_dupfd_cloexec(io::stdout(), 3)?))
+}
 
-impl Drop for Guard {
-    fn drop(&mut self) {
-        if matches!(self.0.try_wait(), Ok(None)) {
-            if let Some(group) = i32::try_from(self.0.id()).ok().and_then(Pid::from_raw) {
-                let _ = kill_process_group(group, Signal::KILL);
-            }
-            let _ = self.0.wait();
-        }
-    }
+/// Says a line at once. Nobody may listen any more.
+pub fn say(out: &mut File, line: &str) {
+    let _ = out.write_all(format!("{line}\n").as_bytes());
 }
 
 #[cfg(test)]
@@ -120,9 +121,17 @@ mod tests {
     }
 
     #[test]
+    fn whoever_holds_its_streams_after_it_is_not_waited_for() {
+        let answer = run(shell("echo a; sleep 600 & exit 4"), Duration::from_secs(300)).unwrap();
+        assert_eq!((answer.out.as_str(), answer.status.code()), ("a\n", Some(4)));
+    }
+
+    #[test]
     fn more_than_is_kept_does_not_block() {
-        let answer = run(shell("head -c 3000000 /dev/zero"), Duration::from_secs(20)).unwrap();
-        assert_eq!(answer.out.len(), KEPT);
+        let script = "echo first; head -c 3000000 /dev/zero; echo; echo last";
+        let answer = run(shell(script), Duration::from_secs(20)).unwrap();
+        assert_eq!(answer.out.len(), 2 * KEPT);
+        assert!(answer.out.starts_with("first\n") && answer.out.ends_with("\nlast\n"));
     }
 
     #[test]

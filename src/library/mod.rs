@@ -12,7 +12,7 @@ mod wheel;
 
 pub use cache::{Cache, NoCache};
 pub use choose::{ChooseError, Chosen, choose};
-pub(crate) use command::{CommandError, run as run_command};
+pub(crate) use command::{CommandError, own_output, run as run_command, say};
 pub use fetch::{Cuda, FetchError, Fetched, fetch, is_version};
 pub use places::{Candidate, Machine, Source, candidates};
 pub use probe::{ProbeError, Probed, enter_if_asked, probe, probe_within};

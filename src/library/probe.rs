@@ -7,7 +7,7 @@ use crate::backend::version_text;
 use crate::run::Workers;
 use nccl_sys::{Nccl, ncclResult_t};
 use serde::{Deserialize, Serialize};
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -136,21 +136,17 @@ pub fn enter_if_asked() {
         std::process::exit(NOT_ASKED);
     }
     // Said before the library has the word: what ends this process from here on is the library.
-    say(MARK);
+    let Ok(mut out) = command::own_output() else { std::process::exit(NOT_ASKED) };
+    command::say(&mut out, MARK);
     let path = PathBuf::from(std::ffi::OsString::from_vec(path.to_vec()));
     let reply = match ask(&path) {
         Ok(probed) => Reply::Probed(probed),
         Err(words) => Reply::Unusable(words),
     };
-    say(&format!("\n{MARK}{}", serde_json::to_string(&reply).unwrap_or_default()));
+    command::say(&mut out, &format!("\n{MARK}{}", serde_json::to_string(&reply).unwrap_or_default()));
     // Not even the library's own functions for a process's end run.
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     std::process::exit(0);
-}
-
-fn say(line: &str) {
-    let mut out = io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }
 
 fn ask(path: &Path) -> Result<Probed, String> {

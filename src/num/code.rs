@@ -142,3 +142,30 @@ pub fn put(dtype: DType, bytes: &mut [u8], index: usize, bits: u64) {
         place.copy_from_slice(&bits.to_le_bytes()[..size]);
     }
 }
+
+/// Writes elements from the first on, as many as there are bits and room for.
+pub fn put_all(dtype: DType, bytes: &mut [u8], bits: impl Iterator<Item = u64>) {
+    fn store<const N: usize>(bytes: &mut [u8], bits: impl Iterator<Item = u64>) {
+        for (place, bits) in bytes.as_chunks_mut::<N>().0.iter_mut().zip(bits) {
+            if let Some(low) = bits.to_le_bytes().first_chunk() {
+                *place = *low;
+            }
+        }
+    }
+    match dtype.size() {
+        1 => store::<1>(bytes, bits),
+        2 => store::<2>(bytes, bits),
+        4 => store::<4>(bytes, bits),
+        _ => store::<8>(bytes, bits),
+    }
+}
+
+/// Fills the bytes with their first `period`, over and over.
+pub fn repeat(bytes: &mut [u8], period: usize) {
+    let mut done = period.max(1);
+    while done < bytes.len() {
+        let more = done.min(bytes.len() - done);
+        bytes.copy_within(..more, done);
+        done += more;
+    }
+}

@@ -116,28 +116,39 @@ pub(crate) fn round(format: &Format, negative: bool, mantissa: u128, exponent: i
     // The exponent of the last place: of a normal number, but never below that of the least value.
     let mut place = (exponent + length - 1 - format.fraction as i32).max(format.min_exponent());
     let shift = place - exponent;
-    let mut kept = match shift {
-        ..=0 => mantissa << -shift,
-        1..=127 => {
-            let (high, rest, half) = (mantissa >> shift, mantissa & ((1 << shift) - 1), 1 << (shift - 1));
-            high + u128::from(rest > half || (rest == half && high & 1 == 1))
-        }
-        128 if mantissa > 1 << 127 => 1,
-        _ => 0,
-    };
+    let mut kept = shifted(mantissa, shift);
     if kept >> format.precision() != 0 {
         kept >>= 1;
         place += 1;
     }
-    let hidden = 1u128 << format.fraction;
+    let hidden = 1u64 << format.fraction;
     let code = if kept < hidden {
-        kept as u64
+        kept
     } else {
         let field = (place - format.min_exponent() + 1) as u64;
         if field >= 1 << 12 {
             return format.signed(negative, format.too_large());
         }
-        field << format.fraction | (kept - hidden) as u64
+        field << format.fraction | (kept - hidden)
     };
     format.signed(negative, if code > format.max_code { format.too_large() } else { code })
+}
+
+/// `mantissa / 2^shift` to nearest, ties to even; the caller sees to it that it fits.
+fn shifted(mantissa: u128, shift: i32) -> u64 {
+    match (shift, u64::try_from(mantissa)) {
+        (..=0, Ok(short)) => short << -shift,
+        (..=0, Err(_)) => (mantissa << -shift) as u64,
+        // Most numbers are short, and halves of words cost several times as much.
+        (1..=63, Ok(short)) => {
+            let (high, rest, half) = (short >> shift, short & ((1 << shift) - 1), 1 << (shift - 1));
+            high + u64::from(rest > half || (rest == half && high & 1 == 1))
+        }
+        (1..=127, _) => {
+            let (high, rest, half) = (mantissa >> shift, mantissa & ((1 << shift) - 1), 1 << (shift - 1));
+            high as u64 + u64::from(rest > half || (rest == half && high & 1 == 1))
+        }
+        (128, _) if mantissa > 1 << 127 => 1,
+        _ => 0,
+    }
 }

@@ -11,7 +11,9 @@ mod text;
 #[cfg(test)]
 mod tests;
 
-pub use code::{Number, canonical_nan, decode, decode_f64, encode_f64, encode_int, get, is_nan, mask, put};
+pub use code::{
+    Number, canonical_nan, decode, decode_f64, encode_f64, encode_int, get, is_nan, mask, put, put_all, repeat,
+};
 pub use dtype::DType;
 pub use element::{element_bits, element_fits, int_range, max_finite};
 pub(crate) use format::{Format, round};

@@ -1,6 +1,6 @@
 //! Random elements by counter: every element is a function of seed, rank and index alone. The stream is part of scenarios'
 //! meaning and of their snapshots, so it never changes: not between versions, not between machines.
-use super::{DType, decode, decode_f64, element_bits, encode_f64, encode_int, int_range};
+use super::{DType, decode, decode_f64, element_bits, encode_f64, encode_int, int_range, mask, put_all};
 use crate::scenario::case::ElementValue;
 
 /// A source of elements of one type and range.
@@ -13,10 +13,12 @@ pub struct Random {
 
 #[derive(Clone, Copy, Debug)]
 enum Range {
+    /// All values of an integer type, the least first.
+    Type(i128),
     /// From, and how many values there are.
     Int(i128, u128),
-    /// From, and the first excluded.
-    Float(f64, f64),
+    /// From, and the first excluded; the latter's bits without the sign.
+    Float(f64, f64, u64),
 }
 
 impl Random {
@@ -30,31 +32,63 @@ impl Random {
                     Some(super::Number::Int(v)) => v,
                     _ => or,
                 };
-                let (low, high) = (whole(low, least), whole(high, greatest));
-                Range::Int(low, (high - low + 1).max(1) as u128)
+                match (whole(low, least), whole(high, greatest)) {
+                    (low, high) if (low, high) == (least, greatest) => Range::Type(least),
+                    (low, high) => Range::Int(low, (high - low + 1).max(1) as u128),
+                }
             }
-            None => Range::Float(
-                number(low).map_or(-1.0, super::Number::as_f64),
-                number(high).map_or(1.0, super::Number::as_f64),
-            ),
+            None => {
+                let low = number(low).map_or(-1.0, super::Number::as_f64);
+                let high = number(high).map_or(1.0, super::Number::as_f64);
+                Range::Float(low, high, encode_f64(dtype, high.abs()))
+            }
         };
         Self { dtype, seed, range }
     }
 
     /// The bits of an element.
     pub fn bits(&self, rank: u64, index: u64) -> u64 {
-        let mut word = mix(mix(mix(self.seed).wrapping_add(rank)).wrapping_add(index));
+        self.drawn(mix(self.start(rank).wrapping_add(index)))
+    }
+
+    /// A rank's elements from the first on, as many as there is room for.
+    pub fn fill(&self, rank: u64, bytes: &mut [u8]) {
+        let start = self.start(rank);
+        let words = (0..).map(|index| mix(start.wrapping_add(index)));
         match self.range {
-            // Multiply and shift: with at most 2^64 values the bias is below 2^-64 times their number.
+            Range::Type(low) => put_all(self.dtype, bytes, words.map(|word| self.of_type(low, word))),
+            _ => put_all(self.dtype, bytes, words.map(|word| self.drawn(word))),
+        }
+    }
+
+    fn start(&self, rank: u64) -> u64 {
+        mix(mix(self.seed).wrapping_add(rank))
+    }
+
+    /// Any value of an integer type: the word's upper bits say how far from the least.
+    fn of_type(&self, low: i128, word: u64) -> u64 {
+        (low as u64).wrapping_add(word >> (64 - self.dtype.bits())) & mask(self.dtype)
+    }
+
+    fn drawn(&self, mut word: u64) -> u64 {
+        match self.range {
+            Range::Type(low) => self.of_type(low, word),
+            // Multiply and shift: with fewer than 2^64 values the bias is below 2^-64 times their number.
             Range::Int(low, values) => {
-                let step = if values == 1 << 64 { u128::from(word) } else { (u128::from(word) * values) >> 64 };
+                let step = (u128::from(word) * values) >> 64;
                 encode_int(self.dtype, low + step as i128)
             }
-            Range::Float(low, high) => {
+            Range::Float(low, high, edge) => {
                 // Rounding to a small type can reach `high`, which is excluded: then draw again.
                 for _ in 0..64 {
                     let part = (word >> 11) as f64 / (1u64 << 53) as f64;
-                    let bits = encode_f64(self.dtype, low * (1.0 - part) + high * part);
+                    let exact = low * (1.0 - part) + high * part;
+                    let bits = encode_f64(self.dtype, exact);
+                    // Rounding keeps order: what lay inside has left the range only if it is `high` now (as zero, of
+                    // either sign).
+                    if low <= exact && exact < high && bits & (mask(self.dtype) >> 1) != edge {
+                        return bits;
+                    }
                     let value = decode_f64(self.dtype, bits);
                     if low <= value && value < high {
                         return bits;

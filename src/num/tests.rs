@@ -235,6 +235,32 @@ fn random_elements_stay_in_range() {
         }
         assert!(if dtype.is_float() { seen.len() > 4 } else { seen.len() == 4 }, "{dtype:?} {}", seen.len());
     }
+    for (dtype, low, high) in
+        DType::ALL.into_iter().flat_map(|t| [(t, None, None), (t, Some(0), Some(4)), (t, Some(1), Some(0))])
+    {
+        let (low, high) = (low.map(ElementValue::Int), high.map(ElementValue::Int));
+        let source = Random::new(dtype, 9, low.as_ref(), high.as_ref());
+        let mut bytes = vec![0; 1003 * dtype.size()];
+        source.fill(5, &mut bytes);
+        for i in 0..1003 {
+            assert_eq!(get(dtype, &bytes, i), source.bits(5, i as u64), "{dtype:?} {i}");
+        }
+    }
     let empty = Random::new(F32, 3, Some(&ElementValue::Int(2)), Some(&ElementValue::Int(2)));
     assert_eq!(empty.bits(0, 0), encode_f64(F32, 2.0));
+}
+
+#[test]
+fn bytes_repeat_and_elements_are_put_in_a_row() {
+    for len in 0..20 {
+        let mut bytes: Vec<u8> = (0..len).collect();
+        repeat(&mut bytes, 3);
+        assert!(bytes.iter().enumerate().all(|(i, b)| usize::from(*b) == i % 3), "{bytes:?}");
+    }
+    for dtype in DType::ALL {
+        let (mut one, mut all) = (vec![0; 5 * dtype.size()], vec![0; 5 * dtype.size()]);
+        (0..5).for_each(|i| put(dtype, &mut one, i, 0x0102_0304_0506_0708 * i as u64));
+        put_all(dtype, &mut all, (0..9).map(|i| 0x0102_0304_0506_0708 * i));
+        assert_eq!(one, all, "{dtype:?}");
+    }
 }

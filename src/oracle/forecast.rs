@@ -45,32 +45,32 @@ impl Forecast {
     pub fn new(plan: &Plan, seed: u64) -> Result<Self, Vec<Diagnostic>> {
         let begin = beginning(plan)?;
         let runs: Vec<Vec<Run>> = begin.iter().map(|m| m.runs().to_vec()).collect();
-        let mut poison: Vec<Vec<u8>> = plan
+        let mut initial: Vec<Vec<u8>> = plan
             .allocs
             .iter()
+            .zip(&begin)
             .enumerate()
-            .map(|(i, a)| poison::seeded(a.payload as usize, &plan.case.name, seed, i))
+            .map(|(i, (alloc, memory))| image(i, alloc.start() as usize, memory, poison::key(&plan.case.name, seed, i)))
             .collect();
-        for (poison, memory) in poison.iter_mut().zip(&begin) {
-            put_written(memory, poison);
-        }
         let mut walk = Walk::new(plan, begin);
-        walk.poison = Some(poison);
+        let payloads = initial.iter_mut().zip(&plan.allocs).map(|(image, alloc)| {
+            let end = image.len() - GUARD as usize;
+            &mut image[alloc.start() as usize..end]
+        });
+        walk.poison = Some(payloads.collect());
         let mut planner = Planner::default();
         walk.run(0..plan.events.len(), &mut planner);
         if !planner.faults.is_empty() {
             return Err(planner.faults.into_iter().map(|fault| diagnose(plan, fault)).collect());
         }
-        let mut last = walk.memory;
-        let mut poison = walk.poison.unwrap_or_default();
-        for ((poison, last), begin) in poison.iter_mut().zip(&mut last).zip(&runs) {
+        let Walk { memory: mut last, poison, origins, reused, overwritten, known, .. } = walk;
+        for ((poison, last), begin) in poison.unwrap_or_default().into_iter().zip(&mut last).zip(&runs) {
             poison::differ(poison, begin, last);
             put_blank(last, poison);
         }
-        let initial = plan.allocs.iter().zip(&poison).enumerate().map(|(i, (a, p))| image(i, a.start(), p)).collect();
         let mut checkpoints = Vec::new();
         let mut by_write = HashMap::new();
-        for (&(event, write), _) in walk.origins.iter().zip(&walk.reused).filter(|(_, reused)| **reused) {
+        for (&(event, write), _) in origins.iter().zip(&reused).filter(|(_, reused)| **reused) {
             let target = plan.events.get(event).and_then(|e| writes_of(e).get(write).copied().flatten().copied());
             if let Some(target) = target {
                 by_write.insert((event, write), checkpoints.len());
@@ -80,7 +80,7 @@ impl Forecast {
         // After an abort nobody can say how far the steps before it came.
         let aborted = plan.events.iter().any(|e| matches!(e, Event::Undefined { .. }));
         let mut room = if aborted { 0 } else { OVERWRITTEN };
-        for &(event, alloc) in &walk.overwritten {
+        for &(event, alloc) in &overwritten {
             let writes = plan.events.get(event).map(writes_of).unwrap_or_default();
             for (number, write) in writes.into_iter().enumerate().filter_map(|(i, w)| Some((i, *w?))) {
                 let Some((at, bytes)) = region_bytes(plan, write.region) else { continue };
@@ -93,8 +93,8 @@ impl Forecast {
                 checkpoints.push(Checkpoint { event, write });
             }
         }
-        let observed = !walk.origins.is_empty() || !checkpoints.is_empty();
-        Ok(Self { initial, checkpoints, last, observed, begin: runs, by_write, known: walk.known })
+        let observed = !origins.is_empty() || !checkpoints.is_empty();
+        Ok(Self { initial, checkpoints, last, observed, begin: runs, by_write, known })
     }
 
     /// A walk from the start, for judging.
@@ -172,13 +172,6 @@ fn beginning(plan: &Plan) -> Result<Vec<Memory>, Vec<Diagnostic>> {
     if wrong.is_empty() { Ok(memory) } else { Err(wrong) }
 }
 
-fn put_written(memory: &Memory, into: &mut [u8]) {
-    for (part, _) in memory.over(0..memory.data.len() as u64).filter(|(_, run)| run.sure != Sure::Blank) {
-        let part = part.start as usize..part.end as usize;
-        into[part.clone()].copy_from_slice(&memory.data[part]);
-    }
-}
-
 fn put_blank(memory: &mut Memory, from: &[u8]) {
     let blank: Vec<_> = memory.over(0..memory.data.len() as u64).filter(|(_, run)| run.sure == Sure::Blank).collect();
     for (part, _) in blank {
@@ -187,12 +180,20 @@ fn put_blank(memory: &mut Memory, from: &[u8]) {
     }
 }
 
-fn image(alloc: usize, start: u64, payload: &[u8]) -> Vec<u8> {
-    let (start, guard) = (start as usize, GUARD as usize);
-    let mut image = vec![0; start + payload.len() + guard];
+/// Guards around what the program finds: inputs, and poison where nobody has written.
+fn image(alloc: usize, start: usize, memory: &Memory, key: u64) -> Vec<u8> {
+    let end = start + memory.data.len();
+    let mut image = vec![0; end + GUARD as usize];
     poison::guard(&mut image[..start], alloc, 0);
-    image[start..start + payload.len()].copy_from_slice(payload);
-    poison::guard(&mut image[start + payload.len()..], alloc, start + payload.len());
+    for (part, run) in memory.over(0..memory.data.len() as u64) {
+        let part = part.start as usize..part.end as usize;
+        let place = &mut image[start + part.start..start + part.end];
+        match run.sure {
+            Sure::Blank => poison::fill(place, key, part.start),
+            _ => place.copy_from_slice(&memory.data[part]),
+        }
+    }
+    poison::guard(&mut image[end..], alloc, end);
     image
 }
 

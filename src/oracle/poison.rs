@@ -6,12 +6,10 @@ pub(crate) fn guard(bytes: &mut [u8], alloc: usize, from: usize) {
     fill(bytes, mix(0x6775_6172_6473 ^ (alloc as u64) << 32), from);
 }
 
-/// Poison by case, seed and allocation.
-pub(crate) fn seeded(len: usize, case: &str, seed: u64, alloc: usize) -> Vec<u8> {
+/// The key of poison by case, seed and allocation.
+pub(crate) fn key(case: &str, seed: u64, alloc: usize) -> u64 {
     let name = case.bytes().fold(0xcbf2_9ce4_8422_2325, |h: u64, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
-    let mut bytes = vec![0; len];
-    fill(&mut bytes, mix(mix(name ^ seed).wrapping_add(alloc as u64)), 0);
-    bytes
+    mix(mix(name ^ seed).wrapping_add(alloc as u64))
 }
 
 /// Where poison happens to be what the program leaves there, it changes. What was there from the `begin`ning stays.
@@ -35,11 +33,13 @@ pub(crate) fn differ(poison: &mut [u8], begin: &[Run], last: &Memory) {
     }
 }
 
-fn fill(bytes: &mut [u8], key: u64, from: usize) {
-    for (i, chunk) in bytes.chunks_mut(8).enumerate() {
-        let word = mix(key.wrapping_add((from + i * 8) as u64)).to_le_bytes();
-        chunk.copy_from_slice(&word[..chunk.len()]);
-    }
+/// A pattern that a key and the place in memory of the first byte give.
+pub(crate) fn fill(bytes: &mut [u8], key: u64, from: usize) {
+    let word = |i: usize| mix(key.wrapping_add((from + i * 8) as u64)).to_le_bytes();
+    let (words, rest) = bytes.as_chunks_mut();
+    words.iter_mut().enumerate().for_each(|(i, place)| *place = word(i));
+    let last = word(words.len());
+    rest.iter_mut().zip(last).for_each(|(place, byte)| *place = byte);
 }
 
 /// A 64-bit finaliser: every input bit changes about half of the output bits.

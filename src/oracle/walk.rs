@@ -70,7 +70,7 @@ pub(crate) struct Walk<'p> {
     /// Event and allocation of what was written for certain and then written again, in the order of that.
     pub overwritten: Vec<(usize, usize)>,
     /// Complement of what is first written to every byte, if wanted; by allocation.
-    pub poison: Option<Vec<Vec<u8>>>,
+    pub poison: Option<Vec<&'p mut [u8]>>,
 }
 
 impl<'p> Walk<'p> {
@@ -119,7 +119,13 @@ impl<'p> Walk<'p> {
             Event::Land { message, to, .. } => {
                 let piece =
                     self.messages.remove(message).ok_or((None, "a message arrives that nobody has sent".into()))?;
-                self.write(number, to.region, piece.derived())
+                let landed = self.write(number, to.region, piece.derived());
+                if landed.is_err() && self.plan.undefined.is_some() {
+                    // a message of another size than its receiver wants
+                    self.undefine(number, to);
+                    return Ok(());
+                }
+                landed
             }
             Event::Map { expr, names, reads, out, .. } => {
                 let piece = self.map(expr, names, reads, out.region)?;

@@ -116,23 +116,16 @@ pub fn bytes(
         Values::Poison | Values::Untouched | Values::Any => return Ok(None),
         Values::Row(list) => return Ok(Some(listed(dtype, list))),
         Values::Number(e) => {
-            let bits = num::element_bits(dtype, &e.value);
-            (0..len).for_each(|i| num::put(dtype, &mut out, i, bits));
+            num::put(dtype, &mut out, 0, num::element_bits(dtype, &e.value));
+            num::repeat(&mut out, dtype.size());
         }
         Values::Each(expr) => {
-            let mut names = Names::world(case, rank);
-            for i in 0..len {
-                names.i = Some(i as u64);
-                let value = evaluate(&expr.v, expr.span, &names, mode(dtype))?;
-                num::put(dtype, &mut out, i, encode(dtype, value));
-            }
+            super::each::fill(&expr.v, expr.span, Names::world(case, rank), dtype, &mut out)?;
         }
         Values::Random { seed, low, high } => {
             let random =
                 num::Random::new(dtype, *seed, low.as_ref().map(|e| &e.value), high.as_ref().map(|e| &e.value));
-            for i in 0..len {
-                num::put(dtype, &mut out, i, random.bits(rank as u64, i as u64));
-            }
+            random.fill(rank as u64, &mut out);
         }
         Values::Template(_) | Values::Texts(_) => {
             for (i, byte) in text(case, fill, rank)?.bytes().enumerate().take(len) {

@@ -6,6 +6,7 @@
 //! gives the order of events and says whether it can hang; `race` refuses unordered use; `expect` checks what is
 //! expected against what there is.
 mod comms;
+mod each;
 mod eval;
 pub(crate) mod expect;
 mod foresee;

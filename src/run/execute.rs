@@ -76,7 +76,7 @@ pub fn execute(worker: &mut Worker, task: Task<'_>) -> Result<Result<Vec<Observa
                 (ended, by_step_words(&arena, job.n, watch.opening))
             }
             Came::Dead(part) => {
-                let how = worker.end(part);
+                let how = worker.end_closed(part);
                 let ranks = worker.ranks(part, job.n);
                 if seasoned && round == 0 && watch.opening && ranks.clone().all(|rank| not_begun(&arena, rank)) {
                     return Ok(Err(DeadBefore));

@@ -61,6 +61,10 @@ pub fn blame(finished: &Finished) -> Option<(Outcome, Option<usize>, String)> {
             let words = errors.iter().map(|(rank, text)| format!("rank {rank}: {text}")).collect::<Vec<_>>().join("; ");
             (Outcome::Error, errors.first().map(|(rank, _)| *rank as usize), format!("error: {words}"))
         }
+        Finished::Late(ranks) if ranks.is_empty() => {
+            let words = "hang while memory and streams were given back (not finished when the time was up)";
+            return Some((Outcome::Hang, None, words.into()));
+        }
         Finished::Late(ranks) => {
             let names = ranks.iter().take(8).map(|rank| format!("rank {rank}")).collect::<Vec<_>>().join(", ");
             (Outcome::Hang, first(ranks), format!("hang (not finished when the time was up): {names}"))

@@ -4,7 +4,7 @@ use super::Workers;
 use crate::backend::cuda::{Gpus, probe};
 use crate::library::run_command;
 use std::ffi::OsString;
-use std::io::{self, Write};
+use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -20,6 +20,8 @@ const LIMIT: Duration = Duration::from_secs(60);
 const NOT_ASKED: i32 = 102;
 /// The loader's path.
 const LOADER_PATH: &str = "LD_LIBRARY_PATH";
+/// The names under which a driver is opened, by whatever opens it.
+const DRIVER_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 /// Files that are there if the kernel has a driver for GPUs.
 const DEVICE_FILES: [&str; 3] = ["/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg"];
 
@@ -38,6 +40,19 @@ pub enum AskError {
     /// No process.
     #[error("no process to ask the CUDA driver: {0}")]
     Start(#[from] io::Error),
+}
+
+/// The folder of a driver as it goes in front of the loader's path; or why what is in it would not be what is opened.
+pub fn driver_folder(folder: &Path) -> Result<PathBuf, String> {
+    let path = folder.canonicalize().map_err(|error| format!("{}: {error}", folder.display()))?;
+    if path.to_str().is_none_or(|text| text.contains([':', ';'])) {
+        return Err(format!("{}: the loader's path can only name folders in UTF-8, without : and ;", path.display()));
+    }
+    // where one is not there, the machine's own would be opened by that name, in silence
+    match DRIVER_NAMES.into_iter().find(|name| !path.join(name).is_file()) {
+        Some(name) => Err(format!("{}: there is no {name}, and drivers are opened by that name too", path.display())),
+        None => Ok(path),
+    }
 }
 
 /// True if it is worth asking: the kernel has devices.
@@ -101,15 +116,11 @@ pub fn enter_if_asked() {
         std::process::exit(NOT_ASKED);
     }
     // said before the driver has the word: what ends this process from here on is the driver
-    say(MARK);
+    let Ok(mut out) = crate::library::own_output() else { std::process::exit(NOT_ASKED) };
+    crate::library::say(&mut out, MARK);
     let gpus = probe();
-    say(&format!("\n{MARK}{}", serde_json::to_string(&gpus).unwrap_or_default()));
+    crate::library::say(&mut out, &format!("\n{MARK}{}", serde_json::to_string(&gpus).unwrap_or_default()));
     // what the driver does at a process's end is nobody's business here
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     std::process::exit(0);
-}
-
-fn say(line: &str) {
-    let mut out = io::stdout().lock();
-    let _ = writeln!(out, "{line}").and_then(|()| out.flush());
 }

@@ -4,33 +4,60 @@ use crate::backend::version_text;
 use crate::num::DType;
 use crate::ops::NcclCall;
 use crate::plan::Plan;
+use crate::scenario::Placement;
 use crate::worker::job::{Red, What};
-use nccl_sys::{Nccl, release};
+use nccl_sys::{Nccl, ncclConfig_t, release};
 
 /// Compute capability from which on 8-bit floats are added and compared.
 const REDUCES_FP8: (u32, u32) = (9, 0);
 
+const GROUP: [&str; 2] = ["ncclGroupStart", "ncclGroupEnd"];
+/// What takes the place of a call that the library does not have, in a group.
+const PAIRS: [&str; 4] = ["ncclSend", "ncclRecv", "ncclCommCount", "ncclCommUserRank"];
+
 /// The first thing that is missing.
 pub fn lacking(plan: &Plan, machine: &Machine) -> Option<String> {
+    let has = |name: &str| machine.probed.symbols.iter().any(|symbol| symbol == name);
+    // one thread makes the calls of all ranks, which only groups allow; communicators are destroyed after every case
+    let grouped: &[_] = if plan.case.placement == Placement::OneThread { &GROUP } else { &[] };
+    let always = grouped.iter().chain(&["ncclCommDestroy"]).copied().find(|name| !has(name));
     let calls = plan.prelude.iter().chain(&plan.programs).flatten();
-    calls.map(|call| &call.what).find_map(|what| function(what, machine).or_else(|| dtype(what, machine, plan.ranks())))
+    let mut whats = calls.map(|call| &call.what);
+    always.map(|name| function(name, machine)).or_else(|| {
+        whats.find_map(|what| {
+            let missing = needs(what, &has).into_iter().find(|name| !has(name));
+            let missing = missing.map(|name| function(name, machine));
+            missing.or_else(|| field(what, plan, machine)).or_else(|| dtype(what, machine, plan.ranks()))
+        })
+    })
 }
 
-fn function(what: &What, machine: &Machine) -> Option<String> {
-    let has = |name: &&str| machine.probed.symbols.iter().any(|symbol| symbol == name);
-    let missing = needs(what, &|name| has(&name)).into_iter().find(|name| !has(name))?;
+fn function(missing: &str, machine: &Machine) -> String {
     let since = Nccl::SYMBOLS.iter().find(|(name, _)| *name == missing).map_or("?", |(_, since)| since);
-    let version = version_text(machine.probed.version);
-    let older = release(since).is_some_and(|code| machine.probed.version < code);
-    let this =
-        if older { format!("this is {version}") } else { format!("this library, NCCL {version}, does not have it") };
-    Some(format!("needs {missing} (since NCCL {since}); {this}"))
+    let version = machine.probed.version;
+    if release(since).is_some_and(|code| version < code) {
+        return needed(missing, since, machine);
+    }
+    format!("needs {missing} (since NCCL {since}); this library, NCCL {}, does not have it", version_text(version))
+}
+
+fn needed(what: &str, since: &str, machine: &Machine) -> String {
+    format!("needs {what} (since NCCL {since}); this is {}", version_text(machine.probed.version))
+}
+
+/// A configuration's field that the library does not look at yet.
+fn field(what: &What, plan: &Plan, machine: &Machine) -> Option<String> {
+    let (What::Init { config, .. } | What::Split { config, .. }) = what else { return None };
+    let set = plan.configs.get((*config)? as usize)?;
+    let set = set.iter().filter_map(|(name, _)| ncclConfig_t::FIELDS.iter().find(|(field, _)| field == name));
+    let mut set = set.filter(|(_, since)| release(since).is_some_and(|code| machine.probed.version < code));
+    set.next().map(|(name, since)| needed(&format!("the configuration's {name}"), since, machine))
 }
 
 /// Functions that a call uses.
 fn needs(what: &What, has: &dyn Fn(&str) -> bool) -> Vec<&'static str> {
     // without a call of their own these are groups of sends and receives
-    let or_pairs = |name| if has(name) { vec![name] } else { vec!["ncclSend", "ncclRecv"] };
+    let or_pairs = |name| if has(name) { vec![name] } else { [&PAIRS[..], &GROUP].concat() };
     match what {
         What::Collective { call, red, .. } => {
             let mut names = match call {
@@ -75,7 +102,7 @@ fn dtype(what: &What, machine: &Machine, ranks: usize) -> Option<String> {
     };
     let name = dtype.name();
     if release(since).is_some_and(|code| machine.probed.version < code) {
-        return Some(format!("needs {name} (since NCCL {since}); this is {}", version_text(machine.probed.version)));
+        return Some(needed(name, since, machine));
     }
     let least = machine.used(ranks).iter().map(|device| device.compute).min()?;
     let small = matches!(dtype, DType::F8e4m3 | DType::F8e5m2);

@@ -6,6 +6,7 @@ pub mod finish;
 pub mod gpus;
 mod lacking;
 pub mod layout;
+pub mod life;
 pub mod lock;
 pub mod log;
 pub mod machine;
@@ -97,8 +98,7 @@ pub struct Options {
     pub jobs: usize,
     /// Seconds per case instead of the default; a case's own `timeout` goes before it.
     pub timeout: Option<f64>,
-    /// Seconds for starting NCCL, making communicators and loading, and for destroying communicators after a case,
-    /// instead of the default.
+    /// Seconds for making communicators and loading, and for destroying communicators after a case, instead of the default.
     pub opening: Option<f64>,
     /// Order of the software library's tasks.
     pub seed: Option<u64>,
@@ -152,6 +152,14 @@ pub enum Error {
     /// No GPUs, or no library.
     #[error("the backend nccl cannot run here: {0}")]
     NoMachine(String),
+    /// What the run said of its library holds no longer.
+    #[error("the library is NCCL {is} now; it was {was} when the run began")]
+    Changed {
+        /// The version at first.
+        was: String,
+        /// The version that a worker found.
+        is: String,
+    },
     /// Another process's turn cannot be waited for.
     #[error("cannot lock the GPUs")]
     Lock(#[source] std::io::Error),

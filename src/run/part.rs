@@ -1,6 +1,7 @@
 //! One process of a worker as the parent sees it: its pipes, its log, and its end.
 use super::Error;
 use super::arena::Arena;
+use super::life::Life;
 use super::log::Log;
 use crate::worker::inherit;
 use crate::worker::job::{Reply, Request};
@@ -9,15 +10,19 @@ use std::io::BufReader;
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{ChildStdin, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 /// Where NCCL writes its log; unset, it uses a buffer that dies with the process.
 const DEBUG_FILE: &str = "NCCL_DEBUG_FILE";
 /// Whatever the process writes comes to its [`Log`] by a pipe, so that no file is left behind and no disk is needed. NCCL
 /// opens this like any file, and writes it line by line.
 const OWN_LOG: &str = "/proc/self/fd/2";
+
+/// How long a process that has closed its pipe may take to end by itself.
+const CLOSING: Duration = Duration::from_secs(1);
 
 /// What comes from a part.
 pub enum Heard {
@@ -33,7 +38,7 @@ pub enum Heard {
 
 /// A process; killed, with all that it started, when dropped.
 pub struct Part {
-    child: Child,
+    life: Life,
     stdin: Option<ChildStdin>,
     /// What it writes to its standard output and error, and NCCL's log.
     pub log: Arc<Log>,
@@ -62,8 +67,9 @@ impl Part {
         // the process's ends must be its own, or its death would not be noticed
         drop((command, reply_writer));
         let stdin = child.stdin.take();
+        let life = Life::of(child);
+        let (mut from, log_reader) = (BufReader::new(life.reader(reply_reader)), life.reader(log_reader));
         let listen = move || {
-            let mut from = BufReader::new(reply_reader);
             loop {
                 let heard = match wire::receive(&mut from) {
                     Ok(Some(reply)) => Heard::Reply(reply),
@@ -77,19 +83,13 @@ impl Part {
             }
         };
         let threads = std::thread::Builder::new().name("worker replies".into()).spawn(listen);
-        match threads.and_then(|_| Log::follow(log_reader)) {
-            Ok(log) => Ok(Self { child, stdin, log }),
-            Err(error) => {
-                signal(&mut child);
-                let _ = child.wait();
-                Err(Error::Resources(error))
-            }
-        }
+        let log = threads.and_then(|_| Log::follow(log_reader)).map_err(Error::Resources)?;
+        Ok(Self { life, stdin, log })
     }
 
     /// Process id, for people and tests.
     pub fn pid(&self) -> u32 {
-        self.child.id()
+        self.life.id()
     }
 
     /// Sends a request. An error means that the process is dead.
@@ -101,8 +101,8 @@ impl Part {
     }
 
     /// False once it is dead, which is noticed without waiting.
-    pub fn alive(&mut self) -> bool {
-        matches!(self.child.try_wait(), Ok(None))
+    pub fn alive(&self) -> bool {
+        self.life.goes_on()
     }
 
     /// Nothing more will be asked: it ends by itself.
@@ -113,29 +113,26 @@ impl Part {
     /// Kills it with all that it started; does not wait for its end.
     pub fn kill(&mut self) {
         self.stdin = None;
-        signal(&mut self.child);
+        self.life.kill();
     }
 
     /// Kills it with all that it started, and says how it ended (what killed it first, if it was dead before).
     pub fn end(&mut self) -> String {
         self.kill();
-        self.child.wait().map_or_else(|error| format!("an unknown status ({error})"), words)
+        self.life.end().map_or_else(|error| format!("an unknown status ({error})"), words)
+    }
+
+    /// As [`Part::end`], of a process that has closed its pipe: most likely it is about to end.
+    pub fn end_closed(&mut self) -> String {
+        let by_itself = self.life.ends_within(CLOSING);
+        let how = self.end();
+        if by_itself { how } else { format!("{how}, some time after it had closed its pipe to collspec") }
     }
 }
 
 impl Drop for Part {
     fn drop(&mut self) {
-        self.end();
-    }
-}
-
-/// Kills the process group, unless its leader has been reaped: until then the group's number is its own.
-fn signal(child: &mut Child) {
-    if let Ok(Some(_)) = child.try_wait() {
-        return;
-    }
-    if let Some(group) = i32::try_from(child.id()).ok().and_then(rustix::process::Pid::from_raw) {
-        let _ = rustix::process::kill_process_group(group, rustix::process::Signal::KILL);
+        self.kill();
     }
 }
 

@@ -79,7 +79,7 @@ impl Pool {
                 let at = idle.iter().rposition(keeps).or_else(|| idle.iter().rposition(wanted));
                 at.and_then(|at| idle.remove(at))
             };
-            let Some(mut pooled) = candidate else { return self.fresh(key) };
+            let Some(pooled) = candidate else { return self.fresh(key) };
             if pooled.worker.alive() {
                 return Ok(pooled);
             }

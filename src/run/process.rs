@@ -74,7 +74,7 @@ impl Worker {
                 Heard::Garbled(text) => return Err(text),
                 Heard::Silence => return Err(format!("it said nothing for {} s", HELLO.as_secs())),
                 Heard::End => {
-                    let how = self.end(part);
+                    let how = self.end_closed(part);
                     let log = self.parts.get(part).map(|part| part.log.since(0)).unwrap_or_default();
                     return Err(format!("it ended with {how}{}{log}", if log.is_empty() { "" } else { ": " }));
                 }
@@ -139,13 +139,22 @@ impl Worker {
     }
 
     /// False once a part is dead, which is noticed without waiting.
-    pub fn alive(&mut self) -> bool {
-        self.parts.iter_mut().all(Part::alive)
+    pub fn alive(&self) -> bool {
+        self.parts.iter().all(Part::alive)
     }
 
     /// Kills all parts with all that they started, and says how this one ended (what killed it first, if it was dead before).
     pub fn end(&mut self, blamed: usize) -> String {
-        let how = self.parts.get_mut(blamed).map_or_else(|| "no process".into(), Part::end);
+        self.end_by(blamed, Part::end)
+    }
+
+    /// As [`Worker::end`], after this part has closed its side.
+    pub fn end_closed(&mut self, blamed: usize) -> String {
+        self.end_by(blamed, Part::end_closed)
+    }
+
+    fn end_by(&mut self, blamed: usize, end: fn(&mut Part) -> String) -> String {
+        let how = self.parts.get_mut(blamed).map_or_else(|| "no process".into(), end);
         self.parts.iter_mut().for_each(Part::kill);
         for part in &mut self.parts {
             part.end();

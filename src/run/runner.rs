@@ -5,6 +5,7 @@ use super::lacking::lacking;
 use super::lock::{self, Locks};
 use super::pool::{Pool, Pooled, Room, WorkerKey};
 use super::{Backend, Ended, Error, Machine, Observation, Options, Workers, gpus, job, requires};
+use crate::backend::version_text;
 use crate::judge::{self, Outcome, Status, Verdict};
 use crate::oracle::Forecast;
 use crate::plan::{self, Plan};
@@ -217,7 +218,11 @@ impl Runner {
             let print = fingerprint(&job);
             let large = job.arena > LARGE;
             let mut pooled = if fresh { self.pool.fresh(key)? } else { self.pool.take(key, print)? };
-            self.version.get_or_init(|| pooled.worker.hello.version);
+            let version = pooled.worker.hello.version;
+            self.version.get_or_init(|| version);
+            if let Some(probed) = self.machine().map(|machine| machine.probed.version).filter(|old| *old != version) {
+                return Err(Error::Changed { was: version_text(probed), is: version_text(version) });
+            }
             job.reuse &= !pooled.distrusted;
             let before = pooled.cases;
             let limit = look.limit.or(case.timeout.as_ref().map(|t| t.v)).or(self.options.timeout);
@@ -276,17 +281,19 @@ impl Runner {
         let too_many = if pooled.kept.len() > KEPT { pooled.kept.pop_front() } else { None };
         pooled.cases += 1;
         pooled.last = Some(plan.case.name.clone());
-        if keep && too_many.is_none() {
-            // nothing is destroyed, so there is nothing to wait for
+        if keep && too_many.is_none() && self.options.backend == Backend::Soft {
+            // nothing is destroyed, so there is nothing to wait for; a GPU's memory must be free before the next has its turn
             if pooled.worker.send(&Request::Finish { keep, answer: false }).is_ok() {
                 self.pool.put(pooled);
             }
             return;
         }
-        let finished = finish::finish(&mut pooled.worker, plan.n as u32, keep, self.opening());
+        let finished = finish::finish(&mut pooled.worker, plan.ranks() as u32, keep, self.opening());
         match finish::blame(&finished) {
             // an earlier case's, which has its verdict
-            Some((_, _, text)) if keep => verdict.notes.push(format!("communicators of an earlier case: {text}")),
+            Some((_, _, text)) if keep && too_many.is_some() => {
+                verdict.notes.push(format!("communicators of an earlier case: {text}"))
+            }
             Some((outcome, rank, text)) if plain_case(plan) => judge::ended_badly(verdict, outcome, rank, text),
             // after a program with errors or undefined calls nothing can be asked of them
             Some(_) | None => {}

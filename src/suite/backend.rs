@@ -92,7 +92,7 @@ impl Wish {
     pub fn driver_folder(&self) -> Result<Option<PathBuf>, String> {
         Ok(match &self.driver {
             Some(word) if word.as_os_str() == STAND_IN => Some(standin::folder().map_err(|e| super::with_causes(&e))?),
-            Some(folder) => Some(folder.canonicalize().map_err(|error| format!("{}: {error}", folder.display()))?),
+            Some(folder) => Some(gpus::driver_folder(folder)?),
             None => None,
         })
     }
@@ -120,6 +120,9 @@ impl Wish {
                 usable.ok_or("no NCCL library was found; `collspec nccl fetch 2.30.7` gets one")?
             }
         };
+        if path.to_str().is_none() {
+            return Err(format!("{}: a library's path must be UTF-8", path.display()));
+        }
         let machine = Machine { gpus, library: path.clone(), probed };
         Ok(Choice { backend: Backend::Nccl { library: path, driver }, machine: Some(Arc::new(machine)), instead: None })
     }

@@ -88,17 +88,20 @@ fn make(case: &Arc<Case>, list: &[&'static Form]) -> Made {
     made
 }
 
+/// A case that names a form which it cannot take: the case, the form's index in its list, and why.
+type Refused<'a> = (&'a Arc<Case>, usize, &'a str);
+
 /// The forms that a file names and none of its cases takes.
 fn unused(cases: &[Arc<Case>], made: &[Made]) -> Vec<(Arc<Case>, Diagnostic)> {
-    // by file and place of the word: the first case that names the form, and why it cannot take it; none if some case can
-    let mut named: BTreeMap<(&str, usize), Option<(&Arc<Case>, usize, &str)>> = BTreeMap::new();
+    // by file and place of the word: the first case that cannot take the form; none if some case can
+    let mut named: BTreeMap<(&str, usize), Option<Refused<'_>>> = BTreeMap::new();
     for (case, made) in cases.iter().zip(made) {
         for (index, form) in case.forms.iter().enumerate() {
             let why = made.refused.iter().find(|(refused, _)| *refused == form.v);
-            let entry = named.entry((&case.file.path, form.span.start));
-            match why {
-                Some((_, why)) => _ = entry.or_insert(Some((case, index, why))),
-                None => _ = entry.insert_entry(None),
+            let why = why.map(|(_, why)| (case, index, why.as_str()));
+            let first = named.entry((&case.file.path, form.span.start)).or_insert(why);
+            if why.is_none() {
+                *first = None;
             }
         }
     }

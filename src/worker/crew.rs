@@ -11,21 +11,24 @@ pub struct Crew {
     seats: Vec<Sender<Task>>,
 }
 
-/// Enough for NCCL's own calls; a thousand of them must fit.
-const STACK: usize = 1 << 20;
+/// Bytes of stack in software: a thousand threads must fit.
+pub const SMALL: usize = 1 << 20;
+/// As a program's first thread has: a library keeps whole topologies on it while it makes a communicator.
+pub const LARGE: usize = 8 << 20;
 
 impl Crew {
-    /// At least so many threads. `panicked` is told what a panic said; the thread goes on.
+    /// At least so many threads, with so many bytes of stack. `panicked` is told what a panic said; the thread goes on.
     pub fn ensure(
         &mut self,
         threads: usize,
+        stack: usize,
         panicked: impl Fn(usize, String) + Clone + Send + 'static,
     ) -> std::io::Result<()> {
         while self.seats.len() < threads {
             let rank = self.seats.len();
             let (tasks, inbox) = channel::<Task>();
             let panicked = panicked.clone();
-            std::thread::Builder::new().name(format!("rank {rank}")).stack_size(STACK).spawn(move || {
+            std::thread::Builder::new().name(format!("rank {rank}")).stack_size(stack).spawn(move || {
                 for task in inbox {
                     if let Err(panic) = catch_unwind(AssertUnwindSafe(task)) {
                         panicked(rank, words(&*panic));

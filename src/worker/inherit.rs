@@ -1,10 +1,12 @@
-//! How a worker comes by its descriptors: the parent leaves two open across `exec` and says which in the environment.
+//! How a worker comes by its descriptors: the parent leaves two open across `exec` and says which in the environment. The
+//! third is its standard input, which is taken away from whatever else might read it.
 #![allow(unsafe_code)] // descriptors as numbers, and code between fork and exec
 
 use super::job::PROTOCOL;
 use crate::run::arena::Arena;
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use rustix::io::{FdFlags, fcntl_getfd, fcntl_setfd};
+use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_getfd, fcntl_setfd};
+use rustix::stdio::dup2_stdin;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
@@ -49,8 +51,18 @@ pub fn pass(command: &mut Command, reply: BorrowedFd<'_>, arena: &Arena) {
     }
 }
 
-/// The reply pipe and the arena of a worker, from the variable's value.
-pub fn take(value: &str) -> Result<(File, Arena), NoWorker> {
+/// A worker's descriptors.
+pub struct Inherited {
+    /// What the parent asks. No longer the standard input: a library, or a program that it starts, may read that.
+    pub requests: File,
+    /// To the parent.
+    pub replies: File,
+    /// Shared with the parent.
+    pub arena: Arena,
+}
+
+/// The descriptors of a worker, from the variable's value and its standard input.
+pub fn take(value: &str) -> Result<Inherited, NoWorker> {
     let unclear = || NoWorker::Variable(value.to_owned());
     let mut parts = value.split(':').map(|part| part.parse::<u32>().map_err(|_| unclear()));
     let mut next = || parts.next().unwrap_or_else(|| Err(unclear()));
@@ -62,7 +74,16 @@ pub fn take(value: &str) -> Result<(File, Arena), NoWorker> {
     if ours != Some(parent) {
         return Err(NoWorker::Inside);
     }
-    Ok((File::from(own(reply)?), Arena::open(own(arena)?)?))
+    let (replies, arena) = (File::from(own(reply)?), Arena::open(own(arena)?)?);
+    Ok(Inherited { requests: requests()?, replies, arena })
+}
+
+/// What was the standard input, which is empty from now on.
+fn requests() -> Result<File, std::io::Error> {
+    let requests = fcntl_dupfd_cloexec(std::io::stdin(), 3)?;
+    let nothing = File::open("/dev/null")?;
+    dup2_stdin(&nothing)?;
+    Ok(File::from(requests))
 }
 
 /// Takes over a descriptor that the parent left open, and keeps it from further children.

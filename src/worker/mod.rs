@@ -17,12 +17,13 @@ pub mod wire;
 
 pub use rank::NOT_NCCL;
 
-use crate::backend::{Backend, CommSlot};
+use crate::backend::{Backend, CommSlot, Device};
 use crate::run::arena::{Arena, Step};
 use crew::Crew;
 use ending::Ending;
+use inherit::Inherited;
 use job::{Job, PROTOCOL, Reply, Request};
-use session::{Replies, Run, Session, Start};
+use session::{Replies, Run, Seat, Session, Start};
 use std::collections::VecDeque;
 use std::path::Path;
 use std::sync::Arc;
@@ -74,10 +75,10 @@ fn enter(backend: impl FnOnce() -> Result<Backend, String>) {
     crate::run::gpus::enter_if_asked();
     let Some(value) = std::env::var_os(inherit::VARIABLE) else { return };
     match inherit::take(&value.to_string_lossy()) {
-        Ok((reply, arena)) => match backend() {
-            Ok(backend) => serve(Box::leak(Box::new(backend)), Replies::new(reply), arena),
+        Ok(own) => match backend() {
+            Ok(backend) => serve(Box::leak(Box::new(backend)), own),
             Err(words) => {
-                Replies::new(reply).send(&Reply::Trouble(words));
+                Replies::new(own.replies).send(&Reply::Trouble(words));
                 std::process::exit(NO_WORKER);
             }
         },
@@ -88,9 +89,10 @@ fn enter(backend: impl FnOnce() -> Result<Backend, String>) {
     }
 }
 
-/// Answers requests until standard input ends.
-fn serve(backend: &'static Backend, replies: Replies, arena: Arena) -> ! {
-    let replies = Arc::new(replies);
+/// Answers requests until there can be no more.
+fn serve(backend: &'static Backend, own: Inherited) -> ! {
+    let Inherited { mut requests, replies, arena } = own;
+    let replies = Arc::new(Replies::new(replies));
     if let Err(error) = watch::start(backend) {
         replies.send(&Reply::Trouble(format!("no thread for the hang proof: {error}")));
     }
@@ -111,7 +113,6 @@ fn serve(backend: &'static Backend, replies: Replies, arena: Arena) -> ! {
         kept: VecDeque::new(),
         tags: 1,
     };
-    let mut requests = std::io::stdin().lock();
     loop {
         match wire::receive::<Request>(&mut requests) {
             Ok(Some(request)) => {
@@ -240,7 +241,8 @@ impl Worker {
         let panicked = move |seat: usize, text| {
             replies.send(&Reply::Trouble(format!("rank {} panicked: {text}", seat + first as usize)));
         };
-        self.crew.ensure(threads, panicked).map_err(|e| format!("no thread for every rank: {e}"))
+        let stack = if matches!(self.backend.device, Device::Host) { crew::SMALL } else { crew::LARGE };
+        self.crew.ensure(threads, stack, panicked).map_err(|e| format!("no thread for every rank: {e}"))
     }
 
     fn destroy(&self, set: Kept, ending: Arc<Ending>) {
@@ -253,14 +255,11 @@ impl Worker {
         watch::set(None);
         self.run = None;
         let mut comms = Vec::with_capacity(session.seats.len());
-        for seat in &session.seats {
+        for (rank, seat) in session.seats.iter().enumerate() {
             // never wait for a rank here: standard input must be read
             let Ok(mut seat) = seat.try_lock() else { return Err("a rank is still at work".into()) };
             comms.push(std::mem::take(&mut seat.comms));
-            seat.memory.clear();
-            seat.shadows.clear();
-            seat.streams.clear();
-            seat.staging = None;
+            self.give_back(rank, std::mem::take(&mut *seat), &session.job, &ending);
         }
         let set = Kept { job: session.job.clone(), comms };
         if !keep {
@@ -274,5 +273,15 @@ impl Worker {
             self.destroy(oldest, ending);
         }
         Ok(())
+    }
+
+    /// Ends what a rank had of the device. A driver may wait for whatever the library left there, so that is the rank's
+    /// thread's to do; the host's memory is freed at once.
+    fn give_back(&self, rank: usize, seat: Seat, job: &Job, ending: &Arc<Ending>) {
+        if !matches!(self.backend.device, Device::Host) && job.ranks.contains(&(rank as u32)) {
+            let thread = if job.one_thread { 0 } else { rank - job.ranks.start as usize };
+            let ending = ending.clone();
+            self.crew.give(thread, Box::new(move || drop((seat, ending))));
+        }
     }
 }

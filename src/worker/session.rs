@@ -105,16 +105,24 @@ pub struct Run {
 }
 
 /// The pipe to the parent.
-pub struct Replies(Mutex<File>);
+pub struct Replies {
+    pipe: Mutex<File>,
+    /// Who may use it.
+    process: u32,
+}
 
 impl Replies {
     /// On this pipe.
     pub fn new(pipe: File) -> Self {
-        Self(Mutex::new(pipe))
+        Self { pipe: Mutex::new(pipe), process: std::process::id() }
     }
     /// Sends one message. A parent that is gone needs no answer: the end of its standard input ends this process.
     pub fn send(&self, reply: &Reply) {
-        let mut pipe = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::process::id() != self.process {
+            // a library has forked, and its call has come back in the child as well: that one is not the worker
+            let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+        }
+        let mut pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner);
         if let Err(error) = wire::send(&mut *pipe, reply) {
             eprintln!("collspec worker: {error}");
         }

@@ -104,3 +104,10 @@ fn communicators_kept_for_others_are_nobodys() {
     let run = run(&home, 5, &library, &["run", "--timeout", NEVER, "--opening-timeout", LIMIT]);
     assert!(run.code == 0 && run.out.contains("4 passed"), "{run}");
 }
+
+/// What the library leaves on a stream of its own holds up the freeing of memory, which is nobody else's case.
+#[test]
+fn in_giving_back_what_a_case_had() {
+    let verdict = third("hang-default", REDUCE, [NEVER, LIMIT], &[]);
+    hangs(&verdict, &["hang while memory and streams were given back"]);
+}

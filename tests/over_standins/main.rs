@@ -6,6 +6,7 @@ mod support;
 mod hangs;
 mod locks;
 mod own;
+mod refusals;
 mod words;
 
 use collspec::backend::standin;

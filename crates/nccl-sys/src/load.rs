@@ -67,6 +67,10 @@ impl Nccl {
     pub fn load(path: &Path) -> Result<Nccl, LoadError> {
         let not_found = |source| LoadError::NotFound { path: path.to_owned(), source };
         let path = path.canonicalize().map_err(not_found)?;
+        // the loader would wait for somebody to write to a pipe
+        if !path.metadata().map_err(not_found)?.is_file() {
+            return Err(LoadError::Refused { words: "it is not a regular file".into(), path });
+        }
         // SAFETY: initialisers run; the caller trusts the file (see above). Local binding keeps the library's symbols
         // from other libraries', and theirs from it; binding now makes a missing dependency an error here, not an
         // abort at the first call.

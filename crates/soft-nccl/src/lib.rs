@@ -11,6 +11,8 @@
 //! - Operations on which ranks disagree (count, type, reduction, root, order) never exchange a byte and never end; the
 //!   [census](census::census) proves it and [`census::who_waits`] says who asked for what.
 //! - Without NCCL_ALGO every operation that has a choice takes the ring. `SingleTree` is a further word.
+//! - Of NCCL_PROTO's protocols only the sizes are there: LL leaves half of a chunk for data, LL128 15 parts of 16. What goes
+//!   straight from rank to rank always has whole chunks.
 //! - Aborting a rank leaves its peers waiting, as a peer that fell silent would. A process that ends, however it ends,
 //!   without having given up its ranks is a remote error for the others.
 //! - The proof of a standstill covers communicators whose ranks all live in this process; what waits for another process
@@ -29,6 +31,6 @@ mod op;
 mod settings;
 mod transport;
 
-pub use algo::{Algorithm, Algorithms};
+pub use algo::{Algorithm, Algorithms, Protocol, Protocols};
 pub use face::{VERSION, table};
 pub use settings::{AlreadyRead, Settings, set_settings_for_process};

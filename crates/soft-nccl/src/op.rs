@@ -1,5 +1,5 @@
 //! An operation as a rank asked for it.
-use crate::algo::Algorithm;
+use crate::algo::{Algorithm, Protocol};
 use crate::arith::{Combine, Scalar, Type};
 
 /// NCCL's operations.
@@ -133,6 +133,7 @@ pub(crate) struct Signature {
     /// The operation, a send and its receive being one.
     pub kind: Kind,
     pub algorithm: Algorithm,
+    pub protocol: Protocol,
     pub count: usize,
     pub ty: Type,
     pub reduction: Option<Reduction>,
@@ -144,6 +145,7 @@ pub(crate) struct Signature {
 pub(crate) struct Spec {
     pub kind: Kind,
     pub algorithm: Algorithm,
+    pub protocol: Protocol,
     pub send: usize,
     pub recv: usize,
     pub count: usize,
@@ -160,6 +162,7 @@ impl Spec {
         Signature {
             kind: if p2p { Kind::Send } else { self.kind },
             algorithm: self.algorithm,
+            protocol: self.protocol,
             count: self.count,
             ty: self.ty,
             reduction: self.reduction,

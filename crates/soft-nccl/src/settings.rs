@@ -1,5 +1,5 @@
 //! What the library reads from its surroundings, once per process.
-use crate::algo::Algorithms;
+use crate::algo::{Algorithms, Protocol, Protocols};
 use crate::fault::Wish;
 use std::sync::OnceLock;
 
@@ -12,6 +12,8 @@ const DEFAULT_BUFFER: usize = 512 * 1024;
 pub struct Settings {
     /// NCCL_ALGO: which algorithms may run. Unset means ring wherever an operation has a choice.
     pub algorithms: Algorithms,
+    /// NCCL_PROTO: which protocols may be spoken. Unset means the simple one.
+    pub protocols: Protocols,
     /// NCCL_BUFFSIZE: bytes a channel holds, over all its slots.
     pub buffer_bytes: usize,
     /// NCCL_CHECK_POINTERS: pointers must lie in memory of the software device.
@@ -30,6 +32,7 @@ impl Default for Settings {
     fn default() -> Self {
         Self {
             algorithms: Algorithms::default(),
+            protocols: Protocols::default(),
             buffer_bytes: DEFAULT_BUFFER,
             check_pointers: false,
             seed: None,
@@ -49,6 +52,7 @@ impl Settings {
         let fault = fault.map_or(Ok(Wish::Sound), |text| text.parse());
         Self {
             algorithms: get("NCCL_ALGO").map_or(standard.algorithms, |text| Algorithms::parse(&text)),
+            protocols: get("NCCL_PROTO").map_or(standard.protocols, |text| Protocols::parse(&text)),
             buffer_bytes: number("NCCL_BUFFSIZE")
                 .map_or(standard.buffer_bytes, |n| usize::try_from(n).unwrap_or(usize::MAX)),
             check_pointers: number("NCCL_CHECK_POINTERS").is_some_and(|n| n != 0),
@@ -60,8 +64,8 @@ impl Settings {
     }
 
     /// Elements of `size` bytes in one chunk.
-    pub(crate) fn chunk_elements(&self, size: usize) -> usize {
-        (self.buffer_bytes / SLOTS / size.max(1)).max(1)
+    pub(crate) fn chunk_elements(&self, protocol: Protocol, size: usize) -> usize {
+        (protocol.data(self.buffer_bytes / SLOTS) / size.max(1)).max(1)
     }
 }
 

@@ -17,6 +17,7 @@
 //! | `async-error=CODE` | operations never end, and `ncclCommGetAsyncError` answers CODE (6) from the first on |
 //! | `hang-init`, `hang-collective`, `hang-destroy`, `hang-abort` | the call never returns |
 //! | `hang-synchronize` | operations never end: streams stand still |
+//! | `hang-default` | operations are right, but leave on the default stream what never ends: memory cannot be freed |
 //! | `crash-init`, `crash-collective`, `crash-destroy` | the call ends the process by SIGSEGV |
 //! | `crash-stream` | the process ends by SIGSEGV when a stream comes to an operation |
 //! | `exit-collective` | the call ends the process, with exit code 0 |

@@ -98,6 +98,7 @@ pub(crate) fn before(moment: &Moment) -> Option<ncclResult_t> {
             Fault::ExitCollective => std::process::exit(0),
             Fault::ErrorCollective(code) => Some(error("error-collective", code)),
             Fault::HangSynchronize => Some(stop_stream(stream)).filter(|code| *code != WORKS),
+            Fault::HangDefault => Some(stop_stream(std::ptr::null_mut())).filter(|code| *code != WORKS),
             Fault::AsyncError(_) => {
                 ENQUEUED.store(true, Ordering::Release);
                 Some(stop_stream(stream)).filter(|code| *code != WORKS)

@@ -1,6 +1,7 @@
 //! The judge against observations that are right, and against every way of tampering with them.
-mod bench;
+pub(crate) mod bench;
 mod corpus;
+mod flaws;
 mod speed;
 mod tamper;
 mod words;

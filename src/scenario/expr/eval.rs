@@ -98,11 +98,11 @@ fn node<S: Scope + ?Sized>(n: &Node, scope: &S, mode: Mode) -> Result<Value, Eva
 }
 
 /// In floating point, whole numbers become f64 as soon as they appear.
-fn fit(value: Value, mode: Mode) -> Value {
+pub(super) fn fit(value: Value, mode: Mode) -> Value {
     if mode == Mode::Float { Value::Float(value.as_f64()) } else { value }
 }
 
-fn binary(op: BinOp, a: Value, b: Value) -> Result<Value, EvalError> {
+pub(super) fn binary(op: BinOp, a: Value, b: Value) -> Result<Value, EvalError> {
     use std::cmp::Ordering::{Equal, Greater, Less};
     if let (Value::Int(x), Value::Int(y)) = (a, b)
         && let Some(result) = whole(op, x, y)
@@ -166,15 +166,20 @@ fn whole(op: BinOp, x: i128, y: i128) -> Option<Result<Value, EvalError>> {
     })
 }
 
-fn remainder(x: f64, y: f64) -> f64 {
-    let r = libm::fmod(x, y);
+/// 2^53: whole numbers below it are exact in f64.
+const EXACT: f64 = 9_007_199_254_740_992.0;
+
+pub(super) fn remainder(x: f64, y: f64) -> f64 {
+    let whole = |v: f64| v.abs() < EXACT && v as i64 as f64 == v;
+    // Of whole numbers a division gives the same as the long one of `fmod`.
+    let r = if whole(x) && whole(y) && y != 0.0 { (x as i64 % y as i64) as f64 } else { libm::fmod(x, y) };
     if r == 0.0 {
         return libm::copysign(0.0, y);
     }
     if (r < 0.0) != (y < 0.0) { r + y } else { r }
 }
 
-fn call(func: Func, values: &[Value]) -> Result<Value, EvalError> {
+pub(super) fn call(func: Func, values: &[Value]) -> Result<Value, EvalError> {
     let [first, rest @ ..] = values else { return Err(arguments(func)) };
     let x = first.as_f64();
     Ok(match func {

@@ -10,12 +10,15 @@
 //!   index in whole numbers all the same.
 //! - `if(c, a, b)` computes only the branch taken. `min` and `max` of something that is not a number are not a number.
 //! - A text has at most [`MAX_LENGTH`] bytes and a tree [`MAX_DEPTH`] levels, and there are no loops: evaluation always ends.
+mod columns;
 mod eval;
 mod lex;
 mod parse;
+mod period;
 #[cfg(test)]
 mod tests;
 
+pub use columns::{BLOCK, Column, Columns};
 pub use eval::Mode;
 pub use parse::{MAX_DEPTH, MAX_LENGTH, NameUse, Parsed, ParsedRef, UseKind, parse, parse_ref};
 

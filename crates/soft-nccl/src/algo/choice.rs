@@ -1,4 +1,4 @@
-//! NCCL_ALGO: which algorithms are allowed, and which one an operation takes.
+//! NCCL_ALGO and NCCL_PROTO: which algorithms and protocols are allowed, and which ones an operation takes.
 use crate::op::Kind;
 
 /// How messages travel.
@@ -39,24 +39,55 @@ const WORDS: &[(&str, Option<Algorithm>)] = &[
     ("pat", None),
 ];
 
-#[derive(Clone, Debug)]
-struct Rule {
-    /// The operation's word in lower case; `None` for all.
-    operation: Option<String>,
-    allowed: Vec<Algorithm>,
+/// How a chunk of memory is shared between data and flags.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// All of it data.
+    Simple,
+    /// Lines of 128 bytes, 8 of which are a flag.
+    Ll128,
+    /// Every 4 bytes of data have a flag of 4 bytes.
+    Ll,
 }
 
-/// The algorithms that NCCL_ALGO allows. By default every operation with a choice takes the ring, whatever its size.
-#[derive(Clone, Debug, Default)]
-pub struct Algorithms {
-    rules: Vec<Rule>,
+impl Protocol {
+    /// Bytes of data in so many bytes of memory.
+    pub(crate) fn data(self, bytes: usize) -> usize {
+        match self {
+            Self::Simple => bytes,
+            Self::Ll128 => bytes / 128 * 120,
+            Self::Ll => bytes / 2,
+        }
+    }
+}
+
+/// Words of NCCL_PROTO.
+const PROTOCOLS: &[(&str, Option<Protocol>)] =
+    &[("simple", Some(Protocol::Simple)), ("ll128", Some(Protocol::Ll128)), ("ll", Some(Protocol::Ll))];
+
+#[derive(Clone, Debug)]
+struct Rule<T> {
+    /// The operation's word in lower case; `None` for all.
+    operation: Option<String>,
+    allowed: Vec<T>,
+}
+
+/// What a variable such as NCCL_ALGO allows.
+#[derive(Clone, Debug)]
+struct Allowed<T> {
+    rules: Vec<Rule<T>>,
     fault: Option<String>,
 }
 
-impl Algorithms {
-    /// Reads a value such as `Ring`, `^Tree`, `Tree,Ring` or `Ring;allreduce:Tree`. A word nobody knows makes every
-    /// communicator fail, as in NCCL.
-    pub fn parse(text: &str) -> Self {
+impl<T> Default for Allowed<T> {
+    fn default() -> Self {
+        Self { rules: Vec::new(), fault: None }
+    }
+}
+
+impl<T: Copy + PartialEq> Allowed<T> {
+    /// Reads a value such as `Ring`, `^Tree`, `Tree,Ring` or `Ring;allreduce:Tree`.
+    fn parse(variable: &str, thing: &str, words: &[(&str, Option<T>)], text: &str) -> Self {
         let mut all = Self::default();
         for entry in text.split(';').map(str::trim).filter(|entry| !entry.is_empty()) {
             let (operation, list) = match entry.split_once(':') {
@@ -66,7 +97,7 @@ impl Algorithms {
             if let Some(operation) = operation.as_deref()
                 && !Kind::ALL.iter().any(|kind| kind.word() == operation)
             {
-                all.fault.get_or_insert(format!("NCCL_ALGO names an operation nobody knows, `{operation}`"));
+                all.fault.get_or_insert(format!("{variable} names an operation nobody knows, `{operation}`"));
             }
             let (but, list) = match list.strip_prefix('^') {
                 Some(list) => (true, list),
@@ -74,16 +105,15 @@ impl Algorithms {
             };
             let mut named = Vec::new();
             for word in list.split(',').map(|word| word.trim().to_ascii_lowercase()).filter(|word| !word.is_empty()) {
-                match WORDS.iter().find(|(known, _)| *known == word) {
-                    Some((_, algorithm)) => named.extend(*algorithm),
+                match words.iter().find(|(known, _)| *known == word) {
+                    Some((_, found)) => named.extend(*found),
                     None => {
-                        all.fault.get_or_insert(format!("NCCL_ALGO names an algorithm nobody knows, `{word}`"));
+                        all.fault.get_or_insert(format!("{variable} names {thing} nobody knows, `{word}`"));
                     }
                 }
             }
             let allowed = if but {
-                let everything = [Algorithm::Ring, Algorithm::Tree, Algorithm::SingleTree];
-                everything.into_iter().filter(|algorithm| !named.contains(algorithm)).collect()
+                words.iter().filter_map(|(_, known)| *known).filter(|known| !named.contains(known)).collect()
             } else {
                 named
             };
@@ -92,24 +122,62 @@ impl Algorithms {
         all
     }
 
-    /// What is wrong with the value, if anything.
-    pub(crate) fn fault(&self) -> Option<&str> {
-        self.fault.as_deref()
-    }
-
-    /// The algorithm an operation takes; `None` if none that is allowed serves it.
-    pub(crate) fn choose(&self, kind: Kind) -> Option<Algorithm> {
-        let served = kind.algorithms();
-        if served.is_empty() {
-            return Some(Algorithm::Direct);
-        }
+    /// The first of those that serve an operation that is allowed.
+    fn choose(&self, kind: Kind, served: &[T]) -> Option<T> {
         let word = kind.word();
         let own = self.rules.iter().rev().find(|rule| rule.operation.as_deref() == Some(word));
         let rule = own.or_else(|| self.rules.iter().rev().find(|rule| rule.operation.is_none()));
         match rule {
             None => served.first().copied(),
-            Some(rule) => served.iter().copied().find(|algorithm| rule.allowed.contains(algorithm)),
+            Some(rule) => served.iter().copied().find(|one| rule.allowed.contains(one)),
         }
+    }
+}
+
+/// The algorithms that NCCL_ALGO allows. By default every operation with a choice takes the ring, whatever its size.
+#[derive(Clone, Debug, Default)]
+pub struct Algorithms(Allowed<Algorithm>);
+
+impl Algorithms {
+    /// Reads the variable. A word nobody knows makes every communicator fail, as in NCCL.
+    pub fn parse(text: &str) -> Self {
+        Self(Allowed::parse("NCCL_ALGO", "an algorithm", WORDS, text))
+    }
+
+    /// What is wrong with the value, if anything.
+    pub(crate) fn fault(&self) -> Option<&str> {
+        self.0.fault.as_deref()
+    }
+
+    /// The algorithm an operation takes; `None` if none that is allowed serves it.
+    pub(crate) fn choose(&self, kind: Kind) -> Option<Algorithm> {
+        let served = kind.algorithms();
+        if served.is_empty() { Some(Algorithm::Direct) } else { self.0.choose(kind, served) }
+    }
+}
+
+/// The protocols that NCCL_PROTO allows. By default every operation takes the simple one, as do those without a choice of
+/// algorithm in any case.
+#[derive(Clone, Debug, Default)]
+pub struct Protocols(Allowed<Protocol>);
+
+impl Protocols {
+    /// Reads the variable. A word nobody knows makes every communicator fail, as in NCCL.
+    pub fn parse(text: &str) -> Self {
+        Self(Allowed::parse("NCCL_PROTO", "a protocol", PROTOCOLS, text))
+    }
+
+    /// What is wrong with the value, if anything.
+    pub(crate) fn fault(&self) -> Option<&str> {
+        self.0.fault.as_deref()
+    }
+
+    /// The protocol an operation takes; `None` if none is allowed.
+    pub(crate) fn choose(&self, kind: Kind) -> Option<Protocol> {
+        if kind.algorithms().is_empty() {
+            return Some(Protocol::Simple);
+        }
+        self.0.choose(kind, &[Protocol::Simple, Protocol::Ll128, Protocol::Ll])
     }
 }
 
@@ -134,5 +202,18 @@ mod tests {
         assert!(Algorithms::parse("Rings").fault().is_some());
         assert!(Algorithms::parse("allreduces:Ring").fault().is_some());
         assert!(Algorithms::parse("^PAT,ring").fault().is_none());
+    }
+
+    #[test]
+    fn protocols_are_read_alike_and_leave_less_room_for_data() {
+        let choose = |text: &str, kind| Protocols::parse(text).choose(kind);
+        assert_eq!(choose("", Kind::AllReduce), Some(Protocol::Simple));
+        assert_eq!(choose("LL,ll128", Kind::AllGather), Some(Protocol::Ll128));
+        assert_eq!(choose("^Simple,LL128", Kind::Reduce), Some(Protocol::Ll));
+        assert_eq!(choose("LL;broadcast:Simple", Kind::Broadcast), Some(Protocol::Simple));
+        assert_eq!(choose("LL", Kind::Send), Some(Protocol::Simple));
+        assert_eq!(choose("^LL,LL128,Simple", Kind::AllReduce), None);
+        assert_eq!(Protocols::parse("LL256").fault(), Some("NCCL_PROTO names a protocol nobody knows, `ll256`"));
+        assert_eq!([Protocol::Simple, Protocol::Ll128, Protocol::Ll].map(|p| p.data(65536)), [65536, 61440, 32768]);
     }
 }

@@ -6,7 +6,7 @@ mod ring;
 mod topology;
 mod tree;
 
-pub use choice::{Algorithm, Algorithms};
+pub use choice::{Algorithm, Algorithms, Protocol, Protocols};
 
 use crate::op::{Kind, Spec};
 

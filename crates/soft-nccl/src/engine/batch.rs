@@ -71,6 +71,10 @@ impl World {
                 request.spec.algorithm = settings().algorithms.choose(kind).ok_or_else(|| {
                     Failure::usage(format!("no algorithm that NCCL_ALGO allows serves {}", kind.name()))
                 })?;
+                request.spec.protocol = settings()
+                    .protocols
+                    .choose(kind)
+                    .ok_or_else(|| Failure::usage(format!("NCCL_PROTO leaves no protocol for {}", kind.name())))?;
             }
             fault::demands(&request.spec, member.rank)?;
             let at = *place.entry(request.comm).or_insert_with(|| {
@@ -169,7 +173,7 @@ impl World {
         let (mut late, mut stalled) = (Vec::new(), 0);
         for operation in operations {
             let mut spec = operation.spec;
-            let chunk = settings().chunk_elements(spec.ty.size());
+            let chunk = settings().chunk_elements(spec.protocol, spec.ty.size());
             let mut signature = spec.signature();
             let mut held = Vec::new();
             if let Some(ill) = operation.ill {

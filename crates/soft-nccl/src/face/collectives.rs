@@ -1,5 +1,6 @@
 //! The operations.
 use super::{check, enter};
+use crate::algo::Protocol;
 use crate::device::Stream;
 use crate::engine::{NO_CHOICE, Request, lock};
 use crate::failure::{Failure, Outcome};
@@ -50,6 +51,7 @@ impl Call {
         let spec = Spec {
             kind,
             algorithm: NO_CHOICE,
+            protocol: Protocol::Simple,
             send: self.send as usize,
             recv: self.recv as usize,
             count: self.count,

@@ -161,7 +161,7 @@ fn is_apart(of: Of<'_>, spec: &Spec) -> bool {
 
 /// Gives messages of one batch other numbers than their order says.
 pub(crate) fn renumber<'a>(rank: usize, state: &mut State, numbered: impl Iterator<Item = (&'a Spec, &'a mut u64)>) {
-    let mut first: HashMap<(usize, usize), (usize, &mut u64)> = HashMap::new();
+    let mut first: HashMap<(bool, usize, usize), (usize, &mut u64)> = HashMap::new();
     for (spec, number) in numbered.filter(|(spec, _)| spec.kind.is_p2p()) {
         let hits = |fault| hit(fault, rank, spec.algorithm);
         let sends = spec.kind == Kind::Send;
@@ -173,16 +173,17 @@ pub(crate) fn renumber<'a>(rank: usize, state: &mut State, numbered: impl Iterat
                 *number = *of_size;
             }
         }
-        if !sends || bytes == 0 || !wanted(named::F32) {
+        let (fault, address) = if sends { (named::F32, spec.send) } else { (named::F32C, spec.recv) };
+        if bytes == 0 || !wanted(fault) {
             continue;
         }
-        match first.remove(&(spec.peer, bytes)) {
-            Some((address, other)) if address != spec.send => {
-                if hits(named::F32) {
+        match first.remove(&(sends, spec.peer, bytes)) {
+            Some((other_address, other)) if other_address != address => {
+                if hits(fault) {
                     std::mem::swap(other, number);
                 }
             }
-            _ => _ = first.insert((spec.peer, bytes), (spec.send, number)),
+            _ => _ = first.insert((sends, spec.peer, bytes), (address, number)),
         }
     }
 }

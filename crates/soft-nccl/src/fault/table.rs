@@ -142,10 +142,12 @@ faults! {
         "a group over two communicators"
     F31D, "F31d": "operations of a group are lost from the 65th on";
         "a group of 65 operations"
-    F32, "F32": "two messages of equal size between the same two ranks are swapped";
+    F32, "F32": "two grouped sends of equal size to the same rank are swapped";
         "two sends of equal size with different data in one group"
     F32B, "F32b": "messages between two ranks are matched by size, not by order";
         "two sends of different sizes, received in the other order: that must not pass"
+    F32C, "F32c": "two grouped receives of equal size from the same rank are swapped";
+        "two receives of equal size with different data in one group"
     F33, "F33": "a message to the own rank is lost";
         "send and recv to oneself beside other traffic"
     F34, "F34": "zero elements: the rank skips the next operation as well";

@@ -1,7 +1,7 @@
 //! Frames as bytes. A frame is a head of fixed length and a body; what does not decode is refused, never guessed.
 use super::id::Id;
 use super::{Address, MOST_PROCESSES, Name};
-use crate::algo::Algorithm;
+use crate::algo::{Algorithm, Protocol};
 use crate::arith::{Combine, Type};
 use crate::failure::Failure;
 use crate::op::{Kind, Reduction, Signature};
@@ -132,7 +132,7 @@ impl Head {
     /// Decodes; `None` for what no member sends, such as more than `chunk` bytes of data.
     pub(crate) fn decode(bytes: &[u8; HEAD], chunk: usize) -> Option<Self> {
         let mut reader = Reader(bytes);
-        let [kind, flags, lane, operation, algorithm, ty, reduction, _] = reader.take::<8>()?;
+        let [kind, flags, lane, operation, algorithm, ty, reduction, protocol] = reader.take::<8>()?;
         let uid = reader.u128()?;
         let sequence = reader.u64()?;
         let (source, destination) = (reader.u32()? as usize, reader.u32()? as usize);
@@ -146,6 +146,7 @@ impl Head {
         let signature = Signature {
             kind: *Kind::ALL.get(usize::from(operation))?,
             algorithm: *ALGORITHMS.get(usize::from(algorithm))?,
+            protocol: *PROTOCOLS.get(usize::from(protocol))?,
             count,
             ty: Type::of(ncclDataType_t(i32::from(ty)))?,
             reduction: *REDUCTIONS.get(usize::from(reduction))?,
@@ -170,6 +171,7 @@ impl Head {
 }
 
 const ALGORITHMS: [Algorithm; 4] = [Algorithm::Ring, Algorithm::Tree, Algorithm::SingleTree, Algorithm::Direct];
+const PROTOCOLS: [Protocol; 3] = [Protocol::Simple, Protocol::Ll128, Protocol::Ll];
 const TYPES: [Type; 12] = [
     Type::I8,
     Type::U8,
@@ -202,7 +204,7 @@ fn place<T: PartialEq>(all: &[T], value: &T) -> u8 {
 fn head(kind: u8, eager: bool, way: &Way, depth: u64, len: usize) -> [u8; HEAD] {
     let signature = &way.signature;
     let mut head = [0; HEAD];
-    head[..7].copy_from_slice(&[
+    head[..8].copy_from_slice(&[
         kind,
         u8::from(eager),
         way.lane,
@@ -210,6 +212,7 @@ fn head(kind: u8, eager: bool, way: &Way, depth: u64, len: usize) -> [u8; HEAD] 
         place(&ALGORITHMS, &signature.algorithm),
         place(&TYPES, &signature.ty),
         place(&REDUCTIONS, &signature.reduction),
+        place(&PROTOCOLS, &signature.protocol),
     ]);
     head[8..24].copy_from_slice(&way.uid.to_le_bytes());
     head[24..32].copy_from_slice(&way.sequence.to_le_bytes());
@@ -468,6 +471,7 @@ mod tests {
         let signature = Signature {
             kind: Kind::Reduce,
             algorithm: Algorithm::SingleTree,
+            protocol: Protocol::Ll,
             count: 77,
             ty: Type::E5m2,
             reduction: Some(Reduction::PreMulSum),

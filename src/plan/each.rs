@@ -1,0 +1,123 @@
+//! Elements that an expression of `i` gives: one period of them if they repeat, blocks of them otherwise.
+use super::eval::{Names, evaluate};
+use super::inputs::{encode, mode};
+use crate::num::{DType, encode_f64, encode_int, put, put_all, repeat};
+use crate::scenario::expr::{BLOCK, Column, Columns};
+use crate::scenario::{Diagnostic, Expr, Span};
+
+/// Fills the bytes with the elements from the first on.
+///
+/// # Errors
+///
+/// The first element that has no value.
+pub fn fill(expr: &Expr, span: Span, mut names: Names, dtype: DType, bytes: &mut [u8]) -> Result<(), Diagnostic> {
+    let (size, mode) = (dtype.size(), mode(dtype));
+    let count = bytes.len() / size;
+    let columns = Columns::new(expr, &names, mode);
+    let period = columns.as_ref().and_then(|c| c.period(count as u64)).and_then(|p| usize::try_from(p).ok());
+    let computed = period.unwrap_or(count).min(count);
+    for from in (0..computed).step_by(BLOCK) {
+        let len = BLOCK.min(computed - from);
+        let block = &mut bytes[from * size..(from + len) * size];
+        match columns.as_ref().and_then(|c| c.block(from as u64, len)) {
+            Some(column) => write(dtype, &column, block),
+            None => {
+                for k in 0..len {
+                    names.i = Some((from + k) as u64);
+                    put(dtype, block, k, encode(dtype, evaluate(expr, span, &names, mode)?));
+                }
+            }
+        }
+    }
+    repeat(bytes, computed * size);
+    Ok(())
+}
+
+fn write(dtype: DType, column: &Column, bytes: &mut [u8]) {
+    match column {
+        // Integers wrap: the low bytes are the element.
+        Column::Whole(values) if !dtype.is_float() => put_all(dtype, bytes, values.iter().map(|v| *v as u64)),
+        Column::Whole(values) => put_all(dtype, bytes, values.iter().map(|v| encode_int(dtype, (*v).into()))),
+        Column::Float(values) => put_all(dtype, bytes, values.iter().map(|v| encode_f64(dtype, *v))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::scenario::expr::{Value, parse};
+    use proptest::prelude::*;
+
+    const AXES: fn() -> Vec<(String, Value)> =
+        || vec![("k".to_owned(), Value::Int(5)), ("h".to_owned(), Value::Float(0.5))];
+
+    fn both(text: &str, dtype: DType, count: usize) -> [Result<Vec<u8>, String>; 2] {
+        let (expr, span, axes) = (parse(text).expect(text).expr, Span::default(), AXES());
+        let mut names =
+            Names { rank: 2, n: 3, world_rank: 2, world_size: 3, t: None, peer: None, i: None, axes: &axes };
+        let mut bytes = vec![0; count * dtype.size()];
+        let quick = fill(&expr, span, names, dtype, &mut bytes).map(|()| bytes).map_err(|d| d.message);
+        let mut bytes = vec![0; count * dtype.size()];
+        let slow = (0..count).try_for_each(|i| {
+            names.i = Some(i as u64);
+            let value = evaluate(&expr, span, &names, mode(dtype)).map_err(|d| d.message)?;
+            put(dtype, &mut bytes, i, encode(dtype, value));
+            Ok(())
+        });
+        [quick, slow.map(|()| bytes)]
+    }
+
+    fn texts() -> impl Strategy<Value = String> {
+        let words =
+            ["i", "i", "i", "i", "rank", "n", "k", "h", "0", "1", "2", "7", "251", "-3", "0.5", "-0.0", "1e19", "nan"];
+        let leaf = prop::sample::select(words.to_vec()).prop_map(str::to_owned);
+        leaf.prop_recursive(5, 24, 3, |inner| {
+            let operators = ["+", "-", "*", "/", "%", "%", "^", "<", "<=", ">", ">=", "==", "!="];
+            let operator = prop::sample::select(operators.to_vec());
+            let one = prop::sample::select(vec!["-", "abs", "floor", "ceil", "sqrt", "ln", "sin"]);
+            prop_oneof![
+                5 => (inner.clone(), operator, inner.clone()).prop_map(|(a, o, b)| format!("({a} {o} {b})")),
+                1 => (one, inner.clone()).prop_map(|(f, a)| format!("{f}({a})")),
+                1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("min({a}, {b})")),
+                1 => (inner.clone(), inner.clone()).prop_map(|(a, b)| format!("max({a}, 1, {b})")),
+                1 => (inner.clone(), inner.clone(), inner).prop_map(|(c, a, b)| format!("if({c}, {a}, {b})")),
+            ]
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(3000))]
+        #[test]
+        fn many_at_once_are_as_one_by_one(text in texts(), dtype in prop::sample::select(DType::ALL.to_vec()), count in 0usize..1100) {
+            let [quick, slow] = both(&text, dtype, count);
+            prop_assert_eq!(quick, slow, "{}", text);
+        }
+    }
+
+    #[test]
+    fn what_the_corpus_sends_repeats() {
+        let axes = AXES();
+        let names = Names { rank: 2, n: 3, world_rank: 2, world_size: 3, t: None, peer: None, i: None, axes: &axes };
+        for (text, period) in [
+            ("(97 * rank + i) % 251", Some(251)),
+            ("2 ^ rank * (i % 7 + 1)", Some(7)),
+            ("if(i % n == rank, 0.5 * (i % 4) + 1, -0.5)", Some(12)),
+            ("(4 * i + rank) % 6", Some(3)),
+            ("rank", Some(1)),
+            ("if(rank == 1, i, 4)", Some(1)),
+            ("i", None),
+            ("i * i % 7", None),
+            ("i % (i + 1)", None),
+            ("(i / 2) % 3", None),
+            ("(1e13 * i) % 3", None),
+        ] {
+            let expr = parse(text).expect(text).expr;
+            for dtype in [DType::I64, DType::F64] {
+                let columns = Columns::new(&expr, &names, mode(dtype)).expect(text);
+                assert_eq!(columns.period(1000), period, "{text}");
+                let [quick, slow] = both(text, dtype, 1000);
+                assert_eq!(quick, slow, "{text}");
+            }
+        }
+    }
+}

@@ -1,0 +1,179 @@
+//! A child process that is watched until it ends: its group can be killed as long as its number is its own, and what it
+//! wrote is read up to its end, not up to that of those who inherited its pipes.
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid};
+use std::io::{self, Read};
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::{Child, ExitStatus};
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// Between two looks, where nothing tells.
+const LOOK: Duration = Duration::from_millis(1);
+
+/// A process that leads a group of its own; killed, with all that are left in the group, when dropped.
+#[derive(Debug)]
+pub struct Life {
+    child: Child,
+    /// Its end, once it is known; from then on its number may be another's.
+    ended: Option<ExitStatus>,
+    /// Readable when it has ended; `None` on kernels without such a thing.
+    pidfd: Option<Arc<OwnedFd>>,
+}
+
+impl Life {
+    /// Of a child that was started with a process group of its own.
+    pub fn of(child: Child) -> Self {
+        let pidfd = pid(&child).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
+        Self { child, ended: None, pidfd: pidfd.map(Arc::new) }
+    }
+
+    /// Its number.
+    pub fn id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// What it writes to `pipe`, until nobody can write any more or it has ended.
+    pub fn reader<R>(&self, pipe: R) -> UntilEnd<R> {
+        UntilEnd { pipe, pidfd: self.pidfd.clone() }
+    }
+
+    /// False once it has ended, which is noticed without waiting.
+    pub fn goes_on(&self) -> bool {
+        // looked at only: its number stays its own
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        let look = |pid| waitid(WaitId::Pid(pid), options);
+        self.ended.is_none() && matches!(pid(&self.child).map(look), Some(Ok(None)))
+    }
+
+    /// Waits until it has ended, but not longer than that. True if it has.
+    pub fn ends_within(&self, limit: Duration) -> bool {
+        let begun = Instant::now();
+        while self.goes_on() {
+            let left = limit.saturating_sub(begun.elapsed());
+            if left.is_zero() {
+                return false;
+            }
+            match &self.pidfd {
+                Some(pidfd) => {
+                    let left = Timespec::try_from(left).ok();
+                    // whatever wakes it, the next look says what is the case
+                    let _ = poll(&mut [PollFd::new(&**pidfd, PollFlags::IN)], left.as_ref());
+                }
+                None => std::thread::sleep(left.min(LOOK)),
+            }
+        }
+        true
+    }
+
+    /// Kills it with all that are left in its group, those too that outlive it; does not wait for the end.
+    pub fn kill(&self) {
+        if self.ended.is_none()
+            && let Some(group) = pid(&self.child)
+        {
+            let _ = kill_process_group(group, Signal::KILL);
+        }
+    }
+
+    /// Kills it with all that are left in its group, and says how it ended (what killed it first, if it had ended before).
+    pub fn end(&mut self) -> io::Result<ExitStatus> {
+        self.kill();
+        let status = match self.ended {
+            Some(status) => status,
+            None => self.child.wait()?,
+        };
+        self.ended = Some(status);
+        Ok(status)
+    }
+}
+
+impl Drop for Life {
+    fn drop(&mut self) {
+        let _ = self.end();
+    }
+}
+
+fn pid(child: &Child) -> Option<Pid> {
+    i32::try_from(child.id()).ok().and_then(Pid::from_raw)
+}
+
+/// The end of a pipe that is read until the process on its other side has ended.
+#[derive(Debug)]
+pub struct UntilEnd<R> {
+    pipe: R,
+    pidfd: Option<Arc<OwnedFd>>,
+}
+
+impl<R: Read + AsFd> Read for UntilEnd<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if let Some(pidfd) = &self.pidfd {
+            let there = |flags: PollFlags| !flags.is_empty();
+            let mut both = [PollFd::new(&self.pipe, PollFlags::IN), PollFd::new(&**pidfd, PollFlags::IN)];
+            match poll(&mut both, None) {
+                Ok(_) if there(both[0].revents()) => {}
+                Ok(_) => {
+                    // it has ended; what it wrote last is in the pipe by now, or never will be
+                    let mut pipe = [PollFd::new(&self.pipe, PollFlags::IN)];
+                    if poll(&mut pipe, Some(&Timespec::default())) == Ok(0) {
+                        return Ok(0);
+                    }
+                }
+                Err(Errno::INTR) => return Err(io::ErrorKind::Interrupted.into()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        self.pipe.read(buffer)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::os::unix::process::CommandExt;
+    use std::process::{Command, Stdio};
+
+    fn shell(script: &str) -> Life {
+        let mut command = Command::new("sh");
+        command.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
+        Life::of(command.spawn().unwrap())
+    }
+
+    /// Whether anybody is left in the group.
+    fn left(group: u32) -> bool {
+        let group = Pid::from_raw(i32::try_from(group).unwrap()).unwrap();
+        rustix::process::test_kill_process_group(group).is_ok()
+    }
+
+    #[test]
+    fn its_words_end_with_it_although_somebody_else_holds_the_pipe() {
+        let mut life = shell("echo last words; sleep 600 & exit 3");
+        let pipe = life.child.stdout.take().unwrap();
+        let mut words = String::new();
+        life.reader(pipe).read_to_string(&mut words).unwrap();
+        assert_eq!(words, "last words\n");
+        assert!(life.ends_within(Duration::from_secs(20)) && !life.goes_on());
+        assert!(left(life.id()), "the other one is still there");
+        assert_eq!(life.end().unwrap().code(), Some(3), "looking has not taken its status away");
+        // the dead are in the group until somebody has taken notice, which is not for this process to do
+        assert_eq!(life.end().unwrap().code(), Some(3));
+    }
+
+    #[test]
+    fn whoever_outlives_it_in_its_group_is_killed_with_it() {
+        let mut life = shell("trap '' TERM; (echo; exec sleep 600) & exit 0");
+        assert!(life.ends_within(Duration::from_secs(20)));
+        let mut pipe = life.child.stdout.take().unwrap();
+        life.end().unwrap();
+        // the pipe ends only when its last holder does
+        pipe.read_to_end(&mut Vec::new()).unwrap();
+    }
+
+    #[test]
+    fn an_end_is_waited_for_but_not_for_ever() {
+        let life = shell("exec sleep 600");
+        assert!(!life.ends_within(Duration::from_millis(10)) && life.goes_on());
+        life.kill();
+        assert!(life.ends_within(Duration::from_secs(20)));
+    }
+}
