@@ -343,7 +343,7 @@ pub enum RankEnd {
         prelude: bool,
         /// Index in the program.
         call: Option<u32>,
-        /// NCCL's code; `worker::NOT_NCCL` for a map without a value.
+        /// NCCL's code; `worker::NOT_NCCL` for a map without a value, and for the driver while opening.
         code: i32,
         /// What was called, and the library's words.
         text: String,

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
 
-/// The code of a failure that is none of NCCL's (a map without a value).
+/// The code of a failure that is none of NCCL's: a map without a value, the driver before the program runs.
 pub const NOT_NCCL: i32 = -1;
 
 /// Why a rank does not go on.
@@ -402,7 +402,11 @@ impl<'a> Rank<'a> {
         let call = call.map(|index| index as u32);
         let end = match halt {
             Halt::Call(error) => RankEnd::Error { prelude, call, code: error.code().0, text: error.to_string() },
-            Halt::Device(text) => RankEnd::Error { prelude, call, code: ncclResult_t::UnhandledCudaError.0, text },
+            Halt::Device(text) => {
+                // before the program runs it is this program that asked the driver, and no file expects that to fail
+                let code = if prelude { NOT_NCCL } else { ncclResult_t::UnhandledCudaError.0 };
+                RankEnd::Error { prelude, call, code, text }
+            }
             Halt::Trouble(text) => {
                 self.run.trouble(format!("rank {}: {text}", self.rank));
                 return None;
