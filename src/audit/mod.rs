@@ -26,8 +26,29 @@ use crate::suite::Suite;
 use std::io;
 use thiserror::Error;
 
-/// Cases that have caught a fault after which `quick` runs no more under it.
-pub const QUICK: usize = 20;
+/// How many cases are run.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Depth {
+    /// Under each fault, a file's cases until two have caught it: which files catch what is exact, how many cases do is
+    /// a lower bound.
+    #[default]
+    Files,
+    /// Every case under every fault that it meets.
+    Cases,
+    /// Under each fault, cases of all files in turn until 20 have caught it: both are lower bounds.
+    Quick,
+}
+
+impl Depth {
+    /// Cases that catch a fault, in a file or in all, after which no more are run under it.
+    fn enough(self) -> usize {
+        match self {
+            Self::Files => 2,
+            Self::Cases => usize::MAX,
+            Self::Quick => 20,
+        }
+    }
+}
 
 /// Idle processes; cases in processes have several to a worker.
 const PROCESSES: usize = 192;
@@ -39,8 +60,8 @@ const ARENAS: u64 = 1 << 30;
 pub struct Settings {
     /// Which faults and flaws.
     pub selection: Selection,
-    /// Run no further cases under a fault that enough have caught: counts are lower bounds then.
-    pub quick: bool,
+    /// How many cases are run.
+    pub depth: Depth,
     /// Runs at a time.
     pub jobs: usize,
 }

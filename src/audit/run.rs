@@ -1,6 +1,6 @@
 //! The runs of an audit: every case soundly, then each case under every fault that it meets.
 use super::sight::{Lanes, Sight};
-use super::{Error, QUICK, Settings, Way};
+use super::{Depth, Error, Settings, Way};
 use crate::judge::{Flaw, Outcome, Status, Verdict};
 use crate::oracle::Forecast;
 use crate::plan::Plan;
@@ -113,6 +113,8 @@ pub struct CaseOutcome {
     pub runs: usize,
     /// What it caught.
     pub caught: Vec<Catch>,
+    /// Faults that it meets and was not run under, because enough others have caught them.
+    pub left: Vec<Fault>,
     /// Runs of which nothing can be said, and why.
     pub troubles: Vec<(Fault, String)>,
 }
@@ -160,7 +162,8 @@ pub(super) fn run(
     let mut failures = Vec::new();
     for (index, (case, sound)) in cases.iter().zip(sound).enumerate() {
         let (reached, troubles, caught) = (Vec::new(), Vec::new(), Vec::new());
-        let mut outcome = CaseOutcome { case: case.clone(), skipped: None, reached, runs: 0, caught, troubles };
+        let mut outcome =
+            CaseOutcome { case: case.clone(), skipped: None, reached, runs: 0, caught, left: Vec::new(), troubles };
         match sound {
             Some(Sound::Passed(course)) => courses.push((index, course)),
             Some(Sound::Skipped(reason)) => outcome.skipped = Some(reason),
@@ -182,25 +185,36 @@ pub(super) fn run(
         }
     }
     courses.retain(|(_, course)| !under(course).is_empty());
-    if settings.quick {
+    let depth = settings.depth;
+    if depth == Depth::Quick {
         spread(&mut courses, cases);
     }
     let runs = courses.iter().map(|(_, course)| under(course).len()).sum();
     tell(&Step::Runs { runs, faulty: true })?;
-    let counts: BTreeMap<Fault, AtomicUsize> = selected.iter().map(|fault| (*fault, AtomicUsize::new(0))).collect();
-    let enough = |fault: Fault| settings.quick && counts[&fault].load(Ordering::Relaxed) >= QUICK;
+    // what is counted together stays in one thread, so that the count does not depend on who is faster
+    let groups = match depth {
+        Depth::Files => by_file(courses, cases),
+        Depth::Cases | Depth::Quick => courses.into_iter().map(|course| vec![course]).collect(),
+    };
+    let overall: BTreeMap<Fault, AtomicUsize> = selected.iter().map(|fault| (*fault, AtomicUsize::new(0))).collect();
     stream(
-        &courses,
+        &groups,
         settings.jobs,
-        |_, (index, course), send| {
-            let mut again = None;
-            for fault in under(course) {
-                let run = || faulty(&cases[*index], course, &mut again, fault, way, bench, settings);
-                let result = if enough(fault) { Ok(Faulty::Left) } else { contained(run) };
-                if matches!(result, Ok(Faulty::Caught(_))) {
-                    counts[&fault].fetch_add(1, Ordering::Relaxed);
+        |_, group, send| {
+            let own: BTreeMap<Fault, AtomicUsize> =
+                selected.iter().map(|fault| (*fault, AtomicUsize::new(0))).collect();
+            let counts = if depth == Depth::Files { &own } else { &overall };
+            for (index, course) in group {
+                let mut again = None;
+                for fault in under(course) {
+                    let run = || faulty(&cases[*index], course, &mut again, fault, way, bench, settings);
+                    let enough = counts[&fault].load(Ordering::Relaxed) >= depth.enough();
+                    let result = if enough { Ok(Faulty::Left) } else { contained(run) };
+                    if matches!(result, Ok(Faulty::Caught(_))) {
+                        counts[&fault].fetch_add(1, Ordering::Relaxed);
+                    }
+                    send((*index, fault, result));
                 }
-                send((*index, fault, result));
             }
         },
         |(index, fault, result)| -> io::Result<()> {
@@ -212,7 +226,8 @@ pub(super) fn run(
                 }
             };
             match result {
-                Ok(Faulty::Left) | Ok(Faulty::Passed { struck: false }) => {}
+                Ok(Faulty::Left) => outcome.left.push(fault),
+                Ok(Faulty::Passed { struck: false }) => {}
                 Ok(Faulty::Passed { struck: true }) => meets(),
                 Ok(Faulty::Caught(caught)) => {
                     meets();
@@ -225,6 +240,15 @@ pub(super) fn run(
     )?;
     tell(&Step::Finished)?;
     Ok(outcomes)
+}
+
+/// The cases of each file together, in their order.
+fn by_file(courses: Vec<(usize, Course)>, cases: &[Arc<Case>]) -> Vec<Vec<(usize, Course)>> {
+    let mut groups: BTreeMap<&str, Vec<(usize, Course)>> = BTreeMap::new();
+    for (index, course) in courses {
+        groups.entry(&cases[index].file.path).or_default().push((index, course));
+    }
+    groups.into_values().collect()
 }
 
 /// Puts the first case of every file first, then every second one, and so on: few cases are then of many kinds.

@@ -2,7 +2,7 @@
 use super::run::{CaseOutcome, Catch};
 use super::select::Item;
 use super::sight::{LANES, Sight};
-use super::{QUICK, Settings, Way, cover};
+use super::{Settings, Way, cover};
 use crate::judge::Lane;
 use soft_nccl::fault::Fault;
 use std::collections::{BTreeMap, BTreeSet};
@@ -155,7 +155,7 @@ pub(super) fn report(way: &dyn Way, settings: &Settings, outcomes: Vec<CaseOutco
         cases: part.len(),
         skipped,
         runs: part.iter().map(|outcome| outcome.runs).sum(),
-        items: settings.selection.items().map(|item| row(item, &part, settings)).collect(),
+        items: settings.selection.items().map(|item| row(item, &part)).collect(),
         few: cover::few(&sets, &costs),
         lanes: LANES.into_iter().map(|lane| without_lane(lane, &part)).collect(),
         folders: folders(&files),
@@ -169,7 +169,7 @@ fn file_of(name: &str) -> &str {
     name.split('[').next().unwrap_or(name)
 }
 
-fn row(item: Item, part: &[&CaseOutcome], settings: &Settings) -> ItemRow {
+fn row(item: Item, part: &[&CaseOutcome]) -> ItemRow {
     let mut row = ItemRow {
         item,
         reached: 0,
@@ -209,7 +209,10 @@ fn row(item: Item, part: &[&CaseOutcome], settings: &Settings) -> ItemRow {
     }
     row.reached_files = reached.len();
     row.caught_files = caught.len();
-    row.at_least = settings.quick && (row.caught >= QUICK || matches!(item, Item::Flaw(_)));
+    row.at_least = part.iter().any(|outcome| match item {
+        Item::Fault(fault) => outcome.left.contains(&fault),
+        Item::Flaw(_) => !outcome.left.is_empty(),
+    });
     row
 }
 

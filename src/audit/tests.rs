@@ -110,9 +110,9 @@ const LONG: &str =
     "matrix.count = [1600, 2000]\nworld_size = 2\nop = \"all_reduce\"\ninputs = { each = \"i\", count = \"count\" }\n";
 const ONE: &str = "world_size = 1\nop = \"all_reduce\"\ninputs = [[1, 2]]\n";
 
-fn audit_of(files: &[(&str, &str)], select: &str, quick: bool) -> (Report, Fake) {
+fn audit_of(files: &[(&str, &str)], select: &str, depth: Depth) -> (Report, Fake) {
     let bench = Fake::default();
-    let settings = Settings { selection: select.parse().unwrap(), quick, jobs: 2 };
+    let settings = Settings { selection: select.parse().unwrap(), depth, jobs: 2 };
     let report = audit_on(&suite(files), &Ours, &bench, &settings, |_| Ok(())).unwrap();
     (report, bench)
 }
@@ -124,7 +124,7 @@ fn item<'r>(report: &'r Report, id: &str) -> &'r ItemRow {
 #[test]
 fn faults_and_flaws_are_counted_by_case_and_file() {
     let files = [("a/sum", SUM), ("b/long", LONG), ("b/one", ONE)];
-    let (report, bench) = audit_of(&files, "F03,F14,F20,F21,F38,F40,J01,J02,J03,J05,J06,J10", false);
+    let (report, bench) = audit_of(&files, "F03,F14,F20,F21,F38,F40,J01,J02,J03,J05,J06,J10", Depth::Cases);
     assert_eq!((report.cases, report.files.len()), (4, 3));
     let counts = |id: &str| {
         let row = item(&report, id);
@@ -153,7 +153,7 @@ fn faults_and_flaws_are_counted_by_case_and_file() {
 
 #[test]
 fn files_lanes_and_folders_are_told_by_what_is_lost_without_them() {
-    let (report, _) = audit_of(&[("a/sum", SUM), ("b/long", LONG), ("b/one", ONE)], "F03,F14,F38,J02", false);
+    let (report, _) = audit_of(&[("a/sum", SUM), ("b/long", LONG), ("b/one", ONE)], "F03,F14,F38,J02", Depth::Cases);
     assert!(!report.misses());
     let alone: Vec<Vec<&str>> =
         report.files.iter().map(|file| file.alone.iter().map(|item| item.id()).collect()).collect();
@@ -172,14 +172,19 @@ fn files_lanes_and_folders_are_told_by_what_is_lost_without_them() {
 }
 
 #[test]
-fn enough_cases_are_enough_when_in_a_hurry() {
+fn enough_cases_are_enough() {
     let many = "matrix.count = \"1..100\"\nworld_size = 1\nop = \"all_reduce\"\ninputs = { each = \"i\", count = \"count\" }\n";
     let many = many.replace("\"1..100\"", &format!("{:?}", (1..=100).collect::<Vec<_>>()));
-    let (report, bench) = audit_of(&[("many", &many)], "F03,F21", true);
-    let row = item(&report, "F03");
-    assert!(row.at_least && (QUICK..QUICK + 2).contains(&row.caught), "{}", row.caught);
-    assert!(!item(&report, "F21").at_least);
-    assert_eq!(bench.runs.load(Ordering::Relaxed), 100 + row.caught, "what is not caught is looked for everywhere");
+    for (depth, enough, spare) in [(Depth::Quick, 20, 2), (Depth::Files, 2, 1)] {
+        let (report, bench) = audit_of(&[("many", &many)], "F03,F21", depth);
+        let row = item(&report, "F03");
+        assert!(row.at_least && (enough..enough + spare).contains(&row.caught), "{depth:?}: {}", row.caught);
+        assert_eq!(row.reached, 100, "the trace knows all");
+        assert!(!item(&report, "F21").at_least);
+        assert_eq!(bench.runs.load(Ordering::Relaxed), 100 + row.caught, "what is not caught is looked for everywhere");
+    }
+    let (report, _) = audit_of(&[("many", &many)], "F03", Depth::Cases);
+    assert_eq!((item(&report, "F03").caught, item(&report, "F03").at_least), (100, false));
 }
 
 #[test]
@@ -199,7 +204,7 @@ fn cases_that_fail_soundly_end_the_audit() {
 
 #[test]
 fn a_defect_of_ours_is_no_catch() {
-    let (report, _) = audit_of(&[("panics", SUM)], "F03,F14", false);
+    let (report, _) = audit_of(&[("panics", SUM)], "F03,F14", Depth::Cases);
     assert!(item(&report, "F03").missed());
     assert_eq!(item(&report, "F14").caught, 1);
     assert!(matches!(report.troubles.as_slice(), [(case, fault, _)] if case == "panics" && fault.entry().id == "F03"));
@@ -233,7 +238,7 @@ impl Way for Glance {
 #[test]
 fn another_way_has_its_own_cases_and_judge() {
     let suite = suite(&[("sum", SUM), ("one", ONE)]);
-    let settings = Settings { selection: "F03,F14,J01".parse().unwrap(), quick: false, jobs: 1 };
+    let settings = Settings { selection: "F03,F14,J01".parse().unwrap(), depth: Depth::Cases, jobs: 1 };
     let report = audit_on(&suite, &Glance, &Fake::default(), &settings, |_| Ok(())).unwrap();
     assert_eq!((report.way, report.cases), ("glance", 1));
     assert_eq!(report.skipped.get("it has no such thing"), Some(&1));

@@ -211,7 +211,12 @@ pub struct Audit {
     #[arg(long = "as", value_name = "NAME", value_parser = way)]
     pub ways: Vec<WayName>,
 
-    /// Run no more cases under a fault that 20 have caught. Counts are lower bounds then.
+    /// Run every case under every fault that it meets. Otherwise a file has done with a fault when two of its cases have
+    /// caught it, so that counts of cases are lower bounds.
+    #[arg(long, conflicts_with = "quick")]
+    pub every_case: bool,
+
+    /// Run no more cases under a fault that 20 have caught, whatever their files.
     #[arg(long)]
     pub quick: bool,
 

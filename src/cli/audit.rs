@@ -6,7 +6,7 @@ use super::run::{select, show_faults};
 use anstream::AutoStream;
 use anyhow::Context;
 use collspec::audit::peers::As;
-use collspec::audit::{self, Error, Ours, Report, Settings, SoundFailure, Step, Way};
+use collspec::audit::{self, Depth, Error, Ours, Report, Settings, SoundFailure, Step, Way};
 use collspec::report::{Inherited, Rerun, Styles, audit as table, failure, ways as side_by_side};
 use collspec::run::{Options, Workers};
 use collspec::suite::{self, Suite, faults};
@@ -27,7 +27,12 @@ pub fn audit(args: &Audit) -> anyhow::Result<Exit> {
     }
     select(&mut suite, &args.selection)?;
     let jobs = args.jobs.map_or_else(|| available_parallelism().map_or(1, NonZeroUsize::get), NonZeroUsize::get);
-    let settings = Settings { selection: args.fault.clone().unwrap_or_default(), quick: args.quick, jobs };
+    let depth = match (args.every_case, args.quick) {
+        (true, _) => Depth::Cases,
+        (false, true) => Depth::Quick,
+        (false, false) => Depth::Files,
+    };
+    let settings = Settings { selection: args.fault.clone().unwrap_or_default(), depth, jobs };
     let begun = Instant::now();
     let mut ways = args.ways.clone();
     if ways.is_empty() {
