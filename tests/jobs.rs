@@ -57,6 +57,7 @@ fn job(n: u32, count: u64, program: impl Fn(u32) -> Vec<Call>) -> Job {
         one_thread: false,
         arena: place(2 * n, 0),
         reuse: true,
+        fault: String::new(),
     }
 }
 

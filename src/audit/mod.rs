@@ -50,7 +50,8 @@ impl Depth {
     }
 }
 
-/// Idle processes; cases in processes have several to a worker.
+/// Idle processes: as many as files have environments, so that none has to be started again for the next case. Cases in
+/// processes have several to a worker.
 const PROCESSES: usize = 192;
 /// Bytes of idle workers' arenas.
 const ARENAS: u64 = 1 << 30;
@@ -109,9 +110,7 @@ pub fn audit(
         return Err(Error::Empty);
     }
     let jobs = settings.jobs.max(1);
-    // a worker for every fault and thread, so that none has to be started again for the next case
-    let workers = (settings.selection.faults().count() + 1) * jobs;
-    let room = Room { workers, processes: workers.max(PROCESSES), bytes: ARENAS };
+    let room = Room { workers: PROCESSES, processes: PROCESSES, bytes: ARENAS };
     let runner = Runner::new(Options { jobs, ..options })?.with_room(room);
     audit_on(suite, way, &runner, settings, tell)
 }

@@ -352,6 +352,17 @@ impl Library {
     pub fn set_idle_hook(&self, hook: Option<extern "C" fn()>) -> bool {
         matches!(call!(self, collspecIdleHook(hook)), Ok(ncclResult_t::Success))
     }
+    /// Asks the library to be wrong in this way from now on; an empty text leaves it to the environment.
+    pub fn ask_fault(&self, fault: &str) -> std::result::Result<(), String> {
+        let text = std::ffi::CString::new(fault).map_err(|_| "a fault with a zero in its name".to_owned())?;
+        match call!(self, collspecFault(text.as_ptr())) {
+            Ok(ncclResult_t::Success) => Ok(()),
+            // a real library has none, and needs none taken back
+            Err(_) if fault.is_empty() => Ok(()),
+            Ok(code) => Err(format!("the library does not know the fault `{fault}`: code {}", code.0)),
+            Err(_) => Err(format!("the library has no fault on demand, so not `{fault}` either")),
+        }
+    }
     /// Which of its faults struck, or would have, since this was last asked; none if the library has no faults on demand.
     pub fn reached(&self) -> Reached {
         let mut words = Reached::default();

@@ -83,6 +83,7 @@ pub fn job(plan: &Plan, initial: &[Vec<u8>], checkpoints: &[Write], reuse: bool)
         one_thread: plan.case.placement == Placement::OneThread,
         arena: end,
         reuse,
+        fault: String::new(),
     };
     (job, CallMap(map))
 }

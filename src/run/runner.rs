@@ -159,7 +159,7 @@ impl Runner {
             return settled(judge::skipped(case, reason));
         }
         if !case.requires.nccl.is_empty()
-            && let Some(reason) = requires::too_old(case, self.version(&self.key(case, self.options.fault))?)
+            && let Some(reason) = requires::too_old(case, self.version(&self.key(case))?)
         {
             return settled(judge::skipped(case, reason));
         }
@@ -207,7 +207,7 @@ impl Runner {
     fn attempt(&self, ready: &Ready, look: &Look<'_>, fresh: bool) -> Result<Tried, Error> {
         let Ready { plan, forecast } = ready;
         let case = &plan.case;
-        let key = &self.key(case, look.wish);
+        let key = &self.key(case);
         // a library that is wrong on purpose is to be so because of this case, not of those before it
         let clean = clean_case(plan) && !matches!(look.wish, Wish::Inject(_));
         // until this case is over nobody else's runs on its devices; its clock has not started yet
@@ -215,6 +215,7 @@ impl Runner {
         let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
         loop {
             let (mut job, map) = job(plan, forecast, clean && !fresh);
+            job.fault = look.wish.to_string();
             let print = fingerprint(&job);
             let large = job.arena > LARGE;
             let mut pooled = if fresh { self.pool.fresh(key)? } else { self.pool.take(key, print)? };
@@ -307,14 +308,14 @@ impl Runner {
         duration(self.options.opening.unwrap_or(OPENING))
     }
 
-    fn key(&self, case: &Case, wish: Wish) -> WorkerKey {
+    fn key(&self, case: &Case) -> WorkerKey {
         let parts = if case.placement == Placement::Processes { case.ranks() } else { 1 };
-        let env = (0..parts).map(|part| self.env(case, part, wish)).collect();
+        let env = (0..parts).map(|part| self.env(case, part)).collect();
         WorkerKey { backend: self.options.backend.clone(), env, placement: case.placement }
     }
 
     /// Variables of a part; with a process per rank they may differ by rank.
-    fn env(&self, case: &Case, part: usize, wish: Wish) -> Vec<(String, String)> {
+    fn env(&self, case: &Case, part: usize) -> Vec<(String, String)> {
         let value = |value: &EnvValue| match value {
             EnvValue::All(text) => Some(text.clone()),
             EnvValue::PerRank(texts) => texts.get(part).cloned(),
@@ -328,9 +329,6 @@ impl Runner {
         env.extend(own);
         env.extend(self.options.seed.map(|seed| ("COLLSPEC_SOFT_SEED".to_owned(), seed.to_string())));
         env.extend(self.options.eager.map(|bytes| ("COLLSPEC_SOFT_EAGER".to_owned(), bytes.to_string())));
-        if wish != Wish::Sound {
-            env.push(("COLLSPEC_SOFT_FAULT".to_owned(), wish.to_string()));
-        }
         // by name, and of equal names the last
         env.sort_by(|a, b| a.0.cmp(&b.0));
         env.dedup_by(|later, earlier| later.0 == earlier.0 && (std::mem::swap(later, earlier), true).1);

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// First thing in every message stream; a worker of another build is refused.
-pub const PROTOCOL: u32 = 3;
+pub const PROTOCOL: u32 = 4;
 
 /// Where a pointer argument points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -218,6 +218,8 @@ pub struct Job {
     pub arena: u64,
     /// False if the communicators must be fresh and must not be kept.
     pub reuse: bool,
+    /// In what way the software library is to be wrong; empty if in none.
+    pub fault: String,
 }
 
 impl Job {
@@ -240,6 +242,7 @@ impl Job {
             prelude: self.prelude.clone(),
             programs,
             ranks,
+            fault: self.fault.clone(),
             ..*self
         }
     }

@@ -182,6 +182,8 @@ table! {
     "-" fn collspecIdleHook(hook: Option<extern "C" fn()>) -> ncclResult_t;
     /// Writes up to `len` bytes of text saying who waits for whom; answers how many bytes there are.
     "-" fn collspecWhoWaits(text: *mut c_char, len: c_ulonglong) -> c_ulonglong;
+    /// Asks for a fault (`F07,rank=1`, or `trace`) in what comes next; an empty text leaves it to the environment.
+    "-" fn collspecFault(fault: *const c_char) -> ncclResult_t;
     /// Writes which faults struck, or would have, since the last call: a bit each, 64 to a word.
     "-" fn collspecReached(words: *mut c_ulonglong, len: c_ulonglong) -> ncclResult_t;
 }

@@ -173,9 +173,9 @@ pub(crate) fn wake_hosts() {
 }
 
 /// Streams begin late (see [`soft_cuda::set_lazy`]), where they are soft-cuda's own.
-pub(crate) fn set_lazy() {
+pub(crate) fn set_lazy(lazy: bool) {
     if linked_in() {
-        soft_cuda::set_lazy(true);
+        soft_cuda::set_lazy(lazy);
     }
 }
 

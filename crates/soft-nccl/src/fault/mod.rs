@@ -136,8 +136,7 @@ impl FromStr for Wish {
             match word.split_once('=').ok_or_else(unclear)? {
                 ("rank", number) => injection.rank = Some(number.parse().map_err(|_| unclear())?),
                 ("algorithm", name) => {
-                    let known = [Algorithm::Ring, Algorithm::Tree, Algorithm::SingleTree, Algorithm::Direct];
-                    let named = known.into_iter().find(|algorithm| algorithm.name().eq_ignore_ascii_case(name));
+                    let named = ALGORITHMS.into_iter().find(|algorithm| algorithm.name().eq_ignore_ascii_case(name));
                     injection.algorithm = Some(named.ok_or_else(unclear)?);
                 }
                 _ => return Err(unclear()),
@@ -166,6 +165,57 @@ impl fmt::Display for Wish {
     }
 }
 
+/// What is asked for at this moment, packed; 0 leaves it to the settings.
+static NOW: AtomicU64 = AtomicU64::new(0);
+
+/// What is asked of the library.
+pub(crate) fn wish() -> Wish {
+    Packed(NOW.load(Ordering::Relaxed)).wish().unwrap_or(settings().fault)
+}
+
+/// Asks something else of the library from now on; `None` leaves it to the settings again. Only while no communicator is in
+/// use.
+pub fn ask(wish: Option<Wish>) {
+    NOW.store(wish.map_or(0, |wish| Packed::of(wish).0), Ordering::Relaxed);
+    take_reached();
+    requests::prepare();
+}
+
+/// A wish in a word: kind, fault, rank and algorithm (both plus one) from the lowest byte on.
+struct Packed(u64);
+
+const ALGORITHMS: [Algorithm; 4] = [Algorithm::Ring, Algorithm::Tree, Algorithm::SingleTree, Algorithm::Direct];
+
+impl Packed {
+    fn of(wish: Wish) -> Self {
+        Self(match wish {
+            Wish::Sound => 1,
+            Wish::Trace => 2,
+            Wish::Inject(Injection { fault, rank, algorithm }) => {
+                let place = ALGORITHMS.iter().position(|known| Some(*known) == algorithm).map_or(0, |at| at as u64 + 1);
+                let rank = rank.map_or(0, |rank| (rank as u64).min(RANKS) + 1);
+                3 | u64::from(fault.0) << 8 | place << 16 | rank << 32
+            }
+        })
+    }
+
+    fn wish(&self) -> Option<Wish> {
+        Some(match self.0 & 0xff {
+            1 => Wish::Sound,
+            2 => Wish::Trace,
+            3 => Wish::Inject(Injection {
+                fault: Fault((self.0 >> 8) as u8),
+                rank: (self.0 >> 32).checked_sub(1).map(|rank| rank as usize),
+                algorithm: (self.0 >> 16 & 0xff).checked_sub(1).and_then(|at| ALGORITHMS.get(at as usize).copied()),
+            }),
+            _ => return None,
+        })
+    }
+}
+
+/// More ranks than any communicator has.
+const RANKS: u64 = (1 << 31) - 1;
+
 /// Faults by number: a bit each.
 pub type Reached = [u64; 2];
 
@@ -175,7 +225,7 @@ const _: () = assert!(TABLE.len() <= 128, "a bit for every fault");
 
 /// Whether this fault strikes here; asked only where it would change something. Notes that the place was reached.
 pub(crate) fn hit(fault: Fault, rank: usize, algorithm: Algorithm) -> bool {
-    match settings().fault {
+    match wish() {
         Wish::Sound => false,
         Wish::Trace => {
             note(fault);
@@ -196,7 +246,7 @@ pub(crate) fn hit(fault: Fault, rank: usize, algorithm: Algorithm) -> bool {
 /// True if it is worth looking whether `fault` would change something: it is asked for, or everything is traced and this
 /// one has not been noted.
 pub(crate) fn wanted(fault: Fault) -> bool {
-    match settings().fault {
+    match wish() {
         Wish::Sound => false,
         Wish::Trace => !noted(fault),
         Wish::Inject(wish) => wish.fault == fault,
@@ -205,7 +255,7 @@ pub(crate) fn wanted(fault: Fault) -> bool {
 
 /// True if `fault` is asked for in this algorithm, on whatever rank.
 pub(crate) fn aims(fault: Fault, algorithm: Algorithm) -> bool {
-    match settings().fault {
+    match wish() {
         Wish::Inject(wish) => wish.fault == fault && wish.algorithm.is_none_or(|only| only == algorithm),
         Wish::Sound | Wish::Trace => false,
     }
@@ -213,7 +263,7 @@ pub(crate) fn aims(fault: Fault, algorithm: Algorithm) -> bool {
 
 /// The one rank on which `fault` is asked for.
 fn aimed(fault: Fault) -> Option<usize> {
-    match settings().fault {
+    match wish() {
         Wish::Inject(wish) if wish.fault == fault => wish.rank,
         _ => None,
     }
@@ -251,6 +301,16 @@ mod tests {
         assert_eq!(found, classes);
         assert!(TABLE.is_sorted_by(|a, b| a.id < b.id));
         assert!(TABLE.iter().all(|entry| !entry.text.is_empty() && !entry.shown_by.is_empty()));
+    }
+
+    #[test]
+    fn wishes_fit_in_a_word() {
+        assert_eq!(Packed(0).wish(), None);
+        for text in ["F07", "F07,rank=0", "F40c,algorithm=Tree", "F01,rank=1023,algorithm=Direct", "trace"] {
+            let wish: Wish = text.parse().unwrap();
+            assert_eq!(Packed::of(wish).wish(), Some(wish));
+        }
+        assert_eq!(Packed::of(Wish::Sound).wish(), Some(Wish::Sound));
     }
 
     #[test]

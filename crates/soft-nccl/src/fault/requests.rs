@@ -1,7 +1,7 @@
 //! Faults of what a rank asks for: misread roots, lost and endless operations, messages out of order.
 use super::groups::{self, Group};
 use super::memory::{Block, Extent, read, stand_in};
-use super::{Wish, hit, named, settings, wanted};
+use super::{Wish, hit, named, wanted, wish};
 use crate::algo::Algorithm;
 use crate::engine::Request;
 use crate::op::{Kind, Signature, Spec};
@@ -60,7 +60,7 @@ pub(crate) struct Of<'a> {
 
 /// Whether anything of this file can happen.
 pub(crate) fn possible() -> bool {
-    settings().fault != Wish::Sound
+    wish() != Wish::Sound
 }
 
 /// Whether it matters how many operations are in flight.
@@ -70,9 +70,7 @@ pub(crate) fn counts_requests() -> bool {
 
 /// Before the first communicator: what depends on how far a stream is would otherwise depend on chance.
 pub(crate) fn prepare() {
-    if [named::F12, named::F13, named::F13B, named::F38].into_iter().any(wanted) {
-        crate::device::set_lazy();
-    }
+    crate::device::set_lazy([named::F12, named::F13, named::F13B, named::F38].into_iter().any(wanted));
 }
 
 /// Changes what a rank asks for in one group on one communicator; answers what it will do once more.
@@ -116,7 +114,7 @@ pub(crate) fn misread(of: Of<'_>, state: &mut State, requests: &mut [Request]) -
 /// Memory where a fault has led a call away from its caller's buffers.
 fn stand_ins(of: Of<'_>, spec: &mut Spec) -> Vec<Arc<Block>> {
     let changed = [named::F14, named::F15, named::F30, named::F30C].into_iter().any(wanted);
-    if !changed || matches!(settings().fault, Wish::Trace) {
+    if !changed || matches!(wish(), Wish::Trace) {
         return Vec::new();
     }
     stand_in(spec, of.rank, of.n).into_iter().map(Arc::new).collect()

@@ -1,11 +1,11 @@
 //! Where a task can go wrong: what it works on, and what a fault must remember of it.
 use super::conduct::Conduct;
 use super::stale::Line;
+use super::wish;
 use super::{Fault, Wish, hit};
 use crate::algo::{Place, Step};
 use crate::arith::{Combine, Scalar, Type};
 use crate::op::{Kind, Spec};
-use crate::settings::settings;
 
 /// Which part of what.
 #[derive(Clone, Copy, Debug)]
@@ -37,7 +37,7 @@ impl Site {
     /// None in a sound library.
     pub(crate) fn new(post: Post, spec: &Spec, premul: Option<Scalar>) -> Option<Box<Self>> {
         let site = || Box::new(Self { post, spec: *spec, premul, at: 0, lines: Vec::new() });
-        (settings().fault != Wish::Sound).then(site)
+        (wish() != Wish::Sound).then(site)
     }
 
     /// Whether the fault strikes here; see [`hit`].

@@ -1,9 +1,9 @@
 //! Faults of the step buffer: what it still holds from before is taken for data.
 use super::named::*;
 use super::site::Site;
-use super::{Wish, wanted};
+use super::{Wish, wanted, wish};
 use crate::algo::{Link, Step};
-use crate::settings::{SLOTS, settings};
+use crate::settings::SLOTS;
 use std::collections::HashMap;
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
@@ -41,7 +41,7 @@ pub(super) fn forget() {
 impl Slot {
     fn keep(&mut self, data: &[u8], upto: usize) {
         self.len = self.len.max(data.len());
-        if matches!(settings().fault, Wish::Inject(_)) {
+        if matches!(wish(), Wish::Inject(_)) {
             self.data.resize(self.len, 0);
             self.data[..upto].copy_from_slice(&data[..upto]);
         }

@@ -1,7 +1,7 @@
 //! Faults of when data are read and written: too early, too late, or those of somebody else.
 use super::memory::{Block, Extent, read, write};
 use super::requests::{Ill, State, WRAP};
-use super::{Wish, hit, named, settings, wanted};
+use super::{Wish, hit, named, wanted, wish};
 use crate::algo::Algorithm;
 use crate::device::Done;
 use crate::op::Spec;
@@ -124,7 +124,7 @@ fn output(who: Who, ill: &Ill, spec: &mut Spec, (to, len): (usize, usize), chunk
     let chunk = chunk.saturating_mul(spec.ty.size()).max(1);
     let whole = (len - 1) / chunk * chunk;
     let mut late = Late { stream: ill.stream, to, whole, rank: who.rank, algorithm: spec.algorithm, output: None };
-    if !matches!(settings().fault, Wish::Trace) {
+    if !matches!(wish(), Wish::Trace) {
         // SAFETY: the operation's turn has come on its stream: its output is what it writes next.
         let block = Arc::new(Block::new(unsafe { read(to, len) }));
         spec.recv = block.address();
