@@ -208,8 +208,8 @@ impl Runner {
         let Ready { plan, forecast } = ready;
         let case = &plan.case;
         let key = &self.key(case);
-        // a library that is wrong on purpose is to be so because of this case, not of those before it
-        let clean = clean_case(plan) && !matches!(look.wish, Wish::Inject(_));
+        // what goes wrong on purpose, or could have, is to be this case's doing, communicators included
+        let clean = clean_case(plan) && look.wish == Wish::Sound;
         // until this case is over nobody else's runs on its devices; its clock has not started yet
         let devices = self.machine().map(|machine| machine.used(plan.ranks())).unwrap_or_default();
         let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
