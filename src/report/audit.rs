@@ -38,7 +38,12 @@ fn item(to: &mut dyn Write, row: &ItemRow, styles: &Styles) -> io::Result<()> {
         return writeln!(to, "{id:<6}{caught:>7}{reached:>9}{files:>7}  {first:<12}{text}");
     }
     writeln!(to, "{id:<6}{fail} MISSED{fail:#}{reached:>9}{:>7}  {:<12}{text}", "-", "-")?;
-    let why = if row.reached == 0 { "no case meets it" } else { "every case that meets it passes" };
+    let why = match row.item {
+        Item::Fault(_) if row.reached == 0 => "no case meets it",
+        Item::Fault(_) => "every case that meets it passes",
+        Item::Flaw(_) if row.reached == 0 => "no case catches anything that it could hide",
+        Item::Flaw(_) => "it hides nothing that a case catches",
+    };
     writeln!(to, "{:43}{faint}{why}; what would show it:{faint:#} {}", "", row.item.shown_by())
 }
 

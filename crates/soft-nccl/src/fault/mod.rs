@@ -106,7 +106,7 @@ pub enum NoFault {
     #[error("there is no fault `{0}`: they are {first} to {last}, some with a letter behind", first = first(), last = last())]
     Unknown(String),
     /// Neither `rank=` nor `algorithm=`.
-    #[error("`{0}` says neither `rank=N` nor `algorithm=NAME`")]
+    #[error("`{0}` is neither `rank=N` nor `algorithm=` with Ring, Tree, SingleTree or Direct")]
     Where(String),
 }
 
