@@ -23,9 +23,9 @@ pub use recipe::Recipe;
 pub use way::As;
 
 use crate::num::DType;
-use crate::ops::Op;
+use crate::ops::{Kind, Op};
 use crate::plan::Reduction;
-use crate::scenario::{Case, SourceFile, parse};
+use crate::scenario::{Case, Placement, SourceFile, parse};
 use std::fmt;
 use std::sync::Arc;
 
@@ -74,11 +74,15 @@ impl Peer {
     pub fn case(self, case: &Arc<Case>) -> Result<Case, Refused> {
         let recipe = self.suite().adapt(Recipe::of(case)?)?;
         let own = read(&case.name, &case.file.path, &recipe.text())?;
+        // in one thread every step is a group, and a send does not meet a receive of the next
+        let pairs = matches!(recipe.op.kind, Kind::SendRecv) && recipe.steps.is_some();
+        let placement =
+            if pairs && case.placement == Placement::OneThread { Placement::Threads } else { case.placement };
         Ok(Case {
             env: case.env.clone(),
             config: case.config.clone(),
             requires: case.requires.clone(),
-            placement: case.placement,
+            placement,
             timeout: case.timeout.clone(),
             repeat: case.repeat,
             ..own
