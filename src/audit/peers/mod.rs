@@ -4,8 +4,8 @@
 //! Nothing is copied; each suite's file says which public source its facts are from and what is not modelled. Where a suite
 //! leaves something open it gets the benefit of the doubt.
 //!
-//! The way of a case: [`recipe`] reads from a corpus case which one operation it is, if it is one; a [`Suite`] says how it
-//! would run that, or why it cannot; [`exam`] fills the inputs of its plan and judges what was seen. [`sweep`] holds the
+//! The way of a case: `recipe` reads from a corpus case which one operation it is, if it is one; a `Suite` says how it
+//! would run that, or why it cannot; `exam` fills the inputs of its plan and judges what was seen. `sweep` holds the
 //! programs that a suite runs of its own accord.
 mod exam;
 mod floats;

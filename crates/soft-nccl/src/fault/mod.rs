@@ -1,6 +1,6 @@
 //! Faults on demand: the library can be told to be wrong in a known way, so that a corpus can be asked what it would notice.
 //!
-//! A place that can go wrong asks [`hit`], and asks only where going wrong would change something. So the library can
+//! A place that can go wrong asks `hit`, and asks only where going wrong would change something. So the library can
 //! also say, without doing anything wrong, which faults a program could meet ([`Wish::Trace`]).
 mod blocks;
 mod conduct;
