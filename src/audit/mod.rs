@@ -17,7 +17,7 @@ mod tests;
 
 pub use run::{Bench, SoundFailure, Step};
 pub use select::{Item, NoSelection, Selection};
-pub use sight::{Lanes, Sight, name as lane_name};
+pub use sight::{Lanes, Sight};
 pub use table::{Classes, FileRow, ItemRow, Report, WithoutFolder, WithoutLane};
 pub use way::{Ours, Way};
 

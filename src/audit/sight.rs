@@ -30,7 +30,7 @@ impl Sight {
     /// In a word.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Lane(lane) => name(lane),
+            Self::Lane(lane) => lane.name(),
             Self::Error => "error",
             Self::Hang => "hang",
             Self::Crash => "crash",
@@ -40,18 +40,6 @@ impl Sight {
 
 /// The lanes that can be switched off, in the order in which they are told.
 pub const LANES: [Lane; 5] = [Lane::Exact, Lane::Admissible, Lane::Bounded, Lane::Invariants, Lane::Expected];
-
-/// A lane in a word.
-pub fn name(lane: Lane) -> &'static str {
-    match lane {
-        Lane::Exact => "exact",
-        Lane::Admissible => "admissible",
-        Lane::Bounded => "bounded",
-        Lane::Invariants => "invariants",
-        Lane::Expected => "expected",
-        Lane::Snapshot => "snapshot",
-    }
-}
 
 /// A set of lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -37,6 +37,20 @@ pub enum Lane {
     Snapshot,
 }
 
+impl Lane {
+    /// The name, as the documents write it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Exact => "exact",
+            Self::Admissible => "admissible",
+            Self::Bounded => "bounded",
+            Self::Invariants => "invariants",
+            Self::Expected => "expected",
+            Self::Snapshot => "snapshot",
+        }
+    }
+}
+
 /// What a lane says of a case; lanes that do not apply are absent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneResult {

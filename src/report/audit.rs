@@ -1,7 +1,7 @@
 //! What came of an audit, for people and as JSON lines.
 use super::Styles;
 use super::human::duration;
-use crate::audit::{FileRow, Item, ItemRow, Report, lane_name};
+use crate::audit::{FileRow, Item, ItemRow, Report};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
@@ -104,7 +104,7 @@ fn summary(to: &mut dyn Write, report: &Report, seconds: f64, styles: &Styles) -
         writeln!(
             to,
             "without lane {}: {} of {} faults, lost {lost}",
-            lane_name(lane.lane),
+            lane.lane.name(),
             lane.faults,
             lane.faults + lane.lost.len()
         )?;
@@ -126,9 +126,10 @@ fn summary(to: &mut dyn Write, report: &Report, seconds: f64, styles: &Styles) -
     if !few.is_empty() {
         writeln!(
             to,
-            "{} of {} catch all that is caught: {}",
+            "{} of {} {} all that is caught: {}",
             few.len(),
             plural(report.files.len(), "file"),
+            if few.len() == 1 { "catches" } else { "catch" },
             few.join(" ")
         )?;
         writeln!(
@@ -176,7 +177,7 @@ pub fn json_lines(to: &mut dyn Write, report: &Report, seconds: f64) -> io::Resu
     }
     for lane in &report.lanes {
         let lost: Vec<&str> = lane.lost.iter().map(|fault| fault.entry().id).collect();
-        line(json!({"kind": "lane", "without": lane_name(lane.lane), "caught": lane.faults, "lost": lost}))?;
+        line(json!({"kind": "lane", "without": lane.lane.name(), "caught": lane.faults, "lost": lost}))?;
     }
     for folder in &report.folders {
         let lost: Vec<&str> = folder.lost.iter().map(|item| item.id()).collect();

@@ -1,6 +1,6 @@
 //! What is said of a case that failed: one text for the command and for the test harness.
 use super::{Styles, place};
-use crate::judge::{Finding, Lane, Verdict};
+use crate::judge::{Finding, Verdict};
 use crate::scenario::{Case, Span};
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -51,7 +51,7 @@ fn body(text: &mut String, case: &Case, verdict: &Verdict, at: Span, styles: &St
 
 fn finding(text: &mut String, case: &Case, finding: &Finding, shown: &mut HashSet<Span>, styles: &Styles) {
     let faint = styles.faint;
-    let lane = format!("  {faint}{}:{faint:#} ", lane(finding.lane));
+    let lane = format!("  {faint}{}:{faint:#} ", finding.lane.name());
     match (finding.rank, &finding.buffer, finding.element, &finding.step) {
         (Some(rank), Some(buffer), Some(element), Some(step)) => {
             line(text, format_args!("{lane}rank {rank}, {buffer}[{element}] is wrong after {step}"));
@@ -69,18 +69,6 @@ fn finding(text: &mut String, case: &Case, finding: &Finding, shown: &mut HashSe
         && let Some(excerpt) = place::excerpt(&case.file, span)
     {
         indented(text, "    ", &excerpt);
-    }
-}
-
-/// The lane's name, as the documents write it.
-pub fn lane(lane: Lane) -> &'static str {
-    match lane {
-        Lane::Exact => "exact",
-        Lane::Admissible => "admissible",
-        Lane::Bounded => "bounded",
-        Lane::Invariants => "invariants",
-        Lane::Expected => "expected",
-        Lane::Snapshot => "snapshot",
     }
 }
 
@@ -105,6 +93,7 @@ fn indented(text: &mut String, prefix: &str, words: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::Lane;
     use crate::judge::Status;
     use crate::suite::fixture;
 
