@@ -46,13 +46,16 @@ fn asserts_nothing(plan: &Plan, a: &Sp<Expr>, names: &[String]) -> Option<Diagno
     };
     let ranks: Vec<usize> = (0..plan.n).filter(has).collect();
     if ranks.is_empty() {
-        return Some(Diagnostic::new(a.span, "no rank has all that this names, so nothing would be checked"));
+        let text = format!("`{}` cannot be checked: no rank has all that it names", a.v.text);
+        return Some(Diagnostic::new(a.span, text));
     }
     let bare = a.v.bare_names();
     let each: Vec<&&Buffer> = buffers.iter().filter(|b| bare.contains(&b.name.as_str())).collect();
     let empty = |rank: &usize| each.iter().all(|b| b.places[*rank].is_some_and(|p| p.count == 0));
-    (!each.is_empty() && ranks.iter().all(empty))
-        .then(|| Diagnostic::new(a.span, "the buffers that this names have no elements, so nothing would be checked"))
+    (!each.is_empty() && ranks.iter().all(empty)).then(|| {
+        let text = format!("`{}` cannot be checked: the buffers that it names have no elements", a.v.text);
+        Diagnostic::new(a.span, text)
+    })
 }
 
 fn one(plan: &Plan, e: &Expectation) -> Result<(), Diagnostic> {
