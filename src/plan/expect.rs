@@ -4,7 +4,10 @@ use super::inputs::content_count;
 use super::resolve::dedupe;
 use super::types::{Buffer, Plan};
 use crate::num::{DType, empty_range};
-use crate::scenario::{Content, Diagnostic, Element, Expectation, Expr, Fill, RowKind, Sp, Span, Values, fit};
+use crate::scenario::expr::Node;
+use crate::scenario::{
+    Content, Diagnostic, Element, ElementValue, Expectation, Expr, Fill, RowKind, Sp, Span, Values, fit,
+};
 use crate::worker::job::What;
 
 /// Checks `expect` and `assert`.
@@ -131,6 +134,11 @@ fn fits(e: &Expectation, dtype: DType) -> Result<(), Diagnostic> {
     let table = |fill: &Fill| match &fill.values {
         Values::Number(element) => row(std::slice::from_ref(element)),
         Values::Row(list) => row(list),
+        // A number in quotes computes nothing: it is a written number too.
+        Values::Each(expr) => match lone_number(&expr.v.node) {
+            Some(v) => row(&[Element { span: expr.span, value: ElementValue::Int(v) }]),
+            None => Ok(()),
+        },
         Values::Random { low, high, .. } => {
             let bounds = [low, high].into_iter().flatten();
             bounds.cloned().try_for_each(|bound| row(&[bound]))?;
@@ -149,6 +157,14 @@ fn fits(e: &Expectation, dtype: DType) -> Result<(), Diagnostic> {
             RowKind::Table(fill) => table(fill),
             RowKind::Untouched | RowKind::Any => Ok(()),
         }),
+    }
+}
+
+fn lone_number(node: &Node) -> Option<i128> {
+    match node {
+        Node::Int(v) => Some(*v),
+        Node::Neg(inner) => lone_number(inner)?.checked_neg(),
+        _ => None,
     }
 }
 
