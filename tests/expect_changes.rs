@@ -3,7 +3,9 @@ use collspec::judge::{Lane, Status};
 use collspec::num::{DType, element_bits};
 use collspec::plan::{Limits, plan};
 use collspec::run::{Options, Runner, Workers};
-use collspec::scenario::{Case, Content, Element, ElementValue, Expected, MAX_BYTES, RowKind, Values, discover, load};
+use collspec::scenario::{
+    Case, Content, Element, ElementValue, Expected, MAX_BYTES, RowKind, Values, discover, fit, load,
+};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -48,18 +50,17 @@ fn spots(case: &Case) -> Vec<Spot> {
     found
 }
 
-/// Another number of the type.
+/// Another number of the type, which it can hold: the next one if that is possible.
 fn other(dtype: DType, value: ElementValue) -> ElementValue {
     let bits = element_bits(dtype, &value);
-    let numbers = [1, 0, 7].map(ElementValue::Int);
-    let different = |v: &&ElementValue| element_bits(dtype, v) != bits;
-    match value {
-        ElementValue::Bits(b) => ElementValue::Bits(b ^ 1),
-        ElementValue::Int(v) if element_bits(dtype, &ElementValue::Int(v.wrapping_add(1))) != bits => {
-            ElementValue::Int(v.wrapping_add(1))
-        }
-        _ => numbers.iter().rfind(different).copied().unwrap_or(ElementValue::Int(7)),
-    }
+    let next = match value {
+        ElementValue::Bits(b) => return ElementValue::Bits(b ^ 1),
+        ElementValue::Int(v) => vec![v + 1, v - 1],
+        ElementValue::Float(_) => Vec::new(),
+    };
+    let numbers = next.into_iter().chain([7, 0]).map(ElementValue::Int);
+    let mut others = numbers.filter(|v| fit(*v, dtype).is_ok() && element_bits(dtype, v) != bits);
+    others.next().expect("every type holds 7 and 0")
 }
 
 fn set(case: &mut Case, spot: &Spot, value: ElementValue) {

@@ -236,3 +236,27 @@ fn the_worst_files_are_quick() {
         assert!(found.unwrap_or(0) < 100_000, "{what}: a message of {found:?} bytes");
     }
 }
+
+/// What only elements show is found before anything runs, too.
+#[test]
+fn elements_that_a_type_cannot_hold_are_refused() -> Result<(), Box<dyn std::error::Error>> {
+    for (buffer, expr, words) in [
+        ("{ text = \"abc\", dtype = \"f8e4m3\" }", "x", "97 is not an f8e4m3 value; its neighbours are 96 and 104"),
+        ("{ text = \"ä\", dtype = \"i8\" }", "x", "195 does not fit i8"),
+        ("{ each = \"ln(i - 3)\", count = 4, dtype = \"i32\" }", "x", "not a number, where a whole number is wanted"),
+        ("{ each = \"1 / (0.0 * i)\", count = 4, dtype = \"u64\" }", "x", "infinite, where a whole number is wanted"),
+        ("{ each = \"2 ^ 128 / 3\", count = 4, dtype = \"u64\" }", "x", "does not fit 128 bits"),
+        ("{ each = \"i - 3\", count = 4, dtype = \"i32\" }", "ln(x)", "not a number, where a whole number is wanted"),
+        ("{ each = \"2 ^ 63\", count = 4, dtype = \"u64\" }", "x * x * x / 3", "does not fit 128 bits"),
+    ] {
+        let text = format!(
+            "world_size = 1\ninputs.x = {buffer}\nsteps = [{{ op = \"map\", expr = \"{expr}\", out = \"y\" }}]\n"
+        );
+        for case in parse(&text)? {
+            let found = collspec::suite::foresee::foresee(&Arc::new(case)).err().unwrap_or_default();
+            let messages: Vec<_> = found.into_iter().map(|d| d.message).collect();
+            assert!(messages.iter().any(|m| m.contains(words)), "{buffer}, {expr}: {messages:?}");
+        }
+    }
+    Ok(())
+}

@@ -140,11 +140,7 @@ impl Checker<'_> {
         let dtype = self.plan.buffers[self.buf].dtype;
         let Some((actual, _)) = self.images(region) else { return Ok(()) };
         let content = &self.expectation.content;
-        // A default `count` is that of the inputs; what is computed for all ranks is as long as the buffer.
-        let computed = matches!(content, Content::All(fill)
-            if matches!(fill.values, Values::Each(_) | Values::Number(_) | Values::Random { .. }));
-        let said =
-            if computed { None } else { content_count(&self.plan.case, content, self.rank)? }.unwrap_or(region.len);
+        let said = content_count(&self.plan.case, content, self.rank)?.unwrap_or(region.len);
         let expected = if said == region.len {
             bytes(&self.plan.case, dtype, content, self.rank, region.len)?
         } else {

@@ -24,6 +24,26 @@ pub fn element_fits(dtype: DType, value: &ElementValue) -> bool {
     }
 }
 
+/// The whole numbers next to one that a floating-point type cannot hold: the lower and the higher, or the largest of its
+/// sign alone where the type ends. `None` if the type holds it.
+pub fn neighbours(dtype: DType, v: i128) -> Option<(i128, Option<i128>)> {
+    let format = Format::of(dtype)?;
+    let magnitude = v.unsigned_abs();
+    let dropped = (128 - magnitude.leading_zeros()).saturating_sub(format.precision());
+    let step = 1u128 << dropped;
+    if magnitude.is_multiple_of(step) {
+        return None;
+    }
+    let signed = |m: u128| i128::try_from(m).ok().map(|m| if v < 0 { -m } else { m });
+    let near = magnitude / step * step;
+    let far = Some(near + step).filter(|far| !overflows(dtype, *far as f64)).and_then(signed);
+    let near = signed(near)?;
+    Some(match far {
+        Some(far) => (near.min(far), Some(near.max(far))),
+        None => (near, None),
+    })
+}
+
 /// True if a finite number is too large to be rounded to a finite one of the type.
 fn overflows(dtype: DType, magnitude: f64) -> bool {
     let Some(format) = Format::of(dtype) else { return false };

@@ -29,12 +29,31 @@ pub fn map_element(
     i: u64,
     watch: &dyn Fn(usize, usize),
 ) -> Result<u64, EvalError> {
-    let scope = ElementScope { names, inputs, i, watch };
-    let mode = if dtype.is_float() { Mode::Float } else { Mode::Whole };
-    Ok(match expr.eval(&scope, mode)? {
-        Value::Int(v) => encode_int(dtype, v),
-        Value::Float(v) => encode_f64(dtype, v),
-    })
+    expr_bits(dtype, expr, &ElementScope { names, inputs, i, watch })
+}
+
+/// The bits of the element that an expression gives: computed in whole numbers for integer types and wrapped, else in f64
+/// and rounded.
+///
+/// # Errors
+///
+/// As [`Expr::eval`] and [`value_bits`].
+pub fn expr_bits<S: Scope + ?Sized>(dtype: DType, expr: &Expr, scope: &S) -> Result<u64, EvalError> {
+    let value = if dtype.is_float() { expr.eval(scope, Mode::Float)? } else { expr.eval_wrapping(scope)? };
+    value_bits(dtype, value)
+}
+
+/// The bits of a computed value: wrapped or rounded.
+///
+/// # Errors
+///
+/// NaN and infinities where the type is of integers: they are no whole number.
+pub fn value_bits(dtype: DType, value: Value) -> Result<u64, EvalError> {
+    match value {
+        Value::Int(v) => Ok(encode_int(dtype, v)),
+        Value::Float(v) if dtype.is_float() || v.is_finite() => Ok(encode_f64(dtype, v)),
+        Value::Float(_) => value.to_int().map(|v| encode_int(dtype, v)),
+    }
 }
 
 /// An element as a value of expressions.

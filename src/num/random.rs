@@ -21,27 +21,53 @@ enum Range {
     Float(f64, f64, u64),
 }
 
-impl Random {
-    /// Floats: `low <= v < high`, default -1 and 1. Integers: `low <= v <= high`, default the type's range. An empty range
-    /// gives `low` for ever.
-    pub fn new(dtype: DType, seed: u64, low: Option<&ElementValue>, high: Option<&ElementValue>) -> Self {
+/// The bounds in the type, with the defaults where none is said.
+enum Bounds {
+    /// Both are included.
+    Int(i128, i128),
+    /// The latter is excluded.
+    Float(f64, f64),
+}
+
+impl Bounds {
+    fn new(dtype: DType, low: Option<&ElementValue>, high: Option<&ElementValue>) -> Self {
         let number = |value: Option<&ElementValue>| value.map(|v| decode(dtype, element_bits(dtype, v)));
-        let range = match int_range(dtype) {
+        match int_range(dtype) {
             Some((least, greatest)) => {
                 let whole = |v: Option<&ElementValue>, or: i128| match number(v) {
                     Some(super::Number::Int(v)) => v,
                     _ => or,
                 };
-                match (whole(low, least), whole(high, greatest)) {
-                    (low, high) if (low, high) == (least, greatest) => Range::Type(least),
-                    (low, high) => Range::Int(low, (high - low + 1).max(1) as u128),
-                }
+                Self::Int(whole(low, least), whole(high, greatest))
             }
             None => {
-                let low = number(low).map_or(-1.0, super::Number::as_f64);
-                let high = number(high).map_or(1.0, super::Number::as_f64);
-                Range::Float(low, high, encode_f64(dtype, high.abs()))
+                let float = |v, or| number(v).map_or(or, super::Number::as_f64);
+                Self::Float(float(low, -1.0), float(high, 1.0))
             }
+        }
+    }
+}
+
+/// Why there is no element to draw between the bounds, as the type has them; `None` if there is one.
+pub fn empty_range(dtype: DType, low: Option<&ElementValue>, high: Option<&ElementValue>) -> Option<String> {
+    let (name, said) = (dtype.name(), |v: Option<&ElementValue>| if v.is_some() { "" } else { " unless said" });
+    let (low_said, high_said) = (said(low), said(high));
+    match Bounds::new(dtype, low, high) {
+        Bounds::Int(low, high) if low <= high => None,
+        Bounds::Int(low, high) => Some(format!("in {name} `low` is {low}{low_said} and `high` {high}{high_said}")),
+        Bounds::Float(low, high) if low < high => None,
+        Bounds::Float(low, high) => Some(format!("in {name} `low` is {low}{low_said} and `high` {high}{high_said}")),
+    }
+}
+
+impl Random {
+    /// Floats: `low <= v < high`, default -1 and 1. Integers: `low <= v <= high`, default the type's range. An empty range
+    /// gives `low` for ever.
+    pub fn new(dtype: DType, seed: u64, low: Option<&ElementValue>, high: Option<&ElementValue>) -> Self {
+        let range = match Bounds::new(dtype, low, high) {
+            Bounds::Int(low, high) if int_range(dtype) == Some((low, high)) => Range::Type(low),
+            Bounds::Int(low, high) => Range::Int(low, (high - low + 1).max(1) as u128),
+            Bounds::Float(low, high) => Range::Float(low, high, encode_f64(dtype, high.abs())),
         };
         Self { dtype, seed, range }
     }

@@ -264,3 +264,52 @@ fn bytes_repeat_and_elements_are_put_in_a_row() {
         assert_eq!(one, all, "{dtype:?}");
     }
 }
+
+#[test]
+fn whole_numbers_that_a_type_cannot_hold_have_neighbours() {
+    for (dtype, v, wanted) in [
+        (Bf16, 257, Some((256, Some(258)))),
+        (Bf16, -257, Some((-258, Some(-256)))),
+        (Bf16, 256, None),
+        (Bf16, 1 << 100, None),
+        (F16, 2049, Some((2048, Some(2050)))),
+        (F16, 65505, Some((65504, None))),
+        (F16, -65505, Some((-65504, None))),
+        (F8e4m3, 17, Some((16, Some(18)))),
+        (F8e4m3, 450, Some((448, None))),
+        (F8e5m2, 9, Some((8, Some(10)))),
+        (F32, (1 << 24) + 1, Some((1 << 24, Some((1 << 24) + 2)))),
+        (F64, i128::MIN, None),
+        (U8, 300, None),
+    ] {
+        let found = super::neighbours(dtype, v);
+        assert_eq!(found, wanted, "{dtype:?} {v}");
+    }
+    // What has no neighbours is held exactly, and neighbours are.
+    for dtype in [F16, Bf16, F8e4m3, F8e5m2] {
+        for v in -400i128..=400 {
+            let held = |v: i128| decode_f64(dtype, encode_int(dtype, v)) == v as f64;
+            match super::neighbours(dtype, v) {
+                None => assert!(held(v), "{dtype:?} {v}"),
+                Some((low, high)) => {
+                    assert!(!held(v) && held(low) && low < v, "{dtype:?} {v}");
+                    assert!(high.is_some_and(|high| held(high) && v < high), "{dtype:?} {v}");
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn a_range_of_random_numbers_can_be_empty() {
+    let empty = |dtype, low: Option<f64>, high: Option<f64>| {
+        let value = |v: Option<f64>| v.map(ElementValue::Float);
+        super::empty_range(dtype, value(low).as_ref(), value(high).as_ref()).is_some()
+    };
+    assert!(!empty(F32, None, None) && !empty(I8, None, None));
+    assert!(empty(F32, Some(1.0), None) && empty(F32, None, Some(-1.0)));
+    assert!(!empty(I8, Some(127.0), None) && !empty(I8, Some(3.0), Some(3.0)) && empty(I8, Some(4.0), Some(3.0)));
+    assert!(empty(Bf16, Some(1.0), Some(1.0001)) && !empty(F32, Some(1.0), Some(1.0001)));
+    let int = |v: i128| Some(ElementValue::Int(v));
+    assert!(super::empty_range(I64, int((1 << 53) + 1).as_ref(), int(1 << 53).as_ref()).is_some());
+}

@@ -5,7 +5,7 @@ mod collective;
 mod table;
 
 pub use collective::{Collective, Extent, InPlace, NcclCall, Rule, Who};
-pub use table::{TABLE, find};
+pub use table::{ALL_REDUCE, BROADCAST, GROUP, SEND, TABLE, find};
 
 /// An operation of the scenario language.
 #[derive(Debug)]

@@ -17,26 +17,56 @@ fn one(_: f64) -> f64 {
 
 use Extent::{One, PerRank};
 
+/// NCCL's collective behind `all_reduce` and `barrier`.
+pub const ALL_REDUCE: Collective = Collective {
+    call: NcclCall::AllReduce,
+    reduces: true,
+    rooted: false,
+    send: One,
+    recv: One,
+    readers: Who::All,
+    writers: Who::All,
+    in_place: InPlace::Same,
+    rule: Rule::Reduced,
+    algorithms: &["Ring", "Tree", "CollnetChain", "CollnetDirect", "NVLS", "NVLSTree", "SingleTree"],
+    bandwidth: twice_shared,
+    since: "2.0",
+};
+
+/// NCCL's collective behind `broadcast` and, once for each rank, `all_gather_v`.
+pub const BROADCAST: Collective = Collective {
+    call: NcclCall::Broadcast,
+    reduces: false,
+    rooted: true,
+    send: One,
+    recv: One,
+    readers: Who::Root,
+    writers: Who::All,
+    in_place: InPlace::Same,
+    rule: Rule::RootCopy,
+    algorithms: &["Ring", "SingleTree"],
+    bandwidth: one,
+    since: "2.2",
+};
+
+/// `send`, which the plan makes of other steps too.
+pub const SEND: Op = op(
+    "send",
+    Kind::Send,
+    &["in", "peer", "comm", "groups", "stream", "after", "graph", "error", "null_pointers"],
+    "sends `in` to `peer`",
+);
+
+/// `group`, which the form `grouped` puts around steps.
+pub const GROUP: Op = op("group", Kind::Group, &["steps", "error"], "one NCCL group call of its steps");
+
 /// Every operation of the language.
 pub static TABLE: &[Op] = &[
     collective(
         "all_reduce",
         keys!("reduce", "scalar", "in_place", "null_pointers"),
         "every rank gets the reduction of all inputs",
-        Collective {
-            call: NcclCall::AllReduce,
-            reduces: true,
-            rooted: false,
-            send: One,
-            recv: One,
-            readers: Who::All,
-            writers: Who::All,
-            in_place: InPlace::Same,
-            rule: Rule::Reduced,
-            algorithms: &["Ring", "Tree", "CollnetChain", "CollnetDirect", "NVLS", "NVLSTree", "SingleTree"],
-            bandwidth: twice_shared,
-            since: "2.0",
-        },
+        ALL_REDUCE,
     ),
     collective(
         "reduce",
@@ -57,25 +87,7 @@ pub static TABLE: &[Op] = &[
             since: "2.0",
         },
     ),
-    collective(
-        "broadcast",
-        keys!("root", "in_place", "null_pointers"),
-        "every rank gets the root's input",
-        Collective {
-            call: NcclCall::Broadcast,
-            reduces: false,
-            rooted: true,
-            send: One,
-            recv: One,
-            readers: Who::Root,
-            writers: Who::All,
-            in_place: InPlace::Same,
-            rule: Rule::RootCopy,
-            algorithms: &["Ring", "SingleTree"],
-            bandwidth: one,
-            since: "2.2",
-        },
-    ),
+    collective("broadcast", keys!("root", "in_place", "null_pointers"), "every rank gets the root's input", BROADCAST),
     collective(
         "all_gather",
         keys!("in_place", "null_pointers"),
@@ -189,12 +201,7 @@ pub static TABLE: &[Op] = &[
         &["comm", "groups", "stream", "after", "graph", "error"],
         "an all_reduce of one element, then `wait`",
     ),
-    op(
-        "send",
-        Kind::Send,
-        &["in", "peer", "comm", "groups", "stream", "after", "graph", "error", "null_pointers"],
-        "sends `in` to `peer`",
-    ),
+    SEND,
     op(
         "recv",
         Kind::Recv,
@@ -208,7 +215,7 @@ pub static TABLE: &[Op] = &[
         &["out", "expr", "count", "dtype", "stream", "after", "graph", "comm", "groups"],
         "element i of `out` from an expression, on the rank itself",
     ),
-    op("group", Kind::Group, &["steps", "error"], "one NCCL group call of its steps"),
+    GROUP,
     op("loop", Kind::Loop, &["steps"], "its steps, one after the other, `times` over"),
     op("wait", Kind::Host(Host::Wait), &["stream"], "the host waits for the rank's work, or that of `stream`"),
     op("sleep", Kind::Host(Host::Sleep), &["seconds"], "the host sleeps"),

@@ -39,9 +39,7 @@ impl<'a> Names<'a> {
             whole("world_rank", self.world_rank),
             whole("world_size", self.world_size),
         ];
-        if let Some(t) = self.t {
-            list.push(("t".to_owned(), Value::Int(t.into())));
-        }
+        list.push(("t".to_owned(), Value::Int(self.t.unwrap_or(0).into())));
         list.extend(self.axes.iter().cloned());
         list
     }
@@ -78,45 +76,77 @@ pub trait Ranked {
     /// A list of the wrong length, or an expression without a value.
     fn value(&self, names: &Names, mode: Mode) -> Result<Value, Diagnostic>;
 
-    /// As a whole number.
+    /// As a whole number, the fraction dropped.
     ///
     /// # Errors
     ///
-    /// As [`Ranked::value`], or a number with a fraction.
+    /// As [`Ranked::value`] and [`Value::to_int`].
     fn whole(&self, names: &Names) -> Result<i128, Diagnostic>;
+
+    /// As a truth value.
+    ///
+    /// # Errors
+    ///
+    /// As [`Ranked::value`] and [`Value::to_bool`].
+    fn truth(&self, names: &Names) -> Result<bool, Diagnostic>;
 }
 
 impl Ranked for Num {
     fn value(&self, names: &Names, mode: Mode) -> Result<Value, Diagnostic> {
-        match &self.kind {
+        let own = own(self, names)?;
+        match &own.kind {
             NumKind::Int(v) => Ok(Value::Int(*v)),
             NumKind::Float(v) => Ok(Value::Float(*v)),
-            NumKind::Expr(expr) => evaluate(expr, self.span, names, mode),
-            NumKind::List(list) if list.len() != names.n => {
-                let text = format!("this list has {}, but there are {}", entries(list.len()), ranks(names.n));
-                Err(Diagnostic::new(self.span, text)
-                    .help("write one entry for each rank of the communicator, in rank order"))
-            }
-            NumKind::List(list) => match list.get(names.rank) {
-                Some(entry) => entry.value(names, mode),
-                None => Err(Diagnostic::new(self.span, format!("no entry for rank {}", names.rank))),
-            },
+            NumKind::Expr(expr) => evaluate(expr, own.span, names, mode),
+            NumKind::List(_) => Err(Diagnostic::new(own.span, "a number is wanted here, not a list")),
         }
     }
 
     fn whole(&self, names: &Names) -> Result<i128, Diagnostic> {
-        match self.value(names, Mode::Whole)? {
-            Value::Int(v) => Ok(v),
-            Value::Float(v) if v.is_finite() && v.abs() < 1e30 => Ok(v.trunc() as i128),
-            Value::Float(v) => Err(Diagnostic::new(self.span, format!("a whole number is wanted, and this is {v}"))),
-        }
+        converted(self, names, Value::to_int)
     }
+
+    fn truth(&self, names: &Names) -> Result<bool, Diagnostic> {
+        converted(self, names, Value::to_bool)
+    }
+}
+
+/// The entry of the rank, or the number itself if it is no list.
+pub fn own<'a>(num: &'a Num, names: &Names) -> Result<&'a Num, Diagnostic> {
+    let NumKind::List(list) = &num.kind else { return Ok(num) };
+    if list.len() != names.n {
+        let text = format!("this list has {}, but there are {}", entries(list.len()), ranks(names.n));
+        return Err(
+            Diagnostic::new(num.span, text).help("write one entry for each rank of the communicator, in rank order")
+        );
+    }
+    list.get(names.rank).ok_or_else(|| Diagnostic::new(num.span, format!("no entry for rank {}", names.rank)))
+}
+
+fn converted<T>(num: &Num, names: &Names, to: fn(Value) -> Result<T, EvalError>) -> Result<T, Diagnostic> {
+    let value = num.value(names, Mode::Whole)?;
+    to(value).map_err(|e| {
+        let own = own(num, names).unwrap_or(num);
+        match &own.kind {
+            NumKind::Expr(expr) => no_value(expr, own.span, names, &e),
+            _ => Diagnostic::new(own.span, e.to_string()),
+        }
+    })
 }
 
 /// An expression's value, with its place in the error.
 pub fn evaluate(expr: &Expr, span: Span, names: &Names, mode: Mode) -> Result<Value, Diagnostic> {
-    expr.eval(names, mode)
-        .map_err(|e| Diagnostic::new(span, format!("`{}` has no value on rank {}: {e}", expr.text, names.rank)))
+    expr.eval(names, mode).map_err(|e| no_value(expr, span, names, &e))
+}
+
+/// The whole number that an expression gives, the fraction dropped, with its place in the error.
+pub fn evaluate_whole(expr: &Expr, span: Span, names: &Names) -> Result<i128, Diagnostic> {
+    expr.eval_int(names).map_err(|e| no_value(expr, span, names, &e))
+}
+
+/// Why an expression gives nothing for a rank.
+pub fn no_value(expr: &Expr, span: Span, names: &Names, error: &EvalError) -> Diagnostic {
+    Diagnostic::new(span, format!("`{}` has no value on rank {}: {error}", expr.text, names.rank))
 }
 
 /// Whether a rank is among those named; lists and expressions count in the world.
@@ -125,11 +155,9 @@ pub fn among(ranks: &Ranks, case: &Case, world_rank: usize) -> Result<bool, Diag
         Ranks::All => Ok(true),
         Ranks::List(list) => Ok(list.iter().any(|r| r.v == world_rank as i128)),
         Ranks::Expr(expr) => {
-            let value = evaluate(&expr.v, expr.span, &Names::world(case, world_rank), Mode::Whole)?;
-            Ok(match value {
-                Value::Int(v) => v != 0,
-                Value::Float(v) => v != 0.0,
-            })
+            let names = Names::world(case, world_rank);
+            let value = evaluate(&expr.v, expr.span, &names, Mode::Whole)?;
+            value.to_bool().map_err(|e| no_value(&expr.v, expr.span, &names, &e))
         }
     }
 }

@@ -1,10 +1,14 @@
 //! What the file expects against what there is: buffers, slices, lengths.
-use super::eval::{Names, elements, evaluate};
+use super::eval::{Names, elements, evaluate_whole};
 use super::inputs::content_count;
 use super::resolve::dedupe;
 use super::types::{Buffer, Plan};
-use crate::scenario::expr::{Mode, Value};
-use crate::scenario::{Content, Diagnostic, Expectation, RowKind, Span, Values};
+use crate::num::{DType, empty_range};
+use crate::scenario::expr::Node;
+use crate::scenario::{
+    Content, Diagnostic, Element, ElementValue, Expectation, Expr, Fill, RowKind, Sp, Span, Values, fit,
+};
+use crate::worker::job::What;
 
 /// Checks `expect` and `assert`.
 pub fn check(plan: &Plan) -> Result<(), Vec<Diagnostic>> {
@@ -13,21 +17,56 @@ pub fn check(plan: &Plan) -> Result<(), Vec<Diagnostic>> {
         diags.extend(one(plan, e).err());
     }
     for a in &plan.case.asserts {
-        for name in super::eval::named(&a.v) {
-            let known = plan.buffers.iter().any(|b| b.name == name) || plan.tags.contains(&name);
-            let axis = plan.case.axes.iter().any(|(axis, _)| *axis == name);
-            if !known && !axis {
+        let names = super::eval::named(&a.v);
+        let unknown = |name: &&String| {
+            let known = plan.buffers.iter().any(|b| b.name == **name) || plan.tags.contains(name);
+            !known && !plan.case.axes.iter().any(|(axis, _)| axis == *name)
+        };
+        match names.iter().find(unknown) {
+            Some(name) => {
                 diags.push(Diagnostic::new(a.span, format!("`{name}` is no buffer, step or axis of this case")));
             }
+            None => diags.extend(asserts_nothing(plan, a, &names)),
         }
     }
     if diags.is_empty() { Ok(()) } else { Err(dedupe(diags)) }
+}
+
+/// A single case's assert that no rank can check. Among many cases some may leave out what an assert speaks of; the report
+/// then says so.
+fn asserts_nothing(plan: &Plan, a: &Sp<Expr>, names: &[String]) -> Option<Diagnostic> {
+    if plan.case.swept {
+        return None;
+    }
+    let buffers: Vec<&Buffer> = plan.buffers.iter().filter(|b| names.contains(&b.name)).collect();
+    let tags: Vec<u32> = (0..).zip(&plan.tags).filter(|(_, name)| names.contains(name)).map(|(tag, _)| tag).collect();
+    let has = |rank: &usize| {
+        let begins = |tag: &u32| {
+            let calls = plan.programs.get(*rank).into_iter().flatten();
+            calls.into_iter().any(|c| matches!(c.what, What::Begin { tag: t, .. } if t == *tag))
+        };
+        buffers.iter().all(|b| b.places[*rank].is_some()) && tags.iter().all(begins)
+    };
+    let ranks: Vec<usize> = (0..plan.n).filter(has).collect();
+    if ranks.is_empty() {
+        let text = format!("`{}` cannot be checked: no rank has all that it names", a.v.text);
+        return Some(Diagnostic::new(a.span, text));
+    }
+    let bare = a.v.bare_names();
+    let each: Vec<&&Buffer> = buffers.iter().filter(|b| bare.contains(&b.name.as_str())).collect();
+    let empty = |rank: &usize| each.iter().all(|b| b.places[*rank].is_some_and(|p| p.count == 0));
+    (!each.is_empty() && ranks.iter().all(empty)).then(|| {
+        let text = format!("`{}` cannot be checked: the buffers that it names have no elements", a.v.text);
+        Diagnostic::new(a.span, text)
+    })
 }
 
 fn one(plan: &Plan, e: &Expectation) -> Result<(), Diagnostic> {
     let Some(buffer) = plan.buffers.iter().find(|b| b.name == e.target.name) else {
         return Err(Diagnostic::new(e.target.span, format!("no step of this case makes a buffer `{}`", e.target.name)));
     };
+    fits(e, buffer.dtype)?;
+    let (mut compared, mut counted) = (0, false);
     for rank in 0..plan.n {
         let words = match &e.content {
             Content::All(fill) => matches!(fill.values, Values::Untouched | Values::Any),
@@ -39,21 +78,29 @@ fn one(plan: &Plan, e: &Expectation) -> Result<(), Diagnostic> {
         };
         let have = length(plan, e, buffer, rank)?;
         if words {
+            counted = true;
             continue;
         }
         let Some(have) = have else {
-            // One table for all ranks speaks of those that have the buffer.
-            if matches!(e.content, Content::All(_)) {
-                continue;
-            }
             let text = format!("rank {rank} has no `{}`", buffer.name);
-            return Err(Diagnostic::new(row_span(e, rank), text).help("write \"untouched\" for it"));
+            match &e.content {
+                Content::All(Fill { values: Values::Texts(list), span, .. }) => {
+                    if list.get(rank).is_some_and(|text| !text.is_empty()) {
+                        return Err(Diagnostic::new(*span, text).help("write \"\" for it"));
+                    }
+                }
+                // One table for all ranks speaks of those that have the buffer.
+                Content::All(_) => {}
+                Content::Rows(_) => {
+                    return Err(Diagnostic::new(row_span(e, rank), text).help("write \"untouched\" for it"));
+                }
+            }
+            continue;
         };
-        let want = content_count(&plan.case, &e.content, rank)?;
-        let computed = matches!(&e.content, Content::All(f) if matches!(f.values, Values::Each(_) | Values::Number(_) | Values::Random { .. }));
-        if let (Some(want), false) = (want, computed)
-            && want != have
-        {
+        compared += have;
+        let Some(want) = content_count(&plan.case, &e.content, rank)? else { continue };
+        counted = true;
+        if want != have {
             let text = format!(
                 "`{}` has {} on rank {rank}, but {} {} expected",
                 e_name(e),
@@ -61,10 +108,64 @@ fn one(plan: &Plan, e: &Expectation) -> Result<(), Diagnostic> {
                 want,
                 if want == 1 { "is" } else { "are" }
             );
-            return Err(Diagnostic::new(row_span(e, rank), text));
+            return Err(Diagnostic::new(count_span(e, rank), text));
         }
     }
-    Ok(())
+    // What says a count has checked it.
+    if compared > 0 || counted || plan.case.swept {
+        return Ok(());
+    }
+    if buffer.places.iter().all(Option::is_none) {
+        let text = format!("no rank has `{}`, so nothing would be checked", e_name(e));
+        return Err(Diagnostic::new(row_span(e, 0), text).help("write \"untouched\" if that is meant"));
+    }
+    let text = format!("`{}` has no elements to compare on any rank, so nothing would be checked", e_name(e));
+    Err(Diagnostic::new(row_span(e, 0), text).help("write `count = 0` in it if that is meant"))
+}
+
+/// Whether the type holds what is written: of many buffers it is not known when the file is read.
+fn fits(e: &Expectation, dtype: DType) -> Result<(), Diagnostic> {
+    let row = |list: &[Element]| {
+        list.iter().try_for_each(|element| match fit(element.value, dtype) {
+            Ok(_) => Ok(()),
+            Err(why) => Err(Diagnostic::new(element.span, why)),
+        })
+    };
+    let table = |fill: &Fill| match &fill.values {
+        Values::Number(element) => row(std::slice::from_ref(element)),
+        Values::Row(list) => row(list),
+        // A number in quotes computes nothing: it is a written number too.
+        Values::Each(expr) => match lone_number(&expr.v.node) {
+            Some(v) => row(&[Element { span: expr.span, value: ElementValue::Int(v) }]),
+            None => Ok(()),
+        },
+        Values::Random { low, high, .. } => {
+            let bounds = [low, high].into_iter().flatten();
+            bounds.cloned().try_for_each(|bound| row(&[bound]))?;
+            let (low, high) = (low.as_ref().map(|e| &e.value), high.as_ref().map(|e| &e.value));
+            match empty_range(dtype, low, high) {
+                Some(why) => Err(Diagnostic::new(fill.span, "`high` must be greater than `low`").label(why)),
+                None => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    };
+    match &e.content {
+        Content::All(fill) => table(fill),
+        Content::Rows(rows) => rows.iter().try_for_each(|r| match &r.kind {
+            RowKind::Elements(list) => row(list),
+            RowKind::Table(fill) => table(fill),
+            RowKind::Untouched | RowKind::Any => Ok(()),
+        }),
+    }
+}
+
+fn lone_number(node: &Node) -> Option<i128> {
+    match node {
+        Node::Int(v) => Some(*v),
+        Node::Neg(inner) => lone_number(inner)?.checked_neg(),
+        _ => None,
+    }
 }
 
 fn e_name(e: &Expectation) -> &str {
@@ -76,6 +177,18 @@ fn row_span(e: &Expectation, rank: usize) -> Span {
         Content::Rows(rows) => rows.get(rank).map_or(e.target.span, |r| r.span),
         Content::All(fill) => fill.span,
     }
+}
+
+/// Where an expectation says how many elements a rank has: its `count`, else all of the row.
+fn count_span(e: &Expectation, rank: usize) -> Span {
+    let fill = match &e.content {
+        Content::All(fill) => Some(fill),
+        Content::Rows(rows) => match rows.get(rank).map(|r| &r.kind) {
+            Some(RowKind::Table(fill)) => Some(fill),
+            _ => None,
+        },
+    };
+    fill.and_then(|fill| fill.count.as_ref()).map_or_else(|| row_span(e, rank), |count| count.span)
 }
 
 /// Elements that an expectation speaks of on a rank; `None` if the rank has no such buffer.
@@ -94,11 +207,11 @@ pub fn extent(plan: &Plan, e: &Expectation, buffer: &Buffer, rank: usize) -> Res
     let names = Names::world(&plan.case, rank);
     let bound = |expr: &Option<crate::scenario::Expr>, default: u64| match expr {
         None => Ok(default),
-        Some(expr) => match evaluate(expr, e.target.span, &names, Mode::Whole)? {
-            Value::Int(v) => u64::try_from(v)
-                .map_err(|_| Diagnostic::new(e.target.span, format!("`{}` is {v} on rank {rank}", expr.text))),
-            Value::Float(v) => Ok(v as u64),
-        },
+        Some(expr) => {
+            let v = evaluate_whole(expr, e.target.span, &names)?;
+            u64::try_from(v)
+                .map_err(|_| Diagnostic::new(e.target.span, format!("`{}` is {v} on rank {rank}", expr.text)))
+        }
     };
     let (start, end) = (bound(from, 0)?, bound(to, place.count)?);
     if start > end || end > place.count {

@@ -3,14 +3,31 @@ use super::eval::{Names, among, elements, evaluate};
 use super::types::{BufId, Plan};
 use crate::num::{self, DType};
 use crate::scenario::expr::{Mode, Value};
-use crate::scenario::{BufferDef, Case, Content, Diagnostic, Element, Fill, RowKind, TextPart, Values};
+use crate::scenario::{
+    BufferDef, Case, Content, Diagnostic, Element, ElementValue, Fill, Row, RowKind, TextPart, Values, fit,
+};
 
 /// Elements of a buffer on a rank; `None` if the rank has none or nothing says.
 pub fn count(case: &Case, def: &BufferDef, rank: usize) -> Result<Option<u64>, Diagnostic> {
-    if !among(&def.ranks, case, rank)? {
-        return Ok(None);
+    if among(&def.ranks, case, rank)? {
+        return content_count(case, &def.content, rank);
     }
-    content_count(case, &def.content, rank)
+    let (span, what) = match &def.content {
+        Content::Rows(rows) => match rows.get(rank) {
+            Some(Row { kind: RowKind::Elements(list), .. }) if list.is_empty() => return Ok(None),
+            Some(row) => (row.span, "row"),
+            None => return Ok(None),
+        },
+        Content::All(Fill { values: Values::Texts(list), span, .. })
+            if list.get(rank).is_some_and(|t| !t.is_empty()) =>
+        {
+            (*span, "text")
+        }
+        Content::All(_) => return Ok(None),
+    };
+    let nothing = if what == "row" { "[]" } else { "\"\"" };
+    let text = format!("rank {rank} does not have `{}`, but there is a {what} for it", def.name.v);
+    Err(Diagnostic::new(span, text).help(format!("`ranks` says who has the buffer: write `{nothing}` for the others")))
 }
 
 /// Elements that a content says of a rank.
@@ -78,14 +95,6 @@ pub fn mode(dtype: DType) -> Mode {
     if dtype.is_float() { Mode::Float } else { Mode::Whole }
 }
 
-/// A computed value in the type: wrapped or rounded.
-pub fn encode(dtype: DType, value: Value) -> u64 {
-    match value {
-        Value::Int(v) => num::encode_int(dtype, v),
-        Value::Float(v) => num::encode_f64(dtype, v),
-    }
-}
-
 fn listed(dtype: DType, list: &[Element]) -> Vec<u8> {
     let mut bytes = vec![0; list.len() * dtype.size()];
     for (i, e) in list.iter().enumerate() {
@@ -129,7 +138,9 @@ pub fn bytes(
         }
         Values::Template(_) | Values::Texts(_) => {
             for (i, byte) in text(case, fill, rank)?.bytes().enumerate().take(len) {
-                num::put(dtype, &mut out, i, num::encode_int(dtype, byte.into()));
+                let byte = fit(ElementValue::Int(byte.into()), dtype)
+                    .map_err(|why| Diagnostic::new(fill.span, format!("a byte of the text of rank {rank}: {why}")))?;
+                num::put(dtype, &mut out, i, num::element_bits(dtype, &byte));
             }
         }
     }

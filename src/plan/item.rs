@@ -4,7 +4,7 @@ use super::types::{BufId, CommId, PlanStep, StepId};
 use crate::num::DType;
 use crate::ops::Collective;
 use crate::scenario::expr::Value;
-use crate::scenario::{Case, Expected, Expr, Span};
+use crate::scenario::{Case, ElementValue, Expected, Expr, Span};
 use crate::worker::job::What;
 use std::sync::Arc;
 
@@ -31,7 +31,23 @@ pub struct Sel {
 #[derive(Clone, Copy, Debug)]
 pub enum Red {
     Builtin(nccl_sys::ncclRedOp_t),
-    PreMulSum { scalar: Value, device: bool },
+    PreMulSum { scalar: Scalar, device: bool },
+}
+
+/// A rank's factor of a premul_sum before its type is known.
+#[derive(Clone, Copy, Debug)]
+pub struct Scalar {
+    pub span: Span,
+    pub number: ScalarNumber,
+}
+
+/// How the factor is given.
+#[derive(Clone, Copy, Debug)]
+pub enum ScalarNumber {
+    /// As a number, which the type must be able to hold.
+    Written(ElementValue),
+    /// By an expression: its value in f64, and in whole numbers if it has one.
+    Computed { real: Value, whole: Option<Value> },
 }
 
 /// One thing that a rank does.

@@ -1,14 +1,13 @@
 //! Items to calls: pointers, NCCL's counts, and beside each call what it means to memory.
 use super::eval::{elements, ranks};
-use super::inputs::encode;
-use super::item::{Coll, Item, ItemKind, MapItem, Program, Red, Sel};
+use super::item::{Coll, Item, ItemKind, MapItem, Program, Red, Scalar, ScalarNumber, Sel};
 use super::place::{Placed, has};
 use super::resolve::{dedupe, shown};
 use super::types::{Alloc, BufId, Buffer, CommId, Place, Region, StepId};
 use crate::num::{self, DType};
-use crate::ops::{Collective, Extent, InPlace, Kind};
+use crate::ops::{BROADCAST, Collective, Extent, InPlace};
 use crate::scenario::expr::{Expr, Value};
-use crate::scenario::{Diagnostic, Span};
+use crate::scenario::{Diagnostic, Span, fit};
 use crate::worker::job::{Call, MapRead, Ptr, Red as JobRed, What};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -66,17 +65,12 @@ struct Lower {
     taken: HashMap<(BufId, usize), Span>,
     open: Vec<Vec<usize>>,
     lenient: bool,
-    broadcast: Option<&'static Collective>,
 }
 
 /// Makes the calls.
 pub fn lower(p: Program, placed: Placed) -> Result<Low, Vec<Diagnostic>> {
     let n = p.n;
     let lenient = p.lenient();
-    let broadcast = crate::ops::find("broadcast").and_then(|op| match &op.kind {
-        Kind::Collective(c) => Some(c),
-        _ => None,
-    });
     let empty = Low {
         programs: vec![Vec::new(); n],
         sems: vec![Vec::new(); n],
@@ -93,7 +87,6 @@ pub fn lower(p: Program, placed: Placed) -> Result<Low, Vec<Diagnostic>> {
         taken: HashMap::new(),
         open: vec![Vec::new(); n],
         lenient,
-        broadcast,
     };
     for (buf, buffer) in l.low.placed.buffers.iter().enumerate() {
         if buffer.name == super::place::BARRIER_IN {
@@ -311,7 +304,7 @@ impl Lower {
         stream: u32,
     ) -> Result<(), Diagnostic> {
         let rank = at.0;
-        let Some(op) = self.broadcast else { return Ok(()) };
+        let op = &BROADCAST;
         let own = self.region(&input, rank, true)?;
         let all = self.output(at, &output)?;
         let dtype = self.dtype(output.buf);
@@ -381,7 +374,7 @@ impl Lower {
             self.take(c, rank, item.span);
         }
         self.overlap(c, item.span, send, recv, (reads, writes), k)?;
-        let (red, sem_red) = self.reduction(c, rank, dtype);
+        let (red, sem_red) = self.reduction(c, rank, dtype)?;
         let pointer = |l: &mut Self, region: Option<Region>, used: bool| match region {
             _ if c.nulls && (!used || k == 0) => Ptr::Null,
             Some(region) => l.ptr(&region),
@@ -476,17 +469,32 @@ impl Lower {
         Err(Diagnostic::new(span, text).help("let `out` be a buffer of its own"))
     }
 
-    fn reduction(&mut self, c: &Coll, rank: usize, dtype: DType) -> (JobRed, Option<SemRed>) {
-        match c.red {
+    fn reduction(&mut self, c: &Coll, rank: usize, dtype: DType) -> Result<(JobRed, Option<SemRed>), Diagnostic> {
+        Ok(match &c.red {
             None => (JobRed::None, None),
-            Some(Red::Builtin(op)) => (JobRed::Builtin(op.0), Some(SemRed::Builtin(op))),
+            Some(Red::Builtin(op)) => (JobRed::Builtin(op.0), Some(SemRed::Builtin(*op))),
             Some(Red::PreMulSum { scalar, device }) => {
-                let bits = encode(dtype, scalar);
+                let bits = scalar_bits(scalar, dtype)
+                    .map_err(|why| Diagnostic::new(scalar.span, format!("the factor of rank {}: {why}", c.me)))?;
                 let mut bytes = vec![0; dtype.size()];
                 num::put(dtype, &mut bytes, 0, bits);
                 let device = device.then(|| self.scalar(rank, dtype, bits, &bytes));
                 (JobRed::PreMulSum { scalar: bytes, device }, Some(SemRed::PreMulSum(bits)))
             }
+        })
+    }
+}
+
+/// A factor in the type: a written number as elements are, a computed one wrapped or rounded.
+fn scalar_bits(scalar: &Scalar, dtype: DType) -> Result<u64, String> {
+    match scalar.number {
+        ScalarNumber::Written(value) => fit(value, dtype).map(|value| num::element_bits(dtype, &value)),
+        ScalarNumber::Computed { real, .. } if dtype.is_float() => {
+            num::value_bits(dtype, real).map_err(|e| e.to_string())
+        }
+        ScalarNumber::Computed { whole, .. } => {
+            let value = whole.ok_or("it has no value in whole numbers")?;
+            num::value_bits(dtype, value).map_err(|e| e.to_string())
         }
     }
 }

@@ -6,7 +6,7 @@ use super::types::{BufId, CommId, PlanStep, StepId};
 use super::{Limits, order};
 use crate::num::DType;
 use crate::ops::{CommOp, Composite, Kind};
-use crate::scenario::{Case, Diagnostic, Span, Step, StepError, Where};
+use crate::scenario::{Case, Diagnostic, Ranks, Sp, Span, Step, StepError, Where};
 use crate::worker::job::What;
 use nccl_sys::ncclResult_t;
 use std::collections::HashMap;
@@ -142,6 +142,13 @@ impl<'a> Unroll<'a> {
             Where::Comm(name) => self.p.comms.by_name(name)?.clone(),
             Where::Groups(groups) => self.p.comms.by_groups(groups)?,
         };
+        if let (true, Ranks::List(ranks)) = (step.own_ranks, &step.ranks) {
+            let of = |rank: &Sp<i128>| usize::try_from(rank.v).ok().and_then(|r| named.of.get(r).copied().flatten());
+            if let Some(rank) = ranks.iter().find(|rank| of(rank).is_none()) {
+                let text = format!("rank {} is not in the communicator of this step", rank.v);
+                return Err(Diagnostic::new(rank.span, text).help("`ranks` are world ranks"));
+            }
+        }
         let mut list = Vec::new();
         for world in 0..n {
             let Some((comm, rank)) = named.of[world] else { continue };

@@ -2,7 +2,7 @@
 use super::case::*;
 use super::defaults::Defaults;
 use super::diagnostic::{Diagnostic, Span};
-use super::elements::{fit, is_element};
+use super::elements::is_element;
 use super::keys::{self, Place, Type};
 use super::names::bad_name;
 use super::reader::{Cx, Names, Per, Want};
@@ -390,9 +390,4 @@ pub(crate) fn expect(
         out.extend(one(cx, target, &e.val));
     }
     out
-}
-
-/// True if a written value fits; used where a type is only known later.
-pub fn fits(value: ElementValue, dtype: DType) -> bool {
-    fit(value, dtype).is_ok()
 }

@@ -435,6 +435,8 @@ pub struct Step {
     pub place: Where,
     /// World ranks that run it.
     pub ranks: Ranks,
+    /// True if the step itself says `ranks`, and no default does.
+    pub own_ranks: bool,
     /// Truth value by rank of the communicator.
     pub in_place: Option<Num>,
     /// See the language.

@@ -3,7 +3,7 @@ use super::case::{Element, ElementValue};
 use super::diagnostic::Diagnostic;
 use super::reader::Cx;
 use super::tree::{Kind, Val};
-use crate::num::DType;
+use crate::num::{DType, neighbours};
 
 impl Cx<'_> {
     /// The elements of a row, nesting removed.
@@ -76,7 +76,7 @@ fn from_text(s: &str) -> Option<ElementValue> {
 }
 
 /// The value as this type can hold it, or why it cannot.
-pub(crate) fn fit(value: ElementValue, dtype: DType) -> Result<ElementValue, String> {
+pub fn fit(value: ElementValue, dtype: DType) -> Result<ElementValue, String> {
     let name = dtype.name();
     match value {
         ElementValue::Bits(b) => {
@@ -85,7 +85,18 @@ pub(crate) fn fit(value: ElementValue, dtype: DType) -> Result<ElementValue, Str
         }
         ElementValue::Int(v) if dtype.is_float() => {
             let fits = (v as f64).abs() < float_limit(dtype);
-            fits.then_some(value).ok_or_else(|| too_great(&v.to_string(), dtype))
+            if !fits {
+                return Err(too_great(&v.to_string(), dtype));
+            }
+            // Whole numbers are meant as they are written; with a point or an exponent they are rounded.
+            let article = if name.starts_with('f') { "an" } else { "a" };
+            match neighbours(dtype, v) {
+                None => Ok(value),
+                Some((below, Some(above))) => {
+                    Err(format!("{v} is not {article} {name} value; its neighbours are {below} and {above}"))
+                }
+                Some((near, None)) => Err(format!("{v} is not {article} {name} value; the nearest is {near}")),
+            }
         }
         ElementValue::Float(v) if dtype.is_float() => {
             if v.is_infinite() && dtype == DType::F8e4m3 {
@@ -167,6 +178,13 @@ mod tests {
             (Float(3.4e38), DType::Bf16, false),
             (Float(f64::INFINITY), DType::F8e5m2, true),
             (Float(f64::INFINITY), DType::F8e4m3, false),
+            (Int(256), DType::Bf16, true),
+            (Int(-257), DType::Bf16, false),
+            (Float(257.0), DType::Bf16, true),
+            (Int(16_777_217), DType::F32, false),
+            (Int(1 << 53), DType::F64, true),
+            (Int((1 << 53) + 1), DType::F64, false),
+            (Int(i128::MAX), DType::F64, false),
             (Int(448), DType::F8e4m3, true),
             (Int(500), DType::F8e4m3, false),
             (Int(-65536), DType::F8e5m2, false),

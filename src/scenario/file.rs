@@ -82,11 +82,15 @@ impl Reader<'_, '_> {
         let outcome = header::outcome(cx, top);
         let reason = header::reason(cx, top, outcome.as_ref(), &steps);
         let config = top.get("config").map(|e| {
-            Defaults::touch(cx, e.key_span);
+            if !comms.is_empty() || calls(&steps) {
+                Defaults::touch(cx, e.key_span);
+            }
             comms::config(cx, &e.val)
         });
         let offset = top.get("offset").and_then(|e| {
-            Defaults::touch(cx, e.key_span);
+            if !cx.known.buffers.is_empty() {
+                Defaults::touch(cx, e.key_span);
+            }
             cx.num("offset", &e.val, Names::PER_RANK, super::reader::Want::Natural, super::reader::Per::World)
         });
         let file_span = Span { start: 0, end: 0 };
@@ -178,6 +182,16 @@ fn program(cx: &mut Cx<'_>, top: &Table, short: bool) -> Vec<Step> {
             Vec::new()
         }
     }
+}
+
+/// True if some step speaks to a communicator.
+fn calls(steps: &[Step]) -> bool {
+    use ops::Kind as K;
+    steps.iter().any(|s| match s.op.kind {
+        K::Group | K::Loop => calls(&s.steps),
+        K::Map | K::Host(_) => false,
+        _ => true,
+    })
 }
 
 /// The types of buffers that are known without a plan.

@@ -99,7 +99,18 @@ pub(crate) fn asserts(cx: &mut Cx<'_>, top: &Table) -> Vec<Sp<Expr>> {
             return Vec::new();
         }
     };
-    list.iter().filter_map(|v| cx.expr(v, Names::ASSERT)).collect()
+    list.iter().filter_map(|v| cx.expr(v, Names::ASSERT).filter(|expr| element_is_clear(cx, expr))).collect()
+}
+
+/// `i` counts the elements of a buffer that is named without an index; without one it would be 0.
+fn element_is_clear(cx: &mut Cx<'_>, expr: &Sp<Expr>) -> bool {
+    let bare = expr.v.bare_names();
+    if !bare.contains(&"i") || bare.iter().any(|name| cx.known.buffers.contains_key(*name)) {
+        return true;
+    }
+    let d = Diagnostic::new(expr.span, "`i` counts no elements here: no buffer is named without an index");
+    cx.fault(d.help("`y` is element i of every `y`: `y == x[i]` is looked at for each, `y[0] == x[0]` once"));
+    false
 }
 
 pub(crate) fn outcome(cx: &mut Cx<'_>, top: &Table) -> Option<Sp<Vec<Expected>>> {

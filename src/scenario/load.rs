@@ -97,6 +97,12 @@ pub fn parse(file: &Arc<SourceFile>, name: &str) -> Result<Vec<Case>, Rejected> 
     let in_variant = |v: &Variant<'_>| v.keys.is_some_and(|t| t.get("op").is_some());
     let short = top.get("op").is_some() || in_matrix("op") || variants_list.iter().any(in_variant);
     let axes = Matrix::read(&mut cx, matrix.as_ref(), short);
+    for e in variants_list.iter().filter_map(|v| v.keys).flat_map(|t| &t.entries) {
+        if let Some(axis) = axes.axes.iter().find(|a| a.sets && a.name == *e.key) {
+            let d = Diagnostic::new(e.key_span, format!("the axis `{}` wins over this value", axis.name));
+            cx.fault(d.related(axis.key_span, "the axis").help("leave one of them out"));
+        }
+    }
     let size = top.entries.iter().map(|e| e.val.size()).sum::<usize>() + 1;
     let largest = variants_list
         .iter()

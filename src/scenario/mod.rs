@@ -26,10 +26,10 @@ pub mod suggest;
 mod tree;
 mod values;
 
-pub use buffers::fits;
 pub use case::*;
 pub use diagnostic::{Diagnostic, SourceFile, Span};
 pub use discover::{DiscoverError, Scenario, discover, find_exact};
+pub use elements::fit;
 pub use expr::Expr;
 pub use file::MAX_RANKS;
 pub use forms::{Derived, Form};

@@ -413,6 +413,10 @@ impl Cx<'_> {
         match &val.kind {
             Kind::Str(_) => Some(Ranks::Expr(self.expr(val, Names::PER_RANK)?)),
             Kind::Array(a) => {
+                if a.is_empty() {
+                    self.fault(Diagnostic::new(val.span, "`ranks` names no rank"));
+                    return None;
+                }
                 let list = self.world_ranks(a)?;
                 self.twice(&list);
                 Some(Ranks::List(list))

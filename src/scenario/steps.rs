@@ -172,6 +172,7 @@ impl<'t> StepReader<'t, '_> {
             root: root.and_then(|e| cx.num("root", &e.val, Names::STEP, Want::Whole, Per::Communicator)),
             place,
             ranks: Ranks::All,
+            own_ranks: !nests && self.table.get("ranks").is_some(),
             null_pointers: self
                 .find(cx, "null_pointers")
                 .and_then(|e| cx.bool("null_pointers", &e.val))
@@ -312,19 +313,34 @@ impl<'t> StepReader<'t, '_> {
     }
 
     fn reduce(&self, cx: &mut Cx<'_>) -> Option<Sp<Reduce>> {
-        let scalar = self.find(cx, "scalar").map(|e| (e.val.span, residence(cx, &e.val)));
-        let entry = self.find(cx, "reduce")?;
-        let reduce = reduction(cx, &entry.val, scalar.as_ref().and_then(|s| s.1))?;
-        if let (Reduce::Builtin(_), Some((span, _)), true) = (&reduce.v, scalar, self.own("scalar").is_some()) {
-            cx.fault(Diagnostic::new(span, "`scalar` belongs to `reduce = { premul_sum = ... }`"));
+        let entry = self.find(cx, "reduce");
+        let factor = match entry.map(|e| &e.val.kind) {
+            Some(Kind::Table(t)) => Some(t),
+            _ => None,
+        };
+        if let (None, Some(e)) = (factor, self.own("scalar")) {
+            residence(cx, &e.val);
+            cx.fault(Diagnostic::new(e.val.span, "`scalar` belongs to `reduce = { premul_sum = ... }`"));
         }
-        Some(reduce)
+        let entry = entry?;
+        // Only a premul_sum has a use for where its factor lies.
+        let scalar = factor.and_then(|_| self.find(cx, "scalar"));
+        if let (Some(inside), Some(beside)) = (factor.and_then(|t| t.get("scalar")), self.own("scalar")) {
+            let d = Diagnostic::new(beside.key_span, "`scalar` stands in `reduce` already");
+            cx.fault(d.related(inside.key_span, "the other one"));
+        }
+        let device = scalar.and_then(|e| residence(cx, &e.val));
+        reduction(cx, &entry.val, device)
     }
 
     fn after(&self, cx: &mut Cx<'_>) -> Vec<Sp<String>> {
         let names = self.own("after").and_then(|e| cx.texts("after", &e.val)).unwrap_or_default();
-        for n in &names {
+        for (at, n) in names.iter().enumerate() {
             known_stream(cx, n);
+            if let Some(first) = names[..at].iter().find(|other| other.v == n.v) {
+                let d = Diagnostic::new(n.span, format!("the stream `{}` stands here twice", n.v.escape_debug()));
+                cx.fault(d.related(first.span, "first here"));
+            }
         }
         names
     }

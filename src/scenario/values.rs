@@ -4,7 +4,7 @@ use super::diagnostic::{Diagnostic, Span};
 use super::keys::{self, Place, Type};
 use super::reader::{Cx, Names};
 use super::tree::{Kind, Val};
-use crate::num::DType;
+use crate::num::{DType, empty_range};
 
 /// Most parts of a text: they are worked out anew for every rank.
 const MAX_PARTS: usize = 2000;
@@ -43,13 +43,12 @@ pub(crate) fn random(cx: &mut Cx<'_>, val: &Val, dtype: Option<DType>) -> Option
             return None;
         }
     }
-    if let (Some((l, _)), Some((h, span))) = (&low, &high) {
-        let whole = dtype.is_some_and(|t| !t.is_float());
-        let empty = if whole { number(l) > number(h) } else { number(l) >= number(h) };
-        if empty {
-            cx.fault(Diagnostic::new(*span, "`high` must be greater than `low`"));
-            return None;
-        }
+    // Where the type is not known yet the plan checks this.
+    let (from, to) = (low.as_ref().map(|l| &l.0.value), high.as_ref().map(|h| &h.0.value));
+    if let Some(why) = dtype.and_then(|t| empty_range(t, from, to)) {
+        let span = high.as_ref().or(low.as_ref()).map_or(val.span, |bound| bound.1);
+        cx.fault(Diagnostic::new(span, "`high` must be greater than `low`").label(why));
+        return None;
     }
     let seed = u64::try_from(seed).ok()?;
     Some(Values::Random { seed, low: low.map(|v| v.0), high: high.map(|v| v.0) })

@@ -118,10 +118,8 @@ fn call<'a>(plan: &'a Plan, event: usize, op: Option<&'static Op>) -> Option<Cal
 }
 
 fn message<'a>(plan: &'a Plan, from: &Region, op: Option<&'static Op>) -> Call<'a> {
-    static SEND: std::sync::OnceLock<Option<&'static Op>> = std::sync::OnceLock::new();
-    let send = *SEND.get_or_init(|| crate::ops::find("send"));
     Call {
-        op: op.or(send).unwrap_or(&TABLE[0]),
+        op: op.unwrap_or(&crate::ops::SEND),
         dtype: plan.buffers.get(from.buf).map_or(DType::U8, |b| b.dtype),
         reduce: None,
         n: plan.n,

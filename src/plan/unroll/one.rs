@@ -1,13 +1,13 @@
 //! One rank's items of one step.
-use super::super::eval::{Names, Ranked, evaluate, named, ranks};
-use super::super::item::{Coll, ItemKind, MapItem, Red, Sel};
+use super::super::eval::{Names, Ranked, evaluate, evaluate_whole, named, own, ranks};
+use super::super::item::{Coll, ItemKind, MapItem, Red, Scalar, ScalarNumber, Sel};
 use super::super::place::{BARRIER_IN, BARRIER_OUT};
 use super::super::types::StepId;
 use super::{Member, Stop, Unroll};
 use crate::num::DType;
-use crate::ops::{Composite, Host, Kind};
-use crate::scenario::expr::{Mode, Value};
-use crate::scenario::{BufRef, Counts, Diagnostic, Expr, Num, Reduce, Sp, Step};
+use crate::ops::{ALL_REDUCE, Composite, Host, Kind};
+use crate::scenario::expr::Mode;
+use crate::scenario::{BufRef, Counts, Diagnostic, ElementValue, Expr, Num, NumKind, Reduce, Sp, Step};
 use crate::worker::job::What;
 use std::sync::Arc;
 
@@ -20,7 +20,7 @@ impl<'a> Unroll<'a> {
         let kind = match &step.op.kind {
             Kind::Collective(op) => {
                 let input = step.input.as_ref().map(|r| self.sel(r, m)).transpose()?;
-                let in_place = step.in_place.as_ref().map_or(Ok(false), |v| Ok(v.whole(&m.names)? != 0))?;
+                let in_place = step.in_place.as_ref().map_or(Ok(false), |v| v.truth(&m.names))?;
                 let mut output = step.output.as_ref().map(|r| self.sel(r, m)).transpose()?;
                 if output.is_none() && in_place {
                     output = input;
@@ -99,10 +99,7 @@ impl<'a> Unroll<'a> {
                 let Some(seconds) = &step.seconds else {
                     return Err(Diagnostic::new(step.span, "`sleep` needs `seconds`"));
                 };
-                let v = match seconds.value(&m.names, Mode::Float)? {
-                    Value::Int(v) => v as f64,
-                    Value::Float(v) => v,
-                };
+                let v = seconds.value(&m.names, Mode::Float)?.as_f64();
                 if !(0.0..=3600.0).contains(&v) {
                     return Err(Diagnostic::new(
                         seconds.span,
@@ -137,10 +134,7 @@ impl<'a> Unroll<'a> {
         let bound = |e: &Option<Expr>| match e {
             None => Ok(None),
             Some(e) => {
-                let v = match evaluate(e, r.span, &m.names, Mode::Whole)? {
-                    Value::Int(v) => v,
-                    Value::Float(v) => v.trunc() as i128,
-                };
+                let v = evaluate_whole(e, r.span, &m.names)?;
                 u64::try_from(v).map(Some).map_err(|_| {
                     Diagnostic::new(
                         r.span,
@@ -163,7 +157,17 @@ impl<'a> Unroll<'a> {
             None => Red::Builtin(nccl_sys::ncclRedOp_t::Sum),
             Some(Reduce::Builtin(op)) => Red::Builtin(*op),
             Some(Reduce::PreMulSum { scalar, device }) => {
-                Red::PreMulSum { scalar: scalar.value(&m.names, Mode::Float)?, device: *device }
+                let own = own(scalar, &m.names)?;
+                let number = match &own.kind {
+                    NumKind::Int(v) => ScalarNumber::Written(ElementValue::Int(*v)),
+                    NumKind::Float(v) => ScalarNumber::Written(ElementValue::Float(*v)),
+                    NumKind::Expr(expr) => ScalarNumber::Computed {
+                        real: evaluate(expr, own.span, &m.names, Mode::Float)?,
+                        whole: expr.eval_wrapping(&m.names).ok(),
+                    },
+                    NumKind::List(_) => return Err(Diagnostic::new(own.span, "a number is wanted here, not a list")),
+                };
+                Red::PreMulSum { scalar: Scalar { span: own.span, number }, device: *device }
             }
         })
     }
@@ -192,14 +196,12 @@ impl<'a> Unroll<'a> {
     }
 
     fn barrier(&mut self, step: &Step, id: StepId, m: &Member<'a>, stream: u32, fails: bool) -> Stop {
-        let Some(op) = crate::ops::find("all_reduce") else { return Ok(()) };
-        let Kind::Collective(op) = &op.kind else { return Ok(()) };
         let input = self.name(BARRIER_IN, step.span, None, Some(DType::F32));
         let output = self.name(BARRIER_OUT, step.span, None, Some(DType::F32));
         let sel = |buf| Some(Sel { buf, start: 0, end: None, sliced: false, span: step.span });
         let red = Some(Red::Builtin(nccl_sys::ncclRedOp_t::Sum));
         let coll = Coll {
-            op,
+            op: &ALL_REDUCE,
             comm: m.comm,
             me: m.names.rank,
             input: sel(input),
@@ -222,20 +224,22 @@ impl<'a> Unroll<'a> {
         };
         let (input, output) = (self.required(step, "in", m)?, self.required(step, "out", m)?);
         let (me, n) = (m.names.rank, m.names.n);
+        if let Counts::Matrix(rows) = &counts.v
+            && rows.len() != n
+        {
+            let rows = if rows.len() == 1 { "1 row".to_owned() } else { format!("{} rows", rows.len()) };
+            return Err(Diagnostic::new(counts.span, format!("`counts` has {rows}, but there are {}", ranks(n)))
+                .help(format!("it needs {n} rows of {n} numbers: row r, column j is what r sends to j")));
+        }
         let piece = |from: usize, to: usize| -> Result<u64, Diagnostic> {
             let v = match &counts.v {
                 Counts::Matrix(rows) => rows.get(from).and_then(|row| row.get(to)).copied().ok_or_else(|| {
-                    let text = format!("`counts` has no entry for row {from}, column {to}");
-                    Diagnostic::new(counts.span, text)
-                        .help(format!("it needs {n} rows of {n} numbers: row r, column j is what r sends to j"))
+                    Diagnostic::new(counts.span, format!("`counts` has no entry for row {from}, column {to}"))
                 })?,
                 Counts::Expr(expr) => {
                     let world = self.p.comms.list[m.comm].members[from];
                     let names = Names { rank: from, world_rank: world, peer: Some(to), ..m.names };
-                    match evaluate(expr, counts.span, &names, Mode::Whole)? {
-                        Value::Int(v) => v,
-                        Value::Float(v) => v.trunc() as i128,
-                    }
+                    evaluate_whole(expr, counts.span, &names)?
                 }
             };
             u64::try_from(v)

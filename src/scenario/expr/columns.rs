@@ -105,7 +105,7 @@ impl Columns {
                 let mut values = vec![Value::Int(0); args.len()];
                 self.lift(len, |k| {
                     values.iter_mut().zip(&args).for_each(|(value, arg)| *value = arg.get(k));
-                    call(*func, &values)
+                    call(*func, &values, self.mode)
                 })
             }
         }
@@ -288,7 +288,7 @@ fn compile<S: Scope + ?Sized>(node: &Node, scope: &S, mode: Mode) -> Option<Code
             let args = args.iter().map(|a| compile(a, scope, mode)).collect::<Option<Vec<_>>>()?;
             let values = args.iter().map(|a| if let Code::Const(v) = a { Some(*v) } else { None });
             match values.collect::<Option<Vec<_>>>() {
-                Some(values) => constant(call(*func, &values)),
+                Some(values) => constant(call(*func, &values, mode)),
                 None => Some(Code::Call(*func, args)),
             }
         }

@@ -19,11 +19,16 @@ impl Value {
         }
     }
 
-    /// As a whole number, the fraction dropped.
+    /// As a whole number, the fraction dropped: the one rule wherever an expression stands for a whole number.
+    ///
+    /// # Errors
+    ///
+    /// NaN, an infinity, and what does not fit 128 bits.
     pub fn to_int(self) -> Result<i128, EvalError> {
         match self {
             Self::Int(v) => Ok(v),
             Self::Float(v) if v.is_nan() => Err(EvalError("not a number, where a whole number is wanted".into())),
+            Self::Float(v) if v.is_infinite() => Err(EvalError("infinite, where a whole number is wanted".into())),
             Self::Float(v) if !(-I128_EDGE..I128_EDGE).contains(&v) => {
                 Err(EvalError(format!("{v:e} does not fit 128 bits")))
             }
@@ -36,6 +41,18 @@ impl Value {
         match self {
             Self::Int(v) => v != 0,
             Self::Float(v) => v != 0.0,
+        }
+    }
+
+    /// True unless zero, where a NaN is neither true nor false.
+    ///
+    /// # Errors
+    ///
+    /// A NaN.
+    pub fn to_bool(self) -> Result<bool, EvalError> {
+        match self {
+            Self::Float(v) if v.is_nan() => Err(EvalError("not a number, where true or false is wanted".into())),
+            _ => Ok(self.truth()),
         }
     }
 }
@@ -61,7 +78,7 @@ impl Expr {
     }
 }
 
-fn node<S: Scope + ?Sized>(n: &Node, scope: &S, mode: Mode) -> Result<Value, EvalError> {
+pub(super) fn node<S: Scope + ?Sized>(n: &Node, scope: &S, mode: Mode) -> Result<Value, EvalError> {
     match n {
         Node::Int(v) => Ok(fit(Value::Int(*v), mode)),
         Node::Float(v) => Ok(Value::Float(*v)),
@@ -92,7 +109,7 @@ fn node<S: Scope + ?Sized>(n: &Node, scope: &S, mode: Mode) -> Result<Value, Eva
         },
         Node::Call(func, args) => {
             let values = args.iter().map(|a| node(a, scope, mode)).collect::<Result<Vec<_>, _>>()?;
-            Ok(fit(call(*func, &values)?, mode))
+            Ok(fit(call(*func, &values, mode)?, mode))
         }
     }
 }
@@ -179,7 +196,7 @@ pub(super) fn remainder(x: f64, y: f64) -> f64 {
     if (r < 0.0) != (y < 0.0) { r + y } else { r }
 }
 
-pub(super) fn call(func: Func, values: &[Value]) -> Result<Value, EvalError> {
+pub(super) fn call(func: Func, values: &[Value], mode: Mode) -> Result<Value, EvalError> {
     let [first, rest @ ..] = values else { return Err(arguments(func)) };
     let x = first.as_f64();
     Ok(match func {
@@ -189,8 +206,8 @@ pub(super) fn call(func: Func, values: &[Value]) -> Result<Value, EvalError> {
             Value::Int(v) => Value::Int(v.checked_abs().ok_or_else(|| overflow("abs", None))?),
             Value::Float(v) => Value::Float(libm::fabs(*v)),
         },
-        Func::Floor => round(*first, libm::floor),
-        Func::Ceil => round(*first, libm::ceil),
+        Func::Floor => round(*first, libm::floor, mode),
+        Func::Ceil => round(*first, libm::ceil, mode),
         Func::Sqrt => Value::Float(libm::sqrt(x)),
         Func::Exp => Value::Float(libm::exp(x)),
         Func::Ln => Value::Float(libm::log(x)),
@@ -201,7 +218,7 @@ pub(super) fn call(func: Func, values: &[Value]) -> Result<Value, EvalError> {
     })
 }
 
-/// The smaller or greater of two; not a number if one is not.
+/// The smaller or greater of two, -0.0 below 0.0; not a number if one is not.
 fn pick(a: Value, b: Value, take_b: fn(std::cmp::Ordering) -> bool) -> Value {
     if let (Value::Int(x), Value::Int(y)) = (a, b) {
         return if take_b(x.cmp(&y)) { b } else { a };
@@ -209,15 +226,23 @@ fn pick(a: Value, b: Value, take_b: fn(std::cmp::Ordering) -> bool) -> Value {
     let (x, y) = (a.as_f64(), b.as_f64());
     match x.partial_cmp(&y) {
         None => Value::Float(f64::NAN),
-        Some(o) => Value::Float(if take_b(o) { y } else { x }),
+        Some(o) => {
+            // Equal numbers differ in their sign if they are zeros.
+            let o = o.then(y.is_sign_negative().cmp(&x.is_sign_negative()));
+            Value::Float(if take_b(o) { y } else { x })
+        }
     }
 }
 
-/// A rounded number is whole, if it fits.
-fn round(value: Value, f: fn(f64) -> f64) -> Value {
+/// Where a whole number is wanted, a rounded number is whole if it fits. In floating point it stays as it is: a whole
+/// number would lose the sign of -0.0.
+fn round(value: Value, f: fn(f64) -> f64, mode: Mode) -> Value {
     let Value::Float(v) = value else { return value };
-    let r = f(v);
-    Value::Float(r).to_int().map_or(Value::Float(r), Value::Int)
+    let r = Value::Float(f(v));
+    match mode {
+        Mode::Float => r,
+        Mode::Whole => r.to_int().map_or(r, Value::Int),
+    }
 }
 
 fn arguments(func: Func) -> EvalError {

@@ -6,9 +6,11 @@
 //! - [`Mode::Whole`]: operations whose operands are all whole stay whole, in 128 bits; `/` drops the fraction (towards
 //!   zero), `%` has the divisor's sign; leaving 128 bits and dividing by zero are errors. An operation with another operand,
 //!   a negative power, and `sqrt exp ln log2 sin cos` are f64; `floor` and `ceil` give whole numbers.
+//! - [`Expr::eval_wrapping`], for elements of integer types, is [`Mode::Whole`] in which `+ - * ^` may leave 128 bits.
 //! - [`Mode::Float`]: everything is f64 by IEEE rules and the pure-Rust `libm`, the same on every machine; `x[k]` counts its
 //!   index in whole numbers all the same.
-//! - `if(c, a, b)` computes only the branch taken. `min` and `max` of something that is not a number are not a number.
+//! - `if(c, a, b)` computes only the branch taken. `min` and `max` of something that is not a number are not a number;
+//!   -0.0 is below 0.0 for them.
 //! - A text has at most [`MAX_LENGTH`] bytes and a tree [`MAX_DEPTH`] levels, and there are no loops: evaluation always ends.
 mod columns;
 mod eval;
@@ -17,6 +19,7 @@ mod parse;
 mod period;
 #[cfg(test)]
 mod tests;
+mod wrap;
 
 pub use columns::{BLOCK, Column, Columns};
 pub use eval::Mode;
@@ -67,6 +70,27 @@ impl Node {
             Self::Call(_, args) => args.iter().for_each(|a| a.walk(f)),
             Self::Int(_) | Self::Float(_) | Self::Name(_) | Self::Field(..) => {}
         }
+    }
+}
+
+impl Expr {
+    /// The names that stand for themselves: not `x` of `x[k]`, nor what `same` compares.
+    pub fn bare_names(&self) -> Vec<&str> {
+        fn go<'a>(node: &'a Node, out: &mut Vec<&'a str>) {
+            match node {
+                Node::Name(name) => out.push(name),
+                Node::Index(_, inner) | Node::Neg(inner) => go(inner, out),
+                Node::Binary(_, a, b) => {
+                    go(a, out);
+                    go(b, out);
+                }
+                Node::Call(Func::Same, _) | Node::Int(_) | Node::Float(_) | Node::Field(..) => {}
+                Node::Call(_, args) => args.iter().for_each(|a| go(a, out)),
+            }
+        }
+        let mut out = Vec::new();
+        go(&self.node, &mut out);
+        out
     }
 }
 

@@ -148,3 +148,114 @@ fn references() {
         assert!(parse_ref(bad).is_err(), "{bad}");
     }
 }
+
+/// Bits, because 0 equals -0.
+fn float_bits(text: &str) -> u64 {
+    value(text, Mode::Float).map_or(1, |v| v.as_f64().to_bits())
+}
+
+#[test]
+fn zeros_keep_their_sign() {
+    for text in [
+        "-0.0",
+        "floor(-0.0)",
+        "ceil(-0.0)",
+        "ceil(-0.5)",
+        "sqrt(-0.0)",
+        "-abs(-0.0)",
+        "min(0.0, -0.0)",
+        "min(-0.0, 0.0)",
+        "max(-0.0, -0.0)",
+        "-(0 * 1)",
+        "if(1, floor(-0.0), 1)",
+        "0 * -1",
+        "5 % -5",
+        "sin(-0.0)",
+    ] {
+        assert_eq!(float_bits(text), (-0.0f64).to_bits(), "{text}");
+    }
+    for text in
+        ["abs(-0.0)", "max(0.0, -0.0)", "max(-0.0, 0.0)", "min(0.0, 0.0)", "-0.0 % 3", "-0.0 + 0.0", "floor(0.5)"]
+    {
+        assert_eq!(float_bits(text), 0, "{text}");
+    }
+    // A whole number has one zero.
+    assert_eq!(value("ceil(-0.5)", Mode::Whole), Ok(Value::Int(0)));
+}
+
+#[test]
+fn only_numbers_are_whole_or_true() {
+    for (value, words) in [
+        (Value::Float(f64::NAN), "not a number, where a whole number is wanted"),
+        (Value::Float(f64::INFINITY), "infinite, where a whole number is wanted"),
+        (Value::Float(f64::NEG_INFINITY), "infinite, where a whole number is wanted"),
+        (Value::Float(1e39), "1e39 does not fit 128 bits"),
+    ] {
+        assert_eq!(value.to_int().map_err(|e| e.0), Err(words.to_owned()), "{value:?}");
+    }
+    assert_eq!(Value::Float(-2.9).to_int(), Ok(-2));
+    assert!(Value::Float(f64::NAN).to_bool().is_err());
+    assert_eq!((Value::Float(-0.0).to_bool(), Value::Float(0.1).to_bool()), (Ok(false), Ok(true)));
+}
+
+fn wrapping(text: &str) -> Result<Value, String> {
+    parse(text).map_err(|e| e.message)?.expr.eval_wrapping(&Fixed).map_err(|e| e.0)
+}
+
+#[test]
+fn elements_of_integers_may_leave_128_bits() {
+    let u64_max = "18446744073709551615";
+    for (text, wanted) in [
+        (format!("{u64_max} ^ 2"), Value::Int((u64::MAX as i128).wrapping_mul(u64::MAX as i128))),
+        (format!("{u64_max} ^ 2 - {u64_max} ^ 2 + 5"), Value::Int(5)),
+        ("2 ^ 128 + 3".into(), Value::Int(3)),
+        ("3 ^ 170141183460469231731687303715884105727".into(), Value::Int(odd_power(3))),
+        ("-(-2 ^ 126 - 2 ^ 126)".into(), Value::Int(i128::MIN)),
+        ("if(rank > 2, 2 ^ 127 + 2 ^ 127, 1 / 0)".into(), Value::Int(0)),
+        ("rank * 0.5".into(), Value::Float(1.5)),
+        ("7 / 2".into(), Value::Int(3)),
+    ] {
+        assert_eq!(wrapping(&text), Ok(wanted), "{text}");
+    }
+    for text in [
+        "2 ^ 128 / 2",
+        "2 ^ 128 % 3",
+        "2 ^ 128 > 1",
+        "abs(2 ^ 128)",
+        "2 ^ 128 * 0.5",
+        "2 ^ (2 ^ 128)",
+        "(2 ^ 128) ^ -1",
+    ] {
+        let found = wrapping(text).err().unwrap_or_default();
+        assert!(found.contains("128 bits"), "{text}: {found}");
+    }
+    assert!(wrapping("1 / 0 + 2 ^ 128").is_err_and(|e| e.contains("by zero")));
+}
+
+/// The low bits of `base` to the greatest exponent, by multiplying: `base ^ (2^127 - 1)` is the product of all
+/// `base ^ (2^k)`.
+fn odd_power(base: i128) -> i128 {
+    let (mut power, mut product) = (base, 1i128);
+    for _ in 0..127 {
+        product = product.wrapping_mul(power);
+        power = power.wrapping_mul(power);
+    }
+    product
+}
+
+proptest::proptest! {
+    /// Sums, differences and products of any size are right in their low bits.
+    #[test]
+    fn low_bits_are_those_of_the_number(numbers in proptest::collection::vec((0i128..1 << 100, 0usize..4), 1..12)) {
+        let (mut text, mut low) = ("1".to_owned(), 1i128);
+        for (number, operator) in numbers {
+            (text, low) = match operator {
+                0 => (format!("({text} + {number})"), low.wrapping_add(number)),
+                1 => (format!("({text} - {number})"), low.wrapping_sub(number)),
+                2 => (format!("({text} * {number})"), low.wrapping_mul(number)),
+                _ => (format!("-({text})"), low.wrapping_neg()),
+            };
+        }
+        proptest::prop_assert_eq!(wrapping(&text), Ok(Value::Int(low)));
+    }
+}

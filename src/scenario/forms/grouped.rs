@@ -27,9 +27,8 @@ pub(super) fn lacks(case: &Case) -> Option<&'static str> {
 }
 
 pub(super) fn change(case: &mut Case) {
-    let Some(group) = ops::find("group") else { return };
     let steps = std::mem::take(&mut case.steps);
-    case.steps = wrapped(steps, group);
+    case.steps = wrapped(steps, &ops::GROUP);
     // Steps of one group begin and end together.
     walk::drop_figures(case, &["seconds"]);
 }
@@ -111,6 +110,7 @@ impl Run {
             root: None,
             place: first.place.clone(),
             ranks,
+            own_ranks: false,
             in_place: None,
             null_pointers: false,
             stream: first.stream.clone(),

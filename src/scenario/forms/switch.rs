@@ -31,21 +31,18 @@ pub(super) fn processes(case: &mut Case) {
     case.placement = Placement::Processes;
 }
 
-/// The table's entries of the collectives that the case calls and that have a choice of algorithms.
-fn choices(case: &Case) -> Vec<(&'static Op, &'static Collective)> {
-    let mut found: Vec<(&'static Op, &'static Collective)> = Vec::new();
+/// The collectives that the case calls and that have a choice of algorithms.
+fn choices(case: &Case) -> Vec<&'static Collective> {
+    let mut found: Vec<&'static Collective> = Vec::new();
     walk::steps(case, &mut |step, _| {
-        let op = match &step.op.kind {
-            Kind::Composite(Composite::Barrier) => ops::find("all_reduce"),
-            Kind::Composite(Composite::AllGatherV) => ops::find("broadcast"),
-            _ => Some(step.op),
+        let collective = match &step.op.kind {
+            Kind::Composite(Composite::Barrier) => &ops::ALL_REDUCE,
+            Kind::Composite(Composite::AllGatherV) => &ops::BROADCAST,
+            Kind::Collective(collective) => collective,
+            _ => return,
         };
-        if let Some(op) = op
-            && let Kind::Collective(collective) = &op.kind
-            && !collective.algorithms.is_empty()
-            && !found.iter().any(|(known, _)| *known == op)
-        {
-            found.push((op, collective));
+        if !collective.algorithms.is_empty() && !found.iter().any(|known| known.call == collective.call) {
+            found.push(collective);
         }
     });
     found
@@ -58,13 +55,13 @@ pub(super) fn no_algorithm(case: &Case, algorithm: &str) -> Option<&'static str>
     if algorithm == SINGLE_TREE && elsewhere(case) {
         return Some("the file requires another backend than soft");
     }
-    let serves = choices(case).iter().any(|(_, op)| op.algorithms.contains(&algorithm));
+    let serves = choices(case).iter().any(|op| op.algorithms.contains(&algorithm));
     (!serves).then_some("none of its operations has that algorithm")
 }
 
 pub(super) fn algorithm(case: &mut Case, algorithm: &str) {
     let serves = |op: &Collective| op.algorithms.contains(&algorithm);
-    let value = if choices(case).iter().all(|(_, op)| serves(op)) {
+    let value = if choices(case).iter().all(|op| serves(op)) {
         algorithm.to_owned()
     } else {
         let all = ops::TABLE.iter().filter_map(|op| match &op.kind {

@@ -1,0 +1,86 @@
+//! Elements of integer types: they hold a number's low bits, which `+ - * ^` find from the low bits of what they are given,
+//! so numbers may leave the 128 bits of [`Mode::Whole`] on the way.
+use super::eval::{binary, node};
+use super::{BinOp, EvalError, Expr, Func, Mode, Node, Scope, Value};
+
+/// A number on its way to an element.
+#[derive(Clone, Copy)]
+enum Number {
+    /// Its value.
+    Exact(Value),
+    /// The low 128 bits of a whole number that does not fit them.
+    Low(i128),
+}
+
+use Number::{Exact, Low};
+
+impl Expr {
+    /// The value as an element of an integer type takes it: a whole number is right in its low 128 bits, whatever the
+    /// size of the number. Work is bounded by the size of the text.
+    ///
+    /// # Errors
+    ///
+    /// As [`Expr::eval`]; a number beyond 128 bits is one only where an operation needs all of it: `/`, `%`, a
+    /// comparison, a function, an index, floating point.
+    pub fn eval_wrapping<S: Scope + ?Sized>(&self, scope: &S) -> Result<Value, EvalError> {
+        Ok(match number(&self.node, scope)? {
+            Exact(value) => value,
+            Low(bits) => Value::Int(bits),
+        })
+    }
+}
+
+fn number<S: Scope + ?Sized>(n: &Node, scope: &S) -> Result<Number, EvalError> {
+    match n {
+        Node::Neg(inner) => Ok(match number(inner, scope)? {
+            Exact(Value::Int(v)) => v.checked_neg().map_or(Low(v), |v| Exact(Value::Int(v))),
+            Exact(Value::Float(v)) => Exact(Value::Float(-v)),
+            Low(bits) => Low(bits.wrapping_neg()),
+        }),
+        Node::Binary(op @ (BinOp::Add | BinOp::Sub | BinOp::Mul | BinOp::Pow), a, b) => {
+            ring(*op, number(a, scope)?, number(b, scope)?)
+        }
+        Node::Call(Func::If, args) => match args.as_slice() {
+            [condition, yes, no] => number(if node(condition, scope, Mode::Whole)?.truth() { yes } else { no }, scope),
+            _ => node(n, scope, Mode::Whole).map(Exact),
+        },
+        _ => node(n, scope, Mode::Whole).map(Exact),
+    }
+}
+
+/// Operations whose low bits follow from the low bits of their operands.
+fn ring(op: BinOp, a: Number, b: Number) -> Result<Number, EvalError> {
+    let (x, y) = match (a, b) {
+        (Exact(a), Exact(b)) => match (binary(op, a, b), a, b) {
+            (Err(_), Value::Int(x), Value::Int(y)) if op != BinOp::Pow || y >= 0 => (x, y),
+            (result, ..) => return result.map(Exact),
+        },
+        (Exact(Value::Int(x)) | Low(x), Exact(Value::Int(y)) | Low(y)) => (x, y),
+        (Exact(Value::Float(_)), _) | (_, Exact(Value::Float(_))) => return Err(beyond()),
+    };
+    Ok(Low(match op {
+        BinOp::Add => x.wrapping_add(y),
+        BinOp::Sub => x.wrapping_sub(y),
+        BinOp::Mul => x.wrapping_mul(y),
+        // The exponent counts as it is: its low bits say nothing, and a negative one needs the whole base.
+        BinOp::Pow if matches!(b, Exact(_)) && y >= 0 => power(x, y),
+        _ => return Err(beyond()),
+    }))
+}
+
+fn beyond() -> EvalError {
+    EvalError("a number that does not fit 128 bits is needed here as it is".into())
+}
+
+/// The low bits of a power, by squaring.
+fn power(mut base: i128, mut exponent: i128) -> i128 {
+    let mut result = 1i128;
+    while exponent > 0 {
+        if exponent & 1 == 1 {
+            result = result.wrapping_mul(base);
+        }
+        base = base.wrapping_mul(base);
+        exponent >>= 1;
+    }
+    result
+}
