@@ -13,15 +13,16 @@
 //!
 //! Variables mean what the options of `collspec run` with their names mean: COLLSPEC_BACKEND, COLLSPEC_REQUIRE,
 //! COLLSPEC_NCCL, COLLSPEC_DRIVER, COLLSPEC_RANKS_PER_GPU, COLLSPEC_PLACEMENT, COLLSPEC_TIMEOUT, COLLSPEC_OPENING_TIMEOUT,
-//! COLLSPEC_SEED, COLLSPEC_EAGER, COLLSPEC_FORMS and COLLSPEC_FILTER. Snapshots follow insta's INSTA_UPDATE. Nothing but libtest's own lines
+//! COLLSPEC_SEED, COLLSPEC_EAGER, COLLSPEC_ALLOW_ENV, COLLSPEC_FORMS and COLLSPEC_FILTER. Snapshots follow insta's INSTA_UPDATE. Nothing but libtest's own lines
 //! goes to the standard output.
 mod environment;
 mod settings;
 mod snapshot;
 mod trials;
 
+use crate::printable::{printable, printable_lines};
 use crate::run::{Runner, Workers};
-use crate::suite::{Forms, Suite, with_causes};
+use crate::suite::{Reading, Suite, with_causes};
 use libtest_mimic::Arguments;
 use settings::Settings;
 use std::num::NonZeroUsize;
@@ -99,7 +100,7 @@ pub fn main(site: Site) -> ExitCode {
         Ok(code) => code,
         Err((code, words)) => {
             // Standard error, because nextest reads the other one.
-            eprintln!("collspec: {words}");
+            eprintln!("collspec: {}", printable_lines(&words));
             ExitCode::from(code)
         }
     }
@@ -111,12 +112,15 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
     if crate::worker::is_worker() {
         return Err(failed(&crate::suite::Error::InsideWorker));
     }
-    let mut suite = open(&site.root(), &args, &settings.forms).map_err(|error| failed(&error))?;
+    let mut suite = open(&site.root(), &args, &settings.reading).map_err(|error| failed(&error))?;
     if suite.cases.is_empty() && suite.faults.is_empty() && !names_one(&args) {
         // A folder that moved must not look like a green run.
         return Err((FAILED, format!("no scenarios in {}", site.root().display())));
     }
     suite.select(&settings.filter);
+    for line in crate::suite::passed_over(&suite.passed_over) {
+        eprintln!("collspec: {line}");
+    }
 
     let runner = match settings.wish.resolve(&Workers::CurrentExe) {
         // names are the same on every backend: what is missing is told when something is to run
@@ -124,7 +128,7 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
         Err(missing) => return Err((BACKEND_MISSING, missing.to_string())),
         Ok(chosen) => {
             if !args.list {
-                eprintln!("{}", chosen.banner(&crate::report::Inherited::here()));
+                eprintln!("{}", printable(&chosen.banner(&crate::report::Inherited::here())));
             }
             if chosen.machine.is_some() {
                 // cases on GPUs take turns anyway
@@ -138,16 +142,16 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
     let (trials, forms) = trials::trials(&site, suite, &args, runner);
     let conclusion = libtest_mimic::run(&args, trials);
     for words in forms.lock().unwrap_or_else(PoisonError::into_inner).disagreements() {
-        eprintln!("collspec: forms disagree: {words}");
+        eprintln!("collspec: forms disagree: {}", printable(&words));
     }
     Ok(conclusion.exit_code())
 }
 
 /// All scenarios, or the file of the one that is asked for: nextest starts a process for each case.
-fn open(root: &Path, args: &Arguments, forms: &Forms) -> Result<Suite, crate::suite::Error> {
+fn open(root: &Path, args: &Arguments, reading: &Reading) -> Result<Suite, crate::suite::Error> {
     match &args.filter {
-        Some(name) if args.exact => Suite::open_exact(root, name, forms),
-        _ => Suite::open_in(&[root], forms),
+        Some(name) if args.exact => Suite::open_exact(root, name, reading),
+        _ => Suite::open_with(&[root], reading),
     }
 }
 

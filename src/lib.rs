@@ -13,6 +13,7 @@ pub mod num;
 pub mod ops;
 pub mod oracle;
 pub mod plan;
+pub mod printable;
 pub mod report;
 pub mod run;
 pub mod scenario;

@@ -5,7 +5,7 @@
 use collspec::backend::{Backend, Device, Library};
 use collspec::judge::{Outcome, Status, Verdict};
 use collspec::run::{Options, Runner, Workers};
-use collspec::scenario::{Case, SourceFile, parse};
+use collspec::scenario::{AllowEnv, Case, SourceFile, parse_with};
 use libtest_mimic::{Arguments, Trial};
 use nccl_sys::{Nccl, cudaStream_t, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t};
 use std::ffi::c_void;
@@ -110,7 +110,8 @@ fn case(name: &str, fault: &str, more: &str) -> Arc<Case> {
     let env = if fault.is_empty() { String::new() } else { format!("env.NCCL_TEST_FAULT = \"{fault}\"\n") };
     let text = format!("world_size = 2\nop = \"all_reduce\"\ninputs = [[1, 2, 3], [4, 5, 6]]\n{env}{more}");
     let file = Arc::new(SourceFile { path: format!("{name}.toml"), text: text.into() });
-    let mut cases = parse(&file, name).unwrap_or_else(|faults| panic!("{faults}"));
+    let allowed = AllowEnv::parse("NCCL_TEST_FAULT").unwrap();
+    let mut cases = parse_with(&file, name, &allowed).unwrap_or_else(|faults| panic!("{faults}"));
     Arc::new(cases.remove(0))
 }
 

@@ -87,7 +87,7 @@ fn forms_that_a_file_names_are_made_without_asking() {
     assert_eq!(names(&Suite::open_in(&[&root], &wanted).unwrap()), ["a", "a[form=ring]", "b", "b[form=ring]"]);
     let none = Forms::parse("none").unwrap();
     assert_eq!(names(&Suite::open_in(&[&root], &none).unwrap()), ["a", "b"]);
-    let exact = |name: &str, forms: &Forms| names(&Suite::open_exact(&root, name, forms).unwrap());
+    let exact = |name: &str, forms: &Forms| names(&Suite::open_exact(&root, name, &forms.into()).unwrap());
     assert_eq!(exact("a[form=tree]", &Forms::Named), ["a[form=tree]"]);
     assert!(exact("b[form=ring]", &Forms::Named).is_empty());
     assert_eq!(exact("b[form=ring]", &wanted), ["b[form=ring]"]);

@@ -64,7 +64,10 @@ fn libraries_are_listed_and_bad_ones_do_no_harm() {
     let good = machine.library("good", GOOD);
     let loud = machine.library("loud", &format!("int puts(const char *);\nvoid __attribute__((constructor)) f(void) {{ puts(\"collspec-probe:{{}}\"); }}\n{GOOD}"));
     let crash = machine.library("crash", "int ncclGetVersion(int *v) { *(volatile int *)0 = 1; return 0; }");
-    let leave = machine.library("leave", "void _exit(int);\nvoid __attribute__((constructor)) f(void) { _exit(0); }");
+    let leave = machine.library(
+        "leave",
+        &format!("void _exit(int);\nvoid __attribute__((constructor)) f(void) {{ _exit(0); }}\n{GOOD}"),
+    );
     let text = machine.file("text/libnccl.so.2", "no library");
     let old = machine.library("old", "int ncclGetVersion(int *v) { *v = 2408; return 0; }");
     let answer = machine.collspec(&["nccl", "list"], &[&good, &loud, &crash, &leave, &text, &old]);
@@ -90,8 +93,10 @@ fn libraries_are_listed_and_bad_ones_do_no_harm() {
 #[test]
 fn a_library_that_never_opens_is_given_up() {
     let Some(machine) = Machine::new() else { return };
-    let stuck =
-        machine.library("stuck", "int pause(void);\nvoid __attribute__((constructor)) f(void) { for (;;) pause(); }");
+    let stuck = machine.library(
+        "stuck",
+        &format!("int pause(void);\nvoid __attribute__((constructor)) f(void) {{ for (;;) pause(); }}\n{GOOD}"),
+    );
     let begun = Instant::now();
     let workers = collspec::Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
     let error = collspec::library::probe_within(Duration::from_secs(1), &stuck, &workers).unwrap_err();

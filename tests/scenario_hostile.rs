@@ -1,4 +1,5 @@
 //! Texts that nobody meant: whatever the bytes are, reading ends, quickly, without a panic.
+use collspec::printable::is_printable;
 use collspec::scenario::{self, SourceFile, expr};
 use proptest::prelude::*;
 use std::path::Path;
@@ -12,6 +13,8 @@ fn read(text: String) -> usize {
         Err(rejected) => {
             let shown = scenario::render(&rejected.file, &rejected.faults, true);
             assert!(!rejected.faults.is_empty() && !shown.is_empty());
+            let plain = scenario::render(&rejected.file, &rejected.faults, false);
+            assert!(plain.chars().all(|c| c == '\n' || is_printable(c)), "{plain:?}");
             for d in &rejected.faults {
                 assert!(d.span.start <= d.span.end && d.span.end <= rejected.file.text.len(), "{d:?}");
                 assert!(rejected.file.text.is_char_boundary(d.span.start), "{d:?}");
@@ -75,6 +78,11 @@ const WORDS: &[&str] = &[
     "groups",
     "é",
     "\u{0}",
+    "\u{1b}[8m",
+    "\u{9b}",
+    "\r",
+    "\u{202e}",
+    "\\u001b",
 ];
 
 #[derive(Clone, Debug)]

@@ -4,8 +4,8 @@ use collspec::audit::peers::Peer;
 use collspec::audit::{NoSelection, Selection as Faults};
 use collspec::library::{Cuda, is_version};
 use collspec::run::{RanksPerGpu, seconds};
-use collspec::scenario::Placement;
-use collspec::suite::{BackendChoice, Filter, Forms, Suite};
+use collspec::scenario::{AllowEnv, Placement};
+use collspec::suite::{BackendChoice, Filter, Forms, Reading, Suite};
 use soft_nccl::fault::{NoFault, Wish as Fault};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -81,6 +81,13 @@ pub struct Selection {
     /// A case in a form is called as the case with `form=NAME` last in its brackets.
     #[arg(long, value_name = "LIST", value_parser = Forms::parse)]
     pub forms: Option<Forms>,
+
+    /// Let files set this NCCL_* variable too. May be given several times.
+    ///
+    /// Some of NCCL's variables load libraries, write files or connect to other hosts. Files can set only those that choose
+    /// algorithms, protocols, channels, sizes, thresholds, transports, checks and the debug level.
+    #[arg(long, value_name = "NAME", value_parser = AllowEnv::parse_one)]
+    pub allow_env: Vec<String>,
 }
 
 impl Selection {
@@ -90,7 +97,8 @@ impl Selection {
 
     /// The files' cases in the forms that are wanted.
     pub fn open(&self) -> Result<Suite, collspec::suite::Error> {
-        Suite::open_in(&self.paths, &self.forms.clone().unwrap_or_default())
+        let allow_env = AllowEnv::of(&self.allow_env);
+        Suite::open_with(&self.paths, &Reading { forms: self.forms.clone().unwrap_or_default(), allow_env })
     }
 }
 

@@ -2,11 +2,12 @@
 use super::args::{Audit, Format, WayName};
 use super::exit::Exit;
 use super::progress::Progress;
-use super::run::{select, show_faults};
-use anstream::AutoStream;
+use super::run::{open, select, show_faults};
+use super::terminal;
 use anyhow::Context;
 use collspec::audit::peers::As;
 use collspec::audit::{self, Depth, Error, Ours, Report, Settings, SoundFailure, Step, Way};
+use collspec::printable::{Guarded, printable_lines};
 use collspec::report::{Inherited, Rerun, Styles, audit as table, failure, ways as side_by_side};
 use collspec::run::{Options, Workers};
 use collspec::suite::{self, Suite, faults};
@@ -20,7 +21,7 @@ use std::time::Instant;
 const SHOWN: usize = 5;
 
 pub fn audit(args: &Audit) -> anyhow::Result<Exit> {
-    let mut suite = args.selection.open()?;
+    let mut suite = open(&args.selection)?;
     if !suite.faults.is_empty() {
         show_faults(&suite)?;
         return Err(suite::Error::Faults(suite.faults.len()).into());
@@ -106,7 +107,7 @@ fn one(args: &Audit, suite: &Suite, way: &dyn Way, settings: &Settings) -> anyho
 
 /// Shows what fails without a fault.
 fn unsound(failures: &[SoundFailure]) -> anyhow::Result<Exit> {
-    let mut to = anstream::stderr();
+    let mut to = terminal::err();
     let rerun = Rerun::command_line(vec!["--backend".to_owned(), "soft".to_owned()], Inherited::here());
     for failed in failures.iter().take(SHOWN) {
         match faults::refusal(&failed.case).filter(|_| failed.refused()) {
@@ -120,7 +121,7 @@ fn unsound(failures: &[SoundFailure]) -> anyhow::Result<Exit> {
     if let Some(more) = failures.len().checked_sub(SHOWN).filter(|more| *more > 0) {
         writeln!(to, "and {more} more\n")?;
     }
-    writeln!(to, "collspec: {}", Error::Unsound(failures.to_vec()))?;
+    writeln!(to, "collspec: {}", printable_lines(&Error::Unsound(failures.to_vec()).to_string()))?;
     Ok(if failures.iter().any(SoundFailure::refused) { Exit::WRONG_INPUT } else { Exit::SOME_FAILED })
 }
 
@@ -129,10 +130,10 @@ type Told<'a> = dyn Fn(&mut dyn Write, &Styles) -> io::Result<()> + 'a;
 
 fn write(args: &Audit, report: &Told<'_>) -> anyhow::Result<()> {
     let (mut to, styles): (Box<dyn Write>, Styles) = match &args.output {
-        None => (Box::new(BufWriter::new(AutoStream::auto(io::stdout()))), Styles::coloured()),
+        None => (Box::new(BufWriter::new(terminal::out())), Styles::coloured()),
         Some(path) => {
             let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-            (Box::new(BufWriter::new(file)), Styles::plain())
+            (Box::new(BufWriter::new(Guarded::new(file, false))), Styles::plain())
         }
     };
     Ok(report(&mut to, &styles)?)

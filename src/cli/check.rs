@@ -1,7 +1,9 @@
 //! `collspec check`.
 use super::args::Check;
 use super::exit::Exit;
-use super::run::{select, show_faults};
+use super::run::{open, select, show_faults};
+use super::terminal;
+use collspec::printable::{one_line, printable};
 use collspec::suite::foresee::{Foreseen, foresee};
 use collspec::suite::{drive, faults, files_in_words};
 use std::collections::BTreeMap;
@@ -11,7 +13,7 @@ use std::thread::available_parallelism;
 
 pub fn check(args: &Check) -> anyhow::Result<Exit> {
     let jobs = available_parallelism().map_or(1, NonZeroUsize::get);
-    let mut suite = args.selection.open()?;
+    let mut suite = open(&args.selection)?;
     if suite.faults.is_empty() || !suite.cases.is_empty() {
         select(&mut suite, &args.selection)?;
     }
@@ -28,16 +30,16 @@ pub fn check(args: &Check) -> anyhow::Result<Exit> {
     // A file with a fault has its diagnostics instead.
     files.retain(|path, _| suite.faults.iter().all(|faulty| faulty.file.path != *path));
 
-    let mut out = anstream::stdout();
+    let mut out = terminal::out();
     for (path, cases) in &files {
-        writeln!(out, "{path}: {}", summary(cases))?;
+        writeln!(out, "{}: {}", printable(path), one_line(&summary(cases)))?;
     }
     out.flush()?;
     if suite.faults.is_empty() {
         return Ok(Exit::ALL_PASSED);
     }
     show_faults(&suite)?;
-    writeln!(anstream::stderr(), "collspec: {} with faults", files_in_words(suite.faults.len()))?;
+    writeln!(terminal::err(), "collspec: {} with faults", files_in_words(suite.faults.len()))?;
     Ok(Exit::WRONG_INPUT)
 }
 

@@ -2,9 +2,11 @@
 use super::args::Doctor;
 use super::exit::Exit;
 use super::nccl::lack;
+use super::terminal;
 use collspec::Workers;
 use collspec::backend::cuda::{DeviceInfo, DriverState, Gpus};
 use collspec::library::{Found, Probed, find};
+use collspec::printable::one_line;
 use collspec::run::gpus::{self, AskError};
 use collspec::run::{Machine, machine::driver_text};
 use collspec::suite::{BackendChoice, BackendMissing, Choice, Wish};
@@ -40,9 +42,9 @@ pub fn doctor(args: &Doctor) -> anyhow::Result<Exit> {
             lines.push(entry("skipped", "cases that require the backend nccl, GPUs or a compute capability"));
         }
     }
-    let mut out = anstream::stdout();
+    let mut out = terminal::out();
     for line in lines {
-        writeln!(out, "{line}")?;
+        writeln!(out, "{}", one_line(&line))?;
     }
     out.flush()?;
     Ok(Exit::ALL_PASSED)

@@ -7,15 +7,20 @@ mod exit;
 mod nccl;
 mod progress;
 mod run;
+mod terminal;
 
 use clap::Parser;
+use collspec::printable::{is_printable, printable_lines};
 use collspec::suite::with_causes;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// Reads the arguments, does what they ask, and says how it went.
 pub fn main() -> ExitCode {
-    let args = args::Args::parse();
+    let args = match args::Args::try_parse() {
+        Ok(args) => args,
+        Err(error) => return refused(&error),
+    };
     let done = match &args.command {
         args::Command::Run(options) => run::run(options),
         args::Command::Check(options) => check::check(options),
@@ -28,11 +33,23 @@ pub fn main() -> ExitCode {
         Err(error) => {
             // A reader that has seen enough (`| head`) needs no words.
             if !is_closed_pipe(&error) {
-                let _ = writeln!(anstream::stderr(), "collspec: {}", with_causes(&*error));
+                let _ = writeln!(terminal::err(), "collspec: {}", printable_lines(&with_causes(&*error)));
             }
             exit::Exit::WRONG_INPUT.into()
         }
     }
+}
+
+/// The parser's own words, in which the arguments stand as they were typed.
+fn refused(error: &clap::Error) -> ExitCode {
+    let rendered = error.render();
+    let hostile = std::env::args_os().any(|arg| !arg.to_string_lossy().chars().all(is_printable));
+    let _ = match (error.use_stderr(), hostile) {
+        (true, true) => write!(terminal::err(), "{}", printable_lines(&rendered.to_string())),
+        (true, false) => write!(terminal::err(), "{}", rendered.ansi()),
+        (false, _) => write!(terminal::out(), "{}", rendered.ansi()),
+    };
+    ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 
 fn is_closed_pipe(error: &anyhow::Error) -> bool {

@@ -1,8 +1,10 @@
 //! `collspec nccl`.
 use super::args::{Nccl, NcclFetch};
 use super::exit::Exit;
+use super::terminal;
 use collspec::Workers;
 use collspec::library::{Cache, Found, Probed, fetch, find, probe};
+use collspec::printable::{one_line, printable};
 use std::io::Write;
 
 pub fn nccl(args: &Nccl) -> anyhow::Result<Exit> {
@@ -14,7 +16,7 @@ pub fn nccl(args: &Nccl) -> anyhow::Result<Exit> {
 
 fn list() -> anyhow::Result<Exit> {
     let found = find(&Workers::CurrentExe);
-    let mut out = anstream::stdout();
+    let mut out = terminal::out();
     if found.is_empty() {
         writeln!(
             out,
@@ -33,32 +35,33 @@ fn get(args: &NcclFetch) -> anyhow::Result<Exit> {
     let cache = Cache::of_user()?;
     let place = cache.place(&args.version, args.cuda);
     if !place.is_file() {
-        writeln!(anstream::stderr(), "collspec: fetching NCCL {} for {}, some 300 MB", args.version, args.cuda)?;
+        writeln!(terminal::err(), "collspec: fetching NCCL {} for {}, some 300 MB", args.version, args.cuda)?;
     }
     let fetched = fetch(&args.version, args.cuda, &cache)?;
-    let mut out = anstream::stdout();
-    writeln!(out, "{}", fetched.path.display())?;
+    let mut out = terminal::out();
+    writeln!(out, "{}", printable(&fetched.path.display().to_string()))?;
     out.flush()?;
-    let mut err = anstream::stderr();
+    let mut err = terminal::err();
     match fetched.hash {
         Some(hash) => writeln!(err, "collspec: sha256 {hash}, as the wheel lists it")?,
         None => writeln!(err, "collspec: it was there already")?,
     }
     match probe(&fetched.path, &Workers::CurrentExe) {
         Ok(probed) => writeln!(err, "collspec: NCCL {}; {}", probed.version_text(), lack(&probed))?,
-        Err(error) => writeln!(err, "collspec: it cannot be used on this machine: {error}")?,
+        Err(error) => writeln!(err, "collspec: it cannot be used on this machine: {}", one_line(&error.to_string()))?,
     }
     Ok(Exit::ALL_PASSED)
 }
 
 /// A library in two lines: version and file, then where it was found and what it lacks.
 fn entry(library: &Found) -> String {
-    let path = library.path.display();
+    let path = library.path.display().to_string();
+    let path = printable(&path);
     match &library.probed {
         Ok(probed) => {
             format!("{:<8} {path}\n         {}; {}\n", probed.version_text(), library.source, lack(probed))
         }
-        Err(error) => format!("unusable {path}\n         {}; {error}\n", library.source),
+        Err(error) => format!("unusable {path}\n         {}; {}\n", library.source, one_line(&error.to_string())),
     }
 }
 

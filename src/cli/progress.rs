@@ -1,5 +1,6 @@
 //! A bar on the terminal while cases run; nothing anywhere else.
 use collspec::judge::Status;
+use collspec::printable::printable;
 use collspec::run::Event;
 use indicatif::{ProgressBar, ProgressStyle};
 
@@ -45,7 +46,7 @@ impl Progress {
     /// One of them is done.
     pub fn step(&self, name: String) {
         self.bar.inc(1);
-        self.bar.set_message(name);
+        self.bar.set_message(printable(&name).into_owned());
     }
 
     /// All of them are.
@@ -54,8 +55,9 @@ impl Progress {
     }
 
     fn message(&self, name: &str) {
+        let name = printable(name);
         match self.failed {
-            0 => self.bar.set_message(name.to_owned()),
+            0 => self.bar.set_message(name.into_owned()),
             failed => self.bar.set_message(format!("{failed} failed, {name}")),
         }
     }

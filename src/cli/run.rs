@@ -2,11 +2,12 @@
 use super::args::{Format, Run, Selection};
 use super::exit::Exit;
 use super::progress::Progress;
-use anstream::AutoStream;
+use super::terminal;
 use anyhow::Context;
+use collspec::printable::{Guarded, one_line, printable_lines};
 use collspec::report::{Human, Inherited, JsonLines, Reporter, Rerun, Styles};
 use collspec::run::{Event, Options, RanksPerGpu, Workers};
-use collspec::suite::{BackendChoice, Error, Suite, Wish};
+use collspec::suite::{BackendChoice, Error, Suite, Wish, passed_over};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::num::NonZeroUsize;
@@ -22,7 +23,7 @@ pub fn run(args: &Run) -> anyhow::Result<Exit> {
     let chosen = match wish.resolve(&Workers::CurrentExe) {
         Ok(chosen) => chosen,
         Err(missing) => {
-            writeln!(anstream::stderr(), "collspec: {missing}")?;
+            writeln!(terminal::err(), "collspec: {}", printable_lines(&missing.to_string()))?;
             return Ok(Exit::BACKEND_MISSING);
         }
     };
@@ -32,7 +33,7 @@ pub fn run(args: &Run) -> anyhow::Result<Exit> {
     let cores = available_parallelism().map_or(1, NonZeroUsize::get);
     // cases on GPUs take turns anyway
     let jobs = args.jobs.map_or(if chosen.machine.is_some() { 1 } else { cores }, NonZeroUsize::get);
-    let mut suite = args.selection.open()?;
+    let mut suite = open(&args.selection)?;
     if suite.faults.is_empty() {
         select(&mut suite, &args.selection)?;
         suite.plan(cores);
@@ -42,7 +43,7 @@ pub fn run(args: &Run) -> anyhow::Result<Exit> {
         return Err(Error::Faults(suite.faults.len()).into());
     }
 
-    writeln!(anstream::stderr(), "{}", chosen.banner(&Inherited::here()))?;
+    writeln!(terminal::err(), "{}", one_line(&chosen.banner(&Inherited::here())))?;
     let mut reporter = Reports { report: report(args, chosen.backend.name())?, progress: Progress::new() };
     let options = Options {
         backend: chosen.backend,
@@ -65,6 +66,15 @@ pub fn run(args: &Run) -> anyhow::Result<Exit> {
     })
 }
 
+/// Reads the files, and says what was passed over.
+pub fn open(selection: &Selection) -> anyhow::Result<Suite> {
+    let suite = selection.open()?;
+    for line in passed_over(&suite.passed_over) {
+        writeln!(terminal::err(), "collspec: {line}")?;
+    }
+    Ok(suite)
+}
+
 /// Keeps what the filter admits; a filter that admits nothing is a mistake, not a green run.
 pub fn select(suite: &mut Suite, selection: &Selection) -> anyhow::Result<()> {
     let filter = selection.filter();
@@ -81,11 +91,11 @@ pub fn select(suite: &mut Suite, selection: &Selection) -> anyhow::Result<()> {
 
 /// Everything that is wrong with the files, on the standard error.
 pub fn show_faults(suite: &Suite) -> io::Result<()> {
-    let mut to = anstream::stderr();
+    let mut to = terminal::err();
     for faulty in &suite.faults {
         writeln!(to, "{}\n", faulty.render(true).trim_end())?;
     }
-    Ok(())
+    to.flush()
 }
 
 /// A closed pipe must stay recognisable under the suite's own error.
@@ -100,13 +110,13 @@ fn report(args: &Run, backend: &str) -> anyhow::Result<Box<dyn Reporter>> {
     let rerun = Rerun::command_line(options_to_repeat(args), Inherited::here());
     let human = |to: Box<dyn Write>, styles| Box::new(Human::new(to, styles, rerun, args.verbose));
     Ok(match (&args.output, args.format) {
-        (None, Format::Human) => human(Box::new(AutoStream::auto(io::stdout())), Styles::coloured()),
+        (None, Format::Human) => human(Box::new(terminal::out()), Styles::coloured()),
         (None, Format::Jsonl) => Box::new(JsonLines::new(BufWriter::new(io::stdout()), backend)),
         (Some(path), format) => {
             let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
             let file = BufWriter::new(file);
             match format {
-                Format::Human => human(Box::new(file), Styles::plain()),
+                Format::Human => human(Box::new(Guarded::new(file, false)), Styles::plain()),
                 Format::Jsonl => Box::new(JsonLines::new(file, backend)),
             }
         }
@@ -131,6 +141,9 @@ fn options_to_repeat(args: &Run) -> Vec<String> {
     option("--eager", args.eager.map(|value| value.to_string()));
     option("--fault", args.fault.map(|fault| fault.to_string()));
     option("--placement", args.placement.map(|placement| placement.name().to_owned()));
+    for name in &args.selection.allow_env {
+        option("--allow-env", Some(name.clone()));
+    }
     words
 }
 

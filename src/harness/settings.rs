@@ -1,14 +1,15 @@
 //! What COLLSPEC_* variables say, read once.
 use crate::run::{Options, RanksPerGpu, seconds};
-use crate::scenario::Placement;
-use crate::suite::{BackendChoice, Choice, Filter, Forms, Wish};
+use crate::scenario::{AllowEnv, Placement};
+use crate::suite::{BackendChoice, Choice, Filter, Forms, Reading, Wish};
 use std::env::VarError;
 
 /// The variable that says in which forms cases are run.
 pub const FORMS: &str = "COLLSPEC_FORMS";
 
 /// Variables that bear on a case's result, which a command that runs it again must repeat.
-pub const TELLING: [&str; 9] = [
+pub const TELLING: [&str; 10] = [
+    "COLLSPEC_ALLOW_ENV",
     "COLLSPEC_BACKEND",
     "COLLSPEC_NCCL",
     "COLLSPEC_DRIVER",
@@ -39,8 +40,8 @@ pub struct Settings {
     pub eager: Option<u64>,
     /// COLLSPEC_FILTER.
     pub filter: Filter,
-    /// COLLSPEC_FORMS.
-    pub forms: Forms,
+    /// COLLSPEC_FORMS and COLLSPEC_ALLOW_ENV.
+    pub reading: Reading,
 }
 
 impl Settings {
@@ -62,7 +63,10 @@ impl Settings {
             seed: from.parsed("COLLSPEC_SEED", number)?,
             eager: from.parsed("COLLSPEC_EAGER", number)?,
             filter: Filter { text: from.text("COLLSPEC_FILTER")?, exact: false },
-            forms: from.parsed(FORMS, Forms::parse)?.unwrap_or_default(),
+            reading: Reading {
+                forms: from.parsed(FORMS, Forms::parse)?.unwrap_or_default(),
+                allow_env: from.parsed("COLLSPEC_ALLOW_ENV", AllowEnv::parse)?.unwrap_or_default(),
+            },
         })
     }
 
@@ -133,8 +137,11 @@ mod tests {
             let words = with(name, value).unwrap_err();
             assert!(words.starts_with(&format!("{name}={value}: ")), "{words}");
         }
-        assert_eq!(with("COLLSPEC_FORMS", "tree").map(|s| s.forms), Forms::parse("tree"));
+        assert_eq!(with("COLLSPEC_FORMS", "tree").map(|s| s.reading.forms), Forms::parse("tree"));
         assert!(with("COLLSPEC_FORMS", "treee").unwrap_err().contains("did you mean tree?"));
+        let allowed = with("COLLSPEC_ALLOW_ENV", "NCCL_A,NCCL_B").map(|s| s.reading.allow_env.names().to_vec());
+        assert_eq!(allowed, Ok(vec!["NCCL_A".into(), "NCCL_B".into()]));
+        assert!(with("COLLSPEC_ALLOW_ENV", "LD_PRELOAD").is_err());
         assert_eq!(with("COLLSPEC_FILTER", "ring").map(|s| s.filter.text), Ok(Some("ring".into())));
     }
 

@@ -3,6 +3,7 @@ use super::Site;
 use super::settings;
 use super::snapshot::Snapshots;
 use crate::judge::{Outcome, Status};
+use crate::printable::{one_line, printable, printable_lines};
 use crate::report::{Forms, Inherited, Rerun, failure};
 use crate::run::Runner;
 use crate::scenario::Case;
@@ -49,7 +50,9 @@ impl Context {
         let verdict = drive::contained(&**runner, case);
         self.ends.lock().unwrap_or_else(PoisonError::into_inner).add(case, &verdict);
         match verdict.status {
-            Status::Skip => Ok(Completion::Ignored { reason: verdict.reason }),
+            Status::Skip => {
+                Ok(Completion::Ignored { reason: verdict.reason.map(|reason| one_line(&reason).into_owned()) })
+            }
             Status::Fail => {
                 let again = self.rerun.command(case);
                 let refused = verdict.outcome == Some(Outcome::Refused);
@@ -63,7 +66,7 @@ impl Context {
                 if let Some(text) = &verdict.snapshot {
                     let rerun = || self.rerun.command(case);
                     let compared = self.snapshots.compare(case, text);
-                    compared.map_err(|words| format!("{words}\n  run it again: {}", rerun()))?;
+                    compared.map_err(|words| format!("{}\n  run it again: {}", printable_lines(&words), rerun()))?;
                 }
                 Ok(Completion::Completed)
             }
@@ -77,5 +80,5 @@ fn broken(faulty: Faulty, args: &Arguments) -> Trial {
         Some(name) if args.exact => name.clone(),
         _ => faulty.name.clone(),
     };
-    Trial::test(name, move || Err(faulty.render(false).trim_end().to_owned().into()))
+    Trial::test(printable(&name), move || Err(faulty.render(false).trim_end().to_owned().into()))
 }

@@ -47,12 +47,14 @@ fn there(versions: &[String]) -> String {
 /// one version a fetched one goes first: nobody else changes it.
 pub fn choose(spec: &str, workers: &Workers) -> Result<Chosen, ChooseError> {
     let path = Path::new(spec);
-    if spec.contains('/') || path.is_file() {
+    let version = Wanted::parse(spec);
+    // A file of the working folder that is called like a version is not what is meant.
+    if spec.contains('/') || (version.is_none() && path.is_file()) {
         let probed = probe(path, workers).map_err(|why| ChooseError::Unusable { path: path.to_owned(), why })?;
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
         return Ok(Chosen { path, probed });
     }
-    let wanted = Wanted::parse(spec).ok_or_else(|| ChooseError::Unclear(spec.to_owned()))?;
+    let wanted = version.ok_or_else(|| ChooseError::Unclear(spec.to_owned()))?;
     best(wanted, find(workers))
 }
 

@@ -2,6 +2,7 @@
 //! check the file against the registry's hash. No code of the wheel runs.
 use super::cache::Cache;
 use super::command::{self, Answer, CommandError};
+use super::program::program;
 use super::wheel::{self, WheelError};
 use std::fmt;
 use std::fs;
@@ -131,6 +132,9 @@ pub fn fetch(version: &str, cuda: Cuda, cache: &Cache) -> Result<Fetched, FetchE
         move |source| FetchError::Cache { path, source }
     };
     let tool = Tool::first().ok_or(FetchError::NoTool)?;
+    // The tool runs in another working folder than this program.
+    let cache = &Cache::at(std::path::absolute(cache.folder()).map_err(cannot(cache.folder()))?);
+    let place = cache.place(version, cuda);
     fs::create_dir_all(cache.folder()).map_err(cannot(cache.folder()))?;
     // In the cache's own file system, so that the last step is a rename; removed whatever happens.
     let work = tempfile::Builder::new().prefix(".fetch-").tempdir_in(cache.folder()).map_err(cannot(cache.folder()))?;
@@ -161,9 +165,10 @@ enum Tool {
 impl Tool {
     /// The first one that is here.
     fn first() -> Option<Self> {
-        let tools = [Self::Pip(&["python3", "-m", "pip"]), Self::Pip(&["pip3"]), Self::Pip(&["pip"]), Self::Uv];
+        // `-I`: without modules from the working folder, PYTHONPATH and the user's own site.
+        let tools = [Self::Pip(&["python3", "-I", "-m", "pip"]), Self::Pip(&["pip3"]), Self::Pip(&["pip"]), Self::Uv];
         tools.into_iter().find(|tool| {
-            let mut command = tool.command();
+            let Some(mut command) = tool.command() else { return false };
             command.arg("--version");
             command::run(command, HELLO).is_ok_and(|answer| answer.status.success())
         })
@@ -176,14 +181,16 @@ impl Tool {
         }
     }
 
-    fn command(self) -> Command {
+    /// Its command without arguments; it is found, and runs, outside the working folder.
+    fn command(self) -> Option<Command> {
         let words: &[&str] = match self {
             Self::Pip(words) => words,
             Self::Uv => &["uv"],
         };
-        let mut command = Command::new(words.first().copied().unwrap_or("pip"));
-        command.args(words.iter().skip(1));
-        command
+        let (first, more) = words.split_first()?;
+        let mut command = program(first)?;
+        command.args(more);
+        Some(command)
     }
 
     /// Gets one package into `work`: a wheel, or a folder into which one was unpacked.
@@ -191,7 +198,9 @@ impl Tool {
         let tool = self.name();
         let wanted = format!("{package}=={version}");
         let target = work.join("came");
-        let mut command = self.command();
+        let mut command = self.command().ok_or(FetchError::NoTool)?;
+        // An empty folder: neither Python nor uv finds modules or settings in it.
+        command.current_dir(work);
         // Large files pass through the temporary folder, which may be small.
         command.env("TMPDIR", work);
         match self {

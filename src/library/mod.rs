@@ -7,6 +7,7 @@ mod command;
 mod fetch;
 mod places;
 mod probe;
+mod program;
 mod version;
 mod wheel;
 
@@ -16,6 +17,7 @@ pub(crate) use command::{CommandError, own_output, run as run_command, say};
 pub use fetch::{Cuda, FetchError, Fetched, fetch, is_version};
 pub use places::{Candidate, Machine, Source, candidates};
 pub use probe::{ProbeError, Probed, enter_if_asked, probe, probe_within};
+pub(crate) use program::{absolute, loader_path};
 pub use version::Wanted;
 
 use crate::run::Workers;

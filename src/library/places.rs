@@ -1,6 +1,7 @@
 //! Where a machine keeps NCCL libraries. Looking opens no library.
 use super::cache::{Cache, FILE};
 use super::command;
+use super::program::program;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;
@@ -69,17 +70,21 @@ pub struct Machine {
 impl Machine {
     /// The one this runs on.
     pub fn this() -> Self {
-        let ldconfig = ["ldconfig", "/sbin/ldconfig", "/usr/sbin/ldconfig"];
-        let ldconfig = ldconfig.into_iter().find_map(|program| said(program, &["-p"])).unwrap_or_default();
-        let paths = said("python3", &["-c", "import sys; print('\\n'.join(sys.path))"]).unwrap_or_default();
-        let python = paths.lines().map(PathBuf::from).filter(|path| path.is_absolute()).collect();
+        let system = ["/sbin/ldconfig", "/usr/sbin/ldconfig"].map(|file| Some(Command::new(file)));
+        let ldconfig = [program("ldconfig")].into_iter().chain(system);
+        let ldconfig = ldconfig.flatten().find_map(|program| said(program, &["-p"])).unwrap_or_default();
+        // Isolated, Python takes no module from the working folder; what that leaves out is added.
+        let ask = "import site, sys; print('\\n'.join([*sys.path, site.getusersitepackages()]))";
+        let paths = program("python3").and_then(|python| said(python, &["-I", "-c", ask])).unwrap_or_default();
+        let named = std::env::var_os("PYTHONPATH").unwrap_or_default();
+        let python = std::env::split_paths(&named).chain(paths.lines().map(PathBuf::from));
+        let python = python.filter(|path| path.is_absolute()).collect();
         Self { variable: Box::new(|name| std::env::var_os(name)), root: "/".into(), ldconfig, python }
     }
 }
 
 /// What a program says on its standard output, if it is there and succeeds in time.
-fn said(program: &str, args: &[&str]) -> Option<String> {
-    let mut command = Command::new(program);
+fn said(mut command: Command, args: &[&str]) -> Option<String> {
     command.args(args);
     let answer = command::run(command, LIMIT).ok()?;
     answer.status.success().then_some(answer.out)

@@ -96,7 +96,7 @@ pub fn probe_within(limit: Duration, path: &Path, workers: &Workers) -> Result<P
     let mut value = std::ffi::OsString::from(format!("{}:", std::process::id()));
     value.push(&path);
     let mut command = Command::new(&program);
-    command.env(VARIABLE, value).env_remove("NCCL_DEBUG").env_remove("NCCL_DEBUG_FILE");
+    command.env(VARIABLE, value).env_remove("NCCL_DEBUG").env_remove("NCCL_DEBUG_FILE").envs(super::loader_path());
     let answer = match command::run(command, limit) {
         Ok(answer) => answer,
         Err(CommandError::TooSlow(limit)) => return Err(ProbeError::TooSlow(limit)),

@@ -2,6 +2,7 @@
 use super::Styles;
 use super::human::duration;
 use crate::audit::{FileRow, Item, ItemRow, Report};
+use crate::printable::{json as json_text, one_line, printable};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
@@ -69,7 +70,7 @@ fn files(to: &mut dyn Write, report: &Report, styles: &Styles) -> io::Result<()>
     writeln!(to, "{strong}{head}{strong:#}")?;
     for file in &report.files {
         let alone = if file.redundant() { "redundant".to_owned() } else { ids(file.alone.iter().copied()) };
-        writeln!(to, "{:<width$}{:>7}{:>9}  {alone}", file.name, file.cases, file.catches.len())?;
+        writeln!(to, "{:<width$}{:>7}{:>9}  {alone}", printable(&file.name), file.cases, file.catches.len())?;
     }
     Ok(())
 }
@@ -88,9 +89,10 @@ fn plural(count: usize, word: &str) -> String {
 fn summary(to: &mut dyn Write, report: &Report, seconds: f64, styles: &Styles) -> io::Result<()> {
     let Styles { pass, fail, skip, strong, .. } = styles;
     for (reason, count) in &report.skipped {
-        writeln!(to, "{skip}skipped{skip:#} {count}: {reason}")?;
+        writeln!(to, "{skip}skipped{skip:#} {count}: {}", one_line(reason))?;
     }
     for (case, fault, why) in report.troubles.iter().take(TROUBLES) {
+        let (case, why) = (printable(case), one_line(why));
         writeln!(to, "{fail}cannot say{fail:#} whether `{case}` notices {}: {why}", fault.entry().id)?;
     }
     if let Some(more) = report.troubles.len().checked_sub(TROUBLES).filter(|more| *more > 0) {
@@ -115,7 +117,7 @@ fn summary(to: &mut dyn Write, report: &Report, seconds: f64, styles: &Styles) -
         writeln!(
             to,
             "without {}/ ({}): {} of {all}, lost {lost}",
-            folder.folder,
+            printable(&folder.folder),
             plural(folder.files, "file"),
             folder.items
         )?;
@@ -130,7 +132,7 @@ fn summary(to: &mut dyn Write, report: &Report, seconds: f64, styles: &Styles) -
             few.len(),
             plural(report.files.len(), "file"),
             if few.len() == 1 { "catches" } else { "catch" },
-            few.join(" ")
+            printable(&few.join(" "))
         )?;
         writeln!(
             to,
@@ -166,7 +168,7 @@ fn summary(to: &mut dyn Write, report: &Report, seconds: f64, styles: &Styles) -
 /// of the interface.
 pub fn json_lines(to: &mut dyn Write, report: &Report, seconds: f64) -> io::Result<()> {
     let mut line = |value: Value| -> io::Result<()> {
-        serde_json::to_writer(&mut *to, &value)?;
+        json_text(&mut *to, &value)?;
         to.write_all(b"\n")
     };
     for row in &report.items {

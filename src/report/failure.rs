@@ -1,6 +1,7 @@
 //! What is said of a case that failed: one text for the command and for the test harness.
 use super::{Styles, place};
 use crate::judge::{Finding, Verdict};
+use crate::printable::{printable, printable_lines};
 use crate::scenario::{Case, Span};
 use std::collections::HashSet;
 use std::fmt::Write;
@@ -13,7 +14,7 @@ pub fn text(case: &Case, verdict: &Verdict, again: &str, styles: &Styles) -> Str
     let mut text = String::new();
     let (fail, strong) = (styles.fail, styles.strong);
     let at = verdict.findings.iter().find_map(|finding| finding.span).unwrap_or(case.span);
-    line(&mut text, format_args!("{fail}FAIL{fail:#} {strong}{}{strong:#}", case.name));
+    line(&mut text, format_args!("{fail}FAIL{fail:#} {strong}{}{strong:#}", printable(&case.name)));
     body(&mut text, case, verdict, at, styles);
     let faint = styles.faint;
     let _ = write!(text, "  {faint}run it again:{faint:#} {again}");
@@ -30,7 +31,7 @@ pub fn message(case: &Case, verdict: &Verdict, again: &str) -> String {
 }
 
 fn body(text: &mut String, case: &Case, verdict: &Verdict, at: Span, styles: &Styles) {
-    line(text, format_args!("  at {}", place::place(&case.file, at)));
+    line(text, format_args!("  at {}", printable(&place::place(&case.file, at))));
     if let Some(reason) = &verdict.reason {
         // A finding's own lines say the same with more detail; other reasons would be lost.
         if verdict.findings.first().is_none_or(|first| first.text != *reason) {
@@ -54,10 +55,12 @@ fn finding(text: &mut String, case: &Case, finding: &Finding, shown: &mut HashSe
     let lane = format!("  {faint}{}:{faint:#} ", finding.lane.name());
     match (finding.rank, &finding.buffer, finding.element, &finding.step) {
         (Some(rank), Some(buffer), Some(element), Some(step)) => {
+            let (buffer, step) = (printable(buffer), printable(step));
             line(text, format_args!("{lane}rank {rank}, {buffer}[{element}] is wrong after {step}"));
             indented(text, "    expected ", &finding.expected);
             indented(text, "    actual   ", &finding.actual);
-            let pattern = finding.pattern.as_ref().map(|pattern| format!(": {pattern}")).unwrap_or_default();
+            let pattern =
+                finding.pattern.as_ref().map(|pattern| format!(": {}", printable(pattern))).unwrap_or_default();
             line(text, format_args!("    {} of {} elements wrong{pattern}", finding.wrong, finding.of));
         }
         // What is no element's value says all of it in its own words.
@@ -78,10 +81,10 @@ fn line(text: &mut String, args: std::fmt::Arguments<'_>) {
     text.push('\n');
 }
 
-/// `words` after `prefix`; further lines of it as far to the right as the prefix is indented, and two more.
+/// `words` after `prefix`, which is this program's own and may have colours; further lines of it as far to the right as the prefix is indented, and two more.
 fn indented(text: &mut String, prefix: &str, words: &str) {
     let indent = prefix.len() - prefix.trim_start().len();
-    for (index, part) in words.lines().enumerate() {
+    for (index, part) in printable_lines(words).lines().enumerate() {
         match index {
             0 => line(text, format_args!("{prefix}{part}")),
             _ if prefix.trim().is_empty() => line(text, format_args!("{prefix}{part}")),

@@ -1,6 +1,7 @@
 //! Text for people: failures as they come, skips by reason, and one line at the end.
 use super::{Forms, Reporter, Rerun, Styles, Tally, failure};
 use crate::judge::{Status, Verdict};
+use crate::printable::{one_line, printable};
 use crate::run::Event;
 use crate::scenario::Case;
 use std::io::{self, Write};
@@ -31,15 +32,15 @@ impl<W: Write> Human<W> {
                 writeln!(self.to, "{text}\n")?;
             }
             Status::Pass if self.every_case => {
-                write!(self.to, "{pass}pass{pass:#} {} {faint}{}", case.name, duration(verdict.seconds))?;
+                write!(self.to, "{pass}pass{pass:#} {} {faint}{}", printable(&case.name), duration(verdict.seconds))?;
                 if let Some(print) = &verdict.fingerprint {
                     write!(self.to, ", {} ({} of {} elements tell)", print.families, print.telling, print.elements)?;
                 }
                 writeln!(self.to, "{faint:#}")?;
             }
             Status::Skip if self.every_case => {
-                let reason = verdict.reason.as_deref().unwrap_or_default();
-                writeln!(self.to, "{skip}skip{skip:#} {} {faint}{reason}{faint:#}", case.name)?;
+                let reason = one_line(verdict.reason.as_deref().unwrap_or_default());
+                writeln!(self.to, "{skip}skip{skip:#} {} {faint}{reason}{faint:#}", printable(&case.name))?;
             }
             Status::Pass | Status::Skip => {}
         }
@@ -49,10 +50,10 @@ impl<W: Write> Human<W> {
     fn finished(&mut self, seconds: f64) -> io::Result<()> {
         let Styles { pass, fail, skip, faint, .. } = self.styles;
         for words in self.forms.disagreements() {
-            writeln!(self.to, "{fail}forms disagree{fail:#} {words}")?;
+            writeln!(self.to, "{fail}forms disagree{fail:#} {}", printable(&words))?;
         }
         for (reason, count) in &self.tally.skips {
-            writeln!(self.to, "{skip}skipped{skip:#} {count}: {reason}")?;
+            writeln!(self.to, "{skip}skipped{skip:#} {count}: {}", one_line(reason))?;
         }
         let failed = if self.tally.fail > 0 { fail } else { faint };
         writeln!(

@@ -2,10 +2,12 @@
 use super::Reporter;
 use crate::judge::{LaneResult, Outcome, Status, Verdict};
 use crate::oracle::Fingerprint;
+use crate::printable::{self, bounded};
 use crate::run::Event;
 use crate::scenario::Case;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 /// Writes a line for every verdict, when it is there; the order is that in which cases end.
@@ -25,7 +27,7 @@ impl<W: Write> Reporter for JsonLines<W> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         match event {
             Event::CaseDone { case, verdict } => {
-                serde_json::to_writer(&mut self.to, &Line::new(case, verdict, &self.backend))?;
+                printable::json(&mut self.to, &Line::new(case, verdict, &self.backend))?;
                 self.to.write_all(b"\n")?;
                 // A reader on the other end of a pipe sees each case as it ends.
                 self.to.flush()
@@ -45,7 +47,7 @@ struct Line<'a> {
     status: Status,
     backend: &'a str,
     outcome: Option<Outcome>,
-    reason: Option<&'a str>,
+    reason: Option<Cow<'a, str>>,
     seconds: f64,
     #[serde(skip_serializing_if = "<[_]>::is_empty")]
     lanes: &'a [LaneResult],
@@ -63,7 +65,7 @@ impl<'a> Line<'a> {
             status: verdict.status,
             backend,
             outcome: verdict.outcome,
-            reason: verdict.reason.as_deref(),
+            reason: verdict.reason.as_deref().map(bounded),
             seconds: verdict.seconds,
             lanes: &verdict.lanes,
             fingerprint: verdict.fingerprint.as_ref(),

@@ -1,5 +1,11 @@
 //! Byte ranges as lines and columns, and the line they stand in.
+use crate::printable::push;
 use crate::scenario::{SourceFile, Span};
+
+/// Longest line that is shown whole, in characters.
+const MAX_LINE: usize = 240;
+/// What is shown before and behind the part that matters of a longer line, and of the part itself.
+const AROUND: usize = 60;
 
 /// Line and column, both from 1; columns count characters.
 pub fn line_column(file: &SourceFile, span: Span) -> (usize, usize) {
@@ -24,11 +30,46 @@ pub fn excerpt(file: &SourceFile, span: Span) -> Option<String> {
     }
     let inside = file.text.get(span.start..span.end.max(span.start)).unwrap_or("");
     let width = inside.lines().next().unwrap_or("").chars().count();
-    // Tabs stay tabs, so that the carets stand right whatever their width.
-    let indent: String = line.chars().take(column - 1).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+    let shown = SourceLine::new(line, column - 1, width);
     let gutter = number.to_string();
     let blank = " ".repeat(gutter.len());
-    Some(format!("{gutter} | {line}\n{blank} | {indent}{}", "^".repeat(width.max(1))))
+    let (indent, carets) = (" ".repeat(shown.indent), "^".repeat(shown.width.max(1)));
+    Some(format!("{gutter} | {}\n{blank} | {indent}{carets}", shown.text))
+}
+
+/// A line of a file as it is shown, and where a part of it stands then. All but the text is counted in characters.
+struct SourceLine {
+    text: String,
+    indent: usize,
+    width: usize,
+}
+
+impl SourceLine {
+    /// The part begins after `before` characters. Of a long line what is around the part is shown.
+    fn new(line: &str, before: usize, width: usize) -> Self {
+        let long = line.chars().nth(MAX_LINE).is_some();
+        let (skipped, width) = if long { (before.saturating_sub(AROUND), width.min(AROUND)) } else { (0, width) };
+        let mut text = String::from(if skipped > 0 { "…" } else { "" });
+        let mut part = (text.chars().count(), 0);
+        for (at, c) in line.chars().enumerate().skip(skipped) {
+            if long && at >= before + width + AROUND {
+                text.push('…');
+                break;
+            }
+            let start = text.chars().count();
+            match c {
+                '\t' => text.push_str("    "),
+                c => push(&mut text, c),
+            }
+            let shown = text.chars().count() - start;
+            match at {
+                at if at < before => part.0 += shown,
+                at if at < before + width => part.1 += shown,
+                _ => {}
+            }
+        }
+        Self { text, indent: part.0, width: part.1 }
+    }
 }
 
 fn floor_boundary(text: &str, at: usize) -> usize {
@@ -61,7 +102,24 @@ mod tests {
     fn carets_stand_under_the_span() {
         let file = file("x = 1\n\top = \"sum\"\n");
         let text = excerpt(&file, Span { start: 12, end: 17 }).unwrap();
-        assert_eq!(text, "2 | \top = \"sum\"\n  | \t     ^^^^^");
+        assert_eq!(text, "2 |     op = \"sum\"\n  |          ^^^^^");
+    }
+
+    #[test]
+    fn what_a_terminal_obeys_is_shown_escaped() {
+        let file = file("x = \u{1b}[2J 5 # \u{202e}\n");
+        let text = excerpt(&file, Span { start: 9, end: 10 }).unwrap();
+        assert_eq!(text, "1 | x = \\u{1b}[2J 5 # \\u{202e}\n  |               ^");
+    }
+
+    #[test]
+    fn a_long_line_is_cut_around_the_span() {
+        let file = file(&format!("a = {}5{}\n", "x".repeat(1_000_000), "y".repeat(1_000_000)));
+        let text = excerpt(&file, Span { start: 1_000_004, end: 1_000_005 }).unwrap();
+        assert!(text.len() < 500, "{}", text.len());
+        let (line, carets) = text.split_once('\n').unwrap();
+        let (line, carets): (Vec<char>, Vec<char>) = (line.chars().collect(), carets.chars().collect());
+        assert_eq!(line[carets.iter().position(|c| *c == '^').unwrap()], '5');
     }
 
     #[test]

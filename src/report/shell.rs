@@ -1,4 +1,5 @@
 //! Commands that people paste into a shell.
+use crate::printable::is_printable;
 
 /// `word` as a POSIX shell reads it back: as it is where nothing in it is special, else in single quotes.
 pub fn quote(word: &str) -> String {
@@ -6,14 +7,36 @@ pub fn quote(word: &str) -> String {
     if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { quoted(word) }
 }
 
-/// `word` in single quotes, whatever it holds.
+/// `word` in quotes, whatever it holds: single ones, or `$'...'` (POSIX 2024, bash, zsh, ksh) around what cannot be shown.
 pub fn quoted(word: &str) -> String {
+    if !word.chars().all(is_printable) {
+        let mut text = String::from("$'");
+        for c in word.chars() {
+            match c {
+                '\'' | '\\' => text.extend(['\\', c]),
+                c if is_printable(c) => text.push(c),
+                // In octal, which every such shell knows, and of three digits, so that what follows is no part of it.
+                c => c.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| text.push_str(&format!("\\{byte:03o}"))),
+            }
+        }
+        return text + "'";
+    }
     format!("'{}'", word.replace('\'', r"'\''"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_cannot_be_shown_is_escaped_so_that_a_shell_reads_it_back() {
+        for word in ["\u{1b}]0;x\u{7}", "a\n'b'\\1", "\u{202e}", "\u{9b}1", "line\n", "\t"] {
+            let text = quote(word);
+            assert!(text.chars().all(is_printable), "{text:?}");
+            let shell = std::process::Command::new("bash").args(["-c", &format!("printf %s {text}")]).output().unwrap();
+            assert_eq!(String::from_utf8(shell.stdout).unwrap(), word, "{text}");
+        }
+    }
 
     #[test]
     fn a_shell_reads_back_what_was_quoted() {

@@ -2,6 +2,7 @@
 use super::Styles;
 use super::human::duration;
 use crate::audit::{Item, ItemRow, Report};
+use crate::printable::{json as json_text, one_line};
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
@@ -41,7 +42,7 @@ pub fn human(to: &mut dyn Write, reports: &[Report], seconds: f64, styles: &Styl
     writeln!(to)?;
     for report in reports {
         for (reason, count) in &report.skipped {
-            writeln!(to, "{} leaves out {count}: {reason}", report.way)?;
+            writeln!(to, "{} leaves out {count}: {}", report.way, one_line(reason))?;
         }
         if !report.troubles.is_empty() {
             let count = report.troubles.len();
@@ -55,7 +56,7 @@ pub fn human(to: &mut dyn Write, reports: &[Report], seconds: f64, styles: &Styl
 /// A line per fault, then one per way. The fields are part of the interface.
 pub fn json_lines(to: &mut dyn Write, reports: &[Report], seconds: f64) -> io::Result<()> {
     let mut line = |value: Value| -> io::Result<()> {
-        serde_json::to_writer(&mut *to, &value)?;
+        json_text(&mut *to, &value)?;
         to.write_all(b"\n")
     };
     for item in faults(reports) {

@@ -63,7 +63,8 @@ pub fn are_likely() -> bool {
 /// The loader's path of a process that is to find its driver in `folder`.
 pub fn loader_path(folder: &Path) -> (String, String) {
     let mut path = folder.as_os_str().to_owned();
-    if let Some(rest) = std::env::var_os(LOADER_PATH).filter(|rest| !rest.is_empty()) {
+    let rest = std::env::var_os(LOADER_PATH).map(|rest| crate::library::absolute(&rest));
+    if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
         path.push(":");
         path.push(rest);
     }
@@ -86,7 +87,7 @@ pub fn ask(workers: &Workers, folder: Option<&Path>) -> Result<Gpus, AskError> {
     }
     let mut command = Command::new(&program);
     command.env(VARIABLE, std::process::id().to_string());
-    command.envs(folder.map(loader_path));
+    command.envs(folder.map(loader_path).or_else(crate::library::loader_path));
     let answer = match run_command(command, LIMIT) {
         Ok(answer) => answer,
         Err(crate::library::CommandError::TooSlow(_)) => return Err(AskError::TooSlow),

@@ -70,7 +70,8 @@ impl Backend {
     fn env(&self) -> Vec<(String, String)> {
         let Self::Nccl { library, driver } = self else { return Vec::new() };
         let mut env = vec![(crate::worker::LIBRARY.to_owned(), library.to_string_lossy().into_owned())];
-        env.extend(driver.as_deref().map(gpus::loader_path));
+        // NCCL itself opens libraries by their names alone.
+        env.extend(driver.as_deref().map(gpus::loader_path).or_else(crate::library::loader_path));
         if std::env::var_os(NCCL_LOG).is_none() {
             // so that a failure can quote what NCCL has against it
             env.push((NCCL_LOG.to_owned(), "WARN".to_owned()));

@@ -7,6 +7,7 @@ use super::names::bad_name;
 use super::reader::{Cx, Names, Per, Want};
 use super::suggest::nearest;
 use super::tree::{Kind, Table, Val};
+use super::variables;
 use crate::ops::{self, CommOp, Op};
 
 pub(crate) type Config = Vec<(Sp<String>, Sp<ConfigValue>)>;
@@ -166,7 +167,13 @@ pub(crate) fn config(cx: &mut Cx<'_>, val: &Val) -> Config {
             continue;
         };
         let value = match (&e.val.kind, text) {
-            (Kind::Str(s), true) => ConfigValue::Text(s.to_string()),
+            (Kind::Str(s), true) => {
+                if let Some(d) = variables::refuse_value(&e.key, s, e.val.span, cx.allow_env) {
+                    cx.fault(d);
+                    continue;
+                }
+                ConfigValue::Text(s.to_string())
+            }
             (Kind::Bool(b), false) => ConfigValue::Int((*b).into()),
             (Kind::Int(v), false) => match i32::try_from(*v) {
                 Ok(v) => ConfigValue::Int(v.into()),

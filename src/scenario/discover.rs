@@ -1,7 +1,10 @@
 //! Paths to scenario files, and the names their cases start with.
 use super::names::file_part;
-use std::collections::BTreeMap;
-use std::fs;
+use crate::printable::is_printable;
+use std::collections::{BTreeMap, HashMap};
+use std::fmt;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Component, Path, PathBuf};
 
 /// Deepest folder below a root.
@@ -12,8 +15,58 @@ const MAX_DEPTH: usize = 64;
 pub struct Scenario {
     /// The path under its root without `.toml`, `/` between folders; for a file given by itself, its stem.
     pub name: String,
-    /// Where it is.
+    /// Where it is, as people are told.
     pub path: PathBuf,
+    /// The file that is opened: `path`, or what a link leads to.
+    pub target: PathBuf,
+}
+
+/// Scenario files, and what looks like one and was not taken.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Discovered {
+    /// Sorted by name.
+    pub scenarios: Vec<Scenario>,
+    /// In the order in which they were met.
+    pub passed_over: Vec<PassedOver>,
+}
+
+/// An entry of a folder that was not followed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{} is passed over: {why}", path.display())]
+pub struct PassedOver {
+    /// The entry.
+    pub path: PathBuf,
+    /// Why.
+    pub why: WhyNot,
+}
+
+/// Why an entry of a folder is not followed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum WhyNot {
+    /// Links to folders lead in circles, or many ways to one file.
+    Folder,
+    /// Beyond the folders that were named, or in a hidden one.
+    Outside,
+    /// A device, a pipe or a socket, which can hang or be without end.
+    NoFile,
+    /// It leads nowhere.
+    Broken,
+    /// It is a file that was taken already.
+    Again(PathBuf),
+}
+
+impl fmt::Display for WhyNot {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Folder => f.write_str("it is a link to a folder"),
+            Self::Outside => {
+                f.write_str("it is a link to a file outside the folders that were named, or to a hidden one")
+            }
+            Self::NoFile => f.write_str("it is not a regular file"),
+            Self::Broken => f.write_str("it is a link that leads nowhere"),
+            Self::Again(first) => write!(f, "it is the same file as {}", first.display()),
+        }
+    }
 }
 
 /// Why a list of paths is no list of scenarios.
@@ -26,10 +79,8 @@ pub enum DiscoverError {
     Strange(PathBuf),
     #[error("{}: a scenario file's name ends in .toml", .0.display())]
     NotToml(PathBuf),
-    #[error("{}: no .toml file in this folder", .0.display())]
-    Empty(PathBuf),
-    #[error("{}: this link leads back to a folder that contains it", .0.display())]
-    Loop(PathBuf),
+    #[error("{}: no .toml file in this folder{}", path.display(), among(passed_over))]
+    Empty { path: PathBuf, passed_over: Vec<PassedOver> },
     #[error("{}: more than {MAX_DEPTH} folders deep", .0.display())]
     Deep(PathBuf),
     #[error("{}: a scenario's path is UTF-8 without control characters, `[`, `]` and `\\`", .0.display())]
@@ -38,17 +89,36 @@ pub enum DiscoverError {
     Twice { name: String, first: PathBuf, second: PathBuf },
 }
 
-/// All scenario files of files and folders, sorted by name.
-pub fn discover(paths: &[PathBuf]) -> Result<Vec<Scenario>, DiscoverError> {
+fn among(passed_over: &[PassedOver]) -> String {
+    match passed_over {
+        [] => String::new(),
+        [one] => format!("; {one}"),
+        [first, more @ ..] => format!("; {first}, and {} more are", more.len()),
+    }
+}
+
+/// All scenario files of files and folders. A path that is named may be a link; in a folder, links are followed to regular
+/// files below the folders that were named, and every file is taken once.
+pub fn search(paths: &[PathBuf]) -> Result<Discovered, DiscoverError> {
     let mut all = Vec::new();
+    let mut passed_over = Vec::new();
+    let mut roots = Vec::new();
+    for path in paths {
+        if fs::metadata(path).map_err(|source| unreadable(path, source))?.is_dir() {
+            roots.push(canonical(path)?);
+        }
+    }
     for path in paths {
         let meta = fs::metadata(path).map_err(|source| unreadable(path, source))?;
         if meta.is_dir() {
-            let before = all.len();
-            walk(path, "", &mut vec![canonical(path)?], &mut all)?;
-            if all.len() == before {
-                return Err(DiscoverError::Empty(path.clone()));
+            let mut walk = Walk { roots: &roots, ..Walk::default() };
+            walk.folder(path, "", 1)?;
+            walk.links()?;
+            if walk.found.is_empty() {
+                return Err(DiscoverError::Empty { path: path.clone(), passed_over: walk.passed_over });
             }
+            all.extend(walk.found);
+            passed_over.extend(walk.passed_over);
         } else if meta.is_file() {
             all.push(single(path)?);
         } else {
@@ -64,10 +134,16 @@ pub fn discover(paths: &[PathBuf]) -> Result<Vec<Scenario>, DiscoverError> {
             return Err(DiscoverError::Twice { name: s.name.clone(), first, second });
         }
     }
-    Ok(all)
+    Ok(Discovered { scenarios: all, passed_over })
 }
 
-/// The one file that a case of this name belongs to, if `root` has it; no other file is looked at.
+/// The files that [`search`] finds, without a word about what it passes over.
+pub fn discover(paths: &[PathBuf]) -> Result<Vec<Scenario>, DiscoverError> {
+    search(paths).map(|found| found.scenarios)
+}
+
+/// The one file that a case of this name belongs to, if `root` has it; no other file is looked at, unless there is a link on
+/// the way to it.
 pub fn find_exact(root: &Path, name: &str) -> Option<Scenario> {
     let name = file_part(name);
     let meta = fs::metadata(root).ok()?;
@@ -80,9 +156,20 @@ pub fn find_exact(root: &Path, name: &str) -> Option<Scenario> {
     if name.is_empty() || !inside {
         return None;
     }
+    let mut folder = root.to_owned();
+    for part in relative.parent().into_iter().flat_map(Path::components) {
+        folder.push(part);
+        if !fs::symlink_metadata(&folder).ok()?.is_dir() {
+            return None;
+        }
+    }
     let path = root.join(format!("{name}.toml"));
-    fs::metadata(&path).ok().filter(fs::Metadata::is_file)?;
-    Some(Scenario { name: name.to_owned(), path })
+    let meta = fs::symlink_metadata(&path).ok()?;
+    if meta.is_symlink() {
+        // Which of several names a file goes by only the whole folder tells.
+        return discover(&[root.to_owned()]).ok()?.into_iter().find(|s| s.name == name);
+    }
+    meta.is_file().then(|| Scenario { name: name.to_owned(), target: path.clone(), path })
 }
 
 fn single(path: &Path) -> Result<Scenario, DiscoverError> {
@@ -91,13 +178,16 @@ fn single(path: &Path) -> Result<Scenario, DiscoverError> {
     }
     let stem = path.file_stem().and_then(|s| s.to_str()).filter(|s| good(s));
     match stem {
-        Some(name) => Ok(Scenario { name: name.to_owned(), path: path.to_owned() }),
+        Some(name) => {
+            let target = if path.is_symlink() { canonical(path)? } else { path.to_owned() };
+            Ok(Scenario { name: name.to_owned(), path: path.to_owned(), target })
+        }
         None => Err(DiscoverError::Name(path.to_owned())),
     }
 }
 
 fn good(part: &str) -> bool {
-    !part.is_empty() && !part.chars().any(|c| c.is_control() || "[]\\".contains(c))
+    !part.is_empty() && !part.chars().any(|c| !is_printable(c) || "[]\\".contains(c))
 }
 
 fn unreadable(path: &Path, source: std::io::Error) -> DiscoverError {
@@ -108,37 +198,94 @@ fn canonical(path: &Path) -> Result<PathBuf, DiscoverError> {
     fs::canonicalize(path).map_err(|source| unreadable(path, source))
 }
 
-/// `above` has the real paths of the folders around this one, so that a link to one of them is seen.
-fn walk(folder: &Path, prefix: &str, above: &mut Vec<PathBuf>, out: &mut Vec<Scenario>) -> Result<(), DiscoverError> {
-    if above.len() > MAX_DEPTH {
-        return Err(DiscoverError::Deep(folder.to_owned()));
-    }
-    for entry in fs::read_dir(folder).map_err(|source| unreadable(folder, source))? {
-        let path = entry.map_err(|source| unreadable(folder, source))?.path();
-        let bytes = path.file_name().map(|n| n.as_encoded_bytes()).unwrap_or_default();
-        if bytes.starts_with(b".") {
-            continue;
+/// One folder with all that is below it.
+#[derive(Default)]
+struct Walk<'a> {
+    /// Every folder that was named, with links resolved.
+    roots: &'a [PathBuf],
+    found: Vec<Scenario>,
+    /// By device and inode.
+    taken: HashMap<(u64, u64), PathBuf>,
+    /// Links named like scenarios, for when all regular files are known: those go first.
+    links: Vec<(String, PathBuf)>,
+    passed_over: Vec<PassedOver>,
+}
+
+impl Walk<'_> {
+    fn folder(&mut self, folder: &Path, prefix: &str, depth: usize) -> Result<(), DiscoverError> {
+        if depth > MAX_DEPTH {
+            return Err(DiscoverError::Deep(folder.to_owned()));
         }
-        let meta = fs::metadata(&path).map_err(|source| unreadable(&path, source))?;
-        let is_toml = path.extension().is_some_and(|e| e == "toml");
-        if meta.is_dir() {
-            let real = canonical(&path)?;
-            if above.contains(&real) {
-                return Err(DiscoverError::Loop(path));
+        let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
+        let mut entries = entries.map_err(|source| unreadable(folder, source))?;
+        // Which name of a file is the first must not depend on the file system.
+        entries.sort_by_key(fs::DirEntry::file_name);
+        for entry in entries {
+            let path = entry.path();
+            let bytes = path.file_name().map(|n| n.as_encoded_bytes()).unwrap_or_default();
+            if bytes.starts_with(b".") {
+                continue;
             }
-            let name = path.file_name().and_then(|n| n.to_str()).map(str::to_owned);
-            above.push(real);
-            walk(&path, &format!("{prefix}{}/", name.unwrap_or_else(|| "\u{fffd}[".into())), above, out)?;
-            above.pop();
-        } else if meta.is_file() && is_toml {
-            let name = path.file_stem().and_then(|s| s.to_str()).map(|s| format!("{prefix}{s}"));
-            match name.filter(|n| good(n)) {
-                Some(name) => out.push(Scenario { name, path }),
-                None => return Err(DiscoverError::Name(path)),
+            let meta = fs::symlink_metadata(&path).map_err(|source| unreadable(&path, source))?;
+            let is_toml = path.extension().is_some_and(|e| e == "toml");
+            if meta.is_dir() {
+                let name = path.file_name().and_then(|n| n.to_str()).unwrap_or("\u{fffd}[");
+                self.folder(&path, &format!("{prefix}{name}/"), depth + 1)?;
+            } else if meta.is_symlink() {
+                if is_toml {
+                    self.links.push((prefix.to_owned(), path));
+                } else if path.is_dir() {
+                    self.pass_over(path, WhyNot::Folder);
+                }
+            } else if is_toml && meta.is_file() {
+                self.take(prefix, path.clone(), path, &meta)?;
+            } else if is_toml {
+                self.pass_over(path, WhyNot::NoFile);
             }
-        } else if is_toml {
-            return Err(DiscoverError::Strange(path));
         }
+        Ok(())
     }
-    Ok(())
+
+    fn links(&mut self) -> Result<(), DiscoverError> {
+        for (prefix, path) in std::mem::take(&mut self.links) {
+            let Ok(target) = path.canonicalize() else {
+                self.pass_over(path, WhyNot::Broken);
+                continue;
+            };
+            let meta = fs::symlink_metadata(&target).map_err(|source| unreadable(&path, source))?;
+            if meta.is_dir() {
+                self.pass_over(path, WhyNot::Folder);
+            } else if !self.is_inside(&target) {
+                self.pass_over(path, WhyNot::Outside);
+            } else if !meta.is_file() {
+                self.pass_over(path, WhyNot::NoFile);
+            } else {
+                self.take(&prefix, path, target, &meta)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Below a folder that was named, and not hidden there.
+    fn is_inside(&self, target: &Path) -> bool {
+        let seen = |rest: &Path| rest.components().all(|part| !part.as_os_str().as_encoded_bytes().starts_with(b"."));
+        self.roots.iter().any(|root| target.strip_prefix(root).is_ok_and(seen))
+    }
+
+    fn take(&mut self, prefix: &str, path: PathBuf, target: PathBuf, meta: &Metadata) -> Result<(), DiscoverError> {
+        if let Some(first) = self.taken.get(&(meta.dev(), meta.ino())) {
+            let first = first.clone();
+            self.pass_over(path, WhyNot::Again(first));
+            return Ok(());
+        }
+        let name = path.file_stem().and_then(|s| s.to_str()).map(|s| format!("{prefix}{s}"));
+        let Some(name) = name.filter(|n| good(n)) else { return Err(DiscoverError::Name(path)) };
+        self.taken.insert((meta.dev(), meta.ino()), path.clone());
+        self.found.push(Scenario { name, path, target });
+        Ok(())
+    }
+
+    fn pass_over(&mut self, path: PathBuf, why: WhyNot) {
+        self.passed_over.push(PassedOver { path, why });
+    }
 }

@@ -11,6 +11,7 @@ use super::prescan;
 use super::reader::{AxisNow, Cx, Known, Names, Used};
 use super::steps::{self, Around};
 use super::tree::{Kind, Table};
+use super::variables::AllowEnv;
 use crate::num::DType;
 use crate::ops;
 use std::collections::BTreeMap;
@@ -27,6 +28,7 @@ pub(crate) struct Point<'a> {
     pub point: Vec<(String, String)>,
     pub axes: &'a [AxisNow],
     pub swept: bool,
+    pub allow_env: &'a AllowEnv,
 }
 
 /// What reading one point found.
@@ -45,7 +47,16 @@ pub(crate) fn read(file: &Arc<SourceFile>, top: &Table, point: Point<'_>) -> Fou
     };
     let known = prescan::known(top);
     let refused = matches!(top.get("outcome").map(|e| &e.val.kind), Some(Kind::Str(s)) if &**s == "refused");
-    let mut cx = Cx { file, axes: point.axes, world, refused, known, faults: Vec::new(), used: Used::default() };
+    let mut cx = Cx {
+        file,
+        axes: point.axes,
+        world,
+        refused,
+        allow_env: point.allow_env,
+        known,
+        faults: Vec::new(),
+        used: Used::default(),
+    };
     let case = Reader { top, cx: &mut cx }.case(file, point);
     let Cx { faults, known, used, .. } = cx;
     Found { case: case.filter(|_| faults.is_empty()), faults, known, used }

@@ -9,6 +9,7 @@ use super::reader::{Cx, Names};
 use super::step_values;
 use super::suggest::nearest;
 use super::tree::{Kind, Table, Val};
+use super::variables;
 use nccl_sys::ncclResult_t;
 
 pub(crate) fn text(cx: &mut Cx<'_>, top: &Table, key: &str) -> Option<String> {
@@ -181,12 +182,9 @@ pub(crate) fn env(cx: &mut Cx<'_>, top: &Table) -> Vec<EnvVar> {
     };
     let mut out = Vec::new();
     for v in &t.entries {
-        let rest = v.key.strip_prefix("NCCL_").unwrap_or("");
-        let good = !rest.is_empty() && rest.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_');
-        if !good {
+        if let Some(d) = variables::refuse_name(&v.key, v.key_span, cx.allow_env) {
             let slipped = cx.slipped(v, e.val.span);
-            let d = Diagnostic::new(v.key_span, format!("`{}` cannot be set", v.key.escape_debug()));
-            cx.fault(slipped.unwrap_or_else(|| d.help("a file can set NCCL_* variables only")));
+            cx.fault(slipped.unwrap_or(d));
             continue;
         }
         let value = match &v.val.kind {
@@ -208,18 +206,21 @@ pub(crate) fn env(cx: &mut Cx<'_>, top: &Table) -> Vec<EnvVar> {
 }
 
 fn env_text(cx: &mut Cx<'_>, key: &str, val: &Val) -> Option<String> {
-    match &val.kind {
-        Kind::Str(s) if s.contains('\0') => {
-            cx.fault(Diagnostic::new(val.span, "a variable cannot hold a zero byte"));
-            None
-        }
-        Kind::Str(s) => Some(s.to_string()),
-        Kind::Int(v) => Some(v.to_string()),
-        Kind::Float(v) => Some(format!("{v}")),
+    let text = match &val.kind {
+        Kind::Str(s) => s.to_string(),
+        Kind::Int(v) => v.to_string(),
+        Kind::Float(v) => format!("{v}"),
         _ => {
             cx.wrong_type(key, Type::TextByRank, val);
+            return None;
+        }
+    };
+    match variables::refuse_value(key, &text, val.span, cx.allow_env) {
+        Some(d) => {
+            cx.fault(d);
             None
         }
+        None => Some(text),
     }
 }
 

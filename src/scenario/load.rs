@@ -1,12 +1,16 @@
 //! Files to cases: size and encoding, the tree, every point of the matrix, and what no case uses.
 use super::case::Case;
 use super::diagnostic::{Diagnostic, SourceFile, Span};
+use super::discover::Scenario;
 use super::file::{self, Found, Point};
 use super::matrix::{self, Matrix, Variant};
 use super::names::case_name;
 use super::prescan;
 use super::reader::{AxisNow, Cx, Known, Used};
 use super::tree::{self, Table};
+use super::variables::AllowEnv;
+use rustix::fs::{Mode, OFlags};
+use rustix::io::Errno;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Read;
 use std::path::Path;
@@ -33,33 +37,55 @@ pub fn load(path: &Path, name: &str, max_bytes: u64) -> Result<Vec<Case>, Reject
     parse(&file, name)
 }
 
+/// The cases of a file that was found in a folder. It may set the variables in `allow_env` too.
+pub fn load_found(found: &Scenario, allow_env: &AllowEnv) -> Result<Vec<Case>, Rejected> {
+    let file = read_target(&found.path, &found.target, MAX_BYTES)?;
+    parse_with(&file, &found.name, allow_env)
+}
+
 /// A file's text, bounded and checked to be UTF-8.
 pub fn read(path: &Path, max_bytes: u64) -> Result<Arc<SourceFile>, Rejected> {
-    let shown = path.display().to_string();
-    let reject = |text: &str, d: Diagnostic| {
-        let file = Arc::new(SourceFile { path: shown.clone(), text: text.into() });
-        Rejected { file, faults: vec![d] }
+    let target = path.canonicalize().map_err(|e| unreadable(path, &e))?;
+    read_target(path, &target, max_bytes)
+}
+
+fn rejected(path: &Path, text: &str, d: Diagnostic) -> Rejected {
+    let file = Arc::new(SourceFile { path: path.display().to_string(), text: text.into() });
+    Rejected { file, faults: vec![d] }
+}
+
+fn unreadable(path: &Path, error: &std::io::Error) -> Rejected {
+    rejected(path, "", Diagnostic::new(Span::default(), format!("this file cannot be read: {error}")))
+}
+
+/// Opens `target` only if it is no link. A pipe or a device is opened without waiting, and not read.
+fn read_target(path: &Path, target: &Path, max_bytes: u64) -> Result<Arc<SourceFile>, Rejected> {
+    let refuse = |message: String| rejected(path, "", Diagnostic::new(Span::default(), message));
+    let too_large = || refuse(format!("this file is larger than {max_bytes} bytes"));
+    let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let no_file = || refuse("this is not a regular file".into());
+    let opened = match rustix::fs::open(target, flags, Mode::empty()) {
+        Ok(opened) => std::fs::File::from(opened),
+        Err(Errno::LOOP) => return Err(refuse("this file became a link while it was read".into())),
+        // A socket, or a device without a driver.
+        Err(Errno::NXIO | Errno::NODEV) => return Err(no_file()),
+        Err(error) => return Err(unreadable(path, &error.into())),
     };
-    let plain = |message: String| reject("", Diagnostic::new(Span::default(), message));
-    let unreadable = |e: std::io::Error| plain(format!("this file cannot be read: {e}"));
-    let too_large = || plain(format!("this file is larger than {max_bytes} bytes"));
-    let meta = std::fs::metadata(path).map_err(unreadable)?;
-    // Opening a pipe or a device could wait for ever.
+    let meta = opened.metadata().map_err(|e| unreadable(path, &e))?;
     if !meta.is_file() {
-        return Err(plain("this is not a regular file".into()));
+        return Err(no_file());
     }
     if meta.len() > max_bytes {
         return Err(too_large());
     }
     let mut bytes = Vec::new();
-    let opened = std::fs::File::open(path).map_err(unreadable)?;
-    // A file can grow between the two looks.
-    opened.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(unreadable)?;
+    // A file can grow while it is read.
+    opened.take(max_bytes.saturating_add(1)).read_to_end(&mut bytes).map_err(|e| unreadable(path, &e))?;
     if bytes.len() as u64 > max_bytes {
         return Err(too_large());
     }
     match String::from_utf8(bytes) {
-        Ok(text) => Ok(Arc::new(SourceFile { path: shown, text: text.into() })),
+        Ok(text) => Ok(Arc::new(SourceFile { path: path.display().to_string(), text: text.into() })),
         Err(e) => {
             let at = e.utf8_error().valid_up_to();
             let byte = e.as_bytes().get(at).copied().unwrap_or(0);
@@ -67,13 +93,18 @@ pub fn read(path: &Path, max_bytes: u64) -> Result<Arc<SourceFile>, Rejected> {
             let text = format!("{valid}\u{fffd}");
             let span = Span { start: at, end: at + '\u{fffd}'.len_utf8() };
             let d = Diagnostic::new(span, "this file is not UTF-8").label(format!("the byte 0x{byte:02x}"));
-            Err(reject(&text, d.help("scenario files are UTF-8 text")))
+            Err(rejected(path, &text, d.help("scenario files are UTF-8 text")))
         }
     }
 }
 
 /// The cases of a text.
 pub fn parse(file: &Arc<SourceFile>, name: &str) -> Result<Vec<Case>, Rejected> {
+    parse_with(file, name, &AllowEnv::default())
+}
+
+/// The cases of a text that may set the variables in `allow_env` too.
+pub fn parse_with(file: &Arc<SourceFile>, name: &str, allow_env: &AllowEnv) -> Result<Vec<Case>, Rejected> {
     let reject = |faults: Vec<Diagnostic>| Rejected { file: file.clone(), faults };
     let mut top = tree::parse(file).map_err(reject)?;
     let taken = |top: &mut Table, key: &str| {
@@ -86,6 +117,7 @@ pub fn parse(file: &Arc<SourceFile>, name: &str) -> Result<Vec<Case>, Rejected> 
         axes: &[],
         world: 0,
         refused: false,
+        allow_env,
         known: Known::default(),
         faults: Vec::new(),
         used: Used::default(),
@@ -116,6 +148,7 @@ pub fn parse(file: &Arc<SourceFile>, name: &str) -> Result<Vec<Case>, Rejected> 
         top: &top,
         name,
         swept,
+        allow_env,
         axes: &axes,
         cases: Vec::new(),
         faults: BTreeMap::new(),
@@ -163,6 +196,7 @@ struct All<'a> {
     top: &'a Table,
     name: &'a str,
     swept: bool,
+    allow_env: &'a AllowEnv,
     axes: &'a Matrix,
     cases: Vec<Case>,
     /// By place and message: the fault, and how many points show it.
@@ -184,7 +218,8 @@ impl All<'_> {
         let point = named(self.axes, values, variant);
         let extra = cx.faults.split_off(before);
         let name = case_name(self.name, &point);
-        let found = file::read(self.file, &tree, Point { name, point: point.clone(), axes: now, swept: self.swept });
+        let (swept, allow_env) = (self.swept, self.allow_env);
+        let found = file::read(self.file, &tree, Point { name, point: point.clone(), axes: now, swept, allow_env });
         self.add(found, extra, &case_name("", &point), &tree);
     }
 

@@ -25,14 +25,16 @@ mod steps;
 pub mod suggest;
 mod tree;
 mod values;
+pub mod variables;
 
 pub use case::*;
 pub use diagnostic::{Diagnostic, SourceFile, Span};
-pub use discover::{DiscoverError, Scenario, discover, find_exact};
+pub use discover::{DiscoverError, Discovered, PassedOver, Scenario, discover, find_exact, search};
 pub use elements::fit;
 pub use expr::Expr;
 pub use file::MAX_RANKS;
 pub use forms::{Derived, Form};
-pub use load::{MAX_BYTES, Rejected, load, parse, read};
+pub use load::{MAX_BYTES, Rejected, load, load_found, parse, parse_with, read};
 pub use matrix::MAX_CASES;
 pub use render::render;
+pub use variables::AllowEnv;

@@ -1,13 +1,30 @@
 //! Names: of cases (the file's name, then the point of the matrix in brackets), and what a file may call its things.
 use super::expr::{Func, OWN_NAMES};
 
+/// Longest value that stands whole in a name, in bytes.
+const MAX_PART: usize = 240;
+
 /// A case's name from its file's name and its point.
 pub fn case_name(stem: &str, point: &[(String, String)]) -> String {
     if point.is_empty() {
         return stem.to_owned();
     }
-    let parts: Vec<_> = point.iter().map(|(axis, value)| format!("{}={}", escape(axis), escape(value))).collect();
+    let parts: Vec<_> = point.iter().map(|(axis, value)| format!("{}={}", part(axis), part(value))).collect();
     format!("{stem}[{}]", parts.join(","))
+}
+
+/// A value as part of a name: of a long one the beginning, and a hash that keeps names apart.
+fn part(text: &str) -> String {
+    if text.len() <= MAX_PART {
+        return escape(text);
+    }
+    let mut end = MAX_PART;
+    while !text.is_char_boundary(end) {
+        end -= 1;
+    }
+    // FNV-1a. No escaped text has a `~`.
+    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    format!("{}~{hash:016x}", escape(&text[..end]))
 }
 
 /// The name of a case in a form, from the case's own: the form stands last among the point's brackets.
@@ -69,6 +86,13 @@ pub(crate) fn bad_name(name: &str) -> Option<(String, String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn long_values_are_cut_and_stay_apart() {
+        let name = |last: &str| case_name("a", &[("tags".to_owned(), format!("{}{last}", "\u{e4}".repeat(500_000)))]);
+        assert!(name("1").len() < 1000 && name("1") != name("2"), "{}", name("1"));
+        assert_eq!(file_part(&name("1")), "a");
+    }
 
     #[test]
     fn names_have_no_strange_bytes() {

@@ -5,6 +5,7 @@ use super::expr::{self, Expr, NameUse, OWN_NAMES, ParseError, UseKind, Value};
 use super::keys::{self, Type};
 use super::suggest::nearest;
 use super::tree::{Entry, Kind, Table, Val};
+use super::variables::AllowEnv;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
@@ -103,6 +104,8 @@ pub(crate) struct Cx<'a> {
     pub world: usize,
     /// True if the case is meant to be refused: reading what nobody has written is then for the plan to find.
     pub refused: bool,
+    /// Variables beyond the usual ones that the file may set.
+    pub allow_env: &'a AllowEnv,
     pub known: Known,
     pub faults: Vec<Diagnostic>,
     pub used: Used,

@@ -1,5 +1,6 @@
 //! Faults as text for people; the only file that knows annotate-snippets.
 use super::diagnostic::{Diagnostic, SourceFile, Span};
+use crate::printable::{printable, push};
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
 /// Longest line that is shown whole, in bytes.
@@ -28,6 +29,7 @@ struct Cut {
 }
 
 fn one(file: &SourceFile, d: &Diagnostic, renderer: &Renderer) -> String {
+    let path = printable(&file.path);
     let message = match &d.case {
         Some(case) => format!("{} (in {})", d.message, clip(case, 120)),
         None => d.message.clone(),
@@ -35,9 +37,9 @@ fn one(file: &SourceFile, d: &Diagnostic, renderer: &Renderer) -> String {
     let message = clip(&message, MAX_TEXT);
     let mut group: Group<'_> = Group::with_title(Level::ERROR.primary_title(message));
     if file.text.is_empty() {
-        group = group.element(Origin::path(file.path.as_str()));
+        group = group.element(Origin::path(&*path));
     } else {
-        return with_lines(file, d, group, renderer);
+        return with_lines(&path, &file.text, d, group, renderer);
     }
     renderer.render(&[with_help(group, d)])
 }
@@ -49,40 +51,62 @@ fn with_help<'a>(group: Group<'a>, d: &Diagnostic) -> Group<'a> {
     }
 }
 
-fn with_lines(file: &SourceFile, d: &Diagnostic, group: Group<'_>, renderer: &Renderer) -> String {
+fn with_lines(path: &str, text: &str, d: &Diagnostic, group: Group<'_>, renderer: &Renderer) -> String {
     let label = (!d.label.is_empty()).then(|| clip(&d.label, MAX_TEXT));
-    let main = Line::of(&file.text, d.span);
-    let related: Vec<_> = d.related.iter().map(|(s, words)| (Line::of(&file.text, *s), words)).collect();
+    let main = Line::of(text, d.span);
+    let related: Vec<_> = d.related.iter().map(|(s, words)| (Line::of(text, *s), words)).collect();
     if main.is_long() || related.iter().any(|r| r.0.is_long()) {
-        let cut = main.cut(&file.text);
-        let words =
-            related.iter().map(|(l, words)| format!("line {}: {}", l.number(&file.text), clip(words, MAX_TEXT)));
+        let cut = main.cut(text);
+        let words = related.iter().map(|(l, words)| format!("line {}: {}", l.number(text), clip(words, MAX_TEXT)));
         let notes: Vec<String> = words.collect();
-        let snippet = Snippet::source(cut.text.as_str()).line_start(cut.number).path(file.path.as_str());
+        let snippet = Snippet::source(cut.text.as_str()).line_start(cut.number).path(path);
         let annotation = AnnotationKind::Primary.span(cut.from..cut.to).label(label);
         let group = group.element(snippet.annotation(annotation));
         let group = group.elements(notes.iter().map(|n| Level::NOTE.message(n.as_str())));
-        let text = renderer.render(&[with_help(group, d)]);
-        // The column counts in the whole line, not in the piece that is shown.
+        let rendered = renderer.render(&[with_help(group, d)]);
         let seen = cut.text.get(..cut.from).map_or(0, |t| t.chars().count()) + 1;
-        let place = |column: usize| format!("{}:{}:{column}", file.path, cut.number);
-        return text.replacen(&place(seen), &place(cut.column), 1);
+        return with_column(rendered, path, cut.number, seen, cut.column);
     }
     let lines = || related.iter().map(|r| &r.0).chain([&main]);
     let start = lines().map(|l| l.start).min().unwrap_or(0);
-    let end = lines().map(|l| l.end).max().unwrap_or(file.text.len());
-    let number = lines().map(|l| l.number(&file.text)).min().unwrap_or(1);
-    let mut snippet = Snippet::source(&file.text[start..end]).line_start(number).path(file.path.as_str());
-    snippet = snippet.annotation(AnnotationKind::Primary.span(main.from - start..main.to - start).label(label));
+    let end = lines().map(|l| l.end).max().unwrap_or(text.len());
+    let number = lines().map(|l| l.number(text)).min().unwrap_or(1);
+    let source = shown(&text[start..end]);
+    // Where a place of the text is in what is shown of it.
+    let at = |place: usize| shown(&text[start..place]).len();
+    let mut snippet = Snippet::source(source.as_str()).line_start(number).path(path);
+    snippet = snippet.annotation(AnnotationKind::Primary.span(at(main.from)..at(main.to)).label(label));
     for (l, words) in &related {
-        snippet =
-            snippet.annotation(AnnotationKind::Context.span(l.from - start..l.to - start).label(clip(words, MAX_TEXT)));
+        snippet = snippet.annotation(AnnotationKind::Context.span(at(l.from)..at(l.to)).label(clip(words, MAX_TEXT)));
     }
-    renderer.render(&[with_help(group.element(snippet), d)])
+    let rendered = renderer.render(&[with_help(group.element(snippet), d)]);
+    let before = &text[main.start..main.from];
+    let (seen, column) = (shown(before).chars().count() + 1, before.chars().count() + 1);
+    with_column(rendered, path, main.number(text), seen, column)
+}
+
+/// The column counts in the whole line as it is in the file, not in what is shown of it.
+fn with_column(rendered: String, path: &str, line: usize, seen: usize, column: usize) -> String {
+    let place = |column: usize| format!("{path}:{line}:{column}");
+    if seen == column { rendered } else { rendered.replacen(&place(seen), &place(column), 1) }
 }
 
 fn clip(text: &str, most: usize) -> String {
-    super::names::shorten(text, most)
+    printable(&super::names::shorten(text, most)).into_owned()
+}
+
+/// Lines of a file as they are shown; the renderer itself knows tabs.
+fn shown(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let mut chars = text.chars().peekable();
+    while let Some(c) = chars.next() {
+        match c {
+            '\n' | '\t' => out.push(c),
+            '\r' if chars.peek() == Some(&'\n') => {}
+            c => push(&mut out, c),
+        }
+    }
+    out
 }
 
 /// The greatest place not above `at` where a character starts.
@@ -126,11 +150,12 @@ impl Line {
         let right = floor(text, to + AROUND).clamp(to, self.end);
         let head = if left > self.start { "…" } else { "" };
         let tail = if right < self.end { "…" } else { "" };
+        let at = |place: usize| head.len() + shown(&text[left..place]).len();
         Cut {
-            text: format!("{head}{}{tail}", &text[left..right]),
+            text: format!("{head}{}{tail}", shown(&text[left..right])),
             number: self.number(text),
-            from: self.from - left + head.len(),
-            to: to - left + head.len(),
+            from: at(self.from),
+            to: at(to),
             column: text[self.start..self.from].chars().count() + 1,
         }
     }

@@ -14,9 +14,10 @@ pub use faults::Faulty;
 pub use forms::Forms;
 pub use select::Filter;
 
+use crate::printable::printable;
 use crate::report::{Reporter, Tally};
 use crate::run::{Event, Options, Runner};
-use crate::scenario::Case;
+use crate::scenario::{AllowEnv, Case, PassedOver};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -29,6 +30,34 @@ pub struct Suite {
     pub cases: Vec<Arc<Case>>,
     /// Files that cannot be used as they are.
     pub faults: Vec<Faulty>,
+    /// What looks like a file of the suite and was not taken.
+    pub passed_over: Vec<PassedOver>,
+}
+
+/// How files are read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reading {
+    /// Forms in which cases are wanted.
+    pub forms: Forms,
+    /// Variables that files may set beyond the usual ones.
+    pub allow_env: AllowEnv,
+}
+
+impl From<&Forms> for Reading {
+    fn from(forms: &Forms) -> Self {
+        Self { forms: forms.clone(), ..Self::default() }
+    }
+}
+
+/// Entries that were passed over, in lines; of many the first.
+pub fn passed_over(entries: &[PassedOver]) -> Vec<String> {
+    const SHOWN: usize = 20;
+    let mut lines: Vec<_> =
+        entries.iter().take(SHOWN).map(|entry| printable(&entry.to_string()).into_owned()).collect();
+    if let Some(more) = entries.len().checked_sub(SHOWN).filter(|more| *more > 0) {
+        lines.push(format!("{more} more entries are passed over"));
+    }
+    lines
 }
 
 /// Why a suite could not be opened or run.
@@ -84,13 +113,18 @@ impl Suite {
 
     /// The same with these forms.
     pub fn open_in<P: AsRef<Path>>(paths: &[P], forms: &Forms) -> Result<Self, Error> {
+        Self::open_with(paths, &forms.into())
+    }
+
+    /// The same, read in this way.
+    pub fn open_with<P: AsRef<Path>>(paths: &[P], reading: &Reading) -> Result<Self, Error> {
         let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
-        select::open(&paths, forms)
+        select::open(&paths, reading)
     }
 
     /// Reads the one file under `root` that can hold the case `name`; the suite is empty if there is none.
-    pub fn open_exact(root: &Path, name: &str, forms: &Forms) -> Result<Self, Error> {
-        select::open_exact(root, name, forms)
+    pub fn open_exact(root: &Path, name: &str, reading: &Reading) -> Result<Self, Error> {
+        select::open_exact(root, name, reading)
     }
 
     /// Keeps the cases that `filter` admits.

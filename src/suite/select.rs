@@ -1,6 +1,6 @@
 //! Which cases there are, and which of them are meant.
-use super::{Error, Faulty, Forms, Suite, drive, forms};
-use crate::scenario::{self, Case, Placement};
+use super::{Error, Faulty, Reading, Suite, drive, forms};
+use crate::scenario::{self, Case, Discovered, Placement};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,21 +27,22 @@ impl Filter {
 }
 
 /// Reads everything in `paths`.
-pub(super) fn open(paths: &[PathBuf], forms: &Forms) -> Result<Suite, Error> {
-    Ok(load(&scenario::discover(paths)?, forms))
+pub(super) fn open(paths: &[PathBuf], reading: &Reading) -> Result<Suite, Error> {
+    let Discovered { scenarios, passed_over } = scenario::search(paths)?;
+    Ok(Suite { passed_over, ..load(&scenarios, reading) })
 }
 
 /// Reads the file in which `name` can be.
-pub(super) fn open_exact(root: &Path, name: &str, forms: &Forms) -> Result<Suite, Error> {
+pub(super) fn open_exact(root: &Path, name: &str, reading: &Reading) -> Result<Suite, Error> {
     let file: Vec<_> = scenario::find_exact(root, name).into_iter().collect();
-    let mut suite = load(&file, forms);
+    let mut suite = load(&file, reading);
     suite.select(&Filter { text: Some(name.to_owned()), exact: true });
     Ok(suite)
 }
 
-fn load(files: &[scenario::Scenario], wanted: &Forms) -> Suite {
+fn load(files: &[scenario::Scenario], reading: &Reading) -> Suite {
     let jobs = available_parallelism().map_or(1, NonZeroUsize::get);
-    let loaded = drive::map(files, jobs, |file| scenario::load(&file.path, &file.name, scenario::MAX_BYTES));
+    let loaded = drive::map(files, jobs, |file| scenario::load_found(file, &reading.allow_env));
     let mut suite = Suite::default();
     for (file, loaded) in files.iter().zip(loaded) {
         match loaded {
@@ -51,7 +52,7 @@ fn load(files: &[scenario::Scenario], wanted: &Forms) -> Suite {
             }
         }
     }
-    forms::add(&mut suite, wanted, jobs);
+    forms::add(&mut suite, &reading.forms, jobs);
     order(&mut suite.cases);
     suite
 }

@@ -83,7 +83,7 @@ fn enter(backend: impl FnOnce() -> Result<Backend, String>) {
             }
         },
         Err(error) => {
-            eprintln!("collspec worker: {error}");
+            eprintln!("collspec worker: {}", crate::printable::printable(&error.to_string()));
             std::process::exit(NO_WORKER);
         }
     }

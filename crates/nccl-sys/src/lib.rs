@@ -6,6 +6,7 @@
 #![allow(non_camel_case_types)]
 
 mod config;
+mod elf;
 mod enums;
 mod load;
 mod table;

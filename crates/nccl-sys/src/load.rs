@@ -1,4 +1,5 @@
 //! Opening a library: by absolute path, all symbols at once, for itself alone, for ever.
+use crate::elf::{self, NoLibrary};
 use crate::enums::ncclResult_t;
 use crate::table::Nccl;
 use crate::version::version_text;
@@ -63,13 +64,20 @@ impl Nccl {
     /// The path is made absolute first: two files are then two libraries, even if both call themselves `libnccl.so.2`.
     /// Only the functions named `nccl*` are taken; their twins for profilers (`pnccl*`) are left alone.
     ///
-    /// Opening a library runs its code. Whoever names a file trusts it as far as the process that calls this.
+    /// Opening a library runs its code, so a file is opened only if it is a shared library of this machine that defines
+    /// `ncclGetVersion`. Whoever names such a file trusts it as far as the process that calls this.
     pub fn load(path: &Path) -> Result<Nccl, LoadError> {
         let not_found = |source| LoadError::NotFound { path: path.to_owned(), source };
         let path = path.canonicalize().map_err(not_found)?;
         // the loader would wait for somebody to write to a pipe
         if !path.metadata().map_err(not_found)?.is_file() {
             return Err(LoadError::Refused { words: "it is not a regular file".into(), path });
+        }
+        let file = std::fs::File::open(&path).map_err(not_found)?;
+        match elf::defines(&file, "ncclGetVersion") {
+            Ok(()) => {}
+            Err(NoLibrary::Not(words)) => return Err(LoadError::Refused { words, path }),
+            Err(NoLibrary::Lacks) => return Err(LoadError::NotNccl { path }),
         }
         // SAFETY: initialisers run; the caller trusts the file (see above). Local binding keeps the library's symbols
         // from other libraries', and theirs from it; binding now makes a missing dependency an error here, not an

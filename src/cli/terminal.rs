@@ -1,0 +1,15 @@
+//! The standard output and error. What passes are text, line breaks and this program's own colours; colours only where there
+//! is a terminal that shows them.
+use anstream::AutoStream;
+use collspec::printable::Guarded;
+use std::io::{self, Stderr, Stdout};
+
+/// The standard output.
+pub fn out() -> Guarded<AutoStream<Stdout>> {
+    Guarded::new(AutoStream::auto(io::stdout()), true)
+}
+
+/// The standard error.
+pub fn err() -> Guarded<AutoStream<Stderr>> {
+    Guarded::new(AutoStream::auto(io::stderr()), true)
+}

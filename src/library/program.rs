@@ -1,0 +1,77 @@
+//! Other programs, started so that nothing in the working folder has a say: neither in which file runs, nor in what it loads.
+use std::env;
+use std::ffi::OsString;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Where the loader looks for libraries.
+const LOADER_PATH: &str = "LD_LIBRARY_PATH";
+
+/// The program of this name in PATH's absolute folders, in a working folder that has no files of anybody else's: `/`, or
+/// what the caller sets. `None` if there is none.
+pub fn program(name: &str) -> Option<Command> {
+    program_in(name, &env::var_os("PATH")?)
+}
+
+fn program_in(name: &str, path: &OsString) -> Option<Command> {
+    let folders: Vec<PathBuf> = env::split_paths(path).filter(|folder| folder.is_absolute()).collect();
+    let file = folders.iter().map(|folder| folder.join(name)).find(|file| is_executable(file))?;
+    let mut command = Command::new(file);
+    command.current_dir("/");
+    // What it starts itself is found in the same way.
+    if let Ok(path) = env::join_paths(&folders) {
+        command.env("PATH", path);
+    }
+    // Libraries in folders of the loader's path that are relative would come from the working folder too.
+    command.envs(loader_path());
+    Some(command)
+}
+
+/// The absolute folders of a list like LD_LIBRARY_PATH: empty and relative ones are the working folder, or in it.
+pub fn absolute(list: &OsString) -> OsString {
+    let folders = env::split_paths(list).filter(|folder| folder.is_absolute());
+    env::join_paths(folders).unwrap_or_default()
+}
+
+/// The loader's path of a child, where this process's own has folders that depend on the working folder.
+pub fn loader_path() -> Option<(String, String)> {
+    let now = env::var_os(LOADER_PATH)?;
+    let clean = absolute(&now);
+    (clean != now).then(|| (LOADER_PATH.to_owned(), clean.to_string_lossy().into_owned()))
+}
+
+fn is_executable(file: &Path) -> bool {
+    file.metadata().is_ok_and(|meta| meta.is_file() && meta.permissions().mode() & 0o111 != 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::fs;
+
+    #[test]
+    fn programs_come_from_absolute_folders_only() {
+        let folder = tempfile::tempdir().unwrap();
+        let (one, two) = (folder.path().join("one"), folder.path().join("two"));
+        for at in [&one, &two] {
+            fs::create_dir(at).unwrap();
+            fs::write(at.join("tool"), "#!/bin/sh\npwd; echo \"$PATH\"\n").unwrap();
+        }
+        fs::set_permissions(two.join("tool"), fs::Permissions::from_mode(0o755)).unwrap();
+        // `one` has a file of that name which nobody may run
+        let path = env::join_paths([Path::new(""), Path::new("."), Path::new("bin"), &one, &two]).unwrap();
+        let mut command = program_in("tool", &path).unwrap();
+        assert_eq!(command.get_program(), two.join("tool"));
+        let said = String::from_utf8(command.output().unwrap().stdout).unwrap();
+        assert_eq!(said, format!("/\n{}:{}\n", one.display(), two.display()));
+        assert!(program_in("tool", &env::join_paths(["", ".", "bin"]).unwrap()).is_none());
+        assert!(program_in("other", &path).is_none());
+    }
+
+    #[test]
+    fn relative_folders_are_dropped() {
+        assert_eq!(absolute(&":/a:b:/c/d:.:".into()), "/a:/c/d");
+        assert_eq!(absolute(&"".into()), "");
+    }
+}

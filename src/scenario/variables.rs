@@ -1,0 +1,306 @@
+//! The NCCL_* variables that a file may set.
+//!
+//! Some of NCCL's variables load a library, write a file or open a connection, so a file that sets them could run code. A
+//! file may set those in [`TABLE`], which choose how NCCL works and nothing else; whoever starts collspec can allow others.
+use super::diagnostic::{Diagnostic, Span};
+use super::suggest::nearest;
+use crate::printable::{is_printable, printable};
+
+/// Longest value in bytes. The kernel refuses single variables of more than 128 KiB.
+pub const MAX_VALUE: usize = 4096;
+/// Longest name in bytes.
+const MAX_NAME: usize = 128;
+
+/// What a variable's value may be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Values {
+    /// Any text: NCCL takes it for a number or for names of its own, never for a file.
+    Any,
+    /// One of these, in any case of letters: NCCL would take others for the name of a library, or not know them.
+    One(&'static [&'static str]),
+}
+
+/// A variable that a file may set.
+#[derive(Clone, Copy, Debug)]
+pub struct Variable {
+    /// Its name without `NCCL_`.
+    pub name: &'static str,
+    /// What its value may be.
+    pub values: Values,
+}
+
+/// Variables of one purpose.
+#[derive(Clone, Copy, Debug)]
+pub struct Purpose {
+    /// What they choose.
+    pub what: &'static str,
+    /// With white space between.
+    names: &'static str,
+}
+
+/// What a file may set, by purpose. The names are those of NCCL 2.13 to 2.32, without `NCCL_`.
+pub const TABLE: &[Purpose] = &[
+    Purpose {
+        what: "algorithms and protocols",
+        names: "ALGO PROTO NVLS_ENABLE COLLNET_ENABLE PAT_ENABLE ALLGATHERV_ENABLE NVB_DISABLE SYM_KERNEL \
+            SYM_GIN_KERNELS_ENABLE SYM_NOWIN_ENABLE SYM_TMA_ENABLE NVLINK_UTIL_CENTRIC_SCHED_ENABLE",
+    },
+    Purpose {
+        what: "channels, CTAs and threads",
+        names: "MIN_NCHANNELS MAX_NCHANNELS MIN_NRINGS MAX_NRINGS MIN_P2P_NCHANNELS MAX_P2P_NCHANNELS \
+            NCHANNELS_PER_NET_PEER NVLS_NCHANNELS UNPACK_DOUBLE_NCHANNELS MIN_CTAS MAX_CTAS CTA_POLICY \
+            SYM_CTAS CGA_CLUSTER_SIZE NTHREADS LL128_NTHREADS L1_SHARED_MEMORY_CARVEOUT",
+    },
+    Purpose {
+        what: "sizes",
+        names: "BUFFSIZE LL_BUFFSIZE LL128_BUFFSIZE CHUNK_SIZE P2P_NET_CHUNKSIZE P2P_PCI_CHUNKSIZE \
+            P2P_NVL_CHUNKSIZE NVLS_CHUNKSIZE NVLSTREE_MAX_CHUNKSIZE SYM_RS_GIN_CHUNK_SIZE WORK_FIFO_BYTES \
+            WORK_ARGS_BYTES WORK_FIFO_DEPTH P2P_MAX_PEERS P2P_SCHEDULE_GROUP_SIZE CONNECT_ROUND_MAX_PEERS \
+            WIN_STRIDE LSA_TEAM_SIZE",
+    },
+    Purpose {
+        what: "thresholds",
+        names: "THREAD_THRESHOLDS LL_THRESHOLD TREE_THRESHOLD SINGLE_RING_THRESHOLD P2P_LL_THRESHOLD \
+            COLLNET_NODE_THRESHOLD SYM_CE_THRESHOLD NET_OVERHEAD P2P_PER_CHANNEL_NET_BW",
+    },
+    Purpose {
+        what: "transports between GPUs and hosts",
+        names: "P2P_DISABLE P2P_LEVEL P2P_DIRECT_DISABLE P2P_READ_ENABLE P2P_USE_CUDA_MEMCPY P2P_EPOCH_ENABLE \
+            P2P_PXN_LEVEL IGNORE_DISABLED_P2P PXN_DISABLE PXN_C2C SHM_DISABLE SHM_LOCALITY \
+            SHM_USE_CUDA_MEMCPY SHM_MEMCPY_MODE CUMEM_ENABLE CUMEM_HOST_ENABLE NVB_PRECONNECT \
+            RUNTIME_CONNECT HOSTID MNNVL_ENABLE MNNVL_UUID MNNVL_CLIQUE_ID CROSS_NIC NET NET_DISABLE_INTRA \
+            NET_FORCE_FLUSH NET_GDR_LEVEL NET_GDR_READ NET_GDR_C2C NET_SHARED_BUFFERS NET_SHARED_COMMS \
+            NET_OPTIONAL_RECV_COMPLETION ALLOC_P2P_NET_LL_BUFFERS DMABUF_ENABLE GDRCOPY_ENABLE \
+            GDRCOPY_FLUSH_ENABLE GDRCOPY_SYNC_ENABLE GDRCOPY_FIFO_ENABLE GDR_FLUSH_DISABLE GIN_ENABLE \
+            GIN_TYPE RMA_DISABLE SOCKET_IFNAME SOCKET_FAMILY SOCKET_NTHREADS NSOCKS_PERTHREAD SOCKET_INLINE \
+            SOCKET_MIN_TASKSIZE IB_DISABLE IB_HCA IB_GID_INDEX IB_SL IB_TC IB_TIMEOUT IB_RETRY_CNT \
+            IB_AR_THRESHOLD IB_ADAPTIVE_ROUTING IB_QPS_PER_CONNECTION IB_SPLIT_DATA_ON_QPS IB_MERGE_NICS \
+            IB_MERGE_VFS IB_PCI_RELAXED_ORDERING IB_USE_INLINE IB_ADDR_FAMILY IB_ROCE_VERSION_NUM \
+            IB_ECE_ENABLE IB_DATA_DIRECT",
+    },
+    Purpose {
+        what: "registration, launching and sharing",
+        names: "GRAPH_REGISTER LOCAL_REGISTER LEGACY_CUDA_REGISTER SINGLE_PROC_MEM_REG_ENABLE \
+            MULTI_SEGMENT_REGISTER WIN_ENABLE GRAPH_MIXING_SUPPORT GRAPH_HELPER_DISABLE \
+            GRAPH_STREAM_ORDERING LAUNCH_MODE LAUNCH_ORDER_IMPLICIT LAUNCH_RACE_FATAL GROUP_CUDA_STREAM \
+            MEM_SYNC_DOMAIN COMM_BLOCKING COMM_SPLIT_SHARE_RESOURCES COMM_SHRINK_SHARE_RESOURCES \
+            MULTI_RANK_GPU_ENABLE SET_THREAD_NAME SET_STACK_SIZE",
+    },
+    Purpose { what: "checks", names: "CHECK_POINTERS CHECKS_DISABLE CHECK_MODE IGNORE_CPU_AFFINITY" },
+    Purpose { what: "the debug level", names: "DEBUG DEBUG_SUBSYS" },
+];
+
+/// Variables whose value could name something else than what the table is for.
+const RESTRICTED: &[(&str, &[&str])] = &[
+    // Other names belong to networks of plug-ins.
+    ("NET", &["Socket", "IB"]),
+    ("DEBUG", &["VERSION", "WARN", "ATTN", "INFO", "ABORT", "TRACE"]),
+];
+
+/// Every variable that a file may set.
+pub fn all() -> impl Iterator<Item = Variable> {
+    let values =
+        |name: &str| RESTRICTED.iter().find(|(of, _)| *of == name).map_or(Values::Any, |(_, v)| Values::One(v));
+    TABLE
+        .iter()
+        .flat_map(|purpose| purpose.names.split_whitespace())
+        .map(move |name| Variable { name, values: values(name) })
+}
+
+/// Variables beyond the table which files may set: `--allow-env`.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AllowEnv(Vec<String>);
+
+impl AllowEnv {
+    /// A name, whole: `NCCL_NET_PLUGIN`.
+    pub fn parse_one(text: &str) -> Result<String, String> {
+        if is_name(text) { Ok(text.to_owned()) } else { Err("the name of an NCCL_* variable is wanted".to_owned()) }
+    }
+
+    /// Names with commas between.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        text.split(',').map(Self::parse_one).collect::<Result<_, _>>().map(Self)
+    }
+
+    /// These names.
+    pub fn of(names: &[String]) -> Self {
+        Self(names.to_vec())
+    }
+
+    /// The names.
+    pub fn names(&self) -> &[String] {
+        &self.0
+    }
+
+    fn has(&self, name: &str) -> bool {
+        self.0.iter().any(|allowed| allowed == name)
+    }
+}
+
+/// True for `NCCL_` with capitals, digits and `_` behind.
+pub(crate) fn is_name(name: &str) -> bool {
+    let rest = name.strip_prefix("NCCL_").unwrap_or("");
+    let capital = |b: u8| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_';
+    !rest.is_empty() && name.len() <= MAX_NAME && rest.bytes().all(capital)
+}
+
+/// What is wrong with a variable's name, at `span`.
+pub(crate) fn refuse_name(name: &str, span: Span, allowed: &AllowEnv) -> Option<Diagnostic> {
+    if is_name(name) && (allowed.has(name) || find(name).is_some()) {
+        return None;
+    }
+    let upper = name.trim().to_ascii_uppercase();
+    let known: Vec<String> = all().map(|variable| format!("NCCL_{}", variable.name)).collect();
+    let d = Diagnostic::new(span, format!("`{}` cannot be set", printable(name)));
+    let near = nearest(&upper, known.iter().map(String::as_str));
+    Some(match near {
+        Some(near) if !is_name(name) || !exists(name) => d.help(format!("did you mean `{near}`?")),
+        _ if is_name(name) => d.help(format!(
+            "a file can set what chooses how NCCL works, such as algorithms, sizes and transports; `--allow-env {name}` allows \
+             this one too"
+        )),
+        _ => d.help("a file can set NCCL_* variables only"),
+    })
+}
+
+/// Variables of NCCL that load libraries, touch files or reach other hosts: their names are no slips of others.
+fn exists(name: &str) -> bool {
+    const WORDS: &[&str] = &["PLUGIN", "FILE", "LIB", "DUMP", "PATH", "DIR", "ADDR", "COMM_ID", "PROFILE", "INSPECTOR"];
+    WORDS.iter().any(|word| name.contains(word))
+}
+
+fn find(name: &str) -> Option<Variable> {
+    let short = name.strip_prefix("NCCL_")?;
+    all().find(|variable| variable.name == short)
+}
+
+/// What is wrong with a variable's value, at `span`.
+pub(crate) fn refuse_value(name: &str, value: &str, span: Span, allowed: &AllowEnv) -> Option<Diagnostic> {
+    if value.len() > MAX_VALUE {
+        let message = format!("the value of `{name}` has {} bytes, more than {MAX_VALUE}", value.len());
+        return Some(Diagnostic::new(span, message));
+    }
+    if let Some(c) = value.chars().find(|c| !is_printable(*c)) {
+        let shown = printable(c.encode_utf8(&mut [0; 4])).into_owned();
+        return Some(Diagnostic::new(span, format!("the value of `{name}` cannot hold the character {shown}")));
+    }
+    if value.trim() != value {
+        let d = Diagnostic::new(span, format!("the value of `{name}` begins or ends with white space"));
+        return Some(d.help("NCCL would read the white space too"));
+    }
+    match find(name)?.values {
+        Values::One(known) if !allowed.has(name) && !known.iter().any(|word| word.eq_ignore_ascii_case(value)) => {
+            let d = Diagnostic::new(span, format!("`{name}` cannot be set to `{value}`"));
+            Some(d.help(format!("known: {}; `--allow-env {name}` allows any value", known.join(", "))))
+        }
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    fn name(text: &str) -> Option<String> {
+        refuse_name(text, Span::default(), &AllowEnv::default()).map(|d| d.help.unwrap_or_default())
+    }
+
+    fn value(name: &str, text: &str) -> Option<String> {
+        refuse_value(name, text, Span::default(), &AllowEnv::default()).map(|d| d.message)
+    }
+
+    #[test]
+    fn the_table_names_each_once_and_nothing_that_names_a_file() {
+        let names: Vec<_> = all().map(|variable| variable.name).collect();
+        assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
+        for name in names {
+            assert!(
+                is_name(&format!("NCCL_{name}")) && !exists(&format!("NCCL_{name}")) || name == "IB_ADDR_FAMILY",
+                "{name}"
+            );
+        }
+        assert!(RESTRICTED.iter().all(|(name, _)| all().any(|v| v.name == *name && v.values != Values::Any)));
+    }
+
+    #[test]
+    fn the_documentation_names_every_purpose_and_only_what_may_be_set() {
+        let text = include_str!("../../docs/scenario-format.md");
+        for purpose in TABLE {
+            let row = text.lines().find(|line| line.starts_with(&format!("| {} |", purpose.what)));
+            let row = row.unwrap_or_else(|| panic!("{} is not in docs/scenario-format.md", purpose.what));
+            let named = row.split(|c: char| !(c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_'));
+            for name in named.filter(|word| word.len() > 2 && *word != "CTA") {
+                assert!(
+                    purpose.names.split_whitespace().any(|known| known == name) || purpose.what.contains(name),
+                    "{name}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_loads_writes_or_connects_is_refused() {
+        for text in [
+            "NCCL_ENV_PLUGIN",
+            "NCCL_NET_PLUGIN",
+            "NCCL_TUNER_PLUGIN",
+            "NCCL_PROFILER_PLUGIN",
+            "NCCL_GIN_PLUGIN",
+            "NCCL_RMA_PLUGIN",
+            "NCCL_IBVERBS_LIB",
+            "NCCL_DEBUG_FILE",
+            "NCCL_TOPO_FILE",
+            "NCCL_TOPO_DUMP_FILE",
+            "NCCL_GRAPH_FILE",
+            "NCCL_GRAPH_DUMP_FILE",
+            "NCCL_CONF_FILE",
+            "NCCL_TUNER_CONFIG_FILE",
+            "NCCL_COMM_ID",
+            "NCCL_PROFILE_DUMP_FILE",
+            "NCCL_RAS_ADDR",
+            "NCCL_CHECKPOINT_KVS_PATH",
+            "NCCL_INSPECTOR_DUMP_DIR",
+        ] {
+            let help = name(text).unwrap_or_else(|| panic!("{text} is admitted"));
+            assert!(help.ends_with(&format!("`--allow-env {text}` allows this one too")), "{text}: {help}");
+            let allowed = AllowEnv::parse(text).unwrap();
+            assert!(refuse_name(text, Span::default(), &allowed).is_none());
+        }
+        for text in [
+            "",
+            "NCCL_",
+            "nccl_algo",
+            "NCCL_algo",
+            " NCCL_ALGO",
+            "NCCL_ALGO ",
+            "NCCL_ALGO\0",
+            "NCCL_ALGO\n",
+            "LD_PRELOAD",
+            "NCCL_ÄLGO",
+            "NCCL_ALGO=x",
+        ] {
+            assert!(name(text).is_some() && AllowEnv::parse_one(text).is_err(), "{text:?}");
+        }
+        assert_eq!(name("NCCL_ALGOS").unwrap(), "did you mean `NCCL_ALGO`?");
+        assert_eq!(name("nccl_algo").unwrap(), "did you mean `NCCL_ALGO`?");
+        assert!(name(&"NCCL_A".repeat(100_000)).is_some());
+    }
+
+    #[test]
+    fn values_are_short_and_plain() {
+        assert_eq!(value("NCCL_ALGO", "Ring;allreduce:Tree"), None);
+        assert_eq!(value("NCCL_ALGO", ""), None);
+        assert_eq!(value("NCCL_ALGO", &"x".repeat(MAX_VALUE)), None);
+        for bad in ["a\0", "a\n", "\u{1b}]0;", " Ring", "Ring\u{a0}", "a\u{202e}", "\u{9b}", &"x".repeat(MAX_VALUE + 1)]
+        {
+            assert!(value("NCCL_ALGO", bad).is_some(), "{bad:?}");
+        }
+        assert_eq!(value("NCCL_NET", "socket"), None);
+        assert!(value("NCCL_NET", "/tmp/x.so").is_some() && value("NCCL_NET", "evil").is_some());
+        assert!(value("NCCL_DEBUG", "INFO").is_none() && value("NCCL_DEBUG", "/tmp/x").is_some());
+        let allowed = AllowEnv::parse("NCCL_NET,NCCL_NET_PLUGIN").unwrap();
+        assert!(refuse_value("NCCL_NET", "mine", Span::default(), &allowed).is_none());
+        assert!(refuse_value("NCCL_NET_PLUGIN", "a\n", Span::default(), &allowed).is_some());
+    }
+}
