@@ -18,9 +18,7 @@ pub(super) const GROUPS: usize = 3;
 impl Admissible {
     /// The member that is these bits (canonical, if a NaN), and of how many, as far as was searched.
     pub fn find(&self, bits: u64) -> Option<(FamilySet, usize)> {
-        self.0
-            .iter()
-            .find_map(|choices| choices.iter().find(|c| c.bits == bits).map(|c| (c.families, choices.len())))
+        self.0.iter().find_map(|choices| choices.iter().find(|c| c.bits == bits).map(|c| (c.families, choices.len())))
     }
 
     /// For people.

@@ -48,7 +48,8 @@ impl Reduction {
         for (number, way) in ways.iter().enumerate() {
             // One chain stands for all where the order does not matter.
             let only = way.only_sum(&way.leaves(values, &prepared.scalars));
-            for (backwards, start) in [false, true].into_iter().flat_map(|back| (0..n).map(move |start| (back, start))) {
+            for (backwards, start) in [false, true].into_iter().flat_map(|back| (0..n).map(move |start| (back, start)))
+            {
                 let chain = Chain { way: number, start, backwards };
                 if yields(chain, way, only)? {
                     return Some(chain);

@@ -33,7 +33,7 @@ mod op;
 mod settings;
 mod transport;
 
-pub use arith::manner::{Average, Manner, NoManner, Zero};
 pub use algo::{Algorithm, Algorithms, Protocol, Protocols};
+pub use arith::manner::{Average, Manner, NoManner, Zero};
 pub use face::{VERSION, table};
 pub use settings::{AlreadyRead, Settings, set_settings_for_process};

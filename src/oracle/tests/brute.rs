@@ -100,7 +100,8 @@ fn finish(reduction: &Reduction, way: &Way, value: f64) -> Vec<f64> {
     }
     let n = reduction.ranks as f64;
     let floats = [Float::E4m3, Float::E5m2, Float::Bf16, Float::F16, Float::F32, Float::F64];
-    let holds = |wide: &&Float| **wide == way.acc || (is_wider(way.out, **wide) && wide.precision() > way.acc.precision());
+    let holds =
+        |wide: &&Float| **wide == way.acc || (is_wider(way.out, **wide) && wide.precision() > way.acc.precision());
     let mut parts = vec![Part::Times(over(way.out, 1.0, n), way.acc)];
     for &float in floats.iter().filter(holds) {
         parts.push(Part::Times(over(float, 1.0, n), float));
@@ -308,7 +309,9 @@ fn five_ranks_agree_too() {
                 let want = brute(&reduction, way, &values, &[]);
                 let mut got = BTreeMap::new();
                 for member in Search::default().run(way, &way.leaves(&values, &[]), &mut u64::MAX.clone()).unwrap() {
-                    way.finish(member.value, member.shape(), |v, _| *got.entry(encode_f64(dtype, v)).or_insert(false) |= member.chain);
+                    way.finish(member.value, member.shape(), |v, _| {
+                        *got.entry(encode_f64(dtype, v)).or_insert(false) |= member.chain
+                    });
                 }
                 assert_eq!(got, want, "{dtype:?} {way:?}");
             }

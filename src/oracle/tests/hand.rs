@@ -214,7 +214,8 @@ fn eight_bits_may_keep_their_products() {
     // of 1.375 * 1.375 = 1.890625, which is 1.875 or kept, five are 9.375 or 9.453125: 9 either way, but 17 tell.
     let scalar = encode_f64(DType::F8e4m3, 1.375);
     let kind = ReduceKind::PreMulSum { scalars: vec![scalar; 8] };
-    let column: Vec<u64> = [1.375, 1.375, 1.375, 1.375, 1.375, 1.375, 1.375, 1.125].map(|x| encode_f64(DType::F8e4m3, x)).to_vec();
+    let column: Vec<u64> =
+        [1.375, 1.375, 1.375, 1.375, 1.375, 1.375, 1.375, 1.125].map(|x| encode_f64(DType::F8e4m3, x)).to_vec();
     let wide: f64 = column.iter().map(|bits| decode_f64(DType::F8e4m3, *bits) * 1.375).sum();
     let families = judged(DType::F8e4m3, kind, &column, encode_f64(DType::F8e4m3, wide)).unwrap();
     assert!(families.contains(&"chain/once/before-fused".to_owned()), "{families:?}");
