@@ -119,8 +119,9 @@ fn topology(devices: &[DeviceInfo]) -> String {
 
 /// The libraries that were found, and the one that will run if it is none of them.
 fn library_lines(libraries: &[Found], nccl: &Result<Choice, BackendMissing>, lines: &mut Vec<String>) {
-    let usable =
-        |probed: &Probed, path: &Path| format!("{} {}: {}", probed.version_text(), path.display(), lack(probed));
+    let usable = |probed: &Probed, path: &Path| {
+        format!("{} {}, {}: {}", probed.version_text(), path.display(), probed.maker.words(), lack(probed))
+    };
     let named = nccl.as_ref().ok().and_then(|choice| choice.machine.as_deref());
     let named = named.filter(|machine| libraries.iter().all(|found| found.path != machine.library));
     let named = named.map(|machine| usable(&machine.probed, &machine.library));

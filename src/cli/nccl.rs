@@ -95,19 +95,21 @@ mod tests {
     use super::*;
     use collspec::library::{ProbeError, Source};
 
+    const MAKER: nccl_sys::Maker = nccl_sys::Maker::Nvidia;
+
     #[test]
     fn a_library_in_two_lines() {
         let names = |releases: &[&str]| {
-            let all = Probed { version: 0, symbols: Vec::new() }.lacks();
+            let all = Probed { version: 0, maker: MAKER, symbols: Vec::new() }.lacks();
             all.into_iter().filter(|(_, since)| !releases.contains(since)).map(|(name, _)| name.to_owned()).collect()
         };
         let library = |probed| Found { path: "/a/libnccl.so.2".into(), source: Source::Python, probed };
-        let all = library(Ok(Probed { version: 23007, symbols: names(&[]) }));
+        let all = library(Ok(Probed { version: 23007, maker: MAKER, symbols: names(&[]) }));
         assert_eq!(
             entry(&all),
             "2.30.7   /a/libnccl.so.2\n         Python's packages; it lacks nothing that collspec knows\n"
         );
-        let old = library(Ok(Probed { version: 22605, symbols: names(&["2.7", "2.28", "2.29"]) }));
+        let old = library(Ok(Probed { version: 22605, maker: MAKER, symbols: names(&["2.7", "2.28", "2.29"]) }));
         assert!(
             entry(&old).ends_with(
                 "it lacks 14 functions, by release: 2.7 ncclSend, ncclRecv; 2.28 ncclAlltoAll, ncclGather, ncclScatter; \

@@ -79,7 +79,7 @@ mod tests {
 
     fn found(path: &str, source: Source, version: i32) -> Found {
         let probed = if version > 0 {
-            Ok(Probed { version, symbols: Vec::new() })
+            Ok(Probed { version, maker: nccl_sys::Maker::Nvidia, symbols: Vec::new() })
         } else {
             Err(ProbeError::Unusable("no".into()))
         };

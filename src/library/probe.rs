@@ -5,7 +5,7 @@
 use super::command::{self, CommandError};
 use crate::backend::version_text;
 use crate::run::Workers;
-use nccl_sys::{Nccl, ncclResult_t};
+use nccl_sys::{Maker, Nccl, ncclResult_t};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -27,8 +27,20 @@ const NOT_ASKED: i32 = 102;
 pub struct Probed {
     /// NCCL's version code.
     pub version: i32,
+    /// Whose library it is.
+    #[serde(with = "MakerInWords")]
+    pub maker: Maker,
     /// Functions that it has, of those that collspec knows.
     pub symbols: Vec<String>,
+}
+
+/// [`Maker`], as it is sent.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "Maker")]
+enum MakerInWords {
+    Nvidia,
+    Collspec,
+    Other,
 }
 
 impl Probed {
@@ -151,10 +163,11 @@ pub fn enter_if_asked() {
 
 fn ask(path: &Path) -> Result<Probed, String> {
     let table = Nccl::load(path).map_err(|error| error.to_string())?;
+    let maker = table.maker;
     let library = crate::backend::Library::new(table);
     let symbols = library.symbols().into_iter().map(str::to_owned).collect();
     match library.version() {
         0 => Err(format!("ncclGetVersion no longer answers {:?}", ncclResult_t::Success)),
-        version => Ok(Probed { version, symbols }),
+        version => Ok(Probed { version, maker, symbols }),
     }
 }

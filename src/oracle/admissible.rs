@@ -3,30 +3,27 @@ use super::answer::{Answer, Choice, ReduceKind, Reduction};
 use super::budget::{Budget, Prepared};
 use super::families::FamilySet;
 use super::search::{Search, Stop};
-use super::ways::Way;
+use super::ways::Ways;
 use crate::num::{decode_f64, encode_f64};
 use std::sync::Arc;
 
-/// The values of the usual ways, and once they were needed those of all ways. The first keep their families, which so do not
-/// depend on what was asked before.
-#[derive(Clone, Debug)]
-pub(super) struct Admissible {
-    pub usual: Vec<Choice>,
-    pub all: Option<Vec<Choice>>,
-}
+/// The values of the usual ways; then, as far as they were needed, those of the usual and the wider ways, and those of all.
+/// Earlier ones keep their families, which so do not depend on what was asked before.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Admissible(Vec<Vec<Choice>>);
+
+/// How many groups of ways there are.
+pub(super) const GROUPS: usize = 3;
 
 impl Admissible {
     /// The member that is these bits (canonical, if a NaN), and of how many, as far as was searched.
     pub fn find(&self, bits: u64) -> Option<(FamilySet, usize)> {
-        [Some(&self.usual), self.all.as_ref()]
-            .into_iter()
-            .flatten()
-            .find_map(|choices| choices.iter().find(|c| c.bits == bits).map(|c| (c.families, choices.len())))
+        self.0.iter().find_map(|choices| choices.iter().find(|c| c.bits == bits).map(|c| (c.families, choices.len())))
     }
 
     /// For people.
     pub fn answer(&self, reduction: &Reduction) -> Answer {
-        match self.all.as_ref().unwrap_or(&self.usual).as_slice() {
+        match self.0.last().map(Vec::as_slice).unwrap_or_default() {
             [only] => reduction.answer_of(decode_f64(reduction.dtype, only.bits)),
             several => Answer::OneOf(several.to_vec()),
         }
@@ -34,61 +31,56 @@ impl Admissible {
 }
 
 impl Reduction {
-    /// The set of a column, from memory or by searching: the usual ways, and with `wider` the wider ones as well.
+    /// The set of a column, from memory or by searching the first `groups` groups of ways.
     pub(super) fn search(
         &self,
         values: &[f64],
-        wider: bool,
+        groups: usize,
         use_reserve: bool,
         budget: &mut Budget,
     ) -> Result<Arc<Admissible>, Stop> {
         let key = self.key(values);
         let known = budget.kept(&key);
-        if let Some(known) = known.as_ref().filter(|known| known.all.is_some() || !wider) {
+        if let Some(known) = known.as_ref().filter(|known| known.0.len() >= groups) {
             return Ok(Arc::clone(known));
         }
         let prepared = budget.prepared(self);
+        let mut found = known.map(|known| Admissible::clone(&known)).unwrap_or_default();
         let mut joins = if use_reserve { budget.reserve } else { budget.joins };
-        let found = self.search_ways(&prepared, values, known.as_deref(), wider, &mut budget.search, &mut joins);
+        let done = self.search_ways(&prepared, values, groups, &mut found, &mut budget.search, &mut joins);
         *if use_reserve { &mut budget.reserve } else { &mut budget.joins } = joins;
-        let found = Arc::new(found?);
+        let found = Arc::new(found);
         budget.keep(key, &found);
-        Ok(found)
+        done.map(|()| found)
     }
 
     fn search_ways(
         &self,
         prepared: &Prepared,
         values: &[f64],
-        known: Option<&Admissible>,
-        wider: bool,
+        groups: usize,
+        known: &mut Admissible,
         search: &mut Search,
         joins: &mut u64,
-    ) -> Result<Admissible, Stop> {
-        let mut run = |ways: &[Way]| -> Result<Vec<Choice>, Stop> {
+    ) -> Result<(), Stop> {
+        let Ways { usual, wider, rare } = &prepared.ways;
+        for ways in [usual, wider, rare].into_iter().take(groups).skip(known.0.len()) {
+            let mut all = known.0.last().cloned().unwrap_or_default();
             let mut found = Vec::new();
             for way in ways {
                 for member in search.run(way, &way.leaves(values, &prepared.scalars), joins)? {
-                    let families = way.families(member.shape());
-                    way.finish(member.value, |v| found.push(Choice { bits: encode_f64(self.dtype, v), families }));
+                    way.finish(member.value, member.shape(), |value, families| {
+                        let bits = encode_f64(self.dtype, value);
+                        if !all.iter().any(|known| known.bits == bits) {
+                            found.push(Choice { bits, families });
+                        }
+                    });
                 }
             }
-            Ok(self.merged(found))
-        };
-        let usual = match known {
-            Some(known) => known.usual.clone(),
-            None => run(&prepared.usual)?,
-        };
-        let all = match wider {
-            true => {
-                let mut all = usual.clone();
-                let known = |c: &Choice| usual.iter().any(|u| u.bits == c.bits);
-                all.extend(run(&prepared.wider)?.into_iter().filter(|c| !known(c)));
-                Some(self.merged(all))
-            }
-            false => None,
-        };
-        Ok(Admissible { usual, all })
+            all.extend(found);
+            known.0.push(self.merged(all));
+        }
+        Ok(())
     }
 
     /// In ascending order, each value once.

@@ -5,7 +5,8 @@
 //! (1 + u)(1 + v): rounded in the accumulator, then perhaps in the type. In any tree a leaf goes through at most n - 1
 //! joins; scaled leaves are multiplied once more, before the joins or at the end; a wide result is narrowed once more. So
 //! the result is sum x_i s_i (1 + e_i) with |e_i| <= G = (1 + w)^k - 1, where k = n - 1, plus 1 if there are scalars, plus 1
-//! if there is a wider type, and
+//! if there is a wider type, plus 1 for avg, where dividing by n is multiplying by 1/n as f64 has it, times a (1 + d) of its
+//! own; and
 //!
 //!   |result - exact| <= G * sum |x_i s_i|.
 //!
@@ -13,7 +14,8 @@
 //! subnormal results as well. Products may fall there: each of the at most 2n + 1 operations on products then errs by half
 //! the least value h more, which later roundings stretch by at most 1 + G: plus (2n + 1) * (h / 2) * (1 + G).
 //!
-//! *Products.* |result - exact| <= ((1 + u)^(n-1) - 1) * |exact|, if no partial product is subnormal.
+//! *Products.* |result - exact| <= ((1 + w)^k - 1) * |exact|, k = n - 1, plus 1 if there is a wider type, if no partial
+//! product is subnormal.
 //!
 //! *Proof of no overflow.* If (1 + G) * sum |x_i s_i| (and sum |x_i| where the scalar may come last) plus that absolute part
 //! does not exceed the largest finite value, no partial result in any order does. For products the same of the product of
@@ -24,7 +26,7 @@ use super::answer::{Answer, ReduceKind, Reduction};
 use super::dyadic::Dyadic;
 use super::exact::reciprocal;
 use super::float::{Float, power};
-use super::ways::accumulators;
+use super::ways::{accumulators, factors};
 use crate::num::{encode_f64, text};
 use num_bigint::BigInt;
 use std::cmp::Ordering;
@@ -54,7 +56,7 @@ impl Reduction {
         if float == Float::F64 || self.kind == ReduceKind::Prod || values.len() > 1 << 12 {
             return false;
         }
-        let Ok(growth) = sum_growth(float, values.len(), !scalars.is_empty()) else { return false };
+        let Ok(growth) = self.sum_growth(float, !scalars.is_empty()) else { return false };
         let (mut sum, mut size, mut unscaled) = (0.0, 0.0, 0.0);
         for (rank, x) in values.iter().enumerate() {
             let term = scalars.get(rank).map_or(*x, |s| x * s);
@@ -73,11 +75,12 @@ impl Reduction {
         let n = values.len();
         let scaled = !scalars.is_empty();
         let wide = accumulators(float);
-        let growth = sum_growth(float, n, scaled)?;
-        // What each leaf is multiplied with: its scalar; for avg also 1/n in a wider type, if the scalar comes last.
+        let growth = self.sum_growth(float, scaled)?;
+        // What each leaf is multiplied with: its scalar; for avg also 1/n in a wider type, and that of a division.
         let mut sets = vec![scalars.to_vec()];
         if self.kind == ReduceKind::Avg {
-            sets.extend(wide.iter().map(|acc| vec![reciprocal(*acc, self.ranks); n]));
+            sets.extend(wide.iter().chain(&[Float::F64]).map(|acc| vec![reciprocal(*acc, self.ranks); n]));
+            sets.dedup();
         }
         let mut ends: Option<(Dyadic, Dyadic, Dyadic)> = None;
         for scalars in &sets {
@@ -116,7 +119,8 @@ impl Reduction {
         if values.contains(&0.0) {
             return Err("a partial product may overflow before it meets the zero".into());
         }
-        let growth = growth(unit(float), values.len() - 1)?;
+        let wide = factors(float);
+        let growth = growth(unit_with(float, wide), values.len() - 1 + usize::from(!wide.is_empty()))?;
         let one = Dyadic::power(0);
         let (mut exact, mut large, mut small) = (one.clone(), one.clone(), one.clone());
         for value in values {
@@ -135,6 +139,13 @@ impl Reduction {
         Ok((exact, low, high))
     }
 
+    /// G of a sum.
+    fn sum_growth(&self, float: Float, scaled: bool) -> Result<f64, String> {
+        let wide = accumulators(float);
+        let ends = [scaled, !wide.is_empty(), self.kind == ReduceKind::Avg].map(usize::from);
+        growth(unit_with(float, wide), self.ranks - 1 + ends.iter().sum::<usize>())
+    }
+
     fn fits(&self, float: Float, size: &Dyadic) -> Result<(), String> {
         match size.cmp(&Dyadic::from_f64(float.max())) {
             Ordering::Greater => Err(format!("a partial result may overflow {}", self.dtype.name())),
@@ -143,16 +154,14 @@ impl Reduction {
     }
 }
 
-/// G of a sum.
-fn sum_growth(float: Float, ranks: usize, scaled: bool) -> Result<f64, String> {
-    let wide = accumulators(float);
-    let steps = ranks - 1 + usize::from(scaled) + usize::from(!wide.is_empty());
-    let v = wide.iter().map(|acc| unit(*acc)).fold(0.0, f64::max);
-    growth(unit(float) + v + unit(float) * v, steps)
-}
-
 fn unit(float: Float) -> f64 {
     power(-float.precision())
+}
+
+/// w: a rounding in one of the wide types and one in the type.
+fn unit_with(float: Float, wide: &[Float]) -> f64 {
+    let (u, v) = (unit(float), wide.iter().map(|acc| unit(*acc)).fold(0.0, f64::max));
+    if v == 0.0 { u } else { (u + v + u * v).next_up() }
 }
 
 fn one_plus(growth: f64) -> Dyadic {
@@ -166,8 +175,8 @@ fn growth(w: f64, steps: usize) -> Result<f64, String> {
         // (1 + w)^k <= 1 / (1 - k w)
         (product / (1.0 - product).next_down()).next_up()
     } else {
-        // All w here are at least 2^-34 (a 16-bit type's or f32's), so 1 + w loses nothing.
-        (0..steps).fold(1.0f64, |power, _| (power * (1.0 + w)).next_up().min(4.0)) - 1.0
+        let factor = (1.0 + w).next_up();
+        (0..steps).fold(1.0f64, |power, _| (power * factor).next_up().min(4.0)) - 1.0
     };
     if growth < 1.0 {
         Ok(growth)

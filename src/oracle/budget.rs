@@ -3,7 +3,7 @@ use super::admissible::Admissible;
 use super::answer::Reduction;
 use super::chains::Chain;
 use super::search::Search;
-use super::ways::Way;
+use super::ways::Ways;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -31,18 +31,14 @@ pub struct Budget {
 /// What is the same for all elements of a reduction.
 #[derive(Debug)]
 pub(super) struct Prepared {
-    /// The usual ways.
-    pub usual: Vec<Way>,
-    /// The wider ones.
-    pub wider: Vec<Way>,
+    pub ways: Ways,
     /// By rank; empty if there are none.
     pub scalars: Vec<f64>,
 }
 
 impl Prepared {
     pub fn new(reduction: &Reduction) -> Self {
-        let (usual, wider) = Way::of(reduction);
-        Self { usual, wider, scalars: reduction.scalar_values() }
+        Self { ways: Ways::of(reduction), scalars: reduction.scalar_values() }
     }
 }
 

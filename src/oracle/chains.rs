@@ -1,6 +1,7 @@
 //! Cheap candidates: chains by rank order and its rotations, both directions, which is what rings do.
 use super::answer::Reduction;
 use super::budget::Prepared;
+use super::families::Shape;
 use super::ways::{Fuse, Leaf, Way};
 use crate::num::encode_f64;
 
@@ -25,19 +26,37 @@ impl Reduction {
         steps: &mut u64,
     ) -> Option<Chain> {
         let n = values.len();
-        let forwards: Vec<Vec<Leaf>> = prepared.usual.iter().map(|w| w.leaves(values, &prepared.scalars)).collect();
-        let backwards: Vec<Vec<Leaf>> = forwards.iter().map(|l| l.iter().rev().copied().collect()).collect();
-        let every = (0..prepared.usual.len())
-            .flat_map(|way| [false, true].into_iter().map(move |backwards| (way, backwards)))
-            .flat_map(|(way, backwards)| (0..n).map(move |start| Chain { way, start, backwards }));
-        for chain in hint.into_iter().chain(every) {
+        let mut yields = |chain: Chain, way: &Way, last: Option<f64>| {
             *steps = steps.checked_sub(n as u64)?;
-            let leaves = if chain.backwards { &backwards } else { &forwards };
-            let (Some(way), Some(leaves)) = (prepared.usual.get(chain.way), leaves.get(chain.way)) else { continue };
+            let last = last.unwrap_or_else(|| {
+                let mut leaves = way.leaves(values, &prepared.scalars);
+                if chain.backwards {
+                    leaves.reverse();
+                }
+                result(way, &leaves, chain.start)
+            });
             let mut hit = false;
-            way.finish(result(way, leaves, chain.start), |value| hit |= encode_f64(self.dtype, value) == bits);
-            if hit {
-                return Some(chain);
+            way.finish(last, Shape::Chain, |value, _| hit |= encode_f64(self.dtype, value) == bits);
+            Some(hit)
+        };
+        let ways = &prepared.ways.usual;
+        if let Some((chain, way)) = hint.and_then(|hint| Some((hint, ways.get(hint.way)?)))
+            && yields(chain, way, None)?
+        {
+            return Some(chain);
+        }
+        for (number, way) in ways.iter().enumerate() {
+            // One chain stands for all where the order does not matter.
+            let only = way.only_sum(&way.leaves(values, &prepared.scalars));
+            for (backwards, start) in [false, true].into_iter().flat_map(|back| (0..n).map(move |start| (back, start)))
+            {
+                let chain = Chain { way: number, start, backwards };
+                if yields(chain, way, only)? {
+                    return Some(chain);
+                }
+                if only.is_some() {
+                    break;
+                }
             }
         }
         None

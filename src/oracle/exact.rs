@@ -134,7 +134,7 @@ pub(super) fn sum(float: Float, values: &[f64]) -> Option<f64> {
 }
 
 /// True if every partial sum of these finite values, whose magnitudes add up to `size`, is a value of the type.
-fn on_one_grid(float: Float, values: &[f64], size: f64) -> bool {
+pub(super) fn on_one_grid(float: Float, values: &[f64], size: f64) -> bool {
     let grid = values.iter().filter(|v| **v != 0.0).map(|v| odd_parts(*v).2).min();
     let Some(grid) = grid else { return true };
     let limit = power(grid + float.precision());
@@ -169,16 +169,18 @@ fn exact_product(float: Float, x: f64, s: f64) -> Option<f64> {
     (bits <= float.precision() && e + f >= float.least() && (x * s).abs() <= float.max()).then_some(x * s)
 }
 
-/// Avg: products first, or the sum first.
+/// Avg: products first, or the sum first; by multiplying or by dividing.
 fn average(float: Float, values: &[f64], scalar: f64) -> Option<f64> {
     let before = scaled_sum(float, values, &vec![scalar; values.len()])?;
     if before.is_nan() || values.len() == 1 {
         return Some(before);
     }
-    // The sum first: exact for numbers on one grid, and then scaled exactly if the scalar is a power of two, or the sum zero.
+    // The sum first: exact for numbers on one grid, and then scaled exactly if the scalar is a power of two. With another
+    // scalar not even a sum of zero is certain: a wider one may round where this does not.
     let after = sum(float, values)?;
     let scalar_is_exact = scalar != 0.0 && odd_parts(scalar).1 == 1 && scalar * values.len() as f64 == 1.0;
-    let exact = after == 0.0 || after.is_infinite() || scalar_is_exact;
+    let zero = values.iter().all(|value| *value == 0.0);
+    let exact = zero || after.is_infinite() || scalar_is_exact;
     (exact && (after * scalar).to_bits() == before.to_bits()).then_some(before)
 }
 
@@ -217,8 +219,9 @@ fn product(float: Float, values: &[f64]) -> Option<f64> {
     // 2^high is above the product of the large factors, so no partial product overflows.
     let bounded = power(high.min(2000) as i32) <= float.max();
     if zero {
-        // Zero times infinity is the only way to anything but zero.
-        return (bounded || float.saturates()).then_some(0.0 * sign);
+        // Zero times infinity is the only way to anything but zero; what saturates can only get there in f32.
+        let bounded = bounded || (float.saturates() && power(high.min(2000) as i32) <= Float::F32.max());
+        return bounded.then_some(0.0 * sign);
     }
     let exact = bits <= float.precision() && low >= i64::from(float.least());
     match infinite {

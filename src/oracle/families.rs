@@ -17,7 +17,7 @@ pub enum Shape {
 pub enum Rounding {
     /// After every operation.
     EachStep,
-    /// Once at the end, from an accumulator wider than the type (f32 for f16 and bf16; f16 or f32 for 8 bits).
+    /// Once at the end, from an accumulator wider than the type (f64 for f32; f32 for f16 and bf16; f16 or f32 for 8 bits).
     Once,
     /// After some operations; the others keep the wide result. Holds the other two.
     Mixed,
@@ -32,39 +32,52 @@ pub enum Scale {
     Before,
     /// Each input is multiplied; where it joins a partial result the product may enter the addition unrounded. Holds `Before`.
     BeforeFused,
-    /// The sum is multiplied (avg only).
+    /// The sum is multiplied by 1/n (avg only).
     After,
+    /// The sum is divided by n (avg only).
+    AfterDivided,
+    /// Each input is divided by n, or multiplied by 1/n in a wider type, then added (avg only).
+    BeforeDivided,
 }
 
 const SHAPES: [(Shape, &str); 2] = [(Shape::Chain, "chain"), (Shape::Tree, "tree")];
 const ROUNDINGS: [(Rounding, &str); 3] =
     [(Rounding::EachStep, "each-step"), (Rounding::Once, "once"), (Rounding::Mixed, "mixed")];
-const SCALES: [(Scale, &str); 4] =
-    [(Scale::None, "none"), (Scale::Before, "before"), (Scale::BeforeFused, "before-fused"), (Scale::After, "after")];
+const SCALES: [(Scale, &str); 6] = [
+    (Scale::None, "none"),
+    (Scale::Before, "before"),
+    (Scale::BeforeFused, "before-fused"),
+    (Scale::After, "after"),
+    (Scale::AfterDivided, "after-divided"),
+    (Scale::BeforeDivided, "before-divided"),
+];
+const OF_A_ROUNDING: u32 = SCALES.len() as u32;
+const OF_A_SHAPE: u32 = ROUNDINGS.len() as u32 * OF_A_ROUNDING;
+const FAMILIES: u32 = SHAPES.len() as u32 * OF_A_SHAPE;
 
 /// A set of families.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct FamilySet(u32);
+pub struct FamilySet(u64);
 
 impl FamilySet {
     /// No family.
     pub const EMPTY: Self = Self(0);
     /// Every family.
-    pub const ALL: Self = Self((1 << 24) - 1);
+    pub const ALL: Self = Self((1 << FAMILIES) - 1);
 
     /// One family.
     pub const fn one(shape: Shape, rounding: Rounding, scale: Scale) -> Self {
-        Self(1 << (shape as u32 * 12 + rounding as u32 * 4 + scale as u32))
+        Self(1 << (shape as u32 * OF_A_SHAPE + rounding as u32 * OF_A_ROUNDING + scale as u32))
     }
 
     /// The family and those that hold it: every chain is a tree; mixed holds the other roundings (where `has_wide`: the
-    /// type has a wider accumulator); fused holds unfused (where `can_fuse`).
-    pub fn with_wider(shape: Shape, rounding: Rounding, scale: Scale, has_wide: bool, can_fuse: bool) -> Self {
+    /// type has a wider accumulator); fused holds unfused.
+    pub fn with_wider(shape: Shape, rounding: Rounding, scale: Scale, has_wide: bool) -> Self {
         let mut set = Self::EMPTY;
         for (s, _) in SHAPES.into_iter().filter(|(s, _)| *s >= shape) {
             for (r, _) in ROUNDINGS.into_iter().filter(|(r, _)| *r == rounding || (has_wide && *r == Rounding::Mixed)) {
                 set = set.union(Self::one(s, r, scale));
-                if scale == Scale::Before && can_fuse {
+                if scale == Scale::Before {
                     set = set.union(Self::one(s, r, Scale::BeforeFused));
                 }
             }
@@ -123,7 +136,7 @@ impl FamilySet {
             let shape = by_name(&shapes, parts.next()?)?;
             let rounding = by_name(&roundings, parts.next()?)?;
             let scale = by_name(&scales, parts.next().unwrap_or("none"))?;
-            parts.next().is_none().then_some(Self(set.0 | 1 << (shape * 12 + rounding * 4 + scale)))
+            parts.next().is_none().then_some(Self(set.0 | 1 << (shape * OF_A_SHAPE + rounding * OF_A_ROUNDING + scale)))
         })
     }
 }
@@ -159,7 +172,7 @@ mod tests {
 
     #[test]
     fn names_come_back() {
-        assert_eq!(FamilySet::ALL.len(), 24);
+        assert_eq!(FamilySet::ALL.len(), 36);
         let names = FamilySet::ALL.names();
         assert_eq!(FamilySet::from_names(names.iter().map(String::as_str)), Some(FamilySet::ALL));
         assert_eq!(FamilySet::from_names(["ring/each-step"]), None);
@@ -170,9 +183,9 @@ mod tests {
 
     #[test]
     fn wider_families_hold_narrower_ones() {
-        let set = FamilySet::with_wider(Shape::Chain, Rounding::EachStep, Scale::None, true, true);
+        let set = FamilySet::with_wider(Shape::Chain, Rounding::EachStep, Scale::None, true);
         assert_eq!(set.names(), ["chain/each-step", "chain/mixed", "tree/each-step", "tree/mixed"]);
-        let set = FamilySet::with_wider(Shape::Tree, Rounding::EachStep, Scale::Before, false, true);
+        let set = FamilySet::with_wider(Shape::Tree, Rounding::EachStep, Scale::Before, false);
         assert_eq!(set.names(), ["tree/each-step/before", "tree/each-step/before-fused"]);
     }
 }

@@ -85,7 +85,7 @@ mod tests {
 
     #[test]
     fn only_telling_elements_count() {
-        let chain = FamilySet::with_wider(Shape::Chain, Rounding::EachStep, Scale::None, false, false);
+        let chain = FamilySet::with_wider(Shape::Chain, Rounding::EachStep, Scale::None, false);
         let tree = FamilySet::one(Shape::Tree, Rounding::EachStep, Scale::None);
         let once = FamilySet::one(Shape::Chain, Rounding::Once, Scale::None);
         let print = |parts: &[(FamilySet, usize)]| {

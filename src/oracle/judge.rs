@@ -1,5 +1,6 @@
 //! The judgement on one observed element: exact if a pass over the column shows that nothing matters, else cheap chains, the
 //! search, and last the bound.
+use super::admissible::GROUPS;
 use super::answer::{Answer, Judged, Lane, Reduction, Ruling};
 use super::budget::Budget;
 use super::float::Float;
@@ -14,8 +15,7 @@ impl Reduction {
     /// Judges one observed element (bits) of a column. What is accepted is right under some admissible order, rounding and
     /// scale; the budget, shared by the elements of a case, pays for searching.
     ///
-    /// Families are complete among the usual ways (see the `ways` table); of the wider ones, mixed rounding and fusing now
-    /// and then, only those are searched that an element needs.
+    /// Families are complete among the usual ways (see `Ways`); of the others only those are searched that an element needs.
     pub fn judge(&self, column: &[u64], observed: u64, budget: &mut Budget) -> Judged {
         let mut observed = observed & mask(self.dtype);
         if let Some(answer) = self.exact(column) {
@@ -75,15 +75,17 @@ impl Reduction {
     /// `None` if the budget does not suffice.
     fn judge_by_search(&self, values: &[f64], observed: u64, reserve: bool, budget: &mut Budget) -> Option<Judged> {
         let accepted = |(families, size)| accept(Lane::Admissible, Some(families), Some(size), None);
-        if let Some(found) = self.search(values, false, reserve, budget).ok()?.find(observed) {
-            return Some(accepted(found));
+        for groups in 1..=GROUPS {
+            let set = self.search(values, groups, reserve, budget).ok()?;
+            if let Some(found) = set.find(observed) {
+                return Some(accepted(found));
+            }
+            if groups == GROUPS {
+                let ruling = Ruling::Reject { answer: set.answer(self) };
+                return Some(Judged { lane: Lane::Admissible, ruling, note: None });
+            }
         }
-        let all = self.search(values, true, reserve, budget).ok()?;
-        Some(all.find(observed).map(accepted).unwrap_or_else(|| Judged {
-            lane: Lane::Admissible,
-            ruling: Ruling::Reject { answer: all.answer(self) },
-            note: None,
-        }))
+        None
     }
 
     fn judge_many(&self, float: Float, values: &[f64], observed: u64, budget: &mut Budget) -> Judged {
@@ -141,7 +143,7 @@ impl Reduction {
         let Some(float) = Float::of(self.dtype) else { return Err("integers are exact".into()) };
         let values: Vec<f64> = column.iter().map(|bits| decode_f64(self.dtype, *bits)).collect();
         if self.ranks <= SEARCH_RANKS
-            && let Ok(found) = self.search(&values, true, false, budget)
+            && let Ok(found) = self.search(&values, GROUPS, false, budget)
         {
             return Ok(found.answer(self));
         }

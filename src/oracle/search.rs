@@ -50,6 +50,12 @@ impl Search {
         if self.sets.len() <= full {
             self.sets.resize_with(full + 1, Vec::new);
         }
+        if let Some(value) = way.only_sum(leaves) {
+            *joins = joins.checked_sub(leaves.len() as u64).ok_or(Stop::Budget)?;
+            self.sets[full].clear();
+            self.sets[full].push(Member { value, chain: true });
+            return Ok(&self.sets[full]);
+        }
         for ranks in 1..=full {
             let mut found = std::mem::take(&mut self.sets[ranks]);
             found.clear();

@@ -1,17 +1,19 @@
-//! The ways in which NCCL may compute a reduction of floats: what a leaf, a join and the end of it are in each.
+//! The ways in which a library may compute a reduction of floats: what a leaf, a join and the end of it are in each.
 //!
 //! | way | where it comes from |
 //! |---|---|
-//! | each step | src/device/reduce_kernel.h: f16, bf16, f32, f64 add in the type; 8 bits add in f16 and are narrowed, saturating |
-//! | once | in-switch reductions and src/device/symmetric/primitives.cuh: f16, bf16 accumulate in f32, 8 bits in f16 or f32 |
+//! | each step | NCCL's src/device/reduce_kernel.h: f16, bf16, f32, f64 add in the type; 8 bits add in f16 and are narrowed, saturating |
+//! | once | NCCL's in-switch reductions and src/device/symmetric/primitives.cuh: f16, bf16 accumulate in f32, 8 bits in f16 or f32; f32 in f64, and products in f32 or f64: NCCL's user guide says nothing of the width |
 //! | mixed | hierarchies of the two: any join may or may not be narrowed |
-//! | before | src/device/common_kernel.h: the rank's own element times its scalar, narrowed, then the addition |
-//! | before-fused | the same with product and addition contracted into one operation, which no build option forbids; not with 8 bits, which convert in between |
-//! | after | reduce_kernel.h's operation applied to the sum (times 1/n in the type, or in the accumulator), avg only; symmetric kernels |
+//! | before | NCCL's src/device/common_kernel.h: the rank's own element times its scalar, narrowed, then the addition |
+//! | before-fused | the same with a product that is not narrowed: contracted with the addition, or kept in the accumulator |
+//! | after | NCCL's reduce_kernel.h applied to the sum (times 1/n in the type, or in a wider one), avg only; symmetric kernels |
+//! | after-divided | NCCL's user guide on ncclAvg: "a sum across all ranks, divided by the number of ranks" |
+//! | before-divided | the same of each input, by a division or by 1/n in a wider type |
 //!
-//! f32 and f64 have no wider accumulator, and products (prod) none in any type, so there is only "each step".
+//! f64 has no wider accumulator: neither GPUs nor NCCL's types have a wider one.
 use super::answer::{ReduceKind, Reduction};
-use super::exact::reciprocal;
+use super::exact::{on_one_grid, reciprocal};
 use super::families::{FamilySet, Rounding, Scale, Shape};
 use super::float::{Float, fused};
 
@@ -25,20 +27,50 @@ pub(super) enum Fuse {
     May,
 }
 
+/// What becomes of a rank's element before it is added.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Input {
+    /// Nothing.
+    Plain,
+    /// It is multiplied by its scalar.
+    Product,
+    /// It is divided by the number of ranks, or multiplied by its reciprocal, in a type; then perhaps narrowed to another.
+    Part { part: Part, narrowed: Option<Float> },
+}
+
+/// One n-th of a number, computed in a type.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) enum Part {
+    Times(f64, Float),
+    Over(f64, Float),
+}
+
+impl Part {
+    fn of(self, value: f64) -> f64 {
+        match self {
+            Self::Times(reciprocal, float) => float.round(value * reciprocal),
+            Self::Over(n, float) => float.round(value / n),
+        }
+    }
+}
+
 /// One way of computing.
 #[derive(Clone, Debug)]
 pub(super) struct Way {
     pub rounding: Rounding,
-    pub scale: Scale,
     /// The type of partial results.
     pub acc: Float,
     /// The type of the result.
     pub out: Float,
     pub fuse: Fuse,
+    pub input: Input,
     multiplies: bool,
-    /// What the sum may be multiplied with at the end; empty if it is not.
-    after: Vec<f64>,
+    /// What may become of the sum at the end, by family; empty if nothing does.
+    after: Vec<(Part, FamiliesByShape)>,
+    families: FamiliesByShape,
 }
+
+type FamiliesByShape = [FamilySet; 2];
 
 /// An input with its scalar (1 if there is none: multiplying by it changes nothing).
 #[derive(Clone, Copy, Debug)]
@@ -47,60 +79,126 @@ pub(super) struct Leaf {
     pub s: f64,
 }
 
-impl Way {
-    /// The ways of a reduction: the usual ones, and those that contain them and are looked at only if the usual ones do
-    /// not explain a value. Every value of the former is one of the latter.
-    pub fn of(reduction: &Reduction) -> (Vec<Self>, Vec<Self>) {
-        let (mut usual, mut wider) = (Vec::new(), Vec::new());
-        let Some(out) = Float::of(reduction.dtype) else { return (usual, wider) };
-        let multiplies = reduction.kind == ReduceKind::Prod;
+/// The ways of a reduction by how soon they are looked at: later ones only where the earlier ones do not explain a value.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Ways {
+    /// What libraries are known to do, and what is as plain.
+    pub usual: Vec<Way>,
+    /// Those that contain them: mixed rounding, fusing now and then; and what is seldom done.
+    pub wider: Vec<Way>,
+    /// Averages that divide every input.
+    pub rare: Vec<Way>,
+}
+
+impl Ways {
+    pub fn of(reduction: &Reduction) -> Self {
+        let mut ways = Self::default();
+        let Some(out) = Float::of(reduction.dtype) else { return ways };
         let scales = match reduction.kind {
             ReduceKind::Avg => &[Scale::Before, Scale::BeforeFused, Scale::After][..],
             ReduceKind::PreMulSum { .. } => &[Scale::Before, Scale::BeforeFused],
             _ => &[Scale::None],
         };
-        for &scale in scales.iter().filter(|s| **s != Scale::BeforeFused || can_fuse(out)) {
+        let multiplies = reduction.kind == ReduceKind::Prod;
+        let wide = if multiplies { factors(out) } else { accumulators(out) };
+        for &scale in scales {
+            let way = |rounding, acc, fuse| Way::new(reduction, out, rounding, scale, acc, fuse);
             let fuse = if scale == Scale::BeforeFused { Fuse::Always } else { Fuse::Never };
-            let way = |rounding, acc, fuse| {
-                let after = match scale {
-                    Scale::After => vec![reciprocal(out, reduction.ranks), reciprocal(acc, reduction.ranks)],
-                    _ => Vec::new(),
-                };
-                Self { rounding, scale, acc, out, fuse, multiplies, after }
-            };
-            usual.push(way(Rounding::EachStep, out, fuse));
+            // 8 bits convert between multiplication and addition, so they have no contracted operation.
+            let seldom = fuse == Fuse::Always && out.saturates();
+            let group = if seldom { &mut ways.wider } else { &mut ways.usual };
+            group.push(way(Rounding::EachStep, out, fuse));
             if fuse == Fuse::Always {
-                wider.push(way(Rounding::EachStep, out, Fuse::May));
+                ways.wider.push(way(Rounding::EachStep, out, Fuse::May));
             }
-            for &acc in if multiplies { &[] } else { accumulators(out) } {
-                usual.push(way(Rounding::Once, acc, fuse));
+            for &acc in wide {
+                let group = if multiplies { &mut ways.wider } else { &mut ways.usual };
+                group.push(way(Rounding::Once, acc, fuse));
                 let free = if fuse == Fuse::Always { Fuse::May } else { fuse };
                 if free == Fuse::May {
-                    wider.push(way(Rounding::Once, acc, free));
+                    ways.wider.push(way(Rounding::Once, acc, free));
                 }
-                wider.push(way(Rounding::Mixed, acc, free));
+                ways.wider.push(way(Rounding::Mixed, acc, free));
             }
         }
-        (usual, wider)
+        if reduction.kind == ReduceKind::Avg && !reciprocal_is_exact(out, reduction.ranks) {
+            ways.rare = parts_first(reduction, out);
+        }
+        ways
     }
+}
 
-    /// The families that have a value of this way.
-    pub fn families(&self, shape: Shape) -> FamilySet {
-        let has_wide = !self.multiplies && !accumulators(self.out).is_empty();
-        FamilySet::with_wider(shape, self.rounding, self.scale, has_wide, can_fuse(self.out))
+/// The ways of an average that divide every input.
+fn parts_first(reduction: &Reduction, out: Float) -> Vec<Way> {
+    let way = |rounding, acc, part, narrowed| Way {
+        input: Input::Part { part, narrowed },
+        ..Way::new(reduction, out, rounding, Scale::BeforeDivided, acc, Fuse::Never)
+    };
+    let n = reduction.ranks;
+    let mut ways = vec![way(Rounding::EachStep, out, Part::Over(n as f64, out), None)];
+    for &acc in accumulators(out) {
+        let times = Part::Times(reciprocal(acc, n), acc);
+        ways.push(way(Rounding::EachStep, out, times, Some(out)));
+        for part in [Part::Over(n as f64, acc), times] {
+            for narrowed in [None, Some(out)] {
+                ways.push(way(Rounding::Once, acc, part, narrowed));
+                ways.push(way(Rounding::Mixed, acc, part, narrowed));
+            }
+        }
+    }
+    ways
+}
+
+impl Way {
+    fn new(reduction: &Reduction, out: Float, rounding: Rounding, scale: Scale, acc: Float, fuse: Fuse) -> Self {
+        let multiplies = reduction.kind == ReduceKind::Prod;
+        let n = reduction.ranks;
+        let has_wide = !accumulators(out).is_empty();
+        let is_exact = reciprocal_is_exact(out, n);
+        let families = |scales: &[Scale]| {
+            [Shape::Chain, Shape::Tree].map(|shape| {
+                let of = |scale: &Scale| FamilySet::with_wider(shape, rounding, *scale, has_wide);
+                scales.iter().map(of).fold(FamilySet::EMPTY, FamilySet::union)
+            })
+        };
+        let input = match scale {
+            Scale::Before | Scale::BeforeFused => Input::Product,
+            _ => Input::Plain,
+        };
+        let mut after = Vec::new();
+        if scale == Scale::After {
+            // Multiplying by an exact reciprocal is dividing.
+            let both = &[Scale::After, Scale::AfterDivided][..];
+            let times = if is_exact { both } else { &[Scale::After] };
+            after.push((Part::Times(reciprocal(out, n), acc), families(times)));
+            let wider = accumulators(out).iter().copied().filter(|wide| wide.precision() > acc.precision());
+            for float in std::iter::once(acc).chain(wider).filter(|_| !is_exact) {
+                after.push((Part::Times(reciprocal(float, n), float), families(&[Scale::After])));
+                after.push((Part::Over(n as f64, float), families(&[Scale::AfterDivided])));
+            }
+        }
+        let divides_too = scale == Scale::Before && reduction.kind == ReduceKind::Avg && is_exact;
+        let families = if divides_too { families(&[scale, Scale::BeforeDivided]) } else { families(&[scale]) };
+        Self { rounding, acc, out, fuse, input, multiplies, after, families }
     }
 
     /// The leaves of a column.
     pub fn leaves(&self, values: &[f64], scalars: &[f64]) -> Vec<Leaf> {
-        let scaled = matches!(self.scale, Scale::Before | Scale::BeforeFused);
-        let scalar = |rank| if scaled { scalars.get(rank).copied().unwrap_or(1.0) } else { 1.0 };
-        values.iter().enumerate().map(|(rank, x)| Leaf { x: *x, s: scalar(rank) }).collect()
+        let leaf = |(rank, x): (usize, &f64)| match self.input {
+            Input::Plain => Leaf { x: *x, s: 1.0 },
+            Input::Product => Leaf { x: *x, s: scalars.get(rank).copied().unwrap_or(1.0) },
+            Input::Part { part, narrowed } => {
+                let part = part.of(*x);
+                Leaf { x: narrowed.map_or(part, |to| to.round(part)), s: 1.0 }
+            }
+        };
+        values.iter().enumerate().map(leaf).collect()
     }
 
     /// What a leaf may be as a partial result of its own.
     #[inline]
     pub fn alone(&self, leaf: Leaf, mut emit: impl FnMut(f64)) {
-        if self.scale == Scale::None || self.scale == Scale::After {
+        if self.input != Input::Product {
             return emit(if leaf.x.is_nan() { f64::NAN } else { leaf.x });
         }
         if self.fuse != Fuse::Always || self.acc == self.out {
@@ -132,17 +230,45 @@ impl Way {
         }
     }
 
-    /// What the result may be, given the last partial result.
-    pub fn finish(&self, value: f64, mut emit: impl FnMut(f64)) {
-        if self.after.is_empty() {
-            return emit(self.out.round(value));
+    /// The last partial result, if a pass over the leaves shows that every order gives the same: a wide accumulator holds
+    /// most sums exactly.
+    pub fn only_sum(&self, leaves: &[Leaf]) -> Option<f64> {
+        if self.rounding != Rounding::Once || self.multiplies || self.fuse == Fuse::May {
+            return None;
         }
-        for scalar in &self.after {
-            emit(self.out.round(self.acc.round(value * scalar)));
+        let mut terms = Vec::with_capacity(leaves.len());
+        for leaf in leaves {
+            let mut term = leaf.x;
+            if self.input == Input::Product {
+                self.alone(*leaf, |value| term = value);
+                // Of types below f64 the product is exact in f64, and so shows whether the accumulator holds it.
+                if self.fuse == Fuse::Always && term != leaf.x * leaf.s {
+                    return None;
+                }
+            }
+            if !term.is_finite() {
+                return None;
+            }
+            terms.push(term);
+        }
+        let size = terms.iter().map(|term| term.abs()).sum();
+        on_one_grid(self.acc, &terms, size).then(|| terms.iter().fold(-0.0, |sum, term| sum + term))
+    }
+
+    /// What the result may be, given the last partial result, and the families that give it.
+    pub fn finish(&self, value: f64, shape: Shape, mut emit: impl FnMut(f64, FamilySet)) {
+        let at = usize::from(shape == Shape::Tree);
+        if self.after.is_empty() {
+            return emit(self.out.round(value), self.families[at]);
+        }
+        for (part, families) in &self.after {
+            emit(self.out.round(part.of(value)), families[at]);
             if self.rounding == Rounding::Mixed {
                 let narrowed = self.out.round(value);
-                emit(self.out.round(self.acc.round(narrowed * scalar)));
-                emit(self.out.round(narrowed * scalar));
+                emit(self.out.round(part.of(narrowed)), families[at]);
+                let (Part::Times(by, _) | Part::Over(by, _)) = *part;
+                let exact = if matches!(part, Part::Times(..)) { narrowed * by } else { narrowed / by };
+                emit(self.out.round(exact), families[at]);
             }
         }
     }
@@ -151,15 +277,24 @@ impl Way {
 /// The wider types in which a type may be accumulated.
 pub(super) const fn accumulators(out: Float) -> &'static [Float] {
     match out {
-        Float::F64 | Float::F32 => &[],
+        Float::F64 => &[],
+        Float::F32 => &[Float::F64],
         Float::F16 | Float::Bf16 => &[Float::F32],
         Float::E4m3 | Float::E5m2 => &[Float::F16, Float::F32],
     }
 }
 
-/// 8 bits convert between multiplication and addition.
-pub(super) const fn can_fuse(out: Float) -> bool {
-    !out.saturates()
+/// The wider types in which a type may be multiplied. Products of 8 bits soon leave f16's range.
+pub(super) const fn factors(out: Float) -> &'static [Float] {
+    match out {
+        Float::E4m3 | Float::E5m2 => &[Float::F32],
+        _ => accumulators(out),
+    }
+}
+
+/// True if 1/n is a number of the type: then multiplying by it is dividing by n.
+fn reciprocal_is_exact(float: Float, ranks: usize) -> bool {
+    reciprocal(float, ranks) * ranks as f64 == 1.0 && ranks.is_power_of_two()
 }
 
 #[cfg(test)]

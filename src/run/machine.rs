@@ -143,7 +143,7 @@ pub(crate) mod tests {
         Machine {
             gpus: Gpus { state: DriverState::Devices(devices.len()), version: Some(12080), standin: None, devices },
             library: "/lib/libnccl.so.2".into(),
-            probed: Probed { version, symbols },
+            probed: Probed { version, maker: nccl_sys::Maker::Nvidia, symbols },
         }
     }
 

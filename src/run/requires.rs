@@ -2,6 +2,7 @@
 use super::{Backend, Machine, RanksPerGpu};
 use crate::backend::version_text;
 use crate::scenario::{Case, EnvValue, Placement};
+use nccl_sys::Maker;
 use std::cmp::Ordering;
 
 /// Most processes of a worker.
@@ -43,6 +44,9 @@ fn gpus(n: usize) -> String {
 }
 
 fn no_such_gpus(case: &Case, machine: &Machine, sharing: RanksPerGpu) -> Option<String> {
+    if case.requires.nvidia && machine.probed.maker == Maker::Other {
+        return Some(format!("needs NVIDIA's library; this one is {}", machine.probed.maker.words()));
+    }
     let (needs, ranks, there) = (&case.requires, case.ranks(), machine.gpus.devices.len());
     let are = if there == 1 { "there is 1" } else { &format!("there are {there}") };
     if let Some(n) = needs.gpus.filter(|n| *n as usize > there) {
@@ -86,4 +90,34 @@ pub fn too_old(case: &Case, code: i32) -> Option<String> {
     };
     let (op, (a, b, c)) = case.requires.nccl.iter().find(|bound| !meets(bound))?;
     Some(format!("needs NCCL {op}{a}.{b}.{c}; this is {}", version_text(code)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::backend::cuda::{DeviceInfo, DriverState, Gpus};
+    use crate::library::Probed;
+
+    fn machine(maker: Maker) -> Machine {
+        let devices = vec![DeviceInfo::default(), DeviceInfo::default()];
+        let gpus = Gpus { state: DriverState::Devices(2), version: Some(12080), standin: None, devices };
+        Machine {
+            gpus,
+            library: "/lib/libnccl.so.2".into(),
+            probed: Probed { version: 23007, maker, symbols: Vec::new() },
+        }
+    }
+
+    #[test]
+    fn what_only_nvidias_library_promises_is_skipped_for_others() {
+        let mut case = (*crate::suite::fixture::case("f")).clone();
+        case.requires.nvidia = true;
+        let nccl = Backend::Nccl { library: "/lib/libnccl.so.2".into(), driver: None };
+        let said = |maker| missing(&case, &nccl, Some(&machine(maker)), RanksPerGpu::One);
+        assert_eq!(said(Maker::Nvidia), None);
+        assert_eq!(said(Maker::Collspec), None);
+        let words = "needs NVIDIA's library; this one is of another make than NVIDIA's";
+        assert_eq!(said(Maker::Other).as_deref(), Some(words));
+        assert_eq!(missing(&case, &Backend::Soft, None, RanksPerGpu::One), None);
+    }
 }

@@ -156,6 +156,8 @@ impl Placement {
 pub struct Requires {
     /// NCCL's version: comparison (`>=`, `>`, `<=`, `<`, `==`) and version.
     pub nccl: Vec<(String, (u32, u32, u32))>,
+    /// NVIDIA's library, or one that behaves as it does beyond what NCCL documents.
+    pub nvidia: bool,
     /// Least number of GPUs.
     pub gpus: Option<u32>,
     /// Least number of machines.

@@ -247,6 +247,12 @@ pub(crate) fn requires(cx: &mut Cx<'_>, top: &Table) -> Requires {
             }
         }
     }
+    if let Some(text) = t.get("library").and_then(|e| cx.text("library", &e.val)) {
+        if text.v != "nvidia" {
+            one_of(cx, &text, "library", &["nvidia"]);
+        }
+        out.nvidia = true;
+    }
     if let Some(e) = t.get("compute") {
         let shown = match &e.val.kind {
             Kind::Float(v) => Some(format!("{v:?}")),

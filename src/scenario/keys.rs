@@ -181,6 +181,7 @@ pub static KEYS: &[Key] = &[
     key("abort", &[Step], Type::Bool, "abort the communicator first"),
     // requires.
     key("nccl", &[Requires], Type::Text, "versions, like >=2.28"),
+    key("library", &[Requires], Type::Text, "nvidia: NVIDIA's NCCL, or what behaves as it does"),
     key("gpus", &[Requires], Type::Int, "least number of GPUs"),
     key("nodes", &[Requires], Type::Int, "least number of machines"),
     key("compute", &[Requires], Type::Text, "least compute capability"),

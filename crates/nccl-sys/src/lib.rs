@@ -16,6 +16,6 @@ mod version;
 pub use config::*;
 pub use enums::*;
 pub use load::{LoadError, OLDEST};
-pub use table::{Missing, Nccl};
+pub use table::{Maker, Missing, Nccl};
 pub use types::*;
 pub use version::{release, version_text};

@@ -5,6 +5,47 @@ use crate::types::*;
 use crate::version::version_text;
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
+/// Whose library it is, as far as its exports show.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Maker {
+    /// NVIDIA's.
+    Nvidia,
+    /// This project's software library, alone or behind a C interface; it behaves as NVIDIA's does.
+    Collspec,
+    /// Somebody else's.
+    #[default]
+    Other,
+}
+
+impl Maker {
+    /// A name that only this project's stand-in exports.
+    const COLLSPEC: &'static str = "collspecStandin";
+    /// NVIDIA's libraries export a twin of every function, for profilers.
+    const TWINS: [&'static str; 2] = ["pncclGetVersion", "pncclAllReduce"];
+    /// Public functions that NVIDIA's libraries never had, of libraries that have the twins as well: RCCL's.
+    const OTHERS: [&'static str; 3] = ["ncclAllToAllv", "mscclLoadAlgo", "mscclRunAlgo"];
+
+    /// Decides by which names are exported.
+    pub(crate) fn of(exports: impl Fn(&str) -> bool) -> Self {
+        if exports(Self::COLLSPEC) {
+            Self::Collspec
+        } else if Self::TWINS.into_iter().all(&exports) && !Self::OTHERS.into_iter().any(exports) {
+            Self::Nvidia
+        } else {
+            Self::Other
+        }
+    }
+
+    /// For people.
+    pub const fn words(self) -> &'static str {
+        match self {
+            Self::Nvidia => "NVIDIA's",
+            Self::Collspec => "collspec's stand-in",
+            Self::Other => "of another make than NVIDIA's",
+        }
+    }
+}
+
 /// A call to a function that the loaded library does not have.
 #[derive(Debug, Clone, thiserror::Error)]
 #[error("{symbol} is not in {library} (NCCL {version}); {}", origin(since))]
@@ -31,6 +72,8 @@ macro_rules! table {
         pub struct Nccl {
             /// Where the table came from: a path, or the name of a built-in library.
             pub library: String,
+            /// Whose it is.
+            pub maker: Maker,
             $($(#[$doc])* pub $name: Option<unsafe extern "C" fn($($arg: $ty),*) -> $ret>,)*
         }
 
@@ -40,7 +83,7 @@ macro_rules! table {
 
             /// A table without any function.
             pub fn empty(library: impl Into<String>) -> Self {
-                Self { library: library.into(), $($name: None),* }
+                Self { library: library.into(), maker: Maker::default(), $($name: None),* }
             }
 
             /// Fills the table with what a library exports. The handle must stay open as long as any copy of the table lives.
@@ -53,6 +96,10 @@ macro_rules! table {
                     };
                     self.$name = found.ok().map(|symbol| *symbol);
                 )*
+                self.maker = Maker::of(|name| {
+                    // SAFETY: the address is looked at and never called.
+                    unsafe { library.get::<*const c_void>(name.as_bytes()) }.is_ok()
+                });
             }
 
             /// The names of the entries this table has.
@@ -186,4 +233,19 @@ table! {
     "-" fn collspecFault(fault: *const c_char) -> ncclResult_t;
     /// Writes which faults struck, or would have, since the last call: a bit each, 64 to a word.
     "-" fn collspecReached(words: *mut c_ulonglong, len: c_ulonglong) -> ncclResult_t;
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_maker_is_known_by_what_the_library_exports() {
+        let of = |names: &[&str]| Maker::of(|name| names.contains(&name));
+        let twins = Maker::TWINS;
+        assert_eq!(of(&twins), Maker::Nvidia);
+        assert_eq!(of(&["ncclGetVersion", "ncclAllReduce"]), Maker::Other);
+        assert_eq!(of(&[twins[0], twins[1], "mscclLoadAlgo"]), Maker::Other);
+        assert_eq!(of(&[twins[0], twins[1], Maker::COLLSPEC]), Maker::Collspec);
+    }
 }

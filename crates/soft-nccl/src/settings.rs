@@ -1,5 +1,6 @@
 //! What the library reads from its surroundings, once per process.
 use crate::algo::{Algorithms, Protocol, Protocols};
+use crate::arith::Manner;
 use crate::fault::Wish;
 use std::sync::OnceLock;
 
@@ -22,9 +23,11 @@ pub struct Settings {
     pub seed: Option<u64>,
     /// COLLSPEC_SOFT_EAGER: bytes per ordered pair of ranks that sends may leave unreceived.
     pub eager_bytes: usize,
+    /// COLLSPEC_SOFT_ARITHMETIC: compute in another way that is as right.
+    pub manner: Manner,
     /// COLLSPEC_SOFT_FAULT: be wrong in this way.
     pub fault: Wish,
-    /// What is wrong with COLLSPEC_SOFT_FAULT, if anything: every communicator then fails.
+    /// What is wrong with COLLSPEC_SOFT_FAULT or COLLSPEC_SOFT_ARITHMETIC, if anything: every communicator then fails.
     pub fault_error: Option<String>,
 }
 
@@ -37,6 +40,7 @@ impl Default for Settings {
             check_pointers: false,
             seed: None,
             eager_bytes: 0,
+            manner: Manner::default(),
             fault: Wish::Sound,
             fault_error: None,
         }
@@ -50,6 +54,8 @@ impl Settings {
         let standard = Self::default();
         let fault = get("COLLSPEC_SOFT_FAULT").filter(|text| !text.trim().is_empty());
         let fault = fault.map_or(Ok(Wish::Sound), |text| text.parse());
+        let manner = get("COLLSPEC_SOFT_ARITHMETIC").map_or(Ok(Manner::default()), |text| text.parse::<Manner>());
+        let manner_error = manner.as_ref().err().map(|error| format!("COLLSPEC_SOFT_ARITHMETIC: {error}"));
         Self {
             algorithms: get("NCCL_ALGO").map_or(standard.algorithms, |text| Algorithms::parse(&text)),
             protocols: get("NCCL_PROTO").map_or(standard.protocols, |text| Protocols::parse(&text)),
@@ -58,7 +64,8 @@ impl Settings {
             check_pointers: number("NCCL_CHECK_POINTERS").is_some_and(|n| n != 0),
             seed: number("COLLSPEC_SOFT_SEED"),
             eager_bytes: number("COLLSPEC_SOFT_EAGER").map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX)),
-            fault_error: fault.as_ref().err().map(|error| format!("COLLSPEC_SOFT_FAULT: {error}")),
+            fault_error: fault.as_ref().err().map(|error| format!("COLLSPEC_SOFT_FAULT: {error}")).or(manner_error),
+            manner: manner.unwrap_or_default(),
             fault: fault.unwrap_or_default(),
         }
     }

@@ -276,6 +276,23 @@ fn a_rank_that_differs_from_the_others() {
 }
 
 #[test]
+fn ranks_may_have_either_zero_where_both_are_right() {
+    let text = |inputs: &str| {
+        format!(
+            "world_size = 3\nop = \"all_reduce\"\nreduce = \"max\"\ninputs = {{ each = {inputs}, count = 1, dtype = \"f32\" }}\n"
+        )
+    };
+    for (inputs, right) in [("\"if(rank == 0, 0.0, -0.0)\"", Status::Pass), ("0.0", Status::Fail)] {
+        let bench = bench(&text(inputs));
+        for zeros in [[0.0, -0.0, 0.0], [-0.0, 0.0, 0.0]] {
+            let mut seen = bench.perfect();
+            (0..3).for_each(|rank| bench.set_f32(&mut seen, "out", rank, &[zeros[rank]]));
+            assert_eq!(bench.judge(&[seen]).status, right, "{inputs} {zeros:?}");
+        }
+    }
+}
+
+#[test]
 fn a_checkpoint_that_is_missing_or_changed() {
     let bench = bench(INEXACT);
     let mut missing = bench.perfect();

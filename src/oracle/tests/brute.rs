@@ -1,9 +1,9 @@
 //! The second oracle: every order and every tree, one by one, in plain machine arithmetic and the arithmetic of other crates.
 use super::super::dyadic::Dyadic;
-use super::super::families::{Rounding, Scale};
+use super::super::families::Rounding;
 use super::super::float::Float;
 use super::super::search::Search;
-use super::super::ways::{Fuse, Way};
+use super::super::ways::{Fuse, Input, Part, Way, Ways};
 use super::*;
 use crate::num::decode_f64;
 use proptest::prelude::*;
@@ -33,14 +33,20 @@ fn times(to: Float, a: f64, b: f64) -> f64 {
 fn times_plus(to: Float, x: f64, s: f64, c: f64) -> f64 {
     let dtype = match to {
         Float::F64 => return x.mul_add(s, c),
-        Float::F32 => return f64::from((x as f32).mul_add(s as f32, c as f32)),
+        // A partial result may be wider than the type.
+        Float::F32 if f64::from(c as f32) == c || c.is_nan() => {
+            return f64::from((x as f32).mul_add(s as f32, c as f32));
+        }
+        Float::F32 => DType::F32,
         Float::F16 => DType::F16,
-        _ => DType::Bf16,
+        Float::Bf16 => DType::Bf16,
+        Float::E4m3 => DType::F8e4m3,
+        Float::E5m2 => DType::F8e5m2,
     };
     let exact = Dyadic::from_f64(x).mul(&Dyadic::from_f64(s)).add(&Dyadic::from_f64(c));
     match (x * s + c).is_finite() && exact.cmp(&Dyadic::from_f64(0.0)).is_ne() {
         true => decode_f64(dtype, exact.nearest(dtype)),
-        false => x * s + c,
+        false => plus_nothing(to, x * s + c),
     }
 }
 
@@ -53,14 +59,17 @@ struct Node {
 
 /// What a way may give, by bits, with true if a chain does.
 fn brute(reduction: &Reduction, way: &Way, values: &[f64], scalars: &[f64]) -> BTreeMap<u64, bool> {
-    let scaled = matches!(way.scale, Scale::Before | Scale::BeforeFused);
+    let scaled = way.input == Input::Product;
     let nodes: Vec<Node> = values
         .iter()
         .enumerate()
         .map(|(rank, &x)| {
             let s = if scaled { scalars[rank] } else { 1.0 };
             let mut alone = Vec::new();
-            if !scaled {
+            if let Input::Part { part, narrowed } = way.input {
+                let part = nth(part, reduction.ranks, x);
+                alone.push(narrowed.map_or(part, |to| plus_nothing(to, part)));
+            } else if !scaled {
                 alone.push(x);
             } else {
                 if way.fuse != Fuse::Always || way.acc == way.out {
@@ -86,20 +95,55 @@ fn brute(reduction: &Reduction, way: &Way, values: &[f64], scalars: &[f64]) -> B
 
 fn finish(reduction: &Reduction, way: &Way, value: f64) -> Vec<f64> {
     let narrowed = plus_nothing(way.out, value);
-    if way.scale != Scale::After {
+    if reduction.kind != ReduceKind::Avg || way.input != Input::Plain {
         return vec![narrowed];
     }
-    let n = reduction.ranks as f32;
+    let n = reduction.ranks as f64;
+    let floats = [Float::E4m3, Float::E5m2, Float::Bf16, Float::F16, Float::F32, Float::F64];
+    let holds =
+        |wide: &&Float| **wide == way.acc || (is_wider(way.out, **wide) && wide.precision() > way.acc.precision());
+    let mut parts = vec![Part::Times(over(way.out, 1.0, n), way.acc)];
+    for &float in floats.iter().filter(holds) {
+        parts.push(Part::Times(over(float, 1.0, n), float));
+        parts.push(Part::Over(n, float));
+    }
     let mut ends = Vec::new();
-    for kind in [way.out, way.acc] {
-        let scalar = if kind == Float::F64 { 1.0 / reduction.ranks as f64 } else { narrow(kind, 1.0 / n) };
-        ends.push(plus_nothing(way.out, times(way.acc, value, scalar)));
+    for part in parts {
+        ends.push(plus_nothing(way.out, nth(part, reduction.ranks, value)));
         if way.rounding == Rounding::Mixed {
-            ends.push(plus_nothing(way.out, times(way.acc, narrowed, scalar)));
-            ends.push(times(way.out, narrowed, scalar));
+            ends.push(plus_nothing(way.out, nth(part, reduction.ranks, narrowed)));
+            ends.push(match part {
+                Part::Times(by, _) => Float::round(way.out, narrowed * by),
+                Part::Over(..) => over(way.out, narrowed, n),
+            });
         }
     }
     ends
+}
+
+/// True for the types in which the other may be accumulated.
+fn is_wider(of: Float, wide: Float) -> bool {
+    match of {
+        Float::F64 => false,
+        Float::F32 => wide == Float::F64,
+        Float::F16 | Float::Bf16 => wide == Float::F32,
+        Float::E4m3 | Float::E5m2 => matches!(wide, Float::F16 | Float::F32),
+    }
+}
+
+/// A quotient by the machine.
+fn over(to: Float, a: f64, b: f64) -> f64 {
+    if to == Float::F64 { a / b } else { narrow(to, a as f32 / b as f32) }
+}
+
+fn nth(part: Part, ranks: usize, x: f64) -> f64 {
+    match part {
+        Part::Times(by, float) => times(float, x, by),
+        Part::Over(n, float) => {
+            assert_eq!(n, ranks as f64);
+            over(float, x, n)
+        }
+    }
 }
 
 fn plus_nothing(to: Float, value: f64) -> f64 {
@@ -208,22 +252,25 @@ proptest! {
         let reduction = Reduction { dtype, kind: kind(which, dtype, &scalars[..column.len()]), ranks: column.len() };
         let values: Vec<f64> = column.iter().map(|bits| decode_f64(dtype, *bits)).collect();
         let scalars = reduction.scalar_values();
-        let (usual, wider) = Way::of(&reduction);
-        let (mut search, mut all, mut by_usual) = (Search::default(), BTreeMap::new(), BTreeMap::new());
-        for (at, way) in usual.iter().chain(&wider).enumerate() {
-            let want = brute(&reduction, way, &values, &scalars);
-            let mut got = BTreeMap::new();
-            for member in search.run(way, &way.leaves(&values, &scalars), &mut u64::MAX.clone()).unwrap() {
-                way.finish(member.value, |v| *got.entry(encode_f64(dtype, v)).or_insert(false) |= member.chain);
-            }
-            prop_assert_eq!(&got, &want, "{:?}", way);
-            for (bits, chain) in want {
-                let shape = if chain { Shape::Chain } else { Shape::Tree };
-                let families = all.entry(bits).or_insert(FamilySet::EMPTY);
-                *families = families.union(way.families(shape));
-                if at < usual.len() {
-                    by_usual.insert(bits, *families);
+        let Ways { usual, wider, rare } = Ways::of(&reduction);
+        let (mut search, mut all) = (Search::default(), BTreeMap::new());
+        for group in [usual, wider, rare] {
+            let mut by_group = BTreeMap::new();
+            for way in &group {
+                let want = brute(&reduction, way, &values, &scalars);
+                let mut got = BTreeMap::new();
+                for member in search.run(way, &way.leaves(&values, &scalars), &mut u64::MAX.clone()).unwrap() {
+                    way.finish(member.value, member.shape(), |v, families| {
+                        let bits = encode_f64(dtype, v);
+                        *got.entry(bits).or_insert(false) |= member.chain;
+                        let known = by_group.entry(bits).or_insert(FamilySet::EMPTY);
+                        *known = known.union(families);
+                    });
                 }
+                prop_assert_eq!(&got, &want, "{:?}", way);
+            }
+            for (bits, families) in by_group {
+                all.entry(bits).or_insert(families);
             }
         }
         let mut budget = Budget::default();
@@ -239,7 +286,7 @@ proptest! {
                 prop_assert_eq!(judged.lane, Lane::Exact);
                 continue;
             };
-            prop_assert_eq!(found, *by_usual.get(bits).unwrap_or(families));
+            prop_assert_eq!(found, *families);
             for (neighbour, wrong) in [(bits ^ 1, !all.contains_key(&(bits ^ 1))), (bits ^ 4, !all.contains_key(&(bits ^ 4)))] {
                 if wrong && !crate::num::is_nan(dtype, neighbour) {
                     prop_assert!(!reduction.judge(&column, neighbour, &mut budget).ruling.accepted());
@@ -257,12 +304,14 @@ fn five_ranks_agree_too() {
             let values: Vec<f64> = (0..5).map(|r| f64::from_bits(source.bits(r, round)) * 8.0).collect();
             let (reduction, column) = case(dtype, ReduceKind::Sum, &values);
             let values: Vec<f64> = column.iter().map(|bits| decode_f64(dtype, *bits)).collect();
-            let (usual, wider) = Way::of(&reduction);
+            let Ways { usual, wider, .. } = Ways::of(&reduction);
             for way in usual.iter().chain(&wider) {
                 let want = brute(&reduction, way, &values, &[]);
                 let mut got = BTreeMap::new();
                 for member in Search::default().run(way, &way.leaves(&values, &[]), &mut u64::MAX.clone()).unwrap() {
-                    way.finish(member.value, |v| *got.entry(encode_f64(dtype, v)).or_insert(false) |= member.chain);
+                    way.finish(member.value, member.shape(), |v, _| {
+                        *got.entry(encode_f64(dtype, v)).or_insert(false) |= member.chain
+                    });
                 }
                 assert_eq!(got, want, "{dtype:?} {way:?}");
             }

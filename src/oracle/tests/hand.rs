@@ -146,3 +146,95 @@ fn a_wrong_value_is_rejected_with_what_was_right() {
     let Ruling::Reject { answer } = &judged.ruling else { panic!("{judged:?}") };
     assert_eq!(answer.text(DType::F32), "one of 0 (0x00000000), 1 (0x3f800000), 2 (0x40000000)");
 }
+
+/// True if the bits may come out, and the families that give them.
+fn judged(dtype: DType, kind: ReduceKind, column: &[u64], bits: u64) -> Option<Vec<String>> {
+    let reduction = Reduction { dtype, kind, ranks: column.len() };
+    match reduction.judge(column, bits, &mut Budget::default()).ruling {
+        Ruling::Accept { families, .. } => Some(families.map(FamilySet::names).unwrap_or_default()),
+        _ => None,
+    }
+}
+
+#[test]
+fn an_average_may_divide_the_sum() {
+    // Seven ranks: dividing and multiplying by 1/7 differ, in f32 and in f64.
+    let single: Vec<f32> = (0..7).map(|rank| 0.3 + rank as f32 * 1.7).collect();
+    let double: Vec<f64> = (0..7).map(|rank| 0.3 + f64::from(rank) * 1.7).collect();
+    let found = (1..2000).find_map(|i| {
+        let column: Vec<f32> = single.iter().map(|x| x * i as f32).collect();
+        let sum = column.iter().copied().reduce(|a, b| a + b)?;
+        (sum / 7.0 != sum * (1.0 / 7.0)).then(|| (column.iter().map(|x| x.to_bits().into()).collect::<Vec<u64>>(), sum))
+    });
+    let (column, sum) = found.unwrap();
+    let families = judged(DType::F32, ReduceKind::Avg, &column, (sum / 7.0).to_bits().into()).unwrap();
+    assert!(families.contains(&"chain/each-step/after-divided".to_owned()), "{families:?}");
+    let found = (1..2000).find_map(|i| {
+        let column: Vec<f64> = double.iter().map(|x| x * f64::from(i)).collect();
+        let sum = column.iter().copied().reduce(|a, b| a + b)?;
+        let parts = column.iter().map(|x| x * (1.0 / 7.0)).reduce(|a, b| a + b)?;
+        let other = sum / 7.0 != sum * (1.0 / 7.0) && sum / 7.0 != parts;
+        other.then(|| (column.iter().map(|x| x.to_bits()).collect::<Vec<u64>>(), sum))
+    });
+    let (column, sum) = found.unwrap();
+    let families = judged(DType::F64, ReduceKind::Avg, &column, (sum / 7.0).to_bits()).unwrap();
+    assert!(families.contains(&"chain/each-step/after-divided".to_owned()), "{families:?}");
+    // A divisor that is wrong stays wrong.
+    assert_eq!(judged(DType::F64, ReduceKind::Avg, &column, (sum / 6.0).to_bits()), None);
+}
+
+#[test]
+fn an_average_may_divide_each_input() {
+    let column: Vec<u64> = [1.7f32, 2.9, 0.4].iter().map(|x| x.to_bits().into()).collect();
+    let parts = 1.7f32 / 3.0 + 2.9f32 / 3.0 + 0.4f32 / 3.0;
+    assert!(judged(DType::F32, ReduceKind::Avg, &column, parts.to_bits().into()).is_some());
+    // 1/3 of 8 bits has an error of three percent; a library that averages in f32 makes none.
+    let column: Vec<u64> = [96.0, 104.0, 112.0].iter().map(|x| encode_f64(DType::F8e4m3, *x)).collect();
+    for mean in [104.0, 112.0] {
+        assert!(judged(DType::F8e4m3, ReduceKind::Avg, &column, encode_f64(DType::F8e4m3, mean)).is_some(), "{mean}");
+    }
+    assert!(judged(DType::F8e4m3, ReduceKind::Avg, &column, encode_f64(DType::F8e4m3, 128.0)).is_none());
+}
+
+#[test]
+fn f32_may_be_accumulated_in_f64() {
+    // Half an ulp of 1, twice: lost one by one, seen by a wide sum.
+    let half = 2f32.powi(-24);
+    let column: Vec<u64> = [1.0, half, -1.0, half * 0.5, 1.0].iter().map(|x: &f32| x.to_bits().into()).collect();
+    let values = [1.0f64, half.into(), -1.0, f64::from(half) * 0.5, 1.0];
+    let wide = values.iter().sum::<f64>() as f32;
+    let families = judged(DType::F32, ReduceKind::Sum, &column, wide.to_bits().into()).unwrap();
+    assert!(families.contains(&"chain/once".to_owned()), "{families:?}");
+    assert_eq!(judged(DType::F32, ReduceKind::Sum, &column, wide.next_up().next_up().to_bits().into()), None);
+}
+
+#[test]
+fn eight_bits_may_keep_their_products() {
+    // 1.125 * 1.125 is 1.265625, between 1.25 and 1.375: three of them are 3.75 rounded each, 3.796875 at once, so 3.75;
+    // of 1.375 * 1.375 = 1.890625, which is 1.875 or kept, five are 9.375 or 9.453125: 9 either way, but 17 tell.
+    let scalar = encode_f64(DType::F8e4m3, 1.375);
+    let kind = ReduceKind::PreMulSum { scalars: vec![scalar; 8] };
+    let column: Vec<u64> =
+        [1.375, 1.375, 1.375, 1.375, 1.375, 1.375, 1.375, 1.125].map(|x| encode_f64(DType::F8e4m3, x)).to_vec();
+    let wide: f64 = column.iter().map(|bits| decode_f64(DType::F8e4m3, *bits) * 1.375).sum();
+    let families = judged(DType::F8e4m3, kind, &column, encode_f64(DType::F8e4m3, wide)).unwrap();
+    assert!(families.contains(&"chain/once/before-fused".to_owned()), "{families:?}");
+}
+
+#[test]
+fn products_may_be_kept_in_a_wider_type() {
+    let factors = [1.0009766f32, 1.0009766, 1.0009766, 1.0029297, 1.0048828].map(half::f16::from_f32);
+    let column: Vec<u64> = factors.iter().map(|x| x.to_bits().into()).collect();
+    let wide = half::f16::from_f32(factors.iter().map(|x| x.to_f32()).product());
+    assert!(judged(DType::F16, ReduceKind::Prod, &column, wide.to_bits().into()).is_some());
+}
+
+#[test]
+fn ranks_need_not_agree_on_what_is_the_same_number() {
+    let open = |kind, a, b| Reduction { dtype: DType::F32, kind, ranks: 2 }.leaves_open(a, b);
+    assert!(open(ReduceKind::Max, 0, 0x8000_0000) && open(ReduceKind::Min, 0x8000_0000, 0));
+    assert!(!open(ReduceKind::Sum, 0, 0x8000_0000) && !open(ReduceKind::Max, 0, 1));
+    assert!(open(ReduceKind::Sum, 0x7fc0_0000, 0xffc0_0001) && !open(ReduceKind::Sum, 0x7fc0_0000, 0x7f80_0000));
+    let whole = Reduction { dtype: DType::I32, kind: ReduceKind::Max, ranks: 2 };
+    assert!(!whole.leaves_open(0, i64::from(i32::MIN) as u64 & 0xffff_ffff));
+}

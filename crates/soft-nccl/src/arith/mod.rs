@@ -2,8 +2,11 @@
 //! adds, multiplies or rounds an element, but for faults that are asked for.
 mod fp8;
 mod kernels;
+pub mod manner;
 #[cfg(test)]
 mod tests;
+
+pub(crate) use manner::Manner;
 
 use half::{bf16, f16};
 use nccl_sys::ncclDataType_t;

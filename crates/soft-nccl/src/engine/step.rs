@@ -3,8 +3,9 @@
 use super::task::Task;
 use crate::algo::{Place, Step};
 use crate::arith;
-use crate::fault::{Conduct, Sound};
+use crate::fault::{Conduct, Other, Sound};
 use crate::op::Reduction;
+use crate::settings::settings;
 
 /// Runs a step outside the lock: `message` came in, `spare` is a buffer to fill where nothing did. Answers the value, or
 /// the buffer it was in; `None` if the message does not have the step's length, which no correct peer sends.
@@ -14,7 +15,12 @@ pub(super) fn perform(
     message: Option<Vec<u8>>,
     spare: Option<Vec<u8>>,
 ) -> Option<Vec<u8>> {
-    let Some(mut site) = task.fault.take() else { return run(task, &mut Sound, step, message, spare) };
+    let Some(mut site) = task.fault.take() else {
+        return match Other::of(settings().manner, &task.spec, task.n) {
+            Some(mut other) => run(task, &mut other, step, message, spare),
+            None => run(task, &mut Sound, step, message, spare),
+        };
+    };
     let value = run(task, &mut *site, step, message, spare);
     task.fault = Some(site);
     value
@@ -31,7 +37,7 @@ fn run(
     let bytes = step.count * task.spec.ty.size();
     let mut value = match message {
         Some(mut data) => {
-            if data.len() != bytes {
+            if data.len() != bytes && conduct.partial().is_none_or(|size| data.len() != step.count * size) {
                 return None;
             }
             conduct.message(step, &mut data);

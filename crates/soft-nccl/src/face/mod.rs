@@ -8,7 +8,7 @@ mod operators;
 use crate::failure::{Failure, Outcome};
 use crate::fault::requests;
 use crate::{group, settings};
-use nccl_sys::{Nccl, ncclResult_t};
+use nccl_sys::{Maker, Nccl, ncclResult_t};
 use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -84,6 +84,7 @@ extern "C" fn group_end() -> ncclResult_t {
 /// The library's functions.
 pub fn table() -> Nccl {
     let mut table = Nccl::empty("soft-nccl");
+    table.maker = Maker::Collspec;
     table.ncclGetVersion = Some(get_version);
     table.ncclGetErrorString = Some(get_error_string);
     table.ncclGetLastError = Some(get_last_error);

@@ -1,7 +1,8 @@
 //! The points at which a step can go wrong. Those of a sound library are empty and cost nothing.
 use crate::algo::Step;
-use crate::arith::{self, Combine, Scalar, Type};
+use crate::arith::{self, Combine, Manner, Scalar, Type};
 use crate::engine::write;
+use crate::op::{Reduction, Spec};
 
 /// How a step is done. What stands here is how it is done right.
 pub(crate) trait Conduct {
@@ -24,7 +25,12 @@ pub(crate) trait Conduct {
     }
 
     /// Something was read, and multiplied.
-    fn loaded(&mut self, _step: &Step, _data: &mut [u8]) {}
+    fn loaded(&mut self, _step: &Step, _data: &mut Vec<u8>) {}
+
+    /// Bytes of an element of a partial result, where it is not of the operation's type.
+    fn partial(&self) -> Option<usize> {
+        None
+    }
 
     /// Combines what lies here, or what was combined before, with a message.
     fn combine(&mut self, _step: &Step, ty: Type, operator: Combine, message: &mut [u8], other: &[u8]) {
@@ -32,7 +38,7 @@ pub(crate) trait Conduct {
     }
 
     /// The value is the whole reduction of `n` ranks.
-    fn finish(&mut self, ty: Type, n: usize, average: bool, value: &mut [u8]) {
+    fn finish(&mut self, ty: Type, n: usize, average: bool, value: &mut Vec<u8>) {
         if average {
             arith::divide(ty, value, n);
         }
@@ -51,3 +57,53 @@ pub(crate) trait Conduct {
 pub(crate) struct Sound;
 
 impl Conduct for Sound {}
+
+/// A library that does nothing wrong, and computes in another manner.
+pub(crate) struct Other {
+    manner: Manner,
+    ty: Type,
+    /// The type of partial results.
+    acc: Type,
+    n: usize,
+    average: bool,
+    scalar: Option<Scalar>,
+}
+
+impl Other {
+    /// For a reduction of `n` ranks.
+    pub(crate) fn of(manner: Manner, spec: &Spec, n: usize) -> Option<Self> {
+        let reduction = spec.reduction.filter(|_| manner != Manner::default())?;
+        // One rank copies every bit, but for what it multiplies.
+        if n == 1 && matches!(reduction, Reduction::Plain(_)) {
+            return None;
+        }
+        let (ty, average) = (spec.ty, reduction == Reduction::Average);
+        Some(Self { manner, ty, acc: manner.accumulator(ty, reduction.combine()), n, average, scalar: None })
+    }
+}
+
+impl Conduct for Other {
+    fn scalar(&mut self, _: &Step, scalar: Option<Scalar>) -> Option<Scalar> {
+        // What is read is multiplied when it is wide.
+        self.scalar = scalar;
+        None
+    }
+
+    fn loaded(&mut self, step: &Step, data: &mut Vec<u8>) {
+        if step.own {
+            self.manner.own(self.ty, self.acc, self.n, self.average, self.scalar.take(), data);
+        }
+    }
+
+    fn partial(&self) -> Option<usize> {
+        Some(self.acc.size())
+    }
+
+    fn combine(&mut self, _: &Step, _: Type, operator: Combine, message: &mut [u8], other: &[u8]) {
+        self.manner.join(self.acc, operator, message, other);
+    }
+
+    fn finish(&mut self, ty: Type, n: usize, average: bool, value: &mut Vec<u8>) {
+        self.manner.finish(ty, self.acc, n, average, value);
+    }
+}

@@ -19,7 +19,7 @@ mod values;
 mod writing;
 
 pub(crate) use blocks::demands;
-pub(crate) use conduct::{Conduct, Sound};
+pub(crate) use conduct::{Conduct, Other, Sound};
 pub(crate) use memory::Block;
 pub(crate) use order::lanes;
 pub(crate) use site::{Post, Site};

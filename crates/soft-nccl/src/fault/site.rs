@@ -98,7 +98,7 @@ impl Conduct for Site {
         self.misread(step, scalar)
     }
 
-    fn loaded(&mut self, step: &Step, data: &mut [u8]) {
+    fn loaded(&mut self, step: &Step, data: &mut Vec<u8>) {
         self.overwritten(step, data);
         self.counted_twice(step, data);
         self.spoiled(step, data);
@@ -109,7 +109,7 @@ impl Conduct for Site {
         self.accumulated(step, message, other);
     }
 
-    fn finish(&mut self, _: Type, n: usize, average: bool, value: &mut [u8]) {
+    fn finish(&mut self, _: Type, n: usize, average: bool, value: &mut Vec<u8>) {
         self.finished(n, average, value);
     }
 
