@@ -64,9 +64,8 @@ fn step(random: &mut Random, world: usize, streams: usize) -> Step {
             (0..world).map(|rank| Some((start + rank * k, start + rank * k + k))).collect()
         };
         let slice = |buf: usize, start: usize, len: usize| format!("{}[{start}:{}]", BUFFERS[buf], start + len);
-        let blocks = |buf: usize, start: usize| {
-            format!("{}[{start} + rank * {k}:{start} + rank * {k} + {k}]", BUFFERS[buf])
-        };
+        let blocks =
+            |buf: usize, start: usize| format!("{}[{start} + rank * {k}:{start} + rank * {k} + {k}]", BUFFERS[buf]);
         let in_place = op != "send_recv" && random.below(3) == 0;
         let (texts, mut read, written) = match op {
             "all_gather" if in_place => ((blocks(to, b), slice(to, b, output)), (to, block(b)), (to, all(b, output))),

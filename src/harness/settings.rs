@@ -2,13 +2,14 @@
 use crate::run::{Options, RanksPerGpu, seconds};
 use crate::scenario::Placement;
 use crate::suite::{BackendChoice, Choice, Filter, Forms, Wish};
+use soft_nccl::Connect;
 use std::env::VarError;
 
 /// The variable that says in which forms cases are run.
 pub const FORMS: &str = "COLLSPEC_FORMS";
 
 /// Variables that bear on a case's result, which a command that runs it again must repeat.
-pub const TELLING: [&str; 9] = [
+pub const TELLING: [&str; 10] = [
     "COLLSPEC_BACKEND",
     "COLLSPEC_NCCL",
     "COLLSPEC_DRIVER",
@@ -18,6 +19,7 @@ pub const TELLING: [&str; 9] = [
     "COLLSPEC_OPENING_TIMEOUT",
     "COLLSPEC_SEED",
     "COLLSPEC_EAGER",
+    "COLLSPEC_CONNECT",
 ];
 
 /// The variables' meaning; the same as that of the command's options.
@@ -37,6 +39,8 @@ pub struct Settings {
     pub seed: Option<u64>,
     /// COLLSPEC_EAGER.
     pub eager: Option<u64>,
+    /// COLLSPEC_CONNECT.
+    pub connect: Option<Connect>,
     /// COLLSPEC_FILTER.
     pub filter: Filter,
     /// COLLSPEC_FORMS.
@@ -61,6 +65,7 @@ impl Settings {
             opening: from.parsed("COLLSPEC_OPENING_TIMEOUT", seconds)?,
             seed: from.parsed("COLLSPEC_SEED", number)?,
             eager: from.parsed("COLLSPEC_EAGER", number)?,
+            connect: from.parsed("COLLSPEC_CONNECT", str::parse)?,
             filter: Filter { text: from.text("COLLSPEC_FILTER")?, exact: false },
             forms: from.parsed(FORMS, Forms::parse)?.unwrap_or_default(),
         })
@@ -77,6 +82,7 @@ impl Settings {
             opening: self.opening,
             seed: self.seed,
             eager: self.eager,
+            connect: self.connect,
             jobs,
             ..Options::default()
         }
@@ -123,12 +129,14 @@ mod tests {
         assert_eq!(with("COLLSPEC_OPENING_TIMEOUT", "9").map(|s| s.opening), Ok(Some(9.0)));
         assert_eq!(with("COLLSPEC_SEED", "7").map(|s| s.seed), Ok(Some(7)));
         assert_eq!(with("COLLSPEC_EAGER", "4096").map(|s| s.eager), Ok(Some(4096)));
+        assert_eq!(with("COLLSPEC_CONNECT", "lazy").map(|s| s.connect), Ok(Some(Connect::Lazy)));
         for (name, value) in [
             ("COLLSPEC_PLACEMENT", "gpus"),
             ("COLLSPEC_TIMEOUT", "0"),
             ("COLLSPEC_OPENING_TIMEOUT", "soon"),
             ("COLLSPEC_SEED", "-1"),
             ("COLLSPEC_EAGER", "1k"),
+            ("COLLSPEC_CONNECT", "late"),
         ] {
             let words = with(name, value).unwrap_err();
             assert!(words.starts_with(&format!("{name}={value}: ")), "{words}");

@@ -74,8 +74,7 @@ struct Rank<'a> {
 fn one(low: &Low, rank: usize) -> Vec<Diagnostic> {
     let count = low.p.streams as usize;
     let streams = vec![Stream { clock: vec![0; count], ..Stream::default() }; count];
-    let mut this =
-        Rank { low, rank, memory: announced(low, rank), streams, host: vec![0; count], diags: Vec::new() };
+    let mut this = Rank { low, rank, memory: announced(low, rank), streams, host: vec![0; count], diags: Vec::new() };
     // Calls that will be enqueued together.
     let mut batch = Vec::new();
     for (index, call) in low.programs[rank].iter().enumerate() {

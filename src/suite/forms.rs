@@ -69,7 +69,8 @@ pub(super) fn add(suite: &mut Suite, wanted: &Forms, jobs: usize) {
 
 fn make(case: &Arc<Case>, list: &[&'static Form]) -> Made {
     let mut made = Made::default();
-    let refuses = |case: &Arc<Case>| plan::plan(case, &Limits::default()).err().map(|diagnostics| diagnostics.into_iter().next());
+    let refuses =
+        |case: &Arc<Case>| plan::plan(case, &Limits::default()).err().map(|diagnostics| diagnostics.into_iter().next());
     let mut sound = None;
     for form in list {
         match form.of(case) {

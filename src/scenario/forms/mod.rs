@@ -72,12 +72,7 @@ pub static TABLE: &[Form] = &[
         lacks: place::no_world,
         change: place::surround,
     },
-    Form {
-        name: "one_thread",
-        doc: "one thread drives all ranks",
-        lacks: switch::placed,
-        change: switch::one_thread,
-    },
+    Form { name: "one_thread", doc: "one thread drives all ranks", lacks: switch::placed, change: switch::one_thread },
     Form {
         name: "processes",
         doc: "every rank is a process of its own",
