@@ -166,3 +166,34 @@ fn a_library_that_is_wrong_in_one_form_alone_is_told_by_it() {
         assert!(run.code == 1 && run.out.contains(&told), "{run}");
     }
 }
+
+const SHARED: &str = "world_size = 4\ninputs.x = { each = \"rank + i\", count = 48, dtype = \"f64\" }\nsteps = [\n\
+    { op = \"reduce_scatter\", in = \"x\", out = \"y\" },\n\
+    { op = \"reduce_scatter\", in = \"x\", out = \"w\", in_place = true },\n\
+    { op = \"all_gather\", in = \"y\", out = \"z\" } ]\n";
+
+/// The second step writes into the memory that the first one reads, under another name.
+#[test]
+fn steps_that_share_memory_are_not_grouped() {
+    let suite = suite(SHARED, "grouped");
+    let groups = suite.cases.iter().find(|case| case.form.is_some()).unwrap();
+    assert_eq!(groups.steps.iter().map(|step| step.steps.len()).collect::<Vec<_>>(), [1, 2]);
+    for verdict in verdicts(&suite) {
+        assert_eq!(verdict.status, Status::Pass, "{:?}", verdict.findings);
+    }
+}
+
+/// The form needs more memory than the case.
+#[test]
+fn a_form_that_cannot_be_planned_leaves_the_case_alone() {
+    // Two buffers with their guards, four times, are just what is allowed.
+    let count = (2u64 << 30) - 8192;
+    let large =
+        format!("world_size = 1\nop = \"all_reduce\"\ndtype = \"i8\"\ninputs = {{ each = 1, count = {count} }}\n");
+    let home = Home::new();
+    home.file("f.toml", &large);
+    let mut suite = Suite::open_in(&[home.path("f.toml")], &Forms::parse("misaligned").unwrap()).unwrap();
+    suite.plan(1);
+    let shown: Vec<String> = suite.faults.iter().map(|faulty| faulty.render(false)).collect();
+    assert!(shown.is_empty(), "{}", shown.join("\n"));
+}

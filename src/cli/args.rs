@@ -6,6 +6,7 @@ use collspec::library::{Cuda, is_version};
 use collspec::run::{RanksPerGpu, seconds};
 use collspec::scenario::{AllowEnv, Placement};
 use collspec::suite::{BackendChoice, Filter, Forms, Reading, Suite};
+use soft_nccl::Connect;
 use soft_nccl::fault::{NoFault, Wish as Fault};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -147,6 +148,11 @@ pub struct Run {
     /// Messages of up to so many bytes are sent without waiting for their receive (soft backend) [default: 0].
     #[arg(long, value_name = "BYTES")]
     pub eager: Option<u64>,
+
+    /// When ranks of the software library connect: `init` (the default), as they make a communicator, or `lazy`, in the
+    /// first call that needs it, on the host, which waits there for the other ranks' first call, as NCCL's does.
+    #[arg(long, value_name = "WHEN")]
+    pub connect: Option<Connect>,
 
     /// Make the software library wrong in this way, to see what notices: F01 to F40 (`collspec audit` lists them), with
     /// `,rank=N` on one rank only, with `,algorithm=NAME` in one algorithm only.

@@ -54,6 +54,7 @@ pub fn run(args: &Run) -> anyhow::Result<Exit> {
         opening: args.opening_timeout,
         seed: args.seed,
         eager: args.eager,
+        connect: args.connect,
         fault: args.fault.unwrap_or_default(),
         worker: Workers::CurrentExe,
         placement: args.placement,
@@ -139,6 +140,7 @@ fn options_to_repeat(args: &Run) -> Vec<String> {
     option("--opening-timeout", args.opening_timeout.map(|value| value.to_string()));
     option("--seed", args.seed.map(|value| value.to_string()));
     option("--eager", args.eager.map(|value| value.to_string()));
+    option("--connect", args.connect.map(|when| when.name().to_owned()));
     option("--fault", args.fault.map(|fault| fault.to_string()));
     option("--placement", args.placement.map(|placement| placement.name().to_owned()));
     for name in &args.selection.allow_env {

@@ -2,13 +2,14 @@
 use crate::run::{Options, RanksPerGpu, seconds};
 use crate::scenario::{AllowEnv, Placement};
 use crate::suite::{BackendChoice, Choice, Filter, Forms, Reading, Wish};
+use soft_nccl::Connect;
 use std::env::VarError;
 
 /// The variable that says in which forms cases are run.
 pub const FORMS: &str = "COLLSPEC_FORMS";
 
 /// Variables that bear on a case's result, which a command that runs it again must repeat.
-pub const TELLING: [&str; 10] = [
+pub const TELLING: &[&str] = &[
     "COLLSPEC_ALLOW_ENV",
     "COLLSPEC_BACKEND",
     "COLLSPEC_NCCL",
@@ -19,6 +20,7 @@ pub const TELLING: [&str; 10] = [
     "COLLSPEC_OPENING_TIMEOUT",
     "COLLSPEC_SEED",
     "COLLSPEC_EAGER",
+    "COLLSPEC_CONNECT",
 ];
 
 /// The variables' meaning; the same as that of the command's options.
@@ -38,6 +40,8 @@ pub struct Settings {
     pub seed: Option<u64>,
     /// COLLSPEC_EAGER.
     pub eager: Option<u64>,
+    /// COLLSPEC_CONNECT.
+    pub connect: Option<Connect>,
     /// COLLSPEC_FILTER.
     pub filter: Filter,
     /// COLLSPEC_FORMS and COLLSPEC_ALLOW_ENV.
@@ -62,6 +66,7 @@ impl Settings {
             opening: from.parsed("COLLSPEC_OPENING_TIMEOUT", seconds)?,
             seed: from.parsed("COLLSPEC_SEED", number)?,
             eager: from.parsed("COLLSPEC_EAGER", number)?,
+            connect: from.parsed("COLLSPEC_CONNECT", str::parse)?,
             filter: Filter { text: from.text("COLLSPEC_FILTER")?, exact: false },
             reading: Reading {
                 forms: from.parsed(FORMS, Forms::parse)?.unwrap_or_default(),
@@ -81,6 +86,7 @@ impl Settings {
             opening: self.opening,
             seed: self.seed,
             eager: self.eager,
+            connect: self.connect,
             jobs,
             ..Options::default()
         }
@@ -127,12 +133,14 @@ mod tests {
         assert_eq!(with("COLLSPEC_OPENING_TIMEOUT", "9").map(|s| s.opening), Ok(Some(9.0)));
         assert_eq!(with("COLLSPEC_SEED", "7").map(|s| s.seed), Ok(Some(7)));
         assert_eq!(with("COLLSPEC_EAGER", "4096").map(|s| s.eager), Ok(Some(4096)));
+        assert_eq!(with("COLLSPEC_CONNECT", "lazy").map(|s| s.connect), Ok(Some(Connect::Lazy)));
         for (name, value) in [
             ("COLLSPEC_PLACEMENT", "gpus"),
             ("COLLSPEC_TIMEOUT", "0"),
             ("COLLSPEC_OPENING_TIMEOUT", "soon"),
             ("COLLSPEC_SEED", "-1"),
             ("COLLSPEC_EAGER", "1k"),
+            ("COLLSPEC_CONNECT", "late"),
         ] {
             let words = with(name, value).unwrap_err();
             assert!(words.starts_with(&format!("{name}={value}: ")), "{words}");
@@ -148,7 +156,7 @@ mod tests {
     #[test]
     fn the_readme_names_every_variable() {
         let readme = include_str!("../../README.md");
-        for name in TELLING.into_iter().chain(["COLLSPEC_REQUIRE", "COLLSPEC_FILTER"]) {
+        for name in TELLING.iter().chain(&["COLLSPEC_REQUIRE", "COLLSPEC_FILTER"]) {
             assert!(readme.contains(&format!("`{name}`")), "{name} is not in README.md");
         }
     }

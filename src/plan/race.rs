@@ -2,27 +2,20 @@
 //! steps of one group of which one writes what another uses.
 //!
 //! Every stream keeps a clock of how far the others had come when its latest work was enqueued (`after`, `wait`); a use is
-//! ordered behind another exactly if its clock has seen it.
+//! ordered behind another exactly if its clock has seen it. Calls of a group are enqueued when it ends: nothing inside it
+//! waits for another of its calls.
+//!
+//! Uses of a stream are ordered among themselves, so that of all earlier uses of some bytes by a stream only the latest
+//! can lack an order. It is looked up by byte range, which keeps the cost of a call logarithmic in their number.
+mod latest;
+
 use super::lower::{Low, Sem};
 use super::resolve::dedupe;
-use super::types::{Region, StepId};
+use super::types::{AllocId, Region, StepId};
 use crate::scenario::Diagnostic;
 use crate::worker::job::What;
+use latest::Latest;
 use std::collections::HashMap;
-
-/// One use of memory.
-#[derive(Clone, Copy)]
-struct Use {
-    start: u64,
-    end: u64,
-    writes: bool,
-    stream: usize,
-    /// Its number on its stream, from 1.
-    number: usize,
-    step: StepId,
-    /// The group it is part of, if any.
-    group: Option<u32>,
-}
 
 /// Checks every rank.
 pub fn check(low: &Low) -> Result<(), Vec<Diagnostic>> {
@@ -33,97 +26,203 @@ pub fn check(low: &Low) -> Result<(), Vec<Diagnostic>> {
     if diags.is_empty() { Ok(()) } else { Err(dedupe(diags)) }
 }
 
+/// A part of memory that a call uses.
+struct Use {
+    alloc: AllocId,
+    start: u64,
+    end: u64,
+    writes: bool,
+    region: Region,
+}
+
+/// What one stream does with one allocation.
+#[derive(Default)]
+struct ByStream {
+    stream: usize,
+    reads: Latest,
+    writes: Latest,
+}
+
+/// How far a stream is.
+#[derive(Clone, Default)]
+struct Stream {
+    /// By stream: how many of its calls are over before this stream's next call begins.
+    clock: Vec<u32>,
+    /// The step of each call that was enqueued.
+    steps: Vec<StepId>,
+    /// Calls that were enqueued before those of the latest group.
+    before_group: u32,
+}
+
+impl Stream {
+    fn enqueued(&self) -> u32 {
+        self.steps.len() as u32
+    }
+}
+
+/// A rank's memory and streams at some point of its program.
+struct Rank<'a> {
+    low: &'a Low,
+    rank: usize,
+    memory: HashMap<AllocId, Vec<ByStream>>,
+    streams: Vec<Stream>,
+    /// By stream: how many of its calls the host has waited for.
+    host: Vec<u32>,
+    diags: Vec<Diagnostic>,
+}
+
 fn one(low: &Low, rank: usize) -> Vec<Diagnostic> {
-    let streams = low.p.streams as usize;
-    let mut clocks = vec![vec![0usize; streams]; streams];
-    let mut host = vec![0usize; streams];
-    let mut uses: HashMap<usize, Vec<Use>> = HashMap::new();
-    let mut diags = Vec::new();
+    let count = low.p.streams as usize;
+    let streams = vec![Stream { clock: vec![0; count], ..Stream::default() }; count];
+    let mut this = Rank { low, rank, memory: announced(low, rank), streams, host: vec![0; count], diags: Vec::new() };
+    // Calls that will be enqueued together.
+    let mut batch = Vec::new();
     for (index, call) in low.programs[rank].iter().enumerate() {
         match &call.what {
             What::After { stream, on } => {
                 for other in on {
-                    let seen = clocks[*other as usize].clone();
-                    join(&mut clocks[*stream as usize], &seen);
+                    let seen = this.passed(*other as usize);
+                    join(&mut this.streams[*stream as usize].clock, &seen);
                 }
             }
-            What::Wait { stream } => match stream {
-                Some(s) => join(&mut host, &clocks[*s as usize]),
-                None => clocks.iter().for_each(|c| join(&mut host, c)),
-            },
+            What::Wait { stream } => {
+                let on = stream.map_or(0..count, |one| one as usize..one as usize + 1);
+                for seen in on.map(|on| this.passed(on)).collect::<Vec<_>>() {
+                    join(&mut this.host, &seen);
+                }
+            }
             // These wait for what the communicator still does; they order nothing else.
             _ => {}
         }
-        let Some(sem) = &low.sems[rank][index] else { continue };
-        let (stream, regions) = touched(sem);
-        let stream = stream as usize;
-        let seen = host.clone();
-        join(&mut clocks[stream], &seen);
-        clocks[stream][stream] += 1;
-        let group = (low.ends[rank][index] as usize != index).then_some(low.ends[rank][index]);
-        for (region, writes) in regions {
-            let Some((alloc, start, end)) = bytes(low, &region) else { continue };
-            let this = Use { start, end, writes, stream, number: clocks[stream][stream], step: call.step, group };
-            let list = uses.entry(alloc).or_default();
-            if let Some(other) = list.iter().find(|o| clash(o, &this, &clocks[stream])) {
-                diags.push(fault(low, rank, other, &this, &region));
+        batch.extend(low.sems[rank][index].as_ref().map(|sem| (call.step, sem)));
+        if low.ends[rank][index] as usize == index {
+            this.enqueue(&batch, matches!(call.what, What::GroupEnd));
+            batch.clear();
+        }
+    }
+    this.diags
+}
+
+impl Rank<'_> {
+    /// What is over when all that was enqueued on a stream is over.
+    fn passed(&self, stream: usize) -> Vec<u32> {
+        let mut seen = self.streams[stream].clock.clone();
+        seen[stream] = self.streams[stream].enqueued();
+        seen
+    }
+
+    /// Enqueues a call, or the calls of a group, and looks for uses of the same memory that are not over before.
+    fn enqueue(&mut self, batch: &[(StepId, &Sem)], grouped: bool) {
+        if grouped {
+            self.streams.iter_mut().for_each(|stream| stream.before_group = stream.enqueued());
+        }
+        for (step, sem) in batch {
+            let (on, uses) = uses(self.low, sem);
+            let Some(stream) = self.streams.get_mut(on) else { continue };
+            join(&mut stream.clock, &self.host);
+            stream.steps.push(*step);
+            let number = stream.enqueued();
+            for used in &uses {
+                if let Some(other) = self.clash(on, used, grouped) {
+                    self.diags.push(fault(self.low, self.rank, (*step, used), &other));
+                }
             }
-            // The latest use of the same bytes in the same way on the same stream stands for the earlier ones.
-            match list.iter_mut().find(|o| (o.start, o.end, o.writes, o.stream) == (start, end, writes, stream)) {
-                Some(old) => *old = this,
-                None => list.push(this),
+            // After all of them were looked at: a call's own in-place pair is fine.
+            for used in &uses {
+                let all = self.memory.get_mut(&used.alloc).into_iter().flatten();
+                for by in all.filter(|by| by.stream == on) {
+                    let list = if used.writes { &mut by.writes } else { &mut by.reads };
+                    list.record(used.start, used.end, number);
+                }
             }
         }
     }
-    diags
+
+    /// An earlier use of the same bytes that is not over when the new one begins.
+    fn clash(&self, on: usize, new: &Use, grouped: bool) -> Option<Clash> {
+        self.memory.get(&new.alloc)?.iter().find_map(|by| {
+            let other = &self.streams[by.stream];
+            let over = match (by.stream == on, grouped) {
+                (true, false) => return None,
+                (true, true) => other.before_group,
+                (false, _) => self.streams[on].clock[by.stream],
+            };
+            let writes = Some(by.writes.of(new.start, new.end)).filter(|number| *number > over);
+            let reads = || Some(by.reads.of(new.start, new.end)).filter(|number| new.writes && *number > over);
+            let number = writes.or_else(reads)?;
+            let step = *other.steps.get(number as usize - 1)?;
+            Some(Clash { step, writes: writes.is_some(), grouped: grouped && number > other.before_group })
+        })
+    }
 }
 
-fn join(into: &mut [usize], other: &[usize]) {
+/// An earlier use that is not over when another one begins.
+struct Clash {
+    step: StepId,
+    writes: bool,
+    /// Both are calls of one group.
+    grouped: bool,
+}
+
+fn join(into: &mut [u32], other: &[u32]) {
     into.iter_mut().zip(other).for_each(|(a, b)| *a = (*a).max(*b));
 }
 
-fn clash(old: &Use, new: &Use, clock: &[usize]) -> bool {
-    let overlap = old.start < new.end && new.start < old.end;
-    if !overlap || !(old.writes || new.writes) {
-        return false;
+/// The allocations that a rank's calls use, and by which streams.
+fn announced(low: &Low, rank: usize) -> HashMap<AllocId, Vec<ByStream>> {
+    let mut memory: HashMap<AllocId, Vec<ByStream>> = HashMap::new();
+    // The allocations' streams, to be found quickly where there are many.
+    let mut places: HashMap<(AllocId, usize), usize> = HashMap::new();
+    for sem in low.sems[rank].iter().flatten() {
+        let (stream, uses) = uses(low, sem);
+        for used in uses {
+            let all = memory.entry(used.alloc).or_default();
+            let at = *places.entry((used.alloc, stream)).or_insert_with(|| {
+                all.push(ByStream { stream, ..ByStream::default() });
+                all.len() - 1
+            });
+            let list = if used.writes { &mut all[at].writes } else { &mut all[at].reads };
+            list.announce(used.start, used.end);
+        }
     }
-    if old.group.is_some() && old.group == new.group {
-        // One call's own in-place pair is fine.
-        return old.number != new.number || old.stream != new.stream;
+    for by in memory.values_mut().flatten() {
+        by.reads.prepare();
+        by.writes.prepare();
     }
-    old.stream != new.stream && clock[old.stream] < old.number
+    memory
 }
 
-fn fault(low: &Low, rank: usize, old: &Use, new: &Use, region: &Region) -> Diagnostic {
-    let name = &low.placed.buffers[region.buf].name;
+fn fault(low: &Low, rank: usize, (by, new): (StepId, &Use), old: &Clash) -> Diagnostic {
+    let name = &low.placed.buffers[new.region.buf].name;
     let step = |id: StepId| &low.p.steps[id as usize];
-    let verb = |u: &Use| if u.writes { "writes" } else { "reads" };
-    if old.group.is_some() && old.group == new.group {
+    let verb = |writes: bool| if writes { "writes" } else { "reads" };
+    if old.grouped {
         let text = format!(
             "within one group, {} {} `{name}` on rank {rank}, which {} {}",
-            step(new.step).label,
-            verb(new),
+            step(by).label,
+            verb(new.writes),
             step(old.step).label,
-            verb(old)
+            verb(old.writes)
         );
-        return Diagnostic::new(step(new.step).span, text)
+        return Diagnostic::new(step(by).span, text)
             .related(step(old.step).span, "the other step")
             .help("steps of a group run at the same time: use a buffer of its own, or end the group before");
     }
     let text = format!(
         "{} {} `{name}` on rank {rank} while {}, on another stream, {} it: nothing says which comes first",
-        step(new.step).label,
-        verb(new),
+        step(by).label,
+        verb(new.writes),
         step(old.step).label,
-        verb(old)
+        verb(old.writes)
     );
-    Diagnostic::new(step(new.step).span, text)
+    Diagnostic::new(step(by).span, text)
         .related(step(old.step).span, "the other use")
         .help("add `after = [\"...\"]` to the later step, or a `wait` between them")
 }
 
-fn touched(sem: &Sem) -> (u32, Vec<(Region, bool)>) {
-    match sem {
+/// The stream of a call, and the memory that it uses there.
+fn uses(low: &Low, sem: &Sem) -> (usize, Vec<Use>) {
+    let (stream, regions): (u32, Vec<(Region, bool)>) = match sem {
         Sem::Collective(c) => {
             (c.stream, c.send.map(|r| (r, false)).into_iter().chain(c.recv.map(|r| (r, true))).collect())
         }
@@ -133,13 +232,14 @@ fn touched(sem: &Sem) -> (u32, Vec<(Region, bool)>) {
             let reads = reads.iter().map(|(_, r)| (*r, false));
             (*stream, reads.chain([(*out, true)]).collect())
         }
-    }
-}
-
-fn bytes(low: &Low, region: &Region) -> Option<(usize, u64, u64)> {
-    let buffer = &low.placed.buffers[region.buf];
-    let place = buffer.places[region.rank]?;
-    let size = buffer.dtype.size() as u64;
-    let start = place.offset + region.start * size;
-    Some((place.alloc, start, start + region.len * size))
+    };
+    let used = |(region, writes): (Region, bool)| {
+        let buffer = &low.placed.buffers[region.buf];
+        let place = buffer.places[region.rank]?;
+        let size = buffer.dtype.size() as u64;
+        let start = place.offset + region.start * size;
+        let end = start + region.len * size;
+        (start < end).then_some(Use { alloc: place.alloc, start, end, writes, region })
+    };
+    (stream as usize, regions.into_iter().filter_map(used).collect())
 }

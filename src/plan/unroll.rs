@@ -14,6 +14,9 @@ use std::sync::Arc;
 
 mod one;
 
+/// Streams of a program, `main` among them: each rank has all of them, and an order is kept between every two.
+const MOST_STREAMS: u32 = 256;
+
 struct Unroll<'a> {
     case: &'a Case,
     p: Program,
@@ -205,6 +208,10 @@ impl<'a> Unroll<'a> {
         self.errors(step, id, &members)?;
         let tag = step.name.as_ref().map(|name| self.tag(&name.v));
         let stream = self.stream(&step.stream);
+        if stream >= MOST_STREAMS {
+            let text = format!("the program uses more than {MOST_STREAMS} streams");
+            return Err(Diagnostic::new(step.span, text).help("streams can be used again"));
+        }
         if let Some(tag) = tag {
             let speaks = !matches!(step.op.kind, Kind::Map | Kind::Host(_) | Kind::Loop | Kind::Group | Kind::Comm(_));
             for m in &members {

@@ -35,6 +35,7 @@ use crate::oracle::Forecast;
 use crate::plan::{Plan, Write};
 use crate::scenario::Placement;
 use crate::worker::job::Job;
+use soft_nccl::Connect;
 use soft_nccl::fault::Wish;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -105,6 +106,8 @@ pub struct Options {
     pub seed: Option<u64>,
     /// Bytes that the software library's sends may leave unreceived.
     pub eager: Option<u64>,
+    /// When ranks of the software library connect.
+    pub connect: Option<Connect>,
     /// In what way the software library is to be wrong, if it is.
     pub fault: Wish,
     /// Which program is started.

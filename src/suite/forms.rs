@@ -69,16 +69,20 @@ pub(super) fn add(suite: &mut Suite, wanted: &Forms, jobs: usize) {
 
 fn make(case: &Arc<Case>, list: &[&'static Form]) -> Made {
     let mut made = Made::default();
+    let refuses =
+        |case: &Arc<Case>| plan::plan(case, &Limits::default()).err().map(|diagnostics| diagnostics.into_iter().next());
+    let mut sound = None;
     for form in list {
         match form.of(case) {
-            Ok(new) if !form.tried => made.cases.push(Arc::new(new)),
             Ok(new) => {
                 let new = Arc::new(new);
-                match plan::plan(&new, &Limits::default()) {
-                    Ok(_) => made.cases.push(new),
-                    Err(diagnostics) => {
-                        let why = diagnostics.into_iter().next().map(|diagnostic| diagnostic.message);
-                        made.refused.push((form, why.unwrap_or_else(|| "it cannot be planned".to_owned())));
+                match refuses(&new) {
+                    None => made.cases.push(new),
+                    // What is wrong with the case itself is told of the case, not of its forms.
+                    Some(_) if !*sound.get_or_insert_with(|| refuses(case).is_none()) => {}
+                    Some(first) => {
+                        let why = first.map_or_else(|| "it cannot be planned".to_owned(), |first| first.message);
+                        made.refused.push((form, why));
                     }
                 }
             }

@@ -1,5 +1,5 @@
 //! Group calls: what a thread asks for between `GroupStart` and `GroupEnd` happens at the outermost end, all or nothing.
-use crate::engine::{Arrival, Enqueued, Request, arrive, lock};
+use crate::engine::{Arrival, Enqueued, Request, arrive, connect, lock};
 use crate::failure::{Failure, Outcome};
 use crate::fault::members;
 use nccl_sys::ncclComm_t;
@@ -99,7 +99,9 @@ impl Group {
             return Ok(());
         }
         let comm = self.operations.first().map_or(0, |request| request.comm);
-        let enqueued = lock().enqueue(self.operations);
+        let prepared = lock().prepare(self.operations);
+        let connected = prepared.and_then(|prepared| connect(&prepared).map(|()| prepared));
+        let enqueued = connected.and_then(|prepared| lock().enqueue(prepared));
         members::heard(comm, enqueued.and_then(Enqueued::launch))
     }
 }

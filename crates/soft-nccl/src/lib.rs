@@ -36,4 +36,4 @@ mod transport;
 pub use algo::{Algorithm, Algorithms, Protocol, Protocols};
 pub use arith::manner::{Average, Manner, NoManner, Zero};
 pub use face::{VERSION, table};
-pub use settings::{AlreadyRead, Settings, set_settings_for_process};
+pub use settings::{AlreadyRead, Connect, Settings, set_settings_for_process};

@@ -2,11 +2,44 @@
 use crate::algo::{Algorithms, Protocol, Protocols};
 use crate::arith::Manner;
 use crate::fault::Wish;
+use std::str::FromStr;
 use std::sync::OnceLock;
 
 /// Slots of a channel: how many chunks a sender may be ahead of its receiver.
 pub(crate) const SLOTS: usize = 8;
 const DEFAULT_BUFFER: usize = 512 * 1024;
+
+/// When the ranks of a communicator connect.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Connect {
+    /// When the communicator is made.
+    #[default]
+    Init,
+    /// At the first call that needs the connection, on the host, which waits there for the other ranks' first call.
+    Lazy,
+}
+
+impl Connect {
+    /// Its word.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Init => "init",
+            Self::Lazy => "lazy",
+        }
+    }
+}
+
+impl FromStr for Connect {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            "init" => Ok(Self::Init),
+            "lazy" => Ok(Self::Lazy),
+            other => Err(format!("`{}` is neither init nor lazy", other.escape_debug())),
+        }
+    }
+}
 
 /// Everything that can be set from outside.
 #[derive(Clone, Debug)]
@@ -25,10 +58,12 @@ pub struct Settings {
     pub eager_bytes: usize,
     /// COLLSPEC_SOFT_ARITHMETIC: compute in another way that is as right.
     pub manner: Manner,
+    /// COLLSPEC_SOFT_CONNECT: when ranks connect.
+    pub connect: Connect,
     /// COLLSPEC_SOFT_FAULT: be wrong in this way.
     pub fault: Wish,
-    /// What is wrong with COLLSPEC_SOFT_FAULT or COLLSPEC_SOFT_ARITHMETIC, if anything: every communicator then fails.
-    pub fault_error: Option<String>,
+    /// What is wrong with a word of COLLSPEC_SOFT_FAULT, _ARITHMETIC or _CONNECT, if anything: every communicator then fails.
+    pub error: Option<String>,
 }
 
 impl Default for Settings {
@@ -41,8 +76,9 @@ impl Default for Settings {
             seed: None,
             eager_bytes: 0,
             manner: Manner::default(),
+            connect: Connect::Init,
             fault: Wish::Sound,
-            fault_error: None,
+            error: None,
         }
     }
 }
@@ -52,10 +88,13 @@ impl Settings {
     pub fn from(get: impl Fn(&str) -> Option<String>) -> Self {
         let number = |name: &str| get(name).and_then(|text| text.trim().parse::<u64>().ok());
         let standard = Self::default();
-        let fault = get("COLLSPEC_SOFT_FAULT").filter(|text| !text.trim().is_empty());
-        let fault = fault.map_or(Ok(Wish::Sound), |text| text.parse());
-        let manner = get("COLLSPEC_SOFT_ARITHMETIC").map_or(Ok(Manner::default()), |text| text.parse::<Manner>());
+        let word = |name: &str| get(name).filter(|text| !text.trim().is_empty());
+        let connect = word("COLLSPEC_SOFT_CONNECT").map_or(Ok(Connect::Init), |text| text.parse());
+        let fault = word("COLLSPEC_SOFT_FAULT").map_or(Ok(Wish::Sound), |text| text.parse());
+        let manner = word("COLLSPEC_SOFT_ARITHMETIC").map_or(Ok(Manner::default()), |text| text.parse::<Manner>());
         let manner_error = manner.as_ref().err().map(|error| format!("COLLSPEC_SOFT_ARITHMETIC: {error}"));
+        let connect_error = connect.as_ref().err().map(|error| format!("COLLSPEC_SOFT_CONNECT: {error}"));
+        let fault_error = fault.as_ref().err().map(|error| format!("COLLSPEC_SOFT_FAULT: {error}"));
         Self {
             algorithms: get("NCCL_ALGO").map_or(standard.algorithms, |text| Algorithms::parse(&text)),
             protocols: get("NCCL_PROTO").map_or(standard.protocols, |text| Protocols::parse(&text)),
@@ -64,9 +103,10 @@ impl Settings {
             check_pointers: number("NCCL_CHECK_POINTERS").is_some_and(|n| n != 0),
             seed: number("COLLSPEC_SOFT_SEED"),
             eager_bytes: number("COLLSPEC_SOFT_EAGER").map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX)),
-            fault_error: fault.as_ref().err().map(|error| format!("COLLSPEC_SOFT_FAULT: {error}")).or(manner_error),
             manner: manner.unwrap_or_default(),
+            connect: connect.unwrap_or_default(),
             fault: fault.unwrap_or_default(),
+            error: fault_error.or(manner_error).or(connect_error),
         }
     }
 

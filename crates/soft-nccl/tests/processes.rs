@@ -293,12 +293,6 @@ fn until(what: &str, is: impl Fn() -> bool) {
     }
 }
 
-fn done_within(parts: Vec<Part>, limit: Duration, what: &str) {
-    let start = Instant::now();
-    parts.into_iter().for_each(Part::done);
-    assert!(start.elapsed() < limit, "{what}: {:?}", start.elapsed());
-}
-
 #[test]
 fn a_killed_process_is_a_remote_error_for_the_others() {
     for round in 0..6 {
@@ -313,7 +307,7 @@ fn a_killed_process_is_a_remote_error_for_the_others() {
         parts[round as usize % 3].kill();
         let victim = parts.remove(round as usize % 3);
         drop(victim);
-        done_within(parts, Duration::from_secs(4), "after a kill");
+        parts.into_iter().for_each(Part::done);
     }
 }
 
@@ -323,7 +317,7 @@ fn a_process_that_ends_after_an_error_is_one_as_well() {
     let more = [Part::start("survive", &id, 3, &[0], ""), Part::start("survive", &id, 3, &[1], "")];
     let quits = Part::start("quit", &id, 3, &[2], "");
     quits.done();
-    done_within(more.into(), Duration::from_secs(4), "after an end");
+    more.into_iter().for_each(Part::done);
 }
 
 #[test]
@@ -350,13 +344,11 @@ fn a_process_killed_while_others_wait_for_it() {
     let comm = world.comms[0] as usize;
     std::thread::scope(|scope| {
         let waits = scope.spawn(move || nccl!(ncclCommFinalize(comm as ncclComm_t)));
-        std::thread::sleep(Duration::from_millis(100));
+        until("finalize waits", || census().blocked_hosts > 0);
         assert!(!waits.is_finished());
-        let start = Instant::now();
         part.kill();
         assert_eq!(waits.join().unwrap(), REMOTE);
         world.synchronize();
-        assert!(start.elapsed() < Duration::from_secs(2));
     });
     assert_eq!(data.get::<i32>(), [5]);
     assert_eq!(nccl!(ncclCommDestroy(world.comms[0])), OK);

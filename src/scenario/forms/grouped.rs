@@ -1,8 +1,8 @@
 //! The form `grouped`.
-use super::super::case::{Case, Ranks, Step, Where};
+use super::super::case::{Case, NumKind, Ranks, Step, Where};
 use super::walk;
-use crate::ops::{self, Composite, Kind, Op};
-use std::collections::HashSet;
+use crate::ops::{self, CommOp, Composite, Kind, Op};
+use std::collections::{HashMap, HashSet};
 
 /// Most steps that are put into one group.
 const MOST: usize = 64;
@@ -27,41 +27,80 @@ pub(super) fn lacks(case: &Case) -> Option<&'static str> {
 }
 
 pub(super) fn change(case: &mut Case) {
+    let program = Program::of(case);
     let steps = std::mem::take(&mut case.steps);
-    case.steps = wrapped(steps, &ops::GROUP);
+    case.steps = program.wrapped(steps, &ops::GROUP);
     // Steps of one group begin and end together.
     walk::drop_figures(case, &["seconds"]);
 }
 
-fn wrapped(steps: Vec<Step>, group: &'static Op) -> Vec<Step> {
-    let mut out = Vec::with_capacity(steps.len());
-    let mut run = Run::default();
-    for mut step in steps {
-        if wraps(&step) && run.takes(&step) {
-            run.push(step);
-            continue;
+/// What all steps together say of a program.
+struct Program {
+    /// Buffers that share memory with another one somewhere, because a step runs in place: name to what stands for all
+    /// names of that memory.
+    shared: HashMap<String, String>,
+    /// Communicators that are aborted. Which of their steps are cut short must not depend on groups.
+    aborted: HashSet<String>,
+}
+
+impl Program {
+    fn of(case: &Case) -> Self {
+        let mut program = Self { shared: HashMap::new(), aborted: HashSet::new() };
+        walk::steps(case, &mut |step, _| {
+            let in_place = step.in_place.as_ref().is_some_and(|num| !matches!(num.kind, NumKind::Int(0)));
+            if let (true, Some(input), Some(output)) = (in_place, &step.input, &step.output) {
+                program.share(&input.name, &output.name);
+            }
+            if let (Kind::Comm(CommOp::Abort), Where::Comm(comm)) = (&step.op.kind, &step.place) {
+                program.aborted.insert(comm.v.clone());
+            }
+        });
+        program
+    }
+
+    fn share(&mut self, one: &str, other: &str) {
+        let (one, other) = (self.memory(one).to_owned(), self.memory(other).to_owned());
+        self.shared.values_mut().filter(|memory| **memory == other).for_each(|memory| memory.clone_from(&one));
+        self.shared.insert(other, one.clone());
+        self.shared.insert(one.clone(), one);
+    }
+
+    /// What stands for the memory of a buffer.
+    fn memory<'a>(&'a self, name: &'a str) -> &'a str {
+        self.shared.get(name).map_or(name, String::as_str)
+    }
+
+    fn wrapped(&self, steps: Vec<Step>, group: &'static Op) -> Vec<Step> {
+        let mut out = Vec::with_capacity(steps.len());
+        let mut run = Run::default();
+        for mut step in steps {
+            if wraps(&step) && run.takes(&step, self) {
+                run.push(step, self);
+                continue;
+            }
+            run.close(group, &mut out);
+            if wraps(&step) {
+                run.push(step, self);
+                if run.repeats() {
+                    run.close(group, &mut out);
+                }
+            } else {
+                if matches!(step.op.kind, Kind::Loop) {
+                    step.steps = self.wrapped(step.steps, group);
+                }
+                out.push(step);
+            }
         }
         run.close(group, &mut out);
-        if wraps(&step) {
-            run.push(step);
-            if run.repeats() {
-                run.close(group, &mut out);
-            }
-        } else {
-            if matches!(step.op.kind, Kind::Loop) {
-                step.steps = wrapped(step.steps, group);
-            }
-            out.push(step);
-        }
+        out
     }
-    run.close(group, &mut out);
-    out
 }
 
 /// Neighbouring steps for one group.
 #[derive(Default)]
 struct Run {
     steps: Vec<Step>,
+    /// Memory, as [`Program::memory`] calls it.
     reads: HashSet<String>,
     writes: HashSet<String>,
 }
@@ -69,13 +108,16 @@ struct Run {
 impl Run {
     /// True if the step may join: it touches nothing that the others write and writes nothing that they touch, on the same
     /// stream and in the same communicator, and waits for no other stream, which the group's calls would then do too late.
-    fn takes(&self, step: &Step) -> bool {
+    fn takes(&self, step: &Step, program: &Program) -> bool {
         let Some(first) = self.steps.first() else { return false };
-        let same_comm = matches!((&first.place, &step.place), (Where::Comm(a), Where::Comm(b)) if a.v == b.v);
+        let same_comm = match (&first.place, &step.place) {
+            (Where::Comm(a), Where::Comm(b)) => a.v == b.v && !program.aborted.contains(&a.v),
+            _ => false,
+        };
         let mut apart = true;
-        walk::reads(step, &mut |name| apart &= !self.writes.contains(name));
-        let output = step.output.as_ref().map(|output| &output.name);
-        apart &= output.is_none_or(|name| !self.writes.contains(name) && !self.reads.contains(name));
+        walk::reads(step, &mut |name| apart &= !self.writes.contains(program.memory(name)));
+        let output = step.output.as_ref().map(|output| program.memory(&output.name));
+        apart &= output.is_none_or(|memory| !self.writes.contains(memory) && !self.reads.contains(memory));
         apart
             && same_comm
             && first.stream == step.stream
@@ -84,9 +126,9 @@ impl Run {
             && self.steps.len() < MOST
     }
 
-    fn push(&mut self, step: Step) {
-        walk::reads(&step, &mut |name| _ = self.reads.insert(name.to_owned()));
-        self.writes.extend(step.output.iter().map(|output| output.name.clone()));
+    fn push(&mut self, step: Step, program: &Program) {
+        walk::reads(&step, &mut |name| _ = self.reads.insert(program.memory(name).to_owned()));
+        self.writes.extend(step.output.iter().map(|output| program.memory(&output.name).to_owned()));
         self.steps.push(step);
     }
 

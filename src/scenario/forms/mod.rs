@@ -12,7 +12,7 @@ use super::case::{Case, Expected};
 use super::names::with_form;
 use std::fmt;
 
-/// A way to run what a case says.
+/// A way to run what a case says. Whether a case that was changed can run so, its plan alone tells.
 pub struct Form {
     /// Its word in `forms`, `--forms` and names of cases.
     pub name: &'static str,
@@ -22,8 +22,6 @@ pub struct Form {
     lacks: fn(&Case) -> Option<&'static str>,
     /// Makes the case run so.
     change: fn(&mut Case),
-    /// True if only the plan of the changed case tells whether it can be run so.
-    pub tried: bool,
 }
 
 impl PartialEq for Form {
@@ -55,70 +53,55 @@ pub static TABLE: &[Form] = &[
         doc: "`in` and `out` share memory where the operation can and nobody needs `in` afterwards",
         lacks: in_place::lacks,
         change: in_place::change,
-        tried: true,
     },
     Form {
         name: "misaligned",
         doc: "every buffer starts off a 16-byte boundary, each on each rank by another number of elements",
         lacks: place::no_buffer,
         change: place::misalign,
-        tried: false,
     },
     Form {
         name: "grouped",
         doc: "every NCCL call in a group call, neighbours that do not touch each other's buffers in one",
         lacks: grouped::lacks,
         change: grouped::change,
-        tried: false,
     },
     Form {
         name: "sub",
         doc: "the world is split out of a larger one, in which its ranks have other numbers and two ranks are idle",
         lacks: place::no_world,
         change: place::surround,
-        tried: false,
     },
-    Form {
-        name: "one_thread",
-        doc: "one thread drives all ranks",
-        lacks: switch::placed,
-        change: switch::one_thread,
-        tried: true,
-    },
+    Form { name: "one_thread", doc: "one thread drives all ranks", lacks: switch::placed, change: switch::one_thread },
     Form {
         name: "processes",
         doc: "every rank is a process of its own",
         lacks: switch::too_many_processes,
         change: switch::processes,
-        tried: false,
     },
     Form {
         name: "ring",
         doc: "NCCL_ALGO asks for rings",
         lacks: |case| switch::no_algorithm(case, "Ring"),
         change: |case| switch::algorithm(case, "Ring"),
-        tried: false,
     },
     Form {
         name: "tree",
         doc: "NCCL_ALGO asks for trees, for what NCCL has them: all_reduce",
         lacks: |case| switch::no_algorithm(case, "Tree"),
         change: |case| switch::algorithm(case, "Tree"),
-        tried: false,
     },
     Form {
         name: "single_tree",
         doc: "NCCL_ALGO asks for one tree, a word of the software library's: all_reduce, reduce and broadcast",
         lacks: |case| switch::no_algorithm(case, switch::SINGLE_TREE),
         change: switch::single_tree,
-        tried: false,
     },
     Form {
         name: "eager",
         doc: "small sends of the software library do not wait for their receives",
         lacks: switch::no_send,
         change: switch::eager,
-        tried: false,
     },
 ];
 

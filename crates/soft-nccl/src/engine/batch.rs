@@ -55,13 +55,16 @@ pub(super) struct Batch {
     late: Vec<Late>,
 }
 
+/// The checked requests of a group, by communicator.
+pub(crate) type ByComm = Vec<(usize, Vec<Request>)>;
+
 /// Batches that have their numbers and still have to be put on their streams.
 pub(crate) struct Enqueued(Vec<(BatchId, Vec<Stream>)>);
 
 impl World {
-    /// Numbers the requests of a group and makes a batch per communicator; all of them or none.
-    pub(crate) fn enqueue(&mut self, requests: Vec<Request>) -> Outcome<Enqueued> {
-        let mut by_comm: Vec<(usize, Vec<Request>)> = Vec::new();
+    /// Checks the requests of a group, all of them or none, and chooses their algorithms; changes nothing.
+    pub(crate) fn prepare(&mut self, requests: Vec<Request>) -> Outcome<ByComm> {
+        let mut by_comm = ByComm::new();
         let mut place: HashMap<usize, usize> = HashMap::new();
         for mut request in requests {
             let member = self.member(request.comm as ncclComm_t)?;
@@ -90,6 +93,15 @@ impl World {
                 return Err(Failure::usage("a send to the own rank needs its receive in the same group"));
             }
         }
+        Ok(by_comm)
+    }
+
+    /// Numbers the requests of a group and makes a batch per communicator; all of them or none.
+    pub(crate) fn enqueue(&mut self, mut by_comm: ByComm) -> Outcome<Enqueued> {
+        // Connecting may have taken long: a communicator may have ended meanwhile.
+        for (comm, _) in &by_comm {
+            self.member(*comm as ncclComm_t)?.accept_work()?;
+        }
         if requests::possible() {
             by_comm = self.misread(by_comm);
         }
@@ -98,7 +110,7 @@ impl World {
     }
 
     /// Lets faults change what is asked for.
-    fn misread(&mut self, by_comm: Vec<(usize, Vec<Request>)>) -> Vec<(usize, Vec<Request>)> {
+    fn misread(&mut self, by_comm: ByComm) -> ByComm {
         let mut all = Vec::with_capacity(by_comm.len());
         let mut first = None;
         for (comm, mut requests) in by_comm {

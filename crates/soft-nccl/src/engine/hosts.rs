@@ -69,7 +69,7 @@ pub(crate) fn flush(comm: usize, what: &str) -> Outcome<()> {
     wait(world, block).into_iter().try_for_each(|answer| answer.map(|_| ()))
 }
 
-fn wait(mut world: Locked, block: u64) -> Vec<Answer> {
+pub(super) fn wait(mut world: Locked, block: u64) -> Vec<Answer> {
     let still = |world: &World| world.blocks.get(&block).filter(|b| b.missing > 0).map(|b| Arc::clone(&b.condvar));
     if still(&world).is_some()
         && let Some(hook) = world.hook()
@@ -104,7 +104,8 @@ impl World {
         }
     }
 
-    fn block(&mut self, answers: usize, text: String) -> u64 {
+    /// A waiting thread, whose answers are given by [`World::answer`].
+    pub(super) fn block(&mut self, answers: usize, text: String) -> u64 {
         let id = self.number();
         let condvar = Arc::new(Condvar::new());
         self.blocks.insert(id, Block { answers: vec![None; answers], missing: answers, condvar, text });
@@ -134,11 +135,12 @@ impl World {
         self.retract(handle, &refusal);
     }
 
-    /// Answers the host threads that wait for the end of a rank's operations.
+    /// Answers the host threads that wait for the end of a rank's operations, or for a connection of it.
     pub(super) fn refuse_flushes(&mut self, handle: usize, failure: &Failure) {
-        let flushes =
-            self.members.get_mut(&handle).map(|member| std::mem::take(&mut member.flushes)).unwrap_or_default();
-        for place in flushes {
+        let Some(member) = self.members.get_mut(&handle) else { return };
+        let mut places = std::mem::take(&mut member.flushes);
+        places.extend(std::mem::take(&mut member.connects).into_iter().map(|(place, _)| place));
+        for place in places {
             self.answer(place, Err(failure.clone()));
         }
     }

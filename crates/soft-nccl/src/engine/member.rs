@@ -1,5 +1,6 @@
 //! A communicator: what its ranks share, and what one rank has.
 use super::World;
+use super::connect::Connection;
 use crate::arith::{Scalar, Type};
 use crate::failure::{Failure, Outcome};
 use crate::fault;
@@ -13,6 +14,10 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 pub(super) struct Core {
     /// Ranks of this process that still have a handle.
     pub live: usize,
+    /// Ranks of all processes.
+    pub ranks: usize,
+    /// The ranks that have come to each connection that is made at a first call.
+    pub connections: BTreeMap<Connection, BTreeSet<usize>>,
     /// The devices of its ranks, for a fault.
     pub devices: Vec<i32>,
     /// What ties it to other processes, if anything does.
@@ -70,6 +75,8 @@ pub(crate) struct Member {
     pub(super) unfinished: usize,
     /// Host threads that wait for `unfinished` to be 0, and places of their answers.
     pub(super) flushes: Vec<(u64, usize)>,
+    /// Host threads that wait for a connection, by the places of their answers.
+    pub(super) connects: Vec<((u64, usize), Connection)>,
     pub(crate) finalized: bool,
     pub(crate) error: Option<ncclResult_t>,
     user_ops: HashMap<i32, UserOp>,
@@ -95,7 +102,10 @@ impl World {
         let core = self.number();
         self.uids.extend(spread.as_ref().map(|spread| (spread.uid, core)));
         let known = if fault::requests::possible() { devices.to_vec() } else { Vec::new() };
-        self.cores.insert(core, Core { live: ranks.len(), devices: known, spread });
+        self.cores.insert(
+            core,
+            Core { live: ranks.len(), ranks: devices.len(), connections: BTreeMap::new(), devices: known, spread },
+        );
         let mut handles = Vec::with_capacity(ranks.len());
         for (rank, device) in ranks {
             // Handles look like addresses but are none: a stale or foreign one is found out, never followed.
@@ -114,6 +124,7 @@ impl World {
                 splits: 0,
                 unfinished: 0,
                 flushes: Vec::new(),
+                connects: Vec::new(),
                 finalized: false,
                 error: None,
                 user_ops: HashMap::new(),
@@ -139,6 +150,9 @@ impl World {
     pub(super) fn remove_member(&mut self, handle: usize) {
         let Some(member) = self.members.remove(&handle) else { return };
         self.changed();
+        for (place, _) in member.connects {
+            self.answer(place, Err(Failure::usage("the communicator was destroyed meanwhile")));
+        }
         if let Some(core) = self.cores.get_mut(&member.core) {
             core.live = core.live.saturating_sub(1);
             if core.live == 0 {

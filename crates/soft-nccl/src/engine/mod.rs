@@ -5,6 +5,7 @@
 //! released while a step touches memory, while `Done`s are given back and while the idle hook runs.
 mod batch;
 mod channel;
+mod connect;
 mod hosts;
 mod member;
 mod progress;
@@ -15,6 +16,7 @@ mod step;
 mod task;
 
 pub(crate) use batch::{Enqueued, NO_CHOICE, Request};
+pub(crate) use connect::{Connection, connect};
 pub(crate) use hosts::{Arrival, abort, arrive, destroy, flush};
 pub(crate) use member::Member;
 pub(crate) use remote::{Heard, deliver, links};

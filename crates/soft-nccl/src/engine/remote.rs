@@ -256,6 +256,7 @@ impl World {
             Control::Go { uid } => self.on_go(uid),
             Control::Fail { uid, failure } => self.on_fail(uid, &failure),
             Control::Leave { uid, failed } => self.hear_leave(from, uid, failed),
+            Control::Connect { uid, connection, rank } => self.hear_connect(from, uid, connection, rank),
         }
     }
 
@@ -332,6 +333,7 @@ impl World {
         let spread = |core: &u64| self.cores.get(core).is_some_and(|core| core.spread.is_some());
         let works = |comm: &usize| self.members.get(comm).is_some_and(|member| spread(&member.core));
         self.batches.values().any(|batch| works(&batch.comm))
+            || self.members.values().any(|member| !member.connects.is_empty() && spread(&member.core))
             || !self.formings.is_empty()
             || self.splits.keys().any(|(core, _)| spread(core))
             || self.asks.values().any(|ask| ask.coordinator.is_some())

@@ -52,6 +52,7 @@ impl World {
                 lines.insert(line);
             }
         }
+        lines.extend(self.unconnected());
         for there in self.rendezvous.values() {
             let missing: Vec<String> =
                 (0..there.n).filter(|rank| !there.arrived.contains_key(rank)).map(|rank| rank.to_string()).collect();

@@ -101,6 +101,6 @@ pub fn table() -> Nccl {
 fn check_settings() -> Outcome<()> {
     let settings = settings::settings();
     requests::prepare();
-    let wrong = settings.algorithms.fault().or(settings.protocols.fault()).or(settings.fault_error.as_deref());
+    let wrong = settings.algorithms.fault().or(settings.protocols.fault()).or(settings.error.as_deref());
     wrong.map_or(Ok(()), |wrong| Err(Failure::usage(wrong)))
 }

@@ -3,6 +3,7 @@ use super::id::Id;
 use super::{Address, MOST_PROCESSES, Name};
 use crate::algo::{Algorithm, Protocol};
 use crate::arith::{Combine, Type};
+use crate::engine::Connection;
 use crate::failure::Failure;
 use crate::op::{Kind, Reduction, Signature};
 use nccl_sys::{ncclDataType_t, ncclResult_t};
@@ -89,6 +90,12 @@ pub(crate) enum Control {
     Fail {
         uid: u128,
         failure: Failure,
+    },
+    /// A rank of the process has come to a connection.
+    Connect {
+        uid: u128,
+        connection: Connection,
+        rank: usize,
     },
     /// The process has no rank in the communicator any more; `failed` if the others cannot do without.
     Leave {
@@ -275,6 +282,19 @@ impl Control {
                 to.u128(*uid);
                 to.failure(failure);
             }
+            Self::Connect { uid, connection, rank } => {
+                to.u8(8);
+                to.u128(*uid);
+                to.u64(*rank as u64);
+                match connection {
+                    Connection::Collectives => to.u8(0),
+                    Connection::Pair { source, destination } => {
+                        to.u8(1);
+                        to.u64(*source as u64);
+                        to.u64(*destination as u64);
+                    }
+                }
+            }
             Self::Leave { uid, failed } => {
                 to.u8(7);
                 to.u128(*uid);
@@ -302,6 +322,15 @@ impl Control {
             5 => Self::Go { uid: from.u128()? },
             6 => Self::Fail { uid: from.u128()?, failure: from.failure()? },
             7 => Self::Leave { uid: from.u128()?, failed: from.u8()? == 1 },
+            8 => {
+                let (uid, rank) = (from.u128()?, from.size()?);
+                let connection = match from.u8()? {
+                    0 => Connection::Collectives,
+                    1 => Connection::Pair { source: from.size()?, destination: from.size()? },
+                    _ => return None,
+                };
+                Self::Connect { uid, connection, rank }
+            }
             _ => return None,
         };
         from.0.is_empty().then_some(control)
@@ -497,6 +526,8 @@ mod tests {
             Control::Go { uid: 3 },
             Control::Fail { uid: 3, failure },
             Control::Leave { uid: 3, failed: true },
+            Control::Connect { uid: 3, connection: Connection::Collectives, rank: 9 },
+            Control::Connect { uid: 3, connection: Connection::Pair { source: 9, destination: 1 }, rank: 1 },
         ]
     }
 

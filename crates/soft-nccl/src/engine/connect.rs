@@ -1,0 +1,165 @@
+//! Connections that are made at the first call that needs them (COLLSPEC_SOFT_CONNECT=lazy), as NCCL makes them: the host
+//! thread that makes the call waits in it until the ranks at the other end have made theirs.
+//!
+//! Collectives share one connection of all ranks, messages have one for each ordered pair. A communicator that was made
+//! has none; one split from another has its own.
+use super::batch::ByComm;
+use super::hosts::wait;
+use super::{World, lock};
+use crate::failure::{Failure, Outcome};
+use crate::op::{Kind, Spec};
+use crate::settings::{Connect, settings};
+use crate::transport::Name;
+use crate::transport::wire::Control;
+
+/// What some ranks of a communicator make together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Connection {
+    /// That of all ranks, for collectives.
+    Collectives,
+    /// That of two ranks, for messages in one direction.
+    Pair { source: usize, destination: usize },
+}
+
+impl Connection {
+    /// What an operation of a rank needs, if it speaks to any other rank at all.
+    fn of(spec: &Spec, rank: usize, n: usize) -> Option<Self> {
+        let pair =
+            |source: usize, destination: usize| (source != destination).then_some(Self::Pair { source, destination });
+        match spec.kind {
+            Kind::Send => pair(rank, spec.peer),
+            Kind::Recv => pair(spec.peer, rank),
+            // A collective of nothing is dropped before it connects anybody.
+            _ => (n > 1 && spec.count > 0).then_some(Self::Collectives),
+        }
+    }
+
+    fn needs(self, rank: usize, n: usize) -> bool {
+        match self {
+            Self::Collectives => rank < n,
+            Self::Pair { source, destination } => rank == source || rank == destination,
+        }
+    }
+}
+
+/// Makes the connections that these requests need and that are not made yet; waits for the ranks that share them.
+pub(crate) fn connect(requests: &ByComm) -> Outcome<()> {
+    if settings().connect == Connect::Init || lock().missing(requests).is_empty() {
+        return Ok(());
+    }
+    crate::device::host_waits();
+    let mut world = lock();
+    let missing = world.missing(requests);
+    let texts: Vec<String> = missing.iter().map(|(_, _, text)| text.clone()).collect();
+    let block = world.block(missing.len(), texts.join("; "));
+    for (place, (comm, connection, _)) in missing.into_iter().enumerate() {
+        world.come_to(comm, connection, (block, place));
+    }
+    world.tidy();
+    wait(world, block).into_iter().try_for_each(|answer| answer.map(|_| ()))
+}
+
+impl World {
+    /// The connections that requests need and that are not made: communicator, connection, and what wants it, for people.
+    fn missing(&self, requests: &ByComm) -> Vec<(usize, Connection, String)> {
+        let mut missing: Vec<(usize, Connection, String)> = Vec::new();
+        for (comm, requests) in requests {
+            let Some(member) = self.members.get(comm) else { continue };
+            for request in requests {
+                let Some(connection) = Connection::of(&request.spec, member.rank, member.n) else { continue };
+                let known = missing.iter().any(|(of, other, _)| of == comm && *other == connection);
+                if !known && !self.is_made(member.core, connection) {
+                    let (rank, core, call) = (member.rank, member.core, request.spec.text());
+                    let text =
+                        format!("rank {rank} is in {call}, its first such call of communicator {core}, and connects");
+                    missing.push((*comm, connection, text));
+                }
+            }
+        }
+        missing
+    }
+
+    fn is_made(&self, core: u64, connection: Connection) -> bool {
+        self.cores.get(&core).is_some_and(|there| {
+            let come = there.connections.get(&connection);
+            come.is_some_and(|come| {
+                (0..there.ranks).all(|rank| !connection.needs(rank, there.ranks) || come.contains(&rank))
+            })
+        })
+    }
+
+    /// A rank of this process comes to a connection, and a thread of it waits for the others.
+    fn come_to(&mut self, comm: usize, connection: Connection, place: (u64, usize)) {
+        let Some(member) = self.members.get_mut(&comm) else {
+            return self.answer(place, Err(Failure::usage("the communicator was destroyed meanwhile")));
+        };
+        member.connects.push((place, connection));
+        let (core, rank) = (member.core, member.rank);
+        if let Some(spread) = self.cores.get(&core).and_then(|there| there.spread.as_ref()) {
+            let uid = spread.uid;
+            let concerned = |name: &&Name| {
+                let places = spread.places.iter().enumerate();
+                let mut theirs = places.filter(|(_, place)| **place == Some(**name));
+                !spread.left.contains(*name) && theirs.any(|(rank, _)| connection.needs(rank, spread.places.len()))
+            };
+            for name in spread.peers.iter().filter(concerned).copied().collect::<Vec<_>>() {
+                self.tell(Some(name), Control::Connect { uid, connection, rank });
+            }
+        }
+        self.has_come(core, connection, rank);
+    }
+
+    /// A rank of another process has come to a connection.
+    pub(super) fn hear_connect(&mut self, from: Option<Name>, uid: u128, connection: Connection, rank: usize) {
+        let Some(core) = self.uids.get(&uid).copied() else { return };
+        let Some(there) = self.cores.get(&core) else { return };
+        let sound = match connection {
+            Connection::Collectives => true,
+            Connection::Pair { source, destination } => source.max(destination) < there.ranks,
+        };
+        if sound && from.is_some() && there.place(rank) == from && connection.needs(rank, there.ranks) {
+            self.has_come(core, connection, rank);
+        }
+    }
+
+    fn has_come(&mut self, core: u64, connection: Connection, rank: usize) {
+        let Some(there) = self.cores.get_mut(&core) else { return };
+        there.connections.entry(connection).or_default().insert(rank);
+        self.changed();
+        if !self.is_made(core, connection) {
+            return;
+        }
+        let mut places = Vec::new();
+        for member in self.members.values_mut().filter(|member| member.core == core) {
+            let (made, waiting) = member.connects.drain(..).partition(|(_, wanted)| *wanted == connection);
+            member.connects = waiting;
+            let made: Vec<((u64, usize), Connection)> = made;
+            places.extend(made.into_iter().map(|(place, _)| place));
+        }
+        for place in places {
+            self.answer(place, Ok(None));
+        }
+    }
+
+    /// A line for every connection that ranks wait for.
+    pub(super) fn unconnected(&self) -> Vec<String> {
+        let wanted = self.members.values().flat_map(|m| m.connects.iter().map(|(_, connection)| (m.core, *connection)));
+        let lines = wanted.filter_map(|(core, connection)| {
+            let there = self.cores.get(&core)?;
+            let come = there.connections.get(&connection)?;
+            let missing = (0..there.ranks).filter(|rank| connection.needs(*rank, there.ranks) && !come.contains(rank));
+            let missing: Vec<String> = missing.map(|rank| rank.to_string()).collect();
+            let what = match connection {
+                Connection::Collectives => "its first collective".to_owned(),
+                Connection::Pair { source, destination } => {
+                    format!("a message from rank {source} to rank {destination}")
+                }
+            };
+            Some(format!(
+                "communicator {core} connects for {what}: the call of the ranks {} is missing",
+                missing.join(", ")
+            ))
+        });
+        lines.collect()
+    }
+}

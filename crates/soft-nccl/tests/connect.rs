@@ -1,0 +1,111 @@
+//! COLLSPEC_SOFT_CONNECT=lazy: a first call waits on the host for the other ranks' first call. One test at a time: the
+//! census is the whole process's.
+mod common;
+use common::*;
+use nccl_sys::*;
+use soft_nccl::{Connect, Settings};
+use std::ffi::c_int;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+const OK: ncclResult_t = ncclResult_t::Success;
+const I32: ncclDataType_t = ncclDataType_t::Int32;
+const SUM: ncclRedOp_t = ncclRedOp_t::Sum;
+
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    // Later tests of this program find the settings made.
+    let _ = soft_nccl::set_settings_for_process(Settings { connect: Connect::Lazy, ..Settings::default() });
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn blocked(hosts: i32) {
+    let mut still = standstill();
+    while still.blocked_hosts < hosts {
+        still = standstill();
+    }
+    assert_eq!((still.busy, still.blocked_hosts), (0, hosts), "{}", who_waits());
+}
+
+fn all_reduce(world: &World, data: &Buffer, rank: usize) -> ncclResult_t {
+    nccl!(ncclAllReduce(data.at(0), data.at(0), 1, I32, SUM, world.comms[rank], world.streams[rank].raw()))
+}
+
+#[test]
+fn the_first_collective_waits_on_the_host_for_every_rank() {
+    let _alone = alone();
+    let world = World::new(3);
+    let data: Vec<Buffer> = (0..3).map(|rank| Buffer::of(&[rank + 1])).collect();
+    std::thread::scope(|scope| {
+        for rank in [0, 2] {
+            let (world, data) = (&world, &data);
+            scope.spawn(move || assert_eq!(all_reduce(world, &data[rank], rank), OK));
+        }
+        blocked(2);
+        // Nothing was enqueued yet.
+        assert_eq!(census().pending, 0);
+        let text = who_waits();
+        assert!(text.contains("rank 2 is in all_reduce (sum) of 1 i32"), "{text}");
+        assert!(text.contains("the call of the ranks 1 is missing"), "{text}");
+        assert_eq!(all_reduce(&world, &data[1], 1), OK);
+    });
+    world.synchronize();
+    assert_eq!(data[2].get::<i32>(), [6]);
+    // From now on the host does not wait.
+    assert_eq!(all_reduce(&world, &data[0], 0), OK);
+    blocked(0);
+    for rank in [1, 2] {
+        assert_eq!(all_reduce(&world, &data[rank], rank), OK);
+    }
+    world.synchronize();
+    world.destroy();
+}
+
+#[test]
+fn messages_connect_two_ranks_and_a_group_connects_all_at_its_end() {
+    let _alone = alone();
+    let world = World::new(3);
+    let data: Vec<Buffer> = (0..3).map(|rank| Buffer::of(&[rank, -1])).collect();
+    std::thread::scope(|scope| {
+        let (world, data) = (&world, &data);
+        scope.spawn(move || {
+            let (comm, stream) = (world.comms[0], world.streams[0].raw());
+            assert_eq!(nccl!(ncclSend(data[0].at(0), 1, I32, 1, comm, stream)), OK);
+        });
+        blocked(1);
+        let text = who_waits();
+        assert!(text.contains("a message from rank 0 to rank 1: the call of the ranks 1 is missing"), "{text}");
+        let (comm, stream) = (world.comms[1], world.streams[1].raw());
+        assert_eq!(nccl!(ncclRecv(data[1].at(4), 1, I32, 0, comm, stream)), OK);
+    });
+    world.synchronize();
+    assert_eq!(data[1].get::<i32>(), [1, 0]);
+    // One thread for all ranks: nobody waits for what the same group has.
+    world.run(|rank, comm, stream| {
+        let to = ((rank + 1) % 3) as c_int;
+        let from = ((rank + 2) % 3) as c_int;
+        assert_eq!(nccl!(ncclSend(data[rank].at(0), 1, I32, to, comm, stream)), OK);
+        nccl!(ncclRecv(data[rank].at(4), 1, I32, from, comm, stream))
+    });
+    assert_eq!(data[0].get::<i32>(), [0, 2]);
+    world.run(|rank, comm, stream| nccl!(ncclAllReduce(data[rank].at(0), data[rank].at(0), 1, I32, SUM, comm, stream)));
+    assert_eq!(data[0].get::<i32>(), [3, 2]);
+    world.destroy();
+}
+
+#[test]
+fn an_abort_releases_who_connects_and_a_collective_of_nothing_connects_nobody() {
+    let _alone = alone();
+    let world = World::new(2);
+    let data = Buffer::of(&[1i32]);
+    let stream = world.streams[0].raw();
+    assert_eq!(nccl!(ncclAllReduce(data.at(0), data.at(0), 0, I32, SUM, world.comms[0], stream)), OK);
+    std::thread::scope(|scope| {
+        let (world, data) = (&world, &data);
+        let waiting = scope.spawn(move || all_reduce(world, data, 0));
+        blocked(1);
+        assert_eq!(nccl!(ncclCommAbort(world.comms[0])), OK);
+        assert_eq!(waiting.join().unwrap(), ncclResult_t::InvalidUsage);
+    });
+    assert_eq!(nccl!(ncclCommAbort(world.comms[1])), OK);
+    blocked(0);
+}
