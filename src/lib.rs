@@ -16,6 +16,7 @@ pub mod plan;
 pub mod report;
 pub mod run;
 pub mod scenario;
+mod signals;
 pub mod suite;
 pub mod worker;
 

@@ -1,5 +1,6 @@
 //! A child process that is watched until it ends: its group can be killed as long as its number is its own, and what it
 //! wrote is read up to its end, not up to that of those who inherited its pipes.
+use super::patience::Patience;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid};
@@ -7,7 +8,7 @@ use std::io::{self, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Between two looks, where nothing tells.
 const LOOK: Duration = Duration::from_millis(1);
@@ -49,22 +50,20 @@ impl Life {
 
     /// Waits until it has ended, but not longer than that. True if it has.
     pub fn ends_within(&self, limit: Duration) -> bool {
-        let begun = Instant::now();
-        while self.goes_on() {
-            let left = limit.saturating_sub(begun.elapsed());
-            if left.is_zero() {
-                return false;
+        let ended = Patience::new(limit).wait(|slice| {
+            if !self.goes_on() {
+                return Some(());
             }
             match &self.pidfd {
                 Some(pidfd) => {
-                    let left = Timespec::try_from(left).ok();
-                    // whatever wakes it, the next look says what is the case
-                    let _ = poll(&mut [PollFd::new(&**pidfd, PollFlags::IN)], left.as_ref());
+                    let slice = Timespec::try_from(slice).ok();
+                    let _ = poll(&mut [PollFd::new(&**pidfd, PollFlags::IN)], slice.as_ref());
                 }
-                None => std::thread::sleep(left.min(LOOK)),
+                None => std::thread::sleep(slice.min(LOOK)),
             }
-        }
-        true
+            (!self.goes_on()).then_some(())
+        });
+        ended.is_some()
     }
 
     /// Kills it with all that are left in its group, those too that outlive it; does not wait for the end.
