@@ -129,7 +129,12 @@ fn a_full_disk_is_said_and_leaves_nothing_running() {
 fn limited(home: &Home, limit: &str, args: &[&str]) -> support::Run {
     let mut shell = Command::new("sh");
     let program = home.command(args);
-    shell.arg("-c").arg(format!("{limit} && exec \"$@\"")).arg("sh").arg(program.get_program()).args(program.get_args());
+    shell
+        .arg("-c")
+        .arg(format!("{limit} && exec \"$@\""))
+        .arg("sh")
+        .arg(program.get_program())
+        .args(program.get_args());
     shell.current_dir(home.path("."));
     support::Run::of(&mut shell)
 }

@@ -220,8 +220,7 @@ impl Library {
         slot: &CommSlot,
         config: &[(String, ConfigValue)],
     ) -> Result<()> {
-        let mut given =
-            if config.is_empty() { None } else { Some(Box::new(Config::new(self.version, config)?)) };
+        let mut given = if config.is_empty() { None } else { Some(Box::new(Config::new(self.version, config)?)) };
         let config = given.as_mut().map_or(ptr::null_mut(), |c| c.as_mut().as_mut());
         let code = call!(self, ncclCommSplit(comm.0, color, key, slot.0.as_ptr(), config))?;
         lend(slot, given, code);

@@ -21,13 +21,7 @@ pub enum Finished {
 
 /// Ends a case whose communicators are kept under this name or destroyed, with other sets; waits for that for `limit` at
 /// most.
-pub fn finish(
-    worker: &mut Worker,
-    ranks: u32,
-    keep: Option<SetId>,
-    destroy: Vec<SetId>,
-    limit: Duration,
-) -> Finished {
+pub fn finish(worker: &mut Worker, ranks: u32, keep: Option<SetId>, destroy: Vec<SetId>, limit: Duration) -> Finished {
     let mut patience = Patience::new(limit);
     // a dead part is noticed below
     let _ = worker.send(&Request::Finish(Finish { keep, destroy, answer: true }));

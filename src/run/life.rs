@@ -4,7 +4,7 @@ use super::patience::Patience;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid};
-use std::io::{self, Read};
+use std::io::{self, PipeReader, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
@@ -104,25 +104,58 @@ pub struct UntilEnd<R> {
     pidfd: Option<Arc<OwnedFd>>,
 }
 
+impl<R: Read + AsFd> UntilEnd<R> {
+    /// A pipe that nobody but its writers ends.
+    #[cfg(test)]
+    pub fn of(pipe: R) -> Self {
+        Self { pipe, pidfd: None }
+    }
+
+    /// Waits until something can be read without waiting. False at the end.
+    ///
+    /// # Errors
+    /// The pipe cannot be waited for; a signal interrupts the wait.
+    pub fn ready(&self) -> io::Result<bool> {
+        let pipe = || PollFd::new(&self.pipe, PollFlags::IN);
+        let waited = match &self.pidfd {
+            None => poll(&mut [pipe()], None),
+            Some(pidfd) => {
+                let mut both = [pipe(), PollFd::new(&**pidfd, PollFlags::IN)];
+                match poll(&mut both, None) {
+                    Ok(_) if both[0].revents().is_empty() => {
+                        // it has ended; what it wrote last is in the pipe by now, or never will be
+                        return Ok(poll(&mut [pipe()], Some(&Timespec::default())) != Ok(0));
+                    }
+                    other => other,
+                }
+            }
+        };
+        match waited {
+            Ok(_) => Ok(true),
+            Err(Errno::INTR) => Err(io::ErrorKind::Interrupted.into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Bytes that can be read without waiting.
+    pub fn there(&self) -> u64 {
+        rustix::io::ioctl_fionread(&self.pipe).unwrap_or(0)
+    }
+}
+
+impl UntilEnd<PipeReader> {
+    /// Reads what is there; see [`UntilEnd::ready`].
+    ///
+    /// # Errors
+    /// As for any pipe.
+    pub fn read_there(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&self.pipe).read(buffer)
+    }
+}
+
 impl<R: Read + AsFd> Read for UntilEnd<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if let Some(pidfd) = &self.pidfd {
-            let there = |flags: PollFlags| !flags.is_empty();
-            let mut both = [PollFd::new(&self.pipe, PollFlags::IN), PollFd::new(&**pidfd, PollFlags::IN)];
-            match poll(&mut both, None) {
-                Ok(_) if there(both[0].revents()) => {}
-                Ok(_) => {
-                    // it has ended; what it wrote last is in the pipe by now, or never will be
-                    let mut pipe = [PollFd::new(&self.pipe, PollFlags::IN)];
-                    if poll(&mut pipe, Some(&Timespec::default())) == Ok(0) {
-                        return Ok(0);
-                    }
-                }
-                Err(Errno::INTR) => return Err(io::ErrorKind::Interrupted.into()),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        self.pipe.read(buffer)
+        if self.ready()? { self.pipe.read(buffer) } else { Ok(0) }
     }
 }
 

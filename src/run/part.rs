@@ -62,10 +62,12 @@ impl Part {
             command.env(DEBUG_FILE, OWN_LOG);
         }
         command.envs(env.iter().map(|(name, value)| (name, value)));
-        inherit::pass(&mut command, reply_writer.as_fd(), arena);
-        let mut child = command.spawn().map_err(|source| Error::Spawn { program: program.path().to_owned(), source })?;
+        let arena = arena.as_fd().try_clone_to_owned().map_err(Error::Resources)?;
+        inherit::pass(&mut command, reply_writer.into(), arena);
+        let mut child =
+            command.spawn().map_err(|source| Error::Spawn { program: program.path().to_owned(), source })?;
         // the process's ends must be its own, or its death would not be noticed
-        drop((command, reply_writer));
+        drop(command);
         let stdin = child.stdin.take();
         let life = Life::of(child);
         let (mut from, log_reader) = (BufReader::new(life.reader(reply_reader)), life.reader(log_reader));

@@ -26,8 +26,8 @@ use job::{Finish, Job, PROTOCOL, Reply, Request, SetId};
 use session::{Replies, Run, Seat, Session, Start};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::{Arc, Weak};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 /// Exit status of a process that was started as a worker and cannot be one.
@@ -72,8 +72,8 @@ fn enter(backend: impl FnOnce() -> Result<Backend, String>) {
     // The other things that a program may be started again for.
     crate::library::enter_if_asked();
     crate::run::gpus::enter_if_asked();
-    let Some(value) = std::env::var_os(inherit::VARIABLE) else { return };
-    match inherit::take(&value.to_string_lossy()) {
+    let Some(own) = inherit::take() else { return };
+    match own {
         Ok(own) => match backend() {
             Ok(backend) => serve(Box::leak(Box::new(backend)), own),
             Err(words) => {
