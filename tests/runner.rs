@@ -250,3 +250,21 @@ fn runs_that_make_and_end_communicators_each_have_their_own() {
         { op = \"broadcast\", in = \"y\", out = \"z\", root = 9, error = \"invalid_argument\" } ]\n";
     pass(&runner.run_case(&case("error", error)));
 }
+
+/// After a wrong result the next case makes its communicators, although the worker keeps some of the kind: those are of no
+/// use any more, and both sides must give them up.
+#[test]
+fn communicators_that_are_not_trusted_make_way_for_new_ones() {
+    let runner = runner(1);
+    let wide = "world_size = 3\nop = \"all_reduce\"\ninputs = { each = \"rank\", count = 1 }\n";
+    pass(&runner.run_case(&case("wide", wide)));
+    let pids = runner.idle_workers();
+    let wrong = case("wrong", &SUM.replace("[4, 6], [4, 6]", "[4, 6], [4, 7]"));
+    for _ in 0..3 {
+        assert_eq!(runner.run_case(&wrong).status, Status::Fail);
+        pass(&runner.run_case(&case("wide", wide)));
+        pass(&runner.run_case(&case("sum", SUM)));
+    }
+    // a failure on communicators that were kept is tried again in a second worker
+    assert!(runner.idle_workers().contains(&pids[0]), "nothing was wrong between parent and worker");
+}
