@@ -17,6 +17,7 @@ pub mod printable;
 pub mod report;
 pub mod run;
 pub mod scenario;
+mod signals;
 pub mod suite;
 pub mod worker;
 

@@ -1,19 +1,21 @@
 //! Hand-made jobs on a worker process: what a worker does with calls, without files, plans or verdicts.
 use collspec::num::DType;
 use collspec::ops::NcclCall;
-use collspec::run::execute::{DeadBefore, Task, execute};
+use collspec::run::execute::{Again, Executed, Task, execute};
+use collspec::run::finish::{Finished, finish};
 use collspec::run::layout::CallMap;
 use collspec::run::process::Worker;
+use collspec::run::program::Program;
 use collspec::run::{Ended, Observation};
 use collspec::scenario::expr::{Expr, Value, parse};
-use collspec::worker::job::{AllocSpec, Call, Job, MapRead, Ptr, RankEnd, Red, Request, What};
+use collspec::worker::job::{AllocSpec, Call, Job, MapRead, Ptr, RankEnd, Red, SetId, What};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 const GUARD: u64 = 4096;
 
 fn worker() -> Worker {
-    Worker::start(Path::new(env!("CARGO_BIN_EXE_collspec")), &[Vec::new()]).unwrap()
+    Worker::start(&Program::at(Path::new(env!("CARGO_BIN_EXE_collspec"))), &[Vec::new()]).unwrap()
 }
 
 fn call(step: u32, what: What) -> Call {
@@ -56,7 +58,7 @@ fn job(n: u32, count: u64, program: impl Fn(u32) -> Vec<Call>) -> Job {
         programs: (0..n).map(program).collect(),
         one_thread: false,
         arena: place(2 * n, 0),
-        reuse: true,
+        reuse: None,
         fault: String::new(),
     }
 }
@@ -81,9 +83,26 @@ fn run_all(worker: &mut Worker, job: Job, repeat: u32) -> Vec<Observation> {
     let count = (job.allocs[0].image - 2 * GUARD) / 4;
     let initial = images(job.n, count);
     let limit = Duration::from_secs(20);
-    let map = CallMap::default();
-    let task = Task { job, initial: &initial, map, repeat, opening: limit, limit, seasoned: false };
-    execute(worker, task).unwrap().unwrap_or_else(|DeadBefore| panic!("dead before"))
+    let (map, again) = (CallMap::default(), Again::Same);
+    let task = Task { job, initial: &initial, map, repeat, again, opening: limit, limit, seasoned: false };
+    let mut seen = Vec::new();
+    let executed = execute(worker, task, &mut |run| {
+        seen.push(run);
+        true
+    });
+    assert!(matches!(executed.unwrap(), Executed::Through));
+    seen
+}
+
+/// Ends a job: its communicators are kept under this name, or destroyed.
+fn ended(worker: &mut Worker, keep: Option<SetId>, destroy: &[SetId]) {
+    let finished = finish(worker, 0, keep, destroy.to_vec(), Duration::from_secs(20));
+    assert!(matches!(finished, Finished::Well));
+}
+
+/// A sum on communicators that are kept under this name.
+fn sum_on(n: u32, set: SetId) -> Job {
+    Job { reuse: Some(set), ..sum_job(n) }
 }
 
 fn run(worker: &mut Worker, job: Job) -> Observation {
@@ -113,28 +132,52 @@ fn sums_again_and_reuse() {
     assert_eq!(seen.len(), 4);
     seen.iter().for_each(|s| is_sum(s, 3, 3));
     assert!(!seen[0].reused);
-    w.send(&Request::Finish { keep: true, answer: false }).unwrap();
-    let seen = run(&mut w, sum_job(3));
+    ended(&mut w, Some(1), &[]);
+    let seen = run(&mut w, sum_on(3, 1));
     is_sum(&seen, 3, 3);
     assert!(seen.reused, "kept communicators serve an equal prelude");
-    w.send(&Request::Finish { keep: true, answer: false }).unwrap();
-    let other = run(&mut w, sum_job(2));
+    ended(&mut w, Some(2), &[]);
+    let other = run(&mut w, sum_on(2, 2));
     is_sum(&other, 2, 3);
-    assert!(!other.reused);
-    w.send(&Request::Finish { keep: false, answer: false }).unwrap();
-    assert!(run(&mut w, sum_job(3)).reused, "another set was not in the way");
-    w.send(&Request::Finish { keep: false, answer: false }).unwrap();
-    assert!(!run(&mut w, sum_job(3)).reused, "what was destroyed is gone");
+    assert!(!other.reused, "they serve no other");
+    ended(&mut w, None, &[]);
+    assert!(run(&mut w, sum_on(3, 2)).reused, "another set was not in the way");
+    ended(&mut w, None, &[]);
+    assert!(!run(&mut w, sum_on(3, 2)).reused, "what was destroyed is gone");
 }
 
 #[test]
-fn only_two_sets_are_kept() {
+fn sets_are_kept_until_the_parent_has_them_destroyed() {
     let mut w = worker();
     for n in [2, 3, 4] {
         is_sum(&run(&mut w, sum_job(n)), n, 3);
-        w.send(&Request::Finish { keep: true, answer: false }).unwrap();
+        ended(&mut w, Some(n.into()), &[]);
     }
-    assert!(!run(&mut w, sum_job(2)).reused, "the oldest has been destroyed");
+    is_sum(&run(&mut w, sum_job(16)), 16, 3);
+    ended(&mut w, Some(16), &[2]);
+    assert!(!run(&mut w, sum_on(2, 2)).reused, "it has been destroyed");
+    ended(&mut w, None, &[3, 16]);
+    assert!(run(&mut w, sum_on(4, 4)).reused);
+}
+
+#[test]
+fn teardown_of_more_ranks_touches_no_byte_of_the_job_that_it_follows() {
+    let mut w = worker();
+    is_sum(&run(&mut w, sum_job(16)), 16, 3);
+    ended(&mut w, Some(1), &[]);
+    let job = sum_job(2);
+    let (start, end) = (16, job.arena - 16);
+    is_sum(&run(&mut w, job), 2, 3);
+    let before = w.arena.mapping().read(start, end).unwrap();
+    ended(&mut w, None, &[1]);
+    assert!(w.arena.mapping().read(start, end).unwrap() == before);
+}
+
+#[test]
+fn a_job_before_the_end_of_the_last_is_trouble() {
+    let mut w = worker();
+    is_sum(&run(&mut w, sum_job(2)), 2, 3);
+    assert!(trouble(&mut w, sum_job(2)).contains("before the last one was finished"));
 }
 
 #[test]
@@ -158,8 +201,8 @@ fn a_thousand_ranks() {
 fn large_images_grow_the_arena() {
     let mut w = worker();
     is_sum(&run(&mut w, job(2, 1 << 18, |rank| vec![all_reduce(0, rank, 1 << 18, Red::Builtin(0))])), 2, 1 << 18);
-    w.send(&Request::Finish { keep: true, answer: false }).unwrap();
-    is_sum(&run(&mut w, sum_job(2)), 2, 3);
+    ended(&mut w, Some(1), &[]);
+    is_sum(&run(&mut w, sum_on(2, 1)), 2, 3);
 }
 
 #[test]
@@ -290,7 +333,7 @@ fn steps_are_timed_and_counted_each_run_anew() {
             assert!(figure.seconds >= 0.02 && figure.seconds < 10.0, "{figure:?}");
             assert_eq!(figure.traffic.map(|t| t.sent), Some(3), "{figure:?}");
         }
-        w.send(&Request::Finish { keep: true, answer: false }).unwrap();
+        ended(&mut w, None, &[]);
     }
 }
 
@@ -299,17 +342,15 @@ fn a_job_that_does_not_fit_together_is_trouble() {
     let mut w = worker();
     let mut bad = sum_job(2);
     bad.programs[0] = vec![all_reduce(0, 7, 3, Red::Builtin(0))];
-    let initial = images(2, 3);
+    assert!(trouble(&mut w, bad).contains("allocation"));
+}
+
+/// What a worker says of a job that it cannot do.
+fn trouble(worker: &mut Worker, job: Job) -> String {
+    let initial = images(job.n, 3);
     let limit = Duration::from_secs(20);
-    let task = Task {
-        job: bad,
-        initial: &initial,
-        map: CallMap::default(),
-        repeat: 1,
-        opening: limit,
-        limit,
-        seasoned: false,
-    };
-    let Err(error) = execute(&mut w, task) else { panic!("no error") };
-    assert!(error.to_string().contains("allocation"), "{error}");
+    let (map, again) = (CallMap::default(), Again::Same);
+    let task = Task { job, initial: &initial, map, repeat: 1, again, opening: limit, limit, seasoned: false };
+    let Err(error) = execute(worker, task, &mut |_| true) else { panic!("no error") };
+    error.to_string()
 }

@@ -5,6 +5,7 @@ use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::fs::File;
+use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 use support::{Home, children};
@@ -122,4 +123,117 @@ fn a_full_disk_is_said_and_leaves_nothing_running() {
     assert!(matches!(code, Some(1 | 2)), "{code:?}: {words}");
     assert!(words.contains("No space left") || words.contains("cannot write"), "{words}");
     support::within(Duration::from_secs(10), "no process is left", || children(pid).is_empty());
+}
+
+/// Words that a run says of its cases, under a limit that the shell sets.
+fn limited(home: &Home, limit: &str, args: &[&str]) -> support::Run {
+    let mut shell = Command::new("sh");
+    let program = home.command(args);
+    shell
+        .arg("-c")
+        .arg(format!("{limit} && exec \"$@\""))
+        .arg("sh")
+        .arg(program.get_program())
+        .args(program.get_args());
+    shell.current_dir(home.path("."));
+    support::Run::of(&mut shell)
+}
+
+#[test]
+fn a_limit_of_file_sizes_costs_the_cases_that_need_more_and_no_other_verdict() {
+    let home = Home::new();
+    home.file("a.toml", support::SUM);
+    home.file("b.toml", "world_size = 2\nop = \"all_reduce\"\ninputs = { each = \"i\", count = 1000000 }\n");
+    home.file("c.toml", support::SUM);
+    // units of 512 bytes or of a kilobyte, as the shell likes: one or two megabytes are enough for all but `b`
+    let run = limited(&home, "ulimit -f 2048", &["run", "--jobs", "1", "a.toml", "b.toml", "c.toml"]);
+    assert!(run.code == 1 && run.out.contains("2 passed, 1 failed"), "{run}");
+    assert!(run.out.contains("FAIL b") && run.out.contains("File too large"), "{run}");
+    let run = limited(&home, "ulimit -f 0", &["run", "--output", "words", "a.toml"]);
+    assert!(matches!(run.code, 1 | 2), "no signal ends it: {run}");
+    assert!(run.err.contains("File too large"), "{run}");
+}
+
+#[test]
+fn memory_that_is_not_there_costs_the_cases_that_need_it() {
+    let home = Home::new();
+    home.file("a.toml", support::SUM);
+    home.file("large.toml", "world_size = 2\nop = \"all_reduce\"\ninputs = { each = \"i\", count = 60000000 }\n");
+    home.file("many.toml", "world_size = 1000\nop = \"all_reduce\"\ninputs = { each = \"i\", count = 1 }\n");
+    home.file("z.toml", support::SUM);
+    let args = ["run", "--jobs", "1", "a.toml", "large.toml", "many.toml", "z.toml"];
+    let run = limited(&home, "ulimit -v 900000", &args);
+    assert!(run.code == 1 && run.out.contains("2 passed, 2 failed"), "{run}");
+    assert!(run.out.contains("no memory for the"), "{run}");
+}
+
+/// 1.6 MB of results per run: with all runs kept, more than the memory that there is.
+#[test]
+fn runs_are_judged_as_they_come() {
+    let home = Home::new();
+    let text = "world_size = 2\nrepeat = 1500\nop = \"all_reduce\"\ninputs = { each = \"i\", count = 100000 }\n";
+    home.file("a.toml", text);
+    let run = limited(&home, "ulimit -v 900000", &["run", "--jobs", "1", "--timeout", "600", "a.toml"]);
+    assert!(run.code == 0 && run.out.contains("1 passed"), "{run}");
+}
+
+#[test]
+fn workers_are_of_the_build_that_was_started_although_another_takes_its_place() {
+    let home = Home::new();
+    let exit = "world_size = 2\noutcome = \"crash\"\ninputs.x = [[1], [2]]\nmatrix.k = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]\n\
+        steps = [\n{ op = \"all_reduce\", in = \"x\", out = \"y\" },\n{ op = \"wait\" },\n\
+        { op = \"sleep\", seconds = \"0.1 + 0 * k\" },\n{ op = \"exit\", ranks = [1] } ]\n";
+    home.file("scenarios/exit.toml", exit);
+    let program = home.path("collspec");
+    std::fs::copy(env!("CARGO_BIN_EXE_collspec"), &program).unwrap();
+    let given = home.command(&["run", "--jobs", "1", "--format", "jsonl"]);
+    let mut command = Command::new(&program);
+    command.args(given.get_args()).current_dir(home.path("."));
+    let mut run = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines().map(Result::unwrap);
+    let first = lines.next().unwrap();
+    std::fs::copy("/bin/false", home.path("other")).unwrap();
+    std::fs::rename(home.path("other"), &program).unwrap();
+    let rest: Vec<String> = lines.collect();
+    assert_eq!(rest.len(), 9);
+    for line in [first].iter().chain(&rest) {
+        let line: Value = serde_json::from_str(line).unwrap();
+        assert_eq!(line["status"], "pass", "{line}");
+    }
+    assert_eq!(run.wait().unwrap().code(), Some(0));
+}
+
+fn signal(pid: u32, signal: Signal) {
+    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
+}
+
+/// True if a thread of the process is a rank's.
+fn has_ranks(pid: i32) -> bool {
+    let Ok(tasks) = std::fs::read_dir(format!("/proc/{pid}/task")) else { return false };
+    let name = |task: std::fs::DirEntry| std::fs::read_to_string(task.path().join("comm")).unwrap_or_default();
+    tasks.flatten().map(name).any(|name| name.starts_with("rank "))
+}
+
+#[test]
+fn time_in_which_the_command_is_stopped_does_not_count() {
+    let home = Home::new();
+    let text = "world_size = 2\ninputs.x = { each = \"rank\", count = 1 }\nsteps = [\n\
+        { op = \"all_reduce\", in = \"x\", out = \"y\" },\n{ op = \"wait\" },\n{ op = \"sleep\", seconds = 1 },\n\
+        { op = \"all_reduce\", in = \"x\", out = \"z\" } ]\n";
+    home.file("a.toml", text);
+    let run = home.command(&["run", "--timeout", "4", "a.toml"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut worker = None;
+    support::within(Duration::from_secs(60), "the ranks are at work", || {
+        worker = children(run.id()).into_iter().find(|pid| has_ranks(*pid));
+        worker.is_some()
+    });
+    let worker = worker.unwrap().unsigned_abs();
+    // the worker too, so that its answer comes when the case's time would be over
+    signal(worker, Signal::STOP);
+    signal(run.id(), Signal::STOP);
+    std::thread::sleep(Duration::from_secs(5));
+    signal(run.id(), Signal::CONT);
+    signal(worker, Signal::CONT);
+    let output = run.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }

@@ -207,3 +207,63 @@ fn speed() {
     let seconds = begun.elapsed().as_secs_f64();
     println!("{} cases in {seconds:.3} s: {:.0} per second", many.len(), many.len() as f64 / seconds);
 }
+
+/// Communicators of sixteen ranks are kept, a case with an error makes others by an equal prelude, and smaller cases follow.
+#[test]
+fn parent_and_worker_agree_on_the_communicators_that_are_kept() {
+    let sum = |n: u32| {
+        let text = format!("world_size = {n}\nop = \"all_reduce\"\ninputs = {{ each = \"rank\", count = 1 }}\n");
+        case(&format!("sum{n}"), &text)
+    };
+    let error = "world_size = 16\nop = \"broadcast\"\nroot = 16\nerror = \"invalid_argument\"\n\
+        inputs = { each = \"rank\", count = 1 }\n";
+    for _ in 0..10 {
+        let runner = runner(1);
+        for case in [sum(16), case("error", error), sum(2), sum(3), sum(4)] {
+            pass(&runner.run_case(&case));
+        }
+        assert_eq!(runner.idle_workers().len(), 1);
+    }
+}
+
+/// Sums on communicators that its steps make, split, destroy and abort, and on those that were there before.
+const COMMS: &str = "world_size = 4\nrepeat = 4\nPLACEMENT\ncomms.c = { groups = [[0, 1], [2, 3]] }\n\
+    comms.d = { groups = [[0, 1, 2, 3]] }\ninputs.x = { each = \"rank + i\", count = 3 }\nsteps = [\n\
+    { op = \"all_reduce\", in = \"x\", out = \"a\", comm = \"c\" },\n\
+    { op = \"finalize\", comm = \"c\" },\n{ op = \"destroy\", comm = \"c\" },\n\
+    { op = \"split\", new = \"e\", comm = \"d\", color = \"rank % 2\" },\n\
+    { op = \"all_reduce\", in = \"a\", out = \"b\", comm = \"e\" },\n\
+    { op = \"destroy\", comm = \"d\" },\n\
+    { op = \"init\", new = \"f\", groups = [[0, 1, 2, 3]] },\n\
+    { op = \"all_reduce\", in = \"b\", out = \"y\", comm = \"f\" } ]\n";
+
+#[test]
+fn runs_that_make_and_end_communicators_each_have_their_own() {
+    let runner = runner(1);
+    for placement in ["", "placement = \"one_thread\"", "placement = \"processes\""] {
+        let verdict = runner.run_case(&case("comms", &COMMS.replace("PLACEMENT", placement)));
+        pass(&verdict);
+    }
+    let error = "world_size = 2\nrepeat = 3\ncomms.c = { groups = [[0, 1]] }\ninputs.x = { each = \"rank\", count = 1 }\n\
+        steps = [\n{ op = \"all_reduce\", in = \"x\", out = \"y\", comm = \"c\" },\n{ op = \"destroy\", comm = \"c\" },\n\
+        { op = \"broadcast\", in = \"y\", out = \"z\", root = 9, error = \"invalid_argument\" } ]\n";
+    pass(&runner.run_case(&case("error", error)));
+}
+
+/// After a wrong result the next case makes its communicators, although the worker keeps some of the kind: those are of no
+/// use any more, and both sides must give them up.
+#[test]
+fn communicators_that_are_not_trusted_make_way_for_new_ones() {
+    let runner = runner(1);
+    let wide = "world_size = 3\nop = \"all_reduce\"\ninputs = { each = \"rank\", count = 1 }\n";
+    pass(&runner.run_case(&case("wide", wide)));
+    let pids = runner.idle_workers();
+    let wrong = case("wrong", &SUM.replace("[4, 6], [4, 6]", "[4, 6], [4, 7]"));
+    for _ in 0..3 {
+        assert_eq!(runner.run_case(&wrong).status, Status::Fail);
+        pass(&runner.run_case(&case("wide", wide)));
+        pass(&runner.run_case(&case("sum", SUM)));
+    }
+    // a failure on communicators that were kept is tried again in a second worker
+    assert!(runner.idle_workers().contains(&pids[0]), "nothing was wrong between parent and worker");
+}

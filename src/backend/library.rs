@@ -3,6 +3,7 @@
 
 use super::config::Config;
 use super::device::{Address, Stream};
+use super::lent::{self, Lent};
 use crate::num::DType;
 use crate::ops::NcclCall;
 use crate::scenario::ConfigValue;
@@ -66,7 +67,8 @@ impl Comm {
     pub const NULL: Self = Self(ptr::null_mut());
 }
 
-/// Where a library puts a communicator that it makes; inside a group it may do so as late as at the group's end.
+/// Where a library puts a communicator that it makes. Inside a group it may do so as late as at the group's end; until then
+/// [`Library`] keeps the memory, whatever becomes of this.
 #[derive(Clone, Debug, Default)]
 pub struct CommSlot(Arc<AtomicPtr<c_void>>);
 
@@ -117,12 +119,19 @@ macro_rules! call {
     ($self:ident, $name:ident($($arg:expr),*)) => {
         match $self.table.$name {
             // SAFETY: the arguments are addresses of the device that belongs to this library, handles that it made (or
-            // null), or point to memory that outlives the call. What the library does with them is what is under test:
+            // null), or point to memory that outlives the call, and the group
+            // that it stands in where the library may come back to it ([`lend`]). What the library does with them is what is under test:
             // that is why this runs in a process of its own.
             Some(f) => Ok(unsafe { f($($arg),*) }),
             None => Err($self.missing(stringify!($name))),
         }
     };
+}
+
+/// A call that makes a communicator has returned: keeps what the library may still reach.
+fn lend(slot: &CommSlot, config: Option<Box<Config>>, code: ncclResult_t) {
+    let things = [Some(Lent::Slot(slot.clone())), config.map(Lent::Config)];
+    lent::lend(things.into_iter().flatten(), code == ncclResult_t::InProgress);
 }
 
 impl Library {
@@ -193,10 +202,12 @@ impl Library {
         let out = slot.0.as_ptr();
         if config.is_empty() {
             let code = call!(self, ncclCommInitRank(out, n, id, rank))?;
+            lend(slot, None, code);
             return self.check("ncclCommInitRank", Comm::NULL, code);
         }
-        let mut config = Config::new(self.version, config)?;
-        let code = call!(self, ncclCommInitRankConfig(out, n, id, rank, config.as_mut()))?;
+        let mut config = Box::new(Config::new(self.version, config)?);
+        let code = call!(self, ncclCommInitRankConfig(out, n, id, rank, config.as_mut().as_mut()))?;
+        lend(slot, Some(config), code);
         self.check("ncclCommInitRankConfig", Comm::NULL, code)
     }
 
@@ -209,9 +220,10 @@ impl Library {
         slot: &CommSlot,
         config: &[(String, ConfigValue)],
     ) -> Result<()> {
-        let mut given = if config.is_empty() { None } else { Some(Config::new(self.version, config)?) };
-        let config = given.as_mut().map_or(ptr::null_mut(), |c| c.as_mut());
+        let mut given = if config.is_empty() { None } else { Some(Box::new(Config::new(self.version, config)?)) };
+        let config = given.as_mut().map_or(ptr::null_mut(), |c| c.as_mut().as_mut());
         let code = call!(self, ncclCommSplit(comm.0, color, key, slot.0.as_ptr(), config))?;
+        lend(slot, given, code);
         self.check("ncclCommSplit", comm, code)
     }
 
@@ -246,11 +258,15 @@ impl Library {
     /// Opens a group.
     pub fn group_start(&self) -> Result<()> {
         let code = call!(self, ncclGroupStart())?;
+        if code == ncclResult_t::Success {
+            lent::opened();
+        }
         self.check("ncclGroupStart", Comm::NULL, code)
     }
     /// Closes a group.
     pub fn group_end(&self) -> Result<()> {
         let code = call!(self, ncclGroupEnd())?;
+        lent::closed(code == ncclResult_t::InProgress);
         self.check("ncclGroupEnd", Comm::NULL, code)
     }
 
@@ -381,5 +397,105 @@ impl Library {
             }
             Err(_) => String::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::cell::RefCell;
+    use std::ffi::c_int;
+    use std::sync::Weak;
+
+    thread_local! {
+        /// Where the library below still has to put handles, and configurations that it has not read.
+        static LATE: RefCell<Vec<(*mut ncclComm_t, *mut ncclConfig_t)>> = const { RefCell::new(Vec::new()) };
+        static ANSWER: RefCell<ncclResult_t> = const { RefCell::new(ncclResult_t::Success) };
+    }
+
+    const HANDLE: usize = 0x1000;
+
+    extern "C" fn open() -> ncclResult_t {
+        ncclResult_t::Success
+    }
+
+    extern "C" fn close() -> ncclResult_t {
+        for (slot, config) in LATE.take() {
+            // SAFETY: what the caller of `split` passed must be there up to here; that is what the tests are about.
+            unsafe {
+                slot.write(ptr::without_provenance_mut(HANDLE));
+                assert!(config.is_null() || (*config).min_ctas == 3);
+            }
+        }
+        ANSWER.replace(ncclResult_t::Success)
+    }
+
+    unsafe extern "C" fn split(
+        _: ncclComm_t,
+        _: c_int,
+        _: c_int,
+        out: *mut ncclComm_t,
+        config: *mut ncclConfig_t,
+    ) -> ncclResult_t {
+        LATE.with_borrow_mut(|late| late.push((out, config)));
+        ANSWER.with_borrow(|answer| *answer)
+    }
+
+    /// A library that stores handles and reads configurations at the end of the group, as NCCL stores them.
+    fn late_library() -> Library {
+        let table = Nccl { ncclGroupStart: Some(open), ncclGroupEnd: Some(close), ..Nccl::empty("late") };
+        Library { table: Nccl { ncclCommSplit: Some(split), ..table }, version: 23007 }
+    }
+
+    fn split_and_forget(library: &Library) -> Weak<AtomicPtr<c_void>> {
+        let slot = CommSlot::default();
+        let config = [("minCTAs".to_owned(), ConfigValue::Int(3))];
+        let _ = library.split(Comm::NULL, -1, 0, &slot, &config);
+        Arc::downgrade(&slot.0)
+    }
+
+    #[test]
+    fn memory_for_a_handle_outlives_the_outermost_group() {
+        let library = late_library();
+        library.group_start().unwrap();
+        library.group_start().unwrap();
+        let slot = split_and_forget(&library);
+        assert!(slot.upgrade().is_some());
+        // the inner end of a real library stores nothing
+        lent::closed(false);
+        let kept = slot.upgrade().expect("the outer group is still open");
+        library.group_end().unwrap();
+        assert_eq!(kept.load(Ordering::Relaxed) as usize, HANDLE);
+        drop(kept);
+        assert!(slot.upgrade().is_none(), "nobody needs it any more");
+    }
+
+    #[test]
+    fn memory_for_a_handle_that_comes_in_the_background_is_never_freed() {
+        let library = late_library();
+        ANSWER.set(ncclResult_t::InProgress);
+        let alone = split_and_forget(&library);
+        LATE.take();
+        ANSWER.set(ncclResult_t::Success);
+        library.group_start().unwrap();
+        let grouped = split_and_forget(&library);
+        ANSWER.set(ncclResult_t::InProgress);
+        assert!(library.group_end().is_err());
+        assert!(alone.upgrade().is_some() && grouped.upgrade().is_some());
+    }
+
+    #[test]
+    fn outside_a_group_nothing_is_kept() {
+        assert!(split_and_forget(&late_library()).upgrade().is_none());
+    }
+
+    #[test]
+    fn a_thread_that_ends_inside_a_group_frees_nothing() {
+        let slot = std::thread::spawn(|| {
+            let library = late_library();
+            library.group_start().unwrap();
+            split_and_forget(&library)
+        });
+        assert!(slot.join().unwrap().upgrade().is_some());
     }
 }

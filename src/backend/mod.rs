@@ -3,6 +3,7 @@ mod config;
 pub mod cuda;
 mod device;
 mod host;
+mod lent;
 mod library;
 mod pairwise;
 pub mod standin;

@@ -9,6 +9,7 @@ pub mod message;
 mod outcome;
 mod outputs;
 mod pattern;
+mod runs;
 mod snapshot;
 pub mod verdict;
 
@@ -16,6 +17,7 @@ pub mod verdict;
 pub(crate) mod tests;
 
 pub use flaw::Flaw;
+pub use runs::Runs;
 pub use verdict::*;
 
 use crate::oracle::contents::Memory;
@@ -25,6 +27,7 @@ use crate::run::Observation;
 use crate::scenario::{Case, Diagnostic, Expected};
 use book::{Book, Rank};
 use flaw::Eyes;
+use runs::Held;
 use std::borrow::Cow;
 
 /// The verdict on a case from what was seen of it: one observation per run.
@@ -37,60 +40,10 @@ pub fn judge_bare(plan: &Plan, forecast: &Forecast, seen: &[Observation], flaw: 
     look(plan, forecast, seen, Book::bare(Eyes(flaw)))
 }
 
-fn look(plan: &Plan, forecast: &Forecast, seen: &[Observation], mut book: Book) -> Verdict {
-    let case = &plan.case;
-    let seconds = seen.iter().map(|s| s.seconds).sum();
-    // What ended badly is the case's ending, however many runs went before.
-    let Some(telling) = seen.iter().find(|s| outcome::of(s) != Outcome::Ok).or(seen.first()) else {
-        let text = "nothing was observed".to_owned();
-        book.find(Rank::default(), message::plain(Lane::Invariants, text, "a run".into(), "none".into()));
-        return close(case, book, None, seconds);
-    };
-    if book.eyes.without(Flaw::NoEnding) {
-        outcome::check(plan, telling, &mut book);
-    }
-    let ending = outcome::of(telling);
-    if ending != Outcome::Ok {
-        return close(case, book, Some(ending), seconds);
-    }
-    outcome::codes(plan, telling, &mut book);
-    if let Some(why) = &plan.undefined {
-        book.note(format!("data not judged: {why}"));
-        return close(case, book, Some(ending), seconds);
-    }
-    let mut fingerprint = Fingerprint::default();
-    let (mut outputs, mut text) = (None, None);
-    let mut last = None;
-    for (number, run) in seen.iter().enumerate() {
-        if number > 0 {
-            outcome::codes(plan, run, &mut book);
-            images::repeats(plan, telling, run, number + 1, &mut book);
-        }
-        let memory = run_of(plan, forecast, run, &mut book, &mut fingerprint);
-        last = Some((run, memory));
-        if !book.clean() {
-            if seen.len() > 1 {
-                book.note(format!("run {} of {} is the first that is wrong", number + 1, seen.len()));
-            }
-            break;
-        }
-    }
-    if case.repeat as usize > seen.len() && book.clean() {
-        let text = format!("{} runs were asked for, {} were observed", case.repeat, seen.len());
-        book.find(
-            Rank::default(),
-            message::plain(Lane::Invariants, text, case.repeat.to_string(), seen.len().to_string()),
-        );
-    }
-    if let Some((run, memory)) = last.filter(|_| !book.bare) {
-        outputs = outputs::list(plan, forecast, &memory, run);
-        text = snapshot::wanted(plan).then(|| snapshot::write(plan, forecast, run, &book));
-    }
-    let mut verdict = close(case, book, Some(ending), seconds);
-    verdict.outputs = outputs;
-    verdict.snapshot = text;
-    verdict.fingerprint = fingerprint.tells().then_some(fingerprint);
-    verdict
+fn look(plan: &Plan, forecast: &Forecast, seen: &[Observation], book: Book) -> Verdict {
+    let mut runs = Runs::with(plan, forecast, book);
+    let _ = seen.iter().all(|run| runs.look(Held::Theirs(run)));
+    runs.close(true)
 }
 
 /// Judges the data of one run; gives what must be there at the end, as far as that is known now.

@@ -1,5 +1,6 @@
 //! Running a program to its end, with a limit of time and of what it may say.
 use crate::run::life::Life;
+use crate::run::patience::Patience;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -7,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::process::{Command, ExitStatus, Stdio};
 use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Bytes kept of the beginning of each stream, and as many of its end; what lies between is read and dropped.
 const KEPT: usize = 1 << 20;
@@ -34,8 +35,7 @@ pub enum CommandError {
 /// Runs it without input. What it says up to its end is kept for the caller; what it leaves behind is killed.
 pub fn run(mut command: Command, limit: Duration) -> Result<Answer, CommandError> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-    let end = Instant::now() + limit;
-    let left = || end.saturating_duration_since(Instant::now());
+    let mut patience = Patience::new(limit);
     let mut child = command.spawn()?;
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let mut life = Life::of(child);
@@ -53,15 +53,19 @@ pub fn run(mut command: Command, limit: Duration) -> Result<Answer, CommandError
     listen(false, err.map(|from| Box::new(life.reader(from)) as Box<dyn Read + Send>))?;
     let (mut out, mut err) = (String::new(), String::new());
     for _ in 0..2 {
-        match told.recv_timeout(left()) {
-            Ok((true, text)) => out = text,
-            Ok((false, text)) => err = text,
-            Err(RecvTimeoutError::Timeout) => return Err(CommandError::TooSlow(limit)),
-            Err(RecvTimeoutError::Disconnected) => break,
+        let heard = patience.wait(|slice| match told.recv_timeout(slice) {
+            Err(RecvTimeoutError::Timeout) => None,
+            other => Some(other),
+        });
+        match heard {
+            Some(Ok((true, text))) => out = text,
+            Some(Ok((false, text))) => err = text,
+            Some(Err(_)) => break,
+            None => return Err(CommandError::TooSlow(limit)),
         }
     }
     // Both streams have ended, so the program has as good as ended too.
-    if !life.ends_within(left()) {
+    if !life.ends_within(patience.left()) {
         return Err(CommandError::TooSlow(limit));
     }
     Ok(Answer { status: life.end()?, out, err })
@@ -115,7 +119,7 @@ mod tests {
 
     #[test]
     fn a_program_that_does_not_end_is_ended_with_what_it_started() {
-        let begun = Instant::now();
+        let begun = std::time::Instant::now();
         let error = run(shell("sleep 60 & sleep 60"), Duration::from_millis(100)).unwrap_err();
         assert!(matches!(error, CommandError::TooSlow(_)) && begun.elapsed() < Duration::from_secs(20));
     }

@@ -5,12 +5,12 @@
 use super::command::{self, CommandError};
 use crate::backend::version_text;
 use crate::run::Workers;
+use crate::run::program::Program;
 use nccl_sys::{Maker, Nccl, ncclResult_t};
 use serde::{Deserialize, Serialize};
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 /// The variable that makes a program ask a library: `parent's process id:path`.
@@ -95,19 +95,17 @@ pub fn probe(path: &Path, workers: &Workers) -> Result<Probed, ProbeError> {
 
 /// As [`probe`], with a limit of time of the caller's.
 pub fn probe_within(limit: Duration, path: &Path, workers: &Workers) -> Result<Probed, ProbeError> {
-    let program = match workers {
-        Workers::CurrentExe => std::env::current_exe()?,
-        Workers::Command(path) => path.clone(),
-    };
+    let program = Program::of(workers)?;
+    let not_asked = || ProbeError::NotAsked(program.path().to_owned());
     // A program that never enters would do its own work again instead; a child that got here is one.
     let enters = matches!(workers, Workers::Command(_)) || crate::worker::can_be_worker();
     if !enters || std::env::var_os(VARIABLE).is_some() || crate::worker::is_worker() {
-        return Err(ProbeError::NotAsked(program));
+        return Err(not_asked());
     }
     let path = std::path::absolute(path)?;
     let mut value = std::ffi::OsString::from(format!("{}:", std::process::id()));
     value.push(&path);
-    let mut command = Command::new(&program);
+    let mut command = program.command();
     command.env(VARIABLE, value).env_remove("NCCL_DEBUG").env_remove("NCCL_DEBUG_FILE").envs(super::loader_path());
     let answer = match command::run(command, limit) {
         Ok(answer) => answer,
@@ -123,7 +121,7 @@ pub fn probe_within(limit: Duration, path: &Path, workers: &Workers) -> Result<P
             (None, Some(code)) if answer.out.contains(MARK) => {
                 ProbeError::Died { how: with_last_words(format!("exit status {code}"), &answer.err) }
             }
-            _ => ProbeError::NotAsked(program),
+            _ => not_asked(),
         }),
     }
 }

@@ -42,6 +42,20 @@ impl Span<'_> {
     }
 }
 
+/// Why bytes cannot be read out of an arena.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+pub enum ReadError {
+    /// They are not there.
+    #[error(transparent)]
+    Outside(#[from] Outside),
+    /// This process has no memory for a copy.
+    #[error("no memory for a copy of {len} bytes")]
+    Memory {
+        /// Bytes to read.
+        len: usize,
+    },
+}
+
 /// An offset or length that the arena does not have.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("bytes {at} to {at} + {len} lie outside the arena of {size} bytes")]
@@ -138,9 +152,13 @@ impl Mapping {
     }
 
     /// Copies bytes out.
-    pub fn read(&self, at: u64, len: u64) -> Result<Vec<u8>, Outside> {
+    ///
+    /// # Errors
+    /// They lie outside, or there is no memory for them.
+    pub fn read(&self, at: u64, len: u64) -> Result<Vec<u8>, ReadError> {
         let span = self.span(at, len)?;
-        let mut bytes = Vec::<u8>::with_capacity(span.len);
+        let mut bytes = Vec::<u8>::new();
+        bytes.try_reserve_exact(span.len).map_err(|_| ReadError::Memory { len: span.len })?;
         // SAFETY: `span` lies inside the mapping; the vector has room for as many bytes, and all of them are written
         // before its length says so. The other process may write meanwhile: then bytes may be old or new, never invalid.
         unsafe {

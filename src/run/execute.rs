@@ -1,6 +1,8 @@
 //! One job on one worker, watched: what was seen of it.
 use super::arena::{Mapping, Step};
+use super::finish::{Finished, finish};
 use super::layout::CallMap;
+use super::patience::Patience;
 use super::process::{Heard, Worker};
 use super::{Ended, Error, Observation};
 use crate::worker::job::{Job, RankEnd, RankReport, Reply, Report, Request};
@@ -9,6 +11,18 @@ use std::time::{Duration, Instant};
 
 /// How long parts may take to stop because another part's rank has failed. What cannot be stopped is killed.
 const STOPPING: Duration = Duration::from_secs(1);
+
+/// How a job is run once more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Again {
+    /// On the same communicators and memory.
+    Same,
+    /// Anew: its program makes or ends communicators, so each run needs those that the first had.
+    Anew {
+        /// True if the run before must be able to destroy its communicators without an error.
+        strict: bool,
+    },
+}
 
 /// A job with what surrounds it.
 pub struct Task<'a> {
@@ -20,6 +34,8 @@ pub struct Task<'a> {
     pub map: CallMap,
     /// Runs, at least one.
     pub repeat: u32,
+    /// What stands between two of them.
+    pub again: Again,
     /// For making communicators and loading.
     pub opening: Duration,
     /// From loaded on, for all runs together.
@@ -37,33 +53,61 @@ enum Came {
     Dead(usize),
 }
 
-/// A part of the worker died before any of its ranks had begun: nothing is known of the case, another worker can have it.
-pub struct DeadBefore;
+/// Why no run follows.
+pub enum Executed {
+    /// All runs were made, or one did not end well, or whoever looks at them wants no more.
+    Through,
+    /// A part of the worker died before any of its ranks had begun: nothing is known of the case, another worker can have it.
+    DeadBefore,
+    /// Between two runs the communicators could not be destroyed.
+    Unfinished(Finished),
+}
 
-/// Runs the job, `repeat` times unless a run does not end well. The worker is dead afterwards if the last observation is a
-/// hang or a crash, and has ended or will be ended after an error.
-pub fn execute(worker: &mut Worker, task: Task<'_>) -> Result<Result<Vec<Observation>, DeadBefore>, Error> {
-    let Task { job, initial, map, repeat, opening, limit, seasoned } = task;
+/// Runs the job, `repeat` times unless a run does not end well, and hands each run to `see` as it comes; `see` says whether
+/// another is wanted. The worker is dead afterwards if the last observation is a hang or a crash, and has ended or will be
+/// ended after an error.
+///
+/// # Errors
+/// The worker cannot do what is asked of it, or this process has no memory for it.
+pub fn execute(
+    worker: &mut Worker,
+    task: Task<'_>,
+    see: &mut dyn FnMut(Observation) -> bool,
+) -> Result<Executed, Error> {
+    let Task { mut job, initial, map, repeat, again, opening, limit, seasoned } = task;
     let arena = worker.arena.ensure(job.arena.max(u64::from(job.n) * 8), true).map_err(Error::Resources)?;
     for (spec, image) in job.allocs.iter().zip(initial) {
         arena.write(spec.initial, image)?;
     }
-    for rank in 0..job.n {
-        arena.word(rank)?.store(Step::Before.word(), Ordering::Release);
-    }
     let mark = worker.mark();
-    let Some(job) = hand_over(worker, job) else { return Ok(Err(DeadBefore)) };
-    let mut seen = Vec::new();
     let mut left = limit;
     for round in 0..repeat.max(1) {
-        if round > 0 {
+        if round > 0 && again == Again::Same {
             // a part that cannot hear this is dead, which is noticed below
             let _ = worker.send(&Request::Again);
+        } else {
+            if let (1.., Again::Anew { strict }) = (round, again) {
+                match finish(worker, job.n, None, Vec::new(), opening) {
+                    Finished::Well => {}
+                    Finished::Errors(_) if !strict => {}
+                    finished => return Ok(Executed::Unfinished(finished)),
+                }
+            }
+            for rank in 0..job.n {
+                arena.word(rank)?.store(Step::Before.word(), Ordering::Release);
+            }
+            match hand_over(worker, job) {
+                Some(given) => job = given,
+                None if round == 0 => return Ok(Executed::DeadBefore),
+                None => return Ok(Executed::Unfinished(Finished::Dead(worker.end(0)))),
+            }
         }
         let mut watch = Watch::new(worker, job.n, opening);
         let came = watch.run(worker, left)?;
         let seconds = if watch.opening { 0.0 } else { watch.begun.elapsed().as_secs_f64() };
-        left = left.saturating_sub(Duration::from_secs_f64(seconds));
+        if !watch.opening {
+            left = watch.patience.left();
+        }
         let waits = |text| Ended::Hung { proved: true, opening: watch.opening, waits: text };
         let (ended, mut report) = match came {
             Came::Report(report) => {
@@ -79,7 +123,7 @@ pub fn execute(worker: &mut Worker, task: Task<'_>) -> Result<Result<Vec<Observa
                 let how = worker.end_closed(part);
                 let ranks = worker.ranks(part, job.n);
                 if seasoned && round == 0 && watch.opening && ranks.clone().all(|rank| not_begun(&arena, rank)) {
-                    return Ok(Err(DeadBefore));
+                    return Ok(Executed::DeadBefore);
                 }
                 let whose = match (worker.parts(), ranks.len()) {
                     (..=1, _) => String::new(),
@@ -103,22 +147,21 @@ pub fn execute(worker: &mut Worker, task: Task<'_>) -> Result<Result<Vec<Observa
         }
         report.ranks.resize_with(job.n as usize, || running(0));
         let done = |rank: u32| report.ranks[rank as usize].end == RankEnd::Done;
-        let images = job.allocs.iter().map(|a| if done(a.rank) { arena.read(a.last, a.image) } else { Ok(Vec::new()) });
-        let images = images.collect::<Result<Vec<_>, _>>()?;
-        let copies =
-            job.checkpoints.iter().map(|c| if done(c.rank) { arena.read(c.at, c.bytes) } else { Ok(Vec::new()) });
+        let read = |rank: u32, at: u64, len: u64| if done(rank) { arena.read(at, len) } else { Ok(Vec::new()) };
+        let images = job.allocs.iter().map(|a| read(a.rank, a.last, a.image)).collect::<Result<Vec<_>, _>>()?;
+        let copies = job.checkpoints.iter().map(|c| read(c.rank, c.at, c.bytes));
         let checkpoints = copies.collect::<Result<Vec<_>, _>>()?;
         let well = ended == Ended::Done;
         let silent = matches!(ended, Ended::Crashed { .. } | Ended::Hung { proved: false, .. });
         let reached = (!silent).then_some(report.reached);
         let log = worker.said(&mark);
         let reused = watch.reused;
-        seen.push(Observation { ended, ranks: report.ranks, images, checkpoints, log, seconds, reached, reused });
-        if !well {
+        let seen = Observation { ended, ranks: report.ranks, images, checkpoints, log, seconds, reached, reused };
+        if !see(seen) || !well {
             break;
         }
     }
-    Ok(Ok(seen))
+    Ok(Executed::Through)
 }
 
 /// Gives every part its share. `None`: a worker of one part is dead. Of several, those that live have begun, so that is
@@ -140,7 +183,8 @@ struct Watch {
     opening: bool,
     reused: bool,
     begun: Instant,
-    deadline: Instant,
+    /// For opening at first, then for what is left of the case's time.
+    patience: Patience,
     /// Parts that are loaded.
     loaded: usize,
     /// By part.
@@ -153,12 +197,11 @@ struct Watch {
 
 impl Watch {
     fn new(worker: &Worker, n: u32, opening: Duration) -> Self {
-        let begun = Instant::now();
         Self {
             opening: true,
             reused: false,
-            begun,
-            deadline: begun + opening,
+            begun: Instant::now(),
+            patience: Patience::new(opening),
             loaded: 0,
             done: vec![false; worker.parts()],
             report: Report { ranks: vec![running(0); n as usize], ..Report::default() },
@@ -168,7 +211,7 @@ impl Watch {
 
     fn run(&mut self, worker: &mut Worker, limit: Duration) -> Result<Came, Error> {
         loop {
-            let (part, heard) = worker.hear(self.deadline);
+            let (part, heard) = worker.hear(&mut self.patience);
             match heard {
                 Heard::Reply(Reply::Ids(ids)) => {
                     let request = Request::Ids(ids);
@@ -205,7 +248,7 @@ impl Watch {
         }
         self.opening = false;
         self.begun = Instant::now();
-        self.deadline = self.begun + limit;
+        self.patience = Patience::new(limit);
         if worker.parts() > 1 {
             let _ = worker.send(&Request::Run);
         }
@@ -228,7 +271,7 @@ impl Watch {
         }
         if failed && !self.stopping {
             self.stopping = true;
-            self.deadline = self.deadline.min(Instant::now() + STOPPING);
+            self.patience.shorten(STOPPING);
             let others = (0..worker.parts()).filter(|other| !self.done[*other]);
             others.for_each(|other| _ = worker.send_to(other, &Request::Stop));
         }

@@ -1,10 +1,11 @@
 //! The end of communicators that a worker does not keep, watched like the case before it.
 use super::arena::Step;
+use super::patience::Patience;
 use super::process::{Heard, Worker};
 use crate::judge::Outcome;
-use crate::worker::job::{Reply, Request};
+use crate::worker::job::{Finish, Reply, Request, SetId};
 use std::sync::atomic::Ordering;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// What came of destroying them. Unless it is `Well` or `Errors`, the worker is dead.
 pub enum Finished {
@@ -18,15 +19,16 @@ pub enum Finished {
     Dead(String),
 }
 
-/// Ends a case; waits for the destruction of what is not kept for `limit` at most.
-pub fn finish(worker: &mut Worker, ranks: u32, keep: bool, limit: Duration) -> Finished {
-    let deadline = Instant::now() + limit;
+/// Ends a case whose communicators are kept under this name or destroyed, with other sets; waits for that for `limit` at
+/// most.
+pub fn finish(worker: &mut Worker, ranks: u32, keep: Option<SetId>, destroy: Vec<SetId>, limit: Duration) -> Finished {
+    let mut patience = Patience::new(limit);
     // a dead part is noticed below
-    let _ = worker.send(&Request::Finish { keep, answer: true });
+    let _ = worker.send(&Request::Finish(Finish { keep, destroy, answer: true }));
     let mut all = Vec::new();
     let mut waiting = worker.parts();
     while waiting > 0 {
-        match worker.hear(deadline) {
+        match worker.hear(&mut patience) {
             (_, Heard::Reply(Reply::Finished { errors })) => {
                 all.extend(errors);
                 waiting -= 1;

@@ -1,13 +1,13 @@
 //! Asking the CUDA driver what there is, in a process of its own: a driver may crash or hang, and the parent never loads
 //! one. The program is started again with a variable that says so, as it is for a worker.
 use super::Workers;
+use super::program::Program;
 use crate::backend::cuda::{Gpus, probe};
 use crate::library::run_command;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Duration;
 
 /// The variable that makes a program ask the driver: its parent's process id.
@@ -73,19 +73,17 @@ pub fn loader_path(folder: &Path) -> (String, String) {
 
 /// What the driver says: the loader's, or the one in `folder`.
 pub fn ask(workers: &Workers, folder: Option<&Path>) -> Result<Gpus, AskError> {
-    let program = match workers {
-        Workers::CurrentExe => std::env::current_exe()?,
-        Workers::Command(path) => path.clone(),
-    };
+    let program = Program::of(workers)?;
+    let not_asked = || AskError::NotAsked(program.path().to_owned());
     // a child that got here did not enter: without this, each would start the next
     let current = *workers == Workers::CurrentExe;
     if std::env::var_os(VARIABLE).is_some()
         || crate::worker::is_worker()
         || (current && !crate::worker::can_be_worker())
     {
-        return Err(AskError::NotAsked(program));
+        return Err(not_asked());
     }
-    let mut command = Command::new(&program);
+    let mut command = program.command();
     command.env(VARIABLE, std::process::id().to_string());
     command.envs(folder.map(loader_path).or_else(crate::library::loader_path));
     let answer = match run_command(command, LIMIT) {
@@ -98,7 +96,7 @@ pub fn ask(workers: &Workers, folder: Option<&Path>) -> Result<Gpus, AskError> {
         return Ok(gpus);
     }
     if !answer.out.contains(MARK) {
-        return Err(AskError::NotAsked(program));
+        return Err(not_asked());
     }
     let how = match answer.status.signal() {
         Some(signal) => format!("signal {signal}"),

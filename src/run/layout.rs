@@ -34,7 +34,7 @@ impl CallMap {
 const ALIGN: u64 = 64;
 
 /// The job of a plan whose initial images have these lengths.
-pub fn job(plan: &Plan, initial: &[Vec<u8>], checkpoints: &[Write], reuse: bool) -> (Job, CallMap) {
+pub fn job(plan: &Plan, initial: &[Vec<u8>], checkpoints: &[Write]) -> (Job, CallMap) {
     let mut end = 8 * plan.ranks() as u64;
     let mut place = |len: u64| {
         let at = end.next_multiple_of(ALIGN);
@@ -82,7 +82,7 @@ pub fn job(plan: &Plan, initial: &[Vec<u8>], checkpoints: &[Write], reuse: bool)
         programs,
         one_thread: plan.case.placement == Placement::OneThread,
         arena: end,
-        reuse,
+        reuse: None,
         fault: String::new(),
     };
     (job, CallMap(map))

@@ -1,13 +1,14 @@
 //! A child process that is watched until it ends: its group can be killed as long as its number is its own, and what it
 //! wrote is read up to its end, not up to that of those who inherited its pipes.
+use super::patience::Patience;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid};
-use std::io::{self, Read};
+use std::io::{self, PipeReader, Read};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Between two looks, where nothing tells.
 const LOOK: Duration = Duration::from_millis(1);
@@ -49,22 +50,20 @@ impl Life {
 
     /// Waits until it has ended, but not longer than that. True if it has.
     pub fn ends_within(&self, limit: Duration) -> bool {
-        let begun = Instant::now();
-        while self.goes_on() {
-            let left = limit.saturating_sub(begun.elapsed());
-            if left.is_zero() {
-                return false;
+        let ended = Patience::new(limit).wait(|slice| {
+            if !self.goes_on() {
+                return Some(());
             }
             match &self.pidfd {
                 Some(pidfd) => {
-                    let left = Timespec::try_from(left).ok();
-                    // whatever wakes it, the next look says what is the case
-                    let _ = poll(&mut [PollFd::new(&**pidfd, PollFlags::IN)], left.as_ref());
+                    let slice = Timespec::try_from(slice).ok();
+                    let _ = poll(&mut [PollFd::new(&**pidfd, PollFlags::IN)], slice.as_ref());
                 }
-                None => std::thread::sleep(left.min(LOOK)),
+                None => std::thread::sleep(slice.min(LOOK)),
             }
-        }
-        true
+            (!self.goes_on()).then_some(())
+        });
+        ended.is_some()
     }
 
     /// Kills it with all that are left in its group, those too that outlive it; does not wait for the end.
@@ -105,25 +104,58 @@ pub struct UntilEnd<R> {
     pidfd: Option<Arc<OwnedFd>>,
 }
 
+impl<R: Read + AsFd> UntilEnd<R> {
+    /// A pipe that nobody but its writers ends.
+    #[cfg(test)]
+    pub fn of(pipe: R) -> Self {
+        Self { pipe, pidfd: None }
+    }
+
+    /// Waits until something can be read without waiting. False at the end.
+    ///
+    /// # Errors
+    /// The pipe cannot be waited for; a signal interrupts the wait.
+    pub fn ready(&self) -> io::Result<bool> {
+        let pipe = || PollFd::new(&self.pipe, PollFlags::IN);
+        let waited = match &self.pidfd {
+            None => poll(&mut [pipe()], None),
+            Some(pidfd) => {
+                let mut both = [pipe(), PollFd::new(&**pidfd, PollFlags::IN)];
+                match poll(&mut both, None) {
+                    Ok(_) if both[0].revents().is_empty() => {
+                        // it has ended; what it wrote last is in the pipe by now, or never will be
+                        return Ok(poll(&mut [pipe()], Some(&Timespec::default())) != Ok(0));
+                    }
+                    other => other,
+                }
+            }
+        };
+        match waited {
+            Ok(_) => Ok(true),
+            Err(Errno::INTR) => Err(io::ErrorKind::Interrupted.into()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Bytes that can be read without waiting.
+    pub fn there(&self) -> u64 {
+        rustix::io::ioctl_fionread(&self.pipe).unwrap_or(0)
+    }
+}
+
+impl UntilEnd<PipeReader> {
+    /// Reads what is there; see [`UntilEnd::ready`].
+    ///
+    /// # Errors
+    /// As for any pipe.
+    pub fn read_there(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&self.pipe).read(buffer)
+    }
+}
+
 impl<R: Read + AsFd> Read for UntilEnd<R> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if let Some(pidfd) = &self.pidfd {
-            let there = |flags: PollFlags| !flags.is_empty();
-            let mut both = [PollFd::new(&self.pipe, PollFlags::IN), PollFd::new(&**pidfd, PollFlags::IN)];
-            match poll(&mut both, None) {
-                Ok(_) if there(both[0].revents()) => {}
-                Ok(_) => {
-                    // it has ended; what it wrote last is in the pipe by now, or never will be
-                    let mut pipe = [PollFd::new(&self.pipe, PollFlags::IN)];
-                    if poll(&mut pipe, Some(&Timespec::default())) == Ok(0) {
-                        return Ok(0);
-                    }
-                }
-                Err(Errno::INTR) => return Err(io::ErrorKind::Interrupted.into()),
-                Err(error) => return Err(error.into()),
-            }
-        }
-        self.pipe.read(buffer)
+        if self.ready()? { self.pipe.read(buffer) } else { Ok(0) }
     }
 }
 

@@ -1,10 +1,12 @@
 //! One case at a time on a device, whichever process runs it: a lock on a file per device. The kernel gives it back when the
-//! process ends, however that comes about; the file stays, and is empty.
+//! process ends, however that comes about; the file stays, and is empty. Whoever waits long for another process says so.
 use crate::backend::cuda::DeviceInfo;
-use rustix::fs::{FlockOperation, Mode, OFlags, flock, open};
+use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::time::Duration;
 
 /// Locks on devices; given back when dropped.
 #[derive(Debug)]
@@ -41,6 +43,10 @@ fn lock(path: &Path) -> io::Result<OwnedFd> {
         other => other,
     };
     let file = file.map_err(|error| named(error.into()))?;
+    if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
+        return Ok(file);
+    }
+    let _waits = Waits::begin(&file, path);
     loop {
         match flock(&file, FlockOperation::LockExclusive) {
             Ok(()) => return Ok(file),
@@ -48,6 +54,64 @@ fn lock(path: &Path) -> io::Result<OwnedFd> {
             Err(error) => return Err(named(error.into())),
         }
     }
+}
+
+/// How long nothing is said.
+const MOMENT: Duration = Duration::from_secs(1);
+
+/// While this lives, a lock is waited for.
+struct Waits {
+    _over: Sender<()>,
+}
+
+impl Waits {
+    /// Says so on the standard error, once, if it takes more than a moment and another process has the lock.
+    fn begin(file: &OwnedFd, path: &Path) -> Self {
+        let (over, waits) = channel();
+        if let (Ok(file), path) = (file.try_clone(), path.to_owned()) {
+            let tell = move || {
+                while waits.recv_timeout(MOMENT) == Err(RecvTimeoutError::Timeout) {
+                    let holder = holder(&file);
+                    // another case of this run has its turn, which is nothing to speak of
+                    if holder != Some(std::process::id()) {
+                        return say(holder, &path);
+                    }
+                }
+            };
+            // without a thread the wait is a silent one
+            let _ = std::thread::Builder::new().name("lock".into()).spawn(tell);
+        }
+        Self { _over: over }
+    }
+}
+
+fn say(holder: Option<u32>, path: &Path) {
+    let name = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok();
+    let who = match holder {
+        Some(pid) => format!("process {pid} ({})", name(pid).as_deref().unwrap_or("gone").trim()),
+        None => "another process".to_owned(),
+    };
+    let stem = path.file_stem().unwrap_or_default().to_string_lossy();
+    let device = stem.strip_prefix("collspec-").unwrap_or(&stem);
+    eprintln!(
+        "collspec: waiting for {device}, which {who} uses for a case; this run goes on when that case or process has ended \
+         (lock file {})",
+        path.display()
+    );
+}
+
+/// The process that has the file's lock, as far as the kernel tells.
+fn holder(file: &OwnedFd) -> Option<u32> {
+    let stat = fstat(file).ok()?;
+    let inode = format!(":{}", stat.st_ino);
+    let locks = std::fs::read_to_string("/proc/locks").ok()?;
+    // `1: FLOCK  ADVISORY  WRITE 708 00:13:1234 0 EOF`; who waits has an arrow before FLOCK
+    let holds = |line: &str| {
+        let words: Vec<&str> = line.split_whitespace().collect();
+        let [_, "FLOCK", _, "WRITE", pid, file, ..] = words.as_slice() else { return None };
+        if file.ends_with(&inode) { pid.parse().ok().filter(|pid| *pid > 0) } else { None }
+    };
+    locks.lines().find_map(holds)
 }
 
 #[cfg(test)]
@@ -80,6 +144,15 @@ mod tests {
         let held = Locks::take(folder.path(), &devices(&[1])).unwrap();
         drop(Locks::take(folder.path(), &devices(&[2])).unwrap());
         drop(held);
+    }
+
+    #[test]
+    fn the_holder_of_a_lock_is_known() {
+        let folder = tempfile::tempdir().unwrap();
+        let locks = Locks::take(folder.path(), &devices(&[7])).unwrap();
+        assert_eq!(holder(&locks._files[0]), Some(std::process::id()));
+        flock(&locks._files[0], FlockOperation::Unlock).unwrap();
+        assert_eq!(holder(&locks._files[0]), None);
     }
 
     #[test]

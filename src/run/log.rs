@@ -1,6 +1,7 @@
 //! What a worker says on its standard output and error: the newest part of it.
+use super::life::UntilEnd;
 use std::collections::VecDeque;
-use std::io::Read;
+use std::io::PipeReader;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -12,6 +13,7 @@ const KEPT: usize = 16 << 10;
 pub struct Log {
     state: Mutex<State>,
     wake: Condvar,
+    pipe: Option<Arc<UntilEnd<PipeReader>>>,
 }
 
 #[derive(Default)]
@@ -27,17 +29,28 @@ impl Log {
     }
 
     /// Reads `from` to its end on a thread of its own.
-    pub fn follow(mut from: impl Read + Send + 'static) -> std::io::Result<Arc<Self>> {
-        let log = Arc::new(Self::default());
+    ///
+    /// # Errors
+    /// There is no thread.
+    pub fn follow(from: UntilEnd<PipeReader>) -> std::io::Result<Arc<Self>> {
+        let from = Arc::new(from);
+        let log = Arc::new(Self { pipe: Some(from.clone()), ..Self::default() });
         let copy = log.clone();
         std::thread::Builder::new().name("worker log".into()).spawn(move || {
             let mut buffer = [0; 4096];
+            let again = |error: &std::io::Error| error.kind() == std::io::ErrorKind::Interrupted;
             loop {
-                match from.read(&mut buffer) {
-                    Ok(0) => break,
-                    Ok(len) => copy.push(&buffer[..len]),
-                    Err(e) if e.kind() == std::io::ErrorKind::Interrupted => {}
-                    Err(_) => break,
+                match from.ready() {
+                    Ok(true) => {}
+                    Err(error) if again(&error) => continue,
+                    Ok(false) | Err(_) => break,
+                }
+                // under the lock, so that whoever counts finds each byte either here or in the pipe
+                let mut state = copy.state();
+                match from.read_there(&mut buffer) {
+                    Ok(len @ 1..) => state.push(buffer.get(..len).unwrap_or_default()),
+                    Err(error) if again(&error) => {}
+                    Ok(0) | Err(_) => break,
                 }
             }
             copy.state().closed = true;
@@ -46,17 +59,10 @@ impl Log {
         Ok(log)
     }
 
-    fn push(&self, bytes: &[u8]) {
-        let mut state = self.state();
-        state.total += bytes.len() as u64;
-        state.bytes.extend(bytes);
-        let excess = state.bytes.len().saturating_sub(KEPT);
-        state.bytes.drain(..excess);
-    }
-
-    /// How much there has been so far.
+    /// How much has been written so far, whether or not it has been read.
     pub fn mark(&self) -> u64 {
-        self.state().total
+        let state = self.state();
+        state.total + self.pipe.as_ref().map_or(0, |pipe| pipe.there())
     }
 
     /// Waits for the end of the stream, but not longer than that: somebody else may hold the other side.
@@ -76,27 +82,48 @@ impl Log {
     }
 }
 
+impl State {
+    fn push(&mut self, bytes: &[u8]) {
+        self.total += bytes.len() as u64;
+        self.bytes.extend(bytes);
+        let excess = self.bytes.len().saturating_sub(KEPT);
+        self.bytes.drain(..excess);
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Write;
 
     #[test]
     fn keeps_the_newest_part_and_counts_the_rest() {
         let log = Log::default();
-        log.push(b"first\n");
+        log.state().push(b"first\n");
         let mark = log.mark();
         assert_eq!(log.since(mark), "");
-        log.push(b"second\n");
+        log.state().push(b"second\n");
         assert_eq!(log.since(mark), "second");
         assert_eq!(log.since(0), "first\nsecond");
-        log.push(&vec![b'x'; KEPT]);
+        log.state().push(&vec![b'x'; KEPT]);
         assert!(log.since(mark).starts_with("[7 bytes before]\nxxx"), "{}", &log.since(mark)[..30]);
     }
 
     #[test]
-    fn an_end_is_noticed() {
-        let log = Log::follow(&b"bye"[..]).unwrap();
+    fn an_end_is_noticed_and_what_was_written_before_a_mark_is_not_after_it() {
+        let (from, mut to) = std::io::pipe().unwrap();
+        let log = Log::follow(UntilEnd::of(from)).unwrap();
+        for round in 0..200 {
+            writeln!(to, "round {round}").unwrap();
+            let mark = log.mark();
+            to.write_all(b"after").unwrap();
+            while log.state().total < mark + 5 {
+                std::thread::yield_now();
+            }
+            assert_eq!(log.since(mark), "after");
+        }
+        drop(to);
         log.settle(Duration::from_secs(20));
-        assert_eq!(log.since(0), "bye");
+        assert!(log.state().closed);
     }
 }

@@ -12,8 +12,10 @@ pub mod log;
 pub mod machine;
 pub mod observation;
 pub mod part;
+pub mod patience;
 pub mod pool;
 pub mod process;
+pub mod program;
 mod requires;
 mod runner;
 
@@ -151,7 +153,7 @@ pub enum Error {
         why: String,
     },
     /// Pipes, threads or memory.
-    #[error("pipes, threads or shared memory for a worker")]
+    #[error("no pipes, threads or shared memory for a worker")]
     Resources(#[source] std::io::Error),
     /// No GPUs, or no library.
     #[error("the backend nccl cannot run here: {0}")]
@@ -175,13 +177,30 @@ pub enum Error {
         /// Its log.
         log: String,
     },
+    /// Who judges all runs of a case at once cannot have so many.
+    #[error("{runs} runs of this case are more than {} MiB of observations", .most >> 20)]
+    TooMuchSeen {
+        /// Runs that the file asks for.
+        runs: u32,
+        /// Bytes that are kept.
+        most: u64,
+    },
     /// A job and its arena do not fit.
     #[error(transparent)]
     Outside(#[from] arena::Outside),
+    /// What a worker left cannot be read.
+    #[error("the results of the case")]
+    Read(#[from] arena::ReadError),
+    /// A case is larger than what this process can have.
+    #[error("no memory for the {} MiB of this case", .bytes.div_ceil(1 << 20))]
+    Memory {
+        /// About what it takes.
+        bytes: u64,
+    },
 }
 
 /// The job of a plan, and the way back from its calls to the plan's.
-pub fn job(plan: &Plan, forecast: &Forecast, reuse: bool) -> (Job, layout::CallMap) {
+pub fn job(plan: &Plan, forecast: &Forecast) -> (Job, layout::CallMap) {
     let checkpoints: Vec<Write> = forecast.checkpoints.iter().map(|checkpoint| checkpoint.write).collect();
-    layout::job(plan, &forecast.initial, &checkpoints, reuse)
+    layout::job(plan, &forecast.initial, &checkpoints)
 }

@@ -46,3 +46,14 @@ pub struct Observation {
     /// True if the communicators had been used by an earlier case.
     pub reused: bool,
 }
+
+impl Observation {
+    /// Bytes of memory that it takes, without what is small.
+    pub fn bytes(&self) -> u64 {
+        let lists = self.images.iter().chain(&self.checkpoints);
+        let data: usize = lists.map(|bytes| bytes.len() + size_of::<Vec<u8>>()).sum();
+        let figures: usize =
+            self.ranks.iter().map(|rank| size_of_val(rank) + size_of_val(rank.figures.as_slice())).sum();
+        (size_of::<Self>() + data + figures + self.log.len()) as u64
+    }
+}

@@ -3,14 +3,14 @@ use super::Error;
 use super::arena::Arena;
 use super::life::Life;
 use super::log::Log;
+use super::program::Program;
 use crate::worker::inherit;
 use crate::worker::job::{Reply, Request};
 use crate::worker::wire;
 use std::io::BufReader;
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
-use std::process::{ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{ChildStdin, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
@@ -47,7 +47,7 @@ pub struct Part {
 impl Part {
     /// Starts `program` as part `number` of a worker. What it says goes to `tell`.
     pub fn start(
-        program: &Path,
+        program: &Program,
         env: &[(String, String)],
         arena: &Arena,
         number: usize,
@@ -55,17 +55,19 @@ impl Part {
     ) -> Result<Self, Error> {
         let (reply_reader, reply_writer) = std::io::pipe().map_err(Error::Resources)?;
         let (log_reader, log_writer) = std::io::pipe().map_err(Error::Resources)?;
-        let mut command = Command::new(program);
+        let mut command = program.command();
         command.stdin(Stdio::piped()).process_group(0);
         command.stdout(log_writer.try_clone().map_err(Error::Resources)?).stderr(log_writer);
         if std::env::var_os(DEBUG_FILE).is_none() {
             command.env(DEBUG_FILE, OWN_LOG);
         }
         command.envs(env.iter().map(|(name, value)| (name, value)));
-        inherit::pass(&mut command, reply_writer.as_fd(), arena);
-        let mut child = command.spawn().map_err(|source| Error::Spawn { program: program.to_owned(), source })?;
+        let arena = arena.as_fd().try_clone_to_owned().map_err(Error::Resources)?;
+        inherit::pass(&mut command, reply_writer.into(), arena);
+        let mut child =
+            command.spawn().map_err(|source| Error::Spawn { program: program.path().to_owned(), source })?;
         // the process's ends must be its own, or its death would not be noticed
-        drop((command, reply_writer));
+        drop(command);
         let stdin = child.stdin.take();
         let life = Life::of(child);
         let (mut from, log_reader) = (BufReader::new(life.reader(reply_reader)), life.reader(log_reader));
@@ -154,6 +156,7 @@ fn words(status: ExitStatus) -> String {
         13 => "SIGPIPE",
         15 => "SIGTERM",
         24 => "SIGXCPU",
+        25 => "SIGXFSZ",
         31 => "SIGSYS",
         _ => return format!("signal {signal}"),
     };

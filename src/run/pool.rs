@@ -1,9 +1,10 @@
 //! Workers that wait for the next case, by what they were started with.
 use super::process::Worker;
+use super::program::Program;
 use super::{Backend, Error};
 use crate::scenario::Placement;
+use crate::worker::job::SetId;
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Cases with equal keys may share a worker.
@@ -17,14 +18,24 @@ pub struct WorkerKey {
     pub placement: Placement,
 }
 
+/// A set of communicators that a worker keeps.
+pub struct KeptSet {
+    /// Its name between parent and worker.
+    pub id: SetId,
+    /// A fingerprint of what made it.
+    pub print: u64,
+    /// The last case that used it.
+    pub user: String,
+}
+
 /// A worker with its past.
 pub struct Pooled {
     /// The process, or the processes.
     pub worker: Worker,
     /// What it was started with.
     pub key: WorkerKey,
-    /// Communicators that it keeps: a fingerprint of what made them, and the last case that used them. Newest last.
-    pub kept: VecDeque<(u64, String)>,
+    /// Communicators that it keeps, all of them. Newest last.
+    pub kept: VecDeque<KeptSet>,
     /// True if its last case had a wrong result: the next one starts on fresh communicators.
     pub distrusted: bool,
     /// Cases that it has run.
@@ -53,14 +64,14 @@ impl Room {
 
 /// Idle workers.
 pub struct Pool {
-    program: PathBuf,
+    program: Program,
     room: Room,
     idle: Mutex<VecDeque<Pooled>>,
 }
 
 impl Pool {
     /// Starts `program`; keeps no more idle than there is room for.
-    pub fn new(program: PathBuf, room: Room) -> Self {
+    pub fn new(program: Program, room: Room) -> Self {
         Self { program, room, idle: Mutex::default() }
     }
 
@@ -75,7 +86,7 @@ impl Pool {
             let candidate = {
                 let mut idle = self.idle();
                 let wanted = |p: &Pooled| p.key == *key;
-                let keeps = |p: &Pooled| wanted(p) && p.kept.iter().any(|(print, _)| *print == comms);
+                let keeps = |p: &Pooled| wanted(p) && p.kept.iter().any(|set| set.print == comms);
                 let at = idle.iter().rposition(keeps).or_else(|| idle.iter().rposition(wanted));
                 at.and_then(|at| idle.remove(at))
             };
@@ -87,7 +98,7 @@ impl Pool {
     }
 
     /// What is started.
-    pub fn program(&self) -> &Path {
+    pub fn program(&self) -> &Program {
         &self.program
     }
 

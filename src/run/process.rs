@@ -3,10 +3,11 @@ use super::Error;
 use super::arena::Arena;
 pub use super::part::Heard;
 use super::part::Part;
+use super::patience::Patience;
+use super::program::Program;
 use crate::worker::job::{PROTOCOL, Reply, Request};
 use crate::worker::wire;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
@@ -47,23 +48,23 @@ pub struct Worker {
 
 impl Worker {
     /// Starts `program` as a worker: a part for each of these environments.
-    pub fn start(program: &Path, env: &[Vec<(String, String)>]) -> Result<Self, Error> {
+    pub fn start(program: &Program, env: &[Vec<(String, String)>]) -> Result<Self, Error> {
         let arena = Arena::create().map_err(Error::Resources)?;
         let (tell, replies) = channel();
         let start = |(number, env): (usize, &Vec<_>)| Part::start(program, env, &arena, number, tell.clone());
         let parts = env.iter().enumerate().map(start).collect::<Result<Vec<_>, _>>()?;
         let hello = Hello { version: 0, library: String::new() };
         let mut worker = Self { parts, replies, ended: 0, arena, hello };
-        worker.hello = worker.greet().map_err(|why| Error::NoWorker { program: program.to_owned(), why })?;
+        worker.hello = worker.greet().map_err(|why| Error::NoWorker { program: program.path().to_owned(), why })?;
         Ok(worker)
     }
 
     /// All parts must say hello, and the same.
     fn greet(&mut self) -> Result<Hello, String> {
-        let deadline = Instant::now() + HELLO;
+        let mut patience = Patience::new(HELLO);
         let mut known: Option<Hello> = None;
         for _ in 0..self.parts.len() {
-            let (part, heard) = self.hear(deadline);
+            let (part, heard) = self.hear(&mut patience);
             let hello = match heard {
                 Heard::Reply(Reply::Hello { protocol: PROTOCOL, version, library, .. }) => Hello { version, library },
                 Heard::Reply(Reply::Hello { protocol, .. }) => {
@@ -123,11 +124,15 @@ impl Worker {
     }
 
     /// The next thing that a part says (and which part), if one says something in time.
-    pub fn hear(&mut self, deadline: Instant) -> (usize, Heard) {
-        let (part, heard) = match self.replies.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-            Ok(heard) => heard,
-            Err(RecvTimeoutError::Timeout) => return (0, Heard::Silence),
-            Err(RecvTimeoutError::Disconnected) => {
+    pub fn hear(&mut self, patience: &mut Patience) -> (usize, Heard) {
+        let came = patience.wait(|slice| match self.replies.recv_timeout(slice) {
+            Err(RecvTimeoutError::Timeout) => None,
+            other => Some(other),
+        });
+        let (part, heard) = match came {
+            Some(Ok(heard)) => heard,
+            None => return (0, Heard::Silence),
+            Some(Err(_)) => {
                 self.ended = self.parts.len();
                 return (0, Heard::End);
             }
@@ -172,8 +177,8 @@ impl Worker {
     /// Lets all parts end by themselves, for a little while; what they had to say is in their logs then.
     pub fn retire(&mut self) {
         self.parts.iter_mut().for_each(Part::close);
-        let deadline = Instant::now() + GOODBYE;
-        while self.ended < self.parts.len() && !matches!(self.hear(deadline).1, Heard::Silence) {}
+        let mut patience = Patience::new(GOODBYE);
+        while self.ended < self.parts.len() && !matches!(self.hear(&mut patience).1, Heard::Silence) {}
         self.settle();
     }
 

@@ -1,19 +1,19 @@
 //! A case from its plan to its verdict: worker, time limits, and what becomes of the worker afterwards.
-use super::execute::{Task, execute};
+use super::execute::{Again, Executed, Task, execute};
 use super::finish::{self, Finished};
 use super::lacking::lacking;
 use super::lock::{self, Locks};
-use super::pool::{Pool, Pooled, Room, WorkerKey};
+use super::pool::{KeptSet, Pool, Pooled, Room, WorkerKey};
+use super::program::Program;
 use super::{Backend, Ended, Error, Machine, Observation, Options, Workers, gpus, job, requires};
 use crate::backend::version_text;
-use crate::judge::{self, Outcome, Status, Verdict};
+use crate::judge::{self, Outcome, Runs, Status, Verdict};
 use crate::oracle::Forecast;
 use crate::plan::{self, Plan};
 use crate::scenario::{Case, EnvValue, Expected, Placement};
-use crate::worker::job::{Job, Request};
+use crate::worker::job::{Finish, Job, Request};
 use soft_nccl::fault::Wish;
 use std::hash::{DefaultHasher, Hash, Hasher};
-use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -73,10 +73,66 @@ pub struct Look<'a> {
     pub judge: &'a (dyn Fn(&Plan, &Forecast, &[Observation]) -> Verdict + Sync),
 }
 
-/// What became of a case on one worker.
-struct Tried {
-    verdict: Verdict,
+/// Bytes of observations that are kept for a judge who wants to see all runs at once.
+const LOOKED_AT: u64 = 1 << 30;
+
+/// Who takes the runs of a case in as they come.
+trait Judging {
+    /// What else is given besides the verdict.
+    type Rest;
+
+    /// The next run. False if no further run is wanted.
+    fn see(&mut self, seen: Observation) -> bool;
+
+    /// The verdict; `complete`: as many runs as the file asks for were to be made.
+    fn close(self, complete: bool) -> Result<(Verdict, Self::Rest), Error>;
+}
+
+impl Judging for Runs<'_> {
+    type Rest = ();
+
+    fn see(&mut self, seen: Observation) -> bool {
+        Runs::see(self, seen)
+    }
+    fn close(self, complete: bool) -> Result<(Verdict, ()), Error> {
+        Ok((Runs::close(self, complete), ()))
+    }
+}
+
+/// Judges all runs at the end, and gives them away.
+struct AtTheEnd<'a> {
+    ready: &'a Ready,
+    look: &'a Look<'a>,
     seen: Vec<Observation>,
+    bytes: u64,
+}
+
+impl<'a> AtTheEnd<'a> {
+    fn new(ready: &'a Ready, look: &'a Look<'a>) -> Self {
+        Self { ready, look, seen: Vec::new(), bytes: 0 }
+    }
+}
+
+impl Judging for AtTheEnd<'_> {
+    type Rest = Vec<Observation>;
+
+    fn see(&mut self, seen: Observation) -> bool {
+        self.bytes = self.bytes.saturating_add(seen.bytes());
+        self.seen.push(seen);
+        self.bytes <= LOOKED_AT
+    }
+    fn close(self, _: bool) -> Result<(Verdict, Vec<Observation>), Error> {
+        if self.bytes > LOOKED_AT {
+            return Err(Error::TooMuchSeen { runs: self.ready.plan.case.repeat, most: LOOKED_AT });
+        }
+        Ok(((self.look.judge)(&self.ready.plan, &self.ready.forecast, &self.seen), self.seen))
+    }
+}
+
+/// What became of a case on one worker.
+struct Tried<R> {
+    verdict: Verdict,
+    rest: R,
     /// The case whose communicators or worker it came after.
     after: Option<String>,
     /// True if a failure may be an earlier case's doing.
@@ -89,11 +145,10 @@ impl Runner {
         if crate::worker::is_worker() {
             return Err(Error::InsideWorker);
         }
-        let program: PathBuf = match &options.worker {
-            Workers::CurrentExe if !crate::worker::can_be_worker() => return Err(Error::NotAsked),
-            Workers::CurrentExe => std::env::current_exe().map_err(Error::CurrentExe)?,
-            Workers::Command(path) => path.clone(),
-        };
+        if options.worker == Workers::CurrentExe && !crate::worker::can_be_worker() {
+            return Err(Error::NotAsked);
+        }
+        let program = Program::of(&options.worker).map_err(Error::CurrentExe)?;
         // a worker on GPUs keeps their memory; two are for cases that take turns in their environment
         let most = if options.backend == Backend::Soft { options.jobs.clamp(2, 8) } else { 2 };
         let mut options = options;
@@ -106,7 +161,7 @@ impl Runner {
 
     /// With room for other numbers of idle workers.
     pub fn with_room(mut self, room: Room) -> Self {
-        self.pool = Pool::new(self.pool.program().to_owned(), room);
+        self.pool = Pool::new(self.pool.program().clone(), room);
         self
     }
 
@@ -144,8 +199,8 @@ impl Runner {
         match self.prepare(case)? {
             Prepared::Settled(verdict) => Ok(*verdict),
             Prepared::Ready(ready) => {
-                let look = Look { wish: self.options.fault, limit: None, judge: &judge::judge };
-                Ok(self.run_twice(&ready, &look)?.0)
+                let judge = || Runs::new(&ready.plan, &ready.forecast);
+                Ok(self.twice(&ready, self.options.fault, None, judge)?.0)
             }
         }
     }
@@ -170,6 +225,7 @@ impl Runner {
         if let Some(reason) = self.machine().and_then(|machine| lacking(&plan, machine)) {
             return settled(judge::skipped(case, reason));
         }
+        room_for(&plan)?;
         let forecast = match Forecast::new(&plan, self.options.seed.unwrap_or(0)) {
             Ok(forecast) => forecast,
             Err(faults) => return settled(judge::refused(case, &faults)),
@@ -182,40 +238,57 @@ impl Runner {
 
     /// Runs a prepared case once, whatever comes of it.
     pub fn run_once(&self, ready: &Ready, look: &Look<'_>) -> Result<(Verdict, Vec<Observation>), Error> {
-        let tried = self.attempt(ready, look, false)?;
-        Ok((tried.verdict, tried.seen))
+        let tried = self.attempt(ready, look.wish, look.limit, AtTheEnd::new(ready, look), false)?;
+        Ok((tried.verdict, tried.rest))
     }
 
     /// Runs a prepared case, and a second time in a fresh worker if a failure may be an earlier case's doing.
     pub fn run_twice(&self, ready: &Ready, look: &Look<'_>) -> Result<(Verdict, Vec<Observation>), Error> {
-        let first = self.attempt(ready, look, false)?;
+        self.twice(ready, look.wish, look.limit, || AtTheEnd::new(ready, look))
+    }
+
+    fn twice<J: Judging>(
+        &self,
+        ready: &Ready,
+        wish: Wish,
+        limit: Option<f64>,
+        judge: impl Fn() -> J,
+    ) -> Result<(Verdict, J::Rest), Error> {
+        let first = self.attempt(ready, wish, limit, judge(), false)?;
         if first.verdict.status != Status::Fail || !first.doubtful {
-            return Ok((first.verdict, first.seen));
+            return Ok((first.verdict, first.rest));
         }
-        let second = self.attempt(ready, look, true)?;
+        let second = self.attempt(ready, wish, limit, judge(), true)?;
         if second.verdict.status == Status::Fail {
-            return Ok((second.verdict, second.seen));
+            return Ok((second.verdict, second.rest));
         }
         let mut verdict = first.verdict;
         let after = first.after.map_or_else(|| "an earlier case".into(), |name| format!("`{name}`"));
         let reason = verdict.reason.unwrap_or_else(|| "failed".into());
         verdict.reason = Some(format!("{reason} (only after {after}: in a fresh worker it passes)"));
-        Ok((verdict, first.seen))
+        Ok((verdict, first.rest))
     }
 
     /// One attempt, and what becomes of the worker.
-    fn attempt(&self, ready: &Ready, look: &Look<'_>, fresh: bool) -> Result<Tried, Error> {
+    fn attempt<J: Judging>(
+        &self,
+        ready: &Ready,
+        wish: Wish,
+        limit: Option<f64>,
+        mut judge: J,
+        fresh: bool,
+    ) -> Result<Tried<J::Rest>, Error> {
         let Ready { plan, forecast } = ready;
         let case = &plan.case;
         let key = &self.key(case);
         // what goes wrong on purpose, or could have, is to be this case's doing, communicators included
-        let clean = clean_case(plan) && look.wish == Wish::Sound;
+        let clean = clean_case(plan) && wish == Wish::Sound;
         // until this case is over nobody else's runs on its devices; its clock has not started yet
         let devices = self.machine().map(|machine| machine.used(plan.ranks())).unwrap_or_default();
         let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
         loop {
-            let (mut job, map) = job(plan, forecast, clean && !fresh);
-            job.fault = look.wish.to_string();
+            let (mut job, map) = job(plan, forecast);
+            job.fault = wish.to_string();
             let print = fingerprint(&job);
             let large = job.arena > LARGE;
             let mut pooled = if fresh { self.pool.fresh(key)? } else { self.pool.take(key, print)? };
@@ -224,36 +297,55 @@ impl Runner {
             if let Some(probed) = self.machine().map(|machine| machine.probed.version).filter(|old| *old != version) {
                 return Err(Error::Changed { was: version_text(probed), is: version_text(version) });
             }
-            job.reuse &= !pooled.distrusted;
+            let set = pooled.kept.iter().position(|set| set.print == print);
+            let set = set.filter(|_| clean && !fresh && !pooled.distrusted);
+            job.reuse = set.and_then(|at| pooled.kept.get(at)).map(|set| set.id);
             let before = pooled.cases;
-            let limit = look.limit.or(case.timeout.as_ref().map(|t| t.v)).or(self.options.timeout);
+            let limit = limit.or(case.timeout.as_ref().map(|t| t.v)).or(self.options.timeout);
             let limit = limit.unwrap_or_else(|| self.limit(case, &key.env));
             let (limit, opening) = (duration(limit), self.opening());
+            let strict = plain_case(plan);
+            let again = if plan.comm_steps { Again::Anew { strict } } else { Again::Same };
             let (repeat, initial) = (case.repeat, forecast.initial.as_slice());
-            let task = Task { job, initial, map, repeat, opening, limit, seasoned: before > 0 };
-            let Ok(seen) = execute(&mut pooled.worker, task)? else {
-                if before == 0 {
-                    let why = format!("it died with {}", pooled.worker.end(0));
-                    return Err(Error::NoWorker { program: self.pool.program().to_owned(), why });
-                }
-                continue; // dead before it had the case: nobody's fault but its own
+            let task = Task { job, initial, map, repeat, again, opening, limit, seasoned: before > 0 };
+            let (mut first, mut last) = (None, None);
+            let mut see = |seen: Observation| {
+                first.get_or_insert(seen.reused);
+                last = Some((seen.ended.clone(), seen.log.clone()));
+                judge.see(seen)
             };
-            let mut verdict = (look.judge)(plan, forecast, &seen);
-            let last = seen.last();
+            let unfinished = match execute(&mut pooled.worker, task, &mut see)? {
+                Executed::Through => None,
+                Executed::Unfinished(finished) => Some(finished),
+                // nobody's fault but its own
+                Executed::DeadBefore if before > 0 => continue,
+                Executed::DeadBefore => {
+                    let why = format!("it died with {}", pooled.worker.end(0));
+                    return Err(Error::NoWorker { program: self.pool.program().path().to_owned(), why });
+                }
+            };
+            let (mut verdict, rest) = judge.close(unfinished.is_none() || !strict)?;
             if verdict.status == Status::Fail {
-                verdict.notes.extend(last.and_then(|seen| quoted(&seen.log)));
+                verdict.notes.extend(last.as_ref().and_then(|(_, log)| quoted(log)));
             }
-            let reused = seen.first().is_some_and(|s| s.reused);
-            let opening = last.is_some_and(|s| match &s.ended {
+            let reused = first == Some(true);
+            let opening = last.as_ref().is_some_and(|(ended, _)| match ended {
                 Ended::Hung { opening, .. } | Ended::Crashed { opening, .. } => *opening,
                 Ended::Done | Ended::Errored => false,
             });
-            let at = pooled.kept.iter().position(|(p, _)| *p == print);
-            let user = at.filter(|_| reused).and_then(|at| pooled.kept.get(at)).map(|(_, name)| name.clone());
-            let after = user.or_else(|| pooled.last.clone());
-            self.after_case(pooled, plan, last, &mut verdict, (print, clean, large));
+            // what ran on a kept set has taken it over
+            let used = set.filter(|_| reused).and_then(|at| pooled.kept.remove(at)).map(|set| set.user);
+            let after = used.or_else(|| pooled.last.clone());
+            match unfinished.as_ref().map(finish::blame) {
+                Some(Some((outcome, rank, text))) if strict => judge::ended_badly(&mut verdict, outcome, rank, text),
+                Some(_) => {}
+                None => {
+                    let ended = last.map(|(ended, _)| ended);
+                    self.after_case(pooled, plan, ended, &mut verdict, (print, clean, large));
+                }
+            }
             let doubtful = !fresh && (reused || (opening && before > 0));
-            return Ok(Tried { verdict, seen, after, doubtful });
+            return Ok(Tried { verdict, rest, after, doubtful });
         }
     }
 
@@ -262,12 +354,12 @@ impl Runner {
         &self,
         mut pooled: Pooled,
         plan: &Plan,
-        last: Option<&Observation>,
+        ended: Option<Ended>,
         verdict: &mut Verdict,
         job: (u64, bool, bool),
     ) {
         let (print, clean, large) = job;
-        match last.map(|s| &s.ended) {
+        match ended {
             Some(Ended::Done) if !large => {}
             // no answer can be expected of the ranks; the library may be in any state
             Some(Ended::Errored) | Some(Ended::Done) => return pooled.worker.retire(),
@@ -275,24 +367,33 @@ impl Runner {
         }
         let keep = clean && verdict.status == Status::Pass && verdict.outcome == Some(Outcome::Ok);
         pooled.distrusted = verdict.status == Status::Fail;
-        pooled.kept.retain(|(p, _)| *p != print);
-        if keep {
-            pooled.kept.push_back((print, plan.case.name.clone()));
-        }
-        let too_many = if pooled.kept.len() > KEPT { pooled.kept.pop_front() } else { None };
         pooled.cases += 1;
         pooled.last = Some(plan.case.name.clone());
-        if keep && too_many.is_none() && self.options.backend == Backend::Soft {
+        let id = pooled.cases;
+        let mut destroy = Vec::new();
+        if keep {
+            // an equal set that was not trusted, or was not to be used, is of no use any more
+            destroy.extend(pooled.kept.iter().filter(|set| set.print == print).map(|set| set.id));
+            pooled.kept.retain(|set| set.print != print);
+            pooled.kept.push_back(KeptSet { id, print, user: plan.case.name.clone() });
+            while pooled.kept.len() > KEPT {
+                destroy.extend(pooled.kept.pop_front().map(|set| set.id));
+            }
+        }
+        if keep && destroy.is_empty() && self.options.backend == Backend::Soft {
             // nothing is destroyed, so there is nothing to wait for; a GPU's memory must be free before the next has its turn
-            if pooled.worker.send(&Request::Finish { keep, answer: false }).is_ok() {
+            let finish = Finish { keep: Some(id), destroy, answer: false };
+            if pooled.worker.send(&Request::Finish(finish)).is_ok() {
                 self.pool.put(pooled);
             }
             return;
         }
-        let finished = finish::finish(&mut pooled.worker, plan.ranks() as u32, keep, self.opening());
+        let others = !destroy.is_empty();
+        let kept = keep.then_some(id);
+        let finished = finish::finish(&mut pooled.worker, plan.ranks() as u32, kept, destroy, self.opening());
         match finish::blame(&finished) {
             // an earlier case's, which has its verdict
-            Some((_, _, text)) if keep && too_many.is_some() => {
+            Some((_, _, text)) if keep && others => {
                 verdict.notes.push(format!("communicators of an earlier case: {text}"))
             }
             Some((outcome, rank, text)) if plain_case(plan) => judge::ended_badly(verdict, outcome, rank, text),
@@ -394,6 +495,20 @@ impl Runner {
     pub fn idle_workers(&self) -> Vec<u32> {
         self.pool.pids()
     }
+}
+
+/// Initial and final images, the forecast's memory, the judge's, and what was observed.
+const COPIES: u64 = 5;
+
+/// Makes sure that this process can have the memory that a case takes here: a failed allocation in the middle would end the
+/// process, and the verdicts of all other cases with it.
+fn room_for(plan: &Plan) -> Result<(), Error> {
+    let image = |alloc: &plan::Alloc| alloc.start().saturating_add(alloc.payload).saturating_add(plan::GUARD);
+    let bytes = plan.allocs.iter().map(image).fold(0u64, u64::saturating_add).saturating_mul(COPIES);
+    let none = Error::Memory { bytes };
+    let Ok(len) = usize::try_from(bytes) else { return Err(none) };
+    // never touched, so it costs nothing
+    Vec::<u8>::new().try_reserve_exact(len).map_err(|_| none)
 }
 
 /// The machine under the backend, if the caller has not looked already.

@@ -70,21 +70,47 @@ pub(crate) fn stream<T: Sync, M: Send, E>(
     let (next, work) = (&next, &work);
     thread::scope(|scope| {
         let (sender, messages) = mpsc::channel();
+        let mut threads = 0;
         for _ in 0..jobs.clamp(1, items.len().max(1)) {
             let sender = sender.clone();
-            scope.spawn(move || {
+            let body = move || {
                 let mut heard = true;
                 while heard {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(item) = items.get(index) else { break };
                     work(index, item, &mut |message| heard &= sender.send(message).is_ok());
                 }
-            });
+            };
+            if thread::Builder::new().name("job".into()).spawn_scoped(scope, body).is_err() {
+                break; // fewer do it too
+            }
+            threads += 1;
         }
         drop(sender);
+        if threads == 0 {
+            return in_turn(items, work, sink);
+        }
         // Leaving early drops the receiver, which tells the threads that nobody listens any more.
         messages.into_iter().try_for_each(&mut sink)
     })
+}
+
+/// As [`stream`], on the calling thread alone.
+fn in_turn<T, M, E>(
+    items: &[T],
+    work: impl Fn(usize, &T, &mut dyn FnMut(M)),
+    mut sink: impl FnMut(M) -> Result<(), E>,
+) -> Result<(), E> {
+    for (index, item) in items.iter().enumerate() {
+        let mut done = Ok(());
+        work(index, item, &mut |message| {
+            if done.is_ok() {
+                done = sink(message);
+            }
+        });
+        done?;
+    }
+    Ok(())
 }
 
 /// A defect of ours in one case (a panic of planning or judging) must not take the others' verdicts along.
@@ -112,6 +138,17 @@ mod tests {
             assert!(!case.name.contains("bad"), "no verdict on {}", case.name);
             verdict(&case.name, Status::Pass)
         }
+    }
+
+    #[test]
+    fn without_threads_items_are_done_in_turn_until_the_sink_has_enough() {
+        let mut sums = Vec::new();
+        let work = |index: usize, item: &u32, send: &mut dyn FnMut(u32)| send(index as u32 + item);
+        let enough = in_turn(&[10, 20, 30], work, |sum| {
+            sums.push(sum);
+            if sum == 21 { Err("enough") } else { Ok(()) }
+        });
+        assert_eq!((enough, sums), (Err("enough"), vec![10, 21]));
     }
 
     #[test]

@@ -8,16 +8,37 @@ use crate::run::arena::{Mapping, Step};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
+/// The step words of the job that is being finished, and no byte beyond: a set of communicators may have more ranks.
+pub struct StepWords {
+    arena: Arc<Mapping>,
+    n: u32,
+}
+
+impl StepWords {
+    /// Of a job with so many ranks.
+    pub fn new(arena: Arc<Mapping>, n: u32) -> Self {
+        Self { arena, n }
+    }
+
+    fn say(&self, rank: usize, step: Step) {
+        let rank = u32::try_from(rank).ok().filter(|rank| *rank < self.n);
+        if let Some(Ok(word)) = rank.map(|rank| self.arena.word(rank)) {
+            word.store(step.word(), Ordering::Release);
+        }
+    }
+}
+
 /// Held by everything that still has something to destroy; when the last lets go, the parent hears of it if it asked.
 pub struct Ending {
+    words: StepWords,
     errors: Mutex<Vec<(u32, String)>>,
     replies: Option<Arc<Replies>>,
 }
 
 impl Ending {
     /// Nothing destroyed yet. `replies` is where the end is told, if it is to be.
-    pub fn new(replies: Option<Arc<Replies>>) -> Arc<Self> {
-        Arc::new(Self { errors: Mutex::default(), replies })
+    pub fn new(words: StepWords, replies: Option<Arc<Replies>>) -> Arc<Self> {
+        Arc::new(Self { words, errors: Mutex::default(), replies })
     }
 
     /// A rank's communicator would not be destroyed.
@@ -37,13 +58,8 @@ impl Drop for Ending {
 
 /// Destroys communicators, each on its rank's thread (one thread for all: in a group), newest first. The step words say
 /// who is at it.
-pub fn destroy(crew: &Crew, backend: &'static Backend, arena: Arc<Mapping>, set: Kept, ending: Arc<Ending>) {
+pub fn destroy(crew: &Crew, backend: &'static Backend, set: Kept, ending: Arc<Ending>) {
     let library = &backend.library;
-    let say = move |rank: usize, step: Step| {
-        if let Ok(word) = arena.word(rank as u32) {
-            word.store(step.word(), Ordering::Release);
-        }
-    };
     let end = move |rank: usize, slot: &CommSlot, ending: &Ending| {
         if slot.get() == Comm::NULL {
             return;
@@ -57,24 +73,24 @@ pub fn destroy(crew: &Crew, backend: &'static Backend, arena: Arc<Mapping>, set:
         let group = move || {
             let opened = library.group_start();
             for (rank, slots) in set.comms.iter().enumerate() {
-                say(rank, Step::Ending);
+                ending.words.say(rank, Step::Ending);
                 slots.iter().rev().for_each(|slot| end(rank, slot, &ending));
             }
             if let Err(error) = opened.and_then(|()| library.group_end()) {
                 ending.failed(0, error.to_string());
             }
-            (0..set.comms.len()).for_each(|rank| say(rank, Step::Done));
+            (0..set.comms.len()).for_each(|rank| ending.words.say(rank, Step::Done));
         };
         return crew.give(0, Box::new(group));
     }
     let own = set.job.ranks.start as usize..set.job.ranks.end as usize;
     let own = set.comms.into_iter().enumerate().filter(|(rank, _)| own.contains(rank));
     for (seat, (rank, slots)) in own.enumerate() {
-        let (ending, say) = (ending.clone(), say.clone());
+        let ending = ending.clone();
         let all = move || {
-            say(rank, Step::Ending);
+            ending.words.say(rank, Step::Ending);
             slots.iter().rev().for_each(|slot| end(rank, slot, &ending));
-            say(rank, Step::Done);
+            ending.words.say(rank, Step::Done);
         };
         crew.give(seat, Box::new(all));
     }

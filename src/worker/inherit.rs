@@ -4,12 +4,13 @@
 
 use super::job::PROTOCOL;
 use crate::run::arena::Arena;
-use rustix::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_getfd, fcntl_setfd};
 use rustix::stdio::dup2_stdin;
 use std::fs::File;
 use std::os::unix::process::CommandExt;
 use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The variable that makes a program a worker: `protocol:reply descriptor:arena descriptor:parent's process id`.
 pub const VARIABLE: &str = "COLLSPEC_WORKER";
@@ -34,16 +35,14 @@ pub enum NoWorker {
     Descriptor(#[from] std::io::Error),
 }
 
-/// Makes `command` a worker that replies on `reply` and shares `arena`.
-pub fn pass(command: &mut Command, reply: BorrowedFd<'_>, arena: &Arena) {
-    let fds: [RawFd; 2] = [reply.as_raw_fd(), arena.as_fd().as_raw_fd()];
-    command.env(VARIABLE, format!("{PROTOCOL}:{}:{}:{}", fds[0], fds[1], std::process::id()));
-    // SAFETY: between fork and exec only `fcntl` is called, which is async-signal-safe; nothing allocates. The
-    // descriptors are open: the caller keeps both until `spawn` returns.
+/// Makes `command` a worker that replies on `reply` and shares `arena`. The command keeps both open until it is dropped.
+pub(crate) fn pass(command: &mut Command, reply: OwnedFd, arena: OwnedFd) {
+    command.env(VARIABLE, format!("{PROTOCOL}:{}:{}:{}", reply.as_raw_fd(), arena.as_raw_fd(), std::process::id()));
+    let fds = [reply, arena];
+    // SAFETY: between fork and exec only `fcntl` is called, which is async-signal-safe; nothing allocates.
     unsafe {
         command.pre_exec(move || {
-            for fd in fds {
-                let fd = BorrowedFd::borrow_raw(fd);
+            for fd in &fds {
                 fcntl_setfd(fd, fcntl_getfd(fd)? - FdFlags::CLOEXEC)?;
             }
             Ok(())
@@ -61,8 +60,20 @@ pub struct Inherited {
     pub arena: Arena,
 }
 
-/// The descriptors of a worker, from the variable's value and its standard input.
-pub fn take(value: &str) -> Result<Inherited, NoWorker> {
+/// Whether the descriptors have been taken over.
+static TAKEN: AtomicBool = AtomicBool::new(false);
+
+/// The descriptors of a worker, from the variable and its standard input; `None` in a process that was not started as one.
+/// They are given once.
+pub(crate) fn take() -> Option<Result<Inherited, NoWorker>> {
+    let value = std::env::var_os(VARIABLE)?;
+    if TAKEN.swap(true, Ordering::Relaxed) {
+        return Some(Err(NoWorker::Inside));
+    }
+    Some(taken(&value.to_string_lossy()))
+}
+
+fn taken(value: &str) -> Result<Inherited, NoWorker> {
     let unclear = || NoWorker::Variable(value.to_owned());
     let mut parts = value.split(':').map(|part| part.parse::<u32>().map_err(|_| unclear()));
     let mut next = || parts.next().unwrap_or_else(|| Err(unclear()));
@@ -92,7 +103,8 @@ fn own(number: u32) -> Result<OwnedFd, std::io::Error> {
     if raw < 3 {
         return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is a standard stream"));
     }
-    // SAFETY: the parent opened it for this process alone; it is checked to be open before it is owned.
+    // SAFETY: only `taken` gets here, once, with what this process's own parent says that it left open; it is checked to be
+    // open before it is owned.
     let fd = unsafe { BorrowedFd::borrow_raw(raw) };
     fcntl_setfd(fd, fcntl_getfd(fd)? | FdFlags::CLOEXEC)?;
     // SAFETY: it is open, and this process takes it over once, at its start, before anything else opens one.

@@ -7,7 +7,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// First thing in every message stream; a worker of another build is refused.
-pub const PROTOCOL: u32 = 4;
+pub const PROTOCOL: u32 = 5;
 
 /// Where a pointer argument points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -185,6 +185,10 @@ pub struct CheckpointSpec {
     pub at: u64,
 }
 
+/// Names a set of communicators that a worker keeps. The parent hands the names out and never uses one twice for a worker;
+/// it alone decides which sets are kept and which are destroyed.
+pub type SetId = u64;
+
 /// All a worker ever sees of a case; what one of its parts sees, if `ranks` are not all.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
@@ -216,8 +220,8 @@ pub struct Job {
     pub one_thread: bool,
     /// Bytes of arena in use. It starts with a step word of eight bytes for every rank (see `run::arena::Step`).
     pub arena: u64,
-    /// False if the communicators must be fresh and must not be kept.
-    pub reuse: bool,
+    /// The kept set of communicators to run on, if its prelude is equal; otherwise they are made.
+    pub reuse: Option<SetId>,
     /// In what way the software library is to be wrong; empty if in none.
     pub fault: String,
 }
@@ -264,13 +268,19 @@ pub enum Request {
     Run,
     /// Another part's rank has failed: stop.
     Stop,
-    /// End what is kept of the last job: keep its communicators, or destroy them.
-    Finish {
-        /// Keep the communicators for the next job with an equal prelude.
-        keep: bool,
-        /// Say [`Reply::Finished`] when what is not kept has been destroyed.
-        answer: bool,
-    },
+    /// Give back what the last job had. Another job may follow only when everything that this destroys is gone.
+    Finish(Finish),
+}
+
+/// What becomes of communicators after a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finish {
+    /// The name under which the job's own are kept; without one they are destroyed.
+    pub keep: Option<SetId>,
+    /// Kept sets that are destroyed too.
+    pub destroy: Vec<SetId>,
+    /// Whether to say [`Reply::Finished`] at the end; required if any communicator is destroyed.
+    pub answer: bool,
 }
 
 /// Worker to parent.
@@ -303,7 +313,7 @@ pub enum Reply {
         /// As far as they got.
         report: Report,
     },
-    /// What was not to be kept of a job is gone.
+    /// What [`Finish`] asked for is done.
     Finished {
         /// World ranks, and what destroying their communicators answered if not success.
         errors: Vec<(u32, String)>,

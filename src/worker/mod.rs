@@ -20,18 +20,16 @@ pub use rank::NOT_NCCL;
 use crate::backend::{Backend, CommSlot, Device};
 use crate::run::arena::{Arena, Step};
 use crew::Crew;
-use ending::Ending;
+use ending::{Ending, StepWords};
 use inherit::Inherited;
-use job::{Job, PROTOCOL, Reply, Request};
+use job::{Finish, Job, PROTOCOL, Reply, Request, SetId};
 use session::{Replies, Run, Seat, Session, Start};
-use std::collections::VecDeque;
+use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-/// Sets of communicators kept for later jobs.
-const KEPT: usize = 2;
 /// Exit status of a process that was started as a worker and cannot be one.
 const NO_WORKER: i32 = 102;
 /// How long a library may take to clean up when the process ends.
@@ -70,11 +68,12 @@ pub fn enter_with(backend: impl FnOnce() -> Backend) {
 
 fn enter(backend: impl FnOnce() -> Result<Backend, String>) {
     ASKED.store(true, Ordering::Relaxed);
+    crate::signals::report_file_size_limit();
     // The other things that a program may be started again for.
     crate::library::enter_if_asked();
     crate::run::gpus::enter_if_asked();
-    let Some(value) = std::env::var_os(inherit::VARIABLE) else { return };
-    match inherit::take(&value.to_string_lossy()) {
+    let Some(own) = inherit::take() else { return };
+    match own {
         Ok(own) => match backend() {
             Ok(backend) => serve(Box::leak(Box::new(backend)), own),
             Err(words) => {
@@ -92,6 +91,8 @@ fn enter(backend: impl FnOnce() -> Result<Backend, String>) {
 /// Answers requests until there can be no more.
 fn serve(backend: &'static Backend, own: Inherited) -> ! {
     let Inherited { mut requests, replies, arena } = own;
+    // started through a link in /proc, the process has that link's name; who looks for it wants the program's
+    let _ = rustix::thread::set_name(c"collspec worker");
     let replies = Arc::new(Replies::new(replies));
     if let Err(error) = watch::start(backend) {
         replies.send(&Reply::Trouble(format!("no thread for the hang proof: {error}")));
@@ -110,7 +111,8 @@ fn serve(backend: &'static Backend, own: Inherited) -> ! {
         crew: Crew::default(),
         current: None,
         run: None,
-        kept: VecDeque::new(),
+        kept: BTreeMap::new(),
+        ending: Weak::new(),
         tags: 1,
     };
     loop {
@@ -158,8 +160,10 @@ struct Worker {
     current: Option<Arc<Session>>,
     /// The last run, for what other parts have to say to it.
     run: Option<Arc<Run>>,
-    /// Newest last.
-    kept: VecDeque<Kept>,
+    /// By the parent's names.
+    kept: BTreeMap<SetId, Kept>,
+    /// What the last [`Finish`] has not destroyed yet.
+    ending: Weak<Ending>,
     /// The next unused tag; 0 is nobody's.
     tags: u32,
 }
@@ -168,7 +172,10 @@ impl Worker {
     fn answer(&mut self, request: Request) -> Result<(), String> {
         match request {
             Request::Job(job) => {
-                self.finish(false, Ending::new(None))?;
+                // teardown writes step words, which are those of the next job from here on
+                if self.current.is_some() || self.ending.strong_count() > 0 {
+                    return Err("a job before the last one was finished".into());
+                }
                 let job = Arc::from(job);
                 let kept = self.take_kept(&job);
                 self.backend.library.ask_fault(&job.fault)?;
@@ -183,10 +190,7 @@ impl Worker {
             Request::Ids(ids) => self.tell(|run| run.take_ids(ids)),
             Request::Run => self.tell(Run::go),
             Request::Stop => self.tell(|run| run.stop(run.job().n as usize)),
-            Request::Finish { keep, answer } => {
-                let ending = Ending::new(answer.then(|| self.replies.clone()));
-                self.finish(keep, ending)
-            }
+            Request::Finish(finish) => self.finish(finish),
         }
     }
 
@@ -195,17 +199,16 @@ impl Worker {
         Ok(())
     }
 
-    /// Communicators made by an equal prelude.
+    /// The communicators that the job names, if an equal prelude made them.
     fn take_kept(&mut self, job: &Job) -> Option<Vec<Vec<CommSlot>>> {
-        let equal = |old: &Job| {
-            old.prelude == job.prelude
-                && old.comms == job.comms
-                && old.configs == job.configs
-                && old.one_thread == job.one_thread
-                && old.ranks == job.ranks
-        };
-        let at = self.kept.iter().position(|kept| job.reuse && equal(&kept.job))?;
-        self.kept.remove(at).map(|kept| kept.comms)
+        let set = job.reuse?;
+        let old = &self.kept.get(&set)?.job;
+        let equal = old.prelude == job.prelude
+            && old.comms == job.comms
+            && old.configs == job.configs
+            && old.one_thread == job.one_thread
+            && old.ranks == job.ranks;
+        if equal { self.kept.remove(&set).map(|kept| kept.comms) } else { None }
     }
 
     fn start(&mut self, session: Arc<Session>, first: bool) -> Result<(), String> {
@@ -246,32 +249,36 @@ impl Worker {
         self.crew.ensure(threads, stack, panicked).map_err(|e| format!("no thread for every rank: {e}"))
     }
 
-    fn destroy(&self, set: Kept, ending: Arc<Ending>) {
-        ending::destroy(&self.crew, self.backend, self.arena.mapping().clone(), set, ending);
-    }
-
-    /// Ends what is kept of the last job.
-    fn finish(&mut self, keep: bool, ending: Arc<Ending>) -> Result<(), String> {
-        let Some(session) = self.current.take() else { return Ok(()) };
+    /// Ends the last job, and communicators as the parent says.
+    fn finish(&mut self, finish: Finish) -> Result<(), String> {
+        let Finish { keep, destroy, answer } = finish;
+        let session = self.current.take().ok_or("no job to finish")?;
         watch::set(None);
         self.run = None;
-        let mut comms = Vec::with_capacity(session.seats.len());
-        for (rank, seat) in session.seats.iter().enumerate() {
-            // never wait for a rank here: standard input must be read
-            let Ok(mut seat) = seat.try_lock() else { return Err("a rank is still at work".into()) };
+        if !answer && (keep.is_none() || !destroy.is_empty()) {
+            return Err("communicators are destroyed without an answer".into());
+        }
+        if destroy.iter().any(|set| !self.kept.contains_key(set)) {
+            return Err("a set of communicators is destroyed that is not kept".into());
+        }
+        // never wait for a rank here: standard input must be read
+        let seats = session.seats.iter().map(|seat| seat.try_lock()).collect::<Result<Vec<_>, _>>();
+        let mut seats = seats.map_err(|_| "a rank is still at work")?;
+        let words = StepWords::new(self.arena.mapping().clone(), session.job.n);
+        let ending = Ending::new(words, answer.then(|| self.replies.clone()));
+        self.ending = Arc::downgrade(&ending);
+        let mut comms = Vec::with_capacity(seats.len());
+        for (rank, seat) in seats.iter_mut().enumerate() {
             comms.push(std::mem::take(&mut seat.comms));
-            self.give_back(rank, std::mem::take(&mut *seat), &session.job, &ending);
+            self.give_back(rank, std::mem::take(&mut **seat), &session.job, &ending);
         }
-        let set = Kept { job: session.job.clone(), comms };
-        if !keep {
-            self.destroy(set, ending);
-            return Ok(());
+        let own = Kept { job: session.job.clone(), comms };
+        match keep {
+            Some(set) => _ = self.kept.insert(set, own),
+            None => ending::destroy(&self.crew, self.backend, own, ending.clone()),
         }
-        self.kept.push_back(set);
-        if self.kept.len() > KEPT
-            && let Some(oldest) = self.kept.pop_front()
-        {
-            self.destroy(oldest, ending);
+        for set in destroy.iter().filter_map(|set| self.kept.remove(set)) {
+            ending::destroy(&self.crew, self.backend, set, ending.clone());
         }
         Ok(())
     }

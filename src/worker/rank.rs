@@ -463,7 +463,9 @@ impl<'a> Rank<'a> {
     }
     fn forget(&mut self, index: u32) -> Result<(), Halt> {
         let slot = self.seat.comms.get_mut(index as usize).ok_or_else(|| garbled("communicator"))?;
-        *slot = CommSlot::default();
+        let ended = std::mem::take(slot).get();
+        // its reductions went with it
+        self.ops.retain(|(_, comm)| *comm != ended);
         Ok(())
     }
     fn stream(&self, index: u32) -> Result<&crate::backend::Stream, Halt> {

@@ -50,15 +50,16 @@ pub fn receive<T: DeserializeOwned>(from: &mut impl Read) -> Result<Option<T>, W
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::job::{Reply, Request};
+    use crate::worker::job::{Finish, Reply, Request};
 
     #[test]
     fn messages_arrive_one_by_one_and_an_end_is_an_end() {
         let mut pipe = Vec::new();
-        send(&mut pipe, &Request::Finish { keep: true, answer: false }).unwrap();
+        let finish = Finish { keep: Some(7), destroy: vec![3], answer: true };
+        send(&mut pipe, &Request::Finish(finish.clone())).unwrap();
         send(&mut pipe, &Request::Again).unwrap();
         let mut from = pipe.as_slice();
-        assert!(matches!(receive(&mut from).unwrap(), Some(Request::Finish { keep: true, answer: false })));
+        assert!(matches!(receive(&mut from).unwrap(), Some(Request::Finish(same)) if same == finish));
         assert!(matches!(receive(&mut from).unwrap(), Some(Request::Again)));
         assert!(receive::<Request>(&mut from).unwrap().is_none());
         assert!(receive::<Request>(&mut &pipe[..5]).unwrap().is_none(), "cut off in the middle");

@@ -5,6 +5,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
@@ -59,8 +60,13 @@ fn a_second_process_waits_for_the_devices_with_its_clock_standing_still() {
     let home = Home::new();
     home.file("sum.toml", &format!("timeout = 2\n{SUM}"));
     let (first, workers) = holder(&home, "threads");
-    let second = start(&home, 2, &["run", "sum.toml", "--format", "jsonl"]);
+    let mut second = command(&home, 2, &standin::library().unwrap(), &["run", "sum.toml", "--format", "jsonl"]);
+    let mut second = second.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     within(Duration::from_secs(60), "the second waits for the first", || waits_for_a_lock(&second));
+    let said = BufReader::new(second.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let words = format!("which process {} (", first.id());
+    let waits = said.into_iter().find(|line| line.contains("waiting for GPU-")).unwrap();
+    assert!(waits.contains(&words) && waits.contains(".lock)"), "{waits}");
     // longer than its limit
     std::thread::sleep(Duration::from_millis(2500));
     assert!(waits_for_a_lock(&second), "it still waits");

@@ -2,8 +2,9 @@
 use collspec::judge::Status;
 use collspec::oracle::Forecast;
 use collspec::plan::{self, Limits};
-use collspec::run::execute::{Task, execute};
+use collspec::run::execute::{Again, Task, execute};
 use collspec::run::process::Worker;
+use collspec::run::program::Program;
 use collspec::run::{Options, Runner, Workers, job};
 use collspec::scenario::{Case, SourceFile, parse};
 use soft_nccl::Algorithm;
@@ -34,13 +35,19 @@ fn case((id, text): &Shown) -> Arc<Case> {
 /// Which faults a run of the case reached.
 fn reached(case: &Arc<Case>, wish: Wish) -> Vec<Fault> {
     let env = vec![vec![("COLLSPEC_SOFT_FAULT".to_owned(), wish.to_string())]];
-    let mut worker = Worker::start(Path::new(PROGRAM), &env).unwrap();
+    let mut worker = Worker::start(&Program::at(Path::new(PROGRAM)), &env).unwrap();
     let plan = plan::plan(case, &Limits::default()).unwrap();
     let forecast = Forecast::new(&plan, 0).unwrap();
-    let (job, map) = job(&plan, &forecast, false);
+    let (job, map) = job(&plan, &forecast);
     let limit = Duration::from_secs(60);
-    let task = Task { job, initial: &forecast.initial, map, repeat: 1, opening: limit, limit, seasoned: false };
-    let seen = execute(&mut worker, task).unwrap().unwrap_or_else(|_| panic!("{}: dead before", case.name));
+    let (initial, again) = (forecast.initial.as_slice(), Again::Same);
+    let task = Task { job, initial, map, repeat: 1, again, opening: limit, limit, seasoned: false };
+    let mut seen = Vec::new();
+    execute(&mut worker, task, &mut |run| {
+        seen.push(run);
+        true
+    })
+    .unwrap();
     let bits = seen[0].reached.unwrap();
     Fault::all().filter(|fault| bits[fault.number() / 64] >> (fault.number() % 64) & 1 == 1).collect()
 }

@@ -1,0 +1,137 @@
+//! The runs of a case, judged one after the other as they come: of those before, only the first and the last are kept.
+use super::book::{Book, Rank};
+use super::flaw::{Eyes, Flaw};
+use super::{Lane, Outcome, Verdict, close, images, message, outcome, outputs, run_of, snapshot};
+use crate::oracle::contents::Memory;
+use crate::oracle::{Fingerprint, Forecast};
+use crate::plan::Plan;
+use crate::run::Observation;
+use std::borrow::Cow;
+use std::ops::Deref;
+use std::sync::Arc;
+
+/// An observation that is the caller's or this judge's.
+#[derive(Clone)]
+pub(super) enum Held<'a> {
+    Theirs(&'a Observation),
+    Own(Arc<Observation>),
+}
+
+impl Deref for Held<'_> {
+    type Target = Observation;
+
+    fn deref(&self) -> &Observation {
+        match self {
+            Self::Theirs(seen) => seen,
+            Self::Own(seen) => seen,
+        }
+    }
+}
+
+/// What is known after some runs.
+pub struct Runs<'a> {
+    plan: &'a Plan,
+    forecast: &'a Forecast,
+    book: Book,
+    fingerprint: Fingerprint,
+    number: usize,
+    seconds: f64,
+    ending: Option<Outcome>,
+    /// With this all others are compared.
+    first: Option<Held<'a>>,
+    /// The run judged last, and what must be there at its end.
+    last: Option<(Held<'a>, Cow<'a, [Memory]>)>,
+}
+
+impl<'a> Runs<'a> {
+    /// Of a case of which nothing has run.
+    pub fn new(plan: &'a Plan, forecast: &'a Forecast) -> Self {
+        Self::with(plan, forecast, Book::default())
+    }
+
+    pub(super) fn with(plan: &'a Plan, forecast: &'a Forecast, book: Book) -> Self {
+        Self {
+            plan,
+            forecast,
+            book,
+            fingerprint: Fingerprint::default(),
+            number: 0,
+            seconds: 0.0,
+            ending: None,
+            first: None,
+            last: None,
+        }
+    }
+
+    /// Judges the next run. False if no further run can change the verdict.
+    pub fn see(&mut self, seen: Observation) -> bool {
+        self.look(Held::Own(Arc::new(seen)))
+    }
+
+    pub(super) fn look(&mut self, run: Held<'a>) -> bool {
+        let plan = self.plan;
+        self.number += 1;
+        self.seconds += run.seconds;
+        let ending = outcome::of(&run);
+        if ending != Outcome::Ok {
+            // it is the case's ending, however many runs went before
+            let Eyes(flaw) = self.book.eyes;
+            self.book = if self.book.bare { Book::bare(Eyes(flaw)) } else { Book::default() };
+        }
+        if (self.number == 1 || ending != Outcome::Ok) && self.book.eyes.without(Flaw::NoEnding) {
+            outcome::check(plan, &run, &mut self.book);
+        }
+        self.ending = Some(ending);
+        if ending != Outcome::Ok {
+            return false;
+        }
+        if self.number == 1 || plan.undefined.is_none() {
+            outcome::codes(plan, &run, &mut self.book);
+        }
+        if let Some(why) = &plan.undefined {
+            self.book.note(format!("data not judged: {why}"));
+            return true;
+        }
+        if let Some(first) = &self.first {
+            images::repeats(plan, first, &run, self.number, &mut self.book);
+        }
+        let memory = run_of(plan, self.forecast, &run, &mut self.book, &mut self.fingerprint);
+        self.first.get_or_insert_with(|| run.clone());
+        self.last = Some((run, memory));
+        let runs = self.number.max(plan.case.repeat as usize);
+        if !self.book.clean() && runs > 1 {
+            self.book.note(format!("run {} of {runs} is the first that is wrong", self.number));
+        }
+        self.book.clean()
+    }
+
+    /// The verdict. `complete`: as many runs as the file asks for were to be made.
+    pub fn close(self, complete: bool) -> Verdict {
+        let Self { plan, forecast, mut book, fingerprint, number, seconds, ending, last, .. } = self;
+        let case = &plan.case;
+        if ending.is_none() {
+            let text = "nothing was observed".to_owned();
+            book.find(Rank::default(), message::plain(Lane::Invariants, text, "a run".into(), "none".into()));
+        }
+        if ending != Some(Outcome::Ok) || plan.undefined.is_some() {
+            return close(case, book, ending, seconds);
+        }
+        if complete && case.repeat as usize > number && book.clean() {
+            let text = format!("{} runs were asked for, {number} were observed", case.repeat);
+            book.find(
+                Rank::default(),
+                message::plain(Lane::Invariants, text, case.repeat.to_string(), number.to_string()),
+            );
+        }
+        let (mut outputs, mut text) = (None, None);
+        if let Some((run, memory)) = last.filter(|_| !book.bare) {
+            outputs = outputs::list(plan, forecast, &memory, &run);
+            text = snapshot::wanted(plan).then(|| snapshot::write(plan, forecast, &run, &book));
+        }
+        let mut verdict = close(case, book, ending, seconds);
+        verdict.outputs = outputs;
+        verdict.snapshot = text;
+        verdict.fingerprint = fingerprint.tells().then_some(fingerprint);
+        verdict
+    }
+}

@@ -1,0 +1,103 @@
+//! How long something is waited for. Only time in which this process ran counts: whoever is stopped (Ctrl-Z, a debugger)
+//! cannot hear an answer that came in time.
+use std::time::{Duration, Instant};
+
+/// The longest single wait. A stop in the middle of it costs no more than this.
+const SLICE: Duration = Duration::from_millis(100);
+/// A wait that ends later than asked for by more than this was interrupted by a stop.
+const LATE: Duration = Duration::from_millis(100);
+/// How often the last moment is granted again after a stop, so that a machine which is always late comes to an end.
+const GRANTS: u32 = 5;
+
+/// The time that is left.
+#[derive(Clone, Copy, Debug)]
+pub struct Patience {
+    left: Duration,
+    grants: u32,
+}
+
+impl Patience {
+    /// All of it.
+    pub fn new(limit: Duration) -> Self {
+        Self { left: limit, grants: GRANTS }
+    }
+
+    /// What is left of it.
+    pub fn left(&self) -> Duration {
+        self.left
+    }
+
+    /// No more than this from now on.
+    pub fn shorten(&mut self, most: Duration) {
+        self.left = self.left.min(most);
+    }
+
+    /// Calls `wait` with how long it may block, until it gives something or no time is left; at least once.
+    pub fn wait<T>(&mut self, mut wait: impl FnMut(Duration) -> Option<T>) -> Option<T> {
+        loop {
+            let slice = self.left.min(SLICE);
+            let begun = Instant::now();
+            let came = wait(slice);
+            let took = begun.elapsed();
+            self.left = self.left.saturating_sub(took.min(slice));
+            if came.is_some() {
+                return came;
+            }
+            if !self.left.is_zero() {
+                continue;
+            }
+            // what came during a stop has yet to be read by another thread
+            if took <= slice + LATE || self.grants == 0 {
+                return None;
+            }
+            self.grants -= 1;
+            self.left = SLICE;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn time_in_which_nothing_ran_does_not_count() {
+        let mut patience = Patience::new(Duration::from_secs(3600));
+        let mut stops = 0;
+        let came = patience.wait(|_| {
+            stops += 1;
+            std::thread::sleep(4 * SLICE);
+            (stops == 2).then_some("answer")
+        });
+        assert_eq!(came, Some("answer"));
+        assert!(patience.left() >= Duration::from_secs(3600) - 2 * SLICE);
+    }
+
+    #[test]
+    fn after_a_stop_at_the_last_moment_there_is_another() {
+        let mut patience = Patience::new(SLICE / 10);
+        let mut waits = 0;
+        let came = patience.wait(|_| {
+            waits += 1;
+            if waits == 1 {
+                std::thread::sleep(4 * SLICE);
+            }
+            (waits == 2).then_some(())
+        });
+        assert!(came.is_some());
+    }
+
+    #[test]
+    fn it_ends_also_on_a_machine_that_is_always_late() {
+        let mut patience = Patience::new(Duration::ZERO);
+        let mut waits = 0;
+        let came = patience.wait(|slice| {
+            waits += 1;
+            std::thread::sleep(slice + 2 * LATE);
+            None::<()>
+        });
+        assert!(came.is_none() && patience.left().is_zero());
+        assert_eq!(waits, GRANTS + 1);
+        assert!(Patience::new(Duration::ZERO).wait(Some).is_some(), "what is there is taken");
+    }
+}
