@@ -13,7 +13,8 @@
 //!
 //! Variables mean what the options of `collspec run` with their names mean: COLLSPEC_BACKEND, COLLSPEC_REQUIRE,
 //! COLLSPEC_NCCL, COLLSPEC_DRIVER, COLLSPEC_RANKS_PER_GPU, COLLSPEC_PLACEMENT, COLLSPEC_TIMEOUT, COLLSPEC_OPENING_TIMEOUT,
-//! COLLSPEC_SEED, COLLSPEC_EAGER, COLLSPEC_FORMS and COLLSPEC_FILTER. Snapshots follow insta's INSTA_UPDATE. Nothing but libtest's own lines
+//! COLLSPEC_SEED, COLLSPEC_EAGER, COLLSPEC_MAX_MEMORY, COLLSPEC_MAX_WORK, COLLSPEC_MAX_FILE, COLLSPEC_FORMS and
+//! COLLSPEC_FILTER. Snapshots follow insta's INSTA_UPDATE. Nothing but libtest's own lines
 //! goes to the standard output.
 mod environment;
 mod settings;
@@ -21,7 +22,7 @@ mod snapshot;
 mod trials;
 
 use crate::run::{Runner, Workers};
-use crate::suite::{Forms, Suite, with_causes};
+use crate::suite::{Suite, with_causes};
 use libtest_mimic::Arguments;
 use settings::Settings;
 use std::num::NonZeroUsize;
@@ -111,7 +112,7 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
     if crate::worker::is_worker() {
         return Err(failed(&crate::suite::Error::InsideWorker));
     }
-    let mut suite = open(&site.root(), &args, &settings.forms).map_err(|error| failed(&error))?;
+    let mut suite = open(&site.root(), &args, &settings).map_err(|error| failed(&error))?;
     if suite.cases.is_empty() && suite.faults.is_empty() && !names_one(&args) {
         // A folder that moved must not look like a green run.
         return Err((FAILED, format!("no scenarios in {}", site.root().display())));
@@ -144,10 +145,10 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
 }
 
 /// All scenarios, or the file of the one that is asked for: nextest starts a process for each case.
-fn open(root: &Path, args: &Arguments, forms: &Forms) -> Result<Suite, crate::suite::Error> {
+fn open(root: &Path, args: &Arguments, settings: &Settings) -> Result<Suite, crate::suite::Error> {
     match &args.filter {
-        Some(name) if args.exact => Suite::open_exact(root, name, forms),
-        _ => Suite::open_in(&[root], forms),
+        Some(name) if args.exact => Suite::open_exact_within(root, name, &settings.forms, settings.limits),
+        _ => Suite::open_within(&[root], &settings.forms, settings.limits),
     }
 }
 

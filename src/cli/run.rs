@@ -56,6 +56,7 @@ pub fn run(args: &Run) -> anyhow::Result<Exit> {
         fault: args.fault.unwrap_or_default(),
         worker: Workers::CurrentExe,
         placement: args.placement,
+        limits: suite.limits,
     };
     let tally = suite.run(options, &mut reporter).map_err(plain_io)?;
     Ok(match (tally.refused, tally.fail) {
@@ -130,6 +131,10 @@ fn options_to_repeat(args: &Run) -> Vec<String> {
     option("--seed", args.seed.map(|value| value.to_string()));
     option("--eager", args.eager.map(|value| value.to_string()));
     option("--fault", args.fault.map(|fault| fault.to_string()));
+    let bounds = &args.selection.bounds;
+    option("--max-memory", bounds.max_memory.map(|value| value.to_string()));
+    option("--max-work", bounds.max_work.map(|value| value.to_string()));
+    option("--max-file", bounds.max_file.map(|value| value.to_string()));
     option("--placement", args.placement.map(|placement| placement.name().to_owned()));
     words
 }

@@ -1,4 +1,5 @@
 //! What COLLSPEC_* variables say, read once.
+use crate::plan::Limits;
 use crate::run::{Options, RanksPerGpu, seconds};
 use crate::scenario::Placement;
 use crate::suite::{BackendChoice, Choice, Filter, Forms, Wish};
@@ -8,7 +9,7 @@ use std::env::VarError;
 pub const FORMS: &str = "COLLSPEC_FORMS";
 
 /// Variables that bear on a case's result, which a command that runs it again must repeat.
-pub const TELLING: [&str; 9] = [
+pub const TELLING: [&str; 12] = [
     "COLLSPEC_BACKEND",
     "COLLSPEC_NCCL",
     "COLLSPEC_DRIVER",
@@ -18,6 +19,9 @@ pub const TELLING: [&str; 9] = [
     "COLLSPEC_OPENING_TIMEOUT",
     "COLLSPEC_SEED",
     "COLLSPEC_EAGER",
+    "COLLSPEC_MAX_MEMORY",
+    "COLLSPEC_MAX_WORK",
+    "COLLSPEC_MAX_FILE",
 ];
 
 /// The variables' meaning; the same as that of the command's options.
@@ -37,6 +41,8 @@ pub struct Settings {
     pub seed: Option<u64>,
     /// COLLSPEC_EAGER.
     pub eager: Option<u64>,
+    /// COLLSPEC_MAX_MEMORY, COLLSPEC_MAX_WORK and COLLSPEC_MAX_FILE.
+    pub limits: Limits,
     /// COLLSPEC_FILTER.
     pub filter: Filter,
     /// COLLSPEC_FORMS.
@@ -48,7 +54,14 @@ impl Settings {
     pub fn read(variable: impl Fn(&str) -> Result<String, VarError>) -> Result<Self, String> {
         let from = Variables(variable);
         let number = |text: &str| text.parse::<u64>().map_err(|_| "a number from 0 on is wanted".to_owned());
+        let usual = Limits::default();
         Ok(Self {
+            limits: Limits {
+                memory: from.parsed("COLLSPEC_MAX_MEMORY", Limits::bytes)?.unwrap_or(usual.memory),
+                work: from.parsed("COLLSPEC_MAX_WORK", Limits::operations)?.unwrap_or(usual.work),
+                file: from.parsed("COLLSPEC_MAX_FILE", Limits::bytes)?.unwrap_or(usual.file),
+                ..usual
+            },
             wish: Wish {
                 backend: from.parsed("COLLSPEC_BACKEND", BackendChoice::parse)?.unwrap_or_default(),
                 require: from.parsed("COLLSPEC_REQUIRE", BackendChoice::parse)?,
@@ -77,6 +90,7 @@ impl Settings {
             opening: self.opening,
             seed: self.seed,
             eager: self.eager,
+            limits: self.limits,
             jobs,
             ..Options::default()
         }
@@ -123,7 +137,13 @@ mod tests {
         assert_eq!(with("COLLSPEC_OPENING_TIMEOUT", "9").map(|s| s.opening), Ok(Some(9.0)));
         assert_eq!(with("COLLSPEC_SEED", "7").map(|s| s.seed), Ok(Some(7)));
         assert_eq!(with("COLLSPEC_EAGER", "4096").map(|s| s.eager), Ok(Some(4096)));
+        assert_eq!(with("COLLSPEC_MAX_MEMORY", "2GiB").map(|s| s.limits.memory), Ok(2 << 30));
+        assert_eq!(with("COLLSPEC_MAX_WORK", "5000").map(|s| s.limits.work), Ok(5000));
+        assert_eq!(with("COLLSPEC_MAX_FILE", "64KiB").map(|s| s.limits.file), Ok(64 << 10));
         for (name, value) in [
+            ("COLLSPEC_MAX_MEMORY", "2 GB"),
+            ("COLLSPEC_MAX_WORK", "0"),
+            ("COLLSPEC_MAX_FILE", "-1"),
             ("COLLSPEC_PLACEMENT", "gpus"),
             ("COLLSPEC_TIMEOUT", "0"),
             ("COLLSPEC_OPENING_TIMEOUT", "soon"),

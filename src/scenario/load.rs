@@ -97,13 +97,10 @@ pub fn parse(file: &Arc<SourceFile>, name: &str) -> Result<Vec<Case>, Rejected> 
     let in_variant = |v: &Variant<'_>| v.keys.is_some_and(|t| t.get("op").is_some());
     let short = top.get("op").is_some() || in_matrix("op") || variants_list.iter().any(in_variant);
     let axes = Matrix::read(&mut cx, matrix.as_ref(), short);
-    let size = top.entries.iter().map(|e| e.val.size()).sum::<usize>() + 1;
-    let largest = variants_list
-        .iter()
-        .filter_map(|v| v.keys)
-        .map(|t| t.entries.iter().map(|e| e.val.size()).sum::<usize>())
-        .max();
-    let count = axes.product(&mut cx, variants_list.len(), size + largest.unwrap_or(0));
+    let size = top.size() + 1;
+    let largest = variants_list.iter().filter_map(|v| v.keys).map(Table::size).max();
+    let forms = forms(&top, &variants_list, &axes);
+    let count = axes.product(&mut cx, variants_list.len(), size + largest.unwrap_or(0), 1 + forms);
     let swept = matrix.is_some() || variants.is_some();
     let mut all = All {
         file,
@@ -144,6 +141,15 @@ pub fn parse(file: &Arc<SourceFile>, name: &str) -> Result<Vec<Case>, Rejected> 
         return Err(reject(vec![Diagnostic::new(span, "`exclude` leaves no case")]));
     }
     all.finish().map_err(reject)
+}
+
+/// The most forms that any case names.
+fn forms(top: &Table, variants: &[Variant<'_>], axes: &Matrix) -> usize {
+    let tables = variants.iter().filter_map(|v| v.keys).chain([top]);
+    let written = tables.filter_map(|t| t.get("forms")).map(|e| &e.val);
+    let swept = axes.axes.iter().filter(|a| a.name == "forms").flat_map(|a| &a.values);
+    let of = |v: &tree::Val| if let tree::Kind::Array(list) = &v.kind { list.len() } else { 1 };
+    written.chain(swept).map(of).max().unwrap_or(0).min(super::forms::TABLE.len())
 }
 
 fn named(axes: &Matrix, values: &[&tree::Val], variant: &Variant<'_>) -> Vec<(String, String)> {

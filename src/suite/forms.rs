@@ -58,7 +58,8 @@ pub(super) fn add(suite: &mut Suite, wanted: &Forms, jobs: usize) {
         Forms::Named => case.forms.iter().map(|form| form.v).collect(),
         Forms::These(these) => these.clone(),
     };
-    let made = drive::map(&suite.cases, jobs, |case| make(case, &list(case)));
+    let limits = &suite.limits;
+    let made = drive::map(&suite.cases, jobs, |case| make(case, &list(case), limits));
     if *wanted == Forms::Named {
         for (case, diagnostic) in unused(&suite.cases, &made) {
             faults::add(&mut suite.faults, &case, vec![diagnostic]);
@@ -67,14 +68,14 @@ pub(super) fn add(suite: &mut Suite, wanted: &Forms, jobs: usize) {
     suite.cases.extend(made.into_iter().flat_map(|made| made.cases));
 }
 
-fn make(case: &Arc<Case>, list: &[&'static Form]) -> Made {
+fn make(case: &Arc<Case>, list: &[&'static Form], limits: &Limits) -> Made {
     let mut made = Made::default();
     for form in list {
         match form.of(case) {
             Ok(new) if !form.tried => made.cases.push(Arc::new(new)),
             Ok(new) => {
                 let new = Arc::new(new);
-                match plan::plan(&new, &Limits::default()) {
+                match plan::plan(&new, limits) {
                     Ok(_) => made.cases.push(new),
                     Err(diagnostics) => {
                         let why = diagnostics.into_iter().next().map(|diagnostic| diagnostic.message);

@@ -14,6 +14,7 @@ pub use faults::Faulty;
 pub use forms::Forms;
 pub use select::Filter;
 
+use crate::plan::Limits;
 use crate::report::{Reporter, Tally};
 use crate::run::{Event, Options, Runner};
 use crate::scenario::Case;
@@ -29,6 +30,8 @@ pub struct Suite {
     pub cases: Vec<Arc<Case>>,
     /// Files that cannot be used as they are.
     pub faults: Vec<Faulty>,
+    /// What a case may cost.
+    pub limits: Limits,
 }
 
 /// Why a suite could not be opened or run.
@@ -84,13 +87,23 @@ impl Suite {
 
     /// The same with these forms.
     pub fn open_in<P: AsRef<Path>>(paths: &[P], forms: &Forms) -> Result<Self, Error> {
+        Self::open_within(paths, forms, Limits::default())
+    }
+
+    /// The same within these limits.
+    pub fn open_within<P: AsRef<Path>>(paths: &[P], forms: &Forms, limits: Limits) -> Result<Self, Error> {
         let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
-        select::open(&paths, forms)
+        select::open(&paths, forms, limits)
     }
 
     /// Reads the one file under `root` that can hold the case `name`; the suite is empty if there is none.
     pub fn open_exact(root: &Path, name: &str, forms: &Forms) -> Result<Self, Error> {
-        select::open_exact(root, name, forms)
+        Self::open_exact_within(root, name, forms, Limits::default())
+    }
+
+    /// The same within these limits.
+    pub fn open_exact_within(root: &Path, name: &str, forms: &Forms, limits: Limits) -> Result<Self, Error> {
+        select::open_exact(root, name, forms, limits)
     }
 
     /// Keeps the cases that `filter` admits.
@@ -101,7 +114,9 @@ impl Suite {
     /// Plans every case on `jobs` threads and adds those that cannot be run as written to the faults.
     pub fn plan(&mut self, jobs: usize) {
         let patience = faults::Patience::default();
-        let plans = drive::map(&self.cases, jobs, |case| patience.look(case, |case| faults::plan(case).map(drop)));
+        let limits = &self.limits;
+        let look = |case: &Arc<Case>| faults::plan(case, limits).map(drop);
+        let plans = drive::map(&self.cases, jobs, |case| patience.look(case, look));
         for (case, plan) in self.cases.iter().zip(plans) {
             if let Err(diagnostics) = plan {
                 faults::add(&mut self.faults, case, diagnostics);
@@ -111,6 +126,7 @@ impl Suite {
 
     /// Runs every case and tells `reporter` of it.
     pub fn run(&self, options: Options, reporter: &mut dyn Reporter) -> Result<Tally, Error> {
+        let options = Options { limits: self.limits, ..options };
         if crate::worker::is_worker() {
             return Err(Error::InsideWorker);
         }

@@ -1,5 +1,6 @@
 //! Which cases there are, and which of them are meant.
 use super::{Error, Faulty, Forms, Suite, drive, forms};
+use crate::plan::Limits;
 use crate::scenario::{self, Case, Placement};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -27,22 +28,22 @@ impl Filter {
 }
 
 /// Reads everything in `paths`.
-pub(super) fn open(paths: &[PathBuf], forms: &Forms) -> Result<Suite, Error> {
-    Ok(load(&scenario::discover(paths)?, forms))
+pub(super) fn open(paths: &[PathBuf], forms: &Forms, limits: Limits) -> Result<Suite, Error> {
+    Ok(load(&scenario::discover(paths)?, forms, limits))
 }
 
 /// Reads the file in which `name` can be.
-pub(super) fn open_exact(root: &Path, name: &str, forms: &Forms) -> Result<Suite, Error> {
+pub(super) fn open_exact(root: &Path, name: &str, forms: &Forms, limits: Limits) -> Result<Suite, Error> {
     let file: Vec<_> = scenario::find_exact(root, name).into_iter().collect();
-    let mut suite = load(&file, forms);
+    let mut suite = load(&file, forms, limits);
     suite.select(&Filter { text: Some(name.to_owned()), exact: true });
     Ok(suite)
 }
 
-fn load(files: &[scenario::Scenario], wanted: &Forms) -> Suite {
+fn load(files: &[scenario::Scenario], wanted: &Forms, limits: Limits) -> Suite {
     let jobs = available_parallelism().map_or(1, NonZeroUsize::get);
-    let loaded = drive::map(files, jobs, |file| scenario::load(&file.path, &file.name, scenario::MAX_BYTES));
-    let mut suite = Suite::default();
+    let loaded = drive::map(files, jobs, |file| scenario::load(&file.path, &file.name, limits.file));
+    let mut suite = Suite { limits, ..Suite::default() };
     for (file, loaded) in files.iter().zip(loaded) {
         match loaded {
             Ok(cases) => suite.cases.extend(cases.into_iter().map(Arc::new)),

@@ -79,10 +79,12 @@ impl<'a> Unroll<'a> {
                 }
                 let output = self.required(step, "out", m)?;
                 let count = self.elements(step, m)?;
+                self.carry(&expr.v, 4 + m.names.axes.len(), step.span)?;
                 let names = Arc::new(m.names.list());
                 let dtype = step.dtype.as_ref().map(|d| d.v);
+                let shared = self.exprs.entry(step).or_insert_with(|| Arc::new(expr.v.clone()));
                 ItemKind::Map(Box::new(MapItem {
-                    expr: Arc::new(expr.v.clone()),
+                    expr: shared.clone(),
                     names,
                     reads,
                     output,
