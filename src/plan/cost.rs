@@ -93,21 +93,25 @@ pub fn too_much_work(what: &str, span: Span, part: u64, total: u64, limits: &Lim
     );
     Diagnostic::new(span, text)
         .label(format!("{what}: {} of them", number(part)))
-        .help(format!("fewer elements, shorter expressions or fewer runs; `--max-work {total}` raises the limit"))
+        .help(format!(
+            "fewer elements, shorter expressions or fewer runs; `--max-work {total}` (COLLSPEC_MAX_WORK) raises the limit"
+        ))
 }
 
 /// The refusal of a case that needs too much memory.
 pub fn too_much_memory(what: &str, span: Span, part: u64, total: u64, limits: &Limits) -> Diagnostic {
-    let text = format!(
-        "this case needs {} of memory in all copies: more than the limit of {}",
-        human(total),
-        human(limits.memory)
-    );
+    let (mut figure, mut limit) = (human(total), human(limits.memory));
+    if figure == limit {
+        (figure, limit) = (format!("{} bytes", number(total)), format!("{} bytes", number(limits.memory)));
+    }
+    let text = format!("this case needs {figure} of memory in all copies: more than the limit of {limit}");
     // Rounded up, so that the number given is enough.
     let wanted = total.div_ceil(1 << 20);
     Diagnostic::new(span, text)
         .label(format!("{what}: {} of it", human(part)))
-        .help(format!("smaller counts or fewer ranks; `--max-memory {wanted}MiB` raises the limit"))
+        .help(format!(
+            "smaller counts or fewer ranks; `--max-memory {wanted}MiB` (COLLSPEC_MAX_MEMORY) raises the limit"
+        ))
 }
 
 /// Digits in groups of three.
