@@ -179,10 +179,15 @@ fn copies_that_only_the_data_makes_necessary_are_counted() {
 #[test]
 fn exclude_is_looked_up_and_bounded() {
     let values = (0..2000).map(|k| k.to_string()).collect::<Vec<_>>().join(",");
-    let axes = format!("world_size = 1\nop = \"all_reduce\"\ninputs = {{ each = \"a + b\", count = 1 }}\n[matrix]\na = [{values}]\nb = [0,1,2,3,4,5,6,7,8,9]\n");
+    let axes = format!(
+        "world_size = 1\nop = \"all_reduce\"\ninputs = {{ each = \"a + b\", count = 1 }}\n[matrix]\na = [{values}]\nb = [0,1,2,3,4,5,6,7,8,9]\n"
+    );
     // One table that names almost all: 20,000 combinations, 2,000 values.
     let most = (1..2000).map(|k| k.to_string()).collect::<Vec<_>>().join(",");
-    assert_eq!(parsed(&format!("{axes}exclude = [{{ a = [{most}] }}]\n")).map(|c| c.len()).map_err(|f| told(&f)), Ok(10));
+    assert_eq!(
+        parsed(&format!("{axes}exclude = [{{ a = [{most}] }}]\n")).map(|c| c.len()).map_err(|f| told(&f)),
+        Ok(10)
+    );
     // The same in 20,000 tables.
     let many: String = (0..1999).flat_map(|a| (0..10).map(move |b| format!("{{a={a},b={b}}},"))).collect();
     let said = told(&parsed(&format!("{axes}exclude = [{many}]\n")).unwrap_err());
@@ -197,7 +202,9 @@ fn long_texts_count_for_every_case() {
     let text = "x".repeat(229_000);
     let values = (0..2000).map(|k| k.to_string()).collect::<Vec<_>>().join(",");
     let file = |top: &str, axis: &str| {
-        format!("world_size = 1\nop = \"all_reduce\"\ninputs = {{ each = \"a\", count = 1 }}\n{top}\n[matrix]\na = [{values}]\n{axis}\n")
+        format!(
+            "world_size = 1\nop = \"all_reduce\"\ninputs = {{ each = \"a\", count = 1 }}\n{top}\n[matrix]\na = [{values}]\n{axis}\n"
+        )
     };
     for (top, axis) in [
         (format!("description = \"{text}\""), String::new()),
@@ -217,8 +224,10 @@ fn a_file_of_faults_shows_some_of_them() {
     let keys: String = (0..50_000).map(|k| format!("k{k} = 1\n")).collect();
     let unused: String = (0..30_000).map(|k| format!("inputs.b{k} = [[1]]\n")).collect();
     let broken = "= [\n".repeat(100_000);
-    let excluded = format!("op = \"all_reduce\"\n[matrix]\nworld_size = [1]\nexclude = [{}]\n", "{ x = 1 },".repeat(50_000));
-    for text in [numbers, keys, format!("world_size = 1\nsteps = [{{ op = \"barrier\" }}]\n{unused}"), broken, excluded] {
+    let excluded =
+        format!("op = \"all_reduce\"\n[matrix]\nworld_size = [1]\nexclude = [{}]\n", "{ x = 1 },".repeat(50_000));
+    for text in [numbers, keys, format!("world_size = 1\nsteps = [{{ op = \"barrier\" }}]\n{unused}"), broken, excluded]
+    {
         let faults = parsed(&text).unwrap_err();
         assert!((1..=100).contains(&faults.len()), "{}", faults.len());
         let file = SourceFile { path: "x.toml".into(), text: text.into() };
@@ -274,7 +283,9 @@ fn greedy(dice: &mut Dice) -> String {
         1 => "{ op = \"all_gather\", in = \"x\", out = \"y\" }".to_owned(),
         2 => format!("{{ op = \"map\", expr = \"x * 2 + x[0]\", out = \"y\", times = {times} }}"),
         3 => "{ op = \"all_to_all_v\", in = \"x\", counts = \"rank + peer\", out = \"y\" }".to_owned(),
-        _ => format!("{{ op = \"send_recv\", to = \"(rank + 1) % n\", from = \"(rank + n - 1) % n\", in = \"x\", out = \"y\", times = {times} }}"),
+        _ => format!(
+            "{{ op = \"send_recv\", to = \"(rank + 1) % n\", from = \"(rank + n - 1) % n\", in = \"x\", out = \"y\", times = {times} }}"
+        ),
     };
     let asserts = vec!["\"x == x\""; dice.roll(300) as usize].join(", ");
     let repeat = 1 + dice.roll(3) * 1000;

@@ -80,7 +80,8 @@ pub fn audit(args: &Audit) -> anyhow::Result<Exit> {
 
 /// One way's audit; or the exit code, where it has been said what is wrong.
 fn one(args: &Audit, suite: &Suite, way: &dyn Way, settings: &Settings) -> anyhow::Result<Result<Report, Exit>> {
-    let options = Options { timeout: args.timeout, worker: Workers::CurrentExe, limits: suite.limits, ..Options::default() };
+    let options =
+        Options { timeout: args.timeout, worker: Workers::CurrentExe, limits: suite.limits, ..Options::default() };
     let progress = Progress::new();
     let tell = |step: &Step| {
         match step {

@@ -61,7 +61,8 @@ fn summary(cases: &[Foreseen]) -> String {
     let (large, why) = of(|case| if let Foreseen::TooLarge(words) = case { Some(words) } else { None });
 
     let number = if cases.len() == 1 { "1 case".to_owned() } else { format!("{} cases", cases.len()) };
-    if cases.len() == 1 || [completes, refused, may_block, stuck, large].iter().filter(|kinds| **kinds > 0).count() == 1 {
+    if cases.len() == 1 || [completes, refused, may_block, stuck, large].iter().filter(|kinds| **kinds > 0).count() == 1
+    {
         let words = match cases.first() {
             None => "nothing selected".to_owned(),
             Some(Foreseen::Completes) => "completes".to_owned(),

@@ -397,7 +397,8 @@ pub(crate) const KEPT: usize = 64 << 20;
 const MAX_STRETCHES: usize = 1 << 21;
 
 fn stretches(rank: Option<usize>) -> Problem {
-    let text = format!("more than {MAX_STRETCHES} stretches of memory are differently sure: fewer elements, or whole buffers");
+    let text =
+        format!("more than {MAX_STRETCHES} stretches of memory are differently sure: fewer elements, or whole buffers");
     (rank, text)
 }
 

@@ -91,11 +91,9 @@ pub fn too_much_work(what: &str, span: Span, part: u64, total: u64, limits: &Lim
         number(total),
         number(limits.work)
     );
-    Diagnostic::new(span, text)
-        .label(format!("{what}: {} of them", number(part)))
-        .help(format!(
-            "fewer elements, shorter expressions or fewer runs; `--max-work {total}` (COLLSPEC_MAX_WORK) raises the limit"
-        ))
+    Diagnostic::new(span, text).label(format!("{what}: {} of them", number(part))).help(format!(
+        "fewer elements, shorter expressions or fewer runs; `--max-work {total}` (COLLSPEC_MAX_WORK) raises the limit"
+    ))
 }
 
 /// The refusal of a case that needs too much memory.
@@ -107,11 +105,9 @@ pub fn too_much_memory(what: &str, span: Span, part: u64, total: u64, limits: &L
     let text = format!("this case needs {figure} of memory in all copies: more than the limit of {limit}");
     // Rounded up, so that the number given is enough.
     let wanted = total.div_ceil(1 << 20);
-    Diagnostic::new(span, text)
-        .label(format!("{what}: {} of it", human(part)))
-        .help(format!(
-            "smaller counts or fewer ranks; `--max-memory {wanted}MiB` (COLLSPEC_MAX_MEMORY) raises the limit"
-        ))
+    Diagnostic::new(span, text).label(format!("{what}: {} of it", human(part))).help(format!(
+        "smaller counts or fewer ranks; `--max-memory {wanted}MiB` (COLLSPEC_MAX_MEMORY) raises the limit"
+    ))
 }
 
 /// Digits in groups of three.
@@ -147,9 +143,10 @@ fn work(plan: &Plan) -> Account {
     }
     for e in &case.expect {
         let Some(buffer) = plan.buffers.iter().find(|b| b.name == e.target.name) else { continue };
-        let slice = e.target.slice.as_ref().map_or(0, |(from, to)| {
-            from.iter().chain(to).map(|e| operations(e, axes)).sum::<u64>().saturating_mul(2)
-        });
+        let slice =
+            e.target.slice.as_ref().map_or(0, |(from, to)| {
+                from.iter().chain(to).map(|e| operations(e, axes)).sum::<u64>().saturating_mul(2)
+            });
         let mut sum = 0u64;
         for rank in 0..plan.n {
             let part = super::expect::extent(plan, e, buffer, rank).ok().flatten();

@@ -61,7 +61,9 @@ impl Limits {
             _ => 0,
         };
         let value = digits.parse::<u64>().ok().and_then(|v| v.checked_mul(unit));
-        value.filter(|v| *v > 0).ok_or_else(|| "a number of bytes above 0 is wanted, such as 16GiB or 512MiB".to_owned())
+        value
+            .filter(|v| *v > 0)
+            .ok_or_else(|| "a number of bytes above 0 is wanted, such as 16GiB or 512MiB".to_owned())
     }
 
     /// Operations as options and variables give them.
@@ -71,7 +73,9 @@ impl Limits {
     /// What is wanted instead.
     pub fn operations(text: &str) -> Result<u64, String> {
         let value = text.replace(['_', ','], "").parse::<u64>().ok();
-        value.filter(|v| *v > 0).ok_or_else(|| "a number of operations above 0 is wanted, such as 4000000000".to_owned())
+        value
+            .filter(|v| *v > 0)
+            .ok_or_else(|| "a number of operations above 0 is wanted, such as 4000000000".to_owned())
     }
 }
 

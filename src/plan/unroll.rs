@@ -1,8 +1,8 @@
 //! Steps to every rank's items: loops unrolled, communicators found, numbers evaluated. Counts are still open.
 use super::comms::{Comms, Named};
+use super::cost;
 use super::eval::{Names, Ranked, among};
 use super::item::{Item, ItemKind, Name, Program};
-use super::cost;
 use super::types::{BufId, CommId, PlanStep, StepId};
 use super::{Limits, order};
 use crate::num::DType;
@@ -164,7 +164,13 @@ impl<'a> Unroll<'a> {
         if self.work <= self.limits.work {
             return Ok(());
         }
-        Err(cost::too_much_work("the numbers of this step and those before it", step.span, self.work, self.work, self.limits))
+        Err(cost::too_much_work(
+            "the numbers of this step and those before it",
+            step.span,
+            self.work,
+            self.work,
+            self.limits,
+        ))
     }
 
     /// One more call carries a map's expression.

@@ -246,7 +246,8 @@ impl Matrix {
         let conditions: usize = exclude.iter().map(Vec::len).sum();
         let points = self.axes.iter().fold(1usize, |all, a| all.saturating_mul(a.values.len())).min(MAX_CASES);
         if conditions.saturating_mul(points) > MAX_MATCHES {
-            let message = format!("`exclude` has {conditions} conditions for {points} combinations: too much to compare");
+            let message =
+                format!("`exclude` has {conditions} conditions for {points} combinations: too much to compare");
             let help = format!("conditions times combinations may be {MAX_MATCHES}: a list matches any of its values");
             cx.fault(Diagnostic::new(val.span, message).help(help));
         }

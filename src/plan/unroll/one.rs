@@ -83,15 +83,7 @@ impl<'a> Unroll<'a> {
                 let names = Arc::new(m.names.list());
                 let dtype = step.dtype.as_ref().map(|d| d.v);
                 let shared = self.exprs.entry(step).or_insert_with(|| Arc::new(expr.v.clone()));
-                ItemKind::Map(Box::new(MapItem {
-                    expr: shared.clone(),
-                    names,
-                    reads,
-                    output,
-                    count,
-                    dtype,
-                    stream,
-                }))
+                ItemKind::Map(Box::new(MapItem { expr: shared.clone(), names, reads, output, count, dtype, stream }))
             }
             Kind::Host(Host::Wait) => {
                 let on = step.wait_stream.as_ref().map(|s| self.stream(&s.v));

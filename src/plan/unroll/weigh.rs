@@ -6,16 +6,7 @@ use crate::scenario::{BufRef, CommDef, CommHow, Counts, Num, NumKind, Ranks, Red
 /// ranks of the world.
 pub fn operations(step: &Step, axes: usize, n: u64) -> u64 {
     let num = |num: &Option<Num>| num.as_ref().map_or(0, |v| of_num(v, axes));
-    let nums = [
-        &step.root,
-        &step.in_place,
-        &step.times,
-        &step.peer,
-        &step.to,
-        &step.from,
-        &step.count,
-        &step.seconds,
-    ];
+    let nums = [&step.root, &step.in_place, &step.times, &step.peer, &step.to, &step.from, &step.count, &step.seconds];
     let mut sum = 1 + nums.into_iter().map(num).sum::<u64>();
     sum += [&step.input, &step.output].into_iter().flatten().map(|r| of_slice(r, axes)).sum::<u64>();
     if let Ranks::Expr(expr) = &step.ranks {
