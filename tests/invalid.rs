@@ -1,6 +1,8 @@
 //! Files that are no scenarios, each with the message that people see. `COLLSPEC_BLESS=1` writes the messages anew.
 use collspec::plan::{self, Limits};
+use collspec::run::memory::Turns;
 use collspec::scenario::{self, Case, Expected, SourceFile};
+use collspec::suite::foresee::foresee;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -233,6 +235,8 @@ fn the_worst_files_are_quick() {
 /// What only elements show is found before anything runs, too.
 #[test]
 fn elements_that_a_type_cannot_hold_are_refused() -> Result<(), Box<dyn std::error::Error>> {
+    let limits = Limits::default();
+    let turns = Turns::new(limits.memory);
     for (buffer, expr, words) in [
         ("{ text = \"abc\", dtype = \"f8e4m3\" }", "x", "97 is not an f8e4m3 value; its neighbours are 96 and 104"),
         ("{ text = \"ä\", dtype = \"i8\" }", "x", "195 does not fit i8"),
@@ -246,7 +250,7 @@ fn elements_that_a_type_cannot_hold_are_refused() -> Result<(), Box<dyn std::err
             "world_size = 1\ninputs.x = {buffer}\nsteps = [{{ op = \"map\", expr = \"{expr}\", out = \"y\" }}]\n"
         );
         for case in parse(&text)? {
-            let found = collspec::suite::foresee::foresee(&Arc::new(case)).err().unwrap_or_default();
+            let found = foresee(&Arc::new(case), &limits, &turns).err().unwrap_or_default();
             let messages: Vec<_> = found.into_iter().map(|d| d.message).collect();
             assert!(messages.iter().any(|m| m.contains(words)), "{buffer}, {expr}: {messages:?}");
         }

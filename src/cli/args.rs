@@ -3,6 +3,7 @@ use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use collspec::audit::peers::Peer;
 use collspec::audit::{NoSelection, Selection as Faults};
 use collspec::library::{Cuda, is_version};
+use collspec::plan::Limits;
 use collspec::run::{RanksPerGpu, seconds};
 use collspec::scenario::{AllowEnv, Placement};
 use collspec::suite::{BackendChoice, Filter, Forms, Reading, Suite};
@@ -89,6 +90,40 @@ pub struct Selection {
     /// algorithms, protocols, channels, sizes, thresholds, transports, checks and the debug level.
     #[arg(long, value_name = "NAME", value_parser = AllowEnv::parse_one)]
     pub allow_env: Vec<String>,
+
+    #[command(flatten)]
+    pub bounds: Bounds,
+}
+
+/// What a file and a case may cost. Everything is computed before it is begun.
+#[derive(Debug, ClapArgs)]
+pub struct Bounds {
+    /// Memory that a case may take in all copies, in worker, shared memory and judge, and that cases which run at the same
+    /// time may take together: bytes, or such as 512MiB or 16GiB. A case that needs more is refused; one that needs more
+    /// than this machine has free is skipped [default: 16GiB].
+    #[arg(long, value_name = "BYTES", value_parser = Limits::bytes)]
+    pub max_memory: Option<u64>,
+
+    /// Operations that filling, working out and judging a case may take: elements times operators of every expression, and
+    /// what is as much work; a thousand million are some ten seconds [default: 4000000000].
+    #[arg(long, value_name = "N", value_parser = Limits::operations)]
+    pub max_work: Option<u64>,
+
+    /// Bytes of a scenario file [default: 1MiB].
+    #[arg(long, value_name = "BYTES", value_parser = Limits::bytes)]
+    pub max_file: Option<u64>,
+}
+
+impl Bounds {
+    fn limits(&self) -> Limits {
+        let usual = Limits::default();
+        Limits {
+            memory: self.max_memory.unwrap_or(usual.memory),
+            work: self.max_work.unwrap_or(usual.work),
+            file: self.max_file.unwrap_or(usual.file),
+            ..usual
+        }
+    }
 }
 
 impl Selection {
@@ -98,8 +133,12 @@ impl Selection {
 
     /// The files' cases in the forms that are wanted.
     pub fn open(&self) -> Result<Suite, collspec::suite::Error> {
-        let allow_env = AllowEnv::of(&self.allow_env);
-        Suite::open_with(&self.paths, &Reading { forms: self.forms.clone().unwrap_or_default(), allow_env })
+        let reading = Reading {
+            forms: self.forms.clone().unwrap_or_default(),
+            allow_env: AllowEnv::of(&self.allow_env),
+            limits: self.bounds.limits(),
+        };
+        Suite::open_with(&self.paths, &reading)
     }
 }
 

@@ -7,6 +7,7 @@ use super::terminal;
 use anyhow::Context;
 use collspec::audit::peers::As;
 use collspec::audit::{self, Depth, Error, Ours, Report, Settings, SoundFailure, Step, Way};
+use collspec::plan::Limits;
 use collspec::printable::{Guarded, printable_lines};
 use collspec::report::{Inherited, Rerun, Styles, audit as table, failure, ways as side_by_side};
 use collspec::run::{Options, Workers};
@@ -80,7 +81,8 @@ pub fn audit(args: &Audit) -> anyhow::Result<Exit> {
 
 /// One way's audit; or the exit code, where it has been said what is wrong.
 fn one(args: &Audit, suite: &Suite, way: &dyn Way, settings: &Settings) -> anyhow::Result<Result<Report, Exit>> {
-    let options = Options { timeout: args.timeout, worker: Workers::CurrentExe, ..Options::default() };
+    let options =
+        Options { timeout: args.timeout, worker: Workers::CurrentExe, limits: suite.limits, ..Options::default() };
     let progress = Progress::new();
     let tell = |step: &Step| {
         match step {
@@ -99,18 +101,18 @@ fn one(args: &Audit, suite: &Suite, way: &dyn Way, settings: &Settings) -> anyho
         Ok(report) => Ok(Ok(report)),
         Err(Error::Unsound(failures)) => {
             progress.end();
-            unsound(&failures).map(Err)
+            unsound(&failures, &suite.limits).map(Err)
         }
         Err(error) => Err(error.into()),
     }
 }
 
 /// Shows what fails without a fault.
-fn unsound(failures: &[SoundFailure]) -> anyhow::Result<Exit> {
+fn unsound(failures: &[SoundFailure], limits: &Limits) -> anyhow::Result<Exit> {
     let mut to = terminal::err();
     let rerun = Rerun::command_line(vec!["--backend".to_owned(), "soft".to_owned()], Inherited::here());
     for failed in failures.iter().take(SHOWN) {
-        match faults::refusal(&failed.case).filter(|_| failed.refused()) {
+        match faults::refusal(&failed.case, limits).filter(|_| failed.refused()) {
             Some(text) => writeln!(to, "{}\n", text.trim_end())?,
             None => {
                 let again = rerun.command(&failed.case);

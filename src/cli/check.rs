@@ -4,11 +4,14 @@ use super::exit::Exit;
 use super::run::{open, select, show_faults};
 use super::terminal;
 use collspec::printable::{one_line, printable};
+use collspec::run::memory::Turns;
+use collspec::scenario::Case;
 use collspec::suite::foresee::{Foreseen, foresee};
 use collspec::suite::{drive, faults, files_in_words};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::num::NonZeroUsize;
+use std::sync::Arc;
 use std::thread::available_parallelism;
 
 pub fn check(args: &Check) -> anyhow::Result<Exit> {
@@ -18,7 +21,9 @@ pub fn check(args: &Check) -> anyhow::Result<Exit> {
         select(&mut suite, &args.selection)?;
     }
     let patience = faults::Patience::default();
-    let results = drive::map(&suite.cases, jobs, |case| patience.look(case, foresee));
+    let (limits, turns) = (suite.limits, Turns::new(suite.limits.memory));
+    let look = |case: &Arc<Case>| foresee(case, &limits, &turns);
+    let results = drive::map(&suite.cases, jobs, |case| patience.look(case, look));
     let mut files: BTreeMap<&str, Vec<Foreseen>> = BTreeMap::new();
     for (case, result) in suite.cases.iter().zip(results) {
         let file = files.entry(&case.file.path).or_default();
@@ -55,15 +60,18 @@ fn summary(cases: &[Foreseen]) -> String {
     let refused = cases.iter().filter(|case| matches!(case, Foreseen::Refused)).count();
     let (may_block, circle) = of(|case| if let Foreseen::MayBlock(words) = case { Some(words) } else { None });
     let (stuck, end) = of(|case| if let Foreseen::Stuck(words) = case { Some(words) } else { None });
+    let (large, why) = of(|case| if let Foreseen::TooLarge(words) = case { Some(words) } else { None });
 
     let number = if cases.len() == 1 { "1 case".to_owned() } else { format!("{} cases", cases.len()) };
-    if cases.len() == 1 || [completes, refused, may_block, stuck].iter().filter(|kinds| **kinds > 0).count() == 1 {
+    if cases.len() == 1 || [completes, refused, may_block, stuck, large].iter().filter(|kinds| **kinds > 0).count() == 1
+    {
         let words = match cases.first() {
             None => "nothing selected".to_owned(),
             Some(Foreseen::Completes) => "completes".to_owned(),
             Some(Foreseen::Refused) => "refused, as expected".to_owned(),
             Some(Foreseen::MayBlock(words)) => format!("may block: {words}"),
             Some(Foreseen::Stuck(words)) => format!("cannot finish: {words}"),
+            Some(Foreseen::TooLarge(words)) => format!("planned, not worked out: {words}"),
         };
         return format!("{number}, {words}");
     }
@@ -72,6 +80,7 @@ fn summary(cases: &[Foreseen]) -> String {
         count("refused, as expected", refused),
         count("may block", may_block).map(|words| format!("{words}: {circle}")),
         count("cannot finish", stuck).map(|words| format!("{words}: {end}")),
+        count("planned, not worked out", large).map(|words| format!("{words}: {why}")),
     ];
     format!("{number}; {}", parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
 }

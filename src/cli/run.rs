@@ -58,6 +58,7 @@ pub fn run(args: &Run) -> anyhow::Result<Exit> {
         fault: args.fault.unwrap_or_default(),
         worker: Workers::CurrentExe,
         placement: args.placement,
+        limits: suite.limits,
     };
     let tally = suite.run(options, &mut reporter).map_err(plain_io)?;
     Ok(match (tally.refused, tally.fail) {
@@ -142,6 +143,10 @@ fn options_to_repeat(args: &Run) -> Vec<String> {
     option("--eager", args.eager.map(|value| value.to_string()));
     option("--connect", args.connect.map(|when| when.name().to_owned()));
     option("--fault", args.fault.map(|fault| fault.to_string()));
+    let bounds = &args.selection.bounds;
+    option("--max-memory", bounds.max_memory.map(|value| value.to_string()));
+    option("--max-work", bounds.max_work.map(|value| value.to_string()));
+    option("--max-file", bounds.max_file.map(|value| value.to_string()));
     option("--placement", args.placement.map(|placement| placement.name().to_owned()));
     for name in &args.selection.allow_env {
         option("--allow-env", Some(name.clone()));

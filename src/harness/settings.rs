@@ -1,4 +1,5 @@
 //! What COLLSPEC_* variables say, read once.
+use crate::plan::Limits;
 use crate::run::{Options, RanksPerGpu, seconds};
 use crate::scenario::{AllowEnv, Placement};
 use crate::suite::{BackendChoice, Choice, Filter, Forms, Reading, Wish};
@@ -21,6 +22,9 @@ pub const TELLING: &[&str] = &[
     "COLLSPEC_SEED",
     "COLLSPEC_EAGER",
     "COLLSPEC_CONNECT",
+    "COLLSPEC_MAX_MEMORY",
+    "COLLSPEC_MAX_WORK",
+    "COLLSPEC_MAX_FILE",
 ];
 
 /// The variables' meaning; the same as that of the command's options.
@@ -44,7 +48,7 @@ pub struct Settings {
     pub connect: Option<Connect>,
     /// COLLSPEC_FILTER.
     pub filter: Filter,
-    /// COLLSPEC_FORMS and COLLSPEC_ALLOW_ENV.
+    /// COLLSPEC_FORMS, COLLSPEC_ALLOW_ENV, COLLSPEC_MAX_MEMORY, COLLSPEC_MAX_WORK and COLLSPEC_MAX_FILE.
     pub reading: Reading,
 }
 
@@ -53,6 +57,7 @@ impl Settings {
     pub fn read(variable: impl Fn(&str) -> Result<String, VarError>) -> Result<Self, String> {
         let from = Variables(variable);
         let number = |text: &str| text.parse::<u64>().map_err(|_| "a number from 0 on is wanted".to_owned());
+        let usual = Limits::default();
         Ok(Self {
             wish: Wish {
                 backend: from.parsed("COLLSPEC_BACKEND", BackendChoice::parse)?.unwrap_or_default(),
@@ -71,6 +76,12 @@ impl Settings {
             reading: Reading {
                 forms: from.parsed(FORMS, Forms::parse)?.unwrap_or_default(),
                 allow_env: from.parsed("COLLSPEC_ALLOW_ENV", AllowEnv::parse)?.unwrap_or_default(),
+                limits: Limits {
+                    memory: from.parsed("COLLSPEC_MAX_MEMORY", Limits::bytes)?.unwrap_or(usual.memory),
+                    work: from.parsed("COLLSPEC_MAX_WORK", Limits::operations)?.unwrap_or(usual.work),
+                    file: from.parsed("COLLSPEC_MAX_FILE", Limits::bytes)?.unwrap_or(usual.file),
+                    ..usual
+                },
             },
         })
     }
@@ -87,6 +98,7 @@ impl Settings {
             seed: self.seed,
             eager: self.eager,
             connect: self.connect,
+            limits: self.reading.limits,
             jobs,
             ..Options::default()
         }
@@ -134,7 +146,13 @@ mod tests {
         assert_eq!(with("COLLSPEC_SEED", "7").map(|s| s.seed), Ok(Some(7)));
         assert_eq!(with("COLLSPEC_EAGER", "4096").map(|s| s.eager), Ok(Some(4096)));
         assert_eq!(with("COLLSPEC_CONNECT", "lazy").map(|s| s.connect), Ok(Some(Connect::Lazy)));
+        assert_eq!(with("COLLSPEC_MAX_MEMORY", "2GiB").map(|s| s.reading.limits.memory), Ok(2 << 30));
+        assert_eq!(with("COLLSPEC_MAX_WORK", "5000").map(|s| s.reading.limits.work), Ok(5000));
+        assert_eq!(with("COLLSPEC_MAX_FILE", "64KiB").map(|s| s.reading.limits.file), Ok(64 << 10));
         for (name, value) in [
+            ("COLLSPEC_MAX_MEMORY", "2 GB"),
+            ("COLLSPEC_MAX_WORK", "0"),
+            ("COLLSPEC_MAX_FILE", "-1"),
             ("COLLSPEC_PLACEMENT", "gpus"),
             ("COLLSPEC_TIMEOUT", "0"),
             ("COLLSPEC_OPENING_TIMEOUT", "soon"),

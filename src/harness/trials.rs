@@ -56,7 +56,7 @@ impl Context {
             Status::Fail => {
                 let again = self.rerun.command(case);
                 let refused = verdict.outcome == Some(Outcome::Refused);
-                Err(match refused.then(|| faults::refusal(case)).flatten() {
+                Err(match refused.then(|| faults::refusal(case, runner.limits())).flatten() {
                     Some(diagnostics) => format!("{}\n  run it again: {again}", diagnostics.trim_end()).into(),
                     None => failure::message(case, &verdict, &again).into(),
                 })

@@ -3,7 +3,7 @@ use super::book::{Book, Rank};
 use super::expect::is_undefined;
 use super::outputs::whole;
 use super::{Finding, Lane, message};
-use crate::num::{element_value, get};
+use crate::num::{DType, element_value, get};
 use crate::oracle::contents::Memory;
 use crate::plan::{BufId, Plan};
 use crate::run::Observation;
@@ -11,12 +11,14 @@ use crate::scenario::Sp;
 use crate::scenario::expr::{EvalError, Expr, Func, Mode, Node, Scope, Value};
 use crate::worker::job::What;
 use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
 
 /// Evaluates all of them on every rank that has all they name.
 pub(crate) fn check(plan: &Plan, last: &[Memory], seen: &Observation, book: &mut Book) {
+    let ids: HashMap<&str, BufId> = plan.buffers.iter().enumerate().rev().map(|(i, b)| (b.name.as_str(), i)).collect();
     for assertion in &plan.case.asserts {
         let mut used = Used::default();
-        used.node(plan, &assertion.v.node);
+        used.node(&ids, &assertion.v.node);
         book.looked(Lane::Expected, 0);
         let mut held = false;
         let eyes = book.eyes;
@@ -59,35 +61,40 @@ struct Used {
 }
 
 impl Used {
-    fn node(&mut self, plan: &Plan, node: &Node) {
+    fn node(&mut self, ids: &HashMap<&str, BufId>, node: &Node) {
         match node {
             Node::Int(_) | Node::Float(_) => {}
-            Node::Name(name) => self.buffer(plan, name, true),
+            Node::Name(name) => self.buffer(ids, name, true),
             Node::Index(name, inner) => {
-                self.buffer(plan, name, false);
-                self.node(plan, inner);
+                self.buffer(ids, name, false);
+                self.node(ids, inner);
             }
             Node::Field(step, _) => self.tags.push(step.clone()),
-            Node::Neg(inner) => self.node(plan, inner),
+            Node::Neg(inner) => self.node(ids, inner),
             Node::Binary(_, a, b) => {
-                self.node(plan, a);
-                self.node(plan, b);
+                self.node(ids, a);
+                self.node(ids, b);
             }
             Node::Call(Func::Same, args) => {
                 for arg in args {
                     if let Node::Name(name) = arg {
-                        self.buffer(plan, name, false);
+                        self.buffer(ids, name, false);
                     }
                 }
             }
-            Node::Call(_, args) => args.iter().for_each(|a| self.node(plan, a)),
+            Node::Call(_, args) => args.iter().for_each(|a| self.node(ids, a)),
         }
     }
-    fn buffer(&mut self, plan: &Plan, name: &str, each: bool) {
-        if let Some(buf) = plan.buffers.iter().position(|b| b.name == name) {
-            self.all.push(buf);
+    fn buffer(&mut self, ids: &HashMap<&str, BufId>, name: &str, each: bool) {
+        let add = |list: &mut Vec<BufId>, buf| {
+            if !list.contains(&buf) {
+                list.push(buf);
+            }
+        };
+        if let Some(buf) = ids.get(name) {
+            add(&mut self.all, *buf);
             if each {
-                self.each.push(buf);
+                add(&mut self.each, *buf);
             }
         }
     }
@@ -115,23 +122,38 @@ fn one_rank(plan: &Plan, seen: &Observation, rank: usize, assertion: &Sp<Expr>, 
     let mut looked = 0;
     let eyes = book.eyes;
     let dtype = used.each.first().map(|b| plan.buffers[*b].dtype);
+    let named = |buf: &BufId| Some((plan.buffers[*buf].name.as_str(), bytes(plan, seen, *buf, rank)?));
+    let buffers: HashMap<&str, (DType, &[u8])> = used.all.iter().filter_map(named).collect();
+    let scope = |i, telling| Names {
+        plan,
+        seen,
+        rank,
+        i,
+        buffers: &buffers,
+        telling,
+        unseen: Cell::new(false),
+        read: RefCell::new(Vec::new()),
+    };
     for i in (0..total).filter(|i| dtype.is_none_or(|dtype| eyes.element(dtype, *i))) {
-        let scope = Names { plan, seen, rank, i, unseen: Cell::new(false), read: RefCell::new(Vec::new()) };
-        match assertion.v.eval(&scope, Mode::Float) {
+        let quiet = scope(i, false);
+        match assertion.v.eval(&quiet, Mode::Float) {
             Ok(value) if value.truth() && !value.as_f64().is_nan() => looked += 1,
-            Err(_) if scope.unseen.get() && used.tags.iter().any(|tag| uncounted(plan, rank, tag).is_some()) => {
+            Err(_) if quiet.unseen.get() && used.tags.iter().any(|tag| uncounted(plan, rank, tag).is_some()) => {
                 let why = used.tags.iter().find_map(|tag| uncounted(plan, rank, tag)).unwrap_or_default();
                 let words = format!("rank {rank}: assert `{text}` cannot be checked: {why}");
                 book.find(rank_of, finding(words, "not known".into()));
                 return;
             }
-            Err(_) if scope.unseen.get() => {
+            Err(_) if quiet.unseen.get() => {
                 book.note(format!("`{text}` was not checked: this backend does not count that"));
                 return;
             }
             result => {
                 wrong += 1;
                 first.get_or_insert_with(|| {
+                    // Once more, to tell what was read: words for every element would cost more than the values.
+                    let scope = scope(i, true);
+                    let _ = assertion.v.eval(&scope, Mode::Float);
                     let mut seen = scope.read.into_inner();
                     if let Err(error) = result {
                         seen.push(error.to_string());
@@ -175,11 +197,24 @@ fn uncounted(plan: &Plan, rank: usize, step: &str) -> Option<String> {
     calls().any(|call| ends(&call.what)).then(|| format!("the counts of `{step}` went with its communicator"))
 }
 
+/// A buffer's bytes at the end.
+fn bytes<'a>(plan: &Plan, seen: &'a Observation, buf: BufId, rank: usize) -> Option<(DType, &'a [u8])> {
+    let buffer = plan.buffers.get(buf)?;
+    let place = buffer.places.get(rank).copied().flatten()?;
+    let start = (plan.allocs.get(place.alloc)?.start() + place.offset) as usize;
+    let len = place.count as usize * buffer.dtype.size();
+    Some((buffer.dtype, seen.images.get(place.alloc)?.get(start..start + len)?))
+}
+
 struct Names<'a> {
     plan: &'a Plan,
     seen: &'a Observation,
     rank: usize,
     i: u64,
+    /// The buffers that the assertion names.
+    buffers: &'a HashMap<&'a str, (DType, &'a [u8])>,
+    /// What is read is put into words.
+    telling: bool,
     /// A figure was asked for that the backend cannot see.
     unseen: Cell<bool>,
     /// What was read, for people.
@@ -187,17 +222,16 @@ struct Names<'a> {
 }
 
 impl Names<'_> {
-    /// A buffer's bytes at the end.
-    fn bytes(&self, name: &str) -> Option<(crate::num::DType, &[u8])> {
-        let buffer = self.plan.buffers.iter().find(|b| b.name == name)?;
-        let place = buffer.places.get(self.rank).copied().flatten()?;
-        let start = (self.plan.allocs.get(place.alloc)?.start() + place.offset) as usize;
-        let len = place.count as usize * buffer.dtype.size();
-        Some((buffer.dtype, self.seen.images.get(place.alloc)?.get(start..start + len)?))
+    fn bytes(&self, name: &str) -> Option<(DType, &[u8])> {
+        self.buffers.get(name).copied()
     }
-    fn saw(&self, what: String) {
+    fn saw(&self, what: impl FnOnce() -> String) {
         let mut read = self.read.borrow_mut();
-        if read.len() < 8 && !read.contains(&what) {
+        if !self.telling || read.len() >= 8 {
+            return;
+        }
+        let what = what();
+        if !read.contains(&what) {
             read.push(what);
         }
     }
@@ -224,7 +258,7 @@ impl Scope for Names<'_> {
             EvalError(format!("`{buffer}[{index}]` is outside the buffer, which has {count} elements"))
         })?;
         let bits = get(dtype, bytes, k);
-        self.saw(format!("{buffer}[{k}] is {}", message::value(dtype, bits)));
+        self.saw(|| format!("{buffer}[{k}] is {}", message::value(dtype, bits)));
         Ok(element_value(dtype, bits))
     }
 
@@ -232,7 +266,7 @@ impl Scope for Names<'_> {
         let none = || EvalError(format!("`{step}.{field}` has no value here"));
         let figure = figure(self.plan, self.seen, self.rank, step).ok_or_else(none)?;
         if field == "seconds" {
-            self.saw(format!("{step}.seconds is {:.6}", figure.seconds));
+            self.saw(|| format!("{step}.seconds is {:.6}", figure.seconds));
             return Ok(Value::Float(figure.seconds));
         }
         let Some(traffic) = figure.traffic else {
@@ -246,7 +280,7 @@ impl Scope for Names<'_> {
             "inner" => traffic.inner,
             _ => return Err(none()),
         };
-        self.saw(format!("{step}.{field} is {value}"));
+        self.saw(|| format!("{step}.{field} is {value}"));
         Ok(Value::Int(value.into()))
     }
 
@@ -257,14 +291,14 @@ impl Scope for Names<'_> {
             return Ok(true);
         }
         let size = ta.size();
-        match x.chunks(size).zip(y.chunks(size)).position(|(p, q)| p != q) {
-            Some(i) if ta == tb => self.saw(format!(
+        self.saw(|| match x.chunks(size).zip(y.chunks(size)).position(|(p, q)| p != q) {
+            Some(i) if ta == tb => format!(
                 "{a}[{i}] is {}, {b}[{i}] is {}",
                 message::value(ta, get(ta, x, i)),
                 message::value(tb, get(tb, y, i))
-            )),
-            _ => self.saw(format!("{a} has {} {ta:?}, {b} has {} {tb:?}", x.len() / size, y.len() / tb.size())),
-        }
+            ),
+            _ => format!("{a} has {} {ta:?}, {b} has {} {tb:?}", x.len() / size, y.len() / tb.size()),
+        });
         Ok(false)
     }
 }

@@ -32,7 +32,7 @@ pub(crate) struct First {
     wrong: Vec<Miss>,
 }
 
-/// A wrong element: which, the lane that says so, and what is right.
+/// A wrong element: which, the lane that says so, and what is right; the words of those that are never told are empty.
 type Miss = (usize, Lane, String);
 
 /// What was observed of a write: its checkpoint, or what is left of it at the end (then the elements with one right value
@@ -168,6 +168,11 @@ impl Judge<'_> {
         let mut wrong = Vec::new();
         let mut values = Vec::with_capacity(choice.inputs.len());
         let mut counts = [0u64; 3];
+        // The first is told; with a flaw in its eyes the judge may take another for the first.
+        let all_told = self.book.eyes.0.is_some();
+        let told = |wrong: &[Miss], words: &dyn Fn() -> String| {
+            if all_told || wrong.is_empty() { words() } else { String::new() }
+        };
         for i in 0..choice.target.region.len as usize {
             let actual = get(dtype, bytes, i);
             if !choice.reduced.is_soft(choice.first + i) {
@@ -175,7 +180,8 @@ impl Judge<'_> {
                 if checkpoint {
                     counts[0] += 1;
                     if actual != right {
-                        wrong.push((i, Lane::Exact, message::value(dtype, right)));
+                        let words = told(&wrong, &|| message::value(dtype, right));
+                        wrong.push((i, Lane::Exact, words));
                     }
                 }
                 continue;
@@ -194,8 +200,14 @@ impl Judge<'_> {
             self.fingerprint.add(&judged);
             match judged.ruling {
                 Ruling::Accept { .. } => {}
-                Ruling::Reject { answer } => wrong.push((i, LANES[lane], answer.text(dtype))),
-                Ruling::Unable { why } => wrong.push((i, LANES[lane], format!("cannot be judged: {why}"))),
+                Ruling::Reject { answer } => {
+                    let words = told(&wrong, &|| answer.text(dtype));
+                    wrong.push((i, LANES[lane], words));
+                }
+                Ruling::Unable { why } => {
+                    let words = told(&wrong, &|| format!("cannot be judged: {why}"));
+                    wrong.push((i, LANES[lane], words));
+                }
             }
         }
         for (lane, count) in LANES.into_iter().zip(counts).filter(|(_, count)| *count > 0) {

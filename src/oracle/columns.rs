@@ -22,6 +22,14 @@ impl Reduced {
     pub fn any_soft(&self, elements: Range<usize>) -> bool {
         self.soft.get(elements).is_some_and(|part| part.contains(&true))
     }
+    /// How many elements may.
+    pub fn soft_count(&self) -> u64 {
+        self.soft.iter().filter(|soft| **soft).count() as u64
+    }
+    /// Bytes that it takes.
+    pub fn size(&self) -> usize {
+        self.bytes.len() + self.soft.len()
+    }
     fn soften(&mut self, element: usize, of: usize) {
         self.soft.resize(of, false);
         if let Some(flag) = self.soft.get_mut(element) {

@@ -3,8 +3,8 @@
 use super::columns::Reduced;
 use super::contents::{Memory, Piece, Run, Sure};
 use super::poison;
-use super::walk::{Choice, Fault, Guide, Walk, region_bytes, writes_of};
-use crate::plan::{Event, GUARD, Plan, Region, Write};
+use super::walk::{Choice, Fault, Guide, Walk, region_bytes, step_of, writes_of};
+use crate::plan::{Event, GUARD, Plan, Region, Write, cost};
 use crate::scenario::{Diagnostic, Span};
 use crate::worker::job::{Ptr, Red, What};
 use std::collections::HashMap;
@@ -63,7 +63,7 @@ impl Forecast {
         if !planner.faults.is_empty() {
             return Err(planner.faults.into_iter().map(|fault| diagnose(plan, fault)).collect());
         }
-        let Walk { memory: mut last, poison, origins, reused, overwritten, known, .. } = walk;
+        let Walk { memory: mut last, poison, origins, reused, overwritten, known, soft_work, .. } = walk;
         for ((poison, last), begin) in poison.unwrap_or_default().into_iter().zip(&mut last).zip(&runs) {
             poison::differ(poison, begin, last);
             put_blank(last, poison);
@@ -94,6 +94,7 @@ impl Forecast {
             }
         }
         let observed = !origins.is_empty() || !checkpoints.is_empty();
+        afford(plan, soft_work, &checkpoints)?;
         Ok(Self { initial, checkpoints, last, observed, begin: runs, by_write, known })
     }
 
@@ -118,6 +119,34 @@ impl Forecast {
     pub(crate) fn checkpoint(&self, event: usize, write: usize) -> Option<usize> {
         self.by_write.get(&(event, write)).copied()
     }
+}
+
+/// Refuses what the data turned out to cost beyond the plan's limits: searches for results that round, and checkpoints.
+fn afford(plan: &Plan, soft_work: u64, checkpoints: &[Checkpoint]) -> Result<(), Vec<Diagnostic>> {
+    let (cost, limits) = (plan.cost, &plan.limits);
+    let searches = soft_work.saturating_mul(plan.case.repeat.into());
+    let work = cost.work.saturating_add(searches);
+    if work > limits.work {
+        let what = "results that may round in several ways";
+        return Err(vec![cost::too_much_work(what, plan.case.span, searches, work, limits)]);
+    }
+    // In shared memory, and as it was observed.
+    let (mut bytes, mut most) = (0u64, (0u64, plan.case.span));
+    for checkpoint in checkpoints {
+        let Some((_, range)) = region_bytes(plan, checkpoint.write.region) else { continue };
+        let copies = 2 * (range.end - range.start);
+        bytes = bytes.saturating_add(copies);
+        let step = plan.events.get(checkpoint.event).and_then(|e| plan.steps.get(step_of(e) as usize));
+        if let (true, Some(step)) = (copies > most.0, step) {
+            most = (copies, step.span);
+        }
+    }
+    let memory = cost.memory.saturating_add(bytes);
+    if memory > limits.memory {
+        let what = "copies of results that are used or overwritten later";
+        return Err(vec![cost::too_much_memory(what, most.1, bytes, memory, limits)]);
+    }
+    Ok(())
 }
 
 /// Goes on with canonical values and collects what cannot be computed.

@@ -65,8 +65,14 @@ pub(crate) struct Walk<'p> {
     pub origins: Vec<(usize, usize)>,
     /// By origin: read or overwritten later.
     pub reused: Vec<bool>,
-    /// Results of reductions whose inputs are known, by event; they are the same in every walk.
+    /// Results of reductions whose inputs are known, by event; they are the same in every walk. Only as many are kept as
+    /// fit [`KEPT`]; the others are worked out again.
     pub known: HashMap<usize, Arc<Reduced>>,
+    kept: usize,
+    /// Stretches of all allocations with a history of their own.
+    stretches: usize,
+    /// Elements that may come out in several ways, weighted by what judging them takes.
+    pub soft_work: u64,
     /// Event and allocation of what was written for certain and then written again, in the order of that.
     pub overwritten: Vec<(usize, usize)>,
     /// Complement of what is first written to every byte, if wanted; by allocation.
@@ -78,7 +84,9 @@ impl<'p> Walk<'p> {
     pub fn new(plan: &'p Plan, memory: Vec<Memory>) -> Self {
         let (origins, reused) = (Vec::new(), Vec::new());
         let (known, overwritten) = (HashMap::new(), Vec::new());
-        Self { plan, memory, messages: HashMap::new(), origins, reused, known, overwritten, poison: None }
+        let messages = HashMap::new();
+        let (kept, stretches, soft_work, poison) = (0, 0, 0, None);
+        Self { plan, memory, messages, origins, reused, known, kept, stretches, soft_work, overwritten, poison }
     }
 
     /// Takes the events of a range.
@@ -162,9 +170,14 @@ impl<'p> Walk<'p> {
             None => {
                 let soft = soft_elements(&sent, size);
                 let reduced = Arc::new(reduce(reduction, &inputs, soft).map_err(|m| (None, m))?);
-                if worst != Some(Sure::Soft) {
+                let size = reduced.size();
+                if worst != Some(Sure::Soft) && self.kept.saturating_add(size) <= KEPT {
+                    self.kept += size;
                     self.known.insert(number, reduced.clone());
                 }
+                // A cheap look at every rank's value, then a search or a bound.
+                let each = 32 + 12 * inputs.len() as u64;
+                self.soft_work = self.soft_work.saturating_add(reduced.soft_count().saturating_mul(each));
                 reduced
             }
         };
@@ -292,6 +305,9 @@ impl<'p> Walk<'p> {
                 }
             }
             piece.mark(Mark { end: (i + 1) * size as u64, sure: worst.get(), origin: None });
+            if piece.marks.len() > MAX_STRETCHES && !self.settled() {
+                return Err(stretches(Some(out.rank)));
+            }
         }
         for origin in touched.into_inner() {
             self.reuse(Some(origin));
@@ -350,7 +366,11 @@ impl<'p> Walk<'p> {
                 }
             }
         }
-        self.memory[alloc].write(range.start, &piece, Some(event as u32)).ok_or_else(length)
+        let memory = &mut self.memory[alloc];
+        let before = memory.runs().len();
+        memory.write(range.start, &piece, Some(event as u32)).ok_or_else(length)?;
+        self.stretches = (self.stretches + memory.runs().len()).saturating_sub(before);
+        if self.stretches > MAX_STRETCHES && !self.settled() { Err(stretches(Some(region.rank))) } else { Ok(()) }
     }
 
     fn undefine(&mut self, event: usize, write: &Write) {
@@ -370,6 +390,17 @@ impl<'p> Walk<'p> {
 }
 
 type Problem = (Option<usize>, String);
+
+/// Bytes of results that are kept for later walks.
+pub(crate) const KEPT: usize = 64 << 20;
+/// Most stretches of memory with histories of their own: each takes as much as dozens of bytes.
+const MAX_STRETCHES: usize = 1 << 21;
+
+fn stretches(rank: Option<usize>) -> Problem {
+    let text =
+        format!("more than {MAX_STRETCHES} stretches of memory are differently sure: fewer elements, or whole buffers");
+    (rank, text)
+}
 
 fn unread() -> Problem {
     (None, "the plan has no input for a rank".into())

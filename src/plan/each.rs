@@ -2,8 +2,17 @@
 use super::eval::{Names, no_value};
 use super::inputs::mode;
 use crate::num::{DType, encode_f64, encode_int, expr_bits, put, put_all, repeat};
-use crate::scenario::expr::{BLOCK, Column, Columns};
+use crate::scenario::expr::{BLOCK, Column, Columns, Mode};
 use crate::scenario::{Diagnostic, Expr, Span};
+
+/// How many elements are computed of so many; the others repeat them.
+pub fn computed(expr: &Expr, names: &Names, mode: Mode, count: u64) -> u64 {
+    repeating(Columns::new(expr, names, mode).as_ref(), count)
+}
+
+fn repeating(columns: Option<&Columns>, count: u64) -> u64 {
+    columns.and_then(|c| c.period(count)).unwrap_or(count).min(count)
+}
 
 /// Fills the bytes with the elements from the first on.
 ///
@@ -14,8 +23,7 @@ pub fn fill(expr: &Expr, span: Span, mut names: Names, dtype: DType, bytes: &mut
     let (size, mode) = (dtype.size(), mode(dtype));
     let count = bytes.len() / size;
     let columns = Columns::new(expr, &names, mode);
-    let period = columns.as_ref().and_then(|c| c.period(count as u64)).and_then(|p| usize::try_from(p).ok());
-    let computed = period.unwrap_or(count).min(count);
+    let computed = repeating(columns.as_ref(), count as u64) as usize;
     for from in (0..computed).step_by(BLOCK) {
         let len = BLOCK.min(computed - from);
         let block = &mut bytes[from * size..(from + len) * size];

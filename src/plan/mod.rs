@@ -6,6 +6,7 @@
 //! gives the order of events and says whether it can hang; `race` refuses unordered use; `expect` checks what is
 //! expected against what there is.
 mod comms;
+pub mod cost;
 mod each;
 mod eval;
 pub(crate) mod expect;
@@ -20,6 +21,7 @@ mod resolve;
 mod types;
 mod unroll;
 
+pub use cost::Cost;
 pub use eval::{Names, Ranked};
 pub use foresee::sentences;
 pub use types::*;
@@ -30,17 +32,56 @@ use std::sync::Arc;
 /// What a plan may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Bytes of buffers in all their copies.
+    /// Bytes of buffers in all their copies, and of what goes with them.
     pub memory: u64,
+    /// Operations of expressions, oracle and judge; see [`cost`].
+    pub work: u64,
     /// Ranks.
     pub ranks: usize,
     /// Calls of all ranks together, loops unrolled.
     pub calls: usize,
+    /// Bytes of a scenario file.
+    pub file: u64,
+}
+
+impl Limits {
+    /// Bytes as options and variables give them: `1048576`, `512MiB`, `16GiB`.
+    ///
+    /// # Errors
+    ///
+    /// What is wanted instead.
+    pub fn bytes(text: &str) -> Result<u64, String> {
+        let digits = text.trim_end_matches(|c: char| !c.is_ascii_digit());
+        let unit = match text[digits.len()..].trim_start() {
+            "" | "B" => 1,
+            "KiB" => 1 << 10,
+            "MiB" => 1 << 20,
+            "GiB" => 1 << 30,
+            "TiB" => 1 << 40,
+            _ => 0,
+        };
+        let value = digits.parse::<u64>().ok().and_then(|v| v.checked_mul(unit));
+        value
+            .filter(|v| *v > 0)
+            .ok_or_else(|| "a number of bytes above 0 is wanted, such as 16GiB or 512MiB".to_owned())
+    }
+
+    /// Operations as options and variables give them.
+    ///
+    /// # Errors
+    ///
+    /// What is wanted instead.
+    pub fn operations(text: &str) -> Result<u64, String> {
+        let value = text.replace(['_', ','], "").parse::<u64>().ok();
+        value
+            .filter(|v| *v > 0)
+            .ok_or_else(|| "a number of operations above 0 is wanted, such as 4000000000".to_owned())
+    }
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { memory: 16 << 30, ranks: 1024, calls: 200_000 }
+        Self { memory: 16 << 30, work: 4_000_000_000, ranks: 1024, calls: 200_000, file: crate::scenario::MAX_BYTES }
     }
 }
 
@@ -55,7 +96,9 @@ pub fn plan(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> 
     let placed = place::place(&program, sizes, limits)?;
     let low = lower::lower(program, placed)?;
     race::check(&low)?;
-    let plan = foresee::foresee(low)?;
+    let mut plan = foresee::foresee(low)?;
     expect::check(&plan)?;
+    plan.cost = cost::check(&plan, limits)?;
+    plan.limits = *limits;
     Ok(plan)
 }

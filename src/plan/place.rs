@@ -1,5 +1,6 @@
 //! Buffers to allocations: each rank's buffer has memory of its own, but for in-place calls, whose `in` and `out` share it.
 use super::Limits;
+use super::cost::{of_image, too_much_memory};
 use super::eval::{Names, Ranked, among};
 use super::item::{Coll, ItemKind, Program};
 use super::resolve::{Sizes, dedupe, shown};
@@ -19,7 +20,6 @@ pub struct Placed {
     pub buffers: Vec<Buffer>,
     pub allocs: Vec<Alloc>,
     pub sizes: Sizes,
-    pub memory: u64,
 }
 
 /// A buffer of one rank within a group that shares an allocation: its first byte, relative.
@@ -56,19 +56,11 @@ pub fn place(p: &Program, sizes: Sizes, limits: &Limits) -> Result<Placed, Vec<D
         return Err(dedupe(diags));
     }
     let mut spans: Vec<Extent> = vec![Extent::default(); groups];
-    let mut total: u64 = 0;
+    least(p, &sizes, &dtypes, &members, groups, limits)?;
     for (buf, dtype) in dtypes.iter().enumerate() {
         for (rank, slot) in members[buf].iter_mut().enumerate() {
             let Some(count) = sizes.counts[buf][rank] else { continue };
-            let Some(bytes) = count.checked_mul(dtype.size() as u64).filter(|b| *b <= limits.memory) else {
-                let text = format!(
-                    "{} has {count} elements on rank {rank}: more than the limit of {}",
-                    shown(&p.names[buf].name),
-                    human(limits.memory)
-                );
-                return Err(vec![Diagnostic::new(p.names[buf].span, text)]);
-            };
-            total = total.saturating_add(bytes);
+            let bytes = count.saturating_mul(dtype.size() as u64);
             let member = *slot.get_or_insert_with(|| {
                 groups += 1;
                 spans.push(Extent::default());
@@ -82,15 +74,6 @@ pub fn place(p: &Program, sizes: Sizes, limits: &Limits) -> Result<Placed, Vec<D
             extent.end = extent.end.max(member.at + i128::from(bytes));
             extent.buffers.push(buf);
         }
-    }
-    // Device, two images in the arena, and one copy with the judge.
-    if total.saturating_mul(4) > limits.memory {
-        let text = format!(
-            "the buffers of all ranks are {} and need four times that to run and judge: more than the limit of {}",
-            human(total),
-            human(limits.memory)
-        );
-        return Err(vec![Diagnostic::new(p.case.world_size.span, text).help("smaller counts, or a higher limit")]);
     }
     let mut allocs = Vec::new();
     let mut places = vec![vec![None; p.n]; p.names.len()];
@@ -113,15 +96,6 @@ pub fn place(p: &Program, sizes: Sizes, limits: &Limits) -> Result<Placed, Vec<D
     if !diags.is_empty() {
         return Err(dedupe(diags));
     }
-    let memory = allocs.iter().map(Alloc::image).sum::<u64>().saturating_mul(4);
-    if memory > limits.memory {
-        let text = format!(
-            "with their guards the buffers need {}: more than the limit of {}",
-            human(memory),
-            human(limits.memory)
-        );
-        return Err(vec![Diagnostic::new(p.case.world_size.span, text)]);
-    }
     let buffers = p
         .names
         .iter()
@@ -135,7 +109,51 @@ pub fn place(p: &Program, sizes: Sizes, limits: &Limits) -> Result<Placed, Vec<D
             input: name.input,
         })
         .collect();
-    Ok(Placed { buffers, allocs, sizes, memory })
+    Ok(Placed { buffers, allocs, sizes })
+}
+
+/// Refuses buffers that need too much memory however they are laid out, before there is anything for each of them.
+fn least(
+    p: &Program,
+    sizes: &Sizes,
+    dtypes: &[DType],
+    members: &[Vec<Option<Member>>],
+    groups: usize,
+    limits: &Limits,
+) -> Result<(), Vec<Diagnostic>> {
+    let mut shared = vec![0u64; groups];
+    let (mut total, mut most) = (0u64, (0u64, 0));
+    for (buf, dtype) in dtypes.iter().enumerate() {
+        let mut own = 0u64;
+        for (rank, slot) in members[buf].iter().enumerate() {
+            let Some(count) = sizes.counts[buf][rank] else { continue };
+            let Some(bytes) = count.checked_mul(dtype.size() as u64).filter(|b| *b <= limits.memory) else {
+                let text = format!(
+                    "{} has {count} elements on rank {rank}: more than the limit of {}",
+                    shown(&p.names[buf].name),
+                    human(limits.memory)
+                );
+                let help = "a smaller count; `--max-memory` raises the limit";
+                return Err(vec![Diagnostic::new(p.names[buf].span, text).help(help)]);
+            };
+            let image = of_image(bytes);
+            own = own.saturating_add(image);
+            match slot {
+                Some(member) => shared[member.group] = shared[member.group].max(image),
+                None => total = total.saturating_add(image),
+            }
+        }
+        most = most.max((own, buf));
+    }
+    let total = shared.into_iter().fold(total, u64::saturating_add);
+    let (own, buf) = most;
+    match p.names.get(buf) {
+        Some(name) if total > limits.memory => {
+            let what = format!("{} on all ranks", shown(&name.name));
+            Err(vec![too_much_memory(&what, name.span, own, total, limits)])
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Bytes between the 256-byte boundary and a buffer's start.

@@ -6,7 +6,7 @@ use super::types::{BufId, CommId};
 use crate::num::DType;
 use crate::ops::Extent;
 use crate::scenario::{Diagnostic, Span};
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 /// What is known of a buffer once everything is resolved.
 #[derive(Debug, Default)]
@@ -22,8 +22,16 @@ pub struct Sizes {
 /// (communicator, sender, receiver), ranks of the communicator.
 type Pair = (CommId, usize, usize);
 
+/// Most buffers times ranks of a case: whatever is known of a buffer is known for each rank.
+const MAX_PLACES: usize = 2_000_000;
+
 /// Finds all counts and types.
 pub fn resolve(p: &mut Program) -> Result<Sizes, Vec<Diagnostic>> {
+    let places = p.names.len().saturating_mul(p.n);
+    if places > MAX_PLACES {
+        let text = format!("{} buffers on {} ranks are {places}: more than {MAX_PLACES}", p.names.len(), p.n);
+        return Err(vec![Diagnostic::new(p.case.world_size.span, text).help("fewer buffers, or fewer ranks")]);
+    }
     let mut r = Resolver {
         counts: vec![vec![None; p.n]; p.names.len()],
         dtypes: p.names.iter().map(|b| b.dtype).collect(),
@@ -75,16 +83,8 @@ pub fn resolve(p: &mut Program) -> Result<Sizes, Vec<Diagnostic>> {
 
 /// One fault seen on many ranks is told once.
 pub fn dedupe(diags: Vec<Diagnostic>) -> Vec<Diagnostic> {
-    let mut seen: Vec<Span> = Vec::new();
-    diags
-        .into_iter()
-        .filter(|d| {
-            !seen.contains(&d.span) && {
-                seen.push(d.span);
-                true
-            }
-        })
-        .collect()
+    let mut seen: HashSet<Span> = HashSet::new();
+    diags.into_iter().filter(|d| seen.insert(d.span)).collect()
 }
 
 struct Resolver<'a> {
@@ -113,7 +113,11 @@ impl Resolver<'_> {
             for rank in 0..self.p.n {
                 match inputs::count(&case, def, rank) {
                     Ok(count) => self.counts[id][rank] = count,
-                    Err(d) => self.diags.push(d),
+                    // The other ranks mostly have the same fault.
+                    Err(d) => {
+                        self.diags.push(d);
+                        break;
+                    }
                 }
             }
         }

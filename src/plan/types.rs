@@ -47,8 +47,10 @@ pub struct Plan {
     pub streams: u32,
     /// Names of `NAME.seconds` and such: tag number to step name.
     pub tags: Vec<String>,
-    /// Bytes needed in all: device, guards, checkpoints' upper bound, arena, oracle.
-    pub memory: u64,
+    /// What it costs, without what only the data decides.
+    pub cost: super::Cost,
+    /// What it may cost.
+    pub limits: super::Limits,
     /// What the analysis says of waiting.
     pub foresight: Foresight,
     /// Contents of the plan's own buffers (names that start with `#`), by buffer and rank.

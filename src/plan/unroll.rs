@@ -1,18 +1,20 @@
 //! Steps to every rank's items: loops unrolled, communicators found, numbers evaluated. Counts are still open.
 use super::comms::{Comms, Named};
+use super::cost;
 use super::eval::{Names, Ranked, among};
 use super::item::{Item, ItemKind, Name, Program};
 use super::types::{BufId, CommId, PlanStep, StepId};
 use super::{Limits, order};
 use crate::num::DType;
 use crate::ops::{CommOp, Composite, Kind};
-use crate::scenario::{Case, Diagnostic, Ranks, Sp, Span, Step, StepError, Where};
+use crate::scenario::{Case, Diagnostic, Expr, Ranks, Sp, Span, Step, StepError, Where};
 use crate::worker::job::What;
 use nccl_sys::ncclResult_t;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 mod one;
+mod weigh;
 
 /// Streams of a program, `main` among them: each rank has all of them, and an order is kept between every two.
 const MOST_STREAMS: u32 = 256;
@@ -25,6 +27,12 @@ struct Unroll<'a> {
     stream_ids: HashMap<String, u32>,
     diags: Vec<Diagnostic>,
     calls: usize,
+    /// Operations of the numbers that were evaluated.
+    work: u64,
+    /// Bytes of the maps' expressions, which every call carries with it.
+    bytes: u64,
+    /// Expressions of maps, by their step.
+    exprs: HashMap<*const Step, Arc<Expr>>,
 }
 
 /// Where in the program a step stands: `2.1`, and the round of its `times`.
@@ -67,13 +75,29 @@ pub fn unroll(case: &Arc<Case>, limits: &Limits) -> Result<Program, Vec<Diagnost
         units: Vec::new(),
     };
     let stream_ids = HashMap::from([("main".to_owned(), 0)]);
-    let mut u = Unroll { case, p, limits, by_name: HashMap::new(), stream_ids, diags: Vec::new(), calls: 0 };
+    let mut u = Unroll {
+        case,
+        p,
+        limits,
+        by_name: HashMap::new(),
+        stream_ids,
+        diags: Vec::new(),
+        calls: 0,
+        work: 0,
+        bytes: 0,
+        exprs: HashMap::new(),
+    };
     for (index, def) in case.inputs.iter().enumerate() {
         u.name(&def.name.v, def.name.span, Some(index), Some(def.dtype));
     }
     for def in &case.comms {
         match u.p.comms.define(case, &def.name, &def.how, &def.config, None) {
-            Ok(calls) => calls.into_iter().for_each(|(rank, call)| u.p.comms.prelude[rank].push(call)),
+            Ok(calls) => {
+                if let Err(d) = u.count(calls.len(), def.name.span) {
+                    return Err(vec![d]);
+                }
+                calls.into_iter().for_each(|(rank, call)| u.p.comms.prelude[rank].push(call));
+            }
             Err(d) => u.diags.push(d),
         }
     }
@@ -106,6 +130,7 @@ impl<'a> Unroll<'a> {
     fn repeated(&mut self, step: &'a Step, path: String, outer: Option<u64>) -> Stop {
         let Some(times) = &step.times else { return self.once(step, &At { path, t: outer }) };
         let mut rounds = None;
+        self.spend(step, self.p.n as u64)?;
         for m in self.members(step, outer)? {
             let v = times.whole(&m.names)?;
             let v = u64::try_from(v)
@@ -132,6 +157,31 @@ impl<'a> Unroll<'a> {
         Err(Diagnostic::new(span, text).help("fewer rounds, or fewer ranks"))
     }
 
+    /// The numbers of a step are evaluated on so many ranks.
+    fn spend(&mut self, step: &Step, ranks: u64) -> Stop {
+        let each = weigh::operations(step, self.case.axes.len(), self.p.n as u64);
+        self.work = self.work.saturating_add(each.saturating_mul(ranks));
+        if self.work <= self.limits.work {
+            return Ok(());
+        }
+        Err(cost::too_much_work(
+            "the numbers of this step and those before it",
+            step.span,
+            self.work,
+            self.work,
+            self.limits,
+        ))
+    }
+
+    /// One more call carries a map's expression.
+    fn carry(&mut self, expr: &Expr, names: usize, span: Span) -> Stop {
+        self.bytes = self.bytes.saturating_add(cost::of_map(expr, names));
+        if self.bytes <= self.limits.memory {
+            return Ok(());
+        }
+        Err(cost::too_much_memory("expressions of all calls", span, self.bytes, self.bytes, self.limits))
+    }
+
     /// The ranks that run a step, in order of the world.
     fn members(&mut self, step: &Step, t: Option<u64>) -> Result<Vec<Member<'a>>, Diagnostic> {
         let n = self.p.n;
@@ -143,7 +193,15 @@ impl<'a> Unroll<'a> {
                 Named { of: (0..n).map(|r| Some((0, r))).collect(), ended: vec![None; n] }
             }
             Where::Comm(name) => self.p.comms.by_name(name)?.clone(),
-            Where::Groups(groups) => self.p.comms.by_groups(groups)?,
+            Where::Groups(groups) => {
+                let before = self.p.comms.list.len();
+                let named = self.p.comms.by_groups(groups)?;
+                let new = self.p.comms.list.get(before..).unwrap_or_default();
+                // What each rank knows of them, besides the calls that make them.
+                let more = new.iter().map(|c| c.members.len()).sum::<usize>() + if new.is_empty() { 0 } else { n / 8 };
+                self.count(more, groups.span)?;
+                named
+            }
         };
         if let (true, Ranks::List(ranks)) = (step.own_ranks, &step.ranks) {
             let of = |rank: &Sp<i128>| usize::try_from(rank.v).ok().and_then(|r| named.of.get(r).copied().flatten());
@@ -202,6 +260,10 @@ impl<'a> Unroll<'a> {
     fn once(&mut self, step: &'a Step, at: &At) -> Stop {
         if let Some(why) = step.op.missing {
             return Err(Diagnostic::new(step.span, format!("`{}` is {why}", step.op.name)));
+        }
+        self.spend(step, self.p.n as u64)?;
+        if self.p.steps.len() >= self.limits.calls {
+            return self.count(usize::MAX, step.span); // steps that nobody runs end too
         }
         let members = self.members(step, at.t)?;
         let id = self.begin(step, at);

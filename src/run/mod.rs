@@ -10,6 +10,7 @@ pub mod life;
 pub mod lock;
 pub mod log;
 pub mod machine;
+pub mod memory;
 pub mod observation;
 pub mod part;
 pub mod patience;
@@ -34,7 +35,7 @@ pub fn seconds(text: &str) -> Result<f64, String> {
 }
 
 use crate::oracle::Forecast;
-use crate::plan::{Plan, Write};
+use crate::plan::{Limits, Plan, Write};
 use crate::scenario::Placement;
 use crate::worker::job::Job;
 use soft_nccl::Connect;
@@ -120,6 +121,8 @@ pub struct Options {
     pub ranks_per_gpu: RanksPerGpu,
     /// Who drives the ranks where a file leaves it at the default, if the case allows that.
     pub placement: Option<Placement>,
+    /// What a case may cost, and all cases that run at the same time may take of memory.
+    pub limits: Limits,
 }
 
 /// The runner cannot do its work.

@@ -3,12 +3,14 @@ use super::execute::{Again, Executed, Task, execute};
 use super::finish::{self, Finished};
 use super::lacking::lacking;
 use super::lock::{self, Locks};
+use super::memory::Turns;
 use super::pool::{KeptSet, Pool, Pooled, Room, WorkerKey};
 use super::program::Program;
 use super::{Backend, Ended, Error, Machine, Observation, Options, Workers, gpus, job, requires};
 use crate::backend::version_text;
 use crate::judge::{self, Outcome, Runs, Status, Verdict};
 use crate::oracle::Forecast;
+use crate::plan::cost::human;
 use crate::plan::{self, Plan};
 use crate::scenario::{Case, EnvValue, Expected, Placement};
 use crate::worker::job::{Finish, Job, Request};
@@ -40,7 +42,7 @@ const SHARED_GPU: f64 = 10.0;
 /// Runs cases; may be used from several threads at once.
 pub struct Runner {
     options: Options,
-    limits: plan::Limits,
+    turns: Turns,
     pool: Pool,
     version: OnceLock<i32>,
 }
@@ -156,7 +158,8 @@ impl Runner {
             options.machine = Some(Arc::new(machine(&options)?));
         }
         let pool = Pool::new(program, Room::of(most));
-        Ok(Self { options, limits: plan::Limits::default(), pool, version: OnceLock::new() })
+        let turns = Turns::new(options.limits.memory);
+        Ok(Self { options, turns, pool, version: OnceLock::new() })
     }
 
     /// With room for other numbers of idle workers.
@@ -186,7 +189,7 @@ impl Runner {
         let version = machine.map_or(soft_nccl::VERSION, |machine| machine.probed.version);
         self.not_here(case).or_else(|| requires::too_old(case, version)).or_else(|| {
             let machine = machine?;
-            lacking(&plan::plan(case, &self.limits).ok()?, machine)
+            lacking(&plan::plan(case, &self.options.limits).ok()?, machine)
         })
     }
 
@@ -196,7 +199,12 @@ impl Runner {
     }
 
     fn try_case(&self, case: &Arc<Case>) -> Result<Verdict, Error> {
-        match self.prepare(case)? {
+        let plan = match self.planned(case)? {
+            Ok(plan) => plan,
+            Err(verdict) => return Ok(*verdict),
+        };
+        let Some(_turn) = self.turns.take(plan.cost.memory) else { return Ok(self.too_large(&plan)) };
+        match self.foreseen(plan) {
             Prepared::Settled(verdict) => Ok(*verdict),
             Prepared::Ready(ready) => {
                 let judge = || Runs::new(&ready.plan, &ready.forecast);
@@ -205,9 +213,29 @@ impl Runner {
         }
     }
 
+    /// What a case may cost.
+    pub fn limits(&self) -> &plan::Limits {
+        &self.options.limits
+    }
+
+    /// A case that is right but does not fit this machine.
+    fn too_large(&self, plan: &Plan) -> Verdict {
+        let (needed, free) = (human(plan.cost.memory), human(self.turns.total()));
+        judge::skipped(&plan.case, format!("needs {needed} of memory in all copies; this machine has {free} free"))
+    }
+
     /// Plans a case and works out what must come of it, unless it is to be skipped or refused.
     pub fn prepare(&self, case: &Arc<Case>) -> Result<Prepared, Error> {
-        let settled = |verdict| Ok(Prepared::Settled(Box::new(verdict)));
+        Ok(match self.planned(case)? {
+            Err(verdict) => Prepared::Settled(verdict),
+            Ok(plan) if plan.cost.memory > self.turns.total() => Prepared::Settled(Box::new(self.too_large(&plan))),
+            Ok(plan) => self.foreseen(plan),
+        })
+    }
+
+    /// The plan of a case, unless it is to be skipped or refused.
+    fn planned(&self, case: &Arc<Case>) -> Result<Result<Plan, Box<Verdict>>, Error> {
+        let settled = |verdict| Ok(Err(Box::new(verdict)));
         let placed = self.placed(case);
         let case = &placed;
         if let Some(reason) = self.not_here(case) {
@@ -218,7 +246,7 @@ impl Runner {
         {
             return settled(judge::skipped(case, reason));
         }
-        let plan = match plan::plan(case, &self.limits) {
+        let plan = match plan::plan(case, &self.options.limits) {
             Ok(plan) => plan,
             Err(faults) => return settled(judge::refused(case, &faults)),
         };
@@ -226,6 +254,13 @@ impl Runner {
             return settled(judge::skipped(case, reason));
         }
         room_for(&plan)?;
+        Ok(Ok(plan))
+    }
+
+    /// What must come of a plan.
+    fn foreseen(&self, plan: Plan) -> Prepared {
+        let settled = |verdict| Prepared::Settled(Box::new(verdict));
+        let case = &plan.case;
         let forecast = match Forecast::new(&plan, self.options.seed.unwrap_or(0)) {
             Ok(forecast) => forecast,
             Err(faults) => return settled(judge::refused(case, &faults)),
@@ -233,7 +268,7 @@ impl Runner {
         if let Some(verdict) = judge::not_refused(case) {
             return settled(verdict);
         }
-        Ok(Prepared::Ready(Box::new(Ready { plan, forecast })))
+        Prepared::Ready(Box::new(Ready { plan, forecast }))
     }
 
     /// Runs a prepared case once, whatever comes of it.
@@ -460,7 +495,7 @@ impl Runner {
             Placement::Threads => true,
             Placement::Processes => case.ranks() <= requires::MOST_PARTS,
             // some programs need a thread per rank; a fault that both have is told of the file's own
-            Placement::OneThread => plan::plan(&placed, &self.limits).is_ok(),
+            Placement::OneThread => plan::plan(&placed, &self.options.limits).is_ok(),
         };
         if fits { placed } else { case.clone() }
     }

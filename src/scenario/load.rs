@@ -37,9 +37,9 @@ pub fn load(path: &Path, name: &str, max_bytes: u64) -> Result<Vec<Case>, Reject
     parse(&file, name)
 }
 
-/// The cases of a file that was found in a folder. It may set the variables in `allow_env` too.
-pub fn load_found(found: &Scenario, allow_env: &AllowEnv) -> Result<Vec<Case>, Rejected> {
-    let file = read_target(&found.path, &found.target, MAX_BYTES)?;
+/// The cases of a file of at most so many bytes that was found in a folder. It may set the variables in `allow_env` too.
+pub fn load_found(found: &Scenario, allow_env: &AllowEnv, max_bytes: u64) -> Result<Vec<Case>, Rejected> {
+    let file = read_target(&found.path, &found.target, max_bytes)?;
     parse_with(&file, &found.name, allow_env)
 }
 
@@ -135,13 +135,10 @@ pub fn parse_with(file: &Arc<SourceFile>, name: &str, allow_env: &AllowEnv) -> R
             cx.fault(d.related(axis.key_span, "the axis").help("leave one of them out"));
         }
     }
-    let size = top.entries.iter().map(|e| e.val.size()).sum::<usize>() + 1;
-    let largest = variants_list
-        .iter()
-        .filter_map(|v| v.keys)
-        .map(|t| t.entries.iter().map(|e| e.val.size()).sum::<usize>())
-        .max();
-    let count = axes.product(&mut cx, variants_list.len(), size + largest.unwrap_or(0));
+    let size = top.size() + 1;
+    let largest = variants_list.iter().filter_map(|v| v.keys).map(Table::size).max();
+    let forms = forms(&top, &variants_list, &axes);
+    let count = axes.product(&mut cx, variants_list.len(), size + largest.unwrap_or(0), 1 + forms);
     let swept = matrix.is_some() || variants.is_some();
     let mut all = All {
         file,
@@ -183,6 +180,15 @@ pub fn parse_with(file: &Arc<SourceFile>, name: &str, allow_env: &AllowEnv) -> R
         return Err(reject(vec![Diagnostic::new(span, "`exclude` leaves no case")]));
     }
     all.finish().map_err(reject)
+}
+
+/// The most forms that any case names.
+fn forms(top: &Table, variants: &[Variant<'_>], axes: &Matrix) -> usize {
+    let tables = variants.iter().filter_map(|v| v.keys).chain([top]);
+    let written = tables.filter_map(|t| t.get("forms")).map(|e| &e.val);
+    let swept = axes.axes.iter().filter(|a| a.name == "forms").flat_map(|a| &a.values);
+    let of = |v: &tree::Val| if let tree::Kind::Array(list) = &v.kind { list.len() } else { 1 };
+    written.chain(swept).map(of).max().unwrap_or(0).min(super::forms::TABLE.len())
 }
 
 fn named(axes: &Matrix, values: &[&tree::Val], variant: &Variant<'_>) -> Vec<(String, String)> {

@@ -4,8 +4,8 @@ use super::keys::{self, Place, Type};
 use super::names::bad_name;
 use super::reader::{AxisNow, Cx};
 use super::suggest::nearest;
-use super::tree::{Entry, Kind, Table, Val};
-use std::collections::BTreeMap;
+use super::tree::{Entry, Kind, TEXT_OF_VALUE, Table, Val};
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// Most cases of one file.
@@ -14,6 +14,9 @@ pub const MAX_CASES: usize = 20_000;
 const MAX_AXES: usize = 64;
 /// Most values read for one file, all its cases together: what they become is kept until the last case has run.
 const MAX_WORK: usize = 1_000_000;
+
+/// Most conditions of `exclude` times combinations that are compared.
+const MAX_MATCHES: usize = 100_000_000;
 
 /// One axis.
 #[derive(Debug)]
@@ -29,10 +32,59 @@ pub(crate) struct Axis {
 #[derive(Debug, Default)]
 pub(crate) struct Matrix {
     pub axes: Vec<Axis>,
-    /// Tables whose axes must all match, as (axis, value).
-    exclude: Vec<Vec<(usize, Val)>>,
+    /// Tables whose axes must all match, as the axis and the numbers of its values that match, in order.
+    exclude: Vec<Vec<(usize, Vec<usize>)>>,
     /// Names of axes with faults, which are left out.
     faulty: Vec<String>,
+}
+
+/// Axes and their values by name, to find what `exclude` means.
+struct Known<'a> {
+    axes: HashMap<&'a str, usize>,
+    /// By axis: the number of each value.
+    values: Vec<HashMap<String, usize>>,
+}
+
+impl Known<'_> {
+    fn conditions(&self, cx: &mut Cx<'_>, table: &Table, prefix: &str, out: &mut Vec<(usize, Vec<usize>)>) {
+        for e in table.entries.iter() {
+            if cx.enough() {
+                return;
+            }
+            let name = if prefix.is_empty() { e.key.to_string() } else { format!("{prefix}.{}", e.key) };
+            if let Some((at, values)) = self.axes.get(name.as_str()).and_then(|at| Some((*at, self.values.get(*at)?))) {
+                let whole = values.get(&e.val.compact());
+                let mut numbers: Vec<usize> = whole.into_iter().copied().collect();
+                let wrong = match &e.val.kind {
+                    Kind::Array(list) => {
+                        let found = list.iter().map(|v| values.get(&v.compact()).copied().ok_or(v));
+                        let found: Vec<Result<usize, &Val>> = found.collect();
+                        numbers.extend(found.iter().filter_map(|f| f.as_ref().ok()));
+                        found.into_iter().find_map(Result::err).filter(|_| whole.is_none())
+                    }
+                    _ => Some(&e.val).filter(|_| whole.is_none()),
+                };
+                if let Some(v) = wrong {
+                    let shown = super::names::shorten(&v.compact(), 60);
+                    let d = Diagnostic::new(v.span, format!("the axis `{name}` has no value {shown}"));
+                    cx.fault(d.help("this would exclude nothing"));
+                }
+                numbers.sort_unstable();
+                numbers.dedup();
+                out.push((at, numbers));
+            } else if let Kind::Table(inner) = &e.val.kind {
+                self.conditions(cx, inner, &name, out);
+            } else {
+                let d = Diagnostic::new(e.key_span, format!("`{name}` is not an axis"));
+                let mut axes: Vec<&str> = self.axes.keys().copied().collect();
+                axes.sort_unstable();
+                cx.fault(match nearest(&name, axes) {
+                    Some(near) => d.help(format!("did you mean `{near}`?")),
+                    None => d,
+                });
+            }
+        }
+    }
 }
 
 /// A variant's name and its keys.
@@ -164,7 +216,16 @@ impl Matrix {
             }
             return;
         };
+        let numbered = |a: &Axis| a.values.iter().enumerate().map(|(k, v)| (v.compact(), k)).collect();
+        let known = Known {
+            axes: self.axes.iter().enumerate().map(|(at, a)| (a.name.as_str(), at)).collect(),
+            values: self.axes.iter().map(numbered).collect(),
+        };
+        let mut exclude = Vec::new();
         for t in tables.iter() {
+            if cx.enough() {
+                break;
+            }
             let Kind::Table(table) = &t.kind else {
                 cx.fault(
                     Diagnostic::new(t.span, "`exclude` must be a list of tables")
@@ -173,43 +234,29 @@ impl Matrix {
                 continue;
             };
             let mut conditions = Vec::new();
-            self.conditions(cx, table, "", &mut conditions);
+            known.conditions(cx, table, "", &mut conditions);
             if table.entries.is_empty() {
                 cx.fault(Diagnostic::new(t.span, "an empty table would exclude every case"));
             }
-            self.exclude.push(conditions);
+            exclude.push(conditions);
         }
-    }
-
-    fn conditions(&self, cx: &mut Cx<'_>, table: &Table, prefix: &str, out: &mut Vec<(usize, Val)>) {
-        for e in &table.entries {
-            let name = if prefix.is_empty() { e.key.to_string() } else { format!("{prefix}.{}", e.key) };
-            if let Some(at) = self.axes.iter().position(|a| a.name == name) {
-                let axis = self.axes.get(at);
-                let has = |v: &Val| axis.is_some_and(|a| a.values.iter().any(|w| w.compact() == v.compact()));
-                let wrong = match &e.val.kind {
-                    Kind::Array(list) if !has(&e.val) => list.iter().find(|v| !has(v)),
-                    _ => Some(&e.val).filter(|v| !has(v)),
-                };
-                if let Some(v) = wrong {
-                    let d = Diagnostic::new(v.span, format!("the axis `{name}` has no value {}", v.compact()));
-                    cx.fault(d.help("this would exclude nothing"));
-                }
-                out.push((at, e.val.clone()));
-            } else if let Kind::Table(inner) = &e.val.kind {
-                self.conditions(cx, inner, &name, out);
-            } else {
-                let d = Diagnostic::new(e.key_span, format!("`{name}` is not an axis"));
-                cx.fault(match nearest(&name, self.axes.iter().map(|a| a.name.as_str())) {
-                    Some(near) => d.help(format!("did you mean `{near}`?")),
-                    None => d,
-                });
-            }
+        // The same table twice excludes nothing more.
+        exclude.sort_unstable();
+        exclude.dedup();
+        let conditions: usize = exclude.iter().map(Vec::len).sum();
+        let points = self.axes.iter().fold(1usize, |all, a| all.saturating_mul(a.values.len())).min(MAX_CASES);
+        if conditions.saturating_mul(points) > MAX_MATCHES {
+            let message =
+                format!("`exclude` has {conditions} conditions for {points} combinations: too much to compare");
+            let help = format!("conditions times combinations may be {MAX_MATCHES}: a list matches any of its values");
+            cx.fault(Diagnostic::new(val.span, message).help(help));
         }
+        self.exclude = exclude;
     }
 
     /// How many combinations there are, if that is bearable.
-    pub fn product(&self, cx: &mut Cx<'_>, variants: usize, tree: usize) -> Option<usize> {
+    /// `tree` is the size of what is read for each, `forms` how often it may be kept.
+    pub fn product(&self, cx: &mut Cx<'_>, variants: usize, tree: usize, forms: usize) -> Option<usize> {
         let mut product = variants.max(1);
         for a in &self.axes {
             product = product.saturating_mul(a.values.len());
@@ -221,9 +268,16 @@ impl Matrix {
             cx.fault(d.help("`exclude` comes after: use fewer axes or values"));
             return None;
         }
-        if product.saturating_mul(tree) > MAX_WORK {
-            let message = format!("{product} cases of a file of {tree} values are too much to read");
-            cx.fault(Diagnostic::new(place, message));
+        // A value of an axis stands in the case's name, in its point, and where it is used.
+        let largest = |a: &Axis| a.values.iter().map(Val::size).max().unwrap_or(0);
+        let tree = tree.saturating_add(self.axes.iter().map(largest).sum::<usize>().saturating_mul(4));
+        let cases = product.saturating_mul(forms.max(1));
+        if cases.saturating_mul(tree) > MAX_WORK {
+            let message = format!("{cases} cases of a file of {tree} values are too much to read");
+            let help = format!(
+                "a text counts as a value for each {TEXT_OF_VALUE} bytes; cases times values may be {MAX_WORK}: use fewer cases, or shorter texts and lists"
+            );
+            cx.fault(Diagnostic::new(place, message).help(help));
             return None;
         }
         Some(product)
@@ -231,19 +285,19 @@ impl Matrix {
 
     /// The point with this number, the last axis counting fastest; `None` if it is excluded.
     pub fn point(&self, mut number: usize) -> Option<Vec<&Val>> {
-        let mut values = Vec::with_capacity(self.axes.len());
+        let mut numbers = Vec::with_capacity(self.axes.len());
         for a in self.axes.iter().rev() {
-            values.push(a.values.get(number % a.values.len().max(1))?);
+            numbers.push(number % a.values.len().max(1));
             number /= a.values.len().max(1);
         }
-        values.reverse();
-        let matches = |(at, wanted): &(usize, Val)| {
-            let Some(v) = values.get(*at) else { return false };
-            let same = |w: &Val| w.compact() == v.compact();
-            same(wanted) || matches!(&wanted.kind, Kind::Array(list) if list.iter().any(same))
+        numbers.reverse();
+        let matches = |(at, wanted): &(usize, Vec<usize>)| {
+            numbers.get(*at).is_some_and(|number| wanted.binary_search(number).is_ok())
         };
-        let excluded = self.exclude.iter().any(|t| !t.is_empty() && t.iter().all(matches));
-        (!excluded).then_some(values)
+        if self.exclude.iter().any(|t| !t.is_empty() && t.iter().all(matches)) {
+            return None;
+        }
+        self.axes.iter().zip(numbers).map(|(a, number)| a.values.get(number)).collect()
     }
 
     /// A first look past a faulty matrix: every sound axis has its first value, the others are numbers, so that the faults of

@@ -7,6 +7,9 @@ use toml::de::{DeTable, DeValue};
 /// Most faults of syntax that are shown for one file.
 pub(crate) const MAX_SYNTAX: usize = 20;
 
+/// Bytes of text that take as much as a value.
+pub(crate) const TEXT_OF_VALUE: usize = 64;
+
 /// A value and its place.
 #[derive(Clone, Debug)]
 pub(crate) struct Val {
@@ -41,6 +44,11 @@ pub(crate) struct Entry {
 }
 
 impl Table {
+    /// Values in it, the table itself not counted.
+    pub fn size(&self) -> usize {
+        self.entries.iter().map(|e| e.val.size() + e.key.len() / TEXT_OF_VALUE).sum()
+    }
+
     pub fn get(&self, key: &str) -> Option<&Entry> {
         self.entries.iter().find(|e| &*e.key == key)
     }
@@ -97,11 +105,12 @@ impl Val {
         }
     }
 
-    /// Values in it, itself included.
+    /// Values in it, itself included; long texts count as several.
     pub fn size(&self) -> usize {
         match &self.kind {
             Kind::Array(a) => 1 + a.iter().map(Val::size).sum::<usize>(),
-            Kind::Table(t) => 1 + t.entries.iter().map(|e| e.val.size()).sum::<usize>(),
+            Kind::Table(t) => 1 + t.size(),
+            Kind::Str(s) => 1 + s.len() / TEXT_OF_VALUE,
             _ => 1,
         }
     }
@@ -128,7 +137,11 @@ pub(crate) fn parse(source: &SourceFile) -> Result<Table, Vec<Diagnostic>> {
     }
     let mut out = Vec::new();
     let tree = convert_table(table.get_ref(), &mut out);
-    if out.is_empty() { Ok(tree) } else { Err(out) }
+    if out.is_empty() {
+        return Ok(tree);
+    }
+    out.truncate(MAX_SYNTAX);
+    Err(out)
 }
 
 fn syntax(span: Span, message: &str) -> Diagnostic {

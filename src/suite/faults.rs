@@ -34,8 +34,8 @@ impl Faulty {
 
 /// Plans a case. `Err` holds what makes it impossible and was not expected; `Ok(None)` is a refusal that the file
 /// expects.
-pub fn plan(case: &Arc<Case>) -> Result<Option<Plan>, Vec<Diagnostic>> {
-    match plan::plan(case, &Limits::default()) {
+pub fn plan(case: &Arc<Case>, limits: &Limits) -> Result<Option<Plan>, Vec<Diagnostic>> {
+    match plan::plan(case, limits) {
         Ok(plan) => Ok(Some(plan)),
         Err(diagnostics) => unless_expected(case, diagnostics).map(|()| None),
     }
@@ -62,11 +62,11 @@ fn expects_refusal(case: &Case) -> bool {
 }
 
 /// What planning or forecasting has against a case that is to run, rendered with the cures, which a verdict has not.
-pub fn refusal(case: &Arc<Case>) -> Option<String> {
+pub fn refusal(case: &Arc<Case>, limits: &Limits) -> Option<String> {
     if expects_refusal(case) {
         return None;
     }
-    let diagnostics = match plan::plan(case, &Limits::default()) {
+    let diagnostics = match plan::plan(case, limits) {
         Err(diagnostics) => diagnostics,
         Ok(plan) => Forecast::new(&plan, SEED).err()?,
     };

@@ -2,7 +2,9 @@
 use super::faults;
 use crate::judge;
 use crate::oracle::Forecast;
-use crate::plan::{Foresight, Plan, Waiting, sentences};
+use crate::plan::cost::human;
+use crate::plan::{Foresight, Limits, Plan, Waiting, sentences};
+use crate::run::memory::Turns;
 use crate::scenario::{Case, Diagnostic};
 use std::sync::Arc;
 
@@ -17,12 +19,18 @@ pub enum Foreseen {
     Stuck(String),
     /// It is refused, as its file expects.
     Refused,
+    /// It can be planned, but this machine has not the memory to work out what must come of it.
+    TooLarge(String),
 }
 
 /// Plans the case and works out what must come of it. `Err` is what makes that impossible, or a refusal that was expected
 /// and does not come.
-pub fn foresee(case: &Arc<Case>) -> Result<Foreseen, Vec<Diagnostic>> {
-    let Some(plan) = faults::plan(case)? else { return Ok(Foreseen::Refused) };
+pub fn foresee(case: &Arc<Case>, limits: &Limits, turns: &Turns) -> Result<Foreseen, Vec<Diagnostic>> {
+    let Some(plan) = faults::plan(case, limits)? else { return Ok(Foreseen::Refused) };
+    let Some(_turn) = turns.take(plan.cost.memory) else {
+        let (needed, free) = (human(plan.cost.memory), human(turns.total()));
+        return Ok(Foreseen::TooLarge(format!("it needs {needed} of memory, and this machine has {free} free")));
+    };
     if let Err(diagnostics) = Forecast::new(&plan, faults::SEED) {
         return faults::unless_expected(case, diagnostics).map(|()| Foreseen::Refused);
     }

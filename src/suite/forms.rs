@@ -58,7 +58,8 @@ pub(super) fn add(suite: &mut Suite, wanted: &Forms, jobs: usize) {
         Forms::Named => case.forms.iter().map(|form| form.v).collect(),
         Forms::These(these) => these.clone(),
     };
-    let made = drive::map(&suite.cases, jobs, |case| make(case, &list(case)));
+    let limits = &suite.limits;
+    let made = drive::map(&suite.cases, jobs, |case| make(case, &list(case), limits));
     if *wanted == Forms::Named {
         for (case, diagnostic) in unused(&suite.cases, &made) {
             faults::add(&mut suite.faults, &case, vec![diagnostic]);
@@ -67,10 +68,9 @@ pub(super) fn add(suite: &mut Suite, wanted: &Forms, jobs: usize) {
     suite.cases.extend(made.into_iter().flat_map(|made| made.cases));
 }
 
-fn make(case: &Arc<Case>, list: &[&'static Form]) -> Made {
+fn make(case: &Arc<Case>, list: &[&'static Form], limits: &Limits) -> Made {
     let mut made = Made::default();
-    let refuses =
-        |case: &Arc<Case>| plan::plan(case, &Limits::default()).err().map(|diagnostics| diagnostics.into_iter().next());
+    let refuses = |case: &Arc<Case>| plan::plan(case, limits).err().map(|diagnostics| diagnostics.into_iter().next());
     let mut sound = None;
     for form in list {
         match form.of(case) {

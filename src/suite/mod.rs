@@ -14,6 +14,7 @@ pub use faults::Faulty;
 pub use forms::Forms;
 pub use select::Filter;
 
+use crate::plan::Limits;
 use crate::printable::printable;
 use crate::report::{Reporter, Tally};
 use crate::run::{Event, Options, Runner};
@@ -30,6 +31,8 @@ pub struct Suite {
     pub cases: Vec<Arc<Case>>,
     /// Files that cannot be used as they are.
     pub faults: Vec<Faulty>,
+    /// What a case may cost.
+    pub limits: Limits,
     /// What looks like a file of the suite and was not taken.
     pub passed_over: Vec<PassedOver>,
 }
@@ -41,6 +44,8 @@ pub struct Reading {
     pub forms: Forms,
     /// Variables that files may set beyond the usual ones.
     pub allow_env: AllowEnv,
+    /// What a file and a case may cost.
+    pub limits: Limits,
 }
 
 impl From<&Forms> for Reading {
@@ -135,7 +140,9 @@ impl Suite {
     /// Plans every case on `jobs` threads and adds those that cannot be run as written to the faults.
     pub fn plan(&mut self, jobs: usize) {
         let patience = faults::Patience::default();
-        let plans = drive::map(&self.cases, jobs, |case| patience.look(case, |case| faults::plan(case).map(drop)));
+        let limits = &self.limits;
+        let look = |case: &Arc<Case>| faults::plan(case, limits).map(drop);
+        let plans = drive::map(&self.cases, jobs, |case| patience.look(case, look));
         for (case, plan) in self.cases.iter().zip(plans) {
             if let Err(diagnostics) = plan {
                 faults::add(&mut self.faults, case, diagnostics);
@@ -145,6 +152,7 @@ impl Suite {
 
     /// Runs every case and tells `reporter` of it.
     pub fn run(&self, options: Options, reporter: &mut dyn Reporter) -> Result<Tally, Error> {
+        let options = Options { limits: self.limits, ..options };
         if crate::worker::is_worker() {
             return Err(Error::InsideWorker);
         }

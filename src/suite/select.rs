@@ -42,8 +42,8 @@ pub(super) fn open_exact(root: &Path, name: &str, reading: &Reading) -> Result<S
 
 fn load(files: &[scenario::Scenario], reading: &Reading) -> Suite {
     let jobs = available_parallelism().map_or(1, NonZeroUsize::get);
-    let loaded = drive::map(files, jobs, |file| scenario::load_found(file, &reading.allow_env));
-    let mut suite = Suite::default();
+    let loaded = drive::map(files, jobs, |file| scenario::load_found(file, &reading.allow_env, reading.limits.file));
+    let mut suite = Suite { limits: reading.limits, ..Suite::default() };
     for (file, loaded) in files.iter().zip(loaded) {
         match loaded {
             Ok(cases) => suite.cases.extend(cases.into_iter().map(Arc::new)),

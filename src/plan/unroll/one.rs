@@ -79,17 +79,11 @@ impl<'a> Unroll<'a> {
                 }
                 let output = self.required(step, "out", m)?;
                 let count = self.elements(step, m)?;
+                self.carry(&expr.v, 4 + m.names.axes.len(), step.span)?;
                 let names = Arc::new(m.names.list());
                 let dtype = step.dtype.as_ref().map(|d| d.v);
-                ItemKind::Map(Box::new(MapItem {
-                    expr: Arc::new(expr.v.clone()),
-                    names,
-                    reads,
-                    output,
-                    count,
-                    dtype,
-                    stream,
-                }))
+                let shared = self.exprs.entry(step).or_insert_with(|| Arc::new(expr.v.clone()));
+                ItemKind::Map(Box::new(MapItem { expr: shared.clone(), names, reads, output, count, dtype, stream }))
             }
             Kind::Host(Host::Wait) => {
                 let on = step.wait_stream.as_ref().map(|s| self.stream(&s.v));

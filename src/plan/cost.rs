@@ -1,0 +1,358 @@
+//! What a case costs, computed from its plan before anything is filled, run or judged.
+//!
+//! - **Operations**: one is an operator, name or number of an expression for one element, or as much work of another kind;
+//!   about ten nanoseconds in a release build. What the worker does is left to the time limits.
+//! - **Bytes**: all copies of all buffers in worker, shared memory and parent at the same time.
+//!
+//! What only the data decides (how many results round, and which need a checkpoint) is added by `oracle::Forecast`.
+use super::eval::Names;
+use super::inputs::mode;
+pub use super::place::human;
+use super::types::{Event, Plan, Reduction, Region};
+use super::{Limits, each};
+use crate::num::DType;
+use crate::scenario::expr::{Func, Node};
+use crate::scenario::{Content, Diagnostic, Expr, Fill, RowKind, Span, Values};
+use crate::worker::job::What;
+use nccl_sys::ncclRedOp_t;
+
+/// Copies of every image: device, two in shared memory, the forecast's image and end, the observation, the judge's own.
+pub const COPIES: u64 = 7;
+/// Bytes that are moved or compared for the price of one operation.
+const BYTES: u64 = 64;
+/// Operations of a run besides its data: messages, wake-ups, reports.
+const RUN: u64 = 10_000;
+/// Names that are looked through for the price of one operation.
+const LOOKUPS: u64 = 8;
+
+/// What a case costs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Cost {
+    /// Bytes in all copies.
+    pub memory: u64,
+    /// Operations.
+    pub work: u64,
+}
+
+/// A sum, and the place that adds most to it.
+#[derive(Default)]
+struct Account {
+    total: u64,
+    most: u64,
+    span: Span,
+    what: String,
+}
+
+impl Account {
+    fn add(&mut self, amount: u64, span: Span, what: impl FnOnce() -> String) {
+        self.total = self.total.saturating_add(amount);
+        if amount > self.most {
+            (self.most, self.span, self.what) = (amount, span, what());
+        }
+    }
+}
+
+/// Operations of an expression for one element, where a name is found among so many.
+pub fn operations(expr: &Expr, names: usize) -> u64 {
+    let lookup = 1 + names as u64 / LOOKUPS;
+    let mut sum = 0u64;
+    expr.node.walk(&mut |node| {
+        sum += match node {
+            Node::Name(_) | Node::Index(..) | Node::Field(..) => lookup,
+            _ => 1,
+        };
+    });
+    sum
+}
+
+/// What a plan costs, or that it is more than the limits admit.
+///
+/// # Errors
+///
+/// Over a limit: the place that adds most, the figure, the limit, and the option that raises it.
+pub fn check(plan: &Plan, limits: &Limits) -> Result<Cost, Vec<Diagnostic>> {
+    let work = work(plan);
+    let memory = memory(plan);
+    let mut faults = Vec::new();
+    if work.total > limits.work {
+        faults.push(too_much_work(&work.what, work.span, work.most, work.total, limits));
+    }
+    if memory.total > limits.memory {
+        faults.push(too_much_memory(&memory.what, memory.span, memory.most, memory.total, limits));
+    }
+    let cost = Cost { memory: memory.total, work: work.total };
+    if faults.is_empty() { Ok(cost) } else { Err(faults) }
+}
+
+/// The refusal of a case that is too much work.
+pub fn too_much_work(what: &str, span: Span, part: u64, total: u64, limits: &Limits) -> Diagnostic {
+    let text = format!(
+        "this case takes {} operations to work out and judge: more than the limit of {}",
+        number(total),
+        number(limits.work)
+    );
+    Diagnostic::new(span, text).label(format!("{what}: {} of them", number(part))).help(format!(
+        "fewer elements, shorter expressions or fewer runs; `--max-work {total}` (COLLSPEC_MAX_WORK) raises the limit"
+    ))
+}
+
+/// The refusal of a case that needs too much memory.
+pub fn too_much_memory(what: &str, span: Span, part: u64, total: u64, limits: &Limits) -> Diagnostic {
+    let (mut figure, mut limit) = (human(total), human(limits.memory));
+    if figure == limit {
+        (figure, limit) = (format!("{} bytes", number(total)), format!("{} bytes", number(limits.memory)));
+    }
+    let text = format!("this case needs {figure} of memory in all copies: more than the limit of {limit}");
+    // Rounded up, so that the number given is enough.
+    let wanted = total.div_ceil(1 << 20);
+    Diagnostic::new(span, text).label(format!("{what}: {} of it", human(part))).help(format!(
+        "smaller counts or fewer ranks; `--max-memory {wanted}MiB` (COLLSPEC_MAX_MEMORY) raises the limit"
+    ))
+}
+
+/// Digits in groups of three.
+fn number(v: u64) -> String {
+    let digits = v.to_string();
+    let mut out = String::with_capacity(digits.len() * 4 / 3);
+    for (k, digit) in digits.chars().enumerate() {
+        if k > 0 && (digits.len() - k).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
+fn work(plan: &Plan) -> Account {
+    let mut all = Account::default();
+    let case = &plan.case;
+    let runs = u64::from(case.repeat);
+    let axes = case.axes.len();
+    for buffer in &plan.buffers {
+        let Some(def) = buffer.input.and_then(|i| case.inputs.get(i)) else { continue };
+        let ranks = buffer.places.iter().enumerate().filter_map(|(rank, place)| Some((rank, place.as_ref()?.count)));
+        let sum = ranks.fold(0u64, |sum, (rank, count)| {
+            sum.saturating_add(content(plan, &def.content, buffer.dtype, rank, count))
+        });
+        all.add(sum, def.name.span, || format!("to fill `{}`", buffer.name));
+    }
+    for event in &plan.events {
+        let (step, amount) = (crate::oracle::walk::step_of(event), of_event(plan, event, runs));
+        let step = plan.steps.get(step as usize);
+        all.add(amount, step.map_or(case.span, |s| s.span), || step.map_or("a step".into(), |s| s.label.clone()));
+    }
+    for e in &case.expect {
+        let Some(buffer) = plan.buffers.iter().find(|b| b.name == e.target.name) else { continue };
+        let slice =
+            e.target.slice.as_ref().map_or(0, |(from, to)| {
+                from.iter().chain(to).map(|e| operations(e, axes)).sum::<u64>().saturating_mul(2)
+            });
+        let mut sum = 0u64;
+        for rank in 0..plan.n {
+            let part = super::expect::extent(plan, e, buffer, rank).ok().flatten();
+            let count = part.map_or(0, |(start, end)| end - start);
+            let made = content(plan, &e.content, buffer.dtype, rank, count);
+            sum = sum.saturating_add(made).saturating_add(count).saturating_add(slice + 1);
+        }
+        all.add(sum.saturating_mul(runs), e.target.span, || format!("to compare `{}`", e.target.name));
+    }
+    for a in &case.asserts {
+        let sum = (0..plan.n).fold(0u64, |sum, rank| sum.saturating_add(of_assert(plan, &a.v, rank, axes)));
+        all.add(sum.saturating_mul(runs), a.span, || "to evaluate this".into());
+    }
+    let images: u64 = plan.allocs.iter().map(|a| a.image()).sum();
+    let calls: usize = plan.programs.iter().map(Vec::len).sum();
+    let run = RUN + (images / BYTES).saturating_mul(2) + calls as u64 * 16;
+    all.add(run.saturating_mul(runs), case.span, || format!("{runs} runs"));
+    all
+}
+
+/// Operations that make the elements of a content on a rank.
+fn content(plan: &Plan, content: &Content, dtype: DType, rank: usize, count: u64) -> u64 {
+    let fill = match content {
+        Content::All(fill) => fill,
+        Content::Rows(rows) => match rows.get(rank).map(|r| &r.kind) {
+            Some(RowKind::Elements(list)) => return list.len() as u64,
+            Some(RowKind::Table(fill)) => fill,
+            Some(RowKind::Untouched | RowKind::Any) | None => return 0,
+        },
+    };
+    let copied = count.saturating_mul(dtype.size() as u64) / BYTES;
+    copied.saturating_add(of_fill(plan, fill, dtype, rank, count))
+}
+
+fn of_fill(plan: &Plan, fill: &Fill, dtype: DType, rank: usize, count: u64) -> u64 {
+    let axes = plan.case.axes.len();
+    match &fill.values {
+        Values::Poison | Values::Untouched | Values::Any | Values::Number(_) => 0,
+        Values::Row(list) => list.len() as u64,
+        Values::Random { .. } => count.saturating_mul(2),
+        Values::Template(_) | Values::Texts(_) => count,
+        Values::Each(expr) => {
+            let names = Names::world(&plan.case, rank);
+            each::computed(&expr.v, &names, mode(dtype), count).saturating_mul(operations(&expr.v, axes))
+        }
+    }
+}
+
+fn of_event(plan: &Plan, event: &Event, runs: u64) -> u64 {
+    let bytes = |r: &Region| r.len.saturating_mul(plan.buffers.get(r.buf).map_or(8, |b| b.dtype.size()) as u64);
+    let once = runs.saturating_add(1);
+    match event {
+        Event::Collective { send, recv, reduce, k, .. } => {
+            let sent: u64 = send.iter().flatten().map(|r| r.len).fold(0, u64::saturating_add);
+            let moved = send.iter().flatten().map(bytes).fold(0, u64::saturating_add);
+            let come = recv.iter().flatten().map(|w| bytes(&w.region)).fold(0, u64::saturating_add);
+            // Sums have a way over whole blocks.
+            let weight = match reduce {
+                None => 0,
+                Some(Reduction::Builtin(op)) if *op == ncclRedOp_t::Sum => 1,
+                Some(_) => 3,
+            };
+            let reduced = sent.saturating_mul(weight);
+            (reduced + *k / BYTES).saturating_add((moved.saturating_add(come)) / BYTES + 64).saturating_mul(once)
+        }
+        Event::Post { from, .. } => (bytes(from) / BYTES + 64).saturating_mul(once),
+        Event::Land { to, .. } => (bytes(&to.region) / BYTES + 64).saturating_mul(once),
+        Event::Map { expr, names, reads, out, .. } => {
+            let each = operations(expr, names.len() + reads.len());
+            out.region.len.saturating_mul(each).saturating_mul(once)
+        }
+        Event::Undefined { .. } => 64,
+    }
+}
+
+/// Operations of an `assert` on a rank.
+fn of_assert(plan: &Plan, expr: &Expr, rank: usize, axes: usize) -> u64 {
+    let place = |name: &str| {
+        let buffer = plan.buffers.iter().find(|b| b.name == name)?;
+        let place = buffer.places.get(rank).copied().flatten()?;
+        Some((place.count, place.count.saturating_mul(buffer.dtype.size() as u64)))
+    };
+    let (mut elements, mut named, mut same) = (None, 0usize, 0u64);
+    each_node(&expr.node, &mut |node, inside_same| match node {
+        Node::Name(name) if inside_same => same = same.saturating_add(place(name).map_or(0, |p| p.1) / BYTES),
+        Node::Name(name) => {
+            if let Some((count, _)) = place(name) {
+                elements = elements.max(Some(count));
+                named += 1;
+            }
+        }
+        Node::Index(..) => named += 1,
+        _ => {}
+    });
+    let each = operations(expr, axes + named).saturating_add(same);
+    elements.unwrap_or(1).saturating_mul(each)
+}
+
+/// Every node, and whether it is an argument of `same`.
+fn each_node<'a>(node: &'a Node, f: &mut impl FnMut(&'a Node, bool)) {
+    f(node, false);
+    match node {
+        Node::Index(_, a) | Node::Neg(a) => each_node(a, f),
+        Node::Binary(_, a, b) => {
+            each_node(a, f);
+            each_node(b, f);
+        }
+        Node::Call(Func::Same, args) => args.iter().for_each(|a| f(a, true)),
+        Node::Call(_, args) => args.iter().for_each(|a| each_node(a, f)),
+        Node::Int(_) | Node::Float(_) | Node::Name(_) | Node::Field(..) => {}
+    }
+}
+
+/// Bytes of one node of an expression, in memory and in a message.
+const NODE: u64 = 64;
+
+fn memory(plan: &Plan) -> Account {
+    let mut all = Account::default();
+    let case = &plan.case;
+    let place = |label: &str| {
+        let first = label.split(", ").next().unwrap_or(label);
+        plan.buffers.iter().find(|b| b.name == first).map_or(case.span, |b| b.span)
+    };
+    let mut widest = 0u64;
+    let mut by_label: std::collections::HashMap<&str, u64> = std::collections::HashMap::new();
+    for alloc in &plan.allocs {
+        *by_label.entry(alloc.label.as_str()).or_default() += alloc.image().saturating_mul(COPIES);
+        widest = widest.max(alloc.payload);
+    }
+    let mut by_label: Vec<_> = by_label.into_iter().collect();
+    by_label.sort_unstable();
+    for (label, bytes) in by_label {
+        all.add(bytes, place(label), || format!("`{label}` on all ranks"));
+    }
+    // What an element that turns out wrong takes while its place is looked for.
+    all.add(widest.saturating_mul(4), case.span, || "to look for wrong elements".into());
+    let size = |r: &Region| r.len.saturating_mul(plan.buffers.get(r.buf).map_or(8, |b| b.dtype.size()) as u64);
+    let (mut step_most, mut step_at) = (0u64, case.span);
+    let (mut flying, mut most_flying) = (std::collections::HashMap::new(), 0u64);
+    let mut now = 0u64;
+    for event in &plan.events {
+        let bytes = match event {
+            Event::Collective { send, recv, .. } => {
+                let sent = send.iter().flatten().map(size).fold(0, u64::saturating_add);
+                let come = recv.iter().flatten().map(|w| size(&w.region)).max().unwrap_or(0);
+                sent.saturating_add(come.saturating_mul(3))
+            }
+            Event::Post { message, from, .. } => {
+                now = now.saturating_add(size(from));
+                flying.insert(*message, size(from));
+                most_flying = most_flying.max(now);
+                0
+            }
+            Event::Land { message, .. } => {
+                now = now.saturating_sub(flying.remove(message).unwrap_or(0));
+                0
+            }
+            Event::Map { out, .. } => size(&out.region).saturating_mul(2),
+            Event::Undefined { .. } => 0,
+        };
+        if bytes > step_most {
+            let step = plan.steps.get(crate::oracle::walk::step_of(event) as usize);
+            (step_most, step_at) = (bytes, step.map_or(case.span, |s| s.span));
+        }
+    }
+    let reduced = plan.events.iter().map(|event| match event {
+        Event::Collective { recv, reduce: Some(_), .. } => {
+            recv.iter().flatten().map(|w| size(&w.region).saturating_mul(2)).max().unwrap_or(0)
+        }
+        _ => 0,
+    });
+    let kept = reduced.fold(0, u64::saturating_add).min(crate::oracle::walk::KEPT as u64);
+    all.add(kept, case.span, || "results that are kept".into());
+    all.add(step_most, step_at, || "to work out this step".into());
+    all.add(most_flying, case.span, || "messages on their way".into());
+    // Programs travel as messages and are kept on both sides.
+    let mut programs = 0u64;
+    for call in plan.programs.iter().flatten() {
+        programs = programs.saturating_add(match &call.what {
+            What::Map { expr, names, .. } => of_map(expr, names.len()),
+            _ => 256,
+        });
+    }
+    all.add(programs, case.span, || "calls of all ranks".into());
+    all
+}
+
+/// Bytes that one call of a `map` takes: in the plan twice, in the message, and with the worker.
+pub fn of_map(expr: &Expr, names: usize) -> u64 {
+    256 + 4 * (operations(expr, 0) * NODE + expr.text.len() as u64 + names as u64 * NODE)
+}
+
+/// Bytes that a rank's buffer takes at least in all copies.
+pub fn of_image(payload: u64) -> u64 {
+    payload.saturating_add(2 * super::types::GUARD).saturating_mul(COPIES)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_grouped() {
+        assert_eq!(number(0), "0");
+        assert_eq!(number(999), "999");
+        assert_eq!(number(1000), "1,000");
+        assert_eq!(number(12_345_678), "12,345,678");
+    }
+}

@@ -1,0 +1,157 @@
+//! Memory of this machine, and whose turn it is to use it.
+use std::path::{Path, PathBuf};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// Bytes that a process may still take here: what the kernel says is available, and what control groups leave of their
+/// limits. `None` where nothing can be found out.
+pub fn free() -> Option<u64> {
+    let available = std::fs::read_to_string("/proc/meminfo").ok().as_deref().and_then(available);
+    let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
+    left(&groups, Path::new("/sys/fs/cgroup"), &|path| std::fs::read_to_string(path).ok())
+        .into_iter()
+        .chain(available)
+        .min()
+}
+
+/// MemAvailable of `/proc/meminfo`.
+fn available(text: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
+    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
+}
+
+/// The least that any control group of `/proc/self/cgroup` or any above it leaves.
+fn left(groups: &str, root: &Path, read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
+    let number = |path: PathBuf| read(&path)?.trim().parse::<u64>().ok();
+    let mut least: Option<u64> = None;
+    for line in groups.lines() {
+        let mut parts = line.splitn(3, ':').skip(1);
+        let (Some(controllers), Some(path)) = (parts.next(), parts.next()) else { continue };
+        let (root, limit, usage) = match controllers {
+            "" => (root.to_owned(), "memory.max", "memory.current"),
+            list if list.split(',').any(|c| c == "memory") => {
+                (root.join("memory"), "memory.limit_in_bytes", "memory.usage_in_bytes")
+            }
+            _ => continue,
+        };
+        // Inside a container the path may name a folder that only the host has; the root's own limit holds then.
+        for folder in Path::new(path.trim_start_matches('/')).ancestors() {
+            let folder = root.join(folder);
+            if let (Some(limit), Some(usage)) = (number(folder.join(limit)), number(folder.join(usage))) {
+                let rest = limit.saturating_sub(usage);
+                least = Some(least.map_or(rest, |least| least.min(rest)));
+            }
+        }
+    }
+    least
+}
+
+/// Memory that cases which run at the same time share: a case begins when what it needs is free.
+#[derive(Debug)]
+pub struct Turns {
+    total: u64,
+    free: Mutex<u64>,
+    back: Condvar,
+}
+
+/// What a case has taken; given back when it is dropped.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    turns: &'a Turns,
+    bytes: u64,
+}
+
+impl Turns {
+    /// So many bytes, or what this machine has free, whichever is less.
+    pub fn new(limit: u64) -> Self {
+        Self::of(free().map_or(limit, |free| free.min(limit)))
+    }
+
+    fn of(total: u64) -> Self {
+        Self { total, free: Mutex::new(total), back: Condvar::new() }
+    }
+
+    /// Bytes of all cases at a time.
+    pub fn total(&self) -> u64 {
+        self.total
+    }
+
+    /// Waits until so many bytes are free and takes them; `None` if there will never be so many.
+    pub fn take(&self, bytes: u64) -> Option<Turn<'_>> {
+        if bytes > self.total {
+            return None;
+        }
+        let mut free = self.free();
+        while *free < bytes {
+            free = self.back.wait(free).unwrap_or_else(PoisonError::into_inner);
+        }
+        *free -= bytes;
+        Some(Turn { turns: self, bytes })
+    }
+
+    fn free(&self) -> MutexGuard<'_, u64> {
+        self.free.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for Turn<'_> {
+    fn drop(&mut self) {
+        *self.turns.free() += self.bytes;
+        self.turns.back.notify_all();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::mpsc;
+
+    #[test]
+    fn what_the_kernel_says() {
+        let text = "MemTotal:       32657224 kB\nMemFree: 1 kB\nMemAvailable:   1024 kB\n";
+        assert_eq!(available(text), Some(1 << 20));
+        assert_eq!(available("MemTotal: 5 kB\n"), None);
+        assert!(free().is_none_or(|bytes| bytes > 0));
+    }
+
+    #[test]
+    fn the_narrowest_control_group_counts() {
+        let files = |path: &Path| {
+            Some(
+                match path.to_str()? {
+                    "/c/a/b/memory.max" => "max\n",
+                    "/c/a/b/memory.current" => "5\n",
+                    "/c/a/memory.max" => "1000\n",
+                    "/c/a/memory.current" => "400\n",
+                    "/c/memory/x/memory.limit_in_bytes" => "700\n",
+                    "/c/memory/x/memory.usage_in_bytes" => "900\n",
+                    _ => return None,
+                }
+                .to_owned(),
+            )
+        };
+        assert_eq!(left("0::/a/b\n", Path::new("/c"), &files), Some(600));
+        assert_eq!(left("3:cpu:/x\n7:memory:/x\n0::/\n", Path::new("/c"), &files), Some(0));
+        assert_eq!(left("0::/elsewhere\n", Path::new("/c"), &files), None);
+    }
+
+    #[test]
+    fn what_does_not_fit_beside_another_waits_for_its_end() {
+        let turns = Turns::of(100);
+        assert!(turns.take(101).is_none());
+        let first = turns.take(60);
+        assert!(first.is_some());
+        let (sender, begun) = mpsc::channel();
+        std::thread::scope(|scope| {
+            let turns = &turns;
+            scope.spawn(move || {
+                let turn = turns.take(50);
+                sender.send(turn.is_some()).ok();
+            });
+            // Until the first ends, the second cannot have begun, however long it is waited for.
+            assert!(begun.try_recv().is_err());
+            drop(first);
+            assert_eq!(begun.recv(), Ok(true));
+        });
+        assert_eq!(*turns.free(), 100);
+    }
+}
