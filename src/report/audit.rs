@@ -17,8 +17,8 @@ pub fn human(to: &mut dyn Write, report: &Report, seconds: f64, scenarios: bool,
     let head =
         format!("{:<6}{:>7}{:>9}{:>7}  {:<12}{}", "fault", "caught", "reached", "files", "first", "what is wrong");
     writeln!(to, "{strong}{head}{strong:#}")?;
-    for row in &report.items {
-        item(to, row, styles)?;
+    for rows in report.items.chunk_by(|a, b| a.item.family().is_some() && a.item.family() == b.item.family()) {
+        family(to, rows, styles)?;
     }
     if scenarios {
         writeln!(to)?;
@@ -29,14 +29,32 @@ pub fn human(to: &mut dyn Write, report: &Report, seconds: f64, scenarios: bool,
     to.flush()
 }
 
+/// A line for a family that is caught, with the figures of the member that the fewest cases catch, and one for each member
+/// that is missed.
+fn family(to: &mut dyn Write, rows: &[ItemRow], styles: &Styles) -> io::Result<()> {
+    let caught: Vec<&ItemRow> = rows.iter().filter(|row| !row.missed()).collect();
+    match (caught.iter().min_by_key(|row| row.caught), rows) {
+        (Some(least), [_, _, ..]) if let Some((id, text)) = least.item.family() => {
+            let (members, all, member) = (caught.len(), rows.len(), least.item.id());
+            let text = format!("{text} ({members} of {all} kinds are caught; figures of {member})");
+            line(to, least, id, &text)?;
+            rows.iter().filter(|row| row.missed()).try_for_each(|row| item(to, row, styles))
+        }
+        _ => rows.iter().try_for_each(|row| item(to, row, styles)),
+    }
+}
+
+fn line(to: &mut dyn Write, row: &ItemRow, id: &str, text: &str) -> io::Result<()> {
+    let (caught, first) = (count(row), first(row));
+    writeln!(to, "{id:<6}{caught:>7}{:>9}{:>7}  {first:<12}{text}", row.reached, row.caught_files)
+}
+
 fn item(to: &mut dyn Write, row: &ItemRow, styles: &Styles) -> io::Result<()> {
     let Styles { fail, faint, .. } = styles;
     let (id, text) = (row.item.id(), row.item.text());
-    let (reached, files) = (row.reached, row.caught_files);
+    let reached = row.reached;
     if !row.missed() {
-        let caught = count(row);
-        let first = first(row);
-        return writeln!(to, "{id:<6}{caught:>7}{reached:>9}{files:>7}  {first:<12}{text}");
+        return line(to, row, id, text);
     }
     writeln!(to, "{id:<6}{fail} MISSED{fail:#}{reached:>9}{:>7}  {:<12}{text}", "-", "-")?;
     let why = match row.item {
