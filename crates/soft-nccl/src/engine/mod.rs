@@ -16,7 +16,7 @@ mod task;
 
 pub(crate) use batch::{Enqueued, NO_CHOICE, Request};
 pub(crate) use hosts::{Arrival, abort, arrive, destroy, flush};
-pub(crate) use member::Member;
+pub(crate) use member::{Member, read_scalar};
 pub(crate) use remote::{Heard, deliver, links};
 pub(crate) use step::write;
 

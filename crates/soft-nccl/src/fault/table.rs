@@ -183,4 +183,6 @@ faults! {
         "a good operation after an error on the same communicator"
     F40C, "F40c": "abort waits for another communicator's operations";
         "abort of one of two communicators that are both at work"
+    F53, "F53": "premul_sum's scalar in device memory is read when the call is made, not when the stream has come to it";
+        "premul_sum with `scalar = \"device\"` behind other work of its stream"
 }
