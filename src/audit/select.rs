@@ -133,7 +133,10 @@ mod tests {
         let of_f16 = ids("f41-f16");
         assert!(of_f16.len() > 1 && of_f16.iter().all(|id| id.starts_with("F41-f16-")), "{of_f16:?}");
         let family = ids("F43");
-        assert!(family.len() > 1 && family.iter().all(|id| id.starts_with("F43-")), "F43b is another family: {family:?}");
+        assert!(
+            family.len() > 1 && family.iter().all(|id| id.starts_with("F43-")),
+            "F43b is another family: {family:?}"
+        );
         assert_eq!("F41-f".parse::<Selection>(), Err(NoSelection("F41-f".into())));
         assert_eq!("F01,F99".parse::<Selection>(), Err(NoSelection("F99".into())));
         assert!("".parse::<Selection>().is_err());

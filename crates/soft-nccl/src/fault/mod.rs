@@ -318,7 +318,14 @@ mod tests {
     #[test]
     fn wishes_fit_in_a_word() {
         assert_eq!(Packed(0).wish(), None);
-        for text in ["F07", "F07,rank=0", "F40c,algorithm=Tree", "F52i-f8e4m3,rank=2147483000,algorithm=Direct", "F01,rank=1023,algorithm=Direct", "trace"] {
+        for text in [
+            "F07",
+            "F07,rank=0",
+            "F40c,algorithm=Tree",
+            "F52i-f8e4m3,rank=2147483000,algorithm=Direct",
+            "F01,rank=1023,algorithm=Direct",
+            "trace",
+        ] {
             let wish: Wish = text.parse().unwrap();
             assert_eq!(Packed::of(wish).wish(), Some(wish));
         }
@@ -327,14 +334,24 @@ mod tests {
 
     #[test]
     fn wishes_are_read_and_written() {
-        for text in ["F07", "F07,rank=1", "F40,algorithm=Tree", "F41-f16-prod", "F51-f64-one_rank,rank=1", "F01,rank=3,algorithm=Ring", "trace"] {
+        for text in [
+            "F07",
+            "F07,rank=1",
+            "F40,algorithm=Tree",
+            "F41-f16-prod",
+            "F51-f64-one_rank,rank=1",
+            "F01,rank=3,algorithm=Ring",
+            "trace",
+        ] {
             assert_eq!(text.parse::<Wish>().map(|wish| wish.to_string()).as_deref(), Ok(text));
         }
         assert_eq!(
             "f07,algorithm=singletree".parse::<Wish>().map(|w| w.to_string()),
             Ok("F07,algorithm=SingleTree".into())
         );
-        for text in ["", "F00", "F41", "F41-f16", "F41-i8-sum", "F07,rank", "F07,rank=x", "F07,algorithm=NVLS", "F07,where=1"] {
+        for text in
+            ["", "F00", "F41", "F41-f16", "F41-i8-sum", "F07,rank", "F07,rank=x", "F07,algorithm=NVLS", "F07,where=1"]
+        {
             assert!(text.parse::<Wish>().is_err(), "{text}");
         }
     }

@@ -40,9 +40,9 @@ enum Moment {
 
 /// Members in the families' order: type by type, and in each place by place.
 fn members() -> impl Iterator<Item = (&'static Family, Type, At)> {
-    FAMILIES.iter().flat_map(|family| {
-        family.types.iter().flat_map(move |ty| family.at.iter().map(move |at| (family, *ty, *at)))
-    })
+    FAMILIES
+        .iter()
+        .flat_map(|family| family.types.iter().flat_map(move |ty| family.at.iter().map(move |at| (family, *ty, *at))))
 }
 
 /// How many members there are.

@@ -170,9 +170,7 @@ impl Hop {
                 false => bits,
             }),
             Rule::InfinityNan => on(&|bits| if format.is_infinite(bits) { format.nan() } else { bits }),
-            Rule::InfinityUnsigned => {
-                on(&|bits| if format.is_infinite(bits) { bits & !format.sign() } else { bits })
-            }
+            Rule::InfinityUnsigned => on(&|bits| if format.is_infinite(bits) { bits & !format.sign() } else { bits }),
             Rule::OppositesCancel | Rule::ZeroWins => {
                 let made = format.is_nan(right) && !format.is_nan(a) && !format.is_nan(b);
                 made.then_some(0)
