@@ -57,6 +57,7 @@ const SHOWN: &[Shown] = &[
     silent("F40", REFUSED_CALL),
     fails("F40b", REFUSED_CALL),
     hangs("F40c", ABORT),
+    silent("F53", DEVICE_SCALAR),
 ];
 
 const ONE: &str = r#"world_size = 2
@@ -244,6 +245,11 @@ steps = [
   { op = "broadcast", root = 7, in = "x", out = "y", error = "invalid_argument" },
   { op = "all_reduce", in = "x", out = "z" },
 ]"#;
+
+const DEVICE_SCALAR: &str = r#"world_size = 2
+scalar = "device"
+inputs.x = { each = "rank + i", count = 4 }
+steps = [{ op = "all_reduce", reduce = { premul_sum = 3 }, in = "x", out = "y" }]"#;
 
 const ABORT: &str = r#"world_size = 3
 comms.a = { groups = [[0, 1, 2]] }

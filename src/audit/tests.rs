@@ -7,7 +7,7 @@ use crate::oracle::Forecast;
 use crate::plan::{Limits, plan};
 use crate::run::{Ended, Observation, Prepared, Ready};
 use crate::scenario::Case;
-use soft_nccl::fault::{Fault, Wish};
+use soft_nccl::fault::{Fault, Reached, Wish};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -69,7 +69,7 @@ impl Bench for Fake {
     fn run(&self, ready: &Ready, wish: Wish, _: Option<f64>, judge: &Judging<'_>) -> Result<Seen, String> {
         let bench = bench::Bench { plan: ready.plan.clone(), forecast: ready.forecast.clone() };
         let mut seen = bench.perfect();
-        let mut reached = [0; 2];
+        let mut reached = Reached::default();
         let mut meet = |id: &str| {
             let number = fault(id).number();
             reached[number / 64] |= 1 << (number % 64);

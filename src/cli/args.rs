@@ -193,7 +193,7 @@ pub struct Run {
     #[arg(long, value_name = "WHEN")]
     pub connect: Option<Connect>,
 
-    /// Make the software library wrong in this way, to see what notices: F01 to F40 (`collspec audit` lists them), with
+    /// Make the software library wrong in this way, to see what notices: F01 and so on (`collspec audit` lists them), with
     /// `,rank=N` on one rank only, with `,algorithm=NAME` in one algorithm only.
     #[arg(long, value_name = "FAULT", value_parser = fault)]
     pub fault: Option<Fault>,
@@ -255,7 +255,7 @@ pub struct Audit {
     #[command(flatten)]
     pub selection: Selection,
 
-    /// Only these, with commas between: F01 to F40 are the library's, J01 to J10 the judge's; some have a letter behind.
+    /// Only these, with commas between: F01 and so on are the library's, J01 to J10 the judge's; some have a letter behind.
     #[arg(long, value_name = "FAULTS", value_parser = faults)]
     pub fault: Option<Faults>,
 

@@ -5,7 +5,7 @@ use super::contents::{Memory, Piece, Run, Sure};
 use super::poison;
 use super::walk::{Choice, Fault, Guide, Walk, region_bytes, step_of, writes_of};
 use crate::plan::{Event, GUARD, Plan, Region, Write, cost};
-use crate::scenario::{Diagnostic, Span};
+use crate::scenario::Diagnostic;
 use crate::worker::job::{Ptr, Red, What};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -52,6 +52,9 @@ impl Forecast {
             .enumerate()
             .map(|(i, (alloc, memory))| image(i, alloc.start() as usize, memory, poison::key(&plan.case.name, seed, i)))
             .collect();
+        for (alloc, byte, scalar) in device_scalars(plan) {
+            put_scalar(&mut initial, plan, alloc, byte, scalar.iter().map(|byte| !byte));
+        }
         let mut walk = Walk::new(plan, begin);
         let payloads = initial.iter_mut().zip(&plan.allocs).map(|(image, alloc)| {
             let end = image.len() - GUARD as usize;
@@ -100,7 +103,11 @@ impl Forecast {
 
     /// A walk from the start, for judging.
     pub(crate) fn again<'p>(&self, plan: &'p Plan) -> Walk<'p> {
-        let memory = plan.allocs.iter().zip(&self.initial).zip(&self.begin).map(|((alloc, image), runs)| {
+        let mut images = self.initial.clone();
+        for (alloc, byte, scalar) in device_scalars(plan) {
+            put_scalar(&mut images, plan, alloc, byte, scalar.iter().copied());
+        }
+        let memory = plan.allocs.iter().zip(&images).zip(&self.begin).map(|((alloc, image), runs)| {
             let from = alloc.start() as usize;
             let data = image.get(from..from + alloc.payload as usize).unwrap_or_default().to_vec();
             Memory::new(data, runs.clone())
@@ -164,7 +171,7 @@ impl Guide for Planner {
     }
 }
 
-/// Memory before the first step: inputs, and scalars that lie in device memory.
+/// Memory before the first step: inputs, and scalars of device memory, which count as there from the beginning.
 fn beginning(plan: &Plan) -> Result<Vec<Memory>, Vec<Diagnostic>> {
     let mut memory: Vec<Memory> = plan.allocs.iter().map(|a| Memory::blank(a.payload as usize)).collect();
     let mut wrong = Vec::new();
@@ -187,17 +194,6 @@ fn beginning(plan: &Plan) -> Result<Vec<Memory>, Vec<Diagnostic>> {
             }
         }
     }
-    for call in plan.programs.iter().flatten() {
-        if let What::Collective { red: Red::PreMulSum { scalar, device: Some(Ptr::At { alloc, byte }) }, .. } =
-            &call.what
-        {
-            let piece = Piece::plain(scalar.clone(), Sure::Known);
-            if memory.get_mut(*alloc as usize).and_then(|m| m.write(*byte, &piece, None)).is_none() {
-                let span = plan.steps.get(call.step as usize).map_or(Span::default(), |s| s.span);
-                wrong.push(Diagnostic::new(span, "the memory of a scalar does not exist"));
-            }
-        }
-    }
     if wrong.is_empty() { Ok(memory) } else { Err(wrong) }
 }
 
@@ -207,6 +203,23 @@ fn put_blank(memory: &mut Memory, from: &[u8]) {
         let part = part.start as usize..part.end as usize;
         memory.data[part.clone()].copy_from_slice(&from[part]);
     }
+}
+
+/// Scalars in device memory: allocation, byte and bits. The worker puts them there in stream order, so that a library which
+/// reads one before its operation's turn finds something else.
+fn device_scalars(plan: &Plan) -> impl Iterator<Item = (usize, u64, &[u8])> {
+    plan.programs.iter().flatten().filter_map(|call| match &call.what {
+        What::Collective { red: Red::PreMulSum { scalar, device: Some(Ptr::At { alloc, byte }) }, .. } => {
+            Some((*alloc as usize, *byte, scalar.as_slice()))
+        }
+        _ => None,
+    })
+}
+
+fn put_scalar(images: &mut [Vec<u8>], plan: &Plan, alloc: usize, byte: u64, bits: impl Iterator<Item = u8>) {
+    let start = plan.allocs.get(alloc).map_or(0, |alloc| alloc.start() + byte) as usize;
+    let place = images.get_mut(alloc).and_then(|image| image.get_mut(start..)).unwrap_or_default();
+    place.iter_mut().zip(bits).for_each(|(to, bits)| *to = bits);
 }
 
 /// Guards around what the program finds: inputs, and poison where nobody has written.

@@ -191,6 +191,7 @@ impl Lower {
         Ptr::At { alloc, byte: 0 }
     }
 
+    /// Device memory for a scalar: the one that NCCL is shown, which gets its value in stream order, and where that comes from.
     fn scalar(&mut self, rank: usize, dtype: DType, bits: u64, bytes: &[u8]) -> Ptr {
         let n = self.low.p.n;
         let buffers = &mut self.low.placed.buffers;
@@ -206,13 +207,13 @@ impl Lower {
                 self.low.placed.allocs.push(Alloc {
                     rank,
                     lead: 0,
-                    payload: bytes.len() as u64,
+                    payload: 2 * bytes.len() as u64,
                     label: buffers[buf].name.clone(),
                     scrap: false,
                 });
-                let place = Place { alloc, offset: 0, count: 1 };
+                let place = Place { alloc, offset: 0, count: 2 };
                 buffers[buf].places[rank] = Some(place);
-                self.low.constants.push((buf, rank, bytes.to_vec()));
+                self.low.constants.push((buf, rank, bytes.repeat(2)));
                 place
             }
         };

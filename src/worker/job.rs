@@ -154,7 +154,8 @@ pub enum Red {
     Builtin(i32),
     /// `ncclRedOpCreatePreMulSum` before the call, `ncclRedOpDestroy` after it (after the group's end inside a group).
     PreMulSum {
-        /// The scalar's bytes; read from the host unless `device` says where it lies.
+        /// The scalar's bytes; read from the host unless `device` says where it is to lie. It is behind that place from the
+        /// beginning, and copied there in stream order.
         scalar: Vec<u8>,
         /// In device memory (the allocation's initial image holds the value).
         device: Option<Ptr>,

@@ -167,7 +167,7 @@ impl<'a> Rank<'a> {
                     Red::None => ncclRedOp_t::Sum,
                     Red::Builtin(op) => ncclRedOp_t(*op),
                     Red::PreMulSum { scalar, device } => {
-                        let device = device.map(|ptr| self.pointer(ptr)).transpose()?;
+                        let device = device.map(|ptr| self.scalar(ptr, scalar.len(), *stream)).transpose()?;
                         library.premul_sum(scalar, device, *dtype, comm)?
                     }
                 };
@@ -470,6 +470,14 @@ impl<'a> Rank<'a> {
     }
     fn stream(&self, index: u32) -> Result<&crate::backend::Stream, Halt> {
         self.seat.streams.get(index as usize).ok_or_else(|| garbled("stream"))
+    }
+    /// A scalar's address; its value gets there in stream order, from behind it.
+    fn scalar(&self, ptr: Ptr, size: usize, stream: u32) -> Result<Address, Halt> {
+        let Ptr::At { alloc, byte } = ptr else { return Err(garbled("scalar")) };
+        let size = size as u64;
+        let (to, from) = (self.range(ptr, size)?, self.range(Ptr::At { alloc, byte: byte + size }, size)?);
+        self.stream(stream)?.copy(to, from, size)?;
+        Ok(to)
     }
     fn pointer(&self, ptr: Ptr) -> Result<Address, Halt> {
         self.range(ptr, 0)

@@ -207,7 +207,7 @@ impl Member {
 ///
 /// # Safety
 /// `address` is readable for an element of the type.
-pub(super) unsafe fn read_scalar(address: usize, ty: Type) -> Scalar {
+pub(crate) unsafe fn read_scalar(address: usize, ty: Type) -> Scalar {
     let mut scalar = Scalar::default();
     // SAFETY: the caller vouches for the source; the target is larger than any element.
     unsafe { std::ptr::copy_nonoverlapping(address as *const u8, scalar.as_mut_ptr(), ty.size()) };

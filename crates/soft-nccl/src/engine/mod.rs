@@ -18,7 +18,7 @@ mod task;
 pub(crate) use batch::{Enqueued, NO_CHOICE, Request};
 pub(crate) use connect::{Connection, connect};
 pub(crate) use hosts::{Arrival, abort, arrive, destroy, flush};
-pub(crate) use member::Member;
+pub(crate) use member::{Member, read_scalar};
 pub(crate) use remote::{Heard, deliver, links};
 pub(crate) use step::write;
 

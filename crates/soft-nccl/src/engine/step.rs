@@ -104,7 +104,7 @@ fn load(task: &Task, conduct: &mut impl Conduct, step: &Step, place: Place, data
     if step.own
         && let Some(scalar) = &conduct.scalar(step, task.premul)
     {
-        arith::scale(task.spec.ty, data, scalar);
+        conduct.scale(task.spec.ty, data, scalar);
     }
     conduct.loaded(step, data);
 }

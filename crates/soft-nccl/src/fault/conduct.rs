@@ -24,6 +24,11 @@ pub(crate) trait Conduct {
         scalar
     }
 
+    /// Multiplies the rank's own contribution.
+    fn scale(&mut self, ty: Type, data: &mut [u8], scalar: &Scalar) {
+        arith::scale(ty, data, scalar);
+    }
+
     /// Something was read, and multiplied.
     fn loaded(&mut self, _step: &Step, _data: &mut Vec<u8>) {}
 

@@ -7,6 +7,7 @@ mod conduct;
 mod groups;
 pub(crate) mod members;
 mod memory;
+mod numbers;
 mod order;
 pub(crate) mod requests;
 mod scalars;
@@ -34,21 +35,23 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A fault: a number in [`TABLE`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub struct Fault(u8);
+pub struct Fault(u16);
 
 /// What is known of a fault.
 #[derive(Clone, Copy, Debug)]
 pub struct Entry {
-    /// `F23`, or `F23b` for a further one of the class.
+    /// `F23`, `F23b` for a further one of the class, or `F41-f16-prod` for a member of a family.
     pub id: &'static str,
     /// What goes wrong.
     pub text: &'static str,
     /// What kind of scenario shows it.
     pub shown_by: &'static str,
+    /// For a member of a family, the family's id and what goes wrong in all of it.
+    pub family: Option<(&'static str, &'static str)>,
 }
 
 impl Entry {
-    /// The class: the id without a letter.
+    /// The class: the id's letter and number.
     pub fn class(&self) -> &'static str {
         self.id.get(..3).unwrap_or(self.id)
     }
@@ -57,7 +60,7 @@ impl Entry {
 impl Fault {
     /// All of them.
     pub fn all() -> impl Iterator<Item = Self> {
-        (0..TABLE.len()).map(|number| Self(number as u8))
+        (0..TABLE.len()).map(|number| Self(number as u16))
     }
 
     /// Its entry.
@@ -194,7 +197,7 @@ impl Packed {
             Wish::Inject(Injection { fault, rank, algorithm }) => {
                 let place = ALGORITHMS.iter().position(|known| Some(*known) == algorithm).map_or(0, |at| at as u64 + 1);
                 let rank = rank.map_or(0, |rank| (rank as u64).min(RANKS) + 1);
-                3 | u64::from(fault.0) << 8 | place << 16 | rank << 32
+                3 | u64::from(fault.0) << 8 | place << 24 | rank << 32
             }
         })
     }
@@ -204,9 +207,9 @@ impl Packed {
             1 => Wish::Sound,
             2 => Wish::Trace,
             3 => Wish::Inject(Injection {
-                fault: Fault((self.0 >> 8) as u8),
+                fault: Fault((self.0 >> 8) as u16),
                 rank: (self.0 >> 32).checked_sub(1).map(|rank| rank as usize),
-                algorithm: (self.0 >> 16 & 0xff).checked_sub(1).and_then(|at| ALGORITHMS.get(at as usize).copied()),
+                algorithm: (self.0 >> 24 & 0xff).checked_sub(1).and_then(|at| ALGORITHMS.get(at as usize).copied()),
             }),
             _ => return None,
         })
@@ -216,12 +219,14 @@ impl Packed {
 /// More ranks than any communicator has.
 const RANKS: u64 = (1 << 31) - 1;
 
+const WORDS: usize = 16;
+
 /// Faults by number: a bit each.
-pub type Reached = [u64; 2];
+pub type Reached = [u64; WORDS];
 
-static REACHED: [AtomicU64; 2] = [const { AtomicU64::new(0) }; 2];
+static REACHED: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 
-const _: () = assert!(TABLE.len() <= 128, "a bit for every fault");
+const _: () = assert!(table::PLAIN.len() + numbers::COUNT <= 64 * WORDS, "a bit for every fault");
 
 /// Whether this fault strikes here; asked only where it would change something. Notes that the place was reached.
 pub(crate) fn hit(fault: Fault, rank: usize, algorithm: Algorithm) -> bool {
@@ -286,7 +291,7 @@ fn note(fault: Fault) {
 pub fn take_reached() -> Reached {
     stale::forget();
     scalars::forget();
-    [0, 1].map(|at: usize| REACHED[at].swap(0, Ordering::Relaxed))
+    std::array::from_fn(|at| REACHED[at].swap(0, Ordering::Relaxed))
 }
 
 #[cfg(test)]
@@ -295,18 +300,32 @@ mod tests {
 
     #[test]
     fn every_class_has_a_fault_and_ids_are_in_order() {
-        let classes: Vec<String> = (1..=40).map(|class| format!("F{class:02}")).collect();
         let mut found: Vec<&str> = TABLE.iter().map(Entry::class).collect();
         found.dedup();
-        assert_eq!(found, classes);
-        assert!(TABLE.is_sorted_by(|a, b| a.id < b.id));
+        let mut classes = found.clone();
+        classes.sort_unstable();
+        classes.dedup();
+        assert_eq!(found.len(), classes.len(), "the faults of a class stand together");
+        assert!((1..=52).all(|class| classes.contains(&format!("F{class:02}").as_str())));
+        assert!(table::PLAIN.is_sorted_by(|a, b| a.id < b.id));
+        let mut ids: Vec<&str> = TABLE.iter().map(|entry| entry.id).collect();
+        ids.sort_unstable();
+        ids.dedup();
+        assert_eq!(ids.len(), TABLE.len(), "no id stands twice");
         assert!(TABLE.iter().all(|entry| !entry.text.is_empty() && !entry.shown_by.is_empty()));
     }
 
     #[test]
     fn wishes_fit_in_a_word() {
         assert_eq!(Packed(0).wish(), None);
-        for text in ["F07", "F07,rank=0", "F40c,algorithm=Tree", "F01,rank=1023,algorithm=Direct", "trace"] {
+        for text in [
+            "F07",
+            "F07,rank=0",
+            "F40c,algorithm=Tree",
+            "F52i-f8e4m3,rank=2147483000,algorithm=Direct",
+            "F01,rank=1023,algorithm=Direct",
+            "trace",
+        ] {
             let wish: Wish = text.parse().unwrap();
             assert_eq!(Packed::of(wish).wish(), Some(wish));
         }
@@ -315,14 +334,24 @@ mod tests {
 
     #[test]
     fn wishes_are_read_and_written() {
-        for text in ["F07", "F07,rank=1", "F40,algorithm=Tree", "F01,rank=3,algorithm=Ring", "trace"] {
+        for text in [
+            "F07",
+            "F07,rank=1",
+            "F40,algorithm=Tree",
+            "F41-f16-prod",
+            "F51-f64-one_rank,rank=1",
+            "F01,rank=3,algorithm=Ring",
+            "trace",
+        ] {
             assert_eq!(text.parse::<Wish>().map(|wish| wish.to_string()).as_deref(), Ok(text));
         }
         assert_eq!(
             "f07,algorithm=singletree".parse::<Wish>().map(|w| w.to_string()),
             Ok("F07,algorithm=SingleTree".into())
         );
-        for text in ["", "F00", "F41", "F07,rank", "F07,rank=x", "F07,algorithm=NVLS", "F07,where=1"] {
+        for text in
+            ["", "F00", "F41", "F41-f16", "F41-i8-sum", "F07,rank", "F07,rank=x", "F07,algorithm=NVLS", "F07,where=1"]
+        {
             assert!(text.parse::<Wish>().is_err(), "{text}");
         }
     }

@@ -3,8 +3,9 @@ use super::groups::{self, Group};
 use super::memory::{Block, Extent, read, stand_in};
 use super::{Wish, hit, named, wanted, wish};
 use crate::algo::Algorithm;
-use crate::engine::Request;
-use crate::op::{Kind, Signature, Spec};
+use crate::arith::Scalar;
+use crate::engine::{Request, read_scalar};
+use crate::op::{Kind, PreMul, Signature, Spec};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -24,6 +25,8 @@ pub(crate) struct Ill {
     pub apart: bool,
     /// The input as it was when the call was made.
     pub(super) early: Option<Vec<u8>>,
+    /// The scalar in device memory as it was then.
+    pub(super) early_scalar: Option<Scalar>,
     /// Memory instead of the caller's.
     pub(super) stand_ins: Vec<Arc<Block>>,
     pub(super) stream: usize,
@@ -70,7 +73,7 @@ pub(crate) fn counts_requests() -> bool {
 
 /// Before the first communicator: what depends on how far a stream is would otherwise depend on chance.
 pub(crate) fn prepare() {
-    crate::device::set_lazy([named::F12, named::F13, named::F13B, named::F38].into_iter().any(wanted));
+    crate::device::set_lazy([named::F12, named::F53, named::F13, named::F13B, named::F38].into_iter().any(wanted));
 }
 
 /// Changes what a rank asks for in one group on one communicator; answers what it will do once more.
@@ -104,6 +107,12 @@ pub(crate) fn misread(of: Of<'_>, state: &mut State, requests: &mut [Request]) -
                 // stream has come to it is the fault.
                 ill.early = Some(unsafe { read(address, len) });
             }
+        }
+        if let PreMul::Device(address) = spec.premul
+            && wanted(named::F53)
+        {
+            // SAFETY: whoever made the operator promised an element there; that it is read so early is the fault.
+            ill.early_scalar = Some(unsafe { read_scalar(address, spec.ty) });
         }
         ill.stand_ins = stand_ins(of, spec);
         request.ill = Some(Box::new(ill));

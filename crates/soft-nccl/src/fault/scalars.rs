@@ -48,7 +48,7 @@ impl Site {
                 {
                     return Some(wrong);
                 }
-                self.of_rank_0(step, right)
+                self.of_rank_0(step, right).map(|scalar| self.mistaken(scalar))
             }
             _ => scalar,
         }
@@ -121,7 +121,12 @@ impl Site {
             let wrong = wanted(F25B).then(|| through_f32(ty, value, n))?;
             (wrong != right && self.hit(F25B)).then_some(wrong)
         });
+        let sum = value.to_vec();
+        let sound = wrong.is_none();
         value.copy_from_slice(&wrong.unwrap_or(right));
+        if sound {
+            self.misdivided(n, &sum, value);
+        }
     }
 }
 

@@ -98,6 +98,10 @@ impl Conduct for Site {
         self.misread(step, scalar)
     }
 
+    fn scale(&mut self, _: Type, data: &mut [u8], scalar: &Scalar) {
+        self.scaled(data, scalar);
+    }
+
     fn loaded(&mut self, step: &Step, data: &mut Vec<u8>) {
         self.overwritten(step, data);
         self.counted_twice(step, data);

@@ -4,7 +4,8 @@ use super::requests::{Ill, State, WRAP};
 use super::{Wish, hit, named, wanted, wish};
 use crate::algo::Algorithm;
 use crate::device::Done;
-use crate::op::Spec;
+use crate::engine::read_scalar;
+use crate::op::{PreMul, Spec};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -57,6 +58,13 @@ pub(crate) fn begin(
         let block = Arc::new(Block::new(input));
         spec.send = block.address();
         held.push(block);
+    }
+    if let (Some(early), PreMul::Device(address)) = (ill.early_scalar, spec.premul) {
+        // SAFETY: whoever made the operator promised an element there while operations run.
+        let now = unsafe { read_scalar(address, spec.ty) };
+        if early != now && hit(named::F53, who.rank, spec.algorithm) {
+            spec.premul = PreMul::Value(early);
+        }
     }
     let late = output(who, &ill, spec, extent.recv, chunk);
     held.extend(late.as_ref().and_then(|late| late.output.clone()));

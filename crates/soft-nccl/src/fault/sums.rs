@@ -38,9 +38,6 @@ const FAULTS: &[(Fault, Wrong)] = &[
 
 impl Site {
     pub(super) fn combined(&self, step: &Step, operator: Combine, message: &mut [u8], other: &[u8]) {
-        if !FAULTS.iter().any(|(fault, _)| wanted(*fault)) {
-            return arith::combine(self.spec.ty, operator, message, other);
-        }
         let mut sound = message.to_vec();
         arith::combine(self.spec.ty, operator, &mut sound, other);
         let hop = Hop { site: self, step, operator, message, other, sound: &sound };
@@ -48,6 +45,9 @@ impl Site {
             .iter()
             .filter(|(fault, _)| wanted(*fault))
             .find_map(|(fault, wrong)| wrong(&hop).filter(|wrong| *wrong != sound && self.hit(*fault)));
+        if wrong.is_none() {
+            self.miscalculated(operator, message, other, &mut sound);
+        }
         message.copy_from_slice(&wrong.unwrap_or(sound));
     }
 

@@ -1,23 +1,28 @@
-//! The faults. A class may have several; one entry each, and the hooks name the entries' constants.
-use super::{Entry, Fault};
+//! The faults. A class may have several; one entry each, and the hooks name the entries' constants. Those of numbers are
+//! families, with an entry for each of their members, which are numbered behind these.
+use super::{Entry, Fault, numbers};
+use std::sync::LazyLock;
+
+/// All faults by number.
+pub static TABLE: LazyLock<Vec<Entry>> = LazyLock::new(|| PLAIN.iter().copied().chain(numbers::entries()).collect());
 
 /// Makes the constants and the table: name of the constant, id, what goes wrong, and what kind of scenario shows it.
 macro_rules! faults {
     ($($name:ident, $id:literal: $text:literal; $shown_by:literal)*) => {
         #[allow(non_camel_case_types, clippy::upper_case_acronyms)]
         #[derive(Clone, Copy)]
-        #[repr(u8)]
+        #[repr(u16)]
         enum Number { $($name),* }
 
         /// The faults' names for the places that hold them.
         #[allow(dead_code)]
         pub(crate) mod named {
             use super::{Fault, Number};
-            $(#[doc = $text] pub(crate) const $name: Fault = Fault(Number::$name as u8);)*
+            $(#[doc = $text] pub(crate) const $name: Fault = Fault(Number::$name as u16);)*
         }
 
-        /// All faults, in the order of their ids.
-        pub const TABLE: &[Entry] = &[$(Entry { id: $id, text: $text, shown_by: $shown_by }),*];
+        /// Those that are no family's, in the order of their ids.
+        pub(super) const PLAIN: &[Entry] = &[$(Entry { id: $id, text: $text, shown_by: $shown_by, family: None }),*];
     };
 }
 
@@ -178,4 +183,6 @@ faults! {
         "a good operation after an error on the same communicator"
     F40C, "F40c": "abort waits for another communicator's operations";
         "abort of one of two communicators that are both at work"
+    F53, "F53": "premul_sum's scalar in device memory is read when the call is made, not when the stream has come to it";
+        "premul_sum with `scalar = \"device\"` behind other work of its stream"
 }

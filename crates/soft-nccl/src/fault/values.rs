@@ -48,12 +48,21 @@ impl Bits {
         bits & self.exponents() == 0 && bits & self.fractions() != 0
     }
 
+    /// A NaN whose highest fraction bit says that it is not quiet; f8e4m3 has none.
+    fn is_signalling(self, bits: u64) -> bool {
+        !self.finite && self.is_nan(bits) && bits & self.quiet() == 0
+    }
+
+    fn quiet(self) -> u64 {
+        1 << (self.fraction - 1)
+    }
+
     fn quiet_nan(self) -> u64 {
         if self.width == 8 { self.sign() - 1 } else { self.exponents() | (1 << (self.fraction - 1)) }
     }
 }
 
-fn get(bytes: &[u8]) -> u64 {
+pub(super) fn get(bytes: &[u8]) -> u64 {
     let mut wide = [0; 8];
     for (to, from) in wide.iter_mut().zip(in_order(bytes)) {
         *to = *from;
@@ -61,7 +70,7 @@ fn get(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(wide)
 }
 
-fn put(bytes: &mut [u8], bits: u64) {
+pub(super) fn put(bytes: &mut [u8], bits: u64) {
     let wide = bits.to_le_bytes();
     let len = bytes.len().min(8);
     bytes[..len].copy_from_slice(&wide[..len]);
@@ -78,6 +87,15 @@ fn in_order(bytes: &[u8]) -> impl Iterator<Item = &u8> {
 
 pub(super) fn is_nan(ty: Type, element: &[u8]) -> bool {
     layout(ty).is_some_and(|bits| bits.is_nan(get(element)))
+}
+
+pub(super) fn is_signalling(ty: Type, bits: u64) -> bool {
+    layout(ty).is_some_and(|layout| layout.is_signalling(bits))
+}
+
+/// The NaN with its payload, but quiet.
+pub(super) fn quieted(ty: Type, bits: u64) -> u64 {
+    bits | layout(ty).map_or(0, Bits::quiet)
 }
 
 /// The highest bit.

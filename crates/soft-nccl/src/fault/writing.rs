@@ -51,7 +51,7 @@ impl Site {
         if elements > 0 && count > 0 && shift > 0 && self.hit(F08) {
             return write(base.wrapping_add((at - shift) * size), data);
         }
-        match copied(self, data) {
+        match copied(self, data).or_else(|| self.miscopied(data)) {
             Some(wrong) => write(here, &wrong),
             None => write(here, data),
         }

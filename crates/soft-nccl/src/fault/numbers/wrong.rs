@@ -1,0 +1,331 @@
+//! What two elements become, or one and a scalar, in arithmetic that follows a wrong rule.
+use super::value::{self, Format, Overflow, Rounding, Value};
+use crate::arith::{Combine, Type};
+
+/// A way of computing that is wrong for some values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Rule {
+    /// A subnormal result becomes zero.
+    ResultsFlushed,
+    /// A subnormal input counts as zero.
+    InputsFlushed,
+    /// Inputs and result are rounded to another format.
+    Through(Other),
+    /// The bits are taken for those of another format.
+    ReadAs(Other),
+    /// What a finite result beyond the largest number becomes.
+    Beyond(Overflow),
+    /// A NaN gives way to the other input.
+    NanLost,
+    /// A NaN wins a comparison.
+    NanWins,
+    /// An infinity among the inputs is taken for the largest number.
+    InfinityLargest,
+    /// An infinity among the inputs is taken for a NaN.
+    InfinityNan,
+    /// An infinity among the inputs loses its sign.
+    InfinityUnsigned,
+    /// Opposite infinities are zero together.
+    OppositesCancel,
+    /// Infinity times zero is zero.
+    ZeroWins,
+    /// Rounded otherwise than to nearest, ties to even.
+    Rounded(Rounding),
+    /// With more than 8 ranks, the last bit of the result is lost.
+    Coarse,
+    /// Whole numbers become f32 or f64 on the way.
+    Float(Other),
+    /// Whole numbers count as signed where they are not, and the other way round.
+    OtherSign,
+    /// Only the lower half of a whole number is looked at.
+    LowerHalf,
+    /// Whole numbers stop at the ends of their range.
+    Clamped,
+    /// An average of whole numbers is rounded down.
+    Floor,
+    /// An average of whole numbers is rounded to the nearest.
+    Nearest,
+    /// The scalar's sign is lost.
+    Unsigned,
+    /// The scalar's upper half is zero.
+    ZeroExtended,
+    /// The scalar's upper half repeats the sign of the lower one.
+    SignExtended,
+    /// A copy makes a signalling NaN quiet.
+    Quiet,
+}
+
+/// Another format than the type's own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Other {
+    F64,
+    F32,
+    Tf32,
+    F16,
+    Bf16,
+    E4m3,
+    E5m2,
+    E4m3Fnuz,
+    E5m2Fnuz,
+}
+
+impl Other {
+    fn format(self) -> Format {
+        match self {
+            Self::F64 => value::F64,
+            Self::F32 => value::F32,
+            Self::Tf32 => value::TF32,
+            Self::F16 => value::F16,
+            Self::Bf16 => value::BF16,
+            Self::E4m3 => value::E4M3,
+            Self::E5m2 => value::E5M2,
+            Self::E4m3Fnuz => value::E4M3_FNUZ,
+            Self::E5m2Fnuz => value::E5M2_FNUZ,
+        }
+    }
+}
+
+/// What `a` and `b` become, or `None` if that is as it should be. `right` is what they should become.
+pub(super) fn combined(rule: Rule, ty: Type, operator: Combine, [a, b]: [u64; 2], right: u64) -> Option<u64> {
+    let wrong = match Format::of(ty) {
+        Some(format) => {
+            let hop = Hop { format, operator, a, b, right };
+            let wrong = hop.wrong(rule)?;
+            // Any NaN is as good as another.
+            (!(format.is_nan(wrong) && format.is_nan(right))).then_some(wrong)?
+        }
+        None => whole(rule, ty, operator, a, b)?,
+    };
+    (wrong != right).then_some(wrong)
+}
+
+/// A scalar of which the right bits are not taken.
+pub(super) fn scalar(rule: Rule, ty: Type, right: u64) -> Option<u64> {
+    let wrong = match (Format::of(ty), rule) {
+        (Some(format), Rule::Unsigned) => right & !format.sign(),
+        (Some(format), Rule::Through(other)) => through(format, other.format(), right),
+        (None, Rule::Unsigned) => cut(ty, read(ty, right).abs()),
+        (None, Rule::ZeroExtended) => right & half_mask(ty),
+        (None, Rule::SignExtended) => {
+            let shift = 64 - half_mask(ty).count_ones();
+            cut(ty, i128::from((right << shift) as i64 >> shift))
+        }
+        (None, Rule::Float(other)) => cut(ty, float(other, read(ty, right))),
+        _ => return None,
+    };
+    (wrong != right).then_some(wrong)
+}
+
+/// The quotient of a whole number and a number of ranks.
+pub(super) fn quotient(rule: Rule, ty: Type, sum: u64, n: usize, right: u64) -> Option<u64> {
+    let (value, n) = (read(ty, sum), n.max(1) as i128);
+    let wrong = match rule {
+        Rule::Float(Other::F32) => cut(ty, (value as f32 / n as f32) as i128),
+        Rule::Float(_) => cut(ty, (value as f64 / n as f64) as i128),
+        Rule::OtherSign => cut(ty, read(opposite(ty), sum) / n),
+        Rule::LowerHalf => cut(ty, lower_half(ty, sum) / n),
+        Rule::Floor => cut(ty, value.div_euclid(n)),
+        Rule::Nearest => cut(ty, (2 * value + n * value.signum()) / (2 * n)),
+        _ => return None,
+    };
+    (wrong != right).then_some(wrong)
+}
+
+struct Hop {
+    format: Format,
+    operator: Combine,
+    a: u64,
+    b: u64,
+    right: u64,
+}
+
+impl Hop {
+    fn wrong(&self, rule: Rule) -> Option<u64> {
+        let Self { format, operator, a, b, right } = *self;
+        let chooses = matches!(operator, Combine::Min | Combine::Max);
+        let on = |change: &dyn Fn(u64) -> u64| Some(self.sound(format, change(a), change(b)));
+        match rule {
+            Rule::ResultsFlushed => Some(if format.is_subnormal(right) { right & format.sign() } else { right }),
+            Rule::InputsFlushed => on(&|bits| if format.is_subnormal(bits) { bits & format.sign() } else { bits }),
+            Rule::Through(other) => {
+                let narrow = other.format();
+                let to = |bits| narrow.encode(format.decode(bits), Rounding::NearestEven, narrow.usual_overflow());
+                let result = self.sound(narrow, to(a), to(b));
+                Some(format.encode(narrow.decode(result), Rounding::NearestEven, format.usual_overflow()))
+            }
+            Rule::ReadAs(other) => Some(self.sound(other.format(), a, b)),
+            Rule::Beyond(overflow) => {
+                let finite = |bits| matches!(format.decode(bits), Value::Finite { .. });
+                let exact = self.exact(format, a, b)?;
+                (finite(a) && finite(b)).then(|| format.encode(exact, Rounding::NearestEven, overflow))
+            }
+            Rule::NanLost => match (format.is_nan(a), format.is_nan(b)) {
+                (true, false) => Some(b),
+                (false, true) => Some(a),
+                _ => None,
+            },
+            Rule::NanWins => (chooses && (format.is_nan(a) || format.is_nan(b))).then(|| format.nan()),
+            Rule::InfinityLargest => on(&|bits| match format.is_infinite(bits) {
+                true => bits & format.sign() | format.largest(),
+                false => bits,
+            }),
+            Rule::InfinityNan => on(&|bits| if format.is_infinite(bits) { format.nan() } else { bits }),
+            Rule::InfinityUnsigned => on(&|bits| if format.is_infinite(bits) { bits & !format.sign() } else { bits }),
+            Rule::OppositesCancel | Rule::ZeroWins => {
+                let made = format.is_nan(right) && !format.is_nan(a) && !format.is_nan(b);
+                made.then_some(0)
+            }
+            Rule::Rounded(rounding) => {
+                Some(format.encode(self.exact(format, a, b)?, rounding, format.usual_overflow()))
+            }
+            Rule::Coarse => {
+                let narrow = format.coarser();
+                let bits = narrow.encode(self.exact(format, a, b)?, Rounding::NearestEven, narrow.usual_overflow());
+                Some(format.encode(narrow.decode(bits), Rounding::NearestEven, format.usual_overflow()))
+            }
+            _ => None,
+        }
+    }
+
+    /// Without rounding; `None` for what only chooses.
+    fn exact(&self, format: Format, a: u64, b: u64) -> Option<Value> {
+        let (a, b) = (format.decode(a), format.decode(b));
+        match self.operator {
+            Combine::Sum => Some(a.sum(b)),
+            Combine::Prod => Some(a.product(b)),
+            Combine::Min | Combine::Max => None,
+        }
+    }
+
+    /// As it should be, in a format.
+    fn sound(&self, format: Format, a: u64, b: u64) -> u64 {
+        match self.exact(format, a, b) {
+            Some(exact) => format.encode(exact, Rounding::NearestEven, format.usual_overflow()),
+            None if format.is_nan(a) => b,
+            None if format.is_nan(b) => a,
+            None => {
+                // The same order as the values': sign and magnitude.
+                let key = |bits: u64| match bits & format.sign() {
+                    0 => i128::from(bits),
+                    _ => -i128::from(bits & (format.sign() - 1)),
+                };
+                if (key(a) < key(b)) == (self.operator == Combine::Min) { a } else { b }
+            }
+        }
+    }
+}
+
+fn through(format: Format, other: Format, bits: u64) -> u64 {
+    let narrow = other.encode(format.decode(bits), Rounding::NearestEven, other.usual_overflow());
+    format.encode(other.decode(narrow), Rounding::NearestEven, format.usual_overflow())
+}
+
+fn whole(rule: Rule, ty: Type, operator: Combine, a: u64, b: u64) -> Option<u64> {
+    let apply = |x: i128, y: i128| match operator {
+        Combine::Sum => x + y,
+        // Of two numbers of 64 bits: the lower 64 bits are right if the product wraps.
+        Combine::Prod => x.wrapping_mul(y),
+        Combine::Min => x.min(y),
+        Combine::Max => x.max(y),
+    };
+    match rule {
+        Rule::Float(other) => {
+            let [x, y] = [a, b].map(|bits| read(ty, bits));
+            let value = match other {
+                Other::F32 => {
+                    let (x, y) = (x as f32, y as f32);
+                    match operator {
+                        Combine::Sum => (x + y) as i128,
+                        Combine::Prod => (x * y) as i128,
+                        Combine::Min => x.min(y) as i128,
+                        Combine::Max => x.max(y) as i128,
+                    }
+                }
+                _ => {
+                    let (x, y) = (x as f64, y as f64);
+                    match operator {
+                        Combine::Sum => (x + y) as i128,
+                        Combine::Prod => (x * y) as i128,
+                        Combine::Min => x.min(y) as i128,
+                        Combine::Max => x.max(y) as i128,
+                    }
+                }
+            };
+            Some(clamped(ty, value))
+        }
+        Rule::OtherSign => {
+            let other = opposite(ty);
+            Some(cut(ty, apply(read(other, a), read(other, b))))
+        }
+        Rule::LowerHalf => {
+            let value = apply(lower_half(ty, a), lower_half(ty, b));
+            Some(cut(ty, lower_half(ty, value as u64)))
+        }
+        Rule::Clamped => {
+            let [x, y] = [a, b].map(|bits| read(ty, bits));
+            let value = match operator {
+                Combine::Prod => x.checked_mul(y).unwrap_or(i128::MAX),
+                _ => apply(x, y),
+            };
+            Some(clamped(ty, value))
+        }
+        _ => None,
+    }
+}
+
+fn bits_of(ty: Type) -> u32 {
+    8 * ty.size() as u32
+}
+
+fn is_signed(ty: Type) -> bool {
+    matches!(ty, Type::I8 | Type::I32 | Type::I64)
+}
+
+fn opposite(ty: Type) -> Type {
+    match ty {
+        Type::I8 => Type::U8,
+        Type::U8 => Type::I8,
+        Type::I32 => Type::U32,
+        Type::U32 => Type::I32,
+        Type::I64 => Type::U64,
+        Type::U64 => Type::I64,
+        other => other,
+    }
+}
+
+fn mask(bits: u32) -> u64 {
+    if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
+}
+
+fn half_mask(ty: Type) -> u64 {
+    mask(bits_of(ty) / 2)
+}
+
+fn extend(bits: u64, width: u32, signed: bool) -> i128 {
+    let bits = bits & mask(width);
+    if signed && bits >> (width - 1) & 1 == 1 { i128::from(bits) - (1 << width) } else { i128::from(bits) }
+}
+
+fn read(ty: Type, bits: u64) -> i128 {
+    extend(bits, bits_of(ty), is_signed(ty))
+}
+
+fn lower_half(ty: Type, bits: u64) -> i128 {
+    extend(bits, bits_of(ty) / 2, is_signed(ty))
+}
+
+fn cut(ty: Type, value: i128) -> u64 {
+    value as u64 & mask(bits_of(ty))
+}
+
+fn clamped(ty: Type, value: i128) -> u64 {
+    let (low, high) = match is_signed(ty) {
+        true => (-(1 << (bits_of(ty) - 1)), (1 << (bits_of(ty) - 1)) - 1),
+        false => (0, i128::from(mask(bits_of(ty)))),
+    };
+    cut(ty, value.clamp(low, high))
+}
+
+fn float(other: Other, value: i128) -> i128 {
+    if other == Other::F32 { value as f32 as i128 } else { value as f64 as i128 }
+}
