@@ -58,7 +58,7 @@ pub struct Selection(BTreeSet<Item>);
 
 /// A text that names no fault.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no fault `{0}`: the library's are F01 to F40, the judge's J01 to J10, some with a letter behind")]
+#[error("there is no fault `{0}`: the library's are F01 to F68, the judge's J01 to J10, some with a letter behind")]
 pub struct NoSelection(String);
 
 impl FromStr for Selection {

@@ -68,7 +68,8 @@ pub struct Selection {
     #[arg(value_name = "PATH", default_value = "scenarios")]
     pub paths: Vec<PathBuf>,
 
-    /// Only cases whose name contains TEXT, or which have TEXT as a tag.
+    /// Only cases whose name contains TEXT, or which have TEXT as a tag. Cases with the tag `long` run only if TEXT selects
+    /// them.
     #[arg(long, value_name = "TEXT")]
     pub filter: Option<String>,
 
@@ -93,7 +94,7 @@ pub struct Selection {
 
 impl Selection {
     pub fn filter(&self) -> Filter {
-        Filter { text: self.filter.clone(), exact: self.exact }
+        Filter { text: self.filter.clone(), exact: self.exact, long: false }
     }
 
     /// The files' cases in the forms that are wanted.
@@ -154,7 +155,7 @@ pub struct Run {
     #[arg(long, value_name = "WHEN")]
     pub connect: Option<Connect>,
 
-    /// Make the software library wrong in this way, to see what notices: F01 to F40 (`collspec audit` lists them), with
+    /// Make the software library wrong in this way, to see what notices: F01 to F68 (`collspec audit` lists them), with
     /// `,rank=N` on one rank only, with `,algorithm=NAME` in one algorithm only.
     #[arg(long, value_name = "FAULT", value_parser = fault)]
     pub fault: Option<Fault>,
@@ -216,7 +217,7 @@ pub struct Audit {
     #[command(flatten)]
     pub selection: Selection,
 
-    /// Only these, with commas between: F01 to F40 are the library's, J01 to J10 the judge's; some have a letter behind.
+    /// Only these, with commas between: F01 to F68 are the library's, J01 to J10 the judge's; some have a letter behind.
     #[arg(long, value_name = "FAULTS", value_parser = faults)]
     pub fault: Option<Faults>,
 
