@@ -25,9 +25,9 @@ const FAR: usize = 1 << 24;
 impl Site {
     /// F61d: the end of a long contribution.
     pub(super) fn ended(&self, step: &Step, data: &mut [u8]) {
-        let Some(Place::In(at)) = step.source.filter(|_| data.len() >= PACK) else { return };
+        let Some(Place::In(at)) = step.source.filter(|_| !data.is_empty()) else { return };
         let total = Extent::of(&self.spec, self.post.rank, self.post.n).send.1;
-        let last = data.len() - PACK;
+        let last = data.len().saturating_sub(PACK);
         let ends = total > RESULT && at * self.size() + data.len() == total;
         if ends && data[last..].iter().any(|byte| *byte != 0) && self.hit(F61D) {
             data[last..].fill(0);
