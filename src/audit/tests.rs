@@ -69,7 +69,7 @@ impl Bench for Fake {
     fn run(&self, ready: &Ready, wish: Wish, _: Option<f64>, judge: &Judging<'_>) -> Result<Seen, String> {
         let bench = bench::Bench { plan: ready.plan.clone(), forecast: ready.forecast.clone() };
         let mut seen = bench.perfect();
-        let mut reached = [0; 2];
+        let mut reached = soft_nccl::fault::Reached::default();
         let mut meet = |id: &str| {
             let number = fault(id).number();
             reached[number / 64] |= 1 << (number % 64);
