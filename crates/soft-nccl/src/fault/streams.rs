@@ -89,7 +89,12 @@ pub(crate) fn is_overtaken<'a>(rank: usize, specs: impl Iterator<Item = &'a Spec
     if specs.clone().any(|spec| of(spec).is_none()) || !done.may_let_pass() {
         return false;
     }
-    specs.fold(true, |all, spec| of(spec).is_some_and(|fault| hit(fault, rank, spec.algorithm)) && all)
+    // each is asked, so that each is noted
+    let mut all = true;
+    for spec in specs {
+        all &= of(spec).is_some_and(|fault| hit(fault, rank, spec.algorithm));
+    }
+    all
 }
 
 /// A rank in a communicator.
