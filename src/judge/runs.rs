@@ -1,7 +1,7 @@
 //! The runs of a case, judged one after the other as they come: of those before, only the first and the last are kept.
 use super::book::{Book, Rank};
 use super::flaw::{Eyes, Flaw};
-use super::{answers, Lane, Outcome, Verdict, close, images, message, outcome, outputs, run_of, snapshot};
+use super::{Lane, Outcome, Verdict, answers, close, images, message, outcome, outputs, run_of, snapshot};
 use crate::oracle::contents::Memory;
 use crate::oracle::{Fingerprint, Forecast};
 use crate::plan::Plan;
