@@ -23,7 +23,7 @@ mod trials;
 
 use crate::printable::{printable, printable_lines};
 use crate::run::{Runner, Workers};
-use crate::suite::{Reading, Suite, with_causes};
+use crate::suite::{Filter, Reading, Suite, with_causes};
 use libtest_mimic::Arguments;
 use settings::Settings;
 use std::num::NonZeroUsize;
@@ -118,7 +118,8 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
         // A folder that moved must not look like a green run.
         return Err((FAILED, format!("no scenarios in {}", site.root().display())));
     }
-    suite.select(&settings.filter);
+    // Whoever names a case means it, however long it takes.
+    suite.select(&Filter { long: args.exact, ..settings.filter.clone() });
     for line in crate::suite::passed_over(&suite.passed_over) {
         eprintln!("collspec: {line}");
     }

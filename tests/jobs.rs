@@ -51,6 +51,7 @@ fn job(n: u32, count: u64, program: impl Fn(u32) -> Vec<Call>) -> Job {
         configs: vec![],
         ids: 1,
         streams: 2,
+        null_stream: None,
         allocs: (0..2 * n).map(alloc).collect(),
         checkpoints: vec![],
         tags: 1,

@@ -105,10 +105,13 @@ impl Staging {
 }
 
 impl Device {
-    /// Makes the calling thread ready to work for `rank`. The host needs nothing.
+    /// Makes the calling thread ready to work for `rank`: the rank's device becomes its current one.
     pub fn bind(self, rank: usize) -> Result<(), DeviceError> {
         match self {
-            Self::Host => Ok(()),
+            Self::Host => {
+                soft_cuda::set_current(rank);
+                Ok(())
+            }
             Self::Cuda(cuda) => Ok(cuda.bind(rank)?),
         }
     }
@@ -131,6 +134,20 @@ impl Device {
         Ok(Stream(match self {
             Self::Host => Queue::Host(soft_cuda::Stream::new()),
             Self::Cuda(cuda) => Queue::Cuda(cuda::Stream::new(cuda)?),
+        }))
+    }
+    /// The number of the calling thread's device, if one was ever bound to it.
+    pub fn current(self) -> Option<i32> {
+        match self {
+            Self::Host => soft_cuda::current().and_then(|device| i32::try_from(device).ok()),
+            Self::Cuda(cuda) => cuda.current_number(),
+        }
+    }
+    /// The null stream of the rank's device, which must be bound to the calling thread.
+    pub fn null_stream(self, rank: usize) -> Result<Stream, DeviceError> {
+        Ok(Stream(match self {
+            Self::Host => Queue::Host(soft_cuda::Stream::of_device(rank)),
+            Self::Cuda(cuda) => Queue::Cuda(cuda::Stream::null(cuda)?),
         }))
     }
     /// A new event.

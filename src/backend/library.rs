@@ -7,7 +7,7 @@ use super::lent::{self, Lent};
 use crate::num::DType;
 use crate::ops::NcclCall;
 use crate::scenario::ConfigValue;
-use crate::worker::job::{Reached, Traffic};
+use crate::worker::job::{Answer, Reached, Traffic};
 use nccl_sys::*;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
@@ -51,6 +51,19 @@ impl CallError {
 }
 
 type Result<T> = std::result::Result<T, CallError>;
+
+/// What stands where a library is to write a number: no rank, count, device, code or version.
+const UNWRITTEN: i32 = i32::MIN;
+
+/// The answer of a function that writes a number.
+fn answer(code: Result<ncclResult_t>, written: &i32) -> Answer {
+    match code {
+        Err(_) => Answer::Absent,
+        Ok(ncclResult_t::Success) if *written == UNWRITTEN => Answer::Nothing,
+        Ok(ncclResult_t::Success) => Answer::Is(*written),
+        Ok(code) => Answer::Refused(code.0),
+    }
+}
 
 /// A communicator handle: made by a [`Library`] or null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -247,13 +260,53 @@ impl Library {
         if self.table.ncclCommGetAsyncError.is_none() {
             return Ok(());
         }
-        let mut state = ncclResult_t::Success;
+        // what a library leaves as it was is no success
+        let mut state = ncclResult_t(UNWRITTEN);
         let code = call!(self, ncclCommGetAsyncError(comm.0, &mut state))?;
         self.check("ncclCommGetAsyncError", comm, code)?;
         match state {
             ncclResult_t::InProgress => Ok(()),
             state => self.check("asynchronous error", comm, state),
         }
+    }
+    /// How many ranks the communicator says it has.
+    pub fn count(&self, comm: Comm) -> Answer {
+        let mut count = UNWRITTEN;
+        answer(call!(self, ncclCommCount(comm.0, &mut count)), &count)
+    }
+    /// Which of its ranks the communicator says this is.
+    pub fn user_rank(&self, comm: Comm) -> Answer {
+        let mut rank = UNWRITTEN;
+        answer(call!(self, ncclCommUserRank(comm.0, &mut rank)), &rank)
+    }
+    /// The device that the communicator says it is on.
+    pub fn device(&self, comm: Comm) -> Answer {
+        let mut device = UNWRITTEN;
+        answer(call!(self, ncclCommCuDevice(comm.0, &mut device)), &device)
+    }
+    /// The code of the communicator's asynchronous error.
+    pub fn error_code(&self, comm: Comm) -> Answer {
+        let mut state = ncclResult_t(UNWRITTEN);
+        let code = call!(self, ncclCommGetAsyncError(comm.0, &mut state));
+        answer(code, &state.0)
+    }
+    /// The library's text for each of NCCL's codes; `None` for a null pointer. None at all if it has no texts.
+    pub fn error_texts(&self) -> Vec<(i32, Option<String>)> {
+        let text = |code: i32| {
+            let text = call!(self, ncclGetErrorString(ncclResult_t(code))).ok()?;
+            Some((code, (!text.is_null()).then(|| self.words(Some(text)))))
+        };
+        (ncclResult_t::Success.0..=ncclResult_t::InProgress.0).filter_map(text).collect()
+    }
+    /// The version code that the library says it has; `None` if it has no function for that.
+    pub fn say_version(&self) -> Option<i32> {
+        let mut version = UNWRITTEN;
+        let code = call!(self, ncclGetVersion(&mut version)).ok()?;
+        Some(if code == ncclResult_t::Success { version } else { UNWRITTEN })
+    }
+    /// True if the library has no text at all for the last error.
+    pub fn is_mute(&self) -> bool {
+        matches!(call!(self, ncclGetLastError(ptr::null_mut())), Ok(text) if text.is_null())
     }
     /// Opens a group.
     pub fn group_start(&self) -> Result<()> {

@@ -69,7 +69,8 @@ pub struct Selection {
     #[arg(value_name = "PATH", default_value = "scenarios")]
     pub paths: Vec<PathBuf>,
 
-    /// Only cases whose name contains TEXT, or which have TEXT as a tag.
+    /// Only cases whose name contains TEXT, or which have TEXT as a tag. Cases with the tag `long` run only if TEXT selects
+    /// them.
     #[arg(long, value_name = "TEXT")]
     pub filter: Option<String>,
 
@@ -128,7 +129,7 @@ impl Bounds {
 
 impl Selection {
     pub fn filter(&self) -> Filter {
-        Filter { text: self.filter.clone(), exact: self.exact }
+        Filter { text: self.filter.clone(), exact: self.exact, long: false }
     }
 
     /// The files' cases in the forms that are wanted.

@@ -1,13 +1,13 @@
 //! `collspec check`.
 use super::args::Check;
 use super::exit::Exit;
-use super::run::{open, select, show_faults};
+use super::run::{keep, open, show_faults};
 use super::terminal;
 use collspec::printable::{one_line, printable};
 use collspec::run::memory::Turns;
 use collspec::scenario::Case;
 use collspec::suite::foresee::{Foreseen, foresee};
-use collspec::suite::{drive, faults, files_in_words};
+use collspec::suite::{Filter, drive, faults, files_in_words};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -18,7 +18,9 @@ pub fn check(args: &Check) -> anyhow::Result<Exit> {
     let jobs = available_parallelism().map_or(1, NonZeroUsize::get);
     let mut suite = open(&args.selection)?;
     if suite.faults.is_empty() || !suite.cases.is_empty() {
-        select(&mut suite, &args.selection)?;
+        // Nothing runs here, so nothing takes long.
+        let filter = Filter { long: true, ..args.selection.filter() };
+        keep(&mut suite, &args.selection, &filter)?;
     }
     let patience = faults::Patience::default();
     let (limits, turns) = (suite.limits, Turns::new(suite.limits.memory));

@@ -7,7 +7,7 @@ use anyhow::Context;
 use collspec::printable::{Guarded, one_line, printable_lines};
 use collspec::report::{Human, Inherited, JsonLines, Reporter, Rerun, Styles};
 use collspec::run::{Event, Options, RanksPerGpu, Workers};
-use collspec::suite::{BackendChoice, Error, Suite, Wish, passed_over};
+use collspec::suite::{BackendChoice, Error, Filter, Suite, Wish, passed_over};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::num::NonZeroUsize;
@@ -79,14 +79,29 @@ pub fn open(selection: &Selection) -> anyhow::Result<Suite> {
 
 /// Keeps what the filter admits; a filter that admits nothing is a mistake, not a green run.
 pub fn select(suite: &mut Suite, selection: &Selection) -> anyhow::Result<()> {
-    let filter = selection.filter();
+    keep(suite, selection, &selection.filter())
+}
+
+/// The same; `filter` may mean more than the command line says.
+pub fn keep(suite: &mut Suite, selection: &Selection, filter: &Filter) -> anyhow::Result<()> {
     let before = suite.cases.len();
-    suite.select(&filter);
+    suite.select(filter);
     let shown: Vec<_> = selection.paths.iter().map(|path| path.display().to_string()).collect();
     anyhow::ensure!(before > 0, "no scenario in {}", shown.join(", "));
     if let (true, Some(text)) = (suite.cases.is_empty(), &filter.text) {
         let relation = if filter.exact { "is called" } else { "has in its name, or as a tag," };
         anyhow::bail!("none of the {before} cases in {} {relation} '{text}'", shown.join(", "));
+    }
+    let after = suite.cases.len();
+    if filter.text.is_none() && after < before {
+        let left = before - after;
+        anyhow::ensure!(
+            after > 0,
+            "all {before} cases in {} are tagged `long`: `--filter long` runs them",
+            shown.join(", ")
+        );
+        let words = if left == 1 { "1 case is" } else { &format!("{left} cases are") };
+        writeln!(terminal::err(), "collspec: {words} tagged `long` and left out: `--filter long` runs them")?;
     }
     Ok(())
 }

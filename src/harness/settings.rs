@@ -72,7 +72,7 @@ impl Settings {
             seed: from.parsed("COLLSPEC_SEED", number)?,
             eager: from.parsed("COLLSPEC_EAGER", number)?,
             connect: from.parsed("COLLSPEC_CONNECT", str::parse)?,
-            filter: Filter { text: from.text("COLLSPEC_FILTER")?, exact: false },
+            filter: Filter { text: from.text("COLLSPEC_FILTER")?, exact: false, long: false },
             reading: Reading {
                 forms: from.parsed(FORMS, Forms::parse)?.unwrap_or_default(),
                 allow_env: from.parsed("COLLSPEC_ALLOW_ENV", AllowEnv::parse)?.unwrap_or_default(),

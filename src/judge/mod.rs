@@ -1,4 +1,5 @@
 //! Observation against answers, invariants, `expect`, `assert` and snapshot text: the verdict.
+mod answers;
 mod assert;
 mod book;
 mod expect;

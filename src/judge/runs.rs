@@ -1,7 +1,7 @@
 //! The runs of a case, judged one after the other as they come: of those before, only the first and the last are kept.
 use super::book::{Book, Rank};
 use super::flaw::{Eyes, Flaw};
-use super::{Lane, Outcome, Verdict, close, images, message, outcome, outputs, run_of, snapshot};
+use super::{Lane, Outcome, Verdict, answers, close, images, message, outcome, outputs, run_of, snapshot};
 use crate::oracle::contents::Memory;
 use crate::oracle::{Fingerprint, Forecast};
 use crate::plan::Plan;
@@ -87,6 +87,7 @@ impl<'a> Runs<'a> {
         }
         if self.number == 1 || plan.undefined.is_none() {
             outcome::codes(plan, &run, &mut self.book);
+            answers::check(plan, &run, &mut self.book);
         }
         if let Some(why) = &plan.undefined {
             self.book.note(format!("data not judged: {why}"));

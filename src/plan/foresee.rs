@@ -52,6 +52,7 @@ pub fn foresee(low: Low) -> Result<Plan, Vec<Diagnostic>> {
         configs: comms.configs,
         ids: comms.ids,
         streams: low.p.streams,
+        null_stream: low.p.null_stream,
         tags: low.p.tags,
         cost: super::Cost::default(),
         limits: super::Limits::default(),

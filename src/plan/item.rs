@@ -137,6 +137,8 @@ pub struct Program {
     pub steps: Vec<PlanStep>,
     pub tags: Vec<String>,
     pub streams: u32,
+    /// Which of them is the null stream, if one is.
+    pub null_stream: Option<u32>,
     pub items: Vec<Vec<Item>>,
     /// (rank, index) of every item in file order.
     pub order: Vec<(usize, usize)>,

@@ -45,6 +45,8 @@ pub struct Plan {
     pub ids: u32,
     /// Streams per rank; index 0 is `main`.
     pub streams: u32,
+    /// Which of them is CUDA's null stream, if a step runs on it.
+    pub null_stream: Option<u32>,
     /// Names of `NAME.seconds` and such: tag number to step name.
     pub tags: Vec<String>,
     /// What it costs, without what only the data decides.

@@ -18,6 +18,8 @@ mod weigh;
 
 /// Streams of a program, `main` among them: each rank has all of them, and an order is kept between every two.
 const MOST_STREAMS: u32 = 256;
+/// The name of CUDA's null stream; all other names are of streams that are made.
+const NULL_STREAM: &str = "default";
 
 struct Unroll<'a> {
     case: &'a Case,
@@ -68,6 +70,7 @@ pub fn unroll(case: &Arc<Case>, limits: &Limits) -> Result<Program, Vec<Diagnost
         steps: Vec::new(),
         tags: Vec::new(),
         streams: 1,
+        null_stream: None,
         items: vec![Vec::new(); n],
         order: Vec::new(),
         comm_steps: false,
@@ -254,6 +257,9 @@ impl<'a> Unroll<'a> {
         let next = self.stream_ids.len() as u32;
         let id = *self.stream_ids.entry(name.to_owned()).or_insert(next);
         self.p.streams = self.p.streams.max(self.stream_ids.len() as u32);
+        if name == NULL_STREAM {
+            self.p.null_stream = Some(id);
+        }
         id
     }
 
@@ -289,7 +295,7 @@ impl<'a> Unroll<'a> {
         }
         match &step.op.kind {
             Kind::Loop => self.steps(&step.steps, &at.path, at.t)?,
-            Kind::Group => self.group(step, id, at)?,
+            Kind::Group => self.group(step, id, at, &members)?,
             Kind::Comm(op) => self.comm_step(step, *op, id, at, &members)?,
             _ => {
                 self.count(members.len(), step.span)?;
@@ -339,7 +345,7 @@ impl<'a> Unroll<'a> {
         errors.iter().any(|(rank, code)| *rank == world && *code != Some(ncclResult_t::Success))
     }
 
-    fn group(&mut self, step: &'a Step, id: StepId, at: &At) -> Stop {
+    fn group(&mut self, step: &'a Step, id: StepId, at: &At, members: &[Member<'a>]) -> Stop {
         let starts: Vec<usize> = self.p.items.iter().map(Vec::len).collect();
         let mark = self.p.order.len();
         self.steps(&step.steps, &at.path, at.t)?;
@@ -351,7 +357,9 @@ impl<'a> Unroll<'a> {
                         | ItemKind::Declare { .. }
                 )
             };
-            if !self.p.items[world][from..].iter().any(calls) {
+            // An empty group is made by whoever the step is for, any other by those who have a call in it.
+            let opens = step.steps.is_empty() && members.iter().any(|m| m.world == world);
+            if !opens && !self.p.items[world][from..].iter().any(calls) {
                 continue;
             }
             // A call that fails makes its whole group fail, so nothing of the group means anything to memory.

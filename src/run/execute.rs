@@ -5,7 +5,7 @@ use super::layout::CallMap;
 use super::patience::Patience;
 use super::process::{Heard, Worker};
 use super::{Ended, Error, Observation};
-use crate::worker::job::{Job, RankEnd, RankReport, Reply, Report, Request};
+use crate::worker::job::{Answers, Job, RankEnd, RankReport, Reply, Report, Request};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -297,7 +297,7 @@ fn trouble(worker: &mut Worker, text: String) -> Error {
 }
 
 fn running(call: u32) -> RankReport {
-    RankReport { end: RankEnd::Running { call }, codes: Vec::new(), figures: Vec::new() }
+    RankReport { end: RankEnd::Running { call }, codes: Vec::new(), figures: Vec::new(), answers: Answers::default() }
 }
 
 fn not_begun(arena: &Mapping, rank: u32) -> bool {

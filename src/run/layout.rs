@@ -75,6 +75,7 @@ pub fn job(plan: &Plan, initial: &[Vec<u8>], checkpoints: &[Write]) -> (Job, Cal
         configs: plan.configs.clone(),
         ids: plan.ids,
         streams: plan.streams,
+        null_stream: plan.null_stream,
         allocs,
         checkpoints: specs,
         tags: plan.tags.len() as u32,
@@ -107,7 +108,7 @@ fn insert(program: &[Call], mut inserts: Vec<(u32, Call)>) -> (Vec<Call>, Vec<u3
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::job::RankReport;
+    use crate::worker::job::{Answers, RankReport};
 
     fn wait(step: u32) -> Call {
         Call { step, tolerate: false, what: What::Wait { stream: None } }
@@ -121,7 +122,12 @@ mod tests {
         assert_eq!(map, [0, 0, 0, 1, 2, 2]);
         let error = RankEnd::Error { prelude: false, call: Some(3), code: 5, text: String::new() };
         let prelude = RankEnd::Error { prelude: true, call: Some(3), code: 5, text: String::new() };
-        let report = |end| RankReport { end, codes: vec![(4, 5, String::new())], figures: Vec::new() };
+        let report = |end| RankReport {
+            end,
+            codes: vec![(4, 5, String::new())],
+            figures: Vec::new(),
+            answers: Answers::default(),
+        };
         let mut all = Report {
             ranks: vec![report(error), report(RankEnd::Running { call: 6 }), report(prelude.clone())],
             ..Report::default()

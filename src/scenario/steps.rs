@@ -28,7 +28,8 @@ pub(crate) fn list(cx: &mut Cx<'_>, val: &Val, defaults: &Defaults<'_>, around: 
         cx.wrong_type("steps", Type::Steps, val);
         return Vec::new();
     };
-    if entries.is_empty() {
+    // An empty group is a call that a program may make; an empty program or loop is a slip.
+    if entries.is_empty() && around != Around::Group {
         cx.fault(Diagnostic::new(val.span, "`steps` has no step"));
     }
     let mut out = Vec::new();
@@ -116,11 +117,10 @@ fn step_keys(op: &'static Op) -> impl Iterator<Item = &'static str> {
 fn only_nccl_calls(cx: &mut Cx<'_>, op: &Op, span: Span) {
     use ops::Kind as K;
     let why = match op.kind {
-        K::Collective(_) | K::Send | K::Recv | K::SendRecv | K::Comm(_) | K::Later => return,
+        K::Collective(_) | K::Send | K::Recv | K::SendRecv | K::Group | K::Comm(_) | K::Later => return,
         K::Composite(Composite::AllGatherV | Composite::AllToAllV) => return,
         K::Composite(Composite::Barrier) => "a barrier waits on the host",
         K::Map => "a map is no NCCL call",
-        K::Group => "a group inside a group adds nothing",
         K::Loop => "a loop is no NCCL call",
         K::Host(_) => "it is no NCCL call",
     };
@@ -205,7 +205,13 @@ impl<'t> StepReader<'t, '_> {
         {
             self.map_from_defaults(cx, &mut step.count, &mut step.dtype);
         }
-        if !nests && let Some(e) = self.find(cx, "ranks") {
+        // In an empty group there is no step that could take `ranks` as its default.
+        let empty =
+            nests && self.own("steps").is_some_and(|e| matches!(&e.val.kind, Kind::Array(list) if list.is_empty()));
+        if (!nests || empty)
+            && let Some(e) = self.find(cx, "ranks")
+        {
+            cx.used.defaults.insert(e.key_span);
             step.ranks = cx.ranks(&e.val).unwrap_or(Ranks::All);
         }
         self.streams(cx, &mut step);

@@ -13,13 +13,18 @@ pub struct Filter {
     pub text: Option<String>,
     /// The text is a whole name.
     pub exact: bool,
+    /// Without a text, those that take long are meant too.
+    pub long: bool,
 }
+
+/// The tag of cases that take long: they are meant only if something selects them.
+pub const LONG: &str = "long";
 
 impl Filter {
     /// Is this case meant?
     pub fn admits(&self, case: &Case) -> bool {
         match &self.text {
-            None => true,
+            None => self.long || !case.tags.iter().any(|tag| tag == LONG),
             Some(text) if self.exact => case.name == *text,
             Some(text) => case.name.contains(text.as_str()) || case.tags.iter().any(|tag| tag == text),
         }
@@ -36,7 +41,7 @@ pub(super) fn open(paths: &[PathBuf], reading: &Reading) -> Result<Suite, Error>
 pub(super) fn open_exact(root: &Path, name: &str, reading: &Reading) -> Result<Suite, Error> {
     let file: Vec<_> = scenario::find_exact(root, name).into_iter().collect();
     let mut suite = load(&file, reading);
-    suite.select(&Filter { text: Some(name.to_owned()), exact: true });
+    suite.select(&Filter { text: Some(name.to_owned()), exact: true, long: true });
     Ok(suite)
 }
 
@@ -76,7 +81,7 @@ mod tests {
     use crate::suite::fixture;
 
     fn admits(text: &str, exact: bool, name: &str) -> bool {
-        Filter { text: Some(text.into()), exact }.admits(&fixture::case(name))
+        Filter { text: Some(text.into()), exact, long: false }.admits(&fixture::case(name))
     }
 
     #[test]
@@ -89,11 +94,24 @@ mod tests {
     }
 
     #[test]
+    fn what_takes_long_is_meant_only_if_it_is_selected() {
+        let mut case = (*fixture::case("a")).clone();
+        case.tags = vec![LONG.into()];
+        assert!(!Filter::default().admits(&case));
+        assert!(Filter { long: true, ..Filter::default() }.admits(&case));
+        for text in ["a", LONG] {
+            assert!(Filter { text: Some(text.into()), ..Filter::default() }.admits(&case), "{text}");
+        }
+        assert!(admits("a", true, "a"));
+    }
+
+    #[test]
     fn a_tag_is_matched_whole() {
         let mut case = (*fixture::case("a")).clone();
         case.tags = vec!["slow".into()];
-        assert!(Filter { text: Some("slow".into()), exact: false }.admits(&case));
-        assert!(!Filter { text: Some("slo".into()), exact: false }.admits(&case));
-        assert!(!Filter { text: Some("slow".into()), exact: true }.admits(&case));
+        let text = |text: &str| Filter { text: Some(text.into()), ..Filter::default() };
+        assert!(text("slow").admits(&case));
+        assert!(!text("slo").admits(&case));
+        assert!(!Filter { exact: true, ..text("slow") }.admits(&case));
     }
 }

@@ -207,6 +207,8 @@ pub struct Job {
     pub ids: u32,
     /// Streams per rank.
     pub streams: u32,
+    /// Which of them is the null stream, if one is.
+    pub null_stream: Option<u32>,
     /// Allocations.
     pub allocs: Vec<AllocSpec>,
     /// Checkpoints.
@@ -344,6 +346,51 @@ pub struct RankReport {
     pub codes: Vec<(u32, i32, String)>,
     /// Figures of named steps.
     pub figures: Vec<Figure>,
+    /// What the library's small functions answered.
+    pub answers: Answers,
+}
+
+/// What the functions that only say something answered on one rank.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answers {
+    /// Of communicators, when they had been made and when the program was over.
+    pub comms: Vec<Asked>,
+    /// The text for each code, `None` for a null pointer. Only one rank of a process asks; empty on all others.
+    pub texts: Vec<(i32, Option<String>)>,
+    /// NCCL's version code, from the rank that asks for the texts.
+    pub version: Option<i32>,
+    /// Calls that failed as they were expected to, after which the last error was a null pointer.
+    pub mute: u32,
+}
+
+/// What a communicator says of itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// Index of the communicator.
+    pub comm: u32,
+    /// Its number of ranks.
+    pub count: Answer,
+    /// Which of them this is.
+    pub rank: Answer,
+    /// The rank's device.
+    pub device: Answer,
+    /// The device that the calling thread works on.
+    pub current: Option<i32>,
+    /// The asynchronous error's code.
+    pub error: Answer,
+}
+
+/// The answer of a function that writes a number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Answer {
+    /// The library has no such function.
+    Absent,
+    /// This number.
+    Is(i32),
+    /// Success, and nothing was written.
+    Nothing,
+    /// It returned this code.
+    Refused(i32),
 }
 
 /// The end of one rank.

@@ -1,5 +1,5 @@
 //! One rank's calls on the backend: communicators, memory, the program, and the images at its end.
-use super::job::{Call, Figure, Job, Ptr, RankEnd, Red, Traffic, What};
+use super::job::{Asked, Call, Figure, Job, Ptr, RankEnd, Red, Traffic, What};
 use super::map;
 use super::session::{Run, Seat};
 use crate::backend::cuda::OUT_OF_MEMORY;
@@ -80,6 +80,8 @@ pub struct Rank<'a> {
     tags: Vec<Tag>,
     /// Clocks to stop on a stream once it has the open group's work.
     clocks: Vec<(u32, Stop)>,
+    /// Communicators that were asked for in the open group, and have not been asked who they are.
+    made: Vec<u32>,
 }
 
 /// Stops the clock of a named step.
@@ -96,6 +98,7 @@ impl<'a> Rank<'a> {
             depth: 0,
             tags: Vec::new(),
             clocks: Vec::new(),
+            made: Vec::new(),
         }
     }
 
@@ -123,7 +126,8 @@ impl<'a> Rank<'a> {
                 self.seat.shadows.push((index, device.alloc(bytes)?));
             }
             while self.seat.streams.len() < job.streams as usize {
-                self.seat.streams.push(device.stream()?);
+                let null = job.null_stream.is_some_and(|null| null as usize == self.seat.streams.len());
+                self.seat.streams.push(if null { device.null_stream(self.rank)? } else { device.stream()? });
             }
             let maps = job.programs[self.rank].iter().map(|call| staged(&call.what)).fold(0, u64::saturating_add);
             let images = session.allocs[self.rank].iter().map(|&index| job.allocs[index as usize].image);
@@ -152,6 +156,9 @@ impl<'a> Rank<'a> {
         match self.perform(at, &call.what) {
             Err(Halt::Call(error)) => {
                 self.run.record_code(self.rank, at, error.code().0, error.to_string());
+                if self.run.backend.library.is_mute() {
+                    self.run.record_answers(self.rank, |answers| answers.mute += 1);
+                }
                 if call.tolerate { Ok(()) } else { Err(Halt::Call(error)) }
             }
             other => other,
@@ -223,7 +230,13 @@ impl<'a> Rank<'a> {
                 if self.run.stopped() { Err(Halt::Stopped) } else { Ok(()) }
             }
             What::Exit => std::process::exit(0),
-            What::Init { .. } | What::Split { .. } => self.make(what),
+            What::Init { .. } | What::Split { .. } => {
+                self.make(what)?;
+                if let What::Init { comm, .. } | What::Split { new: Some(comm), .. } = what {
+                    self.made.push(*comm);
+                }
+                self.ask_made()
+            }
             What::Finalize { comm } => Ok(library.finalize(self.comm(*comm)?.get())?),
             What::Destroy { comm } => {
                 library.destroy(self.comm(*comm)?.get())?;
@@ -327,6 +340,7 @@ impl<'a> Rank<'a> {
     /// What waited for the end of the outermost group.
     fn group_ended(&mut self) -> Result<(), Halt> {
         self.end_ops()?;
+        self.ask_made()?;
         if self.depth == 0 {
             for (stream, stop) in std::mem::take(&mut self.clocks) {
                 self.stream(stream)?.host_fn(stop)?;
@@ -374,8 +388,47 @@ impl<'a> Rank<'a> {
             shadow.save(&self.run.arena.span(spec.at, spec.bytes)?, staging)?;
         }
         let figures = self.tags.iter().map(|t| self.figure(t)).collect();
+        self.ask_all();
         self.run.step(self.rank, Step::Done);
         Ok(figures)
+    }
+
+    /// Asks the communicators that are new who they are, unless a group is open that has yet to make them.
+    fn ask_made(&mut self) -> Result<(), Halt> {
+        if self.depth == 0 && !self.made.is_empty() {
+            self.bind()?;
+            for comm in std::mem::take(&mut self.made) {
+                self.ask(comm);
+            }
+        }
+        Ok(())
+    }
+
+    fn ask(&self, index: u32) {
+        let Some(comm) = self.seat.comms.get(index as usize).map(CommSlot::get).filter(|comm| *comm != Comm::NULL)
+        else {
+            return;
+        };
+        let library = &self.run.backend.library;
+        let asked = Asked {
+            comm: index,
+            count: library.count(comm),
+            rank: library.user_rank(comm),
+            device: library.device(comm),
+            current: self.run.backend.device.current(),
+            error: library.error_code(comm),
+        };
+        self.run.record_answers(self.rank, |answers| answers.comms.push(asked));
+    }
+
+    /// At the end: asks every communicator, and on one rank of the process the library.
+    fn ask_all(&self) {
+        (0..self.seat.comms.len() as u32).for_each(|comm| self.ask(comm));
+        if self.rank == self.job().ranks.start as usize {
+            let library = &self.run.backend.library;
+            let (texts, version) = (library.error_texts(), library.say_version());
+            self.run.record_answers(self.rank, |answers| (answers.texts, answers.version) = (texts, version));
+        }
     }
 
     fn figure(&self, tag: &Tag) -> Figure {

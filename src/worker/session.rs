@@ -1,6 +1,6 @@
 //! What a worker keeps of a job between its runs, and the state of one run that its rank threads share.
 use super::barrier::Barrier;
-use super::job::{Id, Job, RankEnd, RankReport, Reply, Report, What};
+use super::job::{Answers, Id, Job, RankEnd, RankReport, Reply, Report, What};
 use super::rank::Halt;
 use super::watch;
 use super::wire;
@@ -152,7 +152,12 @@ impl Run {
         let job = &session.job;
         let n = job.n as usize;
         let threads = if job.one_thread { 1 } else { job.ranks.len() };
-        let blank = RankReport { end: RankEnd::Running { call: 0 }, codes: Vec::new(), figures: Vec::new() };
+        let blank = RankReport {
+            end: RankEnd::Running { call: 0 },
+            codes: Vec::new(),
+            figures: Vec::new(),
+            answers: Answers::default(),
+        };
         Self {
             backend,
             arena,
@@ -272,6 +277,11 @@ impl Run {
     /// A call answered something but success.
     pub fn record_code(&self, rank: usize, call: u32, code: i32, text: String) {
         self.reports()[rank].codes.push((call, code, text));
+    }
+
+    /// What the library's small functions answered a rank.
+    pub fn record_answers(&self, rank: usize, f: impl FnOnce(&mut Answers)) {
+        f(&mut self.reports()[rank].answers);
     }
 
     /// True once some rank has failed.

@@ -1,6 +1,7 @@
 //! A CUDA-like device on the host: memory, asynchronous streams, events. Work runs in stream order on a small fixed
 //! number of executor threads; host threads wait by blocking. [`census`] and [`set_idle_hook`] let a watcher prove that
 //! nothing can move any more.
+mod current;
 mod device;
 mod event;
 mod executor;
@@ -9,6 +10,7 @@ pub mod memory;
 mod pool;
 mod stream;
 
+pub use current::{current, set_current};
 pub use device::{Census, census, set_idle_hook, wake_hosts};
 pub use event::Event;
 pub use lazy::{begin_held, set_lazy};

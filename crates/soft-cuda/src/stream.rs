@@ -4,10 +4,10 @@
 use crate::device::{Condition, Core, Waiter, host_wait, lock};
 use crate::event::{Event, Marker};
 use crate::{executor, lazy, pool};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
 
 /// A queue of work that runs in order; clones are the same stream.
 #[derive(Clone)]
@@ -15,6 +15,8 @@ pub struct Stream(Arc<Inner>);
 
 struct Inner {
     id: usize,
+    /// A device's own stream, whose handle is null.
+    null: bool,
     /// Locked only while the device's lock is held.
     queue: Mutex<Queue>,
 }
@@ -25,6 +27,8 @@ pub(crate) struct Queue {
     items: VecDeque<Item>,
     enqueued: u64,
     finished: u64,
+    /// Items that will not count when they are finished: they come again.
+    uncounted: u64,
     /// True while the stream is ready, at an executor, or parked at a marker or a [`Done`].
     engaged: bool,
     hosts: Vec<(u64, Arc<Waiter>)>,
@@ -66,7 +70,8 @@ impl Copying {
 /// Handles count up from here, so that none is null and none is one of CUDA's small special handles.
 static NEXT: AtomicUsize = AtomicUsize::new(0x1000);
 static STREAMS: RwLock<Option<HashMap<usize, Weak<Inner>>>> = RwLock::new(None);
-static DEFAULT: OnceLock<Stream> = OnceLock::new();
+/// Each device's null stream.
+static NULL: Mutex<BTreeMap<usize, Stream>> = Mutex::new(BTreeMap::new());
 
 impl Drop for Inner {
     fn drop(&mut self) {
@@ -85,22 +90,38 @@ impl Default for Stream {
 impl Stream {
     /// A stream with nothing to do.
     pub fn new() -> Stream {
+        Self::make(false)
+    }
+
+    /// The null stream of a device.
+    pub fn of_device(device: usize) -> Stream {
+        let mut streams = NULL.lock().unwrap_or_else(PoisonError::into_inner);
+        streams.entry(device).or_insert_with(|| Self::make(true)).clone()
+    }
+
+    fn make(null: bool) -> Stream {
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let inner = Arc::new(Inner { id, queue: Mutex::default() });
+        let inner = Arc::new(Inner { id, null, queue: Mutex::default() });
         let mut streams = STREAMS.write().unwrap_or_else(PoisonError::into_inner);
         streams.get_or_insert_default().insert(id, Arc::downgrade(&inner));
         Stream(inner)
     }
 
-    /// The handle for `cudaStream_t`: a number, never null, never used twice.
-    pub fn raw(&self) -> *mut c_void {
-        std::ptr::without_provenance_mut(self.0.id)
+    /// A number of its own, never used twice.
+    pub fn id(&self) -> usize {
+        self.0.id
     }
 
-    /// The stream of a handle; null is a stream that the process shares. `None` if there is no such stream (any more).
+    /// The handle for `cudaStream_t`: its number, or null for a device's null stream.
+    pub fn raw(&self) -> *mut c_void {
+        if self.0.null { std::ptr::null_mut() } else { std::ptr::without_provenance_mut(self.0.id) }
+    }
+
+    /// The stream of a handle; null is that of the calling thread's device (0 if it has
+    /// chosen none). `None` if there is no such stream (any more).
     pub fn lookup(raw: *mut c_void) -> Option<Stream> {
         if raw.is_null() {
-            return Some(DEFAULT.get_or_init(Stream::new).clone());
+            return Some(Self::of_device(crate::current().unwrap_or(0)));
         }
         let streams = STREAMS.read().unwrap_or_else(PoisonError::into_inner);
         streams.as_ref()?.get(&(raw as usize))?.upgrade().map(Stream)
@@ -193,6 +214,10 @@ impl Stream {
         core.epoch += 1;
         core.pending -= 1;
         let mut queue = self.queue();
+        if let Some(rest) = queue.uncounted.checked_sub(1) {
+            queue.uncounted = rest;
+            return;
+        }
         queue.finished += 1;
         let finished = queue.finished;
         if finished == queue.enqueued {
@@ -284,9 +309,9 @@ impl Done {
     /// The stream goes on.
     pub fn finish(self) {}
 
-    /// The stream's handle.
-    pub fn stream(&self) -> *mut c_void {
-        self.0.raw()
+    /// The stream's number.
+    pub fn stream(&self) -> usize {
+        self.0.id()
     }
 
     /// True if work is enqueued behind this item that begins before anybody outside the stream can look.
@@ -295,6 +320,26 @@ impl Done {
         let queue = self.0.queue();
         let mut next = queue.items.iter().skip_while(|item| matches!(item, Item::Wait(_)));
         next.next().is_some_and(|item| !matches!(item, Item::Record(_)))
+    }
+
+    /// True if what comes next on the stream is a copy or a host function.
+    pub fn may_let_pass(&self) -> bool {
+        let _core = lock();
+        matches!(self.0.queue().items.front(), Some(Item::Copy(_) | Item::Host(_)))
+    }
+
+    /// For libraries that are wrong on purpose: what comes next on the stream comes before this item, and `start` is called
+    /// after it. This item is then to be finished at once, which does not count.
+    pub fn let_pass(&self, start: Box<dyn FnOnce(Done) + Send>) {
+        let mut core = lock();
+        let mut queue = self.0.queue();
+        let next = queue.items.pop_front();
+        queue.items.push_front(Item::Launch(start));
+        if let Some(next) = next {
+            queue.items.push_front(next);
+        }
+        queue.uncounted += 1;
+        core.pending += 1;
     }
 
     /// For libraries that are wrong on purpose: the item will count as finished before this part of it is done, which

@@ -213,3 +213,45 @@ fn a_stream_goes_on_after_a_blocking_host_function_that_panics() {
     stream.synchronize();
     assert!(passed.load(Ordering::SeqCst));
 }
+
+#[test]
+fn each_device_has_a_null_stream_of_its_own() {
+    let (one, two) = (Stream::of_device(1), Stream::of_device(2));
+    assert!(one.raw().is_null() && two.raw().is_null());
+    assert_ne!(one.id(), two.id());
+    assert_eq!(one.id(), Stream::of_device(1).id());
+    let null = |device: usize| {
+        let look = move || {
+            soft_cuda::set_current(device);
+            Stream::lookup(std::ptr::null_mut()).unwrap().id()
+        };
+        std::thread::spawn(look).join().unwrap()
+    };
+    assert_eq!([null(1), null(2)], [one.id(), two.id()]);
+}
+
+#[test]
+fn a_launch_can_let_the_next_item_pass() {
+    let stream = Stream::new();
+    let seen = Arc::new(Mutex::new(Vec::new()));
+    let note = |what: &'static str| {
+        let seen = seen.clone();
+        move || seen.lock().unwrap().push(what)
+    };
+    let (gate, open) = std::sync::mpsc::channel::<()>();
+    stream.blocking_host_fn(Box::new(move || open.recv().unwrap()));
+    let again = note("launch");
+    stream.launch(Box::new(move |done| {
+        assert!(done.may_let_pass());
+        done.let_pass(Box::new(move |done| {
+            again();
+            done.finish();
+        }));
+        done.finish();
+    }));
+    stream.host_fn(Box::new(note("next")));
+    stream.host_fn(Box::new(note("last")));
+    gate.send(()).unwrap();
+    stream.synchronize();
+    assert_eq!(*seen.lock().unwrap(), ["next", "launch", "last"]);
+}

@@ -1,6 +1,7 @@
 //! Group calls: what a thread asks for between `GroupStart` and `GroupEnd` happens at the outermost end, all or nothing.
 use crate::engine::{Arrival, Enqueued, Request, arrive, connect, lock};
 use crate::failure::{Failure, Outcome};
+use crate::fault::face::{self, InnerEnd};
 use crate::fault::members;
 use nccl_sys::ncclComm_t;
 use std::cell::RefCell;
@@ -53,6 +54,25 @@ pub(crate) fn end() -> Outcome<()> {
     }
 }
 
+/// `ncclGroupEnd` as a caller asks for it, who can be wrong about what it ends; see [`InnerEnd`].
+pub(crate) fn close() -> Outcome<()> {
+    let inner = with(|group| (group.depth > 1).then_some(!group.operations.is_empty()))?;
+    match inner.map_or(InnerEnd::Waits, face::inner_end) {
+        InnerEnd::Waits => end(),
+        InnerEnd::Ends => {
+            with(|group| group.depth = 1)?;
+            end()
+        }
+        InnerEnd::Begins => {
+            let early = with(|group| {
+                group.depth -= 1;
+                Group { operations: std::mem::take(&mut group.operations), ..Group::default() }
+            })?;
+            early.happen()
+        }
+    }
+}
+
 /// Runs a call as a group of its own or as part of the thread's group, which it spoils if it is refused.
 pub(crate) fn grouped(call: impl FnOnce() -> Outcome<()>) -> Outcome<()> {
     start()?;
@@ -96,7 +116,7 @@ impl Group {
             return make_all(&self.makings);
         }
         if self.operations.is_empty() {
-            return Ok(());
+            return face::empty_group();
         }
         let comm = self.operations.first().map_or(0, |request| request.comm);
         let prepared = lock().prepare(self.operations);

@@ -1,6 +1,6 @@
 //! CUDA devices through cudarc's raw driver layer: primary contexts, non-blocking streams, memory in its own right.
 //!
-//! Everything goes through explicit streams and pinned memory; nothing here allocates, frees or touches the default stream
+//! Everything goes through streams and pinned memory; nothing here allocates, frees or calls what waits for a whole device
 //! between the moment when a job is loaded and the moment when it is drained, because such calls may wait for a device on
 //! which a collective still spins. A rank's device is its number modulo the number of devices.
 #![allow(unsafe_code)] // calls the driver
@@ -79,6 +79,13 @@ impl Cuda {
         // SAFETY: a place for the answer.
         unsafe { self.driver.context_current(&mut context) }?;
         Ok(Context(context))
+    }
+
+    /// The number of the calling thread's device.
+    pub fn current_number(&self) -> Option<i32> {
+        let current = self.current().ok()?;
+        let own = |made: &OnceLock<Result<Context, CudaError>>| made.get().is_some_and(|made| *made == Ok(current));
+        self.contexts.iter().position(own).and_then(|number| i32::try_from(number).ok())
     }
 
     /// Does something under a context, whatever the thread's own is: things are also given back by threads that are no

@@ -37,6 +37,9 @@ unsafe impl Sync for Owned {}
 
 impl Drop for Owned {
     fn drop(&mut self) {
+        if self.raw.is_null() {
+            return; // the device's own
+        }
         // SAFETY: made by this type and used no more; the driver finishes what is on it.
         self.cuda.under(self.context, |driver| _ = unsafe { driver.stream_destroy(self.raw) });
     }
@@ -50,6 +53,12 @@ impl Stream {
         // SAFETY: a place for the answer.
         unsafe { cuda.driver.stream_create(&mut raw, NON_BLOCKING) }?;
         Ok(Self(Arc::new(Owned { cuda, context, raw })))
+    }
+
+    /// The null stream of the calling thread's device. It is apart from all streams made here, which do not block; and
+    /// nothing is done on it while a program runs but what is done on those.
+    pub fn null(cuda: &'static Cuda) -> Result<Self, CudaError> {
+        Ok(Self(Arc::new(Owned { cuda, context: cuda.current()?, raw: std::ptr::null_mut() })))
     }
 
     /// As `cudaStream_t`: the runtime's streams are the driver's.

@@ -6,7 +6,7 @@ use crate::oracle::walk::{Choice, Fault, Guide, region_bytes, writes_of};
 use crate::plan::{Limits, Plan, plan};
 use crate::run::{Ended, Observation};
 use crate::scenario::{Case, Diagnostic, SourceFile, parse};
-use crate::worker::job::{Figure, RankEnd, RankReport, Traffic};
+use crate::worker::job::{Answers, Figure, RankEnd, RankReport, Traffic};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -82,6 +82,7 @@ impl Bench {
             figures: (0..self.plan.tags.len() as u32)
                 .map(|tag| Figure { tag, seconds: 0.001, traffic: None })
                 .collect(),
+            answers: Answers::default(),
         };
         Observation {
             ended: Ended::Done,

@@ -56,7 +56,7 @@ impl Done {
     /// The stream's handle, where it can be finished before everything is done.
     pub(crate) fn stream(&self) -> Option<usize> {
         match &self.0 {
-            Hold::LinkedIn(done) => Some(done.stream().addr()),
+            Hold::LinkedIn(done) => Some(done.stream()),
             Hold::Extension(_) | Hold::Driver(_) => None,
         }
     }
@@ -64,6 +64,18 @@ impl Done {
     /// True if the stream would go on to more work at once.
     pub(crate) fn is_followed(&self) -> bool {
         matches!(&self.0, Hold::LinkedIn(done) if done.is_followed())
+    }
+
+    /// True if something that is none of this library's comes next on the stream.
+    pub(crate) fn may_let_pass(&self) -> bool {
+        matches!(&self.0, Hold::LinkedIn(done) if done.may_let_pass())
+    }
+
+    /// What comes next on the stream comes before this; see [`soft_cuda::Done::let_pass`].
+    pub(crate) fn let_pass(self, start: Start) {
+        if let Hold::LinkedIn(done) = &self.0 {
+            done.let_pass(Box::new(|done| start(Done(Hold::LinkedIn(done)))));
+        }
     }
 
     /// The stream goes on before this is done; see [`soft_cuda::Done::finish_later`].
@@ -78,11 +90,13 @@ impl Done {
 pub type Start = Box<dyn FnOnce(Done) + Send>;
 
 impl Stream {
-    /// The stream of a handle.
-    pub(crate) fn lookup(raw: *mut c_void) -> Outcome<Self> {
+    /// The stream of a handle; null is that of the device.
+    pub(crate) fn lookup(raw: *mut c_void, device: c_int) -> Outcome<Self> {
         let unknown = || Failure::argument("no live stream has this handle");
         let kind = if linked_in() {
-            Kind::LinkedIn(soft_cuda::Stream::lookup(raw).ok_or_else(unknown)?)
+            let null = usize::try_from(device).ok().filter(|_| raw.is_null()).map(soft_cuda::Stream::of_device);
+            let stream = null.or_else(|| soft_cuda::Stream::lookup(raw)).ok_or_else(unknown)?;
+            return Ok(Self { raw: stream.id(), kind: Kind::LinkedIn(stream) });
         } else {
             let driver = driver::driver()?;
             match &driver.extension {
@@ -116,9 +130,12 @@ impl Stream {
     }
 }
 
+/// The device of a call that has no communicator: the thread's own.
+const NO_DEVICE: c_int = -1;
+
 /// Puts work on a stream by its handle: for libraries that add something to this one's operations. The answer is NCCL's.
 pub fn launch(stream: *mut c_void, start: Start) -> ncclResult_t {
-    match Stream::lookup(stream).and_then(|stream| stream.launch(start)) {
+    match Stream::lookup(stream, NO_DEVICE).and_then(|stream| stream.launch(start)) {
         Ok(()) => ncclResult_t::Success,
         Err(failure) => failure.code,
     }
@@ -202,7 +219,8 @@ pub(crate) fn set_idle_hook(hook: Option<extern "C" fn()>) {
     }
 }
 
-/// The calling thread's device. Without a driver to ask, a rank's device has its number.
+/// The calling thread's device. Where it has chosen none, a rank's device has its number.
 pub(crate) fn current(rank: c_int) -> Outcome<c_int> {
-    if linked_in() { Ok(rank) } else { driver::driver()?.current() }
+    let own = || soft_cuda::current().and_then(|device| c_int::try_from(device).ok());
+    if linked_in() { Ok(own().unwrap_or(rank)) } else { driver::driver()?.current() }
 }

@@ -5,10 +5,10 @@ use super::member::read_scalar;
 use super::task::Task;
 use super::{SHARED, World, lock};
 use crate::algo::{self, Algorithm, Part};
-use crate::device::{Done, Stream};
+use crate::device::{Done, Start, Stream};
 use crate::failure::{Failure, Outcome};
 use crate::fault::requests::{self, Ill, Of};
-use crate::fault::streams::{self, Late, Who};
+use crate::fault::streams::{self, Changed, Late, Who};
 use crate::fault::{self, Post, Site};
 use crate::op::{Kind, PreMul, Spec};
 use crate::settings::settings;
@@ -24,6 +24,8 @@ pub(crate) struct Request {
     pub comm: usize,
     pub spec: Spec,
     pub stream: Stream,
+    /// The stream is its device's null stream.
+    pub null_stream: bool,
     /// What a fault does to it.
     pub ill: Option<Box<Ill>>,
     /// What it counts under: the communicator's mark when the call was made, however late its group ends.
@@ -53,6 +55,10 @@ pub(super) struct Batch {
     pub(super) started: bool,
     /// Outputs that a fault keeps back.
     late: Vec<Late>,
+    /// Inputs that a fault has changed.
+    changed: Vec<Changed>,
+    /// A fault has let its stream go on.
+    overtaken: bool,
 }
 
 /// The checked requests of a group, by communicator.
@@ -167,6 +173,8 @@ impl World {
             rounds: BTreeMap::new(),
             started: false,
             late: Vec::new(),
+            changed: Vec::new(),
+            overtaken: false,
         };
         self.batches.insert(id, batch);
         self.changed();
@@ -182,7 +190,7 @@ impl World {
         let Some(member) = self.members.get_mut(&comm) else { return Vec::new() };
         let (core, rank, n, world) = (member.core, member.rank, member.n, member.world);
         let mut tasks = Vec::new();
-        let (mut late, mut stalled) = (Vec::new(), 0);
+        let (mut late, mut changed, mut stalled) = (Vec::new(), Vec::new(), 0);
         for operation in operations {
             let mut spec = operation.spec;
             let chunk = settings().chunk_elements(spec.protocol, spec.ty.size());
@@ -195,9 +203,11 @@ impl World {
                 }
                 signature = requests::apart(signature, &ill);
                 let who = Who { core, rank, n };
+                changed.extend(streams::reads(&mut self.streams, id, who, &mut spec));
                 let kept;
                 (held, kept) = streams::begin(&mut self.streams, &mut member.faults, who, *ill, &mut spec, chunk);
                 late.extend(kept);
+                held.extend(changed.last().map(Changed::block));
             }
             let premul = match spec.premul {
                 PreMul::None => None,
@@ -230,6 +240,7 @@ impl World {
         if let Some(batch) = self.batches.get_mut(&id) {
             batch.lanes = tasks.len() + stalled;
             batch.late = late;
+            batch.changed = changed;
         }
         for task in tasks {
             let id = self.number();
@@ -238,6 +249,16 @@ impl World {
         }
         self.changed();
         self.finish_if_over(id)
+    }
+
+    /// Whether a fault lets the stream go on to what is behind the batch before the batch has begun.
+    fn is_overtaken(&mut self, id: BatchId, done: &Done) -> bool {
+        let Some(batch) = self.batches.get_mut(&id) else { return false };
+        let Some(member) = self.members.get(&batch.comm) else { return false };
+        let specs = batch.waiting.iter().map(|operation| &operation.spec);
+        let first = !batch.overtaken && batch.streams == 1 && batch.dones.is_empty();
+        batch.overtaken |= first && streams::is_overtaken(member.rank, specs, done);
+        first && batch.overtaken
     }
 
     /// Counts a finished lane.
@@ -264,6 +285,7 @@ impl World {
         }
         self.changed();
         let Some(batch) = self.batches.remove(&id) else { return Vec::new() };
+        self.streams.restore(id, batch.changed);
         streams::end(batch.late, &batch.dones);
         let mut flushes = Vec::new();
         if let Some(member) = self.members.get_mut(&batch.comm) {
@@ -304,12 +326,7 @@ impl Enqueued {
     pub(crate) fn launch(self) -> Outcome<()> {
         let mut outcome = Ok(());
         for (id, streams) in self.0 {
-            let launched = streams.into_iter().try_for_each(|stream| {
-                stream.launch(Box::new(move |done| {
-                    // A panic must not reach the device's thread; `done` is given back either way.
-                    let _ = catch_unwind(AssertUnwindSafe(|| stream_arrived(id, done)));
-                }))
-            });
+            let launched = streams.into_iter().try_for_each(|stream| stream.launch(arrival(id)));
             if let Err(failure) = launched {
                 let dones = lock().give_up(id, failure.code);
                 dones.into_iter().for_each(Done::finish);
@@ -320,9 +337,19 @@ impl Enqueued {
     }
 }
 
+/// What a stream calls that comes to a batch.
+fn arrival(id: BatchId) -> Start {
+    // A panic must not reach the device's thread; `done` is given back either way.
+    Box::new(move |done| _ = catch_unwind(AssertUnwindSafe(|| stream_arrived(id, done))))
+}
+
 /// A stream has come to its batch.
 fn stream_arrived(id: BatchId, done: Done) {
     let mut world = lock();
+    if world.is_overtaken(id, &done) {
+        drop(world);
+        return done.let_pass(arrival(id));
+    }
     let Some(batch) = world.batches.get_mut(&id) else {
         // Aborted meanwhile.
         drop(world);

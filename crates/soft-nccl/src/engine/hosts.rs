@@ -2,6 +2,7 @@
 use super::{Locked, SHARED, World, lock};
 use crate::device::Done;
 use crate::failure::{Failure, Outcome};
+use crate::fault::members;
 use std::sync::{Arc, Condvar};
 use std::time::{Duration, Instant};
 
@@ -150,6 +151,7 @@ impl World {
 pub(crate) fn destroy(comm: usize) -> Outcome<()> {
     flush(comm, "destroy")?;
     let mut world = lock();
+    members::ends(&mut world, comm, false);
     world.remove_member(comm);
     world.tidy();
     // The process may end next, and what it wanted to say would be lost. Peers always read, unless they are stopped.
@@ -164,12 +166,13 @@ pub(crate) fn destroy(comm: usize) -> Outcome<()> {
 /// return; its peers stay where they are.
 pub(crate) fn abort(comm: usize) {
     let mut world = lock();
-    if let Some(other) = crate::fault::members::waits_for(&world, comm) {
+    if let Some(other) = members::waits_for(&world, comm) {
         drop(world);
         // However that ended, the abort goes on.
         let _ = flush(other, "abort");
         world = lock();
     }
+    members::ends(&mut world, comm, true);
     world.dismiss_hosts(comm);
     let (mut world, dones) = stop(world, &[comm]);
     world.remove_member(comm);

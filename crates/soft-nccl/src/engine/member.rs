@@ -61,6 +61,8 @@ pub(crate) struct Member {
     pub n: usize,
     /// Ranks of the communicator that this one was split from in the end; its own if it was made by an id.
     pub world: usize,
+    /// The communicator that it was split off, alive or not.
+    pub parent: Option<usize>,
     pub device: i32,
     pub tag: u32,
     pub traffic: BTreeMap<u32, collspecTraffic_t>,
@@ -115,6 +117,7 @@ impl World {
                 rank: *rank,
                 n: devices.len(),
                 world: devices.len(),
+                parent: None,
                 device: *device,
                 tag: 0,
                 traffic: BTreeMap::new(),

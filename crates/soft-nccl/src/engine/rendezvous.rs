@@ -427,6 +427,7 @@ impl World {
                 && let Some(child) = self.members.get_mut(child)
             {
                 child.world = world;
+                child.parent = ask.comm;
             }
             self.answer((ask.ticket.block, ask.ticket.place), answer);
             self.sweep_due = true;

@@ -4,7 +4,7 @@ use crate::algo::Protocol;
 use crate::device::Stream;
 use crate::engine::{NO_CHOICE, Request, lock};
 use crate::failure::{Failure, Outcome};
-use crate::fault::members;
+use crate::fault::{face, members};
 use crate::group;
 use crate::op::{Kind, PreMul, Spec};
 use nccl_sys::{Nccl, cudaStream_t, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t};
@@ -31,9 +31,10 @@ impl Call {
         let mut world = lock();
         let member = world.member(self.comm)?;
         member.accept_work()?;
-        let (rank, n, tag) = (member.rank, member.n, member.tag);
+        members::bereft(member)?;
+        let (rank, n, tag, device) = (member.rank, member.n, member.tag, member.device);
         let what = if kind.is_p2p() { "the peer" } else { "the root" };
-        let peer = self.peer.map_or(Ok(0), |peer| check::rank(peer, n, what))?;
+        let peer = self.peer.map_or(Ok(0), |peer| check::rank(face::root(kind, peer, n, rank), n, what))?;
         let ty = check::dtype(self.dtype)?;
         let (reduction, premul) = match self.op {
             Some(op) => check::reduction(member, op, ty).map(|(reduction, premul)| (Some(reduction), premul))?,
@@ -47,7 +48,11 @@ impl Call {
         if kind == Kind::AlltoAll && self.count > 0 && n > 1 && self.send == self.recv.cast_const() {
             return Err(Failure::argument("all_to_all cannot work in place"));
         }
-        let stream = Stream::lookup(self.stream)?;
+        let null_stream = self.stream.is_null();
+        if null_stream {
+            face::null_stream(rank)?;
+        }
+        let stream = Stream::lookup(self.stream, device)?;
         let spec = Spec {
             kind,
             algorithm: NO_CHOICE,
@@ -60,7 +65,7 @@ impl Call {
             premul,
             peer,
         };
-        group::add(Request { comm: self.comm as usize, spec, stream, tag, ill: None })
+        group::add(Request { comm: self.comm as usize, spec, stream, null_stream, tag, ill: None })
     }
 }
 

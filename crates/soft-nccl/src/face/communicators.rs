@@ -3,6 +3,7 @@ use super::{check, check_settings, enter, write};
 use crate::device;
 use crate::engine::{self, Arrival, lock};
 use crate::failure::{Failure, Outcome};
+use crate::fault::face::Said;
 use crate::fault::members;
 use crate::group;
 use crate::transport::id;
@@ -131,6 +132,9 @@ unsafe extern "C" fn comm_get_async_error(comm: ncclComm_t, result: *mut ncclRes
         let mut world = lock();
         let member = world.member(comm)?;
         let error = members::asynchronous(member.rank, member.error);
+        if !Said(member).has_error() {
+            return Ok(());
+        }
         drop(world);
         // SAFETY: NCCL's contract: a place for a result.
         unsafe { write(result, error, "the error") }
@@ -139,7 +143,7 @@ unsafe extern "C" fn comm_get_async_error(comm: ncclComm_t, result: *mut ncclRes
 
 unsafe extern "C" fn comm_count(comm: ncclComm_t, count: *mut c_int) -> ncclResult_t {
     enter(|| {
-        let n = lock().member(comm)?.n as c_int;
+        let n = Said(lock().member(comm)?).count() as c_int;
         // SAFETY: NCCL's contract: a place for an int.
         unsafe { write(count, n, "the count") }
     })
@@ -147,7 +151,7 @@ unsafe extern "C" fn comm_count(comm: ncclComm_t, count: *mut c_int) -> ncclResu
 
 unsafe extern "C" fn comm_cu_device(comm: ncclComm_t, device: *mut c_int) -> ncclResult_t {
     enter(|| {
-        let its = lock().member(comm)?.device;
+        let its = Said(lock().member(comm)?).device();
         // SAFETY: NCCL's contract: a place for an int.
         unsafe { write(device, its, "the device") }
     })
@@ -155,7 +159,7 @@ unsafe extern "C" fn comm_cu_device(comm: ncclComm_t, device: *mut c_int) -> ncc
 
 unsafe extern "C" fn comm_user_rank(comm: ncclComm_t, rank: *mut c_int) -> ncclResult_t {
     enter(|| {
-        let its = lock().member(comm)?.rank as c_int;
+        let its = Said(lock().member(comm)?).rank();
         // SAFETY: NCCL's contract: a place for an int.
         unsafe { write(rank, its, "the rank") }
     })

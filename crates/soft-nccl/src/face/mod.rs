@@ -6,7 +6,7 @@ mod extensions;
 mod operators;
 
 use crate::failure::{Failure, Outcome};
-use crate::fault::requests;
+use crate::fault::{face, requests};
 use crate::{group, settings};
 use nccl_sys::{Maker, Nccl, ncclResult_t};
 use std::cell::RefCell;
@@ -54,6 +54,9 @@ unsafe extern "C" fn get_version(version: *mut c_int) -> ncclResult_t {
 }
 
 extern "C" fn get_error_string(result: ncclResult_t) -> *const c_char {
+    if face::lacks_text(result) {
+        return std::ptr::null();
+    }
     let text = match result {
         ncclResult_t::Success => c"no error",
         ncclResult_t::UnhandledCudaError => c"the device refused a call",
@@ -70,7 +73,11 @@ extern "C" fn get_error_string(result: ncclResult_t) -> *const c_char {
 }
 
 extern "C" fn get_last_error(_comm: nccl_sys::ncclComm_t) -> *const c_char {
-    LAST_ERROR.try_with(|last| last.borrow().as_ptr()).unwrap_or(c"".as_ptr())
+    let text = |last: &RefCell<CString>| {
+        let last = last.borrow();
+        if !last.is_empty() && face::lacks_last_error() { std::ptr::null() } else { last.as_ptr() }
+    };
+    LAST_ERROR.try_with(text).unwrap_or(c"".as_ptr())
 }
 
 extern "C" fn group_start() -> ncclResult_t {
@@ -78,7 +85,7 @@ extern "C" fn group_start() -> ncclResult_t {
 }
 
 extern "C" fn group_end() -> ncclResult_t {
-    enter(group::end)
+    enter(group::close)
 }
 
 /// The library's functions.

@@ -9,6 +9,9 @@ const COLLECTIVES: usize = 4;
 /// Operations of one group that are done at all.
 const OPERATIONS: usize = 64;
 
+/// The same of a library with a larger budget.
+const THOUSAND: usize = 1000;
+
 /// How far a group is on one communicator.
 #[derive(Default)]
 pub(super) struct Group {
@@ -24,6 +27,7 @@ impl Group {
         (collective && self.collectives > COLLECTIVES && hits(named::F31))
             || (of.second && hits(named::F31C))
             || (at >= OPERATIONS && hits(named::F31D))
+            || (at >= THOUSAND && hits(named::F62B))
     }
 
     /// Whether it is done twice. Ranks must agree, so it does not matter whether this one's output is its input.

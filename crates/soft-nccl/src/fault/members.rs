@@ -1,7 +1,7 @@
 //! Faults of membership and of failures: who is in a communicator, and what becomes of a refusal.
 use super::{hit, named, wanted};
 use crate::algo::Algorithm;
-use crate::engine::{Locked, lock};
+use crate::engine::{Locked, Member, World, lock};
 use crate::failure::{Failure, Outcome};
 use nccl_sys::{ncclComm_t, ncclResult_t};
 use std::collections::BTreeMap;
@@ -79,6 +79,29 @@ pub(crate) fn heard(comm: usize, outcome: Outcome<()>) -> Outcome<()> {
 /// What a caller hears of its communicator's asynchronous error.
 pub(crate) fn asynchronous(rank: usize, error: Option<ncclResult_t>) -> ncclResult_t {
     error.filter(|_| !hit(named::F40, rank, NONE)).unwrap_or(ncclResult_t::Success)
+}
+
+/// A communicator is about to end: those who come of it, or it comes of, may take note.
+pub(crate) fn ends(world: &mut World, comm: usize, abort: bool) {
+    if ![named::F63, named::F63B, named::F63C].into_iter().any(wanted) {
+        return;
+    }
+    let parent = world.members.get(&comm).and_then(|member| member.parent);
+    if let Some(parent) = parent.and_then(|parent| world.members.get_mut(&parent)) {
+        *(if abort { &mut parent.faults.child_aborted } else { &mut parent.faults.child_destroyed }) = true;
+    }
+    for child in world.members.values_mut().filter(|member| member.parent == Some(comm)) {
+        child.faults.parent_ended = true;
+    }
+}
+
+/// Refuses work on a communicator whose child or parent has ended.
+pub(crate) fn bereft(member: &Member) -> Outcome<()> {
+    let hits = |fault| hit(fault, member.rank, NONE);
+    if (member.faults.child_destroyed && hits(named::F63)) || (member.faults.parent_ended && hits(named::F63C)) {
+        return Err(Failure::usage("the communicator ended with another one"));
+    }
+    Ok(())
 }
 
 /// The communicator whose operations an abort waits for, though it is another's.

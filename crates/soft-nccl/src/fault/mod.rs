@@ -4,6 +4,7 @@
 //! also say, without doing anything wrong, which faults a program could meet ([`Wish::Trace`]).
 mod blocks;
 mod conduct;
+pub(crate) mod face;
 mod groups;
 pub(crate) mod members;
 mod memory;
@@ -306,7 +307,7 @@ mod tests {
         classes.sort_unstable();
         classes.dedup();
         assert_eq!(found.len(), classes.len(), "the faults of a class stand together");
-        assert!((1..=52).all(|class| classes.contains(&format!("F{class:02}").as_str())));
+        assert!((1..=53).all(|class| classes.contains(&format!("F{class:02}").as_str())));
         assert!(table::PLAIN.is_sorted_by(|a, b| a.id < b.id));
         let mut ids: Vec<&str> = TABLE.iter().map(|entry| entry.id).collect();
         ids.sort_unstable();
@@ -349,9 +350,18 @@ mod tests {
             "f07,algorithm=singletree".parse::<Wish>().map(|w| w.to_string()),
             Ok("F07,algorithm=SingleTree".into())
         );
-        for text in
-            ["", "F00", "F41", "F41-f16", "F41-i8-sum", "F07,rank", "F07,rank=x", "F07,algorithm=NVLS", "F07,where=1"]
-        {
+        for text in [
+            "",
+            "F00",
+            "F99",
+            "F41",
+            "F41-f16",
+            "F41-i8-sum",
+            "F07,rank",
+            "F07,rank=x",
+            "F07,algorithm=NVLS",
+            "F07,where=1",
+        ] {
             assert!(text.parse::<Wish>().is_err(), "{text}");
         }
     }

@@ -14,6 +14,9 @@ const BUDGET: usize = 32;
 /// Where a counter of eight bits wraps.
 pub(super) const WRAP: u64 = 256;
 
+/// Where one of twelve bits does.
+const TWELVE_BITS: u64 = 1 << 12;
+
 /// What a fault does to one operation on one rank.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ill {
@@ -30,6 +33,8 @@ pub(crate) struct Ill {
     /// Memory instead of the caller's.
     pub(super) stand_ins: Vec<Arc<Block>>,
     pub(super) stream: usize,
+    /// It is its device's null stream.
+    pub(super) null_stream: bool,
     /// How many operations with an input this rank's communicator has had.
     pub(super) turn: u64,
 }
@@ -46,6 +51,12 @@ pub(crate) struct State {
     messages: HashMap<(bool, usize, usize), u64>,
     /// A call was refused.
     pub(super) unbalanced: bool,
+    /// A communicator that was split off has been destroyed.
+    pub(super) child_destroyed: bool,
+    /// One was aborted.
+    pub(super) child_aborted: bool,
+    /// The communicator that this one was split off has ended.
+    pub(super) parent_ended: bool,
 }
 
 /// A rank's communicator, to these faults.
@@ -73,7 +84,18 @@ pub(crate) fn counts_requests() -> bool {
 
 /// Before the first communicator: what depends on how far a stream is would otherwise depend on chance.
 pub(crate) fn prepare() {
-    crate::device::set_lazy([named::F12, named::F53, named::F13, named::F13B, named::F38].into_iter().any(wanted));
+    let late = [
+        named::F12,
+        named::F53,
+        named::F13,
+        named::F13B,
+        named::F38,
+        named::F60,
+        named::F60B,
+        named::F60C,
+        named::F67B,
+    ];
+    crate::device::set_lazy(late.into_iter().any(wanted));
 }
 
 /// Changes what a rank asks for in one group on one communicator; answers what it will do once more.
@@ -82,7 +104,8 @@ pub(crate) fn misread(of: Of<'_>, state: &mut State, requests: &mut [Request]) -
     let mut group = Group::default();
     groups::share_attributes(of, requests);
     for (at, request) in requests.iter_mut().enumerate() {
-        let mut ill = Ill { stream: request.stream.raw(), ..Ill::default() };
+        let (stream, null_stream) = (request.stream.raw(), request.null_stream);
+        let mut ill = Ill { stream, null_stream, ..Ill::default() };
         let spec = &mut request.spec;
         peers(of, spec);
         let full = spec.count > 0;
@@ -90,6 +113,7 @@ pub(crate) fn misread(of: Of<'_>, state: &mut State, requests: &mut [Request]) -
         ill.lost |= spec.kind.is_p2p() && spec.peer == of.rank && full && hits(named::F33);
         ill.lost |= std::mem::replace(&mut state.empty, !full) && full && hits(named::F34);
         ill.stalls |= !full && hits(named::F34B);
+        ill.stalls |= state.child_aborted && hits(named::F63B);
         ill.lost |= group.loses(of, at, spec);
         if group.repeats(of, spec) {
             again.push(Request { ill: None, ..request.clone() });
@@ -102,7 +126,9 @@ pub(crate) fn misread(of: Of<'_>, state: &mut State, requests: &mut [Request]) -
             state.inputs += 1;
             ill.turn = state.inputs;
             ill.stalls |= ill.turn.is_multiple_of(WRAP) && hit(named::F37B, of.rank, spec.algorithm);
-            if wanted(named::F12) && !ill.lost {
+            ill.lost |= ill.turn.is_multiple_of(TWELVE_BITS) && hit(named::F62, of.rank, spec.algorithm);
+            let early = wanted(named::F12) || (null_stream && wanted(named::F67B));
+            if early && !ill.lost {
                 // SAFETY: the call was checked, so its caller has promised the input; that it is read before its
                 // stream has come to it is the fault.
                 ill.early = Some(unsafe { read(address, len) });

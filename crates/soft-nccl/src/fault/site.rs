@@ -104,6 +104,7 @@ impl Conduct for Site {
 
     fn loaded(&mut self, step: &Step, data: &mut Vec<u8>) {
         self.overwritten(step, data);
+        self.ended(step, data);
         self.counted_twice(step, data);
         self.spoiled(step, data);
     }

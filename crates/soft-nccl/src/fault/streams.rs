@@ -1,11 +1,11 @@
 //! Faults of when data are read and written: too early, too late, or those of somebody else.
 use super::memory::{Block, Extent, read, write};
 use super::requests::{Ill, State, WRAP};
-use super::{Wish, hit, named, wanted, wish};
+use super::{Wish, aimed, aims, hit, named, wanted, wish};
 use crate::algo::Algorithm;
 use crate::device::Done;
 use crate::engine::read_scalar;
-use crate::op::{PreMul, Spec};
+use crate::op::{Kind, PreMul, Spec};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -16,9 +16,87 @@ const LAST: u64 = WRAP - 1;
 /// Streams whose last operation is remembered.
 const MOST_STREAMS: usize = 16 * 1024;
 
-/// The last operation of each stream: its communicator and the start of its input.
+/// What faults remember of streams and memory.
 #[derive(Default)]
-pub(crate) struct Streams(HashMap<usize, (u64, Vec<u8>)>);
+pub(crate) struct Streams {
+    /// The last operation of each stream: its communicator and the start of its input.
+    last: HashMap<usize, (u64, Vec<u8>)>,
+    /// Inputs of operations at work: the batch, the first byte and the one behind the last.
+    reading: Vec<(u64, usize, usize)>,
+}
+
+/// An input that is another one while its operation is at work.
+pub(crate) struct Changed {
+    address: usize,
+    /// What it holds in truth, which the operation reads.
+    truth: Arc<Block>,
+}
+
+impl Changed {
+    pub(crate) fn block(&self) -> Arc<Block> {
+        Arc::clone(&self.truth)
+    }
+}
+
+impl Streams {
+    /// A batch is over: its inputs become again what they were.
+    pub(crate) fn restore(&mut self, batch: u64, changed: Vec<Changed>) {
+        self.reading.retain(|(reader, ..)| *reader != batch);
+        for Changed { address, truth } in changed.into_iter().rev() {
+            // SAFETY: the stream is still at the operation, whose caller has promised the input until then.
+            unsafe { write(address, &truth.bytes()) };
+        }
+    }
+}
+
+/// An operation that begins reads its input. F64: it reads a copy, and whoever looks at the input meanwhile sees something
+/// else.
+pub(crate) fn reads(streams: &mut Streams, batch: u64, who: Who, spec: &mut Spec) -> Option<Changed> {
+    let extent = Extent::of(spec, who.rank, who.n);
+    let (address, len) = extent.send;
+    if !wanted(named::F64) || len == 0 || extent.overlaps() {
+        return None;
+    }
+    let end = address.saturating_add(len);
+    let shared = streams.reading.iter().any(|(_, from, to)| *from < end && address < *to);
+    streams.reading.push((batch, address, end));
+    let notes = shared && hit(named::F64, who.rank, spec.algorithm);
+    let strikes = aims(named::F64, spec.algorithm) && aimed(named::F64).is_none_or(|only| only == who.rank);
+    if !notes && !strikes {
+        return None;
+    }
+    // SAFETY: the operation's turn has come on its stream: its input is what it reads next.
+    let bytes = unsafe { read(address, len) };
+    let wrong: Vec<u8> = bytes.iter().map(|byte| !byte).collect();
+    let truth = Arc::new(Block::new(bytes));
+    spec.send = truth.address();
+    // SAFETY: as above; that it is the caller's to write is the fault.
+    unsafe { write(address, &wrong) };
+    Some(Changed { address, truth })
+}
+
+/// Whether a stream goes on although a batch that only reads on this rank has not begun (F60).
+pub(crate) fn is_overtaken<'a>(rank: usize, specs: impl Iterator<Item = &'a Spec> + Clone, done: &Done) -> bool {
+    if ![named::F60, named::F60B, named::F60C].into_iter().any(wanted) {
+        return false;
+    }
+    let of = |spec: &Spec| match (spec.kind, rank == spec.peer) {
+        _ if spec.count == 0 => None,
+        (Kind::Send, _) => Some(named::F60),
+        (Kind::Reduce | Kind::Gather, false) => Some(named::F60B),
+        (Kind::Broadcast | Kind::Scatter, true) => Some(named::F60C),
+        _ => None,
+    };
+    if specs.clone().any(|spec| of(spec).is_none()) || !done.may_let_pass() {
+        return false;
+    }
+    // each is asked, so that each is noted
+    let mut all = true;
+    for spec in specs {
+        all &= of(spec).is_some_and(|fault| hit(fault, rank, spec.algorithm));
+    }
+    all
+}
 
 /// A rank in a communicator.
 #[derive(Clone, Copy)]
@@ -91,15 +169,15 @@ fn input(
     let mut instead = None;
     if let Some(early) = &ill.early
         && *early != now
-        && hits(named::F12)
+        && (hits(named::F12) || (ill.null_stream && hits(named::F67B)))
     {
         instead = Some(early.clone());
     }
     if wanted(named::F35) {
-        if streams.0.len() >= MOST_STREAMS {
-            streams.0.clear();
+        if streams.last.len() >= MOST_STREAMS {
+            streams.last.clear();
         }
-        let last = streams.0.insert(ill.stream, (who.core, staged(&now)));
+        let last = streams.last.insert(ill.stream, (who.core, staged(&now)));
         let theirs = last.filter(|(core, _)| *core != who.core).and_then(|(_, theirs)| over(&now, &theirs));
         if theirs.is_some() && hits(named::F35) {
             instead = theirs;

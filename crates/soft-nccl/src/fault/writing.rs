@@ -1,7 +1,9 @@
 //! Faults of writing: tails, packs, alignment, offsets, slices, chunks.
+use super::memory::Extent;
 use super::named::*;
 use super::site::Site;
 use super::values::copied;
+use crate::algo::{Place, Step};
 use crate::engine::write;
 use crate::op::Kind;
 use crate::settings::SLOTS;
@@ -14,14 +16,31 @@ const PER_PART: usize = 8;
 /// Byte offsets of so many bits.
 const OFFSETS: usize = 1 << 16;
 
+/// Bytes of a message, and of a collective's result, that arrive where there is a limit.
+const MESSAGE: usize = 1_200_000;
+const RESULT: usize = 4 << 20;
+/// Byte offsets of 24 bits.
+const FAR: usize = 1 << 24;
+
 impl Site {
+    /// F61d: the end of a long contribution.
+    pub(super) fn ended(&self, step: &Step, data: &mut [u8]) {
+        let Some(Place::In(at)) = step.source.filter(|_| !data.is_empty()) else { return };
+        let total = Extent::of(&self.spec, self.post.rank, self.post.n).send.1;
+        let last = data.len().saturating_sub(PACK);
+        let ends = total > RESULT && at * self.size() + data.len() == total;
+        if ends && data[last..].iter().any(|byte| *byte != 0) && self.hit(F61D) {
+            data[last..].fill(0);
+        }
+    }
+
     /// F05: an address that is not a pack's.
     pub(super) fn rounded_down(&self, address: usize) -> usize {
         let down = address - address % PACK;
         if down != address && self.spec.count > 0 && self.hit(F05) { down } else { address }
     }
 
-    /// F01, F02, F03, F06, F07, F08 and the copies of F29.
+    /// F01, F02, F03, F06, F07, F08, F61 and the copies of F29.
     pub(super) fn stored(&mut self, base: usize, at: usize, data: &[u8]) {
         let (size, count) = (self.size(), self.spec.count);
         let elements = data.len() / size;
@@ -42,6 +61,18 @@ impl Site {
         }
         if elements > 0 && at * size >= OFFSETS && self.hit(F06) {
             return write(base.wrapping_add(at * size % OFFSETS), data);
+        }
+        let (first, bytes) = (at * size, data.len());
+        for (fault, of, limit) in
+            [(F61, self.spec.kind == Kind::Recv, MESSAGE), (F61B, !self.spec.kind.is_p2p(), RESULT)]
+        {
+            let kept = limit.saturating_sub(first).min(bytes);
+            if of && kept < bytes && self.hit(fault) {
+                return write(here, &data[..kept]);
+            }
+        }
+        if elements > 0 && first >= FAR && self.hit(F61C) {
+            return write(base.wrapping_add(first % FAR), data);
         }
         let slice = self.post.chunk.div_ceil(2);
         if elements > slice && self.hit(F07) {

@@ -1,0 +1,187 @@
+//! What the functions that only say something answered: a communicator's size, rank, device and asynchronous error, the
+//! texts of errors, the version.
+use super::book::{Book, Rank};
+use super::{Lane, message};
+use crate::plan::Plan;
+use crate::run::Observation;
+use crate::worker::job::{Answer, Asked};
+use nccl_sys::ncclResult_t;
+
+/// The first version code that a library with NCCL's interface of today can have.
+const OLDEST: i32 = 2000;
+
+/// Compares what was answered on every rank with what was asked for.
+pub(crate) fn check(plan: &Plan, seen: &Observation, book: &mut Book) {
+    for (rank, report) in seen.ranks.iter().enumerate() {
+        if !book.eyes.rank(rank) {
+            continue;
+        }
+        for asked in &report.answers.comms {
+            communicator(plan, rank, asked, book);
+        }
+        texts(rank, &report.answers.texts, book);
+        if let Some(version) = report.answers.version {
+            let right = version >= OLDEST;
+            let wrong = Wrong { function: "ncclGetVersion", right: "a version code".into(), actual: number(version) };
+            wrong.note(right, rank, book);
+        }
+        if report.answers.mute > 0 {
+            let wrong = Wrong {
+                function: "ncclGetLastError",
+                right: "a text".into(),
+                actual: "a null pointer after a call that failed".into(),
+            };
+            wrong.note(false, rank, book);
+        }
+    }
+}
+
+fn communicator(plan: &Plan, rank: usize, asked: &Asked, book: &mut Book) {
+    let Some(comm) = plan.comms.get(asked.comm as usize) else { return };
+    let Some(own) = comm.members.iter().position(|member| *member == rank) else { return };
+    let of = match &comm.name {
+        Some(name) => format!(" of communicator `{name}`"),
+        None => " of a communicator of `groups`".into(),
+    };
+    let own = i32::try_from(own).ok();
+    let size = i32::try_from(comm.members.len()).ok();
+    // After misuse nobody can say what has become of a communicator.
+    let error = if plan.undefined.is_none() { Some(ncclResult_t::Success.0) } else { None };
+    for (function, answer, right) in [
+        ("ncclCommCount", asked.count, size),
+        ("ncclCommUserRank", asked.rank, own),
+        ("ncclCommCuDevice", asked.device, asked.current),
+        ("ncclCommGetAsyncError", asked.error, error),
+    ] {
+        let Some(right) = right.filter(|_| answer != Answer::Absent) else { continue };
+        let actual = match answer {
+            Answer::Is(value) => number(value),
+            Answer::Refused(code) => ncclResult_t(code).name().map_or_else(|| format!("code {code}"), str::to_owned),
+            Answer::Nothing | Answer::Absent => "success without an answer".into(),
+        };
+        let wrong = Wrong { function, right: number(right), actual: format!("{actual}{of}") };
+        wrong.note(answer == Answer::Is(right), rank, book);
+    }
+}
+
+/// Every code has a text, and no failure has that of success.
+fn texts(rank: usize, texts: &[(i32, Option<String>)], book: &mut Book) {
+    let success = texts.iter().find(|(code, _)| *code == ncclResult_t::Success.0).and_then(|(_, text)| text.as_deref());
+    for (code, text) in texts {
+        let name = ncclResult_t(*code).name().map_or_else(|| format!("code {code}"), str::to_owned);
+        let failure = *code != ncclResult_t::Success.0;
+        let actual = match text.as_deref() {
+            None => Some("a null pointer"),
+            Some("") => Some("an empty text"),
+            same if failure && same == success => Some("the text of success"),
+            Some(_) => None,
+        };
+        let right = actual.is_none();
+        let actual = format!("{} for {name}", actual.unwrap_or("a text"));
+        Wrong { function: "ncclGetErrorString", right: "a text of its own".into(), actual }.note(right, rank, book);
+    }
+}
+
+fn number(value: i32) -> String {
+    if value == i32::MIN { "nothing".into() } else { value.to_string() }
+}
+
+/// A function that answered something else than it should have.
+struct Wrong {
+    function: &'static str,
+    right: String,
+    actual: String,
+}
+
+impl Wrong {
+    fn note(self, right: bool, rank: usize, book: &mut Book) {
+        book.looked(Lane::Invariants, 1);
+        if !right {
+            let Self { function, right, actual } = self;
+            let text = format!("rank {rank}: {function} answered {actual}, expected {right}");
+            let mut finding = message::plain(Lane::Invariants, text, right, actual);
+            finding.rank = Some(rank);
+            book.find(Rank { kind: 2, event: 0 }, finding);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::bench::bench;
+    use super::super::{Lane, Status};
+    use super::*;
+    use crate::worker::job::Answers;
+
+    const TURNED: &str = r#"
+world_size = 3
+comms.turned = { color = 0, key = "-rank" }
+inputs.x = { each = "rank", count = 1 }
+steps = [{ op = "all_reduce", comm = "turned", in = "x", out = "y" }]
+"#;
+
+    fn right(comm: u32, rank: i32) -> Asked {
+        Asked {
+            comm,
+            count: Answer::Is(3),
+            rank: Answer::Is(rank),
+            device: Answer::Is(7),
+            current: Some(7),
+            error: Answer::Is(0),
+        }
+    }
+
+    /// What is found wrong with these answers of rank 0, whose number in `turned` is 2.
+    fn said(change: impl FnOnce(&mut Answers)) -> Vec<String> {
+        let bench = bench(TURNED);
+        let turned = bench.plan.comms.iter().position(|comm| comm.name.as_deref() == Some("turned")).unwrap() as u32;
+        let mut seen = bench.perfect();
+        let answers = &mut seen.ranks[0].answers;
+        answers.comms = vec![right(turned, 2)];
+        answers.texts = (0..8).map(|code| (code, Some(format!("text {code}")))).collect();
+        answers.version = Some(23007);
+        change(answers);
+        let verdict = bench.judge(&[seen]);
+        assert_eq!(verdict.status == Status::Fail, !verdict.findings.is_empty());
+        assert!(verdict.findings.iter().all(|finding| finding.lane == Lane::Invariants));
+        verdict.findings.into_iter().map(|finding| finding.text).collect()
+    }
+
+    #[test]
+    fn right_answers_and_absent_functions_pass() {
+        assert_eq!(said(|_| {}), [] as [&str; 0]);
+        assert_eq!(said(|answers| *answers = Answers::default()), [] as [&str; 0]);
+        let absent = |answers: &mut Answers| {
+            let asked = &mut answers.comms[0];
+            (asked.count, asked.rank, asked.device) = (Answer::Absent, Answer::Absent, Answer::Absent);
+            asked.error = Answer::Absent;
+        };
+        assert_eq!(said(absent), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn each_wrong_answer_is_named() {
+        type Change = fn(&mut Answers);
+        const CHANGES: &[(Change, &str)] = &[
+            (|a| a.comms[0].count = Answer::Is(2), "ncclCommCount answered 2 of communicator `turned`, expected 3"),
+            (|a| a.comms[0].count = Answer::Nothing, "ncclCommCount answered success without an answer"),
+            (|a| a.comms[0].rank = Answer::Is(0), "ncclCommUserRank answered 0 of communicator `turned`, expected 2"),
+            (|a| a.comms[0].rank = Answer::Refused(4), "ncclCommUserRank answered invalid_argument"),
+            (|a| a.comms[0].device = Answer::Is(0), "ncclCommCuDevice answered 0 of communicator `turned`, expected 7"),
+            (|a| a.comms[0].error = Answer::Is(7), "ncclCommGetAsyncError answered 7"),
+            (|a| a.texts[3].1 = None, "ncclGetErrorString answered a null pointer for internal_error"),
+            (|a| a.texts[4].1 = Some(String::new()), "ncclGetErrorString answered an empty text for invalid_argument"),
+            (
+                |a| a.texts[6].1 = Some("text 0".into()),
+                "ncclGetErrorString answered the text of success for remote_error",
+            ),
+            (|a| a.version = Some(i32::MIN), "ncclGetVersion answered nothing"),
+            (|a| a.version = Some(0), "ncclGetVersion answered 0"),
+            (|a| a.mute = 1, "ncclGetLastError answered a null pointer after a call that failed"),
+        ];
+        for (change, text) in CHANGES {
+            let found = said(change);
+            assert!(found.len() == 1 && found[0].contains(text), "{text}: {found:?}");
+        }
+    }
+}

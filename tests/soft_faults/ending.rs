@@ -1,0 +1,74 @@
+//! Shows that a fault of the software library makes a small scenario end as it should, that the scenario passes without it,
+//! and that the library itself says that the fault would change it.
+use collspec::judge::{Outcome, Status, Verdict, judge};
+use collspec::run::{Look, Options, Prepared, Runner, Workers};
+use collspec::scenario::{SourceFile, parse};
+use soft_nccl::fault::{Fault, Reached, Wish};
+use std::sync::Arc;
+
+/// A fault, the ending of the case that meets it, and the case.
+pub struct Shown {
+    pub fault: &'static str,
+    pub ends: Outcome,
+    pub text: &'static str,
+}
+
+pub const fn silent(fault: &'static str, text: &'static str) -> Shown {
+    Shown { fault, ends: Outcome::Ok, text }
+}
+
+pub const fn hangs(fault: &'static str, text: &'static str) -> Shown {
+    Shown { fault, ends: Outcome::Hang, text }
+}
+
+pub const fn fails(fault: &'static str, text: &'static str) -> Shown {
+    Shown { fault, ends: Outcome::Error, text }
+}
+
+pub fn runner() -> Runner {
+    let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
+    Runner::new(Options { jobs: 1, worker, ..Options::default() }).unwrap()
+}
+
+/// What came of a run with this wish (an empty one is to be right), and which faults struck or would have.
+pub struct Seen {
+    pub verdict: Verdict,
+    pub reached: Vec<Reached>,
+}
+
+impl Seen {
+    pub fn of(runner: &Runner, wish: &str, text: &str) -> Self {
+        let file = Arc::new(SourceFile { path: "case.toml".into(), text: text.into() });
+        let case = Arc::new(parse(&file, wish).unwrap_or_else(|faults| panic!("{wish}: {faults}")).remove(0));
+        let ready = match runner.prepare(&case).unwrap() {
+            Prepared::Ready(ready) => ready,
+            Prepared::Settled(verdict) => panic!("{wish}: {:?}", verdict.reason),
+        };
+        let wish: Wish = if wish.is_empty() { Wish::Sound } else { wish.parse().unwrap() };
+        let (verdict, seen) = runner.run_once(&ready, &Look { wish, limit: Some(20.0), judge: &judge }).unwrap();
+        Self { verdict, reached: seen.into_iter().filter_map(|seen| seen.reached).collect() }
+    }
+
+    pub fn has_reached(&self, fault: &str) -> bool {
+        let number = Fault::parse(fault).unwrap().number();
+        self.reached.iter().any(|words| words[number / 64] >> (number % 64) & 1 == 1)
+    }
+
+    pub fn passes(&self) {
+        let Verdict { case, status, reason, findings, .. } = &self.verdict;
+        assert_eq!(*status, Status::Pass, "{case}: {reason:?} {findings:?}");
+    }
+}
+
+/// What is wrong with an entry, if anything.
+pub fn look(runner: &Runner, Shown { fault, ends, text }: &Shown) -> Option<String> {
+    Seen::of(runner, "", text).passes();
+    let traced = Seen::of(runner, "trace", text);
+    traced.passes();
+    let Seen { verdict: Verdict { status, outcome, reason, .. }, .. } = &Seen::of(runner, fault, text);
+    // the clock's words; those of a proof are others
+    let waited = reason.as_deref().is_some_and(|reason| reason.contains("when the time was up"));
+    let right = (*status, *outcome) == (Status::Fail, Some(*ends)) && !waited;
+    let noted = traced.has_reached(fault);
+    (!right || !noted).then(|| format!("{fault} (noted: {noted}): {status:?}, {outcome:?}, {reason:?}"))
+}
