@@ -1,0 +1,31 @@
+//! Random programs and hostile files. On a sound library every program that is accepted passes, in every form and whatever
+//! the order of the software's tasks; a refusal has its place in the file; no file brings the reader down.
+//!
+//! `cargo test` runs a few. `COLLSPEC_FUZZ=10000` asks for so many programs and so many files, `COLLSPEC_FUZZ_SEED` for another
+//! part of them; a failure names the seed of its program.
+#[path = "../support/mod.rs"]
+mod support;
+
+mod expectations;
+mod files;
+mod mutate;
+mod program;
+mod programs;
+mod rng;
+mod steps;
+mod values;
+
+/// A number from the environment.
+fn setting(name: &str) -> Option<u64> {
+    std::env::var(name).ok()?.parse().ok()
+}
+
+/// How many programs or files are tried.
+fn amount(usual: u64) -> u64 {
+    setting("COLLSPEC_FUZZ").unwrap_or(usual)
+}
+
+/// The first seed.
+fn first_seed() -> u64 {
+    setting("COLLSPEC_FUZZ_SEED").unwrap_or(0)
+}
