@@ -167,7 +167,7 @@ impl Judge<'_> {
         let dtype = choice.reduction.dtype;
         let mut wrong = Vec::new();
         let mut values = Vec::with_capacity(choice.inputs.len());
-        let mut counts = [0u64; 3];
+        let (mut counts, mut unable) = ([0u64; 3], None);
         // The first is told; with a flaw in its eyes the judge may take another for the first.
         let all_told = self.book.eyes.0.is_some();
         let told = |wrong: &[Miss], words: &dyn Fn() -> String| {
@@ -193,6 +193,10 @@ impl Judge<'_> {
                 oracle::Lane::Admissible => 1,
                 oracle::Lane::Bounded => 2,
             };
+            if let (Ruling::Unable { why }, true) = (&judged.ruling, choice.reduced.has_open_inputs(choice.first + i)) {
+                unable.get_or_insert((0u64, why.clone())).0 += 1;
+                continue;
+            }
             counts[lane] += 1;
             if let (2, Some(note)) = (lane, judged.note) {
                 self.book.remark(Lane::Bounded, note.into());
@@ -209,6 +213,12 @@ impl Judge<'_> {
                     wrong.push((i, LANES[lane], words));
                 }
             }
+        }
+        if let Some((count, why)) = unable {
+            // The plan found that the case can be judged; what came out of its earlier steps, though right, says otherwise.
+            let buffer = &self.plan.buffers[choice.target.region.buf];
+            let (name, rank) = (message::name(buffer), choice.target.region.rank);
+            self.book.note(format!("{count} elements of `{name}` on rank {rank} were not judged: {why}"));
         }
         for (lane, count) in LANES.into_iter().zip(counts).filter(|(_, count)| *count > 0) {
             self.book.looked(lane, count);

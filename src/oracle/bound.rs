@@ -22,6 +22,11 @@
 //! all factors of magnitude above 1, and the mirror image against the least normal value.
 //!
 //! A bound with G >= 1 would let a zero, or a wrong sign, pass for anything: it is not used.
+//!
+//! *Products that may become subnormal* have a wider bound, for inputs that a run gave, where the plan could not refuse the case.
+//! Each of at most n operations then errs by another h at most (half of it in the accumulator and half in the type). Write
+//! L for the product of all factors of magnitude above 1. Relative to L and the growth, these errors combine as (1 + a)(1 + b)
+//! + h, which is at most (1 + h)^(2n) in the end: |result - exact| <= G |exact| + ((1 + h)^(2n) - 1) (1 + G) L.
 use super::answer::{Answer, ReduceKind, Reduction};
 use super::dyadic::Dyadic;
 use super::exact::reciprocal;
@@ -44,10 +49,7 @@ impl Reduction {
             ReduceKind::Prod => self.product_bound(float, values)?,
             _ => self.sum_bound(float, values, scalars)?,
         };
-        let bits = |value| encode_f64(self.dtype, value);
-        let (lo, hi) = (bits(low.around(self.dtype).0), bits(high.around(self.dtype).1));
-        let f64_text = text(crate::num::DType::F64, exact.nearest(crate::num::DType::F64));
-        Ok(Answer::Within { lo, hi, exact: f64_text })
+        Ok(self.within(&exact, &low, &high))
     }
 
     /// True if the value is inside the interval by so much that f64 can tell: most right values of types below f64 are.
@@ -119,16 +121,8 @@ impl Reduction {
         if values.contains(&0.0) {
             return Err("a partial product may overflow before it meets the zero".into());
         }
-        let wide = factors(float);
-        let growth = growth(unit_with(float, wide), values.len() - 1 + usize::from(!wide.is_empty()))?;
-        let one = Dyadic::power(0);
-        let (mut exact, mut large, mut small) = (one.clone(), one.clone(), one.clone());
-        for value in values {
-            let factor = Dyadic::from_f64(*value);
-            exact = exact.mul(&factor);
-            let part = if value.abs() > 1.0 { &mut large } else { &mut small };
-            *part = part.mul(&factor.abs());
-        }
+        let growth = product_growth(float, values.len())?;
+        let Product { exact, large, small } = Product::of(values);
         self.fits(float, &large.mul(&one_plus(growth)))?;
         let kept = small.mul(&Dyadic::from_f64((1.0 - growth).next_down()));
         if kept.cmp(&Dyadic::power(float.min_normal())) == Ordering::Less {
@@ -137,6 +131,28 @@ impl Reduction {
         let error = exact.abs().mul(&Dyadic::from_f64(growth));
         let (low, high) = (exact.add(&error.neg()), exact.add(&error));
         Ok((exact, low, high))
+    }
+
+    /// The wider interval of a product whose partial results may become subnormal; `None` where they may overflow, and for
+    /// sums, which have the narrow interval or none. For inputs that a run gave: known ones are refused without a bound.
+    pub(super) fn wide_bound(&self, float: Float, values: &[f64]) -> Option<Answer> {
+        if self.kind != ReduceKind::Prod || values.iter().any(|value| !value.is_finite()) {
+            return None;
+        }
+        let g = product_growth(float, values.len()).ok()?;
+        let subnormal = growth(power(float.least()), 2 * values.len()).ok()?;
+        let Product { exact, large, .. } = Product::of(values);
+        let lost = Dyadic::from_f64(subnormal).mul(&one_plus(g)).mul(&large);
+        self.fits(float, &large.mul(&one_plus(g)).add(&lost)).ok()?;
+        let error = exact.abs().mul(&Dyadic::from_f64(g)).add(&lost);
+        Some(self.within(&exact, &exact.add(&error.neg()), &exact.add(&error)))
+    }
+
+    fn within(&self, exact: &Dyadic, low: &Dyadic, high: &Dyadic) -> Answer {
+        let bits = |value| encode_f64(self.dtype, value);
+        let (lo, hi) = (bits(low.around(self.dtype).0), bits(high.around(self.dtype).1));
+        let exact = text(crate::num::DType::F64, exact.nearest(crate::num::DType::F64));
+        Answer::Within { lo, hi, exact }
     }
 
     /// G of a sum.
@@ -152,6 +168,35 @@ impl Reduction {
             _ => Ok(()),
         }
     }
+}
+
+/// A product of finite factors.
+struct Product {
+    exact: Dyadic,
+    /// The product of the magnitudes above 1.
+    large: Dyadic,
+    /// The product of the other magnitudes.
+    small: Dyadic,
+}
+
+impl Product {
+    fn of(values: &[f64]) -> Self {
+        let one = Dyadic::power(0);
+        let mut product = Self { exact: one.clone(), large: one.clone(), small: one };
+        for value in values {
+            let factor = Dyadic::from_f64(*value);
+            product.exact = product.exact.mul(&factor);
+            let part = if value.abs() > 1.0 { &mut product.large } else { &mut product.small };
+            *part = part.mul(&factor.abs());
+        }
+        product
+    }
+}
+
+/// G of a product with a factor from each rank.
+fn product_growth(float: Float, ranks: usize) -> Result<f64, String> {
+    let wide = factors(float);
+    growth(unit_with(float, wide), ranks - 1 + usize::from(!wide.is_empty()))
 }
 
 fn unit(float: Float) -> f64 {

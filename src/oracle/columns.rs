@@ -11,12 +11,18 @@ pub(crate) struct Reduced {
     pub bytes: Vec<u8>,
     /// True for elements with several right values, or whose inputs have; empty if no element is.
     soft: Vec<bool>,
+    /// True for elements whose inputs have several right values; empty if no element is.
+    open: Vec<bool>,
 }
 
 impl Reduced {
     /// True if the element may come out in several ways.
     pub fn is_soft(&self, element: usize) -> bool {
         self.soft.get(element).copied().unwrap_or(false)
+    }
+    /// True if that is so of its inputs: what they are only a run tells.
+    pub fn has_open_inputs(&self, element: usize) -> bool {
+        self.open.get(element).copied().unwrap_or(false)
     }
     /// True if one of them may.
     pub fn any_soft(&self, elements: Range<usize>) -> bool {
@@ -58,9 +64,15 @@ pub(crate) fn column(dtype: DType, inputs: &[&[u8]], i: usize, into: &mut Vec<u6
     into.extend(inputs.iter().map(|bytes| get(dtype, bytes, i)));
 }
 
-/// Computes all elements; `soft` says whose inputs are soft (empty: nobody's). Fails if an element of known inputs
-/// cannot be judged.
-pub(crate) fn reduce(reduction: &Reduction, inputs: &[&[u8]], soft: Vec<bool>) -> Result<Reduced, String> {
+/// Computes all elements; `soft` says whose inputs are soft (empty: nobody's). Fails if an element cannot be judged; with
+/// `observed` inputs, those of a run, only known elements do: whether the others can be judged was asked before the run, of
+/// canonical inputs.
+pub(crate) fn reduce(
+    reduction: &Reduction,
+    inputs: &[&[u8]],
+    soft: Vec<bool>,
+    observed: bool,
+) -> Result<Reduced, String> {
     let size = reduction.dtype.size();
     let len = inputs.first().map_or(0, |b| b.len());
     if inputs.iter().any(|b| b.len() != len) {
@@ -68,20 +80,20 @@ pub(crate) fn reduce(reduction: &Reduction, inputs: &[&[u8]], soft: Vec<bool>) -
     }
     let count = len / size;
     if let Ok(ExactBuffer { bytes, special }) = reduction.exact_buffer(inputs) {
-        let mut result = Reduced { bytes, soft };
+        let mut result = Reduced { bytes, open: soft.clone(), soft };
         for (i, _) in special {
             result.soften(i, count);
         }
         return Ok(result);
     }
-    let mut result = Reduced { bytes: vec![0; len], soft };
+    let mut result = Reduced { bytes: vec![0; len], open: soft.clone(), soft };
     let mut values = Vec::with_capacity(inputs.len());
     for i in 0..count {
         column(reduction.dtype, inputs, i, &mut values);
         let bits = match reduction.exact(&values) {
             Some(Answer::Bits(bits)) => bits,
             answer => {
-                if answer.is_none() && !result.is_soft(i) {
+                if answer.is_none() && !(observed && result.is_soft(i)) {
                     reduction.judgeable(&values).map_err(|why| format!("cannot be judged: element {i}: {why}"))?;
                 }
                 result.soften(i, count);

@@ -9,6 +9,7 @@ use crate::num::{canonical_nan, decode_f64, is_nan, mask};
 /// Up to so many ranks the whole admissible set can be searched.
 pub const SEARCH_RANKS: usize = 8;
 
+const WIDE_NOTE: &str = "inputs that the run gave make partial products subnormal; judged by a wider bound";
 const BUDGET_NOTE: &str = "the search budget is used up; judged by the bound";
 
 impl Reduction {
@@ -65,11 +66,17 @@ impl Reduction {
             Ok(answer) => return self.judge_by_bound(answer, observed, Some(BUDGET_NOTE)),
             Err(why) => why,
         };
-        self.judge_by_search(values, observed, true, budget).unwrap_or_else(|| Judged {
-            lane: Lane::Admissible,
-            ruling: Ruling::Unable { why: format!("the search budget is used up, and there is no bound: {why}") },
-            note: None,
+        self.judge_by_search(values, observed, true, budget).unwrap_or_else(|| {
+            self.judge_by_wide_bound(float, values, observed, format!("the search budget is used up, and {why}"))
         })
+    }
+
+    /// The last resort for a column that the plan could not look at, because its inputs are results of the run.
+    fn judge_by_wide_bound(&self, float: Float, values: &[f64], observed: u64, why: String) -> Judged {
+        match self.wide_bound(float, values) {
+            Some(answer) => self.judge_by_bound(answer, observed, Some(WIDE_NOTE)),
+            None => Judged { lane: Lane::Bounded, ruling: Ruling::Unable { why }, note: None },
+        }
     }
 
     /// `None` if the budget does not suffice.
@@ -101,7 +108,7 @@ impl Reduction {
         }
         match self.bound(float, values, &prepared.scalars) {
             Ok(answer) => self.judge_by_bound(answer, observed, None),
-            Err(why) => Judged { lane: Lane::Bounded, ruling: Ruling::Unable { why }, note: None },
+            Err(why) => self.judge_by_wide_bound(float, values, observed, why),
         }
     }
 

@@ -169,7 +169,7 @@ impl<'p> Walk<'p> {
             Some(found) => found.clone(),
             None => {
                 let soft = soft_elements(&sent, size);
-                let reduced = Arc::new(reduce(reduction, &inputs, soft).map_err(|m| (None, m))?);
+                let reduced = Arc::new(reduce(reduction, &inputs, soft, self.settled()).map_err(|m| (None, m))?);
                 let size = reduced.size();
                 if worst != Some(Sure::Soft) && self.kept.saturating_add(size) <= KEPT {
                     self.kept += size;
