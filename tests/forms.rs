@@ -2,9 +2,10 @@
 mod support;
 
 use collspec::judge::{Status, Verdict};
+use collspec::plan::{self, Limits};
 use collspec::run::{Options, Runner, Workers};
 use collspec::scenario::{Case, forms};
-use collspec::suite::{Forms, Suite, drive};
+use collspec::suite::{Forms, Reading, Suite, drive};
 use serde_json::Value;
 use std::sync::Arc;
 use support::Home;
@@ -186,13 +187,15 @@ fn steps_that_share_memory_are_not_grouped() {
 /// The form needs more memory than the case.
 #[test]
 fn a_form_that_cannot_be_planned_leaves_the_case_alone() {
-    // Two buffers with their guards, four times, are just what is allowed.
-    let count = (2u64 << 30) - 8192;
-    let large =
-        format!("world_size = 1\nop = \"all_reduce\"\ndtype = \"i8\"\ninputs = {{ each = 1, count = {count} }}\n");
+    let text = "world_size = 1\nop = \"all_reduce\"\ndtype = \"i8\"\ninputs = { each = 1, count = 4000 }\n";
     let home = Home::new();
-    home.file("f.toml", &large);
-    let mut suite = Suite::open_in(&[home.path("f.toml")], &Forms::parse("misaligned").unwrap()).unwrap();
+    home.file("f.toml", text);
+    let forms = Forms::parse("misaligned").unwrap();
+    let plain = Suite::open(&[home.path("f.toml")]).unwrap();
+    let cost = plan::plan(&plain.cases[0], &Limits::default()).unwrap().cost;
+    let limits = Limits { memory: cost.memory, ..Limits::default() };
+    let mut suite = Suite::open_with(&[home.path("f.toml")], &Reading { forms, limits, ..Reading::default() }).unwrap();
+    assert_eq!(suite.cases.len(), 1, "only the form costs more than the limit");
     suite.plan(1);
     let shown: Vec<String> = suite.faults.iter().map(|faulty| faulty.render(false)).collect();
     assert!(shown.is_empty(), "{}", shown.join("\n"));

@@ -191,7 +191,8 @@ fn device_scalars_have_memory_of_their_own() {
         "world_size = 2\nop = \"all_reduce\"\nreduce = { premul_sum = [0.5, 2] }\nscalar = \"device\"\ninputs = [[1], [2]]\n",
     );
     assert_eq!(p.constants.len(), 2);
-    assert_eq!(p.contents(p.constants[1].0, 1).ok().flatten(), Some(2f32.to_le_bytes().to_vec()));
+    // The scalar that the call reads, and behind it the value that is copied there in stream order.
+    assert_eq!(p.contents(p.constants[1].0, 1).ok().flatten(), Some(2f32.to_le_bytes().repeat(2)));
 }
 
 #[test]

@@ -165,7 +165,10 @@ pub(crate) fn refuse_name(name: &str, span: Span, allowed: &AllowEnv) -> Option<
 
 /// Variables of NCCL that load libraries, touch files or reach other hosts: their names are no slips of others.
 fn exists(name: &str) -> bool {
-    const WORDS: &[&str] = &["PLUGIN", "FILE", "LIB", "DUMP", "PATH", "DIR", "ADDR", "COMM_ID", "PROFILE", "INSPECTOR"];
+    const WORDS: &[&str] =
+        &["PLUGIN", "FILE", "LIB", "DUMP", "PATH", "_DIR_", "ADDR", "COMM_ID", "PROFILE", "INSPECTOR"];
+    // `_DIR_` is a word of its own: not that of P2P_DIRECT_DISABLE
+    let name = format!("{name}_");
     WORDS.iter().any(|word| name.contains(word))
 }
 

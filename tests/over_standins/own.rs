@@ -49,7 +49,8 @@ fn doctor_says_what_it_lacks() {
     let Some(library) = build(&home) else { return };
     let mut command = home.command(&["doctor", "--nccl", "libmine.so", "--driver"]);
     let doctor = Run::of(command.arg(driver()).env("COLLSPEC_STANDIN_DEVICES", "4"));
-    let listed = format!("2.28.9 {}: it lacks ", library.canonicalize().unwrap().display());
+    let listed =
+        format!("2.28.9 {}, of another make than NVIDIA's: it lacks ", library.canonicalize().unwrap().display());
     for words in
         [&listed, "cases that use ncclAllGather: ", "cases that use ncclSend: ", "cases that use ncclAlltoAll: "]
     {
