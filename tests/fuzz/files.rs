@@ -6,15 +6,18 @@ use super::rng::Rng;
 use super::support::Home;
 use super::{amount, first_seed};
 use collspec::judge::{Lane, Verdict};
+use collspec::plan::Limits;
 use collspec::run::{Options, Runner, Workers};
-use collspec::suite::{Forms, Suite, drive};
+use collspec::suite::{Reading, Suite, drive};
 use std::path::Path;
 use std::process::Command;
 
 /// Files that are checked by one process.
 const BATCH: u64 = 100;
-/// KiB of address space for a process that checks a batch; threads and the program itself take a part of it.
-const MEMORY: &str = "4194304";
+/// What a case may cost, and what the command is told.
+const COST: [&str; 4] = ["--max-memory", "256MiB", "--max-work", "100000000"];
+/// KiB of address space for a process that checks a batch: what the cases at a time may cost, the program and its threads.
+const MEMORY: &str = "1572864";
 /// Seconds of processor time for a batch: a hang is killed, slowness is not.
 const PROCESSOR: &str = "300";
 const JOBS: usize = 2;
@@ -65,8 +68,10 @@ fn condemned(verdict: &Verdict) -> bool {
 fn hostile_files_are_answered() {
     let texts = texts();
     let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
-    let runner =
-        Runner::new(Options { jobs: JOBS, worker, timeout: Some(5.0), ..Options::default() }).expect("a runner");
+    let (memory, work) = (Limits::bytes(COST[1]).expect("bytes"), Limits::operations(COST[3]).expect("a number"));
+    let limits = Limits { memory, work, ..Limits::default() };
+    let runner = Runner::new(Options { jobs: JOBS, worker, timeout: Some(5.0), limits, ..Options::default() })
+        .expect("a runner");
     let (mut files, mut accepted, mut runs) = (0, 0, 0);
     let last = first_seed() + amount(300);
     let mut from = first_seed();
@@ -79,11 +84,12 @@ fn hostile_files_are_answered() {
             std::fs::write(home.path(&format!("f/{seed}.toml")), mutate(&mut rng, &base)).expect("a file");
             files += 1;
         }
-        let output = limited(&home, &["check", "f"]).output().expect("a process");
+        let output = limited(&home, &[&["check", "f"][..], &COST].concat()).output().expect("a process");
         let told = String::from_utf8_lossy(&output.stderr);
-        let sound = matches!(output.status.code(), Some(0 | 1 | 2)) && !told.contains("panicked");
+        let sound = matches!(output.status.code(), Some(0..=2)) && !told.contains("panicked");
         assert!(sound, "check of {}: {}\n{told}", keep(&home, from), output.status);
-        let mut suite = Suite::open_in(&[home.path("f")], &Forms::Named).expect("readable");
+        let mut suite =
+            Suite::open_with(&[home.path("f")], &Reading { limits, ..Reading::default() }).expect("readable");
         suite.plan(JOBS);
         let refused: Vec<&str> = suite.faults.iter().map(|faulty| faulty.file.path.as_str()).collect();
         suite.cases.retain(|case| !refused.contains(&case.file.path.as_str()));
