@@ -267,3 +267,16 @@ fn communicators_that_are_not_trusted_make_way_for_new_ones() {
     // a failure on communicators that were kept is tried again in a second worker
     assert!(runner.idle_workers().contains(&pids[0]), "nothing was wrong between parent and worker");
 }
+
+/// The abort comes long before the streams get to what it ends: that they then write the buffer's older contents is no promise.
+#[test]
+fn what_an_abort_ends_is_undefined_whatever_stood_before_it_on_the_stream() {
+    let text = "world_size = 2\ncomms.a = { color = [0, 1] }\ninputs.x = { each = \"i\", count = 16 }\nsteps = [\n\
+        { op = \"map\", expr = \"x + 1\", out = \"y\" },\n\
+        { op = \"all_reduce\", in = \"x\", out = \"z\" },\n\
+        { op = \"broadcast\", comm = \"a\", in = \"x\", out = \"y\" },\n\
+        { op = \"abort\", comm = \"a\" },\n]\nexpect.y = { each = 77 }\n";
+    let verdict = runner(1).run_case(&case("aborted", text));
+    pass(&verdict);
+    assert!(verdict.notes.iter().any(|note| note.contains("is undefined and was not compared")), "{:?}", verdict.notes);
+}

@@ -254,13 +254,25 @@ fn looked_at(plan: &Plan, alloc: usize, at: usize, eyes: Eyes) -> bool {
     }
 }
 
-/// Runs of a case must agree bit for bit.
-pub(crate) fn repeats(plan: &Plan, first: &Observation, other: &Observation, number: usize, book: &mut Book) {
+/// Runs of a case must agree bit for bit, but for what nobody can say anything of: `memory` knows.
+pub(crate) fn repeats(
+    plan: &Plan,
+    memory: &[Memory],
+    first: &Observation,
+    other: &Observation,
+    number: usize,
+    book: &mut Book,
+) {
     book.looked(Lane::Invariants, first.images.iter().map(|i| i.len() as u64).sum());
     for (alloc, (a, b)) in first.images.iter().zip(&other.images).enumerate().filter(|(_, (a, b))| a != b) {
         let spec = &plan.allocs[alloc];
         let start = spec.start() as usize;
-        let counts = |at: usize| a[at] != b[at] && looked_at(plan, alloc, at, book.eyes);
+        let undefined: Vec<_> = memory.get(alloc).map_or_else(Vec::new, |memory| {
+            let undefined = memory.over(0..spec.payload).filter(|(_, run)| run.sure == Sure::Undefined);
+            undefined.map(|(bytes, _)| start + bytes.start as usize..start + bytes.end as usize).collect()
+        });
+        let defined = |at: usize| !undefined.iter().any(|bytes| bytes.contains(&at));
+        let counts = |at: usize| a[at] != b[at] && defined(at) && looked_at(plan, alloc, at, book.eyes);
         let Some(at) = (0..a.len().min(b.len())).find(|at| counts(*at)) else { continue };
         let found = plan.buffers.iter().find_map(|buffer| {
             let place = buffer.places.get(spec.rank).copied().flatten().filter(|p| p.alloc == alloc)?;

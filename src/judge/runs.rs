@@ -93,10 +93,10 @@ impl<'a> Runs<'a> {
             self.book.note(format!("data not judged: {why}"));
             return true;
         }
-        if let Some(first) = &self.first {
-            images::repeats(plan, first, &run, self.number, &mut self.book);
-        }
         let memory = run_of(plan, self.forecast, &run, &mut self.book, &mut self.fingerprint);
+        if let Some(first) = &self.first {
+            images::repeats(plan, &memory, first, &run, self.number, &mut self.book);
+        }
         self.first.get_or_insert_with(|| run.clone());
         self.last = Some((run, memory));
         let runs = self.number.max(plan.case.repeat as usize);

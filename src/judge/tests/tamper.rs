@@ -347,3 +347,17 @@ fn runs_that_differ() {
     assert_eq!(verdict.status, Status::Fail);
     assert!(verdict.findings[0].text.contains("run 2 of 2 differs from run 1"), "{:#?}", verdict.findings);
 }
+
+#[test]
+fn runs_may_differ_in_what_nobody_can_say_anything_of() {
+    let text = "world_size = 2\nrepeat = 2\ncomms.a = { groups = [[0, 1]] }\ninputs.x = { each = \"rank + 1\", count = 2 }\n\
+        steps = [\n{ op = \"all_gather\", in = \"x\", out = \"kept\" },\n\
+        { op = \"all_gather\", comm = \"a\", in = \"x\", out = \"lost\" },\n{ op = \"abort\", comm = \"a\" },\n]\n";
+    let bench = bench(text);
+    let (first, second) = (bench.perfect(), bench.perfect());
+    for (buffer, status) in [("lost", Status::Pass), ("kept", Status::Fail)] {
+        let mut second = second.clone();
+        bench.set_f32(&mut second, buffer, 1, &[9.0]);
+        assert_eq!(bench.judge(&[first.clone(), second]).status, status, "{buffer}");
+    }
+}

@@ -4,7 +4,7 @@ use super::super::types::{CommId, Event, Waiting, Write};
 use super::{collective, host_blocking, message};
 use crate::scenario::Diagnostic;
 use crate::worker::job::What;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{HashMap, HashSet, VecDeque};
 
 /// How it went.
 #[derive(Debug, Default)]
@@ -79,6 +79,8 @@ struct Play<'a> {
     /// By call: its number on its communicator or pair, given when the host issues it.
     numbers: HashMap<At, usize>,
     counters: HashMap<(CommId, usize, usize, u8), usize>,
+    /// Calls that an abort ended before their streams came to them.
+    aborted: HashSet<At>,
     /// Nodes of calls, for aborts.
     node_of: HashMap<At, usize>,
     next_message: usize,
@@ -108,6 +110,7 @@ pub fn play(low: &Low, buffered: bool) -> Played {
         messages: HashMap::new(),
         numbers: HashMap::new(),
         counters: HashMap::new(),
+        aborted: HashSet::new(),
         node_of: HashMap::new(),
         next_message: 0,
         ready: (0..n).collect(),
@@ -334,7 +337,13 @@ impl Play<'_> {
                     }
                     self.nodes[id].active = true;
                     for index in self.nodes[id].calls.clone() {
-                        self.arrive((rank, index), id);
+                        if self.aborted.contains(&(rank, index)) {
+                            // what stood before it on its streams may have written there since the abort
+                            self.undefine((rank, index), &[]);
+                            self.happened(id);
+                        } else {
+                            self.arrive((rank, index), id);
+                        }
                     }
                 }
                 if self.nodes[id].left > 0 {
@@ -455,21 +464,29 @@ impl Play<'_> {
                 if comm_of(low, at) != Some(comm) {
                     continue;
                 }
-                let mut touched = vec![at];
+                let mut others = Vec::new();
                 let mut over = false;
                 if let (Some(Sem::Collective(_)), Some(number)) = (&low.sems[rank][index], self.numbers.get(&at)) {
                     let meeting = self.meetings.entry((comm, *number)).or_default();
                     over = meeting.happened;
-                    touched.extend(meeting.arrived.iter().copied().filter(|a| *a != at));
+                    others.extend(meeting.arrived.iter().copied().filter(|a| *a != at));
                 }
-                let out: Vec<Write> = touched.iter().filter_map(|a| self.written(*a)).collect();
-                self.out.events.push(Event::Undefined { step: low.programs[rank][index].step, out });
+                self.undefine(at, &others);
                 if !over && !self.nodes[id].done {
-                    self.nodes[id].active = true;
-                    self.happened(id);
+                    if self.nodes[id].active {
+                        self.happened(id);
+                    } else {
+                        self.aborted.insert(at);
+                    }
                 }
             }
         }
+    }
+
+    /// Nobody can say what a call, and its partners' calls, have written.
+    fn undefine(&mut self, at: At, partners: &[At]) {
+        let out = [at].iter().chain(partners).filter_map(|at| self.written(*at)).collect();
+        self.out.events.push(Event::Undefined { step: self.low.programs[at.0][at.1].step, out });
     }
 
     fn written(&self, at: At) -> Option<Write> {
