@@ -99,7 +99,9 @@ fn json_lines_hold_what_the_interface_promises() {
     home.file("scenarios/a/sum.toml", SUM);
     home.file("scenarios/wrong.toml", WRONG);
     home.file("scenarios/skipped.toml", &format!("requires = {{ gpus = 64 }}\n{SUM}"));
+    let begun = std::time::Instant::now();
     let run = home.run(&["run", "--format", "jsonl"]);
+    let whole = begun.elapsed().as_secs_f64();
     assert_eq!(run.code, 1, "{run}");
     let mut lines: Vec<Value> = run.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     lines.sort_by_key(|line| line["case"].as_str().unwrap_or_default().to_owned());
@@ -110,7 +112,7 @@ fn json_lines_hold_what_the_interface_promises() {
     assert_eq!(sum["backend"], "soft");
     assert_eq!(sum["outcome"], "ok");
     assert_eq!(sum["reason"], Value::Null);
-    assert!(sum["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0 && seconds < 10.0), "{sum}");
+    assert!(sum["seconds"].as_f64().is_some_and(|seconds| seconds > 0.0 && seconds < whole), "{sum}");
     assert_eq!(sum["outputs"], json!({"out": [[4.0, 6.0], [4.0, 6.0]]}));
 
     assert_eq!(wrong["status"], "fail");
