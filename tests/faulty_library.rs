@@ -151,7 +151,7 @@ fn descriptors(runner: &Runner) {
                 || std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
             let begun = Instant::now();
             while lives() {
-                assert!(begun.elapsed() < Duration::from_secs(30), "{pid} is still there");
+                assert!(begun.elapsed() < Duration::from_secs(120), "{pid} is still there");
                 std::thread::sleep(Duration::from_millis(5));
             }
         }
@@ -184,7 +184,7 @@ fn parts(runner: &Runner) {
     };
     says(&of("segv", ""), Outcome::Crash, "the process of rank 1: signal 11 (SIGSEGV)");
     says(&of("noise", ""), Outcome::Error, "rank 1 at step 1 (all_reduce): internal_error");
-    says(&of("sleep", "timeout = 0.5\n"), Outcome::Hang, "rank 1 at step 1 (all_reduce)");
+    says(&of("sleep", "timeout = 2\n"), Outcome::Hang, "rank 1 at step 1 (all_reduce)");
     assert_eq!(of("none", "").status, Status::Pass);
 }
 
@@ -192,7 +192,7 @@ fn parts(runner: &Runner) {
 fn late(runner: &Runner) {
     let begun = Instant::now();
     says(&run(runner, "late", "sleep", "timeout = 0.3"), Outcome::Hang, "");
-    assert!(begun.elapsed() >= Duration::from_millis(300) && begun.elapsed() < Duration::from_secs(20));
+    assert!(begun.elapsed() >= Duration::from_millis(300));
 }
 
 fn errors(runner: &Runner) {
@@ -234,7 +234,7 @@ fn orphan() {
     let until = |done: &dyn Fn() -> bool| {
         let begun = Instant::now();
         while !done() {
-            assert!(begun.elapsed() < Duration::from_secs(30), "waited in vain");
+            assert!(begun.elapsed() < Duration::from_secs(120), "waited in vain");
             std::thread::sleep(Duration::from_millis(5));
         }
     };

@@ -2,7 +2,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tempfile::TempDir;
 
 struct Machine(TempDir);
@@ -97,11 +97,9 @@ fn a_library_that_never_opens_is_given_up() {
         "stuck",
         &format!("int pause(void);\nvoid __attribute__((constructor)) f(void) {{ for (;;) pause(); }}\n{GOOD}"),
     );
-    let begun = Instant::now();
     let workers = collspec::Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
     let error = collspec::library::probe_within(Duration::from_secs(1), &stuck, &workers).unwrap_err();
     assert_eq!(error.to_string(), "opening it takes more than 1 s");
-    assert!(begun.elapsed() < Duration::from_secs(20));
 }
 
 #[test]

@@ -1,10 +1,12 @@
 //! Cases from text to verdict, on real worker processes.
+mod support;
+
 use collspec::judge::{Outcome, Status, Verdict};
 use collspec::run::{Options, Runner, Workers};
 use collspec::scenario::{Case, SourceFile, parse};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 fn runner(jobs: usize) -> Runner {
     let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
@@ -83,18 +85,16 @@ fn a_worker_killed_while_idle_is_replaced_in_silence() {
 #[test]
 fn a_worker_killed_in_the_middle_costs_one_case() {
     let runner = runner(1);
-    let text = "world_size = 2\ncomms.alone = { groups = [[0]] }\ninputs.x = [[1], [2]]\nsteps = [\n\
+    let text = "world_size = 3\ntimeout = 900\ncomms.alone = { groups = [[0]] }\ninputs.x = [[1], [2], [3]]\nsteps = [\n\
         { op = \"all_reduce\", in = \"x\", out = \"y\" },\n\
-        { op = \"all_reduce\", in = \"x\", out = \"z\", comm = \"alone\" },\n{ op = \"sleep\", seconds = 20 } ]\n";
+        { op = \"all_reduce\", in = \"x\", out = \"z\", comm = \"alone\" },\n{ op = \"sleep\", seconds = 600 } ]\n";
     pass(&runner.run_case(&case("before", SUM)));
     let pid = i32::try_from(runner.idle_workers()[0]).unwrap();
     let sleeping = case("killed", text);
     let verdict = std::thread::scope(|scope| {
         let run = scope.spawn(|| runner.run_case(&sleeping));
-        while !runner.idle_workers().is_empty() {
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        std::thread::sleep(Duration::from_millis(300));
+        // only this case has a third rank
+        support::within("the ranks sleep", || support::has_rank(pid, 2) && support::stand_still(&[pid]));
         let pid = rustix::process::Pid::from_raw(pid).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         run.join().unwrap()

@@ -13,14 +13,14 @@ const LIMIT: &str = "3";
 const NEVER: &str = "600";
 
 /// Runs two cases of two ranks and between them one of three with this text, on a library whose rank 2 hangs, and gives the
-/// case of three.
+/// case of three. The first limit is that case's alone, the second everybody's.
 fn third(fault: &str, text: &str, limits: [&str; 2], more: &[&str]) -> Value {
     let home = Home::new();
     home.file("scenarios/a.toml", SUM);
-    home.file("scenarios/b.toml", &format!("world_size = 3\n{text}"));
+    home.file("scenarios/b.toml", &format!("world_size = 3\ntimeout = {}\n{text}", limits[0]));
     home.file("scenarios/c.toml", &format!("world_size = 2\n{SPLIT}"));
     let library = library(&home, "faulty", &format!("{fault}@2"));
-    let args = ["run", "--format", "jsonl", "--timeout", limits[0], "--opening-timeout", limits[1]];
+    let args = ["run", "--format", "jsonl", "--timeout", NEVER, "--opening-timeout", limits[1]];
     let run = run(&home, 3, &library, &[&args, more].concat());
     let lines: Vec<Value> = run.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!((run.code, lines.len()), (1, 3), "{run}");

@@ -20,7 +20,7 @@ fn until(wanted: impl Fn(&Census) -> bool) -> Census {
         if wanted(&now) {
             return now;
         }
-        let (next, time) = IDLE.1.wait_timeout(calls, Duration::from_secs(20)).unwrap();
+        let (next, time) = IDLE.1.wait_timeout(calls, Duration::from_secs(120)).unwrap();
         assert!(!time.timed_out(), "the hook was not called: {:?}", census());
         calls = next;
     }

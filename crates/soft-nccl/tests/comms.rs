@@ -230,36 +230,6 @@ fn groups_nest_and_fail_as_one() {
 }
 
 #[test]
-fn a_group_over_two_streams_binds_both() {
-    let world = World::new(2);
-    let side = soft_cuda::Stream::new();
-    let gate = std::sync::Arc::new((std::sync::Mutex::new(false), std::sync::Condvar::new()));
-    let held = std::sync::Arc::clone(&gate);
-    side.host_fn(Box::new(move || {
-        let (open, condvar) = &*held;
-        drop(condvar.wait_while(open.lock().unwrap(), |open| !*open).unwrap());
-    }));
-    let data: Vec<Buffer> = (0..2).map(|r| Buffer::of(&[r, 9])).collect();
-    let got = world.group(|r, c, s| {
-        let other = 1 - r as c_int;
-        let send_stream = if r == 0 { side.raw() } else { s };
-        nccl!(ncclSend(data[r].at(0), 1, I32, other, c, send_stream));
-        nccl!(ncclRecv(data[r].at(4), 1, I32, other, c, s))
-    });
-    assert_eq!(got, OK);
-    std::thread::sleep(std::time::Duration::from_millis(5));
-    assert!(!world.streams[0].query(), "the group waits for its slower stream");
-    let (open, condvar) = &*gate;
-    *open.lock().unwrap() = true;
-    condvar.notify_all();
-    world.synchronize();
-    side.synchronize();
-    assert_eq!(data[0].get::<i32>(), [0, 1]);
-    assert_eq!(data[1].get::<i32>(), [1, 0]);
-    world.destroy();
-}
-
-#[test]
 fn messages_of_a_pair_match_in_order_and_to_oneself() {
     let world = World::new(3);
     let out: Vec<Buffer> = (0..3).map(|r| Buffer::of(&[10 * r, 10 * r + 1, 10 * r + 2, 10 * r + 3])).collect();

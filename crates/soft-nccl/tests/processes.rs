@@ -2,7 +2,8 @@
 // Ranks are numbers here, as in C.
 #![allow(clippy::needless_range_loop)]
 mod common;
-use common::parts::{Orders, Part, wait_for_word};
+use common::kernel::{resident_bytes, stand_still, switches};
+use common::parts::{LIMIT, Orders, Part, say, wait_for_word, within};
 use common::*;
 use nccl_sys::*;
 use std::os::linux::net::SocketAddrExt;
@@ -32,7 +33,7 @@ fn part() {
         "survive" => survive(id, n, &ranks),
         "quit" => {
             let world = World::part(id, n, &ranks).expect("init");
-            std::thread::sleep(Duration::from_millis(100));
+            wait_for_word();
             assert_eq!(
                 nccl!(ncclSend(0x10 as _, 1, ncclDataType_t(99), 0, world.comms[ranks[0]], world.streams[0].raw())),
                 ncclResult_t::InvalidArgument
@@ -42,14 +43,14 @@ fn part() {
         }
         "refused" => {
             let n = orders.number("says");
-            let start = Instant::now();
             let code = World::part(id, n, &ranks).err().map_or(0, |code| code.0);
             assert_eq!(code, orders.number::<i32>("code"), "{}", last_error());
             assert!(last_error().contains(orders.text("text")), "{}", last_error());
-            assert!(start.elapsed() < Duration::from_secs(30));
         }
         "mismatch" => mismatch(id, n, &ranks),
+        "left" => left(id, n, &ranks),
         "eager" => eager(id, &ranks),
+        "send_first" => send_first(id, &ranks),
         "hoard" => hoard(id, &ranks),
         "speed" => speed(id, n, &ranks),
         role => panic!("no role {role}"),
@@ -235,15 +236,12 @@ fn many(id: ncclUniqueId, n: usize, ranks: &[usize], times: usize) {
     assert!(descriptors() <= counts.0, "{} descriptors, {} before", descriptors(), counts.0);
     first.destroy();
     // Links go with the last communicator: what stays is the listener and what wakes its thread, and nothing of others.
-    let deadline = Instant::now() + Duration::from_secs(10);
     let sockets = || {
         let links =
             std::fs::read_dir("/proc/self/fd").expect("proc").filter_map(|e| std::fs::read_link(e.ok()?.path()).ok());
         links.filter(|to| to.to_string_lossy().starts_with("socket:")).count()
     };
-    while sockets() > 1 && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    within("the links are closed", || sockets() <= 1);
     assert_eq!(sockets(), 1, "only the listener is left");
 }
 
@@ -260,13 +258,15 @@ fn survive(id: ncclUniqueId, n: usize, ranks: &[usize]) {
         Err(code) => return assert_eq!(code, REMOTE),
     };
     let data: Vec<Buffer> = (0..n).map(|_| Buffer::of(&vec![1i32; 100_000])).collect();
-    let ready = Orders::own().map(|orders| orders.text("ready").to_owned()).unwrap_or_default();
-    if ranks.contains(&0) && !ready.is_empty() {
-        std::fs::write(ready, "").expect("a file");
-    }
+    let first_rounds = Orders::own().map_or(0, |orders| orders.text("rounds").parse().unwrap_or(0));
     let start = Instant::now();
-    let mut refused = OK;
-    while refused == OK && start.elapsed() < Duration::from_secs(30) {
+    let (mut refused, mut round) = (OK, 0);
+    while refused == OK {
+        assert!(start.elapsed() < LIMIT, "never an error");
+        if round == first_rounds {
+            say("at work");
+        }
+        round += 1;
         refused = world.group(|r, c, s| {
             let d = data[r].at(0);
             nccl!(ncclAllReduce(d, d, 100_000, I32, ncclRedOp_t::Max, c, s))
@@ -285,28 +285,17 @@ fn survive(id: ncclUniqueId, n: usize, ranks: &[usize]) {
     assert_eq!(census().pending, 0);
 }
 
-fn until(what: &str, is: impl Fn() -> bool) {
-    let start = Instant::now();
-    while !is() {
-        assert!(start.elapsed() < Duration::from_secs(30), "never: {what}");
-        std::thread::sleep(Duration::from_millis(2));
-    }
-}
-
 #[test]
 fn a_killed_process_is_a_remote_error_for_the_others() {
     for round in 0..6 {
         let id = unique_id();
         let parts: [&[usize]; 3] = [&[0, 1], &[2], &[3, 4]];
-        let ready = std::env::temp_dir().join(format!("collspec-ready-{}-{round}", std::process::id()));
-        let more = format!("ready={}", ready.display());
+        // later and later in their work
+        let more = format!("rounds={}", 5 * round);
         let mut parts: Vec<Part> = parts.iter().map(|ranks| Part::start("survive", &id, 5, ranks, &more)).collect();
-        until("all have met", || ready.exists());
-        std::fs::remove_file(&ready).expect("remove");
-        std::thread::sleep(Duration::from_millis(17 * round));
-        parts[round as usize % 3].kill();
-        let victim = parts.remove(round as usize % 3);
-        drop(victim);
+        parts[0].said("at work");
+        parts[round % 3].kill();
+        drop(parts.remove(round % 3));
         parts.into_iter().for_each(Part::done);
     }
 }
@@ -314,8 +303,10 @@ fn a_killed_process_is_a_remote_error_for_the_others() {
 #[test]
 fn a_process_that_ends_after_an_error_is_one_as_well() {
     let id = unique_id();
-    let more = [Part::start("survive", &id, 3, &[0], ""), Part::start("survive", &id, 3, &[1], "")];
-    let quits = Part::start("quit", &id, 3, &[2], "");
+    let mut more = [Part::start("survive", &id, 3, &[0], ""), Part::start("survive", &id, 3, &[1], "")];
+    let mut quits = Part::start("quit", &id, 3, &[2], "");
+    more.iter_mut().for_each(|part| part.said("at work"));
+    quits.word();
     quits.done();
     more.into_iter().for_each(Part::done);
 }
@@ -323,18 +314,19 @@ fn a_process_that_ends_after_an_error_is_one_as_well() {
 #[test]
 fn a_process_killed_while_others_wait_for_it() {
     // The part waits in its own init for a rank that never comes; rank 0 is here.
+    // No other test has 7 ranks: all of them are in this text.
     let id = unique_id();
-    let mut part = Part::start("survive", &id, 3, &[1], "");
+    let mut part = Part::start("survive", &id, 7, &[1, 2, 3, 4, 5], "");
     std::thread::scope(|scope| {
-        let waits = scope.spawn(|| World::part(id, 3, &[0]).err());
-        until("two have come", || who_waits().contains("a communicator of 3 waits for the ranks 2"));
+        let waits = scope.spawn(|| World::part(id, 7, &[0]).err());
+        within("six have come", || who_waits().contains("a communicator of 7 waits for the ranks 6"));
         assert!(!waits.is_finished());
         assert_eq!(census().busy, 1, "nobody can say that another process will never come");
         part.kill();
         assert_eq!(waits.join().unwrap(), Some(REMOTE), "{}", last_error());
     });
     // Whoever comes late hears of it.
-    assert_eq!(World::part(id, 3, &[2]).err(), Some(REMOTE));
+    assert_eq!(World::part(id, 7, &[6]).err(), Some(REMOTE));
     // A message that never comes, and a thread that waits for it in destroy.
     let id = unique_id();
     let mut part = Part::start("eager", &id, 2, &[1], "hold=1");
@@ -344,7 +336,7 @@ fn a_process_killed_while_others_wait_for_it() {
     let comm = world.comms[0] as usize;
     std::thread::scope(|scope| {
         let waits = scope.spawn(move || nccl!(ncclCommFinalize(comm as ncclComm_t)));
-        until("finalize waits", || census().blocked_hosts > 0);
+        within("finalize waits", || who_waits().contains("in finalize"));
         assert!(!waits.is_finished());
         part.kill();
         assert_eq!(waits.join().unwrap(), REMOTE);
@@ -369,14 +361,15 @@ fn the_process_of_the_id_is_gone() {
 fn ranks_that_disagree_are_refused_in_all_processes() {
     let argument = ncclResult_t::InvalidArgument.0;
     let id = unique_id();
-    let first = Part::start("refused", &id, 3, &[0], &format!("says=3;code={argument};text=ranks"));
-    std::thread::sleep(Duration::from_millis(100));
-    let second = Part::start("refused", &id, 3, &[1], &format!("says=4;code={argument};text=ranks"));
+    let first = Part::start("refused", &id, 9, &[0], &format!("says=9;code={argument};text=ranks"));
+    // No other test has 9 ranks.
+    within("the first has come", || who_waits().contains("a communicator of 9 waits for the ranks"));
+    let second = Part::start("refused", &id, 9, &[1], &format!("says=4;code={argument};text=ranks"));
     first.done();
     second.done();
-    let late = Part::start("refused", &id, 3, &[2], &format!("says=3;code={argument};text=ranks"));
+    let late = Part::start("refused", &id, 9, &[2], &format!("says=9;code={argument};text=ranks"));
     late.done();
-    assert_eq!(World::part(id, 3, &[2]).err(), Some(ncclResult_t::InvalidArgument));
+    assert_eq!(World::part(id, 9, &[2]).err(), Some(ncclResult_t::InvalidArgument));
 
     let usage = ncclResult_t::InvalidUsage.0;
     let twice = |more: [&str; 2], text: &str| {
@@ -403,14 +396,15 @@ fn sixteen_processes_and_no_more() {
     parts.into_iter().for_each(Part::done);
 }
 
-/// Ranks that ask for different counts never mix; abort ends it.
+/// Ranks that ask for different counts never mix; abort ends it. The word comes when nothing moves any more.
 fn mismatch(id: ncclUniqueId, n: usize, ranks: &[usize]) {
     let world = World::part(id, n, ranks).expect("init");
     let r = ranks[0];
     let data = Buffer::of(&[7i32, 7, 7, 7]);
     let (c, s) = (world.comms[r], &world.streams[r]);
     assert_eq!(nccl!(ncclAllReduce(data.at(0), data.at(0), 1 + r, I32, SUM, c, s.raw())), OK);
-    std::thread::sleep(Duration::from_millis(300));
+    say("asked");
+    wait_for_word();
     assert!(!s.query());
     assert_eq!(census().busy, 1);
     assert_eq!(data.get::<i32>(), [7; 4]);
@@ -421,13 +415,24 @@ fn mismatch(id: ncclUniqueId, n: usize, ranks: &[usize]) {
 
 #[test]
 fn different_counts_never_mix() {
-    run("mismatch", &[&[0], &[1]], "");
+    let id = unique_id();
+    let mut parts = [0, 1].map(|rank| Part::start("mismatch", &id, 2, &[rank], ""));
+    all_stand_still(&mut parts, "asked");
+    parts.iter_mut().for_each(Part::word);
+    parts.into_iter().for_each(Part::done);
+}
+
+/// Waits until all parts have said this, and nothing moves in them any more.
+fn all_stand_still(parts: &mut [Part], word: &str) {
+    parts.iter_mut().for_each(|part| part.said(word));
+    stand_still(&parts.iter().map(Part::id).collect::<Vec<_>>());
 }
 
 /// Two ranks that both send first: possible with an allowance only. With `hold`, rank 1 does nothing until told.
 fn eager(id: ncclUniqueId, ranks: &[usize]) {
     let world = World::part(id, 2, ranks).expect("init");
     if Orders::own().is_some_and(|orders| orders.text("hold") == "1") {
+        say("holds");
         wait_for_word();
     }
     let r = ranks[0];
@@ -446,32 +451,61 @@ fn eager(id: ncclUniqueId, ranks: &[usize]) {
 #[test]
 fn eager_sends_end_unreceived_and_others_do_not() {
     run("eager", &[&[0], &[1]], "COLLSPEC_SOFT_EAGER=64;NCCL_BUFFSIZE=32");
+    // A receiver with an allowance, and a sender without one.
     let id = unique_id();
-    let mut part = Part::start("eager", &id, 2, &[1], "hold=1;COLLSPEC_SOFT_EAGER=64");
-    let world = World::part(id, 2, &[0]).expect("init");
+    let mut receiver = Part::start("eager", &id, 2, &[1], "hold=1;COLLSPEC_SOFT_EAGER=64");
+    let mut sender = Part::start("send_first", &id, 2, &[0], "");
+    receiver.said("holds");
+    sender.said("sent");
+    stand_still(&[receiver.id(), sender.id()]);
+    sender.word();
+    sender.said("waits");
+    receiver.word();
+    sender.said("received");
+    receiver.kill();
+    sender.word();
+    sender.done();
+}
+
+/// A send that meets its receiver only when that is let go.
+fn send_first(id: ncclUniqueId, ranks: &[usize]) {
+    let world = World::part(id, 2, ranks).expect("init");
     let data = Buffer::of(&[0i32, 7, -1, -1]);
     let (c, s) = (world.comms[0], &world.streams[0]);
     assert_eq!(nccl!(ncclSend(data.at(0), 2, I32, 1, c, s.raw())), OK);
-    std::thread::sleep(Duration::from_millis(200));
+    say("sent");
+    wait_for_word();
     assert!(!s.query(), "without an allowance a send meets its receiver");
-    part.word();
+    say("waits");
     s.synchronize();
     assert_eq!(nccl!(ncclRecv(data.at(8), 2, I32, 1, c, s.raw())), OK);
     s.synchronize();
     assert_eq!(data.get::<i32>(), [0, 7, 1, 7]);
-    part.kill();
+    say("received");
+    wait_for_word();
     assert_eq!(nccl!(ncclCommAbort(c)), OK);
 }
 
 #[test]
 fn an_aborted_rank_is_silence_and_its_peers_can_abort() {
     let id = unique_id();
-    let part = Part::start("mismatch", &id, 2, &[1], "");
-    let world = World::part(id, 2, &[0]).expect("init");
+    let mut parts = [Part::start("left", &id, 2, &[0], ""), Part::start("mismatch", &id, 2, &[1], "")];
+    parts.iter_mut().for_each(|part| part.said("asked"));
+    let [mut left, mut aborts] = parts;
+    aborts.word();
+    aborts.done();
+    stand_still(&[left.id()]);
+    left.word();
+    left.done();
+}
+
+/// Waits for a rank that aborts meanwhile.
+fn left(id: ncclUniqueId, n: usize, ranks: &[usize]) {
+    let world = World::part(id, n, ranks).expect("init");
     let data = Buffer::of(&[1i32]);
     assert_eq!(nccl!(ncclRecv(data.at(0), 1, I32, 1, world.comms[0], world.streams[0].raw())), OK);
-    part.done();
-    std::thread::sleep(Duration::from_millis(50));
+    say("asked");
+    wait_for_word();
     let mut error = REMOTE;
     assert_eq!(nccl!(ncclCommGetAsyncError(world.comms[0], &mut error)), OK);
     assert_eq!(error, OK);
@@ -489,7 +523,7 @@ fn strangers_are_refused() {
     let address = std::os::unix::net::SocketAddr::from_abstract_name(format!("collspec-soft-{name:032x}")).unwrap();
     let call = |bytes: &[u8]| {
         let mut stream = std::os::unix::net::UnixStream::connect_addr(&address).expect("connect");
-        stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
+        stream.set_read_timeout(Some(LIMIT)).unwrap();
         // It may be refused while we write.
         let _ = stream.write_all(bytes);
         let end = stream.read(&mut [0]);
@@ -517,63 +551,64 @@ fn strangers_are_refused() {
     let part = Part::start("survive", &id, 2, &[1], "");
     let world = World::part(id, 2, &[0]).expect("init");
     drop(part);
-    let start = Instant::now();
-    let mut error = OK;
-    while error == OK && start.elapsed() < Duration::from_secs(5) {
+    let error = || {
+        let mut error = OK;
         assert_eq!(nccl!(ncclCommGetAsyncError(world.comms[0], &mut error)), OK);
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    assert_eq!(error, REMOTE);
+        error
+    };
+    within("its end is noticed", || error() != OK);
+    assert_eq!(error(), REMOTE);
     assert_eq!(nccl!(ncclCommDestroy(world.comms[0])), OK);
 }
 
-fn resident_bytes() -> usize {
-    let text = std::fs::read_to_string("/proc/self/statm").expect("proc");
-    text.split_whitespace().nth(1).and_then(|pages| pages.parse::<usize>().ok()).expect("a number") * 4096
-}
+/// Elements of a message that is larger than what may be under way.
+const HOARD: usize = 16 << 20;
 
-/// Processor time of this process, in hundredths of a second.
-fn ticks() -> u64 {
-    let text = std::fs::read_to_string("/proc/self/stat").expect("proc");
-    let after_name = text.rsplit(')').next().expect("fields");
-    after_name.split_whitespace().skip(11).take(2).map(|field| field.parse::<u64>().expect("a number")).sum()
-}
-
-/// A sender is only so far ahead, and waits without spinning: what is under way stays small, on both sides, until the receiver comes.
+/// Rank 0 sends, and rank 1 receives when it is told.
 fn hoard(id: ncclUniqueId, ranks: &[usize]) {
     let world = World::part(id, 2, ranks).expect("init");
-    let (r, count) = (ranks[0], 16 << 20);
-    let data = Buffer::of(&vec![r as i32 + 1; count]);
+    let r = ranks[0];
+    let data = Buffer::of(&vec![r as i32 + 1; HOARD]);
     let (c, s) = (world.comms[r], &world.streams[r]);
-    let before = resident_bytes();
+    say("ready");
+    wait_for_word();
     if r == 0 {
-        assert_eq!(nccl!(ncclSend(data.at(0), count, I32, 1, c, s.raw())), OK);
-    }
-    std::thread::sleep(Duration::from_millis(100));
-    let spent = ticks();
-    std::thread::sleep(Duration::from_millis(400));
-    let spent = ticks() - spent;
-    assert!(spent < 10, "{spent} ticks spent on waiting");
-    assert!(!(r == 0 && s.query()));
-    let more = resident_bytes().saturating_sub(before);
-    assert!(more < 8 << 20, "{more} bytes of {} lie about", 4 * count);
-    let measured = Orders::own().map(|orders| orders.text("ready").to_owned()).unwrap_or_default();
-    if r == 0 {
-        std::fs::write(measured, "").expect("a file");
+        assert_eq!(nccl!(ncclSend(data.at(0), HOARD, I32, 1, c, s.raw())), OK);
+        say("sent");
+        wait_for_word();
+        assert!(!s.query());
+        say("waits");
     } else {
-        until("the sender has looked", || std::path::Path::new(&measured).exists());
-        assert_eq!(nccl!(ncclRecv(data.at(0), count, I32, 0, c, s.raw())), OK);
+        assert_eq!(nccl!(ncclRecv(data.at(0), HOARD, I32, 0, c, s.raw())), OK);
     }
     s.synchronize();
     assert!(data.get::<i32>().iter().all(|value| *value == 1));
     world.destroy();
 }
 
+/// A sender is only so far ahead, and waits without spinning: what is under way stays small, on both sides, until the receiver comes.
 #[test]
 fn a_sender_does_not_run_far_ahead() {
-    let ready = std::env::temp_dir().join(format!("collspec-measured-{}", std::process::id()));
-    run("hoard", &[&[0], &[1]], &format!("ready={}", ready.display()));
-    std::fs::remove_file(ready).expect("remove");
+    let id = unique_id();
+    let mut parts = [0, 1].map(|rank| Part::start("hoard", &id, 2, &[rank], ""));
+    all_stand_still(&mut parts, "ready");
+    let pids = [parts[0].id(), parts[1].id()];
+    let before = pids.map(resident_bytes);
+    parts[0].word();
+    parts[0].said("sent");
+    stand_still(&pids);
+    for (pid, before) in pids.into_iter().zip(before) {
+        let more = resident_bytes(pid).saturating_sub(before);
+        assert!(more < 8 << 20, "{more} bytes of {} lie about", 4 * HOARD);
+    }
+    // However long it takes: who is blocked does not get the processor.
+    let asleep = pids.map(switches);
+    std::thread::sleep(Duration::from_millis(400));
+    assert_eq!(pids.map(switches), asleep, "context switches of threads that wait");
+    parts[0].word();
+    parts[0].said("waits");
+    parts[1].word();
+    parts.into_iter().for_each(Part::done);
 }
 
 fn speed(id: ncclUniqueId, n: usize, ranks: &[usize]) {

@@ -3,12 +3,13 @@
 // Ranks are numbers here, as in C.
 #![allow(clippy::needless_range_loop)]
 mod common;
+use common::parts::within;
 use common::*;
 use nccl_sys::*;
 use std::ffi::c_int;
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 const OK: ncclResult_t = ncclResult_t::Success;
 const I32: ncclDataType_t = ncclDataType_t::Int32;
@@ -43,11 +44,8 @@ fn two_ranks_that_both_send_first_stand_still() {
                 s.synchronize();
             });
         }
-        let deadline = Instant::now() + Duration::from_secs(20);
-        let mut still = standstill();
-        while still.blocked_hosts < 2 && Instant::now() < deadline {
-            still = standstill();
-        }
+        within("both threads wait", || standstill().blocked_hosts == 2);
+        let still = standstill();
         assert_eq!((still.busy, still.blocked_hosts), (0, 2));
         assert!(still.pending > 0);
         let text = who_waits();
@@ -194,11 +192,7 @@ fn the_idle_hook_runs_when_nothing_is_left_to_do() {
     let data = Buffer::of(&[0i32]);
     let before = IDLE.load(Ordering::SeqCst);
     assert_eq!(nccl!(ncclRecv(data.at(0), 1, I32, 1, world.comms[0], world.streams[0].raw())), OK);
-    let deadline = Instant::now() + Duration::from_secs(20);
-    while IDLE.load(Ordering::SeqCst) == before && Instant::now() < deadline {
-        std::thread::sleep(Duration::from_millis(1));
-    }
-    assert!(IDLE.load(Ordering::SeqCst) > before);
+    within("the hook is called", || IDLE.load(Ordering::SeqCst) > before);
     assert_eq!(nccl!(collspecIdleHook(None)), OK);
     abort_all(&world);
 }
@@ -210,9 +204,12 @@ fn a_program_that_goes_on_is_never_taken_for_stuck() {
     let mut id = ncclUniqueId { internal: [0; 128] };
     let left = AtomicUsize::new(n);
     let looks = AtomicUsize::new(0);
+    // They go on until the watcher has had its turns. Threads at the barrier do not count as blocked.
+    const LOOKS: usize = 100;
+    let (barrier, goes_on) = (Barrier::new(n), AtomicBool::new(true));
     std::thread::scope(|scope| {
         for r in 0..n {
-            let left = &left;
+            let (left, looks, barrier, goes_on) = (&left, &looks, &barrier, &goes_on);
             if r == 0 {
                 assert_eq!(nccl!(ncclGetUniqueId(&mut id)), OK);
             }
@@ -221,7 +218,16 @@ fn a_program_that_goes_on_is_never_taken_for_stuck() {
                 assert_eq!(nccl!(ncclCommInitRank(&mut comm, n as c_int, id, r as c_int)), OK);
                 let stream = soft_cuda::Stream::new();
                 let data = Buffer::of(&[1i32; 2000]);
-                for round in 0..400 {
+                for round in 0.. {
+                    if round >= 400 && round % 50 == 0 {
+                        if barrier.wait().is_leader() {
+                            goes_on.store(looks.load(Ordering::SeqCst) < LOOKS, Ordering::SeqCst);
+                        }
+                        barrier.wait();
+                        if !goes_on.load(Ordering::SeqCst) {
+                            break;
+                        }
+                    }
                     let d = data.at(0);
                     assert_eq!(nccl!(ncclAllReduce(d, d, 2000, I32, ncclRedOp_t::Max, comm, stream.raw())), OK);
                     if round % 3 == 0 {
@@ -251,7 +257,7 @@ fn a_program_that_goes_on_is_never_taken_for_stuck() {
             looks.fetch_add(1, Ordering::SeqCst);
         }
     });
-    assert!(looks.load(Ordering::SeqCst) > 100, "the watcher had its turns");
+    assert!(looks.load(Ordering::SeqCst) >= LOOKS, "the watcher had its turns");
 }
 
 #[test]
@@ -286,4 +292,30 @@ fn abort_in_the_middle_of_work() {
         let still = standstill();
         assert_eq!((still.pending, still.blocked_hosts), (0, 0), "{}", who_waits());
     }
+}
+
+#[test]
+fn a_group_over_two_streams_binds_both() {
+    let _alone = alone();
+    let world = World::new(2);
+    let side = soft_cuda::Stream::new();
+    let (held, gate) = std::sync::mpsc::channel();
+    side.launch(Box::new(move |done| held.send(done).expect("the test waits for it")));
+    let gate = gate.recv().expect("the stream's first item");
+    let data: Vec<Buffer> = (0..2).map(|r| Buffer::of(&[r, 9])).collect();
+    let got = world.group(|r, c, s| {
+        let other = 1 - r as c_int;
+        let send_stream = if r == 0 { side.raw() } else { s };
+        nccl!(ncclSend(data[r].at(0), 1, I32, other, c, send_stream));
+        nccl!(ncclRecv(data[r].at(4), 1, I32, other, c, s))
+    });
+    assert_eq!(got, OK);
+    standstill();
+    assert!(!world.streams[0].query(), "the group waits for its slower stream");
+    gate.finish();
+    world.synchronize();
+    side.synchronize();
+    assert_eq!(data[0].get::<i32>(), [0, 1]);
+    assert_eq!(data[1].get::<i32>(), [1, 0]);
+    world.destroy();
 }

@@ -1,9 +1,23 @@
 //! Ranks in several processes: this test program, started again with a role.
 use nccl_sys::ncclUniqueId;
+use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::HashMap;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
+use std::time::{Duration, Instant};
+
+/// Longer than anything takes on a busy machine: it only ends a test that would hang.
+pub const LIMIT: Duration = Duration::from_secs(120);
+
+/// Waits until `holds`, or says what did not come.
+pub fn within(what: &str, holds: impl Fn() -> bool) {
+    let start = Instant::now();
+    while !holds() {
+        assert!(start.elapsed() < LIMIT, "never: {what}");
+        std::thread::sleep(Duration::from_millis(2));
+    }
+}
 
 const ROLE: &str = "COLLSPEC_TEST_ROLE";
 
@@ -58,7 +72,7 @@ impl Part {
             .env(ROLE, orders)
             .envs(settings)
             .stdin(Stdio::piped())
-            .stdout(Stdio::null())
+            .stdout(Stdio::piped())
             .spawn()
             .expect("a part");
         Self(child)
@@ -67,6 +81,29 @@ impl Part {
     pub fn kill(&mut self) {
         self.0.kill().expect("kill");
         self.0.wait().expect("wait");
+    }
+
+    pub fn id(&self) -> u32 {
+        self.0.id()
+    }
+
+    /// Waits until the part has said this with [`say`].
+    pub fn said(&mut self, word: &str) {
+        let (out, deadline) = (self.0.stdout.as_mut().expect("stdout"), Instant::now() + LIMIT);
+        let (mut line, mut byte) = (Vec::new(), [0]);
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now()).try_into().expect("a time");
+            let ready = poll(&mut [PollFd::new(out, PollFlags::IN)], Some(&left)).expect("poll");
+            assert!(ready > 0, "the part never said {word}");
+            assert!(out.read(&mut byte).expect("read") > 0, "the part ended before it said {word}");
+            if byte != *b"\n" {
+                line.push(byte[0]);
+            } else if line == format!("{MARK}{word}").as_bytes() {
+                return;
+            } else {
+                line.clear();
+            }
+        }
     }
 
     /// Lets the part go on that waits in [`wait_for_word`].
@@ -86,6 +123,17 @@ impl Drop for Part {
         let _ = self.0.kill();
         let _ = self.0.wait();
     }
+}
+
+/// Starts the lines for the test among those of the part's own test harness.
+const MARK: &str = "> ";
+
+/// Tells the test how far this part is.
+pub fn say(word: &str) {
+    // the harness leaves a line open
+    let line = format!("\n{MARK}{word}\n");
+    let mut out = std::io::stdout().lock();
+    out.write_all(line.as_bytes()).and_then(|()| out.flush()).expect("stdout");
 }
 
 /// Waits until the test says so.
