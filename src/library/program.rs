@@ -1,6 +1,7 @@
 //! Other programs, started so that nothing in the working folder has a say: neither in which file runs, nor in what it loads.
 use std::env;
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -30,8 +31,10 @@ fn program_in(name: &str, path: &OsString) -> Option<Command> {
 
 /// The absolute folders of a list like LD_LIBRARY_PATH: empty and relative ones are the working folder, or in it.
 pub fn absolute(list: &OsString) -> OsString {
-    let folders = env::split_paths(list).filter(|folder| folder.is_absolute());
-    env::join_paths(folders).unwrap_or_default()
+    // the loader takes a semicolon for a colon
+    let folders =
+        list.as_bytes().split(|byte| matches!(byte, b':' | b';')).map(|folder| Path::new(OsStr::from_bytes(folder)));
+    env::join_paths(folders.filter(|folder| folder.is_absolute())).unwrap_or_default()
 }
 
 /// The loader's path of a child, where this process's own has folders that depend on the working folder.
@@ -72,6 +75,7 @@ mod tests {
     #[test]
     fn relative_folders_are_dropped() {
         assert_eq!(absolute(&":/a:b:/c/d:.:".into()), "/a:/c/d");
+        assert_eq!(absolute(&"/none;.;x;/c".into()), "/none:/c");
         assert_eq!(absolute(&"".into()), "");
     }
 }

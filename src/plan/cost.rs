@@ -12,7 +12,7 @@ use super::types::{Event, Plan, Reduction, Region};
 use super::{Limits, each};
 use crate::num::DType;
 use crate::scenario::expr::{Func, Node};
-use crate::scenario::{Content, Diagnostic, Expr, Fill, RowKind, Span, Values};
+use crate::scenario::{Content, Diagnostic, Expr, Fill, RowKind, Span, TextPart, Values};
 use crate::worker::job::What;
 use nccl_sys::ncclRedOp_t;
 
@@ -24,6 +24,10 @@ const BYTES: u64 = 64;
 const RUN: u64 = 10_000;
 /// Names that are looked through for the price of one operation.
 const LOOKUPS: u64 = 8;
+/// Up to so many ranks the oracle looks for an order that explains a product; beyond, it works out a bound.
+const FEW_RANKS: usize = 8;
+/// How often the expressions in a text are worked out: for its length while counts are found, and for its contents.
+const TEXT_USES: u64 = 3;
 
 /// What a case costs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -187,7 +191,15 @@ fn of_fill(plan: &Plan, fill: &Fill, dtype: DType, rank: usize, count: u64) -> u
         Values::Poison | Values::Untouched | Values::Any | Values::Number(_) => 0,
         Values::Row(list) => list.len() as u64,
         Values::Random { .. } => count.saturating_mul(2),
-        Values::Template(_) | Values::Texts(_) => count,
+        Values::Texts(_) => count,
+        Values::Template(parts) => {
+            let expressions = parts.iter().map(|part| match part {
+                TextPart::Expr(expr) => operations(&expr.v, axes),
+                TextPart::Literal(_) => 0,
+            });
+            // once for the length, and again for each use
+            count.saturating_add(expressions.fold(0, u64::saturating_add).saturating_mul(TEXT_USES))
+        }
         Values::Each(expr) => {
             let names = Names::world(&plan.case, rank);
             each::computed(&expr.v, &names, mode(dtype), count).saturating_mul(operations(&expr.v, axes))
@@ -203,10 +215,11 @@ fn of_event(plan: &Plan, event: &Event, runs: u64) -> u64 {
             let sent: u64 = send.iter().flatten().map(|r| r.len).fold(0, u64::saturating_add);
             let moved = send.iter().flatten().map(bytes).fold(0, u64::saturating_add);
             let come = recv.iter().flatten().map(|w| bytes(&w.region)).fold(0, u64::saturating_add);
-            // Sums have a way over whole blocks.
+            // Sums have a way over whole blocks; products of many ranks are bounded with exact numbers.
             let weight = match reduce {
                 None => 0,
                 Some(Reduction::Builtin(op)) if *op == ncclRedOp_t::Sum => 1,
+                Some(Reduction::Builtin(op)) if *op == ncclRedOp_t::Prod && send.len() > FEW_RANKS => 36,
                 Some(_) => 3,
             };
             let reduced = sent.saturating_mul(weight);

@@ -1,6 +1,7 @@
 //! One case at a time on a device, whichever process runs it: a lock on a file per device. The kernel gives it back when the
 //! process ends, however that comes about; the file stays, and is empty. Whoever waits long for another process says so.
 use crate::backend::cuda::DeviceInfo;
+use crate::printable::printable;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -88,15 +89,16 @@ impl Waits {
 fn say(holder: Option<u32>, path: &Path) {
     let name = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).ok();
     let who = match holder {
-        Some(pid) => format!("process {pid} ({})", name(pid).as_deref().unwrap_or("gone").trim()),
+        Some(pid) => format!("process {pid} ({})", printable(name(pid).as_deref().unwrap_or("gone").trim())),
         None => "another process".to_owned(),
     };
     let stem = path.file_stem().unwrap_or_default().to_string_lossy();
     let device = stem.strip_prefix("collspec-").unwrap_or(&stem);
+    let (device, path) = (printable(device), path.display().to_string());
     eprintln!(
         "collspec: waiting for {device}, which {who} uses for a case; this run goes on when that case or process has ended \
          (lock file {})",
-        path.display()
+        printable(&path)
     );
 }
 

@@ -1,6 +1,6 @@
 //! Paths to scenario files, and the names their cases start with.
 use super::names::file_part;
-use crate::printable::is_printable;
+use crate::printable::{is_printable, printable};
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs::{self, Metadata};
@@ -32,7 +32,7 @@ pub struct Discovered {
 
 /// An entry of a folder that was not followed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} is passed over: {why}", path.display())]
+#[error("{} is passed over: {why}", shown(path))]
 pub struct PassedOver {
     /// The entry.
     pub path: PathBuf,
@@ -64,7 +64,7 @@ impl fmt::Display for WhyNot {
             }
             Self::NoFile => f.write_str("it is not a regular file"),
             Self::Broken => f.write_str("it is a link that leads nowhere"),
-            Self::Again(first) => write!(f, "it is the same file as {}", first.display()),
+            Self::Again(first) => write!(f, "it is the same file as {}", shown(first)),
         }
     }
 }
@@ -73,20 +73,25 @@ impl fmt::Display for WhyNot {
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum DiscoverError {
-    #[error("{path}: {source}", path = .path.display())]
+    #[error("{path}: {source}", path = shown(.path))]
     Unreadable { path: PathBuf, source: std::io::Error },
-    #[error("{}: neither a file nor a folder", .0.display())]
+    #[error("{}: neither a file nor a folder", shown(.0))]
     Strange(PathBuf),
-    #[error("{}: a scenario file's name ends in .toml", .0.display())]
+    #[error("{}: a scenario file's name ends in .toml", shown(.0))]
     NotToml(PathBuf),
-    #[error("{}: no .toml file in this folder{}", path.display(), among(passed_over))]
+    #[error("{}: no .toml file in this folder{}", shown(path), among(passed_over))]
     Empty { path: PathBuf, passed_over: Vec<PassedOver> },
-    #[error("{}: more than {MAX_DEPTH} folders deep", .0.display())]
+    #[error("{}: more than {MAX_DEPTH} folders deep", shown(.0))]
     Deep(PathBuf),
-    #[error("{}: a scenario's path is UTF-8 without control characters, `[`, `]` and `\\`", .0.display())]
+    #[error("{}: a scenario's path is UTF-8 without control characters, `[`, `]` and `\\`", shown(.0))]
     Name(PathBuf),
-    #[error("{} and {} both have the name {name}", .first.display(), .second.display())]
+    #[error("{} and {} both have the name {name}", shown(.first), shown(.second))]
     Twice { name: String, first: PathBuf, second: PathBuf },
+}
+
+/// A path on one line: its name may hold line breaks.
+fn shown(path: &Path) -> String {
+    printable(&path.display().to_string()).into_owned()
 }
 
 fn among(passed_over: &[PassedOver]) -> String {
@@ -287,5 +292,23 @@ impl Walk<'_> {
 
     fn pass_over(&mut self, path: PathBuf, why: WhyNot) {
         self.passed_over.push(PassedOver { path, why });
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_break_in_a_name_makes_no_line() {
+        let path = PathBuf::from("a\n3 passed\n[.toml");
+        let errors = [
+            DiscoverError::Name(path.clone()),
+            DiscoverError::NotToml(path.clone()),
+            DiscoverError::Twice { name: "x".into(), first: path.clone(), second: path },
+        ];
+        for error in errors {
+            assert!(!error.to_string().contains('\n'), "{error}");
+        }
     }
 }

@@ -191,10 +191,12 @@ pub(crate) fn refuse_value(name: &str, value: &str, span: Span, allowed: &AllowE
         let d = Diagnostic::new(span, format!("the value of `{name}` begins or ends with white space"));
         return Some(d.help("NCCL would read the white space too"));
     }
-    match find(name)?.values {
-        Values::One(known) if !allowed.has(name) && !known.iter().any(|word| word.eq_ignore_ascii_case(value)) => {
+    // what a configuration says of the network is as good as the variable
+    let variable = if name == "netName" { "NCCL_NET" } else { name };
+    match find(variable)?.values {
+        Values::One(known) if !allowed.has(variable) && !known.iter().any(|word| word.eq_ignore_ascii_case(value)) => {
             let d = Diagnostic::new(span, format!("`{name}` cannot be set to `{value}`"));
-            Some(d.help(format!("known: {}; `--allow-env {name}` allows any value", known.join(", "))))
+            Some(d.help(format!("known: {}; `--allow-env {variable}` allows any value", known.join(", "))))
         }
         _ => None,
     }
@@ -301,6 +303,11 @@ mod tests {
         }
         assert_eq!(value("NCCL_NET", "socket"), None);
         assert!(value("NCCL_NET", "/tmp/x.so").is_some() && value("NCCL_NET", "evil").is_some());
+        assert!(
+            value("netName", "IB").is_none()
+                && value("netName", "evil").is_some()
+                && value("commName", "evil").is_none()
+        );
         assert!(value("NCCL_DEBUG", "INFO").is_none() && value("NCCL_DEBUG", "/tmp/x").is_some());
         let allowed = AllowEnv::parse("NCCL_NET,NCCL_NET_PLUGIN").unwrap();
         assert!(refuse_value("NCCL_NET", "mine", Span::default(), &allowed).is_none());
