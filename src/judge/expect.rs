@@ -7,6 +7,7 @@ use crate::num::{DType, decode_f64, get, is_nan};
 use crate::oracle::Forecast;
 use crate::oracle::contents::{Memory, Sure};
 use crate::oracle::walk::region_bytes;
+use crate::plan::each::Fraction;
 use crate::plan::expect::extent;
 use crate::plan::inputs::{bytes, content_count};
 use crate::plan::{BufId, Plan, Region};
@@ -142,7 +143,7 @@ impl Checker<'_> {
         let content = &self.expectation.content;
         let said = content_count(&self.plan.case, content, self.rank)?.unwrap_or(region.len);
         let expected = if said == region.len {
-            bytes(&self.plan.case, dtype, content, self.rank, region.len)?
+            bytes(&self.plan.case, dtype, content, self.rank, region.len, Fraction::Refused)?
         } else {
             let have = region.len;
             let text = format!(

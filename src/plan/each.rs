@@ -1,9 +1,18 @@
 //! Elements that an expression of `i` gives: one period of them if they repeat, blocks of them otherwise.
 use super::eval::{Names, no_value};
 use super::inputs::mode;
-use crate::num::{DType, encode_f64, encode_int, expr_bits, put, put_all, repeat};
-use crate::scenario::expr::{BLOCK, Column, Columns, Mode};
+use crate::num::{DType, encode_f64, encode_int, expr_bits, put, put_all, repeat, value_bits};
+use crate::scenario::expr::{BLOCK, Column, Columns, EvalError, Mode};
 use crate::scenario::{Diagnostic, Expr, Span};
+
+/// What a number that is not whole gives where the type is of integers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fraction {
+    /// It is rounded towards zero.
+    Dropped,
+    /// It is an error: no integer can be equal to it.
+    Refused,
+}
 
 /// How many elements are computed of so many; the others repeat them.
 pub fn computed(expr: &Expr, names: &Names, mode: Mode, count: u64) -> u64 {
@@ -19,7 +28,14 @@ fn repeating(columns: Option<&Columns>, count: u64) -> u64 {
 /// # Errors
 ///
 /// The first element that has no value.
-pub fn fill(expr: &Expr, span: Span, mut names: Names, dtype: DType, bytes: &mut [u8]) -> Result<(), Diagnostic> {
+pub fn fill(
+    expr: &Expr,
+    span: Span,
+    mut names: Names,
+    dtype: DType,
+    fraction: Fraction,
+    bytes: &mut [u8],
+) -> Result<(), Diagnostic> {
     let (size, mode) = (dtype.size(), mode(dtype));
     let count = bytes.len() / size;
     let columns = Columns::new(expr, &names, mode);
@@ -27,12 +43,13 @@ pub fn fill(expr: &Expr, span: Span, mut names: Names, dtype: DType, bytes: &mut
     for from in (0..computed).step_by(BLOCK) {
         let len = BLOCK.min(computed - from);
         let block = &mut bytes[from * size..(from + len) * size];
-        match columns.as_ref().and_then(|c| c.block(from as u64, len)).filter(|column| is_sure(dtype, column)) {
+        match columns.as_ref().and_then(|c| c.block(from as u64, len)).filter(|column| is_sure(dtype, fraction, column))
+        {
             Some(column) => write(dtype, &column, block),
             None => {
                 for k in 0..len {
                     names.i = Some((from + k) as u64);
-                    let bits = expr_bits(dtype, expr, &names).map_err(|e| no_value(expr, span, &names, &e))?;
+                    let bits = bits(dtype, expr, &names, fraction).map_err(|e| no_value(expr, span, &names, &e))?;
                     put(dtype, block, k, bits);
                 }
             }
@@ -42,10 +59,20 @@ pub fn fill(expr: &Expr, span: Span, mut names: Names, dtype: DType, bytes: &mut
     Ok(())
 }
 
+fn bits(dtype: DType, expr: &Expr, names: &Names, fraction: Fraction) -> Result<u64, EvalError> {
+    if dtype.is_float() || fraction == Fraction::Dropped {
+        return expr_bits(dtype, expr, names);
+    }
+    let value = expr.eval_wrapping(names)?;
+    value.to_int()?;
+    value_bits(dtype, value)
+}
+
 /// False if an element may have no value in the type: a NaN or an infinity is no integer.
-fn is_sure(dtype: DType, column: &Column) -> bool {
+fn is_sure(dtype: DType, fraction: Fraction, column: &Column) -> bool {
     match column {
-        Column::Float(values) => dtype.is_float() || values.iter().all(|v| v.is_finite()),
+        Column::Float(_) if dtype.is_float() => true,
+        Column::Float(values) => fraction == Fraction::Dropped && values.iter().all(|v| v.is_finite()),
         Column::Whole(_) => true,
     }
 }
@@ -73,7 +100,8 @@ mod tests {
         let mut names =
             Names { rank: 2, n: 3, world_rank: 2, world_size: 3, t: None, peer: None, i: None, axes: &axes };
         let mut bytes = vec![0; count * dtype.size()];
-        let quick = fill(&expr, span, names, dtype, &mut bytes).map(|()| bytes).map_err(|d| d.message);
+        let quick =
+            fill(&expr, span, names, dtype, Fraction::Dropped, &mut bytes).map(|()| bytes).map_err(|d| d.message);
         let mut bytes = vec![0; count * dtype.size()];
         let slow = (0..count).try_for_each(|i| {
             names.i = Some(i as u64);

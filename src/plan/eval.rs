@@ -1,6 +1,6 @@
 //! Numbers of the file, evaluated for one rank.
 use crate::scenario::expr::{EvalError, Mode, Node, Scope, Value};
-use crate::scenario::{Case, Diagnostic, Expr, Num, NumKind, Ranks, Span};
+use crate::scenario::{Case, Diagnostic, ElementValue, Expr, Num, NumKind, Ranks, Span};
 
 /// The names an expression may use outside `map` and `assert`.
 #[derive(Clone, Copy, Debug)]
@@ -76,7 +76,7 @@ pub trait Ranked {
     /// A list of the wrong length, or an expression without a value.
     fn value(&self, names: &Names, mode: Mode) -> Result<Value, Diagnostic>;
 
-    /// As a whole number, the fraction dropped.
+    /// As a whole number.
     ///
     /// # Errors
     ///
@@ -139,7 +139,7 @@ pub fn evaluate(expr: &Expr, span: Span, names: &Names, mode: Mode) -> Result<Va
     expr.eval(names, mode).map_err(|e| no_value(expr, span, names, &e))
 }
 
-/// The whole number that an expression gives, the fraction dropped, with its place in the error.
+/// The whole number that an expression gives, with its place in the error.
 pub fn evaluate_whole(expr: &Expr, span: Span, names: &Names) -> Result<i128, Diagnostic> {
     expr.eval_int(names).map_err(|e| no_value(expr, span, names, &e))
 }
@@ -147,6 +147,27 @@ pub fn evaluate_whole(expr: &Expr, span: Span, names: &Names) -> Result<i128, Di
 /// Why an expression gives nothing for a rank.
 pub fn no_value(expr: &Expr, span: Span, names: &Names, error: &EvalError) -> Diagnostic {
     Diagnostic::new(span, format!("`{}` has no value on rank {}: {error}", expr.text, names.rank))
+}
+
+/// The number that an expression stands for without computing: one alone in quotes, or that of an axis. It is a written
+/// number, which its type must be able to hold.
+pub fn written(expr: &Expr, axes: &[(String, Value)]) -> Option<ElementValue> {
+    fn number(node: &Node, axes: &[(String, Value)]) -> Option<Value> {
+        match node {
+            Node::Int(v) => Some(Value::Int(*v)),
+            Node::Float(v) => Some(Value::Float(*v)),
+            Node::Name(name) => axes.iter().find(|(axis, _)| axis == name).map(|(_, value)| *value),
+            Node::Neg(inner) => match number(inner, axes)? {
+                Value::Int(v) => v.checked_neg().map(Value::Int),
+                Value::Float(v) => Some(Value::Float(-v)),
+            },
+            Node::Index(..) | Node::Field(..) | Node::Binary(..) | Node::Call(..) => None,
+        }
+    }
+    Some(match number(&expr.node, axes)? {
+        Value::Int(v) => ElementValue::Int(v),
+        Value::Float(v) => ElementValue::Float(v),
+    })
 }
 
 /// Whether a rank is among those named; lists and expressions count in the world.

@@ -1,18 +1,22 @@
 //! What the file expects against what there is: buffers, slices, lengths.
-use super::eval::{Names, elements, evaluate_whole};
+use super::each::{self, Fraction};
+use super::eval::{Names, elements, evaluate_whole, written};
 use super::inputs::content_count;
 use super::resolve::dedupe;
 use super::types::{Buffer, Plan};
 use crate::num::{DType, empty_range};
-use crate::scenario::expr::Node;
-use crate::scenario::{
-    Content, Diagnostic, Element, ElementValue, Expectation, Expr, Fill, RowKind, Sp, Span, Values, fit,
-};
+use crate::scenario::expr::Value;
+use crate::scenario::{Content, Diagnostic, Element, Expectation, Expr, Fill, RowKind, Sp, Span, Values, fit};
 use crate::worker::job::What;
 
-/// Checks `expect` and `assert`.
+/// Checks `expect` and `assert`, and the written numbers of `inputs`.
 pub fn check(plan: &Plan) -> Result<(), Vec<Diagnostic>> {
     let mut diags = Vec::new();
+    for buffer in &plan.buffers {
+        if let Some(input) = buffer.input.and_then(|k| plan.case.inputs.get(k)) {
+            diags.extend(fits(&input.content, buffer.dtype, &plan.case.axes).err());
+        }
+    }
     for e in &plan.case.expect {
         diags.extend(one(plan, e).err());
     }
@@ -65,7 +69,7 @@ fn one(plan: &Plan, e: &Expectation) -> Result<(), Diagnostic> {
     let Some(buffer) = plan.buffers.iter().find(|b| b.name == e.target.name) else {
         return Err(Diagnostic::new(e.target.span, format!("no step of this case makes a buffer `{}`", e.target.name)));
     };
-    fits(e, buffer.dtype)?;
+    fits(&e.content, buffer.dtype, &plan.case.axes)?;
     let (mut compared, mut counted) = (0, false);
     for rank in 0..plan.n {
         let words = match &e.content {
@@ -98,6 +102,9 @@ fn one(plan: &Plan, e: &Expectation) -> Result<(), Diagnostic> {
             continue;
         };
         compared += have;
+        if have > 0 {
+            first_element(plan, e, buffer.dtype, rank)?;
+        }
         let Some(want) = content_count(&plan.case, &e.content, rank)? else { continue };
         counted = true;
         if want != have {
@@ -123,8 +130,27 @@ fn one(plan: &Plan, e: &Expectation) -> Result<(), Diagnostic> {
     Err(Diagnostic::new(row_span(e, 0), text).help("write `count = 0` in it if that is meant"))
 }
 
+/// Whether an expression has a value for the first element; those of the others show when they are compared.
+fn first_element(plan: &Plan, e: &Expectation, dtype: DType, rank: usize) -> Result<(), Diagnostic> {
+    let fill = match &e.content {
+        Content::All(fill) => Some(fill),
+        Content::Rows(rows) => match rows.get(rank).map(|r| &r.kind) {
+            Some(RowKind::Table(fill)) => Some(fill),
+            _ => None,
+        },
+    };
+    match fill.map(|fill| &fill.values) {
+        Some(Values::Each(expr)) => {
+            let mut element = vec![0; dtype.size()];
+            let names = Names::world(&plan.case, rank);
+            each::fill(&expr.v, expr.span, names, dtype, Fraction::Refused, &mut element)
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Whether the type holds what is written: of many buffers it is not known when the file is read.
-fn fits(e: &Expectation, dtype: DType) -> Result<(), Diagnostic> {
+fn fits(content: &Content, dtype: DType, axes: &[(String, Value)]) -> Result<(), Diagnostic> {
     let row = |list: &[Element]| {
         list.iter().try_for_each(|element| match fit(element.value, dtype) {
             Ok(_) => Ok(()),
@@ -134,9 +160,8 @@ fn fits(e: &Expectation, dtype: DType) -> Result<(), Diagnostic> {
     let table = |fill: &Fill| match &fill.values {
         Values::Number(element) => row(std::slice::from_ref(element)),
         Values::Row(list) => row(list),
-        // A number in quotes computes nothing: it is a written number too.
-        Values::Each(expr) => match lone_number(&expr.v.node) {
-            Some(v) => row(&[Element { span: expr.span, value: ElementValue::Int(v) }]),
+        Values::Each(expr) => match written(&expr.v, axes) {
+            Some(value) => row(&[Element { span: expr.span, value }]),
             None => Ok(()),
         },
         Values::Random { low, high, .. } => {
@@ -150,21 +175,13 @@ fn fits(e: &Expectation, dtype: DType) -> Result<(), Diagnostic> {
         }
         _ => Ok(()),
     };
-    match &e.content {
+    match content {
         Content::All(fill) => table(fill),
         Content::Rows(rows) => rows.iter().try_for_each(|r| match &r.kind {
             RowKind::Elements(list) => row(list),
             RowKind::Table(fill) => table(fill),
             RowKind::Untouched | RowKind::Any => Ok(()),
         }),
-    }
-}
-
-fn lone_number(node: &Node) -> Option<i128> {
-    match node {
-        Node::Int(v) => Some(*v),
-        Node::Neg(inner) => lone_number(inner)?.checked_neg(),
-        _ => None,
     }
 }
 

@@ -1,4 +1,5 @@
 //! What buffers hold before the first step, and how long they are.
+use super::each::Fraction;
 use super::eval::{Names, among, elements, evaluate};
 use super::types::{BufId, Plan};
 use crate::num::{self, DType};
@@ -110,6 +111,7 @@ pub fn bytes(
     content: &Content,
     rank: usize,
     count: u64,
+    fraction: Fraction,
 ) -> Result<Option<Vec<u8>>, Diagnostic> {
     let fill = match content {
         Content::All(fill) => fill,
@@ -129,7 +131,7 @@ pub fn bytes(
             num::repeat(&mut out, dtype.size());
         }
         Values::Each(expr) => {
-            super::each::fill(&expr.v, expr.span, Names::world(case, rank), dtype, &mut out)?;
+            super::each::fill(&expr.v, expr.span, Names::world(case, rank), dtype, fraction, &mut out)?;
         }
         Values::Random { seed, low, high } => {
             let random =
@@ -160,6 +162,6 @@ impl Plan {
             return Ok(Some(bytes.clone()));
         }
         let Some(def) = buffer.input.and_then(|i| self.case.inputs.get(i)) else { return Ok(None) };
-        bytes(&self.case, buffer.dtype, &def.content, rank, place.count)
+        bytes(&self.case, buffer.dtype, &def.content, rank, place.count, Fraction::Dropped)
     }
 }

@@ -7,7 +7,7 @@
 //! expected against what there is.
 mod comms;
 pub mod cost;
-mod each;
+pub(crate) mod each;
 mod eval;
 pub(crate) mod expect;
 mod foresee;

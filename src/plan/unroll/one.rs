@@ -1,5 +1,5 @@
 //! One rank's items of one step.
-use super::super::eval::{Names, Ranked, evaluate, evaluate_whole, named, own, ranks};
+use super::super::eval::{Names, Ranked, evaluate, evaluate_whole, named, own, ranks, written};
 use super::super::item::{Coll, ItemKind, MapItem, Red, Scalar, ScalarNumber, Sel};
 use super::super::place::{BARRIER_IN, BARRIER_OUT};
 use super::super::types::StepId;
@@ -155,9 +155,12 @@ impl<'a> Unroll<'a> {
                 let number = match &own.kind {
                     NumKind::Int(v) => ScalarNumber::Written(ElementValue::Int(*v)),
                     NumKind::Float(v) => ScalarNumber::Written(ElementValue::Float(*v)),
-                    NumKind::Expr(expr) => ScalarNumber::Computed {
-                        real: evaluate(expr, own.span, &m.names, Mode::Float)?,
-                        whole: expr.eval_wrapping(&m.names).ok(),
+                    NumKind::Expr(expr) => match written(expr, m.names.axes) {
+                        Some(value) => ScalarNumber::Written(value),
+                        None => ScalarNumber::Computed {
+                            real: evaluate(expr, own.span, &m.names, Mode::Float)?,
+                            whole: expr.eval_wrapping(&m.names).ok(),
+                        },
                     },
                     NumKind::List(_) => return Err(Diagnostic::new(own.span, "a number is wanted here, not a list")),
                 };

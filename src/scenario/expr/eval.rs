@@ -19,11 +19,11 @@ impl Value {
         }
     }
 
-    /// As a whole number, the fraction dropped: the one rule wherever an expression stands for a whole number.
+    /// As a whole number: the one rule wherever an expression stands for a whole number.
     ///
     /// # Errors
     ///
-    /// NaN, an infinity, and what does not fit 128 bits.
+    /// A number that is not whole, NaN, an infinity, and what does not fit 128 bits.
     pub fn to_int(self) -> Result<i128, EvalError> {
         match self {
             Self::Int(v) => Ok(v),
@@ -31,6 +31,9 @@ impl Value {
             Self::Float(v) if v.is_infinite() => Err(EvalError("infinite, where a whole number is wanted".into())),
             Self::Float(v) if !(-I128_EDGE..I128_EDGE).contains(&v) => {
                 Err(EvalError(format!("{v:e} does not fit 128 bits")))
+            }
+            Self::Float(v) if v.fract() != 0.0 => {
+                Err(EvalError(format!("{v:?} is not whole, where a whole number is wanted")))
             }
             Self::Float(v) => Ok(v as i128),
         }
