@@ -87,7 +87,7 @@ fn a_worker_killed_in_the_middle_costs_one_case() {
     let runner = runner(1);
     let text = "world_size = 3\ntimeout = 900\ncomms.alone = { groups = [[0]] }\ninputs.x = [[1], [2], [3]]\nsteps = [\n\
         { op = \"all_reduce\", in = \"x\", out = \"y\" },\n\
-        { op = \"all_reduce\", in = \"x\", out = \"z\", comm = \"alone\" },\n{ op = \"sleep\", seconds = 600 } ]\n";
+        { op = \"all_reduce\", in = \"x\", out = \"z\", comm = \"alone\" },\n{ op = \"sleep\", seconds = 20 } ]\n";
     pass(&runner.run_case(&case("before", SUM)));
     let pid = i32::try_from(runner.idle_workers()[0]).unwrap();
     let sleeping = case("killed", text);
