@@ -7,7 +7,7 @@ use super::{Lane, pattern};
 use crate::num::get;
 use crate::oracle::Forecast;
 use crate::oracle::contents::{Memory, Run, Sure};
-use crate::oracle::walk::{region_bytes, step_of, writes_of};
+use crate::oracle::walk::{region_bytes, writes_of};
 use crate::plan::{Plan, Region};
 use crate::run::Observation;
 use std::collections::BTreeMap;
@@ -195,7 +195,7 @@ impl Payload<'_> {
             of: region.len,
             pattern: book.worth().then(|| pattern::recognise(plan, self.forecast, self.seen, &site)).flatten(),
         };
-        let step = step_of(&plan.events[event]);
+        let step = plan.events[event].step();
         book.find(Rank { kind: 1, event }, message::wrong(plan, finding, Some(step), None));
     }
 

@@ -158,7 +158,7 @@ impl Judge<'_> {
             of: region.len,
             pattern: worth.then(|| pattern::recognise(self.plan, self.forecast, self.seen, &site)).flatten(),
         };
-        let step = crate::oracle::walk::step_of(&self.plan.events[event]);
+        let step = self.plan.events[event].step();
         self.book.find(Rank { kind: 1, event }, message::wrong(self.plan, finding, Some(step), None));
     }
 
@@ -269,7 +269,7 @@ impl Judge<'_> {
             of: region.len,
             pattern,
         };
-        let step = crate::oracle::walk::step_of(&self.plan.events[choice.event]);
+        let step = self.plan.events[choice.event].step();
         self.book.find(Rank { kind: 1, event: choice.event }, message::wrong(self.plan, finding, Some(step), None));
         if let (false, Some((alloc, range))) = (checkpoint, region_bytes(self.plan, region)) {
             let size = dtype.size() as u64;

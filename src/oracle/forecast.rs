@@ -3,7 +3,7 @@
 use super::columns::Reduced;
 use super::contents::{Memory, Piece, Run, Sure};
 use super::poison;
-use super::walk::{Choice, Fault, Guide, Walk, region_bytes, step_of, writes_of};
+use super::walk::{Choice, Fault, Guide, Walk, region_bytes, writes_of};
 use crate::plan::{Event, GUARD, Plan, Region, Write, cost};
 use crate::scenario::Diagnostic;
 use crate::worker::job::{Ptr, Red, What};
@@ -143,7 +143,7 @@ fn afford(plan: &Plan, soft_work: u64, checkpoints: &[Checkpoint]) -> Result<(),
         let Some((_, range)) = region_bytes(plan, checkpoint.write.region) else { continue };
         let copies = 2 * (range.end - range.start);
         bytes = bytes.saturating_add(copies);
-        let step = plan.events.get(checkpoint.event).and_then(|e| plan.steps.get(step_of(e) as usize));
+        let step = plan.events.get(checkpoint.event).and_then(|e| plan.steps.get(e.step() as usize));
         if let (true, Some(step)) = (copies > most.0, step) {
             most = (copies, step.span);
         }

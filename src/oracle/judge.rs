@@ -5,9 +5,7 @@ use super::answer::{Answer, Judged, Lane, Reduction, Ruling};
 use super::budget::Budget;
 use super::float::Float;
 use crate::num::{canonical_nan, decode_f64, is_nan, mask};
-
-/// Up to so many ranks the whole admissible set can be searched.
-pub const SEARCH_RANKS: usize = 8;
+use crate::plan::cost::SEARCH_RANKS;
 
 const WIDE_NOTE: &str = "inputs that the run gave make partial products subnormal; judged by a wider bound";
 const BUDGET_NOTE: &str = "the search budget is used up; judged by the bound";

@@ -34,9 +34,9 @@ mod ways;
 #[cfg(test)]
 mod tests;
 
+pub use crate::plan::cost::SEARCH_RANKS;
 pub use answer::{Answer, Choice, ExactBuffer, Judged, Lane, ReduceKind, Reduction, Ruling};
 pub use budget::Budget;
 pub use families::{FamilySet, Rounding, Scale, Shape};
 pub use fingerprint::{Comparison, Fingerprint};
 pub use forecast::{Checkpoint, Forecast};
-pub use judge::SEARCH_RANKS;

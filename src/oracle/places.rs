@@ -1,5 +1,5 @@
 //! Where a plan's regions lie, and what its events write.
-use crate::plan::{Event, Plan, Region, StepId, Write};
+use crate::plan::{Event, Plan, Region, Write};
 use std::ops::Range;
 
 /// The allocation and the bytes of its payload that a region is.
@@ -10,17 +10,6 @@ pub(crate) fn region_bytes(plan: &Plan, region: Region) -> Option<(usize, Range<
     let start = place.offset.checked_add(region.start.checked_mul(size)?)?;
     let end = start.checked_add(region.len.checked_mul(size)?)?;
     (end <= plan.allocs.get(place.alloc)?.payload).then_some((place.alloc, start..end))
-}
-
-/// The step of an event.
-pub(crate) fn step_of(event: &Event) -> StepId {
-    match event {
-        Event::Collective { step, .. }
-        | Event::Post { step, .. }
-        | Event::Land { step, .. }
-        | Event::Map { step, .. }
-        | Event::Undefined { step, .. } => *step,
-    }
 }
 
 /// What an event writes.

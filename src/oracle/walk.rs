@@ -3,9 +3,10 @@
 use super::Reduction;
 use super::columns::{Reduced, reduce};
 use super::contents::{Mark, Memory, Piece, Sure};
-pub(crate) use super::places::{region_bytes, step_of, writes_of};
+pub(crate) use super::places::{region_bytes, writes_of};
 use crate::num::{MapInput, map_element, put};
 use crate::ops::{Collective, Rule};
+use crate::plan::cost::KEPT_RESULTS;
 use crate::plan::{Event, Plan, Region, StepId, Write};
 use std::cell::Cell;
 use std::collections::HashMap;
@@ -66,7 +67,7 @@ pub(crate) struct Walk<'p> {
     /// By origin: read or overwritten later.
     pub reused: Vec<bool>,
     /// Results of reductions whose inputs are known, by event; they are the same in every walk. Only as many are kept as
-    /// fit [`KEPT`]; the others are worked out again.
+    /// fit [`KEPT_RESULTS`]; the others are worked out again.
     pub known: HashMap<usize, Arc<Reduced>>,
     kept: usize,
     /// Stretches of all allocations with a history of their own.
@@ -98,7 +99,7 @@ impl<'p> Walk<'p> {
                 guide.happened(number, &self.memory);
             }
             if let Err((rank, message)) = done {
-                guide.fault(Fault { event: number, step: step_of(event), rank, message });
+                guide.fault(Fault { event: number, step: event.step(), rank, message });
                 for write in writes_of(event).into_iter().flatten() {
                     self.undefine(number, write);
                 }
@@ -171,7 +172,7 @@ impl<'p> Walk<'p> {
                 let soft = soft_elements(&sent, size);
                 let reduced = Arc::new(reduce(reduction, &inputs, soft, self.settled()).map_err(|m| (None, m))?);
                 let size = reduced.size();
-                if worst != Some(Sure::Soft) && self.kept.saturating_add(size) <= KEPT {
+                if worst != Some(Sure::Soft) && self.kept.saturating_add(size) <= KEPT_RESULTS as usize {
                     self.kept += size;
                     self.known.insert(number, reduced.clone());
                 }
@@ -391,8 +392,6 @@ impl<'p> Walk<'p> {
 
 type Problem = (Option<usize>, String);
 
-/// Bytes of results that are kept for later walks.
-pub(crate) const KEPT: usize = 64 << 20;
 /// Most stretches of memory with histories of their own: each takes as much as dozens of bytes.
 const MAX_STRETCHES: usize = 1 << 21;
 

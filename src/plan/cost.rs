@@ -12,7 +12,7 @@ use super::types::{Event, Plan, Reduction, Region};
 use super::{Limits, each};
 use crate::num::DType;
 use crate::scenario::expr::{Func, Node};
-use crate::scenario::{Content, Diagnostic, Expr, Fill, RowKind, Span, TextPart, Values};
+use crate::scenario::{Content, Diagnostic, Expr, Fill, Span, TextPart, Values};
 use crate::worker::job::What;
 use nccl_sys::ncclRedOp_t;
 
@@ -24,8 +24,10 @@ const BYTES: u64 = 64;
 const RUN: u64 = 10_000;
 /// Names that are looked through for the price of one operation.
 const LOOKUPS: u64 = 8;
-/// Up to so many ranks the oracle looks for an order that explains a product; beyond, it works out a bound.
-const FEW_RANKS: usize = 8;
+/// Up to so many ranks the oracle searches for an order and a rounding that explain an element; beyond, it works out a bound.
+pub const SEARCH_RANKS: usize = 8;
+/// Bytes of results, with their certainty, that the oracle keeps for the judge; the others are worked out again.
+pub const KEPT_RESULTS: u64 = 64 << 20;
 /// How often the expressions in a text are worked out: for its length while counts are found, and for its contents.
 const TEXT_USES: u64 = 3;
 
@@ -141,7 +143,7 @@ fn work(plan: &Plan) -> Account {
         all.add(sum, def.name.span, || format!("to fill `{}`", buffer.name));
     }
     for event in &plan.events {
-        let (step, amount) = (crate::oracle::walk::step_of(event), of_event(plan, event, runs));
+        let (step, amount) = (event.step(), of_event(plan, event, runs));
         let step = plan.steps.get(step as usize);
         all.add(amount, step.map_or(case.span, |s| s.span), || step.map_or("a step".into(), |s| s.label.clone()));
     }
@@ -173,13 +175,8 @@ fn work(plan: &Plan) -> Account {
 
 /// Operations that make the elements of a content on a rank.
 fn content(plan: &Plan, content: &Content, dtype: DType, rank: usize, count: u64) -> u64 {
-    let fill = match content {
-        Content::All(fill) => fill,
-        Content::Rows(rows) => match rows.get(rank).map(|r| &r.kind) {
-            Some(RowKind::Elements(list)) => return list.len() as u64,
-            Some(RowKind::Table(fill)) => fill,
-            Some(RowKind::Untouched | RowKind::Any) | None => return 0,
-        },
+    let Some(fill) = content.table(rank) else {
+        return content.elements(rank).map_or(0, |list| list.len() as u64);
     };
     let copied = count.saturating_mul(dtype.size() as u64) / BYTES;
     copied.saturating_add(of_fill(plan, fill, dtype, rank, count))
@@ -219,7 +216,7 @@ fn of_event(plan: &Plan, event: &Event, runs: u64) -> u64 {
             let weight = match reduce {
                 None => 0,
                 Some(Reduction::Builtin(op)) if *op == ncclRedOp_t::Sum => 1,
-                Some(Reduction::Builtin(op)) if *op == ncclRedOp_t::Prod && send.len() > FEW_RANKS => 36,
+                Some(Reduction::Builtin(op)) if *op == ncclRedOp_t::Prod && send.len() > SEARCH_RANKS => 36,
                 Some(_) => 3,
             };
             let reduced = sent.saturating_mul(weight);
@@ -321,7 +318,7 @@ fn memory(plan: &Plan) -> Account {
             Event::Undefined { .. } => 0,
         };
         if bytes > step_most {
-            let step = plan.steps.get(crate::oracle::walk::step_of(event) as usize);
+            let step = plan.steps.get(event.step() as usize);
             (step_most, step_at) = (bytes, step.map_or(case.span, |s| s.span));
         }
     }
@@ -331,7 +328,7 @@ fn memory(plan: &Plan) -> Account {
         }
         _ => 0,
     });
-    let kept = reduced.fold(0, u64::saturating_add).min(crate::oracle::walk::KEPT as u64);
+    let kept = reduced.fold(0, u64::saturating_add).min(KEPT_RESULTS);
     all.add(kept, case.span, || "results that are kept".into());
     all.add(step_most, step_at, || "to work out this step".into());
     all.add(most_flying, case.span, || "messages on their way".into());

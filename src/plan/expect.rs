@@ -1,22 +1,15 @@
 //! What the file expects against what there is: buffers, slices, lengths.
 use super::each::{self, Fraction};
-use super::eval::{Names, elements, evaluate_whole, written};
-use super::inputs::content_count;
-use super::resolve::dedupe;
+use super::eval::{Names, elements, evaluate_whole};
+use super::inputs::{content_count, fits};
 use super::types::{Buffer, Plan};
-use crate::num::{DType, empty_range};
-use crate::scenario::expr::Value;
-use crate::scenario::{Content, Diagnostic, Element, Expectation, Expr, Fill, RowKind, Sp, Span, Values, fit};
+use crate::num::DType;
+use crate::scenario::{Content, Diagnostic, Expectation, Expr, Fill, RowKind, Sp, Span, Values};
 use crate::worker::job::What;
 
-/// Checks `expect` and `assert`, and the written numbers of `inputs`.
-pub fn check(plan: &Plan) -> Result<(), Vec<Diagnostic>> {
+/// What is wrong with `expect` and `assert`.
+pub fn faults(plan: &Plan) -> Vec<Diagnostic> {
     let mut diags = Vec::new();
-    for buffer in &plan.buffers {
-        if let Some(input) = buffer.input.and_then(|k| plan.case.inputs.get(k)) {
-            diags.extend(fits(&input.content, buffer.dtype, &plan.case.axes).err());
-        }
-    }
     for e in &plan.case.expect {
         diags.extend(one(plan, e).err());
     }
@@ -33,7 +26,7 @@ pub fn check(plan: &Plan) -> Result<(), Vec<Diagnostic>> {
             None => diags.extend(asserts_nothing(plan, a, &names)),
         }
     }
-    if diags.is_empty() { Ok(()) } else { Err(dedupe(diags)) }
+    diags
 }
 
 /// A single case's assert that no rank can check. Among many cases some may leave out what an assert speaks of; the report
@@ -132,56 +125,13 @@ fn one(plan: &Plan, e: &Expectation) -> Result<(), Diagnostic> {
 
 /// Whether an expression has a value for the first element; those of the others show when they are compared.
 fn first_element(plan: &Plan, e: &Expectation, dtype: DType, rank: usize) -> Result<(), Diagnostic> {
-    let fill = match &e.content {
-        Content::All(fill) => Some(fill),
-        Content::Rows(rows) => match rows.get(rank).map(|r| &r.kind) {
-            Some(RowKind::Table(fill)) => Some(fill),
-            _ => None,
-        },
-    };
-    match fill.map(|fill| &fill.values) {
+    match e.content.table(rank).map(|fill| &fill.values) {
         Some(Values::Each(expr)) => {
             let mut element = vec![0; dtype.size()];
             let names = Names::world(&plan.case, rank);
             each::fill(&expr.v, expr.span, names, dtype, Fraction::Refused, &mut element)
         }
         _ => Ok(()),
-    }
-}
-
-/// Whether the type holds what is written: of many buffers it is not known when the file is read.
-fn fits(content: &Content, dtype: DType, axes: &[(String, Value)]) -> Result<(), Diagnostic> {
-    let row = |list: &[Element]| {
-        list.iter().try_for_each(|element| match fit(element.value, dtype) {
-            Ok(_) => Ok(()),
-            Err(why) => Err(Diagnostic::new(element.span, why)),
-        })
-    };
-    let table = |fill: &Fill| match &fill.values {
-        Values::Number(element) => row(std::slice::from_ref(element)),
-        Values::Row(list) => row(list),
-        Values::Each(expr) => match written(&expr.v, axes) {
-            Some(value) => row(&[Element { span: expr.span, value }]),
-            None => Ok(()),
-        },
-        Values::Random { low, high, .. } => {
-            let bounds = [low, high].into_iter().flatten();
-            bounds.cloned().try_for_each(|bound| row(&[bound]))?;
-            let (low, high) = (low.as_ref().map(|e| &e.value), high.as_ref().map(|e| &e.value));
-            match empty_range(dtype, low, high) {
-                Some(why) => Err(Diagnostic::new(fill.span, "`high` must be greater than `low`").label(why)),
-                None => Ok(()),
-            }
-        }
-        _ => Ok(()),
-    };
-    match content {
-        Content::All(fill) => table(fill),
-        Content::Rows(rows) => rows.iter().try_for_each(|r| match &r.kind {
-            RowKind::Elements(list) => row(list),
-            RowKind::Table(fill) => table(fill),
-            RowKind::Untouched | RowKind::Any => Ok(()),
-        }),
     }
 }
 
@@ -198,14 +148,7 @@ fn row_span(e: &Expectation, rank: usize) -> Span {
 
 /// Where an expectation says how many elements a rank has: its `count`, else all of the row.
 fn count_span(e: &Expectation, rank: usize) -> Span {
-    let fill = match &e.content {
-        Content::All(fill) => Some(fill),
-        Content::Rows(rows) => match rows.get(rank).map(|r| &r.kind) {
-            Some(RowKind::Table(fill)) => Some(fill),
-            _ => None,
-        },
-    };
-    fill.and_then(|fill| fill.count.as_ref()).map_or_else(|| row_span(e, rank), |count| count.span)
+    e.content.table(rank).and_then(|fill| fill.count.as_ref()).map_or_else(|| row_span(e, rank), |count| count.span)
 }
 
 /// Elements that an expectation speaks of on a rank; `None` if the rank has no such buffer.

@@ -1,8 +1,8 @@
 //! What buffers hold before the first step, and how long they are.
 use super::each::Fraction;
-use super::eval::{Names, among, elements, evaluate};
-use super::types::{BufId, Plan};
-use crate::num::{self, DType};
+use super::eval::{Names, among, elements, evaluate, written};
+use super::types::{BufId, Buffer, Plan};
+use crate::num::{self, DType, empty_range};
 use crate::scenario::expr::{Mode, Value};
 use crate::scenario::{
     BufferDef, Case, Content, Diagnostic, Element, ElementValue, Fill, Row, RowKind, TextPart, Values, fit,
@@ -33,13 +33,10 @@ pub fn count(case: &Case, def: &BufferDef, rank: usize) -> Result<Option<u64>, D
 
 /// Elements that a content says of a rank.
 pub fn content_count(case: &Case, content: &Content, rank: usize) -> Result<Option<u64>, Diagnostic> {
-    match content {
-        Content::All(fill) => fill_count(case, fill, rank),
-        Content::Rows(rows) => match rows.get(rank).map(|r| &r.kind) {
-            Some(RowKind::Elements(list)) => Ok(Some(list.len() as u64)),
-            Some(RowKind::Table(fill)) => fill_count(case, fill, rank),
-            Some(RowKind::Untouched | RowKind::Any) | None => Ok(None),
-        },
+    match (content.table(rank), content.elements(rank)) {
+        (Some(fill), _) => fill_count(case, fill, rank),
+        (None, Some(list)) => Ok(Some(list.len() as u64)),
+        (None, None) => Ok(None),
     }
 }
 
@@ -96,6 +93,51 @@ pub fn mode(dtype: DType) -> Mode {
     if dtype.is_float() { Mode::Float } else { Mode::Whole }
 }
 
+/// What is wrong with the numbers that are written in `inputs`.
+pub fn faults(plan: &Plan) -> Vec<Diagnostic> {
+    let written = |buffer: &Buffer| {
+        let input = plan.case.inputs.get(buffer.input?)?;
+        fits(&input.content, buffer.dtype, &plan.case.axes).err()
+    };
+    plan.buffers.iter().filter_map(written).collect()
+}
+
+/// Whether the type holds what is written: of many buffers it is not known when the file is read.
+pub fn fits(content: &Content, dtype: DType, axes: &[(String, Value)]) -> Result<(), Diagnostic> {
+    let row = |list: &[Element]| {
+        list.iter().try_for_each(|element| match fit(element.value, dtype) {
+            Ok(_) => Ok(()),
+            Err(why) => Err(Diagnostic::new(element.span, why)),
+        })
+    };
+    let table = |fill: &Fill| match &fill.values {
+        Values::Number(element) => row(std::slice::from_ref(element)),
+        Values::Row(list) => row(list),
+        Values::Each(expr) => match written(&expr.v, axes) {
+            Some(value) => row(&[Element { span: expr.span, value }]),
+            None => Ok(()),
+        },
+        Values::Random { low, high, .. } => {
+            let bounds = [low, high].into_iter().flatten();
+            bounds.cloned().try_for_each(|bound| row(&[bound]))?;
+            let (low, high) = (low.as_ref().map(|e| &e.value), high.as_ref().map(|e| &e.value));
+            match empty_range(dtype, low, high) {
+                Some(why) => Err(Diagnostic::new(fill.span, "`high` must be greater than `low`").label(why)),
+                None => Ok(()),
+            }
+        }
+        _ => Ok(()),
+    };
+    match content {
+        Content::All(fill) => table(fill),
+        Content::Rows(rows) => rows.iter().try_for_each(|r| match &r.kind {
+            RowKind::Elements(list) => row(list),
+            RowKind::Table(fill) => table(fill),
+            RowKind::Untouched | RowKind::Any => Ok(()),
+        }),
+    }
+}
+
 fn listed(dtype: DType, list: &[Element]) -> Vec<u8> {
     let mut bytes = vec![0; list.len() * dtype.size()];
     for (i, e) in list.iter().enumerate() {
@@ -113,13 +155,10 @@ pub fn bytes(
     count: u64,
     fraction: Fraction,
 ) -> Result<Option<Vec<u8>>, Diagnostic> {
-    let fill = match content {
-        Content::All(fill) => fill,
-        Content::Rows(rows) => match rows.get(rank).map(|r| &r.kind) {
-            Some(RowKind::Elements(list)) => return Ok(Some(listed(dtype, list))),
-            Some(RowKind::Table(fill)) => fill,
-            Some(RowKind::Untouched | RowKind::Any) | None => return Ok(None),
-        },
+    let fill = match (content.table(rank), content.elements(rank)) {
+        (Some(fill), _) => fill,
+        (None, Some(list)) => return Ok(Some(listed(dtype, list))),
+        (None, None) => return Ok(None),
     };
     let len = usize::try_from(count).map_err(|_| Diagnostic::new(fill.span, "too many elements"))?;
     let mut out = vec![0u8; len * dtype.size()];

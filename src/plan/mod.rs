@@ -97,7 +97,11 @@ pub fn plan(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> 
     let low = lower::lower(program, placed)?;
     race::check(&low)?;
     let mut plan = foresee::foresee(low)?;
-    expect::check(&plan)?;
+    let mut faults = inputs::faults(&plan);
+    faults.append(&mut expect::faults(&plan));
+    if !faults.is_empty() {
+        return Err(resolve::dedupe(faults));
+    }
     plan.cost = cost::check(&plan, limits)?;
     plan.limits = *limits;
     Ok(plan)

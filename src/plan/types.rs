@@ -230,6 +230,19 @@ pub enum Event {
     },
 }
 
+impl Event {
+    /// The step that it belongs to.
+    pub fn step(&self) -> StepId {
+        match self {
+            Self::Collective { step, .. }
+            | Self::Post { step, .. }
+            | Self::Land { step, .. }
+            | Self::Map { step, .. }
+            | Self::Undefined { step, .. } => *step,
+        }
+    }
+}
+
 /// A reduction with its scalars.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Reduction {

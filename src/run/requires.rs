@@ -97,6 +97,8 @@ mod tests {
     use super::*;
     use crate::backend::cuda::{DeviceInfo, DriverState, Gpus};
     use crate::library::Probed;
+    use crate::scenario::{self, SourceFile};
+    use std::sync::Arc;
 
     fn machine(maker: Maker) -> Machine {
         let devices = vec![DeviceInfo::default(), DeviceInfo::default()];
@@ -110,14 +112,15 @@ mod tests {
 
     #[test]
     fn what_only_nvidias_library_promises_is_skipped_for_others() {
-        let mut case = (*crate::suite::fixture::case("f")).clone();
-        case.requires.nvidia = true;
+        let text = "world_size = 2\nop = \"all_reduce\"\ninputs = [[1], [2]]\nrequires.library = \"nvidia\"\n";
+        let file = Arc::new(SourceFile { path: "nvidia.toml".into(), text: text.into() });
+        let case = &scenario::parse(&file, "nvidia").unwrap()[0];
         let nccl = Backend::Nccl { library: "/lib/libnccl.so.2".into(), driver: None };
-        let said = |maker| missing(&case, &nccl, Some(&machine(maker)), RanksPerGpu::One);
+        let said = |maker| missing(case, &nccl, Some(&machine(maker)), RanksPerGpu::One);
         assert_eq!(said(Maker::Nvidia), None);
         assert_eq!(said(Maker::Collspec), None);
         let words = "needs NVIDIA's library; this one is of another make than NVIDIA's";
         assert_eq!(said(Maker::Other).as_deref(), Some(words));
-        assert_eq!(missing(&case, &Backend::Soft, None, RanksPerGpu::One), None);
+        assert_eq!(missing(case, &Backend::Soft, None, RanksPerGpu::One), None);
     }
 }

@@ -264,6 +264,30 @@ pub enum Content {
     All(Fill),
 }
 
+impl Content {
+    /// The table that says what a rank has: the one for all ranks, or the rank's own.
+    pub fn table(&self, rank: usize) -> Option<&Fill> {
+        match self {
+            Self::All(fill) => Some(fill),
+            Self::Rows(rows) => match rows.get(rank).map(|row| &row.kind) {
+                Some(RowKind::Table(fill)) => Some(fill),
+                _ => None,
+            },
+        }
+    }
+
+    /// A rank's row, where it is written element by element.
+    pub fn elements(&self, rank: usize) -> Option<&[Element]> {
+        match self {
+            Self::All(_) => None,
+            Self::Rows(rows) => match rows.get(rank).map(|row| &row.kind) {
+                Some(RowKind::Elements(list)) => Some(list),
+                _ => None,
+            },
+        }
+    }
+}
+
 /// One rank's row.
 #[derive(Clone, Debug)]
 pub struct Row {
