@@ -13,8 +13,8 @@
 //!
 //! Variables mean what the options of `collspec run` with their names mean: COLLSPEC_BACKEND, COLLSPEC_REQUIRE,
 //! COLLSPEC_NCCL, COLLSPEC_DRIVER, COLLSPEC_RANKS_PER_GPU, COLLSPEC_PLACEMENT, COLLSPEC_TIMEOUT, COLLSPEC_OPENING_TIMEOUT,
-//! COLLSPEC_SEED, COLLSPEC_EAGER, COLLSPEC_CONNECT, COLLSPEC_ALLOW_ENV, COLLSPEC_MAX_MEMORY, COLLSPEC_MAX_WORK, COLLSPEC_MAX_FILE,
-//! COLLSPEC_FORMS and COLLSPEC_FILTER. Snapshots follow insta's INSTA_UPDATE. Nothing but libtest's own lines
+//! COLLSPEC_SEED, COLLSPEC_EAGER, COLLSPEC_CONNECT, COLLSPEC_ALLOW_ENV, COLLSPEC_MAX_MEMORY, COLLSPEC_MAX_WORK,
+//! COLLSPEC_MAX_FILE_WORK, COLLSPEC_MAX_FILE, COLLSPEC_FORMS and COLLSPEC_FILTER. Snapshots follow insta's INSTA_UPDATE. Nothing but libtest's own lines
 //! goes to the standard output.
 mod environment;
 mod settings;
@@ -137,6 +137,10 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
                 args.test_threads = Some(1);
             }
             let jobs = args.test_threads.or_else(|| available_parallelism().ok().map(NonZeroUsize::get)).unwrap_or(1);
+            // Of a single case the limits of a case are enough.
+            if !args.list && !args.exact {
+                suite.weigh(jobs);
+            }
             let runner = Runner::new(settings.options(chosen, jobs)).map_err(|error| failed(&error))?;
             Some(Arc::new(runner))
         }

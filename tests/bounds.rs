@@ -327,3 +327,45 @@ fn the_command_says_what_raises_the_limits() {
     assert!(run.err.contains("larger than 10 bytes"), "{}", run.err);
     assert_eq!(home.run(&["run", "a.toml"]).code, 0);
 }
+
+/// 200 cases, each of which is below the limit of a case.
+fn sweep(each: &str, count: u64) -> String {
+    let seeds: Vec<String> = (1..=200).map(|seed| seed.to_string()).collect();
+    format!(
+        "world_size = 2\nop = \"all_reduce\"\ninputs = {{ each = \"{each}\", count = {count}, dtype = \"f64\" }}\n\
+         matrix.seed = [{}]\n",
+        seeds.join(", ")
+    )
+}
+
+#[test]
+fn the_cases_of_a_file_have_a_limit_together() {
+    let home = Home::new();
+    home.file("s/sweep.toml", &sweep("sin(i * seed + rank)", 1000));
+    home.file("s/other.toml", "world_size = 2\nop = \"all_reduce\"\ninputs = [[1], [2]]\n");
+    for command in ["check", "run", "audit"] {
+        let run = home.run(&[command, "s", "--max-file-work", "1_000_000"]);
+        assert_eq!(run.code, 2, "{command}: {}", run.err);
+        let words = [
+            "the 200 cases of this file together take more than 1,000,000 operations",
+            "`--max-file-work N`",
+            "sweep.toml",
+        ];
+        assert!(words.iter().all(|word| run.err.contains(word)), "{command}: {}", run.err);
+        assert!(!run.err.contains("other.toml"), "{command}: {}", run.err);
+    }
+    let run = home.run(&["check", "s"]);
+    assert_eq!(run.code, 0, "{}", run.err);
+    let few = ["check", "s", "--max-file-work", "1_000_000", "--filter", "seed=7]"];
+    let run = home.run(&few);
+    assert_eq!(run.code, 0, "only what is selected counts: {}", run.err);
+}
+
+#[test]
+fn a_small_file_with_many_large_cases_is_refused() {
+    let home = Home::new();
+    home.file("sweep.toml", &sweep(&format!("sin(i * seed + rank{})", " + i".repeat(50)), 1_000_000));
+    let run = home.run(&["check", "sweep.toml"]);
+    assert_eq!(run.code, 2);
+    assert!(run.err.contains("more than 20,000,000,000 operations"), "{}", run.err);
+}

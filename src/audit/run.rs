@@ -2,14 +2,16 @@
 use super::sight::{Lanes, Sight};
 use super::{Depth, Error, Settings, Way};
 use crate::judge::{Flaw, Outcome, Status, Verdict};
+use crate::num::DType;
 use crate::oracle::Forecast;
 use crate::plan::Plan;
 use crate::run::{Ended, Look, Observation, Prepared, Ready, Runner};
 use crate::scenario::Case;
 use crate::suite::drive::{stream, words_of};
 use crate::suite::with_causes;
+use crate::worker::job::{Call, What};
 use soft_nccl::fault::{Fault, Injection, Reached, Wish};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -129,8 +131,10 @@ enum Sound {
 /// A case on its way.
 #[derive(Default)]
 struct Course {
-    /// Faults to run it under; `None` for a case that could not say, and runs under all.
+    /// The faults that it meets; `None` for a case that could not say.
     reached: Option<Reached>,
+    /// Faults to run it under: those that it meets, or else those that it may meet.
+    under: Reached,
     /// Seconds of the sound run, if it came to an end of its own.
     seconds: Option<f64>,
     /// Plan and forecast, while there is room for them.
@@ -177,7 +181,7 @@ pub(super) fn run(
     }
     let selected: Vec<Fault> = settings.selection.faults().collect();
     let under = |course: &Course| -> Vec<Fault> {
-        selected.iter().copied().filter(|fault| course.reached.is_none_or(|set| has(&set, *fault))).collect()
+        selected.iter().copied().filter(|fault| has(&course.under, *fault)).collect()
     };
     for (index, course) in &courses {
         if course.reached.is_some() {
@@ -320,7 +324,25 @@ fn soundly(case: &Arc<Case>, way: &dyn Way, bench: &dyn Bench, kept: &AtomicU64)
     let size = 3 * ready.forecast.initial.iter().map(|image| image.len() as u64).sum::<u64>();
     let needed = reached.is_none_or(|set| set != Reached::default());
     let fits = needed && kept.fetch_add(size, Ordering::Relaxed) + size <= KEPT;
-    Ok(Sound::Passed(Course { reached, seconds, ready: fits.then_some(ready) }))
+    let under = reached.unwrap_or_else(|| may_meet(&ready.plan));
+    Ok(Sound::Passed(Course { reached, under, seconds, ready: fits.then_some(ready) }))
+}
+
+/// The faults that a program may meet, as far as its element types say: of a case whose processes are killed nothing more
+/// is known, and each of its runs takes as long as it waits for them.
+fn may_meet(plan: &Plan) -> Reached {
+    let dtype = |call: &Call| match call.what {
+        What::Collective { dtype, .. } | What::Send { dtype, .. } | What::Recv { dtype, .. } => Some(dtype),
+        _ => None,
+    };
+    let dtypes: BTreeSet<&str> = plan.programs.iter().flatten().filter_map(dtype).map(DType::name).collect();
+    let mut set = Reached::default();
+    for fault in Fault::all().filter(|fault| fault.only_type().is_none_or(|name| dtypes.contains(name))) {
+        if let Some(word) = set.get_mut(fault.number() / 64) {
+            *word |= 1 << (fault.number() % 64);
+        }
+    }
+    set
 }
 
 /// What came of a run under a fault.

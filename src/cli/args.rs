@@ -110,6 +110,10 @@ pub struct Bounds {
     #[arg(long, value_name = "N", value_parser = Limits::operations)]
     pub max_work: Option<u64>,
 
+    /// The same operations of all selected cases of a file together [default: 20000000000].
+    #[arg(long, value_name = "N", value_parser = Limits::operations)]
+    pub max_file_work: Option<u64>,
+
     /// Bytes of a scenario file [default: 1MiB].
     #[arg(long, value_name = "BYTES", value_parser = Limits::bytes)]
     pub max_file: Option<u64>,
@@ -121,6 +125,7 @@ impl Bounds {
         Limits {
             memory: self.max_memory.unwrap_or(usual.memory),
             work: self.max_work.unwrap_or(usual.work),
+            file_work: self.max_file_work.unwrap_or(usual.file_work),
             file: self.max_file.unwrap_or(usual.file),
             ..usual
         }

@@ -23,12 +23,16 @@ const SHOWN: usize = 5;
 
 pub fn audit(args: &Audit) -> anyhow::Result<Exit> {
     let mut suite = open(&args.selection)?;
+    let cores = available_parallelism().map_or(1, NonZeroUsize::get);
+    if suite.faults.is_empty() {
+        select(&mut suite, &args.selection)?;
+        suite.plan(cores);
+    }
     if !suite.faults.is_empty() {
         show_faults(&suite)?;
         return Err(suite::Error::Faults(suite.faults.len()).into());
     }
-    select(&mut suite, &args.selection)?;
-    let jobs = args.jobs.map_or_else(|| available_parallelism().map_or(1, NonZeroUsize::get), NonZeroUsize::get);
+    let jobs = args.jobs.map_or(cores, NonZeroUsize::get);
     let depth = match (args.every_case, args.quick) {
         (true, _) => Depth::Cases,
         (false, true) => Depth::Quick,

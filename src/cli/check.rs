@@ -22,9 +22,13 @@ pub fn check(args: &Check) -> anyhow::Result<Exit> {
         let filter = Filter { long: true, ..args.selection.filter() };
         keep(&mut suite, &args.selection, &filter)?;
     }
+    suite.plan(jobs);
     let patience = faults::Patience::default();
     let (limits, turns) = (suite.limits, Turns::new(suite.limits.memory));
     let look = |case: &Arc<Case>| foresee(case, &limits, &turns);
+    // A file with faults that planning finds is not worked out any further.
+    let planned = |case: &Arc<Case>| suite.faults.iter().all(|faulty| faulty.file.path != case.file.path);
+    suite.cases = suite.cases.iter().filter(|case| planned(case)).cloned().collect();
     let results = drive::map(&suite.cases, jobs, |case| patience.look(case, look));
     let mut files: BTreeMap<&str, Vec<Foreseen>> = BTreeMap::new();
     for (case, result) in suite.cases.iter().zip(results) {

@@ -161,6 +161,7 @@ fn options_to_repeat(args: &Run) -> Vec<String> {
     let bounds = &args.selection.bounds;
     option("--max-memory", bounds.max_memory.map(|value| value.to_string()));
     option("--max-work", bounds.max_work.map(|value| value.to_string()));
+    option("--max-file-work", bounds.max_file_work.map(|value| value.to_string()));
     option("--max-file", bounds.max_file.map(|value| value.to_string()));
     option("--placement", args.placement.map(|placement| placement.name().to_owned()));
     for name in &args.selection.allow_env {

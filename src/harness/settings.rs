@@ -24,6 +24,7 @@ pub const TELLING: &[&str] = &[
     "COLLSPEC_CONNECT",
     "COLLSPEC_MAX_MEMORY",
     "COLLSPEC_MAX_WORK",
+    "COLLSPEC_MAX_FILE_WORK",
     "COLLSPEC_MAX_FILE",
 ];
 
@@ -48,7 +49,8 @@ pub struct Settings {
     pub connect: Option<Connect>,
     /// COLLSPEC_FILTER.
     pub filter: Filter,
-    /// COLLSPEC_FORMS, COLLSPEC_ALLOW_ENV, COLLSPEC_MAX_MEMORY, COLLSPEC_MAX_WORK and COLLSPEC_MAX_FILE.
+    /// COLLSPEC_FORMS, COLLSPEC_ALLOW_ENV, COLLSPEC_MAX_MEMORY, COLLSPEC_MAX_WORK, COLLSPEC_MAX_FILE_WORK and
+    /// COLLSPEC_MAX_FILE.
     pub reading: Reading,
 }
 
@@ -79,6 +81,7 @@ impl Settings {
                 limits: Limits {
                     memory: from.parsed("COLLSPEC_MAX_MEMORY", Limits::bytes)?.unwrap_or(usual.memory),
                     work: from.parsed("COLLSPEC_MAX_WORK", Limits::operations)?.unwrap_or(usual.work),
+                    file_work: from.parsed("COLLSPEC_MAX_FILE_WORK", Limits::operations)?.unwrap_or(usual.file_work),
                     file: from.parsed("COLLSPEC_MAX_FILE", Limits::bytes)?.unwrap_or(usual.file),
                     ..usual
                 },

@@ -22,6 +22,8 @@ pub const COPIES: u64 = 7;
 const BYTES: u64 = 64;
 /// Operations of a run besides its data: messages, wake-ups, reports.
 const RUN: u64 = 10_000;
+/// Operations to plan a call.
+const CALL: u64 = 400;
 /// Names that are looked through for the price of one operation.
 const LOOKUPS: u64 = 8;
 /// Up to so many ranks the oracle searches for an order and a rounding that explain an element; beyond, it works out a bound.
@@ -102,6 +104,19 @@ pub fn too_much_work(what: &str, span: Span, part: u64, total: u64, limits: &Lim
     ))
 }
 
+/// The refusal of a file whose cases are too much work together.
+pub fn too_much_work_of_file(span: Span, cases: usize, limits: &Limits) -> Diagnostic {
+    let text = format!(
+        "the {} cases of this file together take more than {} operations to work out and judge, which is the limit",
+        number(cases as u64),
+        number(limits.file_work)
+    );
+    Diagnostic::new(span, text).help(
+        "fewer cases or forms, fewer elements or shorter expressions; `--max-file-work N` (COLLSPEC_MAX_FILE_WORK) \
+         raises the limit",
+    )
+}
+
 /// The refusal of a case that needs too much memory.
 pub fn too_much_memory(what: &str, span: Span, part: u64, total: u64, limits: &Limits) -> Diagnostic {
     let (mut figure, mut limit) = (human(total), human(limits.memory));
@@ -168,6 +183,7 @@ fn work(plan: &Plan) -> Account {
     }
     let images: u64 = plan.allocs.iter().map(|a| a.image()).sum();
     let calls: usize = plan.programs.iter().map(Vec::len).sum();
+    all.add((calls as u64).saturating_mul(CALL), case.span, || format!("to plan {} calls", number(calls as u64)));
     let run = RUN + (images / BYTES).saturating_mul(2) + calls as u64 * 16;
     all.add(run.saturating_mul(runs), case.span, || format!("{runs} runs"));
     all

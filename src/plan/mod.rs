@@ -36,6 +36,8 @@ pub struct Limits {
     pub memory: u64,
     /// Operations of expressions, oracle and judge; see [`cost`].
     pub work: u64,
+    /// The same of all cases of a file together.
+    pub file_work: u64,
     /// Ranks.
     pub ranks: usize,
     /// Calls of all ranks together, loops unrolled.
@@ -81,7 +83,14 @@ impl Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { memory: 16 << 30, work: 4_000_000_000, ranks: 1024, calls: 200_000, file: crate::scenario::MAX_BYTES }
+        Self {
+            memory: 16 << 30,
+            work: 4_000_000_000,
+            file_work: 20_000_000_000,
+            ranks: 1024,
+            calls: 200_000,
+            file: crate::scenario::MAX_BYTES,
+        }
     }
 }
 

@@ -7,6 +7,7 @@ pub(crate) mod fixture;
 pub mod foresee;
 pub mod forms;
 pub mod select;
+mod works;
 
 pub use backend::{BackendChoice, BackendMissing, Choice, Wish};
 pub use drive::Executor;
@@ -14,15 +15,16 @@ pub use faults::Faulty;
 pub use forms::Forms;
 pub use select::Filter;
 
-use crate::plan::Limits;
+use crate::plan::{Limits, cost};
 use crate::printable::printable;
 use crate::report::{Reporter, Tally};
 use crate::run::{Event, Options, Runner};
-use crate::scenario::{AllowEnv, Case, PassedOver};
+use crate::scenario::{AllowEnv, Case, Diagnostic, PassedOver};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
+use works::Works;
 
 /// The cases of some files and folders, and what is wrong with the files that have none.
 #[derive(Clone, Debug, Default)]
@@ -35,6 +37,12 @@ pub struct Suite {
     pub limits: Limits,
     /// What looks like a file of the suite and was not taken.
     pub passed_over: Vec<PassedOver>,
+}
+
+/// What planning has against cases, and against the first case of a file for all of it.
+struct Planned {
+    faulty: Vec<(Arc<Case>, Vec<Diagnostic>)>,
+    overworked: Vec<(Arc<Case>, Vec<Diagnostic>)>,
 }
 
 /// How files are read.
@@ -137,17 +145,40 @@ impl Suite {
         self.cases.retain(|case| filter.admits(case));
     }
 
-    /// Plans every case on `jobs` threads and adds those that cannot be run as written to the faults.
+    /// Plans every case on `jobs` threads and adds to the faults the cases that cannot be run as written, and the files
+    /// whose cases are too much work together.
     pub fn plan(&mut self, jobs: usize) {
-        let patience = faults::Patience::default();
-        let limits = &self.limits;
-        let look = |case: &Arc<Case>| faults::plan(case, limits).map(drop);
-        let plans = drive::map(&self.cases, jobs, |case| patience.look(case, look));
-        for (case, plan) in self.cases.iter().zip(plans) {
-            if let Err(diagnostics) = plan {
-                faults::add(&mut self.faults, case, diagnostics);
-            }
+        let planned = self.planned(jobs);
+        for (case, diagnostics) in planned.faulty.into_iter().chain(planned.overworked) {
+            faults::add(&mut self.faults, &case, diagnostics);
         }
+    }
+
+    /// Plans every case on `jobs` threads, and makes a fault of the files whose cases are too much work together; what is
+    /// wrong with a case itself shows when it is run.
+    pub fn weigh(&mut self, jobs: usize) {
+        for (first, diagnostics) in self.planned(jobs).overworked {
+            self.cases.retain(|case| case.file.path != first.file.path);
+            faults::add(&mut self.faults, &first, diagnostics);
+        }
+    }
+
+    fn planned(&self, jobs: usize) -> Planned {
+        let patience = faults::Patience::default();
+        let (limits, works) = (&self.limits, Works::of(&self.cases));
+        let look = |case: &Arc<Case>| {
+            let work = faults::plan(case, limits)?.map_or(0, |plan| plan.cost.work);
+            works.add(case, work);
+            Ok(())
+        };
+        let over = |case: &Case| works.total(case) > limits.file_work;
+        let plans = drive::map(&self.cases, jobs, |case| if over(case) { Ok(()) } else { patience.look(case, look) });
+        let faulty = self.cases.iter().zip(plans).filter_map(|(case, plan)| Some((case.clone(), plan.err()?)));
+        let overworked = works.over(limits.file_work).into_iter().map(|(first, cases)| {
+            let diagnostic = cost::too_much_work_of_file(first.span, cases, limits);
+            (first, vec![diagnostic])
+        });
+        Planned { faulty: faulty.collect(), overworked: overworked.collect() }
     }
 
     /// Runs every case and tells `reporter` of it.

@@ -74,6 +74,11 @@ impl Fault {
         usize::from(self.0)
     }
 
+    /// The only element type in which it can strike, by name; `None` if it can in every type.
+    pub fn only_type(self) -> Option<&'static str> {
+        numbers::type_of(usize::from(self.0).checked_sub(table::PLAIN.len())?)
+    }
+
     /// By id, in upper or lower case.
     pub fn parse(id: &str) -> Option<Self> {
         Self::all().find(|fault| fault.entry().id.eq_ignore_ascii_case(id))
@@ -314,6 +319,17 @@ mod tests {
         ids.dedup();
         assert_eq!(ids.len(), TABLE.len(), "no id stands twice");
         assert!(TABLE.iter().all(|entry| !entry.text.is_empty() && !entry.shown_by.is_empty()));
+    }
+
+    #[test]
+    fn members_of_families_strike_in_the_type_that_their_id_names() {
+        let only = |id: &str| Fault::parse(id).and_then(Fault::only_type);
+        assert_eq!((only("F01"), only("F68")), (None, None));
+        assert_eq!((only("F41-f16-sum"), only("F52i-f8e4m3")), (Some("f16"), Some("f8e4m3")));
+        for fault in Fault::all() {
+            let named = fault.entry().family.and(fault.entry().id.split('-').nth(1));
+            assert_eq!(fault.only_type(), named, "{}", fault.entry().id);
+        }
     }
 
     #[test]

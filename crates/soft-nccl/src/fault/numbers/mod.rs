@@ -55,6 +55,11 @@ pub(super) const COUNT: usize = {
     count
 };
 
+/// The type of a member, by its place among all.
+pub(super) fn type_of(member: usize) -> Option<&'static str> {
+    members().nth(member).map(|(_, ty, _)| ty.name())
+}
+
 /// The members' entries, in the order of their numbers.
 pub(super) fn entries() -> impl Iterator<Item = Entry> {
     members().map(|(family, ty, at)| {
