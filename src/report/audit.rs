@@ -11,16 +11,27 @@ const NAMED: usize = 12;
 /// Runs named of which nothing can be said.
 const TROUBLES: usize = 5;
 
+/// Columns whose width depends on what stands in them.
+#[derive(Clone, Copy)]
+struct Widths {
+    id: usize,
+    first: usize,
+}
+
 /// The table and a summary; with `scenarios` also what each file catches.
 pub fn human(to: &mut dyn Write, report: &Report, seconds: f64, scenarios: bool, styles: &Styles) -> io::Result<()> {
     let Styles { strong, .. } = styles;
     let long = |row: &ItemRow| if row.missed() { row.item.id().len() + 1 } else { 0 };
-    let wide = report.items.iter().map(long).max().unwrap_or(0).max(6);
-    let head =
-        format!("{:<wide$}{:>7}{:>9}{:>7}  {:<12}{}", "fault", "caught", "reached", "files", "first", "what is wrong");
+    let id = report.items.iter().map(long).max().unwrap_or(0).max(6);
+    let first = report.items.iter().map(|row| first(row).len() + 2).max().unwrap_or(0).max(12);
+    let widths = Widths { id, first };
+    let head = format!(
+        "{:<id$}{:>7}{:>9}{:>7}  {:<first$}{}",
+        "fault", "caught", "reached", "files", "first", "what is wrong"
+    );
     writeln!(to, "{strong}{head}{strong:#}")?;
     for rows in report.items.chunk_by(|a, b| a.item.family().is_some() && a.item.family() == b.item.family()) {
-        family(to, rows, wide, styles)?;
+        family(to, rows, widths, styles)?;
     }
     if scenarios {
         writeln!(to)?;
@@ -33,39 +44,41 @@ pub fn human(to: &mut dyn Write, report: &Report, seconds: f64, scenarios: bool,
 
 /// A line for a family that is caught, with the figures of the member that the fewest cases catch, and one for each member
 /// that is missed.
-fn family(to: &mut dyn Write, rows: &[ItemRow], wide: usize, styles: &Styles) -> io::Result<()> {
+fn family(to: &mut dyn Write, rows: &[ItemRow], widths: Widths, styles: &Styles) -> io::Result<()> {
     let caught: Vec<&ItemRow> = rows.iter().filter(|row| !row.missed()).collect();
     match (caught.iter().min_by_key(|row| row.caught), rows) {
         (Some(least), [_, _, ..]) if let Some((id, text)) = least.item.family() => {
             let (members, all, member) = (caught.len(), rows.len(), least.item.id());
             let text = format!("{text} ({members} of {all} kinds are caught; figures of {member})");
-            line(to, least, id, wide, &text)?;
-            rows.iter().filter(|row| row.missed()).try_for_each(|row| item(to, row, wide, styles))
+            line(to, least, id, widths, &text)?;
+            rows.iter().filter(|row| row.missed()).try_for_each(|row| item(to, row, widths, styles))
         }
-        _ => rows.iter().try_for_each(|row| item(to, row, wide, styles)),
+        _ => rows.iter().try_for_each(|row| item(to, row, widths, styles)),
     }
 }
 
-fn line(to: &mut dyn Write, row: &ItemRow, id: &str, wide: usize, text: &str) -> io::Result<()> {
+fn line(to: &mut dyn Write, row: &ItemRow, id: &str, widths: Widths, text: &str) -> io::Result<()> {
+    let Widths { id: wide, first: space } = widths;
     let (caught, first) = (count(row), first(row));
-    writeln!(to, "{id:<wide$}{caught:>7}{:>9}{:>7}  {first:<12}{text}", row.reached, row.caught_files)
+    writeln!(to, "{id:<wide$}{caught:>7}{:>9}{:>7}  {first:<space$}{text}", row.reached, row.caught_files)
 }
 
-fn item(to: &mut dyn Write, row: &ItemRow, wide: usize, styles: &Styles) -> io::Result<()> {
+fn item(to: &mut dyn Write, row: &ItemRow, widths: Widths, styles: &Styles) -> io::Result<()> {
     let Styles { fail, faint, .. } = styles;
     let (id, text) = (row.item.id(), row.item.text());
     let reached = row.reached;
     if !row.missed() {
-        return line(to, row, id, wide, text);
+        return line(to, row, id, widths, text);
     }
-    writeln!(to, "{id:<wide$}{fail} MISSED{fail:#}{reached:>9}{:>7}  {:<12}{text}", "-", "-")?;
+    let Widths { id: wide, first: space } = widths;
+    writeln!(to, "{id:<wide$}{fail} MISSED{fail:#}{reached:>9}{:>7}  {:<space$}{text}", "-", "-")?;
     let why = match row.item {
         Item::Fault(_) if row.reached == 0 => "no case meets it",
         Item::Fault(_) => "every case that meets it passes",
         Item::Flaw(_) if row.reached == 0 => "no case catches anything that it could hide",
         Item::Flaw(_) => "it hides nothing that a case catches",
     };
-    let indent = wide + 37;
+    let indent = wide + 25 + space;
     writeln!(to, "{:indent$}{faint}{why}; what would show it:{faint:#} {}", "", row.item.shown_by())
 }
 
