@@ -21,6 +21,12 @@ impl Admissible {
         self.0.iter().find_map(|choices| choices.iter().find(|c| c.bits == bits).map(|c| (c.families, choices.len())))
     }
 
+    /// All members.
+    #[cfg(test)]
+    pub fn bits(&self) -> Vec<u64> {
+        self.0.last().into_iter().flatten().map(|choice| choice.bits).collect()
+    }
+
     /// For people.
     pub fn answer(&self, reduction: &Reduction) -> Answer {
         match self.0.last().map(Vec::as_slice).unwrap_or_default() {
@@ -97,7 +103,7 @@ impl Reduction {
         found
     }
 
-    /// What the set depends on: type, kind, and the inputs (with their scalars) in any order.
+    /// What the set depends on: type, kind, number of ranks, and the inputs (with their scalars) in any order.
     fn key(&self, values: &[f64]) -> Vec<u64> {
         let kind = match self.kind {
             ReduceKind::Sum => 0,
@@ -107,7 +113,7 @@ impl Reduction {
             ReduceKind::Avg => 4,
             ReduceKind::PreMulSum { .. } => 5,
         };
-        let mut key = vec![(self.dtype as u64) << 8 | kind];
+        let mut key = vec![(self.ranks as u64) << 16 | (self.dtype as u64) << 8 | kind];
         match &self.kind {
             ReduceKind::PreMulSum { scalars } => {
                 let mut pairs: Vec<_> = values.iter().zip(scalars).map(|(x, s)| (x.to_bits(), *s)).collect();

@@ -3,8 +3,8 @@
 //! *Sums.* Let 2^g be the greatest power of two that divides every input, and A = sum |x_i|. Every partial result, in any
 //! order, is a multiple of 2^g of magnitude at most A. If A <= 2^(g+p), p being the type's precision, and A does not exceed
 //! the largest finite value, then every partial result is a value of the type (2^g is at least the least value, as the
-//! inputs are values of the type): nothing is ever rounded, in the type or in any wider one. The same holds for scaled
-//! inputs if each product is itself a value of the type.
+//! inputs are values of the type): nothing is ever rounded, in the type or in any wider one. Of two inputs that are not zero
+//! the sum is rounded, but only once. The same holds for scaled inputs if each product is itself a value of the type.
 //!
 //! *Products.* With x_i = m_i * 2^(e_i), m_i odd: if the product of all m_i has at most p bits, and neither the product of
 //! the large factors overflows nor that of the small ones falls below the least value, every partial product is exact.
@@ -130,7 +130,15 @@ pub(super) fn sum(float: Float, values: &[f64]) -> Option<f64> {
             _ => None,
         };
     }
-    on_one_grid(float, values, size).then(|| values.iter().fold(-0.0, |sum, v| sum + v))
+    if on_one_grid(float, values, size) {
+        return Some(values.iter().fold(-0.0, |sum, v| sum + v));
+    }
+    // Zeros change nothing, and two numbers are added once.
+    let mut numbers = values.iter().filter(|v| **v != 0.0);
+    match (numbers.next(), numbers.next(), numbers.next()) {
+        (Some(a), Some(b), None) => Some(float.round(a + b)),
+        _ => None,
+    }
 }
 
 /// True if every partial sum of these finite values, whose magnitudes add up to `size`, is a value of the type.

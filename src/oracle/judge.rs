@@ -100,6 +100,9 @@ impl Reduction {
         if found {
             return accept(Lane::Admissible, None, None, None);
         }
+        if let Some((few, values)) = self.essential(values) {
+            return few.judge_essential(float, &values, observed, budget);
+        }
         let prepared = budget.prepared(self);
         if self.surely_within(float, values, &prepared.scalars, decode_f64(self.dtype, observed)) {
             return accept(Lane::Bounded, None, None, None);
@@ -107,6 +110,18 @@ impl Reduction {
         match self.bound(float, values, &prepared.scalars) {
             Ok(answer) => self.judge_by_bound(answer, observed, None),
             Err(why) => self.judge_by_wide_bound(float, values, observed, why),
+        }
+    }
+
+    /// Judges what is left of a column of many ranks without the inputs that change nothing. The order among them says
+    /// nothing of the order among all, so nothing is said of families.
+    fn judge_essential(&self, float: Float, values: &[f64], observed: u64, budget: &mut Budget) -> Judged {
+        let samples = std::mem::take(&mut budget.samples);
+        let judged = self.judge_few(float, values, observed, budget);
+        budget.samples = samples;
+        match judged.ruling {
+            Ruling::Accept { .. } => accept(judged.lane, None, None, judged.note),
+            _ => judged,
         }
     }
 
@@ -125,7 +140,7 @@ impl Reduction {
     }
 
     /// Whether the column can be judged at all, to be asked before running: up to [`SEARCH_RANKS`] ranks always; beyond only
-    /// what is exact, or has a bound.
+    /// what is exact, has few inputs that matter, or has a bound.
     pub fn judgeable(&self, column: &[u64]) -> Result<(), String> {
         if !self.covers(column.len()) {
             return Err(format!("the column has {} elements for {} ranks", column.len(), self.ranks));
@@ -135,7 +150,10 @@ impl Reduction {
             return Ok(());
         }
         let values: Vec<f64> = column.iter().map(|bits| decode_f64(self.dtype, *bits)).collect();
-        self.bound(float, &values, &self.scalar_values()).map(|_| ())
+        match self.essential(&values) {
+            Some(_) => Ok(()),
+            None => self.bound(float, &values, &self.scalar_values()).map(|_| ()),
+        }
     }
 
     /// Everything that may come out: the exact answer, else the whole admissible set, else the bound. For people and tests;
@@ -147,8 +165,10 @@ impl Reduction {
         }
         let Some(float) = Float::of(self.dtype) else { return Err("integers are exact".into()) };
         let values: Vec<f64> = column.iter().map(|bits| decode_f64(self.dtype, *bits)).collect();
-        if self.ranks <= SEARCH_RANKS
-            && let Ok(found) = self.search(&values, GROUPS, false, budget)
+        let few =
+            if self.ranks <= SEARCH_RANKS { Some((self.clone(), values.clone())) } else { self.essential(&values) };
+        if let Some((few, values)) = few
+            && let Ok(found) = few.search(&values, GROUPS, false, budget)
         {
             return Ok(found.answer(self));
         }

@@ -3,7 +3,7 @@
 //! | lane | when | how |
 //! |---|---|---|
 //! | exact | no order or rounding matters | [`Reduction::exact`], [`Reduction::exact_buffer`] |
-//! | admissible | up to [`SEARCH_RANKS`] ranks | cheap chains, then dynamic programming over subsets of ranks |
+//! | admissible | up to [`SEARCH_RANKS`] ranks, or inputs that matter | cheap chains, then dynamic programming over subsets of ranks |
 //! | bounded | beyond, with a proof that nothing overflows | exact result and a derived error bound |
 //!
 //! What NCCL may do is read off its sources; each rule names its place where it is used. It shares no reduction or rounding
@@ -18,6 +18,7 @@ mod chains;
 pub(crate) mod columns;
 pub(crate) mod contents;
 mod dyadic;
+mod essential;
 mod exact;
 mod families;
 mod fingerprint;

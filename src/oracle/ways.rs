@@ -140,10 +140,9 @@ fn parts_first(reduction: &Reduction, out: Float) -> Vec<Way> {
         let times = Part::Times(reciprocal(acc, n), acc);
         ways.push(way(Rounding::EachStep, out, times, Some(out)));
         for part in [Part::Over(n as f64, acc), times] {
-            for narrowed in [None, Some(out)] {
-                ways.push(way(Rounding::Once, acc, part, narrowed));
-                ways.push(way(Rounding::Mixed, acc, part, narrowed));
-            }
+            ways.push(way(Rounding::Once, acc, part, None));
+            ways.push(way(Rounding::Once, acc, part, Some(out)));
+            ways.push(way(Rounding::Mixed, acc, part, None));
         }
     }
     ways
@@ -199,7 +198,12 @@ impl Way {
     #[inline]
     pub fn alone(&self, leaf: Leaf, mut emit: impl FnMut(f64)) {
         if self.input != Input::Product {
-            return emit(if leaf.x.is_nan() { f64::NAN } else { leaf.x });
+            let value = if leaf.x.is_nan() { f64::NAN } else { leaf.x };
+            emit(value);
+            if self.rounding == Rounding::Mixed && self.input != Input::Plain {
+                emit(self.out.round(value));
+            }
+            return;
         }
         if self.fuse != Fuse::Always || self.acc == self.out {
             emit(self.out.round(leaf.x * leaf.s));

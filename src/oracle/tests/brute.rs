@@ -69,6 +69,9 @@ fn brute(reduction: &Reduction, way: &Way, values: &[f64], scalars: &[f64]) -> B
             if let Input::Part { part, narrowed } = way.input {
                 let part = nth(part, reduction.ranks, x);
                 alone.push(narrowed.map_or(part, |to| plus_nothing(to, part)));
+                if way.rounding == Rounding::Mixed {
+                    alone.push(plus_nothing(way.out, part));
+                }
             } else if !scaled {
                 alone.push(x);
             } else {

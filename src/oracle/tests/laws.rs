@@ -1,4 +1,5 @@
 //! Laws that hold for any column, and the bound against random trees.
+use super::super::admissible::GROUPS;
 use super::brute::{columns, kind};
 use super::*;
 use crate::num::{Random, decode_f64, get};
@@ -42,6 +43,50 @@ proptest! {
         let first = reduction.answer(&column, &mut budget);
         prop_assert_eq!(first, reduction.answer(&turned, &mut Budget::new(10_000_000)));
     }
+
+    /// The whole search, and that without the inputs that change nothing, find the same values.
+    #[test]
+    fn neutral_inputs_change_nothing(
+        (dtype, mut column) in columns(5..=6),
+        which in prop::sample::select(vec![0usize, 1, 2, 5]),
+        neutral in prop::collection::vec(prop::sample::select(vec![None, Some(0.0), Some(-0.0)]), 6),
+        scalars in prop::collection::vec(prop::sample::select(vec![0.0, -0.0, 1.0, -2.0, 0.3, 1e-3]), 6),
+    ) {
+        let reduction = Reduction { dtype, kind: kind(which, dtype, &scalars[..column.len()]), ranks: column.len() };
+        for (bits, neutral) in column.iter_mut().zip(neutral) {
+            if let Some(zero) = neutral {
+                *bits = encode_f64(dtype, if which == 1 { 1.0 } else { zero });
+            }
+        }
+        let values: Vec<f64> = column.iter().map(|bits| decode_f64(dtype, *bits)).collect();
+        let Some((few, values_of_few)) = reduction.essential(&values) else { return Ok(()) };
+        let found = |reduction: &Reduction, values: &[f64]| {
+            reduction.search(values, GROUPS, false, &mut Budget::default()).unwrap().bits()
+        };
+        prop_assert_eq!(found(&reduction, &values), found(&few, &values_of_few));
+    }
+}
+
+#[test]
+fn few_numbers_among_many_ranks_are_searched() {
+    let numbers = [[1.0, 2f64.powi(-24), 0.0], [1.0, 2f64.powi(-24) * 1.5, 0.0], [1.0, 2f64.powi(-25), 2f64.powi(-25)]];
+    for (numbers, sums) in numbers.iter().zip([&[0u32][..], &[1], &[0]]) {
+        let mut values = vec![0.0; 16];
+        for (place, number) in [3, 8, 14].into_iter().zip(numbers) {
+            values[place] = *number;
+        }
+        let (reduction, column) = case(DType::F32, ReduceKind::Sum, &values);
+        for off in 0..4u32 {
+            let bits = (1f32.to_bits() + off).into();
+            let judged = reduction.judge(&column, bits, &mut Budget::default());
+            assert_eq!(judged.ruling.accepted(), sums.contains(&off), "{numbers:?} +{off}: {judged:?}");
+            assert_ne!(judged.lane, Lane::Bounded);
+        }
+    }
+    let mut factors = vec![1.0; 12];
+    factors[2..5].copy_from_slice(&[1e30, 1e30, 1e-30]);
+    let (reduction, column) = case(DType::F32, ReduceKind::Prod, &factors);
+    assert_eq!(reduction.judgeable(&column), Ok(()), "it may overflow, and every order can be looked at");
 }
 
 /// A random tree in f32 with the type's rounding at each join.
@@ -241,7 +286,8 @@ fn one_budget_serves_many_reductions() {
 
 #[test]
 fn buffers_do_not_lose_the_smallest() {
-    let rows: Vec<[u8; 8]> = [2f64.powi(890), 2f64.powi(-1000), 0.0].iter().map(|v| v.to_le_bytes()).collect();
+    let rows: Vec<[u8; 8]> =
+        [2f64.powi(890), 2f64.powi(-1000), 2f64.powi(-1000)].iter().map(|v| v.to_le_bytes()).collect();
     let inputs: Vec<&[u8]> = rows.iter().map(|row| row.as_slice()).collect();
     let reduction = Reduction { dtype: DType::F64, kind: ReduceKind::Sum, ranks: 3 };
     assert_eq!(reduction.exact_buffer(&inputs), Err(0));

@@ -1,0 +1,46 @@
+//! Inputs that change nothing: zeros in a sum, ones in a product. Without them a column of many ranks may be small enough to
+//! be searched.
+//!
+//! Adding a zero gives the other partial result, and so does multiplying by one. Where that may be narrowed, it may be
+//! narrowed as it is. A sum of zeros is positive if one of them is, so that one zero of each sign stays. Two products that
+//! have each been added to a zero are joined without being fused; ways that fuse now and then join them so, too. In some
+//! types an infinity saturates when a zero is added, so that columns with one are left whole.
+use super::answer::{ReduceKind, Reduction};
+use crate::plan::cost::SEARCH_RANKS;
+
+impl Reduction {
+    /// A column of many ranks as one of few with the same results: the reduction of the inputs that matter, and those
+    /// inputs. `None` if too many are left to be searched.
+    pub(super) fn essential(&self, values: &[f64]) -> Option<(Self, Vec<f64>)> {
+        let scalars = self.scalar_values();
+        let neutral = |rank: usize, x: f64| match (&self.kind, scalars.get(rank)) {
+            (ReduceKind::Prod, _) => (x == 1.0).then_some(0),
+            (_, Some(s)) => (x * s == 0.0 && (x == 0.0 || *s == 0.0)).then(|| usize::from((x * s).is_sign_negative())),
+            (_, None) => (x == 0.0).then(|| usize::from(x.is_sign_negative())),
+        };
+        if values.iter().chain(&scalars).any(|value| !value.is_finite()) {
+            return None;
+        }
+        let mut has = [false; 2];
+        let mut kept = Vec::with_capacity(SEARCH_RANKS);
+        for (rank, x) in values.iter().enumerate() {
+            if neutral(rank, *x).is_some_and(|kind| std::mem::replace(&mut has[kind], true)) {
+                continue;
+            }
+            if kept.len() == SEARCH_RANKS {
+                return None;
+            }
+            kept.push(rank);
+        }
+        let kind = match &self.kind {
+            ReduceKind::PreMulSum { scalars } => {
+                let scalars = kept.iter().filter_map(|rank| scalars.get(*rank).copied()).collect();
+                ReduceKind::PreMulSum { scalars }
+            }
+            other => other.clone(),
+        };
+        // An average divides by all ranks.
+        let ranks = if kind == ReduceKind::Avg { self.ranks } else { kept.len() };
+        Some((Self { dtype: self.dtype, kind, ranks }, kept.into_iter().map(|rank| values[rank]).collect()))
+    }
+}
