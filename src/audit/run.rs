@@ -125,7 +125,7 @@ pub struct CaseOutcome {
 enum Sound {
     Skipped(String),
     Failed(Box<Verdict>),
-    Passed(Course),
+    Passed(Box<Course>),
 }
 
 /// A case on its way.
@@ -169,7 +169,7 @@ pub(super) fn run(
         let mut outcome =
             CaseOutcome { case: case.clone(), skipped: None, reached, runs: 0, caught, left: Vec::new(), troubles };
         match sound {
-            Some(Sound::Passed(course)) => courses.push((index, course)),
+            Some(Sound::Passed(course)) => courses.push((index, *course)),
             Some(Sound::Skipped(reason)) => outcome.skipped = Some(reason),
             Some(Sound::Failed(verdict)) => failures.push(SoundFailure { case: case.clone(), verdict }),
             None => {}
@@ -304,7 +304,10 @@ fn soundly(case: &Arc<Case>, way: &dyn Way, bench: &dyn Bench, kept: &AtomicU64)
         Prepared::Settled(verdict) => {
             return Ok(match verdict.status {
                 // a refusal that the file expects is a pass in which the library has no part
-                Status::Pass => Sound::Passed(Course { reached: Some(Reached::default()), ..Course::default() }),
+                Status::Pass => {
+                    let course = Course { reached: Some(Reached::default()), ..Course::default() };
+                    Sound::Passed(Box::new(course))
+                }
                 Status::Skip => Sound::Skipped(verdict.reason.unwrap_or_default()),
                 Status::Fail => Sound::Failed(verdict),
             });
@@ -325,7 +328,7 @@ fn soundly(case: &Arc<Case>, way: &dyn Way, bench: &dyn Bench, kept: &AtomicU64)
     let needed = reached.is_none_or(|set| set != Reached::default());
     let fits = needed && kept.fetch_add(size, Ordering::Relaxed) + size <= KEPT;
     let under = reached.unwrap_or_else(|| may_meet(&ready.plan));
-    Ok(Sound::Passed(Course { reached, under, seconds, ready: fits.then_some(ready) }))
+    Ok(Sound::Passed(Box::new(Course { reached, under, seconds, ready: fits.then_some(ready) })))
 }
 
 /// The faults that a program may meet, as far as its element types say: of a case whose processes are killed nothing more

@@ -7,7 +7,7 @@ use super::float::Float;
 use crate::num::{canonical_nan, decode_f64, is_nan, mask};
 use crate::plan::cost::SEARCH_RANKS;
 
-const WIDE_NOTE: &str = "inputs that the run gave make partial products subnormal; judged by a wider bound";
+const WIDE_NOTE: &str = "partial products may be subnormal; judged by a wider bound";
 const BUDGET_NOTE: &str = "the search budget is used up; judged by the bound";
 
 impl Reduction {

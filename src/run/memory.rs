@@ -17,6 +17,19 @@ pub fn free() -> Option<u64> {
         .min()
 }
 
+/// Address space that a thread which runs cases takes at least, with the allocator's reserve for it, its worker's memory and
+/// the threads that look after the worker.
+const THREAD: u64 = 256 << 20;
+
+/// So many threads as this process's address space has room for, of those wanted; at least one. An allocation that fails
+/// ends the process, and with it the verdicts of all cases.
+pub fn threads(wanted: usize) -> usize {
+    match limited(Resource::As, 0) {
+        None => wanted,
+        Some(left) => usize::try_from(left / THREAD).unwrap_or(wanted).clamp(1, wanted.max(1)),
+    }
+}
+
 /// What a limit of this process leaves; `field` of `/proc/self/statm` says what it has taken, in pages.
 fn limited(resource: Resource, field: usize) -> Option<u64> {
     let limit = getrlimit(resource).current?;
@@ -57,6 +70,9 @@ fn left(groups: &str, root: &Path, read: &dyn Fn(&Path) -> Option<String>) -> Op
     least
 }
 
+/// What a case takes at least, with the threads that look after its worker: an address space may be limited.
+const WORKER: u64 = 64 << 20;
+
 /// Memory that cases which run at the same time share: a case begins when what it needs is free.
 #[derive(Debug)]
 pub struct Turns {
@@ -87,11 +103,13 @@ impl Turns {
         self.total
     }
 
-    /// Waits until so many bytes are free and takes them; `None` if there will never be so many.
+    /// Waits until so many bytes are free and takes them, and what a worker takes besides; `None` if there will never be so
+    /// many.
     pub fn take(&self, bytes: u64) -> Option<Turn<'_>> {
         if bytes > self.total {
             return None;
         }
+        let bytes = bytes.max(WORKER.min(self.total));
         let mut free = self.free();
         while *free < bytes {
             free = self.back.wait(free).unwrap_or_else(PoisonError::into_inner);
@@ -135,12 +153,16 @@ mod tests {
         let said = String::from_utf8_lossy(&said.stdout).into_owned();
         let left = said.split("left: ").nth(1).and_then(|rest| rest.split_whitespace().next()?.parse::<u64>().ok());
         assert!(left.is_some_and(|left| left > 0 && left < 3_000_000 * 1024), "{said}");
+        let few = said.split("threads: ").nth(1).and_then(|rest| rest.split_whitespace().next()?.parse::<usize>().ok());
+        assert!(few.is_some_and(|few| (1..12).contains(&few)), "{said}");
+        assert!(limited(Resource::As, 0).is_some() || threads(64) == 64, "without a limit");
     }
 
     #[test]
     #[ignore = "asked for by a_limit_of_the_process_counts"]
     fn says_what_is_left() {
         println!("left: {}", free().unwrap_or_default());
+        println!("threads: {}", threads(64));
     }
 
     #[test]

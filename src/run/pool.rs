@@ -102,10 +102,21 @@ impl Pool {
         &self.program
     }
 
-    /// A worker that nobody has used.
+    /// A worker that nobody has used. Where there are no means for one, the idle ones end first.
     pub fn fresh(&self, key: &WorkerKey) -> Result<Pooled, Error> {
-        let worker = Worker::start(&self.program, &key.env)?;
+        let worker = match Worker::start(&self.program, &key.env) {
+            Err(Error::Resources(_) | Error::Spawn { .. }) if self.give_up_idle() => {
+                Worker::start(&self.program, &key.env)?
+            }
+            started => started?,
+        };
         Ok(Pooled { worker, key: key.clone(), kept: VecDeque::new(), distrusted: false, cases: 0, last: None })
+    }
+
+    /// Ends the idle workers; true if there were any.
+    fn give_up_idle(&self) -> bool {
+        let idle = std::mem::take(&mut *self.idle());
+        !idle.is_empty()
     }
 
     /// Keeps a worker for later; ends those that have been idle longest if there are too many.

@@ -1,6 +1,7 @@
 //! Many cases on a few threads, and what happens to them in one order.
 use crate::judge::{self, Status, Verdict};
 use crate::run::Event;
+use crate::run::memory::threads;
 use crate::scenario::Case;
 use std::any::Any;
 use std::convert::Infallible;
@@ -70,8 +71,8 @@ pub(crate) fn stream<T: Sync, M: Send, E>(
     let (next, work) = (&next, &work);
     thread::scope(|scope| {
         let (sender, messages) = mpsc::channel();
-        let mut threads = 0;
-        for _ in 0..jobs.clamp(1, items.len().max(1)) {
+        let mut started = 0;
+        for _ in 0..threads(jobs).clamp(1, items.len().max(1)) {
             let sender = sender.clone();
             let body = move || {
                 let mut heard = true;
@@ -84,10 +85,10 @@ pub(crate) fn stream<T: Sync, M: Send, E>(
             if thread::Builder::new().name("job".into()).spawn_scoped(scope, body).is_err() {
                 break; // fewer do it too
             }
-            threads += 1;
+            started += 1;
         }
         drop(sender);
-        if threads == 0 {
+        if started == 0 {
             return in_turn(items, work, sink);
         }
         // Leaving early drops the receiver, which tells the threads that nobody listens any more.
