@@ -5,7 +5,7 @@ use crate::num::{DType, encode_f64, encode_int, expr_bits, put, put_all, repeat,
 use crate::scenario::expr::{BLOCK, Column, Columns, EvalError, Mode};
 use crate::scenario::{Diagnostic, Expr, Span};
 
-/// What a number that is not whole gives where the type is of integers.
+/// The rule for a number that is not whole in an element of an integer type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fraction {
     /// It is rounded towards zero.

@@ -1,5 +1,5 @@
-//! The faults. A class may have several; one entry each, and the hooks name the entries' constants. Those of numbers are
-//! families, with an entry for each of their members, which are numbered behind these.
+//! The table of faults. A class may have several faults, each with an entry; the hooks name the entries' constants. Faults of
+//! numbers come in families with an entry for each member, numbered after the others.
 use super::{Entry, Fault, numbers};
 use std::sync::LazyLock;
 
@@ -21,7 +21,7 @@ macro_rules! faults {
             $(#[doc = $text] pub(crate) const $name: Fault = Fault(Number::$name as u16);)*
         }
 
-        /// Those that are no family's, in the order of their ids.
+        /// The faults that belong to no family, in the order of their ids.
         pub(super) const PLAIN: &[Entry] = &[$(Entry { id: $id, text: $text, shown_by: $shown_by, family: None }),*];
     };
 }

@@ -1,26 +1,26 @@
-//! Faults of numbers, by families: one rule that is wrong, in each of several types and operations. A family's member is
-//! called by its class, its type and its operation: `F41-f16-prod`.
+//! Faults of numbers, in families: one wrong rule, in each of several types and operations. A family's member is named
+//! by its class, its type and its operation: `F41-f16-prod`.
 use super::value::{Overflow, Rounding};
 use super::wrong::{Other, Rule};
 use crate::arith::Type::{self, *};
 use crate::op::Kind;
 
-/// Where a rule is followed.
+/// The operation in which a rule is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
     Sum,
     Prod,
     Min,
     Max,
-    /// Of floats the multiplication by 1/n, of whole numbers the division.
+    /// For floats the multiplication by 1/n, for whole numbers the division.
     Avg,
     /// The multiplication by the scalar.
     PreMul,
     /// The scalar itself.
     Scalar,
-    /// A copy that an operation makes; send and receive are one.
+    /// A copy that an operation makes; send and receive count as one operation.
     Copy(Kind),
-    /// The copy that a reduction on one rank is.
+    /// A reduction on one rank, which is a copy.
     OneRank,
 }
 
@@ -42,7 +42,7 @@ impl At {
     }
 }
 
-/// A rule, and all places where it can be followed.
+/// A rule, and all types and operations in which it can be followed.
 pub(super) struct Family {
     pub id: &'static str,
     pub rule: Rule,
@@ -73,7 +73,7 @@ const COPIES: &[At] = &[
     At::OneRank,
 ];
 
-/// Makes families: id, rule, types, places: what goes wrong; what kind of scenario shows it.
+/// Makes families: id, rule, types, operations, what goes wrong, and what kind of scenario shows it.
 macro_rules! families {
     ($($id:literal, $rule:expr, $types:expr, $at:expr => $text:literal; $shown_by:literal)*) => {
         pub(super) const FAMILIES: &[Family] = &[
