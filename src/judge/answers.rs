@@ -57,7 +57,7 @@ fn communicator(plan: &Plan, rank: usize, asked: &Asked, book: &mut Book) {
         let actual = match answer {
             Answer::Is(value) => number(value),
             Answer::Refused(code) => ncclResult_t(code).name().map_or_else(|| format!("code {code}"), str::to_owned),
-            Answer::Nothing | Answer::Absent => "success without an answer".into(),
+            Answer::Nothing | Answer::Absent => "success but no value".into(),
         };
         let wrong = Wrong { function, right: number(right), actual: format!("{actual}{of}") };
         wrong.note(answer == Answer::Is(right), rank, book);
@@ -164,7 +164,7 @@ steps = [{ op = "all_reduce", comm = "turned", in = "x", out = "y" }]
         type Change = fn(&mut Answers);
         const CHANGES: &[(Change, &str)] = &[
             (|a| a.comms[0].count = Answer::Is(2), "ncclCommCount answered 2 of communicator `turned`, expected 3"),
-            (|a| a.comms[0].count = Answer::Nothing, "ncclCommCount answered success without an answer"),
+            (|a| a.comms[0].count = Answer::Nothing, "ncclCommCount answered success but no value"),
             (|a| a.comms[0].rank = Answer::Is(0), "ncclCommUserRank answered 0 of communicator `turned`, expected 2"),
             (|a| a.comms[0].rank = Answer::Refused(4), "ncclCommUserRank answered invalid_argument"),
             (|a| a.comms[0].device = Answer::Is(0), "ncclCommCuDevice answered 0 of communicator `turned`, expected 7"),

@@ -14,7 +14,7 @@ pub enum Fraction {
     Refused,
 }
 
-/// How many elements are computed of so many; the others repeat them.
+/// The number of elements that are computed, out of all; the others repeat them.
 pub fn computed(expr: &Expr, names: &Names, mode: Mode, count: u64) -> u64 {
     repeating(Columns::new(expr, names, mode).as_ref(), count)
 }

@@ -90,7 +90,7 @@ pub const TABLE: &[Purpose] = &[
     Purpose { what: "the debug level", names: "DEBUG DEBUG_SUBSYS" },
 ];
 
-/// Variables of the table whose value could also load a library or has few known words.
+/// Variables of the table with a fixed list of values, because another value could name a library or a file.
 const RESTRICTED: &[(&str, &[&str])] = &[
     // Other names select network plug-ins, which are libraries.
     ("NET", &["Socket", "IB"]),

@@ -69,7 +69,7 @@ fn ring(op: BinOp, a: Number, b: Number) -> Result<Number, EvalError> {
 }
 
 fn beyond() -> EvalError {
-    EvalError("a number that does not fit 128 bits is needed here as it is".into())
+    EvalError("a number that does not fit 128 bits is needed in full here".into())
 }
 
 /// The low bits of a power, by squaring.
