@@ -118,7 +118,7 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
         // A folder that moved must not look like a green run.
         return Err((FAILED, format!("no scenarios in {}", site.root().display())));
     }
-    // Whoever names a case means it, however long it takes.
+    // A case that is named exactly runs even if it is tagged `long`.
     suite.select(&Filter { long: args.exact, ..settings.filter.clone() });
     for line in crate::suite::passed_over(&suite.passed_over) {
         eprintln!("collspec: {line}");

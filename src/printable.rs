@@ -1,7 +1,7 @@
 //! Text from elsewhere, made fit to be shown.
 //!
 //! Scenario files, paths, variables, libraries and their logs can hold control characters: a terminal obeys them, and they
-//! can hide or forge what this program says. Whatever was not written here passes through this module before it is shown.
+//! can hide or forge this program's own output. All foreign text passes through this module before it is shown.
 use std::borrow::Cow;
 use std::io::{self, Write};
 
@@ -40,7 +40,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// The text with its line breaks. Long lines are cut, and so is the text if it is very long; the cuts are said.
+/// The text with its line breaks. Long lines and very long texts are cut, with a note of how much is left out.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     let fine = |line: &str| line.len() <= LINE && line.chars().all(is_printable);
     if text.len() <= TEXT && text.split('\n').all(fine) {
@@ -61,12 +61,12 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
-/// A text of several lines as one, and not a long one.
+/// A text of several lines as one line of limited length.
 pub fn one_line(text: &str) -> Cow<'_, str> {
     cut(text)
 }
 
-/// The text as it is, unless it is very long: then its beginning, and how much there is.
+/// The text as it is, or the beginning of a very long one with a note of how much is left out.
 pub fn bounded(text: &str) -> Cow<'_, str> {
     if text.len() <= TEXT {
         return Cow::Borrowed(text);
@@ -78,7 +78,7 @@ pub fn bounded(text: &str) -> Cow<'_, str> {
     Cow::Owned(format!("{}… ({} more bytes)", &text[..end], text.len() - end))
 }
 
-/// The beginning of a long line, and how much there is of it.
+/// The line, or the beginning of a long one with a note of how much is left out.
 fn cut(line: &str) -> Cow<'_, str> {
     match line.char_indices().nth(LINE) {
         None => printable(line),
@@ -104,12 +104,13 @@ pub struct Guarded<W: Write> {
 const LONGEST_STYLE: usize = 64;
 
 impl<W: Write> Guarded<W> {
-    /// In front of `to`.
+    /// Writes to `to` what can be shown; `styled` lets colours through.
     pub fn new(to: W, styled: bool) -> Self {
         Self { to, styled, begun: Vec::new() }
     }
 
-    /// What can be written of `bytes`; what may be the beginning of something longer is kept back unless this is the `end`.
+    /// The text to write for `bytes`. The beginning of an incomplete character or sequence is kept for the next call unless this
+    /// is the `end`.
     fn shown(&mut self, bytes: &[u8], end: bool) -> String {
         let mut all = std::mem::take(&mut self.begun);
         all.extend_from_slice(bytes);
@@ -159,7 +160,7 @@ enum Style {
     None,
 }
 
-/// Does `ESC [ digits and ; m` stand here?
+/// Whether a sequence `ESC [ digits and ; m` begins here.
 fn style(bytes: &[u8]) -> Style {
     for (at, byte) in bytes.iter().take(LONGEST_STYLE).enumerate() {
         match (at, byte) {
@@ -206,7 +207,7 @@ impl<W: Write> Write for Guarded<W> {
 
 impl<W: Write> Drop for Guarded<W> {
     fn drop(&mut self) {
-        // A writer that is dropped has nobody to tell of an error.
+        // An error cannot be reported from a drop.
         let _ = self.finish();
     }
 }
@@ -239,7 +240,7 @@ pub fn json<T: serde::Serialize + ?Sized>(to: &mut dyn Write, value: &T) -> serd
 mod tests {
     use super::*;
 
-    /// One of each kind that must not be seen raw.
+    /// One character of each kind that must not appear unescaped.
     const HOSTILE: &str =
         "\u{0}\u{7}\u{8}\u{b}\u{c}\r\u{1b}\u{7f}\u{85}\u{9b}\u{200b}\u{200e}\u{2028}\u{202e}\u{2066}\u{feff}\u{e0041}";
 
@@ -284,7 +285,7 @@ mod tests {
         let text = b"\x1b[1;31mFAIL\x1b[0m a\x1b]0;t\x07\x1b[2J\r\n\xff\xc3\xa4";
         let styled = "\u{1b}[1;31mFAIL\u{1b}[0m a\\u{1b}]0;t\\u{7}\\u{1b}[2J\\r\n\\xffä";
         assert_eq!(guarded(&[text], true), styled);
-        // wherever the pieces begin and end
+        // The result does not depend on how the text is split into writes.
         for at in 0..text.len() {
             assert_eq!(guarded(&[&text[..at], &text[at..]], true), styled);
         }

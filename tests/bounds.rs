@@ -1,5 +1,5 @@
-//! What small files may ask for: everything that a case costs is computed before it is begun, and refused over the limits.
-//! Memory is bounded by the kernel (`ulimit -v` of a child), work by counting; nothing here looks at a clock.
+//! Limits on what small files may ask for: the cost of a case is computed before it begins, and refused over the limits. The
+//! tests bound memory by the kernel (`ulimit -v` of a child) and work by counting, without a clock.
 #[path = "support/mod.rs"]
 mod support;
 
@@ -24,7 +24,7 @@ fn told(faults: &[Diagnostic]) -> String {
     faults.iter().map(words).collect::<Vec<_>>().join("\n")
 }
 
-/// What is said against a text, when it is read, planned or worked out.
+/// The messages that refuse a text when it is read, planned or worked out.
 fn refusal(text: &str) -> String {
     match planned(text, &Limits::default()) {
         Err(faults) => told(&faults),
@@ -111,7 +111,7 @@ fn memory_is_that_of_all_copies() {
     let wanted = said.split("--max-memory ").nth(1).and_then(|t| t.split('`').next()).unwrap();
     let memory = Limits::bytes(wanted).unwrap();
     let enough = planned(&small, &Limits { memory, ..limits });
-    // The first look knows the images alone; what it then says is enough.
+    // The first check counts the images alone; the number that the second message gives is enough.
     if let Err(faults) = enough {
         let said = told(&faults);
         let wanted = said.split("--max-memory ").nth(1).and_then(|t| t.split('`').next()).unwrap();
@@ -141,7 +141,7 @@ fn numbers_of_steps_are_counted_too() {
     .replace("[[1]]", "{ each = 1, count = 1 }");
     let said = told(&planned(&text, &Limits { work: 20_000_000, ..Limits::default() }).unwrap_err());
     assert!(said.contains("operations") && said.contains("the numbers of this step"), "{said}");
-    // Steps that nobody runs end as well.
+    // Steps that no rank runs are limited as well.
     let steps = vec!["{ op = \"barrier\", ranks = \"rank > 5\" }"; 1000].join(", ");
     let text = format!("world_size = 2\nsteps = [{{ op = \"loop\", times = 100000, steps = [{steps}] }}]\n");
     refused_for(&text, &["more than 200000 calls"]);
@@ -236,7 +236,7 @@ fn a_file_of_faults_shows_some_of_them() {
     }
 }
 
-/// A child that may have so many KiB of address space.
+/// A child whose address space is limited to this many KiB.
 fn bounded(kib: u64, home: &Home, args: &[&str]) -> Command {
     let mut inner = home.command(args);
     let mut command = Command::new("sh");
@@ -302,7 +302,7 @@ fn greedy_files_are_refused_or_keep_to_what_is_announced() {
     for k in 0..60 {
         home.file(&format!("s/f{k}.toml"), &greedy(&mut dice));
     }
-    // The limit, and as much again for the program, its threads' stacks, and what a plan of 200,000 calls takes.
+    // Address space for the limit, and as much again for the program, its threads' stacks, and a plan of 200,000 calls.
     let args = ["check", "s", "--max-memory", "384MiB", "--max-work", "20000000"];
     let output = bounded(1 << 20, &home, &args).output().unwrap();
     let err = String::from_utf8_lossy(&output.stderr);

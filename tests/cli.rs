@@ -255,13 +255,13 @@ fn a_killed_worker_costs_one_case() {
     let mut lines = BufReader::new(run.stdout.take().unwrap()).lines();
     let before: Vec<Value> = lines.by_ref().take(2).map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
     assert_eq!([&before[0]["case"], &before[1]["case"]], ["a", "b"]);
-    // only `m` has a third rank
+    // Only case `m` has a third rank.
     let mut workers = Vec::new();
     support::within("the case begins in a process of its own", || {
         workers = children(run.id());
         workers.iter().any(|pid| support::has_rank(*pid, 2)) && support::stand_still(&workers)
     });
-    // killed while it still opens, the case is run once more, and sleeps to its end
+    // A case killed while it opens is run once more, and sleeps until its end.
     for worker in workers {
         kill_process(Pid::from_raw(worker).unwrap(), Signal::KILL).unwrap();
     }

@@ -232,7 +232,7 @@ fn the_worst_files_are_quick() {
     }
 }
 
-/// What only elements show is found before anything runs, too.
+/// A fault that only the values of elements show is found before anything runs, too.
 #[test]
 fn elements_that_a_type_cannot_hold_are_refused() -> Result<(), Box<dyn std::error::Error>> {
     let limits = Limits::default();

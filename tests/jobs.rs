@@ -344,7 +344,7 @@ fn a_job_that_does_not_fit_together_is_trouble() {
     assert!(trouble(&mut w, bad).contains("allocation"));
 }
 
-/// What a worker says of a job that it cannot do.
+/// A worker's answer to a job that it cannot do.
 fn trouble(worker: &mut Worker, job: Job) -> String {
     let initial = images(job.n, 3);
     let limit = Duration::from_secs(120);

@@ -34,7 +34,7 @@ fn a_killed_process_costs_one_case_and_no_other_verdict() {
     let home = Home::new();
     many(&home);
     let mut command = home.command(&["run", "--jobs", "2", "--format", "jsonl"]);
-    // A small pipe: the run cannot be far ahead of the lines that were read, however seldom this process gets its turn.
+    // A small pipe, so that the run cannot get far ahead of the lines that were read.
     let (out, write) = rustix::pipe::pipe().unwrap();
     rustix::pipe::fcntl_setpipe_size(&write, 4096).unwrap();
     let mut run = command.stdout(write).stderr(Stdio::null()).spawn().unwrap();
@@ -128,7 +128,7 @@ fn a_full_disk_is_said_and_leaves_nothing_running() {
     support::within("no process is left", || children(pid).is_empty());
 }
 
-/// Words that a run says of its cases, under a limit that the shell sets.
+/// The output of a run under a limit that the shell sets.
 fn limited(home: &Home, limit: &str, args: &[&str]) -> support::Run {
     let mut shell = Command::new("sh");
     let program = home.command(args);
@@ -148,7 +148,7 @@ fn a_limit_of_file_sizes_costs_the_cases_that_need_more_and_no_other_verdict() {
     home.file("a.toml", support::SUM);
     home.file("b.toml", "world_size = 2\nop = \"all_reduce\"\ninputs = { each = \"i\", count = 1000000 }\n");
     home.file("c.toml", support::SUM);
-    // units of 512 bytes or of a kilobyte, as the shell likes: one or two megabytes are enough for all but `b`
+    // The unit is 512 bytes or a kilobyte, depending on the shell: one or two megabytes are enough for all but `b`.
     let run = limited(&home, "ulimit -f 2048", &["run", "--jobs", "1", "a.toml", "b.toml", "c.toml"]);
     assert!(run.code == 1 && run.out.contains("2 passed, 1 failed"), "{run}");
     assert!(run.out.contains("FAIL b") && run.out.contains("File too large"), "{run}");
@@ -170,7 +170,7 @@ fn memory_that_is_not_there_costs_the_cases_that_need_it() {
     assert!(run.out.contains("no memory for the"), "{run}");
 }
 
-/// 1.6 MB of results per run: with all runs kept, more than the memory that there is.
+/// 1.6 MB of results per run: keeping all runs would take more memory than the limit.
 #[test]
 fn runs_are_judged_as_they_come() {
     let home = Home::new();
@@ -224,10 +224,10 @@ fn time_in_which_the_command_is_stopped_does_not_count() {
         worker.is_some()
     });
     let worker = worker.unwrap().unsigned_abs();
-    // the worker too, so that its answer comes when the case's time would be over
+    // The worker is stopped too, so that its answer comes after the case's time limit.
     signal(worker, Signal::STOP);
     signal(run.id(), Signal::STOP);
-    // longer than the limit
+    // Longer than the limit.
     std::thread::sleep(Duration::from_secs(9));
     signal(run.id(), Signal::CONT);
     signal(worker, Signal::CONT);

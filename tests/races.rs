@@ -1,5 +1,5 @@
-//! Random programs whose steps share memory: the plan refuses exactly those in which two unordered uses meet, as a model
-//! of streams says that knows nothing of the plan, and what it accepts gives one result in whatever order tasks run.
+//! Random programs whose steps share memory. The plan must refuse exactly those in which two uses of the same bytes have no
+//! order, which an independent model of streams decides; accepted programs must give the same result in any order of tasks.
 use collspec::judge::Status;
 use collspec::plan::{Limits, plan};
 use collspec::run::{Options, Runner, Workers};

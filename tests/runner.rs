@@ -27,7 +27,7 @@ fn pass(verdict: &Verdict) {
 }
 
 const SUM: &str = "world_size = 2\nop = \"all_reduce\"\ninputs = [[1, 2], [3, 4]]\nexpect = [[4, 6], [4, 6]]\n";
-/// The time limit is an hour: only a proof ends it before.
+/// The time limit is an hour, so only a proof of the standstill can end the case.
 const HANG: &str = "world_size = 2\ntimeout = 3600\noutcome = \"hang\"\ninputs.x = { each = \"rank\", count = 4 }\nsteps = [\n\
     { op = \"send\", peer = \"1 - rank\", in = \"x\" },\n{ op = \"recv\", peer = \"1 - rank\", out = \"y\" } ]\n";
 
@@ -93,7 +93,7 @@ fn a_worker_killed_in_the_middle_costs_one_case() {
     let sleeping = case("killed", text);
     let verdict = std::thread::scope(|scope| {
         let run = scope.spawn(|| runner.run_case(&sleeping));
-        // only this case has a third rank
+        // Only this case has a third rank.
         support::within("the ranks sleep", || support::has_rank(pid, 2) && support::stand_still(&[pid]));
         let pid = rustix::process::Pid::from_raw(pid).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
@@ -250,8 +250,8 @@ fn runs_that_make_and_end_communicators_each_have_their_own() {
     pass(&runner.run_case(&case("error", error)));
 }
 
-/// After a wrong result the next case makes its communicators, although the worker keeps some of the kind: those are of no
-/// use any more, and both sides must give them up.
+/// After a wrong result the next case makes new communicators, although the worker keeps an equal set: parent and worker must
+/// both give the old set up.
 #[test]
 fn communicators_that_are_not_trusted_make_way_for_new_ones() {
     let runner = runner(1);
@@ -264,11 +264,12 @@ fn communicators_that_are_not_trusted_make_way_for_new_ones() {
         pass(&runner.run_case(&case("wide", wide)));
         pass(&runner.run_case(&case("sum", SUM)));
     }
-    // a failure on communicators that were kept is tried again in a second worker
+    // A failure on kept communicators is tried again in a second worker.
     assert!(runner.idle_workers().contains(&pids[0]), "nothing was wrong between parent and worker");
 }
 
-/// The abort comes long before the streams get to what it ends: that they then write the buffer's older contents is no promise.
+/// The abort comes long before the streams reach the aborted call, and an earlier step may write the buffer after the abort:
+/// the buffer's contents are undefined.
 #[test]
 fn what_an_abort_ends_is_undefined_whatever_stood_before_it_on_the_stream() {
     let text = "world_size = 2\ncomms.a = { color = [0, 1] }\ninputs.x = { each = \"i\", count = 16 }\nsteps = [\n\

@@ -1,9 +1,13 @@
-//! Texts that nobody meant: whatever the bytes are, reading ends, quickly, without a panic.
+//! Malformed texts: for any bytes reading ends, without a panic.
+#[path = "support/words.rs"]
+mod words;
+
 use collspec::printable::is_printable;
 use collspec::scenario::{self, SourceFile, expr};
 use proptest::prelude::*;
 use std::path::Path;
 use std::sync::Arc;
+use words::WORDS;
 
 /// Reads a text and renders its faults; all that can be asked of it is that it ends.
 fn read(text: String) -> usize {
@@ -33,57 +37,6 @@ fn seeds() -> Vec<String> {
     assert!(texts.len() > 60);
     texts
 }
-
-/// Words that mean something, so that mutations reach deep.
-const WORDS: &[&str] = &[
-    "world_size",
-    "op",
-    "steps",
-    "inputs",
-    "expect",
-    "matrix",
-    "variants",
-    "each",
-    "count",
-    "all_reduce",
-    "group",
-    "loop",
-    "=",
-    "[",
-    "]",
-    "{",
-    "}",
-    "\"",
-    ",",
-    ".",
-    "\n",
-    "-1",
-    "0",
-    "1e308",
-    "nan",
-    "rank",
-    "i",
-    "t",
-    "2 ^ 10 ^ 10",
-    "x[1:2]",
-    "\"x\"",
-    "[[1], [2]]",
-    "true",
-    "99999999999999999999",
-    "[matrix]",
-    "[[steps]]",
-    "exclude",
-    "ranks",
-    "comm",
-    "groups",
-    "é",
-    "\u{0}",
-    "\u{1b}[8m",
-    "\u{9b}",
-    "\r",
-    "\u{202e}",
-    "\\u001b",
-];
 
 #[derive(Clone, Debug)]
 enum Edit {

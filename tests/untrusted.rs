@@ -1,4 +1,4 @@
-//! Files, folders, variables and libraries of strangers: what they may make this program do, and what it shows of them.
+//! Untrusted files, folders, variables and libraries: limits on what they can make this program do and print.
 mod support;
 
 use collspec::judge::{Finding, Lane, Status, skipped};
@@ -12,12 +12,12 @@ use std::path::Path;
 use std::sync::Arc;
 use support::{Home, Run, SUM, WRONG};
 
-/// Hides the line it stands in, and whatever follows it.
+/// A sequence that hides the rest of the output on a terminal.
 const HIDING: &str = "\u{1b}[8m\u{1b}]0;t\u{7}\u{8}\u{9b}2J\u{202e}\u{2066}\u{7f}\rx";
 /// The same in a TOML text.
 const IN_TOML: &str = "\\u001b[8m\\u001b]0;t\\u0007\\b\\u009b2J\\u202e\\u2066\\u007f\\rx";
 
-/// Nothing but text and line breaks; with `coloured`, colours of this program's own too.
+/// Asserts that there is nothing but text and line breaks, and with `coloured` this program's own colours.
 fn clean(text: &str, coloured: bool) {
     assert!(!text.contains("\u{1b}[8m"), "foreign colours: {text:?}");
     let text = if coloured { anstream::adapter::strip_str(text).to_string() } else { text.to_owned() };
@@ -25,7 +25,7 @@ fn clean(text: &str, coloured: bool) {
     assert!(raw.is_empty(), "{raw:?} in {text:?}");
 }
 
-/// Runs it in every format; all of them must be clean. The plain human one is given back.
+/// Runs the command in every format; every output must be clean. Returns the plain human one.
 fn everywhere(home: &Home, args: &[&str]) -> Run {
     let run = home.run(args);
     clean(&run.out, false);
@@ -48,7 +48,7 @@ fn everywhere(home: &Home, args: &[&str]) -> Run {
 fn what_a_file_says_is_shown_and_not_obeyed() {
     let home = Home::new();
     let texts = [
-        // read, and wrong when run: the line is shown
+        // A valid file whose case fails: the failing line is shown.
         format!("{WRONG}# {}\n", HIDING.replace(['\u{1b}', '\u{7}', '\u{8}', '\u{7f}', '\r'], "")),
         WRONG.replace("expect", &format!("description = \"{IN_TOML}\"\nsource = \"{IN_TOML}\"\nexpect")),
         WRONG.replace(
@@ -90,7 +90,7 @@ fn what_a_file_says_is_shown_and_not_obeyed() {
         assert!(said < 10_000, "{number}: {said} bytes: {run}");
         everywhere(&home, &["check", &name]);
     }
-    // bytes that are no text
+    // Bytes that are not UTF-8.
     fs::write(home.path("bytes.toml"), b"world_size = 2 # \x1b[8m\xff\xfe").unwrap();
     assert_eq!(everywhere(&home, &["run", "bytes.toml"]).code, 2);
 }
@@ -126,12 +126,12 @@ fn names_arguments_and_variables_are_shown_and_not_obeyed() {
         clean(&run.out, coloured);
         clean(&run.err, coloured);
     }
-    // a library whose path is hostile, and the loader's words on it
+    // A library with a hostile path, and the loader's message about it.
     home.file(&format!("{HIDING}/libnccl.so.2"), "no library");
     everywhere(&home, &["run", "sum.toml", "--nccl", &format!("./{HIDING}/libnccl.so.2"), "--driver", "stand-in"]);
 }
 
-/// What a library says of an error, its log, and what a worker said before it died, come as texts of a verdict.
+/// A verdict can quote a library's text of an error, its log, and the last output of a worker that died.
 #[test]
 fn what_a_library_says_is_shown_and_not_obeyed() {
     let file = Arc::new(SourceFile { path: format!("{HIDING}.toml"), text: WRONG.into() });
@@ -209,7 +209,7 @@ fn a_file_cannot_set_what_runs_code_or_touches_files() {
     home.file("long.toml", &long);
     let run = home.run(&["check", "long.toml"]);
     assert!(run.code == 2 && run.err.contains("has 140000 bytes, more than 4096") && run.err.len() < 2000, "{run}");
-    // whoever allows a variable is told how to run the case again
+    // The command that runs the case again repeats the allowed variables.
     home.file("wrong.toml", &format!("env.NCCL_COMM_ID = \"x\"\n{WRONG}"));
     let run = home.run(&["run", "wrong.toml", "--allow-env", "NCCL_COMM_ID", "--allow-env", evil]);
     let again = "run it again: collspec run wrong.toml --allow-env NCCL_COMM_ID --allow-env NCCL_ENV_PLUGIN\n";
@@ -266,18 +266,18 @@ fn links_are_followed_to_files_of_the_folder_once() {
         assert!(run.err.contains(&format!("collspec: s/{name} is passed over: {why}")), "{name}: {run}");
     }
     assert!(!run.err.contains("1234") && !run.out.contains("1234"), "{run}");
-    // by its exact name, as by all
+    // A case that is selected by its exact name obeys the same rules.
     for (name, code) in [("linked", 0), ("deep/b", 0), ("zwice", 2), ("outside", 2), ("folder/b", 2)] {
         let suite = collspec::Suite::open_exact(&home.path("s"), name, &Default::default()).unwrap();
         assert_eq!(suite.cases.len(), usize::from(code == 0), "{name}");
     }
-    // a link that is named is meant
+    // A link that is named on the command line is followed.
     let run = home.run(&["run", "s/outside.toml"]);
     assert!(run.code == 2 && run.err.contains("s/outside.toml:"), "{run}");
     link("s", "other");
     let run = home.run(&["run", "other", "--filter", "linked"]);
     assert!(run.code == 0 && run.out.contains("1 passed"), "{run}");
-    // the file may lie in another folder that is named
+    // The target may be in another folder that is named.
     home.file("t/c.toml", SUM);
     link("../s/data/real.txt", "t/d.toml");
     let run = home.run(&["check", "t"]);
@@ -327,7 +327,7 @@ fn the_working_folder_has_no_say_in_what_is_started() {
         let path = format!("{path}:{all}");
         for args in [&["nccl", "list"][..], &["doctor"], &["nccl", "fetch", "0.0.1"], &["run", "--nccl", "2.30.7"]] {
             let mut command = home.command(args);
-            // fetching must fail without asking anybody
+            // Fetching must fail without access to the network.
             command.env("PATH", &path).env("XDG_CACHE_HOME", home.path("cache")).env("PYTHONPATH", "");
             command.env("PIP_NO_INDEX", "1").env("UV_OFFLINE", "1").env("LD_LIBRARY_PATH", "");
             let _ = Run::of(&mut command);
@@ -337,7 +337,7 @@ fn the_working_folder_has_no_say_in_what_is_started() {
     }
 }
 
-/// A library that says what it likes is opened only if it has NCCL's function.
+/// A library is opened only if it has NCCL's function.
 #[test]
 fn what_is_no_nccl_is_not_opened() {
     if std::process::Command::new("cc").arg("--version").output().is_err() {

@@ -1,18 +1,18 @@
-//! What a library was given in a call and may still reach after the call has returned: handles are stored, and
-//! configurations may be read, as late as at the end of the calling thread's outermost group.
+//! Memory that a library may use after the call that passed it has returned. Inside a group, a library may store handles and
+//! read configurations as late as at the end of the calling thread's outermost group; the memory is kept until then.
 use super::config::Config;
 use super::library::CommSlot;
 use std::cell::RefCell;
 
-/// Something lent to a library.
+/// Memory lent to a library.
 pub(super) enum Lent {
-    /// A handle goes there.
+    /// The library stores a handle in it.
     Slot(#[expect(dead_code, reason = "held, never read")] CommSlot),
-    /// A configuration is read from there.
+    /// The library reads a configuration from it.
     Config(#[expect(dead_code, reason = "held, never read")] Box<Config>),
 }
 
-/// The groups that the calling thread has open, of whatever library.
+/// The groups that the calling thread has open, of all libraries together.
 #[derive(Default)]
 struct Groups {
     depth: u32,
@@ -21,7 +21,7 @@ struct Groups {
 
 impl Drop for Groups {
     fn drop(&mut self) {
-        // a thread that ends inside a group never learns when the library is done
+        // A thread that ends inside a group cannot know when the library is done with the memory, so it is never freed.
         std::mem::take(&mut self.lent).into_iter().for_each(std::mem::forget);
     }
 }
@@ -30,13 +30,13 @@ thread_local! {
     static GROUPS: RefCell<Groups> = RefCell::default();
 }
 
-/// The calling thread has opened a group.
+/// To be called when the calling thread has opened a group.
 pub(super) fn opened() {
     GROUPS.with_borrow_mut(|groups| groups.depth += 1);
 }
 
-/// The calling thread has closed a group. `unfinished`: the library goes on with it in the background, nobody knows for how
-/// long, so what it was lent is never freed.
+/// To be called when the calling thread has closed a group. If the library continues the group in the background
+/// (`unfinished`), it may use the memory for an unknown time, so the memory is never freed.
 pub(super) fn closed(unfinished: bool) {
     let lent = GROUPS.with_borrow_mut(|groups| {
         groups.depth = groups.depth.saturating_sub(1);
@@ -47,7 +47,7 @@ pub(super) fn closed(unfinished: bool) {
     }
 }
 
-/// A call that was given these has returned. `unfinished`: as for [`closed`].
+/// To be called when a call that was given this memory has returned; `unfinished` as for [`closed`].
 pub(super) fn lend(things: impl IntoIterator<Item = Lent>, unfinished: bool) {
     GROUPS.with_borrow_mut(|groups| {
         if unfinished {

@@ -52,10 +52,10 @@ impl CallError {
 
 type Result<T> = std::result::Result<T, CallError>;
 
-/// What stands where a library is to write a number: no rank, count, device, code or version.
+/// The value before a library writes a number: it is no valid rank, count, device, code or version.
 const UNWRITTEN: i32 = i32::MIN;
 
-/// The answer of a function that writes a number.
+/// The answer of a library function that writes a number.
 fn answer(code: Result<ncclResult_t>, written: &i32) -> Answer {
     match code {
         Err(_) => Answer::Absent,
@@ -80,13 +80,13 @@ impl Comm {
     pub const NULL: Self = Self(ptr::null_mut());
 }
 
-/// Where a library puts a communicator that it makes. Inside a group it may do so as late as at the group's end; until then
-/// [`Library`] keeps the memory, whatever becomes of this.
+/// The place where a library stores a communicator that it makes. Inside a group it may do so as late as at the group's end;
+/// [`Library`] keeps the memory until then, even if this value is dropped.
 #[derive(Clone, Debug, Default)]
 pub struct CommSlot(Arc<AtomicPtr<c_void>>);
 
 impl CommSlot {
-    /// What is there now: null until the library has put something.
+    /// The communicator stored so far: null until the library has stored one.
     pub fn get(&self) -> Comm {
         Comm(self.0.load(Ordering::Acquire))
     }
@@ -132,16 +132,16 @@ macro_rules! call {
     ($self:ident, $name:ident($($arg:expr),*)) => {
         match $self.table.$name {
             // SAFETY: the arguments are addresses of the device that belongs to this library, handles that it made (or
-            // null), or point to memory that outlives the call, and the group
-            // that it stands in where the library may come back to it ([`lend`]). What the library does with them is what is under test:
-            // that is why this runs in a process of its own.
+            // null), or pointers to memory that outlives the call. If the library may use the memory after the call, it
+            // also outlives the group around the call ([`lend`]). The library itself is under test and may do anything, so
+            // it runs in a worker process.
             Some(f) => Ok(unsafe { f($($arg),*) }),
             None => Err($self.missing(stringify!($name))),
         }
     };
 }
 
-/// A call that makes a communicator has returned: keeps what the library may still reach.
+/// Keeps the memory that the library may still use after a call that makes a communicator.
 fn lend(slot: &CommSlot, config: Option<Box<Config>>, code: ncclResult_t) {
     let things = [Some(Lent::Slot(slot.clone())), config.map(Lent::Config)];
     lent::lend(things.into_iter().flatten(), code == ncclResult_t::InProgress);
@@ -260,7 +260,7 @@ impl Library {
         if self.table.ncclCommGetAsyncError.is_none() {
             return Ok(());
         }
-        // what a library leaves as it was is no success
+        // A value that the library did not write must not count as success.
         let mut state = ncclResult_t(UNWRITTEN);
         let code = call!(self, ncclCommGetAsyncError(comm.0, &mut state))?;
         self.check("ncclCommGetAsyncError", comm, code)?;
@@ -269,17 +269,17 @@ impl Library {
             state => self.check("asynchronous error", comm, state),
         }
     }
-    /// How many ranks the communicator says it has.
+    /// The number of ranks that the communicator gives.
     pub fn count(&self, comm: Comm) -> Answer {
         let mut count = UNWRITTEN;
         answer(call!(self, ncclCommCount(comm.0, &mut count)), &count)
     }
-    /// Which of its ranks the communicator says this is.
+    /// The rank that the communicator gives as this one's.
     pub fn user_rank(&self, comm: Comm) -> Answer {
         let mut rank = UNWRITTEN;
         answer(call!(self, ncclCommUserRank(comm.0, &mut rank)), &rank)
     }
-    /// The device that the communicator says it is on.
+    /// The device that the communicator gives.
     pub fn device(&self, comm: Comm) -> Answer {
         let mut device = UNWRITTEN;
         answer(call!(self, ncclCommCuDevice(comm.0, &mut device)), &device)
@@ -290,7 +290,7 @@ impl Library {
         let code = call!(self, ncclCommGetAsyncError(comm.0, &mut state));
         answer(code, &state.0)
     }
-    /// The library's text for each of NCCL's codes; `None` for a null pointer. None at all if it has no texts.
+    /// The library's text for each of NCCL's codes; `None` for a null pointer. Empty if the library lacks the function.
     pub fn error_texts(&self) -> Vec<(i32, Option<String>)> {
         let text = |code: i32| {
             let text = call!(self, ncclGetErrorString(ncclResult_t(code))).ok()?;
@@ -298,13 +298,13 @@ impl Library {
         };
         (ncclResult_t::Success.0..=ncclResult_t::InProgress.0).filter_map(text).collect()
     }
-    /// The version code that the library says it has; `None` if it has no function for that.
+    /// The version code that the library gives; `None` if it lacks the function.
     pub fn say_version(&self) -> Option<i32> {
         let mut version = UNWRITTEN;
         let code = call!(self, ncclGetVersion(&mut version)).ok()?;
         Some(if code == ncclResult_t::Success { version } else { UNWRITTEN })
     }
-    /// True if the library has no text at all for the last error.
+    /// True if the library gives a null pointer for the text of the last error.
     pub fn is_mute(&self) -> bool {
         matches!(call!(self, ncclGetLastError(ptr::null_mut())), Ok(text) if text.is_null())
     }
@@ -461,7 +461,7 @@ mod tests {
     use std::sync::Weak;
 
     thread_local! {
-        /// Where the library below still has to put handles, and configurations that it has not read.
+        /// Places where the library below still has to store handles, and configurations that it has not read.
         static LATE: RefCell<Vec<(*mut ncclComm_t, *mut ncclConfig_t)>> = const { RefCell::new(Vec::new()) };
         static ANSWER: RefCell<ncclResult_t> = const { RefCell::new(ncclResult_t::Success) };
     }
@@ -514,13 +514,13 @@ mod tests {
         library.group_start().unwrap();
         let slot = split_and_forget(&library);
         assert!(slot.upgrade().is_some());
-        // the inner end of a real library stores nothing
+        // The end of an inner group stores nothing, as in a real library.
         lent::closed(false);
         let kept = slot.upgrade().expect("the outer group is still open");
         library.group_end().unwrap();
         assert_eq!(kept.load(Ordering::Relaxed) as usize, HANDLE);
         drop(kept);
-        assert!(slot.upgrade().is_none(), "nobody needs it any more");
+        assert!(slot.upgrade().is_none(), "the memory is freed after the group");
     }
 
     #[test]

@@ -96,7 +96,7 @@ pub struct Selection {
     pub bounds: Bounds,
 }
 
-/// What a file and a case may cost. Everything is computed before it is begun.
+/// Limits on what a file and a case may cost. The cost is computed before a case begins.
 #[derive(Debug, ClapArgs)]
 pub struct Bounds {
     /// Memory that a case may take in all copies, in worker, shared memory and judge, and that cases which run at the same
@@ -105,8 +105,8 @@ pub struct Bounds {
     #[arg(long, value_name = "BYTES", value_parser = Limits::bytes)]
     pub max_memory: Option<u64>,
 
-    /// Operations that filling, working out and judging a case may take: elements times operators of every expression, and
-    /// what is as much work; a thousand million are some ten seconds [default: 4000000000].
+    /// Operations that filling, working out and judging a case may take: one per element and operator of every expression, and
+    /// equivalents for other work; a thousand million take about ten seconds [default: 4000000000].
     #[arg(long, value_name = "N", value_parser = Limits::operations)]
     pub max_work: Option<u64>,
 
@@ -199,7 +199,7 @@ pub struct Run {
     #[arg(long, value_name = "WHEN")]
     pub connect: Option<Connect>,
 
-    /// Make the software library wrong in this way, to see what notices: F01 and so on (`collspec audit` lists them), with
+    /// Make the software library wrong in this way, to see which scenarios notice: F01 and so on (`collspec audit` lists them), with
     /// `,rank=N` on one rank only, with `,algorithm=NAME` in one algorithm only.
     #[arg(long, value_name = "FAULT", value_parser = fault)]
     pub fault: Option<Fault>,

@@ -18,7 +18,7 @@ pub fn check(args: &Check) -> anyhow::Result<Exit> {
     let jobs = available_parallelism().map_or(1, NonZeroUsize::get);
     let mut suite = open(&args.selection)?;
     if suite.faults.is_empty() || !suite.cases.is_empty() {
-        // Nothing runs here, so nothing takes long.
+        // Nothing runs here, so cases tagged `long` take no longer than others.
         let filter = Filter { long: true, ..args.selection.filter() };
         keep(&mut suite, &args.selection, &filter)?;
     }

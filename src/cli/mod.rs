@@ -40,7 +40,7 @@ pub fn main() -> ExitCode {
     }
 }
 
-/// The parser's own words, in which the arguments stand as they were typed.
+/// The argument parser's message, which quotes the arguments as they were typed.
 fn refused(error: &clap::Error) -> ExitCode {
     let rendered = error.render();
     let hostile = std::env::args_os().any(|arg| !arg.to_string_lossy().chars().all(is_printable));

@@ -68,7 +68,7 @@ pub fn run(args: &Run) -> anyhow::Result<Exit> {
     })
 }
 
-/// Reads the files, and says what was passed over.
+/// Reads the files, and reports entries that were passed over.
 pub fn open(selection: &Selection) -> anyhow::Result<Suite> {
     let suite = selection.open()?;
     for line in passed_over(&suite.passed_over) {
@@ -82,7 +82,7 @@ pub fn select(suite: &mut Suite, selection: &Selection) -> anyhow::Result<()> {
     keep(suite, selection, &selection.filter())
 }
 
-/// The same; `filter` may mean more than the command line says.
+/// As [`select`], with a filter that may differ from that of the command line.
 pub fn keep(suite: &mut Suite, selection: &Selection, filter: &Filter) -> anyhow::Result<()> {
     let before = suite.cases.len();
     suite.select(filter);

@@ -1,5 +1,5 @@
-//! The standard output and error. What passes are text, line breaks and this program's own colours; colours only where there
-//! is a terminal that shows them.
+//! The standard output and error. They pass text, line breaks and this program's own colours on, the colours only to a
+//! terminal that shows them.
 use anstream::AutoStream;
 use collspec::printable::Guarded;
 use std::io::{self, Stderr, Stdout};

@@ -1,5 +1,5 @@
-//! What the functions that only say something answered: a communicator's size, rank, device and asynchronous error, the
-//! texts of errors, the version.
+//! Checks of the answers of NCCL's query functions: a communicator's size, rank, device and asynchronous error, the texts of
+//! errors, the version.
 use super::book::{Book, Rank};
 use super::{Lane, message};
 use crate::plan::Plan;
@@ -7,10 +7,10 @@ use crate::run::Observation;
 use crate::worker::job::{Answer, Asked};
 use nccl_sys::ncclResult_t;
 
-/// The first version code that a library with NCCL's interface of today can have.
+/// The least plausible version code: that of NCCL 2.0.0.
 const OLDEST: i32 = 2000;
 
-/// Compares what was answered on every rank with what was asked for.
+/// Compares the answers on every rank with the communicators that the plan made.
 pub(crate) fn check(plan: &Plan, seen: &Observation, book: &mut Book) {
     for (rank, report) in seen.ranks.iter().enumerate() {
         if !book.eyes.rank(rank) {
@@ -45,7 +45,7 @@ fn communicator(plan: &Plan, rank: usize, asked: &Asked, book: &mut Book) {
     };
     let own = i32::try_from(own).ok();
     let size = i32::try_from(comm.members.len()).ok();
-    // After misuse nobody can say what has become of a communicator.
+    // After misuse the state of a communicator is undefined.
     let error = if plan.undefined.is_none() { Some(ncclResult_t::Success.0) } else { None };
     for (function, answer, right) in [
         ("ncclCommCount", asked.count, size),
@@ -57,14 +57,14 @@ fn communicator(plan: &Plan, rank: usize, asked: &Asked, book: &mut Book) {
         let actual = match answer {
             Answer::Is(value) => number(value),
             Answer::Refused(code) => ncclResult_t(code).name().map_or_else(|| format!("code {code}"), str::to_owned),
-            Answer::Nothing | Answer::Absent => "success without an answer".into(),
+            Answer::Nothing | Answer::Absent => "success but no value".into(),
         };
         let wrong = Wrong { function, right: number(right), actual: format!("{actual}{of}") };
         wrong.note(answer == Answer::Is(right), rank, book);
     }
 }
 
-/// Every code has a text, and no failure has that of success.
+/// Every code must have a text, and no failure the text of success.
 fn texts(rank: usize, texts: &[(i32, Option<String>)], book: &mut Book) {
     let success = texts.iter().find(|(code, _)| *code == ncclResult_t::Success.0).and_then(|(_, text)| text.as_deref());
     for (code, text) in texts {
@@ -86,7 +86,7 @@ fn number(value: i32) -> String {
     if value == i32::MIN { "nothing".into() } else { value.to_string() }
 }
 
-/// A function that answered something else than it should have.
+/// A function with the right answer and the actual one.
 struct Wrong {
     function: &'static str,
     right: String,
@@ -131,7 +131,7 @@ steps = [{ op = "all_reduce", comm = "turned", in = "x", out = "y" }]
         }
     }
 
-    /// What is found wrong with these answers of rank 0, whose number in `turned` is 2.
+    /// The findings for changed answers of rank 0, which is rank 2 of `turned`.
     fn said(change: impl FnOnce(&mut Answers)) -> Vec<String> {
         let bench = bench(TURNED);
         let turned = bench.plan.comms.iter().position(|comm| comm.name.as_deref() == Some("turned")).unwrap() as u32;
@@ -164,7 +164,7 @@ steps = [{ op = "all_reduce", comm = "turned", in = "x", out = "y" }]
         type Change = fn(&mut Answers);
         const CHANGES: &[(Change, &str)] = &[
             (|a| a.comms[0].count = Answer::Is(2), "ncclCommCount answered 2 of communicator `turned`, expected 3"),
-            (|a| a.comms[0].count = Answer::Nothing, "ncclCommCount answered success without an answer"),
+            (|a| a.comms[0].count = Answer::Nothing, "ncclCommCount answered success but no value"),
             (|a| a.comms[0].rank = Answer::Is(0), "ncclCommUserRank answered 0 of communicator `turned`, expected 2"),
             (|a| a.comms[0].rank = Answer::Refused(4), "ncclCommUserRank answered invalid_argument"),
             (|a| a.comms[0].device = Answer::Is(0), "ncclCommCuDevice answered 0 of communicator `turned`, expected 7"),

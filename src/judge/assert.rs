@@ -151,7 +151,7 @@ fn one_rank(plan: &Plan, seen: &Observation, rank: usize, assertion: &Sp<Expr>, 
             result => {
                 wrong += 1;
                 first.get_or_insert_with(|| {
-                    // Once more, to tell what was read: words for every element would cost more than the values.
+                    // Evaluated again to collect what was read: texts for every element would cost more than the values.
                     let scope = scope(i, true);
                     let _ = assertion.v.eval(&scope, Mode::Float);
                     let mut seen = scope.read.into_inner();
@@ -213,7 +213,7 @@ struct Names<'a> {
     i: u64,
     /// The buffers that the assertion names.
     buffers: &'a HashMap<&'a str, (DType, &'a [u8])>,
-    /// What is read is put into words.
+    /// True if the values that are read are collected as text.
     telling: bool,
     /// A figure was asked for that the backend cannot see.
     unseen: Cell<bool>,

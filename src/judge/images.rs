@@ -254,7 +254,7 @@ fn looked_at(plan: &Plan, alloc: usize, at: usize, eyes: Eyes) -> bool {
     }
 }
 
-/// Runs of a case must agree bit for bit, but for what nobody can say anything of: `memory` knows.
+/// Runs of a case must agree bit for bit, except where `memory` says that the contents are undefined.
 pub(crate) fn repeats(
     plan: &Plan,
     memory: &[Memory],

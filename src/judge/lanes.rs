@@ -32,7 +32,7 @@ pub(crate) struct First {
     wrong: Vec<Miss>,
 }
 
-/// A wrong element: which, the lane that says so, and what is right; the words of those that are never told are empty.
+/// A wrong element: its index, the lane that found it, and the right value as text (empty for elements that no message names).
 type Miss = (usize, Lane, String);
 
 /// What was observed of a write: its checkpoint, or what is left of it at the end (then the elements with one right value
@@ -168,7 +168,7 @@ impl Judge<'_> {
         let mut wrong = Vec::new();
         let mut values = Vec::with_capacity(choice.inputs.len());
         let (mut counts, mut unable) = ([0u64; 3], None);
-        // The first is told; with a flaw in its eyes the judge may take another for the first.
+        // The message names the first wrong element; a judge with a flaw may miss some, so any may be the first that it sees.
         let all_told = self.book.eyes.0.is_some();
         let told = |wrong: &[Miss], words: &dyn Fn() -> String| {
             if all_told || wrong.is_empty() { words() } else { String::new() }
@@ -215,7 +215,7 @@ impl Judge<'_> {
             }
         }
         if let Some((count, why)) = unable {
-            // The plan found that the case can be judged; what came out of its earlier steps, though right, says otherwise.
+            // The plan could not foresee this: the inputs are observed results of earlier steps, and for these values there is no bound.
             let buffer = &self.plan.buffers[choice.target.region.buf];
             let (name, rank) = (message::name(buffer), choice.target.region.rank);
             self.book.note(format!("{count} elements of `{name}` on rank {rank} were not judged: {why}"));

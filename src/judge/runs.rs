@@ -1,4 +1,4 @@
-//! The runs of a case, judged one after the other as they come: of those before, only the first and the last are kept.
+//! Judges the runs of a case one after the other; of the runs before, only the first and the last are kept.
 use super::book::{Book, Rank};
 use super::flaw::{Eyes, Flaw};
 use super::{Lane, Outcome, Verdict, answers, close, images, message, outcome, outputs, run_of, snapshot};
@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;
 
-/// An observation that is the caller's or this judge's.
+/// An observation, borrowed from the caller or owned.
 #[derive(Clone)]
 pub(super) enum Held<'a> {
     Theirs(&'a Observation),
@@ -28,7 +28,7 @@ impl Deref for Held<'_> {
     }
 }
 
-/// What is known after some runs.
+/// The state of the judgement after some runs.
 pub struct Runs<'a> {
     plan: &'a Plan,
     forecast: &'a Forecast,
@@ -37,14 +37,14 @@ pub struct Runs<'a> {
     number: usize,
     seconds: f64,
     ending: Option<Outcome>,
-    /// With this all others are compared.
+    /// The run that all others are compared with.
     first: Option<Held<'a>>,
-    /// The run judged last, and what must be there at its end.
+    /// The run judged last, and the memory expected at its end.
     last: Option<(Held<'a>, Cow<'a, [Memory]>)>,
 }
 
 impl<'a> Runs<'a> {
-    /// Of a case of which nothing has run.
+    /// For a case of which nothing has run.
     pub fn new(plan: &'a Plan, forecast: &'a Forecast) -> Self {
         Self::with(plan, forecast, Book::default())
     }
@@ -74,7 +74,7 @@ impl<'a> Runs<'a> {
         self.seconds += run.seconds;
         let ending = outcome::of(&run);
         if ending != Outcome::Ok {
-            // it is the case's ending, however many runs went before
+            // This ending is the case's, and findings of earlier runs do not count.
             let Eyes(flaw) = self.book.eyes;
             self.book = if self.book.bare { Book::bare(Eyes(flaw)) } else { Book::default() };
         }

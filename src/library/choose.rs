@@ -48,7 +48,7 @@ fn there(versions: &[String]) -> String {
 pub fn choose(spec: &str, workers: &Workers) -> Result<Chosen, ChooseError> {
     let path = Path::new(spec);
     let version = Wanted::parse(spec);
-    // A file of the working folder that is called like a version is not what is meant.
+    // A text that is a version means the version, even if the working folder has a file of that name.
     if spec.contains('/') || (version.is_none() && path.is_file()) {
         let probed = probe(path, workers).map_err(|why| ChooseError::Unusable { path: path.to_owned(), why })?;
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());

@@ -132,7 +132,7 @@ pub fn fetch(version: &str, cuda: Cuda, cache: &Cache) -> Result<Fetched, FetchE
         move |source| FetchError::Cache { path, source }
     };
     let tool = Tool::first().ok_or(FetchError::NoTool)?;
-    // The tool runs in another working folder than this program.
+    // The tool runs in another working folder, so the path must be absolute.
     let cache = &Cache::at(std::path::absolute(cache.folder()).map_err(cannot(cache.folder()))?);
     let place = cache.place(version, cuda);
     fs::create_dir_all(cache.folder()).map_err(cannot(cache.folder()))?;

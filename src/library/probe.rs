@@ -27,7 +27,7 @@ const NOT_ASKED: i32 = 102;
 pub struct Probed {
     /// NCCL's version code.
     pub version: i32,
-    /// Whose library it is.
+    /// The maker of the library.
     #[serde(with = "MakerInWords")]
     pub maker: Maker,
     /// Functions that it has, of those that collspec knows.

@@ -1,4 +1,4 @@
-//! Other programs, started so that nothing in the working folder has a say: neither in which file runs, nor in what it loads.
+//! Starts other programs so that the working folder affects neither which file runs nor what it loads.
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -6,11 +6,11 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// Where the loader looks for libraries.
+/// The variable with the folders in which the loader looks for libraries.
 const LOADER_PATH: &str = "LD_LIBRARY_PATH";
 
-/// The program of this name in PATH's absolute folders, in a working folder that has no files of anybody else's: `/`, or
-/// what the caller sets. `None` if there is none.
+/// A command for the program of this name in the absolute folders of PATH; `None` if there is none. Its working folder is `/`
+/// unless the caller sets another.
 pub fn program(name: &str) -> Option<Command> {
     program_in(name, &env::var_os("PATH")?)
 }
@@ -20,24 +20,24 @@ fn program_in(name: &str, path: &OsString) -> Option<Command> {
     let file = folders.iter().map(|folder| folder.join(name)).find(|file| is_executable(file))?;
     let mut command = Command::new(file);
     command.current_dir("/");
-    // What it starts itself is found in the same way.
+    // Programs that it starts itself must be found in the same folders.
     if let Ok(path) = env::join_paths(&folders) {
         command.env("PATH", path);
     }
-    // Libraries in folders of the loader's path that are relative would come from the working folder too.
+    // Relative folders in the loader's path would be those of the working folder.
     command.envs(loader_path());
     Some(command)
 }
 
-/// The absolute folders of a list like LD_LIBRARY_PATH: empty and relative ones are the working folder, or in it.
+/// The absolute folders of a list like LD_LIBRARY_PATH. Empty and relative entries mean folders of the working folder.
 pub fn absolute(list: &OsString) -> OsString {
-    // the loader takes a semicolon for a colon
+    // The loader also splits at semicolons.
     let folders =
         list.as_bytes().split(|byte| matches!(byte, b':' | b';')).map(|folder| Path::new(OsStr::from_bytes(folder)));
     env::join_paths(folders.filter(|folder| folder.is_absolute())).unwrap_or_default()
 }
 
-/// The loader's path of a child, where this process's own has folders that depend on the working folder.
+/// The variable to set for a child, if this process's own value has folders that depend on the working folder.
 pub fn loader_path() -> Option<(String, String)> {
     let now = env::var_os(LOADER_PATH)?;
     let clean = absolute(&now);
@@ -62,7 +62,7 @@ mod tests {
             fs::write(at.join("tool"), "#!/bin/sh\npwd; echo \"$PATH\"\n").unwrap();
         }
         fs::set_permissions(two.join("tool"), fs::Permissions::from_mode(0o755)).unwrap();
-        // `one` has a file of that name which nobody may run
+        // The file of that name in `one` is not executable.
         let path = env::join_paths([Path::new(""), Path::new("."), Path::new("bin"), &one, &two]).unwrap();
         let mut command = program_in("tool", &path).unwrap();
         assert_eq!(command.get_program(), two.join("tool"));

@@ -24,8 +24,8 @@ pub fn element_fits(dtype: DType, value: &ElementValue) -> bool {
     }
 }
 
-/// The whole numbers next to one that a floating-point type cannot hold: the lower and the higher, or the largest of its
-/// sign alone where the type ends. `None` if the type holds it.
+/// The nearest values of a floating-point type below and above a whole number that the type cannot hold, or only the largest
+/// value of its sign if the number is beyond that. `None` if the type holds the number.
 pub fn neighbours(dtype: DType, v: i128) -> Option<(i128, Option<i128>)> {
     let format = Format::of(dtype)?;
     let magnitude = v.unsigned_abs();

@@ -285,7 +285,7 @@ fn whole_numbers_that_a_type_cannot_hold_have_neighbours() {
         let found = super::neighbours(dtype, v);
         assert_eq!(found, wanted, "{dtype:?} {v}");
     }
-    // What has no neighbours is held exactly, and neighbours are.
+    // A number without neighbours is held exactly, and neighbours themselves are held exactly.
     for dtype in [F16, Bf16, F8e4m3, F8e5m2] {
         for v in -400i128..=400 {
             let held = |v: i128| decode_f64(dtype, encode_int(dtype, v)) == v as f64;

@@ -5,7 +5,7 @@ use crate::num::{DType, encode_f64, encode_int, expr_bits, put, put_all, repeat,
 use crate::scenario::expr::{BLOCK, Column, Columns, EvalError, Mode};
 use crate::scenario::{Diagnostic, Expr, Span};
 
-/// What a number that is not whole gives where the type is of integers.
+/// The rule for a number that is not whole in an element of an integer type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fraction {
     /// It is rounded towards zero.
@@ -14,7 +14,7 @@ pub enum Fraction {
     Refused,
 }
 
-/// How many elements are computed of so many; the others repeat them.
+/// The number of elements that are computed, out of all; the others repeat them.
 pub fn computed(expr: &Expr, names: &Names, mode: Mode, count: u64) -> u64 {
     repeating(Columns::new(expr, names, mode).as_ref(), count)
 }

@@ -144,13 +144,13 @@ pub fn evaluate_whole(expr: &Expr, span: Span, names: &Names) -> Result<i128, Di
     expr.eval_int(names).map_err(|e| no_value(expr, span, names, &e))
 }
 
-/// Why an expression gives nothing for a rank.
+/// The error for an expression that has no value on a rank.
 pub fn no_value(expr: &Expr, span: Span, names: &Names, error: &EvalError) -> Diagnostic {
     Diagnostic::new(span, format!("`{}` has no value on rank {}: {error}", expr.text, names.rank))
 }
 
-/// The number that an expression stands for without computing: one alone in quotes, or that of an axis. It is a written
-/// number, which its type must be able to hold.
+/// The written number that an expression stands for without computing: a number alone in quotes, or an axis by itself. The
+/// element's type must be able to hold it.
 pub fn written(expr: &Expr, axes: &[(String, Value)]) -> Option<ElementValue> {
     fn number(node: &Node, axes: &[(String, Value)]) -> Option<Value> {
         match node {

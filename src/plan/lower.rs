@@ -191,7 +191,7 @@ impl Lower {
         Ptr::At { alloc, byte: 0 }
     }
 
-    /// Device memory for a scalar: the one that NCCL is shown, which gets its value in stream order, and where that comes from.
+    /// Device memory for a scalar: the place that NCCL reads, which gets its value in stream order, and the place it is copied from.
     fn scalar(&mut self, rank: usize, dtype: DType, bits: u64, bytes: &[u8]) -> Ptr {
         let n = self.low.p.n;
         let buffers = &mut self.low.placed.buffers;

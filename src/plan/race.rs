@@ -35,7 +35,7 @@ struct Use {
     region: Region,
 }
 
-/// What one stream does with one allocation.
+/// The uses of one allocation by one stream.
 #[derive(Default)]
 struct ByStream {
     stream: usize,
@@ -43,7 +43,7 @@ struct ByStream {
     writes: Latest,
 }
 
-/// How far a stream is.
+/// The progress of a stream.
 #[derive(Clone, Default)]
 struct Stream {
     /// By stream: how many of its calls are over before this stream's next call begins.
@@ -104,7 +104,7 @@ fn one(low: &Low, rank: usize) -> Vec<Diagnostic> {
 }
 
 impl Rank<'_> {
-    /// What is over when all that was enqueued on a stream is over.
+    /// By stream: how many of its calls are over when all calls enqueued on `stream` are over.
     fn passed(&self, stream: usize) -> Vec<u32> {
         let mut seen = self.streams[stream].clock.clone();
         seen[stream] = self.streams[stream].enqueued();
@@ -127,7 +127,7 @@ impl Rank<'_> {
                     self.diags.push(fault(self.low, self.rank, (*step, used), &other));
                 }
             }
-            // After all of them were looked at: a call's own in-place pair is fine.
+            // Recorded after all were checked, because the input and output of one in-place call may overlap.
             for used in &uses {
                 let all = self.memory.get_mut(&used.alloc).into_iter().flatten();
                 for by in all.filter(|by| by.stream == on) {

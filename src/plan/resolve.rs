@@ -22,7 +22,7 @@ pub struct Sizes {
 /// (communicator, sender, receiver), ranks of the communicator.
 type Pair = (CommId, usize, usize);
 
-/// Most buffers times ranks of a case: whatever is known of a buffer is known for each rank.
+/// Most buffers times ranks of a case; tables of buffers have an entry for each rank.
 const MAX_PLACES: usize = 2_000_000;
 
 /// Finds all counts and types.

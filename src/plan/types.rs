@@ -49,9 +49,9 @@ pub struct Plan {
     pub null_stream: Option<u32>,
     /// Names of `NAME.seconds` and such: tag number to step name.
     pub tags: Vec<String>,
-    /// What it costs, without what only the data decides.
+    /// Its cost, except for the part that only the data decide.
     pub cost: super::Cost,
-    /// What it may cost.
+    /// The limits on its cost.
     pub limits: super::Limits,
     /// What the analysis says of waiting.
     pub foresight: Foresight,

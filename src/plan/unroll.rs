@@ -160,7 +160,7 @@ impl<'a> Unroll<'a> {
         Err(Diagnostic::new(span, text).help("fewer rounds, or fewer ranks"))
     }
 
-    /// The numbers of a step are evaluated on so many ranks.
+    /// Counts the operations of evaluating a step's numbers on this many ranks.
     fn spend(&mut self, step: &Step, ranks: u64) -> Stop {
         let each = weigh::operations(step, self.case.axes.len(), self.p.n as u64);
         self.work = self.work.saturating_add(each.saturating_mul(ranks));
@@ -176,7 +176,7 @@ impl<'a> Unroll<'a> {
         ))
     }
 
-    /// One more call carries a map's expression.
+    /// Counts the bytes of a map's expression for one more call.
     fn carry(&mut self, expr: &Expr, names: usize, span: Span) -> Stop {
         self.bytes = self.bytes.saturating_add(cost::of_map(expr, names));
         if self.bytes <= self.limits.memory {
@@ -200,7 +200,7 @@ impl<'a> Unroll<'a> {
                 let before = self.p.comms.list.len();
                 let named = self.p.comms.by_groups(groups)?;
                 let new = self.p.comms.list.get(before..).unwrap_or_default();
-                // What each rank knows of them, besides the calls that make them.
+                // The tables of each rank about these communicators, besides the calls that make them.
                 let more = new.iter().map(|c| c.members.len()).sum::<usize>() + if new.is_empty() { 0 } else { n / 8 };
                 self.count(more, groups.span)?;
                 named
@@ -269,7 +269,7 @@ impl<'a> Unroll<'a> {
         }
         self.spend(step, self.p.n as u64)?;
         if self.p.steps.len() >= self.limits.calls {
-            return self.count(usize::MAX, step.span); // steps that nobody runs end too
+            return self.count(usize::MAX, step.span); // steps without calls are limited too
         }
         let members = self.members(step, at.t)?;
         let id = self.begin(step, at);
@@ -357,7 +357,7 @@ impl<'a> Unroll<'a> {
                         | ItemKind::Declare { .. }
                 )
             };
-            // An empty group is made by whoever the step is for, any other by those who have a call in it.
+            // An empty group is called by every rank that the step is for, any other group by the ranks that have a call in it.
             let opens = step.steps.is_empty() && members.iter().any(|m| m.world == world);
             if !opens && !self.p.items[world][from..].iter().any(calls) {
                 continue;

@@ -81,7 +81,8 @@ fn line(text: &mut String, args: std::fmt::Arguments<'_>) {
     text.push('\n');
 }
 
-/// `words` after `prefix`, which is this program's own and may have colours; further lines of it as far to the right as the prefix is indented, and two more.
+/// Writes `words` after `prefix`, which is this program's own text and may have colours. Further lines of `words` are indented
+/// two columns more than the prefix.
 fn indented(text: &mut String, prefix: &str, words: &str) {
     let indent = prefix.len() - prefix.trim_start().len();
     for (index, part) in printable_lines(words).lines().enumerate() {

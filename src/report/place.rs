@@ -4,7 +4,7 @@ use crate::scenario::{SourceFile, Span};
 
 /// Longest line that is shown whole, in characters.
 const MAX_LINE: usize = 240;
-/// What is shown before and behind the part that matters of a longer line, and of the part itself.
+/// Characters of a longer line that are shown before the marked part, after it, and of the part itself.
 const AROUND: usize = 60;
 
 /// Line and column, both from 1; columns count characters.
@@ -37,7 +37,7 @@ pub fn excerpt(file: &SourceFile, span: Span) -> Option<String> {
     Some(format!("{gutter} | {}\n{blank} | {indent}{carets}", shown.text))
 }
 
-/// A line of a file as it is shown, and where a part of it stands then. All but the text is counted in characters.
+/// A line of a file as it is shown, with the position and width of the marked part in it, in characters.
 struct SourceLine {
     text: String,
     indent: usize,
@@ -45,7 +45,7 @@ struct SourceLine {
 }
 
 impl SourceLine {
-    /// The part begins after `before` characters. Of a long line what is around the part is shown.
+    /// `before` is the number of characters before the part. Of a long line only the surroundings of the part are shown.
     fn new(line: &str, before: usize, width: usize) -> Self {
         let long = line.chars().nth(MAX_LINE).is_some();
         let (skipped, width) = if long { (before.saturating_sub(AROUND), width.min(AROUND)) } else { (0, width) };

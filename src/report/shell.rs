@@ -7,7 +7,7 @@ pub fn quote(word: &str) -> String {
     if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { quoted(word) }
 }
 
-/// `word` in quotes, whatever it holds: single ones, or `$'...'` (POSIX 2024, bash, zsh, ksh) around what cannot be shown.
+/// `word` in quotes: single quotes, or `$'...'` (POSIX 2024, bash, zsh, ksh) if it has characters that cannot be shown.
 pub fn quoted(word: &str) -> String {
     if !word.chars().all(is_printable) {
         let mut text = String::from("$'");
@@ -15,7 +15,7 @@ pub fn quoted(word: &str) -> String {
             match c {
                 '\'' | '\\' => text.extend(['\\', c]),
                 c if is_printable(c) => text.push(c),
-                // In octal, which every such shell knows, and of three digits, so that what follows is no part of it.
+                // Octal is known to every such shell; three digits, so that a digit after it is not read as part of it.
                 c => c.encode_utf8(&mut [0; 4]).bytes().for_each(|byte| text.push_str(&format!("\\{byte:03o}"))),
             }
         }

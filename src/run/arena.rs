@@ -45,7 +45,7 @@ impl Span<'_> {
 /// Why bytes cannot be read out of an arena.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 pub enum ReadError {
-    /// They are not there.
+    /// They are outside the arena.
     #[error(transparent)]
     Outside(#[from] Outside),
     /// This process has no memory for a copy.

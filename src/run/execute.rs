@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 /// How long parts may take to stop because another part's rank has failed. What cannot be stopped is killed.
 const STOPPING: Duration = Duration::from_secs(1);
 
-/// How a job is run once more.
+/// How a job is run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Again {
     /// On the same communicators and memory.
@@ -34,7 +34,7 @@ pub struct Task<'a> {
     pub map: CallMap,
     /// Runs, at least one.
     pub repeat: u32,
-    /// What stands between two of them.
+    /// How the job is run again between two runs.
     pub again: Again,
     /// For making communicators and loading.
     pub opening: Duration,
@@ -53,11 +53,11 @@ enum Came {
     Dead(usize),
 }
 
-/// Why no run follows.
+/// Why no further run follows.
 pub enum Executed {
-    /// All runs were made, or one did not end well, or whoever looks at them wants no more.
+    /// All runs were made, or one did not end well, or the caller wants no more.
     Through,
-    /// A part of the worker died before any of its ranks had begun: nothing is known of the case, another worker can have it.
+    /// A part of the worker died before any of its ranks had begun, so the case can be given to another worker.
     DeadBefore,
     /// Between two runs the communicators could not be destroyed.
     Unfinished(Finished),

@@ -105,7 +105,7 @@ pub struct UntilEnd<R> {
 }
 
 impl<R: Read + AsFd> UntilEnd<R> {
-    /// A pipe that nobody but its writers ends.
+    /// A pipe that ends only when its writers have closed it.
     #[cfg(test)]
     pub fn of(pipe: R) -> Self {
         Self { pipe, pidfd: None }
@@ -123,7 +123,7 @@ impl<R: Read + AsFd> UntilEnd<R> {
                 let mut both = [pipe(), PollFd::new(&**pidfd, PollFlags::IN)];
                 match poll(&mut both, None) {
                     Ok(_) if both[0].revents().is_empty() => {
-                        // it has ended; what it wrote last is in the pipe by now, or never will be
+                        // The process has ended, so everything it wrote is in the pipe by now.
                         return Ok(poll(&mut [pipe()], Some(&Timespec::default())) != Ok(0));
                     }
                     other => other,

@@ -1,5 +1,5 @@
-//! One case at a time on a device, whichever process runs it: a lock on a file per device. The kernel gives it back when the
-//! process ends, however that comes about; the file stays, and is empty. Whoever waits long for another process says so.
+//! One case at a time on a device, whichever process runs it: a lock on a file per device. The kernel releases the lock when
+//! the process ends in any way; the file stays, and is empty. A process that waits long for another one prints a message.
 use crate::backend::cuda::DeviceInfo;
 use crate::printable::printable;
 use rustix::fs::{FlockOperation, Mode, OFlags, flock, fstat, open};
@@ -57,29 +57,29 @@ fn lock(path: &Path) -> io::Result<OwnedFd> {
     }
 }
 
-/// How long nothing is said.
+/// Wait before the message that says which process has the lock.
 const MOMENT: Duration = Duration::from_secs(1);
 
-/// While this lives, a lock is waited for.
+/// A wait for a lock; it ends when this is dropped.
 struct Waits {
     _over: Sender<()>,
 }
 
 impl Waits {
-    /// Says so on the standard error, once, if it takes more than a moment and another process has the lock.
+    /// Prints one message to the standard error if the wait is longer than [`MOMENT`] and another process has the lock.
     fn begin(file: &OwnedFd, path: &Path) -> Self {
         let (over, waits) = channel();
         if let (Ok(file), path) = (file.try_clone(), path.to_owned()) {
             let tell = move || {
                 while waits.recv_timeout(MOMENT) == Err(RecvTimeoutError::Timeout) {
                     let holder = holder(&file);
-                    // another case of this run has its turn, which is nothing to speak of
+                    // Waiting for another case of this run is normal and needs no message.
                     if holder != Some(std::process::id()) {
                         return say(holder, &path);
                     }
                 }
             };
-            // without a thread the wait is a silent one
+            // If the thread cannot be started, there is no message.
             let _ = std::thread::Builder::new().name("lock".into()).spawn(tell);
         }
         Self { _over: over }
@@ -107,7 +107,7 @@ fn holder(file: &OwnedFd) -> Option<u32> {
     let stat = fstat(file).ok()?;
     let inode = format!(":{}", stat.st_ino);
     let locks = std::fs::read_to_string("/proc/locks").ok()?;
-    // `1: FLOCK  ADVISORY  WRITE 708 00:13:1234 0 EOF`; who waits has an arrow before FLOCK
+    // `1: FLOCK  ADVISORY  WRITE 708 00:13:1234 0 EOF`; a waiting process has an arrow before FLOCK
     let holds = |line: &str| {
         let words: Vec<&str> = line.split_whitespace().collect();
         let [_, "FLOCK", _, "WRITE", pid, file, ..] = words.as_slice() else { return None };

@@ -45,7 +45,7 @@ impl Log {
                     Err(error) if again(&error) => continue,
                     Ok(false) | Err(_) => break,
                 }
-                // under the lock, so that whoever counts finds each byte either here or in the pipe
+                // Under the lock, so that a count finds each byte either here or in the pipe.
                 let mut state = copy.state();
                 match from.read_there(&mut buffer) {
                     Ok(len @ 1..) => state.push(buffer.get(..len).unwrap_or_default()),

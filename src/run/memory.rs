@@ -1,11 +1,11 @@
-//! Memory of this machine, and whose turn it is to use it.
+//! Free memory of this machine, and its distribution among cases that run at the same time.
 use rustix::param::page_size;
 use rustix::process::{Resource, getrlimit};
 use std::path::{Path, PathBuf};
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
-/// Bytes that a process may still take here: what the kernel says is available, and what control groups and the process's own
-/// limits (`ulimit -v`, `ulimit -d`) leave. `None` where nothing can be found out.
+/// Bytes that this process can still allocate: the least of what the kernel reports as available, what control groups leave,
+/// and what the process's own limits (`ulimit -v`, `ulimit -d`) leave. `None` if none of these is known.
 pub fn free() -> Option<u64> {
     let available = std::fs::read_to_string("/proc/meminfo").ok().as_deref().and_then(available);
     let groups = std::fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
@@ -30,7 +30,7 @@ pub fn threads(wanted: usize) -> usize {
     }
 }
 
-/// What a limit of this process leaves; `field` of `/proc/self/statm` says what it has taken, in pages.
+/// Bytes that a limit of this process leaves; `field` of `/proc/self/statm` is what it has taken, in pages.
 fn limited(resource: Resource, field: usize) -> Option<u64> {
     let limit = getrlimit(resource).current?;
     let text = std::fs::read_to_string("/proc/self/statm").ok()?;
@@ -44,7 +44,7 @@ fn available(text: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// The least that any control group of `/proc/self/cgroup` or any above it leaves.
+/// The least bytes that any control group in `/proc/self/cgroup`, or any group above it, leaves.
 fn left(groups: &str, root: &Path, read: &dyn Fn(&Path) -> Option<String>) -> Option<u64> {
     let number = |path: PathBuf| read(&path)?.trim().parse::<u64>().ok();
     let mut least: Option<u64> = None;
@@ -81,7 +81,7 @@ pub struct Turns {
     back: Condvar,
 }
 
-/// What a case has taken; given back when it is dropped.
+/// Memory taken by a case; given back when this is dropped.
 #[derive(Debug)]
 pub struct Turn<'a> {
     turns: &'a Turns,
@@ -89,7 +89,7 @@ pub struct Turn<'a> {
 }
 
 impl Turns {
-    /// So many bytes, or what this machine has free, whichever is less.
+    /// Shares `limit` bytes, or the free memory of this machine if that is less.
     pub fn new(limit: u64) -> Self {
         Self::of(free().map_or(limit, |free| free.min(limit)))
     }
@@ -98,13 +98,12 @@ impl Turns {
         Self { total, free: Mutex::new(total), back: Condvar::new() }
     }
 
-    /// Bytes of all cases at a time.
+    /// Bytes that all cases together may take.
     pub fn total(&self) -> u64 {
         self.total
     }
 
-    /// Waits until so many bytes are free and takes them, and what a worker takes besides; `None` if there will never be so
-    /// many.
+    /// Waits until `bytes` are free, or what a worker takes at least, and takes them; `None` if that is more than the total.
     pub fn take(&self, bytes: u64) -> Option<Turn<'_>> {
         if bytes > self.total {
             return None;
@@ -145,7 +144,7 @@ mod tests {
 
     #[test]
     fn a_limit_of_the_process_counts() {
-        // Limits hold for a whole process, so a child says what it sees.
+        // Limits hold for a whole process, so a child sets one and prints what it finds.
         let mut child = std::process::Command::new("sh");
         let shell =
             "ulimit -v 3000000 && exec \"$0\" --exact run::memory::tests::says_what_is_left --ignored --nocapture";
@@ -199,7 +198,7 @@ mod tests {
                 let turn = turns.take(50);
                 sender.send(turn.is_some()).ok();
             });
-            // Until the first ends, the second cannot have begun, however long it is waited for.
+            // The second cannot begin before the first ends, so no length of this wait makes the test fail by mistake.
             assert!(begun.try_recv().is_err());
             drop(first);
             assert_eq!(begun.recv(), Ok(true));

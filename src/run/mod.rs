@@ -180,7 +180,7 @@ pub enum Error {
         /// Its log.
         log: String,
     },
-    /// Who judges all runs of a case at once cannot have so many.
+    /// The runs of a case are too large to be judged all at once.
     #[error("{runs} runs of this case are more than {} MiB of observations", .most >> 20)]
     TooMuchSeen {
         /// Runs that the file asks for.

@@ -41,14 +41,14 @@ pub struct Observation {
     pub log: String,
     /// From *loaded* to the end.
     pub seconds: f64,
-    /// Faults on demand that struck, or would have: a bit each; `None` where nobody could say.
+    /// Faults on demand that struck, or would have: a bit each; `None` if the worker could not report them.
     pub reached: Option<Reached>,
     /// True if the communicators had been used by an earlier case.
     pub reused: bool,
 }
 
 impl Observation {
-    /// Bytes of memory that it takes, without what is small.
+    /// Approximate bytes of memory that it takes.
     pub fn bytes(&self) -> u64 {
         let lists = self.images.iter().chain(&self.checkpoints);
         let data: usize = lists.map(|bytes| bytes.len() + size_of::<Vec<u8>>()).sum();

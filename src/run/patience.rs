@@ -1,12 +1,12 @@
-//! How long something is waited for. Only time in which this process ran counts: whoever is stopped (Ctrl-Z, a debugger)
-//! cannot hear an answer that came in time.
+//! Time limits for waiting. Only time in which this process ran counts, because a process that is stopped (Ctrl-Z, a
+//! debugger) cannot receive an answer that came in time.
 use std::time::{Duration, Instant};
 
-/// The longest single wait. A stop in the middle of it costs no more than this.
+/// The longest single wait, and so the most time that one stop can cost.
 const SLICE: Duration = Duration::from_millis(100);
 /// A wait that ends later than asked for by more than this was interrupted by a stop.
 const LATE: Duration = Duration::from_millis(100);
-/// How often the last moment is granted again after a stop, so that a machine which is always late comes to an end.
+/// How often the last wait is repeated after a stop; limited, so that waiting ends on a machine that is always late.
 const GRANTS: u32 = 5;
 
 /// The time that is left.
@@ -17,7 +17,7 @@ pub struct Patience {
 }
 
 impl Patience {
-    /// All of it.
+    /// The whole limit is left.
     pub fn new(limit: Duration) -> Self {
         Self { left: limit, grants: GRANTS }
     }
@@ -27,12 +27,12 @@ impl Patience {
         self.left
     }
 
-    /// No more than this from now on.
+    /// Reduces the time that is left to at most this.
     pub fn shorten(&mut self, most: Duration) {
         self.left = self.left.min(most);
     }
 
-    /// Calls `wait` with how long it may block, until it gives something or no time is left; at least once.
+    /// Calls `wait` with the time for which it may block until it returns something or no time is left; at least once.
     pub fn wait<T>(&mut self, mut wait: impl FnMut(Duration) -> Option<T>) -> Option<T> {
         loop {
             let slice = self.left.min(SLICE);
@@ -46,7 +46,7 @@ impl Patience {
             if !self.left.is_zero() {
                 continue;
             }
-            // what came during a stop has yet to be read by another thread
+            // Another thread may still have to read an answer that came during the stop.
             if took <= slice + LATE || self.grants == 0 {
                 return None;
             }

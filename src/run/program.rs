@@ -1,11 +1,11 @@
-//! The program that is started as a worker, or to ask a library or a driver.
+//! The program that is started as a worker, or to query a library or a driver.
 use super::Workers;
 use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The file that this process runs, also after another has taken its path.
+/// The file that this process runs, even if another file has replaced it at its path.
 const OWN: &str = "/proc/self/exe";
 
 /// A program to start.
@@ -16,7 +16,7 @@ pub struct Program {
 }
 
 impl Program {
-    /// The one that the option names.
+    /// The program that the option names.
     ///
     /// # Errors
     /// The path of the running program is unknown.
@@ -27,17 +27,18 @@ impl Program {
         }
     }
 
-    /// Whatever is at this path when it is started.
+    /// The program at this path; the path is resolved when it is started.
     pub fn at(path: &Path) -> Self {
         Self { path: path.to_owned(), own: false }
     }
 
-    /// Its path, for people.
+    /// Its path, for messages.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Starts it. The running program is started from the file that runs, which a new build may have replaced.
+    /// A command that starts it. The running program is started from the file that it runs, not from its path, where a new build
+    /// may have replaced it.
     pub fn command(&self) -> Command {
         if self.own && std::fs::metadata(OWN).is_ok() {
             let mut command = Command::new(OWN);

@@ -75,12 +75,12 @@ pub struct Look<'a> {
     pub judge: &'a (dyn Fn(&Plan, &Forecast, &[Observation]) -> Verdict + Sync),
 }
 
-/// Bytes of observations that are kept for a judge who wants to see all runs at once.
+/// Limit on the bytes of observations that are kept for judging all runs at once.
 const LOOKED_AT: u64 = 1 << 30;
 
-/// Who takes the runs of a case in as they come.
+/// Receives the runs of a case as they come.
 trait Judging {
-    /// What else is given besides the verdict.
+    /// The result besides the verdict.
     type Rest;
 
     /// The next run. False if no further run is wanted.
@@ -101,7 +101,7 @@ impl Judging for Runs<'_> {
     }
 }
 
-/// Judges all runs at the end, and gives them away.
+/// Judges all runs at the end, and returns them.
 struct AtTheEnd<'a> {
     ready: &'a Ready,
     look: &'a Look<'a>,
@@ -218,7 +218,7 @@ impl Runner {
         &self.options.limits
     }
 
-    /// A case that is right but does not fit this machine.
+    /// The verdict for a valid case that does not fit this machine.
     fn too_large(&self, plan: &Plan) -> Verdict {
         let (needed, free) = (human(plan.cost.memory), human(self.turns.total()));
         judge::skipped(&plan.case, format!("needs {needed} of memory in all copies; this machine has {free} free"))
@@ -257,7 +257,7 @@ impl Runner {
         Ok(Ok(plan))
     }
 
-    /// What must come of a plan.
+    /// The forecast of a plan.
     fn foreseen(&self, plan: Plan) -> Prepared {
         let settled = |verdict| Prepared::Settled(Box::new(verdict));
         let case = &plan.case;
@@ -352,7 +352,7 @@ impl Runner {
             let unfinished = match execute(&mut pooled.worker, task, &mut see)? {
                 Executed::Through => None,
                 Executed::Unfinished(finished) => Some(finished),
-                // nobody's fault but its own
+                // The worker died before it began this case, so it is not the case's fault.
                 Executed::DeadBefore if before > 0 => continue,
                 Executed::DeadBefore => {
                     let why = format!("it died with {}", pooled.worker.end(0));
@@ -407,7 +407,7 @@ impl Runner {
         let id = pooled.cases;
         let mut destroy = Vec::new();
         if keep {
-            // an equal set that was not trusted, or was not to be used, is of no use any more
+            // Kept sets with an equal prelude that this case did not use are not needed any more.
             destroy.extend(pooled.kept.iter().filter(|set| set.print == print).map(|set| set.id));
             pooled.kept.retain(|set| set.print != print);
             pooled.kept.push_back(KeptSet { id, print, user: plan.case.name.clone() });
@@ -542,7 +542,7 @@ fn room_for(plan: &Plan) -> Result<(), Error> {
     let bytes = plan.allocs.iter().map(image).fold(0u64, u64::saturating_add).saturating_mul(COPIES);
     let none = Error::Memory { bytes };
     let Ok(len) = usize::try_from(bytes) else { return Err(none) };
-    // never touched, so it costs nothing
+    // The memory is never touched, so only address space is taken.
     Vec::<u8>::new().try_reserve_exact(len).map_err(|_| none)
 }
 

@@ -156,7 +156,7 @@ impl Placement {
 pub struct Requires {
     /// NCCL's version: comparison (`>=`, `>`, `<=`, `<`, `==`) and version.
     pub nccl: Vec<(String, (u32, u32, u32))>,
-    /// NVIDIA's library, or one that behaves as it does beyond what NCCL documents.
+    /// NVIDIA's library, or one that also behaves like it where NCCL's documentation promises nothing.
     pub nvidia: bool,
     /// Least number of GPUs.
     pub gpus: Option<u32>,

@@ -15,18 +15,18 @@ const MAX_DEPTH: usize = 64;
 pub struct Scenario {
     /// The path under its root without `.toml`, `/` between folders; for a file given by itself, its stem.
     pub name: String,
-    /// Where it is, as people are told.
+    /// The path that messages name.
     pub path: PathBuf,
     /// The file that is opened: `path`, or what a link leads to.
     pub target: PathBuf,
 }
 
-/// Scenario files, and what looks like one and was not taken.
+/// Scenario files, and entries that look like one but were not taken.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Discovered {
     /// Sorted by name.
     pub scenarios: Vec<Scenario>,
-    /// In the order in which they were met.
+    /// In the order in which they were found.
     pub passed_over: Vec<PassedOver>,
 }
 
@@ -36,22 +36,22 @@ pub struct Discovered {
 pub struct PassedOver {
     /// The entry.
     pub path: PathBuf,
-    /// Why.
+    /// The reason.
     pub why: WhyNot,
 }
 
 /// Why an entry of a folder is not followed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WhyNot {
-    /// Links to folders lead in circles, or many ways to one file.
+    /// A link to a folder; such links can form circles, or lead to one file in many ways.
     Folder,
-    /// Beyond the folders that were named, or in a hidden one.
+    /// A link to a file outside the folders that were named, or in a hidden one.
     Outside,
-    /// A device, a pipe or a socket, which can hang or be without end.
+    /// A device, a pipe or a socket; reading it could block or never end.
     NoFile,
-    /// It leads nowhere.
+    /// A link whose target does not exist.
     Broken,
-    /// It is a file that was taken already.
+    /// A file that was already taken under this path.
     Again(PathBuf),
 }
 
@@ -142,13 +142,12 @@ pub fn search(paths: &[PathBuf]) -> Result<Discovered, DiscoverError> {
     Ok(Discovered { scenarios: all, passed_over })
 }
 
-/// The files that [`search`] finds, without a word about what it passes over.
+/// The files that [`search`] finds, without the entries that it passes over.
 pub fn discover(paths: &[PathBuf]) -> Result<Vec<Scenario>, DiscoverError> {
     search(paths).map(|found| found.scenarios)
 }
 
-/// The one file that a case of this name belongs to, if `root` has it; no other file is looked at, unless there is a link on
-/// the way to it.
+/// The file that a case of this name belongs to, if `root` has it. The whole folder is searched only if the file is a link.
 pub fn find_exact(root: &Path, name: &str) -> Option<Scenario> {
     let name = file_part(name);
     let meta = fs::metadata(root).ok()?;
@@ -171,7 +170,7 @@ pub fn find_exact(root: &Path, name: &str) -> Option<Scenario> {
     let path = root.join(format!("{name}.toml"));
     let meta = fs::symlink_metadata(&path).ok()?;
     if meta.is_symlink() {
-        // Which of several names a file goes by only the whole folder tells.
+        // If a file has several names, the one it is taken under depends on the whole folder.
         return discover(&[root.to_owned()]).ok()?.into_iter().find(|s| s.name == name);
     }
     meta.is_file().then(|| Scenario { name: name.to_owned(), target: path.clone(), path })
@@ -211,7 +210,7 @@ struct Walk<'a> {
     found: Vec<Scenario>,
     /// By device and inode.
     taken: HashMap<(u64, u64), PathBuf>,
-    /// Links named like scenarios, for when all regular files are known: those go first.
+    /// Links named like scenarios; they are followed after all regular files have been taken.
     links: Vec<(String, PathBuf)>,
     passed_over: Vec<PassedOver>,
 }
@@ -223,7 +222,7 @@ impl Walk<'_> {
         }
         let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
         let mut entries = entries.map_err(|source| unreadable(folder, source))?;
-        // Which name of a file is the first must not depend on the file system.
+        // Sorted, so that the name under which a file is taken does not depend on the file system.
         entries.sort_by_key(fs::DirEntry::file_name);
         for entry in entries {
             let path = entry.path();
@@ -271,7 +270,7 @@ impl Walk<'_> {
         Ok(())
     }
 
-    /// Below a folder that was named, and not hidden there.
+    /// True if the target is below a folder that was named, and not hidden there.
     fn is_inside(&self, target: &Path) -> bool {
         let seen = |rest: &Path| rest.components().all(|part| !part.as_os_str().as_encoded_bytes().starts_with(b"."));
         self.roots.iter().any(|root| target.strip_prefix(root).is_ok_and(seen))

@@ -88,7 +88,7 @@ pub fn fit(value: ElementValue, dtype: DType) -> Result<ElementValue, String> {
             if !fits {
                 return Err(too_great(&v.to_string(), dtype));
             }
-            // Whole numbers are meant as they are written; with a point or an exponent they are rounded.
+            // A whole number must be held exactly; a number with a point or an exponent is rounded.
             let article = if name.starts_with('f') { "an" } else { "a" };
             match neighbours(dtype, v) {
                 None => Ok(value),

@@ -195,7 +195,7 @@ fn program(cx: &mut Cx<'_>, top: &Table, short: bool) -> Vec<Step> {
     }
 }
 
-/// True if some step speaks to a communicator.
+/// True if some step uses a communicator.
 fn calls(steps: &[Step]) -> bool {
     use ops::Kind as K;
     steps.iter().any(|s| match s.op.kind {

@@ -110,7 +110,7 @@ fn element_is_clear(cx: &mut Cx<'_>, expr: &Sp<Expr>) -> bool {
         return true;
     }
     let d = Diagnostic::new(expr.span, "`i` counts no elements here: no buffer is named without an index");
-    cx.fault(d.help("`y` is element i of every `y`: `y == x[i]` is looked at for each, `y[0] == x[0]` once"));
+    cx.fault(d.help("`y` without an index is its element i: `y == x[i]` is checked for every i, `y[0] == x[0]` once"));
     false
 }
 

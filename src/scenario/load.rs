@@ -37,7 +37,7 @@ pub fn load(path: &Path, name: &str, max_bytes: u64) -> Result<Vec<Case>, Reject
     parse(&file, name)
 }
 
-/// The cases of a file of at most so many bytes that was found in a folder. It may set the variables in `allow_env` too.
+/// The cases of a file that was found in a folder and has at most `max_bytes`. It may set the variables in `allow_env` too.
 pub fn load_found(found: &Scenario, allow_env: &AllowEnv, max_bytes: u64) -> Result<Vec<Case>, Rejected> {
     let file = read_target(&found.path, &found.target, max_bytes)?;
     parse_with(&file, &found.name, allow_env)

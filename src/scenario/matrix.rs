@@ -38,7 +38,7 @@ pub(crate) struct Matrix {
     faulty: Vec<String>,
 }
 
-/// Axes and their values by name, to find what `exclude` means.
+/// Axes and their values by name, to look up the conditions of `exclude`.
 struct Known<'a> {
     axes: HashMap<&'a str, usize>,
     /// By axis: the number of each value.
@@ -254,8 +254,8 @@ impl Matrix {
         self.exclude = exclude;
     }
 
-    /// How many combinations there are, if that is bearable.
-    /// `tree` is the size of what is read for each, `forms` how often it may be kept.
+    /// The number of combinations; `None`, with a fault, if it is above a limit.
+    /// `tree` is the size of the values read for each, `forms` the number of forms in which it may be kept.
     pub fn product(&self, cx: &mut Cx<'_>, variants: usize, tree: usize, forms: usize) -> Option<usize> {
         let mut product = variants.max(1);
         for a in &self.axes {
@@ -268,7 +268,7 @@ impl Matrix {
             cx.fault(d.help("`exclude` comes after: use fewer axes or values"));
             return None;
         }
-        // A value of an axis stands in the case's name, in its point, and where it is used.
+        // A value of an axis is stored in the case's name, in its point, and where it is used.
         let largest = |a: &Axis| a.values.iter().map(Val::size).max().unwrap_or(0);
         let tree = tree.saturating_add(self.axes.iter().map(largest).sum::<usize>().saturating_mul(4));
         let cases = product.saturating_mul(forms.max(1));

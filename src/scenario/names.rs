@@ -1,7 +1,7 @@
 //! Names: of cases (the file's name, then the point of the matrix in brackets), and what a file may call its things.
 use super::expr::{Func, OWN_NAMES};
 
-/// Longest value that stands whole in a name, in bytes.
+/// Longest value that is part of a name as a whole, in bytes.
 const MAX_PART: usize = 240;
 
 /// A case's name from its file's name and its point.
@@ -13,7 +13,7 @@ pub fn case_name(stem: &str, point: &[(String, String)]) -> String {
     format!("{stem}[{}]", parts.join(","))
 }
 
-/// A value as part of a name: of a long one the beginning, and a hash that keeps names apart.
+/// A value as part of a name. A long value is cut and gets a hash, so that names stay distinct.
 fn part(text: &str) -> String {
     if text.len() <= MAX_PART {
         return escape(text);
@@ -22,7 +22,7 @@ fn part(text: &str) -> String {
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    // FNV-1a. No escaped text has a `~`.
+    // FNV-1a. Escaped text never contains the `~` in front of the hash.
     let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
     format!("{}~{hash:016x}", escape(&text[..end]))
 }

@@ -72,7 +72,7 @@ fn with_lines(path: &str, text: &str, d: &Diagnostic, group: Group<'_>, renderer
     let end = lines().map(|l| l.end).max().unwrap_or(text.len());
     let number = lines().map(|l| l.number(text)).min().unwrap_or(1);
     let source = shown(&text[start..end]);
-    // Where a place of the text is in what is shown of it.
+    // The position in the shown text of a position in the file's text.
     let at = |place: usize| shown(&text[start..place]).len();
     let mut snippet = Snippet::source(source.as_str()).line_start(number).path(path);
     snippet = snippet.annotation(AnnotationKind::Primary.span(at(main.from)..at(main.to)).label(label));
@@ -85,7 +85,7 @@ fn with_lines(path: &str, text: &str, d: &Diagnostic, group: Group<'_>, renderer
     with_column(rendered, path, main.number(text), seen, column)
 }
 
-/// The column counts in the whole line as it is in the file, not in what is shown of it.
+/// Replaces the column in the place by that in the file's line, which can differ from that in the shown line.
 fn with_column(rendered: String, path: &str, line: usize, seen: usize, column: usize) -> String {
     let place = |column: usize| format!("{path}:{line}:{column}");
     if seen == column { rendered } else { rendered.replacen(&place(seen), &place(column), 1) }
@@ -95,7 +95,7 @@ fn clip(text: &str, most: usize) -> String {
     printable(&super::names::shorten(text, most)).into_owned()
 }
 
-/// Lines of a file as they are shown; the renderer itself knows tabs.
+/// Lines of a file as they are shown; the renderer expands tabs itself.
 fn shown(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();

@@ -28,7 +28,7 @@ pub(crate) fn list(cx: &mut Cx<'_>, val: &Val, defaults: &Defaults<'_>, around: 
         cx.wrong_type("steps", Type::Steps, val);
         return Vec::new();
     };
-    // An empty group is a call that a program may make; an empty program or loop is a slip.
+    // A program may make an empty group call; an empty program or loop is a mistake.
     if entries.is_empty() && around != Around::Group {
         cx.fault(Diagnostic::new(val.span, "`steps` has no step"));
     }
@@ -205,7 +205,7 @@ impl<'t> StepReader<'t, '_> {
         {
             self.map_from_defaults(cx, &mut step.count, &mut step.dtype);
         }
-        // In an empty group there is no step that could take `ranks` as its default.
+        // An empty group has no steps that could inherit `ranks`.
         let empty =
             nests && self.own("steps").is_some_and(|e| matches!(&e.val.kind, Kind::Array(list) if list.is_empty()));
         if (!nests || empty)
@@ -329,7 +329,7 @@ impl<'t> StepReader<'t, '_> {
             cx.fault(Diagnostic::new(e.val.span, "`scalar` belongs to `reduce = { premul_sum = ... }`"));
         }
         let entry = entry?;
-        // Only a premul_sum has a use for where its factor lies.
+        // Only a premul_sum has a factor whose place `scalar` could set.
         let scalar = factor.and_then(|_| self.find(cx, "scalar"));
         if let (Some(inside), Some(beside)) = (factor.and_then(|t| t.get("scalar")), self.own("scalar")) {
             let d = Diagnostic::new(beside.key_span, "`scalar` stands in `reduce` already");

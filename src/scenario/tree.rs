@@ -7,7 +7,7 @@ use toml::de::{DeTable, DeValue};
 /// Most faults of syntax that are shown for one file.
 pub(crate) const MAX_SYNTAX: usize = 20;
 
-/// Bytes of text that take as much as a value.
+/// Bytes of text that count as one value.
 pub(crate) const TEXT_OF_VALUE: usize = 64;
 
 /// A value and its place.

@@ -1,7 +1,7 @@
 //! The NCCL_* variables that a file may set.
 //!
 //! Some of NCCL's variables load a library, write a file or open a connection, so a file that sets them could run code. A
-//! file may set those in [`TABLE`], which choose how NCCL works and nothing else; whoever starts collspec can allow others.
+//! file may set those in [`TABLE`], which choose how NCCL works and nothing else; `--allow-env` allows others.
 use super::diagnostic::{Diagnostic, Span};
 use super::suggest::nearest;
 use crate::printable::{is_printable, printable};
@@ -11,12 +11,12 @@ pub const MAX_VALUE: usize = 4096;
 /// Longest name in bytes.
 const MAX_NAME: usize = 128;
 
-/// What a variable's value may be.
+/// The values that a variable may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Values {
-    /// Any text: NCCL takes it for a number or for names of its own, never for a file.
+    /// Any text: NCCL reads it as a number or as names that it knows, never as the name of a file.
     Any,
-    /// One of these, in any case of letters: NCCL would take others for the name of a library, or not know them.
+    /// One of these, in upper or lower case: NCCL would take another text for the name of a library, or not know it.
     One(&'static [&'static str]),
 }
 
@@ -25,7 +25,7 @@ pub enum Values {
 pub struct Variable {
     /// Its name without `NCCL_`.
     pub name: &'static str,
-    /// What its value may be.
+    /// The values that it may have.
     pub values: Values,
 }
 
@@ -34,7 +34,7 @@ pub struct Variable {
 pub struct Purpose {
     /// What they choose.
     pub what: &'static str,
-    /// With white space between.
+    /// Names, separated by white space.
     names: &'static str,
 }
 
@@ -90,9 +90,9 @@ pub const TABLE: &[Purpose] = &[
     Purpose { what: "the debug level", names: "DEBUG DEBUG_SUBSYS" },
 ];
 
-/// Variables whose value could name something else than what the table is for.
+/// Variables of the table with a fixed list of values, because another value could name a library or a file.
 const RESTRICTED: &[(&str, &[&str])] = &[
-    // Other names belong to networks of plug-ins.
+    // Other names select network plug-ins, which are libraries.
     ("NET", &["Socket", "IB"]),
     ("DEBUG", &["VERSION", "WARN", "ATTN", "INFO", "ABORT", "TRACE"]),
 ];
@@ -107,17 +107,17 @@ pub fn all() -> impl Iterator<Item = Variable> {
         .map(move |name| Variable { name, values: values(name) })
 }
 
-/// Variables beyond the table which files may set: `--allow-env`.
+/// Variables beyond the table which files may set, from `--allow-env`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowEnv(Vec<String>);
 
 impl AllowEnv {
-    /// A name, whole: `NCCL_NET_PLUGIN`.
+    /// Reads one full name: `NCCL_NET_PLUGIN`.
     pub fn parse_one(text: &str) -> Result<String, String> {
         if is_name(text) { Ok(text.to_owned()) } else { Err("the name of an NCCL_* variable is wanted".to_owned()) }
     }
 
-    /// Names with commas between.
+    /// Reads names separated by commas.
     pub fn parse(text: &str) -> Result<Self, String> {
         text.split(',').map(Self::parse_one).collect::<Result<_, _>>().map(Self)
     }
@@ -144,7 +144,7 @@ pub(crate) fn is_name(name: &str) -> bool {
     !rest.is_empty() && name.len() <= MAX_NAME && rest.bytes().all(capital)
 }
 
-/// What is wrong with a variable's name, at `span`.
+/// The fault in a variable's name at `span`, if there is one.
 pub(crate) fn refuse_name(name: &str, span: Span, allowed: &AllowEnv) -> Option<Diagnostic> {
     if is_name(name) && (allowed.has(name) || find(name).is_some()) {
         return None;
@@ -163,11 +163,11 @@ pub(crate) fn refuse_name(name: &str, span: Span, allowed: &AllowEnv) -> Option<
     })
 }
 
-/// Variables of NCCL that load libraries, touch files or reach other hosts: their names are no slips of others.
+/// True for variables of NCCL that load libraries, touch files or reach other hosts; their names are not misspellings of others.
 fn exists(name: &str) -> bool {
     const WORDS: &[&str] =
         &["PLUGIN", "FILE", "LIB", "DUMP", "PATH", "_DIR_", "ADDR", "COMM_ID", "PROFILE", "INSPECTOR"];
-    // `_DIR_` is a word of its own: not that of P2P_DIRECT_DISABLE
+    // `_DIR_` must be a whole word, so that P2P_DIRECT_DISABLE does not match.
     let name = format!("{name}_");
     WORDS.iter().any(|word| name.contains(word))
 }
@@ -177,7 +177,7 @@ fn find(name: &str) -> Option<Variable> {
     all().find(|variable| variable.name == short)
 }
 
-/// What is wrong with a variable's value, at `span`.
+/// The fault in a variable's value at `span`, if there is one.
 pub(crate) fn refuse_value(name: &str, value: &str, span: Span, allowed: &AllowEnv) -> Option<Diagnostic> {
     if value.len() > MAX_VALUE {
         let message = format!("the value of `{name}` has {} bytes, more than {MAX_VALUE}", value.len());
@@ -191,7 +191,7 @@ pub(crate) fn refuse_value(name: &str, value: &str, span: Span, allowed: &AllowE
         let d = Diagnostic::new(span, format!("the value of `{name}` begins or ends with white space"));
         return Some(d.help("NCCL would read the white space too"));
     }
-    // what a configuration says of the network is as good as the variable
+    // The key of a communicator's configuration has the same effect as the variable.
     let variable = if name == "netName" { "NCCL_NET" } else { name };
     match find(variable)?.values {
         Values::One(known) if !allowed.has(variable) && !known.iter().any(|word| word.eq_ignore_ascii_case(value)) => {

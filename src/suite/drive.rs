@@ -83,7 +83,7 @@ pub(crate) fn stream<T: Sync, M: Send, E>(
                 }
             };
             if thread::Builder::new().name("job".into()).spawn_scoped(scope, body).is_err() {
-                break; // fewer do it too
+                break; // The threads that were started do all the work.
             }
             started += 1;
         }

@@ -19,7 +19,7 @@ pub enum Foreseen {
     Stuck(String),
     /// It is refused, as its file expects.
     Refused,
-    /// It can be planned, but this machine has not the memory to work out what must come of it.
+    /// It can be planned, but this machine lacks the memory to work out the expected results.
     TooLarge(String),
 }
 

@@ -35,7 +35,7 @@ pub struct Suite {
     pub faults: Vec<Faulty>,
     /// What a case may cost.
     pub limits: Limits,
-    /// What looks like a file of the suite and was not taken.
+    /// Entries that look like a file of the suite but were not taken.
     pub passed_over: Vec<PassedOver>,
 }
 
@@ -48,7 +48,7 @@ struct Planned {
 /// How files are read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reading {
-    /// Forms in which cases are wanted.
+    /// Forms in which cases are run too.
     pub forms: Forms,
     /// Variables that files may set beyond the usual ones.
     pub allow_env: AllowEnv,
@@ -62,7 +62,7 @@ impl From<&Forms> for Reading {
     }
 }
 
-/// Entries that were passed over, in lines; of many the first.
+/// Messages about entries that were passed over; of many entries only the first.
 pub fn passed_over(entries: &[PassedOver]) -> Vec<String> {
     const SHOWN: usize = 20;
     let mut lines: Vec<_> =

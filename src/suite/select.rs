@@ -13,11 +13,11 @@ pub struct Filter {
     pub text: Option<String>,
     /// The text is a whole name.
     pub exact: bool,
-    /// Without a text, those that take long are meant too.
+    /// Without a text, cases tagged `long` are selected too.
     pub long: bool,
 }
 
-/// The tag of cases that take long: they are meant only if something selects them.
+/// The tag of cases that take long; they run only if a filter selects them.
 pub const LONG: &str = "long";
 
 impl Filter {

@@ -8,14 +8,15 @@ use crate::run::arena::{Mapping, Step};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// The step words of the job that is being finished, and no byte beyond: a set of communicators may have more ranks.
+/// The step words of the job that is being finished. Words beyond its ranks are never written, although a set of communicators
+/// may have more ranks.
 pub struct StepWords {
     arena: Arc<Mapping>,
     n: u32,
 }
 
 impl StepWords {
-    /// Of a job with so many ranks.
+    /// The step words of a job with `n` ranks.
     pub fn new(arena: Arc<Mapping>, n: u32) -> Self {
         Self { arena, n }
     }

@@ -64,7 +64,7 @@ pub struct Inherited {
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The descriptors of a worker, from the variable and its standard input; `None` in a process that was not started as one.
-/// They are given once.
+/// A second call is an error.
 pub(crate) fn take() -> Option<Result<Inherited, NoWorker>> {
     let value = std::env::var_os(VARIABLE)?;
     if TAKEN.swap(true, Ordering::Relaxed) {
@@ -103,8 +103,8 @@ fn own(number: u32) -> Result<OwnedFd, std::io::Error> {
     if raw < 3 {
         return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is a standard stream"));
     }
-    // SAFETY: only `taken` gets here, once, with what this process's own parent says that it left open; it is checked to be
-    // open before it is owned.
+    // SAFETY: only `taken` gets here, once, with descriptors that this process's own parent left open; the next call fails
+    // if the descriptor is not open.
     let fd = unsafe { BorrowedFd::borrow_raw(raw) };
     fcntl_setfd(fd, fcntl_getfd(fd)? | FdFlags::CLOEXEC)?;
     // SAFETY: it is open, and this process takes it over once, at its start, before anything else opens one.

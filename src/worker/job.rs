@@ -154,8 +154,8 @@ pub enum Red {
     Builtin(i32),
     /// `ncclRedOpCreatePreMulSum` before the call, `ncclRedOpDestroy` after it (after the group's end inside a group).
     PreMulSum {
-        /// The scalar's bytes; read from the host unless `device` says where it is to lie. It is behind that place from the
-        /// beginning, and copied there in stream order.
+        /// The scalar's bytes, read from host memory unless `device` is given. With `device`, the initial image holds the value
+        /// right behind that place, and it is copied to the place in stream order.
         scalar: Vec<u8>,
         /// In device memory (the allocation's initial image holds the value).
         device: Option<Ptr>,
@@ -271,11 +271,11 @@ pub enum Request {
     Run,
     /// Another part's rank has failed: stop.
     Stop,
-    /// Give back what the last job had. Another job may follow only when everything that this destroys is gone.
+    /// End the last job and give back its resources. Another job may follow only when everything that this destroys is gone.
     Finish(Finish),
 }
 
-/// What becomes of communicators after a job.
+/// Which communicators are kept and which are destroyed after a job.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finish {
     /// The name under which the job's own are kept; without one they are destroyed.
@@ -316,7 +316,7 @@ pub enum Reply {
         /// As far as they got.
         report: Report,
     },
-    /// What [`Finish`] asked for is done.
+    /// Everything that [`Finish`] asked for is done.
     Finished {
         /// World ranks, and what destroying their communicators answered if not success.
         errors: Vec<(u32, String)>,
@@ -346,14 +346,14 @@ pub struct RankReport {
     pub codes: Vec<(u32, i32, String)>,
     /// Figures of named steps.
     pub figures: Vec<Figure>,
-    /// What the library's small functions answered.
+    /// The answers of NCCL's query functions.
     pub answers: Answers,
 }
 
-/// What the functions that only say something answered on one rank.
+/// The answers of NCCL's query functions on one rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Answers {
-    /// Of communicators, when they had been made and when the program was over.
+    /// About communicators: asked when they have been made, and when the program is over.
     pub comms: Vec<Asked>,
     /// The text for each code, `None` for a null pointer. Only one rank of a process asks; empty on all others.
     pub texts: Vec<(i32, Option<String>)>,
@@ -363,24 +363,24 @@ pub struct Answers {
     pub mute: u32,
 }
 
-/// What a communicator says of itself.
+/// The answers about one communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
     /// Index of the communicator.
     pub comm: u32,
     /// Its number of ranks.
     pub count: Answer,
-    /// Which of them this is.
+    /// This rank's number in it.
     pub rank: Answer,
     /// The rank's device.
     pub device: Answer,
-    /// The device that the calling thread works on.
+    /// The calling thread's current device, which is the right answer for `device`.
     pub current: Option<i32>,
     /// The asynchronous error's code.
     pub error: Answer,
 }
 
-/// The answer of a function that writes a number.
+/// The answer of a query function that writes a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Answer {
     /// The library has no such function.

@@ -91,7 +91,7 @@ fn enter(backend: impl FnOnce() -> Result<Backend, String>) {
 /// Answers requests until there can be no more.
 fn serve(backend: &'static Backend, own: Inherited) -> ! {
     let Inherited { mut requests, replies, arena } = own;
-    // started through a link in /proc, the process has that link's name; who looks for it wants the program's
+    // A process started through a link in /proc has the link's name, so it is given that of the program.
     let _ = rustix::thread::set_name(c"collspec worker");
     let replies = Arc::new(Replies::new(replies));
     if let Err(error) = watch::start(backend) {
@@ -160,11 +160,11 @@ struct Worker {
     current: Option<Arc<Session>>,
     /// The last run, for what other parts have to say to it.
     run: Option<Arc<Run>>,
-    /// By the parent's names.
+    /// Kept sets of communicators, by the names that the parent gave them.
     kept: BTreeMap<SetId, Kept>,
     /// What the last [`Finish`] has not destroyed yet.
     ending: Weak<Ending>,
-    /// The next unused tag; 0 is nobody's.
+    /// The next unused tag; 0 is never used.
     tags: u32,
 }
 
@@ -172,7 +172,7 @@ impl Worker {
     fn answer(&mut self, request: Request) -> Result<(), String> {
         match request {
             Request::Job(job) => {
-                // teardown writes step words, which are those of the next job from here on
+                // A teardown still writes step words, which would overwrite those of this job.
                 if self.current.is_some() || self.ending.strong_count() > 0 {
                     return Err("a job before the last one was finished".into());
                 }
@@ -227,7 +227,7 @@ impl Worker {
         let (backend, replies) = (self.backend, self.replies.clone());
         let run = Arc::new(Run::new(Start { backend, session, arena, first, first_tag, replies }));
         self.run = Some(run.clone());
-        // with other parts about, nobody can see from here that nothing will ever move
+        // With other parts running, this process alone cannot prove a standstill.
         watch::set(job.alone().then(|| run.clone()));
         if job.one_thread {
             self.crew.give(0, Box::new(move || drive::all_ranks(&run)));
@@ -261,7 +261,7 @@ impl Worker {
         if destroy.iter().any(|set| !self.kept.contains_key(set)) {
             return Err("a set of communicators is destroyed that is not kept".into());
         }
-        // never wait for a rank here: standard input must be read
+        // This thread must go on reading requests, so it never waits for a rank.
         let seats = session.seats.iter().map(|seat| seat.try_lock()).collect::<Result<Vec<_>, _>>();
         let mut seats = seats.map_err(|_| "a rank is still at work")?;
         let words = StepWords::new(self.arena.mapping().clone(), session.job.n);

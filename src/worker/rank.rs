@@ -80,7 +80,7 @@ pub struct Rank<'a> {
     tags: Vec<Tag>,
     /// Clocks to stop on a stream once it has the open group's work.
     clocks: Vec<(u32, Stop)>,
-    /// Communicators that were asked for in the open group, and have not been asked who they are.
+    /// Communicators requested in the open group, whose query functions have not been called yet.
     made: Vec<u32>,
 }
 
@@ -265,8 +265,8 @@ impl<'a> Rank<'a> {
                 Ok(library.init_rank(self.comm(*comm)?, *n, id, *rank, config(c)?)?)
             }
             What::Split { parent, color, key, new, config: c } => {
-                let nobody = CommSlot::default();
-                let slot = new.map_or(Ok(&nobody), |new| self.comm(new))?;
+                let unused = CommSlot::default();
+                let slot = new.map_or(Ok(&unused), |new| self.comm(new))?;
                 Ok(library.split(self.comm(*parent)?.get(), *color, *key, slot, config(c)?)?)
             }
             _ => Ok(()),
@@ -393,7 +393,7 @@ impl<'a> Rank<'a> {
         Ok(figures)
     }
 
-    /// Asks the communicators that are new who they are, unless a group is open that has yet to make them.
+    /// Calls the query functions of new communicators, unless an open group has yet to make them.
     fn ask_made(&mut self) -> Result<(), Halt> {
         if self.depth == 0 && !self.made.is_empty() {
             self.bind()?;
@@ -421,7 +421,8 @@ impl<'a> Rank<'a> {
         self.run.record_answers(self.rank, |answers| answers.comms.push(asked));
     }
 
-    /// At the end: asks every communicator, and on one rank of the process the library.
+    /// At the end of the program: calls the query functions of every communicator, and on one rank of the process those of the
+    /// library.
     fn ask_all(&self) {
         (0..self.seat.comms.len() as u32).for_each(|comm| self.ask(comm));
         if self.rank == self.job().ranks.start as usize {
@@ -517,14 +518,14 @@ impl<'a> Rank<'a> {
     fn forget(&mut self, index: u32) -> Result<(), Halt> {
         let slot = self.seat.comms.get_mut(index as usize).ok_or_else(|| garbled("communicator"))?;
         let ended = std::mem::take(slot).get();
-        // its reductions went with it
+        // The operators made for a communicator end with it.
         self.ops.retain(|(_, comm)| *comm != ended);
         Ok(())
     }
     fn stream(&self, index: u32) -> Result<&crate::backend::Stream, Halt> {
         self.seat.streams.get(index as usize).ok_or_else(|| garbled("stream"))
     }
-    /// A scalar's address; its value gets there in stream order, from behind it.
+    /// A scalar's address. Its value is copied there in stream order from the bytes right behind it.
     fn scalar(&self, ptr: Ptr, size: usize, stream: u32) -> Result<Address, Halt> {
         let Ptr::At { alloc, byte } = ptr else { return Err(garbled("scalar")) };
         let size = size as u64;

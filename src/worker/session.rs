@@ -279,7 +279,7 @@ impl Run {
         self.reports()[rank].codes.push((call, code, text));
     }
 
-    /// What the library's small functions answered a rank.
+    /// The answers of NCCL's query functions on a rank.
     pub fn record_answers(&self, rank: usize, f: impl FnOnce(&mut Answers)) {
         f(&mut self.reports()[rank].answers);
     }

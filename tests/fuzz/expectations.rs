@@ -1,4 +1,4 @@
-//! What a program gave, written into its file as `expect`: that passes, and with one element changed it fails.
+//! A program's results, written into its file as `expect`, pass; with one element changed they fail.
 use super::program::Program;
 use super::programs::{open, runner, verdicts};
 use super::rng::Rng;
@@ -72,7 +72,7 @@ fn expectations_tell_right_from_wrong() {
             let (Some(program), Some(outputs)) = (programs.iter().find(own), verdict.outputs.as_ref()) else {
                 continue;
             };
-            // after an abort nobody can say what there is, so nothing is compared
+            // After an abort contents are undefined, so nothing is compared.
             if !is_exact(&verdict) || case.file.text.contains("abort") {
                 continue;
             }

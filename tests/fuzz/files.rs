@@ -14,11 +14,11 @@ use std::process::Command;
 
 /// Files that are checked by one process.
 const BATCH: u64 = 100;
-/// What a case may cost, and what the command is told.
+/// Options that limit what a case may cost.
 const COST: [&str; 4] = ["--max-memory", "256MiB", "--max-work", "100000000"];
-/// KiB of address space for a process that checks a batch: what the cases at a time may cost, the program and its threads.
+/// KiB of address space for a process that checks a batch: for the cases that run at the same time, the program and its threads.
 const MEMORY: &str = "1572864";
-/// Seconds of processor time for a batch: a hang is killed, slowness is not.
+/// Seconds of processor time for a batch, enough for a slow machine: it only ends a process that hangs.
 const PROCESSOR: &str = "300";
 const JOBS: usize = 2;
 
@@ -27,7 +27,7 @@ fn texts() -> Vec<String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR"));
     let folders = ["tests/valid", "tests/invalid", "scenarios/language", "scenarios/negative", "scenarios/documented"];
     let files = folders.iter().flat_map(|folder| {
-        // one at a time: files of two folders may have the same name
+        // One folder at a time, because files of two folders may have the same name.
         collspec::scenario::discover(&[root.join(folder)]).expect("the folders are there")
     });
     let texts: Vec<String> = files.filter_map(|file| std::fs::read_to_string(&file.path).ok()).collect();
@@ -53,8 +53,8 @@ fn keep(home: &Home, batch: u64) -> String {
     to.display().to_string()
 }
 
-/// True if the verdict speaks against the library, which is sound, or against collspec itself. That a file expects what does
-/// not come, an error for instance, and what then follows from it, speaks against the file alone.
+/// True if the verdict is wrong, because it blames the library, which is sound, or shows a fault of collspec. A failure because
+/// the file expects something that does not come, such as an error, is right.
 fn condemned(verdict: &Verdict) -> bool {
     if verdict.reason.as_ref().is_some_and(|reason| reason.contains(" answered ")) {
         return false;

@@ -1,10 +1,12 @@
 //! Random programs and hostile files. On a sound library every program that is accepted passes, in every form and whatever
-//! the order of the software's tasks; a refusal has its place in the file; no file brings the reader down.
+//! the order of the software's tasks; a refusal names a place in the file; no file makes the reader fail.
 //!
-//! `cargo test` runs a few. `COLLSPEC_FUZZ=10000` asks for so many programs and so many files, `COLLSPEC_FUZZ_SEED` for another
-//! part of them; a failure names the seed of its program.
+//! `cargo test` runs a few. `COLLSPEC_FUZZ=10000` asks for 10,000 programs and 10,000 files, `COLLSPEC_FUZZ_SEED` for other
+//! ones; a failure names the seed of its program.
 #[path = "../support/mod.rs"]
 mod support;
+#[path = "../support/words.rs"]
+mod words;
 
 mod expectations;
 mod files;

@@ -1,72 +1,6 @@
-//! Files that nobody meant: texts with pieces cut out, put in, repeated and replaced.
+//! Malformed files: texts with pieces cut out, put in, repeated and replaced.
 use super::rng::Rng;
-
-/// Words of the language, and values at the edges, so that changes reach deep.
-const WORDS: &[&str] = &[
-    "world_size",
-    "op",
-    "steps",
-    "inputs",
-    "expect",
-    "matrix",
-    "variants",
-    "each",
-    "count",
-    "all_reduce",
-    "group",
-    "loop",
-    "times",
-    "repeat",
-    "=",
-    "[",
-    "]",
-    "{",
-    "}",
-    "\"",
-    ",",
-    ".",
-    "\n",
-    "rank",
-    "n",
-    "i",
-    "t",
-    "2 ^ 10 ^ 10",
-    "x[1:2]",
-    "\"x\"",
-    "[[1], [2]]",
-    "true",
-    "[matrix]",
-    "[[steps]]",
-    "exclude",
-    "ranks",
-    "comm",
-    "groups",
-    "é",
-    "\u{0}",
-    "\u{1b}[2J",
-    "offset",
-    "placement",
-    "\"processes\"",
-    "env",
-    "forms",
-    "[\"all\"]",
-    "random",
-    "text",
-    "assert",
-    "same(a, b)",
-    "stream",
-    "after",
-    "in_place",
-    "null_pointers",
-    "error",
-    "outcome",
-    "\"hang\"",
-    "premul_sum",
-    "dtype",
-    "\"f8e4m3\"",
-    "color",
-    "key",
-];
+use super::words::WORDS;
 
 /// Numbers in place of other numbers.
 const NUMBERS: &[&str] = &[
@@ -98,10 +32,10 @@ const NUMBERS: &[&str] = &[
     "true",
 ];
 
-/// The text with one to five changes; sometimes bytes that are no text.
+/// The text with one to five changes; some results are not UTF-8.
 pub fn mutate(rng: &mut Rng, text: &str) -> Vec<u8> {
     let mut bytes = text.as_bytes().to_vec();
-    // most files with several changes are refused for the first one
+    // Most files with several changes are refused for the first one, so one change is the most frequent number.
     let changes = if rng.percent(60) { 1 } else { rng.between(2, 5) };
     for _ in 0..changes {
         change(rng, &mut bytes);

@@ -4,7 +4,7 @@ use super::steps;
 use super::values;
 use std::fmt;
 
-/// What the generator knows of a buffer.
+/// A buffer, as the generator tracks it.
 #[derive(Clone, Debug)]
 pub struct Buffer {
     pub name: String,
@@ -13,7 +13,7 @@ pub struct Buffer {
     pub counts: Vec<Option<usize>>,
 }
 
-/// What the generator knows of a communicator: its groups, each a list of world ranks in the order of their ranks.
+/// A communicator, as the generator tracks it: its groups, each a list of world ranks in rank order.
 #[derive(Clone, Debug)]
 pub struct Communicator {
     pub name: String,
@@ -101,7 +101,7 @@ impl Program {
         Self { seed, head, steps: program }
     }
 
-    /// False for the line of a buffer or a communicator that no step names: a file may not have it.
+    /// False for the line of a buffer or a communicator that no step names, which a file must not have.
     fn uses(&self, line: &str) -> bool {
         let name = line.strip_prefix("inputs.").or_else(|| line.strip_prefix("comms."));
         let Some(name) = name.and_then(|rest| rest.split(' ').next()) else { return true };

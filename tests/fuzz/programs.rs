@@ -14,7 +14,7 @@ const BATCH: u64 = 100;
 /// Cases at a time.
 const JOBS: usize = 2;
 
-/// What came of some programs.
+/// Counts of results.
 #[derive(Default)]
 struct Tally {
     programs: u64,
@@ -42,7 +42,7 @@ pub fn open(programs: &[Program], forms: &str) -> Suite {
     suite
 }
 
-/// Refused: the oracle found only now that the case cannot be judged.
+/// True if the oracle found only at the run that the case cannot be judged.
 fn is_refusal(verdict: &Verdict) -> bool {
     verdict.outcome == Some(Outcome::Refused)
 }
@@ -55,7 +55,7 @@ pub fn verdicts(suite: &Suite, runner: &Runner) -> Vec<Verdict> {
     drive::map(&suite.cases, JOBS, |case| runner.run_case(case))
 }
 
-/// Steps of a failing program that it fails without are left out.
+/// Removes the steps of a failing program without which it still fails.
 fn minimise(mut program: Program, forms: &str, seed: u64) -> Program {
     let fails = |program: &Program| {
         let suite = open(std::slice::from_ref(program), forms);

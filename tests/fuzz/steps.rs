@@ -19,7 +19,7 @@ const COLLECTIVES: &[&str] = &[
 ];
 const REDUCTIONS: &[&str] = &["sum", "sum", "prod", "min", "max", "avg"];
 
-/// Lines of one more thing that the program does; none if the buffers there are do not serve.
+/// Lines of one more step or pair of steps; none if no buffer fits.
 pub fn step(world: &mut World) -> Vec<String> {
     let lines = match world.rng.below(20) {
         0..=8 => return collective(world, true).into_iter().collect(),
@@ -196,7 +196,7 @@ fn map(world: &mut World) -> Option<String> {
     let expression = world.rng.pick(&expressions).clone();
     let mut keys = String::new();
     let mut dtype = x.dtype;
-    // an expression may name `y` first, but the type is then written
+    // The type is written if the two differ, because the expression may name `y` first.
     if x.dtype != y.dtype || world.rng.percent(20) {
         dtype = *world.rng.pick(values::DTYPES);
         keys += &format!(", dtype = \"{dtype}\"");
@@ -316,7 +316,7 @@ fn group(world: &mut World) -> Vec<String> {
     let mut made = Vec::new();
     for _ in 0..world.rng.between(2, 5) {
         steps.extend(collective(world, false));
-        // what the group makes is there for the steps behind it
+        // Later steps may use what the group makes, but steps inside it mostly not.
         if world.rng.percent(90) {
             made.extend(world.buffers.iter().filter(|b| older.iter().all(|old| old.name != b.name)).cloned());
             world.buffers.retain(|buffer| older.iter().any(|old| old.name == buffer.name));

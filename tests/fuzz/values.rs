@@ -1,4 +1,4 @@
-//! What inputs hold.
+//! Contents of inputs.
 use super::rng::Rng;
 
 pub const DTYPES: &[&str] =

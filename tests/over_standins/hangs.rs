@@ -13,7 +13,7 @@ const LIMIT: &str = "3";
 const NEVER: &str = "600";
 
 /// Runs two cases of two ranks and between them one of three with this text, on a library whose rank 2 hangs, and gives the
-/// case of three. The first limit is that case's alone, the second everybody's.
+/// case of three. The first limit is for that case, the second for all others.
 fn third(fault: &str, text: &str, limits: [&str; 2], more: &[&str]) -> Value {
     let home = Home::new();
     home.file("scenarios/a.toml", SUM);

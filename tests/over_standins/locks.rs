@@ -14,7 +14,7 @@ const SLEEP: &str = "world_size = 2\ntimeout = 600\ninputs.x = { each = \"rank\"
     { op = \"all_reduce\", in = \"x\", out = \"y\" },\n{ op = \"wait\" },\n\
     { op = \"sleep\", ranks = [0], seconds = 300 },\n{ op = \"all_reduce\", in = \"x\", out = \"z\" } ]\n";
 
-/// Of the case that waits; its own work takes a small part of it.
+/// The time limit of the case that waits; its own work takes a small part of it.
 const LIMIT: Duration = Duration::from_secs(5);
 
 fn locks(home: &Home) -> Vec<PathBuf> {

@@ -125,12 +125,12 @@ fn faults_of_a_library_end_in_the_right_verdicts() {
         ("exit-collective", "crash: exit status 0"),
     ] {
         let library = library(&home, fault, fault);
-        // the clock ends a hang; it must not be ahead of anything else
+        // Only a hang may be ended by the time limit.
         let limit = if fault.starts_with("hang") { "1" } else { "600" };
         let run = run(&home, 2, &library, &["run", "sum.toml", "--timeout", limit]);
         assert!(run.code == 1 && run.out.contains(words), "{fault}: {run}");
     }
-    // what hangs or fails after the verdict costs nobody's
+    // A hang or failure after the verdict changes no verdict.
     for fault in ["hang-destroy", "error-destroy=3"] {
         let run = run(&home, 2, &library(&home, fault, fault), &["run", "sum.toml"]);
         assert_eq!(run.code, 0, "{fault}: {run}");

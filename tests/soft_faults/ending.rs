@@ -30,7 +30,7 @@ pub fn runner() -> Runner {
     Runner::new(Options { jobs: 1, worker, ..Options::default() }).unwrap()
 }
 
-/// What came of a run with this wish (an empty one is to be right), and which faults struck or would have.
+/// The verdict of a run with this wish (an empty wish means no fault), and the faults that struck or would have.
 pub struct Seen {
     pub verdict: Verdict,
     pub reached: Vec<Reached>,
@@ -60,15 +60,35 @@ impl Seen {
     }
 }
 
-/// What is wrong with an entry, if anything.
-pub fn look(runner: &Runner, Shown { fault, ends, text }: &Shown) -> Option<String> {
+/// A message if an entry does not end as it should.
+fn look(runner: &Runner, Shown { fault, ends, text }: &Shown) -> Option<String> {
     Seen::of(runner, "", text).passes();
     let traced = Seen::of(runner, "trace", text);
     traced.passes();
     let Seen { verdict: Verdict { status, outcome, reason, .. }, .. } = &Seen::of(runner, fault, text);
-    // the clock's words; those of a proof are others
+    // The reason for a hang that was ended by the time limit; one that was proved has another reason.
     let waited = reason.as_deref().is_some_and(|reason| reason.contains("when the time was up"));
     let right = (*status, *outcome) == (Status::Fail, Some(*ends)) && !waited;
     let noted = traced.has_reached(fault);
     (!right || !noted).then(|| format!("{fault} (noted: {noted}): {status:?}, {outcome:?}, {reason:?}"))
+}
+
+/// Every entry ends as it should.
+pub fn each_is_shown(all: &[Shown]) {
+    let runner = runner();
+    let wrong: Vec<String> = all.iter().filter_map(|shown| look(&runner, shown)).collect();
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+/// A sum of two ranks passes with each of these faults and reaches none of them, except those that it is known to meet.
+pub fn a_plain_sum_meets_none(all: &[Shown], except: &[&str]) {
+    let runner = runner();
+    let sum = "world_size = 2\nop = \"all_reduce\"\ninputs = [[1, 2], [3, 4]]\n";
+    let trace = Seen::of(&runner, "trace", sum);
+    for Shown { fault, .. } in all.iter().filter(|shown| !except.contains(&shown.fault)) {
+        assert!(!trace.has_reached(fault), "{fault}");
+        let seen = Seen::of(&runner, fault, sum);
+        seen.passes();
+        assert!(!seen.has_reached(fault), "{fault}");
+    }
 }

@@ -96,10 +96,10 @@ pub fn runs(pid: i32) -> bool {
     stat.rsplit_once(')').is_some_and(|(_, rest)| !rest.trim_start().starts_with(['Z', 'X']))
 }
 
-/// Longer than anything takes on a busy machine: it only ends a test that would hang.
+/// A limit that only ends a test that would hang; nothing takes as long, even on a busy machine.
 const LIMIT: Duration = Duration::from_secs(120);
 
-/// Waits until `holds`, or says what did not come.
+/// Waits until `holds` is true, or fails with `what`.
 pub fn within(what: &str, mut holds: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !holds() {
@@ -117,12 +117,12 @@ fn is_of_a_rank(thread: &Path, rank: &str) -> bool {
     fs::read_to_string(thread.join("comm")).is_ok_and(|name| name.trim_end().starts_with(&format!("rank {rank}")))
 }
 
-/// True if the process has had this rank to run. Its thread is kept after the case.
+/// True if the process has run this rank in a case. A rank's thread is kept after the case.
 pub fn has_rank(pid: i32, rank: u32) -> bool {
     threads(pid).iter().any(|thread| is_of_a_rank(thread, &rank.to_string()))
 }
 
-/// True if the process has had ranks to run.
+/// True if the process has run any rank in a case.
 pub fn has_ranks(pid: i32) -> bool {
     threads(pid).iter().any(|thread| is_of_a_rank(thread, ""))
 }

@@ -1,18 +1,19 @@
-//! What a file is, before it is opened as a library: opening runs its code, whatever it is.
+//! The check that a file is a shared library of this machine which defines a given symbol. It comes before opening the file,
+//! because opening a library runs its code.
 //!
-//! Reads the tables that the loader itself reads (ELF, System V gABI, and GNU's hash table), a few bytes at a time.
+//! The check reads the tables that the loader reads (ELF, System V gABI, and GNU's hash table), a few bytes at a time.
 use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 
-/// Most program headers.
+/// Limit on program headers.
 const MAX_HEADERS: u64 = 1024;
-/// Most entries of the dynamic section.
+/// Limit on entries of the dynamic section.
 const MAX_DYNAMIC: u64 = 4096;
-/// Most symbols that share a slot of the hash table.
+/// Limit on symbols that share a slot of the hash table.
 const MAX_CHAIN: u64 = 1 << 16;
 
-/// Machine code of ELF files that this program can open.
+/// The `e_machine` value of ELF files that this program can open.
 #[cfg(target_arch = "x86_64")]
 const MACHINE: Option<u16> = Some(62);
 #[cfg(target_arch = "aarch64")]
@@ -64,7 +65,7 @@ pub(crate) fn defines(file: &File, symbol: &str) -> Result<(), NoLibrary> {
     Library::read(file, &header)?.find(symbol)
 }
 
-/// A part of the file that is mapped.
+/// A segment: a part of the file that the loader maps.
 struct Segment {
     address: u64,
     offset: u64,
@@ -74,7 +75,7 @@ struct Segment {
 struct Library<'a> {
     file: &'a File,
     mapped: Vec<Segment>,
-    /// Places in memory.
+    /// Addresses of the tables in memory.
     symbols: u64,
     names: u64,
     gnu_hash: Option<u64>,
@@ -117,7 +118,7 @@ impl<'a> Library<'a> {
         }
     }
 
-    /// Bytes at a place in memory.
+    /// The bytes at an address in memory.
     fn at<const N: usize>(&self, address: u64) -> Result<[u8; N], NoLibrary> {
         let inside = |segment: &&Segment| {
             address.checked_sub(segment.address).is_some_and(|from| segment.size.checked_sub(from) >= Some(N as u64))
@@ -158,7 +159,7 @@ impl<'a> Library<'a> {
             if value | 1 == hash | 1 && self.is(index, symbol)? {
                 return Ok(());
             }
-            // the last of its chain
+            // The lowest bit marks the end of the chain.
             if value & 1 == 1 {
                 break;
             }
@@ -190,7 +191,7 @@ impl<'a> Library<'a> {
         Err(NoLibrary::Lacks)
     }
 
-    /// Is the symbol with this number called so, and is it defined here?
+    /// True if the symbol with this number has this name and is defined in this file.
     fn is(&self, index: u64, symbol: &str) -> Result<bool, NoLibrary> {
         let entry: [u8; 24] = self.at(add(self.symbols, 24 * index)?)?;
         let name = add(self.names, u32_at(&entry, 0).into())?;
@@ -205,7 +206,7 @@ impl<'a> Library<'a> {
 
 fn read<const N: usize>(file: &File, offset: u64) -> Result<[u8; N], NoLibrary> {
     let mut bytes = [0; N];
-    // A file offset is signed to the system.
+    // The system takes file offsets as signed numbers.
     if i64::try_from(offset).is_err() {
         return not("its tables point beyond what it has");
     }
@@ -282,7 +283,7 @@ mod tests {
         assert!(words(&library[..4096]).contains("cut short"));
     }
 
-    /// Whatever stands in the tables, the search ends, without a panic.
+    /// The search ends without a panic for any contents of the tables.
     #[test]
     fn broken_tables_end() {
         let library = own_library();

@@ -65,7 +65,7 @@ impl Nccl {
     /// Only the functions named `nccl*` are taken; their twins for profilers (`pnccl*`) are left alone.
     ///
     /// Opening a library runs its code, so a file is opened only if it is a shared library of this machine that defines
-    /// `ncclGetVersion`. Whoever names such a file trusts it as far as the process that calls this.
+    /// `ncclGetVersion`. Its code then runs with all rights of the calling process.
     pub fn load(path: &Path) -> Result<Nccl, LoadError> {
         let not_found = |source| LoadError::NotFound { path: path.to_owned(), source };
         let path = path.canonicalize().map_err(not_found)?;

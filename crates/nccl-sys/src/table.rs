@@ -5,14 +5,14 @@ use crate::types::*;
 use crate::version::version_text;
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 
-/// Whose library it is, as far as its exports show.
+/// The maker of a library, as far as its exports show.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Maker {
     /// NVIDIA's.
     Nvidia,
     /// This project's software library, alone or behind a C interface; it behaves as NVIDIA's does.
     Collspec,
-    /// Somebody else's.
+    /// Another make, such as RCCL.
     #[default]
     Other,
 }
@@ -25,7 +25,7 @@ impl Maker {
     /// Public functions that NVIDIA's libraries never had, of libraries that have the twins as well: RCCL's.
     const OTHERS: [&'static str; 3] = ["ncclAllToAllv", "mscclLoadAlgo", "mscclRunAlgo"];
 
-    /// Decides by which names are exported.
+    /// Decides by the names that the library exports.
     pub(crate) fn of(exports: impl Fn(&str) -> bool) -> Self {
         if exports(Self::COLLSPEC) {
             Self::Collspec
@@ -36,7 +36,7 @@ impl Maker {
         }
     }
 
-    /// For people.
+    /// The maker in words, for messages.
     pub const fn words(self) -> &'static str {
         match self {
             Self::Nvidia => "NVIDIA's",
@@ -72,7 +72,7 @@ macro_rules! table {
         pub struct Nccl {
             /// Where the table came from: a path, or the name of a built-in library.
             pub library: String,
-            /// Whose it is.
+            /// The maker of the library.
             pub maker: Maker,
             $($(#[$doc])* pub $name: Option<unsafe extern "C" fn($($arg: $ty),*) -> $ret>,)*
         }

@@ -1,11 +1,11 @@
-//! The calling thread's device: every rank has one of its own.
+//! The current device of the calling thread, as set by `cudaSetDevice`. Each rank has its own device.
 use std::cell::Cell;
 
 thread_local! {
     static CURRENT: Cell<Option<usize>> = const { Cell::new(None) };
 }
 
-/// The calling thread works on this device from now on.
+/// Makes this the calling thread's current device.
 pub fn set_current(device: usize) {
     CURRENT.set(Some(device));
 }

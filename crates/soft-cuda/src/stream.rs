@@ -27,7 +27,7 @@ pub(crate) struct Queue {
     items: VecDeque<Item>,
     enqueued: u64,
     finished: u64,
-    /// Items that will not count when they are finished: they come again.
+    /// Items whose end is not counted, because they were put back into the queue and will end again.
     uncounted: u64,
     /// True while the stream is ready, at an executor, or parked at a marker or a [`Done`].
     engaged: bool,
@@ -107,18 +107,18 @@ impl Stream {
         Stream(inner)
     }
 
-    /// A number of its own, never used twice.
+    /// The stream's number, unique in the process.
     pub fn id(&self) -> usize {
         self.0.id
     }
 
-    /// The handle for `cudaStream_t`: its number, or null for a device's null stream.
+    /// The `cudaStream_t` handle: the stream's number, or null for a device's null stream.
     pub fn raw(&self) -> *mut c_void {
         if self.0.null { std::ptr::null_mut() } else { std::ptr::without_provenance_mut(self.0.id) }
     }
 
-    /// The stream of a handle; null is that of the calling thread's device (0 if it has
-    /// chosen none). `None` if there is no such stream (any more).
+    /// The stream of a handle; null means the null stream of the calling thread's device (device 0 if the thread has set
+    /// none). `None` if no live stream has this handle.
     pub fn lookup(raw: *mut c_void) -> Option<Stream> {
         if raw.is_null() {
             return Some(Self::of_device(crate::current().unwrap_or(0)));
@@ -322,14 +322,14 @@ impl Done {
         next.next().is_some_and(|item| !matches!(item, Item::Record(_)))
     }
 
-    /// True if what comes next on the stream is a copy or a host function.
+    /// True if the next item on the stream is a copy or a host function.
     pub fn may_let_pass(&self) -> bool {
         let _core = lock();
         matches!(self.0.queue().items.front(), Some(Item::Copy(_) | Item::Host(_)))
     }
 
-    /// For libraries that are wrong on purpose: what comes next on the stream comes before this item, and `start` is called
-    /// after it. This item is then to be finished at once, which does not count.
+    /// For libraries that are wrong on purpose: moves the next item of the stream before this one, and calls `start` after it.
+    /// The caller must finish this item at once; that end is not counted.
     pub fn let_pass(&self, start: Box<dyn FnOnce(Done) + Send>) {
         let mut core = lock();
         let mut queue = self.0.queue();

@@ -54,7 +54,7 @@ pub(crate) fn end() -> Outcome<()> {
     }
 }
 
-/// `ncclGroupEnd` as a caller asks for it, who can be wrong about what it ends; see [`InnerEnd`].
+/// `ncclGroupEnd`. With a fault, the end of an inner group does more than it should; see [`InnerEnd`].
 pub(crate) fn close() -> Outcome<()> {
     let inner = with(|group| (group.depth > 1).then_some(!group.operations.is_empty()))?;
     match inner.map_or(InnerEnd::Waits, face::inner_end) {

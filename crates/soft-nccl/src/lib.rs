@@ -15,7 +15,7 @@
 //!   straight from rank to rank always has whole chunks.
 //! - Aborting a rank leaves its peers waiting, as a peer that fell silent would. A process that ends, however it ends,
 //!   without having given up its ranks is a remote error for the others.
-//! - COLLSPEC_SOFT_ARITHMETIC makes it compute in other ways that are as right: wider partial results, averages that divide,
+//! - COLLSPEC_SOFT_ARITHMETIC makes it compute in other correct ways: wider partial results, averages that divide,
 //!   the other zero of min and max.
 //! - The proof of a standstill covers communicators whose ranks all live in this process; what waits for another process
 //!   counts as busy.

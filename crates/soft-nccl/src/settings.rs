@@ -20,7 +20,7 @@ pub enum Connect {
 }
 
 impl Connect {
-    /// Its word.
+    /// The word that selects it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Init => "init",
@@ -56,13 +56,13 @@ pub struct Settings {
     pub seed: Option<u64>,
     /// COLLSPEC_SOFT_EAGER: bytes per ordered pair of ranks that sends may leave unreceived.
     pub eager_bytes: usize,
-    /// COLLSPEC_SOFT_ARITHMETIC: compute in another way that is as right.
+    /// COLLSPEC_SOFT_ARITHMETIC: compute in another correct way.
     pub manner: Manner,
     /// COLLSPEC_SOFT_CONNECT: when ranks connect.
     pub connect: Connect,
     /// COLLSPEC_SOFT_FAULT: be wrong in this way.
     pub fault: Wish,
-    /// What is wrong with a word of COLLSPEC_SOFT_FAULT, _ARITHMETIC or _CONNECT, if anything: every communicator then fails.
+    /// The error in COLLSPEC_SOFT_FAULT, _ARITHMETIC or _CONNECT, if there is one; every communicator then fails.
     pub error: Option<String>,
 }
 

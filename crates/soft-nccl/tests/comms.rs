@@ -12,12 +12,6 @@ const USAGE: ncclResult_t = ncclResult_t::InvalidUsage;
 const I32: ncclDataType_t = ncclDataType_t::Int32;
 const SUM: ncclRedOp_t = ncclRedOp_t::Sum;
 
-fn unique_id() -> ncclUniqueId {
-    let mut id = ncclUniqueId { internal: [0; 128] };
-    assert_eq!(nccl!(ncclGetUniqueId(&mut id)), OK);
-    id
-}
-
 fn rank_of(comm: ncclComm_t) -> (c_int, c_int) {
     let (mut rank, mut count) = (-1, -1);
     assert_eq!(nccl!(ncclCommUserRank(comm, &mut rank)), OK);

@@ -13,7 +13,7 @@ const SUM: ncclRedOp_t = ncclRedOp_t::Sum;
 
 fn alone() -> MutexGuard<'static, ()> {
     static ALONE: Mutex<()> = Mutex::new(());
-    // Later tests of this program find the settings made.
+    // Settings are read once, so later tests of this program have them too.
     let _ = soft_nccl::set_settings_for_process(Settings { connect: Connect::Lazy, ..Settings::default() });
     ALONE.lock().unwrap_or_else(PoisonError::into_inner)
 }
@@ -50,7 +50,7 @@ fn the_first_collective_waits_on_the_host_for_every_rank() {
     });
     world.synchronize();
     assert_eq!(data[2].get::<i32>(), [6]);
-    // From now on the host does not wait.
+    // The connection exists now, so the host does not wait again.
     assert_eq!(all_reduce(&world, &data[0], 0), OK);
     blocked(0);
     for rank in [1, 2] {
@@ -79,7 +79,7 @@ fn messages_connect_two_ranks_and_a_group_connects_all_at_its_end() {
     });
     world.synchronize();
     assert_eq!(data[1].get::<i32>(), [1, 0]);
-    // One thread for all ranks: nobody waits for what the same group has.
+    // One thread makes the calls of all ranks in a group: it does not wait for calls that the group itself contains.
     world.run(|rank, comm, stream| {
         let to = ((rank + 1) % 3) as c_int;
         let from = ((rank + 2) % 3) as c_int;
@@ -93,7 +93,7 @@ fn messages_connect_two_ranks_and_a_group_connects_all_at_its_end() {
 }
 
 #[test]
-fn an_abort_releases_who_connects_and_a_collective_of_nothing_connects_nobody() {
+fn an_abort_releases_a_connecting_thread_and_an_empty_collective_connects_no_rank() {
     let _alone = alone();
     let world = World::new(2);
     let data = Buffer::of(&[1i32]);

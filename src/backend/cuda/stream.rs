@@ -38,7 +38,7 @@ unsafe impl Sync for Owned {}
 impl Drop for Owned {
     fn drop(&mut self) {
         if self.raw.is_null() {
-            return; // the device's own
+            return; // the null stream, which belongs to the device
         }
         // SAFETY: made by this type and used no more; the driver finishes what is on it.
         self.cuda.under(self.context, |driver| _ = unsafe { driver.stream_destroy(self.raw) });
@@ -55,8 +55,8 @@ impl Stream {
         Ok(Self(Arc::new(Owned { cuda, context, raw })))
     }
 
-    /// The null stream of the calling thread's device. It is apart from all streams made here, which do not block; and
-    /// nothing is done on it while a program runs but what is done on those.
+    /// The null stream of the calling thread's device. It does not wait for the streams made here, which are non-blocking,
+    /// nor they for it. While a program runs, only the kinds of calls made on those streams are made on it.
     pub fn null(cuda: &'static Cuda) -> Result<Self, CudaError> {
         Ok(Self(Arc::new(Owned { cuda, context: cuda.current()?, raw: std::ptr::null_mut() })))
     }

@@ -349,7 +349,7 @@ fn runs_that_differ() {
 }
 
 #[test]
-fn runs_may_differ_in_what_nobody_can_say_anything_of() {
+fn runs_may_differ_where_contents_are_undefined() {
     let text = "world_size = 2\nrepeat = 2\ncomms.a = { groups = [[0, 1]] }\ninputs.x = { each = \"rank + 1\", count = 2 }\n\
         steps = [\n{ op = \"all_gather\", in = \"x\", out = \"kept\" },\n\
         { op = \"all_gather\", comm = \"a\", in = \"x\", out = \"lost\" },\n{ op = \"abort\", comm = \"a\" },\n]\n";

@@ -338,7 +338,7 @@ impl Play<'_> {
                     self.nodes[id].active = true;
                     for index in self.nodes[id].calls.clone() {
                         if self.aborted.contains(&(rank, index)) {
-                            // what stood before it on its streams may have written there since the abort
+                            // Calls before it on its streams may have written to its output since the abort.
                             self.undefine((rank, index), &[]);
                             self.happened(id);
                         } else {
@@ -455,7 +455,7 @@ impl Play<'_> {
         }
     }
 
-    /// Ends this rank's part in what its host has not seen the end of; nobody can say what that leaves behind.
+    /// Aborts this rank's calls on `comm` that its host has not waited for. What they have written is undefined.
     fn abort(&mut self, rank: usize, comm: CommId) {
         let low = self.low;
         for id in self.ranks[rank].unwaited.clone() {
@@ -483,7 +483,7 @@ impl Play<'_> {
         }
     }
 
-    /// Nobody can say what a call, and its partners' calls, have written.
+    /// Marks what a call and its partners' calls have written as undefined.
     fn undefine(&mut self, at: At, partners: &[At]) {
         let out = [at].iter().chain(partners).filter_map(|at| self.written(*at)).collect();
         self.out.events.push(Event::Undefined { step: self.low.programs[at.0][at.1].step, out });

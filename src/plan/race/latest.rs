@@ -20,7 +20,7 @@ impl Latest {
         self.ends.extend([start, end]);
     }
 
-    /// To be called between the last announcement and the first record.
+    /// Prepares for recording; to be called between the last announcement and the first record.
     pub(super) fn prepare(&mut self) {
         self.ends.sort_unstable();
         self.ends.dedup();

@@ -1,9 +1,8 @@
-//! What it takes to evaluate the numbers of a step on one rank.
+//! The cost of evaluating the numbers of a step on one rank.
 use super::super::cost;
 use crate::scenario::{BufRef, CommDef, CommHow, Counts, Num, NumKind, Ranks, Reduce, Step};
 
-/// Operations of all numbers of a step on one rank, where names are looked up among so many axes. `n` is the number of
-/// ranks of the world.
+/// Operations of all numbers of a step on one rank. Names are looked up among `axes` axes; `n` is the world size.
 pub fn operations(step: &Step, axes: usize, n: u64) -> u64 {
     let num = |num: &Option<Num>| num.as_ref().map_or(0, |v| of_num(v, axes));
     let nums = [&step.root, &step.in_place, &step.times, &step.peer, &step.to, &step.from, &step.count, &step.seconds];
@@ -16,7 +15,7 @@ pub fn operations(step: &Step, axes: usize, n: u64) -> u64 {
         sum += of_num(scalar, axes);
     }
     if let Some(Counts::Expr(expr)) = step.counts.as_ref().map(|c| &c.v) {
-        // What the rank sends to each other one, and what comes from each.
+        // The counts that the rank sends to each other rank and receives from each.
         sum += cost::operations(expr, axes).saturating_mul(2 * n);
     }
     sum + step.new.as_ref().map_or(0, |def| of_comm(def, axes))

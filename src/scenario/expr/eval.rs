@@ -19,7 +19,7 @@ impl Value {
         }
     }
 
-    /// As a whole number: the one rule wherever an expression stands for a whole number.
+    /// As a whole number. This rule applies wherever an expression stands for a whole number.
     ///
     /// # Errors
     ///
@@ -237,8 +237,8 @@ fn pick(a: Value, b: Value, take_b: fn(std::cmp::Ordering) -> bool) -> Value {
     }
 }
 
-/// Where a whole number is wanted, a rounded number is whole if it fits. In floating point it stays as it is: a whole
-/// number would lose the sign of -0.0.
+/// In whole numbers a rounded number becomes whole if it fits. In floating point it stays a float, because a whole number
+/// would lose the sign of -0.0.
 fn round(value: Value, f: fn(f64) -> f64, mode: Mode) -> Value {
     let Value::Float(v) = value else { return value };
     let r = Value::Float(f(v));

@@ -74,7 +74,7 @@ impl Node {
 }
 
 impl Expr {
-    /// The names that stand for themselves: not `x` of `x[k]`, nor what `same` compares.
+    /// The names used without an index: neither `x` in `x[k]` nor the arguments of `same`.
     pub fn bare_names(&self) -> Vec<&str> {
         fn go<'a>(node: &'a Node, out: &mut Vec<&'a str>) {
             match node {

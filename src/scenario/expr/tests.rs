@@ -150,7 +150,7 @@ fn references() {
     }
 }
 
-/// Bits, because 0 equals -0.
+/// Compared by bits, because 0 equals -0.
 fn float_bits(text: &str) -> u64 {
     value(text, Mode::Float).map_or(1, |v| v.as_f64().to_bits())
 }

@@ -1,9 +1,9 @@
-//! Elements of integer types: they hold a number's low bits, which `+ - * ^` find from the low bits of what they are given,
-//! so numbers may leave the 128 bits of [`Mode::Whole`] on the way.
+//! Elements of integer types. They hold the low bits of a number, and the low bits of the result of `+ - * ^` follow from those
+//! of the operands, so intermediate results may exceed the 128 bits of [`Mode::Whole`].
 use super::eval::{binary, node};
 use super::{BinOp, EvalError, Expr, Func, Mode, Node, Scope, Value};
 
-/// A number on its way to an element.
+/// An intermediate result.
 #[derive(Clone, Copy)]
 enum Number {
     /// Its value.
@@ -62,14 +62,14 @@ fn ring(op: BinOp, a: Number, b: Number) -> Result<Number, EvalError> {
         BinOp::Add => x.wrapping_add(y),
         BinOp::Sub => x.wrapping_sub(y),
         BinOp::Mul => x.wrapping_mul(y),
-        // The exponent counts as it is: its low bits say nothing, and a negative one needs the whole base.
+        // The exponent is needed in full: its low bits alone do not determine the result, and a negative one needs the whole base.
         BinOp::Pow if matches!(b, Exact(_)) && y >= 0 => power(x, y),
         _ => return Err(beyond()),
     }))
 }
 
 fn beyond() -> EvalError {
-    EvalError("a number that does not fit 128 bits is needed here as it is".into())
+    EvalError("a number that does not fit 128 bits is needed in full here".into())
 }
 
 /// The low bits of a power, by squaring.

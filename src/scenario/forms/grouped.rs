@@ -34,10 +34,10 @@ pub(super) fn change(case: &mut Case) {
     walk::drop_figures(case, &["seconds"]);
 }
 
-/// What all steps together say of a program.
+/// Properties of a program that depend on all its steps.
 struct Program {
-    /// Buffers that share memory with another one somewhere, because a step runs in place: name to what stands for all
-    /// names of that memory.
+    /// Buffers that share memory with another one because a step runs in place. All buffers with the same memory have the same
+    /// representative name as value.
     shared: HashMap<String, String>,
     /// Communicators that are aborted. Which of their steps are cut short must not depend on groups.
     aborted: HashSet<String>,
@@ -65,7 +65,7 @@ impl Program {
         self.shared.insert(one.clone(), one);
     }
 
-    /// What stands for the memory of a buffer.
+    /// The representative name of a buffer's memory.
     fn memory<'a>(&'a self, name: &'a str) -> &'a str {
         self.shared.get(name).map_or(name, String::as_str)
     }
@@ -100,7 +100,7 @@ impl Program {
 #[derive(Default)]
 struct Run {
     steps: Vec<Step>,
-    /// Memory, as [`Program::memory`] calls it.
+    /// Memory that the steps read, by the names that [`Program::memory`] gives.
     reads: HashSet<String>,
     writes: HashSet<String>,
 }

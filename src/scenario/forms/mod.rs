@@ -12,7 +12,7 @@ use super::case::{Case, Expected};
 use super::names::with_form;
 use std::fmt;
 
-/// A way to run what a case says. Whether a case that was changed can run so, its plan alone tells.
+/// A form: another way to run a case. Whether the changed case can run is decided when it is planned.
 pub struct Form {
     /// Its word in `forms`, `--forms` and names of cases.
     pub name: &'static str,

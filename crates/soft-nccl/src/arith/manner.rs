@@ -1,5 +1,5 @@
-//! Other ways to compute what NCCL promises: all of them sound, none of them the way in which the library computes if it is
-//! not asked. A judge that calls one of them wrong knows only one library.
+//! Other correct ways to compute what NCCL promises, selected by COLLSPEC_SOFT_ARITHMETIC. Running under each of them shows
+//! that the judge accepts every result that NCCL's documentation allows, not only those of this library's default.
 use super::{Combine, Scalar, Type, combine, fp8, scale};
 use half::{bf16, f16};
 use std::str::FromStr;
@@ -21,10 +21,10 @@ pub enum Average {
 /// Which zero min and max give where zeros of both signs meet.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Zero {
-    /// The one that came first.
+    /// The zero that came first.
     #[default]
     First,
-    /// The one that came last.
+    /// The zero that came last.
     Last,
     /// 0.
     Positive,
@@ -32,22 +32,22 @@ pub enum Zero {
     Negative,
 }
 
-/// A manner of computing.
+/// One combination of these choices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Manner {
-    /// Sums and products have partial results of a wider type: f32 of f64, f16 and bf16 of f32, 8 bits of f32.
+    /// Sums and products have partial results of a wider type: f64 for f32; f32 for f16, bf16 and 8-bit types.
     pub wide: bool,
-    /// 8 bits have partial results of f16 instead; `wide` must be set.
+    /// Sums of 8-bit types have partial results of f16 instead; `wide` must be set.
     pub half: bool,
     /// With `wide`: a scaled input is rounded to its type before it is added.
     pub narrow_products: bool,
     /// How averages divide.
     pub average: Average,
-    /// What min and max make of zeros.
+    /// Which zero min and max give.
     pub zero: Zero,
 }
 
-/// A text that names no manner of computing.
+/// The error for a text that is not a list of these words.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "`{0}` is none of wide, wide=f16, narrow-products, average=after, average=divide, average=divide-first, zero=last, \
@@ -58,7 +58,7 @@ pub struct NoManner(String);
 impl FromStr for Manner {
     type Err = NoManner;
 
-    /// Words with commas between them.
+    /// Reads words separated by commas.
     fn from_str(text: &str) -> Result<Self, NoManner> {
         let mut manner = Self::default();
         for word in text.split(',').map(str::trim).filter(|word| !word.is_empty()) {
@@ -92,7 +92,7 @@ impl Manner {
         }
     }
 
-    /// A rank's own elements as partial results; `scalar` is what they are multiplied by, of an average 1/n.
+    /// A rank's own elements as partial results; `scalar` is the factor they are multiplied by (1/n for an average).
     pub(crate) fn own(self, ty: Type, acc: Type, n: usize, average: bool, scalar: Option<Scalar>, data: &mut Vec<u8>) {
         let average = average && scalar.is_some();
         match (average, self.average) {
@@ -165,7 +165,7 @@ fn number(ty: Type, bytes: &[u8]) -> Option<f64> {
     super::value(ty, &scalar)
 }
 
-/// The same numbers in another floating-point type, rounded to nearest; a NaN keeps nothing but being one.
+/// The same numbers in another floating-point type, rounded to nearest; a NaN loses its payload.
 fn convert(from: Type, to: Type, data: &[u8]) -> Vec<u8> {
     if from == to {
         return data.to_vec();

@@ -66,12 +66,12 @@ impl Done {
         matches!(&self.0, Hold::LinkedIn(done) if done.is_followed())
     }
 
-    /// True if something that is none of this library's comes next on the stream.
+    /// True if the next item on the stream is not one of this library's.
     pub(crate) fn may_let_pass(&self) -> bool {
         matches!(&self.0, Hold::LinkedIn(done) if done.may_let_pass())
     }
 
-    /// What comes next on the stream comes before this; see [`soft_cuda::Done::let_pass`].
+    /// Moves the next item of the stream before this one; see [`soft_cuda::Done::let_pass`].
     pub(crate) fn let_pass(self, start: Start) {
         if let Hold::LinkedIn(done) = &self.0 {
             done.let_pass(Box::new(|done| start(Done(Hold::LinkedIn(done)))));
@@ -90,7 +90,7 @@ impl Done {
 pub type Start = Box<dyn FnOnce(Done) + Send>;
 
 impl Stream {
-    /// The stream of a handle; null is that of the device.
+    /// The stream of a handle; null means the null stream of the device.
     pub(crate) fn lookup(raw: *mut c_void, device: c_int) -> Outcome<Self> {
         let unknown = || Failure::argument("no live stream has this handle");
         let kind = if linked_in() {
@@ -130,7 +130,7 @@ impl Stream {
     }
 }
 
-/// The device of a call that has no communicator: the thread's own.
+/// The device of a call that has no communicator: the calling thread's current device.
 const NO_DEVICE: c_int = -1;
 
 /// Puts work on a stream by its handle: for libraries that add something to this one's operations. The answer is NCCL's.
@@ -219,7 +219,7 @@ pub(crate) fn set_idle_hook(hook: Option<extern "C" fn()>) {
     }
 }
 
-/// The calling thread's device. Where it has chosen none, a rank's device has its number.
+/// The calling thread's current device; if it has set none, the device with the rank's number.
 pub(crate) fn current(rank: c_int) -> Outcome<c_int> {
     let own = || soft_cuda::current().and_then(|device| c_int::try_from(device).ok());
     if linked_in() { Ok(own().unwrap_or(rank)) } else { driver::driver()?.current() }

@@ -24,7 +24,7 @@ pub(crate) struct Request {
     pub comm: usize,
     pub spec: Spec,
     pub stream: Stream,
-    /// The stream is its device's null stream.
+    /// True if the stream is its device's null stream.
     pub null_stream: bool,
     /// What a fault does to it.
     pub ill: Option<Box<Ill>>,
@@ -57,7 +57,7 @@ pub(super) struct Batch {
     late: Vec<Late>,
     /// Inputs that a fault has changed.
     changed: Vec<Changed>,
-    /// A fault has let its stream go on.
+    /// True if a fault has let the stream go on before the batch began.
     overtaken: bool,
 }
 
@@ -104,7 +104,7 @@ impl World {
 
     /// Numbers the requests of a group and makes a batch per communicator; all of them or none.
     pub(crate) fn enqueue(&mut self, mut by_comm: ByComm) -> Outcome<Enqueued> {
-        // Connecting may have taken long: a communicator may have ended meanwhile.
+        // A communicator may have ended while its ranks connected.
         for (comm, _) in &by_comm {
             self.member(*comm as ncclComm_t)?.accept_work()?;
         }
@@ -212,7 +212,7 @@ impl World {
             let premul = match spec.premul {
                 PreMul::None => None,
                 PreMul::Value(scalar) => Some(scalar),
-                // SAFETY: whoever made the operator promised the address to be readable while operations run.
+                // SAFETY: the caller that created the operator has promised that the address is readable while operations run.
                 PreMul::Device(address) => Some(unsafe { read_scalar(address, spec.ty) }),
             };
             let part = Part { rank, n, chunk };
@@ -337,7 +337,7 @@ impl Enqueued {
     }
 }
 
-/// What a stream calls that comes to a batch.
+/// The function that a stream calls when it reaches a batch.
 fn arrival(id: BatchId) -> Start {
     // A panic must not reach the device's thread; `done` is given back either way.
     Box::new(move |done| _ = catch_unwind(AssertUnwindSafe(|| stream_arrived(id, done))))

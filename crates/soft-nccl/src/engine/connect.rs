@@ -12,24 +12,24 @@ use crate::settings::{Connect, settings};
 use crate::transport::Name;
 use crate::transport::wire::Control;
 
-/// What some ranks of a communicator make together.
+/// A connection between ranks of a communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Connection {
-    /// That of all ranks, for collectives.
+    /// Between all ranks, for collectives.
     Collectives,
-    /// That of two ranks, for messages in one direction.
+    /// Between two ranks, for messages in one direction.
     Pair { source: usize, destination: usize },
 }
 
 impl Connection {
-    /// What an operation of a rank needs, if it speaks to any other rank at all.
+    /// The connection that an operation of a rank needs; `None` if it exchanges nothing with other ranks.
     fn of(spec: &Spec, rank: usize, n: usize) -> Option<Self> {
         let pair =
             |source: usize, destination: usize| (source != destination).then_some(Self::Pair { source, destination });
         match spec.kind {
             Kind::Send => pair(rank, spec.peer),
             Kind::Recv => pair(spec.peer, rank),
-            // A collective of nothing is dropped before it connects anybody.
+            // A collective of no elements is dropped before any rank connects.
             _ => (n > 1 && spec.count > 0).then_some(Self::Collectives),
         }
     }
@@ -60,7 +60,7 @@ pub(crate) fn connect(requests: &ByComm) -> Outcome<()> {
 }
 
 impl World {
-    /// The connections that requests need and that are not made: communicator, connection, and what wants it, for people.
+    /// The connections that requests need and that are not made: communicator, connection, and the call that needs it, for messages.
     fn missing(&self, requests: &ByComm) -> Vec<(usize, Connection, String)> {
         let mut missing: Vec<(usize, Connection, String)> = Vec::new();
         for (comm, requests) in requests {
@@ -88,7 +88,7 @@ impl World {
         })
     }
 
-    /// A rank of this process comes to a connection, and a thread of it waits for the others.
+    /// Records that a rank of this process has come to a connection, and that a thread of it waits for the other ranks.
     fn come_to(&mut self, comm: usize, connection: Connection, place: (u64, usize)) {
         let Some(member) = self.members.get_mut(&comm) else {
             return self.answer(place, Err(Failure::usage("the communicator was destroyed meanwhile")));
@@ -109,7 +109,7 @@ impl World {
         self.has_come(core, connection, rank);
     }
 
-    /// A rank of another process has come to a connection.
+    /// Records that a rank of another process has come to a connection.
     pub(super) fn hear_connect(&mut self, from: Option<Name>, uid: u128, connection: Connection, rank: usize) {
         let Some(core) = self.uids.get(&uid).copied() else { return };
         let Some(there) = self.cores.get(&core) else { return };

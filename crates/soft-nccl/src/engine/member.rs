@@ -61,7 +61,7 @@ pub(crate) struct Member {
     pub n: usize,
     /// Ranks of the communicator that this one was split from in the end; its own if it was made by an id.
     pub world: usize,
-    /// The communicator that it was split off, alive or not.
+    /// The communicator that this one was split from; it may have ended.
     pub parent: Option<usize>,
     pub device: i32,
     pub tag: u32,
@@ -77,7 +77,7 @@ pub(crate) struct Member {
     pub(super) unfinished: usize,
     /// Host threads that wait for `unfinished` to be 0, and places of their answers.
     pub(super) flushes: Vec<(u64, usize)>,
-    /// Host threads that wait for a connection, by the places of their answers.
+    /// Host threads that wait for a connection, by the slots of their answers.
     pub(super) connects: Vec<((u64, usize), Connection)>,
     pub(crate) finalized: bool,
     pub(crate) error: Option<ncclResult_t>,

@@ -29,10 +29,10 @@ pub(crate) trait Conduct {
         arith::scale(ty, data, scalar);
     }
 
-    /// Something was read, and multiplied.
+    /// Called when data have been read and multiplied.
     fn loaded(&mut self, _step: &Step, _data: &mut Vec<u8>) {}
 
-    /// Bytes of an element of a partial result, where it is not of the operation's type.
+    /// Bytes per element of a partial result, if its type is not that of the operation.
     fn partial(&self) -> Option<usize> {
         None
     }
@@ -63,7 +63,7 @@ pub(crate) struct Sound;
 
 impl Conduct for Sound {}
 
-/// A library that does nothing wrong, and computes in another manner.
+/// A correct library that computes in another manner.
 pub(crate) struct Other {
     manner: Manner,
     ty: Type,
@@ -78,7 +78,7 @@ impl Other {
     /// For a reduction of `n` ranks.
     pub(crate) fn of(manner: Manner, spec: &Spec, n: usize) -> Option<Self> {
         let reduction = spec.reduction.filter(|_| manner != Manner::default())?;
-        // One rank copies every bit, but for what it multiplies.
+        // With one rank a plain reduction is a copy.
         if n == 1 && matches!(reduction, Reduction::Plain(_)) {
             return None;
         }
@@ -89,7 +89,7 @@ impl Other {
 
 impl Conduct for Other {
     fn scalar(&mut self, _: &Step, scalar: Option<Scalar>) -> Option<Scalar> {
-        // What is read is multiplied when it is wide.
+        // The factor is applied after the data have been widened.
         self.scalar = scalar;
         None
     }

@@ -1,4 +1,4 @@
-//! Faults of the C face: what the functions that only say something answer, and which arguments are refused.
+//! Faults of the C interface: wrong answers of query functions, and arguments that are wrongly accepted or refused.
 use super::{hit, named};
 use crate::algo::Algorithm;
 use crate::engine::Member;
@@ -7,33 +7,33 @@ use crate::op::Kind;
 use nccl_sys::ncclResult_t;
 use std::ffi::c_int;
 
-/// What is asked for has no algorithm, or none yet.
+/// Stands for the algorithm of a call that has none, or none yet.
 const NONE: Algorithm = Algorithm::Direct;
-/// Whoever asks for something that belongs to no communicator.
+/// Stands for the rank of a call that belongs to no communicator.
 const ANYBODY: usize = 0;
 
-/// What a communicator says of itself.
+/// The answers to queries about a communicator.
 pub(crate) struct Said<'a>(pub &'a Member);
 
 impl Said<'_> {
-    /// How many ranks it has.
+    /// The answer of `ncclCommCount`.
     pub(crate) fn count(&self) -> usize {
         let Member { world, n, .. } = *self.0;
         if world != n && self.hits(named::F65) { world } else { n }
     }
 
-    /// Which of them this is.
+    /// The answer of `ncclCommUserRank`.
     pub(crate) fn rank(&self) -> c_int {
         let (rank, device) = (self.0.rank as c_int, self.0.device);
         if rank != device && self.hits(named::F65B) { device } else { rank }
     }
 
-    /// The rank's device.
+    /// The answer of `ncclCommCuDevice`.
     pub(crate) fn device(&self) -> c_int {
         if self.0.device != 0 && self.hits(named::F65C) { 0 } else { self.0.device }
     }
 
-    /// Whether the asynchronous error is written at all.
+    /// True if `ncclCommGetAsyncError` writes the error.
     pub(crate) fn has_error(&self) -> bool {
         self.0.parent.is_none() || !self.hits(named::F65D)
     }
@@ -43,17 +43,17 @@ impl Said<'_> {
     }
 }
 
-/// Whether an error has no text.
+/// True if `ncclGetErrorString` gives a null pointer for this code.
 pub(crate) fn lacks_text(result: ncclResult_t) -> bool {
     result == ncclResult_t::RemoteError && hit(named::F65E, ANYBODY, NONE)
 }
 
-/// Whether there is no text of the last error, though there was one.
+/// True if `ncclGetLastError` gives a null pointer although a call failed.
 pub(crate) fn lacks_last_error() -> bool {
     hit(named::F65F, ANYBODY, NONE)
 }
 
-/// A root or peer as the library takes it.
+/// The root or peer that the library uses for the one in the call.
 pub(crate) fn root(kind: Kind, root: c_int, n: usize, rank: usize) -> c_int {
     let Ok(size) = c_int::try_from(n) else { return root };
     let too_large = match kind {
@@ -68,23 +68,23 @@ pub(crate) fn root(kind: Kind, root: c_int, n: usize, rank: usize) -> c_int {
     }
 }
 
-/// Refuses the null stream.
+/// Refuses the null stream if the fault for that is on.
 pub(crate) fn null_stream(rank: usize) -> Outcome<()> {
     if hit(named::F67, rank, NONE) { Err(Failure::argument("the stream is null")) } else { Ok(()) }
 }
 
-/// What becomes of the end of a group that stands in another one.
+/// The effect of ending a group inside another one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum InnerEnd {
-    /// Nothing happens before the outermost end.
+    /// None: everything begins at the outermost end (the right one).
     Waits,
-    /// What there is so far happens.
+    /// The calls collected so far begin.
     Begins,
-    /// It is the outermost end.
+    /// The outer group ends as well.
     Ends,
 }
 
-/// See [`InnerEnd`]; `operations`: some were asked for so far.
+/// The effect of an inner group's end; `operations` is true if the group has any operation so far.
 pub(crate) fn inner_end(operations: bool) -> InnerEnd {
     if hit(named::F66C, ANYBODY, NONE) {
         InnerEnd::Ends
@@ -95,7 +95,7 @@ pub(crate) fn inner_end(operations: bool) -> InnerEnd {
     }
 }
 
-/// Refuses a group without operations.
+/// Refuses a group without operations if the fault for that is on.
 pub(crate) fn empty_group() -> Outcome<()> {
     if hit(named::F66, ANYBODY, NONE) { Err(Failure::usage("the group has no operation")) } else { Ok(()) }
 }

@@ -9,7 +9,7 @@ const COLLECTIVES: usize = 4;
 /// Operations of one group that are done at all.
 const OPERATIONS: usize = 64;
 
-/// The same of a library with a larger budget.
+/// The same limit in a library with a larger budget.
 const THOUSAND: usize = 1000;
 
 /// How far a group is on one communicator.

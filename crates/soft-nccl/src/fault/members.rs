@@ -81,7 +81,7 @@ pub(crate) fn asynchronous(rank: usize, error: Option<ncclResult_t>) -> ncclResu
     error.filter(|_| !hit(named::F40, rank, NONE)).unwrap_or(ncclResult_t::Success)
 }
 
-/// A communicator is about to end: those who come of it, or it comes of, may take note.
+/// Called before a communicator ends; marks its parent and children if a fault makes them depend on it.
 pub(crate) fn ends(world: &mut World, comm: usize, abort: bool) {
     if ![named::F63, named::F63B, named::F63C].into_iter().any(wanted) {
         return;

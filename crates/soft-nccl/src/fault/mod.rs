@@ -47,7 +47,7 @@ pub struct Entry {
     pub text: &'static str,
     /// What kind of scenario shows it.
     pub shown_by: &'static str,
-    /// For a member of a family, the family's id and what goes wrong in all of it.
+    /// For a member of a family, the family's id and the text of its rule.
     pub family: Option<(&'static str, &'static str)>,
 }
 

@@ -14,7 +14,7 @@ const BUDGET: usize = 32;
 /// Where a counter of eight bits wraps.
 pub(super) const WRAP: u64 = 256;
 
-/// Where one of twelve bits does.
+/// The number at which a counter of twelve bits wraps.
 const TWELVE_BITS: u64 = 1 << 12;
 
 /// What a fault does to one operation on one rank.
@@ -28,12 +28,12 @@ pub(crate) struct Ill {
     pub apart: bool,
     /// The input as it was when the call was made.
     pub(super) early: Option<Vec<u8>>,
-    /// The scalar in device memory as it was then.
+    /// The scalar in device memory as it was when the call was made.
     pub(super) early_scalar: Option<Scalar>,
     /// Memory instead of the caller's.
     pub(super) stand_ins: Vec<Arc<Block>>,
     pub(super) stream: usize,
-    /// It is its device's null stream.
+    /// True if the stream is its device's null stream.
     pub(super) null_stream: bool,
     /// How many operations with an input this rank's communicator has had.
     pub(super) turn: u64,
@@ -137,7 +137,8 @@ pub(crate) fn misread(of: Of<'_>, state: &mut State, requests: &mut [Request]) -
         if let PreMul::Device(address) = spec.premul
             && wanted(named::F53)
         {
-            // SAFETY: whoever made the operator promised an element there; that it is read so early is the fault.
+            // SAFETY: the caller that created the operator has promised a readable element at the address; reading it
+            // before the stream has come to the call is the fault.
             ill.early_scalar = Some(unsafe { read_scalar(address, spec.ty) });
         }
         ill.stand_ins = stand_ins(of, spec);

@@ -16,19 +16,19 @@ const LAST: u64 = WRAP - 1;
 /// Streams whose last operation is remembered.
 const MOST_STREAMS: usize = 16 * 1024;
 
-/// What faults remember of streams and memory.
+/// State of streams and memory that faults keep.
 #[derive(Default)]
 pub(crate) struct Streams {
     /// The last operation of each stream: its communicator and the start of its input.
     last: HashMap<usize, (u64, Vec<u8>)>,
-    /// Inputs of operations at work: the batch, the first byte and the one behind the last.
+    /// Inputs of running operations: the batch, the address of the first byte and of the one behind the last.
     reading: Vec<(u64, usize, usize)>,
 }
 
-/// An input that is another one while its operation is at work.
+/// An input that a fault has changed while its operation runs.
 pub(crate) struct Changed {
     address: usize,
-    /// What it holds in truth, which the operation reads.
+    /// The original contents, which the operation reads.
     truth: Arc<Block>,
 }
 
@@ -39,7 +39,7 @@ impl Changed {
 }
 
 impl Streams {
-    /// A batch is over: its inputs become again what they were.
+    /// Restores the inputs of a batch that has ended.
     pub(crate) fn restore(&mut self, batch: u64, changed: Vec<Changed>) {
         self.reading.retain(|(reader, ..)| *reader != batch);
         for Changed { address, truth } in changed.into_iter().rev() {
@@ -49,8 +49,8 @@ impl Streams {
     }
 }
 
-/// An operation that begins reads its input. F64: it reads a copy, and whoever looks at the input meanwhile sees something
-/// else.
+/// Called when an operation begins to read its input. With F64 the operation reads a copy, and the input itself holds other
+/// data until the operation ends.
 pub(crate) fn reads(streams: &mut Streams, batch: u64, who: Who, spec: &mut Spec) -> Option<Changed> {
     let extent = Extent::of(spec, who.rank, who.n);
     let (address, len) = extent.send;
@@ -90,7 +90,7 @@ pub(crate) fn is_overtaken<'a>(rank: usize, specs: impl Iterator<Item = &'a Spec
     if specs.clone().any(|spec| of(spec).is_none()) || !done.may_let_pass() {
         return false;
     }
-    // each is asked, so that each is noted
+    // Every operation is asked, so that all reached faults are noted.
     let mut all = true;
     for spec in specs {
         all &= of(spec).is_some_and(|fault| hit(fault, rank, spec.algorithm));
@@ -138,7 +138,7 @@ pub(crate) fn begin(
         held.push(block);
     }
     if let (Some(early), PreMul::Device(address)) = (ill.early_scalar, spec.premul) {
-        // SAFETY: whoever made the operator promised an element there while operations run.
+        // SAFETY: the caller that created the operator has promised a readable element at the address while operations run.
         let now = unsafe { read_scalar(address, spec.ty) };
         if early != now && hit(named::F53, who.rank, spec.algorithm) {
             spec.premul = PreMul::Value(early);

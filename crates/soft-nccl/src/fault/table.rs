@@ -1,5 +1,5 @@
-//! The faults. A class may have several; one entry each, and the hooks name the entries' constants. Those of numbers are
-//! families, with an entry for each of their members, which are numbered behind these.
+//! The table of faults. A class may have several faults, each with an entry; the hooks name the entries' constants. Faults of
+//! numbers come in families with an entry for each member, numbered after the others.
 use super::{Entry, Fault, numbers};
 use std::sync::LazyLock;
 
@@ -21,7 +21,7 @@ macro_rules! faults {
             $(#[doc = $text] pub(crate) const $name: Fault = Fault(Number::$name as u16);)*
         }
 
-        /// Those that are no family's, in the order of their ids.
+        /// The faults that belong to no family, in the order of their ids.
         pub(super) const PLAIN: &[Entry] = &[$(Entry { id: $id, text: $text, shown_by: $shown_by, family: None }),*];
     };
 }
@@ -183,7 +183,7 @@ faults! {
         "a good operation after an error on the same communicator"
     F40C, "F40c": "abort waits for another communicator's operations";
         "abort of one of two communicators that are both at work"
-    F53, "F53": "premul_sum's scalar in device memory is read when the call is made, not when the stream has come to it";
+    F53, "F53": "premul_sum's scalar in device memory is read when the call is made, not when the stream reaches the call";
         "premul_sum with `scalar = \"device\"` behind other work of its stream"
     F60, "F60": "a send counts as done before its data are read";
         "a send, and then something else on its stream that overwrites what was sent"
@@ -191,47 +191,47 @@ faults! {
         "a reduce and a gather, and then something else on the stream that overwrites a contributor's input"
     F60C, "F60c": "broadcast and scatter count as done on the root before its data are read";
         "a broadcast and a scatter, and then something else on the root's stream that overwrites its input"
-    F61, "F61": "what a message has beyond 1,200,000 bytes is not delivered";
+    F61, "F61": "bytes of a message beyond 1,200,000 are not delivered";
         "a message of more than 1.2 MB"
-    F61B, "F61b": "what a collective's result has beyond 4 MiB is not written";
+    F61B, "F61b": "bytes of a collective's result beyond 4 MiB are not written";
         "every collective with a result of more than 4 MiB"
-    F61C, "F61c": "byte offsets are kept in 24 bits, so that what lies beyond 16 MiB wraps onto the start";
+    F61C, "F61c": "byte offsets are kept in 24 bits, so that data beyond 16 MiB wrap to the start";
         "every operation with more than 16 MiB in one buffer"
     F61D, "F61d": "the last pack of a contribution of more than 4 MiB is sent as zeros";
-        "every operation with a contribution of more than 4 MiB that ends in other values than zero"
+        "every operation with a contribution of more than 4 MiB that does not end in zeros"
     F62, "F62": "a counter of twelve bits wraps: every 4,096th operation is lost";
         "5,000 operations on one communicator"
     F62B, "F62b": "operations of a group are lost from the 1,001st on";
         "a group of more than 1,000 operations"
-    F63, "F63": "a communicator is unusable after one that was split off it is destroyed";
+    F63, "F63": "a communicator is unusable after a communicator split from it is destroyed";
         "a split, the child's end by destroy, and then an operation on the parent"
-    F63B, "F63b": "a communicator's operations never end after one that was split off it is aborted";
+    F63B, "F63b": "a communicator's operations never end after a communicator split from it is aborted";
         "a split, the child's end by abort, and then an operation on the parent"
-    F63C, "F63c": "a communicator is unusable after the one that it was split off is destroyed";
+    F63C, "F63c": "a communicator is unusable after its parent, from which it was split, is destroyed";
         "a split, the parent's end, and then an operation on the child"
-    F64, "F64": "an operation changes its input while it is at work and restores it at its end";
-        "two operations at once that read the same input"
-    F65, "F65": "a communicator that was split off says that it has as many ranks as the one it came from";
+    F64, "F64": "an operation changes its input while it runs and restores it at its end";
+        "two operations that read the same input at the same time"
+    F65, "F65": "ncclCommCount of a split communicator gives the number of ranks of the communicator it was split from";
         "a split that leaves a rank out"
-    F65B, "F65b": "the number of a rank in a communicator is said to be that of its device";
+    F65B, "F65b": "ncclCommUserRank gives the number of the rank's device";
         "communicators in which ranks have other numbers than in the world"
-    F65C, "F65c": "every communicator is said to be on device 0";
+    F65C, "F65c": "ncclCommCuDevice gives device 0 for every communicator";
         "a communicator of two ranks"
-    F65D, "F65d": "the asynchronous error of a communicator that was split off is never written";
+    F65D, "F65d": "ncclCommGetAsyncError of a split communicator writes nothing";
         "a split"
-    F65E, "F65e": "the text of a remote error is a null pointer";
+    F65E, "F65e": "ncclGetErrorString of a remote error gives a null pointer";
         "any scenario: the texts are asked for at its end"
-    F65F, "F65f": "after a call that failed the last error is a null pointer";
+    F65F, "F65f": "ncclGetLastError gives a null pointer after a call that failed";
         "a call that must fail"
-    F66, "F66": "a group with nothing in it is an error";
+    F66, "F66": "an empty group is an error";
         "a group without steps"
-    F66B, "F66b": "the end of an inner group begins what is in the outer one so far";
+    F66B, "F66b": "the end of an inner group begins the calls that the outer group has so far";
         "a group in a group with a send, and the receive behind it in the outer group"
     F66C, "F66c": "the end of an inner group ends the outer one";
         "a group in a group"
-    F67, "F67": "the null stream is no stream";
+    F67, "F67": "the null stream is refused";
         "an operation with `stream = \"default\"`"
-    F67B, "F67b": "operations on the null stream do not wait for what is on it";
+    F67B, "F67b": "operations on the null stream do not wait for earlier work on it";
         "a map and an operation on its result, both with `stream = \"default\"`"
     F68, "F68": "a root of broadcast or reduce that is too large is taken modulo the number of ranks";
         "broadcast and reduce with a root beyond the last rank and `error = \"invalid_argument\"`"

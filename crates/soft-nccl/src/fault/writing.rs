@@ -16,7 +16,7 @@ const PER_PART: usize = 8;
 /// Byte offsets of so many bits.
 const OFFSETS: usize = 1 << 16;
 
-/// Bytes of a message, and of a collective's result, that arrive where there is a limit.
+/// The number of bytes of a message, and of a collective's result, that arrive under the faults that limit them.
 const MESSAGE: usize = 1_200_000;
 const RESULT: usize = 4 << 20;
 /// Byte offsets of 24 bits.

@@ -1,5 +1,5 @@
-//! What the kernel says of the threads of processes: which are asleep, and how often each has been given up the processor.
-//! None of it depends on how fast the machine is.
+//! The kernel's figures about threads: which are asleep, and how often each has given up the processor. None of them depends
+//! on how fast the machine is.
 use super::parts::within;
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ fn all_asleep(pid: u32) -> bool {
     })
 }
 
-/// Waits until nothing moves in these processes and none of them can move another.
+/// Waits for a moment at which no thread of these processes runs.
 ///
 /// A thread that runs between the first count and the look at its state must have fallen asleep in between, which changes
 /// its count. With equal counts and all asleep there was a moment at which no thread of any of them ran.

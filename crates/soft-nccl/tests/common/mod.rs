@@ -22,6 +22,12 @@ macro_rules! nccl {
     }};
 }
 
+pub fn unique_id() -> ncclUniqueId {
+    let mut id = ncclUniqueId { internal: [0; 128] };
+    assert_eq!(nccl!(ncclGetUniqueId(&mut id)), ncclResult_t::Success);
+    id
+}
+
 /// Device memory for a test's whole life.
 pub struct Buffer {
     pub ptr: *mut u8,

@@ -7,10 +7,10 @@ use std::process::{Child, Command, Stdio};
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-/// Longer than anything takes on a busy machine: it only ends a test that would hang.
+/// A limit that only ends a test that would hang; nothing takes as long, even on a busy machine.
 pub const LIMIT: Duration = Duration::from_secs(120);
 
-/// Waits until `holds`, or says what did not come.
+/// Waits until `holds` is true, or fails with `what`.
 pub fn within(what: &str, holds: impl Fn() -> bool) {
     let start = Instant::now();
     while !holds() {
@@ -21,11 +21,11 @@ pub fn within(what: &str, holds: impl Fn() -> bool) {
 
 const ROLE: &str = "COLLSPEC_TEST_ROLE";
 
-/// What a part was told.
+/// The settings that a part was started with.
 pub struct Orders(HashMap<String, String>);
 
 impl Orders {
-    /// The orders of this process, if it is a part.
+    /// The settings of this process, if it is a part.
     pub fn own() -> Option<Self> {
         let text = std::env::var(ROLE).ok()?;
         Some(Self(text.split(';').filter_map(|pair| pair.split_once('=')).map(|(k, v)| (k.into(), v.into())).collect()))
@@ -106,7 +106,7 @@ impl Part {
         }
     }
 
-    /// Lets the part go on that waits in [`wait_for_word`].
+    /// Lets a part that waits in [`wait_for_word`] go on.
     pub fn word(&mut self) {
         self.0.stdin.as_mut().expect("stdin").write_all(b"\n").expect("a word");
     }
@@ -125,18 +125,18 @@ impl Drop for Part {
     }
 }
 
-/// Starts the lines for the test among those of the part's own test harness.
+/// Begins the lines meant for the test; the part's own test harness writes to the same output.
 const MARK: &str = "> ";
 
-/// Tells the test how far this part is.
+/// Tells the test that this part has come to the point called `word`.
 pub fn say(word: &str) {
-    // the harness leaves a line open
+    // The harness may not have ended its line.
     let line = format!("\n{MARK}{word}\n");
     let mut out = std::io::stdout().lock();
     out.write_all(line.as_bytes()).and_then(|()| out.flush()).expect("stdout");
 }
 
-/// Waits until the test says so.
+/// Waits until the test calls [`Part::word`].
 pub fn wait_for_word() {
     let mut line = String::new();
     std::io::stdin().read_line(&mut line).expect("stdin");

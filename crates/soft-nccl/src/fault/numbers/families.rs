@@ -1,26 +1,26 @@
-//! Faults of numbers, by families: one rule that is wrong, in each of several types and operations. A family's member is
-//! called by its class, its type and its operation: `F41-f16-prod`.
+//! Faults of numbers, in families: one wrong rule, in each of several types and operations. A family's member is named
+//! by its class, its type and its operation: `F41-f16-prod`.
 use super::value::{Overflow, Rounding};
 use super::wrong::{Other, Rule};
 use crate::arith::Type::{self, *};
 use crate::op::Kind;
 
-/// Where a rule is followed.
+/// The operation in which a rule is followed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum At {
     Sum,
     Prod,
     Min,
     Max,
-    /// Of floats the multiplication by 1/n, of whole numbers the division.
+    /// For floats the multiplication by 1/n, for whole numbers the division.
     Avg,
     /// The multiplication by the scalar.
     PreMul,
     /// The scalar itself.
     Scalar,
-    /// A copy that an operation makes; send and receive are one.
+    /// A copy that an operation makes; send and receive count as one operation.
     Copy(Kind),
-    /// The copy that a reduction on one rank is.
+    /// A reduction on one rank, which is a copy.
     OneRank,
 }
 
@@ -42,7 +42,7 @@ impl At {
     }
 }
 
-/// A rule, and all places where it can be followed.
+/// A rule, and all types and operations in which it can be followed.
 pub(super) struct Family {
     pub id: &'static str,
     pub rule: Rule,
@@ -73,7 +73,7 @@ const COPIES: &[At] = &[
     At::OneRank,
 ];
 
-/// Makes families: id, rule, types, places: what goes wrong; what kind of scenario shows it.
+/// Makes families: id, rule, types, operations, what goes wrong, and what kind of scenario shows it.
 macro_rules! families {
     ($($id:literal, $rule:expr, $types:expr, $at:expr => $text:literal; $shown_by:literal)*) => {
         pub(super) const FAMILIES: &[Family] = &[
@@ -100,9 +100,9 @@ families! {
     "F43f", Rule::Through(Other::E4m3), &[E5m2], REDUCTIONS => "numbers are rounded to f8e4m3 on the way";
         "numbers outside the range of f8e4m3"
     "F44", Rule::ReadAs(Other::E5m2), &[E4m3], REDUCTIONS => "bits are taken for those of f8e5m2";
-        "any sum or product; in min and max the codes that are infinite or NaN there"
+        "any sum or product; in min and max codes that are infinite or NaN in f8e5m2"
     "F44b", Rule::ReadAs(Other::E4m3), &[E5m2], REDUCTIONS => "bits are taken for those of f8e4m3";
-        "any sum or product; in min and max the NaN of f8e4m3 and those that it has as numbers"
+        "any sum or product; in min and max codes that are NaN in only one of the two formats"
     "F44c", Rule::ReadAs(Other::E4m3Fnuz), &[E4m3], REDUCTIONS => "bits are taken for those of another vendor's f8e4m3";
         "sums near the largest number, products, -0, NaN"
     "F44d", Rule::ReadAs(Other::E5m2Fnuz), &[E5m2], REDUCTIONS => "bits are taken for those of another vendor's f8e5m2";
@@ -110,16 +110,16 @@ families! {
     "F44e", Rule::ReadAs(Other::F16), &[Bf16], REDUCTIONS => "bits are taken for those of f16";
         "any sum or product; in min and max numbers whose codes are NaN in f16"
     "F44f", Rule::ReadAs(Other::Bf16), &[F16], REDUCTIONS => "bits are taken for those of bf16";
-        "any sum or product; in min and max the NaN that bf16 has as numbers"
+        "any sum or product; in min and max codes that are NaN in f16 and numbers in bf16"
     "F45", Rule::Float(Other::F32), LONG, REDUCTIONS => "whole numbers become f32 on the way";
         "numbers of more than 24 bits"
     "F45b", Rule::Float(Other::F64), LONGEST, REDUCTIONS => "whole numbers become f64 on the way";
         "numbers of more than 53 bits"
     "F45c", Rule::OtherSign, WHOLE, &[At::Min, At::Max, At::Avg] => "signed numbers count as unsigned, or the other way round";
         "numbers with the highest bit and without it, in every type of whole numbers"
-    "F45d", Rule::LowerHalf, LONG, REDUCTIONS => "only the lower half of each whole number is looked at";
+    "F45d", Rule::LowerHalf, LONG, REDUCTIONS => "only the lower half of each whole number is used";
         "numbers that need their upper half"
-    "F45e", Rule::Clamped, WHOLE, ARITHMETIC => "whole numbers stop at the ends of their range";
+    "F45e", Rule::Clamped, WHOLE, ARITHMETIC => "whole numbers saturate at the ends of their range";
         "sums and products that wrap"
     "F45f", Rule::Floor, &[I8, I32, I64], &[At::Avg] => "an average of whole numbers is rounded down";
         "negative averages with a remainder"
@@ -141,25 +141,25 @@ families! {
         "infinities of either sign on each rank in turn"
     "F48c", Rule::InfinityUnsigned, WITH_INFINITY, REDUCTIONS => "an infinity loses its sign";
         "negative infinities on each rank in turn"
-    "F48d", Rule::OppositesCancel, WITH_INFINITY, &[At::Sum] => "opposite infinities are zero together";
+    "F48d", Rule::OppositesCancel, WITH_INFINITY, &[At::Sum] => "the sum of opposite infinities is zero";
         "infinities of both signs"
     "F48e", Rule::ZeroWins, WITH_INFINITY, &[At::Prod, At::PreMul] => "infinity times zero is zero";
         "an infinity and a zero, on each rank in turn"
-    "F49", Rule::Rounded(Rounding::TowardZero), FLOATS, ARITHMETIC => "results are cut off instead of rounded";
+    "F49", Rule::Rounded(Rounding::TowardZero), FLOATS, ARITHMETIC => "results are truncated instead of rounded";
         "results just below a number of the type, with two ranks"
-    "F49b", Rule::Rounded(Rounding::NearestAway), FLOATS, ARITHMETIC => "of two nearest numbers the larger is taken";
+    "F49b", Rule::Rounded(Rounding::NearestAway), FLOATS, ARITHMETIC => "ties are rounded away from zero";
         "results in the middle between two numbers of which the smaller one is even, with two ranks"
     "F49c", Rule::Rounded(Rounding::Up), FLOATS, ARITHMETIC => "results are rounded up";
         "results just above a number of the type, with two ranks"
     "F50", Rule::Coarse, FLOATS, ARITHMETIC => "with more than 8 ranks the last bit is lost";
-        "9 and more ranks with results that need every bit, all partial ones being exact"
+        "9 or more ranks with results that need every bit and exact partial results"
     "F51", Rule::Quiet, &[F16, F32, F64, Bf16, E5m2], COPIES => "copies make a signalling NaN quiet";
         "signalling NaN with payloads through every operation that moves data, and reductions on one rank"
     "F52", Rule::Unsigned, &[I8, I32, I64, F16, F32, F64, Bf16, E4m3, E5m2], SCALAR => "premul_sum's scalar loses its sign";
         "premul_sum with negative scalars"
-    "F52b", Rule::ZeroExtended, LONG, SCALAR => "of premul_sum's scalar the upper half is lost";
+    "F52b", Rule::ZeroExtended, LONG, SCALAR => "the upper half of premul_sum's scalar is lost";
         "premul_sum with scalars that need their upper half"
-    "F52c", Rule::SignExtended, LONG, SCALAR => "of premul_sum's scalar the lower half is read, with its sign";
+    "F52c", Rule::SignExtended, LONG, SCALAR => "only the lower half of premul_sum's scalar is read, as a signed number";
         "premul_sum with scalars that need their upper half"
     "F52d", Rule::Float(Other::F32), LONG, SCALAR => "premul_sum's scalar is read as f32";
         "premul_sum with whole scalars of more than 24 bits"

@@ -14,10 +14,10 @@ use std::collections::HashMap;
 use std::sync::LazyLock;
 use wrong::Rule;
 
-/// So many elements of what is combined, multiplied or copied at once go wrong. No rule needs more of them, and looking for
-/// what would go wrong in megabytes takes long.
+/// Limit on the elements that go wrong in one step. No rule needs more to be noticed, and looking for them in megabytes takes
+/// long.
 const ELEMENTS: usize = 512;
-/// A rule of many ranks is followed above so many.
+/// [`Rule::Coarse`] is followed only with more ranks than this.
 const FEW_RANKS: usize = 8;
 
 /// A family's member.
@@ -27,7 +27,7 @@ struct Member {
     rule: Rule,
 }
 
-/// When a rule is followed.
+/// A point in an operation at which rules are followed.
 #[derive(Clone, Copy, PartialEq, Eq, Hash)]
 enum Moment {
     Combining(Type, Option<Combine>),
@@ -38,14 +38,14 @@ enum Moment {
     CopyingAlone(Type),
 }
 
-/// Members in the families' order: type by type, and in each place by place.
+/// All members in the order of the families, by type and then by operation.
 fn members() -> impl Iterator<Item = (&'static Family, Type, At)> {
     FAMILIES
         .iter()
         .flat_map(|family| family.types.iter().flat_map(move |ty| family.at.iter().map(move |at| (family, *ty, *at))))
 }
 
-/// How many members there are.
+/// Number of members.
 pub(super) const COUNT: usize = {
     let (mut count, mut at) = (0, 0);
     while at < FAMILIES.len() {
@@ -98,7 +98,7 @@ static BY_MOMENT: LazyLock<HashMap<Moment, Vec<Member>>> = LazyLock::new(|| {
 });
 
 impl Site {
-    /// Changes elements as the first member does that would change something and strikes. `change` gets the rule and the
+    /// Changes elements as the first wanted member does that changes any element and strikes. `change` gets the rule and the
     /// number of an element.
     fn follow(&self, moment: Moment, value: &mut [u8], change: impl Fn(Rule, usize) -> Option<u64>) {
         let size = self.size();
@@ -118,7 +118,7 @@ impl Site {
         }
     }
 
-    /// What a message and the other value became, which is in `value`.
+    /// Replaces `value`, the combination of a message and another value, by a wrong one.
     pub(super) fn miscalculated(&self, operator: Combine, message: &[u8], other: &[u8], value: &mut [u8]) {
         let ty = self.spec.ty;
         let plain = match self.spec.reduction {
@@ -133,7 +133,7 @@ impl Site {
         });
     }
 
-    /// Multiplies by a scalar.
+    /// Multiplies by a scalar, wrongly where a rule says so.
     pub(super) fn scaled(&self, data: &mut [u8], scalar: &Scalar) {
         let ty = self.spec.ty;
         let before = data.to_vec();
@@ -143,14 +143,14 @@ impl Site {
         self.follow(Moment::Scaling(ty, average), data, |rule, at| {
             let [x, right] = [&before, &right].map(|data| self.element(data, at));
             match rule {
-                // A number that is no number counts as none.
+                // A lost NaN counts as zero.
                 Rule::NanLost => (wrong::combined(rule, ty, Combine::Prod, [x, factor], right).is_some()).then_some(0),
                 _ => wrong::combined(rule, ty, Combine::Prod, [x, factor], right),
             }
         });
     }
 
-    /// What a sum of whole numbers, divided by the number of ranks, became.
+    /// Replaces `value`, a sum of whole numbers divided by the number of ranks, by a wrong one.
     pub(super) fn misdivided(&self, n: usize, sum: &[u8], value: &mut [u8]) {
         let ty = self.spec.ty;
         let right = value.to_vec();
@@ -159,7 +159,7 @@ impl Site {
         });
     }
 
-    /// What is taken for a scalar.
+    /// The wrong scalar that is used in place of the right one.
     pub(super) fn mistaken(&self, right: Scalar) -> Scalar {
         let (ty, size) = (self.spec.ty, self.size());
         let mut scalar = right;
@@ -169,7 +169,7 @@ impl Site {
         scalar
     }
 
-    /// A copy that is not one.
+    /// A wrong copy of the data; `None` if the copy is right.
     pub(super) fn miscopied(&self, data: &[u8]) -> Option<Vec<u8>> {
         let ty = self.spec.ty;
         let moment = match (self.spec.kind, self.spec.reduction) {

@@ -1,14 +1,14 @@
-//! Floating-point formats and exact values, for arithmetic that rounds in another way, or elsewhere, than it should.
+//! Floating-point formats and exact values, for arithmetic that rounds wrongly or in the wrong place.
 use crate::arith::Type;
 
-/// What the largest exponent is for.
+/// The meaning of the largest exponent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Specials {
     /// Infinities and NaN.
     Ieee,
     /// Numbers, and one NaN of either sign.
     OneNan,
-    /// Numbers alone: the one NaN is what would be -0.
+    /// Numbers alone: the one NaN has the bits that would be -0.
     NanForNegativeZero,
 }
 
@@ -33,7 +33,7 @@ pub(super) const BF16: Format = ieee(8, 7);
 pub(super) const TF32: Format = ieee(8, 10);
 pub(super) const E5M2: Format = ieee(5, 2);
 pub(super) const E4M3: Format = Format { width: 8, fraction: 3, bias: 7, specials: Specials::OneNan };
-/// The 8-bit formats of another vendor: a bias larger by one, no infinities and no -0.
+/// The 8-bit formats with suffix FNUZ of another vendor: a bias larger by one, no infinities and no -0.
 pub(super) const E5M2_FNUZ: Format = Format { width: 8, fraction: 2, bias: 16, specials: Specials::NanForNegativeZero };
 pub(super) const E4M3_FNUZ: Format = Format { width: 8, fraction: 3, bias: 8, specials: Specials::NanForNegativeZero };
 
@@ -45,7 +45,7 @@ pub(super) enum Value {
     Finite { negative: bool, mantissa: u128, exponent: i32, more: bool },
 }
 
-/// How a value becomes one of a format.
+/// A rounding mode.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Rounding {
     NearestEven,
@@ -54,7 +54,7 @@ pub(crate) enum Rounding {
     Up,
 }
 
-/// What a value beyond the largest number becomes.
+/// The result for a value beyond the largest number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Overflow {
     Infinity,
@@ -63,7 +63,7 @@ pub(crate) enum Overflow {
 }
 
 impl Format {
-    /// Of a type; `None` for integers.
+    /// The format of a type; `None` for integers.
     pub(super) fn of(ty: Type) -> Option<Self> {
         Some(match ty {
             Type::F64 => F64,
@@ -81,7 +81,7 @@ impl Format {
         Self { width: self.width - 1, fraction: self.fraction - 1, ..self }
     }
 
-    /// What a type of this format does with values beyond its largest.
+    /// The overflow rule of the type that has this format.
     pub(super) fn usual_overflow(self) -> Overflow {
         if self.width == 8 { Overflow::Largest } else { Overflow::Infinity }
     }
@@ -172,7 +172,7 @@ impl Format {
         }
     }
 
-    /// The bits without the sign, which may be those of more than the largest number.
+    /// The bits without the sign; they can stand for a number above the largest.
     fn magnitude(self, negative: bool, mantissa: u128, exponent: i32, more: bool, rounding: Rounding) -> u64 {
         if mantissa == 0 {
             return u64::from(more && rounding == Rounding::Up && !negative);
@@ -266,7 +266,7 @@ fn add((s, m, e): (bool, u128, i32), (t, k, f): (bool, u128, i32)) -> Value {
     match m.cmp(&k) {
         std::cmp::Ordering::Equal => Value::Finite { negative: false, mantissa: 0, exponent: 0, more: false },
         std::cmp::Ordering::Less => Value::Finite { negative: t, mantissa: k - m, exponent, more },
-        // What is taken off is a little more than `k`: one unit less, and a little more than that.
+        // The subtrahend is a little more than `k`, so the result is one unit less and a little more than that.
         std::cmp::Ordering::Greater => {
             Value::Finite { negative: s, mantissa: m - k - u128::from(more), exponent, more }
         }

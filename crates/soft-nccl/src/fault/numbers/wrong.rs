@@ -1,4 +1,4 @@
-//! What two elements become, or one and a scalar, in arithmetic that follows a wrong rule.
+//! Results of arithmetic that follows a wrong rule, for two elements or for an element and a scalar.
 use super::value::{self, Format, Overflow, Rounding, Value};
 use crate::arith::{Combine, Type};
 
@@ -13,7 +13,7 @@ pub(crate) enum Rule {
     Through(Other),
     /// The bits are taken for those of another format.
     ReadAs(Other),
-    /// What a finite result beyond the largest number becomes.
+    /// A finite result beyond the largest number becomes this.
     Beyond(Overflow),
     /// A NaN gives way to the other input.
     NanLost,
@@ -85,13 +85,13 @@ impl Other {
     }
 }
 
-/// What `a` and `b` become, or `None` if that is as it should be. `right` is what they should become.
+/// The wrong result for `a` and `b`; `None` if the rule gives the right one, which is `right`.
 pub(super) fn combined(rule: Rule, ty: Type, operator: Combine, [a, b]: [u64; 2], right: u64) -> Option<u64> {
     let wrong = match Format::of(ty) {
         Some(format) => {
             let hop = Hop { format, operator, a, b, right };
             let wrong = hop.wrong(rule)?;
-            // Any NaN is as good as another.
+            // All NaN count as equal.
             (!(format.is_nan(wrong) && format.is_nan(right))).then_some(wrong)?
         }
         None => whole(rule, ty, operator, a, b)?,
@@ -99,7 +99,7 @@ pub(super) fn combined(rule: Rule, ty: Type, operator: Combine, [a, b]: [u64; 2]
     (wrong != right).then_some(wrong)
 }
 
-/// A scalar of which the right bits are not taken.
+/// The scalar as a wrong rule reads it; `None` if it reads it right.
 pub(super) fn scalar(rule: Rule, ty: Type, right: u64) -> Option<u64> {
     let wrong = match (Format::of(ty), rule) {
         (Some(format), Rule::Unsigned) => right & !format.sign(),
@@ -116,7 +116,7 @@ pub(super) fn scalar(rule: Rule, ty: Type, right: u64) -> Option<u64> {
     (wrong != right).then_some(wrong)
 }
 
-/// The quotient of a whole number and a number of ranks.
+/// The wrong quotient of a whole number and a number of ranks; `None` if the rule gives the right one.
 pub(super) fn quotient(rule: Rule, ty: Type, sum: u64, n: usize, right: u64) -> Option<u64> {
     let (value, n) = (read(ty, sum), n.max(1) as i128);
     let wrong = match rule {
@@ -187,7 +187,7 @@ impl Hop {
         }
     }
 
-    /// Without rounding; `None` for what only chooses.
+    /// The result without rounding; `None` for min and max, which choose one of their inputs.
     fn exact(&self, format: Format, a: u64, b: u64) -> Option<Value> {
         let (a, b) = (format.decode(a), format.decode(b));
         match self.operator {
@@ -197,14 +197,14 @@ impl Hop {
         }
     }
 
-    /// As it should be, in a format.
+    /// The right result, in a format.
     fn sound(&self, format: Format, a: u64, b: u64) -> u64 {
         match self.exact(format, a, b) {
             Some(exact) => format.encode(exact, Rounding::NearestEven, format.usual_overflow()),
             None if format.is_nan(a) => b,
             None if format.is_nan(b) => a,
             None => {
-                // The same order as the values': sign and magnitude.
+                // Keys in the order of the values, from sign and magnitude.
                 let key = |bits: u64| match bits & format.sign() {
                     0 => i128::from(bits),
                     _ => -i128::from(bits & (format.sign() - 1)),
@@ -223,35 +223,20 @@ fn through(format: Format, other: Format, bits: u64) -> u64 {
 fn whole(rule: Rule, ty: Type, operator: Combine, a: u64, b: u64) -> Option<u64> {
     let apply = |x: i128, y: i128| match operator {
         Combine::Sum => x + y,
-        // Of two numbers of 64 bits: the lower 64 bits are right if the product wraps.
+        // The product of two 64-bit numbers keeps its lower 64 bits even if it wraps.
         Combine::Prod => x.wrapping_mul(y),
         Combine::Min => x.min(y),
         Combine::Max => x.max(y),
     };
+    let saturated = |x: i128, y: i128| match operator {
+        Combine::Prod => x.saturating_mul(y),
+        _ => apply(x, y),
+    };
     match rule {
         Rule::Float(other) => {
-            let [x, y] = [a, b].map(|bits| read(ty, bits));
-            let value = match other {
-                Other::F32 => {
-                    let (x, y) = (x as f32, y as f32);
-                    match operator {
-                        Combine::Sum => (x + y) as i128,
-                        Combine::Prod => (x * y) as i128,
-                        Combine::Min => x.min(y) as i128,
-                        Combine::Max => x.max(y) as i128,
-                    }
-                }
-                _ => {
-                    let (x, y) = (x as f64, y as f64);
-                    match operator {
-                        Combine::Sum => (x + y) as i128,
-                        Combine::Prod => (x * y) as i128,
-                        Combine::Min => x.min(y) as i128,
-                        Combine::Max => x.max(y) as i128,
-                    }
-                }
-            };
-            Some(clamped(ty, value))
+            // Both inputs are whole as floats, so rounding the exact result is the arithmetic of that float.
+            let [x, y] = [a, b].map(|bits| float(other, read(ty, bits)));
+            Some(clamped(ty, float(other, saturated(x, y))))
         }
         Rule::OtherSign => {
             let other = opposite(ty);
@@ -263,11 +248,7 @@ fn whole(rule: Rule, ty: Type, operator: Combine, a: u64, b: u64) -> Option<u64>
         }
         Rule::Clamped => {
             let [x, y] = [a, b].map(|bits| read(ty, bits));
-            let value = match operator {
-                Combine::Prod => x.checked_mul(y).unwrap_or(i128::MAX),
-                _ => apply(x, y),
-            };
-            Some(clamped(ty, value))
+            Some(clamped(ty, saturated(x, y)))
         }
         _ => None,
     }
