@@ -112,10 +112,10 @@ pub fn too_much_work_of_file(span: Span, cases: usize, limits: &Limits) -> Diagn
         number(cases as u64),
         number(limits.file_work)
     );
-    Diagnostic::new(span, text).help(
-        "fewer cases or forms, fewer elements or shorter expressions; `--max-file-work N` (COLLSPEC_MAX_FILE_WORK) \
-         raises the limit",
-    )
+    Diagnostic::new(span, text).help(format!(
+        "fewer cases or forms, fewer elements or shorter expressions; {} raises the limit",
+        limits.set_by.raise("max-file-work", "N")
+    ))
 }
 
 /// The refusal of a case that needs too much memory.

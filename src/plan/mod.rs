@@ -62,12 +62,15 @@ pub enum SetBy {
 impl SetBy {
     /// What is to be written to raise a limit: `max-work` is that of the operations.
     pub fn raise(self, limit: &str, value: impl std::fmt::Display) -> String {
+        let between = if self == Self::Options { ' ' } else { '=' };
+        format!("`{}{between}{value}`", self.name(limit))
+    }
+
+    /// What the limit is called where it is set.
+    pub fn name(self, limit: &str) -> String {
         match self {
-            Self::Options => format!("`--{limit} {value}`"),
-            Self::Variables => {
-                let name = limit.replace('-', "_").to_uppercase();
-                format!("`COLLSPEC_{name}={value}`")
-            }
+            Self::Options => format!("--{limit}"),
+            Self::Variables => format!("COLLSPEC_{}", limit.replace('-', "_").to_uppercase()),
         }
     }
 }
