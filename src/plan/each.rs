@@ -158,6 +158,8 @@ mod tests {
             put(dtype, &mut bytes, i, bits);
             Ok(())
         });
+        let none = have_values(&expr, span, names, dtype, Fraction::Dropped, count as u64).map_err(|d| d.message);
+        assert_eq!(none.err(), quick.as_ref().err().cloned(), "{text}");
         [quick, slow.map(|()| bytes)]
     }
 
