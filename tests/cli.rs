@@ -138,6 +138,48 @@ fn a_report_can_go_to_a_file() {
 }
 
 #[test]
+fn a_report_is_not_written_over_a_scenario_file() {
+    let home = Home::new();
+    home.file("scenarios/sum.toml", SUM);
+    home.file("scenarios/other.toml", SUM);
+    std::os::unix::fs::symlink("scenarios/other.toml", home.path("link")).unwrap();
+    std::fs::hard_link(home.path("scenarios/other.toml"), home.path("second")).unwrap();
+    for command in ["run", "audit"] {
+        for output in ["scenarios/sum.toml", "scenarios/../scenarios/other.toml", "link", "second"] {
+            // One that the filter leaves out is a file of the run, too.
+            let run = home.run(&[command, "--filter", "sum", "--output", output]);
+            assert_eq!((run.code, run.out.as_str()), (2, ""), "{run}");
+            assert!(run.err.contains("the report would be written over scenarios/"), "{run}");
+        }
+    }
+    for file in ["sum", "other"] {
+        assert_eq!(std::fs::read_to_string(home.path(&format!("scenarios/{file}.toml"))).unwrap(), SUM);
+    }
+    let run = home.run(&["run", "scenarios/sum.toml", "--output", "link"]);
+    assert_eq!(run.code, 0, "a file that is not read can be written: {run}");
+}
+
+#[test]
+fn an_audit_whose_report_cannot_be_written_does_not_begin() {
+    let home = Home::new();
+    home.file("scenarios/wrong.toml", WRONG);
+    let run = home.run(&["audit", "--output", "no/such/folder"]);
+    assert_eq!(run.code, 2, "{run}");
+    assert!(run.err.contains("cannot write no/such/folder") && !run.err.contains("wrong"), "{run}");
+}
+
+#[test]
+fn the_command_names_its_own_option_for_a_limit() {
+    let home = Home::new();
+    home.file("scenarios/sum.toml", SUM);
+    for (option, value) in [("--max-work", "10"), ("--max-memory", "10")] {
+        let run = home.run(&["run", option, value]);
+        assert_eq!(run.code, 2, "{run}");
+        assert!(run.err.contains(&format!("`{option} ")) && !run.err.contains("COLLSPEC_MAX"), "{run}");
+    }
+}
+
+#[test]
 fn a_faulty_file_ends_the_run_before_it_begins() {
     let home = Home::new();
     home.file("scenarios/sum.toml", SUM);

@@ -213,7 +213,7 @@ pub struct Run {
     #[arg(long, value_enum, default_value_t = Format::Human)]
     pub format: Format,
 
-    /// Write the report to this file instead of the standard output.
+    /// Write the report to this file instead of the standard output; not over a scenario file of the run.
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
@@ -295,7 +295,7 @@ pub struct Audit {
     #[arg(long, value_enum, default_value_t = Format::Human)]
     pub format: Format,
 
-    /// Write the report to this file instead of the standard output.
+    /// Write the report to this file instead of the standard output; not over a scenario file of the run.
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 }

@@ -1,10 +1,10 @@
 //! `collspec audit`.
 use super::args::{Audit, Format, WayName};
 use super::exit::Exit;
+use super::output;
 use super::progress::Progress;
 use super::run::{open, select, show_faults};
 use super::terminal;
-use anyhow::Context;
 use collspec::audit::peers::As;
 use collspec::audit::{self, Depth, Error, Ours, Report, Settings, SoundFailure, Step, Way};
 use collspec::plan::Limits;
@@ -23,6 +23,7 @@ const SHOWN: usize = 5;
 
 pub fn audit(args: &Audit) -> anyhow::Result<Exit> {
     let mut suite = open(&args.selection)?;
+    output::spare_scenarios(args.output.as_deref(), &args.selection)?;
     let cores = available_parallelism().map_or(1, NonZeroUsize::get);
     if suite.faults.is_empty() {
         select(&mut suite, &args.selection)?;
@@ -55,6 +56,8 @@ pub fn audit(args: &Audit) -> anyhow::Result<Exit> {
             "J01 to J10 are flaws of this program's judge, which the suites do not use: name a fault of the library"
         );
     }
+    // An audit takes long: a report that cannot be written is to be known before.
+    let output = args.output.as_deref().map(output::create).transpose()?;
     let mut reports = Vec::new();
     for name in &ways {
         let way: Box<dyn Way> = match name {
@@ -69,11 +72,11 @@ pub fn audit(args: &Audit) -> anyhow::Result<Exit> {
     let seconds = begun.elapsed().as_secs_f64();
     let own = ways.iter().position(|name| *name == WayName::Collspec);
     match (reports.as_slice(), own) {
-        ([report], Some(_)) => write(args, &|to, styles| match args.format {
+        ([report], Some(_)) => write(output, &|to, styles| match args.format {
             Format::Human => table::human(to, report, seconds, args.scenarios, styles),
             Format::Jsonl => table::json_lines(to, report, seconds),
         })?,
-        _ => write(args, &|to, styles| match args.format {
+        _ => write(output, &|to, styles| match args.format {
             Format::Human => side_by_side::human(to, &reports, seconds, styles),
             Format::Jsonl => side_by_side::json_lines(to, &reports, seconds),
         })?,
@@ -134,13 +137,10 @@ fn unsound(failures: &[SoundFailure], limits: &Limits) -> anyhow::Result<Exit> {
 /// Writes a report in these styles.
 type Told<'a> = dyn Fn(&mut dyn Write, &Styles) -> io::Result<()> + 'a;
 
-fn write(args: &Audit, report: &Told<'_>) -> anyhow::Result<()> {
-    let (mut to, styles): (Box<dyn Write>, Styles) = match &args.output {
+fn write(output: Option<File>, report: &Told<'_>) -> anyhow::Result<()> {
+    let (mut to, styles): (Box<dyn Write>, Styles) = match output {
         None => (Box::new(BufWriter::new(terminal::out())), Styles::coloured()),
-        Some(path) => {
-            let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-            (Box::new(BufWriter::new(Guarded::new(file, false))), Styles::plain())
-        }
+        Some(file) => (Box::new(BufWriter::new(Guarded::new(file, false))), Styles::plain()),
     };
     Ok(report(&mut to, &styles)?)
 }

@@ -5,6 +5,7 @@ mod check;
 mod doctor;
 mod exit;
 mod nccl;
+mod output;
 mod progress;
 mod run;
 mod terminal;

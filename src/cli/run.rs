@@ -1,14 +1,13 @@
 //! `collspec run`.
 use super::args::{Format, Run, Selection};
 use super::exit::Exit;
+use super::output;
 use super::progress::Progress;
 use super::terminal;
-use anyhow::Context;
 use collspec::printable::{Guarded, one_line, printable_lines};
 use collspec::report::{Human, Inherited, JsonLines, Reporter, Rerun, Styles};
 use collspec::run::{Event, Options, RanksPerGpu, Workers};
 use collspec::suite::{BackendChoice, Error, Filter, Suite, Wish, passed_over};
-use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::num::NonZeroUsize;
 use std::thread::available_parallelism;
@@ -34,6 +33,7 @@ pub fn run(args: &Run) -> anyhow::Result<Exit> {
     // cases on GPUs take turns anyway
     let jobs = args.jobs.map_or(if chosen.machine.is_some() { 1 } else { cores }, NonZeroUsize::get);
     let mut suite = open(&args.selection)?;
+    output::spare_scenarios(args.output.as_deref(), &args.selection)?;
     if suite.faults.is_empty() {
         select(&mut suite, &args.selection)?;
         suite.plan(cores);
@@ -130,8 +130,7 @@ fn report(args: &Run, backend: &str) -> anyhow::Result<Box<dyn Reporter>> {
         (None, Format::Human) => human(Box::new(terminal::out()), Styles::coloured()),
         (None, Format::Jsonl) => Box::new(JsonLines::new(BufWriter::new(io::stdout()), backend)),
         (Some(path), format) => {
-            let file = File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
-            let file = BufWriter::new(file);
+            let file = BufWriter::new(output::create(path)?);
             match format {
                 Format::Human => human(Box::new(Guarded::new(file, false)), Styles::plain()),
                 Format::Jsonl => Box::new(JsonLines::new(file, backend)),

@@ -1,5 +1,5 @@
 //! What COLLSPEC_* variables say, read once.
-use crate::plan::Limits;
+use crate::plan::{Limits, SetBy};
 use crate::run::{Options, RanksPerGpu, seconds};
 use crate::scenario::{AllowEnv, Placement};
 use crate::suite::{BackendChoice, Choice, Filter, Forms, Reading, Wish};
@@ -83,6 +83,7 @@ impl Settings {
                     work: from.parsed("COLLSPEC_MAX_WORK", Limits::operations)?.unwrap_or(usual.work),
                     file_work: from.parsed("COLLSPEC_MAX_FILE_WORK", Limits::operations)?.unwrap_or(usual.file_work),
                     file: from.parsed("COLLSPEC_MAX_FILE", Limits::bytes)?.unwrap_or(usual.file),
+                    set_by: SetBy::Variables,
                     ..usual
                 },
             },
@@ -136,9 +137,11 @@ mod tests {
 
     #[test]
     fn variables_mean_what_options_mean() {
-        assert_eq!(with("X", "y"), Ok(Settings::default()));
+        let limits = Limits { set_by: SetBy::Variables, ..Limits::default() };
+        let usual = Settings { reading: Reading { limits, ..Reading::default() }, ..Settings::default() };
+        assert_eq!(with("X", "y"), Ok(usual.clone()));
         assert_eq!(with("COLLSPEC_BACKEND", "soft").map(|s| s.wish.backend), Ok(BackendChoice::Soft));
-        assert_eq!(with("COLLSPEC_BACKEND", ""), Ok(Settings::default()));
+        assert_eq!(with("COLLSPEC_BACKEND", ""), Ok(usual));
         assert_eq!(with("COLLSPEC_REQUIRE", "nccl").map(|s| s.wish.require), Ok(Some(BackendChoice::Nccl)));
         assert_eq!(with("COLLSPEC_NCCL", "2.30.7").map(|s| s.wish.nccl), Ok(Some("2.30.7".into())));
         assert_eq!(with("COLLSPEC_RANKS_PER_GPU", "auto").map(|s| s.ranks_per_gpu), Ok(RanksPerGpu::Auto));
@@ -151,6 +154,9 @@ mod tests {
         assert_eq!(with("COLLSPEC_CONNECT", "lazy").map(|s| s.connect), Ok(Some(Connect::Lazy)));
         assert_eq!(with("COLLSPEC_MAX_MEMORY", "2GiB").map(|s| s.reading.limits.memory), Ok(2 << 30));
         assert_eq!(with("COLLSPEC_MAX_WORK", "5000").map(|s| s.reading.limits.work), Ok(5000));
+        // A refusal over a limit says what can be set here.
+        assert_eq!(with("COLLSPEC_MAX_WORK", "5000").map(|s| s.reading.limits.set_by), Ok(SetBy::Variables));
+        assert_eq!(SetBy::Variables.raise("max-work", 6000), "`COLLSPEC_MAX_WORK=6000`");
         assert_eq!(with("COLLSPEC_MAX_FILE", "64KiB").map(|s| s.reading.limits.file), Ok(64 << 10));
         for (name, value) in [
             ("COLLSPEC_MAX_MEMORY", "2 GB"),

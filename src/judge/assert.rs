@@ -5,11 +5,11 @@ use super::outputs::whole;
 use super::{Finding, Lane, message};
 use crate::num::{DType, element_value, get};
 use crate::oracle::contents::Memory;
+use crate::plan::asserts::uncounted;
 use crate::plan::{BufId, Plan};
 use crate::run::Observation;
 use crate::scenario::Sp;
 use crate::scenario::expr::{EvalError, Expr, Func, Mode, Node, Scope, Value};
-use crate::worker::job::What;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
@@ -178,23 +178,6 @@ fn one_rank(plan: &Plan, seen: &Observation, rank: usize, assertion: &Sp<Expr>, 
 fn figure<'a>(plan: &Plan, seen: &'a Observation, rank: usize, step: &str) -> Option<&'a crate::worker::job::Figure> {
     let tag = plan.tags.iter().position(|t| t == step)?;
     seen.ranks.get(rank)?.figures.iter().find(|f| f.tag as usize == tag)
-}
-
-/// Why a named step has no counts on any backend, if that is so: it makes no call, or its communicator took them along.
-fn uncounted(plan: &Plan, rank: usize, step: &str) -> Option<String> {
-    let tag = plan.tags.iter().position(|t| t == step)?;
-    let calls = || plan.programs.get(rank).into_iter().flatten();
-    let on: Vec<u32> = calls()
-        .filter_map(|call| match call.what {
-            What::Begin { tag: t, comm } if t as usize == tag => comm,
-            _ => None,
-        })
-        .collect();
-    if on.is_empty() {
-        return Some(format!("`{step}` is no call of the library's, so nothing is counted for it"));
-    }
-    let ends = |what: &What| matches!(what, What::Destroy { comm } | What::Abort { comm } if on.contains(comm));
-    calls().any(|call| ends(&call.what)).then(|| format!("the counts of `{step}` went with its communicator"))
 }
 
 /// A buffer's bytes at the end.

@@ -6,6 +6,7 @@ use crate::oracle::Forecast;
 use crate::oracle::contents::Sure;
 use crate::oracle::walk::region_bytes;
 use crate::plan::{BufId, Plan, Region};
+use crate::printable::printable_lines;
 use crate::run::Observation;
 use std::fmt::Write;
 
@@ -29,7 +30,7 @@ pub(crate) fn wanted(plan: &Plan) -> bool {
 pub(crate) fn write(plan: &Plan, forecast: &Forecast, seen: &Observation, book: &Book) -> String {
     let mut out = String::new();
     if let Some(description) = &plan.case.description {
-        out.push_str(description.trim());
+        out.push_str(&printable_lines(description.trim()));
         out.push_str("\n\n");
     }
     let visible: Vec<BufId> = (0..plan.buffers.len()).filter(|b| !plan.buffers[*b].name.starts_with('#')).collect();

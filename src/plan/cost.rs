@@ -100,7 +100,8 @@ pub fn too_much_work(what: &str, span: Span, part: u64, total: u64, limits: &Lim
         number(limits.work)
     );
     Diagnostic::new(span, text).label(format!("{what}: {} of them", number(part))).help(format!(
-        "fewer elements, shorter expressions or fewer runs; `--max-work {total}` (COLLSPEC_MAX_WORK) raises the limit"
+        "fewer elements, shorter expressions or fewer runs; {} raises the limit",
+        limits.set_by.raise("max-work", total)
     ))
 }
 
@@ -111,10 +112,10 @@ pub fn too_much_work_of_file(span: Span, cases: usize, limits: &Limits) -> Diagn
         number(cases as u64),
         number(limits.file_work)
     );
-    Diagnostic::new(span, text).help(
-        "fewer cases or forms, fewer elements or shorter expressions; `--max-file-work N` (COLLSPEC_MAX_FILE_WORK) \
-         raises the limit",
-    )
+    Diagnostic::new(span, text).help(format!(
+        "fewer cases or forms, fewer elements or shorter expressions; {} raises the limit",
+        limits.set_by.raise("max-file-work", "N")
+    ))
 }
 
 /// The refusal of a case that needs too much memory.
@@ -127,7 +128,8 @@ pub fn too_much_memory(what: &str, span: Span, part: u64, total: u64, limits: &L
     // Rounded up, so that the number given is enough.
     let wanted = total.div_ceil(1 << 20);
     Diagnostic::new(span, text).label(format!("{what}: {} of it", human(part))).help(format!(
-        "smaller counts or fewer ranks; `--max-memory {wanted}MiB` (COLLSPEC_MAX_MEMORY) raises the limit"
+        "smaller counts or fewer ranks; {} raises the limit",
+        limits.set_by.raise("max-memory", format_args!("{wanted}MiB"))
     ))
 }
 
@@ -168,18 +170,23 @@ fn work(plan: &Plan) -> Account {
             e.target.slice.as_ref().map_or(0, |(from, to)| {
                 from.iter().chain(to).map(|e| operations(e, axes)).sum::<u64>().saturating_mul(2)
             });
-        let mut sum = 0u64;
+        let (mut sum, mut planned) = (0u64, 0u64);
         for rank in 0..plan.n {
             let part = super::expect::extent(plan, e, buffer, rank).ok().flatten();
             let count = part.map_or(0, |(start, end)| end - start);
             let made = content(plan, &e.content, buffer.dtype, rank, count);
             sum = sum.saturating_add(made).saturating_add(count).saturating_add(slice + 1);
+            // Before the first run, to see that every element has a value.
+            planned = planned.saturating_add(made);
         }
-        all.add(sum.saturating_mul(runs), e.target.span, || format!("to compare `{}`", e.target.name));
+        all.add(sum.saturating_mul(runs).saturating_add(planned), e.target.span, || {
+            format!("to compare `{}`", e.target.name)
+        });
     }
     for a in &case.asserts {
         let sum = (0..plan.n).fold(0u64, |sum, rank| sum.saturating_add(of_assert(plan, &a.v, rank, axes)));
-        all.add(sum.saturating_mul(runs), a.span, || "to evaluate this".into());
+        let times = runs.saturating_add(super::asserts::looks_beyond(&a.v).into());
+        all.add(sum.saturating_mul(times), a.span, || "to evaluate this".into());
     }
     let images: u64 = plan.allocs.iter().map(|a| a.image()).sum();
     let calls: usize = plan.programs.iter().map(Vec::len).sum();

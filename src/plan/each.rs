@@ -31,32 +31,81 @@ fn repeating(columns: Option<&Columns>, count: u64) -> u64 {
 pub fn fill(
     expr: &Expr,
     span: Span,
-    mut names: Names,
+    names: Names,
     dtype: DType,
     fraction: Fraction,
     bytes: &mut [u8],
 ) -> Result<(), Diagnostic> {
-    let (size, mode) = (dtype.size(), mode(dtype));
-    let count = bytes.len() / size;
-    let columns = Columns::new(expr, &names, mode);
-    let computed = repeating(columns.as_ref(), count as u64) as usize;
-    for from in (0..computed).step_by(BLOCK) {
-        let len = BLOCK.min(computed - from);
-        let block = &mut bytes[from * size..(from + len) * size];
-        match columns.as_ref().and_then(|c| c.block(from as u64, len)).filter(|column| is_sure(dtype, fraction, column))
-        {
-            Some(column) => write(dtype, &column, block),
-            None => {
-                for k in 0..len {
-                    names.i = Some((from + k) as u64);
-                    let bits = bits(dtype, expr, &names, fraction).map_err(|e| no_value(expr, span, &names, &e))?;
-                    put(dtype, block, k, bits);
-                }
-            }
-        }
+    let size = dtype.size();
+    let mut elements = Elements::new(expr, span, names, dtype, fraction);
+    let computed = elements.computed((bytes.len() / size) as u64) as usize;
+    for (block, bytes) in bytes[..computed * size].chunks_mut(BLOCK * size).enumerate() {
+        elements.block((block * BLOCK) as u64, bytes)?;
     }
     repeat(bytes, computed * size);
     Ok(())
+}
+
+/// Whether each of so many elements has a value; as [`fill`], in the memory of one block.
+///
+/// # Errors
+///
+/// The first element that has no value.
+pub fn have_values(
+    expr: &Expr,
+    span: Span,
+    names: Names,
+    dtype: DType,
+    fraction: Fraction,
+    count: u64,
+) -> Result<(), Diagnostic> {
+    let size = dtype.size();
+    let mut elements = Elements::new(expr, span, names, dtype, fraction);
+    let computed = elements.computed(count);
+    let mut bytes = vec![0; BLOCK * size];
+    for from in (0..computed).step_by(BLOCK) {
+        let len = (computed - from).min(BLOCK as u64) as usize;
+        elements.block(from, &mut bytes[..len * size])?;
+    }
+    Ok(())
+}
+
+/// What makes the elements of an expression.
+struct Elements<'a> {
+    expr: &'a Expr,
+    span: Span,
+    names: Names<'a>,
+    dtype: DType,
+    fraction: Fraction,
+    columns: Option<Columns>,
+}
+
+impl<'a> Elements<'a> {
+    fn new(expr: &'a Expr, span: Span, names: Names<'a>, dtype: DType, fraction: Fraction) -> Self {
+        let columns = Columns::new(expr, &names, mode(dtype));
+        Self { expr, span, names, dtype, fraction, columns }
+    }
+
+    fn computed(&self, count: u64) -> u64 {
+        repeating(self.columns.as_ref(), count)
+    }
+
+    /// Puts the elements from `from` on, at most [`BLOCK`] of them.
+    fn block(&mut self, from: u64, bytes: &mut [u8]) -> Result<(), Diagnostic> {
+        let Self { expr, span, dtype, fraction, .. } = *self;
+        let len = bytes.len() / dtype.size();
+        let column = self.columns.as_ref().and_then(|c| c.block(from, len));
+        if let Some(column) = column.filter(|column| is_sure(dtype, fraction, column)) {
+            write(dtype, &column, bytes);
+            return Ok(());
+        }
+        for k in 0..len {
+            self.names.i = Some(from + k as u64);
+            let bits = bits(dtype, expr, &self.names, fraction).map_err(|e| no_value(expr, span, &self.names, &e))?;
+            put(dtype, bytes, k, bits);
+        }
+        Ok(())
+    }
 }
 
 fn bits(dtype: DType, expr: &Expr, names: &Names, fraction: Fraction) -> Result<u64, EvalError> {
@@ -109,6 +158,8 @@ mod tests {
             put(dtype, &mut bytes, i, bits);
             Ok(())
         });
+        let none = have_values(&expr, span, names, dtype, Fraction::Dropped, count as u64).map_err(|d| d.message);
+        assert_eq!(none.err(), quick.as_ref().err().cloned(), "{text}");
         [quick, slow.map(|()| bytes)]
     }
 

@@ -1,11 +1,11 @@
 //! What the file expects against what there is: buffers, slices, lengths.
-use super::each::{self, Fraction};
+use super::asserts;
+use super::each::Fraction;
 use super::eval::{Names, elements, evaluate_whole};
-use super::inputs::{content_count, fits};
+use super::inputs::{content_count, fits, have_values};
+use super::resolve::dedupe;
 use super::types::{Buffer, Plan};
-use crate::num::DType;
-use crate::scenario::{Content, Diagnostic, Expectation, Expr, Fill, RowKind, Sp, Span, Values};
-use crate::worker::job::What;
+use crate::scenario::{Content, Diagnostic, Expectation, Fill, RowKind, Span, Values};
 
 /// What is wrong with `expect` and `assert`.
 pub fn faults(plan: &Plan) -> Vec<Diagnostic> {
@@ -13,49 +13,8 @@ pub fn faults(plan: &Plan) -> Vec<Diagnostic> {
     for e in &plan.case.expect {
         diags.extend(one(plan, e).err());
     }
-    for a in &plan.case.asserts {
-        let names = super::eval::named(&a.v);
-        let unknown = |name: &&String| {
-            let known = plan.buffers.iter().any(|b| b.name == **name) || plan.tags.contains(name);
-            !known && !plan.case.axes.iter().any(|(axis, _)| axis == *name)
-        };
-        match names.iter().find(unknown) {
-            Some(name) => {
-                diags.push(Diagnostic::new(a.span, format!("`{name}` is no buffer, step or axis of this case")));
-            }
-            None => diags.extend(asserts_nothing(plan, a, &names)),
-        }
-    }
+    diags.extend(plan.case.asserts.iter().filter_map(|a| asserts::check(plan, a)));
     diags
-}
-
-/// A single case's assert that no rank can check. Among many cases some may leave out what an assert speaks of; the report
-/// then says so.
-fn asserts_nothing(plan: &Plan, a: &Sp<Expr>, names: &[String]) -> Option<Diagnostic> {
-    if plan.case.swept {
-        return None;
-    }
-    let buffers: Vec<&Buffer> = plan.buffers.iter().filter(|b| names.contains(&b.name)).collect();
-    let tags: Vec<u32> = (0..).zip(&plan.tags).filter(|(_, name)| names.contains(name)).map(|(tag, _)| tag).collect();
-    let has = |rank: &usize| {
-        let begins = |tag: &u32| {
-            let calls = plan.programs.get(*rank).into_iter().flatten();
-            calls.into_iter().any(|c| matches!(c.what, What::Begin { tag: t, .. } if t == *tag))
-        };
-        buffers.iter().all(|b| b.places[*rank].is_some()) && tags.iter().all(begins)
-    };
-    let ranks: Vec<usize> = (0..plan.n).filter(has).collect();
-    if ranks.is_empty() {
-        let text = format!("`{}` cannot be checked: no rank has all that it names", a.v.text);
-        return Some(Diagnostic::new(a.span, text));
-    }
-    let bare = a.v.bare_names();
-    let each: Vec<&&Buffer> = buffers.iter().filter(|b| bare.contains(&b.name.as_str())).collect();
-    let empty = |rank: &usize| each.iter().all(|b| b.places[*rank].is_some_and(|p| p.count == 0));
-    (!each.is_empty() && ranks.iter().all(empty)).then(|| {
-        let text = format!("`{}` cannot be checked: the buffers that it names have no elements", a.v.text);
-        Diagnostic::new(a.span, text)
-    })
 }
 
 fn one(plan: &Plan, e: &Expectation) -> Result<(), Diagnostic> {
@@ -95,9 +54,6 @@ fn one(plan: &Plan, e: &Expectation) -> Result<(), Diagnostic> {
             continue;
         };
         compared += have;
-        if have > 0 {
-            first_element(plan, e, buffer.dtype, rank)?;
-        }
         let Some(want) = content_count(&plan.case, &e.content, rank)? else { continue };
         counted = true;
         if want != have {
@@ -123,16 +79,22 @@ fn one(plan: &Plan, e: &Expectation) -> Result<(), Diagnostic> {
     Err(Diagnostic::new(row_span(e, 0), text).help("write `count = 0` in it if that is meant"))
 }
 
-/// Whether an expression has a value for the first element; those of the others show when they are compared.
-fn first_element(plan: &Plan, e: &Expectation, dtype: DType, rank: usize) -> Result<(), Diagnostic> {
-    match e.content.table(rank).map(|fill| &fill.values) {
-        Some(Values::Each(expr)) => {
-            let mut element = vec![0; dtype.size()];
-            let names = Names::world(&plan.case, rank);
-            each::fill(&expr.v, expr.span, names, dtype, Fraction::Refused, &mut element)
-        }
-        _ => Ok(()),
-    }
+/// Whether what is expected and asserted has a value for every element, as far as the plan tells. The work that this takes
+/// is part of [`super::cost`], so it comes after the limits.
+pub fn check_elements(plan: &Plan) -> Result<(), Vec<Diagnostic>> {
+    let of = |e: &Expectation| {
+        let Some(buffer) = plan.buffers.iter().find(|b| b.name == e.target.name) else { return Ok(()) };
+        (0..plan.n).try_for_each(|rank| {
+            let (Some(fill), Some(have)) = (e.content.table(rank), length(plan, e, buffer, rank)?) else {
+                return Ok(());
+            };
+            have_values(&plan.case, buffer.dtype, fill, rank, have, Fraction::Refused)
+        })
+    };
+    let faults = plan.case.expect.iter().filter_map(|e| of(e).err());
+    let faults: Vec<Diagnostic> =
+        faults.chain(plan.case.asserts.iter().filter_map(|a| asserts::check_elements(plan, a).err())).collect();
+    if faults.is_empty() { Ok(()) } else { Err(dedupe(faults)) }
 }
 
 fn e_name(e: &Expectation) -> &str {

@@ -179,13 +179,43 @@ pub fn bytes(
         }
         Values::Template(_) | Values::Texts(_) => {
             for (i, byte) in text(case, fill, rank)?.bytes().enumerate().take(len) {
-                let byte = fit(ElementValue::Int(byte.into()), dtype)
-                    .map_err(|why| Diagnostic::new(fill.span, format!("a byte of the text of rank {rank}: {why}")))?;
-                num::put(dtype, &mut out, i, num::element_bits(dtype, &byte));
+                num::put(dtype, &mut out, i, num::element_bits(dtype, &character(fill, dtype, rank, byte)?));
             }
         }
     }
     Ok(Some(out))
+}
+
+/// A byte of a text as an element of the type.
+fn character(fill: &Fill, dtype: DType, rank: usize, byte: u8) -> Result<ElementValue, Diagnostic> {
+    fit(ElementValue::Int(byte.into()), dtype)
+        .map_err(|why| Diagnostic::new(fill.span, format!("a byte of the text of rank {rank}: {why}")))
+}
+
+/// Whether [`bytes`] has something to give for all elements, without the memory that it takes.
+pub fn have_values(
+    case: &Case,
+    dtype: DType,
+    fill: &Fill,
+    rank: usize,
+    count: u64,
+    fraction: Fraction,
+) -> Result<(), Diagnostic> {
+    match &fill.values {
+        Values::Each(expr) => {
+            super::each::have_values(&expr.v, expr.span, Names::world(case, rank), dtype, fraction, count)
+        }
+        Values::Template(_) | Values::Texts(_) => {
+            text(case, fill, rank)?.bytes().try_for_each(|byte| character(fill, dtype, rank, byte).map(drop))
+        }
+        // Written elements are looked at once for all ranks.
+        Values::Poison
+        | Values::Untouched
+        | Values::Any
+        | Values::Row(_)
+        | Values::Number(_)
+        | Values::Random { .. } => Ok(()),
+    }
 }
 
 impl Plan {

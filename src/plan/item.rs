@@ -68,6 +68,8 @@ pub enum ItemKind {
         comm: CommId,
         me: usize,
         input: Sel,
+        /// Every member's input, where slices are taken.
+        pieces: Vec<Sel>,
         output: Sel,
         stream: u32,
     },

@@ -227,8 +227,8 @@ impl Lower {
             ItemKind::Call(what) => self.push(rank, step, tolerate, what, None),
             ItemKind::Declare { .. } => {}
             ItemKind::Collective(ref c) => self.collective(at, &item, c, tolerate)?,
-            ItemKind::AllGatherV { comm, me, input, output, stream } => {
-                self.all_gather_v(at, &item, (comm, me), (input, output), stream)?;
+            ItemKind::AllGatherV { comm, me, input, ref pieces, output, stream } => {
+                self.all_gather_v(at, &item, (comm, me), (input, pieces, output), stream)?;
             }
             ItemKind::Send { comm, me, peer, input, nulls, stream } => {
                 let from = self.region(&input, rank, true)?;
@@ -301,7 +301,7 @@ impl Lower {
         at: (usize, usize),
         item: &Item,
         (comm, me): (CommId, usize),
-        (input, output): (Sel, Sel),
+        (input, pieces, output): (Sel, &[Sel], Sel),
         stream: u32,
     ) -> Result<(), Diagnostic> {
         let rank = at.0;
@@ -314,10 +314,11 @@ impl Lower {
         self.push(rank, step, fails, What::GroupStart, None);
         let mut start = all.start;
         for (root, world) in members.iter().enumerate() {
-            let k = match input.end {
-                Some(end) => end - input.start,
+            let piece = pieces.get(root).unwrap_or(&input);
+            let k = match piece.end {
+                Some(end) => end - piece.start,
                 None => {
-                    self.low.placed.buffers[input.buf].places[*world].map_or(0, |p| p.count.saturating_sub(input.start))
+                    self.low.placed.buffers[piece.buf].places[*world].map_or(0, |p| p.count.saturating_sub(piece.start))
                 }
             };
             let to = Region { start, len: k, ..all };

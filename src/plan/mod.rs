@@ -4,7 +4,8 @@
 //! The way of a case: `unroll` turns steps into every rank's items; `resolve` finds counts and types; `place`
 //! lays buffers into allocations; `lower` makes calls with pointers; `foresee` plays the program through, which
 //! gives the order of events and says whether it can hang; `race` refuses unordered use; `expect` checks what is
-//! expected against what there is.
+//! expected against what there is; `cost` says what it all takes. Within that, each element of `expect` is computed once.
+pub(crate) mod asserts;
 mod comms;
 pub mod cost;
 pub(crate) mod each;
@@ -44,6 +45,34 @@ pub struct Limits {
     pub calls: usize,
     /// Bytes of a scenario file.
     pub file: u64,
+    /// Who set them.
+    pub set_by: SetBy,
+}
+
+/// How people set limits where a case is refused over one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SetBy {
+    /// With options of the command.
+    #[default]
+    Options,
+    /// With variables of `cargo test`.
+    Variables,
+}
+
+impl SetBy {
+    /// What is to be written to raise a limit: `max-work` is that of the operations.
+    pub fn raise(self, limit: &str, value: impl std::fmt::Display) -> String {
+        let between = if self == Self::Options { ' ' } else { '=' };
+        format!("`{}{between}{value}`", self.name(limit))
+    }
+
+    /// What the limit is called where it is set.
+    pub fn name(self, limit: &str) -> String {
+        match self {
+            Self::Options => format!("--{limit}"),
+            Self::Variables => format!("COLLSPEC_{}", limit.replace('-', "_").to_uppercase()),
+        }
+    }
 }
 
 impl Limits {
@@ -90,6 +119,7 @@ impl Default for Limits {
             ranks: 1024,
             calls: 200_000,
             file: crate::scenario::MAX_BYTES,
+            set_by: SetBy::Options,
         }
     }
 }
@@ -112,6 +142,7 @@ pub fn plan(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> 
         return Err(resolve::dedupe(faults));
     }
     plan.cost = cost::check(&plan, limits)?;
+    expect::check_elements(&plan)?;
     plan.limits = *limits;
     Ok(plan)
 }

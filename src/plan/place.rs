@@ -133,7 +133,7 @@ fn least(
                     shown(&p.names[buf].name),
                     human(limits.memory)
                 );
-                let help = "a smaller count; `--max-memory` raises the limit";
+                let help = format!("a smaller count; `{}` raises the limit", limits.set_by.name("max-memory"));
                 return Err(vec![Diagnostic::new(p.names[buf].span, text).help(help)]);
             };
             let image = of_image(bytes);

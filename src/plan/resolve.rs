@@ -272,11 +272,11 @@ impl Resolver<'_> {
         let item = &p.items[rank][index];
         match &item.kind {
             ItemKind::Collective(c) => self.collective(at, c),
-            ItemKind::AllGatherV { comm, input, output, .. } => {
+            ItemKind::AllGatherV { comm, input, pieces, output, .. } => {
                 let Some(dtype) = self.dtypes[input.buf] else { return Ok(false) };
                 let mut sum = 0u64;
-                for &member in &p.comms.list[*comm].members {
-                    let Some(len) = self.len(input, member) else { return Ok(false) };
+                for (at, &member) in p.comms.list[*comm].members.iter().enumerate() {
+                    let Some(len) = self.len(pieces.get(at).unwrap_or(input), member) else { return Ok(false) };
                     sum = sum.saturating_add(len);
                 }
                 self.set(at, output, sum, Some(dtype)).map(|()| true)

@@ -22,6 +22,8 @@ const NOT_ASKED: i32 = 102;
 const LOADER_PATH: &str = "LD_LIBRARY_PATH";
 /// The names under which a driver is opened, by whatever opens it.
 const DRIVER_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
+/// The function of a driver that is called first.
+const DRIVER_BEGINS: &str = "cuInit";
 /// Files that are there if the kernel has a driver for GPUs.
 const DEVICE_FILES: [&str; 3] = ["/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg"];
 
@@ -49,10 +51,15 @@ pub fn driver_folder(folder: &Path) -> Result<PathBuf, String> {
         return Err(format!("{}: the loader's path can only name folders in UTF-8, without : and ;", path.display()));
     }
     // where one is not there, the machine's own would be opened by that name, in silence
-    match DRIVER_NAMES.into_iter().find(|name| !path.join(name).is_file()) {
-        Some(name) => Err(format!("{}: there is no {name}, and drivers are opened by that name too", path.display())),
-        None => Ok(path),
+    if let Some(name) = DRIVER_NAMES.into_iter().find(|name| !path.join(name).is_file()) {
+        return Err(format!("{}: there is no {name}, and drivers are opened by that name too", path.display()));
     }
+    // opening a library runs its code, so the file is looked at before
+    for file in DRIVER_NAMES.map(|name| path.join(name)) {
+        nccl_sys::defines(&file, DRIVER_BEGINS)
+            .map_err(|why| format!("{} is no CUDA driver: {why}", file.display()))?;
+    }
+    Ok(path)
 }
 
 /// True if it is worth asking: the kernel has devices.

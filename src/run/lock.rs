@@ -21,6 +21,19 @@ pub fn folder() -> PathBuf {
     own.unwrap_or_else(std::env::temp_dir)
 }
 
+/// Whether there is such a folder, without which no device at all can be locked.
+pub fn check(folder: &Path) -> io::Result<()> {
+    match folder.metadata() {
+        Ok(found) if found.is_dir() => Ok(()),
+        Ok(_) => Err(named(folder, io::ErrorKind::NotADirectory.into())),
+        Err(error) => Err(named(folder, error)),
+    }
+}
+
+fn named(path: &Path, error: io::Error) -> io::Error {
+    io::Error::new(error.kind(), format!("{}: {error}", path.display()))
+}
+
 impl Locks {
     /// Waits until nobody else has one of the devices. They are taken in one order by everybody, so nobody waits in a ring.
     pub fn take(folder: &Path, devices: &[DeviceInfo]) -> io::Result<Self> {
@@ -33,7 +46,6 @@ impl Locks {
 }
 
 fn lock(path: &Path) -> io::Result<OwnedFd> {
-    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
     // not waiting: in a folder for everybody it might be a pipe that nobody writes to
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     // first as it is: in a folder for everybody, a file of somebody else's may be read but not be asked to be made
@@ -43,7 +55,7 @@ fn lock(path: &Path) -> io::Result<OwnedFd> {
         }
         other => other,
     };
-    let file = file.map_err(|error| named(error.into()))?;
+    let file = file.map_err(|error| named(path, error.into()))?;
     if flock(&file, FlockOperation::NonBlockingLockExclusive).is_ok() {
         return Ok(file);
     }
@@ -52,7 +64,7 @@ fn lock(path: &Path) -> io::Result<OwnedFd> {
         match flock(&file, FlockOperation::LockExclusive) {
             Ok(()) => return Ok(file),
             Err(rustix::io::Errno::INTR) => {}
-            Err(error) => return Err(named(error.into())),
+            Err(error) => return Err(named(path, error.into())),
         }
     }
 }
@@ -161,5 +173,13 @@ mod tests {
     fn a_folder_that_is_not_there_is_named() {
         let error = Locks::take(Path::new("/no/such/folder"), &devices(&[1])).unwrap_err();
         assert!(error.to_string().contains("/no/such/folder/collspec-GPU-1.lock"), "{error}");
+        let folder = tempfile::tempdir().unwrap();
+        check(folder.path()).unwrap();
+        let file = folder.path().join("file");
+        std::fs::write(&file, "").unwrap();
+        for none in [Path::new("/no/such/folder"), &file] {
+            let error = check(none).unwrap_err();
+            assert!(error.to_string().starts_with(&none.display().to_string()), "{error}");
+        }
     }
 }

@@ -172,6 +172,9 @@ pub enum Error {
     /// Another process's turn cannot be waited for.
     #[error("cannot lock the GPUs")]
     Lock(#[source] std::io::Error),
+    /// The folder for locks cannot be used.
+    #[error("there is no place for the lock files of the GPUs (XDG_RUNTIME_DIR, else TMPDIR, names their folder)")]
+    NoLocks(#[source] std::io::Error),
     /// A worker could not do what was asked (which is no verdict on the case).
     #[error("the worker is in trouble: {text}{}{log}", if .log.is_empty() { "" } else { "; it said: " })]
     Trouble {

@@ -157,6 +157,10 @@ impl Runner {
         if let (Backend::Nccl { .. }, None) = (&options.backend, &options.machine) {
             options.machine = Some(Arc::new(machine(&options)?));
         }
+        // a folder that is not there would fail every case by itself
+        if options.machine.is_some() {
+            lock::check(&lock::folder()).map_err(Error::NoLocks)?;
+        }
         let pool = Pool::new(program, Room::of(most));
         let turns = Turns::new(options.limits.memory);
         Ok(Self { options, turns, pool, version: OnceLock::new() })

@@ -20,6 +20,7 @@ pub mod names;
 mod prescan;
 mod reader;
 pub mod render;
+mod statements;
 mod step_values;
 mod steps;
 pub mod suggest;

@@ -215,6 +215,7 @@ impl<'t> StepReader<'t, '_> {
             step.ranks = cx.ranks(&e.val).unwrap_or(Ranks::All);
         }
         self.streams(cx, &mut step);
+        self.after_others(cx, &step);
         self.not_yet(cx);
         self.required(cx, &step);
         if nests {
@@ -361,6 +362,17 @@ impl<'t> StepReader<'t, '_> {
             step.wait_stream = Some(name);
         } else {
             step.stream = name.v;
+        }
+    }
+
+    /// A stream's own work is in order already.
+    fn after_others(&self, cx: &mut Cx<'_>, step: &Step) {
+        if let Some(own) = step.after.iter().find(|name| name.v == step.stream) {
+            let text = format!(
+                "this step runs on `{}` itself, so it comes after that stream's work anyway",
+                own.v.escape_debug()
+            );
+            cx.fault(Diagnostic::new(own.span, text).help("`after` names other streams"));
         }
     }
 

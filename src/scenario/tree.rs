@@ -1,5 +1,6 @@
 //! The raw tree of a file: TOML values with spans, keys in file order, cheap to copy so that a matrix point can overlay it.
 use super::diagnostic::{Diagnostic, SourceFile, Span};
+use super::statements;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
@@ -126,6 +127,7 @@ pub(crate) fn parse(source: &SourceFile) -> Result<Table, Vec<Diagnostic>> {
             (span.start, span.end, e.message())
         })
         .collect();
+    let places = statements::first_faults(&source.text, places.into_iter().collect());
     let more = places.len().saturating_sub(MAX_SYNTAX);
     let shown = places.into_iter().take(MAX_SYNTAX);
     let mut faults: Vec<Diagnostic> = shown.map(|(start, end, message)| syntax(Span { start, end }, message)).collect();

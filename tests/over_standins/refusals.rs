@@ -1,6 +1,6 @@
 //! Libraries and drivers that cannot serve, or not this case: each is told in words before anything runs.
 use super::support::{Home, Run, SUM};
-use super::{driver, library, run};
+use super::{command, driver, library, run};
 use collspec::backend::standin;
 use std::os::unix::fs::symlink;
 use std::process::Command;
@@ -30,6 +30,18 @@ fn what_is_no_file_is_not_opened() {
 }
 
 #[test]
+fn without_a_folder_for_lock_files_nothing_runs() {
+    let home = Home::new();
+    home.file("scenarios/sum.toml", SUM);
+    home.file("scenarios/more.toml", SUM);
+    let mut command = command(&home, 2, &standin::library().unwrap(), &["run"]);
+    let run = Run::of(command.env_remove("XDG_RUNTIME_DIR").env("TMPDIR", home.path("nowhere")));
+    let words = "there is no place for the lock files of the GPUs";
+    assert!(run.code == 2 && run.err.matches(words).count() == 1 && !run.out.contains(words), "{run}");
+    assert!(run.err.contains("/nowhere: No such file"), "{run}");
+}
+
+#[test]
 fn a_folder_that_would_leave_the_machines_own_driver_in_place_is_refused() {
     let home = Home::new();
     home.file("sum.toml", SUM);
@@ -40,9 +52,17 @@ fn a_folder_that_would_leave_the_machines_own_driver_in_place_is_refused() {
         symlink(driver().join(name), home.path("with:colon").join(name)).unwrap();
     }
     symlink(driver().join("libcuda.so.1"), home.path("half/libcuda.so.1")).unwrap();
+    home.file("script/libcuda.so.1", "INPUT(libcuda.so)");
+    home.file("other/text", "");
+    symlink(standin::library().unwrap(), home.path("other/libcuda.so.1")).unwrap();
+    for folder in ["script", "other"] {
+        symlink(driver().join("libcuda.so"), home.path(folder).join("libcuda.so")).unwrap();
+    }
     for (folder, words) in [
         ("empty", "there is no libcuda.so.1"),
         ("half", "there is no libcuda.so,"),
+        ("script", "script/libcuda.so.1 is no CUDA driver: it is no library (no ELF file)"),
+        ("other", "other/libcuda.so.1 is no CUDA driver: it is a library without cuInit"),
         ("with:colon", "without : and ;"),
         ("nowhere", "No such file"),
     ] {

@@ -15,7 +15,7 @@ mod version;
 
 pub use config::*;
 pub use enums::*;
-pub use load::{LoadError, OLDEST};
+pub use load::{LoadError, OLDEST, defines};
 pub use table::{Maker, Missing, Nccl};
 pub use types::*;
 pub use version::{release, version_text};

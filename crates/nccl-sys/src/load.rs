@@ -69,12 +69,7 @@ impl Nccl {
     pub fn load(path: &Path) -> Result<Nccl, LoadError> {
         let not_found = |source| LoadError::NotFound { path: path.to_owned(), source };
         let path = path.canonicalize().map_err(not_found)?;
-        // the loader would wait for somebody to write to a pipe
-        if !path.metadata().map_err(not_found)?.is_file() {
-            return Err(LoadError::Refused { words: "it is not a regular file".into(), path });
-        }
-        let file = std::fs::File::open(&path).map_err(not_found)?;
-        match elf::defines(&file, "ncclGetVersion") {
+        match looked_at(&path, "ncclGetVersion").map_err(not_found)? {
             Ok(()) => {}
             Err(NoLibrary::Not(words)) => return Err(LoadError::Refused { words, path }),
             Err(NoLibrary::Lacks) => return Err(LoadError::NotNccl { path }),
@@ -105,6 +100,27 @@ impl Nccl {
         }
         Ok(table)
     }
+}
+
+/// Whether a file is a shared library of this machine that defines `symbol`; it is read, not opened as a library.
+///
+/// # Errors
+///
+/// Why it is none, in words that follow the file's name.
+pub fn defines(path: &Path, symbol: &str) -> Result<(), String> {
+    match looked_at(path, symbol).map_err(|error| error.to_string())? {
+        Ok(()) => Ok(()),
+        Err(NoLibrary::Not(words)) => Err(words),
+        Err(NoLibrary::Lacks) => Err(format!("it is a library without {symbol}")),
+    }
+}
+
+fn looked_at(path: &Path, symbol: &str) -> std::io::Result<Result<(), NoLibrary>> {
+    // opening a pipe would wait for somebody to write to it, here and in the loader
+    if !path.metadata()?.is_file() {
+        return Ok(Err(NoLibrary::Not("it is not a regular file".into())));
+    }
+    Ok(elf::defines(&std::fs::File::open(path)?, symbol))
 }
 
 /// The loader's own words, which stand behind the crate's.

@@ -199,7 +199,7 @@ fn assertions() {
         assert_eq!(verdict.status, Status::Pass, "{right}: {:#?}", verdict.findings);
         assert!(verdict.notes.is_empty(), "{:?}", verdict.notes);
     }
-    for wrong in ["y < 5", "same(x, y)", "y[3] == 0", "sum.seconds > 1", "y[0] / 0 != y[0] / 0", "0"] {
+    for wrong in ["y < 5", "same(x, y)", "y[y] == 0", "sum.seconds > 1", "y[0] / 0 != y[0] / 0", "0"] {
         let verdict = verdict(wrong, None);
         assert_eq!(verdict.status, Status::Fail, "{wrong}");
         assert!(verdict.findings[0].text.contains(wrong), "{:?}", verdict.findings);
@@ -211,6 +211,15 @@ fn assertions() {
     let unseen = verdict("sum.rounds == 2", None);
     assert_eq!(unseen.status, Status::Pass);
     assert!(unseen.notes[0].contains("not checked"), "{:?}", unseen.notes);
+}
+
+/// A snapshot becomes a file that people read in a terminal.
+#[test]
+fn a_description_is_escaped_in_the_snapshot() {
+    let text = "description = \"one\\u001b[8m\\ntwo\"\nworld_size = 1\nop = \"all_reduce\"\ninputs = [[1]]\n";
+    let bench = bench(text);
+    let snapshot = bench.judge(&[bench.perfect()]).snapshot.unwrap();
+    assert!(snapshot.starts_with("one\\u{1b}[8m\ntwo\n\n"), "{snapshot:?}");
 }
 
 #[test]

@@ -43,8 +43,10 @@ impl<'a> Unroll<'a> {
                 }))
             }
             Kind::Composite(Composite::AllGatherV) => {
+                self.count(m.names.n, step.span)?;
                 let (input, output) = (self.required(step, "in", m)?, self.required(step, "out", m)?);
-                ItemKind::AllGatherV { comm, me, input, output, stream }
+                let pieces = self.pieces(step, m)?;
+                ItemKind::AllGatherV { comm, me, input, pieces, output, stream }
             }
             Kind::Composite(Composite::AllToAllV) => return self.all_to_all_v(step, id, m, stream, fails),
             Kind::Composite(Composite::Barrier) => return self.barrier(step, id, m, stream, fails),
@@ -144,6 +146,17 @@ impl<'a> Unroll<'a> {
             return Err(Diagnostic::new(r.span, text));
         }
         Ok(Sel { buf, start, end, sliced: true, span: r.span })
+    }
+
+    /// What each member gives, if the step takes slices: they may differ, and every rank has to know all of them.
+    fn pieces(&mut self, step: &'a Step, m: &Member<'a>) -> Result<Vec<Sel>, Diagnostic> {
+        let Some(input) = step.input.as_ref().filter(|input| input.slice.is_some()) else { return Ok(Vec::new()) };
+        let members = self.p.comms.list[m.comm].members.clone();
+        let of = |(rank, world): (usize, &usize)| {
+            let names = Names { rank, world_rank: *world, ..m.names };
+            self.sel(input, &Member { world: *world, names, ..*m })
+        };
+        members.iter().enumerate().map(of).collect()
     }
 
     fn red(&self, reduce: Option<&Sp<Reduce>>, m: &Member<'a>) -> Result<Red, Diagnostic> {

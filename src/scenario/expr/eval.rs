@@ -81,6 +81,13 @@ impl Expr {
     }
 }
 
+impl Node {
+    /// The value of a part of an expression, as it counts there.
+    pub fn eval<S: Scope + ?Sized>(&self, scope: &S, mode: Mode) -> Result<Value, EvalError> {
+        node(self, scope, mode)
+    }
+}
+
 pub(super) fn node<S: Scope + ?Sized>(n: &Node, scope: &S, mode: Mode) -> Result<Value, EvalError> {
     match n {
         Node::Int(v) => Ok(fit(Value::Int(*v), mode)),

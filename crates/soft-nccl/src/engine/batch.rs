@@ -136,7 +136,10 @@ impl World {
 
     /// Operations of a rank that are not finished, if a fault depends on it.
     fn in_flight(&self, comm: usize) -> usize {
-        let own = self.batches.values().filter(|batch| requests::counts_requests() && batch.comm == comm);
+        if !requests::counts_requests() {
+            return 0;
+        }
+        let own = self.batches.values().filter(|batch| batch.comm == comm);
         own.map(|batch| batch.operations).sum()
     }
 
@@ -176,6 +179,7 @@ impl World {
             changed: Vec::new(),
             overtaken: false,
         };
+        self.pending += batch.operations as u64;
         self.batches.insert(id, batch);
         self.changed();
         Some((id, streams))
@@ -284,7 +288,7 @@ impl World {
             return Vec::new();
         }
         self.changed();
-        let Some(batch) = self.batches.remove(&id) else { return Vec::new() };
+        let Some(batch) = self.remove_batch(id) else { return Vec::new() };
         self.streams.restore(id, batch.changed);
         streams::end(batch.late, &batch.dones);
         let mut flushes = Vec::new();
@@ -309,7 +313,13 @@ impl World {
             }
         }
         let batches: Vec<BatchId> = self.batches.iter().filter(|(_, b)| b.comm == comm).map(|(id, _)| *id).collect();
-        batches.into_iter().filter_map(|id| self.batches.remove(&id)).flat_map(|batch| batch.dones).collect()
+        batches.into_iter().filter_map(|id| self.remove_batch(id)).flat_map(|batch| batch.dones).collect()
+    }
+
+    fn remove_batch(&mut self, id: BatchId) -> Option<Batch> {
+        let batch = self.batches.remove(&id)?;
+        self.pending = self.pending.saturating_sub(batch.operations as u64);
+        Some(batch)
     }
 }
 

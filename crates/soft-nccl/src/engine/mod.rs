@@ -78,6 +78,8 @@ pub(crate) struct World {
     /// What faults remember of streams.
     streams: crate::fault::streams::Streams,
     batches: HashMap<BatchId, Batch>,
+    /// Operations of all batches: asked for at every change, so it is not counted anew.
+    pending: u64,
     next: u64,
     pub epoch: u64,
     hook: Option<extern "C" fn()>,
@@ -162,6 +164,7 @@ impl World {
             eager: HashMap::new(),
             streams: Default::default(),
             batches: HashMap::new(),
+            pending: 0,
             next: 1,
             epoch: 0,
             hook: None,
@@ -189,7 +192,7 @@ impl World {
 
     /// Operations enqueued and not finished.
     pub(crate) fn pending(&self) -> u64 {
-        self.batches.values().map(|batch| batch.operations as u64).sum()
+        self.pending
     }
 
     pub(crate) fn set_hook(&mut self, hook: Option<extern "C" fn()>) {

@@ -1,0 +1,31 @@
+//! The file of `--output`.
+use super::args::Selection;
+use anyhow::Context;
+use std::fs::{File, Metadata};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+
+/// Refuses to write the report over a scenario file of this run, whatever name or link it goes by.
+pub fn spare_scenarios(output: Option<&Path>, selection: &Selection) -> anyhow::Result<()> {
+    let Some(path) = output else { return Ok(()) };
+    let Ok(there) = path.metadata() else { return Ok(()) };
+    let place = |file: &Metadata| (file.dev(), file.ino());
+    let read = collspec::scenario::search(&selection.paths)?.scenarios;
+    let same = read.iter().find(|file| file.target.metadata().is_ok_and(|file| place(&file) == place(&there)));
+    match same {
+        Some(scenario) if scenario.path == *path => {
+            anyhow::bail!("the report would be written over {}, a scenario file of this run", path.display())
+        }
+        Some(scenario) => anyhow::bail!(
+            "the report would be written over {}, a scenario file of this run: {} is the same file",
+            scenario.path.display(),
+            path.display()
+        ),
+        None => Ok(()),
+    }
+}
+
+/// Makes the file, or empties it.
+pub fn create(path: &Path) -> anyhow::Result<File> {
+    File::create(path).with_context(|| format!("cannot write {}", path.display()))
+}

@@ -1,0 +1,205 @@
+//! What is asserted against what there is: names, lengths, indices, and what is counted.
+use super::eval::{Names, elements, named};
+use super::types::{Buffer, Plan};
+use crate::scenario::expr::{Func, Mode, Node, Value};
+use crate::scenario::{Diagnostic, Expr, Sp};
+use crate::worker::job::What;
+
+/// The buffers that an `assert` names, and where it can be checked.
+struct Named<'a> {
+    buffers: Vec<&'a Buffer>,
+    /// Those whose every element is meant.
+    each: Vec<&'a Buffer>,
+    /// Ranks that have all of these buffers and run the steps that are named.
+    ranks: Vec<usize>,
+}
+
+impl<'a> Named<'a> {
+    fn of(plan: &'a Plan, expr: &Expr) -> Self {
+        let names = named(expr);
+        let buffers: Vec<&Buffer> = plan.buffers.iter().filter(|b| names.contains(&b.name)).collect();
+        let tags: Vec<u32> =
+            (0..).zip(&plan.tags).filter(|(_, name)| names.contains(name)).map(|(tag, _)| tag).collect();
+        let has = |rank: &usize| {
+            let begins = |tag: &u32| {
+                let calls = plan.programs.get(*rank).into_iter().flatten();
+                calls.into_iter().any(|c| matches!(c.what, What::Begin { tag: t, .. } if t == *tag))
+            };
+            buffers.iter().all(|b| count(b, *rank).is_some()) && tags.iter().all(begins)
+        };
+        let ranks = (0..plan.n).filter(has).collect();
+        let bare = expr.bare_names();
+        let each = buffers.iter().filter(|b| bare.contains(&b.name.as_str())).copied().collect();
+        Self { buffers, each, ranks }
+    }
+}
+
+fn count(buffer: &Buffer, rank: usize) -> Option<u64> {
+    Some(buffer.places.get(rank).copied().flatten()?.count)
+}
+
+/// What is wrong with an `assert`, whatever its elements are.
+pub fn check(plan: &Plan, a: &Sp<Expr>) -> Option<Diagnostic> {
+    let names = named(&a.v);
+    let unknown = |name: &&String| {
+        let known = plan.buffers.iter().any(|b| b.name == **name) || plan.tags.contains(name);
+        !known && !plan.case.axes.iter().any(|(axis, _)| axis == *name)
+    };
+    if let Some(name) = names.iter().find(unknown) {
+        return Some(Diagnostic::new(a.span, format!("`{name}` is no buffer, step or axis of this case")));
+    }
+    let named = Named::of(plan, &a.v);
+    checks_nothing(plan, a, &named).or_else(|| of_unlike_lengths(a, &named))
+}
+
+/// A single case's assert that no rank can check. Among many cases some may leave out what an assert speaks of; the report
+/// then says so.
+fn checks_nothing(plan: &Plan, a: &Sp<Expr>, Named { each, ranks, .. }: &Named<'_>) -> Option<Diagnostic> {
+    if plan.case.swept {
+        return None;
+    }
+    if ranks.is_empty() {
+        let text = format!("`{}` cannot be checked: no rank has all that it names", a.v.text);
+        return Some(Diagnostic::new(a.span, text));
+    }
+    let empty = |rank: &usize| each.iter().all(|b| count(b, *rank) == Some(0));
+    (!each.is_empty() && ranks.iter().all(empty)).then(|| {
+        let text = format!("`{}` cannot be checked: the buffers that it names have no elements", a.v.text);
+        Diagnostic::new(a.span, text)
+    })
+}
+
+/// Element by element, buffers must be equally long.
+fn of_unlike_lengths(a: &Sp<Expr>, Named { each, ranks, .. }: &Named<'_>) -> Option<Diagnostic> {
+    let first = each.first()?;
+    ranks.iter().find_map(|rank| {
+        let have = count(first, *rank)?;
+        let (other, than) = each.iter().find_map(|b| Some((b, count(b, *rank).filter(|c| *c != have)?)))?;
+        let text = format!(
+            "on rank {rank} `{}` has {} and `{}` has {}",
+            first.name,
+            elements(have),
+            other.name,
+            elements(than)
+        );
+        let help = "buffers named without an index are compared element by element, so they must be equally long";
+        Some(Diagnostic::new(a.span, text).help(help))
+    })
+}
+
+/// Whether an `assert` may read what is not there: it has an index, or a figure of a step.
+pub fn looks_beyond(expr: &Expr) -> bool {
+    let mut looks = false;
+    expr.node.walk(&mut |node| looks |= matches!(node, Node::Index(..) | Node::Field(..)));
+    looks
+}
+
+/// Whether an `assert` reads only what is there, as far as that does not depend on data.
+///
+/// # Errors
+///
+/// An index outside of its buffer or without a value, or a figure that no backend counts.
+pub fn check_elements(plan: &Plan, a: &Sp<Expr>) -> Result<(), Diagnostic> {
+    if !looks_beyond(&a.v) {
+        return Ok(());
+    }
+    let Named { buffers, each, ranks } = Named::of(plan, &a.v);
+    for rank in ranks {
+        let total = each.first().and_then(|b| count(b, rank)).unwrap_or(1);
+        let mut reader =
+            Reader { plan, buffers: &buffers, rank, names: Names::world(&plan.case, rank), counts_i: false };
+        for i in 0..total {
+            reader.names.i = Some(i);
+            reader.read(&a.v.node).map_err(|why| Diagnostic::new(a.span, format!("`{}`: {why}", a.v.text)))?;
+            if !reader.counts_i {
+                break;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Follows an `assert` for one element of one rank, as far as no data decides the way.
+struct Reader<'a> {
+    plan: &'a Plan,
+    buffers: &'a [&'a Buffer],
+    rank: usize,
+    names: Names<'a>,
+    /// True if something that was looked at depends on `i`.
+    counts_i: bool,
+}
+
+impl Reader<'_> {
+    fn read(&mut self, node: &Node) -> Result<(), String> {
+        match node {
+            Node::Int(_) | Node::Float(_) | Node::Name(_) | Node::Call(Func::Same, _) => Ok(()),
+            Node::Field(step, field) => match uncounted(self.plan, self.rank, step) {
+                Some(why) if field != "seconds" => Err(why),
+                _ => Ok(()),
+            },
+            Node::Index(name, index) => {
+                self.read(index)?;
+                self.index(name, index)
+            }
+            Node::Neg(inner) => self.read(inner),
+            Node::Binary(_, left, right) => {
+                self.read(left)?;
+                self.read(right)
+            }
+            Node::Call(Func::If, args) => {
+                let [condition, yes, no] = args.as_slice() else { return Ok(()) };
+                self.read(condition)?;
+                match self.value(condition, Mode::Float) {
+                    Some(Ok(value)) => self.read(if value.truth() { yes } else { no }),
+                    // What has no value is for the report, and what data decides, too.
+                    Some(Err(_)) | None => Ok(()),
+                }
+            }
+            Node::Call(_, args) => args.iter().try_for_each(|arg| self.read(arg)),
+        }
+    }
+
+    fn index(&mut self, name: &str, index: &Node) -> Result<(), String> {
+        let Some(value) = self.value(index, Mode::Whole) else { return Ok(()) };
+        let on = format!("on rank {}", self.rank);
+        let k = value.and_then(|value| value.to_int().map_err(|e| e.to_string()));
+        let k = k.map_err(|why| format!("an index of `{name}` has no value {on}: {why}"))?;
+        let have = self.buffers.iter().find(|b| b.name == name).and_then(|b| count(b, self.rank));
+        match have {
+            Some(have) if !u64::try_from(k).is_ok_and(|k| k < have) => {
+                Err(format!("`{name}[{k}]` is outside of the buffer, which has {} {on}", elements(have)))
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The value of a part that reads no data; `None` if it does.
+    fn value(&mut self, node: &Node, mode: Mode) -> Option<Result<Value, String>> {
+        let mut data = false;
+        let buffers = self.buffers;
+        node.walk(&mut |node| match node {
+            Node::Name(name) if name == "i" => self.counts_i = true,
+            Node::Name(name) => data |= buffers.iter().any(|b| b.name == *name),
+            Node::Index(..) | Node::Field(..) | Node::Call(Func::Same, _) => data = true,
+            _ => {}
+        });
+        (!data).then(|| node.eval(&self.names, mode).map_err(|e| e.to_string()))
+    }
+}
+
+/// Why a named step has no counts on any backend, if that is so: it makes no call, or its communicator took them along.
+pub fn uncounted(plan: &Plan, rank: usize, step: &str) -> Option<String> {
+    let tag = plan.tags.iter().position(|t| t == step)?;
+    let calls = || plan.programs.get(rank).into_iter().flatten();
+    let on: Vec<u32> = calls()
+        .filter_map(|call| match call.what {
+            What::Begin { tag: t, comm } if t as usize == tag => comm,
+            _ => None,
+        })
+        .collect();
+    if on.is_empty() {
+        return Some(format!("`{step}` is no call of the library's, so nothing is counted for it"));
+    }
+    let ends = |what: &What| matches!(what, What::Destroy { comm } | What::Abort { comm } if on.contains(comm));
+    calls().any(|call| ends(&call.what)).then(|| format!("the counts of `{step}` went with its communicator"))
+}
