@@ -4,10 +4,10 @@
 use super::config::Config;
 use super::device::{Address, Stream};
 use super::lent::{self, Lent};
+use crate::job::{Answer, Reached, Traffic};
 use crate::num::DType;
+use crate::ops::ConfigValue;
 use crate::ops::NcclCall;
-use crate::scenario::ConfigValue;
-use crate::worker::job::{Answer, Reached, Traffic};
 use nccl_sys::*;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;

@@ -2,9 +2,9 @@
 //! errors, the version.
 use super::book::{Book, Rank};
 use super::{Lane, message};
+use crate::job::Observation;
+use crate::job::{Answer, Asked};
 use crate::plan::Plan;
-use crate::run::Observation;
-use crate::worker::job::{Answer, Asked};
 use nccl_sys::ncclResult_t;
 
 /// The least plausible version code: that of NCCL 2.0.0.
@@ -111,7 +111,7 @@ mod tests {
     use super::super::tests::bench::bench;
     use super::super::{Lane, Status};
     use super::*;
-    use crate::worker::job::Answers;
+    use crate::job::Answers;
 
     const TURNED: &str = r#"
 world_size = 3

@@ -3,13 +3,14 @@ use super::book::{Book, Rank};
 use super::expect::is_undefined;
 use super::outputs::whole;
 use super::{Finding, Lane, message};
-use crate::num::{DType, element_value, get};
+use crate::expr::map::element_value;
+use crate::expr::{EvalError, Expr, Func, Mode, Node, Scope, Value};
+use crate::job::Observation;
+use crate::num::{DType, get};
 use crate::oracle::contents::Memory;
 use crate::plan::asserts::uncounted;
 use crate::plan::{BufId, Plan};
-use crate::run::Observation;
 use crate::scenario::Sp;
-use crate::scenario::expr::{EvalError, Expr, Func, Mode, Node, Scope, Value};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
@@ -175,7 +176,7 @@ fn one_rank(plan: &Plan, seen: &Observation, rank: usize, assertion: &Sp<Expr>, 
     book.find(rank_of, finding);
 }
 
-fn figure<'a>(plan: &Plan, seen: &'a Observation, rank: usize, step: &str) -> Option<&'a crate::worker::job::Figure> {
+fn figure<'a>(plan: &Plan, seen: &'a Observation, rank: usize, step: &str) -> Option<&'a crate::job::Figure> {
     let tag = plan.tags.iter().position(|t| t == step)?;
     seen.ranks.get(rank)?.figures.iter().find(|f| f.tag as usize == tag)
 }

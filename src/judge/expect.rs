@@ -3,6 +3,7 @@ use super::Lane;
 use super::book::{Book, Rank};
 use super::message::{self, Wrong};
 use super::pattern;
+use crate::job::Observation;
 use crate::num::{DType, decode_f64, get, is_nan};
 use crate::oracle::Forecast;
 use crate::oracle::contents::{Memory, Sure};
@@ -11,7 +12,6 @@ use crate::plan::each::Fraction;
 use crate::plan::expect::extent;
 use crate::plan::inputs::{bytes, content_count};
 use crate::plan::{BufId, Plan, Region};
-use crate::run::Observation;
 use crate::scenario::{Content, Diagnostic, Element, ElementValue, Expectation, RowKind, Span, Values};
 
 /// Compares all of them with the final images; `last` says what is undefined.

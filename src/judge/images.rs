@@ -4,12 +4,12 @@ use super::flaw::{Eyes, Flaw};
 use super::lanes::payload;
 use super::message::{self, Wrong};
 use super::{Lane, pattern};
+use crate::job::Observation;
 use crate::num::get;
 use crate::oracle::Forecast;
 use crate::oracle::contents::{Memory, Run, Sure};
 use crate::oracle::walk::{region_bytes, writes_of};
 use crate::plan::{Plan, Region};
-use crate::run::Observation;
 use std::collections::BTreeMap;
 use std::ops::Range;
 

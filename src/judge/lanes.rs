@@ -3,13 +3,13 @@ use super::book::{Book, Rank};
 use super::flaw::Flaw;
 use super::message::{self, Wrong};
 use super::{Lane, pattern};
+use crate::job::Observation;
 use crate::num::get;
 use crate::oracle::columns::column;
 use crate::oracle::contents::{Memory, Sure};
 use crate::oracle::walk::{Choice, Fault, Guide, region_bytes, writes_of};
 use crate::oracle::{self, Budget, Fingerprint, Forecast, Ruling};
 use crate::plan::{GUARD, Plan, Region};
-use crate::run::Observation;
 use std::borrow::Cow;
 
 /// The judge on a walk.

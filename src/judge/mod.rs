@@ -21,10 +21,10 @@ pub use flaw::Flaw;
 pub use runs::Runs;
 pub use verdict::*;
 
+use crate::job::Observation;
 use crate::oracle::contents::Memory;
 use crate::oracle::{Budget, Fingerprint, Forecast};
 use crate::plan::Plan;
-use crate::run::Observation;
 use crate::scenario::{Case, Diagnostic, Expected};
 use book::{Book, Rank};
 use flaw::Eyes;

@@ -2,11 +2,11 @@
 use super::book::{Book, Rank};
 use super::flaw::Flaw;
 use super::{Finding, Lane, Outcome, message};
+use crate::job::NOT_NCCL;
+use crate::job::{Ended, Observation};
+use crate::job::{RankEnd, RankReport, What};
 use crate::plan::Plan;
-use crate::run::{Ended, Observation};
 use crate::scenario::{Expected, Sp};
-use crate::worker::NOT_NCCL;
-use crate::worker::job::{RankEnd, RankReport, What};
 use nccl_sys::ncclResult_t;
 
 /// The outcome's word.
@@ -72,7 +72,7 @@ fn matches(plan: &Plan, expected: &Expected, seen: &Observation) -> bool {
 
 /// In a program with an `exit`, only the rank that makes it may have ended the process.
 fn left_on_purpose(plan: &Plan, seen: &Observation) -> bool {
-    let is_exit = |call: &crate::worker::job::Call| matches!(call.what, What::Exit);
+    let is_exit = |call: &crate::job::Call| matches!(call.what, What::Exit);
     if !plan.programs.iter().flatten().any(is_exit) {
         return true;
     }

@@ -1,11 +1,11 @@
 //! What came out, for machines: JSON values by buffer and rank.
 use super::Outputs;
+use crate::job::Observation;
 use crate::num::{DType, Number, decode, get, text};
 use crate::oracle::Forecast;
 use crate::oracle::contents::{Memory, Sure};
 use crate::oracle::walk::{region_bytes, writes_of};
 use crate::plan::{BufId, Plan, Region};
-use crate::run::Observation;
 use serde_json::Value;
 
 /// Elements above which nothing is listed.

@@ -1,5 +1,6 @@
 //! Recognises what kind of mistake a set of wrong elements looks like.
 use super::lanes::Replay;
+use crate::job::Observation;
 use crate::num::get;
 use crate::ops::Rule;
 use crate::oracle::columns::{column, reduction};
@@ -7,7 +8,6 @@ use crate::oracle::contents::Sure;
 use crate::oracle::walk::region_bytes;
 use crate::oracle::{Budget, Forecast, ReduceKind, Reduction};
 use crate::plan::{Event, Plan, Region};
-use crate::run::Observation;
 
 /// Wrong elements that one write left.
 pub(crate) struct Site<'a> {

@@ -2,10 +2,10 @@
 use super::book::{Book, Rank};
 use super::flaw::{Eyes, Flaw};
 use super::{Lane, Outcome, Verdict, answers, close, images, message, outcome, outputs, run_of, snapshot};
+use crate::job::Observation;
 use crate::oracle::contents::Memory;
 use crate::oracle::{Fingerprint, Forecast};
 use crate::plan::Plan;
-use crate::run::Observation;
 use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;

@@ -1,13 +1,13 @@
 //! The snapshot of a case: before and after by rank, the same on every backend as long as everything is right.
 use super::book::Book;
 use super::outputs::{whole, written};
+use crate::job::Observation;
 use crate::num::{DType, get, is_nan, text};
 use crate::oracle::Forecast;
 use crate::oracle::contents::Sure;
 use crate::oracle::walk::region_bytes;
 use crate::plan::{BufId, Plan, Region};
 use crate::printable::printable_lines;
-use crate::run::Observation;
 use std::fmt::Write;
 
 /// Elements up to which a case has a snapshot without asking for it.

@@ -1,9 +1,9 @@
 //! Fetching a library: its wheel comes through Python's own tools, which know the registry, proxies and credentials and
 //! check the file against the registry's hash. No code of the wheel runs.
 use super::cache::Cache;
-use super::command::{self, Answer, CommandError};
 use super::program::program;
 use super::wheel::{self, WheelError};
+use crate::child::command::{self, Answer, CommandError};
 use std::fmt;
 use std::fs;
 use std::io;

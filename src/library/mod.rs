@@ -3,7 +3,6 @@
 //! No library is loaded into the process that asks: each is opened by a child, which may crash ([`probe`]).
 mod cache;
 mod choose;
-mod command;
 mod fetch;
 mod places;
 mod probe;
@@ -13,14 +12,13 @@ mod wheel;
 
 pub use cache::{Cache, NoCache};
 pub use choose::{ChooseError, Chosen, choose};
-pub(crate) use command::{CommandError, own_output, run as run_command, say};
 pub use fetch::{Cuda, FetchError, Fetched, fetch, is_version};
 pub use places::{Candidate, Machine, Source, candidates};
 pub use probe::{ProbeError, Probed, enter_if_asked, probe, probe_within};
 pub(crate) use program::{absolute, loader_path};
 pub use version::Wanted;
 
-use crate::run::Workers;
+use crate::child::Workers;
 use std::path::PathBuf;
 
 /// A library that was found, and what it said when it was asked.

@@ -2,10 +2,10 @@
 //!
 //! The program is started again with a variable that names the library, as it is for a worker; it answers with one line
 //! on its standard output and ends at once, without running what the library has planned for a process's end.
-use super::command::{self, CommandError};
 use crate::backend::version_text;
-use crate::run::Workers;
-use crate::run::program::Program;
+use crate::child::Workers;
+use crate::child::command::{self, CommandError};
+use crate::child::program::Program;
 use nccl_sys::{Maker, Nccl, ncclResult_t};
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -73,7 +73,7 @@ pub enum ProbeError {
     TooSlow(Duration),
     /// The program that should ask did not.
     #[error(
-        "{} does not ask libraries: its main must call collspec::worker::enter_if_asked() first, or another program be named",
+        "{} does not ask libraries: its main must call collspec::enter_if_asked() first, or another program be named",
         .0.display()
     )]
     NotAsked(PathBuf),
@@ -98,8 +98,8 @@ pub fn probe_within(limit: Duration, path: &Path, workers: &Workers) -> Result<P
     let program = Program::of(workers)?;
     let not_asked = || ProbeError::NotAsked(program.path().to_owned());
     // A program that never enters would do its own work again instead; a child that got here is one.
-    let enters = matches!(workers, Workers::Command(_)) || crate::worker::can_be_worker();
-    if !enters || std::env::var_os(VARIABLE).is_some() || crate::worker::is_worker() {
+    let enters = matches!(workers, Workers::Command(_)) || crate::child::can_be_worker();
+    if !enters || std::env::var_os(VARIABLE).is_some() || crate::child::is_worker() {
         return Err(not_asked());
     }
     let path = std::path::absolute(path)?;

@@ -1,6 +1,16 @@
 //! Written elements of a scenario as bits, and what a type can hold.
 use super::{DType, Format, decode_f64, encode_f64, encode_int, mask};
-use crate::scenario::case::ElementValue;
+
+/// The value of a written element.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ElementValue {
+    /// A whole number (also from text, for what TOML cannot hold).
+    Int(i128),
+    /// A number with fraction, `nan`, `inf`, `-0.0`.
+    Float(f64),
+    /// Bits, from text such as `"0x7fc1"`; compared as bits in `expect`.
+    Bits(u64),
+}
 
 /// The bits of a written element: rounded or wrapped as [`encode_f64`] and [`encode_int`] do; given bits are cut to the type.
 pub fn element_bits(dtype: DType, value: &ElementValue) -> u64 {

@@ -4,9 +4,9 @@ use super::columns::Reduced;
 use super::contents::{Memory, Piece, Run, Sure};
 use super::poison;
 use super::walk::{Choice, Fault, Guide, Walk, region_bytes, writes_of};
+use crate::job::{Ptr, Red, What};
 use crate::plan::{Event, GUARD, Plan, Region, Write, cost};
 use crate::scenario::Diagnostic;
-use crate::worker::job::{Ptr, Red, What};
 use std::collections::HashMap;
 use std::sync::Arc;
 

@@ -4,7 +4,8 @@ use super::Reduction;
 use super::columns::{Reduced, reduce};
 use super::contents::{Mark, Memory, Piece, Sure};
 pub(crate) use super::places::{region_bytes, writes_of};
-use crate::num::{MapInput, map_element, put};
+use crate::expr::map::{MapInput, map_element};
+use crate::num::put;
 use crate::ops::{Collective, Rule};
 use crate::plan::cost::KEPT_RESULTS;
 use crate::plan::{Event, Plan, Region, StepId, Write};
@@ -253,7 +254,7 @@ impl<'p> Walk<'p> {
     fn map(
         &mut self,
         expr: &crate::scenario::Expr,
-        names: &[(String, crate::scenario::expr::Value)],
+        names: &[(String, crate::expr::Value)],
         reads: &[(String, Region)],
         out: Region,
     ) -> Result<Piece, Problem> {

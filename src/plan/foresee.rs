@@ -2,9 +2,9 @@
 //! more with sends that never wait. The order in which things happen is the order in which they are judged.
 use super::lower::{Low, Sem, SemColl, SemRed};
 use super::types::{CommId, Event, Foresight, Plan, Reduction, StepId, Waiting, Write};
+use crate::job::What;
 use crate::num::DType;
 use crate::scenario::{Case, Diagnostic, Expected, Placement};
-use crate::worker::job::What;
 use std::collections::{HashMap, VecDeque};
 
 mod play;
@@ -39,7 +39,7 @@ pub fn foresee(low: Low) -> Result<Plan, Vec<Diagnostic>> {
             calls.splice(0..0, first);
         }
     }
-    let call = |what| crate::worker::job::Call { step: 0, tolerate: false, what };
+    let call = |what| crate::job::Call { step: 0, tolerate: false, what };
     Ok(Plan {
         n: low.p.n,
         buffers: low.placed.buffers,

@@ -1,11 +1,11 @@
 //! What ranks do, before counts are known.
 use super::comms::Comms;
 use super::types::{BufId, CommId, PlanStep, StepId};
+use crate::expr::Value;
+use crate::job::What;
 use crate::num::DType;
 use crate::ops::Collective;
-use crate::scenario::expr::Value;
 use crate::scenario::{Case, ElementValue, Expected, Expr, Span};
-use crate::worker::job::What;
 use std::sync::Arc;
 
 /// A buffer name before its counts are known.

@@ -4,11 +4,12 @@ use super::item::{Coll, Item, ItemKind, MapItem, Program, Red, Scalar, ScalarNum
 use super::place::{Placed, has};
 use super::resolve::{dedupe, shown};
 use super::types::{Alloc, BufId, Buffer, CommId, Place, Region, StepId};
+use crate::expr::map::value_bits;
+use crate::expr::{Expr, Value};
+use crate::job::{Call, MapRead, Ptr, Red as JobRed, What};
 use crate::num::{self, DType};
 use crate::ops::{BROADCAST, Collective, Extent, InPlace};
-use crate::scenario::expr::{Expr, Value};
 use crate::scenario::{Diagnostic, Span, fit};
-use crate::worker::job::{Call, MapRead, Ptr, Red as JobRed, What};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -491,12 +492,10 @@ impl Lower {
 fn scalar_bits(scalar: &Scalar, dtype: DType) -> Result<u64, String> {
     match scalar.number {
         ScalarNumber::Written(value) => fit(value, dtype).map(|value| num::element_bits(dtype, &value)),
-        ScalarNumber::Computed { real, .. } if dtype.is_float() => {
-            num::value_bits(dtype, real).map_err(|e| e.to_string())
-        }
+        ScalarNumber::Computed { real, .. } if dtype.is_float() => value_bits(dtype, real).map_err(|e| e.to_string()),
         ScalarNumber::Computed { whole, .. } => {
             let value = whole.ok_or("it has no value in whole numbers")?;
-            num::value_bits(dtype, value).map_err(|e| e.to_string())
+            value_bits(dtype, value).map_err(|e| e.to_string())
         }
     }
 }

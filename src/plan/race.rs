@@ -12,8 +12,8 @@ mod latest;
 use super::lower::{Low, Sem};
 use super::resolve::dedupe;
 use super::types::{AllocId, Region, StepId};
+use crate::job::What;
 use crate::scenario::Diagnostic;
-use crate::worker::job::What;
 use latest::Latest;
 use std::collections::HashMap;
 

@@ -1,11 +1,12 @@
 //! One job on one worker, watched: what was seen of it.
-use super::arena::{Mapping, Step};
+use super::Error;
 use super::finish::{Finished, finish};
 use super::layout::CallMap;
-use super::patience::Patience;
 use super::process::{Heard, Worker};
-use super::{Ended, Error, Observation};
-use crate::worker::job::{Answers, Job, RankEnd, RankReport, Reply, Report, Request};
+use crate::child::patience::Patience;
+use crate::job::arena::{Mapping, Step};
+use crate::job::{Answers, Job, RankEnd, RankReport, Reply, Report, Request};
+use crate::job::{Ended, Observation};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 

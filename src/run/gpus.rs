@@ -1,9 +1,9 @@
 //! Asking the CUDA driver what there is, in a process of its own: a driver may crash or hang, and the parent never loads
 //! one. The program is started again with a variable that says so, as it is for a worker.
-use super::Workers;
-use super::program::Program;
 use crate::backend::cuda::{Gpus, probe};
-use crate::library::run_command;
+use crate::child::Workers;
+use crate::child::command;
+use crate::child::program::Program;
 use std::ffi::OsString;
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -37,7 +37,7 @@ pub enum AskError {
     #[error("the CUDA driver does not answer within {} s", LIMIT.as_secs())]
     TooSlow,
     /// The program knows nothing of this.
-    #[error("{} does not ask drivers: its main must call collspec::worker::enter_if_asked() first", .0.display())]
+    #[error("{} does not ask drivers: its main must call collspec::enter_if_asked() first", .0.display())]
     NotAsked(PathBuf),
     /// No process.
     #[error("no process to ask the CUDA driver: {0}")]
@@ -84,19 +84,17 @@ pub fn ask(workers: &Workers, folder: Option<&Path>) -> Result<Gpus, AskError> {
     let not_asked = || AskError::NotAsked(program.path().to_owned());
     // a child that got here did not enter: without this, each would start the next
     let current = *workers == Workers::CurrentExe;
-    if std::env::var_os(VARIABLE).is_some()
-        || crate::worker::is_worker()
-        || (current && !crate::worker::can_be_worker())
+    if std::env::var_os(VARIABLE).is_some() || crate::child::is_worker() || (current && !crate::child::can_be_worker())
     {
         return Err(not_asked());
     }
     let mut command = program.command();
     command.env(VARIABLE, std::process::id().to_string());
     command.envs(folder.map(loader_path).or_else(crate::library::loader_path));
-    let answer = match run_command(command, LIMIT) {
+    let answer = match command::run(command, LIMIT) {
         Ok(answer) => answer,
-        Err(crate::library::CommandError::TooSlow(_)) => return Err(AskError::TooSlow),
-        Err(crate::library::CommandError::Start(error)) => return Err(AskError::Start(error)),
+        Err(crate::child::command::CommandError::TooSlow(_)) => return Err(AskError::TooSlow),
+        Err(crate::child::command::CommandError::Start(error)) => return Err(AskError::Start(error)),
     };
     let mut lines = answer.out.lines().filter_map(|line| line.strip_prefix(MARK));
     if let Some(gpus) = lines.find_map(|line| serde_json::from_str(line).ok()) {
@@ -122,10 +120,10 @@ pub fn enter_if_asked() {
         std::process::exit(NOT_ASKED);
     }
     // said before the driver has the word: what ends this process from here on is the driver
-    let Ok(mut out) = crate::library::own_output() else { std::process::exit(NOT_ASKED) };
-    crate::library::say(&mut out, MARK);
+    let Ok(mut out) = crate::child::command::own_output() else { std::process::exit(NOT_ASKED) };
+    crate::child::command::say(&mut out, MARK);
     let gpus = probe();
-    crate::library::say(&mut out, &format!("\n{MARK}{}", serde_json::to_string(&gpus).unwrap_or_default()));
+    crate::child::command::say(&mut out, &format!("\n{MARK}{}", serde_json::to_string(&gpus).unwrap_or_default()));
     // what the driver does at a process's end is nobody's business here
     let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     std::process::exit(0);

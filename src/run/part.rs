@@ -1,12 +1,12 @@
 //! One process of a worker as the parent sees it: its pipes, its log, and its end.
 use super::Error;
-use super::arena::Arena;
-use super::life::Life;
 use super::log::Log;
-use super::program::Program;
-use crate::worker::inherit;
-use crate::worker::job::{Reply, Request};
-use crate::worker::wire;
+use crate::child::inherit;
+use crate::child::life::Life;
+use crate::child::program::Program;
+use crate::job::arena::Arena;
+use crate::job::wire;
+use crate::job::{Reply, Request};
 use std::io::BufReader;
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};

@@ -1,9 +1,9 @@
 //! Workers that wait for the next case, by what they were started with.
 use super::process::Worker;
-use super::program::Program;
 use super::{Backend, Error};
+use crate::child::program::Program;
+use crate::job::SetId;
 use crate::scenario::Placement;
-use crate::worker::job::SetId;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

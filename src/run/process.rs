@@ -1,12 +1,12 @@
 //! A worker as the parent sees it: one process or several (its parts), requests, replies with a limit of time, and its end.
 use super::Error;
-use super::arena::Arena;
 pub use super::part::Heard;
 use super::part::Part;
-use super::patience::Patience;
-use super::program::Program;
-use crate::worker::job::{PROTOCOL, Reply, Request};
-use crate::worker::wire;
+use crate::child::patience::Patience;
+use crate::child::program::Program;
+use crate::job::arena::Arena;
+use crate::job::wire;
+use crate::job::{PROTOCOL, Reply, Request};
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -209,7 +209,7 @@ impl Drop for Worker {
 }
 
 /// The last bytes of a text, from a character's start on.
-pub(super) fn tail(text: &str, most: usize) -> &str {
+pub(crate) fn tail(text: &str, most: usize) -> &str {
     let mut start = text.len().saturating_sub(most);
     while !text.is_char_boundary(start) {
         start += 1;

@@ -1,10 +1,10 @@
 //! What becomes of communicators that are not kept, counted until the last is gone.
 use super::Kept;
 use super::crew::Crew;
-use super::job::Reply;
 use super::session::Replies;
 use crate::backend::{Backend, Comm, CommSlot};
-use crate::run::arena::{Mapping, Step};
+use crate::job::Reply;
+use crate::job::arena::{Mapping, Step};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 

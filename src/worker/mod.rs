@@ -7,26 +7,21 @@ mod barrier;
 mod crew;
 mod drive;
 mod ending;
-pub mod inherit;
-pub mod job;
 mod map;
 mod rank;
 mod session;
 mod watch;
-pub mod wire;
-
-pub use rank::NOT_NCCL;
 
 use crate::backend::{Backend, CommSlot, Device};
-use crate::run::arena::{Arena, Step};
+use crate::child::inherit::{self, Inherited};
+use crate::job::arena::{Arena, Step};
+use crate::job::wire;
+use crate::job::{Finish, Job, PROTOCOL, Reply, Request, SetId};
 use crew::Crew;
 use ending::{Ending, StepWords};
-use inherit::Inherited;
-use job::{Finish, Job, PROTOCOL, Reply, Request, SetId};
 use session::{Replies, Run, Seat, Session, Start};
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -35,43 +30,8 @@ const NO_WORKER: i32 = 102;
 /// How long a library may take to clean up when the process ends.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// The variable that names a worker's NCCL library; without it the worker runs in software.
-pub const LIBRARY: &str = "COLLSPEC_WORKER_NCCL";
-
-/// True if this process was started as a worker (or inside one).
-pub fn is_worker() -> bool {
-    std::env::var_os(inherit::VARIABLE).is_some()
-}
-
-/// Whether this program has shown that it can be started again as a worker: its `main` asked.
-static ASKED: AtomicBool = AtomicBool::new(false);
-
-/// True once [`enter_if_asked`] was called. A program that never calls it would, started as a worker, do its own work
-/// again instead, and start workers in turn.
-pub fn can_be_worker() -> bool {
-    ASKED.load(Ordering::Relaxed)
-}
-
-/// The first thing in `main`: if this process was started as a worker, or to ask a library or a driver, it does that, and
-/// this never returns.
-pub fn enter_if_asked() {
-    enter(|| match std::env::var_os(LIBRARY) {
-        Some(path) => Backend::nccl(Path::new(&path)).map_err(|error| error.to_string()),
-        None => Ok(Backend::soft()),
-    });
-}
-
-/// As [`enter_if_asked`], on a backend of the caller's.
-pub fn enter_with(backend: impl FnOnce() -> Backend) {
-    enter(|| Ok(backend()));
-}
-
-fn enter(backend: impl FnOnce() -> Result<Backend, String>) {
-    ASKED.store(true, Ordering::Relaxed);
-    crate::signals::report_file_size_limit();
-    // The other things that a program may be started again for.
-    crate::library::enter_if_asked();
-    crate::run::gpus::enter_if_asked();
+/// Works on `backend` if this process was started as a worker, and never returns then.
+pub(crate) fn enter(backend: impl FnOnce() -> Result<Backend, String>) {
     let Some(own) = inherit::take() else { return };
     match own {
         Ok(own) => match backend() {

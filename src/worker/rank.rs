@@ -1,18 +1,15 @@
 //! One rank's calls on the backend: communicators, memory, the program, and the images at its end.
-use super::job::{Asked, Call, Figure, Job, Ptr, RankEnd, Red, Traffic, What};
 use super::map;
 use super::session::{Run, Seat};
 use crate::backend::cuda::OUT_OF_MEMORY;
 use crate::backend::{Address, CallError, Collective, Comm, CommSlot, DeviceError, Staging, Transfer};
-use crate::run::arena::{Outside, Step};
-use crate::scenario::ConfigValue;
+use crate::job::arena::{Outside, Step};
+use crate::job::{Asked, Call, Figure, Job, NOT_NCCL, Ptr, RankEnd, Red, Traffic, What};
+use crate::ops::ConfigValue;
 use nccl_sys::{ncclRedOp_t, ncclResult_t};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
-
-/// The code of a failure that is none of NCCL's: a map without a value, the driver before the program runs.
-pub const NOT_NCCL: i32 = -1;
 
 /// Why a rank does not go on.
 #[derive(Debug, thiserror::Error)]

@@ -1,11 +1,11 @@
 //! What a worker keeps of a job between its runs, and the state of one run that its rank threads share.
 use super::barrier::Barrier;
-use super::job::{Answers, Id, Job, RankEnd, RankReport, Reply, Report, What};
 use super::rank::Halt;
 use super::watch;
-use super::wire;
 use crate::backend::{Backend, CallError, CommSlot, Memory, Staging, Stream};
-use crate::run::arena::{Mapping, Step};
+use crate::job::arena::{Mapping, Step};
+use crate::job::wire;
+use crate::job::{Answers, Id, Job, RankEnd, RankReport, Reply, Report, What};
 use nccl_sys::{ncclResult_t, ncclUniqueId};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -203,7 +203,7 @@ impl Run {
         if rank != 0 || job.alone() || job.ids == 0 {
             return;
         }
-        let makes = |call: &super::job::Call| matches!(call.what, What::Init { .. });
+        let makes = |call: &crate::job::Call| matches!(call.what, What::Init { .. });
         let opening = job.prelude.iter().flatten().filter(|call| makes(call));
         let opening = opening.filter_map(|call| if let What::Init { id, .. } = call.what { Some(id) } else { None });
         let opening = opening.collect::<BTreeSet<u32>>();
@@ -331,7 +331,7 @@ impl Run {
     }
 
     /// A rank has come to its end.
-    pub fn end(&self, rank: usize, end: RankEnd, figures: Vec<super::job::Figure>) {
+    pub fn end(&self, rank: usize, end: RankEnd, figures: Vec<crate::job::Figure>) {
         let mut reports = self.reports();
         reports[rank].end = end;
         reports[rank].figures = figures;

@@ -1,10 +1,10 @@
 //! What a suite runs of a case, and how it judges what came of it.
 use super::{Call, Peer, Sight, Spot, Suite};
+use crate::job::{Ended, Observation};
+use crate::job::{Ptr, Red, What};
 use crate::num::{DType, get, put};
 use crate::ops::{Collective, Kind, Op, Rule, TABLE};
 use crate::plan::{Event, GUARD, Plan, Reduction, Region, Write};
-use crate::run::{Ended, Observation};
-use crate::worker::job::{Ptr, Red, What};
 use std::collections::HashMap;
 
 /// Bytes that are compared afterwards.

@@ -2,10 +2,10 @@
 use super::floats::{Fold, fold};
 use super::nccl_tests::{NcclTests, Place, product, sum};
 use super::{Call, Exam, Peer, Spot, Suite, rccl, ucc};
+use crate::job::{Ended, Observation};
 use crate::num::{DType, Format, decode_f64, encode_f64};
 use crate::ops::find;
 use crate::plan::{Limits, Reduction, plan};
-use crate::run::{Ended, Observation};
 use crate::scenario::{Case, SourceFile, parse};
 use DType::*;
 use nccl_sys::ncclRedOp_t;

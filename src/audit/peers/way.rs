@@ -1,11 +1,12 @@
 //! A suite as a way of checking.
 use super::{Exam, Peer};
 use crate::audit::Way;
+use crate::job::{Ended, Observation};
 use crate::judge::{self, Flaw, Outcome, Status, Verdict};
 use crate::oracle::Forecast;
 use crate::plan::Plan;
-use crate::run::{Ended, Observation, Ready};
 use crate::scenario::Case;
+use crate::suite::Ready;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -1,10 +1,10 @@
 //! One byte changed anywhere makes the case fail and is named; so does a changed expectation, checkpoint or code.
 use super::bench::{Bench, bench, cases, try_bench};
+use crate::job::Observation;
 use crate::judge::{Finding, Lane, Status, Verdict};
 use crate::num::DType;
 use crate::oracle::contents::Sure;
 use crate::plan::GUARD;
-use crate::run::Observation;
 use crate::scenario::load;
 use proptest::prelude::*;
 use std::sync::Arc;

@@ -2,8 +2,8 @@
 use super::super::lower::{Low, Sem};
 use super::super::types::{CommId, Event, Waiting, Write};
 use super::{collective, host_blocking, message};
+use crate::job::What;
 use crate::scenario::Diagnostic;
-use crate::worker::job::What;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// How it went.

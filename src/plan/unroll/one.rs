@@ -4,11 +4,11 @@ use super::super::item::{Coll, ItemKind, MapItem, Red, Scalar, ScalarNumber, Sel
 use super::super::place::{BARRIER_IN, BARRIER_OUT};
 use super::super::types::StepId;
 use super::{Member, Stop, Unroll};
+use crate::expr::Mode;
+use crate::job::What;
 use crate::num::DType;
 use crate::ops::{ALL_REDUCE, Composite, Host, Kind};
-use crate::scenario::expr::Mode;
 use crate::scenario::{BufRef, Counts, Diagnostic, ElementValue, Expr, Num, NumKind, Reduce, Sp, Step};
-use crate::worker::job::What;
 use std::sync::Arc;
 
 impl<'a> Unroll<'a> {

@@ -1,11 +1,11 @@
 //! What a plan asks of the library or the devices and they cannot do: known beforehand, so a reason to skip.
-use super::machine::Machine;
 use crate::backend::version_text;
+use crate::job::{Red, What};
 use crate::num::DType;
 use crate::ops::NcclCall;
 use crate::plan::Plan;
+use crate::run::Machine;
 use crate::scenario::Placement;
-use crate::worker::job::{Red, What};
 use nccl_sys::{Nccl, ncclConfig_t, release};
 
 /// Compute capability from which on 8-bit floats are added and compared.
