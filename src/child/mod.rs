@@ -5,6 +5,7 @@ pub mod inherit;
 pub mod life;
 pub mod patience;
 pub mod program;
+pub mod question;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
