@@ -3,16 +3,19 @@
 //! No library is loaded into the process that asks: each is opened by a child, which may crash ([`probe`]).
 mod cache;
 mod choose;
+#[cfg(feature = "cli")]
 mod fetch;
 mod places;
 mod probe;
 mod program;
 mod version;
+#[cfg(feature = "cli")]
 mod wheel;
 
-pub use cache::{Cache, NoCache};
+pub use cache::{Cache, Cuda, NoCache};
 pub use choose::{ChooseError, Chosen, choose};
-pub use fetch::{Cuda, FetchError, Fetched, fetch, is_version};
+#[cfg(feature = "cli")]
+pub use fetch::{FetchError, Fetched, fetch, is_version};
 pub use places::{Candidate, Machine, Source, candidates};
 pub use probe::{ProbeError, Probed, enter_if_asked, probe, probe_within};
 pub(crate) use program::{absolute, loader_path};
