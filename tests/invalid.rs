@@ -1,4 +1,5 @@
 //! Files that are no scenarios, each with the message that people see. `COLLSPEC_BLESS=1` writes the messages anew.
+use collspec::oracle::Forecast;
 use collspec::plan::{self, Limits};
 use collspec::run::memory::Turns;
 use collspec::scenario::{self, Case, Expected, SourceFile};
@@ -18,12 +19,15 @@ fn faults_of(file: &Arc<SourceFile>, name: &str) -> String {
     }
 }
 
-/// What planning finds in a case that is not meant to be refused.
+/// What planning or forecasting finds in a case that is not meant to be refused.
 fn plan_faults(case: &Arc<Case>) -> Option<String> {
     if case.outcome.as_ref().is_some_and(|o| o.v.contains(&Expected::Refused)) {
         return None;
     }
-    let faults = plan::plan(case, &Limits::default()).err()?;
+    let faults = match plan::plan(case, &Limits::default()) {
+        Err(faults) => faults,
+        Ok(plan) => Forecast::new(&plan, 0).err()?,
+    };
     Some(format!("{}: {}", case.name, scenario::render(&case.file, &faults, false)))
 }
 

@@ -207,3 +207,15 @@ fn a_buffer_grows_until_its_last_open_slice_is_known() {
     let count = |name: &str| p.buffers.iter().find(|b| b.name == name).and_then(|b| b.places[1]).map(|p| p.count);
     assert_eq!((count("y"), count("z")), (Some(5), Some(5)));
 }
+
+#[test]
+fn an_if_inside_of_an_index_counts_in_whole_numbers() {
+    let faults = |index: &str| {
+        let text = format!(
+            "world_size = 2\nop = \"all_reduce\"\ninputs = {{ each = \"i\", count = 2 }}\nassert = [\"out[{index}] == 2\"]\n"
+        );
+        collspec::oracle::Forecast::new(&good(&text), 0).err().map(|faults| faults[0].message.clone())
+    };
+    assert_eq!(faults("if(3 / 2 == 1, 1, out[9])"), None, "the branch with `out[9]` is not taken");
+    assert!(faults("if(3 / 2 == 2, 1, out[9])").is_some_and(|words| words.contains("`out[9]` is outside")));
+}

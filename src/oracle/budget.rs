@@ -12,6 +12,9 @@ const SAMPLES: u32 = 1024;
 /// Answers kept for columns that come again.
 const MAX_KEPT: usize = 1 << 15;
 
+/// Reductions that elements are judged of in turn: one, and what is left of it without the inputs that change nothing.
+const MAX_KNOWN: usize = 8;
+
 /// Operations left to a case, and the memory of its searches.
 #[derive(Debug)]
 pub struct Budget {
@@ -22,10 +25,19 @@ pub struct Budget {
     pub(super) chain_steps: u64,
     pub(super) samples: u32,
     pub(super) search: Search,
-    pub(super) last_chain: Option<Chain>,
     kept: HashMap<Vec<u64>, Arc<Admissible>>,
-    prepared: Option<(Reduction, Arc<Prepared>)>,
+    /// The last used stands first.
+    known: Vec<Known>,
     blown: bool,
+}
+
+/// A reduction that elements were judged of.
+#[derive(Debug)]
+struct Known {
+    reduction: Reduction,
+    prepared: Arc<Prepared>,
+    /// The chain that explained an element last.
+    chain: Option<Chain>,
 }
 
 /// What is the same for all elements of a reduction.
@@ -52,9 +64,8 @@ impl Budget {
             chain_steps: joins.saturating_mul(4),
             samples: SAMPLES,
             search: Search::default(),
-            last_chain: None,
             kept: HashMap::new(),
-            prepared: None,
+            known: Vec::new(),
             blown: false,
         }
     }
@@ -79,15 +90,24 @@ impl Budget {
     }
 
     pub(super) fn prepared(&mut self, reduction: &Reduction) -> Arc<Prepared> {
-        match &self.prepared {
-            Some((known, prepared)) if known == reduction => Arc::clone(prepared),
-            _ => {
+        Arc::clone(&self.known(reduction).prepared)
+    }
+
+    /// The chain that explained the last element of a reduction.
+    pub(super) fn last_chain(&mut self, reduction: &Reduction) -> &mut Option<Chain> {
+        &mut self.known(reduction).chain
+    }
+
+    fn known(&mut self, reduction: &Reduction) -> &mut Known {
+        match self.known.iter().position(|known| known.reduction == *reduction) {
+            Some(at) => self.known[..=at].rotate_right(1),
+            None => {
+                self.known.truncate(MAX_KNOWN - 1);
                 let prepared = Arc::new(Prepared::new(reduction));
-                self.prepared = Some((reduction.clone(), Arc::clone(&prepared)));
-                self.last_chain = None;
-                prepared
+                self.known.insert(0, Known { reduction: reduction.clone(), prepared, chain: None });
             }
         }
+        &mut self.known[0]
     }
 }
 

@@ -13,10 +13,13 @@ impl Reduction {
     /// inputs. `None` if too many are left to be searched.
     pub(super) fn essential(&self, values: &[f64]) -> Option<(Self, Vec<f64>)> {
         let scalars = self.scalar_values();
+        let zero = |x: f64| (x == 0.0).then(|| usize::from(x.is_sign_negative()));
         let neutral = |rank: usize, x: f64| match (&self.kind, scalars.get(rank)) {
             (ReduceKind::Prod, _) => (x == 1.0).then_some(0),
-            (_, Some(s)) => (x * s == 0.0 && (x == 0.0 || *s == 0.0)).then(|| usize::from((x * s).is_sign_negative())),
-            (_, None) => (x == 0.0).then(|| usize::from(x.is_sign_negative())),
+            (ReduceKind::PreMulSum { .. }, Some(s)) if *s == 0.0 => zero(x * s),
+            (ReduceKind::PreMulSum { .. }, Some(s)) => zero(x).map(|sign| sign ^ usize::from(s.is_sign_negative())),
+            // What 1/n is in a type does not matter: an average may divide instead.
+            _ => zero(x),
         };
         if values.iter().chain(&scalars).any(|value| !value.is_finite()) {
             return None;

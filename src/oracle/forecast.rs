@@ -5,7 +5,7 @@ use super::contents::{Memory, Piece, Run, Sure};
 use super::poison;
 use super::walk::{Choice, Fault, Guide, Walk, region_bytes, writes_of};
 use crate::job::{Ptr, Red, What};
-use crate::plan::{Event, GUARD, Plan, Region, Write, cost};
+use crate::plan::{Event, GUARD, Plan, Region, Write, cost, expect};
 use crate::scenario::Diagnostic;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -43,6 +43,7 @@ impl Forecast {
     /// Walks the plan. Fails where a value is read that nobody has written, an expression has no value, or a reduction
     /// cannot be judged.
     pub fn new(plan: &Plan, seed: u64) -> Result<Self, Vec<Diagnostic>> {
+        expect::check_elements(plan)?;
         let begin = beginning(plan)?;
         let runs: Vec<Vec<Run>> = begin.iter().map(|m| m.runs().to_vec()).collect();
         let mut initial: Vec<Vec<u8>> = plan

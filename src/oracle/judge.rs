@@ -100,8 +100,10 @@ impl Reduction {
         if found {
             return accept(Lane::Admissible, None, None, None);
         }
-        if let Some((few, values)) = self.essential(values) {
-            return few.judge_essential(float, &values, observed, budget);
+        if let Some((few, values)) = self.essential(values)
+            && let Some(judged) = few.judge_essential(&values, observed, budget)
+        {
+            return judged;
         }
         let prepared = budget.prepared(self);
         if self.surely_within(float, values, &prepared.scalars, decode_f64(self.dtype, observed)) {
@@ -113,16 +115,21 @@ impl Reduction {
         }
     }
 
-    /// Judges what is left of a column of many ranks without the inputs that change nothing. The order among them says
-    /// nothing of the order among all, so nothing is said of families.
-    fn judge_essential(&self, float: Float, values: &[f64], observed: u64, budget: &mut Budget) -> Judged {
-        let samples = std::mem::take(&mut budget.samples);
-        let judged = self.judge_few(float, values, observed, budget);
-        budget.samples = samples;
-        match judged.ruling {
+    /// Judges what is left of a column of many ranks without the inputs that change nothing; `None` if the budget does not
+    /// suffice. The order among them says nothing of the order among all, so nothing is said of families.
+    fn judge_essential(&self, values: &[f64], observed: u64, budget: &mut Budget) -> Option<Judged> {
+        let mut steps = u64::MAX;
+        if self.chain_found(values, observed, budget, &mut steps) {
+            return Some(accept(Lane::Admissible, None, None, None));
+        }
+        let Some(judged) = self.judge_by_search(values, observed, false, budget) else {
+            budget.blow();
+            return None;
+        };
+        Some(match judged.ruling {
             Ruling::Accept { .. } => accept(judged.lane, None, None, judged.note),
             _ => judged,
-        }
+        })
     }
 
     fn judge_by_bound(&self, answer: Answer, observed: u64, note: Option<&'static str>) -> Judged {
@@ -134,13 +141,14 @@ impl Reduction {
 
     fn chain_found(&self, values: &[f64], observed: u64, budget: &mut Budget, steps: &mut u64) -> bool {
         let prepared = budget.prepared(self);
-        let found = self.find_chain(&prepared, values, observed, budget.last_chain, steps);
-        budget.last_chain = found.or(budget.last_chain);
+        let last = *budget.last_chain(self);
+        let found = self.find_chain(&prepared, values, observed, last, steps);
+        *budget.last_chain(self) = found.or(last);
         found.is_some()
     }
 
     /// Whether the column can be judged at all, to be asked before running: up to [`SEARCH_RANKS`] ranks always; beyond only
-    /// what is exact, has few inputs that matter, or has a bound.
+    /// what is exact, or has a bound, which holds when the budget for searching is used up.
     pub fn judgeable(&self, column: &[u64]) -> Result<(), String> {
         if !self.covers(column.len()) {
             return Err(format!("the column has {} elements for {} ranks", column.len(), self.ranks));
@@ -150,10 +158,7 @@ impl Reduction {
             return Ok(());
         }
         let values: Vec<f64> = column.iter().map(|bits| decode_f64(self.dtype, *bits)).collect();
-        match self.essential(&values) {
-            Some(_) => Ok(()),
-            None => self.bound(float, &values, &self.scalar_values()).map(|_| ()),
-        }
+        self.bound(float, &values, &self.scalar_values()).map(|_| ())
     }
 
     /// Everything that may come out: the exact answer, else the whole admissible set, else the bound. For people and tests;

@@ -4,6 +4,7 @@ use super::types::{Buffer, Plan};
 use crate::expr::{Func, Mode, Node, Value};
 use crate::job::What;
 use crate::scenario::{Diagnostic, Expr, Sp};
+use std::collections::HashSet;
 
 /// The buffers that an `assert` names, and where it can be checked.
 struct Named<'a> {
@@ -14,18 +15,31 @@ struct Named<'a> {
     ranks: Vec<usize>,
 }
 
+/// Which ranks run which named steps.
+pub struct Begun(HashSet<(usize, u32)>);
+
+impl Begun {
+    /// Of a plan.
+    pub fn of(plan: &Plan) -> Self {
+        let ranks = plan.programs.iter().enumerate();
+        let begun = ranks.flat_map(|(rank, calls)| {
+            calls.iter().filter_map(move |call| match call.what {
+                What::Begin { tag, .. } => Some((rank, tag)),
+                _ => None,
+            })
+        });
+        Self(begun.collect())
+    }
+}
+
 impl<'a> Named<'a> {
-    fn of(plan: &'a Plan, expr: &Expr) -> Self {
+    fn of(plan: &'a Plan, begun: &Begun, expr: &Expr) -> Self {
         let names = named(expr);
         let buffers: Vec<&Buffer> = plan.buffers.iter().filter(|b| names.contains(&b.name)).collect();
         let tags: Vec<u32> =
             (0..).zip(&plan.tags).filter(|(_, name)| names.contains(name)).map(|(tag, _)| tag).collect();
         let has = |rank: &usize| {
-            let begins = |tag: &u32| {
-                let calls = plan.programs.get(*rank).into_iter().flatten();
-                calls.into_iter().any(|c| matches!(c.what, What::Begin { tag: t, .. } if t == *tag))
-            };
-            buffers.iter().all(|b| count(b, *rank).is_some()) && tags.iter().all(begins)
+            buffers.iter().all(|b| count(b, *rank).is_some()) && tags.iter().all(|tag| begun.0.contains(&(*rank, *tag)))
         };
         let ranks = (0..plan.n).filter(has).collect();
         let bare = expr.bare_names();
@@ -39,7 +53,7 @@ fn count(buffer: &Buffer, rank: usize) -> Option<u64> {
 }
 
 /// What is wrong with an `assert`, whatever its elements are.
-pub fn check(plan: &Plan, a: &Sp<Expr>) -> Option<Diagnostic> {
+pub fn check(plan: &Plan, begun: &Begun, a: &Sp<Expr>) -> Option<Diagnostic> {
     let names = named(&a.v);
     let unknown = |name: &&String| {
         let known = plan.buffers.iter().any(|b| b.name == **name) || plan.tags.contains(name);
@@ -48,7 +62,7 @@ pub fn check(plan: &Plan, a: &Sp<Expr>) -> Option<Diagnostic> {
     if let Some(name) = names.iter().find(unknown) {
         return Some(Diagnostic::new(a.span, format!("`{name}` is no buffer, step or axis of this case")));
     }
-    let named = Named::of(plan, &a.v);
+    let named = Named::of(plan, begun, &a.v);
     checks_nothing(plan, a, &named).or_else(|| of_unlike_lengths(a, &named))
 }
 
@@ -94,29 +108,42 @@ pub fn looks_beyond(expr: &Expr) -> bool {
     looks
 }
 
-/// Whether an `assert` reads only what is there, as far as that does not depend on data.
+/// Nodes of expressions, and calls, that are looked at in a case for what `assert`s read. What is not looked at shows when the
+/// `assert` is evaluated.
+const MAX_LOOKED_AT: u64 = 10_000_000;
+
+/// Whether the `assert`s of a plan read only what is there, as far as that does not depend on data.
 ///
 /// # Errors
 ///
 /// An index outside of its buffer or without a value, or a figure that no backend counts.
-pub fn check_elements(plan: &Plan, a: &Sp<Expr>) -> Result<(), Diagnostic> {
-    if !looks_beyond(&a.v) {
-        return Ok(());
+pub fn check_elements(plan: &Plan) -> Vec<Diagnostic> {
+    let asserts: Vec<&Sp<Expr>> = plan.case.asserts.iter().filter(|a| looks_beyond(&a.v)).collect();
+    if asserts.is_empty() {
+        return Vec::new();
     }
-    let Named { buffers, each, ranks } = Named::of(plan, &a.v);
+    let begun = Begun::of(plan);
+    let mut left = MAX_LOOKED_AT;
+    asserts.into_iter().filter_map(|a| reads_beyond(plan, &begun, a, &mut left)).collect()
+}
+
+fn reads_beyond(plan: &Plan, begun: &Begun, a: &Sp<Expr>, left: &mut u64) -> Option<Diagnostic> {
+    let Named { buffers, each, ranks } = Named::of(plan, begun, &a.v);
     for rank in ranks {
         let total = each.first().and_then(|b| count(b, rank)).unwrap_or(1);
-        let mut reader =
-            Reader { plan, buffers: &buffers, rank, names: Names::world(&plan.case, rank), counts_i: false };
+        let names = Names::world(&plan.case, rank);
+        let mut reader = Reader { plan, buffers: &buffers, rank, names, counts_i: false, left };
         for i in 0..total {
             reader.names.i = Some(i);
-            reader.read(&a.v.node).map_err(|why| Diagnostic::new(a.span, format!("`{}`: {why}", a.v.text)))?;
-            if !reader.counts_i {
+            if let Err(why) = reader.read(&a.v.node, Mode::Float) {
+                return Some(Diagnostic::new(a.span, format!("`{}`: {why}", a.v.text)));
+            }
+            if !reader.counts_i || *reader.left == 0 {
                 break;
             }
         }
     }
-    Ok(())
+    None
 }
 
 /// Follows an `assert` for one element of one rank, as far as no data decides the way.
@@ -127,35 +154,48 @@ struct Reader<'a> {
     names: Names<'a>,
     /// True if something that was looked at depends on `i`.
     counts_i: bool,
+    /// What may still be looked at.
+    left: &'a mut u64,
 }
 
 impl Reader<'_> {
-    fn read(&mut self, node: &Node) -> Result<(), String> {
+    /// False once enough was looked at.
+    fn may_look(&mut self, at: usize) -> bool {
+        *self.left = self.left.saturating_sub(at as u64);
+        *self.left > 0
+    }
+
+    fn read(&mut self, node: &Node, mode: Mode) -> Result<(), String> {
+        if !self.may_look(1) {
+            return Ok(());
+        }
         match node {
             Node::Int(_) | Node::Float(_) | Node::Name(_) | Node::Call(Func::Same, _) => Ok(()),
-            Node::Field(step, field) => match uncounted(self.plan, self.rank, step) {
-                Some(why) if field != "seconds" => Err(why),
-                _ => Ok(()),
-            },
+            Node::Field(_, field) if field == "seconds" => Ok(()),
+            Node::Field(step, _) => {
+                let calls = self.plan.programs.get(self.rank).map_or(0, Vec::len);
+                let why = if self.may_look(calls) { uncounted(self.plan, self.rank, step) } else { None };
+                why.map_or(Ok(()), Err)
+            }
             Node::Index(name, index) => {
-                self.read(index)?;
+                self.read(index, Mode::Whole)?;
                 self.index(name, index)
             }
-            Node::Neg(inner) => self.read(inner),
+            Node::Neg(inner) => self.read(inner, mode),
             Node::Binary(_, left, right) => {
-                self.read(left)?;
-                self.read(right)
+                self.read(left, mode)?;
+                self.read(right, mode)
             }
             Node::Call(Func::If, args) => {
                 let [condition, yes, no] = args.as_slice() else { return Ok(()) };
-                self.read(condition)?;
-                match self.value(condition, Mode::Float) {
-                    Some(Ok(value)) => self.read(if value.truth() { yes } else { no }),
+                self.read(condition, mode)?;
+                match self.value(condition, mode) {
+                    Some(Ok(value)) => self.read(if value.truth() { yes } else { no }, mode),
                     // What has no value is for the report, and what data decides, too.
                     Some(Err(_)) | None => Ok(()),
                 }
             }
-            Node::Call(_, args) => args.iter().try_for_each(|arg| self.read(arg)),
+            Node::Call(_, args) => args.iter().try_for_each(|arg| self.read(arg, mode)),
         }
     }
 
@@ -175,15 +215,18 @@ impl Reader<'_> {
 
     /// The value of a part that reads no data; `None` if it does.
     fn value(&mut self, node: &Node, mode: Mode) -> Option<Result<Value, String>> {
-        let mut data = false;
+        let (mut data, mut nodes) = (false, 0);
         let buffers = self.buffers;
-        node.walk(&mut |node| match node {
-            Node::Name(name) if name == "i" => self.counts_i = true,
-            Node::Name(name) => data |= buffers.iter().any(|b| b.name == *name),
-            Node::Index(..) | Node::Field(..) | Node::Call(Func::Same, _) => data = true,
-            _ => {}
+        node.walk(&mut |node| {
+            nodes += 2;
+            match node {
+                Node::Name(name) if name == "i" => self.counts_i = true,
+                Node::Name(name) => data |= buffers.iter().any(|b| b.name == *name),
+                Node::Index(..) | Node::Field(..) | Node::Call(Func::Same, _) => data = true,
+                _ => {}
+            }
         });
-        (!data).then(|| node.eval(&self.names, mode).map_err(|e| e.to_string()))
+        (self.may_look(nodes) && !data).then(|| node.eval(&self.names, mode).map_err(|e| e.to_string()))
     }
 }
 

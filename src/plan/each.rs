@@ -71,7 +71,7 @@ pub fn have_values(
     Ok(())
 }
 
-/// What makes the elements of an expression.
+/// Computes the elements of an expression, block by block.
 struct Elements<'a> {
     expr: &'a Expr,
     span: Span,

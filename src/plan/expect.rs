@@ -13,7 +13,10 @@ pub fn faults(plan: &Plan) -> Vec<Diagnostic> {
     for e in &plan.case.expect {
         diags.extend(one(plan, e).err());
     }
-    diags.extend(plan.case.asserts.iter().filter_map(|a| asserts::check(plan, a)));
+    if !plan.case.asserts.is_empty() {
+        let begun = asserts::Begun::of(plan);
+        diags.extend(plan.case.asserts.iter().filter_map(|a| asserts::check(plan, &begun, a)));
+    }
     diags
 }
 
@@ -92,8 +95,7 @@ pub fn check_elements(plan: &Plan) -> Result<(), Vec<Diagnostic>> {
         })
     };
     let faults = plan.case.expect.iter().filter_map(|e| of(e).err());
-    let faults: Vec<Diagnostic> =
-        faults.chain(plan.case.asserts.iter().filter_map(|a| asserts::check_elements(plan, a).err())).collect();
+    let faults: Vec<Diagnostic> = faults.chain(asserts::check_elements(plan)).collect();
     if faults.is_empty() { Ok(()) } else { Err(dedupe(faults)) }
 }
 

@@ -102,7 +102,7 @@ pub fn faults(plan: &Plan) -> Vec<Diagnostic> {
     plan.buffers.iter().filter_map(written).collect()
 }
 
-/// Whether the type holds what is written: of many buffers it is not known when the file is read.
+/// Checks that the type can hold the written numbers. The type of many buffers is not known before planning.
 pub fn fits(content: &Content, dtype: DType, axes: &[(String, Value)]) -> Result<(), Diagnostic> {
     let row = |list: &[Element]| {
         list.iter().try_for_each(|element| match fit(element.value, dtype) {
@@ -192,7 +192,7 @@ fn character(fill: &Fill, dtype: DType, rank: usize, byte: u8) -> Result<Element
         .map_err(|why| Diagnostic::new(fill.span, format!("a byte of the text of rank {rank}: {why}")))
 }
 
-/// Whether [`bytes`] has something to give for all elements, without the memory that it takes.
+/// Checks that [`bytes`] has a value for every element, without taking memory for them.
 pub fn have_values(
     case: &Case,
     dtype: DType,

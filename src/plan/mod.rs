@@ -4,7 +4,7 @@
 //! The way of a case: `unroll` turns steps into every rank's items; `resolve` finds counts and types; `place`
 //! lays buffers into allocations; `lower` makes calls with pointers; `foresee` plays the program through, which
 //! gives the order of events and says whether it can hang; `race` refuses unordered use; `expect` checks what is
-//! expected against what there is; `cost` says what it all takes. Within that, each element of `expect` is computed once.
+//! expected against what there is; `cost` says what it all takes.
 pub(crate) mod asserts;
 mod comms;
 pub mod cost;
@@ -45,7 +45,7 @@ pub struct Limits {
     pub calls: usize,
     /// Bytes of a scenario file.
     pub file: u64,
-    /// Who set them.
+    /// Whether options or variables set them.
     pub set_by: SetBy,
 }
 
@@ -66,7 +66,7 @@ impl SetBy {
         format!("`{}{between}{value}`", self.name(limit))
     }
 
-    /// What the limit is called where it is set.
+    /// The name of the option or variable that sets a limit.
     pub fn name(self, limit: &str) -> String {
         match self {
             Self::Options => format!("--{limit}"),
@@ -142,7 +142,6 @@ pub fn plan(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> 
         return Err(resolve::dedupe(faults));
     }
     plan.cost = cost::check(&plan, limits)?;
-    expect::check_elements(&plan)?;
     plan.limits = *limits;
     Ok(plan)
 }

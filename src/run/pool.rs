@@ -102,7 +102,7 @@ impl Pool {
         &self.program
     }
 
-    /// A worker that nobody has used. Where there are no means for one, the idle ones end first.
+    /// A new worker. If there are no descriptors, threads or memory for it, the idle workers end first.
     pub fn fresh(&self, key: &WorkerKey) -> Result<Pooled, Error> {
         let worker = match Worker::start(&self.program, &key.env) {
             Err(Error::Resources(_) | Error::Spawn { .. }) if self.give_up_idle() => {

@@ -83,10 +83,27 @@ fn few_numbers_among_many_ranks_are_searched() {
             assert_ne!(judged.lane, Lane::Bounded);
         }
     }
-    let mut factors = vec![1.0; 12];
-    factors[2..5].copy_from_slice(&[1e30, 1e30, 1e-30]);
-    let (reduction, column) = case(DType::F32, ReduceKind::Prod, &factors);
-    assert_eq!(reduction.judgeable(&column), Ok(()), "it may overflow, and every order can be looked at");
+}
+
+#[test]
+fn few_numbers_are_bounded_once_the_budget_is_used_up() {
+    let mut values = vec![0.0; 16];
+    values[2..5].copy_from_slice(&[1.0, 2f64.powi(-24), 2f64.powi(-24)]);
+    let (reduction, column) = case(DType::F32, ReduceKind::Sum, &values);
+    let mut poor = Budget::new(0);
+    let judged = reduction.judge(&column, 1f32.to_bits().into(), &mut poor);
+    assert!(judged.ruling.accepted() && judged.lane == Lane::Admissible, "a chain: {judged:?}");
+    let judged = reduction.judge(&column, (1f32.to_bits() + 3).into(), &mut poor);
+    assert!(poor.blown() && judged.lane == Lane::Bounded, "{judged:?}");
+}
+
+#[test]
+fn an_average_over_so_many_ranks_that_a_part_of_it_is_zero_is_not_zero() {
+    // 1/1024 is below the least f8e4m3, and so is 0 when it is rounded.
+    let values: Vec<f64> = (0..1024).map(|rank| if rank < 7 { 448.0 } else { 16.0 }).collect();
+    let (reduction, column) = case(DType::F8e4m3, ReduceKind::Avg, &values);
+    assert!(reduction.essential(&values).is_none());
+    assert!(reduction.judgeable(&column).is_err());
 }
 
 /// A random tree in f32 with the type's rounding at each join.
