@@ -1,21 +1,23 @@
-//! The rooms of `src` import only what the table in docs/architecture.md allows, and no arrow of the table runs back up.
+//! What docs/architecture.md says of the code is true: the rooms of `src` import only what its table allows, no arrow of the
+//! table runs back up, and `unsafe` stands only where it says.
 use std::collections::BTreeMap;
 use std::fs;
 use std::path::{Path, PathBuf};
 
 /// The rooms that each room may import, in the table's order: from the ground up.
 fn allowed() -> Vec<(String, Vec<String>)> {
+    let name = |name: &String| name.trim_start_matches("src/").to_owned();
+    let row = |cells: Vec<Vec<String>>| (name(&cells[0][0]), cells[2].clone());
+    table("| room | what it does | imports |").into_iter().map(row).collect()
+}
+
+/// The names in backquotes in every cell of the table with this head, by row.
+fn table(head: &str) -> Vec<Vec<Vec<String>>> {
     let text = fs::read_to_string(root().join("docs/architecture.md")).unwrap();
-    let table = text.split("| room | what it does | imports |").nth(1).expect("the table of rooms");
+    let table = text.split(head).nth(1).expect(head);
     let rows = table.lines().skip(2).take_while(|line| line.starts_with('|'));
-    let names = |cell: &str| -> Vec<String> {
-        cell.split('`').skip(1).step_by(2).map(|name| name.trim_start_matches("src/").to_owned()).collect()
-    };
-    let row = |line: &str| {
-        let cells: Vec<&str> = line.split('|').collect();
-        (names(cells[1]).remove(0), names(cells[3]))
-    };
-    rows.map(row).collect()
+    let names = |cell: &str| -> Vec<String> { cell.split('`').skip(1).step_by(2).map(str::to_owned).collect() };
+    rows.map(|line| line.split('|').skip(1).map(names).collect()).collect()
 }
 
 fn root() -> PathBuf {
@@ -123,4 +125,32 @@ fn imports_are_found_in_every_spelling() {
     let found: Vec<String> = imports(text).into_iter().map(|(line, name)| format!("{line} {name}")).collect();
     assert_eq!(found, ["1 num", "2 child", "2 run", "2 worker", "3 plan"]);
     assert_eq!(code("a // crate::b\n#[cfg(test)]\nmod tests {\n    use crate::c;\n}\n").trim(), "a");
+}
+
+/// True if code says `unsafe` to the compiler.
+fn is_unsafe(code: &str) -> bool {
+    let opens = ["{", "fn", "impl", "extern", "trait"];
+    code.match_indices("unsafe").any(|(at, word)| {
+        let next = code[at + word.len()..].trim_start();
+        let whole = !code[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_');
+        whole && opens.iter().any(|open| next.starts_with(open))
+    })
+}
+
+#[test]
+fn unsafe_code_stands_where_the_list_says() {
+    let listed: Vec<String> = table("| where | why |").into_iter().flat_map(|row| row[0].clone()).collect();
+    assert!(listed.len() > 10, "{listed:?}");
+    let mut files = Vec::new();
+    sources(&root().join("src"), &mut files);
+    for entry in fs::read_dir(root().join("crates")).unwrap() {
+        sources(&entry.unwrap().path().join("src"), &mut files);
+    }
+    let found = files.iter().filter(|file| is_unsafe(&code(&fs::read_to_string(file).unwrap())));
+    let found: Vec<&str> = found.map(|file| file.strip_prefix(root()).unwrap().to_str().unwrap()).collect();
+    let covers = |place: &str, file: &str| file == place || (place.ends_with('/') && file.starts_with(place));
+    let missing: Vec<_> = found.iter().filter(|file| !listed.iter().any(|place| covers(place, file))).collect();
+    assert!(missing.is_empty(), "unsafe code that docs/architecture.md does not list: {missing:?}");
+    let idle: Vec<_> = listed.iter().filter(|place| !found.iter().any(|file| covers(place, file))).collect();
+    assert!(idle.is_empty(), "docs/architecture.md lists places without unsafe code: {idle:?}");
 }
