@@ -22,7 +22,7 @@ pub use sight::{Lanes, Sight};
 pub use tally::{Classes, FileRow, ItemRow, Report, WithoutFolder, WithoutLane};
 pub use way::{Ours, Way};
 
-use crate::run::Room;
+use crate::run::PoolLimits;
 use crate::suite::Suite;
 use crate::suite::{Options, Runner};
 use std::io;
@@ -112,7 +112,7 @@ pub fn audit(
         return Err(Error::Empty);
     }
     let jobs = settings.jobs.max(1);
-    let room = Room { workers: PROCESSES, processes: PROCESSES, bytes: ARENAS };
+    let room = PoolLimits { workers: PROCESSES, processes: PROCESSES, bytes: ARENAS };
     let runner = Runner::new(Options { jobs, ..options })?.with_room(room);
     audit_on(suite, way, &runner, settings, tell)
 }

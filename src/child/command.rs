@@ -1,5 +1,5 @@
 //! Running a program to its end, with a limit of time and of what it may say.
-use crate::child::life::Life;
+use crate::child::guard::ChildGuard;
 use crate::child::patience::Patience;
 use std::collections::VecDeque;
 use std::fs::File;
@@ -41,7 +41,7 @@ pub fn run(mut command: Command, limit: Duration) -> Result<Answer, CommandError
     let mut patience = Patience::new(limit);
     let mut child = command.spawn()?;
     let (out, err) = (child.stdout.take(), child.stderr.take());
-    let mut life = Life::of(child);
+    let mut life = ChildGuard::of(child);
     let (tell, told) = channel();
     let listen = |is_out: bool, from: Option<Box<dyn Read + Send>>| {
         let tell = tell.clone();

@@ -1,8 +1,8 @@
 //! Child processes: how the program starts itself again, runs other programs to their end, and sees to it that no child
 //! outlives it.
 pub mod command;
+pub mod guard;
 pub mod inherit;
-pub mod life;
 pub mod patience;
 pub mod program;
 pub mod question;

@@ -1,5 +1,5 @@
 //! The end of communicators that a worker does not keep, watched like the case before it.
-use super::process::{Heard, Worker};
+use super::process::{Incoming, Worker};
 use crate::child::patience::Patience;
 use crate::job::arena::Step;
 use crate::job::{Finish, Reply, Request, SetId};
@@ -28,16 +28,16 @@ pub fn finish(worker: &mut Worker, ranks: u32, keep: Option<SetId>, destroy: Vec
     let mut waiting = worker.parts();
     while waiting > 0 {
         match worker.hear(&mut patience) {
-            (_, Heard::Reply(Reply::Finished { errors })) => {
+            (_, Incoming::Reply(Reply::Finished { errors })) => {
                 all.extend(errors);
                 waiting -= 1;
             }
-            (_, Heard::Reply(Reply::Trouble(text)) | Heard::Garbled(text)) => {
+            (_, Incoming::Reply(Reply::Trouble(text)) | Incoming::Garbled(text)) => {
                 worker.end(0);
                 return Finished::Dead(text);
             }
-            (_, Heard::Reply(_)) => {}
-            (_, Heard::Silence) => {
+            (_, Incoming::Reply(_)) => {}
+            (_, Incoming::Silence) => {
                 let arena = worker.arena.mapping();
                 let at_it = |rank: &u32| {
                     arena.word(*rank).is_ok_and(|word| Step::of(word.load(Ordering::Acquire)) == Step::Ending)
@@ -46,7 +46,7 @@ pub fn finish(worker: &mut Worker, ranks: u32, keep: Option<SetId>, destroy: Vec
                 worker.end(0);
                 return Finished::Late(at_it);
             }
-            (part, Heard::End) => return Finished::Dead(worker.end(part)),
+            (part, Incoming::End) => return Finished::Dead(worker.end(part)),
         }
     }
     all.sort();

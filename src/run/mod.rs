@@ -12,7 +12,7 @@ pub mod pool;
 pub mod process;
 
 pub use machine::{Machine, RanksPerGpu};
-pub use pool::Room;
+pub use pool::PoolLimits;
 
 /// Seconds of a time limit, as they are written in options and variables.
 pub fn seconds(text: &str) -> Result<f64, String> {

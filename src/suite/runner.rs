@@ -15,7 +15,7 @@ use crate::run::execute::{Again, Executed, Task, execute};
 use crate::run::finish::{self, Finished};
 use crate::run::lock::{self, Locks};
 use crate::run::memory::Turns;
-use crate::run::pool::{KeptSet, Pool, Pooled, Room, WorkerKey};
+use crate::run::pool::{KeptSet, Pool, PoolLimits, Pooled, WorkerKey};
 use crate::run::{Backend, Error, Machine, gpus, job};
 use crate::scenario::{Case, EnvValue, Expected, Placement};
 use soft_nccl::fault::Wish;
@@ -165,13 +165,13 @@ impl Runner {
         if options.machine.is_some() {
             lock::check(&lock::folder()).map_err(Error::NoLocks)?;
         }
-        let pool = Pool::new(program, Room::of(most));
+        let pool = Pool::new(program, PoolLimits::of(most));
         let turns = Turns::new(options.limits.memory);
         Ok(Self { options, turns, pool, version: OnceLock::new() })
     }
 
     /// With room for other numbers of idle workers.
-    pub fn with_room(mut self, room: Room) -> Self {
+    pub fn with_room(mut self, room: PoolLimits) -> Self {
         self.pool = Pool::new(self.pool.program().clone(), room);
         self
     }

@@ -6,10 +6,10 @@
 mod barrier;
 mod crew;
 mod drive;
-mod ending;
 mod map;
 mod rank;
 mod session;
+mod teardown;
 mod watch;
 
 use crate::backend::{Backend, CommSlot, Device};
@@ -17,13 +17,13 @@ use crate::child::inherit::{self, Inherited};
 use crate::job::arena::{Arena, Step};
 use crate::job::wire;
 use crate::job::{Finish, Job, PROTOCOL, Reply, Request, SetId};
-use crew::Crew;
-use ending::{Ending, StepWords};
-use session::{Replies, Run, Seat, Session, Start};
+use crew::RankThreads;
+use session::{RankState, Replies, Run, Session, Start};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use teardown::{Ending, StepWords};
 
 /// Exit status of a process that was started as a worker and cannot be one.
 const NO_WORKER: i32 = 102;
@@ -68,7 +68,7 @@ fn serve(backend: &'static Backend, own: Inherited) -> ! {
         backend,
         replies,
         arena,
-        crew: Crew::default(),
+        crew: RankThreads::default(),
         current: None,
         run: None,
         kept: BTreeMap::new(),
@@ -116,7 +116,7 @@ struct Worker {
     backend: &'static Backend,
     replies: Arc<Replies>,
     arena: Arena,
-    crew: Crew,
+    crew: RankThreads,
     current: Option<Arc<Session>>,
     /// The last run, for what other parts have to say to it.
     run: Option<Arc<Run>>,
@@ -235,17 +235,17 @@ impl Worker {
         let own = Kept { job: session.job.clone(), comms };
         match keep {
             Some(set) => _ = self.kept.insert(set, own),
-            None => ending::destroy(&self.crew, self.backend, own, ending.clone()),
+            None => teardown::destroy(&self.crew, self.backend, own, ending.clone()),
         }
         for set in destroy.iter().filter_map(|set| self.kept.remove(set)) {
-            ending::destroy(&self.crew, self.backend, set, ending.clone());
+            teardown::destroy(&self.crew, self.backend, set, ending.clone());
         }
         Ok(())
     }
 
     /// Ends what a rank had of the device. A driver may wait for whatever the library left there, so that is the rank's
     /// thread's to do; the host's memory is freed at once.
-    fn give_back(&self, rank: usize, seat: Seat, job: &Job, ending: &Arc<Ending>) {
+    fn give_back(&self, rank: usize, seat: RankState, job: &Job, ending: &Arc<Ending>) {
         if !matches!(self.backend.device, Device::Host) && job.ranks.contains(&(rank as u32)) {
             let thread = if job.one_thread { 0 } else { rank - job.ranks.start as usize };
             let ending = ending.clone();

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// One rank's things, from the job's start to its end.
 #[derive(Default)]
-pub struct Seat {
+pub struct RankState {
     /// By communicator index; null handles where the rank has none.
     pub comms: Vec<CommSlot>,
     /// By stream index.
@@ -35,7 +35,7 @@ pub struct Session {
     /// True if the communicators were kept from an earlier job.
     pub reused: bool,
     /// By rank.
-    pub seats: Vec<Mutex<Seat>>,
+    pub seats: Vec<Mutex<RankState>>,
     /// Allocations by rank.
     pub allocs: Vec<Vec<u32>>,
     /// Checkpoints by rank.
@@ -67,14 +67,14 @@ impl Session {
         let seats = (0..n).map(|_| {
             let mut handles = kept.next().unwrap_or_default();
             handles.resize_with(comms, CommSlot::default);
-            Mutex::new(Seat { comms: handles, ..Seat::default() })
+            Mutex::new(RankState { comms: handles, ..RankState::default() })
         });
         let seats = seats.collect();
         Ok(Self { job, reused, seats, allocs, checkpoints })
     }
 
     /// A rank's seat.
-    pub fn seat(&self, rank: usize) -> MutexGuard<'_, Seat> {
+    pub fn seat(&self, rank: usize) -> MutexGuard<'_, RankState> {
         self.seats[rank].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -18,13 +18,13 @@ struct Look {
 }
 
 /// What a suite puts into a planned case and looks at afterwards.
-pub struct Exam {
+pub struct PeerCheck {
     suite: &'static dyn Suite,
     op: Option<&'static Op>,
     looks: Vec<Look>,
 }
 
-impl Exam {
+impl PeerCheck {
     /// Of a plan that the suite has made; also the images of its allocations beforehand.
     pub fn new(peer: Peer, plan: &Plan) -> (Self, Vec<Vec<u8>>) {
         let suite = peer.suite();

@@ -4,7 +4,7 @@ use crate::job::{Ended, Observation};
 use crate::judge::{Verdict, judge};
 use crate::oracle::Forecast;
 use crate::oracle::contents::Memory;
-use crate::oracle::walk::{Choice, Fault, Guide, region_bytes, writes_of};
+use crate::oracle::walk::{Choice, Fault, Resolver, region_bytes, writes_of};
 use crate::plan::{Limits, Plan, plan};
 use crate::scenario::{Case, Diagnostic, SourceFile, parse};
 use std::collections::HashMap;
@@ -40,7 +40,7 @@ struct Record<'a> {
     left: HashMap<(usize, usize), Vec<u8>>,
 }
 
-impl Guide for Record<'_> {
+impl Resolver for Record<'_> {
     fn choose(&mut self, _: &Choice<'_>) -> Option<Vec<u8>> {
         None
     }
