@@ -2,7 +2,6 @@
 use crate::backend::version_text;
 use crate::job::{Red, What};
 use crate::num::DType;
-use crate::ops::NcclCall;
 use crate::plan::Plan;
 use crate::run::Machine;
 use crate::scenario::Placement;
@@ -60,16 +59,7 @@ fn needs(what: &What, has: &dyn Fn(&str) -> bool) -> Vec<&'static str> {
     let or_pairs = |name| if has(name) { vec![name] } else { [&PAIRS[..], &GROUP].concat() };
     match what {
         What::Collective { call, red, .. } => {
-            let mut names = match call {
-                NcclCall::AllReduce => vec!["ncclAllReduce"],
-                NcclCall::Reduce => vec!["ncclReduce"],
-                NcclCall::Broadcast => vec!["ncclBroadcast"],
-                NcclCall::AllGather => vec!["ncclAllGather"],
-                NcclCall::ReduceScatter => vec!["ncclReduceScatter"],
-                NcclCall::AlltoAll => or_pairs("ncclAlltoAll"),
-                NcclCall::Gather => or_pairs("ncclGather"),
-                NcclCall::Scatter => or_pairs("ncclScatter"),
-            };
+            let mut names = if call.is_pairwise() { or_pairs(call.symbol()) } else { vec![call.symbol()] };
             if matches!(red, Red::PreMulSum { .. }) {
                 names.extend(["ncclRedOpCreatePreMulSum", "ncclRedOpDestroy"]);
             }
