@@ -1,7 +1,6 @@
 //! What a plan asks of the library or the devices and they cannot do: known beforehand, so a reason to skip.
 use crate::backend::version_text;
 use crate::job::{Red, What};
-use crate::num::DType;
 use crate::plan::Plan;
 use crate::run::Machine;
 use crate::scenario::Placement;
@@ -85,17 +84,12 @@ fn dtype(what: &What, machine: &Machine, ranks: usize) -> Option<String> {
         What::Send { dtype, .. } | What::Recv { dtype, .. } => (*dtype, false),
         _ => return None,
     };
-    let since = match dtype {
-        DType::F8e4m3 | DType::F8e5m2 => "2.24",
-        DType::Bf16 => "2.10",
-        _ => return None,
-    };
-    let name = dtype.name();
+    let (name, since) = (dtype.name(), dtype.since());
     if release(since).is_some_and(|code| machine.probed.version < code) {
         return Some(needed(name, since, machine));
     }
     let least = machine.used(ranks).iter().map(|device| device.compute).min()?;
-    let small = matches!(dtype, DType::F8e4m3 | DType::F8e5m2);
+    let small = dtype.is_float() && dtype.size() == 1;
     (small && reduces && least < REDUCES_FP8).then(|| {
         let ((a, b), (c, d)) = (REDUCES_FP8, least);
         format!("reductions of {name} need GPUs of compute capability {a}.{b}; the least here is {c}.{d}")
