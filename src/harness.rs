@@ -21,8 +21,9 @@ mod settings;
 mod snapshot;
 mod trials;
 
+use crate::child::Workers;
 use crate::printable::{printable, printable_lines};
-use crate::run::{Runner, Workers};
+use crate::suite::Runner;
 use crate::suite::{Filter, Reading, Suite, with_causes};
 use libtest_mimic::Arguments;
 use settings::Settings;
@@ -39,7 +40,7 @@ macro_rules! harness {
     ($scenarios:expr) => {
         fn main() -> ::std::process::ExitCode {
             // First of all: what crashes must crash in a worker, which is this program started again.
-            $crate::worker::enter_if_asked();
+            $crate::enter_if_asked();
             $crate::harness::main($crate::harness::Site {
                 directory: ::std::env!("CARGO_MANIFEST_DIR"),
                 package: ::std::env!("CARGO_PKG_NAME"),
@@ -110,7 +111,7 @@ pub fn main(site: Site) -> ExitCode {
 fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
     let failed = |error: &dyn std::error::Error| (FAILED, with_causes(error));
     let settings = Settings::read(|name| std::env::var(name)).map_err(|words| (FAILED, words))?;
-    if crate::worker::is_worker() {
+    if crate::child::is_worker() {
         return Err(failed(&crate::suite::Error::InsideWorker));
     }
     let mut suite = open(&site.root(), &args, &settings.reading).map_err(|error| failed(&error))?;

@@ -5,8 +5,12 @@
 
 pub mod audit;
 pub mod backend;
+pub mod child;
+mod enter;
+pub mod expr;
 #[cfg(feature = "harness")]
 pub mod harness;
+pub mod job;
 pub mod judge;
 pub mod library;
 pub mod num;
@@ -18,8 +22,10 @@ pub mod report;
 pub mod run;
 pub mod scenario;
 mod signals;
+mod suggest;
 pub mod suite;
 pub mod worker;
 
-pub use run::Workers;
+pub use child::Workers;
+pub use enter::{enter_if_asked, enter_with};
 pub use suite::Suite;

@@ -4,6 +4,6 @@
 mod cli;
 
 fn main() -> std::process::ExitCode {
-    collspec::worker::enter_if_asked();
+    collspec::enter_if_asked();
     cli::main()
 }

@@ -1,11 +1,12 @@
 //! One number of an `expect` changed: the case fails, and the finding names the rank and the element.
+use collspec::child::Workers;
 use collspec::judge::{Lane, Status};
 use collspec::num::{DType, element_bits};
 use collspec::plan::{Limits, plan};
-use collspec::run::{Options, Runner, Workers};
 use collspec::scenario::{
     Case, Content, Element, ElementValue, Expected, MAX_BYTES, RowKind, Values, discover, fit, load,
 };
+use collspec::suite::{Options, Runner};
 use std::path::PathBuf;
 use std::sync::Arc;
 

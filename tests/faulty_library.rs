@@ -3,9 +3,10 @@
 #![allow(unsafe_code)] // a table of C functions
 
 use collspec::backend::{Backend, Device, Library};
+use collspec::child::Workers;
 use collspec::judge::{Outcome, Status, Verdict};
-use collspec::run::{Options, Runner, Workers};
 use collspec::scenario::{AllowEnv, Case, SourceFile, parse_with};
+use collspec::suite::{Options, Runner};
 use libtest_mimic::{Arguments, Trial};
 use nccl_sys::{Nccl, cudaStream_t, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t};
 use std::ffi::c_void;
@@ -251,7 +252,7 @@ fn orphan() {
 const PARENT: &str = "FAULTY_LIBRARY_PARENT";
 
 fn main() {
-    collspec::worker::enter_with(|| Backend { library: Library::new(table()), device: Device::Host });
+    collspec::enter_with(|| Backend { library: Library::new(table()), device: Device::Host });
     if std::env::var_os(PARENT).is_some() {
         let runner = Runner::new(Options { jobs: 1, worker: Workers::CurrentExe, ..Options::default() }).unwrap();
         runner.run_case(&case("asleep", "sleep", "timeout = 600"));

@@ -1,11 +1,12 @@
 //! Forms from file to report: which are made, that all come out alike, and what is said when they do not.
 mod support;
 
+use collspec::child::Workers;
 use collspec::judge::{Status, Verdict};
 use collspec::plan::{self, Limits};
-use collspec::run::{Options, Runner, Workers};
 use collspec::scenario::{Case, forms};
 use collspec::suite::{Forms, Reading, Suite, drive};
+use collspec::suite::{Options, Runner};
 use serde_json::Value;
 use std::sync::Arc;
 use support::Home;

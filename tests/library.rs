@@ -1,8 +1,10 @@
 //! collspec as a library, in a program whose `main` knows nothing of workers (this test harness).
 mod support;
 
+use collspec::report::Event;
 use collspec::report::Reporter;
-use collspec::run::{Backend, Event, Options};
+use collspec::run::Backend;
+use collspec::suite::Options;
 use collspec::{Suite, Workers};
 use std::io;
 use std::path::Path;

@@ -1,9 +1,10 @@
 //! Cases with a process per rank, from text to verdict.
 mod support;
 
+use collspec::child::Workers;
 use collspec::judge::{Outcome, Status, Verdict};
-use collspec::run::{Options, Runner, Workers};
 use collspec::scenario::{Case, Placement, SourceFile, parse};
+use collspec::suite::{Options, Runner};
 use rustix::process::{Pid, Signal, kill_process};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

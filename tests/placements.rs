@@ -1,7 +1,8 @@
 //! Every documented scenario with a thread per rank and with a process per rank: equal endings, equal outputs.
+use collspec::child::Workers;
 use collspec::judge::{Status, Verdict};
-use collspec::run::{Options, Runner, Workers};
 use collspec::scenario::Placement;
+use collspec::suite::{Options, Runner};
 use collspec::suite::{Suite, drive};
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! What plans say: calls, places, order, foresight, and what is refused.
+use collspec::job::{Ptr, What};
 use collspec::plan::{Event, Foresight, Limits, Plan, plan};
 use collspec::scenario::{Diagnostic, SourceFile, parse};
-use collspec::worker::job::{Ptr, What};
 use std::sync::Arc;
 
 fn planned(text: &str) -> Result<Plan, Vec<Diagnostic>> {
@@ -31,7 +31,7 @@ fn reduce_scatter_deals_out_blocks() {
     let [Event::Collective { k: 1, send, recv, .. }] = &p.events[..] else { panic!("{:?}", p.events) };
     assert_eq!(send[0].map(|r| r.len), Some(2));
     assert_eq!(recv[1].map(|w| w.region.len), Some(1));
-    assert!(matches!(p.prelude[0][..], [collspec::worker::job::Call { what: What::Init { comm: 0, n: 2, .. }, .. }]));
+    assert!(matches!(p.prelude[0][..], [collspec::job::Call { what: What::Init { comm: 0, n: 2, .. }, .. }]));
 }
 
 #[test]

@@ -1,9 +1,10 @@
 //! Cases from text to verdict, on real worker processes.
 mod support;
 
+use collspec::child::Workers;
 use collspec::judge::{Outcome, Status, Verdict};
-use collspec::run::{Options, Runner, Workers};
 use collspec::scenario::{Case, SourceFile, parse};
+use collspec::suite::{Options, Runner};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;

@@ -2,8 +2,9 @@
 #[path = "support/words.rs"]
 mod words;
 
+use collspec::expr;
 use collspec::printable::is_printable;
-use collspec::scenario::{self, SourceFile, expr};
+use collspec::scenario::{self, SourceFile};
 use proptest::prelude::*;
 use std::path::Path;
 use std::sync::Arc;

@@ -3,8 +3,8 @@ mod support;
 
 use collspec::judge::{Finding, Lane, Status, skipped};
 use collspec::printable::is_printable;
+use collspec::report::Event;
 use collspec::report::{Human, Inherited, JsonLines, Reporter, Rerun, Styles};
-use collspec::run::Event;
 use collspec::scenario::{SourceFile, Span, parse};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};

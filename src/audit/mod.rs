@@ -6,10 +6,11 @@
 //! behind is shown to every flawed judge, and one that passes it is caught as well.
 pub mod cover;
 pub mod peers;
+pub mod report;
 mod run;
 mod select;
 mod sight;
-mod table;
+mod tally;
 mod way;
 
 #[cfg(test)]
@@ -18,11 +19,12 @@ mod tests;
 pub use run::{Bench, SoundFailure, Step};
 pub use select::{Item, NoSelection, Selection};
 pub use sight::{Lanes, Sight};
-pub use table::{Classes, FileRow, ItemRow, Report, WithoutFolder, WithoutLane};
+pub use tally::{Classes, FileRow, ItemRow, Report, WithoutFolder, WithoutLane};
 pub use way::{Ours, Way};
 
-use crate::run::{Options, Room, Runner};
+use crate::run::PoolLimits;
 use crate::suite::Suite;
+use crate::suite::{Options, Runner};
 use std::io;
 use thiserror::Error;
 
@@ -110,7 +112,7 @@ pub fn audit(
         return Err(Error::Empty);
     }
     let jobs = settings.jobs.max(1);
-    let room = Room { workers: PROCESSES, processes: PROCESSES, bytes: ARENAS };
+    let room = PoolLimits { workers: PROCESSES, processes: PROCESSES, bytes: ARENAS };
     let runner = Runner::new(Options { jobs, ..options })?.with_room(room);
     audit_on(suite, way, &runner, settings, tell)
 }
@@ -126,7 +128,7 @@ pub fn audit_on(
     let mut cases = suite.cases.clone();
     cases.extend(way.own());
     let outcomes = run::run(&cases, way, bench, settings, tell)?;
-    let mut report = table::report(way, settings, outcomes);
+    let mut report = tally::report(way, settings, outcomes);
     if way.errs() {
         // its judge is not this project's, nor are that one's flaws
         report.items.retain(|row| matches!(row.item, Item::Fault(_)));

@@ -1,15 +1,16 @@
 //! The runs of an audit: every case soundly, then each case under every fault that it meets.
 use super::sight::{Lanes, Sight};
 use super::{Depth, Error, Settings, Way};
+use crate::job::{Call, What};
+use crate::job::{Ended, Observation};
 use crate::judge::{Flaw, Outcome, Status, Verdict};
 use crate::num::DType;
 use crate::oracle::Forecast;
 use crate::plan::Plan;
-use crate::run::{Ended, Look, Observation, Prepared, Ready, Runner};
 use crate::scenario::Case;
 use crate::suite::drive::{stream, words_of};
 use crate::suite::with_causes;
-use crate::worker::job::{Call, What};
+use crate::suite::{Look, Prepared, Ready, Runner};
 use soft_nccl::fault::{Fault, Injection, Reached, Wish};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;

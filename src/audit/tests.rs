@@ -1,12 +1,13 @@
 //! An audit of cases that run on no library at all: what a faultless one would leave, and then this or that is wrong.
 use super::run::{Bench, Judging, Seen, Step};
 use super::*;
+use crate::job::{Ended, Observation};
 use crate::judge::tests::bench::{self, cases, try_bench};
 use crate::judge::{Flaw, Lane};
 use crate::oracle::Forecast;
 use crate::plan::{Limits, plan};
-use crate::run::{Ended, Observation, Prepared, Ready};
 use crate::scenario::Case;
+use crate::suite::{Prepared, Ready};
 use soft_nccl::fault::{Fault, Reached, Wish};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};

@@ -1,9 +1,10 @@
 //! A way of checking: what is asked of a case, and how what was seen of it is judged.
+use crate::job::Observation;
 use crate::judge::{self, Flaw, Verdict};
 use crate::oracle::Forecast;
 use crate::plan::Plan;
-use crate::run::{Observation, Ready};
 use crate::scenario::Case;
+use crate::suite::Ready;
 use std::borrow::Cow;
 use std::sync::Arc;
 

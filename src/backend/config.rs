@@ -1,6 +1,6 @@
 //! A communicator's configuration in NCCL's structure.
 use super::CallError;
-use crate::scenario::ConfigValue;
+use crate::ops::ConfigValue;
 use nccl_sys::{ncclConfig_t, release};
 use std::ffi::{CString, c_int, c_uint};
 

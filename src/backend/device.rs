@@ -1,7 +1,7 @@
 //! What a worker needs of a device: memory, streams, events, and expressions computed in stream order.
 use super::cuda::{self, Cuda};
 use super::{Backend, Census, host};
-use crate::run::arena::Span;
+use crate::job::arena::Span;
 use std::ffi::c_void;
 
 /// An address on the device; made by [`Memory`] or null.

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // copies between raw addresses
 
 use super::device::{Address, DeviceError, MapFn};
-use crate::run::arena::Span;
+use crate::job::arena::Span;
 pub(super) use soft_cuda::Stream;
 
 /// NCCL's windows want it, and it keeps allocations apart.

@@ -4,10 +4,10 @@
 use super::config::Config;
 use super::device::{Address, Stream};
 use super::lent::{self, Lent};
+use crate::job::{Answer, Reached, Traffic};
 use crate::num::DType;
+use crate::ops::ConfigValue;
 use crate::ops::NcclCall;
-use crate::scenario::ConfigValue;
-use crate::worker::job::{Answer, Reached, Traffic};
 use nccl_sys::*;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
@@ -328,32 +328,26 @@ impl Library {
         let (send, recv) = (c.send.as_ptr().cast_const(), c.recv.as_ptr());
         let (count, dtype, op, root) = (c.count as usize, c.dtype.nccl(), c.op, c.root);
         let (comm, stream) = (c.comm.0, c.stream.raw());
-        let (function, code) = match c.call {
-            NcclCall::AllReduce => {
-                ("ncclAllReduce", call!(self, ncclAllReduce(send, recv, count, dtype, op, comm, stream))?)
-            }
-            NcclCall::Reduce => {
-                ("ncclReduce", call!(self, ncclReduce(send, recv, count, dtype, op, root, comm, stream))?)
-            }
-            NcclCall::Broadcast => {
-                ("ncclBroadcast", call!(self, ncclBroadcast(send, recv, count, dtype, root, comm, stream))?)
-            }
-            NcclCall::AllGather => {
-                ("ncclAllGather", call!(self, ncclAllGather(send, recv, count, dtype, comm, stream))?)
-            }
-            NcclCall::ReduceScatter => {
-                ("ncclReduceScatter", call!(self, ncclReduceScatter(send, recv, count, dtype, op, comm, stream))?)
-            }
-            NcclCall::AlltoAll if self.table.ncclAlltoAll.is_none() => return self.pairwise(c),
-            NcclCall::AlltoAll => ("ncclAlltoAll", call!(self, ncclAlltoAll(send, recv, count, dtype, comm, stream))?),
-            NcclCall::Gather if self.table.ncclGather.is_none() => return self.pairwise(c),
-            NcclCall::Gather => ("ncclGather", call!(self, ncclGather(send, recv, count, dtype, root, comm, stream))?),
-            NcclCall::Scatter if self.table.ncclScatter.is_none() => return self.pairwise(c),
-            NcclCall::Scatter => {
-                ("ncclScatter", call!(self, ncclScatter(send, recv, count, dtype, root, comm, stream))?)
-            }
+        let lacks = match c.call {
+            NcclCall::AlltoAll => self.table.ncclAlltoAll.is_none(),
+            NcclCall::Gather => self.table.ncclGather.is_none(),
+            NcclCall::Scatter => self.table.ncclScatter.is_none(),
+            _ => false,
         };
-        self.check(function, c.comm, code)
+        if lacks {
+            return self.pairwise(c);
+        }
+        let code = match c.call {
+            NcclCall::AllReduce => call!(self, ncclAllReduce(send, recv, count, dtype, op, comm, stream))?,
+            NcclCall::Reduce => call!(self, ncclReduce(send, recv, count, dtype, op, root, comm, stream))?,
+            NcclCall::Broadcast => call!(self, ncclBroadcast(send, recv, count, dtype, root, comm, stream))?,
+            NcclCall::AllGather => call!(self, ncclAllGather(send, recv, count, dtype, comm, stream))?,
+            NcclCall::ReduceScatter => call!(self, ncclReduceScatter(send, recv, count, dtype, op, comm, stream))?,
+            NcclCall::AlltoAll => call!(self, ncclAlltoAll(send, recv, count, dtype, comm, stream))?,
+            NcclCall::Gather => call!(self, ncclGather(send, recv, count, dtype, root, comm, stream))?,
+            NcclCall::Scatter => call!(self, ncclScatter(send, recv, count, dtype, root, comm, stream))?,
+        };
+        self.check(c.call.symbol(), c.comm, code)
     }
     /// How many ranks the communicator has, and which of them this is.
     pub(super) fn place(&self, comm: Comm) -> Result<(i32, i32)> {

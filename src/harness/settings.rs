@@ -1,7 +1,8 @@
 //! What COLLSPEC_* variables say, read once.
 use crate::plan::{Limits, SetBy};
-use crate::run::{Options, RanksPerGpu, seconds};
+use crate::run::{RanksPerGpu, seconds};
 use crate::scenario::{AllowEnv, Placement};
+use crate::suite::Options;
 use crate::suite::{BackendChoice, Choice, Filter, Forms, Reading, Wish};
 use soft_nccl::Connect;
 use std::env::VarError;

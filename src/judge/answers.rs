@@ -1,17 +1,17 @@
 //! Checks of the answers of NCCL's query functions: a communicator's size, rank, device and asynchronous error, the texts of
 //! errors, the version.
-use super::book::{Book, Rank};
+use super::findings::{FindingCollector, Priority};
 use super::{Lane, message};
+use crate::job::Observation;
+use crate::job::{Answer, Asked};
 use crate::plan::Plan;
-use crate::run::Observation;
-use crate::worker::job::{Answer, Asked};
 use nccl_sys::ncclResult_t;
 
 /// The least plausible version code: that of NCCL 2.0.0.
 const OLDEST: i32 = 2000;
 
 /// Compares the answers on every rank with the communicators that the plan made.
-pub(crate) fn check(plan: &Plan, seen: &Observation, book: &mut Book) {
+pub(crate) fn check(plan: &Plan, seen: &Observation, book: &mut FindingCollector) {
     for (rank, report) in seen.ranks.iter().enumerate() {
         if !book.eyes.rank(rank) {
             continue;
@@ -36,7 +36,7 @@ pub(crate) fn check(plan: &Plan, seen: &Observation, book: &mut Book) {
     }
 }
 
-fn communicator(plan: &Plan, rank: usize, asked: &Asked, book: &mut Book) {
+fn communicator(plan: &Plan, rank: usize, asked: &Asked, book: &mut FindingCollector) {
     let Some(comm) = plan.comms.get(asked.comm as usize) else { return };
     let Some(own) = comm.members.iter().position(|member| *member == rank) else { return };
     let of = match &comm.name {
@@ -65,7 +65,7 @@ fn communicator(plan: &Plan, rank: usize, asked: &Asked, book: &mut Book) {
 }
 
 /// Every code must have a text, and no failure the text of success.
-fn texts(rank: usize, texts: &[(i32, Option<String>)], book: &mut Book) {
+fn texts(rank: usize, texts: &[(i32, Option<String>)], book: &mut FindingCollector) {
     let success = texts.iter().find(|(code, _)| *code == ncclResult_t::Success.0).and_then(|(_, text)| text.as_deref());
     for (code, text) in texts {
         let name = ncclResult_t(*code).name().map_or_else(|| format!("code {code}"), str::to_owned);
@@ -94,14 +94,14 @@ struct Wrong {
 }
 
 impl Wrong {
-    fn note(self, right: bool, rank: usize, book: &mut Book) {
+    fn note(self, right: bool, rank: usize, book: &mut FindingCollector) {
         book.looked(Lane::Invariants, 1);
         if !right {
             let Self { function, right, actual } = self;
             let text = format!("rank {rank}: {function} answered {actual}, expected {right}");
             let mut finding = message::plain(Lane::Invariants, text, right, actual);
             finding.rank = Some(rank);
-            book.find(Rank { kind: 2, event: 0 }, finding);
+            book.find(Priority { kind: 2, event: 0 }, finding);
         }
     }
 }
@@ -111,7 +111,7 @@ mod tests {
     use super::super::tests::bench::bench;
     use super::super::{Lane, Status};
     use super::*;
-    use crate::worker::job::Answers;
+    use crate::job::Answers;
 
     const TURNED: &str = r#"
 world_size = 3

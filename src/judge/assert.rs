@@ -1,20 +1,21 @@
 //! `assert`: expressions over the final buffers and the figures of named steps.
-use super::book::{Book, Rank};
 use super::expect::is_undefined;
+use super::findings::{FindingCollector, Priority};
 use super::outputs::whole;
 use super::{Finding, Lane, message};
-use crate::num::{DType, element_value, get};
+use crate::expr::map::element_value;
+use crate::expr::{EvalError, Expr, Func, Mode, Node, Scope, Value};
+use crate::job::Observation;
+use crate::num::{DType, get};
 use crate::oracle::contents::Memory;
 use crate::plan::asserts::uncounted;
 use crate::plan::{BufId, Plan};
-use crate::run::Observation;
 use crate::scenario::Sp;
-use crate::scenario::expr::{EvalError, Expr, Func, Mode, Node, Scope, Value};
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 /// Evaluates all of them on every rank that has all they name.
-pub(crate) fn check(plan: &Plan, last: &[Memory], seen: &Observation, book: &mut Book) {
+pub(crate) fn check(plan: &Plan, last: &[Memory], seen: &Observation, book: &mut FindingCollector) {
     let ids: HashMap<&str, BufId> = plan.buffers.iter().enumerate().rev().map(|(i, b)| (b.name.as_str(), i)).collect();
     for assertion in &plan.case.asserts {
         let mut used = Used::default();
@@ -43,7 +44,7 @@ pub(crate) fn check(plan: &Plan, last: &[Memory], seen: &Observation, book: &mut
                 book.note(text);
             } else {
                 let finding = message::plain(Lane::Expected, text, assertion.v.text.clone(), "not checked".into());
-                book.find(Rank { kind: 3, event: 1 }, Finding { span: Some(assertion.span), ..finding });
+                book.find(Priority { kind: 3, event: 1 }, Finding { span: Some(assertion.span), ..finding });
             }
         }
     }
@@ -100,7 +101,14 @@ impl Used {
     }
 }
 
-fn one_rank(plan: &Plan, seen: &Observation, rank: usize, assertion: &Sp<Expr>, used: &Used, book: &mut Book) {
+fn one_rank(
+    plan: &Plan,
+    seen: &Observation,
+    rank: usize,
+    assertion: &Sp<Expr>,
+    used: &Used,
+    book: &mut FindingCollector,
+) {
     let count = |buf: &BufId| plan.buffers[*buf].places[rank].map_or(0, |p| p.count);
     let counts: Vec<u64> = used.each.iter().map(count).collect();
     let text = &assertion.v.text;
@@ -109,7 +117,7 @@ fn one_rank(plan: &Plan, seen: &Observation, rank: usize, assertion: &Sp<Expr>, 
         span: Some(assertion.span),
         ..message::plain(Lane::Expected, text, assertion.v.text.clone(), actual)
     };
-    let rank_of = Rank { kind: 3, event: 1 };
+    let rank_of = Priority { kind: 3, event: 1 };
     if let Some(other) = counts.iter().find(|c| **c != counts[0]) {
         let words = format!("rank {rank}: assert `{text}` names buffers of {} and {other} elements", counts[0]);
         book.find(rank_of, finding(words, "different counts".into()));
@@ -175,7 +183,7 @@ fn one_rank(plan: &Plan, seen: &Observation, rank: usize, assertion: &Sp<Expr>, 
     book.find(rank_of, finding);
 }
 
-fn figure<'a>(plan: &Plan, seen: &'a Observation, rank: usize, step: &str) -> Option<&'a crate::worker::job::Figure> {
+fn figure<'a>(plan: &Plan, seen: &'a Observation, rank: usize, step: &str) -> Option<&'a crate::job::Figure> {
     let tag = plan.tags.iter().position(|t| t == step)?;
     seen.ranks.get(rank)?.figures.iter().find(|f| f.tag as usize == tag)
 }

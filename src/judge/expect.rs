@@ -1,21 +1,27 @@
 //! `expect`: what the file says that buffers hold at the end.
 use super::Lane;
-use super::book::{Book, Rank};
+use super::findings::{FindingCollector, Priority};
 use super::message::{self, Wrong};
 use super::pattern;
+use crate::job::Observation;
 use crate::num::{DType, decode_f64, get, is_nan};
 use crate::oracle::Forecast;
-use crate::oracle::contents::{Memory, Sure};
+use crate::oracle::contents::{Certainty, Memory};
 use crate::oracle::walk::region_bytes;
 use crate::plan::each::Fraction;
 use crate::plan::expect::extent;
 use crate::plan::inputs::{bytes, content_count};
 use crate::plan::{BufId, Plan, Region};
-use crate::run::Observation;
 use crate::scenario::{Content, Diagnostic, Element, ElementValue, Expectation, RowKind, Span, Values};
 
 /// Compares all of them with the final images; `last` says what is undefined.
-pub(crate) fn check(plan: &Plan, forecast: &Forecast, last: &[Memory], seen: &Observation, book: &mut Book) {
+pub(crate) fn check(
+    plan: &Plan,
+    forecast: &Forecast,
+    last: &[Memory],
+    seen: &Observation,
+    book: &mut FindingCollector,
+) {
     for expectation in &plan.case.expect {
         let Some(buf) = plan.buffers.iter().position(|b| b.name == expectation.target.name) else {
             let text = format!("`{}` is expected, but no step makes it", expectation.target.name);
@@ -36,7 +42,7 @@ pub(crate) fn check(plan: &Plan, forecast: &Forecast, last: &[Memory], seen: &Ob
     }
 }
 
-const LAST: Rank = Rank { kind: 3, event: 0 };
+const LAST: Priority = Priority { kind: 3, event: 0 };
 
 fn at(span: Span, finding: super::Finding) -> super::Finding {
     super::Finding { span: Some(span), ..finding }
@@ -61,7 +67,7 @@ enum Row<'a> {
 }
 
 impl Checker<'_> {
-    fn check(&self, book: &mut Book) -> Result<(), Diagnostic> {
+    fn check(&self, book: &mut FindingCollector) -> Result<(), Diagnostic> {
         let (span, row) = self.row();
         let region = self.region()?;
         match (row, region) {
@@ -110,7 +116,7 @@ impl Checker<'_> {
         Some((self.seen.images.get(alloc)?.get(part.clone())?, self.forecast.initial.get(alloc)?.get(part)?))
     }
 
-    fn untouched(&self, region: Region, span: Span, book: &mut Book) -> Result<(), Diagnostic> {
+    fn untouched(&self, region: Region, span: Span, book: &mut FindingCollector) -> Result<(), Diagnostic> {
         let Some((actual, initial)) = self.images(region) else { return Ok(()) };
         let dtype = self.plan.buffers[self.buf].dtype;
         book.looked(Lane::Expected, region.len);
@@ -122,7 +128,7 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn absent(&self, span: Span, book: &mut Book) -> Result<(), Diagnostic> {
+    fn absent(&self, span: Span, book: &mut FindingCollector) -> Result<(), Diagnostic> {
         // A table for all ranks speaks of those that have the buffer.
         if matches!(self.expectation.content, Content::All(_)) {
             return Ok(());
@@ -137,7 +143,13 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn values(&self, region: Region, span: Span, written: &[Element], book: &mut Book) -> Result<(), Diagnostic> {
+    fn values(
+        &self,
+        region: Region,
+        span: Span,
+        written: &[Element],
+        book: &mut FindingCollector,
+    ) -> Result<(), Diagnostic> {
         let dtype = self.plan.buffers[self.buf].dtype;
         let Some((actual, _)) = self.images(region) else { return Ok(()) };
         let content = &self.expectation.content;
@@ -179,7 +191,15 @@ impl Checker<'_> {
         Ok(())
     }
 
-    fn report(&self, region: Region, span: Span, wrong: &[u64], expected: String, actual: u64, book: &mut Book) {
+    fn report(
+        &self,
+        region: Region,
+        span: Span,
+        wrong: &[u64],
+        expected: String,
+        actual: u64,
+        book: &mut FindingCollector,
+    ) {
         let buffer = &self.plan.buffers[self.buf];
         let finding = Wrong {
             lane: Lane::Expected,
@@ -199,7 +219,7 @@ impl Checker<'_> {
 /// True if nobody can say what part of it holds.
 pub(crate) fn is_undefined(plan: &Plan, last: &[Memory], region: Region) -> bool {
     let found = region_bytes(plan, region).and_then(|(alloc, range)| Some((last.get(alloc)?, range)));
-    found.is_some_and(|(memory, range)| memory.over(range).any(|(_, run)| run.sure == Sure::Undefined))
+    found.is_some_and(|(memory, range)| memory.over(range).any(|(_, run)| run.sure == Certainty::Undefined))
 }
 
 /// Equal as `expect` means it: by bits, or as numbers where nan is nan and 0 is -0.0.

@@ -1,20 +1,26 @@
 //! Compares the final image of every allocation, byte for byte, with what must be there.
-use super::book::{Book, Rank};
+use super::findings::{FindingCollector, Priority};
 use super::flaw::{Eyes, Flaw};
 use super::lanes::payload;
 use super::message::{self, Wrong};
 use super::{Lane, pattern};
+use crate::job::Observation;
 use crate::num::get;
 use crate::oracle::Forecast;
-use crate::oracle::contents::{Memory, Run, Sure};
+use crate::oracle::contents::{Certainty, Memory, Run};
 use crate::oracle::walk::{region_bytes, writes_of};
 use crate::plan::{Plan, Region};
-use crate::run::Observation;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Compares all of them; `last` is what must be there.
-pub(crate) fn compare(plan: &Plan, forecast: &Forecast, last: &[Memory], seen: &Observation, book: &mut Book) {
+pub(crate) fn compare(
+    plan: &Plan,
+    forecast: &Forecast,
+    last: &[Memory],
+    seen: &Observation,
+    book: &mut FindingCollector,
+) {
     for (alloc, memory) in last.iter().enumerate() {
         let empty = Vec::new();
         let image = seen.images.get(alloc).unwrap_or(&empty);
@@ -26,7 +32,7 @@ pub(crate) fn compare(plan: &Plan, forecast: &Forecast, last: &[Memory], seen: &
         let Some((start, end)) = payload(plan, alloc, image).filter(|_| image.len() == initial.len()) else {
             let text = format!("rank {}: the memory of `{}` did not come back", spec.rank, spec.label);
             book.find(
-                Rank { kind: 2, event: 0 },
+                Priority { kind: 2, event: 0 },
                 message::plain(Lane::Invariants, text, "an image".into(), "none".into()),
             );
             continue;
@@ -44,20 +50,20 @@ pub(crate) fn compare(plan: &Plan, forecast: &Forecast, last: &[Memory], seen: &
 
 /// What is looked at: elements that steps wrote, and bytes that nobody may touch. Elements that only observation decides
 /// were counted as they were judged.
-fn count(plan: &Plan, memory: &Memory, book: &mut Book) {
+fn count(plan: &Plan, memory: &Memory, book: &mut FindingCollector) {
     let mut from = 0;
     let (mut exact, mut kept) = (0, 0);
     for run in memory.runs() {
         let bytes = run.end - from;
         from = run.end;
         match (run.sure, run.writer) {
-            (Sure::Known | Sure::Soft, Some(event)) if run.origin.is_none() => {
+            (Certainty::Known | Certainty::Soft, Some(event)) if run.origin.is_none() => {
                 let writes = plan.events.get(event as usize).map(writes_of).unwrap_or_default();
                 let region = writes.into_iter().flatten().next().map(|w| w.region);
                 let size = region.and_then(|r| plan.buffers.get(r.buf)).map_or(1, |b| b.dtype.size());
                 exact += bytes / size as u64;
             }
-            (Sure::Blank, _) | (Sure::Known, None) => kept += bytes,
+            (Certainty::Blank, _) | (Certainty::Known, None) => kept += bytes,
             _ => {}
         }
     }
@@ -68,7 +74,14 @@ fn count(plan: &Plan, memory: &Memory, book: &mut Book) {
     }
 }
 
-fn guards(plan: &Plan, alloc: usize, initial: &[u8], image: &[u8], (start, end): (usize, usize), book: &mut Book) {
+fn guards(
+    plan: &Plan,
+    alloc: usize,
+    initial: &[u8],
+    image: &[u8],
+    (start, end): (usize, usize),
+    book: &mut FindingCollector,
+) {
     let spec = &plan.allocs[alloc];
     for (before, range) in [(true, 0..start), (false, end..image.len())] {
         if initial[range.clone()] == image[range.clone()] {
@@ -80,7 +93,7 @@ fn guards(plan: &Plan, alloc: usize, initial: &[u8], image: &[u8], (start, end):
         // Counted from the payload's edge: the last byte before it is -1, the first after it +0.
         let at = if before { first as i64 - start as i64 } else { (first - end) as i64 };
         let finding = message::guard(spec.rank, &spec.label, before, at, wrong, initial[first], image[first]);
-        book.find(Rank { kind: 2, event: 0 }, finding);
+        book.find(Priority { kind: 2, event: 0 }, finding);
     }
 }
 
@@ -106,13 +119,13 @@ enum Owner {
 }
 
 impl Payload<'_> {
-    fn explain(&self, book: &mut Book) {
+    fn explain(&self, book: &mut FindingCollector) {
         let mut by_owner: BTreeMap<Owner, Vec<u64>> = BTreeMap::new();
         let mut from = 0;
         for run in self.memory.runs() {
             let range = from..run.end;
             from = run.end;
-            if run.sure == Sure::Undefined || self.same(&range) {
+            if run.sure == Certainty::Undefined || self.same(&range) {
                 continue;
             }
             let owners = self.owners(run);
@@ -131,11 +144,11 @@ impl Payload<'_> {
                 _ if !book.eyes.without(Flaw::NoInputs) => {}
                 _ if spec.scrap => {
                     let finding = message::scrap(spec.rank, &spec.label, at, wrong, expected, actual);
-                    book.find(Rank { kind: 2, event: 0 }, finding);
+                    book.find(Priority { kind: 2, event: 0 }, finding);
                 }
                 Owner::Nobody | Owner::Write(..) => {
                     let finding = message::beyond(spec.rank, &spec.label, at, wrong, expected, actual);
-                    book.find(Rank { kind: 2, event: 0 }, finding);
+                    book.find(Priority { kind: 2, event: 0 }, finding);
                 }
                 Owner::Kept(buf) => self.kept(buf, &bytes, book),
             }
@@ -163,7 +176,7 @@ impl Payload<'_> {
         }
         // In place, an input and an output are the same memory: the input's name for what was known at the beginning.
         let mut bufs: Vec<usize> = (0..self.plan.buffers.len()).collect();
-        bufs.sort_by_key(|b| self.plan.buffers[*b].input.is_none() == (run.sure == Sure::Known));
+        bufs.sort_by_key(|b| self.plan.buffers[*b].input.is_none() == (run.sure == Certainty::Known));
         for buf in bufs {
             if let Some(place) = self.plan.buffers[buf].places.get(rank).copied().flatten() {
                 add(Region { buf, rank, start: 0, len: place.count }, Owner::Kept(buf));
@@ -172,7 +185,7 @@ impl Payload<'_> {
         owners
     }
 
-    fn write(&self, event: usize, write: usize, bytes: &[u64], book: &mut Book) {
+    fn write(&self, event: usize, write: usize, bytes: &[u64], book: &mut FindingCollector) {
         let plan = self.plan;
         let writes = writes_of(&plan.events[event]);
         let Some(region) = writes.get(write).copied().flatten().map(|w| w.region) else { return };
@@ -196,10 +209,10 @@ impl Payload<'_> {
             pattern: book.worth().then(|| pattern::recognise(plan, self.forecast, self.seen, &site)).flatten(),
         };
         let step = plan.events[event].step();
-        book.find(Rank { kind: 1, event }, message::wrong(plan, finding, Some(step), None));
+        book.find(Priority { kind: 1, event }, message::wrong(plan, finding, Some(step), None));
     }
 
-    fn kept(&self, buf: usize, bytes: &[u64], book: &mut Book) {
+    fn kept(&self, buf: usize, bytes: &[u64], book: &mut FindingCollector) {
         let buffer = &self.plan.buffers[buf];
         let rank = self.plan.allocs[self.alloc].rank;
         let Some(place) = buffer.places.get(rank).copied().flatten() else { return };
@@ -221,7 +234,7 @@ impl Payload<'_> {
             of: place.count,
             pattern: pattern::places(&elements, place.count),
         };
-        book.find(Rank { kind: 2, event: 0 }, message::touched(finding, buffer.input.is_some()));
+        book.find(Priority { kind: 2, event: 0 }, message::touched(finding, buffer.input.is_some()));
     }
 }
 
@@ -261,14 +274,14 @@ pub(crate) fn repeats(
     first: &Observation,
     other: &Observation,
     number: usize,
-    book: &mut Book,
+    book: &mut FindingCollector,
 ) {
     book.looked(Lane::Invariants, first.images.iter().map(|i| i.len() as u64).sum());
     for (alloc, (a, b)) in first.images.iter().zip(&other.images).enumerate().filter(|(_, (a, b))| a != b) {
         let spec = &plan.allocs[alloc];
         let start = spec.start() as usize;
         let undefined: Vec<_> = memory.get(alloc).map_or_else(Vec::new, |memory| {
-            let undefined = memory.over(0..spec.payload).filter(|(_, run)| run.sure == Sure::Undefined);
+            let undefined = memory.over(0..spec.payload).filter(|(_, run)| run.sure == Certainty::Undefined);
             undefined.map(|(bytes, _)| start + bytes.start as usize..start + bytes.end as usize).collect()
         });
         let defined = |at: usize| !undefined.iter().any(|bytes| bytes.contains(&at));
@@ -291,6 +304,6 @@ pub(crate) fn repeats(
         );
         let mut finding = message::plain(Lane::Invariants, text, was, is);
         (finding.rank, finding.buffer, finding.element) = (Some(spec.rank), Some(name.into()), Some(element));
-        book.find(Rank { kind: 2, event: usize::MAX }, finding);
+        book.find(Priority { kind: 2, event: usize::MAX }, finding);
     }
 }

@@ -1,15 +1,15 @@
 //! Judges what a run observed of reductions with several right values, while the walk goes on with what was observed.
-use super::book::{Book, Rank};
+use super::findings::{FindingCollector, Priority};
 use super::flaw::Flaw;
 use super::message::{self, Wrong};
 use super::{Lane, pattern};
+use crate::job::Observation;
 use crate::num::get;
 use crate::oracle::columns::column;
-use crate::oracle::contents::{Memory, Sure};
-use crate::oracle::walk::{Choice, Fault, Guide, region_bytes, writes_of};
+use crate::oracle::contents::{Certainty, Memory};
+use crate::oracle::walk::{Choice, Fault, Resolver, region_bytes, writes_of};
 use crate::oracle::{self, Budget, Fingerprint, Forecast, Ruling};
 use crate::plan::{GUARD, Plan, Region};
-use crate::run::Observation;
 use std::borrow::Cow;
 
 /// The judge on a walk.
@@ -17,7 +17,7 @@ pub(crate) struct Judge<'a> {
     pub plan: &'a Plan,
     pub forecast: &'a Forecast,
     pub seen: &'a Observation,
-    pub book: &'a mut Book,
+    pub book: &'a mut FindingCollector,
     pub budget: &'a mut Budget,
     pub fingerprint: &'a mut Fingerprint,
     /// What the first rank of the same event got, and which of its elements are wrong.
@@ -59,7 +59,7 @@ pub(crate) fn observed(
     Some((bytes, false))
 }
 
-impl Guide for Judge<'_> {
+impl Resolver for Judge<'_> {
     fn choose(&mut self, choice: &Choice<'_>) -> Option<Vec<u8>> {
         let region = choice.target.region;
         let buffer = &self.plan.buffers[region.buf];
@@ -67,7 +67,7 @@ impl Guide for Judge<'_> {
             if self.book.eyes.rank(region.rank) {
                 let text = format!("rank {}: nothing came back of `{}`", region.rank, message::name(buffer));
                 let finding = message::plain(Lane::Invariants, text, "a copy".into(), "none".into());
-                self.book.find(Rank { kind: 1, event: choice.event }, finding);
+                self.book.find(Priority { kind: 1, event: choice.event }, finding);
             }
             return None;
         };
@@ -109,7 +109,7 @@ impl Guide for Judge<'_> {
         let mut finding = message::plain(Lane::Exact, text, "a value".into(), "none".into());
         finding.rank = fault.rank;
         finding.span = self.plan.steps.get(fault.step as usize).map(|s| s.span);
-        self.book.find(Rank { kind: 1, event: fault.event }, finding);
+        self.book.find(Priority { kind: 1, event: fault.event }, finding);
     }
 }
 
@@ -123,7 +123,7 @@ impl Judge<'_> {
         }
         let Some((alloc, range)) = region_bytes(self.plan, region) else { return };
         let Some(memory) = memory.get(alloc) else { return };
-        if memory.over(range.clone()).any(|(_, run)| run.origin.is_some() || run.sure == Sure::Undefined) {
+        if memory.over(range.clone()).any(|(_, run)| run.origin.is_some() || run.sure == Certainty::Undefined) {
             return;
         }
         let (expected, actual) = (
@@ -138,7 +138,7 @@ impl Judge<'_> {
         if expected.len() != actual.len() {
             let text = format!("rank {}: nothing came back of `{}`", region.rank, message::name(buffer));
             let finding = message::plain(Lane::Invariants, text, "a copy".into(), "none".into());
-            return self.book.find(Rank { kind: 1, event }, finding);
+            return self.book.find(Priority { kind: 1, event }, finding);
         }
         let differs = |i: &u64| get(buffer.dtype, expected, *i as usize) != get(buffer.dtype, actual, *i as usize);
         let elements: Vec<u64> = (0..region.len).filter(differs).collect();
@@ -159,7 +159,7 @@ impl Judge<'_> {
             pattern: worth.then(|| pattern::recognise(self.plan, self.forecast, self.seen, &site)).flatten(),
         };
         let step = self.plan.events[event].step();
-        self.book.find(Rank { kind: 1, event }, message::wrong(self.plan, finding, Some(step), None));
+        self.book.find(Priority { kind: 1, event }, message::wrong(self.plan, finding, Some(step), None));
     }
 
     /// Judges every element with several right values (from a checkpoint: all); gives the wrong ones with what is right.
@@ -270,7 +270,7 @@ impl Judge<'_> {
             pattern,
         };
         let step = self.plan.events[choice.event].step();
-        self.book.find(Rank { kind: 1, event: choice.event }, message::wrong(self.plan, finding, Some(step), None));
+        self.book.find(Priority { kind: 1, event: choice.event }, message::wrong(self.plan, finding, Some(step), None));
         if let (false, Some((alloc, range))) = (checkpoint, region_bytes(self.plan, region)) {
             let size = dtype.size() as u64;
             for i in elements {
@@ -319,7 +319,7 @@ impl Judge<'_> {
         finding.buffer = Some(name.into());
         finding.element = Some(region.start + element as u64);
         (finding.wrong, finding.of) = (differ.len() as u64, region.len);
-        self.book.find(Rank { kind: 2, event: choice.event }, finding);
+        self.book.find(Priority { kind: 2, event: choice.event }, finding);
     }
 }
 
@@ -340,7 +340,7 @@ pub(crate) struct Replay<'a> {
     pub seen: &'a Observation,
 }
 
-impl Guide for Replay<'_> {
+impl Resolver for Replay<'_> {
     fn choose(&mut self, choice: &Choice<'_>) -> Option<Vec<u8>> {
         observed(self.plan, self.forecast, self.seen, choice).map(|(bytes, _)| bytes)
     }

@@ -1,8 +1,8 @@
 //! Observation against answers, invariants, `expect`, `assert` and snapshot text: the verdict.
 mod answers;
 mod assert;
-mod book;
 mod expect;
+mod findings;
 pub mod flaw;
 mod images;
 mod lanes;
@@ -21,27 +21,27 @@ pub use flaw::Flaw;
 pub use runs::Runs;
 pub use verdict::*;
 
+use crate::job::Observation;
 use crate::oracle::contents::Memory;
 use crate::oracle::{Budget, Fingerprint, Forecast};
 use crate::plan::Plan;
-use crate::run::Observation;
 use crate::scenario::{Case, Diagnostic, Expected};
-use book::{Book, Rank};
+use findings::{FindingCollector, Priority};
 use flaw::Eyes;
 use runs::Held;
 use std::borrow::Cow;
 
 /// The verdict on a case from what was seen of it: one observation per run.
 pub fn judge(plan: &Plan, forecast: &Forecast, seen: &[Observation]) -> Verdict {
-    look(plan, forecast, seen, Book::default())
+    look(plan, forecast, seen, FindingCollector::default())
 }
 
 /// The verdict without what is only for people (outputs, snapshot, patterns), by a judge with this flaw, if any.
 pub fn judge_bare(plan: &Plan, forecast: &Forecast, seen: &[Observation], flaw: Option<Flaw>) -> Verdict {
-    look(plan, forecast, seen, Book::bare(Eyes(flaw)))
+    look(plan, forecast, seen, FindingCollector::bare(Eyes(flaw)))
 }
 
-fn look(plan: &Plan, forecast: &Forecast, seen: &[Observation], book: Book) -> Verdict {
+fn look(plan: &Plan, forecast: &Forecast, seen: &[Observation], book: FindingCollector) -> Verdict {
     let mut runs = Runs::with(plan, forecast, book);
     let _ = seen.iter().all(|run| runs.look(Held::Theirs(run)));
     runs.close(true)
@@ -52,7 +52,7 @@ fn run_of<'a>(
     plan: &Plan,
     forecast: &'a Forecast,
     seen: &Observation,
-    book: &mut Book,
+    book: &mut FindingCollector,
     fingerprint: &mut Fingerprint,
 ) -> Cow<'a, [Memory]> {
     let memory = if forecast.observed {
@@ -73,7 +73,7 @@ fn run_of<'a>(
 
 /// The verdict on a case that `plan` or the forecast refused: right if the file says so.
 pub fn refused(case: &Case, diagnostics: &[Diagnostic]) -> Verdict {
-    let mut book = Book::default();
+    let mut book = FindingCollector::default();
     book.looked(Lane::Expected, 1);
     let first = diagnostics.first().map_or("refused without a reason", |d| d.message.as_str());
     let expected = case.outcome.as_ref().is_some_and(|o| o.v.contains(&Expected::Refused));
@@ -88,16 +88,16 @@ pub fn refused(case: &Case, diagnostics: &[Diagnostic]) -> Verdict {
         for diagnostic in diagnostics.iter().take(16) {
             let mut finding = message::plain(Lane::Expected, diagnostic.message.clone(), "ok".into(), "refused".into());
             finding.span = Some(diagnostic.span);
-            book.find(Rank::default(), finding);
+            book.find(Priority::default(), finding);
         }
         if diagnostics.is_empty() {
-            book.find(Rank::default(), message::plain(Lane::Expected, first.into(), "ok".into(), "refused".into()));
+            book.find(Priority::default(), message::plain(Lane::Expected, first.into(), "ok".into(), "refused".into()));
         }
     } else if let Some(reason) = case.reason.as_ref().filter(|r| !said(&r.v)) {
         let text = format!("refused, but not because of \"{}\": {first}", reason.v);
         let mut finding = message::plain(Lane::Expected, text, reason.v.clone(), first.into());
         finding.span = Some(reason.span);
-        book.find(Rank::default(), finding);
+        book.find(Priority::default(), finding);
     }
     close(case, book, Some(Outcome::Refused), 0.0)
 }
@@ -105,12 +105,12 @@ pub fn refused(case: &Case, diagnostics: &[Diagnostic]) -> Verdict {
 /// If nothing but a refusal is admissible: the verdict on a case that could be planned all the same.
 pub fn not_refused(case: &Case) -> Option<Verdict> {
     let outcome = case.outcome.as_ref().filter(|o| o.v.iter().all(|e| *e == Expected::Refused) && !o.v.is_empty())?;
-    let mut book = Book::default();
+    let mut book = FindingCollector::default();
     book.looked(Lane::Expected, 1);
     let text = "it must be refused, but nothing is wrong with it".to_owned();
     let mut finding = message::plain(Lane::Expected, text, "refused".into(), "planned".into());
     finding.span = Some(outcome.span);
-    book.find(Rank::default(), finding);
+    book.find(Priority::default(), finding);
     Some(close(case, book, None, 0.0))
 }
 
@@ -120,11 +120,11 @@ pub fn ended_badly(verdict: &mut Verdict, outcome: Outcome, rank: Option<usize>,
         verdict.notes.push(text);
         return;
     }
-    let mut book = Book::default();
+    let mut book = FindingCollector::default();
     book.looked(Lane::Expected, 1);
     let mut finding = message::plain(Lane::Expected, text.clone(), "ok".into(), text);
     finding.rank = rank;
-    book.find(Rank::default(), finding);
+    book.find(Priority::default(), finding);
     let (lanes, findings, _) = book.close();
     verdict.lanes.retain(|lane| lane.lane != Lane::Expected);
     verdict.lanes.extend(lanes);
@@ -138,13 +138,13 @@ pub fn ended_badly(verdict: &mut Verdict, outcome: Outcome, rank: Option<usize>,
 
 /// The verdict on a case that was not run.
 pub fn skipped(case: &Case, reason: impl Into<String>) -> Verdict {
-    let mut verdict = close(case, Book::default(), None, 0.0);
+    let mut verdict = close(case, FindingCollector::default(), None, 0.0);
     verdict.status = Status::Skip;
     verdict.reason = Some(reason.into());
     verdict
 }
 
-fn close(case: &Case, book: Book, outcome: Option<Outcome>, seconds: f64) -> Verdict {
+fn close(case: &Case, book: FindingCollector, outcome: Option<Outcome>, seconds: f64) -> Verdict {
     let (lanes, findings, notes) = book.close();
     let pass = findings.is_empty() && lanes.iter().all(|l| l.pass);
     Verdict {

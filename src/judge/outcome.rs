@@ -1,12 +1,12 @@
 //! How a run ended, and whether that is what the file expects.
-use super::book::{Book, Rank};
+use super::findings::{FindingCollector, Priority};
 use super::flaw::Flaw;
 use super::{Finding, Lane, Outcome, message};
+use crate::job::NOT_NCCL;
+use crate::job::{Ended, Observation};
+use crate::job::{RankEnd, RankReport, What};
 use crate::plan::Plan;
-use crate::run::{Ended, Observation};
 use crate::scenario::{Expected, Sp};
-use crate::worker::NOT_NCCL;
-use crate::worker::job::{RankEnd, RankReport, What};
 use nccl_sys::ncclResult_t;
 
 /// The outcome's word.
@@ -20,7 +20,7 @@ pub(crate) fn of(seen: &Observation) -> Outcome {
 }
 
 /// Compares the ending with `outcome` and `reason`.
-pub(crate) fn check(plan: &Plan, seen: &Observation, book: &mut Book) {
+pub(crate) fn check(plan: &Plan, seen: &Observation, book: &mut FindingCollector) {
     book.looked(Lane::Expected, 1);
     let default = [Expected::Ok];
     let admissible = plan.case.outcome.as_ref().map_or(&default[..], |o| o.v.as_slice());
@@ -36,7 +36,7 @@ pub(crate) fn check(plan: &Plan, seen: &Observation, book: &mut Book) {
         let mut finding = message::plain(Lane::Expected, text, wanted, ending);
         finding.span = plan.case.outcome.as_ref().map(|o| o.span);
         where_it_stands(plan, seen, &mut finding);
-        book.find(Rank::default(), finding);
+        book.find(Priority::default(), finding);
         return;
     }
     let unsaid = |reason: &&Sp<String>| !said(seen).iter().any(|text| text.contains(&reason.v));
@@ -44,7 +44,7 @@ pub(crate) fn check(plan: &Plan, seen: &Observation, book: &mut Book) {
         let text = format!("{ending}, but nobody said \"{}\"", reason.v);
         let mut finding = message::plain(Lane::Expected, text, reason.v.clone(), ending);
         finding.span = Some(reason.span);
-        book.find(Rank::default(), finding);
+        book.find(Priority::default(), finding);
     }
 }
 
@@ -72,7 +72,7 @@ fn matches(plan: &Plan, expected: &Expected, seen: &Observation) -> bool {
 
 /// In a program with an `exit`, only the rank that makes it may have ended the process.
 fn left_on_purpose(plan: &Plan, seen: &Observation) -> bool {
-    let is_exit = |call: &crate::worker::job::Call| matches!(call.what, What::Exit);
+    let is_exit = |call: &crate::job::Call| matches!(call.what, What::Exit);
     if !plan.programs.iter().flatten().any(is_exit) {
         return true;
     }
@@ -198,7 +198,7 @@ fn where_it_stands(plan: &Plan, seen: &Observation, finding: &mut Finding) {
 }
 
 /// Compares the codes that calls answered with the steps' `error`.
-pub(crate) fn codes(plan: &Plan, seen: &Observation, book: &mut Book) {
+pub(crate) fn codes(plan: &Plan, seen: &Observation, book: &mut FindingCollector) {
     if !book.eyes.without(Flaw::NoEnding) {
         return;
     }
@@ -245,7 +245,7 @@ fn is_mark(what: &What) -> bool {
     matches!(what, What::Begin { .. } | What::End { .. } | What::Checkpoint { .. })
 }
 
-fn report_code(plan: &Plan, rank: usize, step: usize, expected: String, actual: String, book: &mut Book) {
+fn report_code(plan: &Plan, rank: usize, step: usize, expected: String, actual: String, book: &mut FindingCollector) {
     let step = plan.steps.get(step);
     let label = step.map_or("a call", |s| s.label.as_str());
     let text = format!("rank {rank}: {label} answered {actual}, expected {expected}");
@@ -253,5 +253,5 @@ fn report_code(plan: &Plan, rank: usize, step: usize, expected: String, actual: 
     finding.rank = Some(rank);
     finding.step = step.map(|s| s.label.clone());
     finding.span = step.map(|s| s.span);
-    book.find(Rank::default(), finding);
+    book.find(Priority::default(), finding);
 }

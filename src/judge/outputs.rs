@@ -1,11 +1,11 @@
 //! What came out, for machines: JSON values by buffer and rank.
 use super::Outputs;
+use crate::job::Observation;
 use crate::num::{DType, Number, decode, get, text};
 use crate::oracle::Forecast;
-use crate::oracle::contents::{Memory, Sure};
+use crate::oracle::contents::{Certainty, Memory};
 use crate::oracle::walk::{region_bytes, writes_of};
 use crate::plan::{BufId, Plan, Region};
-use crate::run::Observation;
 use serde_json::Value;
 
 /// Elements above which nothing is listed.
@@ -54,7 +54,8 @@ fn row(plan: &Plan, forecast: &Forecast, last: &[Memory], seen: &Observation, re
     let poison = |i: u64| {
         let bytes = (i * size) as usize..((i + 1) * size) as usize;
         let at = range.start + i * size;
-        image[bytes.clone()] == initial[bytes] && memory.over(at..at + size).all(|(_, run)| run.sure == Sure::Blank)
+        image[bytes.clone()] == initial[bytes]
+            && memory.over(at..at + size).all(|(_, run)| run.sure == Certainty::Blank)
     };
     let elements = || 0..region.len;
     if region.len > 0 && elements().all(poison) {

@@ -1,13 +1,13 @@
 //! Recognises what kind of mistake a set of wrong elements looks like.
 use super::lanes::Replay;
+use crate::job::Observation;
 use crate::num::get;
 use crate::ops::Rule;
 use crate::oracle::columns::{column, reduction};
-use crate::oracle::contents::Sure;
+use crate::oracle::contents::Certainty;
 use crate::oracle::walk::region_bytes;
 use crate::oracle::{Budget, Forecast, ReduceKind, Reduction};
 use crate::plan::{Event, Plan, Region};
-use crate::run::Observation;
 
 /// Wrong elements that one write left.
 pub(crate) struct Site<'a> {
@@ -80,7 +80,7 @@ fn content(plan: &Plan, forecast: &Forecast, seen: &Observation, site: &Site<'_>
     let dtype = plan.buffers[site.region.buf].dtype;
     if all(&|i| Some(get(dtype, before, i))) {
         let at = range.start + site.wrong[0] * size as u64;
-        let blank = memory.over(at..at + 1).any(|(_, run)| run.sure == Sure::Blank);
+        let blank = memory.over(at..at + 1).any(|(_, run)| run.sure == Certainty::Blank);
         return Some(
             if blank {
                 "they hold the poison they started with, so nothing was written"
@@ -123,7 +123,7 @@ fn walk_results(plan: &Plan, forecast: &Forecast, seen: &Observation, site: &Sit
     let mut replay = Replay { plan, forecast, seen };
     walk.run(0..site.event, &mut replay);
     struct Canonical;
-    impl crate::oracle::walk::Guide for Canonical {
+    impl crate::oracle::walk::Resolver for Canonical {
         fn choose(&mut self, _: &crate::oracle::walk::Choice<'_>) -> Option<Vec<u8>> {
             None
         }

@@ -1,11 +1,11 @@
 //! Judges the runs of a case one after the other; of the runs before, only the first and the last are kept.
-use super::book::{Book, Rank};
+use super::findings::{FindingCollector, Priority};
 use super::flaw::{Eyes, Flaw};
 use super::{Lane, Outcome, Verdict, answers, close, images, message, outcome, outputs, run_of, snapshot};
+use crate::job::Observation;
 use crate::oracle::contents::Memory;
 use crate::oracle::{Fingerprint, Forecast};
 use crate::plan::Plan;
-use crate::run::Observation;
 use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl Deref for Held<'_> {
 pub struct Runs<'a> {
     plan: &'a Plan,
     forecast: &'a Forecast,
-    book: Book,
+    book: FindingCollector,
     fingerprint: Fingerprint,
     number: usize,
     seconds: f64,
@@ -46,10 +46,10 @@ pub struct Runs<'a> {
 impl<'a> Runs<'a> {
     /// For a case of which nothing has run.
     pub fn new(plan: &'a Plan, forecast: &'a Forecast) -> Self {
-        Self::with(plan, forecast, Book::default())
+        Self::with(plan, forecast, FindingCollector::default())
     }
 
-    pub(super) fn with(plan: &'a Plan, forecast: &'a Forecast, book: Book) -> Self {
+    pub(super) fn with(plan: &'a Plan, forecast: &'a Forecast, book: FindingCollector) -> Self {
         Self {
             plan,
             forecast,
@@ -76,7 +76,7 @@ impl<'a> Runs<'a> {
         if ending != Outcome::Ok {
             // This ending is the case's, and findings of earlier runs do not count.
             let Eyes(flaw) = self.book.eyes;
-            self.book = if self.book.bare { Book::bare(Eyes(flaw)) } else { Book::default() };
+            self.book = if self.book.bare { FindingCollector::bare(Eyes(flaw)) } else { FindingCollector::default() };
         }
         if (self.number == 1 || ending != Outcome::Ok) && self.book.eyes.without(Flaw::NoEnding) {
             outcome::check(plan, &run, &mut self.book);
@@ -112,7 +112,7 @@ impl<'a> Runs<'a> {
         let case = &plan.case;
         if ending.is_none() {
             let text = "nothing was observed".to_owned();
-            book.find(Rank::default(), message::plain(Lane::Invariants, text, "a run".into(), "none".into()));
+            book.find(Priority::default(), message::plain(Lane::Invariants, text, "a run".into(), "none".into()));
         }
         if ending != Some(Outcome::Ok) || plan.undefined.is_some() {
             return close(case, book, ending, seconds);
@@ -120,7 +120,7 @@ impl<'a> Runs<'a> {
         if complete && case.repeat as usize > number && book.clean() {
             let text = format!("{} runs were asked for, {number} were observed", case.repeat);
             book.find(
-                Rank::default(),
+                Priority::default(),
                 message::plain(Lane::Invariants, text, case.repeat.to_string(), number.to_string()),
             );
         }

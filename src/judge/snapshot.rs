@@ -1,13 +1,13 @@
 //! The snapshot of a case: before and after by rank, the same on every backend as long as everything is right.
-use super::book::Book;
+use super::findings::FindingCollector;
 use super::outputs::{whole, written};
+use crate::job::Observation;
 use crate::num::{DType, get, is_nan, text};
 use crate::oracle::Forecast;
-use crate::oracle::contents::Sure;
+use crate::oracle::contents::Certainty;
 use crate::oracle::walk::region_bytes;
 use crate::plan::{BufId, Plan, Region};
 use crate::printable::printable_lines;
-use crate::run::Observation;
 use std::fmt::Write;
 
 /// Elements up to which a case has a snapshot without asking for it.
@@ -27,7 +27,7 @@ pub(crate) fn wanted(plan: &Plan) -> bool {
 }
 
 /// The text. What was judged right is printed in canonical form, with `~` where several values are right.
-pub(crate) fn write(plan: &Plan, forecast: &Forecast, seen: &Observation, book: &Book) -> String {
+pub(crate) fn write(plan: &Plan, forecast: &Forecast, seen: &Observation, book: &FindingCollector) -> String {
     let mut out = String::new();
     if let Some(description) = &plan.case.description {
         out.push_str(&printable_lines(description.trim()));
@@ -47,7 +47,7 @@ struct Page<'a> {
     plan: &'a Plan,
     forecast: &'a Forecast,
     seen: &'a Observation,
-    book: &'a Book,
+    book: &'a FindingCollector,
 }
 
 impl Page<'_> {
@@ -90,7 +90,7 @@ impl Page<'_> {
             let element = i as usize;
             let word = if before {
                 match begin.over(at).map(|(_, run)| run.sure).max() {
-                    Some(Sure::Known) => text(dtype, get(dtype, initial, element)),
+                    Some(Certainty::Known) => text(dtype, get(dtype, initial, element)),
                     _ => ".".into(),
                 }
             } else if self.book.is_wrong(alloc, &at) {
@@ -98,10 +98,10 @@ impl Page<'_> {
             } else {
                 let right = get(dtype, &memory.data[range.start as usize..range.end as usize], element);
                 match memory.over(at).map(|(_, run)| run.sure).max() {
-                    Some(Sure::Known) => text(dtype, right),
-                    Some(Sure::Soft) if is_nan(dtype, right) => text(dtype, right),
-                    Some(Sure::Soft) => format!("~{}", text(dtype, right)),
-                    Some(Sure::Undefined) => "?".into(),
+                    Some(Certainty::Known) => text(dtype, right),
+                    Some(Certainty::Soft) if is_nan(dtype, right) => text(dtype, right),
+                    Some(Certainty::Soft) => format!("~{}", text(dtype, right)),
+                    Some(Certainty::Undefined) => "?".into(),
                     _ => ".".into(),
                 }
             };

@@ -1,10 +1,47 @@
 //! Where fetched libraries are kept: `VERSION/libnccl.so.2` in a folder of the user's.
-use super::fetch::Cuda;
 use std::ffi::OsString;
+use std::fmt;
 use std::path::{Path, PathBuf};
 
 /// The file's name in wheels, systems and cache.
 pub(super) const FILE: &str = "libnccl.so.2";
+
+/// The CUDA release that a library was built for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Cuda(u32);
+
+impl Default for Cuda {
+    fn default() -> Self {
+        Self(12)
+    }
+}
+
+impl fmt::Display for Cuda {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cu{}", self.0)
+    }
+}
+
+impl std::str::FromStr for Cuda {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        match text {
+            "11" => Ok(Self(11)),
+            "12" => Ok(Self(12)),
+            "13" => Ok(Self(13)),
+            _ => Err("there are libraries for CUDA 11, 12 and 13".to_owned()),
+        }
+    }
+}
+
+#[cfg(feature = "cli")]
+impl Cuda {
+    /// The name of the library's package.
+    pub(super) fn package(self) -> String {
+        format!("nvidia-nccl-{self}")
+    }
+}
 
 /// The folder of fetched libraries.
 #[derive(Clone, Debug)]

@@ -2,7 +2,7 @@
 use super::probe::{ProbeError, Probed, probe};
 use super::version::Wanted;
 use super::{Found, Source, find};
-use crate::run::Workers;
+use crate::child::Workers;
 use std::path::{Path, PathBuf};
 
 /// A library to run on.

@@ -1,10 +1,9 @@
 //! Fetching a library: its wheel comes through Python's own tools, which know the registry, proxies and credentials and
 //! check the file against the registry's hash. No code of the wheel runs.
-use super::cache::Cache;
-use super::command::{self, Answer, CommandError};
+use super::cache::{Cache, Cuda};
 use super::program::program;
 use super::wheel::{self, WheelError};
-use std::fmt;
+use crate::child::command::{self, Answer, CommandError};
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -15,41 +14,6 @@ use std::time::Duration;
 const LIMIT: Duration = Duration::from_secs(30 * 60);
 /// Time for a tool to say that it is there.
 const HELLO: Duration = Duration::from_secs(30);
-
-/// The CUDA release that a library was built for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cuda(u32);
-
-impl Default for Cuda {
-    fn default() -> Self {
-        Self(12)
-    }
-}
-
-impl fmt::Display for Cuda {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "cu{}", self.0)
-    }
-}
-
-impl std::str::FromStr for Cuda {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text {
-            "11" => Ok(Self(11)),
-            "12" => Ok(Self(12)),
-            "13" => Ok(Self(13)),
-            _ => Err("there are libraries for CUDA 11, 12 and 13".to_owned()),
-        }
-    }
-}
-
-impl Cuda {
-    fn package(self) -> String {
-        format!("nvidia-nccl-{self}")
-    }
-}
 
 /// A library in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]

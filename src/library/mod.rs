@@ -3,24 +3,25 @@
 //! No library is loaded into the process that asks: each is opened by a child, which may crash ([`probe`]).
 mod cache;
 mod choose;
-mod command;
+#[cfg(feature = "cli")]
 mod fetch;
 mod places;
 mod probe;
 mod program;
 mod version;
+#[cfg(feature = "cli")]
 mod wheel;
 
-pub use cache::{Cache, NoCache};
+pub use cache::{Cache, Cuda, NoCache};
 pub use choose::{ChooseError, Chosen, choose};
-pub(crate) use command::{CommandError, own_output, run as run_command, say};
-pub use fetch::{Cuda, FetchError, Fetched, fetch, is_version};
+#[cfg(feature = "cli")]
+pub use fetch::{FetchError, Fetched, fetch, is_version};
 pub use places::{Candidate, Machine, Source, candidates};
 pub use probe::{ProbeError, Probed, enter_if_asked, probe, probe_within};
 pub(crate) use program::{absolute, loader_path};
 pub use version::Wanted;
 
-use crate::run::Workers;
+use crate::child::Workers;
 use std::path::PathBuf;
 
 /// A library that was found, and what it said when it was asked.

@@ -1,7 +1,7 @@
 //! Where a machine keeps NCCL libraries. Looking opens no library.
 use super::cache::{Cache, FILE};
-use super::command;
 use super::program::program;
+use crate::child::command;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::fmt;

@@ -1,4 +1,5 @@
 //! The twelve element types.
+use super::format::{Format, Overflow};
 use nccl_sys::ncclDataType_t;
 use serde::{Deserialize, Serialize};
 
@@ -20,22 +21,90 @@ pub enum DType {
     F8e5m2,
 }
 
+/// What is known of an element type.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Entry {
+    dtype: DType,
+    /// NCCL's code, which has the scenario language's name.
+    nccl: ncclDataType_t,
+    /// Bytes of an element.
+    size: usize,
+    kind: Kind,
+    /// The first release of NCCL that has the type.
+    since: &'static str,
+    /// Other names, in lower case and without `nccl` in front.
+    others: &'static [&'static str],
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Signed,
+    Unsigned,
+    Float(Format),
+}
+
+impl Entry {
+    const fn new(
+        dtype: DType,
+        nccl: ncclDataType_t,
+        size: usize,
+        kind: Kind,
+        since: &'static str,
+        others: &'static [&'static str],
+    ) -> Self {
+        Self { dtype, nccl, size, kind, since, others }
+    }
+}
+
+/// Every element type, in the order of the scenario language, which is that of [`DType`].
+const DTYPES: [Entry; 12] = {
+    use Kind::{Float, Signed, Unsigned};
+    use Overflow::{Infinity, Saturate};
+    use ncclDataType_t as N;
+    [
+        Entry::new(DType::I8, N::Int8, 1, Signed, "2.0", &["int8", "char"]),
+        Entry::new(DType::U8, N::Uint8, 1, Unsigned, "2.0", &["uint8"]),
+        Entry::new(DType::I32, N::Int32, 4, Signed, "2.0", &["int32", "int"]),
+        Entry::new(DType::U32, N::Uint32, 4, Unsigned, "2.0", &["uint32"]),
+        Entry::new(DType::I64, N::Int64, 8, Signed, "2.0", &["int64"]),
+        Entry::new(DType::U64, N::Uint64, 8, Unsigned, "2.0", &["uint64"]),
+        Entry::new(DType::F16, N::Float16, 2, Float(Format::ieee(10, 5, Infinity)), "2.0", &["float16", "half"]),
+        Entry::new(DType::Bf16, N::Bfloat16, 2, Float(Format::ieee(7, 8, Infinity)), "2.10", &["bfloat16"]),
+        Entry::new(DType::F32, N::Float32, 4, Float(Format::ieee(23, 8, Infinity)), "2.0", &["float32", "float"]),
+        Entry::new(DType::F64, N::Float64, 8, Float(Format::ieee(52, 11, Infinity)), "2.0", &["float64", "double"]),
+        Entry::new(DType::F8e4m3, N::Float8e4m3, 1, Float(Format::E4M3), "2.24", &["float8e4m3"]),
+        // The NaN that CUDA's conversions give has all bits set.
+        Entry::new(
+            DType::F8e5m2,
+            N::Float8e5m2,
+            1,
+            Float(Format::ieee(2, 5, Saturate).with_nan(0x7f)),
+            "2.24",
+            &["float8e5m2"],
+        ),
+    ]
+};
+
 impl DType {
     /// All types, in the order of the scenario language.
     pub const ALL: [Self; 12] = {
-        use DType::*;
-        [I8, U8, I32, U32, I64, U64, F16, Bf16, F32, F64, F8e4m3, F8e5m2]
+        let mut all = [Self::I8; 12];
+        let mut at = 0;
+        while at < all.len() {
+            all[at] = DTYPES[at].dtype;
+            assert!(all[at] as usize == at, "the table is in the order of the types");
+            at += 1;
+        }
+        all
     };
+
+    const fn entry(self) -> &'static Entry {
+        &DTYPES[self as usize]
+    }
 
     /// Bytes of one element.
     pub const fn size(self) -> usize {
-        use DType::*;
-        match self {
-            I8 | U8 | F8e4m3 | F8e5m2 => 1,
-            F16 | Bf16 => 2,
-            I32 | U32 | F32 => 4,
-            I64 | U64 | F64 => 8,
-        }
+        self.entry().size
     }
 
     /// Bits of one element.
@@ -45,22 +114,7 @@ impl DType {
 
     /// NCCL's code.
     pub const fn nccl(self) -> ncclDataType_t {
-        use DType::*;
-        use ncclDataType_t as N;
-        match self {
-            I8 => N::Int8,
-            U8 => N::Uint8,
-            I32 => N::Int32,
-            U32 => N::Uint32,
-            I64 => N::Int64,
-            U64 => N::Uint64,
-            F16 => N::Float16,
-            Bf16 => N::Bfloat16,
-            F32 => N::Float32,
-            F64 => N::Float64,
-            F8e4m3 => N::Float8e4m3,
-            F8e5m2 => N::Float8e5m2,
-        }
+        self.entry().nccl
     }
 
     /// The scenario language's name.
@@ -68,38 +122,33 @@ impl DType {
         self.nccl().name().unwrap_or("?")
     }
 
+    /// The first release of NCCL that has the type.
+    pub const fn since(self) -> &'static str {
+        self.entry().since
+    }
+
+    /// The format of a floating-point type.
+    pub(crate) const fn format(self) -> Option<Format> {
+        match self.entry().kind {
+            Kind::Float(format) => Some(format),
+            Kind::Signed | Kind::Unsigned => None,
+        }
+    }
+
     /// True for the six floating-point types.
     pub const fn is_float(self) -> bool {
-        use DType::*;
-        matches!(self, F16 | Bf16 | F32 | F64 | F8e4m3 | F8e5m2)
+        matches!(self.entry().kind, Kind::Float(_))
     }
 
     /// True for signed integers.
     pub const fn is_signed_int(self) -> bool {
-        matches!(self, Self::I8 | Self::I32 | Self::I64)
+        matches!(self.entry().kind, Kind::Signed)
     }
 
     /// A type by the language's name or one of NCCL's (`float32`, `ncclFloat32`, `half`, `bfloat16`, ...).
     pub fn parse(text: &str) -> Option<Self> {
-        if let Some(found) = Self::ALL.into_iter().find(|t| t.name() == text) {
-            return Some(found);
-        }
         let short = text.strip_prefix("nccl").unwrap_or(text).to_ascii_lowercase();
-        use DType::*;
-        Some(match short.as_str() {
-            "int8" | "char" => I8,
-            "uint8" => U8,
-            "int32" | "int" => I32,
-            "uint32" => U32,
-            "int64" => I64,
-            "uint64" => U64,
-            "float16" | "half" => F16,
-            "bfloat16" => Bf16,
-            "float32" | "float" => F32,
-            "float64" | "double" => F64,
-            "float8e4m3" => F8e4m3,
-            "float8e5m2" => F8e5m2,
-            _ => return None,
-        })
+        let found = |entry: &&Entry| entry.dtype.name() == text || entry.others.contains(&short.as_str());
+        DTYPES.iter().find(found).map(|entry| entry.dtype)
     }
 }

@@ -1,6 +1,16 @@
 //! Written elements of a scenario as bits, and what a type can hold.
 use super::{DType, Format, decode_f64, encode_f64, encode_int, mask};
-use crate::scenario::case::ElementValue;
+
+/// The value of a written element.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum ElementValue {
+    /// A whole number (also from text, for what TOML cannot hold).
+    Int(i128),
+    /// A number with fraction, `nan`, `inf`, `-0.0`.
+    Float(f64),
+    /// Bits, from text such as `"0x7fc1"`; compared as bits in `expect`.
+    Bits(u64),
+}
 
 /// The bits of a written element: rounded or wrapped as [`encode_f64`] and [`encode_int`] do; given bits are cut to the type.
 pub fn element_bits(dtype: DType, value: &ElementValue) -> u64 {
@@ -19,7 +29,7 @@ pub fn element_fits(dtype: DType, value: &ElementValue) -> bool {
         (ElementValue::Int(v), Some((low, high))) => (low..=high).contains(&v),
         (ElementValue::Float(v), Some((low, high))) => v.fract() == 0.0 && v >= low as f64 && v < high as f64 + 1.0,
         (ElementValue::Int(v), None) => !overflows(dtype, v.unsigned_abs() as f64),
-        (ElementValue::Float(v), None) if v.is_infinite() => dtype != DType::F8e4m3,
+        (ElementValue::Float(v), None) if v.is_infinite() => has_infinity(dtype),
         (ElementValue::Float(v), None) => v.is_nan() || !overflows(dtype, v.abs()),
     }
 }
@@ -47,11 +57,22 @@ pub fn neighbours(dtype: DType, v: i128) -> Option<(i128, Option<i128>)> {
 /// True if a finite number is too large to be rounded to a finite one of the type.
 fn overflows(dtype: DType, magnitude: f64) -> bool {
     let Some(format) = Format::of(dtype) else { return false };
-    // Half a last place beyond the largest is where rounding leaves the type (a tie leaves it if the largest is odd).
+    let edge = overflow_edge(dtype);
+    // A tie leaves the type if the largest number is odd.
+    magnitude > edge || (magnitude == edge && format.max_code & 1 == 1)
+}
+
+/// Half a last place beyond the largest number, where rounding leaves the type; infinite for integers and f64.
+pub fn overflow_edge(dtype: DType) -> f64 {
+    let Some(format) = Format::of(dtype) else { return f64::INFINITY };
     let largest = decode_f64(dtype, format.max_code);
     let below = decode_f64(dtype, format.max_code - 1);
-    let edge = largest + (largest - below) / 2.0;
-    magnitude > edge || (magnitude == edge && format.max_code & 1 == 1)
+    largest + (largest - below) / 2.0
+}
+
+/// True for the floating-point types that have an infinity.
+pub fn has_infinity(dtype: DType) -> bool {
+    Format::of(dtype).is_some_and(|format| format.infinity.is_some())
 }
 
 /// Least and greatest value of an integer type.

@@ -30,31 +30,39 @@ pub(crate) struct Format {
 }
 
 impl Format {
+    /// No infinity; only the last code is NaN, so the top exponent holds ordinary numbers up to 448.
+    pub const E4M3: Self = Self {
+        fraction: 3,
+        bias: 7,
+        max_code: 0x7e,
+        infinity: None,
+        nan: 0x7f,
+        sign_bit: 7,
+        overflow: Overflow::Saturate,
+    };
+
     /// The format of a floating-point type.
     pub const fn of(dtype: DType) -> Option<Self> {
-        use Overflow::{Infinity, Saturate};
-        Some(match dtype {
-            DType::F16 => Self::ieee(10, 15, 0x7bff, 0x7e00, 15, Infinity),
-            DType::Bf16 => Self::ieee(7, 127, 0x7f7f, 0x7fc0, 15, Infinity),
-            DType::F32 => Self::ieee(23, 127, 0x7f7f_ffff, 0x7fc0_0000, 31, Infinity),
-            DType::F64 => Self::ieee(52, 1023, 0x7fef_ffff_ffff_ffff, 0x7ff8_0000_0000_0000, 63, Infinity),
-            DType::F8e5m2 => Self::ieee(2, 15, 0x7b, 0x7f, 7, Saturate),
-            // No infinity; only the last code is NaN, so the top exponent holds ordinary numbers up to 448.
-            DType::F8e4m3 => Self {
-                fraction: 3,
-                bias: 7,
-                max_code: 0x7e,
-                infinity: None,
-                nan: 0x7f,
-                sign_bit: 7,
-                overflow: Saturate,
-            },
-            _ => return None,
-        })
+        dtype.format()
     }
 
-    const fn ieee(fraction: u32, bias: i32, max_code: u64, nan: u64, sign_bit: u32, overflow: Overflow) -> Self {
-        Self { fraction, bias, max_code, infinity: Some(max_code + 1), nan, sign_bit, overflow }
+    /// As IEEE 754 has it, of so many bits of fraction and exponent; the quiet NaN has the first bit of the fraction.
+    pub const fn ieee(fraction: u32, exponent: u32, overflow: Overflow) -> Self {
+        let infinity = ((1 << exponent) - 1) << fraction;
+        Self {
+            fraction,
+            bias: (1 << (exponent - 1)) - 1,
+            max_code: infinity - 1,
+            infinity: Some(infinity),
+            nan: infinity | 1 << (fraction - 1),
+            sign_bit: fraction + exponent,
+            overflow,
+        }
+    }
+
+    /// With another NaN that stands for all.
+    pub const fn with_nan(self, nan: u64) -> Self {
+        Self { nan, ..self }
     }
 
     /// Significant bits of a normal number.

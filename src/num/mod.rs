@@ -4,7 +4,6 @@ mod code;
 mod dtype;
 mod element;
 mod format;
-mod map;
 mod random;
 mod text;
 
@@ -15,8 +14,9 @@ pub use code::{
     Number, canonical_nan, decode, decode_f64, encode_f64, encode_int, get, is_nan, mask, put, put_all, repeat,
 };
 pub use dtype::DType;
-pub use element::{element_bits, element_fits, int_range, max_finite, neighbours};
+pub use element::{
+    ElementValue, element_bits, element_fits, has_infinity, int_range, max_finite, neighbours, overflow_edge,
+};
 pub(crate) use format::{Format, round};
-pub use map::{MapInput, element_value, expr_bits, map_element, value_bits};
 pub use random::{Random, empty_range, random};
 pub use text::{hex, text};

@@ -1,7 +1,7 @@
 //! Random elements by counter: every element is a function of seed, rank and index alone. The stream is part of scenarios'
 //! meaning and of their snapshots, so it never changes: not between versions, not between machines.
+use super::ElementValue;
 use super::{DType, decode, decode_f64, element_bits, encode_f64, encode_int, int_range, mask, put_all};
-use crate::scenario::case::ElementValue;
 
 /// A source of elements of one type and range.
 #[derive(Clone, Copy, Debug)]

@@ -26,8 +26,6 @@ pub struct Collective {
     pub algorithms: &'static [&'static str],
     /// busbw / algbw for n ranks (nccl-tests, doc/PERFORMANCE.md).
     pub bandwidth: fn(f64) -> f64,
-    /// First release with the function.
-    pub since: &'static str,
 }
 
 /// NCCL's collective functions.
@@ -42,6 +40,28 @@ pub enum NcclCall {
     AlltoAll,
     Gather,
     Scatter,
+}
+
+impl NcclCall {
+    /// The function's name.
+    pub const fn symbol(self) -> &'static str {
+        match self {
+            Self::AllReduce => "ncclAllReduce",
+            Self::Reduce => "ncclReduce",
+            Self::Broadcast => "ncclBroadcast",
+            Self::AllGather => "ncclAllGather",
+            Self::ReduceScatter => "ncclReduceScatter",
+            Self::AlltoAll => "ncclAlltoAll",
+            Self::Gather => "ncclGather",
+            Self::Scatter => "ncclScatter",
+        }
+    }
+
+    /// True if a group of sends and receives does the same, as NCCL's user guide suggests: so libraries without the function
+    /// can run it.
+    pub const fn is_pairwise(self) -> bool {
+        matches!(self, Self::AlltoAll | Self::Gather | Self::Scatter)
+    }
 }
 
 /// A buffer's length in elements.

@@ -2,9 +2,11 @@
 //! everything the other rooms need: counts, buffers, in-place layout, NCCL's call, the oracle's rule, algorithms and the
 //! bandwidth factor.
 mod collective;
+mod config;
 mod table;
 
 pub use collective::{Collective, Extent, InPlace, NcclCall, Rule, Who};
+pub use config::ConfigValue;
 pub use table::{ALL_REDUCE, BROADCAST, GROUP, SEND, TABLE, find};
 
 /// An operation of the scenario language.

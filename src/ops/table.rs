@@ -30,7 +30,6 @@ pub const ALL_REDUCE: Collective = Collective {
     rule: Rule::Reduced,
     algorithms: &["Ring", "Tree", "CollnetChain", "CollnetDirect", "NVLS", "NVLSTree", "SingleTree"],
     bandwidth: twice_shared,
-    since: "2.0",
 };
 
 /// NCCL's collective behind `broadcast` and, once for each rank, `all_gather_v`.
@@ -46,7 +45,6 @@ pub const BROADCAST: Collective = Collective {
     rule: Rule::RootCopy,
     algorithms: &["Ring", "SingleTree"],
     bandwidth: one,
-    since: "2.2",
 };
 
 /// `send`, which the plan makes of other steps too.
@@ -84,7 +82,6 @@ pub static TABLE: &[Op] = &[
             rule: Rule::Reduced,
             algorithms: &["Ring", "SingleTree"],
             bandwidth: one,
-            since: "2.0",
         },
     ),
     collective("broadcast", keys!("root", "in_place", "null_pointers"), "every rank gets the root's input", BROADCAST),
@@ -104,7 +101,6 @@ pub static TABLE: &[Op] = &[
             rule: Rule::Concat,
             algorithms: &["Ring", "CollnetDirect", "NVLS", "PAT"],
             bandwidth: shared,
-            since: "2.0",
         },
     ),
     collective(
@@ -123,7 +119,6 @@ pub static TABLE: &[Op] = &[
             rule: Rule::Concat,
             algorithms: &[],
             bandwidth: shared,
-            since: "2.28",
         },
     ),
     collective(
@@ -142,7 +137,6 @@ pub static TABLE: &[Op] = &[
             rule: Rule::ReducedBlock,
             algorithms: &["Ring", "CollnetDirect", "NVLS", "PAT"],
             bandwidth: shared,
-            since: "2.0",
         },
     ),
     collective(
@@ -161,7 +155,6 @@ pub static TABLE: &[Op] = &[
             rule: Rule::RootBlock,
             algorithms: &[],
             bandwidth: shared,
-            since: "2.28",
         },
     ),
     collective(
@@ -180,7 +173,6 @@ pub static TABLE: &[Op] = &[
             rule: Rule::Transpose,
             algorithms: &[],
             bandwidth: shared,
-            since: "2.28",
         },
     ),
     op(

@@ -2,7 +2,7 @@
 use super::answer::{Answer, Choice, ReduceKind, Reduction};
 use super::budget::{Budget, Prepared};
 use super::families::FamilySet;
-use super::search::{Search, Stop};
+use super::search::{Search, SearchStop};
 use super::ways::Ways;
 use crate::num::{decode_f64, encode_f64};
 use std::sync::Arc;
@@ -44,7 +44,7 @@ impl Reduction {
         groups: usize,
         use_reserve: bool,
         budget: &mut Budget,
-    ) -> Result<Arc<Admissible>, Stop> {
+    ) -> Result<Arc<Admissible>, SearchStop> {
         let key = self.key(values);
         let known = budget.kept(&key);
         if let Some(known) = known.as_ref().filter(|known| known.0.len() >= groups) {
@@ -68,7 +68,7 @@ impl Reduction {
         known: &mut Admissible,
         search: &mut Search,
         joins: &mut u64,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), SearchStop> {
         let Ways { usual, wider, rare } = &prepared.ways;
         for ways in [usual, wider, rare].into_iter().take(groups).skip(known.0.len()) {
             let mut all = known.0.last().cloned().unwrap_or_default();

@@ -2,7 +2,7 @@
 use super::answer::Reduction;
 use super::budget::Prepared;
 use super::families::Shape;
-use super::ways::{Fuse, Leaf, Way};
+use super::ways::{Fuse, Leaf, ReductionModel};
 use crate::num::encode_f64;
 
 /// One of the candidates.
@@ -26,7 +26,7 @@ impl Reduction {
         steps: &mut u64,
     ) -> Option<Chain> {
         let n = values.len();
-        let mut yields = |chain: Chain, way: &Way, last: Option<f64>| {
+        let mut yields = |chain: Chain, way: &ReductionModel, last: Option<f64>| {
             *steps = steps.checked_sub(n as u64)?;
             let last = last.unwrap_or_else(|| {
                 let mut leaves = way.leaves(values, &prepared.scalars);
@@ -64,7 +64,7 @@ impl Reduction {
 }
 
 /// The last partial result of the chain that begins at `start`.
-fn result(way: &Way, leaves: &[Leaf], start: usize) -> f64 {
+fn result(way: &ReductionModel, leaves: &[Leaf], start: usize) -> f64 {
     let (before, after) = leaves.split_at(start.min(leaves.len()));
     let mut partial = None;
     for leaf in after.iter().chain(before) {

@@ -3,7 +3,7 @@ use std::ops::Range;
 
 /// How surely bytes are known.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Sure {
+pub enum Certainty {
     /// Nobody has written them: poison.
     Blank,
     /// Bit for bit.
@@ -20,7 +20,7 @@ pub struct Run {
     /// One past its last byte; it starts where the run before ends.
     pub end: u64,
     /// How surely it is known.
-    pub sure: Sure,
+    pub sure: Certainty,
     /// The event that wrote it; `None` before the first step.
     pub writer: Option<u32>,
     /// Which observed write it comes straight from.
@@ -33,7 +33,7 @@ pub struct Mark {
     /// One past its last byte in the piece.
     pub end: u64,
     /// How surely it is known.
-    pub sure: Sure,
+    pub sure: Certainty,
     /// Which observed write it comes straight from.
     pub origin: Option<u32>,
 }
@@ -49,7 +49,7 @@ pub struct Piece {
 
 impl Piece {
     /// Bytes that are all equally sure.
-    pub fn plain(bytes: Vec<u8>, sure: Sure) -> Self {
+    pub fn plain(bytes: Vec<u8>, sure: Certainty) -> Self {
         let marks = vec![Mark { end: bytes.len() as u64, sure, origin: None }];
         Self { bytes, marks }
     }
@@ -70,7 +70,7 @@ impl Piece {
         }
     }
     /// The least sure part, if there is any part.
-    pub fn worst(&self) -> Option<Sure> {
+    pub fn worst(&self) -> Option<Certainty> {
         self.marks.iter().map(|m| m.sure).max()
     }
 }
@@ -78,7 +78,7 @@ impl Piece {
 /// The payload of one allocation.
 #[derive(Clone, Debug)]
 pub struct Memory {
-    /// The bytes; where [`Sure::Blank`], whatever the maker put there.
+    /// The bytes; where [`Certainty::Blank`], whatever the maker put there.
     pub data: Vec<u8>,
     runs: Vec<Run>,
 }
@@ -86,7 +86,7 @@ pub struct Memory {
 impl Memory {
     /// Nothing written yet.
     pub fn blank(len: usize) -> Self {
-        Self::new(vec![0; len], vec![Run { end: len as u64, sure: Sure::Blank, writer: None, origin: None }])
+        Self::new(vec![0; len], vec![Run { end: len as u64, sure: Certainty::Blank, writer: None, origin: None }])
     }
     /// As described; the runs must cover the data.
     pub fn new(data: Vec<u8>, runs: Vec<Run>) -> Self {
@@ -162,10 +162,10 @@ mod tests {
         #[test]
         fn runs_agree_with_bytes(writes in prop::collection::vec((0u64..40, 0u64..24, 0u32..3), 0..12)) {
             let mut memory = Memory::blank(40);
-            let mut model: Vec<(u8, Option<u32>, Sure)> = vec![(0, None, Sure::Blank); 40];
+            let mut model: Vec<(u8, Option<u32>, Certainty)> = vec![(0, None, Certainty::Blank); 40];
             for (number, (at, len, writer)) in writes.into_iter().enumerate() {
                 let bytes = vec![number as u8 + 1; len as usize];
-                let sure = if len % 2 == 0 { Sure::Known } else { Sure::Soft };
+                let sure = if len % 2 == 0 { Certainty::Known } else { Certainty::Soft };
                 let fits = at + len <= 40;
                 prop_assert_eq!(memory.write(at, &Piece::plain(bytes, sure), Some(writer)).is_some(), fits);
                 if fits {

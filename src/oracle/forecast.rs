@@ -1,12 +1,12 @@
 //! What is known of a case before it runs: the initial image of every allocation, which results have to be observed on
 //! the way, and what must be there at the end.
 use super::columns::Reduced;
-use super::contents::{Memory, Piece, Run, Sure};
+use super::contents::{Certainty, Memory, Piece, Run};
 use super::poison;
-use super::walk::{Choice, Fault, Guide, Walk, region_bytes, writes_of};
+use super::walk::{Choice, Fault, Interpreter, Resolver, region_bytes, writes_of};
+use crate::job::{Ptr, Red, What};
 use crate::plan::{Event, GUARD, Plan, Region, Write, cost, expect};
 use crate::scenario::Diagnostic;
-use crate::worker::job::{Ptr, Red, What};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -56,7 +56,7 @@ impl Forecast {
         for (alloc, byte, scalar) in device_scalars(plan) {
             put_scalar(&mut initial, plan, alloc, byte, scalar.iter().map(|byte| !byte));
         }
-        let mut walk = Walk::new(plan, begin);
+        let mut walk = Interpreter::new(plan, begin);
         let payloads = initial.iter_mut().zip(&plan.allocs).map(|(image, alloc)| {
             let end = image.len() - GUARD as usize;
             &mut image[alloc.start() as usize..end]
@@ -67,7 +67,7 @@ impl Forecast {
         if !planner.faults.is_empty() {
             return Err(planner.faults.into_iter().map(|fault| diagnose(plan, fault)).collect());
         }
-        let Walk { memory: mut last, poison, origins, reused, overwritten, known, soft_work, .. } = walk;
+        let Interpreter { memory: mut last, poison, origins, reused, overwritten, known, soft_work, .. } = walk;
         for ((poison, last), begin) in poison.unwrap_or_default().into_iter().zip(&mut last).zip(&runs) {
             poison::differ(poison, begin, last);
             put_blank(last, poison);
@@ -103,7 +103,7 @@ impl Forecast {
     }
 
     /// A walk from the start, for judging.
-    pub(crate) fn again<'p>(&self, plan: &'p Plan) -> Walk<'p> {
+    pub(crate) fn again<'p>(&self, plan: &'p Plan) -> Interpreter<'p> {
         let mut images = self.initial.clone();
         for (alloc, byte, scalar) in device_scalars(plan) {
             put_scalar(&mut images, plan, alloc, byte, scalar.iter().copied());
@@ -113,7 +113,7 @@ impl Forecast {
             let data = image.get(from..from + alloc.payload as usize).unwrap_or_default().to_vec();
             Memory::new(data, runs.clone())
         });
-        let mut walk = Walk::new(plan, memory.collect());
+        let mut walk = Interpreter::new(plan, memory.collect());
         walk.known.clone_from(&self.known);
         walk
     }
@@ -163,7 +163,7 @@ struct Planner {
     faults: Vec<Fault>,
 }
 
-impl Guide for Planner {
+impl Resolver for Planner {
     fn choose(&mut self, _: &Choice<'_>) -> Option<Vec<u8>> {
         None
     }
@@ -184,7 +184,7 @@ fn beginning(plan: &Plan) -> Result<Vec<Memory>, Vec<Diagnostic>> {
                 Ok(Some(bytes)) => {
                     let region = Region { buf, rank, start: 0, len: place.count };
                     let fits = region_bytes(plan, region).filter(|(_, r)| r.end - r.start == bytes.len() as u64);
-                    let piece = Piece::plain(bytes, Sure::Known);
+                    let piece = Piece::plain(bytes, Certainty::Known);
                     if fits.and_then(|(alloc, range)| memory[alloc].write(range.start, &piece, None)).is_none() {
                         let message =
                             format!("the content of `{}` does not fit its memory on rank {rank}", buffer.name);
@@ -199,7 +199,8 @@ fn beginning(plan: &Plan) -> Result<Vec<Memory>, Vec<Diagnostic>> {
 }
 
 fn put_blank(memory: &mut Memory, from: &[u8]) {
-    let blank: Vec<_> = memory.over(0..memory.data.len() as u64).filter(|(_, run)| run.sure == Sure::Blank).collect();
+    let blank: Vec<_> =
+        memory.over(0..memory.data.len() as u64).filter(|(_, run)| run.sure == Certainty::Blank).collect();
     for (part, _) in blank {
         let part = part.start as usize..part.end as usize;
         memory.data[part.clone()].copy_from_slice(&from[part]);
@@ -232,7 +233,7 @@ fn image(alloc: usize, start: usize, memory: &Memory, key: u64) -> Vec<u8> {
         let part = part.start as usize..part.end as usize;
         let place = &mut image[start + part.start..start + part.end];
         match run.sure {
-            Sure::Blank => poison::fill(place, key, part.start),
+            Certainty::Blank => poison::fill(place, key, part.start),
             _ => place.copy_from_slice(&memory.data[part]),
         }
     }

@@ -1,5 +1,5 @@
 //! What memory holds that nobody has written: patterns that depend on the case and the place, and never look right.
-use super::contents::{Memory, Run, Sure};
+use super::contents::{Certainty, Memory, Run};
 
 /// Guard bytes: a function of allocation and place, so that a shifted copy is seen too.
 pub(crate) fn guard(bytes: &mut [u8], alloc: usize, from: usize) {
@@ -18,10 +18,10 @@ pub(crate) fn differ(poison: &mut [u8], begin: &[Run], last: &Memory) {
     for run in begin {
         let range = from..run.end;
         from = run.end;
-        if run.sure != Sure::Blank {
+        if run.sure != Certainty::Blank {
             continue;
         }
-        for (part, _) in last.over(range).filter(|(_, run)| matches!(run.sure, Sure::Known | Sure::Soft)) {
+        for (part, _) in last.over(range).filter(|(_, run)| matches!(run.sure, Certainty::Known | Certainty::Soft)) {
             let part = part.start as usize..part.end as usize;
             if let (Some(place), Some(data)) = (poison.get_mut(part.clone()), last.data.get(part)) {
                 for (p, d) in place.iter_mut().zip(data).filter(|(p, d)| p == d) {

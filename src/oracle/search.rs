@@ -2,7 +2,7 @@
 //! may have been joined to; S(A) = all joins of S(B) with S(A without B), duplicates removed. Each member remembers whether
 //! a chain leads to it: then one side was a single rank in every join.
 use super::families::Shape;
-use super::ways::{Fuse, Leaf, Way};
+use super::ways::{Fuse, Leaf, ReductionModel};
 
 /// A value, and whether a chain yields it (a tree always does).
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -19,7 +19,7 @@ impl Member {
 
 /// Why a search ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stop {
+pub(super) enum SearchStop {
     /// The budget is used up.
     Budget,
     /// A set outgrew [`MAX_SET`].
@@ -45,13 +45,13 @@ impl Default for Search {
 
 impl Search {
     /// The possible last partial results of these leaves; takes what it costs off `joins`.
-    pub fn run(&mut self, way: &Way, leaves: &[Leaf], joins: &mut u64) -> Result<&[Member], Stop> {
+    pub fn run(&mut self, way: &ReductionModel, leaves: &[Leaf], joins: &mut u64) -> Result<&[Member], SearchStop> {
         let full = (1usize << leaves.len()) - 1;
         if self.sets.len() <= full {
             self.sets.resize_with(full + 1, Vec::new);
         }
         if let Some(value) = way.only_sum(leaves) {
-            *joins = joins.checked_sub(leaves.len() as u64).ok_or(Stop::Budget)?;
+            *joins = joins.checked_sub(leaves.len() as u64).ok_or(SearchStop::Budget)?;
             self.sets[full].clear();
             self.sets[full].push(Member { value, chain: true });
             return Ok(&self.sets[full]);
@@ -69,12 +69,12 @@ impl Search {
 
     fn fill(
         &mut self,
-        way: &Way,
+        way: &ReductionModel,
         leaves: &[Leaf],
         ranks: usize,
         members: &mut Vec<Member>,
         joins: &mut u64,
-    ) -> Result<(), Stop> {
+    ) -> Result<(), SearchStop> {
         let sets = &self.sets;
         let mut found = Found { members, seen: &mut self.seen, too_many: false };
         if let Some(leaf) = single(ranks).and_then(|rank| leaves.get(rank)) {
@@ -90,7 +90,7 @@ impl Search {
             let (left, right) = (lowest | more, rest ^ more);
             let (a, b) = (&sets[left], &sets[right]);
             let (one_left, one_right) = (single(left), single(right));
-            *joins = joins.checked_sub((a.len() * b.len()) as u64).ok_or(Stop::Budget)?;
+            *joins = joins.checked_sub((a.len() * b.len()) as u64).ok_or(SearchStop::Budget)?;
             if way.fuse != Fuse::Never {
                 for (one, others) in [(one_left, b), (one_right, a)] {
                     let Some(leaf) = one.and_then(|rank| leaves.get(rank)) else { continue };
@@ -108,7 +108,7 @@ impl Search {
                 }
             }
             if found.too_many {
-                return Err(Stop::TooMany);
+                return Err(SearchStop::TooMany);
             }
         }
         Ok(())

@@ -1,10 +1,11 @@
 //! Goes through a plan's events in order and carries the contents of every allocation along. Where a reduction has
-//! several right results a [`Guide`] says with which one to go on.
+//! several right results a [`Resolver`] says with which one to go on.
 use super::Reduction;
 use super::columns::{Reduced, reduce};
-use super::contents::{Mark, Memory, Piece, Sure};
+use super::contents::{Certainty, Mark, Memory, Piece};
 pub(crate) use super::places::{region_bytes, writes_of};
-use crate::num::{MapInput, map_element, put};
+use crate::expr::map::{MapInput, map_element};
+use crate::num::put;
 use crate::ops::{Collective, Rule};
 use crate::plan::cost::KEPT_RESULTS;
 use crate::plan::{Event, Plan, Region, StepId, Write};
@@ -47,7 +48,7 @@ pub(crate) struct Choice<'a> {
 }
 
 /// Who decides where the walk cannot.
-pub(crate) trait Guide {
+pub(crate) trait Resolver {
     /// Bytes to go on with instead of the canonical ones; the same length.
     fn choose(&mut self, choice: &Choice<'_>) -> Option<Vec<u8>>;
     /// An event has happened, and memory is as it left it.
@@ -57,7 +58,7 @@ pub(crate) trait Guide {
 }
 
 /// The walk.
-pub(crate) struct Walk<'p> {
+pub(crate) struct Interpreter<'p> {
     plan: &'p Plan,
     /// By allocation.
     pub memory: Vec<Memory>,
@@ -80,7 +81,7 @@ pub(crate) struct Walk<'p> {
     pub poison: Option<Vec<&'p mut [u8]>>,
 }
 
-impl<'p> Walk<'p> {
+impl<'p> Interpreter<'p> {
     /// At the start of the program.
     pub fn new(plan: &'p Plan, memory: Vec<Memory>) -> Self {
         let (origins, reused) = (Vec::new(), Vec::new());
@@ -91,7 +92,7 @@ impl<'p> Walk<'p> {
     }
 
     /// Takes the events of a range.
-    pub fn run(&mut self, events: Range<usize>, guide: &mut dyn Guide) {
+    pub fn run(&mut self, events: Range<usize>, guide: &mut dyn Resolver) {
         let plan = self.plan;
         for (number, event) in plan.events.iter().enumerate().take(events.end).skip(events.start) {
             let done = self.event(number, event, guide);
@@ -107,7 +108,7 @@ impl<'p> Walk<'p> {
         }
     }
 
-    fn event(&mut self, number: usize, event: &Event, guide: &mut dyn Guide) -> Result<(), Problem> {
+    fn event(&mut self, number: usize, event: &Event, guide: &mut dyn Resolver) -> Result<(), Problem> {
         match event {
             Event::Collective { op, comm, dtype, reduce, send, recv, .. } => {
                 let sent = send.iter().map(|s| s.map(|r| self.read(r)).transpose()).collect::<Result<Vec<_>, _>>()?;
@@ -156,11 +157,11 @@ impl<'p> Walk<'p> {
         reduction: &Reduction,
         sent: Vec<Option<Piece>>,
         recv: &[Option<Write>],
-        guide: &mut dyn Guide,
+        guide: &mut dyn Resolver,
     ) -> Result<(), Problem> {
         let sent: Vec<Piece> = sent.into_iter().map(|p| p.ok_or_else(unread)).collect::<Result<_, _>>()?;
         let worst = sent.iter().filter_map(Piece::worst).max();
-        if worst == Some(Sure::Undefined) {
+        if worst == Some(Certainty::Undefined) {
             recv.iter().flatten().for_each(|write| self.undefine(number, write));
             return Ok(());
         }
@@ -172,7 +173,7 @@ impl<'p> Walk<'p> {
                 let soft = soft_elements(&sent, size);
                 let reduced = Arc::new(reduce(reduction, &inputs, soft, self.settled()).map_err(|m| (None, m))?);
                 let size = reduced.size();
-                if worst != Some(Sure::Soft) && self.kept.saturating_add(size) <= KEPT_RESULTS as usize {
+                if worst != Some(Certainty::Soft) && self.kept.saturating_add(size) <= KEPT_RESULTS as usize {
                     self.kept += size;
                     self.known.insert(number, reduced.clone());
                 }
@@ -210,7 +211,7 @@ impl<'p> Walk<'p> {
                     piece.bytes = seen;
                 }
             } else {
-                piece.mark(Mark { end: bytes.len() as u64, sure: Sure::Known, origin: None });
+                piece.mark(Mark { end: bytes.len() as u64, sure: Certainty::Known, origin: None });
             }
             self.write(number, write.region, piece)?;
         }
@@ -253,7 +254,7 @@ impl<'p> Walk<'p> {
     fn map(
         &mut self,
         expr: &crate::scenario::Expr,
-        names: &[(String, crate::scenario::expr::Value)],
+        names: &[(String, crate::expr::Value)],
         reads: &[(String, Region)],
         out: Region,
     ) -> Result<Piece, Problem> {
@@ -267,16 +268,16 @@ impl<'p> Walk<'p> {
         let dtype = plan.buffers[out.buf].dtype;
         let size = dtype.size();
         let mut piece = Piece { bytes: vec![0; out.len as usize * size], marks: Vec::new() };
-        let worst = Cell::new(Sure::Known);
+        let worst = Cell::new(Certainty::Known);
         let blank: Cell<Option<(usize, usize)>> = Cell::new(None);
         let touched = std::cell::RefCell::new(Vec::new());
         for i in 0..out.len {
-            worst.set(Sure::Known);
+            worst.set(Certainty::Known);
             let watch = |input: usize, element: usize| {
                 let (Some((alloc, range)), Some(read)) = (places.get(input), inputs.get(input)) else { return };
                 let at = range.start + (element * read.dtype.size()) as u64;
                 for (_, run) in self.memory[*alloc].over(at..at + read.dtype.size() as u64) {
-                    if run.sure == Sure::Blank && blank.get().is_none() {
+                    if run.sure == Certainty::Blank && blank.get().is_none() {
                         blank.set(Some((input, element)));
                     }
                     if let Some(origin) = run.origin {
@@ -296,8 +297,8 @@ impl<'p> Walk<'p> {
             match result {
                 Ok(bits) => put(dtype, &mut piece.bytes, i as usize, bits),
                 // From values that may differ in the run: judged then.
-                Err(_) if worst.get() >= Sure::Soft && !self.settled() => {}
-                Err(_) if worst.get() == Sure::Undefined => {}
+                Err(_) if worst.get() >= Certainty::Soft && !self.settled() => {}
+                Err(_) if worst.get() == Certainty::Undefined => {}
                 Err(error) => {
                     return Err((
                         Some(out.rank),
@@ -329,10 +330,10 @@ impl<'p> Walk<'p> {
     fn read(&mut self, region: Region) -> Result<Piece, Problem> {
         let (alloc, range) = self.bytes(region)?;
         let piece = self.memory[alloc].read(range.clone()).ok_or_else(length)?;
-        if piece.worst() == Some(Sure::Known) && piece.marks.len() == 1 {
+        if piece.worst() == Some(Certainty::Known) && piece.marks.len() == 1 {
             return Ok(piece);
         }
-        let blank = self.memory[alloc].over(range.clone()).find(|(_, run)| run.sure == Sure::Blank);
+        let blank = self.memory[alloc].over(range.clone()).find(|(_, run)| run.sure == Certainty::Blank);
         if let Some((part, _)) = blank {
             let buffer = &self.plan.buffers[region.buf];
             let element = region.start + (part.start - range.start) / buffer.dtype.size() as u64;
@@ -354,12 +355,12 @@ impl<'p> Walk<'p> {
         let old: Vec<_> = self.memory[alloc].over(range.clone()).collect();
         for (part, run) in old {
             self.reuse(run.origin);
-            if let (Sure::Known | Sure::Soft, Some(writer), None) = (run.sure, run.writer, run.origin)
+            if let (Certainty::Known | Certainty::Soft, Some(writer), None) = (run.sure, run.writer, run.origin)
                 && self.overwritten.last() != Some(&(writer as usize, alloc))
             {
                 self.overwritten.push((writer as usize, alloc));
             }
-            if let (Sure::Blank, Some(poison)) = (run.sure, &mut self.poison) {
+            if let (Certainty::Blank, Some(poison)) = (run.sure, &mut self.poison) {
                 let from = (part.start - range.start) as usize;
                 let new = &piece.bytes[from..from + (part.end - part.start) as usize];
                 if let Some(place) = poison[alloc].get_mut(part.start as usize..part.end as usize) {
@@ -377,7 +378,7 @@ impl<'p> Walk<'p> {
     fn undefine(&mut self, event: usize, write: &Write) {
         let Ok((alloc, range)) = self.bytes(write.region) else { return };
         if let Some(mut piece) = self.memory[alloc].read(range) {
-            piece.marks = vec![Mark { end: piece.bytes.len() as u64, sure: Sure::Undefined, origin: None }];
+            piece.marks = vec![Mark { end: piece.bytes.len() as u64, sure: Certainty::Undefined, origin: None }];
             // The region was found, so this fits.
             let _ = self.write(event, write.region, piece);
         }
@@ -433,12 +434,12 @@ impl Piece {
 /// True for elements that depend on a soft input; empty if none does.
 fn soft_elements(sent: &[Piece], size: usize) -> Vec<bool> {
     let mut soft = Vec::new();
-    for piece in sent.iter().filter(|p| p.worst() >= Some(Sure::Soft)) {
+    for piece in sent.iter().filter(|p| p.worst() >= Some(Certainty::Soft)) {
         soft.resize(piece.bytes.len() / size, false);
         let mut from = 0;
         for mark in &piece.marks {
             let end = (mark.end as usize).div_ceil(size).min(soft.len());
-            if mark.sure == Sure::Soft {
+            if mark.sure == Certainty::Soft {
                 soft[from / size..end].fill(true);
             }
             from = mark.end as usize;
@@ -450,7 +451,7 @@ fn soft_elements(sent: &[Piece], size: usize) -> Vec<bool> {
 /// Element by element where that is little work; else all soft, which is never wrong, only less fine.
 fn mark(piece: &mut Piece, reduced: &Reduced, elements: Range<usize>, size: usize, origin: u32) {
     let fine = elements.len() <= 4096;
-    let soft = Mark { end: piece.bytes.len() as u64, sure: Sure::Soft, origin: Some(origin) };
+    let soft = Mark { end: piece.bytes.len() as u64, sure: Certainty::Soft, origin: Some(origin) };
     if !fine {
         return piece.mark(soft);
     }
@@ -458,7 +459,7 @@ fn mark(piece: &mut Piece, reduced: &Reduced, elements: Range<usize>, size: usiz
         let end = ((i + 1) * size) as u64;
         match reduced.is_soft(element) {
             true => piece.mark(Mark { end, ..soft }),
-            false => piece.mark(Mark { end, sure: Sure::Known, origin: None }),
+            false => piece.mark(Mark { end, sure: Certainty::Known, origin: None }),
         }
     }
 }

@@ -56,7 +56,7 @@ impl Part {
 
 /// One way of computing.
 #[derive(Clone, Debug)]
-pub(super) struct Way {
+pub(super) struct ReductionModel {
     pub rounding: Rounding,
     /// The type of partial results.
     pub acc: Float,
@@ -83,11 +83,11 @@ pub(super) struct Leaf {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Ways {
     /// What libraries are known to do, and what is as plain.
-    pub usual: Vec<Way>,
+    pub usual: Vec<ReductionModel>,
     /// Those that contain them: mixed rounding, fusing now and then; and what is seldom done.
-    pub wider: Vec<Way>,
+    pub wider: Vec<ReductionModel>,
     /// Averages that divide every input.
-    pub rare: Vec<Way>,
+    pub rare: Vec<ReductionModel>,
 }
 
 impl Ways {
@@ -102,7 +102,7 @@ impl Ways {
         let multiplies = reduction.kind == ReduceKind::Prod;
         let wide = if multiplies { factors(out) } else { accumulators(out) };
         for &scale in scales {
-            let way = |rounding, acc, fuse| Way::new(reduction, out, rounding, scale, acc, fuse);
+            let way = |rounding, acc, fuse| ReductionModel::new(reduction, out, rounding, scale, acc, fuse);
             let fuse = if scale == Scale::BeforeFused { Fuse::Always } else { Fuse::Never };
             // 8 bits convert between multiplication and addition, so they have no contracted operation.
             let seldom = fuse == Fuse::Always && out.saturates();
@@ -129,10 +129,10 @@ impl Ways {
 }
 
 /// The ways of an average that divide every input.
-fn parts_first(reduction: &Reduction, out: Float) -> Vec<Way> {
-    let way = |rounding, acc, part, narrowed| Way {
+fn parts_first(reduction: &Reduction, out: Float) -> Vec<ReductionModel> {
+    let way = |rounding, acc, part, narrowed| ReductionModel {
         input: Input::Part { part, narrowed },
-        ..Way::new(reduction, out, rounding, Scale::BeforeDivided, acc, Fuse::Never)
+        ..ReductionModel::new(reduction, out, rounding, Scale::BeforeDivided, acc, Fuse::Never)
     };
     let n = reduction.ranks;
     let mut ways = vec![way(Rounding::EachStep, out, Part::Over(n as f64, out), None)];
@@ -148,7 +148,7 @@ fn parts_first(reduction: &Reduction, out: Float) -> Vec<Way> {
     ways
 }
 
-impl Way {
+impl ReductionModel {
     fn new(reduction: &Reduction, out: Float, rounding: Rounding, scale: Scale, acc: Float, fuse: Fuse) -> Self {
         let multiplies = reduction.kind == ReduceKind::Prod;
         let n = reduction.ranks;

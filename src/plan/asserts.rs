@@ -1,9 +1,9 @@
 //! What is asserted against what there is: names, lengths, indices, and what is counted.
 use super::eval::{Names, elements, named};
 use super::types::{Buffer, Plan};
-use crate::scenario::expr::{Func, Mode, Node, Value};
+use crate::expr::{Func, Mode, Node, Value};
+use crate::job::What;
 use crate::scenario::{Diagnostic, Expr, Sp};
-use crate::worker::job::What;
 use std::collections::HashSet;
 
 /// The buffers that an `assert` names, and where it can be checked.

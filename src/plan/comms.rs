@@ -1,8 +1,8 @@
 //! Communicators: the world, those the file names, and those of a step's `groups`.
 use super::eval::{Names, Ranked, ranks};
 use super::types::{Comm, CommId};
+use crate::job::What;
 use crate::scenario::{Case, CommHow, ConfigValue, Diagnostic, Num, Sp, Span};
-use crate::worker::job::What;
 use std::collections::{BTreeMap, HashMap};
 
 /// A named communicator as seen by every rank of the world.

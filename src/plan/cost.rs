@@ -10,10 +10,10 @@ use super::inputs::mode;
 pub use super::place::human;
 use super::types::{Event, Plan, Reduction, Region};
 use super::{Limits, each};
+use crate::expr::{Func, Node};
+use crate::job::What;
 use crate::num::DType;
-use crate::scenario::expr::{Func, Node};
 use crate::scenario::{Content, Diagnostic, Expr, Fill, Span, TextPart, Values};
-use crate::worker::job::What;
 use nccl_sys::ncclRedOp_t;
 
 /// Copies of every image: device, two in shared memory, the forecast's image and end, the observation, the judge's own.

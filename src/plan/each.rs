@@ -1,8 +1,9 @@
 //! Elements that an expression of `i` gives: one period of them if they repeat, blocks of them otherwise.
 use super::eval::{Names, no_value};
 use super::inputs::mode;
-use crate::num::{DType, encode_f64, encode_int, expr_bits, put, put_all, repeat, value_bits};
-use crate::scenario::expr::{BLOCK, Column, Columns, EvalError, Mode};
+use crate::expr::map::{expr_bits, value_bits};
+use crate::expr::{BLOCK, Column, Columns, EvalError, Mode};
+use crate::num::{DType, encode_f64, encode_int, put, put_all, repeat};
 use crate::scenario::{Diagnostic, Expr, Span};
 
 /// The rule for a number that is not whole in an element of an integer type.
@@ -138,7 +139,7 @@ fn write(dtype: DType, column: &Column, bytes: &mut [u8]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::expr::{Value, parse};
+    use crate::expr::{Value, parse};
     use proptest::prelude::*;
 
     const AXES: fn() -> Vec<(String, Value)> =

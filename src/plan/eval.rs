@@ -1,5 +1,5 @@
 //! Numbers of the file, evaluated for one rank.
-use crate::scenario::expr::{EvalError, Mode, Node, Scope, Value};
+use crate::expr::{EvalError, Mode, Node, Scope, Value};
 use crate::scenario::{Case, Diagnostic, ElementValue, Expr, Num, NumKind, Ranks, Span};
 
 /// The names an expression may use outside `map` and `assert`.

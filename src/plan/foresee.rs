@@ -1,25 +1,25 @@
 //! Plays the program through without data: once with sends that wait for their receives, and if that gets stuck once
 //! more with sends that never wait. The order in which things happen is the order in which they are judged.
-use super::lower::{Low, Sem, SemColl, SemRed};
+use super::lower::{LoweredProgram, MemoryEffect, SemColl, SemRed};
 use super::types::{CommId, Event, Foresight, Plan, Reduction, StepId, Waiting, Write};
+use crate::job::What;
 use crate::num::DType;
 use crate::scenario::{Case, Diagnostic, Expected, Placement};
-use crate::worker::job::What;
 use std::collections::{HashMap, VecDeque};
 
-mod play;
+mod simulate;
 
 /// Finishes the plan.
-pub fn foresee(low: Low) -> Result<Plan, Vec<Diagnostic>> {
+pub fn foresee(low: LoweredProgram) -> Result<Plan, Vec<Diagnostic>> {
     let case = low.p.case.clone();
     if case.placement == Placement::OneThread {
         one_thread(&low)?;
     }
-    let mut played = play::play(&low, false);
+    let mut played = simulate::play(&low, false);
     let mut foresight = Foresight::Completes;
     if !played.waiting.is_empty() {
         let first = circle(std::mem::take(&mut played.waiting));
-        played = play::play(&low, true);
+        played = simulate::play(&low, true);
         foresight = if played.waiting.is_empty() {
             Foresight::MayBlock(first)
         } else {
@@ -39,7 +39,7 @@ pub fn foresee(low: Low) -> Result<Plan, Vec<Diagnostic>> {
             calls.splice(0..0, first);
         }
     }
-    let call = |what| crate::worker::job::Call { step: 0, tolerate: false, what };
+    let call = |what| crate::job::Call { step: 0, tolerate: false, what };
     Ok(Plan {
         n: low.p.n,
         buffers: low.placed.buffers,
@@ -67,9 +67,9 @@ pub fn foresee(low: Low) -> Result<Plan, Vec<Diagnostic>> {
 /// What the file says of its outcome against what was foreseen.
 fn accept(
     case: &Case,
-    low: &Low,
+    low: &LoweredProgram,
     foresight: &Foresight,
-    played: &play::Played,
+    played: &simulate::Played,
     undefined: &mut Option<String>,
 ) -> Result<(), Vec<Diagnostic>> {
     let lenient = super::item::lenient(case);
@@ -131,7 +131,7 @@ fn accept(
     Ok(())
 }
 
-fn stuck(low: &Low, waiting: &[Waiting], text: &str, help: &str) -> Diagnostic {
+fn stuck(low: &LoweredProgram, waiting: &[Waiting], text: &str, help: &str) -> Diagnostic {
     let place = |w: &Waiting| low.p.steps[w.step as usize].span;
     let lines = sentences(waiting, |w| low.p.steps[w.step as usize].label.clone());
     let span = waiting.first().map_or(low.p.case.span, place);
@@ -194,15 +194,19 @@ fn circle(waiting: Vec<Waiting>) -> Vec<Waiting> {
 }
 
 /// One thread that drives all ranks does a step at a time, so every step must find its partners within itself.
-fn one_thread(low: &Low) -> Result<(), Vec<Diagnostic>> {
+fn one_thread(low: &LoweredProgram) -> Result<(), Vec<Diagnostic>> {
     let mut posts: HashMap<(CommId, usize, usize), VecDeque<StepId>> = HashMap::new();
     let mut lands: HashMap<(CommId, usize, usize), VecDeque<StepId>> = HashMap::new();
     for (calls, sems) in low.programs.iter().zip(&low.sems) {
         for (call, sem) in calls.iter().zip(sems) {
             let unit = low.p.units[call.step as usize];
             match sem {
-                Some(Sem::Post { comm, me, peer, .. }) => posts.entry((*comm, *me, *peer)).or_default().push_back(unit),
-                Some(Sem::Land { comm, me, peer, .. }) => lands.entry((*comm, *peer, *me)).or_default().push_back(unit),
+                Some(MemoryEffect::Post { comm, me, peer, .. }) => {
+                    posts.entry((*comm, *me, *peer)).or_default().push_back(unit)
+                }
+                Some(MemoryEffect::Land { comm, me, peer, .. }) => {
+                    lands.entry((*comm, *peer, *me)).or_default().push_back(unit)
+                }
                 _ => {}
             }
         }
@@ -223,9 +227,9 @@ fn one_thread(low: &Low) -> Result<(), Vec<Diagnostic>> {
 }
 
 /// What a complete collective means; `Err` says in which way the ranks' calls differ.
-fn collective(low: &Low, parts: &[(usize, usize)]) -> Result<Event, Diagnostic> {
+fn collective(low: &LoweredProgram, parts: &[(usize, usize)]) -> Result<Event, Diagnostic> {
     let part = |at: &(usize, usize)| match &low.sems[at.0][at.1] {
-        Some(Sem::Collective(c)) => Some((low.programs[at.0][at.1].step, c)),
+        Some(MemoryEffect::Collective(c)) => Some((low.programs[at.0][at.1].step, c)),
         _ => None,
     };
     let all: Vec<(StepId, &SemColl)> = parts.iter().filter_map(part).map(|(s, c)| (s, &**c)).collect();
@@ -280,11 +284,11 @@ fn describe(c: &SemColl) -> String {
 }
 
 /// Whether a send and its receive agree.
-fn message(low: &Low, from: (usize, usize), to: (usize, usize)) -> Result<(), Diagnostic> {
+fn message(low: &LoweredProgram, from: (usize, usize), to: (usize, usize)) -> Result<(), Diagnostic> {
     let side = |at: (usize, usize)| -> Option<(u64, DType)> {
         match &low.sems[at.0][at.1] {
-            Some(Sem::Post { from, dtype, .. }) => Some((from.len, *dtype)),
-            Some(Sem::Land { to, dtype, .. }) => Some((to.len, *dtype)),
+            Some(MemoryEffect::Post { from, dtype, .. }) => Some((from.len, *dtype)),
+            Some(MemoryEffect::Land { to, dtype, .. }) => Some((to.len, *dtype)),
             _ => None,
         }
     };

@@ -2,8 +2,8 @@
 use super::each::Fraction;
 use super::eval::{Names, among, elements, evaluate, written};
 use super::types::{BufId, Buffer, Plan};
+use crate::expr::{Mode, Value};
 use crate::num::{self, DType, empty_range};
-use crate::scenario::expr::{Mode, Value};
 use crate::scenario::{
     BufferDef, Case, Content, Diagnostic, Element, ElementValue, Fill, Row, RowKind, TextPart, Values, fit,
 };

@@ -1,11 +1,11 @@
 //! What ranks do, before counts are known.
 use super::comms::Comms;
 use super::types::{BufId, CommId, PlanStep, StepId};
+use crate::expr::Value;
+use crate::job::What;
 use crate::num::DType;
 use crate::ops::Collective;
-use crate::scenario::expr::Value;
 use crate::scenario::{Case, ElementValue, Expected, Expr, Span};
-use crate::worker::job::What;
 use std::sync::Arc;
 
 /// A buffer name before its counts are known.
@@ -19,7 +19,7 @@ pub struct Name {
 
 /// A buffer or part of it on one rank, bounds evaluated.
 #[derive(Clone, Copy, Debug)]
-pub struct Sel {
+pub struct BufferSlice {
     pub buf: BufId,
     pub start: u64,
     pub end: Option<u64>,
@@ -67,17 +67,17 @@ pub enum ItemKind {
     AllGatherV {
         comm: CommId,
         me: usize,
-        input: Sel,
+        input: BufferSlice,
         /// Every member's input, where slices are taken.
-        pieces: Vec<Sel>,
-        output: Sel,
+        pieces: Vec<BufferSlice>,
+        output: BufferSlice,
         stream: u32,
     },
     Send {
         comm: CommId,
         me: usize,
         peer: i128,
-        input: Sel,
+        input: BufferSlice,
         nulls: bool,
         stream: u32,
     },
@@ -85,7 +85,7 @@ pub enum ItemKind {
         comm: CommId,
         me: usize,
         peer: i128,
-        output: Sel,
+        output: BufferSlice,
         count: Option<u64>,
         dtype: Option<DType>,
         nulls: bool,
@@ -93,7 +93,7 @@ pub enum ItemKind {
     },
     /// Says how long a buffer is (all_to_all_v's output).
     Declare {
-        output: Sel,
+        output: BufferSlice,
         count: u64,
         like: BufId,
     },
@@ -107,8 +107,8 @@ pub struct Coll {
     pub op: &'static Collective,
     pub comm: CommId,
     pub me: usize,
-    pub input: Option<Sel>,
-    pub output: Option<Sel>,
+    pub input: Option<BufferSlice>,
+    pub output: Option<BufferSlice>,
     pub red: Option<Red>,
     pub root: i128,
     pub root_span: Span,
@@ -123,7 +123,7 @@ pub struct MapItem {
     pub expr: Arc<Expr>,
     pub names: Arc<Vec<(String, Value)>>,
     pub reads: Vec<BufId>,
-    pub output: Sel,
+    pub output: BufferSlice,
     pub count: Option<u64>,
     pub dtype: Option<DType>,
     pub stream: u32,

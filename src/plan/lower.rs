@@ -1,25 +1,26 @@
 //! Items to calls: pointers, NCCL's counts, and beside each call what it means to memory.
 use super::eval::{elements, ranks};
-use super::item::{Coll, Item, ItemKind, MapItem, Program, Red, Scalar, ScalarNumber, Sel};
+use super::item::{BufferSlice, Coll, Item, ItemKind, MapItem, Program, Red, Scalar, ScalarNumber};
 use super::place::{Placed, has};
 use super::resolve::{dedupe, shown};
 use super::types::{Alloc, BufId, Buffer, CommId, Place, Region, StepId};
+use crate::expr::map::value_bits;
+use crate::expr::{Expr, Value};
+use crate::job::{Call, MapRead, Ptr, Red as JobRed, What};
 use crate::num::{self, DType};
 use crate::ops::{BROADCAST, Collective, Extent, InPlace};
-use crate::scenario::expr::{Expr, Value};
 use crate::scenario::{Diagnostic, Span, fit};
-use crate::worker::job::{Call, MapRead, Ptr, Red as JobRed, What};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// The program as calls, and what they mean.
 #[derive(Debug)]
-pub struct Low {
+pub struct LoweredProgram {
     pub p: Program,
     pub placed: Placed,
     pub programs: Vec<Vec<Call>>,
     /// Beside each call; `None` for calls that mean nothing to memory.
-    pub sems: Vec<Vec<Option<Sem>>>,
+    pub sems: Vec<Vec<Option<MemoryEffect>>>,
     /// By call: the index of the outermost `GroupEnd` it is inside of, or its own.
     pub ends: Vec<Vec<u32>>,
     pub constants: Vec<(BufId, usize, Vec<u8>)>,
@@ -28,7 +29,7 @@ pub struct Low {
 
 /// What a call means.
 #[derive(Clone, Debug)]
-pub enum Sem {
+pub enum MemoryEffect {
     Collective(Box<SemColl>),
     Post { comm: CommId, me: usize, peer: usize, from: Region, dtype: DType, stream: u32 },
     Land { comm: CommId, me: usize, peer: usize, to: Region, dtype: DType, stream: u32 },
@@ -58,7 +59,7 @@ pub enum SemRed {
 }
 
 struct Lower {
-    low: Low,
+    low: LoweredProgram,
     scalars: HashMap<(DType, u64), BufId>,
     scrap: Vec<Option<u32>>,
     /// Inputs whose memory an in-place call has taken.
@@ -68,10 +69,10 @@ struct Lower {
 }
 
 /// Makes the calls.
-pub fn lower(p: Program, placed: Placed) -> Result<Low, Vec<Diagnostic>> {
+pub fn lower(p: Program, placed: Placed) -> Result<LoweredProgram, Vec<Diagnostic>> {
     let n = p.n;
     let lenient = p.lenient();
-    let empty = Low {
+    let empty = LoweredProgram {
         programs: vec![Vec::new(); n],
         sems: vec![Vec::new(); n],
         ends: vec![Vec::new(); n],
@@ -106,7 +107,7 @@ pub fn lower(p: Program, placed: Placed) -> Result<Low, Vec<Diagnostic>> {
 }
 
 impl Lower {
-    fn push(&mut self, rank: usize, step: StepId, tolerate: bool, what: What, sem: Option<Sem>) {
+    fn push(&mut self, rank: usize, step: StepId, tolerate: bool, what: What, sem: Option<MemoryEffect>) {
         let index = self.low.programs[rank].len();
         match what {
             What::GroupStart => self.open[rank].push(index),
@@ -132,7 +133,7 @@ impl Lower {
     }
 
     /// The part of a buffer that a rank reads or writes.
-    fn region(&self, sel: &Sel, rank: usize, reads: bool) -> Result<Region, Diagnostic> {
+    fn region(&self, sel: &BufferSlice, rank: usize, reads: bool) -> Result<Region, Diagnostic> {
         let buffer = &self.low.placed.buffers[sel.buf];
         let Some(place) = buffer.places[rank] else {
             let text = if has(&self.low.p, sel.buf, rank) {
@@ -164,7 +165,7 @@ impl Lower {
     }
 
     /// What an item writes: a slice that leaves its end open is as long as what comes.
-    fn output(&self, at: (usize, usize), sel: &Sel) -> Result<Region, Diagnostic> {
+    fn output(&self, at: (usize, usize), sel: &BufferSlice) -> Result<Region, Diagnostic> {
         let mut region = self.region(sel, at.0, false)?;
         if let (None, Some(len)) = (sel.end, self.low.placed.sizes.lens.get(&at)) {
             region.len = region.len.min(*len);
@@ -235,7 +236,8 @@ impl Lower {
                 let dtype = self.dtype(input.buf);
                 let ptr = if nulls && from.len == 0 { Ptr::Null } else { self.ptr(&from) };
                 let what = What::Send { ptr, count: from.len, dtype, peer: narrow(peer), comm: comm as u32, stream };
-                let sem = self.peer(comm, peer, fails).map(|peer| Sem::Post { comm, me, peer, from, dtype, stream });
+                let sem =
+                    self.peer(comm, peer, fails).map(|peer| MemoryEffect::Post { comm, me, peer, from, dtype, stream });
                 self.push(rank, step, tolerate, what, sem);
             }
             ItemKind::Recv { comm, me, peer, output, nulls, stream, .. } => {
@@ -243,7 +245,8 @@ impl Lower {
                 let dtype = self.dtype(output.buf);
                 let ptr = if nulls && to.len == 0 { Ptr::Null } else { self.ptr(&to) };
                 let what = What::Recv { ptr, count: to.len, dtype, peer: narrow(peer), comm: comm as u32, stream };
-                let sem = self.peer(comm, peer, fails).map(|peer| Sem::Land { comm, me, peer, to, dtype, stream });
+                let sem =
+                    self.peer(comm, peer, fails).map(|peer| MemoryEffect::Land { comm, me, peer, to, dtype, stream });
                 self.push(rank, step, tolerate, what, sem);
             }
             ItemKind::Map(ref map) => self.map(at, &item, map)?,
@@ -269,7 +272,7 @@ impl Lower {
         let mut reads = Vec::new();
         let mut job = Vec::new();
         for buf in &map.reads {
-            let sel = Sel { buf: *buf, start: 0, end: None, sliced: false, span: item.span };
+            let sel = BufferSlice { buf: *buf, start: 0, end: None, sliced: false, span: item.span };
             let region = self.region(&sel, rank, true)?;
             let name = self.low.placed.buffers[*buf].name.clone();
             job.push(MapRead {
@@ -291,7 +294,8 @@ impl Lower {
             dtype,
             stream: map.stream,
         };
-        let sem = Sem::Map { expr: map.expr.clone(), names: map.names.clone(), reads, out, stream: map.stream };
+        let sem =
+            MemoryEffect::Map { expr: map.expr.clone(), names: map.names.clone(), reads, out, stream: map.stream };
         self.push(rank, item.step, false, what, Some(sem));
         Ok(())
     }
@@ -301,7 +305,7 @@ impl Lower {
         at: (usize, usize),
         item: &Item,
         (comm, me): (CommId, usize),
-        (input, pieces, output): (Sel, &[Sel], Sel),
+        (input, pieces, output): (BufferSlice, &[BufferSlice], BufferSlice),
         stream: u32,
     ) -> Result<(), Diagnostic> {
         let rank = at.0;
@@ -337,7 +341,7 @@ impl Lower {
                 stream,
             };
             let sem = SemColl { op, comm, me, k, dtype, red: None, root, send, recv: Some(to), stream };
-            self.push(rank, step, fails, what, (!fails).then(|| Sem::Collective(Box::new(sem))));
+            self.push(rank, step, fails, what, (!fails).then(|| MemoryEffect::Collective(Box::new(sem))));
         }
         self.push(rank, step, fails, What::GroupEnd, None);
         Ok(())
@@ -356,7 +360,7 @@ impl Lower {
         }
         let at = root.unwrap_or(usize::MAX);
         let (reads, writes) = (c.op.readers.includes(c.me, at), c.op.writers.includes(c.me, at));
-        let has = |l: &Self, sel: &Option<Sel>| {
+        let has = |l: &Self, sel: &Option<BufferSlice>| {
             sel.as_ref().is_some_and(|s| l.low.placed.buffers[s.buf].places[rank].is_some())
         };
         let send = match &c.input {
@@ -401,7 +405,7 @@ impl Lower {
         };
         let sem = root.filter(|_| !item.fails).map(|root| {
             let (send, recv) = (send.filter(|_| reads), recv.filter(|_| writes));
-            Sem::Collective(Box::new(SemColl {
+            MemoryEffect::Collective(Box::new(SemColl {
                 op: c.op,
                 comm: c.comm,
                 me: c.me,
@@ -431,7 +435,7 @@ impl Lower {
     /// In place, `in` and `out` under different names: the input is gone afterwards.
     fn take(&mut self, c: &Coll, rank: usize, span: Span) {
         let (Some(i), Some(o)) = (&c.input, &c.output) else { return };
-        let place = |s: &Sel| self.low.placed.buffers[s.buf].places[rank].map(|p| p.alloc);
+        let place = |s: &BufferSlice| self.low.placed.buffers[s.buf].places[rank].map(|p| p.alloc);
         if i.buf != o.buf && place(i).is_some() && place(i) == place(o) {
             self.taken.insert((i.buf, rank), span);
         }
@@ -491,12 +495,10 @@ impl Lower {
 fn scalar_bits(scalar: &Scalar, dtype: DType) -> Result<u64, String> {
     match scalar.number {
         ScalarNumber::Written(value) => fit(value, dtype).map(|value| num::element_bits(dtype, &value)),
-        ScalarNumber::Computed { real, .. } if dtype.is_float() => {
-            num::value_bits(dtype, real).map_err(|e| e.to_string())
-        }
+        ScalarNumber::Computed { real, .. } if dtype.is_float() => value_bits(dtype, real).map_err(|e| e.to_string()),
         ScalarNumber::Computed { whole, .. } => {
             let value = whole.ok_or("it has no value in whole numbers")?;
-            num::value_bits(dtype, value).map_err(|e| e.to_string())
+            value_bits(dtype, value).map_err(|e| e.to_string())
         }
     }
 }

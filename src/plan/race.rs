@@ -9,16 +9,16 @@
 //! can lack an order. It is looked up by byte range, which keeps the cost of a call logarithmic in their number.
 mod latest;
 
-use super::lower::{Low, Sem};
+use super::lower::{LoweredProgram, MemoryEffect};
 use super::resolve::dedupe;
 use super::types::{AllocId, Region, StepId};
+use crate::job::What;
 use crate::scenario::Diagnostic;
-use crate::worker::job::What;
 use latest::Latest;
 use std::collections::HashMap;
 
 /// Checks every rank.
-pub fn check(low: &Low) -> Result<(), Vec<Diagnostic>> {
+pub fn check(low: &LoweredProgram) -> Result<(), Vec<Diagnostic>> {
     let mut diags = Vec::new();
     for rank in 0..low.p.n {
         diags.extend(one(low, rank));
@@ -62,7 +62,7 @@ impl Stream {
 
 /// A rank's memory and streams at some point of its program.
 struct Rank<'a> {
-    low: &'a Low,
+    low: &'a LoweredProgram,
     rank: usize,
     memory: HashMap<AllocId, Vec<ByStream>>,
     streams: Vec<Stream>,
@@ -71,7 +71,7 @@ struct Rank<'a> {
     diags: Vec<Diagnostic>,
 }
 
-fn one(low: &Low, rank: usize) -> Vec<Diagnostic> {
+fn one(low: &LoweredProgram, rank: usize) -> Vec<Diagnostic> {
     let count = low.p.streams as usize;
     let streams = vec![Stream { clock: vec![0; count], ..Stream::default() }; count];
     let mut this = Rank { low, rank, memory: announced(low, rank), streams, host: vec![0; count], diags: Vec::new() };
@@ -112,7 +112,7 @@ impl Rank<'_> {
     }
 
     /// Enqueues a call, or the calls of a group, and looks for uses of the same memory that are not over before.
-    fn enqueue(&mut self, batch: &[(StepId, &Sem)], grouped: bool) {
+    fn enqueue(&mut self, batch: &[(StepId, &MemoryEffect)], grouped: bool) {
         if grouped {
             self.streams.iter_mut().for_each(|stream| stream.before_group = stream.enqueued());
         }
@@ -169,7 +169,7 @@ fn join(into: &mut [u32], other: &[u32]) {
 }
 
 /// The allocations that a rank's calls use, and by which streams.
-fn announced(low: &Low, rank: usize) -> HashMap<AllocId, Vec<ByStream>> {
+fn announced(low: &LoweredProgram, rank: usize) -> HashMap<AllocId, Vec<ByStream>> {
     let mut memory: HashMap<AllocId, Vec<ByStream>> = HashMap::new();
     // The allocations' streams, to be found quickly where there are many.
     let mut places: HashMap<(AllocId, usize), usize> = HashMap::new();
@@ -192,7 +192,7 @@ fn announced(low: &Low, rank: usize) -> HashMap<AllocId, Vec<ByStream>> {
     memory
 }
 
-fn fault(low: &Low, rank: usize, (by, new): (StepId, &Use), old: &Clash) -> Diagnostic {
+fn fault(low: &LoweredProgram, rank: usize, (by, new): (StepId, &Use), old: &Clash) -> Diagnostic {
     let name = &low.placed.buffers[new.region.buf].name;
     let step = |id: StepId| &low.p.steps[id as usize];
     let verb = |writes: bool| if writes { "writes" } else { "reads" };
@@ -221,14 +221,14 @@ fn fault(low: &Low, rank: usize, (by, new): (StepId, &Use), old: &Clash) -> Diag
 }
 
 /// The stream of a call, and the memory that it uses there.
-fn uses(low: &Low, sem: &Sem) -> (usize, Vec<Use>) {
+fn uses(low: &LoweredProgram, sem: &MemoryEffect) -> (usize, Vec<Use>) {
     let (stream, regions): (u32, Vec<(Region, bool)>) = match sem {
-        Sem::Collective(c) => {
+        MemoryEffect::Collective(c) => {
             (c.stream, c.send.map(|r| (r, false)).into_iter().chain(c.recv.map(|r| (r, true))).collect())
         }
-        Sem::Post { from, stream, .. } => (*stream, vec![(*from, false)]),
-        Sem::Land { to, stream, .. } => (*stream, vec![(*to, true)]),
-        Sem::Map { reads, out, stream, .. } => {
+        MemoryEffect::Post { from, stream, .. } => (*stream, vec![(*from, false)]),
+        MemoryEffect::Land { to, stream, .. } => (*stream, vec![(*to, true)]),
+        MemoryEffect::Map { reads, out, stream, .. } => {
             let reads = reads.iter().map(|(_, r)| (*r, false));
             (*stream, reads.chain([(*out, true)]).collect())
         }

@@ -1,7 +1,7 @@
 //! Counts and types: inputs say theirs, outputs follow from their step, a receive's from the send it meets.
 use super::eval::elements;
 use super::inputs;
-use super::item::{Coll, ItemKind, Program, Sel};
+use super::item::{BufferSlice, Coll, ItemKind, Program};
 use super::types::{BufId, CommId};
 use crate::num::DType;
 use crate::ops::Extent;
@@ -201,7 +201,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn len(&self, sel: &Sel, rank: usize) -> Option<u64> {
+    fn len(&self, sel: &BufferSlice, rank: usize) -> Option<u64> {
         match sel.end {
             Some(end) => Some(end - sel.start),
             None => self.whole(sel.buf, rank).map(|c| c.saturating_sub(sel.start)),
@@ -214,7 +214,13 @@ impl Resolver<'_> {
         self.counts[buf][rank].filter(|_| !grows)
     }
 
-    fn set(&mut self, at: (usize, usize), sel: &Sel, count: u64, dtype: Option<DType>) -> Result<(), Diagnostic> {
+    fn set(
+        &mut self,
+        at: (usize, usize),
+        sel: &BufferSlice,
+        count: u64,
+        dtype: Option<DType>,
+    ) -> Result<(), Diagnostic> {
         let rank = at.0;
         self.lens.insert(at, count);
         let name = &self.p.names[sel.buf].name;
@@ -316,7 +322,7 @@ impl Resolver<'_> {
     }
 
     /// An input of all_to_all_v that says its own count must agree with `counts`.
-    fn exact_input(&self, sel: &Sel, rank: usize, count: u64) -> Result<bool, Diagnostic> {
+    fn exact_input(&self, sel: &BufferSlice, rank: usize, count: u64) -> Result<bool, Diagnostic> {
         let have = self.len(sel, rank).unwrap_or(count);
         if have == count {
             return Ok(true);
@@ -379,7 +385,7 @@ impl Resolver<'_> {
         }
     }
 
-    fn no_count(&self, input: &Sel, rank: usize) -> Diagnostic {
+    fn no_count(&self, input: &BufferSlice, rank: usize) -> Diagnostic {
         let name = shown(&self.p.names[input.buf].name);
         Diagnostic::new(
             self.p.names[input.buf].span,
@@ -391,7 +397,7 @@ impl Resolver<'_> {
     fn unresolved(&self, at: (usize, usize)) -> Option<Diagnostic> {
         let item = &self.p.items[at.0][at.1];
         let rank = at.0;
-        let missing = |sel: &Sel| {
+        let missing = |sel: &BufferSlice| {
             let name = &self.p.names[sel.buf];
             if self.written_by(sel.buf, rank) {
                 return Diagnostic::new(
@@ -425,7 +431,7 @@ impl Resolver<'_> {
             ),
             ItemKind::Map(map) => match map.reads.first() {
                 Some(b) => {
-                    let sel = Sel { buf: *b, ..map.output };
+                    let sel = BufferSlice { buf: *b, ..map.output };
                     Some(missing(&sel))
                 }
                 None => Some(
@@ -458,7 +464,7 @@ pub fn shown(name: &str) -> String {
 }
 
 /// The buffers an item writes.
-pub fn written(kind: &ItemKind) -> [Option<&Sel>; 1] {
+pub fn written(kind: &ItemKind) -> [Option<&BufferSlice>; 1] {
     [match kind {
         ItemKind::Collective(c) => c.output.as_ref(),
         ItemKind::AllGatherV { output, .. } | ItemKind::Recv { output, .. } | ItemKind::Declare { output, .. } => {

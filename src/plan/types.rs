@@ -1,9 +1,9 @@
 //! What a plan is.
+use crate::expr::{Expr, Value};
+use crate::job::Call;
 use crate::num::DType;
 use crate::ops::Collective;
-use crate::scenario::expr::{Expr, Value};
 use crate::scenario::{Case, ConfigValue, Span};
-use crate::worker::job::Call;
 use std::sync::Arc;
 
 /// Index into [`Plan::buffers`].

@@ -2,7 +2,7 @@
 use super::{Forms, Reporter, Rerun, Styles, Tally, failure};
 use crate::judge::{Status, Verdict};
 use crate::printable::{one_line, printable};
-use crate::run::Event;
+use crate::report::Event;
 use crate::scenario::Case;
 use std::io::{self, Write};
 
@@ -79,7 +79,7 @@ impl<W: Write> Reporter for Human<W> {
 }
 
 /// Seconds with a unit that leaves few digits.
-pub(super) fn duration(seconds: f64) -> String {
+pub(crate) fn duration(seconds: f64) -> String {
     match seconds {
         s if s < 0.0995 => format!("{:.1} ms", s * 1e3),
         s if s < 99.5 => format!("{s:.2} s"),

@@ -3,7 +3,7 @@ use super::Reporter;
 use crate::judge::{LaneResult, Outcome, Status, Verdict};
 use crate::oracle::Fingerprint;
 use crate::printable::{self, bounded};
-use crate::run::Event;
+use crate::report::Event;
 use crate::scenario::Case;
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};

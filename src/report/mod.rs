@@ -1,5 +1,5 @@
 //! Events to text: for people and as JSON lines. Nothing here decides anything.
-pub mod audit;
+mod event;
 pub mod failure;
 pub mod forms;
 pub mod human;
@@ -9,8 +9,8 @@ pub mod place;
 pub mod rerun;
 pub mod shell;
 pub mod tally;
-pub mod ways;
 
+pub use event::Event;
 pub use forms::Forms;
 pub use human::Human;
 pub use inherited::Inherited;
@@ -18,7 +18,6 @@ pub use json::JsonLines;
 pub use rerun::Rerun;
 pub use tally::Tally;
 
-use crate::run::Event;
 use anstyle::{AnsiColor, Style};
 use std::io;
 

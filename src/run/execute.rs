@@ -1,11 +1,12 @@
 //! One job on one worker, watched: what was seen of it.
-use super::arena::{Mapping, Step};
+use super::Error;
 use super::finish::{Finished, finish};
 use super::layout::CallMap;
-use super::patience::Patience;
-use super::process::{Heard, Worker};
-use super::{Ended, Error, Observation};
-use crate::worker::job::{Answers, Job, RankEnd, RankReport, Reply, Report, Request};
+use super::process::{Incoming, Worker};
+use crate::child::patience::Patience;
+use crate::job::arena::{Mapping, Step};
+use crate::job::{Answers, Job, RankEnd, RankReport, Reply, Report, Request};
+use crate::job::{Ended, Observation};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -213,25 +214,25 @@ impl Watch {
         loop {
             let (part, heard) = worker.hear(&mut self.patience);
             match heard {
-                Heard::Reply(Reply::Ids(ids)) => {
+                Incoming::Reply(Reply::Ids(ids)) => {
                     let request = Request::Ids(ids);
                     // a dead part is noticed by its end
                     (0..worker.parts()).filter(|other| *other != part).for_each(|other| {
                         let _ = worker.send_to(other, &request);
                     });
                 }
-                Heard::Reply(Reply::Loaded { reused }) => self.loaded(worker, reused, limit)?,
-                Heard::Reply(Reply::Done(report)) => {
+                Incoming::Reply(Reply::Loaded { reused }) => self.loaded(worker, reused, limit)?,
+                Incoming::Reply(Reply::Done(report)) => {
                     if let Some(came) = self.done(worker, part, report) {
                         return Ok(came);
                     }
                 }
-                Heard::Reply(Reply::Stuck { waits, report }) => return Ok(Came::Stuck(waits, report)),
-                Heard::Reply(Reply::Trouble(text)) | Heard::Garbled(text) => return Err(trouble(worker, text)),
-                Heard::Reply(Reply::Hello { .. } | Reply::Finished { .. }) => {}
-                Heard::Silence if self.stopping => return Ok(Came::Report(self.as_far_as_known(worker))),
-                Heard::Silence => return Ok(Came::Late),
-                Heard::End => return Ok(Came::Dead(part)),
+                Incoming::Reply(Reply::Stuck { waits, report }) => return Ok(Came::Stuck(waits, report)),
+                Incoming::Reply(Reply::Trouble(text)) | Incoming::Garbled(text) => return Err(trouble(worker, text)),
+                Incoming::Reply(Reply::Hello { .. } | Reply::Finished { .. }) => {}
+                Incoming::Silence if self.stopping => return Ok(Came::Report(self.as_far_as_known(worker))),
+                Incoming::Silence => return Ok(Came::Late),
+                Incoming::End => return Ok(Came::Dead(part)),
             }
         }
     }

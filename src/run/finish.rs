@@ -1,9 +1,8 @@
 //! The end of communicators that a worker does not keep, watched like the case before it.
-use super::arena::Step;
-use super::patience::Patience;
-use super::process::{Heard, Worker};
-use crate::judge::Outcome;
-use crate::worker::job::{Finish, Reply, Request, SetId};
+use super::process::{Incoming, Worker};
+use crate::child::patience::Patience;
+use crate::job::arena::Step;
+use crate::job::{Finish, Reply, Request, SetId};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
@@ -29,16 +28,16 @@ pub fn finish(worker: &mut Worker, ranks: u32, keep: Option<SetId>, destroy: Vec
     let mut waiting = worker.parts();
     while waiting > 0 {
         match worker.hear(&mut patience) {
-            (_, Heard::Reply(Reply::Finished { errors })) => {
+            (_, Incoming::Reply(Reply::Finished { errors })) => {
                 all.extend(errors);
                 waiting -= 1;
             }
-            (_, Heard::Reply(Reply::Trouble(text)) | Heard::Garbled(text)) => {
+            (_, Incoming::Reply(Reply::Trouble(text)) | Incoming::Garbled(text)) => {
                 worker.end(0);
                 return Finished::Dead(text);
             }
-            (_, Heard::Reply(_)) => {}
-            (_, Heard::Silence) => {
+            (_, Incoming::Reply(_)) => {}
+            (_, Incoming::Silence) => {
                 let arena = worker.arena.mapping();
                 let at_it = |rank: &u32| {
                     arena.word(*rank).is_ok_and(|word| Step::of(word.load(Ordering::Acquire)) == Step::Ending)
@@ -47,32 +46,9 @@ pub fn finish(worker: &mut Worker, ranks: u32, keep: Option<SetId>, destroy: Vec
                 worker.end(0);
                 return Finished::Late(at_it);
             }
-            (part, Heard::End) => return Finished::Dead(worker.end(part)),
+            (part, Incoming::End) => return Finished::Dead(worker.end(part)),
         }
     }
     all.sort();
     if all.is_empty() { Finished::Well } else { Finished::Errors(all) }
-}
-
-/// What that means for the case whose communicators they were: an outcome, the rank that stands for it, and the words.
-pub fn blame(finished: &Finished) -> Option<(Outcome, Option<usize>, String)> {
-    let first = |ranks: &[u32]| ranks.first().map(|rank| *rank as usize);
-    let (outcome, rank, words) = match finished {
-        Finished::Well => return None,
-        Finished::Errors(errors) => {
-            let words = errors.iter().map(|(rank, text)| format!("rank {rank}: {text}")).collect::<Vec<_>>().join("; ");
-            (Outcome::Error, errors.first().map(|(rank, _)| *rank as usize), format!("error: {words}"))
-        }
-        Finished::Late(ranks) if ranks.is_empty() => {
-            let words = "hang while memory and streams were given back (not finished when the time was up)";
-            return Some((Outcome::Hang, None, words.into()));
-        }
-        Finished::Late(ranks) => {
-            let names = ranks.iter().take(8).map(|rank| format!("rank {rank}")).collect::<Vec<_>>().join(", ");
-            (Outcome::Hang, first(ranks), format!("hang (not finished when the time was up): {names}"))
-        }
-        Finished::Dead(how) => (Outcome::Crash, None, format!("crash: {how}")),
-    };
-    let (kind, rest) = words.split_at(words.find([' ', ':']).unwrap_or(words.len()));
-    Some((outcome, rank, format!("{kind} while destroying communicators{rest}")))
 }

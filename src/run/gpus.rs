@@ -1,23 +1,17 @@
 //! Asking the CUDA driver what there is, in a process of its own: a driver may crash or hang, and the parent never loads
 //! one. The program is started again with a variable that says so, as it is for a worker.
-use super::Workers;
-use super::program::Program;
 use crate::backend::cuda::{Gpus, probe};
-use crate::library::run_command;
-use std::ffi::OsString;
+use crate::child::Workers;
+use crate::child::question::{NoAnswer, Question};
+use std::ffi::OsStr;
 use std::io;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 use std::time::Duration;
 
-/// The variable that makes a program ask the driver: its parent's process id.
-const VARIABLE: &str = "COLLSPEC_PROBE_DRIVER";
-/// Begins the answer; a driver may write lines of its own.
-const MARK: &str = "collspec-driver:";
+const QUESTION: Question = Question { variable: "COLLSPEC_PROBE_DRIVER", mark: "collspec-driver:" };
 /// Starting a driver with many devices takes seconds.
 const LIMIT: Duration = Duration::from_secs(60);
-/// Exit status of a process that was asked in vain.
-const NOT_ASKED: i32 = 102;
 /// The loader's path.
 const LOADER_PATH: &str = "LD_LIBRARY_PATH";
 /// The names under which a driver is opened, by whatever opens it.
@@ -37,7 +31,7 @@ pub enum AskError {
     #[error("the CUDA driver does not answer within {} s", LIMIT.as_secs())]
     TooSlow,
     /// The program knows nothing of this.
-    #[error("{} does not ask drivers: its main must call collspec::worker::enter_if_asked() first", .0.display())]
+    #[error("{} does not ask drivers: its main must call collspec::enter_if_asked() first", .0.display())]
     NotAsked(PathBuf),
     /// No process.
     #[error("no process to ask the CUDA driver: {0}")]
@@ -80,53 +74,18 @@ pub fn loader_path(folder: &Path) -> (String, String) {
 
 /// What the driver says: the loader's, or the one in `folder`.
 pub fn ask(workers: &Workers, folder: Option<&Path>) -> Result<Gpus, AskError> {
-    let program = Program::of(workers)?;
-    let not_asked = || AskError::NotAsked(program.path().to_owned());
-    // a child that got here did not enter: without this, each would start the next
-    let current = *workers == Workers::CurrentExe;
-    if std::env::var_os(VARIABLE).is_some()
-        || crate::worker::is_worker()
-        || (current && !crate::worker::can_be_worker())
-    {
-        return Err(not_asked());
-    }
-    let mut command = program.command();
-    command.env(VARIABLE, std::process::id().to_string());
-    command.envs(folder.map(loader_path).or_else(crate::library::loader_path));
-    let answer = match run_command(command, LIMIT) {
-        Ok(answer) => answer,
-        Err(crate::library::CommandError::TooSlow(_)) => return Err(AskError::TooSlow),
-        Err(crate::library::CommandError::Start(error)) => return Err(AskError::Start(error)),
+    let prepare = |command: &mut Command| {
+        command.envs(folder.map(loader_path).or_else(crate::library::loader_path));
     };
-    let mut lines = answer.out.lines().filter_map(|line| line.strip_prefix(MARK));
-    if let Some(gpus) = lines.find_map(|line| serde_json::from_str(line).ok()) {
-        return Ok(gpus);
-    }
-    if !answer.out.contains(MARK) {
-        return Err(not_asked());
-    }
-    let how = match answer.status.signal() {
-        Some(signal) => format!("signal {signal}"),
-        None => format!("exit status {}", answer.status.code().unwrap_or(-1)),
-    };
-    let last = answer.err.lines().rev().find(|line| !line.trim().is_empty());
-    Err(AskError::Died(last.map_or(how.clone(), |line| format!("{how}: {}", line.trim()))))
+    QUESTION.ask(workers, OsStr::new(""), LIMIT, prepare).map_err(|error| match error {
+        NoAnswer::NotAsked(program) => AskError::NotAsked(program),
+        NoAnswer::Died(how) => AskError::Died(how),
+        NoAnswer::TooSlow(_) => AskError::TooSlow,
+        NoAnswer::Start(error) => AskError::Start(error),
+    })
 }
 
 /// If this process was started to ask the driver, it does, and this never returns.
 pub fn enter_if_asked() {
-    let Some(value) = std::env::var_os(VARIABLE) else { return };
-    let ours = rustix::process::getppid().map(|pid| OsString::from(pid.as_raw_pid().to_string()));
-    if ours != Some(value) {
-        eprintln!("collspec: {VARIABLE} was not meant for this process");
-        std::process::exit(NOT_ASKED);
-    }
-    // said before the driver has the word: what ends this process from here on is the driver
-    let Ok(mut out) = crate::library::own_output() else { std::process::exit(NOT_ASKED) };
-    crate::library::say(&mut out, MARK);
-    let gpus = probe();
-    crate::library::say(&mut out, &format!("\n{MARK}{}", serde_json::to_string(&gpus).unwrap_or_default()));
-    // what the driver does at a process's end is nobody's business here
-    let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
-    std::process::exit(0);
+    QUESTION.answer_if_asked(|_| probe());
 }

@@ -1,7 +1,7 @@
 //! Plan to job: checkpoints put into the programs, and everything given its place in the arena.
+use crate::job::{AllocSpec, Call, CheckpointSpec, Job, Ptr, RankEnd, Report, What};
 use crate::plan::{Plan, Write};
 use crate::scenario::Placement;
-use crate::worker::job::{AllocSpec, Call, CheckpointSpec, Job, Ptr, RankEnd, Report, What};
 
 /// From indices in a job's programs back to those in the plan's.
 #[derive(Clone, Debug, Default)]
@@ -108,7 +108,7 @@ fn insert(program: &[Call], mut inserts: Vec<(u32, Call)>) -> (Vec<Call>, Vec<u3
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::job::{Answers, RankReport};
+    use crate::job::{Answers, RankReport};
 
     fn wait(step: u32) -> Call {
         Call { step, tolerate: false, what: What::Wait { stream: None } }

@@ -1,5 +1,5 @@
 //! What a worker says on its standard output and error: the newest part of it.
-use super::life::UntilEnd;
+use crate::child::guard::UntilEnd;
 use std::collections::VecDeque;
 use std::io::PipeReader;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};

@@ -1,30 +1,18 @@
 //! Parent side: worker pool, arena, schedule, watchdog. The parent never calls NCCL.
-pub mod arena;
-pub mod event;
 pub mod execute;
 pub mod finish;
 pub mod gpus;
-mod lacking;
 pub mod layout;
-pub mod life;
 pub mod lock;
 pub mod log;
 pub mod machine;
 pub mod memory;
-pub mod observation;
 pub mod part;
-pub mod patience;
 pub mod pool;
 pub mod process;
-pub mod program;
-mod requires;
-mod runner;
 
-pub use event::Event;
 pub use machine::{Machine, RanksPerGpu};
-pub use observation::{Ended, Observation};
-pub use pool::Room;
-pub use runner::{Look, Prepared, Ready, Runner};
+pub use pool::PoolLimits;
 
 /// Seconds of a time limit, as they are written in options and variables.
 pub fn seconds(text: &str) -> Result<f64, String> {
@@ -34,14 +22,10 @@ pub fn seconds(text: &str) -> Result<f64, String> {
     }
 }
 
+use crate::job::Job;
 use crate::oracle::Forecast;
-use crate::plan::{Limits, Plan, Write};
-use crate::scenario::Placement;
-use crate::worker::job::Job;
-use soft_nccl::Connect;
-use soft_nccl::fault::Wish;
+use crate::plan::{Plan, Write};
 use std::path::PathBuf;
-use std::sync::Arc;
 
 /// How much NCCL logs.
 const NCCL_LOG: &str = "NCCL_DEBUG";
@@ -71,9 +55,9 @@ impl Backend {
     }
 
     /// Variables by which a worker knows what it runs on.
-    fn env(&self) -> Vec<(String, String)> {
+    pub(crate) fn env(&self) -> Vec<(String, String)> {
         let Self::Nccl { library, driver } = self else { return Vec::new() };
-        let mut env = vec![(crate::worker::LIBRARY.to_owned(), library.to_string_lossy().into_owned())];
+        let mut env = vec![(crate::child::LIBRARY.to_owned(), library.to_string_lossy().into_owned())];
         // NCCL itself opens libraries by their names alone.
         env.extend(driver.as_deref().map(gpus::loader_path).or_else(crate::library::loader_path));
         if std::env::var_os(NCCL_LOG).is_none() {
@@ -84,56 +68,15 @@ impl Backend {
     }
 }
 
-/// Which program is started as a worker. It must call `worker::enter_if_asked` before anything else.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub enum Workers {
-    /// The running one.
-    #[default]
-    CurrentExe,
-    /// This one.
-    Command(PathBuf),
-}
-
-/// How cases are run.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// What runs them.
-    pub backend: Backend,
-    /// Cases at a time; the runner keeps about as many idle workers.
-    pub jobs: usize,
-    /// Seconds per case instead of the default; a case's own `timeout` goes before it.
-    pub timeout: Option<f64>,
-    /// Seconds for making communicators and loading, and for destroying communicators after a case, instead of the default.
-    pub opening: Option<f64>,
-    /// Order of the software library's tasks.
-    pub seed: Option<u64>,
-    /// Bytes that the software library's sends may leave unreceived.
-    pub eager: Option<u64>,
-    /// When ranks of the software library connect.
-    pub connect: Option<Connect>,
-    /// In what way the software library is to be wrong, if it is.
-    pub fault: Wish,
-    /// Which program is started.
-    pub worker: Workers,
-    /// The machine under the backend nccl; asked for if it is not given.
-    pub machine: Option<Arc<Machine>>,
-    /// How many ranks may share a GPU.
-    pub ranks_per_gpu: RanksPerGpu,
-    /// Who drives the ranks where a file leaves it at the default, if the case allows that.
-    pub placement: Option<Placement>,
-    /// What a case may cost, and all cases that run at the same time may take of memory.
-    pub limits: Limits,
-}
-
 /// The runner cannot do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// Workers would start workers.
-    #[error("this process is a worker itself: `main` must begin with `collspec::worker::enter_if_asked()`")]
+    #[error("this process is a worker itself: `main` must begin with `collspec::enter_if_asked()`")]
     InsideWorker,
     /// Started again, it would not be one.
     #[error(
-        "this program cannot be its own worker: `main` must begin with `collspec::worker::enter_if_asked()`, or a program that does must be named"
+        "this program cannot be its own worker: `main` must begin with `collspec::enter_if_asked()`, or a program that does must be named"
     )]
     NotAsked,
     /// The running program cannot be found.
@@ -193,10 +136,10 @@ pub enum Error {
     },
     /// A job and its arena do not fit.
     #[error(transparent)]
-    Outside(#[from] arena::Outside),
+    Outside(#[from] crate::job::arena::Outside),
     /// What a worker left cannot be read.
     #[error("the results of the case")]
-    Read(#[from] arena::ReadError),
+    Read(#[from] crate::job::arena::ReadError),
     /// A case is larger than what this process can have.
     #[error("no memory for the {} MiB of this case", .bytes.div_ceil(1 << 20))]
     Memory {

@@ -1,12 +1,12 @@
 //! One process of a worker as the parent sees it: its pipes, its log, and its end.
 use super::Error;
-use super::arena::Arena;
-use super::life::Life;
 use super::log::Log;
-use super::program::Program;
-use crate::worker::inherit;
-use crate::worker::job::{Reply, Request};
-use crate::worker::wire;
+use crate::child::guard::ChildGuard;
+use crate::child::inherit;
+use crate::child::program::Program;
+use crate::job::arena::Arena;
+use crate::job::wire;
+use crate::job::{Reply, Request};
 use std::io::BufReader;
 use std::os::fd::AsFd;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
@@ -25,7 +25,7 @@ const OWN_LOG: &str = "/proc/self/fd/2";
 const CLOSING: Duration = Duration::from_secs(1);
 
 /// What comes from a part.
-pub enum Heard {
+pub enum Incoming {
     /// A message.
     Reply(Reply),
     /// Something that is none.
@@ -37,21 +37,21 @@ pub enum Heard {
 }
 
 /// A process; killed, with all that it started, when dropped.
-pub struct Part {
-    life: Life,
+pub struct WorkerProcess {
+    life: ChildGuard,
     stdin: Option<ChildStdin>,
     /// What it writes to its standard output and error, and NCCL's log.
     pub log: Arc<Log>,
 }
 
-impl Part {
+impl WorkerProcess {
     /// Starts `program` as part `number` of a worker. What it says goes to `tell`.
     pub fn start(
         program: &Program,
         env: &[(String, String)],
         arena: &Arena,
         number: usize,
-        tell: Sender<(usize, Heard)>,
+        tell: Sender<(usize, Incoming)>,
     ) -> Result<Self, Error> {
         let (reply_reader, reply_writer) = std::io::pipe().map_err(Error::Resources)?;
         let (log_reader, log_writer) = std::io::pipe().map_err(Error::Resources)?;
@@ -69,16 +69,16 @@ impl Part {
         // the process's ends must be its own, or its death would not be noticed
         drop(command);
         let stdin = child.stdin.take();
-        let life = Life::of(child);
+        let life = ChildGuard::of(child);
         let (mut from, log_reader) = (BufReader::new(life.reader(reply_reader)), life.reader(log_reader));
         let listen = move || {
             loop {
                 let heard = match wire::receive(&mut from) {
-                    Ok(Some(reply)) => Heard::Reply(reply),
-                    Ok(None) => Heard::End,
-                    Err(error) => Heard::Garbled(error.to_string()),
+                    Ok(Some(reply)) => Incoming::Reply(reply),
+                    Ok(None) => Incoming::End,
+                    Err(error) => Incoming::Garbled(error.to_string()),
                 };
-                let more = matches!(heard, Heard::Reply(_));
+                let more = matches!(heard, Incoming::Reply(_));
                 if tell.send((number, heard)).is_err() || !more {
                     return;
                 }
@@ -124,7 +124,7 @@ impl Part {
         self.life.end().map_or_else(|error| format!("an unknown status ({error})"), words)
     }
 
-    /// As [`Part::end`], of a process that has closed its pipe: most likely it is about to end.
+    /// As [`WorkerProcess::end`], of a process that has closed its pipe: most likely it is about to end.
     pub fn end_closed(&mut self) -> String {
         let by_itself = self.life.ends_within(CLOSING);
         let how = self.end();
@@ -132,7 +132,7 @@ impl Part {
     }
 }
 
-impl Drop for Part {
+impl Drop for WorkerProcess {
     fn drop(&mut self) {
         self.kill();
     }

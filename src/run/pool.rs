@@ -1,9 +1,9 @@
 //! Workers that wait for the next case, by what they were started with.
 use super::process::Worker;
-use super::program::Program;
 use super::{Backend, Error};
+use crate::child::program::Program;
+use crate::job::SetId;
 use crate::scenario::Placement;
-use crate::worker::job::SetId;
 use std::collections::VecDeque;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -46,7 +46,7 @@ pub struct Pooled {
 
 /// How much may be idle.
 #[derive(Clone, Copy, Debug)]
-pub struct Room {
+pub struct PoolLimits {
     /// Workers.
     pub workers: usize,
     /// Processes of all of them.
@@ -55,7 +55,7 @@ pub struct Room {
     pub bytes: u64,
 }
 
-impl Room {
+impl PoolLimits {
     /// For so many workers: processes enough for two of the largest kind, memory enough for all.
     pub fn of(workers: usize) -> Self {
         Self { workers, processes: 32, bytes: u64::MAX }
@@ -65,13 +65,13 @@ impl Room {
 /// Idle workers.
 pub struct Pool {
     program: Program,
-    room: Room,
+    room: PoolLimits,
     idle: Mutex<VecDeque<Pooled>>,
 }
 
 impl Pool {
     /// Starts `program`; keeps no more idle than there is room for.
-    pub fn new(program: Program, room: Room) -> Self {
+    pub fn new(program: Program, room: PoolLimits) -> Self {
         Self { program, room, idle: Mutex::default() }
     }
 

@@ -1,12 +1,12 @@
 //! A worker as the parent sees it: one process or several (its parts), requests, replies with a limit of time, and its end.
 use super::Error;
-use super::arena::Arena;
-pub use super::part::Heard;
-use super::part::Part;
-use super::patience::Patience;
-use super::program::Program;
-use crate::worker::job::{PROTOCOL, Reply, Request};
-use crate::worker::wire;
+pub use super::part::Incoming;
+use super::part::WorkerProcess;
+use crate::child::patience::Patience;
+use crate::child::program::Program;
+use crate::job::arena::Arena;
+use crate::job::wire;
+use crate::job::{PROTOCOL, Reply, Request};
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -36,8 +36,8 @@ pub struct Mark(Vec<u64>);
 /// A set of processes that share an arena and run the ranks of a case between them; killed, with all that they started,
 /// when dropped.
 pub struct Worker {
-    parts: Vec<Part>,
-    replies: Receiver<(usize, Heard)>,
+    parts: Vec<WorkerProcess>,
+    replies: Receiver<(usize, Incoming)>,
     /// Parts that have closed their side.
     ended: usize,
     /// Memory shared with them.
@@ -51,7 +51,7 @@ impl Worker {
     pub fn start(program: &Program, env: &[Vec<(String, String)>]) -> Result<Self, Error> {
         let arena = Arena::create().map_err(Error::Resources)?;
         let (tell, replies) = channel();
-        let start = |(number, env): (usize, &Vec<_>)| Part::start(program, env, &arena, number, tell.clone());
+        let start = |(number, env): (usize, &Vec<_>)| WorkerProcess::start(program, env, &arena, number, tell.clone());
         let parts = env.iter().enumerate().map(start).collect::<Result<Vec<_>, _>>()?;
         let hello = Hello { version: 0, library: String::new() };
         let mut worker = Self { parts, replies, ended: 0, arena, hello };
@@ -66,15 +66,17 @@ impl Worker {
         for _ in 0..self.parts.len() {
             let (part, heard) = self.hear(&mut patience);
             let hello = match heard {
-                Heard::Reply(Reply::Hello { protocol: PROTOCOL, version, library, .. }) => Hello { version, library },
-                Heard::Reply(Reply::Hello { protocol, .. }) => {
+                Incoming::Reply(Reply::Hello { protocol: PROTOCOL, version, library, .. }) => {
+                    Hello { version, library }
+                }
+                Incoming::Reply(Reply::Hello { protocol, .. }) => {
                     return Err(format!("it speaks protocol {protocol}, not {PROTOCOL}"));
                 }
-                Heard::Reply(Reply::Trouble(text)) => return Err(text),
-                Heard::Reply(_) => return Err("it did not say hello".into()),
-                Heard::Garbled(text) => return Err(text),
-                Heard::Silence => return Err(format!("it said nothing for {} s", HELLO.as_secs())),
-                Heard::End => {
+                Incoming::Reply(Reply::Trouble(text)) => return Err(text),
+                Incoming::Reply(_) => return Err("it did not say hello".into()),
+                Incoming::Garbled(text) => return Err(text),
+                Incoming::Silence => return Err(format!("it said nothing for {} s", HELLO.as_secs())),
+                Incoming::End => {
                     let how = self.end_closed(part);
                     let log = self.parts.get(part).map(|part| part.log.since(0)).unwrap_or_default();
                     return Err(format!("it ended with {how}{}{log}", if log.is_empty() { "" } else { ": " }));
@@ -102,7 +104,7 @@ impl Worker {
 
     /// Process ids, for people and tests.
     pub fn pids(&self) -> impl Iterator<Item = u32> + '_ {
-        self.parts.iter().map(Part::pid)
+        self.parts.iter().map(WorkerProcess::pid)
     }
 
     /// Sends a request to a part. An error means that it is dead.
@@ -124,20 +126,20 @@ impl Worker {
     }
 
     /// The next thing that a part says (and which part), if one says something in time.
-    pub fn hear(&mut self, patience: &mut Patience) -> (usize, Heard) {
+    pub fn hear(&mut self, patience: &mut Patience) -> (usize, Incoming) {
         let came = patience.wait(|slice| match self.replies.recv_timeout(slice) {
             Err(RecvTimeoutError::Timeout) => None,
             other => Some(other),
         });
         let (part, heard) = match came {
             Some(Ok(heard)) => heard,
-            None => return (0, Heard::Silence),
+            None => return (0, Incoming::Silence),
             Some(Err(_)) => {
                 self.ended = self.parts.len();
-                return (0, Heard::End);
+                return (0, Incoming::End);
             }
         };
-        if matches!(heard, Heard::End | Heard::Garbled(_)) {
+        if matches!(heard, Incoming::End | Incoming::Garbled(_)) {
             self.ended += 1;
         }
         (part, heard)
@@ -145,22 +147,22 @@ impl Worker {
 
     /// False once a part is dead, which is noticed without waiting.
     pub fn alive(&self) -> bool {
-        self.parts.iter().all(Part::alive)
+        self.parts.iter().all(WorkerProcess::alive)
     }
 
     /// Kills all parts with all that they started, and says how this one ended (what killed it first, if it was dead before).
     pub fn end(&mut self, blamed: usize) -> String {
-        self.end_by(blamed, Part::end)
+        self.end_by(blamed, WorkerProcess::end)
     }
 
     /// As [`Worker::end`], after this part has closed its side.
     pub fn end_closed(&mut self, blamed: usize) -> String {
-        self.end_by(blamed, Part::end_closed)
+        self.end_by(blamed, WorkerProcess::end_closed)
     }
 
-    fn end_by(&mut self, blamed: usize, end: fn(&mut Part) -> String) -> String {
+    fn end_by(&mut self, blamed: usize, end: fn(&mut WorkerProcess) -> String) -> String {
         let how = self.parts.get_mut(blamed).map_or_else(|| "no process".into(), end);
-        self.parts.iter_mut().for_each(Part::kill);
+        self.parts.iter_mut().for_each(WorkerProcess::kill);
         for part in &mut self.parts {
             part.end();
         }
@@ -176,9 +178,9 @@ impl Worker {
 
     /// Lets all parts end by themselves, for a little while; what they had to say is in their logs then.
     pub fn retire(&mut self) {
-        self.parts.iter_mut().for_each(Part::close);
+        self.parts.iter_mut().for_each(WorkerProcess::close);
         let mut patience = Patience::new(GOODBYE);
-        while self.ended < self.parts.len() && !matches!(self.hear(&mut patience).1, Heard::Silence) {}
+        while self.ended < self.parts.len() && !matches!(self.hear(&mut patience).1, Incoming::Silence) {}
         self.settle();
     }
 
@@ -204,12 +206,12 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         // all at once, before each is waited for
-        self.parts.iter_mut().for_each(Part::kill);
+        self.parts.iter_mut().for_each(WorkerProcess::kill);
     }
 }
 
 /// The last bytes of a text, from a character's start on.
-pub(super) fn tail(text: &str, most: usize) -> &str {
+pub(crate) fn tail(text: &str, most: usize) -> &str {
     let mut start = text.len().saturating_sub(most);
     while !text.is_char_boundary(start) {
         start += 1;

@@ -6,10 +6,10 @@ use super::elements::is_element;
 use super::keys::{self, Place, Type};
 use super::names::bad_name;
 use super::reader::{Cx, Names, Per, Want};
-use super::suggest::nearest;
 use super::tree::{Entry, Kind, Table, Val};
 use super::values::{each, random, text};
 use crate::num::DType;
+use crate::suggest::nearest;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a content is for.

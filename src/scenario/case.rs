@@ -2,9 +2,11 @@
 //! (keys marked * in the language) have been pushed down to where they are used; numbers that may differ by rank are
 //! still [`Num`]s, which `plan` evaluates.
 use super::diagnostic::{SourceFile, Span};
-use super::expr::Expr;
 use super::forms::{Derived, Form};
+use crate::expr::Expr;
 use crate::num::DType;
+pub use crate::num::ElementValue;
+pub use crate::ops::ConfigValue;
 use crate::ops::Op;
 use std::sync::Arc;
 
@@ -37,7 +39,7 @@ pub struct Case {
     /// The matrix point: every axis with its value as text.
     pub point: Vec<(String, String)>,
     /// Numeric axes and such that expressions may name.
-    pub axes: Vec<(String, super::expr::Value)>,
+    pub axes: Vec<(String, crate::expr::Value)>,
     /// Buffers that exist before the first step.
     pub inputs: Vec<BufferDef>,
     /// Communicators made before the first step, in file order; `world` is not listed.
@@ -184,14 +186,6 @@ pub enum EnvValue {
     All(String),
     /// One per world rank.
     PerRank(Vec<String>),
-}
-
-/// The value of a configuration field.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
-#[allow(missing_docs)]
-pub enum ConfigValue {
-    Int(i64),
-    Text(String),
 }
 
 /// A number that may differ by rank, not yet evaluated.
@@ -367,17 +361,6 @@ pub struct Element {
     pub span: Span,
     /// Value.
     pub value: ElementValue,
-}
-
-/// The value of a written element.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub enum ElementValue {
-    /// A whole number (also from text, for what TOML cannot hold).
-    Int(i128),
-    /// A number with fraction, `nan`, `inf`, `-0.0`.
-    Float(f64),
-    /// Bits, from text such as `"0x7fc1"`; compared as bits in `expect`.
-    Bits(u64),
 }
 
 /// An entry of `expect`.

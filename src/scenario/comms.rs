@@ -5,10 +5,10 @@ use super::diagnostic::Diagnostic;
 use super::keys::{self, CONFIG_FIELDS, Place, Type};
 use super::names::bad_name;
 use super::reader::{Cx, Names, Per, Want};
-use super::suggest::nearest;
 use super::tree::{Kind, Table, Val};
 use super::variables;
 use crate::ops::{self, CommOp, Op};
+use crate::suggest::nearest;
 
 pub(crate) type Config = Vec<(Sp<String>, Sp<ConfigValue>)>;
 

@@ -116,7 +116,7 @@ pub fn search(paths: &[PathBuf]) -> Result<Discovered, DiscoverError> {
     for path in paths {
         let meta = fs::metadata(path).map_err(|source| unreadable(path, source))?;
         if meta.is_dir() {
-            let mut walk = Walk { roots: &roots, ..Walk::default() };
+            let mut walk = FolderWalk { roots: &roots, ..FolderWalk::default() };
             walk.folder(path, "", 1)?;
             walk.links()?;
             if walk.found.is_empty() {
@@ -204,7 +204,7 @@ fn canonical(path: &Path) -> Result<PathBuf, DiscoverError> {
 
 /// One folder with all that is below it.
 #[derive(Default)]
-struct Walk<'a> {
+struct FolderWalk<'a> {
     /// Every folder that was named, with links resolved.
     roots: &'a [PathBuf],
     found: Vec<Scenario>,
@@ -215,7 +215,7 @@ struct Walk<'a> {
     passed_over: Vec<PassedOver>,
 }
 
-impl Walk<'_> {
+impl FolderWalk<'_> {
     fn folder(&mut self, folder: &Path, prefix: &str, depth: usize) -> Result<(), DiscoverError> {
         if depth > MAX_DEPTH {
             return Err(DiscoverError::Deep(folder.to_owned()));

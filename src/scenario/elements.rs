@@ -3,7 +3,7 @@ use super::case::{Element, ElementValue};
 use super::diagnostic::Diagnostic;
 use super::reader::Cx;
 use super::tree::{Kind, Val};
-use crate::num::{DType, neighbours};
+use crate::num::{DType, encode_f64, has_infinity, int_range, max_finite, neighbours, overflow_edge, text};
 
 impl Cx<'_> {
     /// The elements of a row, nesting removed.
@@ -84,7 +84,7 @@ pub fn fit(value: ElementValue, dtype: DType) -> Result<ElementValue, String> {
             fits.then_some(value).ok_or_else(|| format!("0x{b:x} has more than the {} bits of {name}", dtype.bits()))
         }
         ElementValue::Int(v) if dtype.is_float() => {
-            let fits = (v as f64).abs() < float_limit(dtype);
+            let fits = (v as f64).abs() < overflow_edge(dtype);
             if !fits {
                 return Err(too_great(&v.to_string(), dtype));
             }
@@ -99,10 +99,10 @@ pub fn fit(value: ElementValue, dtype: DType) -> Result<ElementValue, String> {
             }
         }
         ElementValue::Float(v) if dtype.is_float() => {
-            if v.is_infinite() && dtype == DType::F8e4m3 {
-                return Err("f8e4m3 has no infinity".into());
+            if v.is_infinite() && !has_infinity(dtype) {
+                return Err(format!("{name} has no infinity"));
             }
-            let fits = !v.is_finite() || v.abs() < float_limit(dtype);
+            let fits = !v.is_finite() || v.abs() < overflow_edge(dtype);
             fits.then_some(value).ok_or_else(|| too_great(&format!("{v:?}"), dtype))
         }
         ElementValue::Float(v) if !v.is_finite() => {
@@ -112,7 +112,7 @@ pub fn fit(value: ElementValue, dtype: DType) -> Result<ElementValue, String> {
         ElementValue::Float(v) if v.abs() >= 1e30 => Err(too_great(&format!("{v:?}"), dtype)),
         ElementValue::Float(v) => fit(ElementValue::Int(v as i128), dtype),
         ElementValue::Int(v) => {
-            let (low, high) = int_range(dtype);
+            let (low, high) = int_range(dtype).unwrap_or((i128::MIN, i128::MAX));
             let fits = (low..=high).contains(&v);
             fits.then_some(value).ok_or_else(|| format!("{v} does not fit {name}, which holds {low} to {high}"))
         }
@@ -120,37 +120,11 @@ pub fn fit(value: ElementValue, dtype: DType) -> Result<ElementValue, String> {
 }
 
 fn too_great(v: &str, dtype: DType) -> String {
-    format!("{v} does not fit {}, whose greatest value is {}", dtype.name(), greatest(dtype))
-}
-
-/// Least and greatest value of an integer type.
-pub(crate) fn int_range(dtype: DType) -> (i128, i128) {
-    let bits = dtype.bits();
-    if dtype.is_signed_int() { (-(1 << (bits - 1)), (1 << (bits - 1)) - 1) } else { (0, (1 << bits) - 1) }
-}
-
-fn greatest(dtype: DType) -> &'static str {
-    match dtype {
-        DType::F16 => "65504",
-        DType::Bf16 => "3.3895314e38",
-        DType::F32 => "3.4028235e38",
-        DType::F8e4m3 => "448",
-        DType::F8e5m2 => "57344",
-        _ => "1.7976931348623157e308",
-    }
-}
-
-/// Numbers below this round to a finite value without saturation: the greatest value and half a step.
-fn float_limit(dtype: DType) -> f64 {
-    let two = |e: i32| libm::exp2(f64::from(e));
-    match dtype {
-        DType::F16 => 65520.0,
-        DType::Bf16 => two(128) - two(119),
-        DType::F32 => two(128) - two(103),
-        DType::F8e4m3 => 464.0,
-        DType::F8e5m2 => 61440.0,
-        _ => f64::INFINITY,
-    }
+    format!(
+        "{v} does not fit {}, whose greatest value is {}",
+        dtype.name(),
+        text(dtype, encode_f64(dtype, max_finite(dtype).unwrap_or(0.0)))
+    )
 }
 
 #[cfg(test)]

@@ -4,7 +4,6 @@ use super::case::*;
 use super::comms;
 use super::defaults::Defaults;
 use super::diagnostic::{Diagnostic, SourceFile, Span};
-use super::expr::Value;
 use super::header;
 use super::keys::{self, Place};
 use super::prescan;
@@ -12,6 +11,7 @@ use super::reader::{AxisNow, Cx, Known, Names, Used};
 use super::steps::{self, Around};
 use super::tree::{Kind, Table};
 use super::variables::AllowEnv;
+use crate::expr::Value;
 use crate::num::DType;
 use crate::ops;
 use std::collections::BTreeMap;
@@ -222,7 +222,7 @@ fn outputs(steps: &[Step], types: &mut BTreeMap<String, DType>) {
             (_, _, Some(e)) if matches!(s.op.kind, ops::Kind::Map) => {
                 let mut names = Vec::new();
                 e.v.node.walk(&mut |n| match n {
-                    super::expr::Node::Name(b) | super::expr::Node::Index(b, _) => names.push(b.clone()),
+                    crate::expr::Node::Name(b) | crate::expr::Node::Index(b, _) => names.push(b.clone()),
                     _ => {}
                 });
                 // A buffer of a type not known yet comes first: nothing can be said.

@@ -1,15 +1,15 @@
 //! The keys of the file that are not about buffers or steps.
 use super::case::*;
 use super::diagnostic::Diagnostic;
-use super::expr::Expr;
 use super::file::MAX_RANKS;
 use super::forms::{self, Form};
 use super::keys::{self, Place, Type};
 use super::reader::{Cx, Names};
 use super::step_values;
-use super::suggest::nearest;
 use super::tree::{Kind, Table, Val};
 use super::variables;
+use crate::expr::Expr;
+use crate::suggest::nearest;
 use nccl_sys::ncclResult_t;
 
 pub(crate) fn text(cx: &mut Cx<'_>, top: &Table, key: &str) -> Option<String> {

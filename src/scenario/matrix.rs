@@ -3,8 +3,8 @@ use super::diagnostic::{Diagnostic, Span};
 use super::keys::{self, Place, Type};
 use super::names::bad_name;
 use super::reader::{AxisNow, Cx};
-use super::suggest::nearest;
 use super::tree::{Entry, Kind, TEXT_OF_VALUE, Table, Val};
+use crate::suggest::nearest;
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -309,7 +309,7 @@ impl Matrix {
         }
         let values: Vec<&Val> = self.axes.iter().map(|a| a.values.first()).collect::<Option<_>>()?;
         let mut now = self.now(&values);
-        let stand_in = Some(super::expr::Value::Int(1));
+        let stand_in = Some(crate::expr::Value::Int(1));
         now.extend(self.faulty.iter().map(|f| AxisNow { name: f.clone(), value: stand_in }));
         Some((values, now))
     }
@@ -341,8 +341,8 @@ fn not_an_axis(name: &str, values: &[Val]) -> bool {
     }
 }
 
-fn number(v: &Val) -> Option<super::expr::Value> {
-    use super::expr::Value;
+fn number(v: &Val) -> Option<crate::expr::Value> {
+    use crate::expr::Value;
     match v.kind {
         Kind::Int(x) => Some(Value::Int(x)),
         Kind::Float(x) => Some(Value::Float(x)),

@@ -1,5 +1,5 @@
 //! Names: of cases (the file's name, then the point of the matrix in brackets), and what a file may call its things.
-use super::expr::{Func, OWN_NAMES};
+use crate::expr::{Func, OWN_NAMES};
 
 /// Longest value that is part of a name as a whole, in bytes.
 const MAX_PART: usize = 240;

@@ -1,8 +1,8 @@
 //! A first look over the raw steps: what names the program defines, so that uses can be checked in one pass.
 use super::diagnostic::Span;
-use super::expr::parse_ref;
 use super::reader::Known;
 use super::tree::{Kind, Table, Val};
+use crate::expr::parse_ref;
 use std::collections::BTreeSet;
 
 /// Every name the program defines.

@@ -1,11 +1,11 @@
 //! Reading of single values out of the raw tree: every fault is collected with its place, and reading goes on.
 use super::case::{BufRef, Num, NumKind, Ranks, Sp};
 use super::diagnostic::{Diagnostic, SourceFile, Span};
-use super::expr::{self, Expr, NameUse, OWN_NAMES, ParseError, UseKind, Value};
 use super::keys::{self, Type};
-use super::suggest::nearest;
 use super::tree::{Entry, Kind, Table, Val};
 use super::variables::AllowEnv;
+use crate::expr::{self, Expr, NameUse, OWN_NAMES, ParseError, UseKind, Value};
+use crate::suggest::nearest;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 

@@ -3,8 +3,8 @@ use super::case::*;
 use super::diagnostic::Diagnostic;
 use super::keys::{self, Place};
 use super::reader::{Cx, Names, Per, Want};
-use super::suggest::nearest;
 use super::tree::{Kind, Val};
+use crate::suggest::nearest;
 use nccl_sys::{ncclRedOp_t, ncclResult_t};
 
 pub(crate) fn residence(cx: &mut Cx<'_>, val: &Val) -> Option<bool> {

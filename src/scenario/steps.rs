@@ -4,14 +4,14 @@ use super::case::*;
 use super::comms;
 use super::defaults::Defaults;
 use super::diagnostic::{Diagnostic, Span};
-use super::expr::{Expr, Node};
 use super::keys::{self, Place, Type};
 use super::names::bad_name;
 use super::reader::{Cx, Names, Per, Want};
 use super::step_values::{counts, reduction, residence, step_error};
-use super::suggest::nearest;
 use super::tree::{Entry, Kind, Table, Val};
+use crate::expr::{Expr, Node};
 use crate::ops::{self, Composite, Host, Op};
+use crate::suggest::nearest;
 
 /// Where a step stands.
 #[derive(Clone, Copy, PartialEq, Eq)]

@@ -3,8 +3,8 @@
 //! Some of NCCL's variables load a library, write a file or open a connection, so a file that sets them could run code. A
 //! file may set those in [`TABLE`], which choose how NCCL works and nothing else; `--allow-env` allows others.
 use super::diagnostic::{Diagnostic, Span};
-use super::suggest::nearest;
 use crate::printable::{is_printable, printable};
+use crate::suggest::nearest;
 
 /// Longest value in bytes. The kernel refuses single variables of more than 128 KiB.
 pub const MAX_VALUE: usize = 4096;

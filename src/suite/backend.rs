@@ -1,8 +1,9 @@
 //! Which backend was asked for, and whether it is there.
 use crate::backend::standin;
+use crate::child::Workers;
 use crate::library;
 use crate::report::Inherited;
-use crate::run::{Backend, Machine, Workers, gpus};
+use crate::run::{Backend, Machine, gpus};
 use std::path::PathBuf;
 use std::sync::Arc;
 use thiserror::Error;

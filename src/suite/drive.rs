@@ -1,6 +1,6 @@
 //! Many cases on a few threads, and what happens to them in one order.
 use crate::judge::{self, Status, Verdict};
-use crate::run::Event;
+use crate::report::Event;
 use crate::run::memory::threads;
 use crate::scenario::Case;
 use std::any::Any;

@@ -2,8 +2,8 @@
 use super::{Suite, drive, faults};
 use crate::plan::{self, Limits};
 use crate::scenario::forms::{self, Form};
-use crate::scenario::suggest::nearest;
 use crate::scenario::{Case, Diagnostic};
+use crate::suggest::nearest;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

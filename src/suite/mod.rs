@@ -2,10 +2,15 @@
 pub mod backend;
 pub mod drive;
 pub mod faults;
+mod finish;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod foresee;
 pub mod forms;
+mod lacking;
+mod options;
+mod requires;
+mod runner;
 pub mod select;
 mod works;
 
@@ -13,12 +18,14 @@ pub use backend::{BackendChoice, BackendMissing, Choice, Wish};
 pub use drive::Executor;
 pub use faults::Faulty;
 pub use forms::Forms;
+pub use options::Options;
+pub use runner::{Look, Prepared, Ready, Runner};
 pub use select::Filter;
 
 use crate::plan::{Limits, cost};
 use crate::printable::printable;
+use crate::report::Event;
 use crate::report::{Reporter, Tally};
-use crate::run::{Event, Options, Runner};
 use crate::scenario::{AllowEnv, Case, Diagnostic, PassedOver};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -86,9 +93,7 @@ pub enum Error {
     #[error("there is nothing to run")]
     Empty,
     /// This process is a worker.
-    #[error(
-        "a worker process cannot run scenarios itself: `main` must begin with `collspec::worker::enter_if_asked()`"
-    )]
+    #[error("a worker process cannot run scenarios itself: `main` must begin with `collspec::enter_if_asked()`")]
     InsideWorker,
     /// The runner could not be set up.
     #[error("cannot run cases")]
@@ -184,7 +189,7 @@ impl Suite {
     /// Runs every case and tells `reporter` of it.
     pub fn run(&self, options: Options, reporter: &mut dyn Reporter) -> Result<Tally, Error> {
         let options = Options { limits: self.limits, ..options };
-        if crate::worker::is_worker() {
+        if crate::child::is_worker() {
             return Err(Error::InsideWorker);
         }
         if !self.faults.is_empty() {

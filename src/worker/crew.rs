@@ -7,7 +7,7 @@ pub type Task = Box<dyn FnOnce() + Send>;
 
 /// The threads by rank.
 #[derive(Default)]
-pub struct Crew {
+pub struct RankThreads {
     seats: Vec<Sender<Task>>,
 }
 
@@ -16,7 +16,7 @@ pub const SMALL: usize = 1 << 20;
 /// As a program's first thread has: a library keeps whole topologies on it while it makes a communicator.
 pub const LARGE: usize = 8 << 20;
 
-impl Crew {
+impl RankThreads {
     /// At least so many threads, with so many bytes of stack. `panicked` is told what a panic said; the thread goes on.
     pub fn ensure(
         &mut self,

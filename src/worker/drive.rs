@@ -1,8 +1,8 @@
 //! Who makes the calls: a thread per rank, or one thread for all.
-use super::job::{Call, RankEnd, What};
 use super::rank::{Halt, Rank};
 use super::session::Run;
 use crate::backend::CallError;
+use crate::job::{Call, RankEnd, What};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
@@ -37,7 +37,7 @@ impl Stop {
     }
 }
 
-type Figures = Vec<super::job::Figure>;
+type Figures = Vec<crate::job::Figure>;
 
 fn whole(run: &Arc<Run>, r: &mut Rank<'_>) -> Result<Figures, Stop> {
     let job = run.job();

@@ -1,6 +1,7 @@
 //! A `map`: every element of the output from the expression.
-use crate::num::{DType, MapInput, map_element, put};
-use crate::scenario::expr::{Expr, Value};
+use crate::expr::map::{MapInput, map_element};
+use crate::expr::{Expr, Value};
+use crate::num::{DType, put};
 
 /// All elements, or why one has no value.
 pub fn all(

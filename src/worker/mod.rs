@@ -6,72 +6,32 @@
 mod barrier;
 mod crew;
 mod drive;
-mod ending;
-pub mod inherit;
-pub mod job;
 mod map;
 mod rank;
 mod session;
+mod teardown;
 mod watch;
-pub mod wire;
-
-pub use rank::NOT_NCCL;
 
 use crate::backend::{Backend, CommSlot, Device};
-use crate::run::arena::{Arena, Step};
-use crew::Crew;
-use ending::{Ending, StepWords};
-use inherit::Inherited;
-use job::{Finish, Job, PROTOCOL, Reply, Request, SetId};
-use session::{Replies, Run, Seat, Session, Start};
+use crate::child::inherit::{self, Inherited};
+use crate::job::arena::{Arena, Step};
+use crate::job::wire;
+use crate::job::{Finish, Job, PROTOCOL, Reply, Request, SetId};
+use crew::RankThreads;
+use session::{RankState, Replies, Run, Session, Start};
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
+use teardown::{Ending, StepWords};
 
 /// Exit status of a process that was started as a worker and cannot be one.
 const NO_WORKER: i32 = 102;
 /// How long a library may take to clean up when the process ends.
 const GOODBYE: Duration = Duration::from_secs(1);
 
-/// The variable that names a worker's NCCL library; without it the worker runs in software.
-pub const LIBRARY: &str = "COLLSPEC_WORKER_NCCL";
-
-/// True if this process was started as a worker (or inside one).
-pub fn is_worker() -> bool {
-    std::env::var_os(inherit::VARIABLE).is_some()
-}
-
-/// Whether this program has shown that it can be started again as a worker: its `main` asked.
-static ASKED: AtomicBool = AtomicBool::new(false);
-
-/// True once [`enter_if_asked`] was called. A program that never calls it would, started as a worker, do its own work
-/// again instead, and start workers in turn.
-pub fn can_be_worker() -> bool {
-    ASKED.load(Ordering::Relaxed)
-}
-
-/// The first thing in `main`: if this process was started as a worker, or to ask a library or a driver, it does that, and
-/// this never returns.
-pub fn enter_if_asked() {
-    enter(|| match std::env::var_os(LIBRARY) {
-        Some(path) => Backend::nccl(Path::new(&path)).map_err(|error| error.to_string()),
-        None => Ok(Backend::soft()),
-    });
-}
-
-/// As [`enter_if_asked`], on a backend of the caller's.
-pub fn enter_with(backend: impl FnOnce() -> Backend) {
-    enter(|| Ok(backend()));
-}
-
-fn enter(backend: impl FnOnce() -> Result<Backend, String>) {
-    ASKED.store(true, Ordering::Relaxed);
-    crate::signals::report_file_size_limit();
-    // The other things that a program may be started again for.
-    crate::library::enter_if_asked();
-    crate::run::gpus::enter_if_asked();
+/// Works on `backend` if this process was started as a worker, and never returns then.
+pub(crate) fn enter(backend: impl FnOnce() -> Result<Backend, String>) {
     let Some(own) = inherit::take() else { return };
     match own {
         Ok(own) => match backend() {
@@ -108,7 +68,7 @@ fn serve(backend: &'static Backend, own: Inherited) -> ! {
         backend,
         replies,
         arena,
-        crew: Crew::default(),
+        crew: RankThreads::default(),
         current: None,
         run: None,
         kept: BTreeMap::new(),
@@ -156,7 +116,7 @@ struct Worker {
     backend: &'static Backend,
     replies: Arc<Replies>,
     arena: Arena,
-    crew: Crew,
+    crew: RankThreads,
     current: Option<Arc<Session>>,
     /// The last run, for what other parts have to say to it.
     run: Option<Arc<Run>>,
@@ -275,17 +235,17 @@ impl Worker {
         let own = Kept { job: session.job.clone(), comms };
         match keep {
             Some(set) => _ = self.kept.insert(set, own),
-            None => ending::destroy(&self.crew, self.backend, own, ending.clone()),
+            None => teardown::destroy(&self.crew, self.backend, own, ending.clone()),
         }
         for set in destroy.iter().filter_map(|set| self.kept.remove(set)) {
-            ending::destroy(&self.crew, self.backend, set, ending.clone());
+            teardown::destroy(&self.crew, self.backend, set, ending.clone());
         }
         Ok(())
     }
 
     /// Ends what a rank had of the device. A driver may wait for whatever the library left there, so that is the rank's
     /// thread's to do; the host's memory is freed at once.
-    fn give_back(&self, rank: usize, seat: Seat, job: &Job, ending: &Arc<Ending>) {
+    fn give_back(&self, rank: usize, seat: RankState, job: &Job, ending: &Arc<Ending>) {
         if !matches!(self.backend.device, Device::Host) && job.ranks.contains(&(rank as u32)) {
             let thread = if job.one_thread { 0 } else { rank - job.ranks.start as usize };
             let ending = ending.clone();

@@ -1,18 +1,15 @@
 //! One rank's calls on the backend: communicators, memory, the program, and the images at its end.
-use super::job::{Asked, Call, Figure, Job, Ptr, RankEnd, Red, Traffic, What};
 use super::map;
-use super::session::{Run, Seat};
+use super::session::{RankState, Run};
 use crate::backend::cuda::OUT_OF_MEMORY;
 use crate::backend::{Address, CallError, Collective, Comm, CommSlot, DeviceError, Staging, Transfer};
-use crate::run::arena::{Outside, Step};
-use crate::scenario::ConfigValue;
+use crate::job::arena::{Outside, Step};
+use crate::job::{Asked, Call, Figure, Job, NOT_NCCL, Ptr, RankEnd, Red, Traffic, What};
+use crate::ops::ConfigValue;
 use nccl_sys::{ncclRedOp_t, ncclResult_t};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
 use std::time::{Duration, Instant};
-
-/// The code of a failure that is none of NCCL's: a map without a value, the driver before the program runs.
-pub const NOT_NCCL: i32 = -1;
 
 /// Why a rank does not go on.
 #[derive(Debug, thiserror::Error)]
@@ -73,7 +70,7 @@ pub struct Rank<'a> {
     /// Its number.
     pub rank: usize,
     run: &'a Arc<Run>,
-    seat: MutexGuard<'a, Seat>,
+    seat: MutexGuard<'a, RankState>,
     /// Reductions to end when the outermost group ends.
     ops: Vec<(ncclRedOp_t, Comm)>,
     depth: u32,
@@ -135,7 +132,7 @@ impl<'a> Rank<'a> {
             let image = images.chain(copies).max().unwrap_or(0);
             self.seat.staging = Some(device.staging(maps, image)?);
         }
-        let Seat { staging, memory, .. } = &mut *self.seat;
+        let RankState { staging, memory, .. } = &mut *self.seat;
         let staging = staging.as_mut().ok_or_else(no_staging)?;
         staging.restart();
         for (index, memory) in memory {
@@ -293,7 +290,7 @@ impl<'a> Rank<'a> {
                 None
             }
         };
-        let Seat { streams, staging, .. } = &mut *self.seat;
+        let RankState { streams, staging, .. } = &mut *self.seat;
         let stream = streams.get(*stream as usize).ok_or_else(|| garbled("stream"))?;
         let staging = staging.as_mut().ok_or_else(no_staging)?;
         Ok(stream.map(inputs, out, out_len, Box::new(compute), staging)?)

@@ -1,11 +1,11 @@
 //! What a worker keeps of a job between its runs, and the state of one run that its rank threads share.
 use super::barrier::Barrier;
-use super::job::{Answers, Id, Job, RankEnd, RankReport, Reply, Report, What};
 use super::rank::Halt;
 use super::watch;
-use super::wire;
 use crate::backend::{Backend, CallError, CommSlot, Memory, Staging, Stream};
-use crate::run::arena::{Mapping, Step};
+use crate::job::arena::{Mapping, Step};
+use crate::job::wire;
+use crate::job::{Answers, Id, Job, RankEnd, RankReport, Reply, Report, What};
 use nccl_sys::{ncclResult_t, ncclUniqueId};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// One rank's things, from the job's start to its end.
 #[derive(Default)]
-pub struct Seat {
+pub struct RankState {
     /// By communicator index; null handles where the rank has none.
     pub comms: Vec<CommSlot>,
     /// By stream index.
@@ -35,7 +35,7 @@ pub struct Session {
     /// True if the communicators were kept from an earlier job.
     pub reused: bool,
     /// By rank.
-    pub seats: Vec<Mutex<Seat>>,
+    pub seats: Vec<Mutex<RankState>>,
     /// Allocations by rank.
     pub allocs: Vec<Vec<u32>>,
     /// Checkpoints by rank.
@@ -67,14 +67,14 @@ impl Session {
         let seats = (0..n).map(|_| {
             let mut handles = kept.next().unwrap_or_default();
             handles.resize_with(comms, CommSlot::default);
-            Mutex::new(Seat { comms: handles, ..Seat::default() })
+            Mutex::new(RankState { comms: handles, ..RankState::default() })
         });
         let seats = seats.collect();
         Ok(Self { job, reused, seats, allocs, checkpoints })
     }
 
     /// A rank's seat.
-    pub fn seat(&self, rank: usize) -> MutexGuard<'_, Seat> {
+    pub fn seat(&self, rank: usize) -> MutexGuard<'_, RankState> {
         self.seats[rank].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -203,7 +203,7 @@ impl Run {
         if rank != 0 || job.alone() || job.ids == 0 {
             return;
         }
-        let makes = |call: &super::job::Call| matches!(call.what, What::Init { .. });
+        let makes = |call: &crate::job::Call| matches!(call.what, What::Init { .. });
         let opening = job.prelude.iter().flatten().filter(|call| makes(call));
         let opening = opening.filter_map(|call| if let What::Init { id, .. } = call.what { Some(id) } else { None });
         let opening = opening.collect::<BTreeSet<u32>>();
@@ -331,7 +331,7 @@ impl Run {
     }
 
     /// A rank has come to its end.
-    pub fn end(&self, rank: usize, end: RankEnd, figures: Vec<super::job::Figure>) {
+    pub fn end(&self, rank: usize, end: RankEnd, figures: Vec<crate::job::Figure>) {
         let mut reports = self.reports();
         reports[rank].end = end;
         reports[rank].figures = figures;

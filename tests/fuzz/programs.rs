@@ -2,10 +2,11 @@
 use super::program::Program;
 use super::support::Home;
 use super::{amount, first_seed};
+use collspec::child::Workers;
 use collspec::judge::{Outcome, Status, Verdict};
-use collspec::run::{Options, Runner, Workers};
 use collspec::scenario::Case;
 use collspec::suite::{Forms, Suite, drive};
+use collspec::suite::{Options, Runner};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

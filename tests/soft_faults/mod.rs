@@ -1,12 +1,14 @@
 //! Shows that a fault of the software library does what its entry says.
+use collspec::child::Workers;
+use collspec::child::program::Program;
 use collspec::judge::Status;
 use collspec::oracle::Forecast;
 use collspec::plan::{self, Limits};
 use collspec::run::execute::{Again, Task, execute};
+use collspec::run::job;
 use collspec::run::process::Worker;
-use collspec::run::program::Program;
-use collspec::run::{Options, Runner, Workers, job};
 use collspec::scenario::{Case, SourceFile, parse};
+use collspec::suite::{Options, Runner};
 use soft_nccl::Algorithm;
 use soft_nccl::fault::{Fault, Injection, Wish};
 use std::path::Path;

@@ -1,10 +1,10 @@
 //! What a suite runs of a case, and how it judges what came of it.
 use super::{Call, Peer, Sight, Spot, Suite};
+use crate::job::{Ended, Observation};
+use crate::job::{Ptr, Red, What};
 use crate::num::{DType, get, put};
 use crate::ops::{Collective, Kind, Op, Rule, TABLE};
 use crate::plan::{Event, GUARD, Plan, Reduction, Region, Write};
-use crate::run::{Ended, Observation};
-use crate::worker::job::{Ptr, Red, What};
 use std::collections::HashMap;
 
 /// Bytes that are compared afterwards.
@@ -18,13 +18,13 @@ struct Look {
 }
 
 /// What a suite puts into a planned case and looks at afterwards.
-pub struct Exam {
+pub struct PeerCheck {
     suite: &'static dyn Suite,
     op: Option<&'static Op>,
     looks: Vec<Look>,
 }
 
-impl Exam {
+impl PeerCheck {
     /// Of a plan that the suite has made; also the images of its allocations beforehand.
     pub fn new(peer: Peer, plan: &Plan) -> (Self, Vec<Vec<u8>>) {
         let suite = peer.suite();

@@ -18,8 +18,8 @@ mod tests;
 mod ucc;
 mod way;
 
-pub use exam::Exam;
-pub use recipe::Recipe;
+pub use exam::PeerCheck;
+pub use recipe::SingleOperation;
 pub use way::As;
 
 use crate::num::DType;
@@ -72,7 +72,7 @@ impl Peer {
     ///
     /// Why it cannot.
     pub fn case(self, case: &Arc<Case>) -> Result<Case, Refused> {
-        let recipe = self.suite().adapt(Recipe::of(case)?)?;
+        let recipe = self.suite().adapt(SingleOperation::of(case)?)?;
         let own = read(&case.name, &case.file.path, &recipe.text())?;
         // in one thread every step is a group, and a send does not meet a receive of the next
         let pairs = matches!(recipe.op.kind, Kind::SendRecv) && recipe.steps.is_some();
@@ -187,7 +187,7 @@ pub(crate) enum Sight {
 /// A way of checking.
 pub(crate) trait Suite: Sync {
     /// How the suite would run an operation, or why it cannot.
-    fn adapt(&self, recipe: Recipe) -> Result<Recipe, Refused>;
+    fn adapt(&self, recipe: SingleOperation) -> Result<SingleOperation, Refused>;
     /// The byte that outputs hold beforehand.
     fn blank(&self) -> u8;
     /// The bits of an input element.

@@ -11,7 +11,7 @@
 //!
 //! The random source and the permutation of ranks are this program's own; their use is the suite's.
 use super::floats::{Fold, divide, fold, is_avg};
-use super::recipe::{Recipe, Reducing};
+use super::recipe::{Reducing, SingleOperation};
 use super::{Call, Refused, Sight, Spot, Suite};
 use crate::num::{DType, Format, encode_f64, encode_int, mask};
 use crate::ops::{Kind, NcclCall};
@@ -26,7 +26,7 @@ const AVG_UNITS: u64 = 2;
 const PACK: u64 = 16;
 
 impl Suite for NcclTests {
-    fn adapt(&self, mut recipe: Recipe) -> Result<Recipe, Refused> {
+    fn adapt(&self, mut recipe: SingleOperation) -> Result<SingleOperation, Refused> {
         let pack = PACK / recipe.dtype.size() as u64;
         let whole = |count: u64| count / pack * pack;
         match &recipe.op.kind {

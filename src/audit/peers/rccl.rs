@@ -12,7 +12,7 @@
 //! in every type (the suite: all_reduce of f32); in-place reduce_scatter in NCCL's layout (the suite lays the result over the start
 //! of the input). A ring of messages is run as the pairs one after the other that the suite runs.
 use super::floats::{Fold, distance, divide, fold, is_avg, round};
-use super::recipe::{Counts, Recipe, Reducing};
+use super::recipe::{Counts, Reducing, SingleOperation};
 use super::{Call, Refused, Sight, Spot, Suite};
 use crate::num::{DType, encode_int};
 use crate::ops::{Composite, Kind, NcclCall};
@@ -45,7 +45,7 @@ pub(super) fn pattern(dtype: DType, rank: usize, index: u64) -> u64 {
 }
 
 impl Suite for Rccl {
-    fn adapt(&self, mut recipe: Recipe) -> Result<Recipe, Refused> {
+    fn adapt(&self, mut recipe: SingleOperation) -> Result<SingleOperation, Refused> {
         recipe.offset = 0;
         match recipe.op.kind {
             Kind::Collective(_) | Kind::Composite(Composite::AllGatherV | Composite::AllToAllV) => {}

@@ -55,7 +55,7 @@ pub enum Reducing {
 
 /// One operation over all ranks.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Recipe {
+pub struct SingleOperation {
     /// Its entry in the operation table.
     pub op: &'static Op,
     /// Element type.
@@ -76,7 +76,7 @@ pub struct Recipe {
     pub steps: Option<String>,
 }
 
-impl Recipe {
+impl SingleOperation {
     /// The one operation that a case consists of.
     pub(super) fn of(case: &Arc<Case>) -> Result<Self, Refused> {
         let [step] = case.steps.as_slice() else { return Err(Refused::Program) };

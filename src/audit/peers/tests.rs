@@ -1,11 +1,11 @@
 //! The ports against what was measured of the suites.
 use super::floats::{Fold, fold};
 use super::nccl_tests::{NcclTests, Place, product, sum};
-use super::{Call, Exam, Peer, Spot, Suite, rccl, ucc};
+use super::{Call, Peer, PeerCheck, Spot, Suite, rccl, ucc};
+use crate::job::{Ended, Observation};
 use crate::num::{DType, Format, decode_f64, encode_f64};
 use crate::ops::find;
 use crate::plan::{Limits, Reduction, plan};
-use crate::run::{Ended, Observation};
 use crate::scenario::{Case, SourceFile, parse};
 use DType::*;
 use nccl_sys::ncclRedOp_t;
@@ -206,7 +206,7 @@ fn seen(images: Vec<Vec<u8>>) -> Observation {
 fn watched(peer: Peer, text: &str) -> Option<usize> {
     let case = Arc::new(peer.case(&cases(text)[0]).ok()?);
     let plan = plan(&case, &Limits::default()).unwrap_or_else(|faults| panic!("{peer}: {faults:#?}"));
-    let (exam, images) = Exam::new(peer, &plan);
+    let (exam, images) = PeerCheck::new(peer, &plan);
     let right = exam.right(images);
     assert_eq!(exam.objection(&plan, &[seen(right.clone())]), None, "{peer}: {text}");
     let mut count = 0;

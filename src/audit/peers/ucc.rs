@@ -12,7 +12,7 @@
 //! reduction with every type that the comparison knows, though the suite runs some pairs only; memory that the suite leaves as it was allocated
 //! never holds what is right.
 use super::floats::{Fold, distance, divide, fold, is_avg};
-use super::recipe::{Recipe, Reducing};
+use super::recipe::{Reducing, SingleOperation};
 use super::{Call, Refused, Sight, Spot, Suite};
 use crate::num::{DType, decode_f64, encode_int};
 use crate::ops::{Composite, Kind, NcclCall};
@@ -39,7 +39,7 @@ fn bytes(dtype: DType, first: u64, byte: impl Fn(u64) -> u8) -> u64 {
 }
 
 impl Suite for Ucc {
-    fn adapt(&self, mut recipe: Recipe) -> Result<Recipe, Refused> {
+    fn adapt(&self, mut recipe: SingleOperation) -> Result<SingleOperation, Refused> {
         recipe.offset = 0;
         match &recipe.op.kind {
             Kind::Collective(c) => match c.call {

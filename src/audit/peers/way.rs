@@ -1,11 +1,12 @@
 //! A suite as a way of checking.
-use super::{Exam, Peer};
+use super::{Peer, PeerCheck};
 use crate::audit::Way;
+use crate::job::{Ended, Observation};
 use crate::judge::{self, Flaw, Outcome, Status, Verdict};
 use crate::oracle::Forecast;
 use crate::plan::Plan;
-use crate::run::{Ended, Observation, Ready};
 use crate::scenario::Case;
+use crate::suite::Ready;
 use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,7 +19,7 @@ pub struct As {
     peer: Peer,
     own: Vec<Arc<Case>>,
     /// By case, newest last.
-    exams: Mutex<VecDeque<(String, Arc<Exam>)>>,
+    exams: Mutex<VecDeque<(String, Arc<PeerCheck>)>>,
 }
 
 impl As {
@@ -32,7 +33,7 @@ impl As {
         Ok(Self { peer, own, exams: Mutex::default() })
     }
 
-    fn keep(&self, plan: &Plan, exam: Exam) -> Arc<Exam> {
+    fn keep(&self, plan: &Plan, exam: PeerCheck) -> Arc<PeerCheck> {
         let exam = Arc::new(exam);
         let mut exams = self.exams.lock().unwrap_or_else(PoisonError::into_inner);
         exams.retain(|(name, _)| *name != plan.case.name);
@@ -43,12 +44,12 @@ impl As {
         exam
     }
 
-    fn exam(&self, plan: &Plan) -> Arc<Exam> {
+    fn exam(&self, plan: &Plan) -> Arc<PeerCheck> {
         let kept = {
             let exams = self.exams.lock().unwrap_or_else(PoisonError::into_inner);
             exams.iter().find(|(name, _)| *name == plan.case.name).map(|(_, exam)| exam.clone())
         };
-        kept.unwrap_or_else(|| self.keep(plan, Exam::new(self.peer, plan).0))
+        kept.unwrap_or_else(|| self.keep(plan, PeerCheck::new(self.peer, plan).0))
     }
 }
 
@@ -69,7 +70,7 @@ impl Way for As {
     }
 
     fn dress(&self, ready: &mut Ready) -> Result<(), String> {
-        let (exam, images) = Exam::new(self.peer, &ready.plan);
+        let (exam, images) = PeerCheck::new(self.peer, &ready.plan);
         ready.forecast.initial = images;
         // copies on the way are for this project's own judge
         ready.forecast.checkpoints.clear();

@@ -3,7 +3,7 @@
 
 use super::super::device::{Address, DeviceError};
 use super::{Context, Cuda, Stream};
-use crate::run::arena::Span;
+use crate::job::arena::Span;
 
 /// NCCL's windows want it.
 const ALIGN: u64 = 4096;

@@ -1,12 +1,12 @@
 //! A run without a library: what a faultless one would have left behind.
+use crate::job::{Answers, Figure, RankEnd, RankReport, Traffic};
+use crate::job::{Ended, Observation};
 use crate::judge::{Verdict, judge};
 use crate::oracle::Forecast;
 use crate::oracle::contents::Memory;
-use crate::oracle::walk::{Choice, Fault, Guide, region_bytes, writes_of};
+use crate::oracle::walk::{Choice, Fault, Resolver, region_bytes, writes_of};
 use crate::plan::{Limits, Plan, plan};
-use crate::run::{Ended, Observation};
 use crate::scenario::{Case, Diagnostic, SourceFile, parse};
-use crate::worker::job::{Answers, Figure, RankEnd, RankReport, Traffic};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -40,7 +40,7 @@ struct Record<'a> {
     left: HashMap<(usize, usize), Vec<u8>>,
 }
 
-impl Guide for Record<'_> {
+impl Resolver for Record<'_> {
     fn choose(&mut self, _: &Choice<'_>) -> Option<Vec<u8>> {
         None
     }

@@ -1,7 +1,7 @@
 //! Each flaw lets pass what it says, and nothing that is plainly wrong.
 use super::bench::{Bench, bench};
+use crate::job::{Ended, Observation};
 use crate::judge::{Flaw, Status, judge_bare};
-use crate::run::{Ended, Observation};
 
 const SUM: &str = "world_size = 2\nop = \"all_reduce\"\ninputs = { each = \"i + 2 ^ rank\", count = 2000 }\n";
 

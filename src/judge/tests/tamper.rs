@@ -1,10 +1,10 @@
 //! One byte changed anywhere makes the case fail and is named; so does a changed expectation, checkpoint or code.
 use super::bench::{Bench, bench, cases, try_bench};
+use crate::job::Observation;
 use crate::judge::{Finding, Lane, Status, Verdict};
 use crate::num::DType;
-use crate::oracle::contents::Sure;
+use crate::oracle::contents::Certainty;
 use crate::plan::GUARD;
-use crate::run::Observation;
 use crate::scenario::load;
 use proptest::prelude::*;
 use std::sync::Arc;
@@ -131,7 +131,7 @@ proptest! {
             let byte = if with % 2 == 0 { near.start + place.index(near.len()) } else { place.index(spec.image() as usize) };
             let payload = byte >= spec.start() as usize && byte < (spec.start() + spec.payload) as usize;
             let soft = payload && bench.forecast.last[alloc].over((byte as u64 - spec.start())..(byte as u64 - spec.start() + 1))
-                .any(|(_, run)| run.sure != Sure::Known && run.sure != Sure::Blank);
+                .any(|(_, run)| run.sure != Certainty::Known && run.sure != Certainty::Blank);
             if soft {
                 continue;
             }
@@ -166,9 +166,9 @@ fn every_case_of_the_corpus_notices() {
                 if spec.payload > 0 {
                     let at = (flips * 7) as u64 % spec.payload;
                     let sure = bench.forecast.last[alloc].over(at..at + 1).map(|(_, run)| run.sure).max();
-                    if matches!(sure, Some(Sure::Known | Sure::Blank)) {
+                    if matches!(sure, Some(Certainty::Known | Certainty::Blank)) {
                         places.push((spec.start() + at) as usize);
-                    } else if sure == Some(Sure::Soft) {
+                    } else if sure == Some(Certainty::Soft) {
                         // The greatest bit of the exponent: no order and no rounding makes that difference.
                         let byte = exponent(&bench, alloc, at) + spec.start() as usize;
                         if let Err(why) = flip(&bench, &mut seen, alloc, byte, 0x40) {

@@ -1,8 +1,8 @@
 //! What is said of wrong results, endings, snapshots and outputs.
 use super::bench::{Bench, bench, cases, traffic, try_bench};
+use crate::job::RankEnd;
+use crate::job::{Ended, Observation};
 use crate::judge::{Outcome, Status, not_refused, refused, skipped};
-use crate::run::{Ended, Observation};
-use crate::worker::job::RankEnd;
 
 const ADD: &str = r#"
 description = "Sums."

@@ -3,7 +3,7 @@ use super::super::dyadic::Dyadic;
 use super::super::families::Rounding;
 use super::super::float::Float;
 use super::super::search::Search;
-use super::super::ways::{Fuse, Input, Part, Way, Ways};
+use super::super::ways::{Fuse, Input, Part, ReductionModel, Ways};
 use super::*;
 use crate::num::decode_f64;
 use proptest::prelude::*;
@@ -58,7 +58,7 @@ struct Node {
 }
 
 /// What a way may give, by bits, with true if a chain does.
-fn brute(reduction: &Reduction, way: &Way, values: &[f64], scalars: &[f64]) -> BTreeMap<u64, bool> {
+fn brute(reduction: &Reduction, way: &ReductionModel, values: &[f64], scalars: &[f64]) -> BTreeMap<u64, bool> {
     let scaled = way.input == Input::Product;
     let nodes: Vec<Node> = values
         .iter()
@@ -96,7 +96,7 @@ fn brute(reduction: &Reduction, way: &Way, values: &[f64], scalars: &[f64]) -> B
     out
 }
 
-fn finish(reduction: &Reduction, way: &Way, value: f64) -> Vec<f64> {
+fn finish(reduction: &Reduction, way: &ReductionModel, value: f64) -> Vec<f64> {
     let narrowed = plus_nothing(way.out, value);
     if reduction.kind != ReduceKind::Avg || way.input != Input::Plain {
         return vec![narrowed];
@@ -154,7 +154,7 @@ fn plus_nothing(to: Float, value: f64) -> f64 {
 }
 
 /// Joins any two nodes, until one is left.
-fn pair_up(reduction: &Reduction, way: &Way, nodes: &[Node], done: &mut dyn FnMut(&Node)) {
+fn pair_up(reduction: &Reduction, way: &ReductionModel, nodes: &[Node], done: &mut dyn FnMut(&Node)) {
     if let [last] = nodes {
         return done(last);
     }
@@ -169,7 +169,7 @@ fn pair_up(reduction: &Reduction, way: &Way, nodes: &[Node], done: &mut dyn FnMu
     }
 }
 
-fn join(reduction: &Reduction, way: &Way, a: &Node, b: &Node) -> Node {
+fn join(reduction: &Reduction, way: &ReductionModel, a: &Node, b: &Node) -> Node {
     let (mut values, mut direct) = (Vec::new(), Vec::new());
     let mut push = |value: f64| {
         values.push(value);

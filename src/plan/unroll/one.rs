@@ -1,14 +1,14 @@
 //! One rank's items of one step.
 use super::super::eval::{Names, Ranked, evaluate, evaluate_whole, named, own, ranks, written};
-use super::super::item::{Coll, ItemKind, MapItem, Red, Scalar, ScalarNumber, Sel};
+use super::super::item::{BufferSlice, Coll, ItemKind, MapItem, Red, Scalar, ScalarNumber};
 use super::super::place::{BARRIER_IN, BARRIER_OUT};
 use super::super::types::StepId;
 use super::{Member, Stop, Unroll};
+use crate::expr::Mode;
+use crate::job::What;
 use crate::num::DType;
 use crate::ops::{ALL_REDUCE, Composite, Host, Kind};
-use crate::scenario::expr::Mode;
 use crate::scenario::{BufRef, Counts, Diagnostic, ElementValue, Expr, Num, NumKind, Reduce, Sp, Step};
-use crate::worker::job::What;
 use std::sync::Arc;
 
 impl<'a> Unroll<'a> {
@@ -114,7 +114,7 @@ impl<'a> Unroll<'a> {
         Ok(())
     }
 
-    fn required(&mut self, step: &'a Step, key: &str, m: &Member<'a>) -> Result<Sel, Diagnostic> {
+    fn required(&mut self, step: &'a Step, key: &str, m: &Member<'a>) -> Result<BufferSlice, Diagnostic> {
         let found = if key == "in" { &step.input } else { &step.output };
         match found {
             Some(r) => self.sel(r, m),
@@ -122,10 +122,10 @@ impl<'a> Unroll<'a> {
         }
     }
 
-    fn sel(&mut self, r: &BufRef, m: &Member<'a>) -> Result<Sel, Diagnostic> {
+    fn sel(&mut self, r: &BufRef, m: &Member<'a>) -> Result<BufferSlice, Diagnostic> {
         let buf = self.name(&r.name, r.span, None, None);
         let Some((from, to)) = &r.slice else {
-            return Ok(Sel { buf, start: 0, end: None, sliced: false, span: r.span });
+            return Ok(BufferSlice { buf, start: 0, end: None, sliced: false, span: r.span });
         };
         let bound = |e: &Option<Expr>| match e {
             None => Ok(None),
@@ -145,11 +145,11 @@ impl<'a> Unroll<'a> {
                 format!("the slice ends before it starts on rank {}: [{start}:{}]", m.names.rank, end.unwrap_or(0));
             return Err(Diagnostic::new(r.span, text));
         }
-        Ok(Sel { buf, start, end, sliced: true, span: r.span })
+        Ok(BufferSlice { buf, start, end, sliced: true, span: r.span })
     }
 
     /// What each member gives, if the step takes slices: they may differ, and every rank has to know all of them.
-    fn pieces(&mut self, step: &'a Step, m: &Member<'a>) -> Result<Vec<Sel>, Diagnostic> {
+    fn pieces(&mut self, step: &'a Step, m: &Member<'a>) -> Result<Vec<BufferSlice>, Diagnostic> {
         let Some(input) = step.input.as_ref().filter(|input| input.slice.is_some()) else { return Ok(Vec::new()) };
         let members = self.p.comms.list[m.comm].members.clone();
         let of = |(rank, world): (usize, &usize)| {
@@ -208,7 +208,7 @@ impl<'a> Unroll<'a> {
     fn barrier(&mut self, step: &Step, id: StepId, m: &Member<'a>, stream: u32, fails: bool) -> Stop {
         let input = self.name(BARRIER_IN, step.span, None, Some(DType::F32));
         let output = self.name(BARRIER_OUT, step.span, None, Some(DType::F32));
-        let sel = |buf| Some(Sel { buf, start: 0, end: None, sliced: false, span: step.span });
+        let sel = |buf| Some(BufferSlice { buf, start: 0, end: None, sliced: false, span: step.span });
         let red = Some(Red::Builtin(nccl_sys::ncclRedOp_t::Sum));
         let coll = Coll {
             op: &ALL_REDUCE,
@@ -259,10 +259,10 @@ impl<'a> Unroll<'a> {
         let overflow = || Diagnostic::new(counts.span, "the sum of `counts` is too large");
         for peer in 0..n {
             let (to, from) = (piece(me, peer)?, piece(peer, me)?);
-            let part = |sel: Sel, at: u64, len: u64| {
+            let part = |sel: BufferSlice, at: u64, len: u64| {
                 let start = sel.start.checked_add(at).ok_or_else(overflow)?;
                 let end = start.checked_add(len).ok_or_else(overflow)?;
-                Ok::<_, Diagnostic>(Sel { start, end: Some(end), sliced: true, ..sel })
+                Ok::<_, Diagnostic>(BufferSlice { start, end: Some(end), sliced: true, ..sel })
             };
             sends.push((peer, part(input, out, to)?));
             recvs.push((peer, part(output, back, from)?));

@@ -1,8 +1,8 @@
 //! The forms `misaligned` and `sub`: where buffers and ranks are.
 use super::super::case::{Case, CommHow, Num, NumKind, Outer, Placement, Sp, Step, Where};
 use super::super::diagnostic::Span;
-use super::super::expr;
 use super::walk;
+use crate::expr;
 use crate::ops::{CommOp, Kind};
 
 /// Ranks of the larger world that do nothing.

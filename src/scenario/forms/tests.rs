@@ -1,10 +1,10 @@
 //! What each form makes of a case, and which cases it leaves alone.
 use super::super::{Placement, SourceFile, parse};
 use super::*;
+use crate::job::What;
 use crate::ops::Kind;
 use crate::plan::{self, Limits, Plan};
 use crate::scenario::EnvValue;
-use crate::worker::job::What;
 use std::sync::Arc;
 
 fn case(text: &str) -> Case {

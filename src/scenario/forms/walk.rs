@@ -1,6 +1,6 @@
 //! The steps of a program, and what they touch.
 use super::super::case::{Case, Step};
-use super::super::expr::Node;
+use crate::expr::Node;
 use std::collections::HashSet;
 
 /// Every step, those inside groups and loops after them; `looped` for what runs more than once.

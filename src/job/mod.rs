@@ -1,13 +1,22 @@
 //! What parent and worker say to each other: length-prefixed postcard messages; bulk data lies in the arena.
+pub mod arena;
+mod observation;
+pub mod wire;
+
+pub use observation::{Ended, Observation};
+
+use crate::expr::{Expr, Value};
 use crate::num::DType;
+use crate::ops::ConfigValue;
 use crate::ops::NcclCall;
-use crate::scenario::ConfigValue;
-use crate::scenario::expr::{Expr, Value};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// First thing in every message stream; a worker of another build is refused.
 pub const PROTOCOL: u32 = 5;
+
+/// The code of a failure that is none of NCCL's: a map without a value, the driver before the program runs.
+pub const NOT_NCCL: i32 = -1;
 
 /// Where a pointer argument points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -221,7 +230,7 @@ pub struct Job {
     pub programs: Vec<Vec<Call>>,
     /// One thread drives all ranks: steps in turn, each as one group over all ranks.
     pub one_thread: bool,
-    /// Bytes of arena in use. It starts with a step word of eight bytes for every rank (see `run::arena::Step`).
+    /// Bytes of arena in use. It starts with a step word of eight bytes for every rank (see `arena::Step`).
     pub arena: u64,
     /// The kept set of communicators to run on, if its prelude is equal; otherwise they are made.
     pub reuse: Option<SetId>,
@@ -404,7 +413,7 @@ pub enum RankEnd {
         prelude: bool,
         /// Index in the program.
         call: Option<u32>,
-        /// NCCL's code; `worker::NOT_NCCL` for a map without a value, and for the driver while opening.
+        /// NCCL's code; [`NOT_NCCL`] for a map without a value, and for the driver while opening.
         code: i32,
         /// What was called, and the library's words.
         text: String,
@@ -413,7 +422,7 @@ pub enum RankEnd {
     Stopped,
     /// Was still making communicators or loading, by its step word.
     Opening {
-        /// Index in the prelude (see `run::arena::Step::Opening`); `None` before the first call.
+        /// Index in the prelude (see `arena::Step::Opening`); `None` before the first call.
         call: Option<u32>,
     },
     /// Had not ended; the index of the call it was at, by its step word.

@@ -1,10 +1,10 @@
 //! What becomes of communicators that are not kept, counted until the last is gone.
 use super::Kept;
-use super::crew::Crew;
-use super::job::Reply;
+use super::crew::RankThreads;
 use super::session::Replies;
 use crate::backend::{Backend, Comm, CommSlot};
-use crate::run::arena::{Mapping, Step};
+use crate::job::Reply;
+use crate::job::arena::{Mapping, Step};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -59,7 +59,7 @@ impl Drop for Ending {
 
 /// Destroys communicators, each on its rank's thread (one thread for all: in a group), newest first. The step words say
 /// who is at it.
-pub fn destroy(crew: &Crew, backend: &'static Backend, set: Kept, ending: Arc<Ending>) {
+pub fn destroy(crew: &RankThreads, backend: &'static Backend, set: Kept, ending: Arc<Ending>) {
     let library = &backend.library;
     let end = move |rank: usize, slot: &CommSlot, ending: &Ending| {
         if slot.get() == Comm::NULL {

@@ -308,7 +308,7 @@ impl<'a> Parser<'a> {
         let Some(func) = Func::parse(name) else {
             let e = ParseError::new(t.start, t.end, format!("there is no function `{name}`"));
             let words = Func::ALL.iter().map(|f| f.name());
-            return Err(match crate::scenario::suggest::nearest(name, words.clone()) {
+            return Err(match crate::suggest::nearest(name, words.clone()) {
                 Some(near) => e.help(format!("did you mean `{near}`?")),
                 None => e.help(format!("the functions are {}", words.collect::<Vec<_>>().join(", "))),
             });

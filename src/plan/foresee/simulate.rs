@@ -1,9 +1,9 @@
 //! The play itself: hosts issue calls to streams, streams run them in order, calls wait for their partners.
-use super::super::lower::{Low, Sem};
+use super::super::lower::{LoweredProgram, MemoryEffect};
 use super::super::types::{CommId, Event, Waiting, Write};
 use super::{collective, host_blocking, message};
+use crate::job::What;
 use crate::scenario::Diagnostic;
-use crate::worker::job::What;
 use std::collections::{HashMap, HashSet, VecDeque};
 
 /// How it went.
@@ -42,7 +42,7 @@ struct Stream {
     after: Vec<(u32, usize)>,
 }
 
-struct Rank {
+struct SimulatedRank {
     cursor: usize,
     streams: Vec<Stream>,
     /// Calls of the group that is open.
@@ -68,10 +68,10 @@ struct Message {
 }
 
 struct Play<'a> {
-    low: &'a Low,
+    low: &'a LoweredProgram,
     buffered: bool,
     out: Played,
-    ranks: Vec<Rank>,
+    ranks: Vec<SimulatedRank>,
     nodes: Vec<Node>,
     meetings: HashMap<(CommId, usize), Meeting>,
     hosts: HashMap<(u32, usize), Vec<usize>>,
@@ -89,10 +89,10 @@ struct Play<'a> {
 }
 
 /// Plays the program; `buffered` sends do not wait.
-pub fn play(low: &Low, buffered: bool) -> Played {
+pub fn play(low: &LoweredProgram, buffered: bool) -> Played {
     let n = low.p.n;
     let stream = |_| Stream::default();
-    let rank = |_| Rank {
+    let rank = |_| SimulatedRank {
         cursor: 0,
         streams: (0..low.p.streams).map(stream).collect(),
         group: None,
@@ -260,8 +260,12 @@ impl Play<'_> {
 
     fn stream_of(&self, at: At) -> u32 {
         match &self.low.sems[at.0][at.1] {
-            Some(Sem::Collective(c)) => c.stream,
-            Some(Sem::Post { stream, .. } | Sem::Land { stream, .. } | Sem::Map { stream, .. }) => *stream,
+            Some(MemoryEffect::Collective(c)) => c.stream,
+            Some(
+                MemoryEffect::Post { stream, .. }
+                | MemoryEffect::Land { stream, .. }
+                | MemoryEffect::Map { stream, .. },
+            ) => *stream,
             None => 0,
         }
     }
@@ -288,9 +292,9 @@ impl Play<'_> {
         streams.dedup();
         for index in &calls {
             let key = match &self.low.sems[rank][*index] {
-                Some(Sem::Collective(c)) => (c.comm, c.me, 0, 0),
-                Some(Sem::Post { comm, me, peer, .. }) => (*comm, *me, *peer, 1),
-                Some(Sem::Land { comm, me, peer, .. }) => (*comm, *peer, *me, 4),
+                Some(MemoryEffect::Collective(c)) => (c.comm, c.me, 0, 0),
+                Some(MemoryEffect::Post { comm, me, peer, .. }) => (*comm, *me, *peer, 1),
+                Some(MemoryEffect::Land { comm, me, peer, .. }) => (*comm, *peer, *me, 4),
                 _ => continue,
             };
             self.number((rank, *index), key);
@@ -380,7 +384,7 @@ impl Play<'_> {
         let low = self.low;
         let number = self.numbers.get(&at).copied().unwrap_or(0);
         match &low.sems[at.0][at.1] {
-            Some(Sem::Collective(c)) => {
+            Some(MemoryEffect::Collective(c)) => {
                 let size = low.p.comms.list[c.comm].members.len();
                 let meeting = self.meetings.entry((c.comm, number)).or_default();
                 meeting.arrived.push(at);
@@ -396,17 +400,17 @@ impl Play<'_> {
                 }
                 nodes.into_iter().for_each(|n| self.happened(n));
             }
-            Some(Sem::Post { comm, me, peer, .. }) => {
+            Some(MemoryEffect::Post { comm, me, peer, .. }) => {
                 let key = (*comm, *me, *peer, number);
                 self.message(key).post = Some((at, node));
                 self.deliver(key);
             }
-            Some(Sem::Land { comm, me, peer, .. }) => {
+            Some(MemoryEffect::Land { comm, me, peer, .. }) => {
                 let key = (*comm, *peer, *me, number);
                 self.message(key).land = Some((at, node));
                 self.deliver(key);
             }
-            Some(Sem::Map { expr, names, reads, out, stream }) => {
+            Some(MemoryEffect::Map { expr, names, reads, out, stream }) => {
                 let out = Write { region: *out, after: low.ends[at.0][at.1], stream: *stream };
                 let step = low.programs[at.0][at.1].step;
                 self.out.events.push(Event::Map {
@@ -440,13 +444,13 @@ impl Play<'_> {
             message_.posted = true;
         }
         if let (true, Some((at, node))) = (send_now, post)
-            && let Some(Sem::Post { from, .. }) = &low.sems[at.0][at.1]
+            && let Some(MemoryEffect::Post { from, .. }) = &low.sems[at.0][at.1]
         {
             self.out.events.push(Event::Post { step: low.programs[at.0][at.1].step, message: number, from: *from });
             self.happened(node);
         }
         if let (Some((from, _)), Some((at, node))) = (post, land)
-            && let Some(Sem::Land { to, stream, .. }) = &low.sems[at.0][at.1]
+            && let Some(MemoryEffect::Land { to, stream, .. }) = &low.sems[at.0][at.1]
         {
             self.out.faults.extend(message(low, from, at).err());
             let to = Write { region: *to, after: low.ends[at.0][at.1], stream: *stream };
@@ -466,7 +470,9 @@ impl Play<'_> {
                 }
                 let mut others = Vec::new();
                 let mut over = false;
-                if let (Some(Sem::Collective(_)), Some(number)) = (&low.sems[rank][index], self.numbers.get(&at)) {
+                if let (Some(MemoryEffect::Collective(_)), Some(number)) =
+                    (&low.sems[rank][index], self.numbers.get(&at))
+                {
                     let meeting = self.meetings.entry((comm, *number)).or_default();
                     over = meeting.happened;
                     others.extend(meeting.arrived.iter().copied().filter(|a| *a != at));
@@ -491,8 +497,8 @@ impl Play<'_> {
 
     fn written(&self, at: At) -> Option<Write> {
         let region = match self.low.sems[at.0][at.1].as_ref()? {
-            Sem::Collective(c) => c.recv?,
-            Sem::Land { to, .. } => *to,
+            MemoryEffect::Collective(c) => c.recv?,
+            MemoryEffect::Land { to, .. } => *to,
             _ => return None,
         };
         Some(Write { region, after: self.low.ends[at.0][at.1], stream: self.stream_of(at) })
@@ -506,8 +512,8 @@ impl Play<'_> {
         let mut balance: HashMap<(CommId, usize, usize), (i64, At)> = HashMap::new();
         for (at, sem) in all {
             let (key, one) = match sem {
-                Some(Sem::Post { comm, me, peer, .. }) => ((*comm, *me, *peer), 1),
-                Some(Sem::Land { comm, me, peer, .. }) => ((*comm, *peer, *me), -1),
+                Some(MemoryEffect::Post { comm, me, peer, .. }) => ((*comm, *me, *peer), 1),
+                Some(MemoryEffect::Land { comm, me, peer, .. }) => ((*comm, *peer, *me), -1),
                 _ => continue,
             };
             let entry = balance.entry(key).or_insert((0, at));
@@ -561,7 +567,7 @@ impl Play<'_> {
         let number = self.numbers.get(&at).copied().unwrap_or(0);
         let world = |comm: CommId, r: usize| low.p.comms.list[comm].members.get(r).copied().unwrap_or(r);
         match low.sems[at.0][at.1].as_ref()? {
-            Sem::Collective(c) => {
+            MemoryEffect::Collective(c) => {
                 let meeting = self.meetings.get(&(c.comm, number))?;
                 if meeting.happened {
                     return None;
@@ -570,23 +576,23 @@ impl Play<'_> {
                 let on = members.iter().copied().filter(|m| !meeting.arrived.iter().any(|a| a.0 == *m)).collect();
                 Some((on, "a collective waits for every rank of its communicator".to_owned()))
             }
-            Sem::Post { comm, me, peer, .. } => {
+            MemoryEffect::Post { comm, me, peer, .. } => {
                 let message = self.messages.get(&(*comm, *me, *peer, number))?;
                 (!message.posted).then(|| (vec![world(*comm, *peer)], "the send waits for its recv".to_owned()))
             }
-            Sem::Land { comm, me, peer, .. } => {
+            MemoryEffect::Land { comm, me, peer, .. } => {
                 let message = self.messages.get(&(*comm, *peer, *me, number))?;
                 (!message.posted).then(|| (vec![world(*comm, *peer)], "the recv waits for its send".to_owned()))
             }
-            Sem::Map { .. } => None,
+            MemoryEffect::Map { .. } => None,
         }
     }
 }
 
-fn comm_of(low: &Low, at: At) -> Option<CommId> {
+fn comm_of(low: &LoweredProgram, at: At) -> Option<CommId> {
     match low.sems[at.0][at.1].as_ref()? {
-        Sem::Collective(c) => Some(c.comm),
-        Sem::Post { comm, .. } | Sem::Land { comm, .. } => Some(*comm),
-        Sem::Map { .. } => None,
+        MemoryEffect::Collective(c) => Some(c.comm),
+        MemoryEffect::Post { comm, .. } | MemoryEffect::Land { comm, .. } => Some(*comm),
+        MemoryEffect::Map { .. } => None,
     }
 }

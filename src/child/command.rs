@@ -1,6 +1,6 @@
 //! Running a program to its end, with a limit of time and of what it may say.
-use crate::run::life::Life;
-use crate::run::patience::Patience;
+use crate::child::guard::ChildGuard;
+use crate::child::patience::Patience;
 use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -16,8 +16,11 @@ const KEPT: usize = 1 << 20;
 /// What a program said, and how it ended.
 #[derive(Debug)]
 pub struct Answer {
+    /// How it ended.
     pub status: ExitStatus,
+    /// Its standard output.
     pub out: String,
+    /// Its standard error.
     pub err: String,
 }
 
@@ -38,7 +41,7 @@ pub fn run(mut command: Command, limit: Duration) -> Result<Answer, CommandError
     let mut patience = Patience::new(limit);
     let mut child = command.spawn()?;
     let (out, err) = (child.stdout.take(), child.stderr.take());
-    let mut life = Life::of(child);
+    let mut life = ChildGuard::of(child);
     let (tell, told) = channel();
     let listen = |is_out: bool, from: Option<Box<dyn Read + Send>>| {
         let tell = tell.clone();

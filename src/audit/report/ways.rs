@@ -1,8 +1,8 @@
 //! Several ways of checking side by side: what each notices of the same faults, for people and as JSON lines.
-use super::Styles;
-use super::human::duration;
 use crate::audit::{Item, ItemRow, Report};
 use crate::printable::{json as json_text, one_line};
+use crate::report::Styles;
+use crate::report::human::duration;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 

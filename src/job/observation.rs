@@ -1,5 +1,5 @@
 //! What was seen of a case.
-use crate::worker::job::{RankReport, Reached};
+use crate::job::{RankReport, Reached};
 
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -1,8 +1,8 @@
 //! What came of an audit, for people and as JSON lines.
-use super::Styles;
-use super::human::duration;
 use crate::audit::{FileRow, Item, ItemRow, Report};
 use crate::printable::{json as json_text, one_line, printable};
+use crate::report::Styles;
+use crate::report::human::duration;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 

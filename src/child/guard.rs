@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(1);
 
 /// A process that leads a group of its own; killed, with all that are left in the group, when dropped.
 #[derive(Debug)]
-pub struct Life {
+pub struct ChildGuard {
     child: Child,
     /// Its end, once it is known; from then on its number may be another's.
     ended: Option<ExitStatus>,
@@ -23,7 +23,7 @@ pub struct Life {
     pidfd: Option<Arc<OwnedFd>>,
 }
 
-impl Life {
+impl ChildGuard {
     /// Of a child that was started with a process group of its own.
     pub fn of(child: Child) -> Self {
         let pidfd = pid(&child).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
@@ -87,7 +87,7 @@ impl Life {
     }
 }
 
-impl Drop for Life {
+impl Drop for ChildGuard {
     fn drop(&mut self) {
         let _ = self.end();
     }
@@ -165,10 +165,10 @@ mod tests {
     use std::os::unix::process::CommandExt;
     use std::process::{Command, Stdio};
 
-    fn shell(script: &str) -> Life {
+    fn shell(script: &str) -> ChildGuard {
         let mut command = Command::new("sh");
         command.args(["-c", script]).stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
-        Life::of(command.spawn().unwrap())
+        ChildGuard::of(command.spawn().unwrap())
     }
 
     /// Whether anybody is left in the group.

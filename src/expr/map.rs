@@ -1,6 +1,6 @@
 //! One element of a `map`: the evaluator that the worker runs and the oracle checks against.
-use super::{DType, Number, decode, encode_f64, encode_int, get};
-use crate::scenario::expr::{EvalError, Expr, Mode, Scope, Value};
+use super::{EvalError, Expr, Mode, Scope, Value};
+use crate::num::{DType, Number, decode, encode_f64, encode_int, get};
 
 /// A buffer that a map reads.
 #[derive(Clone, Copy, Debug)]

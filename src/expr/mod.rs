@@ -15,6 +15,7 @@
 mod columns;
 mod eval;
 mod lex;
+pub mod map;
 mod parse;
 mod period;
 #[cfg(test)]

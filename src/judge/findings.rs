@@ -11,13 +11,13 @@ const STRETCHES: usize = 65_536;
 
 /// The account.
 #[derive(Default)]
-pub(crate) struct Book {
+pub(crate) struct FindingCollector {
     /// With what is looked.
     pub eyes: Eyes,
     /// True if only the verdict counts: nothing is made out for people.
     pub bare: bool,
     lanes: BTreeMap<Lane, Account>,
-    findings: Vec<(Rank, Finding)>,
+    findings: Vec<(Priority, Finding)>,
     dropped: u64,
     notes: Vec<String>,
     /// Allocation and bytes of its payload that are wrong at the end.
@@ -26,7 +26,7 @@ pub(crate) struct Book {
 
 /// How early a finding is told: what a step computed wrongly first, by order of steps, then invariants, then the file's own.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Rank {
+pub(crate) struct Priority {
     /// 0 for a wrong ending, 1 for data, 2 for invariants, 3 for expectations.
     pub kind: u8,
     /// Event.
@@ -40,7 +40,7 @@ struct Account {
     note: Option<String>,
 }
 
-impl Book {
+impl FindingCollector {
     /// For a verdict alone, by a judge with these eyes.
     pub fn bare(eyes: Eyes) -> Self {
         Self { eyes, bare: true, ..Self::default() }
@@ -60,7 +60,7 @@ impl Book {
         }
     }
     /// Something is wrong.
-    pub fn find(&mut self, rank: Rank, finding: Finding) {
+    pub fn find(&mut self, rank: Priority, finding: Finding) {
         self.lanes.entry(finding.lane).or_default().wrong = true;
         if self.findings.len() < 4 * MOST {
             self.findings.push((rank, finding));

@@ -1,19 +1,23 @@
 //! A case from its plan to its verdict: worker, time limits, and what becomes of the worker afterwards.
-use super::execute::{Again, Executed, Task, execute};
-use super::finish::{self, Finished};
+use super::finish::attribute_failure;
 use super::lacking::lacking;
-use super::lock::{self, Locks};
-use super::memory::Turns;
-use super::pool::{KeptSet, Pool, Pooled, Room, WorkerKey};
-use super::program::Program;
-use super::{Backend, Ended, Error, Machine, Observation, Options, Workers, gpus, job, requires};
+use super::{Options, requires};
 use crate::backend::version_text;
+use crate::child::Workers;
+use crate::child::program::Program;
+use crate::job::{Ended, Observation};
+use crate::job::{Finish, Job, Request};
 use crate::judge::{self, Outcome, Runs, Status, Verdict};
 use crate::oracle::Forecast;
 use crate::plan::cost::human;
 use crate::plan::{self, Plan};
+use crate::run::execute::{Again, Executed, Task, execute};
+use crate::run::finish::{self, Finished};
+use crate::run::lock::{self, Locks};
+use crate::run::memory::Turns;
+use crate::run::pool::{KeptSet, Pool, PoolLimits, Pooled, WorkerKey};
+use crate::run::{Backend, Error, Machine, gpus, job};
 use crate::scenario::{Case, EnvValue, Expected, Placement};
-use crate::worker::job::{Finish, Job, Request};
 use soft_nccl::fault::Wish;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
@@ -144,10 +148,10 @@ struct Tried<R> {
 impl Runner {
     /// A runner that has started nothing yet.
     pub fn new(options: Options) -> Result<Self, Error> {
-        if crate::worker::is_worker() {
+        if crate::child::is_worker() {
             return Err(Error::InsideWorker);
         }
-        if options.worker == Workers::CurrentExe && !crate::worker::can_be_worker() {
+        if options.worker == Workers::CurrentExe && !crate::child::can_be_worker() {
             return Err(Error::NotAsked);
         }
         let program = Program::of(&options.worker).map_err(Error::CurrentExe)?;
@@ -161,13 +165,13 @@ impl Runner {
         if options.machine.is_some() {
             lock::check(&lock::folder()).map_err(Error::NoLocks)?;
         }
-        let pool = Pool::new(program, Room::of(most));
+        let pool = Pool::new(program, PoolLimits::of(most));
         let turns = Turns::new(options.limits.memory);
         Ok(Self { options, turns, pool, version: OnceLock::new() })
     }
 
     /// With room for other numbers of idle workers.
-    pub fn with_room(mut self, room: Room) -> Self {
+    pub fn with_room(mut self, room: PoolLimits) -> Self {
         self.pool = Pool::new(self.pool.program().clone(), room);
         self
     }
@@ -375,7 +379,7 @@ impl Runner {
             // what ran on a kept set has taken it over
             let used = set.filter(|_| reused).and_then(|at| pooled.kept.remove(at)).map(|set| set.user);
             let after = used.or_else(|| pooled.last.clone());
-            match unfinished.as_ref().map(finish::blame) {
+            match unfinished.as_ref().map(attribute_failure) {
                 Some(Some((outcome, rank, text))) if strict => judge::ended_badly(&mut verdict, outcome, rank, text),
                 Some(_) => {}
                 None => {
@@ -430,7 +434,7 @@ impl Runner {
         let others = !destroy.is_empty();
         let kept = keep.then_some(id);
         let finished = finish::finish(&mut pooled.worker, plan.ranks() as u32, kept, destroy, self.opening());
-        match finish::blame(&finished) {
+        match attribute_failure(&finished) {
             // an earlier case's, which has its verdict
             Some((_, _, text)) if keep && others => {
                 verdict.notes.push(format!("communicators of an earlier case: {text}"))
@@ -565,7 +569,7 @@ fn machine(options: &Options) -> Result<Machine, Error> {
 /// The end of what the worker and NCCL wrote, as a remark.
 fn quoted(log: &str) -> Option<String> {
     let log = log.trim_end();
-    let last = super::process::tail(log, QUOTED_BYTES);
+    let last = crate::run::process::tail(log, QUOTED_BYTES);
     let lines: Vec<&str> = last.lines().collect();
     let skip = lines.len().saturating_sub(QUOTED_LINES);
     let cut = if last.len() < log.len() || skip > 0 { "[...]\n" } else { "" };

@@ -2,8 +2,8 @@
 //! third is its standard input, which is taken away from whatever else might read it.
 #![allow(unsafe_code)] // descriptors as numbers, and code between fork and exec
 
-use super::job::PROTOCOL;
-use crate::run::arena::Arena;
+use crate::job::PROTOCOL;
+use crate::job::arena::Arena;
 use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_getfd, fcntl_setfd};
 use rustix::stdio::dup2_stdin;

@@ -1,6 +1,6 @@
 //! What a case needs and this runner has not: reasons to skip it.
-use super::{Backend, Machine, RanksPerGpu};
 use crate::backend::version_text;
+use crate::run::{Backend, Machine, RanksPerGpu};
 use crate::scenario::{Case, EnvValue, Placement};
 use nccl_sys::Maker;
 use std::cmp::Ordering;

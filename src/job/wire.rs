@@ -50,7 +50,7 @@ pub fn receive<T: DeserializeOwned>(from: &mut impl Read) -> Result<Option<T>, W
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::worker::job::{Finish, Reply, Request};
+    use crate::job::{Finish, Reply, Request};
 
     #[test]
     fn messages_arrive_one_by_one_and_an_end_is_an_end() {

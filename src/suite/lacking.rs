@@ -1,11 +1,9 @@
 //! What a plan asks of the library or the devices and they cannot do: known beforehand, so a reason to skip.
-use super::machine::Machine;
 use crate::backend::version_text;
-use crate::num::DType;
-use crate::ops::NcclCall;
+use crate::job::{Red, What};
 use crate::plan::Plan;
+use crate::run::Machine;
 use crate::scenario::Placement;
-use crate::worker::job::{Red, What};
 use nccl_sys::{Nccl, ncclConfig_t, release};
 
 /// Compute capability from which on 8-bit floats are added and compared.
@@ -60,16 +58,7 @@ fn needs(what: &What, has: &dyn Fn(&str) -> bool) -> Vec<&'static str> {
     let or_pairs = |name| if has(name) { vec![name] } else { [&PAIRS[..], &GROUP].concat() };
     match what {
         What::Collective { call, red, .. } => {
-            let mut names = match call {
-                NcclCall::AllReduce => vec!["ncclAllReduce"],
-                NcclCall::Reduce => vec!["ncclReduce"],
-                NcclCall::Broadcast => vec!["ncclBroadcast"],
-                NcclCall::AllGather => vec!["ncclAllGather"],
-                NcclCall::ReduceScatter => vec!["ncclReduceScatter"],
-                NcclCall::AlltoAll => or_pairs("ncclAlltoAll"),
-                NcclCall::Gather => or_pairs("ncclGather"),
-                NcclCall::Scatter => or_pairs("ncclScatter"),
-            };
+            let mut names = if call.is_pairwise() { or_pairs(call.symbol()) } else { vec![call.symbol()] };
             if matches!(red, Red::PreMulSum { .. }) {
                 names.extend(["ncclRedOpCreatePreMulSum", "ncclRedOpDestroy"]);
             }
@@ -95,17 +84,12 @@ fn dtype(what: &What, machine: &Machine, ranks: usize) -> Option<String> {
         What::Send { dtype, .. } | What::Recv { dtype, .. } => (*dtype, false),
         _ => return None,
     };
-    let since = match dtype {
-        DType::F8e4m3 | DType::F8e5m2 => "2.24",
-        DType::Bf16 => "2.10",
-        _ => return None,
-    };
-    let name = dtype.name();
+    let (name, since) = (dtype.name(), dtype.since());
     if release(since).is_some_and(|code| machine.probed.version < code) {
         return Some(needed(name, since, machine));
     }
     let least = machine.used(ranks).iter().map(|device| device.compute).min()?;
-    let small = matches!(dtype, DType::F8e4m3 | DType::F8e5m2);
+    let small = dtype.is_float() && dtype.size() == 1;
     (small && reduces && least < REDUCES_FP8).then(|| {
         let ((a, b), (c, d)) = (REDUCES_FP8, least);
         format!("reductions of {name} need GPUs of compute capability {a}.{b}; the least here is {c}.{d}")

@@ -1,0 +1,3 @@
+//! What came of audits, for people and as JSON lines.
+pub mod table;
+pub mod ways;

@@ -1,0 +1,43 @@
+//! Child processes: how the program starts itself again, runs other programs to their end, and sees to it that no child
+//! outlives it.
+pub mod command;
+pub mod guard;
+pub mod inherit;
+pub mod patience;
+pub mod program;
+pub mod question;
+
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Which program is started as a worker. It must call [`crate::enter_if_asked`] before anything else.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Workers {
+    /// The running one.
+    #[default]
+    CurrentExe,
+    /// This one.
+    Command(PathBuf),
+}
+
+/// The variable that names a worker's NCCL library; without it the worker runs in software.
+pub const LIBRARY: &str = "COLLSPEC_WORKER_NCCL";
+
+/// True if this process was started as a worker (or inside one).
+pub fn is_worker() -> bool {
+    std::env::var_os(inherit::VARIABLE).is_some()
+}
+
+/// Whether this program has shown that it can be started again as a worker: its `main` asked.
+static ASKED: AtomicBool = AtomicBool::new(false);
+
+/// True once [`crate::enter_if_asked`] was called. A program that never calls it would, started as a worker, do its own work
+/// again instead, and start workers in turn.
+pub fn can_be_worker() -> bool {
+    ASKED.load(Ordering::Relaxed)
+}
+
+/// Notes that this program's `main` asked.
+pub(crate) fn has_asked() {
+    ASKED.store(true, Ordering::Relaxed);
+}

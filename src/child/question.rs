@@ -1,0 +1,110 @@
+//! Questions that the program is started again for, because the answer comes from foreign code that may crash, hang or
+//! print: what a library is, what a driver has.
+//!
+//! The child is named by a variable, which holds its parent's process id and what is asked about. It answers with one line
+//! on its standard output and ends at once, without running what the foreign code has planned for a process's end.
+use super::command::{self, CommandError};
+use super::program::Program;
+use super::{Workers, can_be_worker, is_worker};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::ffi::{OsStr, OsString};
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::time::Duration;
+
+/// Exit status of a process that has the variable and was not meant by it.
+const NOT_MEANT: i32 = 102;
+
+/// A question.
+#[derive(Clone, Copy, Debug)]
+pub struct Question {
+    /// The variable by which a child knows that it is asked.
+    pub variable: &'static str,
+    /// Begins the answer; foreign code may write lines of its own.
+    pub mark: &'static str,
+}
+
+/// Why there is no answer.
+#[derive(Debug, thiserror::Error)]
+pub enum NoAnswer {
+    /// The program that was started does not answer questions.
+    #[error("{} does not answer: its main must call collspec::enter_if_asked() first", .0.display())]
+    NotAsked(PathBuf),
+    /// The process ended: its exit status, and its last line on the standard error.
+    #[error("the process that was asked died: {0}")]
+    Died(String),
+    /// It took longer than this.
+    #[error("no answer in {} s", .0.as_secs())]
+    TooSlow(Duration),
+    /// There is no process.
+    #[error(transparent)]
+    Start(#[from] io::Error),
+}
+
+impl Question {
+    /// Asks about `subject` in a child, whose command `prepare` may change.
+    ///
+    /// # Errors
+    ///
+    /// The process could not be started, did not answer in time, or died.
+    pub fn ask<T: DeserializeOwned>(
+        self,
+        workers: &Workers,
+        subject: &OsStr,
+        limit: Duration,
+        prepare: impl FnOnce(&mut Command),
+    ) -> Result<T, NoAnswer> {
+        let program = Program::of(workers)?;
+        let not_asked = || NoAnswer::NotAsked(program.path().to_owned());
+        // A program that never enters would do its own work again instead; a child that got here is one.
+        let enters = matches!(workers, Workers::Command(_)) || can_be_worker();
+        if !enters || std::env::var_os(self.variable).is_some() || is_worker() {
+            return Err(not_asked());
+        }
+        let mut value = OsString::from(format!("{}:", std::process::id()));
+        value.push(subject);
+        let mut command = program.command();
+        command.env(self.variable, value);
+        prepare(&mut command);
+        let answer = command::run(command, limit).map_err(|error| match error {
+            CommandError::TooSlow(limit) => NoAnswer::TooSlow(limit),
+            CommandError::Start(error) => NoAnswer::Start(error),
+        })?;
+        let mut lines = answer.out.lines().filter_map(|line| line.strip_prefix(self.mark));
+        if let Some(reply) = lines.find_map(|line| serde_json::from_str(line).ok()) {
+            return Ok(reply);
+        }
+        let how = match (answer.status.signal(), answer.status.code()) {
+            (Some(signal), _) => format!("signal {signal}"),
+            (None, Some(code)) if answer.out.contains(self.mark) => format!("exit status {code}"),
+            _ => return Err(not_asked()),
+        };
+        let last = answer.err.lines().rev().find(|line| !line.trim().is_empty());
+        Err(NoAnswer::Died(last.map_or(how.clone(), |line| format!("{how}: {}", line.trim()))))
+    }
+
+    /// If this process was started to be asked, it answers what `answer` gives for the subject, and this never returns.
+    pub fn answer_if_asked<T: Serialize>(self, answer: impl FnOnce(OsString) -> T) {
+        let Some(value) = std::env::var_os(self.variable) else { return };
+        let bytes = value.as_bytes();
+        let at = bytes.iter().position(|byte| *byte == b':').unwrap_or(bytes.len());
+        let (parent, subject) = (&bytes[..at], bytes.get(at + 1..).unwrap_or_default());
+        let ours = rustix::process::getppid().map(|pid| pid.as_raw_pid().to_string());
+        if ours.as_deref().map(str::as_bytes) != Some(parent) {
+            eprintln!("collspec: {} was not meant for this process", self.variable);
+            std::process::exit(NOT_MEANT);
+        }
+        // Said before the foreign code runs: what ends this process from here on is that code.
+        let Ok(mut out) = command::own_output() else { std::process::exit(NOT_MEANT) };
+        command::say(&mut out, self.mark);
+        let reply = answer(OsString::from_vec(subject.to_vec()));
+        command::say(&mut out, &format!("\n{}{}", self.mark, serde_json::to_string(&reply).unwrap_or_default()));
+        // The foreign code's functions for a process's end do not run.
+        let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
+        std::process::exit(0);
+    }
+}

@@ -1,0 +1,9 @@
+//! Values of communicator configurations (`ncclConfig_t`).
+
+/// The value of a configuration field.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, serde::Serialize, serde::Deserialize)]
+#[allow(missing_docs)]
+pub enum ConfigValue {
+    Int(i64),
+    Text(String),
+}
