@@ -1,0 +1,58 @@
+//! collspec as a library, in a program whose `main` knows nothing of workers (this test harness).
+
+use crate::support::{Home, SUM, WRONG, children};
+use collspec::report::Event;
+use collspec::report::Reporter;
+use collspec::run::Backend;
+use collspec::suite::Options;
+use collspec::{Suite, Workers};
+use std::io;
+use std::path::Path;
+
+/// Counts verdicts.
+#[derive(Default)]
+struct Count(usize);
+
+impl Reporter for Count {
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        self.0 += usize::from(matches!(event, Event::CaseDone { .. }));
+        Ok(())
+    }
+}
+
+fn options(worker: Workers) -> Options {
+    Options { backend: Backend::Soft, jobs: 2, worker, ..Options::default() }
+}
+
+#[test]
+fn a_program_can_be_named_as_worker() {
+    let home = Home::new();
+    home.file("scenarios/sum.toml", SUM);
+    home.file("scenarios/wrong.toml", WRONG);
+    let suite = Suite::open(&[home.path("scenarios")]).unwrap();
+    let mut count = Count::default();
+    let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
+    let tally = suite.run(options(worker), &mut count).unwrap();
+    assert_eq!((tally.pass, tally.fail, tally.skip(), count.0), (1, 1, 0, 2));
+}
+
+#[test]
+fn a_program_that_cannot_be_a_worker_is_not_started_again() {
+    let home = Home::new();
+    home.file("scenarios/sum.toml", SUM);
+    let suite = Suite::open(&[home.path("scenarios")]).unwrap();
+    let before = children(std::process::id()).len();
+    let error = suite.run(options(Workers::CurrentExe), &mut Count::default()).unwrap_err();
+    assert!(collspec::suite::with_causes(&error).contains("enter_if_asked"), "{error}");
+    assert!(children(std::process::id()).len() <= before + 1, "at most the other test's worker");
+}
+
+#[test]
+fn a_missing_folder_and_a_missing_case_are_told_apart() {
+    let home = Home::new();
+    home.file("scenarios/sum.toml", SUM);
+    assert!(Suite::open(&[Path::new("/no/such/folder")]).is_err());
+    let root = home.path("scenarios");
+    assert_eq!(Suite::open_exact(&root, "sum", &Default::default()).unwrap().cases.len(), 1);
+    assert!(Suite::open_exact(&root, "product", &Default::default()).unwrap().cases.is_empty());
+}

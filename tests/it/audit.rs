@@ -1,0 +1,80 @@
+//! `collspec audit`, on real workers with real faults.
+
+use crate::support::{Home, SUM, WRONG};
+use serde_json::Value;
+
+/// A root that is not 0, and a block for every rank.
+const BROADCAST: &str = "world_size = 2\nop = \"broadcast\"\nroot = 1\ninputs = [[1, 2], [3, 4]]\n";
+const SWEEP: &str =
+    "matrix.world_size = [2, 3]\nop = \"all_reduce\"\ninputs = { each = \"2 ^ rank + i\", count = 5 }\n";
+
+fn lines(text: &str) -> Vec<Value> {
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+fn of<'a>(lines: &'a [Value], kind: &str, id: &str) -> &'a Value {
+    lines.iter().find(|line| line["kind"] == kind && (line["id"] == id || line["name"] == id)).unwrap()
+}
+
+#[test]
+fn what_is_caught_and_what_is_missed_is_told_fault_by_fault() {
+    let home = Home::new();
+    home.file("mine/root.toml", BROADCAST);
+    home.file("mine/sum.toml", SWEEP);
+    let run = home.run(&["audit", "mine", "--fault", "F14,F21,F36,J01,J03", "--scenarios"]);
+    assert_eq!(run.code, 1, "{run}");
+    let row =
+        |id: &str| run.out.lines().find(|line| line.starts_with(id)).unwrap_or_else(|| panic!("{run}")).to_owned();
+    let words = |id: &str| row(id).split_whitespace().take(5).map(str::to_owned).collect::<Vec<_>>();
+    assert_eq!(words("F14"), ["F14", "1", "1", "1", "exact"], "{run}");
+    assert_eq!(words("F21"), ["F21", "2", "2", "1", "exact"], "{run}");
+    assert_eq!(words("F36"), ["F36", "MISSED", "0", "-", "-"], "{run}");
+    assert!(run.out.contains("no case meets it; what would show it: "), "{run}");
+    assert_eq!(words("J03")[..2], ["J03", "MISSED"], "{run}");
+    assert!(run.out.contains("catch all that is caught"), "{run}");
+    assert!(run.out.lines().any(|line| line.starts_with("root") && line.contains("F14")), "{run}");
+
+    let run = home.run(&["audit", "mine", "--fault", "F14,F21,F36,J01", "--format", "jsonl"]);
+    assert_eq!(run.code, 1, "{run}");
+    let lines = lines(&run.out);
+    assert_eq!(of(&lines, "fault", "F21")["caught"], 2, "{run}");
+    assert_eq!(of(&lines, "fault", "F36")["missed"], true, "{run}");
+    assert!(of(&lines, "fault", "F36")["shown_by"].is_string(), "{run}");
+    assert_eq!(of(&lines, "scenario", "root")["alone"].as_array().unwrap()[0], "F14", "{run}");
+    let summary = lines.last().unwrap();
+    assert_eq!((&summary["kind"], &summary["cases"]), (&"summary".into(), &3.into()), "{run}");
+    assert_eq!(summary["fault_classes"]["caught"], 2, "{run}");
+    assert_eq!(summary["runs"], 3, "only what is met is run: {run}");
+}
+
+#[test]
+fn a_corpus_that_catches_all_that_was_asked_for_ends_with_zero() {
+    let home = Home::new();
+    home.file("scenarios/root.toml", BROADCAST);
+    home.file("scenarios/sum.toml", SWEEP);
+    let run = home.run(&["audit", "--fault", "F14,F21"]);
+    assert_eq!(run.code, 0, "{run}");
+    assert!(run.out.trim_end().lines().last().unwrap().starts_with("2 of 2 fault classes caught"), "{run}");
+    let run = home.run(&["audit", "--filter", "sum", "--fault", "F14,F21"]);
+    assert_eq!(run.code, 1, "without the broadcast nobody misses the root: {run}");
+}
+
+#[test]
+fn a_corpus_must_pass_before_it_is_audited() {
+    let home = Home::new();
+    home.file("scenarios/sum.toml", SUM);
+    home.file("scenarios/wrong.toml", WRONG);
+    let run = home.run(&["audit"]);
+    assert_eq!(run.code, 1, "{run}");
+    assert_eq!(run.out, "", "{run}");
+    assert!(run.err.contains("FAIL wrong") && run.err.contains("`wrong` fails without any fault"), "{run}");
+
+    home.file("scenarios/wrong.toml", "world_size = 2\nop = \"all_reduce\"\ninputs = { each = \"x\", count = 2 }\n");
+    let run = home.run(&["audit"]);
+    assert_eq!(run.code, 2, "{run}");
+    assert!(run.err.contains("wrong.toml:3:"), "{run}");
+
+    let run = home.run(&["audit", "--fault", "F99"]);
+    assert_eq!(run.code, 2, "{run}");
+    assert!(run.err.contains("there is no fault `F99`"), "{run}");
+}

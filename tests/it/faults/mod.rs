@@ -1,0 +1,7 @@
+//! Faults on demand: each makes a small scenario fail that passes without it.
+mod ending;
+mod numbers;
+mod order;
+mod shown;
+mod structure;
+mod transport;

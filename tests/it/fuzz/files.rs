@@ -1,0 +1,114 @@
+//! Hostile files: `check` ends within bounds of memory and processor time and never panics, and what it accepts runs without
+//! a verdict against the sound library.
+use super::mutate::mutate;
+use super::program::Program;
+use super::rng::Rng;
+use super::{amount, first_seed};
+use crate::support::Home;
+use collspec::child::Workers;
+use collspec::judge::{Lane, Verdict};
+use collspec::plan::Limits;
+use collspec::suite::{Options, Runner};
+use collspec::suite::{Reading, Suite, drive};
+use std::path::Path;
+use std::process::Command;
+
+/// Files that are checked by one process.
+const BATCH: u64 = 100;
+/// Options that limit what a case may cost.
+const COST: [&str; 4] = ["--max-memory", "256MiB", "--max-work", "100000000"];
+/// KiB of address space for a process that checks a batch: for the cases that run at the same time, the program and its threads.
+const MEMORY: &str = "1572864";
+/// Seconds of processor time for a batch, enough for a slow machine: it only ends a process that hangs.
+const PROCESSOR: &str = "300";
+const JOBS: usize = 2;
+
+/// Texts to start from: the language's own examples and mistakes.
+fn texts() -> Vec<String> {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let folders = ["tests/valid", "tests/invalid", "scenarios/language", "scenarios/negative", "scenarios/documented"];
+    let files = folders.iter().flat_map(|folder| {
+        // One folder at a time, because files of two folders may have the same name.
+        collspec::scenario::discover(&[root.join(folder)]).expect("the folders are there")
+    });
+    let texts: Vec<String> = files.filter_map(|file| std::fs::read_to_string(&file.path).ok()).collect();
+    assert!(texts.len() > 100);
+    texts
+}
+
+/// The command under limits of memory and processor time.
+fn limited(home: &Home, args: &[&str]) -> Command {
+    let mut command = Command::new("sh");
+    command
+        .args(["-c", "ulimit -v \"$0\" -t \"$1\" && shift && exec \"$@\"", MEMORY, PROCESSOR])
+        .arg(env!("CARGO_BIN_EXE_collspec"))
+        .args(args)
+        .current_dir(home.path("."));
+    command
+}
+
+fn keep(home: &Home, batch: u64) -> String {
+    let to = std::env::temp_dir().join(format!("collspec-hostile-{batch}"));
+    _ = std::fs::remove_dir_all(&to);
+    _ = Command::new("cp").arg("-r").arg(home.path("f")).arg(&to).status();
+    to.display().to_string()
+}
+
+/// True if the verdict is wrong, because it blames the library, which is sound, or shows a fault of collspec. A failure because
+/// the file expects something that does not come, such as an error, is right.
+fn condemned(verdict: &Verdict) -> bool {
+    if verdict.reason.as_ref().is_some_and(|reason| reason.contains(" answered ")) {
+        return false;
+    }
+    let ours = |lane: Lane| matches!(lane, Lane::Exact | Lane::Admissible | Lane::Bounded | Lane::Invariants);
+    verdict.lanes.iter().any(|result| !result.pass && ours(result.lane))
+        || verdict.reason.as_ref().is_some_and(|reason| reason.contains("collspec itself failed"))
+}
+
+#[test]
+fn hostile_files_are_answered() {
+    let texts = texts();
+    let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
+    let (memory, work) = (Limits::bytes(COST[1]).expect("bytes"), Limits::operations(COST[3]).expect("a number"));
+    let limits = Limits { memory, work, ..Limits::default() };
+    let runner = Runner::new(Options { jobs: JOBS, worker, timeout: Some(5.0), limits, ..Options::default() })
+        .expect("a runner");
+    let (mut files, mut accepted, mut runs) = (0, 0, 0);
+    let last = first_seed() + amount(300);
+    let mut from = first_seed();
+    while from < last {
+        let home = Home::new();
+        for seed in from..(from + BATCH).min(last) {
+            let mut rng = Rng::new(seed ^ 0xf11e);
+            let base = if rng.percent(50) { Program::generate(seed).to_string() } else { rng.pick(&texts).clone() };
+            std::fs::create_dir_all(home.path("f")).expect("a folder");
+            std::fs::write(home.path(&format!("f/{seed}.toml")), mutate(&mut rng, &base)).expect("a file");
+            files += 1;
+        }
+        let output = limited(&home, &[&["check", "f"][..], &COST].concat()).output().expect("a process");
+        let told = String::from_utf8_lossy(&output.stderr);
+        let sound = matches!(output.status.code(), Some(0..=2)) && !told.contains("panicked");
+        assert!(sound, "check of {}: {}\n{told}", keep(&home, from), output.status);
+        let mut suite =
+            Suite::open_with(&[home.path("f")], &Reading { limits, ..Reading::default() }).expect("readable");
+        suite.plan(JOBS);
+        let refused: Vec<&str> = suite.faults.iter().map(|faulty| faulty.file.path.as_str()).collect();
+        suite.cases.retain(|case| !refused.contains(&case.file.path.as_str()));
+        let mut names: Vec<&str> = suite.cases.iter().map(|case| case.file.path.as_str()).collect();
+        names.dedup();
+        accepted += names.len();
+        for (case, verdict) in suite.cases.iter().zip(drive::map(&suite.cases, JOBS, |case| runner.run_case(case))) {
+            runs += 1;
+            assert!(
+                !condemned(&verdict),
+                "{} in {}: {}",
+                case.name,
+                keep(&home, from),
+                verdict.reason.as_deref().unwrap_or_default()
+            );
+        }
+        from += BATCH;
+    }
+    println!("{files} files, {accepted} accepted, {runs} cases run");
+    assert!(accepted * 50 > files, "hardly a file is accepted: the changes are too coarse");
+}

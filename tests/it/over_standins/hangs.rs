@@ -1,0 +1,113 @@
+//! A library that hangs, wherever it does, costs the cases that it hangs in, within the limits that were set.
+use super::{library, run};
+use crate::support::{Home, SUM};
+use serde_json::Value;
+
+/// What two ranks do with one more communicator than the world, which nobody ends: the third rank's faults do not meet it.
+const SPLIT: &str = "inputs.x = { each = \"rank\", count = 2 }\nsteps = [\n\
+    { op = \"split\", new = \"half\", color = \"0\" },\n\
+    { op = \"all_reduce\", comm = \"half\", in = \"x\", out = \"y\" } ]\n";
+
+/// Long enough for what is well on a busy machine; the other limit is beyond a test's patience.
+const LIMIT: &str = "3";
+const NEVER: &str = "600";
+
+/// Runs two cases of two ranks and between them one of three with this text, on a library whose rank 2 hangs, and gives the
+/// case of three. The first limit is for that case, the second for all others.
+fn third(fault: &str, text: &str, limits: [&str; 2], more: &[&str]) -> Value {
+    let home = Home::new();
+    home.file("scenarios/a.toml", SUM);
+    home.file("scenarios/b.toml", &format!("world_size = 3\ntimeout = {}\n{text}", limits[0]));
+    home.file("scenarios/c.toml", &format!("world_size = 2\n{SPLIT}"));
+    let library = library(&home, "faulty", &format!("{fault}@2"));
+    let args = ["run", "--format", "jsonl", "--timeout", NEVER, "--opening-timeout", limits[1]];
+    let run = run(&home, 3, &library, &[&args, more].concat());
+    let lines: Vec<Value> = run.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!((run.code, lines.len()), (1, 3), "{run}");
+    let case = |name: &str| lines.iter().find(|line| line["case"] == name).unwrap().clone();
+    for well in ["a", "c"] {
+        assert_eq!(case(well)["status"], "pass", "{fault} meets no third rank in {well}: {run}");
+    }
+    case("b")
+}
+
+fn hangs(verdict: &Value, words: &[&str]) {
+    assert_eq!((&verdict["status"], &verdict["outcome"]), (&"fail".into(), &"hang".into()), "{verdict}");
+    let reason = verdict["reason"].as_str().unwrap_or_default();
+    for words in words {
+        assert!(reason.contains(words), "{words:?} is not in {reason:?}");
+    }
+}
+
+const REDUCE: &str = "op = \"all_reduce\"\ninputs = { each = \"rank\", count = 4 }\n";
+
+#[test]
+fn in_init() {
+    std::thread::scope(|scope| {
+        for placement in ["threads", "processes"] {
+            scope.spawn(move || {
+                let verdict = third("hang-init", REDUCE, [NEVER, LIMIT], &["--placement", placement]);
+                hangs(&verdict, &["hang while making communicators (not finished when the time was up): "]);
+                hangs(&verdict, &["rank 2 in ncclCommInitRank of communicator `world`"]);
+            });
+        }
+    });
+}
+
+#[test]
+fn in_a_collective() {
+    let verdict = third("hang-collective", REDUCE, [LIMIT, NEVER], &[]);
+    hangs(&verdict, &["hang (not finished when the time was up): ", "rank 2 at step 1 (all_reduce)"]);
+}
+
+#[test]
+fn in_synchronise() {
+    let verdict = third("hang-synchronize", REDUCE, [LIMIT, NEVER], &["--placement", "processes"]);
+    hangs(&verdict, &["hang (not finished when the time was up): ", "rank 2 at step 1 (all_reduce)"]);
+}
+
+#[test]
+fn in_destroy() {
+    let step = SPLIT.replace(" } ]", " },\n{ op = \"wait\" },\n{ op = \"destroy\", comm = \"half\" } ]");
+    let verdict = third("hang-destroy", &step, [LIMIT, NEVER], &[]);
+    hangs(&verdict, &["hang (not finished when the time was up): ", "rank 2 at step 4 (destroy)"]);
+}
+
+#[test]
+fn in_the_destruction_that_no_step_asks_for() {
+    // what no step destroys is destroyed all the same, and the case that made it answers for it
+    let verdict = third("hang-destroy", SPLIT, [NEVER, LIMIT], &[]);
+    hangs(&verdict, &["hang while destroying communicators (not finished when the time was up): rank 2"]);
+}
+
+#[test]
+fn other_ends_of_communicators_are_the_cases_too() {
+    for (fault, outcome, words) in [
+        ("error-destroy=3", "error", "error while destroying communicators: rank 2: "),
+        ("crash-destroy", "crash", "crash while destroying communicators: signal 11 (SIGSEGV)"),
+    ] {
+        let verdict = third(fault, SPLIT, [NEVER, NEVER], &[]);
+        assert_eq!((&verdict["status"], &verdict["outcome"]), (&"fail".into(), &outcome.into()), "{verdict}");
+        assert!(verdict["reason"].as_str().unwrap_or_default().contains(words), "{verdict}");
+    }
+}
+
+#[test]
+fn communicators_kept_for_others_are_nobodys() {
+    let home = Home::new();
+    // the worker keeps two sets, so the third and fourth case push one out each
+    for ranks in 2..=5 {
+        let text = format!("world_size = {ranks}\n{REDUCE}");
+        home.file(&format!("scenarios/ranks{ranks}.toml"), &text);
+    }
+    let library = library(&home, "faulty", "hang-destroy");
+    let run = run(&home, 5, &library, &["run", "--timeout", NEVER, "--opening-timeout", LIMIT]);
+    assert!(run.code == 0 && run.out.contains("4 passed"), "{run}");
+}
+
+/// What the library leaves on a stream of its own holds up the freeing of memory, which is nobody else's case.
+#[test]
+fn in_giving_back_what_a_case_had() {
+    let verdict = third("hang-default", REDUCE, [NEVER, LIMIT], &[]);
+    hangs(&verdict, &["hang while memory and streams were given back"]);
+}

@@ -1,0 +1,208 @@
+//! One case at a time on a device, whichever process runs it; and what is left when such a process ends before its time.
+use super::{command, standin};
+use crate::support::{Home, Run, SUM, children, runs, within};
+use rustix::fs::{FlockOperation, flock};
+use rustix::process::{Pid, Signal, kill_process};
+use serde_json::Value;
+use std::fs::{self, File};
+use std::io::{BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const SLEEP: &str = "world_size = 2\ntimeout = 600\ninputs.x = { each = \"rank\", count = 1 }\nsteps = [\n\
+    { op = \"all_reduce\", in = \"x\", out = \"y\" },\n{ op = \"wait\" },\n\
+    { op = \"sleep\", ranks = [0], seconds = 300 },\n{ op = \"all_reduce\", in = \"x\", out = \"z\" } ]\n";
+
+/// The time limit of the case that waits; its own work takes a small part of it.
+const LIMIT: Duration = Duration::from_secs(5);
+
+fn locks(home: &Home) -> Vec<PathBuf> {
+    let entries = fs::read_dir(home.path(".")).unwrap().map(|entry| entry.unwrap().path());
+    entries.filter(|path| path.extension().is_some_and(|end| end == "lock")).collect()
+}
+
+/// True if a process has the file's lock.
+fn is_held(path: &Path) -> bool {
+    flock(File::open(path).unwrap(), FlockOperation::NonBlockingLockExclusive).is_err()
+}
+
+fn start(home: &Home, devices: usize, args: &[&str]) -> Child {
+    let mut command = command(home, devices, &standin::library().unwrap(), args);
+    command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap()
+}
+
+/// A run that sleeps with two devices, and its workers.
+fn holder(home: &Home, placement: &str) -> (Child, Vec<i32>) {
+    home.file("sleep.toml", SLEEP);
+    let mut run = start(home, 2, &["run", "sleep.toml", "--placement", placement]);
+    let wanted = if placement == "processes" { 2 } else { 1 };
+    within("the devices are taken and the workers started", || {
+        assert!(run.try_wait().unwrap().is_none(), "it has ended");
+        let held = locks(home);
+        held.len() == 2 && held.iter().all(|path| is_held(path)) && children(run.id()).len() == wanted
+    });
+    let workers = children(run.id());
+    (run, workers)
+}
+
+fn kill(run: &Child, signal: Signal) {
+    kill_process(Pid::from_raw(run.id().cast_signed()).unwrap(), signal).unwrap();
+}
+
+/// True if the process waits for a file lock.
+fn waits_for_a_lock(run: &Child) -> bool {
+    let locks = fs::read_to_string("/proc/locks").unwrap();
+    // a waiter's line has an arrow: `3: -> FLOCK ADVISORY WRITE pid ...`
+    let pid = run.id().to_string();
+    locks.lines().any(|line| line.contains("->") && line.split_whitespace().any(|word| word == pid))
+}
+
+#[test]
+fn a_second_process_waits_for_the_devices_with_its_clock_standing_still() {
+    let home = Home::new();
+    home.file("sum.toml", &format!("timeout = {}\n{SUM}", LIMIT.as_secs()));
+    let (first, workers) = holder(&home, "threads");
+    let mut second = command(&home, 2, &standin::library().unwrap(), &["run", "sum.toml", "--format", "jsonl"]);
+    let mut second = second.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    within("the second waits for the first", || waits_for_a_lock(&second));
+    let said = BufReader::new(second.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let words = format!("which process {} (", first.id());
+    let waits = said.into_iter().find(|line| line.contains("waiting for GPU-")).unwrap();
+    assert!(waits.contains(&words) && waits.contains(".lock)"), "{waits}");
+    // longer than its limit
+    std::thread::sleep(LIMIT + Duration::from_millis(500));
+    assert!(waits_for_a_lock(&second), "it still waits");
+    // on other devices nobody waits
+    let other = Home::new();
+    other.file("sum.toml", SUM);
+    let third = Run::of(&mut command(&other, 2, &standin::library().unwrap(), &["run", "sum.toml"]));
+    assert_eq!(third.code, 0, "another folder of locks: {third}");
+
+    kill(&first, Signal::KILL);
+    let second = second.wait_with_output().unwrap();
+    let out = String::from_utf8(second.stdout).unwrap();
+    let verdict: Value = serde_json::from_str(out.trim()).unwrap();
+    assert_eq!((second.status.code(), &verdict["status"]), (Some(0), &"pass".into()), "{verdict}");
+    assert!(verdict["seconds"].as_f64().unwrap() < LIMIT.as_secs_f64(), "{verdict}");
+    let mut first = first;
+    first.wait().unwrap();
+    within("the first's workers end", || !workers.iter().any(|pid| runs(*pid)));
+}
+
+#[test]
+fn a_lock_ends_with_its_process_however_that_ends() {
+    for placement in ["threads", "processes"] {
+        for signal in [Signal::KILL, Signal::INT, Signal::TERM] {
+            let home = Home::new();
+            let (mut run, workers) = holder(&home, placement);
+            kill(&run, signal);
+            run.wait().unwrap();
+            for path in locks(&home) {
+                // a worker that was just being started has the parent's descriptors until it is another program
+                let free = format!("{signal:?}: {} is free", path.display());
+                within(&free, || !is_held(&path));
+                assert_eq!(fs::metadata(&path).unwrap().len(), 0);
+            }
+            within("its workers end", || !workers.iter().any(|pid| runs(*pid)));
+            let names = fs::read_dir(home.path(".")).unwrap().map(|entry| entry.unwrap().file_name());
+            let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
+            names.retain(|name| !name.ends_with(".lock"));
+            assert_eq!(names, ["sleep.toml"], "nothing else is left");
+            // what is left is in nobody's way
+            home.file("sum.toml", SUM);
+            let after = Run::of(&mut command(&home, 2, &standin::library().unwrap(), &["run", "sum.toml"]));
+            assert_eq!(after.code, 0, "{after}");
+        }
+    }
+}
+
+#[test]
+fn files_that_are_there_already_are_in_nobodys_way() {
+    use std::os::unix::fs::PermissionsExt;
+    let home = Home::new();
+    home.file("sum.toml", SUM);
+    let run =
+        || Run::of(&mut command(&home, 1, &standin::library().unwrap(), &["run", "sum.toml", "--ranks-per-gpu", "2"]));
+    let first = run();
+    assert_eq!(first.code, 0, "{first}");
+    let [lock] = locks(&home).try_into().unwrap();
+    // somebody else's, which may only be read
+    fs::set_permissions(&lock, fs::Permissions::from_mode(0o444)).unwrap();
+    assert_eq!(run().code, 0);
+    // what is no file is no reason to wait for ever
+    fs::remove_file(&lock).unwrap();
+    rustix::fs::mkfifoat(rustix::fs::CWD, &lock, rustix::fs::Mode::RWXU).unwrap();
+    assert_eq!(run().code, 0);
+    // and a link might lead anywhere
+    fs::remove_file(&lock).unwrap();
+    std::os::unix::fs::symlink(home.path("sum.toml"), &lock).unwrap();
+    let link = run();
+    assert!(link.code == 1 && link.out.contains("cannot lock the GPUs: "), "{link}");
+    assert!(link.out.contains(lock.file_name().unwrap().to_str().unwrap()), "{link}");
+}
+
+#[test]
+fn a_folder_that_takes_no_files_is_named() {
+    let home = Home::new();
+    home.file("sum.toml", SUM);
+    let mut command = command(&home, 2, &standin::library().unwrap(), &["run", "sum.toml"]);
+    // whoever may do everything may not do this either
+    let run = Run::of(command.env("XDG_RUNTIME_DIR", "/proc"));
+    assert!(run.code == 1 && run.out.contains("cannot lock the GPUs: /proc/collspec-"), "{run}");
+    assert!(!run.err.contains("panicked"), "{run}");
+}
+
+/// The command with a file system of this size at `disk` in the home, in a name space of its own; `None`, with the reason
+/// on standard error, where that is not allowed.
+fn on_a_small_disk(home: &Home, options: &str, args: &[&str]) -> Option<Command> {
+    fs::create_dir_all(home.path("disk")).unwrap();
+    let mount = format!("mount -t tmpfs -o {options} none disk");
+    let small = |then: &str| {
+        let mut shell = Command::new("unshare");
+        shell.args(["--user", "--map-root-user", "--mount", "sh", "-c"]).arg(format!("{mount} && {then}"));
+        shell.current_dir(home.path("."));
+        shell
+    };
+    if !small("true").stderr(Stdio::null()).status().is_ok_and(|status| status.success()) {
+        eprintln!("skipped: no file system can be mounted here");
+        return None;
+    }
+    let inner = command(home, 2, &standin::library().unwrap(), args);
+    let mut shell = small("\"$0\" \"$@\"; code=$?; ls disk >&2; exit $code");
+    shell.arg(inner.get_program()).args(inner.get_args());
+    for (name, value) in inner.get_envs() {
+        match value {
+            Some(value) => shell.env(name, value),
+            None => shell.env_remove(name),
+        };
+    }
+    shell.env("XDG_RUNTIME_DIR", home.path("disk")).env("TMPDIR", home.path("disk"));
+    Some(shell)
+}
+
+#[test]
+fn a_full_disk_is_said_and_nothing_is_left_on_it() {
+    let home = Home::new();
+    home.file("sum.toml", SUM);
+    // no room for a lock
+    if let Some(mut full) = on_a_small_disk(&home, "size=64k,nr_inodes=1", &["run", "sum.toml"]) {
+        let run = Run::of(&mut full);
+        assert!(run.code == 1 && run.out.contains("cannot lock the GPUs: "), "{run}");
+        assert!(run.out.contains("No space left on device") && !run.err.contains("panicked"), "{run}");
+    }
+    // room for locks, and for the beginning of the report
+    let numbers: Vec<String> = (0..200).map(|k| k.to_string()).collect();
+    let text = format!(
+        "matrix.k = [{}]\nworld_size = 2\nop = \"all_reduce\"\ninputs = {{ each = \"k\", count = 60 }}\n",
+        numbers.join(", ")
+    );
+    home.file("many.toml", &text);
+    let args = ["run", "many.toml", "--format", "jsonl", "--output", "disk/report"];
+    if let Some(mut full) = on_a_small_disk(&home, "size=16k", &args) {
+        let run = Run::of(&mut full);
+        assert!(run.code == 2 && run.err.contains("cannot write the report: No space left on device"), "{run}");
+        let left: Vec<&str> = run.err.lines().filter(|line| line.ends_with(".lock") || *line == "report").collect();
+        assert_eq!((left.len(), run.err.lines().last()), (3, Some("report")), "two locks that nobody has: {run}");
+    }
+}

@@ -1,0 +1,201 @@
+//! The backend nccl without a GPU: the command runs scenarios on libraries opened by path, over the stand-in driver opened
+//! by cudarc. What is on trial is everything above the two vendor libraries.
+
+mod hangs;
+mod locks;
+mod own;
+mod refusals;
+mod words;
+
+use crate::support::{Home, Run, SUM};
+use collspec::backend::standin;
+use serde_json::Value;
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The stand-in driver's folder.
+fn driver() -> PathBuf {
+    standin::folder().unwrap()
+}
+
+/// The command over the stand-in driver with so many devices. Locks lie in the home, apart from other tests'.
+fn command(home: &Home, devices: usize, library: &Path, args: &[&str]) -> Command {
+    let mut command = home.command(args);
+    command.arg("--nccl").arg(library).arg("--driver").arg(driver());
+    command.env("COLLSPEC_STANDIN_DEVICES", devices.to_string()).env("XDG_RUNTIME_DIR", home.path("."));
+    command.env_remove("COLLSPEC_STANDIN_FAULT");
+    command
+}
+
+fn run(home: &Home, devices: usize, library: &Path, args: &[&str]) -> Run {
+    Run::of(&mut command(home, devices, library, args))
+}
+
+/// A copy of the stand-in library in a folder of its own that misbehaves as demanded.
+fn library(home: &Home, name: &str, faults: &str) -> PathBuf {
+    let path = home.path(&format!("{name}/libnccl.so.2"));
+    fs::create_dir_all(path.parent().unwrap()).unwrap();
+    fs::copy(standin::library().unwrap(), &path).unwrap();
+    fs::write(path.with_file_name("standin.faults"), faults).unwrap();
+    path
+}
+
+/// A copy that exports these functions under names that nobody looks for.
+fn without(home: &Home, name: &str, functions: &[&str]) -> PathBuf {
+    let path = library(home, name, "");
+    let mut bytes = fs::read(&path).unwrap();
+    for function in functions {
+        let wanted = format!("\0{function}\0").into_bytes();
+        let places: Vec<usize> = (0..bytes.len() - wanted.len()).filter(|i| bytes[*i..].starts_with(&wanted)).collect();
+        assert!(!places.is_empty(), "{function} is in the library");
+        places.into_iter().for_each(|place| bytes[place + 1] = b'x');
+    }
+    fs::write(&path, bytes).unwrap();
+    path
+}
+
+fn documented() -> String {
+    format!("{}/scenarios/documented", env!("CARGO_MANIFEST_DIR"))
+}
+
+/// What a report in JSON lines says of each case, without what may differ between backends.
+fn results(run: &Run) -> BTreeMap<String, (String, Value)> {
+    let case = |line: &str| {
+        let object: Value = serde_json::from_str(line).unwrap();
+        let text = |key: &str| object[key].as_str().unwrap_or_default().to_owned();
+        (text("case"), (format!("{} {}", text("status"), text("outcome")), object["outputs"].clone()))
+    };
+    run.out.lines().map(case).collect()
+}
+
+#[test]
+fn documented_scenarios_give_the_same_outputs_as_in_software() {
+    let home = Home::new();
+    let soft = home.run(&["run", &documented(), "--backend", "soft", "--format", "jsonl"]);
+    let nccl = run(&home, 64, &standin::library().unwrap(), &["run", &documented(), "--format", "jsonl"]);
+    assert_eq!((soft.code, nccl.code), (0, 0), "{nccl}");
+    let (soft, nccl) = (results(&soft), results(&nccl));
+    let ran = nccl.iter().filter(|(_, (status, _))| !status.starts_with("skip"));
+    let mut count = 0;
+    for (case, result) in ran {
+        assert_eq!(Some(result), soft.get(case), "{case}");
+        count += 1;
+    }
+    assert!(count > 100, "{count} cases ran");
+}
+
+#[test]
+fn the_word_names_what_was_built_with_the_program() {
+    let home = Home::new();
+    home.file("sum.toml", SUM);
+    let mut command = home.command(&["run", "sum.toml", "--nccl", "stand-in", "--driver", "stand-in"]);
+    command.env("XDG_RUNTIME_DIR", home.path(".")).env_remove("COLLSPEC_STANDIN_FAULT");
+    let run = Run::of(&mut command);
+    assert!(run.code == 0 && run.err.contains("backend nccl") && run.err.contains("stand-in CUDA driver"), "{run}");
+}
+
+#[test]
+fn two_libraries_are_really_two() {
+    let home = Home::new();
+    home.file("sum.toml", SUM);
+    let (right, wrong) = (library(&home, "a", "version=22809"), library(&home, "b", "version=22502\nwrong-data"));
+    let (right, wrong) = (run(&home, 2, &right, &["run", "sum.toml"]), run(&home, 2, &wrong, &["run", "sum.toml"]));
+    assert!(right.code == 0 && right.err.contains("NCCL 2.28.9 ("), "{right}");
+    assert!(wrong.code == 1 && wrong.err.contains("NCCL 2.25.2 (") && wrong.out.contains("exact: rank 0"), "{wrong}");
+}
+
+#[test]
+fn faults_of_a_library_end_in_the_right_verdicts() {
+    let home = Home::new();
+    home.file("sum.toml", SUM);
+    for (fault, words) in [
+        ("wrong-data", "is wrong after step 1"),
+        ("error-collective=1", "unhandled_cuda_error"),
+        ("error-init=2", "while making communicators: system_error"),
+        ("async-error=6", "asynchronous error: remote_error"),
+        ("hang-collective", "hang (not finished when the time was up)"),
+        ("hang-synchronize", "hang (not finished when the time was up)"),
+        ("crash-collective", "crash: signal 11 (SIGSEGV)"),
+        ("crash-init", "crash while making communicators: signal 11 (SIGSEGV)"),
+        ("crash-stream", "crash: signal 11 (SIGSEGV)"),
+        ("exit-collective", "crash: exit status 0"),
+    ] {
+        let library = library(&home, fault, fault);
+        // Only a hang may be ended by the time limit.
+        let limit = if fault.starts_with("hang") { "1" } else { "600" };
+        let run = run(&home, 2, &library, &["run", "sum.toml", "--timeout", limit]);
+        assert!(run.code == 1 && run.out.contains(words), "{fault}: {run}");
+    }
+    // A hang or failure after the verdict changes no verdict.
+    for fault in ["hang-destroy", "error-destroy=3"] {
+        let run = run(&home, 2, &library(&home, fault, fault), &["run", "sum.toml"]);
+        assert_eq!(run.code, 0, "{fault}: {run}");
+    }
+}
+
+#[test]
+fn a_library_that_is_too_old_or_none_is_missing() {
+    let home = Home::new();
+    home.file("sum.toml", SUM);
+    home.file("text", "no library");
+    let old = run(&home, 2, &library(&home, "old", "version=20708"), &["run", "sum.toml"]);
+    assert!(old.code == 3 && old.err.contains("too old"), "{old}");
+    let none = run(&home, 2, &home.path("text"), &["run", "sum.toml"]);
+    assert!(none.code == 3 && none.err.contains("cannot be loaded"), "{none}");
+}
+
+#[test]
+fn what_a_library_lacks_is_done_another_way_or_skipped() {
+    let home = Home::new();
+    let pairs = without(&home, "pairs", &["ncclAlltoAll", "ncclGather", "ncclScatter"]);
+    for (op, inputs, expect) in [
+        ("all_to_all", "[[1, 2], [3, 4]]", "[[1, 3], [2, 4]]"),
+        ("gather", "[[1, 2], [3, 4]]", "[[[1, 2], [3, 4]], \"untouched\"]"),
+        ("scatter", "[[1, 2], []]", "[[1], [2]]"),
+    ] {
+        home.file(
+            &format!("pairs/{op}.toml"),
+            &format!("world_size = 2\nop = \"{op}\"\ninputs = {inputs}\nexpect = {expect}\n"),
+        );
+        let path = home.path(&format!("pairs/{op}.toml"));
+        let one = run(&home, 2, &pairs, &["run", path.to_str().unwrap()]);
+        assert!(one.code == 0 && one.out.contains("1 passed"), "{op}: {one}");
+    }
+    let split = without(&home, "split", &["ncclCommSplit"]);
+    let file = format!("{}/mpi_comm_split.toml", documented());
+    let skipped = run(&home, 16, &split, &["run", &file]);
+    assert!(skipped.code == 0 && skipped.out.contains("needs ncclCommSplit (since NCCL 2.18)"), "{skipped}");
+    home.file("fp8.toml", "world_size = 2\ndtype = \"f8e4m3\"\nop = \"all_reduce\"\ninputs = [[1], [2]]\n");
+    let fp8 = run(&home, 2, &library(&home, "fp8", "version=22304"), &["run", "fp8.toml"]);
+    assert!(fp8.code == 0 && fp8.out.contains("needs f8e4m3 (since NCCL 2.24); this is 2.23.4"), "{fp8}");
+}
+
+#[test]
+fn more_ranks_than_gpus_are_skipped_or_share_them() {
+    let home = Home::new();
+    home.file("sum.toml", SUM);
+    let library = standin::library().unwrap();
+    let alone = run(&home, 1, &library, &["run", "sum.toml"]);
+    assert!(alone.code == 0 && alone.out.contains("needs 2 GPUs, one for each rank; there is 1"), "{alone}");
+    let shared = run(&home, 1, &library, &["run", "sum.toml", "--ranks-per-gpu", "auto"]);
+    assert!(shared.code == 0 && shared.out.contains("1 passed"), "{shared}");
+    home.file("gpus.toml", &format!("{SUM}requires.gpus = 8\n"));
+    let gpus = run(&home, 2, &library, &["run", "gpus.toml"]);
+    assert!(gpus.out.contains("needs 8 GPUs; there are 2"), "{gpus}");
+    home.file("compute.toml", &format!("{SUM}requires.compute = \"10.0\"\n"));
+    let compute = run(&home, 2, &library, &["run", "compute.toml"]);
+    assert!(compute.out.contains("needs GPUs of compute capability 10.0; the least here is 9.0"), "{compute}");
+}
+
+#[test]
+fn the_program_names_no_cuda_library() {
+    let program = fs::read(env!("CARGO_BIN_EXE_collspec")).unwrap();
+    let needed = Command::new("ldd").arg(env!("CARGO_BIN_EXE_collspec")).output();
+    if let Ok(needed) = needed {
+        let text = String::from_utf8_lossy(&needed.stdout).into_owned();
+        assert!(text.contains("libc.so") && !text.contains("cuda") && !text.contains("nccl"), "{text}");
+    }
+    assert!(program.starts_with(b"\x7fELF"));
+}
