@@ -41,7 +41,7 @@ pub fn run(mut command: Command, limit: Duration) -> Result<Answer, CommandError
     let mut patience = Patience::new(limit);
     let mut child = command.spawn()?;
     let (out, err) = (child.stdout.take(), child.stderr.take());
-    let mut life = ChildGuard::of(child);
+    let mut guard = ChildGuard::of(child);
     let (tell, told) = channel();
     let listen = |is_out: bool, from: Option<Box<dyn Read + Send>>| {
         let tell = tell.clone();
@@ -52,8 +52,8 @@ pub fn run(mut command: Command, limit: Duration) -> Result<Answer, CommandError
         };
         thread::Builder::new().name("command output".into()).spawn(body).map(|_| ())
     };
-    listen(true, out.map(|from| Box::new(life.reader(from)) as Box<dyn Read + Send>))?;
-    listen(false, err.map(|from| Box::new(life.reader(from)) as Box<dyn Read + Send>))?;
+    listen(true, out.map(|from| Box::new(guard.reader(from)) as Box<dyn Read + Send>))?;
+    listen(false, err.map(|from| Box::new(guard.reader(from)) as Box<dyn Read + Send>))?;
     let (mut out, mut err) = (String::new(), String::new());
     for _ in 0..2 {
         let heard = patience.wait(|slice| match told.recv_timeout(slice) {
@@ -68,10 +68,10 @@ pub fn run(mut command: Command, limit: Duration) -> Result<Answer, CommandError
         }
     }
     // Both streams have ended, so the program has as good as ended too.
-    if !life.ends_within(patience.left()) {
+    if !guard.ends_within(patience.left()) {
         return Err(CommandError::TooSlow(limit));
     }
-    Ok(Answer { status: life.end()?, out, err })
+    Ok(Answer { status: guard.end()?, out, err })
 }
 
 fn read(mut from: Box<dyn Read + Send>) -> String {

@@ -179,33 +179,33 @@ mod tests {
 
     #[test]
     fn its_words_end_with_it_although_somebody_else_holds_the_pipe() {
-        let mut life = shell("echo last words; sleep 600 & exit 3");
-        let pipe = life.child.stdout.take().unwrap();
+        let mut guard = shell("echo last words; sleep 600 & exit 3");
+        let pipe = guard.child.stdout.take().unwrap();
         let mut words = String::new();
-        life.reader(pipe).read_to_string(&mut words).unwrap();
+        guard.reader(pipe).read_to_string(&mut words).unwrap();
         assert_eq!(words, "last words\n");
-        assert!(life.ends_within(Duration::from_secs(20)) && !life.goes_on());
-        assert!(left(life.id()), "the other one is still there");
-        assert_eq!(life.end().unwrap().code(), Some(3), "looking has not taken its status away");
+        assert!(guard.ends_within(Duration::from_secs(20)) && !guard.goes_on());
+        assert!(left(guard.id()), "the other one is still there");
+        assert_eq!(guard.end().unwrap().code(), Some(3), "looking has not taken its status away");
         // the dead are in the group until somebody has taken notice, which is not for this process to do
-        assert_eq!(life.end().unwrap().code(), Some(3));
+        assert_eq!(guard.end().unwrap().code(), Some(3));
     }
 
     #[test]
     fn whoever_outlives_it_in_its_group_is_killed_with_it() {
-        let mut life = shell("trap '' TERM; (echo; exec sleep 600) & exit 0");
-        assert!(life.ends_within(Duration::from_secs(20)));
-        let mut pipe = life.child.stdout.take().unwrap();
-        life.end().unwrap();
+        let mut guard = shell("trap '' TERM; (echo; exec sleep 600) & exit 0");
+        assert!(guard.ends_within(Duration::from_secs(20)));
+        let mut pipe = guard.child.stdout.take().unwrap();
+        guard.end().unwrap();
         // the pipe ends only when its last holder does
         pipe.read_to_end(&mut Vec::new()).unwrap();
     }
 
     #[test]
     fn an_end_is_waited_for_but_not_for_ever() {
-        let life = shell("exec sleep 600");
-        assert!(!life.ends_within(Duration::from_millis(10)) && life.goes_on());
-        life.kill();
-        assert!(life.ends_within(Duration::from_secs(20)));
+        let guard = shell("exec sleep 600");
+        assert!(!guard.ends_within(Duration::from_millis(10)) && guard.goes_on());
+        guard.kill();
+        assert!(guard.ends_within(Duration::from_secs(20)));
     }
 }

@@ -11,19 +11,19 @@ use nccl_sys::ncclResult_t;
 const OLDEST: i32 = 2000;
 
 /// Compares the answers on every rank with the communicators that the plan made.
-pub(crate) fn check(plan: &Plan, seen: &Observation, book: &mut FindingCollector) {
+pub(crate) fn check(plan: &Plan, seen: &Observation, collector: &mut FindingCollector) {
     for (rank, report) in seen.ranks.iter().enumerate() {
-        if !book.eyes.rank(rank) {
+        if !collector.eyes.rank(rank) {
             continue;
         }
         for asked in &report.answers.comms {
-            communicator(plan, rank, asked, book);
+            communicator(plan, rank, asked, collector);
         }
-        texts(rank, &report.answers.texts, book);
+        texts(rank, &report.answers.texts, collector);
         if let Some(version) = report.answers.version {
             let right = version >= OLDEST;
             let wrong = Wrong { function: "ncclGetVersion", right: "a version code".into(), actual: number(version) };
-            wrong.note(right, rank, book);
+            wrong.note(right, rank, collector);
         }
         if report.answers.mute > 0 {
             let wrong = Wrong {
@@ -31,12 +31,12 @@ pub(crate) fn check(plan: &Plan, seen: &Observation, book: &mut FindingCollector
                 right: "a text".into(),
                 actual: "a null pointer after a call that failed".into(),
             };
-            wrong.note(false, rank, book);
+            wrong.note(false, rank, collector);
         }
     }
 }
 
-fn communicator(plan: &Plan, rank: usize, asked: &Asked, book: &mut FindingCollector) {
+fn communicator(plan: &Plan, rank: usize, asked: &Asked, collector: &mut FindingCollector) {
     let Some(comm) = plan.comms.get(asked.comm as usize) else { return };
     let Some(own) = comm.members.iter().position(|member| *member == rank) else { return };
     let of = match &comm.name {
@@ -60,12 +60,12 @@ fn communicator(plan: &Plan, rank: usize, asked: &Asked, book: &mut FindingColle
             Answer::Nothing | Answer::Absent => "success but no value".into(),
         };
         let wrong = Wrong { function, right: number(right), actual: format!("{actual}{of}") };
-        wrong.note(answer == Answer::Is(right), rank, book);
+        wrong.note(answer == Answer::Is(right), rank, collector);
     }
 }
 
 /// Every code must have a text, and no failure the text of success.
-fn texts(rank: usize, texts: &[(i32, Option<String>)], book: &mut FindingCollector) {
+fn texts(rank: usize, texts: &[(i32, Option<String>)], collector: &mut FindingCollector) {
     let success = texts.iter().find(|(code, _)| *code == ncclResult_t::Success.0).and_then(|(_, text)| text.as_deref());
     for (code, text) in texts {
         let name = ncclResult_t(*code).name().map_or_else(|| format!("code {code}"), str::to_owned);
@@ -78,7 +78,8 @@ fn texts(rank: usize, texts: &[(i32, Option<String>)], book: &mut FindingCollect
         };
         let right = actual.is_none();
         let actual = format!("{} for {name}", actual.unwrap_or("a text"));
-        Wrong { function: "ncclGetErrorString", right: "a text of its own".into(), actual }.note(right, rank, book);
+        Wrong { function: "ncclGetErrorString", right: "a text of its own".into(), actual }
+            .note(right, rank, collector);
     }
 }
 
@@ -94,14 +95,14 @@ struct Wrong {
 }
 
 impl Wrong {
-    fn note(self, right: bool, rank: usize, book: &mut FindingCollector) {
-        book.looked(Lane::Invariants, 1);
+    fn note(self, right: bool, rank: usize, collector: &mut FindingCollector) {
+        collector.looked(Lane::Invariants, 1);
         if !right {
             let Self { function, right, actual } = self;
             let text = format!("rank {rank}: {function} answered {actual}, expected {right}");
             let mut finding = message::plain(Lane::Invariants, text, right, actual);
             finding.rank = Some(rank);
-            book.find(Priority { kind: 2, event: 0 }, finding);
+            collector.find(Priority { kind: 2, event: 0 }, finding);
         }
     }
 }

@@ -15,36 +15,37 @@ use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 /// Evaluates all of them on every rank that has all they name.
-pub(crate) fn check(plan: &Plan, last: &[Memory], seen: &Observation, book: &mut FindingCollector) {
+pub(crate) fn check(plan: &Plan, last: &[Memory], seen: &Observation, collector: &mut FindingCollector) {
     let ids: HashMap<&str, BufId> = plan.buffers.iter().enumerate().rev().map(|(i, b)| (b.name.as_str(), i)).collect();
     for assertion in &plan.case.asserts {
         let mut used = Used::default();
         used.node(&ids, &assertion.v.node);
-        book.looked(Lane::Expected, 0);
+        collector.looked(Lane::Expected, 0);
         let mut held = false;
-        let eyes = book.eyes;
+        let eyes = collector.eyes;
         for rank in (0..plan.n).filter(|rank| eyes.rank(*rank)) {
             let all = used.all.iter().all(|b| plan.buffers[*b].places.get(rank).is_some_and(Option::is_some));
             let undefined = |b: &BufId| whole(plan, *b, rank).is_some_and(|region| is_undefined(plan, last, region));
             if all && used.all.iter().any(undefined) {
                 held = true;
-                book.note(format!("`{}` names undefined data and was not checked on rank {rank}", assertion.v.text));
+                collector
+                    .note(format!("`{}` names undefined data and was not checked on rank {rank}", assertion.v.text));
                 continue;
             }
             let tagged = used.tags.iter().all(|tag| figure(plan, seen, rank, tag).is_some());
             if all && tagged {
                 held = true;
-                one_rank(plan, seen, rank, assertion, &used, book);
+                one_rank(plan, seen, rank, assertion, &used, collector);
             }
         }
         if !held {
             let text = format!("`{}` was not checked: no rank has all that it names", assertion.v.text);
             // Among many cases some may leave out what an assert speaks of; a single one that does says nothing.
             if plan.case.swept {
-                book.note(text);
+                collector.note(text);
             } else {
                 let finding = message::plain(Lane::Expected, text, assertion.v.text.clone(), "not checked".into());
-                book.find(Priority { kind: 3, event: 1 }, Finding { span: Some(assertion.span), ..finding });
+                collector.find(Priority { kind: 3, event: 1 }, Finding { span: Some(assertion.span), ..finding });
             }
         }
     }
@@ -107,7 +108,7 @@ fn one_rank(
     rank: usize,
     assertion: &Sp<Expr>,
     used: &Used,
-    book: &mut FindingCollector,
+    collector: &mut FindingCollector,
 ) {
     let count = |buf: &BufId| plan.buffers[*buf].places[rank].map_or(0, |p| p.count);
     let counts: Vec<u64> = used.each.iter().map(count).collect();
@@ -120,7 +121,7 @@ fn one_rank(
     let rank_of = Priority { kind: 3, event: 1 };
     if let Some(other) = counts.iter().find(|c| **c != counts[0]) {
         let words = format!("rank {rank}: assert `{text}` names buffers of {} and {other} elements", counts[0]);
-        book.find(rank_of, finding(words, "different counts".into()));
+        collector.find(rank_of, finding(words, "different counts".into()));
         return;
     }
     let elements = counts.first().copied();
@@ -128,7 +129,7 @@ fn one_rank(
     let mut wrong = 0;
     let mut first: Option<(u64, String)> = None;
     let mut looked = 0;
-    let eyes = book.eyes;
+    let eyes = collector.eyes;
     let dtype = used.each.first().map(|b| plan.buffers[*b].dtype);
     let named = |buf: &BufId| Some((plan.buffers[*buf].name.as_str(), bytes(plan, seen, *buf, rank)?));
     let buffers: HashMap<&str, (DType, &[u8])> = used.all.iter().filter_map(named).collect();
@@ -149,11 +150,11 @@ fn one_rank(
             Err(_) if quiet.unseen.get() && used.tags.iter().any(|tag| uncounted(plan, rank, tag).is_some()) => {
                 let why = used.tags.iter().find_map(|tag| uncounted(plan, rank, tag)).unwrap_or_default();
                 let words = format!("rank {rank}: assert `{text}` cannot be checked: {why}");
-                book.find(rank_of, finding(words, "not known".into()));
+                collector.find(rank_of, finding(words, "not known".into()));
                 return;
             }
             Err(_) if quiet.unseen.get() => {
-                book.note(format!("`{text}` was not checked: this backend does not count that"));
+                collector.note(format!("`{text}` was not checked: this backend does not count that"));
                 return;
             }
             result => {
@@ -171,7 +172,7 @@ fn one_rank(
             }
         }
     }
-    book.looked(Lane::Expected, looked + wrong);
+    collector.looked(Lane::Expected, looked + wrong);
     let Some((i, values)) = first else { return };
     let place =
         if elements.is_some() { format!(" for element {i} ({wrong} of {total} elements)") } else { String::new() };
@@ -180,7 +181,7 @@ fn one_rank(
     (finding.wrong, finding.of) = (wrong, total);
     finding.element = elements.map(|_| i);
     finding.buffer = used.each.first().map(|b| plan.buffers[*b].name.clone());
-    book.find(rank_of, finding);
+    collector.find(rank_of, finding);
 }
 
 fn figure<'a>(plan: &Plan, seen: &'a Observation, rank: usize, step: &str) -> Option<&'a crate::job::Figure> {

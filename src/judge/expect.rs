@@ -20,23 +20,23 @@ pub(crate) fn check(
     forecast: &Forecast,
     last: &[Memory],
     seen: &Observation,
-    book: &mut FindingCollector,
+    collector: &mut FindingCollector,
 ) {
     for expectation in &plan.case.expect {
         let Some(buf) = plan.buffers.iter().position(|b| b.name == expectation.target.name) else {
             let text = format!("`{}` is expected, but no step makes it", expectation.target.name);
-            book.find(
+            collector.find(
                 LAST,
                 at(expectation.target.span, message::plain(Lane::Expected, text, "a buffer".into(), "none".into())),
             );
             continue;
         };
-        let eyes = book.eyes;
+        let eyes = collector.eyes;
         for rank in (0..plan.n).filter(|rank| eyes.rank(*rank)) {
             let checker = Checker { plan, forecast, last, seen, expectation, buf, rank };
-            if let Err(diagnostic) = checker.check(book) {
+            if let Err(diagnostic) = checker.check(collector) {
                 let finding = message::plain(Lane::Expected, diagnostic.message, "a value".into(), "none".into());
-                book.find(LAST, at(diagnostic.span, finding));
+                collector.find(LAST, at(diagnostic.span, finding));
             }
         }
     }
@@ -67,17 +67,17 @@ enum Row<'a> {
 }
 
 impl Checker<'_> {
-    fn check(&self, book: &mut FindingCollector) -> Result<(), Diagnostic> {
+    fn check(&self, collector: &mut FindingCollector) -> Result<(), Diagnostic> {
         let (span, row) = self.row();
         let region = self.region()?;
         match (row, region) {
             (Row::Any, _) | (Row::Untouched, None) => {
-                book.looked(Lane::Expected, 0);
+                collector.looked(Lane::Expected, 0);
                 Ok(())
             }
-            (Row::Untouched, Some(region)) => self.untouched(region, span, book),
-            (Row::Values(_), None) => self.absent(span, book),
-            (Row::Values(written), Some(region)) => self.values(region, span, written, book),
+            (Row::Untouched, Some(region)) => self.untouched(region, span, collector),
+            (Row::Values(_), None) => self.absent(span, collector),
+            (Row::Values(written), Some(region)) => self.values(region, span, written, collector),
         }
     }
 
@@ -116,19 +116,19 @@ impl Checker<'_> {
         Some((self.seen.images.get(alloc)?.get(part.clone())?, self.forecast.initial.get(alloc)?.get(part)?))
     }
 
-    fn untouched(&self, region: Region, span: Span, book: &mut FindingCollector) -> Result<(), Diagnostic> {
+    fn untouched(&self, region: Region, span: Span, collector: &mut FindingCollector) -> Result<(), Diagnostic> {
         let Some((actual, initial)) = self.images(region) else { return Ok(()) };
         let dtype = self.plan.buffers[self.buf].dtype;
-        book.looked(Lane::Expected, region.len);
+        collector.looked(Lane::Expected, region.len);
         let wrong: Vec<u64> =
             (0..region.len).filter(|i| get(dtype, actual, *i as usize) != get(dtype, initial, *i as usize)).collect();
-        let wrong = book.eyes.noticed(dtype, region.start, wrong, initial, actual);
+        let wrong = collector.eyes.noticed(dtype, region.start, wrong, initial, actual);
         let Some(first) = wrong.first().copied() else { return Ok(()) };
-        self.report(region, span, &wrong, "untouched".into(), get(dtype, actual, first as usize), book);
+        self.report(region, span, &wrong, "untouched".into(), get(dtype, actual, first as usize), collector);
         Ok(())
     }
 
-    fn absent(&self, span: Span, book: &mut FindingCollector) -> Result<(), Diagnostic> {
+    fn absent(&self, span: Span, collector: &mut FindingCollector) -> Result<(), Diagnostic> {
         // A table for all ranks speaks of those that have the buffer.
         if matches!(self.expectation.content, Content::All(_)) {
             return Ok(());
@@ -139,7 +139,7 @@ impl Checker<'_> {
         let text = format!("rank {} has no `{}`, but values are expected", self.rank, self.expectation.target.name);
         let mut finding = at(span, message::plain(Lane::Expected, text, "values".into(), "no buffer".into()));
         finding.rank = Some(self.rank);
-        book.find(LAST, finding);
+        collector.find(LAST, finding);
         Ok(())
     }
 
@@ -148,7 +148,7 @@ impl Checker<'_> {
         region: Region,
         span: Span,
         written: &[Element],
-        book: &mut FindingCollector,
+        collector: &mut FindingCollector,
     ) -> Result<(), Diagnostic> {
         let dtype = self.plan.buffers[self.buf].dtype;
         let Some((actual, _)) = self.images(region) else { return Ok(()) };
@@ -163,18 +163,18 @@ impl Checker<'_> {
                 self.rank, self.expectation.target.name
             );
             let finding = message::plain(Lane::Expected, text, format!("{said} elements"), format!("{have} elements"));
-            book.find(LAST, super::Finding { rank: Some(self.rank), ..at(span, finding) });
+            collector.find(LAST, super::Finding { rank: Some(self.rank), ..at(span, finding) });
             None
         };
         let Some(expected) = expected else { return Ok(()) };
         if is_undefined(self.plan, self.last, region) {
-            book.note(format!(
+            collector.note(format!(
                 "`{}` on rank {} is undefined and was not compared",
                 self.expectation.target.name, self.rank
             ));
             return Ok(());
         }
-        book.looked(Lane::Expected, region.len);
+        collector.looked(Lane::Expected, region.len);
         let by_bits = |i: usize| {
             let element = if written.len() == 1 { written.first() } else { written.get(i) };
             element.is_some_and(|e| matches!(e.value, ElementValue::Bits(_)))
@@ -183,11 +183,11 @@ impl Checker<'_> {
             .filter(|i| !alike(dtype, get(dtype, &expected, *i), get(dtype, actual, *i), by_bits(*i)))
             .map(|i| i as u64)
             .collect();
-        let wrong = book.eyes.noticed(dtype, region.start, wrong, &expected, actual);
+        let wrong = collector.eyes.noticed(dtype, region.start, wrong, &expected, actual);
         let Some(first) = wrong.first().map(|f| *f as usize) else { return Ok(()) };
         let span = if written.len() == 1 { span } else { written.get(first).map_or(span, |e| e.span) };
         let right = message::value(dtype, get(dtype, &expected, first));
-        self.report(region, span, &wrong, right, get(dtype, actual, first), book);
+        self.report(region, span, &wrong, right, get(dtype, actual, first), collector);
         Ok(())
     }
 
@@ -198,7 +198,7 @@ impl Checker<'_> {
         wrong: &[u64],
         expected: String,
         actual: u64,
-        book: &mut FindingCollector,
+        collector: &mut FindingCollector,
     ) {
         let buffer = &self.plan.buffers[self.buf];
         let finding = Wrong {
@@ -212,7 +212,7 @@ impl Checker<'_> {
             of: region.len,
             pattern: pattern::places(wrong, region.len),
         };
-        book.find(LAST, message::wrong(self.plan, finding, None, Some(span)));
+        collector.find(LAST, message::wrong(self.plan, finding, None, Some(span)));
     }
 }
 

@@ -19,38 +19,38 @@ pub(crate) fn compare(
     forecast: &Forecast,
     last: &[Memory],
     seen: &Observation,
-    book: &mut FindingCollector,
+    collector: &mut FindingCollector,
 ) {
     for (alloc, memory) in last.iter().enumerate() {
         let empty = Vec::new();
         let image = seen.images.get(alloc).unwrap_or(&empty);
         let initial = forecast.initial.get(alloc).unwrap_or(&empty);
         let spec = &plan.allocs[alloc];
-        if !book.eyes.rank(spec.rank) {
+        if !collector.eyes.rank(spec.rank) {
             continue;
         }
         let Some((start, end)) = payload(plan, alloc, image).filter(|_| image.len() == initial.len()) else {
             let text = format!("rank {}: the memory of `{}` did not come back", spec.rank, spec.label);
-            book.find(
+            collector.find(
                 Priority { kind: 2, event: 0 },
                 message::plain(Lane::Invariants, text, "an image".into(), "none".into()),
             );
             continue;
         };
-        book.looked(Lane::Invariants, (image.len() - (end - start)) as u64);
-        count(plan, memory, book);
-        if book.eyes.without(Flaw::NoGuards) {
-            guards(plan, alloc, initial, image, (start, end), book);
+        collector.looked(Lane::Invariants, (image.len() - (end - start)) as u64);
+        count(plan, memory, collector);
+        if collector.eyes.without(Flaw::NoGuards) {
+            guards(plan, alloc, initial, image, (start, end), collector);
         }
         if image[start..end] != memory.data[..] {
-            Payload { plan, forecast, seen, alloc, memory, actual: &image[start..end] }.explain(book);
+            Payload { plan, forecast, seen, alloc, memory, actual: &image[start..end] }.explain(collector);
         }
     }
 }
 
 /// What is looked at: elements that steps wrote, and bytes that nobody may touch. Elements that only observation decides
 /// were counted as they were judged.
-fn count(plan: &Plan, memory: &Memory, book: &mut FindingCollector) {
+fn count(plan: &Plan, memory: &Memory, collector: &mut FindingCollector) {
     let mut from = 0;
     let (mut exact, mut kept) = (0, 0);
     for run in memory.runs() {
@@ -69,7 +69,7 @@ fn count(plan: &Plan, memory: &Memory, book: &mut FindingCollector) {
     }
     for (lane, number) in [(Lane::Exact, exact), (Lane::Invariants, kept)] {
         if number > 0 {
-            book.looked(lane, number);
+            collector.looked(lane, number);
         }
     }
 }
@@ -80,7 +80,7 @@ fn guards(
     initial: &[u8],
     image: &[u8],
     (start, end): (usize, usize),
-    book: &mut FindingCollector,
+    collector: &mut FindingCollector,
 ) {
     let spec = &plan.allocs[alloc];
     for (before, range) in [(true, 0..start), (false, end..image.len())] {
@@ -93,7 +93,7 @@ fn guards(
         // Counted from the payload's edge: the last byte before it is -1, the first after it +0.
         let at = if before { first as i64 - start as i64 } else { (first - end) as i64 };
         let finding = message::guard(spec.rank, &spec.label, before, at, wrong, initial[first], image[first]);
-        book.find(Priority { kind: 2, event: 0 }, finding);
+        collector.find(Priority { kind: 2, event: 0 }, finding);
     }
 }
 
@@ -119,7 +119,7 @@ enum Owner {
 }
 
 impl Payload<'_> {
-    fn explain(&self, book: &mut FindingCollector) {
+    fn explain(&self, collector: &mut FindingCollector) {
         let mut by_owner: BTreeMap<Owner, Vec<u64>> = BTreeMap::new();
         let mut from = 0;
         for run in self.memory.runs() {
@@ -132,7 +132,7 @@ impl Payload<'_> {
             for byte in range.filter(|b| self.actual[*b as usize] != self.memory.data[*b as usize]) {
                 let owner = owners.iter().find(|(bytes, _)| bytes.contains(&byte)).map_or(Owner::Nobody, |(_, o)| *o);
                 by_owner.entry(owner).or_default().push(byte);
-                book.wrong(self.alloc, byte..byte + 1);
+                collector.wrong(self.alloc, byte..byte + 1);
             }
         }
         let spec = &self.plan.allocs[self.alloc];
@@ -140,17 +140,17 @@ impl Payload<'_> {
             let (at, wrong) = (bytes[0], bytes.len() as u64);
             let (expected, actual) = (self.memory.data[at as usize], self.actual[at as usize]);
             match owner {
-                Owner::Write(event, write) if !spec.scrap => self.write(event, write, &bytes, book),
-                _ if !book.eyes.without(Flaw::NoInputs) => {}
+                Owner::Write(event, write) if !spec.scrap => self.write(event, write, &bytes, collector),
+                _ if !collector.eyes.without(Flaw::NoInputs) => {}
                 _ if spec.scrap => {
                     let finding = message::scrap(spec.rank, &spec.label, at, wrong, expected, actual);
-                    book.find(Priority { kind: 2, event: 0 }, finding);
+                    collector.find(Priority { kind: 2, event: 0 }, finding);
                 }
                 Owner::Nobody | Owner::Write(..) => {
                     let finding = message::beyond(spec.rank, &spec.label, at, wrong, expected, actual);
-                    book.find(Priority { kind: 2, event: 0 }, finding);
+                    collector.find(Priority { kind: 2, event: 0 }, finding);
                 }
-                Owner::Kept(buf) => self.kept(buf, &bytes, book),
+                Owner::Kept(buf) => self.kept(buf, &bytes, collector),
             }
         }
     }
@@ -185,7 +185,7 @@ impl Payload<'_> {
         owners
     }
 
-    fn write(&self, event: usize, write: usize, bytes: &[u64], book: &mut FindingCollector) {
+    fn write(&self, event: usize, write: usize, bytes: &[u64], collector: &mut FindingCollector) {
         let plan = self.plan;
         let writes = writes_of(&plan.events[event]);
         let Some(region) = writes.get(write).copied().flatten().map(|w| w.region) else { return };
@@ -194,7 +194,7 @@ impl Payload<'_> {
         let slice = range.start as usize..range.end as usize;
         let (expected, actual) = (&self.memory.data[slice.clone()], &self.actual[slice]);
         let elements = elements(bytes, range.start, buffer.dtype.size());
-        let elements = book.eyes.noticed(buffer.dtype, region.start, elements, expected, actual);
+        let elements = collector.eyes.noticed(buffer.dtype, region.start, elements, expected, actual);
         let Some(first) = elements.first().copied() else { return };
         let site = pattern::Site { event, write, region, expected, actual, wrong: &elements };
         let finding = Wrong {
@@ -206,20 +206,20 @@ impl Payload<'_> {
             actual: message::value(buffer.dtype, get(buffer.dtype, actual, first as usize)),
             wrong: elements.len() as u64,
             of: region.len,
-            pattern: book.worth().then(|| pattern::recognise(plan, self.forecast, self.seen, &site)).flatten(),
+            pattern: collector.worth().then(|| pattern::recognise(plan, self.forecast, self.seen, &site)).flatten(),
         };
         let step = plan.events[event].step();
-        book.find(Priority { kind: 1, event }, message::wrong(plan, finding, Some(step), None));
+        collector.find(Priority { kind: 1, event }, message::wrong(plan, finding, Some(step), None));
     }
 
-    fn kept(&self, buf: usize, bytes: &[u64], book: &mut FindingCollector) {
+    fn kept(&self, buf: usize, bytes: &[u64], collector: &mut FindingCollector) {
         let buffer = &self.plan.buffers[buf];
         let rank = self.plan.allocs[self.alloc].rank;
         let Some(place) = buffer.places.get(rank).copied().flatten() else { return };
         let size = buffer.dtype.size();
         let part = place.offset as usize..;
         let (was, is) = (&self.memory.data[part.clone()], &self.actual[part]);
-        let elements = book.eyes.noticed(buffer.dtype, 0, elements(bytes, place.offset, size), was, is);
+        let elements = collector.eyes.noticed(buffer.dtype, 0, elements(bytes, place.offset, size), was, is);
         let Some(first) = elements.first().copied() else { return };
         let at = place.offset as usize + first as usize * size;
         let bits = |from: &[u8]| message::value(buffer.dtype, get(buffer.dtype, &from[at..], 0));
@@ -234,7 +234,7 @@ impl Payload<'_> {
             of: place.count,
             pattern: pattern::places(&elements, place.count),
         };
-        book.find(Priority { kind: 2, event: 0 }, message::touched(finding, buffer.input.is_some()));
+        collector.find(Priority { kind: 2, event: 0 }, message::touched(finding, buffer.input.is_some()));
     }
 }
 
@@ -274,9 +274,9 @@ pub(crate) fn repeats(
     first: &Observation,
     other: &Observation,
     number: usize,
-    book: &mut FindingCollector,
+    collector: &mut FindingCollector,
 ) {
-    book.looked(Lane::Invariants, first.images.iter().map(|i| i.len() as u64).sum());
+    collector.looked(Lane::Invariants, first.images.iter().map(|i| i.len() as u64).sum());
     for (alloc, (a, b)) in first.images.iter().zip(&other.images).enumerate().filter(|(_, (a, b))| a != b) {
         let spec = &plan.allocs[alloc];
         let start = spec.start() as usize;
@@ -285,7 +285,7 @@ pub(crate) fn repeats(
             undefined.map(|(bytes, _)| start + bytes.start as usize..start + bytes.end as usize).collect()
         });
         let defined = |at: usize| !undefined.iter().any(|bytes| bytes.contains(&at));
-        let counts = |at: usize| a[at] != b[at] && defined(at) && looked_at(plan, alloc, at, book.eyes);
+        let counts = |at: usize| a[at] != b[at] && defined(at) && looked_at(plan, alloc, at, collector.eyes);
         let Some(at) = (0..a.len().min(b.len())).find(|at| counts(*at)) else { continue };
         let found = plan.buffers.iter().find_map(|buffer| {
             let place = buffer.places.get(spec.rank).copied().flatten().filter(|p| p.alloc == alloc)?;
@@ -304,6 +304,6 @@ pub(crate) fn repeats(
         );
         let mut finding = message::plain(Lane::Invariants, text, was, is);
         (finding.rank, finding.buffer, finding.element) = (Some(spec.rank), Some(name.into()), Some(element));
-        book.find(Priority { kind: 2, event: usize::MAX }, finding);
+        collector.find(Priority { kind: 2, event: usize::MAX }, finding);
     }
 }

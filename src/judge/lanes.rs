@@ -17,7 +17,7 @@ pub(crate) struct Judge<'a> {
     pub plan: &'a Plan,
     pub forecast: &'a Forecast,
     pub seen: &'a Observation,
-    pub book: &'a mut FindingCollector,
+    pub collector: &'a mut FindingCollector,
     pub budget: &'a mut Budget,
     pub fingerprint: &'a mut Fingerprint,
     /// What the first rank of the same event got, and which of its elements are wrong.
@@ -64,17 +64,17 @@ impl Resolver for Judge<'_> {
         let region = choice.target.region;
         let buffer = &self.plan.buffers[region.buf];
         let Some((bytes, checkpoint)) = observed(self.plan, self.forecast, self.seen, choice) else {
-            if self.book.eyes.rank(region.rank) {
+            if self.collector.eyes.rank(region.rank) {
                 let text = format!("rank {}: nothing came back of `{}`", region.rank, message::name(buffer));
                 let finding = message::plain(Lane::Invariants, text, "a copy".into(), "none".into());
-                self.book.find(Priority { kind: 1, event: choice.event }, finding);
+                self.collector.find(Priority { kind: 1, event: choice.event }, finding);
             }
             return None;
         };
         let alike = self.first.take().filter(|f| f.event == choice.event && f.from == choice.first);
         let wrong = match &alike {
             Some(first) if first.bytes == bytes => {
-                self.book.looked(Lane::Invariants, region.len);
+                self.collector.looked(Lane::Invariants, region.len);
                 first.wrong.clone()
             }
             _ => self.elements(choice, &bytes, checkpoint),
@@ -83,7 +83,7 @@ impl Resolver for Judge<'_> {
             self.unequal(choice, first, &bytes);
         }
         let noticed = self.noticed(choice, &bytes, &wrong, checkpoint);
-        noticed.iter().for_each(|(_, lane, _)| self.book.fail(*lane));
+        noticed.iter().for_each(|(_, lane, _)| self.collector.fail(*lane));
         if !noticed.is_empty() {
             self.report(choice, &bytes, &noticed, checkpoint);
         }
@@ -109,14 +109,14 @@ impl Resolver for Judge<'_> {
         let mut finding = message::plain(Lane::Exact, text, "a value".into(), "none".into());
         finding.rank = fault.rank;
         finding.span = self.plan.steps.get(fault.step as usize).map(|s| s.span);
-        self.book.find(Priority { kind: 1, event: fault.event }, finding);
+        self.collector.find(Priority { kind: 1, event: fault.event }, finding);
     }
 }
 
 impl Judge<'_> {
     /// Compares the copy of a write with what the walk has there, unless the elements were judged one by one.
     fn copy(&mut self, event: usize, write: usize, region: Region, checkpoint: usize, memory: &[Memory]) {
-        let eyes = self.book.eyes;
+        let eyes = self.collector.eyes;
         // what is still there at the end is compared then
         if !eyes.rank(region.rank) || !eyes.without(Flaw::OnlyLast) {
             return;
@@ -130,7 +130,7 @@ impl Judge<'_> {
             memory.data.get(range.start as usize..range.end as usize).unwrap_or_default(),
             self.seen.checkpoints.get(checkpoint).map(Vec::as_slice).unwrap_or_default(),
         );
-        self.book.looked(Lane::Exact, region.len);
+        self.collector.looked(Lane::Exact, region.len);
         if expected == actual {
             return;
         }
@@ -138,7 +138,7 @@ impl Judge<'_> {
         if expected.len() != actual.len() {
             let text = format!("rank {}: nothing came back of `{}`", region.rank, message::name(buffer));
             let finding = message::plain(Lane::Invariants, text, "a copy".into(), "none".into());
-            return self.book.find(Priority { kind: 1, event }, finding);
+            return self.collector.find(Priority { kind: 1, event }, finding);
         }
         let differs = |i: &u64| get(buffer.dtype, expected, *i as usize) != get(buffer.dtype, actual, *i as usize);
         let elements: Vec<u64> = (0..region.len).filter(differs).collect();
@@ -146,7 +146,7 @@ impl Judge<'_> {
         let Some(first) = elements.first().copied() else { return };
         let value = |bytes: &[u8]| message::value(buffer.dtype, get(buffer.dtype, bytes, first as usize));
         let site = pattern::Site { event, write, region, expected, actual, wrong: &elements };
-        let worth = self.book.worth();
+        let worth = self.collector.worth();
         let finding = Wrong {
             lane: Lane::Exact,
             rank: region.rank,
@@ -159,7 +159,7 @@ impl Judge<'_> {
             pattern: worth.then(|| pattern::recognise(self.plan, self.forecast, self.seen, &site)).flatten(),
         };
         let step = self.plan.events[event].step();
-        self.book.find(Priority { kind: 1, event }, message::wrong(self.plan, finding, Some(step), None));
+        self.collector.find(Priority { kind: 1, event }, message::wrong(self.plan, finding, Some(step), None));
     }
 
     /// Judges every element with several right values (from a checkpoint: all); gives the wrong ones with what is right.
@@ -169,7 +169,7 @@ impl Judge<'_> {
         let mut values = Vec::with_capacity(choice.inputs.len());
         let (mut counts, mut unable) = ([0u64; 3], None);
         // The message names the first wrong element; a judge with a flaw may miss some, so any may be the first that it sees.
-        let all_told = self.book.eyes.0.is_some();
+        let all_told = self.collector.eyes.0.is_some();
         let told = |wrong: &[Miss], words: &dyn Fn() -> String| {
             if all_told || wrong.is_empty() { words() } else { String::new() }
         };
@@ -199,7 +199,7 @@ impl Judge<'_> {
             }
             counts[lane] += 1;
             if let (2, Some(note)) = (lane, judged.note) {
-                self.book.remark(Lane::Bounded, note.into());
+                self.collector.remark(Lane::Bounded, note.into());
             }
             self.fingerprint.add(&judged);
             match judged.ruling {
@@ -218,17 +218,17 @@ impl Judge<'_> {
             // The plan could not foresee this: the inputs are observed results of earlier steps, and for these values there is no bound.
             let buffer = &self.plan.buffers[choice.target.region.buf];
             let (name, rank) = (message::name(buffer), choice.target.region.rank);
-            self.book.note(format!("{count} elements of `{name}` on rank {rank} were not judged: {why}"));
+            self.collector.note(format!("{count} elements of `{name}` on rank {rank} were not judged: {why}"));
         }
         for (lane, count) in LANES.into_iter().zip(counts).filter(|(_, count)| *count > 0) {
-            self.book.looked(lane, count);
+            self.collector.looked(lane, count);
         }
         wrong
     }
 
     /// Those of the wrong elements that the judge's eyes see.
     fn noticed<'w>(&self, choice: &Choice<'_>, bytes: &[u8], wrong: &'w [Miss], checkpoint: bool) -> Cow<'w, [Miss]> {
-        let eyes = self.book.eyes;
+        let eyes = self.collector.eyes;
         let region = choice.target.region;
         if wrong.is_empty() || eyes.0.is_none() {
             return Cow::Borrowed(wrong);
@@ -256,7 +256,7 @@ impl Judge<'_> {
             actual: bytes,
             wrong: &elements,
         };
-        let worth = self.book.worth();
+        let worth = self.collector.worth();
         let pattern = worth.then(|| pattern::recognise(self.plan, self.forecast, self.seen, &site)).flatten();
         let finding = Wrong {
             lane: *lane,
@@ -270,11 +270,12 @@ impl Judge<'_> {
             pattern,
         };
         let step = self.plan.events[choice.event].step();
-        self.book.find(Priority { kind: 1, event: choice.event }, message::wrong(self.plan, finding, Some(step), None));
+        self.collector
+            .find(Priority { kind: 1, event: choice.event }, message::wrong(self.plan, finding, Some(step), None));
         if let (false, Some((alloc, range))) = (checkpoint, region_bytes(self.plan, region)) {
             let size = dtype.size() as u64;
             for i in elements {
-                self.book.wrong(alloc, range.start + i * size..range.start + (i + 1) * size);
+                self.collector.wrong(alloc, range.start + i * size..range.start + (i + 1) * size);
             }
         }
     }
@@ -283,7 +284,7 @@ impl Judge<'_> {
     fn unequal(&mut self, choice: &Choice<'_>, first: &First, bytes: &[u8]) {
         let region = choice.target.region;
         let dtype = choice.reduction.dtype;
-        let eyes = self.book.eyes;
+        let eyes = self.collector.eyes;
         if !eyes.without(Flaw::NoSameBits) || !eyes.rank(region.rank) {
             return;
         }
@@ -319,7 +320,7 @@ impl Judge<'_> {
         finding.buffer = Some(name.into());
         finding.element = Some(region.start + element as u64);
         (finding.wrong, finding.of) = (differ.len() as u64, region.len);
-        self.book.find(Priority { kind: 2, event: choice.event }, finding);
+        self.collector.find(Priority { kind: 2, event: choice.event }, finding);
     }
 }
 

@@ -41,8 +41,8 @@ pub fn judge_bare(plan: &Plan, forecast: &Forecast, seen: &[Observation], flaw: 
     look(plan, forecast, seen, FindingCollector::bare(Eyes(flaw)))
 }
 
-fn look(plan: &Plan, forecast: &Forecast, seen: &[Observation], book: FindingCollector) -> Verdict {
-    let mut runs = Runs::with(plan, forecast, book);
+fn look(plan: &Plan, forecast: &Forecast, seen: &[Observation], collector: FindingCollector) -> Verdict {
+    let mut runs = Runs::with(plan, forecast, collector);
     let _ = seen.iter().all(|run| runs.look(Held::Theirs(run)));
     runs.close(true)
 }
@@ -52,29 +52,36 @@ fn run_of<'a>(
     plan: &Plan,
     forecast: &'a Forecast,
     seen: &Observation,
-    book: &mut FindingCollector,
+    collector: &mut FindingCollector,
     fingerprint: &mut Fingerprint,
 ) -> Cow<'a, [Memory]> {
     let memory = if forecast.observed {
         let mut walk = forecast.again(plan);
         let mut budget = Budget::default();
-        let mut judge =
-            lanes::Judge { plan, forecast, seen, book: &mut *book, budget: &mut budget, fingerprint, first: None };
+        let mut judge = lanes::Judge {
+            plan,
+            forecast,
+            seen,
+            collector: &mut *collector,
+            budget: &mut budget,
+            fingerprint,
+            first: None,
+        };
         walk.run(0..plan.events.len(), &mut judge);
         Cow::Owned(walk.memory)
     } else {
         Cow::Borrowed(forecast.last.as_slice())
     };
-    images::compare(plan, forecast, &memory, seen, book);
-    expect::check(plan, forecast, &memory, seen, book);
-    assert::check(plan, &memory, seen, book);
+    images::compare(plan, forecast, &memory, seen, collector);
+    expect::check(plan, forecast, &memory, seen, collector);
+    assert::check(plan, &memory, seen, collector);
     memory
 }
 
 /// The verdict on a case that `plan` or the forecast refused: right if the file says so.
 pub fn refused(case: &Case, diagnostics: &[Diagnostic]) -> Verdict {
-    let mut book = FindingCollector::default();
-    book.looked(Lane::Expected, 1);
+    let mut collector = FindingCollector::default();
+    collector.looked(Lane::Expected, 1);
     let first = diagnostics.first().map_or("refused without a reason", |d| d.message.as_str());
     let expected = case.outcome.as_ref().is_some_and(|o| o.v.contains(&Expected::Refused));
     let said = |text: &str| {
@@ -88,30 +95,31 @@ pub fn refused(case: &Case, diagnostics: &[Diagnostic]) -> Verdict {
         for diagnostic in diagnostics.iter().take(16) {
             let mut finding = message::plain(Lane::Expected, diagnostic.message.clone(), "ok".into(), "refused".into());
             finding.span = Some(diagnostic.span);
-            book.find(Priority::default(), finding);
+            collector.find(Priority::default(), finding);
         }
         if diagnostics.is_empty() {
-            book.find(Priority::default(), message::plain(Lane::Expected, first.into(), "ok".into(), "refused".into()));
+            collector
+                .find(Priority::default(), message::plain(Lane::Expected, first.into(), "ok".into(), "refused".into()));
         }
     } else if let Some(reason) = case.reason.as_ref().filter(|r| !said(&r.v)) {
         let text = format!("refused, but not because of \"{}\": {first}", reason.v);
         let mut finding = message::plain(Lane::Expected, text, reason.v.clone(), first.into());
         finding.span = Some(reason.span);
-        book.find(Priority::default(), finding);
+        collector.find(Priority::default(), finding);
     }
-    close(case, book, Some(Outcome::Refused), 0.0)
+    close(case, collector, Some(Outcome::Refused), 0.0)
 }
 
 /// If nothing but a refusal is admissible: the verdict on a case that could be planned all the same.
 pub fn not_refused(case: &Case) -> Option<Verdict> {
     let outcome = case.outcome.as_ref().filter(|o| o.v.iter().all(|e| *e == Expected::Refused) && !o.v.is_empty())?;
-    let mut book = FindingCollector::default();
-    book.looked(Lane::Expected, 1);
+    let mut collector = FindingCollector::default();
+    collector.looked(Lane::Expected, 1);
     let text = "it must be refused, but nothing is wrong with it".to_owned();
     let mut finding = message::plain(Lane::Expected, text, "refused".into(), "planned".into());
     finding.span = Some(outcome.span);
-    book.find(Priority::default(), finding);
-    Some(close(case, book, None, 0.0))
+    collector.find(Priority::default(), finding);
+    Some(close(case, collector, None, 0.0))
 }
 
 /// What happened when the communicators of a case were destroyed, after its program: a case that had passed has failed.
@@ -120,12 +128,12 @@ pub fn ended_badly(verdict: &mut Verdict, outcome: Outcome, rank: Option<usize>,
         verdict.notes.push(text);
         return;
     }
-    let mut book = FindingCollector::default();
-    book.looked(Lane::Expected, 1);
+    let mut collector = FindingCollector::default();
+    collector.looked(Lane::Expected, 1);
     let mut finding = message::plain(Lane::Expected, text.clone(), "ok".into(), text);
     finding.rank = rank;
-    book.find(Priority::default(), finding);
-    let (lanes, findings, _) = book.close();
+    collector.find(Priority::default(), finding);
+    let (lanes, findings, _) = collector.close();
     verdict.lanes.retain(|lane| lane.lane != Lane::Expected);
     verdict.lanes.extend(lanes);
     verdict.lanes.sort_by_key(|lane| lane.lane);
@@ -144,8 +152,8 @@ pub fn skipped(case: &Case, reason: impl Into<String>) -> Verdict {
     verdict
 }
 
-fn close(case: &Case, book: FindingCollector, outcome: Option<Outcome>, seconds: f64) -> Verdict {
-    let (lanes, findings, notes) = book.close();
+fn close(case: &Case, collector: FindingCollector, outcome: Option<Outcome>, seconds: f64) -> Verdict {
+    let (lanes, findings, notes) = collector.close();
     let pass = findings.is_empty() && lanes.iter().all(|l| l.pass);
     Verdict {
         case: case.name.clone(),

@@ -20,8 +20,8 @@ pub(crate) fn of(seen: &Observation) -> Outcome {
 }
 
 /// Compares the ending with `outcome` and `reason`.
-pub(crate) fn check(plan: &Plan, seen: &Observation, book: &mut FindingCollector) {
-    book.looked(Lane::Expected, 1);
+pub(crate) fn check(plan: &Plan, seen: &Observation, collector: &mut FindingCollector) {
+    collector.looked(Lane::Expected, 1);
     let default = [Expected::Ok];
     let admissible = plan.case.outcome.as_ref().map_or(&default[..], |o| o.v.as_slice());
     let ending = describe(plan, seen);
@@ -36,7 +36,7 @@ pub(crate) fn check(plan: &Plan, seen: &Observation, book: &mut FindingCollector
         let mut finding = message::plain(Lane::Expected, text, wanted, ending);
         finding.span = plan.case.outcome.as_ref().map(|o| o.span);
         where_it_stands(plan, seen, &mut finding);
-        book.find(Priority::default(), finding);
+        collector.find(Priority::default(), finding);
         return;
     }
     let unsaid = |reason: &&Sp<String>| !said(seen).iter().any(|text| text.contains(&reason.v));
@@ -44,7 +44,7 @@ pub(crate) fn check(plan: &Plan, seen: &Observation, book: &mut FindingCollector
         let text = format!("{ending}, but nobody said \"{}\"", reason.v);
         let mut finding = message::plain(Lane::Expected, text, reason.v.clone(), ending);
         finding.span = Some(reason.span);
-        book.find(Priority::default(), finding);
+        collector.find(Priority::default(), finding);
     }
 }
 
@@ -198,15 +198,15 @@ fn where_it_stands(plan: &Plan, seen: &Observation, finding: &mut Finding) {
 }
 
 /// Compares the codes that calls answered with the steps' `error`.
-pub(crate) fn codes(plan: &Plan, seen: &Observation, book: &mut FindingCollector) {
-    if !book.eyes.without(Flaw::NoEnding) {
+pub(crate) fn codes(plan: &Plan, seen: &Observation, collector: &mut FindingCollector) {
+    if !collector.eyes.without(Flaw::NoEnding) {
         return;
     }
-    let eyes = book.eyes;
+    let eyes = collector.eyes;
     for (rank, report) in seen.ranks.iter().enumerate().filter(|(rank, _)| eyes.rank(*rank)) {
         for (number, step) in plan.steps.iter().enumerate() {
             for (_, wanted) in step.error.iter().filter(|(r, _)| *r == rank) {
-                book.looked(Lane::Expected, 1);
+                collector.looked(Lane::Expected, 1);
                 let codes = codes_of(plan, rank, number as u32, report);
                 let right = match wanted {
                     Some(ncclResult_t::Success) => codes.is_empty(),
@@ -219,7 +219,7 @@ pub(crate) fn codes(plan: &Plan, seen: &Observation, book: &mut FindingCollector
                         [] => "ok".into(),
                         some => some.iter().map(|c| code_name(*c)).collect::<Vec<_>>().join(", "),
                     };
-                    report_code(plan, rank, number, wanted, actual, book);
+                    report_code(plan, rank, number, wanted, actual, collector);
                 }
             }
         }
@@ -228,7 +228,7 @@ pub(crate) fn codes(plan: &Plan, seen: &Observation, book: &mut FindingCollector
             let expected =
                 number.and_then(|n| plan.steps.get(n)).is_some_and(|s| s.error.iter().any(|(r, _)| *r == rank));
             if !expected {
-                report_code(plan, rank, number.unwrap_or(usize::MAX), "ok".into(), code_name(*code), book);
+                report_code(plan, rank, number.unwrap_or(usize::MAX), "ok".into(), code_name(*code), collector);
             }
         }
     }
@@ -245,7 +245,14 @@ fn is_mark(what: &What) -> bool {
     matches!(what, What::Begin { .. } | What::End { .. } | What::Checkpoint { .. })
 }
 
-fn report_code(plan: &Plan, rank: usize, step: usize, expected: String, actual: String, book: &mut FindingCollector) {
+fn report_code(
+    plan: &Plan,
+    rank: usize,
+    step: usize,
+    expected: String,
+    actual: String,
+    collector: &mut FindingCollector,
+) {
     let step = plan.steps.get(step);
     let label = step.map_or("a call", |s| s.label.as_str());
     let text = format!("rank {rank}: {label} answered {actual}, expected {expected}");
@@ -253,5 +260,5 @@ fn report_code(plan: &Plan, rank: usize, step: usize, expected: String, actual: 
     finding.rank = Some(rank);
     finding.step = step.map(|s| s.label.clone());
     finding.span = step.map(|s| s.span);
-    book.find(Priority::default(), finding);
+    collector.find(Priority::default(), finding);
 }

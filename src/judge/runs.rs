@@ -32,7 +32,7 @@ impl Deref for Held<'_> {
 pub struct Runs<'a> {
     plan: &'a Plan,
     forecast: &'a Forecast,
-    book: FindingCollector,
+    collector: FindingCollector,
     fingerprint: Fingerprint,
     number: usize,
     seconds: f64,
@@ -49,11 +49,11 @@ impl<'a> Runs<'a> {
         Self::with(plan, forecast, FindingCollector::default())
     }
 
-    pub(super) fn with(plan: &'a Plan, forecast: &'a Forecast, book: FindingCollector) -> Self {
+    pub(super) fn with(plan: &'a Plan, forecast: &'a Forecast, collector: FindingCollector) -> Self {
         Self {
             plan,
             forecast,
-            book,
+            collector,
             fingerprint: Fingerprint::default(),
             number: 0,
             seconds: 0.0,
@@ -75,61 +75,62 @@ impl<'a> Runs<'a> {
         let ending = outcome::of(&run);
         if ending != Outcome::Ok {
             // This ending is the case's, and findings of earlier runs do not count.
-            let Eyes(flaw) = self.book.eyes;
-            self.book = if self.book.bare { FindingCollector::bare(Eyes(flaw)) } else { FindingCollector::default() };
+            let Eyes(flaw) = self.collector.eyes;
+            self.collector =
+                if self.collector.bare { FindingCollector::bare(Eyes(flaw)) } else { FindingCollector::default() };
         }
-        if (self.number == 1 || ending != Outcome::Ok) && self.book.eyes.without(Flaw::NoEnding) {
-            outcome::check(plan, &run, &mut self.book);
+        if (self.number == 1 || ending != Outcome::Ok) && self.collector.eyes.without(Flaw::NoEnding) {
+            outcome::check(plan, &run, &mut self.collector);
         }
         self.ending = Some(ending);
         if ending != Outcome::Ok {
             return false;
         }
         if self.number == 1 || plan.undefined.is_none() {
-            outcome::codes(plan, &run, &mut self.book);
-            answers::check(plan, &run, &mut self.book);
+            outcome::codes(plan, &run, &mut self.collector);
+            answers::check(plan, &run, &mut self.collector);
         }
         if let Some(why) = &plan.undefined {
-            self.book.note(format!("data not judged: {why}"));
+            self.collector.note(format!("data not judged: {why}"));
             return true;
         }
-        let memory = run_of(plan, self.forecast, &run, &mut self.book, &mut self.fingerprint);
+        let memory = run_of(plan, self.forecast, &run, &mut self.collector, &mut self.fingerprint);
         if let Some(first) = &self.first {
-            images::repeats(plan, &memory, first, &run, self.number, &mut self.book);
+            images::repeats(plan, &memory, first, &run, self.number, &mut self.collector);
         }
         self.first.get_or_insert_with(|| run.clone());
         self.last = Some((run, memory));
         let runs = self.number.max(plan.case.repeat as usize);
-        if !self.book.clean() && runs > 1 {
-            self.book.note(format!("run {} of {runs} is the first that is wrong", self.number));
+        if !self.collector.clean() && runs > 1 {
+            self.collector.note(format!("run {} of {runs} is the first that is wrong", self.number));
         }
-        self.book.clean()
+        self.collector.clean()
     }
 
     /// The verdict. `complete`: as many runs as the file asks for were to be made.
     pub fn close(self, complete: bool) -> Verdict {
-        let Self { plan, forecast, mut book, fingerprint, number, seconds, ending, last, .. } = self;
+        let Self { plan, forecast, mut collector, fingerprint, number, seconds, ending, last, .. } = self;
         let case = &plan.case;
         if ending.is_none() {
             let text = "nothing was observed".to_owned();
-            book.find(Priority::default(), message::plain(Lane::Invariants, text, "a run".into(), "none".into()));
+            collector.find(Priority::default(), message::plain(Lane::Invariants, text, "a run".into(), "none".into()));
         }
         if ending != Some(Outcome::Ok) || plan.undefined.is_some() {
-            return close(case, book, ending, seconds);
+            return close(case, collector, ending, seconds);
         }
-        if complete && case.repeat as usize > number && book.clean() {
+        if complete && case.repeat as usize > number && collector.clean() {
             let text = format!("{} runs were asked for, {number} were observed", case.repeat);
-            book.find(
+            collector.find(
                 Priority::default(),
                 message::plain(Lane::Invariants, text, case.repeat.to_string(), number.to_string()),
             );
         }
         let (mut outputs, mut text) = (None, None);
-        if let Some((run, memory)) = last.filter(|_| !book.bare) {
+        if let Some((run, memory)) = last.filter(|_| !collector.bare) {
             outputs = outputs::list(plan, forecast, &memory, &run);
-            text = snapshot::wanted(plan).then(|| snapshot::write(plan, forecast, &run, &book));
+            text = snapshot::wanted(plan).then(|| snapshot::write(plan, forecast, &run, &collector));
         }
-        let mut verdict = close(case, book, ending, seconds);
+        let mut verdict = close(case, collector, ending, seconds);
         verdict.outputs = outputs;
         verdict.snapshot = text;
         verdict.fingerprint = fingerprint.tells().then_some(fingerprint);

@@ -27,7 +27,7 @@ pub(crate) fn wanted(plan: &Plan) -> bool {
 }
 
 /// The text. What was judged right is printed in canonical form, with `~` where several values are right.
-pub(crate) fn write(plan: &Plan, forecast: &Forecast, seen: &Observation, book: &FindingCollector) -> String {
+pub(crate) fn write(plan: &Plan, forecast: &Forecast, seen: &Observation, collector: &FindingCollector) -> String {
     let mut out = String::new();
     if let Some(description) = &plan.case.description {
         out.push_str(&printable_lines(description.trim()));
@@ -35,7 +35,7 @@ pub(crate) fn write(plan: &Plan, forecast: &Forecast, seen: &Observation, book: 
     }
     let visible: Vec<BufId> = (0..plan.buffers.len()).filter(|b| !plan.buffers[*b].name.starts_with('#')).collect();
     let before: Vec<BufId> = visible.iter().copied().filter(|b| plan.buffers[*b].input.is_some()).collect();
-    let page = Page { plan, forecast, seen, book };
+    let page = Page { plan, forecast, seen, collector };
     out.push_str("before\n");
     page.part(&mut out, &before, true);
     out.push_str("after\n");
@@ -47,7 +47,7 @@ struct Page<'a> {
     plan: &'a Plan,
     forecast: &'a Forecast,
     seen: &'a Observation,
-    book: &'a FindingCollector,
+    collector: &'a FindingCollector,
 }
 
 impl Page<'_> {
@@ -93,7 +93,7 @@ impl Page<'_> {
                     Some(Certainty::Known) => text(dtype, get(dtype, initial, element)),
                     _ => ".".into(),
                 }
-            } else if self.book.is_wrong(alloc, &at) {
+            } else if self.collector.is_wrong(alloc, &at) {
                 text(dtype, get(dtype, image, element))
             } else {
                 let right = get(dtype, &memory.data[range.start as usize..range.end as usize], element);

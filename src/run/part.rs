@@ -38,7 +38,7 @@ pub enum Incoming {
 
 /// A process; killed, with all that it started, when dropped.
 pub struct WorkerProcess {
-    life: ChildGuard,
+    guard: ChildGuard,
     stdin: Option<ChildStdin>,
     /// What it writes to its standard output and error, and NCCL's log.
     pub log: Arc<Log>,
@@ -69,8 +69,8 @@ impl WorkerProcess {
         // the process's ends must be its own, or its death would not be noticed
         drop(command);
         let stdin = child.stdin.take();
-        let life = ChildGuard::of(child);
-        let (mut from, log_reader) = (BufReader::new(life.reader(reply_reader)), life.reader(log_reader));
+        let guard = ChildGuard::of(child);
+        let (mut from, log_reader) = (BufReader::new(guard.reader(reply_reader)), guard.reader(log_reader));
         let listen = move || {
             loop {
                 let heard = match wire::receive(&mut from) {
@@ -86,12 +86,12 @@ impl WorkerProcess {
         };
         let threads = std::thread::Builder::new().name("worker replies".into()).spawn(listen);
         let log = threads.and_then(|_| Log::follow(log_reader)).map_err(Error::Resources)?;
-        Ok(Self { life, stdin, log })
+        Ok(Self { guard, stdin, log })
     }
 
     /// Process id, for people and tests.
     pub fn pid(&self) -> u32 {
-        self.life.id()
+        self.guard.id()
     }
 
     /// Sends a request. An error means that the process is dead.
@@ -104,7 +104,7 @@ impl WorkerProcess {
 
     /// False once it is dead, which is noticed without waiting.
     pub fn alive(&self) -> bool {
-        self.life.goes_on()
+        self.guard.goes_on()
     }
 
     /// Nothing more will be asked: it ends by itself.
@@ -115,18 +115,18 @@ impl WorkerProcess {
     /// Kills it with all that it started; does not wait for its end.
     pub fn kill(&mut self) {
         self.stdin = None;
-        self.life.kill();
+        self.guard.kill();
     }
 
     /// Kills it with all that it started, and says how it ended (what killed it first, if it was dead before).
     pub fn end(&mut self) -> String {
         self.kill();
-        self.life.end().map_or_else(|error| format!("an unknown status ({error})"), words)
+        self.guard.end().map_or_else(|error| format!("an unknown status ({error})"), words)
     }
 
     /// As [`WorkerProcess::end`], of a process that has closed its pipe: most likely it is about to end.
     pub fn end_closed(&mut self) -> String {
-        let by_itself = self.life.ends_within(CLOSING);
+        let by_itself = self.guard.ends_within(CLOSING);
         let how = self.end();
         if by_itself { how } else { format!("{how}, some time after it had closed its pipe to collspec") }
     }
