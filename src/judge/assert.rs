@@ -118,10 +118,10 @@ fn one_rank(
         span: Some(assertion.span),
         ..message::plain(Lane::Expected, text, assertion.v.text.clone(), actual)
     };
-    let rank_of = Priority { kind: 3, event: 1 };
+    let priority = Priority { kind: 3, event: 1 };
     if let Some(other) = counts.iter().find(|c| **c != counts[0]) {
         let words = format!("rank {rank}: assert `{text}` names buffers of {} and {other} elements", counts[0]);
-        collector.find(rank_of, finding(words, "different counts".into()));
+        collector.find(priority, finding(words, "different counts".into()));
         return;
     }
     let elements = counts.first().copied();
@@ -150,7 +150,7 @@ fn one_rank(
             Err(_) if quiet.unseen.get() && used.tags.iter().any(|tag| uncounted(plan, rank, tag).is_some()) => {
                 let why = used.tags.iter().find_map(|tag| uncounted(plan, rank, tag)).unwrap_or_default();
                 let words = format!("rank {rank}: assert `{text}` cannot be checked: {why}");
-                collector.find(rank_of, finding(words, "not known".into()));
+                collector.find(priority, finding(words, "not known".into()));
                 return;
             }
             Err(_) if quiet.unseen.get() => {
@@ -181,7 +181,7 @@ fn one_rank(
     (finding.wrong, finding.of) = (wrong, total);
     finding.element = elements.map(|_| i);
     finding.buffer = used.each.first().map(|b| plan.buffers[*b].name.clone());
-    collector.find(rank_of, finding);
+    collector.find(priority, finding);
 }
 
 fn figure<'a>(plan: &Plan, seen: &'a Observation, rank: usize, step: &str) -> Option<&'a crate::job::Figure> {

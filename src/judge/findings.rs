@@ -60,10 +60,10 @@ impl FindingCollector {
         }
     }
     /// Something is wrong.
-    pub fn find(&mut self, rank: Priority, finding: Finding) {
+    pub fn find(&mut self, priority: Priority, finding: Finding) {
         self.lanes.entry(finding.lane).or_default().wrong = true;
         if self.findings.len() < 4 * MOST {
-            self.findings.push((rank, finding));
+            self.findings.push((priority, finding));
         } else {
             self.dropped += 1;
         }

@@ -3,7 +3,7 @@ use super::case::{Element, ElementValue};
 use super::diagnostic::Diagnostic;
 use super::reader::Cx;
 use super::tree::{Kind, Val};
-use crate::num::{DType, encode_f64, has_infinity, int_range, max_finite, neighbours, overflow_edge, text};
+use crate::num::{DType, has_infinity, int_range, max_finite, neighbours, overflow_edge};
 
 impl Cx<'_> {
     /// The elements of a row, nesting removed.
@@ -119,12 +119,18 @@ pub fn fit(value: ElementValue, dtype: DType) -> Result<ElementValue, String> {
     }
 }
 
+/// The greatest number of a floating-point type, in as few digits as give it back in f32, or in f64.
+fn greatest(dtype: DType) -> String {
+    let value = max_finite(dtype).unwrap_or(0.0);
+    match dtype {
+        DType::F64 => format!("{value:e}"),
+        _ if value < 1e6 => value.to_string(),
+        _ => format!("{:e}", value as f32),
+    }
+}
+
 fn too_great(v: &str, dtype: DType) -> String {
-    format!(
-        "{v} does not fit {}, whose greatest value is {}",
-        dtype.name(),
-        text(dtype, encode_f64(dtype, max_finite(dtype).unwrap_or(0.0)))
-    )
+    format!("{v} does not fit {}, whose greatest value is {}", dtype.name(), greatest(dtype))
 }
 
 #[cfg(test)]

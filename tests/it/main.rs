@@ -1,13 +1,11 @@
 //! Tests of the whole: the library and the command as their users meet them.
 mod architecture;
-mod as_a_library;
 mod audit;
 mod changed_expectations;
 mod command;
 mod faults;
 mod forms;
 mod fuzz;
-mod harness_of_another_crate;
 mod hostile_plans;
 mod killed_processes;
 mod limits;

@@ -1,4 +1,6 @@
 //! A folder of one's own, and the command run in it.
+#![allow(dead_code)] // Each test target uses its share.
+
 pub mod words;
 
 use std::fmt;

@@ -1,6 +1,9 @@
-//! collspec as a library, in a program whose `main` knows nothing of workers (this test harness).
+//! collspec as a library, in a program whose `main` knows nothing of workers (this test harness). A binary of its own, because it
+//! counts the children of its process.
 
-use crate::support::{Home, SUM, WRONG, children};
+#[path = "it/support/mod.rs"]
+mod support;
+
 use collspec::report::Event;
 use collspec::report::Reporter;
 use collspec::run::Backend;
@@ -8,6 +11,7 @@ use collspec::suite::Options;
 use collspec::{Suite, Workers};
 use std::io;
 use std::path::Path;
+use support::{Home, SUM, WRONG, children};
 
 /// Counts verdicts.
 #[derive(Default)]

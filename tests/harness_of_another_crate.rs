@@ -1,9 +1,13 @@
-//! Somebody else's crate that uses `collspec::harness!`, built and tested by cargo.
+//! Somebody else's crate that uses `collspec::harness!`, built and tested by cargo. A binary of its own, because
+//! the build writes where other tests would read.
 
-use crate::support::{Home, Run, SUM, WRONG};
+#[path = "it/support/mod.rs"]
+mod support;
+
 use std::fs;
 use std::path::Path;
 use std::process::Command;
+use support::{Home, Run, SUM, WRONG};
 
 const MANIFEST: &str = r#"[package]
 name = "foreign"
@@ -11,7 +15,7 @@ version = "0.0.0"
 edition = "2024"
 
 [dependencies]
-collspec = { path = "REPOSITORY" }
+collspec = { path = "REPOSITORY", default-features = false, features = ["harness"] }
 
 [[test]]
 name = "my-cases"
