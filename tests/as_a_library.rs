@@ -1,5 +1,5 @@
-//! collspec as a library, in a program whose `main` knows nothing of workers (this test harness). A binary of its own, because it
-//! counts the children of its process.
+//! collspec as a library, in a program whose `main` does not call `enter_if_asked`: this test harness. These tests count the
+//! child processes, so they have their own binary.
 
 #[path = "it/support/mod.rs"]
 mod support;

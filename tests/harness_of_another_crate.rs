@@ -1,6 +1,5 @@
-//! Somebody else's crate that uses `collspec::harness!`, built and tested by cargo. A binary of its own, because
-//! the build writes where other tests would read.
-
+//! Another crate that uses `collspec::harness!`, built and tested by cargo. The build writes files that other tests read, so
+//! this test has its own binary.
 #[path = "it/support/mod.rs"]
 mod support;
 

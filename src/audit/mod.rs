@@ -112,8 +112,8 @@ pub fn audit(
         return Err(Error::Empty);
     }
     let jobs = settings.jobs.max(1);
-    let room = PoolLimits { workers: PROCESSES, processes: PROCESSES, bytes: ARENAS };
-    let runner = Runner::new(Options { jobs, ..options })?.with_room(room);
+    let limits = PoolLimits { workers: PROCESSES, processes: PROCESSES, bytes: ARENAS };
+    let runner = Runner::new(Options { jobs, ..options })?.with_pool_limits(limits);
     audit_on(suite, way, &runner, settings, tell)
 }
 

@@ -24,7 +24,7 @@ const NOT_MEANT: i32 = 102;
 pub struct Question {
     /// The variable by which a child knows that it is asked.
     pub variable: &'static str,
-    /// Begins the answer; foreign code may write lines of its own.
+    /// The prefix of the line that holds the answer. A library or driver may print other lines.
     pub mark: &'static str,
 }
 

@@ -5,7 +5,7 @@ use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Refuses to write the report over a scenario file of this run, whatever name or link it goes by.
+/// Checks that the report would not overwrite a scenario file of this run. A link to such a file counts as the file.
 pub fn spare_scenarios(output: Option<&Path>, selection: &Selection) -> anyhow::Result<()> {
     let Some(path) = output else { return Ok(()) };
     let Ok(there) = path.metadata() else { return Ok(()) };

@@ -78,7 +78,7 @@ impl Piece {
 /// The payload of one allocation.
 #[derive(Clone, Debug)]
 pub struct Memory {
-    /// The bytes; where [`Certainty::Blank`], whatever the maker put there.
+    /// The bytes. Those of a [`Certainty::Blank`] run have no meaning.
     pub data: Vec<u8>,
     runs: Vec<Run>,
 }

@@ -1,10 +1,11 @@
 //! Inputs that change nothing: zeros in a sum, ones in a product. Without them a column of many ranks may be small enough to
 //! be searched.
 //!
-//! Adding a zero gives the other partial result, and so does multiplying by one. Where that may be narrowed, it may be
-//! narrowed as it is. A sum of zeros is positive if one of them is, so that one zero of each sign stays. Two products that
-//! have each been added to a zero are joined without being fused; ways that fuse now and then join them so, too. In some
-//! types an infinity saturates when a zero is added, so that columns with one are left whole.
+//! Adding zero or multiplying by one leaves a partial result as it is, or narrows it. The same narrowing is possible at the
+//! next join, or at the leaf itself, so it adds no result. The sign of a sum of zeros depends on whether one of them is
+//! positive, so one zero of each sign is kept. Two products that have each been added to a zero are then added without a fused
+//! operation; [`Fuse::May`](super::ways::Fuse::May) has that sum, too. In the types that saturate, an infinity changes when a
+//! zero is added, so a column with an infinity is left whole.
 use super::answer::{ReduceKind, Reduction};
 use crate::plan::cost::SEARCH_RANKS;
 

@@ -52,7 +52,7 @@ fn count(buffer: &Buffer, rank: usize) -> Option<u64> {
     Some(buffer.places.get(rank).copied().flatten()?.count)
 }
 
-/// What is wrong with an `assert`, whatever its elements are.
+/// Checks what does not depend on elements: the names in an `assert`, the lengths of its buffers, and that some rank can check it.
 pub fn check(plan: &Plan, begun: &Begun, a: &Sp<Expr>) -> Option<Diagnostic> {
     let names = named(&a.v);
     let unknown = |name: &&String| {

@@ -21,7 +21,7 @@ pub fn folder() -> PathBuf {
     own.unwrap_or_else(std::env::temp_dir)
 }
 
-/// Whether there is such a folder, without which no device at all can be locked.
+/// Checks that the folder for lock files exists.
 pub fn check(folder: &Path) -> io::Result<()> {
     match folder.metadata() {
         Ok(found) if found.is_dir() => Ok(()),

@@ -65,14 +65,14 @@ impl PoolLimits {
 /// Idle workers.
 pub struct Pool {
     program: Program,
-    room: PoolLimits,
+    limits: PoolLimits,
     idle: Mutex<VecDeque<Pooled>>,
 }
 
 impl Pool {
-    /// Starts `program`; keeps no more idle than there is room for.
-    pub fn new(program: Program, room: PoolLimits) -> Self {
-        Self { program, room, idle: Mutex::default() }
+    /// Starts `program`; keeps no more idle than there is limits for.
+    pub fn new(program: Program, limits: PoolLimits) -> Self {
+        Self { program, limits, idle: Mutex::default() }
     }
 
     fn idle(&self) -> MutexGuard<'_, VecDeque<Pooled>> {
@@ -125,11 +125,11 @@ impl Pool {
         {
             let mut idle = self.idle();
             idle.push_back(pooled);
-            let room = self.room;
+            let limits = self.limits;
             let many = |idle: &VecDeque<Pooled>| {
-                idle.len() > room.workers
-                    || idle.iter().map(|p| p.worker.parts()).sum::<usize>() > room.processes
-                    || idle.iter().map(|p| p.worker.arena.mapping().size()).sum::<u64>() > room.bytes
+                idle.len() > limits.workers
+                    || idle.iter().map(|p| p.worker.parts()).sum::<usize>() > limits.processes
+                    || idle.iter().map(|p| p.worker.arena.mapping().size()).sum::<u64>() > limits.bytes
             };
             while many(&idle) {
                 excess.extend(idle.pop_front());

@@ -46,9 +46,11 @@ pub struct Suite {
     pub passed_over: Vec<PassedOver>,
 }
 
-/// What planning has against cases, and against the first case of a file for all of it.
+/// Diagnostics of planning.
 struct Planned {
+    /// Of cases that cannot be run as written.
     faulty: Vec<(Arc<Case>, Vec<Diagnostic>)>,
+    /// Of files whose cases are too much work together, with the first case of each.
     overworked: Vec<(Arc<Case>, Vec<Diagnostic>)>,
 }
 

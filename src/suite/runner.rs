@@ -170,9 +170,9 @@ impl Runner {
         Ok(Self { options, turns, pool, version: OnceLock::new() })
     }
 
-    /// With room for other numbers of idle workers.
-    pub fn with_room(mut self, room: PoolLimits) -> Self {
-        self.pool = Pool::new(self.pool.program().clone(), room);
+    /// With other limits on idle workers.
+    pub fn with_pool_limits(mut self, limits: PoolLimits) -> Self {
+        self.pool = Pool::new(self.pool.program().clone(), limits);
         self
     }
 
