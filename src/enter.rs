@@ -14,6 +14,7 @@ pub fn enter_if_asked() {
 }
 
 /// As [`enter_if_asked`], on a backend of the caller's.
+#[cfg(any(test, feature = "internals"))]
 pub fn enter_with(backend: impl FnOnce() -> Backend) {
     enter(|| Ok(backend()));
 }

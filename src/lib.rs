@@ -1,31 +1,54 @@
 //! collspec: collective-communication scenarios written as TOML, run on NCCL or in software, judged rank by rank.
 //!
-//! Data flows one way: file, [`scenario`] case, [`plan`], observation ([`run`], [`worker`]), verdict ([`judge`]), report.
+//! Data flows one way: file, scenario, plan, observation, verdict, report.
 #![deny(unsafe_code)]
+// The command and the harness each use parts of the rooms that the other does not: a build with both finds what nothing uses.
+#![cfg_attr(not(all(feature = "cli", feature = "harness")), allow(dead_code, unused_imports))]
 
-pub mod audit;
-pub mod backend;
-pub mod child;
+#[cfg(feature = "cli")]
+mod audit;
+mod backend;
+mod child;
+#[cfg(feature = "cli")]
+mod cli;
 mod enter;
-pub mod expr;
+mod expr;
 #[cfg(feature = "harness")]
 pub mod harness;
-pub mod job;
-pub mod judge;
-pub mod library;
-pub mod num;
-pub mod ops;
-pub mod oracle;
-pub mod plan;
-pub mod printable;
-pub mod report;
-pub mod run;
-pub mod scenario;
+mod job;
+mod judge;
+mod library;
+mod num;
+mod ops;
+mod oracle;
+mod plan;
+mod printable;
+mod report;
+mod run;
+mod scenario;
 mod signals;
 mod suggest;
-pub mod suite;
-pub mod worker;
+mod suite;
+mod worker;
 
 pub use child::Workers;
-pub use enter::{enter_if_asked, enter_with};
+#[cfg(feature = "cli")]
+pub use cli::command;
+pub use enter::enter_if_asked;
 pub use suite::Suite;
+
+/// The rooms, for this project's own tests. They are no interface: anything here may change at any time.
+#[cfg(feature = "internals")]
+#[doc(hidden)]
+pub mod internals {
+    macro_rules! rooms {
+        ($($room:ident)*) => {
+            $(pub mod $room { pub use crate::$room::*; })*
+        };
+    }
+
+    #[cfg(feature = "cli")]
+    rooms! { audit }
+    rooms! { backend child expr job judge library num ops oracle plan printable report run scenario suite }
+    pub use crate::enter::enter_with;
+}

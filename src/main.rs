@@ -1,9 +1,9 @@
 //! The command: a worker if it was started as one, else the command line.
 #![deny(unsafe_code)]
 
-mod cli;
+use std::process::ExitCode;
 
-fn main() -> std::process::ExitCode {
+fn main() -> ExitCode {
     collspec::enter_if_asked();
-    cli::main()
+    collspec::command()
 }

@@ -4,10 +4,10 @@
 #[path = "it/support/mod.rs"]
 mod support;
 
-use collspec::report::Event;
-use collspec::report::Reporter;
-use collspec::run::Backend;
-use collspec::suite::Options;
+use collspec::internals::report::Event;
+use collspec::internals::report::Reporter;
+use collspec::internals::run::Backend;
+use collspec::internals::suite::Options;
 use collspec::{Suite, Workers};
 use std::io;
 use std::path::Path;
@@ -47,7 +47,7 @@ fn a_program_that_cannot_be_a_worker_is_not_started_again() {
     let suite = Suite::open(&[home.path("scenarios")]).unwrap();
     let before = children(std::process::id()).len();
     let error = suite.run(options(Workers::CurrentExe), &mut Count::default()).unwrap_err();
-    assert!(collspec::suite::with_causes(&error).contains("enter_if_asked"), "{error}");
+    assert!(collspec::internals::suite::with_causes(&error).contains("enter_if_asked"), "{error}");
     assert!(children(std::process::id()).len() <= before + 1, "at most the other test's worker");
 }
 

@@ -2,11 +2,11 @@
 //! its environment. What the runner says of each, and that the next case is none the worse for it.
 #![allow(unsafe_code)] // a table of C functions
 
-use collspec::backend::{Backend, Device, Library};
-use collspec::child::Workers;
-use collspec::judge::{Outcome, Status, Verdict};
-use collspec::scenario::{AllowEnv, Case, SourceFile, parse_with};
-use collspec::suite::{Options, Runner};
+use collspec::internals::backend::{Backend, Device, Library};
+use collspec::internals::child::Workers;
+use collspec::internals::judge::{Outcome, Status, Verdict};
+use collspec::internals::scenario::{AllowEnv, Case, SourceFile, parse_with};
+use collspec::internals::suite::{Options, Runner};
 use libtest_mimic::{Arguments, Trial};
 use nccl_sys::{Nccl, cudaStream_t, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t};
 use std::ffi::c_void;
@@ -252,7 +252,7 @@ fn orphan() {
 const PARENT: &str = "FAULTY_LIBRARY_PARENT";
 
 fn main() {
-    collspec::enter_with(|| Backend { library: Library::new(table()), device: Device::Host });
+    collspec::internals::enter_with(|| Backend { library: Library::new(table()), device: Device::Host });
     if std::env::var_os(PARENT).is_some() {
         let runner = Runner::new(Options { jobs: 1, worker: Workers::CurrentExe, ..Options::default() }).unwrap();
         runner.run_case(&case("asleep", "sleep", "timeout = 600"));

@@ -18,8 +18,7 @@ mod tests;
 
 pub use run::{Bench, SoundFailure, Step};
 pub use select::{Item, NoSelection, Selection};
-pub use sight::{Lanes, Sight};
-pub use tally::{Classes, FileRow, ItemRow, Report, WithoutFolder, WithoutLane};
+pub use tally::{FileRow, ItemRow, Report};
 pub use way::{Ours, Way};
 
 use crate::run::PoolLimits;

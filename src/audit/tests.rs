@@ -1,5 +1,7 @@
 //! An audit of cases that run on no library at all: what a faultless one would leave, and then this or that is wrong.
 use super::run::{Bench, Judging, Seen, Step};
+use super::sight::Sight;
+use super::tally::Classes;
 use super::*;
 use crate::job::{Ended, Observation};
 use crate::judge::tests::bench::{self, cases, try_bench};

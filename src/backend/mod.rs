@@ -8,7 +8,7 @@ mod library;
 mod pairwise;
 pub mod standin;
 
-pub use device::{Address, Device, DeviceError, Event, MapFn, Memory, Staging, Stream};
+pub use device::{Address, Device, DeviceError, Memory, Staging, Stream};
 pub use library::{CallError, Collective, Comm, CommSlot, Library, Transfer};
 pub use nccl_sys::version_text;
 

@@ -3,7 +3,6 @@
 //! The folder goes in front of the loader's path of a worker, and of nothing else: a program that finds `libcuda.so.1`
 //! there has no GPU. It holds links only. Both driver names lead to one file, so that whoever opens the second name gets
 //! the library that is loaded under the first.
-use std::ffi::{OsStr, OsString};
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -19,8 +18,6 @@ const NAMES: [(&str, &str); 3] = [("libcuda.so.1", DRIVER), ("libcuda.so", DRIVE
 const FOLDER: &str = "collspec-standin";
 /// The variable that tells where the stand-in libraries are.
 pub const PLACE: &str = "COLLSPEC_STANDIN";
-/// The loader's path.
-pub const LOADER_PATH: &str = "LD_LIBRARY_PATH";
 
 /// Why the stand-ins cannot be presented.
 #[derive(Debug, thiserror::Error)]
@@ -79,16 +76,6 @@ pub fn folder() -> Result<PathBuf, Error> {
 /// The stand-in NCCL under the vendor's name.
 pub fn library() -> Result<PathBuf, Error> {
     Ok(folder()?.join("libnccl.so.2"))
-}
-
-/// The loader's path for a worker that is to find the stand-in driver: the folder, then what `inherited` says.
-pub fn loader_path(inherited: Option<&OsStr>) -> Result<OsString, Error> {
-    let mut path = folder()?.into_os_string();
-    if let Some(rest) = inherited.filter(|rest| !rest.is_empty()) {
-        path.push(":");
-        path.push(rest);
-    }
-    Ok(path)
 }
 
 /// Where the libraries may be: where the variable says, else where cargo or an installation puts them.

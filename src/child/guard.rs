@@ -31,6 +31,7 @@ impl ChildGuard {
     }
 
     /// Its number.
+    #[cfg(any(test, feature = "internals"))]
     pub fn id(&self) -> u32 {
         self.child.id()
     }

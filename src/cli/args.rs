@@ -1,12 +1,12 @@
 //! What can be typed; the comments here are the help text.
+use crate::audit::peers::Peer;
+use crate::audit::{NoSelection, Selection as Faults};
+use crate::library::{Cuda, is_version};
+use crate::plan::Limits;
+use crate::run::{RanksPerGpu, seconds};
+use crate::scenario::{AllowEnv, Placement};
+use crate::suite::{BackendChoice, Filter, Forms, Reading, Suite};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
-use collspec::audit::peers::Peer;
-use collspec::audit::{NoSelection, Selection as Faults};
-use collspec::library::{Cuda, is_version};
-use collspec::plan::Limits;
-use collspec::run::{RanksPerGpu, seconds};
-use collspec::scenario::{AllowEnv, Placement};
-use collspec::suite::{BackendChoice, Filter, Forms, Reading, Suite};
 use soft_nccl::Connect;
 use soft_nccl::fault::{NoFault, Wish as Fault};
 use std::num::NonZeroUsize;
@@ -138,7 +138,7 @@ impl Selection {
     }
 
     /// The files' cases in the forms that are wanted.
-    pub fn open(&self) -> Result<Suite, collspec::suite::Error> {
+    pub fn open(&self) -> Result<Suite, crate::suite::Error> {
         let reading = Reading {
             forms: self.forms.clone().unwrap_or_default(),
             allow_env: AllowEnv::of(&self.allow_env),
@@ -362,7 +362,7 @@ mod tests {
     fn the_help_names_every_form() {
         let mut run = Args::command();
         let help = run.find_subcommand_mut("run").unwrap().render_long_help().to_string();
-        for form in collspec::scenario::forms::names() {
+        for form in crate::scenario::forms::names() {
             assert!(help.contains(form), "{form}");
         }
     }

@@ -10,14 +10,14 @@ mod progress;
 mod run;
 mod terminal;
 
+use crate::printable::{is_printable, printable_lines};
+use crate::suite::with_causes;
 use clap::Parser;
-use collspec::printable::{is_printable, printable_lines};
-use collspec::suite::with_causes;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
-/// Reads the arguments, does what they ask, and says how it went.
-pub fn main() -> ExitCode {
+/// The command `collspec`: reads the arguments of this process and does what they ask; the exit code that `--help` lists.
+pub fn command() -> ExitCode {
     let args = match args::Args::try_parse() {
         Ok(args) => args,
         Err(error) => return refused(&error),

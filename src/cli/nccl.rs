@@ -2,9 +2,9 @@
 use super::args::{Nccl, NcclFetch};
 use super::exit::Exit;
 use super::terminal;
-use collspec::Workers;
-use collspec::library::{Cache, Found, Probed, fetch, find, probe};
-use collspec::printable::{one_line, printable};
+use crate::child::Workers;
+use crate::library::{Cache, Found, Probed, fetch, find, probe};
+use crate::printable::{one_line, printable};
 use std::io::Write;
 
 pub fn nccl(args: &Nccl) -> anyhow::Result<Exit> {
@@ -93,7 +93,7 @@ fn nccl_release(since: &str) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use collspec::library::{ProbeError, Source};
+    use crate::library::{ProbeError, Source};
 
     const MAKER: nccl_sys::Maker = nccl_sys::Maker::Nvidia;
 

@@ -10,7 +10,7 @@ pub fn spare_scenarios(output: Option<&Path>, selection: &Selection) -> anyhow::
     let Some(path) = output else { return Ok(()) };
     let Ok(there) = path.metadata() else { return Ok(()) };
     let place = |file: &Metadata| (file.dev(), file.ino());
-    let read = collspec::scenario::search(&selection.paths)?.scenarios;
+    let read = crate::scenario::search(&selection.paths)?.scenarios;
     let same = read.iter().find(|file| file.target.metadata().is_ok_and(|file| place(&file) == place(&there)));
     match same {
         Some(scenario) if scenario.path == *path => {

@@ -1,7 +1,7 @@
 //! A bar on the terminal while cases run; nothing anywhere else.
-use collspec::judge::Status;
-use collspec::printable::printable;
-use collspec::report::Event;
+use crate::judge::Status;
+use crate::printable::printable;
+use crate::report::Event;
 use indicatif::{ProgressBar, ProgressStyle};
 
 /// Shows how far a run is. Hidden where the standard error is no terminal.

@@ -1,7 +1,7 @@
 //! The standard output and error. They pass text, line breaks and this program's own colours on, the colours only to a
 //! terminal that shows them.
+use crate::printable::Guarded;
 use anstream::AutoStream;
-use collspec::printable::Guarded;
 use std::io::{self, Stderr, Stdout};
 
 /// The standard output.

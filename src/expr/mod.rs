@@ -24,7 +24,7 @@ mod wrap;
 
 pub use columns::{BLOCK, Column, Columns};
 pub use eval::Mode;
-pub use parse::{MAX_DEPTH, MAX_LENGTH, NameUse, Parsed, ParsedRef, UseKind, parse, parse_ref};
+pub use parse::{NameUse, UseKind, parse, parse_ref};
 
 use serde::{Deserialize, Serialize};
 

@@ -144,11 +144,6 @@ impl Flaw {
         &FLAWS[self.number()]
     }
 
-    /// By id, in upper or lower case.
-    pub fn parse(id: &str) -> Option<Self> {
-        FLAWS.iter().find(|entry| entry.id.eq_ignore_ascii_case(id)).map(|entry| entry.flaw)
-    }
-
     /// False if a judge with this flaw surely fails what this verdict fails, so that it need not be asked.
     pub fn may_hide(self, plan: &Plan, verdict: &Verdict) -> bool {
         let dtypes = || plan.buffers.iter().map(|buffer| buffer.dtype);
@@ -237,8 +232,6 @@ mod tests {
         let mut classes: Vec<_> = FLAWS.iter().map(Entry::class).collect();
         classes.dedup();
         assert_eq!(classes, (1..=10).map(|class| format!("J{class:02}")).collect::<Vec<_>>());
-        assert_eq!(Flaw::parse("j09B"), Some(Flaw::OnePerPack));
-        assert_eq!(Flaw::parse("J11"), None);
     }
 
     fn noticed(flaw: Option<Flaw>, expected: &[f32], actual: &[f32]) -> Vec<u64> {

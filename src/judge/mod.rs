@@ -32,6 +32,7 @@ use runs::Held;
 use std::borrow::Cow;
 
 /// The verdict on a case from what was seen of it: one observation per run.
+#[cfg(any(test, feature = "internals"))]
 pub fn judge(plan: &Plan, forecast: &Forecast, seen: &[Observation]) -> Verdict {
     look(plan, forecast, seen, FindingCollector::default())
 }

@@ -12,14 +12,17 @@ mod version;
 #[cfg(feature = "cli")]
 mod wheel;
 
-pub use cache::{Cache, Cuda, NoCache};
-pub use choose::{ChooseError, Chosen, choose};
+pub use cache::{Cache, Cuda};
+pub use choose::choose;
+#[cfg(feature = "internals")]
+pub use choose::{ChooseError, Chosen};
 #[cfg(feature = "cli")]
-pub use fetch::{FetchError, Fetched, fetch, is_version};
+pub use fetch::{fetch, is_version};
 pub use places::{Candidate, Machine, Source, candidates};
-pub use probe::{ProbeError, Probed, enter_if_asked, probe, probe_within};
+#[cfg(feature = "internals")]
+pub use probe::probe_within;
+pub use probe::{ProbeError, Probed, enter_if_asked, probe};
 pub(crate) use program::{absolute, loader_path};
-pub use version::Wanted;
 
 use crate::child::Workers;
 use std::path::PathBuf;

@@ -21,19 +21,6 @@ pub fn element_bits(dtype: DType, value: &ElementValue) -> u64 {
     }
 }
 
-/// True if the type can hold the written element: whole numbers in range for integers, no overflow for floats (rounding
-/// is allowed, and so are NaN everywhere and infinity where the type has one), bits no longer than the type.
-pub fn element_fits(dtype: DType, value: &ElementValue) -> bool {
-    match (*value, int_range(dtype)) {
-        (ElementValue::Bits(v), _) => v & !mask(dtype) == 0,
-        (ElementValue::Int(v), Some((low, high))) => (low..=high).contains(&v),
-        (ElementValue::Float(v), Some((low, high))) => v.fract() == 0.0 && v >= low as f64 && v < high as f64 + 1.0,
-        (ElementValue::Int(v), None) => !overflows(dtype, v.unsigned_abs() as f64),
-        (ElementValue::Float(v), None) if v.is_infinite() => has_infinity(dtype),
-        (ElementValue::Float(v), None) => v.is_nan() || !overflows(dtype, v.abs()),
-    }
-}
-
 /// The nearest values of a floating-point type below and above a whole number that the type cannot hold, or only the largest
 /// value of its sign if the number is beyond that. `None` if the type holds the number.
 pub fn neighbours(dtype: DType, v: i128) -> Option<(i128, Option<i128>)> {

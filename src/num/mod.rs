@@ -14,9 +14,7 @@ pub use code::{
     Number, canonical_nan, decode, decode_f64, encode_f64, encode_int, get, is_nan, mask, put, put_all, repeat,
 };
 pub use dtype::DType;
-pub use element::{
-    ElementValue, element_bits, element_fits, has_infinity, int_range, max_finite, neighbours, overflow_edge,
-};
+pub use element::{ElementValue, element_bits, has_infinity, int_range, max_finite, neighbours, overflow_edge};
 pub(crate) use format::{Format, round};
-pub use random::{Random, empty_range, random};
+pub use random::{Random, empty_range};
 pub use text::{hex, text};

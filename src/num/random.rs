@@ -73,6 +73,7 @@ impl Random {
     }
 
     /// The bits of an element.
+    #[cfg(any(test, feature = "internals"))]
     pub fn bits(&self, rank: u64, index: u64) -> u64 {
         self.drawn(mix(self.start(rank).wrapping_add(index)))
     }
@@ -125,18 +126,6 @@ impl Random {
             }
         }
     }
-}
-
-/// One element of [`Random`].
-pub fn random(
-    dtype: DType,
-    seed: u64,
-    rank: u64,
-    index: u64,
-    low: Option<&ElementValue>,
-    high: Option<&ElementValue>,
-) -> u64 {
-    Random::new(dtype, seed, low, high).bits(rank, index)
 }
 
 /// The step and the mixer of SplitMix64.

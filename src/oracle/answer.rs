@@ -62,21 +62,6 @@ pub struct Choice {
     pub families: FamilySet,
 }
 
-impl ReduceKind {
-    /// One of NCCL's built-in reductions; `None` for a number that is none.
-    pub fn builtin(op: nccl_sys::ncclRedOp_t) -> Option<Self> {
-        use nccl_sys::ncclRedOp_t as N;
-        Some(match op {
-            N::Sum => Self::Sum,
-            N::Prod => Self::Prod,
-            N::Min => Self::Min,
-            N::Max => Self::Max,
-            N::Avg => Self::Avg,
-            _ => return None,
-        })
-    }
-}
-
 impl Answer {
     /// True if these bits may come out.
     pub fn admits(&self, dtype: DType, bits: u64) -> bool {

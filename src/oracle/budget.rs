@@ -71,6 +71,7 @@ impl Budget {
     }
 
     /// True if some element was judged by less than a search because the budget was used up.
+    #[cfg(test)]
     pub fn blown(&self) -> bool {
         self.blown
     }

@@ -161,8 +161,9 @@ impl Reduction {
         self.bound(float, &values, &self.scalar_values()).map(|_| ())
     }
 
-    /// Everything that may come out: the exact answer, else the whole admissible set, else the bound. For people and tests;
+    /// Everything that may come out: the exact answer, else the whole admissible set, else the bound. For tests;
     /// `judge` does not need all of it.
+    #[cfg(test)]
     pub fn answer(&self, column: &[u64], budget: &mut Budget) -> Result<Answer, String> {
         self.judgeable(column)?;
         if let Some(answer) = self.exact(column) {

@@ -35,9 +35,10 @@ mod ways;
 #[cfg(test)]
 mod tests;
 
-pub use crate::plan::cost::SEARCH_RANKS;
-pub use answer::{Answer, Choice, ExactBuffer, Judged, Lane, ReduceKind, Reduction, Ruling};
+pub use answer::{Answer, ExactBuffer, Lane, ReduceKind, Reduction, Ruling};
 pub use budget::Budget;
-pub use families::{FamilySet, Rounding, Scale, Shape};
-pub use fingerprint::{Comparison, Fingerprint};
-pub use forecast::{Checkpoint, Forecast};
+pub use families::FamilySet;
+#[cfg(test)]
+pub use families::{Rounding, Scale, Shape};
+pub use fingerprint::Fingerprint;
+pub use forecast::Forecast;

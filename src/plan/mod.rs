@@ -23,7 +23,6 @@ mod types;
 mod unroll;
 
 pub use cost::Cost;
-pub use eval::{Names, Ranked};
 pub use foresee::sentences;
 pub use types::*;
 

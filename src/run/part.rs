@@ -90,6 +90,7 @@ impl WorkerProcess {
     }
 
     /// Process id, for people and tests.
+    #[cfg(any(test, feature = "internals"))]
     pub fn pid(&self) -> u32 {
         self.guard.id()
     }

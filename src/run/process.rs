@@ -103,6 +103,7 @@ impl Worker {
     }
 
     /// Process ids, for people and tests.
+    #[cfg(any(test, feature = "internals"))]
     pub fn pids(&self) -> impl Iterator<Item = u32> + '_ {
         self.parts.iter().map(WorkerProcess::pid)
     }

@@ -32,6 +32,7 @@ pub struct Rejected {
 }
 
 /// The cases of a file. `name` is what the cases' names start with; files of more than `max_bytes` are refused unread.
+#[cfg(any(test, feature = "internals"))]
 pub fn load(path: &Path, name: &str, max_bytes: u64) -> Result<Vec<Case>, Rejected> {
     let file = read(path, max_bytes)?;
     parse(&file, name)
@@ -44,6 +45,7 @@ pub fn load_found(found: &Scenario, allow_env: &AllowEnv, max_bytes: u64) -> Res
 }
 
 /// A file's text, bounded and checked to be UTF-8.
+#[cfg(any(test, feature = "internals"))]
 pub fn read(path: &Path, max_bytes: u64) -> Result<Arc<SourceFile>, Rejected> {
     let target = path.canonicalize().map_err(|e| unreadable(path, &e))?;
     read_target(path, &target, max_bytes)

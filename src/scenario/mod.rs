@@ -29,11 +29,15 @@ pub mod variables;
 pub use crate::expr::Expr;
 pub use case::*;
 pub use diagnostic::{Diagnostic, SourceFile, Span};
-pub use discover::{DiscoverError, Discovered, PassedOver, Scenario, discover, find_exact, search};
+pub use discover::{DiscoverError, Discovered, PassedOver, Scenario, find_exact, search};
 pub use elements::fit;
-pub use file::MAX_RANKS;
-pub use forms::{Derived, Form};
-pub use load::{MAX_BYTES, Rejected, load, load_found, parse, parse_with, read};
-pub use matrix::MAX_CASES;
+#[cfg(test)]
+pub use forms::Derived;
+pub use load::{MAX_BYTES, load_found, parse};
 pub use render::render;
 pub use variables::AllowEnv;
+#[cfg(any(test, feature = "internals"))]
+pub use {
+    discover::discover,
+    load::{Rejected, load, parse_with, read},
+};

@@ -32,7 +32,8 @@ pub struct Variable {
 /// Variables of one purpose.
 #[derive(Clone, Copy, Debug)]
 pub struct Purpose {
-    /// What they choose.
+    /// What they choose; the heading of their row in docs/scenario-format.md.
+    #[cfg_attr(not(any(test, feature = "internals")), expect(dead_code))]
     pub what: &'static str,
     /// Names, separated by white space.
     names: &'static str,

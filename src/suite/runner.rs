@@ -535,6 +535,7 @@ impl Runner {
     }
 
     /// Process ids of workers that wait for a case.
+    #[cfg(any(test, feature = "internals"))]
     pub fn idle_workers(&self) -> Vec<u32> {
         self.pool.pids()
     }

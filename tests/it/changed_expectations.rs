@@ -1,12 +1,12 @@
 //! One number of an `expect` changed: the case fails, and the finding names the rank and the element.
-use collspec::child::Workers;
-use collspec::judge::{Lane, Status};
-use collspec::num::{DType, element_bits};
-use collspec::plan::{Limits, plan};
-use collspec::scenario::{
+use collspec::internals::child::Workers;
+use collspec::internals::judge::{Lane, Status};
+use collspec::internals::num::{DType, element_bits};
+use collspec::internals::plan::{Limits, plan};
+use collspec::internals::scenario::{
     Case, Content, Element, ElementValue, Expected, MAX_BYTES, RowKind, Values, discover, fit, load,
 };
-use collspec::suite::{Options, Runner};
+use collspec::internals::suite::{Options, Runner};
 use std::path::PathBuf;
 use std::sync::Arc;
 

@@ -1,12 +1,12 @@
 //! Forms from file to report: which are made, that all come out alike, and what is said when they do not.
 
 use crate::support::Home;
-use collspec::child::Workers;
-use collspec::judge::{Status, Verdict};
-use collspec::plan::{self, Limits};
-use collspec::scenario::{Case, forms};
-use collspec::suite::{Forms, Reading, Suite, drive};
-use collspec::suite::{Options, Runner};
+use collspec::internals::child::Workers;
+use collspec::internals::judge::{Status, Verdict};
+use collspec::internals::plan::{self, Limits};
+use collspec::internals::scenario::{Case, forms};
+use collspec::internals::suite::{Forms, Reading, Suite, drive};
+use collspec::internals::suite::{Options, Runner};
 use serde_json::Value;
 use std::sync::Arc;
 

@@ -1,6 +1,6 @@
 //! Numbers of good scenarios replaced by hostile ones: the plan answers, with a plan or a refusal, and soon.
-use collspec::plan::{Limits, plan};
-use collspec::scenario::{SourceFile, discover, parse};
+use collspec::internals::plan::{Limits, plan};
+use collspec::internals::scenario::{SourceFile, discover, parse};
 use std::path::PathBuf;
 use std::sync::Arc;
 

@@ -2,9 +2,9 @@
 //! tests bound memory by the kernel (`ulimit -v` of a child) and work by counting, without a clock.
 
 use crate::support::Home;
-use collspec::oracle::Forecast;
-use collspec::plan::{self, Limits, Plan};
-use collspec::scenario::{self, Case, Diagnostic, SourceFile};
+use collspec::internals::oracle::Forecast;
+use collspec::internals::plan::{self, Limits, Plan};
+use collspec::internals::scenario::{self, Case, Diagnostic, SourceFile};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 

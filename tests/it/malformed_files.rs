@@ -1,9 +1,9 @@
 //! Files that are no scenarios, each with the message that people see. `COLLSPEC_BLESS=1` writes the messages anew.
-use collspec::oracle::Forecast;
-use collspec::plan::{self, Limits};
-use collspec::run::memory::Turns;
-use collspec::scenario::{self, Case, Expected, SourceFile};
-use collspec::suite::foresee::foresee;
+use collspec::internals::oracle::Forecast;
+use collspec::internals::plan::{self, Limits};
+use collspec::internals::run::memory::Turns;
+use collspec::internals::scenario::{self, Case, Expected, SourceFile};
+use collspec::internals::suite::foresee::foresee;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 

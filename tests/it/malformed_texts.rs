@@ -1,9 +1,9 @@
 //! Malformed texts: for any bytes reading ends, without a panic.
 
 use crate::support::words::WORDS;
-use collspec::expr;
-use collspec::printable::is_printable;
-use collspec::scenario::{self, SourceFile};
+use collspec::internals::expr;
+use collspec::internals::printable::is_printable;
+use collspec::internals::scenario::{self, SourceFile};
 use proptest::prelude::*;
 use std::path::Path;
 use std::sync::Arc;

@@ -1,9 +1,9 @@
 //! Every documented scenario with a thread per rank and with a process per rank: equal endings, equal outputs.
-use collspec::child::Workers;
-use collspec::judge::{Status, Verdict};
-use collspec::scenario::Placement;
-use collspec::suite::{Options, Runner};
-use collspec::suite::{Suite, drive};
+use collspec::internals::child::Workers;
+use collspec::internals::judge::{Status, Verdict};
+use collspec::internals::scenario::Placement;
+use collspec::internals::suite::{Options, Runner};
+use collspec::internals::suite::{Suite, drive};
 use std::path::Path;
 
 fn documented(placement: Option<Placement>) -> (Vec<Verdict>, usize) {

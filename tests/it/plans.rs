@@ -1,7 +1,7 @@
 //! What plans say: calls, places, order, foresight, and what is refused.
-use collspec::job::{Ptr, What};
-use collspec::plan::{Event, Foresight, Limits, Plan, plan};
-use collspec::scenario::{Diagnostic, SourceFile, parse};
+use collspec::internals::job::{Ptr, What};
+use collspec::internals::plan::{Event, Foresight, Limits, Plan, plan};
+use collspec::internals::scenario::{Diagnostic, SourceFile, parse};
 use std::sync::Arc;
 
 fn planned(text: &str) -> Result<Plan, Vec<Diagnostic>> {
@@ -31,7 +31,10 @@ fn reduce_scatter_deals_out_blocks() {
     let [Event::Collective { k: 1, send, recv, .. }] = &p.events[..] else { panic!("{:?}", p.events) };
     assert_eq!(send[0].map(|r| r.len), Some(2));
     assert_eq!(recv[1].map(|w| w.region.len), Some(1));
-    assert!(matches!(p.prelude[0][..], [collspec::job::Call { what: What::Init { comm: 0, n: 2, .. }, .. }]));
+    assert!(matches!(
+        p.prelude[0][..],
+        [collspec::internals::job::Call { what: What::Init { comm: 0, n: 2, .. }, .. }]
+    ));
 }
 
 #[test]
@@ -214,7 +217,7 @@ fn an_if_inside_of_an_index_counts_in_whole_numbers() {
         let text = format!(
             "world_size = 2\nop = \"all_reduce\"\ninputs = {{ each = \"i\", count = 2 }}\nassert = [\"out[{index}] == 2\"]\n"
         );
-        collspec::oracle::Forecast::new(&good(&text), 0).err().map(|faults| faults[0].message.clone())
+        collspec::internals::oracle::Forecast::new(&good(&text), 0).err().map(|faults| faults[0].message.clone())
     };
     assert_eq!(faults("if(3 / 2 == 1, 1, out[9])"), None, "the branch with `out[9]` is not taken");
     assert!(faults("if(3 / 2 == 2, 1, out[9])").is_some_and(|words| words.contains("`out[9]` is outside")));

@@ -1,10 +1,10 @@
 //! Random programs whose steps share memory. The plan must refuse exactly those in which two uses of the same bytes have no
 //! order, which an independent model of streams decides; accepted programs must give the same result in any order of tasks.
-use collspec::child::Workers;
-use collspec::judge::Status;
-use collspec::plan::{Limits, plan};
-use collspec::scenario::{Case, SourceFile, forms, parse};
-use collspec::suite::{Options, Runner};
+use collspec::internals::child::Workers;
+use collspec::internals::judge::Status;
+use collspec::internals::plan::{Limits, plan};
+use collspec::internals::scenario::{Case, SourceFile, forms, parse};
+use collspec::internals::suite::{Options, Runner};
 use std::fmt::Write;
 use std::sync::Arc;
 

@@ -1,9 +1,9 @@
 //! Cases with a process per rank, from text to verdict.
 
-use collspec::child::Workers;
-use collspec::judge::{Outcome, Status, Verdict};
-use collspec::scenario::{Case, Placement, SourceFile, parse};
-use collspec::suite::{Options, Runner};
+use collspec::internals::child::Workers;
+use collspec::internals::judge::{Outcome, Status, Verdict};
+use collspec::internals::scenario::{Case, Placement, SourceFile, parse};
+use collspec::internals::suite::{Options, Runner};
 use rustix::process::{Pid, Signal, kill_process};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -1,9 +1,9 @@
 //! Cases from text to verdict, on real worker processes.
 
-use collspec::child::Workers;
-use collspec::judge::{Outcome, Status, Verdict};
-use collspec::scenario::{Case, SourceFile, parse};
-use collspec::suite::{Options, Runner};
+use collspec::internals::child::Workers;
+use collspec::internals::judge::{Outcome, Status, Verdict};
+use collspec::internals::scenario::{Case, SourceFile, parse};
+use collspec::internals::suite::{Options, Runner};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;

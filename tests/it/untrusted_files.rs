@@ -1,11 +1,11 @@
 //! Untrusted files, folders, variables and libraries: limits on what they can make this program do and print.
 
 use crate::support::{Home, Run, SUM, WRONG};
-use collspec::judge::{Finding, Lane, Status, skipped};
-use collspec::printable::is_printable;
-use collspec::report::Event;
-use collspec::report::{Human, Inherited, JsonLines, Reporter, Rerun, Styles};
-use collspec::scenario::{SourceFile, Span, parse};
+use collspec::internals::judge::{Finding, Lane, Status, skipped};
+use collspec::internals::printable::is_printable;
+use collspec::internals::report::Event;
+use collspec::internals::report::{Human, Inherited, JsonLines, Reporter, Rerun, Styles};
+use collspec::internals::scenario::{SourceFile, Span, parse};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
@@ -175,7 +175,7 @@ fn what_a_library_says_is_shown_and_not_obeyed() {
     let text = String::from_utf8(bytes).unwrap();
     clean(&text, false);
     assert!(text.len() < 100_000, "{} bytes", text.len());
-    let message = collspec::report::failure::message(&case, &failed, "again");
+    let message = collspec::internals::report::failure::message(&case, &failed, "again");
     clean(&message, false);
 }
 

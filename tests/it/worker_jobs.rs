@@ -1,14 +1,14 @@
 //! Hand-made jobs on a worker process: what a worker does with calls, without files, plans or verdicts.
-use collspec::child::program::Program;
-use collspec::expr::{Expr, Value, parse};
-use collspec::job::{AllocSpec, Call, Job, MapRead, Ptr, RankEnd, Red, SetId, What};
-use collspec::job::{Ended, Observation};
-use collspec::num::DType;
-use collspec::ops::NcclCall;
-use collspec::run::execute::{Again, Executed, Task, execute};
-use collspec::run::finish::{Finished, finish};
-use collspec::run::layout::CallMap;
-use collspec::run::process::Worker;
+use collspec::internals::child::program::Program;
+use collspec::internals::expr::{Expr, Value, parse};
+use collspec::internals::job::{AllocSpec, Call, Job, MapRead, Ptr, RankEnd, Red, SetId, What};
+use collspec::internals::job::{Ended, Observation};
+use collspec::internals::num::DType;
+use collspec::internals::ops::NcclCall;
+use collspec::internals::run::execute::{Again, Executed, Task, execute};
+use collspec::internals::run::finish::{Finished, finish};
+use collspec::internals::run::layout::CallMap;
+use collspec::internals::run::process::Worker;
 use std::path::Path;
 use std::time::Duration;
 
@@ -306,7 +306,8 @@ fn a_map_without_a_value_fails_its_rank_with_words() {
     let mut w = worker();
     let seen = run(&mut w, job(2, 3, |rank| vec![double(rank, if rank == 0 { "x[i + 1]" } else { "x" })]));
     assert_eq!(seen.ended, Ended::Errored);
-    let RankEnd::Error { call: Some(0), code: collspec::job::NOT_NCCL, text, .. } = &seen.ranks[0].end else {
+    let RankEnd::Error { call: Some(0), code: collspec::internals::job::NOT_NCCL, text, .. } = &seen.ranks[0].end
+    else {
         panic!("{:?}", seen.ranks)
     };
     assert!(text.contains("x[i + 1]") && text.contains("element 2"), "{text}");

@@ -1,5 +1,5 @@
 //! Processes that find the stand-ins: started, watched line by line, and ended.
-use collspec::backend::standin;
+use collspec::internals::backend::standin;
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};

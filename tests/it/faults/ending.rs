@@ -1,9 +1,9 @@
 //! Shows that a fault of the software library makes a small scenario end as it should, that the scenario passes without it,
 //! and that the library itself says that the fault would change it.
-use collspec::child::Workers;
-use collspec::judge::{Outcome, Status, Verdict, judge};
-use collspec::scenario::{SourceFile, parse};
-use collspec::suite::{Look, Options, Prepared, Runner};
+use collspec::internals::child::Workers;
+use collspec::internals::judge::{Outcome, Status, Verdict, judge};
+use collspec::internals::scenario::{SourceFile, parse};
+use collspec::internals::suite::{Look, Options, Prepared, Runner};
 use soft_nccl::fault::{Fault, Reached, Wish};
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! Faults on demand that concern streams, roots, groups, messages, communicators and failures: for each a small scenario
 //! that passes on the sound library, fails on the faulty one, and that the library itself says the fault would change.
 use super::ending::{Seen, Shown, a_plain_sum_meets_none, each_is_shown, fails, hangs, runner, silent};
-use collspec::judge::{Status, Verdict};
+use collspec::internals::judge::{Status, Verdict};
 
 const SHOWN: &[Shown] = &[
     silent("F12", MAPS),

@@ -1,14 +1,14 @@
 //! Shows that a fault of the software library does what its entry says.
-use collspec::child::Workers;
-use collspec::child::program::Program;
-use collspec::judge::Status;
-use collspec::oracle::Forecast;
-use collspec::plan::{self, Limits};
-use collspec::run::execute::{Again, Task, execute};
-use collspec::run::job;
-use collspec::run::process::Worker;
-use collspec::scenario::{Case, SourceFile, parse};
-use collspec::suite::{Options, Runner};
+use collspec::internals::child::Workers;
+use collspec::internals::child::program::Program;
+use collspec::internals::judge::Status;
+use collspec::internals::oracle::Forecast;
+use collspec::internals::plan::{self, Limits};
+use collspec::internals::run::execute::{Again, Task, execute};
+use collspec::internals::run::job;
+use collspec::internals::run::process::Worker;
+use collspec::internals::scenario::{Case, SourceFile, parse};
+use collspec::internals::suite::{Options, Runner};
 use soft_nccl::Algorithm;
 use soft_nccl::fault::{Fault, Injection, Wish};
 use std::path::Path;

@@ -3,7 +3,7 @@ use super::program::Program;
 use super::programs::{open, runner, verdicts};
 use super::rng::Rng;
 use super::{amount, first_seed};
-use collspec::judge::{Lane, Outputs, Status, Verdict};
+use collspec::internals::judge::{Lane, Outputs, Status, Verdict};
 use serde_json::Value;
 
 /// An element as TOML has it.

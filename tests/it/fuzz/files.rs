@@ -5,11 +5,11 @@ use super::program::Program;
 use super::rng::Rng;
 use super::{amount, first_seed};
 use crate::support::Home;
-use collspec::child::Workers;
-use collspec::judge::{Lane, Verdict};
-use collspec::plan::Limits;
-use collspec::suite::{Options, Runner};
-use collspec::suite::{Reading, Suite, drive};
+use collspec::internals::child::Workers;
+use collspec::internals::judge::{Lane, Verdict};
+use collspec::internals::plan::Limits;
+use collspec::internals::suite::{Options, Runner};
+use collspec::internals::suite::{Reading, Suite, drive};
 use std::path::Path;
 use std::process::Command;
 
@@ -29,7 +29,7 @@ fn texts() -> Vec<String> {
     let folders = ["tests/valid", "tests/invalid", "scenarios/language", "scenarios/negative", "scenarios/documented"];
     let files = folders.iter().flat_map(|folder| {
         // One folder at a time, because files of two folders may have the same name.
-        collspec::scenario::discover(&[root.join(folder)]).expect("the folders are there")
+        collspec::internals::scenario::discover(&[root.join(folder)]).expect("the folders are there")
     });
     let texts: Vec<String> = files.filter_map(|file| std::fs::read_to_string(&file.path).ok()).collect();
     assert!(texts.len() > 100);

@@ -2,11 +2,11 @@
 use super::program::Program;
 use super::{amount, first_seed};
 use crate::support::Home;
-use collspec::child::Workers;
-use collspec::judge::{Outcome, Status, Verdict};
-use collspec::scenario::Case;
-use collspec::suite::{Forms, Suite, drive};
-use collspec::suite::{Options, Runner};
+use collspec::internals::child::Workers;
+use collspec::internals::judge::{Outcome, Status, Verdict};
+use collspec::internals::scenario::Case;
+use collspec::internals::suite::{Forms, Suite, drive};
+use collspec::internals::suite::{Options, Runner};
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@ mod refusals;
 mod words;
 
 use crate::support::{Home, Run, SUM};
-use collspec::backend::standin;
+use collspec::internals::backend::standin;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;

@@ -1,7 +1,7 @@
 //! Libraries and drivers that cannot serve, or not this case: each is told in words before anything runs.
 use super::{command, driver, library, run};
 use crate::support::{Home, Run, SUM};
-use collspec::backend::standin;
+use collspec::internals::backend::standin;
 use std::os::unix::fs::symlink;
 use std::process::Command;
 
