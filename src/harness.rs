@@ -21,17 +21,16 @@ mod settings;
 mod snapshot;
 mod trials;
 
-use crate::child::Workers;
 use crate::printable::{printable, printable_lines};
 use crate::suite::Runner;
-use crate::suite::{Filter, Reading, Suite, with_causes};
+use crate::suite::options::cores;
+use crate::suite::{Filter, Reading, RunOptions, Suite, with_causes};
 use libtest_mimic::Arguments;
 use settings::Settings;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::{Arc, PoisonError};
-use std::thread::available_parallelism;
 
 /// Makes `main` of a test target (with `harness = false`) that runs every scenario under a folder of the package, and
 /// keeps snapshots in `snapshots/` beside it.
@@ -114,7 +113,7 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
     if crate::child::is_worker() {
         return Err(failed(&crate::suite::Error::InsideWorker));
     }
-    let mut suite = open(&site.root(), &args, &settings.reading).map_err(|error| failed(&error))?;
+    let mut suite = open(&site.root(), &args, &settings.options.reading).map_err(|error| failed(&error))?;
     if suite.cases.is_empty() && suite.faults.is_empty() && !names_one(&args) {
         // A folder that moved must not look like a green run.
         return Err((FAILED, format!("no scenarios in {}", site.root().display())));
@@ -125,7 +124,7 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
         eprintln!("collspec: {line}");
     }
 
-    let runner = match settings.wish.resolve(&Workers::CurrentExe) {
+    let runner = match settings.options.backend.resolve(&settings.options.workers) {
         // names are the same on every backend: what is missing is told when something is to run
         Err(_) if args.list => None,
         Err(missing) => return Err((BACKEND_MISSING, missing.to_string())),
@@ -137,12 +136,13 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
                 // cases on GPUs take turns anyway
                 args.test_threads = Some(1);
             }
-            let jobs = args.test_threads.or_else(|| available_parallelism().ok().map(NonZeroUsize::get)).unwrap_or(1);
+            let jobs = args.test_threads.unwrap_or_else(cores);
             // Of a single case the limits of a case are enough.
             if !args.list && !args.exact {
                 suite.weigh(jobs);
             }
-            let runner = Runner::new(settings.options(chosen, jobs)).map_err(|error| failed(&error))?;
+            let options = RunOptions { jobs: NonZeroUsize::new(jobs), ..settings.options.clone() };
+            let runner = Runner::new(options, chosen).map_err(|error| failed(&error))?;
             Some(Arc::new(runner))
         }
     };

@@ -15,6 +15,7 @@ mod enter;
 mod expr;
 #[cfg(feature = "harness")]
 pub mod harness;
+mod interface;
 mod job;
 mod judge;
 mod library;
@@ -35,7 +36,10 @@ pub use child::Workers;
 #[cfg(feature = "cli")]
 pub use cli::command;
 pub use enter::enter_if_asked;
-pub use suite::Suite;
+pub use interface::{Counts, Error, Options, Suite};
+pub use judge::{Lane, LaneResult, Outcome, Status};
+pub use report::{CaseReport, FingerprintReport, Outputs, RankOutput};
+pub use suite::{BackendMissing, OptionError};
 
 /// The rooms, for this project's own tests. They are no interface: anything here may change at any time.
 #[cfg(feature = "internals")]

@@ -1,31 +1,15 @@
 //! collspec as a library, in a program whose `main` does not call `enter_if_asked`: this test harness. These tests count the
-//! child processes, so they have their own binary.
+//! child processes, so they have their own binary. They use nothing but the interface.
 
 #[path = "it/support/mod.rs"]
 mod support;
 
-use collspec::internals::report::Event;
-use collspec::internals::report::Reporter;
-use collspec::internals::run::Backend;
-use collspec::internals::suite::Options;
-use collspec::{Suite, Workers};
-use std::io;
+use collspec::{CaseReport, Error, Options, Status, Suite, Workers};
 use std::path::Path;
 use support::{Home, SUM, WRONG, children};
 
-/// Counts verdicts.
-#[derive(Default)]
-struct Count(usize);
-
-impl Reporter for Count {
-    fn event(&mut self, event: &Event) -> io::Result<()> {
-        self.0 += usize::from(matches!(event, Event::CaseDone { .. }));
-        Ok(())
-    }
-}
-
-fn options(worker: Workers) -> Options {
-    Options { backend: Backend::Soft, jobs: 2, worker, ..Options::default() }
+fn soft(workers: Workers) -> Options {
+    Options::new().with("backend", "soft").unwrap().with("jobs", "2").unwrap().workers(workers)
 }
 
 #[test]
@@ -33,30 +17,39 @@ fn a_program_can_be_named_as_worker() {
     let home = Home::new();
     home.file("scenarios/sum.toml", SUM);
     home.file("scenarios/wrong.toml", WRONG);
-    let suite = Suite::open(&[home.path("scenarios")]).unwrap();
-    let mut count = Count::default();
     let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
-    let tally = suite.run(options(worker), &mut count).unwrap();
-    assert_eq!((tally.pass, tally.fail, tally.skip(), count.0), (1, 1, 0, 2));
+    let mut suite = Suite::open(&[home.path("scenarios")], soft(worker)).unwrap();
+    let mut reports: Vec<CaseReport> = Vec::new();
+    let counts = suite.run(|report| reports.push(report.clone())).unwrap();
+    assert_eq!((counts.pass, counts.fail, counts.skip), (1, 1, 0));
+    reports.sort_by(|a, b| a.case.cmp(&b.case));
+    let told: Vec<_> = reports.iter().map(|report| (report.case.as_str(), report.status)).collect();
+    assert_eq!(told, [("sum", Status::Pass), ("wrong", Status::Fail)]);
+    assert!(reports[1].reason.as_ref().is_some_and(|reason| reason.contains("rank 1")), "{reports:?}");
+
+    suite.filter("sum");
+    assert_eq!(suite.names().collect::<Vec<_>>(), ["sum"]);
 }
 
 #[test]
 fn a_program_that_cannot_be_a_worker_is_not_started_again() {
     let home = Home::new();
     home.file("scenarios/sum.toml", SUM);
-    let suite = Suite::open(&[home.path("scenarios")]).unwrap();
+    let suite = Suite::open(&[home.path("scenarios")], soft(Workers::CurrentExe)).unwrap();
     let before = children(std::process::id()).len();
-    let error = suite.run(options(Workers::CurrentExe), &mut Count::default()).unwrap_err();
-    assert!(collspec::internals::suite::with_causes(&error).contains("enter_if_asked"), "{error}");
+    let error = suite.run(|_| ()).unwrap_err();
+    assert!(error.to_string().contains("enter_if_asked"), "{error}");
     assert!(children(std::process::id()).len() <= before + 1, "at most the other test's worker");
 }
 
 #[test]
-fn a_missing_folder_and_a_missing_case_are_told_apart() {
+fn a_missing_folder_and_a_faulty_file_are_told_apart() {
+    assert!(matches!(Suite::open(&[Path::new("/no/such/folder")], Options::new()), Err(Error::Suite(_))));
     let home = Home::new();
-    home.file("scenarios/sum.toml", SUM);
-    assert!(Suite::open(&[Path::new("/no/such/folder")]).is_err());
-    let root = home.path("scenarios");
-    assert_eq!(Suite::open_exact(&root, "sum", &Default::default()).unwrap().cases.len(), 1);
-    assert!(Suite::open_exact(&root, "product", &Default::default()).unwrap().cases.is_empty());
+    home.file("scenarios/typo.toml", &SUM.replace("all_reduce", "all_redcue"));
+    let error = Suite::open(&[home.path("scenarios")], Options::new()).unwrap_err();
+    assert!(matches!(error, Error::Files(_)) && error.to_string().contains("typo.toml:2:"), "{error}");
+    home.file("scenarios/typo.toml", &SUM.replace("[3, 4]", "[3]"));
+    let error = Suite::open(&[home.path("scenarios")], Options::new()).unwrap_err();
+    assert!(matches!(error, Error::Files(_)) && error.to_string().contains("typo.toml:"), "{error}");
 }

@@ -6,10 +6,11 @@ use collspec::internals::backend::{Backend, Device, Library};
 use collspec::internals::child::Workers;
 use collspec::internals::judge::{Outcome, Status, Verdict};
 use collspec::internals::scenario::{AllowEnv, Case, SourceFile, parse_with};
-use collspec::internals::suite::{Options, Runner};
+use collspec::internals::suite::{RunOptions, Runner};
 use libtest_mimic::{Arguments, Trial};
 use nccl_sys::{Nccl, cudaStream_t, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t};
 use std::ffi::c_void;
+use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -254,14 +255,23 @@ const PARENT: &str = "FAULTY_LIBRARY_PARENT";
 fn main() {
     collspec::internals::enter_with(|| Backend { library: Library::new(table()), device: Device::Host });
     if std::env::var_os(PARENT).is_some() {
-        let runner = Runner::new(Options { jobs: 1, worker: Workers::CurrentExe, ..Options::default() }).unwrap();
+        let runner = Runner::soft(RunOptions {
+            jobs: NonZeroUsize::new(1),
+            workers: Workers::CurrentExe,
+            ..RunOptions::default()
+        })
+        .unwrap();
         runner.run_case(&case("asleep", "sleep", "timeout = 600"));
         return;
     }
     let args = Arguments::from_args();
     let trial = |name: &str, test: fn(&Runner)| {
         Trial::test(name, move || {
-            let runner = Runner::new(Options { jobs: 1, worker: Workers::CurrentExe, ..Options::default() });
+            let runner = Runner::soft(RunOptions {
+                jobs: NonZeroUsize::new(1),
+                workers: Workers::CurrentExe,
+                ..RunOptions::default()
+            });
             test(&runner.map_err(|e| e.to_string())?);
             Ok(())
         })

@@ -23,8 +23,9 @@ pub use way::{Ours, Way};
 
 use crate::run::PoolLimits;
 use crate::suite::Suite;
-use crate::suite::{Options, Runner};
+use crate::suite::{RunOptions, Runner};
 use std::io;
+use std::num::NonZeroUsize;
 use thiserror::Error;
 
 /// How many cases are run.
@@ -100,7 +101,7 @@ fn failing(failures: &[SoundFailure]) -> String {
 pub fn audit(
     suite: &Suite,
     way: &dyn Way,
-    options: Options,
+    options: RunOptions,
     settings: &Settings,
     tell: impl FnMut(&Step) -> io::Result<()>,
 ) -> Result<Report, Error> {
@@ -112,7 +113,7 @@ pub fn audit(
     }
     let jobs = settings.jobs.max(1);
     let limits = PoolLimits { workers: PROCESSES, processes: PROCESSES, bytes: ARENAS };
-    let runner = Runner::new(Options { jobs, ..options })?.with_pool_limits(limits);
+    let runner = Runner::soft(RunOptions { jobs: NonZeroUsize::new(jobs), ..options })?.with_pool_limits(limits);
     audit_on(suite, way, &runner, settings, tell)
 }
 

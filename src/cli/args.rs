@@ -1,11 +1,12 @@
 //! What can be typed; the comments here are the help text.
 use crate::audit::peers::Peer;
 use crate::audit::{NoSelection, Selection as Faults};
+use crate::child::Workers;
 use crate::library::{Cuda, is_version};
 use crate::plan::Limits;
 use crate::run::{RanksPerGpu, seconds};
 use crate::scenario::{AllowEnv, Placement};
-use crate::suite::{BackendChoice, Filter, Forms, Reading, Suite};
+use crate::suite::{BackendChoice, BackendRequest, Filter, Forms, Reading, RunOptions, Suite};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use soft_nccl::Connect;
 use soft_nccl::fault::{NoFault, Wish as Fault};
@@ -137,14 +138,18 @@ impl Selection {
         Filter { text: self.filter.clone(), exact: self.exact, long: false }
     }
 
-    /// The files' cases in the forms that are wanted.
-    pub fn open(&self) -> Result<Suite, crate::suite::Error> {
-        let reading = Reading {
+    /// How the files are read.
+    pub fn reading(&self) -> Reading {
+        Reading {
             forms: self.forms.clone().unwrap_or_default(),
             allow_env: AllowEnv::of(&self.allow_env),
             limits: self.bounds.limits(),
-        };
-        Suite::open_with(&self.paths, &reading)
+        }
+    }
+
+    /// The files' cases in the forms that are wanted.
+    pub fn open(&self) -> Result<Suite, crate::suite::Error> {
+        Suite::open_with(&self.paths, &self.reading())
     }
 }
 
@@ -220,6 +225,31 @@ pub struct Run {
     /// Name every case, not only those that fail (human format).
     #[arg(long, short)]
     pub verbose: bool,
+}
+
+impl Run {
+    /// What was typed, and the default of everything else.
+    pub fn options(&self) -> RunOptions {
+        RunOptions {
+            backend: BackendRequest {
+                backend: self.backend,
+                require: self.require,
+                nccl: self.place.nccl.clone(),
+                driver: self.place.driver.clone(),
+            },
+            ranks_per_gpu: self.ranks_per_gpu,
+            jobs: self.jobs,
+            timeout: self.timeout,
+            opening_timeout: self.opening_timeout,
+            seed: self.seed,
+            eager: self.eager,
+            connect: self.connect,
+            fault: self.fault.unwrap_or_default(),
+            placement: self.placement,
+            reading: self.selection.reading(),
+            workers: Workers::CurrentExe,
+        }
+    }
 }
 
 /// Where the backend nccl comes from.

@@ -8,16 +8,14 @@ use super::terminal;
 use crate::audit::peers::As;
 use crate::audit::report::{table, ways as side_by_side};
 use crate::audit::{self, Depth, Error, Ours, Report, Settings, SoundFailure, Step, Way};
-use crate::child::Workers;
 use crate::plan::Limits;
 use crate::printable::{Guarded, printable_lines};
 use crate::report::{Inherited, Rerun, Styles, failure};
-use crate::suite::Options;
-use crate::suite::{self, Suite, faults};
+use crate::suite::options::cores;
+use crate::suite::{self, Reading, RunOptions, Suite, faults};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::num::NonZeroUsize;
-use std::thread::available_parallelism;
 use std::time::Instant;
 
 /// Failures without a fault that are shown.
@@ -26,7 +24,7 @@ const SHOWN: usize = 5;
 pub fn audit(args: &Audit) -> anyhow::Result<Exit> {
     let mut suite = open(&args.selection)?;
     output::spare_scenarios(args.output.as_deref(), &args.selection)?;
-    let cores = available_parallelism().map_or(1, NonZeroUsize::get);
+    let cores = cores();
     if suite.faults.is_empty() {
         select(&mut suite, &args.selection)?;
         suite.plan(cores);
@@ -90,8 +88,8 @@ pub fn audit(args: &Audit) -> anyhow::Result<Exit> {
 
 /// One way's audit; or the exit code, where it has been said what is wrong.
 fn one(args: &Audit, suite: &Suite, way: &dyn Way, settings: &Settings) -> anyhow::Result<Result<Report, Exit>> {
-    let options =
-        Options { timeout: args.timeout, worker: Workers::CurrentExe, limits: suite.limits, ..Options::default() };
+    let reading = Reading { limits: suite.limits, ..Reading::default() };
+    let options = RunOptions { timeout: args.timeout, reading, ..RunOptions::default() };
     let progress = Progress::new();
     let tell = |step: &Step| {
         match step {

@@ -9,17 +9,21 @@ use crate::library::{Found, Probed, find};
 use crate::printable::one_line;
 use crate::run::gpus::{self, AskError};
 use crate::run::{Machine, machine::driver_text};
-use crate::suite::{BackendChoice, BackendMissing, Choice, Wish};
+use crate::suite::{BackendChoice, BackendMissing, BackendRequest, ChosenBackend};
 use std::io::Write;
 use std::path::Path;
 
 pub fn doctor(args: &Doctor) -> anyhow::Result<Exit> {
     let workers = Workers::CurrentExe;
-    let wish = Wish { nccl: args.place.nccl.clone(), driver: args.place.driver.clone(), ..Wish::default() };
-    let gpus = wish.driver_folder().map(|folder| gpus::ask(&workers, folder.as_deref()));
+    let request = BackendRequest {
+        nccl: args.place.nccl.clone(),
+        driver: args.place.driver.clone(),
+        ..BackendRequest::default()
+    };
+    let gpus = request.driver_folder().map(|folder| gpus::ask(&workers, folder.as_deref()));
     let libraries = find(&workers);
     // with nothing asked for, the software is taken without a word: here the word is wanted
-    let nccl = Wish { backend: BackendChoice::Nccl, ..wish }.resolve(&workers);
+    let nccl = BackendRequest { backend: BackendChoice::Nccl, ..request }.resolve(&workers);
 
     let mut lines = vec![format!("collspec {}", env!("CARGO_PKG_VERSION"))];
     match &gpus {
@@ -118,7 +122,7 @@ fn topology(devices: &[DeviceInfo]) -> String {
 }
 
 /// The libraries that were found, and the one that will run if it is none of them.
-fn library_lines(libraries: &[Found], nccl: &Result<Choice, BackendMissing>, lines: &mut Vec<String>) {
+fn library_lines(libraries: &[Found], nccl: &Result<ChosenBackend, BackendMissing>, lines: &mut Vec<String>) {
     let usable = |probed: &Probed, path: &Path| {
         format!("{} {}, {}: {}", probed.version_text(), path.display(), probed.maker.words(), lack(probed))
     };

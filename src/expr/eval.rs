@@ -74,11 +74,6 @@ impl Expr {
     pub fn eval_int<S: Scope + ?Sized>(&self, scope: &S) -> Result<i128, EvalError> {
         self.eval(scope, Mode::Whole)?.to_int()
     }
-
-    /// The value in floating point.
-    pub fn eval_f64<S: Scope + ?Sized>(&self, scope: &S) -> Result<f64, EvalError> {
-        Ok(self.eval(scope, Mode::Float)?.as_f64())
-    }
 }
 
 impl Node {

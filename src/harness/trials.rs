@@ -22,7 +22,7 @@ pub type Ends = Arc<Mutex<Forms>>;
 pub fn trials(site: &Site, suite: Suite, args: &Arguments, runner: Option<Arc<Runner>>) -> (Vec<Trial>, Ends) {
     let ends = Ends::default();
     let context = Arc::new(Context {
-        rerun: Rerun::cargo_test(site.package, site.target(), Inherited::with(settings::TELLING)),
+        rerun: Rerun::cargo_test(site.package, site.target(), Inherited::with(&settings::to_repeat())),
         snapshots: Snapshots::new(site.snapshots()),
         runner,
         ends: ends.clone(),

@@ -24,8 +24,6 @@ pub struct Collective {
     pub rule: Rule,
     /// Values of NCCL_ALGO that serve it; `SingleTree` is a word of soft-nccl's alone.
     pub algorithms: &'static [&'static str],
-    /// busbw / algbw for n ranks (nccl-tests, doc/PERFORMANCE.md).
-    pub bandwidth: fn(f64) -> f64,
 }
 
 /// NCCL's collective functions.

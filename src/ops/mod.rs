@@ -18,8 +18,6 @@ pub struct Op {
     pub kind: Kind,
     /// The keys a step of this operation may have, besides [`COMMON_KEYS`].
     pub keys: &'static [&'static str],
-    /// One line for the manual.
-    pub doc: &'static str,
     /// `None` if this build runs it; else what it waits for.
     pub missing: Option<&'static str>,
 }

@@ -5,16 +5,6 @@ macro_rules! keys {
     ($($k:literal),* $(,)?) => { &["in", "out", "comm", "groups", "stream", "after", "graph", "error", $($k),*] };
 }
 
-fn shared(n: f64) -> f64 {
-    (n - 1.0) / n
-}
-fn twice_shared(n: f64) -> f64 {
-    2.0 * (n - 1.0) / n
-}
-fn one(_: f64) -> f64 {
-    1.0
-}
-
 use Extent::{One, PerRank};
 
 /// NCCL's collective behind `all_reduce` and `barrier`.
@@ -29,7 +19,6 @@ pub const ALL_REDUCE: Collective = Collective {
     in_place: InPlace::Same,
     rule: Rule::Reduced,
     algorithms: &["Ring", "Tree", "CollnetChain", "CollnetDirect", "NVLS", "NVLSTree", "SingleTree"],
-    bandwidth: twice_shared,
 };
 
 /// NCCL's collective behind `broadcast` and, once for each rank, `all_gather_v`.
@@ -44,32 +33,21 @@ pub const BROADCAST: Collective = Collective {
     in_place: InPlace::Same,
     rule: Rule::RootCopy,
     algorithms: &["Ring", "SingleTree"],
-    bandwidth: one,
 };
 
 /// `send`, which the plan makes of other steps too.
-pub const SEND: Op = op(
-    "send",
-    Kind::Send,
-    &["in", "peer", "comm", "groups", "stream", "after", "graph", "error", "null_pointers"],
-    "sends `in` to `peer`",
-);
+pub const SEND: Op =
+    op("send", Kind::Send, &["in", "peer", "comm", "groups", "stream", "after", "graph", "error", "null_pointers"]);
 
 /// `group`, which the form `grouped` puts around steps.
-pub const GROUP: Op = op("group", Kind::Group, &["steps", "error"], "one NCCL group call of its steps");
+pub const GROUP: Op = op("group", Kind::Group, &["steps", "error"]);
 
 /// Every operation of the language.
 pub static TABLE: &[Op] = &[
-    collective(
-        "all_reduce",
-        keys!("reduce", "scalar", "in_place", "null_pointers"),
-        "every rank gets the reduction of all inputs",
-        ALL_REDUCE,
-    ),
+    collective("all_reduce", keys!("reduce", "scalar", "in_place", "null_pointers"), ALL_REDUCE),
     collective(
         "reduce",
         keys!("reduce", "scalar", "root", "in_place", "null_pointers"),
-        "the root gets the reduction of all inputs",
         Collective {
             call: NcclCall::Reduce,
             reduces: true,
@@ -81,14 +59,12 @@ pub static TABLE: &[Op] = &[
             in_place: InPlace::Same,
             rule: Rule::Reduced,
             algorithms: &["Ring", "SingleTree"],
-            bandwidth: one,
         },
     ),
-    collective("broadcast", keys!("root", "in_place", "null_pointers"), "every rank gets the root's input", BROADCAST),
+    collective("broadcast", keys!("root", "in_place", "null_pointers"), BROADCAST),
     collective(
         "all_gather",
         keys!("in_place", "null_pointers"),
-        "every rank gets all inputs in rank order",
         Collective {
             call: NcclCall::AllGather,
             reduces: false,
@@ -100,13 +76,11 @@ pub static TABLE: &[Op] = &[
             in_place: InPlace::SendInRecv,
             rule: Rule::Concat,
             algorithms: &["Ring", "CollnetDirect", "NVLS", "PAT"],
-            bandwidth: shared,
         },
     ),
     collective(
         "gather",
         keys!("root", "in_place", "null_pointers"),
-        "the root gets all inputs in rank order",
         Collective {
             call: NcclCall::Gather,
             reduces: false,
@@ -118,13 +92,11 @@ pub static TABLE: &[Op] = &[
             in_place: InPlace::SendInRecv,
             rule: Rule::Concat,
             algorithms: &[],
-            bandwidth: shared,
         },
     ),
     collective(
         "reduce_scatter",
         keys!("reduce", "scalar", "in_place", "null_pointers"),
-        "rank r gets block r of the reduction",
         Collective {
             call: NcclCall::ReduceScatter,
             reduces: true,
@@ -136,13 +108,11 @@ pub static TABLE: &[Op] = &[
             in_place: InPlace::RecvInSend,
             rule: Rule::ReducedBlock,
             algorithms: &["Ring", "CollnetDirect", "NVLS", "PAT"],
-            bandwidth: shared,
         },
     ),
     collective(
         "scatter",
         keys!("root", "in_place", "null_pointers"),
-        "rank r gets block r of the root's input",
         Collective {
             call: NcclCall::Scatter,
             reduces: false,
@@ -154,13 +124,11 @@ pub static TABLE: &[Op] = &[
             in_place: InPlace::RecvInSend,
             rule: Rule::RootBlock,
             algorithms: &[],
-            bandwidth: shared,
         },
     ),
     collective(
         "all_to_all",
         keys!("null_pointers"),
-        "block j of rank r arrives as block r of rank j",
         Collective {
             call: NcclCall::AlltoAll,
             reduces: false,
@@ -172,68 +140,38 @@ pub static TABLE: &[Op] = &[
             in_place: InPlace::Never,
             rule: Rule::Transpose,
             algorithms: &[],
-            bandwidth: shared,
         },
     ),
-    op(
-        "all_gather_v",
-        Kind::Composite(Composite::AllGatherV),
-        keys!("null_pointers"),
-        "as all_gather, with inputs of different length",
-    ),
-    op(
-        "all_to_all_v",
-        Kind::Composite(Composite::AllToAllV),
-        keys!("counts", "null_pointers"),
-        "as all_to_all, with pieces of different length",
-    ),
-    op(
-        "barrier",
-        Kind::Composite(Composite::Barrier),
-        &["comm", "groups", "stream", "after", "graph", "error"],
-        "an all_reduce of one element, then `wait`",
-    ),
+    op("all_gather_v", Kind::Composite(Composite::AllGatherV), keys!("null_pointers")),
+    op("all_to_all_v", Kind::Composite(Composite::AllToAllV), keys!("counts", "null_pointers")),
+    op("barrier", Kind::Composite(Composite::Barrier), &["comm", "groups", "stream", "after", "graph", "error"]),
     SEND,
     op(
         "recv",
         Kind::Recv,
         &["out", "peer", "count", "dtype", "comm", "groups", "stream", "after", "graph", "error", "null_pointers"],
-        "receives `out` from `peer`",
     ),
-    op("send_recv", Kind::SendRecv, keys!("peer", "to", "from", "null_pointers"), "a send and a receive in one group"),
-    op(
-        "map",
-        Kind::Map,
-        &["out", "expr", "count", "dtype", "stream", "after", "graph", "comm", "groups"],
-        "element i of `out` from an expression, on the rank itself",
-    ),
+    op("send_recv", Kind::SendRecv, keys!("peer", "to", "from", "null_pointers")),
+    op("map", Kind::Map, &["out", "expr", "count", "dtype", "stream", "after", "graph", "comm", "groups"]),
     GROUP,
-    op("loop", Kind::Loop, &["steps"], "its steps, one after the other, `times` over"),
-    op("wait", Kind::Host(Host::Wait), &["stream"], "the host waits for the rank's work, or that of `stream`"),
-    op("sleep", Kind::Host(Host::Sleep), &["seconds"], "the host sleeps"),
-    op("exit", Kind::Host(Host::Exit), &[], "the process ends"),
-    op("init", Kind::Comm(CommOp::Init), &["new", "groups", "config", "error"], "makes communicators by unique ids"),
-    op("split", Kind::Comm(CommOp::Split), &["new", "comm", "color", "key", "config", "error"], "splits `comm`"),
-    op("finalize", Kind::Comm(CommOp::Finalize), &["comm", "error"], "flushes and ends the use of `comm`"),
-    op("destroy", Kind::Comm(CommOp::Destroy), &["comm", "error"], "frees `comm`"),
-    op("abort", Kind::Comm(CommOp::Abort), &["comm", "error"], "frees `comm` and drops what it does"),
-    later(
-        "put",
-        &["in", "out", "peer", "comm", "groups", "stream", "after", "graph", "error"],
-        "writes `out` on the peer, a registered window",
-    ),
-    later("signal", &["peer", "comm", "groups", "stream", "after", "graph", "error"], "signals the peer"),
-    later(
-        "wait_signal",
-        &["peer", "signals", "comm", "groups", "stream", "after", "graph", "error"],
-        "waits for signals of the peer",
-    ),
-    later("launch", &["graph", "stream", "after"], "runs a graph"),
-    later("shrink", &["new", "comm", "without", "abort", "config", "error"], "a communicator without some ranks"),
-    later("grow", &["new", "comm", "with", "config", "error"], "a communicator with more ranks"),
-    later("revoke", &["comm", "error"], "ends what `comm` does"),
-    later("register", &["in", "register", "comm", "error"], "registers a buffer"),
-    later("deregister", &["in", "comm", "error"], "ends a registration"),
+    op("loop", Kind::Loop, &["steps"]),
+    op("wait", Kind::Host(Host::Wait), &["stream"]),
+    op("sleep", Kind::Host(Host::Sleep), &["seconds"]),
+    op("exit", Kind::Host(Host::Exit), &[]),
+    op("init", Kind::Comm(CommOp::Init), &["new", "groups", "config", "error"]),
+    op("split", Kind::Comm(CommOp::Split), &["new", "comm", "color", "key", "config", "error"]),
+    op("finalize", Kind::Comm(CommOp::Finalize), &["comm", "error"]),
+    op("destroy", Kind::Comm(CommOp::Destroy), &["comm", "error"]),
+    op("abort", Kind::Comm(CommOp::Abort), &["comm", "error"]),
+    later("put", &["in", "out", "peer", "comm", "groups", "stream", "after", "graph", "error"]),
+    later("signal", &["peer", "comm", "groups", "stream", "after", "graph", "error"]),
+    later("wait_signal", &["peer", "signals", "comm", "groups", "stream", "after", "graph", "error"]),
+    later("launch", &["graph", "stream", "after"]),
+    later("shrink", &["new", "comm", "without", "abort", "config", "error"]),
+    later("grow", &["new", "comm", "with", "config", "error"]),
+    later("revoke", &["comm", "error"]),
+    later("register", &["in", "register", "comm", "error"]),
+    later("deregister", &["in", "comm", "error"]),
 ];
 
 /// The entry of that name.
@@ -241,12 +179,12 @@ pub fn find(name: &str) -> Option<&'static Op> {
     TABLE.iter().find(|op| op.name == name)
 }
 
-const fn op(name: &'static str, kind: Kind, keys: &'static [&'static str], doc: &'static str) -> Op {
-    Op { name, kind, keys, doc, missing: None }
+const fn op(name: &'static str, kind: Kind, keys: &'static [&'static str]) -> Op {
+    Op { name, kind, keys, missing: None }
 }
-const fn collective(name: &'static str, keys: &'static [&'static str], doc: &'static str, c: Collective) -> Op {
-    op(name, Kind::Collective(c), keys, doc)
+const fn collective(name: &'static str, keys: &'static [&'static str], c: Collective) -> Op {
+    op(name, Kind::Collective(c), keys)
 }
-const fn later(name: &'static str, keys: &'static [&'static str], doc: &'static str) -> Op {
-    Op { name, kind: Kind::Later, keys, doc, missing: Some("not yet supported") }
+const fn later(name: &'static str, keys: &'static [&'static str]) -> Op {
+    Op { name, kind: Kind::Later, keys, missing: Some("not yet supported") }
 }

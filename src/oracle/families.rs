@@ -106,6 +106,7 @@ impl FamilySet {
     }
 
     /// How many.
+    #[cfg(test)]
     pub const fn len(self) -> usize {
         self.0.count_ones() as usize
     }

@@ -14,20 +14,6 @@ pub struct Fingerprint {
     pub elements: u64,
 }
 
-/// Two fingerprints side by side.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Comparison {
-    /// The same families.
-    Same,
-    /// No family explains both.
-    Different,
-    /// Some explain both: no evidence of a change.
-    Compatible,
-    /// Nothing tells, in one of them.
-    NoEvidence,
-}
-
 impl Default for Fingerprint {
     fn default() -> Self {
         Self { families: FamilySet::ALL, telling: 0, elements: 0 }
@@ -44,32 +30,9 @@ impl Fingerprint {
         }
     }
 
-    /// Takes in elements that cannot tell, such as those of the exact lane.
-    pub fn add_silent(&mut self, elements: u64) {
-        self.elements += elements;
-    }
-
-    /// Takes in another part of the same result.
-    pub fn merge(&mut self, other: &Self) {
-        self.families = self.families.intersect(other.families);
-        self.telling += other.telling;
-        self.elements += other.elements;
-    }
-
     /// True if some element tells.
     pub fn tells(&self) -> bool {
         self.telling > 0
-    }
-
-    /// Compares the families of two runs. A result that no single family explains is a mixture, which is compatible with all.
-    pub fn compare(&self, other: &Self) -> Comparison {
-        match (self.tells() && other.tells(), self.families == other.families) {
-            (false, _) => Comparison::NoEvidence,
-            (true, true) => Comparison::Same,
-            _ if self.families.is_empty() || other.families.is_empty() => Comparison::Compatible,
-            _ if self.families.intersect(other.families).is_empty() => Comparison::Different,
-            _ => Comparison::Compatible,
-        }
     }
 }
 
@@ -96,10 +59,5 @@ mod tests {
         let (a, b) = (print(&[(chain, 2), (once, 1)]), print(&[(chain, 3), (tree, 2)]));
         assert_eq!((a.families, a.telling, a.elements), (chain, 1, 2));
         assert_eq!(b.families, tree);
-        assert_eq!(a.compare(&b), Comparison::Compatible);
-        assert_eq!(a.compare(&a), Comparison::Same);
-        assert_eq!(a.compare(&print(&[(once, 2)])), Comparison::Different);
-        assert_eq!(a.compare(&print(&[(chain, 1)])), Comparison::NoEvidence);
-        assert_eq!(a.compare(&print(&[(once, 2), (chain, 2)])), Comparison::Compatible);
     }
 }

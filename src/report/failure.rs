@@ -159,7 +159,7 @@ mod tests {
         verdict.notes = vec!["only after b".into()];
         assert_eq!(
             message(&case, &verdict, "again"),
-            "  at scenarios/a.toml:1:1\n  hang: rank 0 waits\n  for rank 1\n  note: only after b\n  run it again: again"
+            "  at scenarios/a.toml:1:14\n  hang: rank 0 waits\n  for rank 1\n  note: only after b\n  run it again: again"
         );
     }
 }

@@ -15,7 +15,7 @@ impl Inherited {
     }
 
     /// Those of this process, and these others if they are set.
-    pub fn with(others: &[&str]) -> Self {
+    pub fn with(others: &[String]) -> Self {
         // What is not UTF-8 cannot be shown so that a shell would read it back; NCCL has no use for it either.
         Self::of(
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
@@ -23,10 +23,9 @@ impl Inherited {
         )
     }
 
-    fn of(variables: impl Iterator<Item = (String, String)>, others: &[&str]) -> Self {
-        let mut found: Vec<_> = variables
-            .filter(|(name, value)| telling(name) || (others.contains(&name.as_str()) && !value.is_empty()))
-            .collect();
+    fn of(variables: impl Iterator<Item = (String, String)>, others: &[String]) -> Self {
+        let mut found: Vec<_> =
+            variables.filter(|(name, value)| telling(name) || (others.contains(name) && !value.is_empty())).collect();
         found.sort();
         Self(found)
     }
@@ -57,7 +56,7 @@ mod tests {
         ];
         let all = || all.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned()));
         assert_eq!(Inherited::of(all(), &[]).words(), ["COLLSPEC_SOFT_SEED=4", "NCCL_ALGO='Ring;allreduce:Tree'"]);
-        let found = Inherited::of(all(), &["COLLSPEC_SEED", "COLLSPEC_EAGER"]);
+        let found = Inherited::of(all(), &["COLLSPEC_SEED".to_owned(), "COLLSPEC_EAGER".to_owned()]);
         assert_eq!(found.words(), ["COLLSPEC_SEED=4", "COLLSPEC_SOFT_SEED=4", "NCCL_ALGO='Ring;allreduce:Tree'"]);
         assert!(Inherited::default().words().is_empty());
     }

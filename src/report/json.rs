@@ -1,13 +1,7 @@
 //! One JSON object per case and line.
-use super::Reporter;
-use crate::judge::{LaneResult, Outcome, Status, Verdict};
-use crate::oracle::Fingerprint;
-use crate::printable::{self, bounded};
+use super::{CaseReport, Reporter};
+use crate::printable;
 use crate::report::Event;
-use crate::scenario::Case;
-use serde::Serialize;
-use serde::ser::{SerializeMap, Serializer};
-use std::borrow::Cow;
 use std::io::{self, Write};
 
 /// Writes a line for every verdict, when it is there; the order is that in which cases end.
@@ -27,7 +21,7 @@ impl<W: Write> Reporter for JsonLines<W> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         match event {
             Event::CaseDone { case, verdict } => {
-                printable::json(&mut self.to, &Line::new(case, verdict, &self.backend))?;
+                printable::json(&mut self.to, &CaseReport::new(case, verdict, &self.backend))?;
                 self.to.write_all(b"\n")?;
                 // A reader on the other end of a pipe sees each case as it ends.
                 self.to.flush()
@@ -38,60 +32,11 @@ impl<W: Write> Reporter for JsonLines<W> {
     }
 }
 
-/// The object; its fields are part of the interface.
-#[derive(Serialize)]
-struct Line<'a> {
-    case: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    form: Option<&'a str>,
-    status: Status,
-    backend: &'a str,
-    outcome: Option<Outcome>,
-    reason: Option<Cow<'a, str>>,
-    seconds: f64,
-    #[serde(skip_serializing_if = "<[_]>::is_empty")]
-    lanes: &'a [LaneResult],
-    #[serde(skip_serializing_if = "Option::is_none")]
-    fingerprint: Option<&'a Fingerprint>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    outputs: Option<Outputs<'a>>,
-}
-
-impl<'a> Line<'a> {
-    fn new(case: &'a Case, verdict: &'a Verdict, backend: &'a str) -> Self {
-        Self {
-            case: &verdict.case,
-            form: case.form.as_ref().map(|derived| derived.form.name),
-            status: verdict.status,
-            backend,
-            outcome: verdict.outcome,
-            reason: verdict.reason.as_deref().map(bounded),
-            seconds: verdict.seconds,
-            lanes: &verdict.lanes,
-            fingerprint: verdict.fingerprint.as_ref(),
-            outputs: verdict.outputs.as_ref().map(|outputs| Outputs(outputs)),
-        }
-    }
-}
-
-/// Buffers in the plan's order, which a map of serde_json would not keep.
-struct Outputs<'a>(&'a [(String, Vec<Option<Vec<serde_json::Value>>>)]);
-
-impl Serialize for Outputs<'_> {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let mut map = serializer.serialize_map(Some(self.0.len()))?;
-        for (name, ranks) in self.0 {
-            map.serialize_entry(name, ranks)?;
-        }
-        map.end()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::Lane;
-    use crate::oracle::{FamilySet, Rounding, Scale, Shape};
+    use crate::judge::{Lane, LaneResult, Status, Verdict};
+    use crate::oracle::{FamilySet, Fingerprint, Rounding, Scale, Shape};
     use crate::suite::fixture;
     use serde_json::json;
 
@@ -128,6 +73,19 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(&line(verdict)).unwrap();
         assert_eq!(value["lanes"], json!([{"lane": "admissible", "pass": true, "looked_at": 8, "note": null}]));
         assert_eq!(value["fingerprint"], json!({"families": ["tree/each-step"], "telling": 3, "elements": 8}));
+    }
+
+    #[test]
+    fn every_line_reads_back() {
+        let mut verdict = fixture::verdict("a", Status::Fail);
+        verdict.reason = Some("rank 1".into());
+        verdict.outputs = Some(vec![("b".into(), vec![None]), ("a".into(), vec![Some(vec![json!(1)])])]);
+        let families = FamilySet::one(Shape::Tree, Rounding::EachStep, Scale::None);
+        verdict.fingerprint = Some(Fingerprint { families, telling: 3, elements: 8 });
+        let text = line(verdict);
+        let report: CaseReport = serde_json::from_str(&text).unwrap();
+        assert_eq!(report.outputs.iter().flat_map(|o| o.iter()).map(|(name, _)| name).collect::<Vec<_>>(), ["b", "a"]);
+        assert_eq!(serde_json::to_string(&report).unwrap(), text.trim_end());
     }
 
     #[test]

@@ -1,4 +1,5 @@
 //! Events to text: for people and as JSON lines. Nothing here decides anything.
+mod case_report;
 mod event;
 pub mod failure;
 pub mod forms;
@@ -10,6 +11,7 @@ pub mod rerun;
 pub mod shell;
 pub mod tally;
 
+pub use case_report::{CaseReport, FingerprintReport, Outputs, RankOutput};
 pub use event::Event;
 pub use forms::Forms;
 pub use human::Human;

@@ -101,9 +101,6 @@ pub enum Error {
     /// Pipes, threads or memory.
     #[error("no pipes, threads or shared memory for a worker")]
     Resources(#[source] std::io::Error),
-    /// No GPUs, or no library.
-    #[error("the backend nccl cannot run here: {0}")]
-    NoMachine(String),
     /// What the run said of its library holds no longer.
     #[error("the library is NCCL {is} now; it was {was} when the run began")]
     Changed {

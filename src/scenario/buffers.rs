@@ -135,9 +135,9 @@ fn buffer(
         let default = defaults.find(cx, key);
         own(key).or(default).cloned()
     };
-    let written = find(cx, "dtype").and_then(|e| dtype(cx, &e.val).map(|t| (t, e.val.span)));
+    let written = find(cx, "dtype").and_then(|e| dtype(cx, &e.val));
     let is_text = own("text").is_some();
-    let (dtype, dtype_span) = written.unwrap_or((if is_text { DType::U8 } else { DType::F32 }, name.span));
+    let dtype = written.unwrap_or(if is_text { DType::U8 } else { DType::F32 });
     let offset = find(cx, "offset").and_then(|e| cx.num("offset", &e.val, Names::PER_RANK, Want::Natural, Per::World));
     if let Some(e) = find(cx, "register") {
         register(cx, &e.val);
@@ -147,7 +147,7 @@ fn buffer(
     let counted = counted.contains(&name.v);
     let r = Reading { what: For::Input, name: &name.v, dtype: Some(dtype), count: default_count, counted };
     let content = content(cx, val, &r)?;
-    (cx.faults.len() == before).then_some(BufferDef { name, dtype, dtype_span, content, offset, ranks })
+    (cx.faults.len() == before).then_some(BufferDef { name, dtype, content, offset, ranks })
 }
 
 /// A dtype by its name.

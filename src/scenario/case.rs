@@ -30,14 +30,10 @@ pub struct Case {
     pub span: Span,
     /// For people.
     pub description: Option<String>,
-    /// Where the example is from.
-    pub source: Option<String>,
     /// For filters.
     pub tags: Vec<String>,
     /// Number of ranks.
     pub world_size: Sp<usize>,
-    /// The matrix point: every axis with its value as text.
-    pub point: Vec<(String, String)>,
     /// Numeric axes and such that expressions may name.
     pub axes: Vec<(String, crate::expr::Value)>,
     /// Buffers that exist before the first step.
@@ -74,8 +70,6 @@ pub struct Case {
     pub snapshot: Option<bool>,
     /// True if the file has a matrix or variants (such cases have no snapshot unless asked).
     pub swept: bool,
-    /// True for the short form (JSON and reports then name one buffer).
-    pub short: bool,
     /// The forms in which the file wants the case to be run too.
     pub forms: Vec<Sp<&'static Form>>,
     /// Which form of which case this is; `None` for what the file says.
@@ -239,8 +233,6 @@ pub struct BufferDef {
     pub name: Sp<String>,
     /// Element type, default f32 (u8 for text), already resolved.
     pub dtype: DType,
-    /// Where the type was written, if it was.
-    pub dtype_span: Span,
     /// What it holds.
     pub content: Content,
     /// Elements between a 256-byte boundary and the start; world rank expression.

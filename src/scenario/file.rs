@@ -25,7 +25,6 @@ const MAX_STEPS: usize = 16_384;
 /// A point of the matrix, laid over the file.
 pub(crate) struct Point<'a> {
     pub name: String,
-    pub point: Vec<(String, String)>,
     pub axes: &'a [AxisNow],
     pub swept: bool,
     pub allow_env: &'a AllowEnv,
@@ -105,9 +104,9 @@ impl Reader<'_, '_> {
             cx.num("offset", &e.val, Names::PER_RANK, super::reader::Want::Natural, super::reader::Per::World)
         });
         let file_span = Span { start: 0, end: 0 };
+        header::text(cx, top, "source");
         Some(Case {
             description: header::text(cx, top, "description"),
-            source: header::text(cx, top, "source"),
             tags: header::tags(cx, top),
             env: header::env(cx, top),
             repeat: header::repeat(cx, top),
@@ -120,7 +119,6 @@ impl Reader<'_, '_> {
             file: file.clone(),
             span: world_size.as_ref().map_or(file_span, |w| w.span),
             world_size: world_size?,
-            point: point.point,
             axes: point.axes.iter().filter_map(|a| a.value.map(|v: Value| (a.name.clone(), v))).collect(),
             config: config.unwrap_or_default(),
             swept: point.swept,
@@ -133,7 +131,6 @@ impl Reader<'_, '_> {
             reason,
             offset,
             offsets: Vec::new(),
-            short,
             form: None,
             outer: None,
         })

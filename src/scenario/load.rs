@@ -227,7 +227,7 @@ impl All<'_> {
         let extra = cx.faults.split_off(before);
         let name = case_name(self.name, &point);
         let (swept, allow_env) = (self.swept, self.allow_env);
-        let found = file::read(self.file, &tree, Point { name, point: point.clone(), axes: now, swept, allow_env });
+        let found = file::read(self.file, &tree, Point { name, axes: now, swept, allow_env });
         self.add(found, extra, &case_name("", &point), &tree);
     }
 

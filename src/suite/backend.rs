@@ -46,9 +46,9 @@ impl BackendChoice {
 #[error("the backend nccl is required but missing: {0}")]
 pub struct BackendMissing(pub String);
 
-/// What was asked for.
+/// The backend that a run asks for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Wish {
+pub struct BackendRequest {
     /// The backend.
     pub backend: BackendChoice,
     /// The backend that must be there.
@@ -62,9 +62,9 @@ pub struct Wish {
 /// In place of a folder or a library: the stand-ins that were built with this program.
 const STAND_IN: &str = "stand-in";
 
-/// What will run.
+/// The backend that will run.
 #[derive(Clone, Debug, Default)]
-pub struct Choice {
+pub struct ChosenBackend {
     /// The backend.
     pub backend: Backend,
     /// What is under it, if it is nccl.
@@ -73,19 +73,21 @@ pub struct Choice {
     pub instead: Option<String>,
 }
 
-impl Wish {
+impl BackendRequest {
     /// The backend that will run, if it is there. `workers` says which program asks driver and libraries.
-    pub fn resolve(&self, workers: &Workers) -> Result<Choice, BackendMissing> {
+    pub fn resolve(&self, workers: &Workers) -> Result<ChosenBackend, BackendMissing> {
         let required = self.require == Some(BackendChoice::Nccl);
         // who names a library wants no other
         let wanted = required || self.backend == BackendChoice::Nccl || self.nccl.is_some();
         match self.backend {
             BackendChoice::Soft if required => Err(BackendMissing("the backend soft was asked for".into())),
-            BackendChoice::Soft => Ok(Choice::default()),
+            BackendChoice::Soft => Ok(ChosenBackend::default()),
             _ if wanted => self.nccl(workers).map_err(BackendMissing),
             // no driver is loaded where the kernel has no device: it could only say so
-            _ if self.driver.is_none() && !gpus::are_likely() => Ok(Choice::default()),
-            _ => Ok(self.nccl(workers).unwrap_or_else(|why| Choice { instead: Some(why), ..Choice::default() })),
+            _ if self.driver.is_none() && !gpus::are_likely() => Ok(ChosenBackend::default()),
+            _ => Ok(self
+                .nccl(workers)
+                .unwrap_or_else(|why| ChosenBackend { instead: Some(why), ..ChosenBackend::default() })),
         }
     }
 
@@ -99,7 +101,7 @@ impl Wish {
     }
 
     /// The backend nccl, or why there is none.
-    fn nccl(&self, workers: &Workers) -> Result<Choice, String> {
+    fn nccl(&self, workers: &Workers) -> Result<ChosenBackend, String> {
         let driver = self.driver_folder()?;
         let gpus = gpus::ask(workers, driver.as_deref()).map_err(|error| error.to_string())?;
         if gpus.devices.is_empty() {
@@ -125,11 +127,15 @@ impl Wish {
             return Err(format!("{}: a library's path must be UTF-8", path.display()));
         }
         let machine = Machine { gpus, library: path.clone(), probed };
-        Ok(Choice { backend: Backend::Nccl { library: path, driver }, machine: Some(Arc::new(machine)), instead: None })
+        Ok(ChosenBackend {
+            backend: Backend::Nccl { library: path, driver },
+            machine: Some(Arc::new(machine)),
+            instead: None,
+        })
     }
 }
 
-impl Choice {
+impl ChosenBackend {
     /// One line that says what runs the cases, with what environment; for the standard error.
     pub fn banner(&self, inherited: &Inherited) -> String {
         let mut words = match &self.machine {
@@ -157,7 +163,7 @@ mod tests {
         // a program that is none of ours asks nobody anything
         let workers = Workers::Command("/no/such/program".into());
         let resolve = |backend, require, nccl: Option<&str>| {
-            Wish { backend, require, nccl: nccl.map(str::to_owned), driver: None }.resolve(&workers)
+            BackendRequest { backend, require, nccl: nccl.map(str::to_owned), driver: None }.resolve(&workers)
         };
         assert!(resolve(Soft, Some(Soft), None).is_ok());
         assert!(resolve(Soft, None, None).is_ok());
@@ -166,7 +172,7 @@ mod tests {
         assert!(resolve(Auto, Some(Nccl), None).is_err());
         assert!(resolve(Auto, None, Some("2.30.7")).is_err());
         // with a folder for the driver auto looks there, and says why it does without
-        let auto = Wish { driver: Some("/no/such/folder".into()), ..Wish::default() };
+        let auto = BackendRequest { driver: Some("/no/such/folder".into()), ..BackendRequest::default() };
         let choice = auto.resolve(&workers).unwrap();
         assert_eq!(choice.backend, Backend::Soft);
         let words = choice.banner(&Inherited::default());

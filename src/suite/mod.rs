@@ -8,17 +8,17 @@ pub(crate) mod fixture;
 pub mod foresee;
 pub mod forms;
 mod lacking;
-mod options;
+pub mod options;
 mod requires;
 mod runner;
 pub mod select;
 mod works;
 
-pub use backend::{BackendChoice, BackendMissing, Choice, Wish};
+pub use backend::{BackendChoice, BackendMissing, BackendRequest, ChosenBackend};
 pub use drive::Executor;
 pub use faults::Faulty;
 pub use forms::Forms;
-pub use options::Options;
+pub use options::{OptionError, RunOptions};
 pub use runner::{Look, Prepared, Ready, Runner};
 pub use select::Filter;
 
@@ -127,11 +127,13 @@ pub fn with_causes(error: &dyn std::error::Error) -> String {
 
 impl Suite {
     /// Reads files, and folders with all the files in them; their cases, and the forms of them that the files name.
+    #[cfg(feature = "internals")]
     pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Self, Error> {
         Self::open_in(paths, &Forms::Named)
     }
 
     /// The same with these forms.
+    #[cfg(feature = "internals")]
     pub fn open_in<P: AsRef<Path>>(paths: &[P], forms: &Forms) -> Result<Self, Error> {
         Self::open_with(paths, &forms.into())
     }
@@ -188,9 +190,8 @@ impl Suite {
         Planned { faulty: faulty.collect(), overworked: overworked.collect() }
     }
 
-    /// Runs every case and tells `reporter` of it.
-    pub fn run(&self, options: Options, reporter: &mut dyn Reporter) -> Result<Tally, Error> {
-        let options = Options { limits: self.limits, ..options };
+    /// Runs every case on `chosen`, within the suite's limits, and tells `reporter` of it.
+    pub fn run(&self, options: RunOptions, chosen: ChosenBackend, reporter: &mut dyn Reporter) -> Result<Tally, Error> {
         if crate::child::is_worker() {
             return Err(Error::InsideWorker);
         }
@@ -200,8 +201,9 @@ impl Suite {
         if self.cases.is_empty() {
             return Err(Error::Empty);
         }
-        let jobs = options.jobs;
-        let runner = Runner::new(options)?;
+        let jobs = options.jobs_on(&chosen);
+        let reading = Reading { limits: self.limits, ..options.reading };
+        let runner = Runner::new(RunOptions { reading, ..options }, chosen)?;
         let mut tally = Tally::default();
         drive::drive(&self.cases, &runner, jobs, |event| {
             if let Event::CaseDone { verdict, .. } = event {

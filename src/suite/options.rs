@@ -1,23 +1,30 @@
-//! How cases are run.
+//! How files are read and cases are run: what the options of `collspec run` and the variables COLLSPEC_* say.
+//!
+//! A new option is an entry of [`NAMED`], a field of [`RunOptions`], and for the command an argument in `src/cli/args.rs`.
+use super::{BackendChoice, BackendRequest, ChosenBackend, Forms, Reading};
 use crate::child::Workers;
 use crate::plan::Limits;
-use crate::run::{Backend, Machine, RanksPerGpu};
-use crate::scenario::Placement;
+use crate::run::{RanksPerGpu, seconds};
+use crate::scenario::{AllowEnv, Placement};
 use soft_nccl::Connect;
 use soft_nccl::fault::Wish;
-use std::sync::Arc;
+use std::num::NonZeroUsize;
+use std::thread::available_parallelism;
+use thiserror::Error;
 
-/// How cases are run.
-#[derive(Clone, Debug, Default)]
-pub struct Options {
-    /// What runs them.
-    pub backend: Backend,
+/// How files are read and cases are run.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RunOptions {
+    /// The backend that is asked for.
+    pub backend: BackendRequest,
+    /// How many ranks may share a GPU.
+    pub ranks_per_gpu: RanksPerGpu,
     /// Cases at a time; the runner keeps about as many idle workers.
-    pub jobs: usize,
+    pub jobs: Option<NonZeroUsize>,
     /// Seconds per case instead of the default; a case's own `timeout` goes before it.
     pub timeout: Option<f64>,
     /// Seconds for making communicators and loading, and for destroying communicators after a case, instead of the default.
-    pub opening: Option<f64>,
+    pub opening_timeout: Option<f64>,
     /// Order of the software library's tasks.
     pub seed: Option<u64>,
     /// Bytes that the software library's sends may leave unreceived.
@@ -26,14 +33,272 @@ pub struct Options {
     pub connect: Option<Connect>,
     /// In what way the software library is to be wrong, if it is.
     pub fault: Wish,
-    /// Which program is started.
-    pub worker: Workers,
-    /// The machine under the backend nccl; asked for if it is not given.
-    pub machine: Option<Arc<Machine>>,
-    /// How many ranks may share a GPU.
-    pub ranks_per_gpu: RanksPerGpu,
     /// Who drives the ranks where a file leaves it at the default, if the case allows that.
     pub placement: Option<Placement>,
-    /// What a case may cost, and all cases that run at the same time may take of memory.
-    pub limits: Limits,
+    /// Forms, variables that files may set, and limits.
+    pub reading: Reading,
+    /// Which program is started as a worker.
+    pub workers: Workers,
+}
+
+/// An option that cannot be set.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum OptionError {
+    /// No option has this name.
+    #[error("there is no option `{0}`")]
+    Unknown(String),
+    /// The value has no meaning for the option.
+    #[error("{0}")]
+    Value(String),
+}
+
+/// An option by its name.
+pub struct NamedOption {
+    /// As in `--NAME`; the variable is COLLSPEC_NAME in upper case, with `_` for `-`.
+    pub name: &'static str,
+    /// False if only the command has it.
+    pub has_variable: bool,
+    set: fn(&mut RunOptions, &str) -> Result<(), String>,
+    /// Its values where they are not the default, for a command that runs a case again; `None` if it does not bear on results.
+    values: Option<fn(&RunOptions) -> Vec<String>>,
+}
+
+const fn option(
+    name: &'static str,
+    set: fn(&mut RunOptions, &str) -> Result<(), String>,
+    values: fn(&RunOptions) -> Vec<String>,
+) -> NamedOption {
+    NamedOption { name, has_variable: true, set, values: Some(values) }
+}
+
+/// Every option, in the order in which a command repeats them.
+pub const NAMED: &[NamedOption] = &[
+    option(
+        "backend",
+        |options, text| BackendChoice::parse(text).map(|value| options.backend.backend = value),
+        |options| {
+            let backend = options.backend.backend;
+            if backend == BackendChoice::Auto { Vec::new() } else { vec![backend.name().to_owned()] }
+        },
+    ),
+    NamedOption {
+        name: "require",
+        has_variable: true,
+        set: |options, text| BackendChoice::parse(text).map(|value| options.backend.require = Some(value)),
+        values: None,
+    },
+    option(
+        "nccl",
+        |options, text| {
+            options.backend.nccl = Some(text.to_owned());
+            Ok(())
+        },
+        |options| options.backend.nccl.iter().cloned().collect(),
+    ),
+    option(
+        "driver",
+        |options, text| {
+            options.backend.driver = Some(text.into());
+            Ok(())
+        },
+        |options| options.backend.driver.iter().map(|folder| folder.display().to_string()).collect(),
+    ),
+    option(
+        "ranks-per-gpu",
+        |options, text| RanksPerGpu::parse(text).map(|value| options.ranks_per_gpu = value),
+        |options| unless(&options.ranks_per_gpu, &RanksPerGpu::One),
+    ),
+    option(
+        "timeout",
+        |options, text| seconds(text).map(|value| options.timeout = Some(value)),
+        |options| shown(&options.timeout),
+    ),
+    option(
+        "opening-timeout",
+        |options, text| seconds(text).map(|value| options.opening_timeout = Some(value)),
+        |options| shown(&options.opening_timeout),
+    ),
+    option(
+        "seed",
+        |options, text| number(text).map(|value| options.seed = Some(value)),
+        |options| shown(&options.seed),
+    ),
+    option(
+        "eager",
+        |options, text| number(text).map(|value| options.eager = Some(value)),
+        |options| shown(&options.eager),
+    ),
+    option(
+        "connect",
+        |options, text| text.parse().map(|value| options.connect = Some(value)),
+        |options| options.connect.iter().map(|when| when.name().to_owned()).collect(),
+    ),
+    NamedOption {
+        name: "fault",
+        has_variable: false,
+        set: |options, text| {
+            options.fault = text.parse().map_err(|error: soft_nccl::fault::NoFault| error.to_string())?;
+            Ok(())
+        },
+        values: Some(|options| unless(&options.fault, &Wish::default())),
+    },
+    option(
+        "max-memory",
+        |options, text| Limits::bytes(text).map(|value| options.reading.limits.memory = value),
+        |options| unless(&options.reading.limits.memory, &Limits::default().memory),
+    ),
+    option(
+        "max-work",
+        |options, text| Limits::operations(text).map(|value| options.reading.limits.work = value),
+        |options| unless(&options.reading.limits.work, &Limits::default().work),
+    ),
+    option(
+        "max-file-work",
+        |options, text| Limits::operations(text).map(|value| options.reading.limits.file_work = value),
+        |options| unless(&options.reading.limits.file_work, &Limits::default().file_work),
+    ),
+    option(
+        "max-file",
+        |options, text| Limits::bytes(text).map(|value| options.reading.limits.file = value),
+        |options| unless(&options.reading.limits.file, &Limits::default().file),
+    ),
+    option(
+        "placement",
+        |options, text| Placement::parse(text).map(|value| options.placement = Some(value)),
+        |options| options.placement.iter().map(|placement| placement.name().to_owned()).collect(),
+    ),
+    option(
+        "allow-env",
+        |options, text| AllowEnv::parse(text).map(|value| options.reading.allow_env = value),
+        |options| options.reading.allow_env.names().to_vec(),
+    ),
+    NamedOption {
+        name: "forms",
+        has_variable: true,
+        set: |options, text| Forms::parse(text).map(|value| options.reading.forms = value),
+        values: None, // A command that runs a case again names the case's own form.
+    },
+    NamedOption {
+        name: "jobs",
+        has_variable: false,
+        set: |options, text| {
+            let jobs = text.parse().map_err(|_| "a number from 1 on is wanted".to_owned());
+            options.jobs = Some(jobs?);
+            Ok(())
+        },
+        values: None,
+    },
+];
+
+fn number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "a number from 0 on is wanted".to_owned())
+}
+
+fn shown<T: ToString>(value: &Option<T>) -> Vec<String> {
+    value.iter().map(T::to_string).collect()
+}
+
+fn unless<T: ToString + PartialEq>(value: &T, default: &T) -> Vec<String> {
+    if value == default { Vec::new() } else { vec![value.to_string()] }
+}
+
+impl NamedOption {
+    /// True if it bears on results, so that a command that runs a case again must repeat it.
+    pub fn bears_on_results(&self) -> bool {
+        self.values.is_some()
+    }
+
+    /// The variable that means the same to a test harness.
+    pub fn variable(&self) -> String {
+        format!("COLLSPEC_{}", self.name.replace('-', "_").to_uppercase())
+    }
+}
+
+impl RunOptions {
+    /// Sets an option as the command line does.
+    ///
+    /// # Errors
+    ///
+    /// The name is none of [`NAMED`], or the option has no such value.
+    pub fn set(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
+        let option = NAMED.iter().find(|option| option.name == name);
+        let option = option.ok_or_else(|| OptionError::Unknown(name.to_owned()))?;
+        (option.set)(self, value).map_err(OptionError::Value)
+    }
+
+    /// The options that bear on results, as words of a command line.
+    pub fn to_repeat(&self) -> Vec<String> {
+        let words = |option: &NamedOption| {
+            let name = format!("--{}", option.name);
+            let values = option.values.map(|values| values(self)).unwrap_or_default();
+            values.into_iter().flat_map(move |value| [name.clone(), value])
+        };
+        NAMED.iter().flat_map(words).collect()
+    }
+
+    /// Cases to run at a time: as many as were asked for, else one per core, and on GPUs one, because cases take turns there.
+    pub fn jobs_on(&self, chosen: &ChosenBackend) -> usize {
+        let default = || if chosen.machine.is_some() { 1 } else { cores() };
+        self.jobs.map_or_else(default, NonZeroUsize::get)
+    }
+}
+
+/// Cores that this process may use.
+pub fn cores() -> usize {
+    available_parallelism().map_or(1, NonZeroUsize::get)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_set_is_repeated() {
+        let mut options = RunOptions::default();
+        assert_eq!(options.to_repeat(), Vec::<String>::new());
+        for (name, value) in [
+            ("backend", "nccl"),
+            ("nccl", "2.30.7"),
+            ("driver", "/d"),
+            ("ranks-per-gpu", "auto"),
+            ("timeout", "2.5"),
+            ("opening-timeout", "9"),
+            ("seed", "7"),
+            ("eager", "4096"),
+            ("connect", "lazy"),
+            ("fault", "F01"),
+            ("max-memory", "1024"),
+            ("max-work", "5000"),
+            ("max-file-work", "6000"),
+            ("max-file", "700"),
+            ("placement", "processes"),
+            ("allow-env", "NCCL_A"),
+        ] {
+            options.set(name, value).unwrap();
+            let repeated = options.to_repeat();
+            let mut pairs = repeated.chunks(2).map(|pair| (pair[0].as_str(), pair[1].as_str()));
+            assert!(pairs.any(|pair| pair == (&format!("--{name}"), value)), "{name} {value}: {repeated:?}");
+        }
+        for (name, value) in [("require", "nccl"), ("forms", "tree"), ("jobs", "3")] {
+            let before = (options.clone(), options.to_repeat());
+            options.set(name, value).unwrap();
+            assert!(options != before.0 && options.to_repeat() == before.1, "{name}");
+        }
+    }
+
+    #[test]
+    fn what_has_no_meaning_is_an_error() {
+        let mut options = RunOptions::default();
+        assert_eq!(options.set("sead", "1"), Err(OptionError::Unknown("sead".into())));
+        for option in NAMED.iter().filter(|option| !["nccl", "driver"].contains(&option.name)) {
+            assert!(matches!(options.set(option.name, "-"), Err(OptionError::Value(_))), "{}", option.name);
+        }
+        assert_eq!(options, RunOptions::default());
+    }
+
+    #[test]
+    fn variables_are_named_after_options() {
+        let names: Vec<String> = NAMED.iter().map(NamedOption::variable).collect();
+        assert!(names.contains(&"COLLSPEC_MAX_FILE_WORK".to_owned()), "{names:?}");
+    }
 }

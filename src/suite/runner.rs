@@ -1,7 +1,7 @@
 //! A case from its plan to its verdict: worker, time limits, and what becomes of the worker afterwards.
 use super::finish::attribute_failure;
 use super::lacking::lacking;
-use super::{Options, requires};
+use super::{ChosenBackend, RunOptions, requires};
 use crate::backend::version_text;
 use crate::child::Workers;
 use crate::child::program::Program;
@@ -16,7 +16,7 @@ use crate::run::finish::{self, Finished};
 use crate::run::lock::{self, Locks};
 use crate::run::memory::Turns;
 use crate::run::pool::{KeptSet, Pool, PoolLimits, Pooled, WorkerKey};
-use crate::run::{Backend, Error, Machine, gpus, job};
+use crate::run::{Backend, Error, Machine, job};
 use crate::scenario::{Case, EnvValue, Expected, Placement};
 use soft_nccl::fault::Wish;
 use std::hash::{DefaultHasher, Hash, Hasher};
@@ -45,7 +45,8 @@ const SHARED_GPU: f64 = 10.0;
 
 /// Runs cases; may be used from several threads at once.
 pub struct Runner {
-    options: Options,
+    options: RunOptions,
+    chosen: ChosenBackend,
     turns: Turns,
     pool: Pool,
     version: OnceLock<i32>,
@@ -146,28 +147,33 @@ struct Tried<R> {
 }
 
 impl Runner {
-    /// A runner that has started nothing yet.
-    pub fn new(options: Options) -> Result<Self, Error> {
+    /// A runner on `chosen` that has started nothing yet.
+    ///
+    /// # Errors
+    ///
+    /// This process is a worker or cannot be one, or there is no folder for the locks of GPUs.
+    pub fn new(options: RunOptions, chosen: ChosenBackend) -> Result<Self, Error> {
         if crate::child::is_worker() {
             return Err(Error::InsideWorker);
         }
-        if options.worker == Workers::CurrentExe && !crate::child::can_be_worker() {
+        if options.workers == Workers::CurrentExe && !crate::child::can_be_worker() {
             return Err(Error::NotAsked);
         }
-        let program = Program::of(&options.worker).map_err(Error::CurrentExe)?;
+        let program = Program::of(&options.workers).map_err(Error::CurrentExe)?;
         // a worker on GPUs keeps their memory; two are for cases that take turns in their environment
-        let most = if options.backend == Backend::Soft { options.jobs.clamp(2, 8) } else { 2 };
-        let mut options = options;
-        if let (Backend::Nccl { .. }, None) = (&options.backend, &options.machine) {
-            options.machine = Some(Arc::new(machine(&options)?));
-        }
+        let most = if chosen.backend == Backend::Soft { options.jobs_on(&chosen).clamp(2, 8) } else { 2 };
         // a folder that is not there would fail every case by itself
-        if options.machine.is_some() {
+        if chosen.machine.is_some() {
             lock::check(&lock::folder()).map_err(Error::NoLocks)?;
         }
         let pool = Pool::new(program, PoolLimits::of(most));
-        let turns = Turns::new(options.limits.memory);
-        Ok(Self { options, turns, pool, version: OnceLock::new() })
+        let turns = Turns::new(options.reading.limits.memory);
+        Ok(Self { options, chosen, turns, pool, version: OnceLock::new() })
+    }
+
+    /// As [`Runner::new`], on the software library.
+    pub fn soft(options: RunOptions) -> Result<Self, Error> {
+        Self::new(options, ChosenBackend::default())
     }
 
     /// With other limits on idle workers.
@@ -197,13 +203,13 @@ impl Runner {
         let version = machine.map_or(soft_nccl::VERSION, |machine| machine.probed.version);
         self.not_here(case).or_else(|| requires::too_old(case, version)).or_else(|| {
             let machine = machine?;
-            lacking(&plan::plan(case, &self.options.limits).ok()?, machine)
+            lacking(&plan::plan(case, &self.options.reading.limits).ok()?, machine)
         })
     }
 
     /// What the case needs of the machine and is not there.
     fn not_here(&self, case: &Case) -> Option<String> {
-        requires::missing(case, &self.options.backend, self.machine(), self.options.ranks_per_gpu)
+        requires::missing(case, &self.chosen.backend, self.machine(), self.options.ranks_per_gpu)
     }
 
     fn try_case(&self, case: &Arc<Case>) -> Result<Verdict, Error> {
@@ -223,7 +229,7 @@ impl Runner {
 
     /// What a case may cost.
     pub fn limits(&self) -> &plan::Limits {
-        &self.options.limits
+        &self.options.reading.limits
     }
 
     /// The verdict for a valid case that does not fit this machine.
@@ -254,7 +260,7 @@ impl Runner {
         {
             return settled(judge::skipped(case, reason));
         }
-        let plan = match plan::plan(case, &self.options.limits) {
+        let plan = match plan::plan(case, &self.options.reading.limits) {
             Ok(plan) => plan,
             Err(faults) => return settled(judge::refused(case, &faults)),
         };
@@ -423,7 +429,7 @@ impl Runner {
                 destroy.extend(pooled.kept.pop_front().map(|set| set.id));
             }
         }
-        if keep && destroy.is_empty() && self.options.backend == Backend::Soft {
+        if keep && destroy.is_empty() && self.chosen.backend == Backend::Soft {
             // nothing is destroyed, so there is nothing to wait for; a GPU's memory must be free before the next has its turn
             let finish = Finish { keep: Some(id), destroy, answer: false };
             if pooled.worker.send(&Request::Finish(finish)).is_ok() {
@@ -449,13 +455,13 @@ impl Runner {
     }
 
     fn opening(&self) -> Duration {
-        duration(self.options.opening.unwrap_or(OPENING))
+        duration(self.options.opening_timeout.unwrap_or(OPENING))
     }
 
     fn key(&self, case: &Case) -> WorkerKey {
         let parts = if case.placement == Placement::Processes { case.ranks() } else { 1 };
         let env = (0..parts).map(|part| self.env(case, part)).collect();
-        WorkerKey { backend: self.options.backend.clone(), env, placement: case.placement }
+        WorkerKey { backend: self.chosen.backend.clone(), env, placement: case.placement }
     }
 
     /// Variables of a part; with a process per rank they may differ by rank.
@@ -465,7 +471,7 @@ impl Runner {
             EnvValue::PerRank(texts) => texts.get(part).cloned(),
         };
         let own = case.env.iter().filter_map(|var| Some((var.name.v.clone(), value(&var.value)?)));
-        let mut env = self.options.backend.env();
+        let mut env = self.chosen.backend.env();
         if let Some(machine) = self.machine().filter(|machine| machine.ranks_per_gpu(case.ranks()) > 1) {
             env.extend(machine.sharing(part));
         }
@@ -481,7 +487,7 @@ impl Runner {
     }
 
     fn machine(&self) -> Option<&Machine> {
-        self.options.machine.as_deref().filter(|_| self.options.backend != Backend::Soft)
+        self.chosen.machine.as_deref().filter(|_| self.chosen.backend != Backend::Soft)
     }
 
     /// The case as it is to run: where its file leaves the placement at the default, the option decides, if the case can
@@ -503,7 +509,7 @@ impl Runner {
             Placement::Threads => true,
             Placement::Processes => case.ranks() <= requires::MOST_PARTS,
             // some programs need a thread per rank; a fault that both have is told of the file's own
-            Placement::OneThread => plan::plan(&placed, &self.options.limits).is_ok(),
+            Placement::OneThread => plan::plan(&placed, &self.options.reading.limits).is_ok(),
         };
         if fits { placed } else { case.clone() }
     }
@@ -520,7 +526,7 @@ impl Runner {
     /// True if the case may hang and that takes no long wait to see. The software proves it at once, but not across
     /// processes: there it is the clock's to say.
     fn clock_hangs(&self, case: &Case) -> bool {
-        self.options.backend == Backend::Soft && case.outcome.as_ref().is_some_and(|o| o.v.contains(&Expected::Hang))
+        self.chosen.backend == Backend::Soft && case.outcome.as_ref().is_some_and(|o| o.v.contains(&Expected::Hang))
     }
 
     /// NCCL's version code, as a worker says.
@@ -553,18 +559,6 @@ fn room_for(plan: &Plan) -> Result<(), Error> {
     let Ok(len) = usize::try_from(bytes) else { return Err(none) };
     // The memory is never touched, so only address space is taken.
     Vec::<u8>::new().try_reserve_exact(len).map_err(|_| none)
-}
-
-/// The machine under the backend, if the caller has not looked already.
-fn machine(options: &Options) -> Result<Machine, Error> {
-    let none = |words: String| Error::NoMachine(words);
-    let Backend::Nccl { library, driver } = &options.backend else { return Err(none("it runs in software".into())) };
-    let gpus = gpus::ask(&options.worker, driver.as_deref()).map_err(|error| none(error.to_string()))?;
-    if gpus.devices.is_empty() {
-        return Err(none(gpus.state.to_string()));
-    }
-    let probed = crate::library::probe(library, &options.worker).map_err(|error| none(error.to_string()))?;
-    Ok(Machine { gpus, library: library.clone(), probed })
 }
 
 /// The end of what the worker and NCCL wrote, as a remark.

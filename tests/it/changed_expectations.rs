@@ -6,7 +6,8 @@ use collspec::internals::plan::{Limits, plan};
 use collspec::internals::scenario::{
     Case, Content, Element, ElementValue, Expected, MAX_BYTES, RowKind, Values, discover, fit, load,
 };
-use collspec::internals::suite::{Options, Runner};
+use collspec::internals::suite::{RunOptions, Runner};
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -83,7 +84,8 @@ fn set(case: &mut Case, spot: &Spot, value: ElementValue) {
 #[test]
 fn one_number_of_any_expect() {
     let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
-    let runner = Runner::new(Options { jobs: 1, worker, ..Options::default() }).expect("a runner");
+    let runner = Runner::soft(RunOptions { jobs: NonZeroUsize::new(1), workers: worker, ..RunOptions::default() })
+        .expect("a runner");
     let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("scenarios");
     let (mut tried, mut wrong) = (0, Vec::new());
     let files = |name: &str| discover(&[root.join(name)]).expect("the corpus is there");

@@ -6,8 +6,9 @@ use collspec::internals::judge::{Status, Verdict};
 use collspec::internals::plan::{self, Limits};
 use collspec::internals::scenario::{Case, forms};
 use collspec::internals::suite::{Forms, Reading, Suite, drive};
-use collspec::internals::suite::{Options, Runner};
+use collspec::internals::suite::{RunOptions, Runner};
 use serde_json::Value;
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 /// Everything a form can change, in one program.
@@ -42,7 +43,8 @@ fn verdicts(suite: &Suite) -> Vec<Verdict> {
     let shown: Vec<String> = suite.faults.iter().map(|faulty| faulty.render(false)).collect();
     assert!(shown.is_empty(), "{}", shown.join("\n"));
     let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
-    let runner = Runner::new(Options { jobs: 2, worker, ..Options::default() }).unwrap();
+    let runner =
+        Runner::soft(RunOptions { jobs: NonZeroUsize::new(2), workers: worker, ..RunOptions::default() }).unwrap();
     drive::map(&suite.cases, 2, |case| runner.run_case(case))
 }
 

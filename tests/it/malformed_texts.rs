@@ -112,7 +112,7 @@ proptest! {
                 }
             }
             let _ = parsed.expr.eval_int(&Nothing);
-            let _ = parsed.expr.eval_f64(&Nothing);
+            let _ = parsed.expr.eval(&Nothing, expr::Mode::Float);
         }
     }
 }

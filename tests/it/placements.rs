@@ -2,8 +2,9 @@
 use collspec::internals::child::Workers;
 use collspec::internals::judge::{Status, Verdict};
 use collspec::internals::scenario::Placement;
-use collspec::internals::suite::{Options, Runner};
+use collspec::internals::suite::{RunOptions, Runner};
 use collspec::internals::suite::{Suite, drive};
+use std::num::NonZeroUsize;
 use std::path::Path;
 
 fn documented(placement: Option<Placement>) -> (Vec<Verdict>, usize) {
@@ -11,7 +12,9 @@ fn documented(placement: Option<Placement>) -> (Vec<Verdict>, usize) {
     let suite = Suite::open(&[root]).unwrap();
     assert!(suite.faults.is_empty());
     let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
-    let runner = Runner::new(Options { jobs: 2, worker, placement, ..Options::default() }).unwrap();
+    let runner =
+        Runner::soft(RunOptions { jobs: NonZeroUsize::new(2), workers: worker, placement, ..RunOptions::default() })
+            .unwrap();
     let verdicts = drive::map(&suite.cases, 2, |case| runner.run_case(case));
     (verdicts, runner.idle_workers().len())
 }

@@ -4,7 +4,7 @@ use collspec::internals::child::Workers;
 use collspec::internals::judge::Status;
 use collspec::internals::plan::{Limits, plan};
 use collspec::internals::scenario::{Case, SourceFile, forms, parse};
-use collspec::internals::suite::{Options, Runner};
+use collspec::internals::suite::{RunOptions, Runner};
 use std::fmt::Write;
 use std::sync::Arc;
 
@@ -259,7 +259,7 @@ fn refused(case: &Arc<Case>, text: &str) -> bool {
 
 fn runner(seed: u64) -> Runner {
     let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
-    Runner::new(Options { seed: Some(seed), worker, ..Options::default() }).unwrap()
+    Runner::soft(RunOptions { seed: Some(seed), workers: worker, ..RunOptions::default() }).unwrap()
 }
 
 fn passes(runner: &Runner, seed: u64, case: &Arc<Case>, text: &str) {

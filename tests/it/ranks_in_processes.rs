@@ -3,17 +3,22 @@
 use collspec::internals::child::Workers;
 use collspec::internals::judge::{Outcome, Status, Verdict};
 use collspec::internals::scenario::{Case, Placement, SourceFile, parse};
-use collspec::internals::suite::{Options, Runner};
+use collspec::internals::suite::{RunOptions, Runner};
 use rustix::process::{Pid, Signal, kill_process};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-fn options() -> Options {
-    Options { jobs: 1, worker: Workers::Command(env!("CARGO_BIN_EXE_collspec").into()), ..Options::default() }
+fn options() -> RunOptions {
+    RunOptions {
+        jobs: NonZeroUsize::new(1),
+        workers: Workers::Command(env!("CARGO_BIN_EXE_collspec").into()),
+        ..RunOptions::default()
+    }
 }
 
 fn runner() -> Runner {
-    Runner::new(options()).unwrap()
+    Runner::soft(options()).unwrap()
 }
 
 fn case(name: &str, text: &str) -> Arc<Case> {
@@ -180,7 +185,7 @@ fn a_hang_between_processes_is_for_the_clock_to_say() {
 #[test]
 fn the_option_places_what_a_file_leaves_open() {
     let open = SUM.replace("placement = \"processes\"\n", "");
-    let with = |placement| Runner::new(Options { placement: Some(placement), ..options() }).unwrap();
+    let with = |placement| Runner::soft(RunOptions { placement: Some(placement), ..options() }).unwrap();
     let count = |runner: &Runner, text: &str| {
         pass(&runner.run_case(&case("case", text)));
         runner.idle_workers().len()

@@ -3,14 +3,15 @@
 use collspec::internals::child::Workers;
 use collspec::internals::judge::{Outcome, Status, Verdict};
 use collspec::internals::scenario::{Case, SourceFile, parse};
-use collspec::internals::suite::{Options, Runner};
+use collspec::internals::suite::{RunOptions, Runner};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Instant;
 
 fn runner(jobs: usize) -> Runner {
     let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
-    Runner::new(Options { jobs, worker, ..Options::default() }).unwrap()
+    Runner::soft(RunOptions { jobs: NonZeroUsize::new(jobs), workers: worker, ..RunOptions::default() }).unwrap()
 }
 
 fn cases(name: &str, text: &str) -> Vec<Arc<Case>> {
@@ -66,7 +67,7 @@ fn a_hang_is_proved_at_once_and_named() {
 #[test]
 fn eager_sends_make_it_finish() {
     let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
-    let runner = Runner::new(Options { eager: Some(1 << 20), worker, ..Options::default() }).unwrap();
+    let runner = Runner::soft(RunOptions { eager: Some(1 << 20), workers: worker, ..RunOptions::default() }).unwrap();
     let verdict = runner.run_case(&case("eager", &HANG.replace("\"hang\"", "[\"hang\", \"ok\"]")));
     pass(&verdict);
     assert_eq!(verdict.outcome, Some(Outcome::Ok));
@@ -175,7 +176,8 @@ fn an_assert_that_nobody_can_check_fails() {
 #[test]
 fn a_program_that_is_no_worker_is_an_error_not_a_hang() {
     for program in ["/bin/true", "/nonexistent"] {
-        let runner = Runner::new(Options { worker: Workers::Command(program.into()), ..Options::default() }).unwrap();
+        let runner =
+            Runner::soft(RunOptions { workers: Workers::Command(program.into()), ..RunOptions::default() }).unwrap();
         let verdict = runner.run_case(&case("none", SUM));
         assert_eq!(verdict.status, Status::Fail);
         assert!(verdict.reason.as_ref().is_some_and(|r| r.contains(program)), "{:?}", verdict.reason);

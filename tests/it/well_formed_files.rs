@@ -37,7 +37,7 @@ fn a_sweep_has_its_cases_and_names() {
 fn the_short_form_is_one_step_over_in_and_out() {
     let all = cases("short_form");
     let case = &all[0];
-    assert!(case.short && all.len() == 1 && case.name == "short_form");
+    assert!(all.len() == 1 && case.name == "short_form");
     assert_eq!(case.inputs[0].name.v, "in");
     assert_eq!(case.steps.len(), 1);
     assert_eq!(case.steps[0].input.as_ref().map(|b| b.name.as_str()), Some("in"));

@@ -3,8 +3,9 @@
 use collspec::internals::child::Workers;
 use collspec::internals::judge::{Outcome, Status, Verdict, judge};
 use collspec::internals::scenario::{SourceFile, parse};
-use collspec::internals::suite::{Look, Options, Prepared, Runner};
+use collspec::internals::suite::{Look, Prepared, RunOptions, Runner};
 use soft_nccl::fault::{Fault, Reached, Wish};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 /// A fault, the ending of the case that meets it, and the case.
@@ -28,7 +29,7 @@ pub const fn fails(fault: &'static str, text: &'static str) -> Shown {
 
 pub fn runner() -> Runner {
     let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
-    Runner::new(Options { jobs: 1, worker, ..Options::default() }).unwrap()
+    Runner::soft(RunOptions { jobs: NonZeroUsize::new(1), workers: worker, ..RunOptions::default() }).unwrap()
 }
 
 /// The verdict of a run with this wish (an empty wish means no fault), and the faults that struck or would have.

@@ -8,9 +8,10 @@ use collspec::internals::run::execute::{Again, Task, execute};
 use collspec::internals::run::job;
 use collspec::internals::run::process::Worker;
 use collspec::internals::scenario::{Case, SourceFile, parse};
-use collspec::internals::suite::{Options, Runner};
+use collspec::internals::suite::{RunOptions, Runner};
 use soft_nccl::Algorithm;
 use soft_nccl::fault::{Fault, Injection, Wish};
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -25,7 +26,7 @@ const NOBODY: usize = 60;
 
 fn runner(fault: Wish) -> Runner {
     let worker = Workers::Command(PROGRAM.into());
-    Runner::new(Options { jobs: 1, fault, worker, ..Options::default() }).unwrap()
+    Runner::soft(RunOptions { jobs: NonZeroUsize::new(1), fault, workers: worker, ..RunOptions::default() }).unwrap()
 }
 
 fn case((id, text): &Shown) -> Arc<Case> {

@@ -8,8 +8,9 @@ use crate::support::Home;
 use collspec::internals::child::Workers;
 use collspec::internals::judge::{Lane, Verdict};
 use collspec::internals::plan::Limits;
-use collspec::internals::suite::{Options, Runner};
 use collspec::internals::suite::{Reading, Suite, drive};
+use collspec::internals::suite::{RunOptions, Runner};
+use std::num::NonZeroUsize;
 use std::path::Path;
 use std::process::Command;
 
@@ -71,8 +72,11 @@ fn hostile_files_are_answered() {
     let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
     let (memory, work) = (Limits::bytes(COST[1]).expect("bytes"), Limits::operations(COST[3]).expect("a number"));
     let limits = Limits { memory, work, ..Limits::default() };
-    let runner = Runner::new(Options { jobs: JOBS, worker, timeout: Some(5.0), limits, ..Options::default() })
-        .expect("a runner");
+    let reading = Reading { limits, ..Reading::default() };
+    let jobs = NonZeroUsize::new(JOBS);
+    let runner =
+        Runner::soft(RunOptions { jobs, workers: worker, timeout: Some(5.0), reading, ..RunOptions::default() })
+            .expect("a runner");
     let (mut files, mut accepted, mut runs) = (0, 0, 0);
     let last = first_seed() + amount(300);
     let mut from = first_seed();

@@ -6,8 +6,9 @@ use collspec::internals::child::Workers;
 use collspec::internals::judge::{Outcome, Status, Verdict};
 use collspec::internals::scenario::Case;
 use collspec::internals::suite::{Forms, Suite, drive};
-use collspec::internals::suite::{Options, Runner};
+use collspec::internals::suite::{RunOptions, Runner};
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 /// Programs that are read and run together.
@@ -27,7 +28,13 @@ struct Tally {
 
 pub fn runner(seed: u64) -> Runner {
     let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
-    Runner::new(Options { jobs: JOBS, worker, seed: Some(seed), ..Options::default() }).expect("a runner")
+    Runner::soft(RunOptions {
+        jobs: NonZeroUsize::new(JOBS),
+        workers: worker,
+        seed: Some(seed),
+        ..RunOptions::default()
+    })
+    .expect("a runner")
 }
 
 /// The cases of some programs, and those that are refused.

@@ -1,0 +1,140 @@
+//! The JSON of a run: one object per case.
+use crate::judge::{LaneResult, Outcome, Status, Verdict};
+use crate::oracle::Fingerprint;
+use crate::printable::bounded;
+use crate::scenario::Case;
+use serde::de::{MapAccess, Visitor};
+use serde::ser::SerializeMap;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use std::fmt;
+
+/// What is reported of a case: an object of `collspec run --format jsonl`.
+///
+/// ```
+/// let line = r#"{"case":"documented/reduce_scatter","status":"pass","backend":"soft","outcome":"ok","reason":null,
+///     "seconds":0.001,"lanes":[{"lane":"exact","pass":true,"looked_at":2,"note":null}],
+///     "outputs":{"out":[[4.0],[6.0]]}}"#;
+/// let report: collspec::CaseReport = serde_json::from_str(line)?;
+/// assert_eq!(report.status, collspec::Status::Pass);
+/// assert_eq!(report.lanes[0].lane, collspec::Lane::Exact);
+/// let outputs = report.outputs.expect("a case with few elements has them");
+/// assert_eq!(outputs.of("out").expect("a buffer")[1], Some(vec![6.0.into()]));
+/// # Ok::<(), serde_json::Error>(())
+/// ```
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct CaseReport {
+    /// The case's name: the file's path without `.toml`, and the point of a matrix in brackets.
+    pub case: String,
+    /// The form in which the case was run, if it is not the file's own.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub form: Option<String>,
+    /// Pass, fail or skip.
+    pub status: Status,
+    /// `soft` or `nccl`.
+    pub backend: String,
+    /// How the program ended; `None` for a skip.
+    pub outcome: Option<Outcome>,
+    /// Why it failed or was skipped, in one line.
+    pub reason: Option<String>,
+    /// Seconds that the program took, once its inputs were in place.
+    pub seconds: f64,
+    /// The lanes that applied.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lanes: Vec<LaneResult>,
+    /// What rounded results say about how the library reduces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<FingerprintReport>,
+    /// All buffers at the end; `None` above 4,096 elements, or if nothing came out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outputs: Option<Outputs>,
+}
+
+/// What the rounded results of a case say about how the library reduces.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FingerprintReport {
+    /// The ways of computing that explain every result, such as `chain/each-step`; empty if no single one does.
+    pub families: Vec<String>,
+    /// Results that only some ways of computing explain.
+    pub telling: u64,
+    /// Results that were judged.
+    pub elements: u64,
+}
+
+/// The contents of the buffers at the end of a case, in the order in which the file names them.
+///
+/// In JSON an object: under each buffer's name a list with an entry per world rank, which is `null` where the rank has no such
+/// buffer or never wrote it, else the list of its elements. Numbers that JSON lacks are text: `"nan"`, `"inf"`.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Outputs(Vec<(String, Vec<RankOutput>)>);
+
+/// A rank's elements of a buffer.
+pub type RankOutput = Option<Vec<serde_json::Value>>;
+
+impl Outputs {
+    /// A buffer's contents by world rank.
+    pub fn of(&self, buffer: &str) -> Option<&[RankOutput]> {
+        self.0.iter().find(|(name, _)| name == buffer).map(|(_, ranks)| ranks.as_slice())
+    }
+
+    /// All buffers, each with its contents by world rank.
+    pub fn iter(&self) -> impl Iterator<Item = (&str, &[RankOutput])> {
+        self.0.iter().map(|(name, ranks)| (name.as_str(), ranks.as_slice()))
+    }
+}
+
+impl Serialize for Outputs {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        // A map of serde_json would not keep the order.
+        let mut map = to.serialize_map(Some(self.0.len()))?;
+        for (name, ranks) in &self.0 {
+            map.serialize_entry(name, ranks)?;
+        }
+        map.end()
+    }
+}
+
+impl<'de> Deserialize<'de> for Outputs {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Buffers;
+        impl<'de> Visitor<'de> for Buffers {
+            type Value = Outputs;
+
+            fn expecting(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+                to.write_str("buffers with their elements by rank")
+            }
+            fn visit_map<A: MapAccess<'de>>(self, mut map: A) -> Result<Outputs, A::Error> {
+                let mut buffers = Vec::new();
+                while let Some(entry) = map.next_entry()? {
+                    buffers.push(entry);
+                }
+                Ok(Outputs(buffers))
+            }
+        }
+        from.deserialize_map(Buffers)
+    }
+}
+
+impl CaseReport {
+    /// The report of a case that ran on `backend`.
+    pub(crate) fn new(case: &Case, verdict: &Verdict, backend: &str) -> Self {
+        Self {
+            case: verdict.case.clone(),
+            form: case.form.as_ref().map(|derived| derived.form.name.to_owned()),
+            status: verdict.status,
+            backend: backend.to_owned(),
+            outcome: verdict.outcome,
+            reason: verdict.reason.as_deref().map(|reason| bounded(reason).into_owned()),
+            seconds: verdict.seconds,
+            lanes: verdict.lanes.clone(),
+            fingerprint: verdict.fingerprint.as_ref().map(FingerprintReport::new),
+            outputs: verdict.outputs.clone().map(Outputs),
+        }
+    }
+}
+
+impl FingerprintReport {
+    fn new(fingerprint: &Fingerprint) -> Self {
+        let families = fingerprint.families.names().into_iter().map(|name| name.to_string()).collect();
+        Self { families, telling: fingerprint.telling, elements: fingerprint.elements }
+    }
+}
