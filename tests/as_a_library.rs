@@ -11,7 +11,8 @@ use collspec::internals::suite::Options;
 use collspec::{Suite, Workers};
 use std::io;
 use std::path::Path;
-use support::{Home, SUM, WRONG, children};
+use support::processes::children;
+use support::{Home, SUM, WRONG};
 
 /// Counts verdicts.
 #[derive(Default)]

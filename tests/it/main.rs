@@ -20,6 +20,7 @@ mod plans;
 mod races;
 mod ranks_in_processes;
 mod runner;
+mod step_words;
 mod support;
 mod untrusted_files;
 mod well_formed_files;
