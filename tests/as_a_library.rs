@@ -6,7 +6,8 @@ mod support;
 
 use collspec::{CaseReport, Error, Options, Status, Suite, Workers};
 use std::path::Path;
-use support::{Home, SUM, WRONG, children};
+use support::processes::children;
+use support::{Home, SUM, WRONG};
 
 fn soft(workers: Workers) -> Options {
     Options::new().with("backend", "soft").unwrap().with("jobs", "2").unwrap().workers(workers)

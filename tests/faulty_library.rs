@@ -2,6 +2,9 @@
 //! its environment. What the runner says of each, and that the next case is none the worse for it.
 #![allow(unsafe_code)] // a table of C functions
 
+#[path = "it/support/processes.rs"]
+mod processes;
+
 use collspec::internals::backend::{Backend, Device, Library};
 use collspec::internals::child::Workers;
 use collspec::internals::judge::{Outcome, Status, Verdict};
@@ -9,7 +12,10 @@ use collspec::internals::scenario::{AllowEnv, Case, SourceFile, parse_with};
 use collspec::internals::suite::{RunOptions, Runner};
 use libtest_mimic::{Arguments, Trial};
 use nccl_sys::{Nccl, cudaStream_t, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t};
+use processes::{Process, wait_until_readable};
 use std::ffi::c_void;
+use std::fs::File;
+use std::io::{Read, Write};
 use std::num::NonZeroUsize;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
@@ -53,7 +59,10 @@ unsafe extern "C" fn all_reduce(
         // SAFETY: not safe at all, which is the point.
         Ok("segv") => unsafe { std::ptr::without_provenance_mut::<u8>(8).write_volatile(1) },
         Ok("abort") => std::process::abort(),
-        Ok("sleep") => std::thread::sleep(Duration::from_secs(3600)),
+        Ok("hang") => {
+            announce();
+            wait_forever();
+        }
         Ok("noise") => {
             println!("a word on standard output");
             eprintln!("a word on standard error");
@@ -64,10 +73,7 @@ unsafe extern "C" fn all_reduce(
             // SAFETY: the child only waits.
             let child = unsafe { libc::fork() };
             if child == 0 {
-                loop {
-                    // SAFETY: no memory is involved.
-                    unsafe { libc::pause() };
-                }
+                wait_forever();
             }
             eprintln!("left behind: {child}.");
             // SAFETY: ends the process, with success at that.
@@ -79,17 +85,16 @@ unsafe extern "C" fn all_reduce(
         Ok("close") => {
             // SAFETY: not safe at all, which is the point.
             (0..1024).for_each(|descriptor| _ = unsafe { libc::close(descriptor) });
-            std::thread::sleep(Duration::from_secs(3600));
+            wait_forever();
         }
         Ok("read") => {
             // SAFETY: no memory is involved.
             unsafe { libc::fcntl(0, libc::F_SETFL, libc::O_NONBLOCK) };
             let mut stolen = [0; 4096];
-            while matches!(std::io::Read::read(&mut std::io::stdin(), &mut stolen), Ok(1..)) {}
+            while matches!(std::io::stdin().read(&mut stolen), Ok(1..)) {}
         }
         // as NCCL writes its log, and then the end
         Ok("log") => {
-            use std::io::Write;
             if let Some(path) = std::env::var_os("NCCL_DEBUG_FILE") {
                 let file =
                     std::fs::File::create(path).and_then(|mut file| writeln!(file, "host:1 NCCL WARN out of luck"));
@@ -105,6 +110,22 @@ unsafe extern "C" fn all_reduce(
         // SAFETY: handed on as it came.
         Some(f) => unsafe { f(send, recv, count, dtype, op, comm, stream) },
         None => ncclResult_t::InternalError,
+    }
+}
+
+fn wait_forever() -> ! {
+    loop {
+        // SAFETY: no memory is involved.
+        unsafe { libc::pause() };
+    }
+}
+
+/// Tells the test, if it wants to know, that a rank of this process hangs in a call.
+fn announce() {
+    if let Some(path) = std::env::var_os(ANNOUNCE) {
+        let line = format!("{}\n", std::process::id());
+        let written = File::options().write(true).open(path).and_then(|mut pipe| pipe.write_all(line.as_bytes()));
+        written.unwrap_or_else(|error| eprintln!("not announced: {error}"));
     }
 }
 
@@ -143,20 +164,12 @@ fn descriptors(runner: &Runner) {
         let verdict = run(runner, "fork", "fork", placement);
         says(&verdict, Outcome::Crash, "exit status 0");
         let notes = verdict.notes.join("\n");
-        let pids: Vec<u32> = notes
+        let pids: Vec<i32> = notes
             .lines()
             .filter_map(|line| line.split("left behind: ").nth(1)?.strip_suffix('.')?.parse().ok())
             .collect();
         assert!(!pids.is_empty(), "{notes}");
-        for pid in pids {
-            let lives =
-                || std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "));
-            let begun = Instant::now();
-            while lives() {
-                assert!(begun.elapsed() < Duration::from_secs(120), "{pid} is still there");
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        }
+        Process::find_all(&pids).iter().for_each(Process::wait_for_end);
     }
     says(&run(runner, "close", "close", ""), Outcome::Crash, "after it had closed its pipe to collspec");
     // with one thread for all ranks the child comes to the case's end, but that is none of its business
@@ -186,14 +199,14 @@ fn parts(runner: &Runner) {
     };
     says(&of("segv", ""), Outcome::Crash, "the process of rank 1: signal 11 (SIGSEGV)");
     says(&of("noise", ""), Outcome::Error, "rank 1 at step 1 (all_reduce): internal_error");
-    says(&of("sleep", "timeout = 2\n"), Outcome::Hang, "rank 1 at step 1 (all_reduce)");
+    says(&of("hang", "timeout = 2\n"), Outcome::Hang, "rank 1 at step 1 (all_reduce)");
     assert_eq!(of("none", "").status, Status::Pass);
 }
 
-/// The library sleeps in a call: no proof is possible, so it is the clock that says so.
+/// The library hangs in a call: no proof is possible, so the time limit ends the case, and not before its time.
 fn late(runner: &Runner) {
     let begun = Instant::now();
-    says(&run(runner, "late", "sleep", "timeout = 0.3"), Outcome::Hang, "");
+    says(&run(runner, "late", "hang", "timeout = 0.3"), Outcome::Hang, "");
     assert!(begun.elapsed() >= Duration::from_millis(300));
 }
 
@@ -220,37 +233,33 @@ fn inside_a_worker_there_is_no_runner() {
     assert_eq!(status.unwrap().code(), Some(102), "a variable that was meant for another process");
 }
 
-/// The parent is killed while its worker's ranks sleep in a call of the library: the worker ends all the same.
+/// The parent is killed while its worker's ranks hang in a call of the library: the worker ends all the same.
 fn orphan() {
-    let mut parent = std::process::Command::new(std::env::current_exe().unwrap()).env(PARENT, "1").spawn().unwrap();
-    let of_parent = |parent: u32| {
-        let entries =
-            std::fs::read_dir("/proc").unwrap().filter_map(|e| e.ok()?.file_name().to_str()?.parse::<u32>().ok());
-        let child = |pid: &u32| {
-            let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
-            let after = stat.rsplit(") ").next().unwrap_or_default().split(' ').nth(1);
-            after == Some(parent.to_string().as_str())
-        };
-        entries.filter(child).collect::<Vec<_>>()
-    };
-    let until = |done: &dyn Fn() -> bool| {
-        let begun = Instant::now();
-        while !done() {
-            assert!(begun.elapsed() < Duration::from_secs(120), "waited in vain");
-            std::thread::sleep(Duration::from_millis(5));
-        }
-    };
-    until(&|| !of_parent(parent.id()).is_empty());
-    let worker = of_parent(parent.id())[0];
-    // two ranks, the watch, the main thread: then the ranks are there, if not yet asleep
-    until(&|| std::fs::read_dir(format!("/proc/{worker}/task")).is_ok_and(|tasks| tasks.count() >= 4));
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("announced");
+    rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU).unwrap();
+    let mut announced = File::options().read(true).write(true).open(&path).unwrap();
+    let mut parent = std::process::Command::new(std::env::current_exe().unwrap());
+    let mut parent = parent.env(PARENT, "1").env(ANNOUNCE, &path).spawn().unwrap();
+    let mut lines = String::new();
+    while lines.matches('\n').count() < 2 {
+        wait_until_readable("both ranks are in the call", &announced);
+        let mut bytes = [0; 64];
+        let count = announced.read(&mut bytes).unwrap();
+        lines.push_str(std::str::from_utf8(&bytes[..count]).unwrap());
+    }
+    let pids: Vec<i32> = lines.lines().map(|line| line.parse().unwrap()).collect();
+    assert_eq!(pids[0], pids[1], "both ranks are threads of one worker");
+    let worker = Process::find(pids[0]).unwrap();
     parent.kill().unwrap();
     parent.wait().unwrap();
-    until(&|| !std::fs::read_to_string(format!("/proc/{worker}/stat")).is_ok_and(|stat| !stat.contains(") Z ")));
+    worker.wait_for_end();
 }
 
-/// Makes this program a parent whose only case sleeps.
+/// Makes this program a parent whose only case hangs.
 const PARENT: &str = "FAULTY_LIBRARY_PARENT";
+/// Names the pipe in which a worker says that a rank hangs.
+const ANNOUNCE: &str = "FAULTY_LIBRARY_ANNOUNCE";
 
 fn main() {
     collspec::internals::enter_with(|| Backend { library: Library::new(table()), device: Device::Host });
@@ -261,7 +270,7 @@ fn main() {
             ..RunOptions::default()
         })
         .unwrap();
-        runner.run_case(&case("asleep", "sleep", "timeout = 600"));
+        runner.run_case(&case("hang", "hang", "timeout = 600"));
         return;
     }
     let args = Arguments::from_args();

@@ -1,7 +1,9 @@
 //! The command, as people and scripts meet it.
 
-use crate::support::{Home, Run, SUM, WRONG, children};
-use rustix::process::{Pid, Signal, kill_process};
+use crate::step_words::wait_for_program;
+use crate::support::processes::{Descendants, end_of};
+use crate::support::{Home, Run, SUM, WRONG};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
@@ -288,7 +290,7 @@ fn a_killed_worker_costs_one_case() {
     }
     home.file(
         "scenarios/m.toml",
-        "world_size = 3\ntimeout = 900\ninputs.x = [[1], [2], [3]]\nsteps = [\n  { op = \"sleep\", seconds = 20 },\n  \
+        "world_size = 3\ntimeout = 900\ninputs.x = [[1], [2], [3]]\nsteps = [\n  { op = \"sleep\", seconds = 600 },\n  \
          { op = \"all_reduce\", in = \"x\", out = \"sum\" },\n]\n",
     );
     let mut command = home.command(&["run", "--jobs", "1", "--format", "jsonl"]);
@@ -297,14 +299,8 @@ fn a_killed_worker_costs_one_case() {
     let before: Vec<Value> = lines.by_ref().take(2).map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
     assert_eq!([&before[0]["case"], &before[1]["case"]], ["a", "b"]);
     // Only case `m` has a third rank.
-    let mut workers = Vec::new();
-    crate::support::within("the case begins in a process of its own", || {
-        workers = children(run.id());
-        workers.iter().any(|pid| crate::support::has_rank(*pid, 2)) && crate::support::stand_still(&workers)
-    });
-    // A case killed while it opens is run once more, and sleeps until its end.
-    for worker in workers {
-        kill_process(Pid::from_raw(worker).unwrap(), Signal::KILL).unwrap();
+    for worker in wait_for_program(&mut run, 3, 1) {
+        assert!(worker.signal(Signal::KILL));
     }
     let after: Vec<Value> = lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
     let status = run.wait().unwrap();
@@ -315,7 +311,6 @@ fn a_killed_worker_costs_one_case() {
         after.iter().map(|line| (line["case"].as_str().unwrap(), line["status"].as_str().unwrap())).collect();
     assert_eq!(told, [("m", "fail"), ("y", "pass"), ("z", "pass")], "{words}");
     assert_eq!(after[0]["outcome"], "crash");
-    // It may have been run again in a fresh worker and passed there; it stays a failure.
     assert!(after[0]["reason"].as_str().is_some_and(|reason| reason.contains("SIGKILL")), "{}", after[0]);
     assert_eq!(status.code(), Some(1));
 }
@@ -328,15 +323,12 @@ fn workers_end_with_their_parent() {
         "world_size = 2\ntimeout = 900\ninputs.x = [[1], [2]]\nsteps = [\n  { op = \"sleep\", seconds = 600 },\n  \
          { op = \"all_reduce\", in = \"x\", out = \"sum\" },\n]\n",
     );
-    let mut run = home.command(&["run"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let mut workers = Vec::new();
-    crate::support::within("the ranks sleep", || {
-        workers = children(run.id());
-        workers.iter().any(|pid| crate::support::has_ranks(*pid)) && crate::support::stand_still(&workers)
-    });
+    let (mut run, descendants) =
+        Descendants::of(&home.command(&["run"]), |command| _ = command.stdout(Stdio::null()).stderr(Stdio::null()));
+    wait_for_program(&mut run, 2, 1);
     run.kill().unwrap();
     run.wait().unwrap();
-    crate::support::within("the workers are gone", || !workers.iter().any(|worker| crate::support::runs(*worker)));
+    descendants.wait_for_end();
 }
 
 #[test]
@@ -346,8 +338,7 @@ fn a_forged_worker_mode_ends_by_itself() {
     for value in ["1", "0", "x", "999999"] {
         let mut command = home.command(&["run"]);
         let mut run = command.env("COLLSPEC_WORKER", value).stdin(Stdio::null()).stdout(Stdio::null()).spawn().unwrap();
-        crate::support::within("it ends", || run.try_wait().unwrap().is_some());
-        assert_ne!(run.wait().unwrap().code(), Some(0), "{value}");
+        assert_ne!(end_of(&mut run).code(), Some(0), "{value}");
     }
 }
 

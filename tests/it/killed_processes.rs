@@ -1,92 +1,87 @@
 //! The command while its processes are killed at random, and when it is killed itself.
 
-use crate::support::{Home, children, has_ranks, stand_still};
+use crate::step_words::{are_in_program, wait_for_program};
+use crate::support::Home;
+use crate::support::processes::{Descendants, Process, children, end_of, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::fs::File;
-use std::io::{BufRead, BufReader};
+use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-const KILLS: usize = 50;
+/// Per placement, as many cases of two ranks that end, and of three ranks that do not.
+const CASES: usize = 30;
 
-/// 500 cases that take a while, so that a kill often meets one: half of them with a process per rank.
-fn many(home: &Home) {
-    let body = "matrix.k = \"1..=250\"\ninputs.x = { each = \"k + rank\", count = 3 }\n\
-        steps = [{ op = \"all_reduce\", in = \"x\", out = \"y\" }, { op = \"wait\" }, { op = \"sleep\", seconds = 0.02 }, \
-        { op = \"all_reduce\", in = \"y\", out = \"z\" }]\nexpect.y = { each = \"2 * k + 1\" }\n";
-    let numbers = (1..=250).map(|k| k.to_string()).collect::<Vec<_>>().join(", ");
-    let body = body.replace("\"1..=250\"", &format!("[{numbers}]"));
-    home.file("scenarios/a.toml", &format!("world_size = 2\nplacement = \"processes\"\n{body}"));
-    home.file("scenarios/b.toml", &format!("world_size = 2\n{body}"));
+/// A case of two ranks ends at once; one of three ranks sleeps until it is killed.
+fn cases_that_end_or_must_be_killed(home: &Home) {
+    let numbers = (1..=CASES).map(|k| k.to_string()).collect::<Vec<_>>().join(", ");
+    let body = format!(
+        "timeout = 900\nmatrix.k = [{numbers}]\nmatrix.world_size = [2, 3]\n\
+         inputs.x = {{ each = \"k + rank\", count = 3 }}\nsteps = [\n{{ op = \"all_reduce\", in = \"x\", out = \"y\" }},\n\
+         {{ op = \"wait\" }},\n{{ op = \"sleep\", seconds = \"600 * (world_size - 2)\" }},\n\
+         {{ op = \"all_reduce\", in = \"y\", out = \"z\" }} ]\nexpect.y = {{ each = \"2 * k + 1\" }}\n"
+    );
+    home.file("scenarios/processes.toml", &format!("placement = \"processes\"\n{body}"));
+    home.file("scenarios/threads.toml", &body);
 }
 
 /// A sequence that looks like chance.
-fn next(state: &mut u64) -> u64 {
+fn next(state: &mut u64) -> usize {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
-    *state >> 33
+    (*state >> 33) as usize
 }
 
 #[test]
 fn a_killed_process_costs_one_case_and_no_other_verdict() {
     let home = Home::new();
-    many(&home);
-    let mut command = home.command(&["run", "--jobs", "2", "--format", "jsonl"]);
-    // A small pipe, so that the run cannot get far ahead of the lines that were read.
-    let (out, write) = rustix::pipe::pipe().unwrap();
-    rustix::pipe::fcntl_setpipe_size(&write, 4096).unwrap();
-    let mut run = command.stdout(write).stderr(Stdio::null()).spawn().unwrap();
-    drop(command);
+    cases_that_end_or_must_be_killed(&home);
+    let command = home.command(&["run", "--jobs", "2", "--format", "jsonl"]);
+    let (mut run, descendants) =
+        Descendants::of(&command, |command| _ = command.stdout(Stdio::piped()).stderr(Stdio::null()));
+    let out = BufReader::new(run.stdout.take().unwrap());
+    let lines = std::thread::spawn(move || out.lines().map(Result::unwrap).collect::<Vec<_>>());
     let mut state = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap().as_nanos() as u64;
     println!("seed {state}");
-    let (mut killed, mut seen) = (0, BTreeSet::new());
-    let mut lines: Vec<Value> = Vec::new();
-    for line in BufReader::with_capacity(256, File::from(out)).lines() {
-        lines.push(serde_json::from_str(&line.unwrap()).unwrap());
-        if killed == KILLS || lines.len() < killed * 8 {
-            continue;
-        }
-        std::thread::sleep(Duration::from_millis(next(&mut state) % 40));
+    let mut killed = 0;
+    wait_until("the run ends", || {
         let workers = children(run.id());
-        seen.extend(&workers);
-        if !workers.is_empty() {
-            let victim = workers[next(&mut state) as usize % workers.len()];
-            killed += usize::from(kill_process(Pid::from_raw(victim).unwrap(), Signal::KILL).is_ok());
+        // only a case that sleeps has a third rank that stays in its program
+        let (asleep, others): (Vec<i32>, Vec<i32>) = workers.into_iter().partition(|pid| are_in_program(*pid, 3));
+        // now and then a process is killed whatever it does: it starts, runs a case, waits for one, or ends
+        let victims = if next(&mut state).is_multiple_of(4) { &others } else { &asleep };
+        if !victims.is_empty() {
+            let victim = Process::find(victims[next(&mut state) % victims.len()]);
+            killed += usize::from(victim.is_some_and(|victim| victim.signal(Signal::KILL)));
         }
-    }
+        lines.is_finished()
+    });
     run.wait().unwrap();
+    let lines: Vec<Value> = lines.join().unwrap().iter().map(|line| serde_json::from_str(line).unwrap()).collect();
     let names: BTreeSet<_> = lines.iter().map(|line| line["case"].to_string()).collect();
-    assert_eq!((lines.len(), names.len()), (500, 500), "every case has one verdict");
+    assert_eq!((lines.len(), names.len()), (4 * CASES, 4 * CASES), "every case has one verdict");
     let failed: Vec<_> = lines.iter().filter(|line| line["status"] != "pass").collect();
     println!("{killed} kills, {} cases failed", failed.len());
-    assert!(killed >= KILLS, "only {killed} kills");
     assert!(failed.len() <= killed, "{killed} kills cost {} cases", failed.len());
-    assert!(!failed.is_empty(), "no kill met a case");
+    let of_three = |line: &&Value| line["case"].as_str().is_some_and(|name| name.contains("world_size=3"));
+    assert_eq!(failed.iter().filter(|line| of_three(line)).count(), 2 * CASES, "a case that was killed fails");
     for line in failed {
         let reason = line["reason"].as_str().unwrap_or_default();
         assert!(reason.contains("SIGKILL"), "only a kill makes a case fail: {line}");
     }
-    crate::support::within("no process is left", || !seen.iter().any(|pid| lives(*pid)));
+    descendants.wait_for_end();
 }
 
-fn asleep(home: &Home) -> (Child, Vec<i32>) {
+/// A run with four processes that are in the program of a case.
+fn run_with_four_processes(home: &Home) -> (Child, Descendants) {
     let text = "world_size = 4\nplacement = \"processes\"\ntimeout = 900\ninputs.x = { each = \"rank\", count = 1 }\nsteps = [\n\
         { op = \"all_reduce\", in = \"x\", out = \"y\" },\n{ op = \"wait\" },\n\
         { op = \"sleep\", ranks = [0], seconds = 600 },\n{ op = \"all_reduce\", in = \"x\", out = \"z\" } ]\n";
     home.file("scenarios/asleep.toml", text);
-    let mut run = home.command(&["run"]).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-    let mut workers = Vec::new();
-    crate::support::within("four processes with a rank sleep or wait", || {
-        assert!(run.try_wait().unwrap().is_none(), "it has ended");
-        workers = children(run.id());
-        workers.len() == 4 && workers.iter().all(|pid| has_ranks(*pid)) && stand_still(&workers)
-    });
-    (run, workers)
-}
-
-fn lives(pid: i32) -> bool {
-    std::fs::read_to_string(format!("/proc/{pid}/stat")).is_ok_and(|stat| !stat.contains(") Z "))
+    let (mut run, descendants) =
+        Descendants::of(&home.command(&["run"]), |command| _ = command.stdout(Stdio::null()).stderr(Stdio::null()));
+    wait_for_program(&mut run, 4, 4);
+    (run, descendants)
 }
 
 /// What the command and its processes may have left in the folders for temporary files.
@@ -101,10 +96,10 @@ fn no_process_and_no_file_outlives_a_parent_that_is_killed_or_interrupted() {
     let before = left_behind();
     for signal in [Signal::KILL, Signal::INT, Signal::TERM] {
         let home = Home::new();
-        let (mut run, workers) = asleep(&home);
-        kill_process(Pid::from_raw(run.id().cast_signed()).unwrap(), signal).unwrap();
-        run.wait().unwrap();
-        crate::support::within("all four end", || !workers.iter().any(|pid| lives(*pid)));
+        let (mut run, descendants) = run_with_four_processes(&home);
+        send_signal(&run, signal);
+        end_of(&mut run);
+        descendants.wait_for_end();
     }
     assert_eq!(left_behind(), before);
 }
@@ -115,16 +110,20 @@ fn a_full_disk_is_said_and_leaves_nothing_running() {
         return;
     }
     let home = Home::new();
-    many(&home);
-    let mut command: Command = home.command(&["run", "--format", "jsonl", "--output", "/dev/full"]);
-    let mut run = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
-    let pid = run.id();
+    for placement in ["threads", "processes"] {
+        let numbers = (1..=250).map(|k| k.to_string()).collect::<Vec<_>>().join(", ");
+        let body = format!("placement = \"{placement}\"\nmatrix.repeat = [{numbers}]\n{}", crate::support::SUM);
+        home.file(&format!("scenarios/{placement}.toml"), &body);
+    }
+    let command = home.command(&["run", "--format", "jsonl", "--output", "/dev/full"]);
+    let (mut run, descendants) =
+        Descendants::of(&command, |command| _ = command.stdout(Stdio::null()).stderr(Stdio::piped()));
     let mut words = String::new();
-    std::io::Read::read_to_string(&mut run.stderr.take().unwrap(), &mut words).unwrap();
+    run.stderr.take().unwrap().read_to_string(&mut words).unwrap();
     let code = run.wait().unwrap().code();
     assert!(matches!(code, Some(1 | 2)), "{code:?}: {words}");
     assert!(words.contains("No space left") || words.contains("cannot write"), "{words}");
-    crate::support::within("no process is left", || children(pid).is_empty());
+    descendants.wait_for_end();
 }
 
 /// The output of a run under a limit that the shell sets.
@@ -182,54 +181,63 @@ fn runs_are_judged_as_they_come() {
 #[test]
 fn workers_are_of_the_build_that_was_started_although_another_takes_its_place() {
     let home = Home::new();
-    let exit = "world_size = 2\noutcome = \"crash\"\ninputs.x = [[1], [2]]\nmatrix.k = [1, 2, 3, 4, 5, 6, 7, 8, 9, 10]\n\
+    let text = "world_size = 2\ntimeout = 900\noutcome = \"crash\"\ninputs.x = [[1], [2]]\nmatrix.seconds = [601, 602, 603, 604]\n\
         steps = [\n{ op = \"all_reduce\", in = \"x\", out = \"y\" },\n{ op = \"wait\" },\n\
-        { op = \"sleep\", seconds = \"0.1 + 0 * k\" },\n{ op = \"exit\", ranks = [1] } ]\n";
-    home.file("scenarios/exit.toml", exit);
+        { op = \"sleep\", seconds = \"seconds\" } ]\n";
+    home.file("scenarios/killed.toml", text);
     let program = home.path("collspec");
     std::fs::copy(env!("CARGO_BIN_EXE_collspec"), &program).unwrap();
     let given = home.command(&["run", "--jobs", "1", "--format", "jsonl"]);
     let mut command = Command::new(&program);
     command.args(given.get_args()).current_dir(home.path("."));
     let mut run = command.stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    let mut lines = BufReader::new(run.stdout.take().unwrap()).lines().map(Result::unwrap);
-    let first = lines.next().unwrap();
-    std::fs::copy("/bin/false", home.path("other")).unwrap();
-    std::fs::rename(home.path("other"), &program).unwrap();
-    let rest: Vec<String> = lines.collect();
-    assert_eq!(rest.len(), 9);
-    for line in [first].iter().chain(&rest) {
+    // each case ends when its worker is killed, and the next needs a new worker
+    for case in 0..4 {
+        let [worker] = &wait_for_program(&mut run, 2, 1)[..] else { panic!("one worker") };
+        if case == 0 {
+            std::fs::copy("/bin/false", home.path("other")).unwrap();
+            std::fs::rename(home.path("other"), &program).unwrap();
+        }
+        assert!(worker.signal(Signal::KILL));
+        worker.wait_for_end();
+    }
+    let output = run.wait_with_output().unwrap();
+    let lines = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(lines.lines().count(), 4);
+    for line in lines.lines() {
         let line: Value = serde_json::from_str(line).unwrap();
         assert_eq!(line["status"], "pass", "{line}");
     }
-    assert_eq!(run.wait().unwrap().code(), Some(0));
+    assert_eq!(output.status.code(), Some(0));
 }
 
-fn signal(pid: u32, signal: Signal) {
-    kill_process(Pid::from_raw(pid.cast_signed()).unwrap(), signal).unwrap();
+fn send_signal(run: &Child, signal: Signal) {
+    kill_process(Pid::from_raw(run.id().cast_signed()).unwrap(), signal).unwrap();
 }
 
+/// The case sleeps while it is stopped, so that the time which counts is far below the limit.
 #[test]
 fn time_in_which_the_command_is_stopped_does_not_count() {
+    const SLEEP: u64 = 8;
+    const LIMIT: u64 = SLEEP + 1;
     let home = Home::new();
-    let text = "world_size = 2\ninputs.x = { each = \"rank\", count = 1 }\nsteps = [\n\
-        { op = \"all_reduce\", in = \"x\", out = \"y\" },\n{ op = \"wait\" },\n{ op = \"sleep\", seconds = 2 },\n\
-        { op = \"all_reduce\", in = \"x\", out = \"z\" } ]\n";
-    home.file("a.toml", text);
-    let run = home.command(&["run", "--timeout", "8", "a.toml"]).stdout(Stdio::piped()).spawn().unwrap();
-    let mut worker = None;
-    crate::support::within("the ranks are at work", || {
-        worker = children(run.id()).into_iter().find(|pid| has_ranks(*pid));
-        worker.is_some()
-    });
-    let worker = worker.unwrap().unsigned_abs();
+    let text = format!(
+        "world_size = 2\ninputs.x = {{ each = \"rank\", count = 1 }}\nsteps = [\n\
+         {{ op = \"all_reduce\", in = \"x\", out = \"y\" }},\n{{ op = \"wait\" }},\n\
+         {{ op = \"sleep\", seconds = {SLEEP} }},\n{{ op = \"all_reduce\", in = \"x\", out = \"z\" }} ]\n"
+    );
+    home.file("a.toml", &text);
+    let limit = LIMIT.to_string();
+    let mut run = home.command(&["run", "--timeout", &limit, "a.toml"]).stdout(Stdio::piped()).spawn().unwrap();
+    let [worker] = &wait_for_program(&mut run, 2, 1)[..] else { panic!("one worker") };
     // The worker is stopped too, so that its answer comes after the case's time limit.
-    signal(worker, Signal::STOP);
-    signal(run.id(), Signal::STOP);
-    // Longer than the limit.
-    std::thread::sleep(Duration::from_secs(9));
-    signal(run.id(), Signal::CONT);
-    signal(worker, Signal::CONT);
+    assert!(worker.signal(Signal::STOP));
+    send_signal(&run, Signal::STOP);
+    assert!(are_in_program(worker.pid, 2), "the case was stopped in its middle");
+    // No event can say that a time limit has passed.
+    std::thread::sleep(Duration::from_secs(LIMIT + 1));
+    send_signal(&run, Signal::CONT);
+    assert!(worker.signal(Signal::CONT));
     let output = run.wait_with_output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
 }

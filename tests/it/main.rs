@@ -1,4 +1,5 @@
 //! Tests of the whole: the library and the command as their users meet them.
+mod answered;
 mod architecture;
 mod audit;
 mod changed_expectations;
@@ -6,7 +7,7 @@ mod command;
 mod faults;
 mod forms;
 mod fuzz;
-mod hostile_plans;
+mod hostile_numbers;
 mod killed_processes;
 mod limits;
 mod malformed_files;
@@ -20,6 +21,7 @@ mod plans;
 mod races;
 mod ranks_in_processes;
 mod runner;
+mod step_words;
 mod support;
 mod untrusted_files;
 mod well_formed_files;

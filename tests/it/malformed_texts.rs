@@ -1,31 +1,11 @@
-//! Malformed texts: for any bytes reading ends, without a panic.
+//! Malformed texts: any bytes are refused at a place, or run.
 
+use crate::answered::{answer, assert_places};
 use crate::support::words::WORDS;
 use collspec::internals::expr;
-use collspec::internals::printable::is_printable;
-use collspec::internals::scenario::{self, SourceFile};
+use collspec::internals::scenario;
 use proptest::prelude::*;
 use std::path::Path;
-use std::sync::Arc;
-
-/// Reads a text and renders its faults; all that can be asked of it is that it ends.
-fn read(text: String) -> usize {
-    let file = Arc::new(SourceFile { path: "x.toml".into(), text: text.into() });
-    match scenario::parse(&file, "x") {
-        Ok(cases) => cases.len(),
-        Err(rejected) => {
-            let shown = scenario::render(&rejected.file, &rejected.faults, true);
-            assert!(!rejected.faults.is_empty() && !shown.is_empty());
-            let plain = scenario::render(&rejected.file, &rejected.faults, false);
-            assert!(plain.chars().all(|c| c == '\n' || is_printable(c)), "{plain:?}");
-            for d in &rejected.faults {
-                assert!(d.span.start <= d.span.end && d.span.end <= rejected.file.text.len(), "{d:?}");
-                assert!(rejected.file.text.is_char_boundary(d.span.start), "{d:?}");
-            }
-            0
-        }
-    }
-}
 
 fn seeds() -> Vec<String> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests");
@@ -83,7 +63,7 @@ proptest! {
 
     #[test]
     fn arbitrary_text(text in "\\PC{0,200}") {
-        read(text);
+        answer(&text, 2);
     }
 
     #[test]
@@ -92,13 +72,13 @@ proptest! {
         let path = dir.path().join("x.toml");
         std::fs::write(&path, &bytes)?;
         if let Err(rejected) = scenario::load(&path, "x", scenario::MAX_BYTES) {
-            prop_assert!(!rejected.to_string().is_empty());
+            assert_places(&rejected.file, &rejected.faults);
         }
     }
 
     #[test]
     fn arbitrary_words(words in proptest::collection::vec(0..WORDS.len(), 0..60)) {
-        read(words.iter().map(|w| WORDS[*w]).collect::<Vec<_>>().join(" "));
+        answer(&words.iter().map(|w| WORDS[*w]).collect::<Vec<_>>().join(" "), 2);
     }
 
     #[test]
@@ -123,6 +103,6 @@ proptest! {
     #[test]
     fn edited_files(which in any::<usize>(), edits in proptest::collection::vec(edit(), 1..5)) {
         thread_local!(static SEEDS: Vec<String> = seeds());
-        SEEDS.with(|seeds| read(apply(&seeds[which % seeds.len()], &edits)));
+        SEEDS.with(|seeds| answer(&apply(&seeds[which % seeds.len()], &edits), 2));
     }
 }

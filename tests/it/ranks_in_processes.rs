@@ -1,5 +1,7 @@
 //! Cases with a process per rank, from text to verdict.
 
+use crate::step_words::are_in_program;
+use crate::support::processes::wait_until;
 use collspec::internals::child::Workers;
 use collspec::internals::judge::{Outcome, Status, Verdict};
 use collspec::internals::scenario::{Case, Placement, SourceFile, parse};
@@ -119,14 +121,9 @@ fn a_process_killed_in_the_middle_costs_one_case_and_the_others_with_it() {
     pass(&runner.run_case(&case("before", SUM)));
     let pids = runner.idle_workers();
     let sleeping = case("killed", SLEEP);
-    let workers: Vec<i32> = pids.iter().map(|pid| pid.cast_signed()).collect();
-    let turns = || workers.iter().map(|pid| crate::support::turns_of_ranks(*pid)).collect::<Vec<_>>();
-    let idle = turns();
     let verdict = std::thread::scope(|scope| {
         let run = scope.spawn(|| runner.run_case(&sleeping));
-        crate::support::within("the ranks sleep or wait", || {
-            turns().iter().zip(&idle).all(|(now, before)| now > before) && crate::support::stand_still(&workers)
-        });
+        wait_until("the ranks are in their program", || are_in_program(pids[0].cast_signed(), 3));
         kill(pids[2]);
         run.join().unwrap()
     });

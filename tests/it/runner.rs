@@ -1,5 +1,7 @@
 //! Cases from text to verdict, on real worker processes.
 
+use crate::step_words::are_in_program;
+use crate::support::processes::wait_until;
 use collspec::internals::child::Workers;
 use collspec::internals::judge::{Outcome, Status, Verdict};
 use collspec::internals::scenario::{Case, SourceFile, parse};
@@ -88,16 +90,14 @@ fn a_worker_killed_in_the_middle_costs_one_case() {
     let runner = runner(1);
     let text = "world_size = 3\ntimeout = 900\ncomms.alone = { groups = [[0]] }\ninputs.x = [[1], [2], [3]]\nsteps = [\n\
         { op = \"all_reduce\", in = \"x\", out = \"y\" },\n\
-        { op = \"all_reduce\", in = \"x\", out = \"z\", comm = \"alone\" },\n{ op = \"sleep\", seconds = 20 } ]\n";
+        { op = \"all_reduce\", in = \"x\", out = \"z\", comm = \"alone\" },\n{ op = \"sleep\", seconds = 600 } ]\n";
     pass(&runner.run_case(&case("before", SUM)));
     let pid = i32::try_from(runner.idle_workers()[0]).unwrap();
     let sleeping = case("killed", text);
     let verdict = std::thread::scope(|scope| {
         let run = scope.spawn(|| runner.run_case(&sleeping));
         // Only this case has a third rank.
-        crate::support::within("the ranks sleep", || {
-            crate::support::has_rank(pid, 2) && crate::support::stand_still(&[pid])
-        });
+        wait_until("the ranks are in their program", || are_in_program(pid, 3));
         let pid = rustix::process::Pid::from_raw(pid).unwrap();
         rustix::process::kill_process(pid, rustix::process::Signal::KILL).unwrap();
         run.join().unwrap()

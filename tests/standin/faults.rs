@@ -1,4 +1,5 @@
 //! Every fault of the stand-in library does what its documentation says.
+use crate::library::BLOCKS;
 use crate::process::start;
 use std::os::unix::process::ExitStatusExt;
 
@@ -21,7 +22,7 @@ fn says(fault: &str, lines: &[&str]) {
 }
 
 fn hangs(fault: &str, lines: &[&str]) {
-    start("walk", None, &[("COLLSPEC_STANDIN_FAULT", fault)]).hangs_after(lines);
+    start("walk", None, &[("COLLSPEC_STANDIN_FAULT", fault), (BLOCKS, "1")]).hangs_after(lines);
 }
 
 /// Ends by a signal or with a code; no rank gets to `never`.

@@ -157,6 +157,9 @@ pub fn one_rank() {
     rank_walks(&nccl, id, rank);
 }
 
+/// Makes ranks wait for their stream alone, in one call.
+pub const BLOCKS: &str = "STANDIN_BLOCKS";
+
 fn rank_walks(nccl: &Nccl, id: ncclUniqueId, rank: c_int) {
     let stream = bind(rank);
     let comm = match init(nccl, 2, id, rank) {
@@ -190,6 +193,11 @@ fn rank_walks(nccl: &Nccl, id: ncclUniqueId, rank: c_int) {
 /// Waits as a harness does: for the stream, or for an asynchronous error.
 fn finished(nccl: &Nccl, comm: Comm, rank: c_int, stream: cudarc::driver::sys::CUstream) -> bool {
     use cudarc::driver::sys::{CUresult, cuStreamQuery};
+    if std::env::var_os(BLOCKS).is_some() {
+        // SAFETY: a live stream.
+        unsafe { result::stream::synchronize(stream) }.unwrap();
+        return true;
+    }
     loop {
         // SAFETY: a live stream.
         match unsafe { cuStreamQuery(stream) } {
@@ -226,7 +234,6 @@ pub fn abort() {
     let stream = bind(0);
     let memory = upload(&[1.0], stream);
     assert_eq!(all_reduce(&nccl, memory, 1, comms[0], stream), ncclResult_t::Success);
-    std::thread::sleep(std::time::Duration::from_millis(50));
     // SAFETY: a live stream.
     let code = unsafe { cudarc::driver::sys::cuStreamQuery(stream) };
     assert_eq!(code, cudarc::driver::sys::CUresult::CUDA_ERROR_NOT_READY);

@@ -6,6 +6,8 @@ mod faults;
 mod files;
 mod library;
 mod process;
+#[path = "../it/support/processes.rs"]
+mod processes;
 
 /// What the processes run that the other tests start; by itself it does nothing.
 #[test]

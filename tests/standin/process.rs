@@ -1,13 +1,15 @@
 //! Processes that find the stand-ins: started, watched line by line, and ended.
+use crate::processes::{end_of, wait_until};
 use collspec::internals::backend::standin;
+use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
-use std::time::{Duration, Instant};
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
-/// Longer than anything takes on a busy machine.
-const LIMIT: Duration = Duration::from_secs(60);
+/// Ends a test that would otherwise hang forever.
+const HANG_GUARD: Duration = Duration::from_secs(600);
 
 /// Starts the lines that a child prints, among the test harness's own.
 pub const MARK: &str = "> ";
@@ -58,37 +60,27 @@ pub fn start_in(folder: &Path, role: &str, library: Option<&Path>, settings: &[(
 impl Running {
     /// Waits for its next line.
     pub fn line(&mut self) -> String {
-        self.lines.recv_timeout(LIMIT).unwrap()
+        self.lines.recv_timeout(HANG_GUARD).unwrap_or_else(|why| panic!("{why}; it printed {:?}", self.seen))
     }
 
     /// Waits for its end; all its lines are in `seen` then.
     pub fn end(&mut self) -> ExitStatus {
-        let deadline = Instant::now() + LIMIT;
-        loop {
-            match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(line) => self.seen.push(line),
-                Err(RecvTimeoutError::Disconnected) => return self.child.wait().unwrap(),
-                Err(RecvTimeoutError::Timeout) => panic!("it does not end; it said {:?}", self.seen),
-            }
-        }
+        let status = end_of(&mut self.child);
+        self.seen.extend(self.lines.iter());
+        status
     }
 
-    /// Waits for these lines (in any order), then sees that no other comes and that it does not end.
+    /// Waits for these lines (in any order) and until no thread of the process moves; it has printed no other line then.
     pub fn hangs_after(&mut self, wanted: &[&str]) {
-        let deadline = Instant::now() + LIMIT;
-        let all = |seen: &[String]| wanted.iter().all(|line| seen.iter().any(|s| s == line));
-        while !all(&self.seen) {
-            match self.lines.recv_timeout(deadline.saturating_duration_since(Instant::now())) {
-                Ok(line) => self.seen.push(line),
-                Err(why) => panic!("{why}: wanted {wanted:?}, it said {:?}", self.seen),
-            }
+        while !wanted.iter().all(|line| self.seen.iter().any(|seen| seen == line)) {
+            let line = self.line();
+            self.seen.push(line);
         }
-        match self.lines.recv_timeout(Duration::from_millis(500)) {
-            Err(RecvTimeoutError::Timeout) => {}
-            other => panic!("it goes on after {:?}: {other:?}", self.seen),
-        }
-        assert_eq!(self.seen.len(), wanted.len(), "{:?}", self.seen);
+        wait_until("the process stands still", || stands_still(self.child.id()));
         assert!(self.child.try_wait().unwrap().is_none(), "it has ended");
+        self.child.kill().unwrap();
+        self.end();
+        assert_eq!(self.seen.len(), wanted.len(), "{:?}", self.seen);
     }
 
     /// Its lines in an order that does not depend on threads.
@@ -96,6 +88,30 @@ impl Running {
         self.seen.sort();
         self.seen.iter().map(String::as_str).collect()
     }
+}
+
+/// True if there was a moment at which every thread of the process was blocked: each is blocked now, and none has been on
+/// a processor since before the first of them was looked at.
+fn stands_still(pid: u32) -> bool {
+    let threads = || -> Vec<PathBuf> {
+        let tasks = fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+        tasks.map(|task| task.path()).collect()
+    };
+    // A thread is counted whenever it gives up its processor or loses it.
+    let switches = || -> Vec<(PathBuf, String)> {
+        let count = |thread: PathBuf| {
+            let status = fs::read_to_string(thread.join("status")).unwrap_or_default();
+            let lines: Vec<&str> = status.lines().filter(|line| line.contains("ctxt_switches:")).collect();
+            (thread, lines.join(" "))
+        };
+        threads().into_iter().map(count).collect()
+    };
+    let is_blocked = |thread: PathBuf| {
+        let stat = fs::read_to_string(thread.join("stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| rest.starts_with('S'))
+    };
+    let before = switches();
+    threads().into_iter().all(is_blocked) && switches() == before
 }
 
 /// Prints a line for the parent.

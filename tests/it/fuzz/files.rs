@@ -4,9 +4,9 @@ use super::mutate::mutate;
 use super::program::Program;
 use super::rng::Rng;
 use super::{amount, first_seed};
+use crate::answered::{assert_places, blames_a_sound_library};
 use crate::support::Home;
 use collspec::internals::child::Workers;
-use collspec::internals::judge::{Lane, Verdict};
 use collspec::internals::plan::Limits;
 use collspec::internals::suite::{Reading, Suite, drive};
 use collspec::internals::suite::{RunOptions, Runner};
@@ -55,17 +55,6 @@ fn keep(home: &Home, batch: u64) -> String {
     to.display().to_string()
 }
 
-/// True if the verdict is wrong, because it blames the library, which is sound, or shows a fault of collspec. A failure because
-/// the file expects something that does not come, such as an error, is right.
-fn condemned(verdict: &Verdict) -> bool {
-    if verdict.reason.as_ref().is_some_and(|reason| reason.contains(" answered ")) {
-        return false;
-    }
-    let ours = |lane: Lane| matches!(lane, Lane::Exact | Lane::Admissible | Lane::Bounded | Lane::Invariants);
-    verdict.lanes.iter().any(|result| !result.pass && ours(result.lane))
-        || verdict.reason.as_ref().is_some_and(|reason| reason.contains("collspec itself failed"))
-}
-
 #[test]
 fn hostile_files_are_answered() {
     let texts = texts();
@@ -96,6 +85,7 @@ fn hostile_files_are_answered() {
         let mut suite =
             Suite::open_with(&[home.path("f")], &Reading { limits, ..Reading::default() }).expect("readable");
         suite.plan(JOBS);
+        suite.faults.iter().for_each(|faulty| assert_places(&faulty.file, &faulty.diagnostics));
         let refused: Vec<&str> = suite.faults.iter().map(|faulty| faulty.file.path.as_str()).collect();
         suite.cases.retain(|case| !refused.contains(&case.file.path.as_str()));
         let mut names: Vec<&str> = suite.cases.iter().map(|case| case.file.path.as_str()).collect();
@@ -104,7 +94,7 @@ fn hostile_files_are_answered() {
         for (case, verdict) in suite.cases.iter().zip(drive::map(&suite.cases, JOBS, |case| runner.run_case(case))) {
             runs += 1;
             assert!(
-                !condemned(&verdict),
+                !blames_a_sound_library(&verdict),
                 "{} in {}: {}",
                 case.name,
                 keep(&home, from),

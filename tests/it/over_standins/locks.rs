@@ -1,6 +1,8 @@
 //! One case at a time on a device, whichever process runs it; and what is left when such a process ends before its time.
 use super::{command, standin};
-use crate::support::{Home, Run, SUM, children, runs, within};
+use crate::step_words::wait_for_program;
+use crate::support::processes::{Process, end_of};
+use crate::support::{Home, Run, SUM};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
@@ -33,29 +35,17 @@ fn start(home: &Home, devices: usize, args: &[&str]) -> Child {
 }
 
 /// A run that sleeps with two devices, and its workers.
-fn holder(home: &Home, placement: &str) -> (Child, Vec<i32>) {
+fn holder(home: &Home, placement: &str) -> (Child, Vec<Process>) {
     home.file("sleep.toml", SLEEP);
     let mut run = start(home, 2, &["run", "sleep.toml", "--placement", placement]);
-    let wanted = if placement == "processes" { 2 } else { 1 };
-    within("the devices are taken and the workers started", || {
-        assert!(run.try_wait().unwrap().is_none(), "it has ended");
-        let held = locks(home);
-        held.len() == 2 && held.iter().all(|path| is_held(path)) && children(run.id()).len() == wanted
-    });
-    let workers = children(run.id());
+    let workers = wait_for_program(&mut run, 2, if placement == "processes" { 2 } else { 1 });
+    let held = locks(home);
+    assert!(held.len() == 2 && held.iter().all(|path| is_held(path)), "a case runs with its devices locked");
     (run, workers)
 }
 
 fn kill(run: &Child, signal: Signal) {
     kill_process(Pid::from_raw(run.id().cast_signed()).unwrap(), signal).unwrap();
-}
-
-/// True if the process waits for a file lock.
-fn waits_for_a_lock(run: &Child) -> bool {
-    let locks = fs::read_to_string("/proc/locks").unwrap();
-    // a waiter's line has an arrow: `3: -> FLOCK ADVISORY WRITE pid ...`
-    let pid = run.id().to_string();
-    locks.lines().any(|line| line.contains("->") && line.split_whitespace().any(|word| word == pid))
 }
 
 #[test]
@@ -65,15 +55,14 @@ fn a_second_process_waits_for_the_devices_with_its_clock_standing_still() {
     let (first, workers) = holder(&home, "threads");
     let mut second = command(&home, 2, &standin::library().unwrap(), &["run", "sum.toml", "--format", "jsonl"]);
     let mut second = second.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    within("the second waits for the first", || waits_for_a_lock(&second));
-    let said = BufReader::new(second.stderr.take().unwrap()).lines().map(Result::unwrap);
-    let words = format!("which process {} (", first.id());
-    let waits = said.into_iter().find(|line| line.contains("waiting for GPU-")).unwrap();
-    assert!(waits.contains(&words) && waits.contains(".lock)"), "{waits}");
-    // longer than its limit
+    let mut lines = BufReader::new(second.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let message = lines.find(|line| line.contains("waiting for GPU-")).unwrap();
+    let holder = format!("which process {} (", first.id());
+    assert!(message.contains(&holder) && message.contains(".lock)"), "{message}");
+    // Longer than its limit; no event can say that this time has passed.
     std::thread::sleep(LIMIT + Duration::from_millis(500));
-    assert!(waits_for_a_lock(&second), "it still waits");
-    // on other devices nobody waits
+    assert!(second.try_wait().unwrap().is_none(), "it still waits");
+    // with other lock files no run waits
     let other = Home::new();
     other.file("sum.toml", SUM);
     let third = Run::of(&mut command(&other, 2, &standin::library().unwrap(), &["run", "sum.toml"]));
@@ -87,7 +76,7 @@ fn a_second_process_waits_for_the_devices_with_its_clock_standing_still() {
     assert!(verdict["seconds"].as_f64().unwrap() < LIMIT.as_secs_f64(), "{verdict}");
     let mut first = first;
     first.wait().unwrap();
-    within("the first's workers end", || !workers.iter().any(|pid| runs(*pid)));
+    workers.iter().for_each(Process::wait_for_end);
 }
 
 #[test]
@@ -97,14 +86,12 @@ fn a_lock_ends_with_its_process_however_that_ends() {
             let home = Home::new();
             let (mut run, workers) = holder(&home, placement);
             kill(&run, signal);
-            run.wait().unwrap();
+            end_of(&mut run);
             for path in locks(&home) {
-                // a worker that was just being started has the parent's descriptors until it is another program
-                let free = format!("{signal:?}: {} is free", path.display());
-                within(&free, || !is_held(&path));
+                assert!(!is_held(&path), "{signal:?}: {} is free", path.display());
                 assert_eq!(fs::metadata(&path).unwrap().len(), 0);
             }
-            within("its workers end", || !workers.iter().any(|pid| runs(*pid)));
+            workers.iter().for_each(Process::wait_for_end);
             let names = fs::read_dir(home.path(".")).unwrap().map(|entry| entry.unwrap().file_name());
             let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
             names.retain(|name| !name.ends_with(".lock"));
