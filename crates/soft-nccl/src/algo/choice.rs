@@ -76,12 +76,12 @@ struct Rule<T> {
 #[derive(Clone, Debug)]
 struct Allowed<T> {
     rules: Vec<Rule<T>>,
-    fault: Option<String>,
+    error: Option<String>,
 }
 
 impl<T> Default for Allowed<T> {
     fn default() -> Self {
-        Self { rules: Vec::new(), fault: None }
+        Self { rules: Vec::new(), error: None }
     }
 }
 
@@ -97,7 +97,7 @@ impl<T: Copy + PartialEq> Allowed<T> {
             if let Some(operation) = operation.as_deref()
                 && !Kind::ALL.iter().any(|kind| kind.word() == operation)
             {
-                all.fault.get_or_insert(format!("{variable} names an operation nobody knows, `{operation}`"));
+                all.error.get_or_insert(format!("{variable} names an operation nobody knows, `{operation}`"));
             }
             let (but, list) = match list.strip_prefix('^') {
                 Some(list) => (true, list),
@@ -108,7 +108,7 @@ impl<T: Copy + PartialEq> Allowed<T> {
                 match words.iter().find(|(known, _)| *known == word) {
                     Some((_, found)) => named.extend(*found),
                     None => {
-                        all.fault.get_or_insert(format!("{variable} names {thing} nobody knows, `{word}`"));
+                        all.error.get_or_insert(format!("{variable} names {thing} nobody knows, `{word}`"));
                     }
                 }
             }
@@ -145,8 +145,8 @@ impl Algorithms {
     }
 
     /// What is wrong with the value, if anything.
-    pub(crate) fn fault(&self) -> Option<&str> {
-        self.0.fault.as_deref()
+    pub(crate) fn error(&self) -> Option<&str> {
+        self.0.error.as_deref()
     }
 
     /// The algorithm an operation takes; `None` if none that is allowed serves it.
@@ -168,8 +168,8 @@ impl Protocols {
     }
 
     /// What is wrong with the value, if anything.
-    pub(crate) fn fault(&self) -> Option<&str> {
-        self.0.fault.as_deref()
+    pub(crate) fn error(&self) -> Option<&str> {
+        self.0.error.as_deref()
     }
 
     /// The protocol an operation takes; `None` if none is allowed.
@@ -199,9 +199,9 @@ mod tests {
         assert_eq!(choose("Tree", Kind::Gather), Some(Algorithm::Direct));
         assert_eq!(choose("Ring;allreduce:Tree", Kind::AllReduce), Some(Algorithm::Tree));
         assert_eq!(choose("Ring;allreduce:Tree", Kind::Reduce), Some(Algorithm::Ring));
-        assert!(Algorithms::parse("Rings").fault().is_some());
-        assert!(Algorithms::parse("allreduces:Ring").fault().is_some());
-        assert!(Algorithms::parse("^PAT,ring").fault().is_none());
+        assert!(Algorithms::parse("Rings").error().is_some());
+        assert!(Algorithms::parse("allreduces:Ring").error().is_some());
+        assert!(Algorithms::parse("^PAT,ring").error().is_none());
     }
 
     #[test]
@@ -213,7 +213,7 @@ mod tests {
         assert_eq!(choose("LL;broadcast:Simple", Kind::Broadcast), Some(Protocol::Simple));
         assert_eq!(choose("LL", Kind::Send), Some(Protocol::Simple));
         assert_eq!(choose("^LL,LL128,Simple", Kind::AllReduce), None);
-        assert_eq!(Protocols::parse("LL256").fault(), Some("NCCL_PROTO names a protocol nobody knows, `ll256`"));
+        assert_eq!(Protocols::parse("LL256").error(), Some("NCCL_PROTO names a protocol nobody knows, `ll256`"));
         assert_eq!([Protocol::Simple, Protocol::Ll128, Protocol::Ll].map(|p| p.data(65536)), [65536, 61440, 32768]);
     }
 }

@@ -5,7 +5,7 @@
 //! has none; one split from another has its own.
 use super::batch::ByComm;
 use super::hosts::wait;
-use super::{World, lock};
+use super::{State, lock};
 use crate::failure::{Failure, Outcome};
 use crate::op::{Kind, Spec};
 use crate::settings::{Connect, settings};
@@ -59,7 +59,7 @@ pub(crate) fn connect(requests: &ByComm) -> Outcome<()> {
     wait(world, block).into_iter().try_for_each(|answer| answer.map(|_| ()))
 }
 
-impl World {
+impl State {
     /// The connections that requests need and that are not made: communicator, connection, and the call that needs it, for messages.
     fn missing(&self, requests: &ByComm) -> Vec<(usize, Connection, String)> {
         let mut missing: Vec<(usize, Connection, String)> = Vec::new();

@@ -2,7 +2,7 @@
 use super::channel::{ChannelKey, Message, Reach};
 use super::hosts::stop;
 use super::member::Spread;
-use super::{SHARED, World, lock};
+use super::{SHARED, State, lock};
 use crate::failure::Failure;
 use crate::settings::SLOTS;
 use crate::transport::wire::{self, Control, Frame, Way};
@@ -86,7 +86,7 @@ pub(crate) fn deliver(news: Vec<Heard>) -> Vec<Name> {
     refused
 }
 
-impl World {
+impl State {
     /// Opens the way to a process, unless it is open.
     pub(super) fn connect(&mut self, to: Address) -> io::Result<()> {
         if let Some(link) = self.links.get_mut(&to.name).filter(|link| !link.broken) {

@@ -3,11 +3,11 @@
 //! That process coordinates. Where all ranks are its own it makes the communicators at once. Otherwise it sends every
 //! process that has a part the table of all ranks, waits until each has made its part and its links, and then lets all
 //! go; or, if one cannot, refuses all.
-use super::World;
+use super::State;
+use super::hooks::{SplitRank, hooks};
 use super::hosts::{Answer, Arrival, Ticket};
 use super::member::Spread;
 use crate::failure::{Failure, Outcome};
-use crate::fault::members;
 use crate::settings::settings;
 use crate::transport::id::{Id, origin};
 use crate::transport::wire::{Control, Table, Wish};
@@ -86,7 +86,7 @@ fn buffer() -> u64 {
     settings().buffer_bytes as u64
 }
 
-impl World {
+impl State {
     /// Whether all can arrive; changes nothing.
     pub(super) fn check(&mut self, arrivals: &[Arrival]) -> Outcome<()> {
         let mut inits: HashMap<Id, (usize, BTreeSet<usize>)> = HashMap::new();
@@ -258,7 +258,8 @@ impl World {
 
     /// One communicator per colour, its ranks in the order of their keys and, where these are equal, of their old ranks.
     fn complete_split(&mut self, mut split: Split) {
-        members::misjudge(split.arrived.iter_mut().map(|(rank, j)| (*rank, &mut j.color, &mut j.key)));
+        let ranks = split.arrived.iter_mut();
+        hooks().split(&mut ranks.map(|(rank, j)| SplitRank { rank: *rank, color: &mut j.color, key: &mut j.key }));
         let mut colors: BTreeMap<i32, Vec<Joining>> = BTreeMap::new();
         for joining in split.arrived.into_values() {
             match (joining.color, joining.from) {
