@@ -1,8 +1,9 @@
 //! NCCL_ALGO and NCCL_PROTO: which algorithms and protocols are allowed, and which ones an operation takes.
 use crate::op::Kind;
+use serde::{Deserialize, Serialize};
 
 /// How messages travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Algorithm {
     /// Around a ring, or along a chain for rooted operations.
     Ring,
@@ -40,7 +41,7 @@ const WORDS: &[(&str, Option<Algorithm>)] = &[
 ];
 
 /// How a chunk of memory is shared between data and flags.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Protocol {
     /// All of it data.
     Simple,

@@ -10,10 +10,11 @@ use crate::failure::{Failure, Outcome};
 use crate::op::{Kind, Spec};
 use crate::settings::{Connect, settings};
 use crate::transport::Name;
-use crate::transport::wire::Control;
+use crate::transport::control::Control;
+use serde::{Deserialize, Serialize};
 
 /// A connection between ranks of a communicator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Connection {
     /// Between all ranks, for collectives.
     Collectives,
@@ -110,7 +111,7 @@ impl State {
     }
 
     /// Records that a rank of another process has come to a connection.
-    pub(super) fn hear_connect(&mut self, from: Option<Name>, uid: u128, connection: Connection, rank: usize) {
+    pub(super) fn receive_connect(&mut self, from: Option<Name>, uid: u128, connection: Connection, rank: usize) {
         let Some(core) = self.uids.get(&uid).copied() else { return };
         let Some(there) = self.cores.get(&core) else { return };
         let sound = match connection {

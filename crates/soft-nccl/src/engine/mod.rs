@@ -21,7 +21,7 @@ pub(crate) use batch::{Enqueued, NO_CHOICE, Operation, Request};
 pub(crate) use connect::{Connection, connect};
 pub(crate) use hosts::{Arrival, abort, arrive, destroy, flush, outcome};
 pub(crate) use member::{Member, read_scalar};
-pub(crate) use remote::{Heard, deliver, links};
+pub(crate) use remote::{TransportEvent, deliver, links};
 pub(crate) use step::write;
 
 use crate::failure::Failure;

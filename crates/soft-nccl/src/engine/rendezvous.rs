@@ -9,8 +9,8 @@ use super::hosts::{Answer, Arrival, Ticket};
 use super::member::Spread;
 use crate::failure::{Failure, Outcome};
 use crate::settings::settings;
+use crate::transport::control::{Control, JoinRequest, Table};
 use crate::transport::id::{Id, origin};
-use crate::transport::wire::{Control, Table, Wish};
 use crate::transport::{Address, MOST_PROCESSES, Name, endpoint, known};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -158,8 +158,9 @@ impl State {
                     }
                     Some(there) => match self.connect(there) {
                         Ok(()) => {
-                            let wish = Wish::Init { id: *id, rank: *rank, n: *n, device: *device, buffer: buffer() };
-                            self.tell(Some(there.name), Control::Join { token, wish });
+                            let request =
+                                JoinRequest::Init { id: *id, rank: *rank, n: *n, device: *device, buffer: buffer() };
+                            self.tell(Some(there.name), Control::Join { token, request });
                         }
                         Err(error) => {
                             let text = format!("the process that made the unique id cannot be reached: {error}");
@@ -182,8 +183,8 @@ impl State {
                     let text = "the process of rank 0, at which a split meets, has given up the communicator";
                     self.reply(token, Err(Failure::remote(text)));
                 } else if coordinator.is_some() {
-                    let wish = Wish::Split { uid, number, rank, color: *color, key: *key, device };
-                    self.tell(coordinator, Control::Join { token, wish });
+                    let request = JoinRequest::Split { uid, number, rank, color: *color, key: *key, device };
+                    self.tell(coordinator, Control::Join { token, request });
                 } else {
                     let joining = Joining { from: None, token, color: *color, key: *key, device };
                     self.meet_to_split((core, number), rank, n, joining);
@@ -193,14 +194,14 @@ impl State {
     }
 
     /// A rank of another process arrives.
-    pub(super) fn join_from(&mut self, from: Address, token: u64, wish: Wish) {
+    pub(super) fn join_from(&mut self, from: Address, token: u64, request: JoinRequest) {
         if self.connect(from).is_err() {
             // It is gone already.
             return;
         }
         let joining = Joining { from: Some(from), token, color: Some(0), key: 0, device: 0 };
-        match wish {
-            Wish::Init { id, rank, n, device, buffer } => {
+        match request {
+            JoinRequest::Init { id, rank, n, device, buffer } => {
                 let joining = Joining { device, ..joining };
                 let spoiled =
                     self.spoiled.iter().find(|(spoiled, _)| *spoiled == id).map(|(_, failure)| failure.clone());
@@ -216,7 +217,7 @@ impl State {
                     self.meet(id, rank, n, buffer, joining);
                 }
             }
-            Wish::Split { uid, number, rank, color, key, device } => {
+            JoinRequest::Split { uid, number, rank, color, key, device } => {
                 let joining = Joining { color, key, device, ..joining };
                 let core = self.uids.get(&uid).copied();
                 let spread = core.and_then(|id| self.cores.get(&id)?.spread.as_ref().map(|spread| (id, spread)));
