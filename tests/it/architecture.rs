@@ -161,3 +161,37 @@ fn unsafe_code_stands_where_the_list_says() {
     let idle: Vec<_> = listed.iter().filter(|place| !found.iter().any(|file| covers(place, file))).collect();
     assert!(idle.is_empty(), "docs/architecture.md lists places without unsafe code: {idle:?}");
 }
+
+#[test]
+fn the_software_library_names_its_faults_in_one_place() {
+    let crate_root = root().join("crates/soft-nccl/src");
+    let mut files = Vec::new();
+    sources(&crate_root, &mut files);
+    let mut naming = Vec::new();
+    for file in &files {
+        let relative = file.strip_prefix(&crate_root).unwrap();
+        let code = code(&fs::read_to_string(file).unwrap());
+        // `fault` as a word of the code, however it was imported.
+        let mut words = code.split(|c: char| !c.is_alphanumeric() && c != '_');
+        if !relative.starts_with("fault") && words.any(|word| word == "fault") {
+            naming.push(relative.to_str().unwrap());
+        }
+    }
+    assert_eq!(naming, ["lib.rs"], "only lib.rs, which installs the hooks of `src/fault`, names that module");
+}
+
+#[test]
+fn the_software_library_and_its_device_deny_unsafe_code_where_no_file_allows_it() {
+    for name in ["soft-cuda", "soft-nccl"] {
+        let folder = root().join("crates").join(name).join("src");
+        let text = fs::read_to_string(folder.join("lib.rs")).unwrap();
+        assert!(text.contains("\n#![deny(unsafe_code)]\n"), "{name}");
+        let mut files = Vec::new();
+        sources(&folder, &mut files);
+        for file in files {
+            let text = fs::read_to_string(&file).unwrap();
+            let allows = text.contains("\n#![allow(unsafe_code)]");
+            assert_eq!(allows, is_unsafe(&code(&text)), "{}: the attribute and the code differ", file.display());
+        }
+    }
+}

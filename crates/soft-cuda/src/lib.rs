@@ -1,6 +1,8 @@
 //! A CUDA-like device on the host: memory, asynchronous streams, events. Work runs in stream order on a small fixed
 //! number of executor threads; host threads wait by blocking. [`census`] and [`set_idle_hook`] let a watcher prove that
 //! nothing can move any more.
+#![deny(unsafe_code)]
+
 mod current;
 mod device;
 mod event;

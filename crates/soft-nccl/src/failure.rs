@@ -1,8 +1,10 @@
 //! Why a call was refused: NCCL's code, and a sentence for people.
 use nccl_sys::ncclResult_t;
+use serde::{Deserialize, Serialize};
 
 /// A refused call.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[serde(from = "(i32, String)", into = "(i32, String)")]
 #[error("{text}")]
 pub(crate) struct Failure {
     pub code: ncclResult_t,
@@ -30,5 +32,17 @@ impl Failure {
 
     pub(crate) fn internal(text: impl Into<String>) -> Self {
         Self { code: ncclResult_t::InternalError, text: text.into() }
+    }
+}
+
+impl From<(i32, String)> for Failure {
+    fn from((code, text): (i32, String)) -> Self {
+        Self { code: ncclResult_t(code), text }
+    }
+}
+
+impl From<Failure> for (i32, String) {
+    fn from(failure: Failure) -> Self {
+        (failure.code.0, failure.text)
     }
 }

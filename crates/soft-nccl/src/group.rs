@@ -1,8 +1,9 @@
 //! Group calls: what a thread asks for between `GroupStart` and `GroupEnd` happens at the outermost end, all or nothing.
-use crate::engine::{Arrival, Enqueued, Request, arrive, connect, lock};
+#![allow(unsafe_code)] // a communicator's handle is written where the caller wants it
+
+use crate::engine::hooks::{InnerGroupEnd, hooks};
+use crate::engine::{Arrival, Enqueued, Request, arrive, connect, lock, outcome};
 use crate::failure::{Failure, Outcome};
-use crate::fault::face::{self, InnerEnd};
-use crate::fault::members;
 use nccl_sys::ncclComm_t;
 use std::cell::RefCell;
 
@@ -54,16 +55,16 @@ pub(crate) fn end() -> Outcome<()> {
     }
 }
 
-/// `ncclGroupEnd`. With a fault, the end of an inner group does more than it should; see [`InnerEnd`].
+/// `ncclGroupEnd`. Hooks may make the end of an inner group do more than it should; see [`InnerGroupEnd`].
 pub(crate) fn close() -> Outcome<()> {
     let inner = with(|group| (group.depth > 1).then_some(!group.operations.is_empty()))?;
-    match inner.map_or(InnerEnd::Waits, face::inner_end) {
-        InnerEnd::Waits => end(),
-        InnerEnd::Ends => {
+    match inner.map_or(InnerGroupEnd::Waits, |has_operations| hooks().inner_group_end(has_operations)) {
+        InnerGroupEnd::Waits => end(),
+        InnerGroupEnd::Ends => {
             with(|group| group.depth = 1)?;
             end()
         }
-        InnerEnd::Begins => {
+        InnerGroupEnd::Begins => {
             let early = with(|group| {
                 group.depth -= 1;
                 Group { operations: std::mem::take(&mut group.operations), ..Group::default() }
@@ -100,7 +101,10 @@ pub(crate) fn add(request: Request) -> Outcome<()> {
 }
 
 /// Adds a communicator to be made; its handle is written to `place` when it is.
-pub(crate) fn make(arrival: Arrival, place: *mut ncclComm_t) -> Outcome<()> {
+///
+/// # Safety
+/// `place` is writable until the thread's outermost group has ended.
+pub(crate) unsafe fn make(arrival: Arrival, place: *mut ncclComm_t) -> Outcome<()> {
     with(|group| group.makings.push(Making { arrival, place }))
 }
 
@@ -116,13 +120,13 @@ impl Group {
             return make_all(&self.makings);
         }
         if self.operations.is_empty() {
-            return face::empty_group();
+            return hooks().check_empty_group();
         }
         let comm = self.operations.first().map_or(0, |request| request.comm);
         let prepared = lock().prepare(self.operations);
         let connected = prepared.and_then(|prepared| connect(&prepared).map(|()| prepared));
         let enqueued = connected.and_then(|prepared| lock().enqueue(prepared));
-        members::heard(comm, enqueued.and_then(Enqueued::launch))
+        outcome(comm, enqueued.and_then(Enqueued::launch))
     }
 }
 
@@ -132,7 +136,7 @@ fn make_all(makings: &[Making]) -> Outcome<()> {
     let mut outcome = Ok(());
     for (making, answer) in makings.iter().zip(answers) {
         match answer {
-            // SAFETY: the caller of the making call passed a place for a handle, valid until the group's end.
+            // SAFETY: the caller of `make` has promised a place that is writable until the group's end.
             Ok(handle) => unsafe { making.place.write(handle.map_or(std::ptr::null_mut(), |h| h as ncclComm_t)) },
             Err(failure) => outcome = outcome.and(Err(failure)),
         }

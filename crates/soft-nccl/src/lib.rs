@@ -19,6 +19,7 @@
 //!   the other zero of min and max.
 //! - The proof of a standstill covers communicators whose ranks all live in this process; what waits for another process
 //!   counts as busy.
+#![deny(unsafe_code)]
 
 mod algo;
 mod arith;
@@ -35,5 +36,12 @@ mod transport;
 
 pub use algo::{Algorithm, Algorithms, Protocol, Protocols};
 pub use arith::manner::{Average, Manner, NoManner, Zero};
-pub use face::{VERSION, table};
+pub use face::VERSION;
 pub use settings::{AlreadyRead, Connect, Settings, set_settings_for_process};
+
+/// The library's functions, as a table that a run-time-loaded library would fill.
+pub fn table() -> nccl_sys::Nccl {
+    let mut table = face::table();
+    fault::install(&mut table);
+    table
+}

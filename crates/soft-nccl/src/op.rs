@@ -1,9 +1,10 @@
 //! An operation as a rank asked for it.
 use crate::algo::{Algorithm, Protocol};
 use crate::arith::{Combine, Scalar, Type};
+use serde::{Deserialize, Serialize};
 
 /// NCCL's operations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Kind {
     AllReduce,
     Reduce,
@@ -90,7 +91,7 @@ impl Kind {
 }
 
 /// What the ranks of an operation must agree on about the reduction.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Reduction {
     Plain(Combine),
     Average,
@@ -128,7 +129,7 @@ pub(crate) enum PreMul {
 }
 
 /// What all ranks of an operation must agree on; operations that differ in it never exchange a byte.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Signature {
     /// The operation, a send and its receive being one.
     pub kind: Kind,

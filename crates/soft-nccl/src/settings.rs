@@ -1,7 +1,6 @@
 //! What the library reads from its surroundings, once per process.
 use crate::algo::{Algorithms, Protocol, Protocols};
 use crate::arith::Manner;
-use crate::fault::Wish;
 use std::str::FromStr;
 use std::sync::OnceLock;
 
@@ -60,9 +59,9 @@ pub struct Settings {
     pub manner: Manner,
     /// COLLSPEC_SOFT_CONNECT: when ranks connect.
     pub connect: Connect,
-    /// COLLSPEC_SOFT_FAULT: be wrong in this way.
-    pub fault: Wish,
-    /// The error in COLLSPEC_SOFT_FAULT, _ARITHMETIC or _CONNECT, if there is one; every communicator then fails.
+    /// COLLSPEC_SOFT_FAULT: be wrong in this way. An error in it makes every communicator fail.
+    pub injection: Option<String>,
+    /// The error in COLLSPEC_SOFT_ARITHMETIC or _CONNECT, if there is one; every communicator then fails.
     pub error: Option<String>,
 }
 
@@ -77,7 +76,7 @@ impl Default for Settings {
             eager_bytes: 0,
             manner: Manner::default(),
             connect: Connect::Init,
-            fault: Wish::Sound,
+            injection: None,
             error: None,
         }
     }
@@ -90,11 +89,9 @@ impl Settings {
         let standard = Self::default();
         let word = |name: &str| get(name).filter(|text| !text.trim().is_empty());
         let connect = word("COLLSPEC_SOFT_CONNECT").map_or(Ok(Connect::Init), |text| text.parse());
-        let fault = word("COLLSPEC_SOFT_FAULT").map_or(Ok(Wish::Sound), |text| text.parse());
         let manner = word("COLLSPEC_SOFT_ARITHMETIC").map_or(Ok(Manner::default()), |text| text.parse::<Manner>());
         let manner_error = manner.as_ref().err().map(|error| format!("COLLSPEC_SOFT_ARITHMETIC: {error}"));
         let connect_error = connect.as_ref().err().map(|error| format!("COLLSPEC_SOFT_CONNECT: {error}"));
-        let fault_error = fault.as_ref().err().map(|error| format!("COLLSPEC_SOFT_FAULT: {error}"));
         Self {
             algorithms: get("NCCL_ALGO").map_or(standard.algorithms, |text| Algorithms::parse(&text)),
             protocols: get("NCCL_PROTO").map_or(standard.protocols, |text| Protocols::parse(&text)),
@@ -105,8 +102,8 @@ impl Settings {
             eager_bytes: number("COLLSPEC_SOFT_EAGER").map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX)),
             manner: manner.unwrap_or_default(),
             connect: connect.unwrap_or_default(),
-            fault: fault.unwrap_or_default(),
-            error: fault_error.or(manner_error).or(connect_error),
+            injection: word("COLLSPEC_SOFT_FAULT"),
+            error: manner_error.or(connect_error),
         }
     }
 

@@ -77,7 +77,8 @@ fn error(fault: &str, code: c_int) -> ncclResult_t {
 
 /// A hold on the stream that never ends.
 fn stop_stream(stream: cudaStream_t) -> ncclResult_t {
-    soft_nccl::device::launch(stream, Box::new(std::mem::forget))
+    // SAFETY: the stream is the one of the call at hand, or null.
+    unsafe { soft_nccl::device::launch(stream, Box::new(std::mem::forget)) }
 }
 
 /// What goes wrong before a call; the answer it gives instead, if it gives one.
@@ -104,7 +105,8 @@ pub(crate) fn before(moment: &Moment) -> Option<ncclResult_t> {
                 Some(stop_stream(stream)).filter(|code| *code != WORKS)
             }
             Fault::CrashStream => {
-                Some(soft_nccl::device::launch(stream, Box::new(|_| crash()))).filter(|code| *code != WORKS)
+                // SAFETY: the stream is the one of the call at hand.
+                Some(unsafe { soft_nccl::device::launch(stream, Box::new(|_| crash())) }).filter(|code| *code != WORKS)
             }
             _ => None,
         }),
@@ -176,15 +178,14 @@ pub(crate) fn spoil(
 /// Puts the wrong byte behind the operation, in stream order.
 fn strike(target: Target) {
     let stream = std::ptr::without_provenance_mut(target.stream);
-    let _ = soft_nccl::device::launch(
-        stream,
-        Box::new(move |done| {
-            let byte = std::ptr::with_exposed_provenance_mut::<u8>(target.last_byte);
-            // SAFETY: the operation before it wrote this byte, so it is memory that the stream may write.
-            unsafe { byte.write(byte.read() ^ 0x41) };
-            done.finish();
-        }),
-    );
+    let work = Box::new(move |done: soft_nccl::device::Done| {
+        let byte = std::ptr::with_exposed_provenance_mut::<u8>(target.last_byte);
+        // SAFETY: the operation before it wrote this byte, so it is memory that the stream may write.
+        unsafe { byte.write(byte.read() ^ 0x41) };
+        done.finish();
+    });
+    // SAFETY: the stream is the one of the operation, which was just put on it.
+    let _ = unsafe { soft_nccl::device::launch(stream, work) };
 }
 
 /// `ncclGroupStart` was accepted.

@@ -1,8 +1,9 @@
 //! NCCL_ALGO and NCCL_PROTO: which algorithms and protocols are allowed, and which ones an operation takes.
 use crate::op::Kind;
+use serde::{Deserialize, Serialize};
 
 /// How messages travel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Algorithm {
     /// Around a ring, or along a chain for rooted operations.
     Ring,
@@ -40,7 +41,7 @@ const WORDS: &[(&str, Option<Algorithm>)] = &[
 ];
 
 /// How a chunk of memory is shared between data and flags.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Protocol {
     /// All of it data.
     Simple,
@@ -76,12 +77,12 @@ struct Rule<T> {
 #[derive(Clone, Debug)]
 struct Allowed<T> {
     rules: Vec<Rule<T>>,
-    fault: Option<String>,
+    error: Option<String>,
 }
 
 impl<T> Default for Allowed<T> {
     fn default() -> Self {
-        Self { rules: Vec::new(), fault: None }
+        Self { rules: Vec::new(), error: None }
     }
 }
 
@@ -97,7 +98,7 @@ impl<T: Copy + PartialEq> Allowed<T> {
             if let Some(operation) = operation.as_deref()
                 && !Kind::ALL.iter().any(|kind| kind.word() == operation)
             {
-                all.fault.get_or_insert(format!("{variable} names an operation nobody knows, `{operation}`"));
+                all.error.get_or_insert(format!("{variable} names an operation nobody knows, `{operation}`"));
             }
             let (but, list) = match list.strip_prefix('^') {
                 Some(list) => (true, list),
@@ -108,7 +109,7 @@ impl<T: Copy + PartialEq> Allowed<T> {
                 match words.iter().find(|(known, _)| *known == word) {
                     Some((_, found)) => named.extend(*found),
                     None => {
-                        all.fault.get_or_insert(format!("{variable} names {thing} nobody knows, `{word}`"));
+                        all.error.get_or_insert(format!("{variable} names {thing} nobody knows, `{word}`"));
                     }
                 }
             }
@@ -145,8 +146,8 @@ impl Algorithms {
     }
 
     /// What is wrong with the value, if anything.
-    pub(crate) fn fault(&self) -> Option<&str> {
-        self.0.fault.as_deref()
+    pub(crate) fn error(&self) -> Option<&str> {
+        self.0.error.as_deref()
     }
 
     /// The algorithm an operation takes; `None` if none that is allowed serves it.
@@ -168,8 +169,8 @@ impl Protocols {
     }
 
     /// What is wrong with the value, if anything.
-    pub(crate) fn fault(&self) -> Option<&str> {
-        self.0.fault.as_deref()
+    pub(crate) fn error(&self) -> Option<&str> {
+        self.0.error.as_deref()
     }
 
     /// The protocol an operation takes; `None` if none is allowed.
@@ -199,9 +200,9 @@ mod tests {
         assert_eq!(choose("Tree", Kind::Gather), Some(Algorithm::Direct));
         assert_eq!(choose("Ring;allreduce:Tree", Kind::AllReduce), Some(Algorithm::Tree));
         assert_eq!(choose("Ring;allreduce:Tree", Kind::Reduce), Some(Algorithm::Ring));
-        assert!(Algorithms::parse("Rings").fault().is_some());
-        assert!(Algorithms::parse("allreduces:Ring").fault().is_some());
-        assert!(Algorithms::parse("^PAT,ring").fault().is_none());
+        assert!(Algorithms::parse("Rings").error().is_some());
+        assert!(Algorithms::parse("allreduces:Ring").error().is_some());
+        assert!(Algorithms::parse("^PAT,ring").error().is_none());
     }
 
     #[test]
@@ -213,7 +214,7 @@ mod tests {
         assert_eq!(choose("LL;broadcast:Simple", Kind::Broadcast), Some(Protocol::Simple));
         assert_eq!(choose("LL", Kind::Send), Some(Protocol::Simple));
         assert_eq!(choose("^LL,LL128,Simple", Kind::AllReduce), None);
-        assert_eq!(Protocols::parse("LL256").fault(), Some("NCCL_PROTO names a protocol nobody knows, `ll256`"));
+        assert_eq!(Protocols::parse("LL256").error(), Some("NCCL_PROTO names a protocol nobody knows, `ll256`"));
         assert_eq!([Protocol::Simple, Protocol::Ll128, Protocol::Ll].map(|p| p.data(65536)), [65536, 61440, 32768]);
     }
 }

@@ -10,9 +10,10 @@ pub(crate) use manner::Manner;
 
 use half::{bf16, f16};
 use nccl_sys::ncclDataType_t;
+use serde::{Deserialize, Serialize};
 
 /// An element type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Type {
     I8,
     U8,
@@ -29,7 +30,7 @@ pub(crate) enum Type {
 }
 
 /// How two values become one.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Combine {
     Sum,
     Prod,

@@ -1,4 +1,6 @@
 //! A CUDA driver that the process has loaded, and the stand-in's extension of it.
+#![allow(unsafe_code)] // a CUDA driver is called
+
 use crate::failure::{Failure, Outcome};
 use nccl_sys::ncclResult_t;
 use soft_cuda::Census;
@@ -120,7 +122,10 @@ impl Driver {
     }
 
     /// Runs `f` on the stream as a host function.
-    pub fn launch_host(&self, stream: usize, f: Box<dyn FnOnce() + Send>) -> Outcome<()> {
+    ///
+    /// # Safety
+    /// `stream` is the handle of a live stream of this driver, or null.
+    pub unsafe fn launch_host(&self, stream: usize, f: Box<dyn FnOnce() + Send>) -> Outcome<()> {
         unsafe extern "C" fn run(data: *mut c_void) {
             // SAFETY: `data` is the box below, and this is called once.
             let f = unsafe { Box::from_raw(data.cast::<Box<dyn FnOnce() + Send>>()) };
@@ -128,7 +133,7 @@ impl Driver {
             let _ = catch_unwind(AssertUnwindSafe(f));
         }
         let data = Box::into_raw(Box::new(f)).cast::<c_void>();
-        // SAFETY: the handle is the caller's affair, as with NCCL; function and data fit each other.
+        // SAFETY: the caller vouches for the handle; function and data fit each other.
         let code = unsafe { (self.launch_host)(without_provenance_mut(stream), run, data) };
         if code == SUCCESS {
             return Ok(());

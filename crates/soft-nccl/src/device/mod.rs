@@ -3,6 +3,8 @@
 //! Linked in is the rule. As a library of its own, `use_loaded_driver` makes it reach streams through the driver: by the
 //! stand-in's extension where there is one, else by host functions that block until the operation is over. Memory is
 //! host memory either way.
+#![allow(unsafe_code)] // streams of a loaded driver are pointers that it follows
+
 mod driver;
 
 use crate::failure::{Failure, Outcome};
@@ -91,7 +93,11 @@ pub type Start = Box<dyn FnOnce(Done) + Send>;
 
 impl Stream {
     /// The stream of a handle; null means the null stream of the device.
-    pub(crate) fn lookup(raw: *mut c_void, device: c_int) -> Outcome<Self> {
+    ///
+    /// # Safety
+    /// If the streams are those of a loaded driver, the handle is null or a stream of it, which lives until the work that is
+    /// launched on it has ended. (The linked-in device looks handles up.)
+    pub(crate) unsafe fn lookup(raw: *mut c_void, device: c_int) -> Outcome<Self> {
         let unknown = || Failure::argument("no live stream has this handle");
         let kind = if linked_in() {
             let null = usize::try_from(device).ok().filter(|_| raw.is_null()).map(soft_cuda::Stream::of_device);
@@ -123,7 +129,8 @@ impl Stream {
                     start(Done(Hold::Driver(Opening(Arc::clone(&gate)))));
                     gate.wait();
                 });
-                driver::driver()?.launch_host(self.raw, wait)?;
+                // SAFETY: the caller of `lookup` has promised a live stream.
+                unsafe { driver::driver()?.launch_host(self.raw, wait)? };
             }
         }
         Ok(())
@@ -134,8 +141,12 @@ impl Stream {
 const NO_DEVICE: c_int = -1;
 
 /// Puts work on a stream by its handle: for libraries that add something to this one's operations. The answer is NCCL's.
-pub fn launch(stream: *mut c_void, start: Start) -> ncclResult_t {
-    match Stream::lookup(stream, NO_DEVICE).and_then(|stream| stream.launch(start)) {
+///
+/// # Safety
+/// After [`use_loaded_driver`] the handle is null or a stream of that driver, which lives until the work has ended.
+pub unsafe fn launch(stream: *mut c_void, start: Start) -> ncclResult_t {
+    // SAFETY: the caller makes the same promise.
+    match unsafe { Stream::lookup(stream, NO_DEVICE) }.and_then(|stream| stream.launch(start)) {
         Ok(()) => ncclResult_t::Success,
         Err(failure) => failure.code,
     }

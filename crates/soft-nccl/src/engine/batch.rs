@@ -1,15 +1,15 @@
 //! Batches: the operations of one group call on one communicator. They start together, when all their streams have
 //! come to them, and end together.
+#![allow(unsafe_code)] // buffers and scalars of the caller are used while its operations run
+
 use super::channel::ChannelKey;
+use super::hooks::{BatchHooks, OperationContext, RequestContext, Requested, Sound, Start as Starting, hooks};
 use super::member::read_scalar;
 use super::task::Task;
-use super::{SHARED, World, lock};
+use super::{SHARED, State, lock};
 use crate::algo::{self, Algorithm, Part};
 use crate::device::{Done, Start, Stream};
 use crate::failure::{Failure, Outcome};
-use crate::fault::requests::{self, Ill, Of};
-use crate::fault::streams::{self, Changed, Late, Who};
-use crate::fault::{self, Post, Site};
 use crate::op::{Kind, PreMul, Spec};
 use crate::settings::settings;
 use nccl_sys::{collspecTraffic_t, ncclComm_t, ncclResult_t};
@@ -26,19 +26,26 @@ pub(crate) struct Request {
     pub stream: Stream,
     /// True if the stream is its device's null stream.
     pub null_stream: bool,
-    /// What a fault does to it.
-    pub ill: Option<Box<Ill>>,
     /// What it counts under: the communicator's mark when the call was made, however late its group ends.
-    pub tag: u32,
+    tag: u32,
+}
+
+impl Request {
+    /// A request of the rank with this handle.
+    ///
+    /// # Safety
+    /// From now on until the stream has passed the operation, the buffers that `spec` names, and a scalar in device memory,
+    /// may be read and written for the operation.
+    pub(crate) unsafe fn new(comm: usize, spec: Spec, stream: Stream, null_stream: bool, tag: u32) -> Self {
+        Self { comm, spec, stream, null_stream, tag }
+    }
 }
 
 /// An operation with its number.
-#[derive(Clone)]
-struct Operation {
-    spec: Spec,
-    sequence: u64,
+pub(crate) struct Operation {
+    pub spec: Spec,
+    pub sequence: u64,
     tag: u32,
-    ill: Option<Box<Ill>>,
 }
 
 pub(super) struct Batch {
@@ -53,12 +60,7 @@ pub(super) struct Batch {
     /// Longest chain of messages so far, by tag: beside each other, operations do not add up.
     pub(super) rounds: BTreeMap<u32, u64>,
     pub(super) started: bool,
-    /// Outputs that a fault keeps back.
-    late: Vec<Late>,
-    /// Inputs that a fault has changed.
-    changed: Vec<Changed>,
-    /// True if a fault has let the stream go on before the batch began.
-    overtaken: bool,
+    hooks: Box<dyn BatchHooks>,
 }
 
 /// The checked requests of a group, by communicator.
@@ -67,7 +69,7 @@ pub(crate) type ByComm = Vec<(usize, Vec<Request>)>;
 /// Batches that have their numbers and still have to be put on their streams.
 pub(crate) struct Enqueued(Vec<(BatchId, Vec<Stream>)>);
 
-impl World {
+impl State {
     /// Checks the requests of a group, all of them or none, and chooses their algorithms; changes nothing.
     pub(crate) fn prepare(&mut self, requests: Vec<Request>) -> Outcome<ByComm> {
         let mut by_comm = ByComm::new();
@@ -85,7 +87,7 @@ impl World {
                     .choose(kind)
                     .ok_or_else(|| Failure::usage(format!("NCCL_PROTO leaves no protocol for {}", kind.name())))?;
             }
-            fault::demands(&request.spec, member.rank)?;
+            hooks().check_request(&request.spec, member.rank)?;
             let at = *place.entry(request.comm).or_insert_with(|| {
                 by_comm.push((request.comm, Vec::new()));
                 by_comm.len() - 1
@@ -103,47 +105,47 @@ impl World {
     }
 
     /// Numbers the requests of a group and makes a batch per communicator; all of them or none.
-    pub(crate) fn enqueue(&mut self, mut by_comm: ByComm) -> Outcome<Enqueued> {
+    pub(crate) fn enqueue(&mut self, by_comm: ByComm) -> Outcome<Enqueued> {
         // A communicator may have ended while its ranks connected.
         for (comm, _) in &by_comm {
             self.member(*comm as ncclComm_t)?.accept_work()?;
         }
-        if requests::possible() {
-            by_comm = self.misread(by_comm);
+        let mut batches = Vec::with_capacity(by_comm.len());
+        for (comm, requests, hooks) in self.requested(by_comm) {
+            batches.extend(self.batch(comm, requests, hooks));
         }
-        let batches = by_comm.into_iter().filter_map(|(comm, requests)| self.batch(comm, requests)).collect();
         Ok(Enqueued(batches))
     }
 
-    /// Lets faults change what is asked for.
-    fn misread(&mut self, by_comm: ByComm) -> ByComm {
+    /// Gives every batch its hooks, which may change the requests.
+    fn requested(&mut self, by_comm: ByComm) -> Vec<(usize, Vec<Request>, Box<dyn BatchHooks>)> {
         let mut all = Vec::with_capacity(by_comm.len());
         let mut first = None;
         for (comm, mut requests) in by_comm {
-            let in_flight = self.in_flight(comm);
+            let batches = &self.batches;
+            let in_flight = || {
+                let own = batches.values().filter(|batch| batch.comm == comm);
+                own.map(|batch| batch.operations).sum()
+            };
             let Some(member) = self.members.get_mut(&comm) else { continue };
             let devices = self.cores.get(&member.core).map_or(&[][..], |core| &core.devices);
             let second = *first.get_or_insert(member.core) != member.core;
-            let of = Of { rank: member.rank, n: member.n, devices, in_flight, second };
-            let again = requests::misread(of, &mut member.faults, &mut requests);
-            all.push((comm, requests));
+            let context = RequestContext { rank: member.rank, n: member.n, devices, in_flight: &in_flight, second };
+            let Requested { again, batch } = member.hooks.requested(context, &mut requests);
+            all.push((comm, requests, batch));
             if !again.is_empty() {
-                all.push((comm, again));
+                all.push((comm, again, Box::new(Sound)));
             }
         }
         all
     }
 
-    /// Operations of a rank that are not finished, if a fault depends on it.
-    fn in_flight(&self, comm: usize) -> usize {
-        if !requests::counts_requests() {
-            return 0;
-        }
-        let own = self.batches.values().filter(|batch| batch.comm == comm);
-        own.map(|batch| batch.operations).sum()
-    }
-
-    fn batch(&mut self, comm: usize, requests: Vec<Request>) -> Option<(BatchId, Vec<Stream>)> {
+    fn batch(
+        &mut self,
+        comm: usize,
+        requests: Vec<Request>,
+        mut hooks: Box<dyn BatchHooks>,
+    ) -> Option<(BatchId, Vec<Stream>)> {
         let mut streams: Vec<Stream> = Vec::new();
         let mut waiting = Vec::new();
         let member = self.members.get_mut(&comm)?;
@@ -158,12 +160,9 @@ impl World {
                 _ => &mut member.collectives,
             };
             *counter += 1;
-            waiting.push(Operation { spec, sequence: *counter, tag: request.tag, ill: request.ill });
+            waiting.push(Operation { spec, sequence: *counter, tag: request.tag });
         }
-        if requests::possible() {
-            let numbered = waiting.iter_mut().map(|operation| (&operation.spec, &mut operation.sequence));
-            requests::renumber(member.rank, &mut member.faults, numbered);
-        }
+        hooks.renumber(member.rank, &mut waiting);
         member.unfinished += 1;
         let id = self.number();
         let batch = Batch {
@@ -175,9 +174,7 @@ impl World {
             lanes: 0,
             rounds: BTreeMap::new(),
             started: false,
-            late: Vec::new(),
-            changed: Vec::new(),
-            overtaken: false,
+            hooks,
         };
         self.pending += batch.operations as u64;
         self.batches.insert(id, batch);
@@ -194,25 +191,23 @@ impl World {
         let Some(member) = self.members.get_mut(&comm) else { return Vec::new() };
         let (core, rank, n, world) = (member.core, member.rank, member.n, member.world);
         let mut tasks = Vec::new();
-        let (mut late, mut changed, mut stalled) = (Vec::new(), Vec::new(), 0);
-        for operation in operations {
+        let mut stalled = 0;
+        for (index, operation) in operations.into_iter().enumerate() {
             let mut spec = operation.spec;
             let chunk = settings().chunk_elements(spec.protocol, spec.ty.size());
+            let sequence = operation.sequence;
+            let context = OperationContext { comm, shared: core, sequence, rank, n, world, chunk };
             let mut signature = spec.signature();
-            let mut held = Vec::new();
-            if let Some(ill) = operation.ill {
-                if ill.lost || ill.stalls {
-                    stalled += usize::from(ill.stalls);
+            // SAFETY: the batch's streams have come to it and go on when its `Done`s are given back, which is after its end;
+            // until then the caller keeps the buffers, as it promised with `Request::new`.
+            let held = match unsafe { batch.hooks.start(index, &context, &mut spec, &mut signature) } {
+                Starting::Runs(held) => held,
+                Starting::Skipped => continue,
+                Starting::Stalls => {
+                    stalled += 1;
                     continue;
                 }
-                signature = requests::apart(signature, &ill);
-                let who = Who { core, rank, n };
-                changed.extend(streams::reads(&mut self.streams, id, who, &mut spec));
-                let kept;
-                (held, kept) = streams::begin(&mut self.streams, &mut member.faults, who, *ill, &mut spec, chunk);
-                late.extend(kept);
-                held.extend(changed.last().map(Changed::block));
-            }
+            };
             let premul = match spec.premul {
                 PreMul::None => None,
                 PreMul::Value(scalar) => Some(scalar),
@@ -220,32 +215,24 @@ impl World {
                 PreMul::Device(address) => Some(unsafe { read_scalar(address, spec.ty) }),
             };
             let part = Part { rank, n, chunk };
-            let (lanes, inner) = fault::lanes(&spec, part).map_or_else(|| algo::lanes(&spec, part), |lanes| (lanes, 0));
-            let post = Post { comm, operation: (core, operation.sequence), rank, n, world, chunk };
+            let lanes = hooks().lanes(&spec, part);
+            let (lanes, inner) = lanes.map_or_else(|| algo::lanes(&spec, part), |lanes| (lanes, 0));
             if inner > 0 {
                 let traffic: &mut collspecTraffic_t = member.traffic.entry(operation.tag).or_default();
                 traffic.inner = traffic.inner.max(inner);
             }
             for script in lanes {
-                let key = ChannelKey {
-                    core,
-                    sequence: operation.sequence,
-                    source: rank,
-                    destination: rank,
-                    lane: 0,
-                    signature,
-                };
-                let mut task = Task::new(comm, id, spec, operation.tag, premul, n, key, script);
+                let key = ChannelKey { core, sequence, source: rank, destination: rank, lane: 0, signature };
+                // SAFETY: the caller keeps its buffers until the streams go on, and `held` is the task's. A task that is
+                // dropped early has ended its step before its stream goes on (see `stop`).
+                let mut task = unsafe { Task::new(comm, id, spec, operation.tag, premul, n, key, script) };
                 task.held.clone_from(&held);
-                task.fault = Site::new(post, &spec, premul);
+                // SAFETY: the hooks are the task's, which keeps the promise above.
+                task.hooks = unsafe { hooks().steps(&context, &spec, premul) };
                 tasks.push(task);
             }
         }
-        if let Some(batch) = self.batches.get_mut(&id) {
-            batch.lanes = tasks.len() + stalled;
-            batch.late = late;
-            batch.changed = changed;
-        }
+        batch.lanes = tasks.len() + stalled;
         for task in tasks {
             let id = self.number();
             self.tasks.insert(id, Box::new(task));
@@ -255,14 +242,12 @@ impl World {
         self.finish_if_over(id)
     }
 
-    /// Whether a fault lets the stream go on to what is behind the batch before the batch has begun.
+    /// Whether the stream goes on to what is behind the batch before the batch has begun.
     fn is_overtaken(&mut self, id: BatchId, done: &Done) -> bool {
         let Some(batch) = self.batches.get_mut(&id) else { return false };
         let Some(member) = self.members.get(&batch.comm) else { return false };
-        let specs = batch.waiting.iter().map(|operation| &operation.spec);
-        let first = !batch.overtaken && batch.streams == 1 && batch.dones.is_empty();
-        batch.overtaken |= first && streams::is_overtaken(member.rank, specs, done);
-        first && batch.overtaken
+        let is_only_stream = batch.streams == 1 && batch.dones.is_empty();
+        is_only_stream && batch.hooks.lets_stream_pass(member.rank, &batch.waiting, done)
     }
 
     /// Counts a finished lane.
@@ -288,9 +273,8 @@ impl World {
             return Vec::new();
         }
         self.changed();
-        let Some(batch) = self.remove_batch(id) else { return Vec::new() };
-        self.streams.restore(id, batch.changed);
-        streams::end(batch.late, &batch.dones);
+        let Some(mut batch) = self.remove_batch(id) else { return Vec::new() };
+        batch.hooks.end(&batch.dones);
         let mut flushes = Vec::new();
         if let Some(member) = self.members.get_mut(&batch.comm) {
             member.unfinished = member.unfinished.saturating_sub(1);

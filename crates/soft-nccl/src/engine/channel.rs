@@ -1,7 +1,7 @@
 //! Channels: the way of one operation's chunks from one rank to another. Within a process both ends share the queue;
 //! between processes the sender counts what is away, and the receiver, who has the queue, sends a credit for every chunk
 //! it takes.
-use super::World;
+use super::State;
 use super::task::TaskId;
 use crate::op::Signature;
 use crate::settings::SLOTS;
@@ -104,7 +104,7 @@ impl Channel {
     }
 }
 
-impl World {
+impl State {
     /// Opens one end; the first of the two makes the channel.
     pub(super) fn open(&mut self, key: ChannelKey) -> ChannelId {
         let id = self.channel_id(key);

@@ -5,15 +5,16 @@
 //! has none; one split from another has its own.
 use super::batch::ByComm;
 use super::hosts::wait;
-use super::{World, lock};
+use super::{State, lock};
 use crate::failure::{Failure, Outcome};
 use crate::op::{Kind, Spec};
 use crate::settings::{Connect, settings};
 use crate::transport::Name;
-use crate::transport::wire::Control;
+use crate::transport::control::Control;
+use serde::{Deserialize, Serialize};
 
 /// A connection between ranks of a communicator.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Connection {
     /// Between all ranks, for collectives.
     Collectives,
@@ -59,7 +60,7 @@ pub(crate) fn connect(requests: &ByComm) -> Outcome<()> {
     wait(world, block).into_iter().try_for_each(|answer| answer.map(|_| ()))
 }
 
-impl World {
+impl State {
     /// The connections that requests need and that are not made: communicator, connection, and the call that needs it, for messages.
     fn missing(&self, requests: &ByComm) -> Vec<(usize, Connection, String)> {
         let mut missing: Vec<(usize, Connection, String)> = Vec::new();
@@ -110,7 +111,7 @@ impl World {
     }
 
     /// Records that a rank of another process has come to a connection.
-    pub(super) fn hear_connect(&mut self, from: Option<Name>, uid: u128, connection: Connection, rank: usize) {
+    pub(super) fn receive_connect(&mut self, from: Option<Name>, uid: u128, connection: Connection, rank: usize) {
         let Some(core) = self.uids.get(&uid).copied() else { return };
         let Some(there) = self.cores.get(&core) else { return };
         let sound = match connection {

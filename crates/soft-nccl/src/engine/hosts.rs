@@ -1,8 +1,8 @@
 //! Host threads that wait for each other: making and splitting communicators, and flushing them.
-use super::{Locked, SHARED, World, lock};
+use super::hooks::hooks;
+use super::{Locked, SHARED, State, lock};
 use crate::device::Done;
 use crate::failure::{Failure, Outcome};
-use crate::fault::members;
 use std::sync::{Arc, Condvar};
 use std::time::{Duration, Instant};
 
@@ -71,7 +71,7 @@ pub(crate) fn flush(comm: usize, what: &str) -> Outcome<()> {
 }
 
 pub(super) fn wait(mut world: Locked, block: u64) -> Vec<Answer> {
-    let still = |world: &World| world.blocks.get(&block).filter(|b| b.missing > 0).map(|b| Arc::clone(&b.condvar));
+    let still = |world: &State| world.blocks.get(&block).filter(|b| b.missing > 0).map(|b| Arc::clone(&b.condvar));
     if still(&world).is_some()
         && let Some(hook) = world.hook()
     {
@@ -87,7 +87,7 @@ pub(super) fn wait(mut world: Locked, block: u64) -> Vec<Answer> {
     answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(Failure::internal("an answer got lost")))).collect()
 }
 
-impl World {
+impl State {
     fn text(&self, arrival: &Arrival) -> String {
         match arrival {
             Arrival::Init { rank, n, .. } => {
@@ -105,7 +105,7 @@ impl World {
         }
     }
 
-    /// A waiting thread, whose answers are given by [`World::answer`].
+    /// A waiting thread, whose answers are given by [`State::answer`].
     pub(super) fn block(&mut self, answers: usize, text: String) -> u64 {
         let id = self.number();
         let condvar = Arc::new(Condvar::new());
@@ -129,6 +129,20 @@ impl World {
         self.changed();
     }
 
+    /// Tells the hooks of a communicator's parent and children that it ends.
+    fn announce_end(&mut self, comm: usize, aborted: bool) {
+        if !hooks().watches_ends() {
+            return;
+        }
+        let parent = self.members.get(&comm).and_then(|member| member.parent);
+        if let Some(parent) = parent.and_then(|parent| self.members.get_mut(&parent)) {
+            parent.hooks.child_ends(aborted);
+        }
+        for child in self.members.values_mut().filter(|member| member.parent == Some(comm)) {
+            child.hooks.parent_ends();
+        }
+    }
+
     /// Sends away the host threads that wait on behalf of a rank that aborts.
     fn dismiss_hosts(&mut self, handle: usize) {
         let refusal = Failure::usage("the communicator was aborted meanwhile");
@@ -147,11 +161,22 @@ impl World {
     }
 }
 
+/// What a caller is told of an operation on a communicator.
+pub(crate) fn outcome(comm: usize, outcome: Outcome<()>) -> Outcome<()> {
+    if !hooks().changes_outcomes() {
+        return outcome;
+    }
+    match lock().members.get_mut(&comm) {
+        Some(member) => member.hooks.outcome(member.rank, outcome),
+        None => hooks().communicator().outcome(0, outcome),
+    }
+}
+
 /// Flushes and forgets a rank's communicator.
 pub(crate) fn destroy(comm: usize) -> Outcome<()> {
     flush(comm, "destroy")?;
     let mut world = lock();
-    members::ends(&mut world, comm, false);
+    world.announce_end(comm, false);
     world.remove_member(comm);
     world.tidy();
     // The process may end next, and what it wanted to say would be lost. Peers always read, unless they are stopped.
@@ -166,13 +191,13 @@ pub(crate) fn destroy(comm: usize) -> Outcome<()> {
 /// return; its peers stay where they are.
 pub(crate) fn abort(comm: usize) {
     let mut world = lock();
-    if let Some(other) = members::waits_for(&world, comm) {
+    if let Some(other) = hooks().abort_waits_for(&world, comm) {
         drop(world);
         // However that ended, the abort goes on.
         let _ = flush(other, "abort");
         world = lock();
     }
-    members::ends(&mut world, comm, true);
+    world.announce_end(comm, true);
     world.dismiss_hosts(comm);
     let (mut world, dones) = stop(world, &[comm]);
     world.remove_member(comm);

@@ -1,9 +1,11 @@
 //! A communicator: what its ranks share, and what one rank has.
-use super::World;
+#![allow(unsafe_code)] // scalars of the caller are read
+
+use super::State;
 use super::connect::Connection;
+use super::hooks::{CommHooks, hooks};
 use crate::arith::{Scalar, Type};
 use crate::failure::{Failure, Outcome};
-use crate::fault;
 use crate::op::PreMul;
 use crate::transport::Name;
 use nccl_sys::{collspecTraffic_t, ncclComm_t, ncclResult_t};
@@ -18,7 +20,7 @@ pub(super) struct Core {
     pub ranks: usize,
     /// The ranks that have come to each connection that is made at a first call.
     pub connections: BTreeMap<Connection, BTreeSet<usize>>,
-    /// The devices of its ranks, for a fault.
+    /// The devices of its ranks.
     pub devices: Vec<i32>,
     /// What ties it to other processes, if anything does.
     pub spread: Option<Spread>,
@@ -82,11 +84,10 @@ pub(crate) struct Member {
     pub(crate) finalized: bool,
     pub(crate) error: Option<ncclResult_t>,
     user_ops: HashMap<i32, UserOp>,
-    /// What faults remember.
-    pub(crate) faults: fault::requests::State,
+    pub(crate) hooks: Box<dyn CommHooks>,
 }
 
-impl World {
+impl State {
     /// Makes a communicator; answers one handle per rank.
     pub(super) fn create(&mut self, devices: &[i32]) -> Vec<usize> {
         let ranks: Vec<(usize, i32)> = devices.iter().copied().enumerate().collect();
@@ -103,10 +104,15 @@ impl World {
     ) -> (u64, Vec<usize>) {
         let core = self.number();
         self.uids.extend(spread.as_ref().map(|spread| (spread.uid, core)));
-        let known = if fault::requests::possible() { devices.to_vec() } else { Vec::new() };
         self.cores.insert(
             core,
-            Core { live: ranks.len(), ranks: devices.len(), connections: BTreeMap::new(), devices: known, spread },
+            Core {
+                live: ranks.len(),
+                ranks: devices.len(),
+                connections: BTreeMap::new(),
+                devices: devices.to_vec(),
+                spread,
+            },
         );
         let mut handles = Vec::with_capacity(ranks.len());
         for (rank, device) in ranks {
@@ -131,7 +137,7 @@ impl World {
                 finalized: false,
                 error: None,
                 user_ops: HashMap::new(),
-                faults: Default::default(),
+                hooks: hooks().communicator(),
             };
             self.members.insert(handle, member);
             handles.push(handle);

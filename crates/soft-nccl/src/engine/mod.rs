@@ -3,9 +3,11 @@
 //! Host threads enqueue batches of operations and wait for each other; streams report that a batch's turn has come; the
 //! progress thread runs every ready task until it parks on a message, a free slot or the end of its script. The lock is
 //! released while a step touches memory, while `Done`s are given back and while the idle hook runs.
+mod arithmetic;
 mod batch;
 mod channel;
 mod connect;
+pub(crate) mod hooks;
 mod hosts;
 mod member;
 mod progress;
@@ -15,11 +17,11 @@ mod report;
 mod step;
 mod task;
 
-pub(crate) use batch::{Enqueued, NO_CHOICE, Request};
+pub(crate) use batch::{Enqueued, NO_CHOICE, Operation, Request};
 pub(crate) use connect::{Connection, connect};
-pub(crate) use hosts::{Arrival, abort, arrive, destroy, flush};
+pub(crate) use hosts::{Arrival, abort, arrive, destroy, flush, outcome};
 pub(crate) use member::{Member, read_scalar};
-pub(crate) use remote::{Heard, deliver, links};
+pub(crate) use remote::{TransportEvent, deliver, links};
 pub(crate) use step::write;
 
 use crate::failure::Failure;
@@ -32,12 +34,12 @@ use member::Core;
 use progress::Ready;
 use rendezvous::{Ask, Forming, Rendezvous, Split};
 use std::collections::{HashMap, VecDeque};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use task::{Task, TaskId};
 
 /// All state of the library, under one lock.
-pub(crate) struct World {
+pub(crate) struct State {
     /// Live communicators of single ranks, by handle. A handle is a number that is never used again.
     pub members: HashMap<usize, Member>,
     cores: HashMap<u64, Core>,
@@ -75,8 +77,6 @@ pub(crate) struct World {
     free_channels: Vec<ChannelId>,
     index: HashMap<ChannelKey, ChannelId>,
     eager: HashMap<(u64, usize, usize), usize>,
-    /// What faults remember of streams.
-    streams: crate::fault::streams::Streams,
     batches: HashMap<BatchId, Batch>,
     /// Operations of all batches: asked for at every change, so it is not counted anew.
     pending: u64,
@@ -86,7 +86,7 @@ pub(crate) struct World {
 }
 
 struct Shared {
-    world: Mutex<Option<World>>,
+    state: LazyLock<Mutex<State>>,
     /// The progress thread waits here for ready tasks.
     work: Condvar,
     /// Aborting threads wait here for the running step.
@@ -95,34 +95,33 @@ struct Shared {
     written: Condvar,
 }
 
-static SHARED: Shared =
-    Shared { world: Mutex::new(None), work: Condvar::new(), step_over: Condvar::new(), written: Condvar::new() };
+static SHARED: Shared = Shared {
+    state: LazyLock::new(|| Mutex::new(State::new())),
+    work: Condvar::new(),
+    step_over: Condvar::new(),
+    written: Condvar::new(),
+};
 
-/// The locked world.
-pub(crate) struct Locked(MutexGuard<'static, Option<World>>);
+/// The locked state.
+pub(crate) struct Locked(MutexGuard<'static, State>);
 
 impl std::ops::Deref for Locked {
-    type Target = World;
-    fn deref(&self) -> &World {
-        match &*self.0 {
-            Some(world) => world,
-            None => unreachable!("lock() fills it"),
-        }
+    type Target = State;
+    fn deref(&self) -> &State {
+        &self.0
     }
 }
 
 impl std::ops::DerefMut for Locked {
-    fn deref_mut(&mut self) -> &mut World {
-        self.0.get_or_insert_with(World::new)
+    fn deref_mut(&mut self) -> &mut State {
+        &mut self.0
     }
 }
 
-/// Locks the world. A panic under the lock is answered by its C entry; the state it left behind stays usable enough to
+/// Locks the state. A panic under the lock is answered by its C entry; the state it left behind stays usable enough to
 /// report and to end.
 pub(crate) fn lock() -> Locked {
-    let mut guard = SHARED.world.lock().unwrap_or_else(PoisonError::into_inner);
-    guard.get_or_insert_with(World::new);
-    Locked(guard)
+    Locked(SHARED.state.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 impl Locked {
@@ -135,7 +134,7 @@ impl Locked {
     }
 }
 
-impl World {
+impl State {
     fn new() -> Self {
         Self {
             members: HashMap::new(),
@@ -162,7 +161,6 @@ impl World {
             free_channels: Vec::new(),
             index: HashMap::new(),
             eager: HashMap::new(),
-            streams: Default::default(),
             batches: HashMap::new(),
             pending: 0,
             next: 1,

@@ -3,7 +3,7 @@ use super::batch::BatchId;
 use super::channel::Message;
 use super::step::perform;
 use super::task::{Parked, Task, TaskId};
-use super::{Locked, SHARED, World, lock};
+use super::{Locked, SHARED, State, lock};
 use crate::device::Done;
 use nccl_sys::ncclResult_t;
 use std::collections::VecDeque;
@@ -44,7 +44,7 @@ impl Ready {
     }
 }
 
-impl World {
+impl State {
     /// Makes a parked task ready.
     pub(super) fn wake(&mut self, task: Option<TaskId>) {
         if let Some(task) = task {
@@ -55,7 +55,7 @@ impl World {
 }
 
 /// Starts the progress thread with the first work.
-pub(super) fn ensure_started(world: &mut World, batch: BatchId) {
+pub(super) fn ensure_started(world: &mut State, batch: BatchId) {
     if world.started {
         return;
     }

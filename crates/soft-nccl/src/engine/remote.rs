@@ -2,10 +2,11 @@
 use super::channel::{ChannelKey, Message, Reach};
 use super::hosts::stop;
 use super::member::Spread;
-use super::{SHARED, World, lock};
+use super::{SHARED, State, lock};
 use crate::failure::Failure;
 use crate::settings::SLOTS;
-use crate::transport::wire::{self, Control, Frame, Way};
+use crate::transport::control::Control;
+use crate::transport::wire::{ChannelName, Head};
 use crate::transport::{Address, Link, Name, known};
 use nccl_sys::ncclResult_t;
 use std::collections::BTreeSet;
@@ -18,8 +19,9 @@ use std::sync::Arc;
 const AT_ONCE: usize = 4096;
 
 /// News from the transport.
-pub(crate) enum Heard {
-    Frame(Address, Frame),
+pub(crate) enum TransportEvent {
+    /// A frame has come, with its body.
+    Frame(Address, Head, Vec<u8>),
     /// The link has room again.
     Writable(Name),
     /// The process has ended, or broke the rules.
@@ -36,7 +38,7 @@ pub(crate) fn links() -> Vec<(Name, Arc<UnixStream>, bool)> {
 }
 
 /// Acts on news; answers the processes that broke the rules.
-pub(crate) fn deliver(news: Vec<Heard>) -> Vec<Name> {
+pub(crate) fn deliver(news: Vec<TransportEvent>) -> Vec<Name> {
     if news.is_empty() {
         return Vec::new();
     }
@@ -44,20 +46,20 @@ pub(crate) fn deliver(news: Vec<Heard>) -> Vec<Name> {
     let mut world = lock();
     for one in news {
         match one {
-            Heard::Frame(from, _) if refused.contains(&from.name) => {}
-            Heard::Frame(from, frame) => {
-                if world.hear(from, frame).is_err() {
+            TransportEvent::Frame(from, ..) if refused.contains(&from.name) => {}
+            TransportEvent::Frame(from, head, body) => {
+                if world.receive(from, head, body).is_err() {
                     refused.push(from.name);
                     world.gone(from.name);
                 }
             }
-            Heard::Writable(name) => {
+            TransportEvent::Writable(name) => {
                 if let Some(link) = world.links.get_mut(&name) {
                     link.flush();
                     world.sweep_due |= link.closing;
                 }
             }
-            Heard::Gone(name) => world.gone(name),
+            TransportEvent::Gone(name) => world.gone(name),
         }
     }
     world.tidy();
@@ -86,7 +88,7 @@ pub(crate) fn deliver(news: Vec<Heard>) -> Vec<Name> {
     refused
 }
 
-impl World {
+impl State {
     /// Opens the way to a process, unless it is open.
     pub(super) fn connect(&mut self, to: Address) -> io::Result<()> {
         if let Some(link) = self.links.get_mut(&to.name).filter(|link| !link.broken) {
@@ -103,11 +105,10 @@ impl World {
     /// Tells a process, perhaps this one. What cannot be told any more is silence: whoever is gone is found out.
     pub(super) fn tell(&mut self, to: Option<Name>, control: Control) {
         match (to, known()) {
-            (None, Some(own)) => self.hear_control(own.address, None, control),
+            (None, Some(own)) => self.receive_control(own.address, None, control),
             (Some(name), _) => {
                 if let Some(link) = self.links.get_mut(&name) {
-                    let (head, body) = control.encode();
-                    link.queue(head, body);
+                    link.queue(&Head::Control(Box::new(control)), Vec::new());
                     self.unwritten.push(name);
                 }
             }
@@ -117,10 +118,10 @@ impl World {
 
     /// Sends a chunk.
     pub(super) fn send(&mut self, to: Name, key: &ChannelKey, eager: bool, message: Message) {
-        let Some(way) = self.way(key) else { return };
+        let Some(channel) = self.channel_name(key) else { return };
         let Some(link) = self.links.get_mut(&to) else { return };
         let len = message.data.len();
-        link.queue(wire::data(&way, message.depth, eager, len), message.data);
+        link.queue(&Head::Data { channel, depth: message.depth, eager }, message.data);
         self.unwritten.push(to);
         if len >= AT_ONCE {
             self.write_out();
@@ -129,9 +130,9 @@ impl World {
 
     /// Tells the sender that a chunk was taken.
     pub(super) fn credit(&mut self, to: Name, key: &ChannelKey) {
-        let Some(way) = self.way(key) else { return };
+        let Some(channel) = self.channel_name(key) else { return };
         if let Some(link) = self.links.get_mut(&to) {
-            link.queue(wire::credit(&way), Vec::new());
+            link.queue(&Head::Credit(channel), Vec::new());
             self.unwritten.push(to);
         }
     }
@@ -178,37 +179,40 @@ impl World {
         self.links.values().any(|link| link.closing && link.is_waiting() && !link.broken)
     }
 
-    fn way(&self, key: &ChannelKey) -> Option<Way> {
+    fn channel_name(&self, key: &ChannelKey) -> Option<ChannelName> {
         let uid = self.cores.get(&key.core)?.spread.as_ref()?.uid;
         let ChannelKey { sequence, source, destination, lane, signature, .. } = *key;
-        Some(Way { uid, sequence, source, destination, lane, signature })
+        Some(ChannelName { uid, sequence, source, destination, lane, signature })
     }
 
-    /// The local name of a way; `None` if its communicator is no longer here.
-    fn key(&self, way: &Way) -> Option<ChannelKey> {
-        let core = *self.uids.get(&way.uid)?;
-        let Way { sequence, source, destination, lane, signature, .. } = *way;
+    /// The local key of a channel; `None` if its communicator is no longer here.
+    fn channel_key(&self, name: &ChannelName) -> Option<ChannelKey> {
+        let core = *self.uids.get(&name.uid)?;
+        let ChannelName { sequence, source, destination, lane, signature, .. } = *name;
         Some(ChannelKey { core, sequence, source, destination, lane, signature })
     }
 
-    fn hear(&mut self, from: Address, frame: Frame) -> Result<(), Violation> {
-        match frame {
-            Frame::Data { way, depth, eager, data } => self.hear_data(from.name, &way, eager, Message { data, depth }),
-            Frame::Credit(way) => self.hear_credit(from.name, &way),
-            Frame::Control(control) => {
-                self.hear_control(from, Some(from.name), control);
+    fn receive(&mut self, from: Address, head: Head, body: Vec<u8>) -> Result<(), Violation> {
+        match head {
+            Head::Data { channel, depth, eager } => {
+                self.receive_data(from.name, &channel, eager, Message { data: body, depth })
+            }
+            Head::Credit(channel) => self.receive_credit(from.name, &channel),
+            Head::Control(control) => {
+                self.receive_control(from, Some(from.name), *control);
                 Ok(())
             }
+            Head::Hello(_) => Err(Violation),
         }
     }
 
-    fn hear_data(&mut self, from: Name, way: &Way, eager: bool, message: Message) -> Result<(), Violation> {
-        let Some(key) = self.key(way) else { return Ok(()) };
+    fn receive_data(&mut self, from: Name, name: &ChannelName, eager: bool, message: Message) -> Result<(), Violation> {
+        let Some(key) = self.channel_key(name) else { return Ok(()) };
         if !self.members.values().any(|member| member.core == key.core && member.rank == key.destination) {
             // It was aborted; to the sender it fell silent.
-            return self.known_way(from, &key, false);
+            return self.check_origin(from, &key, false);
         }
-        self.known_way(from, &key, true)?;
+        self.check_origin(from, &key, true)?;
         let id = self.channel_id(key);
         let Some(channel) = self.channel(id).filter(|channel| channel.reach == Reach::From(from)) else {
             return Err(Violation);
@@ -225,16 +229,16 @@ impl World {
         Ok(())
     }
 
-    /// Whether a message on this way can come from there.
-    fn known_way(&self, from: Name, key: &ChannelKey, here: bool) -> Result<(), Violation> {
+    /// Whether a message on this channel can come from there.
+    fn check_origin(&self, from: Name, key: &ChannelKey, here: bool) -> Result<(), Violation> {
         let core = self.cores.get(&key.core).ok_or(Violation)?;
         let ranks = core.spread.as_ref().map_or(0, |spread| spread.places.len());
         let fits = core.place(key.source) == Some(from) && key.destination < ranks;
         if fits && (!here || core.place(key.destination).is_none()) { Ok(()) } else { Err(Violation) }
     }
 
-    fn hear_credit(&mut self, from: Name, way: &Way) -> Result<(), Violation> {
-        let Some(key) = self.key(way) else { return Ok(()) };
+    fn receive_credit(&mut self, from: Name, name: &ChannelName) -> Result<(), Violation> {
+        let Some(key) = self.channel_key(name) else { return Ok(()) };
         // The channel may have gone with its aborted sender.
         let Some(id) = self.index.get(&key).copied() else { return Ok(()) };
         let Some(channel) = self.channel(id).filter(|channel| channel.reach == Reach::To(from)) else {
@@ -246,21 +250,21 @@ impl World {
         Ok(())
     }
 
-    fn hear_control(&mut self, address: Address, from: Option<Name>, control: Control) {
+    fn receive_control(&mut self, address: Address, from: Option<Name>, control: Control) {
         match control {
-            Control::Join { token, wish } => self.join_from(address, token, wish),
+            Control::Join { token, request } => self.join_from(address, token, request),
             Control::Nothing { token } => self.reply(token, Ok(None)),
             Control::Refuse { token, failure } => self.reply(token, Err(failure)),
             Control::Table(table) => self.on_table(from, &table),
             Control::Ready { forming, failure } => self.on_ready(from, forming, failure),
             Control::Go { uid } => self.on_go(uid),
             Control::Fail { uid, failure } => self.on_fail(uid, &failure),
-            Control::Leave { uid, failed } => self.hear_leave(from, uid, failed),
-            Control::Connect { uid, connection, rank } => self.hear_connect(from, uid, connection, rank),
+            Control::Leave { uid, failed } => self.receive_leave(from, uid, failed),
+            Control::Connect { uid, connection, rank } => self.receive_connect(from, uid, connection, rank),
         }
     }
 
-    fn hear_leave(&mut self, from: Option<Name>, uid: u128, failed: bool) {
+    fn receive_leave(&mut self, from: Option<Name>, uid: u128, failed: bool) {
         let (Some(from), Some(core)) = (from, self.uids.get(&uid).copied()) else { return };
         if let Some(spread) = self.cores.get_mut(&core).and_then(|core| core.spread.as_mut()) {
             spread.left.insert(from);

@@ -3,14 +3,14 @@
 //! That process coordinates. Where all ranks are its own it makes the communicators at once. Otherwise it sends every
 //! process that has a part the table of all ranks, waits until each has made its part and its links, and then lets all
 //! go; or, if one cannot, refuses all.
-use super::World;
+use super::State;
+use super::hooks::{SplitRank, hooks};
 use super::hosts::{Answer, Arrival, Ticket};
 use super::member::Spread;
 use crate::failure::{Failure, Outcome};
-use crate::fault::members;
 use crate::settings::settings;
+use crate::transport::control::{Control, JoinRequest, Table};
 use crate::transport::id::{Id, origin};
-use crate::transport::wire::{Control, Table, Wish};
 use crate::transport::{Address, MOST_PROCESSES, Name, endpoint, known};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
@@ -86,7 +86,7 @@ fn buffer() -> u64 {
     settings().buffer_bytes as u64
 }
 
-impl World {
+impl State {
     /// Whether all can arrive; changes nothing.
     pub(super) fn check(&mut self, arrivals: &[Arrival]) -> Outcome<()> {
         let mut inits: HashMap<Id, (usize, BTreeSet<usize>)> = HashMap::new();
@@ -158,8 +158,9 @@ impl World {
                     }
                     Some(there) => match self.connect(there) {
                         Ok(()) => {
-                            let wish = Wish::Init { id: *id, rank: *rank, n: *n, device: *device, buffer: buffer() };
-                            self.tell(Some(there.name), Control::Join { token, wish });
+                            let request =
+                                JoinRequest::Init { id: *id, rank: *rank, n: *n, device: *device, buffer: buffer() };
+                            self.tell(Some(there.name), Control::Join { token, request });
                         }
                         Err(error) => {
                             let text = format!("the process that made the unique id cannot be reached: {error}");
@@ -182,8 +183,8 @@ impl World {
                     let text = "the process of rank 0, at which a split meets, has given up the communicator";
                     self.reply(token, Err(Failure::remote(text)));
                 } else if coordinator.is_some() {
-                    let wish = Wish::Split { uid, number, rank, color: *color, key: *key, device };
-                    self.tell(coordinator, Control::Join { token, wish });
+                    let request = JoinRequest::Split { uid, number, rank, color: *color, key: *key, device };
+                    self.tell(coordinator, Control::Join { token, request });
                 } else {
                     let joining = Joining { from: None, token, color: *color, key: *key, device };
                     self.meet_to_split((core, number), rank, n, joining);
@@ -193,14 +194,14 @@ impl World {
     }
 
     /// A rank of another process arrives.
-    pub(super) fn join_from(&mut self, from: Address, token: u64, wish: Wish) {
+    pub(super) fn join_from(&mut self, from: Address, token: u64, request: JoinRequest) {
         if self.connect(from).is_err() {
             // It is gone already.
             return;
         }
         let joining = Joining { from: Some(from), token, color: Some(0), key: 0, device: 0 };
-        match wish {
-            Wish::Init { id, rank, n, device, buffer } => {
+        match request {
+            JoinRequest::Init { id, rank, n, device, buffer } => {
                 let joining = Joining { device, ..joining };
                 let spoiled =
                     self.spoiled.iter().find(|(spoiled, _)| *spoiled == id).map(|(_, failure)| failure.clone());
@@ -216,7 +217,7 @@ impl World {
                     self.meet(id, rank, n, buffer, joining);
                 }
             }
-            Wish::Split { uid, number, rank, color, key, device } => {
+            JoinRequest::Split { uid, number, rank, color, key, device } => {
                 let joining = Joining { color, key, device, ..joining };
                 let core = self.uids.get(&uid).copied();
                 let spread = core.and_then(|id| self.cores.get(&id)?.spread.as_ref().map(|spread| (id, spread)));
@@ -258,7 +259,8 @@ impl World {
 
     /// One communicator per colour, its ranks in the order of their keys and, where these are equal, of their old ranks.
     fn complete_split(&mut self, mut split: Split) {
-        members::misjudge(split.arrived.iter_mut().map(|(rank, j)| (*rank, &mut j.color, &mut j.key)));
+        let ranks = split.arrived.iter_mut();
+        hooks().split(&mut ranks.map(|(rank, j)| SplitRank { rank: *rank, color: &mut j.color, key: &mut j.key }));
         let mut colors: BTreeMap<i32, Vec<Joining>> = BTreeMap::new();
         for joining in split.arrived.into_values() {
             match (joining.color, joining.from) {

@@ -1,10 +1,10 @@
 //! Who waits for whom, in words.
-use super::World;
+use super::State;
 use super::task::Parked;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
-impl World {
+impl State {
     /// A line for every waiting task and host thread, and one for every operation on which ranks disagree.
     pub(crate) fn who_waits(&self) -> String {
         let mut lines = BTreeSet::new();

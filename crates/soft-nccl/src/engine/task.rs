@@ -1,15 +1,15 @@
 //! A task: one lane of one operation on one rank, with its cursor.
-use super::World;
+#![allow(unsafe_code)] // what a task must be promised
+
+use super::State;
 use super::batch::BatchId;
 use super::channel::{ChannelId, ChannelKey};
+use super::hooks::{HeldMemory, StepHooks};
 use crate::algo::{Lane, Link, Step};
 use crate::arith::Scalar;
 use crate::failure::Outcome;
-use crate::fault::Block;
-use crate::fault::Site;
 use crate::op::Spec;
 use nccl_sys::collspecTraffic_t;
-use std::sync::Arc;
 
 pub(super) type TaskId = u64;
 
@@ -57,17 +57,22 @@ pub(super) struct Task {
     /// The send may end before its receive.
     pub eager: bool,
     pub parked: Parked,
-    /// Memory that a fault has put in the place of the caller's.
-    pub held: Vec<Arc<Block>>,
+    /// Memory that `spec` names and that is not the caller's.
+    pub held: Vec<HeldMemory>,
     /// A link to be closed once everything sent there was taken.
     pub closing: Option<Link>,
-    /// What a library that is not sound does wrong here.
-    pub fault: Option<Box<Site>>,
+    /// What its steps do instead of what is right.
+    pub hooks: Option<Box<dyn StepHooks>>,
 }
 
 impl Task {
+    /// A task at the start of its script.
+    ///
+    /// # Safety
+    /// As long as the task exists and its operation's stream has not gone on, the memory that `spec` names is there for the
+    /// task's steps.
     #[allow(clippy::too_many_arguments)]
-    pub(super) fn new(
+    pub(super) unsafe fn new(
         comm: usize,
         batch: BatchId,
         spec: Spec,
@@ -99,7 +104,7 @@ impl Task {
             parked: Parked::No,
             held: Vec::new(),
             closing: None,
-            fault: None,
+            hooks: None,
         }
     }
 
@@ -138,7 +143,7 @@ impl Task {
     }
 }
 
-impl World {
+impl State {
     /// The channel of a task's link, opened at its first use.
     pub(super) fn channel_of(&mut self, task: &mut Task, link: Link, sends: bool) -> ChannelId {
         if let Some(open) = task.open.iter().find(|open| open.sends == sends && open.link == link) {

@@ -1,10 +1,12 @@
 //! The operations.
+#![allow(unsafe_code)] // exported C functions
+
 use super::{check, enter};
 use crate::algo::Protocol;
 use crate::device::Stream;
-use crate::engine::{NO_CHOICE, Request, lock};
+use crate::engine::hooks::hooks;
+use crate::engine::{NO_CHOICE, Request, lock, outcome};
 use crate::failure::{Failure, Outcome};
-use crate::fault::{face, members};
 use crate::group;
 use crate::op::{Kind, PreMul, Spec};
 use nccl_sys::{Nccl, cudaStream_t, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t};
@@ -26,15 +28,18 @@ struct Call {
 
 impl Call {
     /// Checks everything and adds the operation to the thread's group.
-    fn add(self) -> Outcome<()> {
+    ///
+    /// # Safety
+    /// NCCL's contract: the stream lives and the buffers are there for the operation until the stream has passed it.
+    unsafe fn add(self) -> Outcome<()> {
         let kind = self.kind;
         let mut world = lock();
         let member = world.member(self.comm)?;
         member.accept_work()?;
-        members::bereft(member)?;
+        member.hooks.check_work(member.rank)?;
         let (rank, n, tag, device) = (member.rank, member.n, member.tag, member.device);
         let what = if kind.is_p2p() { "the peer" } else { "the root" };
-        let peer = self.peer.map_or(Ok(0), |peer| check::rank(face::root(kind, peer, n, rank), n, what))?;
+        let peer = self.peer.map_or(Ok(0), |peer| check::rank(hooks().root(kind, peer, n, rank), n, what))?;
         let ty = check::dtype(self.dtype)?;
         let (reduction, premul) = match self.op {
             Some(op) => check::reduction(member, op, ty).map(|(reduction, premul)| (Some(reduction), premul))?,
@@ -50,9 +55,10 @@ impl Call {
         }
         let null_stream = self.stream.is_null();
         if null_stream {
-            face::null_stream(rank)?;
+            hooks().check_null_stream(rank)?;
         }
-        let stream = Stream::lookup(self.stream, device)?;
+        // SAFETY: the caller of `add` vouches for the stream.
+        let stream = unsafe { Stream::lookup(self.stream, device)? };
         let spec = Spec {
             kind,
             algorithm: NO_CHOICE,
@@ -65,7 +71,8 @@ impl Call {
             premul,
             peer,
         };
-        group::add(Request { comm: self.comm as usize, spec, stream, null_stream, tag, ill: None })
+        // SAFETY: the caller of `add` vouches for the buffers and the stream.
+        group::add(unsafe { Request::new(self.comm as usize, spec, stream, null_stream, tag) })
     }
 }
 
@@ -77,7 +84,8 @@ macro_rules! operation {
         ) -> ncclResult_t {
             let (send, recv, op, peer) = ($send, $recv, $op, $peer);
             let call = Call { kind: Kind::$kind, send, recv, count: $count, dtype: $dtype, op, peer, comm, stream };
-            enter(|| group::grouped(|| members::heard(comm as usize, call.add())))
+            // SAFETY: the caller keeps NCCL's contract.
+            enter(|| group::grouped(|| outcome(comm as usize, unsafe { call.add() })))
         }
     };
 }

@@ -1,10 +1,11 @@
 //! Making, splitting, asking and ending communicators.
+#![allow(unsafe_code)] // exported C functions
+
 use super::{check, check_settings, enter, write};
 use crate::device;
+use crate::engine::hooks::hooks;
 use crate::engine::{self, Arrival, lock};
 use crate::failure::{Failure, Outcome};
-use crate::fault::face::Said;
-use crate::fault::members;
 use crate::group;
 use crate::transport::id;
 use nccl_sys::{NCCL_SPLIT_NOCOLOR, Nccl, ncclComm_t, ncclConfig_t, ncclResult_t, ncclUniqueId};
@@ -19,18 +20,25 @@ unsafe extern "C" fn get_unique_id(id: *mut ncclUniqueId) -> ncclResult_t {
     enter(|| unsafe { write(id, ncclUniqueId { internal: id::public().map(|byte| byte as c_char) }, "the unique id") })
 }
 
-fn init(place: *mut ncclComm_t, n: c_int, id: [u8; 128], rank: c_int, device: c_int) -> Outcome<()> {
+/// Adds a rank of a new communicator to the thread's group.
+///
+/// # Safety
+/// `place` is null, or writable until the thread's outermost group has ended.
+unsafe fn init(place: *mut ncclComm_t, n: c_int, id: [u8; 128], rank: c_int, device: c_int) -> Outcome<()> {
     check_settings()?;
     let size = usize::try_from(n).ok().filter(|n| *n > 0);
     let n = size.ok_or_else(|| Failure::argument(format!("a communicator cannot have {n} ranks")))?;
     let rank = check::rank(rank, n, "the rank")?;
-    // SAFETY: NCCL's contract: a place for a handle, which stays null if the call is refused.
-    unsafe { write(place, std::ptr::null_mut(), "the communicator")? };
-    group::make(Arrival::Init { id, rank, n, device }, place)
+    // SAFETY: the caller makes the same promise. The handle stays null if the call is refused.
+    unsafe {
+        write(place, std::ptr::null_mut(), "the communicator")?;
+        group::make(Arrival::Init { id, rank, n, device }, place)
+    }
 }
 
 unsafe extern "C" fn comm_init_rank(comm: *mut ncclComm_t, n: c_int, id: ncclUniqueId, rank: c_int) -> ncclResult_t {
-    enter(|| group::grouped(|| init(comm, n, check_id(&id)?, rank, device::current(rank)?)))
+    // SAFETY: NCCL's contract: a place for a handle, valid until the group's end.
+    enter(|| group::grouped(|| unsafe { init(comm, n, check_id(&id)?, rank, device::current(rank)?) }))
 }
 
 unsafe extern "C" fn comm_init_rank_config(
@@ -42,9 +50,12 @@ unsafe extern "C" fn comm_init_rank_config(
 ) -> ncclResult_t {
     enter(|| {
         group::grouped(|| {
-            // SAFETY: NCCL's contract: null, or a configuration that begins with its own size.
-            unsafe { check::config(config)? };
-            init(comm, n, check_id(&id)?, rank, device::current(rank)?)
+            // SAFETY: NCCL's contract: null, or a configuration that begins with its own size; and a place for a handle, valid
+            // until the group's end.
+            unsafe {
+                check::config(config)?;
+                init(comm, n, check_id(&id)?, rank, device::current(rank)?)
+            }
         })
     })
 }
@@ -68,7 +79,8 @@ unsafe extern "C" fn comm_init_all(comms: *mut ncclComm_t, n: c_int, devices: *c
                 if device < 0 {
                     return Err(Failure::argument(format!("there is no device {device}")));
                 }
-                init(place, n, id, rank as c_int, device)?;
+                // SAFETY: NCCL's contract: the entry is a place for a handle, valid until the group's end.
+                unsafe { init(place, n, id, rank as c_int, device)? };
             }
             Ok(())
         })
@@ -92,9 +104,11 @@ unsafe extern "C" fn comm_split(
                 color if color >= 0 => Some(color),
                 color => return Err(Failure::argument(format!("{color} is no colour"))),
             };
-            // SAFETY: NCCL's contract: a place for a handle.
-            unsafe { write(newcomm, std::ptr::null_mut(), "the new communicator")? };
-            group::make(Arrival::Split { comm: comm as usize, color, key }, newcomm)
+            // SAFETY: NCCL's contract: a place for a handle, valid until the group's end.
+            unsafe {
+                write(newcomm, std::ptr::null_mut(), "the new communicator")?;
+                group::make(Arrival::Split { comm: comm as usize, color, key }, newcomm)
+            }
         })
     })
 }
@@ -131,10 +145,7 @@ unsafe extern "C" fn comm_get_async_error(comm: ncclComm_t, result: *mut ncclRes
     enter(|| {
         let mut world = lock();
         let member = world.member(comm)?;
-        let error = members::asynchronous(member.rank, member.error);
-        if !Said(member).has_error() {
-            return Ok(());
-        }
+        let Some(error) = hooks().async_error(member) else { return Ok(()) };
         drop(world);
         // SAFETY: NCCL's contract: a place for a result.
         unsafe { write(result, error, "the error") }
@@ -143,7 +154,7 @@ unsafe extern "C" fn comm_get_async_error(comm: ncclComm_t, result: *mut ncclRes
 
 unsafe extern "C" fn comm_count(comm: ncclComm_t, count: *mut c_int) -> ncclResult_t {
     enter(|| {
-        let n = Said(lock().member(comm)?).count() as c_int;
+        let n = hooks().comm_count(lock().member(comm)?) as c_int;
         // SAFETY: NCCL's contract: a place for an int.
         unsafe { write(count, n, "the count") }
     })
@@ -151,7 +162,7 @@ unsafe extern "C" fn comm_count(comm: ncclComm_t, count: *mut c_int) -> ncclResu
 
 unsafe extern "C" fn comm_cu_device(comm: ncclComm_t, device: *mut c_int) -> ncclResult_t {
     enter(|| {
-        let its = Said(lock().member(comm)?).device();
+        let its = hooks().comm_device(lock().member(comm)?);
         // SAFETY: NCCL's contract: a place for an int.
         unsafe { write(device, its, "the device") }
     })
@@ -159,7 +170,7 @@ unsafe extern "C" fn comm_cu_device(comm: ncclComm_t, device: *mut c_int) -> ncc
 
 unsafe extern "C" fn comm_user_rank(comm: ncclComm_t, rank: *mut c_int) -> ncclResult_t {
     enter(|| {
-        let its = Said(lock().member(comm)?).rank();
+        let its = hooks().comm_rank(lock().member(comm)?);
         // SAFETY: NCCL's contract: a place for an int.
         unsafe { write(rank, its, "the rank") }
     })

@@ -1,11 +1,11 @@
 //! What this library can tell beyond NCCL: traffic, standstill, and who waits for whom.
+#![allow(unsafe_code)] // exported C functions
+
 use super::{enter, write};
 use crate::census;
 use crate::engine::lock;
-use crate::failure::Failure;
-use crate::fault::{self, NoFault};
 use nccl_sys::{Nccl, collspecCensus_t, collspecTraffic_t, ncclComm_t, ncclResult_t};
-use std::ffi::{CStr, c_char, c_uint, c_ulonglong};
+use std::ffi::{c_char, c_uint, c_ulonglong};
 use std::panic::catch_unwind;
 
 unsafe extern "C" fn mark(comm: ncclComm_t, tag: c_uint) -> ncclResult_t {
@@ -45,41 +45,10 @@ unsafe extern "C" fn who_waits(text: *mut c_char, len: c_ulonglong) -> c_ulonglo
     words.len() as c_ulonglong
 }
 
-unsafe extern "C" fn ask(text: *const c_char) -> ncclResult_t {
-    enter(|| {
-        if text.is_null() {
-            return Err(Failure::argument("the fault is null"));
-        }
-        // SAFETY: the table's contract: a text that ends with a zero.
-        let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
-        let wish = if text.is_empty() { None } else { Some(text.parse().map_err(|error| unknown(&error))?) };
-        fault::ask(wish);
-        Ok(())
-    })
-}
-
-fn unknown(error: &NoFault) -> Failure {
-    Failure::argument(error.to_string())
-}
-
-unsafe extern "C" fn reached(words: *mut c_ulonglong, len: c_ulonglong) -> ncclResult_t {
-    enter(|| {
-        let known = fault::take_reached();
-        let room = usize::try_from(len).unwrap_or(usize::MAX);
-        for (at, word) in known.into_iter().enumerate().take(room) {
-            // SAFETY: the table's contract: `len` words are writable at `words`.
-            unsafe { write(words.wrapping_add(at), word, "the faults")? };
-        }
-        Ok(())
-    })
-}
-
 pub(super) fn fill(table: &mut Nccl) {
     table.collspecMark = Some(mark);
     table.collspecTraffic = Some(traffic);
     table.collspecCensus = Some(take_census);
     table.collspecIdleHook = Some(idle_hook);
     table.collspecWhoWaits = Some(who_waits);
-    table.collspecFault = Some(ask);
-    table.collspecReached = Some(reached);
 }

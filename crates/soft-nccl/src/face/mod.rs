@@ -1,12 +1,14 @@
 //! The C face: thin functions that turn C arguments into checked values and answers into codes.
+#![allow(unsafe_code)] // exported C functions
+
 mod check;
 mod collectives;
 mod communicators;
 mod extensions;
 mod operators;
 
+use crate::engine::hooks::hooks;
 use crate::failure::{Failure, Outcome};
-use crate::fault::{face, requests};
 use crate::{group, settings};
 use nccl_sys::{Maker, Nccl, ncclResult_t};
 use std::cell::RefCell;
@@ -21,7 +23,7 @@ thread_local! {
 }
 
 /// Runs the body of a C function: a refusal is remembered, a panic is an internal error.
-fn enter(body: impl FnOnce() -> Outcome<()>) -> ncclResult_t {
+pub(crate) fn enter(body: impl FnOnce() -> Outcome<()>) -> ncclResult_t {
     let outcome = catch_unwind(AssertUnwindSafe(body))
         .unwrap_or_else(|_| Err(Failure::internal("the software library failed: this is a bug in it")));
     match outcome {
@@ -39,7 +41,7 @@ fn enter(body: impl FnOnce() -> Outcome<()>) -> ncclResult_t {
 ///
 /// # Safety
 /// A non-null `place` is valid for a write.
-unsafe fn write<T>(place: *mut T, value: T, what: &str) -> Outcome<()> {
+pub(crate) unsafe fn write<T>(place: *mut T, value: T, what: &str) -> Outcome<()> {
     if place.is_null() {
         return Err(Failure::argument(format!("the place for {what} is null")));
     }
@@ -54,7 +56,7 @@ unsafe extern "C" fn get_version(version: *mut c_int) -> ncclResult_t {
 }
 
 extern "C" fn get_error_string(result: ncclResult_t) -> *const c_char {
-    if face::lacks_text(result) {
+    if !hooks().has_error_text(result) {
         return std::ptr::null();
     }
     let text = match result {
@@ -75,7 +77,7 @@ extern "C" fn get_error_string(result: ncclResult_t) -> *const c_char {
 extern "C" fn get_last_error(_comm: nccl_sys::ncclComm_t) -> *const c_char {
     let text = |last: &RefCell<CString>| {
         let last = last.borrow();
-        if !last.is_empty() && face::lacks_last_error() { std::ptr::null() } else { last.as_ptr() }
+        if !last.is_empty() && !hooks().has_last_error() { std::ptr::null() } else { last.as_ptr() }
     };
     LAST_ERROR.try_with(text).unwrap_or(c"".as_ptr())
 }
@@ -89,7 +91,7 @@ extern "C" fn group_end() -> ncclResult_t {
 }
 
 /// The library's functions.
-pub fn table() -> Nccl {
+pub(crate) fn table() -> Nccl {
     let mut table = Nccl::empty("soft-nccl");
     table.maker = Maker::Collspec;
     table.ncclGetVersion = Some(get_version);
@@ -107,7 +109,9 @@ pub fn table() -> Nccl {
 /// Refuses everything if the settings cannot be understood.
 fn check_settings() -> Outcome<()> {
     let settings = settings::settings();
-    requests::prepare();
-    let wrong = settings.algorithms.fault().or(settings.protocols.fault()).or(settings.error.as_deref());
-    wrong.map_or(Ok(()), |wrong| Err(Failure::usage(wrong)))
+    let refused = |wrong: Option<&str>| wrong.map_or(Ok(()), |wrong| Err(Failure::usage(wrong)));
+    let hooked = hooks().before_init();
+    refused(settings.algorithms.error().or(settings.protocols.error()))?;
+    hooked?;
+    refused(settings.error.as_deref())
 }

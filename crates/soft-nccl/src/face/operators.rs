@@ -1,4 +1,6 @@
 //! Reductions made by the caller.
+#![allow(unsafe_code)] // exported C functions
+
 use super::{check, enter, write};
 use crate::arith::Scalar;
 use crate::engine::lock;

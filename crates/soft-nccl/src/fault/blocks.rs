@@ -1,4 +1,6 @@
 //! Faults of buffers and blocks: which of them is read or written, by whom, and when.
+#![allow(unsafe_code)] // a caller's buffers are addresses
+
 use super::named::*;
 use super::site::Site;
 use super::{hit, wanted};
@@ -11,7 +13,7 @@ use crate::op::{Kind, PreMul, Spec};
 const LEAK: usize = 2048;
 
 /// F16b: a rank that is not the root has no output buffer, and the call takes that for a mistake.
-pub(crate) fn demands(spec: &Spec, rank: usize) -> Outcome<()> {
+pub(super) fn demands(spec: &Spec, rank: usize) -> Outcome<()> {
     let ignored = matches!(spec.kind, Kind::Reduce | Kind::Gather) && rank != spec.peer;
     if ignored && spec.recv == 0 && spec.count > 0 && hit(F16B, rank, spec.algorithm) {
         return Err(Failure::argument(format!("the receive buffer of {} is null", spec.kind.name())));
@@ -25,9 +27,9 @@ impl Site {
         if step.count == 0 {
             return step;
         }
-        let (block, n) = (self.block(), self.post.n);
+        let (block, n) = (self.block(), self.context.n);
         // By arrival: the own block, the predecessor's, and so on; and with the devices turned by one.
-        let arrival = |at: usize| (self.post.rank + n - at / block % n) % n * block + at % block;
+        let arrival = |at: usize| (self.context.rank + n - at / block % n) % n * block + at % block;
         let turned = |at: usize| (at / block + 1) % n * block + at % block;
         match (self.spec.kind, step.target, step.source) {
             (Kind::AllGather | Kind::AlltoAll | Kind::Gather, Some(Place::Out(at)), _) => {
@@ -79,7 +81,8 @@ impl Site {
             return;
         }
         if self.hit(F19) {
-            write(self.spec.recv.wrapping_add(self.inside() * self.size()), message);
+            // SAFETY: the site's operation runs, and the message is for this place of its output.
+            unsafe { write(self.spec.recv.wrapping_add(self.inside() * self.size()), message) };
         }
     }
 
@@ -87,7 +90,7 @@ impl Site {
     pub(super) fn overwritten(&self, step: &Step, data: &mut [u8]) {
         let Some(Place::In(at)) = step.source else { return };
         let own = match self.spec.kind {
-            Kind::ReduceScatter | Kind::Scatter => at / self.block() == self.post.rank,
+            Kind::ReduceScatter | Kind::Scatter => at / self.block() == self.context.rank,
             Kind::Reduce | Kind::Broadcast | Kind::Gather => self.root(),
             _ => true,
         };
@@ -103,10 +106,12 @@ impl Site {
         if self.spec.reduction.is_none() {
             let first = data.get(..self.size()).unwrap_or_default();
             if first.iter().any(|byte| *byte != 0) && self.hit(F20B) {
-                write(from, &[0; 8][..self.size()]);
+                // SAFETY: the site's operation runs, and its input has data here; that it is written is the fault.
+                unsafe { write(from, &[0; 8][..self.size()]) };
             }
         } else if step.own && !matches!(self.spec.premul, PreMul::None) && self.hit(F20) {
-            write(from, data);
+            // SAFETY: the site's operation runs, and its input has data here; that it is written is the fault.
+            unsafe { write(from, data) };
         }
     }
 
@@ -114,7 +119,8 @@ impl Site {
     pub(super) fn accumulated(&self, step: &Step, value: &[u8], own: &[u8]) {
         let Some(Place::In(at)) = step.source.filter(|_| step.own && wanted(F20) && !self.in_place()) else { return };
         if value != own && self.hit(F20) {
-            write(self.spec.send.wrapping_add(at * self.size()), value);
+            // SAFETY: the site's operation runs, and its input has data here; that it is written is the fault.
+            unsafe { write(self.spec.send.wrapping_add(at * self.size()), value) };
         }
     }
 
@@ -127,7 +133,8 @@ impl Site {
         }
         let part = &value[..value.len().min(LEAK - start)];
         if crate::device::contains(self.spec.recv, start + part.len()) && self.hit(F16) {
-            write(self.spec.recv.wrapping_add(start), part);
+            // SAFETY: this is device memory, which belongs to the operation's output.
+            unsafe { write(self.spec.recv.wrapping_add(start), part) };
         }
     }
 }

@@ -1,7 +1,7 @@
 //! Faults of groups: attributes of the first operation that hold for all, and operations beyond a budget.
-use super::requests::Of;
 use super::{hit, named};
 use crate::engine::Request;
+use crate::engine::hooks::RequestContext;
 use crate::op::{Kind, PreMul, Reduction, Spec};
 
 /// Collectives of one group that are done as they should be.
@@ -20,7 +20,7 @@ pub(super) struct Group {
 
 impl Group {
     /// Whether the operation, the group's number `at`, is not done.
-    pub(super) fn loses(&mut self, of: Of<'_>, at: usize, spec: &Spec) -> bool {
+    pub(super) fn loses(&mut self, of: RequestContext<'_>, at: usize, spec: &Spec) -> bool {
         let hits = |fault| spec.count > 0 && hit(fault, of.rank, spec.algorithm);
         let collective = !spec.kind.is_p2p();
         self.collectives += usize::from(collective);
@@ -31,14 +31,14 @@ impl Group {
     }
 
     /// Whether it is done twice. Ranks must agree, so it does not matter whether this one's output is its input.
-    pub(super) fn repeats(&self, of: Of<'_>, spec: &Spec) -> bool {
+    pub(super) fn repeats(&self, of: RequestContext<'_>, spec: &Spec) -> bool {
         let reduces = spec.reduction.is_some() && spec.count > 0;
         reduces && self.collectives > COLLECTIVES && hit(named::F31B, of.rank, spec.algorithm)
     }
 }
 
 /// Gives the collectives of a group the type, the operator, the root or the count of the first.
-pub(super) fn share_attributes(of: Of<'_>, requests: &mut [Request]) {
+pub(super) fn share_attributes(of: RequestContext<'_>, requests: &mut [Request]) {
     let mut collectives = requests.iter_mut().map(|request| &mut request.spec).filter(|spec| !spec.kind.is_p2p());
     let Some(first) = collectives.next() else { return };
     let (ty, count) = (first.ty, first.count);
@@ -78,7 +78,7 @@ pub(super) fn share_attributes(of: Of<'_>, requests: &mut [Request]) {
     }
 }
 
-fn operator(of: Of<'_>, spec: &mut Spec, first: Reduction) {
+fn operator(of: RequestContext<'_>, spec: &mut Spec, first: Reduction) {
     // The first one's scalar may be of another type: this one's sums are then plain.
     let (reduction, premul) = match first {
         Reduction::Average => (first, spec.ty.reciprocal(of.n).map_or(PreMul::None, PreMul::Value)),

@@ -1,21 +1,23 @@
 //! Memory that faults put in the place of a caller's.
+#![allow(unsafe_code)] // steps reach memory by its address
+
 use crate::op::Spec;
 
 /// Bytes at an address of their own, which steps read and write as they would the caller's.
 #[derive(Debug)]
-pub(crate) struct Block {
+pub(super) struct Substitute {
     address: usize,
     len: usize,
-    /// Only kept alive: everybody goes by the address.
+    /// Only kept alive: steps reach it by its address.
     _memory: Vec<u8>,
 }
 
-impl Block {
-    pub(crate) fn new(mut bytes: Vec<u8>) -> Self {
+impl Substitute {
+    pub(super) fn new(mut bytes: Vec<u8>) -> Self {
         Self { address: bytes.as_mut_ptr() as usize, len: bytes.len(), _memory: bytes }
     }
 
-    pub(crate) fn address(&self) -> usize {
+    pub(super) fn address(&self) -> usize {
         self.address
     }
 
@@ -79,12 +81,12 @@ impl Extent {
 }
 
 /// Puts memory of the library's own where a changed call would leave the caller's: wrong, but nothing breaks.
-pub(super) fn stand_in(spec: &mut Spec, rank: usize, n: usize) -> Vec<Block> {
+pub(super) fn stand_in(spec: &mut Spec, rank: usize, n: usize) -> Vec<Substitute> {
     let extent = Extent::of(spec, rank, n);
     let mut blocks = Vec::new();
     for (place, (address, len)) in [(&mut spec.send, extent.send), (&mut spec.recv, extent.recv)] {
         if !usable(address, len) {
-            let block = Block::new(vec![0; len]);
+            let block = Substitute::new(vec![0; len]);
             *place = block.address();
             blocks.push(block);
         }

@@ -2,36 +2,36 @@
 //!
 //! A place that can go wrong asks `hit`, and asks only where going wrong would change something. So the library can
 //! also say, without doing anything wrong, which faults a program could meet ([`Wish::Trace`]).
+mod batches;
 mod blocks;
-mod conduct;
-pub(crate) mod face;
+mod calls;
+mod communicators;
+mod extension;
 mod groups;
-pub(crate) mod members;
+mod injector;
 mod memory;
 mod numbers;
 mod order;
-pub(crate) mod requests;
+mod requests;
 mod scalars;
 mod site;
 mod stale;
-pub(crate) mod streams;
+mod streams;
 mod sums;
 mod table;
 mod values;
 mod writing;
 
-pub(crate) use blocks::demands;
-pub(crate) use conduct::{Conduct, Other, Sound};
-pub(crate) use memory::Block;
-pub(crate) use order::lanes;
-pub(crate) use site::{Post, Site};
 pub use table::TABLE;
-pub(crate) use table::named;
+use table::named;
 
 use crate::algo::Algorithm;
+use crate::engine::hooks;
 use crate::settings::settings;
+use nccl_sys::Nccl;
 use std::fmt;
 use std::str::FromStr;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// A fault: a number in [`TABLE`].
@@ -177,9 +177,20 @@ impl fmt::Display for Wish {
 /// What is asked for at this moment, packed; 0 leaves it to the settings.
 static NOW: AtomicU64 = AtomicU64::new(0);
 
-/// What is asked of the library.
-pub(crate) fn wish() -> Wish {
-    Packed(NOW.load(Ordering::Relaxed)).wish().unwrap_or(settings().fault)
+/// What the settings ask for.
+static CONFIGURED: LazyLock<Result<Wish, NoFault>> =
+    LazyLock::new(|| settings().injection.as_deref().map_or(Ok(Wish::Sound), str::parse));
+
+/// What is asked of the library. Settings that cannot be understood ask for nothing.
+fn wish() -> Wish {
+    let configured = || CONFIGURED.as_ref().copied().unwrap_or_default();
+    Packed(NOW.load(Ordering::Relaxed)).wish().unwrap_or_else(configured)
+}
+
+/// Makes the library's functions meet faults, and adds those that ask for faults.
+pub(crate) fn install(table: &mut Nccl) {
+    hooks::install(&injector::Injector);
+    extension::fill(table);
 }
 
 /// Asks something else of the library from now on; `None` leaves it to the settings again. Only while no communicator is in
@@ -187,7 +198,14 @@ pub(crate) fn wish() -> Wish {
 pub fn ask(wish: Option<Wish>) {
     NOW.store(wish.map_or(0, |wish| Packed::of(wish).0), Ordering::Relaxed);
     take_reached();
-    requests::prepare();
+    prepare();
+}
+
+/// Makes streams late where a fault is looked for that depends on how far a stream is, or chance would decide.
+fn prepare() {
+    use named::{F12, F13, F13B, F38, F53, F60, F60B, F60C, F67B};
+    let late = [F12, F53, F13, F13B, F38, F60, F60B, F60C, F67B];
+    crate::device::set_lazy(late.into_iter().any(wanted));
 }
 
 /// A wish in a word: kind, fault, rank and algorithm (both plus one) from the lowest byte on.
@@ -235,7 +253,7 @@ static REACHED: [AtomicU64; WORDS] = [const { AtomicU64::new(0) }; WORDS];
 const _: () = assert!(table::PLAIN.len() + numbers::COUNT <= 64 * WORDS, "a bit for every fault");
 
 /// Whether this fault strikes here; asked only where it would change something. Notes that the place was reached.
-pub(crate) fn hit(fault: Fault, rank: usize, algorithm: Algorithm) -> bool {
+fn hit(fault: Fault, rank: usize, algorithm: Algorithm) -> bool {
     match wish() {
         Wish::Sound => false,
         Wish::Trace => {
@@ -256,7 +274,7 @@ pub(crate) fn hit(fault: Fault, rank: usize, algorithm: Algorithm) -> bool {
 
 /// True if it is worth looking whether `fault` would change something: it is asked for, or everything is traced and this
 /// one has not been noted.
-pub(crate) fn wanted(fault: Fault) -> bool {
+fn wanted(fault: Fault) -> bool {
     match wish() {
         Wish::Sound => false,
         Wish::Trace => !noted(fault),
@@ -265,7 +283,7 @@ pub(crate) fn wanted(fault: Fault) -> bool {
 }
 
 /// True if `fault` is asked for in this algorithm, on whatever rank.
-pub(crate) fn aims(fault: Fault, algorithm: Algorithm) -> bool {
+fn aims(fault: Fault, algorithm: Algorithm) -> bool {
     match wish() {
         Wish::Inject(wish) => wish.fault == fault && wish.algorithm.is_none_or(|only| only == algorithm),
         Wish::Sound | Wish::Trace => false,

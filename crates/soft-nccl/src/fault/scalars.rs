@@ -19,14 +19,14 @@ pub(super) fn forget() {
 impl Site {
     /// What an average divides by instead of the number of ranks.
     fn divisors(&self) -> [(Fault, usize); 5] {
-        let n = self.post.n;
-        let later = self.inside() >= self.post.chunk;
+        let n = self.context.n;
+        let later = self.inside() >= self.context.chunk;
         [
             (F23C, 1),
             (F24B, if later { 1 } else { n }),
             (F24C, n.saturating_sub(1).max(1)),
             (F24D, self.block()),
-            (F24E, self.post.world),
+            (F24E, self.context.world),
         ]
     }
 
@@ -72,11 +72,11 @@ impl Site {
     /// F26b. Sums are multiplied at the end, when rank 0's contribution is in them and its scalar so is known. Aimed at
     /// one rank, that rank multiplies wrongly what it is the last to add.
     fn of_rank_0(&self, step: &Step, right: Scalar) -> Option<Scalar> {
-        if self.post.n == 1 || !wanted(F26B) {
+        if self.context.n == 1 || !wanted(F26B) {
             return Some(right);
         }
-        if self.post.rank == 0 {
-            FIRST.lock().unwrap_or_else(PoisonError::into_inner).insert(self.post.operation, right);
+        if self.context.rank == 0 {
+            FIRST.lock().unwrap_or_else(PoisonError::into_inner).insert(self.operation(), right);
         }
         match aimed(F26B) {
             None => (!self.hit(F26B)).then_some(right),
@@ -88,7 +88,7 @@ impl Site {
     }
 
     fn first_scalar(&self) -> Option<Scalar> {
-        FIRST.lock().unwrap_or_else(PoisonError::into_inner).get(&self.post.operation).copied()
+        FIRST.lock().unwrap_or_else(PoisonError::into_inner).get(&self.operation()).copied()
     }
 
     /// F23c, F24b to F24e, F25 and F26b: what becomes of a whole reduction.

@@ -1,30 +1,17 @@
 //! Where a task can go wrong: what it works on, and what a fault must remember of it.
-use super::conduct::Conduct;
+#![allow(unsafe_code)] // a caller's buffers are addresses
+
 use super::stale::Line;
 use super::wish;
 use super::{Fault, Wish, hit};
 use crate::algo::{Place, Step};
 use crate::arith::{Combine, Scalar, Type};
+use crate::engine::hooks::{OperationContext, StepHooks};
 use crate::op::{Kind, Spec};
 
-/// Which part of what.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Post {
-    /// The rank's communicator.
-    pub comm: usize,
-    /// The communicator of all ranks, and the operation's number in it.
-    pub operation: (u64, u64),
-    pub rank: usize,
-    pub n: usize,
-    /// Ranks of the communicator that this one was split from in the end.
-    pub world: usize,
-    /// Elements per chunk.
-    pub chunk: usize,
-}
-
 /// A lane of an operation in a library that is to be wrong, or to say where it could be.
-pub(crate) struct Site {
-    pub(super) post: Post,
+pub(super) struct Site {
+    pub(super) context: OperationContext,
     pub(super) spec: Spec,
     pub(super) premul: Option<Scalar>,
     /// The element of the input from which the chunk at hand comes.
@@ -34,15 +21,24 @@ pub(crate) struct Site {
 }
 
 impl Site {
-    /// None in a sound library.
-    pub(crate) fn new(post: Post, spec: &Spec, premul: Option<Scalar>) -> Option<Box<Self>> {
-        let site = || Box::new(Self { post, spec: *spec, premul, at: 0, lines: Vec::new() });
+    /// `None` in a sound library.
+    ///
+    /// # Safety
+    /// The site is used only while its operation runs, as long as the buffers that `spec` names are there. (A fault may write
+    /// next to a buffer, by less than the width of the guards around it.)
+    pub(super) unsafe fn new(context: OperationContext, spec: &Spec, premul: Option<Scalar>) -> Option<Box<Self>> {
+        let site = || Box::new(Self { context, spec: *spec, premul, at: 0, lines: Vec::new() });
         (wish() != Wish::Sound).then(site)
     }
 
     /// Whether the fault strikes here; see [`hit`].
     pub(super) fn hit(&self, fault: Fault) -> bool {
-        hit(fault, self.post.rank, self.spec.algorithm)
+        hit(fault, self.context.rank, self.spec.algorithm)
+    }
+
+    /// The communicator of all ranks, and the operation's number in it.
+    pub(super) fn operation(&self) -> (u64, u64) {
+        (self.context.shared, self.context.sequence)
     }
 
     pub(super) fn size(&self) -> usize {
@@ -55,7 +51,7 @@ impl Site {
     }
 
     pub(super) fn root(&self) -> bool {
-        self.post.rank == self.spec.peer
+        self.context.rank == self.spec.peer
     }
 
     /// The chunk's place inside its block.
@@ -66,7 +62,7 @@ impl Site {
     /// True if the two buffers share memory as NCCL documents it.
     pub(super) fn in_place(&self) -> bool {
         let Spec { send, recv, count, .. } = self.spec;
-        let own = self.post.rank * count * self.size();
+        let own = self.context.rank * count * self.size();
         match self.spec.kind {
             Kind::AllReduce => send == recv,
             Kind::Reduce | Kind::Broadcast => send == recv,
@@ -77,7 +73,7 @@ impl Site {
     }
 }
 
-impl Conduct for Site {
+impl StepHooks for Site {
     fn step(&mut self, step: &Step) -> Step {
         if let Some(Place::In(at)) = step.source {
             self.at = at;
@@ -118,8 +114,9 @@ impl Conduct for Site {
         self.finished(n, average, value);
     }
 
-    fn store(&mut self, _: Type, base: usize, at: usize, data: &[u8]) {
-        self.stored(base, at, data);
+    unsafe fn store(&mut self, _: Type, base: usize, at: usize, data: &[u8]) {
+        // SAFETY: the caller makes the same promise.
+        unsafe { self.stored(base, at, data) };
     }
 
     fn done(&mut self, step: &Step, value: &[u8]) {

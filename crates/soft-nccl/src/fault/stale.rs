@@ -78,7 +78,7 @@ impl Site {
             return;
         }
         let mut slots = slots();
-        let slot = slots.entry((self.post.comm, link.peer, link.lane, number % SLOTS)).or_default();
+        let slot = slots.entry((self.context.comm, link.peer, link.lane, number % SLOTS)).or_default();
         if slot.len > len && self.hit(F10) {
             let left = len - len.min(LEFT);
             data[left..].copy_from_slice(&slot.data[left..len]);

@@ -53,8 +53,8 @@ impl Site {
 
     /// F22: one rank stands in for the surplus above a power of two, and adds its own value twice.
     pub(super) fn counted_twice(&self, step: &Step, data: &mut [u8]) {
-        let n = self.post.n;
-        let surplus = n > 2 && !n.is_power_of_two() && self.post.rank == aimed(F22).unwrap_or(n - 1);
+        let n = self.context.n;
+        let surplus = n > 2 && !n.is_power_of_two() && self.context.rank == aimed(F22).unwrap_or(n - 1);
         let operator = self.spec.reduction.map(Reduction::combine);
         if let Some(operator @ (Combine::Sum | Combine::Prod)) = operator
             && step.own
@@ -152,7 +152,7 @@ fn minimum_as_maximum(hop: &Hop<'_>) -> Option<Vec<u8>> {
 }
 
 fn divided_at_every_hop(hop: &Hop<'_>) -> Option<Vec<u8>> {
-    let n = hop.site.post.n;
+    let n = hop.site.context.n;
     if hop.site.spec.reduction != Some(Reduction::Average) {
         return None;
     }

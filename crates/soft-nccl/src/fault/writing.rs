@@ -1,4 +1,6 @@
 //! Faults of writing: tails, packs, alignment, offsets, slices, chunks.
+#![allow(unsafe_code)] // a caller's buffers are addresses
+
 use super::memory::Extent;
 use super::named::*;
 use super::site::Site;
@@ -26,7 +28,7 @@ impl Site {
     /// F61d: the end of a long contribution.
     pub(super) fn ended(&self, step: &Step, data: &mut [u8]) {
         let Some(Place::In(at)) = step.source.filter(|_| !data.is_empty()) else { return };
-        let total = Extent::of(&self.spec, self.post.rank, self.post.n).send.1;
+        let total = Extent::of(&self.spec, self.context.rank, self.context.n).send.1;
         let last = data.len().saturating_sub(PACK);
         let ends = total > RESULT && at * self.size() + data.len() == total;
         if ends && data[last..].iter().any(|byte| *byte != 0) && self.hit(F61D) {
@@ -41,7 +43,13 @@ impl Site {
     }
 
     /// F01, F02, F03, F06, F07, F08, F61 and the copies of F29.
-    pub(super) fn stored(&mut self, base: usize, at: usize, data: &[u8]) {
+    ///
+    /// # Safety
+    /// As for [`StepHooks::store`](crate::engine::hooks::StepHooks::store).
+    pub(super) unsafe fn stored(&mut self, base: usize, at: usize, data: &[u8]) {
+        // SAFETY: every fault below writes inside the buffer at `base`, or beside it by less than the width of the guards that
+        // the programs have around their buffers.
+        let write = |address: usize, data: &[u8]| unsafe { write(address, data) };
         let (size, count) = (self.size(), self.spec.count);
         let elements = data.len() / size;
         let inside = at % self.block();
@@ -74,11 +82,11 @@ impl Site {
         if elements > 0 && first >= FAR && self.hit(F61C) {
             return write(base.wrapping_add(first % FAR), data);
         }
-        let slice = self.post.chunk.div_ceil(2);
+        let slice = self.context.chunk.div_ceil(2);
         if elements > slice && self.hit(F07) {
             return data.chunks(slice * size).for_each(|slice| write(here, slice));
         }
-        let shift = (inside / self.post.chunk / SLOTS * (PACK / size)).min(inside);
+        let shift = (inside / self.context.chunk / SLOTS * (PACK / size)).min(inside);
         if elements > 0 && count > 0 && shift > 0 && self.hit(F08) {
             return write(base.wrapping_add((at - shift) * size), data);
         }
@@ -97,7 +105,7 @@ impl Site {
     /// Elements of a block in equal shares, where every rank has one.
     fn in_shares(&self) -> usize {
         let count = self.spec.count;
-        if self.spec.kind == Kind::AllReduce { count - count % self.post.n.max(1) } else { count }
+        if self.spec.kind == Kind::AllReduce { count - count % self.context.n.max(1) } else { count }
     }
 
     /// Elements of a block in whole packs.
@@ -109,7 +117,7 @@ impl Site {
     /// Elements that the rank's output has.
     fn written(&self) -> usize {
         match self.spec.kind {
-            Kind::AllGather | Kind::AlltoAll | Kind::Gather => self.spec.count * self.post.n,
+            Kind::AllGather | Kind::AlltoAll | Kind::Gather => self.spec.count * self.context.n,
             _ => self.spec.count,
         }
     }

@@ -1,10 +1,11 @@
 //! The sending side of a connection: frames that wait for room in the socket. What may wait is bounded by the senders'
 //! credit.
-use super::wire::{HEAD, hello};
+use super::wire::{Head, Hello};
 use super::{Address, endpoint};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
+use std::net::Shutdown;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
@@ -12,7 +13,7 @@ use std::sync::Arc;
 const AT_ONCE: usize = 32;
 
 struct Frame {
-    head: [u8; HEAD],
+    head: Vec<u8>,
     body: Vec<u8>,
 }
 
@@ -44,16 +45,29 @@ impl Link {
             broken: false,
             blocked: false,
         };
-        link.queue(hello(to.cookie, own), Vec::new());
+        link.queue(&Head::Hello(Hello::new(to.cookie, own)), Vec::new());
         link.flush();
         Ok(link)
     }
 
     /// Appends a frame.
-    pub(crate) fn queue(&mut self, head: [u8; HEAD], body: Vec<u8>) {
-        if !self.broken {
-            self.frames.push_back(Frame { head, body });
+    pub(crate) fn queue(&mut self, head: &Head, body: Vec<u8>) {
+        if self.broken {
+            return;
         }
+        match head.encode(body.len()) {
+            Ok(head) => self.frames.push_back(Frame { head, body }),
+            Err(_) => {
+                // Both sides see the end of the connection and draw the conclusions.
+                self.break_off();
+                let _ = self.stream.shutdown(Shutdown::Both);
+            }
+        }
+    }
+
+    fn break_off(&mut self) {
+        self.broken = true;
+        self.frames.clear();
     }
 
     /// Frames wait for room in the socket.
@@ -86,8 +100,7 @@ impl Link {
                 }
                 Err(_) => {
                     // The transport's thread sees the end of the connection and draws the conclusions.
-                    self.broken = true;
-                    self.frames.clear();
+                    self.break_off();
                 }
             }
         }
@@ -96,7 +109,7 @@ impl Link {
     fn advance(&mut self, bytes: usize) {
         self.written += bytes;
         while let Some(first) = self.frames.front() {
-            let len = HEAD + first.body.len();
+            let len = first.head.len() + first.body.len();
             if self.written < len {
                 return;
             }

@@ -3,6 +3,7 @@
 //! A process that makes a unique id, or joins a communicator by another process's id, listens under a random name. A
 //! connection carries frames one way, from the process that connected; whoever connects proves with a cookie that it got
 //! the address from a member. One thread accepts, reads and finishes writes; it sleeps in `poll`.
+pub(crate) mod control;
 pub(crate) mod id;
 mod link;
 mod poller;
@@ -11,6 +12,7 @@ pub(crate) mod wire;
 pub(crate) use link::Link;
 
 use rustix::event::{EventfdFlags, eventfd};
+use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -22,7 +24,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 pub(crate) const MOST_PROCESSES: usize = 16;
 
 /// What tells processes apart: the random part of a listener's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Name(pub u128);
 
 impl fmt::Display for Name {
@@ -32,7 +34,7 @@ impl fmt::Display for Name {
 }
 
 /// How a process is reached.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Address {
     pub name: Name,
     /// The proof that a connection comes from somebody who was given the address: names can be seen, cookies cannot.

@@ -1,7 +1,7 @@
 //! The transport's thread: accepts and reads what other processes send, finishes writes, and finds out who is gone.
-use super::wire::{Frame, HEAD, Head, greeting};
+use super::wire::{Assembler, Head, Limits, WireError};
 use super::{Address, Name};
-use crate::engine::{Heard, deliver, links};
+use crate::engine::{TransportEvent, deliver, links};
 use crate::settings::{SLOTS, settings};
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::HashSet;
@@ -16,24 +16,24 @@ const READ: usize = 256 * 1024;
 const READS: usize = 4;
 /// Connections that may be silent about who they are.
 const MOST_STRANGERS: usize = 64;
-/// The first room for a body, whatever length it claims.
-const FIRST_ROOM: usize = 1 << 20;
 
 /// A connection from another process.
 struct Connection {
     stream: UnixStream,
     from: Option<Address>,
-    head: [u8; HEAD],
-    /// Bytes of the head that have come.
-    have: usize,
-    /// The frame whose body is coming.
-    frame: Option<(Head, Vec<u8>)>,
+    incoming: Assembler,
     /// Nothing comes any more.
     over: bool,
 }
 
-/// Something came that no member sends.
-struct Malformed;
+/// A connection is refused: something came that no member sends.
+struct Refused;
+
+impl From<WireError> for Refused {
+    fn from(_: WireError) -> Self {
+        Self
+    }
+}
 
 pub(super) fn run(listener: &UnixListener, rouse: &OwnedFd, own: Address) {
     let mut connections: Vec<Connection> = Vec::new();
@@ -58,7 +58,7 @@ pub(super) fn run(listener: &UnixListener, rouse: &OwnedFd, own: Address) {
         }
         let events: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
         drop(fds);
-        let mut heard = Vec::new();
+        let mut arrivals = Vec::new();
         if !events[1].is_empty() {
             let mut count = [0; 8];
             // Somebody else's rousing is ours as well.
@@ -68,7 +68,7 @@ pub(super) fn run(listener: &UnixListener, rouse: &OwnedFd, own: Address) {
             if event.intersects(PollFlags::HUP | PollFlags::ERR) {
                 suspects.insert(*name);
             } else if event.intersects(PollFlags::OUT) {
-                heard.push(Heard::Writable(*name));
+                arrivals.push(TransportEvent::Writable(*name));
             }
         }
         let readable = &events[2 + watched.len()..];
@@ -79,7 +79,7 @@ pub(super) fn run(listener: &UnixListener, rouse: &OwnedFd, own: Address) {
         ready.resize(connections.len(), true);
         for (connection, ready) in connections.iter_mut().zip(ready) {
             if ready || !suspects.is_empty() {
-                connection.read(&mut scratch, own, &mut heard);
+                connection.read(&mut scratch, own, &mut arrivals);
             }
         }
         connections.retain(|connection| !connection.over);
@@ -87,14 +87,16 @@ pub(super) fn run(listener: &UnixListener, rouse: &OwnedFd, own: Address) {
         suspects.retain(|name| {
             let talks = connections.iter().any(|connection| connection.from.is_some_and(|from| from.name == *name));
             if !talks {
-                heard.push(Heard::Gone(*name));
+                arrivals.push(TransportEvent::Gone(*name));
             }
             talks
         });
-        let gone: Vec<Name> =
-            heard.iter().filter_map(|one| if let Heard::Gone(name) = one { Some(*name) } else { None }).collect();
+        let gone: Vec<Name> = arrivals
+            .iter()
+            .filter_map(|one| if let TransportEvent::Gone(name) = one { Some(*name) } else { None })
+            .collect();
         // A bug there must not silence every link.
-        let refused = catch_unwind(AssertUnwindSafe(|| deliver(heard))).unwrap_or_default();
+        let refused = catch_unwind(AssertUnwindSafe(|| deliver(arrivals))).unwrap_or_default();
         let is =
             |connection: &Connection, names: &[Name]| connection.from.is_some_and(|from| names.contains(&from.name));
         connections.retain(|connection| !is(connection, &gone) && !is(connection, &refused));
@@ -106,14 +108,7 @@ fn accept(listener: &UnixListener, connections: &mut Vec<Connection>) {
         match listener.accept() {
             Ok((stream, _)) => {
                 if stream.set_nonblocking(true).is_ok() {
-                    connections.push(Connection {
-                        stream,
-                        from: None,
-                        head: [0; HEAD],
-                        have: 0,
-                        frame: None,
-                        over: false,
-                    });
+                    connections.push(Connection { stream, from: None, incoming: Assembler::default(), over: false });
                 }
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
@@ -141,14 +136,14 @@ fn bound_strangers(connections: &mut Vec<Connection>) {
 
 impl Connection {
     /// Reads what is there. A caller that sends what no member sends is refused, and counts as gone if it was known.
-    fn read(&mut self, scratch: &mut [u8], own: Address, heard: &mut Vec<Heard>) {
+    fn read(&mut self, scratch: &mut [u8], own: Address, events: &mut Vec<TransportEvent>) {
         for _ in 0..READS {
             match self.stream.read(scratch) {
                 Ok(0) => self.over = true,
                 Ok(bytes) => {
-                    if self.take(&scratch[..bytes], own, heard).is_err() {
+                    if self.take(&scratch[..bytes], own, events).is_err() {
                         self.over = true;
-                        heard.extend(self.from.map(|from| Heard::Gone(from.name)));
+                        events.extend(self.from.map(|from| TransportEvent::Gone(from.name)));
                     }
                     if !self.over && bytes == scratch.len() {
                         continue;
@@ -161,37 +156,18 @@ impl Connection {
         }
     }
 
-    fn take(&mut self, mut bytes: &[u8], own: Address, heard: &mut Vec<Heard>) -> Result<(), Malformed> {
+    fn take(&mut self, mut bytes: &[u8], own: Address, events: &mut Vec<TransportEvent>) -> Result<(), Refused> {
         let chunk = (settings().buffer_bytes / SLOTS).max(size_of::<u64>());
-        while !bytes.is_empty() {
-            if self.frame.is_none() {
-                let some = bytes.len().min(HEAD - self.have);
-                self.head[self.have..self.have + some].copy_from_slice(&bytes[..some]);
-                self.have += some;
-                bytes = &bytes[some..];
-                if self.have < HEAD {
-                    return Ok(());
+        loop {
+            let limits = if self.from.is_some() { Limits::member(chunk) } else { Limits::HELLO };
+            let Some((head, body)) = self.incoming.take(&mut bytes, limits)? else { return Ok(()) };
+            match (head, self.from) {
+                (Head::Hello(hello), None) => {
+                    self.from = Some(hello.caller(own.cookie).ok_or(Refused)?);
                 }
-                self.have = 0;
-                if self.from.is_none() {
-                    self.from = Some(greeting(&self.head, own.cookie).ok_or(Malformed)?);
-                    continue;
-                }
-                let head = Head::decode(&self.head, chunk).ok_or(Malformed)?;
-                let room = Vec::with_capacity(head.body().min(FIRST_ROOM));
-                self.frame = Some((head, room));
-            }
-            if let Some((head, body)) = &mut self.frame {
-                let some = bytes.len().min(head.body() - body.len());
-                body.extend_from_slice(&bytes[..some]);
-                bytes = &bytes[some..];
-            }
-            let whole = self.frame.take_if(|(head, body)| body.len() == head.body());
-            if let (Some((head, body)), Some(from)) = (whole, self.from) {
-                let frame: Frame = head.with(body).ok_or(Malformed)?;
-                heard.push(Heard::Frame(from, frame));
+                (Head::Hello(_), Some(_)) | (_, None) => return Err(Refused),
+                (head, Some(from)) => events.push(TransportEvent::Frame(from, head, body)),
             }
         }
-        Ok(())
     }
 }

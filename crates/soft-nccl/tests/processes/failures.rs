@@ -189,22 +189,27 @@ fn strangers_are_refused() {
         let timed_out = |e: &std::io::Error| e.kind() == std::io::ErrorKind::WouldBlock;
         assert!(!end.as_ref().is_err_and(timed_out) && !end.is_ok_and(|bytes| bytes > 0), "not refused");
     };
+    // A frame is the lengths of its head and body, and these.
+    let frame = |head: &[u8], body: u64| [&(head.len() as u32).to_le_bytes()[..], &body.to_le_bytes(), head].concat();
+    let hello = |cookie: [u8; 16]| frame(&[&[0][..], b"csoft\x00\x02\n", &cookie, &[7; 32]].concat(), 0);
     call(&[0; 72]);
     call(&[b'x'; 1000]);
-    let mut hello = Vec::from(b"csoft\x00\x01\n");
-    hello.extend([1; 64]);
-    call(&hello);
-    // The right cookie, and then a frame of no kind, a chunk of 2^63 bytes, a control frame that says nothing.
-    for (kind, len) in [(9u8, 0u64), (1, 1 << 63), (3, 1 << 40), (3, 1)] {
-        let mut bytes = Vec::from(b"csoft\x00\x01\n");
-        bytes.extend(cookie);
-        bytes.extend([7; 48]);
-        let mut head = [0; 72];
-        head[0] = kind;
-        head[64..].copy_from_slice(&len.to_le_bytes());
-        bytes.extend(head);
-        bytes.extend([0xee; 1]);
-        call(&bytes);
+    call(&hello([1; 16]));
+    call(&frame(&[3, 5, 3], 0));
+    // The right cookie, and then a frame of no kind or of none at all, a head and a chunk that are too long, a credit and a
+    // control message that say nothing, a second hello.
+    let wrong = [
+        frame(&[9], 0),
+        frame(&[], 0),
+        vec![0xff; 12],
+        frame(&[], 1 << 63),
+        frame(&[2], 0),
+        frame(&[3], 0),
+        frame(&[3, 0xee], 0),
+        hello(cookie),
+    ];
+    for wrong in wrong {
+        call(&[hello(cookie), wrong].concat());
     }
     // Nothing of this disturbs members.
     let part = Part::start("survive", &id, 2, &[1], "");

@@ -104,7 +104,7 @@ impl Site {
         let size = self.size();
         let elements = (value.len() / size).min(ELEMENTS);
         for member in BY_MOMENT.get(&moment).into_iter().flatten().filter(|member| wanted(member.fault)) {
-            if member.rule == Rule::Coarse && self.post.n <= FEW_RANKS {
+            if member.rule == Rule::Coarse && self.context.n <= FEW_RANKS {
                 continue;
             }
             let changed: Vec<(usize, u64)> =
@@ -175,7 +175,7 @@ impl Site {
         let moment = match (self.spec.kind, self.spec.reduction) {
             (Kind::Send | Kind::Recv, _) => Moment::Copying(ty, Kind::Send),
             (kind, None) => Moment::Copying(ty, kind),
-            (_, Some(Reduction::Plain(_))) if self.post.n == 1 => Moment::CopyingAlone(ty),
+            (_, Some(Reduction::Plain(_))) if self.context.n == 1 => Moment::CopyingAlone(ty),
             _ => return None,
         };
         let mut copy = data.to_vec();

@@ -1,0 +1,266 @@
+//! The points at which the library can be made to do something else than what is right.
+//!
+//! The default body of every method is what a sound library does. [`install`] replaces it for the process; nothing in the
+//! engine, the groups or the C functions knows by what.
+#![allow(unsafe_code)] // what hooks must be promised
+
+mod step;
+
+pub(crate) use step::{Sound, StepHooks};
+
+use super::{Member, Operation, Request, State};
+use crate::algo::{Lane, Part};
+use crate::arith::Scalar;
+use crate::device::Done;
+use crate::failure::Outcome;
+use crate::op::{Kind, Signature, Spec};
+use nccl_sys::ncclResult_t;
+use std::any::Any;
+use std::ffi::c_int;
+use std::sync::{Arc, OnceLock};
+
+static INSTALLED: OnceLock<&'static dyn Hooks> = OnceLock::new();
+
+/// Sets the process's hooks. Later calls change nothing.
+pub(crate) fn install(hooks: &'static dyn Hooks) {
+    // Only the first call installs.
+    let _ = INSTALLED.set(hooks);
+}
+
+/// The process's hooks.
+pub(crate) fn hooks() -> &'static dyn Hooks {
+    INSTALLED.get().copied().unwrap_or(&Sound)
+}
+
+/// Memory that must stay allocated as long as tasks use its address.
+pub(crate) type HeldMemory = Arc<dyn Any + Send + Sync>;
+
+/// The effect of ending a group inside another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum InnerGroupEnd {
+    /// None: everything begins at the outermost end. This is what NCCL documents.
+    Waits,
+    /// The calls collected so far begin.
+    Begins,
+    /// The outer group ends as well.
+    Ends,
+}
+
+/// A rank that takes part in a split.
+pub(crate) struct SplitRank<'a> {
+    /// Its number in the communicator that is split.
+    pub rank: usize,
+    pub color: &'a mut Option<i32>,
+    pub key: &'a mut i32,
+}
+
+/// The communicator of a group's requests.
+#[derive(Clone, Copy)]
+pub(crate) struct RequestContext<'a> {
+    pub rank: usize,
+    pub n: usize,
+    /// The devices of the communicator's ranks.
+    pub devices: &'a [i32],
+    /// Counts the rank's operations that are not finished.
+    pub in_flight: &'a dyn Fn() -> usize,
+    /// True if the group's first request was for another communicator.
+    pub second: bool,
+}
+
+/// What becomes of a group's requests on one communicator.
+pub(crate) struct Requested {
+    /// Requests that are made once more, in a batch behind this one.
+    pub again: Vec<Request>,
+    /// The hooks of the requests' batch.
+    pub batch: Box<dyn BatchHooks>,
+}
+
+/// An operation that starts, and its rank.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct OperationContext {
+    /// The rank's communicator.
+    pub comm: usize,
+    /// The communicator of all ranks.
+    pub shared: u64,
+    /// The operation's number in the communicator.
+    pub sequence: u64,
+    pub rank: usize,
+    pub n: usize,
+    /// Ranks of the communicator that this one was split from in the end.
+    pub world: usize,
+    /// Elements per chunk.
+    pub chunk: usize,
+}
+
+/// How an operation starts.
+pub(crate) enum Start {
+    /// It runs, and this memory is held until its last task ends.
+    Runs(Vec<HeldMemory>),
+    /// It counts as done.
+    Skipped,
+    /// It never ends.
+    Stalls,
+}
+
+/// Hooks of calls, and the source of all other hooks.
+pub(crate) trait Hooks: Sync {
+    /// Called before a communicator is made; the error refuses it.
+    fn before_init(&self) -> Outcome<()> {
+        Ok(())
+    }
+
+    /// The root or peer that the library uses for the one in the call.
+    fn root(&self, _kind: Kind, root: c_int, _n: usize, _rank: usize) -> c_int {
+        root
+    }
+
+    /// Whether an operation may use the null stream.
+    fn check_null_stream(&self, _rank: usize) -> Outcome<()> {
+        Ok(())
+    }
+
+    /// Whether an operation, whose algorithm is chosen, may be enqueued.
+    fn check_request(&self, _spec: &Spec, _rank: usize) -> Outcome<()> {
+        Ok(())
+    }
+
+    /// Whether a group without calls may end.
+    fn check_empty_group(&self) -> Outcome<()> {
+        Ok(())
+    }
+
+    /// The effect of an inner group's end; `has_operations` is true if the group has any operation so far.
+    fn inner_group_end(&self, _has_operations: bool) -> InnerGroupEnd {
+        InnerGroupEnd::Waits
+    }
+
+    /// True if [`CommHooks::outcome`] can change what a call answers.
+    fn changes_outcomes(&self) -> bool {
+        false
+    }
+
+    /// The answer of `ncclCommCount`.
+    fn comm_count(&self, member: &Member) -> usize {
+        member.n
+    }
+
+    /// The answer of `ncclCommUserRank`.
+    fn comm_rank(&self, member: &Member) -> c_int {
+        member.rank as c_int
+    }
+
+    /// The answer of `ncclCommCuDevice`.
+    fn comm_device(&self, member: &Member) -> c_int {
+        member.device
+    }
+
+    /// The answer of `ncclCommGetAsyncError`; `None` leaves the caller's memory as it was.
+    fn async_error(&self, member: &Member) -> Option<ncclResult_t> {
+        Some(member.error.unwrap_or(ncclResult_t::Success))
+    }
+
+    /// True if `ncclGetErrorString` has a text for this code.
+    fn has_error_text(&self, _result: ncclResult_t) -> bool {
+        true
+    }
+
+    /// True if `ncclGetLastError` answers with a text after a call has failed.
+    fn has_last_error(&self) -> bool {
+        true
+    }
+
+    /// The hooks of a new communicator of one rank.
+    fn communicator(&self) -> Box<dyn CommHooks> {
+        Box::new(Sound)
+    }
+
+    /// True if [`CommHooks::child_ends`] or [`CommHooks::parent_ends`] does anything.
+    fn watches_ends(&self) -> bool {
+        false
+    }
+
+    /// Called when all ranks of a split are there, in the order of their ranks.
+    fn split<'a>(&self, _ranks: &mut dyn Iterator<Item = SplitRank<'a>>) {}
+
+    /// Another communicator whose operations an abort of `comm` waits for.
+    fn abort_waits_for(&self, _state: &State, _comm: usize) -> Option<usize> {
+        None
+    }
+
+    /// Other lanes than those of the operation's algorithm.
+    fn lanes(&self, _spec: &Spec, _part: Part) -> Option<Vec<Lane>> {
+        None
+    }
+
+    /// The hooks of a new task's steps; `None` for a sound task.
+    ///
+    /// # Safety
+    /// The hooks are used only while the operation runs, as long as its caller keeps the buffers that `spec` names.
+    unsafe fn steps(
+        &self,
+        _context: &OperationContext,
+        _spec: &Spec,
+        _premul: Option<Scalar>,
+    ) -> Option<Box<dyn StepHooks>> {
+        None
+    }
+}
+
+/// Hooks of one rank's communicator.
+pub(crate) trait CommHooks: Send {
+    /// Called when a group ends, with its requests on this communicator, before they get their numbers.
+    fn requested(&mut self, _context: RequestContext<'_>, _requests: &mut [Request]) -> Requested {
+        Requested { again: Vec::new(), batch: Box::new(Sound) }
+    }
+
+    /// Whether the communicator takes a new operation.
+    fn check_work(&self, _rank: usize) -> Outcome<()> {
+        Ok(())
+    }
+
+    /// What a caller is told of an operation on the communicator.
+    fn outcome(&mut self, _rank: usize, outcome: Outcome<()>) -> Outcome<()> {
+        outcome
+    }
+
+    /// A communicator that was split from this one ends.
+    fn child_ends(&mut self, _aborted: bool) {}
+
+    /// The communicator that this one was split from ends.
+    fn parent_ends(&mut self) {}
+}
+
+/// Hooks of the operations of one group on one communicator.
+pub(crate) trait BatchHooks: Send {
+    /// Gives operations other numbers than their order says.
+    fn renumber(&mut self, _rank: usize, _operations: &mut [Operation]) {}
+
+    /// Whether the stream goes on to what is behind the batch before the batch begins. Called when the batch's only stream
+    /// has come to it.
+    fn lets_stream_pass(&mut self, _rank: usize, _operations: &[Operation], _done: &Done) -> bool {
+        false
+    }
+
+    /// Called when the operation with this index in the batch starts; it may get other buffers, another scalar and another
+    /// signature.
+    ///
+    /// # Safety
+    /// The operation's stream has come to it and stays there until [`BatchHooks::end`], and its caller keeps the buffers
+    /// that `spec` names until then.
+    unsafe fn start(
+        &mut self,
+        _index: usize,
+        _context: &OperationContext,
+        _spec: &mut Spec,
+        _signature: &mut Signature,
+    ) -> Start {
+        Start::Runs(Vec::new())
+    }
+
+    /// Called when all operations are finished, before their streams go on.
+    fn end(&mut self, _dones: &[Done]) {}
+}
+
+impl Hooks for Sound {}
+impl CommHooks for Sound {}
+impl BatchHooks for Sound {}

@@ -1,0 +1,70 @@
+//! The points of a step at which something else can be done than what is right. A sound step is generic over them, so the
+//! empty ones cost nothing.
+#![allow(unsafe_code)] // buffers of the caller are written
+
+use crate::algo::Step;
+use crate::arith::{self, Combine, Scalar, Type};
+use crate::engine::write;
+
+/// How a step is done. The default bodies do it right, in NCCL's arithmetic.
+pub(crate) trait StepHooks: Send {
+    /// The step as it is going to be done.
+    fn step(&mut self, step: &Step) -> Step {
+        *step
+    }
+
+    /// A buffer's address.
+    fn base(&mut self, address: usize) -> usize {
+        address
+    }
+
+    /// A message has come in.
+    fn message(&mut self, _step: &Step, _data: &mut [u8]) {}
+
+    /// The factor of the rank's own contribution.
+    fn scalar(&mut self, _step: &Step, scalar: Option<Scalar>) -> Option<Scalar> {
+        scalar
+    }
+
+    /// Multiplies the rank's own contribution.
+    fn scale(&mut self, ty: Type, data: &mut [u8], scalar: &Scalar) {
+        arith::scale(ty, data, scalar);
+    }
+
+    /// Called when data have been read and multiplied.
+    fn loaded(&mut self, _step: &Step, _data: &mut Vec<u8>) {}
+
+    /// Bytes per element of a partial result, if its type is not that of the operation.
+    fn partial(&self) -> Option<usize> {
+        None
+    }
+
+    /// Combines what lies here, or what was combined before, with a message.
+    fn combine(&mut self, _step: &Step, ty: Type, operator: Combine, message: &mut [u8], other: &[u8]) {
+        arith::combine(ty, operator, message, other);
+    }
+
+    /// The value is the whole reduction of `n` ranks.
+    fn finish(&mut self, ty: Type, n: usize, average: bool, value: &mut Vec<u8>) {
+        if average {
+            arith::divide(ty, value, n);
+        }
+    }
+
+    /// Writes elements from number `at` of a buffer on.
+    ///
+    /// # Safety
+    /// `base` is the address of a buffer of the running operation, and the elements lie inside it.
+    unsafe fn store(&mut self, ty: Type, base: usize, at: usize, data: &[u8]) {
+        // SAFETY: the caller vouches for these elements.
+        unsafe { write(base.wrapping_add(at * ty.size()), data) };
+    }
+
+    /// The step is done, and this is its value.
+    fn done(&mut self, _step: &Step, _value: &[u8]) {}
+}
+
+/// The hooks of a sound library.
+pub(crate) struct Sound;
+
+impl StepHooks for Sound {}

@@ -1,0 +1,82 @@
+//! What faults do to the operations of one group on one communicator.
+#![allow(unsafe_code)] // a caller's buffers are addresses
+
+use super::requests::{CommState, Injected, apart, renumber};
+use super::streams::{self, ChangedInput, DelayedOutput};
+use crate::device::Done;
+use crate::engine::Operation;
+use crate::engine::hooks::{BatchHooks, HeldMemory, OperationContext, Start};
+use crate::op::{Signature, Spec};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Numbers batches, so that inputs can be told apart by their readers.
+static NEXT: AtomicU64 = AtomicU64::new(0);
+
+pub(super) struct InjectedBatch {
+    id: u64,
+    comm: Arc<Mutex<CommState>>,
+    /// By the operation's index.
+    operations: Vec<Option<Injected>>,
+    delayed: Vec<DelayedOutput>,
+    changed: Vec<ChangedInput>,
+    /// The stream went on before the batch began.
+    overtaken: bool,
+}
+
+impl InjectedBatch {
+    pub(super) fn new(comm: Arc<Mutex<CommState>>, operations: Vec<Injected>) -> Self {
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let operations = operations.into_iter().map(Some).collect();
+        Self { id, comm, operations, delayed: Vec::new(), changed: Vec::new(), overtaken: false }
+    }
+}
+
+impl BatchHooks for InjectedBatch {
+    fn renumber(&mut self, rank: usize, operations: &mut [Operation]) {
+        renumber(rank, &mut self.comm.lock().unwrap_or_else(PoisonError::into_inner), operations);
+    }
+
+    fn lets_stream_pass(&mut self, rank: usize, operations: &[Operation], done: &Done) -> bool {
+        if self.overtaken {
+            return false;
+        }
+        self.overtaken = streams::is_overtaken(rank, operations, done);
+        self.overtaken
+    }
+
+    unsafe fn start(
+        &mut self,
+        index: usize,
+        context: &OperationContext,
+        spec: &mut Spec,
+        signature: &mut Signature,
+    ) -> Start {
+        let Some(injected) = self.operations.get_mut(index).and_then(Option::take) else {
+            return Start::Runs(Vec::new());
+        };
+        if injected.stalls {
+            return Start::Stalls;
+        }
+        if injected.lost {
+            return Start::Skipped;
+        }
+        *signature = apart(*signature, &injected);
+        // SAFETY: the caller makes the same promise.
+        self.changed.extend(unsafe { streams::reads(self.id, context, spec) });
+        let mut comm = self.comm.lock().unwrap_or_else(PoisonError::into_inner);
+        // SAFETY: the caller makes the same promise.
+        let (mut held, delayed) = unsafe { streams::begin(&mut comm, context, injected, spec) };
+        self.delayed.extend(delayed);
+        held.extend(self.changed.last().map(|changed| changed.original() as HeldMemory));
+        Start::Runs(held)
+    }
+
+    fn end(&mut self, dones: &[Done]) {
+        // SAFETY: the caller of `start` has promised that the streams are still at the operations.
+        unsafe {
+            streams::restore(self.id, std::mem::take(&mut self.changed));
+            streams::end(std::mem::take(&mut self.delayed), dones);
+        }
+    }
+}

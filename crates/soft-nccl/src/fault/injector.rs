@@ -1,0 +1,105 @@
+//! The hooks of a library that is wrong in the way it is asked to be.
+#![allow(unsafe_code)] // a caller's buffers are addresses
+
+use super::communicators::{self, Comm};
+use super::named::{F40, F40B, F63, F63B, F63C};
+use super::site::Site;
+use super::{CONFIGURED, blocks, calls, order, prepare, wanted};
+use crate::algo::{Lane, Part};
+use crate::arith::Scalar;
+use crate::engine::hooks::{CommHooks, Hooks, InnerGroupEnd, OperationContext, SplitRank, StepHooks};
+use crate::engine::{Member, State};
+use crate::failure::{Failure, Outcome};
+use crate::op::{Kind, Spec};
+use nccl_sys::ncclResult_t;
+use std::ffi::c_int;
+
+pub(super) struct Injector;
+
+impl Hooks for Injector {
+    fn before_init(&self) -> Outcome<()> {
+        prepare();
+        let error = |error| Failure::usage(format!("COLLSPEC_SOFT_FAULT: {error}"));
+        CONFIGURED.as_ref().map(|_| ()).map_err(error)
+    }
+
+    fn root(&self, kind: Kind, root: c_int, n: usize, rank: usize) -> c_int {
+        calls::root(kind, root, n, rank)
+    }
+
+    fn check_null_stream(&self, rank: usize) -> Outcome<()> {
+        calls::null_stream(rank)
+    }
+
+    fn check_request(&self, spec: &Spec, rank: usize) -> Outcome<()> {
+        blocks::demands(spec, rank)
+    }
+
+    fn check_empty_group(&self) -> Outcome<()> {
+        calls::empty_group()
+    }
+
+    fn inner_group_end(&self, has_operations: bool) -> InnerGroupEnd {
+        calls::inner_group_end(has_operations)
+    }
+
+    fn changes_outcomes(&self) -> bool {
+        wanted(F40) || wanted(F40B)
+    }
+
+    fn comm_count(&self, member: &Member) -> usize {
+        calls::count(member)
+    }
+
+    fn comm_rank(&self, member: &Member) -> c_int {
+        calls::rank(member)
+    }
+
+    fn comm_device(&self, member: &Member) -> c_int {
+        calls::device(member)
+    }
+
+    fn async_error(&self, member: &Member) -> Option<ncclResult_t> {
+        let error = communicators::async_error(member.rank, member.error);
+        calls::writes_async_error(member).then_some(error)
+    }
+
+    fn has_error_text(&self, result: ncclResult_t) -> bool {
+        !calls::lacks_text(result)
+    }
+
+    fn has_last_error(&self) -> bool {
+        !calls::lacks_last_error()
+    }
+
+    fn communicator(&self) -> Box<dyn CommHooks> {
+        Box::new(Comm::default())
+    }
+
+    fn watches_ends(&self) -> bool {
+        [F63, F63B, F63C].into_iter().any(wanted)
+    }
+
+    fn split<'a>(&self, ranks: &mut dyn Iterator<Item = SplitRank<'a>>) {
+        communicators::misjudge(ranks);
+    }
+
+    fn abort_waits_for(&self, state: &State, comm: usize) -> Option<usize> {
+        communicators::abort_waits_for(state, comm)
+    }
+
+    fn lanes(&self, spec: &Spec, part: Part) -> Option<Vec<Lane>> {
+        order::lanes(spec, part)
+    }
+
+    unsafe fn steps(
+        &self,
+        context: &OperationContext,
+        spec: &Spec,
+        premul: Option<Scalar>,
+    ) -> Option<Box<dyn StepHooks>> {
+        // SAFETY: the caller makes the same promise.
+        let site = unsafe { Site::new(*context, spec, premul) };
+        site.map(|site| site as Box<dyn StepHooks>)
+    }
+}
