@@ -25,7 +25,7 @@ impl Item {
     pub fn id(self) -> &'static str {
         match self {
             Self::Fault(fault) => fault.entry().id,
-            Self::Flaw(flaw) => flaw.entry().id,
+            Self::Flaw(flaw) => flaw.info().id,
         }
     }
 
@@ -33,7 +33,7 @@ impl Item {
     pub fn class(self) -> &'static str {
         match self {
             Self::Fault(fault) => fault.entry().class(),
-            Self::Flaw(flaw) => flaw.entry().class(),
+            Self::Flaw(flaw) => flaw.info().class(),
         }
     }
 
@@ -57,7 +57,7 @@ impl Item {
     pub fn text(self) -> &'static str {
         match self {
             Self::Fault(fault) => fault.entry().text,
-            Self::Flaw(flaw) => flaw.entry().text,
+            Self::Flaw(flaw) => flaw.info().text,
         }
     }
 
@@ -65,7 +65,7 @@ impl Item {
     pub fn shown_by(self) -> &'static str {
         match self {
             Self::Fault(fault) => fault.entry().shown_by,
-            Self::Flaw(flaw) => flaw.entry().shown_by,
+            Self::Flaw(flaw) => flaw.info().shown_by,
         }
     }
 }

@@ -4,7 +4,7 @@ use super::sight::Sight;
 use super::tally::Classes;
 use super::*;
 use crate::job::{Ended, Observation};
-use crate::judge::tests::bench::{self, cases, try_bench};
+use crate::judge::tests::test_case::{self, cases, try_planned_case};
 use crate::judge::{Flaw, Lane};
 use crate::oracle::Forecast;
 use crate::plan::{Limits, plan};
@@ -70,7 +70,7 @@ impl Bench for Fake {
     }
 
     fn run(&self, ready: &Ready, wish: Wish, _: Option<f64>, judge: &Judging<'_>) -> Result<Seen, String> {
-        let bench = bench::Bench { plan: ready.plan.clone(), forecast: ready.forecast.clone() };
+        let bench = test_case::TestCase { plan: ready.plan.clone(), forecast: ready.forecast.clone() };
         let mut seen = bench.perfect();
         let mut reached = Reached::default();
         let mut meet = |id: &str| {
@@ -225,7 +225,7 @@ impl Way for Glance {
         if case.world_size.v == 1 { Err("it has no such thing".into()) } else { Ok(std::borrow::Cow::Borrowed(case)) }
     }
     fn judge(&self, plan: &crate::plan::Plan, forecast: &Forecast, seen: &[Observation]) -> crate::judge::Verdict {
-        crate::judge::judge_bare(plan, forecast, seen, Some(Flaw::OnlyRank0))
+        crate::judge::judge_pass_or_fail(plan, forecast, seen, Some(Flaw::OnlyRank0))
     }
     fn judge_with(
         &self,
@@ -253,6 +253,6 @@ fn another_way_has_its_own_cases_and_judge() {
 #[test]
 fn the_bench_is_right_when_nothing_is_asked_of_it() {
     for case in cases(LONG) {
-        assert!(try_bench(&case).is_ok());
+        assert!(try_planned_case(&case).is_ok());
     }
 }

@@ -52,10 +52,10 @@ impl Way for Ours {
     }
 
     fn judge(&self, plan: &Plan, forecast: &Forecast, seen: &[Observation]) -> Verdict {
-        judge::judge_bare(plan, forecast, seen, None)
+        judge::judge_pass_or_fail(plan, forecast, seen, None)
     }
 
     fn judge_with(&self, plan: &Plan, forecast: &Forecast, seen: &[Observation], flaw: Flaw) -> Option<Verdict> {
-        Some(judge::judge_bare(plan, forecast, seen, Some(flaw)))
+        Some(judge::judge_pass_or_fail(plan, forecast, seen, Some(flaw)))
     }
 }

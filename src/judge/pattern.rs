@@ -1,4 +1,4 @@
-//! Recognises what kind of mistake a set of wrong elements looks like.
+//! Recognises the kind of error in a set of wrong elements: their positions, and what they hold instead.
 use super::lanes::Replay;
 use crate::job::Observation;
 use crate::num::get;
@@ -9,33 +9,39 @@ use crate::oracle::walk::region_bytes;
 use crate::oracle::{Budget, Forecast, ReduceKind, Reduction};
 use crate::plan::{Event, Plan, Region};
 
-/// Wrong elements that one write left.
-pub(crate) struct Site<'a> {
+/// A write with wrong elements.
+pub(crate) struct WrongWrite<'a> {
     pub event: usize,
     pub write: usize,
     pub region: Region,
-    /// What is right, and what is there: the region's bytes.
+    /// The region's expected bytes.
     pub expected: &'a [u8],
+    /// The region's actual bytes.
     pub actual: &'a [u8],
-    /// Ascending, counted from the region's start; at least one.
+    /// Indices of the wrong elements, ascending from the region's start; at least one.
     pub wrong: &'a [u64],
 }
 
-/// Elements that a hypothesis is tested on.
+/// Number of wrong elements on which a hypothesis is tested.
 const SAMPLES: usize = 256;
 
-/// In words; `None` if nothing is recognised.
-pub(crate) fn recognise(plan: &Plan, forecast: &Forecast, seen: &Observation, site: &Site<'_>) -> Option<String> {
-    let place = places(site.wrong, site.region.len);
-    let content = content(plan, forecast, seen, site);
+/// The pattern of wrong elements as text; `None` if none is recognised.
+pub(crate) fn recognise(
+    plan: &Plan,
+    forecast: &Forecast,
+    observation: &Observation,
+    site: &WrongWrite<'_>,
+) -> Option<String> {
+    let place = positions_pattern(site.wrong, site.region.len);
+    let content = content_pattern(plan, forecast, observation, site);
     match (place, content) {
         (Some(place), Some(content)) => Some(format!("{place}; {content}")),
         (place, content) => place.or(content),
     }
 }
 
-/// Where the wrong elements lie.
-pub(crate) fn places(wrong: &[u64], of: u64) -> Option<String> {
+/// The pattern of the wrong elements' positions.
+pub(crate) fn positions_pattern(wrong: &[u64], of: u64) -> Option<String> {
     let (first, last) = (*wrong.first()?, *wrong.last()?);
     let count = wrong.len() as u64;
     if count == of || count < 2 && of < 3 {
@@ -65,11 +71,16 @@ pub(crate) fn places(wrong: &[u64], of: u64) -> Option<String> {
     (last + 1 == of && count * 2 > of - first).then(|| format!("scattered from element {first} to the end"))
 }
 
-/// What the wrong elements hold.
-fn content(plan: &Plan, forecast: &Forecast, seen: &Observation, site: &Site<'_>) -> Option<String> {
+/// A description of what the wrong elements hold.
+fn content_pattern(
+    plan: &Plan,
+    forecast: &Forecast,
+    observation: &Observation,
+    site: &WrongWrite<'_>,
+) -> Option<String> {
     let size = plan.buffers[site.region.buf].dtype.size();
     let mut walk = forecast.again(plan);
-    walk.run(0..site.event, &mut Replay { plan, forecast, seen });
+    walk.run(0..site.event, &mut Replay { plan, forecast, observation });
     let (alloc, range) = region_bytes(plan, site.region)?;
     let all = |other: &dyn Fn(usize) -> Option<u64>| {
         let dtype = plan.buffers[site.region.buf].dtype;
@@ -111,16 +122,22 @@ fn content(plan: &Plan, forecast: &Forecast, seen: &Observation, site: &Site<'_>
     if let Some(kind) = reduce {
         let inputs: Option<Vec<&[u8]>> = inputs.into_iter().collect();
         let members = &plan.comms.get(*comm)?.members;
-        let found = contribution(&reduction(dtype, kind, members.len()), &inputs?, first, members, site);
-        return found.or_else(|| shifted_block(plan, site, recv, op.rule, &walk_results(plan, forecast, seen, site)?));
+        let found = missing_or_double_rank(&reduction(dtype, kind, members.len()), &inputs?, first, members, site);
+        return found
+            .or_else(|| shifted_block(plan, site, recv, op.rule, &right_results(plan, forecast, observation, site)?));
     }
-    matches!(op.rule, Rule::Concat | Rule::Transpose).then(|| blocks(site, *k as usize * size))?
+    matches!(op.rule, Rule::Concat | Rule::Transpose).then(|| block_order(site, *k as usize * size))?
 }
 
-/// What every write of the event holds by rights, by position.
-fn walk_results(plan: &Plan, forecast: &Forecast, seen: &Observation, site: &Site<'_>) -> Option<Vec<Vec<u8>>> {
+/// The expected bytes of every write of the event, by position.
+fn right_results(
+    plan: &Plan,
+    forecast: &Forecast,
+    observation: &Observation,
+    site: &WrongWrite<'_>,
+) -> Option<Vec<Vec<u8>>> {
     let mut walk = forecast.again(plan);
-    let mut replay = Replay { plan, forecast, seen };
+    let mut replay = Replay { plan, forecast, observation };
     walk.run(0..site.event, &mut replay);
     struct Canonical;
     impl crate::oracle::walk::Resolver for Canonical {
@@ -142,10 +159,10 @@ fn walk_results(plan: &Plan, forecast: &Forecast, seen: &Observation, site: &Sit
         .collect()
 }
 
-/// A rank that holds another rank's block of a reduce_scatter.
+/// The pattern of a rank that holds another rank's block of a reduce_scatter.
 fn shifted_block(
     plan: &Plan,
-    site: &Site<'_>,
+    site: &WrongWrite<'_>,
     recv: &[Option<crate::plan::Write>],
     rule: Rule,
     results: &[Vec<u8>],
@@ -159,8 +176,8 @@ fn shifted_block(
     Some(format!("the rank holds the block of rank {rank}"))
 }
 
-/// Blocks of a gathered buffer that stand in the wrong places.
-fn blocks(site: &Site<'_>, block: usize) -> Option<String> {
+/// The pattern of a gathered buffer whose blocks stand in wrong places.
+fn block_order(site: &WrongWrite<'_>, block: usize) -> Option<String> {
     if block == 0 || site.actual.len() <= block {
         return None;
     }
@@ -193,13 +210,13 @@ fn blocks(site: &Site<'_>, block: usize) -> Option<String> {
     }
 }
 
-/// A rank whose input is missing from a reduction, or counts twice.
-fn contribution(
+/// The pattern of a reduction in which a rank's input is missing or counts twice.
+fn missing_or_double_rank(
     whole: &Reduction,
     inputs: &[&[u8]],
     first: usize,
     members: &[usize],
-    site: &Site<'_>,
+    site: &WrongWrite<'_>,
 ) -> Option<String> {
     let mut budget = Budget::new(1_000_000);
     // avg divides by the number of ranks, which would change with them.

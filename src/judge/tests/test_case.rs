@@ -1,4 +1,4 @@
-//! A run without a library: what a faultless one would have left behind.
+//! Planned cases with the observation that a run without any error leaves.
 use crate::job::{Answers, Figure, RankEnd, RankReport, Traffic};
 use crate::job::{Ended, Observation};
 use crate::judge::{Verdict, judge};
@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A planned case.
-pub struct Bench {
+pub struct TestCase {
     pub plan: Plan,
     pub forecast: Forecast,
 }
@@ -24,23 +24,23 @@ pub fn cases(text: &str) -> Vec<Arc<Case>> {
 }
 
 /// The file's only case, planned.
-pub fn bench(text: &str) -> Bench {
-    try_bench(&cases(text)[0]).unwrap_or_else(|d| panic!("{d:#?}"))
+pub fn planned_case(text: &str) -> TestCase {
+    try_planned_case(&cases(text)[0]).unwrap_or_else(|d| panic!("{d:#?}"))
 }
 
-pub fn try_bench(case: &Arc<Case>) -> Result<Bench, Vec<Diagnostic>> {
+pub fn try_planned_case(case: &Arc<Case>) -> Result<TestCase, Vec<Diagnostic>> {
     let plan = plan(case, &Limits::default())?;
     let forecast = Forecast::new(&plan, 7)?;
-    Ok(Bench { plan, forecast })
+    Ok(TestCase { plan, forecast })
 }
 
-/// What every event leaves where it writes.
-struct Record<'a> {
+/// The right result of every write, by event and number of the write.
+struct RightResults<'a> {
     plan: &'a Plan,
     left: HashMap<(usize, usize), Vec<u8>>,
 }
 
-impl Resolver for Record<'_> {
+impl Resolver for RightResults<'_> {
     fn choose(&mut self, _: &Choice<'_>) -> Option<Vec<u8>> {
         None
     }
@@ -56,11 +56,11 @@ impl Resolver for Record<'_> {
     }
 }
 
-impl Bench {
-    /// What a run leaves that does everything right.
+impl TestCase {
+    /// The observation of a run without any error.
     pub fn perfect(&self) -> Observation {
         let mut walk = self.forecast.again(&self.plan);
-        let mut record = Record { plan: &self.plan, left: HashMap::new() };
+        let mut record = RightResults { plan: &self.plan, left: HashMap::new() };
         walk.run(0..self.plan.events.len(), &mut record);
         let images =
             self.forecast.initial.iter().zip(&walk.memory).zip(&self.plan.allocs).map(|((image, memory), alloc)| {
@@ -131,7 +131,7 @@ impl Bench {
     }
 }
 
-/// Traffic for a figure.
+/// The traffic of a figure.
 pub fn traffic(rounds: u64, sent: u64) -> Option<Traffic> {
     Some(Traffic { rounds, sent, received: sent, inner: 0 })
 }
