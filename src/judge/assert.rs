@@ -7,7 +7,7 @@ use crate::expr::map::element_value;
 use crate::expr::{EvalError, Expr, Func, Mode, Node, Scope, Value};
 use crate::job::Observation;
 use crate::num::{DType, get};
-use crate::oracle::contents::Memory;
+use crate::oracle::memory::Memory;
 use crate::plan::asserts::uncounted;
 use crate::plan::{BufId, Plan};
 use crate::scenario::Sp;

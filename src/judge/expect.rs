@@ -6,8 +6,8 @@ use super::pattern;
 use crate::job::Observation;
 use crate::num::{DType, decode_f64, get, is_nan};
 use crate::oracle::Forecast;
-use crate::oracle::contents::{Certainty, Memory};
-use crate::oracle::walk::region_bytes;
+use crate::oracle::interpreter::region_bytes;
+use crate::oracle::memory::{Certainty, Memory};
 use crate::plan::each::Fraction;
 use crate::plan::expect::extent;
 use crate::plan::inputs::{bytes, content_count};
@@ -230,7 +230,7 @@ impl ExpectationCheck<'_> {
 /// True if part of the region is undefined.
 pub(crate) fn is_undefined(plan: &Plan, last: &[Memory], region: Region) -> bool {
     let found = region_bytes(plan, region).and_then(|(alloc, range)| Some((last.get(alloc)?, range)));
-    found.is_some_and(|(memory, range)| memory.over(range).any(|(_, run)| run.sure == Certainty::Undefined))
+    found.is_some_and(|(memory, range)| memory.runs_in(range).any(|(_, run)| run.certainty == Certainty::Undefined))
 }
 
 /// Equal as `expect` means it: by bits, or as numbers where nan is nan and 0 is -0.0.

@@ -7,8 +7,8 @@ use super::{Lane, pattern};
 use crate::job::Observation;
 use crate::num::get;
 use crate::oracle::Forecast;
-use crate::oracle::contents::{Certainty, Memory, Run};
-use crate::oracle::walk::{region_bytes, writes_of};
+use crate::oracle::interpreter::{region_bytes, writes_of};
+use crate::oracle::memory::{Certainty, Memory, MemoryRun};
 use crate::plan::{Plan, Region};
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -57,14 +57,14 @@ fn count_checked_bytes(plan: &Plan, memory: &Memory, collector: &mut FindingColl
     for run in memory.runs() {
         let bytes = run.end - from;
         from = run.end;
-        match (run.sure, run.writer) {
-            (Certainty::Known | Certainty::Soft, Some(event)) if run.origin.is_none() => {
+        match (run.certainty, run.writer) {
+            (Certainty::Known | Certainty::Ambiguous, Some(event)) if run.origin.is_none() => {
                 let writes = plan.events.get(event as usize).map(writes_of).unwrap_or_default();
                 let region = writes.into_iter().flatten().next().map(|w| w.region);
                 let size = region.and_then(|r| plan.buffers.get(r.buf)).map_or(1, |b| b.dtype.size());
                 exact += bytes / size as u64;
             }
-            (Certainty::Blank, _) | (Certainty::Known, None) => kept += bytes,
+            (Certainty::Unwritten, _) | (Certainty::Known, None) => kept += bytes,
             _ => {}
         }
     }
@@ -127,7 +127,7 @@ impl WrongPayload<'_> {
         for run in self.memory.runs() {
             let range = from..run.end;
             from = run.end;
-            if run.sure == Certainty::Undefined || self.is_right(&range) {
+            if run.certainty == Certainty::Undefined || self.is_right(&range) {
                 continue;
             }
             let owners = self.owners(run);
@@ -164,7 +164,7 @@ impl WrongPayload<'_> {
     }
 
     /// Candidates for the owner of a run's bytes; of those that contain a byte the first owns it.
-    fn owners(&self, run: &Run) -> Vec<(Range<u64>, ByteOwner)> {
+    fn owners(&self, run: &MemoryRun) -> Vec<(Range<u64>, ByteOwner)> {
         let rank = self.plan.allocs[self.alloc].rank;
         let mut owners = Vec::new();
         let mut add = |region: Region, owner| match region_bytes(self.plan, region) {
@@ -179,7 +179,7 @@ impl WrongPayload<'_> {
         }
         // In place, an input and an output are the same memory: the input's name for what was known at the beginning.
         let mut bufs: Vec<usize> = (0..self.plan.buffers.len()).collect();
-        bufs.sort_by_key(|b| self.plan.buffers[*b].input.is_none() == (run.sure == Certainty::Known));
+        bufs.sort_by_key(|b| self.plan.buffers[*b].input.is_none() == (run.certainty == Certainty::Known));
         for buf in bufs {
             if let Some(place) = self.plan.buffers[buf].places.get(rank).copied().flatten() {
                 add(Region { buf, rank, start: 0, len: place.count }, ByteOwner::Unwritten(buf));
@@ -288,7 +288,7 @@ pub(crate) fn compare_runs(
         let spec = &plan.allocs[alloc];
         let start = spec.start() as usize;
         let undefined: Vec<_> = memory.get(alloc).map_or_else(Vec::new, |memory| {
-            let undefined = memory.over(0..spec.payload).filter(|(_, run)| run.sure == Certainty::Undefined);
+            let undefined = memory.runs_in(0..spec.payload).filter(|(_, run)| run.certainty == Certainty::Undefined);
             undefined.map(|(bytes, _)| start + bytes.start as usize..start + bytes.end as usize).collect()
         });
         let defined = |at: usize| !undefined.iter().any(|bytes| bytes.contains(&at));

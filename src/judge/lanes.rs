@@ -5,9 +5,9 @@ use super::message::{self, WrongElements};
 use super::{Lane, pattern};
 use crate::job::Observation;
 use crate::num::get;
-use crate::oracle::columns::column;
-use crate::oracle::contents::{Certainty, Memory};
-use crate::oracle::walk::{Choice, Fault, Resolver, region_bytes, writes_of};
+use crate::oracle::interpreter::{AmbiguousResult, Resolver, Uncomputable, region_bytes, writes_of};
+use crate::oracle::memory::{Certainty, Memory};
+use crate::oracle::reduced_buffer::column;
 use crate::oracle::{self, Budget, Fingerprint, Forecast, Ruling};
 use crate::plan::{GUARD, Plan, Region};
 use std::borrow::Cow;
@@ -42,7 +42,7 @@ pub(crate) fn observed_bytes(
     plan: &Plan,
     forecast: &Forecast,
     observation: &Observation,
-    choice: &Choice<'_>,
+    choice: &AmbiguousResult<'_>,
 ) -> Option<(Vec<u8>, bool)> {
     if let Some(number) = forecast.checkpoint(choice.event, choice.write) {
         let bytes = observation.checkpoints.get(number).filter(|bytes| bytes.len() == choice.canonical.len())?;
@@ -54,7 +54,7 @@ pub(crate) fn observed_bytes(
         observation.images.get(alloc)?.get((start + range.start) as usize..(start + range.end) as usize)?.to_vec();
     let size = choice.reduction.dtype.size();
     for (i, (place, right)) in bytes.chunks_mut(size).zip(choice.canonical.chunks(size)).enumerate() {
-        if !choice.reduced.is_soft(choice.first + i) {
+        if !choice.reduced.is_ambiguous(choice.first + i) {
             place.copy_from_slice(right);
         }
     }
@@ -62,7 +62,7 @@ pub(crate) fn observed_bytes(
 }
 
 impl Resolver for ResultJudge<'_> {
-    fn choose(&mut self, choice: &Choice<'_>) -> Option<Vec<u8>> {
+    fn resolve(&mut self, choice: &AmbiguousResult<'_>) -> Option<Vec<u8>> {
         let region = choice.target.region;
         let buffer = &self.plan.buffers[region.buf];
         let Some((bytes, checkpoint)) = observed_bytes(self.plan, self.forecast, self.observation, choice) else {
@@ -96,7 +96,7 @@ impl Resolver for ResultJudge<'_> {
         Some(bytes)
     }
 
-    fn happened(&mut self, number: usize, memory: &[Memory]) {
+    fn after_event(&mut self, number: usize, memory: &[Memory]) {
         for (write, target) in writes_of(&self.plan.events[number]).into_iter().enumerate() {
             if let (Some(target), Some(checkpoint)) = (target, self.forecast.checkpoint(number, write)) {
                 self.compare_checkpoint(number, write, target.region, checkpoint, memory);
@@ -104,7 +104,7 @@ impl Resolver for ResultJudge<'_> {
         }
     }
 
-    fn fault(&mut self, fault: Fault) {
+    fn uncomputable(&mut self, fault: Uncomputable) {
         let text = match self.plan.steps.get(fault.step as usize) {
             Some(step) => format!("{}: {}", step.label, fault.message),
             None => fault.message,
@@ -126,7 +126,7 @@ impl ResultJudge<'_> {
         }
         let Some((alloc, range)) = region_bytes(self.plan, region) else { return };
         let Some(memory) = memory.get(alloc) else { return };
-        if memory.over(range.clone()).any(|(_, run)| run.origin.is_some() || run.sure == Certainty::Undefined) {
+        if memory.runs_in(range.clone()).any(|(_, run)| run.origin.is_some() || run.certainty == Certainty::Undefined) {
             return;
         }
         let (expected, actual) = (
@@ -166,7 +166,7 @@ impl ResultJudge<'_> {
     }
 
     /// Judges every element with several right values, of a checkpoint all elements. Returns the wrong ones.
-    fn judge_elements(&mut self, choice: &Choice<'_>, bytes: &[u8], checkpoint: bool) -> Vec<WrongElement> {
+    fn judge_elements(&mut self, choice: &AmbiguousResult<'_>, bytes: &[u8], checkpoint: bool) -> Vec<WrongElement> {
         let dtype = choice.reduction.dtype;
         let mut wrong = Vec::new();
         let mut values = Vec::with_capacity(choice.inputs.len());
@@ -178,7 +178,7 @@ impl ResultJudge<'_> {
         };
         for i in 0..choice.target.region.len as usize {
             let actual = get(dtype, bytes, i);
-            if !choice.reduced.is_soft(choice.first + i) {
+            if !choice.reduced.is_ambiguous(choice.first + i) {
                 let right = get(dtype, choice.canonical, i);
                 if checkpoint {
                     counts[0] += 1;
@@ -192,11 +192,13 @@ impl ResultJudge<'_> {
             column(dtype, choice.inputs, choice.first + i, &mut values);
             let judged = choice.reduction.judge(&values, actual, self.budget);
             let lane = match judged.lane {
-                oracle::Lane::Exact => 0,
-                oracle::Lane::Admissible => 1,
-                oracle::Lane::Bounded => 2,
+                oracle::ElementLane::Exact => 0,
+                oracle::ElementLane::Admissible => 1,
+                oracle::ElementLane::Bounded => 2,
             };
-            if let (Ruling::Unable { why }, true) = (&judged.ruling, choice.reduced.has_open_inputs(choice.first + i)) {
+            if let (Ruling::Unable { why }, true) =
+                (&judged.ruling, choice.reduced.has_ambiguous_inputs(choice.first + i))
+            {
                 unable.get_or_insert((0u64, why.clone())).0 += 1;
                 continue;
             }
@@ -232,7 +234,7 @@ impl ResultJudge<'_> {
     /// The wrong elements that the judge notices.
     fn noticed<'w>(
         &self,
-        choice: &Choice<'_>,
+        choice: &AmbiguousResult<'_>,
         bytes: &[u8],
         wrong: &'w [WrongElement],
         checkpoint: bool,
@@ -251,7 +253,7 @@ impl ResultJudge<'_> {
         Cow::Owned(wrong.iter().filter(|(i, _, _)| noticed.binary_search(&(*i as u64)).is_ok()).cloned().collect())
     }
 
-    fn report(&mut self, choice: &Choice<'_>, bytes: &[u8], wrong: &[WrongElement], checkpoint: bool) {
+    fn report(&mut self, choice: &AmbiguousResult<'_>, bytes: &[u8], wrong: &[WrongElement], checkpoint: bool) {
         let Some((first, lane, expected)) = wrong.first() else { return };
         let region = choice.target.region;
         let buffer = &self.plan.buffers[region.buf];
@@ -292,7 +294,7 @@ impl ResultJudge<'_> {
     }
 
     /// Reports a rank whose result has other bits than the first rank's.
-    fn report_unequal_ranks(&mut self, choice: &Choice<'_>, first: &FirstRankResult, bytes: &[u8]) {
+    fn report_unequal_ranks(&mut self, choice: &AmbiguousResult<'_>, first: &FirstRankResult, bytes: &[u8]) {
         let region = choice.target.region;
         let dtype = choice.reduction.dtype;
         let mutation = self.collector.mutation;
@@ -305,7 +307,9 @@ impl ResultJudge<'_> {
             .chunks(size)
             .zip(bytes.chunks(size))
             .enumerate()
-            .filter(|(_, (a, b))| a != b && !choice.reduction.leaves_open(get(dtype, a, 0), get(dtype, b, 0)))
+            .filter(|(_, (a, b))| {
+                a != b && !choice.reduction.may_differ_between_ranks(get(dtype, a, 0), get(dtype, b, 0))
+            })
             .map(|(i, _)| i as u64)
             .collect();
         let differ = mutation.noticed(dtype, region.start, differ, &first.bytes, bytes);
@@ -353,10 +357,10 @@ pub(crate) struct Replay<'a> {
 }
 
 impl Resolver for Replay<'_> {
-    fn choose(&mut self, choice: &Choice<'_>) -> Option<Vec<u8>> {
+    fn resolve(&mut self, choice: &AmbiguousResult<'_>) -> Option<Vec<u8>> {
         observed_bytes(self.plan, self.forecast, self.observation, choice).map(|(bytes, _)| bytes)
     }
-    fn fault(&mut self, _: Fault) {}
+    fn uncomputable(&mut self, _: Uncomputable) {}
 }
 
 /// Start and end of the payload in an image; `None` if the image has another length than the plan says.

@@ -22,7 +22,7 @@ pub use runs::CaseJudge;
 pub use verdict::*;
 
 use crate::job::Observation;
-use crate::oracle::contents::Memory;
+use crate::oracle::memory::Memory;
 use crate::oracle::{Budget, Fingerprint, Forecast};
 use crate::plan::Plan;
 use crate::scenario::{Case, Diagnostic, Expected};
@@ -61,8 +61,8 @@ fn judge_run_data<'a>(
     collector: &mut FindingCollector,
     fingerprint: &mut Fingerprint,
 ) -> Cow<'a, [Memory]> {
-    let memory = if forecast.observed {
-        let mut walk = forecast.again(plan);
+    let memory = if forecast.needs_observation {
+        let mut interpreter = forecast.new_interpreter(plan);
         let mut budget = Budget::default();
         let mut judge = lanes::ResultJudge {
             plan,
@@ -73,10 +73,10 @@ fn judge_run_data<'a>(
             fingerprint,
             first: None,
         };
-        walk.run(0..plan.events.len(), &mut judge);
-        Cow::Owned(walk.memory)
+        interpreter.run(0..plan.events.len(), &mut judge);
+        Cow::Owned(interpreter.memory)
     } else {
-        Cow::Borrowed(forecast.last.as_slice())
+        Cow::Borrowed(forecast.final_memory.as_slice())
     };
     images::compare(plan, forecast, &memory, observation, collector);
     expect::check(plan, forecast, &memory, observation, collector);

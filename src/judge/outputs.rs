@@ -3,8 +3,8 @@ use super::Outputs;
 use crate::job::Observation;
 use crate::num::{DType, Number, decode, get, text};
 use crate::oracle::Forecast;
-use crate::oracle::contents::{Certainty, Memory};
-use crate::oracle::walk::{region_bytes, writes_of};
+use crate::oracle::interpreter::{region_bytes, writes_of};
+use crate::oracle::memory::{Certainty, Memory};
 use crate::plan::{BufId, Plan, Region};
 use serde_json::Value;
 
@@ -66,7 +66,7 @@ fn json_row(
         let bytes = (i * size) as usize..((i + 1) * size) as usize;
         let at = range.start + i * size;
         image[bytes.clone()] == initial[bytes]
-            && memory.over(at..at + size).all(|(_, run)| run.sure == Certainty::Blank)
+            && memory.runs_in(at..at + size).all(|(_, run)| run.certainty == Certainty::Unwritten)
     };
     let elements = || 0..region.len;
     if region.len > 0 && elements().all(poison) {

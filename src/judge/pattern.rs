@@ -3,9 +3,9 @@ use super::lanes::Replay;
 use crate::job::Observation;
 use crate::num::get;
 use crate::ops::Rule;
-use crate::oracle::columns::{column, reduction};
-use crate::oracle::contents::Certainty;
-use crate::oracle::walk::region_bytes;
+use crate::oracle::interpreter::region_bytes;
+use crate::oracle::memory::Certainty;
+use crate::oracle::reduced_buffer::{column, reduction_of};
 use crate::oracle::{Budget, Forecast, ReduceKind, Reduction};
 use crate::plan::{Event, Plan, Region};
 
@@ -79,19 +79,19 @@ fn content_pattern(
     site: &WrongWrite<'_>,
 ) -> Option<String> {
     let size = plan.buffers[site.region.buf].dtype.size();
-    let mut walk = forecast.again(plan);
-    walk.run(0..site.event, &mut Replay { plan, forecast, observation });
+    let mut interpreter = forecast.new_interpreter(plan);
+    interpreter.run(0..site.event, &mut Replay { plan, forecast, observation });
     let (alloc, range) = region_bytes(plan, site.region)?;
     let all = |other: &dyn Fn(usize) -> Option<u64>| {
         let dtype = plan.buffers[site.region.buf].dtype;
         sample(site.wrong).all(|i| other(i as usize) == Some(get(dtype, site.actual, i as usize)))
     };
-    let memory = &walk.memory[alloc];
+    let memory = &interpreter.memory[alloc];
     let before = &memory.data[range.start as usize..range.end as usize];
     let dtype = plan.buffers[site.region.buf].dtype;
     if all(&|i| Some(get(dtype, before, i))) {
         let at = range.start + site.wrong[0] * size as u64;
-        let blank = memory.over(at..at + 1).any(|(_, run)| run.sure == Certainty::Blank);
+        let blank = memory.runs_in(at..at + 1).any(|(_, run)| run.certainty == Certainty::Unwritten);
         return Some(
             if blank {
                 "they hold the poison they started with, so nothing was written"
@@ -111,7 +111,7 @@ fn content_pattern(
         .iter()
         .map(|s| {
             let (alloc, range) = region_bytes(plan, (*s)?)?;
-            walk.memory[alloc].data.get(range.start as usize..range.end as usize)
+            interpreter.memory[alloc].data.get(range.start as usize..range.end as usize)
         })
         .collect();
     let first = if op.rule == Rule::ReducedBlock { site.write * site.region.len as usize } else { 0 };
@@ -122,7 +122,7 @@ fn content_pattern(
     if let Some(kind) = reduce {
         let inputs: Option<Vec<&[u8]>> = inputs.into_iter().collect();
         let members = &plan.comms.get(*comm)?.members;
-        let found = missing_or_double_rank(&reduction(dtype, kind, members.len()), &inputs?, first, members, site);
+        let found = missing_or_double_rank(&reduction_of(dtype, kind, members.len()), &inputs?, first, members, site);
         return found
             .or_else(|| shifted_block(plan, site, recv, op.rule, &right_results(plan, forecast, observation, site)?));
     }
@@ -136,23 +136,23 @@ fn right_results(
     observation: &Observation,
     site: &WrongWrite<'_>,
 ) -> Option<Vec<Vec<u8>>> {
-    let mut walk = forecast.again(plan);
+    let mut interpreter = forecast.new_interpreter(plan);
     let mut replay = Replay { plan, forecast, observation };
-    walk.run(0..site.event, &mut replay);
+    interpreter.run(0..site.event, &mut replay);
     struct Canonical;
-    impl crate::oracle::walk::Resolver for Canonical {
-        fn choose(&mut self, _: &crate::oracle::walk::Choice<'_>) -> Option<Vec<u8>> {
+    impl crate::oracle::interpreter::Resolver for Canonical {
+        fn resolve(&mut self, _: &crate::oracle::interpreter::AmbiguousResult<'_>) -> Option<Vec<u8>> {
             None
         }
-        fn fault(&mut self, _: crate::oracle::walk::Fault) {}
+        fn uncomputable(&mut self, _: crate::oracle::interpreter::Uncomputable) {}
     }
-    walk.run(site.event..site.event + 1, &mut Canonical);
-    crate::oracle::walk::writes_of(plan.events.get(site.event)?)
+    interpreter.run(site.event..site.event + 1, &mut Canonical);
+    crate::oracle::interpreter::writes_of(plan.events.get(site.event)?)
         .into_iter()
         .map(|write| match write {
             Some(write) => {
                 let (alloc, range) = region_bytes(plan, write.region)?;
-                Some(walk.memory[alloc].data.get(range.start as usize..range.end as usize)?.to_vec())
+                Some(interpreter.memory[alloc].data.get(range.start as usize..range.end as usize)?.to_vec())
             }
             None => Some(Vec::new()),
         })

@@ -5,7 +5,7 @@ use super::{
     Lane, Outcome, Verdict, finish_verdict, images, judge_run_data, message, outcome, outputs, queries, snapshot,
 };
 use crate::job::Observation;
-use crate::oracle::contents::Memory;
+use crate::oracle::memory::Memory;
 use crate::oracle::{Fingerprint, Forecast};
 use crate::plan::Plan;
 use std::borrow::Cow;

@@ -4,8 +4,8 @@ use super::outputs::{whole_buffer, written_buffers};
 use crate::job::Observation;
 use crate::num::{DType, get, is_nan, text};
 use crate::oracle::Forecast;
-use crate::oracle::contents::Certainty;
-use crate::oracle::walk::region_bytes;
+use crate::oracle::interpreter::region_bytes;
+use crate::oracle::memory::Certainty;
 use crate::plan::{BufId, Plan, Region};
 use crate::printable::printable_lines;
 use std::fmt::Write;
@@ -87,15 +87,15 @@ impl SnapshotText<'_> {
         let part = (start + range.start) as usize..(start + range.end) as usize;
         let initial = self.forecast.initial.get(alloc)?.get(part.clone())?;
         let image = self.observation.images.get(alloc)?.get(part)?;
-        let memory = self.forecast.last.get(alloc)?;
-        let begin = self.forecast.begin(alloc);
+        let memory = self.forecast.final_memory.get(alloc)?;
+        let begin = self.forecast.initial_memory(alloc);
         let mut words = Vec::new();
         let mut blank = region.len > 0;
         for i in 0..region.len.min(MAX_ROW_ELEMENTS) {
             let at = range.start + i * size..range.start + (i + 1) * size;
             let element = i as usize;
             let word = if before {
-                match begin.over(at).map(|(_, run)| run.sure).max() {
+                match begin.runs_in(at).map(|(_, run)| run.certainty).max() {
                     Some(Certainty::Known) => text(dtype, get(dtype, initial, element)),
                     _ => ".".into(),
                 }
@@ -103,10 +103,10 @@ impl SnapshotText<'_> {
                 text(dtype, get(dtype, image, element))
             } else {
                 let right = get(dtype, &memory.data[range.start as usize..range.end as usize], element);
-                match memory.over(at).map(|(_, run)| run.sure).max() {
+                match memory.runs_in(at).map(|(_, run)| run.certainty).max() {
                     Some(Certainty::Known) => text(dtype, right),
-                    Some(Certainty::Soft) if is_nan(dtype, right) => text(dtype, right),
-                    Some(Certainty::Soft) => format!("~{}", text(dtype, right)),
+                    Some(Certainty::Ambiguous) if is_nan(dtype, right) => text(dtype, right),
+                    Some(Certainty::Ambiguous) => format!("~{}", text(dtype, right)),
                     Some(Certainty::Undefined) => "?".into(),
                     _ => ".".into(),
                 }

@@ -3,7 +3,7 @@ use super::test_case::{TestCase, cases, planned_case, try_planned_case};
 use crate::job::Observation;
 use crate::judge::{Finding, Lane, Status, Verdict};
 use crate::num::DType;
-use crate::oracle::contents::Certainty;
+use crate::oracle::memory::Certainty;
 use crate::plan::GUARD;
 use crate::scenario::load;
 use proptest::prelude::*;
@@ -130,8 +130,8 @@ proptest! {
             let near = spec.start() as usize - 8..(spec.start() + spec.payload) as usize + 8;
             let byte = if with % 2 == 0 { near.start + place.index(near.len()) } else { place.index(spec.image() as usize) };
             let payload = byte >= spec.start() as usize && byte < (spec.start() + spec.payload) as usize;
-            let soft = payload && planned.forecast.last[alloc].over((byte as u64 - spec.start())..(byte as u64 - spec.start() + 1))
-                .any(|(_, run)| run.sure != Certainty::Known && run.sure != Certainty::Blank);
+            let soft = payload && planned.forecast.final_memory[alloc].runs_in((byte as u64 - spec.start())..(byte as u64 - spec.start() + 1))
+                .any(|(_, run)| run.certainty != Certainty::Known && run.certainty != Certainty::Unwritten);
             if soft {
                 continue;
             }
@@ -165,10 +165,11 @@ fn every_case_of_the_corpus_notices() {
                 ];
                 if spec.payload > 0 {
                     let at = (flips * 7) as u64 % spec.payload;
-                    let sure = planned.forecast.last[alloc].over(at..at + 1).map(|(_, run)| run.sure).max();
-                    if matches!(sure, Some(Certainty::Known | Certainty::Blank)) {
+                    let certainty =
+                        planned.forecast.final_memory[alloc].runs_in(at..at + 1).map(|(_, run)| run.certainty).max();
+                    if matches!(certainty, Some(Certainty::Known | Certainty::Unwritten)) {
                         places.push((spec.start() + at) as usize);
-                    } else if sure == Some(Certainty::Soft) {
+                    } else if certainty == Some(Certainty::Ambiguous) {
                         // The greatest bit of the exponent: no order and no rounding makes that difference.
                         let byte = exponent(&planned, alloc, at) + spec.start() as usize;
                         if let Err(why) = flip(&planned, &mut seen, alloc, byte, 0x40) {

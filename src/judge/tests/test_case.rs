@@ -3,8 +3,8 @@ use crate::job::{Answers, Figure, RankEnd, RankReport, Traffic};
 use crate::job::{Ended, Observation};
 use crate::judge::{Verdict, judge};
 use crate::oracle::Forecast;
-use crate::oracle::contents::Memory;
-use crate::oracle::walk::{Choice, Fault, Resolver, region_bytes, writes_of};
+use crate::oracle::interpreter::{AmbiguousResult, Resolver, Uncomputable, region_bytes, writes_of};
+use crate::oracle::memory::Memory;
 use crate::plan::{Limits, Plan, plan};
 use crate::scenario::{Case, Diagnostic, SourceFile, parse};
 use std::collections::HashMap;
@@ -41,17 +41,17 @@ struct RightResults<'a> {
 }
 
 impl Resolver for RightResults<'_> {
-    fn choose(&mut self, _: &Choice<'_>) -> Option<Vec<u8>> {
+    fn resolve(&mut self, _: &AmbiguousResult<'_>) -> Option<Vec<u8>> {
         None
     }
-    fn happened(&mut self, number: usize, memory: &[Memory]) {
+    fn after_event(&mut self, number: usize, memory: &[Memory]) {
         for (write, target) in writes_of(&self.plan.events[number]).into_iter().enumerate() {
             let Some((alloc, range)) = target.and_then(|t| region_bytes(self.plan, t.region)) else { continue };
             let bytes = memory[alloc].data[range.start as usize..range.end as usize].to_vec();
             self.left.insert((number, write), bytes);
         }
     }
-    fn fault(&mut self, fault: Fault) {
+    fn uncomputable(&mut self, fault: Uncomputable) {
         panic!("{fault:?}");
     }
 }
@@ -59,16 +59,17 @@ impl Resolver for RightResults<'_> {
 impl TestCase {
     /// The observation of a run without any error.
     pub fn perfect(&self) -> Observation {
-        let mut walk = self.forecast.again(&self.plan);
+        let mut interpreter = self.forecast.new_interpreter(&self.plan);
         let mut record = RightResults { plan: &self.plan, left: HashMap::new() };
-        walk.run(0..self.plan.events.len(), &mut record);
-        let images =
-            self.forecast.initial.iter().zip(&walk.memory).zip(&self.plan.allocs).map(|((image, memory), alloc)| {
+        interpreter.run(0..self.plan.events.len(), &mut record);
+        let images = self.forecast.initial.iter().zip(&interpreter.memory).zip(&self.plan.allocs).map(
+            |((image, memory), alloc)| {
                 let mut image = image.clone();
                 let start = alloc.start() as usize;
                 image[start..start + memory.data.len()].copy_from_slice(&memory.data);
                 image
-            });
+            },
+        );
         let images = images.collect();
         let mut checkpoints = vec![Vec::new(); self.forecast.checkpoints.len()];
         for ((event, write), bytes) in record.left {
