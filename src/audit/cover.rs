@@ -1,8 +1,8 @@
-//! Sets of what each of many catches: what one alone catches, and a few that catch as much as all.
+//! Sets: the elements that only one of them has, and few sets that have all elements.
 use std::collections::{BTreeMap, BTreeSet};
 
-/// By set: the elements that no other set has.
-pub fn alone<T: Ord + Copy>(sets: &[BTreeSet<T>]) -> Vec<BTreeSet<T>> {
+/// For each set, the elements that no other set has.
+pub fn unique_elements<T: Ord + Copy>(sets: &[BTreeSet<T>]) -> Vec<BTreeSet<T>> {
     let mut holders: BTreeMap<T, usize> = BTreeMap::new();
     for element in sets.iter().flatten() {
         *holders.entry(*element).or_default() += 1;
@@ -10,9 +10,9 @@ pub fn alone<T: Ord + Copy>(sets: &[BTreeSet<T>]) -> Vec<BTreeSet<T>> {
     sets.iter().map(|set| set.iter().copied().filter(|element| holders[element] == 1).collect()).collect()
 }
 
-/// Sets that together hold what all hold, none of which could be left out: always the one that adds most next, of equal
-/// ones the cheapest and then the first; in the end those that later ones made needless are dropped.
-pub fn few<T: Ord + Copy>(sets: &[BTreeSet<T>], costs: &[usize]) -> Vec<usize> {
+/// Indices of sets that together have all elements, none of which could be left out. The set that adds most comes next, of
+/// equal ones the cheapest and then the first; at the end the sets that later ones made redundant are dropped.
+pub fn minimal_cover<T: Ord + Copy>(sets: &[BTreeSet<T>], costs: &[usize]) -> Vec<usize> {
     let cost = |at: usize| costs.get(at).copied().unwrap_or(0);
     let mut left: BTreeSet<T> = sets.iter().flatten().copied().collect();
     let mut chosen: Vec<usize> = Vec::new();
@@ -46,24 +46,24 @@ mod tests {
 
     #[test]
     fn what_one_alone_has() {
-        let alone = alone(&sets(&[&[1, 2], &[2, 3], &[], &[2]]));
+        let alone = unique_elements(&sets(&[&[1, 2], &[2, 3], &[], &[2]]));
         assert_eq!(alone, sets(&[&[1], &[3], &[], &[]]));
     }
 
     #[test]
     fn few_sets_hold_what_all_hold() {
-        assert_eq!(few(&sets(&[&[1], &[1, 2, 3], &[3]]), &[1, 1, 1]), [1]);
-        assert_eq!(few(&sets(&[&[1, 2], &[1, 2]]), &[5, 2]), [1], "the cheaper of equals");
-        assert_eq!(few(&sets(&[&[1, 2], &[1, 2]]), &[2, 2]), [0], "the first of equals");
-        assert_eq!(few(&sets(&[&[], &[]]), &[]), [] as [usize; 0]);
+        assert_eq!(minimal_cover(&sets(&[&[1], &[1, 2, 3], &[3]]), &[1, 1, 1]), [1]);
+        assert_eq!(minimal_cover(&sets(&[&[1, 2], &[1, 2]]), &[5, 2]), [1], "the cheaper of equals");
+        assert_eq!(minimal_cover(&sets(&[&[1, 2], &[1, 2]]), &[2, 2]), [0], "the first of equals");
+        assert_eq!(minimal_cover(&sets(&[&[], &[]]), &[]), [] as [usize; 0]);
         // the largest comes first here, and what it has the two others have
-        assert_eq!(few(&sets(&[&[2, 3, 4, 5], &[1, 2, 3], &[4, 5, 6]]), &[1, 1, 1]), [1, 2]);
+        assert_eq!(minimal_cover(&sets(&[&[2, 3, 4, 5], &[1, 2, 3], &[4, 5, 6]]), &[1, 1, 1]), [1, 2]);
     }
 
     proptest! {
         #[test]
         fn none_of_the_few_can_be_left_out(lists in prop::collection::vec(prop::collection::btree_set(0u8..12, 0..6), 0..9)) {
-            let chosen = few(&lists, &[]);
+            let chosen = minimal_cover(&lists, &[]);
             let held = |without: Option<usize>| -> BTreeSet<u8> {
                 chosen.iter().filter(|at| Some(**at) != without).flat_map(|at| lists[*at].iter().copied()).collect()
             };

@@ -1,25 +1,24 @@
-//! Which faults a corpus notices: its cases are run on the software library made wrong in every known way, and what they
-//! caught is judged again by judges that are wrong themselves.
+//! Which faults of the library and flaws of the judge a corpus catches.
 //!
-//! First every case runs soundly: it must pass, and the library says which faults would have changed something. Then each
-//! case runs under each fault that it meets. A case that fails under a fault has caught it; what the failing run left
-//! behind is shown to every flawed judge, and one that passes it is caught as well.
+//! First every case runs without a fault: it must pass, and the library reports which faults would have changed something.
+//! Then each case runs with each of these faults. A case that fails with a fault has caught it. Its observations are judged
+//! again with each flaw of the judge, and a flaw with which the case passes is caught as well.
+mod checker;
 pub mod cover;
+mod detected_by;
 pub mod peers;
 pub mod report;
 mod run;
 mod select;
-mod sight;
 mod tally;
-mod way;
 
 #[cfg(test)]
 mod tests;
 
-pub use run::{Bench, SoundFailure, Step};
-pub use select::{Item, NoSelection, Selection};
+pub use checker::{Checker, Collspec};
+pub use run::{AuditEvent, CaseRunner, SoundFailure};
+pub use select::{FaultOrFlaw, Selection, UnknownId};
 pub use tally::{FileRow, ItemRow, Report};
-pub use way::{Ours, Way};
 
 use crate::run::PoolLimits;
 use crate::suite::Suite;
@@ -28,22 +27,22 @@ use std::io;
 use std::num::NonZeroUsize;
 use thiserror::Error;
 
-/// How many cases are run.
+/// Number of cases that are run with each fault.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Depth {
-    /// Under each fault, a file's cases until two have caught it: which files catch what is exact, how many cases do is
-    /// a lower bound.
+    /// With each fault, a file's cases until two have caught it: which files catch it is exact, the number of cases is a
+    /// lower bound.
     #[default]
     Files,
-    /// Every case under every fault that it meets.
+    /// Every case with every fault that it reaches.
     Cases,
-    /// Under each fault, cases of all files in turn until 20 have caught it: both are lower bounds.
+    /// With each fault, cases of all files in turn until 20 have caught it: both are lower bounds.
     Quick,
 }
 
 impl Depth {
-    /// Cases that catch a fault, in a file or in all, after which no more are run under it.
-    fn enough(self) -> usize {
+    /// Number of cases that catch a fault, in a file or in all, after which no more are run with it.
+    fn max_catches(self) -> usize {
         match self {
             Self::Files => 2,
             Self::Cases => usize::MAX,
@@ -52,44 +51,44 @@ impl Depth {
     }
 }
 
-/// Idle processes: as many as files have environments, so that none has to be started again for the next case. Cases in
-/// processes have several to a worker.
-const PROCESSES: usize = 192;
+/// Idle processes that are kept: enough for the environments of all files, so that few are started again. Cases with
+/// `placement = "processes"` have several per worker.
+const MAX_IDLE_PROCESSES: usize = 192;
 /// Bytes of idle workers' arenas.
-const ARENAS: u64 = 1 << 30;
+const MAX_IDLE_BYTES: u64 = 1 << 30;
 
-/// How an audit is done.
+/// Settings of an audit.
 #[derive(Clone, Debug, Default)]
 pub struct Settings {
-    /// Which faults and flaws.
+    /// The faults and flaws.
     pub selection: Selection,
-    /// How many cases are run.
+    /// Number of cases that are run with each fault.
     pub depth: Depth,
-    /// Runs at a time.
+    /// Number of cases that run at a time.
     pub jobs: usize,
 }
 
-/// Why there is no report.
+/// An audit that has no report.
 #[derive(Debug, Error)]
 pub enum Error {
-    /// Files have faults; nothing was run.
+    /// Files are invalid; nothing was run.
     #[error("{} with faults; nothing was run", crate::suite::files_in_words(*.0))]
-    Faults(usize),
-    /// Nothing to run.
+    InvalidFiles(usize),
+    /// There are no cases.
     #[error("there is nothing to run")]
     Empty,
-    /// Cases fail where nothing is wrong with the library.
-    #[error("{} without any fault, so it cannot be said what they catch", failing(.0))]
-    Unsound(Vec<SoundFailure>),
+    /// Cases fail on the library without a fault.
+    #[error("{} without any fault, so it cannot be said what they catch", failing_cases(.0))]
+    FailsWithoutFault(Vec<SoundFailure>),
     /// The runner could not be set up.
     #[error("cannot run cases")]
     Runner(#[from] crate::run::Error),
-    /// Whoever listens to the steps has gone.
+    /// Reporting an event failed.
     #[error("cannot tell how far the audit is")]
-    Told(#[from] io::Error),
+    Progress(#[from] io::Error),
 }
 
-fn failing(failures: &[SoundFailure]) -> String {
+fn failing_cases(failures: &[SoundFailure]) -> String {
     match failures {
         [one] => format!("`{}` fails", one.verdict.case),
         more => format!("{} cases fail", more.len()),
@@ -97,41 +96,49 @@ fn failing(failures: &[SoundFailure]) -> String {
 }
 
 /// Audits the suite's cases on the software library; `options` say which program is started as a worker and how long a
-/// case may take. `tell` hears of every step, on the calling thread.
+/// case may take. `report_event` is called for every event, on the calling thread.
+///
+/// # Errors
+///
+/// Invalid files, no cases, cases that fail without a fault, a runner that cannot be set up, or an error of `report_event`.
 pub fn audit(
     suite: &Suite,
-    way: &dyn Way,
+    checker: &dyn Checker,
     options: RunOptions,
     settings: &Settings,
-    tell: impl FnMut(&Step) -> io::Result<()>,
+    report_event: impl FnMut(&AuditEvent) -> io::Result<()>,
 ) -> Result<Report, Error> {
     if !suite.faults.is_empty() {
-        return Err(Error::Faults(suite.faults.len()));
+        return Err(Error::InvalidFiles(suite.faults.len()));
     }
     if suite.cases.is_empty() {
         return Err(Error::Empty);
     }
     let jobs = settings.jobs.max(1);
-    let limits = PoolLimits { workers: PROCESSES, processes: PROCESSES, bytes: ARENAS };
+    let limits = PoolLimits { workers: MAX_IDLE_PROCESSES, processes: MAX_IDLE_PROCESSES, bytes: MAX_IDLE_BYTES };
     let runner = Runner::soft(RunOptions { jobs: NonZeroUsize::new(jobs), ..options })?.with_pool_limits(limits);
-    audit_on(suite, way, &runner, settings, tell)
+    audit_on(suite, checker, &runner, settings, report_event)
 }
 
-/// The same on whatever runs the cases.
+/// Audits the suite's cases on this runner.
+///
+/// # Errors
+///
+/// Cases that fail without a fault, or an error of `report_event`.
 pub fn audit_on(
     suite: &Suite,
-    way: &dyn Way,
-    bench: &dyn Bench,
+    checker: &dyn Checker,
+    runner: &dyn CaseRunner,
     settings: &Settings,
-    tell: impl FnMut(&Step) -> io::Result<()>,
+    report_event: impl FnMut(&AuditEvent) -> io::Result<()>,
 ) -> Result<Report, Error> {
     let mut cases = suite.cases.clone();
-    cases.extend(way.own());
-    let outcomes = run::run(&cases, way, bench, settings, tell)?;
-    let mut report = tally::report(way, settings, outcomes);
-    if way.errs() {
-        // its judge is not this project's, nor are that one's flaws
-        report.items.retain(|row| matches!(row.item, Item::Fault(_)));
+    cases.extend(checker.extra_cases());
+    let outcomes = run::run_all(&cases, checker, runner, settings, report_event)?;
+    let mut report = tally::build_report(checker, settings, outcomes);
+    if checker.may_misjudge() {
+        // The flaws are those of this project's judge.
+        report.items.retain(|row| matches!(row.item, FaultOrFlaw::Fault(_)));
     }
     Ok(report)
 }

@@ -1,6 +1,6 @@
-//! The runs of an audit: every case soundly, then each case under every fault that it meets.
-use super::sight::{Lanes, Sight};
-use super::{Depth, Error, Settings, Way};
+//! The runs of an audit: every case without a fault, then each case with every fault that it reaches.
+use super::detected_by::{DetectedBy, LaneSet};
+use super::{Checker, Depth, Error, Settings};
 use crate::job::{Call, What};
 use crate::job::{Ended, Observation};
 use crate::judge::{Flaw, Outcome, Status, Verdict};
@@ -18,68 +18,76 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
-/// Bytes of plans that are kept between the sound run and those with faults; what is beyond is planned again.
-const KEPT: u64 = 1 << 30;
-/// A run under a fault may take so many times as long as without,
-const PATIENCE: f64 = 20.0;
-/// but at least so many seconds.
-const LEAST: f64 = 1.0;
+/// Bytes of plans that are kept from the run without a fault for those with faults; other cases are planned again.
+const MAX_KEPT_BYTES: u64 = 1 << 30;
+/// A run with a fault may take this many times as long as the one without,
+const MAX_SLOWDOWN: f64 = 20.0;
+/// but at least this many seconds.
+const MIN_LIMIT_SECONDS: f64 = 1.0;
 
-/// Whoever runs cases with faults.
-pub trait Bench: Sync {
-    /// Plans a case, or says why it does not run.
+/// Runs cases on the library with and without faults.
+pub trait CaseRunner: Sync {
+    /// Plans a case.
+    ///
+    /// # Errors
+    ///
+    /// Why the case cannot be prepared.
     fn prepare(&self, case: &Arc<Case>) -> Result<Prepared, String>;
 
-    /// Runs it with this asked of the library, for so many seconds at most if a number is given, and judges it with
-    /// `judge`. Only a sound run that fails may be tried again.
-    fn run(&self, ready: &Ready, wish: Wish, limit: Option<f64>, judge: &Judging<'_>) -> Result<Seen, String>;
+    /// Runs a case with this wish to the library, for `limit` seconds at most if it is given, and judges it with `judge`.
+    /// Only a run without a fault that fails may be tried again.
+    ///
+    /// # Errors
+    ///
+    /// Why the case could not be run.
+    fn run(&self, ready: &Ready, wish: Wish, limit: Option<f64>, judge: &JudgeFn<'_>) -> Result<JudgedRuns, String>;
 }
 
-/// Who judges a run.
-pub type Judging<'a> = dyn Fn(&Plan, &Forecast, &[Observation]) -> Verdict + Sync + 'a;
-/// What is said of a run, and what was seen of it.
-pub type Seen = (Verdict, Vec<Observation>);
+/// Judges the observations of a case.
+pub type JudgeFn<'a> = dyn Fn(&Plan, &Forecast, &[Observation]) -> Verdict + Sync + 'a;
+/// The verdict on a case, and the observations it is from.
+pub type JudgedRuns = (Verdict, Vec<Observation>);
 
-impl Bench for Runner {
+impl CaseRunner for Runner {
     fn prepare(&self, case: &Arc<Case>) -> Result<Prepared, String> {
         Runner::prepare(self, case).map_err(|error| with_causes(&error))
     }
 
-    fn run(&self, ready: &Ready, wish: Wish, limit: Option<f64>, judge: &Judging<'_>) -> Result<Seen, String> {
+    fn run(&self, ready: &Ready, wish: Wish, limit: Option<f64>, judge: &JudgeFn<'_>) -> Result<JudgedRuns, String> {
         let look = Look { wish, limit, judge };
         let sound = !matches!(wish, Wish::Inject(_));
-        let seen = if sound { self.run_twice(ready, &look) } else { self.run_once(ready, &look) };
-        seen.map_err(|error| with_causes(&error))
+        let judged = if sound { self.run_twice(ready, &look) } else { self.run_once(ready, &look) };
+        judged.map_err(|error| with_causes(&error))
     }
 }
 
-/// How far an audit is.
+/// What happens during an audit.
 #[derive(Clone, Debug)]
-pub enum Step {
-    /// So many runs follow: first the sound ones, then, when those are done, the ones with faults.
-    Runs {
-        /// How many.
+pub enum AuditEvent {
+    /// The runs that follow are known: at first those without faults, and after these the ones with faults.
+    Planned {
+        /// Number of runs.
         runs: usize,
-        /// True if they have faults.
+        /// True for runs with faults.
         faulty: bool,
     },
-    /// One of them is done.
-    Done {
+    /// A run is done.
+    RunDone {
         /// The case.
         case: Arc<Case>,
-        /// The fault, if it had one.
+        /// The fault, if the run had one.
         fault: Option<Fault>,
     },
-    /// All are done.
+    /// All runs are done.
     Finished,
 }
 
-/// A case that fails without a fault.
+/// A case that fails on the library without a fault.
 #[derive(Clone, Debug)]
 pub struct SoundFailure {
     /// The case.
     pub case: Arc<Case>,
-    /// What is wrong.
+    /// The failing verdict.
     pub verdict: Box<Verdict>,
 }
 
@@ -90,116 +98,124 @@ impl SoundFailure {
     }
 }
 
-/// A case under a fault that it caught.
+/// A fault that a case caught.
 #[derive(Clone, Debug)]
 pub struct Catch {
-    /// Which fault.
+    /// The fault.
     pub fault: Fault,
-    /// By what first.
-    pub sight: Sight,
+    /// What detected it first.
+    pub detected_by: DetectedBy,
     /// All lanes that fail.
-    pub lanes: Lanes,
-    /// Flaws with which the judge would have let it pass.
-    pub hidden: Vec<Flaw>,
+    pub lanes: LaneSet,
+    /// Flaws with which the judge passes the case.
+    pub hidden_by: Vec<Flaw>,
 }
 
-/// What an audit knows of a case.
+/// The results of an audit for one case.
 #[derive(Clone, Debug)]
 pub struct CaseOutcome {
     /// The case.
     pub case: Arc<Case>,
-    /// Why it took no part, if so.
+    /// Why the case was left out, if it was.
     pub skipped: Option<String>,
-    /// The faults that it meets.
+    /// Faults that would change something in the case.
     pub reached: Vec<Fault>,
-    /// Runs under faults.
+    /// Number of runs with faults.
     pub runs: usize,
-    /// What it caught.
+    /// The faults that it caught.
     pub caught: Vec<Catch>,
-    /// Faults that it meets and was not run under, because enough others have caught them.
-    pub left: Vec<Fault>,
-    /// Runs of which nothing can be said, and why.
-    pub troubles: Vec<(Fault, String)>,
+    /// Faults that it reaches but was not run with, because enough other cases have caught them.
+    pub not_run: Vec<Fault>,
+    /// Faults with which the run had no verdict, and why.
+    pub undecided: Vec<(Fault, String)>,
 }
 
-/// What a sound run left.
-enum Sound {
+/// The result of a run without a fault.
+enum SoundRun {
     Skipped(String),
     Failed(Box<Verdict>),
-    Passed(Box<Course>),
+    Passed(Box<AuditedCase>),
 }
 
-/// A case on its way.
+/// A case that passes without a fault.
 #[derive(Default)]
-struct Course {
-    /// The faults that it meets; `None` for a case that could not say.
+struct AuditedCase {
+    /// The faults that it reaches; `None` if the library could not report them.
     reached: Option<Reached>,
-    /// Faults to run it under: those that it meets, or else those that it may meet.
-    under: Reached,
-    /// Seconds of the sound run, if it came to an end of its own.
+    /// Faults to run it with: those that it reaches, or else those that it may reach.
+    injected: Reached,
+    /// Seconds of the run without a fault, unless it ended by its time limit.
     seconds: Option<f64>,
-    /// Plan and forecast, while there is room for them.
+    /// Plan and forecast, if they are kept.
     ready: Option<Box<Ready>>,
 }
 
-/// Runs everything.
-pub(super) fn run(
+/// Runs all cases, at first without a fault and then with faults.
+pub(super) fn run_all(
     cases: &[Arc<Case>],
-    way: &dyn Way,
-    bench: &dyn Bench,
+    checker: &dyn Checker,
+    runner: &dyn CaseRunner,
     settings: &Settings,
-    mut tell: impl FnMut(&Step) -> io::Result<()>,
+    mut report_event: impl FnMut(&AuditEvent) -> io::Result<()>,
 ) -> Result<Vec<CaseOutcome>, Error> {
-    tell(&Step::Runs { runs: cases.len(), faulty: false })?;
+    report_event(&AuditEvent::Planned { runs: cases.len(), faulty: false })?;
     let kept = AtomicU64::new(0);
-    let mut sound: Vec<Option<Sound>> = cases.iter().map(|_| None).collect();
+    let mut sound: Vec<Option<SoundRun>> = cases.iter().map(|_| None).collect();
     stream(
         cases,
         settings.jobs,
-        |index, case, send| send((index, contained(|| soundly(case, way, bench, &kept)))),
+        |index, case, send| send((index, catch_panic(|| run_without_fault(case, checker, runner, &kept)))),
         |(index, result)| -> io::Result<()> {
-            sound[index] = Some(result.unwrap_or_else(|text| Sound::Failed(Box::new(failed(&cases[index], text)))));
-            tell(&Step::Done { case: cases[index].clone(), fault: None })
+            sound[index] =
+                Some(result.unwrap_or_else(|text| SoundRun::Failed(Box::new(failed_verdict(&cases[index], text)))));
+            report_event(&AuditEvent::RunDone { case: cases[index].clone(), fault: None })
         },
     )?;
     let mut outcomes: Vec<CaseOutcome> = Vec::with_capacity(cases.len());
-    let mut courses: Vec<(usize, Course)> = Vec::new();
+    let mut audited_cases: Vec<(usize, AuditedCase)> = Vec::new();
     let mut failures = Vec::new();
     for (index, (case, sound)) in cases.iter().zip(sound).enumerate() {
         let (reached, troubles, caught) = (Vec::new(), Vec::new(), Vec::new());
-        let mut outcome =
-            CaseOutcome { case: case.clone(), skipped: None, reached, runs: 0, caught, left: Vec::new(), troubles };
+        let mut outcome = CaseOutcome {
+            case: case.clone(),
+            skipped: None,
+            reached,
+            runs: 0,
+            caught,
+            not_run: Vec::new(),
+            undecided: troubles,
+        };
         match sound {
-            Some(Sound::Passed(course)) => courses.push((index, *course)),
-            Some(Sound::Skipped(reason)) => outcome.skipped = Some(reason),
-            Some(Sound::Failed(verdict)) => failures.push(SoundFailure { case: case.clone(), verdict }),
+            Some(SoundRun::Passed(audited)) => audited_cases.push((index, *audited)),
+            Some(SoundRun::Skipped(reason)) => outcome.skipped = Some(reason),
+            Some(SoundRun::Failed(verdict)) => failures.push(SoundFailure { case: case.clone(), verdict }),
             None => {}
         }
         outcomes.push(outcome);
     }
     if !failures.is_empty() {
-        return Err(Error::Unsound(failures));
+        return Err(Error::FailsWithoutFault(failures));
     }
     let selected: Vec<Fault> = settings.selection.faults().collect();
-    let under = |course: &Course| -> Vec<Fault> {
-        selected.iter().copied().filter(|fault| has(&course.under, *fault)).collect()
+    let under = |audited: &AuditedCase| -> Vec<Fault> {
+        selected.iter().copied().filter(|fault| contains(&audited.injected, *fault)).collect()
     };
-    for (index, course) in &courses {
-        if course.reached.is_some() {
-            outcomes[*index].reached = under(course);
+    for (index, audited) in &audited_cases {
+        if audited.reached.is_some() {
+            outcomes[*index].reached = under(audited);
         }
     }
-    courses.retain(|(_, course)| !under(course).is_empty());
+    audited_cases.retain(|(_, audited)| !under(audited).is_empty());
     let depth = settings.depth;
     if depth == Depth::Quick {
-        spread(&mut courses, cases);
+        interleave_files(&mut audited_cases, cases);
     }
-    let runs = courses.iter().map(|(_, course)| under(course).len()).sum();
-    tell(&Step::Runs { runs, faulty: true })?;
-    // what is counted together stays in one thread, so that the count does not depend on who is faster
+    let runs = audited_cases.iter().map(|(_, audited)| under(audited).len()).sum();
+    report_event(&AuditEvent::Planned { runs, faulty: true })?;
+    // Cases that are counted together stay on one thread, so that the count does not depend on timing.
     let groups = match depth {
-        Depth::Files => by_file(courses, cases),
-        Depth::Cases | Depth::Quick => courses.into_iter().map(|course| vec![course]).collect(),
+        Depth::Files => group_by_file(audited_cases, cases),
+        Depth::Cases | Depth::Quick => audited_cases.into_iter().map(|audited| vec![audited]).collect(),
     };
     let overall: BTreeMap<Fault, AtomicUsize> = selected.iter().map(|fault| (*fault, AtomicUsize::new(0))).collect();
     stream(
@@ -209,13 +225,13 @@ pub(super) fn run(
             let own: BTreeMap<Fault, AtomicUsize> =
                 selected.iter().map(|fault| (*fault, AtomicUsize::new(0))).collect();
             let counts = if depth == Depth::Files { &own } else { &overall };
-            for (index, course) in group {
+            for (index, audited) in group {
                 let mut again = None;
-                for fault in under(course) {
-                    let run = || faulty(&cases[*index], course, &mut again, fault, way, bench, settings);
-                    let enough = counts[&fault].load(Ordering::Relaxed) >= depth.enough();
-                    let result = if enough { Ok(Faulty::Left) } else { contained(run) };
-                    if matches!(result, Ok(Faulty::Caught(_))) {
+                for fault in under(audited) {
+                    let run = || run_with_fault(&cases[*index], audited, &mut again, fault, checker, runner, settings);
+                    let enough = counts[&fault].load(Ordering::Relaxed) >= depth.max_catches();
+                    let result = if enough { Ok(FaultyRun::NotRun) } else { catch_panic(run) };
+                    if matches!(result, Ok(FaultyRun::Caught(_))) {
                         counts[&fault].fetch_add(1, Ordering::Relaxed);
                     }
                     send((*index, fault, result));
@@ -224,117 +240,124 @@ pub(super) fn run(
         },
         |(index, fault, result)| -> io::Result<()> {
             let outcome = &mut outcomes[index];
-            outcome.runs += usize::from(!matches!(result, Ok(Faulty::Left)));
+            outcome.runs += usize::from(!matches!(result, Ok(FaultyRun::NotRun)));
             let mut meets = || {
                 if !outcome.reached.contains(&fault) {
                     outcome.reached.push(fault);
                 }
             };
             match result {
-                Ok(Faulty::Left) => outcome.left.push(fault),
-                Ok(Faulty::Passed { struck: false }) => {}
-                Ok(Faulty::Passed { struck: true }) => meets(),
-                Ok(Faulty::Caught(caught)) => {
+                Ok(FaultyRun::NotRun) => outcome.not_run.push(fault),
+                Ok(FaultyRun::Passed { reached: false }) => {}
+                Ok(FaultyRun::Passed { reached: true }) => meets(),
+                Ok(FaultyRun::Caught(caught)) => {
                     meets();
                     outcome.caught.push(caught);
                 }
-                Err(text) => outcome.troubles.push((fault, text)),
+                Err(text) => outcome.undecided.push((fault, text)),
             }
-            tell(&Step::Done { case: cases[index].clone(), fault: Some(fault) })
+            report_event(&AuditEvent::RunDone { case: cases[index].clone(), fault: Some(fault) })
         },
     )?;
-    tell(&Step::Finished)?;
+    report_event(&AuditEvent::Finished)?;
     Ok(outcomes)
 }
 
-/// The cases of each file together, in their order.
-fn by_file(courses: Vec<(usize, Course)>, cases: &[Arc<Case>]) -> Vec<Vec<(usize, Course)>> {
-    let mut groups: BTreeMap<&str, Vec<(usize, Course)>> = BTreeMap::new();
-    for (index, course) in courses {
-        groups.entry(&cases[index].file.path).or_default().push((index, course));
+/// Groups the cases by file, in their order.
+fn group_by_file(audited_cases: Vec<(usize, AuditedCase)>, cases: &[Arc<Case>]) -> Vec<Vec<(usize, AuditedCase)>> {
+    let mut groups: BTreeMap<&str, Vec<(usize, AuditedCase)>> = BTreeMap::new();
+    for (index, audited) in audited_cases {
+        groups.entry(&cases[index].file.path).or_default().push((index, audited));
     }
     groups.into_values().collect()
 }
 
-/// Puts the first case of every file first, then every second one, and so on: few cases are then of many kinds.
-fn spread(courses: &mut [(usize, Course)], cases: &[Arc<Case>]) {
-    let mut seen: BTreeMap<&str, usize> = BTreeMap::new();
+/// Orders the cases so that the first cases of all files come first, then the second ones, and so on: the first cases are
+/// then of many kinds.
+fn interleave_files(audited_cases: &mut [(usize, AuditedCase)], cases: &[Arc<Case>]) {
+    let mut turn_by_file: BTreeMap<&str, usize> = BTreeMap::new();
     let mut turns = vec![0; cases.len()];
-    for (index, _) in courses.iter() {
-        let turn = seen.entry(&cases[*index].file.path).or_default();
+    for (index, _) in audited_cases.iter() {
+        let turn = turn_by_file.entry(&cases[*index].file.path).or_default();
         turns[*index] = *turn;
         *turn += 1;
     }
-    courses.sort_by_key(|(index, _)| (turns[*index], *index));
+    audited_cases.sort_by_key(|(index, _)| (turns[*index], *index));
 }
 
-/// A panic of planning or judging is a defect of ours, and no verdict.
-fn contained<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+/// Turns a panic of planning or judging, which is a defect of this program, into an error.
+fn catch_panic<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|panic| Err(format!("collspec itself failed, please report it: {}", words_of(&*panic))))
 }
 
-fn failed(case: &Case, text: String) -> Verdict {
+fn failed_verdict(case: &Case, text: String) -> Verdict {
     Verdict { status: Status::Fail, ..crate::judge::skipped(case, text) }
 }
 
-fn has(set: &Reached, fault: Fault) -> bool {
+fn contains(set: &Reached, fault: Fault) -> bool {
     let number = fault.number();
     set.get(number / 64).is_some_and(|word| word >> (number % 64) & 1 == 1)
 }
 
-/// What struck, or would have, in any of the runs of a case; `None` if one could not say.
-fn reached(seen: &[Observation]) -> Option<Reached> {
+/// The faults that any run of a case reached; `None` if the library could not report them for one run.
+fn reached_in_any_run(observations: &[Observation]) -> Option<Reached> {
     let join = |mut all: Reached, one: Reached| {
         all.iter_mut().zip(one).for_each(|(word, more)| *word |= more);
         all
     };
-    seen.iter().try_fold(Reached::default(), |all, run| Some(join(all, run.reached?)))
+    observations.iter().try_fold(Reached::default(), |all, run| Some(join(all, run.reached?)))
 }
 
-fn soundly(case: &Arc<Case>, way: &dyn Way, bench: &dyn Bench, kept: &AtomicU64) -> Result<Sound, String> {
-    let case = match way.case(case) {
+fn run_without_fault(
+    case: &Arc<Case>,
+    checker: &dyn Checker,
+    runner: &dyn CaseRunner,
+    kept: &AtomicU64,
+) -> Result<SoundRun, String> {
+    let case = match checker.adapt_case(case) {
         Ok(case) => case,
-        Err(reason) => return Ok(Sound::Skipped(reason)),
+        Err(reason) => return Ok(SoundRun::Skipped(reason)),
     };
-    let ready = match bench.prepare(&case)? {
-        Prepared::Ready(mut ready) => match way.dress(&mut ready) {
+    let ready = match runner.prepare(&case)? {
+        Prepared::Ready(mut ready) => match checker.prepare_inputs(&mut ready) {
             Ok(()) => ready,
-            Err(reason) => return Ok(Sound::Skipped(reason)),
+            Err(reason) => return Ok(SoundRun::Skipped(reason)),
         },
         Prepared::Settled(verdict) => {
             return Ok(match verdict.status {
-                // a refusal that the file expects is a pass in which the library has no part
+                // A refusal that the file expects is a pass without any call of the library.
                 Status::Pass => {
-                    let course = Course { reached: Some(Reached::default()), ..Course::default() };
-                    Sound::Passed(Box::new(course))
+                    let audited = AuditedCase { reached: Some(Reached::default()), ..AuditedCase::default() };
+                    SoundRun::Passed(Box::new(audited))
                 }
-                Status::Skip => Sound::Skipped(verdict.reason.unwrap_or_default()),
-                Status::Fail => Sound::Failed(verdict),
+                Status::Skip => SoundRun::Skipped(verdict.reason.unwrap_or_default()),
+                Status::Fail => SoundRun::Failed(verdict),
             });
         }
     };
-    let judge = |plan: &Plan, forecast: &Forecast, seen: &[Observation]| way.judge(plan, forecast, seen);
-    let (verdict, seen) = bench.run(&ready, Wish::Trace, None, &judge)?;
-    if verdict.status == Status::Fail && way.errs() {
-        return Ok(Sound::Skipped("it objects to a right result".to_owned()));
+    let judge =
+        |plan: &Plan, forecast: &Forecast, observations: &[Observation]| checker.judge(plan, forecast, observations);
+    let (verdict, observations) = runner.run(&ready, Wish::Trace, None, &judge)?;
+    if verdict.status == Status::Fail && checker.may_misjudge() {
+        return Ok(SoundRun::Skipped("it objects to a right result".to_owned()));
     }
     if verdict.status == Status::Fail {
-        return Ok(Sound::Failed(Box::new(verdict)));
+        return Ok(SoundRun::Failed(Box::new(verdict)));
     }
-    let reached = reached(&seen);
-    let timed_out = seen.iter().any(|run| matches!(run.ended, Ended::Hung { proved: false, .. }));
+    let reached = reached_in_any_run(&observations);
+    let timed_out = observations.iter().any(|run| matches!(run.ended, Ended::Hung { proved: false, .. }));
     let seconds = (!timed_out).then_some(verdict.seconds);
     let size = 3 * ready.forecast.initial.iter().map(|image| image.len() as u64).sum::<u64>();
     let needed = reached.is_none_or(|set| set != Reached::default());
-    let fits = needed && kept.fetch_add(size, Ordering::Relaxed) + size <= KEPT;
-    let under = reached.unwrap_or_else(|| may_meet(&ready.plan));
-    Ok(Sound::Passed(Box::new(Course { reached, under, seconds, ready: fits.then_some(ready) })))
+    let fits = needed && kept.fetch_add(size, Ordering::Relaxed) + size <= MAX_KEPT_BYTES;
+    let under = reached.unwrap_or_else(|| may_reach(&ready.plan));
+    Ok(SoundRun::Passed(Box::new(AuditedCase { reached, injected: under, seconds, ready: fits.then_some(ready) })))
 }
 
-/// The faults that a program may meet, as far as its element types say: of a case whose processes are killed nothing more
-/// is known, and each of its runs takes as long as it waits for them.
-fn may_meet(plan: &Plan) -> Reached {
+/// The faults that a program may reach by its element types. This is for cases whose processes are killed, which cannot
+/// report the faults, and whose runs take long.
+fn may_reach(plan: &Plan) -> Reached {
     let dtype = |call: &Call| match call.what {
         What::Collective { dtype, .. } | What::Send { dtype, .. } | What::Recv { dtype, .. } => Some(dtype),
         _ => None,
@@ -349,49 +372,59 @@ fn may_meet(plan: &Plan) -> Reached {
     set
 }
 
-/// What came of a run under a fault.
-enum Faulty {
-    /// It was not run: enough others have caught the fault.
-    Left,
+/// The result of a run with a fault.
+enum FaultyRun {
+    /// Enough other cases have caught the fault.
+    NotRun,
     Passed {
-        struck: bool,
+        reached: bool,
     },
     Caught(Catch),
 }
 
-fn faulty(
+fn run_with_fault(
     case: &Arc<Case>,
-    course: &Course,
+    audited: &AuditedCase,
     again: &mut Option<Box<Ready>>,
     fault: Fault,
-    way: &dyn Way,
-    bench: &dyn Bench,
+    checker: &dyn Checker,
+    runner: &dyn CaseRunner,
     settings: &Settings,
-) -> Result<Faulty, String> {
-    let ready = match (&course.ready, &again) {
+) -> Result<FaultyRun, String> {
+    let ready = match (&audited.ready, &again) {
         (Some(ready), _) | (None, Some(ready)) => ready,
         (None, None) => {
-            let case = way.case(case)?;
-            match bench.prepare(&case)? {
+            let case = checker.adapt_case(case)?;
+            match runner.prepare(&case)? {
                 Prepared::Ready(mut ready) => {
-                    way.dress(&mut ready)?;
+                    checker.prepare_inputs(&mut ready)?;
                     again.insert(ready)
                 }
                 Prepared::Settled(verdict) => return Err(verdict.reason.unwrap_or_else(|| "it does not run".into())),
             }
         }
     };
-    let limit = course.seconds.map(|seconds| (PATIENCE * seconds).max(LEAST));
+    let limit = audited.seconds.map(|seconds| (MAX_SLOWDOWN * seconds).max(MIN_LIMIT_SECONDS));
     let wish = Wish::Inject(Injection { fault, rank: None, algorithm: None });
-    let judge = |plan: &Plan, forecast: &Forecast, seen: &[Observation]| way.judge(plan, forecast, seen);
-    let (verdict, seen) = bench.run(ready, wish, limit, &judge)?;
+    let judge =
+        |plan: &Plan, forecast: &Forecast, observations: &[Observation]| checker.judge(plan, forecast, observations);
+    let (verdict, observations) = runner.run(ready, wish, limit, &judge)?;
     if verdict.status != Status::Fail {
-        return Ok(Faulty::Passed { struck: reached(&seen).is_some_and(|set| has(&set, fault)) });
+        return Ok(FaultyRun::Passed {
+            reached: reached_in_any_run(&observations).is_some_and(|set| contains(&set, fault)),
+        });
     }
     let hides = |flaw: &Flaw| {
         flaw.may_hide(&ready.plan, &verdict)
-            && way.judge_with(&ready.plan, &ready.forecast, &seen, *flaw).is_some_and(|v| v.status == Status::Pass)
+            && checker
+                .judge_with_flaw(&ready.plan, &ready.forecast, &observations, *flaw)
+                .is_some_and(|v| v.status == Status::Pass)
     };
     let hidden = settings.selection.flaws().filter(hides).collect();
-    Ok(Faulty::Caught(Catch { fault, sight: Sight::of(&verdict), lanes: Lanes::failed(&verdict), hidden }))
+    Ok(FaultyRun::Caught(Catch {
+        fault,
+        detected_by: DetectedBy::from_verdict(&verdict),
+        lanes: LaneSet::failed_in(&verdict),
+        hidden_by: hidden,
+    }))
 }

@@ -1,20 +1,20 @@
-//! Faults of the library and flaws of the judge as one list, and which of them are meant.
+//! Faults of the library and flaws of the judge in one list, and a selection of them by id.
 use crate::judge::Flaw;
 use soft_nccl::fault::Fault;
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
-/// Something that can be wrong.
+/// A fault of the library or a flaw of the judge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Item {
-    /// With the library.
+pub enum FaultOrFlaw {
+    /// A fault of the library.
     Fault(Fault),
-    /// With the judge.
+    /// A flaw of the judge.
     Flaw(Flaw),
 }
 
-impl Item {
-    /// All by id, the library's first.
+impl FaultOrFlaw {
+    /// All by id, the faults first.
     pub fn all() -> impl Iterator<Item = Self> {
         let mut faults: Vec<Self> = Fault::all().map(Self::Fault).collect();
         faults.sort_by_key(|fault| fault.id());
@@ -25,7 +25,7 @@ impl Item {
     pub fn id(self) -> &'static str {
         match self {
             Self::Fault(fault) => fault.entry().id,
-            Self::Flaw(flaw) => flaw.entry().id,
+            Self::Flaw(flaw) => flaw.info().id,
         }
     }
 
@@ -33,11 +33,11 @@ impl Item {
     pub fn class(self) -> &'static str {
         match self {
             Self::Fault(fault) => fault.entry().class(),
-            Self::Flaw(flaw) => flaw.entry().class(),
+            Self::Flaw(flaw) => flaw.info().class(),
         }
     }
 
-    /// For a fault of a family, the family's id and what goes wrong in all of it.
+    /// For a fault of a family, the family's id and its description.
     pub fn family(self) -> Option<(&'static str, &'static str)> {
         match self {
             Self::Fault(fault) => fault.entry().family,
@@ -46,56 +46,56 @@ impl Item {
     }
 
     /// True if the text is its id, or the id of the family it belongs to, or that and the type.
-    fn is_called(self, text: &str) -> bool {
+    fn matches_id(self, text: &str) -> bool {
         let start = self.id().as_bytes().get(..text.len());
         let whole = self.id().len() == text.len();
         let ends = whole || self.family().is_some() && self.id().as_bytes().get(text.len()) == Some(&b'-');
         ends && start.is_some_and(|start| start.eq_ignore_ascii_case(text.as_bytes()))
     }
 
-    /// What goes wrong.
+    /// What is wrong, in one line.
     pub fn text(self) -> &'static str {
         match self {
             Self::Fault(fault) => fault.entry().text,
-            Self::Flaw(flaw) => flaw.entry().text,
+            Self::Flaw(flaw) => flaw.info().text,
         }
     }
 
-    /// What kind of scenario shows it.
+    /// The kind of scenario that shows it.
     pub fn shown_by(self) -> &'static str {
         match self {
             Self::Fault(fault) => fault.entry().shown_by,
-            Self::Flaw(flaw) => flaw.entry().shown_by,
+            Self::Flaw(flaw) => flaw.info().shown_by,
         }
     }
 }
 
-/// Which are meant; all, unless some are named.
+/// A selection of faults and flaws; all if it is empty.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Selection(BTreeSet<Item>);
+pub struct Selection(BTreeSet<FaultOrFlaw>);
 
-/// A text that names no fault.
+/// A text that is the id of no fault or flaw.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("there is no fault `{0}`: the library's are {first} to {last}, the judge's J01 to J10, some with a letter behind",
-        first = ends().0, last = ends().1)]
-pub struct NoSelection(String);
+        first = class_bounds().0, last = class_bounds().1)]
+pub struct UnknownId(String);
 
 /// The first class of the library's faults, and the last.
-fn ends() -> (&'static str, &'static str) {
+fn class_bounds() -> (&'static str, &'static str) {
     let classes = || Fault::all().map(|fault| fault.entry().class());
     (classes().min().unwrap_or_default(), classes().max().unwrap_or_default())
 }
 
 impl FromStr for Selection {
-    type Err = NoSelection;
+    type Err = UnknownId;
 
     /// Ids with commas between them; `F41` and `F41-f16` are all members of the family, or those of the type.
-    fn from_str(text: &str) -> Result<Self, NoSelection> {
+    fn from_str(text: &str) -> Result<Self, UnknownId> {
         let mut all = BTreeSet::new();
         for id in text.split(',').map(str::trim) {
-            let named: Vec<Item> = Item::all().filter(|item| item.is_called(id)).collect();
+            let named: Vec<FaultOrFlaw> = FaultOrFlaw::all().filter(|item| item.matches_id(id)).collect();
             if id.is_empty() || named.is_empty() {
-                return Err(NoSelection(id.to_owned()));
+                return Err(UnknownId(id.to_owned()));
             }
             all.extend(named);
         }
@@ -104,20 +104,20 @@ impl FromStr for Selection {
 }
 
 impl Selection {
-    /// Those that the table shows.
-    pub fn items(&self) -> impl Iterator<Item = Item> {
-        Item::all().filter(|item| self.0.is_empty() || self.0.contains(item))
+    /// The faults and flaws that the table shows.
+    pub fn items(&self) -> impl Iterator<Item = FaultOrFlaw> {
+        FaultOrFlaw::all().filter(|item| self.0.is_empty() || self.0.contains(item))
     }
 
-    /// Those that the library is to have: all, if none of its own is named, since a flaw is shown by any of them.
+    /// The faults to run with: all if the selection names none, because any of them may show a flaw.
     pub fn faults(&self) -> impl Iterator<Item = Fault> {
-        let named = self.0.iter().any(|item| matches!(item, Item::Fault(_)));
-        Fault::all().filter(move |fault| !named || self.0.contains(&Item::Fault(*fault)))
+        let named = self.0.iter().any(|item| matches!(item, FaultOrFlaw::Fault(_)));
+        Fault::all().filter(move |fault| !named || self.0.contains(&FaultOrFlaw::Fault(*fault)))
     }
 
-    /// Those that the judge is to have.
+    /// The flaws to judge with.
     pub fn flaws(&self) -> impl Iterator<Item = Flaw> {
-        self.items().filter_map(|item| if let Item::Flaw(flaw) = item { Some(flaw) } else { None })
+        self.items().filter_map(|item| if let FaultOrFlaw::Flaw(flaw) = item { Some(flaw) } else { None })
     }
 }
 
@@ -127,7 +127,8 @@ mod tests {
 
     #[test]
     fn faults_are_named_with_commas_between() {
-        let ids = |text: &str| -> Vec<&str> { text.parse::<Selection>().unwrap().items().map(Item::id).collect() };
+        let ids =
+            |text: &str| -> Vec<&str> { text.parse::<Selection>().unwrap().items().map(FaultOrFlaw::id).collect() };
         assert_eq!(ids("f07, J03,F01"), ["F01", "F07", "J03"]);
         assert_eq!(ids("F41-f16-prod"), ["F41-f16-prod"]);
         let of_f16 = ids("f41-f16");
@@ -137,11 +138,11 @@ mod tests {
             family.len() > 1 && family.iter().all(|id| id.starts_with("F43-")),
             "F43b is another family: {family:?}"
         );
-        assert_eq!("F41-f".parse::<Selection>(), Err(NoSelection("F41-f".into())));
-        assert_eq!("F01,F99".parse::<Selection>(), Err(NoSelection("F99".into())));
+        assert_eq!("F41-f".parse::<Selection>(), Err(UnknownId("F41-f".into())));
+        assert_eq!("F01,F99".parse::<Selection>(), Err(UnknownId("F99".into())));
         assert!("".parse::<Selection>().is_err());
         let flaws: Selection = "J03".parse().unwrap();
         assert_eq!(flaws.faults().count(), Fault::all().count(), "a flaw is shown by any fault");
-        assert_eq!(Selection::default().items().count(), Item::all().count());
+        assert_eq!(Selection::default().items().count(), FaultOrFlaw::all().count());
     }
 }

@@ -1,10 +1,10 @@
-//! An audit of cases that run on no library at all: what a faultless one would leave, and then this or that is wrong.
-use super::run::{Bench, Judging, Seen, Step};
-use super::sight::Sight;
-use super::tally::Classes;
+//! Audits on a runner without a library, which makes up right observations and changes them for some faults.
+use super::detected_by::DetectedBy;
+use super::run::{AuditEvent, CaseRunner, JudgeFn, JudgedRuns};
+use super::tally::ClassCounts;
 use super::*;
 use crate::job::{Ended, Observation};
-use crate::judge::tests::bench::{self, cases, try_bench};
+use crate::judge::tests::test_case::{self, cases, try_planned_case};
 use crate::judge::{Flaw, Lane};
 use crate::oracle::Forecast;
 use crate::plan::{Limits, plan};
@@ -14,9 +14,9 @@ use soft_nccl::fault::{Fault, Reached, Wish};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Runs nothing.
+/// Makes up the observations of runs, and counts them.
 #[derive(Default)]
-struct Fake {
+struct FakeRunner {
     planned: AtomicUsize,
     runs: AtomicUsize,
 }
@@ -25,34 +25,36 @@ fn fault(id: &str) -> Fault {
     Fault::parse(id).unwrap()
 }
 
-/// What this bench knows to do wrong.
+/// The faults that this runner knows.
 const KNOWN: [&str; 6] = ["F03", "F14", "F20", "F21", "F38", "F40"];
 
-fn element(ready: &Ready, seen: &mut Observation, name: &str, rank: usize, index: usize) -> bool {
+fn element(ready: &Ready, observation: &mut Observation, name: &str, rank: usize, index: usize) -> bool {
     let plan = &ready.plan;
     let Some(buffer) = plan.buffers.iter().find(|buffer| buffer.name == name) else { return false };
     let Some(place) = buffer.places[rank].filter(|place| (index as u64) < place.count) else { return false };
     let from = (plan.allocs[place.alloc].start() + place.offset) as usize + index * buffer.dtype.size();
-    seen.images[place.alloc][from] ^= 1;
+    observation.images[place.alloc][from] ^= 1;
     true
 }
 
-/// Does it wrong; false if the case has nothing where that could show.
-fn tamper(ready: &Ready, seen: &mut Observation, id: &str) -> bool {
+/// Changes the observation as the fault would; false if the case does not reach the fault.
+fn tamper(ready: &Ready, observation: &mut Observation, id: &str) -> bool {
     let last = ready.plan.n - 1;
     match id {
         "F03" => {
-            let image = &mut seen.images[0];
+            let image = &mut observation.images[0];
             let end = image.len() - 1;
             image[end] ^= 1;
             true
         }
         // on another rank than 0, and only behind the 1,024th element of long buffers
-        "F14" if ready.plan.n > 1 => element(ready, seen, "out", last, 1500) || element(ready, seen, "out", last, 0),
-        "F20" => element(ready, seen, "in", 0, 0),
+        "F14" if ready.plan.n > 1 => {
+            element(ready, observation, "out", last, 1500) || element(ready, observation, "out", last, 0)
+        }
+        "F20" => element(ready, observation, "in", 0, 0),
         "F38" => {
-            seen.ended = Ended::Hung { proved: true, opening: false, waits: String::new() };
-            seen.images.iter_mut().for_each(Vec::clear);
+            observation.ended = Ended::Hung { proved: true, opening: false, waits: String::new() };
+            observation.images.iter_mut().for_each(Vec::clear);
             true
         }
         // it is met, but nothing comes of it
@@ -61,7 +63,7 @@ fn tamper(ready: &Ready, seen: &mut Observation, id: &str) -> bool {
     }
 }
 
-impl Bench for Fake {
+impl CaseRunner for FakeRunner {
     fn prepare(&self, case: &Arc<Case>) -> Result<Prepared, String> {
         self.planned.fetch_add(1, Ordering::Relaxed);
         let plan = plan(case, &Limits::default()).map_err(|faults| format!("{faults:?}"))?;
@@ -69,9 +71,9 @@ impl Bench for Fake {
         Ok(Prepared::Ready(Box::new(Ready { plan, forecast })))
     }
 
-    fn run(&self, ready: &Ready, wish: Wish, _: Option<f64>, judge: &Judging<'_>) -> Result<Seen, String> {
-        let bench = bench::Bench { plan: ready.plan.clone(), forecast: ready.forecast.clone() };
-        let mut seen = bench.perfect();
+    fn run(&self, ready: &Ready, wish: Wish, _: Option<f64>, judge: &JudgeFn<'_>) -> Result<JudgedRuns, String> {
+        let runner = test_case::TestCase { plan: ready.plan.clone(), forecast: ready.forecast.clone() };
+        let mut observation = runner.perfect();
         let mut reached = Reached::default();
         let mut meet = |id: &str| {
             let number = fault(id).number();
@@ -79,19 +81,21 @@ impl Bench for Fake {
         };
         match wish {
             Wish::Sound => {}
-            Wish::Trace => KNOWN.into_iter().filter(|id| tamper(ready, &mut seen.clone(), id)).for_each(&mut meet),
+            Wish::Trace => {
+                KNOWN.into_iter().filter(|id| tamper(ready, &mut observation.clone(), id)).for_each(&mut meet)
+            }
             Wish::Inject(injection) => {
                 self.runs.fetch_add(1, Ordering::Relaxed);
                 let id = injection.fault.entry().id;
                 assert!(id != "F03" || ready.plan.case.name != "panics", "a defect of ours");
-                if tamper(ready, &mut seen, id) {
+                if tamper(ready, &mut observation, id) {
                     meet(id);
                 }
             }
         }
-        seen.reached = Some(reached);
-        let verdict = judge(&ready.plan, &ready.forecast, std::slice::from_ref(&seen));
-        Ok((verdict, vec![seen]))
+        observation.reached = Some(reached);
+        let verdict = judge(&ready.plan, &ready.forecast, std::slice::from_ref(&observation));
+        Ok((verdict, vec![observation]))
     }
 }
 
@@ -113,11 +117,11 @@ const LONG: &str =
     "matrix.count = [1600, 2000]\nworld_size = 2\nop = \"all_reduce\"\ninputs = { each = \"i\", count = \"count\" }\n";
 const ONE: &str = "world_size = 1\nop = \"all_reduce\"\ninputs = [[1, 2]]\n";
 
-fn audit_of(files: &[(&str, &str)], select: &str, depth: Depth) -> (Report, Fake) {
-    let bench = Fake::default();
+fn audit_of(files: &[(&str, &str)], select: &str, depth: Depth) -> (Report, FakeRunner) {
+    let runner = FakeRunner::default();
     let settings = Settings { selection: select.parse().unwrap(), depth, jobs: 2 };
-    let report = audit_on(&suite(files), &Ours, &bench, &settings, |_| Ok(())).unwrap();
-    (report, bench)
+    let report = audit_on(&suite(files), &Collspec, &runner, &settings, |_| Ok(())).unwrap();
+    (report, runner)
 }
 
 fn item<'r>(report: &'r Report, id: &str) -> &'r ItemRow {
@@ -127,11 +131,11 @@ fn item<'r>(report: &'r Report, id: &str) -> &'r ItemRow {
 #[test]
 fn faults_and_flaws_are_counted_by_case_and_file() {
     let files = [("a/sum", SUM), ("b/long", LONG), ("b/one", ONE)];
-    let (report, bench) = audit_of(&files, "F03,F14,F20,F21,F38,F40,J01,J02,J03,J05,J06,J10", Depth::Cases);
+    let (report, runner) = audit_of(&files, "F03,F14,F20,F21,F38,F40,J01,J02,J03,J05,J06,J10", Depth::Cases);
     assert_eq!((report.cases, report.files.len()), (4, 3));
     let counts = |id: &str| {
         let row = item(&report, id);
-        (row.caught, row.reached, row.caught_files, row.mostly().map(Sight::name))
+        (row.caught, row.reached, row.caught_files, row.most_often_detected_by().map(DetectedBy::name))
     };
     assert_eq!(counts("F03"), (4, 4, 3, Some("invariants")));
     assert_eq!(counts("F14"), (3, 3, 2, Some("exact")));
@@ -147,21 +151,21 @@ fn faults_and_flaws_are_counted_by_case_and_file() {
     assert_eq!(hides("J06"), [("F20", 4)]);
     assert_eq!(hides("J10"), [("F38", 4)]);
     assert!(item(&report, "J03").missed());
-    assert!(report.misses());
-    assert_eq!(report.classes(false), Classes { caught: 4, all: 6 });
-    assert_eq!(report.classes(true), Classes { caught: 5, all: 6 });
-    assert_eq!(bench.planned.load(Ordering::Relaxed), 4, "planned once, whatever the number of faults");
-    assert_eq!((report.runs, bench.runs.load(Ordering::Relaxed)), (19, 19), "only under what it meets");
+    assert!(report.has_misses());
+    assert_eq!(report.classes(false), ClassCounts { caught: 4, all: 6 });
+    assert_eq!(report.classes(true), ClassCounts { caught: 5, all: 6 });
+    assert_eq!(runner.planned.load(Ordering::Relaxed), 4, "planned once, whatever the number of faults");
+    assert_eq!((report.runs, runner.runs.load(Ordering::Relaxed)), (19, 19), "only under what it meets");
 }
 
 #[test]
 fn files_lanes_and_folders_are_told_by_what_is_lost_without_them() {
     let (report, _) = audit_of(&[("a/sum", SUM), ("b/long", LONG), ("b/one", ONE)], "F03,F14,F38,J02", Depth::Cases);
-    assert!(!report.misses());
+    assert!(!report.has_misses());
     let alone: Vec<Vec<&str>> =
-        report.files.iter().map(|file| file.alone.iter().map(|item| item.id()).collect()).collect();
+        report.files.iter().map(|file| file.unique.iter().map(|item| item.id()).collect()).collect();
     assert_eq!(alone, [vec![], vec!["J02"], vec![]]);
-    assert_eq!(report.few, [1]);
+    assert_eq!(report.minimal_files, [1]);
     let lost = |lane: Lane| -> Vec<&str> {
         let found = report.lanes.iter().find(|without| without.lane == lane).unwrap();
         found.lost.iter().map(|fault| fault.entry().id).collect()
@@ -179,12 +183,16 @@ fn enough_cases_are_enough() {
     let many = "matrix.count = \"1..100\"\nworld_size = 1\nop = \"all_reduce\"\ninputs = { each = \"i\", count = \"count\" }\n";
     let many = many.replace("\"1..100\"", &format!("{:?}", (1..=100).collect::<Vec<_>>()));
     for (depth, enough, spare) in [(Depth::Quick, 20, 2), (Depth::Files, 2, 1)] {
-        let (report, bench) = audit_of(&[("many", &many)], "F03,F21", depth);
+        let (report, runner) = audit_of(&[("many", &many)], "F03,F21", depth);
         let row = item(&report, "F03");
         assert!(row.at_least && (enough..enough + spare).contains(&row.caught), "{depth:?}: {}", row.caught);
         assert_eq!(row.reached, 100, "the trace knows all");
         assert!(!item(&report, "F21").at_least);
-        assert_eq!(bench.runs.load(Ordering::Relaxed), 100 + row.caught, "what is not caught is looked for everywhere");
+        assert_eq!(
+            runner.runs.load(Ordering::Relaxed),
+            100 + row.caught,
+            "what is not caught is looked for everywhere"
+        );
     }
     let (report, _) = audit_of(&[("many", &many)], "F03", Depth::Cases);
     assert_eq!((item(&report, "F03").caught, item(&report, "F03").at_least), (100, false));
@@ -194,13 +202,13 @@ fn enough_cases_are_enough() {
 fn cases_that_fail_soundly_end_the_audit() {
     let wrong = format!("{SUM}expect = [[4, 6], [4, 7]]\n");
     let suite = suite(&[("sum", SUM), ("wrong", &wrong)]);
-    let bench = Fake::default();
+    let runner = FakeRunner::default();
     let mut faulty = 0;
-    let result = audit_on(&suite, &Ours, &bench, &Settings { jobs: 2, ..Settings::default() }, |step| {
-        faulty += usize::from(matches!(step, Step::Done { fault: Some(_), .. }));
+    let result = audit_on(&suite, &Collspec, &runner, &Settings { jobs: 2, ..Settings::default() }, |step| {
+        faulty += usize::from(matches!(step, AuditEvent::RunDone { fault: Some(_), .. }));
         Ok(())
     });
-    let Err(Error::Unsound(failures)) = result else { panic!("{result:?}") };
+    let Err(Error::FailsWithoutFault(failures)) = result else { panic!("{result:?}") };
     assert_eq!(failures.iter().map(|failed| failed.case.name.as_str()).collect::<Vec<_>>(), ["wrong"]);
     assert_eq!(faulty, 0);
 }
@@ -210,24 +218,29 @@ fn a_defect_of_ours_is_no_catch() {
     let (report, _) = audit_of(&[("panics", SUM)], "F03,F14", Depth::Cases);
     assert!(item(&report, "F03").missed());
     assert_eq!(item(&report, "F14").caught, 1);
-    assert!(matches!(report.troubles.as_slice(), [(case, fault, _)] if case == "panics" && fault.entry().id == "F03"));
-    assert!(report.misses());
+    assert!(matches!(report.undecided.as_slice(), [(case, fault, _)] if case == "panics" && fault.entry().id == "F03"));
+    assert!(report.has_misses());
 }
 
-/// Looks at nothing but the first element of rank 0's results.
-struct Glance;
+/// Compares the results of rank 0 only.
+struct Rank0Checker;
 
-impl Way for Glance {
+impl Checker for Rank0Checker {
     fn name(&self) -> &'static str {
         "glance"
     }
-    fn case<'c>(&self, case: &'c Arc<Case>) -> Result<std::borrow::Cow<'c, Arc<Case>>, String> {
+    fn adapt_case<'c>(&self, case: &'c Arc<Case>) -> Result<std::borrow::Cow<'c, Arc<Case>>, String> {
         if case.world_size.v == 1 { Err("it has no such thing".into()) } else { Ok(std::borrow::Cow::Borrowed(case)) }
     }
-    fn judge(&self, plan: &crate::plan::Plan, forecast: &Forecast, seen: &[Observation]) -> crate::judge::Verdict {
-        crate::judge::judge_bare(plan, forecast, seen, Some(Flaw::OnlyRank0))
+    fn judge(
+        &self,
+        plan: &crate::plan::Plan,
+        forecast: &Forecast,
+        observations: &[Observation],
+    ) -> crate::judge::Verdict {
+        crate::judge::judge_pass_or_fail(plan, forecast, observations, Some(Flaw::OnlyRank0))
     }
-    fn judge_with(
+    fn judge_with_flaw(
         &self,
         _: &crate::plan::Plan,
         _: &Forecast,
@@ -242,8 +255,8 @@ impl Way for Glance {
 fn another_way_has_its_own_cases_and_judge() {
     let suite = suite(&[("sum", SUM), ("one", ONE)]);
     let settings = Settings { selection: "F03,F14,J01".parse().unwrap(), depth: Depth::Cases, jobs: 1 };
-    let report = audit_on(&suite, &Glance, &Fake::default(), &settings, |_| Ok(())).unwrap();
-    assert_eq!((report.way, report.cases), ("glance", 1));
+    let report = audit_on(&suite, &Rank0Checker, &FakeRunner::default(), &settings, |_| Ok(())).unwrap();
+    assert_eq!((report.checker, report.cases), ("glance", 1));
     assert_eq!(report.skipped.get("it has no such thing"), Some(&1));
     assert_eq!(item(&report, "F03").caught, 1);
     assert!(item(&report, "F14").missed());
@@ -253,6 +266,6 @@ fn another_way_has_its_own_cases_and_judge() {
 #[test]
 fn the_bench_is_right_when_nothing_is_asked_of_it() {
     for case in cases(LONG) {
-        assert!(try_bench(&case).is_ok());
+        assert!(try_planned_case(&case).is_ok());
     }
 }

@@ -1,6 +1,6 @@
 //! What can be typed; the comments here are the help text.
 use crate::audit::peers::Peer;
-use crate::audit::{NoSelection, Selection as Faults};
+use crate::audit::{Selection as Faults, UnknownId};
 use crate::child::Workers;
 use crate::library::{Cuda, is_version};
 use crate::plan::Limits;
@@ -360,7 +360,7 @@ fn fault(text: &str) -> Result<Fault, NoFault> {
     text.parse()
 }
 
-fn faults(text: &str) -> Result<Faults, NoSelection> {
+fn faults(text: &str) -> Result<Faults, UnknownId> {
     text.parse()
 }
 

@@ -5,9 +5,9 @@ use super::output;
 use super::progress::Progress;
 use super::run::{open, select, show_faults};
 use super::terminal;
-use crate::audit::peers::As;
-use crate::audit::report::{table, ways as side_by_side};
-use crate::audit::{self, Depth, Error, Ours, Report, Settings, SoundFailure, Step, Way};
+use crate::audit::peers::PeerChecker;
+use crate::audit::report::{comparison as side_by_side, table};
+use crate::audit::{self, AuditEvent, Checker, Collspec, Depth, Error, Report, Settings, SoundFailure};
 use crate::plan::Limits;
 use crate::printable::{Guarded, printable_lines};
 use crate::report::{Inherited, Rerun, Styles, failure};
@@ -51,7 +51,7 @@ pub fn audit(args: &Audit) -> anyhow::Result<Exit> {
         ways.push(WayName::Collspec);
     }
     let suites = ways.iter().any(|way| *way != WayName::Collspec);
-    if suites && settings.selection.items().all(|item| matches!(item, audit::Item::Flaw(_))) {
+    if suites && settings.selection.items().all(|item| matches!(item, audit::FaultOrFlaw::Flaw(_))) {
         anyhow::bail!(
             "J01 to J10 are flaws of this program's judge, which the suites do not use: name a fault of the library"
         );
@@ -60,9 +60,9 @@ pub fn audit(args: &Audit) -> anyhow::Result<Exit> {
     let output = args.output.as_deref().map(output::create).transpose()?;
     let mut reports = Vec::new();
     for name in &ways {
-        let way: Box<dyn Way> = match name {
-            WayName::Collspec => Box::new(Ours),
-            WayName::Peer(peer) => Box::new(As::new(*peer)?),
+        let way: Box<dyn Checker> = match name {
+            WayName::Collspec => Box::new(Collspec),
+            WayName::Peer(peer) => Box::new(PeerChecker::new(*peer)?),
         };
         match one(args, &suite, &*way, &settings)? {
             Ok(report) => reports.push(report),
@@ -73,40 +73,40 @@ pub fn audit(args: &Audit) -> anyhow::Result<Exit> {
     let own = ways.iter().position(|name| *name == WayName::Collspec);
     match (reports.as_slice(), own) {
         ([report], Some(_)) => write(output, &|to, styles| match args.format {
-            Format::Human => table::human(to, report, seconds, args.scenarios, styles),
-            Format::Jsonl => table::json_lines(to, report, seconds),
+            Format::Human => table::write_table(to, report, seconds, args.scenarios, styles),
+            Format::Jsonl => table::write_json_lines(to, report, seconds),
         })?,
         _ => write(output, &|to, styles| match args.format {
-            Format::Human => side_by_side::human(to, &reports, seconds, styles),
-            Format::Jsonl => side_by_side::json_lines(to, &reports, seconds),
+            Format::Human => side_by_side::write_comparison(to, &reports, seconds, styles),
+            Format::Jsonl => side_by_side::write_json_lines(to, &reports, seconds),
         })?,
     }
     // where others are compared with it, its own result is what counts
     let counts = own.and_then(|own| reports.get(own)).map_or(reports.as_slice(), std::slice::from_ref);
-    Ok(if counts.iter().any(Report::misses) { Exit::SOME_FAILED } else { Exit::ALL_PASSED })
+    Ok(if counts.iter().any(Report::has_misses) { Exit::SOME_FAILED } else { Exit::ALL_PASSED })
 }
 
 /// One way's audit; or the exit code, where it has been said what is wrong.
-fn one(args: &Audit, suite: &Suite, way: &dyn Way, settings: &Settings) -> anyhow::Result<Result<Report, Exit>> {
+fn one(args: &Audit, suite: &Suite, way: &dyn Checker, settings: &Settings) -> anyhow::Result<Result<Report, Exit>> {
     let reading = Reading { limits: suite.limits, ..Reading::default() };
     let options = RunOptions { timeout: args.timeout, reading, ..RunOptions::default() };
     let progress = Progress::new();
-    let tell = |step: &Step| {
+    let tell = |step: &AuditEvent| {
         match step {
-            Step::Runs { runs, faulty } => {
+            AuditEvent::Planned { runs, faulty } => {
                 progress.begin(*runs, if *faulty { "with faults" } else { "without faults" })
             }
-            Step::Done { case, fault } => {
+            AuditEvent::RunDone { case, fault } => {
                 let fault = fault.map(|fault| format!("{} ", fault.entry().id)).unwrap_or_default();
                 progress.step(format!("{fault}{}", case.name));
             }
-            Step::Finished => progress.end(),
+            AuditEvent::Finished => progress.end(),
         }
         Ok(())
     };
     match audit::audit(suite, way, options, settings, tell) {
         Ok(report) => Ok(Ok(report)),
-        Err(Error::Unsound(failures)) => {
+        Err(Error::FailsWithoutFault(failures)) => {
             progress.end();
             unsound(&failures, &suite.limits).map(Err)
         }
@@ -130,7 +130,7 @@ fn unsound(failures: &[SoundFailure], limits: &Limits) -> anyhow::Result<Exit> {
     if let Some(more) = failures.len().checked_sub(SHOWN).filter(|more| *more > 0) {
         writeln!(to, "and {more} more\n")?;
     }
-    writeln!(to, "collspec: {}", printable_lines(&Error::Unsound(failures.to_vec()).to_string()))?;
+    writeln!(to, "collspec: {}", printable_lines(&Error::FailsWithoutFault(failures.to_vec()).to_string()))?;
     Ok(if failures.iter().any(SoundFailure::refused) { Exit::WRONG_INPUT } else { Exit::SOME_FAILED })
 }
 

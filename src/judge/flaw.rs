@@ -1,50 +1,50 @@
-//! Faults of the judge: ways of looking at less than all, as checks of this kind have done. A judge can be given one, so
-//! that a corpus can be asked whether it would notice ([`crate::audit`]).
+//! Flaws of the judge: checks that it leaves out or weakens, as real test suites do. The audit gives the judge one of them
+//! to find out whether a corpus would notice ([`crate::audit`]).
 use super::{Lane, Outcome, Verdict};
 use crate::num::{DType, decode_f64, get, is_nan};
 use crate::plan::Plan;
 
-/// What the judge does wrong.
+/// A flaw of the judge; [`FLAWS`] describes each.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Flaw {
-    /// J01.
+    /// J01: compares the results of rank 0 only.
     OnlyRank0,
-    /// J02.
+    /// J02: compares the first 1,024 elements of a buffer only.
     OnlyBeginning,
-    /// J03.
-    NanIsAnything,
-    /// J04.
-    HalfAllowance,
-    /// J05.
+    /// J03: takes NaN as equal to anything.
+    NanEqualsAnything,
+    /// J04: allows f32 and f64 the error of f16.
+    F16Tolerance,
+    /// J05: does not compare guards.
     NoGuards,
-    /// J06.
+    /// J06: does not compare inputs and buffers that no step writes.
     NoInputs,
-    /// J07.
+    /// J07: does not compare results between ranks.
     NoSameBits,
-    /// J08.
+    /// J08: compares elements without their order.
     NoOrder,
-    /// J09.
+    /// J09: compares only the last result under a name.
     OnlyLast,
-    /// J09b.
+    /// J09b: compares one element of every 16 bytes.
     OnePerPack,
-    /// J10.
-    NoEnding,
+    /// J10: takes hangs, crashes and error codes for a good end.
+    NoOutcome,
 }
 
-/// What is known of a flaw.
+/// The description of a flaw.
 #[derive(Clone, Copy, Debug)]
-pub struct Entry {
-    /// Which.
+pub struct FlawInfo {
+    /// The flaw.
     pub flaw: Flaw,
-    /// `J09`, or `J09b` for a further one of the class.
+    /// `J09`, or `J09b` for a further flaw of the class.
     pub id: &'static str,
-    /// What goes wrong.
+    /// What the judge does wrong, in one line.
     pub text: &'static str,
-    /// What kind of scenario shows it, together with a fault of the library.
+    /// The kind of scenario that shows the flaw, together with a fault of the library.
     pub shown_by: &'static str,
 }
 
-impl Entry {
+impl FlawInfo {
     /// The class: the id without a letter.
     pub fn class(&self) -> &'static str {
         self.id.get(..3).unwrap_or(self.id)
@@ -52,158 +52,158 @@ impl Entry {
 }
 
 /// All flaws, in the order of their ids, which is that of [`Flaw`].
-pub const FLAWS: &[Entry] = &[
-    Entry {
+pub const FLAWS: &[FlawInfo] = &[
+    FlawInfo {
         flaw: Flaw::OnlyRank0,
         id: "J01",
         text: "only rank 0's results are compared",
         shown_by: "operations whose result lies on other ranks: broadcast, scatter, recv, a root that is not 0",
     },
-    Entry {
+    FlawInfo {
         flaw: Flaw::OnlyBeginning,
         id: "J02",
         text: "only the first 1,024 elements of a buffer are compared",
         shown_by: "more than 1,024 elements: a fault of the tail, of slices or of chunks then spares the beginning",
     },
-    Entry {
-        flaw: Flaw::NanIsAnything,
+    FlawInfo {
+        flaw: Flaw::NanEqualsAnything,
         id: "J03",
         text: "NaN counts as equal to anything",
         shown_by: "NaN through min and max, NaN payloads through broadcast and all_gather",
     },
-    Entry {
-        flaw: Flaw::HalfAllowance,
+    FlawInfo {
+        flaw: Flaw::F16Tolerance,
         id: "J04",
         text: "f32 and f64 may be as far off as f16: by one part in 1,024",
         shown_by: "reductions of f32 and f64 whose partial sums round",
     },
-    Entry {
+    FlawInfo {
         flaw: Flaw::NoGuards,
         id: "J05",
         text: "the guards around buffers are not looked at",
         shown_by: "a small count that is no multiple of 16 bytes",
     },
-    Entry {
+    FlawInfo {
         flaw: Flaw::NoInputs,
         id: "J06",
         text: "inputs and buffers that no step writes are not looked at",
         shown_by: "out-of-place operations, reduce and gather with buffers on the other ranks",
     },
-    Entry {
+    FlawInfo {
         flaw: Flaw::NoSameBits,
         id: "J07",
         text: "that all ranks hold the same bits is not looked at",
         shown_by: "all_reduce of values that round, in three ranks or more",
     },
-    Entry {
+    FlawInfo {
         flaw: Flaw::NoOrder,
         id: "J08",
         text: "elements are compared as a set, without their order",
         shown_by: "all_gather, all_to_all or gather, in which blocks can change places",
     },
-    Entry {
+    FlawInfo {
         flaw: Flaw::OnlyLast,
         id: "J09",
         text: "of results under one name only the last is compared",
         shown_by: "a result that a later step overwrites with a right one",
     },
-    Entry {
+    FlawInfo {
         flaw: Flaw::OnePerPack,
         id: "J09b",
         text: "one element of every 16 bytes is compared",
         shown_by: "a count that is no multiple of a pack; values that round, overflow or are special here and there",
     },
-    Entry {
-        flaw: Flaw::NoEnding,
+    FlawInfo {
+        flaw: Flaw::NoOutcome,
         id: "J10",
         text: "hangs, crashes and error codes count as a good end",
         shown_by: "programs that a lost message makes hang, calls that must be refused",
     },
 ];
 
-/// Elements that [`Flaw::OnlyBeginning`] compares.
-const BEGINNING: u64 = 1024;
-/// Bytes of a pack.
-const PACK: u64 = 16;
-/// What [`Flaw::HalfAllowance`] lets pass, as a part of the right value: f16's unit in the last place.
-const HALF: f64 = 1.0 / 1024.0;
+/// Number of elements that [`Flaw::OnlyBeginning`] compares.
+const BEGINNING_ELEMENTS: u64 = 1024;
+/// Bytes of a pack, of which [`Flaw::OnePerPack`] compares one element.
+const PACK_BYTES: u64 = 16;
+/// Relative error that [`Flaw::F16Tolerance`] accepts: f16's unit in the last place.
+const F16_EPSILON: f64 = 1.0 / 1024.0;
 
 impl Flaw {
-    /// All of them.
+    /// All flaws.
     pub fn all() -> impl Iterator<Item = Self> {
         FLAWS.iter().map(|entry| entry.flaw)
     }
 
-    /// Its place in [`FLAWS`].
-    pub fn number(self) -> usize {
+    /// Its index in [`FLAWS`].
+    pub fn index(self) -> usize {
         self as usize
     }
 
-    /// Its entry.
-    pub fn entry(self) -> &'static Entry {
-        &FLAWS[self.number()]
+    /// Its description.
+    pub fn info(self) -> &'static FlawInfo {
+        &FLAWS[self.index()]
     }
 
-    /// False if a judge with this flaw surely fails what this verdict fails, so that it need not be asked.
+    /// False if a judge with this flaw surely fails a case with this failing verdict too.
     pub fn may_hide(self, plan: &Plan, verdict: &Verdict) -> bool {
         let dtypes = || plan.buffers.iter().map(|buffer| buffer.dtype);
         let failed = |lane| verdict.lanes.iter().any(|result| result.lane == lane && !result.pass);
         let ended_well = verdict.outcome == Some(Outcome::Ok);
         match self {
-            Self::NoEnding => failed(Lane::Expected),
+            Self::NoOutcome => failed(Lane::Expected),
             // what did not end well has no data: only the flaw above makes a difference
             _ if !ended_well => false,
             Self::OnlyRank0 => plan.n > 1,
             Self::OnlyBeginning => {
-                plan.buffers.iter().flat_map(|b| &b.places).flatten().any(|place| place.count > BEGINNING)
+                plan.buffers.iter().flat_map(|b| &b.places).flatten().any(|place| place.count > BEGINNING_ELEMENTS)
             }
-            Self::NanIsAnything => dtypes().any(DType::is_float),
-            Self::HalfAllowance => dtypes().any(|dtype| matches!(dtype, DType::F32 | DType::F64)),
+            Self::NanEqualsAnything => dtypes().any(DType::is_float),
+            Self::F16Tolerance => dtypes().any(|dtype| matches!(dtype, DType::F32 | DType::F64)),
             Self::NoGuards | Self::NoInputs | Self::NoSameBits => failed(Lane::Invariants),
             Self::NoOrder | Self::OnlyLast | Self::OnePerPack => true,
         }
     }
 }
 
-/// With what a judge looks: all of it, or all but a flaw.
+/// The flaw that a judge has, if any, and the comparisons that it leaves out because of it.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Eyes(pub Option<Flaw>);
+pub(crate) struct JudgeMutation(pub Option<Flaw>);
 
-impl Eyes {
-    /// True unless it has this flaw.
-    pub fn without(self, flaw: Flaw) -> bool {
+impl JudgeMutation {
+    /// True unless the judge has this flaw.
+    pub fn is_free_of(self, flaw: Flaw) -> bool {
         self.0 != Some(flaw)
     }
 
-    /// True if it looks at this rank's data.
-    pub fn rank(self, rank: usize) -> bool {
-        rank == 0 || self.without(Flaw::OnlyRank0)
+    /// True if the judge compares this rank's data.
+    pub fn compares_rank(self, rank: usize) -> bool {
+        rank == 0 || self.is_free_of(Flaw::OnlyRank0)
     }
 
-    /// True if it looks at this element of a buffer.
-    pub fn element(self, dtype: DType, index: u64) -> bool {
+    /// True if the judge compares this element of a buffer.
+    pub fn compares_element(self, dtype: DType, index: u64) -> bool {
         match self.0 {
-            Some(Flaw::OnlyBeginning) => index < BEGINNING,
-            Some(Flaw::OnePerPack) => index.is_multiple_of(PACK / dtype.size() as u64),
+            Some(Flaw::OnlyBeginning) => index < BEGINNING_ELEMENTS,
+            Some(Flaw::OnePerPack) => index.is_multiple_of(PACK_BYTES / dtype.size() as u64),
             _ => true,
         }
     }
 
-    /// False if it takes a wrong value for right.
-    fn differs(self, dtype: DType, expected: u64, actual: u64) -> bool {
+    /// False if the judge takes the wrong value `actual` for `expected`.
+    fn tells_apart(self, dtype: DType, expected: u64, actual: u64) -> bool {
         match self.0 {
-            Some(Flaw::NanIsAnything) => !is_nan(dtype, expected) && !is_nan(dtype, actual),
-            Some(Flaw::HalfAllowance) if matches!(dtype, DType::F32 | DType::F64) => {
+            Some(Flaw::NanEqualsAnything) => !is_nan(dtype, expected) && !is_nan(dtype, actual),
+            Some(Flaw::F16Tolerance) if matches!(dtype, DType::F32 | DType::F64) => {
                 let (expected, actual) = (decode_f64(dtype, expected), decode_f64(dtype, actual));
                 // NaN and infinities are never near
-                let near = (expected - actual).abs() <= expected.abs() * HALF;
+                let near = (expected - actual).abs() <= expected.abs() * F16_EPSILON;
                 !near
             }
             _ => true,
         }
     }
 
-    /// Those of the wrong elements that it notices; they are counted from `start`, as are both sets of bytes.
+    /// The wrong elements that the judge notices. Their indices and the bytes count from element `start` of the buffer.
     pub fn noticed(self, dtype: DType, start: u64, wrong: Vec<u64>, expected: &[u8], actual: &[u8]) -> Vec<u64> {
         let Some(flaw) = self.0 else { return wrong };
         let bits = |bytes: &[u8], at: &u64| get(dtype, bytes, *at as usize);
@@ -215,8 +215,9 @@ impl Eyes {
             };
             return if sorted(expected) == sorted(actual) { Vec::new() } else { wrong };
         }
-        let notices =
-            |at: &u64| self.element(dtype, start + at) && self.differs(dtype, bits(expected, at), bits(actual, at));
+        let notices = |at: &u64| {
+            self.compares_element(dtype, start + at) && self.tells_apart(dtype, bits(expected, at), bits(actual, at))
+        };
         wrong.into_iter().filter(notices).collect()
     }
 }
@@ -227,9 +228,9 @@ mod tests {
 
     #[test]
     fn the_table_is_in_order_and_has_ten_classes() {
-        assert!(FLAWS.iter().enumerate().all(|(at, entry)| entry.flaw.number() == at));
+        assert!(FLAWS.iter().enumerate().all(|(at, entry)| entry.flaw.index() == at));
         assert!(FLAWS.is_sorted_by(|a, b| a.id < b.id));
-        let mut classes: Vec<_> = FLAWS.iter().map(Entry::class).collect();
+        let mut classes: Vec<_> = FLAWS.iter().map(FlawInfo::class).collect();
         classes.dedup();
         assert_eq!(classes, (1..=10).map(|class| format!("J{class:02}")).collect::<Vec<_>>());
     }
@@ -239,7 +240,7 @@ mod tests {
         let wrong = (0..expected.len() as u64)
             .filter(|i| expected[*i as usize].to_bits() != actual[*i as usize].to_bits())
             .collect();
-        Eyes(flaw).noticed(DType::F32, 1022, wrong, &bytes(expected), &bytes(actual))
+        JudgeMutation(flaw).noticed(DType::F32, 1022, wrong, &bytes(expected), &bytes(actual))
     }
 
     #[test]
@@ -248,8 +249,8 @@ mod tests {
         let actual = [1.0005, 3.0, 2.0, f32::NAN, 0.0];
         assert_eq!(noticed(None, &expected, &actual), [0, 1, 2, 3, 4]);
         assert_eq!(noticed(Some(Flaw::NoGuards), &expected, &actual), [0, 1, 2, 3, 4]);
-        assert_eq!(noticed(Some(Flaw::HalfAllowance), &expected, &actual), [1, 2, 3, 4]);
-        assert_eq!(noticed(Some(Flaw::NanIsAnything), &expected, &actual), [0, 1, 2]);
+        assert_eq!(noticed(Some(Flaw::F16Tolerance), &expected, &actual), [1, 2, 3, 4]);
+        assert_eq!(noticed(Some(Flaw::NanEqualsAnything), &expected, &actual), [0, 1, 2]);
         assert_eq!(noticed(Some(Flaw::OnlyBeginning), &expected, &actual), [0, 1]);
         assert_eq!(noticed(Some(Flaw::OnePerPack), &expected, &actual), [2]);
         assert_eq!(noticed(Some(Flaw::NoOrder), &expected, &actual), [0, 1, 2, 3, 4]);

@@ -1,80 +1,81 @@
-//! Compares the final image of every allocation, byte for byte, with what must be there.
+//! Compares the final image of every allocation byte for byte with the expected memory.
 use super::findings::{FindingCollector, Priority};
-use super::flaw::{Eyes, Flaw};
-use super::lanes::payload;
-use super::message::{self, Wrong};
+use super::flaw::{Flaw, JudgeMutation};
+use super::lanes::payload_range;
+use super::message::{self, WrongElements};
 use super::{Lane, pattern};
 use crate::job::Observation;
 use crate::num::get;
 use crate::oracle::Forecast;
-use crate::oracle::contents::{Certainty, Memory, Run};
-use crate::oracle::walk::{region_bytes, writes_of};
+use crate::oracle::interpreter::{region_bytes, writes_of};
+use crate::oracle::memory::{Certainty, Memory, MemoryRun};
 use crate::plan::{Plan, Region};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Compares all of them; `last` is what must be there.
+/// Compares the images of all allocations with the expected memory `last`.
 pub(crate) fn compare(
     plan: &Plan,
     forecast: &Forecast,
     last: &[Memory],
-    seen: &Observation,
+    observation: &Observation,
     collector: &mut FindingCollector,
 ) {
     for (alloc, memory) in last.iter().enumerate() {
         let empty = Vec::new();
-        let image = seen.images.get(alloc).unwrap_or(&empty);
+        let image = observation.images.get(alloc).unwrap_or(&empty);
         let initial = forecast.initial.get(alloc).unwrap_or(&empty);
         let spec = &plan.allocs[alloc];
-        if !collector.eyes.rank(spec.rank) {
+        if !collector.mutation.compares_rank(spec.rank) {
             continue;
         }
-        let Some((start, end)) = payload(plan, alloc, image).filter(|_| image.len() == initial.len()) else {
+        let Some((start, end)) = payload_range(plan, alloc, image).filter(|_| image.len() == initial.len()) else {
             let text = format!("rank {}: the memory of `{}` did not come back", spec.rank, spec.label);
-            collector.find(
+            collector.add(
                 Priority { kind: 2, event: 0 },
-                message::plain(Lane::Invariants, text, "an image".into(), "none".into()),
+                message::without_element(Lane::Invariants, text, "an image".into(), "none".into()),
             );
             continue;
         };
-        collector.looked(Lane::Invariants, (image.len() - (end - start)) as u64);
-        count(plan, memory, collector);
-        if collector.eyes.without(Flaw::NoGuards) {
-            guards(plan, alloc, initial, image, (start, end), collector);
+        collector.count_checked(Lane::Invariants, (image.len() - (end - start)) as u64);
+        count_checked_bytes(plan, memory, collector);
+        if collector.mutation.is_free_of(Flaw::NoGuards) {
+            check_guards(plan, alloc, initial, image, (start, end), collector);
         }
         if image[start..end] != memory.data[..] {
-            Payload { plan, forecast, seen, alloc, memory, actual: &image[start..end] }.explain(collector);
+            WrongPayload { plan, forecast, observation, alloc, memory, actual: &image[start..end] }
+                .add_findings(collector);
         }
     }
 }
 
-/// What is looked at: elements that steps wrote, and bytes that nobody may touch. Elements that only observation decides
-/// were counted as they were judged.
-fn count(plan: &Plan, memory: &Memory, collector: &mut FindingCollector) {
+/// Counts what is compared: elements that steps wrote, and bytes that must not change. Elements that only the observation
+/// decides were counted when they were judged.
+fn count_checked_bytes(plan: &Plan, memory: &Memory, collector: &mut FindingCollector) {
     let mut from = 0;
     let (mut exact, mut kept) = (0, 0);
     for run in memory.runs() {
         let bytes = run.end - from;
         from = run.end;
-        match (run.sure, run.writer) {
-            (Certainty::Known | Certainty::Soft, Some(event)) if run.origin.is_none() => {
+        match (run.certainty, run.writer) {
+            (Certainty::Known | Certainty::Ambiguous, Some(event)) if run.origin.is_none() => {
                 let writes = plan.events.get(event as usize).map(writes_of).unwrap_or_default();
                 let region = writes.into_iter().flatten().next().map(|w| w.region);
                 let size = region.and_then(|r| plan.buffers.get(r.buf)).map_or(1, |b| b.dtype.size());
                 exact += bytes / size as u64;
             }
-            (Certainty::Blank, _) | (Certainty::Known, None) => kept += bytes,
+            (Certainty::Unwritten, _) | (Certainty::Known, None) => kept += bytes,
             _ => {}
         }
     }
     for (lane, number) in [(Lane::Exact, exact), (Lane::Invariants, kept)] {
         if number > 0 {
-            collector.looked(lane, number);
+            collector.count_checked(lane, number);
         }
     }
 }
 
-fn guards(
+fn check_guards(
     plan: &Plan,
     alloc: usize,
     initial: &[u8],
@@ -92,47 +93,49 @@ fn guards(
         let wrong = differ.count() as u64 + 1;
         // Counted from the payload's edge: the last byte before it is -1, the first after it +0.
         let at = if before { first as i64 - start as i64 } else { (first - end) as i64 };
-        let finding = message::guard(spec.rank, &spec.label, before, at, wrong, initial[first], image[first]);
-        collector.find(Priority { kind: 2, event: 0 }, finding);
+        let finding =
+            message::guard_overwritten(spec.rank, &spec.label, before, at, wrong, initial[first], image[first]);
+        collector.add(Priority { kind: 2, event: 0 }, finding);
     }
 }
 
-/// A payload that is not as it must be.
-struct Payload<'a> {
+/// A payload that differs from the expected memory.
+struct WrongPayload<'a> {
     plan: &'a Plan,
     forecast: &'a Forecast,
-    seen: &'a Observation,
+    observation: &'a Observation,
     alloc: usize,
     memory: &'a Memory,
     actual: &'a [u8],
 }
 
-/// Whose bytes they are.
+/// The owner of wrong bytes.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Owner {
-    /// A write of an event.
+enum ByteOwner {
+    /// A write: numbers of the event and of the write in it.
     Write(usize, usize),
-    /// A buffer that nobody has written (since the beginning).
-    Kept(usize),
+    /// A buffer that no event has written.
+    Unwritten(usize),
     /// No buffer.
-    Nobody,
+    NoBuffer,
 }
 
-impl Payload<'_> {
-    fn explain(&self, collector: &mut FindingCollector) {
-        let mut by_owner: BTreeMap<Owner, Vec<u64>> = BTreeMap::new();
+impl WrongPayload<'_> {
+    fn add_findings(&self, collector: &mut FindingCollector) {
+        let mut by_owner: BTreeMap<ByteOwner, Vec<u64>> = BTreeMap::new();
         let mut from = 0;
         for run in self.memory.runs() {
             let range = from..run.end;
             from = run.end;
-            if run.sure == Certainty::Undefined || self.same(&range) {
+            if run.certainty == Certainty::Undefined || self.is_right(&range) {
                 continue;
             }
             let owners = self.owners(run);
             for byte in range.filter(|b| self.actual[*b as usize] != self.memory.data[*b as usize]) {
-                let owner = owners.iter().find(|(bytes, _)| bytes.contains(&byte)).map_or(Owner::Nobody, |(_, o)| *o);
+                let owner =
+                    owners.iter().find(|(bytes, _)| bytes.contains(&byte)).map_or(ByteOwner::NoBuffer, |(_, o)| *o);
                 by_owner.entry(owner).or_default().push(byte);
-                collector.wrong(self.alloc, byte..byte + 1);
+                collector.mark_wrong_bytes(self.alloc, byte..byte + 1);
             }
         }
         let spec = &self.plan.allocs[self.alloc];
@@ -140,28 +143,28 @@ impl Payload<'_> {
             let (at, wrong) = (bytes[0], bytes.len() as u64);
             let (expected, actual) = (self.memory.data[at as usize], self.actual[at as usize]);
             match owner {
-                Owner::Write(event, write) if !spec.scrap => self.write(event, write, &bytes, collector),
-                _ if !collector.eyes.without(Flaw::NoInputs) => {}
+                ByteOwner::Write(event, write) if !spec.scrap => self.report_write(event, write, &bytes, collector),
+                _ if !collector.mutation.is_free_of(Flaw::NoInputs) => {}
                 _ if spec.scrap => {
-                    let finding = message::scrap(spec.rank, &spec.label, at, wrong, expected, actual);
-                    collector.find(Priority { kind: 2, event: 0 }, finding);
+                    let finding = message::scrap_written(spec.rank, &spec.label, at, wrong, expected, actual);
+                    collector.add(Priority { kind: 2, event: 0 }, finding);
                 }
-                Owner::Nobody | Owner::Write(..) => {
-                    let finding = message::beyond(spec.rank, &spec.label, at, wrong, expected, actual);
-                    collector.find(Priority { kind: 2, event: 0 }, finding);
+                ByteOwner::NoBuffer | ByteOwner::Write(..) => {
+                    let finding = message::written_beyond(spec.rank, &spec.label, at, wrong, expected, actual);
+                    collector.add(Priority { kind: 2, event: 0 }, finding);
                 }
-                Owner::Kept(buf) => self.kept(buf, &bytes, collector),
+                ByteOwner::Unwritten(buf) => self.report_unwritten(buf, &bytes, collector),
             }
         }
     }
 
-    fn same(&self, range: &Range<u64>) -> bool {
+    fn is_right(&self, range: &Range<u64>) -> bool {
         let range = range.start as usize..range.end as usize;
         self.actual[range.clone()] == self.memory.data[range]
     }
 
-    /// Who may own bytes of a run, the first that has a byte being right.
-    fn owners(&self, run: &Run) -> Vec<(Range<u64>, Owner)> {
+    /// Candidates for the owner of a run's bytes; of those that contain a byte the first owns it.
+    fn owners(&self, run: &MemoryRun) -> Vec<(Range<u64>, ByteOwner)> {
         let rank = self.plan.allocs[self.alloc].rank;
         let mut owners = Vec::new();
         let mut add = |region: Region, owner| match region_bytes(self.plan, region) {
@@ -171,21 +174,21 @@ impl Payload<'_> {
         if let Some(event) = run.writer.map(|w| w as usize) {
             let writes = self.plan.events.get(event).map(writes_of).unwrap_or_default();
             for (number, write) in writes.into_iter().enumerate().filter_map(|(i, w)| Some((i, w?))) {
-                add(write.region, Owner::Write(event, number));
+                add(write.region, ByteOwner::Write(event, number));
             }
         }
         // In place, an input and an output are the same memory: the input's name for what was known at the beginning.
         let mut bufs: Vec<usize> = (0..self.plan.buffers.len()).collect();
-        bufs.sort_by_key(|b| self.plan.buffers[*b].input.is_none() == (run.sure == Certainty::Known));
+        bufs.sort_by_key(|b| self.plan.buffers[*b].input.is_none() == (run.certainty == Certainty::Known));
         for buf in bufs {
             if let Some(place) = self.plan.buffers[buf].places.get(rank).copied().flatten() {
-                add(Region { buf, rank, start: 0, len: place.count }, Owner::Kept(buf));
+                add(Region { buf, rank, start: 0, len: place.count }, ByteOwner::Unwritten(buf));
             }
         }
         owners
     }
 
-    fn write(&self, event: usize, write: usize, bytes: &[u64], collector: &mut FindingCollector) {
+    fn report_write(&self, event: usize, write: usize, bytes: &[u64], collector: &mut FindingCollector) {
         let plan = self.plan;
         let writes = writes_of(&plan.events[event]);
         let Some(region) = writes.get(write).copied().flatten().map(|w| w.region) else { return };
@@ -193,66 +196,70 @@ impl Payload<'_> {
         let buffer = &plan.buffers[region.buf];
         let slice = range.start as usize..range.end as usize;
         let (expected, actual) = (&self.memory.data[slice.clone()], &self.actual[slice]);
-        let elements = elements(bytes, range.start, buffer.dtype.size());
-        let elements = collector.eyes.noticed(buffer.dtype, region.start, elements, expected, actual);
+        let elements = elements_of_bytes(bytes, range.start, buffer.dtype.size());
+        let elements = collector.mutation.noticed(buffer.dtype, region.start, elements, expected, actual);
         let Some(first) = elements.first().copied() else { return };
-        let site = pattern::Site { event, write, region, expected, actual, wrong: &elements };
-        let finding = Wrong {
+        let site = pattern::WrongWrite { event, write, region, expected, actual, wrong: &elements };
+        let finding = WrongElements {
             lane: Lane::Exact,
             rank: region.rank,
-            buffer: message::name(buffer),
+            buffer: message::buffer_label(buffer),
             element: region.start + first,
-            expected: message::value(buffer.dtype, get(buffer.dtype, expected, first as usize)),
-            actual: message::value(buffer.dtype, get(buffer.dtype, actual, first as usize)),
+            expected: message::value_and_bits(buffer.dtype, get(buffer.dtype, expected, first as usize)),
+            actual: message::value_and_bits(buffer.dtype, get(buffer.dtype, actual, first as usize)),
             wrong: elements.len() as u64,
             of: region.len,
-            pattern: collector.worth().then(|| pattern::recognise(plan, self.forecast, self.seen, &site)).flatten(),
+            pattern: collector
+                .wants_pattern()
+                .then(|| pattern::recognise(plan, self.forecast, self.observation, &site))
+                .flatten(),
         };
         let step = plan.events[event].step();
-        collector.find(Priority { kind: 1, event }, message::wrong(plan, finding, Some(step), None));
+        collector.add(Priority { kind: 1, event }, message::wrong_elements(plan, finding, Some(step), None));
     }
 
-    fn kept(&self, buf: usize, bytes: &[u64], collector: &mut FindingCollector) {
+    fn report_unwritten(&self, buf: usize, bytes: &[u64], collector: &mut FindingCollector) {
         let buffer = &self.plan.buffers[buf];
         let rank = self.plan.allocs[self.alloc].rank;
         let Some(place) = buffer.places.get(rank).copied().flatten() else { return };
         let size = buffer.dtype.size();
         let part = place.offset as usize..;
         let (was, is) = (&self.memory.data[part.clone()], &self.actual[part]);
-        let elements = collector.eyes.noticed(buffer.dtype, 0, elements(bytes, place.offset, size), was, is);
+        let elements =
+            collector.mutation.noticed(buffer.dtype, 0, elements_of_bytes(bytes, place.offset, size), was, is);
         let Some(first) = elements.first().copied() else { return };
         let at = place.offset as usize + first as usize * size;
-        let bits = |from: &[u8]| message::value(buffer.dtype, get(buffer.dtype, &from[at..], 0));
-        let finding = Wrong {
+        let bits = |from: &[u8]| message::value_and_bits(buffer.dtype, get(buffer.dtype, &from[at..], 0));
+        let finding = WrongElements {
             lane: Lane::Invariants,
             rank,
-            buffer: message::name(buffer),
+            buffer: message::buffer_label(buffer),
             element: first,
             expected: bits(&self.memory.data),
             actual: bits(self.actual),
             wrong: elements.len() as u64,
             of: place.count,
-            pattern: pattern::places(&elements, place.count),
+            pattern: pattern::positions_pattern(&elements, place.count),
         };
-        collector.find(Priority { kind: 2, event: 0 }, message::touched(finding, buffer.input.is_some()));
+        collector.add(Priority { kind: 2, event: 0 }, message::modified(finding, buffer.input.is_some()));
     }
 }
 
-/// The elements that have wrong bytes.
-fn elements(bytes: &[u64], from: u64, size: usize) -> Vec<u64> {
+/// The elements to which these bytes belong; `from` is the first element's byte.
+fn elements_of_bytes(bytes: &[u64], from: u64, size: usize) -> Vec<u64> {
     let mut elements: Vec<u64> = bytes.iter().map(|b| b.saturating_sub(from) / size as u64).collect();
     elements.dedup();
     elements
 }
 
-/// True if a judge with these eyes compares this byte of an allocation's image from run to run.
-fn looked_at(plan: &Plan, alloc: usize, at: usize, eyes: Eyes) -> bool {
-    if eyes.0.is_none() {
+/// True if a judge with this flaw compares this byte of an allocation's image from run to run.
+fn is_compared(plan: &Plan, alloc: usize, at: usize, mutation: JudgeMutation) -> bool {
+    if mutation.0.is_none() {
         return true;
     }
     let spec = &plan.allocs[alloc];
     let payload = spec.start()..spec.start() + spec.payload;
-    if !eyes.rank(spec.rank) || !payload.contains(&(at as u64)) && !eyes.without(Flaw::NoGuards) {
+    if !mutation.compares_rank(spec.rank) || !payload.contains(&(at as u64)) && !mutation.is_free_of(Flaw::NoGuards) {
         return false;
     }
     let found = plan.buffers.iter().find_map(|buffer| {
@@ -261,14 +268,14 @@ fn looked_at(plan: &Plan, alloc: usize, at: usize, eyes: Eyes) -> bool {
         (index < place.count).then_some((buffer, index))
     });
     match found {
-        Some((buffer, _)) if buffer.input.is_some() && !eyes.without(Flaw::NoInputs) => false,
-        Some((buffer, index)) => eyes.element(buffer.dtype, index),
+        Some((buffer, _)) if buffer.input.is_some() && !mutation.is_free_of(Flaw::NoInputs) => false,
+        Some((buffer, index)) => mutation.compares_element(buffer.dtype, index),
         None => true,
     }
 }
 
-/// Runs of a case must agree bit for bit, except where `memory` says that the contents are undefined.
-pub(crate) fn repeats(
+/// Compares a run with the first one: they must agree bit for bit, except where `memory` is undefined.
+pub(crate) fn compare_runs(
     plan: &Plan,
     memory: &[Memory],
     first: &Observation,
@@ -276,16 +283,16 @@ pub(crate) fn repeats(
     number: usize,
     collector: &mut FindingCollector,
 ) {
-    collector.looked(Lane::Invariants, first.images.iter().map(|i| i.len() as u64).sum());
+    collector.count_checked(Lane::Invariants, first.images.iter().map(|i| i.len() as u64).sum());
     for (alloc, (a, b)) in first.images.iter().zip(&other.images).enumerate().filter(|(_, (a, b))| a != b) {
         let spec = &plan.allocs[alloc];
         let start = spec.start() as usize;
         let undefined: Vec<_> = memory.get(alloc).map_or_else(Vec::new, |memory| {
-            let undefined = memory.over(0..spec.payload).filter(|(_, run)| run.sure == Certainty::Undefined);
+            let undefined = memory.runs_in(0..spec.payload).filter(|(_, run)| run.certainty == Certainty::Undefined);
             undefined.map(|(bytes, _)| start + bytes.start as usize..start + bytes.end as usize).collect()
         });
         let defined = |at: usize| !undefined.iter().any(|bytes| bytes.contains(&at));
-        let counts = |at: usize| a[at] != b[at] && defined(at) && looked_at(plan, alloc, at, collector.eyes);
+        let counts = |at: usize| a[at] != b[at] && defined(at) && is_compared(plan, alloc, at, collector.mutation);
         let Some(at) = (0..a.len().min(b.len())).find(|at| counts(*at)) else { continue };
         let found = plan.buffers.iter().find_map(|buffer| {
             let place = buffer.places.get(spec.rank).copied().flatten().filter(|p| p.alloc == alloc)?;
@@ -293,8 +300,8 @@ pub(crate) fn repeats(
             let element = at.checked_sub(start + place.offset as usize)? / size;
             ((element as u64) < place.count).then(|| {
                 let from = start + place.offset as usize + element * size;
-                let value = |image: &[u8]| message::value(buffer.dtype, get(buffer.dtype, &image[from..], 0));
-                (message::name(buffer), element as u64, value(a), value(b))
+                let value = |image: &[u8]| message::value_and_bits(buffer.dtype, get(buffer.dtype, &image[from..], 0));
+                (message::buffer_label(buffer), element as u64, value(a), value(b))
             })
         });
         let (name, element, was, is) = found.unwrap_or((&spec.label, 0, "other bytes".into(), "other bytes".into()));
@@ -302,8 +309,8 @@ pub(crate) fn repeats(
             "rank {}: run {number} of {} differs from run 1: `{name}[{element}]` is {is}, was {was}",
             spec.rank, plan.case.repeat
         );
-        let mut finding = message::plain(Lane::Invariants, text, was, is);
+        let mut finding = message::without_element(Lane::Invariants, text, was, is);
         (finding.rank, finding.buffer, finding.element) = (Some(spec.rank), Some(name.into()), Some(element));
-        collector.find(Priority { kind: 2, event: usize::MAX }, finding);
+        collector.add(Priority { kind: 2, event: usize::MAX }, finding);
     }
 }

@@ -1,186 +1,189 @@
-//! Judges what a run observed of reductions with several right values, while the walk goes on with what was observed.
+//! Judges the observed results of reductions that have several right values, and continues with the observed ones.
 use super::findings::{FindingCollector, Priority};
 use super::flaw::Flaw;
-use super::message::{self, Wrong};
+use super::message::{self, WrongElements};
 use super::{Lane, pattern};
 use crate::job::Observation;
 use crate::num::get;
-use crate::oracle::columns::column;
-use crate::oracle::contents::{Certainty, Memory};
-use crate::oracle::walk::{Choice, Fault, Resolver, region_bytes, writes_of};
+use crate::oracle::interpreter::{AmbiguousResult, Resolver, Uncomputable, region_bytes, writes_of};
+use crate::oracle::memory::{Certainty, Memory};
+use crate::oracle::reduced_buffer::column;
 use crate::oracle::{self, Budget, Fingerprint, Forecast, Ruling};
 use crate::plan::{GUARD, Plan, Region};
 use std::borrow::Cow;
 
-/// The judge on a walk.
-pub(crate) struct Judge<'a> {
+/// Judges each observed result while an [`Interpreter`](crate::oracle::walk::Interpreter) goes through the plan's events.
+pub(crate) struct ResultJudge<'a> {
     pub plan: &'a Plan,
     pub forecast: &'a Forecast,
-    pub seen: &'a Observation,
+    pub observation: &'a Observation,
     pub collector: &'a mut FindingCollector,
     pub budget: &'a mut Budget,
     pub fingerprint: &'a mut Fingerprint,
-    /// What the first rank of the same event got, and which of its elements are wrong.
-    pub first: Option<First>,
+    /// The result of the first rank of the same event.
+    pub first: Option<FirstRankResult>,
 }
 
-pub(crate) struct First {
+/// The observed result of an event's first rank, and its wrong elements.
+pub(crate) struct FirstRankResult {
     event: usize,
     from: usize,
     rank: usize,
     bytes: Vec<u8>,
-    wrong: Vec<Miss>,
+    wrong: Vec<WrongElement>,
 }
 
-/// A wrong element: its index, the lane that found it, and the right value as text (empty for elements that no message names).
-type Miss = (usize, Lane, String);
+/// A wrong element: index, lane that found it, and right value as text (empty for elements that no message names).
+type WrongElement = (usize, Lane, String);
 
-/// What was observed of a write: its checkpoint, or what is left of it at the end (then the elements with one right value
-/// are left to the comparison of the final images).
-pub(crate) fn observed(
+/// The observed bytes of a write, and true if they come from a checkpoint. Otherwise they come from the final image, with
+/// the right value in every element that has only one: [`super::images`] compares those.
+pub(crate) fn observed_bytes(
     plan: &Plan,
     forecast: &Forecast,
-    seen: &Observation,
-    choice: &Choice<'_>,
+    observation: &Observation,
+    choice: &AmbiguousResult<'_>,
 ) -> Option<(Vec<u8>, bool)> {
     if let Some(number) = forecast.checkpoint(choice.event, choice.write) {
-        let bytes = seen.checkpoints.get(number).filter(|bytes| bytes.len() == choice.canonical.len())?;
+        let bytes = observation.checkpoints.get(number).filter(|bytes| bytes.len() == choice.canonical.len())?;
         return Some((bytes.clone(), true));
     }
     let (alloc, range) = region_bytes(plan, choice.target.region)?;
     let start = plan.allocs[alloc].start();
-    let mut bytes = seen.images.get(alloc)?.get((start + range.start) as usize..(start + range.end) as usize)?.to_vec();
+    let mut bytes =
+        observation.images.get(alloc)?.get((start + range.start) as usize..(start + range.end) as usize)?.to_vec();
     let size = choice.reduction.dtype.size();
     for (i, (place, right)) in bytes.chunks_mut(size).zip(choice.canonical.chunks(size)).enumerate() {
-        if !choice.reduced.is_soft(choice.first + i) {
+        if !choice.reduced.is_ambiguous(choice.first + i) {
             place.copy_from_slice(right);
         }
     }
     Some((bytes, false))
 }
 
-impl Resolver for Judge<'_> {
-    fn choose(&mut self, choice: &Choice<'_>) -> Option<Vec<u8>> {
+impl Resolver for ResultJudge<'_> {
+    fn resolve(&mut self, choice: &AmbiguousResult<'_>) -> Option<Vec<u8>> {
         let region = choice.target.region;
         let buffer = &self.plan.buffers[region.buf];
-        let Some((bytes, checkpoint)) = observed(self.plan, self.forecast, self.seen, choice) else {
-            if self.collector.eyes.rank(region.rank) {
-                let text = format!("rank {}: nothing came back of `{}`", region.rank, message::name(buffer));
-                let finding = message::plain(Lane::Invariants, text, "a copy".into(), "none".into());
-                self.collector.find(Priority { kind: 1, event: choice.event }, finding);
+        let Some((bytes, checkpoint)) = observed_bytes(self.plan, self.forecast, self.observation, choice) else {
+            if self.collector.mutation.compares_rank(region.rank) {
+                let text = format!("rank {}: nothing came back of `{}`", region.rank, message::buffer_label(buffer));
+                let finding = message::without_element(Lane::Invariants, text, "a copy".into(), "none".into());
+                self.collector.add(Priority { kind: 1, event: choice.event }, finding);
             }
             return None;
         };
         let alike = self.first.take().filter(|f| f.event == choice.event && f.from == choice.first);
         let wrong = match &alike {
             Some(first) if first.bytes == bytes => {
-                self.collector.looked(Lane::Invariants, region.len);
+                self.collector.count_checked(Lane::Invariants, region.len);
                 first.wrong.clone()
             }
-            _ => self.elements(choice, &bytes, checkpoint),
+            _ => self.judge_elements(choice, &bytes, checkpoint),
         };
         if let Some(first) = alike.as_ref().filter(|f| f.bytes != bytes) {
-            self.unequal(choice, first, &bytes);
+            self.report_unequal_ranks(choice, first, &bytes);
         }
         let noticed = self.noticed(choice, &bytes, &wrong, checkpoint);
-        noticed.iter().for_each(|(_, lane, _)| self.collector.fail(*lane));
+        noticed.iter().for_each(|(_, lane, _)| self.collector.fail_lane(*lane));
         if !noticed.is_empty() {
             self.report(choice, &bytes, &noticed, checkpoint);
         }
         let (event, from) = (choice.event, choice.first);
-        self.first = alike
-            .or_else(|| Some(First { event, from, rank: region.rank, bytes: bytes.clone(), wrong: wrong.clone() }));
+        self.first = alike.or_else(|| {
+            Some(FirstRankResult { event, from, rank: region.rank, bytes: bytes.clone(), wrong: wrong.clone() })
+        });
         Some(bytes)
     }
 
-    fn happened(&mut self, number: usize, memory: &[Memory]) {
+    fn after_event(&mut self, number: usize, memory: &[Memory]) {
         for (write, target) in writes_of(&self.plan.events[number]).into_iter().enumerate() {
             if let (Some(target), Some(checkpoint)) = (target, self.forecast.checkpoint(number, write)) {
-                self.copy(number, write, target.region, checkpoint, memory);
+                self.compare_checkpoint(number, write, target.region, checkpoint, memory);
             }
         }
     }
 
-    fn fault(&mut self, fault: Fault) {
+    fn uncomputable(&mut self, fault: Uncomputable) {
         let text = match self.plan.steps.get(fault.step as usize) {
             Some(step) => format!("{}: {}", step.label, fault.message),
             None => fault.message,
         };
-        let mut finding = message::plain(Lane::Exact, text, "a value".into(), "none".into());
+        let mut finding = message::without_element(Lane::Exact, text, "a value".into(), "none".into());
         finding.rank = fault.rank;
         finding.span = self.plan.steps.get(fault.step as usize).map(|s| s.span);
-        self.collector.find(Priority { kind: 1, event: fault.event }, finding);
+        self.collector.add(Priority { kind: 1, event: fault.event }, finding);
     }
 }
 
-impl Judge<'_> {
-    /// Compares the copy of a write with what the walk has there, unless the elements were judged one by one.
-    fn copy(&mut self, event: usize, write: usize, region: Region, checkpoint: usize, memory: &[Memory]) {
-        let eyes = self.collector.eyes;
+impl ResultJudge<'_> {
+    /// Compares a write's checkpoint with the expected memory, unless its elements were judged one by one.
+    fn compare_checkpoint(&mut self, event: usize, write: usize, region: Region, checkpoint: usize, memory: &[Memory]) {
+        let mutation = self.collector.mutation;
         // what is still there at the end is compared then
-        if !eyes.rank(region.rank) || !eyes.without(Flaw::OnlyLast) {
+        if !mutation.compares_rank(region.rank) || !mutation.is_free_of(Flaw::OnlyLast) {
             return;
         }
         let Some((alloc, range)) = region_bytes(self.plan, region) else { return };
         let Some(memory) = memory.get(alloc) else { return };
-        if memory.over(range.clone()).any(|(_, run)| run.origin.is_some() || run.sure == Certainty::Undefined) {
+        if memory.runs_in(range.clone()).any(|(_, run)| run.origin.is_some() || run.certainty == Certainty::Undefined) {
             return;
         }
         let (expected, actual) = (
             memory.data.get(range.start as usize..range.end as usize).unwrap_or_default(),
-            self.seen.checkpoints.get(checkpoint).map(Vec::as_slice).unwrap_or_default(),
+            self.observation.checkpoints.get(checkpoint).map(Vec::as_slice).unwrap_or_default(),
         );
-        self.collector.looked(Lane::Exact, region.len);
+        self.collector.count_checked(Lane::Exact, region.len);
         if expected == actual {
             return;
         }
         let buffer = &self.plan.buffers[region.buf];
         if expected.len() != actual.len() {
-            let text = format!("rank {}: nothing came back of `{}`", region.rank, message::name(buffer));
-            let finding = message::plain(Lane::Invariants, text, "a copy".into(), "none".into());
-            return self.collector.find(Priority { kind: 1, event }, finding);
+            let text = format!("rank {}: nothing came back of `{}`", region.rank, message::buffer_label(buffer));
+            let finding = message::without_element(Lane::Invariants, text, "a copy".into(), "none".into());
+            return self.collector.add(Priority { kind: 1, event }, finding);
         }
         let differs = |i: &u64| get(buffer.dtype, expected, *i as usize) != get(buffer.dtype, actual, *i as usize);
         let elements: Vec<u64> = (0..region.len).filter(differs).collect();
-        let elements = eyes.noticed(buffer.dtype, region.start, elements, expected, actual);
+        let elements = mutation.noticed(buffer.dtype, region.start, elements, expected, actual);
         let Some(first) = elements.first().copied() else { return };
-        let value = |bytes: &[u8]| message::value(buffer.dtype, get(buffer.dtype, bytes, first as usize));
-        let site = pattern::Site { event, write, region, expected, actual, wrong: &elements };
-        let worth = self.collector.worth();
-        let finding = Wrong {
+        let value = |bytes: &[u8]| message::value_and_bits(buffer.dtype, get(buffer.dtype, bytes, first as usize));
+        let site = pattern::WrongWrite { event, write, region, expected, actual, wrong: &elements };
+        let worth = self.collector.wants_pattern();
+        let finding = WrongElements {
             lane: Lane::Exact,
             rank: region.rank,
-            buffer: message::name(buffer),
+            buffer: message::buffer_label(buffer),
             element: region.start + first,
             expected: value(expected),
             actual: value(actual),
             wrong: elements.len() as u64,
             of: region.len,
-            pattern: worth.then(|| pattern::recognise(self.plan, self.forecast, self.seen, &site)).flatten(),
+            pattern: worth.then(|| pattern::recognise(self.plan, self.forecast, self.observation, &site)).flatten(),
         };
         let step = self.plan.events[event].step();
-        self.collector.find(Priority { kind: 1, event }, message::wrong(self.plan, finding, Some(step), None));
+        self.collector.add(Priority { kind: 1, event }, message::wrong_elements(self.plan, finding, Some(step), None));
     }
 
-    /// Judges every element with several right values (from a checkpoint: all); gives the wrong ones with what is right.
-    fn elements(&mut self, choice: &Choice<'_>, bytes: &[u8], checkpoint: bool) -> Vec<Miss> {
+    /// Judges every element with several right values, of a checkpoint all elements. Returns the wrong ones.
+    fn judge_elements(&mut self, choice: &AmbiguousResult<'_>, bytes: &[u8], checkpoint: bool) -> Vec<WrongElement> {
         let dtype = choice.reduction.dtype;
         let mut wrong = Vec::new();
         let mut values = Vec::with_capacity(choice.inputs.len());
         let (mut counts, mut unable) = ([0u64; 3], None);
-        // The message names the first wrong element; a judge with a flaw may miss some, so any may be the first that it sees.
-        let all_told = self.collector.eyes.0.is_some();
-        let told = |wrong: &[Miss], words: &dyn Fn() -> String| {
+        // The message names the first wrong element that is noticed; a judge with a flaw may miss some, so any may be named.
+        let all_told = self.collector.mutation.0.is_some();
+        let told = |wrong: &[WrongElement], words: &dyn Fn() -> String| {
             if all_told || wrong.is_empty() { words() } else { String::new() }
         };
         for i in 0..choice.target.region.len as usize {
             let actual = get(dtype, bytes, i);
-            if !choice.reduced.is_soft(choice.first + i) {
+            if !choice.reduced.is_ambiguous(choice.first + i) {
                 let right = get(dtype, choice.canonical, i);
                 if checkpoint {
                     counts[0] += 1;
                     if actual != right {
-                        let words = told(&wrong, &|| message::value(dtype, right));
+                        let words = told(&wrong, &|| message::value_and_bits(dtype, right));
                         wrong.push((i, Lane::Exact, words));
                     }
                 }
@@ -189,17 +192,19 @@ impl Judge<'_> {
             column(dtype, choice.inputs, choice.first + i, &mut values);
             let judged = choice.reduction.judge(&values, actual, self.budget);
             let lane = match judged.lane {
-                oracle::Lane::Exact => 0,
-                oracle::Lane::Admissible => 1,
-                oracle::Lane::Bounded => 2,
+                oracle::ElementLane::Exact => 0,
+                oracle::ElementLane::Admissible => 1,
+                oracle::ElementLane::Bounded => 2,
             };
-            if let (Ruling::Unable { why }, true) = (&judged.ruling, choice.reduced.has_open_inputs(choice.first + i)) {
+            if let (Ruling::Unable { why }, true) =
+                (&judged.ruling, choice.reduced.has_ambiguous_inputs(choice.first + i))
+            {
                 unable.get_or_insert((0u64, why.clone())).0 += 1;
                 continue;
             }
             counts[lane] += 1;
             if let (2, Some(note)) = (lane, judged.note) {
-                self.collector.remark(Lane::Bounded, note.into());
+                self.collector.note_on_lane(Lane::Bounded, note.into());
             }
             self.fingerprint.add(&judged);
             match judged.ruling {
@@ -217,38 +222,44 @@ impl Judge<'_> {
         if let Some((count, why)) = unable {
             // The plan could not foresee this: the inputs are observed results of earlier steps, and for these values there is no bound.
             let buffer = &self.plan.buffers[choice.target.region.buf];
-            let (name, rank) = (message::name(buffer), choice.target.region.rank);
+            let (name, rank) = (message::buffer_label(buffer), choice.target.region.rank);
             self.collector.note(format!("{count} elements of `{name}` on rank {rank} were not judged: {why}"));
         }
         for (lane, count) in LANES.into_iter().zip(counts).filter(|(_, count)| *count > 0) {
-            self.collector.looked(lane, count);
+            self.collector.count_checked(lane, count);
         }
         wrong
     }
 
-    /// Those of the wrong elements that the judge's eyes see.
-    fn noticed<'w>(&self, choice: &Choice<'_>, bytes: &[u8], wrong: &'w [Miss], checkpoint: bool) -> Cow<'w, [Miss]> {
-        let eyes = self.collector.eyes;
+    /// The wrong elements that the judge notices.
+    fn noticed<'w>(
+        &self,
+        choice: &AmbiguousResult<'_>,
+        bytes: &[u8],
+        wrong: &'w [WrongElement],
+        checkpoint: bool,
+    ) -> Cow<'w, [WrongElement]> {
+        let mutation = self.collector.mutation;
         let region = choice.target.region;
-        if wrong.is_empty() || eyes.0.is_none() {
+        if wrong.is_empty() || mutation.0.is_none() {
             return Cow::Borrowed(wrong);
         }
-        let unseen = checkpoint && !eyes.without(Flaw::OnlyLast) && overwritten(self.plan, choice.event, region);
-        if unseen || !eyes.rank(region.rank) {
+        let unseen = checkpoint && !mutation.is_free_of(Flaw::OnlyLast) && overwritten(self.plan, choice.event, region);
+        if unseen || !mutation.compares_rank(region.rank) {
             return Cow::Owned(Vec::new());
         }
         let elements = wrong.iter().map(|(i, _, _)| *i as u64).collect();
-        let seen = eyes.noticed(choice.reduction.dtype, region.start, elements, choice.canonical, bytes);
-        Cow::Owned(wrong.iter().filter(|(i, _, _)| seen.binary_search(&(*i as u64)).is_ok()).cloned().collect())
+        let noticed = mutation.noticed(choice.reduction.dtype, region.start, elements, choice.canonical, bytes);
+        Cow::Owned(wrong.iter().filter(|(i, _, _)| noticed.binary_search(&(*i as u64)).is_ok()).cloned().collect())
     }
 
-    fn report(&mut self, choice: &Choice<'_>, bytes: &[u8], wrong: &[Miss], checkpoint: bool) {
+    fn report(&mut self, choice: &AmbiguousResult<'_>, bytes: &[u8], wrong: &[WrongElement], checkpoint: bool) {
         let Some((first, lane, expected)) = wrong.first() else { return };
         let region = choice.target.region;
         let buffer = &self.plan.buffers[region.buf];
         let dtype = choice.reduction.dtype;
         let elements: Vec<u64> = wrong.iter().map(|(i, _, _)| *i as u64).collect();
-        let site = pattern::Site {
+        let site = pattern::WrongWrite {
             event: choice.event,
             write: choice.write,
             region,
@@ -256,36 +267,38 @@ impl Judge<'_> {
             actual: bytes,
             wrong: &elements,
         };
-        let worth = self.collector.worth();
-        let pattern = worth.then(|| pattern::recognise(self.plan, self.forecast, self.seen, &site)).flatten();
-        let finding = Wrong {
+        let worth = self.collector.wants_pattern();
+        let pattern = worth.then(|| pattern::recognise(self.plan, self.forecast, self.observation, &site)).flatten();
+        let finding = WrongElements {
             lane: *lane,
             rank: region.rank,
-            buffer: message::name(buffer),
+            buffer: message::buffer_label(buffer),
             element: region.start + *first as u64,
             expected: expected.clone(),
-            actual: message::value(dtype, get(dtype, bytes, *first)),
+            actual: message::value_and_bits(dtype, get(dtype, bytes, *first)),
             wrong: wrong.len() as u64,
             of: region.len,
             pattern,
         };
         let step = self.plan.events[choice.event].step();
-        self.collector
-            .find(Priority { kind: 1, event: choice.event }, message::wrong(self.plan, finding, Some(step), None));
+        self.collector.add(
+            Priority { kind: 1, event: choice.event },
+            message::wrong_elements(self.plan, finding, Some(step), None),
+        );
         if let (false, Some((alloc, range))) = (checkpoint, region_bytes(self.plan, region)) {
             let size = dtype.size() as u64;
             for i in elements {
-                self.collector.wrong(alloc, range.start + i * size..range.start + (i + 1) * size);
+                self.collector.mark_wrong_bytes(alloc, range.start + i * size..range.start + (i + 1) * size);
             }
         }
     }
 
-    /// Ranks that must hold the same bits do not.
-    fn unequal(&mut self, choice: &Choice<'_>, first: &First, bytes: &[u8]) {
+    /// Reports a rank whose result has other bits than the first rank's.
+    fn report_unequal_ranks(&mut self, choice: &AmbiguousResult<'_>, first: &FirstRankResult, bytes: &[u8]) {
         let region = choice.target.region;
         let dtype = choice.reduction.dtype;
-        let eyes = self.collector.eyes;
-        if !eyes.without(Flaw::NoSameBits) || !eyes.rank(region.rank) {
+        let mutation = self.collector.mutation;
+        if !mutation.is_free_of(Flaw::NoSameBits) || !mutation.compares_rank(region.rank) {
             return;
         }
         let size = dtype.size();
@@ -294,14 +307,16 @@ impl Judge<'_> {
             .chunks(size)
             .zip(bytes.chunks(size))
             .enumerate()
-            .filter(|(_, (a, b))| a != b && !choice.reduction.leaves_open(get(dtype, a, 0), get(dtype, b, 0)))
+            .filter(|(_, (a, b))| {
+                a != b && !choice.reduction.may_differ_between_ranks(get(dtype, a, 0), get(dtype, b, 0))
+            })
             .map(|(i, _)| i as u64)
             .collect();
-        let differ = eyes.noticed(dtype, region.start, differ, &first.bytes, bytes);
+        let differ = mutation.noticed(dtype, region.start, differ, &first.bytes, bytes);
         let Some(element) = differ.first().map(|element| *element as usize) else { return };
-        let name = message::name(&self.plan.buffers[region.buf]);
+        let name = message::buffer_label(&self.plan.buffers[region.buf]);
         let (ours, theirs) = (get(dtype, bytes, element), get(dtype, &first.bytes, element));
-        let mut finding = message::plain(
+        let mut finding = message::without_element(
             Lane::Invariants,
             format!(
                 "rank {}: `{name}` differs from rank {}'s in {} of {} elements, first in {}: {} there, {} here",
@@ -310,17 +325,17 @@ impl Judge<'_> {
                 differ.len(),
                 region.len,
                 region.start + element as u64,
-                message::value(dtype, theirs),
-                message::value(dtype, ours)
+                message::value_and_bits(dtype, theirs),
+                message::value_and_bits(dtype, ours)
             ),
-            message::value(dtype, theirs),
-            message::value(dtype, ours),
+            message::value_and_bits(dtype, theirs),
+            message::value_and_bits(dtype, ours),
         );
         finding.rank = Some(region.rank);
         finding.buffer = Some(name.into());
         finding.element = Some(region.start + element as u64);
         (finding.wrong, finding.of) = (differ.len() as u64, region.len);
-        self.collector.find(Priority { kind: 2, event: choice.event }, finding);
+        self.collector.add(Priority { kind: 2, event: choice.event }, finding);
     }
 }
 
@@ -334,22 +349,22 @@ fn overwritten(plan: &Plan, event: usize, region: Region) -> bool {
 
 const LANES: [Lane; 3] = [Lane::Exact, Lane::Admissible, Lane::Bounded];
 
-/// Goes on with what was observed and says nothing; for looking back.
+/// Continues with the observed results without judging them.
 pub(crate) struct Replay<'a> {
     pub plan: &'a Plan,
     pub forecast: &'a Forecast,
-    pub seen: &'a Observation,
+    pub observation: &'a Observation,
 }
 
 impl Resolver for Replay<'_> {
-    fn choose(&mut self, choice: &Choice<'_>) -> Option<Vec<u8>> {
-        observed(self.plan, self.forecast, self.seen, choice).map(|(bytes, _)| bytes)
+    fn resolve(&mut self, choice: &AmbiguousResult<'_>) -> Option<Vec<u8>> {
+        observed_bytes(self.plan, self.forecast, self.observation, choice).map(|(bytes, _)| bytes)
     }
-    fn fault(&mut self, _: Fault) {}
+    fn uncomputable(&mut self, _: Uncomputable) {}
 }
 
-/// Where an image's payload lies.
-pub(crate) fn payload(plan: &Plan, alloc: usize, image: &[u8]) -> Option<(usize, usize)> {
+/// Start and end of the payload in an image; `None` if the image has another length than the plan says.
+pub(crate) fn payload_range(plan: &Plan, alloc: usize, image: &[u8]) -> Option<(usize, usize)> {
     let alloc = plan.allocs.get(alloc)?;
     let start = alloc.start() as usize;
     let end = start + alloc.payload as usize;

@@ -1,20 +1,20 @@
-//! All words that the judge has for people.
+//! Texts of findings: wrong elements, and memory that must not have changed.
 use super::{Finding, Lane};
 use crate::num::{DType, hex, text};
 use crate::plan::{Buffer, Plan, StepId};
 use crate::scenario::Span;
 
-/// Value and bits: `4 (0x40800000)`.
-pub(crate) fn value(dtype: DType, bits: u64) -> String {
+/// An element's value and bits: `4 (0x40800000)`.
+pub(crate) fn value_and_bits(dtype: DType, bits: u64) -> String {
     format!("{} ({})", text(dtype, bits), hex(dtype, bits))
 }
 
-/// The name people know a buffer by.
-pub(crate) fn name(buffer: &Buffer) -> &str {
+/// The buffer's name in messages.
+pub(crate) fn buffer_label(buffer: &Buffer) -> &str {
     if buffer.name.starts_with('#') { "the barrier's own element" } else { &buffer.name }
 }
 
-/// `3 of 8 wrong` and the pattern.
+/// `3 of 8 elements wrong`, with the pattern.
 fn extent(wrong: u64, of: u64, pattern: Option<&str>) -> String {
     let count = match (wrong, of) {
         (1, 1) => "the only element".into(),
@@ -25,11 +25,11 @@ fn extent(wrong: u64, of: u64, pattern: Option<&str>) -> String {
 }
 
 /// Wrong elements of a buffer on a rank.
-pub(crate) struct Wrong<'a> {
+pub(crate) struct WrongElements<'a> {
     pub lane: Lane,
     pub rank: usize,
     pub buffer: &'a str,
-    /// First wrong element.
+    /// Index of the first wrong element.
     pub element: u64,
     pub expected: String,
     pub actual: String,
@@ -38,9 +38,14 @@ pub(crate) struct Wrong<'a> {
     pub pattern: Option<String>,
 }
 
-/// The finding for wrong elements, with the step that wrote them or the span that expected them.
-pub(crate) fn wrong(plan: &Plan, wrong: Wrong<'_>, step: Option<StepId>, span: Option<Span>) -> Finding {
-    let Wrong { lane, rank, buffer, element, expected, actual, wrong, of, pattern } = wrong;
+/// The finding for wrong elements, with the step that wrote them or the place of the expectation.
+pub(crate) fn wrong_elements(
+    plan: &Plan,
+    wrong: WrongElements<'_>,
+    step: Option<StepId>,
+    span: Option<Span>,
+) -> Finding {
+    let WrongElements { lane, rank, buffer, element, expected, actual, wrong, of, pattern } = wrong;
     let step = step.and_then(|s| plan.steps.get(s as usize));
     let by = step.map(|s| format!(" after {}", s.label)).unwrap_or_default();
     let extent = extent(wrong, of, pattern.as_deref());
@@ -61,8 +66,8 @@ pub(crate) fn wrong(plan: &Plan, wrong: Wrong<'_>, step: Option<StepId>, span: O
     }
 }
 
-/// A finding about no element.
-pub(crate) fn plain(lane: Lane, text: String, expected: String, actual: String) -> Finding {
+/// A finding that is about no element of a buffer.
+pub(crate) fn without_element(lane: Lane, text: String, expected: String, actual: String) -> Finding {
     Finding {
         lane,
         rank: None,
@@ -79,8 +84,16 @@ pub(crate) fn plain(lane: Lane, text: String, expected: String, actual: String) 
     }
 }
 
-/// A band beside a buffer was written to; `at` counts from the band's start.
-pub(crate) fn guard(rank: usize, label: &str, before: bool, at: i64, wrong: u64, expected: u8, actual: u8) -> Finding {
+/// The finding for an overwritten guard; `at` is the first byte, counted from the payload's edge.
+pub(crate) fn guard_overwritten(
+    rank: usize,
+    label: &str,
+    before: bool,
+    at: i64,
+    wrong: u64,
+    expected: u8,
+    actual: u8,
+) -> Finding {
     let side = if before { "before" } else { "after" };
     let more = if wrong == 1 { String::new() } else { format!(" ({wrong} bytes in all)") };
     let text = format!("rank {rank}: guard band {side} `{label}` overwritten at byte {at:+}{more}");
@@ -89,12 +102,12 @@ pub(crate) fn guard(rank: usize, label: &str, before: bool, at: i64, wrong: u64,
         buffer: Some(label.into()),
         wrong,
         of: crate::plan::GUARD,
-        ..plain(Lane::Invariants, text, format!("{expected:#04x}"), format!("{actual:#04x}"))
+        ..without_element(Lane::Invariants, text, format!("{expected:#04x}"), format!("{actual:#04x}"))
     }
 }
 
-/// Memory that a call must not look at was written to.
-pub(crate) fn scrap(rank: usize, label: &str, at: u64, wrong: u64, expected: u8, actual: u8) -> Finding {
+/// The finding for written memory whose address was passed to a call that must not use it.
+pub(crate) fn scrap_written(rank: usize, label: &str, at: u64, wrong: u64, expected: u8, actual: u8) -> Finding {
     let text = format!(
         "rank {rank}: memory that no call may touch (`{label}`) was written at byte {at} ({wrong} bytes in all)"
     );
@@ -102,24 +115,24 @@ pub(crate) fn scrap(rank: usize, label: &str, at: u64, wrong: u64, expected: u8,
         rank: Some(rank),
         buffer: Some(label.into()),
         wrong,
-        ..plain(Lane::Invariants, text, format!("{expected:#04x}"), format!("{actual:#04x}"))
+        ..without_element(Lane::Invariants, text, format!("{expected:#04x}"), format!("{actual:#04x}"))
     }
 }
 
-/// Bytes of an allocation that belong to no buffer were written.
-pub(crate) fn beyond(rank: usize, label: &str, at: u64, wrong: u64, expected: u8, actual: u8) -> Finding {
+/// The finding for written bytes of an allocation that belong to no buffer.
+pub(crate) fn written_beyond(rank: usize, label: &str, at: u64, wrong: u64, expected: u8, actual: u8) -> Finding {
     let text = format!("rank {rank}: wrote beyond `{label}`, at byte {at} of its memory ({wrong} bytes in all)");
     Finding {
         rank: Some(rank),
         buffer: Some(label.into()),
         wrong,
-        ..plain(Lane::Invariants, text, format!("{expected:#04x}"), format!("{actual:#04x}"))
+        ..without_element(Lane::Invariants, text, format!("{expected:#04x}"), format!("{actual:#04x}"))
     }
 }
 
-/// An input that no step writes has changed, or an output where no step writes.
-pub(crate) fn touched(wrong: Wrong<'_>, input: bool) -> Finding {
-    let Wrong { lane, rank, buffer, element, expected, actual, wrong, of, pattern } = wrong;
+/// The finding for elements that changed although no step writes them; `input` if the buffer is an input.
+pub(crate) fn modified(wrong: WrongElements<'_>, input: bool) -> Finding {
+    let WrongElements { lane, rank, buffer, element, expected, actual, wrong, of, pattern } = wrong;
     let what = if input { "input" } else { "untouched" };
     let done = if input { "modified" } else { "written" };
     let extent = extent(wrong, of, pattern.as_deref());
@@ -132,6 +145,6 @@ pub(crate) fn touched(wrong: Wrong<'_>, input: bool) -> Finding {
         wrong,
         of,
         pattern,
-        ..plain(lane, text, expected, actual)
+        ..without_element(lane, text, expected, actual)
     }
 }

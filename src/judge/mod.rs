@@ -1,5 +1,4 @@
-//! Observation against answers, invariants, `expect`, `assert` and snapshot text: the verdict.
-mod answers;
+//! The verdict on a case: compares its observations with the forecast, the invariants, `expect`, `assert` and `outcome`.
 mod assert;
 mod expect;
 mod findings;
@@ -10,6 +9,7 @@ pub mod message;
 mod outcome;
 mod outputs;
 mod pattern;
+mod queries;
 mod runs;
 mod snapshot;
 pub mod verdict;
@@ -18,71 +18,76 @@ pub mod verdict;
 pub(crate) mod tests;
 
 pub use flaw::Flaw;
-pub use runs::Runs;
+pub use runs::CaseJudge;
 pub use verdict::*;
 
 use crate::job::Observation;
-use crate::oracle::contents::Memory;
+use crate::oracle::memory::Memory;
 use crate::oracle::{Budget, Fingerprint, Forecast};
 use crate::plan::Plan;
 use crate::scenario::{Case, Diagnostic, Expected};
 use findings::{FindingCollector, Priority};
-use flaw::Eyes;
-use runs::Held;
+use flaw::JudgeMutation;
+use runs::ObservationRef;
 use std::borrow::Cow;
 
-/// The verdict on a case from what was seen of it: one observation per run.
+/// The verdict on a case, from one observation per run.
 #[cfg(any(test, feature = "internals"))]
-pub fn judge(plan: &Plan, forecast: &Forecast, seen: &[Observation]) -> Verdict {
-    look(plan, forecast, seen, FindingCollector::default())
+pub fn judge(plan: &Plan, forecast: &Forecast, observations: &[Observation]) -> Verdict {
+    judge_case(plan, forecast, observations, FindingCollector::default())
 }
 
-/// The verdict without what is only for people (outputs, snapshot, patterns), by a judge with this flaw, if any.
-pub fn judge_bare(plan: &Plan, forecast: &Forecast, seen: &[Observation], flaw: Option<Flaw>) -> Verdict {
-    look(plan, forecast, seen, FindingCollector::bare(Eyes(flaw)))
+/// The verdict without outputs, snapshot and patterns, of a judge with this flaw, if one is given.
+pub fn judge_pass_or_fail(
+    plan: &Plan,
+    forecast: &Forecast,
+    observations: &[Observation],
+    flaw: Option<Flaw>,
+) -> Verdict {
+    judge_case(plan, forecast, observations, FindingCollector::pass_or_fail_only(JudgeMutation(flaw)))
 }
 
-fn look(plan: &Plan, forecast: &Forecast, seen: &[Observation], collector: FindingCollector) -> Verdict {
-    let mut runs = Runs::with(plan, forecast, collector);
-    let _ = seen.iter().all(|run| runs.look(Held::Theirs(run)));
-    runs.close(true)
+fn judge_case(plan: &Plan, forecast: &Forecast, observations: &[Observation], collector: FindingCollector) -> Verdict {
+    let mut runs = CaseJudge::with_collector(plan, forecast, collector);
+    let _ = observations.iter().all(|run| runs.judge_run_ref(ObservationRef::Borrowed(run)));
+    runs.into_verdict(true)
 }
 
-/// Judges the data of one run; gives what must be there at the end, as far as that is known now.
-fn run_of<'a>(
+/// Judges the data of one run. Returns the expected memory at its end, as far as the observation decides it.
+fn judge_run_data<'a>(
     plan: &Plan,
     forecast: &'a Forecast,
-    seen: &Observation,
+    observation: &Observation,
     collector: &mut FindingCollector,
     fingerprint: &mut Fingerprint,
 ) -> Cow<'a, [Memory]> {
-    let memory = if forecast.observed {
-        let mut walk = forecast.again(plan);
+    let memory = if forecast.needs_observation {
+        let mut interpreter = forecast.new_interpreter(plan);
         let mut budget = Budget::default();
-        let mut judge = lanes::Judge {
+        let mut judge = lanes::ResultJudge {
             plan,
             forecast,
-            seen,
+            observation,
             collector: &mut *collector,
             budget: &mut budget,
             fingerprint,
             first: None,
         };
-        walk.run(0..plan.events.len(), &mut judge);
-        Cow::Owned(walk.memory)
+        interpreter.run(0..plan.events.len(), &mut judge);
+        Cow::Owned(interpreter.memory)
     } else {
-        Cow::Borrowed(forecast.last.as_slice())
+        Cow::Borrowed(forecast.final_memory.as_slice())
     };
-    images::compare(plan, forecast, &memory, seen, collector);
-    expect::check(plan, forecast, &memory, seen, collector);
-    assert::check(plan, &memory, seen, collector);
+    images::compare(plan, forecast, &memory, observation, collector);
+    expect::check(plan, forecast, &memory, observation, collector);
+    assert::check(plan, &memory, observation, collector);
     memory
 }
 
-/// The verdict on a case that `plan` or the forecast refused: right if the file says so.
-pub fn refused(case: &Case, diagnostics: &[Diagnostic]) -> Verdict {
+/// The verdict on a case that the plan or the forecast refused: a pass if the file expects the refusal.
+pub fn judge_refusal(case: &Case, diagnostics: &[Diagnostic]) -> Verdict {
     let mut collector = FindingCollector::default();
-    collector.looked(Lane::Expected, 1);
+    collector.count_checked(Lane::Expected, 1);
     let first = diagnostics.first().map_or("refused without a reason", |d| d.message.as_str());
     let expected = case.outcome.as_ref().is_some_and(|o| o.v.contains(&Expected::Refused));
     let said = |text: &str| {
@@ -94,47 +99,50 @@ pub fn refused(case: &Case, diagnostics: &[Diagnostic]) -> Verdict {
     };
     if !expected {
         for diagnostic in diagnostics.iter().take(16) {
-            let mut finding = message::plain(Lane::Expected, diagnostic.message.clone(), "ok".into(), "refused".into());
+            let mut finding =
+                message::without_element(Lane::Expected, diagnostic.message.clone(), "ok".into(), "refused".into());
             finding.span = Some(diagnostic.span);
-            collector.find(Priority::default(), finding);
+            collector.add(Priority::default(), finding);
         }
         if diagnostics.is_empty() {
-            collector
-                .find(Priority::default(), message::plain(Lane::Expected, first.into(), "ok".into(), "refused".into()));
+            collector.add(
+                Priority::default(),
+                message::without_element(Lane::Expected, first.into(), "ok".into(), "refused".into()),
+            );
         }
     } else if let Some(reason) = case.reason.as_ref().filter(|r| !said(&r.v)) {
         let text = format!("refused, but not because of \"{}\": {first}", reason.v);
-        let mut finding = message::plain(Lane::Expected, text, reason.v.clone(), first.into());
+        let mut finding = message::without_element(Lane::Expected, text, reason.v.clone(), first.into());
         finding.span = Some(reason.span);
-        collector.find(Priority::default(), finding);
+        collector.add(Priority::default(), finding);
     }
-    close(case, collector, Some(Outcome::Refused), 0.0)
+    finish_verdict(case, collector, Some(Outcome::Refused), 0.0)
 }
 
-/// If nothing but a refusal is admissible: the verdict on a case that could be planned all the same.
-pub fn not_refused(case: &Case) -> Option<Verdict> {
+/// The verdict on a planned case for which the file admits nothing but a refusal; `None` for other cases.
+pub fn missing_refusal(case: &Case) -> Option<Verdict> {
     let outcome = case.outcome.as_ref().filter(|o| o.v.iter().all(|e| *e == Expected::Refused) && !o.v.is_empty())?;
     let mut collector = FindingCollector::default();
-    collector.looked(Lane::Expected, 1);
+    collector.count_checked(Lane::Expected, 1);
     let text = "it must be refused, but nothing is wrong with it".to_owned();
-    let mut finding = message::plain(Lane::Expected, text, "refused".into(), "planned".into());
+    let mut finding = message::without_element(Lane::Expected, text, "refused".into(), "planned".into());
     finding.span = Some(outcome.span);
-    collector.find(Priority::default(), finding);
-    Some(close(case, collector, None, 0.0))
+    collector.add(Priority::default(), finding);
+    Some(finish_verdict(case, collector, None, 0.0))
 }
 
-/// What happened when the communicators of a case were destroyed, after its program: a case that had passed has failed.
-pub fn ended_badly(verdict: &mut Verdict, outcome: Outcome, rank: Option<usize>, text: String) {
+/// Adds a failure that destroying the case's communicators brought to the verdict on its program.
+pub fn fail_at_teardown(verdict: &mut Verdict, outcome: Outcome, rank: Option<usize>, text: String) {
     if verdict.status != Status::Pass {
         verdict.notes.push(text);
         return;
     }
     let mut collector = FindingCollector::default();
-    collector.looked(Lane::Expected, 1);
-    let mut finding = message::plain(Lane::Expected, text.clone(), "ok".into(), text);
+    collector.count_checked(Lane::Expected, 1);
+    let mut finding = message::without_element(Lane::Expected, text.clone(), "ok".into(), text);
     finding.rank = rank;
-    collector.find(Priority::default(), finding);
-    let (lanes, findings, _) = collector.close();
+    collector.add(Priority::default(), finding);
+    let (lanes, findings, _) = collector.finish();
     verdict.lanes.retain(|lane| lane.lane != Lane::Expected);
     verdict.lanes.extend(lanes);
     verdict.lanes.sort_by_key(|lane| lane.lane);
@@ -147,14 +155,14 @@ pub fn ended_badly(verdict: &mut Verdict, outcome: Outcome, rank: Option<usize>,
 
 /// The verdict on a case that was not run.
 pub fn skipped(case: &Case, reason: impl Into<String>) -> Verdict {
-    let mut verdict = close(case, FindingCollector::default(), None, 0.0);
+    let mut verdict = finish_verdict(case, FindingCollector::default(), None, 0.0);
     verdict.status = Status::Skip;
     verdict.reason = Some(reason.into());
     verdict
 }
 
-fn close(case: &Case, collector: FindingCollector, outcome: Option<Outcome>, seconds: f64) -> Verdict {
-    let (lanes, findings, notes) = collector.close();
+fn finish_verdict(case: &Case, collector: FindingCollector, outcome: Option<Outcome>, seconds: f64) -> Verdict {
+    let (lanes, findings, notes) = collector.finish();
     let pass = findings.is_empty() && lanes.iter().all(|l| l.pass);
     Verdict {
         case: case.name.clone(),

@@ -1,4 +1,4 @@
-//! How a run ended, and whether that is what the file expects.
+//! The ending of a run, compared with the file's `outcome`, `reason` and `error`.
 use super::findings::{FindingCollector, Priority};
 use super::flaw::Flaw;
 use super::{Finding, Lane, Outcome, message};
@@ -9,9 +9,9 @@ use crate::plan::Plan;
 use crate::scenario::{Expected, Sp};
 use nccl_sys::ncclResult_t;
 
-/// The outcome's word.
-pub(crate) fn of(seen: &Observation) -> Outcome {
-    match seen.ended {
+/// The outcome of a run.
+pub(crate) fn outcome_of(observation: &Observation) -> Outcome {
+    match observation.ended {
         Ended::Done => Outcome::Ok,
         Ended::Errored => Outcome::Error,
         Ended::Hung { .. } => Outcome::Hang,
@@ -20,70 +20,72 @@ pub(crate) fn of(seen: &Observation) -> Outcome {
 }
 
 /// Compares the ending with `outcome` and `reason`.
-pub(crate) fn check(plan: &Plan, seen: &Observation, collector: &mut FindingCollector) {
-    collector.looked(Lane::Expected, 1);
+pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut FindingCollector) {
+    collector.count_checked(Lane::Expected, 1);
     let default = [Expected::Ok];
     let admissible = plan.case.outcome.as_ref().map_or(&default[..], |o| o.v.as_slice());
-    let ending = describe(plan, seen);
-    if !admissible.iter().any(|e| matches(plan, e, seen)) {
-        let wanted: Vec<String> = admissible.iter().map(word).collect();
+    let ending = describe_ending(plan, observation);
+    if !admissible.iter().any(|e| is_expected(plan, e, observation)) {
+        let wanted: Vec<String> = admissible.iter().map(expected_name).collect();
         let wanted = wanted.join(" or ");
-        let text = match of(seen) {
+        let text = match outcome_of(observation) {
             Outcome::Ok => format!("the case ran to its end, but the outcome must be {wanted}"),
             _ if plan.case.outcome.is_none() => ending.clone(),
             _ => format!("{ending}; the outcome must be {wanted}"),
         };
-        let mut finding = message::plain(Lane::Expected, text, wanted, ending);
+        let mut finding = message::without_element(Lane::Expected, text, wanted, ending);
         finding.span = plan.case.outcome.as_ref().map(|o| o.span);
-        where_it_stands(plan, seen, &mut finding);
-        collector.find(Priority::default(), finding);
+        add_location(plan, observation, &mut finding);
+        collector.add(Priority::default(), finding);
         return;
     }
-    let unsaid = |reason: &&Sp<String>| !said(seen).iter().any(|text| text.contains(&reason.v));
-    if let Some(reason) = plan.case.reason.as_ref().filter(|_| of(seen) != Outcome::Ok).filter(unsaid) {
+    let unsaid = |reason: &&Sp<String>| !reported_texts(observation).iter().any(|text| text.contains(&reason.v));
+    if let Some(reason) = plan.case.reason.as_ref().filter(|_| outcome_of(observation) != Outcome::Ok).filter(unsaid) {
         let text = format!("{ending}, but nobody said \"{}\"", reason.v);
-        let mut finding = message::plain(Lane::Expected, text, reason.v.clone(), ending);
+        let mut finding = message::without_element(Lane::Expected, text, reason.v.clone(), ending);
         finding.span = Some(reason.span);
-        collector.find(Priority::default(), finding);
+        collector.add(Priority::default(), finding);
     }
 }
 
-fn matches(plan: &Plan, expected: &Expected, seen: &Observation) -> bool {
+fn is_expected(plan: &Plan, expected: &Expected, observation: &Observation) -> bool {
     // A map without a value, or a driver that gives no memory, is never the library's error that the file speaks of.
     let codes = || {
-        seen.ranks.iter().filter_map(|r| match r.end {
+        observation.ranks.iter().filter_map(|r| match r.end {
             RankEnd::Error { code, .. } => Some(code),
             _ => None,
         })
     };
     match expected {
-        Expected::Ok => of(seen) == Outcome::Ok,
+        Expected::Ok => outcome_of(observation) == Outcome::Ok,
         // Making the world's communicators is nothing that a file can expect to hang or to crash.
-        Expected::Hang => matches!(seen.ended, Ended::Hung { opening: false, .. }),
-        Expected::Crash => matches!(seen.ended, Ended::Crashed { opening: false, .. }) && left_on_purpose(plan, seen),
+        Expected::Hang => matches!(observation.ended, Ended::Hung { opening: false, .. }),
+        Expected::Crash => {
+            matches!(observation.ended, Ended::Crashed { opening: false, .. }) && exited_on_purpose(plan, observation)
+        }
         Expected::Refused => false,
         Expected::Error(wanted) => {
-            of(seen) == Outcome::Error
+            outcome_of(observation) == Outcome::Error
                 && !codes().any(|c| c == NOT_NCCL)
                 && codes().any(|c| wanted.is_none_or(|code| code.0 == c))
         }
     }
 }
 
-/// In a program with an `exit`, only the rank that makes it may have ended the process.
-fn left_on_purpose(plan: &Plan, seen: &Observation) -> bool {
+/// True unless the program has an `exit` and another rank than one at its `exit` ended the process.
+fn exited_on_purpose(plan: &Plan, observation: &Observation) -> bool {
     let is_exit = |call: &crate::job::Call| matches!(call.what, What::Exit);
     if !plan.programs.iter().flatten().any(is_exit) {
         return true;
     }
-    seen.ranks.iter().enumerate().any(|(rank, r)| match r.end {
+    observation.ranks.iter().enumerate().any(|(rank, r)| match r.end {
         RankEnd::Running { call } => plan.programs.get(rank).and_then(|p| p.get(call as usize)).is_some_and(is_exit),
         _ => false,
     })
 }
 
-/// The outcome as the file would write it.
-pub(crate) fn word(expected: &Expected) -> String {
+/// The outcome as a file writes it.
+pub(crate) fn expected_name(expected: &Expected) -> String {
     match expected {
         Expected::Ok => "ok".into(),
         Expected::Error(None) => "error".into(),
@@ -101,15 +103,15 @@ fn code_name(code: i32) -> String {
     ncclResult_t(code).name().map_or_else(|| format!("code {code}"), str::to_owned)
 }
 
-/// All that ranks and logs said.
-fn said(seen: &Observation) -> Vec<&str> {
-    let mut texts = vec![seen.log.as_str()];
-    match &seen.ended {
+/// All texts of a run: its log, its ending, and the errors of ranks and calls.
+fn reported_texts(observation: &Observation) -> Vec<&str> {
+    let mut texts = vec![observation.log.as_str()];
+    match &observation.ended {
         Ended::Hung { waits, .. } => texts.push(waits),
         Ended::Crashed { how, .. } => texts.push(how),
         Ended::Done | Ended::Errored => {}
     }
-    for rank in &seen.ranks {
+    for rank in &observation.ranks {
         if let RankEnd::Error { text, .. } = &rank.end {
             texts.push(text);
         }
@@ -119,14 +121,15 @@ fn said(seen: &Observation) -> Vec<&str> {
 }
 
 /// The ending in one line.
-fn describe(plan: &Plan, seen: &Observation) -> String {
+fn describe_ending(plan: &Plan, observation: &Observation) -> String {
     let opening = |opening: bool| if opening { " while making communicators" } else { "" };
-    match &seen.ended {
+    match &observation.ended {
         Ended::Done => "ok".into(),
         Ended::Errored => {
-            let error = seen.ranks.iter().enumerate().find_map(|(rank, r)| match &r.end {
+            let error = observation.ranks.iter().enumerate().find_map(|(rank, r)| match &r.end {
                 RankEnd::Error { prelude, call, code, text } => {
-                    let place = if *prelude { " while making communicators".into() } else { at(plan, rank, *call) };
+                    let place =
+                        if *prelude { " while making communicators".into() } else { step_suffix(plan, rank, *call) };
                     Some(format!("rank {rank}{place}: {} ({text})", code_name(*code)))
                 }
                 _ => None,
@@ -135,13 +138,15 @@ fn describe(plan: &Plan, seen: &Observation) -> String {
         }
         Ended::Hung { proved, opening: o, waits } => {
             let how = if *proved { "stuck: nothing can move any more" } else { "not finished when the time was up" };
-            let at: Vec<String> = seen
+            let at: Vec<String> = observation
                 .ranks
                 .iter()
                 .enumerate()
                 .filter_map(|(rank, r)| match r.end {
-                    RankEnd::Running { call } => Some(format!("rank {rank}{}", self::at(plan, rank, Some(call)))),
-                    RankEnd::Opening { call } => Some(format!("rank {rank} {}", opening_at(plan, rank, call)?)),
+                    RankEnd::Running { call } => {
+                        Some(format!("rank {rank}{}", self::step_suffix(plan, rank, Some(call))))
+                    }
+                    RankEnd::Opening { call } => Some(format!("rank {rank} {}", opening_position(plan, rank, call)?)),
                     _ => None,
                 })
                 .take(8)
@@ -154,14 +159,14 @@ fn describe(plan: &Plan, seen: &Observation) -> String {
     }
 }
 
-/// ` at step 3 (all_reduce)`.
-fn at(plan: &Plan, rank: usize, call: Option<u32>) -> String {
-    let step = step(plan, rank, call);
+/// The step of a call, as in ` at step 3 (all_reduce)`; empty if there is none.
+fn step_suffix(plan: &Plan, rank: usize, call: Option<u32>) -> String {
+    let step = step_of_call(plan, rank, call);
     step.and_then(|s| plan.steps.get(s as usize)).map(|s| format!(" at {}", s.label)).unwrap_or_default()
 }
 
-/// What a rank does while the case is opened; `None` if it waits for the others.
-fn opening_at(plan: &Plan, rank: usize, call: Option<u32>) -> Option<String> {
+/// What a rank is doing while the case is opened; `None` if it waits for the others.
+fn opening_position(plan: &Plan, rank: usize, call: Option<u32>) -> Option<String> {
     let prelude = plan.prelude.get(rank)?;
     let Some(call) = call.map(|call| call as usize) else { return Some("before its first call".into()) };
     let name = |comm: u32| {
@@ -178,36 +183,36 @@ fn opening_at(plan: &Plan, rank: usize, call: Option<u32>) -> Option<String> {
     }
 }
 
-fn step(plan: &Plan, rank: usize, call: Option<u32>) -> Option<u32> {
+fn step_of_call(plan: &Plan, rank: usize, call: Option<u32>) -> Option<u32> {
     plan.programs.get(rank)?.get(call? as usize).map(|c| c.step)
 }
 
-fn where_it_stands(plan: &Plan, seen: &Observation, finding: &mut Finding) {
-    let found = seen.ranks.iter().enumerate().find_map(|(rank, r)| match &r.end {
+fn add_location(plan: &Plan, observation: &Observation, finding: &mut Finding) {
+    let found = observation.ranks.iter().enumerate().find_map(|(rank, r)| match &r.end {
         RankEnd::Error { call, .. } => Some((rank, *call)),
         RankEnd::Running { call } => Some((rank, Some(*call))),
-        RankEnd::Opening { call } => opening_at(plan, rank, *call).map(|_| (rank, None)),
+        RankEnd::Opening { call } => opening_position(plan, rank, *call).map(|_| (rank, None)),
         _ => None,
     });
     let Some((rank, call)) = found else { return };
     finding.rank = Some(rank);
-    if let Some(step) = step(plan, rank, call).and_then(|s| plan.steps.get(s as usize)) {
+    if let Some(step) = step_of_call(plan, rank, call).and_then(|s| plan.steps.get(s as usize)) {
         finding.step = Some(step.label.clone());
         finding.span = finding.span.or(Some(step.span));
     }
 }
 
-/// Compares the codes that calls answered with the steps' `error`.
-pub(crate) fn codes(plan: &Plan, seen: &Observation, collector: &mut FindingCollector) {
-    if !collector.eyes.without(Flaw::NoEnding) {
+/// Compares the calls' result codes with the steps' `error`.
+pub(crate) fn check_codes(plan: &Plan, observation: &Observation, collector: &mut FindingCollector) {
+    if !collector.mutation.is_free_of(Flaw::NoOutcome) {
         return;
     }
-    let eyes = collector.eyes;
-    for (rank, report) in seen.ranks.iter().enumerate().filter(|(rank, _)| eyes.rank(*rank)) {
+    let eyes = collector.mutation;
+    for (rank, report) in observation.ranks.iter().enumerate().filter(|(rank, _)| eyes.compares_rank(*rank)) {
         for (number, step) in plan.steps.iter().enumerate() {
             for (_, wanted) in step.error.iter().filter(|(r, _)| *r == rank) {
-                collector.looked(Lane::Expected, 1);
-                let codes = codes_of(plan, rank, number as u32, report);
+                collector.count_checked(Lane::Expected, 1);
+                let codes = codes_of_step(plan, rank, number as u32, report);
                 let right = match wanted {
                     Some(ncclResult_t::Success) => codes.is_empty(),
                     Some(code) => codes.contains(&code.0),
@@ -224,7 +229,7 @@ pub(crate) fn codes(plan: &Plan, seen: &Observation, collector: &mut FindingColl
             }
         }
         for (call, code, _) in &report.codes {
-            let number = step(plan, rank, Some(*call)).map(|s| s as usize);
+            let number = step_of_call(plan, rank, Some(*call)).map(|s| s as usize);
             let expected =
                 number.and_then(|n| plan.steps.get(n)).is_some_and(|s| s.error.iter().any(|(r, _)| *r == rank));
             if !expected {
@@ -234,14 +239,14 @@ pub(crate) fn codes(plan: &Plan, seen: &Observation, collector: &mut FindingColl
     }
 }
 
-/// Codes that a step's calls answered. In a group the code comes from its end.
-fn codes_of(plan: &Plan, rank: usize, step: u32, report: &RankReport) -> Vec<i32> {
+/// Error codes of a step's calls. In a group the code comes from its end.
+fn codes_of_step(plan: &Plan, rank: usize, step: u32, report: &RankReport) -> Vec<i32> {
     let Some(program) = plan.programs.get(rank) else { return Vec::new() };
-    let of_step = |call: u32| program.get(call as usize).is_some_and(|c| c.step == step && !is_mark(&c.what));
+    let of_step = |call: u32| program.get(call as usize).is_some_and(|c| c.step == step && !is_bookkeeping(&c.what));
     report.codes.iter().filter(|(call, code, _)| *code != 0 && of_step(*call)).map(|(_, code, _)| *code).collect()
 }
 
-fn is_mark(what: &What) -> bool {
+fn is_bookkeeping(what: &What) -> bool {
     matches!(what, What::Begin { .. } | What::End { .. } | What::Checkpoint { .. })
 }
 
@@ -256,9 +261,9 @@ fn report_code(
     let step = plan.steps.get(step);
     let label = step.map_or("a call", |s| s.label.as_str());
     let text = format!("rank {rank}: {label} answered {actual}, expected {expected}");
-    let mut finding = message::plain(Lane::Expected, text, expected, actual);
+    let mut finding = message::without_element(Lane::Expected, text, expected, actual);
     finding.rank = Some(rank);
     finding.step = step.map(|s| s.label.clone());
     finding.span = step.map(|s| s.span);
-    collector.find(Priority::default(), finding);
+    collector.add(Priority::default(), finding);
 }

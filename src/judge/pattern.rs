@@ -1,41 +1,47 @@
-//! Recognises what kind of mistake a set of wrong elements looks like.
+//! Recognises the kind of error in a set of wrong elements: their positions, and what they hold instead.
 use super::lanes::Replay;
 use crate::job::Observation;
 use crate::num::get;
 use crate::ops::Rule;
-use crate::oracle::columns::{column, reduction};
-use crate::oracle::contents::Certainty;
-use crate::oracle::walk::region_bytes;
+use crate::oracle::interpreter::region_bytes;
+use crate::oracle::memory::Certainty;
+use crate::oracle::reduced_buffer::{column, reduction_of};
 use crate::oracle::{Budget, Forecast, ReduceKind, Reduction};
 use crate::plan::{Event, Plan, Region};
 
-/// Wrong elements that one write left.
-pub(crate) struct Site<'a> {
+/// A write with wrong elements.
+pub(crate) struct WrongWrite<'a> {
     pub event: usize,
     pub write: usize,
     pub region: Region,
-    /// What is right, and what is there: the region's bytes.
+    /// The region's expected bytes.
     pub expected: &'a [u8],
+    /// The region's actual bytes.
     pub actual: &'a [u8],
-    /// Ascending, counted from the region's start; at least one.
+    /// Indices of the wrong elements, ascending from the region's start; at least one.
     pub wrong: &'a [u64],
 }
 
-/// Elements that a hypothesis is tested on.
+/// Number of wrong elements on which a hypothesis is tested.
 const SAMPLES: usize = 256;
 
-/// In words; `None` if nothing is recognised.
-pub(crate) fn recognise(plan: &Plan, forecast: &Forecast, seen: &Observation, site: &Site<'_>) -> Option<String> {
-    let place = places(site.wrong, site.region.len);
-    let content = content(plan, forecast, seen, site);
+/// The pattern of wrong elements as text; `None` if none is recognised.
+pub(crate) fn recognise(
+    plan: &Plan,
+    forecast: &Forecast,
+    observation: &Observation,
+    site: &WrongWrite<'_>,
+) -> Option<String> {
+    let place = positions_pattern(site.wrong, site.region.len);
+    let content = content_pattern(plan, forecast, observation, site);
     match (place, content) {
         (Some(place), Some(content)) => Some(format!("{place}; {content}")),
         (place, content) => place.or(content),
     }
 }
 
-/// Where the wrong elements lie.
-pub(crate) fn places(wrong: &[u64], of: u64) -> Option<String> {
+/// The pattern of the wrong elements' positions.
+pub(crate) fn positions_pattern(wrong: &[u64], of: u64) -> Option<String> {
     let (first, last) = (*wrong.first()?, *wrong.last()?);
     let count = wrong.len() as u64;
     if count == of || count < 2 && of < 3 {
@@ -65,22 +71,27 @@ pub(crate) fn places(wrong: &[u64], of: u64) -> Option<String> {
     (last + 1 == of && count * 2 > of - first).then(|| format!("scattered from element {first} to the end"))
 }
 
-/// What the wrong elements hold.
-fn content(plan: &Plan, forecast: &Forecast, seen: &Observation, site: &Site<'_>) -> Option<String> {
+/// A description of what the wrong elements hold.
+fn content_pattern(
+    plan: &Plan,
+    forecast: &Forecast,
+    observation: &Observation,
+    site: &WrongWrite<'_>,
+) -> Option<String> {
     let size = plan.buffers[site.region.buf].dtype.size();
-    let mut walk = forecast.again(plan);
-    walk.run(0..site.event, &mut Replay { plan, forecast, seen });
+    let mut interpreter = forecast.new_interpreter(plan);
+    interpreter.run(0..site.event, &mut Replay { plan, forecast, observation });
     let (alloc, range) = region_bytes(plan, site.region)?;
     let all = |other: &dyn Fn(usize) -> Option<u64>| {
         let dtype = plan.buffers[site.region.buf].dtype;
         sample(site.wrong).all(|i| other(i as usize) == Some(get(dtype, site.actual, i as usize)))
     };
-    let memory = &walk.memory[alloc];
+    let memory = &interpreter.memory[alloc];
     let before = &memory.data[range.start as usize..range.end as usize];
     let dtype = plan.buffers[site.region.buf].dtype;
     if all(&|i| Some(get(dtype, before, i))) {
         let at = range.start + site.wrong[0] * size as u64;
-        let blank = memory.over(at..at + 1).any(|(_, run)| run.sure == Certainty::Blank);
+        let blank = memory.runs_in(at..at + 1).any(|(_, run)| run.certainty == Certainty::Unwritten);
         return Some(
             if blank {
                 "they hold the poison they started with, so nothing was written"
@@ -100,7 +111,7 @@ fn content(plan: &Plan, forecast: &Forecast, seen: &Observation, site: &Site<'_>
         .iter()
         .map(|s| {
             let (alloc, range) = region_bytes(plan, (*s)?)?;
-            walk.memory[alloc].data.get(range.start as usize..range.end as usize)
+            interpreter.memory[alloc].data.get(range.start as usize..range.end as usize)
         })
         .collect();
     let first = if op.rule == Rule::ReducedBlock { site.write * site.region.len as usize } else { 0 };
@@ -111,41 +122,47 @@ fn content(plan: &Plan, forecast: &Forecast, seen: &Observation, site: &Site<'_>
     if let Some(kind) = reduce {
         let inputs: Option<Vec<&[u8]>> = inputs.into_iter().collect();
         let members = &plan.comms.get(*comm)?.members;
-        let found = contribution(&reduction(dtype, kind, members.len()), &inputs?, first, members, site);
-        return found.or_else(|| shifted_block(plan, site, recv, op.rule, &walk_results(plan, forecast, seen, site)?));
+        let found = missing_or_double_rank(&reduction_of(dtype, kind, members.len()), &inputs?, first, members, site);
+        return found
+            .or_else(|| shifted_block(plan, site, recv, op.rule, &right_results(plan, forecast, observation, site)?));
     }
-    matches!(op.rule, Rule::Concat | Rule::Transpose).then(|| blocks(site, *k as usize * size))?
+    matches!(op.rule, Rule::Concat | Rule::Transpose).then(|| block_order(site, *k as usize * size))?
 }
 
-/// What every write of the event holds by rights, by position.
-fn walk_results(plan: &Plan, forecast: &Forecast, seen: &Observation, site: &Site<'_>) -> Option<Vec<Vec<u8>>> {
-    let mut walk = forecast.again(plan);
-    let mut replay = Replay { plan, forecast, seen };
-    walk.run(0..site.event, &mut replay);
+/// The expected bytes of every write of the event, by position.
+fn right_results(
+    plan: &Plan,
+    forecast: &Forecast,
+    observation: &Observation,
+    site: &WrongWrite<'_>,
+) -> Option<Vec<Vec<u8>>> {
+    let mut interpreter = forecast.new_interpreter(plan);
+    let mut replay = Replay { plan, forecast, observation };
+    interpreter.run(0..site.event, &mut replay);
     struct Canonical;
-    impl crate::oracle::walk::Resolver for Canonical {
-        fn choose(&mut self, _: &crate::oracle::walk::Choice<'_>) -> Option<Vec<u8>> {
+    impl crate::oracle::interpreter::Resolver for Canonical {
+        fn resolve(&mut self, _: &crate::oracle::interpreter::AmbiguousResult<'_>) -> Option<Vec<u8>> {
             None
         }
-        fn fault(&mut self, _: crate::oracle::walk::Fault) {}
+        fn uncomputable(&mut self, _: crate::oracle::interpreter::Uncomputable) {}
     }
-    walk.run(site.event..site.event + 1, &mut Canonical);
-    crate::oracle::walk::writes_of(plan.events.get(site.event)?)
+    interpreter.run(site.event..site.event + 1, &mut Canonical);
+    crate::oracle::interpreter::writes_of(plan.events.get(site.event)?)
         .into_iter()
         .map(|write| match write {
             Some(write) => {
                 let (alloc, range) = region_bytes(plan, write.region)?;
-                Some(walk.memory[alloc].data.get(range.start as usize..range.end as usize)?.to_vec())
+                Some(interpreter.memory[alloc].data.get(range.start as usize..range.end as usize)?.to_vec())
             }
             None => Some(Vec::new()),
         })
         .collect()
 }
 
-/// A rank that holds another rank's block of a reduce_scatter.
+/// The pattern of a rank that holds another rank's block of a reduce_scatter.
 fn shifted_block(
     plan: &Plan,
-    site: &Site<'_>,
+    site: &WrongWrite<'_>,
     recv: &[Option<crate::plan::Write>],
     rule: Rule,
     results: &[Vec<u8>],
@@ -159,8 +176,8 @@ fn shifted_block(
     Some(format!("the rank holds the block of rank {rank}"))
 }
 
-/// Blocks of a gathered buffer that stand in the wrong places.
-fn blocks(site: &Site<'_>, block: usize) -> Option<String> {
+/// The pattern of a gathered buffer whose blocks stand in wrong places.
+fn block_order(site: &WrongWrite<'_>, block: usize) -> Option<String> {
     if block == 0 || site.actual.len() <= block {
         return None;
     }
@@ -193,13 +210,13 @@ fn blocks(site: &Site<'_>, block: usize) -> Option<String> {
     }
 }
 
-/// A rank whose input is missing from a reduction, or counts twice.
-fn contribution(
+/// The pattern of a reduction in which a rank's input is missing or counts twice.
+fn missing_or_double_rank(
     whole: &Reduction,
     inputs: &[&[u8]],
     first: usize,
     members: &[usize],
-    site: &Site<'_>,
+    site: &WrongWrite<'_>,
 ) -> Option<String> {
     let mut budget = Budget::new(1_000_000);
     // avg divides by the number of ranks, which would change with them.

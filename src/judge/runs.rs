@@ -1,9 +1,11 @@
-//! Judges the runs of a case one after the other; of the runs before, only the first and the last are kept.
+//! Judges the runs of a case one after the other; of the observations only the first and the last are kept.
 use super::findings::{FindingCollector, Priority};
-use super::flaw::{Eyes, Flaw};
-use super::{Lane, Outcome, Verdict, answers, close, images, message, outcome, outputs, run_of, snapshot};
+use super::flaw::{Flaw, JudgeMutation};
+use super::{
+    Lane, Outcome, Verdict, finish_verdict, images, judge_run_data, message, outcome, outputs, queries, snapshot,
+};
 use crate::job::Observation;
-use crate::oracle::contents::Memory;
+use crate::oracle::memory::Memory;
 use crate::oracle::{Fingerprint, Forecast};
 use crate::plan::Plan;
 use std::borrow::Cow;
@@ -12,125 +14,141 @@ use std::sync::Arc;
 
 /// An observation, borrowed from the caller or owned.
 #[derive(Clone)]
-pub(super) enum Held<'a> {
-    Theirs(&'a Observation),
-    Own(Arc<Observation>),
+pub(super) enum ObservationRef<'a> {
+    Borrowed(&'a Observation),
+    Shared(Arc<Observation>),
 }
 
-impl Deref for Held<'_> {
+impl Deref for ObservationRef<'_> {
     type Target = Observation;
 
     fn deref(&self) -> &Observation {
         match self {
-            Self::Theirs(seen) => seen,
-            Self::Own(seen) => seen,
+            Self::Borrowed(observation) => observation,
+            Self::Shared(observation) => observation,
         }
     }
 }
 
-/// The state of the judgement after some runs.
-pub struct Runs<'a> {
+/// Judges the runs of one case.
+pub struct CaseJudge<'a> {
     plan: &'a Plan,
     forecast: &'a Forecast,
     collector: FindingCollector,
     fingerprint: Fingerprint,
-    number: usize,
+    runs_judged: usize,
     seconds: f64,
-    ending: Option<Outcome>,
-    /// The run that all others are compared with.
-    first: Option<Held<'a>>,
+    outcome: Option<Outcome>,
+    /// The first run, with which all others are compared.
+    first: Option<ObservationRef<'a>>,
     /// The run judged last, and the memory expected at its end.
-    last: Option<(Held<'a>, Cow<'a, [Memory]>)>,
+    last: Option<(ObservationRef<'a>, Cow<'a, [Memory]>)>,
 }
 
-impl<'a> Runs<'a> {
-    /// For a case of which nothing has run.
+impl<'a> CaseJudge<'a> {
+    /// A judge for a case of which no run has been judged.
     pub fn new(plan: &'a Plan, forecast: &'a Forecast) -> Self {
-        Self::with(plan, forecast, FindingCollector::default())
+        Self::with_collector(plan, forecast, FindingCollector::default())
     }
 
-    pub(super) fn with(plan: &'a Plan, forecast: &'a Forecast, collector: FindingCollector) -> Self {
+    pub(super) fn with_collector(plan: &'a Plan, forecast: &'a Forecast, collector: FindingCollector) -> Self {
         Self {
             plan,
             forecast,
             collector,
             fingerprint: Fingerprint::default(),
-            number: 0,
+            runs_judged: 0,
             seconds: 0.0,
-            ending: None,
+            outcome: None,
             first: None,
             last: None,
         }
     }
 
-    /// Judges the next run. False if no further run can change the verdict.
-    pub fn see(&mut self, seen: Observation) -> bool {
-        self.look(Held::Own(Arc::new(seen)))
+    /// Judges the next run. Returns false if no further run can change the verdict.
+    pub fn judge_run(&mut self, observation: Observation) -> bool {
+        self.judge_run_ref(ObservationRef::Shared(Arc::new(observation)))
     }
 
-    pub(super) fn look(&mut self, run: Held<'a>) -> bool {
+    pub(super) fn judge_run_ref(&mut self, run: ObservationRef<'a>) -> bool {
         let plan = self.plan;
-        self.number += 1;
+        self.runs_judged += 1;
         self.seconds += run.seconds;
-        let ending = outcome::of(&run);
+        let ending = outcome::outcome_of(&run);
         if ending != Outcome::Ok {
             // This ending is the case's, and findings of earlier runs do not count.
-            let Eyes(flaw) = self.collector.eyes;
-            self.collector =
-                if self.collector.bare { FindingCollector::bare(Eyes(flaw)) } else { FindingCollector::default() };
+            let JudgeMutation(flaw) = self.collector.mutation;
+            self.collector = if self.collector.pass_or_fail_only {
+                FindingCollector::pass_or_fail_only(JudgeMutation(flaw))
+            } else {
+                FindingCollector::default()
+            };
         }
-        if (self.number == 1 || ending != Outcome::Ok) && self.collector.eyes.without(Flaw::NoEnding) {
+        if (self.runs_judged == 1 || ending != Outcome::Ok) && self.collector.mutation.is_free_of(Flaw::NoOutcome) {
             outcome::check(plan, &run, &mut self.collector);
         }
-        self.ending = Some(ending);
+        self.outcome = Some(ending);
         if ending != Outcome::Ok {
             return false;
         }
-        if self.number == 1 || plan.undefined.is_none() {
-            outcome::codes(plan, &run, &mut self.collector);
-            answers::check(plan, &run, &mut self.collector);
+        if self.runs_judged == 1 || plan.undefined.is_none() {
+            outcome::check_codes(plan, &run, &mut self.collector);
+            queries::check(plan, &run, &mut self.collector);
         }
         if let Some(why) = &plan.undefined {
             self.collector.note(format!("data not judged: {why}"));
             return true;
         }
-        let memory = run_of(plan, self.forecast, &run, &mut self.collector, &mut self.fingerprint);
+        let memory = judge_run_data(plan, self.forecast, &run, &mut self.collector, &mut self.fingerprint);
         if let Some(first) = &self.first {
-            images::repeats(plan, &memory, first, &run, self.number, &mut self.collector);
+            images::compare_runs(plan, &memory, first, &run, self.runs_judged, &mut self.collector);
         }
         self.first.get_or_insert_with(|| run.clone());
         self.last = Some((run, memory));
-        let runs = self.number.max(plan.case.repeat as usize);
-        if !self.collector.clean() && runs > 1 {
-            self.collector.note(format!("run {} of {runs} is the first that is wrong", self.number));
+        let runs = self.runs_judged.max(plan.case.repeat as usize);
+        if !self.collector.is_empty() && runs > 1 {
+            self.collector.note(format!("run {} of {runs} is the first that is wrong", self.runs_judged));
         }
-        self.collector.clean()
+        self.collector.is_empty()
     }
 
-    /// The verdict. `complete`: as many runs as the file asks for were to be made.
-    pub fn close(self, complete: bool) -> Verdict {
-        let Self { plan, forecast, mut collector, fingerprint, number, seconds, ending, last, .. } = self;
+    /// The verdict. If `complete`, fewer runs than the file asks for are a finding.
+    pub fn into_verdict(self, complete: bool) -> Verdict {
+        let Self {
+            plan,
+            forecast,
+            mut collector,
+            fingerprint,
+            runs_judged: number,
+            seconds,
+            outcome: ending,
+            last,
+            ..
+        } = self;
         let case = &plan.case;
         if ending.is_none() {
             let text = "nothing was observed".to_owned();
-            collector.find(Priority::default(), message::plain(Lane::Invariants, text, "a run".into(), "none".into()));
+            collector.add(
+                Priority::default(),
+                message::without_element(Lane::Invariants, text, "a run".into(), "none".into()),
+            );
         }
         if ending != Some(Outcome::Ok) || plan.undefined.is_some() {
-            return close(case, collector, ending, seconds);
+            return finish_verdict(case, collector, ending, seconds);
         }
-        if complete && case.repeat as usize > number && collector.clean() {
+        if complete && case.repeat as usize > number && collector.is_empty() {
             let text = format!("{} runs were asked for, {number} were observed", case.repeat);
-            collector.find(
+            collector.add(
                 Priority::default(),
-                message::plain(Lane::Invariants, text, case.repeat.to_string(), number.to_string()),
+                message::without_element(Lane::Invariants, text, case.repeat.to_string(), number.to_string()),
             );
         }
         let (mut outputs, mut text) = (None, None);
-        if let Some((run, memory)) = last.filter(|_| !collector.bare) {
-            outputs = outputs::list(plan, forecast, &memory, &run);
-            text = snapshot::wanted(plan).then(|| snapshot::write(plan, forecast, &run, &collector));
+        if let Some((run, memory)) = last.filter(|_| !collector.pass_or_fail_only) {
+            outputs = outputs::json_outputs(plan, forecast, &memory, &run);
+            text = snapshot::has_snapshot(plan).then(|| snapshot::render(plan, forecast, &run, &collector));
         }
-        let mut verdict = close(case, collector, ending, seconds);
+        let mut verdict = finish_verdict(case, collector, ending, seconds);
         verdict.outputs = outputs;
         verdict.snapshot = text;
         verdict.fingerprint = fingerprint.tells().then_some(fingerprint);

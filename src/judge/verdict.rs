@@ -1,8 +1,8 @@
-//! What is said of a case.
+//! A case's verdict with its lanes and findings.
 use crate::scenario::Span;
 use serde::{Deserialize, Serialize};
 
-/// The result of a case.
+/// Result of a case.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
@@ -38,7 +38,7 @@ pub enum Lane {
 }
 
 impl Lane {
-    /// The name, as the documents write it.
+    /// The lane's name in documents and reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Exact => "exact",
@@ -51,50 +51,50 @@ impl Lane {
     }
 }
 
-/// What a lane says of a case; lanes that do not apply are absent.
+/// Result of one lane for a case. Lanes that do not apply to the case have none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LaneResult {
     /// The lane.
     pub lane: Lane,
-    /// True if nothing it looked at was wrong.
+    /// True if nothing that the lane compared was wrong.
     pub pass: bool,
-    /// Elements (or checks) it looked at.
+    /// Number of elements (or checks) that the lane compared.
     pub looked_at: u64,
-    /// A remark, such as how many elements only the bound could judge.
+    /// A note, for instance how many elements only the bound could judge.
     pub note: Option<String>,
 }
 
-/// Something wrong.
+/// One thing that is wrong with a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Which lane found it.
+    /// The lane that found it.
     pub lane: Lane,
     /// World rank.
     pub rank: Option<usize>,
-    /// Buffer.
+    /// Name of the buffer.
     pub buffer: Option<String>,
-    /// First wrong element.
+    /// Index of the first wrong element.
     pub element: Option<u64>,
-    /// The step that wrote it, in words.
+    /// Label of the step that wrote the element, for instance `step 2 (all_reduce)`.
     pub step: Option<String>,
-    /// Where that step, `expect` or `assert` stands.
+    /// Place of that step, `expect` or `assert` in the file.
     #[serde(skip)]
     pub span: Option<Span>,
-    /// What was expected: value and bits.
+    /// Expected value and its bits.
     pub expected: String,
-    /// What came: value and bits.
+    /// Actual value and its bits.
     pub actual: String,
-    /// Wrong elements.
+    /// Number of wrong elements.
     pub wrong: u64,
-    /// Of so many.
+    /// Number of elements that were compared.
     pub of: u64,
-    /// In what pattern, if one is recognised.
+    /// The pattern of the wrong elements, if one is recognised.
     pub pattern: Option<String>,
-    /// One line for people.
+    /// The finding in one line.
     pub text: String,
 }
 
-/// By buffer name, by world rank, by element; `None` where the rank has no such buffer or it is still all poison.
+/// Final values by buffer name, world rank and element; `None` where the rank lacks the buffer or it is still all poison.
 pub type Outputs = Vec<(String, Vec<Option<Vec<serde_json::Value>>>)>;
 
 /// The verdict on a case.
@@ -104,22 +104,22 @@ pub struct Verdict {
     pub case: String,
     /// Pass, fail or skip.
     pub status: Status,
-    /// How it ended; `None` for a skip.
+    /// How the program ended; `None` for a skip.
     pub outcome: Option<Outcome>,
-    /// Why it was skipped or failed, in one line (several findings: the first).
+    /// Why the case was skipped or failed, in one line: of several findings the first.
     pub reason: Option<String>,
-    /// From *loaded* to the end.
+    /// Duration from *loaded* to the end.
     pub seconds: f64,
-    /// Lanes that applied.
+    /// Lanes that apply to the case.
     pub lanes: Vec<LaneResult>,
-    /// What is wrong, most telling first; capped.
+    /// Findings by priority, 16 at most.
     pub findings: Vec<Finding>,
-    /// Families that explain every telling element.
+    /// Families that explain every result which tells families apart.
     pub fingerprint: Option<crate::oracle::Fingerprint>,
-    /// By buffer name, by world rank; `None` above 4,096 elements or if nothing came out.
+    /// Final values of the written buffers; `None` above 4,096 elements or without a run that ended well.
     pub outputs: Option<Outputs>,
-    /// Text of the snapshot, where the case has one.
+    /// Text of the snapshot, if the case has one.
     pub snapshot: Option<String>,
-    /// Remarks that change no verdict.
+    /// Notes that do not change the verdict.
     pub notes: Vec<String>,
 }

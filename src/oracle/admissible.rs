@@ -1,33 +1,33 @@
-//! The admissible set of a column: every value that some way of computing yields, with the families that do.
-use super::answer::{Answer, Choice, ReduceKind, Reduction};
-use super::budget::{Budget, Prepared};
+//! The admissible set of a column: every value that some model yields, with the families of these models.
+use super::answer::{AdmissibleValue, Answer, ReduceKind, Reduction};
+use super::budget::{Budget, PreparedReduction};
 use super::families::FamilySet;
+use super::reduction_models::ReductionModels;
 use super::search::{Search, SearchStop};
-use super::ways::Ways;
 use crate::num::{decode_f64, encode_f64};
 use std::sync::Arc;
 
-/// The values of the usual ways; then, as far as they were needed, those of the usual and the wider ways, and those of all.
-/// Earlier ones keep their families, which so do not depend on what was asked before.
+/// The values of the usual models; then, as far as they were needed, those of the usual and the wider models, and those of
+/// all. Values of an earlier group keep their families, so these do not depend on earlier searches.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Admissible(Vec<Vec<Choice>>);
+pub(super) struct Admissible(Vec<Vec<AdmissibleValue>>);
 
-/// How many groups of ways there are.
+/// Number of groups of models.
 pub(super) const GROUPS: usize = 3;
 
 impl Admissible {
-    /// The member that is these bits (canonical, if a NaN), and of how many, as far as was searched.
+    /// The families of the value with these bits (canonical, if a NaN), and the size of its set.
     pub fn find(&self, bits: u64) -> Option<(FamilySet, usize)> {
         self.0.iter().find_map(|choices| choices.iter().find(|c| c.bits == bits).map(|c| (c.families, choices.len())))
     }
 
-    /// All members.
+    /// The bits of all values.
     #[cfg(test)]
     pub fn bits(&self) -> Vec<u64> {
         self.0.last().into_iter().flatten().map(|choice| choice.bits).collect()
     }
 
-    /// For people.
+    /// The set as an answer.
     pub fn answer(&self, reduction: &Reduction) -> Answer {
         match self.0.last().map(Vec::as_slice).unwrap_or_default() {
             [only] => reduction.answer_of(decode_f64(reduction.dtype, only.bits)),
@@ -37,7 +37,7 @@ impl Admissible {
 }
 
 impl Reduction {
-    /// The set of a column, from memory or by searching the first `groups` groups of ways.
+    /// The set of a column, from the cache or by searching the first `groups` groups of models.
     pub(super) fn search(
         &self,
         values: &[f64],
@@ -46,39 +46,39 @@ impl Reduction {
         budget: &mut Budget,
     ) -> Result<Arc<Admissible>, SearchStop> {
         let key = self.key(values);
-        let known = budget.kept(&key);
+        let known = budget.cached(&key);
         if let Some(known) = known.as_ref().filter(|known| known.0.len() >= groups) {
             return Ok(Arc::clone(known));
         }
         let prepared = budget.prepared(self);
         let mut found = known.map(|known| Admissible::clone(&known)).unwrap_or_default();
         let mut joins = if use_reserve { budget.reserve } else { budget.joins };
-        let done = self.search_ways(&prepared, values, groups, &mut found, &mut budget.search, &mut joins);
+        let done = self.search_models(&prepared, values, groups, &mut found, &mut budget.search, &mut joins);
         *if use_reserve { &mut budget.reserve } else { &mut budget.joins } = joins;
         let found = Arc::new(found);
-        budget.keep(key, &found);
+        budget.add_to_cache(key, &found);
         done.map(|()| found)
     }
 
-    fn search_ways(
+    fn search_models(
         &self,
-        prepared: &Prepared,
+        prepared: &PreparedReduction,
         values: &[f64],
         groups: usize,
         known: &mut Admissible,
         search: &mut Search,
         joins: &mut u64,
     ) -> Result<(), SearchStop> {
-        let Ways { usual, wider, rare } = &prepared.ways;
-        for ways in [usual, wider, rare].into_iter().take(groups).skip(known.0.len()) {
+        let ReductionModels { usual, wider, rare } = &prepared.models;
+        for models in [usual, wider, rare].into_iter().take(groups).skip(known.0.len()) {
             let mut all = known.0.last().cloned().unwrap_or_default();
             let mut found = Vec::new();
-            for way in ways {
-                for member in search.run(way, &way.leaves(values, &prepared.scalars), joins)? {
-                    way.finish(member.value, member.shape(), |value, families| {
+            for model in models {
+                for member in search.run(model, &model.leaves(values, &prepared.scalars), joins)? {
+                    model.final_results(member.value, member.shape(), |value, families| {
                         let bits = encode_f64(self.dtype, value);
                         if !all.iter().any(|known| known.bits == bits) {
-                            found.push(Choice { bits, families });
+                            found.push(AdmissibleValue { bits, families });
                         }
                     });
                 }
@@ -90,8 +90,8 @@ impl Reduction {
     }
 
     /// In ascending order, each value once.
-    fn merged(&self, mut found: Vec<Choice>) -> Vec<Choice> {
-        let number = |c: &Choice| decode_f64(self.dtype, c.bits);
+    fn merged(&self, mut found: Vec<AdmissibleValue>) -> Vec<AdmissibleValue> {
+        let number = |c: &AdmissibleValue| decode_f64(self.dtype, c.bits);
         found.sort_unstable_by(|a, b| number(a).total_cmp(&number(b)));
         found.dedup_by(|next, kept| {
             let same = next.bits == kept.bits;

@@ -1,4 +1,4 @@
-//! What may come out of a reduction, and the judgement on what did.
+//! The right results of a reduction, and the ruling on an observed one.
 use super::families::FamilySet;
 use crate::num::{DType, decode_f64, hex, is_nan, mask, text};
 
@@ -7,13 +7,13 @@ use crate::num::{DType, decode_f64, hex, is_nan, mask, text};
 pub struct Reduction {
     /// Element type.
     pub dtype: DType,
-    /// What is computed.
+    /// The operation.
     pub kind: ReduceKind,
     /// Number of ranks; every column has one element of each, in rank order.
     pub ranks: usize,
 }
 
-/// What is computed.
+/// The operation of a reduction.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReduceKind {
     /// Sum.
@@ -33,29 +33,29 @@ pub enum ReduceKind {
     },
 }
 
-/// What may come out for one element.
+/// The right results for one element.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Answer {
-    /// These bits and no others.
+    /// Exactly these bits.
     Bits(u64),
     /// Any NaN.
     AnyNan,
     /// One of these.
-    OneOf(Vec<Choice>),
-    /// Anything between, both ends included; for people also the exact result before rounding.
+    OneOf(Vec<AdmissibleValue>),
+    /// Any value of an interval, both ends included.
     Within {
         /// Bits of the least.
         lo: u64,
         /// Bits of the greatest.
         hi: u64,
-        /// The exact result, as text.
+        /// The exact result before rounding, as text for messages.
         exact: String,
     },
 }
 
 /// A member of an admissible set.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Choice {
+pub struct AdmissibleValue {
     /// Its bits; a NaN stands for every NaN.
     pub bits: u64,
     /// The families that yield it.
@@ -63,13 +63,13 @@ pub struct Choice {
 }
 
 impl Answer {
-    /// True if these bits may come out.
+    /// True if these bits are right.
     pub fn admits(&self, dtype: DType, bits: u64) -> bool {
         let bits = bits & mask(dtype);
         match self {
             Self::Bits(want) => bits == *want,
             Self::AnyNan => is_nan(dtype, bits),
-            Self::OneOf(choices) => choices.iter().any(|c| same(dtype, c.bits, bits)),
+            Self::OneOf(choices) => choices.iter().any(|c| same_value(dtype, c.bits, bits)),
             Self::Within { lo, hi, .. } => {
                 let value = decode_f64(dtype, bits);
                 decode_f64(dtype, *lo) <= value && value <= decode_f64(dtype, *hi)
@@ -77,7 +77,7 @@ impl Answer {
         }
     }
 
-    /// For people: `4 (0x40800000)`, `one of ...`.
+    /// The answer in messages: `4 (0x40800000)`, `one of ...`.
     pub fn text(&self, dtype: DType) -> String {
         let both = |bits: u64| format!("{} ({})", text(dtype, bits), hex(dtype, bits));
         match self {
@@ -99,9 +99,9 @@ impl Answer {
 }
 
 impl Reduction {
-    /// True for two right results that ranks need not agree on, because they are the same number: any two NaN, and of min and
-    /// max either zero. A library in which each rank begins with its own input gives such.
-    pub(crate) fn leaves_open(&self, a: u64, b: u64) -> bool {
+    /// True for two results that may differ between ranks, because they are the same number: any two NaN, and of min and
+    /// max either zero. They occur in a library in which each rank begins with its own input.
+    pub(crate) fn may_differ_between_ranks(&self, a: u64, b: u64) -> bool {
         let zero = |bits| self.dtype.is_float() && decode_f64(self.dtype, bits) == 0.0;
         let either_zero = matches!(self.kind, ReduceKind::Min | ReduceKind::Max) && zero(a) && zero(b);
         either_zero || (is_nan(self.dtype, a) && is_nan(self.dtype, b))
@@ -109,29 +109,29 @@ impl Reduction {
 }
 
 /// Equal bits, or both NaN.
-pub(super) fn same(dtype: DType, a: u64, b: u64) -> bool {
+pub(super) fn same_value(dtype: DType, a: u64, b: u64) -> bool {
     a == b || (is_nan(dtype, a) && is_nan(dtype, b))
 }
 
-/// How an element was judged.
+/// The method by which an element was judged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
-pub enum Lane {
-    /// Every order and rounding gives the same.
+pub enum ElementLane {
+    /// Every order and rounding gives the same result.
     Exact,
-    /// A set worked out by search.
+    /// A search found the set of right results.
     Admissible,
-    /// A proven bound.
+    /// A proven error bound.
     Bounded,
 }
 
 /// The judgement on one element.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Judged {
-    /// Which lane decided.
-    pub lane: Lane,
+pub struct JudgedElement {
+    /// The method that decided.
+    pub lane: ElementLane,
     /// The decision.
     pub ruling: Ruling,
-    /// Why it was not a better lane.
+    /// Why no more precise method was used.
     pub note: Option<&'static str>,
 }
 
@@ -140,19 +140,19 @@ pub struct Judged {
 pub enum Ruling {
     /// Right.
     Accept {
-        /// The families that yield it; `None` where that was not worked out.
+        /// The families that yield it; `None` if they were not computed.
         families: Option<FamilySet>,
-        /// Members of the admissible set; `None` where that was not worked out. From two on the element *tells*.
+        /// Size of the admissible set; `None` if it was not computed. From two on the element *tells* families apart.
         set_size: Option<usize>,
     },
-    /// Wrong; this would have been right.
+    /// Wrong.
     Reject {
-        /// For the message.
+        /// The right results.
         answer: Answer,
     },
-    /// Neither can be said: no lane applies. Never to be taken as right.
+    /// Undecided, because no lane applies; never taken as right.
     Unable {
-        /// Why.
+        /// The reason.
         why: String,
     },
 }
@@ -164,11 +164,11 @@ impl Ruling {
     }
 }
 
-/// The one answer of every element of a buffer.
+/// The only right result of every element of a buffer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ExactBuffer {
     /// The bytes; a canonical member where `special` has the element.
     pub bytes: Vec<u8>,
-    /// Elements that bits alone cannot say (any NaN, either zero), by ascending index.
+    /// Elements with more than one right bit pattern (any NaN, either zero), by ascending index.
     pub special: Vec<(usize, Answer)>,
 }

@@ -31,7 +31,7 @@ use super::answer::{Answer, ReduceKind, Reduction};
 use super::dyadic::Dyadic;
 use super::exact::reciprocal;
 use super::float::{Float, power};
-use super::ways::{accumulators, factors};
+use super::reduction_models::{accumulators, product_accumulators};
 use crate::num::{encode_f64, text};
 use num_bigint::BigInt;
 use std::cmp::Ordering;
@@ -67,9 +67,9 @@ impl Reduction {
             unscaled += x.abs();
         }
         // Scalars may push products below the least value; leave room for that, too.
-        let lost = power(float.least()) * (4 * values.len()) as f64;
+        let lost = power(float.least_exponent()) * (4 * values.len()) as f64;
         let largest = if self.kind == ReduceKind::Avg { f64::max(size, unscaled) } else { size };
-        let fits = largest * (1.0 + growth) * (1.0 + power(-30)) + 2.0 * lost <= float.max();
+        let fits = largest * (1.0 + growth) * (1.0 + power(-30)) + 2.0 * lost <= float.max_finite();
         fits && (observed - sum).abs() + size * power(-39) <= size * growth * (1.0 - power(-40))
     }
 
@@ -92,10 +92,12 @@ impl Reduction {
                 }
                 false => values.iter().map(|x| Dyadic::from_f64(*x)).collect(),
             };
-            let exact = total(terms.iter().cloned());
-            let size = total(terms.iter().map(Dyadic::abs));
+            let exact = exact_sum(terms.iter().cloned());
+            let size = exact_sum(terms.iter().map(Dyadic::abs));
             let lost = match scaled {
-                true => Dyadic::new(BigInt::from(2 * n + 1), i64::from(float.least()) - 1).mul(&one_plus(growth)),
+                true => {
+                    Dyadic::new(BigInt::from(2 * n + 1), i64::from(float.least_exponent()) - 1).mul(&one_plus(growth))
+                }
                 false => Dyadic::from_f64(0.0),
             };
             self.fits(float, &size.mul(&one_plus(growth)).add(&lost))?;
@@ -111,7 +113,7 @@ impl Reduction {
             });
         }
         if self.kind == ReduceKind::Avg {
-            let size = total(values.iter().map(|x| Dyadic::from_f64(x.abs())));
+            let size = exact_sum(values.iter().map(|x| Dyadic::from_f64(x.abs())));
             self.fits(float, &size.mul(&one_plus(growth)))?;
         }
         ends.ok_or_else(|| "there are no inputs".into())
@@ -122,10 +124,10 @@ impl Reduction {
             return Err("a partial product may overflow before it meets the zero".into());
         }
         let growth = product_growth(float, values.len())?;
-        let Product { exact, large, small } = Product::of(values);
+        let ExactProduct { exact, large, small } = ExactProduct::of(values);
         self.fits(float, &large.mul(&one_plus(growth)))?;
         let kept = small.mul(&Dyadic::from_f64((1.0 - growth).next_down()));
-        if kept.cmp(&Dyadic::power(float.min_normal())) == Ordering::Less {
+        if kept.cmp(&Dyadic::power(float.min_normal_exponent())) == Ordering::Less {
             return Err(format!("a partial product may fall below the least normal {} number", self.dtype.name()));
         }
         let error = exact.abs().mul(&Dyadic::from_f64(growth));
@@ -140,8 +142,8 @@ impl Reduction {
             return None;
         }
         let g = product_growth(float, values.len()).ok()?;
-        let subnormal = growth(power(float.least()), 2 * values.len()).ok()?;
-        let Product { exact, large, .. } = Product::of(values);
+        let subnormal = growth(power(float.least_exponent()), 2 * values.len()).ok()?;
+        let ExactProduct { exact, large, .. } = ExactProduct::of(values);
         let lost = Dyadic::from_f64(subnormal).mul(&one_plus(g)).mul(&large);
         self.fits(float, &large.mul(&one_plus(g)).add(&lost)).ok()?;
         let error = exact.abs().mul(&Dyadic::from_f64(g)).add(&lost);
@@ -159,11 +161,11 @@ impl Reduction {
     fn sum_growth(&self, float: Float, scaled: bool) -> Result<f64, String> {
         let wide = accumulators(float);
         let ends = [scaled, !wide.is_empty(), self.kind == ReduceKind::Avg].map(usize::from);
-        growth(unit_with(float, wide), self.ranks - 1 + ends.iter().sum::<usize>())
+        growth(combined_roundoff(float, wide), self.ranks - 1 + ends.iter().sum::<usize>())
     }
 
     fn fits(&self, float: Float, size: &Dyadic) -> Result<(), String> {
-        match size.cmp(&Dyadic::from_f64(float.max())) {
+        match size.cmp(&Dyadic::from_f64(float.max_finite())) {
             Ordering::Greater => Err(format!("a partial result may overflow {}", self.dtype.name())),
             _ => Ok(()),
         }
@@ -171,7 +173,7 @@ impl Reduction {
 }
 
 /// A product of finite factors.
-struct Product {
+struct ExactProduct {
     exact: Dyadic,
     /// The product of the magnitudes above 1.
     large: Dyadic,
@@ -179,7 +181,7 @@ struct Product {
     small: Dyadic,
 }
 
-impl Product {
+impl ExactProduct {
     fn of(values: &[f64]) -> Self {
         let one = Dyadic::power(0);
         let mut product = Self { exact: one.clone(), large: one.clone(), small: one };
@@ -195,17 +197,17 @@ impl Product {
 
 /// G of a product with a factor from each rank.
 fn product_growth(float: Float, ranks: usize) -> Result<f64, String> {
-    let wide = factors(float);
-    growth(unit_with(float, wide), ranks - 1 + usize::from(!wide.is_empty()))
+    let wide = product_accumulators(float);
+    growth(combined_roundoff(float, wide), ranks - 1 + usize::from(!wide.is_empty()))
 }
 
-fn unit(float: Float) -> f64 {
+fn unit_roundoff(float: Float) -> f64 {
     power(-float.precision())
 }
 
 /// w: a rounding in one of the wide types and one in the type.
-fn unit_with(float: Float, wide: &[Float]) -> f64 {
-    let (u, v) = (unit(float), wide.iter().map(|acc| unit(*acc)).fold(0.0, f64::max));
+fn combined_roundoff(float: Float, wide: &[Float]) -> f64 {
+    let (u, v) = (unit_roundoff(float), wide.iter().map(|acc| unit_roundoff(*acc)).fold(0.0, f64::max));
     if v == 0.0 { u } else { (u + v + u * v).next_up() }
 }
 
@@ -231,6 +233,6 @@ fn growth(w: f64, steps: usize) -> Result<f64, String> {
 }
 
 /// An exact sum.
-fn total(terms: impl Iterator<Item = Dyadic>) -> Dyadic {
+fn exact_sum(terms: impl Iterator<Item = Dyadic>) -> Dyadic {
     terms.fold(Dyadic::from_f64(0.0), |sum, term| sum.add(&term))
 }

@@ -1,57 +1,57 @@
-//! Cheap candidates: chains by rank order and its rotations, both directions, which is what rings do.
+//! Chains in rank order and its rotations, in both directions, as rings compute them; they are cheap to try.
 use super::answer::Reduction;
-use super::budget::Prepared;
+use super::budget::PreparedReduction;
 use super::families::Shape;
-use super::ways::{Fuse, Leaf, ReductionModel};
+use super::reduction_models::{Fusion, Leaf, ReductionModel};
 use crate::num::encode_f64;
 
-/// One of the candidates.
+/// A chain: the model, the first rank and the direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chain {
-    way: usize,
+    model: usize,
     start: usize,
     backwards: bool,
 }
 
 impl Reduction {
-    /// The first such chain that yields these bits (canonical, if a NaN) in one of the usual ways; `hint`, the last that
-    /// did, goes first, as neighbouring elements are mostly reduced alike. Takes what it costs off `steps`, and ends when
-    /// they are used up.
+    /// The first chain that yields these bits (canonical, if a NaN) in one of the usual models. `hint`, the last chain that
+    /// was found, is tried first, because neighbouring elements are mostly reduced alike. The cost is subtracted from
+    /// `steps`; `None` also if they are used up.
     pub(super) fn find_chain(
         &self,
-        prepared: &Prepared,
+        prepared: &PreparedReduction,
         values: &[f64],
         bits: u64,
         hint: Option<Chain>,
         steps: &mut u64,
     ) -> Option<Chain> {
         let n = values.len();
-        let mut yields = |chain: Chain, way: &ReductionModel, last: Option<f64>| {
+        let mut yields = |chain: Chain, model: &ReductionModel, last: Option<f64>| {
             *steps = steps.checked_sub(n as u64)?;
             let last = last.unwrap_or_else(|| {
-                let mut leaves = way.leaves(values, &prepared.scalars);
+                let mut leaves = model.leaves(values, &prepared.scalars);
                 if chain.backwards {
                     leaves.reverse();
                 }
-                result(way, &leaves, chain.start)
+                chain_result(model, &leaves, chain.start)
             });
             let mut hit = false;
-            way.finish(last, Shape::Chain, |value, _| hit |= encode_f64(self.dtype, value) == bits);
+            model.final_results(last, Shape::Chain, |value, _| hit |= encode_f64(self.dtype, value) == bits);
             Some(hit)
         };
-        let ways = &prepared.ways.usual;
-        if let Some((chain, way)) = hint.and_then(|hint| Some((hint, ways.get(hint.way)?)))
-            && yields(chain, way, None)?
+        let models = &prepared.models.usual;
+        if let Some((chain, model)) = hint.and_then(|hint| Some((hint, models.get(hint.model)?)))
+            && yields(chain, model, None)?
         {
             return Some(chain);
         }
-        for (number, way) in ways.iter().enumerate() {
+        for (number, model) in models.iter().enumerate() {
             // One chain stands for all where the order does not matter.
-            let only = way.only_sum(&way.leaves(values, &prepared.scalars));
+            let only = model.order_independent_sum(&model.leaves(values, &prepared.scalars));
             for (backwards, start) in [false, true].into_iter().flat_map(|back| (0..n).map(move |start| (back, start)))
             {
-                let chain = Chain { way: number, start, backwards };
-                if yields(chain, way, only)? {
+                let chain = Chain { model: number, start, backwards };
+                if yields(chain, model, only)? {
                     return Some(chain);
                 }
                 if only.is_some() {
@@ -64,18 +64,18 @@ impl Reduction {
 }
 
 /// The last partial result of the chain that begins at `start`.
-fn result(way: &ReductionModel, leaves: &[Leaf], start: usize) -> f64 {
+fn chain_result(model: &ReductionModel, leaves: &[Leaf], start: usize) -> f64 {
     let (before, after) = leaves.split_at(start.min(leaves.len()));
     let mut partial = None;
     for leaf in after.iter().chain(before) {
         let mut next = f64::NAN;
         match partial {
-            None => way.alone(*leaf, |value| next = value),
-            Some(so_far) if way.fuse == Fuse::Always => way.join_fused(*leaf, so_far, |value| next = value),
+            None => model.leaf_results(*leaf, |value| next = value),
+            Some(so_far) if model.fuse == Fusion::Always => model.join_fused(*leaf, so_far, |value| next = value),
             Some(so_far) => {
                 let mut own = f64::NAN;
-                way.alone(*leaf, |value| own = value);
-                way.join(so_far, own, |value| next = value);
+                model.leaf_results(*leaf, |value| own = value);
+                model.join(so_far, own, |value| next = value);
             }
         }
         partial = Some(next);

@@ -1,4 +1,4 @@
-//! The exact lane: columns whose answer no order, rounding or scale can change, found in one pass over the column.
+//! The exact lane: columns for which every order, rounding and scale gives the same result, found in one pass.
 //!
 //! *Sums.* Let 2^g be the greatest power of two that divides every input, and A = sum |x_i|. Every partial result, in any
 //! order, is a multiple of 2^g of magnitude at most A. If A <= 2^(g+p), p being the type's precision, and A does not exceed
@@ -13,17 +13,17 @@
 //! times zero, too. min and max prefer numbers to NaN; between +0 and -0 either may win. For one rank everything but float
 //! avg and premul_sum is a copy, payload included. An infinity of f8e5m2 becomes 57344 in the first sum
 //! or product with it; in min and max, where it may or may not travel through f16, both that and the infinity are admitted.
-use super::answer::{Answer, Choice, ReduceKind, Reduction};
+use super::answer::{AdmissibleValue, Answer, ReduceKind, Reduction};
 use super::families::FamilySet;
 use super::float::{Float, odd_parts, power};
 use super::integer;
 use crate::num::{decode_f64, encode_f64, mask};
 
 impl Reduction {
-    /// The one answer that every admissible order, rounding and scale gives, if a pass over the column can show that there
-    /// is only one. (For min and max it may be "either zero".) `None` also if the column is not of `ranks` elements.
+    /// The only answer, if a pass over the column shows that every admissible order, rounding and scale gives the same.
+    /// (For min and max it may be "either zero".) `None` also if the column has not one element per rank.
     pub fn exact(&self, column: &[u64]) -> Option<Answer> {
-        if !self.covers(column.len()) {
+        if !self.has_one_input_per_rank(column.len()) {
             return None;
         }
         let Some(float) = Float::of(self.dtype) else { return Some(Answer::Bits(integer::reduce(self, column))) };
@@ -34,20 +34,20 @@ impl Reduction {
         self.exact_values(float, &values)
     }
 
-    /// True if so many inputs are one per rank, and so are the scalars.
-    pub(super) fn covers(&self, inputs: usize) -> bool {
+    /// True if there is one input, and one scalar if the reduction has scalars, per rank.
+    pub(super) fn has_one_input_per_rank(&self, inputs: usize) -> bool {
         let scalars = if let ReduceKind::PreMulSum { scalars } = &self.kind { scalars.len() } else { self.ranks };
         inputs == self.ranks && inputs == scalars && inputs > 0
     }
 
-    /// One rank, and nothing to multiply with.
+    /// True for one rank without a scalar.
     pub(super) fn is_copy(&self) -> bool {
         let scales = matches!(self.kind, ReduceKind::PreMulSum { .. })
             || (self.kind == ReduceKind::Avg && self.dtype.is_float());
         self.ranks == 1 && !scales
     }
 
-    /// The same from decoded values; not for copies.
+    /// [`Self::exact`] for decoded values; not for copies.
     pub(super) fn exact_values(&self, float: Float, values: &[f64]) -> Option<Answer> {
         let found = match &self.kind {
             ReduceKind::Min | ReduceKind::Max => return Some(self.extreme(values)),
@@ -85,14 +85,14 @@ impl Reduction {
         let Some(best) = best else { return Answer::AnyNan };
         let zero = |negative| numbers().any(|v| v == 0.0 && v.is_sign_negative() == negative);
         if best == 0.0 && zero(true) && zero(false) {
-            let choice = |v| Choice { bits: encode_f64(self.dtype, v), families: FamilySet::ALL };
+            let choice = |v| AdmissibleValue { bits: encode_f64(self.dtype, v), families: FamilySet::ALL };
             return Answer::OneOf(vec![choice(0.0), choice(-0.0)]);
         }
         let saturated = encode_f64(self.dtype, best);
         if best.is_infinite() && decode_f64(self.dtype, saturated) != best {
             // Compared in f16 and narrowed back it saturates, compared as it is it stays.
             let kept = if best > 0.0 { E5M2_INFINITY } else { E5M2_INFINITY | 0x80 };
-            let choice = |bits| Choice { bits, families: FamilySet::ALL };
+            let choice = |bits| AdmissibleValue { bits, families: FamilySet::ALL };
             return Answer::OneOf(vec![choice(saturated), choice(kept)]);
         }
         Answer::Bits(saturated)
@@ -102,7 +102,7 @@ impl Reduction {
 /// The only saturating type that has one.
 const E5M2_INFINITY: u64 = 0x7c;
 
-/// What avg multiplies with: 1/n in the type, by way of f32 for the types below it.
+/// The scalar of avg: 1/n in the type, computed in f32 for smaller types.
 pub(super) fn reciprocal(float: Float, ranks: usize) -> f64 {
     match float {
         Float::F64 => 1.0 / ranks as f64,
@@ -126,11 +126,11 @@ pub(super) fn sum(float: Float, values: &[f64]) -> Option<f64> {
             (true, _) => None,
             (_, true) => Some(f64::NAN),
             // Half the range keeps rounding of partial results away from overflow to the other infinity.
-            _ if size <= float.max() / 2.0 => Some(if up { f64::INFINITY } else { f64::NEG_INFINITY }),
+            _ if size <= float.max_finite() / 2.0 => Some(if up { f64::INFINITY } else { f64::NEG_INFINITY }),
             _ => None,
         };
     }
-    if on_one_grid(float, values, size) {
+    if partial_sums_are_exact(float, values, size) {
         return Some(values.iter().fold(-0.0, |sum, v| sum + v));
     }
     // Zeros change nothing, and two numbers are added once.
@@ -142,12 +142,12 @@ pub(super) fn sum(float: Float, values: &[f64]) -> Option<f64> {
 }
 
 /// True if every partial sum of these finite values, whose magnitudes add up to `size`, is a value of the type.
-pub(super) fn on_one_grid(float: Float, values: &[f64], size: f64) -> bool {
+pub(super) fn partial_sums_are_exact(float: Float, values: &[f64], size: f64) -> bool {
     let grid = values.iter().filter(|v| **v != 0.0).map(|v| odd_parts(*v).2).min();
     let Some(grid) = grid else { return true };
     let limit = power(grid + float.precision());
     // `size` may itself be rounded where it is beyond 2^53 grid steps: for f64 that is the limit, so it must stay below.
-    size <= float.max() && (size < limit || (size == limit && float != Float::F64))
+    size <= float.max_finite() && (size < limit || (size == limit && float != Float::F64))
 }
 
 /// Sum of products with the scalars, if it is the same in any order, fused or not.
@@ -174,7 +174,8 @@ fn exact_product(float: Float, x: f64, s: f64) -> Option<f64> {
     }
     let ((_, m, e), (_, k, f)) = (odd_parts(x), odd_parts(s));
     let bits = 128 - (u128::from(m) * u128::from(k)).leading_zeros() as i32;
-    (bits <= float.precision() && e + f >= float.least() && (x * s).abs() <= float.max()).then_some(x * s)
+    (bits <= float.precision() && e + f >= float.least_exponent() && (x * s).abs() <= float.max_finite())
+        .then_some(x * s)
 }
 
 /// Avg: products first, or the sum first; by multiplying or by dividing.
@@ -225,13 +226,13 @@ fn product(float: Float, values: &[f64]) -> Option<f64> {
     }
     let sign = if negative { -1.0 } else { 1.0 };
     // 2^high is above the product of the large factors, so no partial product overflows.
-    let bounded = power(high.min(2000) as i32) <= float.max();
+    let bounded = power(high.min(2000) as i32) <= float.max_finite();
     if zero {
         // Zero times infinity is the only way to anything but zero; what saturates can only get there in f32.
-        let bounded = bounded || (float.saturates() && power(high.min(2000) as i32) <= Float::F32.max());
+        let bounded = bounded || (float.saturates() && power(high.min(2000) as i32) <= Float::F32.max_finite());
         return bounded.then_some(0.0 * sign);
     }
-    let exact = bits <= float.precision() && low >= i64::from(float.least());
+    let exact = bits <= float.precision() && low >= i64::from(float.least_exponent());
     match infinite {
         // The finite factors must not become zero before they meet the infinity.
         true => exact.then_some(f64::INFINITY * sign),

@@ -1,36 +1,36 @@
-//! Families of ways to reduce: shape of the order, where rounding happens, where the scalar enters. They name shapes, not
-//! algorithms: on one node NCCL's ring and tree are both chains.
+//! Families of reductions: the shape of the order, the place of the rounding, and the place of the scalar. They name shapes
+//! and not algorithms: on one node NCCL's ring and tree are both chains.
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use std::fmt;
 
 /// The order of the additions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Shape {
-    /// One rank after the other joins a running result, in any order of ranks.
+    /// One rank after the other is added to a partial result, in any order of ranks.
     Chain,
     /// Any binary tree; every chain is one.
     Tree,
 }
 
-/// Where results are rounded to the type.
+/// The place where results are rounded to the type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Rounding {
     /// After every operation.
     EachStep,
     /// Once at the end, from an accumulator wider than the type (f64 for f32; f32 for f16 and bf16; f16 or f32 for 8 bits).
     Once,
-    /// After some operations; the others keep the wide result. Holds the other two.
+    /// After some operations; the others keep the wide result. Contains the other two.
     Mixed,
 }
 
-/// Where the scalar of avg and premul_sum enters.
+/// The place where the scalar of avg and premul_sum is applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Scale {
     /// There is none.
     None,
     /// Each input is multiplied and the product rounded, then added.
     Before,
-    /// Each input is multiplied; where it joins a partial result the product may enter the addition unrounded. Holds `Before`.
+    /// Each input is multiplied; the product may be added to a partial result unrounded. Contains `Before`.
     BeforeFused,
     /// The sum is multiplied by 1/n (avg only).
     After,
@@ -51,9 +51,9 @@ const SCALES: [(Scale, &str); 6] = [
     (Scale::AfterDivided, "after-divided"),
     (Scale::BeforeDivided, "before-divided"),
 ];
-const OF_A_ROUNDING: u32 = SCALES.len() as u32;
-const OF_A_SHAPE: u32 = ROUNDINGS.len() as u32 * OF_A_ROUNDING;
-const FAMILIES: u32 = SHAPES.len() as u32 * OF_A_SHAPE;
+const FAMILIES_PER_ROUNDING: u32 = SCALES.len() as u32;
+const FAMILIES_PER_SHAPE: u32 = ROUNDINGS.len() as u32 * FAMILIES_PER_ROUNDING;
+const FAMILIES: u32 = SHAPES.len() as u32 * FAMILIES_PER_SHAPE;
 
 /// A set of families.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -66,36 +66,36 @@ impl FamilySet {
     pub const ALL: Self = Self((1 << FAMILIES) - 1);
 
     /// One family.
-    pub const fn one(shape: Shape, rounding: Rounding, scale: Scale) -> Self {
-        Self(1 << (shape as u32 * OF_A_SHAPE + rounding as u32 * OF_A_ROUNDING + scale as u32))
+    pub const fn single(shape: Shape, rounding: Rounding, scale: Scale) -> Self {
+        Self(1 << (shape as u32 * FAMILIES_PER_SHAPE + rounding as u32 * FAMILIES_PER_ROUNDING + scale as u32))
     }
 
-    /// The family and those that hold it: every chain is a tree; mixed holds the other roundings (where `has_wide`: the
-    /// type has a wider accumulator); fused holds unfused.
+    /// The family and those that contain it: every chain is a tree; mixed contains the other roundings (if `has_wide`: the
+    /// type has a wider accumulator); fused contains unfused.
     pub fn with_wider(shape: Shape, rounding: Rounding, scale: Scale, has_wide: bool) -> Self {
         let mut set = Self::EMPTY;
         for (s, _) in SHAPES.into_iter().filter(|(s, _)| *s >= shape) {
             for (r, _) in ROUNDINGS.into_iter().filter(|(r, _)| *r == rounding || (has_wide && *r == Rounding::Mixed)) {
-                set = set.union(Self::one(s, r, scale));
+                set = set.union(Self::single(s, r, scale));
                 if scale == Scale::Before {
-                    set = set.union(Self::one(s, r, Scale::BeforeFused));
+                    set = set.union(Self::single(s, r, Scale::BeforeFused));
                 }
             }
         }
         set
     }
 
-    /// In either.
+    /// The families in either set.
     pub const fn union(self, other: Self) -> Self {
         Self(self.0 | other.0)
     }
 
-    /// In both.
+    /// The families in both sets.
     pub const fn intersect(self, other: Self) -> Self {
         Self(self.0 & other.0)
     }
 
-    /// True if there is none.
+    /// True if there is no family.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }
@@ -117,7 +117,7 @@ impl FamilySet {
         for (shape, s) in SHAPES {
             for (rounding, r) in ROUNDINGS {
                 for (scale, c) in SCALES {
-                    if self.contains(Self::one(shape, rounding, scale)) {
+                    if self.contains(Self::single(shape, rounding, scale)) {
                         names.push(if scale == Scale::None { format!("{s}/{r}") } else { format!("{s}/{r}/{c}") });
                     }
                 }
@@ -137,7 +137,10 @@ impl FamilySet {
             let shape = by_name(&shapes, parts.next()?)?;
             let rounding = by_name(&roundings, parts.next()?)?;
             let scale = by_name(&scales, parts.next().unwrap_or("none"))?;
-            parts.next().is_none().then_some(Self(set.0 | 1 << (shape * OF_A_SHAPE + rounding * OF_A_ROUNDING + scale)))
+            parts
+                .next()
+                .is_none()
+                .then_some(Self(set.0 | 1 << (shape * FAMILIES_PER_SHAPE + rounding * FAMILIES_PER_ROUNDING + scale)))
         })
     }
 }
@@ -177,7 +180,7 @@ mod tests {
         let names = FamilySet::ALL.names();
         assert_eq!(FamilySet::from_names(names.iter().map(String::as_str)), Some(FamilySet::ALL));
         assert_eq!(FamilySet::from_names(["ring/each-step"]), None);
-        let one = FamilySet::one(Shape::Tree, Rounding::Once, Scale::After);
+        let one = FamilySet::single(Shape::Tree, Rounding::Once, Scale::After);
         assert_eq!(serde_json::to_string(&one).unwrap(), r#"["tree/once/after"]"#);
         assert_eq!(serde_json::from_str::<FamilySet>(r#"["tree/once/after"]"#).unwrap(), one);
     }

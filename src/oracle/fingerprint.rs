@@ -1,16 +1,17 @@
-//! Which families explain a result: the set that explains every telling element, and how many elements tell.
-use super::answer::{Judged, Ruling};
+//! Fingerprints: the families that explain a library's results. An element tells families apart if it has several right
+//! values.
+use super::answer::{JudgedElement, Ruling};
 use super::families::FamilySet;
 use serde::{Deserialize, Serialize};
 
-/// What the judged elements say about how the library reduces.
+/// The families that explain the judged elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fingerprint {
     /// The families that explain every telling element; empty if no single one does.
     pub families: FamilySet,
     /// Accepted elements whose admissible set has two members or more.
     pub telling: u64,
-    /// Elements judged.
+    /// Number of judged elements.
     pub elements: u64,
 }
 
@@ -21,8 +22,8 @@ impl Default for Fingerprint {
 }
 
 impl Fingerprint {
-    /// Takes in one more element.
-    pub fn add(&mut self, judged: &Judged) {
+    /// Adds an element.
+    pub fn add(&mut self, judged: &JudgedElement) {
         self.elements += 1;
         if let Ruling::Accept { families: Some(families), set_size: Some(2..) } = &judged.ruling {
             self.families = self.families.intersect(*families);
@@ -39,18 +40,18 @@ impl Fingerprint {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::oracle::{Lane, Rounding, Scale, Shape};
+    use crate::oracle::{ElementLane, Rounding, Scale, Shape};
 
-    fn element(families: FamilySet, set_size: usize) -> Judged {
+    fn element(families: FamilySet, set_size: usize) -> JudgedElement {
         let ruling = Ruling::Accept { families: Some(families), set_size: Some(set_size) };
-        Judged { lane: Lane::Admissible, ruling, note: None }
+        JudgedElement { lane: ElementLane::Admissible, ruling, note: None }
     }
 
     #[test]
     fn only_telling_elements_count() {
         let chain = FamilySet::with_wider(Shape::Chain, Rounding::EachStep, Scale::None, false);
-        let tree = FamilySet::one(Shape::Tree, Rounding::EachStep, Scale::None);
-        let once = FamilySet::one(Shape::Chain, Rounding::Once, Scale::None);
+        let tree = FamilySet::single(Shape::Tree, Rounding::EachStep, Scale::None);
+        let once = FamilySet::single(Shape::Chain, Rounding::Once, Scale::None);
         let print = |parts: &[(FamilySet, usize)]| {
             let mut print = Fingerprint::default();
             parts.iter().for_each(|(f, n)| print.add(&element(*f, *n)));

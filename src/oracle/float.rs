@@ -1,5 +1,5 @@
-//! The floating-point types as values held in f64, and rounding into them. Written apart from `num`, which rounds whole
-//! mantissas; the tests compare the two at every tie.
+//! The floating-point types with values held in f64, and rounding to them. `num` rounds whole mantissas with other code; the
+//! tests compare the two at every tie.
 //!
 //! Why f64 is enough. Every type but f64 itself has at most 24 significant bits. The sum of two such values, taken in f64
 //! (53 >= 2 * 24 + 2 bits) and then rounded to the type, equals the exact sum rounded once: rounding twice is harmless when
@@ -45,7 +45,7 @@ impl Float {
     }
 
     /// Exponent of the least normal value.
-    pub const fn min_normal(self) -> i32 {
+    pub const fn min_normal_exponent(self) -> i32 {
         match self {
             Self::F64 => -1022,
             Self::F32 | Self::Bf16 => -126,
@@ -55,12 +55,12 @@ impl Float {
     }
 
     /// Exponent of the least positive value.
-    pub const fn least(self) -> i32 {
-        self.min_normal() - self.precision() + 1
+    pub const fn least_exponent(self) -> i32 {
+        self.min_normal_exponent() - self.precision() + 1
     }
 
     /// The largest finite value.
-    pub fn max(self) -> f64 {
+    pub fn max_finite(self) -> f64 {
         match self {
             Self::F64 => f64::MAX,
             Self::F32 => f64::from(f32::MAX),
@@ -84,7 +84,7 @@ impl Float {
             Self::F64 => value,
             Self::F32 => f64::from(value as f32),
             Self::F16 => narrow::<11, -14>(value, 65504.0, f64::INFINITY),
-            Self::Bf16 => narrow::<8, -126>(value, Self::Bf16.max(), f64::INFINITY),
+            Self::Bf16 => narrow::<8, -126>(value, Self::Bf16.max_finite(), f64::INFINITY),
             Self::E4m3 => narrow::<4, -6>(value, 448.0, 448.0),
             Self::E5m2 => narrow::<3, -14>(value, 57344.0, 57344.0),
         }
@@ -174,11 +174,18 @@ mod tests {
                     }
                 }
             }
-            for probe in [float.max() * 1.01, float.max() * 1.1, f64::MAX, f64::INFINITY, f64::NEG_INFINITY, 1e-300] {
+            for probe in [
+                float.max_finite() * 1.01,
+                float.max_finite() * 1.1,
+                f64::MAX,
+                f64::INFINITY,
+                f64::NEG_INFINITY,
+                1e-300,
+            ] {
                 let want = decode_f64(dtype, encode_f64(dtype, probe));
                 assert_eq!(float.round(probe).to_bits(), want.to_bits(), "{dtype:?} {probe:e}");
             }
-            assert_eq!(crate::num::max_finite(dtype), Some(float.max()));
+            assert_eq!(crate::num::max_finite(dtype), Some(float.max_finite()));
         }
     }
 

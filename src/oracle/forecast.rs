@@ -1,76 +1,91 @@
-//! What is known of a case before it runs: the initial image of every allocation, which results have to be observed on
-//! the way, and what must be there at the end.
-use super::columns::Reduced;
-use super::contents::{Certainty, Memory, Piece, Run};
+//! The forecast of a case before it runs: the initial image of every allocation, the results that need a checkpoint, and
+//! the final contents.
+use super::interpreter::{AmbiguousResult, Interpreter, Resolver, Uncomputable, region_bytes, writes_of};
+use super::memory::{Certainty, Memory, MemoryRun, TrackedBytes};
 use super::poison;
-use super::walk::{Choice, Fault, Interpreter, Resolver, region_bytes, writes_of};
+use super::reduced_buffer::ReducedBuffer;
 use crate::job::{Ptr, Red, What};
 use crate::plan::{Event, GUARD, Plan, Region, Write, cost, expect};
 use crate::scenario::Diagnostic;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-/// Bytes of copies that are taken of results with one right value, because a later step overwrites them.
-const OVERWRITTEN: u64 = 4 << 20;
+/// Bytes of checkpoints of results with one right value that a later step overwrites.
+const MAX_OVERWRITTEN_BYTES: u64 = 4 << 20;
 
-/// A copy that the run has to take of a result that is used again, because several values may be right or a later step
-/// overwrites it.
+/// A copy that the run takes of a result, because it has several right values and is used again, or a later step overwrites
+/// it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Checkpoint {
     /// Index of the event that writes it.
     pub event: usize,
-    /// What is written, and where a copy is ordered right.
+    /// The write, with the stream on which a copy is in order.
     pub write: Write,
 }
 
-/// What is known before the run.
+/// The forecast of a case.
 #[derive(Clone, Debug)]
 pub struct Forecast {
-    /// Image by allocation: guards, inputs, poison.
+    /// Initial images by allocation: guards, inputs, poison.
     pub initial: Vec<Vec<u8>>,
-    /// Copies to take; the index is the checkpoint's number.
+    /// The checkpoints, by number.
     pub checkpoints: Vec<Checkpoint>,
-    /// The end of the program, canonical where several values are right; poison where nobody writes.
-    pub(crate) last: Vec<Memory>,
-    /// True if some result can only be judged from what was observed.
-    pub(crate) observed: bool,
-    begin: Vec<Vec<Run>>,
-    by_write: HashMap<(usize, usize), usize>,
-    known: HashMap<usize, Arc<Reduced>>,
+    /// Final contents by allocation: canonical where several values are right, poison where no event writes.
+    pub(crate) final_memory: Vec<Memory>,
+    /// True if some result has several right values or a checkpoint, so that a run's events are executed again.
+    pub(crate) needs_observation: bool,
+    initial_runs: Vec<Vec<MemoryRun>>,
+    checkpoint_by_write: HashMap<(usize, usize), usize>,
+    known_results: HashMap<usize, Arc<ReducedBuffer>>,
 }
 
 impl Forecast {
-    /// Walks the plan. Fails where a value is read that nobody has written, an expression has no value, or a reduction
-    /// cannot be judged.
+    /// Executes the plan; `seed` is that of the poison.
+    ///
+    /// # Errors
+    ///
+    /// A read of elements that no event has written, an expression without a value, a reduction that cannot be judged, or a
+    /// cost above the plan's limits.
     pub fn new(plan: &Plan, seed: u64) -> Result<Self, Vec<Diagnostic>> {
         expect::check_elements(plan)?;
-        let begin = beginning(plan)?;
-        let runs: Vec<Vec<Run>> = begin.iter().map(|m| m.runs().to_vec()).collect();
+        let begin = memory_before_first_step(plan)?;
+        let runs: Vec<Vec<MemoryRun>> = begin.iter().map(|m| m.runs().to_vec()).collect();
         let mut initial: Vec<Vec<u8>> = plan
             .allocs
             .iter()
             .zip(&begin)
             .enumerate()
-            .map(|(i, (alloc, memory))| image(i, alloc.start() as usize, memory, poison::key(&plan.case.name, seed, i)))
+            .map(|(i, (alloc, memory))| {
+                initial_image(i, alloc.start() as usize, memory, poison::poison_key(&plan.case.name, seed, i))
+            })
             .collect();
         for (alloc, byte, scalar) in device_scalars(plan) {
             put_scalar(&mut initial, plan, alloc, byte, scalar.iter().map(|byte| !byte));
         }
-        let mut walk = Interpreter::new(plan, begin);
+        let mut interpreter = Interpreter::new(plan, begin);
         let payloads = initial.iter_mut().zip(&plan.allocs).map(|(image, alloc)| {
             let end = image.len() - GUARD as usize;
             &mut image[alloc.start() as usize..end]
         });
-        walk.poison = Some(payloads.collect());
-        let mut planner = Planner::default();
-        walk.run(0..plan.events.len(), &mut planner);
+        interpreter.poison = Some(payloads.collect());
+        let mut planner = CanonicalResolver::default();
+        interpreter.run(0..plan.events.len(), &mut planner);
         if !planner.faults.is_empty() {
-            return Err(planner.faults.into_iter().map(|fault| diagnose(plan, fault)).collect());
+            return Err(planner.faults.into_iter().map(|fault| to_diagnostic(plan, fault)).collect());
         }
-        let Interpreter { memory: mut last, poison, origins, reused, overwritten, known, soft_work, .. } = walk;
+        let Interpreter {
+            memory: mut last,
+            poison,
+            observed_writes: origins,
+            reused_writes: reused,
+            overwritten,
+            known_results: known,
+            ambiguous_work: soft_work,
+            ..
+        } = interpreter;
         for ((poison, last), begin) in poison.unwrap_or_default().into_iter().zip(&mut last).zip(&runs) {
-            poison::differ(poison, begin, last);
-            put_blank(last, poison);
+            poison::avoid_final_values(poison, begin, last);
+            fill_unwritten(last, poison);
         }
         let mut checkpoints = Vec::new();
         let mut by_write = HashMap::new();
@@ -81,9 +96,9 @@ impl Forecast {
                 checkpoints.push(Checkpoint { event, write: target });
             }
         }
-        // After an abort nobody can say how far the steps before it came.
+        // After an abort it is unknown how far the steps before it came.
         let aborted = plan.events.iter().any(|e| matches!(e, Event::Undefined { .. }));
-        let mut room = if aborted { 0 } else { OVERWRITTEN };
+        let mut room = if aborted { 0 } else { MAX_OVERWRITTEN_BYTES };
         for &(event, alloc) in &overwritten {
             let writes = plan.events.get(event).map(writes_of).unwrap_or_default();
             for (number, write) in writes.into_iter().enumerate().filter_map(|(i, w)| Some((i, *w?))) {
@@ -98,39 +113,47 @@ impl Forecast {
             }
         }
         let observed = !origins.is_empty() || !checkpoints.is_empty();
-        afford(plan, soft_work, &checkpoints)?;
-        Ok(Self { initial, checkpoints, last, observed, begin: runs, by_write, known })
+        check_cost(plan, soft_work, &checkpoints)?;
+        Ok(Self {
+            initial,
+            checkpoints,
+            final_memory: last,
+            needs_observation: observed,
+            initial_runs: runs,
+            checkpoint_by_write: by_write,
+            known_results: known,
+        })
     }
 
-    /// A walk from the start, for judging.
-    pub(crate) fn again<'p>(&self, plan: &'p Plan) -> Interpreter<'p> {
+    /// An interpreter before the first event, for judging a run.
+    pub(crate) fn new_interpreter<'p>(&self, plan: &'p Plan) -> Interpreter<'p> {
         let mut images = self.initial.clone();
         for (alloc, byte, scalar) in device_scalars(plan) {
             put_scalar(&mut images, plan, alloc, byte, scalar.iter().copied());
         }
-        let memory = plan.allocs.iter().zip(&images).zip(&self.begin).map(|((alloc, image), runs)| {
+        let memory = plan.allocs.iter().zip(&images).zip(&self.initial_runs).map(|((alloc, image), runs)| {
             let from = alloc.start() as usize;
             let data = image.get(from..from + alloc.payload as usize).unwrap_or_default().to_vec();
             Memory::new(data, runs.clone())
         });
-        let mut walk = Interpreter::new(plan, memory.collect());
-        walk.known.clone_from(&self.known);
-        walk
+        let mut interpreter = Interpreter::new(plan, memory.collect());
+        interpreter.known_results.clone_from(&self.known_results);
+        interpreter
     }
 
-    /// An allocation before the first step.
-    pub(crate) fn begin(&self, alloc: usize) -> Memory {
-        Memory::new(Vec::new(), self.begin.get(alloc).cloned().unwrap_or_default())
+    /// The runs of an allocation before the first step, without data.
+    pub(crate) fn initial_memory(&self, alloc: usize) -> Memory {
+        Memory::new(Vec::new(), self.initial_runs.get(alloc).cloned().unwrap_or_default())
     }
 
     /// The number of the checkpoint of a write, if one is taken.
     pub(crate) fn checkpoint(&self, event: usize, write: usize) -> Option<usize> {
-        self.by_write.get(&(event, write)).copied()
+        self.checkpoint_by_write.get(&(event, write)).copied()
     }
 }
 
-/// Refuses what the data turned out to cost beyond the plan's limits: searches for results that round, and checkpoints.
-fn afford(plan: &Plan, soft_work: u64, checkpoints: &[Checkpoint]) -> Result<(), Vec<Diagnostic>> {
+/// Refuses a case whose searches and checkpoints, which depend on the data, exceed the plan's limits.
+fn check_cost(plan: &Plan, soft_work: u64, checkpoints: &[Checkpoint]) -> Result<(), Vec<Diagnostic>> {
     let (cost, limits) = (plan.cost, &plan.limits);
     let searches = soft_work.saturating_mul(plan.case.repeat.into());
     let work = cost.work.saturating_add(searches);
@@ -138,7 +161,7 @@ fn afford(plan: &Plan, soft_work: u64, checkpoints: &[Checkpoint]) -> Result<(),
         let what = "results that may round in several ways";
         return Err(vec![cost::too_much_work(what, plan.case.span, searches, work, limits)]);
     }
-    // In shared memory, and as it was observed.
+    // One copy in shared memory, and one in the observation.
     let (mut bytes, mut most) = (0u64, (0u64, plan.case.span));
     for checkpoint in checkpoints {
         let Some((_, range)) = region_bytes(plan, checkpoint.write.region) else { continue };
@@ -157,24 +180,24 @@ fn afford(plan: &Plan, soft_work: u64, checkpoints: &[Checkpoint]) -> Result<(),
     Ok(())
 }
 
-/// Goes on with canonical values and collects what cannot be computed.
+/// Continues with canonical values and collects the events that cannot be computed.
 #[derive(Default)]
-struct Planner {
-    faults: Vec<Fault>,
+struct CanonicalResolver {
+    faults: Vec<Uncomputable>,
 }
 
-impl Resolver for Planner {
-    fn choose(&mut self, _: &Choice<'_>) -> Option<Vec<u8>> {
+impl Resolver for CanonicalResolver {
+    fn resolve(&mut self, _: &AmbiguousResult<'_>) -> Option<Vec<u8>> {
         None
     }
-    fn fault(&mut self, fault: Fault) {
+    fn uncomputable(&mut self, fault: Uncomputable) {
         self.faults.push(fault);
     }
 }
 
-/// Memory before the first step: inputs, and scalars of device memory, which count as there from the beginning.
-fn beginning(plan: &Plan) -> Result<Vec<Memory>, Vec<Diagnostic>> {
-    let mut memory: Vec<Memory> = plan.allocs.iter().map(|a| Memory::blank(a.payload as usize)).collect();
+/// Memory before the first step: inputs, and scalars of device memory.
+fn memory_before_first_step(plan: &Plan) -> Result<Vec<Memory>, Vec<Diagnostic>> {
+    let mut memory: Vec<Memory> = plan.allocs.iter().map(|a| Memory::unwritten(a.payload as usize)).collect();
     let mut wrong = Vec::new();
     for (buf, buffer) in plan.buffers.iter().enumerate() {
         for (rank, place) in buffer.places.iter().enumerate() {
@@ -184,7 +207,7 @@ fn beginning(plan: &Plan) -> Result<Vec<Memory>, Vec<Diagnostic>> {
                 Ok(Some(bytes)) => {
                     let region = Region { buf, rank, start: 0, len: place.count };
                     let fits = region_bytes(plan, region).filter(|(_, r)| r.end - r.start == bytes.len() as u64);
-                    let piece = Piece::plain(bytes, Certainty::Known);
+                    let piece = TrackedBytes::with_certainty(bytes, Certainty::Known);
                     if fits.and_then(|(alloc, range)| memory[alloc].write(range.start, &piece, None)).is_none() {
                         let message =
                             format!("the content of `{}` does not fit its memory on rank {rank}", buffer.name);
@@ -198,17 +221,17 @@ fn beginning(plan: &Plan) -> Result<Vec<Memory>, Vec<Diagnostic>> {
     if wrong.is_empty() { Ok(memory) } else { Err(wrong) }
 }
 
-fn put_blank(memory: &mut Memory, from: &[u8]) {
-    let blank: Vec<_> =
-        memory.over(0..memory.data.len() as u64).filter(|(_, run)| run.sure == Certainty::Blank).collect();
-    for (part, _) in blank {
+fn fill_unwritten(memory: &mut Memory, from: &[u8]) {
+    let unwritten: Vec<_> =
+        memory.runs_in(0..memory.data.len() as u64).filter(|(_, run)| run.certainty == Certainty::Unwritten).collect();
+    for (part, _) in unwritten {
         let part = part.start as usize..part.end as usize;
         memory.data[part.clone()].copy_from_slice(&from[part]);
     }
 }
 
-/// Scalars in device memory: allocation, byte and bits. The worker puts them there in stream order, so that a library which
-/// reads one before its operation's turn finds something else.
+/// Scalars in device memory: allocation, byte and bits. The worker writes them in stream order, so that a library which
+/// reads a scalar too early finds another value.
 fn device_scalars(plan: &Plan) -> impl Iterator<Item = (usize, u64, &[u8])> {
     plan.programs.iter().flatten().filter_map(|call| match &call.what {
         What::Collective { red: Red::PreMulSum { scalar, device: Some(Ptr::At { alloc, byte }) }, .. } => {
@@ -224,24 +247,24 @@ fn put_scalar(images: &mut [Vec<u8>], plan: &Plan, alloc: usize, byte: u64, bits
     place.iter_mut().zip(bits).for_each(|(to, bits)| *to = bits);
 }
 
-/// Guards around what the program finds: inputs, and poison where nobody has written.
-fn image(alloc: usize, start: usize, memory: &Memory, key: u64) -> Vec<u8> {
+/// The initial image of an allocation: guards, inputs, and poison in the other bytes.
+fn initial_image(alloc: usize, start: usize, memory: &Memory, key: u64) -> Vec<u8> {
     let end = start + memory.data.len();
     let mut image = vec![0; end + GUARD as usize];
-    poison::guard(&mut image[..start], alloc, 0);
-    for (part, run) in memory.over(0..memory.data.len() as u64) {
+    poison::fill_guard(&mut image[..start], alloc, 0);
+    for (part, run) in memory.runs_in(0..memory.data.len() as u64) {
         let part = part.start as usize..part.end as usize;
         let place = &mut image[start + part.start..start + part.end];
-        match run.sure {
-            Certainty::Blank => poison::fill(place, key, part.start),
+        match run.certainty {
+            Certainty::Unwritten => poison::fill(place, key, part.start),
             _ => place.copy_from_slice(&memory.data[part]),
         }
     }
-    poison::guard(&mut image[end..], alloc, end);
+    poison::fill_guard(&mut image[end..], alloc, end);
     image
 }
 
-fn diagnose(plan: &Plan, fault: Fault) -> Diagnostic {
+fn to_diagnostic(plan: &Plan, fault: Uncomputable) -> Diagnostic {
     let step = plan.steps.get(fault.step as usize);
     let mut diagnostic = Diagnostic::new(step.map_or(plan.case.span, |s| s.span), fault.message);
     diagnostic.label = step.map(|s| format!("in {}", s.label)).unwrap_or_default();

@@ -3,7 +3,7 @@
 use super::answer::{ReduceKind, Reduction};
 use crate::num::{DType, Number, decode, encode_int, mask};
 
-/// The answer's bits for one column.
+/// The result's bits for one column.
 pub(super) fn reduce(reduction: &Reduction, column: &[u64]) -> u64 {
     let dtype = reduction.dtype;
     let value = |bits: u64| match decode(dtype, bits) {
@@ -23,7 +23,7 @@ pub(super) fn reduce(reduction: &Reduction, column: &[u64]) -> u64 {
     }
 }
 
-/// The same over whole buffers of equal length.
+/// The result of whole buffers of equal length.
 pub(super) fn reduce_buffers(reduction: &Reduction, inputs: &[&[u8]]) -> Option<Vec<u8>> {
     Some(match reduction.dtype {
         DType::I8 => buffers::<i8, 1>(reduction, inputs),
@@ -36,19 +36,19 @@ pub(super) fn reduce_buffers(reduction: &Reduction, inputs: &[&[u8]]) -> Option<
     })
 }
 
-/// What the loops below need of a machine integer.
-trait Int<const SIZE: usize>: Copy + Ord {
+/// The wrapping arithmetic of a machine integer.
+trait WrappingInt<const SIZE: usize>: Copy + Ord {
     fn read(bytes: [u8; SIZE]) -> Self;
     fn write(self) -> [u8; SIZE];
     fn add(self, other: Self) -> Self;
     fn mul(self, other: Self) -> Self;
-    fn over(self, ranks: i128) -> Self;
-    fn cut(bits: u64) -> Self;
+    fn divide(self, ranks: i128) -> Self;
+    fn from_low_bits(bits: u64) -> Self;
 }
 
 macro_rules! int {
     ($($t:ty: $size:literal),*) => {$(
-        impl Int<$size> for $t {
+        impl WrappingInt<$size> for $t {
             fn read(bytes: [u8; $size]) -> Self {
                 Self::from_le_bytes(bytes)
             }
@@ -61,11 +61,11 @@ macro_rules! int {
             fn mul(self, other: Self) -> Self {
                 self.wrapping_mul(other)
             }
-            fn over(self, ranks: i128) -> Self {
+            fn divide(self, ranks: i128) -> Self {
                 // The quotient is no larger than the value, so it fits.
                 (i128::from(self) / ranks) as Self
             }
-            fn cut(bits: u64) -> Self {
+            fn from_low_bits(bits: u64) -> Self {
                 bits as Self
             }
         }
@@ -73,7 +73,7 @@ macro_rules! int {
 }
 int!(i8: 1, u8: 1, i32: 4, u32: 4, i64: 8, u64: 8);
 
-fn buffers<T: Int<SIZE>, const SIZE: usize>(reduction: &Reduction, inputs: &[&[u8]]) -> Vec<u8> {
+fn buffers<T: WrappingInt<SIZE>, const SIZE: usize>(reduction: &Reduction, inputs: &[&[u8]]) -> Vec<u8> {
     let elements = |input: &[u8]| -> Vec<T> { input.as_chunks::<SIZE>().0.iter().map(|b| T::read(*b)).collect() };
     let Some((first, rest)) = inputs.split_first() else { return Vec::new() };
     let mut out = elements(first);
@@ -90,17 +90,17 @@ fn buffers<T: Int<SIZE>, const SIZE: usize>(reduction: &Reduction, inputs: &[&[u
         ReduceKind::Min => join(T::min),
         ReduceKind::Max => join(T::max),
         ReduceKind::PreMulSum { scalars } => {
-            out.fill(T::cut(0));
+            out.fill(T::from_low_bits(0));
             for (input, scalar) in inputs.iter().zip(scalars) {
                 for (o, bytes) in out.iter_mut().zip(input.as_chunks::<SIZE>().0) {
-                    *o = o.add(T::read(*bytes).mul(T::cut(*scalar)));
+                    *o = o.add(T::read(*bytes).mul(T::from_low_bits(*scalar)));
                 }
             }
         }
     }
     if reduction.kind == ReduceKind::Avg {
         let ranks = reduction.ranks.max(1) as i128;
-        out.iter_mut().for_each(|v| *v = v.over(ranks));
+        out.iter_mut().for_each(|v| *v = v.divide(ranks));
     }
     out.into_iter().flat_map(T::write).collect()
 }

@@ -1,4 +1,4 @@
-//! The oracle: what may come out of a reduction, element by element, in exact arithmetic with rounding of its own.
+//! The oracle: the right results of a reduction, element by element, in exact arithmetic with its own rounding code.
 //!
 //! | lane | when | how |
 //! |---|---|---|
@@ -6,36 +6,36 @@
 //! | admissible | up to [`SEARCH_RANKS`] ranks, or inputs that matter | cheap chains, then dynamic programming over subsets of ranks |
 //! | bounded | beyond, with a proof that nothing overflows | exact result and a derived error bound |
 //!
-//! What NCCL may do is read off its sources; each rule names its place where it is used. It shares no reduction or rounding
-//! code with soft-nccl.
+//! The rules are from NCCL's sources; each is cited where it is used. The oracle shares no reduction or rounding code with
+//! soft-nccl.
 mod admissible;
 mod answer;
 mod bound;
 mod budget;
-mod buffer;
 mod canonical;
 mod chains;
-pub(crate) mod columns;
-pub(crate) mod contents;
 mod dyadic;
-mod essential;
+mod element_judge;
 mod exact;
+mod exact_buffer;
 mod families;
 mod fingerprint;
 mod float;
 pub mod forecast;
 mod integer;
-mod judge;
-mod places;
+pub(crate) mod interpreter;
+pub(crate) mod memory;
+mod neutral_inputs;
 mod poison;
+pub(crate) mod reduced_buffer;
+mod reduction_models;
+mod regions;
 mod search;
-pub(crate) mod walk;
-mod ways;
 
 #[cfg(test)]
 mod tests;
 
-pub use answer::{Answer, ExactBuffer, Lane, ReduceKind, Reduction, Ruling};
+pub use answer::{Answer, ElementLane, ExactBuffer, ReduceKind, Reduction, Ruling};
 pub use budget::Budget;
 pub use families::FamilySet;
 #[cfg(test)]

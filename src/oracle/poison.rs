@@ -1,27 +1,29 @@
-//! What memory holds that nobody has written: patterns that depend on the case and the place, and never look right.
-use super::contents::{Certainty, Memory, Run};
+//! Poison and guards: the patterns in memory that no event has written. Poison differs from the right values.
+use super::memory::{Certainty, Memory, MemoryRun};
 
-/// Guard bytes: a function of allocation and place, so that a shifted copy is seen too.
-pub(crate) fn guard(bytes: &mut [u8], alloc: usize, from: usize) {
+/// Fills guard bytes with a function of allocation and place, so that a shifted copy is detected too.
+pub(crate) fn fill_guard(bytes: &mut [u8], alloc: usize, from: usize) {
     fill(bytes, mix(0x6775_6172_6473 ^ (alloc as u64) << 32), from);
 }
 
-/// The key of poison by case, seed and allocation.
-pub(crate) fn key(case: &str, seed: u64, alloc: usize) -> u64 {
+/// The key of an allocation's poison.
+pub(crate) fn poison_key(case: &str, seed: u64, alloc: usize) -> u64 {
     let name = case.bytes().fold(0xcbf2_9ce4_8422_2325, |h: u64, b| (h ^ u64::from(b)).wrapping_mul(0x100_0000_01b3));
     mix(mix(name ^ seed).wrapping_add(alloc as u64))
 }
 
-/// Where poison happens to be what the program leaves there, it changes. What was there from the `begin`ning stays.
-pub(crate) fn differ(poison: &mut [u8], begin: &[Run], last: &Memory) {
+/// Changes the poison of bytes where it equals the final contents. `begin` are the runs before the first step.
+pub(crate) fn avoid_final_values(poison: &mut [u8], begin: &[MemoryRun], last: &Memory) {
     let mut from = 0;
     for run in begin {
         let range = from..run.end;
         from = run.end;
-        if run.sure != Certainty::Blank {
+        if run.certainty != Certainty::Unwritten {
             continue;
         }
-        for (part, _) in last.over(range).filter(|(_, run)| matches!(run.sure, Certainty::Known | Certainty::Soft)) {
+        for (part, _) in
+            last.runs_in(range).filter(|(_, run)| matches!(run.certainty, Certainty::Known | Certainty::Ambiguous))
+        {
             let part = part.start as usize..part.end as usize;
             if let (Some(place), Some(data)) = (poison.get_mut(part.clone()), last.data.get(part)) {
                 for (p, d) in place.iter_mut().zip(data).filter(|(p, d)| p == d) {
@@ -33,7 +35,7 @@ pub(crate) fn differ(poison: &mut [u8], begin: &[Run], last: &Memory) {
     }
 }
 
-/// A pattern that a key and the place in memory of the first byte give.
+/// Fills bytes with a pattern of the key; `from` is the place of the first byte in memory.
 pub(crate) fn fill(bytes: &mut [u8], key: u64, from: usize) {
     let word = |i: usize| mix(key.wrapping_add((from + i * 8) as u64)).to_le_bytes();
     let (words, rest) = bytes.as_chunks_mut();

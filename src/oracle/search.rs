@@ -1,23 +1,23 @@
-//! All values that a way of computing may give: dynamic programming over subsets of ranks. S(A) holds what the ranks of A
-//! may have been joined to; S(A) = all joins of S(B) with S(A without B), duplicates removed. Each member remembers whether
-//! a chain leads to it: then one side was a single rank in every join.
+//! All values that a model may give: dynamic programming over subsets of ranks. S(A) holds the possible partial results of
+//! the ranks in A: all joins of S(B) with S(A without B), duplicates removed. Each has a flag that is true if a chain yields
+//! it, which is an order in which one side of every join is a single rank.
 use super::families::Shape;
-use super::ways::{Fuse, Leaf, ReductionModel};
+use super::reduction_models::{Fusion, Leaf, ReductionModel};
 
-/// A value, and whether a chain yields it (a tree always does).
+/// A partial result; `chain` if a chain yields it (a tree always does).
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Member {
+pub(super) struct PartialResult {
     pub value: f64,
     pub chain: bool,
 }
 
-impl Member {
+impl PartialResult {
     pub fn shape(&self) -> Shape {
         if self.chain { Shape::Chain } else { Shape::Tree }
     }
 }
 
-/// Why a search ended early.
+/// The reason why a search ended early.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum SearchStop {
     /// The budget is used up.
@@ -26,41 +26,46 @@ pub(super) enum SearchStop {
     TooMany,
 }
 
-/// The most members a set may have.
+/// Largest size of a set.
 const MAX_SET: usize = 4096;
 const SLOTS: usize = 4 * MAX_SET;
 
-/// The memory of searches, used again by each.
+/// The memory of searches, which each search uses again.
 #[derive(Debug)]
 pub(super) struct Search {
-    sets: Vec<Vec<Member>>,
-    seen: Seen,
+    sets: Vec<Vec<PartialResult>>,
+    seen: SeenValues,
 }
 
 impl Default for Search {
     fn default() -> Self {
-        Self { sets: Vec::new(), seen: Seen { slots: vec![Slot::default(); SLOTS], generation: 0 } }
+        Self { sets: Vec::new(), seen: SeenValues { slots: vec![SeenSlot::default(); SLOTS], generation: 0 } }
     }
 }
 
 impl Search {
-    /// The possible last partial results of these leaves; takes what it costs off `joins`.
-    pub fn run(&mut self, way: &ReductionModel, leaves: &[Leaf], joins: &mut u64) -> Result<&[Member], SearchStop> {
+    /// The possible last partial results of these leaves; subtracts its cost from `joins`.
+    pub fn run(
+        &mut self,
+        model: &ReductionModel,
+        leaves: &[Leaf],
+        joins: &mut u64,
+    ) -> Result<&[PartialResult], SearchStop> {
         let full = (1usize << leaves.len()) - 1;
         if self.sets.len() <= full {
             self.sets.resize_with(full + 1, Vec::new);
         }
-        if let Some(value) = way.only_sum(leaves) {
+        if let Some(value) = model.order_independent_sum(leaves) {
             *joins = joins.checked_sub(leaves.len() as u64).ok_or(SearchStop::Budget)?;
             self.sets[full].clear();
-            self.sets[full].push(Member { value, chain: true });
+            self.sets[full].push(PartialResult { value, chain: true });
             return Ok(&self.sets[full]);
         }
         for ranks in 1..=full {
             let mut found = std::mem::take(&mut self.sets[ranks]);
             found.clear();
             self.seen.clear();
-            let done = self.fill(way, leaves, ranks, &mut found, joins);
+            let done = self.fill(model, leaves, ranks, &mut found, joins);
             self.sets[ranks] = found;
             done?;
         }
@@ -69,16 +74,16 @@ impl Search {
 
     fn fill(
         &mut self,
-        way: &ReductionModel,
+        model: &ReductionModel,
         leaves: &[Leaf],
         ranks: usize,
-        members: &mut Vec<Member>,
+        members: &mut Vec<PartialResult>,
         joins: &mut u64,
     ) -> Result<(), SearchStop> {
         let sets = &self.sets;
-        let mut found = Found { members, seen: &mut self.seen, too_many: false };
-        if let Some(leaf) = single(ranks).and_then(|rank| leaves.get(rank)) {
-            way.alone(*leaf, |value| found.add(value, true));
+        let mut found = ResultSet { members, seen: &mut self.seen, too_many: false };
+        if let Some(leaf) = single_rank(ranks).and_then(|rank| leaves.get(rank)) {
+            model.leaf_results(*leaf, |value| found.add(value, true));
             return Ok(());
         }
         // Joins commute, so the lowest rank is always on the left.
@@ -89,21 +94,21 @@ impl Search {
             more = (more - 1) & rest;
             let (left, right) = (lowest | more, rest ^ more);
             let (a, b) = (&sets[left], &sets[right]);
-            let (one_left, one_right) = (single(left), single(right));
+            let (one_left, one_right) = (single_rank(left), single_rank(right));
             *joins = joins.checked_sub((a.len() * b.len()) as u64).ok_or(SearchStop::Budget)?;
-            if way.fuse != Fuse::Never {
+            if model.fuse != Fusion::Never {
                 for (one, others) in [(one_left, b), (one_right, a)] {
                     let Some(leaf) = one.and_then(|rank| leaves.get(rank)) else { continue };
                     for other in others {
-                        way.join_fused(*leaf, other.value, |value| found.add(value, other.chain));
+                        model.join_fused(*leaf, other.value, |value| found.add(value, other.chain));
                     }
                 }
             }
-            if way.fuse != Fuse::Always || (one_left.is_none() && one_right.is_none()) {
+            if model.fuse != Fusion::Always || (one_left.is_none() && one_right.is_none()) {
                 for x in a {
                     for y in b {
                         let chain = (one_left.is_some() && y.chain) || (one_right.is_some() && x.chain);
-                        way.join(x.value, y.value, |value| found.add(value, chain));
+                        model.join(x.value, y.value, |value| found.add(value, chain));
                     }
                 }
             }
@@ -116,18 +121,18 @@ impl Search {
 }
 
 /// The only rank of a subset of one.
-fn single(ranks: usize) -> Option<usize> {
+fn single_rank(ranks: usize) -> Option<usize> {
     ranks.is_power_of_two().then(|| ranks.trailing_zeros() as usize)
 }
 
-/// A set in the making.
-struct Found<'a> {
-    members: &'a mut Vec<Member>,
-    seen: &'a mut Seen,
+/// The set of partial results of a subset of ranks.
+struct ResultSet<'a> {
+    members: &'a mut Vec<PartialResult>,
+    seen: &'a mut SeenValues,
     too_many: bool,
 }
 
-impl Found<'_> {
+impl ResultSet<'_> {
     #[inline]
     fn add(&mut self, value: f64, chain: bool) {
         let key = value.to_bits();
@@ -139,8 +144,8 @@ impl Found<'_> {
                     self.too_many = true;
                     return;
                 }
-                *slot = Slot { key, generation: self.seen.generation, index: self.members.len() as u32 };
-                return self.members.push(Member { value, chain });
+                *slot = SeenSlot { key, generation: self.seen.generation, index: self.members.len() as u32 };
+                return self.members.push(PartialResult { value, chain });
             }
             if slot.key == key {
                 if chain {
@@ -153,25 +158,25 @@ impl Found<'_> {
     }
 }
 
-/// A hash table that is emptied by counting up.
+/// A hash table of the values in a set, which is emptied by a new generation.
 #[derive(Debug)]
-struct Seen {
-    slots: Vec<Slot>,
+struct SeenValues {
+    slots: Vec<SeenSlot>,
     generation: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Slot {
+struct SeenSlot {
     key: u64,
     generation: u32,
     index: u32,
 }
 
-impl Seen {
+impl SeenValues {
     fn clear(&mut self) {
         self.generation = self.generation.wrapping_add(1);
         if self.generation == 0 {
-            self.slots.fill(Slot::default());
+            self.slots.fill(SeenSlot::default());
             self.generation = 1;
         }
     }

@@ -68,7 +68,7 @@ mod tests {
     fn lanes_and_the_fingerprint_are_told() {
         let mut verdict = fixture::verdict("a", Status::Pass);
         verdict.lanes = vec![LaneResult { lane: Lane::Admissible, pass: true, looked_at: 8, note: None }];
-        let families = FamilySet::one(Shape::Tree, Rounding::EachStep, Scale::None);
+        let families = FamilySet::single(Shape::Tree, Rounding::EachStep, Scale::None);
         verdict.fingerprint = Some(Fingerprint { families, telling: 3, elements: 8 });
         let value: serde_json::Value = serde_json::from_str(&line(verdict)).unwrap();
         assert_eq!(value["lanes"], json!([{"lane": "admissible", "pass": true, "looked_at": 8, "note": null}]));
@@ -80,7 +80,7 @@ mod tests {
         let mut verdict = fixture::verdict("a", Status::Fail);
         verdict.reason = Some("rank 1".into());
         verdict.outputs = Some(vec![("b".into(), vec![None]), ("a".into(), vec![Some(vec![json!(1)])])]);
-        let families = FamilySet::one(Shape::Tree, Rounding::EachStep, Scale::None);
+        let families = FamilySet::single(Shape::Tree, Rounding::EachStep, Scale::None);
         verdict.fingerprint = Some(Fingerprint { families, telling: 3, elements: 8 });
         let text = line(verdict);
         let report: CaseReport = serde_json::from_str(&text).unwrap();

@@ -43,7 +43,7 @@ pub fn plan(case: &Arc<Case>, limits: &Limits) -> Result<Option<Plan>, Vec<Diagn
 
 /// `Ok` if the file expects this refusal; else its diagnostics, and what the file expects instead of them.
 pub(super) fn unless_expected(case: &Case, mut diagnostics: Vec<Diagnostic>) -> Result<(), Vec<Diagnostic>> {
-    let verdict = judge::refused(case, &diagnostics);
+    let verdict = judge::judge_refusal(case, &diagnostics);
     if verdict.status == Status::Pass {
         return Ok(());
     }

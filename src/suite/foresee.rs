@@ -34,7 +34,7 @@ pub fn foresee(case: &Arc<Case>, limits: &Limits, turns: &Turns) -> Result<Fores
     if let Err(diagnostics) = Forecast::new(&plan, faults::SEED) {
         return faults::unless_expected(case, diagnostics).map(|()| Foreseen::Refused);
     }
-    if let Some(finding) = judge::not_refused(case).and_then(|verdict| verdict.findings.into_iter().next()) {
+    if let Some(finding) = judge::missing_refusal(case).and_then(|verdict| verdict.findings.into_iter().next()) {
         return Err(vec![Diagnostic::new(finding.span.unwrap_or(case.span), finding.text)]);
     }
     Ok(match &plan.foresight {

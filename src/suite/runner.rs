@@ -7,7 +7,7 @@ use crate::child::Workers;
 use crate::child::program::Program;
 use crate::job::{Ended, Observation};
 use crate::job::{Finish, Job, Request};
-use crate::judge::{self, Outcome, Runs, Status, Verdict};
+use crate::judge::{self, CaseJudge, Outcome, Status, Verdict};
 use crate::oracle::Forecast;
 use crate::plan::cost::human;
 use crate::plan::{self, Plan};
@@ -95,14 +95,14 @@ trait Judging {
     fn close(self, complete: bool) -> Result<(Verdict, Self::Rest), Error>;
 }
 
-impl Judging for Runs<'_> {
+impl Judging for CaseJudge<'_> {
     type Rest = ();
 
     fn see(&mut self, seen: Observation) -> bool {
-        Runs::see(self, seen)
+        CaseJudge::judge_run(self, seen)
     }
     fn close(self, complete: bool) -> Result<(Verdict, ()), Error> {
-        Ok((Runs::close(self, complete), ()))
+        Ok((CaseJudge::into_verdict(self, complete), ()))
     }
 }
 
@@ -221,7 +221,7 @@ impl Runner {
         match self.foreseen(plan) {
             Prepared::Settled(verdict) => Ok(*verdict),
             Prepared::Ready(ready) => {
-                let judge = || Runs::new(&ready.plan, &ready.forecast);
+                let judge = || CaseJudge::new(&ready.plan, &ready.forecast);
                 Ok(self.twice(&ready, self.options.fault, None, judge)?.0)
             }
         }
@@ -262,7 +262,7 @@ impl Runner {
         }
         let plan = match plan::plan(case, &self.options.reading.limits) {
             Ok(plan) => plan,
-            Err(faults) => return settled(judge::refused(case, &faults)),
+            Err(faults) => return settled(judge::judge_refusal(case, &faults)),
         };
         if let Some(reason) = self.machine().and_then(|machine| lacking(&plan, machine)) {
             return settled(judge::skipped(case, reason));
@@ -277,9 +277,9 @@ impl Runner {
         let case = &plan.case;
         let forecast = match Forecast::new(&plan, self.options.seed.unwrap_or(0)) {
             Ok(forecast) => forecast,
-            Err(faults) => return settled(judge::refused(case, &faults)),
+            Err(faults) => return settled(judge::judge_refusal(case, &faults)),
         };
-        if let Some(verdict) = judge::not_refused(case) {
+        if let Some(verdict) = judge::missing_refusal(case) {
             return settled(verdict);
         }
         Prepared::Ready(Box::new(Ready { plan, forecast }))
@@ -386,7 +386,9 @@ impl Runner {
             let used = set.filter(|_| reused).and_then(|at| pooled.kept.remove(at)).map(|set| set.user);
             let after = used.or_else(|| pooled.last.clone());
             match unfinished.as_ref().map(attribute_failure) {
-                Some(Some((outcome, rank, text))) if strict => judge::ended_badly(&mut verdict, outcome, rank, text),
+                Some(Some((outcome, rank, text))) if strict => {
+                    judge::fail_at_teardown(&mut verdict, outcome, rank, text)
+                }
                 Some(_) => {}
                 None => {
                     let ended = last.map(|(ended, _)| ended);
@@ -445,7 +447,7 @@ impl Runner {
             Some((_, _, text)) if keep && others => {
                 verdict.notes.push(format!("communicators of an earlier case: {text}"))
             }
-            Some((outcome, rank, text)) if plain_case(plan) => judge::ended_badly(verdict, outcome, rank, text),
+            Some((outcome, rank, text)) if plain_case(plan) => judge::fail_at_teardown(verdict, outcome, rank, text),
             // after a program with errors or undefined calls nothing can be asked of them
             Some(_) | None => {}
         }

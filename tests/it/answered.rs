@@ -7,7 +7,8 @@ use collspec::internals::printable::is_printable;
 use collspec::internals::run::memory::Turns;
 use collspec::internals::scenario::{self, Case, Diagnostic, Placement, SourceFile, Span};
 use collspec::internals::suite::foresee::{Foreseen, foresee};
-use collspec::internals::suite::{Options, Runner};
+use collspec::internals::suite::{Reading, RunOptions, Runner};
+use std::num::NonZeroUsize;
 use std::sync::{Arc, LazyLock};
 
 /// Cases within these limits are quick to plan and to run.
@@ -15,8 +16,10 @@ static LIMITS: LazyLock<Limits> =
     LazyLock::new(|| Limits { memory: 16 << 20, ranks: 64, calls: 1 << 14, work: 20_000_000, ..Limits::default() });
 
 static RUNNER: LazyLock<Runner> = LazyLock::new(|| {
-    let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
-    Runner::new(Options { jobs: 2, worker, limits: *LIMITS, ..Options::default() }).expect("a runner")
+    let workers = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
+    let reading = Reading { limits: *LIMITS, ..Reading::default() };
+    Runner::soft(RunOptions { jobs: NonZeroUsize::new(2), workers, reading, ..RunOptions::default() })
+        .expect("a runner")
 });
 
 /// What became of a text.

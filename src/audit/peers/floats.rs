@@ -1,20 +1,20 @@
-//! Arithmetic as the suites' references do it: in the type, or through f32 and rounded back after each step.
+//! The arithmetic of the suites' references: in the type, or in f32 and rounded to the type after each step.
 use crate::num::{DType, Number, decode, decode_f64, encode_f64, encode_int};
 use crate::plan::Reduction;
 use nccl_sys::ncclRedOp_t;
 
-/// What two elements are combined with.
+/// The operator that combines two elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Fold {
+pub(crate) enum FoldOp {
     Sum,
     Prod,
     Min,
     Max,
 }
 
-impl Fold {
-    /// Averages and premultiplied sums are sums.
-    pub fn of(reduce: &Reduction) -> Self {
+impl FoldOp {
+    /// The operator of a reduction; averages and premultiplied sums are sums.
+    pub fn from_reduction(reduce: &Reduction) -> Self {
         match reduce {
             Reduction::Builtin(ncclRedOp_t::Prod) => Self::Prod,
             Reduction::Builtin(ncclRedOp_t::Min) => Self::Min,
@@ -30,31 +30,31 @@ pub(crate) fn is_avg(reduce: &Reduction) -> bool {
 }
 
 /// One step of a reference: integers wrap; f64 in itself, every other type in f32 and then rounded to itself.
-pub(crate) fn fold(dtype: DType, how: Fold, a: u64, b: u64) -> u64 {
+pub(crate) fn fold(dtype: DType, how: FoldOp, a: u64, b: u64) -> u64 {
     match (decode(dtype, a), decode(dtype, b)) {
         (Number::Int(x), Number::Int(y)) => encode_int(
             dtype,
             match how {
-                Fold::Sum => x + y,
-                // the low bits are all that counts, and those of the low 64 bits are right
-                Fold::Prod => i128::from((x as u64).wrapping_mul(y as u64)),
-                Fold::Min => x.min(y),
-                Fold::Max => x.max(y),
+                FoldOp::Sum => x + y,
+                // Only the low bits count, and the low 64 bits of the product are right.
+                FoldOp::Prod => i128::from((x as u64).wrapping_mul(y as u64)),
+                FoldOp::Min => x.min(y),
+                FoldOp::Max => x.max(y),
             },
         ),
         (x, y) => {
             let (x, y) = (x.as_f64(), y.as_f64());
             match how {
-                Fold::Sum => round(dtype, x + y),
-                Fold::Prod => round(dtype, x * y),
-                Fold::Min => {
+                FoldOp::Sum => round(dtype, x + y),
+                FoldOp::Prod => round(dtype, x * y),
+                FoldOp::Min => {
                     if y < x {
                         b
                     } else {
                         a
                     }
                 }
-                Fold::Max => {
+                FoldOp::Max => {
                     if y > x {
                         b
                     } else {

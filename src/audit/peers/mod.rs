@@ -1,26 +1,26 @@
-//! How the public test suites would check the same operations: what they put in, what they expect, what they look at and
-//! how closely. The audit runs them against the same faults as a corpus, so that the ways of checking can be compared.
+//! How public test suites check the same operations: their inputs, the results that they expect, which of them they compare
+//! and how closely. The audit runs them with the same faults as a corpus, so that the checks can be compared.
 //!
-//! Nothing is copied; each suite's file says which public source its facts are from and what is not modelled. Where a suite
-//! leaves something open it gets the benefit of the doubt.
+//! No code is copied; each suite's file names the public source of its facts and what is not modelled. Where a suite leaves
+//! something open, the model favours the suite.
 //!
-//! The way of a case: `recipe` reads from a corpus case which one operation it is, if it is one; a `Suite` says how it
-//! would run that, or why it cannot; `exam` fills the inputs of its plan and judges what was seen. `sweep` holds the
-//! programs that a suite runs of its own accord.
-mod exam;
+//! `single_operation` reads a corpus case as one operation, if it is one; a [`PeerSuite`] says how it would run that, or why
+//! it cannot; `peer_check` fills the inputs of the plan and judges the observations. `own_programs` holds the programs that
+//! the suites run themselves.
 mod floats;
 mod nccl_tests;
+mod own_programs;
+mod peer_check;
+mod peer_checker;
 mod rccl;
-mod recipe;
-mod sweep;
+mod single_operation;
 #[cfg(test)]
 mod tests;
 mod ucc;
-mod way;
 
-pub use exam::PeerCheck;
-pub use recipe::SingleOperation;
-pub use way::As;
+pub use peer_check::PeerCheck;
+pub use peer_checker::PeerChecker;
+pub use single_operation::SingleOperation;
 
 use crate::num::DType;
 use crate::ops::{Kind, Op};
@@ -44,7 +44,7 @@ impl Peer {
     /// All that there are.
     pub const ALL: [Self; 3] = [Self::NcclTests, Self::Rccl, Self::Ucc];
 
-    /// As on the command line.
+    /// Its name on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::NcclTests => "nccl-tests",
@@ -53,12 +53,12 @@ impl Peer {
         }
     }
 
-    /// By its name.
+    /// The suite with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|peer| peer.name() == name)
     }
 
-    fn suite(self) -> &'static dyn Suite {
+    fn suite(self) -> &'static dyn PeerSuite {
         match self {
             Self::NcclTests => &nccl_tests::NcclTests,
             Self::Rccl => &rccl::Rccl,
@@ -66,16 +66,16 @@ impl Peer {
         }
     }
 
-    /// What the suite would run of a corpus case.
+    /// A corpus case as the suite would run it.
     ///
     /// # Errors
     ///
-    /// Why it cannot.
-    pub fn case(self, case: &Arc<Case>) -> Result<Case, Refused> {
-        let recipe = self.suite().adapt(SingleOperation::of(case)?)?;
-        let own = read(&case.name, &case.file.path, &recipe.text())?;
-        // in one thread every step is a group, and a send does not meet a receive of the next
-        let pairs = matches!(recipe.op.kind, Kind::SendRecv) && recipe.steps.is_some();
+    /// Why the suite cannot run it.
+    pub fn adapt_case(self, case: &Arc<Case>) -> Result<Case, NotRunnable> {
+        let operation = self.suite().adapt(SingleOperation::from_case(case)?)?;
+        let own = parse_case(&case.name, &case.file.path, &operation.scenario_text())?;
+        // With one thread every step is a group, and a send cannot meet the receive of the next step.
+        let pairs = matches!(operation.op.kind, Kind::SendRecv) && operation.steps.is_some();
         let placement =
             if pairs && case.placement == Placement::OneThread { Placement::Threads } else { case.placement };
         Ok(Case {
@@ -89,45 +89,45 @@ impl Peer {
         })
     }
 
-    /// The programs that the suite runs of its own accord.
+    /// The programs that the suite runs itself.
     ///
     /// # Errors
     ///
-    /// A program that is no scenario: a fault of this program.
-    pub fn sweep(self) -> Result<Vec<Case>, Refused> {
-        let programs = self.suite().sweep();
-        programs.iter().map(|(name, text)| read(name, &format!("{name}.toml"), text)).collect()
+    /// A program that is no scenario, which is a defect of this crate.
+    pub fn own_cases(self) -> Result<Vec<Case>, NotRunnable> {
+        let programs = self.suite().own_programs();
+        programs.iter().map(|(name, text)| parse_case(name, &format!("{name}.toml"), text)).collect()
     }
 }
 
-/// Reads a scenario that a suite has written.
-fn read(name: &str, path: &str, text: &str) -> Result<Case, Refused> {
+/// Parses a scenario with one case.
+fn parse_case(name: &str, path: &str, text: &str) -> Result<Case, NotRunnable> {
     let file = Arc::new(SourceFile { path: path.to_owned(), text: text.into() });
     let cases = parse(&file, name).map_err(|rejected| {
-        Refused::Unplannable(rejected.faults.first().map_or_else(String::new, |fault| fault.message.clone()))
+        NotRunnable::Unplannable(rejected.faults.first().map_or_else(String::new, |fault| fault.message.clone()))
     })?;
-    cases.into_iter().next().ok_or(Refused::Program)
+    cases.into_iter().next().ok_or(NotRunnable::NotOneOperation)
 }
 
-/// Why a suite does not run a case.
+/// The reason why a suite does not run a case.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Refused {
+pub enum NotRunnable {
     /// More than one operation, several communicators or streams.
     #[error("it is a program, not one operation over all ranks")]
-    Program,
-    /// Something must fail, or communicators are made.
+    NotOneOperation,
+    /// The case expects a failure, or makes communicators.
     #[error("it expects a failure, or makes communicators of its own")]
-    Negative,
-    /// Another environment or another way in each rank.
+    ExpectsFailure,
+    /// Environment or placement of buffers differs by rank.
     #[error("its ranks differ in environment or in place")]
-    ByRank,
-    /// The suite has no such thing.
+    DiffersByRank,
+    /// The suite has no such test.
     #[error("the suite has no test of {0}")]
-    Lacks(&'static str),
-    /// The suite never runs it with nothing to move.
+    NoSuchTest(&'static str),
+    /// The suite has no test with a count of zero.
     #[error("the suite runs nothing with a count of zero")]
-    Zero,
-    /// What the suite would run is no scenario; a fault of this program.
+    ZeroCount,
+    /// The suite's version of the case is no scenario, which is a defect of this crate.
     #[error("what the suite would run cannot be planned: {0}")]
     Unplannable(String),
 }
@@ -139,7 +139,7 @@ impl fmt::Display for Peer {
 }
 
 /// One operation as a suite sees it.
-pub(crate) struct Call<'a> {
+pub(crate) struct OperationCall<'a> {
     /// Its entry in the operation table.
     pub op: &'static Op,
     /// Element type.
@@ -152,52 +152,52 @@ pub(crate) struct Call<'a> {
     pub k: u64,
     /// Rank in the communicator.
     pub root: usize,
-    /// Different for every buffer that is filled.
+    /// Seed of the inputs, different for every buffer.
     pub seed: u64,
 }
 
-/// An element of a send buffer.
+/// The position of an element in a send buffer.
 #[derive(Clone, Copy)]
-pub(crate) struct Spot {
-    /// Rank in the communicator whose buffer it is.
+pub(crate) struct ElementPosition {
+    /// Rank in the communicator that has the buffer.
     pub rank: usize,
-    /// Rank to which it goes, where each has a piece of its own; else 0.
+    /// Rank that receives the element, if each rank receives another piece; else 0.
     pub to: usize,
-    /// Element in the buffer.
+    /// Index in the buffer.
     pub index: u64,
-    /// Element in the piece for `to`.
+    /// Index in the piece for `to`.
     pub within: u64,
-    /// Elements of the piece for `to`.
+    /// Number of elements in the piece for `to`.
     pub piece: u64,
 }
 
-/// What a suite looks at on a rank afterwards.
+/// The part of a rank's memory that a suite compares.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Sight {
-    /// What was to arrive.
+pub(crate) enum CheckedPart {
+    /// The result.
     Result,
-    /// What was there before must still be there.
+    /// The receive buffer, which must not have changed.
     Unchanged,
-    /// The root's send buffer, whatever the rank.
+    /// The root's send buffer, on every rank.
     RootsInput,
     /// Nothing.
     Nothing,
 }
 
-/// A way of checking.
-pub(crate) trait Suite: Sync {
-    /// How the suite would run an operation, or why it cannot.
-    fn adapt(&self, recipe: SingleOperation) -> Result<SingleOperation, Refused>;
-    /// The byte that outputs hold beforehand.
-    fn blank(&self) -> u8;
+/// The model of a public test suite.
+pub(crate) trait PeerSuite: Sync {
+    /// The operation as the suite would run it, or why it cannot.
+    fn adapt(&self, operation: SingleOperation) -> Result<SingleOperation, NotRunnable>;
+    /// The byte that fills outputs before the run.
+    fn output_fill_byte(&self) -> u8;
     /// The bits of an input element.
-    fn input(&self, call: &Call<'_>, spot: Spot) -> u64;
-    /// The bits that the suite expects of element `index` of a reduction; inputs come by rank.
-    fn reduced(&self, call: &Call<'_>, index: u64, inputs: &[u64]) -> u64;
-    /// What it looks at on a rank.
-    fn sight(&self, call: &Call<'_>, rank: usize) -> Sight;
-    /// Whether it takes `got` for `want`.
-    fn accepts(&self, call: &Call<'_>, want: u64, got: u64) -> bool;
-    /// Programs of its own: name and scenario. Buffers whose name starts with `timed` are not looked at.
-    fn sweep(&self) -> Vec<(String, String)>;
+    fn input_bits(&self, call: &OperationCall<'_>, position: ElementPosition) -> u64;
+    /// The bits that the suite expects of element `index` of a reduction, from the inputs by rank.
+    fn expected_reduction(&self, call: &OperationCall<'_>, index: u64, inputs: &[u64]) -> u64;
+    /// The part that it compares on a rank.
+    fn checked_part(&self, call: &OperationCall<'_>, rank: usize) -> CheckedPart;
+    /// True if the suite accepts `got` where it expects `want`.
+    fn accepts(&self, call: &OperationCall<'_>, want: u64, got: u64) -> bool;
+    /// The programs that the suite runs itself: name and scenario. Buffers whose name starts with `timed` are not compared.
+    fn own_programs(&self) -> Vec<(String, String)>;
 }

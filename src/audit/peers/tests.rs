@@ -1,7 +1,7 @@
 //! The ports against what was measured of the suites.
-use super::floats::{Fold, fold};
-use super::nccl_tests::{NcclTests, Place, product, sum};
-use super::{Call, Peer, PeerCheck, Spot, Suite, rccl, ucc};
+use super::floats::{FoldOp, fold};
+use super::nccl_tests::{ElementKey, NcclTests, product, sum};
+use super::{ElementPosition, OperationCall, Peer, PeerCheck, PeerSuite, rccl, ucc};
 use crate::job::{Ended, Observation};
 use crate::num::{DType, Format, decode_f64, encode_f64};
 use crate::ops::find;
@@ -17,15 +17,15 @@ const NOISE: f64 = 6.0;
 const OPS: [ncclRedOp_t; 5] =
     [ncclRedOp_t::Sum, ncclRedOp_t::Prod, ncclRedOp_t::Min, ncclRedOp_t::Max, ncclRedOp_t::Avg];
 
-fn all_reduce(dtype: DType, reduce: &Reduction, n: usize) -> Call<'_> {
+fn all_reduce(dtype: DType, reduce: &Reduction, n: usize) -> OperationCall<'_> {
     let op = find("all_reduce").expect("in the table");
-    Call { op, dtype, reduce: Some(reduce), n, k: ELEMENTS, root: 0, seed: 3 }
+    OperationCall { op, dtype, reduce: Some(reduce), n, k: ELEMENTS, root: 0, seed: 3 }
 }
 
 /// Every rank's element.
-fn column(suite: &dyn Suite, call: &Call<'_>, index: u64) -> Vec<u64> {
-    let spot = |rank| Spot { rank, to: 0, index, within: index, piece: ELEMENTS };
-    (0..call.n).map(|rank| suite.input(call, spot(rank))).collect()
+fn column(suite: &dyn PeerSuite, call: &OperationCall<'_>, index: u64) -> Vec<u64> {
+    let position = |rank| ElementPosition { rank, to: 0, index, within: index, piece: ELEMENTS };
+    (0..call.n).map(|rank| suite.input_bits(call, position(rank))).collect()
 }
 
 /// The share, in percent, of elements and ranks where the result without the rank is another.
@@ -35,7 +35,7 @@ fn noticed(dtype: DType, op: ncclRedOp_t, n: usize) -> f64 {
     let mut count = 0;
     for index in 0..ELEMENTS {
         let column = column(&NcclTests, &call, index);
-        let want = NcclTests.reduced(&call, index, &column);
+        let want = NcclTests.expected_reduction(&call, index, &column);
         for rank in 0..n {
             let differs = match Format::of(dtype) {
                 // exact in any order: a share of nothing is what can be left out
@@ -43,7 +43,7 @@ fn noticed(dtype: DType, op: ncclRedOp_t, n: usize) -> f64 {
                 Some(_) => column[rank] != encode_f64(dtype, 1.0),
                 None => {
                     let others = column.iter().enumerate().filter(|(other, _)| *other != rank).map(|(_, bits)| *bits);
-                    others.reduce(|a, b| fold(dtype, Fold::of(&reduce), a, b)) != Some(want)
+                    others.reduce(|a, b| fold(dtype, FoldOp::from_reduction(&reduce), a, b)) != Some(want)
                 }
             };
             count += u32::from(differs);
@@ -101,18 +101,18 @@ fn no_order_of_nccl_tests_floats_rounds() {
         let format = Format::of(dtype).expect("a float");
         for n in [2, 3, 4, 5, 7, 8, 16, 33] {
             for index in 0..100 {
-                let me = |rank| Place { n, rank, seed: 5, index };
-                let totals = |how, both: &dyn Fn(Place) -> super::nccl_tests::Both| {
-                    let mut column: Vec<u64> = (0..n).map(|rank| both(me(rank)).input).collect();
+                let key = |rank| ElementKey { n, rank, seed: 5, index };
+                let totals = |how, both: &dyn Fn(ElementKey) -> super::nccl_tests::InputAndExpected| {
+                    let mut column: Vec<u64> = (0..n).map(|rank| both(key(rank)).input).collect();
                     let forward = column.iter().copied().reduce(|a, b| fold(dtype, how, a, b));
                     column.reverse();
                     column.rotate_left(n / 3);
                     let other = column.iter().copied().reduce(|a, b| fold(dtype, how, a, b));
                     assert_eq!(forward, other, "{dtype:?} {how:?} of {n} at {index}");
-                    assert_eq!(forward, Some(both(me(0)).expected), "{dtype:?} {how:?} of {n} at {index}");
+                    assert_eq!(forward, Some(both(key(0)).expected), "{dtype:?} {how:?} of {n} at {index}");
                 };
-                totals(Fold::Sum, &|me| sum(&format, me));
-                totals(Fold::Prod, &|me| product(&format, me));
+                totals(FoldOp::Sum, &|key| sum(&format, key));
+                totals(FoldOp::Prod, &|key| product(&format, key));
             }
         }
     }
@@ -132,10 +132,10 @@ fn rccl_takes_zero_for_245_of_256_values() {
     for dtype in [F16, Bf16] {
         let reduce = Reduction::Builtin(ncclRedOp_t::Sum);
         let call = all_reduce(dtype, &reduce, 2);
-        let taken = (0..256).filter(|i| rccl::Rccl.accepts(&call, rccl::pattern(dtype, 0, *i), 0)).count();
+        let taken = (0..256).filter(|i| rccl::Rccl.accepts(&call, rccl::pattern_bits(dtype, 0, *i), 0)).count();
         assert_eq!(taken, 245, "{dtype:?}");
     }
-    assert_eq!(rccl::pattern(F8e4m3, 0, 5), rccl::pattern(F8e4m3, 7, 21), "fp8 forgets the rank");
+    assert_eq!(rccl::pattern_bits(F8e4m3, 0, 5), rccl::pattern_bits(F8e4m3, 7, 21), "fp8 forgets the rank");
 }
 
 #[test]
@@ -144,7 +144,7 @@ fn ucc_takes_zero_for_every_bf16() {
     let call = all_reduce(Bf16, &reduce, 16);
     for index in 0..8 {
         let column = column(&ucc::Ucc, &call, index);
-        let want = ucc::Ucc.reduced(&call, index, &column);
+        let want = ucc::Ucc.expected_reduction(&call, index, &column);
         assert!(decode_f64(Bf16, want) < 1e-37 && want != 0);
         assert!(ucc::Ucc.accepts(&call, want, 0));
     }
@@ -156,13 +156,13 @@ fn ucc_takes_zero_for_every_bf16() {
 
 #[test]
 fn every_suite_takes_what_its_own_reference_computes() {
-    let suites: [&dyn Suite; 3] = [&NcclTests, &rccl::Rccl, &ucc::Ucc];
+    let suites: [&dyn PeerSuite; 3] = [&NcclTests, &rccl::Rccl, &ucc::Ucc];
     for suite in suites {
         for (dtype, op) in DType::ALL.into_iter().flat_map(|dtype| OPS.map(|op| (dtype, op))) {
             let reduce = Reduction::Builtin(op);
             let call = all_reduce(dtype, &reduce, 5);
             for index in 0..40 {
-                let want = suite.reduced(&call, index, &column(suite, &call, index));
+                let want = suite.expected_reduction(&call, index, &column(suite, &call, index));
                 assert!(suite.accepts(&call, want, want), "{dtype:?} {op:?}");
             }
         }
@@ -172,7 +172,7 @@ fn every_suite_takes_what_its_own_reference_computes() {
 #[test]
 fn every_program_of_the_suites_can_be_planned() {
     for peer in Peer::ALL {
-        let programs = peer.suite().sweep();
+        let programs = peer.suite().own_programs();
         assert!(programs.len() > 5, "{peer}");
         for (name, text) in programs {
             let planned = plan(&cases(&text)[0], &Limits::default());
@@ -189,7 +189,7 @@ fn cases(text: &str) -> Vec<Arc<Case>> {
 }
 
 /// One run that left these images.
-fn seen(images: Vec<Vec<u8>>) -> Observation {
+fn observation(images: Vec<Vec<u8>>) -> Observation {
     Observation {
         ended: Ended::Done,
         ranks: Vec::new(),
@@ -204,17 +204,17 @@ fn seen(images: Vec<Vec<u8>>) -> Observation {
 
 /// How many of the images' bytes a suite looks at: those whose change it objects to, where everything else is right.
 fn watched(peer: Peer, text: &str) -> Option<usize> {
-    let case = Arc::new(peer.case(&cases(text)[0]).ok()?);
+    let case = Arc::new(peer.adapt_case(&cases(text)[0]).ok()?);
     let plan = plan(&case, &Limits::default()).unwrap_or_else(|faults| panic!("{peer}: {faults:#?}"));
-    let (exam, images) = PeerCheck::new(peer, &plan);
-    let right = exam.right(images);
-    assert_eq!(exam.objection(&plan, &[seen(right.clone())]), None, "{peer}: {text}");
+    let (check, images) = PeerCheck::new(peer, &plan);
+    let right = check.right_images(images);
+    assert_eq!(check.objection(&plan, &[observation(right.clone())]), None, "{peer}: {text}");
     let mut count = 0;
     for (alloc, image) in right.iter().enumerate() {
         for byte in 0..image.len() {
             let mut images = right.clone();
             images[alloc][byte] ^= 0xff;
-            count += usize::from(exam.objection(&plan, &[seen(images)]).is_some());
+            count += usize::from(check.objection(&plan, &[observation(images)]).is_some());
         }
     }
     Some(count)
@@ -251,8 +251,8 @@ fn programs_and_failures_are_not_run() {
     let program = "world_size = 2\ninputs.x = { each = 1, count = 4 }\nsteps = [{ op = \"all_reduce\", in = \"x\", out = \"y\" }, \
                    { op = \"all_reduce\", in = \"y\", out = \"z\" }]";
     for peer in Peer::ALL {
-        assert!(peer.case(&cases(program)[0]).is_err(), "{peer}");
+        assert!(peer.adapt_case(&cases(program)[0]).is_err(), "{peer}");
     }
     let empty = "world_size = 2\nop = \"all_reduce\"\ninputs = [[], []]";
-    assert!(Peer::NcclTests.case(&cases(empty)[0]).is_err());
+    assert!(Peer::NcclTests.adapt_case(&cases(empty)[0]).is_err());
 }

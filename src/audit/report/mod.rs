@@ -1,3 +1,3 @@
-//! What came of audits, for people and as JSON lines.
+//! Reports of audits as text and as JSON lines.
+pub mod comparison;
 pub mod table;
-pub mod ways;

@@ -1,29 +1,39 @@
-//! What came of an audit, for people and as JSON lines.
-use crate::audit::{FileRow, Item, ItemRow, Report};
+//! The report of an audit as a table and as JSON lines.
+use crate::audit::{FaultOrFlaw, FileRow, ItemRow, Report};
 use crate::printable::{json as json_text, one_line, printable};
 use crate::report::Styles;
 use crate::report::human::duration;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
-/// Items named in a line before the rest is counted.
-const NAMED: usize = 12;
-/// Runs named of which nothing can be said.
-const TROUBLES: usize = 5;
+/// Number of ids that a line lists; the others are counted.
+const MAX_LISTED_IDS: usize = 12;
+/// Number of runs without a verdict that are listed.
+const MAX_LISTED_UNDECIDED: usize = 5;
 
-/// Columns whose width depends on what stands in them.
+/// Widths of the columns that depend on their content.
 #[derive(Clone, Copy)]
 struct Widths {
     id: usize,
     first: usize,
 }
 
-/// The table and a summary; with `scenarios` also what each file catches.
-pub fn human(to: &mut dyn Write, report: &Report, seconds: f64, scenarios: bool, styles: &Styles) -> io::Result<()> {
+/// Writes the table and a summary, with `scenarios` also what each file catches.
+///
+/// # Errors
+///
+/// Writing fails.
+pub fn write_table(
+    to: &mut dyn Write,
+    report: &Report,
+    seconds: f64,
+    scenarios: bool,
+    styles: &Styles,
+) -> io::Result<()> {
     let Styles { strong, .. } = styles;
     let long = |row: &ItemRow| if row.missed() { row.item.id().len() + 1 } else { 0 };
     let id = report.items.iter().map(long).max().unwrap_or(0).max(6);
-    let first = report.items.iter().map(|row| first(row).len() + 2).max().unwrap_or(0).max(12);
+    let first = report.items.iter().map(|row| first_text(row).len() + 2).max().unwrap_or(0).max(12);
     let widths = Widths { id, first };
     let head = format!(
         "{:<id$}{:>7}{:>9}{:>7}  {:<first$}{}",
@@ -31,87 +41,87 @@ pub fn human(to: &mut dyn Write, report: &Report, seconds: f64, scenarios: bool,
     );
     writeln!(to, "{strong}{head}{strong:#}")?;
     for rows in report.items.chunk_by(|a, b| a.item.family().is_some() && a.item.family() == b.item.family()) {
-        family(to, rows, widths, styles)?;
+        write_family(to, rows, widths, styles)?;
     }
     if scenarios {
         writeln!(to)?;
-        files(to, report, styles)?;
+        write_files(to, report, styles)?;
     }
     writeln!(to)?;
-    summary(to, report, seconds, styles)?;
+    write_summary(to, report, seconds, styles)?;
     to.flush()
 }
 
-/// A line for a family that is caught, with the figures of the member that the fewest cases catch, and one for each member
-/// that is missed.
-fn family(to: &mut dyn Write, rows: &[ItemRow], widths: Widths, styles: &Styles) -> io::Result<()> {
+/// Writes a line for a family that is caught, with the figures of the member that the fewest cases catch, and one for each
+/// member that is missed.
+fn write_family(to: &mut dyn Write, rows: &[ItemRow], widths: Widths, styles: &Styles) -> io::Result<()> {
     let caught: Vec<&ItemRow> = rows.iter().filter(|row| !row.missed()).collect();
     match (caught.iter().min_by_key(|row| row.caught), rows) {
         (Some(least), [_, _, ..]) if let Some((id, text)) = least.item.family() => {
             let (members, all, member) = (caught.len(), rows.len(), least.item.id());
             let text = format!("{text} ({members} of {all} kinds are caught; figures of {member})");
-            line(to, least, id, widths, &text)?;
-            rows.iter().filter(|row| row.missed()).try_for_each(|row| item(to, row, widths, styles))
+            write_line(to, least, id, widths, &text)?;
+            rows.iter().filter(|row| row.missed()).try_for_each(|row| write_item(to, row, widths, styles))
         }
-        _ => rows.iter().try_for_each(|row| item(to, row, widths, styles)),
+        _ => rows.iter().try_for_each(|row| write_item(to, row, widths, styles)),
     }
 }
 
-fn line(to: &mut dyn Write, row: &ItemRow, id: &str, widths: Widths, text: &str) -> io::Result<()> {
+fn write_line(to: &mut dyn Write, row: &ItemRow, id: &str, widths: Widths, text: &str) -> io::Result<()> {
     let Widths { id: wide, first: space } = widths;
-    let (caught, first) = (count(row), first(row));
+    let (caught, first) = (caught_text(row), first_text(row));
     writeln!(to, "{id:<wide$}{caught:>7}{:>9}{:>7}  {first:<space$}{text}", row.reached, row.caught_files)
 }
 
-fn item(to: &mut dyn Write, row: &ItemRow, widths: Widths, styles: &Styles) -> io::Result<()> {
+fn write_item(to: &mut dyn Write, row: &ItemRow, widths: Widths, styles: &Styles) -> io::Result<()> {
     let Styles { fail, faint, .. } = styles;
     let (id, text) = (row.item.id(), row.item.text());
     let reached = row.reached;
     if !row.missed() {
-        return line(to, row, id, widths, text);
+        return write_line(to, row, id, widths, text);
     }
     let Widths { id: wide, first: space } = widths;
     writeln!(to, "{id:<wide$}{fail} MISSED{fail:#}{reached:>9}{:>7}  {:<space$}{text}", "-", "-")?;
     let why = match row.item {
-        Item::Fault(_) if row.reached == 0 => "no case meets it",
-        Item::Fault(_) => "every case that meets it passes",
-        Item::Flaw(_) if row.reached == 0 => "no case catches anything that it could hide",
-        Item::Flaw(_) => "it hides nothing that a case catches",
+        FaultOrFlaw::Fault(_) if row.reached == 0 => "no case meets it",
+        FaultOrFlaw::Fault(_) => "every case that meets it passes",
+        FaultOrFlaw::Flaw(_) if row.reached == 0 => "no case catches anything that it could hide",
+        FaultOrFlaw::Flaw(_) => "it hides nothing that a case catches",
     };
     let indent = wide + 25 + space;
     writeln!(to, "{:indent$}{faint}{why}; what would show it:{faint:#} {}", "", row.item.shown_by())
 }
 
-fn count(row: &ItemRow) -> String {
+fn caught_text(row: &ItemRow) -> String {
     format!("{}{}", row.caught, if row.at_least { "+" } else { "" })
 }
 
-/// By what a fault is noticed; for a flaw, what it hides most.
-fn first(row: &ItemRow) -> String {
+/// What detects a fault first in most cases; for a flaw, the fault that it hides most often.
+fn first_text(row: &ItemRow) -> String {
     match row.item {
-        Item::Fault(_) => row.mostly().map_or("-", |sight| sight.name()).to_owned(),
-        Item::Flaw(_) => {
+        FaultOrFlaw::Fault(_) => row.most_often_detected_by().map_or("-", |sight| sight.name()).to_owned(),
+        FaultOrFlaw::Flaw(_) => {
             let most = row.hides.iter().max_by_key(|(fault, cases)| (**cases, std::cmp::Reverse(**fault)));
             most.map_or("-".to_owned(), |(fault, _)| format!("hides {}", fault.entry().id))
         }
     }
 }
 
-fn files(to: &mut dyn Write, report: &Report, styles: &Styles) -> io::Result<()> {
+fn write_files(to: &mut dyn Write, report: &Report, styles: &Styles) -> io::Result<()> {
     let Styles { strong, .. } = styles;
     let width = report.files.iter().map(|file| file.name.chars().count()).max().unwrap_or(0).max(8);
     let head = format!("{:<width$}{:>7}{:>9}  {}", "scenario", "cases", "catches", "alone");
     writeln!(to, "{strong}{head}{strong:#}")?;
     for file in &report.files {
-        let alone = if file.redundant() { "redundant".to_owned() } else { ids(file.alone.iter().copied()) };
+        let alone = if file.is_redundant() { "redundant".to_owned() } else { id_list(file.unique.iter().copied()) };
         writeln!(to, "{:<width$}{:>7}{:>9}  {alone}", printable(&file.name), file.cases, file.catches.len())?;
     }
     Ok(())
 }
 
-fn ids(items: impl Iterator<Item = Item>) -> String {
-    let all: Vec<&str> = items.map(Item::id).collect();
-    let more = all.len().saturating_sub(NAMED);
+fn id_list(items: impl Iterator<Item = FaultOrFlaw>) -> String {
+    let all: Vec<&str> = items.map(FaultOrFlaw::id).collect();
+    let more = all.len().saturating_sub(MAX_LISTED_IDS);
     let shown = all[..all.len() - more].join(", ");
     if more > 0 { format!("{shown} and {more} more") } else { shown }
 }
@@ -120,23 +130,23 @@ fn plural(count: usize, word: &str) -> String {
     if count == 1 { format!("1 {word}") } else { format!("{count} {word}s") }
 }
 
-fn summary(to: &mut dyn Write, report: &Report, seconds: f64, styles: &Styles) -> io::Result<()> {
+fn write_summary(to: &mut dyn Write, report: &Report, seconds: f64, styles: &Styles) -> io::Result<()> {
     let Styles { pass, fail, skip, strong, .. } = styles;
     for (reason, count) in &report.skipped {
         writeln!(to, "{skip}skipped{skip:#} {count}: {}", one_line(reason))?;
     }
-    for (case, fault, why) in report.troubles.iter().take(TROUBLES) {
+    for (case, fault, why) in report.undecided.iter().take(MAX_LISTED_UNDECIDED) {
         let (case, why) = (printable(case), one_line(why));
         writeln!(to, "{fail}cannot say{fail:#} whether `{case}` notices {}: {why}", fault.entry().id)?;
     }
-    if let Some(more) = report.troubles.len().checked_sub(TROUBLES).filter(|more| *more > 0) {
+    if let Some(more) = report.undecided.len().checked_sub(MAX_LISTED_UNDECIDED).filter(|more| *more > 0) {
         writeln!(to, "and so {more} more")?;
     }
     let (faults, flaws) = (report.classes(false), report.classes(true));
-    let caught = report.items.iter().filter(|row| matches!(row.item, Item::Fault(_)) && !row.missed()).count();
-    let all = report.items.iter().filter(|row| matches!(row.item, Item::Fault(_))).count();
+    let caught = report.items.iter().filter(|row| matches!(row.item, FaultOrFlaw::Fault(_)) && !row.missed()).count();
+    let all = report.items.iter().filter(|row| matches!(row.item, FaultOrFlaw::Fault(_))).count();
     for lane in report.lanes.iter().filter(|lane| !lane.lost.is_empty()) {
-        let lost = ids(lane.lost.iter().map(|fault| Item::Fault(*fault)));
+        let lost = id_list(lane.lost.iter().map(|fault| FaultOrFlaw::Fault(*fault)));
         writeln!(
             to,
             "without lane {}: {} of {} faults, lost {lost}",
@@ -146,7 +156,7 @@ fn summary(to: &mut dyn Write, report: &Report, seconds: f64, styles: &Styles) -
         )?;
     }
     for folder in report.folders.iter().filter(|folder| !folder.lost.is_empty()) {
-        let lost = ids(folder.lost.iter().copied());
+        let lost = id_list(folder.lost.iter().copied());
         let all = folder.items + folder.lost.len();
         writeln!(
             to,
@@ -157,8 +167,8 @@ fn summary(to: &mut dyn Write, report: &Report, seconds: f64, styles: &Styles) -
         )?;
     }
     let few: Vec<&str> =
-        report.few.iter().filter_map(|at| report.files.get(*at)).map(|file| file.name.as_str()).collect();
-    let redundant = report.files.iter().filter(|file| file.redundant()).count();
+        report.minimal_files.iter().filter_map(|at| report.files.get(*at)).map(|file| file.name.as_str()).collect();
+    let redundant = report.files.iter().filter(|file| file.is_redundant()).count();
     if !few.is_empty() {
         writeln!(
             to,
@@ -184,7 +194,7 @@ fn summary(to: &mut dyn Write, report: &Report, seconds: f64, styles: &Styles) -
     if flaws.all > 0 {
         words.push(format!("{} of {} of the judge's", flaws.caught, flaws.all));
     }
-    let style = if report.misses() { fail } else { pass };
+    let style = if report.has_misses() { fail } else { pass };
     writeln!(
         to,
         "{style}{}{style:#} by {} in {}; {} with faults in {}",
@@ -198,9 +208,13 @@ fn summary(to: &mut dyn Write, report: &Report, seconds: f64, styles: &Styles) -
     Ok(())
 }
 
-/// One object per line: first the faults and flaws, then scenarios, lanes, folders, and last a summary. The fields are part
+/// Writes one object per line: the faults and flaws, then scenarios, lanes, folders, and last a summary. The fields are part
 /// of the interface.
-pub fn json_lines(to: &mut dyn Write, report: &Report, seconds: f64) -> io::Result<()> {
+///
+/// # Errors
+///
+/// Writing fails.
+pub fn write_json_lines(to: &mut dyn Write, report: &Report, seconds: f64) -> io::Result<()> {
     let mut line = |value: Value| -> io::Result<()> {
         json_text(&mut *to, &value)?;
         to.write_all(b"\n")
@@ -209,7 +223,7 @@ pub fn json_lines(to: &mut dyn Write, report: &Report, seconds: f64) -> io::Resu
         line(item_json(row))?;
     }
     for (at, file) in report.files.iter().enumerate() {
-        line(file_json(file, report.few.contains(&at)))?;
+        line(file_json(file, report.minimal_files.contains(&at)))?;
     }
     for lane in &report.lanes {
         let lost: Vec<&str> = lane.lost.iter().map(|fault| fault.entry().id).collect();
@@ -221,14 +235,14 @@ pub fn json_lines(to: &mut dyn Write, report: &Report, seconds: f64) -> io::Resu
             json!({"kind": "folder", "without": folder.folder, "files": folder.files, "caught": folder.items, "lost": lost}),
         )?;
     }
-    for (case, fault, why) in &report.troubles {
+    for (case, fault, why) in &report.undecided {
         line(json!({"kind": "trouble", "case": case, "fault": fault.entry().id, "why": why}))?;
     }
     let (faults, flaws) = (report.classes(false), report.classes(true));
     let few: Vec<&str> =
-        report.few.iter().filter_map(|at| report.files.get(*at)).map(|file| file.name.as_str()).collect();
+        report.minimal_files.iter().filter_map(|at| report.files.get(*at)).map(|file| file.name.as_str()).collect();
     line(json!({
-        "kind": "summary", "way": report.way, "cases": report.cases, "files": report.files.len(),
+        "kind": "summary", "way": report.checker, "cases": report.cases, "files": report.files.len(),
         "skipped": report.skipped.values().sum::<usize>(), "runs": report.runs, "seconds": seconds,
         "fault_classes": {"caught": faults.caught, "of": faults.all},
         "judge_classes": {"caught": flaws.caught, "of": flaws.all},
@@ -246,16 +260,19 @@ fn item_json(row: &ItemRow) -> Value {
         "at_least": row.at_least, "missed": row.missed(),
     });
     let more = match row.item {
-        Item::Fault(_) => {
-            ("first", row.first.iter().map(|(sight, cases)| (sight.name().to_owned(), json!(cases))).collect())
+        FaultOrFlaw::Fault(_) => {
+            ("first", row.detected_by.iter().map(|(sight, cases)| (sight.name().to_owned(), json!(cases))).collect())
         }
-        Item::Flaw(_) => {
+        FaultOrFlaw::Flaw(_) => {
             ("hides", row.hides.iter().map(|(fault, cases)| (fault.entry().id.to_owned(), json!(cases))).collect())
         }
     };
     if let Value::Object(fields) = &mut value {
         let counts: Map<String, Value> = more.1;
-        fields.insert("kind".to_owned(), json!(if matches!(row.item, Item::Fault(_)) { "fault" } else { "judge" }));
+        fields.insert(
+            "kind".to_owned(),
+            json!(if matches!(row.item, FaultOrFlaw::Fault(_)) { "fault" } else { "judge" }),
+        );
         fields.insert(more.0.to_owned(), Value::Object(counts));
         if row.missed() {
             fields.insert("shown_by".to_owned(), json!(row.item.shown_by()));
@@ -265,9 +282,9 @@ fn item_json(row: &ItemRow) -> Value {
 }
 
 fn file_json(file: &FileRow, few: bool) -> Value {
-    let ids = |items: &std::collections::BTreeSet<Item>| items.iter().map(|item| item.id()).collect::<Vec<_>>();
+    let ids = |items: &std::collections::BTreeSet<FaultOrFlaw>| items.iter().map(|item| item.id()).collect::<Vec<_>>();
     json!({
         "kind": "scenario", "name": file.name, "path": file.path, "cases": file.cases,
-        "catches": ids(&file.catches), "alone": ids(&file.alone), "redundant": file.redundant(), "few": few,
+        "catches": ids(&file.catches), "alone": ids(&file.unique), "redundant": file.is_redundant(), "few": few,
     })
 }

@@ -1,6 +1,6 @@
 //! Every scenario of the corpus, with a faultless run.
-use super::bench::try_bench;
-use crate::judge::{Status, not_refused, refused};
+use super::test_case::try_planned_case;
+use crate::judge::{Status, judge_refusal, missing_refusal};
 use crate::scenario::{Expected, Scenario, discover, load};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -21,17 +21,17 @@ fn a_faultless_run_passes() {
         let Ok(cases) = load(&scenario.path, &scenario.name, 1 << 20) else { continue };
         for case in cases.into_iter().map(Arc::new) {
             cases_seen += 1;
-            let bench = match try_bench(&case) {
-                Ok(bench) => bench,
+            let planned = match try_planned_case(&case) {
+                Ok(planned) => planned,
                 Err(diagnostics) => {
-                    let verdict = refused(&case, &diagnostics);
+                    let verdict = judge_refusal(&case, &diagnostics);
                     if verdict.status != Status::Pass {
                         wrong.push(format!("{}: {:?}", case.name, verdict.reason));
                     }
                     continue;
                 }
             };
-            if let Some(verdict) = not_refused(&case) {
+            if let Some(verdict) = missing_refusal(&case) {
                 wrong.push(format!("{}: {:?}", case.name, verdict.reason));
                 continue;
             }
@@ -41,8 +41,8 @@ fn a_faultless_run_passes() {
                 continue;
             }
             judged += 1;
-            let seen = vec![bench.perfect(); case.repeat as usize];
-            let verdict = bench.judge(&seen);
+            let seen = vec![planned.perfect(); case.repeat as usize];
+            let verdict = planned.judge(&seen);
             if verdict.status != Status::Pass {
                 wrong.push(format!("{}: {:#?}", case.name, verdict.findings.first().map(|f| &f.text)));
             }

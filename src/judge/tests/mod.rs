@@ -1,7 +1,7 @@
-//! The judge against observations that are right, and against every way of tampering with them.
-pub(crate) mod bench;
+//! The judge on right observations, and on observations that were tampered with.
 mod corpus;
 mod flaws;
+mod messages;
 mod speed;
 mod tamper;
-mod words;
+pub(crate) mod test_case;

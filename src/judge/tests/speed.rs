@@ -1,5 +1,5 @@
 //! What judging costs; the limits are far from what a quiet machine needs.
-use super::bench::bench;
+use super::test_case::planned_case;
 use crate::judge::Status;
 use crate::oracle::Forecast;
 use std::time::Instant;
@@ -15,12 +15,12 @@ fn best(times: u32, mut what: impl FnMut()) -> f64 {
 
 #[test]
 fn a_small_case_costs_little() {
-    let bench = bench(
+    let planned = planned_case(
         "world_size = 4\nop = \"all_reduce\"\ninputs = { each = \"rank + i\", count = 16 }\nexpect = { each = \"6 + 4 * i\" }\n",
     );
-    let seen = [bench.perfect()];
-    let judge = best(200, || assert_eq!(bench.judge(&seen).status, Status::Pass));
-    let forecast = best(200, || drop(Forecast::new(&bench.plan, 1)));
+    let seen = [planned.perfect()];
+    let judge = best(200, || assert_eq!(planned.judge(&seen).status, Status::Pass));
+    let forecast = best(200, || drop(Forecast::new(&planned.plan, 1)));
     println!("judge {judge:.0} us, forecast {forecast:.0} us");
     assert!(judge < 1000.0 && forecast < 1000.0, "judge {judge:.0} us, forecast {forecast:.0} us");
 }
@@ -33,11 +33,11 @@ fn a_large_case() {
             "world_size = 8\nop = \"all_reduce\"\ninputs = {{ each = \"{each}\", count = 1048576 }}\nexpect = \"any\"\n"
         );
         let start = Instant::now();
-        let bench = bench(&text);
+        let planned = planned_case(&text);
         println!("{name}: plan and forecast {:?}", start.elapsed());
-        let seen = [bench.perfect()];
+        let seen = [planned.perfect()];
         let start = Instant::now();
-        let verdict = bench.judge(&seen);
+        let verdict = planned.judge(&seen);
         println!("{name}: judge {:?} {:?} {:?}", start.elapsed(), verdict.status, verdict.lanes);
     }
 }

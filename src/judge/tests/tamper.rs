@@ -1,17 +1,17 @@
-//! One byte changed anywhere makes the case fail and is named; so does a changed expectation, checkpoint or code.
-use super::bench::{Bench, bench, cases, try_bench};
+//! A changed byte anywhere fails the case and is named; so does a changed expectation, checkpoint or code.
+use super::test_case::{TestCase, cases, planned_case, try_planned_case};
 use crate::job::Observation;
 use crate::judge::{Finding, Lane, Status, Verdict};
 use crate::num::DType;
-use crate::oracle::contents::Certainty;
+use crate::oracle::memory::Certainty;
 use crate::plan::GUARD;
 use crate::scenario::load;
 use proptest::prelude::*;
 use std::sync::Arc;
 
-/// The finding that must come of a change at a byte of an image, by what lies there.
-fn names_it(bench: &Bench, verdict: &Verdict, alloc: usize, byte: usize) -> Result<(), String> {
-    let spec = &bench.plan.allocs[alloc];
+/// Checks that the verdict has the finding for a changed byte of an image.
+fn names_it(planned: &TestCase, verdict: &Verdict, alloc: usize, byte: usize) -> Result<(), String> {
+    let spec = &planned.plan.allocs[alloc];
     if verdict.status != Status::Fail {
         return Err(format!("passes with byte {byte} of `{}` on rank {} changed", spec.label, spec.rank));
     }
@@ -22,14 +22,14 @@ fn names_it(bench: &Bench, verdict: &Verdict, alloc: usize, byte: usize) -> Resu
         verdict.findings.iter().filter(on_rank).any(|f| f.lane == Lane::Invariants && f.text.contains("guard band"))
     } else {
         let inside = |f: &Finding| {
-            let Some(buffer) = bench.plan.buffers.iter().find(|b| Some(&b.name) == f.buffer.as_ref()) else {
+            let Some(buffer) = planned.plan.buffers.iter().find(|b| Some(&b.name) == f.buffer.as_ref()) else {
                 return false;
             };
             let Some(place) = buffer.places[spec.rank].filter(|p| p.alloc == alloc) else { return false };
             let from = start as u64 + place.offset + f.element.unwrap_or(u64::MAX) * buffer.dtype.size() as u64;
             (from..from + buffer.dtype.size() as u64).contains(&(byte as u64))
         };
-        let hidden = spec.scrap || !covered(bench, alloc, byte - start);
+        let hidden = spec.scrap || !covered(planned, alloc, byte - start);
         verdict.findings.iter().filter(on_rank).any(|f| hidden || inside(f))
     };
     match found {
@@ -43,9 +43,9 @@ fn names_it(bench: &Bench, verdict: &Verdict, alloc: usize, byte: usize) -> Resu
     }
 }
 
-/// True if a buffer that people can see lies there.
-fn covered(bench: &Bench, alloc: usize, byte: usize) -> bool {
-    bench.plan.buffers.iter().filter(|b| !b.name.starts_with('#')).any(|b| {
+/// True if a named buffer covers this byte of the payload.
+fn covered(planned: &TestCase, alloc: usize, byte: usize) -> bool {
+    planned.plan.buffers.iter().filter(|b| !b.name.starts_with('#')).any(|b| {
         b.places.iter().flatten().any(|p| {
             let from = p.offset as usize;
             p.alloc == alloc && (from..from + p.count as usize * b.dtype.size()).contains(&byte)
@@ -54,9 +54,9 @@ fn covered(bench: &Bench, alloc: usize, byte: usize) -> bool {
 }
 
 /// The last byte of the element that a byte of the payload belongs to.
-fn exponent(bench: &Bench, alloc: usize, byte: u64) -> usize {
-    let spec = &bench.plan.allocs[alloc];
-    let found = bench.plan.buffers.iter().find_map(|buffer| {
+fn exponent(planned: &TestCase, alloc: usize, byte: u64) -> usize {
+    let spec = &planned.plan.allocs[alloc];
+    let found = planned.plan.buffers.iter().find_map(|buffer| {
         let place = buffer.places[spec.rank].filter(|p| p.alloc == alloc && p.offset <= byte)?;
         let size = buffer.dtype.size() as u64;
         let element = (byte - place.offset) / size;
@@ -66,12 +66,12 @@ fn exponent(bench: &Bench, alloc: usize, byte: u64) -> usize {
 }
 
 /// Changes a byte of what was seen (the last run of several), judges, and puts it back.
-fn flip(bench: &Bench, seen: &mut [Observation], alloc: usize, byte: usize, with: u8) -> Result<(), String> {
+fn flip(planned: &TestCase, seen: &mut [Observation], alloc: usize, byte: usize, with: u8) -> Result<(), String> {
     let last = seen.len() - 1;
     seen[last].images[alloc][byte] ^= with;
-    let verdict = bench.judge(seen);
+    let verdict = planned.judge(seen);
     seen[last].images[alloc][byte] ^= with;
-    names_it(bench, &verdict, alloc, byte)
+    names_it(planned, &verdict, alloc, byte)
 }
 
 /// Operations by how their inputs are as long as every rank count needs.
@@ -117,25 +117,25 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 192, ..ProptestConfig::default() })]
     #[test]
     fn any_byte_of_any_image(text in scenario(), picks in prop::collection::vec((any::<prop::sample::Index>(), any::<prop::sample::Index>(), 1u8..), 6)) {
-        let Ok(bench) = try_bench(&cases(&text)[0]) else {
+        let Ok(planned) = try_planned_case(&cases(&text)[0]) else {
             return Err(TestCaseError::reject("refused"));
         };
-        let mut seen = vec![bench.perfect()];
-        let verdict = bench.judge(&seen);
+        let mut seen = vec![planned.perfect()];
+        let verdict = planned.judge(&seen);
         prop_assert_eq!(verdict.status, Status::Pass, "{}: {:#?}", text, verdict.findings);
         for (alloc, place, with) in picks {
-            let alloc = alloc.index(bench.plan.allocs.len());
-            let spec = &bench.plan.allocs[alloc];
+            let alloc = alloc.index(planned.plan.allocs.len());
+            let spec = &planned.plan.allocs[alloc];
             // Half of the changes hit the payload or the bytes beside it, half any byte.
             let near = spec.start() as usize - 8..(spec.start() + spec.payload) as usize + 8;
             let byte = if with % 2 == 0 { near.start + place.index(near.len()) } else { place.index(spec.image() as usize) };
             let payload = byte >= spec.start() as usize && byte < (spec.start() + spec.payload) as usize;
-            let soft = payload && bench.forecast.last[alloc].over((byte as u64 - spec.start())..(byte as u64 - spec.start() + 1))
-                .any(|(_, run)| run.sure != Certainty::Known && run.sure != Certainty::Blank);
+            let soft = payload && planned.forecast.final_memory[alloc].runs_in((byte as u64 - spec.start())..(byte as u64 - spec.start() + 1))
+                .any(|(_, run)| run.certainty != Certainty::Known && run.certainty != Certainty::Unwritten);
             if soft {
                 continue;
             }
-            if let Err(why) = flip(&bench, &mut seen, alloc, byte, with) {
+            if let Err(why) = flip(&planned, &mut seen, alloc, byte, with) {
                 return Err(TestCaseError::fail(format!("{text}{why}")));
             }
         }
@@ -149,15 +149,15 @@ fn every_case_of_the_corpus_notices() {
     for scenario in super::corpus::files() {
         let Ok(found) = load(&scenario.path, &scenario.name, 1 << 20) else { continue };
         for case in found.into_iter().map(Arc::new) {
-            let Ok(bench) = try_bench(&case) else { continue };
+            let Ok(planned) = try_planned_case(&case) else { continue };
             // Without an engine nothing hangs, fails or takes time; runs that do not pass are another test's.
-            let mut seen = vec![bench.perfect(); case.repeat as usize];
-            if bench.plan.undefined.is_some() || bench.judge(&seen).status != Status::Pass {
+            let mut seen = vec![planned.perfect(); case.repeat as usize];
+            if planned.plan.undefined.is_some() || planned.judge(&seen).status != Status::Pass {
                 continue;
             }
-            let large = bench.plan.allocs.iter().map(|a| a.image()).sum::<u64>() > 1 << 20;
+            let large = planned.plan.allocs.iter().map(|a| a.image()).sum::<u64>() > 1 << 20;
             let (from, some) = (flips % 3, if large { 1 } else { 4 });
-            for (alloc, spec) in bench.plan.allocs.iter().enumerate().skip(from).take(some) {
+            for (alloc, spec) in planned.plan.allocs.iter().enumerate().skip(from).take(some) {
                 // A place in every payload and in every guard, another one each time.
                 let mut places = vec![
                     (flips * 31) % spec.start() as usize,
@@ -165,13 +165,14 @@ fn every_case_of_the_corpus_notices() {
                 ];
                 if spec.payload > 0 {
                     let at = (flips * 7) as u64 % spec.payload;
-                    let sure = bench.forecast.last[alloc].over(at..at + 1).map(|(_, run)| run.sure).max();
-                    if matches!(sure, Some(Certainty::Known | Certainty::Blank)) {
+                    let certainty =
+                        planned.forecast.final_memory[alloc].runs_in(at..at + 1).map(|(_, run)| run.certainty).max();
+                    if matches!(certainty, Some(Certainty::Known | Certainty::Unwritten)) {
                         places.push((spec.start() + at) as usize);
-                    } else if sure == Some(Certainty::Soft) {
+                    } else if certainty == Some(Certainty::Ambiguous) {
                         // The greatest bit of the exponent: no order and no rounding makes that difference.
-                        let byte = exponent(&bench, alloc, at) + spec.start() as usize;
-                        if let Err(why) = flip(&bench, &mut seen, alloc, byte, 0x40) {
+                        let byte = exponent(&planned, alloc, at) + spec.start() as usize;
+                        if let Err(why) = flip(&planned, &mut seen, alloc, byte, 0x40) {
                             unnoticed.push(format!("{}: {why}", case.name));
                         }
                         flips += 1;
@@ -180,7 +181,7 @@ fn every_case_of_the_corpus_notices() {
                 }
                 for byte in places {
                     flips += 1;
-                    if let Err(why) = flip(&bench, &mut seen, alloc, byte, 1 << (flips % 8)) {
+                    if let Err(why) = flip(&planned, &mut seen, alloc, byte, 1 << (flips % 8)) {
                         unnoticed.push(format!("{}: {why}", case.name));
                     }
                 }
@@ -204,8 +205,8 @@ expect.y = [[1, 3, 5, 7], [1, 3, 5, 7]]
 #[test]
 fn a_changed_number_in_expect() {
     let verdict = |text: &str| {
-        let bench = bench(text);
-        bench.judge(&[bench.perfect()])
+        let planned = planned_case(text);
+        planned.judge(&[planned.perfect()])
     };
     assert_eq!(verdict(ROUNDS).status, Status::Pass);
     let changed = verdict(&ROUNDS.replace("[1, 3, 5, 7]]", "[1, 3, 6, 7]]"));
@@ -229,33 +230,33 @@ steps = [
 
 #[test]
 fn inexact_results_that_are_used_again_are_observed() {
-    let bench = bench(INEXACT);
-    assert_eq!(bench.forecast.checkpoints.len(), 3, "one on each rank");
-    let right = bench.perfect();
-    assert_eq!(bench.judge(std::slice::from_ref(&right)).status, Status::Pass);
+    let planned = planned_case(INEXACT);
+    assert_eq!(planned.forecast.checkpoints.len(), 3, "one on each rank");
+    let right = planned.perfect();
+    assert_eq!(planned.judge(std::slice::from_ref(&right)).status, Status::Pass);
     // 0 and 1 are both right; what follows must fit the one that came.
     let canonical = f32::from_le_bytes(right.checkpoints[0][..4].try_into().expect("four bytes"));
     let other: f32 = if canonical == 0.0 { 1.0 } else { 0.0 };
     let mut seen = right.clone();
     for rank in 0..3 {
         seen.checkpoints[rank] = other.to_le_bytes().to_vec();
-        bench.set_f32(&mut seen, "z", rank, &[other; 3]);
-        bench.set_f32(&mut seen, "y", rank, &[2.0 * other]);
+        planned.set_f32(&mut seen, "z", rank, &[other; 3]);
+        planned.set_f32(&mut seen, "y", rank, &[2.0 * other]);
     }
-    let verdict = bench.judge(std::slice::from_ref(&seen));
+    let verdict = planned.judge(std::slice::from_ref(&seen));
     assert_eq!(verdict.status, Status::Pass, "{:#?}", verdict.findings);
     // An observation that does not fit what was made of it.
     let mut mixed = seen.clone();
     mixed.checkpoints = right.checkpoints.clone();
-    assert_eq!(bench.judge(&[mixed]).status, Status::Fail);
+    assert_eq!(planned.judge(&[mixed]).status, Status::Fail);
     // No order gives 3.
     let mut wrong = seen;
     for rank in 0..3 {
         wrong.checkpoints[rank] = 3f32.to_le_bytes().to_vec();
-        bench.set_f32(&mut wrong, "z", rank, &[3.0; 3]);
-        bench.set_f32(&mut wrong, "y", rank, &[6.0]);
+        planned.set_f32(&mut wrong, "z", rank, &[3.0; 3]);
+        planned.set_f32(&mut wrong, "y", rank, &[6.0]);
     }
-    let verdict = bench.judge(&[wrong]);
+    let verdict = planned.judge(&[wrong]);
     assert_eq!(verdict.findings.len(), 3, "{:#?}", verdict.findings);
     assert!(verdict.findings.iter().all(|f| f.lane == Lane::Admissible && f.buffer.as_deref() == Some("y")));
 }
@@ -263,12 +264,12 @@ fn inexact_results_that_are_used_again_are_observed() {
 #[test]
 fn a_rank_that_differs_from_the_others() {
     let text = INEXACT.split("  { op = \"all_gather\"").next().map(|t| format!("{t}]\n")).expect("text");
-    let bench = bench(&text);
-    assert!(bench.forecast.checkpoints.is_empty(), "the final image serves");
-    let mut seen = bench.perfect();
-    let canonical = bench.get_f32(&mut seen, "y", 0, 0);
-    bench.set_f32(&mut seen, "y", 2, &[if canonical == 0.0 { 1.0 } else { 0.0 }]);
-    let verdict = bench.judge(&[seen]);
+    let planned = planned_case(&text);
+    assert!(planned.forecast.checkpoints.is_empty(), "the final image serves");
+    let mut seen = planned.perfect();
+    let canonical = planned.get_f32(&mut seen, "y", 0, 0);
+    planned.set_f32(&mut seen, "y", 2, &[if canonical == 0.0 { 1.0 } else { 0.0 }]);
+    let verdict = planned.judge(&[seen]);
     assert_eq!(verdict.status, Status::Fail);
     let finding = &verdict.findings[0];
     assert_eq!((finding.lane, finding.rank), (Lane::Invariants, Some(2)));
@@ -283,44 +284,44 @@ fn ranks_may_have_either_zero_where_both_are_right() {
         )
     };
     for (inputs, right) in [("\"if(rank == 0, 0.0, -0.0)\"", Status::Pass), ("0.0", Status::Fail)] {
-        let bench = bench(&text(inputs));
+        let planned = planned_case(&text(inputs));
         for zeros in [[0.0, -0.0, 0.0], [-0.0, 0.0, 0.0]] {
-            let mut seen = bench.perfect();
-            (0..3).for_each(|rank| bench.set_f32(&mut seen, "out", rank, &[zeros[rank]]));
-            assert_eq!(bench.judge(&[seen]).status, right, "{inputs} {zeros:?}");
+            let mut seen = planned.perfect();
+            (0..3).for_each(|rank| planned.set_f32(&mut seen, "out", rank, &[zeros[rank]]));
+            assert_eq!(planned.judge(&[seen]).status, right, "{inputs} {zeros:?}");
         }
     }
 }
 
 #[test]
 fn a_checkpoint_that_is_missing_or_changed() {
-    let bench = bench(INEXACT);
-    let mut missing = bench.perfect();
+    let planned = planned_case(INEXACT);
+    let mut missing = planned.perfect();
     missing.checkpoints[1].clear();
-    assert_eq!(bench.judge(&[missing]).status, Status::Fail);
+    assert_eq!(planned.judge(&[missing]).status, Status::Fail);
     for byte in 0..4 {
-        let mut changed = bench.perfect();
+        let mut changed = planned.perfect();
         changed.checkpoints[1][byte] ^= 0x40;
-        assert_eq!(bench.judge(&[changed]).status, Status::Fail, "byte {byte}");
+        assert_eq!(planned.judge(&[changed]).status, Status::Fail, "byte {byte}");
     }
 }
 
 #[test]
 fn a_result_that_is_overwritten_is_judged_all_the_same() {
-    let bench = bench(
+    let planned = planned_case(
         "world_size = 2\ninputs.x = { each = \"rank + i\", count = 4 }\nsteps = [\n\
          { op = \"all_reduce\", in = \"x\", out = \"y\", times = 2 },\n\
          { op = \"map\", expr = \"min(y, 0)\", out = \"z\" },\n\
          { op = \"map\", expr = \"7\", count = 4, out = \"y\" },\n]\n",
     );
-    assert_eq!(bench.forecast.checkpoints.len(), 4, "both rounds on both ranks");
-    let right = bench.perfect();
-    assert_eq!(bench.judge(std::slice::from_ref(&right)).status, Status::Pass);
+    assert_eq!(planned.forecast.checkpoints.len(), 4, "both rounds on both ranks");
+    let right = planned.perfect();
+    assert_eq!(planned.judge(std::slice::from_ref(&right)).status, Status::Pass);
     for number in 0..4 {
         for byte in 0..16 {
             let mut wrong = right.clone();
             wrong.checkpoints[number][byte] ^= 1;
-            let verdict = bench.judge(&[wrong]);
+            let verdict = planned.judge(&[wrong]);
             assert_eq!(verdict.status, Status::Fail, "copy {number}, byte {byte}");
             let finding = &verdict.findings[0];
             assert_eq!((finding.lane, finding.buffer.as_deref()), (Lane::Exact, Some("y")));
@@ -328,22 +329,22 @@ fn a_result_that_is_overwritten_is_judged_all_the_same() {
         }
         let mut missing = right.clone();
         missing.checkpoints[number].clear();
-        assert_eq!(bench.judge(&[missing]).status, Status::Fail);
+        assert_eq!(planned.judge(&[missing]).status, Status::Fail);
     }
 }
 
 #[test]
 fn runs_that_differ() {
     let text = INEXACT.split("  { op = \"all_gather\"").next().map(|t| format!("repeat = 2\n{t}]\n")).expect("text");
-    let bench = bench(&text);
-    let (first, mut second) = (bench.perfect(), bench.perfect());
-    assert_eq!(bench.judge(&[first.clone(), second.clone()]).status, Status::Pass);
-    assert_eq!(bench.judge(std::slice::from_ref(&first)).status, Status::Fail, "one run of two");
-    let canonical = bench.get_f32(&mut second, "y", 0, 0);
+    let planned = planned_case(&text);
+    let (first, mut second) = (planned.perfect(), planned.perfect());
+    assert_eq!(planned.judge(&[first.clone(), second.clone()]).status, Status::Pass);
+    assert_eq!(planned.judge(std::slice::from_ref(&first)).status, Status::Fail, "one run of two");
+    let canonical = planned.get_f32(&mut second, "y", 0, 0);
     for rank in 0..3 {
-        bench.set_f32(&mut second, "y", rank, &[if canonical == 0.0 { 1.0 } else { 0.0 }]);
+        planned.set_f32(&mut second, "y", rank, &[if canonical == 0.0 { 1.0 } else { 0.0 }]);
     }
-    let verdict = bench.judge(&[first, second]);
+    let verdict = planned.judge(&[first, second]);
     assert_eq!(verdict.status, Status::Fail);
     assert!(verdict.findings[0].text.contains("run 2 of 2 differs from run 1"), "{:#?}", verdict.findings);
 }
@@ -353,11 +354,11 @@ fn runs_may_differ_where_contents_are_undefined() {
     let text = "world_size = 2\nrepeat = 2\ncomms.a = { groups = [[0, 1]] }\ninputs.x = { each = \"rank + 1\", count = 2 }\n\
         steps = [\n{ op = \"all_gather\", in = \"x\", out = \"kept\" },\n\
         { op = \"all_gather\", comm = \"a\", in = \"x\", out = \"lost\" },\n{ op = \"abort\", comm = \"a\" },\n]\n";
-    let bench = bench(text);
-    let (first, second) = (bench.perfect(), bench.perfect());
+    let planned = planned_case(text);
+    let (first, second) = (planned.perfect(), planned.perfect());
     for (buffer, status) in [("lost", Status::Pass), ("kept", Status::Fail)] {
         let mut second = second.clone();
-        bench.set_f32(&mut second, buffer, 1, &[9.0]);
-        assert_eq!(bench.judge(&[first.clone(), second]).status, status, "{buffer}");
+        planned.set_f32(&mut second, buffer, 1, &[9.0]);
+        assert_eq!(planned.judge(&[first.clone(), second]).status, status, "{buffer}");
     }
 }

@@ -2,8 +2,8 @@
 use super::super::dyadic::Dyadic;
 use super::super::families::Rounding;
 use super::super::float::Float;
+use super::super::reduction_models::{Division, Fusion, InputScaling, ReductionModel, ReductionModels};
 use super::super::search::Search;
-use super::super::ways::{Fuse, Input, Part, ReductionModel, Ways};
 use super::*;
 use crate::num::decode_f64;
 use proptest::prelude::*;
@@ -58,37 +58,37 @@ struct Node {
 }
 
 /// What a way may give, by bits, with true if a chain does.
-fn brute(reduction: &Reduction, way: &ReductionModel, values: &[f64], scalars: &[f64]) -> BTreeMap<u64, bool> {
-    let scaled = way.input == Input::Product;
+fn brute(reduction: &Reduction, model: &ReductionModel, values: &[f64], scalars: &[f64]) -> BTreeMap<u64, bool> {
+    let scaled = model.input == InputScaling::Product;
     let nodes: Vec<Node> = values
         .iter()
         .enumerate()
         .map(|(rank, &x)| {
             let s = if scaled { scalars[rank] } else { 1.0 };
             let mut alone = Vec::new();
-            if let Input::Part { part, narrowed } = way.input {
+            if let InputScaling::Divided { part, narrowed } = model.input {
                 let part = nth(part, reduction.ranks, x);
                 alone.push(narrowed.map_or(part, |to| plus_nothing(to, part)));
-                if way.rounding == Rounding::Mixed {
-                    alone.push(plus_nothing(way.out, part));
+                if model.rounding == Rounding::Mixed {
+                    alone.push(plus_nothing(model.out, part));
                 }
             } else if !scaled {
                 alone.push(x);
             } else {
-                if way.fuse != Fuse::Always || way.acc == way.out {
-                    alone.push(times(way.out, x, s));
+                if model.fuse != Fusion::Always || model.acc == model.out {
+                    alone.push(times(model.out, x, s));
                 }
-                if way.fuse != Fuse::Never && way.acc != way.out {
-                    alone.push(times(way.acc, x, s));
+                if model.fuse != Fusion::Never && model.acc != model.out {
+                    alone.push(times(model.acc, x, s));
                 }
             }
             Node { values: alone, leaf: Some((x, s)), chain: true }
         })
         .collect();
     let mut out = BTreeMap::new();
-    pair_up(reduction, way, &nodes, &mut |last| {
+    pair_up(reduction, model, &nodes, &mut |last| {
         for &value in &last.values {
-            for end in finish(reduction, way, value) {
+            for end in finish(reduction, model, value) {
                 *out.entry(encode_f64(reduction.dtype, end)).or_insert(false) |= last.chain;
             }
         }
@@ -96,28 +96,29 @@ fn brute(reduction: &Reduction, way: &ReductionModel, values: &[f64], scalars: &
     out
 }
 
-fn finish(reduction: &Reduction, way: &ReductionModel, value: f64) -> Vec<f64> {
-    let narrowed = plus_nothing(way.out, value);
-    if reduction.kind != ReduceKind::Avg || way.input != Input::Plain {
+fn finish(reduction: &Reduction, model: &ReductionModel, value: f64) -> Vec<f64> {
+    let narrowed = plus_nothing(model.out, value);
+    if reduction.kind != ReduceKind::Avg || model.input != InputScaling::Plain {
         return vec![narrowed];
     }
     let n = reduction.ranks as f64;
     let floats = [Float::E4m3, Float::E5m2, Float::Bf16, Float::F16, Float::F32, Float::F64];
-    let holds =
-        |wide: &&Float| **wide == way.acc || (is_wider(way.out, **wide) && wide.precision() > way.acc.precision());
-    let mut parts = vec![Part::Times(over(way.out, 1.0, n), way.acc)];
+    let holds = |wide: &&Float| {
+        **wide == model.acc || (is_wider(model.out, **wide) && wide.precision() > model.acc.precision())
+    };
+    let mut parts = vec![Division::TimesReciprocal(over(model.out, 1.0, n), model.acc)];
     for &float in floats.iter().filter(holds) {
-        parts.push(Part::Times(over(float, 1.0, n), float));
-        parts.push(Part::Over(n, float));
+        parts.push(Division::TimesReciprocal(over(float, 1.0, n), float));
+        parts.push(Division::DividedBy(n, float));
     }
     let mut ends = Vec::new();
     for part in parts {
-        ends.push(plus_nothing(way.out, nth(part, reduction.ranks, value)));
-        if way.rounding == Rounding::Mixed {
-            ends.push(plus_nothing(way.out, nth(part, reduction.ranks, narrowed)));
+        ends.push(plus_nothing(model.out, nth(part, reduction.ranks, value)));
+        if model.rounding == Rounding::Mixed {
+            ends.push(plus_nothing(model.out, nth(part, reduction.ranks, narrowed)));
             ends.push(match part {
-                Part::Times(by, _) => Float::round(way.out, narrowed * by),
-                Part::Over(..) => over(way.out, narrowed, n),
+                Division::TimesReciprocal(by, _) => Float::round(model.out, narrowed * by),
+                Division::DividedBy(..) => over(model.out, narrowed, n),
             });
         }
     }
@@ -139,10 +140,10 @@ fn over(to: Float, a: f64, b: f64) -> f64 {
     if to == Float::F64 { a / b } else { narrow(to, a as f32 / b as f32) }
 }
 
-fn nth(part: Part, ranks: usize, x: f64) -> f64 {
+fn nth(part: Division, ranks: usize, x: f64) -> f64 {
     match part {
-        Part::Times(by, float) => times(float, x, by),
-        Part::Over(n, float) => {
+        Division::TimesReciprocal(by, float) => times(float, x, by),
+        Division::DividedBy(n, float) => {
             assert_eq!(n, ranks as f64);
             over(float, x, n)
         }
@@ -154,7 +155,7 @@ fn plus_nothing(to: Float, value: f64) -> f64 {
 }
 
 /// Joins any two nodes, until one is left.
-fn pair_up(reduction: &Reduction, way: &ReductionModel, nodes: &[Node], done: &mut dyn FnMut(&Node)) {
+fn pair_up(reduction: &Reduction, model: &ReductionModel, nodes: &[Node], done: &mut dyn FnMut(&Node)) {
     if let [last] = nodes {
         return done(last);
     }
@@ -163,35 +164,35 @@ fn pair_up(reduction: &Reduction, way: &ReductionModel, nodes: &[Node], done: &m
             let mut rest = nodes.to_vec();
             let b = rest.remove(j);
             let a = rest.remove(i);
-            rest.push(join(reduction, way, &a, &b));
-            pair_up(reduction, way, &rest, done);
+            rest.push(join(reduction, model, &a, &b));
+            pair_up(reduction, model, &rest, done);
         }
     }
 }
 
-fn join(reduction: &Reduction, way: &ReductionModel, a: &Node, b: &Node) -> Node {
+fn join(reduction: &Reduction, model: &ReductionModel, a: &Node, b: &Node) -> Node {
     let (mut values, mut direct) = (Vec::new(), Vec::new());
     let mut push = |value: f64| {
         values.push(value);
-        if way.rounding == Rounding::Mixed {
-            values.push(plus_nothing(way.out, value));
+        if model.rounding == Rounding::Mixed {
+            values.push(plus_nothing(model.out, value));
         }
     };
-    if way.fuse != Fuse::Always || (a.leaf.is_none() && b.leaf.is_none()) {
+    if model.fuse != Fusion::Always || (a.leaf.is_none() && b.leaf.is_none()) {
         for &x in &a.values {
             for &y in &b.values {
-                push(if reduction.kind == ReduceKind::Prod { times(way.acc, x, y) } else { plus(way.acc, x, y) });
+                push(if reduction.kind == ReduceKind::Prod { times(model.acc, x, y) } else { plus(model.acc, x, y) });
             }
         }
     }
-    if way.fuse != Fuse::Never {
+    if model.fuse != Fusion::Never {
         for (one, other) in [(a, b), (b, a)] {
             let Some((x, s)) = one.leaf else { continue };
             for &partial in &other.values {
-                push(times_plus(way.acc, x, s, partial));
+                push(times_plus(model.acc, x, s, partial));
             }
-            if way.rounding == Rounding::Mixed {
-                direct.extend(other.values.iter().map(|&partial| times_plus(way.out, x, s, partial)));
+            if model.rounding == Rounding::Mixed {
+                direct.extend(other.values.iter().map(|&partial| times_plus(model.out, x, s, partial)));
             }
         }
     }
@@ -255,22 +256,22 @@ proptest! {
         let reduction = Reduction { dtype, kind: kind(which, dtype, &scalars[..column.len()]), ranks: column.len() };
         let values: Vec<f64> = column.iter().map(|bits| decode_f64(dtype, *bits)).collect();
         let scalars = reduction.scalar_values();
-        let Ways { usual, wider, rare } = Ways::of(&reduction);
+        let ReductionModels { usual, wider, rare } = ReductionModels::for_reduction(&reduction);
         let (mut search, mut all) = (Search::default(), BTreeMap::new());
         for group in [usual, wider, rare] {
             let mut by_group = BTreeMap::new();
-            for way in &group {
-                let want = brute(&reduction, way, &values, &scalars);
+            for model in &group {
+                let want = brute(&reduction, model, &values, &scalars);
                 let mut got = BTreeMap::new();
-                for member in search.run(way, &way.leaves(&values, &scalars), &mut u64::MAX.clone()).unwrap() {
-                    way.finish(member.value, member.shape(), |v, families| {
+                for member in search.run(model, &model.leaves(&values, &scalars), &mut u64::MAX.clone()).unwrap() {
+                    model.final_results(member.value, member.shape(), |v, families| {
                         let bits = encode_f64(dtype, v);
                         *got.entry(bits).or_insert(false) |= member.chain;
                         let known = by_group.entry(bits).or_insert(FamilySet::EMPTY);
                         *known = known.union(families);
                     });
                 }
-                prop_assert_eq!(&got, &want, "{:?}", way);
+                prop_assert_eq!(&got, &want, "{:?}", model);
             }
             for (bits, families) in by_group {
                 all.entry(bits).or_insert(families);
@@ -286,7 +287,7 @@ proptest! {
         for (bits, families) in &all {
             let judged = reduction.judge(&column, *bits, &mut budget);
             let Ruling::Accept { families: Some(found), .. } = judged.ruling else {
-                prop_assert_eq!(judged.lane, Lane::Exact);
+                prop_assert_eq!(judged.lane, ElementLane::Exact);
                 continue;
             };
             prop_assert_eq!(found, *families);
@@ -307,16 +308,17 @@ fn five_ranks_agree_too() {
             let values: Vec<f64> = (0..5).map(|r| f64::from_bits(source.bits(r, round)) * 8.0).collect();
             let (reduction, column) = case(dtype, ReduceKind::Sum, &values);
             let values: Vec<f64> = column.iter().map(|bits| decode_f64(dtype, *bits)).collect();
-            let Ways { usual, wider, .. } = Ways::of(&reduction);
-            for way in usual.iter().chain(&wider) {
-                let want = brute(&reduction, way, &values, &[]);
+            let ReductionModels { usual, wider, .. } = ReductionModels::for_reduction(&reduction);
+            for model in usual.iter().chain(&wider) {
+                let want = brute(&reduction, model, &values, &[]);
                 let mut got = BTreeMap::new();
-                for member in Search::default().run(way, &way.leaves(&values, &[]), &mut u64::MAX.clone()).unwrap() {
-                    way.finish(member.value, member.shape(), |v, _| {
+                for member in Search::default().run(model, &model.leaves(&values, &[]), &mut u64::MAX.clone()).unwrap()
+                {
+                    model.final_results(member.value, member.shape(), |v, _| {
                         *got.entry(encode_f64(dtype, v)).or_insert(false) |= member.chain
                     });
                 }
-                assert_eq!(got, want, "{dtype:?} {way:?}");
+                assert_eq!(got, want, "{dtype:?} {model:?}");
             }
         }
     }

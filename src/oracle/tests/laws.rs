@@ -59,7 +59,7 @@ proptest! {
             }
         }
         let values: Vec<f64> = column.iter().map(|bits| decode_f64(dtype, *bits)).collect();
-        let Some((few, values_of_few)) = reduction.essential(&values) else { return Ok(()) };
+        let Some((few, values_of_few)) = reduction.without_neutral_inputs(&values) else { return Ok(()) };
         let found = |reduction: &Reduction, values: &[f64]| {
             reduction.search(values, GROUPS, false, &mut Budget::default()).unwrap().bits()
         };
@@ -80,7 +80,7 @@ fn few_numbers_among_many_ranks_are_searched() {
             let bits = (1f32.to_bits() + off).into();
             let judged = reduction.judge(&column, bits, &mut Budget::default());
             assert_eq!(judged.ruling.accepted(), sums.contains(&off), "{numbers:?} +{off}: {judged:?}");
-            assert_ne!(judged.lane, Lane::Bounded);
+            assert_ne!(judged.lane, ElementLane::Bounded);
         }
     }
 }
@@ -92,9 +92,9 @@ fn few_numbers_are_bounded_once_the_budget_is_used_up() {
     let (reduction, column) = case(DType::F32, ReduceKind::Sum, &values);
     let mut poor = Budget::new(0);
     let judged = reduction.judge(&column, 1f32.to_bits().into(), &mut poor);
-    assert!(judged.ruling.accepted() && judged.lane == Lane::Admissible, "a chain: {judged:?}");
+    assert!(judged.ruling.accepted() && judged.lane == ElementLane::Admissible, "a chain: {judged:?}");
     let judged = reduction.judge(&column, (1f32.to_bits() + 3).into(), &mut poor);
-    assert!(poor.blown() && judged.lane == Lane::Bounded, "{judged:?}");
+    assert!(poor.blown() && judged.lane == ElementLane::Bounded, "{judged:?}");
 }
 
 #[test]
@@ -102,7 +102,7 @@ fn an_average_over_so_many_ranks_that_a_part_of_it_is_zero_is_not_zero() {
     // 1/1024 is below the least f8e4m3, and so is 0 when it is rounded.
     let values: Vec<f64> = (0..1024).map(|rank| if rank < 7 { 448.0 } else { 16.0 }).collect();
     let (reduction, column) = case(DType::F8e4m3, ReduceKind::Avg, &values);
-    assert!(reduction.essential(&values).is_none());
+    assert!(reduction.without_neutral_inputs(&values).is_none());
     assert!(reduction.judgeable(&column).is_err());
 }
 
@@ -150,7 +150,7 @@ fn random_trees_stay_within_the_bound() {
                         answer.text(dtype)
                     );
                     let judged = reduction.judge(&column, result, &mut Budget::default());
-                    assert!(judged.ruling.accepted() && judged.lane != Lane::Exact, "{judged:?}");
+                    assert!(judged.ruling.accepted() && judged.lane != ElementLane::Exact, "{judged:?}");
                     // Far off is out.
                     let off =
                         encode_f64(dtype, decode_f64(dtype, result) + if dtype == DType::Bf16 { 16.0 } else { 2.0 });
@@ -168,7 +168,8 @@ fn products_that_become_subnormal_stay_within_the_wide_bound() {
     for (dtype, ranks) in [(DType::F8e4m3, 9), (DType::F16, 9), (DType::F16, 20), (DType::F32, 12)] {
         for seed in 0..300 {
             // from numbers above 1 down to products among the subnormal numbers
-            let low = 2f64.powi(crate::oracle::float::Float::of(dtype).unwrap().min_normal() / ranks as i32 - 1);
+            let low =
+                2f64.powi(crate::oracle::float::Float::of(dtype).unwrap().min_normal_exponent() / ranks as i32 - 1);
             let inputs =
                 Random::new(dtype, seed, Some(&ElementValue::Float(-4.0 * low)), Some(&ElementValue::Float(8.0 * low)));
             let column: Vec<u64> = (0..ranks).map(|r| inputs.bits(r, ranks)).collect();
@@ -284,7 +285,7 @@ fn rotated_chains_need_no_bound() {
         for result in [forwards, backwards] {
             seen.insert(result.to_bits());
             let judged = reduction.judge(&column, encode_f64(DType::F32, result), &mut Budget::default());
-            assert!(judged.lane == Lane::Admissible && judged.ruling.accepted(), "{start} {judged:?}");
+            assert!(judged.lane == ElementLane::Admissible && judged.ruling.accepted(), "{start} {judged:?}");
         }
     }
     assert!(seen.len() > 2, "the order matters: {seen:?}");
@@ -352,7 +353,7 @@ fn a_small_budget_falls_back_and_says_so() {
         off = off.next_up();
     }
     let judged = reduction.judge(&column, off.to_bits().into(), &mut poor);
-    assert!(poor.blown() && judged.lane == Lane::Bounded && !judged.ruling.accepted(), "{judged:?}");
+    assert!(poor.blown() && judged.lane == ElementLane::Bounded && !judged.ruling.accepted(), "{judged:?}");
     let judged = reduction.judge(&column, tree.to_bits().into(), &mut Budget::default());
-    assert!(judged.lane == Lane::Admissible && judged.ruling.accepted(), "{judged:?}");
+    assert!(judged.lane == ElementLane::Admissible && judged.ruling.accepted(), "{judged:?}");
 }

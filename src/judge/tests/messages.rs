@@ -1,8 +1,8 @@
-//! What is said of wrong results, endings, snapshots and outputs.
-use super::bench::{Bench, bench, cases, traffic, try_bench};
+//! Texts of findings on wrong results and endings; snapshots and outputs.
+use super::test_case::{TestCase, cases, planned_case, traffic, try_planned_case};
 use crate::job::RankEnd;
 use crate::job::{Ended, Observation};
-use crate::judge::{Outcome, Status, not_refused, refused, skipped};
+use crate::judge::{Outcome, Status, judge_refusal, missing_refusal, skipped};
 
 const ADD: &str = r#"
 description = "Sums."
@@ -12,10 +12,10 @@ inputs = [[1, 2, 3, 4, 5, 6], [10, 20, 30, 40, 50, 60], [100, 200, 300, 400, 500
 "#;
 
 /// The text of the first finding after a change on rank 1's `out`.
-fn said(bench: &Bench, change: impl Fn(&Bench, &mut Observation)) -> String {
-    let mut seen = bench.perfect();
-    change(bench, &mut seen);
-    let verdict = bench.judge(&[seen]);
+fn said(planned: &TestCase, change: impl Fn(&TestCase, &mut Observation)) -> String {
+    let mut seen = planned.perfect();
+    change(planned, &mut seen);
+    let verdict = planned.judge(&[seen]);
     assert_eq!(verdict.status, Status::Fail);
     assert_eq!(verdict.reason.as_ref(), Some(&verdict.findings[0].text));
     verdict.findings[0].text.clone()
@@ -23,8 +23,8 @@ fn said(bench: &Bench, change: impl Fn(&Bench, &mut Observation)) -> String {
 
 #[test]
 fn patterns_of_sums() {
-    let bench = bench(ADD);
-    let row = |values: [f32; 6]| said(&bench, |b, seen| b.set_f32(seen, "out", 1, &values));
+    let planned = planned_case(ADD);
+    let row = |values: [f32; 6]| said(&planned, |b, seen| b.set_f32(seen, "out", 1, &values));
     let missing = row([11.0, 22.0, 33.0, 44.0, 55.0, 66.0]);
     assert!(
         missing.contains("rank 1: `out[0]` after step 1 (all_reduce) is 11 (0x41300000), expected 111"),
@@ -45,7 +45,7 @@ fn patterns_of_sums() {
     assert!(strided.contains("3 of 6 elements wrong: every second element from 1 to 5"), "{strided}");
     let block = row([111.0, 1.0, 1.0, 444.0, 555.0, 666.0]);
     assert!(block.contains("a block, elements 1 to 2"), "{block}");
-    let poison = said(&bench, |b, seen| {
+    let poison = said(&planned, |b, seen| {
         let place = b.plan.buffers.iter().find(|b| b.name == "out").and_then(|o| o.places[1]).expect("out");
         seen.images[place.alloc] = b.forecast.initial[place.alloc].clone();
     });
@@ -54,8 +54,8 @@ fn patterns_of_sums() {
 
 #[test]
 fn patterns_of_movement() {
-    let bench = bench("world_size = 3\nop = \"all_gather\"\ninputs = [[1, 2], [3, 4], [5, 6]]\n");
-    let row = |values: [f32; 6]| said(&bench, |b, seen| b.set_f32(seen, "out", 1, &values));
+    let planned = planned_case("world_size = 3\nop = \"all_gather\"\ninputs = [[1, 2], [3, 4], [5, 6]]\n");
+    let row = |values: [f32; 6]| said(&planned, |b, seen| b.set_f32(seen, "out", 1, &values));
     let rotated = row([3.0, 4.0, 5.0, 6.0, 1.0, 2.0]);
     assert!(rotated.contains("the ranks' blocks are rotated by 1"), "{rotated}");
     let swapped = row([3.0, 4.0, 1.0, 2.0, 5.0, 6.0]);
@@ -66,33 +66,33 @@ fn patterns_of_movement() {
 
 #[test]
 fn a_block_of_another_rank() {
-    let bench = bench("world_size = 2\nop = \"reduce_scatter\"\ninputs = [[1, 2], [3, 5]]\n");
-    let text = said(&bench, |b, seen| b.set_f32(seen, "out", 1, &[4.0]));
+    let planned = planned_case("world_size = 2\nop = \"reduce_scatter\"\ninputs = [[1, 2], [3, 5]]\n");
+    let text = said(&planned, |b, seen| b.set_f32(seen, "out", 1, &[4.0]));
     assert!(text.contains("the rank holds the block of rank 0"), "{text}");
     assert!(text.contains("the only element"), "{text}");
 }
 
 #[test]
 fn stale_data() {
-    let bench = bench(
+    let planned = planned_case(
         "world_size = 2\ninputs.x = { each = \"rank + i\", count = 2 }\nsteps = [{ op = \"map\", expr = \"x + 7\", out = \"y\" }, { op = \"all_reduce\", in = \"x\", out = \"y\" }]\n",
     );
-    let text = said(&bench, |b, seen| b.set_f32(seen, "y", 0, &[7.0, 8.0]));
+    let text = said(&planned, |b, seen| b.set_f32(seen, "y", 0, &[7.0, 8.0]));
     assert!(text.contains("stale: they hold what was there before this step"), "{text}");
 }
 
 #[test]
 fn guards_and_inputs() {
-    let bench = bench(ADD);
-    let input = said(&bench, |b, seen| b.set_f32(seen, "in", 2, &[101.0]));
+    let planned = planned_case(ADD);
+    let input = said(&planned, |b, seen| b.set_f32(seen, "in", 2, &[101.0]));
     assert!(input.starts_with("rank 2: input `in` modified: element 0 is 101"), "{input}");
-    let guard = said(&bench, |b, seen| {
+    let guard = said(&planned, |b, seen| {
         let place = b.plan.buffers.iter().find(|b| b.name == "in").and_then(|o| o.places[2]).expect("in");
         let end = (b.plan.allocs[place.alloc].start() + b.plan.allocs[place.alloc].payload) as usize;
         seen.images[place.alloc][end + 3] ^= 1;
     });
     assert!(guard.starts_with("rank 2: guard band after `in` overwritten at byte +3"), "{guard}");
-    let before = said(&bench, |b, seen| {
+    let before = said(&planned, |b, seen| {
         let place = b.plan.buffers.iter().find(|b| b.name == "in").and_then(|o| o.places[0]).expect("in");
         seen.images[place.alloc][b.plan.allocs[place.alloc].start() as usize - 1] ^= 1;
     });
@@ -102,10 +102,10 @@ fn guards_and_inputs() {
 #[test]
 fn endings() {
     let ending = |text: &str, change: &dyn Fn(&mut Observation)| {
-        let bench = bench(text);
-        let mut seen = bench.perfect();
+        let planned = planned_case(text);
+        let mut seen = planned.perfect();
         change(&mut seen);
-        bench.judge(&[seen])
+        planned.judge(&[seen])
     };
     let fail = |seen: &mut Observation| {
         seen.ended = Ended::Errored;
@@ -159,23 +159,23 @@ steps = [
   { op = "all_reduce", in = "x", out = "z" },
 ]
 "#;
-    let bench = bench(text);
-    let right = bench.perfect();
+    let planned = planned_case(text);
+    let right = planned.perfect();
     assert!(!right.ranks[0].codes.is_empty());
-    let verdict = bench.judge(std::slice::from_ref(&right));
+    let verdict = planned.judge(std::slice::from_ref(&right));
     assert_eq!(verdict.status, Status::Pass, "{:#?}", verdict.findings);
     let mut none = right.clone();
     none.ranks[1].codes.clear();
-    let verdict = bench.judge(&[none]);
+    let verdict = planned.judge(&[none]);
     assert!(verdict.findings[0].text.contains("answered ok, expected invalid_argument"), "{:?}", verdict.findings);
     assert_eq!(verdict.findings[0].rank, Some(1));
     let mut other = right.clone();
     other.ranks[0].codes[0].1 = 5;
-    assert_eq!(bench.judge(&[other]).status, Status::Fail);
+    assert_eq!(planned.judge(&[other]).status, Status::Fail);
     let mut more = right;
-    let last = bench.plan.programs[0].len() as u32 - 1;
+    let last = planned.plan.programs[0].len() as u32 - 1;
     more.ranks[0].codes.push((last, 3, "surprise".into()));
-    assert_eq!(bench.judge(&[more]).status, Status::Fail);
+    assert_eq!(planned.judge(&[more]).status, Status::Fail);
 }
 
 #[test]
@@ -187,12 +187,12 @@ fn assertions() {
         )
     };
     let verdict = |assert: &str, rounds| {
-        let bench = bench(&text(assert));
-        let mut seen = bench.perfect();
+        let planned = planned_case(&text(assert));
+        let mut seen = planned.perfect();
         for figure in seen.ranks.iter_mut().flat_map(|r| &mut r.figures) {
             figure.traffic = rounds;
         }
-        bench.judge(&[seen])
+        planned.judge(&[seen])
     };
     for right in ["y == 2 * i + 1", "y[2] == 5", "same(y, y)", "sum.seconds < 1", "abs(y - 2 * x) <= 1"] {
         let verdict = verdict(right, None);
@@ -217,8 +217,8 @@ fn assertions() {
 #[test]
 fn a_description_is_escaped_in_the_snapshot() {
     let text = "description = \"one\\u001b[8m\\ntwo\"\nworld_size = 1\nop = \"all_reduce\"\ninputs = [[1]]\n";
-    let bench = bench(text);
-    let snapshot = bench.judge(&[bench.perfect()]).snapshot.unwrap();
+    let planned = planned_case(text);
+    let snapshot = planned.judge(&[planned.perfect()]).snapshot.unwrap();
     assert!(snapshot.starts_with("one\\u{1b}[8m\ntwo\n\n"), "{snapshot:?}");
 }
 
@@ -227,8 +227,8 @@ fn refusals() {
     let text = "world_size = 4\nop = \"reduce_scatter\"\ninputs = { each = \"rank\", count = 2 }\n";
     let with = |more: &str| {
         let case = &cases(&format!("{more}\n{text}"))[0];
-        let diagnostics = try_bench(case).err().expect("refused");
-        refused(case, &diagnostics)
+        let diagnostics = try_planned_case(case).err().expect("refused");
+        judge_refusal(case, &diagnostics)
     };
     assert_eq!(with("outcome = \"refused\"\nreason = \"not a multiple of 4\"").status, Status::Pass);
     assert_eq!(with("outcome = \"refused\"").outcome, Some(Outcome::Refused));
@@ -237,8 +237,8 @@ fn refusals() {
     assert_eq!(plain.status, Status::Fail);
     assert!(plain.findings[0].span.is_some());
     let fine = &cases(&format!("outcome = \"refused\"\n{ADD}"))[0];
-    assert_eq!(not_refused(fine).expect("a verdict").status, Status::Fail);
-    assert!(not_refused(&cases(ADD)[0]).is_none());
+    assert_eq!(missing_refusal(fine).expect("a verdict").status, Status::Fail);
+    assert!(missing_refusal(&cases(ADD)[0]).is_none());
     assert_eq!(skipped(fine, "no GPU").status, Status::Skip);
 }
 
@@ -246,7 +246,7 @@ fn refusals() {
 fn forecasts_refuse_what_cannot_be() {
     let refusal = |text: &str| {
         let case = &cases(text)[0];
-        try_bench(case).err().expect("refused")[0].message.clone()
+        try_planned_case(case).err().expect("refused")[0].message.clone()
     };
     let outside = "world_size = 2\ninputs.x = { each = \"i\", count = 3 }\nsteps = [{ op = \"map\", expr = \"x[i + 1]\", out = \"y\" }]\n";
     assert!(refusal(outside).contains("`x[3]` is outside the buffer, which has 3 elements"), "{}", refusal(outside));
@@ -258,31 +258,31 @@ fn forecasts_refuse_what_cannot_be() {
 
 #[test]
 fn snapshots() {
-    let bench = bench(
+    let planned = planned_case(
         "description = \"Two.\"\nworld_size = 3\ninputs.x = [[1e8], [1], [-1e8]]\nsteps = [{ op = \"reduce\", in = \"x\", out = \"sum\" }, { op = \"broadcast\", root = 1, in = \"x\", out = \"one\" }]\n",
     );
-    let mut seen = bench.perfect();
-    let text = bench.judge(std::slice::from_ref(&seen)).snapshot.expect("a snapshot");
-    let canonical = bench.get_f32(&mut seen, "sum", 0, 0);
+    let mut seen = planned.perfect();
+    let text = planned.judge(std::slice::from_ref(&seen)).snapshot.expect("a snapshot");
+    let canonical = planned.get_f32(&mut seen, "sum", 0, 0);
     let expected = format!(
         "Two.\n\nbefore\n  rank 0  x  [100000000]\n  rank 1  x  [1]\n  rank 2  x  [-100000000]\nafter\n  rank 0  sum  [~{canonical}]\n  rank 0  one  [1]\n  rank 1  sum  untouched\n  rank 1  one  [1]\n  rank 2  sum  untouched\n  rank 2  one  [1]\n"
     );
     assert_eq!(text, expected);
     // Another right value changes nothing, a wrong one is shown as it is.
-    bench.set_f32(&mut seen, "sum", 0, &[1.0 - canonical]);
-    let verdict = bench.judge(std::slice::from_ref(&seen));
+    planned.set_f32(&mut seen, "sum", 0, &[1.0 - canonical]);
+    let verdict = planned.judge(std::slice::from_ref(&seen));
     assert_eq!((verdict.status, verdict.snapshot.as_ref()), (Status::Pass, Some(&expected)));
-    bench.set_f32(&mut seen, "sum", 0, &[3.0]);
-    bench.set_f32(&mut seen, "one", 2, &[4.0]);
-    let wrong = bench.judge(&[seen]).snapshot.expect("a snapshot");
+    planned.set_f32(&mut seen, "sum", 0, &[3.0]);
+    planned.set_f32(&mut seen, "one", 2, &[4.0]);
+    let wrong = planned.judge(&[seen]).snapshot.expect("a snapshot");
     assert_eq!(wrong, expected.replace(&format!("~{canonical}"), "3").replace("rank 2  one  [1]", "rank 2  one  [4]"));
 }
 
 #[test]
 fn outputs_for_machines() {
     let json = |text: &str| {
-        let bench = bench(text);
-        let verdict = bench.judge(&[bench.perfect()]);
+        let planned = planned_case(text);
+        let verdict = planned.judge(&[planned.perfect()]);
         assert_eq!(verdict.status, Status::Pass, "{:#?}", verdict.findings);
         serde_json::to_string(&verdict.outputs).expect("json")
     };

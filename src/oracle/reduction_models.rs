@@ -1,6 +1,6 @@
-//! The ways in which a library may compute a reduction of floats: what a leaf, a join and the end of it are in each.
+//! Models of how a library may compute a reduction of floats: each says what a leaf, a join and the final step compute.
 //!
-//! | way | where it comes from |
+//! | model | source |
 //! |---|---|
 //! | each step | NCCL's src/device/reduce_kernel.h: f16, bf16, f32, f64 add in the type; 8 bits add in f16 and are narrowed, saturating |
 //! | once | NCCL's in-switch reductions and src/device/symmetric/primitives.cuh: f16, bf16 accumulate in f32, 8 bits in f16 or f32; f32 in f64, and products in f32 or f64: NCCL's user guide says nothing of the width |
@@ -13,48 +13,49 @@
 //!
 //! f64 has no wider accumulator: neither GPUs nor NCCL's types have a wider one.
 use super::answer::{ReduceKind, Reduction};
-use super::exact::{on_one_grid, reciprocal};
+use super::exact::{partial_sums_are_exact, reciprocal};
 use super::families::{FamilySet, Rounding, Scale, Shape};
 use super::float::{Float, fused};
 
-/// Whether a product may enter an addition unrounded.
+/// Whether a product is rounded before it is added.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Fuse {
+pub(super) enum Fusion {
+    /// Always.
     Never,
-    /// Wherever a rank's own element joins a partial result.
+    /// Not where a rank's own element joins a partial result.
     Always,
-    /// There or not, by join.
+    /// Not at some of these joins.
     May,
 }
 
-/// What becomes of a rank's element before it is added.
+/// The operation on a rank's element before it is added.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Input {
+pub(super) enum InputScaling {
     /// Nothing.
     Plain,
-    /// It is multiplied by its scalar.
+    /// Multiplication by its scalar.
     Product,
-    /// It is divided by the number of ranks, or multiplied by its reciprocal, in a type; then perhaps narrowed to another.
-    Part { part: Part, narrowed: Option<Float> },
+    /// Division by the number of ranks in a type, perhaps narrowed to another type.
+    Divided { part: Division, narrowed: Option<Float> },
 }
 
-/// One n-th of a number, computed in a type.
+/// A division by the number of ranks, computed in a type.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) enum Part {
-    Times(f64, Float),
-    Over(f64, Float),
+pub(super) enum Division {
+    TimesReciprocal(f64, Float),
+    DividedBy(f64, Float),
 }
 
-impl Part {
-    fn of(self, value: f64) -> f64 {
+impl Division {
+    fn apply(self, value: f64) -> f64 {
         match self {
-            Self::Times(reciprocal, float) => float.round(value * reciprocal),
-            Self::Over(n, float) => float.round(value / n),
+            Self::TimesReciprocal(reciprocal, float) => float.round(value * reciprocal),
+            Self::DividedBy(n, float) => float.round(value / n),
         }
     }
 }
 
-/// One way of computing.
+/// A way of computing a reduction.
 #[derive(Clone, Debug)]
 pub(super) struct ReductionModel {
     pub rounding: Rounding,
@@ -62,94 +63,96 @@ pub(super) struct ReductionModel {
     pub acc: Float,
     /// The type of the result.
     pub out: Float,
-    pub fuse: Fuse,
-    pub input: Input,
+    pub fuse: Fusion,
+    pub input: InputScaling,
     multiplies: bool,
-    /// What may become of the sum at the end, by family; empty if nothing does.
-    after: Vec<(Part, FamiliesByShape)>,
+    /// Divisions of the sum at the end, each with its families; empty if there is none.
+    after: Vec<(Division, FamiliesByShape)>,
     families: FamiliesByShape,
 }
 
+/// Families of a chain and of a tree.
 type FamiliesByShape = [FamilySet; 2];
 
-/// An input with its scalar (1 if there is none: multiplying by it changes nothing).
+/// An input with its scalar; 1 if there is none.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Leaf {
-    pub x: f64,
-    pub s: f64,
+    pub value: f64,
+    pub scalar: f64,
 }
 
-/// The ways of a reduction by how soon they are looked at: later ones only where the earlier ones do not explain a value.
+/// The models of a reduction in the order in which they are tried: later groups only where earlier ones do not explain a
+/// value.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Ways {
-    /// What libraries are known to do, and what is as plain.
+pub(super) struct ReductionModels {
+    /// What libraries are known to do, and models that are as simple.
     pub usual: Vec<ReductionModel>,
-    /// Those that contain them: mixed rounding, fusing now and then; and what is seldom done.
+    /// Models that contain the usual ones: mixed rounding, fusion at some joins; and rare ones.
     pub wider: Vec<ReductionModel>,
     /// Averages that divide every input.
     pub rare: Vec<ReductionModel>,
 }
 
-impl Ways {
-    pub fn of(reduction: &Reduction) -> Self {
-        let mut ways = Self::default();
-        let Some(out) = Float::of(reduction.dtype) else { return ways };
+impl ReductionModels {
+    pub fn for_reduction(reduction: &Reduction) -> Self {
+        let mut models = Self::default();
+        let Some(out) = Float::of(reduction.dtype) else { return models };
         let scales = match reduction.kind {
             ReduceKind::Avg => &[Scale::Before, Scale::BeforeFused, Scale::After][..],
             ReduceKind::PreMulSum { .. } => &[Scale::Before, Scale::BeforeFused],
             _ => &[Scale::None],
         };
         let multiplies = reduction.kind == ReduceKind::Prod;
-        let wide = if multiplies { factors(out) } else { accumulators(out) };
+        let wide = if multiplies { product_accumulators(out) } else { accumulators(out) };
         for &scale in scales {
-            let way = |rounding, acc, fuse| ReductionModel::new(reduction, out, rounding, scale, acc, fuse);
-            let fuse = if scale == Scale::BeforeFused { Fuse::Always } else { Fuse::Never };
+            let model = |rounding, acc, fuse| ReductionModel::new(reduction, out, rounding, scale, acc, fuse);
+            let fuse = if scale == Scale::BeforeFused { Fusion::Always } else { Fusion::Never };
             // 8 bits convert between multiplication and addition, so they have no contracted operation.
-            let seldom = fuse == Fuse::Always && out.saturates();
-            let group = if seldom { &mut ways.wider } else { &mut ways.usual };
-            group.push(way(Rounding::EachStep, out, fuse));
-            if fuse == Fuse::Always {
-                ways.wider.push(way(Rounding::EachStep, out, Fuse::May));
+            let seldom = fuse == Fusion::Always && out.saturates();
+            let group = if seldom { &mut models.wider } else { &mut models.usual };
+            group.push(model(Rounding::EachStep, out, fuse));
+            if fuse == Fusion::Always {
+                models.wider.push(model(Rounding::EachStep, out, Fusion::May));
             }
             for &acc in wide {
-                let group = if multiplies { &mut ways.wider } else { &mut ways.usual };
-                group.push(way(Rounding::Once, acc, fuse));
-                let free = if fuse == Fuse::Always { Fuse::May } else { fuse };
-                if free == Fuse::May {
-                    ways.wider.push(way(Rounding::Once, acc, free));
+                let group = if multiplies { &mut models.wider } else { &mut models.usual };
+                group.push(model(Rounding::Once, acc, fuse));
+                let free = if fuse == Fusion::Always { Fusion::May } else { fuse };
+                if free == Fusion::May {
+                    models.wider.push(model(Rounding::Once, acc, free));
                 }
-                ways.wider.push(way(Rounding::Mixed, acc, free));
+                models.wider.push(model(Rounding::Mixed, acc, free));
             }
         }
         if reduction.kind == ReduceKind::Avg && !reciprocal_is_exact(out, reduction.ranks) {
-            ways.rare = parts_first(reduction, out);
+            models.rare = models_dividing_inputs(reduction, out);
         }
-        ways
+        models
     }
 }
 
-/// The ways of an average that divide every input.
-fn parts_first(reduction: &Reduction, out: Float) -> Vec<ReductionModel> {
-    let way = |rounding, acc, part, narrowed| ReductionModel {
-        input: Input::Part { part, narrowed },
-        ..ReductionModel::new(reduction, out, rounding, Scale::BeforeDivided, acc, Fuse::Never)
+/// The models of an average that divide every input.
+fn models_dividing_inputs(reduction: &Reduction, out: Float) -> Vec<ReductionModel> {
+    let model = |rounding, acc, part, narrowed| ReductionModel {
+        input: InputScaling::Divided { part, narrowed },
+        ..ReductionModel::new(reduction, out, rounding, Scale::BeforeDivided, acc, Fusion::Never)
     };
     let n = reduction.ranks;
-    let mut ways = vec![way(Rounding::EachStep, out, Part::Over(n as f64, out), None)];
+    let mut models = vec![model(Rounding::EachStep, out, Division::DividedBy(n as f64, out), None)];
     for &acc in accumulators(out) {
-        let times = Part::Times(reciprocal(acc, n), acc);
-        ways.push(way(Rounding::EachStep, out, times, Some(out)));
-        for part in [Part::Over(n as f64, acc), times] {
-            ways.push(way(Rounding::Once, acc, part, None));
-            ways.push(way(Rounding::Once, acc, part, Some(out)));
-            ways.push(way(Rounding::Mixed, acc, part, None));
+        let times = Division::TimesReciprocal(reciprocal(acc, n), acc);
+        models.push(model(Rounding::EachStep, out, times, Some(out)));
+        for part in [Division::DividedBy(n as f64, acc), times] {
+            models.push(model(Rounding::Once, acc, part, None));
+            models.push(model(Rounding::Once, acc, part, Some(out)));
+            models.push(model(Rounding::Mixed, acc, part, None));
         }
     }
-    ways
+    models
 }
 
 impl ReductionModel {
-    fn new(reduction: &Reduction, out: Float, rounding: Rounding, scale: Scale, acc: Float, fuse: Fuse) -> Self {
+    fn new(reduction: &Reduction, out: Float, rounding: Rounding, scale: Scale, acc: Float, fuse: Fusion) -> Self {
         let multiplies = reduction.kind == ReduceKind::Prod;
         let n = reduction.ranks;
         let has_wide = !accumulators(out).is_empty();
@@ -161,19 +164,19 @@ impl ReductionModel {
             })
         };
         let input = match scale {
-            Scale::Before | Scale::BeforeFused => Input::Product,
-            _ => Input::Plain,
+            Scale::Before | Scale::BeforeFused => InputScaling::Product,
+            _ => InputScaling::Plain,
         };
         let mut after = Vec::new();
         if scale == Scale::After {
             // Multiplying by an exact reciprocal is dividing.
             let both = &[Scale::After, Scale::AfterDivided][..];
             let times = if is_exact { both } else { &[Scale::After] };
-            after.push((Part::Times(reciprocal(out, n), acc), families(times)));
+            after.push((Division::TimesReciprocal(reciprocal(out, n), acc), families(times)));
             let wider = accumulators(out).iter().copied().filter(|wide| wide.precision() > acc.precision());
             for float in std::iter::once(acc).chain(wider).filter(|_| !is_exact) {
-                after.push((Part::Times(reciprocal(float, n), float), families(&[Scale::After])));
-                after.push((Part::Over(n as f64, float), families(&[Scale::AfterDivided])));
+                after.push((Division::TimesReciprocal(reciprocal(float, n), float), families(&[Scale::After])));
+                after.push((Division::DividedBy(n as f64, float), families(&[Scale::AfterDivided])));
             }
         }
         let divides_too = scale == Scale::Before && reduction.kind == ReduceKind::Avg && is_exact;
@@ -181,39 +184,39 @@ impl ReductionModel {
         Self { rounding, acc, out, fuse, input, multiplies, after, families }
     }
 
-    /// The leaves of a column.
+    /// The leaves of a column: each rank's input with its scalar.
     pub fn leaves(&self, values: &[f64], scalars: &[f64]) -> Vec<Leaf> {
         let leaf = |(rank, x): (usize, &f64)| match self.input {
-            Input::Plain => Leaf { x: *x, s: 1.0 },
-            Input::Product => Leaf { x: *x, s: scalars.get(rank).copied().unwrap_or(1.0) },
-            Input::Part { part, narrowed } => {
-                let part = part.of(*x);
-                Leaf { x: narrowed.map_or(part, |to| to.round(part)), s: 1.0 }
+            InputScaling::Plain => Leaf { value: *x, scalar: 1.0 },
+            InputScaling::Product => Leaf { value: *x, scalar: scalars.get(rank).copied().unwrap_or(1.0) },
+            InputScaling::Divided { part, narrowed } => {
+                let part = part.apply(*x);
+                Leaf { value: narrowed.map_or(part, |to| to.round(part)), scalar: 1.0 }
             }
         };
         values.iter().enumerate().map(leaf).collect()
     }
 
-    /// What a leaf may be as a partial result of its own.
+    /// The partial results that a single leaf may give.
     #[inline]
-    pub fn alone(&self, leaf: Leaf, mut emit: impl FnMut(f64)) {
-        if self.input != Input::Product {
-            let value = if leaf.x.is_nan() { f64::NAN } else { leaf.x };
+    pub fn leaf_results(&self, leaf: Leaf, mut emit: impl FnMut(f64)) {
+        if self.input != InputScaling::Product {
+            let value = if leaf.value.is_nan() { f64::NAN } else { leaf.value };
             emit(value);
-            if self.rounding == Rounding::Mixed && self.input != Input::Plain {
+            if self.rounding == Rounding::Mixed && self.input != InputScaling::Plain {
                 emit(self.out.round(value));
             }
             return;
         }
-        if self.fuse != Fuse::Always || self.acc == self.out {
-            emit(self.out.round(leaf.x * leaf.s));
+        if self.fuse != Fusion::Always || self.acc == self.out {
+            emit(self.out.round(leaf.value * leaf.scalar));
         }
-        if self.fuse != Fuse::Never && self.acc != self.out {
-            emit(self.acc.round(leaf.x * leaf.s));
+        if self.fuse != Fusion::Never && self.acc != self.out {
+            emit(self.acc.round(leaf.value * leaf.scalar));
         }
     }
 
-    /// What joining two partial results may give.
+    /// The partial results that joining two partial results may give.
     #[inline]
     pub fn join(&self, a: f64, b: f64, mut emit: impl FnMut(f64)) {
         let value = self.acc.round(if self.multiplies { a * b } else { a + b });
@@ -223,30 +226,30 @@ impl ReductionModel {
         }
     }
 
-    /// What joining a leaf to a partial result may give if its product is not rounded.
+    /// The partial results that joining a leaf with an unrounded product to a partial result may give.
     #[inline]
     pub fn join_fused(&self, leaf: Leaf, partial: f64, mut emit: impl FnMut(f64)) {
-        let value = fused(self.acc, leaf.x, leaf.s, partial);
+        let value = fused(self.acc, leaf.value, leaf.scalar, partial);
         emit(value);
         if self.rounding == Rounding::Mixed {
             emit(self.out.round(value));
-            emit(fused(self.out, leaf.x, leaf.s, partial));
+            emit(fused(self.out, leaf.value, leaf.scalar, partial));
         }
     }
 
-    /// The last partial result, if a pass over the leaves shows that every order gives the same: a wide accumulator holds
-    /// most sums exactly.
-    pub fn only_sum(&self, leaves: &[Leaf]) -> Option<f64> {
-        if self.rounding != Rounding::Once || self.multiplies || self.fuse == Fuse::May {
+    /// The sum, if a pass over the leaves shows that every order gives the same one: a wide accumulator holds most sums
+    /// exactly.
+    pub fn order_independent_sum(&self, leaves: &[Leaf]) -> Option<f64> {
+        if self.rounding != Rounding::Once || self.multiplies || self.fuse == Fusion::May {
             return None;
         }
         let mut terms = Vec::with_capacity(leaves.len());
         for leaf in leaves {
-            let mut term = leaf.x;
-            if self.input == Input::Product {
-                self.alone(*leaf, |value| term = value);
+            let mut term = leaf.value;
+            if self.input == InputScaling::Product {
+                self.leaf_results(*leaf, |value| term = value);
                 // Of types below f64 the product is exact in f64, and so shows whether the accumulator holds it.
-                if self.fuse == Fuse::Always && term != leaf.x * leaf.s {
+                if self.fuse == Fusion::Always && term != leaf.value * leaf.scalar {
                     return None;
                 }
             }
@@ -256,22 +259,22 @@ impl ReductionModel {
             terms.push(term);
         }
         let size = terms.iter().map(|term| term.abs()).sum();
-        on_one_grid(self.acc, &terms, size).then(|| terms.iter().fold(-0.0, |sum, term| sum + term))
+        partial_sums_are_exact(self.acc, &terms, size).then(|| terms.iter().fold(-0.0, |sum, term| sum + term))
     }
 
-    /// What the result may be, given the last partial result, and the families that give it.
-    pub fn finish(&self, value: f64, shape: Shape, mut emit: impl FnMut(f64, FamilySet)) {
+    /// The results that the last partial result may give, each with its families.
+    pub fn final_results(&self, value: f64, shape: Shape, mut emit: impl FnMut(f64, FamilySet)) {
         let at = usize::from(shape == Shape::Tree);
         if self.after.is_empty() {
             return emit(self.out.round(value), self.families[at]);
         }
         for (part, families) in &self.after {
-            emit(self.out.round(part.of(value)), families[at]);
+            emit(self.out.round(part.apply(value)), families[at]);
             if self.rounding == Rounding::Mixed {
                 let narrowed = self.out.round(value);
-                emit(self.out.round(part.of(narrowed)), families[at]);
-                let (Part::Times(by, _) | Part::Over(by, _)) = *part;
-                let exact = if matches!(part, Part::Times(..)) { narrowed * by } else { narrowed / by };
+                emit(self.out.round(part.apply(narrowed)), families[at]);
+                let (Division::TimesReciprocal(by, _) | Division::DividedBy(by, _)) = *part;
+                let exact = if matches!(part, Division::TimesReciprocal(..)) { narrowed * by } else { narrowed / by };
                 emit(self.out.round(exact), families[at]);
             }
         }
@@ -289,7 +292,7 @@ pub(super) const fn accumulators(out: Float) -> &'static [Float] {
 }
 
 /// The wider types in which a type may be multiplied. Products of 8 bits soon leave f16's range.
-pub(super) const fn factors(out: Float) -> &'static [Float] {
+pub(super) const fn product_accumulators(out: Float) -> &'static [Float] {
     match out {
         Float::E4m3 | Float::E5m2 => &[Float::F32],
         _ => accumulators(out),

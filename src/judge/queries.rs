@@ -1,4 +1,4 @@
-//! Checks of the answers of NCCL's query functions: a communicator's size, rank, device and asynchronous error, the texts of
+//! Checks the answers of NCCL's query functions: a communicator's size, rank, device and asynchronous error, the texts of
 //! errors, the version.
 use super::findings::{FindingCollector, Priority};
 use super::{Lane, message};
@@ -7,36 +7,37 @@ use crate::job::{Answer, Asked};
 use crate::plan::Plan;
 use nccl_sys::ncclResult_t;
 
-/// The least plausible version code: that of NCCL 2.0.0.
-const OLDEST: i32 = 2000;
+/// Version code of NCCL 2.0.0, the smallest plausible one.
+const OLDEST_VERSION: i32 = 2000;
 
-/// Compares the answers on every rank with the communicators that the plan made.
-pub(crate) fn check(plan: &Plan, seen: &Observation, collector: &mut FindingCollector) {
-    for (rank, report) in seen.ranks.iter().enumerate() {
-        if !collector.eyes.rank(rank) {
+/// Compares the answers on every rank with the plan's communicators.
+pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut FindingCollector) {
+    for (rank, report) in observation.ranks.iter().enumerate() {
+        if !collector.mutation.compares_rank(rank) {
             continue;
         }
         for asked in &report.answers.comms {
-            communicator(plan, rank, asked, collector);
+            check_communicator(plan, rank, asked, collector);
         }
-        texts(rank, &report.answers.texts, collector);
+        check_error_texts(rank, &report.answers.texts, collector);
         if let Some(version) = report.answers.version {
-            let right = version >= OLDEST;
-            let wrong = Wrong { function: "ncclGetVersion", right: "a version code".into(), actual: number(version) };
-            wrong.note(right, rank, collector);
+            let right = version >= OLDEST_VERSION;
+            let wrong =
+                QueryCheck { function: "ncclGetVersion", right: "a version code".into(), actual: value_text(version) };
+            wrong.record(right, rank, collector);
         }
         if report.answers.mute > 0 {
-            let wrong = Wrong {
+            let wrong = QueryCheck {
                 function: "ncclGetLastError",
                 right: "a text".into(),
                 actual: "a null pointer after a call that failed".into(),
             };
-            wrong.note(false, rank, collector);
+            wrong.record(false, rank, collector);
         }
     }
 }
 
-fn communicator(plan: &Plan, rank: usize, asked: &Asked, collector: &mut FindingCollector) {
+fn check_communicator(plan: &Plan, rank: usize, asked: &Asked, collector: &mut FindingCollector) {
     let Some(comm) = plan.comms.get(asked.comm as usize) else { return };
     let Some(own) = comm.members.iter().position(|member| *member == rank) else { return };
     let of = match &comm.name {
@@ -55,17 +56,17 @@ fn communicator(plan: &Plan, rank: usize, asked: &Asked, collector: &mut Finding
     ] {
         let Some(right) = right.filter(|_| answer != Answer::Absent) else { continue };
         let actual = match answer {
-            Answer::Is(value) => number(value),
+            Answer::Is(value) => value_text(value),
             Answer::Refused(code) => ncclResult_t(code).name().map_or_else(|| format!("code {code}"), str::to_owned),
             Answer::Nothing | Answer::Absent => "success but no value".into(),
         };
-        let wrong = Wrong { function, right: number(right), actual: format!("{actual}{of}") };
-        wrong.note(answer == Answer::Is(right), rank, collector);
+        let wrong = QueryCheck { function, right: value_text(right), actual: format!("{actual}{of}") };
+        wrong.record(answer == Answer::Is(right), rank, collector);
     }
 }
 
 /// Every code must have a text, and no failure the text of success.
-fn texts(rank: usize, texts: &[(i32, Option<String>)], collector: &mut FindingCollector) {
+fn check_error_texts(rank: usize, texts: &[(i32, Option<String>)], collector: &mut FindingCollector) {
     let success = texts.iter().find(|(code, _)| *code == ncclResult_t::Success.0).and_then(|(_, text)| text.as_deref());
     for (code, text) in texts {
         let name = ncclResult_t(*code).name().map_or_else(|| format!("code {code}"), str::to_owned);
@@ -78,38 +79,38 @@ fn texts(rank: usize, texts: &[(i32, Option<String>)], collector: &mut FindingCo
         };
         let right = actual.is_none();
         let actual = format!("{} for {name}", actual.unwrap_or("a text"));
-        Wrong { function: "ncclGetErrorString", right: "a text of its own".into(), actual }
-            .note(right, rank, collector);
+        QueryCheck { function: "ncclGetErrorString", right: "a text of its own".into(), actual }
+            .record(right, rank, collector);
     }
 }
 
-fn number(value: i32) -> String {
+fn value_text(value: i32) -> String {
     if value == i32::MIN { "nothing".into() } else { value.to_string() }
 }
 
-/// A function with the right answer and the actual one.
-struct Wrong {
+/// A query function with its right and its actual answer.
+struct QueryCheck {
     function: &'static str,
     right: String,
     actual: String,
 }
 
-impl Wrong {
-    fn note(self, right: bool, rank: usize, collector: &mut FindingCollector) {
-        collector.looked(Lane::Invariants, 1);
+impl QueryCheck {
+    fn record(self, right: bool, rank: usize, collector: &mut FindingCollector) {
+        collector.count_checked(Lane::Invariants, 1);
         if !right {
             let Self { function, right, actual } = self;
             let text = format!("rank {rank}: {function} answered {actual}, expected {right}");
-            let mut finding = message::plain(Lane::Invariants, text, right, actual);
+            let mut finding = message::without_element(Lane::Invariants, text, right, actual);
             finding.rank = Some(rank);
-            collector.find(Priority { kind: 2, event: 0 }, finding);
+            collector.add(Priority { kind: 2, event: 0 }, finding);
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::bench::bench;
+    use super::super::tests::test_case::planned_case;
     use super::super::{Lane, Status};
     use super::*;
     use crate::job::Answers;
@@ -121,7 +122,7 @@ inputs.x = { each = "rank", count = 1 }
 steps = [{ op = "all_reduce", comm = "turned", in = "x", out = "y" }]
 "#;
 
-    fn right(comm: u32, rank: i32) -> Asked {
+    fn right_answers(comm: u32, rank: i32) -> Asked {
         Asked {
             comm,
             count: Answer::Is(3),
@@ -133,16 +134,16 @@ steps = [{ op = "all_reduce", comm = "turned", in = "x", out = "y" }]
     }
 
     /// The findings for changed answers of rank 0, which is rank 2 of `turned`.
-    fn said(change: impl FnOnce(&mut Answers)) -> Vec<String> {
-        let bench = bench(TURNED);
-        let turned = bench.plan.comms.iter().position(|comm| comm.name.as_deref() == Some("turned")).unwrap() as u32;
-        let mut seen = bench.perfect();
-        let answers = &mut seen.ranks[0].answers;
-        answers.comms = vec![right(turned, 2)];
+    fn findings_after(change: impl FnOnce(&mut Answers)) -> Vec<String> {
+        let planned = planned_case(TURNED);
+        let turned = planned.plan.comms.iter().position(|comm| comm.name.as_deref() == Some("turned")).unwrap() as u32;
+        let mut observation = planned.perfect();
+        let answers = &mut observation.ranks[0].answers;
+        answers.comms = vec![right_answers(turned, 2)];
         answers.texts = (0..8).map(|code| (code, Some(format!("text {code}")))).collect();
         answers.version = Some(23007);
         change(answers);
-        let verdict = bench.judge(&[seen]);
+        let verdict = planned.judge(&[observation]);
         assert_eq!(verdict.status == Status::Fail, !verdict.findings.is_empty());
         assert!(verdict.findings.iter().all(|finding| finding.lane == Lane::Invariants));
         verdict.findings.into_iter().map(|finding| finding.text).collect()
@@ -150,14 +151,14 @@ steps = [{ op = "all_reduce", comm = "turned", in = "x", out = "y" }]
 
     #[test]
     fn right_answers_and_absent_functions_pass() {
-        assert_eq!(said(|_| {}), [] as [&str; 0]);
-        assert_eq!(said(|answers| *answers = Answers::default()), [] as [&str; 0]);
+        assert_eq!(findings_after(|_| {}), [] as [&str; 0]);
+        assert_eq!(findings_after(|answers| *answers = Answers::default()), [] as [&str; 0]);
         let absent = |answers: &mut Answers| {
             let asked = &mut answers.comms[0];
             (asked.count, asked.rank, asked.device) = (Answer::Absent, Answer::Absent, Answer::Absent);
             asked.error = Answer::Absent;
         };
-        assert_eq!(said(absent), [] as [&str; 0]);
+        assert_eq!(findings_after(absent), [] as [&str; 0]);
     }
 
     #[test]
@@ -181,7 +182,7 @@ steps = [{ op = "all_reduce", comm = "turned", in = "x", out = "y" }]
             (|a| a.mute = 1, "ncclGetLastError answered a null pointer after a call that failed"),
         ];
         for (change, text) in CHANGES {
-            let found = said(change);
+            let found = findings_after(change);
             assert!(found.len() == 1 && found[0].contains(text), "{text}: {found:?}");
         }
     }

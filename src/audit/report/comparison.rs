@@ -1,27 +1,31 @@
-//! Several ways of checking side by side: what each notices of the same faults, for people and as JSON lines.
-use crate::audit::{Item, ItemRow, Report};
+//! Several checkers side by side: the faults that each catches, as a table and as JSON lines.
+use crate::audit::{FaultOrFlaw, ItemRow, Report};
 use crate::printable::{json as json_text, one_line};
 use crate::report::Styles;
 use crate::report::human::duration;
 use serde_json::{Map, Value, json};
 use std::io::{self, Write};
 
-/// Width of a way's column.
+/// Width of a checker's column.
 const COLUMN: usize = 12;
 
-/// One line per fault with a column for each way, then the sums.
-pub fn human(to: &mut dyn Write, reports: &[Report], seconds: f64, styles: &Styles) -> io::Result<()> {
+/// Writes one line per fault with a column for each checker, then the sums.
+///
+/// # Errors
+///
+/// Writing fails.
+pub fn write_comparison(to: &mut dyn Write, reports: &[Report], seconds: f64, styles: &Styles) -> io::Result<()> {
     let Styles { strong, fail, faint, .. } = styles;
-    let names: String = reports.iter().map(|report| format!("{:>COLUMN$}", report.way)).collect();
+    let names: String = reports.iter().map(|report| format!("{:>COLUMN$}", report.checker)).collect();
     writeln!(to, "{strong}{:<6}{names}  what is wrong{strong:#}", "fault")?;
     for item in faults(reports) {
         write!(to, "{:<6}", item.id())?;
-        for row in reports.iter().map(|report| row(report, item)) {
+        for row in reports.iter().map(|report| item_row(report, item)) {
             match row {
                 Some(row) if !row.missed() => {
                     write!(to, "{:>COLUMN$}", format!("{}{}", row.caught, if row.at_least { "+" } else { "" }))?;
                 }
-                // met, or not even that
+                // "missed" if cases reach the fault, else "not met".
                 Some(row) if row.reached > 0 => write!(to, "{fail}{:>COLUMN$}{fail:#}", "missed")?,
                 _ => write!(to, "{faint}{:>COLUMN$}{faint:#}", "not met")?,
             }
@@ -42,28 +46,32 @@ pub fn human(to: &mut dyn Write, reports: &[Report], seconds: f64, styles: &Styl
     writeln!(to)?;
     for report in reports {
         for (reason, count) in &report.skipped {
-            writeln!(to, "{} leaves out {count}: {}", report.way, one_line(reason))?;
+            writeln!(to, "{} leaves out {count}: {}", report.checker, one_line(reason))?;
         }
-        if !report.troubles.is_empty() {
-            let count = report.troubles.len();
-            writeln!(to, "{fail}{}{fail:#}: nothing can be said of {count} runs", report.way)?;
+        if !report.undecided.is_empty() {
+            let count = report.undecided.len();
+            writeln!(to, "{fail}{}{fail:#}: nothing can be said of {count} runs", report.checker)?;
         }
     }
     writeln!(to, "in {}", duration(seconds))?;
     to.flush()
 }
 
-/// A line per fault, then one per way. The fields are part of the interface.
-pub fn json_lines(to: &mut dyn Write, reports: &[Report], seconds: f64) -> io::Result<()> {
+/// Writes one object per fault, then one per checker. The fields are part of the interface.
+///
+/// # Errors
+///
+/// Writing fails.
+pub fn write_json_lines(to: &mut dyn Write, reports: &[Report], seconds: f64) -> io::Result<()> {
     let mut line = |value: Value| -> io::Result<()> {
         json_text(&mut *to, &value)?;
         to.write_all(b"\n")
     };
     for item in faults(reports) {
         let cell = |report: &Report| {
-            let row = row(report, item)?;
+            let row = item_row(report, item)?;
             let counts = json!({"caught": row.caught, "reached": row.reached, "at_least": row.at_least});
-            Some((report.way.to_owned(), counts))
+            Some((report.checker.to_owned(), counts))
         };
         let ways: Map<String, Value> = reports.iter().filter_map(cell).collect();
         line(json!({"kind": "fault", "id": item.id(), "class": item.class(), "text": item.text(), "ways": ways}))?;
@@ -71,20 +79,20 @@ pub fn json_lines(to: &mut dyn Write, reports: &[Report], seconds: f64) -> io::R
     for report in reports {
         let classes = report.classes(false);
         line(json!({
-            "kind": "way", "way": report.way, "cases": report.cases, "runs": report.runs,
+            "kind": "way", "way": report.checker, "cases": report.cases, "runs": report.runs,
             "fault_classes": {"caught": classes.caught, "of": classes.all},
-            "skipped": report.skipped, "troubles": report.troubles.len(), "seconds": seconds,
+            "skipped": report.skipped, "troubles": report.undecided.len(), "seconds": seconds,
         }))?;
     }
     to.flush()
 }
 
-/// The library's faults: a flaw of one way's judge is none of another's.
-fn faults(reports: &[Report]) -> impl Iterator<Item = Item> {
+/// The library's faults; flaws of this project's judge say nothing of other checkers.
+fn faults(reports: &[Report]) -> impl Iterator<Item = FaultOrFlaw> {
     let rows = reports.first().map(|report| report.items.as_slice()).unwrap_or_default();
-    rows.iter().map(|row| row.item).filter(|item| matches!(item, Item::Fault(_)))
+    rows.iter().map(|row| row.item).filter(|item| matches!(item, FaultOrFlaw::Fault(_)))
 }
 
-fn row(report: &Report, item: Item) -> Option<&ItemRow> {
+fn item_row(report: &Report, item: FaultOrFlaw) -> Option<&ItemRow> {
     report.items.iter().find(|row| row.item == item)
 }

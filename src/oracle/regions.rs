@@ -1,8 +1,8 @@
-//! Where a plan's regions lie, and what its events write.
+//! The memory of a plan's regions, and the writes of its events.
 use crate::plan::{Event, Plan, Region, Write};
 use std::ops::Range;
 
-/// The allocation and the bytes of its payload that a region is.
+/// The allocation of a region and its bytes in the payload; `None` if the region does not exist.
 pub(crate) fn region_bytes(plan: &Plan, region: Region) -> Option<(usize, Range<u64>)> {
     let buffer = plan.buffers.get(region.buf)?;
     let place = (*buffer.places.get(region.rank)?)?;
@@ -12,7 +12,7 @@ pub(crate) fn region_bytes(plan: &Plan, region: Region) -> Option<(usize, Range<
     (end <= plan.allocs.get(place.alloc)?.payload).then_some((place.alloc, start..end))
 }
 
-/// What an event writes.
+/// The writes of an event, by position.
 pub(crate) fn writes_of(event: &Event) -> Vec<Option<&Write>> {
     match event {
         Event::Collective { recv, .. } => recv.iter().map(Option::as_ref).collect(),

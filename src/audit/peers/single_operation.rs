@@ -1,5 +1,5 @@
-//! A corpus case as one operation, if it is one, and that operation as a scenario of its own.
-use super::Refused;
+//! A corpus case as one operation, if it is one, and that operation as a scenario.
+use super::NotRunnable;
 use crate::num::DType;
 use crate::ops::{Composite, Extent, Kind, Op, Who};
 use crate::plan::{Buffer, Event, Limits, Plan, Reduction, Region, Write as Writes, plan};
@@ -8,24 +8,24 @@ use nccl_sys::ncclRedOp_t;
 use std::fmt::Write;
 use std::sync::Arc;
 
-/// How much each rank contributes.
+/// The counts of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Counts {
     /// NCCL's count, the same on every rank.
     Same(u64),
-    /// By rank.
+    /// What each rank sends.
     PerRank(Vec<u64>),
-    /// What rank r sends to j.
+    /// What each rank sends to each rank.
     Matrix(Vec<Vec<u64>>),
 }
 
 impl Counts {
-    /// True if nothing moves at all.
-    pub fn empty(&self) -> bool {
+    /// True if every count is 0.
+    pub fn all_zero(&self) -> bool {
         self.all(|count| count == 0)
     }
 
-    /// True if every count is so.
+    /// True if the condition holds for every count.
     pub fn all(&self, so: impl Fn(u64) -> bool) -> bool {
         match self {
             Self::Same(count) => so(*count),
@@ -34,7 +34,7 @@ impl Counts {
         }
     }
 
-    /// Every count changed.
+    /// The counts with a function applied to each.
     pub fn map(self, by: impl Fn(u64) -> u64) -> Self {
         match self {
             Self::Same(count) => Self::Same(by(count)),
@@ -44,12 +44,12 @@ impl Counts {
     }
 }
 
-/// The reduction, as far as a suite takes it over: scalars are the suite's own.
+/// The reduction of an operation, with the suite's scalars.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Reducing {
+pub enum OperationReduction {
     /// sum, prod, min, max, avg.
     Builtin(ncclRedOp_t),
-    /// A scalar per rank: an expression in `rank`, and whether it lies in device memory.
+    /// premul_sum: the scalar as an expression in `rank`, and true if it lies in device memory.
     PreMulSum(String, bool),
 }
 
@@ -61,48 +61,53 @@ pub struct SingleOperation {
     /// Element type.
     pub dtype: DType,
     /// The reduction, if it has one.
-    pub reduce: Option<Reducing>,
+    pub reduce: Option<OperationReduction>,
     /// World size.
     pub n: usize,
-    /// How much.
+    /// The counts.
     pub counts: Counts,
-    /// The root; 0 if it takes none.
+    /// The root; 0 for an operation without one.
     pub root: usize,
-    /// Send and receive buffer share memory.
+    /// True if send and receive buffer share memory.
     pub in_place: bool,
     /// Elements by which both buffers are shifted.
     pub offset: u64,
-    /// Steps of a program instead of the short form.
+    /// `steps` of the scenario, if it is not a single step.
     pub steps: Option<String>,
 }
 
 impl SingleOperation {
     /// The one operation that a case consists of.
-    pub(super) fn of(case: &Arc<Case>) -> Result<Self, Refused> {
-        let [step] = case.steps.as_slice() else { return Err(Refused::Program) };
+    pub(super) fn from_case(case: &Arc<Case>) -> Result<Self, NotRunnable> {
+        let [step] = case.steps.as_slice() else { return Err(NotRunnable::NotOneOperation) };
         if case.outcome.is_some() || step.error.is_some() || !case.comms.is_empty() {
-            return Err(Refused::Negative);
+            return Err(NotRunnable::ExpectsFailure);
         }
         let plain = step.times.is_none() && step.after.is_empty() && matches!(step.ranks, Ranks::All);
         if !plain || step.stream != "main" || !matches!(&step.place, Where::Comm(name) if name.v == "world") {
-            return Err(Refused::Program);
+            return Err(NotRunnable::NotOneOperation);
         }
         if case.env.iter().any(|var| matches!(var.value, EnvValue::PerRank(_))) {
-            return Err(Refused::ByRank);
+            return Err(NotRunnable::DiffersByRank);
         }
         let device = matches!(&step.reduce, Some(reduce) if matches!(reduce.v, Reduce::PreMulSum { device: true, .. }));
-        let plan = plan(case, &Limits::default()).map_err(|_| Refused::Negative)?;
-        Self::read(step, device, &plan)
+        let plan = plan(case, &Limits::default()).map_err(|_| NotRunnable::ExpectsFailure)?;
+        Self::from_plan(step, device, &plan)
     }
 
-    fn read(step: &Step, device: bool, plan: &Plan) -> Result<Self, Refused> {
+    fn from_plan(step: &Step, device: bool, plan: &Plan) -> Result<Self, NotRunnable> {
         let (op, n) = (step.op, plan.n);
         let named = |buffer: &&Buffer| step.input.as_ref().is_some_and(|input| input.name == buffer.name);
-        let input = plan.buffers.iter().find(named).filter(|buffer| buffer.input.is_some()).ok_or(Refused::Program)?;
+        let input = plan
+            .buffers
+            .iter()
+            .find(named)
+            .filter(|buffer| buffer.input.is_some())
+            .ok_or(NotRunnable::NotOneOperation)?;
         let place = |rank: usize| input.places.get(rank).copied().flatten();
         let lead = |rank: usize| place(rank).and_then(|p| plan.allocs.get(p.alloc)).map_or(0, |alloc| alloc.lead);
         let size = input.dtype.size() as u64;
-        let mut recipe = Self {
+        let mut operation = Self {
             op,
             dtype: input.dtype,
             reduce: None,
@@ -110,47 +115,49 @@ impl SingleOperation {
             counts: Counts::Same(0),
             root: 0,
             in_place: false,
-            // shifted by another number on each rank: by one
+            // Where ranks differ in their offset, it becomes 1.
             offset: if (0..n).all(|rank| lead(rank) == lead(0)) { lead(0) / size } else { 1 },
             steps: None,
         };
         match (&op.kind, plan.events.as_slice()) {
             (Kind::Collective(_), [Event::Collective { k, reduce, root, send, recv, .. }]) => {
-                recipe.counts = Counts::Same(*k);
-                recipe.root = *root;
-                recipe.reduce = reduce.as_ref().map(|reduce| match reduce {
-                    Reduction::Builtin(op) => Reducing::Builtin(*op),
-                    Reduction::PreMulSum(_) => Reducing::PreMulSum(String::new(), device),
+                operation.counts = Counts::Same(*k);
+                operation.root = *root;
+                operation.reduce = reduce.as_ref().map(|reduce| match reduce {
+                    Reduction::Builtin(op) => OperationReduction::Builtin(*op),
+                    Reduction::PreMulSum(_) => OperationReduction::PreMulSum(String::new(), device),
                 });
-                let shared: Vec<bool> = (0..n).filter_map(|rank| shares(plan, send, recv, rank)).collect();
-                recipe.in_place = shared.contains(&true);
-                if recipe.in_place && shared.contains(&false) {
-                    return Err(Refused::ByRank);
+                let shared: Vec<bool> = (0..n).filter_map(|rank| shares_allocation(plan, send, recv, rank)).collect();
+                operation.in_place = shared.contains(&true);
+                if operation.in_place && shared.contains(&false) {
+                    return Err(NotRunnable::DiffersByRank);
                 }
             }
             (Kind::Composite(Composite::AllGatherV), _) => {
-                recipe.counts = Counts::PerRank((0..n).map(|rank| place(rank).map_or(0, |p| p.count)).collect());
+                operation.counts = Counts::PerRank((0..n).map(|rank| place(rank).map_or(0, |p| p.count)).collect());
             }
-            (Kind::Composite(Composite::AllToAllV), events) => recipe.counts = Counts::Matrix(pieces(events, n)),
+            (Kind::Composite(Composite::AllToAllV), events) => {
+                operation.counts = Counts::Matrix(piece_counts(events, n))
+            }
             (Kind::SendRecv, events) => {
-                let pieces = pieces(events, n);
+                let pieces = piece_counts(events, n);
                 let ring = |r: usize, j: usize| j == (r + 1) % n;
                 let count = pieces.first().and_then(|row| row.get(1 % n)).copied().unwrap_or(0);
                 let fits = |(r, row): (usize, &Vec<u64>)| {
                     row.iter().enumerate().all(|(j, c)| *c == if ring(r, j) { count } else { 0 })
                 };
                 if !pieces.iter().enumerate().all(fits) {
-                    return Err(Refused::Program);
+                    return Err(NotRunnable::NotOneOperation);
                 }
-                recipe.counts = Counts::Same(count);
+                operation.counts = Counts::Same(count);
             }
-            _ => return Err(Refused::Program),
+            _ => return Err(NotRunnable::NotOneOperation),
         }
-        Ok(recipe)
+        Ok(operation)
     }
 
-    /// The scenario.
-    pub(super) fn text(&self) -> String {
+    /// The operation as the text of a scenario.
+    pub(super) fn scenario_text(&self) -> String {
         let mut text = format!("world_size = {}\ndtype = \"{}\"\n", self.n, self.dtype.name());
         let mut line = |words: std::fmt::Arguments<'_>| {
             // a String takes everything
@@ -166,8 +173,8 @@ impl SingleOperation {
         }
         let mut keys = format!("op = \"{}\", in = \"x\", out = \"y\"", self.op.name);
         match &self.reduce {
-            Some(Reducing::Builtin(op)) => keys += &format!(", reduce = \"{}\"", op.name().unwrap_or("sum")),
-            Some(Reducing::PreMulSum(scalar, device)) => {
+            Some(OperationReduction::Builtin(op)) => keys += &format!(", reduce = \"{}\"", op.name().unwrap_or("sum")),
+            Some(OperationReduction::PreMulSum(scalar, device)) => {
                 let place = if *device { ", scalar = \"device\"" } else { "" };
                 keys += &format!(", reduce = {{ premul_sum = \"{scalar}\" }}{place}");
             }
@@ -193,7 +200,7 @@ impl SingleOperation {
         match (&self.counts, &self.op.kind) {
             (Counts::Same(k), Kind::Collective(c)) => {
                 line(format_args!("inputs.x = {{ each = 0, count = {} }}", elements(c.send, *k)));
-                // every rank has a receive buffer, also where nothing arrives
+                // Every rank has a receive buffer, even if it receives nothing.
                 if !writes_all && !self.in_place {
                     line(format_args!("inputs.y = {{ count = {} }}", elements(c.recv, *k)));
                 }
@@ -210,16 +217,16 @@ impl SingleOperation {
     }
 }
 
-/// Whether a rank's send and receive side lie in one allocation; `None` if it lacks one of them.
-fn shares(plan: &Plan, send: &[Option<Region>], recv: &[Option<Writes>], rank: usize) -> Option<bool> {
+/// True if a rank's send and receive regions lie in one allocation; `None` if it lacks one of them.
+fn shares_allocation(plan: &Plan, send: &[Option<Region>], recv: &[Option<Writes>], rank: usize) -> Option<bool> {
     let alloc = |buf: usize, rank: usize| Some(plan.buffers.get(buf)?.places.get(rank).copied().flatten()?.alloc);
     let send = send.get(rank).copied().flatten()?;
     let recv = recv.get(rank).copied().flatten()?.region;
     Some(alloc(send.buf, send.rank)? == alloc(recv.buf, recv.rank)?)
 }
 
-/// What rank r sends to j, from its messages.
-fn pieces(events: &[Event], n: usize) -> Vec<Vec<u64>> {
+/// The number of elements that each rank sends to each rank, from the messages.
+fn piece_counts(events: &[Event], n: usize) -> Vec<Vec<u64>> {
     let mut pieces = vec![vec![0; n]; n];
     for event in events {
         let Event::Post { message, from, .. } = event else { continue };

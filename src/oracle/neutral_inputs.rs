@@ -1,5 +1,4 @@
-//! Inputs that change nothing: zeros in a sum, ones in a product. Without them a column of many ranks may be small enough to
-//! be searched.
+//! Neutral inputs: zeros in a sum, ones in a product. Without them a column of many ranks may be small enough to be searched.
 //!
 //! Adding zero or multiplying by one leaves a partial result as it is, or narrows it. The same narrowing is possible at the
 //! next join, or at the leaf itself, so it adds no result. The sign of a sum of zeros depends on whether one of them is
@@ -10,9 +9,9 @@ use super::answer::{ReduceKind, Reduction};
 use crate::plan::cost::SEARCH_RANKS;
 
 impl Reduction {
-    /// A column of many ranks as one of few with the same results: the reduction of the inputs that matter, and those
-    /// inputs. `None` if too many are left to be searched.
-    pub(super) fn essential(&self, values: &[f64]) -> Option<(Self, Vec<f64>)> {
+    /// The reduction without neutral inputs, which has the same results, and the other inputs. `None` if these are too many
+    /// for a search.
+    pub(super) fn without_neutral_inputs(&self, values: &[f64]) -> Option<(Self, Vec<f64>)> {
         let scalars = self.scalar_values();
         let zero = |x: f64| (x == 0.0).then(|| usize::from(x.is_sign_negative()));
         let neutral = |rank: usize, x: f64| match (&self.kind, scalars.get(rank)) {

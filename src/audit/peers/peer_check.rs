@@ -1,5 +1,5 @@
-//! What a suite runs of a case, and how it judges what came of it.
-use super::{Call, Peer, Sight, Spot, Suite};
+//! The inputs that a suite gives a planned case, and its comparison of the results.
+use super::{CheckedPart, ElementPosition, OperationCall, Peer, PeerSuite};
 use crate::job::{Ended, Observation};
 use crate::job::{Ptr, Red, What};
 use crate::num::{DType, get, put};
@@ -7,79 +7,82 @@ use crate::ops::{Collective, Kind, Op, Rule, TABLE};
 use crate::plan::{Event, GUARD, Plan, Reduction, Region, Write};
 use std::collections::HashMap;
 
-/// Bytes that are compared afterwards.
-struct Look {
+/// Bytes that the suite expects in an image.
+struct ExpectedBytes {
     event: usize,
     rank: usize,
     alloc: usize,
-    /// Byte of the image.
-    at: usize,
-    want: Vec<u8>,
+    /// First byte in the image.
+    offset: usize,
+    bytes: Vec<u8>,
 }
 
-/// What a suite puts into a planned case and looks at afterwards.
+/// The bytes that a suite expects of a planned case.
 pub struct PeerCheck {
-    suite: &'static dyn Suite,
+    peer_suite: &'static dyn PeerSuite,
     op: Option<&'static Op>,
-    looks: Vec<Look>,
+    expected: Vec<ExpectedBytes>,
 }
 
 impl PeerCheck {
-    /// Of a plan that the suite has made; also the images of its allocations beforehand.
+    /// The check of a plan of the suite's, and the initial images of its allocations.
     pub fn new(peer: Peer, plan: &Plan) -> (Self, Vec<Vec<u8>>) {
-        let suite = peer.suite();
-        // the calls of a group that make up one operation
+        let peer_suite = peer.suite();
+        // The calls of a group make up one operation.
         let op = match plan.case.steps.as_slice() {
             [step] if matches!(step.op.kind, Kind::Composite(_) | Kind::SendRecv) => Some(step.op),
             _ => None,
         };
-        let mut filling = Filling::new(plan, suite, op);
-        filling.events();
-        let Filling { payloads, looks, .. } = filling;
+        let mut builder = CheckBuilder::new(plan, peer_suite, op);
+        builder.add_events();
+        let CheckBuilder { payloads, expected, .. } = builder;
         let images = plan.allocs.iter().zip(payloads).map(|(alloc, payload)| {
-            let mut image = vec![suite.blank(); alloc.start() as usize];
+            let mut image = vec![peer_suite.output_fill_byte(); alloc.start() as usize];
             image.extend_from_slice(&payload);
-            image.resize(image.len() + GUARD as usize, suite.blank());
+            image.resize(image.len() + GUARD as usize, peer_suite.output_fill_byte());
             image
         });
-        (Self { suite, op, looks }, images.collect())
+        (Self { peer_suite, op, expected }, images.collect())
     }
 
-    /// What the suite would object to, if anything.
-    pub fn objection(&self, plan: &Plan, seen: &[Observation]) -> Option<String> {
-        if seen.is_empty() {
+    /// The suite's objection to the observations, if it has one.
+    pub fn objection(&self, plan: &Plan, observations: &[Observation]) -> Option<String> {
+        if observations.is_empty() {
             return Some("nothing was observed".to_owned());
         }
-        seen.iter().find_map(|run| match &run.ended {
-            Ended::Done => self.looks.iter().find_map(|look| self.wrong(plan, look, run)),
+        observations.iter().find_map(|run| match &run.ended {
+            Ended::Done => self.expected.iter().find_map(|expected| self.objection_to(plan, expected, run)),
             Ended::Errored => Some("a call failed".to_owned()),
             Ended::Hung { .. } => Some("it does not end".to_owned()),
             Ended::Crashed { how, .. } => Some(format!("a process died: {how}")),
         })
     }
 
-    /// The images of a run in which everything is as expected; what nobody looks at stays as it was.
+    /// The images of a run with the expected results; what is not compared stays as it was.
     #[cfg(test)]
-    pub(super) fn right(&self, mut images: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
-        for look in &self.looks {
-            images[look.alloc][look.at..look.at + look.want.len()].copy_from_slice(&look.want);
+    pub(super) fn right_images(&self, mut images: Vec<Vec<u8>>) -> Vec<Vec<u8>> {
+        for expected in &self.expected {
+            images[expected.alloc][expected.offset..expected.offset + expected.bytes.len()]
+                .copy_from_slice(&expected.bytes);
         }
         images
     }
 
-    fn wrong(&self, plan: &Plan, look: &Look, run: &Observation) -> Option<String> {
-        let words = |text: &str| Some(format!("rank {}: {text}", look.rank));
-        let Some(got) = run.images.get(look.alloc).and_then(|i| i.get(look.at..look.at + look.want.len())) else {
+    fn objection_to(&self, plan: &Plan, expected: &ExpectedBytes, run: &Observation) -> Option<String> {
+        let words = |text: &str| Some(format!("rank {}: {text}", expected.rank));
+        let Some(got) =
+            run.images.get(expected.alloc).and_then(|i| i.get(expected.offset..expected.offset + expected.bytes.len()))
+        else {
             return words("nothing was observed");
         };
-        if got == look.want {
+        if got == expected.bytes {
             return None;
         }
-        let call = call(plan, look.event, self.op)?;
+        let call = call_of_event(plan, expected.event, self.op)?;
         let dtype = call.dtype;
-        (0..look.want.len() / dtype.size()).find_map(|i| {
-            let (want, got) = (get(dtype, &look.want, i), get(dtype, got, i));
-            if want == got || self.suite.accepts(&call, want, got) {
+        (0..expected.bytes.len() / dtype.size()).find_map(|i| {
+            let (want, got) = (get(dtype, &expected.bytes, i), get(dtype, got, i));
+            if want == got || self.peer_suite.accepts(&call, want, got) {
                 return None;
             }
             let text = |bits| crate::num::text(dtype, bits);
@@ -88,14 +91,14 @@ impl PeerCheck {
     }
 }
 
-/// An event as a suite sees it. `op` stands for the calls of a group that make up one operation.
-fn call<'a>(plan: &'a Plan, event: usize, op: Option<&'static Op>) -> Option<Call<'a>> {
+/// The operation of an event; `op` if the event is part of a group that makes up one operation.
+fn call_of_event<'a>(plan: &'a Plan, event: usize, op: Option<&'static Op>) -> Option<OperationCall<'a>> {
     let own = |c: &Collective| TABLE.iter().find(|o| matches!(&o.kind, Kind::Collective(k) if k.call == c.call));
     match plan.events.get(event)? {
         Event::Collective { op: collective, comm, k, dtype, reduce, root, send, .. } => {
             let sender = send.iter().flatten().next();
             let n = plan.comms.get(*comm)?.members.len();
-            Some(Call {
+            Some(OperationCall {
                 op: op.or(own(collective))?,
                 dtype: *dtype,
                 reduce: reduce.as_ref(),
@@ -105,20 +108,20 @@ fn call<'a>(plan: &'a Plan, event: usize, op: Option<&'static Op>) -> Option<Cal
                 seed: sender.map_or(0, |s| s.buf as u64 + 1),
             })
         }
-        Event::Post { from, .. } => Some(message(plan, from, op)),
+        Event::Post { from, .. } => Some(call_of_message(plan, from, op)),
         Event::Land { message: number, .. } => {
             let from = plan.events.iter().find_map(|other| match other {
                 Event::Post { message, from, .. } if message == number => Some(from),
                 _ => None,
             })?;
-            Some(message(plan, from, op))
+            Some(call_of_message(plan, from, op))
         }
         Event::Map { .. } | Event::Undefined { .. } => None,
     }
 }
 
-fn message<'a>(plan: &'a Plan, from: &Region, op: Option<&'static Op>) -> Call<'a> {
-    Call {
+fn call_of_message<'a>(plan: &'a Plan, from: &Region, op: Option<&'static Op>) -> OperationCall<'a> {
+    OperationCall {
         op: op.unwrap_or(&crate::ops::SEND),
         dtype: plan.buffers.get(from.buf).map_or(DType::U8, |b| b.dtype),
         reduce: None,
@@ -129,55 +132,56 @@ fn message<'a>(plan: &'a Plan, from: &Region, op: Option<&'static Op>) -> Call<'
     }
 }
 
-/// Inputs and expectations, in the order of the events.
-struct Filling<'a> {
+/// Collects inputs and expected bytes in the order of the events.
+struct CheckBuilder<'a> {
     plan: &'a Plan,
-    suite: &'static dyn Suite,
+    peer_suite: &'static dyn PeerSuite,
     op: Option<&'static Op>,
     payloads: Vec<Vec<u8>>,
-    /// Inputs by buffer, rank, first element and length, as they were put there.
+    /// Inputs by buffer, rank, first element and length.
     filled: HashMap<(usize, usize, u64, u64), Vec<u8>>,
-    looks: Vec<Look>,
+    expected: Vec<ExpectedBytes>,
 }
 
-impl<'a> Filling<'a> {
-    fn new(plan: &'a Plan, suite: &'static dyn Suite, op: Option<&'static Op>) -> Self {
-        let payloads = plan.allocs.iter().map(|alloc| vec![suite.blank(); alloc.payload as usize]).collect();
-        let mut filling = Self { plan, suite, op, payloads, filled: HashMap::new(), looks: Vec::new() };
+impl<'a> CheckBuilder<'a> {
+    fn new(plan: &'a Plan, peer_suite: &'static dyn PeerSuite, op: Option<&'static Op>) -> Self {
+        let payloads =
+            plan.allocs.iter().map(|alloc| vec![peer_suite.output_fill_byte(); alloc.payload as usize]).collect();
+        let mut builder = Self { plan, peer_suite, op, payloads, filled: HashMap::new(), expected: Vec::new() };
         for (buf, rank, bytes) in &plan.constants {
-            filling.put(Region { buf: *buf, rank: *rank, start: 0, len: 0 }, bytes);
+            builder.write_region(Region { buf: *buf, rank: *rank, start: 0, len: 0 }, bytes);
         }
         for call in plan.programs.iter().flatten() {
             if let What::Collective { red: Red::PreMulSum { scalar, device: Some(Ptr::At { alloc, byte }) }, .. } =
                 &call.what
             {
-                filling.write(*alloc as usize, *byte as usize, scalar);
+                builder.write_bytes(*alloc as usize, *byte as usize, scalar);
             }
         }
-        filling
+        builder
     }
 
-    fn write(&mut self, alloc: usize, at: usize, bytes: &[u8]) {
+    fn write_bytes(&mut self, alloc: usize, at: usize, bytes: &[u8]) {
         if let Some(to) = self.payloads.get_mut(alloc).and_then(|p| p.get_mut(at..at + bytes.len())) {
             to.copy_from_slice(bytes);
         }
     }
 
-    /// Allocation and byte of its payload.
-    fn home(&self, region: Region) -> Option<(usize, usize)> {
+    /// The allocation of a region, and its first byte in the payload.
+    fn location(&self, region: Region) -> Option<(usize, usize)> {
         let buffer = self.plan.buffers.get(region.buf)?;
         let place = buffer.places.get(region.rank).copied().flatten()?;
         Some((place.alloc, (place.offset + region.start * buffer.dtype.size() as u64) as usize))
     }
 
-    fn put(&mut self, region: Region, bytes: &[u8]) {
-        if let Some((alloc, at)) = self.home(region) {
-            self.write(alloc, at, bytes);
+    fn write_region(&mut self, region: Region, bytes: &[u8]) {
+        if let Some((alloc, at)) = self.location(region) {
+            self.write_bytes(alloc, at, bytes);
         }
     }
 
-    /// Fills a send region, if nobody has, and gives what is in it.
-    fn fill(&mut self, region: Region, dtype: DType, bits: impl Fn(u64) -> u64) -> Vec<u8> {
+    /// Fills a send region unless that was done, and returns its bytes.
+    fn fill_region(&mut self, region: Region, dtype: DType, bits: impl Fn(u64) -> u64) -> Vec<u8> {
         let key = (region.buf, region.rank, region.start, region.len);
         if let Some(bytes) = self.filled.get(&key) {
             return bytes.clone();
@@ -186,29 +190,29 @@ impl<'a> Filling<'a> {
         for i in 0..region.len {
             put(dtype, &mut bytes, i as usize, bits(i));
         }
-        self.put(region, &bytes);
+        self.write_region(region, &bytes);
         self.filled.insert(key, bytes.clone());
         bytes
     }
 
-    fn look(&mut self, event: usize, region: Region, want: Vec<u8>) {
+    fn expect_region(&mut self, event: usize, region: Region, want: Vec<u8>) {
         let timed = self.plan.buffers.get(region.buf).is_some_and(|buffer| buffer.name.starts_with("timed"));
-        if let Some((alloc, at)) = self.home(region).filter(|_| !timed && !want.is_empty()) {
+        if let Some((alloc, at)) = self.location(region).filter(|_| !timed && !want.is_empty()) {
             let at = at + self.plan.allocs[alloc].start() as usize;
-            self.looks.push(Look { event, rank: region.rank, alloc, at, want });
+            self.expected.push(ExpectedBytes { event, rank: region.rank, alloc, offset: at, bytes: want });
         }
     }
 
-    fn events(&mut self) {
+    fn add_events(&mut self) {
         let plan = self.plan;
         let mut posted: HashMap<usize, Vec<u8>> = HashMap::new();
         for (number, event) in plan.events.iter().enumerate() {
-            let Some(call) = call(plan, number, self.op) else { continue };
+            let Some(call) = call_of_event(plan, number, self.op) else { continue };
             match event {
                 Event::Collective { op, reduce, send, recv, comm, .. } => {
                     let members = plan.comms.get(*comm).map(|c| c.members.as_slice()).unwrap_or_default();
-                    if members.first().is_some_and(|_| !self.barrier(send)) {
-                        self.collective(number, &call, op.rule, reduce.as_ref(), send, recv);
+                    if members.first().is_some_and(|_| !self.is_barrier(send)) {
+                        self.add_collective(number, &call, op.rule, reduce.as_ref(), send, recv);
                     }
                 }
                 Event::Post { message, from, .. } => {
@@ -216,17 +220,18 @@ impl<'a> Filling<'a> {
                         Event::Land { message: landed, to, .. } if landed == message => Some(to.region.rank),
                         _ => None,
                     });
-                    let (suite, to) = (self.suite, to.unwrap_or(0));
-                    let bytes = self.fill(*from, call.dtype, |i| {
-                        let spot = Spot { rank: from.rank, to, index: from.start + i, within: i, piece: from.len };
-                        suite.input(&call, spot)
+                    let (peer_suite, to) = (self.peer_suite, to.unwrap_or(0));
+                    let bytes = self.fill_region(*from, call.dtype, |i| {
+                        let position =
+                            ElementPosition { rank: from.rank, to, index: from.start + i, within: i, piece: from.len };
+                        peer_suite.input_bits(&call, position)
                     });
                     posted.insert(*message, bytes);
                 }
                 Event::Land { message, to, .. } => {
                     let want = posted.remove(message).unwrap_or_default();
-                    if self.suite.sight(&call, to.region.rank) == Sight::Result {
-                        self.look(number, to.region, want);
+                    if self.peer_suite.checked_part(&call, to.region.rank) == CheckedPart::Result {
+                        self.expect_region(number, to.region, want);
                     }
                 }
                 Event::Map { .. } | Event::Undefined { .. } => {}
@@ -234,22 +239,22 @@ impl<'a> Filling<'a> {
         }
     }
 
-    /// The plan's own traffic.
-    fn barrier(&self, send: &[Option<Region>]) -> bool {
+    /// True for the collective of a barrier.
+    fn is_barrier(&self, send: &[Option<Region>]) -> bool {
         let own = |r: &Region| self.plan.buffers.get(r.buf).is_some_and(|b| b.name.starts_with('#'));
         send.iter().flatten().any(own)
     }
 
-    fn collective(
+    fn add_collective(
         &mut self,
         number: usize,
-        call: &Call<'_>,
+        call: &OperationCall<'_>,
         rule: Rule,
         reduce: Option<&Reduction>,
         send: &[Option<Region>],
         recv: &[Option<Write>],
     ) {
-        let (suite, size) = (self.suite, call.dtype.size());
+        let (peer_suite, size) = (self.peer_suite, call.dtype.size());
         let blocks = matches!(rule, Rule::Transpose | Rule::RootBlock | Rule::ReducedBlock);
         let mut inputs: Vec<Vec<u8>> = Vec::with_capacity(send.len());
         for (rank, region) in send.iter().enumerate() {
@@ -262,21 +267,21 @@ impl<'a> Filling<'a> {
                 let piece = if blocks { call.k } else { region.len };
                 let to = if blocks { (i / call.k.max(1)) as usize } else { 0 };
                 let within = if blocks { i % call.k.max(1) } else { i };
-                suite.input(call, Spot { rank, to, index: region.start + i, within, piece })
+                peer_suite.input_bits(call, ElementPosition { rank, to, index: region.start + i, within, piece })
             };
-            let bytes = self.fill(region, call.dtype, bits);
+            let bytes = self.fill_region(region, call.dtype, bits);
             inputs.push(bytes);
         }
         let k = call.k as usize;
         let block = |bytes: &[u8], b: usize| bytes.get(b * k * size..(b + 1) * k * size).unwrap_or_default().to_vec();
-        let reduced = reduce.map(|_| reduction(suite, call, &inputs)).unwrap_or_default();
+        let reduced = reduce.map(|_| reduce_inputs(peer_suite, call, &inputs)).unwrap_or_default();
         let root = inputs.get(call.root).cloned().unwrap_or_default();
         let ranks = recv.len().max(send.len());
         for rank in 0..ranks {
             let target = recv.get(rank).copied().flatten().map(|write| write.region);
-            match suite.sight(call, rank) {
-                Sight::Nothing => {}
-                Sight::Result => {
+            match peer_suite.checked_part(call, rank) {
+                CheckedPart::Nothing => {}
+                CheckedPart::Result => {
                     let Some(target) = target else { continue };
                     let want = match rule {
                         Rule::Reduced => reduced.clone(),
@@ -286,20 +291,20 @@ impl<'a> Filling<'a> {
                         Rule::Concat => inputs.concat(),
                         Rule::Transpose => inputs.iter().flat_map(|bytes| block(bytes, rank)).collect(),
                     };
-                    self.look(number, target, want);
+                    self.expect_region(number, target, want);
                 }
-                Sight::RootsInput => {
+                CheckedPart::RootsInput => {
                     if let Some(region) = send.get(call.root).copied().flatten() {
-                        self.look(number, region, root.clone());
+                        self.expect_region(number, region, root.clone());
                     }
                 }
-                Sight::Unchanged => self.unchanged(number, rank),
+                CheckedPart::Unchanged => self.expect_unchanged(number, rank),
             }
         }
     }
 
-    /// The receive buffer that a rank passes although nothing arrives there.
-    fn unchanged(&mut self, number: usize, rank: usize) {
+    /// Expects no change of the receive buffer that a rank passes although it receives nothing.
+    fn expect_unchanged(&mut self, number: usize, rank: usize) {
         let Some(Event::Collective { step, comm, .. }) = self.plan.events.get(number) else { return };
         let Some(world) = self.plan.comms.get(*comm).and_then(|c| c.members.get(rank)) else { return };
         let calls = self.plan.programs.get(*world).map(Vec::as_slice).unwrap_or_default();
@@ -310,12 +315,12 @@ impl<'a> Filling<'a> {
         let Some((alloc, at)) = passed else { return };
         let Some(want) = self.payloads.get(alloc).and_then(|payload| payload.get(at..)) else { return };
         let at = at + self.plan.allocs[alloc].start() as usize;
-        self.looks.push(Look { event: number, rank: *world, alloc, at, want: want.to_vec() });
+        self.expected.push(ExpectedBytes { event: number, rank: *world, alloc, offset: at, bytes: want.to_vec() });
     }
 }
 
-/// What the suite expects of a reduction, whole.
-fn reduction(suite: &dyn Suite, call: &Call<'_>, inputs: &[Vec<u8>]) -> Vec<u8> {
+/// All bytes that the suite expects of a reduction.
+fn reduce_inputs(peer_suite: &dyn PeerSuite, call: &OperationCall<'_>, inputs: &[Vec<u8>]) -> Vec<u8> {
     let len = inputs.iter().map(Vec::len).max().unwrap_or(0) / call.dtype.size();
     let mut out = vec![0; len * call.dtype.size()];
     let mut column = vec![0; inputs.len()];
@@ -323,7 +328,7 @@ fn reduction(suite: &dyn Suite, call: &Call<'_>, inputs: &[Vec<u8>]) -> Vec<u8> 
         for (cell, bytes) in column.iter_mut().zip(inputs) {
             *cell = get(call.dtype, bytes, i);
         }
-        put(call.dtype, &mut out, i, suite.reduced(call, i as u64, &column));
+        put(call.dtype, &mut out, i, peer_suite.expected_reduction(call, i as u64, &column));
     }
     out
 }

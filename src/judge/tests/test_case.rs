@@ -1,17 +1,17 @@
-//! A run without a library: what a faultless one would have left behind.
+//! Planned cases with the observation that a run without any error leaves.
 use crate::job::{Answers, Figure, RankEnd, RankReport, Traffic};
 use crate::job::{Ended, Observation};
 use crate::judge::{Verdict, judge};
 use crate::oracle::Forecast;
-use crate::oracle::contents::Memory;
-use crate::oracle::walk::{Choice, Fault, Resolver, region_bytes, writes_of};
+use crate::oracle::interpreter::{AmbiguousResult, Resolver, Uncomputable, region_bytes, writes_of};
+use crate::oracle::memory::Memory;
 use crate::plan::{Limits, Plan, plan};
 use crate::scenario::{Case, Diagnostic, SourceFile, parse};
 use std::collections::HashMap;
 use std::sync::Arc;
 
 /// A planned case.
-pub struct Bench {
+pub struct TestCase {
     pub plan: Plan,
     pub forecast: Forecast,
 }
@@ -24,51 +24,52 @@ pub fn cases(text: &str) -> Vec<Arc<Case>> {
 }
 
 /// The file's only case, planned.
-pub fn bench(text: &str) -> Bench {
-    try_bench(&cases(text)[0]).unwrap_or_else(|d| panic!("{d:#?}"))
+pub fn planned_case(text: &str) -> TestCase {
+    try_planned_case(&cases(text)[0]).unwrap_or_else(|d| panic!("{d:#?}"))
 }
 
-pub fn try_bench(case: &Arc<Case>) -> Result<Bench, Vec<Diagnostic>> {
+pub fn try_planned_case(case: &Arc<Case>) -> Result<TestCase, Vec<Diagnostic>> {
     let plan = plan(case, &Limits::default())?;
     let forecast = Forecast::new(&plan, 7)?;
-    Ok(Bench { plan, forecast })
+    Ok(TestCase { plan, forecast })
 }
 
-/// What every event leaves where it writes.
-struct Record<'a> {
+/// The right result of every write, by event and number of the write.
+struct RightResults<'a> {
     plan: &'a Plan,
     left: HashMap<(usize, usize), Vec<u8>>,
 }
 
-impl Resolver for Record<'_> {
-    fn choose(&mut self, _: &Choice<'_>) -> Option<Vec<u8>> {
+impl Resolver for RightResults<'_> {
+    fn resolve(&mut self, _: &AmbiguousResult<'_>) -> Option<Vec<u8>> {
         None
     }
-    fn happened(&mut self, number: usize, memory: &[Memory]) {
+    fn after_event(&mut self, number: usize, memory: &[Memory]) {
         for (write, target) in writes_of(&self.plan.events[number]).into_iter().enumerate() {
             let Some((alloc, range)) = target.and_then(|t| region_bytes(self.plan, t.region)) else { continue };
             let bytes = memory[alloc].data[range.start as usize..range.end as usize].to_vec();
             self.left.insert((number, write), bytes);
         }
     }
-    fn fault(&mut self, fault: Fault) {
+    fn uncomputable(&mut self, fault: Uncomputable) {
         panic!("{fault:?}");
     }
 }
 
-impl Bench {
-    /// What a run leaves that does everything right.
+impl TestCase {
+    /// The observation of a run without any error.
     pub fn perfect(&self) -> Observation {
-        let mut walk = self.forecast.again(&self.plan);
-        let mut record = Record { plan: &self.plan, left: HashMap::new() };
-        walk.run(0..self.plan.events.len(), &mut record);
-        let images =
-            self.forecast.initial.iter().zip(&walk.memory).zip(&self.plan.allocs).map(|((image, memory), alloc)| {
+        let mut interpreter = self.forecast.new_interpreter(&self.plan);
+        let mut record = RightResults { plan: &self.plan, left: HashMap::new() };
+        interpreter.run(0..self.plan.events.len(), &mut record);
+        let images = self.forecast.initial.iter().zip(&interpreter.memory).zip(&self.plan.allocs).map(
+            |((image, memory), alloc)| {
                 let mut image = image.clone();
                 let start = alloc.start() as usize;
                 image[start..start + memory.data.len()].copy_from_slice(&memory.data);
                 image
-            });
+            },
+        );
         let images = images.collect();
         let mut checkpoints = vec![Vec::new(); self.forecast.checkpoints.len()];
         for ((event, write), bytes) in record.left {
@@ -131,7 +132,7 @@ impl Bench {
     }
 }
 
-/// Traffic for a figure.
+/// The traffic of a figure.
 pub fn traffic(rounds: u64, sent: u64) -> Option<Traffic> {
     Some(Traffic { rounds, sent, received: sent, inner: 0 })
 }

@@ -1,7 +1,7 @@
-//! The judgement on one observed element: exact if a pass over the column shows that nothing matters, else cheap chains, the
-//! search, and last the bound.
+//! Judges one observed element: exactly if a pass over the column shows that neither order nor rounding matters, else by
+//! chains, the search, and last the bound.
 use super::admissible::GROUPS;
-use super::answer::{Answer, Judged, Lane, Reduction, Ruling};
+use super::answer::{Answer, ElementLane, JudgedElement, Reduction, Ruling};
 use super::budget::Budget;
 use super::float::Float;
 use crate::num::{canonical_nan, decode_f64, is_nan, mask};
@@ -11,23 +11,24 @@ const WIDE_NOTE: &str = "partial products may be subnormal; judged by a wider bo
 const BUDGET_NOTE: &str = "the search budget is used up; judged by the bound";
 
 impl Reduction {
-    /// Judges one observed element (bits) of a column. What is accepted is right under some admissible order, rounding and
-    /// scale; the budget, shared by the elements of a case, pays for searching.
+    /// Judges one observed element (bits) of a column. An accepted element is right under some admissible order, rounding
+    /// and scale. All elements of a case share the budget of searches.
     ///
-    /// Families are complete among the usual ways (see `Ways`); of the others only those are searched that an element needs.
-    pub fn judge(&self, column: &[u64], observed: u64, budget: &mut Budget) -> Judged {
+    /// The families of the usual models are complete (see [`ReductionModels`](super::reduction_models::ReductionModels));
+    /// the other models are searched only for elements that need them.
+    pub fn judge(&self, column: &[u64], observed: u64, budget: &mut Budget) -> JudgedElement {
         let mut observed = observed & mask(self.dtype);
         if let Some(answer) = self.exact(column) {
-            // Of either zero nothing can be learnt, so nothing is said of families.
+            // Either zero tells nothing of families.
             let size = if let Answer::OneOf(choices) = &answer { choices.len() } else { 1 };
             return match answer.admits(self.dtype, observed) {
-                true => accept(Lane::Exact, None, Some(size), None),
-                false => Judged { lane: Lane::Exact, ruling: Ruling::Reject { answer }, note: None },
+                true => accepted(ElementLane::Exact, None, Some(size), None),
+                false => JudgedElement { lane: ElementLane::Exact, ruling: Ruling::Reject { answer }, note: None },
             };
         }
-        let (Some(float), true) = (Float::of(self.dtype), self.covers(column.len())) else {
+        let (Some(float), true) = (Float::of(self.dtype), self.has_one_input_per_rank(column.len())) else {
             let why = format!("the column has {} elements for {} ranks", column.len(), self.ranks);
-            return Judged { lane: Lane::Exact, ruling: Ruling::Unable { why }, note: None };
+            return JudgedElement { lane: ElementLane::Exact, ruling: Ruling::Unable { why }, note: None };
         };
         if is_nan(self.dtype, observed) {
             observed = canonical_nan(self.dtype);
@@ -40,13 +41,13 @@ impl Reduction {
         }
     }
 
-    fn judge_few(&self, float: Float, values: &[f64], observed: u64, budget: &mut Budget) -> Judged {
+    fn judge_few(&self, float: Float, values: &[f64], observed: u64, budget: &mut Budget) -> JudgedElement {
         let by_chain = |budget: &mut Budget| {
             let mut steps = u64::MAX;
             let found = self.chain_found(values, observed, budget, &mut steps);
-            found.then(|| accept(Lane::Admissible, None, None, None))
+            found.then(|| accepted(ElementLane::Admissible, None, None, None))
         };
-        // Enough elements have told their families: for the others it suffices to be right.
+        // Enough elements have contributed to the fingerprint; the others need not be searched.
         let told = budget.samples == 0;
         if told && let Some(judged) = by_chain(budget) {
             return judged;
@@ -55,7 +56,7 @@ impl Reduction {
         if let Some(judged) = self.judge_by_search(values, observed, false, budget) {
             return judged;
         }
-        budget.blow();
+        budget.set_exhausted();
         if !told && let Some(judged) = by_chain(budget) {
             return judged;
         }
@@ -69,17 +70,23 @@ impl Reduction {
         })
     }
 
-    /// The last resort for a column that the plan could not look at, because its inputs are results of the run.
-    fn judge_by_wide_bound(&self, float: Float, values: &[f64], observed: u64, why: String) -> Judged {
+    /// Judges a column whose inputs are results of the run, so that the plan could not refuse it, by the wide bound.
+    fn judge_by_wide_bound(&self, float: Float, values: &[f64], observed: u64, why: String) -> JudgedElement {
         match self.wide_bound(float, values) {
             Some(answer) => self.judge_by_bound(answer, observed, Some(WIDE_NOTE)),
-            None => Judged { lane: Lane::Bounded, ruling: Ruling::Unable { why }, note: None },
+            None => JudgedElement { lane: ElementLane::Bounded, ruling: Ruling::Unable { why }, note: None },
         }
     }
 
-    /// `None` if the budget does not suffice.
-    fn judge_by_search(&self, values: &[f64], observed: u64, reserve: bool, budget: &mut Budget) -> Option<Judged> {
-        let accepted = |(families, size)| accept(Lane::Admissible, Some(families), Some(size), None);
+    /// Judges by a search; `None` if the budget does not suffice.
+    fn judge_by_search(
+        &self,
+        values: &[f64],
+        observed: u64,
+        reserve: bool,
+        budget: &mut Budget,
+    ) -> Option<JudgedElement> {
+        let accepted = |(families, size)| accepted(ElementLane::Admissible, Some(families), Some(size), None);
         for groups in 1..=GROUPS {
             let set = self.search(values, groups, reserve, budget).ok()?;
             if let Some(found) = set.find(observed) {
@@ -87,27 +94,27 @@ impl Reduction {
             }
             if groups == GROUPS {
                 let ruling = Ruling::Reject { answer: set.answer(self) };
-                return Some(Judged { lane: Lane::Admissible, ruling, note: None });
+                return Some(JudgedElement { lane: ElementLane::Admissible, ruling, note: None });
             }
         }
         None
     }
 
-    fn judge_many(&self, float: Float, values: &[f64], observed: u64, budget: &mut Budget) -> Judged {
+    fn judge_many(&self, float: Float, values: &[f64], observed: u64, budget: &mut Budget) -> JudgedElement {
         let mut steps = budget.chain_steps;
         let found = self.chain_found(values, observed, budget, &mut steps);
         budget.chain_steps = steps;
         if found {
-            return accept(Lane::Admissible, None, None, None);
+            return accepted(ElementLane::Admissible, None, None, None);
         }
-        if let Some((few, values)) = self.essential(values)
-            && let Some(judged) = few.judge_essential(&values, observed, budget)
+        if let Some((few, values)) = self.without_neutral_inputs(values)
+            && let Some(judged) = few.judge_without_neutral_inputs(&values, observed, budget)
         {
             return judged;
         }
         let prepared = budget.prepared(self);
         if self.surely_within(float, values, &prepared.scalars, decode_f64(self.dtype, observed)) {
-            return accept(Lane::Bounded, None, None, None);
+            return accepted(ElementLane::Bounded, None, None, None);
         }
         match self.bound(float, values, &prepared.scalars) {
             Ok(answer) => self.judge_by_bound(answer, observed, None),
@@ -115,27 +122,32 @@ impl Reduction {
         }
     }
 
-    /// Judges what is left of a column of many ranks without the inputs that change nothing; `None` if the budget does not
-    /// suffice. The order among them says nothing of the order among all, so nothing is said of families.
-    fn judge_essential(&self, values: &[f64], observed: u64, budget: &mut Budget) -> Option<Judged> {
+    /// Judges a column of many ranks without its neutral inputs; `None` if the budget does not suffice. The order of the
+    /// other inputs tells nothing of the order of all, so the ruling has no families.
+    fn judge_without_neutral_inputs(
+        &self,
+        values: &[f64],
+        observed: u64,
+        budget: &mut Budget,
+    ) -> Option<JudgedElement> {
         let mut steps = u64::MAX;
         if self.chain_found(values, observed, budget, &mut steps) {
-            return Some(accept(Lane::Admissible, None, None, None));
+            return Some(accepted(ElementLane::Admissible, None, None, None));
         }
         let Some(judged) = self.judge_by_search(values, observed, false, budget) else {
-            budget.blow();
+            budget.set_exhausted();
             return None;
         };
         Some(match judged.ruling {
-            Ruling::Accept { .. } => accept(judged.lane, None, None, judged.note),
+            Ruling::Accept { .. } => accepted(judged.lane, None, None, judged.note),
             _ => judged,
         })
     }
 
-    fn judge_by_bound(&self, answer: Answer, observed: u64, note: Option<&'static str>) -> Judged {
+    fn judge_by_bound(&self, answer: Answer, observed: u64, note: Option<&'static str>) -> JudgedElement {
         match answer.admits(self.dtype, observed) {
-            true => accept(Lane::Bounded, None, None, note),
-            false => Judged { lane: Lane::Bounded, ruling: Ruling::Reject { answer }, note },
+            true => accepted(ElementLane::Bounded, None, None, note),
+            false => JudgedElement { lane: ElementLane::Bounded, ruling: Ruling::Reject { answer }, note },
         }
     }
 
@@ -147,10 +159,14 @@ impl Reduction {
         found.is_some()
     }
 
-    /// Whether the column can be judged at all, to be asked before running: up to [`SEARCH_RANKS`] ranks always; beyond only
-    /// what is exact, or has a bound, which holds when the budget for searching is used up.
+    /// Checks before a run that the column can be judged: up to [`SEARCH_RANKS`] ranks always, beyond that if it is exact or
+    /// has a bound, which serves when the budget is used up.
+    ///
+    /// # Errors
+    ///
+    /// The reason why it cannot be judged.
     pub fn judgeable(&self, column: &[u64]) -> Result<(), String> {
-        if !self.covers(column.len()) {
+        if !self.has_one_input_per_rank(column.len()) {
             return Err(format!("the column has {} elements for {} ranks", column.len(), self.ranks));
         }
         let Some(float) = Float::of(self.dtype) else { return Ok(()) };
@@ -161,8 +177,7 @@ impl Reduction {
         self.bound(float, &values, &self.scalar_values()).map(|_| ())
     }
 
-    /// Everything that may come out: the exact answer, else the whole admissible set, else the bound. For tests;
-    /// `judge` does not need all of it.
+    /// All right results: the exact answer, else the whole admissible set, else the bound. `judge` does not need all of it.
     #[cfg(test)]
     pub fn answer(&self, column: &[u64], budget: &mut Budget) -> Result<Answer, String> {
         self.judgeable(column)?;
@@ -171,8 +186,11 @@ impl Reduction {
         }
         let Some(float) = Float::of(self.dtype) else { return Err("integers are exact".into()) };
         let values: Vec<f64> = column.iter().map(|bits| decode_f64(self.dtype, *bits)).collect();
-        let few =
-            if self.ranks <= SEARCH_RANKS { Some((self.clone(), values.clone())) } else { self.essential(&values) };
+        let few = if self.ranks <= SEARCH_RANKS {
+            Some((self.clone(), values.clone()))
+        } else {
+            self.without_neutral_inputs(&values)
+        };
         if let Some((few, values)) = few
             && let Ok(found) = few.search(&values, GROUPS, false, budget)
         {
@@ -183,11 +201,11 @@ impl Reduction {
     }
 }
 
-fn accept(
-    lane: Lane,
+fn accepted(
+    lane: ElementLane,
     families: Option<super::FamilySet>,
     set_size: Option<usize>,
     note: Option<&'static str>,
-) -> Judged {
-    Judged { lane, ruling: Ruling::Accept { families, set_size }, note }
+) -> JudgedElement {
+    JudgedElement { lane, ruling: Ruling::Accept { families, set_size }, note }
 }

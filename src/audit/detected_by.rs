@@ -1,22 +1,22 @@
-//! By what a fault was noticed.
+//! What detects a fault: a lane of the judge, or the ending.
 use crate::judge::{Lane, Outcome, Verdict};
 
-/// By what a fault was noticed first.
+/// What detected a fault first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub enum Sight {
-    /// A lane.
+pub enum DetectedBy {
+    /// A finding of this lane.
     Lane(Lane),
-    /// A call failed that must not.
+    /// An error of a call that must succeed.
     Error,
-    /// It did not come to its end.
+    /// A hang.
     Hang,
-    /// A process died.
+    /// The death of a process.
     Crash,
 }
 
-impl Sight {
-    /// Of a verdict that fails.
-    pub fn of(verdict: &Verdict) -> Self {
+impl DetectedBy {
+    /// What detected the fault in a failing verdict.
+    pub fn from_verdict(verdict: &Verdict) -> Self {
         match verdict.outcome {
             Some(Outcome::Error) => Self::Error,
             Some(Outcome::Hang) => Self::Hang,
@@ -27,7 +27,7 @@ impl Sight {
         }
     }
 
-    /// In a word.
+    /// The name in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Lane(lane) => lane.name(),
@@ -38,22 +38,22 @@ impl Sight {
     }
 }
 
-/// The lanes that can be switched off, in the order in which they are told.
+/// The lanes whose worth is reported, in the order of the report.
 pub const LANES: [Lane; 5] = [Lane::Exact, Lane::Admissible, Lane::Bounded, Lane::Invariants, Lane::Expected];
 
 /// A set of lanes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Lanes(u8);
+pub struct LaneSet(u8);
 
-impl Lanes {
-    /// Those that a verdict fails.
-    pub fn failed(verdict: &Verdict) -> Self {
+impl LaneSet {
+    /// The lanes that fail in a verdict.
+    pub fn failed_in(verdict: &Verdict) -> Self {
         let failed = verdict.lanes.iter().filter(|result| !result.pass);
         Self(failed.fold(0, |bits, result| bits | 1 << result.lane as u8))
     }
 
-    /// True if there is one besides this.
-    pub fn any_but(self, lane: Lane) -> bool {
+    /// True if the set has a lane other than `lane`.
+    pub fn has_other_than(self, lane: Lane) -> bool {
         self.0 & !(1 << lane as u8) != 0
     }
 }

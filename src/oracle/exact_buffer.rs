@@ -1,18 +1,21 @@
-//! The exact lane over whole buffers: blocks of elements in plain loops, single columns only where a block's shortcut fails.
+//! The exact lane over whole buffers: blocks of elements in simple loops, and single columns where a block's shortcut fails.
 use super::answer::{Answer, ExactBuffer, ReduceKind, Reduction};
 use super::float::{Float, power};
 use super::integer;
 use crate::num::{decode_f64, encode_f64, get, put};
 
-/// Elements worked on together; a block's values of all ranks stay in the cache.
+/// Number of elements in a block; a block's values of all ranks fit the cache.
 const BLOCK: usize = 128;
 
 impl Reduction {
-    /// [`Reduction::exact`] for every element of buffers of equal length: all answers, or the index of the first element
-    /// that has no exact answer. Inputs of unequal length, or not of `ranks` ranks, have none.
+    /// [`Reduction::exact`] for every element of buffers of equal length.
+    ///
+    /// # Errors
+    ///
+    /// The index of the first element without an exact answer; 0 if the inputs differ in length or are not one per rank.
     pub fn exact_buffer(&self, inputs: &[&[u8]]) -> Result<ExactBuffer, usize> {
         let bytes = inputs.first().map_or(0, |first| first.len());
-        if !self.covers(inputs.len()) || inputs.iter().any(|input| input.len() != bytes) {
+        if !self.has_one_input_per_rank(inputs.len()) || inputs.iter().any(|input| input.len() != bytes) {
             return Err(0);
         }
         if self.is_copy() {
@@ -38,7 +41,7 @@ impl Reduction {
     }
 }
 
-/// A loop over blocks, with its scratch memory.
+/// The memory of a loop over blocks.
 struct Blocks<'a> {
     reduction: &'a Reduction,
     float: Float,
@@ -100,8 +103,8 @@ impl<'a> Blocks<'a> {
             }
         }
         // Far from both ends of f64, so that the steps below stay exact; and scaled values must stay normal in the type.
-        let least = power((self.float.min_normal() + self.float.precision()).max(-900)) / scalar;
-        let most = self.float.max().min(power(900));
+        let least = power((self.float.min_normal_exponent() + self.float.precision()).max(-900)) / scalar;
+        let most = self.float.max_finite().min(power(900));
         let (mut steps, mut fits) = ([0.0f64; BLOCK], [false; BLOCK]);
         for i in 0..count {
             fits[i] = size[i] == 0.0 || (least <= size[i] && size[i] <= most);

@@ -1,0 +1,109 @@
+//! A reduction of whole buffers: the canonical bytes of every element, and the elements that have several right values.
+use super::{Answer, ExactBuffer, ReduceKind, Reduction};
+use crate::num::{DType, get, put};
+use crate::plan;
+use std::ops::Range;
+
+/// The result of a reduction of whole buffers.
+#[derive(Clone, Debug)]
+pub(crate) struct ReducedBuffer {
+    /// Canonical value of every element.
+    pub bytes: Vec<u8>,
+    /// True for elements with several right values, or whose inputs have; empty if no element is.
+    ambiguous: Vec<bool>,
+    /// True for elements whose inputs have several right values; empty if no element is.
+    ambiguous_inputs: Vec<bool>,
+}
+
+impl ReducedBuffer {
+    /// True if the element has several right values.
+    pub fn is_ambiguous(&self, element: usize) -> bool {
+        self.ambiguous.get(element).copied().unwrap_or(false)
+    }
+    /// True if an input of the element has several right values, so that only a run decides them.
+    pub fn has_ambiguous_inputs(&self, element: usize) -> bool {
+        self.ambiguous_inputs.get(element).copied().unwrap_or(false)
+    }
+    /// True if one of the elements has several right values.
+    pub fn any_ambiguous(&self, elements: Range<usize>) -> bool {
+        self.ambiguous.get(elements).is_some_and(|part| part.contains(&true))
+    }
+    /// Number of elements with several right values.
+    pub fn ambiguous_count(&self) -> u64 {
+        self.ambiguous.iter().filter(|ambiguous| **ambiguous).count() as u64
+    }
+    /// Bytes of memory that it takes.
+    pub fn memory_bytes(&self) -> usize {
+        self.bytes.len() + self.ambiguous.len()
+    }
+    fn mark_ambiguous(&mut self, element: usize, of: usize) {
+        self.ambiguous.resize(of, false);
+        if let Some(flag) = self.ambiguous.get_mut(element) {
+            *flag = true;
+        }
+    }
+}
+
+/// The reduction of an event of the plan.
+pub(crate) fn reduction_of(dtype: DType, kind: &plan::Reduction, ranks: usize) -> Reduction {
+    use nccl_sys::ncclRedOp_t as Op;
+    let kind = match kind {
+        plan::Reduction::PreMulSum(scalars) => ReduceKind::PreMulSum { scalars: scalars.clone() },
+        plan::Reduction::Builtin(Op::Prod) => ReduceKind::Prod,
+        plan::Reduction::Builtin(Op::Min) => ReduceKind::Min,
+        plan::Reduction::Builtin(Op::Max) => ReduceKind::Max,
+        plan::Reduction::Builtin(Op::Avg) => ReduceKind::Avg,
+        plan::Reduction::Builtin(_) => ReduceKind::Sum,
+    };
+    Reduction { dtype, kind, ranks }
+}
+
+/// Element `i` of every input.
+pub(crate) fn column(dtype: DType, inputs: &[&[u8]], i: usize, into: &mut Vec<u64>) {
+    into.clear();
+    into.extend(inputs.iter().map(|bytes| get(dtype, bytes, i)));
+}
+
+/// Computes all elements; `ambiguous` is true for those with ambiguous inputs (empty: for none).
+///
+/// # Errors
+///
+/// An element that cannot be judged. With `observed` inputs, those of a run, only elements with known inputs are errors: the
+/// others were checked with canonical inputs before the run.
+pub(crate) fn reduce(
+    reduction: &Reduction,
+    inputs: &[&[u8]],
+    ambiguous: Vec<bool>,
+    observed: bool,
+) -> Result<ReducedBuffer, String> {
+    let size = reduction.dtype.size();
+    let len = inputs.first().map_or(0, |b| b.len());
+    if inputs.iter().any(|b| b.len() != len) {
+        return Err("the inputs differ in length".into());
+    }
+    let count = len / size;
+    if let Ok(ExactBuffer { bytes, special }) = reduction.exact_buffer(inputs) {
+        let mut result = ReducedBuffer { bytes, ambiguous_inputs: ambiguous.clone(), ambiguous };
+        for (i, _) in special {
+            result.mark_ambiguous(i, count);
+        }
+        return Ok(result);
+    }
+    let mut result = ReducedBuffer { bytes: vec![0; len], ambiguous_inputs: ambiguous.clone(), ambiguous };
+    let mut values = Vec::with_capacity(inputs.len());
+    for i in 0..count {
+        column(reduction.dtype, inputs, i, &mut values);
+        let bits = match reduction.exact(&values) {
+            Some(Answer::Bits(bits)) => bits,
+            answer => {
+                if answer.is_none() && !(observed && result.is_ambiguous(i)) {
+                    reduction.judgeable(&values).map_err(|why| format!("cannot be judged: element {i}: {why}"))?;
+                }
+                result.mark_ambiguous(i, count);
+                reduction.canonical(&values)
+            }
+        };
+        put(reduction.dtype, &mut result.bytes, i, bits);
+    }
+    Ok(result)
+}
