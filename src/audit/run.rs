@@ -10,7 +10,7 @@ use crate::plan::Plan;
 use crate::scenario::Case;
 use crate::suite::drive::{stream, words_of};
 use crate::suite::with_causes;
-use crate::suite::{Look, Prepared, Ready, Runner};
+use crate::suite::{Experiment, Prepared, Ready, Runner};
 use soft_nccl::fault::{Fault, Injection, Reached, Wish};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
@@ -54,9 +54,9 @@ impl CaseRunner for Runner {
     }
 
     fn run(&self, ready: &Ready, wish: Wish, limit: Option<f64>, judge: &JudgeFn<'_>) -> Result<JudgedRuns, String> {
-        let look = Look { wish, limit, judge };
+        let experiment = Experiment { fault: wish, limit, judge };
         let sound = !matches!(wish, Wish::Inject(_));
-        let judged = if sound { self.run_twice(ready, &look) } else { self.run_once(ready, &look) };
+        let judged = if sound { self.run_twice(ready, &experiment) } else { self.run_once(ready, &experiment) };
         judged.map_err(|error| with_causes(&error))
     }
 }

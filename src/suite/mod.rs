@@ -1,4 +1,5 @@
 //! Scenario files to run together: their cases, their faults, and one call that runs them all.
+mod attempt;
 pub mod backend;
 pub mod drive;
 pub mod faults;
@@ -8,18 +9,22 @@ pub(crate) mod fixture;
 pub mod foresee;
 pub mod forms;
 mod lacking;
+mod observer;
 pub mod options;
 mod requires;
 mod runner;
 pub mod select;
+mod time_limits;
+mod worker_environment;
 mod works;
 
 pub use backend::{BackendChoice, BackendMissing, BackendRequest, ChosenBackend};
 pub use drive::Executor;
 pub use faults::Faulty;
 pub use forms::Forms;
+pub use observer::Experiment;
 pub use options::{OptionError, RunOptions};
-pub use runner::{Look, Prepared, Ready, Runner};
+pub use runner::{Prepared, Ready, Runner};
 pub use select::Filter;
 
 use crate::plan::{Limits, cost};

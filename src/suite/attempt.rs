@@ -1,0 +1,209 @@
+//! One run of a case on a worker, and what becomes of the worker and its communicators afterwards.
+use super::Runner;
+use super::finish::attribute_failure;
+use super::observer::Observer;
+use super::runner::Ready;
+use super::time_limits::duration;
+use crate::backend::version_text;
+use crate::job::{Ended, Finish, Job, Observation, Request};
+use crate::judge::{self, Outcome, Status, Verdict};
+use crate::plan::Plan;
+use crate::run::execute::{Again, Executed, Task, execute};
+use crate::run::finish::{self, Finished};
+use crate::run::lock::{self, Locks};
+use crate::run::pool::{KeptSet, Pooled};
+use crate::run::{Backend, Error, job};
+use crate::scenario::Expected;
+use soft_nccl::fault::Wish;
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+/// Lines quoted in a failure of what the worker and NCCL wrote.
+const QUOTED_LINES: usize = 20;
+/// Bytes of them.
+const QUOTED_BYTES: usize = 2048;
+/// A worker whose arena has grown beyond this is not kept: shared memory is never given back while it lives.
+const LARGEST_KEPT_ARENA: u64 = 64 << 20;
+/// Sets of communicators that a worker keeps.
+const KEPT_SETS: usize = 2;
+
+/// The result of a case on one worker.
+pub(super) struct Attempt<R> {
+    /// The verdict.
+    pub(super) verdict: Verdict,
+    /// What the observer returns besides.
+    pub(super) rest: R,
+    /// The case whose communicators or worker it came after.
+    pub(super) after: Option<String>,
+    /// True if a failure may be an earlier case's doing.
+    pub(super) doubtful: bool,
+}
+
+impl Runner {
+    /// Runs a prepared case once, in a fresh worker or in one of the pool, and decides what becomes of the worker.
+    pub(super) fn attempt<O: Observer>(
+        &self,
+        ready: &Ready,
+        fault: Wish,
+        limit: Option<f64>,
+        mut observer: O,
+        fresh: bool,
+    ) -> Result<Attempt<O::Rest>, Error> {
+        let Ready { plan, forecast } = ready;
+        let case = &plan.case;
+        let key = &self.worker_key(case);
+        // what goes wrong on purpose, or could have, is to be this case's doing, communicators included
+        let clean = clean_case(plan) && fault == Wish::Sound;
+        // until this case is over nobody else's runs on its devices; its clock has not started yet
+        let devices = self.machine().map(|machine| machine.used(plan.ranks())).unwrap_or_default();
+        let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
+        loop {
+            let (mut job, map) = job(plan, forecast);
+            job.fault = fault.to_string();
+            let print = fingerprint(&job);
+            let large = job.arena > LARGEST_KEPT_ARENA;
+            let mut pooled = if fresh { self.pool.fresh(key)? } else { self.pool.take(key, print)? };
+            let version = pooled.worker.hello.version;
+            self.version.get_or_init(|| version);
+            if let Some(probed) = self.machine().map(|machine| machine.probed.version).filter(|old| *old != version) {
+                return Err(Error::Changed { was: version_text(probed), is: version_text(version) });
+            }
+            let set = pooled.kept.iter().position(|set| set.print == print);
+            let set = set.filter(|_| clean && !fresh && !pooled.distrusted);
+            job.reuse = set.and_then(|at| pooled.kept.get(at)).map(|set| set.id);
+            let before = pooled.cases;
+            let limit = limit.map_or_else(|| self.case_limit(case, key.env.len()), duration);
+            let opening = self.opening_limit();
+            let strict = plain_case(plan);
+            let again = if plan.comm_steps { Again::Anew { strict } } else { Again::Same };
+            let (repeat, initial) = (case.repeat, forecast.initial.as_slice());
+            let task = Task { job, initial, map, repeat, again, opening, limit, seasoned: before > 0 };
+            let (mut first, mut last) = (None, None);
+            let mut see = |seen: Observation| {
+                first.get_or_insert(seen.reused);
+                last = Some((seen.ended.clone(), seen.log.clone()));
+                observer.observe(seen)
+            };
+            let unfinished = match execute(&mut pooled.worker, task, &mut see)? {
+                Executed::Through => None,
+                Executed::Unfinished(finished) => Some(finished),
+                // The worker died before it began this case, so it is not the case's fault.
+                Executed::DeadBefore if before > 0 => continue,
+                Executed::DeadBefore => {
+                    let why = format!("it died with {}", pooled.worker.end(0));
+                    return Err(Error::NoWorker { program: self.pool.program().path().to_owned(), why });
+                }
+            };
+            let (mut verdict, rest) = observer.close(unfinished.is_none() || !strict)?;
+            if verdict.status == Status::Fail {
+                verdict.notes.extend(last.as_ref().and_then(|(_, log)| quoted(log)));
+            }
+            let reused = first == Some(true);
+            let opening = last.as_ref().is_some_and(|(ended, _)| match ended {
+                Ended::Hung { opening, .. } | Ended::Crashed { opening, .. } => *opening,
+                Ended::Done | Ended::Errored => false,
+            });
+            // what ran on a kept set has taken it over
+            let used = set.filter(|_| reused).and_then(|at| pooled.kept.remove(at)).map(|set| set.user);
+            let after = used.or_else(|| pooled.last.clone());
+            match unfinished.as_ref().map(attribute_failure) {
+                Some(Some((outcome, rank, text))) if strict => {
+                    judge::fail_at_teardown(&mut verdict, outcome, rank, text)
+                }
+                Some(_) => {}
+                None => {
+                    let ended = last.map(|(ended, _)| ended);
+                    self.after_case(pooled, plan, ended, &mut verdict, (print, clean, large));
+                }
+            }
+            let doubtful = !fresh && (reused || (opening && before > 0));
+            return Ok(Attempt { verdict, rest, after, doubtful });
+        }
+    }
+
+    /// The table of what happens to worker and communicators after a case.
+    fn after_case(
+        &self,
+        mut pooled: Pooled,
+        plan: &Plan,
+        ended: Option<Ended>,
+        verdict: &mut Verdict,
+        job: (u64, bool, bool),
+    ) {
+        let (print, clean, large) = job;
+        match ended {
+            Some(Ended::Done) if !large => {}
+            // no answer can be expected of the ranks; the library may be in any state
+            Some(Ended::Errored) | Some(Ended::Done) => return pooled.worker.retire(),
+            Some(Ended::Hung { .. } | Ended::Crashed { .. }) | None => return drop(pooled),
+        }
+        let keep = clean && verdict.status == Status::Pass && verdict.outcome == Some(Outcome::Ok);
+        pooled.distrusted = verdict.status == Status::Fail;
+        pooled.cases += 1;
+        pooled.last = Some(plan.case.name.clone());
+        let id = pooled.cases;
+        let mut destroy = Vec::new();
+        if keep {
+            // Kept sets with an equal prelude that this case did not use are not needed any more.
+            destroy.extend(pooled.kept.iter().filter(|set| set.print == print).map(|set| set.id));
+            pooled.kept.retain(|set| set.print != print);
+            pooled.kept.push_back(KeptSet { id, print, user: plan.case.name.clone() });
+            while pooled.kept.len() > KEPT_SETS {
+                destroy.extend(pooled.kept.pop_front().map(|set| set.id));
+            }
+        }
+        if keep && destroy.is_empty() && self.chosen.backend == Backend::Soft {
+            // nothing is destroyed, so there is nothing to wait for; a GPU's memory must be free before the next has its turn
+            let finish = Finish { keep: Some(id), destroy, answer: false };
+            if pooled.worker.send(&Request::Finish(finish)).is_ok() {
+                self.pool.put(pooled);
+            }
+            return;
+        }
+        let others = !destroy.is_empty();
+        let kept = keep.then_some(id);
+        let finished = finish::finish(&mut pooled.worker, plan.ranks() as u32, kept, destroy, self.opening_limit());
+        match attribute_failure(&finished) {
+            // an earlier case's, which has its verdict
+            Some((_, _, text)) if keep && others => {
+                verdict.notes.push(format!("communicators of an earlier case: {text}"))
+            }
+            Some((outcome, rank, text)) if plain_case(plan) => judge::fail_at_teardown(verdict, outcome, rank, text),
+            // after a program with errors or undefined calls nothing can be asked of them
+            Some(_) | None => {}
+        }
+        if let Finished::Well | Finished::Errors(_) = finished {
+            self.pool.put(pooled);
+        }
+    }
+}
+
+/// The end of what the worker and NCCL wrote, as a remark.
+fn quoted(log: &str) -> Option<String> {
+    let log = log.trim_end();
+    let last = crate::run::process::tail(log, QUOTED_BYTES);
+    let lines: Vec<&str> = last.lines().collect();
+    let skip = lines.len().saturating_sub(QUOTED_LINES);
+    let cut = if last.len() < log.len() || skip > 0 { "[...]\n" } else { "" };
+    let text = lines.get(skip..).unwrap_or_default().join("\n");
+    (!text.is_empty()).then(|| format!("the worker wrote:\n{cut}{text}"))
+}
+
+/// True if communicators may be shared with other cases: none is made or ended on the way, nothing negative is expected.
+fn clean_case(plan: &Plan) -> bool {
+    !plan.comm_steps && plain_case(plan)
+}
+
+/// True if nothing negative is expected.
+fn plain_case(plan: &Plan) -> bool {
+    let expects_ok = plan.case.outcome.as_ref().is_none_or(|o| o.v.iter().all(|e| *e == Expected::Ok));
+    let no_errors = plan.steps.iter().all(|step| step.error.is_empty());
+    expects_ok && no_errors && plan.undefined.is_none()
+}
+
+/// Equal for jobs that may share communicators (and hardly ever for others; the worker compares the things themselves).
+fn fingerprint(job: &Job) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    let parts = postcard::to_stdvec(&(&job.prelude, &job.comms, &job.configs, job.one_thread));
+    parts.unwrap_or_default().hash(&mut hasher);
+    hasher.finish()
+}

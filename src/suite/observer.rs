@@ -1,0 +1,74 @@
+//! What becomes of a case's observations: a verdict, and for an audit the observations themselves.
+use super::runner::Ready;
+use crate::job::Observation;
+use crate::judge::{CaseJudge, Verdict};
+use crate::oracle::Forecast;
+use crate::plan::Plan;
+use crate::run::Error;
+use soft_nccl::fault::Wish;
+
+/// A run with a fault, or with another judge: what an audit makes of a case.
+pub struct Experiment<'a> {
+    /// In what way the software library is to be wrong, if it is.
+    pub fault: Wish,
+    /// Seconds from *loaded* on, if not as usual.
+    pub limit: Option<f64>,
+    /// The judge, which gets all runs at the end.
+    pub judge: &'a (dyn Fn(&Plan, &Forecast, &[Observation]) -> Verdict + Sync),
+}
+
+/// Limit on the bytes of observations that are kept for judging all runs at once.
+const MOST_OBSERVED: u64 = 1 << 30;
+
+/// Receives the runs of a case as they come.
+pub(super) trait Observer {
+    /// The result besides the verdict.
+    type Rest;
+
+    /// The next run. False if no further run is wanted.
+    fn observe(&mut self, observation: Observation) -> bool;
+
+    /// The verdict; `complete`: as many runs as the file asks for were to be made.
+    fn close(self, complete: bool) -> Result<(Verdict, Self::Rest), Error>;
+}
+
+impl Observer for CaseJudge<'_> {
+    type Rest = ();
+
+    fn observe(&mut self, observation: Observation) -> bool {
+        CaseJudge::judge_run(self, observation)
+    }
+    fn close(self, complete: bool) -> Result<(Verdict, ()), Error> {
+        Ok((CaseJudge::into_verdict(self, complete), ()))
+    }
+}
+
+/// Judges all runs at the end, and returns them.
+pub(super) struct JudgeAtEnd<'a> {
+    ready: &'a Ready,
+    experiment: &'a Experiment<'a>,
+    observations: Vec<Observation>,
+    bytes: u64,
+}
+
+impl<'a> JudgeAtEnd<'a> {
+    pub(super) fn new(ready: &'a Ready, experiment: &'a Experiment<'a>) -> Self {
+        Self { ready, experiment, observations: Vec::new(), bytes: 0 }
+    }
+}
+
+impl Observer for JudgeAtEnd<'_> {
+    type Rest = Vec<Observation>;
+
+    fn observe(&mut self, observation: Observation) -> bool {
+        self.bytes = self.bytes.saturating_add(observation.bytes());
+        self.observations.push(observation);
+        self.bytes <= MOST_OBSERVED
+    }
+    fn close(self, _: bool) -> Result<(Verdict, Vec<Observation>), Error> {
+        if self.bytes > MOST_OBSERVED {
+            return Err(Error::TooMuchSeen { runs: self.ready.plan.case.repeat, most: MOST_OBSERVED });
+        }
+        Ok(((self.experiment.judge)(&self.ready.plan, &self.ready.forecast, &self.observations), self.observations))
+    }
+}

@@ -1,0 +1,53 @@
+//! How long a case, and what comes before and after it, may take.
+use super::Runner;
+use crate::run::Backend;
+use crate::scenario::{Case, Expected};
+use std::time::Duration;
+
+/// Seconds for a case, once its inputs are in place.
+const CASE: f64 = 30.0;
+/// Seconds for a case that may hang, on the software library in several processes.
+const SOFT_HANG: f64 = 2.0;
+/// Seconds for making communicators and loading, and for destroying them after a case; not the case's fault, so more generous.
+const OPENING: f64 = 60.0;
+/// Factor for ranks that share a GPU: they take turns on it, and talk through the network's code.
+const SHARED_GPU: f64 = 10.0;
+/// No case is longer than a year.
+const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
+
+impl Runner {
+    /// The time for making communicators and loading, and again for destroying communicators.
+    pub(super) fn opening_limit(&self) -> Duration {
+        duration(self.options.opening_timeout.unwrap_or(OPENING))
+    }
+
+    /// The time for a case on a worker of so many processes: the file's limit, else the option's, else the default.
+    pub(super) fn case_limit(&self, case: &Case, processes: usize) -> Duration {
+        let file = case.timeout.as_ref().map(|timeout| timeout.v);
+        duration(file.or(self.options.timeout).unwrap_or_else(|| self.default_limit(case, processes)))
+    }
+
+    fn default_limit(&self, case: &Case, processes: usize) -> f64 {
+        if self.shares_gpus(case) {
+            return CASE * SHARED_GPU;
+        }
+        if processes > 1 && self.hang_needs_clock(case) { SOFT_HANG } else { CASE }
+    }
+
+    /// The time limit of a case that is moved into several processes. One that was written for a placement in which the hang
+    /// is proved at once would be waited for in full.
+    pub(super) fn limit_in_processes(&self, case: &Case, written: f64) -> f64 {
+        if self.hang_needs_clock(case) { written.min(SOFT_HANG) } else { written }
+    }
+
+    /// True if the case may hang and that takes no long wait to see. The software library proves it at once, but not across
+    /// processes: there only the clock tells.
+    fn hang_needs_clock(&self, case: &Case) -> bool {
+        self.chosen.backend == Backend::Soft && case.outcome.as_ref().is_some_and(|o| o.v.contains(&Expected::Hang))
+    }
+}
+
+/// A number of seconds as a duration.
+pub(super) fn duration(seconds: f64) -> Duration {
+    Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST).min(LONGEST)
+}

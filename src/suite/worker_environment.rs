@@ -1,0 +1,63 @@
+//! What a worker must be for a case: its processes, and the environment of each.
+use super::{Runner, requires};
+use crate::plan;
+use crate::run::pool::WorkerKey;
+use crate::scenario::{Case, EnvValue, Placement};
+use std::sync::Arc;
+
+impl Runner {
+    /// True if some ranks of the case have a GPU in common.
+    pub(super) fn shares_gpus(&self, case: &Case) -> bool {
+        self.machine().is_some_and(|machine| machine.ranks_per_gpu(case.ranks()) > 1)
+    }
+
+    /// The case as it is to run: where its file leaves the placement at the default, the option decides, if the case can
+    /// be placed so.
+    pub(super) fn placed(&self, case: &Arc<Case>) -> Arc<Case> {
+        let placement = if self.shares_gpus(case) { Some(Placement::Processes) } else { self.options.placement };
+        let Some(placement) = placement.filter(|_| case.placement == Placement::default()) else {
+            return case.clone();
+        };
+        let mut timeout = case.timeout.clone();
+        if let Some(timeout) = timeout.as_mut().filter(|_| placement == Placement::Processes) {
+            timeout.v = self.limit_in_processes(case, timeout.v);
+        }
+        let placed = Arc::new(Case { placement, timeout, ..(**case).clone() });
+        let fits = match placement {
+            Placement::Threads => true,
+            Placement::Processes => case.ranks() <= requires::MOST_PARTS,
+            // some programs need a thread per rank; a diagnostic that both have is told of the file's own
+            Placement::OneThread => plan::plan(&placed, &self.options.reading.limits).is_ok(),
+        };
+        if fits { placed } else { case.clone() }
+    }
+
+    /// Workers with equal keys can run the same cases.
+    pub(super) fn worker_key(&self, case: &Case) -> WorkerKey {
+        let parts = if case.placement == Placement::Processes { case.ranks() } else { 1 };
+        let env = (0..parts).map(|part| self.variables(case, part)).collect();
+        WorkerKey { backend: self.chosen.backend.clone(), env, placement: case.placement }
+    }
+
+    /// Variables of a part; with a process per rank they may differ by rank.
+    fn variables(&self, case: &Case, part: usize) -> Vec<(String, String)> {
+        let value = |value: &EnvValue| match value {
+            EnvValue::All(text) => Some(text.clone()),
+            EnvValue::PerRank(texts) => texts.get(part).cloned(),
+        };
+        let own = case.env.iter().filter_map(|var| Some((var.name.v.clone(), value(&var.value)?)));
+        let mut env = self.chosen.backend.env();
+        if let Some(machine) = self.machine().filter(|machine| machine.ranks_per_gpu(case.ranks()) > 1) {
+            env.extend(machine.sharing(part));
+        }
+        // the case's own variables stand last: they are what holds
+        env.extend(own);
+        env.extend(self.options.seed.map(|seed| ("COLLSPEC_SOFT_SEED".to_owned(), seed.to_string())));
+        env.extend(self.options.eager.map(|bytes| ("COLLSPEC_SOFT_EAGER".to_owned(), bytes.to_string())));
+        env.extend(self.options.connect.map(|when| ("COLLSPEC_SOFT_CONNECT".to_owned(), when.name().to_owned())));
+        // by name, and of equal names the last
+        env.sort_by(|a, b| a.0.cmp(&b.0));
+        env.dedup_by(|later, earlier| later.0 == earlier.0 && (std::mem::swap(later, earlier), true).1);
+        env
+    }
+}
