@@ -113,7 +113,7 @@ pub fn all_reduce(
     ))
 }
 
-/// The first four elements, in words.
-pub fn words(values: &[f32]) -> String {
+/// The first four elements as text.
+pub fn first_values(values: &[f32]) -> String {
     format!("{:?}", &values[..values.len().min(4)])
 }

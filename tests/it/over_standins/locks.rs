@@ -105,7 +105,7 @@ fn a_lock_ends_with_its_process_however_that_ends() {
 }
 
 #[test]
-fn files_that_are_there_already_are_in_nobodys_way() {
+fn lock_files_that_exist_already_do_no_harm() {
     use std::os::unix::fs::PermissionsExt;
     let home = Home::new();
     home.file("sum.toml", SUM);
@@ -130,7 +130,7 @@ fn files_that_are_there_already_are_in_nobodys_way() {
 }
 
 #[test]
-fn a_folder_that_takes_no_files_is_named() {
+fn a_folder_that_takes_no_lock_files_is_named() {
     let home = Home::new();
     home.file("sum.toml", SUM);
     let mut command = command(&home, 2, &standin::library().unwrap(), &["run", "sum.toml"]);

@@ -3,9 +3,9 @@
 
 mod hangs;
 mod locks;
-mod own;
+mod messages;
+mod own_library;
 mod refusals;
-mod words;
 
 use crate::support::{Home, Run, SUM};
 use collspec::internals::backend::standin;
@@ -87,7 +87,7 @@ fn documented_scenarios_give_the_same_outputs_as_in_software() {
 }
 
 #[test]
-fn the_word_names_what_was_built_with_the_program() {
+fn the_name_stand_in_means_the_library_built_with_the_program() {
     let home = Home::new();
     home.file("sum.toml", SUM);
     let mut command = home.command(&["run", "sum.toml", "--nccl", "stand-in", "--driver", "stand-in"]);
@@ -97,7 +97,7 @@ fn the_word_names_what_was_built_with_the_program() {
 }
 
 #[test]
-fn two_libraries_are_really_two() {
+fn two_libraries_by_path_give_their_own_results() {
     let home = Home::new();
     home.file("sum.toml", SUM);
     let (right, wrong) = (library(&home, "a", "version=22809"), library(&home, "b", "version=22502\nwrong-data"));
