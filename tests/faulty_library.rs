@@ -1,5 +1,5 @@
 //! Libraries that misbehave: this program is its own worker, on a software library with a fault that the case names in
-//! its environment. What the runner says of each, and that the next case is none the worse for it.
+//! its environment. Each gets the right verdict, and the case after it passes.
 #![allow(unsafe_code)] // a table of C functions
 
 #[path = "it/support/processes.rs"]
@@ -68,7 +68,7 @@ unsafe extern "C" fn all_reduce(
             eprintln!("a word on standard error");
             return ncclResult_t::InternalError;
         }
-        // somebody is left who has all its descriptors
+        // a process is left that has all descriptors of the worker
         Ok("fork") => {
             // SAFETY: the child only waits.
             let child = unsafe { libc::fork() };
@@ -79,7 +79,7 @@ unsafe extern "C" fn all_reduce(
             // SAFETY: ends the process, with success at that.
             unsafe { libc::_exit(0) }
         }
-        // the call comes back twice, once with an error
+        // the call returns in two processes, in one of them with an error
         // SAFETY: not safe at all, which is the point.
         Ok("twice") if unsafe { libc::fork() } == 0 => return ncclResult_t::InternalError,
         Ok("close") => {
@@ -158,7 +158,7 @@ fn crashes(runner: &Runner) {
     assert_eq!(run(runner, "wanted", "abort", "outcome = \"crash\"").status, Status::Pass);
 }
 
-/// What becomes of the descriptors is no way to disturb the parent, and nobody who has them outlives the case.
+/// Descriptors that are copied, closed or read do not disturb the parent, and no process that has them outlives the case.
 fn descriptors(runner: &Runner) {
     for placement in ["", "placement = \"processes\"\n"] {
         let verdict = run(runner, "fork", "fork", placement);
@@ -172,7 +172,7 @@ fn descriptors(runner: &Runner) {
         Process::find_all(&pids).iter().for_each(Process::wait_for_end);
     }
     assert_fails_with(&run(runner, "close", "close", ""), Outcome::Crash, "after it had closed its pipe to collspec");
-    // with one thread for all ranks the child comes to the case's end, but that is none of its business
+    // with one thread for all ranks the child comes to the case's end too, but cannot report it
     for _ in 0..4 {
         assert_eq!(run(runner, "twice", "twice", "placement = \"one_thread\"").status, Status::Pass);
     }
@@ -186,12 +186,12 @@ fn logs(runner: &Runner) {
     for placement in ["", "placement = \"processes\"\n"] {
         let verdict = run(runner, "log", "log", placement);
         assert_fails_with(&verdict, Outcome::Crash, "signal 6 (SIGABRT)");
-        let said = verdict.notes.iter().any(|note| note.contains("host:1 NCCL WARN out of luck"));
-        assert!(said, "{:?}", verdict.notes);
+        let is_quoted = verdict.notes.iter().any(|note| note.contains("host:1 NCCL WARN out of luck"));
+        assert!(is_quoted, "{:?}", verdict.notes);
     }
 }
 
-/// With a process per rank, what happens to one is said to be that one's.
+/// With a process per rank, what happens to one is attributed to its rank.
 fn processes_of_ranks(runner: &Runner) {
     let of = |fault: &str, more: &str| {
         let env = format!("env.NCCL_TEST_FAULT = [\"\", \"{fault}\"]\nplacement = \"processes\"\n{more}");

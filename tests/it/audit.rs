@@ -56,7 +56,7 @@ fn a_corpus_that_catches_all_that_was_asked_for_ends_with_zero() {
     assert_eq!(run.code, 0, "{run}");
     assert!(run.out.trim_end().lines().last().unwrap().starts_with("2 of 2 fault classes caught"), "{run}");
     let run = home.run(&["audit", "--filter", "sum", "--fault", "F14,F21"]);
-    assert_eq!(run.code, 1, "without the broadcast nobody misses the root: {run}");
+    assert_eq!(run.code, 1, "without the broadcast no scenario catches F14: {run}");
 }
 
 #[test]

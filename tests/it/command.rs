@@ -307,9 +307,9 @@ fn a_killed_worker_costs_one_case() {
     let mut words = String::new();
     run.stderr.take().unwrap().read_to_string(&mut words).unwrap();
 
-    let told: Vec<_> =
+    let verdicts: Vec<_> =
         after.iter().map(|line| (line["case"].as_str().unwrap(), line["status"].as_str().unwrap())).collect();
-    assert_eq!(told, [("m", "fail"), ("y", "pass"), ("z", "pass")], "{words}");
+    assert_eq!(verdicts, [("m", "fail"), ("y", "pass"), ("z", "pass")], "{words}");
     assert_eq!(after[0]["outcome"], "crash");
     assert!(after[0]["reason"].as_str().is_some_and(|reason| reason.contains("SIGKILL")), "{}", after[0]);
     assert_eq!(status.code(), Some(1));

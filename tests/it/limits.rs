@@ -31,9 +31,9 @@ fn refusal(text: &str) -> String {
 }
 
 fn refused_for(text: &str, words: &[&str]) {
-    let said = refusal(text);
+    let message = refusal(text);
     for word in words {
-        assert!(said.contains(word), "`{word}` is not in: {said}");
+        assert!(message.contains(word), "`{word}` is not in: {message}");
     }
 }
 
@@ -49,13 +49,13 @@ fn a_long_expression_over_many_elements_is_refused_with_its_place() {
         long_expression()
     );
     let faults = planned(&text, &Limits::default()).unwrap_err();
-    let said = messages(&faults);
+    let message = messages(&faults);
     for word in ["operations to work out and judge", "limit of 4,000,000,000", "to fill `in`", "`--max-work "] {
-        assert!(said.contains(word), "{said}");
+        assert!(message.contains(word), "{message}");
     }
     assert_eq!(text.get(faults[0].span.start..faults[0].span.end), Some("inputs"));
     // The number that the help gives is enough.
-    let wanted = said.split("--max-work ").nth(1).and_then(|t| t.split('`').next()).unwrap().parse().unwrap();
+    let wanted = message.split("--max-work ").nth(1).and_then(|t| t.split('`').next()).unwrap().parse().unwrap();
     assert!(planned(&text, &Limits { work: wanted, ..Limits::default() }).is_ok());
 }
 
@@ -104,16 +104,16 @@ fn memory_is_that_of_all_copies() {
     refused_for(text, &["of memory in all copies", "limit of 16 GiB", " on all ranks", "--max-memory"]);
     let small = text.replace("1000000000", "10000000");
     let limits = Limits { memory: 1 << 28, ..Limits::default() };
-    let said = messages(&planned(&small, &limits).unwrap_err());
-    assert!(said.contains("limit of 256 MiB"), "{said}");
-    let wanted = said.split("--max-memory ").nth(1).and_then(|t| t.split('`').next()).unwrap();
+    let message = messages(&planned(&small, &limits).unwrap_err());
+    assert!(message.contains("limit of 256 MiB"), "{message}");
+    let wanted = message.split("--max-memory ").nth(1).and_then(|t| t.split('`').next()).unwrap();
     let memory = Limits::bytes(wanted).unwrap();
     let enough = planned(&small, &Limits { memory, ..limits });
     // The first check counts the images alone; the number that the second message gives is enough.
     if let Err(faults) = enough {
-        let said = messages(&faults);
-        let wanted = said.split("--max-memory ").nth(1).and_then(|t| t.split('`').next()).unwrap();
-        assert!(planned(&small, &Limits { memory: Limits::bytes(wanted).unwrap(), ..limits }).is_ok(), "{said}");
+        let message = messages(&faults);
+        let wanted = message.split("--max-memory ").nth(1).and_then(|t| t.split('`').next()).unwrap();
+        assert!(planned(&small, &Limits { memory: Limits::bytes(wanted).unwrap(), ..limits }).is_ok(), "{message}");
     }
 }
 
@@ -137,8 +137,8 @@ fn numbers_of_steps_are_counted_too() {
          ranks = \"{long}\", in = \"x\", out = \"x\" }}] }}]\n"
     )
     .replace("[[1]]", "{ each = 1, count = 1 }");
-    let said = messages(&planned(&text, &Limits { work: 20_000_000, ..Limits::default() }).unwrap_err());
-    assert!(said.contains("operations") && said.contains("the numbers of this step"), "{said}");
+    let message = messages(&planned(&text, &Limits { work: 20_000_000, ..Limits::default() }).unwrap_err());
+    assert!(message.contains("operations") && message.contains("the numbers of this step"), "{message}");
     // Steps that no rank runs are limited as well.
     let steps = vec!["{ op = \"barrier\", ranks = \"rank > 5\" }"; 1000].join(", ");
     let text = format!("world_size = 2\nsteps = [{{ op = \"loop\", times = 100000, steps = [{steps}] }}]\n");
@@ -170,8 +170,8 @@ fn copies_that_only_the_data_makes_necessary_are_counted() {
         steps = [{ op = \"all_reduce\", reduce = \"avg\", in = \"x\", out = \"x\", times = 200 }]\n";
     let limits = Limits { memory: 40 << 20, ..Limits::default() };
     let plan = planned(text, &limits).map_err(|f| messages(&f)).unwrap();
-    let said = messages(&Forecast::new(&plan, 0).unwrap_err());
-    assert!(said.contains("copies of results that are used or overwritten later"), "{said}");
+    let message = messages(&Forecast::new(&plan, 0).unwrap_err());
+    assert!(message.contains("copies of results that are used or overwritten later"), "{message}");
 }
 
 #[test]
@@ -188,8 +188,8 @@ fn exclude_is_looked_up_and_bounded() {
     );
     // The same in 20,000 tables.
     let many: String = (0..1999).flat_map(|a| (0..10).map(move |b| format!("{{a={a},b={b}}},"))).collect();
-    let said = messages(&parsed(&format!("{axes}exclude = [{many}]\n")).unwrap_err());
-    assert!(said.contains("`exclude` has 39980 conditions for 20000 combinations"), "{said}");
+    let message = messages(&parsed(&format!("{axes}exclude = [{many}]\n")).unwrap_err());
+    assert!(message.contains("`exclude` has 39980 conditions for 20000 combinations"), "{message}");
     // A table that is written often counts once.
     let twice = "{ a = 5 },".repeat(20_000);
     assert_eq!(parsed(&format!("{axes}exclude = [{twice}]\n")).map(|c| c.len()).map_err(|f| messages(&f)), Ok(19_990));
@@ -209,8 +209,8 @@ fn long_texts_count_for_every_case() {
         (format!("env.NCCL_ALGO = \"{text}\""), String::new()),
         (String::new(), format!("description = [\"{text}\", \"b\"]")),
     ] {
-        let said = messages(&parsed(&file(&top, &axis)).unwrap_err());
-        assert!(said.contains("are too much to read"), "{said}");
+        let message = messages(&parsed(&file(&top, &axis)).unwrap_err());
+        assert!(message.contains("are too much to read"), "{message}");
     }
     assert!(parsed(&file("description = \"short\"", "")).is_ok());
 }

@@ -2,7 +2,7 @@
 
 // Rooms import only what docs/architecture.md allows, and `unsafe` stands only where it says.
 mod architecture;
-// The audit of a corpus tells which faults its scenarios catch.
+// The audit of a corpus reports which faults its scenarios catch.
 mod audit;
 // A case fails at the rank and element where a number of its `expect` was changed.
 mod changed_expectations;
@@ -10,7 +10,7 @@ mod changed_expectations;
 mod command;
 // Each fault of the software library on demand fails a scenario that passes without it.
 mod faults;
-// Every form of a case comes out alike, and a form that does not is told.
+// Every form of a case comes out alike, and a form that does not is reported.
 mod forms;
 // Random programs pass on a sound library, and random files are refused at a place or run.
 mod fuzz;

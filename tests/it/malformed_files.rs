@@ -42,7 +42,7 @@ fn every_message_is_as_recorded() -> Result<(), Box<dyn std::error::Error>> {
             Ok(text) => {
                 faults_of(&Arc::new(SourceFile { path: format!("{}.toml", f.name), text: text.into() }), &f.name)
             }
-            // Not text: only reading from disk can say so.
+            // Not text: found when the file is read from disk.
             Err(_) => match scenario::load(&f.path, &f.name, scenario::MAX_BYTES) {
                 Ok(_) => String::new(),
                 Err(rejected) => {

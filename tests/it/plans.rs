@@ -1,4 +1,4 @@
-//! What plans say: calls, places, order, foresight, and what is refused.
+//! Plans: calls, places, order, foresight and refusals.
 use collspec::internals::job::{Ptr, What};
 use collspec::internals::plan::{Event, Foresight, Limits, Plan, plan};
 use collspec::internals::scenario::{Diagnostic, SourceFile, parse};

@@ -267,7 +267,7 @@ fn passes(runner: &Runner, seed: u64, case: &Arc<Case>, text: &str) {
     assert_eq!(verdict.status, Status::Pass, "seed {seed}: {:?} {:?}\n{text}", verdict.reason, verdict.findings);
 }
 
-/// The accepted ones of random programs, after a look at all of them.
+/// Compares plan and model on random programs, and gives those that are accepted.
 fn accepted(seed: u64, count: usize, streams: usize) -> Vec<(Arc<Case>, String)> {
     let mut random = Random(seed);
     let mut accepted = Vec::new();

@@ -85,8 +85,8 @@ fn what_a_file_says_is_shown_and_not_obeyed() {
         home.file(&name, text);
         let run = run_in_every_format(&home, &["run", &name]);
         assert_ne!(run.code, 0, "{number}: {run}");
-        let said = run.out.len() + run.err.len();
-        assert!(said < 10_000, "{number}: {said} bytes: {run}");
+        let printed = run.out.len() + run.err.len();
+        assert!(printed < 10_000, "{number}: {printed} bytes: {run}");
         run_in_every_format(&home, &["check", &name]);
     }
     // Bytes that are not UTF-8.
@@ -153,11 +153,11 @@ fn what_a_library_says_is_shown_and_not_obeyed() {
         pattern: Some(HIDING.into()),
         text: lines.clone(),
     };
-    let told = Finding { rank: None, ..finding.clone() };
+    let without_rank = Finding { rank: None, ..finding.clone() };
     let mut failed = skipped(&case, lines.clone());
     failed.status = Status::Fail;
     failed.notes = vec![lines.clone(), HIDING.into()];
-    failed.findings = vec![finding, told];
+    failed.findings = vec![finding, without_rank];
     let skip = skipped(&case, lines);
     for (styles, coloured) in [(Styles::plain(), false), (Styles::coloured(), true)] {
         let again = Rerun::command_line(Vec::new(), Inherited::default());
@@ -333,8 +333,8 @@ fn the_working_folder_has_no_say_in_what_is_started() {
             command.env("PATH", &path).env("XDG_CACHE_HOME", home.path("cache")).env("PYTHONPATH", "");
             command.env("PIP_NO_INDEX", "1").env("UV_OFFLINE", "1").env("LD_LIBRARY_PATH", "");
             let _ = Run::of(&mut command);
-            let said = fs::read_to_string(&touched).unwrap_or_default();
-            assert!(said.is_empty(), "{args:?} with PATH={path} started {said}");
+            let printed = fs::read_to_string(&touched).unwrap_or_default();
+            assert!(printed.is_empty(), "{args:?} with PATH={path} started {printed}");
         }
     }
 }
@@ -373,7 +373,7 @@ fn what_is_no_nccl_is_not_opened() {
     ] {
         let run = Run::of(home.command(args).env("XDG_CACHE_HOME", home.path("cache")));
         assert!(!touched.exists(), "{args:?}: {run}");
-        let said = format!("{}{}", run.out, run.err);
-        assert!(said.contains("is a library, but not NCCL: it has no ncclGetVersion"), "{args:?}: {run}");
+        let printed = format!("{}{}", run.out, run.err);
+        assert!(printed.contains("is a library, but not NCCL: it has no ncclGetVersion"), "{args:?}: {run}");
     }
 }

@@ -139,7 +139,7 @@ pub fn walk() {
     });
 }
 
-/// One rank of two; rank 0 says the unique id, rank 1 is told it.
+/// One rank of two; rank 0 prints the unique id, rank 1 gets it from its environment.
 pub fn one_rank() {
     let nccl = Nccl::given();
     let rank = std::env::var("STANDIN_RANK").unwrap().parse().unwrap();

@@ -47,7 +47,7 @@ impl Seen {
             Prepared::Settled(verdict) => panic!("{wish}: {:?}", verdict.reason),
         };
         let wish: Wish = if wish.is_empty() { Wish::Sound } else { wish.parse().unwrap() };
-        let (verdict, seen) = runner.run_once(&ready, &Look { wish, limit: Some(20.0), judge: &judge }).unwrap();
+        let (verdict, seen) = runner.run_once(&ready, &Look { wish, limit: Some(600.0), judge: &judge }).unwrap();
         Self { verdict, reached: seen.into_iter().filter_map(|seen| seen.reached).collect() }
     }
 

@@ -1,5 +1,5 @@
 //! Every fault of memory, chunks, blocks and arithmetic that the software library has on demand: a small scenario passes
-//! without it and fails with it, everywhere, on one rank, in one algorithm; and a run that only looks for faults names it.
+//! without it and fails with it, everywhere, on one rank, in one algorithm; and a run that only traces faults reports it.
 use super::shown::{Shown, assert_all_are_shown};
 
 /// The fault, and a scenario of one line for it. All of them run on rings.

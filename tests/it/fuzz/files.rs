@@ -79,9 +79,9 @@ fn mutated_files_are_refused_at_a_place_or_run() {
             files += 1;
         }
         let output = limited(&home, &[&["check", "f"][..], &COST].concat()).output().expect("a process");
-        let told = String::from_utf8_lossy(&output.stderr);
-        let sound = matches!(output.status.code(), Some(0..=2)) && !told.contains("panicked");
-        assert!(sound, "check of {}: {}\n{told}", keep_files(&home, from), output.status);
+        let printed = String::from_utf8_lossy(&output.stderr);
+        let sound = matches!(output.status.code(), Some(0..=2)) && !printed.contains("panicked");
+        assert!(sound, "check of {}: {}\n{printed}", keep_files(&home, from), output.status);
         let mut suite =
             Suite::open_with(&[home.path("f")], &Reading { limits, ..Reading::default() }).expect("readable");
         suite.plan(JOBS);

@@ -1,14 +1,14 @@
-//! A library that hangs, wherever it does, costs the cases that it hangs in, within the limits that were set.
+//! A library that hangs fails the cases that it hangs in, wherever it hangs, and within the limits that were set.
 use super::{library, run};
 use crate::support::{Home, SUM};
 use serde_json::Value;
 
-/// What two ranks do with one more communicator than the world, which nobody ends: the third rank's faults do not meet it.
+/// A program that makes a communicator besides the world and does not destroy it. With two ranks it meets no fault of rank 2.
 const SPLIT: &str = "inputs.x = { each = \"rank\", count = 2 }\nsteps = [\n\
     { op = \"split\", new = \"half\", color = \"0\" },\n\
     { op = \"all_reduce\", comm = \"half\", in = \"x\", out = \"y\" } ]\n";
 
-/// Long enough for what is well on a busy machine; the other limit is beyond a test's patience.
+/// Ends what hangs, and is many times what the cases need that do not; the other limit is never reached.
 const LIMIT: &str = "3";
 const NEVER: &str = "600";
 
@@ -75,7 +75,7 @@ fn in_destroy() {
 
 #[test]
 fn in_destroying_what_no_step_destroyed() {
-    // what no step destroys is destroyed all the same, and the case that made it answers for it
+    // a communicator that no step destroys is destroyed after the case, whose failure that is
     let verdict = case_of_three_ranks("hang-destroy", SPLIT, [NEVER, LIMIT], &[]);
     assert_hangs(&verdict, &["hang while destroying communicators (not finished when the time was up): rank 2"]);
 }
@@ -105,7 +105,7 @@ fn failing_to_destroy_kept_communicators_fails_no_case() {
     assert!(run.code == 0 && run.out.contains("4 passed"), "{run}");
 }
 
-/// What the library leaves on a stream of its own holds up the freeing of memory, which is nobody else's case.
+/// Work that the library leaves on its own stream holds up the freeing of memory; the next case does not suffer.
 #[test]
 fn in_freeing_memory_and_streams() {
     let verdict = case_of_three_ranks("hang-default", REDUCE, [NEVER, LIMIT], &[]);

@@ -1,5 +1,5 @@
 //! The backend nccl without a GPU: the command runs scenarios on libraries opened by path, over the stand-in driver opened
-//! by cudarc. What is on trial is everything above the two vendor libraries.
+//! by cudarc. Everything above the two vendor libraries is tested.
 
 mod hangs;
 mod locks;
@@ -33,7 +33,7 @@ fn run(home: &Home, devices: usize, library: &Path, args: &[&str]) -> Run {
     Run::of(&mut command(home, devices, library, args))
 }
 
-/// A copy of the stand-in library in a folder of its own that misbehaves as demanded.
+/// A copy of the stand-in library, in its own folder, with these faults.
 fn library(home: &Home, name: &str, faults: &str) -> PathBuf {
     let path = home.path(&format!("{name}/libnccl.so.2"));
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -42,7 +42,7 @@ fn library(home: &Home, name: &str, faults: &str) -> PathBuf {
     path
 }
 
-/// A copy that exports these functions under names that nobody looks for.
+/// A copy that exports these functions under other names.
 fn without(home: &Home, name: &str, functions: &[&str]) -> PathBuf {
     let path = library(home, name, "");
     let mut bytes = fs::read(&path).unwrap();
