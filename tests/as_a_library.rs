@@ -24,8 +24,8 @@ fn a_program_can_be_named_as_worker() {
     let counts = suite.run(|report| reports.push(report.clone())).unwrap();
     assert_eq!((counts.pass, counts.fail, counts.skip), (1, 1, 0));
     reports.sort_by(|a, b| a.case.cmp(&b.case));
-    let told: Vec<_> = reports.iter().map(|report| (report.case.as_str(), report.status)).collect();
-    assert_eq!(told, [("sum", Status::Pass), ("wrong", Status::Fail)]);
+    let verdicts: Vec<_> = reports.iter().map(|report| (report.case.as_str(), report.status)).collect();
+    assert_eq!(verdicts, [("sum", Status::Pass), ("wrong", Status::Fail)]);
     assert!(reports[1].reason.as_ref().is_some_and(|reason| reason.contains("rank 1")), "{reports:?}");
 
     suite.filter("sum");

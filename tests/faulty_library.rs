@@ -1,5 +1,5 @@
 //! Libraries that misbehave: this program is its own worker, on a software library with a fault that the case names in
-//! its environment. What the runner says of each, and that the next case is none the worse for it.
+//! its environment. Each gets the right verdict, and the case after it passes.
 #![allow(unsafe_code)] // a table of C functions
 
 #[path = "it/support/processes.rs"]
@@ -68,7 +68,7 @@ unsafe extern "C" fn all_reduce(
             eprintln!("a word on standard error");
             return ncclResult_t::InternalError;
         }
-        // somebody is left who has all its descriptors
+        // a process is left that has all descriptors of the worker
         Ok("fork") => {
             // SAFETY: the child only waits.
             let child = unsafe { libc::fork() };
@@ -79,7 +79,7 @@ unsafe extern "C" fn all_reduce(
             // SAFETY: ends the process, with success at that.
             unsafe { libc::_exit(0) }
         }
-        // the call comes back twice, once with an error
+        // the call returns in two processes, in one of them with an error
         // SAFETY: not safe at all, which is the point.
         Ok("twice") if unsafe { libc::fork() } == 0 => return ncclResult_t::InternalError,
         Ok("close") => {
@@ -146,23 +146,23 @@ fn run(runner: &Runner, name: &str, fault: &str, more: &str) -> Verdict {
     verdict
 }
 
-fn says(verdict: &Verdict, outcome: Outcome, text: &str) {
+fn assert_fails_with(verdict: &Verdict, outcome: Outcome, text: &str) {
     let reason = verdict.reason.clone().unwrap_or_default();
     assert_eq!((verdict.status, verdict.outcome), (Status::Fail, Some(outcome)), "{reason}");
     assert!(reason.contains(text), "{reason}");
 }
 
 fn crashes(runner: &Runner) {
-    says(&run(runner, "segv", "segv", ""), Outcome::Crash, "signal 11 (SIGSEGV)");
-    says(&run(runner, "abort", "abort", ""), Outcome::Crash, "signal 6 (SIGABRT)");
+    assert_fails_with(&run(runner, "segv", "segv", ""), Outcome::Crash, "signal 11 (SIGSEGV)");
+    assert_fails_with(&run(runner, "abort", "abort", ""), Outcome::Crash, "signal 6 (SIGABRT)");
     assert_eq!(run(runner, "wanted", "abort", "outcome = \"crash\"").status, Status::Pass);
 }
 
-/// What becomes of the descriptors is no way to disturb the parent, and nobody who has them outlives the case.
+/// Descriptors that are copied, closed or read do not disturb the parent, and no process that has them outlives the case.
 fn descriptors(runner: &Runner) {
     for placement in ["", "placement = \"processes\"\n"] {
         let verdict = run(runner, "fork", "fork", placement);
-        says(&verdict, Outcome::Crash, "exit status 0");
+        assert_fails_with(&verdict, Outcome::Crash, "exit status 0");
         let notes = verdict.notes.join("\n");
         let pids: Vec<i32> = notes
             .lines()
@@ -171,8 +171,8 @@ fn descriptors(runner: &Runner) {
         assert!(!pids.is_empty(), "{notes}");
         Process::find_all(&pids).iter().for_each(Process::wait_for_end);
     }
-    says(&run(runner, "close", "close", ""), Outcome::Crash, "after it had closed its pipe to collspec");
-    // with one thread for all ranks the child comes to the case's end, but that is none of its business
+    assert_fails_with(&run(runner, "close", "close", ""), Outcome::Crash, "after it had closed its pipe to collspec");
+    // with one thread for all ranks the child comes to the case's end too, but cannot report it
     for _ in 0..4 {
         assert_eq!(run(runner, "twice", "twice", "placement = \"one_thread\"").status, Status::Pass);
     }
@@ -185,48 +185,48 @@ fn descriptors(runner: &Runner) {
 fn logs(runner: &Runner) {
     for placement in ["", "placement = \"processes\"\n"] {
         let verdict = run(runner, "log", "log", placement);
-        says(&verdict, Outcome::Crash, "signal 6 (SIGABRT)");
-        let said = verdict.notes.iter().any(|note| note.contains("host:1 NCCL WARN out of luck"));
-        assert!(said, "{:?}", verdict.notes);
+        assert_fails_with(&verdict, Outcome::Crash, "signal 6 (SIGABRT)");
+        let is_quoted = verdict.notes.iter().any(|note| note.contains("host:1 NCCL WARN out of luck"));
+        assert!(is_quoted, "{:?}", verdict.notes);
     }
 }
 
-/// With a process per rank, what happens to one is said to be that one's.
-fn parts(runner: &Runner) {
+/// With a process per rank, what happens to one is attributed to its rank.
+fn processes_of_ranks(runner: &Runner) {
     let of = |fault: &str, more: &str| {
         let env = format!("env.NCCL_TEST_FAULT = [\"\", \"{fault}\"]\nplacement = \"processes\"\n{more}");
         run(runner, fault, "", &env)
     };
-    says(&of("segv", ""), Outcome::Crash, "the process of rank 1: signal 11 (SIGSEGV)");
-    says(&of("noise", ""), Outcome::Error, "rank 1 at step 1 (all_reduce): internal_error");
-    says(&of("hang", "timeout = 2\n"), Outcome::Hang, "rank 1 at step 1 (all_reduce)");
+    assert_fails_with(&of("segv", ""), Outcome::Crash, "the process of rank 1: signal 11 (SIGSEGV)");
+    assert_fails_with(&of("noise", ""), Outcome::Error, "rank 1 at step 1 (all_reduce): internal_error");
+    assert_fails_with(&of("hang", "timeout = 2\n"), Outcome::Hang, "rank 1 at step 1 (all_reduce)");
     assert_eq!(of("none", "").status, Status::Pass);
 }
 
 /// The library hangs in a call: no proof is possible, so the time limit ends the case, and not before its time.
-fn late(runner: &Runner) {
+fn time_limit(runner: &Runner) {
     let begun = Instant::now();
-    says(&run(runner, "late", "hang", "timeout = 0.3"), Outcome::Hang, "");
+    assert_fails_with(&run(runner, "late", "hang", "timeout = 0.3"), Outcome::Hang, "");
     assert!(begun.elapsed() >= Duration::from_millis(300));
 }
 
 fn errors(runner: &Runner) {
-    says(&run(runner, "noise", "noise", ""), Outcome::Error, "ncclAllReduce");
+    assert_fails_with(&run(runner, "noise", "noise", ""), Outcome::Error, "ncclAllReduce");
     assert_eq!(run(runner, "wanted", "noise", "outcome = \"internal_error\"").status, Status::Pass);
-    says(&run(runner, "async", "async", ""), Outcome::Error, "asynchronous");
+    assert_fails_with(&run(runner, "async", "async", ""), Outcome::Error, "asynchronous");
 }
 
 /// Wrong only on communicators that an earlier case has used: still a failure, and it says after which.
-fn stale(runner: &Runner) {
+fn stale_communicators(runner: &Runner) {
     let first = runner.run_case(&case("first", "stale", ""));
     assert_eq!(first.status, Status::Pass, "{:?}", first.reason);
     let second = runner.run_case(&case("second", "stale", ""));
-    says(&second, Outcome::Ok, "only after `first`");
+    assert_fails_with(&second, Outcome::Ok, "only after `first`");
     // the worker in which `second` passed has used its communicators once by now
-    says(&runner.run_case(&case("third", "stale", "")), Outcome::Ok, "only after `second`");
+    assert_fails_with(&runner.run_case(&case("third", "stale", "")), Outcome::Ok, "only after `second`");
 }
 
-fn inside_a_worker_there_is_no_runner() {
+fn no_runner_inside_a_worker() {
     let exe = std::env::current_exe().unwrap();
     let status =
         std::process::Command::new(exe).env("COLLSPEC_WORKER", "1:7:8:1").stderr(std::process::Stdio::null()).status();
@@ -234,7 +234,7 @@ fn inside_a_worker_there_is_no_runner() {
 }
 
 /// The parent is killed while its worker's ranks hang in a call of the library: the worker ends all the same.
-fn orphan() {
+fn parent_killed() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("announced");
     rustix::fs::mkfifoat(rustix::fs::CWD, &path, rustix::fs::Mode::RWXU).unwrap();
@@ -287,14 +287,14 @@ fn main() {
     };
     let trials = vec![
         trial("crashes", crashes),
-        trial("late", late),
+        trial("time_limit", time_limit),
         trial("logs", logs),
         trial("descriptors", descriptors),
-        trial("parts", parts),
+        trial("processes_of_ranks", processes_of_ranks),
         trial("errors", errors),
-        trial("stale", stale),
-        trial("orphan", |_| orphan()),
-        trial("inside", |_| inside_a_worker_there_is_no_runner()),
+        trial("stale_communicators", stale_communicators),
+        trial("parent_killed", |_| parent_killed()),
+        trial("no_runner_inside_a_worker", |_| no_runner_inside_a_worker()),
     ];
     libtest_mimic::run(&args, trials).exit();
 }

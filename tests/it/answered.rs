@@ -92,8 +92,8 @@ pub fn assert_places(file: &SourceFile, diagnostics: &[Diagnostic]) {
     }
 }
 
-/// True if the verdict is wrong, because it blames the library, which is sound, or shows a fault of collspec. A failure because
-/// the file expects something that does not come, such as an error, is right.
+/// True if the verdict is wrong: it blames the library, which is sound, or reports a mistake of collspec itself. A failure is
+/// right where the file expects something that does not happen, for instance an error.
 pub fn blames_a_sound_library(verdict: &Verdict) -> bool {
     if verdict.reason.as_ref().is_some_and(|reason| reason.contains(" answered ")) {
         return false;

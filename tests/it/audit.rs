@@ -12,7 +12,7 @@ fn lines(text: &str) -> Vec<Value> {
     text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
 }
 
-fn of<'a>(lines: &'a [Value], kind: &str, id: &str) -> &'a Value {
+fn entry<'a>(lines: &'a [Value], kind: &str, id: &str) -> &'a Value {
     lines.iter().find(|line| line["kind"] == kind && (line["id"] == id || line["name"] == id)).unwrap()
 }
 
@@ -37,10 +37,10 @@ fn what_is_caught_and_what_is_missed_is_told_fault_by_fault() {
     let run = home.run(&["audit", "mine", "--fault", "F14,F21,F36,J01", "--format", "jsonl"]);
     assert_eq!(run.code, 1, "{run}");
     let lines = lines(&run.out);
-    assert_eq!(of(&lines, "fault", "F21")["caught"], 2, "{run}");
-    assert_eq!(of(&lines, "fault", "F36")["missed"], true, "{run}");
-    assert!(of(&lines, "fault", "F36")["shown_by"].is_string(), "{run}");
-    assert_eq!(of(&lines, "scenario", "root")["alone"].as_array().unwrap()[0], "F14", "{run}");
+    assert_eq!(entry(&lines, "fault", "F21")["caught"], 2, "{run}");
+    assert_eq!(entry(&lines, "fault", "F36")["missed"], true, "{run}");
+    assert!(entry(&lines, "fault", "F36")["shown_by"].is_string(), "{run}");
+    assert_eq!(entry(&lines, "scenario", "root")["alone"].as_array().unwrap()[0], "F14", "{run}");
     let summary = lines.last().unwrap();
     assert_eq!((&summary["kind"], &summary["cases"]), (&"summary".into(), &3.into()), "{run}");
     assert_eq!(summary["fault_classes"]["caught"], 2, "{run}");
@@ -56,7 +56,7 @@ fn a_corpus_that_catches_all_that_was_asked_for_ends_with_zero() {
     assert_eq!(run.code, 0, "{run}");
     assert!(run.out.trim_end().lines().last().unwrap().starts_with("2 of 2 fault classes caught"), "{run}");
     let run = home.run(&["audit", "--filter", "sum", "--fault", "F14,F21"]);
-    assert_eq!(run.code, 1, "without the broadcast nobody misses the root: {run}");
+    assert_eq!(run.code, 1, "without the broadcast no scenario catches F14: {run}");
 }
 
 #[test]

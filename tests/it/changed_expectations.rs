@@ -12,15 +12,15 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 /// A written number of an `expect`, and where in the buffer it is.
-struct Spot {
+struct Place {
     expectation: usize,
     /// The row, or `None` where one row speaks for every rank.
     rank: Option<usize>,
     index: usize,
 }
 
-fn list_of(case: &Case, spot: &Spot) -> Option<Vec<Element>> {
-    match (&case.expect[spot.expectation].content, spot.rank) {
+fn list_of(case: &Case, place: &Place) -> Option<Vec<Element>> {
+    match (&case.expect[place.expectation].content, place.rank) {
         (Content::Rows(rows), Some(rank)) => match &rows[rank].kind {
             RowKind::Elements(list) => Some(list.clone()),
             _ => None,
@@ -35,7 +35,7 @@ fn list_of(case: &Case, spot: &Spot) -> Option<Vec<Element>> {
 }
 
 /// Every written number.
-fn spots(case: &Case) -> Vec<Spot> {
+fn written_numbers(case: &Case) -> Vec<Place> {
     let mut found = Vec::new();
     for expectation in 0..case.expect.len() {
         for rank in (0..case.world_size.v).map(Some).chain([None]) {
@@ -43,9 +43,9 @@ fn spots(case: &Case) -> Vec<Spot> {
             {
                 continue;
             }
-            let spot = Spot { expectation, rank, index: 0 };
-            for index in 0..list_of(case, &spot).map_or(0, |l| l.len()) {
-                found.push(Spot { index, ..spot });
+            let place = Place { expectation, rank, index: 0 };
+            for index in 0..list_of(case, &place).map_or(0, |l| l.len()) {
+                found.push(Place { index, ..place });
             }
         }
     }
@@ -53,7 +53,7 @@ fn spots(case: &Case) -> Vec<Spot> {
 }
 
 /// Another number of the type, which it can hold: the next one if that is possible.
-fn other(dtype: DType, value: ElementValue) -> ElementValue {
+fn another_value(dtype: DType, value: ElementValue) -> ElementValue {
     let bits = element_bits(dtype, &value);
     let next = match value {
         ElementValue::Bits(b) => return ElementValue::Bits(b ^ 1),
@@ -65,8 +65,8 @@ fn other(dtype: DType, value: ElementValue) -> ElementValue {
     others.next().expect("every type holds 7 and 0")
 }
 
-fn set(case: &mut Case, spot: &Spot, value: ElementValue) {
-    let list = match (&mut case.expect[spot.expectation].content, spot.rank) {
+fn write(case: &mut Case, place: &Place, value: ElementValue) {
+    let list = match (&mut case.expect[place.expectation].content, place.rank) {
         (Content::Rows(rows), Some(rank)) => match &mut rows[rank].kind {
             RowKind::Elements(list) => list,
             _ => return,
@@ -78,11 +78,11 @@ fn set(case: &mut Case, spot: &Spot, value: ElementValue) {
         },
         _ => return,
     };
-    list[spot.index].value = value;
+    list[place.index].value = value;
 }
 
 #[test]
-fn one_number_of_any_expect() {
+fn a_changed_number_of_an_expect_fails_its_rank_and_element() {
     let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
     let runner = Runner::soft(RunOptions { jobs: NonZeroUsize::new(1), workers: worker, ..RunOptions::default() })
         .expect("a runner");
@@ -98,32 +98,32 @@ fn one_number_of_any_expect() {
                 continue;
             }
             let Ok(plan) = plan(&Arc::new(case.clone()), &Limits::default()) else { continue };
-            let spots = spots(&case);
-            for at in [0, spots.len() / 2, spots.len().saturating_sub(1)] {
-                let Some(spot) = spots.get(at) else { continue };
-                let name = &case.expect[spot.expectation].target.name;
+            let places = written_numbers(&case);
+            for at in [0, places.len() / 2, places.len().saturating_sub(1)] {
+                let Some(place) = places.get(at) else { continue };
+                let name = &case.expect[place.expectation].target.name;
                 let Some(buffer) = plan.buffers.iter().find(|b| b.name == *name) else { continue };
-                let value = list_of(&case, spot).expect("a spot is in a list")[spot.index].value;
+                let value = list_of(&case, place).expect("a place is in a list")[place.index].value;
                 let mut changed = case.clone();
-                set(&mut changed, spot, other(buffer.dtype, value));
+                write(&mut changed, place, another_value(buffer.dtype, value));
                 let verdict = runner.run_case(&Arc::new(changed));
                 if verdict.status == Status::Skip {
                     continue;
                 }
                 tried += 1;
-                let sliced = case.expect[spot.expectation].target.slice.is_some();
-                let single = matches!(&case.expect[spot.expectation].content, Content::All(f) if matches!(f.values, Values::Number(_)));
+                let sliced = case.expect[place.expectation].target.slice.is_some();
+                let single = matches!(&case.expect[place.expectation].content, Content::All(f) if matches!(f.values, Values::Number(_)));
                 let named = verdict.findings.iter().any(|f| {
-                    let element = sliced || single || f.element == Some(spot.index as u64);
+                    let element = sliced || single || f.element == Some(place.index as u64);
                     f.lane == Lane::Expected
                         && f.buffer.as_ref() == Some(name)
                         && element
-                        && spot.rank.is_none_or(|r| f.rank == Some(r))
+                        && place.rank.is_none_or(|r| f.rank == Some(r))
                 });
                 if verdict.status != Status::Fail || !named {
                     wrong.push(format!(
                         "{} {name} {:?}[{}]: {:?} {:?}",
-                        case.name, spot.rank, spot.index, verdict.status, verdict.findings
+                        case.name, place.rank, place.index, verdict.status, verdict.findings
                     ));
                 }
             }

@@ -206,7 +206,7 @@ fn a_faulty_file_ends_the_run_before_it_begins() {
 
 /// Files that are made to be slow to refuse: each has its fault thousands of times.
 #[test]
-fn a_sweep_of_faults_ends_soon() {
+fn files_with_thousands_of_mistakes_are_refused_in_few_words() {
     let home = Home::new();
     let axis = (0..900).map(|value| value.to_string()).collect::<Vec<_>>().join(",");
     let step = |k: usize| format!("{{ op = \"broadcast\", root = \"a + 2\", in = \"x\", out = \"y{k}\" }},");
@@ -307,9 +307,9 @@ fn a_killed_worker_costs_one_case() {
     let mut words = String::new();
     run.stderr.take().unwrap().read_to_string(&mut words).unwrap();
 
-    let told: Vec<_> =
+    let verdicts: Vec<_> =
         after.iter().map(|line| (line["case"].as_str().unwrap(), line["status"].as_str().unwrap())).collect();
-    assert_eq!(told, [("m", "fail"), ("y", "pass"), ("z", "pass")], "{words}");
+    assert_eq!(verdicts, [("m", "fail"), ("y", "pass"), ("z", "pass")], "{words}");
     assert_eq!(after[0]["outcome"], "crash");
     assert!(after[0]["reason"].as_str().is_some_and(|reason| reason.contains("SIGKILL")), "{}", after[0]);
     assert_eq!(status.code(), Some(1));
@@ -332,7 +332,7 @@ fn workers_end_with_their_parent() {
 }
 
 #[test]
-fn a_forged_worker_mode_ends_by_itself() {
+fn a_forged_worker_variable_ends_the_process() {
     let home = Home::new();
     home.file("scenarios/sum.toml", SUM);
     for value in ["1", "0", "x", "999999"] {
@@ -343,7 +343,7 @@ fn a_forged_worker_mode_ends_by_itself() {
 }
 
 #[test]
-fn a_reader_that_leaves_is_no_news() {
+fn a_reader_that_closes_the_pipe_ends_the_run_quietly() {
     let home = Home::new();
     for index in 0..40 {
         home.file(&format!("scenarios/c{index}.toml"), SUM);

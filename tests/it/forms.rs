@@ -1,4 +1,4 @@
-//! Forms from file to report: which are made, that all come out alike, and what is said when they do not.
+//! Forms from file to report: which are made, that all give the same results, and what is reported if they do not.
 
 use crate::support::Home;
 use collspec::internals::child::Workers;
@@ -129,7 +129,7 @@ fn unknown_forms_are_refused_on_the_command_line() {
 #[test]
 fn lines_carry_the_form_and_forms_that_disagree_are_told() {
     let home = Home::new();
-    // the algorithms leave out what is said of the rounds; everybody else sees that it is wrong
+    // the forms of algorithms drop the assertion about rounds; all other forms find that it is wrong
     let text = "world_size = 2\ninputs.x = [[1, 2], [3, 4]]\nsteps = [{ op = \"all_reduce\", in = \"x\", out = \"y\", name = \"s\" }]\nassert = [\"s.rounds == 99\"]\n";
     home.file("a.toml", text);
     let run = home.run(&["run", "a.toml", "--forms", "tree,sub"]);
@@ -138,18 +138,18 @@ fn lines_carry_the_form_and_forms_that_disagree_are_told() {
     assert!(run.out.contains("collspec run a.toml --forms sub --exact --filter 'a[form=sub]'"), "{run}");
     let run = home.run(&["run", "a.toml", "--forms", "tree,sub", "--format", "jsonl"]);
     let lines: Vec<Value> = run.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    let mut told: Vec<(String, Value, Value)> = lines
+    let mut verdicts: Vec<(String, Value, Value)> = lines
         .iter()
         .map(|l| (l["case"].as_str().unwrap().to_owned(), l["form"].clone(), l["status"].clone()))
         .collect();
-    told.sort_by(|a, b| a.0.cmp(&b.0));
+    verdicts.sort_by(|a, b| a.0.cmp(&b.0));
     let [fail, pass] = ["fail", "pass"].map(Value::from);
     let wanted = [
         ("a".to_owned(), Value::Null, fail.clone()),
         ("a[form=sub]".to_owned(), "sub".into(), fail),
         ("a[form=tree]".to_owned(), "tree".into(), pass),
     ];
-    assert_eq!(told, wanted);
+    assert_eq!(verdicts, wanted);
     // all wrong alike: nothing to tell
     home.file("b.toml", crate::support::WRONG);
     let run = home.run(&["run", "b.toml", "--forms", "tree,sub"]);
@@ -165,8 +165,8 @@ fn a_library_that_is_wrong_in_one_form_alone_is_told_by_it() {
     {
         let run =
             home.run(&["run", "a.toml", "--backend", "soft", "--forms", "ring,tree,misaligned", "--fault", fault]);
-        let told = format!("forms disagree a: plain and forms {others} pass, form {form} fails\n");
-        assert!(run.code == 1 && run.out.contains(&told), "{run}");
+        let disagreement = format!("forms disagree a: plain and forms {others} pass, form {form} fails\n");
+        assert!(run.code == 1 && run.out.contains(&disagreement), "{run}");
     }
 }
 

@@ -26,7 +26,7 @@ fn cases_that_end_or_must_be_killed(home: &Home) {
     home.file("scenarios/threads.toml", &body);
 }
 
-/// A sequence that looks like chance.
+/// A pseudo-random sequence.
 fn next(state: &mut u64) -> usize {
     *state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
     (*state >> 33) as usize

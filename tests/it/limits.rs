@@ -17,7 +17,7 @@ fn planned(text: &str, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> {
     plan::plan(&Arc::new(parsed(text)?.remove(0)), limits)
 }
 
-fn told(faults: &[Diagnostic]) -> String {
+fn messages(faults: &[Diagnostic]) -> String {
     let words = |d: &Diagnostic| format!("{} [{}] ({})", d.message, d.label, d.help.clone().unwrap_or_default());
     faults.iter().map(words).collect::<Vec<_>>().join("\n")
 }
@@ -25,15 +25,15 @@ fn told(faults: &[Diagnostic]) -> String {
 /// The messages that refuse a text when it is read, planned or worked out.
 fn refusal(text: &str) -> String {
     match planned(text, &Limits::default()) {
-        Err(faults) => told(&faults),
-        Ok(plan) => told(&Forecast::new(&plan, 0).err().unwrap_or_default()),
+        Err(faults) => messages(&faults),
+        Ok(plan) => messages(&Forecast::new(&plan, 0).err().unwrap_or_default()),
     }
 }
 
 fn refused_for(text: &str, words: &[&str]) {
-    let said = refusal(text);
+    let message = refusal(text);
     for word in words {
-        assert!(said.contains(word), "`{word}` is not in: {said}");
+        assert!(message.contains(word), "`{word}` is not in: {message}");
     }
 }
 
@@ -49,13 +49,13 @@ fn a_long_expression_over_many_elements_is_refused_with_its_place() {
         long_expression()
     );
     let faults = planned(&text, &Limits::default()).unwrap_err();
-    let said = told(&faults);
+    let message = messages(&faults);
     for word in ["operations to work out and judge", "limit of 4,000,000,000", "to fill `in`", "`--max-work "] {
-        assert!(said.contains(word), "{said}");
+        assert!(message.contains(word), "{message}");
     }
     assert_eq!(text.get(faults[0].span.start..faults[0].span.end), Some("inputs"));
     // The number that the help gives is enough.
-    let wanted = said.split("--max-work ").nth(1).and_then(|t| t.split('`').next()).unwrap().parse().unwrap();
+    let wanted = message.split("--max-work ").nth(1).and_then(|t| t.split('`').next()).unwrap().parse().unwrap();
     assert!(planned(&text, &Limits { work: wanted, ..Limits::default() }).is_ok());
 }
 
@@ -63,7 +63,7 @@ fn a_long_expression_over_many_elements_is_refused_with_its_place() {
 fn what_repeats_is_computed_once_and_stays_accepted() {
     let text = "world_size = 8\nop = \"all_reduce\"\ninputs = { each = \"rank + i % 7\", count = 16777216 }\n\
         assert = [\"out == 28 + 8 * (i % 7)\"]\n";
-    let plan = planned(text, &Limits::default()).map_err(|faults| told(&faults)).unwrap();
+    let plan = planned(text, &Limits::default()).map_err(|faults| messages(&faults)).unwrap();
     assert!(plan.cost.memory <= 12 << 30, "{:?}", plan.cost);
     assert!(plan.cost.work <= 2_000_000_000, "{:?}", plan.cost);
 }
@@ -77,7 +77,7 @@ fn asserts_count_for_every_element_rank_and_run() {
         )
     };
     refused_for(&file(1000, ""), &["operations", "to evaluate this"]);
-    let work = |text: &str| planned(text, &Limits::default()).map_err(|f| told(&f)).unwrap().cost.work;
+    let work = |text: &str| planned(text, &Limits::default()).map_err(|f| messages(&f)).unwrap().cost.work;
     let (one, two, runs) = (work(&file(1, "")), work(&file(2, "")), work(&file(1, "repeat = 10")));
     // Five nodes, two ranks, a million elements.
     assert_eq!(two - one, 10_000_000);
@@ -104,16 +104,16 @@ fn memory_is_that_of_all_copies() {
     refused_for(text, &["of memory in all copies", "limit of 16 GiB", " on all ranks", "--max-memory"]);
     let small = text.replace("1000000000", "10000000");
     let limits = Limits { memory: 1 << 28, ..Limits::default() };
-    let said = told(&planned(&small, &limits).unwrap_err());
-    assert!(said.contains("limit of 256 MiB"), "{said}");
-    let wanted = said.split("--max-memory ").nth(1).and_then(|t| t.split('`').next()).unwrap();
+    let message = messages(&planned(&small, &limits).unwrap_err());
+    assert!(message.contains("limit of 256 MiB"), "{message}");
+    let wanted = message.split("--max-memory ").nth(1).and_then(|t| t.split('`').next()).unwrap();
     let memory = Limits::bytes(wanted).unwrap();
     let enough = planned(&small, &Limits { memory, ..limits });
     // The first check counts the images alone; the number that the second message gives is enough.
     if let Err(faults) = enough {
-        let said = told(&faults);
-        let wanted = said.split("--max-memory ").nth(1).and_then(|t| t.split('`').next()).unwrap();
-        assert!(planned(&small, &Limits { memory: Limits::bytes(wanted).unwrap(), ..limits }).is_ok(), "{said}");
+        let message = messages(&faults);
+        let wanted = message.split("--max-memory ").nth(1).and_then(|t| t.split('`').next()).unwrap();
+        assert!(planned(&small, &Limits { memory: Limits::bytes(wanted).unwrap(), ..limits }).is_ok(), "{message}");
     }
 }
 
@@ -137,8 +137,8 @@ fn numbers_of_steps_are_counted_too() {
          ranks = \"{long}\", in = \"x\", out = \"x\" }}] }}]\n"
     )
     .replace("[[1]]", "{ each = 1, count = 1 }");
-    let said = told(&planned(&text, &Limits { work: 20_000_000, ..Limits::default() }).unwrap_err());
-    assert!(said.contains("operations") && said.contains("the numbers of this step"), "{said}");
+    let message = messages(&planned(&text, &Limits { work: 20_000_000, ..Limits::default() }).unwrap_err());
+    assert!(message.contains("operations") && message.contains("the numbers of this step"), "{message}");
     // Steps that no rank runs are limited as well.
     let steps = vec!["{ op = \"barrier\", ranks = \"rank > 5\" }"; 1000].join(", ");
     let text = format!("world_size = 2\nsteps = [{{ op = \"loop\", times = 100000, steps = [{steps}] }}]\n");
@@ -169,9 +169,9 @@ fn copies_that_only_the_data_makes_necessary_are_counted() {
     let text = "world_size = 3\ninputs.x = { each = \"0.1 * (i % 5 + rank)\", count = 20000 }\n\
         steps = [{ op = \"all_reduce\", reduce = \"avg\", in = \"x\", out = \"x\", times = 200 }]\n";
     let limits = Limits { memory: 40 << 20, ..Limits::default() };
-    let plan = planned(text, &limits).map_err(|f| told(&f)).unwrap();
-    let said = told(&Forecast::new(&plan, 0).unwrap_err());
-    assert!(said.contains("copies of results that are used or overwritten later"), "{said}");
+    let plan = planned(text, &limits).map_err(|f| messages(&f)).unwrap();
+    let message = messages(&Forecast::new(&plan, 0).unwrap_err());
+    assert!(message.contains("copies of results that are used or overwritten later"), "{message}");
 }
 
 #[test]
@@ -183,16 +183,16 @@ fn exclude_is_looked_up_and_bounded() {
     // One table that names almost all: 20,000 combinations, 2,000 values.
     let most = (1..2000).map(|k| k.to_string()).collect::<Vec<_>>().join(",");
     assert_eq!(
-        parsed(&format!("{axes}exclude = [{{ a = [{most}] }}]\n")).map(|c| c.len()).map_err(|f| told(&f)),
+        parsed(&format!("{axes}exclude = [{{ a = [{most}] }}]\n")).map(|c| c.len()).map_err(|f| messages(&f)),
         Ok(10)
     );
     // The same in 20,000 tables.
     let many: String = (0..1999).flat_map(|a| (0..10).map(move |b| format!("{{a={a},b={b}}},"))).collect();
-    let said = told(&parsed(&format!("{axes}exclude = [{many}]\n")).unwrap_err());
-    assert!(said.contains("`exclude` has 39980 conditions for 20000 combinations"), "{said}");
+    let message = messages(&parsed(&format!("{axes}exclude = [{many}]\n")).unwrap_err());
+    assert!(message.contains("`exclude` has 39980 conditions for 20000 combinations"), "{message}");
     // A table that is written often counts once.
     let twice = "{ a = 5 },".repeat(20_000);
-    assert_eq!(parsed(&format!("{axes}exclude = [{twice}]\n")).map(|c| c.len()).map_err(|f| told(&f)), Ok(19_990));
+    assert_eq!(parsed(&format!("{axes}exclude = [{twice}]\n")).map(|c| c.len()).map_err(|f| messages(&f)), Ok(19_990));
 }
 
 #[test]
@@ -209,8 +209,8 @@ fn long_texts_count_for_every_case() {
         (format!("env.NCCL_ALGO = \"{text}\""), String::new()),
         (String::new(), format!("description = [\"{text}\", \"b\"]")),
     ] {
-        let said = told(&parsed(&file(&top, &axis)).unwrap_err());
-        assert!(said.contains("are too much to read"), "{said}");
+        let message = messages(&parsed(&file(&top, &axis)).unwrap_err());
+        assert!(message.contains("are too much to read"), "{message}");
     }
     assert!(parsed(&file("description = \"short\"", "")).is_ok());
 }

@@ -1,28 +1,55 @@
-//! Tests of the whole: the library and the command as their users meet them.
-mod answered;
+//! Tests of the whole: the library and the command as their users meet them. Each module holds one thing true.
+
+// Rooms import only what docs/architecture.md allows, and `unsafe` stands only where it says.
 mod architecture;
+// The audit of a corpus reports which faults its scenarios catch.
 mod audit;
+// A case fails at the rank and element where a number of its `expect` was changed.
 mod changed_expectations;
+// The command gives the exit codes, reports and messages that people and scripts rely on.
 mod command;
+// Each fault of the software library on demand fails a scenario that passes without it.
 mod faults;
+// Every form of a case comes out alike, and a form that does not is reported.
 mod forms;
+// Random programs pass on a sound library, and random files are refused at a place or run.
 mod fuzz;
+// Scenario files with hostile numbers are refused at a place or run.
 mod hostile_numbers;
+// A killed process costs one case, and no process or file outlives the command.
 mod killed_processes;
+// No small file can ask for more memory or work than the limits allow.
 mod limits;
+// Files that are no scenarios get the recorded messages.
 mod malformed_files;
+// Any bytes are refused at a place or run.
 mod malformed_texts;
+// No case fails on a library that computes in another way that NCCL allows.
 mod manners;
+// NCCL libraries are found, probed in a process of their own, chosen and fetched.
 mod nccl_libraries;
+// The backend nccl runs on the stand-in library and driver as it would on NCCL and CUDA.
 mod over_standins;
+// The generated corpus has every pair of values of two factors.
 mod pairs_of_factors;
+// Threads and processes give the same outcomes and outputs.
 mod placements;
+// A plan has the calls, places, order and foresight that a scenario means.
 mod plans;
+// The plan refuses exactly the programs in which two uses of the same bytes have no order.
 mod races;
+// A process per rank gives the verdicts that threads give, and its end is the end of the case.
 mod ranks_in_processes;
+// A runner keeps, replaces and gives up workers, and gives one verdict for each case.
 mod runner;
+// Untrusted files, folders, variables and libraries are shown and not obeyed.
+mod untrusted_files;
+// Scenario files are read into the cases that they describe.
+mod well_formed_files;
+// A worker does the calls of hand-made jobs.
+mod worker_jobs;
+
+// What the modules above share.
+mod answered;
 mod step_words;
 mod support;
-mod untrusted_files;
-mod well_formed_files;
-mod worker_jobs;

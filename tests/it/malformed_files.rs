@@ -42,7 +42,7 @@ fn every_message_is_as_recorded() -> Result<(), Box<dyn std::error::Error>> {
             Ok(text) => {
                 faults_of(&Arc::new(SourceFile { path: format!("{}.toml", f.name), text: text.into() }), &f.name)
             }
-            // Not text: only reading from disk can say so.
+            // Not text: found when the file is read from disk.
             Err(_) => match scenario::load(&f.path, &f.name, scenario::MAX_BYTES) {
                 Ok(_) => String::new(),
                 Err(rejected) => {
@@ -152,7 +152,7 @@ fn a_matrix_without_end_is_refused_at_once() {
 
 /// A file of the greatest size, made to be slow in one way each, is done with in bearable time.
 #[test]
-fn the_worst_files_are_quick() {
+fn the_worst_files_are_answered_in_few_words() {
     let many = |n: usize, f: &dyn Fn(usize) -> String| (0..n).map(f).collect::<String>();
     let top = "world_size = 1\n";
     let steps = "inputs.x = [[1]]\n";

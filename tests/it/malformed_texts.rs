@@ -1,7 +1,7 @@
 //! Malformed texts: any bytes are refused at a place, or run.
 
 use crate::answered::{answer, assert_places};
-use crate::support::words::WORDS;
+use crate::support::fragments::FRAGMENTS;
 use collspec::internals::expr;
 use collspec::internals::scenario;
 use proptest::prelude::*;
@@ -27,7 +27,7 @@ enum Edit {
 fn edit() -> impl Strategy<Value = Edit> {
     prop_oneof![
         (any::<usize>(), 1..40usize).prop_map(|(at, len)| Edit::Cut(at, len)),
-        (any::<usize>(), 0..WORDS.len()).prop_map(|(at, word)| Edit::Insert(at, word)),
+        (any::<usize>(), 0..FRAGMENTS.len()).prop_map(|(at, word)| Edit::Insert(at, word)),
         (any::<usize>(), 1..60usize, 1..6usize).prop_map(|(at, len, times)| Edit::Repeat(at, len, times)),
     ]
 }
@@ -44,7 +44,7 @@ fn apply(text: &str, edits: &[Edit]) -> String {
             }
             Edit::Insert(at, word) => {
                 let at = place(at);
-                chars.splice(at..at, WORDS[word].chars());
+                chars.splice(at..at, FRAGMENTS[word].chars());
             }
             Edit::Repeat(at, len, times) => {
                 let from = place(at);
@@ -77,8 +77,8 @@ proptest! {
     }
 
     #[test]
-    fn arbitrary_words(words in proptest::collection::vec(0..WORDS.len(), 0..60)) {
-        answer(&words.iter().map(|w| WORDS[*w]).collect::<Vec<_>>().join(" "), 2);
+    fn arbitrary_words(words in proptest::collection::vec(0..FRAGMENTS.len(), 0..60)) {
+        answer(&words.iter().map(|w| FRAGMENTS[*w]).collect::<Vec<_>>().join(" "), 2);
     }
 
     #[test]

@@ -46,9 +46,10 @@ fn every_manner_is_one_of_its_own() {
         ("wide", "chain/once/before-fused"),
     ] {
         let run = run(&home, manner, &["run", "--verbose", &home.path("avg.toml").display().to_string()]);
-        let told = run.out.lines().next().unwrap_or_default();
-        let families =
-            told.split([',', '(']).map(|word| word.split(' ').rfind(|part| part.contains('/')).unwrap_or(word.trim()));
+        let first_line = run.out.lines().next().unwrap_or_default();
+        let families = first_line
+            .split([',', '('])
+            .map(|word| word.split(' ').rfind(|part| part.contains('/')).unwrap_or(word.trim()));
         assert!(run.code == 0 && families.into_iter().any(|found| found == family), "{manner}: {run}");
     }
     let run = run(&home, "sideways", &["run", "scenarios/language/average_over_three.toml"]);

@@ -1,4 +1,4 @@
-//! `collspec nccl` on a machine whose libraries are made here: small ones compiled from C, and files that are none.
+//! `collspec nccl` on a machine whose libraries are made here: small ones compiled from C, and files that are not libraries.
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -50,7 +50,7 @@ impl Machine {
 
 const GOOD: &str = "int ncclGetVersion(int *v) { *v = 22809; return 0; } int ncclAlltoAll(void) { return 0; }";
 
-/// Two lines of a list: version and file, and what is said of it.
+/// Of the two lines of a list about a library: its version, and the remark on it.
 fn entry<'a>(list: &'a str, path: &Path) -> (&'a str, &'a str) {
     let mut lines = list.lines();
     let path = path.display().to_string();
@@ -74,10 +74,10 @@ fn libraries_are_listed_and_bad_ones_do_no_harm() {
     let list = String::from_utf8(answer.stdout).unwrap();
     assert_eq!(answer.status.code(), Some(0), "{}", String::from_utf8_lossy(&answer.stderr));
     for path in [&good, &loud] {
-        let (version, said) = entry(&list, path);
+        let (version, remark) = entry(&list, path);
         assert_eq!(version, "2.28.9", "{list}");
-        assert!(said.starts_with("LD_LIBRARY_PATH; it lacks ") && !said.contains("ncclAlltoAll"), "{said}");
-        assert!(said.contains("2.0 ncclGetUniqueId, ncclCommInitRank, "), "{said}");
+        assert!(remark.starts_with("LD_LIBRARY_PATH; it lacks ") && !remark.contains("ncclAlltoAll"), "{remark}");
+        assert!(remark.contains("2.0 ncclGetUniqueId, ncclCommInitRank, "), "{remark}");
     }
     for (path, words) in [
         (&crash, "opening it ends the process: signal 11"),
@@ -85,8 +85,8 @@ fn libraries_are_listed_and_bad_ones_do_no_harm() {
         (&text, "cannot be loaded"),
         (&old, "is NCCL 2.4.8, too old: collspec works with 2.13.0 and later"),
     ] {
-        let (version, said) = entry(&list, path);
-        assert!(version == "unusable" && said.contains(words), "{said}");
+        let (version, remark) = entry(&list, path);
+        assert!(version == "unusable" && remark.contains(words), "{remark}");
     }
 }
 

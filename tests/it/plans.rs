@@ -1,4 +1,4 @@
-//! What plans say: calls, places, order, foresight, and what is refused.
+//! Plans: calls, places, order, foresight and refusals.
 use collspec::internals::job::{Ptr, What};
 use collspec::internals::plan::{Event, Foresight, Limits, Plan, plan};
 use collspec::internals::scenario::{Diagnostic, SourceFile, parse};
@@ -180,7 +180,7 @@ fn absurd_sizes_are_refused_at_once() {
 }
 
 #[test]
-fn an_in_place_input_is_gone() {
+fn an_in_place_input_cannot_be_read_again() {
     let text = refusal(
         "world_size = 2\ninputs.x = { each = \"rank\", count = 2 }\nsteps = [\n\
          { op = \"all_reduce\", in_place = true, in = \"x\", out = \"y\" },\n{ op = \"all_gather\", in = \"x\", out = \"z\" },\n]\n",

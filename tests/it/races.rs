@@ -90,7 +90,7 @@ fn step(random: &mut Random, world: usize, streams: usize) -> Step {
 }
 
 /// A reduce_scatter in place into another name, which takes the whole of a buffer's memory.
-fn taking(random: &mut Random, world: usize, streams: usize) -> Step {
+fn in_place_reduce_scatter(random: &mut Random, world: usize, streams: usize) -> Step {
     let buf = random.below(BUFFERS.len());
     let part = LENGTH / world;
     let text = format!("op = \"reduce_scatter\", in = \"{}\", out = \"w\", in_place = true", BUFFERS[buf]);
@@ -110,7 +110,7 @@ fn program(random: &mut Random, streams: usize, groups: bool) -> Program {
         units.push(Unit::Steps((0..steps).map(|_| step(random, world, streams)).collect()));
     }
     if random.below(2) == 0 {
-        let last = taking(random, world, streams);
+        let last = in_place_reduce_scatter(random, world, streams);
         match units.last_mut() {
             Some(Unit::Steps(steps)) if groups && random.below(2) == 0 => steps.push(last),
             _ => units.push(Unit::Steps(vec![last])),
@@ -267,7 +267,7 @@ fn passes(runner: &Runner, seed: u64, case: &Arc<Case>, text: &str) {
     assert_eq!(verdict.status, Status::Pass, "seed {seed}: {:?} {:?}\n{text}", verdict.reason, verdict.findings);
 }
 
-/// The accepted ones of random programs, after a look at all of them.
+/// Compares plan and model on random programs, and gives those that are accepted.
 fn accepted(seed: u64, count: usize, streams: usize) -> Vec<(Arc<Case>, String)> {
     let mut random = Random(seed);
     let mut accepted = Vec::new();

@@ -28,7 +28,7 @@ fn case(name: &str, text: &str) -> Arc<Case> {
     Arc::new(parse(&file, name).unwrap_or_else(|faults| panic!("{faults}")).remove(0))
 }
 
-fn pass(verdict: &Verdict) {
+fn assert_passes(verdict: &Verdict) {
     assert_eq!(verdict.status, Status::Pass, "{}: {:?} {:?}", verdict.case, verdict.reason, verdict.findings);
 }
 
@@ -46,16 +46,16 @@ const SLEEP: &str = "world_size = 3\ntimeout = 900\nplacement = \"processes\"\nc
 #[test]
 fn a_process_for_each_rank_is_kept_with_its_communicators() {
     let runner = runner();
-    pass(&runner.run_case(&case("sum", SUM)));
+    assert_passes(&runner.run_case(&case("sum", SUM)));
     let pids = runner.idle_workers();
     assert_eq!(pids.len(), 3);
     for i in 0..20 {
-        pass(&runner.run_case(&case(&format!("sum{i}"), &format!("repeat = {}\n{SUM}", 1 + i % 3))));
+        assert_passes(&runner.run_case(&case(&format!("sum{i}"), &format!("repeat = {}\n{SUM}", 1 + i % 3))));
     }
     assert_eq!(runner.idle_workers(), pids);
     let wrong = runner.run_case(&case("wrong", &SUM.replace("9 +", "8 +")));
     assert_eq!((wrong.status, wrong.outcome), (Status::Fail, Some(Outcome::Ok)));
-    pass(&runner.run_case(&case("after", SUM)));
+    assert_passes(&runner.run_case(&case("after", SUM)));
     let kept = runner.idle_workers();
     assert!(pids.iter().all(|pid| kept.contains(pid)), "a wrong result costs no process");
 }
@@ -71,7 +71,7 @@ fn communicators_are_made_from_ids_on_the_way_and_in_every_run() {
         expect.a = [[1, 100], [1000, 10], [1, 100], [1000, 10]]\n";
     let runner = runner();
     for i in 0..3 {
-        pass(&runner.run_case(&case(&format!("init{i}"), text)));
+        assert_passes(&runner.run_case(&case(&format!("init{i}"), text)));
     }
     assert_eq!(runner.idle_workers().len(), 4);
 }
@@ -80,11 +80,11 @@ fn communicators_are_made_from_ids_on_the_way_and_in_every_run() {
 fn variables_differ_by_rank_and_workers_by_variables() {
     let by_rank = |last: &str| format!("{SUM}env.NCCL_HOSTID = [\"a\", \"b\", \"{last}\"]\n");
     let runner = runner();
-    pass(&runner.run_case(&case("c", &by_rank("c"))));
+    assert_passes(&runner.run_case(&case("c", &by_rank("c"))));
     let first = runner.idle_workers();
-    pass(&runner.run_case(&case("c again", &by_rank("c"))));
+    assert_passes(&runner.run_case(&case("c again", &by_rank("c"))));
     assert_eq!(runner.idle_workers(), first);
-    pass(&runner.run_case(&case("d", &by_rank("d"))));
+    assert_passes(&runner.run_case(&case("d", &by_rank("d"))));
     assert_eq!(runner.idle_workers().len(), 6, "another value is another worker");
     let environment = |pid: u32| std::fs::read_to_string(format!("/proc/{pid}/environ")).unwrap();
     for (pid, value) in first.iter().zip(["a", "b", "c"]) {
@@ -96,7 +96,7 @@ fn variables_differ_by_rank_and_workers_by_variables() {
 }
 
 #[test]
-fn too_many_are_a_skip() {
+fn more_ranks_than_processes_allowed_are_a_skip() {
     let text =
         "world_size = 17\nplacement = \"processes\"\nop = \"all_reduce\"\ninputs = { each = \"rank\", count = 1 }\n";
     let verdict = runner().run_case(&case("many", text));
@@ -109,16 +109,16 @@ fn the_end_of_one_process_is_the_end_of_the_case() {
     let runner = runner();
     let exit = SLEEP.replace("op = \"sleep\", ranks = [1], seconds = 600", "op = \"exit\", ranks = [1]");
     let verdict = runner.run_case(&case("exit", &format!("outcome = \"crash\"\n{exit}")));
-    pass(&verdict);
+    assert_passes(&verdict);
     assert_eq!(verdict.outcome, Some(Outcome::Crash));
     assert!(runner.idle_workers().is_empty());
-    pass(&runner.run_case(&case("next", SUM)));
+    assert_passes(&runner.run_case(&case("next", SUM)));
 }
 
 #[test]
 fn a_process_killed_in_the_middle_costs_one_case_and_the_others_with_it() {
     let runner = runner();
-    pass(&runner.run_case(&case("before", SUM)));
+    assert_passes(&runner.run_case(&case("before", SUM)));
     let pids = runner.idle_workers();
     let sleeping = case("killed", SLEEP);
     let verdict = std::thread::scope(|scope| {
@@ -133,17 +133,17 @@ fn a_process_killed_in_the_middle_costs_one_case_and_the_others_with_it() {
     for pid in pids {
         assert!(!std::path::Path::new(&format!("/proc/{pid}")).exists(), "{pid} lives");
     }
-    pass(&runner.run_case(&case("after", SUM)));
+    assert_passes(&runner.run_case(&case("after", SUM)));
 }
 
 #[test]
 fn a_process_killed_while_idle_is_replaced_in_silence() {
     let runner = runner();
     for victim in 0..3 {
-        pass(&runner.run_case(&case("first", SUM)));
+        assert_passes(&runner.run_case(&case("first", SUM)));
         let pids = runner.idle_workers();
         kill(pids[victim]);
-        pass(&runner.run_case(&case("second", SUM)));
+        assert_passes(&runner.run_case(&case("second", SUM)));
         assert!(runner.idle_workers().iter().all(|pid| !pids.contains(pid)));
     }
 }
@@ -158,25 +158,25 @@ fn an_error_of_one_process_stops_the_others_in_time() {
         { op = \"sleep\", ranks = [0], seconds = 600 },\n{ op = \"all_reduce\", in = \"x\", out = \"z\" } ]\n";
     let verdict = runner.run_case(&case("error", text));
     assert_eq!(verdict.outcome, Some(Outcome::Error), "{:?}", verdict.reason);
-    pass(&verdict);
+    assert_passes(&verdict);
     assert!(runner.idle_workers().is_empty(), "nothing can be expected of them");
-    pass(&runner.run_case(&case("next", SUM)));
+    assert_passes(&runner.run_case(&case("next", SUM)));
 }
 
 #[test]
-fn a_hang_between_processes_is_for_the_clock_to_say() {
+fn a_hang_between_processes_is_ended_by_the_time_limit() {
     let runner = runner();
     let text = "world_size = 2\nplacement = \"processes\"\noutcome = \"hang\"\ninputs.x = { each = \"rank\", count = 4 }\n\
         steps = [\n{ op = \"recv\", peer = \"1 - rank\", out = \"y\" },\n{ op = \"send\", peer = \"1 - rank\", in = \"x\" } ]\n";
     for (name, more) in [("own", "timeout = 0.5\n"), ("foreseen", "")] {
         let begun = Instant::now();
         let verdict = runner.run_case(&case(name, &format!("{more}{text}")));
-        pass(&verdict);
+        assert_passes(&verdict);
         assert_eq!(verdict.outcome, Some(Outcome::Hang));
         assert!(begun.elapsed() >= Duration::from_millis(500));
     }
     assert!(runner.idle_workers().is_empty());
-    pass(&runner.run_case(&case("next", SUM)));
+    assert_passes(&runner.run_case(&case("next", SUM)));
 }
 
 #[test]
@@ -184,7 +184,7 @@ fn the_option_places_what_a_file_leaves_open() {
     let open = SUM.replace("placement = \"processes\"\n", "");
     let with = |placement| Runner::soft(RunOptions { placement: Some(placement), ..options() }).unwrap();
     let count = |runner: &Runner, text: &str| {
-        pass(&runner.run_case(&case("case", text)));
+        assert_passes(&runner.run_case(&case("case", text)));
         runner.idle_workers().len()
     };
     let processes = with(Placement::Processes);

@@ -25,7 +25,7 @@ fn case(name: &str, text: &str) -> Arc<Case> {
     cases(name, text).remove(0)
 }
 
-fn pass(verdict: &Verdict) {
+fn assert_passes(verdict: &Verdict) {
     assert_eq!(verdict.status, Status::Pass, "{}: {:?} {:?}", verdict.case, verdict.reason, verdict.findings);
 }
 
@@ -37,11 +37,11 @@ const HANG: &str = "world_size = 2\ntimeout = 3600\noutcome = \"hang\"\ninputs.x
 #[test]
 fn a_case_passes_and_its_worker_is_kept() {
     let runner = runner(1);
-    pass(&runner.run_case(&case("sum", SUM)));
+    assert_passes(&runner.run_case(&case("sum", SUM)));
     let pids = runner.idle_workers();
     assert_eq!(pids.len(), 1);
     for i in 0..20 {
-        pass(&runner.run_case(&case(&format!("sum{i}"), SUM)));
+        assert_passes(&runner.run_case(&case(&format!("sum{i}"), SUM)));
     }
     assert_eq!(runner.idle_workers(), pids);
 }
@@ -51,7 +51,7 @@ fn a_wrong_expectation_fails_and_costs_no_worker() {
     let runner = runner(1);
     let verdict = runner.run_case(&case("wrong", &SUM.replace("[4, 6], [4, 6]", "[4, 6], [4, 7]")));
     assert_eq!((verdict.status, verdict.outcome), (Status::Fail, Some(Outcome::Ok)));
-    pass(&runner.run_case(&case("right", SUM)));
+    assert_passes(&runner.run_case(&case("right", SUM)));
     assert_eq!(runner.idle_workers().len(), 1);
 }
 
@@ -60,7 +60,7 @@ fn a_hang_is_proved_at_once_and_named() {
     let runner = runner(1);
     for i in 0..10 {
         let verdict = runner.run_case(&case(&format!("hang{i}"), HANG));
-        pass(&verdict);
+        assert_passes(&verdict);
         assert_eq!(verdict.outcome, Some(Outcome::Hang));
     }
     assert!(runner.idle_workers().is_empty(), "a worker that hangs is not kept");
@@ -71,17 +71,17 @@ fn eager_sends_make_it_finish() {
     let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
     let runner = Runner::soft(RunOptions { eager: Some(1 << 20), workers: worker, ..RunOptions::default() }).unwrap();
     let verdict = runner.run_case(&case("eager", &HANG.replace("\"hang\"", "[\"hang\", \"ok\"]")));
-    pass(&verdict);
+    assert_passes(&verdict);
     assert_eq!(verdict.outcome, Some(Outcome::Ok));
 }
 
 #[test]
 fn a_worker_killed_while_idle_is_replaced_in_silence() {
     let runner = runner(1);
-    pass(&runner.run_case(&case("first", SUM)));
+    assert_passes(&runner.run_case(&case("first", SUM)));
     let pid = i32::try_from(runner.idle_workers()[0]).unwrap();
     rustix::process::kill_process(rustix::process::Pid::from_raw(pid).unwrap(), rustix::process::Signal::KILL).unwrap();
-    pass(&runner.run_case(&case("second", SUM)));
+    assert_passes(&runner.run_case(&case("second", SUM)));
     assert_ne!(runner.idle_workers()[0], pid.unsigned_abs());
 }
 
@@ -91,7 +91,7 @@ fn a_worker_killed_in_the_middle_costs_one_case() {
     let text = "world_size = 3\ntimeout = 900\ncomms.alone = { groups = [[0]] }\ninputs.x = [[1], [2], [3]]\nsteps = [\n\
         { op = \"all_reduce\", in = \"x\", out = \"y\" },\n\
         { op = \"all_reduce\", in = \"x\", out = \"z\", comm = \"alone\" },\n{ op = \"sleep\", seconds = 600 } ]\n";
-    pass(&runner.run_case(&case("before", SUM)));
+    assert_passes(&runner.run_case(&case("before", SUM)));
     let pid = i32::try_from(runner.idle_workers()[0]).unwrap();
     let sleeping = case("killed", text);
     let verdict = std::thread::scope(|scope| {
@@ -104,7 +104,7 @@ fn a_worker_killed_in_the_middle_costs_one_case() {
     });
     assert_eq!((verdict.status, verdict.outcome), (Status::Fail, Some(Outcome::Crash)));
     assert!(verdict.reason.as_ref().is_some_and(|r| r.contains("signal 9 (SIGKILL)")), "{:?}", verdict.reason);
-    pass(&runner.run_case(&case("after", SUM)));
+    assert_passes(&runner.run_case(&case("after", SUM)));
 }
 
 #[test]
@@ -114,16 +114,16 @@ fn exit_is_a_crash_and_the_run_goes_on() {
         { op = \"all_reduce\", in = \"x\", out = \"y\" },\n{ op = \"exit\", ranks = [1] } ]\n";
     let verdict = runner.run_case(&case("exit", exit));
     assert_eq!(verdict.outcome, Some(Outcome::Crash), "{:?}", verdict.reason);
-    pass(&verdict);
-    pass(&runner.run_case(&case("next", SUM)));
+    assert_passes(&verdict);
+    assert_passes(&runner.run_case(&case("next", SUM)));
 }
 
 #[test]
 fn placements_repeat_environment_and_needs() {
     let runner = runner(1);
-    pass(&runner.run_case(&case("one", &format!("placement = \"one_thread\"\n{SUM}"))));
-    pass(&runner.run_case(&case("repeat", &format!("repeat = 5\n{SUM}"))));
-    pass(&runner.run_case(&case("tree", &format!("env.NCCL_ALGO = \"Tree\"\n{SUM}"))));
+    assert_passes(&runner.run_case(&case("one", &format!("placement = \"one_thread\"\n{SUM}"))));
+    assert_passes(&runner.run_case(&case("repeat", &format!("repeat = 5\n{SUM}"))));
+    assert_passes(&runner.run_case(&case("tree", &format!("env.NCCL_ALGO = \"Tree\"\n{SUM}"))));
     for (text, reason) in [
         ("requires = { gpus = 2 }\n", "needs 2 GPUs"),
         ("requires = { nccl = \"<2.0\" }\n", "needs NCCL <2.0.0"),
@@ -136,7 +136,7 @@ fn placements_repeat_environment_and_needs() {
     }
 }
 
-fn fails(name: &str, text: &str, words: &str) {
+fn assert_fails_with(name: &str, text: &str, words: &str) {
     let verdict = runner(1).run_case(&case(name, text));
     assert_eq!(verdict.status, Status::Fail, "{name}");
     assert!(verdict.findings.iter().any(|f| f.text.contains(words)), "{name}: {:?}", verdict.findings);
@@ -148,8 +148,8 @@ fn a_map_without_a_value_is_not_the_error_that_a_file_expects() {
     let text = "world_size = 3\ninputs.x = { random = { seed = 1 }, count = 3 }\noutcome = \"error\"\nsteps = [\n\
         { op = \"all_reduce\", in = \"x\", out = \"y\" },\n\
         { op = \"map\", expr = \"x[floor(0 * y[0]) + 5 * rank]\", count = 1, out = \"z\" } ]\n";
-    fails("map", text, "outside the buffer");
-    fails("listed", &text.replace("\"error\"", "[\"error\", \"ok\"]"), "outside the buffer");
+    assert_fails_with("map", text, "outside the buffer");
+    assert_fails_with("listed", &text.replace("\"error\"", "[\"error\", \"ok\"]"), "outside the buffer");
 }
 
 #[test]
@@ -161,16 +161,16 @@ fn an_assert_that_nobody_can_check_fails() {
         )
     };
     let sum = "{ op = \"all_reduce\", in = \"x\", out = \"y\", comm = \"c\", name = \"a\" },";
-    pass(&runner(1).run_case(&case("counted", &counted(sum, "a.rounds == 2"))));
+    assert_passes(&runner(1).run_case(&case("counted", &counted(sum, "a.rounds == 2"))));
     let ended = format!("{sum} {{ op = \"destroy\", comm = \"c\" }}");
-    fails("ended", &counted(&ended, "a.rounds == 2"), "went with its communicator");
+    assert_fails_with("ended", &counted(&ended, "a.rounds == 2"), "went with its communicator");
     let map = format!("{sum} {{ op = \"map\", expr = \"y\", out = \"z\", name = \"m\" }}");
-    fails("map", &counted(&map, "m.rounds + a.rounds == 2"), "no call of the library's");
+    assert_fails_with("map", &counted(&map, "m.rounds + a.rounds == 2"), "no call of the library's");
     let apart = format!(
         "{sum} {{ op = \"map\", ranks = [0], expr = \"y\", out = \"p\" }}, \
          {{ op = \"map\", ranks = [1], expr = \"y\", out = \"q\" }}"
     );
-    fails("apart", &counted(&apart, "same(p, q) + 0 * a.sent"), "no rank has all that it names");
+    assert_fails_with("apart", &counted(&apart, "same(p, q) + 0 * a.sent"), "no rank has all that it names");
 }
 
 #[test]
@@ -187,7 +187,7 @@ fn a_program_that_is_no_worker_is_an_error_not_a_hang() {
 #[test]
 fn a_thousand_ranks_from_text_to_verdict() {
     let text = "world_size = 1024\nop = \"all_reduce\"\ninputs = { each = \"rank % 7 + i\", count = 4 }\n";
-    pass(&runner(1).run_case(&case("large", text)));
+    assert_passes(&runner(1).run_case(&case("large", text)));
 }
 
 /// `cargo test --release --test it runner -- --ignored --nocapture speed`
@@ -203,7 +203,7 @@ fn speed() {
         for _ in 0..jobs {
             scope.spawn(|| {
                 while let Some(case) = many.get(next.fetch_add(1, Ordering::SeqCst)) {
-                    pass(&runner.run_case(case));
+                    assert_passes(&runner.run_case(case));
                 }
             });
         }
@@ -224,7 +224,7 @@ fn parent_and_worker_agree_on_the_communicators_that_are_kept() {
     for _ in 0..10 {
         let runner = runner(1);
         for case in [sum(16), case("error", error), sum(2), sum(3), sum(4)] {
-            pass(&runner.run_case(&case));
+            assert_passes(&runner.run_case(&case));
         }
         assert_eq!(runner.idle_workers().len(), 1);
     }
@@ -246,12 +246,12 @@ fn runs_that_make_and_end_communicators_each_have_their_own() {
     let runner = runner(1);
     for placement in ["", "placement = \"one_thread\"", "placement = \"processes\""] {
         let verdict = runner.run_case(&case("comms", &COMMS.replace("PLACEMENT", placement)));
-        pass(&verdict);
+        assert_passes(&verdict);
     }
     let error = "world_size = 2\nrepeat = 3\ncomms.c = { groups = [[0, 1]] }\ninputs.x = { each = \"rank\", count = 1 }\n\
         steps = [\n{ op = \"all_reduce\", in = \"x\", out = \"y\", comm = \"c\" },\n{ op = \"destroy\", comm = \"c\" },\n\
         { op = \"broadcast\", in = \"y\", out = \"z\", root = 9, error = \"invalid_argument\" } ]\n";
-    pass(&runner.run_case(&case("error", error)));
+    assert_passes(&runner.run_case(&case("error", error)));
 }
 
 /// After a wrong result the next case makes new communicators, although the worker keeps an equal set: parent and worker must
@@ -260,13 +260,13 @@ fn runs_that_make_and_end_communicators_each_have_their_own() {
 fn communicators_that_are_not_trusted_make_way_for_new_ones() {
     let runner = runner(1);
     let wide = "world_size = 3\nop = \"all_reduce\"\ninputs = { each = \"rank\", count = 1 }\n";
-    pass(&runner.run_case(&case("wide", wide)));
+    assert_passes(&runner.run_case(&case("wide", wide)));
     let pids = runner.idle_workers();
     let wrong = case("wrong", &SUM.replace("[4, 6], [4, 6]", "[4, 6], [4, 7]"));
     for _ in 0..3 {
         assert_eq!(runner.run_case(&wrong).status, Status::Fail);
-        pass(&runner.run_case(&case("wide", wide)));
-        pass(&runner.run_case(&case("sum", SUM)));
+        assert_passes(&runner.run_case(&case("wide", wide)));
+        assert_passes(&runner.run_case(&case("sum", SUM)));
     }
     // A failure on kept communicators is tried again in a second worker.
     assert!(runner.idle_workers().contains(&pids[0]), "nothing was wrong between parent and worker");
@@ -282,6 +282,6 @@ fn what_an_abort_ends_is_undefined_whatever_stood_before_it_on_the_stream() {
         { op = \"broadcast\", comm = \"a\", in = \"x\", out = \"y\" },\n\
         { op = \"abort\", comm = \"a\" },\n]\nexpect.y = { each = 77 }\n";
     let verdict = runner(1).run_case(&case("aborted", text));
-    pass(&verdict);
+    assert_passes(&verdict);
     assert!(verdict.notes.iter().any(|note| note.contains("is undefined and was not compared")), "{:?}", verdict.notes);
 }

@@ -17,7 +17,7 @@ const HIDING: &str = "\u{1b}[8m\u{1b}]0;t\u{7}\u{8}\u{9b}2J\u{202e}\u{2066}\u{7f
 const IN_TOML: &str = "\\u001b[8m\\u001b]0;t\\u0007\\b\\u009b2J\\u202e\\u2066\\u007f\\rx";
 
 /// Asserts that there is nothing but text and line breaks, and with `coloured` this program's own colours.
-fn clean(text: &str, coloured: bool) {
+fn assert_clean(text: &str, coloured: bool) {
     assert!(!text.contains("\u{1b}[8m"), "foreign colours: {text:?}");
     let text = if coloured { anstream::adapter::strip_str(text).to_string() } else { text.to_owned() };
     let raw: Vec<char> = text.chars().filter(|c| *c != '\n' && !is_printable(*c)).collect();
@@ -25,19 +25,19 @@ fn clean(text: &str, coloured: bool) {
 }
 
 /// Runs the command in every format; every output must be clean. Returns the plain human one.
-fn everywhere(home: &Home, args: &[&str]) -> Run {
+fn run_in_every_format(home: &Home, args: &[&str]) -> Run {
     let run = home.run(args);
-    clean(&run.out, false);
-    clean(&run.err, false);
+    assert_clean(&run.out, false);
+    assert_clean(&run.err, false);
     let coloured = Run::of(home.command(args).env("CLICOLOR_FORCE", "1"));
-    clean(&coloured.out, true);
-    clean(&coloured.err, true);
+    assert_clean(&coloured.out, true);
+    assert_clean(&coloured.err, true);
     if args[0] == "run" {
         for format in ["human", "jsonl"] {
             let args = [args, &["--format", format, "--verbose", "--output", "report"]].concat();
             let run = home.run(&args);
-            clean(&run.err, false);
-            clean(&fs::read_to_string(home.path("report")).unwrap_or_default(), false);
+            assert_clean(&run.err, false);
+            assert_clean(&fs::read_to_string(home.path("report")).unwrap_or_default(), false);
         }
     }
     run
@@ -83,15 +83,15 @@ fn what_a_file_says_is_shown_and_not_obeyed() {
     for (number, text) in texts.iter().enumerate() {
         let name = format!("{number}.toml");
         home.file(&name, text);
-        let run = everywhere(&home, &["run", &name]);
+        let run = run_in_every_format(&home, &["run", &name]);
         assert_ne!(run.code, 0, "{number}: {run}");
-        let said = run.out.len() + run.err.len();
-        assert!(said < 10_000, "{number}: {said} bytes: {run}");
-        everywhere(&home, &["check", &name]);
+        let printed = run.out.len() + run.err.len();
+        assert!(printed < 10_000, "{number}: {printed} bytes: {run}");
+        run_in_every_format(&home, &["check", &name]);
     }
     // Bytes that are not UTF-8.
     fs::write(home.path("bytes.toml"), b"world_size = 2 # \x1b[8m\xff\xfe").unwrap();
-    assert_eq!(everywhere(&home, &["run", "bytes.toml"]).code, 2);
+    assert_eq!(run_in_every_format(&home, &["run", "bytes.toml"]).code, 2);
 }
 
 #[test]
@@ -100,21 +100,21 @@ fn names_arguments_and_variables_are_shown_and_not_obeyed() {
     let folder = format!("{HIDING}\n0 failed");
     home.file(&format!("{folder}/wrong.toml"), WRONG);
     home.file(&format!("{folder}/faulty.toml"), "world_size = 0\n");
-    let run = everywhere(&home, &["run", &format!("{folder}/wrong.toml")]);
+    let run = run_in_every_format(&home, &["run", &format!("{folder}/wrong.toml")]);
     assert_eq!(run.code, 1, "{run}");
     assert!(run.out.contains("run it again: collspec run $'\\033[8m"), "{run}");
     for args in [["run", &folder], ["check", &folder]] {
-        assert_eq!(everywhere(&home, &args).code, 2);
+        assert_eq!(run_in_every_format(&home, &args).code, 2);
     }
     home.file(&format!("named/{HIDING}.toml"), SUM);
-    assert_eq!(everywhere(&home, &["run", "named"]).code, 2);
+    assert_eq!(run_in_every_format(&home, &["run", "named"]).code, 2);
     home.file("sum.toml", SUM);
     for option in
         ["--filter", "--backend", "--nccl", "--driver", "--forms", "--allow-env", "--seed", "--no-such-option"]
     {
-        everywhere(&home, &["run", "sum.toml", option, HIDING]);
+        run_in_every_format(&home, &["run", "sum.toml", option, HIDING]);
     }
-    everywhere(&home, &[HIDING]);
+    run_in_every_format(&home, &[HIDING]);
     home.file("wrong.toml", WRONG);
     for coloured in [false, true] {
         let mut command = home.command(&["run", "wrong.toml"]);
@@ -122,12 +122,15 @@ fn names_arguments_and_variables_are_shown_and_not_obeyed() {
         let run = Run::of(&mut command);
         assert_eq!(run.code, 1, "{run}");
         assert!(run.err.contains("inherited: NCCL_DEBUG_SUBSYS=$'\\033[8m"), "{run}");
-        clean(&run.out, coloured);
-        clean(&run.err, coloured);
+        assert_clean(&run.out, coloured);
+        assert_clean(&run.err, coloured);
     }
     // A library with a hostile path, and the loader's message about it.
     home.file(&format!("{HIDING}/libnccl.so.2"), "no library");
-    everywhere(&home, &["run", "sum.toml", "--nccl", &format!("./{HIDING}/libnccl.so.2"), "--driver", "stand-in"]);
+    run_in_every_format(
+        &home,
+        &["run", "sum.toml", "--nccl", &format!("./{HIDING}/libnccl.so.2"), "--driver", "stand-in"],
+    );
 }
 
 /// A verdict can quote a library's text of an error, its log, and the last output of a worker that died.
@@ -150,11 +153,11 @@ fn what_a_library_says_is_shown_and_not_obeyed() {
         pattern: Some(HIDING.into()),
         text: lines.clone(),
     };
-    let told = Finding { rank: None, ..finding.clone() };
+    let without_rank = Finding { rank: None, ..finding.clone() };
     let mut failed = skipped(&case, lines.clone());
     failed.status = Status::Fail;
     failed.notes = vec![lines.clone(), HIDING.into()];
-    failed.findings = vec![finding, told];
+    failed.findings = vec![finding, without_rank];
     let skip = skipped(&case, lines);
     for (styles, coloured) in [(Styles::plain(), false), (Styles::coloured(), true)] {
         let again = Rerun::command_line(Vec::new(), Inherited::default());
@@ -165,7 +168,7 @@ fn what_a_library_says_is_shown_and_not_obeyed() {
         }
         human.event(&Event::Finished { seconds: 1.0 }).unwrap();
         let text = String::from_utf8(bytes).unwrap();
-        clean(&text, coloured);
+        assert_clean(&text, coloured);
         assert!(text.len() < 100_000, "{} bytes", text.len());
         assert!(!text.contains("\nPASS"), "{text}");
     }
@@ -173,10 +176,10 @@ fn what_a_library_says_is_shown_and_not_obeyed() {
     let mut json = JsonLines::new(&mut bytes, "soft");
     json.event(&Event::CaseDone { case: case.clone(), verdict: Box::new(failed.clone()) }).unwrap();
     let text = String::from_utf8(bytes).unwrap();
-    clean(&text, false);
+    assert_clean(&text, false);
     assert!(text.len() < 100_000, "{} bytes", text.len());
     let message = collspec::internals::report::failure::message(&case, &failed, "again");
-    clean(&message, false);
+    assert_clean(&message, false);
 }
 
 #[test]
@@ -291,7 +294,7 @@ fn links_are_followed_to_files_of_the_folder_once() {
 
 /// 41 folders, each with two links to the next, are 2^40 paths.
 #[test]
-fn many_ways_to_one_file_are_one() {
+fn a_file_is_read_once_however_many_links_lead_to_it() {
     let home = Home::new();
     home.file("s/40/a.toml", SUM);
     for level in 0..40 {
@@ -330,8 +333,8 @@ fn the_working_folder_has_no_say_in_what_is_started() {
             command.env("PATH", &path).env("XDG_CACHE_HOME", home.path("cache")).env("PYTHONPATH", "");
             command.env("PIP_NO_INDEX", "1").env("UV_OFFLINE", "1").env("LD_LIBRARY_PATH", "");
             let _ = Run::of(&mut command);
-            let said = fs::read_to_string(&touched).unwrap_or_default();
-            assert!(said.is_empty(), "{args:?} with PATH={path} started {said}");
+            let printed = fs::read_to_string(&touched).unwrap_or_default();
+            assert!(printed.is_empty(), "{args:?} with PATH={path} started {printed}");
         }
     }
 }
@@ -370,7 +373,7 @@ fn what_is_no_nccl_is_not_opened() {
     ] {
         let run = Run::of(home.command(args).env("XDG_CACHE_HOME", home.path("cache")));
         assert!(!touched.exists(), "{args:?}: {run}");
-        let said = format!("{}{}", run.out, run.err);
-        assert!(said.contains("is a library, but not NCCL: it has no ncclGetVersion"), "{args:?}: {run}");
+        let printed = format!("{}{}", run.out, run.err);
+        assert!(printed.contains("is a library, but not NCCL: it has no ncclGetVersion"), "{args:?}: {run}");
     }
 }

@@ -27,12 +27,12 @@ fn init(rank: u32, n: u32) -> Call {
 }
 
 /// Two allocations per rank, `in` (2 * rank) and `out` (2 * rank + 1), of so many f32.
-fn at(rank: u32, out: bool) -> Ptr {
+fn pointer(rank: u32, out: bool) -> Ptr {
     Ptr::At { alloc: 2 * rank + u32::from(out), byte: 0 }
 }
 
 fn all_reduce(step: u32, rank: u32, count: u64, red: Red) -> Call {
-    let (send, recv) = (at(rank, false), at(rank, true));
+    let (send, recv) = (pointer(rank, false), pointer(rank, true));
     let (call_, dtype) = (NcclCall::AllReduce, DType::F32);
     call(step, What::Collective { call: call_, send, recv, count, dtype, red, root: 0, comm: 0, stream: 0 })
 }
@@ -96,7 +96,7 @@ fn run_all(worker: &mut Worker, job: Job, repeat: u32) -> Vec<Observation> {
 }
 
 /// Ends a job: its communicators are kept under this name, or destroyed.
-fn ended(worker: &mut Worker, keep: Option<SetId>, destroy: &[SetId]) {
+fn end_case(worker: &mut Worker, keep: Option<SetId>, destroy: &[SetId]) {
     let finished = finish(worker, 0, keep, destroy.to_vec(), Duration::from_secs(120));
     assert!(matches!(finished, Finished::Well));
 }
@@ -110,14 +110,14 @@ fn run(worker: &mut Worker, job: Job) -> Observation {
     run_all(worker, job, 1).remove(0)
 }
 
-fn sums(n: u32, count: u64) -> Vec<f32> {
+fn expected_sums(n: u32, count: u64) -> Vec<f32> {
     (0..count).map(|i| (0..n).map(|rank| rank as f32 + i as f32).sum()).collect()
 }
 
 fn is_sum(seen: &Observation, n: u32, count: u64) {
     assert_eq!(seen.ended, Ended::Done, "{:?} {}", seen.ranks, seen.log);
     for rank in 0..n as usize {
-        assert_eq!(floats(&seen.images[2 * rank + 1]), sums(n, count));
+        assert_eq!(floats(&seen.images[2 * rank + 1]), expected_sums(n, count));
         assert!(seen.images[2 * rank + 1][..GUARD as usize].iter().all(|b| *b == 0xa5));
     }
 }
@@ -127,23 +127,23 @@ fn sum_job(n: u32) -> Job {
 }
 
 #[test]
-fn sums_again_and_reuse() {
+fn a_job_runs_again_and_its_communicators_serve_the_next() {
     let mut w = worker();
     let seen = run_all(&mut w, sum_job(3), 4);
     assert_eq!(seen.len(), 4);
     seen.iter().for_each(|s| is_sum(s, 3, 3));
     assert!(!seen[0].reused);
-    ended(&mut w, Some(1), &[]);
+    end_case(&mut w, Some(1), &[]);
     let seen = run(&mut w, sum_on(3, 1));
     is_sum(&seen, 3, 3);
     assert!(seen.reused, "kept communicators serve an equal prelude");
-    ended(&mut w, Some(2), &[]);
+    end_case(&mut w, Some(2), &[]);
     let other = run(&mut w, sum_on(2, 2));
     is_sum(&other, 2, 3);
     assert!(!other.reused, "they serve no other");
-    ended(&mut w, None, &[]);
+    end_case(&mut w, None, &[]);
     assert!(run(&mut w, sum_on(3, 2)).reused, "another set was not in the way");
-    ended(&mut w, None, &[]);
+    end_case(&mut w, None, &[]);
     assert!(!run(&mut w, sum_on(3, 2)).reused, "what was destroyed is gone");
 }
 
@@ -152,12 +152,12 @@ fn sets_are_kept_until_the_parent_has_them_destroyed() {
     let mut w = worker();
     for n in [2, 3, 4] {
         is_sum(&run(&mut w, sum_job(n)), n, 3);
-        ended(&mut w, Some(n.into()), &[]);
+        end_case(&mut w, Some(n.into()), &[]);
     }
     is_sum(&run(&mut w, sum_job(16)), 16, 3);
-    ended(&mut w, Some(16), &[2]);
+    end_case(&mut w, Some(16), &[2]);
     assert!(!run(&mut w, sum_on(2, 2)).reused, "it has been destroyed");
-    ended(&mut w, None, &[3, 16]);
+    end_case(&mut w, None, &[3, 16]);
     assert!(run(&mut w, sum_on(4, 4)).reused);
 }
 
@@ -165,12 +165,12 @@ fn sets_are_kept_until_the_parent_has_them_destroyed() {
 fn teardown_of_more_ranks_touches_no_byte_of_the_job_that_it_follows() {
     let mut w = worker();
     is_sum(&run(&mut w, sum_job(16)), 16, 3);
-    ended(&mut w, Some(1), &[]);
+    end_case(&mut w, Some(1), &[]);
     let job = sum_job(2);
     let (start, end) = (16, job.arena - 16);
     is_sum(&run(&mut w, job), 2, 3);
     let before = w.arena.mapping().read(start, end).unwrap();
-    ended(&mut w, None, &[1]);
+    end_case(&mut w, None, &[1]);
     assert!(w.arena.mapping().read(start, end).unwrap() == before);
 }
 
@@ -182,7 +182,7 @@ fn a_job_before_the_end_of_the_last_is_trouble() {
 }
 
 #[test]
-fn one_thread_drives_all() {
+fn one_thread_drives_all_ranks() {
     let mut w = worker();
     let mut job = job(4, 3, |rank| {
         let again = all_reduce(1, rank, 3, Red::PreMulSum { scalar: 1f32.to_le_bytes().to_vec(), device: None });
@@ -202,7 +202,7 @@ fn a_thousand_ranks() {
 fn large_images_grow_the_arena() {
     let mut w = worker();
     is_sum(&run(&mut w, job(2, 1 << 18, |rank| vec![all_reduce(0, rank, 1 << 18, Red::Builtin(0))])), 2, 1 << 18);
-    ended(&mut w, Some(1), &[]);
+    end_case(&mut w, Some(1), &[]);
     is_sum(&run(&mut w, sum_on(2, 1)), 2, 3);
 }
 
@@ -212,7 +212,8 @@ fn an_error_stops_the_others_and_names_the_call() {
     let seen = run(
         &mut w,
         job(3, 3, |rank| {
-            let bad = What::Send { ptr: at(rank, false), count: 1, dtype: DType::F32, peer: 99, comm: 0, stream: 0 };
+            let bad =
+                What::Send { ptr: pointer(rank, false), count: 1, dtype: DType::F32, peer: 99, comm: 0, stream: 0 };
             if rank == 1 { vec![call(0, bad)] } else { vec![all_reduce(0, rank, 3, Red::Builtin(0))] }
         }),
     );
@@ -230,7 +231,8 @@ fn a_tolerated_error_is_recorded_and_the_program_goes_on() {
     let seen = run(
         &mut w,
         job(2, 3, |rank| {
-            let bad = What::Send { ptr: at(rank, false), count: 1, dtype: DType::F32, peer: -7, comm: 0, stream: 0 };
+            let bad =
+                What::Send { ptr: pointer(rank, false), count: 1, dtype: DType::F32, peer: -7, comm: 0, stream: 0 };
             vec![Call { tolerate: true, ..call(0, bad) }, all_reduce(1, rank, 3, Red::Builtin(0))]
         }),
     );
@@ -281,9 +283,9 @@ fn a_hang_while_opening_is_proved_too() {
 
 fn double(rank: u32, text: &str) -> Call {
     let expr: Expr = parse(text).unwrap().expr;
-    let reads = vec![MapRead { name: "x".into(), ptr: at(rank, true), count: 3, dtype: DType::F32 }];
+    let reads = vec![MapRead { name: "x".into(), ptr: pointer(rank, true), count: 3, dtype: DType::F32 }];
     let names = vec![("rank".to_owned(), Value::Int(rank.into()))];
-    call(1, What::Map { expr, names, reads, out: at(rank, true), count: 3, dtype: DType::F32, stream: 1 })
+    call(1, What::Map { expr, names, reads, out: pointer(rank, true), count: 3, dtype: DType::F32, stream: 1 })
 }
 
 #[test]
@@ -333,7 +335,7 @@ fn steps_are_timed_and_counted_each_run_anew() {
             assert!(figure.seconds >= 0.02 && figure.seconds < 10.0, "{figure:?}");
             assert_eq!(figure.traffic.map(|t| t.sent), Some(3), "{figure:?}");
         }
-        ended(&mut w, None, &[]);
+        end_case(&mut w, None, &[]);
     }
 }
 

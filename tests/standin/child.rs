@@ -35,7 +35,7 @@ impl Drop for Nccl {
     }
 }
 
-/// A call of an NCCL function: its result, or the parent is told that it is missing.
+/// Calls an NCCL function, or prints a line for the parent if it is missing.
 #[macro_export]
 macro_rules! nccl {
     ($library:expr, $name:ident($($arg:expr => $ty:ty),* $(,)?)) => {{
@@ -113,7 +113,7 @@ pub fn all_reduce(
     ))
 }
 
-/// The first four elements, in words.
-pub fn words(values: &[f32]) -> String {
+/// The first four elements as text.
+pub fn first_values(values: &[f32]) -> String {
     format!("{:?}", &values[..values.len().min(4)])
 }

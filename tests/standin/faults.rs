@@ -13,7 +13,7 @@ fn after_init<'a>(more: &[&'a str]) -> Vec<&'a str> {
     lines
 }
 
-fn says(fault: &str, lines: &[&str]) {
+fn assert_prints(fault: &str, lines: &[&str]) {
     let mut child = start("walk", None, &[("COLLSPEC_STANDIN_FAULT", fault)]);
     assert!(child.end().success(), "{fault}: {:?}", child.seen);
     let mut wanted = lines.to_vec();
@@ -21,12 +21,12 @@ fn says(fault: &str, lines: &[&str]) {
     assert_eq!(child.sorted(), wanted, "{fault}");
 }
 
-fn hangs(fault: &str, lines: &[&str]) {
+fn assert_hangs(fault: &str, lines: &[&str]) {
     start("walk", None, &[("COLLSPEC_STANDIN_FAULT", fault), (BLOCKS, "1")]).hangs_after(lines);
 }
 
 /// Ends by a signal or with a code; no rank gets to `never`.
-fn dies(fault: &str, signal: Option<i32>, code: Option<i32>, never: &str) {
+fn assert_dies(fault: &str, signal: Option<i32>, code: Option<i32>, never: &str) {
     let mut child = start("walk", None, &[("COLLSPEC_STANDIN_FAULT", fault)]);
     let status = child.end();
     assert_eq!((status.signal(), status.code()), (signal, code), "{fault}: {:?}", child.seen);
@@ -42,7 +42,7 @@ fn a_false_version() {
 
 #[test]
 fn wrong_data_on_one_rank() {
-    says(
+    assert_prints(
         "wrong-data@1",
         &after_init(&[
             "rank 0: all_reduce",
@@ -57,12 +57,12 @@ fn wrong_data_on_one_rank() {
 
 #[test]
 fn errors() {
-    says("error-init=2", &["version 23007", "rank 0: init: system_error", "rank 1: init: system_error"]);
-    says(
+    assert_prints("error-init=2", &["version 23007", "rank 0: init: system_error", "rank 1: init: system_error"]);
+    assert_prints(
         "error-collective",
         &after_init(&["rank 0: all_reduce: internal_error", "rank 1: all_reduce: internal_error"]),
     );
-    says(
+    assert_prints(
         "error-destroy=5@0",
         &after_init(&[
             "rank 0: all_reduce",
@@ -73,7 +73,7 @@ fn errors() {
             "rank 1: destroy",
         ]),
     );
-    says(
+    assert_prints(
         "async-error",
         &after_init(&[
             "rank 0: all_reduce",
@@ -86,12 +86,12 @@ fn errors() {
 
 #[test]
 fn hangs_everywhere() {
-    hangs("hang-init", &["version 23007"]);
-    hangs("hang-init@1", &["version 23007"]);
-    hangs("hang-collective", &INIT);
-    hangs("hang-collective@1", &after_init(&["rank 0: all_reduce"]));
-    hangs("hang-synchronize", &after_init(&["rank 0: all_reduce", "rank 1: all_reduce"]));
-    hangs(
+    assert_hangs("hang-init", &["version 23007"]);
+    assert_hangs("hang-init@1", &["version 23007"]);
+    assert_hangs("hang-collective", &INIT);
+    assert_hangs("hang-collective@1", &after_init(&["rank 0: all_reduce"]));
+    assert_hangs("hang-synchronize", &after_init(&["rank 0: all_reduce", "rank 1: all_reduce"]));
+    assert_hangs(
         "hang-destroy@0",
         &after_init(&[
             "rank 0: all_reduce",
@@ -111,14 +111,14 @@ fn an_abort_that_hangs() {
 
 #[test]
 fn crashes() {
-    dies("crash-init", Some(SIGSEGV), None, "init");
-    dies("crash-collective", Some(SIGSEGV), None, "data");
-    dies("crash-stream@1", Some(SIGSEGV), None, "data");
-    dies("crash-destroy", Some(SIGSEGV), None, "destroy");
-    dies("exit-collective", None, Some(0), "data");
+    assert_dies("crash-init", Some(SIGSEGV), None, "init");
+    assert_dies("crash-collective", Some(SIGSEGV), None, "data");
+    assert_dies("crash-stream@1", Some(SIGSEGV), None, "data");
+    assert_dies("crash-destroy", Some(SIGSEGV), None, "destroy");
+    assert_dies("exit-collective", None, Some(0), "data");
 }
 
 #[test]
 fn a_fault_that_nobody_knows_refuses_everything() {
-    says("wrong-dta", &["version: invalid_usage"]);
+    assert_prints("wrong-dta", &["version: invalid_usage"]);
 }

@@ -1,5 +1,5 @@
 //! NCCL's functions on CUDA streams: numbers, devices, aborting, refusals, and two libraries in one process.
-use crate::child::{Comm, Nccl, all_reduce, bind, download, init, unique_id, upload, words};
+use crate::child::{Comm, Nccl, all_reduce, bind, download, first_values, init, unique_id, upload};
 use crate::files::without;
 use crate::process::{Running, start, start_in};
 use crate::{nccl, say};
@@ -139,7 +139,7 @@ pub fn walk() {
     });
 }
 
-/// One rank of two; rank 0 says the unique id, rank 1 is told it.
+/// One rank of two; rank 0 prints the unique id, rank 1 gets it from its environment.
 pub fn one_rank() {
     let nccl = Nccl::given();
     let rank = std::env::var("STANDIN_RANK").unwrap().parse().unwrap();
@@ -182,7 +182,7 @@ fn rank_walks(nccl: &Nccl, id: ncclUniqueId, rank: c_int) {
     }
     let result = download(memory, COUNT, stream);
     let rest_is_right = (4..COUNT).all(|i| result[i] == i as f32 + 3.0);
-    say!("rank {rank}: data {}{}", words(&result), if rest_is_right { "" } else { " and more" });
+    say!("rank {rank}: data {}{}", first_values(&result), if rest_is_right { "" } else { " and more" });
     let code = nccl!(nccl, ncclCommDestroy(comm.0 => ncclComm_t));
     if code != ncclResult_t::Success {
         return say!("rank {rank}: destroy: {code:?}");

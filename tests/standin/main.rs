@@ -1,4 +1,4 @@
-//! The stand-in driver and library as files: a process of its own finds them by the vendors' names and uses them from C.
+//! The stand-in driver and library as files: a separate process finds them by the vendors' names and uses them from C.
 #![allow(missing_docs)]
 mod child;
 mod driver;

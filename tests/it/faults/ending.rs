@@ -48,7 +48,7 @@ impl Seen {
         };
         let wish: Wish = if wish.is_empty() { Wish::Sound } else { wish.parse().unwrap() };
         let (verdict, seen) =
-            runner.run_once(&ready, &Experiment { fault: wish, limit: Some(20.0), judge: &judge }).unwrap();
+            runner.run_once(&ready, &Experiment { fault: wish, limit: Some(600.0), judge: &judge }).unwrap();
         Self { verdict, reached: seen.into_iter().filter_map(|seen| seen.reached).collect() }
     }
 
@@ -64,7 +64,7 @@ impl Seen {
 }
 
 /// A message if an entry does not end as it should.
-fn look(runner: &Runner, Shown { fault, ends, text }: &Shown) -> Option<String> {
+fn complaint(runner: &Runner, Shown { fault, ends, text }: &Shown) -> Option<String> {
     Seen::of(runner, "", text).passes();
     let traced = Seen::of(runner, "trace", text);
     traced.passes();
@@ -77,14 +77,14 @@ fn look(runner: &Runner, Shown { fault, ends, text }: &Shown) -> Option<String> 
 }
 
 /// Every entry ends as it should.
-pub fn each_is_shown(all: &[Shown]) {
+pub fn assert_each_is_shown(all: &[Shown]) {
     let runner = runner();
-    let wrong: Vec<String> = all.iter().filter_map(|shown| look(&runner, shown)).collect();
+    let wrong: Vec<String> = all.iter().filter_map(|shown| complaint(&runner, shown)).collect();
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
 }
 
 /// A sum of two ranks passes with each of these faults and reaches none of them, except those that it is known to meet.
-pub fn a_plain_sum_meets_none(all: &[Shown], except: &[&str]) {
+pub fn assert_a_plain_sum_meets_none(all: &[Shown], except: &[&str]) {
     let runner = runner();
     let sum = "world_size = 2\nop = \"all_reduce\"\ninputs = [[1, 2], [3, 4]]\n";
     let trace = Seen::of(&runner, "trace", sum);

@@ -1,6 +1,6 @@
 //! Faults of numbers: of each family one member, shown as the other faults are; and all members, which the scenarios of
 //! numbers must catch.
-use super::shown::{Shown, show};
+use super::shown::{Shown, assert_all_are_shown};
 use soft_nccl::fault::TABLE;
 use std::collections::BTreeSet;
 use std::process::Command;
@@ -99,7 +99,7 @@ fn family(id: &str) -> Option<&str> {
 
 #[test]
 fn one_of_each_family_is_noticed_where_it_strikes_and_only_there() {
-    show(SCENARIOS);
+    assert_all_are_shown(SCENARIOS);
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! Faults on demand that concern streams, roots, groups, messages, communicators and failures: for each a small scenario
 //! that passes on the sound library, fails on the faulty one, and that the library itself says the fault would change.
-use super::ending::{Seen, Shown, a_plain_sum_meets_none, each_is_shown, fails, hangs, runner, silent};
+use super::ending::{Seen, Shown, assert_a_plain_sum_meets_none, assert_each_is_shown, fails, hangs, runner, silent};
 use collspec::internals::judge::{Status, Verdict};
 
 const SHOWN: &[Shown] = &[
@@ -241,17 +241,17 @@ steps = [
 ]"#;
 
 #[test]
-fn each_is_shown_by_its_scenario() {
-    each_is_shown(SHOWN);
+fn each_fault_of_order_fails_its_scenario() {
+    assert_each_is_shown(SHOWN);
 }
 
 #[test]
-fn what_does_not_meet_them_passes_with_all_of_them() {
-    a_plain_sum_meets_none(SHOWN, &["F13b"]);
+fn a_sum_that_meets_no_fault_passes_with_each() {
+    assert_a_plain_sum_meets_none(SHOWN, &["F13b"]);
 }
 
 #[test]
-fn they_strike_only_where_they_are_told_to() {
+fn faults_strike_only_on_the_chosen_rank_and_algorithm() {
     let runner = runner();
     for (wish, text, strikes) in [
         ("F12,rank=1", MAPS, true),

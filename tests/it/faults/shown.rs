@@ -36,7 +36,7 @@ fn case((id, text): &Shown) -> Arc<Case> {
 }
 
 /// Which faults a run of the case reached.
-fn reached(case: &Arc<Case>, wish: Wish) -> Vec<Fault> {
+fn faults_reached(case: &Arc<Case>, wish: Wish) -> Vec<Fault> {
     let env = vec![vec![("COLLSPEC_SOFT_FAULT".to_owned(), wish.to_string())]];
     let mut worker = Worker::start(&Program::at(Path::new(PROGRAM)), &env).unwrap();
     let plan = plan::plan(case, &Limits::default()).unwrap();
@@ -55,7 +55,7 @@ fn reached(case: &Arc<Case>, wish: Wish) -> Vec<Fault> {
     Fault::all().filter(|fault| bits[fault.number() / 64] >> (fault.number() % 64) & 1 == 1).collect()
 }
 
-fn one(shown: &Shown, sound: &Runner) {
+fn assert_is_shown(shown: &Shown, sound: &Runner) {
     let (id, case) = (shown.0, case(shown));
     let fault = Fault::parse(id).unwrap();
     let status = |rank, algorithm| {
@@ -64,9 +64,9 @@ fn one(shown: &Shown, sound: &Runner) {
     };
     let verdict = sound.run_case(&case);
     assert_eq!(verdict.status, Status::Pass, "{id}, sound: {:?}", verdict.reason);
-    assert!(reached(&case, Wish::Trace).contains(&fault), "{id} is not noted");
+    assert!(faults_reached(&case, Wish::Trace).contains(&fault), "{id} is not noted");
     let everywhere = Wish::Inject(Injection { fault, rank: None, algorithm: None });
-    assert!(reached(&case, everywhere) == [fault], "{id} does not strike");
+    assert!(faults_reached(&case, everywhere) == [fault], "{id} does not strike");
 
     assert_eq!(status(None, None).0, Status::Fail, "{id}");
     assert_eq!(status(None, Some(Algorithm::Ring)).0, Status::Fail, "{id} in rings");
@@ -77,14 +77,14 @@ fn one(shown: &Shown, sound: &Runner) {
 }
 
 /// Each of them passes without its fault, fails with it, and is noted.
-pub fn show(scenarios: &[Shown]) {
+pub fn assert_all_are_shown(scenarios: &[Shown]) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 let sound = runner(Wish::Sound);
                 while let Some(shown) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    one(shown, &sound);
+                    assert_is_shown(shown, &sound);
                 }
             });
         }

@@ -1,7 +1,7 @@
 //! Faults on demand in what surrounds an operation: its size, the number of operations before it, the next work on its stream,
 //! other readers of its input, ended parents and children of its communicator, answers of query functions, groups, the null
 //! stream, arguments.
-use super::ending::{Shown, a_plain_sum_meets_none, each_is_shown, fails, hangs, silent};
+use super::ending::{Shown, assert_a_plain_sum_meets_none, assert_each_is_shown, fails, hangs, silent};
 
 const SHOWN: &[Shown] = &[
     silent("F60", SENT),
@@ -186,18 +186,18 @@ steps = [
 ]"#;
 
 #[test]
-fn each_is_shown_by_its_scenario() {
-    each_is_shown(SHOWN);
+fn each_fault_of_structure_fails_its_scenario() {
+    assert_each_is_shown(SHOWN);
 }
 
 #[test]
-fn what_does_not_meet_them_passes_with_all_of_them() {
-    a_plain_sum_meets_none(SHOWN, &ALWAYS);
+fn a_sum_that_meets_no_fault_passes_with_each() {
+    assert_a_plain_sum_meets_none(SHOWN, &ALWAYS);
 }
 
 /// No entry of these classes is without a scenario.
 #[test]
-fn none_is_left_out() {
+fn every_fault_of_structure_has_a_scenario() {
     let all: Vec<&str> = soft_nccl::fault::TABLE.iter().filter(|e| e.class() >= "F60").map(|e| e.id).collect();
     assert_eq!(SHOWN.iter().map(|shown| shown.fault).collect::<Vec<_>>(), all);
 }

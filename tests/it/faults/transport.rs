@@ -1,6 +1,6 @@
 //! Every fault of memory, chunks, blocks and arithmetic that the software library has on demand: a small scenario passes
-//! without it and fails with it, everywhere, on one rank, in one algorithm; and a run that only looks for faults names it.
-use super::shown::{Shown, show};
+//! without it and fails with it, everywhere, on one rank, in one algorithm; and a run that only traces faults reports it.
+use super::shown::{Shown, assert_all_are_shown};
 
 /// The fault, and a scenario of one line for it. All of them run on rings.
 const SCENARIOS: &[Shown] = &[
@@ -81,13 +81,13 @@ const SCENARIOS: &[Shown] = &[
 ];
 
 #[test]
-fn each_is_noticed_where_it_strikes_and_only_there() {
-    show(SCENARIOS);
+fn each_fault_of_transport_fails_its_scenario() {
+    assert_all_are_shown(SCENARIOS);
 }
 
 /// No entry of these classes is without a scenario.
 #[test]
-fn none_is_left_out() {
+fn every_fault_of_transport_has_a_scenario() {
     let mine = |class: &str| ("F01"..="F11").contains(&class) || ("F16"..="F29").contains(&class);
     let all: Vec<&str> = soft_nccl::fault::TABLE.iter().filter(|e| mine(e.class())).map(|e| e.id).collect();
     assert_eq!(SCENARIOS.iter().map(|(id, _)| *id).collect::<Vec<_>>(), all);

@@ -7,7 +7,7 @@ use collspec::internals::judge::{Lane, Outputs, Status, Verdict};
 use serde_json::Value;
 
 /// An element as TOML has it.
-fn written(value: &Value) -> String {
+fn toml_element(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(), // nan, inf, -inf
         Value::Number(number) if number.is_u64() && number.as_i64().is_none() => format!("\"{number}\""),
@@ -29,23 +29,23 @@ fn changed(value: &Value) -> Value {
     }
 }
 
-fn rows(rows: &[Option<Vec<Value>>]) -> String {
+fn toml_rows(rows: &[Option<Vec<Value>>]) -> String {
     let row = |row: &Option<Vec<Value>>| match row {
         None => "\"any\"".to_owned(),
-        Some(elements) => format!("[{}]", elements.iter().map(written).collect::<Vec<_>>().join(", ")),
+        Some(elements) => format!("[{}]", elements.iter().map(toml_element).collect::<Vec<_>>().join(", ")),
     };
     rows.iter().map(row).collect::<Vec<_>>().join(", ")
 }
 
 fn with_expect(program: &Program, outputs: &Outputs) -> Program {
     let mut program = program.clone();
-    let lines = outputs.iter().map(|(name, ranks)| format!("expect.{name} = [{}]", rows(ranks)));
+    let lines = outputs.iter().map(|(name, ranks)| format!("expect.{name} = [{}]", toml_rows(ranks)));
     program.head.splice(0..0, lines);
     program
 }
 
 /// One element of the outputs changed; `None` if there is none.
-fn spoiled(rng: &mut Rng, outputs: &Outputs) -> Option<Outputs> {
+fn with_one_element_changed(rng: &mut Rng, outputs: &Outputs) -> Option<Outputs> {
     let mut outputs = outputs.clone();
     let mut places: Vec<&mut Value> =
         outputs.iter_mut().flat_map(|(_, ranks)| ranks).flatten().flat_map(|row| row.iter_mut()).collect();
@@ -77,7 +77,7 @@ fn expectations_tell_right_from_wrong() {
                 continue;
             }
             right.push(with_expect(program, outputs));
-            let spoiled = spoiled(&mut Rng::new(program.seed), outputs);
+            let spoiled = with_one_element_changed(&mut Rng::new(program.seed), outputs);
             wrong.extend(spoiled.map(|outputs| with_expect(program, &outputs)));
         }
     }

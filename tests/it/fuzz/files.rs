@@ -48,7 +48,7 @@ fn limited(home: &Home, args: &[&str]) -> Command {
     command
 }
 
-fn keep(home: &Home, batch: u64) -> String {
+fn keep_files(home: &Home, batch: u64) -> String {
     let to = std::env::temp_dir().join(format!("collspec-hostile-{batch}"));
     _ = std::fs::remove_dir_all(&to);
     _ = Command::new("cp").arg("-r").arg(home.path("f")).arg(&to).status();
@@ -56,7 +56,7 @@ fn keep(home: &Home, batch: u64) -> String {
 }
 
 #[test]
-fn hostile_files_are_answered() {
+fn mutated_files_are_refused_at_a_place_or_run() {
     let texts = texts();
     let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
     let (memory, work) = (Limits::bytes(COST[1]).expect("bytes"), Limits::operations(COST[3]).expect("a number"));
@@ -79,9 +79,9 @@ fn hostile_files_are_answered() {
             files += 1;
         }
         let output = limited(&home, &[&["check", "f"][..], &COST].concat()).output().expect("a process");
-        let told = String::from_utf8_lossy(&output.stderr);
-        let sound = matches!(output.status.code(), Some(0..=2)) && !told.contains("panicked");
-        assert!(sound, "check of {}: {}\n{told}", keep(&home, from), output.status);
+        let printed = String::from_utf8_lossy(&output.stderr);
+        let sound = matches!(output.status.code(), Some(0..=2)) && !printed.contains("panicked");
+        assert!(sound, "check of {}: {}\n{printed}", keep_files(&home, from), output.status);
         let mut suite =
             Suite::open_with(&[home.path("f")], &Reading { limits, ..Reading::default() }).expect("readable");
         suite.plan(JOBS);
@@ -97,7 +97,7 @@ fn hostile_files_are_answered() {
                 !blames_a_sound_library(&verdict),
                 "{} in {}: {}",
                 case.name,
-                keep(&home, from),
+                keep_files(&home, from),
                 verdict.reason.as_deref().unwrap_or_default()
             );
         }

@@ -1,6 +1,6 @@
 //! Malformed files: texts with pieces cut out, put in, repeated and replaced.
 use super::rng::Rng;
-use crate::support::words::WORDS;
+use crate::support::fragments::FRAGMENTS;
 
 /// Numbers in place of other numbers.
 const NUMBERS: &[&str] = &[
@@ -48,7 +48,7 @@ fn change(rng: &mut Rng, bytes: &mut Vec<u8>) {
     let end = |len: usize| (at + len).min(bytes.len());
     match rng.below(10) {
         0 => drop(bytes.drain(at..end(rng.between(1, 30)))),
-        1 | 2 => drop(bytes.splice(at..at, rng.pick(WORDS).bytes())),
+        1 | 2 => drop(bytes.splice(at..at, rng.pick(FRAGMENTS).bytes())),
         3 => {
             let piece = bytes[at..end(rng.between(1, 60))].to_vec();
             let times = rng.between(1, 40);
@@ -59,13 +59,13 @@ fn change(rng: &mut Rng, bytes: &mut Vec<u8>) {
                 *byte ^= 1 << rng.below(8);
             }
         }
-        5 => line(rng, bytes),
-        _ => number(rng, bytes),
+        5 => move_line(rng, bytes),
+        _ => replace_number(rng, bytes),
     }
 }
 
 /// Leaves out a line, or repeats it elsewhere.
-fn line(rng: &mut Rng, bytes: &mut Vec<u8>) {
+fn move_line(rng: &mut Rng, bytes: &mut Vec<u8>) {
     let mut lines: Vec<&[u8]> = bytes.split(|byte| *byte == b'\n').collect();
     let at = rng.below(lines.len());
     let moved = lines.remove(at);
@@ -77,7 +77,7 @@ fn line(rng: &mut Rng, bytes: &mut Vec<u8>) {
 }
 
 /// Puts another number in place of one.
-fn number(rng: &mut Rng, bytes: &mut Vec<u8>) {
+fn replace_number(rng: &mut Rng, bytes: &mut Vec<u8>) {
     let digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
     let starts: Vec<usize> = (0..bytes.len()).filter(|at| digit(*at) && !(*at > 0 && digit(at - 1))).collect();
     if starts.is_empty() {

@@ -9,7 +9,7 @@ use std::fmt;
 pub struct Buffer {
     pub name: String,
     pub dtype: &'static str,
-    /// Elements by world rank; `None` where the rank has no such buffer.
+    /// Elements by world rank; `None` where the rank does not have the buffer.
     pub counts: Vec<Option<usize>>,
 }
 

@@ -1,20 +1,20 @@
-//! A library that hangs, wherever it does, costs the cases that it hangs in, within the limits that were set.
+//! A library that hangs fails the cases that it hangs in, wherever it hangs, and within the limits that were set.
 use super::{library, run};
 use crate::support::{Home, SUM};
 use serde_json::Value;
 
-/// What two ranks do with one more communicator than the world, which nobody ends: the third rank's faults do not meet it.
+/// A program that makes a communicator besides the world and does not destroy it. With two ranks it meets no fault of rank 2.
 const SPLIT: &str = "inputs.x = { each = \"rank\", count = 2 }\nsteps = [\n\
     { op = \"split\", new = \"half\", color = \"0\" },\n\
     { op = \"all_reduce\", comm = \"half\", in = \"x\", out = \"y\" } ]\n";
 
-/// Long enough for what is well on a busy machine; the other limit is beyond a test's patience.
+/// Ends what hangs, and is many times what the cases need that do not; the other limit is never reached.
 const LIMIT: &str = "3";
 const NEVER: &str = "600";
 
 /// Runs two cases of two ranks and between them one of three with this text, on a library whose rank 2 hangs, and gives the
 /// case of three. The first limit is for that case, the second for all others.
-fn third(fault: &str, text: &str, limits: [&str; 2], more: &[&str]) -> Value {
+fn case_of_three_ranks(fault: &str, text: &str, limits: [&str; 2], more: &[&str]) -> Value {
     let home = Home::new();
     home.file("scenarios/a.toml", SUM);
     home.file("scenarios/b.toml", &format!("world_size = 3\ntimeout = {}\n{text}", limits[0]));
@@ -31,7 +31,7 @@ fn third(fault: &str, text: &str, limits: [&str; 2], more: &[&str]) -> Value {
     case("b")
 }
 
-fn hangs(verdict: &Value, words: &[&str]) {
+fn assert_hangs(verdict: &Value, words: &[&str]) {
     assert_eq!((&verdict["status"], &verdict["outcome"]), (&"fail".into(), &"hang".into()), "{verdict}");
     let reason = verdict["reason"].as_str().unwrap_or_default();
     for words in words {
@@ -46,9 +46,9 @@ fn in_init() {
     std::thread::scope(|scope| {
         for placement in ["threads", "processes"] {
             scope.spawn(move || {
-                let verdict = third("hang-init", REDUCE, [NEVER, LIMIT], &["--placement", placement]);
-                hangs(&verdict, &["hang while making communicators (not finished when the time was up): "]);
-                hangs(&verdict, &["rank 2 in ncclCommInitRank of communicator `world`"]);
+                let verdict = case_of_three_ranks("hang-init", REDUCE, [NEVER, LIMIT], &["--placement", placement]);
+                assert_hangs(&verdict, &["hang while making communicators (not finished when the time was up): "]);
+                assert_hangs(&verdict, &["rank 2 in ncclCommInitRank of communicator `world`"]);
             });
         }
     });
@@ -56,44 +56,44 @@ fn in_init() {
 
 #[test]
 fn in_a_collective() {
-    let verdict = third("hang-collective", REDUCE, [LIMIT, NEVER], &[]);
-    hangs(&verdict, &["hang (not finished when the time was up): ", "rank 2 at step 1 (all_reduce)"]);
+    let verdict = case_of_three_ranks("hang-collective", REDUCE, [LIMIT, NEVER], &[]);
+    assert_hangs(&verdict, &["hang (not finished when the time was up): ", "rank 2 at step 1 (all_reduce)"]);
 }
 
 #[test]
-fn in_synchronise() {
-    let verdict = third("hang-synchronize", REDUCE, [LIMIT, NEVER], &["--placement", "processes"]);
-    hangs(&verdict, &["hang (not finished when the time was up): ", "rank 2 at step 1 (all_reduce)"]);
+fn in_synchronizing() {
+    let verdict = case_of_three_ranks("hang-synchronize", REDUCE, [LIMIT, NEVER], &["--placement", "processes"]);
+    assert_hangs(&verdict, &["hang (not finished when the time was up): ", "rank 2 at step 1 (all_reduce)"]);
 }
 
 #[test]
 fn in_destroy() {
     let step = SPLIT.replace(" } ]", " },\n{ op = \"wait\" },\n{ op = \"destroy\", comm = \"half\" } ]");
-    let verdict = third("hang-destroy", &step, [LIMIT, NEVER], &[]);
-    hangs(&verdict, &["hang (not finished when the time was up): ", "rank 2 at step 4 (destroy)"]);
+    let verdict = case_of_three_ranks("hang-destroy", &step, [LIMIT, NEVER], &[]);
+    assert_hangs(&verdict, &["hang (not finished when the time was up): ", "rank 2 at step 4 (destroy)"]);
 }
 
 #[test]
-fn in_the_destruction_that_no_step_asks_for() {
-    // what no step destroys is destroyed all the same, and the case that made it answers for it
-    let verdict = third("hang-destroy", SPLIT, [NEVER, LIMIT], &[]);
-    hangs(&verdict, &["hang while destroying communicators (not finished when the time was up): rank 2"]);
+fn in_destroying_what_no_step_destroyed() {
+    // a communicator that no step destroys is destroyed after the case, whose failure that is
+    let verdict = case_of_three_ranks("hang-destroy", SPLIT, [NEVER, LIMIT], &[]);
+    assert_hangs(&verdict, &["hang while destroying communicators (not finished when the time was up): rank 2"]);
 }
 
 #[test]
-fn other_ends_of_communicators_are_the_cases_too() {
+fn failing_to_destroy_communicators_fails_the_case_that_made_them() {
     for (fault, outcome, words) in [
         ("error-destroy=3", "error", "error while destroying communicators: rank 2: "),
         ("crash-destroy", "crash", "crash while destroying communicators: signal 11 (SIGSEGV)"),
     ] {
-        let verdict = third(fault, SPLIT, [NEVER, NEVER], &[]);
+        let verdict = case_of_three_ranks(fault, SPLIT, [NEVER, NEVER], &[]);
         assert_eq!((&verdict["status"], &verdict["outcome"]), (&"fail".into(), &outcome.into()), "{verdict}");
         assert!(verdict["reason"].as_str().unwrap_or_default().contains(words), "{verdict}");
     }
 }
 
 #[test]
-fn communicators_kept_for_others_are_nobodys() {
+fn failing_to_destroy_kept_communicators_fails_no_case() {
     let home = Home::new();
     // the worker keeps two sets, so the third and fourth case push one out each
     for ranks in 2..=5 {
@@ -105,9 +105,9 @@ fn communicators_kept_for_others_are_nobodys() {
     assert!(run.code == 0 && run.out.contains("4 passed"), "{run}");
 }
 
-/// What the library leaves on a stream of its own holds up the freeing of memory, which is nobody else's case.
+/// Work that the library leaves on its own stream holds up the freeing of memory; the next case does not suffer.
 #[test]
-fn in_giving_back_what_a_case_had() {
-    let verdict = third("hang-default", REDUCE, [NEVER, LIMIT], &[]);
-    hangs(&verdict, &["hang while memory and streams were given back"]);
+fn in_freeing_memory_and_streams() {
+    let verdict = case_of_three_ranks("hang-default", REDUCE, [NEVER, LIMIT], &[]);
+    assert_hangs(&verdict, &["hang while memory and streams were given back"]);
 }

@@ -1,4 +1,4 @@
-//! One case at a time on a device, whichever process runs it; and what is left when such a process ends before its time.
+//! One case at a time runs on a device, whichever process runs it, and a process that is killed leaves no lock.
 use super::{command, standin};
 use crate::step_words::wait_for_program;
 use crate::support::processes::{Process, end_of};
@@ -96,7 +96,7 @@ fn a_lock_ends_with_its_process_however_that_ends() {
             let mut names: Vec<_> = names.map(|name| name.into_string().unwrap()).collect();
             names.retain(|name| !name.ends_with(".lock"));
             assert_eq!(names, ["sleep.toml"], "nothing else is left");
-            // what is left is in nobody's way
+            // the lock files that are left do not hold up the next run
             home.file("sum.toml", SUM);
             let after = Run::of(&mut command(&home, 2, &standin::library().unwrap(), &["run", "sum.toml"]));
             assert_eq!(after.code, 0, "{after}");
@@ -105,7 +105,7 @@ fn a_lock_ends_with_its_process_however_that_ends() {
 }
 
 #[test]
-fn files_that_are_there_already_are_in_nobodys_way() {
+fn lock_files_that_exist_already_do_no_harm() {
     use std::os::unix::fs::PermissionsExt;
     let home = Home::new();
     home.file("sum.toml", SUM);
@@ -114,14 +114,14 @@ fn files_that_are_there_already_are_in_nobodys_way() {
     let first = run();
     assert_eq!(first.code, 0, "{first}");
     let [lock] = locks(&home).try_into().unwrap();
-    // somebody else's, which may only be read
+    // a lock file of another user, which may only be read
     fs::set_permissions(&lock, fs::Permissions::from_mode(0o444)).unwrap();
     assert_eq!(run().code, 0);
-    // what is no file is no reason to wait for ever
+    // opening a pipe as a file must not wait forever
     fs::remove_file(&lock).unwrap();
     rustix::fs::mkfifoat(rustix::fs::CWD, &lock, rustix::fs::Mode::RWXU).unwrap();
     assert_eq!(run().code, 0);
-    // and a link might lead anywhere
+    // a link is not followed, because it may lead anywhere
     fs::remove_file(&lock).unwrap();
     std::os::unix::fs::symlink(home.path("sum.toml"), &lock).unwrap();
     let link = run();
@@ -130,17 +130,17 @@ fn files_that_are_there_already_are_in_nobodys_way() {
 }
 
 #[test]
-fn a_folder_that_takes_no_files_is_named() {
+fn a_folder_that_takes_no_lock_files_is_named() {
     let home = Home::new();
     home.file("sum.toml", SUM);
     let mut command = command(&home, 2, &standin::library().unwrap(), &["run", "sum.toml"]);
-    // whoever may do everything may not do this either
+    // not even the superuser may create files here
     let run = Run::of(command.env("XDG_RUNTIME_DIR", "/proc"));
     assert!(run.code == 1 && run.out.contains("cannot lock the GPUs: /proc/collspec-"), "{run}");
     assert!(!run.err.contains("panicked"), "{run}");
 }
 
-/// The command with a file system of this size at `disk` in the home, in a name space of its own; `None`, with the reason
+/// The command with a file system of this size at `disk` in the home, in its own name space; `None`, with the reason
 /// on standard error, where that is not allowed.
 fn on_a_small_disk(home: &Home, options: &str, args: &[&str]) -> Option<Command> {
     fs::create_dir_all(home.path("disk")).unwrap();
@@ -190,6 +190,10 @@ fn a_full_disk_is_said_and_nothing_is_left_on_it() {
         let run = Run::of(&mut full);
         assert!(run.code == 2 && run.err.contains("cannot write the report: No space left on device"), "{run}");
         let left: Vec<&str> = run.err.lines().filter(|line| line.ends_with(".lock") || *line == "report").collect();
-        assert_eq!((left.len(), run.err.lines().last()), (3, Some("report")), "two locks that nobody has: {run}");
+        assert_eq!(
+            (left.len(), run.err.lines().last()),
+            (3, Some("report")),
+            "two free lock files and the report: {run}"
+        );
     }
 }

@@ -1,11 +1,11 @@
 //! The backend nccl without a GPU: the command runs scenarios on libraries opened by path, over the stand-in driver opened
-//! by cudarc. What is on trial is everything above the two vendor libraries.
+//! by cudarc. Everything above the two vendor libraries is tested.
 
 mod hangs;
 mod locks;
-mod own;
+mod messages;
+mod own_library;
 mod refusals;
-mod words;
 
 use crate::support::{Home, Run, SUM};
 use collspec::internals::backend::standin;
@@ -33,7 +33,7 @@ fn run(home: &Home, devices: usize, library: &Path, args: &[&str]) -> Run {
     Run::of(&mut command(home, devices, library, args))
 }
 
-/// A copy of the stand-in library in a folder of its own that misbehaves as demanded.
+/// A copy of the stand-in library, in its own folder, with these faults.
 fn library(home: &Home, name: &str, faults: &str) -> PathBuf {
     let path = home.path(&format!("{name}/libnccl.so.2"));
     fs::create_dir_all(path.parent().unwrap()).unwrap();
@@ -42,7 +42,7 @@ fn library(home: &Home, name: &str, faults: &str) -> PathBuf {
     path
 }
 
-/// A copy that exports these functions under names that nobody looks for.
+/// A copy that exports these functions under other names.
 fn without(home: &Home, name: &str, functions: &[&str]) -> PathBuf {
     let path = library(home, name, "");
     let mut bytes = fs::read(&path).unwrap();
@@ -87,7 +87,7 @@ fn documented_scenarios_give_the_same_outputs_as_in_software() {
 }
 
 #[test]
-fn the_word_names_what_was_built_with_the_program() {
+fn the_name_stand_in_means_the_library_built_with_the_program() {
     let home = Home::new();
     home.file("sum.toml", SUM);
     let mut command = home.command(&["run", "sum.toml", "--nccl", "stand-in", "--driver", "stand-in"]);
@@ -97,7 +97,7 @@ fn the_word_names_what_was_built_with_the_program() {
 }
 
 #[test]
-fn two_libraries_are_really_two() {
+fn two_libraries_by_path_give_their_own_results() {
     let home = Home::new();
     home.file("sum.toml", SUM);
     let (right, wrong) = (library(&home, "a", "version=22809"), library(&home, "b", "version=22502\nwrong-data"));

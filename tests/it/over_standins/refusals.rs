@@ -1,4 +1,4 @@
-//! Libraries and drivers that cannot serve, or not this case: each is told in words before anything runs.
+//! Libraries and drivers that cannot be used, at all or for a case, are named with the reason before anything runs.
 use super::{command, driver, library, run};
 use crate::support::{Home, Run, SUM};
 use collspec::internals::backend::standin;

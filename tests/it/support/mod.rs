@@ -1,8 +1,8 @@
 //! A temporary folder, the command run in it, and what it printed.
 #![allow(dead_code)] // Each test target uses its share.
 
+pub mod fragments;
 pub mod processes;
-pub mod words;
 
 use std::fmt;
 use std::fs;

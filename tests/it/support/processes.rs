@@ -1,4 +1,4 @@
-//! Processes that a test watches. It is told of their end by the kernel, whether or not they are its children.
+//! Processes that a test watches. The kernel reports their end, whether or not they are its children.
 #![allow(dead_code)] // Each test target uses its share.
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

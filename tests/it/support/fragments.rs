@@ -1,7 +1,7 @@
 //! Pieces of text for malformed files.
 
 /// Words of the language, values at the edges, and characters that a terminal obeys, so that changes reach deep.
-pub const WORDS: &[&str] = &[
+pub const FRAGMENTS: &[&str] = &[
     "world_size",
     "op",
     "steps",

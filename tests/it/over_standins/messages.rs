@@ -1,4 +1,4 @@
-//! What the command says: of the machine, and in NCCL's own words.
+//! `doctor` describes the machine, and failures quote NCCL's log.
 use super::{command, library, run, without};
 use crate::support::{Home, Run, SUM};
 
@@ -23,8 +23,8 @@ fn doctor_explains_and_is_never_a_failure() {
     }
     let mut words = home.command(&["doctor", "--driver", "stand-in", "--nccl", "stand-in"]);
     let words = Run::of(words.env("COLLSPEC_STANDIN_DEVICES", "3"));
-    for said in ["driver     stand-in CUDA driver", "2: collspec stand-in device", "backend    nccl: NCCL 2.30.7"] {
-        assert!(words.code == 0 && words.out.contains(said), "{said}: {words}");
+    for line in ["driver     stand-in CUDA driver", "2: collspec stand-in device", "backend    nccl: NCCL 2.30.7"] {
+        assert!(words.code == 0 && words.out.contains(line), "{line}: {words}");
     }
     let none = run(&home, 0, &lacking, &["doctor"]);
     assert!(none.code == 0 && none.out.contains("has no device to offer"), "{none}");
@@ -43,9 +43,12 @@ fn a_failure_quotes_what_nccl_says_unless_it_is_told_not_to() {
     assert!(parts.code == 1 && parts.out.contains(SAID), "{parts}");
     let quiet = run(&home, 2, &faulty, &["run", "quiet.toml"]);
     assert!(quiet.code == 1 && !quiet.out.contains("NCCL WARN"), "the file's own word holds: {quiet}");
-    let mut told = command(&home, 2, &faulty, &["run", "sum.toml"]);
-    let told = Run::of(told.env("NCCL_DEBUG", "VERSION"));
-    assert!(told.code == 1 && !told.out.contains("NCCL WARN"), "so does the environment's: {told}");
+    let mut without_log = command(&home, 2, &faulty, &["run", "sum.toml"]);
+    let without_log = Run::of(without_log.env("NCCL_DEBUG", "VERSION"));
+    assert!(
+        without_log.code == 1 && !without_log.out.contains("NCCL WARN"),
+        "so does the environment's: {without_log}"
+    );
     let mut elsewhere = command(&home, 2, &faulty, &["run", "sum.toml"]);
     let elsewhere = Run::of(elsewhere.env("NCCL_DEBUG_FILE", home.path("log")));
     let log = std::fs::read_to_string(home.path("log")).unwrap();

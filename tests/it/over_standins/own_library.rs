@@ -1,4 +1,4 @@
-//! A library that nobody here wrote: what docs/stand-ins.md says to people who test their own, done.
+//! A library written from zero is tested as docs/stand-ins.md describes.
 use super::{driver, run};
 use crate::support::{Home, Run};
 use std::path::PathBuf;
