@@ -18,7 +18,7 @@ use crate::run::memory::Turns;
 use crate::run::pool::{KeptSet, Pool, PoolLimits, Pooled, WorkerKey};
 use crate::run::{Backend, Error, Machine, job};
 use crate::scenario::{Case, EnvValue, Expected, Placement};
-use soft_nccl::fault::Wish;
+use soft_nccl::fault::FaultMode;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -73,7 +73,7 @@ pub enum Prepared {
 /// A run of its own, for whoever wants to see what is judged.
 pub struct Look<'a> {
     /// What is asked of the library.
-    pub wish: Wish,
+    pub wish: FaultMode,
     /// Seconds from *loaded* on, if not as usual.
     pub limit: Option<f64>,
     /// Who judges.
@@ -299,7 +299,7 @@ impl Runner {
     fn twice<J: Judging>(
         &self,
         ready: &Ready,
-        wish: Wish,
+        wish: FaultMode,
         limit: Option<f64>,
         judge: impl Fn() -> J,
     ) -> Result<(Verdict, J::Rest), Error> {
@@ -322,7 +322,7 @@ impl Runner {
     fn attempt<J: Judging>(
         &self,
         ready: &Ready,
-        wish: Wish,
+        wish: FaultMode,
         limit: Option<f64>,
         mut judge: J,
         fresh: bool,
@@ -331,7 +331,7 @@ impl Runner {
         let case = &plan.case;
         let key = &self.key(case);
         // what goes wrong on purpose, or could have, is to be this case's doing, communicators included
-        let clean = clean_case(plan) && wish == Wish::Sound;
+        let clean = clean_case(plan) && wish == FaultMode::Sound;
         // until this case is over nobody else's runs on its devices; its clock has not started yet
         let devices = self.machine().map(|machine| machine.used(plan.ranks())).unwrap_or_default();
         let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
