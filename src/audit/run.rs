@@ -11,7 +11,7 @@ use crate::scenario::Case;
 use crate::suite::drive::{stream, words_of};
 use crate::suite::with_causes;
 use crate::suite::{Experiment, Prepared, Ready, Runner};
-use soft_nccl::fault::{Fault, Injection, Reached, Wish};
+use soft_nccl::fault::{Fault, FaultMode, Injection, Reached};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -40,7 +40,13 @@ pub trait CaseRunner: Sync {
     /// # Errors
     ///
     /// Why the case could not be run.
-    fn run(&self, ready: &Ready, wish: Wish, limit: Option<f64>, judge: &JudgeFn<'_>) -> Result<JudgedRuns, String>;
+    fn run(
+        &self,
+        ready: &Ready,
+        wish: FaultMode,
+        limit: Option<f64>,
+        judge: &JudgeFn<'_>,
+    ) -> Result<JudgedRuns, String>;
 }
 
 /// Judges the observations of a case.
@@ -53,9 +59,15 @@ impl CaseRunner for Runner {
         Runner::prepare(self, case).map_err(|error| with_causes(&error))
     }
 
-    fn run(&self, ready: &Ready, wish: Wish, limit: Option<f64>, judge: &JudgeFn<'_>) -> Result<JudgedRuns, String> {
+    fn run(
+        &self,
+        ready: &Ready,
+        wish: FaultMode,
+        limit: Option<f64>,
+        judge: &JudgeFn<'_>,
+    ) -> Result<JudgedRuns, String> {
         let experiment = Experiment { fault: wish, limit, judge };
-        let sound = !matches!(wish, Wish::Inject(_));
+        let sound = !matches!(wish, FaultMode::Inject(_));
         let judged = if sound { self.run_twice(ready, &experiment) } else { self.run_once(ready, &experiment) };
         judged.map_err(|error| with_causes(&error))
     }
@@ -338,7 +350,7 @@ fn run_without_fault(
     };
     let judge =
         |plan: &Plan, forecast: &Forecast, observations: &[Observation]| checker.judge(plan, forecast, observations);
-    let (verdict, observations) = runner.run(&ready, Wish::Trace, None, &judge)?;
+    let (verdict, observations) = runner.run(&ready, FaultMode::Trace, None, &judge)?;
     if verdict.status == Status::Fail && checker.may_misjudge() {
         return Ok(SoundRun::Skipped("it objects to a right result".to_owned()));
     }
@@ -405,7 +417,7 @@ fn run_with_fault(
         }
     };
     let limit = audited.seconds.map(|seconds| (MAX_SLOWDOWN * seconds).max(MIN_LIMIT_SECONDS));
-    let wish = Wish::Inject(Injection { fault, rank: None, algorithm: None });
+    let wish = FaultMode::Inject(Injection { fault, rank: None, algorithm: None });
     let judge =
         |plan: &Plan, forecast: &Forecast, observations: &[Observation]| checker.judge(plan, forecast, observations);
     let (verdict, observations) = runner.run(ready, wish, limit, &judge)?;

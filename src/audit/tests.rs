@@ -10,7 +10,7 @@ use crate::oracle::Forecast;
 use crate::plan::{Limits, plan};
 use crate::scenario::Case;
 use crate::suite::{Prepared, Ready};
-use soft_nccl::fault::{Fault, Reached, Wish};
+use soft_nccl::fault::{Fault, FaultMode, Reached};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -71,7 +71,7 @@ impl CaseRunner for FakeRunner {
         Ok(Prepared::Ready(Box::new(Ready { plan, forecast })))
     }
 
-    fn run(&self, ready: &Ready, wish: Wish, _: Option<f64>, judge: &JudgeFn<'_>) -> Result<JudgedRuns, String> {
+    fn run(&self, ready: &Ready, wish: FaultMode, _: Option<f64>, judge: &JudgeFn<'_>) -> Result<JudgedRuns, String> {
         let runner = test_case::TestCase { plan: ready.plan.clone(), forecast: ready.forecast.clone() };
         let mut observation = runner.perfect();
         let mut reached = Reached::default();
@@ -80,11 +80,11 @@ impl CaseRunner for FakeRunner {
             reached[number / 64] |= 1 << (number % 64);
         };
         match wish {
-            Wish::Sound => {}
-            Wish::Trace => {
+            FaultMode::Sound => {}
+            FaultMode::Trace => {
                 KNOWN.into_iter().filter(|id| tamper(ready, &mut observation.clone(), id)).for_each(&mut meet)
             }
-            Wish::Inject(injection) => {
+            FaultMode::Inject(injection) => {
                 self.runs.fetch_add(1, Ordering::Relaxed);
                 let id = injection.fault.entry().id;
                 assert!(id != "F03" || ready.plan.case.name != "panics", "a defect of ours");

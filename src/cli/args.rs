@@ -9,7 +9,7 @@ use crate::scenario::{AllowEnv, Placement};
 use crate::suite::{BackendChoice, BackendRequest, Filter, Forms, Reading, RunOptions, Suite};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use soft_nccl::Connect;
-use soft_nccl::fault::{NoFault, Wish as Fault};
+use soft_nccl::fault::{FaultMode as Fault, NoFault};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 

@@ -14,7 +14,7 @@ use crate::run::lock::{self, Locks};
 use crate::run::pool::{KeptSet, Pooled};
 use crate::run::{Backend, Error, job};
 use crate::scenario::Expected;
-use soft_nccl::fault::Wish;
+use soft_nccl::fault::FaultMode;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Lines quoted in a failure of what the worker and NCCL wrote.
@@ -43,7 +43,7 @@ impl Runner {
     pub(super) fn attempt<O: Observer>(
         &self,
         ready: &Ready,
-        fault: Wish,
+        fault: FaultMode,
         limit: Option<f64>,
         mut observer: O,
         fresh: bool,
@@ -52,7 +52,7 @@ impl Runner {
         let case = &plan.case;
         let key = &self.worker_key(case);
         // what goes wrong on purpose, or could have, is to be this case's doing, communicators included
-        let clean = clean_case(plan) && fault == Wish::Sound;
+        let clean = clean_case(plan) && fault == FaultMode::Sound;
         // until this case is over nobody else's runs on its devices; its clock has not started yet
         let devices = self.machine().map(|machine| machine.used(plan.ranks())).unwrap_or_default();
         let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;

@@ -5,12 +5,12 @@ use crate::judge::{CaseJudge, Verdict};
 use crate::oracle::Forecast;
 use crate::plan::Plan;
 use crate::run::Error;
-use soft_nccl::fault::Wish;
+use soft_nccl::fault::FaultMode;
 
 /// A run with a fault, or with another judge: what an audit makes of a case.
 pub struct Experiment<'a> {
     /// In what way the software library is to be wrong, if it is.
-    pub fault: Wish,
+    pub fault: FaultMode,
     /// Seconds from *loaded* on, if not as usual.
     pub limit: Option<f64>,
     /// The judge, which gets all runs at the end.

@@ -7,7 +7,7 @@ use crate::plan::Limits;
 use crate::run::{RanksPerGpu, seconds};
 use crate::scenario::{AllowEnv, Placement};
 use soft_nccl::Connect;
-use soft_nccl::fault::Wish;
+use soft_nccl::fault::FaultMode;
 use std::num::NonZeroUsize;
 use std::thread::available_parallelism;
 use thiserror::Error;
@@ -32,7 +32,7 @@ pub struct RunOptions {
     /// When ranks of the software library connect.
     pub connect: Option<Connect>,
     /// In what way the software library is to be wrong, if it is.
-    pub fault: Wish,
+    pub fault: FaultMode,
     /// Who drives the ranks where a file leaves it at the default, if the case allows that.
     pub placement: Option<Placement>,
     /// Forms, variables that files may set, and limits.
@@ -140,7 +140,7 @@ pub const NAMED: &[NamedOption] = &[
             options.fault = text.parse().map_err(|error: soft_nccl::fault::NoFault| error.to_string())?;
             Ok(())
         },
-        values: Some(|options| unless(&options.fault, &Wish::default())),
+        values: Some(|options| unless(&options.fault, &FaultMode::default())),
     },
     option(
         "max-memory",

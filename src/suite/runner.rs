@@ -14,7 +14,7 @@ use crate::run::memory::Turns;
 use crate::run::pool::{Pool, PoolLimits, WorkerKey};
 use crate::run::{Backend, Error, Machine};
 use crate::scenario::Case;
-use soft_nccl::fault::Wish;
+use soft_nccl::fault::FaultMode;
 use std::sync::{Arc, OnceLock};
 
 /// Runs cases; may be used from several threads at once.
@@ -199,7 +199,7 @@ impl Runner {
     fn twice<O: Observer>(
         &self,
         ready: &Ready,
-        fault: Wish,
+        fault: FaultMode,
         limit: Option<f64>,
         observer: impl Fn() -> O,
     ) -> Result<(Verdict, O::Rest), Error> {

@@ -1,12 +1,13 @@
-//! The device's one lock: what is ready, what runs, which hosts wait, and the census of it all.
+//! The device's one lock: what is ready, what runs, and which hosts wait.
 use crate::stream::Stream;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU8, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// Everything that the census must see at one moment. Queues of streams and markers of events have locks of their own,
+/// Everything that [`activity`] must see at one moment. Queues of streams and markers of events have locks of their own,
 /// taken only while this one is held.
-pub(crate) struct Core {
+#[derive(Default)]
+pub(crate) struct DeviceState {
     pub epoch: u64,
     /// Streams whose next item can run now.
     pub ready: VecDeque<Stream>,
@@ -24,42 +25,18 @@ pub(crate) struct Core {
     next_waiter: u64,
 }
 
-static CORE: Mutex<Option<Core>> = Mutex::new(None);
+static STATE: LazyLock<Mutex<DeviceState>> = LazyLock::new(Mutex::default);
 static WORK: Condvar = Condvar::new();
 static HOOK: RwLock<Option<extern "C" fn()>> = RwLock::new(None);
 
 /// The device's lock, held.
-pub(crate) struct Locked(MutexGuard<'static, Option<Core>>);
-
-impl std::ops::Deref for Locked {
-    type Target = Core;
-    fn deref(&self) -> &Core {
-        self.0.as_ref().unwrap_or_else(|| unreachable!("the core is made when it is first locked"))
-    }
-}
-impl std::ops::DerefMut for Locked {
-    fn deref_mut(&mut self) -> &mut Core {
-        self.0.as_mut().unwrap_or_else(|| unreachable!("the core is made when it is first locked"))
-    }
-}
+pub(crate) type Locked = MutexGuard<'static, DeviceState>;
 
 pub(crate) fn lock() -> Locked {
-    let mut guard = CORE.lock().unwrap_or_else(PoisonError::into_inner);
-    guard.get_or_insert_with(|| Core {
-        epoch: 0,
-        ready: VecDeque::new(),
-        executing: 0,
-        idle: 0,
-        pending: 0,
-        blocked: 0,
-        wakes: 0,
-        interruptible: HashMap::new(),
-        next_waiter: 0,
-    });
-    Locked(guard)
+    STATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Core {
+impl DeviceState {
     pub fn busy(&self) -> bool {
         self.executing > 0 || !self.ready.is_empty()
     }
@@ -80,12 +57,11 @@ impl Core {
 }
 
 /// An executor waits for a ready stream.
-pub(crate) fn wait_for_work(mut core: Locked) -> Locked {
-    core.idle += 1;
-    let guard = WORK.wait(core.0).unwrap_or_else(PoisonError::into_inner);
-    let mut core = Locked(guard);
-    core.idle -= 1;
-    core
+pub(crate) fn wait_for_work(mut state: Locked) -> Locked {
+    state.idle += 1;
+    let mut state = WORK.wait(state).unwrap_or_else(PoisonError::into_inner);
+    state.idle -= 1;
+    state
 }
 
 const BLOCKED: u8 = 0;
@@ -99,7 +75,7 @@ pub(crate) struct Waiter {
 }
 
 impl Waiter {
-    /// Leaves `BLOCKED` for `to`; false if somebody else was first.
+    /// Leaves `BLOCKED` for `to`; false if it was left before.
     fn settle(&self, to: u8) -> bool {
         let first = self.state.load(Ordering::Relaxed) == BLOCKED;
         if first {
@@ -113,46 +89,46 @@ impl Waiter {
 /// What a host waits for. Both are asked under the device's lock.
 pub(crate) trait Condition {
     fn met(&self) -> bool;
-    /// The waiter is to be given to [`Core::meet`] as soon as `met` would say true.
+    /// The waiter is to be given to [`DeviceState::meet`] as soon as `met` would say true.
     fn register(&self, waiter: Arc<Waiter>);
 }
 
 /// Blocks the calling thread until the condition is met (true), or `stop` says so (false).
 pub(crate) fn host_wait(condition: &dyn Condition, stop: Option<&dyn Fn() -> bool>) -> bool {
     crate::lazy::begin_held();
-    let mut core = lock();
+    let mut state = lock();
     loop {
         if condition.met() {
             return true;
         }
-        let wakes = core.wakes;
+        let wakes = state.wakes;
         if let Some(stop) = stop {
-            drop(core);
+            drop(state);
             if stop() {
                 return false;
             }
-            core = lock();
+            state = lock();
             // a wake-up since `stop` was asked: ask again, or it would be lost
-            if core.wakes != wakes || condition.met() {
+            if state.wakes != wakes || condition.met() {
                 continue;
             }
         }
         let waiter = Arc::new(Waiter { state: AtomicU8::new(BLOCKED), wake: Condvar::new() });
         condition.register(waiter.clone());
-        let number = core.next_waiter;
-        core.next_waiter += 1;
+        let number = state.next_waiter;
+        state.next_waiter += 1;
         if stop.is_some() {
-            core.interruptible.insert(number, waiter.clone());
+            state.interruptible.insert(number, waiter.clone());
         }
-        core.blocked += 1;
-        core.epoch += 1;
-        drop(core);
+        state.blocked += 1;
+        state.epoch += 1;
+        drop(state);
         call_hook();
-        core = lock();
+        state = lock();
         while waiter.state.load(Ordering::Relaxed) == BLOCKED {
-            core = Locked(waiter.wake.wait(core.0).unwrap_or_else(PoisonError::into_inner));
+            state = waiter.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
-        core.interruptible.remove(&number);
+        state.interruptible.remove(&number);
         if waiter.state.load(Ordering::Relaxed) == MET {
             return true;
         }
@@ -161,12 +137,12 @@ pub(crate) fn host_wait(condition: &dyn Condition, stop: Option<&dyn Fn() -> boo
 
 /// Makes every host thread inside `synchronize_unless` ask its `stop` again.
 pub fn wake_hosts() {
-    let mut core = lock();
-    core.wakes += 1;
-    core.epoch += 1;
-    for waiter in std::mem::take(&mut core.interruptible).into_values() {
+    let mut state = lock();
+    state.wakes += 1;
+    state.epoch += 1;
+    for waiter in std::mem::take(&mut state.interruptible).into_values() {
         if waiter.settle(WOKEN) {
-            core.blocked -= 1;
+            state.blocked -= 1;
         }
     }
 }
@@ -174,7 +150,7 @@ pub fn wake_hosts() {
 /// One look at the device; laid out as in C, because the stand-in driver hands it to other libraries.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Census {
+pub struct Activity {
     /// Grows on every change of state.
     pub epoch: u64,
     /// True while an item of a stream executes or could execute now.
@@ -186,9 +162,9 @@ pub struct Census {
 }
 
 /// One look at the device.
-pub fn census() -> Census {
-    let core = lock();
-    Census { epoch: core.epoch, busy: core.busy(), blocked_hosts: core.blocked, pending: core.pending }
+pub fn activity() -> Activity {
+    let state = lock();
+    Activity { epoch: state.epoch, busy: state.busy(), blocked_hosts: state.blocked, pending: state.pending }
 }
 
 /// The hook is called outside all locks whenever the device stops being busy or a host thread starts to block. It must be

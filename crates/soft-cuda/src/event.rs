@@ -1,5 +1,5 @@
 //! Events: points in a stream that other streams and hosts wait for.
-use crate::device::{Condition, Core, Waiter, host_wait, lock};
+use crate::device::{Condition, DeviceState, Waiter, host_wait, lock};
 use crate::stream::Stream;
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -19,17 +19,17 @@ impl Marker {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// The stream has reached the record.
-    pub fn finish(&self, core: &mut Core) {
+    pub fn finish(&self, state: &mut DeviceState) {
         let (streams, hosts) = {
-            let mut state = self.state();
-            state.done = true;
-            (std::mem::take(&mut state.streams), std::mem::take(&mut state.hosts))
+            let mut marker = self.state();
+            marker.done = true;
+            (std::mem::take(&mut marker.streams), std::mem::take(&mut marker.hosts))
         };
         for stream in streams {
-            core.push_ready(stream);
+            state.push_ready(stream);
         }
         for host in hosts {
-            core.meet(&host);
+            state.meet(&host);
         }
     }
     /// True if it is done; else `stream` becomes ready when it is.
@@ -69,7 +69,7 @@ impl Event {
     /// True if the last record has been reached.
     pub fn query(&self) -> bool {
         crate::lazy::begin_held();
-        let _core = lock();
+        let _state = lock();
         self.last().is_none_or(|m| m.met())
     }
     /// The host waits until the last record has been reached.

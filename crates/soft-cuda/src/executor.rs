@@ -25,16 +25,16 @@ pub(crate) fn ensure() {
 }
 
 fn run() {
-    let mut core = lock();
+    let mut state = lock();
     loop {
-        let Some(stream) = core.ready.pop_front() else {
-            core = wait_for_work(core);
+        let Some(stream) = state.ready.pop_front() else {
+            state = wait_for_work(state);
             continue;
         };
-        core.executing += 1;
+        state.executing += 1;
         for turn in 0.. {
-            let Some(item) = stream.take(&mut core) else { break };
-            drop(core);
+            let Some(item) = stream.take(&mut state) else { break };
+            drop(state);
             let launched = matches!(item, Item::Launch(_));
             // a panic has been reported by the panic hook; the executor, and the stream, must go on
             let _ = catch_unwind(AssertUnwindSafe(|| match item {
@@ -43,23 +43,23 @@ fn run() {
                 Item::Launch(start) => start(Done::new(stream.clone())),
                 Item::Record(_) | Item::Wait(_) => {}
             }));
-            core = lock();
+            state = lock();
             if launched {
                 break; // the stream belongs to its `Done` now
             }
-            stream.finished(&mut core);
-            if turn >= TURN && !core.ready.is_empty() {
-                stream.go_on(&mut core);
+            stream.finished(&mut state);
+            if turn >= TURN && !state.ready.is_empty() {
+                stream.go_on(&mut state);
                 break;
             }
         }
-        core.executing -= 1;
-        core.epoch += 1;
-        if !core.busy() {
-            drop(core);
+        state.executing -= 1;
+        state.epoch += 1;
+        if !state.busy() {
+            drop(state);
             drop(stream);
             call_hook();
-            core = lock();
+            state = lock();
         }
     }
 }

@@ -43,9 +43,9 @@ pub fn begin_held() {
 
 fn begin(streams: Vec<Stream>) {
     if !streams.is_empty() {
-        let mut core = lock();
+        let mut state = lock();
         for stream in streams {
-            stream.go_on(&mut core);
+            stream.go_on(&mut state);
         }
     }
 }

@@ -1,5 +1,5 @@
 //! A CUDA-like device on the host: memory, asynchronous streams, events. Work runs in stream order on a small fixed
-//! number of executor threads; host threads wait by blocking. [`census`] and [`set_idle_hook`] let a watcher prove that
+//! number of executor threads; host threads wait by blocking. [`activity`] and [`set_idle_hook`] let a watcher prove that
 //! nothing can move any more.
 #![deny(unsafe_code)]
 
@@ -13,7 +13,7 @@ mod pool;
 mod stream;
 
 pub use current::{current, set_current};
-pub use device::{Census, census, set_idle_hook, wake_hosts};
+pub use device::{Activity, activity, set_idle_hook, wake_hosts};
 pub use event::Event;
 pub use lazy::{begin_held, set_lazy};
 pub use memory::OutOfMemory;

@@ -15,13 +15,13 @@ pub struct OutOfMemory {
     pub align: usize,
 }
 
-struct Block {
+struct Allocation {
     len: usize,
     layout: Layout,
 }
 
 /// Live allocations by address.
-static BLOCKS: RwLock<BTreeMap<usize, Block>> = RwLock::new(BTreeMap::new());
+static ALLOCATIONS: RwLock<BTreeMap<usize, Allocation>> = RwLock::new(BTreeMap::new());
 
 /// Device memory on the host: zero-size is legal (and has an address of its own); the alignment is a power of two.
 pub fn alloc(len: usize, align: usize) -> Result<*mut u8, OutOfMemory> {
@@ -33,7 +33,7 @@ pub fn alloc(len: usize, align: usize) -> Result<*mut u8, OutOfMemory> {
     if ptr.is_null() {
         return Err(fail);
     }
-    BLOCKS.write().unwrap_or_else(PoisonError::into_inner).insert(ptr as usize, Block { len, layout });
+    ALLOCATIONS.write().unwrap_or_else(PoisonError::into_inner).insert(ptr as usize, Allocation { len, layout });
     Ok(ptr)
 }
 
@@ -42,7 +42,7 @@ pub fn alloc(len: usize, align: usize) -> Result<*mut u8, OutOfMemory> {
 /// # Safety
 /// Nobody may use the memory afterwards, nor may work enqueued on a stream.
 pub unsafe fn free(ptr: *mut u8) {
-    let block = BLOCKS.write().unwrap_or_else(PoisonError::into_inner).remove(&(ptr as usize));
+    let block = ALLOCATIONS.write().unwrap_or_else(PoisonError::into_inner).remove(&(ptr as usize));
     if let Some(block) = block {
         // SAFETY: the address was in the table, so it came from `alloc_zeroed` with this layout and was not freed yet.
         unsafe { dealloc(ptr, block.layout) };
@@ -52,7 +52,7 @@ pub unsafe fn free(ptr: *mut u8) {
 /// Whether `[ptr, ptr + len)` lies inside one live allocation.
 pub fn contains(ptr: *const u8, len: usize) -> bool {
     let address = ptr as usize;
-    let blocks = BLOCKS.read().unwrap_or_else(PoisonError::into_inner);
+    let blocks = ALLOCATIONS.read().unwrap_or_else(PoisonError::into_inner);
     let Some((base, block)) = blocks.range(..=address).next_back() else { return false };
     let offset = address - base;
     offset <= block.len && len <= block.len - offset

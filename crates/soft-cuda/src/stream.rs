@@ -1,10 +1,10 @@
 //! Streams: queues of work that runs in order.
 #![allow(unsafe_code)] // asynchronous copies between raw addresses
 
-use crate::device::{Condition, Core, Waiter, host_wait, lock};
+use crate::device::{Condition, DeviceState, Waiter, host_wait, lock};
 use crate::event::{Event, Marker};
 use crate::{executor, lazy, pool};
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, Weak};
@@ -33,10 +33,10 @@ pub(crate) struct Queue {
     engaged: bool,
     hosts: Vec<(u64, Arc<Waiter>)>,
     /// What is still to be done of items that count as finished.
-    late: Vec<Late>,
+    delayed: Vec<DelayedWork>,
 }
 
-struct Late {
+struct DelayedWork {
     /// Stops of the stream that it lets pass.
     passes: u8,
     work: Box<dyn FnOnce() + Send>,
@@ -69,15 +69,14 @@ impl Copying {
 
 /// Handles count up from here, so that none is null and none is one of CUDA's small special handles.
 static NEXT: AtomicUsize = AtomicUsize::new(0x1000);
-static STREAMS: RwLock<Option<HashMap<usize, Weak<Inner>>>> = RwLock::new(None);
+/// Live streams by handle.
+static STREAMS: RwLock<BTreeMap<usize, Weak<Inner>>> = RwLock::new(BTreeMap::new());
 /// Each device's null stream.
 static NULL: Mutex<BTreeMap<usize, Stream>> = Mutex::new(BTreeMap::new());
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let Some(streams) = STREAMS.write().unwrap_or_else(PoisonError::into_inner).as_mut() {
-            streams.remove(&self.id);
-        }
+        STREAMS.write().unwrap_or_else(PoisonError::into_inner).remove(&self.id);
     }
 }
 
@@ -102,8 +101,7 @@ impl Stream {
     fn make(null: bool) -> Stream {
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
         let inner = Arc::new(Inner { id, null, queue: Mutex::default() });
-        let mut streams = STREAMS.write().unwrap_or_else(PoisonError::into_inner);
-        streams.get_or_insert_default().insert(id, Arc::downgrade(&inner));
+        STREAMS.write().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::downgrade(&inner));
         Stream(inner)
     }
 
@@ -124,7 +122,7 @@ impl Stream {
             return Some(Self::of_device(crate::current().unwrap_or(0)));
         }
         let streams = STREAMS.read().unwrap_or_else(PoisonError::into_inner);
-        streams.as_ref()?.get(&(raw as usize))?.upgrade().map(Stream)
+        streams.get(&(raw as usize))?.upgrade().map(Stream)
     }
 
     /// Copies in stream order; the ranges may overlap.
@@ -169,7 +167,7 @@ impl Stream {
     /// True if everything enqueued so far is finished.
     pub fn query(&self) -> bool {
         lazy::begin_held();
-        let _core = lock();
+        let _state = lock();
         let queue = self.queue();
         queue.finished == queue.enqueued
     }
@@ -186,7 +184,7 @@ impl Stream {
     }
 
     fn so_far(&self) -> SoFar<'_> {
-        let _core = lock();
+        let _state = lock();
         SoFar { stream: self, target: self.queue().enqueued }
     }
 
@@ -196,23 +194,23 @@ impl Stream {
 
     fn enqueue(&self, item: Item) {
         executor::ensure();
-        let mut core = lock();
-        core.epoch += 1;
-        core.pending += 1;
+        let mut state = lock();
+        state.epoch += 1;
+        state.pending += 1;
         let mut queue = self.queue();
         queue.enqueued += 1;
         queue.items.push_back(item);
         let engaged = std::mem::replace(&mut queue.engaged, true);
         drop(queue);
         if !engaged && !lazy::hold(self) {
-            self.go_on(&mut core);
+            self.go_on(&mut state);
         }
     }
 
     /// The front item is finished.
-    pub(crate) fn finished(&self, core: &mut Core) {
-        core.epoch += 1;
-        core.pending -= 1;
+    pub(crate) fn finished(&self, state: &mut DeviceState) {
+        state.epoch += 1;
+        state.pending -= 1;
         let mut queue = self.queue();
         if let Some(rest) = queue.uncounted.checked_sub(1) {
             queue.uncounted = rest;
@@ -225,7 +223,7 @@ impl Stream {
         }
         queue.hosts.retain(|(target, waiter)| {
             if *target <= finished {
-                core.meet(waiter);
+                state.meet(waiter);
             }
             *target > finished
         });
@@ -233,7 +231,7 @@ impl Stream {
 
     /// Passes records and satisfied waits, which need no executor, and takes the item after them. `None`: the queue is
     /// empty and the stream not engaged any more, or it is parked at a marker.
-    pub(crate) fn take(&self, core: &mut Core) -> Option<Item> {
+    pub(crate) fn take(&self, state: &mut DeviceState) -> Option<Item> {
         loop {
             let item = {
                 let mut queue = self.queue();
@@ -244,15 +242,15 @@ impl Stream {
             match item? {
                 Item::Record(marker) => {
                     self.queue().stop();
-                    self.finished(core);
-                    marker.finish(core);
+                    self.finished(state);
+                    marker.finish(state);
                 }
                 Item::Wait(marker) => {
                     if !marker.done_or_park(self) {
                         self.queue().items.push_front(Item::Wait(marker));
                         return None;
                     }
-                    self.finished(core);
+                    self.finished(state);
                 }
                 item => return Some(item),
             }
@@ -260,10 +258,10 @@ impl Stream {
     }
 
     /// Puts an engaged stream where it belongs: nowhere if it is empty, parked, or ready.
-    pub(crate) fn go_on(&self, core: &mut Core) {
-        if let Some(item) = self.take(core) {
+    pub(crate) fn go_on(&self, state: &mut DeviceState) {
+        if let Some(item) = self.take(state) {
             self.queue().items.push_front(item);
-            core.push_ready(self.clone());
+            state.push_ready(self.clone());
         }
     }
 }
@@ -271,15 +269,15 @@ impl Stream {
 impl Queue {
     /// Somebody outside may look now: an event is reached, or nothing is left to do.
     fn stop(&mut self) {
-        if self.late.is_empty() {
+        if self.delayed.is_empty() {
             return;
         }
-        for mut late in std::mem::take(&mut self.late) {
-            if late.passes == 0 {
-                (late.work)();
+        for mut delayed in std::mem::take(&mut self.delayed) {
+            if delayed.passes == 0 {
+                (delayed.work)();
             } else {
-                late.passes -= 1;
-                self.late.push(late);
+                delayed.passes -= 1;
+                self.delayed.push(delayed);
             }
         }
     }
@@ -316,7 +314,7 @@ impl Done {
 
     /// True if work is enqueued behind this item that begins before anybody outside the stream can look.
     pub fn is_followed(&self) -> bool {
-        let _core = lock();
+        let _state = lock();
         let queue = self.0.queue();
         let mut next = queue.items.iter().skip_while(|item| matches!(item, Item::Wait(_)));
         next.next().is_some_and(|item| !matches!(item, Item::Record(_)))
@@ -324,14 +322,14 @@ impl Done {
 
     /// True if the next item on the stream is a copy or a host function.
     pub fn may_let_pass(&self) -> bool {
-        let _core = lock();
+        let _state = lock();
         matches!(self.0.queue().items.front(), Some(Item::Copy(_) | Item::Host(_)))
     }
 
     /// For libraries that are wrong on purpose: moves the next item of the stream before this one, and calls `start` after it.
     /// The caller must finish this item at once; that end is not counted.
     pub fn let_pass(&self, start: Box<dyn FnOnce(Done) + Send>) {
-        let mut core = lock();
+        let mut state = lock();
         let mut queue = self.0.queue();
         let next = queue.items.pop_front();
         queue.items.push_front(Item::Launch(start));
@@ -339,22 +337,22 @@ impl Done {
             queue.items.push_front(next);
         }
         queue.uncounted += 1;
-        core.pending += 1;
+        state.pending += 1;
     }
 
     /// For libraries that are wrong on purpose: the item will count as finished before this part of it is done, which
     /// is when the stream has nothing more to do or comes to an event, `passes` such moments let by. It is done under the
     /// device's lock, so it must be short and use nothing of the device; without such a moment it is never done.
     pub fn finish_later(&self, passes: u8, work: Box<dyn FnOnce() + Send>) {
-        let _core = lock();
-        self.0.queue().late.push(Late { passes, work });
+        let _state = lock();
+        self.0.queue().delayed.push(DelayedWork { passes, work });
     }
 }
 
 impl Drop for Done {
     fn drop(&mut self) {
-        let mut core = lock();
-        self.0.finished(&mut core);
-        self.0.go_on(&mut core);
+        let mut state = lock();
+        self.0.finished(&mut state);
+        self.0.go_on(&mut state);
     }
 }

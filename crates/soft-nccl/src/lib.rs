@@ -9,7 +9,7 @@
 //! - Every operation ends only when its messages were taken, so a program that needs buffering does not end (set
 //!   COLLSPEC_SOFT_EAGER to give sends some).
 //! - Operations on which ranks disagree (count, type, reduction, root, order) never exchange a byte and never end; the
-//!   [census](census::census) proves it and [`census::who_waits`] says who asked for what.
+//!   [activity](activity::activity) proves it and [`activity::who_waits`] says who asked for what.
 //! - Without NCCL_ALGO every operation that has a choice takes the ring. `SingleTree` is a further word.
 //! - Of NCCL_PROTO's protocols only the sizes are there: LL leaves half of a chunk for data, LL128 15 parts of 16. What goes
 //!   straight from rank to rank always has whole chunks.
@@ -21,14 +21,14 @@
 //!   counts as busy.
 #![deny(unsafe_code)]
 
+pub mod activity;
 mod algo;
 mod arith;
-pub mod census;
 pub mod device;
 mod engine;
-mod face;
 mod failure;
 pub mod fault;
+mod ffi;
 mod group;
 mod op;
 mod settings;
@@ -36,12 +36,12 @@ mod transport;
 
 pub use algo::{Algorithm, Algorithms, Protocol, Protocols};
 pub use arith::manner::{Average, Manner, NoManner, Zero};
-pub use face::VERSION;
+pub use ffi::VERSION;
 pub use settings::{AlreadyRead, Connect, Settings, set_settings_for_process};
 
 /// The library's functions, as a table that a run-time-loaded library would fill.
 pub fn table() -> nccl_sys::Nccl {
-    let mut table = face::table();
+    let mut table = ffi::table();
     fault::install(&mut table);
     table
 }

@@ -1,6 +1,6 @@
 //! What the stand-in can do beyond the driver: say what it is, take work that ends later, and be looked at.
 use crate::{memory, streams};
-use soft_cuda::{Census, Done, Stream, census, set_idle_hook, wake_hosts};
+use soft_cuda::{Activity, Done, Stream, activity, set_idle_hook, wake_hosts};
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -94,9 +94,9 @@ extern "C" fn collspecDeviceContains(address: *const c_void, len: usize) -> c_in
 
 /// A look at all devices.
 #[unsafe(no_mangle)]
-extern "C" fn collspecDeviceCensus(place: Option<&mut MaybeUninit<Census>>) {
+extern "C" fn collspecDeviceCensus(place: Option<&mut MaybeUninit<Activity>>) {
     if let Some(place) = place {
-        place.write(contained(Census { busy: true, ..Census::default() }, census));
+        place.write(contained(Activity { busy: true, ..Activity::default() }, activity));
     }
 }
 

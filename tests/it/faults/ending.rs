@@ -4,7 +4,7 @@ use collspec::internals::child::Workers;
 use collspec::internals::judge::{Outcome, Status, Verdict, judge};
 use collspec::internals::scenario::{SourceFile, parse};
 use collspec::internals::suite::{Experiment, Prepared, RunOptions, Runner};
-use soft_nccl::fault::{Fault, Reached, Wish};
+use soft_nccl::fault::{Fault, FaultMode, Reached};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl Seen {
             Prepared::Ready(ready) => ready,
             Prepared::Settled(verdict) => panic!("{wish}: {:?}", verdict.reason),
         };
-        let wish: Wish = if wish.is_empty() { Wish::Sound } else { wish.parse().unwrap() };
+        let wish: FaultMode = if wish.is_empty() { FaultMode::Sound } else { wish.parse().unwrap() };
         let (verdict, seen) =
             runner.run_once(&ready, &Experiment { fault: wish, limit: Some(600.0), judge: &judge }).unwrap();
         Self { verdict, reached: seen.into_iter().filter_map(|seen| seen.reached).collect() }

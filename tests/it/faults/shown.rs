@@ -10,7 +10,7 @@ use collspec::internals::run::process::Worker;
 use collspec::internals::scenario::{Case, SourceFile, parse};
 use collspec::internals::suite::{RunOptions, Runner};
 use soft_nccl::Algorithm;
-use soft_nccl::fault::{Fault, Injection, Wish};
+use soft_nccl::fault::{Fault, FaultMode, Injection};
 use std::num::NonZeroUsize;
 use std::path::Path;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ const PROGRAM: &str = env!("CARGO_BIN_EXE_collspec");
 /// A rank that no scenario here has.
 const NOBODY: usize = 60;
 
-fn runner(fault: Wish) -> Runner {
+fn runner(fault: FaultMode) -> Runner {
     let worker = Workers::Command(PROGRAM.into());
     Runner::soft(RunOptions { jobs: NonZeroUsize::new(1), fault, workers: worker, ..RunOptions::default() }).unwrap()
 }
@@ -36,7 +36,7 @@ fn case((id, text): &Shown) -> Arc<Case> {
 }
 
 /// Which faults a run of the case reached.
-fn faults_reached(case: &Arc<Case>, wish: Wish) -> Vec<Fault> {
+fn faults_reached(case: &Arc<Case>, wish: FaultMode) -> Vec<Fault> {
     let env = vec![vec![("COLLSPEC_SOFT_FAULT".to_owned(), wish.to_string())]];
     let mut worker = Worker::start(&Program::at(Path::new(PROGRAM)), &env).unwrap();
     let plan = plan::plan(case, &Limits::default()).unwrap();
@@ -59,13 +59,13 @@ fn assert_is_shown(shown: &Shown, sound: &Runner) {
     let (id, case) = (shown.0, case(shown));
     let fault = Fault::parse(id).unwrap();
     let status = |rank, algorithm| {
-        let verdict = runner(Wish::Inject(Injection { fault, rank, algorithm })).run_case(&case);
+        let verdict = runner(FaultMode::Inject(Injection { fault, rank, algorithm })).run_case(&case);
         (verdict.status, verdict.reason)
     };
     let verdict = sound.run_case(&case);
     assert_eq!(verdict.status, Status::Pass, "{id}, sound: {:?}", verdict.reason);
-    assert!(faults_reached(&case, Wish::Trace).contains(&fault), "{id} is not noted");
-    let everywhere = Wish::Inject(Injection { fault, rank: None, algorithm: None });
+    assert!(faults_reached(&case, FaultMode::Trace).contains(&fault), "{id} is not noted");
+    let everywhere = FaultMode::Inject(Injection { fault, rank: None, algorithm: None });
     assert!(faults_reached(&case, everywhere) == [fault], "{id} does not strike");
 
     assert_eq!(status(None, None).0, Status::Fail, "{id}");
@@ -82,7 +82,7 @@ pub fn assert_all_are_shown(scenarios: &[Shown]) {
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
-                let sound = runner(Wish::Sound);
+                let sound = runner(FaultMode::Sound);
                 while let Some(shown) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
                     assert_is_shown(shown, &sound);
                 }

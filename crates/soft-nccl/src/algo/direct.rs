@@ -1,5 +1,5 @@
 //! Operations in which data go straight from their owner to their reader.
-use super::{Chunks, Lane, Link, Part, Place, Script, Step};
+use super::{Chunks, Lane, Link, Operand, Part, Script, Step};
 use crate::op::{Kind, Spec};
 
 pub(super) fn lanes(spec: &Spec, part: Part) -> Vec<Lane> {
@@ -43,7 +43,7 @@ pub(super) struct Copy {
 impl Script for Copy {
     fn step(&self, cursor: u64) -> Option<Step> {
         let (offset, count) = Chunks { start: 0, end: self.count, size: self.chunk }.get(cursor)?;
-        let (source, target) = (Some(Place::In(offset)), Some(Place::Out(offset)));
+        let (source, target) = (Some(Operand::In(offset)), Some(Operand::Out(offset)));
         Some(Step { source, own: true, last: true, target, count, fresh: true, ..Step::default() })
     }
 }
@@ -59,7 +59,7 @@ struct OwnBlock {
 impl Script for OwnBlock {
     fn step(&self, cursor: u64) -> Option<Step> {
         let (offset, count) = Chunks { start: 0, end: self.count, size: self.chunk }.get(cursor)?;
-        let (source, target) = (Some(Place::In(self.from + offset)), Some(Place::Out(self.to + offset)));
+        let (source, target) = (Some(Operand::In(self.from + offset)), Some(Operand::Out(self.to + offset)));
         Some(Step { source, target, count, fresh: true, ..Step::default() })
     }
 }
@@ -115,8 +115,8 @@ impl Script for Blocks {
         let close = index + 1 == per_peer && matches!(self.peers, Peers::Others);
         let step = Step { count, fresh: true, close, ..Step::default() };
         Some(match self.dir {
-            Dir::Send => Step { source: Some(Place::In(at)), send: link, ..step },
-            Dir::Recv => Step { recv: link, target: Some(Place::Out(at)), ..step },
+            Dir::Send => Step { source: Some(Operand::In(at)), send: link, ..step },
+            Dir::Recv => Step { recv: link, target: Some(Operand::Out(at)), ..step },
         })
     }
 }

@@ -21,7 +21,7 @@ pub(crate) struct Link {
 
 /// Where a step reads or writes; offsets in elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Place {
+pub(crate) enum Operand {
     /// The caller's send buffer.
     In(usize),
     /// The caller's receive buffer.
@@ -37,13 +37,13 @@ pub(crate) struct Step {
     /// Take one message from here.
     pub recv: Option<Link>,
     /// Read this; together with a message, combine the two.
-    pub source: Option<Place>,
+    pub source: Option<Operand>,
     /// The source is the rank's own contribution to a reduction, to be pre-multiplied.
     pub own: bool,
     /// The value is the whole reduction, to be divided where the operation divides.
     pub last: bool,
     /// Write the value here.
-    pub target: Option<Place>,
+    pub target: Option<Operand>,
     /// Send the value there.
     pub send: Option<Link>,
     /// Elements.

@@ -2,7 +2,7 @@
 //!
 //! Collectives without a root cut the data in passes of n parts and send every part once around; each rank adds its own
 //! contribution to what came in. Rooted ones run along the chain that ends, or begins, at the root.
-use super::{Chunks, Link, Part, Place, Script, Step};
+use super::{Chunks, Link, Operand, Part, Script, Step};
 
 /// The neighbours of a rank.
 #[derive(Clone, Copy)]
@@ -81,10 +81,10 @@ impl Script for AllReduce {
         let finished = phase >= n - 1;
         Some(Step {
             recv: (phase > 0).then(|| self.around.previous()),
-            source: adds.then_some(Place::In(offset)),
+            source: adds.then_some(Operand::In(offset)),
             own: adds,
             last: phase == n - 1,
-            target: finished.then_some(Place::Out(offset)),
+            target: finished.then_some(Operand::Out(offset)),
             send: (phase < 2 * n - 2).then(|| self.around.next()),
             count,
             fresh: true,
@@ -114,10 +114,10 @@ impl Script for ReduceScatter {
         let finished = phase == n - 1;
         Some(Step {
             recv: (phase > 0).then(|| self.around.previous()),
-            source: Some(Place::In(self.around.part(phase) * self.block + offset)),
+            source: Some(Operand::In(self.around.part(phase) * self.block + offset)),
             own: true,
             last: finished,
-            target: finished.then_some(Place::Out(offset)),
+            target: finished.then_some(Operand::Out(offset)),
             send: (!finished).then(|| self.around.next()),
             count,
             fresh: true,
@@ -147,8 +147,8 @@ impl Script for AllGather {
         let owner = (self.around.rank + n - phase) % n;
         Some(Step {
             recv: (phase > 0).then(|| self.around.previous()),
-            source: (phase == 0).then_some(Place::In(offset)),
-            target: Some(Place::Out(owner * self.block + offset)),
+            source: (phase == 0).then_some(Operand::In(offset)),
+            target: Some(Operand::Out(owner * self.block + offset)),
             send: (phase < n - 1).then(|| self.around.next()),
             count,
             fresh: true,
@@ -160,7 +160,7 @@ impl Script for AllGather {
 /// Along the chain that ends at the root.
 pub(super) struct Reduce {
     around: Around,
-    /// Place in the chain, the root being the last.
+    /// Operand in the chain, the root being the last.
     position: usize,
     chunks: Chunks,
 }
@@ -178,10 +178,10 @@ impl Script for Reduce {
         let root = self.position == self.around.n - 1;
         Some(Step {
             recv: (self.position > 0).then(|| self.around.previous()),
-            source: Some(Place::In(offset)),
+            source: Some(Operand::In(offset)),
             own: true,
             last: root,
-            target: root.then_some(Place::Out(offset)),
+            target: root.then_some(Operand::Out(offset)),
             send: (!root).then(|| self.around.next()),
             count,
             fresh: true,
@@ -193,7 +193,7 @@ impl Script for Reduce {
 /// Along the chain that begins at the root.
 pub(super) struct Broadcast {
     around: Around,
-    /// Place in the chain, the root being the first.
+    /// Operand in the chain, the root being the first.
     position: usize,
     chunks: Chunks,
 }
@@ -210,8 +210,8 @@ impl Script for Broadcast {
         let (offset, count) = self.chunks.get(cursor)?;
         Some(Step {
             recv: (self.position > 0).then(|| self.around.previous()),
-            source: (self.position == 0).then_some(Place::In(offset)),
-            target: Some(Place::Out(offset)),
+            source: (self.position == 0).then_some(Operand::In(offset)),
+            target: Some(Operand::Out(offset)),
             send: (self.position < self.around.n - 1).then(|| self.around.next()),
             count,
             fresh: true,

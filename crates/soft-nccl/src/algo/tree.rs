@@ -1,12 +1,12 @@
 //! Trees: sums go up, results come down, chunk by chunk; a node computes ((own + child 0) + child 1).
 //!
-//! Below the root, the way up and the way down are two lanes, so that chunks travel in both directions at once.
-use super::{Algorithm, Chunks, Lane, Link, Part, Place, Script, Step, topology};
+//! Below the root, the direction up and the direction down are two lanes, so that chunks travel in both directions at once.
+use super::{Algorithm, Chunks, Lane, Link, Operand, Part, Script, Step, topology};
 use crate::op::{Kind, Spec};
 
 /// What travels.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Way {
+enum Direction {
     Up,
     Down,
     /// The root of an all_reduce: up, and straight down again.
@@ -15,7 +15,7 @@ enum Way {
 
 struct TreeLane {
     node: topology::Node,
-    way: Way,
+    direction: Direction,
     /// Number of the tree; its channels have lanes 2t (up) and 2t + 1 (down).
     tree: u8,
     chunks: Chunks,
@@ -34,14 +34,14 @@ pub(super) fn lanes(spec: &Spec, part: Part) -> (Vec<Lane>, u64) {
     for (tree, node) in nodes.into_iter().enumerate() {
         let start = (tree * share).min(spec.count);
         let chunks = Chunks { start, end: (start + share).min(spec.count), size: part.chunk };
-        let ways: &[Way] = match (spec.kind, node.parent) {
-            (Kind::Reduce, _) => &[Way::Up],
-            (Kind::Broadcast, _) => &[Way::Down],
-            (_, None) => &[Way::Turn],
-            (_, Some(_)) => &[Way::Up, Way::Down],
+        let directions: &[Direction] = match (spec.kind, node.parent) {
+            (Kind::Reduce, _) => &[Direction::Up],
+            (Kind::Broadcast, _) => &[Direction::Down],
+            (_, None) => &[Direction::Turn],
+            (_, Some(_)) => &[Direction::Up, Direction::Down],
         };
-        for way in ways {
-            lanes.push(Box::new(TreeLane { node: node.clone(), way: *way, tree: tree as u8, chunks }));
+        for direction in directions {
+            lanes.push(Box::new(TreeLane { node: node.clone(), direction: *direction, tree: tree as u8, chunks }));
         }
     }
     (lanes, inner)
@@ -60,7 +60,7 @@ impl TreeLane {
     /// first kind and the first of the second are one step.
     fn steps(&self) -> usize {
         let children = self.node.children.len().max(1);
-        if self.way == Way::Turn { 2 * children - 1 } else { children }
+        if self.direction == Direction::Turn { 2 * children - 1 } else { children }
     }
 
     fn rising(&self, index: usize, offset: usize) -> Step {
@@ -69,12 +69,12 @@ impl TreeLane {
         let root = self.node.parent.is_none();
         Step {
             recv: children.get(index).map(|child| self.up(*child)),
-            source: Some(if index == 0 { Place::In(offset) } else { Place::Scratch }),
+            source: Some(if index == 0 { Operand::In(offset) } else { Operand::Scratch }),
             own: index == 0,
             last: last && root,
             target: match (last, root) {
-                (false, _) => Some(Place::Scratch),
-                (true, true) => Some(Place::Out(offset)),
+                (false, _) => Some(Operand::Scratch),
+                (true, true) => Some(Operand::Out(offset)),
                 (true, false) => None,
             },
             send: self.node.parent.filter(|_| last).map(|parent| self.up(parent)),
@@ -88,16 +88,16 @@ impl TreeLane {
         match (index, self.node.parent) {
             (0, Some(parent)) => Step {
                 recv: Some(self.down(parent)),
-                target: Some(Place::Out(offset)),
+                target: Some(Operand::Out(offset)),
                 send,
                 fresh: true,
                 ..Step::default()
             },
             (0, None) => {
-                let (source, target) = (Some(Place::In(offset)), Some(Place::Out(offset)));
+                let (source, target) = (Some(Operand::In(offset)), Some(Operand::Out(offset)));
                 Step { source, target, send, fresh: true, ..Step::default() }
             }
-            _ => Step { source: Some(Place::Out(offset)), send, ..Step::default() },
+            _ => Step { source: Some(Operand::Out(offset)), send, ..Step::default() },
         }
     }
 }
@@ -108,15 +108,15 @@ impl Script for TreeLane {
         let (offset, count) = self.chunks.get(cursor / steps)?;
         let index = (cursor % steps) as usize;
         let children = self.node.children.len().max(1);
-        let step = match self.way {
-            Way::Up => self.rising(index, offset),
-            Way::Down => self.falling(index, offset),
-            Way::Turn if index + 1 < children => self.rising(index, offset),
-            Way::Turn if index + 1 == children => {
+        let step = match self.direction {
+            Direction::Up => self.rising(index, offset),
+            Direction::Down => self.falling(index, offset),
+            Direction::Turn if index + 1 < children => self.rising(index, offset),
+            Direction::Turn if index + 1 == children => {
                 let send = self.node.children.first().map(|child| self.down(*child));
                 Step { send, ..self.rising(index, offset) }
             }
-            Way::Turn => self.falling(index + 1 - children, offset),
+            Direction::Turn => self.falling(index + 1 - children, offset),
         };
         Some(Step { count, ..step })
     }

@@ -3,7 +3,7 @@
 
 use crate::failure::{Failure, Outcome};
 use nccl_sys::ncclResult_t;
-use soft_cuda::Census;
+use soft_cuda::Activity;
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{without_provenance, without_provenance_mut};
@@ -30,7 +30,7 @@ pub(super) struct Extension {
     launch: unsafe extern "C" fn(*mut c_void, StartFunction, *mut c_void),
     done: unsafe extern "C" fn(*mut c_void),
     contains: unsafe extern "C" fn(*const c_void, usize) -> c_int,
-    census: unsafe extern "C" fn(*mut Census),
+    activity: unsafe extern "C" fn(*mut Activity),
     idle_hook: unsafe extern "C" fn(Option<extern "C" fn()>),
     wake_hosts: unsafe extern "C" fn(),
 }
@@ -102,7 +102,7 @@ fn extension(library: *mut c_void) -> Option<Extension> {
             launch: function(library, c"collspecStreamLaunch")?,
             done: function(library, c"collspecStreamDone")?,
             contains: function(library, c"collspecDeviceContains")?,
-            census: function(library, c"collspecDeviceCensus")?,
+            activity: function(library, c"collspecDeviceCensus")?,
             idle_hook: function(library, c"collspecDeviceIdleHook")?,
             wake_hosts: function(library, c"collspecDeviceWakeHosts")?,
         })
@@ -202,11 +202,11 @@ impl Extension {
         // SAFETY: the address is only compared.
         unsafe { (self.contains)(without_provenance(address), bytes) != 0 }
     }
-    pub fn census(&self) -> Census {
-        let mut census = Census::default();
+    pub fn activity(&self) -> Activity {
+        let mut activity = Activity::default();
         // SAFETY: a place for a census.
-        unsafe { (self.census)(&mut census) };
-        census
+        unsafe { (self.activity)(&mut activity) };
+        activity
     }
     pub fn set_idle_hook(&self, hook: Option<extern "C" fn()>) {
         // SAFETY: a function without arguments, or none.

@@ -215,11 +215,11 @@ pub(crate) fn host_waits() {
 }
 
 /// A look at the device; one that cannot be looked at counts as busy, so that nobody takes it for still.
-pub(crate) fn census() -> soft_cuda::Census {
+pub(crate) fn activity() -> soft_cuda::Activity {
     if linked_in() {
-        return soft_cuda::census();
+        return soft_cuda::activity();
     }
-    extension().map_or(soft_cuda::Census { busy: true, ..Default::default() }, Extension::census)
+    extension().map_or(soft_cuda::Activity { busy: true, ..Default::default() }, Extension::activity)
 }
 
 pub(crate) fn set_idle_hook(hook: Option<extern "C" fn()>) {

@@ -6,7 +6,7 @@ use super::channel::ChannelKey;
 use super::hooks::{BatchHooks, OperationContext, RequestContext, Requested, Sound, Start as Starting, hooks};
 use super::member::read_scalar;
 use super::task::Task;
-use super::{SHARED, State, lock};
+use super::{ENGINE, State, lock};
 use crate::algo::{self, Algorithm, Part};
 use crate::device::{Done, Start, Stream};
 use crate::failure::{Failure, Outcome};
@@ -128,8 +128,8 @@ impl State {
                 own.map(|batch| batch.operations).sum()
             };
             let Some(member) = self.members.get_mut(&comm) else { continue };
-            let devices = self.cores.get(&member.core).map_or(&[][..], |core| &core.devices);
-            let second = *first.get_or_insert(member.core) != member.core;
+            let devices = self.shared.get(&member.shared).map_or(&[][..], |shared| &shared.devices);
+            let second = *first.get_or_insert(member.shared) != member.shared;
             let context = RequestContext { rank: member.rank, n: member.n, devices, in_flight: &in_flight, second };
             let Requested { again, batch } = member.hooks.requested(context, &mut requests);
             all.push((comm, requests, batch));
@@ -189,14 +189,14 @@ impl State {
         let comm = batch.comm;
         let operations = std::mem::take(&mut batch.waiting);
         let Some(member) = self.members.get_mut(&comm) else { return Vec::new() };
-        let (core, rank, n, world) = (member.core, member.rank, member.n, member.world);
+        let (shared, rank, n, world_size) = (member.shared, member.rank, member.n, member.world_size);
         let mut tasks = Vec::new();
         let mut stalled = 0;
         for (index, operation) in operations.into_iter().enumerate() {
             let mut spec = operation.spec;
             let chunk = settings().chunk_elements(spec.protocol, spec.ty.size());
             let sequence = operation.sequence;
-            let context = OperationContext { comm, shared: core, sequence, rank, n, world, chunk };
+            let context = OperationContext { comm, shared, sequence, rank, n, world_size, chunk };
             let mut signature = spec.signature();
             // SAFETY: the batch's streams have come to it and go on when its `Done`s are given back, which is after its end;
             // until then the caller keeps the buffers, as it promised with `Request::new`.
@@ -222,7 +222,7 @@ impl State {
                 traffic.inner = traffic.inner.max(inner);
             }
             for script in lanes {
-                let key = ChannelKey { core, sequence, source: rank, destination: rank, lane: 0, signature };
+                let key = ChannelKey { shared, sequence, source: rank, destination: rank, lane: 0, signature };
                 // SAFETY: the caller keeps its buffers until the streams go on, and `held` is the task's. A task that is
                 // dropped early has ended its step before its stream goes on (see `stop`).
                 let mut task = unsafe { Task::new(comm, id, spec, operation.tag, premul, n, key, script) };
@@ -282,8 +282,8 @@ impl State {
                 flushes = std::mem::take(&mut member.flushes);
             }
         }
-        for place in flushes {
-            self.answer(place, Ok(None));
+        for ticket in flushes {
+            self.answer(ticket, Ok(None));
         }
         batch.dones
     }
@@ -339,29 +339,29 @@ fn arrival(id: BatchId) -> Start {
 
 /// A stream has come to its batch.
 fn stream_arrived(id: BatchId, done: Done) {
-    let mut world = lock();
-    if world.is_overtaken(id, &done) {
-        drop(world);
+    let mut state = lock();
+    if state.is_overtaken(id, &done) {
+        drop(state);
         return done.let_pass(arrival(id));
     }
-    let Some(batch) = world.batches.get_mut(&id) else {
+    let Some(batch) = state.batches.get_mut(&id) else {
         // Aborted meanwhile.
-        drop(world);
+        drop(state);
         done.finish();
         return;
     };
     batch.dones.push(done);
     batch.streams = batch.streams.saturating_sub(1);
     if batch.streams > 0 {
-        world.changed();
+        state.changed();
         return;
     }
-    let dones = world.start(id);
-    super::progress::ensure_started(&mut world, id);
-    let idle = !world.active;
-    drop(world);
+    let dones = state.start(id);
+    super::progress::ensure_started(&mut state, id);
+    let idle = !state.active;
+    drop(state);
     if idle {
-        SHARED.work.notify_one();
+        ENGINE.work.notify_one();
     }
     for done in dones {
         done.finish();

@@ -15,7 +15,7 @@ pub(super) type ChannelId = usize;
 /// What the two ends agree on. Operations that do not match have different keys and never meet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct ChannelKey {
-    pub core: u64,
+    pub shared: u64,
     /// Which collective of the communicator, or which send of the pair.
     pub sequence: u64,
     pub source: usize,
@@ -27,7 +27,7 @@ pub(super) struct ChannelKey {
 impl Hash for ChannelKey {
     /// Without the signature: keys that differ only there are rare, and there are many lookups.
     fn hash<H: Hasher>(&self, state: &mut H) {
-        (self.core, self.sequence, self.source, self.destination, self.lane).hash(state);
+        (self.shared, self.sequence, self.source, self.destination, self.lane).hash(state);
     }
 }
 
@@ -150,8 +150,8 @@ impl State {
     }
 
     fn reach(&self, key: &ChannelKey) -> Reach {
-        let Some(core) = self.cores.get(&key.core) else { return Reach::Here };
-        match (core.place(key.source), core.place(key.destination)) {
+        let Some(shared) = self.shared.get(&key.shared) else { return Reach::Here };
+        match (shared.place(key.source), shared.place(key.destination)) {
             (_, Some(there)) => Reach::To(there),
             (Some(there), None) => Reach::From(there),
             (None, None) => Reach::Here,
@@ -183,8 +183,9 @@ impl State {
     }
 
     /// Drops all channels of a communicator whose last rank has gone.
-    pub(super) fn remove_channels(&mut self, core: u64) {
-        let ids: Vec<ChannelId> = self.index.iter().filter(|(key, _)| key.core == core).map(|(_, id)| *id).collect();
+    pub(super) fn remove_channels(&mut self, shared: u64) {
+        let ids: Vec<ChannelId> =
+            self.index.iter().filter(|(key, _)| key.shared == shared).map(|(_, id)| *id).collect();
         for id in ids {
             self.remove_channel(id);
         }
@@ -241,7 +242,7 @@ impl State {
     pub(super) fn allow_eager(&mut self, id: ChannelId, bytes: usize) -> bool {
         let allowance = crate::settings::settings().eager_bytes;
         let Some(channel) = self.channel(id) else { return false };
-        let pair = (channel.key.core, channel.key.source, channel.key.destination);
+        let pair = (channel.key.shared, channel.key.source, channel.key.destination);
         let used = self.eager.get(&pair).copied().unwrap_or(0);
         // Without an allowance even an empty message meets its receiver.
         if allowance == 0 || used.saturating_add(bytes) > allowance {
@@ -255,7 +256,7 @@ impl State {
     }
 
     fn release_eager(&mut self, key: &ChannelKey, bytes: Option<usize>) {
-        let pair = (key.core, key.source, key.destination);
+        let pair = (key.shared, key.source, key.destination);
         if let (Some(bytes), Some(used)) = (bytes, self.eager.get_mut(&pair)) {
             *used = used.saturating_sub(bytes);
             if *used == 0 {

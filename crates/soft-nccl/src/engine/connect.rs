@@ -4,7 +4,7 @@
 //! Collectives share one connection of all ranks, messages have one for each ordered pair. A communicator that was made
 //! has none; one split from another has its own.
 use super::batch::ByComm;
-use super::hosts::wait;
+use super::hosts::{Ticket, wait};
 use super::{State, lock};
 use crate::failure::{Failure, Outcome};
 use crate::op::{Kind, Spec};
@@ -49,15 +49,15 @@ pub(crate) fn connect(requests: &ByComm) -> Outcome<()> {
         return Ok(());
     }
     crate::device::host_waits();
-    let mut world = lock();
-    let missing = world.missing(requests);
+    let mut state = lock();
+    let missing = state.missing(requests);
     let texts: Vec<String> = missing.iter().map(|(_, _, text)| text.clone()).collect();
-    let block = world.block(missing.len(), texts.join("; "));
-    for (place, (comm, connection, _)) in missing.into_iter().enumerate() {
-        world.come_to(comm, connection, (block, place));
+    let host = state.block_host(missing.len(), texts.join("; "));
+    for (index, (comm, connection, _)) in missing.into_iter().enumerate() {
+        state.come_to(comm, connection, Ticket { host, index });
     }
-    world.tidy();
-    wait(world, block).into_iter().try_for_each(|answer| answer.map(|_| ()))
+    state.tidy();
+    wait(state, host).into_iter().try_for_each(|answer| answer.map(|_| ()))
 }
 
 impl State {
@@ -69,10 +69,10 @@ impl State {
             for request in requests {
                 let Some(connection) = Connection::of(&request.spec, member.rank, member.n) else { continue };
                 let known = missing.iter().any(|(of, other, _)| of == comm && *other == connection);
-                if !known && !self.is_made(member.core, connection) {
-                    let (rank, core, call) = (member.rank, member.core, request.spec.text());
+                if !known && !self.is_made(member.shared, connection) {
+                    let (rank, shared, call) = (member.rank, member.shared, request.spec.text());
                     let text =
-                        format!("rank {rank} is in {call}, its first such call of communicator {core}, and connects");
+                        format!("rank {rank} is in {call}, its first such call of communicator {shared}, and connects");
                     missing.push((*comm, connection, text));
                 }
             }
@@ -80,8 +80,8 @@ impl State {
         missing
     }
 
-    fn is_made(&self, core: u64, connection: Connection) -> bool {
-        self.cores.get(&core).is_some_and(|there| {
+    fn is_made(&self, shared: u64, connection: Connection) -> bool {
+        self.shared.get(&shared).is_some_and(|there| {
             let come = there.connections.get(&connection);
             come.is_some_and(|come| {
                 (0..there.ranks).all(|rank| !connection.needs(rank, there.ranks) || come.contains(&rank))
@@ -90,13 +90,13 @@ impl State {
     }
 
     /// Records that a rank of this process has come to a connection, and that a thread of it waits for the other ranks.
-    fn come_to(&mut self, comm: usize, connection: Connection, place: (u64, usize)) {
+    fn come_to(&mut self, comm: usize, connection: Connection, ticket: Ticket) {
         let Some(member) = self.members.get_mut(&comm) else {
-            return self.answer(place, Err(Failure::usage("the communicator was destroyed meanwhile")));
+            return self.answer(ticket, Err(Failure::usage("the communicator was destroyed meanwhile")));
         };
-        member.connects.push((place, connection));
-        let (core, rank) = (member.core, member.rank);
-        if let Some(spread) = self.cores.get(&core).and_then(|there| there.spread.as_ref()) {
+        member.connects.push((ticket, connection));
+        let (shared, rank) = (member.shared, member.rank);
+        if let Some(spread) = self.shared.get(&shared).and_then(|there| there.spread.as_ref()) {
             let uid = spread.uid;
             let concerned = |name: &&Name| {
                 let places = spread.places.iter().enumerate();
@@ -107,46 +107,47 @@ impl State {
                 self.tell(Some(name), Control::Connect { uid, connection, rank });
             }
         }
-        self.has_come(core, connection, rank);
+        self.has_come(shared, connection, rank);
     }
 
     /// Records that a rank of another process has come to a connection.
     pub(super) fn receive_connect(&mut self, from: Option<Name>, uid: u128, connection: Connection, rank: usize) {
-        let Some(core) = self.uids.get(&uid).copied() else { return };
-        let Some(there) = self.cores.get(&core) else { return };
+        let Some(shared) = self.uids.get(&uid).copied() else { return };
+        let Some(there) = self.shared.get(&shared) else { return };
         let sound = match connection {
             Connection::Collectives => true,
             Connection::Pair { source, destination } => source.max(destination) < there.ranks,
         };
         if sound && from.is_some() && there.place(rank) == from && connection.needs(rank, there.ranks) {
-            self.has_come(core, connection, rank);
+            self.has_come(shared, connection, rank);
         }
     }
 
-    fn has_come(&mut self, core: u64, connection: Connection, rank: usize) {
-        let Some(there) = self.cores.get_mut(&core) else { return };
+    fn has_come(&mut self, shared: u64, connection: Connection, rank: usize) {
+        let Some(there) = self.shared.get_mut(&shared) else { return };
         there.connections.entry(connection).or_default().insert(rank);
         self.changed();
-        if !self.is_made(core, connection) {
+        if !self.is_made(shared, connection) {
             return;
         }
-        let mut places = Vec::new();
-        for member in self.members.values_mut().filter(|member| member.core == core) {
+        let mut tickets = Vec::new();
+        for member in self.members.values_mut().filter(|member| member.shared == shared) {
             let (made, waiting) = member.connects.drain(..).partition(|(_, wanted)| *wanted == connection);
             member.connects = waiting;
-            let made: Vec<((u64, usize), Connection)> = made;
-            places.extend(made.into_iter().map(|(place, _)| place));
+            let made: Vec<(Ticket, Connection)> = made;
+            tickets.extend(made.into_iter().map(|(ticket, _)| ticket));
         }
-        for place in places {
-            self.answer(place, Ok(None));
+        for ticket in tickets {
+            self.answer(ticket, Ok(None));
         }
     }
 
     /// A line for every connection that ranks wait for.
     pub(super) fn unconnected(&self) -> Vec<String> {
-        let wanted = self.members.values().flat_map(|m| m.connects.iter().map(|(_, connection)| (m.core, *connection)));
-        let lines = wanted.filter_map(|(core, connection)| {
-            let there = self.cores.get(&core)?;
+        let wanted =
+            self.members.values().flat_map(|m| m.connects.iter().map(|(_, connection)| (m.shared, *connection)));
+        let lines = wanted.filter_map(|(shared, connection)| {
+            let there = self.shared.get(&shared)?;
             let come = there.connections.get(&connection)?;
             let missing = (0..there.ranks).filter(|rank| connection.needs(*rank, there.ranks) && !come.contains(rank));
             let missing: Vec<String> = missing.map(|rank| rank.to_string()).collect();
@@ -157,7 +158,7 @@ impl State {
                 }
             };
             Some(format!(
-                "communicator {core} connects for {what}: the call of the ranks {} is missing",
+                "communicator {shared} connects for {what}: the call of the ranks {} is missing",
                 missing.join(", ")
             ))
         });

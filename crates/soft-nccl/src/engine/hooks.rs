@@ -87,7 +87,7 @@ pub(crate) struct OperationContext {
     pub rank: usize,
     pub n: usize,
     /// Ranks of the communicator that this one was split from in the end.
-    pub world: usize,
+    pub world_size: usize,
     /// Elements per chunk.
     pub chunk: usize,
 }

@@ -1,6 +1,6 @@
 //! Host threads that wait for each other: making and splitting communicators, and flushing them.
 use super::hooks::hooks;
-use super::{Locked, SHARED, State, lock};
+use super::{ENGINE, Locked, State, lock};
 use crate::device::Done;
 use crate::failure::{Failure, Outcome};
 use std::sync::{Arc, Condvar};
@@ -13,7 +13,7 @@ const PATIENCE: Duration = Duration::from_secs(2);
 pub(crate) type Answer = Outcome<Option<usize>>;
 
 /// A host thread that waits for several answers at once (a group of calls).
-pub(super) struct Block {
+pub(super) struct BlockedHost {
     answers: Vec<Option<Answer>>,
     missing: usize,
     condvar: Arc<Condvar>,
@@ -21,11 +21,11 @@ pub(super) struct Block {
     pub(super) text: String,
 }
 
-/// The right to an answer: a waiting thread and a place in its list.
+/// The right to an answer: a waiting thread and the answer's index in its list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket {
-    pub(super) block: u64,
-    pub(super) place: usize,
+    pub(super) host: u64,
+    pub(super) index: usize,
 }
 
 /// A rank that arrives at a rendezvous of all ranks.
@@ -40,55 +40,59 @@ pub(crate) enum Arrival {
 /// Arrives with all of them at once, or with none if one is refused, and waits for every answer.
 pub(crate) fn arrive(arrivals: &[Arrival]) -> Outcome<Vec<Answer>> {
     crate::device::host_waits();
-    let mut world = lock();
-    if let Err(failure) = world.check(arrivals) {
-        world.spoil_meetings(arrivals, &failure);
+    let mut state = lock();
+    if let Err(failure) = state.check(arrivals) {
+        state.spoil_meetings(arrivals, &failure);
         return Err(failure);
     }
-    let text = arrivals.iter().map(|arrival| world.text(arrival)).collect::<Vec<_>>().join("; ");
-    let block = world.block(arrivals.len(), text);
-    for (place, arrival) in arrivals.iter().enumerate() {
-        world.join(arrival, Ticket { block, place });
+    let text = arrivals.iter().map(|arrival| state.describe(arrival)).collect::<Vec<_>>().join("; ");
+    let host = state.block_host(arrivals.len(), text);
+    for (index, arrival) in arrivals.iter().enumerate() {
+        state.join(arrival, Ticket { host, index });
     }
-    world.tidy();
-    Ok(wait(world, block))
+    state.tidy();
+    Ok(wait(state, host))
 }
 
 /// Waits until the communicator's operations have finished.
 pub(crate) fn flush(comm: usize, what: &str) -> Outcome<()> {
     crate::device::host_waits();
-    let mut world = lock();
-    let Some(member) = world.members.get(&comm) else { return Ok(()) };
+    let mut state = lock();
+    let Some(member) = state.members.get(&comm) else { return Ok(()) };
     if member.unfinished == 0 {
         return Ok(());
     }
-    let text = format!("rank {} in {what} of communicator {} waits for its own operations", member.rank, member.core);
-    let block = world.block(1, text);
-    if let Some(member) = world.members.get_mut(&comm) {
-        member.flushes.push((block, 0));
+    let text = format!("rank {} in {what} of communicator {} waits for its own operations", member.rank, member.shared);
+    let host = state.block_host(1, text);
+    if let Some(member) = state.members.get_mut(&comm) {
+        member.flushes.push(Ticket { host, index: 0 });
     }
-    wait(world, block).into_iter().try_for_each(|answer| answer.map(|_| ()))
+    wait(state, host).into_iter().try_for_each(|answer| answer.map(|_| ()))
 }
 
-pub(super) fn wait(mut world: Locked, block: u64) -> Vec<Answer> {
-    let still = |world: &State| world.blocks.get(&block).filter(|b| b.missing > 0).map(|b| Arc::clone(&b.condvar));
-    if still(&world).is_some()
-        && let Some(hook) = world.hook()
+/// Waits for all answers of a blocked host thread.
+pub(super) fn wait(mut state: Locked, host: u64) -> Vec<Answer> {
+    let still = |state: &State| {
+        let blocked = state.waiting_hosts.get(&host).filter(|blocked| blocked.missing > 0);
+        blocked.map(|blocked| Arc::clone(&blocked.condvar))
+    };
+    if still(&state).is_some()
+        && let Some(hook) = state.hook()
     {
-        drop(world);
+        drop(state);
         hook();
-        world = lock();
+        state = lock();
     }
-    while let Some(condvar) = still(&world) {
-        world = world.wait(&condvar);
+    while let Some(condvar) = still(&state) {
+        state = state.wait(&condvar);
     }
-    world.changed();
-    let answers = world.blocks.remove(&block).map(|block| block.answers).unwrap_or_default();
+    state.changed();
+    let answers = state.waiting_hosts.remove(&host).map(|blocked| blocked.answers).unwrap_or_default();
     answers.into_iter().map(|answer| answer.unwrap_or_else(|| Err(Failure::internal("an answer got lost")))).collect()
 }
 
 impl State {
-    fn text(&self, arrival: &Arrival) -> String {
+    fn describe(&self, arrival: &Arrival) -> String {
         match arrival {
             Arrival::Init { rank, n, .. } => {
                 format!("rank {rank} waits for the other ranks to make a communicator of {n}")
@@ -97,7 +101,7 @@ impl State {
                 Some(member) => {
                     format!(
                         "rank {} of communicator {} waits for the other ranks to split it",
-                        member.rank, member.core
+                        member.rank, member.shared
                     )
                 }
                 None => "a rank waits for the other ranks to split a communicator".to_owned(),
@@ -106,23 +110,23 @@ impl State {
     }
 
     /// A waiting thread, whose answers are given by [`State::answer`].
-    pub(super) fn block(&mut self, answers: usize, text: String) -> u64 {
+    pub(super) fn block_host(&mut self, answers: usize, text: String) -> u64 {
         let id = self.number();
         let condvar = Arc::new(Condvar::new());
-        self.blocks.insert(id, Block { answers: vec![None; answers], missing: answers, condvar, text });
+        self.waiting_hosts.insert(id, BlockedHost { answers: vec![None; answers], missing: answers, condvar, text });
         self.blocked_hosts += usize::from(answers > 0);
         self.changed();
         id
     }
 
     /// Gives a waiting thread one of its answers; with the last one it no longer counts as blocked.
-    pub(super) fn answer(&mut self, (block, place): (u64, usize), answer: Answer) {
-        let Some(block) = self.blocks.get_mut(&block) else { return };
-        let Some(slot) = block.answers.get_mut(place) else { return };
+    pub(super) fn answer(&mut self, Ticket { host, index }: Ticket, answer: Answer) {
+        let Some(blocked) = self.waiting_hosts.get_mut(&host) else { return };
+        let Some(slot) = blocked.answers.get_mut(index) else { return };
         if slot.replace(answer).is_none() {
-            block.missing = block.missing.saturating_sub(1);
-            if block.missing == 0 {
-                block.condvar.notify_all();
+            blocked.missing = blocked.missing.saturating_sub(1);
+            if blocked.missing == 0 {
+                blocked.condvar.notify_all();
                 self.blocked_hosts = self.blocked_hosts.saturating_sub(1);
             }
         }
@@ -153,10 +157,10 @@ impl State {
     /// Answers the host threads that wait for the end of a rank's operations, or for a connection of it.
     pub(super) fn refuse_flushes(&mut self, handle: usize, failure: &Failure) {
         let Some(member) = self.members.get_mut(&handle) else { return };
-        let mut places = std::mem::take(&mut member.flushes);
-        places.extend(std::mem::take(&mut member.connects).into_iter().map(|(place, _)| place));
-        for place in places {
-            self.answer(place, Err(failure.clone()));
+        let mut tickets = std::mem::take(&mut member.flushes);
+        tickets.extend(std::mem::take(&mut member.connects).into_iter().map(|(ticket, _)| ticket));
+        for ticket in tickets {
+            self.answer(ticket, Err(failure.clone()));
         }
     }
 }
@@ -175,14 +179,14 @@ pub(crate) fn outcome(comm: usize, outcome: Outcome<()>) -> Outcome<()> {
 /// Flushes and forgets a rank's communicator.
 pub(crate) fn destroy(comm: usize) -> Outcome<()> {
     flush(comm, "destroy")?;
-    let mut world = lock();
-    world.announce_end(comm, false);
-    world.remove_member(comm);
-    world.tidy();
+    let mut state = lock();
+    state.announce_end(comm, false);
+    state.remove_member(comm);
+    state.tidy();
     // The process may end next, and what it wanted to say would be lost. Peers always read, unless they are stopped.
     let limit = Instant::now() + PATIENCE;
-    while world.says_goodbye() && Instant::now() < limit {
-        world = world.wait_a_while(&SHARED.written, PATIENCE);
+    while state.says_goodbye() && Instant::now() < limit {
+        state = state.wait_a_while(&ENGINE.written, PATIENCE);
     }
     Ok(())
 }
@@ -190,19 +194,19 @@ pub(crate) fn destroy(comm: usize) -> Outcome<()> {
 /// Forgets a rank's communicator and drops what it does: its stream items end, so that streams go on; its host threads
 /// return; its peers stay where they are.
 pub(crate) fn abort(comm: usize) {
-    let mut world = lock();
-    if let Some(other) = hooks().abort_waits_for(&world, comm) {
-        drop(world);
+    let mut state = lock();
+    if let Some(other) = hooks().abort_waits_for(&state, comm) {
+        drop(state);
         // However that ended, the abort goes on.
         let _ = flush(other, "abort");
-        world = lock();
+        state = lock();
     }
-    world.announce_end(comm, true);
-    world.dismiss_hosts(comm);
-    let (mut world, dones) = stop(world, &[comm]);
-    world.remove_member(comm);
-    world.tidy();
-    drop(world);
+    state.announce_end(comm, true);
+    state.dismiss_hosts(comm);
+    let (mut state, dones) = stop(state, &[comm]);
+    state.remove_member(comm);
+    state.tidy();
+    drop(state);
     for done in dones {
         done.finish();
     }
@@ -210,19 +214,19 @@ pub(crate) fn abort(comm: usize) {
 }
 
 /// Drops what ranks do. When the answer is there, no step of theirs touches memory any more.
-pub(super) fn stop(mut world: Locked, comms: &[usize]) -> (Locked, Vec<Done>) {
+pub(super) fn stop(mut state: Locked, comms: &[usize]) -> (Locked, Vec<Done>) {
     let mut dones = Vec::new();
     for comm in comms {
-        dones.extend(world.drop_batches(*comm));
+        dones.extend(state.drop_batches(*comm));
     }
     // Memory may be freed as soon as a stream goes on, so a step that runs must be over; its task is dropped then.
-    world.aborting += 1;
-    while world.running.is_some_and(|running| comms.contains(&running)) {
-        world = world.wait(&SHARED.step_over);
+    state.aborting += 1;
+    while state.running.is_some_and(|running| comms.contains(&running)) {
+        state = state.wait(&ENGINE.step_over);
     }
-    world.aborting -= 1;
+    state.aborting -= 1;
     for comm in comms {
-        dones.extend(world.drop_batches(*comm));
+        dones.extend(state.drop_batches(*comm));
     }
-    (world, dones)
+    (state, dones)
 }

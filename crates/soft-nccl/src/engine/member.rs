@@ -4,6 +4,7 @@
 use super::State;
 use super::connect::Connection;
 use super::hooks::{CommHooks, hooks};
+use super::hosts::Ticket;
 use crate::arith::{Scalar, Type};
 use crate::failure::{Failure, Outcome};
 use crate::op::PreMul;
@@ -13,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// What all ranks of a communicator share.
 #[derive(Default)]
-pub(super) struct Core {
+pub(super) struct CommShared {
     /// Ranks of this process that still have a handle.
     pub live: usize,
     /// Ranks of all processes.
@@ -42,7 +43,7 @@ pub(super) struct Spread {
     pub failed: bool,
 }
 
-impl Core {
+impl CommShared {
     /// The other process in which a rank lives.
     pub fn place(&self, rank: usize) -> Option<Name> {
         self.spread.as_ref().and_then(|spread| spread.places.get(rank).copied().flatten())
@@ -58,11 +59,11 @@ pub(crate) struct UserOp {
 
 /// One rank's communicator.
 pub(crate) struct Member {
-    pub core: u64,
+    pub shared: u64,
     pub rank: usize,
     pub n: usize,
     /// Ranks of the communicator that this one was split from in the end; its own if it was made by an id.
-    pub world: usize,
+    pub world_size: usize,
     /// The communicator that this one was split from; it may have ended.
     pub parent: Option<usize>,
     pub device: i32,
@@ -77,10 +78,10 @@ pub(crate) struct Member {
     pub(super) splits: u64,
     /// Batches not finished.
     pub(super) unfinished: usize,
-    /// Host threads that wait for `unfinished` to be 0, and places of their answers.
-    pub(super) flushes: Vec<(u64, usize)>,
-    /// Host threads that wait for a connection, by the slots of their answers.
-    pub(super) connects: Vec<((u64, usize), Connection)>,
+    /// Host threads that wait for `unfinished` to be 0.
+    pub(super) flushes: Vec<Ticket>,
+    /// Host threads that wait for a connection.
+    pub(super) connects: Vec<(Ticket, Connection)>,
     pub(crate) finalized: bool,
     pub(crate) error: Option<ncclResult_t>,
     user_ops: HashMap<i32, UserOp>,
@@ -102,11 +103,11 @@ impl State {
         ranks: &[(usize, i32)],
         spread: Option<Spread>,
     ) -> (u64, Vec<usize>) {
-        let core = self.number();
-        self.uids.extend(spread.as_ref().map(|spread| (spread.uid, core)));
-        self.cores.insert(
-            core,
-            Core {
+        let shared = self.number();
+        self.uids.extend(spread.as_ref().map(|spread| (spread.uid, shared)));
+        self.shared.insert(
+            shared,
+            CommShared {
                 live: ranks.len(),
                 ranks: devices.len(),
                 connections: BTreeMap::new(),
@@ -119,10 +120,10 @@ impl State {
             // Handles look like addresses but are none: a stale or foreign one is found out, never followed.
             let handle = (self.number() as usize) << 6;
             let member = Member {
-                core,
+                shared,
                 rank: *rank,
                 n: devices.len(),
-                world: devices.len(),
+                world_size: devices.len(),
                 parent: None,
                 device: *device,
                 tag: 0,
@@ -142,7 +143,7 @@ impl State {
             self.members.insert(handle, member);
             handles.push(handle);
         }
-        (core, handles)
+        (shared, handles)
     }
 
     /// The communicator behind a handle.
@@ -155,20 +156,20 @@ impl State {
             .ok_or_else(|| Failure::argument("no live communicator has this handle (destroyed, aborted or never made)"))
     }
 
-    /// Takes a rank's communicator out of the world; with the last rank go the channels.
+    /// Removes a rank's communicator; with the last rank go the channels.
     pub(super) fn remove_member(&mut self, handle: usize) {
         let Some(member) = self.members.remove(&handle) else { return };
         self.changed();
-        for (place, _) in member.connects {
-            self.answer(place, Err(Failure::usage("the communicator was destroyed meanwhile")));
+        for (ticket, _) in member.connects {
+            self.answer(ticket, Err(Failure::usage("the communicator was destroyed meanwhile")));
         }
-        if let Some(core) = self.cores.get_mut(&member.core) {
-            core.live = core.live.saturating_sub(1);
-            if core.live == 0 {
-                let spread = self.cores.remove(&member.core).and_then(|core| core.spread);
-                self.remove_channels(member.core);
+        if let Some(shared) = self.shared.get_mut(&member.shared) {
+            shared.live = shared.live.saturating_sub(1);
+            if shared.live == 0 {
+                let spread = self.shared.remove(&member.shared).and_then(|shared| shared.spread);
+                self.remove_channels(member.shared);
                 if let Some(spread) = spread {
-                    self.leave(member.core, &spread);
+                    self.leave(member.shared, &spread);
                 }
             }
         }

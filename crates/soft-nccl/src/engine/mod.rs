@@ -29,10 +29,10 @@ use crate::transport::id::Id;
 use crate::transport::{Link, Name};
 use batch::{Batch, BatchId};
 use channel::{Channel, ChannelId, ChannelKey};
-use hosts::Block;
-use member::Core;
+use hosts::BlockedHost;
+use member::CommShared;
 use progress::Ready;
-use rendezvous::{Ask, Forming, Rendezvous, Split};
+use rendezvous::{Forming, PendingJoin, Rendezvous, Split};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -42,13 +42,13 @@ use task::{Task, TaskId};
 pub(crate) struct State {
     /// Live communicators of single ranks, by handle. A handle is a number that is never used again.
     pub members: HashMap<usize, Member>,
-    cores: HashMap<u64, Core>,
+    shared: HashMap<u64, CommShared>,
     /// Meetings by unique ids of this process.
     rendezvous: HashMap<Id, Rendezvous>,
     /// Ids with which ranks of several processes could not meet; late ranks get the same answer.
     spoiled: VecDeque<(Id, Failure)>,
     /// Ranks of this process that wait for an answer, by token.
-    asks: HashMap<u64, Ask>,
+    pending_joins: HashMap<u64, PendingJoin>,
     /// Communicators whose parts other processes are making.
     formings: HashMap<u64, Forming>,
     /// Ways to other processes.
@@ -62,7 +62,7 @@ pub(crate) struct State {
     /// Communicators of single ranks that must be stopped because another process is gone.
     doomed: Vec<usize>,
     splits: HashMap<(u64, u64), Split>,
-    blocks: HashMap<u64, Block>,
+    waiting_hosts: HashMap<u64, BlockedHost>,
     blocked_hosts: usize,
     tasks: HashMap<TaskId, Box<Task>>,
     ready: Ready,
@@ -85,7 +85,7 @@ pub(crate) struct State {
     hook: Option<extern "C" fn()>,
 }
 
-struct Shared {
+struct Engine {
     state: LazyLock<Mutex<State>>,
     /// The progress thread waits here for ready tasks.
     work: Condvar,
@@ -95,7 +95,7 @@ struct Shared {
     written: Condvar,
 }
 
-static SHARED: Shared = Shared {
+static ENGINE: Engine = Engine {
     state: LazyLock::new(|| Mutex::new(State::new())),
     work: Condvar::new(),
     step_over: Condvar::new(),
@@ -121,7 +121,7 @@ impl std::ops::DerefMut for Locked {
 /// Locks the state. A panic under the lock is answered by its C entry; the state it left behind stays usable enough to
 /// report and to end.
 pub(crate) fn lock() -> Locked {
-    Locked(SHARED.state.lock().unwrap_or_else(PoisonError::into_inner))
+    Locked(ENGINE.state.lock().unwrap_or_else(PoisonError::into_inner))
 }
 
 impl Locked {
@@ -138,10 +138,10 @@ impl State {
     fn new() -> Self {
         Self {
             members: HashMap::new(),
-            cores: HashMap::new(),
+            shared: HashMap::new(),
             rendezvous: HashMap::new(),
             spoiled: VecDeque::new(),
-            asks: HashMap::new(),
+            pending_joins: HashMap::new(),
             formings: HashMap::new(),
             links: HashMap::new(),
             unwritten: Vec::new(),
@@ -149,7 +149,7 @@ impl State {
             uids: HashMap::new(),
             doomed: Vec::new(),
             splits: HashMap::new(),
-            blocks: HashMap::new(),
+            waiting_hosts: HashMap::new(),
             blocked_hosts: 0,
             tasks: HashMap::new(),
             ready: Ready::new(crate::settings::settings().seed),

@@ -3,7 +3,7 @@ use super::batch::BatchId;
 use super::channel::Message;
 use super::step::perform;
 use super::task::{Parked, Task, TaskId};
-use super::{Locked, SHARED, State, lock};
+use super::{ENGINE, Locked, State, lock};
 use crate::device::Done;
 use nccl_sys::ncclResult_t;
 use std::collections::VecDeque;
@@ -55,16 +55,16 @@ impl State {
 }
 
 /// Starts the progress thread with the first work.
-pub(super) fn ensure_started(world: &mut State, batch: BatchId) {
-    if world.started {
+pub(super) fn ensure_started(state: &mut State, batch: BatchId) {
+    if state.started {
         return;
     }
     match std::thread::Builder::new().name("soft-nccl".to_owned()).spawn(run) {
-        Ok(_) => world.started = true,
+        Ok(_) => state.started = true,
         Err(_) => {
             // The next operation tries again; until then this one's communicator says why nothing moves.
-            let comm = world.batches.get(&batch).map(|batch| batch.comm);
-            if let Some(member) = comm.and_then(|comm| world.members.get_mut(&comm)) {
+            let comm = state.batches.get(&batch).map(|batch| batch.comm);
+            if let Some(member) = comm.and_then(|comm| state.members.get_mut(&comm)) {
                 member.error = Some(ncclResult_t::SystemError);
             }
         }
@@ -72,98 +72,98 @@ pub(super) fn ensure_started(world: &mut State, batch: BatchId) {
 }
 
 fn run() {
-    let mut world = lock();
+    let mut state = lock();
     loop {
-        let Some(id) = world.ready.pop() else {
-            if world.active {
-                world.active = false;
-                world.changed();
-                if let Some(hook) = world.hook() {
-                    drop(world);
+        let Some(id) = state.ready.pop() else {
+            if state.active {
+                state.active = false;
+                state.changed();
+                if let Some(hook) = state.hook() {
+                    drop(state);
                     hook();
-                    world = lock();
+                    state = lock();
                     continue;
                 }
             }
-            world = world.wait(&SHARED.work);
+            state = state.wait(&ENGINE.work);
             continue;
         };
-        world.active = true;
+        state.active = true;
         // A task may be woken twice, or be gone after an abort.
-        let Some(task) = world.tasks.remove(&id) else { continue };
-        world.running = Some(task.comm);
+        let Some(task) = state.tasks.remove(&id) else { continue };
+        state.running = Some(task.comm);
         let dones;
-        (world, dones) = turn(world, id, task);
-        world.running = None;
-        world.write_out();
-        if world.aborting > 0 {
-            SHARED.step_over.notify_all();
+        (state, dones) = turn(state, id, task);
+        state.running = None;
+        state.write_out();
+        if state.aborting > 0 {
+            ENGINE.step_over.notify_all();
         }
         if !dones.is_empty() {
-            drop(world);
+            drop(state);
             for done in dones {
                 done.finish();
             }
-            world = lock();
+            state = lock();
         }
     }
 }
 
 /// Runs a task for its turn.
-fn turn(mut world: Locked, id: TaskId, mut task: Box<Task>) -> (Locked, Vec<Done>) {
+fn turn(mut state: Locked, id: TaskId, mut task: Box<Task>) -> (Locked, Vec<Done>) {
     task.parked = Parked::No;
     for _ in 0..TURN {
         if let Some(link) = task.closing {
-            if world.untaken(&task, link, id) {
-                return park(world, id, task, Parked::Taken(link.peer));
+            if state.untaken(&task, link, id) {
+                return park(state, id, task, Parked::Taken(link.peer));
             }
-            world.close_link(&mut task, link, true);
+            state.close_link(&mut task, link, true);
             task.closing = None;
         }
         let Some(step) = task.step.or_else(|| task.script.step(task.cursor)) else {
-            return end(world, id, task);
+            return end(state, id, task);
         };
         task.step = Some(step);
-        let recv = step.recv.map(|link| (link, world.channel_of(&mut task, link, false)));
-        let send = step.send.map(|link| (link, world.channel_of(&mut task, link, true)));
+        let recv = step.recv.map(|link| (link, state.channel_of(&mut task, link, false)));
+        let send = step.send.map(|link| (link, state.channel_of(&mut task, link, true)));
         if let Some((link, channel)) = recv
-            && let Some(channel) = world.channel(channel)
+            && let Some(channel) = state.channel(channel)
             && !channel.has_message()
         {
             channel.wait_for_message(id);
-            return park(world, id, task, Parked::Message(link.peer));
+            return park(state, id, task, Parked::Message(link.peer));
         }
         if let Some((link, channel)) = send
-            && let Some(channel) = world.channel(channel)
+            && let Some(channel) = state.channel(channel)
             && !channel.has_slot()
         {
             channel.wait_for_slot(id);
-            return park(world, id, task, Parked::Slot(link.peer));
+            return park(state, id, task, Parked::Slot(link.peer));
         }
-        let message = recv.and_then(|(_, channel)| world.pop(channel));
+        let message = recv.and_then(|(_, channel)| state.pop(channel));
         let spare = match (&message, send) {
             (Some(_), _) => None,
-            (None, Some((_, channel))) => world.channel(channel).map(|channel| channel.buffer()),
+            (None, Some((_, channel))) => state.channel(channel).map(|channel| channel.buffer()),
             (None, None) => Some(std::mem::take(&mut task.own)),
         };
         let depth = message.as_ref().map(|message| message.depth + 1);
-        drop(world);
+        drop(state);
         let result = catch_unwind(AssertUnwindSafe(|| perform(&mut task, &step, message.map(|m| m.data), spare)));
-        world = lock();
+        state = lock();
         let Ok(Some(data)) = result else {
             // A bug here: the operation never ends, and its communicator says why.
-            if let Some(member) = world.members.get_mut(&task.comm) {
+            if let Some(member) = state.members.get_mut(&task.comm) {
                 member.error = Some(ncclResult_t::InternalError);
             }
-            return park(world, id, task, Parked::Broken);
+            return park(state, id, task, Parked::Broken);
         };
         task.step = None;
         task.cursor += 1;
         task.count(&step, depth);
         match (recv, send) {
-            (_, Some((_, channel))) => world.push(channel, Message { data, depth: task.depth }),
+            (_, Some((_, channel))) => state.push(channel, Message { data, depth: task.depth }),
             (Some((_, channel)), None) => {
-                if let Some(channel) = world.channel(channel) {
+                if let Some(channel) = state.channel(channel) {
                     channel.recycle(data);
                 }
             }
@@ -172,32 +172,32 @@ fn turn(mut world: Locked, id: TaskId, mut task: Box<Task>) -> (Locked, Vec<Done
         if step.close {
             task.closing = step.send;
             if let Some(link) = step.recv {
-                world.close_link(&mut task, link, false);
+                state.close_link(&mut task, link, false);
             }
         }
     }
-    world.tasks.insert(id, task);
-    world.ready.push(id);
-    (world, Vec::new())
+    state.tasks.insert(id, task);
+    state.ready.push(id);
+    (state, Vec::new())
 }
 
-fn park(mut world: Locked, id: TaskId, mut task: Box<Task>, parked: Parked) -> (Locked, Vec<Done>) {
+fn park(mut state: Locked, id: TaskId, mut task: Box<Task>, parked: Parked) -> (Locked, Vec<Done>) {
     task.parked = parked;
-    world.tasks.insert(id, task);
-    (world, Vec::new())
+    state.tasks.insert(id, task);
+    (state, Vec::new())
 }
 
 /// The script is over; the task is when its peers have taken everything, unless it may leave it to them.
-fn end(mut world: Locked, id: TaskId, mut task: Box<Task>) -> (Locked, Vec<Done>) {
+fn end(mut state: Locked, id: TaskId, mut task: Box<Task>) -> (Locked, Vec<Done>) {
     if !task.eager {
         let untaken =
-            task.open.iter().filter(|open| open.sends).map(|open| open.link).find(|l| world.untaken(&task, *l, id));
+            task.open.iter().filter(|open| open.sends).map(|open| open.link).find(|l| state.untaken(&task, *l, id));
         if let Some(link) = untaken {
-            return park(world, id, task, Parked::Taken(link.peer));
+            return park(state, id, task, Parked::Taken(link.peer));
         }
     }
-    world.count(&mut task);
-    world.close_all(&task);
-    let dones = world.lane_over(task.batch);
-    (world, dones)
+    state.count(&mut task);
+    state.close_all(&task);
+    let dones = state.lane_over(task.batch);
+    (state, dones)
 }

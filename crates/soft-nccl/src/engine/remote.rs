@@ -2,7 +2,7 @@
 use super::channel::{ChannelKey, Message, Reach};
 use super::hosts::stop;
 use super::member::Spread;
-use super::{SHARED, State, lock};
+use super::{ENGINE, State, lock};
 use crate::failure::Failure;
 use crate::settings::SLOTS;
 use crate::transport::control::Control;
@@ -33,8 +33,8 @@ struct Violation;
 
 /// All links: their other end, their socket, and whether something waits to be written.
 pub(crate) fn links() -> Vec<(Name, Arc<UnixStream>, bool)> {
-    let world = lock();
-    world.links.iter().map(|(name, link)| (*name, Arc::clone(&link.stream), link.is_waiting())).collect()
+    let state = lock();
+    state.links.iter().map(|(name, link)| (*name, Arc::clone(&link.stream), link.is_waiting())).collect()
 }
 
 /// Acts on news; answers the processes that broke the rules.
@@ -43,38 +43,38 @@ pub(crate) fn deliver(news: Vec<TransportEvent>) -> Vec<Name> {
         return Vec::new();
     }
     let mut refused = Vec::new();
-    let mut world = lock();
+    let mut state = lock();
     for one in news {
         match one {
             TransportEvent::Frame(from, ..) if refused.contains(&from.name) => {}
             TransportEvent::Frame(from, head, body) => {
-                if world.receive(from, head, body).is_err() {
+                if state.receive(from, head, body).is_err() {
                     refused.push(from.name);
-                    world.gone(from.name);
+                    state.gone(from.name);
                 }
             }
             TransportEvent::Writable(name) => {
-                if let Some(link) = world.links.get_mut(&name) {
+                if let Some(link) = state.links.get_mut(&name) {
                     link.flush();
-                    world.sweep_due |= link.closing;
+                    state.sweep_due |= link.closing;
                 }
             }
-            TransportEvent::Gone(name) => world.gone(name),
+            TransportEvent::Gone(name) => state.gone(name),
         }
     }
-    world.tidy();
-    SHARED.written.notify_all();
-    let doomed = std::mem::take(&mut world.doomed);
+    state.tidy();
+    ENGINE.written.notify_all();
+    let doomed = std::mem::take(&mut state.doomed);
     let mut dones = Vec::new();
     if !doomed.is_empty() {
-        (world, dones) = stop(world, &doomed);
-        world.changed();
+        (state, dones) = stop(state, &doomed);
+        state.changed();
     }
-    let idle = !world.active && !world.ready.is_empty();
-    let hook = world.hook().filter(|_| !idle && !dones.is_empty());
-    drop(world);
+    let idle = !state.active && !state.ready.is_empty();
+    let hook = state.hook().filter(|_| !idle && !dones.is_empty());
+    drop(state);
     if idle {
-        SHARED.work.notify_one();
+        ENGINE.work.notify_one();
     }
     if !dones.is_empty() {
         for done in dones {
@@ -158,7 +158,7 @@ impl State {
             return;
         }
         let mut needed: BTreeSet<Name> = self.correspondents();
-        for spread in self.cores.values().filter_map(|core| core.spread.as_ref()) {
+        for spread in self.shared.values().filter_map(|shared| shared.spread.as_ref()) {
             needed.extend(spread.peers.iter().filter(|name| !spread.left.contains(name)));
         }
         let before = self.links.len();
@@ -180,16 +180,16 @@ impl State {
     }
 
     fn channel_name(&self, key: &ChannelKey) -> Option<ChannelName> {
-        let uid = self.cores.get(&key.core)?.spread.as_ref()?.uid;
+        let uid = self.shared.get(&key.shared)?.spread.as_ref()?.uid;
         let ChannelKey { sequence, source, destination, lane, signature, .. } = *key;
         Some(ChannelName { uid, sequence, source, destination, lane, signature })
     }
 
     /// The local key of a channel; `None` if its communicator is no longer here.
     fn channel_key(&self, name: &ChannelName) -> Option<ChannelKey> {
-        let core = *self.uids.get(&name.uid)?;
+        let shared = *self.uids.get(&name.uid)?;
         let ChannelName { sequence, source, destination, lane, signature, .. } = *name;
-        Some(ChannelKey { core, sequence, source, destination, lane, signature })
+        Some(ChannelKey { shared, sequence, source, destination, lane, signature })
     }
 
     fn receive(&mut self, from: Address, head: Head, body: Vec<u8>) -> Result<(), Violation> {
@@ -208,7 +208,7 @@ impl State {
 
     fn receive_data(&mut self, from: Name, name: &ChannelName, eager: bool, message: Message) -> Result<(), Violation> {
         let Some(key) = self.channel_key(name) else { return Ok(()) };
-        if !self.members.values().any(|member| member.core == key.core && member.rank == key.destination) {
+        if !self.members.values().any(|member| member.shared == key.shared && member.rank == key.destination) {
             // It was aborted; to the sender it fell silent.
             return self.check_origin(from, &key, false);
         }
@@ -231,10 +231,10 @@ impl State {
 
     /// Whether a message on this channel can come from there.
     fn check_origin(&self, from: Name, key: &ChannelKey, here: bool) -> Result<(), Violation> {
-        let core = self.cores.get(&key.core).ok_or(Violation)?;
-        let ranks = core.spread.as_ref().map_or(0, |spread| spread.places.len());
-        let fits = core.place(key.source) == Some(from) && key.destination < ranks;
-        if fits && (!here || core.place(key.destination).is_none()) { Ok(()) } else { Err(Violation) }
+        let shared = self.shared.get(&key.shared).ok_or(Violation)?;
+        let ranks = shared.spread.as_ref().map_or(0, |spread| spread.places.len());
+        let fits = shared.place(key.source) == Some(from) && key.destination < ranks;
+        if fits && (!here || shared.place(key.destination).is_none()) { Ok(()) } else { Err(Violation) }
     }
 
     fn receive_credit(&mut self, from: Name, name: &ChannelName) -> Result<(), Violation> {
@@ -265,25 +265,25 @@ impl State {
     }
 
     fn receive_leave(&mut self, from: Option<Name>, uid: u128, failed: bool) {
-        let (Some(from), Some(core)) = (from, self.uids.get(&uid).copied()) else { return };
-        if let Some(spread) = self.cores.get_mut(&core).and_then(|core| core.spread.as_mut()) {
+        let (Some(from), Some(shared)) = (from, self.uids.get(&uid).copied()) else { return };
+        if let Some(spread) = self.shared.get_mut(&shared).and_then(|shared| shared.spread.as_mut()) {
             spread.left.insert(from);
         }
         if failed {
-            self.break_core(core, from);
+            self.break_core(shared, from);
         }
         let text = "the process of rank 0, at which a split meets, has given up the communicator";
-        self.refuse_asks(from, Some(core), &Failure::remote(text));
+        self.refuse_asks(from, Some(shared), &Failure::remote(text));
         self.sweep_due = true;
     }
 
     /// This process has given up a communicator.
-    pub(super) fn leave(&mut self, core: u64, spread: &Spread) {
+    pub(super) fn leave(&mut self, shared: u64, spread: &Spread) {
         self.uids.remove(&spread.uid);
         for name in spread.peers.iter().filter(|name| !spread.left.contains(name)) {
             self.tell(Some(*name), Control::Leave { uid: spread.uid, failed: spread.failed });
         }
-        self.refuse_splits(core);
+        self.refuse_splits(shared);
         self.sweep_due = true;
     }
 
@@ -293,30 +293,30 @@ impl State {
         let failure = Failure::remote(format!("process {name}, which has to do with the communicator, is gone"));
         self.forget_process(name, &failure);
         let needs = |spread: &Spread| spread.peers.contains(&name) && !spread.left.contains(&name);
-        let cores: Vec<u64> = self
-            .cores
+        let shared: Vec<u64> = self
+            .shared
             .iter()
-            .filter(|(_, core)| core.spread.as_ref().is_some_and(needs))
+            .filter(|(_, shared)| shared.spread.as_ref().is_some_and(needs))
             .map(|(number, _)| *number)
             .collect();
-        for core in cores {
-            self.break_core(core, name);
+        for shared in shared {
+            self.break_core(shared, name);
         }
         self.sweep_due = true;
         self.changed();
     }
 
     /// A communicator cannot work any more: its ranks here get an error, and what they do ends.
-    fn break_core(&mut self, core: u64, because: Name) {
+    fn break_core(&mut self, shared: u64, because: Name) {
         let failure = Failure::remote(format!("process {because}, which has ranks of the communicator, is gone"));
-        let Some(spread) = self.cores.get_mut(&core).and_then(|core| core.spread.as_mut()) else { return };
+        let Some(spread) = self.shared.get_mut(&shared).and_then(|shared| shared.spread.as_mut()) else { return };
         spread.left.insert(because);
         if !spread.waiting.is_empty() {
             let uid = spread.uid;
             return self.on_fail(uid, &failure);
         }
         let handles: Vec<usize> =
-            self.members.iter().filter(|(_, member)| member.core == core).map(|(handle, _)| *handle).collect();
+            self.members.iter().filter(|(_, member)| member.shared == shared).map(|(handle, _)| *handle).collect();
         for handle in handles {
             if let Some(member) = self.members.get_mut(&handle) {
                 member.error = Some(ncclResult_t::RemoteError);
@@ -326,7 +326,7 @@ impl State {
             self.retract(handle, &failure);
             self.doomed.push(handle);
         }
-        self.refuse_splits(core);
+        self.refuse_splits(shared);
     }
 
     /// Something here waits for another process, of which nobody can say that it will never move.
@@ -334,13 +334,13 @@ impl State {
         if self.uids.is_empty() && self.links.is_empty() {
             return false;
         }
-        let spread = |core: &u64| self.cores.get(core).is_some_and(|core| core.spread.is_some());
-        let works = |comm: &usize| self.members.get(comm).is_some_and(|member| spread(&member.core));
+        let spread = |shared: &u64| self.shared.get(shared).is_some_and(|shared| shared.spread.is_some());
+        let works = |comm: &usize| self.members.get(comm).is_some_and(|member| spread(&member.shared));
         self.batches.values().any(|batch| works(&batch.comm))
-            || self.members.values().any(|member| !member.connects.is_empty() && spread(&member.core))
+            || self.members.values().any(|member| !member.connects.is_empty() && spread(&member.shared))
             || !self.formings.is_empty()
-            || self.splits.keys().any(|(core, _)| spread(core))
-            || self.asks.values().any(|ask| ask.coordinator.is_some())
+            || self.splits.keys().any(|(shared, _)| spread(shared))
+            || self.pending_joins.values().any(|pending| pending.coordinator.is_some())
             || self.rendezvous.values().any(|there| there.arrived.values().any(|joining| joining.from.is_some()))
     }
 }

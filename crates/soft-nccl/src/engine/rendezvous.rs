@@ -18,7 +18,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 const MOST_SPOILED: usize = 256;
 
 /// A waiting rank of this process.
-pub(super) struct Ask {
+pub(super) struct PendingJoin {
     ticket: Ticket,
     /// The communicator that it splits.
     comm: Option<usize>,
@@ -150,7 +150,10 @@ impl State {
         match arrival {
             Arrival::Init { id, rank, n, device } => {
                 let coordinator = origin(id).ok().flatten();
-                self.asks.insert(token, Ask { ticket, comm: None, coordinator: coordinator.map(|there| there.name) });
+                self.pending_joins.insert(
+                    token,
+                    PendingJoin { ticket, comm: None, coordinator: coordinator.map(|there| there.name) },
+                );
                 match coordinator {
                     None => {
                         let joining = Joining { from: None, token, color: Some(0), key: 0, device: *device };
@@ -173,12 +176,12 @@ impl State {
                 let Some(member) = self.members.get_mut(comm) else { return };
                 let number = member.splits;
                 member.splits += 1;
-                let (core, rank, n, device) = (member.core, member.rank, member.n, member.device);
-                let spread = self.cores.get(&core).and_then(|core| core.spread.as_ref());
+                let (shared, rank, n, device) = (member.shared, member.rank, member.n, member.device);
+                let spread = self.shared.get(&shared).and_then(|shared| shared.spread.as_ref());
                 let coordinator = spread.and_then(|spread| spread.places.first().copied().flatten());
                 let uid = spread.map_or(0, |spread| spread.uid);
                 let gone = spread.is_some_and(|spread| coordinator.is_some_and(|name| spread.left.contains(&name)));
-                self.asks.insert(token, Ask { ticket, comm: Some(*comm), coordinator });
+                self.pending_joins.insert(token, PendingJoin { ticket, comm: Some(*comm), coordinator });
                 if gone {
                     let text = "the process of rank 0, at which a split meets, has given up the communicator";
                     self.reply(token, Err(Failure::remote(text)));
@@ -187,7 +190,7 @@ impl State {
                     self.tell(coordinator, Control::Join { token, request });
                 } else {
                     let joining = Joining { from: None, token, color: *color, key: *key, device };
-                    self.meet_to_split((core, number), rank, n, joining);
+                    self.meet_to_split((shared, number), rank, n, joining);
                 }
             }
         }
@@ -219,12 +222,12 @@ impl State {
             }
             JoinRequest::Split { uid, number, rank, color, key, device } => {
                 let joining = Joining { color, key, device, ..joining };
-                let core = self.uids.get(&uid).copied();
-                let spread = core.and_then(|id| self.cores.get(&id)?.spread.as_ref().map(|spread| (id, spread)));
+                let shared = self.uids.get(&uid).copied();
+                let spread = shared.and_then(|id| self.shared.get(&id)?.spread.as_ref().map(|spread| (id, spread)));
                 match spread {
-                    Some((core, spread)) if spread.places.get(rank) == Some(&Some(from.name)) => {
+                    Some((shared, spread)) if spread.places.get(rank) == Some(&Some(from.name)) => {
                         let n = spread.places.len();
-                        self.meet_to_split((core, number), rank, n, joining);
+                        self.meet_to_split((shared, number), rank, n, joining);
                     }
                     _ => {
                         let text = "the process of rank 0, at which a split meets, has given up the communicator";
@@ -356,9 +359,9 @@ impl State {
         let spread =
             Spread { uid: table.uid, places, peers, left: BTreeSet::new(), waiting: Vec::new(), failed: false };
         let devices: Vec<i32> = table.ranks.iter().map(|(_, device)| *device).collect();
-        let (core, handles) = self.create_part(&devices, &ranks, Some(spread));
+        let (shared, handles) = self.create_part(&devices, &ranks, Some(spread));
         let waiting = table.yours.iter().zip(handles).map(|((_, token), handle)| (*token, handle)).collect();
-        if let Some(spread) = self.cores.get_mut(&core).and_then(|core| core.spread.as_mut()) {
+        if let Some(spread) = self.shared.get_mut(&shared).and_then(|shared| shared.spread.as_mut()) {
             spread.waiting = waiting;
         }
         self.tell(coordinator, Control::Ready { forming: table.forming, failure });
@@ -366,8 +369,8 @@ impl State {
             // Ranks of one process need no socket any more.
             self.on_go(table.uid);
             self.uids.remove(&table.uid);
-            if let Some(core) = self.cores.get_mut(&core) {
-                core.spread = None;
+            if let Some(shared) = self.shared.get_mut(&shared) {
+                shared.spread = None;
             }
         }
     }
@@ -396,7 +399,7 @@ impl State {
     /// All parts are there: the ranks get their handles.
     pub(super) fn on_go(&mut self, uid: u128) {
         for (token, handle) in self.waiting(uid) {
-            if self.asks.contains_key(&token) {
+            if self.pending_joins.contains_key(&token) {
                 self.reply(token, Ok(Some(handle)));
             } else {
                 // The rank aborted what it wanted to split.
@@ -407,7 +410,7 @@ impl State {
 
     /// A communicator is not to be.
     pub(super) fn on_fail(&mut self, uid: u128, failure: &Failure) {
-        if let Some(spread) = self.uids.get(&uid).and_then(|core| self.cores.get_mut(core)?.spread.as_mut()) {
+        if let Some(spread) = self.uids.get(&uid).and_then(|shared| self.shared.get_mut(shared)?.spread.as_mut()) {
             spread.failed = true;
         }
         for (token, handle) in self.waiting(uid) {
@@ -417,21 +420,24 @@ impl State {
     }
 
     fn waiting(&mut self, uid: u128) -> Vec<(u64, usize)> {
-        let core = self.uids.get(&uid).and_then(|core| self.cores.get_mut(core));
-        core.and_then(|core| core.spread.as_mut()).map(|spread| std::mem::take(&mut spread.waiting)).unwrap_or_default()
+        let shared = self.uids.get(&uid).and_then(|shared| self.shared.get_mut(shared));
+        shared
+            .and_then(|shared| shared.spread.as_mut())
+            .map(|spread| std::mem::take(&mut spread.waiting))
+            .unwrap_or_default()
     }
 
     /// Answers a waiting rank of this process.
     pub(super) fn reply(&mut self, token: u64, answer: Answer) {
-        if let Some(ask) = self.asks.remove(&token) {
-            let parent = ask.comm.and_then(|comm| self.members.get(&comm)).map(|parent| parent.world);
-            if let (Some(world), Ok(Some(child))) = (parent, &answer)
+        if let Some(pending) = self.pending_joins.remove(&token) {
+            let parent = pending.comm.and_then(|comm| self.members.get(&comm)).map(|parent| parent.world_size);
+            if let (Some(world_size), Ok(Some(child))) = (parent, &answer)
                 && let Some(child) = self.members.get_mut(child)
             {
-                child.world = world;
-                child.parent = ask.comm;
+                child.world_size = world_size;
+                child.parent = pending.comm;
             }
-            self.answer((ask.ticket.block, ask.ticket.place), answer);
+            self.answer(pending.ticket, answer);
             self.sweep_due = true;
         }
     }
@@ -446,8 +452,12 @@ impl State {
 
     /// Sends away the threads that wait to split on behalf of a rank.
     pub(super) fn retract(&mut self, handle: usize, failure: &Failure) {
-        let tokens: Vec<u64> =
-            self.asks.iter().filter(|(_, ask)| ask.comm == Some(handle)).map(|(token, _)| *token).collect();
+        let tokens: Vec<u64> = self
+            .pending_joins
+            .iter()
+            .filter(|(_, pending)| pending.comm == Some(handle))
+            .map(|(token, _)| *token)
+            .collect();
         for split in self.splits.values_mut() {
             split.arrived.retain(|_, joining| joining.from.is_some() || !tokens.contains(&joining.token));
         }
@@ -457,8 +467,8 @@ impl State {
     }
 
     /// Nobody will coordinate the splits of a communicator that this process gives up.
-    pub(super) fn refuse_splits(&mut self, core: u64) {
-        let places: Vec<(u64, u64)> = self.splits.keys().filter(|(of, _)| *of == core).copied().collect();
+    pub(super) fn refuse_splits(&mut self, shared: u64) {
+        let places: Vec<(u64, u64)> = self.splits.keys().filter(|(of, _)| *of == shared).copied().collect();
         for split in places.iter().filter_map(|place| self.splits.remove(place)).collect::<Vec<_>>() {
             for joining in split.arrived.into_values() {
                 let text = "the process of rank 0, at which a split meets, has given up the communicator";
@@ -468,25 +478,26 @@ impl State {
     }
 
     /// The threads that wait for an answer of that process about this communicator, or about any.
-    pub(super) fn refuse_asks(&mut self, coordinator: Name, core: Option<u64>, failure: &Failure) {
-        let concerns = |ask: &Ask| {
-            let of = ask.comm.and_then(|comm| self.members.get(&comm)).map(|member| member.core);
-            ask.coordinator == Some(coordinator) && (core.is_none() || core == of)
+    pub(super) fn refuse_asks(&mut self, coordinator: Name, shared: Option<u64>, failure: &Failure) {
+        let concerns = |pending: &PendingJoin| {
+            let of = pending.comm.and_then(|comm| self.members.get(&comm)).map(|member| member.shared);
+            pending.coordinator == Some(coordinator) && (shared.is_none() || shared == of)
         };
-        let tokens: Vec<u64> = self.asks.iter().filter(|(_, ask)| concerns(ask)).map(|(token, _)| *token).collect();
+        let tokens: Vec<u64> =
+            self.pending_joins.iter().filter(|(_, pending)| concerns(pending)).map(|(token, _)| *token).collect();
         let formed: Vec<u128> = self
-            .cores
+            .shared
             .values()
-            .filter_map(|core| core.spread.as_ref())
+            .filter_map(|shared| shared.spread.as_ref())
             .filter(|spread| spread.waiting.iter().any(|(token, _)| tokens.contains(token)))
             .map(|spread| spread.uid)
             .collect();
         // A split whose parts are being made goes on without its parent.
-        for uid in formed.iter().filter(|_| core.is_none()) {
+        for uid in formed.iter().filter(|_| shared.is_none()) {
             self.on_fail(*uid, failure);
         }
-        let still = |world: &Self, token: &u64| {
-            let mut spreads = world.cores.values().filter_map(|core| core.spread.as_ref());
+        let still = |state: &Self, token: &u64| {
+            let mut spreads = state.shared.values().filter_map(|shared| shared.spread.as_ref());
             !spreads.any(|spread| spread.waiting.iter().any(|(waits, _)| waits == token))
         };
         for token in tokens {
@@ -513,7 +524,7 @@ impl State {
 
     /// Processes whose word is awaited, or to which one is owed.
     pub(super) fn correspondents(&self) -> BTreeSet<Name> {
-        let mut names: BTreeSet<Name> = self.asks.values().filter_map(|ask| ask.coordinator).collect();
+        let mut names: BTreeSet<Name> = self.pending_joins.values().filter_map(|pending| pending.coordinator).collect();
         let arrived = self.rendezvous.values().map(|there| &there.arrived);
         let arrived = arrived.chain(self.splits.values().map(|split| &split.arrived));
         names.extend(arrived.flat_map(BTreeMap::values).filter_map(|joining| joining.from).map(|from| from.name));

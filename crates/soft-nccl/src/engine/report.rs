@@ -13,14 +13,14 @@ impl State {
         for task in self.tasks.values() {
             let what = format!(
                 "communicator {}, {} number {} ({}): rank {}",
-                task.core(),
+                task.shared(),
                 if task.spec.kind.is_p2p() { "message" } else { "operation" },
                 task.sequence(),
                 task.spec.text(),
                 task.rank()
             );
             if !task.spec.kind.is_p2p() {
-                let ranks = asked.entry((task.core(), task.sequence())).or_default();
+                let ranks = asked.entry((task.shared(), task.sequence())).or_default();
                 ranks.insert(task.rank(), task.spec.text());
             }
             match task.parked {
@@ -33,18 +33,18 @@ impl State {
         }
         for batch in self.batches.values().filter(|batch| !batch.started) {
             if let Some(member) = self.members.get(&batch.comm) {
-                let (core, rank) = (member.core, member.rank);
+                let (shared, rank) = (member.shared, member.rank);
                 let texts = batch.text();
-                lines.insert(format!("communicator {core}, {texts}: rank {rank} waits for its stream"));
+                lines.insert(format!("communicator {shared}, {texts}: rank {rank} waits for its stream"));
             }
         }
-        for block in self.blocks.values() {
-            lines.insert(block.text.clone());
+        for blocked in self.waiting_hosts.values() {
+            lines.insert(blocked.text.clone());
         }
-        for ((core, sequence), ranks) in asked {
+        for ((shared, sequence), ranks) in asked {
             let different: BTreeSet<&String> = ranks.values().collect();
             if different.len() > 1 {
-                let mut line = format!("communicator {core}, operation number {sequence}: the ranks disagree:");
+                let mut line = format!("communicator {shared}, operation number {sequence}: the ranks disagree:");
                 for (rank, text) in &ranks {
                     // Writing to a string cannot fail.
                     let _ = write!(line, " rank {rank} asked for {text};");
@@ -58,10 +58,10 @@ impl State {
                 (0..there.n).filter(|rank| !there.arrived.contains_key(rank)).map(|rank| rank.to_string()).collect();
             lines.insert(format!("a communicator of {} waits for the ranks {}", there.n, missing.join(", ")));
         }
-        for ((core, _), split) in &self.splits {
+        for ((shared, _), split) in &self.splits {
             let missing: Vec<String> =
                 (0..split.n).filter(|rank| !split.arrived.contains_key(rank)).map(|rank| rank.to_string()).collect();
-            lines.insert(format!("the split of communicator {core} waits for the ranks {}", missing.join(", ")));
+            lines.insert(format!("the split of communicator {shared} waits for the ranks {}", missing.join(", ")));
         }
         lines.into_iter().collect::<Vec<_>>().join("\n")
     }

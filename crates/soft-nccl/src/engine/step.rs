@@ -4,7 +4,7 @@
 use super::arithmetic::OtherArithmetic;
 use super::hooks::{Sound, StepHooks};
 use super::task::Task;
-use crate::algo::{Place, Step};
+use crate::algo::{Operand, Step};
 use crate::arith;
 use crate::op::Reduction;
 use crate::settings::settings;
@@ -61,9 +61,9 @@ fn run(
         hooks.finish(task.spec.ty, task.n, task.spec.reduction == Some(Reduction::Average), &mut value);
     }
     match step.target {
-        Some(Place::Scratch) => std::mem::swap(&mut task.scratch, &mut value),
-        Some(Place::Out(at)) => store(hooks, task, task.spec.recv, at, &value),
-        Some(Place::In(at)) => store(hooks, task, task.spec.send, at, &value),
+        Some(Operand::Scratch) => std::mem::swap(&mut task.scratch, &mut value),
+        Some(Operand::Out(at)) => store(hooks, task, task.spec.recv, at, &value),
+        Some(Operand::In(at)) => store(hooks, task, task.spec.send, at, &value),
         None => {}
     }
     hooks.done(step, &value);
@@ -74,12 +74,12 @@ fn combine(
     task: &mut Task,
     hooks: &mut (impl StepHooks + ?Sized),
     step: &Step,
-    place: Place,
+    place: Operand,
     data: &mut [u8],
     bytes: usize,
 ) {
     let operator = task.spec.reduction.map_or(arith::Combine::Sum, Reduction::combine);
-    if place == Place::Scratch {
+    if place == Operand::Scratch {
         hooks.combine(step, task.spec.ty, operator, data, &task.scratch);
         return;
     }
@@ -94,15 +94,15 @@ fn load(
     task: &Task,
     hooks: &mut (impl StepHooks + ?Sized),
     step: &Step,
-    place: Place,
+    place: Operand,
     data: &mut Vec<u8>,
     bytes: usize,
 ) {
     data.clear();
     let (base, at) = match place {
-        Place::In(at) => (task.spec.send, at),
-        Place::Out(at) => (task.spec.recv, at),
-        Place::Scratch => {
+        Operand::In(at) => (task.spec.send, at),
+        Operand::Out(at) => (task.spec.recv, at),
+        Operand::Scratch => {
             data.extend_from_slice(&task.scratch);
             return;
         }

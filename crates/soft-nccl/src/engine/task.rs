@@ -112,8 +112,8 @@ impl Task {
         self.key.source
     }
 
-    pub(super) fn core(&self) -> u64 {
-        self.key.core
+    pub(super) fn shared(&self) -> u64 {
+        self.key.shared
     }
 
     pub(super) fn sequence(&self) -> u64 {

@@ -4,7 +4,7 @@
 use super::named::*;
 use super::site::Site;
 use super::{hit, wanted};
-use crate::algo::{Place, Step};
+use crate::algo::{Operand, Step};
 use crate::engine::write;
 use crate::failure::{Failure, Outcome};
 use crate::op::{Kind, PreMul, Spec};
@@ -32,15 +32,15 @@ impl Site {
         let arrival = |at: usize| (self.context.rank + n - at / block % n) % n * block + at % block;
         let turned = |at: usize| (at / block + 1) % n * block + at % block;
         match (self.spec.kind, step.target, step.source) {
-            (Kind::AllGather | Kind::AlltoAll | Kind::Gather, Some(Place::Out(at)), _) => {
+            (Kind::AllGather | Kind::AlltoAll | Kind::Gather, Some(Operand::Out(at)), _) => {
                 if arrival(at) != at && self.hit(F17) {
-                    step.target = Some(Place::Out(arrival(at)));
+                    step.target = Some(Operand::Out(arrival(at)));
                 } else if turned(at) != at && self.hit(F17B) {
-                    step.target = Some(Place::Out(turned(at)));
+                    step.target = Some(Operand::Out(turned(at)));
                 }
             }
-            (Kind::ReduceScatter, _, Some(Place::In(at))) if turned(at) != at && self.hit(F17) => {
-                step.source = Some(Place::In(turned(at)));
+            (Kind::ReduceScatter, _, Some(Operand::In(at))) if turned(at) != at && self.hit(F17) => {
+                step.source = Some(Operand::In(turned(at)));
             }
             _ => {}
         }
@@ -48,17 +48,17 @@ impl Site {
             return step;
         }
         match (step.source, step.target) {
-            (Some(Place::In(_)), Some(Place::Out(_)))
+            (Some(Operand::In(_)), Some(Operand::Out(_)))
                 if step.recv.is_none() && (self.spec.reduction.is_none() || n == 1) && self.hit(F18) =>
             {
                 step.target = None;
             }
             // The root of a broadcast reads its second child's share from where the first step should have put it.
-            (Some(Place::Out(at)), None) if self.spec.kind == Kind::Broadcast && self.root() && self.hit(F18) => {
-                step.source = Some(Place::In(at));
+            (Some(Operand::Out(at)), None) if self.spec.kind == Kind::Broadcast && self.root() && self.hit(F18) => {
+                step.source = Some(Operand::In(at));
             }
-            (Some(Place::In(at)), _) if step.own && n > 1 && self.has_result() && self.hit(F18B) => {
-                step.source = Some(Place::Out(at));
+            (Some(Operand::In(at)), _) if step.own && n > 1 && self.has_result() && self.hit(F18B) => {
+                step.source = Some(Operand::Out(at));
             }
             _ => {}
         }
@@ -88,7 +88,7 @@ impl Site {
 
     /// F19b: the output was cleared before its input was read.
     pub(super) fn overwritten(&self, step: &Step, data: &mut [u8]) {
-        let Some(Place::In(at)) = step.source else { return };
+        let Some(Operand::In(at)) = step.source else { return };
         let own = match self.spec.kind {
             Kind::ReduceScatter | Kind::Scatter => at / self.block() == self.context.rank,
             Kind::Reduce | Kind::Broadcast | Kind::Gather => self.root(),
@@ -101,7 +101,7 @@ impl Site {
 
     /// F20: what was multiplied, or sent, is written back to the input.
     pub(super) fn spoiled(&self, step: &Step, data: &[u8]) {
-        let Some(Place::In(at)) = step.source.filter(|_| !data.is_empty() && !self.in_place()) else { return };
+        let Some(Operand::In(at)) = step.source.filter(|_| !data.is_empty() && !self.in_place()) else { return };
         let from = self.spec.send.wrapping_add(at * self.size());
         if self.spec.reduction.is_none() {
             let first = data.get(..self.size()).unwrap_or_default();
@@ -117,7 +117,7 @@ impl Site {
 
     /// F20: the sum is formed in the input.
     pub(super) fn accumulated(&self, step: &Step, value: &[u8], own: &[u8]) {
-        let Some(Place::In(at)) = step.source.filter(|_| step.own && wanted(F20) && !self.in_place()) else { return };
+        let Some(Operand::In(at)) = step.source.filter(|_| step.own && wanted(F20) && !self.in_place()) else { return };
         if value != own && self.hit(F20) {
             // SAFETY: the site's operation runs, and its input has data here; that it is written is the fault.
             unsafe { write(self.spec.send.wrapping_add(at * self.size()), value) };

@@ -15,8 +15,8 @@ const ANYBODY: usize = 0;
 
 /// The answer of `ncclCommCount`.
 pub(super) fn count(member: &Member) -> usize {
-    let Member { world, n, .. } = *member;
-    if world != n && hit(named::F65, member.rank, NONE) { world } else { n }
+    let Member { world_size, n, .. } = *member;
+    if world_size != n && hit(named::F65, member.rank, NONE) { world_size } else { n }
 }
 
 /// The answer of `ncclCommUserRank`.

@@ -1,7 +1,7 @@
 //! Faults of membership and of failures: who is in a communicator, and what becomes of a refusal.
 use super::batches::InjectedBatch;
 use super::requests::{self, CommState};
-use super::{Wish, hit, named, wanted, wish};
+use super::{FaultMode, hit, mode, named, wanted};
 use crate::algo::Algorithm;
 use crate::engine::hooks::{CommHooks, RequestContext, Requested, Sound, SplitRank};
 use crate::engine::{Request, State};
@@ -25,7 +25,7 @@ impl Comm {
 
 impl CommHooks for Comm {
     fn requested(&mut self, context: RequestContext<'_>, requests: &mut [Request]) -> Requested {
-        if wish() == Wish::Sound {
+        if mode() == FaultMode::Sound {
             return Requested { again: Vec::new(), batch: Box::new(Sound) };
         }
         let (again, operations) = requests::misread(context, &mut self.state(), requests);
@@ -121,7 +121,7 @@ pub(super) fn abort_waits_for(state: &State, comm: usize) -> Option<usize> {
         return None;
     }
     let own = state.members.get(&comm)?;
-    let others = state.members.iter().filter(|(_, other)| other.core != own.core && other.is_at_work());
+    let others = state.members.iter().filter(|(_, other)| other.shared != own.shared && other.is_at_work());
     let other = others.map(|(handle, _)| *handle).min()?;
     hit(named::F40C, own.rank, NONE).then_some(other)
 }

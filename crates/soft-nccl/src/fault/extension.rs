@@ -1,9 +1,9 @@
 //! The C functions that inject faults and say which ones a program meets.
 #![allow(unsafe_code)] // exported C functions
 
-use super::{ask, take_reached};
-use crate::face::{enter, write};
+use super::{set_mode, take_reached};
 use crate::failure::Failure;
+use crate::ffi::{enter, write};
 use nccl_sys::{Nccl, ncclResult_t};
 use std::ffi::{CStr, c_char, c_ulonglong};
 
@@ -14,11 +14,11 @@ unsafe extern "C" fn inject(text: *const c_char) -> ncclResult_t {
         }
         // SAFETY: the table's contract: a text that ends with a zero.
         let text = unsafe { CStr::from_ptr(text) }.to_string_lossy();
-        let wish = match &*text {
+        let mode = match &*text {
             "" => None,
             text => Some(text.parse().map_err(|error: super::NoFault| Failure::argument(error.to_string()))?),
         };
-        ask(wish);
+        set_mode(mode);
         Ok(())
     })
 }

@@ -1,7 +1,7 @@
 //! Faults on demand: the library can be told to be wrong in a known way, so that a corpus can be asked what it would notice.
 //!
 //! A place that can go wrong asks `hit`, and asks only where going wrong would change something. So the library can
-//! also say, without doing anything wrong, which faults a program could meet ([`Wish::Trace`]).
+//! also say, without doing anything wrong, which faults a program could meet ([`FaultMode::Trace`]).
 mod batches;
 mod blocks;
 mod calls;
@@ -96,19 +96,19 @@ pub struct Injection {
     pub algorithm: Option<Algorithm>,
 }
 
-/// What is asked of the library.
+/// Whether the library is right or wrong, and in which way.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Wish {
-    /// To be right.
+pub enum FaultMode {
+    /// It is right.
     #[default]
     Sound,
-    /// To be right, and to note which faults would have changed something.
+    /// It is right, and notes which faults would have changed something.
     Trace,
-    /// To be wrong.
+    /// It is wrong.
     Inject(Injection),
 }
 
-/// A text that asks for no fault.
+/// A text that names no mode.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoFault {
     /// The id is not in the table.
@@ -127,7 +127,7 @@ fn last() -> &'static str {
     TABLE.last().map_or("", |entry| entry.id)
 }
 
-impl FromStr for Wish {
+impl FromStr for FaultMode {
     type Err = NoFault;
 
     /// `F07`, `F07,rank=1`, `F07,algorithm=Tree`, both, or `trace`.
@@ -155,7 +155,7 @@ impl FromStr for Wish {
     }
 }
 
-impl fmt::Display for Wish {
+impl fmt::Display for FaultMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Sound => f.write_str(""),
@@ -174,17 +174,17 @@ impl fmt::Display for Wish {
     }
 }
 
-/// What is asked for at this moment, packed; 0 leaves it to the settings.
+/// The mode at this moment, packed; 0 leaves it to the settings.
 static NOW: AtomicU64 = AtomicU64::new(0);
 
-/// What the settings ask for.
-static CONFIGURED: LazyLock<Result<Wish, NoFault>> =
-    LazyLock::new(|| settings().injection.as_deref().map_or(Ok(Wish::Sound), str::parse));
+/// The mode of the settings.
+static CONFIGURED: LazyLock<Result<FaultMode, NoFault>> =
+    LazyLock::new(|| settings().injection.as_deref().map_or(Ok(FaultMode::Sound), str::parse));
 
-/// What is asked of the library. Settings that cannot be understood ask for nothing.
-fn wish() -> Wish {
+/// The library's mode. Settings that cannot be understood leave it sound.
+fn mode() -> FaultMode {
     let configured = || CONFIGURED.as_ref().copied().unwrap_or_default();
-    Packed(NOW.load(Ordering::Relaxed)).wish().unwrap_or_else(configured)
+    Packed(NOW.load(Ordering::Relaxed)).mode().unwrap_or_else(configured)
 }
 
 /// Makes the library's functions meet faults, and adds those that ask for faults.
@@ -193,10 +193,9 @@ pub(crate) fn install(table: &mut Nccl) {
     extension::fill(table);
 }
 
-/// Asks something else of the library from now on; `None` leaves it to the settings again. Only while no communicator is in
-/// use.
-pub fn ask(wish: Option<Wish>) {
-    NOW.store(wish.map_or(0, |wish| Packed::of(wish).0), Ordering::Relaxed);
+/// Sets the mode from now on; `None` leaves it to the settings again. Only while no communicator is in use.
+pub fn set_mode(mode: Option<FaultMode>) {
+    NOW.store(mode.map_or(0, |mode| Packed::of(mode).0), Ordering::Relaxed);
     take_reached();
     prepare();
 }
@@ -208,17 +207,17 @@ fn prepare() {
     crate::device::set_lazy(late.into_iter().any(wanted));
 }
 
-/// A wish in a word: kind, fault, rank and algorithm (both plus one) from the lowest byte on.
+/// A mode in a word: kind, fault, rank and algorithm (both plus one) from the lowest byte on.
 struct Packed(u64);
 
 const ALGORITHMS: [Algorithm; 4] = [Algorithm::Ring, Algorithm::Tree, Algorithm::SingleTree, Algorithm::Direct];
 
 impl Packed {
-    fn of(wish: Wish) -> Self {
-        Self(match wish {
-            Wish::Sound => 1,
-            Wish::Trace => 2,
-            Wish::Inject(Injection { fault, rank, algorithm }) => {
+    fn of(mode: FaultMode) -> Self {
+        Self(match mode {
+            FaultMode::Sound => 1,
+            FaultMode::Trace => 2,
+            FaultMode::Inject(Injection { fault, rank, algorithm }) => {
                 let place = ALGORITHMS.iter().position(|known| Some(*known) == algorithm).map_or(0, |at| at as u64 + 1);
                 let rank = rank.map_or(0, |rank| (rank as u64).min(RANKS) + 1);
                 3 | u64::from(fault.0) << 8 | place << 24 | rank << 32
@@ -226,11 +225,11 @@ impl Packed {
         })
     }
 
-    fn wish(&self) -> Option<Wish> {
+    fn mode(&self) -> Option<FaultMode> {
         Some(match self.0 & 0xff {
-            1 => Wish::Sound,
-            2 => Wish::Trace,
-            3 => Wish::Inject(Injection {
+            1 => FaultMode::Sound,
+            2 => FaultMode::Trace,
+            3 => FaultMode::Inject(Injection {
                 fault: Fault((self.0 >> 8) as u16),
                 rank: (self.0 >> 32).checked_sub(1).map(|rank| rank as usize),
                 algorithm: (self.0 >> 24 & 0xff).checked_sub(1).and_then(|at| ALGORITHMS.get(at as usize).copied()),
@@ -254,16 +253,16 @@ const _: () = assert!(table::PLAIN.len() + numbers::COUNT <= 64 * WORDS, "a bit 
 
 /// Whether this fault strikes here; asked only where it would change something. Notes that the place was reached.
 fn hit(fault: Fault, rank: usize, algorithm: Algorithm) -> bool {
-    match wish() {
-        Wish::Sound => false,
-        Wish::Trace => {
+    match mode() {
+        FaultMode::Sound => false,
+        FaultMode::Trace => {
             note(fault);
             false
         }
-        Wish::Inject(wish) => {
-            let strikes = wish.fault == fault
-                && wish.rank.is_none_or(|only| only == rank)
-                && wish.algorithm.is_none_or(|only| only == algorithm);
+        FaultMode::Inject(injection) => {
+            let strikes = injection.fault == fault
+                && injection.rank.is_none_or(|only| only == rank)
+                && injection.algorithm.is_none_or(|only| only == algorithm);
             if strikes {
                 note(fault);
             }
@@ -275,25 +274,27 @@ fn hit(fault: Fault, rank: usize, algorithm: Algorithm) -> bool {
 /// True if it is worth looking whether `fault` would change something: it is asked for, or everything is traced and this
 /// one has not been noted.
 fn wanted(fault: Fault) -> bool {
-    match wish() {
-        Wish::Sound => false,
-        Wish::Trace => !noted(fault),
-        Wish::Inject(wish) => wish.fault == fault,
+    match mode() {
+        FaultMode::Sound => false,
+        FaultMode::Trace => !noted(fault),
+        FaultMode::Inject(injection) => injection.fault == fault,
     }
 }
 
 /// True if `fault` is asked for in this algorithm, on whatever rank.
 fn aims(fault: Fault, algorithm: Algorithm) -> bool {
-    match wish() {
-        Wish::Inject(wish) => wish.fault == fault && wish.algorithm.is_none_or(|only| only == algorithm),
-        Wish::Sound | Wish::Trace => false,
+    match mode() {
+        FaultMode::Inject(injection) => {
+            injection.fault == fault && injection.algorithm.is_none_or(|only| only == algorithm)
+        }
+        FaultMode::Sound | FaultMode::Trace => false,
     }
 }
 
 /// The one rank on which `fault` is asked for.
 fn aimed(fault: Fault) -> Option<usize> {
-    match wish() {
-        Wish::Inject(wish) if wish.fault == fault => wish.rank,
+    match mode() {
+        FaultMode::Inject(injection) if injection.fault == fault => injection.rank,
         _ => None,
     }
 }
@@ -352,7 +353,7 @@ mod tests {
 
     #[test]
     fn wishes_fit_in_a_word() {
-        assert_eq!(Packed(0).wish(), None);
+        assert_eq!(Packed(0).mode(), None);
         for text in [
             "F07",
             "F07,rank=0",
@@ -361,10 +362,10 @@ mod tests {
             "F01,rank=1023,algorithm=Direct",
             "trace",
         ] {
-            let wish: Wish = text.parse().unwrap();
-            assert_eq!(Packed::of(wish).wish(), Some(wish));
+            let mode: FaultMode = text.parse().unwrap();
+            assert_eq!(Packed::of(mode).mode(), Some(mode));
         }
-        assert_eq!(Packed::of(Wish::Sound).wish(), Some(Wish::Sound));
+        assert_eq!(Packed::of(FaultMode::Sound).mode(), Some(FaultMode::Sound));
     }
 
     #[test]
@@ -378,10 +379,10 @@ mod tests {
             "F01,rank=3,algorithm=Ring",
             "trace",
         ] {
-            assert_eq!(text.parse::<Wish>().map(|wish| wish.to_string()).as_deref(), Ok(text));
+            assert_eq!(text.parse::<FaultMode>().map(|mode| mode.to_string()).as_deref(), Ok(text));
         }
         assert_eq!(
-            "f07,algorithm=singletree".parse::<Wish>().map(|w| w.to_string()),
+            "f07,algorithm=singletree".parse::<FaultMode>().map(|w| w.to_string()),
             Ok("F07,algorithm=SingleTree".into())
         );
         for text in [
@@ -396,7 +397,7 @@ mod tests {
             "F07,algorithm=NVLS",
             "F07,where=1",
         ] {
-            assert!(text.parse::<Wish>().is_err(), "{text}");
+            assert!(text.parse::<FaultMode>().is_err(), "{text}");
         }
     }
 }

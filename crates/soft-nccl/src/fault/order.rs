@@ -2,7 +2,7 @@
 //! each sums what comes, beginning with itself.
 use super::named::F28;
 use super::{aims, hit};
-use crate::algo::{Lane, Link, Part, Place, Script, Step};
+use crate::algo::{Lane, Link, Operand, Part, Script, Step};
 use crate::arith::{Combine, Type};
 use crate::op::{Kind, Reduction, Spec};
 
@@ -16,17 +16,17 @@ pub(super) fn lanes(spec: &Spec, part: Part) -> Option<Vec<Lane>> {
     }
     let first = if hit(F28, part.rank, spec.algorithm) { part.rank } else { 0 };
     // Ranks that are not meant take part all the same, and agree among themselves.
-    aims(F28, spec.algorithm).then(|| vec![Box::new(Everybody { part, count: spec.count, first }) as Lane])
+    aims(F28, spec.algorithm).then(|| vec![Box::new(OwnOrder { part, count: spec.count, first }) as Lane])
 }
 
-struct Everybody {
+struct OwnOrder {
     part: Part,
     count: usize,
     /// Whose contribution comes first.
     first: usize,
 }
 
-impl Script for Everybody {
+impl Script for OwnOrder {
     fn step(&self, cursor: u64) -> Option<Step> {
         let Part { rank, n, chunk } = self.part;
         let steps = 2 * n as u64;
@@ -34,16 +34,16 @@ impl Script for Everybody {
         let (round, count) = ((cursor % steps) as usize, chunk.min(self.count - offset));
         if round < n {
             let send = Some(Link { lane: 0, peer: (rank + round) % n });
-            let source = Some(Place::In(offset));
+            let source = Some(Operand::In(offset));
             return Some(Step { source, own: true, send, count, fresh: true, ..Step::default() });
         }
         let round = round - n;
         let last = round == n - 1;
         Some(Step {
             recv: Some(Link { lane: 0, peer: (self.first + round) % n }),
-            source: (round > 0).then_some(Place::Scratch),
+            source: (round > 0).then_some(Operand::Scratch),
             last,
-            target: Some(if last { Place::Out(offset) } else { Place::Scratch }),
+            target: Some(if last { Operand::Out(offset) } else { Operand::Scratch }),
             count,
             ..Step::default()
         })

@@ -3,7 +3,7 @@
 
 use super::groups::{self, Group};
 use super::memory::{Extent, Substitute, read, stand_in};
-use super::{Wish, hit, named, wanted, wish};
+use super::{FaultMode, hit, mode, named, wanted};
 use crate::algo::Algorithm;
 use crate::arith::Scalar;
 use crate::engine::hooks::RequestContext;
@@ -120,7 +120,7 @@ pub(super) fn misread(
 /// Memory where a fault has led a call away from its caller's buffers.
 fn stand_ins(of: RequestContext<'_>, spec: &mut Spec) -> Vec<Arc<Substitute>> {
     let changed = [named::F14, named::F15, named::F30, named::F30C].into_iter().any(wanted);
-    if !changed || matches!(wish(), Wish::Trace) {
+    if !changed || matches!(mode(), FaultMode::Trace) {
         return Vec::new();
     }
     stand_in(spec, of.rank, of.n).into_iter().map(Arc::new).collect()
@@ -133,8 +133,8 @@ fn peers(of: RequestContext<'_>, spec: &mut Spec) {
         spec.peer = 0;
     }
     if spec.kind.has_root() || spec.kind.is_p2p() {
-        let world = of.devices.get(spec.peer).and_then(|device| usize::try_from(*device).ok());
-        let misread = world.and_then(|rank| rank.checked_rem(of.n)).filter(|rank| *rank != spec.peer);
+        let state = of.devices.get(spec.peer).and_then(|device| usize::try_from(*device).ok());
+        let misread = state.and_then(|rank| rank.checked_rem(of.n)).filter(|rank| *rank != spec.peer);
         if let Some(rank) = misread
             && hits(named::F15)
         {

@@ -26,7 +26,7 @@ impl Site {
             (F24B, if later { 1 } else { n }),
             (F24C, n.saturating_sub(1).max(1)),
             (F24D, self.block()),
-            (F24E, self.context.world),
+            (F24E, self.context.world_size),
         ]
     }
 

@@ -1,10 +1,10 @@
 //! Where a task can go wrong: what it works on, and what a fault must remember of it.
 #![allow(unsafe_code)] // a caller's buffers are addresses
 
+use super::mode;
 use super::stale::Line;
-use super::wish;
-use super::{Fault, Wish, hit};
-use crate::algo::{Place, Step};
+use super::{Fault, FaultMode, hit};
+use crate::algo::{Operand, Step};
 use crate::arith::{Combine, Scalar, Type};
 use crate::engine::hooks::{OperationContext, StepHooks};
 use crate::op::{Kind, Spec};
@@ -28,7 +28,7 @@ impl Site {
     /// next to a buffer, by less than the width of the guards around it.)
     pub(super) unsafe fn new(context: OperationContext, spec: &Spec, premul: Option<Scalar>) -> Option<Box<Self>> {
         let site = || Box::new(Self { context, spec: *spec, premul, at: 0, lines: Vec::new() });
-        (wish() != Wish::Sound).then(site)
+        (mode() != FaultMode::Sound).then(site)
     }
 
     /// Whether the fault strikes here; see [`hit`].
@@ -75,7 +75,7 @@ impl Site {
 
 impl StepHooks for Site {
     fn step(&mut self, step: &Step) -> Step {
-        if let Some(Place::In(at)) = step.source {
+        if let Some(Operand::In(at)) = step.source {
             self.at = at;
         }
         self.displaced(*step)

@@ -1,7 +1,7 @@
 //! Faults of the step buffer: what it still holds from before is taken for data.
 use super::named::*;
 use super::site::Site;
-use super::{Wish, wanted, wish};
+use super::{FaultMode, mode, wanted};
 use crate::algo::{Link, Step};
 use crate::settings::SLOTS;
 use std::collections::HashMap;
@@ -41,7 +41,7 @@ pub(super) fn forget() {
 impl Slot {
     fn keep(&mut self, data: &[u8], upto: usize) {
         self.len = self.len.max(data.len());
-        if matches!(wish(), Wish::Inject(_)) {
+        if matches!(mode(), FaultMode::Inject(_)) {
             self.data.resize(self.len, 0);
             self.data[..upto].copy_from_slice(&data[..upto]);
         }

@@ -3,7 +3,7 @@
 
 use super::memory::{Extent, Substitute, read, write};
 use super::requests::{CommState, Injected, WRAP};
-use super::{Wish, aimed, aims, hit, named, wanted, wish};
+use super::{FaultMode, aimed, aims, hit, mode, named, wanted};
 use crate::algo::Algorithm;
 use crate::device::Done;
 use crate::engine::hooks::{HeldMemory, OperationContext};
@@ -240,7 +240,7 @@ unsafe fn output(
     let whole = (len - 1) / chunk * chunk;
     let (rank, algorithm) = (rank.rank, spec.algorithm);
     let mut delayed = DelayedOutput { stream: injected.stream, to, whole, rank, algorithm, output: None };
-    if !matches!(wish(), Wish::Trace) {
+    if !matches!(mode(), FaultMode::Trace) {
         // SAFETY: the operation's turn has come on its stream: its output is what it writes next.
         let substitute = Arc::new(Substitute::new(unsafe { read(to, len) }));
         spec.recv = substitute.address();

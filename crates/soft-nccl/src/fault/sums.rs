@@ -3,7 +3,7 @@ use super::named::*;
 use super::site::Site;
 use super::values::{is_nan, leaves_range, negative};
 use super::{Fault, aimed, wanted};
-use crate::algo::{Place, Step};
+use crate::algo::{Operand, Step};
 use crate::arith::{self, Combine, Type};
 use crate::op::Reduction;
 use half::bf16;
@@ -126,7 +126,7 @@ fn tail_as_bits(hop: &Hop<'_>) -> Option<Vec<u8>> {
 
 fn left_out(hop: &Hop<'_>) -> Option<Vec<u8>> {
     match hop.step.source {
-        Some(Place::Scratch) => Some(hop.other.to_vec()),
+        Some(Operand::Scratch) => Some(hop.other.to_vec()),
         _ if hop.step.last => Some(hop.message.to_vec()),
         _ => None,
     }

@@ -5,7 +5,7 @@ use super::memory::Extent;
 use super::named::*;
 use super::site::Site;
 use super::values::copied;
-use crate::algo::{Place, Step};
+use crate::algo::{Operand, Step};
 use crate::engine::write;
 use crate::op::Kind;
 use crate::settings::SLOTS;
@@ -27,7 +27,7 @@ const FAR: usize = 1 << 24;
 impl Site {
     /// F61d: the end of a long contribution.
     pub(super) fn ended(&self, step: &Step, data: &mut [u8]) {
-        let Some(Place::In(at)) = step.source.filter(|_| !data.is_empty()) else { return };
+        let Some(Operand::In(at)) = step.source.filter(|_| !data.is_empty()) else { return };
         let total = Extent::of(&self.spec, self.context.rank, self.context.n).send.1;
         let last = data.len().saturating_sub(PACK);
         let ends = total > RESULT && at * self.size() + data.len() == total;

@@ -1,7 +1,7 @@
 //! Faults of numbers, in families: one wrong rule, in each of several types and operations. A family's member is named
 //! by its class, its type and its operation: `F41-f16-prod`.
 use super::value::{Overflow, Rounding};
-use super::wrong::{Other, Rule};
+use super::wrong::{OtherFormat, Rule};
 use crate::arith::Type::{self, *};
 use crate::op::Kind;
 
@@ -87,33 +87,33 @@ families! {
         "normal numbers whose result is subnormal; in min and max a subnormal number that wins"
     "F42", Rule::InputsFlushed, FLOATS, REDUCTIONS => "a subnormal input counts as zero";
         "subnormal numbers with results that are not"
-    "F43", Rule::Through(Other::F32), &[F64], REDUCTIONS => "numbers are rounded to f32 on the way";
+    "F43", Rule::Through(OtherFormat::F32), &[F64], REDUCTIONS => "numbers are rounded to f32 on the way";
         "results that need more than 24 bits, or lie outside the range of f32"
-    "F43b", Rule::Through(Other::Bf16), &[F32, F16], REDUCTIONS => "numbers are rounded to bf16 on the way";
+    "F43b", Rule::Through(OtherFormat::Bf16), &[F32, F16], REDUCTIONS => "numbers are rounded to bf16 on the way";
         "results that need more than 8 bits"
-    "F43c", Rule::Through(Other::F16), &[F32, Bf16], REDUCTIONS => "numbers are rounded to f16 on the way";
+    "F43c", Rule::Through(OtherFormat::F16), &[F32, Bf16], REDUCTIONS => "numbers are rounded to f16 on the way";
         "numbers outside the range of f16"
-    "F43d", Rule::Through(Other::Tf32), &[F32], REDUCTIONS => "numbers are rounded to 11 bits on the way";
+    "F43d", Rule::Through(OtherFormat::Tf32), &[F32], REDUCTIONS => "numbers are rounded to 11 bits on the way";
         "results that need more than 11 bits"
-    "F43e", Rule::Through(Other::E5m2), &[E4m3], REDUCTIONS => "numbers are rounded to f8e5m2 on the way";
+    "F43e", Rule::Through(OtherFormat::E5m2), &[E4m3], REDUCTIONS => "numbers are rounded to f8e5m2 on the way";
         "results that need 4 bits"
-    "F43f", Rule::Through(Other::E4m3), &[E5m2], REDUCTIONS => "numbers are rounded to f8e4m3 on the way";
+    "F43f", Rule::Through(OtherFormat::E4m3), &[E5m2], REDUCTIONS => "numbers are rounded to f8e4m3 on the way";
         "numbers outside the range of f8e4m3"
-    "F44", Rule::ReadAs(Other::E5m2), &[E4m3], REDUCTIONS => "bits are taken for those of f8e5m2";
+    "F44", Rule::ReadAs(OtherFormat::E5m2), &[E4m3], REDUCTIONS => "bits are taken for those of f8e5m2";
         "any sum or product; in min and max codes that are infinite or NaN in f8e5m2"
-    "F44b", Rule::ReadAs(Other::E4m3), &[E5m2], REDUCTIONS => "bits are taken for those of f8e4m3";
+    "F44b", Rule::ReadAs(OtherFormat::E4m3), &[E5m2], REDUCTIONS => "bits are taken for those of f8e4m3";
         "any sum or product; in min and max codes that are NaN in only one of the two formats"
-    "F44c", Rule::ReadAs(Other::E4m3Fnuz), &[E4m3], REDUCTIONS => "bits are taken for those of another vendor's f8e4m3";
+    "F44c", Rule::ReadAs(OtherFormat::E4m3Fnuz), &[E4m3], REDUCTIONS => "bits are taken for those of another vendor's f8e4m3";
         "sums near the largest number, products, -0, NaN"
-    "F44d", Rule::ReadAs(Other::E5m2Fnuz), &[E5m2], REDUCTIONS => "bits are taken for those of another vendor's f8e5m2";
+    "F44d", Rule::ReadAs(OtherFormat::E5m2Fnuz), &[E5m2], REDUCTIONS => "bits are taken for those of another vendor's f8e5m2";
         "sums near the largest number, products, -0, NaN, infinities"
-    "F44e", Rule::ReadAs(Other::F16), &[Bf16], REDUCTIONS => "bits are taken for those of f16";
+    "F44e", Rule::ReadAs(OtherFormat::F16), &[Bf16], REDUCTIONS => "bits are taken for those of f16";
         "any sum or product; in min and max numbers whose codes are NaN in f16"
-    "F44f", Rule::ReadAs(Other::Bf16), &[F16], REDUCTIONS => "bits are taken for those of bf16";
+    "F44f", Rule::ReadAs(OtherFormat::Bf16), &[F16], REDUCTIONS => "bits are taken for those of bf16";
         "any sum or product; in min and max codes that are NaN in f16 and numbers in bf16"
-    "F45", Rule::Float(Other::F32), LONG, REDUCTIONS => "whole numbers become f32 on the way";
+    "F45", Rule::Float(OtherFormat::F32), LONG, REDUCTIONS => "whole numbers become f32 on the way";
         "numbers of more than 24 bits"
-    "F45b", Rule::Float(Other::F64), LONGEST, REDUCTIONS => "whole numbers become f64 on the way";
+    "F45b", Rule::Float(OtherFormat::F64), LONGEST, REDUCTIONS => "whole numbers become f64 on the way";
         "numbers of more than 53 bits"
     "F45c", Rule::OtherSign, WHOLE, &[At::Min, At::Max, At::Avg] => "signed numbers count as unsigned, or the other way round";
         "numbers with the highest bit and without it, in every type of whole numbers"
@@ -161,16 +161,16 @@ families! {
         "premul_sum with scalars that need their upper half"
     "F52c", Rule::SignExtended, LONG, SCALAR => "only the lower half of premul_sum's scalar is read, as a signed number";
         "premul_sum with scalars that need their upper half"
-    "F52d", Rule::Float(Other::F32), LONG, SCALAR => "premul_sum's scalar is read as f32";
+    "F52d", Rule::Float(OtherFormat::F32), LONG, SCALAR => "premul_sum's scalar is read as f32";
         "premul_sum with whole scalars of more than 24 bits"
-    "F52e", Rule::Float(Other::F64), LONGEST, SCALAR => "premul_sum's scalar is read as f64";
+    "F52e", Rule::Float(OtherFormat::F64), LONGEST, SCALAR => "premul_sum's scalar is read as f64";
         "premul_sum with whole scalars of more than 53 bits"
-    "F52f", Rule::Through(Other::F32), &[F64], SCALAR => "premul_sum's scalar is rounded to f32";
+    "F52f", Rule::Through(OtherFormat::F32), &[F64], SCALAR => "premul_sum's scalar is rounded to f32";
         "premul_sum with scalars that need more than 24 bits"
-    "F52g", Rule::Through(Other::Bf16), &[F32, F16], SCALAR => "premul_sum's scalar is rounded to bf16";
+    "F52g", Rule::Through(OtherFormat::Bf16), &[F32, F16], SCALAR => "premul_sum's scalar is rounded to bf16";
         "premul_sum with scalars that need more than 8 bits"
-    "F52h", Rule::Through(Other::F16), &[F32, Bf16], SCALAR => "premul_sum's scalar is rounded to f16";
+    "F52h", Rule::Through(OtherFormat::F16), &[F32, Bf16], SCALAR => "premul_sum's scalar is rounded to f16";
         "premul_sum with scalars outside the range of f16"
-    "F52i", Rule::Through(Other::E5m2), &[E4m3], SCALAR => "premul_sum's scalar is rounded to f8e5m2";
+    "F52i", Rule::Through(OtherFormat::E5m2), &[E4m3], SCALAR => "premul_sum's scalar is rounded to f8e5m2";
         "premul_sum with scalars that need 4 bits"
 }

@@ -10,9 +10,9 @@ pub(crate) enum Rule {
     /// A subnormal input counts as zero.
     InputsFlushed,
     /// Inputs and result are rounded to another format.
-    Through(Other),
+    Through(OtherFormat),
     /// The bits are taken for those of another format.
-    ReadAs(Other),
+    ReadAs(OtherFormat),
     /// A finite result beyond the largest number becomes this.
     Beyond(Overflow),
     /// A NaN gives way to the other input.
@@ -34,7 +34,7 @@ pub(crate) enum Rule {
     /// With more than 8 ranks, the last bit of the result is lost.
     Coarse,
     /// Whole numbers become f32 or f64 on the way.
-    Float(Other),
+    Float(OtherFormat),
     /// Whole numbers count as signed where they are not, and the other way round.
     OtherSign,
     /// Only the lower half of a whole number is looked at.
@@ -57,7 +57,7 @@ pub(crate) enum Rule {
 
 /// Another format than the type's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Other {
+pub(crate) enum OtherFormat {
     F64,
     F32,
     Tf32,
@@ -69,7 +69,7 @@ pub(crate) enum Other {
     E5m2Fnuz,
 }
 
-impl Other {
+impl OtherFormat {
     fn format(self) -> Format {
         match self {
             Self::F64 => value::F64,
@@ -120,7 +120,7 @@ pub(super) fn scalar(rule: Rule, ty: Type, right: u64) -> Option<u64> {
 pub(super) fn quotient(rule: Rule, ty: Type, sum: u64, n: usize, right: u64) -> Option<u64> {
     let (value, n) = (read(ty, sum), n.max(1) as i128);
     let wrong = match rule {
-        Rule::Float(Other::F32) => cut(ty, (value as f32 / n as f32) as i128),
+        Rule::Float(OtherFormat::F32) => cut(ty, (value as f32 / n as f32) as i128),
         Rule::Float(_) => cut(ty, (value as f64 / n as f64) as i128),
         Rule::OtherSign => cut(ty, read(opposite(ty), sum) / n),
         Rule::LowerHalf => cut(ty, lower_half(ty, sum) / n),
@@ -307,6 +307,6 @@ fn clamped(ty: Type, value: i128) -> u64 {
     cut(ty, value.clamp(low, high))
 }
 
-fn float(other: Other, value: i128) -> i128 {
-    if other == Other::F32 { value as f32 as i128 } else { value as f64 as i128 }
+fn float(other: OtherFormat, value: i128) -> i128 {
+    if other == OtherFormat::F32 { value as f32 as i128 } else { value as f64 as i128 }
 }

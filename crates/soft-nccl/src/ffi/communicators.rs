@@ -115,13 +115,13 @@ unsafe extern "C" fn comm_split(
 
 unsafe extern "C" fn comm_finalize(comm: ncclComm_t) -> ncclResult_t {
     enter(|| {
-        let mut world = lock();
-        let member = world.member(comm)?;
+        let mut state = lock();
+        let member = state.member(comm)?;
         if member.finalized {
             return Err(Failure::usage("the communicator was finalized before"));
         }
         member.finalized = true;
-        drop(world);
+        drop(state);
         engine::flush(comm as usize, "finalize")
     })
 }
@@ -143,10 +143,10 @@ unsafe extern "C" fn comm_abort(comm: ncclComm_t) -> ncclResult_t {
 
 unsafe extern "C" fn comm_get_async_error(comm: ncclComm_t, result: *mut ncclResult_t) -> ncclResult_t {
     enter(|| {
-        let mut world = lock();
-        let member = world.member(comm)?;
+        let mut state = lock();
+        let member = state.member(comm)?;
         let Some(error) = hooks().async_error(member) else { return Ok(()) };
-        drop(world);
+        drop(state);
         // SAFETY: NCCL's contract: a place for a result.
         unsafe { write(result, error, "the error") }
     })

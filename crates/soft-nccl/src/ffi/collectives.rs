@@ -33,8 +33,8 @@ impl Call {
     /// NCCL's contract: the stream lives and the buffers are there for the operation until the stream has passed it.
     unsafe fn add(self) -> Outcome<()> {
         let kind = self.kind;
-        let mut world = lock();
-        let member = world.member(self.comm)?;
+        let mut state = lock();
+        let member = state.member(self.comm)?;
         member.accept_work()?;
         member.hooks.check_work(member.rank)?;
         let (rank, n, tag, device) = (member.rank, member.n, member.tag, member.device);
@@ -45,7 +45,7 @@ impl Call {
             Some(op) => check::reduction(member, op, ty).map(|(reduction, premul)| (Some(reduction), premul))?,
             None => (None, PreMul::None),
         };
-        drop(world);
+        drop(state);
         let (read, written) = kind.blocks(rank == peer, n);
         check::bytes(self.count, n, ty)?;
         check::buffer(self.send as usize, check::bytes(self.count, read, ty)?, "send", kind)?;

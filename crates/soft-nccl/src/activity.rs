@@ -5,26 +5,26 @@ use nccl_sys::collspecCensus_t;
 /// A look at this library and the device together.
 ///
 /// The two are looked at twice: if neither epoch moved in between, all numbers belong to one moment. If they keep moving,
-/// something is busy, and the census says so. An operation of the library counts as pending here and, as the stream item
+/// something is busy, and the answer says so. An operation of the library counts as pending here and, as the stream item
 /// that it is, in the device.
-pub fn census() -> collspecCensus_t {
+pub fn activity() -> collspecCensus_t {
     const TRIES: usize = 4;
-    let mut looks = (look(), look());
+    let mut snapshots = (snapshot(), snapshot());
     for _ in 0..TRIES {
-        if looks.0 == looks.1 {
-            return looks.1;
+        if snapshots.0 == snapshots.1 {
+            return snapshots.1;
         }
-        looks = (looks.1, look());
+        snapshots = (snapshots.1, snapshot());
     }
-    collspecCensus_t { busy: 1, ..looks.1 }
+    collspecCensus_t { busy: 1, ..snapshots.1 }
 }
 
-fn look() -> collspecCensus_t {
+fn snapshot() -> collspecCensus_t {
     let (epoch, busy, hosts, pending) = {
-        let world = lock();
-        (world.epoch, world.busy(), world.blocked_hosts(), world.pending())
+        let state = lock();
+        (state.epoch, state.busy(), state.blocked_hosts(), state.pending())
     };
-    let device = crate::device::census();
+    let device = crate::device::activity();
     collspecCensus_t {
         // Both only grow, so their sum is the same exactly if neither changed.
         epoch: epoch.wrapping_add(device.epoch),

@@ -2,7 +2,7 @@
 #![allow(unsafe_code)] // exported C functions
 
 use super::{enter, write};
-use crate::census;
+use crate::activity;
 use crate::engine::lock;
 use nccl_sys::{Nccl, collspecCensus_t, collspecTraffic_t, ncclComm_t, ncclResult_t};
 use std::ffi::{c_char, c_uint, c_ulonglong};
@@ -23,20 +23,20 @@ unsafe extern "C" fn traffic(comm: ncclComm_t, tag: c_uint, traffic: *mut collsp
     })
 }
 
-unsafe extern "C" fn take_census(census: *mut collspecCensus_t) -> ncclResult_t {
+unsafe extern "C" fn take_activity(census: *mut collspecCensus_t) -> ncclResult_t {
     // SAFETY: the table's contract: a place for the census.
-    enter(|| unsafe { write(census, census::census(), "the census") })
+    enter(|| unsafe { write(census, activity::activity(), "the census") })
 }
 
 extern "C" fn idle_hook(hook: Option<extern "C" fn()>) -> ncclResult_t {
     enter(|| {
-        census::set_idle_hook(hook);
+        activity::set_idle_hook(hook);
         Ok(())
     })
 }
 
 unsafe extern "C" fn who_waits(text: *mut c_char, len: c_ulonglong) -> c_ulonglong {
-    let Ok(words) = catch_unwind(census::who_waits) else { return 0 };
+    let Ok(words) = catch_unwind(activity::who_waits) else { return 0 };
     let room = usize::try_from(len).unwrap_or(usize::MAX).min(words.len());
     if !text.is_null() {
         // SAFETY: the table's contract: `len` bytes are writable at `text`, and no more than that are written.
@@ -48,7 +48,7 @@ unsafe extern "C" fn who_waits(text: *mut c_char, len: c_ulonglong) -> c_ulonglo
 pub(super) fn fill(table: &mut Nccl) {
     table.collspecMark = Some(mark);
     table.collspecTraffic = Some(traffic);
-    table.collspecCensus = Some(take_census);
+    table.collspecCensus = Some(take_activity);
     table.collspecIdleHook = Some(idle_hook);
     table.collspecWhoWaits = Some(who_waits);
 }

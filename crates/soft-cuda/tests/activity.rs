@@ -1,5 +1,5 @@
-//! The census and the idle hook: in a program of its own, since both are about the whole process.
-use soft_cuda::{Census, Done, Stream, census, set_idle_hook, wake_hosts};
+//! The activity and the idle hook: in a program of its own, since both are about the whole process.
+use soft_cuda::{Activity, Done, Stream, activity, set_idle_hook, wake_hosts};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Condvar, Mutex};
@@ -12,16 +12,16 @@ extern "C" fn hook() {
     IDLE.1.notify_all();
 }
 
-/// Waits, by nothing but the hook's calls, until the census is as wanted.
-fn until(wanted: impl Fn(&Census) -> bool) -> Census {
+/// Waits, by nothing but the hook's calls, until the activity is as wanted.
+fn until(wanted: impl Fn(&Activity) -> bool) -> Activity {
     let mut calls = IDLE.0.lock().unwrap();
     loop {
-        let now = census();
+        let now = activity();
         if wanted(&now) {
             return now;
         }
         let (next, time) = IDLE.1.wait_timeout(calls, Duration::from_secs(120)).unwrap();
-        assert!(!time.timed_out(), "the hook was not called: {:?}", census());
+        assert!(!time.timed_out(), "the hook was not called: {:?}", activity());
         calls = next;
     }
 }
@@ -52,7 +52,7 @@ fn census_hook_and_interruptible_waits() {
     // launched items that wait for their `Done` are pending, but nothing is busy
     let stuck = until(|c| c.blocked_hosts == 100 && !c.busy);
     assert_eq!(stuck.pending, 100);
-    assert_eq!(census(), stuck, "nothing moves, so nothing changes");
+    assert_eq!(activity(), stuck, "nothing moves, so nothing changes");
     assert_eq!(asked.load(Ordering::SeqCst), 50);
 
     // woken without need, they ask and wait again
@@ -74,10 +74,10 @@ fn census_hook_and_interruptible_waits() {
     let mut dones: Vec<Done> = gate.try_iter().collect();
     while let Some(done) = dones.pop() {
         done.finish();
-        let now = census();
+        let now = activity();
         assert!(now.blocked_hosts <= 50 && now.pending == dones.len() as u64);
     }
-    assert_eq!(census().blocked_hosts, 0);
+    assert_eq!(activity().blocked_hosts, 0);
     assert!(hosts.into_iter().all(|h| h.join().unwrap()));
 
     // something that executes is busy
@@ -89,10 +89,10 @@ fn census_hook_and_interruptible_waits() {
         ended.recv().unwrap();
     }));
     begun.recv().unwrap();
-    assert!(census().busy);
+    assert!(activity().busy);
     let calls = *IDLE.0.lock().unwrap();
     end.send(()).unwrap();
     let idle = until(|c| !c.busy && c.pending == 0);
-    assert!(*IDLE.0.lock().unwrap() > calls || census() == idle);
+    assert!(*IDLE.0.lock().unwrap() > calls || activity() == idle);
     set_idle_hook(None);
 }
