@@ -90,7 +90,7 @@ pub struct Selection {
     ///
     /// Some of NCCL's variables load libraries, write files or connect to other hosts. Files can set only those that choose
     /// algorithms, protocols, channels, sizes, thresholds, transports, checks and the debug level.
-    #[arg(long, value_name = "NAME", value_parser = AllowEnv::parse_one)]
+    #[arg(long, value_name = "NAME", value_parser = AllowEnv::parse_name)]
     pub allow_env: Vec<String>,
 
     #[command(flatten)]
@@ -142,7 +142,7 @@ impl Selection {
     pub fn reading(&self) -> Reading {
         Reading {
             forms: self.forms.clone().unwrap_or_default(),
-            allow_env: AllowEnv::of(&self.allow_env),
+            allow_env: AllowEnv::from_names(&self.allow_env),
             limits: self.bounds.limits(),
         }
     }

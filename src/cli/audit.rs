@@ -3,7 +3,7 @@ use super::args::{Audit, Format, WayName};
 use super::exit::Exit;
 use super::output;
 use super::progress::Progress;
-use super::run::{open, select, show_faults};
+use super::run::{open, select, show_diagnostics};
 use super::terminal;
 use crate::audit::peers::PeerChecker;
 use crate::audit::report::{comparison as side_by_side, table};
@@ -12,7 +12,7 @@ use crate::plan::Limits;
 use crate::printable::{Guarded, printable_lines};
 use crate::report::{Inherited, Rerun, Styles, failure};
 use crate::suite::options::cores;
-use crate::suite::{self, Reading, RunOptions, Suite, faults};
+use crate::suite::{self, Reading, RunOptions, Suite, diagnostics};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::num::NonZeroUsize;
@@ -25,13 +25,13 @@ pub fn audit(args: &Audit) -> anyhow::Result<Exit> {
     let mut suite = open(&args.selection)?;
     output::spare_scenarios(args.output.as_deref(), &args.selection)?;
     let cores = cores();
-    if suite.faults.is_empty() {
+    if suite.invalid_files.is_empty() {
         select(&mut suite, &args.selection)?;
         suite.plan(cores);
     }
-    if !suite.faults.is_empty() {
-        show_faults(&suite)?;
-        return Err(suite::Error::Faults(suite.faults.len()).into());
+    if !suite.invalid_files.is_empty() {
+        show_diagnostics(&suite)?;
+        return Err(suite::Error::InvalidFiles(suite.invalid_files.len()).into());
     }
     let jobs = args.jobs.map_or(cores, NonZeroUsize::get);
     let depth = match (args.every_case, args.quick) {
@@ -119,7 +119,7 @@ fn unsound(failures: &[SoundFailure], limits: &Limits) -> anyhow::Result<Exit> {
     let mut to = terminal::err();
     let rerun = Rerun::command_line(vec!["--backend".to_owned(), "soft".to_owned()], Inherited::here());
     for failed in failures.iter().take(SHOWN) {
-        match faults::refusal(&failed.case, limits).filter(|_| failed.refused()) {
+        match diagnostics::refusal(&failed.case, limits).filter(|_| failed.refused()) {
             Some(text) => writeln!(to, "{}\n", text.trim_end())?,
             None => {
                 let again = rerun.command(&failed.case);

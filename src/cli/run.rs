@@ -25,13 +25,13 @@ pub fn run(args: &Run) -> anyhow::Result<Exit> {
     }
     let mut suite = open(&args.selection)?;
     output::spare_scenarios(args.output.as_deref(), &args.selection)?;
-    if suite.faults.is_empty() {
+    if suite.invalid_files.is_empty() {
         select(&mut suite, &args.selection)?;
         suite.plan(cores());
     }
-    if !suite.faults.is_empty() {
-        show_faults(&suite)?;
-        return Err(Error::Faults(suite.faults.len()).into());
+    if !suite.invalid_files.is_empty() {
+        show_diagnostics(&suite)?;
+        return Err(Error::InvalidFiles(suite.invalid_files.len()).into());
     }
 
     writeln!(terminal::err(), "{}", one_line(&chosen.banner(&Inherited::here())))?;
@@ -83,9 +83,9 @@ pub fn keep(suite: &mut Suite, selection: &Selection, filter: &Filter) -> anyhow
 }
 
 /// Everything that is wrong with the files, on the standard error.
-pub fn show_faults(suite: &Suite) -> io::Result<()> {
+pub fn show_diagnostics(suite: &Suite) -> io::Result<()> {
     let mut to = terminal::err();
-    for faulty in &suite.faults {
+    for faulty in &suite.invalid_files {
         writeln!(to, "{}\n", faulty.render(true).trim_end())?;
     }
     to.flush()

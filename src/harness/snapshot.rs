@@ -28,10 +28,10 @@ impl Snapshots {
     /// Compares, and writes what INSTA_UPDATE says; the error is told under the case's name.
     pub fn compare(&self, case: &Case, text: &str) -> Result<(), String> {
         // a form must come out as what the file says does
-        let (folder, name) = file_name(case.base());
+        let (folder, name) = file_name(case.base_name());
         let folder = self.folder.join(folder);
         let path = folder.join(format!("{name}.snap"));
-        self.claim(&path, case.base())?;
+        self.claim(&path, case.base_name())?;
 
         let reference = Reference::default();
         let mut settings = insta::Settings::new();

@@ -7,7 +7,7 @@ use crate::printable::{one_line, printable, printable_lines};
 use crate::report::{Forms, Inherited, Rerun, failure};
 use crate::scenario::Case;
 use crate::suite::Runner;
-use crate::suite::{Faulty, Suite, drive, faults};
+use crate::suite::{InvalidFile, Suite, diagnostics, drive};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -28,7 +28,7 @@ pub fn trials(site: &Site, suite: Suite, args: &Arguments, runner: Option<Arc<Ru
         ends: ends.clone(),
     });
     let by_mark = args.list || args.ignored || args.include_ignored;
-    let faulty = suite.faults.into_iter().map(|faulty| broken(faulty, args));
+    let faulty = suite.invalid_files.into_iter().map(|faulty| broken(faulty, args));
     let cases = suite.cases.into_iter().map(|case| {
         let context = context.clone();
         let ignored = by_mark && context.runner.as_ref().is_some_and(|runner| runner.skips(&case).is_some());
@@ -56,7 +56,7 @@ impl Context {
             Status::Fail => {
                 let again = self.rerun.command(case);
                 let refused = verdict.outcome == Some(Outcome::Refused);
-                Err(match refused.then(|| faults::refusal(case, runner.limits())).flatten() {
+                Err(match refused.then(|| diagnostics::refusal(case, runner.limits())).flatten() {
                     Some(diagnostics) => format!("{}\n  run it again: {again}", diagnostics.trim_end()).into(),
                     None => failure::message(case, &verdict, &again).into(),
                 })
@@ -75,7 +75,7 @@ impl Context {
 }
 
 /// A file's faults fail under the file's name, or under that of the case asked for, which nobody can make of it.
-fn broken(faulty: Faulty, args: &Arguments) -> Trial {
+fn broken(faulty: InvalidFile, args: &Arguments) -> Trial {
     let name = match &args.filter {
         Some(name) if args.exact => name.clone(),
         _ => faulty.name.clone(),

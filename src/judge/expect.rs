@@ -12,7 +12,7 @@ use crate::plan::each::Fraction;
 use crate::plan::expect::extent;
 use crate::plan::inputs::{bytes, content_count};
 use crate::plan::{BufId, Plan, Region};
-use crate::scenario::{Content, Diagnostic, Element, ElementValue, Expectation, RowKind, Span, Values};
+use crate::scenario::{BufferContent, Diagnostic, Element, ElementValue, Expectation, FillValues, RowKind, Span};
 
 /// Compares every expectation with the final images; `last` says which contents are undefined.
 pub(crate) fn check(
@@ -88,8 +88,8 @@ impl ExpectationCheck<'_> {
 
     fn row(&self) -> (Span, ExpectedRow<'_>) {
         let fill = match &self.expectation.content {
-            Content::All(fill) => fill,
-            Content::Rows(rows) => match rows.get(self.rank).map(|r| (r.span, &r.kind)) {
+            BufferContent::All(fill) => fill,
+            BufferContent::Rows(rows) => match rows.get(self.rank).map(|r| (r.span, &r.kind)) {
                 None => return (self.expectation.target.span, ExpectedRow::Any),
                 Some((span, RowKind::Any)) => return (span, ExpectedRow::Any),
                 Some((span, RowKind::Untouched)) => return (span, ExpectedRow::Untouched),
@@ -98,10 +98,10 @@ impl ExpectationCheck<'_> {
             },
         };
         let row = match &fill.values {
-            Values::Any | Values::Poison => ExpectedRow::Any,
-            Values::Untouched => ExpectedRow::Untouched,
-            Values::Row(list) => ExpectedRow::Values(list),
-            Values::Number(element) => ExpectedRow::Values(std::slice::from_ref(element)),
+            FillValues::Any | FillValues::Poison => ExpectedRow::Any,
+            FillValues::Untouched => ExpectedRow::Untouched,
+            FillValues::Row(list) => ExpectedRow::Values(list),
+            FillValues::Number(element) => ExpectedRow::Values(std::slice::from_ref(element)),
             _ => ExpectedRow::Values(&[]),
         };
         (fill.span, row)
@@ -135,7 +135,7 @@ impl ExpectationCheck<'_> {
 
     fn absent(&self, span: Span, collector: &mut FindingCollector) -> Result<(), Diagnostic> {
         // A table for all ranks speaks of those that have the buffer.
-        if matches!(self.expectation.content, Content::All(_)) {
+        if matches!(self.expectation.content, BufferContent::All(_)) {
             return Ok(());
         }
         if content_count(&self.plan.case, &self.expectation.content, self.rank)? == Some(0) {

@@ -19,7 +19,7 @@ impl Forms {
     /// One verdict more.
     pub fn add(&mut self, case: &Case, verdict: &Verdict) {
         let form = case.form.as_ref().map(|derived| derived.form.name);
-        let ends = self.0.entry(case.base().to_owned()).or_default();
+        let ends = self.0.entry(case.base_name().to_owned()).or_default();
         match verdict.status {
             Status::Pass => ends.passed.push(form),
             Status::Fail => ends.failed.push(form),
@@ -69,12 +69,12 @@ fn said(who: &[Option<&'static str>], one: &str, several: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Derived, forms};
+    use crate::scenario::{FormOrigin, forms};
     use crate::suite::fixture;
 
     fn ended(all: &mut Forms, base: &str, form: Option<&str>, status: Status) {
         let mut case = (*fixture::case(base)).clone();
-        case.form = form.map(|form| Derived { form: forms::find(form).unwrap(), base: base.to_owned() });
+        case.form = form.map(|form| FormOrigin { form: forms::by_name(form).unwrap(), base: base.to_owned() });
         all.add(&case, &fixture::verdict(base, status));
     }
 

@@ -91,8 +91,8 @@ mod tests {
     #[test]
     fn a_form_is_asked_for() {
         let mut case = (*fixture::case("docs/a[form=tree]")).clone();
-        let form = crate::scenario::forms::find("tree").unwrap();
-        case.form = Some(crate::scenario::Derived { form, base: "docs/a".into() });
+        let form = crate::scenario::forms::by_name("tree").unwrap();
+        case.form = Some(crate::scenario::FormOrigin { form, base: "docs/a".into() });
         let rerun = Rerun::command_line(vec![], Inherited::default());
         let command = "collspec run scenarios/docs/a.toml --forms tree --exact --filter 'a[form=tree]'";
         assert_eq!(rerun.command(&case), command);

@@ -17,7 +17,7 @@ use crate::run::lock::{self, Locks};
 use crate::run::memory::Turns;
 use crate::run::pool::{KeptSet, Pool, PoolLimits, Pooled, WorkerKey};
 use crate::run::{Backend, Error, Machine, job};
-use crate::scenario::{Case, EnvValue, Expected, Placement};
+use crate::scenario::{Case, EnvValue, ExpectedOutcome, Placement};
 use soft_nccl::fault::Wish;
 use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::{Arc, OnceLock};
@@ -350,7 +350,7 @@ impl Runner {
             let set = set.filter(|_| clean && !fresh && !pooled.distrusted);
             job.reuse = set.and_then(|at| pooled.kept.get(at)).map(|set| set.id);
             let before = pooled.cases;
-            let limit = limit.or(case.timeout.as_ref().map(|t| t.v)).or(self.options.timeout);
+            let limit = limit.or(case.timeout.as_ref().map(|t| t.value)).or(self.options.timeout);
             let limit = limit.unwrap_or_else(|| self.limit(case, &key.env));
             let (limit, opening) = (duration(limit), self.opening());
             let strict = plain_case(plan);
@@ -461,7 +461,7 @@ impl Runner {
     }
 
     fn key(&self, case: &Case) -> WorkerKey {
-        let parts = if case.placement == Placement::Processes { case.ranks() } else { 1 };
+        let parts = if case.placement == Placement::Processes { case.total_ranks() } else { 1 };
         let env = (0..parts).map(|part| self.env(case, part)).collect();
         WorkerKey { backend: self.chosen.backend.clone(), env, placement: case.placement }
     }
@@ -472,9 +472,9 @@ impl Runner {
             EnvValue::All(text) => Some(text.clone()),
             EnvValue::PerRank(texts) => texts.get(part).cloned(),
         };
-        let own = case.env.iter().filter_map(|var| Some((var.name.v.clone(), value(&var.value)?)));
+        let own = case.env.iter().filter_map(|var| Some((var.name.value.clone(), value(&var.value)?)));
         let mut env = self.chosen.backend.env();
-        if let Some(machine) = self.machine().filter(|machine| machine.ranks_per_gpu(case.ranks()) > 1) {
+        if let Some(machine) = self.machine().filter(|machine| machine.ranks_per_gpu(case.total_ranks()) > 1) {
             env.extend(machine.sharing(part));
         }
         // the case's own variables stand last: they are what holds
@@ -495,7 +495,7 @@ impl Runner {
     /// The case as it is to run: where its file leaves the placement at the default, the option decides, if the case can
     /// be placed so.
     fn placed(&self, case: &Arc<Case>) -> Arc<Case> {
-        let shares = self.machine().is_some_and(|machine| machine.ranks_per_gpu(case.ranks()) > 1);
+        let shares = self.machine().is_some_and(|machine| machine.ranks_per_gpu(case.total_ranks()) > 1);
         let placement = if shares { Some(Placement::Processes) } else { self.options.placement };
         let Some(placement) = placement.filter(|_| case.placement == Placement::default()) else {
             return case.clone();
@@ -504,12 +504,12 @@ impl Runner {
         if let Some(timeout) = timeout.as_mut().filter(|_| placement == Placement::Processes && self.clock_hangs(case))
         {
             // written for a placement in which the hang is proved at once
-            timeout.v = timeout.v.min(SOFT_HANG);
+            timeout.value = timeout.value.min(SOFT_HANG);
         }
         let placed = Arc::new(Case { placement, timeout, ..(**case).clone() });
         let fits = match placement {
             Placement::Threads => true,
-            Placement::Processes => case.ranks() <= requires::MOST_PARTS,
+            Placement::Processes => case.total_ranks() <= requires::MOST_PARTS,
             // some programs need a thread per rank; a fault that both have is told of the file's own
             Placement::OneThread => plan::plan(&placed, &self.options.reading.limits).is_ok(),
         };
@@ -518,7 +518,7 @@ impl Runner {
 
     /// Seconds, where neither file nor option says.
     fn limit(&self, case: &Case, parts: &[Vec<(String, String)>]) -> f64 {
-        let shares = self.machine().is_some_and(|machine| machine.ranks_per_gpu(case.ranks()) > 1);
+        let shares = self.machine().is_some_and(|machine| machine.ranks_per_gpu(case.total_ranks()) > 1);
         if shares {
             return LIMIT * SHARED_GPU;
         }
@@ -528,7 +528,8 @@ impl Runner {
     /// True if the case may hang and that takes no long wait to see. The software proves it at once, but not across
     /// processes: there it is the clock's to say.
     fn clock_hangs(&self, case: &Case) -> bool {
-        self.chosen.backend == Backend::Soft && case.outcome.as_ref().is_some_and(|o| o.v.contains(&Expected::Hang))
+        self.chosen.backend == Backend::Soft
+            && case.outcome.as_ref().is_some_and(|o| o.value.contains(&ExpectedOutcome::Hang))
     }
 
     /// NCCL's version code, as a worker says.
@@ -581,7 +582,7 @@ fn clean_case(plan: &Plan) -> bool {
 
 /// True if nothing negative is expected.
 fn plain_case(plan: &Plan) -> bool {
-    let expects_ok = plan.case.outcome.as_ref().is_none_or(|o| o.v.iter().all(|e| *e == Expected::Ok));
+    let expects_ok = plan.case.outcome.as_ref().is_none_or(|o| o.value.iter().all(|e| *e == ExpectedOutcome::Ok));
     let no_errors = plan.steps.iter().all(|step| step.error.is_empty());
     expects_ok && no_errors && plan.undefined.is_none()
 }

@@ -184,7 +184,7 @@ fn every_program_of_the_suites_can_be_planned() {
 
 fn cases(text: &str) -> Vec<Arc<Case>> {
     let file = Arc::new(SourceFile { path: "test.toml".into(), text: text.into() });
-    let parsed = parse(&file, "test").unwrap_or_else(|rejected| panic!("{:#?}", rejected.faults));
+    let parsed = parse(&file, "test").unwrap_or_else(|rejected| panic!("{:#?}", rejected.diagnostics));
     parsed.into_iter().map(Arc::new).collect()
 }
 
