@@ -130,7 +130,7 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
         Err(missing) => return Err((BACKEND_MISSING, missing.to_string())),
         Ok(chosen) => {
             if !args.list {
-                eprintln!("{}", printable(&chosen.banner(&crate::report::Inherited::here())));
+                eprintln!("{}", printable(&chosen.banner(&crate::report::InheritedVariables::here())));
             }
             if chosen.machine.is_some() {
                 // cases on GPUs take turns anyway

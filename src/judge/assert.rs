@@ -6,7 +6,7 @@ use super::{Finding, Lane, message};
 use crate::expr::map::element_value;
 use crate::expr::{EvalError, Expr, Func, Mode, Node, Scope, Value};
 use crate::job::Observation;
-use crate::num::{DType, get};
+use crate::num::{DType, get_element};
 use crate::oracle::memory::Memory;
 use crate::plan::asserts::uncounted;
 use crate::plan::{BufId, Plan};
@@ -256,7 +256,7 @@ impl Scope for AssertScope<'_> {
         let k = usize::try_from(index).ok().filter(|k| *k < count).ok_or_else(|| {
             EvalError(format!("`{buffer}[{index}]` is outside the buffer, which has {count} elements"))
         })?;
-        let bits = get(dtype, bytes, k);
+        let bits = get_element(dtype, bytes, k);
         self.record_value(|| format!("{buffer}[{k}] is {}", message::value_and_bits(dtype, bits)));
         Ok(element_value(dtype, bits))
     }
@@ -293,8 +293,8 @@ impl Scope for AssertScope<'_> {
         self.record_value(|| match x.chunks(size).zip(y.chunks(size)).position(|(p, q)| p != q) {
             Some(i) if ta == tb => format!(
                 "{a}[{i}] is {}, {b}[{i}] is {}",
-                message::value_and_bits(ta, get(ta, x, i)),
-                message::value_and_bits(tb, get(tb, y, i))
+                message::value_and_bits(ta, get_element(ta, x, i)),
+                message::value_and_bits(tb, get_element(tb, y, i))
             ),
             _ => format!("{a} has {} {ta:?}, {b} has {} {tb:?}", x.len() / size, y.len() / tb.size()),
         });

@@ -4,7 +4,7 @@ use super::findings::{FindingCollector, Priority};
 use super::message::{self, WrongElements};
 use super::pattern;
 use crate::job::Observation;
-use crate::num::{DType, decode_f64, get, is_nan};
+use crate::num::{DType, decode_f64, get_element, is_nan};
 use crate::oracle::Forecast;
 use crate::oracle::interpreter::region_bytes;
 use crate::oracle::memory::{Certainty, Memory};
@@ -125,11 +125,12 @@ impl ExpectationCheck<'_> {
         let Some((actual, initial)) = self.images(region) else { return Ok(()) };
         let dtype = self.plan.buffers[self.buf].dtype;
         collector.count_checked(Lane::Expected, region.len);
-        let wrong: Vec<u64> =
-            (0..region.len).filter(|i| get(dtype, actual, *i as usize) != get(dtype, initial, *i as usize)).collect();
+        let wrong: Vec<u64> = (0..region.len)
+            .filter(|i| get_element(dtype, actual, *i as usize) != get_element(dtype, initial, *i as usize))
+            .collect();
         let wrong = collector.mutation.noticed(dtype, region.start, wrong, initial, actual);
         let Some(first) = wrong.first().copied() else { return Ok(()) };
-        self.report(region, span, &wrong, "untouched".into(), get(dtype, actual, first as usize), collector);
+        self.report(region, span, &wrong, "untouched".into(), get_element(dtype, actual, first as usize), collector);
         Ok(())
     }
 
@@ -191,14 +192,16 @@ impl ExpectationCheck<'_> {
             element.is_some_and(|e| matches!(e.value, ElementValue::Bits(_)))
         };
         let wrong: Vec<u64> = (0..region.len as usize)
-            .filter(|i| !values_equal(dtype, get(dtype, &expected, *i), get(dtype, actual, *i), by_bits(*i)))
+            .filter(|i| {
+                !values_equal(dtype, get_element(dtype, &expected, *i), get_element(dtype, actual, *i), by_bits(*i))
+            })
             .map(|i| i as u64)
             .collect();
         let wrong = collector.mutation.noticed(dtype, region.start, wrong, &expected, actual);
         let Some(first) = wrong.first().map(|f| *f as usize) else { return Ok(()) };
         let span = if written.len() == 1 { span } else { written.get(first).map_or(span, |e| e.span) };
-        let right = message::value_and_bits(dtype, get(dtype, &expected, first));
-        self.report(region, span, &wrong, right, get(dtype, actual, first), collector);
+        let right = message::value_and_bits(dtype, get_element(dtype, &expected, first));
+        self.report(region, span, &wrong, right, get_element(dtype, actual, first), collector);
         Ok(())
     }
 

@@ -104,7 +104,7 @@ fn of_unlike_lengths(a: &Spanned<Expr>, Named { each, ranks, .. }: &Named<'_>) -
 /// Whether an `assert` may read what is not there: it has an index, or a figure of a step.
 pub fn looks_beyond(expr: &Expr) -> bool {
     let mut looks = false;
-    expr.node.walk(&mut |node| looks |= matches!(node, Node::Index(..) | Node::Field(..)));
+    expr.node.visit(&mut |node| looks |= matches!(node, Node::Index(..) | Node::Field(..)));
     looks
 }
 
@@ -217,7 +217,7 @@ impl Reader<'_> {
     fn value(&mut self, node: &Node, mode: Mode) -> Option<Result<Value, String>> {
         let (mut data, mut nodes) = (false, 0);
         let buffers = self.buffers;
-        node.walk(&mut |node| {
+        node.visit(&mut |node| {
             nodes += 2;
             match node {
                 Node::Name(name) if name == "i" => self.counts_i = true,

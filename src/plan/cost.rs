@@ -64,7 +64,7 @@ impl Account {
 pub fn operations(expr: &Expr, names: usize) -> u64 {
     let lookup = 1 + names as u64 / LOOKUPS;
     let mut sum = 0u64;
-    expr.node.walk(&mut |node| {
+    expr.node.visit(&mut |node| {
         sum += match node {
             Node::Name(_) | Node::Index(..) | Node::Field(..) => lookup,
             _ => 1,

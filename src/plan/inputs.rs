@@ -142,7 +142,7 @@ pub fn fits(content: &BufferContent, dtype: DType, axes: &[(String, Value)]) -> 
 fn listed(dtype: DType, list: &[Element]) -> Vec<u8> {
     let mut bytes = vec![0; list.len() * dtype.size()];
     for (i, e) in list.iter().enumerate() {
-        num::put(dtype, &mut bytes, i, num::element_bits(dtype, &e.value));
+        num::put_element(dtype, &mut bytes, i, num::element_bits(dtype, &e.value));
     }
     bytes
 }
@@ -167,8 +167,8 @@ pub fn bytes(
         FillValues::Poison | FillValues::Untouched | FillValues::Any => return Ok(None),
         FillValues::Row(list) => return Ok(Some(listed(dtype, list))),
         FillValues::Number(e) => {
-            num::put(dtype, &mut out, 0, num::element_bits(dtype, &e.value));
-            num::repeat(&mut out, dtype.size());
+            num::put_element(dtype, &mut out, 0, num::element_bits(dtype, &e.value));
+            num::repeat_period(&mut out, dtype.size());
         }
         FillValues::Each(expr) => {
             super::each::fill(&expr.value, expr.span, Names::world(case, rank), dtype, fraction, &mut out)?;
@@ -180,7 +180,7 @@ pub fn bytes(
         }
         FillValues::Template(_) | FillValues::Texts(_) => {
             for (i, byte) in text(case, fill, rank)?.bytes().enumerate().take(len) {
-                num::put(dtype, &mut out, i, num::element_bits(dtype, &character(fill, dtype, rank, byte)?));
+                num::put_element(dtype, &mut out, i, num::element_bits(dtype, &character(fill, dtype, rank, byte)?));
             }
         }
     }

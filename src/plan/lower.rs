@@ -483,7 +483,7 @@ impl Lower {
                 let bits = scalar_bits(scalar, dtype)
                     .map_err(|why| Diagnostic::new(scalar.span, format!("the factor of rank {}: {why}", c.me)))?;
                 let mut bytes = vec![0; dtype.size()];
-                num::put(dtype, &mut bytes, 0, bits);
+                num::put_element(dtype, &mut bytes, 0, bits);
                 let device = device.then(|| self.scalar(rank, dtype, bits, &bytes));
                 (JobRed::PreMulSum { scalar: bytes, device }, Some(SemRed::PreMulSum(bits)))
             }

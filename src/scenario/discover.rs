@@ -148,6 +148,10 @@ pub fn search(paths: &[PathBuf]) -> Result<Discovered, DiscoverError> {
 }
 
 /// The files that [`search`] finds, without the entries that it passes over.
+///
+/// # Errors
+///
+/// As [`search`].
 pub fn discover(paths: &[PathBuf]) -> Result<Vec<ScenarioFile>, DiscoverError> {
     search(paths).map(|found| found.scenarios)
 }

@@ -225,7 +225,7 @@ fn add_output_dtypes(steps: &[Step], types: &mut BTreeMap<String, DType>) {
             (_, Some(i), _) => types.get(&i.name).copied(),
             (_, _, Some(e)) if matches!(s.op.kind, ops::Kind::Map) => {
                 let mut names = Vec::new();
-                e.value.node.walk(&mut |n| match n {
+                e.value.node.visit(&mut |n| match n {
                     crate::expr::Node::Name(b) | crate::expr::Node::Index(b, _) => names.push(b.clone()),
                     _ => {}
                 });

@@ -1,5 +1,5 @@
 //! Names of cases (the file's name, then the point of the matrix in brackets), and the rule for names in a file.
-use crate::expr::{Func, OWN_NAMES};
+use crate::expr::{BUILTIN_NAMES, Func};
 
 /// Longest value that is part of a name as a whole, in bytes.
 const MAX_PART: usize = 240;
@@ -77,7 +77,7 @@ pub(crate) fn bad_name(name: &str) -> Option<(String, String)> {
         let shown: String = name.chars().take(40).collect();
         return Some((format!("`{}` cannot be a name", shown.escape_debug()), help));
     }
-    if OWN_NAMES.contains(&name) || name == "nan" || name == "inf" || Func::parse(name).is_some() {
+    if BUILTIN_NAMES.contains(&name) || name == "nan" || name == "inf" || Func::parse(name).is_some() {
         return Some((format!("`{name}` has a meaning of its own in expressions"), "choose another name".into()));
     }
     None

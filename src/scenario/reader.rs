@@ -5,7 +5,7 @@ use super::diagnostic::{Diagnostic, SourceFile, Span};
 use super::keys::{self, ValueType};
 use super::tree::{TomlEntry, TomlKind, TomlTable, TomlValue};
 use super::variables::AllowEnv;
-use crate::expr::{self, Expr, NameUse, OWN_NAMES, ParseError, UseKind, Value};
+use crate::expr::{self, BUILTIN_NAMES, Expr, NameUse, ParseError, UseKind, Value};
 use crate::suggest::nearest;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
@@ -73,7 +73,7 @@ impl AllowedNames {
             "i" => self.i,
             "t" => self.t,
             "peer" => self.peer,
-            _ => OWN_NAMES.contains(&name),
+            _ => BUILTIN_NAMES.contains(&name),
         }
     }
 }
@@ -376,7 +376,7 @@ impl Reader<'_> {
             };
             return Diagnostic::new(place, format!("`{name}` has no meaning here")).help(cure);
         }
-        let own = OWN_NAMES.iter().chain(&["peer"]).copied().filter(|w| names.has(w));
+        let own = BUILTIN_NAMES.iter().chain(&["peer"]).copied().filter(|w| names.has(w));
         let axes = self.axes.iter().filter(|a| a.value.is_some()).map(|a| a.name.as_str());
         let buffers = self.known.buffers.keys().map(String::as_str).filter(|_| names.buffers);
         let all: Vec<&str> = own.chain(axes).chain(buffers).collect();

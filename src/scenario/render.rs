@@ -1,6 +1,6 @@
 //! Diagnostics as text, drawn by annotate-snippets.
 use super::diagnostic::{Diagnostic, SourceFile, Span};
-use crate::printable::{printable, push};
+use crate::printable::{printable, push_escaped};
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
 /// Longest line that is shown whole, in bytes.
@@ -103,7 +103,7 @@ fn displayed(text: &str) -> String {
         match c {
             '\n' | '\t' => out.push(c),
             '\r' if chars.peek() == Some(&'\n') => {}
-            c => push(&mut out, c),
+            c => push_escaped(&mut out, c),
         }
     }
     out

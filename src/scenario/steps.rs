@@ -471,7 +471,7 @@ impl<'t> StepReader<'t, '_> {
 
 fn names_buffer(reader: &Reader<'_>, e: &Expr) -> bool {
     let mut found = false;
-    e.node.walk(&mut |n| {
+    e.node.visit(&mut |n| {
         if let Node::Name(name) | Node::Index(name, _) = n {
             found |= reader.known.buffers.contains_key(name);
         }

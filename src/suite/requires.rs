@@ -95,18 +95,18 @@ pub fn too_old(case: &Case, code: i32) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::cuda::{DeviceInfo, DriverState, Gpus};
-    use crate::library::Probed;
+    use crate::backend::cuda::{DeviceInfo, DriverReport, DriverState};
+    use crate::library::LibraryInfo;
     use crate::scenario::{self, SourceFile};
     use std::sync::Arc;
 
     fn machine(maker: Maker) -> Machine {
         let devices = vec![DeviceInfo::default(), DeviceInfo::default()];
-        let gpus = Gpus { state: DriverState::Devices(2), version: Some(12080), standin: None, devices };
+        let gpus = DriverReport { state: DriverState::Devices(2), version: Some(12080), standin: None, devices };
         Machine {
             gpus,
             library: "/lib/libnccl.so.2".into(),
-            probed: Probed { version: 23007, maker, symbols: Vec::new() },
+            probed: LibraryInfo { version: 23007, maker, symbols: Vec::new() },
         }
     }
 

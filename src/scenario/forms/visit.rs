@@ -53,7 +53,7 @@ pub(super) fn drop_figures(case: &mut Case, figures: &[&str]) {
         assert
             .value
             .node
-            .walk(&mut |node| speaks |= matches!(node, Node::Field(_, f) if figures.contains(&f.as_str())));
+            .visit(&mut |node| speaks |= matches!(node, Node::Field(_, f) if figures.contains(&f.as_str())));
         !speaks
     });
 }
