@@ -44,7 +44,7 @@ struct LaneTally {
 impl FindingCollector {
     /// A collector for a judge with this flaw, of which only pass or fail counts.
     pub fn pass_or_fail_only(mutation: JudgeMutation) -> Self {
-        Self { mutation: mutation, pass_or_fail_only: true, ..Self::default() }
+        Self { mutation, pass_or_fail_only: true, ..Self::default() }
     }
     /// Counts elements or checks that a lane has compared.
     pub fn count_checked(&mut self, lane: Lane, number: u64) {

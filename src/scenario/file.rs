@@ -58,7 +58,7 @@ pub(crate) fn read_point(file: &Arc<SourceFile>, top: &TomlTable, point: MatrixP
     };
     let case = CaseReader { top, reader: &mut reader }.case(file, point);
     let Reader { diagnostics, known, used, .. } = reader;
-    ReadPoint { case: case.filter(|_| diagnostics.is_empty()), diagnostics: diagnostics, known, used }
+    ReadPoint { case: case.filter(|_| diagnostics.is_empty()), diagnostics, known, used }
 }
 
 struct CaseReader<'a, 'b> {

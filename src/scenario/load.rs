@@ -127,7 +127,7 @@ pub fn parse(file: &Arc<SourceFile>, name: &str) -> Result<Vec<Case>, Rejected> 
 ///
 /// A text that is no scenario.
 pub fn parse_with(file: &Arc<SourceFile>, name: &str, allow_env: &AllowEnv) -> Result<Vec<Case>, Rejected> {
-    let reject = |diagnostics: Vec<Diagnostic>| Rejected { file: file.clone(), diagnostics: diagnostics };
+    let reject = |diagnostics: Vec<Diagnostic>| Rejected { file: file.clone(), diagnostics };
     let mut top = tree::parse(file).map_err(reject)?;
     let taken = |top: &mut TomlTable, key: &str| {
         let at = top.entries.iter().position(|e| &*e.key == key)?;
