@@ -114,7 +114,7 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
         return Err(failed(&crate::suite::Error::InsideWorker));
     }
     let mut suite = open(&site.root(), &args, &settings.options.reading).map_err(|error| failed(&error))?;
-    if suite.cases.is_empty() && suite.faults.is_empty() && !names_one(&args) {
+    if suite.cases.is_empty() && suite.invalid_files.is_empty() && !names_one(&args) {
         // A folder that moved must not look like a green run.
         return Err((FAILED, format!("no scenarios in {}", site.root().display())));
     }
@@ -130,7 +130,7 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
         Err(missing) => return Err((BACKEND_MISSING, missing.to_string())),
         Ok(chosen) => {
             if !args.list {
-                eprintln!("{}", printable(&chosen.banner(&crate::report::Inherited::here())));
+                eprintln!("{}", printable(&chosen.banner(&crate::report::InheritedVariables::here())));
             }
             if chosen.machine.is_some() {
                 // cases on GPUs take turns anyway

@@ -121,8 +121,8 @@ impl Suite {
         let mut suite = suite::Suite::open_with(paths, &options.reading)?;
         suite.select(&Filter::default());
         suite.plan(cores());
-        if !suite.faults.is_empty() {
-            let shown: Vec<String> = suite.faults.iter().map(|faulty| faulty.render(false)).collect();
+        if !suite.invalid_files.is_empty() {
+            let shown: Vec<String> = suite.invalid_files.iter().map(|faulty| faulty.render(false)).collect();
             return Err(Error::Files(shown.join("\n")));
         }
         Ok(Self { suite, options })

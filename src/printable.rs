@@ -22,7 +22,7 @@ pub fn is_printable(c: char) -> bool {
 }
 
 /// A character as it is shown.
-pub fn push(out: &mut String, c: char) {
+pub fn push_escaped(out: &mut String, c: char) {
     match c {
         '\n' | '\t' | '\r' => out.extend(c.escape_default()),
         c if is_printable(c) => out.push(c),
@@ -36,7 +36,7 @@ pub fn printable(text: &str) -> Cow<'_, str> {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + 8);
-    text.chars().for_each(|c| push(&mut out, c));
+    text.chars().for_each(|c| push_escaped(&mut out, c));
     Cow::Owned(out)
 }
 
@@ -49,7 +49,7 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
     let mut out = String::new();
     let mut lines = text.split('\n');
     while let Some(line) = lines.next() {
-        let line = cut(line.strip_suffix('\r').unwrap_or(line));
+        let line = cut_line(line.strip_suffix('\r').unwrap_or(line));
         if out.len() + line.len() > TEXT && !out.is_empty() {
             out.push_str(&format!("… {} more lines", 1 + lines.count()));
             return Cow::Owned(out);
@@ -63,7 +63,7 @@ pub fn printable_lines(text: &str) -> Cow<'_, str> {
 
 /// A text of several lines as one line of limited length.
 pub fn one_line(text: &str) -> Cow<'_, str> {
-    cut(text)
+    cut_line(text)
 }
 
 /// The text as it is, or the beginning of a very long one with a note of how much is left out.
@@ -79,7 +79,7 @@ pub fn bounded(text: &str) -> Cow<'_, str> {
 }
 
 /// The line, or the beginning of a long one with a note of how much is left out.
-fn cut(line: &str) -> Cow<'_, str> {
+fn cut_line(line: &str) -> Cow<'_, str> {
     match line.char_indices().nth(LINE) {
         None => printable(line),
         Some((at, _)) => {
@@ -93,7 +93,7 @@ fn cut(line: &str) -> Cow<'_, str> {
 /// pass, and with `styled` the sequences that set colours, which only this program's own text has: foreign text has lost
 /// its own before. What is no UTF-8 is shown as `\xNN`.
 #[derive(Debug)]
-pub struct Guarded<W: Write> {
+pub struct PrintableWriter<W: Write> {
     to: W,
     styled: bool,
     /// The beginning of a character or sequence whose rest has not come yet.
@@ -103,7 +103,7 @@ pub struct Guarded<W: Write> {
 /// Longest sequence that sets colours: `ESC [ 38;2;255;255;255;48;2;255;255;255 m` and some more.
 const LONGEST_STYLE: usize = 64;
 
-impl<W: Write> Guarded<W> {
+impl<W: Write> PrintableWriter<W> {
     /// Writes to `to` what can be shown; `styled` lets colours through.
     pub fn new(to: W, styled: bool) -> Self {
         Self { to, styled, begun: Vec::new() }
@@ -111,7 +111,7 @@ impl<W: Write> Guarded<W> {
 
     /// The text to write for `bytes`. The beginning of an incomplete character or sequence is kept for the next call unless this
     /// is the `end`.
-    fn shown(&mut self, bytes: &[u8], end: bool) -> String {
+    fn escape(&mut self, bytes: &[u8], end: bool) -> String {
         let mut all = std::mem::take(&mut self.begun);
         all.extend_from_slice(bytes);
         let mut out = String::with_capacity(all.len());
@@ -119,26 +119,26 @@ impl<W: Write> Guarded<W> {
         while !rest.is_empty() {
             if self.styled && rest.starts_with(b"\x1b") {
                 match style(rest) {
-                    Style::Whole(len) => {
+                    StyleSequence::Whole(len) => {
                         out.push_str(&String::from_utf8_lossy(&rest[..len]));
                         rest = &rest[len..];
                         continue;
                     }
-                    Style::Begun if !end => break,
-                    Style::Begun | Style::None => {}
+                    StyleSequence::Begun if !end => break,
+                    StyleSequence::Begun | StyleSequence::None => {}
                 }
             }
             match character(rest) {
-                Character::Whole('\n', len) => {
+                NextCharacter::Whole('\n', len) => {
                     out.push('\n');
                     rest = &rest[len..];
                 }
-                Character::Whole(c, len) => {
-                    push(&mut out, c);
+                NextCharacter::Whole(c, len) => {
+                    push_escaped(&mut out, c);
                     rest = &rest[len..];
                 }
-                Character::Begun if !end => break,
-                Character::Begun | Character::Broken => {
+                NextCharacter::Begun if !end => break,
+                NextCharacter::Begun | NextCharacter::Broken => {
                     out.push_str(&format!("\\x{:02x}", rest[0]));
                     rest = &rest[1..];
                 }
@@ -149,52 +149,52 @@ impl<W: Write> Guarded<W> {
     }
 
     fn finish(&mut self) -> io::Result<()> {
-        let last = self.shown(&[], true);
+        let last = self.escape(&[], true);
         self.to.write_all(last.as_bytes())
     }
 }
 
-enum Style {
+enum StyleSequence {
     Whole(usize),
     Begun,
     None,
 }
 
 /// Whether a sequence `ESC [ digits and ; m` begins here.
-fn style(bytes: &[u8]) -> Style {
+fn style(bytes: &[u8]) -> StyleSequence {
     for (at, byte) in bytes.iter().take(LONGEST_STYLE).enumerate() {
         match (at, byte) {
             (0, b'\x1b') | (1, b'[') => {}
             (2.., b'0'..=b'9' | b';') => {}
-            (2.., b'm') => return Style::Whole(at + 1),
-            _ => return Style::None,
+            (2.., b'm') => return StyleSequence::Whole(at + 1),
+            _ => return StyleSequence::None,
         }
     }
-    if bytes.len() < LONGEST_STYLE { Style::Begun } else { Style::None }
+    if bytes.len() < LONGEST_STYLE { StyleSequence::Begun } else { StyleSequence::None }
 }
 
-enum Character {
+enum NextCharacter {
     Whole(char, usize),
     Begun,
     Broken,
 }
 
-fn character(bytes: &[u8]) -> Character {
+fn character(bytes: &[u8]) -> NextCharacter {
     let head = &bytes[..bytes.len().min(4)];
     let (valid, broken) = match std::str::from_utf8(head) {
         Ok(text) => (text, None),
         Err(error) => (std::str::from_utf8(&head[..error.valid_up_to()]).unwrap_or_default(), Some(error.error_len())),
     };
     match (valid.chars().next(), broken) {
-        (Some(c), _) => Character::Whole(c, c.len_utf8()),
-        (None, Some(None)) => Character::Begun,
-        (None, _) => Character::Broken,
+        (Some(c), _) => NextCharacter::Whole(c, c.len_utf8()),
+        (None, Some(None)) => NextCharacter::Begun,
+        (None, _) => NextCharacter::Broken,
     }
 }
 
-impl<W: Write> Write for Guarded<W> {
+impl<W: Write> Write for PrintableWriter<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let shown = self.shown(bytes, false);
+        let shown = self.escape(bytes, false);
         self.to.write_all(shown.as_bytes())?;
         Ok(bytes.len())
     }
@@ -205,7 +205,7 @@ impl<W: Write> Write for Guarded<W> {
     }
 }
 
-impl<W: Write> Drop for Guarded<W> {
+impl<W: Write> Drop for PrintableWriter<W> {
     fn drop(&mut self) {
         // An error cannot be reported from a drop.
         let _ = self.finish();
@@ -215,9 +215,9 @@ impl<W: Write> Drop for Guarded<W> {
 /// JSON in which text cannot be mistaken for anything else: characters that are not shown are escaped, which JSON itself
 /// demands of the first 32 alone.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct JsonText;
+pub struct PrintableJson;
 
-impl serde_json::ser::Formatter for JsonText {
+impl serde_json::ser::Formatter for PrintableJson {
     fn write_string_fragment<W: ?Sized + Write>(&mut self, to: &mut W, fragment: &str) -> io::Result<()> {
         let mut rest = fragment;
         while let Some((at, c)) = rest.char_indices().find(|(_, c)| !is_printable(*c)) {
@@ -232,8 +232,8 @@ impl serde_json::ser::Formatter for JsonText {
 }
 
 /// A value as JSON with [`JsonText`].
-pub fn json<T: serde::Serialize + ?Sized>(to: &mut dyn Write, value: &T) -> serde_json::Result<()> {
-    value.serialize(&mut serde_json::Serializer::with_formatter(to, JsonText))
+pub fn write_json<T: serde::Serialize + ?Sized>(to: &mut dyn Write, value: &T) -> serde_json::Result<()> {
+    value.serialize(&mut serde_json::Serializer::with_formatter(to, PrintableJson))
 }
 
 #[cfg(test)]
@@ -272,7 +272,7 @@ mod tests {
 
     fn guarded(parts: &[&[u8]], styled: bool) -> String {
         let mut out = Vec::new();
-        let mut guard = Guarded::new(&mut out, styled);
+        let mut guard = PrintableWriter::new(&mut out, styled);
         for part in parts {
             guard.write_all(part).unwrap();
         }
@@ -299,7 +299,7 @@ mod tests {
     #[test]
     fn json_reads_back_and_holds_nothing_raw() {
         let mut out = Vec::new();
-        json(&mut out, HOSTILE).unwrap();
+        write_json(&mut out, HOSTILE).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert!(clean(&text), "{text:?}");
         assert_eq!(serde_json::from_str::<String>(&text).unwrap(), HOSTILE);

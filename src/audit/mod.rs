@@ -108,8 +108,8 @@ pub fn audit(
     settings: &Settings,
     report_event: impl FnMut(&AuditEvent) -> io::Result<()>,
 ) -> Result<Report, Error> {
-    if !suite.faults.is_empty() {
-        return Err(Error::InvalidFiles(suite.faults.len()));
+    if !suite.invalid_files.is_empty() {
+        return Err(Error::InvalidFiles(suite.invalid_files.len()));
     }
     if suite.cases.is_empty() {
         return Err(Error::Empty);

@@ -230,7 +230,11 @@ impl Checker for Rank0Checker {
         "glance"
     }
     fn adapt_case<'c>(&self, case: &'c Arc<Case>) -> Result<std::borrow::Cow<'c, Arc<Case>>, String> {
-        if case.world_size.v == 1 { Err("it has no such thing".into()) } else { Ok(std::borrow::Cow::Borrowed(case)) }
+        if case.world_size.value == 1 {
+            Err("it has no such thing".into())
+        } else {
+            Ok(std::borrow::Cow::Borrowed(case))
+        }
     }
     fn judge(
         &self,

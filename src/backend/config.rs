@@ -1,17 +1,21 @@
-//! A communicator's configuration in NCCL's structure.
+//! A communicator's configuration as NCCL's structure.
 use super::CallError;
 use crate::ops::ConfigValue;
 use nccl_sys::{ncclConfig_t, release};
 use std::ffi::{CString, c_int, c_uint};
 
 /// The structure and the texts that it points to.
-pub(super) struct Config {
+pub(super) struct CommConfig {
     inner: ncclConfig_t,
     _texts: Vec<CString>,
 }
 
-impl Config {
-    /// Sets the named fields; every other one stays unset.
+impl CommConfig {
+    /// A configuration with these fields; all others stay unset.
+    ///
+    /// # Errors
+    ///
+    /// A field that NCCL does not have, or a value that does not fit it.
     pub fn new(version: i32, fields: &[(String, ConfigValue)]) -> Result<Self, CallError> {
         let mut inner = ncclConfig_t::unset(c_uint::try_from(version).unwrap_or(0));
         let mut texts = Vec::new();
@@ -75,7 +79,7 @@ mod tests {
     fn fields_are_set_by_name_and_others_stay_unset() {
         let fields =
             [("minCTAs".to_owned(), ConfigValue::Int(2)), ("commName".to_owned(), ConfigValue::Text("a".into()))];
-        let config = Config::new(23007, &fields).unwrap();
+        let config = CommConfig::new(23007, &fields).unwrap();
         assert_eq!(config.inner.min_ctas, 2);
         assert_eq!(config.inner.max_ctas, nccl_sys::NCCL_CONFIG_UNDEF_INT);
         assert!(!config.inner.comm_name.is_null() && config.inner.net_name.is_null());
@@ -86,7 +90,7 @@ mod tests {
         for (name, _) in ncclConfig_t::FIELDS {
             let text = matches!(*name, "netName" | "commName");
             let value = if text { ConfigValue::Text("a".into()) } else { ConfigValue::Int(1) };
-            assert!(Config::new(23007, &[((*name).to_owned(), value)]).is_ok(), "{name}");
+            assert!(CommConfig::new(23007, &[((*name).to_owned(), value)]).is_ok(), "{name}");
         }
     }
 
@@ -99,7 +103,7 @@ mod tests {
             ("nonsense", ConfigValue::Int(1)),
             ("nChannelsPerNetPeer", ConfigValue::Int(1)),
         ] {
-            let error = Config::new(22705, &[(name.to_owned(), value)]).err().unwrap();
+            let error = CommConfig::new(22705, &[(name.to_owned(), value)]).err().unwrap();
             assert!(error.to_string().contains(name), "{error}");
         }
     }

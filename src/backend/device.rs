@@ -1,6 +1,6 @@
-//! What a worker needs of a device: memory, streams, events, and expressions computed in stream order.
+//! The device of a worker: memory, streams, events, and expressions computed in stream order.
 use super::cuda::{self, Cuda};
-use super::{Backend, Census, host};
+use super::{Activity, Backend, host};
 use crate::job::arena::Span;
 use std::ffi::c_void;
 
@@ -9,9 +9,9 @@ use std::ffi::c_void;
 pub struct Address(pub(super) u64);
 
 impl Address {
-    /// Null.
+    /// The null address.
     pub const NULL: Self = Self(0);
-    /// So many bytes further on; null stays null.
+    /// The address `bytes` further on; null stays null.
     pub(super) fn plus(self, bytes: u64) -> Self {
         if self == Self::NULL { self } else { Self(self.0.saturating_add(bytes)) }
     }
@@ -20,10 +20,10 @@ impl Address {
     }
 }
 
-/// The device could not do it.
+/// An error of the device.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum DeviceError {
-    /// No memory.
+    /// Memory could not be allocated.
     #[error(transparent)]
     Memory(#[from] soft_cuda::OutOfMemory),
     /// Outside an allocation.
@@ -31,12 +31,12 @@ pub enum DeviceError {
     Outside {
         /// First byte.
         from: u64,
-        /// One past the last.
+        /// One past the last byte.
         to: u64,
-        /// Bytes of the allocation.
+        /// Size of the allocation in bytes.
         len: u64,
     },
-    /// CUDA said no.
+    /// A call of the CUDA driver failed.
     #[error(transparent)]
     Cuda(#[from] cuda::CudaError),
     /// A stream, event or block of another kind of device.
@@ -44,59 +44,59 @@ pub enum DeviceError {
     Mixed,
 }
 
-/// Devices that there are.
+/// The kinds of devices.
 #[derive(Clone, Copy, Debug)]
 pub enum Device {
     /// soft-cuda: the host itself.
     Host,
-    /// GPUs, or whatever answers as `libcuda`.
+    /// GPUs, or a stand-in for `libcuda`.
     Cuda(&'static Cuda),
 }
 
-/// A block of device memory; given back when dropped, so it must outlive the work that uses it.
+/// A block of device memory. It is freed when it is dropped, so it must outlive the work that uses it.
 #[derive(Debug)]
-pub struct Memory(Block);
+pub struct DeviceMemory(MemoryKind);
 
 #[derive(Debug)]
-enum Block {
-    Host(host::Memory),
-    Cuda(cuda::Memory),
+enum MemoryKind {
+    Host(host::HostMemory),
+    Cuda(cuda::CudaMemory),
 }
 
 /// A queue of work on the device.
 #[derive(Clone)]
-pub struct Stream(Queue);
+pub struct DeviceStream(StreamKind);
 
 #[derive(Clone)]
-enum Queue {
+enum StreamKind {
     Host(host::Stream),
-    Cuda(cuda::Stream),
+    Cuda(cuda::CudaStream),
 }
 
-impl std::fmt::Debug for Stream {
+impl std::fmt::Debug for DeviceStream {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "stream {:?}", self.raw())
     }
 }
 
 /// A point in a stream.
-pub struct Event(Point);
+pub struct DeviceEvent(EventKind);
 
-enum Point {
+enum EventKind {
     Host(soft_cuda::Event),
-    Cuda(cuda::Event),
+    Cuda(cuda::CudaEvent),
 }
 
-/// What a rank's copies to and from the host go through; the host device needs nothing.
+/// Host memory for a rank's copies to and from the device; the host device needs none.
 #[derive(Debug)]
-pub struct Staging(Option<cuda::Staging>);
+pub struct Staging(Option<cuda::PinnedStaging>);
 
 impl Staging {
-    /// What a map needs that reads and writes so many bytes.
+    /// The bytes of host memory for a map that reads and writes this many bytes.
     pub fn need(reads: impl Iterator<Item = u64>, out: u64) -> u64 {
-        cuda::Staging::need(reads, out)
+        cuda::PinnedStaging::need(reads, out)
     }
-    /// A program begins anew: what the maps of the last one used is free. They are finished.
+    /// Frees the memory that the maps of the last run used; they are finished.
     pub fn restart(&mut self) {
         if let Some(staging) = &mut self.0 {
             staging.restart();
@@ -105,7 +105,11 @@ impl Staging {
 }
 
 impl Device {
-    /// Makes the calling thread ready to work for `rank`: the rank's device becomes its current one.
+    /// Makes the device of `rank` the calling thread's current one.
+    ///
+    /// # Errors
+    ///
+    /// A call of the CUDA driver fails.
     pub fn bind(self, rank: usize) -> Result<(), DeviceError> {
         match self {
             Self::Host => {
@@ -116,27 +120,39 @@ impl Device {
         }
     }
     /// A block of memory, aligned to 4,096 bytes.
-    pub fn alloc(self, len: u64) -> Result<Memory, DeviceError> {
-        Ok(Memory(match self {
-            Self::Host => Block::Host(host::Memory::new(len)?),
-            Self::Cuda(cuda) => Block::Cuda(cuda::Memory::new(cuda, len)?),
+    ///
+    /// # Errors
+    ///
+    /// The memory cannot be allocated.
+    pub fn alloc(self, len: u64) -> Result<DeviceMemory, DeviceError> {
+        Ok(DeviceMemory(match self {
+            Self::Host => MemoryKind::Host(host::HostMemory::new(len)?),
+            Self::Cuda(cuda) => MemoryKind::Cuda(cuda::CudaMemory::new(cuda, len)?),
         }))
     }
     /// Host memory for a rank whose maps need `maps` bytes in all, and whose largest block has `image` bytes.
+    ///
+    /// # Errors
+    ///
+    /// The memory cannot be allocated.
     pub fn staging(self, maps: u64, image: u64) -> Result<Staging, DeviceError> {
         Ok(Staging(match self {
             Self::Host => None,
-            Self::Cuda(cuda) => Some(cuda::Staging::new(cuda, maps, image)?),
+            Self::Cuda(cuda) => Some(cuda::PinnedStaging::new(cuda, maps, image)?),
         }))
     }
     /// A new stream.
-    pub fn stream(self) -> Result<Stream, DeviceError> {
-        Ok(Stream(match self {
-            Self::Host => Queue::Host(soft_cuda::Stream::new()),
-            Self::Cuda(cuda) => Queue::Cuda(cuda::Stream::new(cuda)?),
+    ///
+    /// # Errors
+    ///
+    /// A call of the CUDA driver fails.
+    pub fn stream(self) -> Result<DeviceStream, DeviceError> {
+        Ok(DeviceStream(match self {
+            Self::Host => StreamKind::Host(soft_cuda::Stream::new()),
+            Self::Cuda(cuda) => StreamKind::Cuda(cuda::CudaStream::new(cuda)?),
         }))
     }
-    /// The number of the calling thread's device, if one was ever bound to it.
+    /// The number of the calling thread's device, if one was bound to it.
     pub fn current(self) -> Option<i32> {
         match self {
             Self::Host => soft_cuda::current().and_then(|device| i32::try_from(device).ok()),
@@ -144,20 +160,28 @@ impl Device {
         }
     }
     /// The null stream of the rank's device, which must be bound to the calling thread.
-    pub fn null_stream(self, rank: usize) -> Result<Stream, DeviceError> {
-        Ok(Stream(match self {
-            Self::Host => Queue::Host(soft_cuda::Stream::of_device(rank)),
-            Self::Cuda(cuda) => Queue::Cuda(cuda::Stream::null(cuda)?),
+    ///
+    /// # Errors
+    ///
+    /// A call of the CUDA driver fails.
+    pub fn null_stream(self, rank: usize) -> Result<DeviceStream, DeviceError> {
+        Ok(DeviceStream(match self {
+            Self::Host => StreamKind::Host(soft_cuda::Stream::of_device(rank)),
+            Self::Cuda(cuda) => StreamKind::Cuda(cuda::CudaStream::null(cuda)?),
         }))
     }
     /// A new event.
-    pub fn event(self) -> Result<Event, DeviceError> {
-        Ok(Event(match self {
-            Self::Host => Point::Host(soft_cuda::Event::new()),
-            Self::Cuda(cuda) => Point::Cuda(cuda::Event::new(cuda)?),
+    ///
+    /// # Errors
+    ///
+    /// A call of the CUDA driver fails.
+    pub fn event(self) -> Result<DeviceEvent, DeviceError> {
+        Ok(DeviceEvent(match self {
+            Self::Host => EventKind::Host(soft_cuda::Event::new()),
+            Self::Cuda(cuda) => EventKind::Cuda(cuda::CudaEvent::new(cuda)?),
         }))
     }
-    /// Makes every host thread inside [`Stream::synchronize_unless`] ask again.
+    /// Makes every host thread inside [`DeviceStream::synchronize_unless`] check `stop` again.
     pub fn wake_hosts(self) {
         match self {
             Self::Host => soft_cuda::wake_hosts(),
@@ -166,52 +190,72 @@ impl Device {
     }
 }
 
-impl Memory {
-    /// The address of byte `byte`, if so many bytes from there on lie inside the block.
+impl DeviceMemory {
+    /// The address of byte `byte`, if `len` bytes from there on are inside the block.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are not inside the block.
     pub fn at(&self, byte: u64, len: u64) -> Result<Address, DeviceError> {
         match &self.0 {
-            Block::Host(memory) => memory.at(byte, len),
-            Block::Cuda(memory) => memory.at(byte, len),
+            MemoryKind::Host(memory) => memory.at(byte, len),
+            MemoryKind::Cuda(memory) => memory.at(byte, len),
         }
     }
     /// Fills the block from the start. Not ordered with streams.
+    ///
+    /// # Errors
+    ///
+    /// The bytes do not fit the block, or a call of the CUDA driver fails.
     pub fn load(&self, from: &Span<'_>, via: &Staging) -> Result<(), DeviceError> {
         match (&self.0, &via.0) {
-            (Block::Host(memory), None) => memory.load(from),
-            (Block::Cuda(memory), Some(via)) => memory.load(from, via),
+            (MemoryKind::Host(memory), None) => memory.load(from),
+            (MemoryKind::Cuda(memory), Some(via)) => memory.load(from, via),
             _ => Err(DeviceError::Mixed),
         }
     }
     /// Copies the start of the block out. Not ordered with streams.
+    ///
+    /// # Errors
+    ///
+    /// The bytes do not fit the block, or a call of the CUDA driver fails.
     pub fn save(&self, to: &Span<'_>, via: &Staging) -> Result<(), DeviceError> {
         match (&self.0, &via.0) {
-            (Block::Host(memory), None) => memory.save(to),
-            (Block::Cuda(memory), Some(via)) => memory.save(to, via),
+            (MemoryKind::Host(memory), None) => memory.save(to),
+            (MemoryKind::Cuda(memory), Some(via)) => memory.save(to, via),
             _ => Err(DeviceError::Mixed),
         }
     }
 }
 
-/// What computes a map: the bytes of what it reads to the bytes that it writes, or `None` if nothing is to be written.
+/// Computes a map: from the bytes that it reads the bytes that it writes, or `None` to write nothing.
 pub type MapFn = Box<dyn FnOnce(&[Vec<u8>]) -> Option<Vec<u8>> + Send>;
 
-impl Stream {
-    /// As `cudaStream_t`.
+impl DeviceStream {
+    /// The stream as a `cudaStream_t`.
     pub fn raw(&self) -> *mut c_void {
         match &self.0 {
-            Queue::Host(stream) => stream.raw(),
-            Queue::Cuda(stream) => stream.raw(),
+            StreamKind::Host(stream) => stream.raw(),
+            StreamKind::Cuda(stream) => stream.raw(),
         }
     }
     /// Copies between device addresses, in stream order. Both ranges lie inside blocks that live until then.
+    ///
+    /// # Errors
+    ///
+    /// A call of the CUDA driver fails.
     pub fn copy(&self, to: Address, from: Address, len: u64) -> Result<(), DeviceError> {
         match &self.0 {
-            Queue::Host(stream) => host::copy(stream, to, from, len),
-            Queue::Cuda(stream) => stream.copy(to, from, len)?,
+            StreamKind::Host(stream) => host::copy(stream, to, from, len),
+            StreamKind::Cuda(stream) => stream.copy(to, from, len)?,
         }
         Ok(())
     }
     /// Computes on the host, in stream order.
+    ///
+    /// # Errors
+    ///
+    /// The host memory does not suffice, a stream is of another kind of device, or a call of the CUDA driver fails.
     pub fn map(
         &self,
         reads: Vec<(Address, u64)>,
@@ -221,59 +265,75 @@ impl Stream {
         via: &mut Staging,
     ) -> Result<(), DeviceError> {
         match (&self.0, &mut via.0) {
-            (Queue::Host(stream), None) => host::map(stream, reads, out, out_len, f),
-            (Queue::Cuda(stream), Some(via)) => stream.map(reads, out, out_len, f, via)?,
+            (StreamKind::Host(stream), None) => host::map(stream, reads, out, out_len, f),
+            (StreamKind::Cuda(stream), Some(via)) => stream.map(reads, out, out_len, f, via)?,
             _ => return Err(DeviceError::Mixed),
         }
         Ok(())
     }
     /// Runs `f` in stream order. It must not block.
+    ///
+    /// # Errors
+    ///
+    /// A call of the CUDA driver fails.
     pub fn host_fn(&self, f: Box<dyn FnOnce() + Send>) -> Result<(), DeviceError> {
         match &self.0 {
-            Queue::Host(stream) => stream.host_fn(f),
-            Queue::Cuda(stream) => stream.host_fn(f)?,
+            StreamKind::Host(stream) => stream.host_fn(f),
+            StreamKind::Cuda(stream) => stream.host_fn(f)?,
         }
         Ok(())
     }
-    /// The event is reached when everything so far is finished.
-    pub fn record(&self, event: &Event) -> Result<(), DeviceError> {
+    /// Records the event after all work that is in the stream.
+    ///
+    /// # Errors
+    ///
+    /// The event is of another kind of device, or a call of the CUDA driver fails.
+    pub fn record(&self, event: &DeviceEvent) -> Result<(), DeviceError> {
         match (&self.0, &event.0) {
-            (Queue::Host(stream), Point::Host(event)) => stream.record(event),
-            (Queue::Cuda(stream), Point::Cuda(event)) => stream.record(event)?,
+            (StreamKind::Host(stream), EventKind::Host(event)) => stream.record(event),
+            (StreamKind::Cuda(stream), EventKind::Cuda(event)) => stream.record(event)?,
             _ => return Err(DeviceError::Mixed),
         }
         Ok(())
     }
-    /// What follows waits for the event.
-    pub fn wait(&self, event: &Event) -> Result<(), DeviceError> {
+    /// Makes later work wait for the event.
+    ///
+    /// # Errors
+    ///
+    /// The event is of another kind of device, or a call of the CUDA driver fails.
+    pub fn wait(&self, event: &DeviceEvent) -> Result<(), DeviceError> {
         match (&self.0, &event.0) {
-            (Queue::Host(stream), Point::Host(event)) => stream.wait(event),
-            (Queue::Cuda(stream), Point::Cuda(event)) => stream.wait(event)?,
+            (StreamKind::Host(stream), EventKind::Host(event)) => stream.wait(event),
+            (StreamKind::Cuda(stream), EventKind::Cuda(event)) => stream.wait(event)?,
             _ => return Err(DeviceError::Mixed),
         }
         Ok(())
     }
-    /// The host waits for everything so far (true), or until `stop` says true (false).
+    /// Waits for all work that is in the stream and returns true, or returns false as soon as `stop` is true.
+    ///
+    /// # Errors
+    ///
+    /// Work in the stream has failed, or a call of the CUDA driver fails.
     pub fn synchronize_unless(&self, stop: &dyn Fn() -> bool) -> Result<bool, DeviceError> {
         Ok(match &self.0 {
-            Queue::Host(stream) => stream.synchronize_unless(stop),
-            Queue::Cuda(stream) => stream.synchronize_unless(stop)?,
+            StreamKind::Host(stream) => stream.synchronize_unless(stop),
+            StreamKind::Cuda(stream) => stream.synchronize_unless(stop)?,
         })
     }
 }
 
 impl Backend {
-    /// A look at everything that could still move, if this backend can give one.
-    pub fn census(&self) -> Option<Census> {
+    /// The activity of the device, if it can report one.
+    pub fn activity(&self) -> Option<Activity> {
         // the software library's census includes the device's
-        let census = self.library.census()?;
-        Some(Census {
+        let census = self.library.activity()?;
+        Some(Activity {
             epoch: census.epoch,
             busy: census.busy != 0,
             blocked: usize::try_from(census.blocked_hosts).unwrap_or(0),
         })
     }
-    /// Sets what is called when device or library fall idle or a host thread starts to wait in them, if the backend can.
+    /// Sets the function that is called when the device falls idle or a host thread starts to wait in it, if it can.
     pub fn set_idle_hook(&self, hook: Option<extern "C" fn()>) {
         self.library.set_idle_hook(hook);
     }

@@ -1,27 +1,31 @@
-//! The host device: a thin layer over soft-cuda.
+//! The host device, on soft-cuda.
 #![allow(unsafe_code)] // copies between raw addresses
 
 use super::device::{Address, DeviceError, MapFn};
 use crate::job::arena::Span;
 pub(super) use soft_cuda::Stream;
 
-/// NCCL's windows want it, and it keeps allocations apart.
+/// Alignment of allocations, which NCCL's windows need.
 const ALIGN: usize = 4096;
 
 /// A block of soft-cuda's memory.
 #[derive(Debug)]
-pub(super) struct Memory {
+pub(super) struct HostMemory {
     base: u64,
     len: u64,
 }
 
-impl Memory {
+impl HostMemory {
     pub fn new(len: u64) -> Result<Self, DeviceError> {
         let bytes = usize::try_from(len).unwrap_or(usize::MAX);
         let base = soft_cuda::memory::alloc(bytes, ALIGN)?.expose_provenance() as u64;
         Ok(Self { base, len })
     }
     /// The address of `len` bytes inside the block.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are not inside the block.
     pub fn at(&self, byte: u64, len: u64) -> Result<Address, DeviceError> {
         let to = byte.saturating_add(len);
         if to > self.len {
@@ -43,7 +47,7 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for HostMemory {
     fn drop(&mut self) {
         // SAFETY: the address is `alloc`'s; whoever drops a block has waited for the work that uses it.
         unsafe { soft_cuda::memory::free(Address(self.base).as_ptr().cast()) };

@@ -1,9 +1,9 @@
-//! Calls of an NCCL library: each a `Result` that names the function, the code and the library's own words.
+//! Calls of an NCCL library. Their errors name the function, the result code and the library's text.
 #![allow(unsafe_code)] // the one place where the table's functions are called
 
-use super::config::Config;
-use super::device::{Address, Stream};
-use super::lent::{self, Lent};
+use super::config::CommConfig;
+use super::device::{Address, DeviceStream};
+use super::lent_memory::{self, LentMemory};
 use crate::job::{Answer, Reached, Traffic};
 use crate::num::DType;
 use crate::ops::ConfigValue;
@@ -14,34 +14,34 @@ use std::ptr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
-/// Why a call did not do what was asked.
+/// An error of a call.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum CallError {
     /// The library has no such function.
     #[error(transparent)]
     Missing(#[from] Missing),
-    /// The library said no.
+    /// The call returned an error.
     #[error("{function}: {code:?}: {text}")]
     Failed {
         /// NCCL's function.
         function: &'static str,
-        /// What it answered.
+        /// Its result code.
         code: ncclResult_t,
-        /// Its explanation.
+        /// The library's text.
         text: String,
     },
-    /// The configuration cannot be put into NCCL's structure.
+    /// A value does not fit NCCL's configuration.
     #[error("configuration field {field}: {why}")]
     Config {
         /// The field.
         field: String,
-        /// What is wrong.
+        /// The reason.
         why: &'static str,
     },
 }
 
 impl CallError {
-    /// NCCL's code; what the library cannot do at all counts as invalid usage.
+    /// NCCL's result code; a missing function or field counts as invalid usage.
     pub fn code(&self) -> ncclResult_t {
         match self {
             Self::Failed { code, .. } => *code,
@@ -76,7 +76,7 @@ unsafe impl Send for Comm {}
 unsafe impl Sync for Comm {}
 
 impl Comm {
-    /// What NCCL refuses.
+    /// The null handle, which NCCL refuses.
     pub const NULL: Self = Self(ptr::null_mut());
 }
 
@@ -95,30 +95,30 @@ impl CommSlot {
 /// Arguments of a collective.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
-pub struct Collective<'a> {
+pub struct CollectiveCall<'a> {
     pub call: NcclCall,
     pub send: Address,
     pub recv: Address,
     pub count: u64,
     pub dtype: DType,
-    /// Ignored where the call takes none.
+    /// Ignored if the call takes none.
     pub op: ncclRedOp_t,
-    /// Ignored where the call takes none.
+    /// Ignored if the call takes none.
     pub root: i32,
     pub comm: Comm,
-    pub stream: &'a Stream,
+    pub stream: &'a DeviceStream,
 }
 
 /// Arguments of a send or receive.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]
-pub struct Transfer<'a> {
+pub struct TransferCall<'a> {
     pub ptr: Address,
     pub count: u64,
     pub dtype: DType,
     pub peer: i32,
     pub comm: Comm,
-    pub stream: &'a Stream,
+    pub stream: &'a DeviceStream,
 }
 
 /// A loaded library.
@@ -142,13 +142,13 @@ macro_rules! call {
 }
 
 /// Keeps the memory that the library may still use after a call that makes a communicator.
-fn lend(slot: &CommSlot, config: Option<Box<Config>>, code: ncclResult_t) {
-    let things = [Some(Lent::Slot(slot.clone())), config.map(Lent::Config)];
-    lent::lend(things.into_iter().flatten(), code == ncclResult_t::InProgress);
+fn lend(slot: &CommSlot, config: Option<Box<CommConfig>>, code: ncclResult_t) {
+    let things = [Some(LentMemory::Slot(slot.clone())), config.map(LentMemory::Config)];
+    lent_memory::lend(things.into_iter().flatten(), code == ncclResult_t::InProgress);
 }
 
 impl Library {
-    /// The library behind a table. One that cannot tell its version has version 0.
+    /// The library of a table; its version is 0 if it cannot report one.
     pub fn new(table: Nccl) -> Self {
         let mut library = Self { table, version: 0 };
         let mut version = 0;
@@ -162,11 +162,11 @@ impl Library {
     pub fn version(&self) -> i32 {
         self.version
     }
-    /// Where it came from.
+    /// The path that it was opened by.
     pub fn name(&self) -> &str {
         &self.table.library
     }
-    /// The functions it has.
+    /// The functions that it has.
     pub fn symbols(&self) -> Vec<&'static str> {
         self.table.present()
     }
@@ -175,20 +175,20 @@ impl Library {
         CallError::Missing(self.table.missing(symbol, self.version))
     }
 
-    /// Turns a code into an error with the library's words.
+    /// Turns a result code into an error with the library's text.
     fn check(&self, function: &'static str, comm: Comm, code: ncclResult_t) -> Result<()> {
         if code == ncclResult_t::Success {
             return Ok(());
         }
-        let mut text = self.words(call!(self, ncclGetErrorString(code)).ok());
-        let more = self.words(call!(self, ncclGetLastError(comm.0)).ok());
+        let mut text = self.owned_text(call!(self, ncclGetErrorString(code)).ok());
+        let more = self.owned_text(call!(self, ncclGetLastError(comm.0)).ok());
         if !more.is_empty() && more != text {
             text = if text.is_empty() { more } else { format!("{text}: {more}") };
         }
         Err(CallError::Failed { function, code, text })
     }
 
-    fn words(&self, text: Option<*const c_char>) -> String {
+    fn owned_text(&self, text: Option<*const c_char>) -> String {
         match text {
             // SAFETY: NCCL's texts are static or last until its next call of the kind on this thread.
             Some(p) if !p.is_null() => unsafe { CStr::from_ptr(p) }.to_string_lossy().trim().to_owned(),
@@ -196,7 +196,11 @@ impl Library {
         }
     }
 
-    /// A fresh id by which ranks find each other.
+    /// A new id with which ranks find each other.
+    ///
+    /// # Errors
+    ///
+    /// The library lacks the function, or returns an error.
     pub fn unique_id(&self) -> Result<ncclUniqueId> {
         let mut id = ncclUniqueId { internal: [0; 128] };
         let code = call!(self, ncclGetUniqueId(&mut id))?;
@@ -204,6 +208,10 @@ impl Library {
     }
 
     /// Joins a new communicator.
+    ///
+    /// # Errors
+    ///
+    /// A configuration that NCCL does not have, a library that lacks the function, or an error that it returns.
     pub fn init_rank(
         &self,
         slot: &CommSlot,
@@ -218,13 +226,17 @@ impl Library {
             lend(slot, None, code);
             return self.check("ncclCommInitRank", Comm::NULL, code);
         }
-        let mut config = Box::new(Config::new(self.version, config)?);
+        let mut config = Box::new(CommConfig::new(self.version, config)?);
         let code = call!(self, ncclCommInitRankConfig(out, n, id, rank, config.as_mut().as_mut()))?;
         lend(slot, Some(config), code);
         self.check("ncclCommInitRankConfig", Comm::NULL, code)
     }
 
     /// Splits a communicator.
+    ///
+    /// # Errors
+    ///
+    /// A configuration that NCCL does not have, a library that lacks the function, or an error that it returns.
     pub fn split(
         &self,
         comm: Comm,
@@ -233,29 +245,45 @@ impl Library {
         slot: &CommSlot,
         config: &[(String, ConfigValue)],
     ) -> Result<()> {
-        let mut given = if config.is_empty() { None } else { Some(Box::new(Config::new(self.version, config)?)) };
+        let mut given = if config.is_empty() { None } else { Some(Box::new(CommConfig::new(self.version, config)?)) };
         let config = given.as_mut().map_or(ptr::null_mut(), |c| c.as_mut().as_mut());
         let code = call!(self, ncclCommSplit(comm.0, color, key, slot.0.as_ptr(), config))?;
         lend(slot, given, code);
         self.check("ncclCommSplit", comm, code)
     }
 
-    /// Flushes what the communicator does.
+    /// Finishes the communicator's work.
+    ///
+    /// # Errors
+    ///
+    /// The library lacks the function, or returns an error.
     pub fn finalize(&self, comm: Comm) -> Result<()> {
         let code = call!(self, ncclCommFinalize(comm.0))?;
         self.check("ncclCommFinalize", comm, code)
     }
     /// Frees the communicator.
+    ///
+    /// # Errors
+    ///
+    /// The library lacks the function, or returns an error.
     pub fn destroy(&self, comm: Comm) -> Result<()> {
         let code = call!(self, ncclCommDestroy(comm.0))?;
         self.check("ncclCommDestroy", Comm::NULL, code)
     }
-    /// Frees the communicator and drops what it does.
+    /// Frees the communicator and ends its work.
+    ///
+    /// # Errors
+    ///
+    /// The library lacks the function, or returns an error.
     pub fn abort(&self, comm: Comm) -> Result<()> {
         let code = call!(self, ncclCommAbort(comm.0))?;
         self.check("ncclCommAbort", Comm::NULL, code)
     }
-    /// What went wrong since the last call, if anything did. A library that cannot say says nothing.
+    /// The communicator's asynchronous error; none if the library lacks the function.
+    ///
+    /// # Errors
+    ///
+    /// The asynchronous error.
     pub fn async_error(&self, comm: Comm) -> Result<()> {
         if self.table.ncclCommGetAsyncError.is_none() {
             return Ok(());
@@ -269,17 +297,17 @@ impl Library {
             state => self.check("asynchronous error", comm, state),
         }
     }
-    /// The number of ranks that the communicator gives.
+    /// The communicator's number of ranks, from the library.
     pub fn count(&self, comm: Comm) -> Answer {
         let mut count = UNWRITTEN;
         answer(call!(self, ncclCommCount(comm.0, &mut count)), &count)
     }
-    /// The rank that the communicator gives as this one's.
+    /// This rank's number in the communicator, from the library.
     pub fn user_rank(&self, comm: Comm) -> Answer {
         let mut rank = UNWRITTEN;
         answer(call!(self, ncclCommUserRank(comm.0, &mut rank)), &rank)
     }
-    /// The device that the communicator gives.
+    /// The communicator's device, from the library.
     pub fn device(&self, comm: Comm) -> Answer {
         let mut device = UNWRITTEN;
         answer(call!(self, ncclCommCuDevice(comm.0, &mut device)), &device)
@@ -294,37 +322,49 @@ impl Library {
     pub fn error_texts(&self) -> Vec<(i32, Option<String>)> {
         let text = |code: i32| {
             let text = call!(self, ncclGetErrorString(ncclResult_t(code))).ok()?;
-            Some((code, (!text.is_null()).then(|| self.words(Some(text)))))
+            Some((code, (!text.is_null()).then(|| self.owned_text(Some(text)))))
         };
         (ncclResult_t::Success.0..=ncclResult_t::InProgress.0).filter_map(text).collect()
     }
     /// The version code that the library gives; `None` if it lacks the function.
-    pub fn say_version(&self) -> Option<i32> {
+    pub fn reported_version(&self) -> Option<i32> {
         let mut version = UNWRITTEN;
         let code = call!(self, ncclGetVersion(&mut version)).ok()?;
         Some(if code == ncclResult_t::Success { version } else { UNWRITTEN })
     }
     /// True if the library gives a null pointer for the text of the last error.
-    pub fn is_mute(&self) -> bool {
+    pub fn lacks_error_text(&self) -> bool {
         matches!(call!(self, ncclGetLastError(ptr::null_mut())), Ok(text) if text.is_null())
     }
     /// Opens a group.
+    ///
+    /// # Errors
+    ///
+    /// The library lacks the function, or returns an error.
     pub fn group_start(&self) -> Result<()> {
         let code = call!(self, ncclGroupStart())?;
         if code == ncclResult_t::Success {
-            lent::opened();
+            lent_memory::group_opened();
         }
         self.check("ncclGroupStart", Comm::NULL, code)
     }
     /// Closes a group.
+    ///
+    /// # Errors
+    ///
+    /// The library lacks the function, or returns an error.
     pub fn group_end(&self) -> Result<()> {
         let code = call!(self, ncclGroupEnd())?;
-        lent::closed(code == ncclResult_t::InProgress);
+        lent_memory::group_closed(code == ncclResult_t::InProgress);
         self.check("ncclGroupEnd", Comm::NULL, code)
     }
 
-    /// A collective.
-    pub fn collective(&self, c: &Collective<'_>) -> Result<()> {
+    /// Calls a collective.
+    ///
+    /// # Errors
+    ///
+    /// The library lacks the function, or returns an error.
+    pub fn collective(&self, c: &CollectiveCall<'_>) -> Result<()> {
         let (send, recv) = (c.send.as_ptr().cast_const(), c.recv.as_ptr());
         let (count, dtype, op, root) = (c.count as usize, c.dtype.nccl(), c.op, c.root);
         let (comm, stream) = (c.comm.0, c.stream.raw());
@@ -349,8 +389,8 @@ impl Library {
         };
         self.check(c.call.symbol(), c.comm, code)
     }
-    /// How many ranks the communicator has, and which of them this is.
-    pub(super) fn place(&self, comm: Comm) -> Result<(i32, i32)> {
+    /// The communicator's number of ranks, and this rank's number.
+    pub(super) fn size_and_rank(&self, comm: Comm) -> Result<(i32, i32)> {
         let (mut n, mut rank) = (0, 0);
         let code = call!(self, ncclCommCount(comm.0, &mut n))?;
         self.check("ncclCommCount", comm, code)?;
@@ -358,20 +398,32 @@ impl Library {
         self.check("ncclCommUserRank", comm, code)?;
         Ok((n, rank))
     }
-    /// Sends.
-    pub fn send(&self, t: &Transfer<'_>) -> Result<()> {
+    /// Calls ncclSend.
+    ///
+    /// # Errors
+    ///
+    /// The library lacks the function, or returns an error.
+    pub fn send(&self, t: &TransferCall<'_>) -> Result<()> {
         let (ptr, count, dtype) = (t.ptr.as_ptr().cast_const(), t.count as usize, t.dtype.nccl());
         let code = call!(self, ncclSend(ptr, count, dtype, t.peer, t.comm.0, t.stream.raw()))?;
         self.check("ncclSend", t.comm, code)
     }
-    /// Receives.
-    pub fn recv(&self, t: &Transfer<'_>) -> Result<()> {
+    /// Calls ncclRecv.
+    ///
+    /// # Errors
+    ///
+    /// The library lacks the function, or returns an error.
+    pub fn recv(&self, t: &TransferCall<'_>) -> Result<()> {
         let (ptr, count, dtype) = (t.ptr.as_ptr(), t.count as usize, t.dtype.nccl());
         let code = call!(self, ncclRecv(ptr, count, dtype, t.peer, t.comm.0, t.stream.raw()))?;
         self.check("ncclRecv", t.comm, code)
     }
 
-    /// A sum whose inputs are multiplied by a scalar: its bytes, or where it lies on the device.
+    /// Makes a sum whose inputs are multiplied by a scalar: its bytes, or its address on the device.
+    ///
+    /// # Errors
+    ///
+    /// The library lacks the function, or returns an error.
     pub fn premul_sum(&self, scalar: &[u8], device: Option<Address>, dtype: DType, comm: Comm) -> Result<ncclRedOp_t> {
         let mut op = ncclRedOp_t::Sum;
         // the library reads as many bytes as the type has, aligned
@@ -387,16 +439,20 @@ impl Library {
         self.check("ncclRedOpCreatePreMulSum", comm, code).map(|()| op)
     }
     /// Ends a reduction made by [`Library::premul_sum`].
+    ///
+    /// # Errors
+    ///
+    /// The library lacks the function, or returns an error.
     pub fn end_op(&self, op: ncclRedOp_t, comm: Comm) -> Result<()> {
         let code = call!(self, ncclRedOpDestroy(op, comm.0))?;
         self.check("ncclRedOpDestroy", comm, code)
     }
 
-    /// What is enqueued on the communicator from now on counts under `tag`. False if the library cannot count.
-    pub fn mark(&self, comm: Comm, tag: u32) -> bool {
+    /// Counts the traffic of later calls on the communicator under `tag`. False if the library cannot count.
+    pub fn count_traffic_under(&self, comm: Comm, tag: u32) -> bool {
         matches!(call!(self, collspecMark(comm.0, tag)), Ok(ncclResult_t::Success))
     }
-    /// What was counted under `tag`, if the library can count.
+    /// The traffic that was counted under `tag`, if the library can count.
     pub fn traffic(&self, comm: Comm, tag: u32) -> Option<Traffic> {
         let mut t = collspecTraffic_t::default();
         match call!(self, collspecTraffic(comm.0, tag, &mut t)) {
@@ -406,17 +462,17 @@ impl Library {
             _ => None,
         }
     }
-    /// A look at library and device together, if the library can give one.
-    pub fn census(&self) -> Option<collspecCensus_t> {
+    /// The activity of library and device, if the library can report one.
+    pub fn activity(&self) -> Option<collspecCensus_t> {
         let mut census = collspecCensus_t::default();
         matches!(call!(self, collspecCensus(&mut census)), Ok(ncclResult_t::Success)).then_some(census)
     }
-    /// Sets what is called when the library falls idle. False if it cannot.
+    /// Sets the function that is called when the library falls idle. False if it cannot.
     pub fn set_idle_hook(&self, hook: Option<extern "C" fn()>) -> bool {
         matches!(call!(self, collspecIdleHook(hook)), Ok(ncclResult_t::Success))
     }
-    /// Asks the library to be wrong in this way from now on; an empty text leaves it to the environment.
-    pub fn ask_fault(&self, fault: &str) -> std::result::Result<(), String> {
+    /// Requests a fault of the library from now on; for an empty text the environment decides.
+    pub fn request_fault(&self, fault: &str) -> std::result::Result<(), String> {
         let text = std::ffi::CString::new(fault).map_err(|_| "a fault with a zero in its name".to_owned())?;
         match call!(self, collspecFault(text.as_ptr())) {
             Ok(ncclResult_t::Success) => Ok(()),
@@ -426,16 +482,16 @@ impl Library {
             Err(_) => Err(format!("the library has no fault on demand, so not `{fault}` either")),
         }
     }
-    /// Which of its faults struck, or would have, since this was last asked; none if the library has no faults on demand.
-    pub fn reached(&self) -> Reached {
+    /// The faults that changed something, or would have, since the last call; none if the library has no faults.
+    pub fn faults_reached(&self) -> Reached {
         let mut words = Reached::default();
         match call!(self, collspecReached(words.as_mut_ptr(), words.len() as u64)) {
             Ok(ncclResult_t::Success) => words,
             _ => Reached::default(),
         }
     }
-    /// Who waits for whom, in words; empty if the library cannot say.
-    pub fn who_waits(&self) -> String {
+    /// The ranks that wait and what for, as text; empty if the library cannot report them.
+    pub fn waiting_text(&self) -> String {
         let mut text = vec![0u8; 64 << 10];
         match call!(self, collspecWhoWaits(text.as_mut_ptr().cast(), text.len() as u64)) {
             Ok(len) => {
@@ -509,7 +565,7 @@ mod tests {
         let slot = split_and_forget(&library);
         assert!(slot.upgrade().is_some());
         // The end of an inner group stores nothing, as in a real library.
-        lent::closed(false);
+        lent_memory::group_closed(false);
         let kept = slot.upgrade().expect("the outer group is still open");
         library.group_end().unwrap();
         assert_eq!(kept.load(Ordering::Relaxed) as usize, HANDLE);

@@ -1,24 +1,24 @@
-//! An NCCL library plus a device: what a worker runs a job on.
+//! A backend: an NCCL library and the device of a worker.
 mod config;
 pub mod cuda;
 mod device;
 mod host;
-mod lent;
+mod lent_memory;
 mod library;
 mod pairwise;
 pub mod standin;
 
-pub use device::{Address, Device, DeviceError, Memory, Staging, Stream};
-pub use library::{CallError, Collective, Comm, CommSlot, Library, Transfer};
+pub use device::{Address, Device, DeviceError, DeviceMemory, DeviceStream, Staging};
+pub use library::{CallError, CollectiveCall, Comm, CommSlot, Library, TransferCall};
 pub use nccl_sys::version_text;
 
 use std::path::Path;
 
-/// A library and the device that it works on.
+/// An NCCL library and its device.
 pub struct Backend {
-    /// NCCL.
+    /// The library.
     pub library: Library,
-    /// Memory and streams.
+    /// The device.
     pub device: Device,
 }
 
@@ -29,30 +29,34 @@ impl Backend {
     }
 
     /// The library at `path` on CUDA devices. Loads both into this process, for its whole life.
-    pub fn nccl(path: &Path) -> Result<Self, NoBackend> {
-        let cuda = cuda::Cuda::open().map_err(NoBackend::Driver)?;
+    ///
+    /// # Errors
+    ///
+    /// The driver or the library cannot be used.
+    pub fn nccl(path: &Path) -> Result<Self, BackendError> {
+        let cuda = cuda::Cuda::open().map_err(BackendError::Driver)?;
         Ok(Self { library: Library::new(nccl_sys::Nccl::load(path)?), device: Device::Cuda(cuda) })
     }
 }
 
-/// Why a worker has no backend.
+/// The reason why a worker has no backend.
 #[derive(Debug, thiserror::Error)]
-pub enum NoBackend {
-    /// No driver that works, or no device.
+pub enum BackendError {
+    /// The driver does not work, or there is no device.
     #[error("CUDA: {0}")]
     Driver(cuda::DriverState),
-    /// Not a library to work with.
+    /// The library cannot be used.
     #[error(transparent)]
     Library(#[from] nccl_sys::LoadError),
 }
 
-/// A look at everything that could still move: device and library together.
+/// The activity of device and library at a moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Census {
-    /// Equal in two looks only if nothing moved in between.
+pub struct Activity {
+    /// A number that changes with every progress.
     pub epoch: u64,
-    /// True while something executes or could execute now.
+    /// True while any work executes or could execute.
     pub busy: bool,
-    /// Host threads that wait for something that has not happened.
+    /// Number of host threads that wait.
     pub blocked: usize,
 }

@@ -1,16 +1,16 @@
-//! all_to_all, gather and scatter for libraries that have no calls of their own for them (before 2.28): one group of sends
-//! and receives, as NCCL's user guide suggests.
+//! all_to_all, gather and scatter for libraries without calls for them (before 2.28): one group of sends and receives, as
+//! NCCL's user guide suggests.
 use super::device::Address;
-use super::library::{CallError, Collective, Library, Transfer};
+use super::library::{CallError, CollectiveCall, Library, TransferCall};
 use crate::ops::NcclCall;
 
 impl Library {
-    /// The call as a group. The root, and what is null, is checked by the sends and receives themselves.
-    pub(super) fn pairwise(&self, c: &Collective<'_>) -> Result<(), CallError> {
-        let (n, rank) = self.place(c.comm)?;
+    /// Makes the call as a group. The sends and receives check root and null pointers.
+    pub(super) fn pairwise(&self, c: &CollectiveCall<'_>) -> Result<(), CallError> {
+        let (n, rank) = self.size_and_rank(c.comm)?;
         let bytes = c.count.saturating_mul(c.dtype.size() as u64);
         let piece = |base: Address, i: i32| base.plus(bytes.saturating_mul(u64::from(i.unsigned_abs())));
-        let transfer = |ptr: Address, peer: i32| Transfer {
+        let transfer = |ptr: Address, peer: i32| TransferCall {
             ptr,
             count: c.count,
             dtype: c.dtype,

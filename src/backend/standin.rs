@@ -1,47 +1,47 @@
-//! The stand-in libraries as files: found beside the program and presented under the vendors' names in a folder of its own.
+//! The stand-in libraries: files beside the program, presented under the vendors' names in a folder.
 //!
-//! The folder goes in front of the loader's path of a worker, and of nothing else: a program that finds `libcuda.so.1`
-//! there has no GPU. It holds links only. Both driver names lead to one file, so that whoever opens the second name gets
-//! the library that is loaded under the first.
+//! The folder is put in front of a worker's loader path only: a program that finds `libcuda.so.1` there has no GPU. It
+//! holds links only. Both names of the driver lead to one file, so that the second name opens the library that is loaded
+//! under the first.
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// The stand-in driver, as cargo builds it.
+/// The stand-in driver's file name as cargo builds it.
 const DRIVER: &str = "libcollspec_standin_cuda.so";
-/// The stand-in library, as cargo builds it.
+/// The stand-in library's file name as cargo builds it.
 const LIBRARY: &str = "libcollspec_standin_nccl.so";
-/// The vendors' names, and what stands in for them. `libcuda.so` is there because some loaders try it first, and a
-/// machine's own must not be found then.
+/// The vendors' names and the stand-ins for them. `libcuda.so` is one because some loaders try it first, and must not find
+/// the machine's driver then.
 const NAMES: [(&str, &str); 3] = [("libcuda.so.1", DRIVER), ("libcuda.so", DRIVER), ("libnccl.so.2", LIBRARY)];
-/// The folder's name, beside the libraries.
+/// The name of the folder beside the libraries.
 const FOLDER: &str = "collspec-standin";
-/// The variable that tells where the stand-in libraries are.
-pub const PLACE: &str = "COLLSPEC_STANDIN";
+/// The variable with the folder of the stand-in libraries.
+pub const STANDIN_VARIABLE: &str = "COLLSPEC_STANDIN";
 
-/// Why the stand-ins cannot be presented.
+/// The reason why the stand-ins cannot be presented.
 #[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// Nobody knows where this program is.
+pub enum StandinError {
+    /// This program's path is unknown.
     #[error("cannot tell where this program is: {0}")]
     Program(#[source] io::Error),
-    /// The libraries are not there.
-    #[error("the stand-in library {name} is in none of these folders: {}; {PLACE} can name another", folders(.places))]
+    /// A library is missing.
+    #[error("the stand-in library {name} is in none of these folders: {}; {STANDIN_VARIABLE} can name another", folders(.places))]
     Absent {
         /// The missing file.
         name: &'static str,
-        /// Where it was looked for.
+        /// The folders in which it was looked for.
         places: Vec<PathBuf>,
     },
-    /// No folder can be made for them.
+    /// The folder cannot be made.
     #[error("cannot present the stand-in libraries in {}: {source}", .folder.display())]
     Folder {
-        /// The folder tried last.
+        /// The folder that was tried last.
         folder: PathBuf,
-        /// Why not.
+        /// The reason.
         source: io::Error,
     },
-    /// Somebody else's folder is in the way.
+    /// The folder exists and belongs to another user.
     #[error("{} belongs to another user", .0.display())]
     Foreign(PathBuf),
 }
@@ -50,9 +50,13 @@ fn folders(places: &[PathBuf]) -> String {
     places.iter().map(|place| place.display().to_string()).collect::<Vec<_>>().join(", ")
 }
 
-/// A folder that holds the stand-ins as `libcuda.so.1`, `libcuda.so` and `libnccl.so.2`. Made if it is not there; several
-/// processes may do so at once.
-pub fn folder() -> Result<PathBuf, Error> {
+/// The folder with the stand-ins as `libcuda.so.1`, `libcuda.so` and `libnccl.so.2`. It is made if it is missing; several
+/// processes may do so at the same time.
+///
+/// # Errors
+///
+/// A stand-in is missing, or the folder cannot be made.
+pub fn folder() -> Result<PathBuf, StandinError> {
     let places = places()?;
     let sources = (find(DRIVER, &places)?, find(LIBRARY, &places)?);
     let present = |folder: &Path| present(folder, &sources.0, &sources.1);
@@ -60,7 +64,7 @@ pub fn folder() -> Result<PathBuf, Error> {
     match present(&beside) {
         Ok(()) => return Ok(beside),
         // an installed program's folder may be read-only
-        Err(Error::Folder { .. }) => {}
+        Err(StandinError::Folder { .. }) => {}
         Err(other) => return Err(other),
     }
     // a user's own folder: what others may write to could hold any library
@@ -73,17 +77,21 @@ pub fn folder() -> Result<PathBuf, Error> {
     Ok(there)
 }
 
-/// The stand-in NCCL under the vendor's name.
-pub fn library() -> Result<PathBuf, Error> {
+/// The path of the stand-in NCCL under the vendor's name.
+///
+/// # Errors
+///
+/// As [`folder`].
+pub fn library() -> Result<PathBuf, StandinError> {
     Ok(folder()?.join("libnccl.so.2"))
 }
 
-/// Where the libraries may be: where the variable says, else where cargo or an installation puts them.
-fn places() -> Result<Vec<PathBuf>, Error> {
-    if let Some(place) = std::env::var_os(PLACE).filter(|place| !place.is_empty()) {
+/// The folders in which the libraries may be: that of the variable, else those of cargo and of an installation.
+fn places() -> Result<Vec<PathBuf>, StandinError> {
+    if let Some(place) = std::env::var_os(STANDIN_VARIABLE).filter(|place| !place.is_empty()) {
         return Ok(vec![place.into()]);
     }
-    let program = std::env::current_exe().map_err(Error::Program)?;
+    let program = std::env::current_exe().map_err(StandinError::Program)?;
     let mut places = Vec::new();
     if let Some(folder) = program.parent() {
         // a program, a test (which lies in `deps` itself), an example, an installation
@@ -92,26 +100,26 @@ fn places() -> Result<Vec<PathBuf>, Error> {
     Ok(places)
 }
 
-fn find(name: &'static str, places: &[PathBuf]) -> Result<PathBuf, Error> {
+fn find(name: &'static str, places: &[PathBuf]) -> Result<PathBuf, StandinError> {
     let found = places.iter().find_map(|place| std::fs::canonicalize(place.join(name)).ok());
-    found.ok_or_else(|| Error::Absent { name, places: places.to_vec() })
+    found.ok_or_else(|| StandinError::Absent { name, places: places.to_vec() })
 }
 
-/// A folder that only its owner may write to.
-fn make_private(folder: &Path) -> Result<(), Error> {
+/// Makes a folder to which only its owner may write.
+fn make_private(folder: &Path) -> Result<(), StandinError> {
     use std::os::unix::fs::{DirBuilderExt, MetadataExt};
-    let failed = |source| Error::Folder { folder: folder.to_owned(), source };
+    let failed = |source| StandinError::Folder { folder: folder.to_owned(), source };
     match std::fs::DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(failed(error)),
         _ => {}
     }
     let what = std::fs::symlink_metadata(folder).map_err(failed)?;
     let own = what.is_dir() && what.uid() == rustix::process::getuid().as_raw() && what.mode() & 0o022 == 0;
-    if own { Ok(()) } else { Err(Error::Foreign(folder.to_owned())) }
+    if own { Ok(()) } else { Err(StandinError::Foreign(folder.to_owned())) }
 }
 
-fn present(folder: &Path, driver: &Path, library: &Path) -> Result<(), Error> {
-    let failed = |source| Error::Folder { folder: folder.to_owned(), source };
+fn present(folder: &Path, driver: &Path, library: &Path) -> Result<(), StandinError> {
+    let failed = |source| StandinError::Folder { folder: folder.to_owned(), source };
     std::fs::create_dir_all(folder).map_err(failed)?;
     for (name, source) in NAMES {
         link(&folder.join(name), if source == DRIVER { driver } else { library }).map_err(failed)?;
@@ -119,7 +127,7 @@ fn present(folder: &Path, driver: &Path, library: &Path) -> Result<(), Error> {
     Ok(())
 }
 
-/// Makes `link` lead to `target`; at every moment it leads to what it led to before, or there.
+/// Makes `link` lead to `target` in one step.
 fn link(link: &Path, target: &Path) -> io::Result<()> {
     static COUNTER: AtomicU64 = AtomicU64::new(0);
     if std::fs::read_link(link).is_ok_and(|now| now == target) {
@@ -135,7 +143,7 @@ fn link(link: &Path, target: &Path) -> io::Result<()> {
     })
 }
 
-/// FNV-1a: the same in every build, unlike the standard hasher.
+/// FNV-1a, which is the same in every build.
 fn fnv(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
@@ -191,6 +199,6 @@ mod tests {
         make_private(&path).unwrap();
         make_private(&path).unwrap();
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o777)).unwrap();
-        assert!(matches!(make_private(&path), Err(Error::Foreign(_))));
+        assert!(matches!(make_private(&path), Err(StandinError::Foreign(_))));
     }
 }

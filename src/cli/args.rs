@@ -2,7 +2,7 @@
 use crate::audit::peers::Peer;
 use crate::audit::{Selection as Faults, UnknownId};
 use crate::child::Workers;
-use crate::library::{Cuda, is_version};
+use crate::library::{CudaRelease, is_version};
 use crate::plan::Limits;
 use crate::run::{RanksPerGpu, seconds};
 use crate::scenario::{AllowEnv, Placement};
@@ -25,23 +25,23 @@ pub struct Args {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
-    Run(Run),
-    Check(Check),
-    Audit(Audit),
+    Run(RunArgs),
+    Check(CheckArgs),
+    Audit(AuditArgs),
     /// NCCL libraries: which ones this machine has, and getting another.
     #[command(subcommand)]
-    Nccl(Nccl),
-    Doctor(Doctor),
+    Nccl(NcclCommand),
+    Doctor(DoctorArgs),
 }
 
 #[derive(Debug, Subcommand)]
-pub enum Nccl {
+pub enum NcclCommand {
     /// List the NCCL libraries of this machine: version, file, where it was found, and what it lacks.
     ///
     /// Looks into LD_LIBRARY_PATH, the loader's cache, Python's packages (python3's and VIRTUAL_ENV's), CONDA_PREFIX, the
     /// system's CUDA folders, and what was fetched. Each library is opened in a process of its own.
     List,
-    Fetch(NcclFetch),
+    Fetch(NcclFetchArgs),
 }
 
 /// Get an NCCL library from its Python wheel; prints the file's path.
@@ -50,19 +50,19 @@ pub enum Nccl {
 /// library is taken out if its hash is right, into $XDG_CACHE_HOME/collspec/nccl (or ~/.cache/collspec/nccl); no code of
 /// the wheel runs. A library that is there already is not fetched again.
 #[derive(Debug, ClapArgs)]
-pub struct NcclFetch {
+pub struct NcclFetchArgs {
     /// The version, for example 2.30.7.
     #[arg(value_name = "VERSION", value_parser = version)]
     pub version: String,
 
     /// The CUDA release that it was built for: 11, 12 or 13.
     #[arg(long, value_name = "N", default_value = "12")]
-    pub cuda: Cuda,
+    pub cuda: CudaRelease,
 }
 
 /// Which cases.
 #[derive(Debug, ClapArgs)]
-pub struct Selection {
+pub struct SelectionArgs {
     /// Scenario files, or folders that hold them.
     ///
     /// A case is called by its file's path under the folder given, without `.toml`; the cases of a file given by itself by
@@ -90,16 +90,16 @@ pub struct Selection {
     ///
     /// Some of NCCL's variables load libraries, write files or connect to other hosts. Files can set only those that choose
     /// algorithms, protocols, channels, sizes, thresholds, transports, checks and the debug level.
-    #[arg(long, value_name = "NAME", value_parser = AllowEnv::parse_one)]
+    #[arg(long, value_name = "NAME", value_parser = AllowEnv::parse_name)]
     pub allow_env: Vec<String>,
 
     #[command(flatten)]
-    pub bounds: Bounds,
+    pub bounds: LimitArgs,
 }
 
 /// Limits on what a file and a case may cost. The cost is computed before a case begins.
 #[derive(Debug, ClapArgs)]
-pub struct Bounds {
+pub struct LimitArgs {
     /// Memory that a case may take in all copies, in worker, shared memory and judge, and that cases which run at the same
     /// time may take together: bytes, or such as 512MiB or 16GiB. A case that needs more is refused; one that needs more
     /// than this machine has free is skipped [default: 16GiB].
@@ -120,7 +120,7 @@ pub struct Bounds {
     pub max_file: Option<u64>,
 }
 
-impl Bounds {
+impl LimitArgs {
     fn limits(&self) -> Limits {
         let usual = Limits::default();
         Limits {
@@ -133,7 +133,7 @@ impl Bounds {
     }
 }
 
-impl Selection {
+impl SelectionArgs {
     pub fn filter(&self) -> Filter {
         Filter { text: self.filter.clone(), exact: self.exact, long: false }
     }
@@ -142,12 +142,16 @@ impl Selection {
     pub fn reading(&self) -> Reading {
         Reading {
             forms: self.forms.clone().unwrap_or_default(),
-            allow_env: AllowEnv::of(&self.allow_env),
+            allow_env: AllowEnv::from_names(&self.allow_env),
             limits: self.bounds.limits(),
         }
     }
 
     /// The files' cases in the forms that are wanted.
+    ///
+    /// # Errors
+    ///
+    /// A path that cannot be read or is no scenario file.
     pub fn open(&self) -> Result<Suite, crate::suite::Error> {
         Suite::open_with(&self.paths, &self.reading())
     }
@@ -157,9 +161,9 @@ impl Selection {
 ///
 /// If any file has a fault, or a selected case cannot be run as it is written, all of that is shown and nothing runs.
 #[derive(Debug, ClapArgs)]
-pub struct Run {
+pub struct RunArgs {
     #[command(flatten)]
-    pub selection: Selection,
+    pub selection: SelectionArgs,
 
     /// What runs the cases: `nccl` is a real library on GPUs, `soft` is NCCL's interface in software; `auto` is nccl if a
     /// driver, devices and a library are there, else soft.
@@ -171,7 +175,7 @@ pub struct Run {
     pub require: Option<BackendChoice>,
 
     #[command(flatten)]
-    pub place: Place,
+    pub place: LibraryArgs,
 
     /// How many ranks may share a GPU where a case has more ranks than there are GPUs: a number, or auto for as many as
     /// the case needs. Such ranks get a process each. Without it such cases are skipped.
@@ -215,8 +219,8 @@ pub struct Run {
     pub placement: Option<Placement>,
 
     /// Text for people, or one JSON object per case.
-    #[arg(long, value_enum, default_value_t = Format::Human)]
-    pub format: Format,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Human)]
+    pub format: ReportFormat,
 
     /// Write the report to this file instead of the standard output; not over a scenario file of the run.
     #[arg(long, value_name = "FILE")]
@@ -227,7 +231,7 @@ pub struct Run {
     pub verbose: bool,
 }
 
-impl Run {
+impl RunArgs {
     /// What was typed, and the default of everything else.
     pub fn options(&self) -> RunOptions {
         RunOptions {
@@ -254,7 +258,7 @@ impl Run {
 
 /// Where the backend nccl comes from.
 #[derive(Debug, ClapArgs)]
-pub struct Place {
+pub struct LibraryArgs {
     /// The NCCL library: a file, or a version such as 2.30.7 among those that `collspec nccl list` shows. Means
     /// `--backend nccl` where that is auto.
     #[arg(long, value_name = "PATH|VERSION")]
@@ -268,18 +272,18 @@ pub struct Place {
 
 /// Say what is here to run on: driver, GPUs, NCCL libraries, what each lacks, what will be skipped, and the remedy.
 #[derive(Debug, ClapArgs)]
-pub struct Doctor {
+pub struct DoctorArgs {
     #[command(flatten)]
-    pub place: Place,
+    pub place: LibraryArgs,
 }
 
 /// Read, check and analyse scenarios; run nothing.
 ///
 /// Shows every fault of every file, and for each file whether its programs can block.
 #[derive(Debug, ClapArgs)]
-pub struct Check {
+pub struct CheckArgs {
     #[command(flatten)]
-    pub selection: Selection,
+    pub selection: SelectionArgs,
 }
 
 /// Say which faults the scenarios would notice, in the library and in the judge.
@@ -287,9 +291,9 @@ pub struct Check {
 /// Every case runs soundly first and must pass. Then each runs on the software library made wrong in every known way that
 /// it meets, and what it caught is judged again by judges that look at less. Exit code 1 if anything goes unnoticed.
 #[derive(Debug, ClapArgs)]
-pub struct Audit {
+pub struct AuditArgs {
     #[command(flatten)]
-    pub selection: Selection,
+    pub selection: SelectionArgs,
 
     /// Only these, with commas between: F01 and so on are the library's, J01 to J10 the judge's; some have a letter behind.
     #[arg(long, value_name = "FAULTS", value_parser = faults)]
@@ -298,7 +302,7 @@ pub struct Audit {
     /// Check in this way: collspec (the default), or as a public suite would run and judge the same operations: nccl-tests,
     /// rccl, ucc. May be given several times; then one table compares them.
     #[arg(long = "as", value_name = "NAME", value_parser = way)]
-    pub ways: Vec<WayName>,
+    pub ways: Vec<CheckerName>,
 
     /// Run every case under every fault that it meets. Otherwise a file has done with a fault when two of its cases have
     /// caught it, so that counts of cases are lower bounds.
@@ -322,8 +326,8 @@ pub struct Audit {
     pub timeout: Option<f64>,
 
     /// Text for people, or JSON objects, one per line: faults, scenarios, lanes, folders, a summary.
-    #[arg(long, value_enum, default_value_t = Format::Human)]
-    pub format: Format,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Human)]
+    pub format: ReportFormat,
 
     /// Write the report to this file instead of the standard output; not over a scenario file of the run.
     #[arg(long, value_name = "FILE")]
@@ -331,7 +335,7 @@ pub struct Audit {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum ReportFormat {
     /// Failures in full, skips by reason, one line at the end.
     Human,
     /// One JSON object per case and line.
@@ -340,20 +344,20 @@ pub enum Format {
 
 /// A way of checking, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum WayName {
+pub enum CheckerName {
     /// This program's own.
     Collspec,
     /// A public suite's.
     Peer(Peer),
 }
 
-fn way(text: &str) -> Result<WayName, String> {
+fn way(text: &str) -> Result<CheckerName, String> {
     if text == "collspec" {
-        return Ok(WayName::Collspec);
+        return Ok(CheckerName::Collspec);
     }
     let known: Vec<&str> = Peer::ALL.into_iter().map(Peer::name).collect();
     let unknown = || format!("the ways of checking are collspec, {}", known.join(", "));
-    Peer::parse(text).map(WayName::Peer).ok_or_else(unknown)
+    Peer::parse(text).map(CheckerName::Peer).ok_or_else(unknown)
 }
 
 fn fault(text: &str) -> Result<Fault, NoFault> {

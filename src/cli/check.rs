@@ -1,33 +1,33 @@
 //! `collspec check`.
-use super::args::Check;
+use super::args::CheckArgs;
 use super::exit::Exit;
-use super::run::{keep, open, show_faults};
+use super::run::{open, select_with, show_diagnostics};
 use super::terminal;
 use crate::printable::{one_line, printable};
 use crate::run::memory::Turns;
 use crate::scenario::Case;
 use crate::suite::foresee::{Foreseen, foresee};
-use crate::suite::{Filter, drive, faults, files_in_words};
+use crate::suite::{Filter, diagnostics, drive, files_in_words};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-pub fn check(args: &Check) -> anyhow::Result<Exit> {
+pub fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
     let jobs = available_parallelism().map_or(1, NonZeroUsize::get);
     let mut suite = open(&args.selection)?;
-    if suite.faults.is_empty() || !suite.cases.is_empty() {
+    if suite.invalid_files.is_empty() || !suite.cases.is_empty() {
         // Nothing runs here, so cases tagged `long` take no longer than others.
         let filter = Filter { long: true, ..args.selection.filter() };
-        keep(&mut suite, &args.selection, &filter)?;
+        select_with(&mut suite, &args.selection, &filter)?;
     }
     suite.plan(jobs);
-    let patience = faults::Patience::default();
+    let patience = diagnostics::InvalidCaseLimit::default();
     let (limits, turns) = (suite.limits, Turns::new(suite.limits.memory));
     let look = |case: &Arc<Case>| foresee(case, &limits, &turns);
-    // A file with faults that planning finds is not worked out any further.
-    let planned = |case: &Arc<Case>| suite.faults.iter().all(|faulty| faulty.file.path != case.file.path);
+    // Cases of files with diagnostics from the plan get no forecast.
+    let planned = |case: &Arc<Case>| suite.invalid_files.iter().all(|faulty| faulty.file.path != case.file.path);
     suite.cases = suite.cases.iter().filter(|case| planned(case)).cloned().collect();
     let results = drive::map(&suite.cases, jobs, |case| patience.look(case, look));
     let mut files: BTreeMap<&str, Vec<Foreseen>> = BTreeMap::new();
@@ -35,27 +35,27 @@ pub fn check(args: &Check) -> anyhow::Result<Exit> {
         let file = files.entry(&case.file.path).or_default();
         match result {
             Ok(foreseen) => file.push(foreseen),
-            Err(diagnostics) => faults::add(&mut suite.faults, case, diagnostics),
+            Err(diagnostics) => diagnostics::add(&mut suite.invalid_files, case, diagnostics),
         }
     }
-    // A file with a fault has its diagnostics instead.
-    files.retain(|path, _| suite.faults.iter().all(|faulty| faulty.file.path != *path));
+    // A file with diagnostics shows these instead of a summary.
+    files.retain(|path, _| suite.invalid_files.iter().all(|faulty| faulty.file.path != *path));
 
     let mut out = terminal::out();
     for (path, cases) in &files {
-        writeln!(out, "{}: {}", printable(path), one_line(&summary(cases)))?;
+        writeln!(out, "{}: {}", printable(path), one_line(&summary_line(cases)))?;
     }
     out.flush()?;
-    if suite.faults.is_empty() {
+    if suite.invalid_files.is_empty() {
         return Ok(Exit::ALL_PASSED);
     }
-    show_faults(&suite)?;
-    writeln!(terminal::err(), "collspec: {} with faults", files_in_words(suite.faults.len()))?;
+    show_diagnostics(&suite)?;
+    writeln!(terminal::err(), "collspec: {} with faults", files_in_words(suite.invalid_files.len()))?;
     Ok(Exit::WRONG_INPUT)
 }
 
-/// One line: the number of cases, and what is foreseen of them, the first of every kind in words.
-fn summary(cases: &[Foreseen]) -> String {
+/// The summary of a file's cases in one line: their number and what is foreseen, with the first reason of every kind.
+fn summary_line(cases: &[Foreseen]) -> String {
     let count = |words: &str, number: usize| (number > 0).then(|| format!("{number} {words}"));
     let of = |kind: fn(&Foreseen) -> Option<&str>| {
         let mut words = cases.iter().filter_map(kind);
@@ -98,7 +98,7 @@ mod tests {
     #[test]
     fn a_file_is_summed_up_in_a_line() {
         use Foreseen::*;
-        let line = |cases: &[Foreseen]| summary(cases);
+        let line = |cases: &[Foreseen]| summary_line(cases);
         assert_eq!(line(&[Completes]), "1 case, completes");
         assert_eq!(line(&[Completes, Completes]), "2 cases, completes");
         assert_eq!(line(&[Refused]), "1 case, refused, as expected");

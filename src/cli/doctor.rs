@@ -1,11 +1,11 @@
-//! `collspec doctor`: what is here to run on, and what to do about what is not. It is never a failure.
-use super::args::Doctor;
+//! `collspec doctor`: the drivers, devices and libraries of this machine, and the remedy for what is missing.
+use super::args::DoctorArgs;
 use super::exit::Exit;
-use super::nccl::lack;
+use super::nccl::lacking_text;
 use super::terminal;
-use crate::backend::cuda::{DeviceInfo, DriverState, Gpus};
+use crate::backend::cuda::{DeviceInfo, DriverReport, DriverState};
 use crate::child::Workers;
-use crate::library::{Found, Probed, find};
+use crate::library::{FoundLibrary, LibraryInfo, find_libraries};
 use crate::printable::one_line;
 use crate::run::gpus::{self, AskError};
 use crate::run::{Machine, machine::driver_text};
@@ -13,7 +13,7 @@ use crate::suite::{BackendChoice, BackendMissing, BackendRequest, ChosenBackend}
 use std::io::Write;
 use std::path::Path;
 
-pub fn doctor(args: &Doctor) -> anyhow::Result<Exit> {
+pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Exit> {
     let workers = Workers::CurrentExe;
     let request = BackendRequest {
         nccl: args.place.nccl.clone(),
@@ -21,14 +21,14 @@ pub fn doctor(args: &Doctor) -> anyhow::Result<Exit> {
         ..BackendRequest::default()
     };
     let gpus = request.driver_folder().map(|folder| gpus::ask(&workers, folder.as_deref()));
-    let libraries = find(&workers);
-    // with nothing asked for, the software is taken without a word: here the word is wanted
+    let libraries = find_libraries(&workers);
+    // `nccl` is asked for to get the reason why it cannot be used.
     let nccl = BackendRequest { backend: BackendChoice::Nccl, ..request }.resolve(&workers);
 
     let mut lines = vec![format!("collspec {}", env!("CARGO_PKG_VERSION"))];
     match &gpus {
         Ok(gpus) => driver_lines(gpus, &mut lines),
-        Err(words) => lines.push(entry("driver", words)),
+        Err(words) => lines.push(entry_line("driver", words)),
     }
     if let Ok(Ok(gpus)) = &gpus {
         device_lines(&gpus.devices, &mut lines);
@@ -37,13 +37,16 @@ pub fn doctor(args: &Doctor) -> anyhow::Result<Exit> {
     match nccl {
         Ok(choice) => {
             let machine = choice.machine.as_deref();
-            lines.push(entry("backend", &format!("nccl: {}", machine.map(Machine::describe).unwrap_or_default())));
-            lines.extend(machine.into_iter().flat_map(skipped).map(|words| entry("skipped", &words)));
+            lines.push(entry_line("backend", &format!("nccl: {}", machine.map(Machine::describe).unwrap_or_default())));
+            lines.extend(machine.into_iter().flat_map(skipped).map(|words| entry_line("skipped", &words)));
         }
         Err(missing) => {
-            lines.push(entry("backend", "soft: NCCL's interface in software runs every scenario that names no GPU"));
-            lines.push(entry("", &format!("not nccl: {}", missing.0)));
-            lines.push(entry("skipped", "cases that require the backend nccl, GPUs or a compute capability"));
+            lines.push(entry_line(
+                "backend",
+                "soft: NCCL's interface in software runs every scenario that names no GPU",
+            ));
+            lines.push(entry_line("", &format!("not nccl: {}", missing.0)));
+            lines.push(entry_line("skipped", "cases that require the backend nccl, GPUs or a compute capability"));
         }
     }
     let mut out = terminal::out();
@@ -54,28 +57,28 @@ pub fn doctor(args: &Doctor) -> anyhow::Result<Exit> {
     Ok(Exit::ALL_PASSED)
 }
 
-fn entry(name: &str, words: &str) -> String {
+fn entry_line(name: &str, words: &str) -> String {
     format!("{name:<10} {words}")
 }
 
-fn driver_lines(gpus: &Result<Gpus, AskError>, lines: &mut Vec<String>) {
+fn driver_lines(gpus: &Result<DriverReport, AskError>, lines: &mut Vec<String>) {
     match gpus {
         Ok(gpus) => {
             let words = match gpus.state {
                 DriverState::Devices(_) => driver_text(gpus),
                 _ => gpus.state.to_string(),
             };
-            lines.push(entry("driver", &words));
-            lines.extend(remedy(&gpus.state).map(|words| entry("", words)));
+            lines.push(entry_line("driver", &words));
+            lines.extend(remedy(&gpus.state).map(|words| entry_line("", words)));
         }
         Err(error) => {
-            lines.push(entry("driver", &error.to_string()));
-            lines.push(entry("", "see whether `nvidia-smi` works; if not, the driver must be repaired first"));
+            lines.push(entry_line("driver", &error.to_string()));
+            lines.push(entry_line("", "see whether `nvidia-smi` works; if not, the driver must be repaired first"));
         }
     }
 }
 
-/// What can be done.
+/// The remedy for a driver that cannot be used.
 fn remedy(state: &DriverState) -> Option<&'static str> {
     Some(match state {
         DriverState::Devices(_) => return None,
@@ -98,10 +101,10 @@ fn device_lines(devices: &[DeviceInfo], lines: &mut Vec<String>) {
         let DeviceInfo { name, compute: (major, minor), uuid, bus, .. } = device;
         let memory = device.memory as f64 / f64::from(1 << 30);
         let words = format!("{number}: {name}, compute {major}.{minor}, {memory:.1} GiB, {uuid}, at {bus}");
-        lines.push(entry(if number == 0 { "devices" } else { "" }, &words));
+        lines.push(entry_line(if number == 0 { "devices" } else { "" }, &words));
     }
     if devices.len() > 1 {
-        lines.push(entry("topology", &topology(devices)));
+        lines.push(entry_line("topology", &topology(devices)));
     }
 }
 
@@ -122,9 +125,9 @@ fn topology(devices: &[DeviceInfo]) -> String {
 }
 
 /// The libraries that were found, and the one that will run if it is none of them.
-fn library_lines(libraries: &[Found], nccl: &Result<ChosenBackend, BackendMissing>, lines: &mut Vec<String>) {
-    let usable = |probed: &Probed, path: &Path| {
-        format!("{} {}, {}: {}", probed.version_text(), path.display(), probed.maker.words(), lack(probed))
+fn library_lines(libraries: &[FoundLibrary], nccl: &Result<ChosenBackend, BackendMissing>, lines: &mut Vec<String>) {
+    let usable = |probed: &LibraryInfo, path: &Path| {
+        format!("{} {}, {}: {}", probed.version_text(), path.display(), probed.maker.words(), lacking_text(probed))
     };
     let named = nccl.as_ref().ok().and_then(|choice| choice.machine.as_deref());
     let named = named.filter(|machine| libraries.iter().all(|found| found.path != machine.library));
@@ -135,10 +138,10 @@ fn library_lines(libraries: &[Found], nccl: &Result<ChosenBackend, BackendMissin
     });
     let all: Vec<String> = named.into_iter().chain(found).collect();
     if all.is_empty() {
-        lines.push(entry("libraries", "none was found"));
-        lines.push(entry("", "`collspec nccl fetch 2.30.7` gets one; --nccl PATH names one"));
+        lines.push(entry_line("libraries", "none was found"));
+        lines.push(entry_line("", "`collspec nccl fetch 2.30.7` gets one; --nccl PATH names one"));
     }
-    lines.extend(all.iter().enumerate().map(|(n, words)| entry(if n == 0 { "libraries" } else { "" }, words)));
+    lines.extend(all.iter().enumerate().map(|(n, words)| entry_line(if n == 0 { "libraries" } else { "" }, words)));
 }
 
 /// What this machine and library cannot run.
@@ -156,7 +159,7 @@ fn skipped(machine: &Machine) -> Vec<String> {
             least.0, least.1
         ));
     }
-    let lacks: Vec<_> = machine.probed.lacks().into_iter().map(|(name, _)| name).collect();
+    let lacks: Vec<_> = machine.probed.missing_functions().into_iter().map(|(name, _)| name).collect();
     let pairs = !lacks.contains(&"ncclSend") && !lacks.contains(&"ncclRecv");
     for name in USED.into_iter().filter(|name| lacks.contains(name)) {
         words.push(match name {

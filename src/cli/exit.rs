@@ -10,7 +10,7 @@ impl Exit {
     pub const ALL_PASSED: Exit = Exit(0);
     /// Some case failed.
     pub const SOME_FAILED: Exit = Exit(1);
-    /// The files or the command line are wrong: faults of a file, a case that cannot be run as written, nothing selected,
+    /// The files or the command line are wrong: diagnostics of a file, a case that cannot be run as written, nothing selected,
     /// something that cannot be read or written. The command line's own parser ends with the same number.
     pub const WRONG_INPUT: Exit = Exit(2);
     /// A backend that was required is missing.

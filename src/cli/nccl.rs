@@ -1,21 +1,21 @@
 //! `collspec nccl`.
-use super::args::{Nccl, NcclFetch};
+use super::args::{NcclCommand, NcclFetchArgs};
 use super::exit::Exit;
 use super::terminal;
 use crate::child::Workers;
-use crate::library::{Cache, Found, Probed, fetch, find, probe};
+use crate::library::{FoundLibrary, LibraryCache, LibraryInfo, fetch, find_libraries, probe};
 use crate::printable::{one_line, printable};
 use std::io::Write;
 
-pub fn nccl(args: &Nccl) -> anyhow::Result<Exit> {
+pub fn nccl(args: &NcclCommand) -> anyhow::Result<Exit> {
     match args {
-        Nccl::List => list(),
-        Nccl::Fetch(args) => get(args),
+        NcclCommand::List => list(),
+        NcclCommand::Fetch(args) => get(args),
     }
 }
 
 fn list() -> anyhow::Result<Exit> {
-    let found = find(&Workers::CurrentExe);
+    let found = find_libraries(&Workers::CurrentExe);
     let mut out = terminal::out();
     if found.is_empty() {
         writeln!(
@@ -25,15 +25,15 @@ fn list() -> anyhow::Result<Exit> {
         writeln!(out, "the system's CUDA folders, or among those fetched; `collspec nccl fetch 2.30.7` gets one")?;
     }
     for library in &found {
-        write!(out, "{}", entry(library))?;
+        write!(out, "{}", library_entry(library))?;
     }
     out.flush()?;
     Ok(Exit::ALL_PASSED)
 }
 
-fn get(args: &NcclFetch) -> anyhow::Result<Exit> {
-    let cache = Cache::of_user()?;
-    let place = cache.place(&args.version, args.cuda);
+fn get(args: &NcclFetchArgs) -> anyhow::Result<Exit> {
+    let cache = LibraryCache::of_user()?;
+    let place = cache.library_path(&args.version, args.cuda);
     if !place.is_file() {
         writeln!(terminal::err(), "collspec: fetching NCCL {} for {}, some 300 MB", args.version, args.cuda)?;
     }
@@ -47,27 +47,27 @@ fn get(args: &NcclFetch) -> anyhow::Result<Exit> {
         None => writeln!(err, "collspec: it was there already")?,
     }
     match probe(&fetched.path, &Workers::CurrentExe) {
-        Ok(probed) => writeln!(err, "collspec: NCCL {}; {}", probed.version_text(), lack(&probed))?,
+        Ok(probed) => writeln!(err, "collspec: NCCL {}; {}", probed.version_text(), lacking_text(&probed))?,
         Err(error) => writeln!(err, "collspec: it cannot be used on this machine: {}", one_line(&error.to_string()))?,
     }
     Ok(Exit::ALL_PASSED)
 }
 
-/// A library in two lines: version and file, then where it was found and what it lacks.
-fn entry(library: &Found) -> String {
+/// A library in two lines: version and file, then the place in which it was found and the functions that it lacks.
+fn library_entry(library: &FoundLibrary) -> String {
     let path = library.path.display().to_string();
     let path = printable(&path);
     match &library.probed {
         Ok(probed) => {
-            format!("{:<8} {path}\n         {}; {}\n", probed.version_text(), library.source, lack(probed))
+            format!("{:<8} {path}\n         {}; {}\n", probed.version_text(), library.source, lacking_text(probed))
         }
         Err(error) => format!("unusable {path}\n         {}; {}\n", library.source, one_line(&error.to_string())),
     }
 }
 
-/// What a library lacks, by release.
-pub fn lack(probed: &Probed) -> String {
-    let mut lacks = probed.lacks();
+/// The functions that a library lacks, by release.
+pub fn lacking_text(probed: &LibraryInfo) -> String {
+    let mut lacks = probed.missing_functions();
     if lacks.is_empty() {
         return "it lacks nothing that collspec knows".to_owned();
     }
@@ -93,32 +93,32 @@ fn nccl_release(since: &str) -> Vec<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::library::{ProbeError, Source};
+    use crate::library::{LibrarySource, ProbeError};
 
     const MAKER: nccl_sys::Maker = nccl_sys::Maker::Nvidia;
 
     #[test]
     fn a_library_in_two_lines() {
         let names = |releases: &[&str]| {
-            let all = Probed { version: 0, maker: MAKER, symbols: Vec::new() }.lacks();
+            let all = LibraryInfo { version: 0, maker: MAKER, symbols: Vec::new() }.missing_functions();
             all.into_iter().filter(|(_, since)| !releases.contains(since)).map(|(name, _)| name.to_owned()).collect()
         };
-        let library = |probed| Found { path: "/a/libnccl.so.2".into(), source: Source::Python, probed };
-        let all = library(Ok(Probed { version: 23007, maker: MAKER, symbols: names(&[]) }));
+        let library = |probed| FoundLibrary { path: "/a/libnccl.so.2".into(), source: LibrarySource::Python, probed };
+        let all = library(Ok(LibraryInfo { version: 23007, maker: MAKER, symbols: names(&[]) }));
         assert_eq!(
-            entry(&all),
+            library_entry(&all),
             "2.30.7   /a/libnccl.so.2\n         Python's packages; it lacks nothing that collspec knows\n"
         );
-        let old = library(Ok(Probed { version: 22605, maker: MAKER, symbols: names(&["2.7", "2.28", "2.29"]) }));
+        let old = library(Ok(LibraryInfo { version: 22605, maker: MAKER, symbols: names(&["2.7", "2.28", "2.29"]) }));
         assert!(
-            entry(&old).ends_with(
+            library_entry(&old).ends_with(
                 "it lacks 14 functions, by release: 2.7 ncclSend, ncclRecv; 2.28 ncclAlltoAll, ncclGather, ncclScatter; \
                  2.29 ncclCommGetUniqueId, ncclCommGrow, ncclWinGetUserPtr, 6 more\n"
             ),
             "{}",
-            entry(&old)
+            library_entry(&old)
         );
         let bad = library(Err(ProbeError::Unusable("it is a text".into())));
-        assert_eq!(entry(&bad), "unusable /a/libnccl.so.2\n         Python's packages; it is a text\n");
+        assert_eq!(library_entry(&bad), "unusable /a/libnccl.so.2\n         Python's packages; it is a text\n");
     }
 }

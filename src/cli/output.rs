@@ -1,12 +1,16 @@
 //! The file of `--output`.
-use super::args::Selection;
+use super::args::SelectionArgs;
 use anyhow::Context;
 use std::fs::{File, Metadata};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Checks that the report would not overwrite a scenario file of this run. A link to such a file counts as the file.
-pub fn spare_scenarios(output: Option<&Path>, selection: &Selection) -> anyhow::Result<()> {
+/// Checks that the report does not overwrite a scenario file of this run. A link to one counts as the file.
+///
+/// # Errors
+///
+/// The output is a scenario file of this run.
+pub fn refuse_scenario_as_output(output: Option<&Path>, selection: &SelectionArgs) -> anyhow::Result<()> {
     let Some(path) = output else { return Ok(()) };
     let Ok(there) = path.metadata() else { return Ok(()) };
     let place = |file: &Metadata| (file.dev(), file.ino());
@@ -25,7 +29,11 @@ pub fn spare_scenarios(output: Option<&Path>, selection: &Selection) -> anyhow::
     }
 }
 
-/// Makes the file, or empties it.
-pub fn create(path: &Path) -> anyhow::Result<File> {
+/// Creates or empties the file.
+///
+/// # Errors
+///
+/// The file cannot be written.
+pub fn create_file(path: &Path) -> anyhow::Result<File> {
     File::create(path).with_context(|| format!("cannot write {}", path.display()))
 }

@@ -1,16 +1,16 @@
-//! A bar on the terminal while cases run; nothing anywhere else.
+//! A progress bar on the terminal while cases run.
 use crate::judge::Status;
 use crate::printable::printable;
 use crate::report::Event;
 use indicatif::{ProgressBar, ProgressStyle};
 
-/// Shows how far a run is. Hidden where the standard error is no terminal.
-pub struct Progress {
+/// A progress bar; hidden if the standard error is no terminal.
+pub struct ProgressDisplay {
     bar: ProgressBar,
     failed: usize,
 }
 
-impl Progress {
+impl ProgressDisplay {
     pub fn new() -> Self {
         let bar = ProgressBar::no_length();
         if let Ok(style) = ProgressStyle::with_template("{bar:32} {pos}/{len} {msg}") {
@@ -19,7 +19,7 @@ impl Progress {
         Self { bar, failed: 0 }
     }
 
-    /// Lets `report` write while the bar is out of the way.
+    /// Hides the bar while `report` writes.
     pub fn suspend<R>(&self, report: impl FnOnce() -> R) -> R {
         self.bar.suspend(report)
     }
@@ -36,20 +36,20 @@ impl Progress {
         }
     }
 
-    /// So many things follow.
+    /// Starts the bar anew for `number` steps.
     pub fn begin(&self, number: usize, what: &'static str) {
         self.bar.set_position(0);
         self.bar.set_length(number as u64);
         self.bar.set_message(what);
     }
 
-    /// One of them is done.
+    /// Counts one step.
     pub fn step(&self, name: String) {
         self.bar.inc(1);
         self.bar.set_message(printable(&name).into_owned());
     }
 
-    /// All of them are.
+    /// Removes the bar.
     pub fn end(&self) {
         self.bar.finish_and_clear();
     }

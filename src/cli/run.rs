@@ -1,17 +1,17 @@
 //! `collspec run`.
-use super::args::{Format, Run, Selection};
+use super::args::{ReportFormat, RunArgs, SelectionArgs};
 use super::exit::Exit;
 use super::output;
-use super::progress::Progress;
+use super::progress::ProgressDisplay;
 use super::terminal;
-use crate::printable::{Guarded, one_line, printable_lines};
+use crate::printable::{PrintableWriter, one_line, printable_lines};
 use crate::report::Event;
-use crate::report::{Human, Inherited, JsonLines, Reporter, Rerun, Styles};
+use crate::report::{HumanReporter, InheritedVariables, JsonLinesReporter, Reporter, RerunCommand, Styles};
 use crate::suite::options::cores;
 use crate::suite::{Error, Filter, RunOptions, Suite, passed_over};
 use std::io::{self, BufWriter, Write};
 
-pub fn run(args: &Run) -> anyhow::Result<Exit> {
+pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     let options = args.options();
     let chosen = match options.backend.resolve(&options.workers) {
         Ok(chosen) => chosen,
@@ -24,19 +24,22 @@ pub fn run(args: &Run) -> anyhow::Result<Exit> {
         anyhow::bail!("--fault makes the software library wrong, and this run is on a real one: add --backend soft");
     }
     let mut suite = open(&args.selection)?;
-    output::spare_scenarios(args.output.as_deref(), &args.selection)?;
-    if suite.faults.is_empty() {
+    output::refuse_scenario_as_output(args.output.as_deref(), &args.selection)?;
+    if suite.invalid_files.is_empty() {
         select(&mut suite, &args.selection)?;
         suite.plan(cores());
     }
-    if !suite.faults.is_empty() {
-        show_faults(&suite)?;
-        return Err(Error::Faults(suite.faults.len()).into());
+    if !suite.invalid_files.is_empty() {
+        show_diagnostics(&suite)?;
+        return Err(Error::InvalidFiles(suite.invalid_files.len()).into());
     }
 
-    writeln!(terminal::err(), "{}", one_line(&chosen.banner(&Inherited::here())))?;
-    let mut reporter = Reports { report: report(args, &options, chosen.backend.name())?, progress: Progress::new() };
-    let tally = suite.run(options, chosen, &mut reporter).map_err(plain_io)?;
+    writeln!(terminal::err(), "{}", one_line(&chosen.banner(&InheritedVariables::here())))?;
+    let mut reporter = ReportAndProgress {
+        report: make_reporter(args, &options, chosen.backend.name())?,
+        progress: ProgressDisplay::new(),
+    };
+    let tally = suite.run(options, chosen, &mut reporter).map_err(expose_broken_pipe)?;
     Ok(match (tally.refused, tally.fail) {
         (0, 0) => Exit::ALL_PASSED,
         (0, _) => Exit::SOME_FAILED,
@@ -45,7 +48,11 @@ pub fn run(args: &Run) -> anyhow::Result<Exit> {
 }
 
 /// Reads the files, and reports entries that were passed over.
-pub fn open(selection: &Selection) -> anyhow::Result<Suite> {
+///
+/// # Errors
+///
+/// A path that cannot be read or is no scenario file.
+pub fn open(selection: &SelectionArgs) -> anyhow::Result<Suite> {
     let suite = selection.open()?;
     for line in passed_over(&suite.passed_over) {
         writeln!(terminal::err(), "collspec: {line}")?;
@@ -53,13 +60,21 @@ pub fn open(selection: &Selection) -> anyhow::Result<Suite> {
     Ok(suite)
 }
 
-/// Keeps what the filter admits; a filter that admits nothing is a mistake, not a green run.
-pub fn select(suite: &mut Suite, selection: &Selection) -> anyhow::Result<()> {
-    keep(suite, selection, &selection.filter())
+/// Keeps the cases that the filter admits.
+///
+/// # Errors
+///
+/// The filter admits no case.
+pub fn select(suite: &mut Suite, selection: &SelectionArgs) -> anyhow::Result<()> {
+    select_with(suite, selection, &selection.filter())
 }
 
-/// As [`select`], with a filter that may differ from that of the command line.
-pub fn keep(suite: &mut Suite, selection: &Selection, filter: &Filter) -> anyhow::Result<()> {
+/// As [`select`], with another filter than that of the command line.
+///
+/// # Errors
+///
+/// The filter admits no case.
+pub fn select_with(suite: &mut Suite, selection: &SelectionArgs, filter: &Filter) -> anyhow::Result<()> {
     let before = suite.cases.len();
     suite.select(filter);
     let shown: Vec<_> = selection.paths.iter().map(|path| path.display().to_string()).collect();
@@ -82,46 +97,50 @@ pub fn keep(suite: &mut Suite, selection: &Selection, filter: &Filter) -> anyhow
     Ok(())
 }
 
-/// Everything that is wrong with the files, on the standard error.
-pub fn show_faults(suite: &Suite) -> io::Result<()> {
+/// Writes all diagnostics to the standard error.
+///
+/// # Errors
+///
+/// Writing fails.
+pub fn show_diagnostics(suite: &Suite) -> io::Result<()> {
     let mut to = terminal::err();
-    for faulty in &suite.faults {
+    for faulty in &suite.invalid_files {
         writeln!(to, "{}\n", faulty.render(true).trim_end())?;
     }
     to.flush()
 }
 
-/// A closed pipe must stay recognisable under the suite's own error.
-fn plain_io(error: Error) -> anyhow::Error {
+/// Unwraps the error of a closed pipe, so that the caller recognises it.
+fn expose_broken_pipe(error: Error) -> anyhow::Error {
     match error {
         Error::Report(error) if error.kind() == io::ErrorKind::BrokenPipe => error.into(),
         error => error.into(),
     }
 }
 
-fn report(args: &Run, options: &RunOptions, backend: &str) -> anyhow::Result<Box<dyn Reporter>> {
-    let rerun = Rerun::command_line(options.to_repeat(), Inherited::here());
-    let human = |to: Box<dyn Write>, styles| Box::new(Human::new(to, styles, rerun, args.verbose));
+fn make_reporter(args: &RunArgs, options: &RunOptions, backend: &str) -> anyhow::Result<Box<dyn Reporter>> {
+    let rerun = RerunCommand::command_line(options.to_repeat(), InheritedVariables::here());
+    let human = |to: Box<dyn Write>, styles| Box::new(HumanReporter::new(to, styles, rerun, args.verbose));
     Ok(match (&args.output, args.format) {
-        (None, Format::Human) => human(Box::new(terminal::out()), Styles::coloured()),
-        (None, Format::Jsonl) => Box::new(JsonLines::new(BufWriter::new(io::stdout()), backend)),
+        (None, ReportFormat::Human) => human(Box::new(terminal::out()), Styles::coloured()),
+        (None, ReportFormat::Jsonl) => Box::new(JsonLinesReporter::new(BufWriter::new(io::stdout()), backend)),
         (Some(path), format) => {
-            let file = BufWriter::new(output::create(path)?);
+            let file = BufWriter::new(output::create_file(path)?);
             match format {
-                Format::Human => human(Box::new(Guarded::new(file, false)), Styles::plain()),
-                Format::Jsonl => Box::new(JsonLines::new(file, backend)),
+                ReportFormat::Human => human(Box::new(PrintableWriter::new(file, false)), Styles::plain()),
+                ReportFormat::Jsonl => Box::new(JsonLinesReporter::new(file, backend)),
             }
         }
     })
 }
 
-/// The report, and the bar that steps aside for it.
-struct Reports {
+/// The report, and the progress bar that is hidden while it writes.
+struct ReportAndProgress {
     report: Box<dyn Reporter>,
-    progress: Progress,
+    progress: ProgressDisplay,
 }
 
-impl Reporter for Reports {
+impl Reporter for ReportAndProgress {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         self.progress.event(event);
         let Self { report, progress } = self;

@@ -1,15 +1,15 @@
-//! The standard output and error. They pass text, line breaks and this program's own colours on, the colours only to a
-//! terminal that shows them.
-use crate::printable::Guarded;
+//! The standard output and error. They pass on text, line breaks and this program's colours, the colours only to a terminal
+//! that shows them.
+use crate::printable::PrintableWriter;
 use anstream::AutoStream;
 use std::io::{self, Stderr, Stdout};
 
 /// The standard output.
-pub fn out() -> Guarded<AutoStream<Stdout>> {
-    Guarded::new(AutoStream::auto(io::stdout()), true)
+pub fn out() -> PrintableWriter<AutoStream<Stdout>> {
+    PrintableWriter::new(AutoStream::auto(io::stdout()), true)
 }
 
 /// The standard error.
-pub fn err() -> Guarded<AutoStream<Stderr>> {
-    Guarded::new(AutoStream::auto(io::stderr()), true)
+pub fn err() -> PrintableWriter<AutoStream<Stderr>> {
+    PrintableWriter::new(AutoStream::auto(io::stderr()), true)
 }

@@ -1,17 +1,17 @@
-//! Values of expressions.
+//! Evaluates expressions.
 use super::{BinOp, EvalError, Expr, Func, Node, Scope, Value};
 
-/// Which arithmetic.
+/// The arithmetic of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// A whole number is wanted: operations on whole numbers stay whole.
+    /// Operations on whole numbers give whole numbers.
     Whole,
     /// Everything is f64, except indices.
     Float,
 }
 
 impl Value {
-    /// As f64, rounded.
+    /// The value as f64, rounded.
     pub fn as_f64(self) -> f64 {
         match self {
             Self::Int(v) => v as f64,
@@ -19,11 +19,11 @@ impl Value {
         }
     }
 
-    /// As a whole number. This rule applies wherever an expression stands for a whole number.
+    /// The value as a whole number, wherever an expression stands for one.
     ///
     /// # Errors
     ///
-    /// A number that is not whole, NaN, an infinity, and what does not fit 128 bits.
+    /// A number that is not whole, NaN, an infinity, and a number that does not fit 128 bits.
     pub fn to_int(self) -> Result<i128, EvalError> {
         match self {
             Self::Int(v) => Ok(v),
@@ -64,63 +64,75 @@ impl Value {
 const I128_EDGE: f64 = 170_141_183_460_469_231_731_687_303_715_884_105_728.0;
 
 impl Expr {
-    /// The value in a scope. Work is bounded by the size of the text.
+    /// The value in a scope. The work is bounded by the size of the text.
+    ///
+    /// # Errors
+    ///
+    /// A name without a value, an operation without a result (such as a division by zero of whole numbers), or wrong arguments.
     pub fn eval<S: Scope + ?Sized>(&self, scope: &S, mode: Mode) -> Result<Value, EvalError> {
-        let value = node(&self.node, scope, mode)?;
+        let value = eval_node(&self.node, scope, mode)?;
         Ok(if mode == Mode::Float { Value::Float(value.as_f64()) } else { value })
     }
 
-    /// The value where a whole number is wanted.
+    /// The value as a whole number.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::eval`] and [`Value::to_int`].
     pub fn eval_int<S: Scope + ?Sized>(&self, scope: &S) -> Result<i128, EvalError> {
         self.eval(scope, Mode::Whole)?.to_int()
     }
 }
 
 impl Node {
-    /// The value of a part of an expression, as it counts there.
+    /// The value of this part of an expression.
+    ///
+    /// # Errors
+    ///
+    /// As [`Expr::eval`].
     pub fn eval<S: Scope + ?Sized>(&self, scope: &S, mode: Mode) -> Result<Value, EvalError> {
-        node(self, scope, mode)
+        eval_node(self, scope, mode)
     }
 }
 
-pub(super) fn node<S: Scope + ?Sized>(n: &Node, scope: &S, mode: Mode) -> Result<Value, EvalError> {
+pub(super) fn eval_node<S: Scope + ?Sized>(n: &Node, scope: &S, mode: Mode) -> Result<Value, EvalError> {
     match n {
-        Node::Int(v) => Ok(fit(Value::Int(*v), mode)),
+        Node::Int(v) => Ok(convert_to_mode(Value::Int(*v), mode)),
         Node::Float(v) => Ok(Value::Float(*v)),
-        Node::Name(name) => Ok(fit(scope.name(name)?, mode)),
+        Node::Name(name) => Ok(convert_to_mode(scope.name(name)?, mode)),
         Node::Index(buffer, index) => {
-            let k = node(index, scope, Mode::Whole)?.to_int()?;
-            Ok(fit(scope.element(buffer, k)?, mode))
+            let k = eval_node(index, scope, Mode::Whole)?.to_int()?;
+            Ok(convert_to_mode(scope.element(buffer, k)?, mode))
         }
-        Node::Field(step, field) => Ok(fit(scope.field(step, field)?, mode)),
-        Node::Neg(inner) => match node(inner, scope, mode)? {
+        Node::Field(step, field) => Ok(convert_to_mode(scope.field(step, field)?, mode)),
+        Node::Neg(inner) => match eval_node(inner, scope, mode)? {
             Value::Int(v) => v.checked_neg().map(Value::Int).ok_or_else(|| overflow("-", None)),
             Value::Float(v) => Ok(Value::Float(-v)),
         },
         Node::Binary(op, left, right) => {
-            let (a, b) = (node(left, scope, mode)?, node(right, scope, mode)?);
-            Ok(fit(binary(*op, a, b)?, mode))
+            let (a, b) = (eval_node(left, scope, mode)?, eval_node(right, scope, mode)?);
+            Ok(convert_to_mode(binary(*op, a, b)?, mode))
         }
         Node::Call(Func::If, args) => match args.as_slice() {
             [condition, yes, no] => {
-                let branch = if node(condition, scope, mode)?.truth() { yes } else { no };
-                node(branch, scope, mode)
+                let branch = if eval_node(condition, scope, mode)?.truth() { yes } else { no };
+                eval_node(branch, scope, mode)
             }
             _ => Err(arguments(Func::If)),
         },
         Node::Call(Func::Same, args) => match args.as_slice() {
-            [Node::Name(a), Node::Name(b)] => Ok(fit(Value::Int(scope.same(a, b)?.into()), mode)),
+            [Node::Name(a), Node::Name(b)] => Ok(convert_to_mode(Value::Int(scope.same(a, b)?.into()), mode)),
             _ => Err(arguments(Func::Same)),
         },
         Node::Call(func, args) => {
-            let values = args.iter().map(|a| node(a, scope, mode)).collect::<Result<Vec<_>, _>>()?;
-            Ok(fit(call(*func, &values, mode)?, mode))
+            let values = args.iter().map(|a| eval_node(a, scope, mode)).collect::<Result<Vec<_>, _>>()?;
+            Ok(convert_to_mode(call(*func, &values, mode)?, mode))
         }
     }
 }
 
-/// In floating point, whole numbers become f64 as soon as they appear.
-pub(super) fn fit(value: Value, mode: Mode) -> Value {
+/// The value in this arithmetic: in floating point, whole numbers become f64 at once.
+pub(super) fn convert_to_mode(value: Value, mode: Mode) -> Value {
     if mode == Mode::Float { Value::Float(value.as_f64()) } else { value }
 }
 
@@ -156,7 +168,7 @@ fn truth(b: bool) -> Value {
     Value::Int(b.into())
 }
 
-/// Arithmetic on whole numbers; `None` for what is not (comparisons, a negative power).
+/// An operation on whole numbers; `None` for comparisons and negative powers.
 fn whole(op: BinOp, x: i128, y: i128) -> Option<Result<Value, EvalError>> {
     let by_zero = || Err(EvalError(format!("division of {x} by zero")));
     let checked = |v: Option<i128>, sign| v.map(Value::Int).ok_or_else(|| overflow(sign, Some((x, y))));
@@ -205,8 +217,8 @@ pub(super) fn call(func: Func, values: &[Value], mode: Mode) -> Result<Value, Ev
     let [first, rest @ ..] = values else { return Err(arguments(func)) };
     let x = first.as_f64();
     Ok(match func {
-        Func::Min => rest.iter().fold(*first, |a, b| pick(a, *b, |o| o.is_gt())),
-        Func::Max => rest.iter().fold(*first, |a, b| pick(a, *b, |o| o.is_lt())),
+        Func::Min => rest.iter().fold(*first, |a, b| min_or_max(a, *b, |o| o.is_gt())),
+        Func::Max => rest.iter().fold(*first, |a, b| min_or_max(a, *b, |o| o.is_lt())),
         Func::Abs => match first {
             Value::Int(v) => Value::Int(v.checked_abs().ok_or_else(|| overflow("abs", None))?),
             Value::Float(v) => Value::Float(libm::fabs(*v)),
@@ -223,8 +235,8 @@ pub(super) fn call(func: Func, values: &[Value], mode: Mode) -> Result<Value, Ev
     })
 }
 
-/// The smaller or greater of two, -0.0 below 0.0; not a number if one is not.
-fn pick(a: Value, b: Value, take_b: fn(std::cmp::Ordering) -> bool) -> Value {
+/// The smaller or greater of two values, -0.0 below 0.0; NaN if one is NaN.
+fn min_or_max(a: Value, b: Value, take_b: fn(std::cmp::Ordering) -> bool) -> Value {
     if let (Value::Int(x), Value::Int(y)) = (a, b) {
         return if take_b(x.cmp(&y)) { b } else { a };
     }

@@ -1,9 +1,9 @@
-//! Text of an expression to tokens, each with its place.
+//! Splits the text of an expression into tokens with their places.
 use super::ParseError;
 
 /// A token.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) enum Tok<'a> {
+pub(super) enum TokenKind<'a> {
     Int(i128),
     Float(f64),
     Name(&'a str),
@@ -12,10 +12,10 @@ pub(super) enum Tok<'a> {
     End,
 }
 
-/// A token and where it stands.
+/// A token and its place.
 #[derive(Clone, Debug)]
 pub(super) struct Token<'a> {
-    pub tok: Tok<'a>,
+    pub tok: TokenKind<'a>,
     pub start: usize,
     pub end: usize,
 }
@@ -24,8 +24,8 @@ pub(super) struct Token<'a> {
 const SIGNS: &[&str] =
     &["<=", ">=", "==", "!=", "<", ">", "+", "-", "*", "/", "%", "^", "(", ")", "[", "]", ",", ":", "."];
 
-/// Signs of other languages, and what they are here.
-const FOREIGN: &[(&str, &str)] = &[
+/// Operators of other languages, and the operators for them here.
+const FOREIGN_OPERATORS: &[(&str, &str)] = &[
     ("**", "power is `^`"),
     ("//", "where a whole number is wanted, `/` drops the fraction; elsewhere write `floor(a / b)`"),
     ("&&", "multiply the two comparisons: `(a < b) * (c < d)`"),
@@ -50,9 +50,9 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token<'_>>, ParseError> {
         } else if c.is_ascii_alphabetic() || c == '_' {
             let len = rest.find(|d: char| !(d.is_ascii_alphanumeric() || d == '_')).unwrap_or(rest.len());
             match &rest[..len] {
-                "nan" => (Tok::Float(f64::NAN), len),
-                "inf" => (Tok::Float(f64::INFINITY), len),
-                name => (Tok::Name(name), len),
+                "nan" => (TokenKind::Float(f64::NAN), len),
+                "inf" => (TokenKind::Float(f64::INFINITY), len),
+                name => (TokenKind::Name(name), len),
             }
         } else {
             sign(rest, c, at)?
@@ -60,18 +60,19 @@ pub(super) fn tokens(text: &str) -> Result<Vec<Token<'_>>, ParseError> {
         out.push(Token { tok, start: at, end: at + len });
         at += len;
     }
-    out.push(Token { tok: Tok::End, start: text.len(), end: text.len() });
+    out.push(Token { tok: TokenKind::End, start: text.len(), end: text.len() });
     Ok(out)
 }
 
-fn sign<'a>(rest: &str, c: char, at: usize) -> Result<(Tok<'a>, usize), ParseError> {
-    let foreign =
-        FOREIGN.iter().find(|(s, _)| rest.starts_with(s) && !["!=", "=="].iter().any(|k| rest.starts_with(k)));
+fn sign<'a>(rest: &str, c: char, at: usize) -> Result<(TokenKind<'a>, usize), ParseError> {
+    let foreign = FOREIGN_OPERATORS
+        .iter()
+        .find(|(s, _)| rest.starts_with(s) && !["!=", "=="].iter().any(|k| rest.starts_with(k)));
     if let Some((s, cure)) = foreign {
         return Err(ParseError::new(at, at + s.len(), format!("`{s}` is not an operator here")).help(*cure));
     }
     match SIGNS.iter().find(|s| rest.starts_with(**s)) {
-        Some(s) => Ok((Tok::Sign(s), s.len())),
+        Some(s) => Ok((TokenKind::Sign(s), s.len())),
         None => {
             let shown = if c.is_control() { c.escape_debug().to_string() } else { c.to_string() };
             Err(ParseError::new(at, at + c.len_utf8(), format!("`{shown}` has no meaning in an expression")))
@@ -80,7 +81,7 @@ fn sign<'a>(rest: &str, c: char, at: usize) -> Result<(Tok<'a>, usize), ParseErr
 }
 
 /// Digits with `_` between them, a fraction, an exponent.
-fn number<'a>(rest: &str, at: usize) -> Result<(Tok<'a>, usize), ParseError> {
+fn number<'a>(rest: &str, at: usize) -> Result<(TokenKind<'a>, usize), ParseError> {
     let digits = |from: usize| {
         let tail = rest.get(from..).unwrap_or("");
         from + tail.find(|d: char| !(d.is_ascii_digit() || d == '_')).unwrap_or(tail.len())
@@ -107,11 +108,11 @@ fn number<'a>(rest: &str, at: usize) -> Result<(Tok<'a>, usize), ParseError> {
     let fail = |m: &str| ParseError::new(at, at + len, m);
     if whole {
         let value = text.parse().map_err(|_| fail("this number does not fit 128 bits"))?;
-        return Ok((Tok::Int(value), len));
+        return Ok((TokenKind::Int(value), len));
     }
     let value: f64 = text.parse().map_err(|_| fail("this is not a number"))?;
     if value.is_infinite() {
         return Err(fail("this number is greater than any f64"));
     }
-    Ok((Tok::Float(value), len))
+    Ok((TokenKind::Float(value), len))
 }

@@ -1,6 +1,6 @@
-//! One element of a `map`: the evaluator that the worker runs and the oracle checks against.
+//! Evaluates one element of a `map`, for the worker and for the oracle.
 use super::{EvalError, Expr, Mode, Scope, Value};
-use crate::num::{DType, Number, decode, encode_f64, encode_int, get};
+use crate::num::{DType, Number, decode, encode_f64, encode_int, get_element};
 
 /// A buffer that a map reads.
 #[derive(Clone, Copy, Debug)]
@@ -9,18 +9,22 @@ pub struct MapInput<'a> {
     pub name: &'a str,
     /// Element type.
     pub dtype: DType,
-    /// All of it.
+    /// All its bytes.
     pub bytes: &'a [u8],
 }
 
 impl MapInput<'_> {
-    /// Elements.
+    /// Number of elements.
     pub fn count(&self) -> usize {
         self.bytes.len() / self.dtype.size()
     }
 }
 
-/// The bits of element `i` of a map's output. `watch` is told every element that is read: input, then index.
+/// The bits of element `i` of a map's output. `watch` is called for every element that is read, with input and index.
+///
+/// # Errors
+///
+/// As [`expr_bits`].
 pub fn map_element(
     expr: &Expr,
     names: &[(String, Value)],
@@ -89,7 +93,7 @@ impl Scope for ElementScope<'_> {
         match usize::try_from(index) {
             Ok(k) if k < count => {
                 (self.watch)(number, k);
-                Ok(element_value(input.dtype, get(input.dtype, input.bytes, k)))
+                Ok(element_value(input.dtype, get_element(input.dtype, input.bytes, k)))
             }
             _ => Err(EvalError(format!("`{buffer}[{index}]` is outside the buffer, which has {count} elements"))),
         }

@@ -12,7 +12,7 @@
 //! - `if(c, a, b)` computes only the branch taken. `min` and `max` of something that is not a number are not a number;
 //!   -0.0 is below 0.0 for them.
 //! - A text has at most [`MAX_LENGTH`] bytes and a tree [`MAX_DEPTH`] levels, and there are no loops: evaluation always ends.
-mod columns;
+mod block;
 mod eval;
 mod lex;
 pub mod map;
@@ -20,18 +20,18 @@ mod parse;
 mod period;
 #[cfg(test)]
 mod tests;
-mod wrap;
+mod wrapping;
 
-pub use columns::{BLOCK, Column, Columns};
+pub use block::{BLOCK, BlockEvaluator, BlockValues};
 pub use eval::Mode;
 pub use parse::{NameUse, UseKind, parse, parse_ref};
 
 use serde::{Deserialize, Serialize};
 
-/// A parsed expression. Also travels to the worker, which evaluates `map`s with it.
+/// A parsed expression. The worker gets it too, to evaluate a `map`.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Expr {
-    /// As the user wrote it.
+    /// The text as the user wrote it.
     pub text: String,
     /// The syntax tree.
     pub node: Node,
@@ -48,7 +48,7 @@ pub enum Node {
     Name(String),
     /// `x[k]`.
     Index(String, Box<Node>),
-    /// `step.seconds` and its like, in `assert`.
+    /// A figure of a step, such as `step.seconds`, in `assert`.
     Field(String, String),
     /// Unary minus.
     Neg(Box<Node>),
@@ -59,16 +59,16 @@ pub enum Node {
 }
 
 impl Node {
-    /// Shows every node to `f`, parents first.
-    pub fn walk(&self, f: &mut impl FnMut(&Self)) {
+    /// Calls `f` for every node, parents first.
+    pub fn visit(&self, f: &mut impl FnMut(&Self)) {
         f(self);
         match self {
-            Self::Index(_, a) | Self::Neg(a) => a.walk(f),
+            Self::Index(_, a) | Self::Neg(a) => a.visit(f),
             Self::Binary(_, a, b) => {
-                a.walk(f);
-                b.walk(f);
+                a.visit(f);
+                b.visit(f);
             }
-            Self::Call(_, args) => args.iter().for_each(|a| a.walk(f)),
+            Self::Call(_, args) => args.iter().for_each(|a| a.visit(f)),
             Self::Int(_) | Self::Float(_) | Self::Name(_) | Self::Field(..) => {}
         }
     }
@@ -139,7 +139,7 @@ impl Func {
         [Min, Max, Abs, Floor, Ceil, Sqrt, Exp, Ln, Log2, Sin, Cos, If, Same]
     };
 
-    /// Its word.
+    /// Its name.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Min => "min",
@@ -158,7 +158,7 @@ impl Func {
         }
     }
 
-    /// The function of that name.
+    /// The function with this name.
     pub fn parse(name: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|f| f.name() == name)
     }
@@ -167,10 +167,10 @@ impl Func {
 /// The figures of a named step, in `assert`.
 pub const FIELDS: [&str; 5] = ["seconds", "rounds", "sent", "received", "inner"];
 
-/// The names that always mean the same; nothing else may be called so.
-pub const OWN_NAMES: [&str; 6] = ["rank", "n", "world_rank", "world_size", "i", "t"];
+/// The names with a fixed meaning, which a file cannot use for others.
+pub const BUILTIN_NAMES: [&str; 6] = ["rank", "n", "world_rank", "world_size", "i", "t"];
 
-/// Why a text is not an expression, and where in it.
+/// An error in the text of an expression, with its place.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message}")]
 pub struct ParseError {
@@ -178,9 +178,9 @@ pub struct ParseError {
     pub start: usize,
     /// One past the last byte.
     pub end: usize,
-    /// What is wrong.
+    /// The error.
     pub message: String,
-    /// What would be right.
+    /// The cure.
     pub help: Option<String>,
 }
 
@@ -197,18 +197,18 @@ impl ParseError {
 /// A number during evaluation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Value {
-    /// Exact.
+    /// A whole number, exact.
     Int(i128),
-    /// Rounded to f64 after each operation.
+    /// A number in floating point, rounded after each operation.
     Float(f64),
 }
 
-/// Why an expression has no value.
+/// The reason why an expression has no value.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct EvalError(pub String);
 
-/// Where names get their values.
+/// The values of names.
 pub trait Scope {
     /// The value of a name; for a buffer, its element `[i]`.
     fn name(&self, name: &str) -> Result<Value, EvalError>;

@@ -1,16 +1,16 @@
-//! Tokens to a syntax tree, by precedence climbing, with limits on length and depth.
-use super::lex::{Tok, Token, tokens};
+//! Parses tokens into a syntax tree by precedence climbing, with limits on length and depth.
+use super::lex::{Token, TokenKind, tokens};
 use super::{BinOp, Expr, Func, Node, ParseError};
 
-/// Longest text of an expression in bytes.
+/// Largest length of an expression in bytes.
 pub const MAX_LENGTH: usize = 4096;
-/// Deepest syntax tree; evaluation recurses this far at most.
+/// Largest depth of a syntax tree, which bounds the recursion of evaluation.
 pub const MAX_DEPTH: usize = 200;
 
 /// How a name is used in an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum UseKind {
-    /// As a value.
+    /// A value.
     Plain,
     /// `x[k]`.
     Indexed,
@@ -49,13 +49,17 @@ pub struct ParsedRef {
     pub name: String,
     /// Place of the name.
     pub name_end: usize,
-    /// Bounds.
+    /// The bounds.
     pub slice: Option<(Option<Expr>, Option<Expr>)>,
     /// Names in the bounds.
     pub names: Vec<NameUse>,
 }
 
-/// A whole expression.
+/// Parses an expression.
+///
+/// # Errors
+///
+/// The first error of its syntax, with its place.
 pub fn parse(text: &str) -> Result<Parsed, ParseError> {
     let mut p = Parser::new(text)?;
     let (node, _) = p.comparison(0)?;
@@ -63,11 +67,15 @@ pub fn parse(text: &str) -> Result<Parsed, ParseError> {
     Ok(Parsed { expr: Expr { text: text.to_owned(), node }, names: p.names })
 }
 
-/// A buffer or a part of it: `x`, `x[2:5]`, `x[:n]`.
+/// Parses a buffer or a part of it: `x`, `x[2:5]`, `x[:n]`.
+///
+/// # Errors
+///
+/// The first error of its syntax, with its place.
 pub fn parse_ref(text: &str) -> Result<ParsedRef, ParseError> {
     let mut p = Parser::new(text)?;
     let token = p.next();
-    let Tok::Name(name) = token.tok else {
+    let TokenKind::Name(name) = token.tok else {
         return Err(ParseError::new(token.start, token.end, "a buffer's name is wanted here"));
     };
     let mut found = ParsedRef { name: name.to_owned(), name_end: token.end, slice: None, names: Vec::new() };
@@ -101,7 +109,7 @@ struct Parser<'a> {
 }
 
 /// A subtree and its depth.
-type Deep = (Node, usize);
+type NodeWithDepth = (Node, usize);
 
 impl<'a> Parser<'a> {
     fn new(text: &'a str) -> Result<Self, ParseError> {
@@ -113,7 +121,7 @@ impl<'a> Parser<'a> {
     }
 
     fn peek(&self) -> Token<'a> {
-        let end = Token { tok: Tok::End, start: self.text.len(), end: self.text.len() };
+        let end = Token { tok: TokenKind::End, start: self.text.len(), end: self.text.len() };
         self.tokens.get(self.at).cloned().unwrap_or(end)
     }
 
@@ -124,7 +132,7 @@ impl<'a> Parser<'a> {
     }
 
     fn eat(&mut self, sign: &str) -> bool {
-        let found = matches!(self.peek().tok, Tok::Sign(s) if s == sign);
+        let found = matches!(self.peek().tok, TokenKind::Sign(s) if s == sign);
         self.at += usize::from(found);
         found
     }
@@ -135,7 +143,7 @@ impl<'a> Parser<'a> {
         }
         let t = self.peek();
         let message = match t.tok {
-            Tok::End => format!("the expression ends where `{sign}` is wanted"),
+            TokenKind::End => format!("the expression ends where `{sign}` is wanted"),
             _ => format!("`{sign}` is wanted before `{}`", &self.text[t.start..t.end]),
         };
         Err(ParseError::new(t.start, t.end, message))
@@ -144,10 +152,10 @@ impl<'a> Parser<'a> {
     fn end(&mut self) -> Result<(), ParseError> {
         let t = self.peek();
         match t.tok {
-            Tok::End => Ok(()),
-            Tok::Sign(s @ (")" | "]")) => Err(ParseError::new(t.start, t.end, format!("`{s}` closes nothing"))),
-            Tok::Sign(":") => Err(ParseError::new(t.start, t.end, "`:` stands in slices only")),
-            Tok::Name(n @ ("and" | "or" | "not" | "in" | "is")) => {
+            TokenKind::End => Ok(()),
+            TokenKind::Sign(s @ (")" | "]")) => Err(ParseError::new(t.start, t.end, format!("`{s}` closes nothing"))),
+            TokenKind::Sign(":") => Err(ParseError::new(t.start, t.end, "`:` stands in slices only")),
+            TokenKind::Name(n @ ("and" | "or" | "not" | "in" | "is")) => {
                 Err(ParseError::new(t.start, t.end, format!("`{n}` is not an operator here"))
                     .help("comparisons are 1 or 0: multiply them for `and`, take their `max` for `or`"))
             }
@@ -158,9 +166,9 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// An expression that may be missing before `stop`.
+    /// Parses an expression that may be missing before `stop`.
     fn bound(&mut self, stop: &str) -> Result<Option<Expr>, ParseError> {
-        if matches!(self.peek().tok, Tok::Sign(s) if s == stop) {
+        if matches!(self.peek().tok, TokenKind::Sign(s) if s == stop) {
             return Ok(None);
         }
         let start = self.peek().start;
@@ -177,7 +185,7 @@ impl<'a> Parser<'a> {
         Err(ParseError::new(t.start, t.end, format!("this expression is more than {MAX_DEPTH} levels deep")))
     }
 
-    fn comparison(&mut self, depth: usize) -> Result<Deep, ParseError> {
+    fn comparison(&mut self, depth: usize) -> Result<NodeWithDepth, ParseError> {
         let depth = self.deeper(depth)?;
         let left = self.sum(depth)?;
         let Some(op) = self.comparator() else { return Ok(left) };
@@ -191,7 +199,7 @@ impl<'a> Parser<'a> {
     }
 
     fn comparator(&mut self) -> Option<BinOp> {
-        let Tok::Sign(s) = self.peek().tok else { return None };
+        let TokenKind::Sign(s) = self.peek().tok else { return None };
         let op = match s {
             "<" => BinOp::Lt,
             "<=" => BinOp::Le,
@@ -205,12 +213,12 @@ impl<'a> Parser<'a> {
         Some(op)
     }
 
-    fn sum(&mut self, depth: usize) -> Result<Deep, ParseError> {
+    fn sum(&mut self, depth: usize) -> Result<NodeWithDepth, ParseError> {
         let mut left = self.product(depth)?;
         loop {
             let op = match self.peek().tok {
-                Tok::Sign("+") => BinOp::Add,
-                Tok::Sign("-") => BinOp::Sub,
+                TokenKind::Sign("+") => BinOp::Add,
+                TokenKind::Sign("-") => BinOp::Sub,
                 _ => return Ok(left),
             };
             self.at += 1;
@@ -219,13 +227,13 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn product(&mut self, depth: usize) -> Result<Deep, ParseError> {
+    fn product(&mut self, depth: usize) -> Result<NodeWithDepth, ParseError> {
         let mut left = self.unary(depth)?;
         loop {
             let op = match self.peek().tok {
-                Tok::Sign("*") => BinOp::Mul,
-                Tok::Sign("/") => BinOp::Div,
-                Tok::Sign("%") => BinOp::Rem,
+                TokenKind::Sign("*") => BinOp::Mul,
+                TokenKind::Sign("/") => BinOp::Div,
+                TokenKind::Sign("%") => BinOp::Rem,
                 _ => return Ok(left),
             };
             self.at += 1;
@@ -235,7 +243,7 @@ impl<'a> Parser<'a> {
     }
 
     /// Unary signs bind weaker than `^` on their right and stronger than `*`, as in Python.
-    fn unary(&mut self, depth: usize) -> Result<Deep, ParseError> {
+    fn unary(&mut self, depth: usize) -> Result<NodeWithDepth, ParseError> {
         let depth = self.deeper(depth)?;
         if self.eat("-") {
             let (node, d) = self.unary(depth)?;
@@ -252,24 +260,26 @@ impl<'a> Parser<'a> {
         self.join(BinOp::Pow, base, exponent)
     }
 
-    fn primary(&mut self, depth: usize) -> Result<Deep, ParseError> {
+    fn primary(&mut self, depth: usize) -> Result<NodeWithDepth, ParseError> {
         let t = self.next();
         match t.tok {
-            Tok::Int(v) => Ok((Node::Int(v), 1)),
-            Tok::Float(v) => Ok((Node::Float(v), 1)),
-            Tok::Sign("(") => {
+            TokenKind::Int(v) => Ok((Node::Int(v), 1)),
+            TokenKind::Float(v) => Ok((Node::Float(v), 1)),
+            TokenKind::Sign("(") => {
                 let inner = self.comparison(depth)?;
                 self.want(")")?;
                 Ok(inner)
             }
-            Tok::Name(name) => self.named(name, &t, depth),
-            Tok::End if self.text.trim().is_empty() => Err(ParseError::new(t.start, t.end, "this expression is empty")),
-            Tok::End => Err(ParseError::new(t.start, t.end, "the expression ends where a value is wanted")),
-            Tok::Sign(s) => Err(ParseError::new(t.start, t.end, format!("a value is wanted before `{s}`"))),
+            TokenKind::Name(name) => self.named(name, &t, depth),
+            TokenKind::End if self.text.trim().is_empty() => {
+                Err(ParseError::new(t.start, t.end, "this expression is empty"))
+            }
+            TokenKind::End => Err(ParseError::new(t.start, t.end, "the expression ends where a value is wanted")),
+            TokenKind::Sign(s) => Err(ParseError::new(t.start, t.end, format!("a value is wanted before `{s}`"))),
         }
     }
 
-    fn named(&mut self, name: &'a str, t: &Token<'a>, depth: usize) -> Result<Deep, ParseError> {
+    fn named(&mut self, name: &'a str, t: &Token<'a>, depth: usize) -> Result<NodeWithDepth, ParseError> {
         let own = |start, end, kind| NameUse { name: name.to_owned(), start, end, kind };
         if self.eat("(") {
             return self.call(name, t, depth);
@@ -281,7 +291,7 @@ impl<'a> Parser<'a> {
             self.names.push(own(t.start, t.end, UseKind::Indexed));
             let (index, d) = self.comparison(depth)?;
             let next = self.peek();
-            if next.tok == Tok::Sign(":") {
+            if next.tok == TokenKind::Sign(":") {
                 return Err(ParseError::new(next.start, next.end, "an expression reads one element, not a slice")
                     .help(format!("`{name}[k]` is element k, `{name}` is element i")));
             }
@@ -290,7 +300,7 @@ impl<'a> Parser<'a> {
         }
         if self.eat(".") {
             let field = self.next();
-            let Tok::Name(f) = field.tok else {
+            let TokenKind::Name(f) = field.tok else {
                 return Err(ParseError::new(field.start, field.end, format!("a figure of `{name}` is wanted here")));
             };
             if !super::FIELDS.contains(&f) {
@@ -304,7 +314,7 @@ impl<'a> Parser<'a> {
         Ok((Node::Name(name.to_owned()), 1))
     }
 
-    fn call(&mut self, name: &str, t: &Token<'a>, depth: usize) -> Result<Deep, ParseError> {
+    fn call(&mut self, name: &str, t: &Token<'a>, depth: usize) -> Result<NodeWithDepth, ParseError> {
         let Some(func) = Func::parse(name) else {
             let e = ParseError::new(t.start, t.end, format!("there is no function `{name}`"));
             let words = Func::ALL.iter().map(|f| f.name());
@@ -344,7 +354,7 @@ impl<'a> Parser<'a> {
         Ok((Node::Call(func, args), self.deeper(deepest)?))
     }
 
-    fn join(&self, op: BinOp, left: Deep, right: Deep) -> Result<Deep, ParseError> {
+    fn join(&self, op: BinOp, left: NodeWithDepth, right: NodeWithDepth) -> Result<NodeWithDepth, ParseError> {
         let depth = self.deeper(left.1.max(right.1))?;
         Ok((Node::Binary(op, Box::new(left.0), Box::new(right.0)), depth))
     }

@@ -1,4 +1,4 @@
-//! What COLLSPEC_* variables say, read once.
+//! The COLLSPEC_* variables of a test program.
 use crate::plan::SetBy;
 use crate::suite::options::{NAMED, NamedOption};
 use crate::suite::{Filter, OptionError, RunOptions};
@@ -7,7 +7,7 @@ use std::env::VarError;
 /// What else than options of a run a variable can say.
 const FILTER: &str = "COLLSPEC_FILTER";
 
-/// The variables' meaning; the same as that of the command's options.
+/// The values of the variables; they mean the same as the command's options.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Settings {
     /// COLLSPEC_FILTER.
@@ -21,7 +21,7 @@ fn with_variable() -> impl Iterator<Item = &'static NamedOption> {
     NAMED.iter().filter(|option| option.has_variable)
 }
 
-/// Variables that bear on a case's result, which a command that runs it again must repeat.
+/// Variables that affect a case's result, which the command that runs it again repeats.
 pub fn to_repeat() -> Vec<String> {
     with_variable().filter(|option| option.bears_on_results()).map(NamedOption::variable).collect()
 }

@@ -9,41 +9,45 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Longest file name without `.snap`, which insta lengthens by a few bytes for what is pending.
-const LONGEST: usize = 120;
+/// Length of the longest file name without `.snap`; insta appends a few bytes for pending snapshots.
+const MAX_NAME_BYTES: usize = 120;
 
 /// The snapshots of a suite.
 pub struct Snapshots {
     folder: PathBuf,
-    /// Who uses which file: two cases that share one would take turns at being wrong.
+    /// The case that uses each file; two cases must not share one.
     claims: Mutex<HashMap<PathBuf, String>>,
 }
 
 impl Snapshots {
-    /// All under `folder`.
+    /// The snapshots in a folder.
     pub fn new(folder: PathBuf) -> Self {
         Self { folder, claims: Mutex::new(HashMap::new()) }
     }
 
-    /// Compares, and writes what INSTA_UPDATE says; the error is told under the case's name.
+    /// Compares a case's snapshot, and updates it as INSTA_UPDATE says.
+    ///
+    /// # Errors
+    ///
+    /// The difference, a missing snapshot or a file that cannot be read or written, as text for a report.
     pub fn compare(&self, case: &Case, text: &str) -> Result<(), String> {
-        // a form must come out as what the file says does
-        let (folder, name) = file_name(case.base());
+        // A form has the snapshot of the case that the file has.
+        let (folder, name) = file_name(case.base_name());
         let folder = self.folder.join(folder);
         let path = folder.join(format!("{name}.snap"));
-        self.claim(&path, case.base())?;
+        self.claim(&path, case.base_name())?;
 
-        let reference = Reference::default();
+        let reference = KeptReference::default();
         let mut settings = insta::Settings::new();
         settings.set_snapshot_path(&folder);
         settings.set_prepend_module_to_snapshot(false);
         settings.set_omit_expression(true);
         settings.set_comparator(Box::new(reference.clone()));
-        let asserted = silently(|| settings.bind(|| insta::assert_snapshot!(name.as_str(), text)));
+        let asserted = catch_expected_panic(|| settings.bind(|| insta::assert_snapshot!(name.as_str(), text)));
         asserted.map_err(|words| match reference.take() {
             Some(old) => differs(&path, &old, text),
             None if !path.exists() => missing(&path, text),
-            // Not a matter of the texts: insta could not read or write a file.
+            // The texts do not differ: insta could not read or write a file.
             None => format!("  snapshot {}: {words}", path.display()),
         })
     }
@@ -88,36 +92,36 @@ fn file_name(case: &str) -> (PathBuf, String) {
         Some(point) => format!("@{}", point.strip_suffix(']').unwrap_or(point).replace('=', "-").replace(',', "+")),
         None => String::new(),
     };
-    (PathBuf::from(folder), shortened(format!("{stem}{point}"), case))
+    (PathBuf::from(folder), shorten_name(format!("{stem}{point}"), case))
 }
 
-fn shortened(name: String, case: &str) -> String {
-    if name.len() <= LONGEST {
+fn shorten_name(name: String, case: &str) -> String {
+    if name.len() <= MAX_NAME_BYTES {
         return name;
     }
-    let mut end = LONGEST - 9;
+    let mut end = MAX_NAME_BYTES - 9;
     while !name.is_char_boundary(end) {
         end -= 1;
     }
     format!("{}-{:08x}", &name[..end], hash(case))
 }
 
-/// FNV-1a, 32 bits: part of files' names, so it must never change.
+/// FNV-1a, 32 bits. It is part of file names, so it must never change.
 fn hash(text: &str) -> u32 {
     text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
 }
 
-/// Compares as insta does, and keeps the old text for our own difference.
+/// Compares as insta does, and keeps the old text for the report.
 #[derive(Clone, Default)]
-struct Reference(Arc<Mutex<Option<String>>>);
+struct KeptReference(Arc<Mutex<Option<String>>>);
 
-impl Reference {
+impl KeptReference {
     fn take(&self) -> Option<String> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).take()
     }
 }
 
-impl Comparator for Reference {
+impl Comparator for KeptReference {
     fn matches(&self, reference: &Snapshot, test: &Snapshot) -> bool {
         let same = DefaultComparator.matches(reference, test);
         if !same && let Some(text) = reference.as_text() {
@@ -132,7 +136,7 @@ impl Comparator for Reference {
 }
 
 thread_local! {
-    /// True while a panic of this thread is insta's way of saying no.
+    /// True while a panic of this thread is a difference that insta reports.
     static EXPECTED: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -146,7 +150,7 @@ pub fn silence_expected_panics() {
     }));
 }
 
-fn silently(assert: impl FnOnce()) -> Result<(), String> {
+fn catch_expected_panic(assert: impl FnOnce()) -> Result<(), String> {
     EXPECTED.set(true);
     let result = catch_unwind(AssertUnwindSafe(assert));
     EXPECTED.set(false);
@@ -176,12 +180,12 @@ mod tests {
         let long = |last: &str| format!("a/b[{}=1,x={last}]", "k".repeat(200));
         let (_, one) = file_name(&long("1"));
         let (_, two) = file_name(&long("2"));
-        assert_eq!(one.len(), LONGEST);
+        assert_eq!(one.len(), MAX_NAME_BYTES);
         assert_ne!(one, two);
         // The constant of the function itself: names that change would orphan everybody's files.
         assert_eq!(hash("foobar"), 0xbf9c_f968);
         let umlauts = file_name(&"\u{e4}".repeat(200)).1;
-        assert!(umlauts.len() <= LONGEST);
+        assert!(umlauts.len() <= MAX_NAME_BYTES);
     }
 
     #[test]

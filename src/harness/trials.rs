@@ -4,31 +4,40 @@ use super::settings;
 use super::snapshot::Snapshots;
 use crate::judge::{Outcome, Status};
 use crate::printable::{one_line, printable, printable_lines};
-use crate::report::{Forms, Inherited, Rerun, failure};
+use crate::report::{FormOutcomes, InheritedVariables, RerunCommand, failure};
 use crate::scenario::Case;
 use crate::suite::Runner;
-use crate::suite::{Faulty, Suite, drive, faults};
+use crate::suite::{InvalidFile, Suite, diagnostics, drive};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// What came of the forms of the cases that have run.
-pub type Ends = Arc<Mutex<Forms>>;
+/// The outcomes of the forms of the cases that have run.
+pub type SharedOutcomes = Arc<Mutex<FormOutcomes>>;
 
-/// One trial per case, and one that fails per file with faults. Without a runner they can only be listed.
+/// One trial per case, and one that fails per file with diagnostics. Without a runner they can only be listed.
 ///
-/// What is known to be skipped before it runs is marked as ignored for those who ask by mark: nextest lists tests first, and
-/// a test that says so only when it runs has passed in its eyes. A plain run has no marks, because libtest shows no reason
-/// with them.
-pub fn trials(site: &Site, suite: Suite, args: &Arguments, runner: Option<Arc<Runner>>) -> (Vec<Trial>, Ends) {
-    let ends = Ends::default();
-    let context = Arc::new(Context {
-        rerun: Rerun::cargo_test(site.package, site.target(), Inherited::with(&settings::to_repeat())),
+/// Cases that are known to be skipped are marked as ignored if the tests are listed or selected by that mark: nextest lists
+/// tests first and takes a test that skips itself for passed. A plain run has no marks, because libtest shows no reason with
+/// them.
+pub fn trials(
+    site: &Site,
+    suite: Suite,
+    args: &Arguments,
+    runner: Option<Arc<Runner>>,
+) -> (Vec<Trial>, SharedOutcomes) {
+    let ends = SharedOutcomes::default();
+    let context = Arc::new(TrialContext {
+        rerun: RerunCommand::cargo_test(
+            site.package,
+            site.target(),
+            InheritedVariables::with_others(&settings::to_repeat()),
+        ),
         snapshots: Snapshots::new(site.snapshots()),
         runner,
         ends: ends.clone(),
     });
     let by_mark = args.list || args.ignored || args.include_ignored;
-    let faulty = suite.faults.into_iter().map(|faulty| broken(faulty, args));
+    let faulty = suite.invalid_files.into_iter().map(|faulty| invalid_file_trial(faulty, args));
     let cases = suite.cases.into_iter().map(|case| {
         let context = context.clone();
         let ignored = by_mark && context.runner.as_ref().is_some_and(|runner| runner.skips(&case).is_some());
@@ -37,14 +46,14 @@ pub fn trials(site: &Site, suite: Suite, args: &Arguments, runner: Option<Arc<Ru
     (faulty.chain(cases).collect(), ends)
 }
 
-struct Context {
-    rerun: Rerun,
+struct TrialContext {
+    rerun: RerunCommand,
     snapshots: Snapshots,
     runner: Option<Arc<Runner>>,
-    ends: Ends,
+    ends: SharedOutcomes,
 }
 
-impl Context {
+impl TrialContext {
     fn run(&self, case: &Arc<Case>) -> Result<Completion, Failed> {
         let runner = self.runner.as_ref().ok_or("there is no runner")?;
         let verdict = drive::contained(&**runner, case);
@@ -56,13 +65,13 @@ impl Context {
             Status::Fail => {
                 let again = self.rerun.command(case);
                 let refused = verdict.outcome == Some(Outcome::Refused);
-                Err(match refused.then(|| faults::refusal(case, runner.limits())).flatten() {
+                Err(match refused.then(|| diagnostics::refusal(case, runner.limits())).flatten() {
                     Some(diagnostics) => format!("{}\n  run it again: {again}", diagnostics.trim_end()).into(),
-                    None => failure::message(case, &verdict, &again).into(),
+                    None => failure::failure_message(case, &verdict, &again).into(),
                 })
             }
             Status::Pass => {
-                // Only what is right is ever compared, or written by INSTA_UPDATE.
+                // Only right results are compared, or written by INSTA_UPDATE.
                 if let Some(text) = &verdict.snapshot {
                     let rerun = || self.rerun.command(case);
                     let compared = self.snapshots.compare(case, text);
@@ -74,8 +83,8 @@ impl Context {
     }
 }
 
-/// A file's faults fail under the file's name, or under that of the case asked for, which nobody can make of it.
-fn broken(faulty: Faulty, args: &Arguments) -> Trial {
+/// The trial that fails with a file's diagnostics, under the file's name or that of the selected case.
+fn invalid_file_trial(faulty: InvalidFile, args: &Arguments) -> Trial {
     let name = match &args.filter {
         Some(name) if args.exact => name.clone(),
         _ => faulty.name.clone(),

@@ -6,11 +6,11 @@ use super::{Finding, Lane, message};
 use crate::expr::map::element_value;
 use crate::expr::{EvalError, Expr, Func, Mode, Node, Scope, Value};
 use crate::job::Observation;
-use crate::num::{DType, get};
+use crate::num::{DType, get_element};
 use crate::oracle::memory::Memory;
 use crate::plan::asserts::uncounted;
 use crate::plan::{BufId, Plan};
-use crate::scenario::Sp;
+use crate::scenario::Spanned;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
@@ -19,7 +19,7 @@ pub(crate) fn check(plan: &Plan, last: &[Memory], observation: &Observation, col
     let ids: HashMap<&str, BufId> = plan.buffers.iter().enumerate().rev().map(|(i, b)| (b.name.as_str(), i)).collect();
     for assertion in &plan.case.asserts {
         let mut used = References::default();
-        used.collect(&ids, &assertion.v.node);
+        used.collect(&ids, &assertion.value.node);
         collector.count_checked(Lane::Expected, 0);
         let mut held = false;
         let mutation = collector.mutation;
@@ -29,8 +29,10 @@ pub(crate) fn check(plan: &Plan, last: &[Memory], observation: &Observation, col
                 |b: &BufId| whole_buffer(plan, *b, rank).is_some_and(|region| is_undefined(plan, last, region));
             if all && used.buffers.iter().any(undefined) {
                 held = true;
-                collector
-                    .note(format!("`{}` names undefined data and was not checked on rank {rank}", assertion.v.text));
+                collector.note(format!(
+                    "`{}` names undefined data and was not checked on rank {rank}",
+                    assertion.value.text
+                ));
                 continue;
             }
             let tagged = used.steps.iter().all(|tag| figure(plan, observation, rank, tag).is_some());
@@ -40,13 +42,13 @@ pub(crate) fn check(plan: &Plan, last: &[Memory], observation: &Observation, col
             }
         }
         if !held {
-            let text = format!("`{}` was not checked: no rank has all that it names", assertion.v.text);
+            let text = format!("`{}` was not checked: no rank has all that it names", assertion.value.text);
             // Among many cases some may leave out what an assert speaks of; a single one that does says nothing.
             if plan.case.swept {
                 collector.note(text);
             } else {
                 let finding =
-                    message::without_element(Lane::Expected, text, assertion.v.text.clone(), "not checked".into());
+                    message::without_element(Lane::Expected, text, assertion.value.text.clone(), "not checked".into());
                 collector.add(Priority { kind: 3, event: 1 }, Finding { span: Some(assertion.span), ..finding });
             }
         }
@@ -108,17 +110,17 @@ fn check_on_rank(
     plan: &Plan,
     observation: &Observation,
     rank: usize,
-    assertion: &Sp<Expr>,
+    assertion: &Spanned<Expr>,
     used: &References,
     collector: &mut FindingCollector,
 ) {
     let count = |buf: &BufId| plan.buffers[*buf].places[rank].map_or(0, |p| p.count);
     let counts: Vec<u64> = used.elementwise.iter().map(count).collect();
-    let text = &assertion.v.text;
+    let text = &assertion.value.text;
     let finding = |text: String, actual: String| Finding {
         rank: Some(rank),
         span: Some(assertion.span),
-        ..message::without_element(Lane::Expected, text, assertion.v.text.clone(), actual)
+        ..message::without_element(Lane::Expected, text, assertion.value.text.clone(), actual)
     };
     let priority = Priority { kind: 3, event: 1 };
     if let Some(other) = counts.iter().find(|c| **c != counts[0]) {
@@ -147,7 +149,7 @@ fn check_on_rank(
     };
     for i in (0..total).filter(|i| dtype.is_none_or(|dtype| mutation.compares_element(dtype, *i))) {
         let quiet = scope(i, false);
-        match assertion.v.eval(&quiet, Mode::Float) {
+        match assertion.value.eval(&quiet, Mode::Float) {
             Ok(value) if value.truth() && !value.as_f64().is_nan() => looked += 1,
             Err(_)
                 if quiet.figure_missing.get() && used.steps.iter().any(|tag| uncounted(plan, rank, tag).is_some()) =>
@@ -166,7 +168,7 @@ fn check_on_rank(
                 first.get_or_insert_with(|| {
                     // Evaluated again to collect what was read: texts for every element would cost more than the values.
                     let scope = scope(i, true);
-                    let _ = assertion.v.eval(&scope, Mode::Float);
+                    let _ = assertion.value.eval(&scope, Mode::Float);
                     let mut observation = scope.values_read.into_inner();
                     if let Err(error) = result {
                         observation.push(error.to_string());
@@ -254,7 +256,7 @@ impl Scope for AssertScope<'_> {
         let k = usize::try_from(index).ok().filter(|k| *k < count).ok_or_else(|| {
             EvalError(format!("`{buffer}[{index}]` is outside the buffer, which has {count} elements"))
         })?;
-        let bits = get(dtype, bytes, k);
+        let bits = get_element(dtype, bytes, k);
         self.record_value(|| format!("{buffer}[{k}] is {}", message::value_and_bits(dtype, bits)));
         Ok(element_value(dtype, bits))
     }
@@ -291,8 +293,8 @@ impl Scope for AssertScope<'_> {
         self.record_value(|| match x.chunks(size).zip(y.chunks(size)).position(|(p, q)| p != q) {
             Some(i) if ta == tb => format!(
                 "{a}[{i}] is {}, {b}[{i}] is {}",
-                message::value_and_bits(ta, get(ta, x, i)),
-                message::value_and_bits(tb, get(tb, y, i))
+                message::value_and_bits(ta, get_element(ta, x, i)),
+                message::value_and_bits(tb, get_element(tb, y, i))
             ),
             _ => format!("{a} has {} {ta:?}, {b} has {} {tb:?}", x.len() / size, y.len() / tb.size()),
         });

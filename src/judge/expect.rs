@@ -4,7 +4,7 @@ use super::findings::{FindingCollector, Priority};
 use super::message::{self, WrongElements};
 use super::pattern;
 use crate::job::Observation;
-use crate::num::{DType, decode_f64, get, is_nan};
+use crate::num::{DType, decode_f64, get_element, is_nan};
 use crate::oracle::Forecast;
 use crate::oracle::interpreter::region_bytes;
 use crate::oracle::memory::{Certainty, Memory};
@@ -12,7 +12,7 @@ use crate::plan::each::Fraction;
 use crate::plan::expect::extent;
 use crate::plan::inputs::{bytes, content_count};
 use crate::plan::{BufId, Plan, Region};
-use crate::scenario::{Content, Diagnostic, Element, ElementValue, Expectation, RowKind, Span, Values};
+use crate::scenario::{BufferContent, Diagnostic, Element, ElementValue, Expectation, FillValues, RowKind, Span};
 
 /// Compares every expectation with the final images; `last` says which contents are undefined.
 pub(crate) fn check(
@@ -88,8 +88,8 @@ impl ExpectationCheck<'_> {
 
     fn row(&self) -> (Span, ExpectedRow<'_>) {
         let fill = match &self.expectation.content {
-            Content::All(fill) => fill,
-            Content::Rows(rows) => match rows.get(self.rank).map(|r| (r.span, &r.kind)) {
+            BufferContent::All(fill) => fill,
+            BufferContent::Rows(rows) => match rows.get(self.rank).map(|r| (r.span, &r.kind)) {
                 None => return (self.expectation.target.span, ExpectedRow::Any),
                 Some((span, RowKind::Any)) => return (span, ExpectedRow::Any),
                 Some((span, RowKind::Untouched)) => return (span, ExpectedRow::Untouched),
@@ -98,10 +98,10 @@ impl ExpectationCheck<'_> {
             },
         };
         let row = match &fill.values {
-            Values::Any | Values::Poison => ExpectedRow::Any,
-            Values::Untouched => ExpectedRow::Untouched,
-            Values::Row(list) => ExpectedRow::Values(list),
-            Values::Number(element) => ExpectedRow::Values(std::slice::from_ref(element)),
+            FillValues::Any | FillValues::Poison => ExpectedRow::Any,
+            FillValues::Untouched => ExpectedRow::Untouched,
+            FillValues::Row(list) => ExpectedRow::Values(list),
+            FillValues::Number(element) => ExpectedRow::Values(std::slice::from_ref(element)),
             _ => ExpectedRow::Values(&[]),
         };
         (fill.span, row)
@@ -125,17 +125,18 @@ impl ExpectationCheck<'_> {
         let Some((actual, initial)) = self.images(region) else { return Ok(()) };
         let dtype = self.plan.buffers[self.buf].dtype;
         collector.count_checked(Lane::Expected, region.len);
-        let wrong: Vec<u64> =
-            (0..region.len).filter(|i| get(dtype, actual, *i as usize) != get(dtype, initial, *i as usize)).collect();
+        let wrong: Vec<u64> = (0..region.len)
+            .filter(|i| get_element(dtype, actual, *i as usize) != get_element(dtype, initial, *i as usize))
+            .collect();
         let wrong = collector.mutation.noticed(dtype, region.start, wrong, initial, actual);
         let Some(first) = wrong.first().copied() else { return Ok(()) };
-        self.report(region, span, &wrong, "untouched".into(), get(dtype, actual, first as usize), collector);
+        self.report(region, span, &wrong, "untouched".into(), get_element(dtype, actual, first as usize), collector);
         Ok(())
     }
 
     fn absent(&self, span: Span, collector: &mut FindingCollector) -> Result<(), Diagnostic> {
         // A table for all ranks speaks of those that have the buffer.
-        if matches!(self.expectation.content, Content::All(_)) {
+        if matches!(self.expectation.content, BufferContent::All(_)) {
             return Ok(());
         }
         if content_count(&self.plan.case, &self.expectation.content, self.rank)? == Some(0) {
@@ -191,14 +192,16 @@ impl ExpectationCheck<'_> {
             element.is_some_and(|e| matches!(e.value, ElementValue::Bits(_)))
         };
         let wrong: Vec<u64> = (0..region.len as usize)
-            .filter(|i| !values_equal(dtype, get(dtype, &expected, *i), get(dtype, actual, *i), by_bits(*i)))
+            .filter(|i| {
+                !values_equal(dtype, get_element(dtype, &expected, *i), get_element(dtype, actual, *i), by_bits(*i))
+            })
             .map(|i| i as u64)
             .collect();
         let wrong = collector.mutation.noticed(dtype, region.start, wrong, &expected, actual);
         let Some(first) = wrong.first().map(|f| *f as usize) else { return Ok(()) };
         let span = if written.len() == 1 { span } else { written.get(first).map_or(span, |e| e.span) };
-        let right = message::value_and_bits(dtype, get(dtype, &expected, first));
-        self.report(region, span, &wrong, right, get(dtype, actual, first), collector);
+        let right = message::value_and_bits(dtype, get_element(dtype, &expected, first));
+        self.report(region, span, &wrong, right, get_element(dtype, actual, first), collector);
         Ok(())
     }
 

@@ -1,7 +1,7 @@
 //! Flaws of the judge: checks that it leaves out or weakens, as real test suites do. The audit gives the judge one of them
 //! to find out whether a corpus would notice ([`crate::audit`]).
 use super::{Lane, Outcome, Verdict};
-use crate::num::{DType, decode_f64, get, is_nan};
+use crate::num::{DType, decode_f64, get_element, is_nan};
 use crate::plan::Plan;
 
 /// A flaw of the judge; [`FLAWS`] describes each.
@@ -206,7 +206,7 @@ impl JudgeMutation {
     /// The wrong elements that the judge notices. Their indices and the bytes count from element `start` of the buffer.
     pub fn noticed(self, dtype: DType, start: u64, wrong: Vec<u64>, expected: &[u8], actual: &[u8]) -> Vec<u64> {
         let Some(flaw) = self.0 else { return wrong };
-        let bits = |bytes: &[u8], at: &u64| get(dtype, bytes, *at as usize);
+        let bits = |bytes: &[u8], at: &u64| get_element(dtype, bytes, *at as usize);
         if flaw == Flaw::NoOrder {
             let sorted = |bytes: &[u8]| {
                 let mut all: Vec<u64> = wrong.iter().map(|at| bits(bytes, at)).collect();

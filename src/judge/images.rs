@@ -5,7 +5,7 @@ use super::lanes::payload_range;
 use super::message::{self, WrongElements};
 use super::{Lane, pattern};
 use crate::job::Observation;
-use crate::num::get;
+use crate::num::get_element;
 use crate::oracle::Forecast;
 use crate::oracle::interpreter::{region_bytes, writes_of};
 use crate::oracle::memory::{Certainty, Memory, MemoryRun};
@@ -205,8 +205,8 @@ impl WrongPayload<'_> {
             rank: region.rank,
             buffer: message::buffer_label(buffer),
             element: region.start + first,
-            expected: message::value_and_bits(buffer.dtype, get(buffer.dtype, expected, first as usize)),
-            actual: message::value_and_bits(buffer.dtype, get(buffer.dtype, actual, first as usize)),
+            expected: message::value_and_bits(buffer.dtype, get_element(buffer.dtype, expected, first as usize)),
+            actual: message::value_and_bits(buffer.dtype, get_element(buffer.dtype, actual, first as usize)),
             wrong: elements.len() as u64,
             of: region.len,
             pattern: collector
@@ -229,7 +229,7 @@ impl WrongPayload<'_> {
             collector.mutation.noticed(buffer.dtype, 0, elements_of_bytes(bytes, place.offset, size), was, is);
         let Some(first) = elements.first().copied() else { return };
         let at = place.offset as usize + first as usize * size;
-        let bits = |from: &[u8]| message::value_and_bits(buffer.dtype, get(buffer.dtype, &from[at..], 0));
+        let bits = |from: &[u8]| message::value_and_bits(buffer.dtype, get_element(buffer.dtype, &from[at..], 0));
         let finding = WrongElements {
             lane: Lane::Invariants,
             rank,
@@ -300,7 +300,8 @@ pub(crate) fn compare_runs(
             let element = at.checked_sub(start + place.offset as usize)? / size;
             ((element as u64) < place.count).then(|| {
                 let from = start + place.offset as usize + element * size;
-                let value = |image: &[u8]| message::value_and_bits(buffer.dtype, get(buffer.dtype, &image[from..], 0));
+                let value =
+                    |image: &[u8]| message::value_and_bits(buffer.dtype, get_element(buffer.dtype, &image[from..], 0));
                 (message::buffer_label(buffer), element as u64, value(a), value(b))
             })
         });

@@ -4,7 +4,7 @@ use super::flaw::Flaw;
 use super::message::{self, WrongElements};
 use super::{Lane, pattern};
 use crate::job::Observation;
-use crate::num::get;
+use crate::num::get_element;
 use crate::oracle::interpreter::{AmbiguousResult, Resolver, Uncomputable, region_bytes, writes_of};
 use crate::oracle::memory::{Certainty, Memory};
 use crate::oracle::reduced_buffer::column;
@@ -143,11 +143,14 @@ impl ResultJudge<'_> {
             let finding = message::without_element(Lane::Invariants, text, "a copy".into(), "none".into());
             return self.collector.add(Priority { kind: 1, event }, finding);
         }
-        let differs = |i: &u64| get(buffer.dtype, expected, *i as usize) != get(buffer.dtype, actual, *i as usize);
+        let differs = |i: &u64| {
+            get_element(buffer.dtype, expected, *i as usize) != get_element(buffer.dtype, actual, *i as usize)
+        };
         let elements: Vec<u64> = (0..region.len).filter(differs).collect();
         let elements = mutation.noticed(buffer.dtype, region.start, elements, expected, actual);
         let Some(first) = elements.first().copied() else { return };
-        let value = |bytes: &[u8]| message::value_and_bits(buffer.dtype, get(buffer.dtype, bytes, first as usize));
+        let value =
+            |bytes: &[u8]| message::value_and_bits(buffer.dtype, get_element(buffer.dtype, bytes, first as usize));
         let site = pattern::WrongWrite { event, write, region, expected, actual, wrong: &elements };
         let worth = self.collector.wants_pattern();
         let finding = WrongElements {
@@ -177,9 +180,9 @@ impl ResultJudge<'_> {
             if all_told || wrong.is_empty() { words() } else { String::new() }
         };
         for i in 0..choice.target.region.len as usize {
-            let actual = get(dtype, bytes, i);
+            let actual = get_element(dtype, bytes, i);
             if !choice.reduced.is_ambiguous(choice.first + i) {
-                let right = get(dtype, choice.canonical, i);
+                let right = get_element(dtype, choice.canonical, i);
                 if checkpoint {
                     counts[0] += 1;
                     if actual != right {
@@ -275,7 +278,7 @@ impl ResultJudge<'_> {
             buffer: message::buffer_label(buffer),
             element: region.start + *first as u64,
             expected: expected.clone(),
-            actual: message::value_and_bits(dtype, get(dtype, bytes, *first)),
+            actual: message::value_and_bits(dtype, get_element(dtype, bytes, *first)),
             wrong: wrong.len() as u64,
             of: region.len,
             pattern,
@@ -308,14 +311,14 @@ impl ResultJudge<'_> {
             .zip(bytes.chunks(size))
             .enumerate()
             .filter(|(_, (a, b))| {
-                a != b && !choice.reduction.may_differ_between_ranks(get(dtype, a, 0), get(dtype, b, 0))
+                a != b && !choice.reduction.may_differ_between_ranks(get_element(dtype, a, 0), get_element(dtype, b, 0))
             })
             .map(|(i, _)| i as u64)
             .collect();
         let differ = mutation.noticed(dtype, region.start, differ, &first.bytes, bytes);
         let Some(element) = differ.first().map(|element| *element as usize) else { return };
         let name = message::buffer_label(&self.plan.buffers[region.buf]);
-        let (ours, theirs) = (get(dtype, bytes, element), get(dtype, &first.bytes, element));
+        let (ours, theirs) = (get_element(dtype, bytes, element), get_element(dtype, &first.bytes, element));
         let mut finding = message::without_element(
             Lane::Invariants,
             format!(

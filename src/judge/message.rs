@@ -1,12 +1,12 @@
 //! Texts of findings: wrong elements, and memory that must not have changed.
 use super::{Finding, Lane};
-use crate::num::{DType, hex, text};
+use crate::num::{DType, element_hex, element_text};
 use crate::plan::{Buffer, Plan, StepId};
 use crate::scenario::Span;
 
 /// An element's value and bits: `4 (0x40800000)`.
 pub(crate) fn value_and_bits(dtype: DType, bits: u64) -> String {
-    format!("{} ({})", text(dtype, bits), hex(dtype, bits))
+    format!("{} ({})", element_text(dtype, bits), element_hex(dtype, bits))
 }
 
 /// The buffer's name in messages.

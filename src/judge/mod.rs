@@ -25,7 +25,7 @@ use crate::job::Observation;
 use crate::oracle::memory::Memory;
 use crate::oracle::{Budget, Fingerprint, Forecast};
 use crate::plan::Plan;
-use crate::scenario::{Case, Diagnostic, Expected};
+use crate::scenario::{Case, Diagnostic, ExpectedOutcome};
 use findings::{FindingCollector, Priority};
 use flaw::JudgeMutation;
 use runs::ObservationRef;
@@ -89,7 +89,7 @@ pub fn judge_refusal(case: &Case, diagnostics: &[Diagnostic]) -> Verdict {
     let mut collector = FindingCollector::default();
     collector.count_checked(Lane::Expected, 1);
     let first = diagnostics.first().map_or("refused without a reason", |d| d.message.as_str());
-    let expected = case.outcome.as_ref().is_some_and(|o| o.v.contains(&Expected::Refused));
+    let expected = case.outcome.as_ref().is_some_and(|o| o.value.contains(&ExpectedOutcome::Refused));
     let said = |text: &str| {
         diagnostics.iter().any(|d| {
             d.message.contains(text)
@@ -110,9 +110,9 @@ pub fn judge_refusal(case: &Case, diagnostics: &[Diagnostic]) -> Verdict {
                 message::without_element(Lane::Expected, first.into(), "ok".into(), "refused".into()),
             );
         }
-    } else if let Some(reason) = case.reason.as_ref().filter(|r| !said(&r.v)) {
-        let text = format!("refused, but not because of \"{}\": {first}", reason.v);
-        let mut finding = message::without_element(Lane::Expected, text, reason.v.clone(), first.into());
+    } else if let Some(reason) = case.reason.as_ref().filter(|r| !said(&r.value)) {
+        let text = format!("refused, but not because of \"{}\": {first}", reason.value);
+        let mut finding = message::without_element(Lane::Expected, text, reason.value.clone(), first.into());
         finding.span = Some(reason.span);
         collector.add(Priority::default(), finding);
     }
@@ -121,7 +121,10 @@ pub fn judge_refusal(case: &Case, diagnostics: &[Diagnostic]) -> Verdict {
 
 /// The verdict on a planned case for which the file admits nothing but a refusal; `None` for other cases.
 pub fn missing_refusal(case: &Case) -> Option<Verdict> {
-    let outcome = case.outcome.as_ref().filter(|o| o.v.iter().all(|e| *e == Expected::Refused) && !o.v.is_empty())?;
+    let outcome = case
+        .outcome
+        .as_ref()
+        .filter(|o| o.value.iter().all(|e| *e == ExpectedOutcome::Refused) && !o.value.is_empty())?;
     let mut collector = FindingCollector::default();
     collector.count_checked(Lane::Expected, 1);
     let text = "it must be refused, but nothing is wrong with it".to_owned();

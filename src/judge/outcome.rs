@@ -6,7 +6,7 @@ use crate::job::NOT_NCCL;
 use crate::job::{Ended, Observation};
 use crate::job::{RankEnd, RankReport, What};
 use crate::plan::Plan;
-use crate::scenario::{Expected, Sp};
+use crate::scenario::{ExpectedOutcome, Spanned};
 use nccl_sys::ncclResult_t;
 
 /// The outcome of a run.
@@ -22,8 +22,8 @@ pub(crate) fn outcome_of(observation: &Observation) -> Outcome {
 /// Compares the ending with `outcome` and `reason`.
 pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut FindingCollector) {
     collector.count_checked(Lane::Expected, 1);
-    let default = [Expected::Ok];
-    let admissible = plan.case.outcome.as_ref().map_or(&default[..], |o| o.v.as_slice());
+    let default = [ExpectedOutcome::Ok];
+    let admissible = plan.case.outcome.as_ref().map_or(&default[..], |o| o.value.as_slice());
     let ending = describe_ending(plan, observation);
     if !admissible.iter().any(|e| is_expected(plan, e, observation)) {
         let wanted: Vec<String> = admissible.iter().map(expected_name).collect();
@@ -39,16 +39,17 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
         collector.add(Priority::default(), finding);
         return;
     }
-    let unsaid = |reason: &&Sp<String>| !reported_texts(observation).iter().any(|text| text.contains(&reason.v));
+    let unsaid =
+        |reason: &&Spanned<String>| !reported_texts(observation).iter().any(|text| text.contains(&reason.value));
     if let Some(reason) = plan.case.reason.as_ref().filter(|_| outcome_of(observation) != Outcome::Ok).filter(unsaid) {
-        let text = format!("{ending}, but nobody said \"{}\"", reason.v);
-        let mut finding = message::without_element(Lane::Expected, text, reason.v.clone(), ending);
+        let text = format!("{ending}, but nobody said \"{}\"", reason.value);
+        let mut finding = message::without_element(Lane::Expected, text, reason.value.clone(), ending);
         finding.span = Some(reason.span);
         collector.add(Priority::default(), finding);
     }
 }
 
-fn is_expected(plan: &Plan, expected: &Expected, observation: &Observation) -> bool {
+fn is_expected(plan: &Plan, expected: &ExpectedOutcome, observation: &Observation) -> bool {
     // A map without a value, or a driver that gives no memory, is never the library's error that the file speaks of.
     let codes = || {
         observation.ranks.iter().filter_map(|r| match r.end {
@@ -57,14 +58,14 @@ fn is_expected(plan: &Plan, expected: &Expected, observation: &Observation) -> b
         })
     };
     match expected {
-        Expected::Ok => outcome_of(observation) == Outcome::Ok,
+        ExpectedOutcome::Ok => outcome_of(observation) == Outcome::Ok,
         // Making the world's communicators is nothing that a file can expect to hang or to crash.
-        Expected::Hang => matches!(observation.ended, Ended::Hung { opening: false, .. }),
-        Expected::Crash => {
+        ExpectedOutcome::Hang => matches!(observation.ended, Ended::Hung { opening: false, .. }),
+        ExpectedOutcome::Crash => {
             matches!(observation.ended, Ended::Crashed { opening: false, .. }) && exited_on_purpose(plan, observation)
         }
-        Expected::Refused => false,
-        Expected::Error(wanted) => {
+        ExpectedOutcome::Refused => false,
+        ExpectedOutcome::Error(wanted) => {
             outcome_of(observation) == Outcome::Error
                 && !codes().any(|c| c == NOT_NCCL)
                 && codes().any(|c| wanted.is_none_or(|code| code.0 == c))
@@ -85,14 +86,14 @@ fn exited_on_purpose(plan: &Plan, observation: &Observation) -> bool {
 }
 
 /// The outcome as a file writes it.
-pub(crate) fn expected_name(expected: &Expected) -> String {
+pub(crate) fn expected_name(expected: &ExpectedOutcome) -> String {
     match expected {
-        Expected::Ok => "ok".into(),
-        Expected::Error(None) => "error".into(),
-        Expected::Error(Some(code)) => code_name(code.0),
-        Expected::Hang => "hang".into(),
-        Expected::Crash => "crash".into(),
-        Expected::Refused => "refused".into(),
+        ExpectedOutcome::Ok => "ok".into(),
+        ExpectedOutcome::Error(None) => "error".into(),
+        ExpectedOutcome::Error(Some(code)) => code_name(code.0),
+        ExpectedOutcome::Hang => "hang".into(),
+        ExpectedOutcome::Crash => "crash".into(),
+        ExpectedOutcome::Refused => "refused".into(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The final values of the written buffers as JSON, by buffer and rank.
 use super::Outputs;
 use crate::job::Observation;
-use crate::num::{DType, Number, decode, get, text};
+use crate::num::{DType, Number, decode, element_text, get_element};
 use crate::oracle::Forecast;
 use crate::oracle::interpreter::{region_bytes, writes_of};
 use crate::oracle::memory::{Certainty, Memory};
@@ -72,7 +72,7 @@ fn json_row(
     if region.len > 0 && elements().all(poison) {
         return None;
     }
-    let value = |i: u64| if poison(i) { Value::Null } else { json_value(dtype, get(dtype, image, i as usize)) };
+    let value = |i: u64| if poison(i) { Value::Null } else { json_value(dtype, get_element(dtype, image, i as usize)) };
     Some(elements().map(value).collect())
 }
 
@@ -88,5 +88,5 @@ fn json_value(dtype: DType, bits: u64) -> Value {
         Number::Float(v) => v,
     };
     // The exact value: a reader need not know the element type to compare it.
-    serde_json::Number::from_f64(value).map_or_else(|| Value::String(text(dtype, bits)), Value::Number)
+    serde_json::Number::from_f64(value).map_or_else(|| Value::String(element_text(dtype, bits)), Value::Number)
 }

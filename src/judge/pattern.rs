@@ -1,7 +1,7 @@
 //! Recognises the kind of error in a set of wrong elements: their positions, and what they hold instead.
 use super::lanes::Replay;
 use crate::job::Observation;
-use crate::num::get;
+use crate::num::get_element;
 use crate::ops::Rule;
 use crate::oracle::interpreter::region_bytes;
 use crate::oracle::memory::Certainty;
@@ -84,12 +84,12 @@ fn content_pattern(
     let (alloc, range) = region_bytes(plan, site.region)?;
     let all = |other: &dyn Fn(usize) -> Option<u64>| {
         let dtype = plan.buffers[site.region.buf].dtype;
-        sample(site.wrong).all(|i| other(i as usize) == Some(get(dtype, site.actual, i as usize)))
+        sample(site.wrong).all(|i| other(i as usize) == Some(get_element(dtype, site.actual, i as usize)))
     };
     let memory = &interpreter.memory[alloc];
     let before = &memory.data[range.start as usize..range.end as usize];
     let dtype = plan.buffers[site.region.buf].dtype;
-    if all(&|i| Some(get(dtype, before, i))) {
+    if all(&|i| Some(get_element(dtype, before, i))) {
         let at = range.start + site.wrong[0] * size as u64;
         let blank = memory.runs_in(at..at + 1).any(|(_, run)| run.certainty == Certainty::Unwritten);
         return Some(
@@ -103,7 +103,7 @@ fn content_pattern(
     }
     let image = &forecast.initial[alloc];
     let start = plan.allocs[alloc].start() as usize + range.start as usize;
-    if all(&|i| image.get(start..).map(|from| get(dtype, from, i))) {
+    if all(&|i| image.get(start..).map(|from| get_element(dtype, from, i))) {
         return Some("stale: they hold what was there before the program began".into());
     }
     let Event::Collective { op, comm, reduce, send, recv, k, .. } = plan.events.get(site.event)? else { return None };
@@ -116,7 +116,7 @@ fn content_pattern(
         .collect();
     let first = if op.rule == Rule::ReducedBlock { site.write * site.region.len as usize } else { 0 };
     let own = inputs.get(site.write).copied().flatten().filter(|own| own.len() >= site.actual.len());
-    if own.is_some_and(|own| all(&|i| Some(get(dtype, own, first + i)))) {
+    if own.is_some_and(|own| all(&|i| Some(get_element(dtype, own, first + i)))) {
         return Some("they equal the rank's own input".into());
     }
     if let Some(kind) = reduce {
@@ -240,7 +240,7 @@ fn missing_or_double_rank(
             let mut values = Vec::new();
             let mut explains = |i: u64| {
                 column(whole.dtype, &chosen, first + i as usize, &mut values);
-                let actual = get(whole.dtype, site.actual, i as usize);
+                let actual = get_element(whole.dtype, site.actual, i as usize);
                 changed.judge(&values, actual, &mut budget).ruling.accepted()
             };
             if sample(site.wrong).all(&mut explains) {

@@ -2,7 +2,7 @@
 use super::findings::FindingCollector;
 use super::outputs::{whole_buffer, written_buffers};
 use crate::job::Observation;
-use crate::num::{DType, get, is_nan, text};
+use crate::num::{DType, element_text, get_element, is_nan};
 use crate::oracle::Forecast;
 use crate::oracle::interpreter::region_bytes;
 use crate::oracle::memory::Certainty;
@@ -96,17 +96,17 @@ impl SnapshotText<'_> {
             let element = i as usize;
             let word = if before {
                 match begin.runs_in(at).map(|(_, run)| run.certainty).max() {
-                    Some(Certainty::Known) => text(dtype, get(dtype, initial, element)),
+                    Some(Certainty::Known) => element_text(dtype, get_element(dtype, initial, element)),
                     _ => ".".into(),
                 }
             } else if self.collector.has_wrong_bytes(alloc, &at) {
-                text(dtype, get(dtype, image, element))
+                element_text(dtype, get_element(dtype, image, element))
             } else {
-                let right = get(dtype, &memory.data[range.start as usize..range.end as usize], element);
+                let right = get_element(dtype, &memory.data[range.start as usize..range.end as usize], element);
                 match memory.runs_in(at).map(|(_, run)| run.certainty).max() {
-                    Some(Certainty::Known) => text(dtype, right),
-                    Some(Certainty::Ambiguous) if is_nan(dtype, right) => text(dtype, right),
-                    Some(Certainty::Ambiguous) => format!("~{}", text(dtype, right)),
+                    Some(Certainty::Known) => element_text(dtype, right),
+                    Some(Certainty::Ambiguous) if is_nan(dtype, right) => element_text(dtype, right),
+                    Some(Certainty::Ambiguous) => format!("~{}", element_text(dtype, right)),
                     Some(Certainty::Undefined) => "?".into(),
                     _ => ".".into(),
                 }

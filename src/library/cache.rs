@@ -1,4 +1,4 @@
-//! Where fetched libraries are kept: `VERSION/libnccl.so.2` in a folder of the user's.
+//! The cache of fetched libraries: `VERSION/libnccl.so.2` in a folder of the user.
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -8,21 +8,21 @@ pub(super) const FILE: &str = "libnccl.so.2";
 
 /// The CUDA release that a library was built for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Cuda(u32);
+pub struct CudaRelease(u32);
 
-impl Default for Cuda {
+impl Default for CudaRelease {
     fn default() -> Self {
         Self(12)
     }
 }
 
-impl fmt::Display for Cuda {
+impl fmt::Display for CudaRelease {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "cu{}", self.0)
     }
 }
 
-impl std::str::FromStr for Cuda {
+impl std::str::FromStr for CudaRelease {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -36,8 +36,8 @@ impl std::str::FromStr for Cuda {
 }
 
 #[cfg(feature = "cli")]
-impl Cuda {
-    /// The name of the library's package.
+impl CudaRelease {
+    /// The name of the Python package with the library.
     pub(super) fn package(self) -> String {
         format!("nvidia-nccl-{self}")
     }
@@ -45,29 +45,37 @@ impl Cuda {
 
 /// The folder of fetched libraries.
 #[derive(Clone, Debug)]
-pub struct Cache(PathBuf);
+pub struct LibraryCache(PathBuf);
 
-/// There is no folder to keep libraries in.
+/// There is no folder for the cache.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
 #[error("no folder for fetched libraries: neither XDG_CACHE_HOME nor HOME is an absolute path")]
-pub struct NoCache;
+pub struct NoCacheFolder;
 
-impl Cache {
-    /// The user's: `collspec/nccl` under XDG_CACHE_HOME, else under `.cache` at home.
-    pub fn of_user() -> Result<Self, NoCache> {
-        Self::from(|name| std::env::var_os(name))
+impl LibraryCache {
+    /// The user's cache: `collspec/nccl` under XDG_CACHE_HOME, else under `.cache` in the home folder.
+    ///
+    /// # Errors
+    ///
+    /// Neither folder is known.
+    pub fn of_user() -> Result<Self, NoCacheFolder> {
+        Self::from_variables(|name| std::env::var_os(name))
     }
 
-    /// As [`Cache::of_user`], of somebody whose environment is `variable`.
-    pub(super) fn from(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, NoCache> {
+    /// As [`LibraryCache::of_user`], with `variable` as the environment.
+    ///
+    /// # Errors
+    ///
+    /// Neither folder is known.
+    pub(super) fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, NoCacheFolder> {
         let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
         let home = || absolute("HOME").map(|home| home.join(".cache"));
-        let base = absolute("XDG_CACHE_HOME").or_else(home).ok_or(NoCache)?;
+        let base = absolute("XDG_CACHE_HOME").or_else(home).ok_or(NoCacheFolder)?;
         Ok(Self(base.join("collspec").join("nccl")))
     }
 
-    /// A folder of the caller's choice.
-    pub fn at(folder: PathBuf) -> Self {
+    /// The cache in this folder.
+    pub fn in_folder(folder: PathBuf) -> Self {
         Self(folder)
     }
 
@@ -76,13 +84,13 @@ impl Cache {
         &self.0
     }
 
-    /// Where a version is kept, whether it is there or not.
-    pub fn place(&self, version: &str, cuda: Cuda) -> PathBuf {
-        let name = if cuda == Cuda::default() { version.to_owned() } else { format!("{version}+{cuda}") };
+    /// The path of a version, whether it exists or not.
+    pub fn library_path(&self, version: &str, cuda: CudaRelease) -> PathBuf {
+        let name = if cuda == CudaRelease::default() { version.to_owned() } else { format!("{version}+{cuda}") };
         self.0.join(name).join(FILE)
     }
 
-    /// What is kept, by name.
+    /// The libraries in the cache, by name.
     pub fn libraries(&self) -> Vec<PathBuf> {
         let Ok(entries) = self.0.read_dir() else { return Vec::new() };
         // what begins with a dot is unfinished

@@ -1,68 +1,76 @@
-//! The one library that is meant: by its path, or by its version among those that are here.
-use super::probe::{ProbeError, Probed, probe};
-use super::version::Wanted;
-use super::{Found, Source, find};
+//! Chooses a library by its path, or by its version among those on this machine.
+use super::probe::{LibraryInfo, ProbeError, probe};
+use super::version::VersionRequest;
+use super::{FoundLibrary, LibrarySource, find_libraries};
 use crate::child::Workers;
 use std::path::{Path, PathBuf};
 
 /// A library to run on.
 #[derive(Clone, Debug)]
-pub struct Chosen {
+pub struct ChosenLibrary {
     /// The file, with links resolved.
     pub path: PathBuf,
-    /// What it said of itself.
-    pub probed: Probed,
+    /// Its version and functions.
+    pub probed: LibraryInfo,
 }
 
-/// Why no library was chosen.
+/// The reason why no library was chosen.
 #[derive(Debug, thiserror::Error)]
 pub enum ChooseError {
     /// Neither a file nor a version.
     #[error("{0}: neither a file nor a version of NCCL such as 2.30.7")]
-    Unclear(String),
+    NeitherPathNorVersion(String),
     /// The file cannot be used.
     #[error("{}: {why}", path.display())]
     Unusable {
-        /// As it was given.
+        /// The path as it was given.
         path: PathBuf,
-        /// What it says.
+        /// The error of asking it.
         #[source]
         why: ProbeError,
     },
-    /// No library of that version is here.
-    #[error("there is no NCCL {wanted} on this machine ({}); `collspec nccl fetch {wanted}` gets one", there(versions))]
+    /// No library of that version is on this machine.
+    #[error(
+        "there is no NCCL {wanted} on this machine ({}); `collspec nccl fetch {wanted}` gets one",
+        versions_text(versions)
+    )]
     NoSuchVersion {
-        /// What was asked for.
-        wanted: Wanted,
-        /// What there is.
+        /// The version that was asked for.
+        wanted: VersionRequest,
+        /// The versions on this machine.
         versions: Vec<String>,
     },
 }
 
-fn there(versions: &[String]) -> String {
+fn versions_text(versions: &[String]) -> String {
     if versions.is_empty() { "none was found".to_owned() } else { format!("there is {}", versions.join(", ")) }
 }
 
 /// The library that `spec` names: a path, or a version (`2.30.7`; `2.30` is the newest patch of it). Of several files of
-/// one version a fetched one goes first: nobody else changes it.
-pub fn choose(spec: &str, workers: &Workers) -> Result<Chosen, ChooseError> {
+/// one version a fetched one comes first, because no other program changes it.
+///
+/// # Errors
+///
+/// `spec` is neither a file nor a version, the file cannot be used, or the version is not on this machine.
+pub fn choose(spec: &str, workers: &Workers) -> Result<ChosenLibrary, ChooseError> {
     let path = Path::new(spec);
-    let version = Wanted::parse(spec);
+    let version = VersionRequest::parse(spec);
     // A text that is a version means the version, even if the working folder has a file of that name.
     if spec.contains('/') || (version.is_none() && path.is_file()) {
         let probed = probe(path, workers).map_err(|why| ChooseError::Unusable { path: path.to_owned(), why })?;
         let path = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-        return Ok(Chosen { path, probed });
+        return Ok(ChosenLibrary { path, probed });
     }
-    let wanted = version.ok_or_else(|| ChooseError::Unclear(spec.to_owned()))?;
-    best(wanted, find(workers))
+    let wanted = version.ok_or_else(|| ChooseError::NeitherPathNorVersion(spec.to_owned()))?;
+    best_match(wanted, find_libraries(workers))
 }
 
-fn best(wanted: Wanted, found: Vec<Found>) -> Result<Chosen, ChooseError> {
+fn best_match(wanted: VersionRequest, found: Vec<FoundLibrary>) -> Result<ChosenLibrary, ChooseError> {
     let usable = found.into_iter().filter_map(|found| Some((found.source, found.path, found.probed.ok()?)));
     let (fits, others): (Vec<_>, Vec<_>) = usable.partition(|(_, _, probed)| wanted.matches(probed.version));
     // the last of equals is the maximum: those found first shall be it
-    let best = fits.into_iter().rev().max_by_key(|(source, _, probed)| (probed.version, *source == Source::Fetched));
+    let best =
+        fits.into_iter().rev().max_by_key(|(source, _, probed)| (probed.version, *source == LibrarySource::Fetched));
     let Some((_, path, probed)) = best else {
         let mut versions: Vec<_> = others.into_iter().map(|(_, _, probed)| probed.version).collect();
         versions.sort_unstable();
@@ -70,36 +78,36 @@ fn best(wanted: Wanted, found: Vec<Found>) -> Result<Chosen, ChooseError> {
         let versions = versions.into_iter().map(crate::backend::version_text).collect();
         return Err(ChooseError::NoSuchVersion { wanted, versions });
     };
-    Ok(Chosen { path, probed })
+    Ok(ChosenLibrary { path, probed })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn found(path: &str, source: Source, version: i32) -> Found {
+    fn found(path: &str, source: LibrarySource, version: i32) -> FoundLibrary {
         let probed = if version > 0 {
-            Ok(Probed { version, maker: nccl_sys::Maker::Nvidia, symbols: Vec::new() })
+            Ok(LibraryInfo { version, maker: nccl_sys::Maker::Nvidia, symbols: Vec::new() })
         } else {
             Err(ProbeError::Unusable("no".into()))
         };
-        Found { path: path.into(), source, probed }
+        FoundLibrary { path: path.into(), source, probed }
     }
 
-    fn all() -> Vec<Found> {
+    fn all() -> Vec<FoundLibrary> {
         vec![
-            found("/a", Source::LoaderPath, 22105),
-            found("/b", Source::Python, 23003),
-            found("/c", Source::Cuda, 23003),
-            found("/d", Source::Cuda, 0),
-            found("/e", Source::Fetched, 22105),
-            found("/f", Source::Fetched, 22903),
+            found("/a", LibrarySource::LoaderPath, 22105),
+            found("/b", LibrarySource::Python, 23003),
+            found("/c", LibrarySource::Cuda, 23003),
+            found("/d", LibrarySource::Cuda, 0),
+            found("/e", LibrarySource::Fetched, 22105),
+            found("/f", LibrarySource::Fetched, 22903),
         ]
     }
 
     #[test]
     fn the_newest_patch_then_the_fetched_then_the_first() {
-        let best = |text: &str| best(Wanted::parse(text).unwrap(), all());
+        let best = |text: &str| best_match(VersionRequest::parse(text).unwrap(), all());
         assert_eq!(best("2.30").unwrap().path, Path::new("/b"));
         assert_eq!(best("2.21.5").unwrap().path, Path::new("/e"));
         assert_eq!(best("2.29").unwrap().path, Path::new("/f"));
@@ -110,7 +118,7 @@ mod tests {
     #[test]
     fn what_is_neither_file_nor_version_is_said_to_be() {
         let error = choose("newest", &Workers::CurrentExe).unwrap_err();
-        assert!(matches!(error, ChooseError::Unclear(_)), "{error}");
+        assert!(matches!(error, ChooseError::NeitherPathNorVersion(_)), "{error}");
         let error = choose("/no/such/libnccl.so.2", &Workers::Command("/no/such/program".into())).unwrap_err();
         assert!(matches!(error, ChooseError::Unusable { .. }), "{error}");
     }

@@ -1,7 +1,7 @@
 //! Fetching a library: its wheel comes through Python's own tools, which know the registry, proxies and credentials and
 //! check the file against the registry's hash. No code of the wheel runs.
-use super::cache::{Cache, Cuda};
-use super::program::program;
+use super::cache::{CudaRelease, LibraryCache};
+use super::program::command_for;
 use super::wheel::{self, WheelError};
 use crate::child::command::{self, Answer, CommandError};
 use std::fs;
@@ -10,10 +10,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Time for some hundreds of megabytes.
-const LIMIT: Duration = Duration::from_secs(30 * 60);
-/// Time for a tool to say that it is there.
-const HELLO: Duration = Duration::from_secs(30);
+/// Time limit of a download of some hundreds of megabytes.
+const DOWNLOAD_LIMIT: Duration = Duration::from_secs(30 * 60);
+/// Time limit of a tool that is asked whether it works.
+const START_LIMIT: Duration = Duration::from_secs(30);
 
 /// A library in the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,48 +24,48 @@ pub struct Fetched {
     pub hash: Option<String>,
 }
 
-/// Why no library came.
+/// The reason why no library was fetched.
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
-    /// Not what registries call a version.
+    /// The text is no version as registries have them.
     #[error("{0:?} is no version of NCCL such as 2.30.7")]
     Version(String),
-    /// Nothing to fetch with.
+    /// There is no tool that fetches wheels.
     #[error("neither pip nor uv is here, which fetch wheels; install python3-pip, or uv")]
     NoTool,
     /// The registry cannot be reached.
     #[error("{tool} does not reach the package registry: {words}")]
     NoNetwork {
-        /// What was tried.
+        /// The tool.
         tool: &'static str,
-        /// Its words.
+        /// Its output.
         words: String,
     },
-    /// The registry has others.
-    #[error("{package} has no version {version}{}", others(there))]
+    /// The registry lacks this version.
+    #[error("{package} has no version {version}{}", other_versions_text(there))]
     NoSuchVersion {
         /// The package.
         package: String,
-        /// What was asked for.
+        /// The version that was asked for.
         version: String,
-        /// What there is, as far as the tool tells.
+        /// The versions that the tool lists.
         there: Vec<String>,
     },
-    /// The tool failed otherwise.
+    /// The tool failed for another reason.
     #[error("{tool} failed: {words}")]
     Tool {
-        /// What was tried.
+        /// The tool.
         tool: &'static str,
-        /// Its words.
+        /// Its output.
         words: String,
     },
-    /// It takes too long.
-    #[error("{tool} has not finished in {} minutes", LIMIT.as_secs() / 60)]
+    /// The time limit is over.
+    #[error("{tool} has not finished in {} minutes", DOWNLOAD_LIMIT.as_secs() / 60)]
     TooSlow {
-        /// What was tried.
+        /// The tool.
         tool: &'static str,
     },
-    /// What came is not right.
+    /// The wheel cannot be used.
     #[error(transparent)]
     Wheel(#[from] WheelError),
     /// The cache cannot be written.
@@ -73,21 +73,26 @@ pub enum FetchError {
     Cache {
         /// The file or folder.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
 }
 
-fn others(there: &[String]) -> String {
+fn other_versions_text(there: &[String]) -> String {
     if there.is_empty() { String::new() } else { format!("; there are {}", there.join(", ")) }
 }
 
-/// Gets `version` for CUDA `cuda` into the cache, where it appears whole or not at all. One that is there already stays.
-pub fn fetch(version: &str, cuda: Cuda, cache: &Cache) -> Result<Fetched, FetchError> {
+/// Fetches `version` for CUDA `cuda` into the cache, where it appears complete or not at all. A version that the cache has
+/// stays.
+///
+/// # Errors
+///
+/// No version, no tool, a registry or download that fails, a wheel with wrong bytes, or a cache that cannot be written.
+pub fn fetch(version: &str, cuda: CudaRelease, cache: &LibraryCache) -> Result<Fetched, FetchError> {
     if !is_version(version) {
         return Err(FetchError::Version(version.to_owned()));
     }
-    let place = cache.place(version, cuda);
+    let place = cache.library_path(version, cuda);
     if place.is_file() {
         return Ok(Fetched { path: place, hash: None });
     }
@@ -95,10 +100,10 @@ pub fn fetch(version: &str, cuda: Cuda, cache: &Cache) -> Result<Fetched, FetchE
         let path = path.to_owned();
         move |source| FetchError::Cache { path, source }
     };
-    let tool = Tool::first().ok_or(FetchError::NoTool)?;
+    let tool = FetchTool::first_available().ok_or(FetchError::NoTool)?;
     // The tool runs in another working folder, so the path must be absolute.
-    let cache = &Cache::at(std::path::absolute(cache.folder()).map_err(cannot(cache.folder()))?);
-    let place = cache.place(version, cuda);
+    let cache = &LibraryCache::in_folder(std::path::absolute(cache.folder()).map_err(cannot(cache.folder()))?);
+    let place = cache.library_path(version, cuda);
     fs::create_dir_all(cache.folder()).map_err(cannot(cache.folder()))?;
     // In the cache's own file system, so that the last step is a rename; removed whatever happens.
     let work = tempfile::Builder::new().prefix(".fetch-").tempdir_in(cache.folder()).map_err(cannot(cache.folder()))?;
@@ -111,7 +116,7 @@ pub fn fetch(version: &str, cuda: Cuda, cache: &Cache) -> Result<Fetched, FetchE
     Ok(Fetched { path: place, hash: Some(hash) })
 }
 
-/// True for digits and dots, with a suffix like `.post1`; for nothing that a tool would take for something else.
+/// True for digits and dots with a suffix like `.post1`, which no tool takes for an option or a path.
 pub fn is_version(text: &str) -> bool {
     let number = |part: &str| !part.is_empty() && part.len() <= 4 && part.bytes().all(|byte| byte.is_ascii_digit());
     let part = |part: &str| number(part) || part.strip_prefix("post").is_some_and(number);
@@ -120,21 +125,21 @@ pub fn is_version(text: &str) -> bool {
 
 /// A program that fetches wheels.
 #[derive(Clone, Copy, Debug)]
-enum Tool {
+enum FetchTool {
     /// `pip` under one of its names.
     Pip(&'static [&'static str]),
     Uv,
 }
 
-impl Tool {
-    /// The first one that is here.
-    fn first() -> Option<Self> {
+impl FetchTool {
+    /// The first tool that this machine has.
+    fn first_available() -> Option<Self> {
         // `-I`: without modules from the working folder, PYTHONPATH and the user's own site.
         let tools = [Self::Pip(&["python3", "-I", "-m", "pip"]), Self::Pip(&["pip3"]), Self::Pip(&["pip"]), Self::Uv];
         tools.into_iter().find(|tool| {
             let Some(mut command) = tool.command() else { return false };
             command.arg("--version");
-            command::run(command, HELLO).is_ok_and(|answer| answer.status.success())
+            command::run(command, START_LIMIT).is_ok_and(|answer| answer.status.success())
         })
     }
 
@@ -145,19 +150,19 @@ impl Tool {
         }
     }
 
-    /// Its command without arguments; it is found, and runs, outside the working folder.
+    /// Its command without arguments, which does not depend on the working folder.
     fn command(self) -> Option<Command> {
         let words: &[&str] = match self {
             Self::Pip(words) => words,
             Self::Uv => &["uv"],
         };
         let (first, more) = words.split_first()?;
-        let mut command = program(first)?;
+        let mut command = command_for(first)?;
         command.args(more);
         Some(command)
     }
 
-    /// Gets one package into `work`: a wheel, or a folder into which one was unpacked.
+    /// Downloads a package into `work`: a wheel, or a folder into which one was unpacked.
     fn download(self, package: &str, version: &str, work: &Path) -> Result<PathBuf, FetchError> {
         let tool = self.name();
         let wanted = format!("{package}=={version}");
@@ -185,13 +190,13 @@ impl Tool {
                 command.arg("--target").arg(&target).arg(&wanted);
             }
         }
-        let answer = match command::run(command, LIMIT) {
+        let answer = match command::run(command, DOWNLOAD_LIMIT) {
             Ok(answer) => answer,
             Err(CommandError::TooSlow(_)) => return Err(FetchError::TooSlow { tool }),
             Err(error) => return Err(FetchError::Tool { tool, words: error.to_string() }),
         };
         if !answer.status.success() {
-            return Err(reason(tool, package, version, &answer));
+            return Err(error_from_answer(tool, package, version, &answer));
         }
         let entries = fs::read_dir(&target).map_err(|source| FetchError::Cache { path: target.clone(), source })?;
         let mut files = entries.flatten().map(|entry| entry.path());
@@ -199,8 +204,8 @@ impl Tool {
     }
 }
 
-/// What a tool's failure means.
-fn reason(tool: &'static str, package: &str, version: &str, answer: &Answer) -> FetchError {
+/// The error that a tool's output means.
+fn error_from_answer(tool: &'static str, package: &str, version: &str, answer: &Answer) -> FetchError {
     let said = &answer.err;
     let line = |needle: &str| said.lines().find(|line| line.contains(needle)).map(str::trim);
     let offline = [
@@ -256,7 +261,8 @@ mod tests {
             ["", "2", "latest", "2.30.7 --pre", "-r", "2..3", "2.3.", ".2", "2.30.x", "../2.3", "2.30*", "post1.2"]
         {
             assert!(!is_version(bad), "{bad}");
-            let error = fetch(bad, Cuda::default(), &Cache::at("/no/such/folder".into())).unwrap_err();
+            let error =
+                fetch(bad, CudaRelease::default(), &LibraryCache::in_folder("/no/such/folder".into())).unwrap_err();
             assert!(matches!(error, FetchError::Version(_)), "{error}");
         }
     }
@@ -264,10 +270,10 @@ mod tests {
     #[test]
     fn what_is_there_is_not_fetched_again() {
         let folder = tempfile::tempdir().unwrap();
-        let cache = Cache::at(folder.path().to_owned());
+        let cache = LibraryCache::in_folder(folder.path().to_owned());
         let cu13 = "13".parse().unwrap();
-        assert_ne!(cache.place("2.30.7", cu13), cache.place("2.30.7", Cuda::default()));
-        let path = cache.place("2.30.7", cu13);
+        assert_ne!(cache.library_path("2.30.7", cu13), cache.library_path("2.30.7", CudaRelease::default()));
+        let path = cache.library_path("2.30.7", cu13);
         fs::create_dir_all(path.parent().unwrap()).unwrap();
         fs::write(&path, "x").unwrap();
         assert_eq!(fetch("2.30.7", cu13, &cache).unwrap(), Fetched { path, hash: None });
@@ -277,7 +283,7 @@ mod tests {
     fn a_tools_words_become_a_reason() {
         let reason = |said: &str| {
             let answer = Answer { status: ExitStatus::from_raw(256), out: String::new(), err: said.to_owned() };
-            reason("pip", "nvidia-nccl-cu12", "9.9", &answer)
+            error_from_answer("pip", "nvidia-nccl-cu12", "9.9", &answer)
         };
         let there = "ERROR: Could not find a version that satisfies the requirement nvidia-nccl-cu12==9.9 \
                      (from versions: 2.16.2, 2.26.2.post1, 2.30.7)\nERROR: No matching distribution found for x\n";

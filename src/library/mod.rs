@@ -1,50 +1,50 @@
-//! NCCL libraries: which ones this machine has, what each can do, and how another one comes here.
+//! NCCL libraries: those of this machine, the functions of each, and fetching others.
 //!
 //! No library is loaded into the process that asks: each is opened by a child, which may crash ([`probe`]).
 mod cache;
+mod candidates;
 mod choose;
 #[cfg(feature = "cli")]
 mod fetch;
-mod places;
 mod probe;
 mod program;
 mod version;
 #[cfg(feature = "cli")]
 mod wheel;
 
-pub use cache::{Cache, Cuda};
+pub use cache::{CudaRelease, LibraryCache};
+pub use candidates::{Candidate, LibrarySource, SearchPlaces, candidates};
 pub use choose::choose;
 #[cfg(feature = "internals")]
-pub use choose::{ChooseError, Chosen};
+pub use choose::{ChooseError, ChosenLibrary};
 #[cfg(feature = "cli")]
 pub use fetch::{fetch, is_version};
-pub use places::{Candidate, Machine, Source, candidates};
 #[cfg(feature = "internals")]
 pub use probe::probe_within;
-pub use probe::{ProbeError, Probed, enter_if_asked, probe};
-pub(crate) use program::{absolute, loader_path};
+pub use probe::{LibraryInfo, ProbeError, enter_if_asked, probe};
+pub(crate) use program::{absolute_folders, loader_path};
 
 use crate::child::Workers;
 use std::path::PathBuf;
 
-/// A library that was found, and what it said when it was asked.
+/// A library that was found, with its version and functions.
 #[derive(Debug)]
-pub struct Found {
+pub struct FoundLibrary {
     /// The file, with links resolved.
     pub path: PathBuf,
-    /// Where it was seen first.
-    pub source: Source,
-    /// Its version and functions, or why it has none to offer.
-    pub probed: Result<Probed, ProbeError>,
+    /// The place in which it was found first.
+    pub source: LibrarySource,
+    /// Its version and functions, or why it cannot be used.
+    pub probed: Result<LibraryInfo, ProbeError>,
 }
 
-/// Every NCCL library in the places where this machine keeps libraries, in the order in which they would be taken.
-/// `workers` says which program asks them (the same that can be a worker).
-pub fn find(workers: &Workers) -> Vec<Found> {
-    let ask = |candidate: Candidate| Found {
+/// Every NCCL library in the places where this machine keeps libraries, the preferred ones first. `workers` says which
+/// program asks them (the same that can be a worker).
+pub fn find_libraries(workers: &Workers) -> Vec<FoundLibrary> {
+    let ask = |candidate: Candidate| FoundLibrary {
         probed: probe(&candidate.path, workers),
         path: candidate.path,
         source: candidate.source,
     };
-    candidates(&Machine::this()).into_iter().map(ask).collect()
+    candidates(&SearchPlaces::of_this_machine()).into_iter().map(ask).collect()
 }

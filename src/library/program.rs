@@ -1,4 +1,4 @@
-//! Starts other programs so that the working folder affects neither which file runs nor what it loads.
+//! Commands of other programs. The working folder affects neither the file that runs nor the libraries that it loads.
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
@@ -6,12 +6,12 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// The variable with the folders in which the loader looks for libraries.
+/// The variable with the folders of the loader.
 const LOADER_PATH: &str = "LD_LIBRARY_PATH";
 
 /// A command for the program of this name in the absolute folders of PATH; `None` if there is none. Its working folder is `/`
 /// unless the caller sets another.
-pub fn program(name: &str) -> Option<Command> {
+pub fn command_for(name: &str) -> Option<Command> {
     program_in(name, &env::var_os("PATH")?)
 }
 
@@ -30,7 +30,7 @@ fn program_in(name: &str, path: &OsString) -> Option<Command> {
 }
 
 /// The absolute folders of a list like LD_LIBRARY_PATH. Empty and relative entries mean folders of the working folder.
-pub fn absolute(list: &OsString) -> OsString {
+pub fn absolute_folders(list: &OsString) -> OsString {
     // The loader also splits at semicolons.
     let folders =
         list.as_bytes().split(|byte| matches!(byte, b':' | b';')).map(|folder| Path::new(OsStr::from_bytes(folder)));
@@ -40,7 +40,7 @@ pub fn absolute(list: &OsString) -> OsString {
 /// The variable to set for a child, if this process's own value has folders that depend on the working folder.
 pub fn loader_path() -> Option<(String, String)> {
     let now = env::var_os(LOADER_PATH)?;
-    let clean = absolute(&now);
+    let clean = absolute_folders(&now);
     (clean != now).then(|| (LOADER_PATH.to_owned(), clean.to_string_lossy().into_owned()))
 }
 
@@ -74,8 +74,8 @@ mod tests {
 
     #[test]
     fn relative_folders_are_dropped() {
-        assert_eq!(absolute(&":/a:b:/c/d:.:".into()), "/a:/c/d");
-        assert_eq!(absolute(&"/none;.;x;/c".into()), "/none:/c");
-        assert_eq!(absolute(&"".into()), "");
+        assert_eq!(absolute_folders(&":/a:b:/c/d:.:".into()), "/a:/c/d");
+        assert_eq!(absolute_folders(&"/none;.;x;/c".into()), "/none:/c");
+        assert_eq!(absolute_folders(&"".into()), "");
     }
 }

@@ -1,17 +1,17 @@
-//! NCCL's library out of a Python wheel, or out of the folder into which one was unpacked. The wheel's own list of hashes
-//! decides whether the bytes are right; nothing of it runs.
+//! Extracts NCCL's library from a Python wheel, or from the folder into which one was unpacked, and checks its hash against
+//! the wheel's list. No code of the wheel runs.
 use sha2::{Digest, Sha256};
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::path::{Path, PathBuf};
 use zip::ZipArchive;
 
-/// Where wheels have the library.
-const INSIDE: &str = "nvidia/nccl/lib/libnccl.so.2";
-/// More than any list of hashes needs.
-const MOST_RECORDS: u64 = 16 << 20;
+/// The library's path in wheels.
+const LIBRARY_IN_WHEEL: &str = "nvidia/nccl/lib/libnccl.so.2";
+/// Largest size of a list of hashes in bytes.
+const MAX_RECORD_BYTES: u64 = 16 << 20;
 
-/// What is wrong with a wheel.
+/// An error in a wheel.
 #[derive(Debug, thiserror::Error)]
 pub enum WheelError {
     /// It cannot be read.
@@ -19,7 +19,7 @@ pub enum WheelError {
     Read {
         /// The wheel.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
     /// The library cannot be written.
@@ -27,39 +27,43 @@ pub enum WheelError {
     Write {
         /// The file.
         path: PathBuf,
-        /// Why.
+        /// The reason.
         source: io::Error,
     },
-    /// It lacks something.
+    /// It lacks a file.
     #[error("{}: no {what} in it", path.display())]
     Lacks {
         /// The wheel.
         path: PathBuf,
-        /// What.
+        /// The file.
         what: &'static str,
     },
     /// The bytes are not those that the wheel lists.
-    #[error("{}: {INSIDE} has sha256 {found} and {bytes} bytes, but the wheel lists {listed}", path.display())]
+    #[error("{}: {LIBRARY_IN_WHEEL} has sha256 {found} and {bytes} bytes, but the wheel lists {listed}", path.display())]
     Hash {
         /// The wheel.
         path: PathBuf,
         /// The hash of the bytes.
         found: String,
-        /// How many there are.
+        /// Number of bytes.
         bytes: u64,
-        /// What RECORD says.
+        /// The line of RECORD.
         listed: String,
     },
 }
 
 /// A file's line in RECORD: `path,sha256=HASH,SIZE`.
 #[derive(Debug, PartialEq, Eq)]
-struct Record {
+struct RecordLine {
     hash: String,
     size: u64,
 }
 
-/// Copies the library out of `wheel` (a `.whl` file, or a folder) into a new file `to`; answers its hash.
+/// Copies the library from `wheel` (a `.whl` file, or a folder) into a new file `to`, and returns its hash.
+///
+/// # Errors
+///
+/// The wheel cannot be read or lacks the library, its hash is wrong, or the file cannot be written.
 pub fn extract(wheel: &Path, to: &Path) -> Result<String, WheelError> {
     let read = |source| WheelError::Read { path: wheel.to_owned(), source };
     let lacks = |what| WheelError::Lacks { path: wheel.to_owned(), what };
@@ -67,9 +71,9 @@ pub fn extract(wheel: &Path, to: &Path) -> Result<String, WheelError> {
         let records = fs::read_dir(wheel).map_err(read)?.flatten().map(|entry| entry.path().join("RECORD"));
         let nccl = |path: &PathBuf| path.is_file() && is_record(&relative(path, wheel));
         let records = records.filter(nccl).map(fs::read_to_string).collect::<Result<String, _>>().map_err(read)?;
-        let record = listed(&records).ok_or_else(|| lacks("hash of the library (RECORD)"))?;
-        let library = File::open(wheel.join(INSIDE)).map_err(read)?;
-        return copy(library, record, wheel, to);
+        let record = library_record(&records).ok_or_else(|| lacks("hash of the library (RECORD)"))?;
+        let library = File::open(wheel.join(LIBRARY_IN_WHEEL)).map_err(read)?;
+        return copy_verified(library, record, wheel, to);
     }
     let zip_error = |error: zip::result::ZipError| read(io::Error::from(error));
     let mut archive = ZipArchive::new(File::open(wheel).map_err(read)?).map_err(zip_error)?;
@@ -77,32 +81,32 @@ pub fn extract(wheel: &Path, to: &Path) -> Result<String, WheelError> {
     let name = name.ok_or_else(|| lacks("list of hashes (RECORD)"))?;
     let mut records = String::new();
     let list = archive.by_name(&name).map_err(zip_error)?;
-    list.take(MOST_RECORDS).read_to_string(&mut records).map_err(read)?;
-    let record = listed(&records).ok_or_else(|| lacks("hash of the library (RECORD)"))?;
-    let library = match archive.by_name(INSIDE) {
+    list.take(MAX_RECORD_BYTES).read_to_string(&mut records).map_err(read)?;
+    let record = library_record(&records).ok_or_else(|| lacks("hash of the library (RECORD)"))?;
+    let library = match archive.by_name(LIBRARY_IN_WHEEL) {
         Err(zip::result::ZipError::FileNotFound) => return Err(lacks("libnccl.so.2")),
         library => library.map_err(zip_error)?,
     };
-    copy(library, record, wheel, to)
+    copy_verified(library, record, wheel, to)
 }
 
 fn relative(path: &Path, root: &Path) -> String {
     path.strip_prefix(root).unwrap_or(path).to_string_lossy().into_owned()
 }
 
-/// True for the list of hashes of a package of NCCL's.
+/// True for the path of the list of hashes in a package of NCCL.
 fn is_record(name: &str) -> bool {
     name.strip_suffix(".dist-info/RECORD").is_some_and(|package| package.starts_with("nvidia_nccl_cu"))
 }
 
-/// The library's line.
-fn listed(records: &str) -> Option<Record> {
-    let line = records.lines().find_map(|line| line.strip_prefix(INSIDE)?.strip_prefix(','))?;
+/// The line of the library in the list of hashes.
+fn library_record(records: &str) -> Option<RecordLine> {
+    let line = records.lines().find_map(|line| line.strip_prefix(LIBRARY_IN_WHEEL)?.strip_prefix(','))?;
     let (hash, size) = line.rsplit_once(',')?;
-    Some(Record { hash: hash.strip_prefix("sha256=")?.to_owned(), size: size.trim().parse().ok()? })
+    Some(RecordLine { hash: hash.strip_prefix("sha256=")?.to_owned(), size: size.trim().parse().ok()? })
 }
 
-fn copy(mut library: impl Read, record: Record, wheel: &Path, to: &Path) -> Result<String, WheelError> {
+fn copy_verified(mut library: impl Read, record: RecordLine, wheel: &Path, to: &Path) -> Result<String, WheelError> {
     let read = |source| WheelError::Read { path: wheel.to_owned(), source };
     let write = |source| WheelError::Write { path: to.to_owned(), source };
     let mut file = File::create_new(to).map_err(write)?;
@@ -134,7 +138,7 @@ fn copy(mut library: impl Read, record: Record, wheel: &Path, to: &Path) -> Resu
     Ok(found)
 }
 
-/// The alphabet for file names and without padding, as RECORD has it.
+/// Base64 with the alphabet for file names and without padding, as in RECORD.
 fn base64(bytes: &[u8]) -> String {
     const DIGITS: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
     let mut text = String::new();
@@ -155,7 +159,7 @@ mod tests {
     const RECORD: &str = "nvidia_nccl_cu12-2.30.7.dist-info/RECORD";
 
     fn line(content: &[u8], size: usize) -> String {
-        format!("other,sha256=x,1\n{INSIDE},sha256={},{size}\n", base64(&Sha256::digest(content)))
+        format!("other,sha256=x,1\n{LIBRARY_IN_WHEEL},sha256={},{size}\n", base64(&Sha256::digest(content)))
     }
 
     fn wheel(folder: &Path, files: &[(&str, &[u8])]) -> PathBuf {
@@ -174,11 +178,11 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         let content = b"\x7fELF, as it were".repeat(1000);
         let record = line(&content, content.len());
-        let path = wheel(folder.path(), &[(INSIDE, &content), (RECORD, record.as_bytes())]);
+        let path = wheel(folder.path(), &[(LIBRARY_IN_WHEEL, &content), (RECORD, record.as_bytes())]);
         let hash = extract(&path, &folder.path().join("one")).unwrap();
         assert_eq!(fs::read(folder.path().join("one")).unwrap(), content);
         let tree = folder.path().join("tree");
-        for (name, content) in [(INSIDE, content.as_slice()), (RECORD, record.as_bytes())] {
+        for (name, content) in [(LIBRARY_IN_WHEEL, content.as_slice()), (RECORD, record.as_bytes())] {
             fs::create_dir_all(tree.join(name).parent().unwrap()).unwrap();
             fs::write(tree.join(name), content).unwrap();
         }
@@ -195,12 +199,15 @@ mod tests {
         };
         let (good, bad) = (line(b"abc", 3), line(b"abd", 3));
         let longer = line(b"abcd", 3);
-        assert!(matches!(refused(&[(INSIDE, b"abc"), (RECORD, bad.as_bytes())]), WheelError::Hash { .. }));
-        assert!(matches!(refused(&[(INSIDE, b"abcd"), (RECORD, longer.as_bytes())]), WheelError::Hash { .. }));
-        assert!(matches!(refused(&[(INSIDE, b"ab"), (RECORD, good.as_bytes())]), WheelError::Hash { .. }));
-        assert!(matches!(refused(&[(INSIDE, b"abc")]), WheelError::Lacks { .. }));
+        assert!(matches!(refused(&[(LIBRARY_IN_WHEEL, b"abc"), (RECORD, bad.as_bytes())]), WheelError::Hash { .. }));
+        assert!(matches!(
+            refused(&[(LIBRARY_IN_WHEEL, b"abcd"), (RECORD, longer.as_bytes())]),
+            WheelError::Hash { .. }
+        ));
+        assert!(matches!(refused(&[(LIBRARY_IN_WHEEL, b"ab"), (RECORD, good.as_bytes())]), WheelError::Hash { .. }));
+        assert!(matches!(refused(&[(LIBRARY_IN_WHEEL, b"abc")]), WheelError::Lacks { .. }));
         assert!(matches!(refused(&[(RECORD, good.as_bytes())]), WheelError::Lacks { .. }));
-        assert!(matches!(refused(&[(INSIDE, b"abc"), (RECORD, b"a,b,c\n")]), WheelError::Lacks { .. }));
+        assert!(matches!(refused(&[(LIBRARY_IN_WHEEL, b"abc"), (RECORD, b"a,b,c\n")]), WheelError::Lacks { .. }));
         let text = folder.path().join("text.whl");
         fs::write(&text, "no archive").unwrap();
         assert!(matches!(extract(&text, &folder.path().join("x")), Err(WheelError::Read { .. })));

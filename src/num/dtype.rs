@@ -1,5 +1,5 @@
 //! The twelve element types.
-use super::format::{Format, Overflow};
+use super::format::{FloatFormat, OverflowRule};
 use nccl_sys::ncclDataType_t;
 use serde::{Deserialize, Serialize};
 
@@ -23,13 +23,13 @@ pub enum DType {
 
 /// What is known of an element type.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct DTypeInfo {
     dtype: DType,
     /// NCCL's code, which has the scenario language's name.
     nccl: ncclDataType_t,
     /// Bytes of an element.
     size: usize,
-    kind: Kind,
+    kind: DTypeKind,
     /// The first release of NCCL that has the type.
     since: &'static str,
     /// Other names, in lower case and without `nccl` in front.
@@ -37,18 +37,18 @@ pub(crate) struct Entry {
 }
 
 #[derive(Clone, Copy, Debug)]
-enum Kind {
+enum DTypeKind {
     Signed,
     Unsigned,
-    Float(Format),
+    Float(FloatFormat),
 }
 
-impl Entry {
+impl DTypeInfo {
     const fn new(
         dtype: DType,
         nccl: ncclDataType_t,
         size: usize,
-        kind: Kind,
+        kind: DTypeKind,
         since: &'static str,
         others: &'static [&'static str],
     ) -> Self {
@@ -57,28 +57,49 @@ impl Entry {
 }
 
 /// Every element type, in the order of the scenario language, which is that of [`DType`].
-const DTYPES: [Entry; 12] = {
-    use Kind::{Float, Signed, Unsigned};
-    use Overflow::{Infinity, Saturate};
+const DTYPES: [DTypeInfo; 12] = {
+    use DTypeKind::{Float, Signed, Unsigned};
+    use OverflowRule::{Infinity, Saturate};
     use ncclDataType_t as N;
     [
-        Entry::new(DType::I8, N::Int8, 1, Signed, "2.0", &["int8", "char"]),
-        Entry::new(DType::U8, N::Uint8, 1, Unsigned, "2.0", &["uint8"]),
-        Entry::new(DType::I32, N::Int32, 4, Signed, "2.0", &["int32", "int"]),
-        Entry::new(DType::U32, N::Uint32, 4, Unsigned, "2.0", &["uint32"]),
-        Entry::new(DType::I64, N::Int64, 8, Signed, "2.0", &["int64"]),
-        Entry::new(DType::U64, N::Uint64, 8, Unsigned, "2.0", &["uint64"]),
-        Entry::new(DType::F16, N::Float16, 2, Float(Format::ieee(10, 5, Infinity)), "2.0", &["float16", "half"]),
-        Entry::new(DType::Bf16, N::Bfloat16, 2, Float(Format::ieee(7, 8, Infinity)), "2.10", &["bfloat16"]),
-        Entry::new(DType::F32, N::Float32, 4, Float(Format::ieee(23, 8, Infinity)), "2.0", &["float32", "float"]),
-        Entry::new(DType::F64, N::Float64, 8, Float(Format::ieee(52, 11, Infinity)), "2.0", &["float64", "double"]),
-        Entry::new(DType::F8e4m3, N::Float8e4m3, 1, Float(Format::E4M3), "2.24", &["float8e4m3"]),
+        DTypeInfo::new(DType::I8, N::Int8, 1, Signed, "2.0", &["int8", "char"]),
+        DTypeInfo::new(DType::U8, N::Uint8, 1, Unsigned, "2.0", &["uint8"]),
+        DTypeInfo::new(DType::I32, N::Int32, 4, Signed, "2.0", &["int32", "int"]),
+        DTypeInfo::new(DType::U32, N::Uint32, 4, Unsigned, "2.0", &["uint32"]),
+        DTypeInfo::new(DType::I64, N::Int64, 8, Signed, "2.0", &["int64"]),
+        DTypeInfo::new(DType::U64, N::Uint64, 8, Unsigned, "2.0", &["uint64"]),
+        DTypeInfo::new(
+            DType::F16,
+            N::Float16,
+            2,
+            Float(FloatFormat::ieee(10, 5, Infinity)),
+            "2.0",
+            &["float16", "half"],
+        ),
+        DTypeInfo::new(DType::Bf16, N::Bfloat16, 2, Float(FloatFormat::ieee(7, 8, Infinity)), "2.10", &["bfloat16"]),
+        DTypeInfo::new(
+            DType::F32,
+            N::Float32,
+            4,
+            Float(FloatFormat::ieee(23, 8, Infinity)),
+            "2.0",
+            &["float32", "float"],
+        ),
+        DTypeInfo::new(
+            DType::F64,
+            N::Float64,
+            8,
+            Float(FloatFormat::ieee(52, 11, Infinity)),
+            "2.0",
+            &["float64", "double"],
+        ),
+        DTypeInfo::new(DType::F8e4m3, N::Float8e4m3, 1, Float(FloatFormat::E4M3), "2.24", &["float8e4m3"]),
         // The NaN that CUDA's conversions give has all bits set.
-        Entry::new(
+        DTypeInfo::new(
             DType::F8e5m2,
             N::Float8e5m2,
             1,
-            Float(Format::ieee(2, 5, Saturate).with_nan(0x7f)),
+            Float(FloatFormat::ieee(2, 5, Saturate).with_nan(0x7f)),
             "2.24",
             &["float8e5m2"],
         ),
@@ -98,7 +119,7 @@ impl DType {
         all
     };
 
-    const fn entry(self) -> &'static Entry {
+    const fn entry(self) -> &'static DTypeInfo {
         &DTYPES[self as usize]
     }
 
@@ -128,27 +149,27 @@ impl DType {
     }
 
     /// The format of a floating-point type.
-    pub(crate) const fn format(self) -> Option<Format> {
+    pub(crate) const fn format(self) -> Option<FloatFormat> {
         match self.entry().kind {
-            Kind::Float(format) => Some(format),
-            Kind::Signed | Kind::Unsigned => None,
+            DTypeKind::Float(format) => Some(format),
+            DTypeKind::Signed | DTypeKind::Unsigned => None,
         }
     }
 
     /// True for the six floating-point types.
     pub const fn is_float(self) -> bool {
-        matches!(self.entry().kind, Kind::Float(_))
+        matches!(self.entry().kind, DTypeKind::Float(_))
     }
 
     /// True for signed integers.
     pub const fn is_signed_int(self) -> bool {
-        matches!(self.entry().kind, Kind::Signed)
+        matches!(self.entry().kind, DTypeKind::Signed)
     }
 
     /// A type by the language's name or one of NCCL's (`float32`, `ncclFloat32`, `half`, `bfloat16`, ...).
     pub fn parse(text: &str) -> Option<Self> {
         let short = text.strip_prefix("nccl").unwrap_or(text).to_ascii_lowercase();
-        let found = |entry: &&Entry| entry.dtype.name() == text || entry.others.contains(&short.as_str());
+        let found = |entry: &&DTypeInfo| entry.dtype.name() == text || entry.others.contains(&short.as_str());
         DTYPES.iter().find(found).map(|entry| entry.dtype)
     }
 }

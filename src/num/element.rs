@@ -1,5 +1,5 @@
 //! Written elements of a scenario as bits, and what a type can hold.
-use super::{DType, Format, decode_f64, encode_f64, encode_int, mask};
+use super::{DType, FloatFormat, decode_f64, encode_f64, encode_int, mask};
 
 /// The value of a written element.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -24,7 +24,7 @@ pub fn element_bits(dtype: DType, value: &ElementValue) -> u64 {
 /// The nearest values of a floating-point type below and above a whole number that the type cannot hold, or only the largest
 /// value of its sign if the number is beyond that. `None` if the type holds the number.
 pub fn neighbours(dtype: DType, v: i128) -> Option<(i128, Option<i128>)> {
-    let format = Format::of(dtype)?;
+    let format = FloatFormat::of(dtype)?;
     let magnitude = v.unsigned_abs();
     let dropped = (128 - magnitude.leading_zeros()).saturating_sub(format.precision());
     let step = 1u128 << dropped;
@@ -43,7 +43,7 @@ pub fn neighbours(dtype: DType, v: i128) -> Option<(i128, Option<i128>)> {
 
 /// True if a finite number is too large to be rounded to a finite one of the type.
 fn overflows(dtype: DType, magnitude: f64) -> bool {
-    let Some(format) = Format::of(dtype) else { return false };
+    let Some(format) = FloatFormat::of(dtype) else { return false };
     let edge = overflow_edge(dtype);
     // A tie leaves the type if the largest number is odd.
     magnitude > edge || (magnitude == edge && format.max_code & 1 == 1)
@@ -51,7 +51,7 @@ fn overflows(dtype: DType, magnitude: f64) -> bool {
 
 /// Half a last place beyond the largest number, where rounding leaves the type; infinite for integers and f64.
 pub fn overflow_edge(dtype: DType) -> f64 {
-    let Some(format) = Format::of(dtype) else { return f64::INFINITY };
+    let Some(format) = FloatFormat::of(dtype) else { return f64::INFINITY };
     let largest = decode_f64(dtype, format.max_code);
     let below = decode_f64(dtype, format.max_code - 1);
     largest + (largest - below) / 2.0
@@ -59,7 +59,7 @@ pub fn overflow_edge(dtype: DType) -> f64 {
 
 /// True for the floating-point types that have an infinity.
 pub fn has_infinity(dtype: DType) -> bool {
-    Format::of(dtype).is_some_and(|format| format.infinity.is_some())
+    FloatFormat::of(dtype).is_some_and(|format| format.infinity.is_some())
 }
 
 /// Least and greatest value of an integer type.
@@ -74,5 +74,5 @@ pub fn int_range(dtype: DType) -> Option<(i128, i128)> {
 
 /// The largest finite value of a floating-point type.
 pub fn max_finite(dtype: DType) -> Option<f64> {
-    Format::of(dtype).map(|format| decode_f64(dtype, format.max_code))
+    FloatFormat::of(dtype).map(|format| decode_f64(dtype, format.max_code))
 }

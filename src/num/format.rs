@@ -3,7 +3,7 @@ use super::DType;
 
 /// What a format does where a value is too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Overflow {
+pub(crate) enum OverflowRule {
     /// Becomes infinite.
     Infinity,
     /// Becomes the largest finite value, as CUDA's saturating conversion to 8 bits does.
@@ -12,7 +12,7 @@ pub(crate) enum Overflow {
 
 /// A format of sign, exponent and fraction.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Format {
+pub(crate) struct FloatFormat {
     /// Bits of the fraction, the hidden one not counted.
     pub fraction: u32,
     /// Exponent bias.
@@ -26,10 +26,10 @@ pub(crate) struct Format {
     /// Position of the sign.
     pub sign_bit: u32,
     /// Overflow when rounding.
-    pub overflow: Overflow,
+    pub overflow: OverflowRule,
 }
 
-impl Format {
+impl FloatFormat {
     /// No infinity; only the last code is NaN, so the top exponent holds ordinary numbers up to 448.
     pub const E4M3: Self = Self {
         fraction: 3,
@@ -38,7 +38,7 @@ impl Format {
         infinity: None,
         nan: 0x7f,
         sign_bit: 7,
-        overflow: Overflow::Saturate,
+        overflow: OverflowRule::Saturate,
     };
 
     /// The format of a floating-point type.
@@ -47,7 +47,7 @@ impl Format {
     }
 
     /// As IEEE 754 has it, of so many bits of fraction and exponent; the quiet NaN has the first bit of the fraction.
-    pub const fn ieee(fraction: u32, exponent: u32, overflow: Overflow) -> Self {
+    pub const fn ieee(fraction: u32, exponent: u32, overflow: OverflowRule) -> Self {
         let infinity = ((1 << exponent) - 1) << fraction;
         Self {
             fraction,
@@ -108,7 +108,7 @@ impl Format {
     /// Where values too large go: infinity, or the largest finite value.
     pub fn too_large(&self) -> u64 {
         match (self.overflow, self.infinity) {
-            (Overflow::Infinity, Some(code)) => code,
+            (OverflowRule::Infinity, Some(code)) => code,
             _ => self.max_code,
         }
     }
@@ -116,7 +116,7 @@ impl Format {
 
 /// Rounds `mantissa * 2^exponent` to nearest, ties to even. To round a longer number give its leading bits and a last
 /// bit that is set if anything follows.
-pub(crate) fn round(format: &Format, negative: bool, mantissa: u128, exponent: i32) -> u64 {
+pub(crate) fn round(format: &FloatFormat, negative: bool, mantissa: u128, exponent: i32) -> u64 {
     if mantissa == 0 {
         return format.signed(negative, 0);
     }

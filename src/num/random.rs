@@ -1,7 +1,7 @@
 //! Random elements by counter: every element is a function of seed, rank and index alone. The stream is part of scenarios'
 //! meaning and of their snapshots, so it never changes: not between versions, not between machines.
 use super::ElementValue;
-use super::{DType, decode, decode_f64, element_bits, encode_f64, encode_int, int_range, mask, put_all};
+use super::{DType, decode, decode_f64, element_bits, encode_f64, encode_int, int_range, mask, put_elements};
 
 /// A source of elements of one type and range.
 #[derive(Clone, Copy, Debug)]
@@ -83,8 +83,8 @@ impl Random {
         let start = self.start(rank);
         let words = (0..).map(|index| mix(start.wrapping_add(index)));
         match self.range {
-            Range::Type(low) => put_all(self.dtype, bytes, words.map(|word| self.of_type(low, word))),
-            _ => put_all(self.dtype, bytes, words.map(|word| self.drawn(word))),
+            Range::Type(low) => put_elements(self.dtype, bytes, words.map(|word| self.of_type(low, word))),
+            _ => put_elements(self.dtype, bytes, words.map(|word| self.drawn(word))),
         }
     }
 

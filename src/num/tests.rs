@@ -119,7 +119,7 @@ fn f32_and_f64_of_the_general_rounder_are_the_machines() {
         let (mantissa, exponent) = (source.bits(0, i) >> 11, (source.bits(1, i) % 320) as i32 - 180);
         let value = mantissa as f64 * 2f64.powi(exponent - 53);
         for dtype in [F32, F64] {
-            let format = Format::of(dtype).unwrap();
+            let format = FloatFormat::of(dtype).unwrap();
             assert_eq!(round(&format, false, u128::from(mantissa), exponent - 53), encode_f64(dtype, value));
         }
         // A longer mantissa, against the conversion of whole numbers.
@@ -131,7 +131,7 @@ fn f32_and_f64_of_the_general_rounder_are_the_machines() {
 
 #[test]
 fn the_rounder_takes_mantissas_of_any_length() {
-    let format = Format::of(F16).unwrap();
+    let format = FloatFormat::of(F16).unwrap();
     // The least value is 2^-24; these lie about half of it, and beside it.
     assert_eq!(round(&format, false, u128::MAX, -24 - 128), 0x0001);
     assert_eq!(round(&format, false, u128::MAX, -24 - 129), 0x0000);
@@ -163,7 +163,7 @@ fn integers_wrap_and_cut() {
 
 #[test]
 fn text_is_short_and_reads_back() {
-    let text_of = |dtype, value| text(dtype, encode_f64(dtype, value));
+    let text_of = |dtype, value| element_text(dtype, encode_f64(dtype, value));
     for (value, want) in [
         (4.0, "4"),
         (0.1, "0.1"),
@@ -180,13 +180,13 @@ fn text_is_short_and_reads_back() {
     }
     assert_eq!(text_of(F8e4m3, 448.0), "448");
     assert_eq!(text_of(F64, 0.1 + 0.2), "0.30000000000000004");
-    assert_eq!(text(F32, 1), "1e-45");
-    assert_eq!(text(I8, 200), "-56");
-    assert_eq!(hex(Bf16, 0x7fc1), "0x7fc1");
-    assert_eq!(hex(U8, 7), "0x07");
+    assert_eq!(element_text(F32, 1), "1e-45");
+    assert_eq!(element_text(I8, 200), "-56");
+    assert_eq!(element_hex(Bf16, 0x7fc1), "0x7fc1");
+    assert_eq!(element_hex(U8, 7), "0x07");
     for dtype in SMALL {
         for (code, _) in ladder(dtype) {
-            assert_eq!(encode_f64(dtype, text(dtype, code).parse().unwrap()), code, "{dtype:?} {code:#x}");
+            assert_eq!(encode_f64(dtype, element_text(dtype, code).parse().unwrap()), code, "{dtype:?} {code:#x}");
         }
     }
 }
@@ -194,18 +194,18 @@ fn text_is_short_and_reads_back() {
 #[test]
 fn elements_lie_in_bytes() {
     let mut bytes = [0u8; 12];
-    put(F32, &mut bytes, 2, 0x1234_5678);
-    put(F32, &mut bytes, 3, 0xffff_ffff);
+    put_element(F32, &mut bytes, 2, 0x1234_5678);
+    put_element(F32, &mut bytes, 3, 0xffff_ffff);
     assert_eq!(bytes[8..], [0x78, 0x56, 0x34, 0x12]);
-    assert_eq!(get(F32, &bytes, 2), 0x1234_5678);
-    assert_eq!(get(F32, &bytes, usize::MAX), 0);
+    assert_eq!(get_element(F32, &bytes, 2), 0x1234_5678);
+    assert_eq!(get_element(F32, &bytes, usize::MAX), 0);
 }
 
 #[test]
 fn random_elements_never_change() {
     assert_eq!(Random::new(U64, 0, None, None).bits(0, 0), 0x2382_75bc_38fc_be91);
     assert_eq!(Random::new(U64, 1, None, None).bits(2, 3), 0x6ae5_15c1_c0ac_7e37);
-    assert_eq!(hex(F32, Random::new(F32, 42, None, None).bits(1, 5)), "0x3eaae6e4");
+    assert_eq!(element_hex(F32, Random::new(F32, 42, None, None).bits(1, 5)), "0x3eaae6e4");
 }
 
 #[test]
@@ -229,7 +229,7 @@ fn random_elements_stay_in_range() {
         let mut bytes = vec![0; 1003 * dtype.size()];
         source.fill(5, &mut bytes);
         for i in 0..1003 {
-            assert_eq!(get(dtype, &bytes, i), source.bits(5, i as u64), "{dtype:?} {i}");
+            assert_eq!(get_element(dtype, &bytes, i), source.bits(5, i as u64), "{dtype:?} {i}");
         }
     }
     let empty = Random::new(F32, 3, Some(&ElementValue::Int(2)), Some(&ElementValue::Int(2)));
@@ -240,13 +240,13 @@ fn random_elements_stay_in_range() {
 fn bytes_repeat_and_elements_are_put_in_a_row() {
     for len in 0..20 {
         let mut bytes: Vec<u8> = (0..len).collect();
-        repeat(&mut bytes, 3);
+        repeat_period(&mut bytes, 3);
         assert!(bytes.iter().enumerate().all(|(i, b)| usize::from(*b) == i % 3), "{bytes:?}");
     }
     for dtype in DType::ALL {
         let (mut one, mut all) = (vec![0; 5 * dtype.size()], vec![0; 5 * dtype.size()]);
-        (0..5).for_each(|i| put(dtype, &mut one, i, 0x0102_0304_0506_0708 * i as u64));
-        put_all(dtype, &mut all, (0..9).map(|i| 0x0102_0304_0506_0708 * i));
+        (0..5).for_each(|i| put_element(dtype, &mut one, i, 0x0102_0304_0506_0708 * i as u64));
+        put_elements(dtype, &mut all, (0..9).map(|i| 0x0102_0304_0506_0708 * i));
         assert_eq!(one, all, "{dtype:?}");
     }
 }

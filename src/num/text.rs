@@ -3,7 +3,7 @@ use super::{DType, Number, decode, encode_f64, mask};
 
 /// The shortest decimal text that reads back as the same element: `4`, `0.1`, `-0.0`, `1e30`, `nan`, `inf`. Whole numbers
 /// below 2^53 are written out, so that 448 is not called 450 where both mean the same 8 bits.
-pub fn text(dtype: DType, bits: u64) -> String {
+pub fn element_text(dtype: DType, bits: u64) -> String {
     let value = match decode(dtype, bits) {
         Number::Int(v) => return v.to_string(),
         Number::Float(v) => v,
@@ -56,6 +56,6 @@ fn plain(scientific: &str) -> String {
 }
 
 /// The bits in full: `0x3f800000`.
-pub fn hex(dtype: DType, bits: u64) -> String {
+pub fn element_hex(dtype: DType, bits: u64) -> String {
     format!("0x{:0width$x}", bits & mask(dtype), width = dtype.size() * 2)
 }

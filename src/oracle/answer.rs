@@ -1,6 +1,6 @@
 //! The right results of a reduction, and the ruling on an observed one.
 use super::families::FamilySet;
-use crate::num::{DType, decode_f64, hex, is_nan, mask, text};
+use crate::num::{DType, decode_f64, element_hex, element_text, is_nan, mask};
 
 /// One reduction of one element type over one communicator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -79,7 +79,7 @@ impl Answer {
 
     /// The answer in messages: `4 (0x40800000)`, `one of ...`.
     pub fn text(&self, dtype: DType) -> String {
-        let both = |bits: u64| format!("{} ({})", text(dtype, bits), hex(dtype, bits));
+        let both = |bits: u64| format!("{} ({})", element_text(dtype, bits), element_hex(dtype, bits));
         match self {
             Self::Bits(bits) => both(*bits),
             Self::AnyNan => "nan".into(),

@@ -32,7 +32,7 @@ use super::dyadic::Dyadic;
 use super::exact::reciprocal;
 use super::float::{Float, power};
 use super::reduction_models::{accumulators, product_accumulators};
-use crate::num::{encode_f64, text};
+use crate::num::{element_text, encode_f64};
 use num_bigint::BigInt;
 use std::cmp::Ordering;
 
@@ -153,7 +153,7 @@ impl Reduction {
     fn within(&self, exact: &Dyadic, low: &Dyadic, high: &Dyadic) -> Answer {
         let bits = |value| encode_f64(self.dtype, value);
         let (lo, hi) = (bits(low.around(self.dtype).0), bits(high.around(self.dtype).1));
-        let exact = text(crate::num::DType::F64, exact.nearest(crate::num::DType::F64));
+        let exact = element_text(crate::num::DType::F64, exact.nearest(crate::num::DType::F64));
         Answer::Within { lo, hi, exact }
     }
 

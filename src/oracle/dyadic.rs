@@ -1,5 +1,5 @@
 //! Exact numbers `mantissa * 2^exponent` of any length.
-use crate::num::{DType, Format, decode_f64, round};
+use crate::num::{DType, FloatFormat, decode_f64, round};
 use num_bigint::{BigInt, BigUint, Sign};
 use std::cmp::Ordering;
 
@@ -58,7 +58,7 @@ impl Dyadic {
 
     /// The nearest value of a floating-point type, as bits; ties to even, overflow as the type has it.
     pub fn nearest(&self, dtype: DType) -> u64 {
-        let Some(format) = Format::of(dtype) else { return 0 };
+        let Some(format) = FloatFormat::of(dtype) else { return 0 };
         let magnitude: &BigUint = self.mantissa.magnitude();
         // More than twice the longest precision, and a last bit for all that follows.
         let cut = magnitude.bits().saturating_sub(120);
@@ -71,7 +71,7 @@ impl Dyadic {
     /// The values of the type next to the number, below and above (or the number itself), as f64; largest finite values
     /// where the type ends.
     pub fn around(&self, dtype: DType) -> (f64, f64) {
-        let largest = Format::of(dtype).map_or(f64::MAX, |format| decode_f64(dtype, format.max_code));
+        let largest = FloatFormat::of(dtype).map_or(f64::MAX, |format| decode_f64(dtype, format.max_code));
         let near = decode_f64(dtype, self.nearest(dtype)).clamp(-largest, largest);
         let step = |up: bool| step(dtype, near, up).clamp(-largest, largest);
         match self.cmp(&Self::from_f64(near)) {
@@ -84,7 +84,7 @@ impl Dyadic {
 
 /// The next value of the type.
 fn step(dtype: DType, value: f64, up: bool) -> f64 {
-    let Some(format) = Format::of(dtype) else { return value };
+    let Some(format) = FloatFormat::of(dtype) else { return value };
     let (negative, code) = format.split(crate::num::encode_f64(dtype, value));
     let bits = match (code, up == negative) {
         (0, _) => format.signed(!up, 1),

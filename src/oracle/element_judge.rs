@@ -178,6 +178,10 @@ impl Reduction {
     }
 
     /// All right results: the exact answer, else the whole admissible set, else the bound. `judge` does not need all of it.
+    ///
+    /// # Errors
+    ///
+    /// The reason why the column cannot be judged.
     #[cfg(test)]
     pub fn answer(&self, column: &[u64], budget: &mut Budget) -> Result<Answer, String> {
         self.judgeable(column)?;

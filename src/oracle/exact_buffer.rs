@@ -2,7 +2,7 @@
 use super::answer::{Answer, ExactBuffer, ReduceKind, Reduction};
 use super::float::{Float, power};
 use super::integer;
-use crate::num::{decode_f64, encode_f64, get, put};
+use crate::num::{decode_f64, encode_f64, get_element, put_element};
 
 /// Number of elements in a block; a block's values of all ranks fit the cache.
 const BLOCK: usize = 128;
@@ -37,7 +37,7 @@ impl Reduction {
 
     /// The column of element `index`.
     pub fn column(&self, inputs: &[&[u8]], index: usize) -> Vec<u64> {
-        inputs.iter().map(|input| get(self.dtype, input, index)).collect()
+        inputs.iter().map(|input| get_element(self.dtype, input, index)).collect()
     }
 }
 
@@ -73,17 +73,17 @@ impl<'a> Blocks<'a> {
         for (i, simple) in simple.iter().enumerate().take(count) {
             let index = from + i;
             if let Some(value) = simple {
-                put(dtype, &mut out.bytes, index, encode_f64(dtype, *value));
+                put_element(dtype, &mut out.bytes, index, encode_f64(dtype, *value));
                 continue;
             }
             for (value, values) in column.iter_mut().zip(&self.values) {
                 *value = values[i];
             }
             match self.reduction.exact_values(self.float, &column) {
-                Some(Answer::Bits(bits)) => put(dtype, &mut out.bytes, index, bits),
+                Some(Answer::Bits(bits)) => put_element(dtype, &mut out.bytes, index, bits),
                 Some(answer) => {
                     let bits = self.reduction.canonical(&self.reduction.column(inputs, index));
-                    put(dtype, &mut out.bytes, index, bits);
+                    put_element(dtype, &mut out.bytes, index, bits);
                     out.special.push((index, answer));
                 }
                 None => return Err(index),
@@ -148,7 +148,7 @@ fn read(float: Float, dtype: crate::num::DType, bytes: &[u8], from: usize, out: 
         }
         Float::F16 | Float::E4m3 | Float::E5m2 => {
             for (i, v) in out.iter_mut().enumerate() {
-                *v = decode_f64(dtype, get(dtype, bytes, i));
+                *v = decode_f64(dtype, get_element(dtype, bytes, i));
             }
         }
     }

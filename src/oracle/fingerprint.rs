@@ -31,7 +31,7 @@ impl Fingerprint {
         }
     }
 
-    /// True if some element tells.
+    /// True if any element tells families apart.
     pub fn tells(&self) -> bool {
         self.telling > 0
     }

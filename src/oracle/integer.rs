@@ -116,7 +116,7 @@ mod tests {
         let bytes: Vec<Vec<u8>> = column.iter().map(|v| v.to_le_bytes()[..dtype.size()].to_vec()).collect();
         let inputs: Vec<&[u8]> = bytes.iter().map(Vec::as_slice).collect();
         let whole = reduce_buffers(&reduction, &inputs).unwrap();
-        assert_eq!(crate::num::get(dtype, &whole, 0), bits, "buffers and columns agree");
+        assert_eq!(crate::num::get_element(dtype, &whole, 0), bits, "buffers and columns agree");
         match decode(dtype, bits) {
             Number::Int(v) => v,
             Number::Float(_) => unreachable!(),

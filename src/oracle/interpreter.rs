@@ -5,7 +5,7 @@ use super::memory::{Certainty, Memory, PieceRun, TrackedBytes};
 use super::reduced_buffer::{ReducedBuffer, reduce};
 pub(crate) use super::regions::{region_bytes, writes_of};
 use crate::expr::map::{MapInput, map_element};
-use crate::num::put;
+use crate::num::put_element;
 use crate::ops::{Collective, Rule};
 use crate::plan::cost::KEPT_RESULTS;
 use crate::plan::{Event, Plan, Region, StepId, Write};
@@ -315,7 +315,7 @@ impl<'p> Interpreter<'p> {
                 return Err((Some(out.rank), format!("`{name}[{element}]` is read, but nobody has written it")));
             }
             match result {
-                Ok(bits) => put(dtype, &mut data.bytes, i as usize, bits),
+                Ok(bits) => put_element(dtype, &mut data.bytes, i as usize, bits),
                 // The run may have other values here; they are judged then.
                 Err(_) if lowest_certainty.get() >= Certainty::Ambiguous && !self.has_observed_values() => {}
                 Err(_) if lowest_certainty.get() == Certainty::Undefined => {}
@@ -343,6 +343,10 @@ impl<'p> Interpreter<'p> {
     }
 
     /// The allocation and the bytes of its payload.
+    ///
+    /// # Errors
+    ///
+    /// The region does not exist in the plan's memory.
     pub fn bytes(&self, region: Region) -> Result<(usize, Range<u64>), RankError> {
         region_bytes(self.plan, region).filter(|(alloc, _)| *alloc < self.memory.len()).ok_or_else(invalid_region)
     }

@@ -1,6 +1,6 @@
 //! A reduction of whole buffers: the canonical bytes of every element, and the elements that have several right values.
 use super::{Answer, ExactBuffer, ReduceKind, Reduction};
-use crate::num::{DType, get, put};
+use crate::num::{DType, get_element, put_element};
 use crate::plan;
 use std::ops::Range;
 
@@ -61,7 +61,7 @@ pub(crate) fn reduction_of(dtype: DType, kind: &plan::Reduction, ranks: usize) -
 /// Element `i` of every input.
 pub(crate) fn column(dtype: DType, inputs: &[&[u8]], i: usize, into: &mut Vec<u64>) {
     into.clear();
-    into.extend(inputs.iter().map(|bytes| get(dtype, bytes, i)));
+    into.extend(inputs.iter().map(|bytes| get_element(dtype, bytes, i)));
 }
 
 /// Computes all elements; `ambiguous` is true for those with ambiguous inputs (empty: for none).
@@ -103,7 +103,7 @@ pub(crate) fn reduce(
                 reduction.canonical(&values)
             }
         };
-        put(reduction.dtype, &mut result.bytes, i, bits);
+        put_element(reduction.dtype, &mut result.bytes, i, bits);
     }
     Ok(result)
 }

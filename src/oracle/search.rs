@@ -45,6 +45,10 @@ impl Default for Search {
 
 impl Search {
     /// The possible last partial results of these leaves; subtracts its cost from `joins`.
+    ///
+    /// # Errors
+    ///
+    /// The budget is used up, or a set outgrew its limit.
     pub fn run(
         &mut self,
         model: &ReductionModel,

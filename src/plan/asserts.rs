@@ -3,7 +3,7 @@ use super::eval::{Names, elements, named};
 use super::types::{Buffer, Plan};
 use crate::expr::{Func, Mode, Node, Value};
 use crate::job::What;
-use crate::scenario::{Diagnostic, Expr, Sp};
+use crate::scenario::{Diagnostic, Expr, Spanned};
 use std::collections::HashSet;
 
 /// The buffers that an `assert` names, and where it can be checked.
@@ -53,8 +53,8 @@ fn count(buffer: &Buffer, rank: usize) -> Option<u64> {
 }
 
 /// Checks what does not depend on elements: the names in an `assert`, the lengths of its buffers, and that some rank can check it.
-pub fn check(plan: &Plan, begun: &Begun, a: &Sp<Expr>) -> Option<Diagnostic> {
-    let names = named(&a.v);
+pub fn check(plan: &Plan, begun: &Begun, a: &Spanned<Expr>) -> Option<Diagnostic> {
+    let names = named(&a.value);
     let unknown = |name: &&String| {
         let known = plan.buffers.iter().any(|b| b.name == **name) || plan.tags.contains(name);
         !known && !plan.case.axes.iter().any(|(axis, _)| axis == *name)
@@ -62,29 +62,29 @@ pub fn check(plan: &Plan, begun: &Begun, a: &Sp<Expr>) -> Option<Diagnostic> {
     if let Some(name) = names.iter().find(unknown) {
         return Some(Diagnostic::new(a.span, format!("`{name}` is no buffer, step or axis of this case")));
     }
-    let named = Named::of(plan, begun, &a.v);
+    let named = Named::of(plan, begun, &a.value);
     checks_nothing(plan, a, &named).or_else(|| of_unlike_lengths(a, &named))
 }
 
 /// A single case's assert that no rank can check. Among many cases some may leave out what an assert speaks of; the report
 /// then says so.
-fn checks_nothing(plan: &Plan, a: &Sp<Expr>, Named { each, ranks, .. }: &Named<'_>) -> Option<Diagnostic> {
+fn checks_nothing(plan: &Plan, a: &Spanned<Expr>, Named { each, ranks, .. }: &Named<'_>) -> Option<Diagnostic> {
     if plan.case.swept {
         return None;
     }
     if ranks.is_empty() {
-        let text = format!("`{}` cannot be checked: no rank has all that it names", a.v.text);
+        let text = format!("`{}` cannot be checked: no rank has all that it names", a.value.text);
         return Some(Diagnostic::new(a.span, text));
     }
     let empty = |rank: &usize| each.iter().all(|b| count(b, *rank) == Some(0));
     (!each.is_empty() && ranks.iter().all(empty)).then(|| {
-        let text = format!("`{}` cannot be checked: the buffers that it names have no elements", a.v.text);
+        let text = format!("`{}` cannot be checked: the buffers that it names have no elements", a.value.text);
         Diagnostic::new(a.span, text)
     })
 }
 
 /// Element by element, buffers must be equally long.
-fn of_unlike_lengths(a: &Sp<Expr>, Named { each, ranks, .. }: &Named<'_>) -> Option<Diagnostic> {
+fn of_unlike_lengths(a: &Spanned<Expr>, Named { each, ranks, .. }: &Named<'_>) -> Option<Diagnostic> {
     let first = each.first()?;
     ranks.iter().find_map(|rank| {
         let have = count(first, *rank)?;
@@ -104,7 +104,7 @@ fn of_unlike_lengths(a: &Sp<Expr>, Named { each, ranks, .. }: &Named<'_>) -> Opt
 /// Whether an `assert` may read what is not there: it has an index, or a figure of a step.
 pub fn looks_beyond(expr: &Expr) -> bool {
     let mut looks = false;
-    expr.node.walk(&mut |node| looks |= matches!(node, Node::Index(..) | Node::Field(..)));
+    expr.node.visit(&mut |node| looks |= matches!(node, Node::Index(..) | Node::Field(..)));
     looks
 }
 
@@ -118,7 +118,7 @@ const MAX_LOOKED_AT: u64 = 10_000_000;
 ///
 /// An index outside of its buffer or without a value, or a figure that no backend counts.
 pub fn check_elements(plan: &Plan) -> Vec<Diagnostic> {
-    let asserts: Vec<&Sp<Expr>> = plan.case.asserts.iter().filter(|a| looks_beyond(&a.v)).collect();
+    let asserts: Vec<&Spanned<Expr>> = plan.case.asserts.iter().filter(|a| looks_beyond(&a.value)).collect();
     if asserts.is_empty() {
         return Vec::new();
     }
@@ -127,16 +127,16 @@ pub fn check_elements(plan: &Plan) -> Vec<Diagnostic> {
     asserts.into_iter().filter_map(|a| reads_beyond(plan, &begun, a, &mut left)).collect()
 }
 
-fn reads_beyond(plan: &Plan, begun: &Begun, a: &Sp<Expr>, left: &mut u64) -> Option<Diagnostic> {
-    let Named { buffers, each, ranks } = Named::of(plan, begun, &a.v);
+fn reads_beyond(plan: &Plan, begun: &Begun, a: &Spanned<Expr>, left: &mut u64) -> Option<Diagnostic> {
+    let Named { buffers, each, ranks } = Named::of(plan, begun, &a.value);
     for rank in ranks {
         let total = each.first().and_then(|b| count(b, rank)).unwrap_or(1);
         let names = Names::world(&plan.case, rank);
         let mut reader = Reader { plan, buffers: &buffers, rank, names, counts_i: false, left };
         for i in 0..total {
             reader.names.i = Some(i);
-            if let Err(why) = reader.read(&a.v.node, Mode::Float) {
-                return Some(Diagnostic::new(a.span, format!("`{}`: {why}", a.v.text)));
+            if let Err(why) = reader.read(&a.value.node, Mode::Float) {
+                return Some(Diagnostic::new(a.span, format!("`{}`: {why}", a.value.text)));
             }
             if !reader.counts_i || *reader.left == 0 {
                 break;
@@ -217,7 +217,7 @@ impl Reader<'_> {
     fn value(&mut self, node: &Node, mode: Mode) -> Option<Result<Value, String>> {
         let (mut data, mut nodes) = (false, 0);
         let buffers = self.buffers;
-        node.walk(&mut |node| {
+        node.visit(&mut |node| {
             nodes += 2;
             match node {
                 Node::Name(name) if name == "i" => self.counts_i = true,

@@ -2,7 +2,7 @@
 use super::eval::{Names, Ranked, ranks};
 use super::types::{Comm, CommId};
 use crate::job::What;
-use crate::scenario::{Case, CommHow, ConfigValue, Diagnostic, Num, Sp, Span};
+use crate::scenario::{Case, CommCreation, ConfigValue, Diagnostic, NumberByRank, Span, Spanned};
 use std::collections::{BTreeMap, HashMap};
 
 /// A named communicator as seen by every rank of the world.
@@ -39,12 +39,12 @@ pub struct Comms {
 /// (key, rank in the parent, world rank), so that sorting gives the order in the new communicator.
 type Joining = (i32, usize, usize);
 
-type Config = [(Sp<String>, Sp<ConfigValue>)];
+type Config = [(Spanned<String>, Spanned<ConfigValue>)];
 
 impl Comms {
     /// The world, not yet used.
     pub fn new(case: &Case) -> Self {
-        let n = case.world_size.v;
+        let n = case.world_size.value;
         let of = (0..n).map(|r| Some((0, r))).collect();
         let world = Named { of, ended: vec![None; n] };
         let mut comms = Self {
@@ -73,7 +73,7 @@ impl Comms {
         if own.is_empty() {
             return base;
         }
-        merged.extend(own.iter().map(|(k, v)| (k.v.clone(), v.v.clone())));
+        merged.extend(own.iter().map(|(k, v)| (k.value.clone(), v.value.clone())));
         self.configs.push(merged.into_iter().collect());
         u32::try_from(self.configs.len() - 1).ok()
     }
@@ -105,13 +105,13 @@ impl Comms {
     }
 
     /// A communicator by name.
-    pub fn by_name(&mut self, name: &Sp<String>) -> Result<&Named, Diagnostic> {
-        if name.v == "world" {
+    pub fn by_name(&mut self, name: &Spanned<String>) -> Result<&Named, Diagnostic> {
+        if name.value == "world" {
             self.world_used = true;
         }
-        self.named
-            .get(&name.v)
-            .ok_or_else(|| Diagnostic::new(name.span, format!("there is no communicator `{}` at this point", name.v)))
+        self.named.get(&name.value).ok_or_else(|| {
+            Diagnostic::new(name.span, format!("there is no communicator `{}` at this point", name.value))
+        })
     }
 
     /// Marks a rank's handle as ended.
@@ -122,7 +122,7 @@ impl Comms {
     }
 
     /// The communicators of a step's `groups`; equal lists share them.
-    pub fn by_groups(&mut self, groups: &Sp<Vec<Vec<Sp<i128>>>>) -> Result<Named, Diagnostic> {
+    pub fn by_groups(&mut self, groups: &Spanned<Vec<Vec<Spanned<i128>>>>) -> Result<Named, Diagnostic> {
         let lists = self.checked(groups)?;
         if let Some(named) = self.groups.get(&lists) {
             return Ok(named.clone());
@@ -135,14 +135,14 @@ impl Comms {
         Ok(named)
     }
 
-    fn checked(&self, groups: &Sp<Vec<Vec<Sp<i128>>>>) -> Result<Vec<Vec<usize>>, Diagnostic> {
+    fn checked(&self, groups: &Spanned<Vec<Vec<Spanned<i128>>>>) -> Result<Vec<Vec<usize>>, Diagnostic> {
         let mut seen: HashMap<usize, Span> = HashMap::new();
         let mut lists = Vec::new();
-        for group in &groups.v {
+        for group in &groups.value {
             let mut list = Vec::new();
             for rank in group {
-                let Some(r) = usize::try_from(rank.v).ok().filter(|r| *r < self.n) else {
-                    let text = format!("rank {} is not in the world of {}", rank.v, ranks(self.n));
+                let Some(r) = usize::try_from(rank.value).ok().filter(|r| *r < self.n) else {
+                    let text = format!("rank {} is not in the world of {}", rank.value, ranks(self.n));
                     return Err(Diagnostic::new(rank.span, text)
                         .help(format!("ranks count from 0 to {}", self.n.saturating_sub(1))));
                 };
@@ -188,20 +188,22 @@ impl Comms {
     pub fn define(
         &mut self,
         case: &Case,
-        name: &Sp<String>,
-        how: &CommHow,
+        name: &Spanned<String>,
+        how: &CommCreation,
         own: &Config,
         t: Option<u64>,
     ) -> Result<Vec<(usize, What)>, Diagnostic> {
         let config = self.config(own, self.base);
         let (named, calls) = match how {
-            CommHow::Groups(groups) => {
+            CommCreation::Groups(groups) => {
                 let lists = self.checked(groups)?;
-                self.make(Some(&name.v), &lists, config)
+                self.make(Some(&name.value), &lists, config)
             }
-            CommHow::Split { comm, color, key } => self.split(case, &name.v, comm, color, key.as_ref(), config, t)?,
+            CommCreation::Split { comm, color, key } => {
+                self.split(case, &name.value, comm, color, key.as_ref(), config, t)?
+            }
         };
-        self.named.insert(name.v.clone(), named);
+        self.named.insert(name.value.clone(), named);
         Ok(calls)
     }
 
@@ -210,9 +212,9 @@ impl Comms {
         &mut self,
         case: &Case,
         name: &str,
-        parent: &Sp<String>,
-        color: &Num,
-        key: Option<&Num>,
+        parent: &Spanned<String>,
+        color: &NumberByRank,
+        key: Option<&NumberByRank>,
         config: Option<u32>,
         t: Option<u64>,
     ) -> Result<(Named, Vec<(usize, What)>), Diagnostic> {
@@ -224,7 +226,7 @@ impl Comms {
             let n = self.list[comm].members.len();
             let names =
                 Names { rank, n, world_rank: world, world_size: self.n, t, peer: None, i: None, axes: &case.axes };
-            let number = |num: &Num, what: &str| {
+            let number = |num: &NumberByRank, what: &str| {
                 let v = num.whole(&names)?;
                 i32::try_from(v).map_err(|_| {
                     Diagnostic::new(num.span, format!("the {what} {v} of rank {rank} does not fit 32 bits"))

@@ -13,7 +13,7 @@ use super::{Limits, each};
 use crate::expr::{Func, Node};
 use crate::job::What;
 use crate::num::DType;
-use crate::scenario::{Content, Diagnostic, Expr, Fill, Span, TextPart, Values};
+use crate::scenario::{BufferContent, Diagnostic, Expr, FillTable, FillValues, Span, TextPart};
 use nccl_sys::ncclRedOp_t;
 
 /// Copies of every image: device, two in shared memory, the forecast's image and end, the observation, the judge's own.
@@ -64,7 +64,7 @@ impl Account {
 pub fn operations(expr: &Expr, names: usize) -> u64 {
     let lookup = 1 + names as u64 / LOOKUPS;
     let mut sum = 0u64;
-    expr.node.walk(&mut |node| {
+    expr.node.visit(&mut |node| {
         sum += match node {
             Node::Name(_) | Node::Index(..) | Node::Field(..) => lookup,
             _ => 1,
@@ -184,7 +184,7 @@ fn work(plan: &Plan) -> Account {
         });
     }
     for a in &case.asserts {
-        let sum = (0..plan.n).fold(0u64, |sum, rank| sum.saturating_add(of_assert(plan, &a.v, rank, axes)));
+        let sum = (0..plan.n).fold(0u64, |sum, rank| sum.saturating_add(of_assert(plan, &a.value, rank, axes)));
         all.add(sum.saturating_mul(runs), a.span, || "to evaluate this".into());
     }
     let images: u64 = plan.allocs.iter().map(|a| a.image()).sum();
@@ -196,7 +196,7 @@ fn work(plan: &Plan) -> Account {
 }
 
 /// Operations that make the elements of a content on a rank.
-fn content(plan: &Plan, content: &Content, dtype: DType, rank: usize, count: u64) -> u64 {
+fn content(plan: &Plan, content: &BufferContent, dtype: DType, rank: usize, count: u64) -> u64 {
     let Some(fill) = content.table(rank) else {
         return content.elements(rank).map_or(0, |list| list.len() as u64);
     };
@@ -204,24 +204,24 @@ fn content(plan: &Plan, content: &Content, dtype: DType, rank: usize, count: u64
     copied.saturating_add(of_fill(plan, fill, dtype, rank, count))
 }
 
-fn of_fill(plan: &Plan, fill: &Fill, dtype: DType, rank: usize, count: u64) -> u64 {
+fn of_fill(plan: &Plan, fill: &FillTable, dtype: DType, rank: usize, count: u64) -> u64 {
     let axes = plan.case.axes.len();
     match &fill.values {
-        Values::Poison | Values::Untouched | Values::Any | Values::Number(_) => 0,
-        Values::Row(list) => list.len() as u64,
-        Values::Random { .. } => count.saturating_mul(2),
-        Values::Texts(_) => count,
-        Values::Template(parts) => {
+        FillValues::Poison | FillValues::Untouched | FillValues::Any | FillValues::Number(_) => 0,
+        FillValues::Row(list) => list.len() as u64,
+        FillValues::Random { .. } => count.saturating_mul(2),
+        FillValues::Texts(_) => count,
+        FillValues::Template(parts) => {
             let expressions = parts.iter().map(|part| match part {
-                TextPart::Expr(expr) => operations(&expr.v, axes),
+                TextPart::Expr(expr) => operations(&expr.value, axes),
                 TextPart::Literal(_) => 0,
             });
             // once for the length, and again for each use
             count.saturating_add(expressions.fold(0, u64::saturating_add).saturating_mul(TEXT_USES))
         }
-        Values::Each(expr) => {
+        FillValues::Each(expr) => {
             let names = Names::world(&plan.case, rank);
-            each::computed(&expr.v, &names, mode(dtype), count).saturating_mul(operations(&expr.v, axes))
+            each::computed(&expr.value, &names, mode(dtype), count).saturating_mul(operations(&expr.value, axes))
         }
     }
 }

@@ -2,8 +2,8 @@
 use super::eval::{Names, no_value};
 use super::inputs::mode;
 use crate::expr::map::{expr_bits, value_bits};
-use crate::expr::{BLOCK, Column, Columns, EvalError, Mode};
-use crate::num::{DType, encode_f64, encode_int, put, put_all, repeat};
+use crate::expr::{BLOCK, BlockEvaluator, BlockValues, EvalError, Mode};
+use crate::num::{DType, encode_f64, encode_int, put_element, put_elements, repeat_period};
 use crate::scenario::{Diagnostic, Expr, Span};
 
 /// The rule for a number that is not whole in an element of an integer type.
@@ -17,10 +17,10 @@ pub enum Fraction {
 
 /// The number of elements that are computed, out of all; the others repeat them.
 pub fn computed(expr: &Expr, names: &Names, mode: Mode, count: u64) -> u64 {
-    repeating(Columns::new(expr, names, mode).as_ref(), count)
+    repeating(BlockEvaluator::new(expr, names, mode).as_ref(), count)
 }
 
-fn repeating(columns: Option<&Columns>, count: u64) -> u64 {
+fn repeating(columns: Option<&BlockEvaluator>, count: u64) -> u64 {
     columns.and_then(|c| c.period(count)).unwrap_or(count).min(count)
 }
 
@@ -43,7 +43,7 @@ pub fn fill(
     for (block, bytes) in bytes[..computed * size].chunks_mut(BLOCK * size).enumerate() {
         elements.block((block * BLOCK) as u64, bytes)?;
     }
-    repeat(bytes, computed * size);
+    repeat_period(bytes, computed * size);
     Ok(())
 }
 
@@ -78,12 +78,12 @@ struct Elements<'a> {
     names: Names<'a>,
     dtype: DType,
     fraction: Fraction,
-    columns: Option<Columns>,
+    columns: Option<BlockEvaluator>,
 }
 
 impl<'a> Elements<'a> {
     fn new(expr: &'a Expr, span: Span, names: Names<'a>, dtype: DType, fraction: Fraction) -> Self {
-        let columns = Columns::new(expr, &names, mode(dtype));
+        let columns = BlockEvaluator::new(expr, &names, mode(dtype));
         Self { expr, span, names, dtype, fraction, columns }
     }
 
@@ -103,7 +103,7 @@ impl<'a> Elements<'a> {
         for k in 0..len {
             self.names.i = Some(from + k as u64);
             let bits = bits(dtype, expr, &self.names, fraction).map_err(|e| no_value(expr, span, &self.names, &e))?;
-            put(dtype, bytes, k, bits);
+            put_element(dtype, bytes, k, bits);
         }
         Ok(())
     }
@@ -119,20 +119,20 @@ fn bits(dtype: DType, expr: &Expr, names: &Names, fraction: Fraction) -> Result<
 }
 
 /// False if an element may have no value in the type: a NaN or an infinity is no integer.
-fn is_sure(dtype: DType, fraction: Fraction, column: &Column) -> bool {
+fn is_sure(dtype: DType, fraction: Fraction, column: &BlockValues) -> bool {
     match column {
-        Column::Float(_) if dtype.is_float() => true,
-        Column::Float(values) => fraction == Fraction::Dropped && values.iter().all(|v| v.is_finite()),
-        Column::Whole(_) => true,
+        BlockValues::Float(_) if dtype.is_float() => true,
+        BlockValues::Float(values) => fraction == Fraction::Dropped && values.iter().all(|v| v.is_finite()),
+        BlockValues::Whole(_) => true,
     }
 }
 
-fn write(dtype: DType, column: &Column, bytes: &mut [u8]) {
+fn write(dtype: DType, column: &BlockValues, bytes: &mut [u8]) {
     match column {
         // Integers wrap: the low bytes are the element.
-        Column::Whole(values) if !dtype.is_float() => put_all(dtype, bytes, values.iter().map(|v| *v as u64)),
-        Column::Whole(values) => put_all(dtype, bytes, values.iter().map(|v| encode_int(dtype, (*v).into()))),
-        Column::Float(values) => put_all(dtype, bytes, values.iter().map(|v| encode_f64(dtype, *v))),
+        BlockValues::Whole(values) if !dtype.is_float() => put_elements(dtype, bytes, values.iter().map(|v| *v as u64)),
+        BlockValues::Whole(values) => put_elements(dtype, bytes, values.iter().map(|v| encode_int(dtype, (*v).into()))),
+        BlockValues::Float(values) => put_elements(dtype, bytes, values.iter().map(|v| encode_f64(dtype, *v))),
     }
 }
 
@@ -156,7 +156,7 @@ mod tests {
         let slow = (0..count).try_for_each(|i| {
             names.i = Some(i as u64);
             let bits = expr_bits(dtype, &expr, &names).map_err(|e| no_value(&expr, span, &names, &e).message)?;
-            put(dtype, &mut bytes, i, bits);
+            put_element(dtype, &mut bytes, i, bits);
             Ok(())
         });
         let none = have_values(&expr, span, names, dtype, Fraction::Dropped, count as u64).map_err(|d| d.message);
@@ -212,7 +212,7 @@ mod tests {
         ] {
             let expr = parse(text).expect(text).expr;
             for dtype in [DType::I64, DType::F64] {
-                let columns = Columns::new(&expr, &names, mode(dtype)).expect(text);
+                let columns = BlockEvaluator::new(&expr, &names, mode(dtype)).expect(text);
                 assert_eq!(columns.period(1000), period, "{text}");
                 let [quick, slow] = both(text, dtype, 1000);
                 assert_eq!(quick, slow, "{text}");

@@ -1,6 +1,6 @@
 //! Numbers of the file, evaluated for one rank.
 use crate::expr::{EvalError, Mode, Node, Scope, Value};
-use crate::scenario::{Case, Diagnostic, ElementValue, Expr, Num, NumKind, Ranks, Span};
+use crate::scenario::{Case, Diagnostic, ElementValue, Expr, NumberByRank, NumberByRankKind, Ranks, Span};
 
 /// The names an expression may use outside `map` and `assert`.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ pub struct Names<'a> {
 impl<'a> Names<'a> {
     /// The names in force for a rank of the world.
     pub fn world(case: &'a Case, rank: usize) -> Self {
-        let n = case.world_size.v;
+        let n = case.world_size.value;
         Self { rank, n, world_rank: rank, world_size: n, t: None, peer: None, i: None, axes: &case.axes }
     }
 
@@ -91,14 +91,14 @@ pub trait Ranked {
     fn truth(&self, names: &Names) -> Result<bool, Diagnostic>;
 }
 
-impl Ranked for Num {
+impl Ranked for NumberByRank {
     fn value(&self, names: &Names, mode: Mode) -> Result<Value, Diagnostic> {
         let own = own(self, names)?;
         match &own.kind {
-            NumKind::Int(v) => Ok(Value::Int(*v)),
-            NumKind::Float(v) => Ok(Value::Float(*v)),
-            NumKind::Expr(expr) => evaluate(expr, own.span, names, mode),
-            NumKind::List(_) => Err(Diagnostic::new(own.span, "a number is wanted here, not a list")),
+            NumberByRankKind::Int(v) => Ok(Value::Int(*v)),
+            NumberByRankKind::Float(v) => Ok(Value::Float(*v)),
+            NumberByRankKind::Expr(expr) => evaluate(expr, own.span, names, mode),
+            NumberByRankKind::List(_) => Err(Diagnostic::new(own.span, "a number is wanted here, not a list")),
         }
     }
 
@@ -112,8 +112,8 @@ impl Ranked for Num {
 }
 
 /// The entry of the rank, or the number itself if it is no list.
-pub fn own<'a>(num: &'a Num, names: &Names) -> Result<&'a Num, Diagnostic> {
-    let NumKind::List(list) = &num.kind else { return Ok(num) };
+pub fn own<'a>(num: &'a NumberByRank, names: &Names) -> Result<&'a NumberByRank, Diagnostic> {
+    let NumberByRankKind::List(list) = &num.kind else { return Ok(num) };
     if list.len() != names.n {
         let text = format!("this list has {}, but there are {}", entries(list.len()), ranks(names.n));
         return Err(
@@ -123,12 +123,12 @@ pub fn own<'a>(num: &'a Num, names: &Names) -> Result<&'a Num, Diagnostic> {
     list.get(names.rank).ok_or_else(|| Diagnostic::new(num.span, format!("no entry for rank {}", names.rank)))
 }
 
-fn converted<T>(num: &Num, names: &Names, to: fn(Value) -> Result<T, EvalError>) -> Result<T, Diagnostic> {
+fn converted<T>(num: &NumberByRank, names: &Names, to: fn(Value) -> Result<T, EvalError>) -> Result<T, Diagnostic> {
     let value = num.value(names, Mode::Whole)?;
     to(value).map_err(|e| {
         let own = own(num, names).unwrap_or(num);
         match &own.kind {
-            NumKind::Expr(expr) => no_value(expr, own.span, names, &e),
+            NumberByRankKind::Expr(expr) => no_value(expr, own.span, names, &e),
             _ => Diagnostic::new(own.span, e.to_string()),
         }
     })
@@ -174,11 +174,11 @@ pub fn written(expr: &Expr, axes: &[(String, Value)]) -> Option<ElementValue> {
 pub fn among(ranks: &Ranks, case: &Case, world_rank: usize) -> Result<bool, Diagnostic> {
     match ranks {
         Ranks::All => Ok(true),
-        Ranks::List(list) => Ok(list.iter().any(|r| r.v == world_rank as i128)),
+        Ranks::List(list) => Ok(list.iter().any(|r| r.value == world_rank as i128)),
         Ranks::Expr(expr) => {
             let names = Names::world(case, world_rank);
-            let value = evaluate(&expr.v, expr.span, &names, Mode::Whole)?;
-            value.to_bool().map_err(|e| no_value(&expr.v, expr.span, &names, &e))
+            let value = evaluate(&expr.value, expr.span, &names, Mode::Whole)?;
+            value.to_bool().map_err(|e| no_value(&expr.value, expr.span, &names, &e))
         }
     }
 }

@@ -5,7 +5,7 @@ use super::eval::{Names, elements, evaluate_whole};
 use super::inputs::{content_count, fits, have_values};
 use super::resolve::dedupe;
 use super::types::{Buffer, Plan};
-use crate::scenario::{Content, Diagnostic, Expectation, Fill, RowKind, Span, Values};
+use crate::scenario::{BufferContent, Diagnostic, Expectation, FillTable, FillValues, RowKind, Span};
 
 /// What is wrong with `expect` and `assert`.
 pub fn faults(plan: &Plan) -> Vec<Diagnostic> {
@@ -28,8 +28,8 @@ fn one(plan: &Plan, e: &Expectation) -> Result<(), Diagnostic> {
     let (mut compared, mut counted) = (0, false);
     for rank in 0..plan.n {
         let words = match &e.content {
-            Content::All(fill) => matches!(fill.values, Values::Untouched | Values::Any),
-            Content::Rows(rows) => match rows.get(rank).map(|r| &r.kind) {
+            BufferContent::All(fill) => matches!(fill.values, FillValues::Untouched | FillValues::Any),
+            BufferContent::Rows(rows) => match rows.get(rank).map(|r| &r.kind) {
                 Some(RowKind::Untouched | RowKind::Any) | None => true,
                 Some(RowKind::Elements(list)) => list.is_empty() && buffer.places[rank].is_none(),
                 Some(RowKind::Table(_)) => false,
@@ -43,14 +43,14 @@ fn one(plan: &Plan, e: &Expectation) -> Result<(), Diagnostic> {
         let Some(have) = have else {
             let text = format!("rank {rank} has no `{}`", buffer.name);
             match &e.content {
-                Content::All(Fill { values: Values::Texts(list), span, .. }) => {
+                BufferContent::All(FillTable { values: FillValues::Texts(list), span, .. }) => {
                     if list.get(rank).is_some_and(|text| !text.is_empty()) {
                         return Err(Diagnostic::new(*span, text).help("write \"\" for it"));
                     }
                 }
                 // One table for all ranks speaks of those that have the buffer.
-                Content::All(_) => {}
-                Content::Rows(_) => {
+                BufferContent::All(_) => {}
+                BufferContent::Rows(_) => {
                     return Err(Diagnostic::new(row_span(e, rank), text).help("write \"untouched\" for it"));
                 }
             }
@@ -105,8 +105,8 @@ fn e_name(e: &Expectation) -> &str {
 
 fn row_span(e: &Expectation, rank: usize) -> Span {
     match &e.content {
-        Content::Rows(rows) => rows.get(rank).map_or(e.target.span, |r| r.span),
-        Content::All(fill) => fill.span,
+        BufferContent::Rows(rows) => rows.get(rank).map_or(e.target.span, |r| r.span),
+        BufferContent::All(fill) => fill.span,
     }
 }
 

@@ -4,7 +4,7 @@ use super::lower::{LoweredProgram, MemoryEffect, SemColl, SemRed};
 use super::types::{CommId, Event, Foresight, Plan, Reduction, StepId, Waiting, Write};
 use crate::job::What;
 use crate::num::DType;
-use crate::scenario::{Case, Diagnostic, Expected, Placement};
+use crate::scenario::{Case, Diagnostic, ExpectedOutcome, Placement};
 use std::collections::{HashMap, VecDeque};
 
 mod simulate;
@@ -31,8 +31,8 @@ pub fn foresee(low: LoweredProgram) -> Result<Plan, Vec<Diagnostic>> {
     let mut comms = low.p.comms;
     let mut prelude = std::mem::take(&mut comms.prelude);
     let mut programs = low.programs;
-    prelude.resize(case.ranks(), Vec::new());
-    programs.resize(case.ranks(), Vec::new());
+    prelude.resize(case.total_ranks(), Vec::new());
+    programs.resize(case.total_ranks(), Vec::new());
     if comms.world_used {
         let world = comms.world_calls();
         for (calls, first) in prelude.iter_mut().zip(world) {
@@ -73,10 +73,10 @@ fn accept(
     undefined: &mut Option<String>,
 ) -> Result<(), Vec<Diagnostic>> {
     let lenient = super::item::lenient(case);
-    let expects = |f: fn(&Expected) -> bool| case.outcome.as_ref().is_some_and(|list| list.v.iter().any(f));
+    let expects = |f: fn(&ExpectedOutcome) -> bool| case.outcome.as_ref().is_some_and(|list| list.value.iter().any(f));
     if low.p.exits {
         undefined.get_or_insert_with(|| "a process ends on purpose".to_owned());
-        if !expects(|e| *e == Expected::Crash) {
+        if !expects(|e| *e == ExpectedOutcome::Crash) {
             let exit = low.programs.iter().flatten().find(|call| call.what == What::Exit);
             let span = exit.map_or(case.span, |call| low.p.steps[call.step as usize].span);
             return Err(vec![
@@ -94,9 +94,9 @@ fn accept(
     }
     match foresight {
         Foresight::Completes => {
-            if expects(|e| *e == Expected::Hang)
+            if expects(|e| *e == ExpectedOutcome::Hang)
                 && undefined.is_none()
-                && case.outcome.as_ref().is_some_and(|o| o.v.iter().all(|e| *e == Expected::Hang))
+                && case.outcome.as_ref().is_some_and(|o| o.value.iter().all(|e| *e == ExpectedOutcome::Hang))
             {
                 let span = case.outcome.as_ref().map_or(case.span, |o| o.span);
                 return Err(vec![

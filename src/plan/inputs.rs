@@ -5,7 +5,8 @@ use super::types::{BufId, Buffer, Plan};
 use crate::expr::{Mode, Value};
 use crate::num::{self, DType, empty_range};
 use crate::scenario::{
-    BufferDef, Case, Content, Diagnostic, Element, ElementValue, Fill, Row, RowKind, TextPart, Values, fit,
+    BufferContent, BufferDef, Case, Diagnostic, Element, ElementValue, FillTable, FillValues, Row, RowKind, TextPart,
+    fit_dtype,
 };
 
 /// Elements of a buffer on a rank; `None` if the rank has none or nothing says.
@@ -14,25 +15,25 @@ pub fn count(case: &Case, def: &BufferDef, rank: usize) -> Result<Option<u64>, D
         return content_count(case, &def.content, rank);
     }
     let (span, what) = match &def.content {
-        Content::Rows(rows) => match rows.get(rank) {
+        BufferContent::Rows(rows) => match rows.get(rank) {
             Some(Row { kind: RowKind::Elements(list), .. }) if list.is_empty() => return Ok(None),
             Some(row) => (row.span, "row"),
             None => return Ok(None),
         },
-        Content::All(Fill { values: Values::Texts(list), span, .. })
+        BufferContent::All(FillTable { values: FillValues::Texts(list), span, .. })
             if list.get(rank).is_some_and(|t| !t.is_empty()) =>
         {
             (*span, "text")
         }
-        Content::All(_) => return Ok(None),
+        BufferContent::All(_) => return Ok(None),
     };
     let nothing = if what == "row" { "[]" } else { "\"\"" };
-    let text = format!("rank {rank} does not have `{}`, but there is a {what} for it", def.name.v);
+    let text = format!("rank {rank} does not have `{}`, but there is a {what} for it", def.name.value);
     Err(Diagnostic::new(span, text).help(format!("`ranks` says who has the buffer: write `{nothing}` for the others")))
 }
 
 /// Elements that a content says of a rank.
-pub fn content_count(case: &Case, content: &Content, rank: usize) -> Result<Option<u64>, Diagnostic> {
+pub fn content_count(case: &Case, content: &BufferContent, rank: usize) -> Result<Option<u64>, Diagnostic> {
     match (content.table(rank), content.elements(rank)) {
         (Some(fill), _) => fill_count(case, fill, rank),
         (None, Some(list)) => Ok(Some(list.len() as u64)),
@@ -40,7 +41,7 @@ pub fn content_count(case: &Case, content: &Content, rank: usize) -> Result<Opti
     }
 }
 
-fn fill_count(case: &Case, fill: &Fill, rank: usize) -> Result<Option<u64>, Diagnostic> {
+fn fill_count(case: &Case, fill: &FillTable, rank: usize) -> Result<Option<u64>, Diagnostic> {
     use super::eval::Ranked;
     let said = match &fill.count {
         None => None,
@@ -52,12 +53,12 @@ fn fill_count(case: &Case, fill: &Fill, rank: usize) -> Result<Option<u64>, Diag
         }
     };
     let natural = match &fill.values {
-        Values::Row(list) => Some(list.len() as u64),
-        Values::Template(_) | Values::Texts(_) => Some(text(case, fill, rank)?.len() as u64),
+        FillValues::Row(list) => Some(list.len() as u64),
+        FillValues::Template(_) | FillValues::Texts(_) => Some(text(case, fill, rank)?.len() as u64),
         _ => None,
     };
     match (said, natural, &fill.values) {
-        (Some(said), Some(have), Values::Row(_)) if said != have => {
+        (Some(said), Some(have), FillValues::Row(_)) if said != have => {
             Err(Diagnostic::new(fill.span, format!("the row has {}, but `count` is {said}", elements(have))))
         }
         (Some(said), Some(have), _) if said < have => {
@@ -68,15 +69,15 @@ fn fill_count(case: &Case, fill: &Fill, rank: usize) -> Result<Option<u64>, Diag
     }
 }
 
-fn text(case: &Case, fill: &Fill, rank: usize) -> Result<String, Diagnostic> {
+fn text(case: &Case, fill: &FillTable, rank: usize) -> Result<String, Diagnostic> {
     let mut out = String::new();
     match &fill.values {
-        Values::Texts(list) => out.push_str(list.get(rank).map_or("", String::as_str)),
-        Values::Template(parts) => {
+        FillValues::Texts(list) => out.push_str(list.get(rank).map_or("", String::as_str)),
+        FillValues::Template(parts) => {
             for part in parts {
                 match part {
                     TextPart::Literal(text) => out.push_str(text),
-                    TextPart::Expr(e) => match evaluate(&e.v, e.span, &Names::world(case, rank), Mode::Whole)? {
+                    TextPart::Expr(e) => match evaluate(&e.value, e.span, &Names::world(case, rank), Mode::Whole)? {
                         Value::Int(v) => out.push_str(&v.to_string()),
                         Value::Float(v) => out.push_str(&v.to_string()),
                     },
@@ -103,21 +104,21 @@ pub fn faults(plan: &Plan) -> Vec<Diagnostic> {
 }
 
 /// Checks that the type can hold the written numbers. The type of many buffers is not known before planning.
-pub fn fits(content: &Content, dtype: DType, axes: &[(String, Value)]) -> Result<(), Diagnostic> {
+pub fn fits(content: &BufferContent, dtype: DType, axes: &[(String, Value)]) -> Result<(), Diagnostic> {
     let row = |list: &[Element]| {
-        list.iter().try_for_each(|element| match fit(element.value, dtype) {
+        list.iter().try_for_each(|element| match fit_dtype(element.value, dtype) {
             Ok(_) => Ok(()),
             Err(why) => Err(Diagnostic::new(element.span, why)),
         })
     };
-    let table = |fill: &Fill| match &fill.values {
-        Values::Number(element) => row(std::slice::from_ref(element)),
-        Values::Row(list) => row(list),
-        Values::Each(expr) => match written(&expr.v, axes) {
+    let table = |fill: &FillTable| match &fill.values {
+        FillValues::Number(element) => row(std::slice::from_ref(element)),
+        FillValues::Row(list) => row(list),
+        FillValues::Each(expr) => match written(&expr.value, axes) {
             Some(value) => row(&[Element { span: expr.span, value }]),
             None => Ok(()),
         },
-        Values::Random { low, high, .. } => {
+        FillValues::Random { low, high, .. } => {
             let bounds = [low, high].into_iter().flatten();
             bounds.cloned().try_for_each(|bound| row(&[bound]))?;
             let (low, high) = (low.as_ref().map(|e| &e.value), high.as_ref().map(|e| &e.value));
@@ -129,8 +130,8 @@ pub fn fits(content: &Content, dtype: DType, axes: &[(String, Value)]) -> Result
         _ => Ok(()),
     };
     match content {
-        Content::All(fill) => table(fill),
-        Content::Rows(rows) => rows.iter().try_for_each(|r| match &r.kind {
+        BufferContent::All(fill) => table(fill),
+        BufferContent::Rows(rows) => rows.iter().try_for_each(|r| match &r.kind {
             RowKind::Elements(list) => row(list),
             RowKind::Table(fill) => table(fill),
             RowKind::Untouched | RowKind::Any => Ok(()),
@@ -141,7 +142,7 @@ pub fn fits(content: &Content, dtype: DType, axes: &[(String, Value)]) -> Result
 fn listed(dtype: DType, list: &[Element]) -> Vec<u8> {
     let mut bytes = vec![0; list.len() * dtype.size()];
     for (i, e) in list.iter().enumerate() {
-        num::put(dtype, &mut bytes, i, num::element_bits(dtype, &e.value));
+        num::put_element(dtype, &mut bytes, i, num::element_bits(dtype, &e.value));
     }
     bytes
 }
@@ -150,7 +151,7 @@ fn listed(dtype: DType, list: &[Element]) -> Vec<u8> {
 pub fn bytes(
     case: &Case,
     dtype: DType,
-    content: &Content,
+    content: &BufferContent,
     rank: usize,
     count: u64,
     fraction: Fraction,
@@ -163,23 +164,23 @@ pub fn bytes(
     let len = usize::try_from(count).map_err(|_| Diagnostic::new(fill.span, "too many elements"))?;
     let mut out = vec![0u8; len * dtype.size()];
     match &fill.values {
-        Values::Poison | Values::Untouched | Values::Any => return Ok(None),
-        Values::Row(list) => return Ok(Some(listed(dtype, list))),
-        Values::Number(e) => {
-            num::put(dtype, &mut out, 0, num::element_bits(dtype, &e.value));
-            num::repeat(&mut out, dtype.size());
+        FillValues::Poison | FillValues::Untouched | FillValues::Any => return Ok(None),
+        FillValues::Row(list) => return Ok(Some(listed(dtype, list))),
+        FillValues::Number(e) => {
+            num::put_element(dtype, &mut out, 0, num::element_bits(dtype, &e.value));
+            num::repeat_period(&mut out, dtype.size());
         }
-        Values::Each(expr) => {
-            super::each::fill(&expr.v, expr.span, Names::world(case, rank), dtype, fraction, &mut out)?;
+        FillValues::Each(expr) => {
+            super::each::fill(&expr.value, expr.span, Names::world(case, rank), dtype, fraction, &mut out)?;
         }
-        Values::Random { seed, low, high } => {
+        FillValues::Random { seed, low, high } => {
             let random =
                 num::Random::new(dtype, *seed, low.as_ref().map(|e| &e.value), high.as_ref().map(|e| &e.value));
             random.fill(rank as u64, &mut out);
         }
-        Values::Template(_) | Values::Texts(_) => {
+        FillValues::Template(_) | FillValues::Texts(_) => {
             for (i, byte) in text(case, fill, rank)?.bytes().enumerate().take(len) {
-                num::put(dtype, &mut out, i, num::element_bits(dtype, &character(fill, dtype, rank, byte)?));
+                num::put_element(dtype, &mut out, i, num::element_bits(dtype, &character(fill, dtype, rank, byte)?));
             }
         }
     }
@@ -187,8 +188,8 @@ pub fn bytes(
 }
 
 /// A byte of a text as an element of the type.
-fn character(fill: &Fill, dtype: DType, rank: usize, byte: u8) -> Result<ElementValue, Diagnostic> {
-    fit(ElementValue::Int(byte.into()), dtype)
+fn character(fill: &FillTable, dtype: DType, rank: usize, byte: u8) -> Result<ElementValue, Diagnostic> {
+    fit_dtype(ElementValue::Int(byte.into()), dtype)
         .map_err(|why| Diagnostic::new(fill.span, format!("a byte of the text of rank {rank}: {why}")))
 }
 
@@ -196,25 +197,25 @@ fn character(fill: &Fill, dtype: DType, rank: usize, byte: u8) -> Result<Element
 pub fn have_values(
     case: &Case,
     dtype: DType,
-    fill: &Fill,
+    fill: &FillTable,
     rank: usize,
     count: u64,
     fraction: Fraction,
 ) -> Result<(), Diagnostic> {
     match &fill.values {
-        Values::Each(expr) => {
-            super::each::have_values(&expr.v, expr.span, Names::world(case, rank), dtype, fraction, count)
+        FillValues::Each(expr) => {
+            super::each::have_values(&expr.value, expr.span, Names::world(case, rank), dtype, fraction, count)
         }
-        Values::Template(_) | Values::Texts(_) => {
+        FillValues::Template(_) | FillValues::Texts(_) => {
             text(case, fill, rank)?.bytes().try_for_each(|byte| character(fill, dtype, rank, byte).map(drop))
         }
         // Written elements are looked at once for all ranks.
-        Values::Poison
-        | Values::Untouched
-        | Values::Any
-        | Values::Row(_)
-        | Values::Number(_)
-        | Values::Random { .. } => Ok(()),
+        FillValues::Poison
+        | FillValues::Untouched
+        | FillValues::Any
+        | FillValues::Row(_)
+        | FillValues::Number(_)
+        | FillValues::Random { .. } => Ok(()),
     }
 }
 

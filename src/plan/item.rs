@@ -5,7 +5,7 @@ use crate::expr::Value;
 use crate::job::What;
 use crate::num::DType;
 use crate::ops::Collective;
-use crate::scenario::{Case, ElementValue, Expected, Expr, Span};
+use crate::scenario::{Case, ElementValue, ExpectedOutcome, Expr, Span};
 use std::sync::Arc;
 
 /// A buffer name before its counts are known.
@@ -159,6 +159,7 @@ impl Program {
 
 /// See [`Program::lenient`].
 pub fn lenient(case: &Case) -> bool {
-    let bad = |e: &Expected| matches!(e, Expected::Error(_) | Expected::Hang | Expected::Crash);
-    case.outcome.as_ref().is_some_and(|list| list.v.iter().any(bad))
+    let bad =
+        |e: &ExpectedOutcome| matches!(e, ExpectedOutcome::Error(_) | ExpectedOutcome::Hang | ExpectedOutcome::Crash);
+    case.outcome.as_ref().is_some_and(|list| list.value.iter().any(bad))
 }

@@ -9,7 +9,7 @@ use crate::expr::{Expr, Value};
 use crate::job::{Call, MapRead, Ptr, Red as JobRed, What};
 use crate::num::{self, DType};
 use crate::ops::{BROADCAST, Collective, Extent, InPlace};
-use crate::scenario::{Diagnostic, Span, fit};
+use crate::scenario::{Diagnostic, Span, fit_dtype};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -483,7 +483,7 @@ impl Lower {
                 let bits = scalar_bits(scalar, dtype)
                     .map_err(|why| Diagnostic::new(scalar.span, format!("the factor of rank {}: {why}", c.me)))?;
                 let mut bytes = vec![0; dtype.size()];
-                num::put(dtype, &mut bytes, 0, bits);
+                num::put_element(dtype, &mut bytes, 0, bits);
                 let device = device.then(|| self.scalar(rank, dtype, bits, &bytes));
                 (JobRed::PreMulSum { scalar: bytes, device }, Some(SemRed::PreMulSum(bits)))
             }
@@ -494,7 +494,7 @@ impl Lower {
 /// A factor in the type: a written number as elements are, a computed one wrapped or rounded.
 fn scalar_bits(scalar: &Scalar, dtype: DType) -> Result<u64, String> {
     match scalar.number {
-        ScalarNumber::Written(value) => fit(value, dtype).map(|value| num::element_bits(dtype, &value)),
+        ScalarNumber::Written(value) => fit_dtype(value, dtype).map(|value| num::element_bits(dtype, &value)),
         ScalarNumber::Computed { real, .. } if dtype.is_float() => value_bits(dtype, real).map_err(|e| e.to_string()),
         ScalarNumber::Computed { whole, .. } => {
             let value = whole.ok_or("it has no value in whole numbers")?;

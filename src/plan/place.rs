@@ -7,7 +7,7 @@ use super::resolve::{Sizes, dedupe, shown};
 use super::types::{Alloc, BufId, Buffer, Place};
 use crate::num::DType;
 use crate::ops::InPlace;
-use crate::scenario::{Diagnostic, Num, Span};
+use crate::scenario::{Diagnostic, NumberByRank, Span};
 
 /// The barrier's own buffers.
 pub const BARRIER_IN: &str = "#barrier_in";
@@ -159,7 +159,7 @@ fn least(
 /// Bytes between the 256-byte boundary and a buffer's start.
 fn offset(p: &Program, buf: BufId, rank: usize, dtype: DType) -> Result<u64, Diagnostic> {
     let own = p.names[buf].input.and_then(|i| p.case.inputs.get(i));
-    let num: Option<&Num> = match own {
+    let num: Option<&NumberByRank> = match own {
         Some(def) => def.offset.as_ref(),
         None => {
             let named = p.case.offsets.iter().find(|(name, _)| *name == p.names[buf].name);

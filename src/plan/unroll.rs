@@ -8,7 +8,7 @@ use super::{Limits, order};
 use crate::job::What;
 use crate::num::DType;
 use crate::ops::{CommOp, Composite, Kind};
-use crate::scenario::{Case, Diagnostic, Expr, Ranks, Sp, Span, Step, StepError, Where};
+use crate::scenario::{Case, Diagnostic, Expr, Ranks, Span, Spanned, Step, StepComm, StepError};
 use nccl_sys::ncclResult_t;
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -57,9 +57,9 @@ type Stop = Result<(), Diagnostic>;
 
 /// Unrolls a case.
 pub fn unroll(case: &Arc<Case>, limits: &Limits) -> Result<Program, Vec<Diagnostic>> {
-    let n = case.world_size.v;
-    if n == 0 || case.ranks() > limits.ranks {
-        let text = format!("a world of {} ranks; 1 to {} can be run", case.ranks(), limits.ranks);
+    let n = case.world_size.value;
+    if n == 0 || case.total_ranks() > limits.ranks {
+        let text = format!("a world of {} ranks; 1 to {} can be run", case.total_ranks(), limits.ranks);
         return Err(vec![Diagnostic::new(case.world_size.span, text)]);
     }
     let p = Program {
@@ -91,10 +91,10 @@ pub fn unroll(case: &Arc<Case>, limits: &Limits) -> Result<Program, Vec<Diagnost
         exprs: HashMap::new(),
     };
     for (index, def) in case.inputs.iter().enumerate() {
-        u.name(&def.name.v, def.name.span, Some(index), Some(def.dtype));
+        u.name(&def.name.value, def.name.span, Some(index), Some(def.dtype));
     }
     for def in &case.comms {
-        match u.p.comms.define(case, &def.name, &def.how, &def.config, None) {
+        match u.p.comms.define(case, &def.name, &def.creation, &def.config, None) {
             Ok(calls) => {
                 if let Err(d) = u.count(calls.len(), def.name.span) {
                     return Err(vec![d]);
@@ -190,13 +190,13 @@ impl<'a> Unroll<'a> {
         let n = self.p.n;
         let local =
             matches!(step.op.kind, Kind::Host(_) | Kind::Group | Kind::Loop | Kind::Comm(CommOp::Init | CommOp::Split));
-        let named: Named = match &step.place {
+        let named: Named = match &step.comm {
             // Only what speaks to a communicator makes the world's necessary.
-            Where::Comm(name) if name.v == "world" && (local || matches!(step.op.kind, Kind::Map)) => {
+            StepComm::Comm(name) if name.value == "world" && (local || matches!(step.op.kind, Kind::Map)) => {
                 Named { of: (0..n).map(|r| Some((0, r))).collect(), ended: vec![None; n] }
             }
-            Where::Comm(name) => self.p.comms.by_name(name)?.clone(),
-            Where::Groups(groups) => {
+            StepComm::Comm(name) => self.p.comms.by_name(name)?.clone(),
+            StepComm::Groups(groups) => {
                 let before = self.p.comms.list.len();
                 let named = self.p.comms.by_groups(groups)?;
                 let new = self.p.comms.list.get(before..).unwrap_or_default();
@@ -207,9 +207,11 @@ impl<'a> Unroll<'a> {
             }
         };
         if let (true, Ranks::List(ranks)) = (step.own_ranks, &step.ranks) {
-            let of = |rank: &Sp<i128>| usize::try_from(rank.v).ok().and_then(|r| named.of.get(r).copied().flatten());
+            let of = |rank: &Spanned<i128>| {
+                usize::try_from(rank.value).ok().and_then(|r| named.of.get(r).copied().flatten())
+            };
             if let Some(rank) = ranks.iter().find(|rank| of(rank).is_none()) {
-                let text = format!("rank {} is not in the communicator of this step", rank.v);
+                let text = format!("rank {} is not in the communicator of this step", rank.value);
                 return Err(Diagnostic::new(rank.span, text).help("`ranks` are world ranks"));
             }
         }
@@ -274,7 +276,7 @@ impl<'a> Unroll<'a> {
         let members = self.members(step, at.t)?;
         let id = self.begin(step, at);
         self.errors(step, id, &members)?;
-        let tag = step.name.as_ref().map(|name| self.tag(&name.v));
+        let tag = step.name.as_ref().map(|name| self.tag(&name.value));
         let stream = self.stream(&step.stream);
         if stream >= MOST_STREAMS {
             let text = format!("the program uses more than {MOST_STREAMS} streams");
@@ -288,7 +290,7 @@ impl<'a> Unroll<'a> {
             }
         }
         if !step.after.is_empty() {
-            let on: Vec<u32> = step.after.iter().map(|s| self.stream(&s.v)).collect();
+            let on: Vec<u32> = step.after.iter().map(|s| self.stream(&s.value)).collect();
             for m in &members {
                 self.push(m.world, id, step.span, false, ItemKind::Call(What::After { stream, on: on.clone() }));
             }
@@ -326,7 +328,7 @@ impl<'a> Unroll<'a> {
     fn errors(&mut self, step: &Step, id: StepId, members: &[Member<'a>]) -> Stop {
         let Some(error) = &step.error else { return Ok(()) };
         for m in members {
-            let code = match &error.v {
+            let code = match &error.value {
                 StepError::All(code) => *code,
                 StepError::PerRank(list) if list.len() != m.names.n => {
                     let text = format!("`error` has {} entries, but there are {} ranks", list.len(), m.names.n);
@@ -386,7 +388,7 @@ impl<'a> Unroll<'a> {
                     format!("`{}` needs `new`, the communicator's name", step.op.name),
                 ));
             };
-            let calls = self.p.comms.define(self.case, &def.name, &def.how, &def.config, at.t)?;
+            let calls = self.p.comms.define(self.case, &def.name, &def.creation, &def.config, at.t)?;
             self.count(calls.len(), step.span)?;
             for (world, what) in calls {
                 let fails = self.fails(id, world);
@@ -406,8 +408,8 @@ impl<'a> Unroll<'a> {
             };
             let fails = self.fails(id, m.world);
             self.push(m.world, id, step.span, fails, ItemKind::Call(what));
-            if let (Where::Comm(name), false) = (&step.place, fails || op == CommOp::Finalize) {
-                self.p.comms.end(&name.v, m.world, step.span);
+            if let (StepComm::Comm(name), false) = (&step.comm, fails || op == CommOp::Finalize) {
+                self.p.comms.end(&name.value, m.world, step.span);
             }
         }
         Ok(())

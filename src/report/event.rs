@@ -1,4 +1,4 @@
-//! The one stream that reporters consume.
+//! The events of a run, which reporters consume.
 use crate::judge::Verdict;
 use crate::scenario::Case;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 pub enum Event {
     /// Nothing has run yet.
     Started {
-        /// Cases that will run.
+        /// Number of cases that will run.
         cases: usize,
     },
     /// A case has been given to a worker.

@@ -1,81 +1,81 @@
-//! What is said of a case that failed: one text for the command and for the test harness.
-use super::{Styles, place};
+//! The text of a failed case, for the command and the test harness.
+use super::{Styles, source_place};
 use crate::judge::{Finding, Verdict};
 use crate::printable::{printable, printable_lines};
 use crate::scenario::{Case, Span};
 use std::collections::HashSet;
 use std::fmt::Write;
 
-/// Findings shown of one case; they are sorted, most telling first.
-const SHOWN: usize = 8;
+/// Number of findings that are shown for a case.
+const MAX_FINDINGS: usize = 8;
 
-/// The whole text, several lines without a final line break.
-pub fn text(case: &Case, verdict: &Verdict, again: &str, styles: &Styles) -> String {
+/// The text of a failed case: several lines without a final line break.
+pub fn failure_text(case: &Case, verdict: &Verdict, again: &str, styles: &Styles) -> String {
     let mut text = String::new();
     let (fail, strong) = (styles.fail, styles.strong);
     let at = verdict.findings.iter().find_map(|finding| finding.span).unwrap_or(case.span);
-    line(&mut text, format_args!("{fail}FAIL{fail:#} {strong}{}{strong:#}", printable(&case.name)));
-    body(&mut text, case, verdict, at, styles);
+    push_line(&mut text, format_args!("{fail}FAIL{fail:#} {strong}{}{strong:#}", printable(&case.name)));
+    push_body(&mut text, case, verdict, at, styles);
     let faint = styles.faint;
     let _ = write!(text, "  {faint}run it again:{faint:#} {again}");
     text
 }
 
-/// The same without the case's name and colours, for where the name stands above it already.
-pub fn message(case: &Case, verdict: &Verdict, again: &str) -> String {
+/// The text without the case's name and colours, for a place that shows the name already.
+pub fn failure_message(case: &Case, verdict: &Verdict, again: &str) -> String {
     let mut text = String::new();
     let at = verdict.findings.iter().find_map(|finding| finding.span).unwrap_or(case.span);
-    body(&mut text, case, verdict, at, &Styles::plain());
+    push_body(&mut text, case, verdict, at, &Styles::plain());
     let _ = write!(text, "  run it again: {again}");
     text
 }
 
-fn body(text: &mut String, case: &Case, verdict: &Verdict, at: Span, styles: &Styles) {
-    line(text, format_args!("  at {}", printable(&place::place(&case.file, at))));
+fn push_body(text: &mut String, case: &Case, verdict: &Verdict, at: Span, styles: &Styles) {
+    push_line(text, format_args!("  at {}", printable(&source_place::path_line_column(&case.file, at))));
     if let Some(reason) = &verdict.reason {
         // A finding's own lines say the same with more detail; other reasons would be lost.
         if verdict.findings.first().is_none_or(|first| first.text != *reason) {
-            indented(text, "  ", reason);
+            push_indented(text, "  ", reason);
         }
     }
     let mut shown = HashSet::new();
-    for finding in verdict.findings.iter().take(SHOWN) {
-        self::finding(text, case, finding, &mut shown, styles);
+    for finding in verdict.findings.iter().take(MAX_FINDINGS) {
+        self::push_finding(text, case, finding, &mut shown, styles);
     }
-    if let Some(more) = verdict.findings.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-        line(text, format_args!("  and {more} more findings"));
+    if let Some(more) = verdict.findings.len().checked_sub(MAX_FINDINGS).filter(|more| *more > 0) {
+        push_line(text, format_args!("  and {more} more findings"));
     }
     for note in &verdict.notes {
-        indented(text, "  note: ", note);
+        push_indented(text, "  note: ", note);
     }
 }
 
-fn finding(text: &mut String, case: &Case, finding: &Finding, shown: &mut HashSet<Span>, styles: &Styles) {
+fn push_finding(text: &mut String, case: &Case, finding: &Finding, shown: &mut HashSet<Span>, styles: &Styles) {
     let faint = styles.faint;
     let lane = format!("  {faint}{}:{faint:#} ", finding.lane.name());
     match (finding.rank, &finding.buffer, finding.element, &finding.step) {
         (Some(rank), Some(buffer), Some(element), Some(step)) => {
             let (buffer, step) = (printable(buffer), printable(step));
-            line(text, format_args!("{lane}rank {rank}, {buffer}[{element}] is wrong after {step}"));
-            indented(text, "    expected ", &finding.expected);
-            indented(text, "    actual   ", &finding.actual);
+            push_line(text, format_args!("{lane}rank {rank}, {buffer}[{element}] is wrong after {step}"));
+            push_indented(text, "    expected ", &finding.expected);
+            push_indented(text, "    actual   ", &finding.actual);
             let pattern =
                 finding.pattern.as_ref().map(|pattern| format!(": {}", printable(pattern))).unwrap_or_default();
-            line(text, format_args!("    {} of {} elements wrong{pattern}", finding.wrong, finding.of));
+            push_line(text, format_args!("    {} of {} elements wrong{pattern}", finding.wrong, finding.of));
         }
-        // What is no element's value says all of it in its own words.
-        _ => indented(text, &lane, &finding.text),
+        // A finding without an element is complete in its text.
+        _ => push_indented(text, &lane, &finding.text),
     }
     // Many findings point at the same step; its line is worth showing once.
     if let Some(span) = finding.span
         && shown.insert(span)
-        && let Some(excerpt) = place::excerpt(&case.file, span)
+        && let Some(excerpt) = source_place::excerpt(&case.file, span)
     {
-        indented(text, "    ", &excerpt);
+        push_indented(text, "    ", &excerpt);
     }
 }
 
-fn line(text: &mut String, args: std::fmt::Arguments<'_>) {
+fn push_line(text: &mut String, args: std::fmt::Arguments<'_>) {
     // Writing to a `String` cannot fail.
     let _ = text.write_fmt(args);
     text.push('\n');
@@ -83,13 +83,13 @@ fn line(text: &mut String, args: std::fmt::Arguments<'_>) {
 
 /// Writes `words` after `prefix`, which is this program's own text and may have colours. Further lines of `words` are indented
 /// two columns more than the prefix.
-fn indented(text: &mut String, prefix: &str, words: &str) {
+fn push_indented(text: &mut String, prefix: &str, words: &str) {
     let indent = prefix.len() - prefix.trim_start().len();
     for (index, part) in printable_lines(words).lines().enumerate() {
         match index {
-            0 => line(text, format_args!("{prefix}{part}")),
-            _ if prefix.trim().is_empty() => line(text, format_args!("{prefix}{part}")),
-            _ => line(text, format_args!("{}{part}", " ".repeat(indent + 2))),
+            0 => push_line(text, format_args!("{prefix}{part}")),
+            _ if prefix.trim().is_empty() => push_line(text, format_args!("{prefix}{part}")),
+            _ => push_line(text, format_args!("{}{part}", " ".repeat(indent + 2))),
         }
     }
 }
@@ -124,7 +124,7 @@ mod tests {
         let mut verdict = fixture::verdict("sums/ring", Status::Fail);
         verdict.reason = Some("rank 1, out[3]: expected 6, got 4".into());
         verdict.findings = vec![finding()];
-        let told = text(&case, &verdict, "collspec run scenarios/sums/ring.toml", &Styles::plain());
+        let told = failure_text(&case, &verdict, "collspec run scenarios/sums/ring.toml", &Styles::plain());
         assert_eq!(
             told,
             "FAIL sums/ring\n\
@@ -145,7 +145,7 @@ mod tests {
         let mut verdict = fixture::verdict("sums/ring", Status::Fail);
         verdict.reason = Some("the ranks differ".into());
         verdict.findings = vec![finding(); 11];
-        let told = message(&case, &verdict, "again");
+        let told = failure_message(&case, &verdict, "again");
         assert_eq!(told.matches("2 | op").count(), 1);
         assert!(told.contains("  the ranks differ\n"));
         assert!(told.contains("  and 3 more findings\n"), "{told}");
@@ -158,7 +158,7 @@ mod tests {
         verdict.reason = Some("hang: rank 0 waits\nfor rank 1".into());
         verdict.notes = vec!["only after b".into()];
         assert_eq!(
-            message(&case, &verdict, "again"),
+            failure_message(&case, &verdict, "again"),
             "  at scenarios/a.toml:1:14\n  hang: rank 0 waits\n  for rank 1\n  note: only after b\n  run it again: again"
         );
     }

@@ -1,34 +1,34 @@
-//! Text for people: failures as they come, skips by reason, and one line at the end.
-use super::{Forms, Reporter, Rerun, Styles, Tally, failure};
+//! The report as text: failures as they come, skips by reason, and one line at the end.
+use super::{FormOutcomes, Reporter, RerunCommand, Styles, Tally, failure};
 use crate::judge::{Status, Verdict};
 use crate::printable::{one_line, printable};
 use crate::report::Event;
 use crate::scenario::Case;
 use std::io::{self, Write};
 
-/// Writes what people want to read of a run.
-pub struct Human<W> {
+/// Writes the report of a run as text.
+pub struct HumanReporter<W> {
     to: W,
     styles: Styles,
-    rerun: Rerun,
+    rerun: RerunCommand,
     every_case: bool,
     tally: Tally,
-    forms: Forms,
+    forms: FormOutcomes,
 }
 
-impl<W: Write> Human<W> {
-    /// To `to`; `every_case` also names the cases that passed or were skipped.
-    pub fn new(to: W, styles: Styles, rerun: Rerun, every_case: bool) -> Self {
-        Self { to, styles, rerun, every_case, tally: Tally::default(), forms: Forms::default() }
+impl<W: Write> HumanReporter<W> {
+    /// A reporter that writes to `to`; with `every_case` it also names the cases that passed or were skipped.
+    pub fn new(to: W, styles: Styles, rerun: RerunCommand, every_case: bool) -> Self {
+        Self { to, styles, rerun, every_case, tally: Tally::default(), forms: FormOutcomes::default() }
     }
 
-    fn done(&mut self, case: &Case, verdict: &Verdict) -> io::Result<()> {
+    fn case_done(&mut self, case: &Case, verdict: &Verdict) -> io::Result<()> {
         let Styles { pass, skip, faint, .. } = self.styles;
         self.tally.add(verdict);
         self.forms.add(case, verdict);
         match verdict.status {
             Status::Fail => {
-                let text = failure::text(case, verdict, &self.rerun.command(case), &self.styles);
+                let text = failure::failure_text(case, verdict, &self.rerun.command(case), &self.styles);
                 writeln!(self.to, "{text}\n")?;
             }
             Status::Pass if self.every_case => {
@@ -68,10 +68,10 @@ impl<W: Write> Human<W> {
     }
 }
 
-impl<W: Write> Reporter for Human<W> {
+impl<W: Write> Reporter for HumanReporter<W> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         match event {
-            Event::CaseDone { case, verdict } => self.done(case, verdict),
+            Event::CaseDone { case, verdict } => self.case_done(case, verdict),
             Event::Finished { seconds } => self.finished(*seconds),
             Event::Started { .. } | Event::CaseStarted { .. } => Ok(()),
         }
@@ -90,12 +90,12 @@ pub(crate) fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::report::Inherited;
+    use crate::report::InheritedVariables;
     use crate::suite::fixture;
 
     fn report(every_case: bool, styles: Styles, verdicts: Vec<Verdict>) -> String {
-        let rerun = Rerun::command_line(Vec::new(), Inherited::default());
-        let mut human = Human::new(Vec::new(), styles, rerun, every_case);
+        let rerun = RerunCommand::command_line(Vec::new(), InheritedVariables::default());
+        let mut human = HumanReporter::new(Vec::new(), styles, rerun, every_case);
         for verdict in verdicts {
             let case = fixture::case(&verdict.case);
             human.event(&Event::CaseDone { case, verdict: Box::new(verdict) }).unwrap();

@@ -4,24 +4,24 @@ use crate::printable;
 use crate::report::Event;
 use std::io::{self, Write};
 
-/// Writes a line for every verdict, when it is there; the order is that in which cases end.
-pub struct JsonLines<W> {
+/// Writes a line for every verdict, in the order in which cases end.
+pub struct JsonLinesReporter<W> {
     to: W,
     backend: String,
 }
 
-impl<W: Write> JsonLines<W> {
-    /// To `to`, for cases that run on `backend`.
+impl<W: Write> JsonLinesReporter<W> {
+    /// A reporter that writes to `to`, for cases that run on `backend`.
     pub fn new(to: W, backend: impl Into<String>) -> Self {
         Self { to, backend: backend.into() }
     }
 }
 
-impl<W: Write> Reporter for JsonLines<W> {
+impl<W: Write> Reporter for JsonLinesReporter<W> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         match event {
             Event::CaseDone { case, verdict } => {
-                printable::json(&mut self.to, &CaseReport::new(case, verdict, &self.backend))?;
+                printable::write_json(&mut self.to, &CaseReport::new(case, verdict, &self.backend))?;
                 self.to.write_all(b"\n")?;
                 // A reader on the other end of a pipe sees each case as it ends.
                 self.to.flush()
@@ -42,7 +42,7 @@ mod tests {
 
     fn line(verdict: Verdict) -> String {
         let case = fixture::case(&verdict.case);
-        let mut reporter = JsonLines::new(Vec::new(), "soft");
+        let mut reporter = JsonLinesReporter::new(Vec::new(), "soft");
         reporter.event(&Event::Started { cases: 1 }).unwrap();
         reporter.event(&Event::CaseDone { case, verdict: Box::new(verdict) }).unwrap();
         reporter.event(&Event::Finished { seconds: 1.0 }).unwrap();

@@ -1,23 +1,23 @@
-//! Events to text: for people and as JSON lines. Nothing here decides anything.
+//! Reports: events as text and as JSON lines. Nothing here decides a verdict.
 mod case_report;
 mod event;
 pub mod failure;
-pub mod forms;
+pub mod form_outcomes;
 pub mod human;
 mod inherited;
 pub mod json;
-pub mod place;
 pub mod rerun;
 pub mod shell;
+pub mod source_place;
 pub mod tally;
 
 pub use case_report::{CaseReport, FingerprintReport, Outputs, RankOutput};
 pub use event::Event;
-pub use forms::Forms;
-pub use human::Human;
-pub use inherited::Inherited;
-pub use json::JsonLines;
-pub use rerun::Rerun;
+pub use form_outcomes::FormOutcomes;
+pub use human::HumanReporter;
+pub use inherited::InheritedVariables;
+pub use json::JsonLinesReporter;
+pub use rerun::RerunCommand;
 pub use tally::Tally;
 
 use anstyle::{AnsiColor, Style};
@@ -25,31 +25,35 @@ use std::io;
 
 /// Consumes the events of a run.
 pub trait Reporter {
-    /// One event, in the order in which they happen.
+    /// Reports one event; events come in the order in which they happen.
+    ///
+    /// # Errors
+    ///
+    /// Writing fails.
     fn event(&mut self, event: &Event) -> io::Result<()>;
 }
 
-/// How words look.
+/// The styles of texts.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Styles {
-    /// What passed.
+    /// Passed cases.
     pub pass: Style,
-    /// What failed.
+    /// Failed cases.
     pub fail: Style,
-    /// What was skipped.
+    /// Skipped cases.
     pub skip: Style,
     /// Names.
     pub strong: Style,
-    /// What matters less.
+    /// Less important text.
     pub faint: Style,
 }
 
 impl Styles {
-    /// No escape codes at all.
+    /// Styles without escape codes.
     pub fn plain() -> Self {
         Self::default()
     }
-    /// For terminals.
+    /// Styles for terminals.
     pub fn coloured() -> Self {
         Self {
             pass: AnsiColor::Green.on_default().bold(),

@@ -1,14 +1,14 @@
-//! Commands that people paste into a shell.
+//! Quotes words of commands that users paste into a shell.
 use crate::printable::is_printable;
 
-/// `word` as a POSIX shell reads it back: as it is where nothing in it is special, else in single quotes.
-pub fn quote(word: &str) -> String {
+/// The word as a POSIX shell reads it back: as it is if it has no special character, else in quotes.
+pub fn quote_if_needed(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "_-./+:@%,".contains(c);
-    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { quoted(word) }
+    if !word.is_empty() && word.chars().all(plain) { word.to_owned() } else { quote(word) }
 }
 
-/// `word` in quotes: single quotes, or `$'...'` (POSIX 2024, bash, zsh, ksh) if it has characters that cannot be shown.
-pub fn quoted(word: &str) -> String {
+/// The word in quotes: single quotes, or `$'...'` (POSIX 2024, bash, zsh, ksh) if it has characters that cannot be displayed.
+pub fn quote(word: &str) -> String {
     if !word.chars().all(is_printable) {
         let mut text = String::from("$'");
         for c in word.chars() {
@@ -31,7 +31,7 @@ mod tests {
     #[test]
     fn what_cannot_be_shown_is_escaped_so_that_a_shell_reads_it_back() {
         for word in ["\u{1b}]0;x\u{7}", "a\n'b'\\1", "\u{202e}", "\u{9b}1", "line\n", "\t"] {
-            let text = quote(word);
+            let text = quote_if_needed(word);
             assert!(text.chars().all(is_printable), "{text:?}");
             let shell = std::process::Command::new("bash").args(["-c", &format!("printf %s {text}")]).output().unwrap();
             assert_eq!(String::from_utf8(shell.stdout).unwrap(), word, "{text}");
@@ -42,7 +42,7 @@ mod tests {
     fn a_shell_reads_back_what_was_quoted() {
         for word in ["plain/a.toml", "a b", "x[n=2,variant=a]", "it's", "'", "", "$HOME `id` \\ \" *?", "~", "-n", "ü"]
         {
-            for text in [quote(word), quoted(word)] {
+            for text in [quote_if_needed(word), quote(word)] {
                 let shell =
                     std::process::Command::new("sh").args(["-c", &format!("printf %s {text}")]).output().unwrap();
                 // printf takes no options after its format, so "-n" is safe too.

@@ -1,22 +1,22 @@
-//! How many passed, failed, were skipped, and why.
+//! Counts of passed, failed and skipped cases.
 use crate::judge::{Outcome, Status, Verdict};
 use std::collections::BTreeMap;
 
 /// Counts of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tally {
-    /// Passed.
+    /// Passed cases.
     pub pass: usize,
-    /// Failed; includes `refused`.
+    /// Failed cases, refused ones included.
     pub fail: usize,
-    /// Of the failed: cases that cannot be run as they are written.
+    /// Refused cases: those that cannot be run as they are written.
     pub refused: usize,
-    /// Skipped cases by reason.
+    /// Number of skipped cases by reason.
     pub skips: BTreeMap<String, usize>,
 }
 
 impl Tally {
-    /// One verdict more.
+    /// Adds a verdict.
     pub fn add(&mut self, verdict: &Verdict) {
         match verdict.status {
             Status::Pass => self.pass += 1,

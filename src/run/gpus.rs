@@ -1,6 +1,6 @@
 //! Asking the CUDA driver what there is, in a process of its own: a driver may crash or hang, and the parent never loads
 //! one. The program is started again with a variable that says so, as it is for a worker.
-use crate::backend::cuda::{Gpus, probe};
+use crate::backend::cuda::{DriverReport, probe};
 use crate::child::Workers;
 use crate::child::question::{NoAnswer, Question};
 use std::ffi::OsStr;
@@ -64,7 +64,7 @@ pub fn are_likely() -> bool {
 /// The loader's path of a process that is to find its driver in `folder`.
 pub fn loader_path(folder: &Path) -> (String, String) {
     let mut path = folder.as_os_str().to_owned();
-    let rest = std::env::var_os(LOADER_PATH).map(|rest| crate::library::absolute(&rest));
+    let rest = std::env::var_os(LOADER_PATH).map(|rest| crate::library::absolute_folders(&rest));
     if let Some(rest) = rest.filter(|rest| !rest.is_empty()) {
         path.push(":");
         path.push(rest);
@@ -73,7 +73,7 @@ pub fn loader_path(folder: &Path) -> (String, String) {
 }
 
 /// What the driver says: the loader's, or the one in `folder`.
-pub fn ask(workers: &Workers, folder: Option<&Path>) -> Result<Gpus, AskError> {
+pub fn ask(workers: &Workers, folder: Option<&Path>) -> Result<DriverReport, AskError> {
     let prepare = |command: &mut Command| {
         command.envs(folder.map(loader_path).or_else(crate::library::loader_path));
     };

@@ -1,7 +1,7 @@
 //! The GPUs and the library that cases run on, as they were found before anything runs.
-use crate::backend::cuda::{DeviceInfo, Gpus};
+use crate::backend::cuda::{DeviceInfo, DriverReport};
 use crate::backend::version_text;
-use crate::library::Probed;
+use crate::library::LibraryInfo;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -9,11 +9,11 @@ use std::path::PathBuf;
 #[derive(Clone, Debug)]
 pub struct Machine {
     /// The driver and its devices.
-    pub gpus: Gpus,
+    pub gpus: DriverReport,
     /// The library's file.
     pub library: PathBuf,
     /// What the library says of itself.
-    pub probed: Probed,
+    pub probed: LibraryInfo,
 }
 
 /// How many ranks may share a GPU.
@@ -113,7 +113,7 @@ impl Machine {
 }
 
 /// The driver in a few words.
-pub fn driver_text(gpus: &Gpus) -> String {
+pub fn driver_text(gpus: &DriverReport) -> String {
     let version = gpus.version.map_or_else(|| "of unknown version".into(), cuda_version);
     match &gpus.standin {
         Some(name) => format!("{name}, CUDA {version}"),
@@ -141,9 +141,14 @@ pub(crate) mod tests {
         let devices: Vec<_> = computes.iter().enumerate().map(device).collect();
         let symbols = nccl_sys::Nccl::SYMBOLS.iter().map(|(name, _)| (*name).to_owned()).collect();
         Machine {
-            gpus: Gpus { state: DriverState::Devices(devices.len()), version: Some(12080), standin: None, devices },
+            gpus: DriverReport {
+                state: DriverState::Devices(devices.len()),
+                version: Some(12080),
+                standin: None,
+                devices,
+            },
             library: "/lib/libnccl.so.2".into(),
-            probed: Probed { version, maker: nccl_sys::Maker::Nvidia, symbols },
+            probed: LibraryInfo { version, maker: nccl_sys::Maker::Nvidia, symbols },
         }
     }
 

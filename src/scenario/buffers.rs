@@ -1,58 +1,58 @@
-//! `inputs` and `expect`: rows, tables and words to contents.
+//! `inputs` and `expect`: reads rows, tables and the words "untouched" and "any" as contents of buffers.
 use super::case::*;
 use super::defaults::Defaults;
 use super::diagnostic::{Diagnostic, Span};
 use super::elements::is_element;
-use super::keys::{self, Place, Type};
+use super::keys::{self, KeyPlace, ValueType};
 use super::names::bad_name;
-use super::reader::{Cx, Names, Per, Want};
-use super::tree::{Entry, Kind, Table, Val};
-use super::values::{each, random, text};
+use super::reader::{AllowedNames, NumberKind, RankScope, Reader};
+use super::tree::{TomlEntry, TomlKind, TomlTable, TomlValue};
+use super::values::{read_each, read_random, read_text};
 use crate::num::DType;
 use crate::suggest::nearest;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// What a content is for.
+/// The key whose contents are read.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum For {
+enum ContentUse {
     Input,
     Expect,
 }
 
-/// How the contents of one buffer are read.
-struct Reading<'a> {
-    what: For,
+/// What reading the contents of a buffer depends on.
+struct ContentContext<'a> {
+    usage: ContentUse,
     /// The buffer's name in messages.
     name: &'a str,
-    /// `None` if not known before the plan.
+    /// The element type; `None` if only the plan knows it.
     dtype: Option<DType>,
     /// The default count, if there is one.
-    count: Option<&'a Entry>,
+    count: Option<&'a TomlEntry>,
     /// True if the operation gives the count.
     counted: bool,
 }
 
-/// All buffers of `inputs`.
-pub(crate) fn inputs(
-    cx: &mut Cx<'_>,
-    entry: &Entry,
+/// Reads all buffers of `inputs`.
+pub(crate) fn read_inputs(
+    reader: &mut Reader<'_>,
+    entry: &TomlEntry,
     short: bool,
     defaults: &Defaults<'_>,
     counted: &BTreeSet<String>,
 ) -> Vec<BufferDef> {
     if short {
-        let name = Sp { span: entry.key_span, v: "in".to_owned() };
-        return buffer(cx, name, &entry.val, defaults, counted).into_iter().collect();
+        let name = Spanned { span: entry.key_span, value: "in".to_owned() };
+        return read_buffer(reader, name, &entry.value, defaults, counted).into_iter().collect();
     }
-    let Kind::Table(table) = &entry.val.kind else {
-        cx.wrong_type("inputs", Type::Table, &entry.val);
-        if let Some(d) = cx.faults.last_mut() {
+    let TomlKind::Table(table) = &entry.value.kind else {
+        reader.report_wrong_type("inputs", ValueType::Table, &entry.value);
+        if let Some(d) = reader.diagnostics.last_mut() {
             d.help = Some("with `steps`, `inputs` is a table by buffer name: `inputs.x = ...`".into());
         }
         return Vec::new();
     };
-    if let Some(e) = one_value(table) {
-        cx.fault(
+    if let Some(e) = first_value_key(table) {
+        reader.report(
             Diagnostic::new(e.key_span, format!("`{}` stands where a buffer's name is wanted", e.key))
                 .help("with `steps`, `inputs` is a table by buffer name: `inputs.x = { ... }`"),
         );
@@ -60,104 +60,120 @@ pub(crate) fn inputs(
     }
     let mut out = Vec::new();
     for e in &table.entries {
-        if cx.enough() {
+        if reader.is_full() {
             break;
         }
-        if name_is_good(cx, e, &entry.val) {
-            out.extend(buffer(cx, Sp { span: e.key_span, v: e.key.to_string() }, &e.val, defaults, counted));
+        if check_buffer_name(reader, e, &entry.value) {
+            out.extend(read_buffer(
+                reader,
+                Spanned { span: e.key_span, value: e.key.to_string() },
+                &e.value,
+                defaults,
+                counted,
+            ));
         }
     }
     out
 }
 
-/// The key of a buffer where buffers by name are wanted.
-fn one_value(table: &Table) -> Option<&Entry> {
+/// The first key of a buffer's table where names of buffers are expected.
+fn first_value_key(table: &TomlTable) -> Option<&TomlEntry> {
     table.entries.iter().find(|e| {
-        keys::find(Place::Buffer, &e.key).is_some()
-            && !matches!(&e.val.kind, Kind::Table(_))
-            && (matches!(&*e.key, "each" | "text") || !matches!(&e.val.kind, Kind::Array(_)))
-            && !table.entries.iter().any(|other| keys::find(Place::Buffer, &other.key).is_none())
+        keys::find(KeyPlace::Buffer, &e.key).is_some()
+            && !matches!(&e.value.kind, TomlKind::Table(_))
+            && (matches!(&*e.key, "each" | "text") || !matches!(&e.value.kind, TomlKind::Array(_)))
+            && !table.entries.iter().any(|other| keys::find(KeyPlace::Buffer, &other.key).is_none())
     })
 }
 
-/// Checks a buffer's name, and whether it is a key that slipped under the header.
-fn name_is_good(cx: &mut Cx<'_>, e: &Entry, table: &Val) -> bool {
-    let buffer_like = match &e.val.kind {
-        Kind::Table(_) => true,
-        Kind::Array(a) => a.iter().all(|v| matches!(v.kind, Kind::Array(_) | Kind::Table(_))),
+/// Checks a buffer's name, and that it is no key of the file under the wrong header.
+fn check_buffer_name(reader: &mut Reader<'_>, e: &TomlEntry, table: &TomlValue) -> bool {
+    let buffer_like = match &e.value.kind {
+        TomlKind::Table(_) => true,
+        TomlKind::Array(a) => a.iter().all(|v| matches!(v.kind, TomlKind::Array(_) | TomlKind::Table(_))),
         _ => false,
     };
-    if !buffer_like && let Some(d) = cx.slipped(e, table.span) {
-        cx.fault(d);
+    if !buffer_like && let Some(d) = reader.misplaced_key(e, table.span) {
+        reader.report(d);
         return false;
     }
     if let Some((message, help)) = bad_name(&e.key) {
-        cx.fault(Diagnostic::new(e.key_span, message).help(help));
+        reader.report(Diagnostic::new(e.key_span, message).help(help));
         return false;
     }
-    if cx.axes.iter().any(|a| *a.name == *e.key && a.value.is_some()) {
-        cx.fault(Diagnostic::new(e.key_span, format!("`{}` is an axis of the matrix already", e.key)));
+    if reader.axes.iter().any(|a| *a.name == *e.key && a.value.is_some()) {
+        reader.report(Diagnostic::new(e.key_span, format!("`{}` is an axis of the matrix already", e.key)));
         return false;
     }
     true
 }
 
-fn buffer(
-    cx: &mut Cx<'_>,
-    name: Sp<String>,
-    val: &Val,
+fn read_buffer(
+    reader: &mut Reader<'_>,
+    name: Spanned<String>,
+    val: &TomlValue,
     defaults: &Defaults<'_>,
     counted: &BTreeSet<String>,
 ) -> Option<BufferDef> {
     let table = match &val.kind {
-        Kind::Table(t) => Some(&**t),
-        Kind::Array(_) => None,
+        TomlKind::Table(t) => Some(&**t),
+        TomlKind::Array(_) => None,
         _ => {
-            let what = if name.v == "in" { "inputs" } else { name.v.as_str() };
+            let what = if name.value == "in" { "inputs" } else { name.value.as_str() };
             let message = format!("`{what}` must be a list with one row per rank, or a table for all ranks");
-            cx.fault(Diagnostic::new(val.span, message).label(format!("this is {}", val.what())));
+            reader.report(Diagnostic::new(val.span, message).label(format!("this is {}", val.kind_name())));
             return None;
         }
     };
-    let before = cx.faults.len();
+    let before = reader.diagnostics.len();
     if let Some(t) = table {
-        let allowed: Vec<_> = keys::of(Place::Buffer).collect();
-        let stranger = t.entries.iter().find(|e| keys::find(Place::Buffer, &e.key).is_none());
-        if let Some(e) = stranger.filter(|e| name.v == "in" && matches!(e.val.kind, Kind::Array(_) | Kind::Table(_))) {
+        let allowed: Vec<_> = keys::keys_in(KeyPlace::Buffer).collect();
+        let stranger = t.entries.iter().find(|e| keys::find(KeyPlace::Buffer, &e.key).is_none());
+        if let Some(e) =
+            stranger.filter(|e| name.value == "in" && matches!(e.value.kind, TomlKind::Array(_) | TomlKind::Table(_)))
+        {
             let d = Diagnostic::new(e.key_span, format!("`{}` stands where no buffer's name is wanted", e.key));
-            cx.fault(d.help("with `op` at the top `inputs` is one value; for buffers with names write `steps`"));
+            reader.report(d.help("with `op` at the top `inputs` is one value; for buffers with names write `steps`"));
             return None;
         }
-        cx.check_keys(t, val.span, &allowed, "a buffer");
+        reader.check_keys(t, val.span, &allowed, "a buffer");
     }
     let own = |key: &str| table.and_then(|t| t.get(key));
-    let find = |cx: &mut Cx<'_>, key: &str| {
-        let default = defaults.find(cx, key);
+    let find = |reader: &mut Reader<'_>, key: &str| {
+        let default = defaults.find(reader, key);
         own(key).or(default).cloned()
     };
-    let written = find(cx, "dtype").and_then(|e| dtype(cx, &e.val));
+    let written = find(reader, "dtype").and_then(|e| read_dtype(reader, &e.value));
     let is_text = own("text").is_some();
     let dtype = written.unwrap_or(if is_text { DType::U8 } else { DType::F32 });
-    let offset = find(cx, "offset").and_then(|e| cx.num("offset", &e.val, Names::PER_RANK, Want::Natural, Per::World));
-    if let Some(e) = find(cx, "register") {
-        register(cx, &e.val);
+    let offset = find(reader, "offset").and_then(|e| {
+        reader.number_by_rank("offset", &e.value, AllowedNames::PER_RANK, NumberKind::Natural, RankScope::World)
+    });
+    if let Some(e) = find(reader, "register") {
+        check_register(reader, &e.value);
     }
-    let ranks = find(cx, "ranks").and_then(|e| cx.ranks(&e.val)).unwrap_or(Ranks::All);
-    let default_count = defaults.all("count").last().copied();
-    let counted = counted.contains(&name.v);
-    let r = Reading { what: For::Input, name: &name.v, dtype: Some(dtype), count: default_count, counted };
-    let content = content(cx, val, &r)?;
-    (cx.faults.len() == before).then_some(BufferDef { name, dtype, content, offset, ranks })
+    let ranks = find(reader, "ranks").and_then(|e| reader.ranks(&e.value)).unwrap_or(Ranks::All);
+    let default_count = defaults.all_values("count").last().copied();
+    let counted = counted.contains(&name.value);
+    let r = ContentContext {
+        usage: ContentUse::Input,
+        name: &name.value,
+        dtype: Some(dtype),
+        count: default_count,
+        counted,
+    };
+    let content = read_content(reader, val, &r)?;
+    (reader.diagnostics.len() == before).then_some(BufferDef { name, dtype, content, offset, ranks })
 }
 
-/// A dtype by its name.
-pub(crate) fn dtype(cx: &mut Cx<'_>, val: &Val) -> Option<DType> {
-    let text = cx.text("dtype", val)?;
-    let found = DType::parse(&text.v);
+/// Reads the name of a dtype.
+pub(crate) fn read_dtype(reader: &mut Reader<'_>, val: &TomlValue) -> Option<DType> {
+    let text = reader.text("dtype", val)?;
+    let found = DType::parse(&text.value);
     if found.is_none() {
-        let d = Diagnostic::new(val.span, format!("there is no dtype `{}`", text.v.escape_debug()));
+        let d = Diagnostic::new(val.span, format!("there is no dtype `{}`", text.value.escape_debug()));
         let names = DType::ALL.map(DType::name);
-        cx.fault(match nearest(&text.v, names) {
+        reader.report(match nearest(&text.value, names) {
             Some(near) => d.help(format!("did you mean `{near}`?")),
             None => d.help(format!("the dtypes are {}", names.join(", "))),
         });
@@ -165,86 +181,91 @@ pub(crate) fn dtype(cx: &mut Cx<'_>, val: &Val) -> Option<DType> {
     found
 }
 
-/// `register`: known and checked, but only `"none"` is run.
-pub(crate) fn register(cx: &mut Cx<'_>, val: &Val) {
-    for word in cx.texts("register", val).unwrap_or_default() {
-        match word.v.as_str() {
+/// Checks `register`, of which only "none" is supported.
+pub(crate) fn check_register(reader: &mut Reader<'_>, val: &TomlValue) {
+    for word in reader.texts("register", val).unwrap_or_default() {
+        match word.value.as_str() {
             "none" => {}
             "local" | "window" => {
-                cx.fault(Diagnostic::new(word.span, format!("`register = \"{}\"` is not yet supported", word.v)));
+                reader.report(Diagnostic::new(
+                    word.span,
+                    format!("`register = \"{}\"` is not yet supported", word.value),
+                ));
             }
-            _ => cx.fault(Diagnostic::new(word.span, "`register` must be \"none\", \"local\" or \"window\"")),
+            _ => reader.report(Diagnostic::new(word.span, "`register` must be \"none\", \"local\" or \"window\"")),
         }
     }
 }
 
-fn content(cx: &mut Cx<'_>, val: &Val, r: &Reading<'_>) -> Option<Content> {
+fn read_content(reader: &mut Reader<'_>, val: &TomlValue, r: &ContentContext<'_>) -> Option<BufferContent> {
     match &val.kind {
-        Kind::Array(rows) => content_rows(cx, val.span, rows, r).map(Content::Rows),
-        Kind::Table(t) => fill(cx, t, val.span, r, true).map(Content::All),
-        Kind::Str(s) if r.what == For::Expect => {
+        TomlKind::Array(rows) => read_rows(reader, val.span, rows, r).map(BufferContent::Rows),
+        TomlKind::Table(t) => read_fill_table(reader, t, val.span, r, true).map(BufferContent::All),
+        TomlKind::Str(s) if r.usage == ContentUse::Expect => {
             let values = match &**s {
-                "untouched" => Values::Untouched,
-                "any" => Values::Any,
+                "untouched" => FillValues::Untouched,
+                "any" => FillValues::Any,
                 _ => {
-                    word_fault(cx, val, s);
+                    report_unknown_word(reader, val, s);
                     return None;
                 }
             };
-            Some(Content::All(Fill { span: val.span, values, count: None }))
+            Some(BufferContent::All(FillTable { span: val.span, values, count: None }))
         }
         _ => {
             let message =
                 format!("`{}` must be a list with one row per rank, a table, \"untouched\" or \"any\"", r.name);
-            cx.fault(Diagnostic::new(val.span, message).label(format!("this is {}", val.what())));
+            reader.report(Diagnostic::new(val.span, message).label(format!("this is {}", val.kind_name())));
             None
         }
     }
 }
 
-fn word_fault(cx: &mut Cx<'_>, val: &Val, s: &str) {
+fn report_unknown_word(reader: &mut Reader<'_>, val: &TomlValue, s: &str) {
     let d = Diagnostic::new(val.span, "a row is a list, a table, \"untouched\" or \"any\"");
-    cx.fault(match nearest(s, ["untouched", "any"]) {
+    reader.report(match nearest(s, ["untouched", "any"]) {
         Some(near) => d.help(format!("did you mean `{near}`?")),
         None => d,
     });
 }
 
-fn content_rows(cx: &mut Cx<'_>, span: Span, rows: &[Val], r: &Reading<'_>) -> Option<Vec<Row>> {
-    // A word of `expect` that is misspelt is still meant as a row.
-    let word = |v: &Val| matches!(&v.kind, Kind::Str(s) if r.what == For::Expect && !is_element(s));
-    let bare = !rows.is_empty() && rows.iter().all(|v| !matches!(v.kind, Kind::Array(_) | Kind::Table(_)) && !word(v));
+fn read_rows(reader: &mut Reader<'_>, span: Span, rows: &[TomlValue], r: &ContentContext<'_>) -> Option<Vec<Row>> {
+    // A misspelt word of `expect` stands for a row.
+    let word = |v: &TomlValue| matches!(&v.kind, TomlKind::Str(s) if r.usage == ContentUse::Expect && !is_element(s));
+    let bare =
+        !rows.is_empty() && rows.iter().all(|v| !matches!(v.kind, TomlKind::Array(_) | TomlKind::Table(_)) && !word(v));
     if bare {
-        let texts: Vec<String> = rows.iter().take(8).map(Val::written).collect();
+        let texts: Vec<String> = rows.iter().take(8).map(TomlValue::written).collect();
         let (more, more_rows) = if rows.len() > texts.len() { (", ...", "], [...") } else { ("", "") };
         let (list, nested) = (texts.join(", ") + more, texts.join("], [") + more_rows);
         let d = Diagnostic::new(span, format!("`[{list}]` does not say whose elements these are"));
-        cx.fault(d.label("one row per rank is wanted").help(format!(
+        reader.report(d.label("one row per rank is wanted").help(format!(
             "write `[[{nested}]]` for one row per rank, or `{{ each = [{list}] }}` for the same row on every rank"
         )));
         return None;
     }
-    if rows.len() != cx.world {
+    if rows.len() != reader.world {
         let rows_word = if rows.len() == 1 { "row" } else { "rows" };
-        let d = Diagnostic::new(span, format!("{} {rows_word} for {} ranks", rows.len(), cx.world));
-        cx.fault(d.help("one row per rank of the world, `[]` for a rank without elements"));
+        let d = Diagnostic::new(span, format!("{} {rows_word} for {} ranks", rows.len(), reader.world));
+        reader.report(d.help("one row per rank of the world, `[]` for a rank without elements"));
         return None;
     }
-    // Rows that are lists may give the count of those that are tables.
-    let mut r = Reading { counted: r.counted || rows.iter().any(|v| matches!(v.kind, Kind::Array(_))), ..*r };
-    if r.what == For::Expect {
+    // Rows with lists may give the count of rows with tables.
+    let mut r =
+        ContentContext { counted: r.counted || rows.iter().any(|v| matches!(v.kind, TomlKind::Array(_))), ..*r };
+    if r.usage == ContentUse::Expect {
         r.counted = true;
     }
-    let read: Vec<_> = rows.iter().map(|v| content_row(cx, v, &r)).collect();
+    let read: Vec<_> = rows.iter().map(|v| read_row(reader, v, &r)).collect();
     let mut read: Vec<Row> = read.into_iter().collect::<Option<_>>()?;
-    if r.what == For::Input {
-        counts_from_rows(cx, &mut read);
+    if r.usage == ContentUse::Input {
+        counts_from_rows(reader, &mut read);
     }
     Some(read)
 }
 
-/// Gives tables without a count the length that all rows which are lists have.
-fn counts_from_rows(cx: &mut Cx<'_>, rows: &mut [Row]) {
+/// Gives tables without a count the common length of the rows with lists.
+fn counts_from_rows(reader: &mut Reader<'_>, rows: &mut [Row]) {
     let mut lengths = rows.iter().filter_map(|row| match &row.kind {
         RowKind::Elements(e) => Some(e.len()),
         _ => None,
@@ -254,13 +275,15 @@ fn counts_from_rows(cx: &mut Cx<'_>, rows: &mut [Row]) {
     for row in rows {
         let span = row.span;
         let RowKind::Table(fill) = &mut row.kind else { continue };
-        if fill.count.is_some() || matches!(fill.values, Values::Row(_) | Values::Template(_) | Values::Texts(_)) {
+        if fill.count.is_some()
+            || matches!(fill.values, FillValues::Row(_) | FillValues::Template(_) | FillValues::Texts(_))
+        {
             continue;
         }
         match first.filter(|_| same) {
-            Some(len) => fill.count = Some(Num { span, kind: NumKind::Int(len as i128) }),
+            Some(len) => fill.count = Some(NumberByRank { span, kind: NumberByRankKind::Int(len as i128) }),
             None if first.is_none() => {}
-            None => cx.fault(
+            None => reader.report(
                 Diagnostic::new(span, "this row has no count, and the other rows differ in length")
                     .help("write `count = ...`"),
             ),
@@ -268,126 +291,142 @@ fn counts_from_rows(cx: &mut Cx<'_>, rows: &mut [Row]) {
     }
 }
 
-fn content_row(cx: &mut Cx<'_>, val: &Val, r: &Reading<'_>) -> Option<Row> {
+fn read_row(reader: &mut Reader<'_>, val: &TomlValue, r: &ContentContext<'_>) -> Option<Row> {
     let kind = match &val.kind {
-        Kind::Array(a) => RowKind::Elements(cx.elements(a, r.dtype)?),
-        Kind::Table(t) => RowKind::Table(fill(cx, t, val.span, r, false)?),
-        Kind::Str(s) if r.what == For::Expect => match &**s {
+        TomlKind::Array(a) => RowKind::Elements(reader.elements(a, r.dtype)?),
+        TomlKind::Table(t) => RowKind::Table(read_fill_table(reader, t, val.span, r, false)?),
+        TomlKind::Str(s) if r.usage == ContentUse::Expect => match &**s {
             "untouched" => RowKind::Untouched,
             "any" => RowKind::Any,
             _ => {
-                word_fault(cx, val, s);
+                report_unknown_word(reader, val, s);
                 return None;
             }
         },
         _ => {
-            let words = if r.what == For::Expect { ", a table, \"untouched\" or \"any\"" } else { " or a table" };
+            let words =
+                if r.usage == ContentUse::Expect { ", a table, \"untouched\" or \"any\"" } else { " or a table" };
             let d = Diagnostic::new(val.span, format!("a row must be a list{words}"));
-            cx.fault(d.label(format!("this is {}", val.what())));
+            reader.report(d.label(format!("this is {}", val.kind_name())));
             return None;
         }
     };
     Some(Row { span: val.span, kind })
 }
 
-/// A table that says what a buffer (`whole`) or row holds.
-fn fill(cx: &mut Cx<'_>, table: &Table, span: Span, r: &Reading<'_>, whole: bool) -> Option<Fill> {
-    if !whole || r.what == For::Expect {
-        let allowed: Vec<_> = keys::of(Place::Row).collect();
-        cx.check_keys(table, span, &allowed, if whole { "`expect`" } else { "a row" });
+/// Reads the table of a buffer (`whole`) or of a row.
+fn read_fill_table(
+    reader: &mut Reader<'_>,
+    table: &TomlTable,
+    span: Span,
+    r: &ContentContext<'_>,
+    whole: bool,
+) -> Option<FillTable> {
+    if !whole || r.usage == ContentUse::Expect {
+        let allowed: Vec<_> = keys::keys_in(KeyPlace::Row).collect();
+        reader.check_keys(table, span, &allowed, if whole { "`expect`" } else { "a row" });
     }
-    let content: Vec<&Entry> = ["each", "random", "text"].iter().filter_map(|k| table.get(k)).collect();
+    let content: Vec<&TomlEntry> = ["each", "random", "text"].iter().filter_map(|k| table.get(k)).collect();
     if let [first, second, ..] = content.as_slice() {
         let d = Diagnostic::new(second.key_span, format!("`{}` and `{}` exclude each other", first.key, second.key));
-        cx.fault(d.related(first.key_span, "the other one"));
+        reader.report(d.related(first.key_span, "the other one"));
         return None;
     }
-    let before = cx.faults.len();
+    let before = reader.diagnostics.len();
     let values = match content.first() {
-        None => Some(Values::Poison),
+        None => Some(FillValues::Poison),
         Some(e) => match &*e.key {
-            "each" => each(cx, &e.val, r.dtype),
-            "random" => random(cx, &e.val, r.dtype),
-            _ => text(cx, &e.val, whole),
+            "each" => read_each(reader, &e.value, r.dtype),
+            "random" => read_random(reader, &e.value, r.dtype),
+            _ => read_text(reader, &e.value, whole),
         },
     };
     let written = table.get("count");
     let Some(values) = values else {
-        // The count is read all the same, for its own faults.
-        written.and_then(|e| cx.num("count", &e.val, Names::PER_RANK, Want::Natural, Per::World));
+        // The count is read for its diagnostics.
+        written.and_then(|e| {
+            reader.number_by_rank("count", &e.value, AllowedNames::PER_RANK, NumberKind::Natural, RankScope::World)
+        });
         return None;
     };
-    if matches!(values, Values::Poison) && r.what == For::Expect {
-        cx.fault(
+    if matches!(values, FillValues::Poison) && r.usage == ContentUse::Expect {
+        reader.report(
             Diagnostic::new(span, "this table says nothing about values")
                 .help("write `each`, \"untouched\" or \"any\""),
         );
         return None;
     }
-    let given = matches!(values, Values::Row(_));
+    let given = matches!(values, FillValues::Row(_));
     let mut entry = written;
-    if let Some(default) = r.count.filter(|_| r.what == For::Input && !given) {
-        Defaults::touch(cx, default.key_span);
+    if let Some(default) = r.count.filter(|_| r.usage == ContentUse::Input && !given) {
+        Defaults::mark_used(reader, default.key_span);
         entry = entry.or(Some(default));
     }
-    let count = entry.and_then(|e| cx.num("count", &e.val, Names::PER_RANK, Want::Natural, Per::World));
-    if let (Values::Row(row), Some(n)) = (&values, &count)
-        && matches!(n.kind, NumKind::Int(c) if c != row.len() as i128)
+    let count = entry.and_then(|e| {
+        reader.number_by_rank("count", &e.value, AllowedNames::PER_RANK, NumberKind::Natural, RankScope::World)
+    });
+    if let (FillValues::Row(row), Some(n)) = (&values, &count)
+        && matches!(n.kind, NumberByRankKind::Int(c) if c != row.len() as i128)
     {
         let d = Diagnostic::new(n.span, "`count` and the row differ");
-        cx.fault(d.help(format!("the row has {} elements", row.len())));
+        reader.report(d.help(format!("the row has {} elements", row.len())));
     }
-    let text = matches!(values, Values::Template(_) | Values::Texts(_));
+    let text = matches!(values, FillValues::Template(_) | FillValues::Texts(_));
     let unsaid = entry.is_none() && !given && !text && !r.counted;
-    if r.what == For::Input && unsaid && cx.faults.len() == before {
+    if r.usage == ContentUse::Input && unsaid && reader.diagnostics.len() == before {
         let shown = if r.name == "in" { "inputs" } else { r.name };
-        cx.fault(
+        reader.report(
             Diagnostic::new(span, format!("`{shown}` has no count"))
                 .help("write `count = ...` in it, or at the top of the file"),
         );
         return None;
     }
-    Some(Fill { span, values, count })
+    Some(FillTable { span, values, count })
 }
 
-/// All of `expect`. `dtypes` has the buffers whose type is known without a plan.
-pub(crate) fn expect(
-    cx: &mut Cx<'_>,
-    entry: &Entry,
+/// Reads all of `expect`. `dtypes` has the buffers whose type is known without a plan.
+pub(crate) fn read_expect(
+    reader: &mut Reader<'_>,
+    entry: &TomlEntry,
     short: bool,
     dtypes: &BTreeMap<String, DType>,
 ) -> Vec<Expectation> {
-    let one = |cx: &mut Cx<'_>, target: Option<BufRef>, val: &Val| {
+    let one = |reader: &mut Reader<'_>, target: Option<BufferRef>, val: &TomlValue| {
         let name = target.as_ref().map_or("expect", |t| t.name.as_str()).to_owned();
-        let r =
-            Reading { what: For::Expect, name: &name, dtype: dtypes.get(&name).copied(), count: None, counted: false };
-        let content = content(cx, val, &r);
+        let r = ContentContext {
+            usage: ContentUse::Expect,
+            name: &name,
+            dtype: dtypes.get(&name).copied(),
+            count: None,
+            counted: false,
+        };
+        let content = read_content(reader, val, &r);
         Some(Expectation { target: target?, content: content? })
     };
     if short {
-        let target = BufRef { span: entry.key_span, name: "out".to_owned(), slice: None };
-        return one(cx, Some(target), &entry.val).into_iter().collect();
+        let target = BufferRef { span: entry.key_span, name: "out".to_owned(), slice: None };
+        return one(reader, Some(target), &entry.value).into_iter().collect();
     }
-    let Kind::Table(table) = &entry.val.kind else {
-        cx.wrong_type("expect", Type::Table, &entry.val);
-        if let Some(d) = cx.faults.last_mut() {
+    let TomlKind::Table(table) = &entry.value.kind else {
+        reader.report_wrong_type("expect", ValueType::Table, &entry.value);
+        if let Some(d) = reader.diagnostics.last_mut() {
             d.help = Some("with `steps`, `expect` is a table by buffer name: `expect.x = ...`".into());
         }
         return Vec::new();
     };
     let mut out = Vec::new();
     for e in &table.entries {
-        if cx.enough() {
+        if reader.is_full() {
             break;
         }
-        let plain = !matches!(e.val.kind, Kind::Table(_) | Kind::Array(_));
-        let known = cx.known.buffers.contains_key(&*e.key);
-        if let Some(d) = cx.slipped(e, entry.val.span).filter(|_| plain || !known) {
-            cx.fault(d);
+        let plain = !matches!(e.value.kind, TomlKind::Table(_) | TomlKind::Array(_));
+        let known = reader.known.buffers.contains_key(&*e.key);
+        if let Some(d) = reader.misplaced_key(e, entry.value.span).filter(|_| plain || !known) {
+            reader.report(d);
             continue;
         }
-        let target = cx.buf_ref_text(e.key_span, &e.key, Names::PER_RANK, false);
-        out.extend(one(cx, target, &e.val));
+        let target = reader.buffer_ref_in_text(e.key_span, &e.key, AllowedNames::PER_RANK, false);
+        out.extend(one(reader, target, &e.value));
     }
     out
 }

@@ -2,7 +2,7 @@
 //! (keys marked * in the language) have been pushed down to where they are used; numbers that may differ by rank are
 //! still [`Num`]s, which `plan` evaluates.
 use super::diagnostic::{SourceFile, Span};
-use super::forms::{Derived, Form};
+use super::forms::{Form, FormOrigin};
 use crate::expr::Expr;
 use crate::num::DType;
 pub use crate::num::ElementValue;
@@ -12,11 +12,11 @@ use std::sync::Arc;
 
 /// A value with its place in the file.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Sp<T> {
+pub struct Spanned<T> {
     /// Place.
     pub span: Span,
     /// Value.
-    pub v: T,
+    pub value: T,
 }
 
 /// One point of a file's matrix.
@@ -26,15 +26,15 @@ pub struct Case {
     pub name: String,
     /// The file it came from.
     pub file: Arc<SourceFile>,
-    /// Where to point when nothing finer is known (`world_size`, or the file's start).
+    /// The span of diagnostics about the whole case: `world_size`, or the file's start.
     pub span: Span,
-    /// For people.
+    /// The file's `description`.
     pub description: Option<String>,
-    /// For filters.
+    /// Tags for filters.
     pub tags: Vec<String>,
     /// Number of ranks.
-    pub world_size: Sp<usize>,
-    /// Numeric axes and such that expressions may name.
+    pub world_size: Spanned<usize>,
+    /// Axes with numbers, which expressions may name.
     pub axes: Vec<(String, crate::expr::Value)>,
     /// Buffers that exist before the first step.
     pub inputs: Vec<BufferDef>,
@@ -45,61 +45,61 @@ pub struct Case {
     /// Expected contents at the end.
     pub expect: Vec<Expectation>,
     /// Expressions that must hold.
-    pub asserts: Vec<Sp<Expr>>,
+    pub asserts: Vec<Spanned<Expr>>,
     /// Admissible outcomes; `None` is "must be ok, and must be foreseeable".
-    pub outcome: Option<Sp<Vec<Expected>>>,
+    pub outcome: Option<Spanned<Vec<ExpectedOutcome>>>,
     /// Text that the error or refusal must contain.
-    pub reason: Option<Sp<String>>,
+    pub reason: Option<Spanned<String>>,
     /// NCCL_* variables of the worker.
     pub env: Vec<EnvVar>,
-    /// Configuration of every communicator that says nothing else: NCCL's field name and value.
-    pub config: Vec<(Sp<String>, Sp<ConfigValue>)>,
-    /// The top's `offset`: for outputs that `inputs` does not declare.
-    pub offset: Option<Num>,
-    /// Offsets of buffers that `inputs` does not declare, by name; they go before `offset`.
-    pub offsets: Vec<(String, Num)>,
+    /// Default configuration of every communicator: NCCL's field name and value.
+    pub config: Vec<(Spanned<String>, Spanned<ConfigValue>)>,
+    /// `offset` of the file, for outputs that `inputs` does not declare.
+    pub offset: Option<NumberByRank>,
+    /// Offsets by name of buffers that `inputs` does not declare; they precede `offset`.
+    pub offsets: Vec<(String, NumberByRank)>,
     /// Runs on the same communicators; at least 1.
     pub repeat: u32,
     /// Seconds; `None` is the runner's default.
-    pub timeout: Option<Sp<f64>>,
-    /// Which threads drive the ranks.
+    pub timeout: Option<Spanned<f64>>,
+    /// The threads and processes that drive the ranks.
     pub placement: Placement,
-    /// What is needed; what is missing is a skip.
+    /// Requirements; a case without them is skipped.
     pub requires: Requires,
     /// The file's `snapshot` key, if written.
     pub snapshot: Option<bool>,
     /// True if the file has a matrix or variants (such cases have no snapshot unless asked).
     pub swept: bool,
-    /// The forms in which the file wants the case to be run too.
-    pub forms: Vec<Sp<&'static Form>>,
-    /// Which form of which case this is; `None` for what the file says.
-    pub form: Option<Derived>,
+    /// The forms in which the file wants the case to run in addition.
+    pub forms: Vec<Spanned<&'static Form>>,
+    /// The form and the case that this one is derived from; `None` for a case of the file.
+    pub form: Option<FormOrigin>,
     /// The larger world that this one is split out of, if there is one.
-    pub outer: Option<Outer>,
+    pub outer: Option<OuterWorld>,
 }
 
 impl Case {
-    /// Ranks that take part, idle ones too.
-    pub fn ranks(&self) -> usize {
-        self.outer.as_ref().map_or(self.world_size.v, |outer| outer.order.len())
+    /// Number of ranks, with the idle ones of a larger world.
+    pub fn total_ranks(&self) -> usize {
+        self.outer.as_ref().map_or(self.world_size.value, |outer| outer.order.len())
     }
 
-    /// The name of the case that the file has; its own, if it is not a form of another.
-    pub fn base(&self) -> &str {
+    /// The name of the case in the file, of which this may be a form.
+    pub fn base_name(&self) -> &str {
         self.form.as_ref().map_or(&self.name, |derived| &derived.base)
     }
 }
 
-/// A world around a case's own.
+/// A larger world of which the case's world is a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outer {
-    /// By rank in the larger world: the rank of the case's world, or for an idle rank a number that is none.
+pub struct OuterWorld {
+    /// For each rank of the larger world, its rank in the case's world; for an idle rank a number that is no rank.
     pub order: Vec<usize>,
 }
 
-/// One admissible ending of a case.
+/// An admissible outcome of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Expected {
+pub enum ExpectedOutcome {
     /// All ranks finish, all lanes pass.
     Ok,
     /// Some call fails; `None` is any error.
@@ -108,11 +108,11 @@ pub enum Expected {
     Hang,
     /// A process dies.
     Crash,
-    /// `check` rejects it.
+    /// The plan refuses the case.
     Refused,
 }
 
-/// Which threads and processes drive the ranks.
+/// The threads and processes that drive the ranks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize, serde::Deserialize)]
 pub enum Placement {
     /// One process, a thread per rank.
@@ -125,13 +125,13 @@ pub enum Placement {
 }
 
 impl Placement {
-    /// All that there are.
+    /// All placements.
     pub const ALL: [Self; 3] = [Self::Threads, Self::Processes, Self::OneThread];
 
-    /// More processes than this are no test of anything but the machine.
-    pub const MOST_PROCESSES: usize = 16;
+    /// Largest number of processes of a case.
+    pub const MAX_PROCESSES: usize = 16;
 
-    /// As in scenarios and on the command line.
+    /// The name in scenarios and on the command line.
     pub fn name(self) -> &'static str {
         match self {
             Self::Threads => "threads",
@@ -140,7 +140,11 @@ impl Placement {
         }
     }
 
-    /// By its name; the error lists the names.
+    /// The placement with this name.
+    ///
+    /// # Errors
+    ///
+    /// A text that lists the names.
     pub fn parse(text: &str) -> Result<Self, String> {
         let found = Self::ALL.into_iter().find(|placement| placement.name() == text);
         found.ok_or_else(|| format!("the placements are {}", Self::ALL.map(Self::name).join(", ")))
@@ -152,7 +156,7 @@ impl Placement {
 pub struct Requires {
     /// NCCL's version: comparison (`>=`, `>`, `<=`, `<`, `==`) and version.
     pub nccl: Vec<(String, (u32, u32, u32))>,
-    /// NVIDIA's library, or one that also behaves like it where NCCL's documentation promises nothing.
+    /// True if the case needs NVIDIA's library, or one that behaves like it beyond NCCL's documentation.
     pub nvidia: bool,
     /// Least number of GPUs.
     pub gpus: Option<u32>,
@@ -168,7 +172,7 @@ pub struct Requires {
 #[derive(Clone, Debug)]
 pub struct EnvVar {
     /// `NCCL_...`.
-    pub name: Sp<String>,
+    pub name: Spanned<String>,
     /// One text for all, or one per world rank.
     pub value: EnvValue,
 }
@@ -182,45 +186,45 @@ pub enum EnvValue {
     PerRank(Vec<String>),
 }
 
-/// A number that may differ by rank, not yet evaluated.
+/// A number that may differ by rank and is not yet evaluated.
 #[derive(Clone, Debug)]
-pub struct Num {
+pub struct NumberByRank {
     /// Place.
     pub span: Span,
     /// How it is written.
-    pub kind: NumKind,
+    pub kind: NumberByRankKind,
 }
 
 /// How a number is written.
 #[derive(Clone, Debug)]
-pub enum NumKind {
+pub enum NumberByRankKind {
     /// A whole number or a truth value (1 or 0).
     Int(i128),
     /// A number with a fraction.
     Float(f64),
-    /// In quotes.
+    /// An expression in quotes.
     Expr(Expr),
-    /// One entry per rank (of the communicator, or of the world; rule 3). Entries are never lists.
-    List(Vec<Num>),
+    /// One entry per rank (of the communicator, or of the world; rule 3 of the language). Entries are never lists.
+    List(Vec<NumberByRank>),
 }
 
-/// Who runs a step or has a buffer, in world ranks.
+/// The world ranks that run a step or have a buffer.
 #[derive(Clone, Debug)]
 pub enum Ranks {
-    /// Everybody that can.
+    /// All ranks that can.
     All,
-    /// These, as written.
-    List(Vec<Sp<i128>>),
-    /// Those for whom it is true.
-    Expr(Sp<Expr>),
+    /// The listed ranks.
+    List(Vec<Spanned<i128>>),
+    /// Ranks for which the expression is true.
+    Expr(Spanned<Expr>),
 }
 
 /// A named buffer, or part of it.
 #[derive(Clone, Debug)]
-pub struct BufRef {
+pub struct BufferRef {
     /// Place of the whole text.
     pub span: Span,
-    /// The buffer.
+    /// The buffer's name.
     pub name: String,
     /// `[from:to]`; either may be missing.
     pub slice: Option<(Option<Expr>, Option<Expr>)>,
@@ -229,30 +233,30 @@ pub struct BufRef {
 /// A buffer that exists before the first step.
 #[derive(Clone, Debug)]
 pub struct BufferDef {
-    /// Name, and where it stands (the short form's `in` has the span of `inputs`).
-    pub name: Sp<String>,
-    /// Element type, default f32 (u8 for text), already resolved.
+    /// Name and its span (the short form's `in` has the span of `inputs`).
+    pub name: Spanned<String>,
+    /// Element type; the default is f32, for text u8.
     pub dtype: DType,
-    /// What it holds.
-    pub content: Content,
-    /// Elements between a 256-byte boundary and the start; world rank expression.
-    pub offset: Option<Num>,
-    /// Who has it.
+    /// Initial contents.
+    pub content: BufferContent,
+    /// Number of elements between a 256-byte boundary and the start, by world rank.
+    pub offset: Option<NumberByRank>,
+    /// The ranks that have the buffer.
     pub ranks: Ranks,
 }
 
-/// What a buffer holds.
+/// The contents of a buffer.
 #[derive(Clone, Debug)]
-pub enum Content {
+pub enum BufferContent {
     /// One row per world rank.
     Rows(Vec<Row>),
     /// One table for all ranks.
-    All(Fill),
+    All(FillTable),
 }
 
-impl Content {
-    /// The table that says what a rank has: the one for all ranks, or the rank's own.
-    pub fn table(&self, rank: usize) -> Option<&Fill> {
+impl BufferContent {
+    /// The table of a rank: the one for all ranks, or that of the rank's row.
+    pub fn table(&self, rank: usize) -> Option<&FillTable> {
         match self {
             Self::All(fill) => Some(fill),
             Self::Rows(rows) => match rows.get(rank).map(|row| &row.kind) {
@@ -262,7 +266,7 @@ impl Content {
         }
     }
 
-    /// A rank's row, where it is written element by element.
+    /// A rank's row, if it is written element by element.
     pub fn elements(&self, rank: usize) -> Option<&[Element]> {
         match self {
             Self::All(_) => None,
@@ -279,46 +283,46 @@ impl Content {
 pub struct Row {
     /// Place.
     pub span: Span,
-    /// How it is given.
+    /// How it is written.
     pub kind: RowKind,
 }
 
-/// How a row is given.
+/// How a row is written.
 #[derive(Clone, Debug)]
 pub enum RowKind {
     /// Element by element (nesting removed).
     Elements(Vec<Element>),
     /// By a table.
-    Table(Fill),
-    /// `expect` only: nothing was written.
+    Table(FillTable),
+    /// "untouched", in `expect` only: no element was written.
     Untouched,
-    /// `expect` only: not compared.
+    /// "any", in `expect` only: not compared.
     Any,
 }
 
-/// A table that says what a buffer (or row) holds.
+/// A table with the contents of a buffer or row.
 #[derive(Clone, Debug)]
-pub struct Fill {
+pub struct FillTable {
     /// Place.
     pub span: Span,
     /// The values.
-    pub values: Values,
-    /// Elements; `None` where values, or the step that uses it, give it. Defaults have been applied.
-    pub count: Option<Num>,
+    pub values: FillValues,
+    /// Number of elements, defaults included; `None` if the values or the step that uses the buffer give it.
+    pub count: Option<NumberByRank>,
 }
 
-/// The values of a [`Fill`].
+/// The values of a [`FillTable`].
 #[derive(Clone, Debug)]
-pub enum Values {
-    /// None: the buffer starts poisoned.
+pub enum FillValues {
+    /// No values: the buffer starts with poison.
     Poison,
     /// An expression in `rank`, `n`, `i` and axes, in world ranks.
-    Each(Sp<Expr>),
+    Each(Spanned<Expr>),
     /// One number for every element.
     Number(Element),
     /// The same row on every rank.
     Row(Vec<Element>),
-    /// Counter-based random numbers; see `num::random`.
+    /// Random numbers by seed, rank and index; see `num::random`.
     Random {
         /// Seed.
         seed: u64,
@@ -331,22 +335,22 @@ pub enum Values {
     Template(Vec<TextPart>),
     /// One literal text per world rank.
     Texts(Vec<String>),
-    /// `expect` only, for all ranks.
+    /// "untouched" for all ranks, in `expect` only.
     Untouched,
-    /// `expect` only, for all ranks.
+    /// "any" for all ranks, in `expect` only.
     Any,
 }
 
 /// A part of a text template.
 #[derive(Clone, Debug)]
 pub enum TextPart {
-    /// As it is.
+    /// Literal text.
     Literal(String),
-    /// Filled in.
-    Expr(Sp<Expr>),
+    /// An expression whose value is filled in.
+    Expr(Spanned<Expr>),
 }
 
-/// A written element; checked to fit its dtype.
+/// An element as it is written; it fits its dtype.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Element {
     /// Place.
@@ -358,126 +362,126 @@ pub struct Element {
 /// An entry of `expect`.
 #[derive(Clone, Debug)]
 pub struct Expectation {
-    /// Which buffer or part.
-    pub target: BufRef,
+    /// The buffer or part of it.
+    pub target: BufferRef,
     /// Rows or a table; `Untouched` and `Any` are possible.
-    pub content: Content,
+    pub content: BufferContent,
 }
 
 /// A communicator made before the first step, or by `init` and `split`.
 #[derive(Clone, Debug)]
 pub struct CommDef {
     /// Its name.
-    pub name: Sp<String>,
+    pub name: Spanned<String>,
     /// How it is made.
-    pub how: CommHow,
-    /// Its own configuration over the case's.
-    pub config: Vec<(Sp<String>, Sp<ConfigValue>)>,
+    pub creation: CommCreation,
+    /// Its configuration, which precedes the case's.
+    pub config: Vec<(Spanned<String>, Spanned<ConfigValue>)>,
 }
 
 /// How a communicator is made.
 #[derive(Clone, Debug)]
-pub enum CommHow {
+pub enum CommCreation {
     /// By unique ids: a communicator for each list of world ranks.
-    Groups(Sp<Vec<Vec<Sp<i128>>>>),
+    Groups(Spanned<Vec<Vec<Spanned<i128>>>>),
     /// By splitting `comm`; colour and key count in it.
     Split {
         /// The parent.
-        comm: Sp<String>,
-        /// Colour, -1 for none.
-        color: Num,
-        /// Order in the new one; default the old rank.
-        key: Option<Num>,
+        comm: Spanned<String>,
+        /// Colour; -1 for no new communicator.
+        color: NumberByRank,
+        /// Sort key of the new ranks; the default is the old rank.
+        key: Option<NumberByRank>,
     },
 }
 
-/// Where a step runs.
+/// The communicators in which a step runs.
 #[derive(Clone, Debug)]
-pub enum Where {
-    /// In a named communicator (`world` by default).
-    Comm(Sp<String>),
-    /// In fresh communicators by world ranks.
-    Groups(Sp<Vec<Vec<Sp<i128>>>>),
+pub enum StepComm {
+    /// A named communicator (`world` by default).
+    Comm(Spanned<String>),
+    /// New communicators by world ranks.
+    Groups(Spanned<Vec<Vec<Spanned<i128>>>>),
 }
 
 /// The reduction of a step.
 #[derive(Clone, Debug)]
-pub enum Reduce {
+pub enum StepReduction {
     /// sum, prod, min, max, avg.
     Builtin(nccl_sys::ncclRedOp_t),
     /// Each rank's input times its scalar, then the sum.
     PreMulSum {
-        /// Rounded to the dtype.
-        scalar: Num,
+        /// The scalar, which is rounded to the dtype.
+        scalar: NumberByRank,
         /// True if the scalar lies in device memory.
         device: bool,
     },
 }
 
-/// One step as written; loops are not unrolled. Defaults have been pushed down: on a `group` or `loop`, `ranks` is [`Ranks::All`]
-/// because its steps have their own, and `place` serves only to evaluate `times`.
+/// A step as it is written; loops are not unrolled. Steps have the defaults that apply to them. On a `group` or `loop`,
+/// `ranks` is [`Ranks::All`], because its steps have theirs, and `comm` serves only to evaluate `times`.
 #[derive(Clone, Debug)]
 pub struct Step {
     /// The place of the step's `op` (or of the step).
     pub span: Span,
     /// Its entry in the operation table.
     pub op: &'static Op,
-    /// For `assert`.
-    pub name: Option<Sp<String>>,
+    /// Its name in `assert`.
+    pub name: Option<Spanned<String>>,
     /// `in`.
-    pub input: Option<BufRef>,
+    pub input: Option<BufferRef>,
     /// `out`.
-    pub output: Option<BufRef>,
-    /// Default sum.
-    pub reduce: Option<Sp<Reduce>>,
-    /// Default 0.
-    pub root: Option<Num>,
-    /// Communicator(s).
-    pub place: Where,
-    /// World ranks that run it.
+    pub output: Option<BufferRef>,
+    /// The reduction; the default is sum.
+    pub reduce: Option<Spanned<StepReduction>>,
+    /// The root; the default is 0.
+    pub root: Option<NumberByRank>,
+    /// The communicators.
+    pub comm: StepComm,
+    /// World ranks that run the step.
     pub ranks: Ranks,
-    /// True if the step itself says `ranks`, and no default does.
+    /// True if the step itself has the key `ranks`, not only a default.
     pub own_ranks: bool,
-    /// Truth value by rank of the communicator.
-    pub in_place: Option<Num>,
-    /// See the language.
+    /// 1 for ranks of the communicator on which the call is in place.
+    pub in_place: Option<NumberByRank>,
+    /// True if unused buffers are passed as null pointers.
     pub null_pointers: bool,
-    /// Stream name, default `main`.
+    /// Stream name; the default is `main`.
     pub stream: String,
-    /// Streams whose work so far it waits for.
-    pub after: Vec<Sp<String>>,
-    /// So often in a row; default 1.
-    pub times: Option<Num>,
+    /// Streams whose earlier work the step waits for.
+    pub after: Vec<Spanned<String>>,
+    /// Number of rounds; the default is 1.
+    pub times: Option<NumberByRank>,
     /// Codes that the call must return, by rank of the communicator.
-    pub error: Option<Sp<StepError>>,
-    /// `peer` (send, recv, and both ways of send_recv).
-    pub peer: Option<Num>,
-    /// send_recv.
-    pub to: Option<Num>,
-    /// send_recv.
-    pub from: Option<Num>,
-    /// recv and map: elements.
-    pub count: Option<Num>,
-    /// all_to_all_v: what rank r sends to j.
-    pub counts: Option<Sp<Counts>>,
-    /// map.
-    pub expr: Option<Sp<Expr>>,
-    /// map: dtype of `out`.
-    pub dtype: Option<Sp<DType>>,
-    /// sleep.
-    pub seconds: Option<Num>,
-    /// wait: the stream; `None` is all.
-    pub wait_stream: Option<Sp<String>>,
-    /// init, split.
+    pub error: Option<Spanned<StepError>>,
+    /// send, recv and send_recv: the peer, of send_recv in both directions.
+    pub peer: Option<NumberByRank>,
+    /// send_recv: the receiver.
+    pub to: Option<NumberByRank>,
+    /// send_recv: the sender.
+    pub from: Option<NumberByRank>,
+    /// recv and map: number of elements.
+    pub count: Option<NumberByRank>,
+    /// all_to_all_v: the number of elements that each rank sends to each rank.
+    pub counts: Option<Spanned<AllToAllCounts>>,
+    /// map: the expression.
+    pub expr: Option<Spanned<Expr>>,
+    /// map: the dtype of `out`.
+    pub dtype: Option<Spanned<DType>>,
+    /// sleep: the duration in seconds.
+    pub seconds: Option<NumberByRank>,
+    /// wait: the stream; `None` for all streams.
+    pub wait_stream: Option<Spanned<String>>,
+    /// init and split: the new communicator.
     pub new: Option<CommDef>,
-    /// group and loop.
+    /// group and loop: the inner steps.
     pub steps: Vec<Step>,
 }
 
 /// `error` of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepError {
-    /// On every rank; `None` is any error.
+    /// The same on every rank; `None` is any error.
     All(Option<nccl_sys::ncclResult_t>),
     /// By rank of the communicator; `Some(Success)` is "ok".
     PerRank(Vec<Option<nccl_sys::ncclResult_t>>),
@@ -485,9 +489,9 @@ pub enum StepError {
 
 /// `counts` of all_to_all_v.
 #[derive(Clone, Debug)]
-pub enum Counts {
-    /// Row r, column j.
+pub enum AllToAllCounts {
+    /// By sender (row) and receiver (column).
     Matrix(Vec<Vec<i128>>),
-    /// In `rank` and `peer`.
+    /// An expression in `rank` and `peer`.
     Expr(Expr),
 }

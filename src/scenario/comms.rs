@@ -1,197 +1,209 @@
-//! Communicators: `comms.NAME`, the steps that make them, references to them, and `config`.
-use super::case::{CommDef, CommHow, ConfigValue, Sp};
+//! Communicators: reads `comms.NAME`, the steps that make communicators, their names in other keys, and `config`.
+use super::case::{CommCreation, CommDef, ConfigValue, Spanned};
 use super::defaults::Defaults;
 use super::diagnostic::Diagnostic;
-use super::keys::{self, CONFIG_FIELDS, Place, Type};
+use super::keys::{self, CONFIG_FIELDS, KeyPlace, ValueType};
 use super::names::bad_name;
-use super::reader::{Cx, Names, Per, Want};
-use super::tree::{Kind, Table, Val};
+use super::reader::{AllowedNames, NumberKind, RankScope, Reader};
+use super::tree::{TomlKind, TomlTable, TomlValue};
 use super::variables;
 use crate::ops::{self, CommOp, Op};
 use crate::suggest::nearest;
 
-pub(crate) type Config = Vec<(Sp<String>, Sp<ConfigValue>)>;
+/// Fields of a communicator's configuration with their values.
+pub(crate) type Config = Vec<(Spanned<String>, Spanned<ConfigValue>)>;
 
-/// All of `comms`, in file order.
-pub(crate) fn before_first_step(cx: &mut Cx<'_>, val: &Val) -> Vec<CommDef> {
-    let Kind::Table(table) = &val.kind else {
-        cx.wrong_type("comms", Type::Table, val);
+/// Reads all of `comms`, in file order.
+pub(crate) fn before_first_step(reader: &mut Reader<'_>, val: &TomlValue) -> Vec<CommDef> {
+    let TomlKind::Table(table) = &val.kind else {
+        reader.report_wrong_type("comms", ValueType::Table, val);
         return Vec::new();
     };
     let mut out: Vec<CommDef> = Vec::new();
     for e in &table.entries {
-        let Kind::Table(t) = &e.val.kind else {
-            let d = cx.slipped(e, val.span);
+        let TomlKind::Table(t) = &e.value.kind else {
+            let d = reader.misplaced_key(e, val.span);
             match d {
-                Some(d) => cx.fault(d),
-                None => cx.wrong_type(&format!("comms.{}", e.key), Type::Table, &e.val),
+                Some(d) => reader.report(d),
+                None => reader.report_wrong_type(&format!("comms.{}", e.key), ValueType::Table, &e.value),
             }
             continue;
         };
-        let name = Sp { span: e.key_span, v: e.key.to_string() };
-        check_name(cx, &name);
-        let allowed: Vec<_> = keys::of(Place::Comm).collect();
-        cx.check_keys(t, e.val.span, &allowed, "a communicator");
+        let name = Spanned { span: e.key_span, value: e.key.to_string() };
+        check_name(reader, &name);
+        let allowed: Vec<_> = keys::keys_in(KeyPlace::Comm).collect();
+        reader.check_keys(t, e.value.span, &allowed, "a communicator");
         let how = match (t.get("groups"), t.get("color")) {
             (Some(g), Some(c)) => {
                 let d = Diagnostic::new(c.key_span, "`groups` and `color` exclude each other");
-                cx.fault(d.related(g.key_span, "the other one"));
+                reader.report(d.related(g.key_span, "the other one"));
                 None
             }
             (Some(g), None) => {
                 for k in ["comm", "key"] {
                     if let Some(other) = t.get(k) {
-                        cx.fault(Diagnostic::new(other.key_span, format!("`{k}` belongs to `color`, not to `groups`")));
+                        reader.report(Diagnostic::new(
+                            other.key_span,
+                            format!("`{k}` belongs to `color`, not to `groups`"),
+                        ));
                     }
                 }
-                cx.groups(&g.val).map(CommHow::Groups)
+                reader.groups(&g.value).map(CommCreation::Groups)
             }
-            _ => split(cx, t, e.val.span, &name.v, None, Names::PER_RANK),
+            _ => split(reader, t, e.value.span, &name.value, None, AllowedNames::PER_RANK),
         };
-        if let Some(CommHow::Split { comm, .. }) = &how {
-            let earlier = comm.v == "world" || out.iter().any(|c| c.name.v == comm.v);
-            if !earlier && cx.known.comms.contains_key(&comm.v) {
-                let d = Diagnostic::new(comm.span, format!("`{}` is made later than `{}`", comm.v, name.v));
-                cx.fault(d.help("communicators are made in file order: move it up"));
+        if let Some(CommCreation::Split { comm, .. }) = &how {
+            let earlier = comm.value == "world" || out.iter().any(|c| c.name.value == comm.value);
+            if !earlier && reader.known.comms.contains_key(&comm.value) {
+                let d = Diagnostic::new(comm.span, format!("`{}` is made later than `{}`", comm.value, name.value));
+                reader.report(d.help("communicators are made in file order: move it up"));
             }
         }
-        let config = t.get("config").map(|c| config(cx, &c.val)).unwrap_or_default();
-        out.extend(how.map(|how| CommDef { name, how, config }));
+        let config = t.get("config").map(|c| config(reader, &c.value)).unwrap_or_default();
+        out.extend(how.map(|how| CommDef { name, creation: how, config }));
     }
     out
 }
 
-fn check_name(cx: &mut Cx<'_>, name: &Sp<String>) {
-    if name.v == "world" {
-        cx.fault(Diagnostic::new(name.span, "the communicator `world` exists already").help("choose another name"));
-    } else if let Some((message, help)) = bad_name(&name.v) {
-        cx.fault(Diagnostic::new(name.span, message).help(help));
+fn check_name(reader: &mut Reader<'_>, name: &Spanned<String>) {
+    if name.value == "world" {
+        reader
+            .report(Diagnostic::new(name.span, "the communicator `world` exists already").help("choose another name"));
+    } else if let Some((message, help)) = bad_name(&name.value) {
+        reader.report(Diagnostic::new(name.span, message).help(help));
     }
 }
 
 fn split(
-    cx: &mut Cx<'_>,
-    t: &Table,
+    reader: &mut Reader<'_>,
+    t: &TomlTable,
     span: super::Span,
     name: &str,
-    parent: Option<Sp<String>>,
-    names: Names,
-) -> Option<CommHow> {
+    parent: Option<Spanned<String>>,
+    names: AllowedNames,
+) -> Option<CommCreation> {
     let Some(color) = t.get("color") else {
         let d = Diagnostic::new(span, format!("`{name}` has neither `groups` nor `color`"));
-        cx.fault(d.help("write `groups = [[0, 1], [2, 3]]` or `color = \"rank % 2\"`"));
+        reader.report(d.help("write `groups = [[0, 1], [2, 3]]` or `color = \"rank % 2\"`"));
         return None;
     };
-    let color = cx.num("color", &color.val, names, Want::Whole, Per::Communicator);
-    let key = t.get("key").and_then(|e| cx.num("key", &e.val, names, Want::Whole, Per::Communicator));
+    let color = reader.number_by_rank("color", &color.value, names, NumberKind::Whole, RankScope::Communicator);
+    let key = t
+        .get("key")
+        .and_then(|e| reader.number_by_rank("key", &e.value, names, NumberKind::Whole, RankScope::Communicator));
     let comm = match (parent, t.get("comm")) {
         (Some(p), _) => p,
-        (None, Some(e)) => reference(cx, &e.val)?,
-        (None, None) => Sp { span, v: "world".to_owned() },
+        (None, Some(e)) => communicator_name(reader, &e.value)?,
+        (None, None) => Spanned { span, value: "world".to_owned() },
     };
-    Some(CommHow::Split { comm, color: color?, key })
+    Some(CommCreation::Split { comm, color: color?, key })
 }
 
-/// What a step `init` or `split` makes.
-pub(crate) fn on_step(cx: &mut Cx<'_>, t: &Table, op: &Op, defaults: &Defaults<'_>) -> Option<CommDef> {
+/// Reads the communicator that a step `init` or `split` makes.
+pub(crate) fn new_communicator(
+    reader: &mut Reader<'_>,
+    t: &TomlTable,
+    op: &Op,
+    defaults: &Defaults<'_>,
+) -> Option<CommDef> {
     let ops::Kind::Comm(kind @ (CommOp::Init | CommOp::Split)) = op.kind else { return None };
-    let span = t.get("op").map_or_else(Default::default, |e| e.val.span);
+    let span = t.get("op").map_or_else(Default::default, |e| e.value.span);
     let Some(name) = t.get("new") else {
         let d = Diagnostic::new(span, format!("`{}` needs `new`", op.name));
-        cx.fault(d.help("`new = \"NAME\"` is the new communicator's name"));
+        reader.report(d.help("`new = \"NAME\"` is the new communicator's name"));
         return None;
     };
-    let name = cx.text("new", &name.val)?;
-    check_name(cx, &name);
+    let name = reader.text("new", &name.value)?;
+    check_name(reader, &name);
     let how = if kind == CommOp::Init {
         let Some(e) = t.get("groups") else {
             let d = Diagnostic::new(span, "`init` needs `groups`");
-            cx.fault(d.help("a communicator for each list of world ranks: `groups = [[0, 1], [2, 3]]`"));
+            reader.report(d.help("a communicator for each list of world ranks: `groups = [[0, 1], [2, 3]]`"));
             return None;
         };
-        CommHow::Groups(cx.groups(&e.val)?)
+        CommCreation::Groups(reader.groups(&e.value)?)
     } else {
         let parent = match t.get("comm") {
-            Some(e) => reference(cx, &e.val),
-            None => defaults.find(cx, "comm").and_then(|e| reference(cx, &e.val)),
+            Some(e) => communicator_name(reader, &e.value),
+            None => defaults.find(reader, "comm").and_then(|e| communicator_name(reader, &e.value)),
         };
-        let parent = parent.unwrap_or(Sp { span, v: "world".to_owned() });
-        split(cx, t, span, &name.v, Some(parent), Names::STEP)?
+        let parent = parent.unwrap_or(Spanned { span, value: "world".to_owned() });
+        split(reader, t, span, &name.value, Some(parent), AllowedNames::STEP)?
     };
-    // What is said nearer wins, field by field; the file's own is the case's and not repeated here.
+    // Inner values replace outer ones field by field; the file's values are the case's and not repeated here.
     let mut all = Config::new();
-    let outer = defaults.all("config").into_iter().skip(usize::from(defaults.at_top("config")));
+    let outer = defaults.all_values("config").into_iter().skip(usize::from(defaults.at_top("config")));
     for e in outer.chain(t.get("config")) {
-        Defaults::touch(cx, e.key_span);
-        for (k, v) in config(cx, &e.val) {
-            all.retain(|(old, _)| old.v != k.v);
+        Defaults::mark_used(reader, e.key_span);
+        for (k, v) in config(reader, &e.value) {
+            all.retain(|(old, _)| old.value != k.value);
             all.push((k, v));
         }
     }
-    Some(CommDef { name, how, config: all })
+    Some(CommDef { name, creation: how, config: all })
 }
 
-/// A communicator by name.
-pub(crate) fn reference(cx: &mut Cx<'_>, val: &Val) -> Option<Sp<String>> {
-    let name = cx.text("comm", val)?;
-    if name.v == "world" {
+/// Reads the name of a communicator that the program makes.
+pub(crate) fn communicator_name(reader: &mut Reader<'_>, val: &TomlValue) -> Option<Spanned<String>> {
+    let name = reader.text("comm", val)?;
+    if name.value == "world" {
         return Some(name);
     }
-    if cx.known.comms.contains_key(&name.v) {
-        cx.used.comms.insert(name.v.clone());
+    if reader.known.comms.contains_key(&name.value) {
+        reader.used.comms.insert(name.value.clone());
         return Some(name);
     }
-    let place = cx.inside(name.span, &name.v, 0, name.v.len());
-    let d = Diagnostic::new(place, format!("unknown communicator `{}`", name.v.escape_debug()));
-    let known: Vec<&str> = cx.known.comms.keys().map(String::as_str).chain(["world"]).collect();
-    let help = match nearest(&name.v, known.iter().copied()) {
+    let place = reader.span_in_text(name.span, &name.value, 0, name.value.len());
+    let d = Diagnostic::new(place, format!("unknown communicator `{}`", name.value.escape_debug()));
+    let known: Vec<&str> = reader.known.comms.keys().map(String::as_str).chain(["world"]).collect();
+    let help = match nearest(&name.value, known.iter().copied()) {
         Some(near) => format!("did you mean `{near}`?"),
         None => format!("known: {}", known.join(", ")),
     };
-    cx.fault(d.help(help));
+    reader.report(d.help(help));
     None
 }
 
-/// `config`: NCCL's field names.
-pub(crate) fn config(cx: &mut Cx<'_>, val: &Val) -> Config {
-    let Kind::Table(table) = &val.kind else {
-        cx.wrong_type("config", Type::Table, val);
+/// Reads `config`, whose keys are NCCL's field names.
+pub(crate) fn config(reader: &mut Reader<'_>, val: &TomlValue) -> Config {
+    let TomlKind::Table(table) = &val.kind else {
+        reader.report_wrong_type("config", ValueType::Table, val);
         return Config::new();
     };
     let mut out = Config::new();
     for e in &table.entries {
         let Some((_, text)) = CONFIG_FIELDS.iter().find(|(name, _)| *name == &*e.key) else {
             let allowed: Vec<_> = CONFIG_FIELDS.iter().map(|f| f.0).collect();
-            let one = Table { entries: vec![e.clone()] };
-            cx.check_keys(&one, val.span, &allowed, "`config`");
+            let one = TomlTable { entries: vec![e.clone()] };
+            reader.check_keys(&one, val.span, &allowed, "`config`");
             continue;
         };
-        let value = match (&e.val.kind, text) {
-            (Kind::Str(s), true) => {
-                if let Some(d) = variables::refuse_value(&e.key, s, e.val.span, cx.allow_env) {
-                    cx.fault(d);
+        let value = match (&e.value.kind, text) {
+            (TomlKind::Str(s), true) => {
+                if let Some(d) = variables::refuse_value(&e.key, s, e.value.span, reader.allow_env) {
+                    reader.report(d);
                     continue;
                 }
                 ConfigValue::Text(s.to_string())
             }
-            (Kind::Bool(b), false) => ConfigValue::Int((*b).into()),
-            (Kind::Int(v), false) => match i32::try_from(*v) {
+            (TomlKind::Bool(b), false) => ConfigValue::Int((*b).into()),
+            (TomlKind::Int(v), false) => match i32::try_from(*v) {
                 Ok(v) => ConfigValue::Int(v.into()),
                 Err(_) => {
-                    cx.fault(Diagnostic::new(e.val.span, format!("`{}` must fit 32 bits", e.key)));
+                    reader.report(Diagnostic::new(e.value.span, format!("`{}` must fit 32 bits", e.key)));
                     continue;
                 }
             },
             _ => {
-                let ty = if *text { Type::Text } else { Type::Int };
-                cx.wrong_type(&e.key, ty, &e.val);
+                let ty = if *text { ValueType::Text } else { ValueType::Int };
+                reader.report_wrong_type(&e.key, ty, &e.value);
                 continue;
             }
         };
         if &*e.key == "blocking" && value == ConfigValue::Int(0) {
-            cx.fault(Diagnostic::new(e.key_span, "`blocking = 0` is not yet supported"));
+            reader.report(Diagnostic::new(e.key_span, "`blocking = 0` is not yet supported"));
         }
-        out.push((Sp { span: e.key_span, v: e.key.to_string() }, Sp { span: e.val.span, v: value }));
+        out.push((Spanned { span: e.key_span, value: e.key.to_string() }, Spanned { span: e.value.span, value }));
     }
     out
 }

@@ -1,45 +1,45 @@
-//! Defaults: keys at the top of the file and on groups and loops, for everything inside that has a use for them (rule 1).
+//! Defaults: keys of the file, of groups and of loops that apply to all steps inside which have the key (rule 1 of the
+//! language).
 use super::diagnostic::Span;
-use super::reader::Cx;
-use super::tree::{Entry, Table};
+use super::reader::Reader;
+use super::tree::{TomlEntry, TomlTable};
 
-/// Tables whose starred keys are defaults, the innermost last.
+/// Tables whose default keys apply, the innermost last.
 #[derive(Clone, Debug)]
-pub(crate) struct Defaults<'t>(Vec<&'t Table>);
+pub(crate) struct Defaults<'t>(Vec<&'t TomlTable>);
 
 impl<'t> Defaults<'t> {
-    pub fn new(file: &'t Table) -> Self {
+    pub fn new(file: &'t TomlTable) -> Self {
         Self(vec![file])
     }
 
-    /// These and what a group or loop says.
-    pub fn with(&self, table: &'t Table) -> Self {
+    /// These defaults and those of a group or loop.
+    pub fn with(&self, table: &'t TomlTable) -> Self {
         let mut layers = self.0.clone();
         layers.push(table);
         Self(layers)
     }
 
-    /// The innermost default of a key, which from now on counts as used.
-    pub fn find(&self, cx: &mut Cx<'_>, key: &str) -> Option<&'t Entry> {
-        self.any(cx, &[key])
+    /// The innermost default of a key; it counts as used.
+    pub fn find(&self, reader: &mut Reader<'_>, key: &str) -> Option<&'t TomlEntry> {
+        self.find_any(reader, &[key])
     }
 
-    /// The innermost table that has one of the keys decides. One that is overridden counts as used all the same: there is a
-    /// use for it.
-    pub fn any(&self, cx: &mut Cx<'_>, keys: &[&str]) -> Option<&'t Entry> {
+    /// The default in the innermost table that has one of the keys. Defaults that it replaces count as used too.
+    pub fn find_any(&self, reader: &mut Reader<'_>, keys: &[&str]) -> Option<&'t TomlEntry> {
         for entry in self.0.iter().flat_map(|t| keys.iter().filter_map(|k| t.get(k))) {
-            cx.used.defaults.insert(entry.key_span);
+            reader.used.defaults.insert(entry.key_span);
         }
         self.peek(keys)
     }
 
-    /// As [`Self::any`], without counting as a use.
-    pub fn peek(&self, keys: &[&str]) -> Option<&'t Entry> {
+    /// The same as [`Self::find_any`], but the default does not count as used.
+    pub fn peek(&self, keys: &[&str]) -> Option<&'t TomlEntry> {
         self.0.iter().rev().find_map(|t| keys.iter().find_map(|k| t.get(k)))
     }
 
-    /// Every value a key has, from the outermost on.
-    pub fn all(&self, key: &str) -> Vec<&'t Entry> {
+    /// All values of a key, the outermost first.
+    pub fn all_values(&self, key: &str) -> Vec<&'t TomlEntry> {
         self.0.iter().filter_map(|t| t.get(key)).collect()
     }
 
@@ -49,7 +49,7 @@ impl<'t> Defaults<'t> {
     }
 
     /// Counts a default as used.
-    pub fn touch(cx: &mut Cx<'_>, span: Span) {
-        cx.used.defaults.insert(span);
+    pub fn mark_used(reader: &mut Reader<'_>, span: Span) {
+        reader.used.defaults.insert(span);
     }
 }

@@ -1,4 +1,4 @@
-//! What is wrong with a file, where, and what would be right.
+//! Diagnostics: errors in a file with their place and the cure.
 use std::sync::Arc;
 
 /// A byte range of the file.
@@ -10,48 +10,48 @@ pub struct Span {
     pub end: usize,
 }
 
-/// A scenario file's path as shown to people, and its text.
+/// A scenario file's path and text.
 #[derive(Clone, Debug)]
 pub struct SourceFile {
-    /// As the user wrote it.
+    /// The path as the user wrote it.
     pub path: String,
     /// The whole text.
     pub text: Arc<str>,
 }
 
-/// One fault of a file.
+/// An error in a file, or a reason why a case cannot be run.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Diagnostic {
-    /// What is wrong, lower case, no full stop.
+    /// The error, in lower case and without a full stop.
     pub message: String,
-    /// Where.
+    /// Its place.
     pub span: Span,
-    /// Words at the caret; may be empty.
+    /// Text at the caret; may be empty.
     pub label: String,
-    /// Other places that matter, with a few words each.
+    /// Other places with a label each.
     pub related: Vec<(Span, String)>,
-    /// What would be right.
+    /// The cure.
     pub help: Option<String>,
-    /// The matrix point or variant that shows the fault, if not all do.
+    /// The matrix point or variant that has the error, if not all have it.
     pub case: Option<String>,
 }
 
 impl Diagnostic {
-    /// A fault at a place.
+    /// A diagnostic at a place.
     pub fn new(span: Span, message: impl Into<String>) -> Self {
         Self { message: message.into(), span, label: String::new(), related: Vec::new(), help: None, case: None }
     }
-    /// With words at the caret.
+    /// The diagnostic with a text at the caret.
     pub fn label(mut self, text: impl Into<String>) -> Self {
         self.label = text.into();
         self
     }
-    /// With a second place.
+    /// The diagnostic with another place.
     pub fn related(mut self, span: Span, text: impl Into<String>) -> Self {
         self.related.push((span, text.into()));
         self
     }
-    /// With a cure.
+    /// The diagnostic with a cure.
     pub fn help(mut self, text: impl Into<String>) -> Self {
         self.help = Some(text.into());
         self

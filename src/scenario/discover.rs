@@ -1,4 +1,4 @@
-//! Paths to scenario files, and the names their cases start with.
+//! Finds scenario files in files and folders, and their names.
 use super::names::file_part;
 use crate::printable::{is_printable, printable};
 use std::collections::{BTreeMap, HashMap};
@@ -10,9 +10,9 @@ use std::path::{Component, Path, PathBuf};
 /// Deepest folder below a root.
 const MAX_DEPTH: usize = 64;
 
-/// A scenario file and what its cases' names start with.
+/// A scenario file and its name, with which its cases' names start.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Scenario {
+pub struct ScenarioFile {
     /// The path under its root without `.toml`, `/` between folders; for a file given by itself, its stem.
     pub name: String,
     /// The path that messages name.
@@ -21,76 +21,76 @@ pub struct Scenario {
     pub target: PathBuf,
 }
 
-/// Scenario files, and entries that look like one but were not taken.
+/// Scenario files, and entries that look like one but are passed over.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Discovered {
     /// Sorted by name.
-    pub scenarios: Vec<Scenario>,
+    pub scenarios: Vec<ScenarioFile>,
     /// In the order in which they were found.
     pub passed_over: Vec<PassedOver>,
 }
 
 /// An entry of a folder that was not followed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{} is passed over: {why}", shown(path))]
+#[error("{} is passed over: {why}", printable_path(path))]
 pub struct PassedOver {
     /// The entry.
     pub path: PathBuf,
     /// The reason.
-    pub why: WhyNot,
+    pub why: PassedOverReason,
 }
 
-/// Why an entry of a folder is not followed.
+/// The reason why an entry of a folder is passed over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum WhyNot {
+pub enum PassedOverReason {
     /// A link to a folder; such links can form circles, or lead to one file in many ways.
     Folder,
     /// A link to a file outside the folders that were named, or in a hidden one.
     Outside,
     /// A device, a pipe or a socket; reading it could block or never end.
-    NoFile,
+    NoRegularFile,
     /// A link whose target does not exist.
     Broken,
     /// A file that was already taken under this path.
-    Again(PathBuf),
+    AlreadyTaken(PathBuf),
 }
 
-impl fmt::Display for WhyNot {
+impl fmt::Display for PassedOverReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Folder => f.write_str("it is a link to a folder"),
             Self::Outside => {
                 f.write_str("it is a link to a file outside the folders that were named, or to a hidden one")
             }
-            Self::NoFile => f.write_str("it is not a regular file"),
+            Self::NoRegularFile => f.write_str("it is not a regular file"),
             Self::Broken => f.write_str("it is a link that leads nowhere"),
-            Self::Again(first) => write!(f, "it is the same file as {}", shown(first)),
+            Self::AlreadyTaken(first) => write!(f, "it is the same file as {}", printable_path(first)),
         }
     }
 }
 
-/// Why a list of paths is no list of scenarios.
+/// An error of searching for scenario files.
 #[derive(Debug, thiserror::Error)]
 #[allow(missing_docs)]
 pub enum DiscoverError {
-    #[error("{path}: {source}", path = shown(.path))]
+    #[error("{path}: {source}", path = printable_path(.path))]
     Unreadable { path: PathBuf, source: std::io::Error },
-    #[error("{}: neither a file nor a folder", shown(.0))]
-    Strange(PathBuf),
-    #[error("{}: a scenario file's name ends in .toml", shown(.0))]
+    #[error("{}: neither a file nor a folder", printable_path(.0))]
+    NeitherFileNorFolder(PathBuf),
+    #[error("{}: a scenario file's name ends in .toml", printable_path(.0))]
     NotToml(PathBuf),
-    #[error("{}: no .toml file in this folder{}", shown(path), among(passed_over))]
+    #[error("{}: no .toml file in this folder{}", printable_path(path), among(passed_over))]
     Empty { path: PathBuf, passed_over: Vec<PassedOver> },
-    #[error("{}: more than {MAX_DEPTH} folders deep", shown(.0))]
-    Deep(PathBuf),
-    #[error("{}: a scenario's path is UTF-8 without control characters, `[`, `]` and `\\`", shown(.0))]
-    Name(PathBuf),
-    #[error("{} and {} both have the name {name}", shown(.first), shown(.second))]
-    Twice { name: String, first: PathBuf, second: PathBuf },
+    #[error("{}: more than {MAX_DEPTH} folders deep", printable_path(.0))]
+    TooDeep(PathBuf),
+    #[error("{}: a scenario's path is UTF-8 without control characters, `[`, `]` and `\\`", printable_path(.0))]
+    InvalidName(PathBuf),
+    #[error("{} and {} both have the name {name}", printable_path(.first), printable_path(.second))]
+    DuplicateName { name: String, first: PathBuf, second: PathBuf },
 }
 
 /// A path on one line: its name may hold line breaks.
-fn shown(path: &Path) -> String {
+fn printable_path(path: &Path) -> String {
     printable(&path.display().to_string()).into_owned()
 }
 
@@ -102,8 +102,13 @@ fn among(passed_over: &[PassedOver]) -> String {
     }
 }
 
-/// All scenario files of files and folders. A path that is named may be a link; in a folder, links are followed to regular
-/// files below the folders that were named, and every file is taken once.
+/// Finds all scenario files of files and folders. A path of the list may be a link; in a folder, links are followed to
+/// regular files below the folders of the list, and every file is taken once.
+///
+/// # Errors
+///
+/// A path that cannot be read or is no scenario file, a folder without one or nested too deeply, a name that is not allowed,
+/// or two files with one name.
 pub fn search(paths: &[PathBuf]) -> Result<Discovered, DiscoverError> {
     let mut all = Vec::new();
     let mut passed_over = Vec::new();
@@ -116,7 +121,7 @@ pub fn search(paths: &[PathBuf]) -> Result<Discovered, DiscoverError> {
     for path in paths {
         let meta = fs::metadata(path).map_err(|source| unreadable(path, source))?;
         if meta.is_dir() {
-            let mut walk = FolderWalk { roots: &roots, ..FolderWalk::default() };
+            let mut walk = FolderSearch { roots: &roots, ..FolderSearch::default() };
             walk.folder(path, "", 1)?;
             walk.links()?;
             if walk.found.is_empty() {
@@ -125,9 +130,9 @@ pub fn search(paths: &[PathBuf]) -> Result<Discovered, DiscoverError> {
             all.extend(walk.found);
             passed_over.extend(walk.passed_over);
         } else if meta.is_file() {
-            all.push(single(path)?);
+            all.push(single_file(path)?);
         } else {
-            return Err(DiscoverError::Strange(path.clone()));
+            return Err(DiscoverError::NeitherFileNorFolder(path.clone()));
         }
     }
     all.sort();
@@ -136,23 +141,27 @@ pub fn search(paths: &[PathBuf]) -> Result<Discovered, DiscoverError> {
     for s in &all {
         if let Some(first) = seen.insert(&s.name, &s.path) {
             let (first, second) = (first.to_owned(), s.path.clone());
-            return Err(DiscoverError::Twice { name: s.name.clone(), first, second });
+            return Err(DiscoverError::DuplicateName { name: s.name.clone(), first, second });
         }
     }
     Ok(Discovered { scenarios: all, passed_over })
 }
 
 /// The files that [`search`] finds, without the entries that it passes over.
-pub fn discover(paths: &[PathBuf]) -> Result<Vec<Scenario>, DiscoverError> {
+///
+/// # Errors
+///
+/// As [`search`].
+pub fn discover(paths: &[PathBuf]) -> Result<Vec<ScenarioFile>, DiscoverError> {
     search(paths).map(|found| found.scenarios)
 }
 
-/// The file that a case of this name belongs to, if `root` has it. The whole folder is searched only if the file is a link.
-pub fn find_exact(root: &Path, name: &str) -> Option<Scenario> {
+/// The file of the case with this name, if `root` has it. The whole folder is searched only if the file is a link.
+pub fn find_exact(root: &Path, name: &str) -> Option<ScenarioFile> {
     let name = file_part(name);
     let meta = fs::metadata(root).ok()?;
     if meta.is_file() {
-        return single(root).ok().filter(|s| s.name == name);
+        return single_file(root).ok().filter(|s| s.name == name);
     }
     let relative = Path::new(name);
     let inside =
@@ -170,27 +179,27 @@ pub fn find_exact(root: &Path, name: &str) -> Option<Scenario> {
     let path = root.join(format!("{name}.toml"));
     let meta = fs::symlink_metadata(&path).ok()?;
     if meta.is_symlink() {
-        // If a file has several names, the one it is taken under depends on the whole folder.
+        // If a file has several names, the one that is used depends on the whole folder.
         return discover(&[root.to_owned()]).ok()?.into_iter().find(|s| s.name == name);
     }
-    meta.is_file().then(|| Scenario { name: name.to_owned(), target: path.clone(), path })
+    meta.is_file().then(|| ScenarioFile { name: name.to_owned(), target: path.clone(), path })
 }
 
-fn single(path: &Path) -> Result<Scenario, DiscoverError> {
+fn single_file(path: &Path) -> Result<ScenarioFile, DiscoverError> {
     if path.extension().is_none_or(|e| e != "toml") {
         return Err(DiscoverError::NotToml(path.to_owned()));
     }
-    let stem = path.file_stem().and_then(|s| s.to_str()).filter(|s| good(s));
+    let stem = path.file_stem().and_then(|s| s.to_str()).filter(|s| is_valid_name(s));
     match stem {
         Some(name) => {
             let target = if path.is_symlink() { canonical(path)? } else { path.to_owned() };
-            Ok(Scenario { name: name.to_owned(), path: path.to_owned(), target })
+            Ok(ScenarioFile { name: name.to_owned(), path: path.to_owned(), target })
         }
-        None => Err(DiscoverError::Name(path.to_owned())),
+        None => Err(DiscoverError::InvalidName(path.to_owned())),
     }
 }
 
-fn good(part: &str) -> bool {
+fn is_valid_name(part: &str) -> bool {
     !part.is_empty() && !part.chars().any(|c| !is_printable(c) || "[]\\".contains(c))
 }
 
@@ -202,23 +211,23 @@ fn canonical(path: &Path) -> Result<PathBuf, DiscoverError> {
     fs::canonicalize(path).map_err(|source| unreadable(path, source))
 }
 
-/// One folder with all that is below it.
+/// The search of a folder and all folders below it.
 #[derive(Default)]
-struct FolderWalk<'a> {
-    /// Every folder that was named, with links resolved.
+struct FolderSearch<'a> {
+    /// Every folder of the list, with links resolved.
     roots: &'a [PathBuf],
-    found: Vec<Scenario>,
-    /// By device and inode.
+    found: Vec<ScenarioFile>,
+    /// Path under which a file was taken, by device and inode.
     taken: HashMap<(u64, u64), PathBuf>,
-    /// Links named like scenarios; they are followed after all regular files have been taken.
+    /// Links with names of scenarios; they are followed after all regular files have been taken.
     links: Vec<(String, PathBuf)>,
     passed_over: Vec<PassedOver>,
 }
 
-impl FolderWalk<'_> {
+impl FolderSearch<'_> {
     fn folder(&mut self, folder: &Path, prefix: &str, depth: usize) -> Result<(), DiscoverError> {
         if depth > MAX_DEPTH {
-            return Err(DiscoverError::Deep(folder.to_owned()));
+            return Err(DiscoverError::TooDeep(folder.to_owned()));
         }
         let entries = fs::read_dir(folder).and_then(Iterator::collect::<Result<Vec<_>, _>>);
         let mut entries = entries.map_err(|source| unreadable(folder, source))?;
@@ -239,12 +248,12 @@ impl FolderWalk<'_> {
                 if is_toml {
                     self.links.push((prefix.to_owned(), path));
                 } else if path.is_dir() {
-                    self.pass_over(path, WhyNot::Folder);
+                    self.pass_over(path, PassedOverReason::Folder);
                 }
             } else if is_toml && meta.is_file() {
                 self.take(prefix, path.clone(), path, &meta)?;
             } else if is_toml {
-                self.pass_over(path, WhyNot::NoFile);
+                self.pass_over(path, PassedOverReason::NoRegularFile);
             }
         }
         Ok(())
@@ -253,16 +262,16 @@ impl FolderWalk<'_> {
     fn links(&mut self) -> Result<(), DiscoverError> {
         for (prefix, path) in std::mem::take(&mut self.links) {
             let Ok(target) = path.canonicalize() else {
-                self.pass_over(path, WhyNot::Broken);
+                self.pass_over(path, PassedOverReason::Broken);
                 continue;
             };
             let meta = fs::symlink_metadata(&target).map_err(|source| unreadable(&path, source))?;
             if meta.is_dir() {
-                self.pass_over(path, WhyNot::Folder);
+                self.pass_over(path, PassedOverReason::Folder);
             } else if !self.is_inside(&target) {
-                self.pass_over(path, WhyNot::Outside);
+                self.pass_over(path, PassedOverReason::Outside);
             } else if !meta.is_file() {
-                self.pass_over(path, WhyNot::NoFile);
+                self.pass_over(path, PassedOverReason::NoRegularFile);
             } else {
                 self.take(&prefix, path, target, &meta)?;
             }
@@ -270,7 +279,7 @@ impl FolderWalk<'_> {
         Ok(())
     }
 
-    /// True if the target is below a folder that was named, and not hidden there.
+    /// True if the target is below a folder of the list, and not hidden there.
     fn is_inside(&self, target: &Path) -> bool {
         let seen = |rest: &Path| rest.components().all(|part| !part.as_os_str().as_encoded_bytes().starts_with(b"."));
         self.roots.iter().any(|root| target.strip_prefix(root).is_ok_and(seen))
@@ -279,17 +288,17 @@ impl FolderWalk<'_> {
     fn take(&mut self, prefix: &str, path: PathBuf, target: PathBuf, meta: &Metadata) -> Result<(), DiscoverError> {
         if let Some(first) = self.taken.get(&(meta.dev(), meta.ino())) {
             let first = first.clone();
-            self.pass_over(path, WhyNot::Again(first));
+            self.pass_over(path, PassedOverReason::AlreadyTaken(first));
             return Ok(());
         }
         let name = path.file_stem().and_then(|s| s.to_str()).map(|s| format!("{prefix}{s}"));
-        let Some(name) = name.filter(|n| good(n)) else { return Err(DiscoverError::Name(path)) };
+        let Some(name) = name.filter(|n| is_valid_name(n)) else { return Err(DiscoverError::InvalidName(path)) };
         self.taken.insert((meta.dev(), meta.ino()), path.clone());
-        self.found.push(Scenario { name, path, target });
+        self.found.push(ScenarioFile { name, path, target });
         Ok(())
     }
 
-    fn pass_over(&mut self, path: PathBuf, why: WhyNot) {
+    fn pass_over(&mut self, path: PathBuf, why: PassedOverReason) {
         self.passed_over.push(PassedOver { path, why });
     }
 }
@@ -302,9 +311,9 @@ mod tests {
     fn a_line_break_in_a_name_makes_no_line() {
         let path = PathBuf::from("a\n3 passed\n[.toml");
         let errors = [
-            DiscoverError::Name(path.clone()),
+            DiscoverError::InvalidName(path.clone()),
             DiscoverError::NotToml(path.clone()),
-            DiscoverError::Twice { name: "x".into(), first: path.clone(), second: path },
+            DiscoverError::DuplicateName { name: "x".into(), first: path.clone(), second: path },
         ];
         for error in errors {
             assert!(!error.to_string().contains('\n'), "{error}");

@@ -1,71 +1,72 @@
-//! Written elements: numbers, and texts for what TOML cannot hold; whether a dtype holds them.
+//! Reads elements: numbers, and texts for values that TOML has no numbers for. Checks that they fit their dtype.
 use super::case::{Element, ElementValue};
 use super::diagnostic::Diagnostic;
-use super::reader::Cx;
-use super::tree::{Kind, Val};
+use super::reader::Reader;
+use super::tree::{TomlKind, TomlValue};
 use crate::num::{DType, has_infinity, int_range, max_finite, neighbours, overflow_edge};
 
-impl Cx<'_> {
+impl Reader<'_> {
     /// The elements of a row, nesting removed.
-    pub fn elements(&mut self, entries: &[Val], dtype: Option<DType>) -> Option<Vec<Element>> {
-        let before = self.faults.len();
+    pub fn elements(&mut self, entries: &[TomlValue], dtype: Option<DType>) -> Option<Vec<Element>> {
+        let before = self.diagnostics.len();
         let mut out = Vec::with_capacity(entries.len());
         self.flatten(entries, dtype, &mut out);
-        (self.faults.len() == before).then_some(out)
+        (self.diagnostics.len() == before).then_some(out)
     }
 
-    fn flatten(&mut self, entries: &[Val], dtype: Option<DType>, out: &mut Vec<Element>) {
+    fn flatten(&mut self, entries: &[TomlValue], dtype: Option<DType>, out: &mut Vec<Element>) {
         for v in entries {
             match &v.kind {
-                Kind::Array(inner) => self.flatten(inner, dtype, out),
+                TomlKind::Array(inner) => self.flatten(inner, dtype, out),
                 _ => out.extend(self.element(v, dtype)),
             }
         }
     }
 
     /// One element; `None` as dtype skips the check.
-    pub fn element(&mut self, val: &Val, dtype: Option<DType>) -> Option<Element> {
+    pub fn element(&mut self, val: &TomlValue, dtype: Option<DType>) -> Option<Element> {
         let value = match &val.kind {
-            Kind::Int(v) => ElementValue::Int(*v),
-            Kind::Float(v) => ElementValue::Float(*v),
-            Kind::Str(s) => match from_text(s) {
+            TomlKind::Int(v) => ElementValue::Int(*v),
+            TomlKind::Float(v) => ElementValue::Float(*v),
+            TomlKind::Str(s) => match parse_element_text(s) {
                 Some(v) => v,
                 None => {
-                    let d = Diagnostic::new(val.span, format!("`{}` is not an element", shorten(s)));
-                    self.fault(d.help(
+                    let d = Diagnostic::new(val.span, format!("`{}` is not an element", escape_shortened(s)));
+                    self.report(d.help(
                         "elements are numbers, `nan`, `inf`, `\"18446744073709551615\"`, or bits like `\"0x7fc1\"`",
                     ));
                     return None;
                 }
             },
             _ => {
-                self.fault(
-                    Diagnostic::new(val.span, "an element must be a number").label(format!("this is {}", val.what())),
+                self.report(
+                    Diagnostic::new(val.span, "an element must be a number")
+                        .label(format!("this is {}", val.kind_name())),
                 );
                 return None;
             }
         };
-        match dtype.map_or(Ok(value), |t| fit(value, t)) {
+        match dtype.map_or(Ok(value), |t| fit_dtype(value, t)) {
             Ok(value) => Some(Element { span: val.span, value }),
             Err(why) => {
-                self.fault(Diagnostic::new(val.span, why));
+                self.report(Diagnostic::new(val.span, why));
                 None
             }
         }
     }
 }
 
-fn shorten(s: &str) -> String {
+fn escape_shortened(s: &str) -> String {
     s.chars().take(24).flat_map(char::escape_debug).collect()
 }
 
 /// True for a text that stands for an element.
 pub(crate) fn is_element(s: &str) -> bool {
-    from_text(s).is_some()
+    parse_element_text(s).is_some()
 }
 
 /// `"0x..."` is bits, digits are a whole number.
-fn from_text(s: &str) -> Option<ElementValue> {
+fn parse_element_text(s: &str) -> Option<ElementValue> {
     if let Some(hex) = s.strip_prefix("0x") {
         let good = (1..=16).contains(&hex.len()) && hex.bytes().all(|b| b.is_ascii_hexdigit());
         return good.then(|| u64::from_str_radix(hex, 16).ok().map(ElementValue::Bits))?;
@@ -75,8 +76,12 @@ fn from_text(s: &str) -> Option<ElementValue> {
     good.then(|| s.parse().ok().map(ElementValue::Int))?
 }
 
-/// The value as this type can hold it, or why it cannot.
-pub fn fit(value: ElementValue, dtype: DType) -> Result<ElementValue, String> {
+/// The value in this type.
+///
+/// # Errors
+///
+/// Why the type cannot hold the value.
+pub fn fit_dtype(value: ElementValue, dtype: DType) -> Result<ElementValue, String> {
     let name = dtype.name();
     match value {
         ElementValue::Bits(b) => {
@@ -110,7 +115,7 @@ pub fn fit(value: ElementValue, dtype: DType) -> Result<ElementValue, String> {
         }
         ElementValue::Float(v) if v != v.trunc() => Err(format!("{name} holds whole numbers only, not {v:?}")),
         ElementValue::Float(v) if v.abs() >= 1e30 => Err(too_great(&format!("{v:?}"), dtype)),
-        ElementValue::Float(v) => fit(ElementValue::Int(v as i128), dtype),
+        ElementValue::Float(v) => fit_dtype(ElementValue::Int(v as i128), dtype),
         ElementValue::Int(v) => {
             let (low, high) = int_range(dtype).unwrap_or((i128::MIN, i128::MAX));
             let fits = (low..=high).contains(&v);
@@ -120,7 +125,7 @@ pub fn fit(value: ElementValue, dtype: DType) -> Result<ElementValue, String> {
 }
 
 /// The greatest number of a floating-point type, in as few digits as give it back in f32, or in f64.
-fn greatest(dtype: DType) -> String {
+fn greatest_value_text(dtype: DType) -> String {
     let value = max_finite(dtype).unwrap_or(0.0);
     match dtype {
         DType::F64 => format!("{value:e}"),
@@ -130,7 +135,7 @@ fn greatest(dtype: DType) -> String {
 }
 
 fn too_great(v: &str, dtype: DType) -> String {
-    format!("{v} does not fit {}, whose greatest value is {}", dtype.name(), greatest(dtype))
+    format!("{v} does not fit {}, whose greatest value is {}", dtype.name(), greatest_value_text(dtype))
 }
 
 #[cfg(test)]
@@ -172,17 +177,17 @@ mod tests {
             (Bits(0x100), DType::F8e4m3, false),
             (Bits(u64::MAX), DType::F64, true),
         ] {
-            assert_eq!(fit(v, t).is_ok(), good, "{v:?} in {t:?}");
+            assert_eq!(fit_dtype(v, t).is_ok(), good, "{v:?} in {t:?}");
         }
-        assert_eq!(fit(Float(-0.0), DType::I8), Ok(Int(0)));
+        assert_eq!(fit_dtype(Float(-0.0), DType::I8), Ok(Int(0)));
     }
 
     #[test]
     fn texts() {
-        assert_eq!(from_text("0x7fc1"), Some(Bits(0x7fc1)));
-        assert_eq!(from_text("-12"), Some(Int(-12)));
+        assert_eq!(parse_element_text("0x7fc1"), Some(Bits(0x7fc1)));
+        assert_eq!(parse_element_text("-12"), Some(Int(-12)));
         for bad in ["", "0x", "-", "1.5", "0x12345678901234567", "untouched", "+3", "0x-1"] {
-            assert_eq!(from_text(bad), None, "{bad}");
+            assert_eq!(parse_element_text(bad), None, "{bad}");
         }
     }
 }

@@ -1,15 +1,15 @@
-//! One point of a file: the tree as if it had been written there, to a case.
+//! Reads one point of a file: the tree with the point's values, as a case.
 use super::buffers;
 use super::case::*;
 use super::comms;
 use super::defaults::Defaults;
 use super::diagnostic::{Diagnostic, SourceFile, Span};
-use super::header;
-use super::keys::{self, Place};
+use super::file_keys;
+use super::keys::{self, KeyPlace};
 use super::prescan;
-use super::reader::{AxisNow, Cx, Known, Names, Used};
-use super::steps::{self, Around};
-use super::tree::{Kind, Table};
+use super::reader::{AllowedNames, AxisValue, DefinedNames, Reader, UsedNames};
+use super::steps::{self, StepContext};
+use super::tree::{TomlKind, TomlTable};
 use super::variables::AllowEnv;
 use crate::expr::Value;
 use crate::num::DType;
@@ -17,104 +17,111 @@ use crate::ops;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-/// Most ranks of a case.
+/// Largest number of ranks of a case.
 pub const MAX_RANKS: usize = 65_536;
-/// Most steps of a file.
+/// Largest number of steps of a file.
 const MAX_STEPS: usize = 16_384;
 
-/// A point of the matrix, laid over the file.
-pub(crate) struct Point<'a> {
+/// A point of the matrix.
+pub(crate) struct MatrixPoint<'a> {
     pub name: String,
-    pub axes: &'a [AxisNow],
+    pub axes: &'a [AxisValue],
     pub swept: bool,
     pub allow_env: &'a AllowEnv,
 }
 
-/// What reading one point found.
-pub(crate) struct Found {
+/// The result of reading one point.
+pub(crate) struct ReadPoint {
     pub case: Option<Case>,
-    pub faults: Vec<Diagnostic>,
-    pub known: Known,
-    pub used: Used,
+    pub diagnostics: Vec<Diagnostic>,
+    pub known: DefinedNames,
+    pub used: UsedNames,
 }
 
-/// Reads one point.
-pub(crate) fn read(file: &Arc<SourceFile>, top: &Table, point: Point<'_>) -> Found {
-    let world = match top.get("world_size").map(|e| &e.val.kind) {
-        Some(Kind::Int(v)) if (1..=MAX_RANKS as i128).contains(v) => *v as usize,
+/// Reads one point; `top` is the tree with the point's values.
+pub(crate) fn read_point(file: &Arc<SourceFile>, top: &TomlTable, point: MatrixPoint<'_>) -> ReadPoint {
+    let world = match top.get("world_size").map(|e| &e.value.kind) {
+        Some(TomlKind::Int(v)) if (1..=MAX_RANKS as i128).contains(v) => *v as usize,
         _ => 0,
     };
-    let known = prescan::known(top);
-    let refused = matches!(top.get("outcome").map(|e| &e.val.kind), Some(Kind::Str(s)) if &**s == "refused");
-    let mut cx = Cx {
+    let known = prescan::defined_names(top);
+    let refused = matches!(top.get("outcome").map(|e| &e.value.kind), Some(TomlKind::Str(s)) if &**s == "refused");
+    let mut reader = Reader {
         file,
         axes: point.axes,
         world,
         refused,
         allow_env: point.allow_env,
         known,
-        faults: Vec::new(),
-        used: Used::default(),
+        diagnostics: Vec::new(),
+        used: UsedNames::default(),
     };
-    let case = Reader { top, cx: &mut cx }.case(file, point);
-    let Cx { faults, known, used, .. } = cx;
-    Found { case: case.filter(|_| faults.is_empty()), faults, known, used }
+    let case = CaseReader { top, reader: &mut reader }.case(file, point);
+    let Reader { diagnostics, known, used, .. } = reader;
+    ReadPoint { case: case.filter(|_| diagnostics.is_empty()), diagnostics, known, used }
 }
 
-struct Reader<'a, 'b> {
-    top: &'a Table,
-    cx: &'b mut Cx<'a>,
+struct CaseReader<'a, 'b> {
+    top: &'a TomlTable,
+    reader: &'b mut Reader<'a>,
 }
 
-impl Reader<'_, '_> {
-    fn case(self, file: &Arc<SourceFile>, point: Point<'_>) -> Option<Case> {
-        let Self { top, cx } = self;
-        let world_size = header::world_size(cx, top);
+impl CaseReader<'_, '_> {
+    fn case(self, file: &Arc<SourceFile>, point: MatrixPoint<'_>) -> Option<Case> {
+        let Self { top, reader } = self;
+        let world_size = file_keys::world_size(reader, top);
         let short = top.get("op").is_some();
-        let steps = program(cx, top, short);
+        let steps = read_program(reader, top, short);
         let defaults = Defaults::new(top);
-        let counted = prescan::counted(top, short);
+        let counted = prescan::inputs_with_counts(top, short);
         let inputs = match top.get("inputs") {
-            Some(e) if world_size.is_some() => buffers::inputs(cx, e, short, &defaults, &counted),
+            Some(e) if world_size.is_some() => buffers::read_inputs(reader, e, short, &defaults, &counted),
             _ => Vec::new(),
         };
-        let comms = top.get("comms").map(|e| comms::before_first_step(cx, &e.val)).unwrap_or_default();
-        let dtypes = dtypes(&inputs, &steps);
+        let comms = top.get("comms").map(|e| comms::before_first_step(reader, &e.value)).unwrap_or_default();
+        let dtypes = known_dtypes(&inputs, &steps);
         let expect = match top.get("expect") {
             Some(e) if short && !steps.iter().any(|s| s.output.is_some()) => {
-                cx.fault(Diagnostic::new(e.key_span, "`expect` is about `out`, which this operation does not have"));
+                reader
+                    .report(Diagnostic::new(e.key_span, "`expect` is about `out`, which this operation does not have"));
                 Vec::new()
             }
-            Some(e) if world_size.is_some() => buffers::expect(cx, e, short, &dtypes),
+            Some(e) if world_size.is_some() => buffers::read_expect(reader, e, short, &dtypes),
             _ => Vec::new(),
         };
-        let asserts = header::asserts(cx, top);
-        let outcome = header::outcome(cx, top);
-        let reason = header::reason(cx, top, outcome.as_ref(), &steps);
+        let asserts = file_keys::asserts(reader, top);
+        let outcome = file_keys::outcome(reader, top);
+        let reason = file_keys::reason(reader, top, outcome.as_ref(), &steps);
         let config = top.get("config").map(|e| {
-            if !comms.is_empty() || calls(&steps) {
-                Defaults::touch(cx, e.key_span);
+            if !comms.is_empty() || uses_communicator(&steps) {
+                Defaults::mark_used(reader, e.key_span);
             }
-            comms::config(cx, &e.val)
+            comms::config(reader, &e.value)
         });
         let offset = top.get("offset").and_then(|e| {
-            if !cx.known.buffers.is_empty() {
-                Defaults::touch(cx, e.key_span);
+            if !reader.known.buffers.is_empty() {
+                Defaults::mark_used(reader, e.key_span);
             }
-            cx.num("offset", &e.val, Names::PER_RANK, super::reader::Want::Natural, super::reader::Per::World)
+            reader.number_by_rank(
+                "offset",
+                &e.value,
+                AllowedNames::PER_RANK,
+                super::reader::NumberKind::Natural,
+                super::reader::RankScope::World,
+            )
         });
         let file_span = Span { start: 0, end: 0 };
-        header::text(cx, top, "source");
+        file_keys::text(reader, top, "source");
         Some(Case {
-            description: header::text(cx, top, "description"),
-            tags: header::tags(cx, top),
-            env: header::env(cx, top),
-            repeat: header::repeat(cx, top),
-            timeout: header::timeout(cx, top),
-            placement: header::placement(cx, top),
-            requires: header::requires(cx, top),
-            forms: header::forms(cx, top),
-            snapshot: top.get("snapshot").and_then(|e| cx.bool("snapshot", &e.val)),
+            description: file_keys::text(reader, top, "description"),
+            tags: file_keys::tags(reader, top),
+            env: file_keys::env(reader, top),
+            repeat: file_keys::repeat(reader, top),
+            timeout: file_keys::timeout(reader, top),
+            placement: file_keys::placement(reader, top),
+            requires: file_keys::requires(reader, top),
+            forms: file_keys::forms(reader, top),
+            snapshot: top.get("snapshot").and_then(|e| reader.bool("snapshot", &e.value)),
             name: point.name,
             file: file.clone(),
             span: world_size.as_ref().map_or(file_span, |w| w.span),
@@ -137,92 +144,92 @@ impl Reader<'_, '_> {
     }
 }
 
-/// The short form's one step, or `steps`.
-fn program(cx: &mut Cx<'_>, top: &Table, short: bool) -> Vec<Step> {
+/// Reads the only step of the short form, or `steps`.
+fn read_program(reader: &mut Reader<'_>, top: &TomlTable, short: bool) -> Vec<Step> {
     let defaults = Defaults::new(top);
     let steps = top.get("steps");
     if let (true, Some(e)) = (short, steps) {
         let op = top.get("op").map_or(e.key_span, |o| o.key_span);
         let d = Diagnostic::new(e.key_span, "`steps` and `op` exclude each other");
-        cx.fault(d.related(op, "the short form's operation").help("move the operation into `steps`"));
+        reader.report(d.related(op, "the short form's operation").help("move the operation into `steps`"));
         return Vec::new();
     }
     if short {
-        let nests =
-            top.get("op").is_some_and(|e| matches!(&e.val.kind, Kind::Str(s) if matches!(&**s, "group" | "loop")));
+        let nests = top
+            .get("op")
+            .is_some_and(|e| matches!(&e.value.kind, TomlKind::Str(s) if matches!(&**s, "group" | "loop")));
         if nests {
-            let span = top.get("op").map_or_else(Default::default, |e| e.val.span);
-            cx.fault(Diagnostic::new(span, "the short form is one operation").help("write `steps = [...]`"));
+            let span = top.get("op").map_or_else(Default::default, |e| e.value.span);
+            reader.report(Diagnostic::new(span, "the short form is one operation").help("write `steps = [...]`"));
             return Vec::new();
         }
-        return steps::step(cx, top, Span::default(), &defaults, Around::Short).into_iter().collect();
+        return steps::read_step(reader, top, Span::default(), &defaults, StepContext::Short).into_iter().collect();
     }
-    let allowed: Vec<_> = keys::of(Place::File).chain(keys::stars()).collect();
+    let allowed: Vec<_> = keys::keys_in(KeyPlace::File).chain(keys::default_keys()).collect();
     for e in &top.entries {
-        let step_key = keys::find(Place::Step, &e.key).is_some_and(|k| !k.star);
+        let step_key = keys::find(KeyPlace::Step, &e.key).is_some_and(|k| !k.is_default);
         if !allowed.contains(&&*e.key) && step_key {
             let d = Diagnostic::new(e.key_span, format!("`{}` is a key of steps, not of the file", e.key));
-            cx.fault(if steps.is_none() { d.help("the short form has `op` beside it") } else { d });
+            reader.report(if steps.is_none() { d.help("the short form has `op` beside it") } else { d });
         } else {
-            let one = Table { entries: vec![e.clone()] };
-            cx.check_keys(&one, Span::default(), &allowed, "the file");
+            let one = TomlTable { entries: vec![e.clone()] };
+            reader.check_keys(&one, Span::default(), &allowed, "the file");
         }
     }
     match steps {
-        Some(e) if prescan::count(&e.val) > MAX_STEPS => {
+        Some(e) if prescan::count_steps(&e.value) > MAX_STEPS => {
             let d = Diagnostic::new(e.key_span, format!("the program has more than {MAX_STEPS} steps"));
-            cx.fault(d.help("`times` and `loop` repeat steps"));
+            reader.report(d.help("`times` and `loop` repeat steps"));
             Vec::new()
         }
-        Some(e) => steps::list(cx, &e.val, &defaults, Around::Program),
+        Some(e) => steps::read_steps(reader, &e.value, &defaults, StepContext::Program),
         None => {
             let d = Diagnostic::new(Span { start: 0, end: 0 }, "the file says neither `op` nor `steps`");
-            let slipped = top
-                .entries
-                .iter()
-                .any(|e| matches!(&e.val.kind, Kind::Table(t) if t.get("op").is_some() || t.get("steps").is_some()));
-            let help = if slipped {
+            let misplaced = top.entries.iter().any(
+                |e| matches!(&e.value.kind, TomlKind::Table(t) if t.get("op").is_some() || t.get("steps").is_some()),
+            );
+            let help = if misplaced {
                 "a key after a header like [env] belongs to it"
             } else {
                 "write `op = \"all_reduce\"`, or a list of `steps`"
             };
-            cx.fault(d.help(help));
+            reader.report(d.help(help));
             Vec::new()
         }
     }
 }
 
 /// True if some step uses a communicator.
-fn calls(steps: &[Step]) -> bool {
+fn uses_communicator(steps: &[Step]) -> bool {
     use ops::Kind as K;
     steps.iter().any(|s| match s.op.kind {
-        K::Group | K::Loop => calls(&s.steps),
+        K::Group | K::Loop => uses_communicator(&s.steps),
         K::Map | K::Host(_) => false,
         _ => true,
     })
 }
 
 /// The types of buffers that are known without a plan.
-fn dtypes(inputs: &[BufferDef], steps: &[Step]) -> BTreeMap<String, DType> {
-    let mut types: BTreeMap<String, DType> = inputs.iter().map(|b| (b.name.v.clone(), b.dtype)).collect();
-    outputs(steps, &mut types);
+fn known_dtypes(inputs: &[BufferDef], steps: &[Step]) -> BTreeMap<String, DType> {
+    let mut types: BTreeMap<String, DType> = inputs.iter().map(|b| (b.name.value.clone(), b.dtype)).collect();
+    add_output_dtypes(steps, &mut types);
     types
 }
 
-fn outputs(steps: &[Step], types: &mut BTreeMap<String, DType>) {
+fn add_output_dtypes(steps: &[Step], types: &mut BTreeMap<String, DType>) {
     for s in steps {
-        outputs(&s.steps, types);
+        add_output_dtypes(&s.steps, types);
         let Some(out) = &s.output else { continue };
         let found = match (&s.dtype, &s.input, &s.expr) {
-            (Some(t), _, _) => Some(t.v),
+            (Some(t), _, _) => Some(t.value),
             (_, Some(i), _) => types.get(&i.name).copied(),
             (_, _, Some(e)) if matches!(s.op.kind, ops::Kind::Map) => {
                 let mut names = Vec::new();
-                e.v.node.walk(&mut |n| match n {
+                e.value.node.visit(&mut |n| match n {
                     crate::expr::Node::Name(b) | crate::expr::Node::Index(b, _) => names.push(b.clone()),
                     _ => {}
                 });
-                // A buffer of a type not known yet comes first: nothing can be said.
+                // The first buffer's type is not known yet, so the output's is not known either.
                 Some(DType::F32)
                     .filter(|_| s.count.is_some() && !names.iter().any(|n| types.contains_key(n)))
                     .or_else(|| names.iter().find_map(|n| types.get(n)).copied())

@@ -1,11 +1,10 @@
-//! The one table of the language's keys: the reader takes types and places from it, messages their suggestions, and the
-//! manual and the schema their text.
+//! The table of the language's keys: the places in which each key is allowed, and the text of messages about it.
 use crate::ops::{COMMON_KEYS, Op};
 
-/// Where a key may stand.
+/// A place in the file that has keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
-pub enum Place {
+pub enum KeyPlace {
     File,
     Step,
     Buffer,
@@ -17,9 +16,9 @@ pub enum Place {
     Reduce,
 }
 
-/// What a key's value must be.
+/// The type of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Type {
+pub enum ValueType {
     /// Text.
     Text,
     /// Text or a list of texts.
@@ -54,8 +53,8 @@ pub enum Type {
     Table,
 }
 
-impl Type {
-    /// In words, after "wanted: ".
+impl ValueType {
+    /// The type in messages, after "must be ".
     pub const fn describe(self) -> &'static str {
         match self {
             Self::Text => "text",
@@ -81,23 +80,23 @@ impl Type {
 /// One key.
 #[derive(Debug)]
 pub struct Key {
-    /// Its word.
+    /// Its name.
     pub name: &'static str,
-    /// Where it may stand.
-    pub places: &'static [Place],
-    /// True if it may also stand at the top of the file, or on a `group` or `loop`, as a default.
-    pub star: bool,
+    /// The places in which it is allowed.
+    pub places: &'static [KeyPlace],
+    /// True if it is also allowed at the top of the file and on a `group` or `loop`, as a default.
+    pub is_default: bool,
     /// One line for the manual.
     pub doc: &'static str,
 }
 
-use Place::*;
+use KeyPlace::*;
 
-const fn key(name: &'static str, places: &'static [Place], doc: &'static str) -> Key {
-    Key { name, places, star: false, doc }
+const fn key(name: &'static str, places: &'static [KeyPlace], doc: &'static str) -> Key {
+    Key { name, places, is_default: false, doc }
 }
-const fn star(name: &'static str, places: &'static [Place], doc: &'static str) -> Key {
-    Key { name, places, star: true, doc }
+const fn default_key(name: &'static str, places: &'static [KeyPlace], doc: &'static str) -> Key {
+    Key { name, places, is_default: true, doc }
 }
 
 /// Every key of the language. A name that means different things in different places has an entry for each.
@@ -122,16 +121,16 @@ pub static KEYS: &[Key] = &[
     key("forms", &[File], "forms in which the cases are run too: in_place, misaligned, grouped, sub, ..."),
     key("requires", &[File], "what is missing is a skip with its reason"),
     key("snapshot", &[File], "whether the case has a snapshot"),
-    star("config", &[Comm, Step], "of all communicators or of one: NCCL's field names"),
+    default_key("config", &[Comm, Step], "of all communicators or of one: NCCL's field names"),
     // Buffers.
     key("each", &[Buffer, Row], "what each rank holds: an expression, a number or a row"),
     key("random", &[Buffer, Row], "counter-based random numbers"),
     key("text", &[Buffer, Row], "one text in which {expression} is filled in, or a list by rank"),
-    star("count", &[Buffer, Row, Step], "elements"),
-    star("dtype", &[Buffer, Step], "element type, default f32"),
-    star("offset", &[Buffer], "elements between a 256-byte boundary and the buffer's start"),
-    star("register", &[Buffer, Step], "none, local or window"),
-    star("ranks", &[Buffer, Step], "who has the buffer or runs the step, in world ranks; default all"),
+    default_key("count", &[Buffer, Row, Step], "elements"),
+    default_key("dtype", &[Buffer, Step], "element type, default f32"),
+    default_key("offset", &[Buffer], "elements between a 256-byte boundary and the buffer's start"),
+    default_key("register", &[Buffer, Step], "none, local or window"),
+    default_key("ranks", &[Buffer, Step], "who has the buffer or runs the step, in world ranks; default all"),
     key("seed", &[Random], "seed of the random numbers, default 0"),
     key("low", &[Random], "least value"),
     key("high", &[Random], "greatest value of integers, first excluded value of floats"),
@@ -139,17 +138,17 @@ pub static KEYS: &[Key] = &[
     key("op", &[Step], "the operation"),
     key("in", &[Step], "the buffer that is read"),
     key("out", &[Step], "the buffer that is written"),
-    star("reduce", &[Step], "sum (default), prod, min, max, avg, or { premul_sum = 0.5 }"),
-    star("scalar", &[Step, Reduce], "device or host: where a premul_sum's factor lies"),
+    default_key("reduce", &[Step], "sum (default), prod, min, max, avg, or { premul_sum = 0.5 }"),
+    default_key("scalar", &[Step, Reduce], "device or host: where a premul_sum's factor lies"),
     key("premul_sum", &[Reduce], "each rank's input times this, then the sum"),
-    star("root", &[Step], "the root, default 0"),
-    star("comm", &[Step, Comm], "the communicator, default world"),
-    star("groups", &[Step, Comm], "a communicator for each list of world ranks"),
-    star("in_place", &[Step], "in and out share memory as NCCL documents it"),
-    star("null_pointers", &[Step], "pass null for pointers that the call must not look at"),
-    star("stream", &[Step], "the stream it runs on, default main"),
+    default_key("root", &[Step], "the root, default 0"),
+    default_key("comm", &[Step, Comm], "the communicator, default world"),
+    default_key("groups", &[Step, Comm], "a communicator for each list of world ranks"),
+    default_key("in_place", &[Step], "in and out share memory as NCCL documents it"),
+    default_key("null_pointers", &[Step], "pass null for pointers that the call must not look at"),
+    default_key("stream", &[Step], "the stream it runs on, default main"),
     key("after", &[Step], "streams whose work so far it waits for"),
-    star("graph", &[Step], "captured into this graph instead of run"),
+    default_key("graph", &[Step], "captured into this graph instead of run"),
     key("times", &[Step], "so often in a row; t is the round"),
     key("name", &[Step], "for assert"),
     key("error", &[Step], "the call returns this and writes nothing"),
@@ -198,26 +197,26 @@ pub const CONFIG_FIELDS: &[(&str, bool)] = &[
 ];
 
 /// The entry of a key in a place.
-pub fn find(place: Place, name: &str) -> Option<&'static Key> {
+pub fn find(place: KeyPlace, name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|k| k.name == name && k.places.contains(&place))
 }
 
 /// The keys that may stand in a place.
-pub fn of(place: Place) -> impl Iterator<Item = &'static str> {
+pub fn keys_in(place: KeyPlace) -> impl Iterator<Item = &'static str> {
     KEYS.iter().filter(move |k| k.places.contains(&place)).map(|k| k.name)
 }
 
 /// The keys that may be defaults.
-pub fn stars() -> impl Iterator<Item = &'static str> {
-    KEYS.iter().filter(|k| k.star).map(|k| k.name)
+pub fn default_keys() -> impl Iterator<Item = &'static str> {
+    KEYS.iter().filter(|k| k.is_default).map(|k| k.name)
 }
 
 /// True if a step of this operation may have the key.
-pub fn on_step(op: &Op, name: &str) -> bool {
+pub fn is_step_key(op: &Op, name: &str) -> bool {
     COMMON_KEYS.contains(&name) || op.keys.contains(&name)
 }
 
 /// True if the key may stand at the top of the file.
-pub fn at_top(name: &str) -> bool {
-    find(File, name).is_some() || KEYS.iter().any(|k| k.star && k.name == name)
+pub fn is_file_key(name: &str) -> bool {
+    find(File, name).is_some() || KEYS.iter().any(|k| k.is_default && k.name == name)
 }

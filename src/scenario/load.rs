@@ -1,13 +1,13 @@
-//! Files to cases: size and encoding, the tree, every point of the matrix, and what no case uses.
+//! Reads files: size and encoding, the tree, every point of the matrix, and definitions that no case uses.
 use super::case::Case;
 use super::diagnostic::{Diagnostic, SourceFile, Span};
-use super::discover::Scenario;
-use super::file::{self, Found, Point};
+use super::discover::ScenarioFile;
+use super::file::{self, MatrixPoint, ReadPoint};
 use super::matrix::{self, Matrix, Variant};
 use super::names::case_name;
 use super::prescan;
-use super::reader::{AxisNow, Cx, Known, Used};
-use super::tree::{self, Table};
+use super::reader::{AxisValue, DefinedNames, Reader, UsedNames};
+use super::tree::{self, TomlTable};
 use super::variables::AllowEnv;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -16,35 +16,47 @@ use std::io::Read;
 use std::path::Path;
 use std::sync::Arc;
 
-/// Greatest size of a file in bytes, unless said otherwise.
+/// Default limit of a file's size in bytes.
 pub const MAX_BYTES: u64 = 1 << 20;
-/// Most faults that are shown for one file.
-const MAX_FAULTS: usize = 50;
+/// Number of diagnostics that are shown for one file.
+const MAX_DIAGNOSTICS: usize = 50;
 
-/// A file that is not a scenario, and why.
+/// A file that is no scenario, with its diagnostics.
 #[derive(Clone, Debug, thiserror::Error)]
-#[error("{}", super::render::render(.file, .faults, false))]
+#[error("{}", super::render::render(.file, .diagnostics, false))]
 pub struct Rejected {
     /// The file as far as it could be read.
     pub file: Arc<SourceFile>,
-    /// Every fault, by place.
-    pub faults: Vec<Diagnostic>,
+    /// Its diagnostics, by place.
+    pub diagnostics: Vec<Diagnostic>,
 }
 
-/// The cases of a file. `name` is what the cases' names start with; files of more than `max_bytes` are refused unread.
+/// The cases of a file. Their names start with `name`.
+///
+/// # Errors
+///
+/// A file that cannot be read, has more than `max_bytes`, or is no scenario.
 #[cfg(any(test, feature = "internals"))]
 pub fn load(path: &Path, name: &str, max_bytes: u64) -> Result<Vec<Case>, Rejected> {
     let file = read(path, max_bytes)?;
     parse(&file, name)
 }
 
-/// The cases of a file that was found in a folder and has at most `max_bytes`. It may set the variables in `allow_env` too.
-pub fn load_found(found: &Scenario, allow_env: &AllowEnv, max_bytes: u64) -> Result<Vec<Case>, Rejected> {
+/// The cases of a file that was found in a folder. It may set the variables in `allow_env` too.
+///
+/// # Errors
+///
+/// A file that cannot be read, has more than `max_bytes`, or is no scenario.
+pub fn load_found(found: &ScenarioFile, allow_env: &AllowEnv, max_bytes: u64) -> Result<Vec<Case>, Rejected> {
     let file = read_target(&found.path, &found.target, max_bytes)?;
     parse_with(&file, &found.name, allow_env)
 }
 
-/// A file's text, bounded and checked to be UTF-8.
+/// A file's text.
+///
+/// # Errors
+///
+/// A file that cannot be read, has more than `max_bytes`, or is not UTF-8.
 #[cfg(any(test, feature = "internals"))]
 pub fn read(path: &Path, max_bytes: u64) -> Result<Arc<SourceFile>, Rejected> {
     let target = path.canonicalize().map_err(|e| unreadable(path, &e))?;
@@ -53,14 +65,14 @@ pub fn read(path: &Path, max_bytes: u64) -> Result<Arc<SourceFile>, Rejected> {
 
 fn rejected(path: &Path, text: &str, d: Diagnostic) -> Rejected {
     let file = Arc::new(SourceFile { path: path.display().to_string(), text: text.into() });
-    Rejected { file, faults: vec![d] }
+    Rejected { file, diagnostics: vec![d] }
 }
 
 fn unreadable(path: &Path, error: &std::io::Error) -> Rejected {
     rejected(path, "", Diagnostic::new(Span::default(), format!("this file cannot be read: {error}")))
 }
 
-/// Opens `target` only if it is no link. A pipe or a device is opened without waiting, and not read.
+/// Reads `target` if it is no link. A pipe or a device is opened without waiting, and not read.
 fn read_target(path: &Path, target: &Path, max_bytes: u64) -> Result<Arc<SourceFile>, Rejected> {
     let refuse = |message: String| rejected(path, "", Diagnostic::new(Span::default(), message));
     let too_large = || refuse(format!("this file is larger than {max_bytes} bytes"));
@@ -100,49 +112,57 @@ fn read_target(path: &Path, target: &Path, max_bytes: u64) -> Result<Arc<SourceF
     }
 }
 
-/// The cases of a text.
+/// The cases of a text. Their names start with `name`.
+///
+/// # Errors
+///
+/// A text that is no scenario.
 pub fn parse(file: &Arc<SourceFile>, name: &str) -> Result<Vec<Case>, Rejected> {
     parse_with(file, name, &AllowEnv::default())
 }
 
 /// The cases of a text that may set the variables in `allow_env` too.
+///
+/// # Errors
+///
+/// A text that is no scenario.
 pub fn parse_with(file: &Arc<SourceFile>, name: &str, allow_env: &AllowEnv) -> Result<Vec<Case>, Rejected> {
-    let reject = |faults: Vec<Diagnostic>| Rejected { file: file.clone(), faults };
+    let reject = |diagnostics: Vec<Diagnostic>| Rejected { file: file.clone(), diagnostics };
     let mut top = tree::parse(file).map_err(reject)?;
-    let taken = |top: &mut Table, key: &str| {
+    let taken = |top: &mut TomlTable, key: &str| {
         let at = top.entries.iter().position(|e| &*e.key == key)?;
         Some(top.entries.remove(at))
     };
     let (matrix, variants) = (taken(&mut top, "matrix"), taken(&mut top, "variants"));
-    let mut cx = Cx {
+    let mut reader = Reader {
         file,
         axes: &[],
         world: 0,
         refused: false,
         allow_env,
-        known: Known::default(),
-        faults: Vec::new(),
-        used: Used::default(),
+        known: DefinedNames::default(),
+        diagnostics: Vec::new(),
+        used: UsedNames::default(),
     };
-    let variants_list = matrix::variants(&mut cx, variants.as_ref());
+    let variants_list = matrix::variants(&mut reader, variants.as_ref());
     let in_matrix = |key: &str| {
-        matrix.as_ref().is_some_and(|m| matches!(&m.val.kind, tree::Kind::Table(t) if t.get(key).is_some()))
+        matrix.as_ref().is_some_and(|m| matches!(&m.value.kind, tree::TomlKind::Table(t) if t.get(key).is_some()))
     };
     let in_variant = |v: &Variant<'_>| v.keys.is_some_and(|t| t.get("op").is_some());
     let short = top.get("op").is_some() || in_matrix("op") || variants_list.iter().any(in_variant);
-    let axes = Matrix::read(&mut cx, matrix.as_ref(), short);
+    let axes = Matrix::read(&mut reader, matrix.as_ref(), short);
     for e in variants_list.iter().filter_map(|v| v.keys).flat_map(|t| &t.entries) {
         if let Some(axis) = axes.axes.iter().find(|a| a.sets && a.name == *e.key) {
             let d = Diagnostic::new(e.key_span, format!("the axis `{}` wins over this value", axis.name));
-            cx.fault(d.related(axis.key_span, "the axis").help("leave one of them out"));
+            reader.report(d.related(axis.key_span, "the axis").help("leave one of them out"));
         }
     }
     let size = top.size() + 1;
-    let largest = variants_list.iter().filter_map(|v| v.keys).map(Table::size).max();
-    let forms = forms(&top, &variants_list, &axes);
-    let count = axes.product(&mut cx, variants_list.len(), size + largest.unwrap_or(0), 1 + forms);
+    let largest = variants_list.iter().filter_map(|v| v.keys).map(TomlTable::size).max();
+    let forms = max_forms(&top, &variants_list, &axes);
+    let count = axes.product(&mut reader, variants_list.len(), size + largest.unwrap_or(0), 1 + forms);
     let swept = matrix.is_some() || variants.is_some();
-    let mut all = All {
+    let mut all = FileCases {
         file,
         top: &top,
         name,
@@ -150,29 +170,29 @@ pub fn parse_with(file: &Arc<SourceFile>, name: &str, allow_env: &AllowEnv) -> R
         allow_env,
         axes: &axes,
         cases: Vec::new(),
-        faults: BTreeMap::new(),
+        diagnostics: BTreeMap::new(),
         points: 0,
         known: BTreeSet::new(),
-        used: Used::default(),
+        used: UsedNames::default(),
     };
-    let Some(count) = count.filter(|_| cx.faults.is_empty()) else {
-        if let Some((values, now)) = axes.salvage() {
+    let Some(count) = count.filter(|_| reader.diagnostics.is_empty()) else {
+        if let Some((values, now)) = axes.first_sound_point() {
             for variant in &variants_list {
-                all.point(&mut cx, &values, &now, variant);
+                all.read_point(&mut reader, &values, &now, variant);
             }
         }
-        let mut faults = cx.faults;
-        faults.extend(all.faults.into_values().map(|(d, _)| Diagnostic { case: None, ..d }));
-        faults.sort_by_key(|d| d.span.start);
-        faults.truncate(MAX_FAULTS);
-        return Err(reject(faults));
+        let mut diagnostics = reader.diagnostics;
+        diagnostics.extend(all.diagnostics.into_values().map(|(d, _)| Diagnostic { case: None, ..d }));
+        diagnostics.sort_by_key(|d| d.span.start);
+        diagnostics.truncate(MAX_DIAGNOSTICS);
+        return Err(reject(diagnostics));
     };
     'points: for number in 0..count / variants_list.len().max(1) {
         let Some(values) = axes.point(number) else { continue };
-        let now = axes.now(&values);
+        let now = axes.axis_values(&values);
         for variant in &variants_list {
-            all.point(&mut cx, &values, &now, variant);
-            if all.faults.len() >= MAX_FAULTS {
+            all.read_point(&mut reader, &values, &now, variant);
+            if all.diagnostics.len() >= MAX_DIAGNOSTICS {
                 break 'points;
             }
         }
@@ -184,63 +204,69 @@ pub fn parse_with(file: &Arc<SourceFile>, name: &str, allow_env: &AllowEnv) -> R
     all.finish().map_err(reject)
 }
 
-/// The most forms that any case names.
-fn forms(top: &Table, variants: &[Variant<'_>], axes: &Matrix) -> usize {
+/// The largest number of forms of any case.
+fn max_forms(top: &TomlTable, variants: &[Variant<'_>], axes: &Matrix) -> usize {
     let tables = variants.iter().filter_map(|v| v.keys).chain([top]);
-    let written = tables.filter_map(|t| t.get("forms")).map(|e| &e.val);
+    let written = tables.filter_map(|t| t.get("forms")).map(|e| &e.value);
     let swept = axes.axes.iter().filter(|a| a.name == "forms").flat_map(|a| &a.values);
-    let of = |v: &tree::Val| if let tree::Kind::Array(list) = &v.kind { list.len() } else { 1 };
-    written.chain(swept).map(of).max().unwrap_or(0).min(super::forms::TABLE.len())
+    let of = |v: &tree::TomlValue| if let tree::TomlKind::Array(list) = &v.kind { list.len() } else { 1 };
+    written.chain(swept).map(of).max().unwrap_or(0).min(super::forms::FORMS.len())
 }
 
-fn named(axes: &Matrix, values: &[&tree::Val], variant: &Variant<'_>) -> Vec<(String, String)> {
+fn point_as_text(axes: &Matrix, values: &[&tree::TomlValue], variant: &Variant<'_>) -> Vec<(String, String)> {
     let axes = axes.axes.iter().zip(values).map(|(a, v)| (a.name.clone(), v.compact()));
     axes.chain(variant.name.map(|v| ("variant".to_owned(), v.to_owned()))).collect()
 }
 
-/// What all points of a file found.
-struct All<'a> {
+/// The cases and diagnostics of all points of a file.
+struct FileCases<'a> {
     file: &'a Arc<SourceFile>,
-    top: &'a Table,
+    top: &'a TomlTable,
     name: &'a str,
     swept: bool,
     allow_env: &'a AllowEnv,
     axes: &'a Matrix,
     cases: Vec<Case>,
-    /// By place and message: the fault, and how many points show it.
-    faults: BTreeMap<(usize, usize, String), (Diagnostic, usize)>,
+    /// Diagnostics by place and message, each with the number of points that have it.
+    diagnostics: BTreeMap<(usize, usize, String), (Diagnostic, usize)>,
     points: usize,
-    /// Every definition: what it is, its name, its place.
+    /// Every definition: its kind, its name, its place.
     known: BTreeSet<(&'static str, String, (usize, usize))>,
-    used: Used,
+    used: UsedNames,
 }
 
-impl All<'_> {
+impl FileCases<'_> {
     /// Reads one point.
-    fn point(&mut self, cx: &mut Cx<'_>, values: &[&tree::Val], now: &[AxisNow], variant: &Variant<'_>) {
+    fn read_point(
+        &mut self,
+        reader: &mut Reader<'_>,
+        values: &[&tree::TomlValue],
+        now: &[AxisValue],
+        variant: &Variant<'_>,
+    ) {
         let mut tree = matrix::with_variant(self.top, variant);
-        let before = cx.faults.len();
+        let before = reader.diagnostics.len();
         for (axis, value) in self.axes.axes.iter().zip(values).filter(|(a, _)| a.sets) {
-            matrix::overlay(cx, &mut tree, axis, value);
+            matrix::overlay(reader, &mut tree, axis, value);
         }
-        let point = named(self.axes, values, variant);
-        let extra = cx.faults.split_off(before);
+        let point = point_as_text(self.axes, values, variant);
+        let extra = reader.diagnostics.split_off(before);
         let name = case_name(self.name, &point);
         let (swept, allow_env) = (self.swept, self.allow_env);
-        let found = file::read(self.file, &tree, Point { name, axes: now, swept, allow_env });
-        self.add(found, extra, &case_name("", &point), &tree);
+        let found = file::read_point(self.file, &tree, MatrixPoint { name, axes: now, swept, allow_env });
+        self.add_point(found, extra, &case_name("", &point), &tree);
     }
 
-    fn add(&mut self, found: Found, extra: Vec<Diagnostic>, point: &str, tree: &Table) {
+    fn add_point(&mut self, found: ReadPoint, extra: Vec<Diagnostic>, point: &str, tree: &TomlTable) {
         self.points += 1;
         let mut seen = BTreeSet::new();
-        for mut d in found.faults.into_iter().chain(extra) {
+        for mut d in found.diagnostics.into_iter().chain(extra) {
             let key = (d.span.start, d.span.end, d.message.clone());
             if !seen.insert(key.clone()) {
                 continue;
             }
             d.case = Some(point.to_owned());
-            self.faults.entry(key).or_insert((d, 0)).1 += 1;
+            self.diagnostics.entry(key).or_insert((d, 0)).1 += 1;
         }
         self.cases.extend(found.case);
         self.used.merge(found.used);
@@ -259,37 +285,41 @@ impl All<'_> {
     }
 
     fn finish(self) -> Result<Vec<Case>, Vec<Diagnostic>> {
-        let Self { axes, cases, faults, points, known, used, .. } = self;
-        let mut faults: Vec<Diagnostic> = faults
+        let Self { axes, cases, diagnostics, points, known, used, .. } = self;
+        let mut diagnostics: Vec<Diagnostic> = diagnostics
             .into_values()
             .map(|(mut d, count)| {
                 d.case = d.case.filter(|_| count < points);
                 d
             })
             .collect();
-        if faults.is_empty() {
-            faults = unused(axes, &known, &used);
-            faults.extend(too_many(&cases));
+        if diagnostics.is_empty() {
+            diagnostics = unused_definitions(axes, &known, &used);
+            diagnostics.extend(too_many_forms(&cases));
         }
-        if faults.is_empty() {
+        if diagnostics.is_empty() {
             return Ok(cases);
         }
-        faults.sort_by_key(|d| (d.span.start, d.span.end));
-        faults.truncate(MAX_FAULTS);
-        Err(faults)
+        diagnostics.sort_by_key(|d| (d.span.start, d.span.end));
+        diagnostics.truncate(MAX_DIAGNOSTICS);
+        Err(diagnostics)
     }
 }
 
-/// Forms count as cases.
-fn too_many(cases: &[Case]) -> Option<Diagnostic> {
+/// The diagnostic for too many cases, where forms count as cases.
+fn too_many_forms(cases: &[Case]) -> Option<Diagnostic> {
     let all: usize = cases.iter().map(|case| 1 + case.forms.len()).sum();
     let last = cases.iter().find_map(|case| case.forms.last())?;
     let text = format!("with their forms the file's cases are {all}, more than {}", matrix::MAX_CASES);
     (all > matrix::MAX_CASES).then(|| Diagnostic::new(last.span, text).help("use fewer axes, values or forms"))
 }
 
-/// What is defined and used by no case (rule 9).
-fn unused(axes: &Matrix, known: &BTreeSet<(&'static str, String, (usize, usize))>, used: &Used) -> Vec<Diagnostic> {
+/// Diagnostics for definitions that no case uses (rule 9 of the language).
+fn unused_definitions(
+    axes: &Matrix,
+    known: &BTreeSet<(&'static str, String, (usize, usize))>,
+    used: &UsedNames,
+) -> Vec<Diagnostic> {
     let mut out = Vec::new();
     for a in axes.axes.iter().filter(|a| !a.sets && !used.axes.contains(&a.name)) {
         let d = Diagnostic::new(a.key_span, format!("the axis `{}` is used nowhere", a.name));

@@ -1,7 +1,7 @@
-//! File to cases: a reader that keeps spans, one table of keys, expressions, the matrix, and diagnostics.
+//! Scenario files become cases, or diagnostics.
 //!
-//! A file becomes a raw tree that keeps every place; each point of the matrix is an overlay on that tree and is read as if
-//! it had been written there; faults are collected, never thrown, so that a file shows all of them at once.
+//! A file becomes a tree of TOML values with their spans. Each point of the matrix is laid over that tree and read as if it
+//! had been written there. Diagnostics are collected, so that a file shows all of them at once.
 mod buffers;
 pub mod case;
 mod comms;
@@ -10,8 +10,8 @@ pub mod diagnostic;
 pub mod discover;
 mod elements;
 mod file;
+mod file_keys;
 pub mod forms;
-mod header;
 pub mod keys;
 mod load;
 mod matrix;
@@ -29,10 +29,10 @@ pub mod variables;
 pub use crate::expr::Expr;
 pub use case::*;
 pub use diagnostic::{Diagnostic, SourceFile, Span};
-pub use discover::{DiscoverError, Discovered, PassedOver, Scenario, find_exact, search};
-pub use elements::fit;
+pub use discover::{DiscoverError, Discovered, PassedOver, ScenarioFile, find_exact, search};
+pub use elements::fit_dtype;
 #[cfg(test)]
-pub use forms::Derived;
+pub use forms::FormOrigin;
 pub use load::{MAX_BYTES, load_found, parse};
 pub use render::render;
 pub use variables::AllowEnv;

@@ -1,5 +1,5 @@
-//! Names: of cases (the file's name, then the point of the matrix in brackets), and what a file may call its things.
-use crate::expr::{Func, OWN_NAMES};
+//! Names of cases (the file's name, then the point of the matrix in brackets), and the rule for names in a file.
+use crate::expr::{BUILTIN_NAMES, Func};
 
 /// Longest value that is part of a name as a whole, in bytes.
 const MAX_PART: usize = 240;
@@ -9,12 +9,12 @@ pub fn case_name(stem: &str, point: &[(String, String)]) -> String {
     if point.is_empty() {
         return stem.to_owned();
     }
-    let parts: Vec<_> = point.iter().map(|(axis, value)| format!("{}={}", part(axis), part(value))).collect();
+    let parts: Vec<_> = point.iter().map(|(axis, value)| format!("{}={}", name_part(axis), name_part(value))).collect();
     format!("{stem}[{}]", parts.join(","))
 }
 
 /// A value as part of a name. A long value is cut and gets a hash, so that names stay distinct.
-fn part(text: &str) -> String {
+fn name_part(text: &str) -> String {
     if text.len() <= MAX_PART {
         return escape(text);
     }
@@ -56,7 +56,7 @@ pub fn file_part(name: &str) -> &str {
     }
 }
 
-/// At most so many characters, with an ellipsis where something was cut.
+/// The text, cut to `most` characters with an ellipsis.
 pub(crate) fn shorten(text: &str, most: usize) -> String {
     match text.char_indices().nth(most) {
         Some((at, _)) => format!("{}…", &text[..at]),
@@ -70,14 +70,14 @@ pub(crate) fn is_identifier(name: &str) -> bool {
         && name.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || c == '_')
 }
 
-/// Why a name cannot be given to a buffer, axis, communicator, stream or step.
+/// Message and help for a name that a buffer, axis, communicator, stream or step cannot have.
 pub(crate) fn bad_name(name: &str) -> Option<(String, String)> {
     let help = "names are lower-case letters, digits and `_`, and start with a letter".to_owned();
     if !is_identifier(name) {
         let shown: String = name.chars().take(40).collect();
         return Some((format!("`{}` cannot be a name", shown.escape_debug()), help));
     }
-    if OWN_NAMES.contains(&name) || name == "nan" || name == "inf" || Func::parse(name).is_some() {
+    if BUILTIN_NAMES.contains(&name) || name == "nan" || name == "inf" || Func::parse(name).is_some() {
         return Some((format!("`{name}` has a meaning of its own in expressions"), "choose another name".into()));
     }
     None

@@ -1,25 +1,26 @@
-//! Reading of single values out of the raw tree: every fault is collected with its place, and reading goes on.
-use super::case::{BufRef, Num, NumKind, Ranks, Sp};
+//! Reads single values of the tree: numbers, texts, expressions, buffers, ranks. Diagnostics are collected, and reading
+//! continues after them.
+use super::case::{BufferRef, NumberByRank, NumberByRankKind, Ranks, Spanned};
 use super::diagnostic::{Diagnostic, SourceFile, Span};
-use super::keys::{self, Type};
-use super::tree::{Entry, Kind, Table, Val};
+use super::keys::{self, ValueType};
+use super::tree::{TomlEntry, TomlKind, TomlTable, TomlValue};
 use super::variables::AllowEnv;
-use crate::expr::{self, Expr, NameUse, OWN_NAMES, ParseError, UseKind, Value};
+use crate::expr::{self, BUILTIN_NAMES, Expr, NameUse, ParseError, UseKind, Value};
 use crate::suggest::nearest;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 
-/// What an axis is at this point.
+/// The value of an axis at a point of the matrix.
 #[derive(Clone, Debug)]
-pub(crate) struct AxisNow {
+pub(crate) struct AxisValue {
     pub name: String,
-    /// The number that expressions see, if it is one.
+    /// The number in expressions; `None` if the value is no number.
     pub value: Option<Value>,
 }
 
-/// What the program defines, looked up before it is read so that every use can be checked at once.
+/// The names that a program defines, collected before it is read so that every use can be checked.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Known {
+pub(crate) struct DefinedNames {
     pub buffers: BTreeMap<String, Span>,
     pub step_names: BTreeMap<String, Span>,
     pub streams: BTreeSet<String>,
@@ -28,18 +29,18 @@ pub(crate) struct Known {
     pub new: BTreeSet<String>,
 }
 
-/// What the cases of a file have used.
+/// The names and defaults that the cases of a file use.
 #[derive(Debug, Default)]
-pub(crate) struct Used {
+pub(crate) struct UsedNames {
     pub axes: HashSet<String>,
-    /// Key spans of defaults that some step or buffer had a use for.
+    /// Key spans of the defaults that apply to some step or buffer.
     pub defaults: HashSet<Span>,
     pub buffers: HashSet<String>,
     pub step_names: HashSet<String>,
     pub comms: HashSet<String>,
 }
 
-impl Used {
+impl UsedNames {
     pub fn merge(&mut self, other: Self) {
         self.axes.extend(other.axes);
         self.defaults.extend(other.defaults);
@@ -49,9 +50,9 @@ impl Used {
     }
 }
 
-/// Which names mean something in an expression.
+/// The names that are allowed in an expression.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Names {
+pub(crate) struct AllowedNames {
     pub i: bool,
     pub t: bool,
     pub peer: bool,
@@ -59,7 +60,7 @@ pub(crate) struct Names {
     pub assert: bool,
 }
 
-impl Names {
+impl AllowedNames {
     pub const PER_RANK: Self = Self { i: false, t: false, peer: false, buffers: false, assert: false };
     pub const ELEMENT: Self = Self { i: true, ..Self::PER_RANK };
     pub const STEP: Self = Self { t: true, ..Self::PER_RANK };
@@ -72,75 +73,76 @@ impl Names {
             "i" => self.i,
             "t" => self.t,
             "peer" => self.peer,
-            _ => OWN_NAMES.contains(&name),
+            _ => BUILTIN_NAMES.contains(&name),
         }
     }
 }
 
-/// What a number must be.
+/// The kind of number that is expected.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Want {
+pub(crate) enum NumberKind {
+    /// A whole number.
     Whole,
-    /// Whole and not negative.
+    /// A whole number that is not negative.
     Natural,
     Real,
     Bool,
 }
 
-/// For whom a list has entries.
+/// The ranks for which a list has entries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Per {
+pub(crate) enum RankScope {
     World,
     Communicator,
 }
 
-/// Most faults that are collected for one point.
-const MAX_FAULTS: usize = 100;
+/// Number of diagnostics that are collected for one point.
+const MAX_DIAGNOSTICS: usize = 100;
 
 /// The state of reading one point of a file.
-pub(crate) struct Cx<'a> {
+pub(crate) struct Reader<'a> {
     pub file: &'a Arc<SourceFile>,
-    pub axes: &'a [AxisNow],
+    pub axes: &'a [AxisValue],
     pub world: usize,
-    /// True if the case is meant to be refused: reading what nobody has written is then for the plan to find.
+    /// True if the case expects a refusal: the plan then reports reads of unwritten buffers.
     pub refused: bool,
-    /// Variables beyond the usual ones that the file may set.
+    /// Variables that `--allow-env` allows.
     pub allow_env: &'a AllowEnv,
-    pub known: Known,
-    pub faults: Vec<Diagnostic>,
-    pub used: Used,
+    pub known: DefinedNames,
+    pub diagnostics: Vec<Diagnostic>,
+    pub used: UsedNames,
 }
 
-impl Cx<'_> {
-    pub fn fault(&mut self, d: Diagnostic) {
-        if !self.enough() {
-            self.faults.push(d);
+impl Reader<'_> {
+    pub fn report(&mut self, d: Diagnostic) {
+        if !self.is_full() {
+            self.diagnostics.push(d);
         }
     }
 
-    /// True if further faults would only cost time.
-    pub fn enough(&self) -> bool {
-        self.faults.len() >= MAX_FAULTS
+    /// True if no further diagnostic is collected.
+    pub fn is_full(&self) -> bool {
+        self.diagnostics.len() >= MAX_DIAGNOSTICS
     }
 
-    /// "must be X", with what it is at the caret.
-    pub fn wrong_type(&mut self, name: &str, ty: Type, val: &Val) {
+    /// Reports that a value has another type than the key wants.
+    pub fn report_wrong_type(&mut self, name: &str, ty: ValueType, val: &TomlValue) {
         let message = format!("`{name}` must be {}", ty.describe());
-        self.fault(Diagnostic::new(val.span, message).label(format!("this is {}", val.what())));
+        self.report(Diagnostic::new(val.span, message).label(format!("this is {}", val.kind_name())));
     }
 
     /// Reports the keys of a table that are not allowed in it.
-    pub fn check_keys(&mut self, table: &Table, span: Span, allowed: &[&str], place: &str) {
+    pub fn check_keys(&mut self, table: &TomlTable, span: Span, allowed: &[&str], place: &str) {
         for e in &table.entries {
-            if !allowed.contains(&&*e.key) && !self.enough() {
+            if !allowed.contains(&&*e.key) && !self.is_full() {
                 let d = self.unknown_key(e, span, allowed, place);
-                self.fault(d);
+                self.report(d);
             }
         }
     }
 
-    fn unknown_key(&self, e: &Entry, table: Span, allowed: &[&str], place: &str) -> Diagnostic {
-        if let Some(d) = self.slipped(e, table) {
+    fn unknown_key(&self, e: &TomlEntry, table: Span, allowed: &[&str], place: &str) -> Diagnostic {
+        if let Some(d) = self.misplaced_key(e, table) {
             return d;
         }
         let d = Diagnostic::new(e.key_span, format!("unknown key `{}` in {place}", e.key));
@@ -152,10 +154,10 @@ impl Cx<'_> {
         }
     }
 
-    /// A key of the file that stands after a header by accident.
-    pub fn slipped(&self, e: &Entry, table: Span) -> Option<Diagnostic> {
+    /// The diagnostic for a key of the file that stands under a header.
+    pub fn misplaced_key(&self, e: &TomlEntry, table: Span) -> Option<Diagnostic> {
         let header = self.header(table)?;
-        let top = keys::at_top(&e.key) || &*e.key == "op";
+        let top = keys::is_file_key(&e.key) || &*e.key == "op";
         (top && e.key_span.start > table.start).then(|| {
             Diagnostic::new(e.key_span, format!("`{}` stands under {header}", e.key))
                 .help("what follows a header belongs to it: move the key above the first header")
@@ -167,8 +169,8 @@ impl Cx<'_> {
         self.file.text.get(table.start..table.end).filter(|t| t.starts_with('[') && !t.contains('\n'))
     }
 
-    /// The place of a part of a text value: inside the quotes if the text stands there as it is.
-    pub fn inside(&self, val: Span, text: &str, start: usize, end: usize) -> Span {
+    /// The span of a part of a text value: inside the quotes if the text has no escapes, else the whole value.
+    pub fn span_in_text(&self, val: Span, text: &str, start: usize, end: usize) -> Span {
         let raw = self.file.text.get(val.start..val.end).unwrap_or("");
         for quotes in ["\"\"\"", "'''", "\"", "'"] {
             let body = raw.strip_prefix(quotes).and_then(|r| r.strip_suffix(quotes));
@@ -182,148 +184,169 @@ impl Cx<'_> {
         val
     }
 
-    pub fn text(&mut self, name: &str, val: &Val) -> Option<Sp<String>> {
+    pub fn text(&mut self, name: &str, val: &TomlValue) -> Option<Spanned<String>> {
         match &val.kind {
-            Kind::Str(s) => Some(Sp { span: val.span, v: s.to_string() }),
+            TomlKind::Str(s) => Some(Spanned { span: val.span, value: s.to_string() }),
             _ => {
-                self.wrong_type(name, Type::Text, val);
+                self.report_wrong_type(name, ValueType::Text, val);
                 None
             }
         }
     }
 
-    pub fn bool(&mut self, name: &str, val: &Val) -> Option<bool> {
-        if let Kind::Bool(b) = val.kind {
+    pub fn bool(&mut self, name: &str, val: &TomlValue) -> Option<bool> {
+        if let TomlKind::Bool(b) = val.kind {
             return Some(b);
         }
-        self.wrong_type(name, Type::Bool, val);
+        self.report_wrong_type(name, ValueType::Bool, val);
         None
     }
 
     /// A whole number in a range.
-    pub fn int(&mut self, name: &str, val: &Val, range: std::ops::RangeInclusive<i128>) -> Option<i128> {
+    pub fn int(&mut self, name: &str, val: &TomlValue, range: std::ops::RangeInclusive<i128>) -> Option<i128> {
         match val.kind {
-            Kind::Int(v) if range.contains(&v) => return Some(v),
-            Kind::Int(v) => {
+            TomlKind::Int(v) if range.contains(&v) => return Some(v),
+            TomlKind::Int(v) => {
                 let message = format!("`{name}` must be from {} to {}, not {v}", range.start(), range.end());
-                self.fault(Diagnostic::new(val.span, message));
+                self.report(Diagnostic::new(val.span, message));
             }
-            _ => self.wrong_type(name, Type::Int, val),
+            _ => self.report_wrong_type(name, ValueType::Int, val),
         }
         None
     }
 
     /// Text or a list of texts.
-    pub fn texts(&mut self, name: &str, val: &Val) -> Option<Vec<Sp<String>>> {
+    pub fn texts(&mut self, name: &str, val: &TomlValue) -> Option<Vec<Spanned<String>>> {
         match &val.kind {
-            Kind::Str(s) => Some(vec![Sp { span: val.span, v: s.to_string() }]),
-            Kind::Array(a) => a.iter().map(|v| self.text(name, v)).collect(),
+            TomlKind::Str(s) => Some(vec![Spanned { span: val.span, value: s.to_string() }]),
+            TomlKind::Array(a) => a.iter().map(|v| self.text(name, v)).collect(),
             _ => {
-                self.wrong_type(name, Type::Texts, val);
+                self.report_wrong_type(name, ValueType::Texts, val);
                 None
             }
         }
     }
 
-    /// A number by rank (rule 2).
-    pub fn num(&mut self, name: &str, val: &Val, names: Names, want: Want, per: Per) -> Option<Num> {
-        let Kind::Array(entries) = &val.kind else { return self.single(name, val, names, want) };
-        if per == Per::World && self.world > 0 && entries.len() != self.world {
+    /// A number or a list of numbers by rank (rule 2 of the language).
+    pub fn number_by_rank(
+        &mut self,
+        name: &str,
+        val: &TomlValue,
+        names: AllowedNames,
+        want: NumberKind,
+        per: RankScope,
+    ) -> Option<NumberByRank> {
+        let TomlKind::Array(entries) = &val.kind else { return self.single_number(name, val, names, want) };
+        if per == RankScope::World && self.world > 0 && entries.len() != self.world {
             let message = format!("`{name}` has {} entries for {} ranks", entries.len(), self.world);
-            self.fault(Diagnostic::new(val.span, message));
+            self.report(Diagnostic::new(val.span, message));
             return None;
         }
         if entries.is_empty() {
-            self.fault(Diagnostic::new(val.span, format!("`{name}` is a list without entries")));
+            self.report(Diagnostic::new(val.span, format!("`{name}` is a list without entries")));
             return None;
         }
-        let list: Vec<_> = entries.iter().map(|v| self.single(name, v, names, want)).collect();
+        let list: Vec<_> = entries.iter().map(|v| self.single_number(name, v, names, want)).collect();
         let list = list.into_iter().collect::<Option<_>>()?;
-        Some(Num { span: val.span, kind: NumKind::List(list) })
+        Some(NumberByRank { span: val.span, kind: NumberByRankKind::List(list) })
     }
 
-    fn single(&mut self, name: &str, val: &Val, names: Names, want: Want) -> Option<Num> {
+    fn single_number(
+        &mut self,
+        name: &str,
+        val: &TomlValue,
+        names: AllowedNames,
+        want: NumberKind,
+    ) -> Option<NumberByRank> {
         let ty = match want {
-            Want::Whole | Want::Natural => Type::NumByRank,
-            Want::Real => Type::RealByRank,
-            Want::Bool => Type::BoolByRank,
+            NumberKind::Whole | NumberKind::Natural => ValueType::NumByRank,
+            NumberKind::Real => ValueType::RealByRank,
+            NumberKind::Bool => ValueType::BoolByRank,
         };
         let kind = match (&val.kind, want) {
-            (Kind::Bool(b), Want::Bool) => NumKind::Int((*b).into()),
-            (Kind::Int(v @ (0 | 1)), Want::Bool) => NumKind::Int(*v),
-            (Kind::Int(v), Want::Natural) if *v < 0 => {
-                self.fault(Diagnostic::new(val.span, format!("`{name}` must not be negative")));
+            (TomlKind::Bool(b), NumberKind::Bool) => NumberByRankKind::Int((*b).into()),
+            (TomlKind::Int(v @ (0 | 1)), NumberKind::Bool) => NumberByRankKind::Int(*v),
+            (TomlKind::Int(v), NumberKind::Natural) if *v < 0 => {
+                self.report(Diagnostic::new(val.span, format!("`{name}` must not be negative")));
                 return None;
             }
-            (Kind::Int(v), Want::Whole | Want::Natural | Want::Real) => NumKind::Int(*v),
-            (Kind::Float(v), Want::Real) => NumKind::Float(*v),
-            (Kind::Str(_), _) => NumKind::Expr(self.expr(val, names)?.v),
+            (TomlKind::Int(v), NumberKind::Whole | NumberKind::Natural | NumberKind::Real) => NumberByRankKind::Int(*v),
+            (TomlKind::Float(v), NumberKind::Real) => NumberByRankKind::Float(*v),
+            (TomlKind::Str(_), _) => NumberByRankKind::Expr(self.expression(val, names)?.value),
             _ => {
-                self.wrong_type(name, ty, val);
+                self.report_wrong_type(name, ty, val);
                 return None;
             }
         };
-        Some(Num { span: val.span, kind })
+        Some(NumberByRank { span: val.span, kind })
     }
 
     /// An expression; the value must be text.
-    pub fn expr(&mut self, val: &Val, names: Names) -> Option<Sp<Expr>> {
-        let Kind::Str(text) = &val.kind else {
+    pub fn expression(&mut self, val: &TomlValue, names: AllowedNames) -> Option<Spanned<Expr>> {
+        let TomlKind::Str(text) = &val.kind else {
             let d = Diagnostic::new(val.span, "an expression in quotes is wanted here");
-            self.fault(d.label(format!("this is {}", val.what())));
+            self.report(d.label(format!("this is {}", val.kind_name())));
             return None;
         };
-        self.expr_text(val.span, text, 0, text, names)
+        self.expression_in_text(val.span, text, 0, text, names)
     }
 
     /// An expression that is the part of the text `whole` from byte `offset` on.
-    pub fn expr_text(&mut self, span: Span, whole: &str, offset: usize, part: &str, names: Names) -> Option<Sp<Expr>> {
+    pub fn expression_in_text(
+        &mut self,
+        span: Span,
+        whole: &str,
+        offset: usize,
+        part: &str,
+        names: AllowedNames,
+    ) -> Option<Spanned<Expr>> {
         match expr::parse(part) {
             Ok(parsed) => {
-                let all = self.inside(span, whole, offset, offset + part.len());
+                let all = self.span_in_text(span, whole, offset, offset + part.len());
                 let good = self.check_names(&parsed.names, span, whole, offset, names);
-                good.then_some(Sp { span: all, v: parsed.expr })
+                good.then_some(Spanned { span: all, value: parsed.expr })
             }
             Err(e) => {
-                self.parse_fault(&e, span, whole, offset);
+                self.report_parse_error(&e, span, whole, offset);
                 None
             }
         }
     }
 
-    fn parse_fault(&mut self, e: &ParseError, span: Span, whole: &str, offset: usize) {
-        let mut d = Diagnostic::new(self.inside(span, whole, offset + e.start, offset + e.end), e.message.clone());
+    fn report_parse_error(&mut self, e: &ParseError, span: Span, whole: &str, offset: usize) {
+        let mut d =
+            Diagnostic::new(self.span_in_text(span, whole, offset + e.start, offset + e.end), e.message.clone());
         d.help = e.help.clone();
-        self.fault(d);
+        self.report(d);
     }
 
-    fn check_names(&mut self, uses: &[NameUse], span: Span, whole: &str, offset: usize, names: Names) -> bool {
-        let before = self.faults.len();
+    fn check_names(&mut self, uses: &[NameUse], span: Span, whole: &str, offset: usize, names: AllowedNames) -> bool {
+        let before = self.diagnostics.len();
         for u in uses {
-            let place = self.inside(span, whole, offset + u.start, offset + u.end);
+            let place = self.span_in_text(span, whole, offset + u.start, offset + u.end);
             self.check_name(u, place, names);
         }
-        self.faults.len() == before
+        self.diagnostics.len() == before
     }
 
-    fn check_name(&mut self, u: &NameUse, place: Span, names: Names) {
-        if self.enough() {
+    fn check_name(&mut self, u: &NameUse, place: Span, names: AllowedNames) {
+        if self.is_full() {
             return;
         }
         let name = u.name.as_str();
         match u.kind {
             UseKind::Step if !names.assert => {
-                self.fault(Diagnostic::new(place, "figures of a step can be read in `assert` only"));
+                self.report(Diagnostic::new(place, "figures of a step can be read in `assert` only"));
             }
-            UseKind::Step => self.need_step_name(name, place),
+            UseKind::Step => self.use_step_name(name, place),
             UseKind::Same if !names.assert => {
-                self.fault(Diagnostic::new(place, "`same` can be used in `assert` only"));
+                self.report(Diagnostic::new(place, "`same` can be used in `assert` only"));
             }
             UseKind::Plain if names.has(name) => {}
             UseKind::Plain if self.axes.iter().any(|a| a.name == name) => {
                 self.used.axes.insert(name.to_owned());
                 if self.axes.iter().any(|a| a.name == name && a.value.is_none()) {
-                    self.fault(Diagnostic::new(place, format!("the axis `{name}` is not a number here")));
+                    self.report(Diagnostic::new(place, format!("the axis `{name}` is not a number here")));
                 }
             }
             _ if names.buffers && self.known.buffers.contains_key(name) => {
@@ -331,12 +354,12 @@ impl Cx<'_> {
             }
             _ => {
                 let d = self.unknown_name(u, place, names);
-                self.fault(d);
+                self.report(d);
             }
         }
     }
 
-    fn unknown_name(&self, u: &NameUse, place: Span, names: Names) -> Diagnostic {
+    fn unknown_name(&self, u: &NameUse, place: Span, names: AllowedNames) -> Diagnostic {
         let name = u.name.as_str();
         if self.known.buffers.contains_key(name) && !names.buffers {
             return Diagnostic::new(place, format!("the buffer `{name}` cannot be read here"))
@@ -353,7 +376,7 @@ impl Cx<'_> {
             };
             return Diagnostic::new(place, format!("`{name}` has no meaning here")).help(cure);
         }
-        let own = OWN_NAMES.iter().chain(&["peer"]).copied().filter(|w| names.has(w));
+        let own = BUILTIN_NAMES.iter().chain(&["peer"]).copied().filter(|w| names.has(w));
         let axes = self.axes.iter().filter(|a| a.value.is_some()).map(|a| a.name.as_str());
         let buffers = self.known.buffers.keys().map(String::as_str).filter(|_| names.buffers);
         let all: Vec<&str> = own.chain(axes).chain(buffers).collect();
@@ -366,41 +389,53 @@ impl Cx<'_> {
         }
     }
 
-    fn need_step_name(&mut self, name: &str, place: Span) {
+    fn use_step_name(&mut self, name: &str, place: Span) {
         if self.known.step_names.contains_key(name) {
             self.used.step_names.insert(name.to_owned());
             return;
         }
         let d = Diagnostic::new(place, format!("no step has the name `{name}`"));
-        self.fault(match nearest(name, self.known.step_names.keys().map(String::as_str)) {
+        self.report(match nearest(name, self.known.step_names.keys().map(String::as_str)) {
             Some(near) => d.help(format!("did you mean `{near}`?")),
             None => d.help(format!("write `name = \"{name}\"` on the step that is meant")),
         });
     }
 
     /// A buffer or part of one, in a text value.
-    pub fn buf_ref(&mut self, name: &str, val: &Val, slice_names: Names, writes: bool) -> Option<BufRef> {
-        let Kind::Str(text) = &val.kind else {
-            self.wrong_type(name, Type::Buffer, val);
+    pub fn buffer_ref(
+        &mut self,
+        name: &str,
+        val: &TomlValue,
+        slice_names: AllowedNames,
+        writes: bool,
+    ) -> Option<BufferRef> {
+        let TomlKind::Str(text) = &val.kind else {
+            self.report_wrong_type(name, ValueType::Buffer, val);
             return None;
         };
-        self.buf_ref_text(val.span, text, slice_names, writes)
+        self.buffer_ref_in_text(val.span, text, slice_names, writes)
     }
 
-    pub fn buf_ref_text(&mut self, span: Span, text: &str, names: Names, writes: bool) -> Option<BufRef> {
+    pub fn buffer_ref_in_text(
+        &mut self,
+        span: Span,
+        text: &str,
+        names: AllowedNames,
+        writes: bool,
+    ) -> Option<BufferRef> {
         let found = match expr::parse_ref(text) {
             Ok(found) => found,
             Err(e) => {
-                self.parse_fault(&e, span, text, 0);
+                self.report_parse_error(&e, span, text, 0);
                 return None;
             }
         };
-        let place = self.inside(span, text, 0, found.name_end);
+        let place = self.span_in_text(span, text, 0, found.name_end);
         let good = self.check_names(&found.names, span, text, 0, names);
         if !writes {
             if !self.known.buffers.contains_key(&found.name) && !self.refused {
                 let d = Diagnostic::new(place, format!("unknown buffer `{}`", found.name));
-                self.fault(match nearest(&found.name, self.known.buffers.keys().map(String::as_str)) {
+                self.report(match nearest(&found.name, self.known.buffers.keys().map(String::as_str)) {
                     Some(near) => d.help(format!("did you mean `{near}`?")),
                     None => d.help("no input has this name and no step writes it"),
                 });
@@ -408,45 +443,46 @@ impl Cx<'_> {
             }
             self.used.buffers.insert(found.name.clone());
         }
-        good.then_some(BufRef { span, name: found.name, slice: found.slice })
+        good.then_some(BufferRef { span, name: found.name, slice: found.slice })
     }
 
-    /// Who runs a step or has a buffer.
-    pub fn ranks(&mut self, val: &Val) -> Option<Ranks> {
+    /// The ranks that run a step or have a buffer.
+    pub fn ranks(&mut self, val: &TomlValue) -> Option<Ranks> {
         match &val.kind {
-            Kind::Str(_) => Some(Ranks::Expr(self.expr(val, Names::PER_RANK)?)),
-            Kind::Array(a) => {
+            TomlKind::Str(_) => Some(Ranks::Expr(self.expression(val, AllowedNames::PER_RANK)?)),
+            TomlKind::Array(a) => {
                 if a.is_empty() {
-                    self.fault(Diagnostic::new(val.span, "`ranks` names no rank"));
+                    self.report(Diagnostic::new(val.span, "`ranks` names no rank"));
                     return None;
                 }
                 let list = self.world_ranks(a)?;
-                self.twice(&list);
+                self.reject_duplicates(&list);
                 Some(Ranks::List(list))
             }
             _ => {
-                self.wrong_type("ranks", Type::Ranks, val);
+                self.report_wrong_type("ranks", ValueType::Ranks, val);
                 None
             }
         }
     }
 
-    fn world_ranks(&mut self, entries: &[Val]) -> Option<Vec<Sp<i128>>> {
+    fn world_ranks(&mut self, entries: &[TomlValue]) -> Option<Vec<Spanned<i128>>> {
         let read: Vec<_> = entries
             .iter()
             .map(|v| match v.kind {
-                Kind::Int(r) if self.world == 0 || (0..self.world as i128).contains(&r) => {
-                    Some(Sp { span: v.span, v: r })
+                TomlKind::Int(r) if self.world == 0 || (0..self.world as i128).contains(&r) => {
+                    Some(Spanned { span: v.span, value: r })
                 }
-                Kind::Int(r) => {
+                TomlKind::Int(r) => {
                     let last = self.world - 1;
                     let d = Diagnostic::new(v.span, format!("there is no rank {r}"));
-                    self.fault(d.help(format!("with world_size = {} ranks are 0 to {last}", self.world)));
+                    self.report(d.help(format!("with world_size = {} ranks are 0 to {last}", self.world)));
                     None
                 }
                 _ => {
-                    self.fault(
-                        Diagnostic::new(v.span, "a world rank is wanted here").label(format!("this is {}", v.what())),
+                    self.report(
+                        Diagnostic::new(v.span, "a world rank is wanted here")
+                            .label(format!("this is {}", v.kind_name())),
                     );
                     None
                 }
@@ -455,40 +491,40 @@ impl Cx<'_> {
         read.into_iter().collect()
     }
 
-    fn twice(&mut self, list: &[Sp<i128>]) {
+    fn reject_duplicates(&mut self, list: &[Spanned<i128>]) {
         let mut seen: BTreeMap<i128, Span> = BTreeMap::new();
         for r in list {
-            if let Some(first) = seen.insert(r.v, r.span) {
-                self.fault(
-                    Diagnostic::new(r.span, format!("rank {} stands here twice", r.v)).related(first, "first here"),
+            if let Some(first) = seen.insert(r.value, r.span) {
+                self.report(
+                    Diagnostic::new(r.span, format!("rank {} stands here twice", r.value)).related(first, "first here"),
                 );
             }
         }
     }
 
     /// Lists of world ranks, no rank twice.
-    pub fn groups(&mut self, val: &Val) -> Option<Sp<Vec<Vec<Sp<i128>>>>> {
-        let Kind::Array(lists) = &val.kind else {
-            self.wrong_type("groups", Type::Groups, val);
+    pub fn groups(&mut self, val: &TomlValue) -> Option<Spanned<Vec<Vec<Spanned<i128>>>>> {
+        let TomlKind::Array(lists) = &val.kind else {
+            self.report_wrong_type("groups", ValueType::Groups, val);
             return None;
         };
         if lists.is_empty() {
-            self.fault(Diagnostic::new(val.span, "`groups` has no list of ranks"));
+            self.report(Diagnostic::new(val.span, "`groups` has no list of ranks"));
             return None;
         }
         let mut out = Vec::new();
         for list in lists.iter() {
             match &list.kind {
-                Kind::Array(a) if a.is_empty() => self.fault(Diagnostic::new(list.span, "this group has no rank")),
-                Kind::Array(a) => out.extend(self.world_ranks(a)),
+                TomlKind::Array(a) if a.is_empty() => self.report(Diagnostic::new(list.span, "this group has no rank")),
+                TomlKind::Array(a) => out.extend(self.world_ranks(a)),
                 _ => {
-                    self.wrong_type("groups", Type::Groups, val);
+                    self.report_wrong_type("groups", ValueType::Groups, val);
                     return None;
                 }
             }
         }
         let all: Vec<_> = out.iter().flatten().cloned().collect();
-        self.twice(&all);
-        (out.len() == lists.len()).then_some(Sp { span: val.span, v: out })
+        self.reject_duplicates(&all);
+        (out.len() == lists.len()).then_some(Spanned { span: val.span, value: out })
     }
 }

@@ -1,24 +1,24 @@
-//! Faults as text for people; the only file that knows annotate-snippets.
+//! Diagnostics as text, drawn by annotate-snippets.
 use super::diagnostic::{Diagnostic, SourceFile, Span};
-use crate::printable::{printable, push};
+use crate::printable::{printable, push_escaped};
 use annotate_snippets::{AnnotationKind, Group, Level, Origin, Renderer, Snippet};
 
 /// Longest line that is shown whole, in bytes.
 const MAX_LINE: usize = 160;
-/// What is kept on each side of the fault in a longer line.
-const AROUND: usize = 60;
+/// Bytes that a longer line shows on each side of the span.
+const CONTEXT_BYTES: usize = 60;
 /// Longest message, label or help.
 const MAX_TEXT: usize = 600;
 
-/// All faults of a file, each with its line, a caret and the cure.
-pub fn render(file: &SourceFile, faults: &[Diagnostic], color: bool) -> String {
+/// All diagnostics of a file, each with its line, a caret and the cure.
+pub fn render(file: &SourceFile, diagnostics: &[Diagnostic], color: bool) -> String {
     let renderer = if color { Renderer::styled() } else { Renderer::plain() };
-    let texts: Vec<String> = faults.iter().map(|d| one(file, d, &renderer)).collect();
+    let texts: Vec<String> = diagnostics.iter().map(|d| render_diagnostic(file, d, &renderer)).collect();
     texts.join("\n\n")
 }
 
 /// A long line, cut around a span.
-struct Cut {
+struct CutLine {
     text: String,
     number: usize,
     /// The span in `text`.
@@ -28,7 +28,7 @@ struct Cut {
     column: usize,
 }
 
-fn one(file: &SourceFile, d: &Diagnostic, renderer: &Renderer) -> String {
+fn render_diagnostic(file: &SourceFile, d: &Diagnostic, renderer: &Renderer) -> String {
     let path = printable(&file.path);
     let message = match &d.case {
         Some(case) => format!("{} (in {})", d.message, clip(case, 120)),
@@ -53,8 +53,8 @@ fn with_help<'a>(group: Group<'a>, d: &Diagnostic) -> Group<'a> {
 
 fn with_lines(path: &str, text: &str, d: &Diagnostic, group: Group<'_>, renderer: &Renderer) -> String {
     let label = (!d.label.is_empty()).then(|| clip(&d.label, MAX_TEXT));
-    let main = Line::of(text, d.span);
-    let related: Vec<_> = d.related.iter().map(|(s, words)| (Line::of(text, *s), words)).collect();
+    let main = SpanLine::of(text, d.span);
+    let related: Vec<_> = d.related.iter().map(|(s, words)| (SpanLine::of(text, *s), words)).collect();
     if main.is_long() || related.iter().any(|r| r.0.is_long()) {
         let cut = main.cut(text);
         let words = related.iter().map(|(l, words)| format!("line {}: {}", l.number(text), clip(words, MAX_TEXT)));
@@ -71,9 +71,9 @@ fn with_lines(path: &str, text: &str, d: &Diagnostic, group: Group<'_>, renderer
     let start = lines().map(|l| l.start).min().unwrap_or(0);
     let end = lines().map(|l| l.end).max().unwrap_or(text.len());
     let number = lines().map(|l| l.number(text)).min().unwrap_or(1);
-    let source = shown(&text[start..end]);
+    let source = displayed(&text[start..end]);
     // The position in the shown text of a position in the file's text.
-    let at = |place: usize| shown(&text[start..place]).len();
+    let at = |place: usize| displayed(&text[start..place]).len();
     let mut snippet = Snippet::source(source.as_str()).line_start(number).path(path);
     snippet = snippet.annotation(AnnotationKind::Primary.span(at(main.from)..at(main.to)).label(label));
     for (l, words) in &related {
@@ -81,11 +81,11 @@ fn with_lines(path: &str, text: &str, d: &Diagnostic, group: Group<'_>, renderer
     }
     let rendered = renderer.render(&[with_help(group.element(snippet), d)]);
     let before = &text[main.start..main.from];
-    let (seen, column) = (shown(before).chars().count() + 1, before.chars().count() + 1);
+    let (seen, column) = (displayed(before).chars().count() + 1, before.chars().count() + 1);
     with_column(rendered, path, main.number(text), seen, column)
 }
 
-/// Replaces the column in the place by that in the file's line, which can differ from that in the shown line.
+/// Replaces the column of the displayed line by that of the file's line, if they differ.
 fn with_column(rendered: String, path: &str, line: usize, seen: usize, column: usize) -> String {
     let place = |column: usize| format!("{path}:{line}:{column}");
     if seen == column { rendered } else { rendered.replacen(&place(seen), &place(column), 1) }
@@ -95,22 +95,22 @@ fn clip(text: &str, most: usize) -> String {
     printable(&super::names::shorten(text, most)).into_owned()
 }
 
-/// Lines of a file as they are shown; the renderer expands tabs itself.
-fn shown(text: &str) -> String {
+/// Text of a file as it is displayed; the renderer expands tabs.
+fn displayed(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars().peekable();
     while let Some(c) = chars.next() {
         match c {
             '\n' | '\t' => out.push(c),
             '\r' if chars.peek() == Some(&'\n') => {}
-            c => push(&mut out, c),
+            c => push_escaped(&mut out, c),
         }
     }
     out
 }
 
-/// The greatest place not above `at` where a character starts.
-fn floor(text: &str, mut at: usize) -> usize {
+/// The largest index up to `at` at which a character starts.
+fn floor_char_boundary(text: &str, mut at: usize) -> usize {
     at = at.min(text.len());
     while !text.is_char_boundary(at) {
         at -= 1;
@@ -119,21 +119,21 @@ fn floor(text: &str, mut at: usize) -> usize {
 }
 
 /// A line of the text and the part of a span on it, in bytes of the text.
-struct Line {
+struct SpanLine {
     start: usize,
     end: usize,
     from: usize,
     to: usize,
 }
 
-impl Line {
+impl SpanLine {
     fn of(text: &str, span: Span) -> Self {
-        let from = floor(text, span.start);
+        let from = floor_char_boundary(text, span.start);
         let start = text[..from].rfind('\n').map_or(0, |k| k + 1);
         let end = text[from..].find('\n').map_or(text.len(), |k| from + k);
         let end = start + text[start..end].trim_end_matches('\r').len();
         let from = from.min(end);
-        Self { start, end, from, to: floor(text, span.end).clamp(from, end) }
+        Self { start, end, from, to: floor_char_boundary(text, span.end).clamp(from, end) }
     }
 
     fn is_long(&self) -> bool {
@@ -144,15 +144,19 @@ impl Line {
         text[..self.start].bytes().filter(|b| *b == b'\n').count() + 1
     }
 
-    fn cut(&self, text: &str) -> Cut {
-        let to = floor(text, self.to.min(self.from + AROUND)).max(self.from);
-        let left = if self.from - self.start > AROUND { floor(text, self.from - AROUND) } else { self.start };
-        let right = floor(text, to + AROUND).clamp(to, self.end);
+    fn cut(&self, text: &str) -> CutLine {
+        let to = floor_char_boundary(text, self.to.min(self.from + CONTEXT_BYTES)).max(self.from);
+        let left = if self.from - self.start > CONTEXT_BYTES {
+            floor_char_boundary(text, self.from - CONTEXT_BYTES)
+        } else {
+            self.start
+        };
+        let right = floor_char_boundary(text, to + CONTEXT_BYTES).clamp(to, self.end);
         let head = if left > self.start { "…" } else { "" };
         let tail = if right < self.end { "…" } else { "" };
-        let at = |place: usize| head.len() + shown(&text[left..place]).len();
-        Cut {
-            text: format!("{head}{}{tail}", shown(&text[left..right])),
+        let at = |place: usize| head.len() + displayed(&text[left..place]).len();
+        CutLine {
+            text: format!("{head}{}{tail}", displayed(&text[left..right])),
             number: self.number(text),
             from: at(self.from),
             to: at(to),

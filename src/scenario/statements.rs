@@ -1,40 +1,40 @@
-//! Which faults of syntax are worth showing: after a bracket that is missing the parser reads on inside of the list, and takes
-//! the lines that follow for its elements, which gives many faults for one mistake.
+//! Selects the syntax errors to show. After a missing bracket the parser continues inside the list and takes the following
+//! lines for its elements, which gives many errors for one mistake.
 use std::ops::Range;
 
-/// A place in the text, and what is wrong there.
-type Fault<'a> = (usize, usize, &'a str);
+/// Start, end and message of a syntax error.
+type SyntaxError<'a> = (usize, usize, &'a str);
 
-/// Of faults in the order of the text, those that are no consequences of an earlier one: the first of every statement whose
-/// brackets do not match, and the first of every line of the others.
-pub(crate) fn first_faults<'a>(text: &str, faults: Vec<Fault<'a>>) -> Vec<Fault<'a>> {
+/// The errors that are no consequences of an earlier one: the first of every statement whose brackets do not match, and the
+/// first of every line of other statements. `errors` and the result are in the order of the text.
+pub(crate) fn first_errors<'a>(text: &str, diagnostics: Vec<SyntaxError<'a>>) -> Vec<SyntaxError<'a>> {
     let mut statements = Statements { text, at: 0 }.peekable();
-    // Up to here, what was shown last explains the rest.
+    // Errors up to this place are consequences of the last one that is kept.
     let mut explained = None;
     let mut kept = Vec::new();
-    for fault in faults {
-        // A fault at the end of the text belongs to the last statement.
+    for diagnostic in diagnostics {
+        // An error at the end of the text belongs to the last statement.
         while let Some(next) = statements.peek() {
-            if fault.0 < next.range.end || next.range.end == text.len() {
+            if diagnostic.0 < next.range.end || next.range.end == text.len() {
                 break;
             }
             statements.next();
             explained = None;
         }
-        if explained.is_some_and(|end| fault.0 <= end) {
+        if explained.is_some_and(|end| diagnostic.0 <= end) {
             continue;
         }
-        kept.push(fault);
+        kept.push(diagnostic);
         let matched = statements.peek().is_none_or(|statement| statement.matched);
-        explained = Some(if matched { line_end(text.as_bytes(), fault.0) } else { text.len() });
+        explained = Some(if matched { line_end(text.as_bytes(), diagnostic.0) } else { text.len() });
     }
     kept
 }
 
-/// A key with its value, or a header, and the end of its last line.
+/// A key with its value, or a header, up to the end of its last line.
 struct Statement {
     range: Range<usize>,
-    /// Each bracket has its other half.
+    /// True if all brackets match.
     matched: bool,
 }
 
@@ -87,7 +87,7 @@ fn line_end(bytes: &[u8], from: usize) -> usize {
     bytes[from.min(bytes.len())..].iter().position(|b| *b == b'\n').map_or(bytes.len(), |at| from + at)
 }
 
-/// The end of a string that begins here; one in single marks ends with its line at the latest.
+/// The end of a string that begins at `from`; a string that is not triple-quoted ends with its line at the latest.
 fn string_end(bytes: &[u8], from: usize, mark: u8) -> usize {
     let long = [mark; 3];
     let (mut at, end) =
@@ -141,16 +141,18 @@ mod tests {
     fn one_fault_of_a_statement_that_is_not_closed() {
         let text = "a = =\nb = [[1], [2]\nc = [3]\nd = 4\n";
         let place = |what: &str| text.find(what).unwrap_or(text.len());
-        let faults: Vec<_> = ["= =", "c", "= [3]", "d", "none"].map(|what| (place(what), place(what), what)).into();
-        let kept: Vec<_> = first_faults(text, faults).into_iter().map(|fault| fault.2).collect();
+        let diagnostics: Vec<_> =
+            ["= =", "c", "= [3]", "d", "none"].map(|what| (place(what), place(what), what)).into();
+        let kept: Vec<_> = first_errors(text, diagnostics).into_iter().map(|diagnostic| diagnostic.2).collect();
         assert_eq!(kept, ["= =", "c"]);
     }
 
     #[test]
     fn each_line_of_a_closed_statement_has_its_own() {
         let text = "a = [\n{ b = },\n{ c = = },\n]\nd = =\n";
-        let faults: Vec<_> = text.match_indices('=').map(|(at, what)| (at, at, what)).collect();
-        let kept = first_faults(text, faults).into_iter().map(|fault| text[..fault.0].matches('\n').count());
+        let diagnostics: Vec<_> = text.match_indices('=').map(|(at, what)| (at, at, what)).collect();
+        let kept =
+            first_errors(text, diagnostics).into_iter().map(|diagnostic| text[..diagnostic.0].matches('\n').count());
         assert_eq!(kept.collect::<Vec<_>>(), [0, 1, 2, 4]);
     }
 }

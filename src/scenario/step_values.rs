@@ -1,62 +1,72 @@
-//! Values of steps with rules of their own: reductions, results, and the counts of all_to_all_v.
+//! Reads the values of some keys of steps: reductions, result codes, and the counts of all_to_all_v.
 use super::case::*;
 use super::diagnostic::Diagnostic;
-use super::keys::{self, Place};
-use super::reader::{Cx, Names, Per, Want};
-use super::tree::{Kind, Val};
+use super::keys::{self, KeyPlace};
+use super::reader::{AllowedNames, NumberKind, RankScope, Reader};
+use super::tree::{TomlKind, TomlValue};
 use crate::suggest::nearest;
 use nccl_sys::{ncclRedOp_t, ncclResult_t};
 
-pub(crate) fn residence(cx: &mut Cx<'_>, val: &Val) -> Option<bool> {
-    let text = cx.text("scalar", val)?;
-    match text.v.as_str() {
+pub(crate) fn is_device_scalar(reader: &mut Reader<'_>, val: &TomlValue) -> Option<bool> {
+    let text = reader.text("scalar", val)?;
+    match text.value.as_str() {
         "device" => Some(true),
         "host" => Some(false),
         _ => {
-            cx.fault(Diagnostic::new(val.span, "`scalar` must be \"device\" or \"host\""));
+            reader.report(Diagnostic::new(val.span, "`scalar` must be \"device\" or \"host\""));
             None
         }
     }
 }
 
-pub(crate) fn reduction(cx: &mut Cx<'_>, val: &Val, device: Option<bool>) -> Option<Sp<Reduce>> {
+pub(crate) fn reduction(
+    reader: &mut Reader<'_>,
+    val: &TomlValue,
+    device: Option<bool>,
+) -> Option<Spanned<StepReduction>> {
     let v = match &val.kind {
-        Kind::Str(s) => {
+        TomlKind::Str(s) => {
             let known = ncclRedOp_t::KNOWN;
             let found = known.iter().find(|k| k.name() == Some(s));
             if found.is_none() {
                 let words: Vec<_> = known.iter().filter_map(|k| k.name()).chain(["premul_sum"]).collect();
                 let d = Diagnostic::new(val.span, format!("there is no reduction `{}`", s.escape_debug()));
-                cx.fault(match nearest(s, words.iter().copied()) {
+                reader.report(match nearest(s, words.iter().copied()) {
                     Some("premul_sum") => d.help("write `reduce = { premul_sum = 0.5 }`"),
                     Some(near) => d.help(format!("did you mean `{near}`?")),
                     None => d.help(format!("the reductions are {}", words.join(", "))),
                 });
             }
-            Reduce::Builtin(*found?)
+            StepReduction::Builtin(*found?)
         }
-        Kind::Table(t) => {
-            let allowed: Vec<_> = keys::of(Place::Reduce).collect();
-            cx.check_keys(t, val.span, &allowed, "`reduce`");
+        TomlKind::Table(t) => {
+            let allowed: Vec<_> = keys::keys_in(KeyPlace::Reduce).collect();
+            reader.check_keys(t, val.span, &allowed, "`reduce`");
             let Some(e) = t.get("premul_sum") else {
-                cx.fault(Diagnostic::new(val.span, "`reduce` as a table must have `premul_sum`"));
+                reader.report(Diagnostic::new(val.span, "`reduce` as a table must have `premul_sum`"));
                 return None;
             };
-            let scalar = cx.num("premul_sum", &e.val, Names::STEP, Want::Real, Per::Communicator)?;
-            let inside = t.get("scalar").and_then(|e| residence(cx, &e.val));
-            Reduce::PreMulSum { scalar, device: inside.or(device).unwrap_or(false) }
+            let scalar = reader.number_by_rank(
+                "premul_sum",
+                &e.value,
+                AllowedNames::STEP,
+                NumberKind::Real,
+                RankScope::Communicator,
+            )?;
+            let inside = t.get("scalar").and_then(|e| is_device_scalar(reader, &e.value));
+            StepReduction::PreMulSum { scalar, device: inside.or(device).unwrap_or(false) }
         }
         _ => {
             let message = "`reduce` must be \"sum\", \"prod\", \"min\", \"max\", \"avg\" or { premul_sum = 0.5 }";
-            cx.fault(Diagnostic::new(val.span, message).label(format!("this is {}", val.what())));
+            reader.report(Diagnostic::new(val.span, message).label(format!("this is {}", val.kind_name())));
             return None;
         }
     };
-    Some(Sp { span: val.span, v })
+    Some(Spanned { span: val.span, value: v })
 }
 
-/// A result by its word; "any" is `None`.
-pub(crate) fn result(word: &str) -> Option<Option<ncclResult_t>> {
+/// The result code with this name; `Some(None)` for "any".
+pub(crate) fn result_code(word: &str) -> Option<Option<ncclResult_t>> {
     if word == "any" {
         return Some(None);
     }
@@ -69,20 +79,20 @@ pub(crate) fn result(word: &str) -> Option<Option<ncclResult_t>> {
         .map(Some)
 }
 
-pub(crate) fn step_error(cx: &mut Cx<'_>, val: &Val) -> Option<Sp<StepError>> {
-    let words = cx.texts("error", val)?;
-    let by_rank = matches!(val.kind, Kind::Array(_));
+pub(crate) fn step_error(reader: &mut Reader<'_>, val: &TomlValue) -> Option<Spanned<StepError>> {
+    let words = reader.texts("error", val)?;
+    let by_rank = matches!(val.kind, TomlKind::Array(_));
     let mut codes = Vec::new();
     for w in &words {
-        match result(&w.v) {
+        match result_code(&w.value) {
             Some(Some(ncclResult_t::Success)) if !by_rank => {
-                cx.fault(Diagnostic::new(w.span, "\"ok\" is no error").help("leave `error` out"));
+                reader.report(Diagnostic::new(w.span, "\"ok\" is no error").help("leave `error` out"));
             }
             Some(code) => codes.push(code),
             None => {
-                let d = Diagnostic::new(w.span, format!("NCCL has no result `{}`", w.v.escape_debug()));
+                let d = Diagnostic::new(w.span, format!("NCCL has no result `{}`", w.value.escape_debug()));
                 let known: Vec<_> = ncclResult_t::KNOWN.iter().filter_map(|k| k.name()).chain(["any"]).collect();
-                cx.fault(match nearest(&w.v, known.iter().copied()) {
+                reader.report(match nearest(&w.value, known.iter().copied()) {
                     Some(near) => d.help(format!("did you mean `{near}`?")),
                     None => d.help(format!("known: {}", known.join(", "))),
                 });
@@ -93,39 +103,40 @@ pub(crate) fn step_error(cx: &mut Cx<'_>, val: &Val) -> Option<Sp<StepError>> {
         return None;
     }
     let v = if by_rank { StepError::PerRank(codes) } else { StepError::All(codes.first().copied().flatten()) };
-    Some(Sp { span: val.span, v })
+    Some(Spanned { span: val.span, value: v })
 }
 
-pub(crate) fn counts(cx: &mut Cx<'_>, val: &Val) -> Option<Sp<Counts>> {
+pub(crate) fn counts(reader: &mut Reader<'_>, val: &TomlValue) -> Option<Spanned<AllToAllCounts>> {
     let rows = match &val.kind {
-        Kind::Str(_) => {
-            let e = cx.expr(val, Names::COUNTS)?;
-            return Some(Sp { span: val.span, v: Counts::Expr(e.v) });
+        TomlKind::Str(_) => {
+            let e = reader.expression(val, AllowedNames::COUNTS)?;
+            return Some(Spanned { span: val.span, value: AllToAllCounts::Expr(e.value) });
         }
-        Kind::Array(rows) => rows,
+        TomlKind::Array(rows) => rows,
         _ => {
             let message = "`counts` must be a list of lists (row r, column j is what r sends to j), or an expression in `rank` and `peer`";
-            cx.fault(Diagnostic::new(val.span, message).label(format!("this is {}", val.what())));
+            reader.report(Diagnostic::new(val.span, message).label(format!("this is {}", val.kind_name())));
             return None;
         }
     };
     let mut matrix = Vec::new();
     for row in rows.iter() {
-        let Kind::Array(entries) = &row.kind else {
-            cx.fault(
-                Diagnostic::new(row.span, "a row of `counts` must be a list").label(format!("this is {}", row.what())),
+        let TomlKind::Array(entries) = &row.kind else {
+            reader.report(
+                Diagnostic::new(row.span, "a row of `counts` must be a list")
+                    .label(format!("this is {}", row.kind_name())),
             );
             return None;
         };
-        let read: Vec<_> = entries.iter().map(|v| cx.int("counts", v, 0..=i64::MAX.into())).collect();
+        let read: Vec<_> = entries.iter().map(|v| reader.int("counts", v, 0..=i64::MAX.into())).collect();
         let read: Option<Vec<_>> = read.into_iter().collect();
         if entries.len() != rows.len() {
             let message =
                 format!("`counts` must have as many columns as rows: {} here, and {} rows", entries.len(), rows.len());
-            cx.fault(Diagnostic::new(row.span, message));
+            reader.report(Diagnostic::new(row.span, message));
             return None;
         }
         matrix.push(read?);
     }
-    Some(Sp { span: val.span, v: Counts::Matrix(matrix) })
+    Some(Spanned { span: val.span, value: AllToAllCounts::Matrix(matrix) })
 }

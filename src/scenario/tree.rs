@@ -1,61 +1,62 @@
-//! The raw tree of a file: TOML values with spans, keys in file order, cheap to copy so that a matrix point can overlay it.
+//! The tree of a file: TOML values with spans, keys in file order. It is cheap to copy, so that each point of the matrix can
+//! change a copy.
 use super::diagnostic::{Diagnostic, SourceFile, Span};
 use super::statements;
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
 
-/// Most faults of syntax that are shown for one file.
-pub(crate) const MAX_SYNTAX: usize = 20;
+/// Number of syntax errors that are shown for one file.
+pub(crate) const MAX_SYNTAX_ERRORS: usize = 20;
 
 /// Bytes of text that count as one value.
-pub(crate) const TEXT_OF_VALUE: usize = 64;
+pub(crate) const TEXT_BYTES_PER_VALUE: usize = 64;
 
 /// A value and its place.
 #[derive(Clone, Debug)]
-pub(crate) struct Val {
+pub(crate) struct TomlValue {
     pub span: Span,
-    pub kind: Kind,
+    pub kind: TomlKind,
 }
 
 /// A TOML value.
 #[derive(Clone, Debug)]
-pub(crate) enum Kind {
+pub(crate) enum TomlKind {
     Str(Arc<str>),
     Int(i128),
     Float(f64),
     Bool(bool),
     Date,
-    Array(Arc<Vec<Val>>),
-    Table(Arc<Table>),
+    Array(Arc<Vec<TomlValue>>),
+    Table(Arc<TomlTable>),
 }
 
 /// A table, in file order.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Table {
-    pub entries: Vec<Entry>,
+pub(crate) struct TomlTable {
+    pub entries: Vec<TomlEntry>,
 }
 
 /// A key and its value.
 #[derive(Clone, Debug)]
-pub(crate) struct Entry {
+pub(crate) struct TomlEntry {
     pub key: Arc<str>,
     pub key_span: Span,
-    pub val: Val,
+    pub value: TomlValue,
 }
 
-impl Table {
-    /// Values in it, the table itself not counted.
+impl TomlTable {
+    /// Number of values in it, without the table itself.
     pub fn size(&self) -> usize {
-        self.entries.iter().map(|e| e.val.size() + e.key.len() / TEXT_OF_VALUE).sum()
+        self.entries.iter().map(|e| e.value.size() + e.key.len() / TEXT_BYTES_PER_VALUE).sum()
     }
 
-    pub fn get(&self, key: &str) -> Option<&Entry> {
+    pub fn get(&self, key: &str) -> Option<&TomlEntry> {
         self.entries.iter().find(|e| &*e.key == key)
     }
 
-    /// Sets a key, in place of an old value if there is one.
-    pub fn set(&mut self, entry: Entry) {
+    /// Sets a key, and replaces an old value.
+    pub fn set(&mut self, entry: TomlEntry) {
         match self.entries.iter_mut().find(|e| e.key == entry.key) {
             Some(old) => *old = entry,
             None => self.entries.push(entry),
@@ -63,62 +64,66 @@ impl Table {
     }
 }
 
-impl Val {
-    /// What kind of value it is, for messages.
-    pub fn what(&self) -> &'static str {
+impl TomlValue {
+    /// The kind of value in messages.
+    pub fn kind_name(&self) -> &'static str {
         match &self.kind {
-            Kind::Str(_) => "text",
-            Kind::Int(_) => "a whole number",
-            Kind::Float(_) => "a number with a fraction",
-            Kind::Bool(_) => "true or false",
-            Kind::Date => "a date",
-            Kind::Array(_) => "a list",
-            Kind::Table(_) => "a table",
+            TomlKind::Str(_) => "text",
+            TomlKind::Int(_) => "a whole number",
+            TomlKind::Float(_) => "a number with a fraction",
+            TomlKind::Bool(_) => "true or false",
+            TomlKind::Date => "a date",
+            TomlKind::Array(_) => "a list",
+            TomlKind::Table(_) => "a table",
         }
     }
 
-    /// One line without spaces, as in case names.
+    /// The value in one line without spaces, as in names of cases.
     pub fn compact(&self) -> String {
         match &self.kind {
-            Kind::Str(s) => s.to_string(),
-            _ => self.nested(),
+            TomlKind::Str(s) => s.to_string(),
+            _ => self.to_toml(),
         }
     }
 
-    /// As in a file, shortened.
+    /// The value as in a file, shortened.
     pub fn written(&self) -> String {
-        super::names::shorten(&self.nested(), 24)
+        super::names::shorten(&self.to_toml(), 24)
     }
 
-    fn nested(&self) -> String {
+    fn to_toml(&self) -> String {
         match &self.kind {
-            Kind::Str(s) => format!("\"{s}\""),
-            Kind::Int(v) => v.to_string(),
-            Kind::Float(v) if v.is_nan() => "nan".into(),
-            Kind::Float(v) => format!("{v:?}"),
-            Kind::Bool(v) => v.to_string(),
-            Kind::Date => "date".into(),
-            Kind::Array(a) => format!("[{}]", a.iter().map(Val::nested).collect::<Vec<_>>().join(",")),
-            Kind::Table(t) => {
-                let parts: Vec<_> = t.entries.iter().map(|e| format!("{}={}", e.key, e.val.nested())).collect();
+            TomlKind::Str(s) => format!("\"{s}\""),
+            TomlKind::Int(v) => v.to_string(),
+            TomlKind::Float(v) if v.is_nan() => "nan".into(),
+            TomlKind::Float(v) => format!("{v:?}"),
+            TomlKind::Bool(v) => v.to_string(),
+            TomlKind::Date => "date".into(),
+            TomlKind::Array(a) => format!("[{}]", a.iter().map(TomlValue::to_toml).collect::<Vec<_>>().join(",")),
+            TomlKind::Table(t) => {
+                let parts: Vec<_> = t.entries.iter().map(|e| format!("{}={}", e.key, e.value.to_toml())).collect();
                 format!("{{{}}}", parts.join(","))
             }
         }
     }
 
-    /// Values in it, itself included; long texts count as several.
+    /// Number of values in it, itself included; long texts count as several.
     pub fn size(&self) -> usize {
         match &self.kind {
-            Kind::Array(a) => 1 + a.iter().map(Val::size).sum::<usize>(),
-            Kind::Table(t) => 1 + t.size(),
-            Kind::Str(s) => 1 + s.len() / TEXT_OF_VALUE,
+            TomlKind::Array(a) => 1 + a.iter().map(TomlValue::size).sum::<usize>(),
+            TomlKind::Table(t) => 1 + t.size(),
+            TomlKind::Str(s) => 1 + s.len() / TEXT_BYTES_PER_VALUE,
             _ => 1,
         }
     }
 }
 
-/// The tree of a file, or the faults of its syntax, sorted by place.
-pub(crate) fn parse(source: &SourceFile) -> Result<Table, Vec<Diagnostic>> {
+/// The tree of a file.
+///
+/// # Errors
+///
+/// The syntax errors by place.
+pub(crate) fn parse(source: &SourceFile) -> Result<TomlTable, Vec<Diagnostic>> {
     let (table, errors) = DeTable::parse_recoverable(&source.text);
     let places: BTreeSet<(usize, usize, &str)> = errors
         .iter()
@@ -127,26 +132,27 @@ pub(crate) fn parse(source: &SourceFile) -> Result<Table, Vec<Diagnostic>> {
             (span.start, span.end, e.message())
         })
         .collect();
-    let places = statements::first_faults(&source.text, places.into_iter().collect());
-    let more = places.len().saturating_sub(MAX_SYNTAX);
-    let shown = places.into_iter().take(MAX_SYNTAX);
-    let mut faults: Vec<Diagnostic> = shown.map(|(start, end, message)| syntax(Span { start, end }, message)).collect();
-    if let (Some(last), true) = (faults.last_mut(), more > 0) {
+    let places = statements::first_errors(&source.text, places.into_iter().collect());
+    let more = places.len().saturating_sub(MAX_SYNTAX_ERRORS);
+    let shown = places.into_iter().take(MAX_SYNTAX_ERRORS);
+    let mut diagnostics: Vec<Diagnostic> =
+        shown.map(|(start, end, message)| syntax_diagnostic(Span { start, end }, message)).collect();
+    if let (Some(last), true) = (diagnostics.last_mut(), more > 0) {
         last.help = Some(format!("there are {more} more faults like these"));
     }
-    if !faults.is_empty() {
-        return Err(faults);
+    if !diagnostics.is_empty() {
+        return Err(diagnostics);
     }
     let mut out = Vec::new();
     let tree = convert_table(table.get_ref(), &mut out);
     if out.is_empty() {
         return Ok(tree);
     }
-    out.truncate(MAX_SYNTAX);
+    out.truncate(MAX_SYNTAX_ERRORS);
     Err(out)
 }
 
-fn syntax(span: Span, message: &str) -> Diagnostic {
+fn syntax_diagnostic(span: Span, message: &str) -> Diagnostic {
     match message {
         m if m.contains("recurs") => Diagnostic::new(span, "nested too deeply"),
         m => Diagnostic::new(span, m.to_owned()),
@@ -157,40 +163,40 @@ fn to_span(r: std::ops::Range<usize>) -> Span {
     Span { start: r.start, end: r.end }
 }
 
-/// Recursion is bounded: the TOML parser refuses deep nesting itself.
-fn convert_table(table: &DeTable<'_>, faults: &mut Vec<Diagnostic>) -> Table {
-    let mut entries: Vec<Entry> = table
+/// The depth of the recursion is bounded, because the TOML parser refuses deep nesting.
+fn convert_table(table: &DeTable<'_>, diagnostics: &mut Vec<Diagnostic>) -> TomlTable {
+    let mut entries: Vec<TomlEntry> = table
         .iter()
-        .map(|(k, v)| Entry {
+        .map(|(k, v)| TomlEntry {
             key: k.get_ref().as_ref().into(),
             key_span: to_span(k.span()),
-            val: convert(v.get_ref(), to_span(v.span()), faults),
+            value: convert(v.get_ref(), to_span(v.span()), diagnostics),
         })
         .collect();
     entries.sort_by_key(|e| e.key_span.start);
-    Table { entries }
+    TomlTable { entries }
 }
 
-fn convert(value: &DeValue<'_>, span: Span, faults: &mut Vec<Diagnostic>) -> Val {
+fn convert(value: &DeValue<'_>, span: Span, diagnostics: &mut Vec<Diagnostic>) -> TomlValue {
     let kind = match value {
-        DeValue::String(s) => Kind::Str(s.as_ref().into()),
-        DeValue::Integer(i) => Kind::Int(i128::from_str_radix(i.as_str(), i.radix()).unwrap_or_else(|_| {
-            faults.push(Diagnostic::new(span, "this number does not fit 128 bits"));
+        DeValue::String(s) => TomlKind::Str(s.as_ref().into()),
+        DeValue::Integer(i) => TomlKind::Int(i128::from_str_radix(i.as_str(), i.radix()).unwrap_or_else(|_| {
+            diagnostics.push(Diagnostic::new(span, "this number does not fit 128 bits"));
             0
         })),
         DeValue::Float(f) => {
             let v: f64 = f.as_str().parse().unwrap_or(f64::NAN);
             if v.is_infinite() && !f.as_str().contains("inf") {
-                faults.push(Diagnostic::new(span, "this number is greater than any f64").help("write `inf`"));
+                diagnostics.push(Diagnostic::new(span, "this number is greater than any f64").help("write `inf`"));
             }
-            Kind::Float(v)
+            TomlKind::Float(v)
         }
-        DeValue::Boolean(b) => Kind::Bool(*b),
-        DeValue::Datetime(_) => Kind::Date,
+        DeValue::Boolean(b) => TomlKind::Bool(*b),
+        DeValue::Datetime(_) => TomlKind::Date,
         DeValue::Array(a) => {
-            Kind::Array(Arc::new(a.iter().map(|v| convert(v.get_ref(), to_span(v.span()), faults)).collect()))
+            TomlKind::Array(Arc::new(a.iter().map(|v| convert(v.get_ref(), to_span(v.span()), diagnostics)).collect()))
         }
-        DeValue::Table(t) => Kind::Table(Arc::new(convert_table(t, faults))),
+        DeValue::Table(t) => TomlKind::Table(Arc::new(convert_table(t, diagnostics))),
     };
-    Val { span, kind }
+    TomlValue { span, kind }
 }

@@ -1,45 +1,45 @@
-//! The values of a buffer's table: `each`, `random` and `text`.
+//! Reads the values of a buffer's table: `each`, `random` and `text`.
 use super::case::*;
 use super::diagnostic::{Diagnostic, Span};
-use super::keys::{self, Place, Type};
-use super::reader::{Cx, Names};
-use super::tree::{Kind, Val};
+use super::keys::{self, KeyPlace, ValueType};
+use super::reader::{AllowedNames, Reader};
+use super::tree::{TomlKind, TomlValue};
 use crate::num::{DType, empty_range};
 
-/// Most parts of a text: they are worked out anew for every rank.
+/// Largest number of parts of a text, which are evaluated for every rank.
 const MAX_PARTS: usize = 2000;
 
-pub(crate) fn each(cx: &mut Cx<'_>, val: &Val, dtype: Option<DType>) -> Option<Values> {
+pub(crate) fn read_each(reader: &mut Reader<'_>, val: &TomlValue, dtype: Option<DType>) -> Option<FillValues> {
     match &val.kind {
-        Kind::Str(_) => cx.expr(val, Names::ELEMENT).map(Values::Each),
-        Kind::Array(a) => cx.elements(a, dtype).map(Values::Row),
-        Kind::Int(_) | Kind::Float(_) => cx.element(val, dtype).map(Values::Number),
+        TomlKind::Str(_) => reader.expression(val, AllowedNames::ELEMENT).map(FillValues::Each),
+        TomlKind::Array(a) => reader.elements(a, dtype).map(FillValues::Row),
+        TomlKind::Int(_) | TomlKind::Float(_) => reader.element(val, dtype).map(FillValues::Number),
         _ => {
-            cx.wrong_type("each", Type::ExprOrRow, val);
+            reader.report_wrong_type("each", ValueType::ExprOrRow, val);
             None
         }
     }
 }
 
-pub(crate) fn random(cx: &mut Cx<'_>, val: &Val, dtype: Option<DType>) -> Option<Values> {
-    let Kind::Table(t) = &val.kind else {
-        cx.wrong_type("random", Type::Table, val);
+pub(crate) fn read_random(reader: &mut Reader<'_>, val: &TomlValue, dtype: Option<DType>) -> Option<FillValues> {
+    let TomlKind::Table(t) = &val.kind else {
+        reader.report_wrong_type("random", ValueType::Table, val);
         return None;
     };
-    let allowed: Vec<_> = keys::of(Place::Random).collect();
-    cx.check_keys(t, val.span, &allowed, "`random`");
+    let allowed: Vec<_> = keys::keys_in(KeyPlace::Random).collect();
+    reader.check_keys(t, val.span, &allowed, "`random`");
     let seed = match t.get("seed") {
-        Some(e) => cx.int("seed", &e.val, 0..=u64::MAX.into())?,
+        Some(e) => reader.int("seed", &e.value, 0..=u64::MAX.into())?,
         None => 0,
     };
     let mut bound = |key: &str| match t.get(key) {
-        Some(e) => cx.element(&e.val, dtype).map(|v| Some((v, e.val.span))),
+        Some(e) => reader.element(&e.value, dtype).map(|v| Some((v, e.value.span))),
         None => Some(None),
     };
     let (low, high) = (bound("low")?, bound("high")?);
     for (v, span) in [&low, &high].into_iter().flatten() {
         if !number(v).is_some_and(f64::is_finite) {
-            cx.fault(Diagnostic::new(*span, "a bound of `random` must be a finite number"));
+            reader.report(Diagnostic::new(*span, "a bound of `random` must be a finite number"));
             return None;
         }
     }
@@ -47,11 +47,11 @@ pub(crate) fn random(cx: &mut Cx<'_>, val: &Val, dtype: Option<DType>) -> Option
     let (from, to) = (low.as_ref().map(|l| &l.0.value), high.as_ref().map(|h| &h.0.value));
     if let Some(why) = dtype.and_then(|t| empty_range(t, from, to)) {
         let span = high.as_ref().or(low.as_ref()).map_or(val.span, |bound| bound.1);
-        cx.fault(Diagnostic::new(span, "`high` must be greater than `low`").label(why));
+        reader.report(Diagnostic::new(span, "`high` must be greater than `low`").label(why));
         return None;
     }
     let seed = u64::try_from(seed).ok()?;
-    Some(Values::Random { seed, low: low.map(|v| v.0), high: high.map(|v| v.0) })
+    Some(FillValues::Random { seed, low: low.map(|v| v.0), high: high.map(|v| v.0) })
 }
 
 fn number(e: &Element) -> Option<f64> {
@@ -62,26 +62,26 @@ fn number(e: &Element) -> Option<f64> {
     }
 }
 
-pub(crate) fn text(cx: &mut Cx<'_>, val: &Val, whole: bool) -> Option<Values> {
+pub(crate) fn read_text(reader: &mut Reader<'_>, val: &TomlValue, whole: bool) -> Option<FillValues> {
     match &val.kind {
-        Kind::Str(s) => template(cx, val.span, s).map(Values::Template),
-        Kind::Array(a) if whole => {
-            let texts: Option<Vec<_>> = a.iter().map(|v| cx.text("text", v).map(|s| s.v)).collect();
-            if a.len() != cx.world {
-                cx.fault(Diagnostic::new(val.span, format!("{} texts for {} ranks", a.len(), cx.world)));
+        TomlKind::Str(s) => parse_template(reader, val.span, s).map(FillValues::Template),
+        TomlKind::Array(a) if whole => {
+            let texts: Option<Vec<_>> = a.iter().map(|v| reader.text("text", v).map(|s| s.value)).collect();
+            if a.len() != reader.world {
+                reader.report(Diagnostic::new(val.span, format!("{} texts for {} ranks", a.len(), reader.world)));
                 return None;
             }
-            texts.map(Values::Texts)
+            texts.map(FillValues::Texts)
         }
         _ => {
-            cx.wrong_type("text", if whole { Type::Texts } else { Type::Text }, val);
+            reader.report_wrong_type("text", if whole { ValueType::Texts } else { ValueType::Text }, val);
             None
         }
     }
 }
 
-/// Literal parts and `{expression}`s; `{{` and `}}` are braces.
-fn template(cx: &mut Cx<'_>, span: Span, s: &str) -> Option<Vec<TextPart>> {
+/// Parses a text of literal parts and `{expression}`s; `{{` and `}}` are braces.
+fn parse_template(reader: &mut Reader<'_>, span: Span, s: &str) -> Option<Vec<TextPart>> {
     let mut parts = Vec::new();
     let mut literal = String::new();
     let mut at = 0;
@@ -91,22 +91,22 @@ fn template(cx: &mut Cx<'_>, span: Span, s: &str) -> Option<Vec<TextPart>> {
             literal.push(c);
             at += 2;
         } else if c == '}' {
-            let place = cx.inside(span, s, at, at + 1);
-            cx.fault(Diagnostic::new(place, "this `}` closes nothing").help("`}}` is a brace"));
+            let place = reader.span_in_text(span, s, at, at + 1);
+            reader.report(Diagnostic::new(place, "this `}` closes nothing").help("`}}` is a brace"));
             return None;
         } else if c == '{' {
             let Some(len) = rest.find('}') else {
-                let place = cx.inside(span, s, at, at + 1);
-                cx.fault(Diagnostic::new(place, "this `{` is not closed").help("`{{` is a brace"));
+                let place = reader.span_in_text(span, s, at, at + 1);
+                reader.report(Diagnostic::new(place, "this `{` is not closed").help("`{{` is a brace"));
                 return None;
             };
             if !literal.is_empty() {
                 parts.push(TextPart::Literal(std::mem::take(&mut literal)));
             }
-            let e = cx.expr_text(span, s, at + 1, &rest[1..len], Names::PER_RANK)?;
+            let e = reader.expression_in_text(span, s, at + 1, &rest[1..len], AllowedNames::PER_RANK)?;
             if parts.len() >= MAX_PARTS {
                 let message = format!("this text has more than {MAX_PARTS} parts");
-                cx.fault(
+                reader.report(
                     Diagnostic::new(span, message).help("every `{expression}` is a part, and so is what is between"),
                 );
                 return None;

@@ -13,11 +13,11 @@ const MAX_NAME: usize = 128;
 
 /// The values that a variable may have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Values {
+pub enum AllowedValues {
     /// Any text: NCCL reads it as a number or as names that it knows, never as the name of a file.
     Any,
     /// One of these, in upper or lower case: NCCL would take another text for the name of a library, or not know it.
-    One(&'static [&'static str]),
+    OneOf(&'static [&'static str]),
 }
 
 /// A variable that a file may set.
@@ -26,20 +26,20 @@ pub struct Variable {
     /// Its name without `NCCL_`.
     pub name: &'static str,
     /// The values that it may have.
-    pub values: Values,
+    pub values: AllowedValues,
 }
 
 /// Variables of one purpose.
 #[derive(Clone, Copy, Debug)]
 pub struct Purpose {
-    /// What they choose; the heading of their row in docs/scenario-format.md.
+    /// The purpose; the heading of their row in docs/scenario-format.md.
     #[cfg_attr(not(any(test, feature = "internals")), expect(dead_code))]
     pub what: &'static str,
-    /// Names, separated by white space.
+    /// Names with white space between them.
     names: &'static str,
 }
 
-/// What a file may set, by purpose. The names are those of NCCL 2.13 to 2.32, without `NCCL_`.
+/// The variables that a file may set, by purpose. The names are those of NCCL 2.13 to 2.32, without `NCCL_`.
 pub const TABLE: &[Purpose] = &[
     Purpose {
         what: "algorithms and protocols",
@@ -99,32 +99,41 @@ const RESTRICTED: &[(&str, &[&str])] = &[
 ];
 
 /// Every variable that a file may set.
-pub fn all() -> impl Iterator<Item = Variable> {
-    let values =
-        |name: &str| RESTRICTED.iter().find(|(of, _)| *of == name).map_or(Values::Any, |(_, v)| Values::One(v));
+pub fn allowed_variables() -> impl Iterator<Item = Variable> {
+    let values = |name: &str| {
+        RESTRICTED.iter().find(|(of, _)| *of == name).map_or(AllowedValues::Any, |(_, v)| AllowedValues::OneOf(v))
+    };
     TABLE
         .iter()
         .flat_map(|purpose| purpose.names.split_whitespace())
         .map(move |name| Variable { name, values: values(name) })
 }
 
-/// Variables beyond the table which files may set, from `--allow-env`.
+/// Variables outside the table that `--allow-env` allows.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AllowEnv(Vec<String>);
 
 impl AllowEnv {
-    /// Reads one full name: `NCCL_NET_PLUGIN`.
-    pub fn parse_one(text: &str) -> Result<String, String> {
+    /// Checks one full name, such as `NCCL_NET_PLUGIN`.
+    ///
+    /// # Errors
+    ///
+    /// A text that is no name of an NCCL_* variable.
+    pub fn parse_name(text: &str) -> Result<String, String> {
         if is_name(text) { Ok(text.to_owned()) } else { Err("the name of an NCCL_* variable is wanted".to_owned()) }
     }
 
-    /// Reads names separated by commas.
+    /// Parses names with commas between them.
+    ///
+    /// # Errors
+    ///
+    /// A text that is no name of an NCCL_* variable.
     pub fn parse(text: &str) -> Result<Self, String> {
-        text.split(',').map(Self::parse_one).collect::<Result<_, _>>().map(Self)
+        text.split(',').map(Self::parse_name).collect::<Result<_, _>>().map(Self)
     }
 
-    /// These names.
-    pub fn of(names: &[String]) -> Self {
+    /// The variables with these names.
+    pub fn from_names(names: &[String]) -> Self {
         Self(names.to_vec())
     }
 
@@ -133,7 +142,7 @@ impl AllowEnv {
         &self.0
     }
 
-    fn has(&self, name: &str) -> bool {
+    fn contains(&self, name: &str) -> bool {
         self.0.iter().any(|allowed| allowed == name)
     }
 }
@@ -145,17 +154,17 @@ pub(crate) fn is_name(name: &str) -> bool {
     !rest.is_empty() && name.len() <= MAX_NAME && rest.bytes().all(capital)
 }
 
-/// The fault in a variable's name at `span`, if there is one.
+/// The diagnostic for a variable that a file may not set; `None` if it may.
 pub(crate) fn refuse_name(name: &str, span: Span, allowed: &AllowEnv) -> Option<Diagnostic> {
-    if is_name(name) && (allowed.has(name) || find(name).is_some()) {
+    if is_name(name) && (allowed.contains(name) || find(name).is_some()) {
         return None;
     }
     let upper = name.trim().to_ascii_uppercase();
-    let known: Vec<String> = all().map(|variable| format!("NCCL_{}", variable.name)).collect();
+    let known: Vec<String> = allowed_variables().map(|variable| format!("NCCL_{}", variable.name)).collect();
     let d = Diagnostic::new(span, format!("`{}` cannot be set", printable(name)));
     let near = nearest(&upper, known.iter().map(String::as_str));
     Some(match near {
-        Some(near) if !is_name(name) || !exists(name) => d.help(format!("did you mean `{near}`?")),
+        Some(near) if !is_name(name) || !is_dangerous(name) => d.help(format!("did you mean `{near}`?")),
         _ if is_name(name) => d.help(format!(
             "a file can set what chooses how NCCL works, such as algorithms, sizes and transports; `--allow-env {name}` allows \
              this one too"
@@ -164,8 +173,9 @@ pub(crate) fn refuse_name(name: &str, span: Span, allowed: &AllowEnv) -> Option<
     })
 }
 
-/// True for variables of NCCL that load libraries, touch files or reach other hosts; their names are not misspellings of others.
-fn exists(name: &str) -> bool {
+/// True for names of NCCL's variables that load libraries, use files or connect to other hosts; they are no misspellings of
+/// other names.
+fn is_dangerous(name: &str) -> bool {
     const WORDS: &[&str] =
         &["PLUGIN", "FILE", "LIB", "DUMP", "PATH", "_DIR_", "ADDR", "COMM_ID", "PROFILE", "INSPECTOR"];
     // `_DIR_` must be a whole word, so that P2P_DIRECT_DISABLE does not match.
@@ -175,10 +185,10 @@ fn exists(name: &str) -> bool {
 
 fn find(name: &str) -> Option<Variable> {
     let short = name.strip_prefix("NCCL_")?;
-    all().find(|variable| variable.name == short)
+    allowed_variables().find(|variable| variable.name == short)
 }
 
-/// The fault in a variable's value at `span`, if there is one.
+/// The diagnostic for a value that a file may not give a variable; `None` if it may.
 pub(crate) fn refuse_value(name: &str, value: &str, span: Span, allowed: &AllowEnv) -> Option<Diagnostic> {
     if value.len() > MAX_VALUE {
         let message = format!("the value of `{name}` has {} bytes, more than {MAX_VALUE}", value.len());
@@ -195,7 +205,9 @@ pub(crate) fn refuse_value(name: &str, value: &str, span: Span, allowed: &AllowE
     // The key of a communicator's configuration has the same effect as the variable.
     let variable = if name == "netName" { "NCCL_NET" } else { name };
     match find(variable)?.values {
-        Values::One(known) if !allowed.has(variable) && !known.iter().any(|word| word.eq_ignore_ascii_case(value)) => {
+        AllowedValues::OneOf(known)
+            if !allowed.contains(variable) && !known.iter().any(|word| word.eq_ignore_ascii_case(value)) =>
+        {
             let d = Diagnostic::new(span, format!("`{name}` cannot be set to `{value}`"));
             Some(d.help(format!("known: {}; `--allow-env {variable}` allows any value", known.join(", "))))
         }
@@ -218,15 +230,19 @@ mod tests {
 
     #[test]
     fn the_table_names_each_once_and_nothing_that_names_a_file() {
-        let names: Vec<_> = all().map(|variable| variable.name).collect();
+        let names: Vec<_> = allowed_variables().map(|variable| variable.name).collect();
         assert_eq!(names.iter().collect::<BTreeSet<_>>().len(), names.len());
         for name in names {
             assert!(
-                is_name(&format!("NCCL_{name}")) && !exists(&format!("NCCL_{name}")) || name == "IB_ADDR_FAMILY",
+                is_name(&format!("NCCL_{name}")) && !is_dangerous(&format!("NCCL_{name}")) || name == "IB_ADDR_FAMILY",
                 "{name}"
             );
         }
-        assert!(RESTRICTED.iter().all(|(name, _)| all().any(|v| v.name == *name && v.values != Values::Any)));
+        assert!(
+            RESTRICTED
+                .iter()
+                .all(|(name, _)| allowed_variables().any(|v| v.name == *name && v.values != AllowedValues::Any))
+        );
     }
 
     #[test]
@@ -286,7 +302,7 @@ mod tests {
             "NCCL_ÄLGO",
             "NCCL_ALGO=x",
         ] {
-            assert!(name(text).is_some() && AllowEnv::parse_one(text).is_err(), "{text:?}");
+            assert!(name(text).is_some() && AllowEnv::parse_name(text).is_err(), "{text:?}");
         }
         assert_eq!(name("NCCL_ALGOS").unwrap(), "did you mean `NCCL_ALGO`?");
         assert_eq!(name("nccl_algo").unwrap(), "did you mean `NCCL_ALGO`?");

@@ -13,7 +13,7 @@ use crate::run::finish::{self, Finished};
 use crate::run::lock::{self, Locks};
 use crate::run::pool::{KeptSet, Pooled};
 use crate::run::{Backend, Error, job};
-use crate::scenario::Expected;
+use crate::scenario::ExpectedOutcome;
 use soft_nccl::fault::FaultMode;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -195,7 +195,7 @@ fn clean_case(plan: &Plan) -> bool {
 
 /// True if nothing negative is expected.
 fn plain_case(plan: &Plan) -> bool {
-    let expects_ok = plan.case.outcome.as_ref().is_none_or(|o| o.v.iter().all(|e| *e == Expected::Ok));
+    let expects_ok = plan.case.outcome.as_ref().is_none_or(|o| o.value.iter().all(|e| *e == ExpectedOutcome::Ok));
     let no_errors = plan.steps.iter().all(|step| step.error.is_empty());
     expects_ok && no_errors && plan.undefined.is_none()
 }

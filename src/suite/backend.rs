@@ -2,7 +2,7 @@
 use crate::backend::standin;
 use crate::child::Workers;
 use crate::library;
-use crate::report::Inherited;
+use crate::report::InheritedVariables;
 use crate::run::{Backend, Machine, gpus};
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -118,7 +118,7 @@ impl BackendRequest {
                 (chosen.path, chosen.probed)
             }
             None => {
-                let mut found = library::find(workers).into_iter();
+                let mut found = library::find_libraries(workers).into_iter();
                 let usable = found.find_map(|found| Some((found.path, found.probed.ok()?)));
                 usable.ok_or("no NCCL library was found; `collspec nccl fetch 2.30.7` gets one")?
             }
@@ -137,7 +137,7 @@ impl BackendRequest {
 
 impl ChosenBackend {
     /// One line that says what runs the cases, with what environment; for the standard error.
-    pub fn banner(&self, inherited: &Inherited) -> String {
+    pub fn banner(&self, inherited: &InheritedVariables) -> String {
         let mut words = match &self.machine {
             Some(machine) => machine.describe(),
             None => "NCCL's interface in software, no GPU".to_owned(),
@@ -145,7 +145,7 @@ impl ChosenBackend {
         if let Some(why) = &self.instead {
             words.push_str(&format!(" (not nccl: {why})"));
         }
-        let variables = inherited.words();
+        let variables = inherited.as_shell_words();
         if !variables.is_empty() {
             words.push_str(&format!("; inherited: {}", variables.join(" ")));
         }
@@ -175,7 +175,7 @@ mod tests {
         let auto = BackendRequest { driver: Some("/no/such/folder".into()), ..BackendRequest::default() };
         let choice = auto.resolve(&workers).unwrap();
         assert_eq!(choice.backend, Backend::Soft);
-        let words = choice.banner(&Inherited::default());
+        let words = choice.banner(&InheritedVariables::default());
         assert!(words.contains("not nccl: /no/such/folder"), "{words}");
         assert!(BackendChoice::parse("cuda").is_err());
     }

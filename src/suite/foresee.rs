@@ -1,5 +1,5 @@
 //! What can be said of a case without running it.
-use super::faults;
+use super::diagnostics;
 use crate::judge;
 use crate::oracle::Forecast;
 use crate::plan::cost::human;
@@ -26,13 +26,13 @@ pub enum Foreseen {
 /// Plans the case and works out what must come of it. `Err` is what makes that impossible, or a refusal that was expected
 /// and does not come.
 pub fn foresee(case: &Arc<Case>, limits: &Limits, turns: &Turns) -> Result<Foreseen, Vec<Diagnostic>> {
-    let Some(plan) = faults::plan(case, limits)? else { return Ok(Foreseen::Refused) };
+    let Some(plan) = diagnostics::plan(case, limits)? else { return Ok(Foreseen::Refused) };
     let Some(_turn) = turns.take(plan.cost.memory) else {
         let (needed, free) = (human(plan.cost.memory), human(turns.total()));
         return Ok(Foreseen::TooLarge(format!("it needs {needed} of memory, and this machine has {free} free")));
     };
-    if let Err(diagnostics) = Forecast::new(&plan, faults::SEED) {
-        return faults::unless_expected(case, diagnostics).map(|()| Foreseen::Refused);
+    if let Err(diagnostics) = Forecast::new(&plan, diagnostics::SEED) {
+        return diagnostics::unless_expected(case, diagnostics).map(|()| Foreseen::Refused);
     }
     if let Some(finding) = judge::missing_refusal(case).and_then(|verdict| verdict.findings.into_iter().next()) {
         return Err(vec![Diagnostic::new(finding.span.unwrap_or(case.span), finding.text)]);

@@ -1,5 +1,5 @@
 //! Cases in other forms: those that files name, or that somebody asks for.
-use super::{Suite, drive, faults};
+use super::{Suite, diagnostics, drive};
 use crate::plan::{self, Limits};
 use crate::scenario::forms::{self, Form};
 use crate::scenario::{Case, Diagnostic};
@@ -21,13 +21,13 @@ impl Forms {
     /// `all`, `none`, or names with commas between.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
-            "all" => return Ok(Self::These(forms::TABLE.iter().collect())),
+            "all" => return Ok(Self::These(forms::FORMS.iter().collect())),
             "none" => return Ok(Self::These(Vec::new())),
             _ => {}
         }
         let mut these = Vec::new();
         for word in text.split(',').map(str::trim) {
-            let form = forms::find(word).ok_or_else(|| unknown(word))?;
+            let form = forms::by_name(word).ok_or_else(|| unknown(word))?;
             if !these.contains(&form) {
                 these.push(form);
             }
@@ -55,14 +55,14 @@ struct Made {
 /// a fault of the file.
 pub(super) fn add(suite: &mut Suite, wanted: &Forms, jobs: usize) {
     let list = |case: &Case| match wanted {
-        Forms::Named => case.forms.iter().map(|form| form.v).collect(),
+        Forms::Named => case.forms.iter().map(|form| form.value).collect(),
         Forms::These(these) => these.clone(),
     };
     let limits = &suite.limits;
     let made = drive::map(&suite.cases, jobs, |case| make(case, &list(case), limits));
     if *wanted == Forms::Named {
         for (case, diagnostic) in unused(&suite.cases, &made) {
-            faults::add(&mut suite.faults, &case, vec![diagnostic]);
+            diagnostics::add(&mut suite.invalid_files, &case, vec![diagnostic]);
         }
     }
     suite.cases.extend(made.into_iter().flat_map(|made| made.cases));
@@ -73,7 +73,7 @@ fn make(case: &Arc<Case>, list: &[&'static Form], limits: &Limits) -> Made {
     let refuses = |case: &Arc<Case>| plan::plan(case, limits).err().map(|diagnostics| diagnostics.into_iter().next());
     let mut sound = None;
     for form in list {
-        match form.of(case) {
+        match form.apply(case) {
             Ok(new) => {
                 let new = Arc::new(new);
                 match refuses(&new) {
@@ -101,7 +101,7 @@ fn unused(cases: &[Arc<Case>], made: &[Made]) -> Vec<(Arc<Case>, Diagnostic)> {
     let mut named: BTreeMap<(&str, usize), Option<Refused<'_>>> = BTreeMap::new();
     for (case, made) in cases.iter().zip(made) {
         for (index, form) in case.forms.iter().enumerate() {
-            let why = made.refused.iter().find(|(refused, _)| *refused == form.v);
+            let why = made.refused.iter().find(|(refused, _)| *refused == form.value);
             let why = why.map(|(_, why)| (case, index, why.as_str()));
             let first = named.entry((&case.file.path, form.span.start)).or_insert(why);
             if why.is_none() {
@@ -111,9 +111,9 @@ fn unused(cases: &[Arc<Case>], made: &[Made]) -> Vec<(Arc<Case>, Diagnostic)> {
     }
     let left = named.into_values().flatten().map(|(case, index, why)| {
         let form = &case.forms[index];
-        let text = format!("no case of this file can take the form `{}`", form.v.name);
+        let text = format!("no case of this file can take the form `{}`", form.value.name);
         let diagnostic =
-            Diagnostic::new(form.span, text).label(why.to_owned()).help(format!("the form is: {}", form.v.doc));
+            Diagnostic::new(form.span, text).label(why.to_owned()).help(format!("the form is: {}", form.value.doc));
         (case.clone(), diagnostic)
     });
     left.collect()

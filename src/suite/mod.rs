@@ -1,8 +1,8 @@
-//! Scenario files to run together: their cases, their faults, and one call that runs them all.
+//! Scenario files to run together: their cases, their diagnostics, and one call that runs them all.
 mod attempt;
 pub mod backend;
+pub mod diagnostics;
 pub mod drive;
-pub mod faults;
 mod finish;
 #[cfg(test)]
 pub(crate) mod fixture;
@@ -19,8 +19,8 @@ mod worker_environment;
 mod works;
 
 pub use backend::{BackendChoice, BackendMissing, BackendRequest, ChosenBackend};
+pub use diagnostics::InvalidFile;
 pub use drive::Executor;
-pub use faults::Faulty;
 pub use forms::Forms;
 pub use observer::Experiment;
 pub use options::{OptionError, RunOptions};
@@ -44,7 +44,7 @@ pub struct Suite {
     /// In the order in which they are best run: those that can share a worker together, then by name.
     pub cases: Vec<Arc<Case>>,
     /// Files that cannot be used as they are.
-    pub faults: Vec<Faulty>,
+    pub invalid_files: Vec<InvalidFile>,
     /// What a case may cost.
     pub limits: Limits,
     /// Entries that look like a file of the suite but were not taken.
@@ -93,9 +93,9 @@ pub enum Error {
     /// A path that cannot be read.
     #[error(transparent)]
     Read(#[from] crate::scenario::DiscoverError),
-    /// Files have faults; nothing was run.
+    /// Files are invalid; nothing was run.
     #[error("{} with faults; nothing was run", files_in_words(*.0))]
-    Faults(usize),
+    InvalidFiles(usize),
     /// Nothing to run.
     #[error("there is nothing to run")]
     Empty,
@@ -159,29 +159,29 @@ impl Suite {
         self.cases.retain(|case| filter.admits(case));
     }
 
-    /// Plans every case on `jobs` threads and adds to the faults the cases that cannot be run as written, and the files
+    /// Plans every case on `jobs` threads and adds to the invalid files the cases that cannot be run as written, and the files
     /// whose cases are too much work together.
     pub fn plan(&mut self, jobs: usize) {
         let planned = self.planned(jobs);
         for (case, diagnostics) in planned.faulty.into_iter().chain(planned.overworked) {
-            faults::add(&mut self.faults, &case, diagnostics);
+            diagnostics::add(&mut self.invalid_files, &case, diagnostics);
         }
     }
 
-    /// Plans every case on `jobs` threads, and makes a fault of the files whose cases are too much work together; what is
+    /// Plans every case on `jobs` threads, and adds a diagnostic to the files whose cases are too much work together; what is
     /// wrong with a case itself shows when it is run.
     pub fn weigh(&mut self, jobs: usize) {
         for (first, diagnostics) in self.planned(jobs).overworked {
             self.cases.retain(|case| case.file.path != first.file.path);
-            faults::add(&mut self.faults, &first, diagnostics);
+            diagnostics::add(&mut self.invalid_files, &first, diagnostics);
         }
     }
 
     fn planned(&self, jobs: usize) -> Planned {
-        let patience = faults::Patience::default();
+        let patience = diagnostics::InvalidCaseLimit::default();
         let (limits, works) = (&self.limits, Works::of(&self.cases));
         let look = |case: &Arc<Case>| {
-            let work = faults::plan(case, limits)?.map_or(0, |plan| plan.cost.work);
+            let work = diagnostics::plan(case, limits)?.map_or(0, |plan| plan.cost.work);
             works.add(case, work);
             Ok(())
         };
@@ -200,8 +200,8 @@ impl Suite {
         if crate::child::is_worker() {
             return Err(Error::InsideWorker);
         }
-        if !self.faults.is_empty() {
-            return Err(Error::Faults(self.faults.len()));
+        if !self.invalid_files.is_empty() {
+            return Err(Error::InvalidFiles(self.invalid_files.len()));
         }
         if self.cases.is_empty() {
             return Err(Error::Empty);

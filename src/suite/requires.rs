@@ -6,19 +6,19 @@ use nccl_sys::Maker;
 use std::cmp::Ordering;
 
 /// Most processes of a worker.
-pub const MOST_PARTS: usize = Placement::MOST_PROCESSES;
+pub const MOST_PARTS: usize = Placement::MAX_PROCESSES;
 
 /// What can be said without asking the library.
 pub fn missing(case: &Case, backend: &Backend, machine: Option<&Machine>, sharing: RanksPerGpu) -> Option<String> {
     let needs = &case.requires;
-    if case.placement == Placement::Processes && case.ranks() > MOST_PARTS {
-        let n = case.ranks();
+    if case.placement == Placement::Processes && case.total_ranks() > MOST_PARTS {
+        let n = case.total_ranks();
         return Some(format!("placement \"processes\" starts at most {MOST_PARTS} processes; this case has {n} ranks"));
     }
     if let Some(var) = case.env.iter().find(|var| matches!(var.value, EnvValue::PerRank(_)))
         && case.placement != Placement::Processes
     {
-        let name = &var.name.v;
+        let name = &var.name.value;
         return Some(format!("{name} differs by rank, which needs placement = \"processes\""));
     }
     if let Some(wanted) = needs.backend.as_ref().filter(|wanted| *wanted != backend.name()) {
@@ -47,7 +47,7 @@ fn no_such_gpus(case: &Case, machine: &Machine, sharing: RanksPerGpu) -> Option<
     if case.requires.nvidia && machine.probed.maker == Maker::Other {
         return Some(format!("needs NVIDIA's library; this one is {}", machine.probed.maker.words()));
     }
-    let (needs, ranks, there) = (&case.requires, case.ranks(), machine.gpus.devices.len());
+    let (needs, ranks, there) = (&case.requires, case.total_ranks(), machine.gpus.devices.len());
     let are = if there == 1 { "there is 1" } else { &format!("there are {there}") };
     if let Some(n) = needs.gpus.filter(|n| *n as usize > there) {
         return Some(format!("needs {}; {are}", gpus(n as usize)));
@@ -95,18 +95,18 @@ pub fn too_old(case: &Case, code: i32) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::backend::cuda::{DeviceInfo, DriverState, Gpus};
-    use crate::library::Probed;
+    use crate::backend::cuda::{DeviceInfo, DriverReport, DriverState};
+    use crate::library::LibraryInfo;
     use crate::scenario::{self, SourceFile};
     use std::sync::Arc;
 
     fn machine(maker: Maker) -> Machine {
         let devices = vec![DeviceInfo::default(), DeviceInfo::default()];
-        let gpus = Gpus { state: DriverState::Devices(2), version: Some(12080), standin: None, devices };
+        let gpus = DriverReport { state: DriverState::Devices(2), version: Some(12080), standin: None, devices };
         Machine {
             gpus,
             library: "/lib/libnccl.so.2".into(),
-            probed: Probed { version: 23007, maker, symbols: Vec::new() },
+            probed: LibraryInfo { version: 23007, maker, symbols: Vec::new() },
         }
     }
 

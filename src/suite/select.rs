@@ -1,5 +1,5 @@
 //! Which cases there are, and which of them are meant.
-use super::{Error, Faulty, Reading, Suite, drive, forms};
+use super::{Error, InvalidFile, Reading, Suite, drive, forms};
 use crate::scenario::{self, Case, Discovered, Placement};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
@@ -45,16 +45,18 @@ pub(super) fn open_exact(root: &Path, name: &str, reading: &Reading) -> Result<S
     Ok(suite)
 }
 
-fn load(files: &[scenario::Scenario], reading: &Reading) -> Suite {
+fn load(files: &[scenario::ScenarioFile], reading: &Reading) -> Suite {
     let jobs = available_parallelism().map_or(1, NonZeroUsize::get);
     let loaded = drive::map(files, jobs, |file| scenario::load_found(file, &reading.allow_env, reading.limits.file));
     let mut suite = Suite { limits: reading.limits, ..Suite::default() };
     for (file, loaded) in files.iter().zip(loaded) {
         match loaded {
             Ok(cases) => suite.cases.extend(cases.into_iter().map(Arc::new)),
-            Err(rejected) => {
-                suite.faults.push(Faulty { name: file.name.clone(), file: rejected.file, diagnostics: rejected.faults })
-            }
+            Err(rejected) => suite.invalid_files.push(InvalidFile {
+                name: file.name.clone(),
+                file: rejected.file,
+                diagnostics: rejected.diagnostics,
+            }),
         }
     }
     forms::add(&mut suite, &reading.forms, jobs);
@@ -65,14 +67,14 @@ fn load(files: &[scenario::Scenario], reading: &Reading) -> Suite {
 /// Cases that can share a worker stand together, so that workers are not thrown away between them.
 fn order(cases: &mut [Arc<Case>]) {
     // of processes there is one for each rank
-    let processes = |case: &Case| if case.placement == Placement::Processes { case.ranks() } else { 1 };
+    let processes = |case: &Case| if case.placement == Placement::Processes { case.total_ranks() } else { 1 };
     let key =
         |case: &Arc<Case>| (case.placement, processes(case), format!("{:?}", environment(case)), case.name.clone());
     cases.sort_by_cached_key(key);
 }
 
 fn environment(case: &Case) -> Vec<(&str, &scenario::EnvValue)> {
-    case.env.iter().map(|variable| (variable.name.v.as_str(), &variable.value)).collect()
+    case.env.iter().map(|variable| (variable.name.value.as_str(), &variable.value)).collect()
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! How long a case, and what comes before and after it, may take.
 use super::Runner;
 use crate::run::Backend;
-use crate::scenario::{Case, Expected};
+use crate::scenario::{Case, ExpectedOutcome};
 use std::time::Duration;
 
 /// Seconds for a case, once its inputs are in place.
@@ -23,7 +23,7 @@ impl Runner {
 
     /// The time for a case on a worker of so many processes: the file's limit, else the option's, else the default.
     pub(super) fn case_limit(&self, case: &Case, processes: usize) -> Duration {
-        let file = case.timeout.as_ref().map(|timeout| timeout.v);
+        let file = case.timeout.as_ref().map(|timeout| timeout.value);
         duration(file.or(self.options.timeout).unwrap_or_else(|| self.default_limit(case, processes)))
     }
 
@@ -43,7 +43,8 @@ impl Runner {
     /// True if the case may hang and that takes no long wait to see. The software library proves it at once, but not across
     /// processes: there only the clock tells.
     fn hang_needs_clock(&self, case: &Case) -> bool {
-        self.chosen.backend == Backend::Soft && case.outcome.as_ref().is_some_and(|o| o.v.contains(&Expected::Hang))
+        self.chosen.backend == Backend::Soft
+            && case.outcome.as_ref().is_some_and(|o| o.value.contains(&ExpectedOutcome::Hang))
     }
 }
 

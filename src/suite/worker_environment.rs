@@ -8,7 +8,7 @@ use std::sync::Arc;
 impl Runner {
     /// True if some ranks of the case have a GPU in common.
     pub(super) fn shares_gpus(&self, case: &Case) -> bool {
-        self.machine().is_some_and(|machine| machine.ranks_per_gpu(case.ranks()) > 1)
+        self.machine().is_some_and(|machine| machine.ranks_per_gpu(case.total_ranks()) > 1)
     }
 
     /// The case as it is to run: where its file leaves the placement at the default, the option decides, if the case can
@@ -20,12 +20,12 @@ impl Runner {
         };
         let mut timeout = case.timeout.clone();
         if let Some(timeout) = timeout.as_mut().filter(|_| placement == Placement::Processes) {
-            timeout.v = self.limit_in_processes(case, timeout.v);
+            timeout.value = self.limit_in_processes(case, timeout.value);
         }
         let placed = Arc::new(Case { placement, timeout, ..(**case).clone() });
         let fits = match placement {
             Placement::Threads => true,
-            Placement::Processes => case.ranks() <= requires::MOST_PARTS,
+            Placement::Processes => case.total_ranks() <= requires::MOST_PARTS,
             // some programs need a thread per rank; a diagnostic that both have is told of the file's own
             Placement::OneThread => plan::plan(&placed, &self.options.reading.limits).is_ok(),
         };
@@ -34,7 +34,7 @@ impl Runner {
 
     /// Workers with equal keys can run the same cases.
     pub(super) fn worker_key(&self, case: &Case) -> WorkerKey {
-        let parts = if case.placement == Placement::Processes { case.ranks() } else { 1 };
+        let parts = if case.placement == Placement::Processes { case.total_ranks() } else { 1 };
         let env = (0..parts).map(|part| self.variables(case, part)).collect();
         WorkerKey { backend: self.chosen.backend.clone(), env, placement: case.placement }
     }
@@ -45,9 +45,9 @@ impl Runner {
             EnvValue::All(text) => Some(text.clone()),
             EnvValue::PerRank(texts) => texts.get(part).cloned(),
         };
-        let own = case.env.iter().filter_map(|var| Some((var.name.v.clone(), value(&var.value)?)));
+        let own = case.env.iter().filter_map(|var| Some((var.name.value.clone(), value(&var.value)?)));
         let mut env = self.chosen.backend.env();
-        if let Some(machine) = self.machine().filter(|machine| machine.ranks_per_gpu(case.ranks()) > 1) {
+        if let Some(machine) = self.machine().filter(|machine| machine.ranks_per_gpu(case.total_ranks()) > 1) {
             env.extend(machine.sharing(part));
         }
         // the case's own variables stand last: they are what holds

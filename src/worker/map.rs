@@ -1,7 +1,7 @@
 //! A `map`: every element of the output from the expression.
 use crate::expr::map::{MapInput, map_element};
 use crate::expr::{Expr, Value};
-use crate::num::{DType, put};
+use crate::num::{DType, put_element};
 
 /// All elements, or why one has no value.
 pub fn all(
@@ -18,7 +18,7 @@ pub fn all(
     for i in 0..count {
         let bits = map_element(expr, names, &inputs, dtype, i, &|_, _| ())
             .map_err(|error| format!("map `{}`, element {i}: {error}", expr.text))?;
-        put(dtype, &mut out, i as usize, bits);
+        put_element(dtype, &mut out, i as usize, bits);
     }
     Ok(out)
 }

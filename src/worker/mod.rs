@@ -138,7 +138,7 @@ impl Worker {
                 }
                 let job = Arc::from(job);
                 let kept = self.take_kept(&job);
-                self.backend.library.ask_fault(&job.fault)?;
+                self.backend.library.request_fault(&job.fault)?;
                 let session = Arc::new(Session::new(job, kept)?);
                 self.current = Some(session.clone());
                 self.start(session, true)

@@ -2,7 +2,7 @@
 use super::map;
 use super::session::{RankState, Run};
 use crate::backend::cuda::OUT_OF_MEMORY;
-use crate::backend::{Address, CallError, Collective, Comm, CommSlot, DeviceError, Staging, Transfer};
+use crate::backend::{Address, CallError, CollectiveCall, Comm, CommSlot, DeviceError, Staging, TransferCall};
 use crate::job::arena::{Outside, Step};
 use crate::job::{Asked, Call, Figure, Job, NOT_NCCL, Ptr, RankEnd, Red, Traffic, What};
 use crate::ops::ConfigValue;
@@ -153,7 +153,7 @@ impl<'a> Rank<'a> {
         match self.perform(at, &call.what) {
             Err(Halt::Call(error)) => {
                 self.run.record_code(self.rank, at, error.code().0, error.to_string());
-                if self.run.backend.library.is_mute() {
+                if self.run.backend.library.lacks_error_text() {
                     self.run.record_answers(self.rank, |answers| answers.mute += 1);
                 }
                 if call.tolerate { Ok(()) } else { Err(Halt::Call(error)) }
@@ -177,8 +177,17 @@ impl<'a> Rank<'a> {
                 };
                 let stream = self.stream(*stream)?;
                 let (count, dtype, root) = (*count, *dtype, *root);
-                let done =
-                    library.collective(&Collective { call: *call, send, recv, count, dtype, op, root, comm, stream });
+                let done = library.collective(&CollectiveCall {
+                    call: *call,
+                    send,
+                    recv,
+                    count,
+                    dtype,
+                    op,
+                    root,
+                    comm,
+                    stream,
+                });
                 if matches!(red, Red::PreMulSum { .. }) {
                     self.ops.push((op, comm));
                     self.end_ops()?;
@@ -300,7 +309,7 @@ impl<'a> Rank<'a> {
         let handle = comm.map(|c| self.comm(c).map(CommSlot::get)).transpose()?;
         let first = self.run.first_tag;
         if let Some(handle) = handle {
-            self.run.backend.library.mark(handle, first.wrapping_add(tag));
+            self.run.backend.library.count_traffic_under(handle, first.wrapping_add(tag));
         }
         let at = match self.tags.iter().position(|t| t.tag == tag) {
             Some(at) => at,
@@ -320,7 +329,7 @@ impl<'a> Rank<'a> {
         let Some(began) = entry.began.take() else { return Ok(()) };
         for comm in &entry.comms {
             if let Some(slot) = self.seat.comms.get(*comm as usize) {
-                self.run.backend.library.mark(slot.get(), 0);
+                self.run.backend.library.count_traffic_under(slot.get(), 0);
             }
         }
         let nanos = entry.nanos.clone();
@@ -424,7 +433,7 @@ impl<'a> Rank<'a> {
         (0..self.seat.comms.len() as u32).for_each(|comm| self.ask(comm));
         if self.rank == self.job().ranks.start as usize {
             let library = &self.run.backend.library;
-            let (texts, version) = (library.error_texts(), library.say_version());
+            let (texts, version) = (library.error_texts(), library.reported_version());
             self.run.record_answers(self.rank, |answers| (answers.texts, answers.version) = (texts, version));
         }
     }
@@ -504,9 +513,9 @@ impl<'a> Rank<'a> {
         peer: i32,
         comm: u32,
         stream: u32,
-    ) -> Result<Transfer<'_>, Halt> {
+    ) -> Result<TransferCall<'_>, Halt> {
         let (ptr, comm, stream) = (self.pointer(ptr)?, self.comm(comm)?.get(), self.stream(stream)?);
-        Ok(Transfer { ptr, count, dtype, peer, comm, stream })
+        Ok(TransferCall { ptr, count, dtype, peer, comm, stream })
     }
 
     fn comm(&self, index: u32) -> Result<&CommSlot, Halt> {
@@ -519,7 +528,7 @@ impl<'a> Rank<'a> {
         self.ops.retain(|(_, comm)| *comm != ended);
         Ok(())
     }
-    fn stream(&self, index: u32) -> Result<&crate::backend::Stream, Halt> {
+    fn stream(&self, index: u32) -> Result<&crate::backend::DeviceStream, Halt> {
         self.seat.streams.get(index as usize).ok_or_else(|| garbled("stream"))
     }
     /// A scalar's address. Its value is copied there in stream order from the bytes right behind it.

@@ -2,7 +2,7 @@
 use super::barrier::Barrier;
 use super::rank::Halt;
 use super::watch;
-use crate::backend::{Backend, CallError, CommSlot, Memory, Staging, Stream};
+use crate::backend::{Backend, CallError, CommSlot, DeviceMemory, DeviceStream, Staging};
 use crate::job::arena::{Mapping, Step};
 use crate::job::wire;
 use crate::job::{Answers, Id, Job, RankEnd, RankReport, Reply, Report, What};
@@ -19,11 +19,11 @@ pub struct RankState {
     /// By communicator index; null handles where the rank has none.
     pub comms: Vec<CommSlot>,
     /// By stream index.
-    pub streams: Vec<Stream>,
+    pub streams: Vec<DeviceStream>,
     /// The rank's allocations, by index in the job, ascending.
-    pub memory: Vec<(u32, Memory)>,
+    pub memory: Vec<(u32, DeviceMemory)>,
     /// Copies taken by its checkpoints, by index in the job, ascending.
-    pub shadows: Vec<(u32, Memory)>,
+    pub shadows: Vec<(u32, DeviceMemory)>,
     /// What goes in and out goes through this, once something is loaded.
     pub staging: Option<Staging>,
 }
@@ -349,7 +349,7 @@ impl Run {
     }
 
     fn report(&self, ranks: Vec<RankReport>) -> Report {
-        Report { ranks, reached: self.backend.library.reached() }
+        Report { ranks, reached: self.backend.library.faults_reached() }
     }
 
     /// Threads that have not left.
@@ -360,7 +360,7 @@ impl Run {
     /// Nothing can move any more: says how far everybody is. Where a rank has failed, that is what happened to the case;
     /// the others merely cannot be told to stop.
     pub fn stuck(&self) {
-        let waits = self.backend.library.who_waits();
+        let waits = self.backend.library.waiting_text();
         let mut ranks = self.reports().clone();
         for (rank, report) in ranks.iter_mut().enumerate() {
             if let RankEnd::Running { call } = &mut report.end {

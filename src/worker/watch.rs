@@ -20,7 +20,7 @@ static WATCH: OnceLock<Watch> = OnceLock::new();
 
 /// Starts watching, if the backend can say what moves. Once per process.
 pub fn start(backend: &'static Backend) -> std::io::Result<()> {
-    if backend.census().is_none()
+    if backend.activity().is_none()
         || WATCH.set(Watch { backend, state: Mutex::default(), wake: Condvar::new() }).is_err()
     {
         return Ok(());
@@ -85,7 +85,7 @@ struct Look {
 impl Watch {
     /// `Some` if everything waits.
     fn look(&self, run: &Run) -> Option<Look> {
-        let census = self.backend.census()?;
+        let census = self.backend.activity()?;
         let (at_barrier, moves) = run.barrier.waiting();
         let live = run.live();
         let still = live > 0 && !census.busy && census.blocked + at_barrier >= live;

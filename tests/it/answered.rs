@@ -39,7 +39,7 @@ pub fn answer(text: &str, most: usize) -> Answer {
         Ok(cases) => cases,
         Err(rejected) => {
             assert_eq!((&rejected.file.path, &rejected.file.text), (&file.path, &file.text), "the file's own text");
-            assert_places(&rejected.file, &rejected.faults);
+            assert_places(&rejected.file, &rejected.diagnostics);
             return Answer::Refused;
         }
     };

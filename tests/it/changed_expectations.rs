@@ -4,7 +4,8 @@ use collspec::internals::judge::{Lane, Status};
 use collspec::internals::num::{DType, element_bits};
 use collspec::internals::plan::{Limits, plan};
 use collspec::internals::scenario::{
-    Case, Content, Element, ElementValue, Expected, MAX_BYTES, RowKind, Values, discover, fit, load,
+    BufferContent, Case, Element, ElementValue, ExpectedOutcome, FillValues, MAX_BYTES, RowKind, discover, fit_dtype,
+    load,
 };
 use collspec::internals::suite::{RunOptions, Runner};
 use std::num::NonZeroUsize;
@@ -21,13 +22,13 @@ struct Place {
 
 fn list_of(case: &Case, place: &Place) -> Option<Vec<Element>> {
     match (&case.expect[place.expectation].content, place.rank) {
-        (Content::Rows(rows), Some(rank)) => match &rows[rank].kind {
+        (BufferContent::Rows(rows), Some(rank)) => match &rows[rank].kind {
             RowKind::Elements(list) => Some(list.clone()),
             _ => None,
         },
-        (Content::All(fill), None) => match &fill.values {
-            Values::Row(list) => Some(list.clone()),
-            Values::Number(one) => Some(vec![one.clone()]),
+        (BufferContent::All(fill), None) => match &fill.values {
+            FillValues::Row(list) => Some(list.clone()),
+            FillValues::Number(one) => Some(vec![one.clone()]),
             _ => None,
         },
         _ => None,
@@ -38,8 +39,8 @@ fn list_of(case: &Case, place: &Place) -> Option<Vec<Element>> {
 fn written_numbers(case: &Case) -> Vec<Place> {
     let mut found = Vec::new();
     for expectation in 0..case.expect.len() {
-        for rank in (0..case.world_size.v).map(Some).chain([None]) {
-            if matches!(&case.expect[expectation].content, Content::Rows(rows) if rank.is_none_or(|r| r >= rows.len()))
+        for rank in (0..case.world_size.value).map(Some).chain([None]) {
+            if matches!(&case.expect[expectation].content, BufferContent::Rows(rows) if rank.is_none_or(|r| r >= rows.len()))
             {
                 continue;
             }
@@ -61,19 +62,19 @@ fn another_value(dtype: DType, value: ElementValue) -> ElementValue {
         ElementValue::Float(_) => Vec::new(),
     };
     let numbers = next.into_iter().chain([7, 0]).map(ElementValue::Int);
-    let mut others = numbers.filter(|v| fit(*v, dtype).is_ok() && element_bits(dtype, v) != bits);
+    let mut others = numbers.filter(|v| fit_dtype(*v, dtype).is_ok() && element_bits(dtype, v) != bits);
     others.next().expect("every type holds 7 and 0")
 }
 
 fn write(case: &mut Case, place: &Place, value: ElementValue) {
     let list = match (&mut case.expect[place.expectation].content, place.rank) {
-        (Content::Rows(rows), Some(rank)) => match &mut rows[rank].kind {
+        (BufferContent::Rows(rows), Some(rank)) => match &mut rows[rank].kind {
             RowKind::Elements(list) => list,
             _ => return,
         },
-        (Content::All(fill), None) => match &mut fill.values {
-            Values::Row(list) => list,
-            Values::Number(one) => std::slice::from_mut(one),
+        (BufferContent::All(fill), None) => match &mut fill.values {
+            FillValues::Row(list) => list,
+            FillValues::Number(one) => std::slice::from_mut(one),
             _ => return,
         },
         _ => return,
@@ -94,7 +95,7 @@ fn a_changed_number_of_an_expect_fails_its_rank_and_element() {
         // A sweep repeats itself; its first and last case will do.
         let last = cases.len() - 1;
         for case in cases.into_iter().enumerate().filter(|(i, _)| *i == 0 || *i == last).map(|(_, c)| c) {
-            if case.outcome.as_ref().is_some_and(|o| o.v != [Expected::Ok]) || case.timeout.is_some() {
+            if case.outcome.as_ref().is_some_and(|o| o.value != [ExpectedOutcome::Ok]) || case.timeout.is_some() {
                 continue;
             }
             let Ok(plan) = plan(&Arc::new(case.clone()), &Limits::default()) else { continue };
@@ -112,7 +113,7 @@ fn a_changed_number_of_an_expect_fails_its_rank_and_element() {
                 }
                 tried += 1;
                 let sliced = case.expect[place.expectation].target.slice.is_some();
-                let single = matches!(&case.expect[place.expectation].content, Content::All(f) if matches!(f.values, Values::Number(_)));
+                let single = matches!(&case.expect[place.expectation].content, BufferContent::All(f) if matches!(f.values, FillValues::Number(_)));
                 let named = verdict.findings.iter().any(|f| {
                     let element = sliced || single || f.element == Some(place.index as u64);
                     f.lane == Lane::Expected

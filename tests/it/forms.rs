@@ -40,7 +40,7 @@ fn suite(text: &str, wanted: &str) -> Suite {
 }
 
 fn verdicts(suite: &Suite) -> Vec<Verdict> {
-    let shown: Vec<String> = suite.faults.iter().map(|faulty| faulty.render(false)).collect();
+    let shown: Vec<String> = suite.invalid_files.iter().map(|faulty| faulty.render(false)).collect();
     assert!(shown.is_empty(), "{}", shown.join("\n"));
     let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
     let runner =
@@ -199,6 +199,6 @@ fn a_form_that_cannot_be_planned_leaves_the_case_alone() {
     let mut suite = Suite::open_with(&[home.path("f.toml")], &Reading { forms, limits, ..Reading::default() }).unwrap();
     assert_eq!(suite.cases.len(), 1, "only the form costs more than the limit");
     suite.plan(1);
-    let shown: Vec<String> = suite.faults.iter().map(|faulty| faulty.render(false)).collect();
+    let shown: Vec<String> = suite.invalid_files.iter().map(|faulty| faulty.render(false)).collect();
     assert!(shown.is_empty(), "{}", shown.join("\n"));
 }

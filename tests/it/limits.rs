@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 fn parsed(text: &str) -> Result<Vec<Case>, Vec<Diagnostic>> {
     let file = Arc::new(SourceFile { path: "x.toml".into(), text: text.into() });
-    scenario::parse(&file, "x").map_err(|rejected| rejected.faults)
+    scenario::parse(&file, "x").map_err(|rejected| rejected.diagnostics)
 }
 
 fn planned(text: &str, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> {

@@ -2,7 +2,7 @@
 use collspec::internals::oracle::Forecast;
 use collspec::internals::plan::{self, Limits};
 use collspec::internals::run::memory::Turns;
-use collspec::internals::scenario::{self, Case, Expected, SourceFile};
+use collspec::internals::scenario::{self, Case, ExpectedOutcome, SourceFile};
 use collspec::internals::suite::foresee::foresee;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn faults_of(file: &Arc<SourceFile>, name: &str) -> String {
 
 /// What planning or forecasting finds in a case that is not meant to be refused.
 fn plan_faults(case: &Arc<Case>) -> Option<String> {
-    if case.outcome.as_ref().is_some_and(|o| o.v.contains(&Expected::Refused)) {
+    if case.outcome.as_ref().is_some_and(|o| o.value.contains(&ExpectedOutcome::Refused)) {
         return None;
     }
     let faults = match plan::plan(case, &Limits::default()) {

@@ -72,7 +72,7 @@ proptest! {
         let path = dir.path().join("x.toml");
         std::fs::write(&path, &bytes)?;
         if let Err(rejected) = scenario::load(&path, "x", scenario::MAX_BYTES) {
-            assert_places(&rejected.file, &rejected.faults);
+            assert_places(&rejected.file, &rejected.diagnostics);
         }
     }
 

@@ -10,7 +10,7 @@ use std::path::Path;
 fn documented(placement: Option<Placement>) -> (Vec<Verdict>, usize) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/documented");
     let suite = Suite::open(&[root]).unwrap();
-    assert!(suite.faults.is_empty());
+    assert!(suite.invalid_files.is_empty());
     let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
     let runner =
         Runner::soft(RunOptions { jobs: NonZeroUsize::new(2), workers: worker, placement, ..RunOptions::default() })

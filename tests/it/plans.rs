@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 fn planned(text: &str) -> Result<Plan, Vec<Diagnostic>> {
     let file = Arc::new(SourceFile { path: "test.toml".to_owned(), text: text.into() });
-    let cases = parse(&file, "test").unwrap_or_else(|e| panic!("{:?}\n{text}", e.faults));
+    let cases = parse(&file, "test").unwrap_or_else(|e| panic!("{:?}\n{text}", e.diagnostics));
     let case = cases.into_iter().next().expect("a file has a case");
     plan(&Arc::new(case), &Limits::default())
 }

@@ -305,13 +305,13 @@ fn what_is_accepted_gives_one_result_in_every_order_of_tasks() {
 
 #[test]
 fn groups_that_a_form_makes_have_no_race() {
-    let grouped = forms::find("grouped").unwrap();
+    let grouped = forms::by_name("grouped").unwrap();
     let mut random = Random(0x5eed_0005);
     let runner = runner(1);
     for round in 0..600 {
         let program = program(&mut random, 1, false);
         let text = program.text();
-        let made = Arc::new(grouped.of(&case(&text)).unwrap());
+        let made = Arc::new(grouped.apply(&case(&text)).unwrap());
         assert!(!refused(&made, &text), "{text}");
         if round < 60 {
             passes(&runner, 1, &made, &text);

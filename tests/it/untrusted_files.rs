@@ -4,7 +4,9 @@ use crate::support::{Home, Run, SUM, WRONG};
 use collspec::internals::judge::{Finding, Lane, Status, skipped};
 use collspec::internals::printable::is_printable;
 use collspec::internals::report::Event;
-use collspec::internals::report::{Human, Inherited, JsonLines, Reporter, Rerun, Styles};
+use collspec::internals::report::{
+    HumanReporter, InheritedVariables, JsonLinesReporter, Reporter, RerunCommand, Styles,
+};
 use collspec::internals::scenario::{SourceFile, Span, parse};
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
@@ -160,9 +162,9 @@ fn what_a_library_says_is_shown_and_not_obeyed() {
     failed.findings = vec![finding, without_rank];
     let skip = skipped(&case, lines);
     for (styles, coloured) in [(Styles::plain(), false), (Styles::coloured(), true)] {
-        let again = Rerun::command_line(Vec::new(), Inherited::default());
+        let again = RerunCommand::command_line(Vec::new(), InheritedVariables::default());
         let mut bytes = Vec::new();
-        let mut human = Human::new(&mut bytes, styles, again, true);
+        let mut human = HumanReporter::new(&mut bytes, styles, again, true);
         for verdict in [&failed, &skip] {
             human.event(&Event::CaseDone { case: case.clone(), verdict: Box::new(verdict.clone()) }).unwrap();
         }
@@ -173,12 +175,12 @@ fn what_a_library_says_is_shown_and_not_obeyed() {
         assert!(!text.contains("\nPASS"), "{text}");
     }
     let mut bytes = Vec::new();
-    let mut json = JsonLines::new(&mut bytes, "soft");
+    let mut json = JsonLinesReporter::new(&mut bytes, "soft");
     json.event(&Event::CaseDone { case: case.clone(), verdict: Box::new(failed.clone()) }).unwrap();
     let text = String::from_utf8(bytes).unwrap();
     assert_clean(&text, false);
     assert!(text.len() < 100_000, "{} bytes", text.len());
-    let message = collspec::internals::report::failure::message(&case, &failed, "again");
+    let message = collspec::internals::report::failure::failure_message(&case, &failed, "again");
     assert_clean(&message, false);
 }
 

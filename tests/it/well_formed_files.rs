@@ -30,7 +30,7 @@ fn a_sweep_has_its_cases_and_names() {
     let names: Vec<_> = all.iter().map(|c| c.name.as_str()).collect();
     assert_eq!(names[0], "all_gather_sweep[world_size=2,dtype=i8,count=1,in_place=false]");
     assert!(!names.contains(&"all_gather_sweep[world_size=2,dtype=f32,count=7,in_place=true]"));
-    assert_eq!(all[43].world_size.v, 8);
+    assert_eq!(all[43].world_size.value, 8);
 }
 
 #[test]
@@ -38,11 +38,11 @@ fn the_short_form_is_one_step_over_in_and_out() {
     let all = cases("short_form");
     let case = &all[0];
     assert!(all.len() == 1 && case.name == "short_form");
-    assert_eq!(case.inputs[0].name.v, "in");
+    assert_eq!(case.inputs[0].name.value, "in");
     assert_eq!(case.steps.len(), 1);
     assert_eq!(case.steps[0].input.as_ref().map(|b| b.name.as_str()), Some("in"));
     assert_eq!(case.expect[0].target.name, "out");
-    assert!(matches!(&case.inputs[0].content, Content::Rows(rows) if rows.len() == 2));
+    assert!(matches!(&case.inputs[0].content, BufferContent::Rows(rows) if rows.len() == 2));
 }
 
 #[test]
@@ -51,7 +51,7 @@ fn variants_replace_whole_keys() {
     let names: Vec<_> = all.iter().map(|c| c.name.as_str()).collect();
     let stem = "two_results_and_a_refusal";
     assert_eq!(names, ["sum", "avg", "as_written"].map(|v| format!("{stem}[variant={v}]")));
-    assert_eq!(all[2].outcome.as_ref().map(|o| o.v.clone()), Some(vec![Expected::Refused]));
+    assert_eq!(all[2].outcome.as_ref().map(|o| o.value.clone()), Some(vec![ExpectedOutcome::Refused]));
     assert!(all[0].outcome.is_none() && all.iter().all(|c| c.swept));
     assert_eq!(all[1].expect.len(), 1);
     assert!(all[2].expect.is_empty());
@@ -60,12 +60,12 @@ fn variants_replace_whole_keys() {
 #[test]
 fn defaults_reach_the_steps_that_use_them() {
     let all = cases("communicator");
-    let comm = |k: usize| match &all[0].steps[k].place {
-        Where::Comm(c) => c.v.clone(),
-        Where::Groups(_) => String::new(),
+    let comm = |k: usize| match &all[0].steps[k].comm {
+        StepComm::Comm(c) => c.value.clone(),
+        StepComm::Groups(_) => String::new(),
     };
     assert!((0..4).all(|k| comm(k) == "odd"));
-    assert_eq!(all[0].comms[0].name.v, "odd");
+    assert_eq!(all[0].comms[0].name.value, "odd");
 }
 
 fn text(text: &str) -> Result<Vec<Case>, String> {
@@ -93,14 +93,14 @@ fn the_nearest_default_wins() -> Result<(), String> {
     )?;
     let case = &all[0];
     assert_eq!(case.inputs.iter().map(|b| b.dtype.name()).collect::<Vec<_>>(), ["i32", "f64"]);
-    let reduce = |s: &Step| match s.reduce.as_ref().map(|r| r.v.clone()) {
-        Some(Reduce::Builtin(op)) => op.name().unwrap_or("?"),
+    let reduce = |s: &Step| match s.reduce.as_ref().map(|r| r.value.clone()) {
+        Some(StepReduction::Builtin(op)) => op.name().unwrap_or("?"),
         _ => "none",
     };
     let inner = &case.steps[1].steps;
     assert_eq!([reduce(&case.steps[0]), reduce(&inner[0]), reduce(&inner[1])], ["max", "prod", "min"]);
-    assert!(matches!(&inner[0].place, Where::Groups(g) if g.v.len() == 2));
-    assert!(matches!(&inner[1].place, Where::Comm(c) if c.v == "world"));
+    assert!(matches!(&inner[0].comm, StepComm::Groups(g) if g.value.len() == 2));
+    assert!(matches!(&inner[1].comm, StepComm::Comm(c) if c.value == "world"));
     Ok(())
 }
 
@@ -125,9 +125,9 @@ fn axes_set_nested_keys_and_name_numbers() -> Result<(), String> {
     assert!(!names[0].starts_with(start), "^ needs no escape: {}", names[0]);
     assert_eq!(names[0], "x[env.NCCL_ALGO=^Ring%2CTree,inputs.x.count=1,k=0.5,root=%5B0%2C0%5D]");
     assert!(
-        matches!(&all[2].inputs[0].content, Content::All(f) if matches!(f.count, Some(Num { kind: NumKind::Int(2), .. })))
+        matches!(&all[2].inputs[0].content, BufferContent::All(f) if matches!(f.count, Some(NumberByRank { kind: NumberByRankKind::Int(2), .. })))
     );
-    assert_eq!(all[0].env[0].name.v, "NCCL_ALGO");
+    assert_eq!(all[0].env[0].name.value, "NCCL_ALGO");
     Ok(())
 }
 

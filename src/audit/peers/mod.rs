@@ -104,7 +104,7 @@ impl Peer {
 fn parse_case(name: &str, path: &str, text: &str) -> Result<Case, NotRunnable> {
     let file = Arc::new(SourceFile { path: path.to_owned(), text: text.into() });
     let cases = parse(&file, name).map_err(|rejected| {
-        NotRunnable::Unplannable(rejected.faults.first().map_or_else(String::new, |fault| fault.message.clone()))
+        NotRunnable::Unplannable(rejected.diagnostics.first().map_or_else(String::new, |fault| fault.message.clone()))
     })?;
     cases.into_iter().next().ok_or(NotRunnable::NotOneOperation)
 }

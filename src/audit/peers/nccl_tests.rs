@@ -13,7 +13,7 @@
 use super::floats::{FoldOp, divide, fold, is_avg};
 use super::single_operation::{OperationReduction, SingleOperation};
 use super::{CheckedPart, ElementPosition, NotRunnable, OperationCall, PeerSuite};
-use crate::num::{DType, Format, encode_f64, encode_int, mask};
+use crate::num::{DType, FloatFormat, encode_f64, encode_int, mask};
 use crate::ops::{Kind, NcclCall};
 use crate::plan::Reduction;
 
@@ -54,7 +54,7 @@ impl PeerSuite for NcclTests {
 
     fn input_bits(&self, call: &OperationCall<'_>, position: ElementPosition) -> u64 {
         let Some(reduce) = call.reduce.filter(|_| call.n > 1) else { return movement_bits(call, position) };
-        let Some(format) = Format::of(call.dtype) else {
+        let Some(format) = FloatFormat::of(call.dtype) else {
             let bits = random_integer(call.dtype, call.seed, position.index, position.rank);
             return if FoldOp::from_reduction(reduce) == FoldOp::Prod && bits == 0 { 1 } else { bits };
         };
@@ -74,7 +74,7 @@ impl PeerSuite for NcclTests {
         let first = inputs.first().copied().unwrap_or(0);
         let Some(reduce) = call.reduce.filter(|_| call.n > 1) else { return first };
         let key = ElementKey { n: call.n, rank: 0, seed: call.seed, index };
-        match (Format::of(call.dtype), FoldOp::from_reduction(reduce)) {
+        match (FloatFormat::of(call.dtype), FoldOp::from_reduction(reduce)) {
             (Some(_), FoldOp::Sum) if is_avg(reduce) => average_expected(call.dtype, key),
             (Some(format), FoldOp::Sum) if matches!(reduce, Reduction::PreMulSum(_)) => {
                 premultiplied(&format, key).expected
@@ -168,32 +168,32 @@ fn movement_bits(call: &OperationCall<'_>, position: ElementPosition) -> u64 {
         Kind::SendRecv => (call.seed, rank * position.piece + position.index),
         _ => (33 * call.seed + rank, position.index),
     };
-    match Format::of(call.dtype) {
+    match FloatFormat::of(call.dtype) {
         Some(format) => random_middle_float(&format, hash(cross(index, 0), seed)),
         None => mix(seed ^ index) >> (64 - call.dtype.bits()),
     }
 }
 
 /// Bits from sign, exponent field and fraction.
-fn float_bits(format: &Format, negative: bool, exponent: u64, fraction: u64) -> u64 {
+fn float_bits(format: &FloatFormat, negative: bool, exponent: u64, fraction: u64) -> u64 {
     let low = (1 << format.fraction) - 1;
     format.signed(negative, exponent << format.fraction | fraction & low)
 }
 
 /// Bits of the exponent field.
-fn exponent_bits(format: &Format) -> u32 {
+fn exponent_bits(format: &FloatFormat) -> u32 {
     format.sign_bit - format.fraction
 }
 
 /// Any sign and fraction, the exponent in the middle half of its range.
-fn random_middle_float(format: &Format, word: u64) -> u64 {
+fn random_middle_float(format: &FloatFormat, word: u64) -> u64 {
     let width = exponent_bits(format);
     let exponent = (word >> 1 & ((1 << (width - 1)) - 1)) + (1 << (width - 2));
     float_bits(format, word & 1 == 1, exponent, mix(word))
 }
 
 /// `mantissa` in units of the last place of numbers with this exponent field; a normal number or zero.
-fn scaled_float(format: &Format, negative: bool, exponent: u64, mantissa: u64) -> u64 {
+fn scaled_float(format: &FloatFormat, negative: bool, exponent: u64, mantissa: u64) -> u64 {
     if mantissa == 0 {
         return 0;
     }
@@ -202,7 +202,7 @@ fn scaled_float(format: &Format, negative: bool, exponent: u64, mantissa: u64) -
 }
 
 /// An exponent field with room below for every smaller mantissa.
-fn random_exponent(format: &Format, word: u64) -> u64 {
+fn random_exponent(format: &FloatFormat, word: u64) -> u64 {
     let low = u64::from(1 + format.fraction);
     let high = (1 << exponent_bits(format)) - 1;
     low + random_below(word, high - low)
@@ -257,7 +257,7 @@ fn partition(n: usize, place: usize, word: u64, most: u64, wide: bool, other: Op
 }
 
 /// Every partial sum fits the mantissa: half of the ranks are positive, half negative, and both halves' totals fit.
-pub(super) fn sum(format: &Format, key: ElementKey) -> InputAndExpected {
+pub(super) fn sum(format: &FloatFormat, key: ElementKey) -> InputAndExpected {
     let word = hash(key.seed, key.index);
     let most = (1 << format.precision()) - 1;
     let wide = format.precision() > 32;
@@ -282,7 +282,7 @@ pub(super) fn sum(format: &Format, key: ElementKey) -> InputAndExpected {
 }
 
 /// Odd ranks' values count twice.
-pub(super) fn premultiplied(format: &Format, key: ElementKey) -> InputAndExpected {
+pub(super) fn premultiplied(format: &FloatFormat, key: ElementKey) -> InputAndExpected {
     let word = hash(key.seed, key.index);
     let most: u64 = (1 << format.precision()) - 1;
     let wide = format.precision() > 32;
@@ -307,7 +307,7 @@ pub(super) fn premultiplied(format: &Format, key: ElementKey) -> InputAndExpecte
 }
 
 /// One rank has a mantissa, all others are powers of two; signs alternate, exponents add up within the range.
-pub(super) fn product(format: &Format, key: ElementKey) -> InputAndExpected {
+pub(super) fn product(format: &FloatFormat, key: ElementKey) -> InputAndExpected {
     let word = hash(key.seed, key.index);
     let place = shuffled(key.n, key.rank, mix(word ^ 2));
     let most = (1 << (exponent_bits(format) - 1)) - 1;
@@ -321,18 +321,18 @@ pub(super) fn product(format: &Format, key: ElementKey) -> InputAndExpected {
 }
 
 /// The two small whole numbers of an average; all other ranks have zero. They do not depend on the element.
-fn average_values(format: &Format, seed: u64) -> [u64; 2] {
+fn average_values(format: &FloatFormat, seed: u64) -> [u64; 2] {
     let word = mix(seed);
     [word, word.wrapping_mul(0xbeef)].map(|w| 1 + (w & ((1 << format.fraction) - 1)))
 }
 
-fn average_input(dtype: DType, format: &Format, key: ElementKey) -> u64 {
+fn average_input(dtype: DType, format: &FloatFormat, key: ElementKey) -> u64 {
     let place = shuffled(key.n, key.rank, mix(key.seed ^ 2));
     average_values(format, key.seed).get(place).map_or(0, |value| encode_int(dtype, i128::from(*value)))
 }
 
 fn average_expected(dtype: DType, key: ElementKey) -> u64 {
-    let Some(format) = Format::of(dtype) else { return 0 };
+    let Some(format) = FloatFormat::of(dtype) else { return 0 };
     let part = |value: u64| match dtype {
         DType::F64 => (value as f64 * (1.0 / key.n as f64)).to_bits(),
         _ => encode_f64(dtype, f64::from(value as f32 * (1.0 / key.n as f64) as f32)),

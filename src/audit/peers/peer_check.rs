@@ -2,7 +2,7 @@
 use super::{CheckedPart, ElementPosition, OperationCall, Peer, PeerSuite};
 use crate::job::{Ended, Observation};
 use crate::job::{Ptr, Red, What};
-use crate::num::{DType, get, put};
+use crate::num::{DType, get_element, put_element};
 use crate::ops::{Collective, Kind, Op, Rule, TABLE};
 use crate::plan::{Event, GUARD, Plan, Reduction, Region, Write};
 use std::collections::HashMap;
@@ -81,11 +81,11 @@ impl PeerCheck {
         let call = call_of_event(plan, expected.event, self.op)?;
         let dtype = call.dtype;
         (0..expected.bytes.len() / dtype.size()).find_map(|i| {
-            let (want, got) = (get(dtype, &expected.bytes, i), get(dtype, got, i));
+            let (want, got) = (get_element(dtype, &expected.bytes, i), get_element(dtype, got, i));
             if want == got || self.peer_suite.accepts(&call, want, got) {
                 return None;
             }
-            let text = |bits| crate::num::text(dtype, bits);
+            let text = |bits| crate::num::element_text(dtype, bits);
             words(&format!("element {i} is {}, not {}", text(got), text(want)))
         })
     }
@@ -188,7 +188,7 @@ impl<'a> CheckBuilder<'a> {
         }
         let mut bytes = vec![0; region.len as usize * dtype.size()];
         for i in 0..region.len {
-            put(dtype, &mut bytes, i as usize, bits(i));
+            put_element(dtype, &mut bytes, i as usize, bits(i));
         }
         self.write_region(region, &bytes);
         self.filled.insert(key, bytes.clone());
@@ -326,9 +326,9 @@ fn reduce_inputs(peer_suite: &dyn PeerSuite, call: &OperationCall<'_>, inputs: &
     let mut column = vec![0; inputs.len()];
     for i in 0..len {
         for (cell, bytes) in column.iter_mut().zip(inputs) {
-            *cell = get(call.dtype, bytes, i);
+            *cell = get_element(call.dtype, bytes, i);
         }
-        put(call.dtype, &mut out, i, peer_suite.expected_reduction(call, i as u64, &column));
+        put_element(call.dtype, &mut out, i, peer_suite.expected_reduction(call, i as u64, &column));
     }
     out
 }

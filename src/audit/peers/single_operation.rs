@@ -3,7 +3,7 @@ use super::NotRunnable;
 use crate::num::DType;
 use crate::ops::{Composite, Extent, Kind, Op, Who};
 use crate::plan::{Buffer, Event, Limits, Plan, Reduction, Region, Write as Writes, plan};
-use crate::scenario::{Case, EnvValue, Ranks, Reduce, Step, Where};
+use crate::scenario::{Case, EnvValue, Ranks, Step, StepComm, StepReduction};
 use nccl_sys::ncclRedOp_t;
 use std::fmt::Write;
 use std::sync::Arc;
@@ -84,13 +84,13 @@ impl SingleOperation {
             return Err(NotRunnable::ExpectsFailure);
         }
         let plain = step.times.is_none() && step.after.is_empty() && matches!(step.ranks, Ranks::All);
-        if !plain || step.stream != "main" || !matches!(&step.place, Where::Comm(name) if name.v == "world") {
+        if !plain || step.stream != "main" || !matches!(&step.comm, StepComm::Comm(name) if name.value == "world") {
             return Err(NotRunnable::NotOneOperation);
         }
         if case.env.iter().any(|var| matches!(var.value, EnvValue::PerRank(_))) {
             return Err(NotRunnable::DiffersByRank);
         }
-        let device = matches!(&step.reduce, Some(reduce) if matches!(reduce.v, Reduce::PreMulSum { device: true, .. }));
+        let device = matches!(&step.reduce, Some(reduce) if matches!(reduce.value, StepReduction::PreMulSum { device: true, .. }));
         let plan = plan(case, &Limits::default()).map_err(|_| NotRunnable::ExpectsFailure)?;
         Self::from_plan(step, device, &plan)
     }

@@ -3,7 +3,7 @@ use super::floats::{FoldOp, fold};
 use super::nccl_tests::{ElementKey, NcclTests, product, sum};
 use super::{ElementPosition, OperationCall, Peer, PeerCheck, PeerSuite, rccl, ucc};
 use crate::job::{Ended, Observation};
-use crate::num::{DType, Format, decode_f64, encode_f64};
+use crate::num::{DType, FloatFormat, decode_f64, encode_f64};
 use crate::ops::find;
 use crate::plan::{Limits, Reduction, plan};
 use crate::scenario::{Case, SourceFile, parse};
@@ -37,7 +37,7 @@ fn noticed(dtype: DType, op: ncclRedOp_t, n: usize) -> f64 {
         let column = column(&NcclTests, &call, index);
         let want = NcclTests.expected_reduction(&call, index, &column);
         for rank in 0..n {
-            let differs = match Format::of(dtype) {
+            let differs = match FloatFormat::of(dtype) {
                 // exact in any order: a share of nothing is what can be left out
                 Some(_) if op == ncclRedOp_t::Sum => column[rank] != 0,
                 Some(_) => column[rank] != encode_f64(dtype, 1.0),
@@ -98,7 +98,7 @@ fn nccl_tests_notices_a_lost_rank_as_often_as_measured() {
 #[test]
 fn no_order_of_nccl_tests_floats_rounds() {
     for dtype in DType::ALL.into_iter().filter(|dtype| dtype.is_float()) {
-        let format = Format::of(dtype).expect("a float");
+        let format = FloatFormat::of(dtype).expect("a float");
         for n in [2, 3, 4, 5, 7, 8, 16, 33] {
             for index in 0..100 {
                 let key = |rank| ElementKey { n, rank, seed: 5, index };
@@ -184,7 +184,7 @@ fn every_program_of_the_suites_can_be_planned() {
 
 fn cases(text: &str) -> Vec<Arc<Case>> {
     let file = Arc::new(SourceFile { path: "test.toml".into(), text: text.into() });
-    let parsed = parse(&file, "test").unwrap_or_else(|rejected| panic!("{:#?}", rejected.faults));
+    let parsed = parse(&file, "test").unwrap_or_else(|rejected| panic!("{:#?}", rejected.diagnostics));
     parsed.into_iter().map(Arc::new).collect()
 }
 

@@ -1,6 +1,6 @@
 //! Several checkers side by side: the faults that each catches, as a table and as JSON lines.
 use crate::audit::{FaultOrFlaw, ItemRow, Report};
-use crate::printable::{json as json_text, one_line};
+use crate::printable::{one_line, write_json as json_text};
 use crate::report::Styles;
 use crate::report::human::duration;
 use serde_json::{Map, Value, json};

@@ -1,6 +1,6 @@
 //! The report of an audit as a table and as JSON lines.
 use crate::audit::{FaultOrFlaw, FileRow, ItemRow, Report};
-use crate::printable::{json as json_text, one_line, printable};
+use crate::printable::{one_line, printable, write_json as json_text};
 use crate::report::Styles;
 use crate::report::human::duration;
 use serde_json::{Map, Value, json};

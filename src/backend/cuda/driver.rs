@@ -1,7 +1,7 @@
-//! The CUDA driver's functions: found once, all of them, in the library that cudarc opens.
+//! The CUDA driver's functions, all looked up once in the library that cudarc opens.
 //!
 //! cudarc looks each function up at its first call and panics where one is absent, and its result type knows only the codes
-//! of its own CUDA release. Here everything is looked up before anything is called, and a code is a number.
+//! of its own CUDA release. Here all functions are looked up before the first call, and a code is a number.
 #![allow(unsafe_code)] // looks functions up and calls them
 
 use cudarc::driver::sys::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUhostFn, CUstream, CUuuid};
@@ -16,30 +16,30 @@ pub const NO_DEVICE: u32 = 100;
 /// CUDA_ERROR_NOT_READY.
 pub const NOT_READY: u32 = 600;
 
-/// The driver said no.
+/// An error of the driver.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 #[error("{call}: {name} ({code})")]
 pub struct CudaError {
     /// The function.
     pub call: &'static str,
-    /// What it answered.
+    /// Its result code.
     pub code: u32,
-    /// What the driver calls that.
+    /// The driver's name of the code.
     pub name: String,
 }
 
-/// There is no driver to ask.
+/// The reason why there is no driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Absent {
-    /// No library of the driver's name.
+pub enum DriverAbsent {
+    /// There is no library with the driver's name.
     Library,
-    /// A library without a function that is needed.
+    /// The library lacks this function.
     Function(&'static str),
 }
 
 macro_rules! functions {
     ($($name:ident $symbol:ident ($($arg:ident: $ty:ty),*);)*) => {
-        /// The functions, all there.
+        /// The driver with all its functions.
         pub struct Driver {
             error_name: unsafe extern "C" fn(c_uint, *mut *const c_char) -> c_uint,
             standin: Option<unsafe extern "C" fn() -> *const c_char>,
@@ -47,23 +47,27 @@ macro_rules! functions {
         }
 
         impl Driver {
-            /// Opens the library and finds everything. The library stays open.
-            pub fn open() -> Result<Self, Absent> {
+            /// Opens the library and looks up all functions. The library stays open.
+            ///
+            /// # Errors
+            ///
+            /// There is no driver, or it lacks a function.
+            pub fn open() -> Result<Self, DriverAbsent> {
                 // SAFETY: runs the initialisers of whatever is called libcuda: that is what was asked for.
                 if !catch_unwind(|| unsafe { is_culib_present() }).unwrap_or(false) {
-                    return Err(Absent::Library);
+                    return Err(DriverAbsent::Library);
                 }
                 // SAFETY: as above. It panics if the library went away meanwhile.
-                let library = catch_unwind(|| unsafe { culib() }).map_err(|_| Absent::Library)?;
+                let library = catch_unwind(|| unsafe { culib() }).map_err(|_| DriverAbsent::Library)?;
                 Ok(Self {
                     // SAFETY: the type is that of the driver's documentation.
                     error_name: *unsafe { library.get(b"cuGetErrorName\0") }
-                        .map_err(|_| Absent::Function("cuGetErrorName"))?,
+                        .map_err(|_| DriverAbsent::Function("cuGetErrorName"))?,
                     // SAFETY: the stand-in driver's own function; no other library has that name.
                     standin: unsafe { library.get(b"collspecStandin\0") }.ok().map(|f| *f),
                     // SAFETY: the types are those of the driver's documentation.
                     $($name: *unsafe { library.get(concat!(stringify!($symbol), "\0").as_bytes()) }
-                        .map_err(|_| Absent::Function(stringify!($symbol)))?,)*
+                        .map_err(|_| DriverAbsent::Function(stringify!($symbol)))?,)*
                 })
             }
 
@@ -125,7 +129,7 @@ impl Driver {
         CudaError { call, code, name: name.unwrap_or_else(|| "an error without a name".into()) }
     }
 
-    /// What the stand-in driver calls itself; `None` for any other.
+    /// The description of the stand-in driver; `None` for any other driver.
     pub fn standin(&self) -> Option<String> {
         // SAFETY: the function takes nothing and answers a static text.
         let text = unsafe { self.standin?() };

@@ -1,32 +1,36 @@
-//! Device memory, and the pinned host memory through which everything goes in and out.
+//! Device memory, and the pinned host memory through which all copies go.
 #![allow(unsafe_code)] // calls the driver and copies between raw addresses
 
 use super::super::device::{Address, DeviceError};
-use super::{Context, Cuda, Stream};
+use super::{ContextHandle, Cuda, CudaStream};
 use crate::job::arena::Span;
 
-/// NCCL's windows want it.
+/// Alignment of device memory, which NCCL's windows need.
 const ALIGN: u64 = 4096;
-/// Memory that every context may use.
+/// Flag of pinned memory that every context may use.
 const PORTABLE: u32 = 1;
-/// Pieces of pinned memory start on a line of their own.
+/// Alignment of pieces of pinned memory: a cache line.
 const LINE: u64 = 64;
-/// Images are copied in pieces of at most this.
+/// Largest piece in which images are copied, in bytes.
 const LARGEST_PIECE: u64 = 4 << 20;
 
 /// A block of device memory.
 #[derive(Debug)]
-pub struct Memory {
+pub struct CudaMemory {
     cuda: &'static Cuda,
-    context: Context,
-    /// What the driver gave; the block starts at the first aligned address in it.
+    context: ContextHandle,
+    /// The driver's allocation; the block starts at its first aligned address.
     given: u64,
     base: u64,
     len: u64,
 }
 
-impl Memory {
-    /// On the calling thread's device.
+impl CudaMemory {
+    /// Allocates a block on the calling thread's device.
+    ///
+    /// # Errors
+    ///
+    /// The memory cannot be allocated.
     pub fn new(cuda: &'static Cuda, len: u64) -> Result<Self, DeviceError> {
         let context = cuda.current()?;
         let wanted = usize::try_from(len.saturating_add(ALIGN)).unwrap_or(usize::MAX);
@@ -37,6 +41,10 @@ impl Memory {
     }
 
     /// The address of `len` bytes inside the block.
+    ///
+    /// # Errors
+    ///
+    /// The bytes are not inside the block.
     pub fn at(&self, byte: u64, len: u64) -> Result<Address, DeviceError> {
         let to = byte.saturating_add(len);
         if to > self.len {
@@ -45,8 +53,12 @@ impl Memory {
         Ok(Address(self.base + byte))
     }
 
-    /// Copies in, piece by piece, and waits for it.
-    pub fn load(&self, from: &Span<'_>, via: &Staging) -> Result<(), DeviceError> {
+    /// Fills the block piece by piece, and waits for it.
+    ///
+    /// # Errors
+    ///
+    /// The bytes do not fit the block, or a call of the driver fails.
+    pub fn load(&self, from: &Span<'_>, via: &PinnedStaging) -> Result<(), DeviceError> {
         let len = from.len() as u64;
         let to = self.at(0, len)?;
         for (at, piece) in via.pieces(len) {
@@ -58,8 +70,12 @@ impl Memory {
         Ok(())
     }
 
-    /// Copies out, piece by piece.
-    pub fn save(&self, to: &Span<'_>, via: &Staging) -> Result<(), DeviceError> {
+    /// Copies the block out piece by piece.
+    ///
+    /// # Errors
+    ///
+    /// The bytes do not fit the block, or a call of the driver fails.
+    pub fn save(&self, to: &Span<'_>, via: &PinnedStaging) -> Result<(), DeviceError> {
         let len = to.len() as u64;
         let from = self.at(0, len)?;
         for (at, piece) in via.pieces(len) {
@@ -72,36 +88,40 @@ impl Memory {
     }
 }
 
-impl Drop for Memory {
+impl Drop for CudaMemory {
     fn drop(&mut self) {
         // SAFETY: the driver gave it; whoever drops a block has waited for the work that uses it.
-        self.cuda.under(self.context, |driver| _ = unsafe { driver.memory_free(self.given) });
+        self.cuda.with_context(self.context, |driver| _ = unsafe { driver.memory_free(self.given) });
     }
 }
 
-/// Pinned host memory of one rank, made before anything runs, with a stream for what is loaded and saved through it.
+/// Pinned host memory of one rank, allocated before the run, with a stream for loading and saving.
 #[derive(Debug)]
-pub struct Staging {
+pub struct PinnedStaging {
     cuda: &'static Cuda,
-    context: Context,
+    context: ContextHandle,
     host: *mut u8,
     len: u64,
     used: u64,
-    stream: Stream,
+    stream: CudaStream,
 }
 
 // SAFETY: the block is the driver's memory and belongs to this value; who may touch it when is ordered by streams.
-unsafe impl Send for Staging {}
+unsafe impl Send for PinnedStaging {}
 
-impl Staging {
-    /// What a map needs that reads and writes so many bytes.
+impl PinnedStaging {
+    /// The bytes of pinned memory for a map that reads and writes this many bytes.
     pub fn need(reads: impl Iterator<Item = u64>, out: u64) -> u64 {
         reads.chain([out]).fold(0, |sum, len| sum.saturating_add(padded(len)))
     }
 
-    /// For maps that need `maps` in all, and for copies of images of up to `image` bytes.
+    /// Allocates memory for maps that need `maps` bytes in all, and for copies of images of up to `image` bytes.
+    ///
+    /// # Errors
+    ///
+    /// The memory cannot be allocated.
     pub fn new(cuda: &'static Cuda, maps: u64, image: u64) -> Result<Self, DeviceError> {
-        let (context, stream) = (cuda.current()?, Stream::new(cuda)?);
+        let (context, stream) = (cuda.current()?, CudaStream::new(cuda)?);
         let len = maps.max(image.min(LARGEST_PIECE)).max(ALIGN);
         let mut host = std::ptr::null_mut();
         // SAFETY: a place for the answer.
@@ -109,12 +129,12 @@ impl Staging {
         Ok(Self { cuda, context, host: host.cast(), len, used: 0, stream })
     }
 
-    /// Everything given out before is free again. Nothing may be in flight.
+    /// Frees all pieces. No copy may be in flight.
     pub fn restart(&mut self) {
         self.used = 0;
     }
 
-    /// A piece that nobody else has until the next restart.
+    /// A piece that is reserved until the next restart.
     pub(super) fn take(&mut self, len: u64) -> Result<*mut u8, DeviceError> {
         let (from, to) = (self.used, self.used.saturating_add(padded(len)));
         if to > self.len {
@@ -125,17 +145,17 @@ impl Staging {
         Ok(unsafe { self.host.add(from as usize) })
     }
 
-    /// Where pieces of `len` bytes start, and how long they are.
+    /// Start and length of the pieces of `len` bytes.
     fn pieces(&self, len: u64) -> impl Iterator<Item = (u64, u64)> + use<> {
         let most = self.len;
         (0..len.div_ceil(most)).map(move |i| (i * most, most.min(len - i * most)))
     }
 }
 
-impl Drop for Staging {
+impl Drop for PinnedStaging {
     fn drop(&mut self) {
         // SAFETY: the driver gave it; whoever drops it has waited for the work that uses it.
-        self.cuda.under(self.context, |driver| _ = unsafe { driver.host_free(self.host.cast()) });
+        self.cuda.with_context(self.context, |driver| _ = unsafe { driver.host_free(self.host.cast()) });
     }
 }
 

@@ -1,4 +1,4 @@
-//! CUDA devices through cudarc's raw driver layer: primary contexts, non-blocking streams, memory in its own right.
+//! CUDA devices through cudarc's raw driver layer: primary contexts, non-blocking streams, device memory.
 //!
 //! Everything goes through streams and pinned memory; nothing here allocates, frees or makes a call that waits for a whole device
 //! between the moment when a job is loaded and the moment when it is drained, because such calls may wait for a device on
@@ -11,9 +11,9 @@ mod probe;
 mod stream;
 
 pub use driver::{CudaError, OUT_OF_MEMORY};
-pub use memory::{Memory, Staging};
-pub use probe::{DeviceInfo, DriverState, Gpus, probe};
-pub use stream::{Event, Stream};
+pub use memory::{CudaMemory, PinnedStaging};
+pub use probe::{DeviceInfo, DriverReport, DriverState, probe};
+pub use stream::{CudaEvent, CudaStream};
 
 use cudarc::driver::sys::CUcontext;
 use driver::Driver;
@@ -21,11 +21,11 @@ use std::ffi::c_int;
 use std::sync::{Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-/// The driver at work in this process, with one primary context for each device that a rank has used.
+/// The driver in this process, with a primary context for each device that a rank has used.
 pub struct Cuda {
     driver: Driver,
-    contexts: Vec<OnceLock<Result<Context, CudaError>>>,
-    /// Wakes threads that sleep between two looks at a stream.
+    contexts: Vec<OnceLock<Result<ContextHandle, CudaError>>>,
+    /// Wakes threads that sleep between two queries of a stream.
     alarm: (Mutex<u64>, Condvar),
 }
 
@@ -35,19 +35,23 @@ impl std::fmt::Debug for Cuda {
     }
 }
 
-/// A context handle: never followed here, only handed to the driver.
+/// A context handle, which is only passed to the driver.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Context(CUcontext);
+struct ContextHandle(CUcontext);
 // SAFETY: the driver's contexts may be bound by any number of threads.
-unsafe impl Send for Context {}
+unsafe impl Send for ContextHandle {}
 // SAFETY: as above.
-unsafe impl Sync for Context {}
+unsafe impl Sync for ContextHandle {}
 
 impl Cuda {
     /// Starts the driver in this process, for its whole life.
+    ///
+    /// # Errors
+    ///
+    /// The state of a driver that cannot be used.
     pub fn open() -> Result<&'static Self, DriverState> {
-        let driver = probe::start()?;
-        let count = probe::count(&driver).map_err(|error| DriverState::Driver(error.code, error.name))?;
+        let driver = probe::start_driver()?;
+        let count = probe::device_count(&driver).map_err(|error| DriverState::Driver(error.code, error.name))?;
         if count == 0 {
             return Err(DriverState::NoDevices);
         }
@@ -55,42 +59,47 @@ impl Cuda {
         Ok(Box::leak(Box::new(Self { driver, contexts, alarm: Default::default() })))
     }
 
-    /// The primary context of a rank's device becomes the calling thread's.
+    /// Makes the primary context of a rank's device the calling thread's.
+    ///
+    /// # Errors
+    ///
+    /// A call of the driver fails.
     pub fn bind(&self, rank: usize) -> Result<(), CudaError> {
         let number = rank % self.contexts.len();
-        let made = self.contexts[number].get_or_init(|| self.retain(number));
+        let made = self.contexts[number].get_or_init(|| self.retain_context(number));
         let context = made.clone()?;
         // SAFETY: the context is retained for the life of the process.
         unsafe { self.driver.context_bind(context.0) }
     }
 
-    fn retain(&self, number: usize) -> Result<Context, CudaError> {
+    fn retain_context(&self, number: usize) -> Result<ContextHandle, CudaError> {
         let (mut device, mut context) = (0, std::ptr::null_mut());
         // SAFETY: a place for the answer.
         unsafe { self.driver.device_get(&mut device, c_int::try_from(number).unwrap_or(c_int::MAX)) }?;
         // SAFETY: the device is the driver's.
         unsafe { self.driver.context_retain(&mut context, device) }?;
-        Ok(Context(context))
+        Ok(ContextHandle(context))
     }
 
     /// The calling thread's context.
-    fn current(&self) -> Result<Context, CudaError> {
+    fn current(&self) -> Result<ContextHandle, CudaError> {
         let mut context = std::ptr::null_mut();
         // SAFETY: a place for the answer.
         unsafe { self.driver.context_current(&mut context) }?;
-        Ok(Context(context))
+        Ok(ContextHandle(context))
     }
 
     /// The number of the calling thread's device.
     pub fn current_number(&self) -> Option<i32> {
         let current = self.current().ok()?;
-        let own = |made: &OnceLock<Result<Context, CudaError>>| made.get().is_some_and(|made| *made == Ok(current));
+        let own =
+            |made: &OnceLock<Result<ContextHandle, CudaError>>| made.get().is_some_and(|made| *made == Ok(current));
         self.contexts.iter().position(own).and_then(|number| i32::try_from(number).ok())
     }
 
-    /// Does something under a context, whatever the thread's own is: things are also given back by threads that are no
-    /// rank's. Best effort: after a device's failure everything here fails too.
-    fn under(&self, context: Context, f: impl FnOnce(&Driver)) {
+    /// Calls `f` with this context as the thread's: other threads than those of ranks free memory too. Errors are ignored:
+    /// after a device's failure all calls fail.
+    fn with_context(&self, context: ContextHandle, f: impl FnOnce(&Driver)) {
         // SAFETY: the context lives as long as the process.
         if unsafe { self.driver.context_push(context.0) }.is_ok() {
             f(&self.driver);
@@ -100,19 +109,19 @@ impl Cuda {
         }
     }
 
-    fn alarm(&self) -> MutexGuard<'_, u64> {
+    fn wake_count(&self) -> MutexGuard<'_, u64> {
         self.alarm.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Makes sleeping threads look again.
+    /// Wakes the threads that sleep between two queries.
     pub fn wake(&self) {
-        *self.alarm() += 1;
+        *self.wake_count() += 1;
         self.alarm.1.notify_all();
     }
 
-    /// Sleeps for a while, or until somebody wakes all.
-    fn pause(&self, time: Duration) {
-        let guard = self.alarm();
+    /// Sleeps for this time, or until [`Self::wake`].
+    fn sleep_until_woken(&self, time: Duration) {
+        let guard = self.wake_count();
         let before = *guard;
         drop(
             self.alarm.1.wait_timeout_while(guard, time, |now| *now == before).unwrap_or_else(PoisonError::into_inner),

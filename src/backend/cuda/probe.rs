@@ -1,24 +1,24 @@
-//! What the driver says of itself and its devices. Asked in a process of its own: a driver may crash or hang.
+//! Asks the driver for its version and devices, in a child process: a driver may crash or hang.
 #![allow(unsafe_code)] // asks the driver
 
-use super::driver::{Absent, CudaError, Driver, NO_DEVICE};
+use super::driver::{CudaError, Driver, DriverAbsent, NO_DEVICE};
 use cudarc::driver::sys::{CUdevice, CUdevice_attribute, CUuuid};
 use serde::{Deserialize, Serialize};
 use std::ffi::{CStr, c_char, c_int};
 
-/// How far one gets with the driver.
+/// The state of the driver.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DriverState {
-    /// There is none.
+    /// There is no driver.
     #[default]
     NoDriver,
-    /// There is a library, but it lacks this function.
+    /// The driver lacks this function.
     Incomplete(String),
-    /// It does not start: the code, and the driver's name of it.
+    /// The driver does not start: the code, and the driver's name of it.
     Driver(u32, String),
-    /// It has no device to offer.
+    /// The driver has no device.
     NoDevices,
-    /// So many.
+    /// The number of devices.
     Devices(usize),
 }
 
@@ -54,22 +54,22 @@ pub struct DeviceInfo {
 
 /// The driver and its devices.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Gpus {
-    /// How far one got.
+pub struct DriverReport {
+    /// The state of the driver.
     pub state: DriverState,
     /// CUDA version that the driver supports (12080 is 12.8).
     pub version: Option<i32>,
-    /// What the stand-in driver calls itself.
+    /// The description of the stand-in driver.
     pub standin: Option<String>,
-    /// In the driver's order.
+    /// The devices in the driver's order.
     pub devices: Vec<DeviceInfo>,
 }
 
-/// Opens the driver and starts it.
-pub(super) fn start() -> Result<Driver, DriverState> {
+/// Opens and starts the driver.
+pub(super) fn start_driver() -> Result<Driver, DriverState> {
     let driver = Driver::open().map_err(|absent| match absent {
-        Absent::Library => DriverState::NoDriver,
-        Absent::Function(name) => DriverState::Incomplete(name.to_owned()),
+        DriverAbsent::Library => DriverState::NoDriver,
+        DriverAbsent::Function(name) => DriverState::Incomplete(name.to_owned()),
     })?;
     // SAFETY: the flags must be 0.
     match unsafe { driver.init(0) } {
@@ -79,8 +79,8 @@ pub(super) fn start() -> Result<Driver, DriverState> {
     }
 }
 
-/// How many devices there are.
-pub(super) fn count(driver: &Driver) -> Result<usize, CudaError> {
+/// The number of devices.
+pub(super) fn device_count(driver: &Driver) -> Result<usize, CudaError> {
     let mut count: c_int = 0;
     // SAFETY: a place for the answer.
     unsafe { driver.device_count(&mut count) }?;
@@ -88,23 +88,24 @@ pub(super) fn count(driver: &Driver) -> Result<usize, CudaError> {
 }
 
 /// Asks for everything. Loads the driver into this process.
-pub fn probe() -> Gpus {
-    let driver = match start() {
+pub fn probe() -> DriverReport {
+    let driver = match start_driver() {
         Ok(driver) => driver,
-        Err(state) => return Gpus { state, ..Gpus::default() },
+        Err(state) => return DriverReport { state, ..DriverReport::default() },
     };
     let mut version: c_int = 0;
     // SAFETY: a place for the answer.
     let version = unsafe { driver.driver_version(&mut version) }.ok().map(|()| version);
     let standin = driver.standin();
     let broken = |error: CudaError| DriverState::Driver(error.code, format!("{}: {}", error.call, error.name));
-    let devices = count(&driver).and_then(|n| (0..n).map(|i| device(&driver, i, n)).collect::<Result<Vec<_>, _>>());
+    let devices = device_count(&driver)
+        .and_then(|n| (0..n).map(|i| describe_device(&driver, i, n)).collect::<Result<Vec<_>, _>>());
     let (state, devices) = match devices {
         Ok(devices) if devices.is_empty() => (DriverState::NoDevices, devices),
         Ok(devices) => (DriverState::Devices(devices.len()), devices),
         Err(error) => (broken(error), Vec::new()),
     };
-    Gpus { state, version, standin, devices }
+    DriverReport { state, version, standin, devices }
 }
 
 fn handle(driver: &Driver, number: usize) -> Result<CUdevice, CudaError> {
@@ -114,7 +115,7 @@ fn handle(driver: &Driver, number: usize) -> Result<CUdevice, CudaError> {
     Ok(device)
 }
 
-fn device(driver: &Driver, number: usize, of: usize) -> Result<DeviceInfo, CudaError> {
+fn describe_device(driver: &Driver, number: usize, of: usize) -> Result<DeviceInfo, CudaError> {
     let device = handle(driver, number)?;
     let text = |ask: &dyn Fn(*mut c_char, c_int) -> Result<(), CudaError>| {
         let mut bytes: [c_char; 256] = [0; 256];

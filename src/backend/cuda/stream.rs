@@ -4,7 +4,7 @@
 
 use super::super::device::{Address, DeviceError, MapFn};
 use super::driver::NOT_READY;
-use super::{Context, Cuda, CudaError, Staging};
+use super::{ContextHandle, Cuda, CudaError, PinnedStaging};
 use cudarc::driver::sys::{CUevent, CUstream};
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -22,43 +22,51 @@ const LONGEST: Duration = Duration::from_millis(1);
 
 /// A queue of work on a device; ended when the last holder drops it.
 #[derive(Clone, Debug)]
-pub struct Stream(Arc<Owned>);
+pub struct CudaStream(Arc<OwnedStream>);
 
 #[derive(Debug)]
-struct Owned {
+struct OwnedStream {
     cuda: &'static Cuda,
-    context: Context,
+    context: ContextHandle,
     raw: CUstream,
 }
 // SAFETY: the driver's streams may be used from any thread; the handle is never followed here.
-unsafe impl Send for Owned {}
+unsafe impl Send for OwnedStream {}
 // SAFETY: as above.
-unsafe impl Sync for Owned {}
+unsafe impl Sync for OwnedStream {}
 
-impl Drop for Owned {
+impl Drop for OwnedStream {
     fn drop(&mut self) {
         if self.raw.is_null() {
             return; // the null stream, which belongs to the device
         }
         // SAFETY: made by this type and used no more; the driver finishes what is on it.
-        self.cuda.under(self.context, |driver| _ = unsafe { driver.stream_destroy(self.raw) });
+        self.cuda.with_context(self.context, |driver| _ = unsafe { driver.stream_destroy(self.raw) });
     }
 }
 
-impl Stream {
+impl CudaStream {
     /// On the calling thread's device.
+    ///
+    /// # Errors
+    ///
+    /// A call of the driver fails.
     pub fn new(cuda: &'static Cuda) -> Result<Self, CudaError> {
         let context = cuda.current()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: a place for the answer.
         unsafe { cuda.driver.stream_create(&mut raw, NON_BLOCKING) }?;
-        Ok(Self(Arc::new(Owned { cuda, context, raw })))
+        Ok(Self(Arc::new(OwnedStream { cuda, context, raw })))
     }
 
     /// The null stream of the calling thread's device. It does not wait for the streams made here, which are non-blocking,
     /// nor they for it. While a program runs, only the kinds of calls made on those streams are made on it.
+    ///
+    /// # Errors
+    ///
+    /// A call of the driver fails.
     pub fn null(cuda: &'static Cuda) -> Result<Self, CudaError> {
-        Ok(Self(Arc::new(Owned { cuda, context: cuda.current()?, raw: std::ptr::null_mut() })))
+        Ok(Self(Arc::new(OwnedStream { cuda, context: cuda.current()?, raw: std::ptr::null_mut() })))
     }
 
     /// As `cudaStream_t`: the runtime's streams are the driver's.
@@ -67,6 +75,10 @@ impl Stream {
     }
 
     /// Between device addresses, in stream order.
+    ///
+    /// # Errors
+    ///
+    /// A call of the driver fails.
     pub fn copy(&self, to: Address, from: Address, len: u64) -> Result<(), CudaError> {
         if len == 0 {
             return Ok(());
@@ -94,21 +106,25 @@ impl Stream {
     }
 
     /// Copies out what is read, computes on a thread of the driver's, and copies the result in; all in stream order.
+    ///
+    /// # Errors
+    ///
+    /// The pinned memory does not suffice, or a call of the driver fails.
     pub fn map(
         &self,
         reads: Vec<(Address, u64)>,
         out: Address,
         out_len: u64,
         f: MapFn,
-        staging: &mut Staging,
+        staging: &mut PinnedStaging,
     ) -> Result<(), DeviceError> {
         let mut inputs = Vec::with_capacity(reads.len());
         for (address, len) in reads {
             let piece = staging.take(len)?;
             self.copy_out(piece, address, len)?;
-            inputs.push((Piece(piece), len as usize));
+            inputs.push((PinnedPiece(piece), len as usize));
         }
-        let result = Piece(staging.take(out_len)?);
+        let result = PinnedPiece(staging.take(out_len)?);
         // without a value nothing is written: then what was there goes back
         self.copy_out(result.0, out, out_len)?;
         let place = result.0;
@@ -117,6 +133,10 @@ impl Stream {
     }
 
     /// Runs `f` in stream order, on a thread of the driver's. It must neither block nor call the driver.
+    ///
+    /// # Errors
+    ///
+    /// A call of the driver fails.
     pub fn host_fn(&self, f: Box<dyn FnOnce() + Send>) -> Result<(), CudaError> {
         let data = Box::into_raw(Box::new(f)).cast::<c_void>();
         // SAFETY: `run` takes the box back, once.
@@ -129,18 +149,30 @@ impl Stream {
     }
 
     /// The event is reached when everything so far is finished.
-    pub fn record(&self, event: &Event) -> Result<(), CudaError> {
+    ///
+    /// # Errors
+    ///
+    /// A call of the driver fails.
+    pub fn record(&self, event: &CudaEvent) -> Result<(), CudaError> {
         // SAFETY: both handles live.
         unsafe { self.0.cuda.driver.event_record(event.raw, self.0.raw) }
     }
 
     /// What follows waits for the event.
-    pub fn wait(&self, event: &Event) -> Result<(), CudaError> {
+    ///
+    /// # Errors
+    ///
+    /// A call of the driver fails.
+    pub fn wait(&self, event: &CudaEvent) -> Result<(), CudaError> {
         // SAFETY: both handles live; the driver keeps what it needs of an event that is ended before it is reached.
         unsafe { self.0.cuda.driver.stream_wait(self.0.raw, event.raw, 0) }
     }
 
     /// Waits for everything so far (true), or until `stop` says true (false).
+    ///
+    /// # Errors
+    ///
+    /// Work in the stream has failed, or a call of the driver fails.
     pub fn synchronize_unless(&self, stop: &dyn Fn() -> bool) -> Result<bool, CudaError> {
         let mut pause = SHORTEST;
         loop {
@@ -153,7 +185,7 @@ impl Stream {
             if stop() {
                 return Ok(false);
             }
-            self.0.cuda.pause(pause);
+            self.0.cuda.sleep_until_woken(pause);
             pause = (pause * 2).min(LONGEST);
         }
     }
@@ -166,13 +198,13 @@ impl Stream {
 
 /// A place in pinned memory that one host function may use.
 #[derive(Clone, Copy)]
-struct Piece(*mut u8);
+struct PinnedPiece(*mut u8);
 // SAFETY: the piece is this function's alone from the copy before it to the copy after it, which the stream orders.
-unsafe impl Send for Piece {}
+unsafe impl Send for PinnedPiece {}
 
-fn compute(inputs: &[(Piece, usize)], out: Piece, out_len: usize, f: MapFn) {
+fn compute(inputs: &[(PinnedPiece, usize)], out: PinnedPiece, out_len: usize, f: MapFn) {
     // SAFETY: the copies before this in the stream have filled the pieces, and nothing else uses them now.
-    let read = |(piece, len): &(Piece, usize)| unsafe { std::slice::from_raw_parts(piece.0, *len) }.to_vec();
+    let read = |(piece, len): &(PinnedPiece, usize)| unsafe { std::slice::from_raw_parts(piece.0, *len) }.to_vec();
     let inputs: Vec<Vec<u8>> = inputs.iter().map(read).collect();
     if let Some(result) = f(&inputs) {
         let len = result.len().min(out_len);
@@ -191,14 +223,18 @@ unsafe extern "C" fn run(data: *mut c_void) {
 
 /// A point in a stream.
 #[derive(Debug)]
-pub struct Event {
+pub struct CudaEvent {
     cuda: &'static Cuda,
-    context: Context,
+    context: ContextHandle,
     raw: CUevent,
 }
 
-impl Event {
+impl CudaEvent {
     /// On the calling thread's device.
+    ///
+    /// # Errors
+    ///
+    /// A call of the driver fails.
     pub fn new(cuda: &'static Cuda) -> Result<Self, CudaError> {
         let context = cuda.current()?;
         let mut raw = std::ptr::null_mut();
@@ -208,9 +244,9 @@ impl Event {
     }
 }
 
-impl Drop for Event {
+impl Drop for CudaEvent {
     fn drop(&mut self) {
         // SAFETY: made by this type and used no more; the driver frees it once it has been reached.
-        self.cuda.under(self.context, |driver| _ = unsafe { driver.event_destroy(self.raw) });
+        self.cuda.with_context(self.context, |driver| _ = unsafe { driver.event_destroy(self.raw) });
     }
 }

@@ -19,7 +19,7 @@ pub struct TestCase {
 /// The cases of a file's text.
 pub fn cases(text: &str) -> Vec<Arc<Case>> {
     let file = Arc::new(SourceFile { path: "test.toml".into(), text: text.into() });
-    let parsed = parse(&file, "test").unwrap_or_else(|r| panic!("{:#?}", r.faults));
+    let parsed = parse(&file, "test").unwrap_or_else(|r| panic!("{:#?}", r.diagnostics));
     parsed.into_iter().map(Arc::new).collect()
 }
 

@@ -217,7 +217,7 @@ pub(super) fn columns(ranks: std::ops::RangeInclusive<usize>) -> impl Strategy<V
     let tame = (dtype(), prop::collection::vec(element, ranks.clone())).prop_map(move |(t, v)| encoded(t, v));
     // The least value, the least normal and its neighbours, the largest, infinity.
     let edge = (dtype(), prop::collection::vec((0usize..12, any::<u64>()), ranks)).prop_map(move |(dtype, picks)| {
-        let format = crate::num::Format::of(dtype).unwrap();
+        let format = crate::num::FloatFormat::of(dtype).unwrap();
         let normal = 1 << format.fraction;
         let codes =
             [1, 2, 3, normal - 1, normal, normal + 1, format.max_code, format.max_code - 1, format.max_code + 1, 0];

@@ -2,7 +2,7 @@
 use super::super::admissible::GROUPS;
 use super::brute::{columns, kind};
 use super::*;
-use crate::num::{Random, decode_f64, get};
+use crate::num::{Random, decode_f64, get_element};
 use crate::scenario::case::ElementValue;
 use proptest::prelude::*;
 
@@ -26,7 +26,7 @@ proptest! {
         match reduction.exact_buffer(&inputs) {
             Err(first) => prop_assert_eq!(answers.iter().position(Option::is_none), Some(first)),
             Ok(buffer) => for (i, answer) in answers.iter().enumerate() {
-                let bits = get(dtype, &buffer.bytes, i);
+                let bits = get_element(dtype, &buffer.bytes, i);
                 prop_assert_eq!(bits, reduction.canonical(&reduction.column(&inputs, i)));
                 let special = buffer.special.iter().find(|(index, _)| *index == i).map(|(_, answer)| answer.clone());
                 prop_assert_eq!(answer, &Some(special.unwrap_or(Answer::Bits(bits))));

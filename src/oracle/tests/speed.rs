@@ -1,6 +1,6 @@
 //! How fast the lanes are; run by hand: `cargo test --release --lib speed -- --ignored --nocapture`.
 use super::*;
-use crate::num::{Random, put};
+use crate::num::{Random, put_element};
 use crate::scenario::case::ElementValue;
 use std::time::Instant;
 
@@ -16,7 +16,7 @@ fn buffers(dtype: DType, ranks: usize, elements: usize, whole: bool) -> Vec<Vec<
             for i in 0..elements {
                 let bits = source.bits(rank, i as u64);
                 let bits = if whole { crate::num::encode_int(dtype, (bits as u32 as i32).into()) } else { bits };
-                put(dtype, &mut bytes, i, bits);
+                put_element(dtype, &mut bytes, i, bits);
             }
             bytes
         })

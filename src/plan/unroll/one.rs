@@ -8,7 +8,10 @@ use crate::expr::Mode;
 use crate::job::What;
 use crate::num::DType;
 use crate::ops::{ALL_REDUCE, Composite, Host, Kind};
-use crate::scenario::{BufRef, Counts, Diagnostic, ElementValue, Expr, Num, NumKind, Reduce, Sp, Step};
+use crate::scenario::{
+    AllToAllCounts, BufferRef, Diagnostic, ElementValue, Expr, NumberByRank, NumberByRankKind, Spanned, Step,
+    StepReduction,
+};
 use std::sync::Arc;
 
 impl<'a> Unroll<'a> {
@@ -58,7 +61,16 @@ impl<'a> Unroll<'a> {
                 let peer = self.peer(step, step.peer.as_ref(), m)?;
                 let count = self.elements(step, m)?;
                 let output = self.required(step, "out", m)?;
-                ItemKind::Recv { comm, me, peer, output, count, dtype: step.dtype.as_ref().map(|d| d.v), nulls, stream }
+                ItemKind::Recv {
+                    comm,
+                    me,
+                    peer,
+                    output,
+                    count,
+                    dtype: step.dtype.as_ref().map(|d| d.value),
+                    nulls,
+                    stream,
+                }
             }
             Kind::SendRecv => {
                 let to = self.peer(step, step.to.as_ref().or(step.peer.as_ref()), m)?;
@@ -74,21 +86,21 @@ impl<'a> Unroll<'a> {
             Kind::Map => {
                 let Some(expr) = &step.expr else { return Err(Diagnostic::new(step.span, "`map` needs `expr`")) };
                 let mut reads = Vec::new();
-                for name in named(&expr.v) {
+                for name in named(&expr.value) {
                     if let Some(id) = self.by_name.get(&name) {
                         reads.push(*id);
                     }
                 }
                 let output = self.required(step, "out", m)?;
                 let count = self.elements(step, m)?;
-                self.carry(&expr.v, 4 + m.names.axes.len(), step.span)?;
+                self.carry(&expr.value, 4 + m.names.axes.len(), step.span)?;
                 let names = Arc::new(m.names.list());
-                let dtype = step.dtype.as_ref().map(|d| d.v);
-                let shared = self.exprs.entry(step).or_insert_with(|| Arc::new(expr.v.clone()));
+                let dtype = step.dtype.as_ref().map(|d| d.value);
+                let shared = self.exprs.entry(step).or_insert_with(|| Arc::new(expr.value.clone()));
                 ItemKind::Map(Box::new(MapItem { expr: shared.clone(), names, reads, output, count, dtype, stream }))
             }
             Kind::Host(Host::Wait) => {
-                let on = step.wait_stream.as_ref().map(|s| self.stream(&s.v));
+                let on = step.wait_stream.as_ref().map(|s| self.stream(&s.value));
                 ItemKind::Call(What::Wait { stream: on })
             }
             Kind::Host(Host::Sleep) => {
@@ -122,7 +134,7 @@ impl<'a> Unroll<'a> {
         }
     }
 
-    fn sel(&mut self, r: &BufRef, m: &Member<'a>) -> Result<BufferSlice, Diagnostic> {
+    fn sel(&mut self, r: &BufferRef, m: &Member<'a>) -> Result<BufferSlice, Diagnostic> {
         let buf = self.name(&r.name, r.span, None, None);
         let Some((from, to)) = &r.slice else {
             return Ok(BufferSlice { buf, start: 0, end: None, sliced: false, span: r.span });
@@ -159,23 +171,25 @@ impl<'a> Unroll<'a> {
         members.iter().enumerate().map(of).collect()
     }
 
-    fn red(&self, reduce: Option<&Sp<Reduce>>, m: &Member<'a>) -> Result<Red, Diagnostic> {
-        Ok(match reduce.map(|r| &r.v) {
+    fn red(&self, reduce: Option<&Spanned<StepReduction>>, m: &Member<'a>) -> Result<Red, Diagnostic> {
+        Ok(match reduce.map(|r| &r.value) {
             None => Red::Builtin(nccl_sys::ncclRedOp_t::Sum),
-            Some(Reduce::Builtin(op)) => Red::Builtin(*op),
-            Some(Reduce::PreMulSum { scalar, device }) => {
+            Some(StepReduction::Builtin(op)) => Red::Builtin(*op),
+            Some(StepReduction::PreMulSum { scalar, device }) => {
                 let own = own(scalar, &m.names)?;
                 let number = match &own.kind {
-                    NumKind::Int(v) => ScalarNumber::Written(ElementValue::Int(*v)),
-                    NumKind::Float(v) => ScalarNumber::Written(ElementValue::Float(*v)),
-                    NumKind::Expr(expr) => match written(expr, m.names.axes) {
+                    NumberByRankKind::Int(v) => ScalarNumber::Written(ElementValue::Int(*v)),
+                    NumberByRankKind::Float(v) => ScalarNumber::Written(ElementValue::Float(*v)),
+                    NumberByRankKind::Expr(expr) => match written(expr, m.names.axes) {
                         Some(value) => ScalarNumber::Written(value),
                         None => ScalarNumber::Computed {
                             real: evaluate(expr, own.span, &m.names, Mode::Float)?,
                             whole: expr.eval_wrapping(&m.names).ok(),
                         },
                     },
-                    NumKind::List(_) => return Err(Diagnostic::new(own.span, "a number is wanted here, not a list")),
+                    NumberByRankKind::List(_) => {
+                        return Err(Diagnostic::new(own.span, "a number is wanted here, not a list"));
+                    }
                 };
                 Red::PreMulSum { scalar: Scalar { span: own.span, number }, device: *device }
             }
@@ -183,7 +197,7 @@ impl<'a> Unroll<'a> {
     }
 
     /// A peer's rank; outside the communicator it is a fault unless the call is to fail.
-    fn peer(&mut self, step: &Step, peer: Option<&Num>, m: &Member<'a>) -> Result<i128, Diagnostic> {
+    fn peer(&mut self, step: &Step, peer: Option<&NumberByRank>, m: &Member<'a>) -> Result<i128, Diagnostic> {
         let Some(peer) = peer else {
             return Err(Diagnostic::new(step.span, format!("`{}` needs `peer`", step.op.name)));
         };
@@ -234,7 +248,7 @@ impl<'a> Unroll<'a> {
         };
         let (input, output) = (self.required(step, "in", m)?, self.required(step, "out", m)?);
         let (me, n) = (m.names.rank, m.names.n);
-        if let Counts::Matrix(rows) = &counts.v
+        if let AllToAllCounts::Matrix(rows) = &counts.value
             && rows.len() != n
         {
             let rows = if rows.len() == 1 { "1 row".to_owned() } else { format!("{} rows", rows.len()) };
@@ -242,11 +256,13 @@ impl<'a> Unroll<'a> {
                 .help(format!("it needs {n} rows of {n} numbers: row r, column j is what r sends to j")));
         }
         let piece = |from: usize, to: usize| -> Result<u64, Diagnostic> {
-            let v = match &counts.v {
-                Counts::Matrix(rows) => rows.get(from).and_then(|row| row.get(to)).copied().ok_or_else(|| {
-                    Diagnostic::new(counts.span, format!("`counts` has no entry for row {from}, column {to}"))
-                })?,
-                Counts::Expr(expr) => {
+            let v = match &counts.value {
+                AllToAllCounts::Matrix(rows) => {
+                    rows.get(from).and_then(|row| row.get(to)).copied().ok_or_else(|| {
+                        Diagnostic::new(counts.span, format!("`counts` has no entry for row {from}, column {to}"))
+                    })?
+                }
+                AllToAllCounts::Expr(expr) => {
                     let world = self.p.comms.list[m.comm].members[from];
                     let names = Names { rank: from, world_rank: world, peer: Some(to), ..m.names };
                     evaluate_whole(expr, counts.span, &names)?

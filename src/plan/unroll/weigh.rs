@@ -1,20 +1,22 @@
 //! The cost of evaluating the numbers of a step on one rank.
 use super::super::cost;
-use crate::scenario::{BufRef, CommDef, CommHow, Counts, Num, NumKind, Ranks, Reduce, Step};
+use crate::scenario::{
+    AllToAllCounts, BufferRef, CommCreation, CommDef, NumberByRank, NumberByRankKind, Ranks, Step, StepReduction,
+};
 
 /// Operations of all numbers of a step on one rank. Names are looked up among `axes` axes; `n` is the world size.
 pub fn operations(step: &Step, axes: usize, n: u64) -> u64 {
-    let num = |num: &Option<Num>| num.as_ref().map_or(0, |v| of_num(v, axes));
+    let num = |num: &Option<NumberByRank>| num.as_ref().map_or(0, |v| of_num(v, axes));
     let nums = [&step.root, &step.in_place, &step.times, &step.peer, &step.to, &step.from, &step.count, &step.seconds];
     let mut sum = 1 + nums.into_iter().map(num).sum::<u64>();
     sum += [&step.input, &step.output].into_iter().flatten().map(|r| of_slice(r, axes)).sum::<u64>();
     if let Ranks::Expr(expr) = &step.ranks {
-        sum += cost::operations(&expr.v, axes);
+        sum += cost::operations(&expr.value, axes);
     }
-    if let Some(Reduce::PreMulSum { scalar, .. }) = step.reduce.as_ref().map(|r| &r.v) {
+    if let Some(StepReduction::PreMulSum { scalar, .. }) = step.reduce.as_ref().map(|r| &r.value) {
         sum += of_num(scalar, axes);
     }
-    if let Some(Counts::Expr(expr)) = step.counts.as_ref().map(|c| &c.v) {
+    if let Some(AllToAllCounts::Expr(expr)) = step.counts.as_ref().map(|c| &c.value) {
         // The counts that the rank sends to each other rank and receives from each.
         sum += cost::operations(expr, axes).saturating_mul(2 * n);
     }
@@ -23,22 +25,22 @@ pub fn operations(step: &Step, axes: usize, n: u64) -> u64 {
 
 /// Operations of the colour and key of a communicator on one rank.
 pub fn of_comm(def: &CommDef, axes: usize) -> u64 {
-    match &def.how {
-        CommHow::Groups(_) => 0,
-        CommHow::Split { color, key, .. } => of_num(color, axes) + key.as_ref().map_or(0, |key| of_num(key, axes)),
+    match &def.creation {
+        CommCreation::Groups(_) => 0,
+        CommCreation::Split { color, key, .. } => of_num(color, axes) + key.as_ref().map_or(0, |key| of_num(key, axes)),
     }
 }
 
-fn of_num(num: &Num, axes: usize) -> u64 {
+fn of_num(num: &NumberByRank, axes: usize) -> u64 {
     match &num.kind {
-        NumKind::Int(_) | NumKind::Float(_) => 1,
-        NumKind::Expr(expr) => cost::operations(expr, axes),
+        NumberByRankKind::Int(_) | NumberByRankKind::Float(_) => 1,
+        NumberByRankKind::Expr(expr) => cost::operations(expr, axes),
         // A rank looks at its own entry alone.
-        NumKind::List(list) => list.iter().map(|entry| of_num(entry, axes)).max().unwrap_or(0),
+        NumberByRankKind::List(list) => list.iter().map(|entry| of_num(entry, axes)).max().unwrap_or(0),
     }
 }
 
-fn of_slice(part: &BufRef, axes: usize) -> u64 {
+fn of_slice(part: &BufferRef, axes: usize) -> u64 {
     let bounds = part.slice.iter().flat_map(|(from, to)| from.iter().chain(to));
     bounds.map(|expr| cost::operations(expr, axes)).sum()
 }

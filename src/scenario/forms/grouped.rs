@@ -1,58 +1,57 @@
 //! The form `grouped`.
-use super::super::case::{Case, NumKind, Ranks, Step, Where};
-use super::walk;
+use super::super::case::{Case, NumberByRankKind, Ranks, Step, StepComm};
+use super::visit;
 use crate::ops::{self, CommOp, Composite, Kind, Op};
 use std::collections::{HashMap, HashSet};
 
-/// Most steps that are put into one group.
-const MOST: usize = 64;
+/// Largest number of steps that are put into one group.
+const MAX_STEPS: usize = 64;
 
 /// True for NCCL's own calls, unless one is to fail: it would make its whole group fail.
-fn wraps(step: &Step) -> bool {
+fn can_be_grouped(step: &Step) -> bool {
     let calls = match &step.op.kind {
         Kind::Collective(_) | Kind::Send | Kind::Recv | Kind::SendRecv => true,
-        // A barrier's host waits for it, which it cannot inside a group.
+        // A barrier waits on the host, which is not possible inside a group.
         Kind::Composite(composite) => *composite != Composite::Barrier,
         Kind::Map | Kind::Group | Kind::Loop | Kind::Host(_) | Kind::Comm(_) | Kind::Later => false,
     };
     calls && step.error.is_none()
 }
 
-pub(super) fn lacks(case: &Case) -> Option<&'static str> {
-    // Inside a group that the file has, nothing is left to do.
+pub(super) fn inapplicable(case: &Case) -> Option<&'static str> {
+    // Steps inside a group of the file stay as they are.
     fn any(steps: &[Step]) -> bool {
-        steps.iter().any(|step| wraps(step) || matches!(step.op.kind, Kind::Loop) && any(&step.steps))
+        steps.iter().any(|step| can_be_grouped(step) || matches!(step.op.kind, Kind::Loop) && any(&step.steps))
     }
     (!any(&case.steps)).then_some("it has no NCCL call outside a group")
 }
 
-pub(super) fn change(case: &mut Case) {
-    let program = Program::of(case);
+pub(super) fn apply(case: &mut Case) {
+    let program = SharedBuffers::of(case);
     let steps = std::mem::take(&mut case.steps);
     case.steps = program.wrapped(steps, &ops::GROUP);
     // Steps of one group begin and end together.
-    walk::drop_figures(case, &["seconds"]);
+    visit::drop_figures(case, &["seconds"]);
 }
 
-/// Properties of a program that depend on all its steps.
-struct Program {
-    /// Buffers that share memory with another one because a step runs in place. All buffers with the same memory have the same
-    /// representative name as value.
+/// Properties of a program that restrict its groups.
+struct SharedBuffers {
+    /// Buffers that share memory because a step runs in place, each with one name that stands for the memory.
     shared: HashMap<String, String>,
-    /// Communicators that are aborted. Which of their steps are cut short must not depend on groups.
+    /// Communicators that are aborted. Groups must not change which of their steps are ended early.
     aborted: HashSet<String>,
 }
 
-impl Program {
+impl SharedBuffers {
     fn of(case: &Case) -> Self {
         let mut program = Self { shared: HashMap::new(), aborted: HashSet::new() };
-        walk::steps(case, &mut |step, _| {
-            let in_place = step.in_place.as_ref().is_some_and(|num| !matches!(num.kind, NumKind::Int(0)));
+        visit::steps(case, &mut |step, _| {
+            let in_place = step.in_place.as_ref().is_some_and(|num| !matches!(num.kind, NumberByRankKind::Int(0)));
             if let (true, Some(input), Some(output)) = (in_place, &step.input, &step.output) {
                 program.share(&input.name, &output.name);
             }
-            if let (Kind::Comm(CommOp::Abort), Where::Comm(comm)) = (&step.op.kind, &step.place) {
-                program.aborted.insert(comm.v.clone());
+            if let (Kind::Comm(CommOp::Abort), StepComm::Comm(comm)) = (&step.op.kind, &step.comm) {
+                program.aborted.insert(comm.value.clone());
             }
         });
         program
@@ -65,21 +64,21 @@ impl Program {
         self.shared.insert(one.clone(), one);
     }
 
-    /// The representative name of a buffer's memory.
+    /// The name that stands for a buffer's memory.
     fn memory<'a>(&'a self, name: &'a str) -> &'a str {
         self.shared.get(name).map_or(name, String::as_str)
     }
 
     fn wrapped(&self, steps: Vec<Step>, group: &'static Op) -> Vec<Step> {
         let mut out = Vec::with_capacity(steps.len());
-        let mut run = Run::default();
+        let mut run = StepRun::default();
         for mut step in steps {
-            if wraps(&step) && run.takes(&step, self) {
+            if can_be_grouped(&step) && run.can_take(&step, self) {
                 run.push(step, self);
                 continue;
             }
             run.close(group, &mut out);
-            if wraps(&step) {
+            if can_be_grouped(&step) {
                 run.push(step, self);
                 if run.repeats() {
                     run.close(group, &mut out);
@@ -98,24 +97,24 @@ impl Program {
 
 /// Neighbouring steps for one group.
 #[derive(Default)]
-struct Run {
+struct StepRun {
     steps: Vec<Step>,
     /// Memory that the steps read, by the names that [`Program::memory`] gives.
     reads: HashSet<String>,
     writes: HashSet<String>,
 }
 
-impl Run {
+impl StepRun {
     /// True if the step may join: it touches nothing that the others write and writes nothing that they touch, on the same
     /// stream and in the same communicator, and waits for no other stream, which the group's calls would then do too late.
-    fn takes(&self, step: &Step, program: &Program) -> bool {
+    fn can_take(&self, step: &Step, program: &SharedBuffers) -> bool {
         let Some(first) = self.steps.first() else { return false };
-        let same_comm = match (&first.place, &step.place) {
-            (Where::Comm(a), Where::Comm(b)) => a.v == b.v && !program.aborted.contains(&a.v),
+        let same_comm = match (&first.comm, &step.comm) {
+            (StepComm::Comm(a), StepComm::Comm(b)) => a.value == b.value && !program.aborted.contains(&a.value),
             _ => false,
         };
         let mut apart = true;
-        walk::reads(step, &mut |name| apart &= !self.writes.contains(program.memory(name)));
+        visit::reads(step, &mut |name| apart &= !self.writes.contains(program.memory(name)));
         let output = step.output.as_ref().map(|output| program.memory(&output.name));
         apart &= output.is_none_or(|memory| !self.writes.contains(memory) && !self.reads.contains(memory));
         apart
@@ -123,11 +122,11 @@ impl Run {
             && first.stream == step.stream
             && step.after.is_empty()
             && step.times.is_none()
-            && self.steps.len() < MOST
+            && self.steps.len() < MAX_STEPS
     }
 
-    fn push(&mut self, step: Step, program: &Program) {
-        walk::reads(&step, &mut |name| _ = self.reads.insert(program.memory(name).to_owned()));
+    fn push(&mut self, step: Step, program: &SharedBuffers) {
+        visit::reads(&step, &mut |name| _ = self.reads.insert(program.memory(name).to_owned()));
         self.writes.extend(step.output.iter().map(|output| program.memory(&output.name).to_owned()));
         self.steps.push(step);
     }
@@ -136,7 +135,7 @@ impl Run {
         self.steps.iter().any(|step| step.times.is_some())
     }
 
-    /// Ends the run: its steps become a group. What repeats is the group, for a step's rounds may depend on each other.
+    /// Makes the steps a group. `times` moves to the group, because a step's rounds may depend on each other.
     fn close(&mut self, group: &'static Op, out: &mut Vec<Step>) {
         let Self { mut steps, .. } = std::mem::take(self);
         let Some(first) = steps.first_mut() else { return };
@@ -150,7 +149,7 @@ impl Run {
             output: None,
             reduce: None,
             root: None,
-            place: first.place.clone(),
+            comm: first.comm.clone(),
             ranks,
             own_ranks: false,
             in_place: None,

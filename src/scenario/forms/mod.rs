@@ -1,27 +1,27 @@
-//! Forms: other ways to run what a case says. A form turns a case into another one that must come out the same; what plans,
-//! runs and judges it sees an ordinary case.
+//! Forms: other ways to run a case that must give the same results. A form changes a case before it is planned; plan, runner
+//! and judge treat it as any case.
 mod grouped;
 mod in_place;
-mod place;
-mod switch;
+mod positions;
+mod settings;
 #[cfg(test)]
 mod tests;
-mod walk;
+mod visit;
 
-use super::case::{Case, Expected};
+use super::case::{Case, ExpectedOutcome};
 use super::names::with_form;
 use std::fmt;
 
-/// A form: another way to run a case. Whether the changed case can run is decided when it is planned.
+/// A form: another way to run a case. The plan decides whether the changed case can run.
 pub struct Form {
-    /// Its word in `forms`, `--forms` and names of cases.
+    /// Its name in `forms`, `--forms` and names of cases.
     pub name: &'static str,
     /// One line for the manual.
     pub doc: &'static str,
-    /// Why a case cannot take it, as far as the case itself tells.
-    lacks: fn(&Case) -> Option<&'static str>,
-    /// Makes the case run so.
-    change: fn(&mut Case),
+    /// Why a case cannot take the form, as far as the case alone tells.
+    inapplicable: fn(&Case) -> Option<&'static str>,
+    /// Changes the case.
+    apply_to: fn(&mut Case),
 }
 
 impl PartialEq for Form {
@@ -37,82 +37,87 @@ impl fmt::Debug for Form {
     }
 }
 
-/// Which form a case is, and of which case.
+/// The form of a case, and the case that it is derived from.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Derived {
+pub struct FormOrigin {
     /// The form.
     pub form: &'static Form,
-    /// The name of the case as the file has it.
+    /// The name of the case in the file.
     pub base: String,
 }
 
 /// Every form.
-pub static TABLE: &[Form] = &[
+pub static FORMS: &[Form] = &[
     Form {
         name: "in_place",
         doc: "`in` and `out` share memory where the operation can and nobody needs `in` afterwards",
-        lacks: in_place::lacks,
-        change: in_place::change,
+        inapplicable: in_place::inapplicable,
+        apply_to: in_place::apply,
     },
     Form {
         name: "misaligned",
         doc: "every buffer starts off a 16-byte boundary, each on each rank by another number of elements",
-        lacks: place::no_buffer,
-        change: place::misalign,
+        inapplicable: positions::no_buffer,
+        apply_to: positions::misalign,
     },
     Form {
         name: "grouped",
         doc: "every NCCL call in a group call, neighbours that do not touch each other's buffers in one",
-        lacks: grouped::lacks,
-        change: grouped::change,
+        inapplicable: grouped::inapplicable,
+        apply_to: grouped::apply,
     },
     Form {
         name: "sub",
         doc: "the world is split out of a larger one, in which its ranks have other numbers and two ranks are idle",
-        lacks: place::no_world,
-        change: place::surround,
+        inapplicable: positions::no_world,
+        apply_to: positions::surround,
     },
-    Form { name: "one_thread", doc: "one thread drives all ranks", lacks: switch::placed, change: switch::one_thread },
+    Form {
+        name: "one_thread",
+        doc: "one thread drives all ranks",
+        inapplicable: settings::has_placement,
+        apply_to: settings::one_thread,
+    },
     Form {
         name: "processes",
         doc: "every rank is a process of its own",
-        lacks: switch::too_many_processes,
-        change: switch::processes,
+        inapplicable: settings::too_many_processes,
+        apply_to: settings::processes,
     },
     Form {
         name: "ring",
         doc: "NCCL_ALGO asks for rings",
-        lacks: |case| switch::no_algorithm(case, "Ring"),
-        change: |case| switch::algorithm(case, "Ring"),
+        inapplicable: |case| settings::no_algorithm(case, "Ring"),
+        apply_to: |case| settings::algorithm(case, "Ring"),
     },
     Form {
         name: "tree",
         doc: "NCCL_ALGO asks for trees, for what NCCL has them: all_reduce",
-        lacks: |case| switch::no_algorithm(case, "Tree"),
-        change: |case| switch::algorithm(case, "Tree"),
+        inapplicable: |case| settings::no_algorithm(case, "Tree"),
+        apply_to: |case| settings::algorithm(case, "Tree"),
     },
     Form {
         name: "single_tree",
         doc: "NCCL_ALGO asks for one tree, a word of the software library's: all_reduce, reduce and broadcast",
-        lacks: |case| switch::no_algorithm(case, switch::SINGLE_TREE),
-        change: switch::single_tree,
+        inapplicable: |case| settings::no_algorithm(case, settings::SINGLE_TREE),
+        apply_to: settings::single_tree,
     },
     Form {
         name: "eager",
         doc: "small sends of the software library do not wait for their receives",
-        lacks: switch::no_send,
-        change: switch::eager,
+        inapplicable: settings::no_send,
+        apply_to: settings::eager,
     },
 ];
 
-/// The entry of that name.
-pub fn find(name: &str) -> Option<&'static Form> {
-    TABLE.iter().find(|form| form.name == name)
+/// The form with this name.
+pub fn by_name(name: &str) -> Option<&'static Form> {
+    FORMS.iter().find(|form| form.name == name)
 }
 
 /// All names, in the table's order.
 pub fn names() -> Vec<&'static str> {
-    TABLE.iter().map(|form| form.name).collect()
+    FORMS.iter().map(|form| form.name).collect()
 }
 
 impl Form {
@@ -120,23 +125,27 @@ impl Form {
     ///
     /// # Errors
     ///
-    /// Why it cannot take the form, in words that go on from "because".
-    pub fn of(&'static self, case: &Case) -> Result<Case, &'static str> {
+    /// Why it cannot take the form, as a text after "because".
+    pub fn apply(&'static self, case: &Case) -> Result<Case, &'static str> {
         if case.form.is_some() {
             return Err("it is a form of another case");
         }
-        // What errs, hangs or dies may do so otherwise in another form.
-        if case.outcome.as_ref().is_some_and(|outcome| outcome.v.iter().any(|ending| *ending != Expected::Ok)) {
+        // An error, a hang or a crash may differ in another form.
+        if case
+            .outcome
+            .as_ref()
+            .is_some_and(|outcome| outcome.value.iter().any(|ending| *ending != ExpectedOutcome::Ok))
+        {
             return Err("its outcome is not just \"ok\"");
         }
-        if let Some(why) = (self.lacks)(case) {
+        if let Some(why) = (self.inapplicable)(case) {
             return Err(why);
         }
         let mut new = case.clone();
         new.name = with_form(&case.name, self.name);
-        new.form = Some(Derived { form: self, base: case.name.clone() });
+        new.form = Some(FormOrigin { form: self, base: case.name.clone() });
         new.forms = Vec::new();
-        (self.change)(&mut new);
+        (self.apply_to)(&mut new);
         Ok(new)
     }
 }

@@ -13,7 +13,7 @@ fn case(text: &str) -> Case {
 }
 
 fn form(name: &str, text: &str) -> Result<Case, &'static str> {
-    find(name).unwrap().of(&case(text))
+    by_name(name).unwrap().apply(&case(text))
 }
 
 fn planned(case: Case) -> Plan {
@@ -41,25 +41,25 @@ assert = ["sum.rounds > 0", "sum.seconds < 100", "e[0] > 0"]
 
 #[test]
 fn names_are_words_of_their_own_and_every_form_says_what_it_is() {
-    for (index, form) in TABLE.iter().enumerate() {
+    for (index, form) in FORMS.iter().enumerate() {
         assert!(super::super::names::is_identifier(form.name), "{form:?}");
         assert!(!form.doc.is_empty() && !form.doc.ends_with('.'), "{form:?}");
-        assert_eq!(TABLE.iter().position(|other| other == form), Some(index), "{form:?} stands twice");
+        assert_eq!(FORMS.iter().position(|other| other == form), Some(index), "{form:?} stands twice");
     }
 }
 
 #[test]
 fn a_form_has_a_name_of_its_own_and_is_not_changed_again() {
     let tree = form("tree", SUM).unwrap();
-    assert_eq!((tree.name.as_str(), tree.base()), ("a/x[form=tree]", "a/x"));
-    assert!(find("ring").unwrap().of(&tree).is_err());
+    assert_eq!((tree.name.as_str(), tree.base_name()), ("a/x[form=tree]", "a/x"));
+    assert!(by_name("ring").unwrap().apply(&tree).is_err());
 }
 
 #[test]
 fn what_may_end_badly_is_left_alone() {
-    for form in TABLE {
+    for form in FORMS {
         let cases = ["\"hang\"", "[\"ok\", \"error\"]"].map(|outcome| case(&format!("{SUM}outcome = {outcome}\n")));
-        assert!(cases.iter().all(|case| form.of(case).is_err()), "{form:?}");
+        assert!(cases.iter().all(|case| form.apply(case).is_err()), "{form:?}");
     }
     assert!(form("misaligned", &format!("{SUM}outcome = \"ok\"\n")).is_ok());
 }
@@ -122,7 +122,7 @@ fn grouped_puts_neighbours_that_do_not_meddle_into_one_group() {
     let changed = form("grouped", PROGRAM).unwrap();
     let shape: Vec<(&str, usize)> = changed.steps.iter().map(|step| (step.op.name, step.steps.len())).collect();
     assert_eq!(shape, [("group", 2), ("group", 1), ("map", 0), ("group", 1)]);
-    let asserts: Vec<&str> = changed.asserts.iter().map(|assert| assert.v.text.as_str()).collect();
+    let asserts: Vec<&str> = changed.asserts.iter().map(|assert| assert.value.text.as_str()).collect();
     assert_eq!(asserts, ["sum.rounds > 0", "e[0] > 0"]);
     let plan = planned(changed);
     let opened = plan.programs[0].iter().filter(|call| call.what == What::GroupStart).count();
@@ -205,7 +205,7 @@ fn placements_leave_the_files_own_alone() {
 
 fn algorithm(name: &str, text: &str) -> Result<String, &'static str> {
     let case = form(name, text)?;
-    match case.env.iter().find(|var| var.name.v == "NCCL_ALGO").map(|var| &var.value) {
+    match case.env.iter().find(|var| var.name.value == "NCCL_ALGO").map(|var| &var.value) {
         Some(EnvValue::All(value)) => Ok(value.clone()),
         other => panic!("{other:?}"),
     }
@@ -244,21 +244,21 @@ fn the_software_library_serves_what_the_forms_ask_for() {
 
 #[test]
 fn an_algorithm_has_its_own_figures() {
-    let asserts: Vec<String> = form("tree", PROGRAM).unwrap().asserts.into_iter().map(|a| a.v.text).collect();
+    let asserts: Vec<String> = form("tree", PROGRAM).unwrap().asserts.into_iter().map(|a| a.value.text).collect();
     assert_eq!(asserts, ["sum.seconds < 100", "e[0] > 0"]);
 }
 
 #[test]
 fn eager_is_for_sends() {
     let eager = form("eager", PROGRAM).unwrap();
-    assert!(eager.env.iter().any(|var| var.name.v == "COLLSPEC_SOFT_EAGER"));
+    assert!(eager.env.iter().any(|var| var.name.value == "COLLSPEC_SOFT_EAGER"));
     assert!(form("eager", SUM).is_err());
 }
 
 #[test]
 fn what_the_file_says_stays_where_it_is() {
-    for form in TABLE {
-        let Ok(changed) = form.of(&case(PROGRAM)) else { continue };
+    for form in FORMS {
+        let Ok(changed) = form.apply(&case(PROGRAM)) else { continue };
         let base = case(PROGRAM);
         assert_eq!(changed.world_size, base.world_size, "{form:?}");
         assert_eq!(changed.inputs.len(), base.inputs.len());

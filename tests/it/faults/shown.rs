@@ -72,7 +72,7 @@ fn assert_is_shown(shown: &Shown, sound: &Runner) {
     assert_eq!(status(None, Some(Algorithm::Ring)).0, Status::Fail, "{id} in rings");
     assert_eq!(status(None, Some(Algorithm::Tree)).0, Status::Pass, "{id} in trees");
     assert_eq!(status(Some(NOBODY), None), (Status::Pass, None), "{id} on a rank that is not there");
-    let ranks = 0..case.world_size.v;
+    let ranks = 0..case.world_size.value;
     assert!(ranks.into_iter().any(|rank| status(Some(rank), None).0 == Status::Fail), "{id} on one rank");
 }
 

@@ -85,7 +85,7 @@ fn expectations_tell_right_from_wrong() {
     for (programs, status) in [(right, Status::Pass), (wrong, Status::Fail)] {
         for programs in programs.chunks(100) {
             let suite = open(programs, "none");
-            let shown: Vec<String> = suite.faults.iter().map(|faulty| faulty.render(false)).collect();
+            let shown: Vec<String> = suite.invalid_files.iter().map(|faulty| faulty.render(false)).collect();
             assert!(shown.is_empty(), "{}", shown.join("\n"));
             for (case, verdict) in suite.cases.iter().zip(verdicts(&suite, &runner(first))) {
                 let expected = verdict.lanes.iter().any(|lane| lane.lane == Lane::Expected && !lane.pass);

@@ -85,8 +85,8 @@ fn mutated_files_are_refused_at_a_place_or_run() {
         let mut suite =
             Suite::open_with(&[home.path("f")], &Reading { limits, ..Reading::default() }).expect("readable");
         suite.plan(JOBS);
-        suite.faults.iter().for_each(|faulty| assert_places(&faulty.file, &faulty.diagnostics));
-        let refused: Vec<&str> = suite.faults.iter().map(|faulty| faulty.file.path.as_str()).collect();
+        suite.invalid_files.iter().for_each(|faulty| assert_places(&faulty.file, &faulty.diagnostics));
+        let refused: Vec<&str> = suite.invalid_files.iter().map(|faulty| faulty.file.path.as_str()).collect();
         suite.cases.retain(|case| !refused.contains(&case.file.path.as_str()));
         let mut names: Vec<&str> = suite.cases.iter().map(|case| case.file.path.as_str()).collect();
         names.dedup();

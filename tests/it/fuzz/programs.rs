@@ -45,7 +45,7 @@ pub fn open(programs: &[Program], forms: &str) -> Suite {
     }
     let mut suite = Suite::open_in(&[home.path("p")], &Forms::parse(forms).expect("forms")).expect("readable");
     suite.plan(JOBS);
-    let refused: Vec<&str> = suite.faults.iter().map(|faulty| faulty.file.path.as_str()).collect();
+    let refused: Vec<&str> = suite.invalid_files.iter().map(|faulty| faulty.file.path.as_str()).collect();
     suite.cases.retain(|case| !refused.contains(&case.file.path.as_str()));
     suite
 }
@@ -99,8 +99,8 @@ fn try_programs(seeds: std::ops::Range<u64>, forms: &str, tally: &mut Tally) {
         from += BATCH;
         let suite = open(&programs, forms);
         tally.programs += programs.len() as u64;
-        tally.refused += suite.faults.len() as u64;
-        for faulty in &suite.faults {
+        tally.refused += suite.invalid_files.len() as u64;
+        for faulty in &suite.invalid_files {
             for diagnostic in &faulty.diagnostics {
                 let span = diagnostic.span;
                 assert!(span.start <= span.end && span.end <= faulty.file.text.len(), "{}", faulty.render(false));

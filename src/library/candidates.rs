@@ -1,6 +1,6 @@
-//! Where a machine keeps NCCL libraries. Looking opens no library.
-use super::cache::{Cache, FILE};
-use super::program::program;
+//! The files that may be NCCL libraries, found by their names. No library is opened.
+use super::cache::{FILE, LibraryCache};
+use super::program::command_for;
 use crate::child::command;
 use std::collections::BTreeSet;
 use std::ffi::OsString;
@@ -9,14 +9,14 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Time that a program which knows places may take to tell them.
+/// Time limit of a program that lists places.
 const LIMIT: Duration = Duration::from_secs(10);
-/// Its place in the wheels of Python's registry.
+/// The library's folder in the wheels of Python's registry.
 const IN_WHEEL: &str = "nvidia/nccl/lib";
 
-/// How a library was found.
+/// The place in which a library was found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Source {
+pub enum LibrarySource {
     /// In a folder of LD_LIBRARY_PATH.
     LoaderPath,
     /// In the system loader's cache.
@@ -31,7 +31,7 @@ pub enum Source {
     Fetched,
 }
 
-impl fmt::Display for Source {
+impl fmt::Display for LibrarySource {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::LoaderPath => "LD_LIBRARY_PATH",
@@ -49,33 +49,33 @@ impl fmt::Display for Source {
 pub struct Candidate {
     /// The file, with links resolved.
     pub path: PathBuf,
-    /// Where it was seen first.
-    pub source: Source,
+    /// The place in which it was found first.
+    pub source: LibrarySource,
 }
 
-/// An environment.
+/// The variables of an environment.
 type Variables = Box<dyn Fn(&str) -> Option<OsString>>;
 
-/// What a search asks of the machine.
-pub struct Machine {
+/// The places that a search looks into.
+pub struct SearchPlaces {
     variable: Variables,
-    /// In front of the system's own folders.
+    /// The folder in front of the system's folders.
     root: PathBuf,
-    /// What `ldconfig -p` lists.
+    /// The output of `ldconfig -p`.
     ldconfig: String,
-    /// Folders where python3 looks for packages.
+    /// The folders in which python3 looks for packages.
     python: Vec<PathBuf>,
 }
 
-impl Machine {
-    /// The one this runs on.
-    pub fn this() -> Self {
+impl SearchPlaces {
+    /// The places of this machine.
+    pub fn of_this_machine() -> Self {
         let system = ["/sbin/ldconfig", "/usr/sbin/ldconfig"].map(|file| Some(Command::new(file)));
-        let ldconfig = [program("ldconfig")].into_iter().chain(system);
-        let ldconfig = ldconfig.flatten().find_map(|program| said(program, &["-p"])).unwrap_or_default();
+        let ldconfig = [command_for("ldconfig")].into_iter().chain(system);
+        let ldconfig = ldconfig.flatten().find_map(|program| output_of(program, &["-p"])).unwrap_or_default();
         // Isolated, Python takes no module from the working folder; what that leaves out is added.
         let ask = "import site, sys; print('\\n'.join([*sys.path, site.getusersitepackages()]))";
-        let paths = program("python3").and_then(|python| said(python, &["-I", "-c", ask])).unwrap_or_default();
+        let paths = command_for("python3").and_then(|python| output_of(python, &["-I", "-c", ask])).unwrap_or_default();
         let named = std::env::var_os("PYTHONPATH").unwrap_or_default();
         let python = std::env::split_paths(&named).chain(paths.lines().map(PathBuf::from));
         let python = python.filter(|path| path.is_absolute()).collect();
@@ -83,83 +83,83 @@ impl Machine {
     }
 }
 
-/// What a program says on its standard output, if it is there and succeeds in time.
-fn said(mut command: Command, args: &[&str]) -> Option<String> {
+/// The standard output of a program; `None` if it is missing, fails or takes too long.
+fn output_of(mut command: Command, args: &[&str]) -> Option<String> {
     command.args(args);
     let answer = command::run(command, LIMIT).ok()?;
     answer.status.success().then_some(answer.out)
 }
 
-/// Every file that bears NCCL's name, each once, in the order in which they would be taken.
-pub fn candidates(machine: &Machine) -> Vec<Candidate> {
-    let mut seen = Seen::default();
+/// Every file with NCCL's name, each once, the preferred ones first.
+pub fn candidates(machine: &SearchPlaces) -> Vec<Candidate> {
+    let mut seen = CandidateList::default();
     let folder = |name: &str| (machine.variable)(name).map(PathBuf::from).filter(|path| path.is_absolute());
 
     if let Some(list) = (machine.variable)("LD_LIBRARY_PATH") {
         for folder in std::env::split_paths(&list).filter(|folder| folder.is_absolute()) {
-            seen.folder(&folder, Source::LoaderPath);
+            seen.add_folder(&folder, LibrarySource::LoaderPath);
         }
     }
-    for path in listed(&machine.ldconfig) {
-        seen.file(&path, Source::LoaderCache);
+    for path in paths_in_ldconfig(&machine.ldconfig) {
+        seen.add_file(&path, LibrarySource::LoaderCache);
     }
     if let Some(environment) = folder("VIRTUAL_ENV") {
-        seen.environment(&environment, Source::Python);
+        seen.add_python_environment(&environment, LibrarySource::Python);
     }
     for folder in &machine.python {
-        seen.folder(&folder.join(IN_WHEEL), Source::Python);
+        seen.add_folder(&folder.join(IN_WHEEL), LibrarySource::Python);
     }
     if let Some(environment) = folder("CONDA_PREFIX") {
-        seen.folder(&environment.join("lib"), Source::Conda);
-        seen.environment(&environment, Source::Conda);
+        seen.add_folder(&environment.join("lib"), LibrarySource::Conda);
+        seen.add_python_environment(&environment, LibrarySource::Conda);
     }
     let local = machine.root.join("usr/local");
-    for cuda in matching(&local, "cuda").into_iter().rev() {
+    for cuda in entries_starting_with(&local, "cuda").into_iter().rev() {
         for inside in ["lib64", "targets/x86_64-linux/lib", "targets/sbsa-linux/lib"] {
-            seen.folder(&cuda.join(inside), Source::Cuda);
+            seen.add_folder(&cuda.join(inside), LibrarySource::Cuda);
         }
     }
     for inside in ["usr/lib/x86_64-linux-gnu", "usr/lib/aarch64-linux-gnu", "usr/lib64", "usr/local/lib"] {
-        seen.folder(&machine.root.join(inside), Source::Cuda);
+        seen.add_folder(&machine.root.join(inside), LibrarySource::Cuda);
     }
-    if let Ok(cache) = Cache::from(&machine.variable) {
+    if let Ok(cache) = LibraryCache::from_variables(&machine.variable) {
         for path in cache.libraries() {
-            seen.file(&path, Source::Fetched);
+            seen.add_file(&path, LibrarySource::Fetched);
         }
     }
     seen.candidates
 }
 
 #[derive(Default)]
-struct Seen {
+struct CandidateList {
     paths: BTreeSet<PathBuf>,
     candidates: Vec<Candidate>,
 }
 
-impl Seen {
-    fn file(&mut self, path: &Path, source: Source) {
+impl CandidateList {
+    fn add_file(&mut self, path: &Path, source: LibrarySource) {
         let Ok(path) = path.canonicalize() else { return };
         if path.is_file() && self.paths.insert(path.clone()) {
             self.candidates.push(Candidate { path, source });
         }
     }
 
-    fn folder(&mut self, folder: &Path, source: Source) {
+    fn add_folder(&mut self, folder: &Path, source: LibrarySource) {
         for name in [FILE, "libnccl.so"] {
-            self.file(&folder.join(name), source);
+            self.add_file(&folder.join(name), source);
         }
     }
 
-    /// A folder in which Python was installed.
-    fn environment(&mut self, environment: &Path, source: Source) {
-        for python in matching(&environment.join("lib"), "python3") {
-            self.folder(&python.join("site-packages").join(IN_WHEEL), source);
+    /// Adds the libraries of a folder in which Python was installed.
+    fn add_python_environment(&mut self, environment: &Path, source: LibrarySource) {
+        for python in entries_starting_with(&environment.join("lib"), "python3") {
+            self.add_folder(&python.join("site-packages").join(IN_WHEEL), source);
         }
     }
 }
 
-/// Entries of a folder that begin so, by name.
-fn matching(folder: &Path, begin: &str) -> Vec<PathBuf> {
+/// The entries of a folder whose names begin with `begin`, by name.
+fn entries_starting_with(folder: &Path, begin: &str) -> Vec<PathBuf> {
     let Ok(entries) = folder.read_dir() else { return Vec::new() };
     let begins = |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with(begin));
     let mut paths: Vec<_> = entries.flatten().map(|entry| entry.path()).filter(begins).collect();
@@ -168,7 +168,7 @@ fn matching(folder: &Path, begin: &str) -> Vec<PathBuf> {
 }
 
 /// NCCL's files in `ldconfig -p`'s list, of lines like `libnccl.so.2 (libc6,x86-64) => /path`.
-fn listed(ldconfig: &str) -> impl Iterator<Item = PathBuf> {
+fn paths_in_ldconfig(ldconfig: &str) -> impl Iterator<Item = PathBuf> {
     ldconfig.lines().filter_map(|line| {
         let (name, path) = line.trim().split_once(" => ")?;
         let name = name.split(' ').next()?;
@@ -192,17 +192,17 @@ mod tests {
             at(name)
         };
         let expected = [
-            (file("opt/a/libnccl.so.2.30.7"), Source::LoaderPath),
-            (file("lib/libnccl.so.2"), Source::LoaderCache),
-            (file("venv/lib/python3.11/site-packages/nvidia/nccl/lib/libnccl.so.2"), Source::Python),
-            (file("site/nvidia/nccl/lib/libnccl.so.2"), Source::Python),
-            (file("conda/lib/libnccl.so.2"), Source::Conda),
-            (file("conda/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2"), Source::Conda),
-            (file("usr/local/cuda-13.0/lib64/libnccl.so.2"), Source::Cuda),
-            (file("usr/local/cuda-12.4/targets/x86_64-linux/lib/libnccl.so"), Source::Cuda),
-            (file("usr/lib/x86_64-linux-gnu/libnccl.so.2"), Source::Cuda),
-            (file("cache/collspec/nccl/2.18.3/libnccl.so.2"), Source::Fetched),
-            (file("cache/collspec/nccl/2.30.7+cu13/libnccl.so.2"), Source::Fetched),
+            (file("opt/a/libnccl.so.2.30.7"), LibrarySource::LoaderPath),
+            (file("lib/libnccl.so.2"), LibrarySource::LoaderCache),
+            (file("venv/lib/python3.11/site-packages/nvidia/nccl/lib/libnccl.so.2"), LibrarySource::Python),
+            (file("site/nvidia/nccl/lib/libnccl.so.2"), LibrarySource::Python),
+            (file("conda/lib/libnccl.so.2"), LibrarySource::Conda),
+            (file("conda/lib/python3.12/site-packages/nvidia/nccl/lib/libnccl.so.2"), LibrarySource::Conda),
+            (file("usr/local/cuda-13.0/lib64/libnccl.so.2"), LibrarySource::Cuda),
+            (file("usr/local/cuda-12.4/targets/x86_64-linux/lib/libnccl.so"), LibrarySource::Cuda),
+            (file("usr/lib/x86_64-linux-gnu/libnccl.so.2"), LibrarySource::Cuda),
+            (file("cache/collspec/nccl/2.18.3/libnccl.so.2"), LibrarySource::Fetched),
+            (file("cache/collspec/nccl/2.30.7+cu13/libnccl.so.2"), LibrarySource::Fetched),
         ];
         // Links, unfinished files and other names add nothing.
         std::os::unix::fs::symlink(at("opt/a/libnccl.so.2.30.7"), at("opt/a/libnccl.so.2")).unwrap();
@@ -219,7 +219,7 @@ mod tests {
             ("XDG_CACHE_HOME", at("cache").display().to_string()),
         ]);
         let library = |name: &str| format!("\t{name} (libc6,x86-64) => {}\n", at("lib").join(name).display());
-        let machine = Machine {
+        let machine = SearchPlaces {
             variable: Box::new(move |name| variables.get(name).map(OsString::from)),
             root: at(""),
             ldconfig: format!("2 libs found\n{}{}", library("libnccl.so.2"), library("libnccl-net.so.2")),

@@ -1,25 +1,25 @@
 //! Memory that a library may use after the call that passed it has returned. Inside a group, a library may store handles and
 //! read configurations as late as at the end of the calling thread's outermost group; the memory is kept until then.
-use super::config::Config;
+use super::config::CommConfig;
 use super::library::CommSlot;
 use std::cell::RefCell;
 
-/// Memory lent to a library.
-pub(super) enum Lent {
+/// Memory that a library may still use.
+pub(super) enum LentMemory {
     /// The library stores a handle in it.
     Slot(#[expect(dead_code, reason = "held, never read")] CommSlot),
     /// The library reads a configuration from it.
-    Config(#[expect(dead_code, reason = "held, never read")] Box<Config>),
+    Config(#[expect(dead_code, reason = "held, never read")] Box<CommConfig>),
 }
 
 /// The groups that the calling thread has open, of all libraries together.
 #[derive(Default)]
-struct Groups {
+struct OpenGroups {
     depth: u32,
-    lent: Vec<Lent>,
+    lent: Vec<LentMemory>,
 }
 
-impl Drop for Groups {
+impl Drop for OpenGroups {
     fn drop(&mut self) {
         // A thread that ends inside a group cannot know when the library is done with the memory, so it is never freed.
         std::mem::take(&mut self.lent).into_iter().for_each(std::mem::forget);
@@ -27,17 +27,17 @@ impl Drop for Groups {
 }
 
 thread_local! {
-    static GROUPS: RefCell<Groups> = RefCell::default();
+    static GROUPS: RefCell<OpenGroups> = RefCell::default();
 }
 
-/// To be called when the calling thread has opened a group.
-pub(super) fn opened() {
+/// Must be called when the calling thread has opened a group.
+pub(super) fn group_opened() {
     GROUPS.with_borrow_mut(|groups| groups.depth += 1);
 }
 
-/// To be called when the calling thread has closed a group. If the library continues the group in the background
+/// Must be called when the calling thread has closed a group. If the library continues the group in the background
 /// (`unfinished`), it may use the memory for an unknown time, so the memory is never freed.
-pub(super) fn closed(unfinished: bool) {
+pub(super) fn group_closed(unfinished: bool) {
     let lent = GROUPS.with_borrow_mut(|groups| {
         groups.depth = groups.depth.saturating_sub(1);
         if groups.depth == 0 { std::mem::take(&mut groups.lent) } else { Vec::new() }
@@ -47,8 +47,8 @@ pub(super) fn closed(unfinished: bool) {
     }
 }
 
-/// To be called when a call that was given this memory has returned; `unfinished` as for [`closed`].
-pub(super) fn lend(things: impl IntoIterator<Item = Lent>, unfinished: bool) {
+/// Must be called when a call that was given this memory has returned; `unfinished` as for [`group_closed`].
+pub(super) fn lend(things: impl IntoIterator<Item = LentMemory>, unfinished: bool) {
     GROUPS.with_borrow_mut(|groups| {
         if unfinished {
             things.into_iter().for_each(std::mem::forget);

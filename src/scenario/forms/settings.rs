@@ -1,40 +1,40 @@
-//! The forms that change no step: placements, algorithms, and sends that do not wait.
-use super::super::case::{Case, EnvValue, EnvVar, Placement, Sp};
-use super::walk;
+//! The forms that change placement or environment: placements, algorithms, and eager sends.
+use super::super::case::{Case, EnvValue, EnvVar, Placement, Spanned};
+use super::visit;
 use crate::ops::{self, Collective, Composite, Kind, Op};
 
 /// The variable that says which algorithms may run.
 const ALGORITHMS: &str = "NCCL_ALGO";
-/// The variable for the software library's sends, and how many bytes each pair of ranks may have under way.
+/// The variable for eager sends of the software library, with the number of bytes that each pair of ranks may have in flight.
 const EAGER: (&str, &str) = ("COLLSPEC_SOFT_EAGER", "65536");
-/// The software library's own algorithm.
+/// An algorithm that only the software library has.
 pub(super) const SINGLE_TREE: &str = "SingleTree";
-/// The default of operations that have not the algorithm asked for.
+/// The algorithm of operations that do not have the wanted one.
 const RING: &str = "Ring";
 
-pub(super) fn placed(case: &Case) -> Option<&'static str> {
+pub(super) fn has_placement(case: &Case) -> Option<&'static str> {
     (case.placement != Placement::default()).then_some("the file says its placement")
 }
 
 pub(super) fn too_many_processes(case: &Case) -> Option<&'static str> {
-    placed(case)
-        .or_else(|| (case.ranks() > Placement::MOST_PROCESSES).then_some("it would need more than 16 processes"))
+    has_placement(case)
+        .or_else(|| (case.total_ranks() > Placement::MAX_PROCESSES).then_some("it would need more than 16 processes"))
 }
 
 pub(super) fn one_thread(case: &mut Case) {
     case.placement = Placement::OneThread;
-    // Ranks on one thread do not come late one by one, and what one waits for the others have done already.
-    walk::drop_figures(case, &["seconds"]);
+    // On one thread the ranks' durations do not depend on each other's delays.
+    visit::drop_figures(case, &["seconds"]);
 }
 
 pub(super) fn processes(case: &mut Case) {
     case.placement = Placement::Processes;
 }
 
-/// The collectives that the case calls and that have a choice of algorithms.
-fn choices(case: &Case) -> Vec<&'static Collective> {
+/// The collectives of the case that have a choice of algorithms.
+fn collectives_with_algorithms(case: &Case) -> Vec<&'static Collective> {
     let mut found: Vec<&'static Collective> = Vec::new();
-    walk::steps(case, &mut |step, _| {
+    visit::steps(case, &mut |step, _| {
         let collective = match &step.op.kind {
             Kind::Composite(Composite::Barrier) => &ops::ALL_REDUCE,
             Kind::Composite(Composite::AllGatherV) => &ops::BROADCAST,
@@ -49,19 +49,19 @@ fn choices(case: &Case) -> Vec<&'static Collective> {
 }
 
 pub(super) fn no_algorithm(case: &Case, algorithm: &str) -> Option<&'static str> {
-    if case.env.iter().any(|var| var.name.v == ALGORITHMS) {
+    if case.env.iter().any(|var| var.name.value == ALGORITHMS) {
         return Some("the file sets NCCL_ALGO");
     }
     if algorithm == SINGLE_TREE && elsewhere(case) {
         return Some("the file requires another backend than soft");
     }
-    let serves = choices(case).iter().any(|op| op.algorithms.contains(&algorithm));
+    let serves = collectives_with_algorithms(case).iter().any(|op| op.algorithms.contains(&algorithm));
     (!serves).then_some("none of its operations has that algorithm")
 }
 
 pub(super) fn algorithm(case: &mut Case, algorithm: &str) {
     let serves = |op: &Collective| op.algorithms.contains(&algorithm);
-    let value = if choices(case).iter().all(|op| serves(op)) {
+    let value = if collectives_with_algorithms(case).iter().all(|op| serves(op)) {
         algorithm.to_owned()
     } else {
         let all = ops::TABLE.iter().filter_map(|op| match &op.kind {
@@ -73,8 +73,8 @@ pub(super) fn algorithm(case: &mut Case, algorithm: &str) {
         RING.to_owned() + &all.collect::<String>()
     };
     set(case, ALGORITHMS, value);
-    // How far messages go is the algorithm's business; how they come out is not.
-    walk::drop_figures(case, &["rounds", "sent", "received", "inner"]);
+    // Traffic depends on the algorithm; results do not.
+    visit::drop_figures(case, &["rounds", "sent", "received", "inner"]);
 }
 
 pub(super) fn single_tree(case: &mut Case) {
@@ -87,7 +87,7 @@ pub(super) fn no_send(case: &Case) -> Option<&'static str> {
         return Some("the file requires another backend than soft");
     }
     let sends = |op: &Op| matches!(op.kind, Kind::Send | Kind::SendRecv | Kind::Composite(Composite::AllToAllV));
-    (!walk::any(case, |step| sends(step.op))).then_some("it has no send")
+    (!visit::any(case, |step| sends(step.op))).then_some("it has no send")
 }
 
 pub(super) fn eager(case: &mut Case) {
@@ -101,5 +101,5 @@ fn elsewhere(case: &Case) -> bool {
 }
 
 fn set(case: &mut Case, name: &str, value: String) {
-    case.env.push(EnvVar { name: Sp { span: case.span, v: name.to_owned() }, value: EnvValue::All(value) });
+    case.env.push(EnvVar { name: Spanned { span: case.span, value: name.to_owned() }, value: EnvValue::All(value) });
 }

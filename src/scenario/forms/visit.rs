@@ -1,9 +1,9 @@
-//! The steps of a program, and what they touch.
+//! Visits the steps of a program, and the buffers that they name.
 use super::super::case::{Case, Step};
 use crate::expr::Node;
 use std::collections::HashSet;
 
-/// Every step, those inside groups and loops after them; `looped` for what runs more than once.
+/// Calls `f` for every step, outer ones first, with true for those that run more than once.
 pub(super) fn steps<'a>(case: &'a Case, f: &mut impl FnMut(&'a Step, bool)) {
     fn go<'a>(list: &'a [Step], looped: bool, f: &mut impl FnMut(&'a Step, bool)) {
         for step in list {
@@ -15,20 +15,20 @@ pub(super) fn steps<'a>(case: &'a Case, f: &mut impl FnMut(&'a Step, bool)) {
     go(&case.steps, false, f);
 }
 
-/// True if some step is such.
+/// True if the condition holds for some step.
 pub(super) fn any(case: &Case, mut is: impl FnMut(&Step) -> bool) -> bool {
     let mut found = false;
     steps(case, &mut |step, _| found |= is(step));
     found
 }
 
-/// Names that a step reads: `in`, and what a map's expression names.
+/// Calls `f` for the names that a step reads: `in`, and names of a map's expression.
 pub(super) fn reads<'a>(step: &'a Step, f: &mut impl FnMut(&'a str)) {
     step.input.iter().for_each(|input| f(&input.name));
-    step.expr.iter().for_each(|expr| names(&expr.v.node, f));
+    step.expr.iter().for_each(|expr| names(&expr.value.node, f));
 }
 
-/// Names in an expression, whatever they are names of.
+/// Calls `f` for all names in an expression.
 pub(super) fn names<'a>(node: &'a Node, f: &mut impl FnMut(&'a str)) {
     match node {
         Node::Name(name) => f(name),
@@ -46,18 +46,21 @@ pub(super) fn names<'a>(node: &'a Node, f: &mut impl FnMut(&'a str)) {
     }
 }
 
-/// Leaves out the asserts about these figures of steps (`rounds`, `seconds`, ...).
+/// Removes the asserts about these figures of steps (`rounds`, `seconds`, ...).
 pub(super) fn drop_figures(case: &mut Case, figures: &[&str]) {
     case.asserts.retain(|assert| {
         let mut speaks = false;
-        assert.v.node.walk(&mut |node| speaks |= matches!(node, Node::Field(_, f) if figures.contains(&f.as_str())));
+        assert
+            .value
+            .node
+            .visit(&mut |node| speaks |= matches!(node, Node::Field(_, f) if figures.contains(&f.as_str())));
         !speaks
     });
 }
 
-/// Names of the buffers that steps write and `inputs` has not, in the order of the program.
+/// Names of the buffers that steps write and `inputs` does not have, in the order of the program.
 pub(super) fn outputs(case: &Case) -> Vec<String> {
-    let mut seen: HashSet<&str> = case.inputs.iter().map(|def| def.name.v.as_str()).collect();
+    let mut seen: HashSet<&str> = case.inputs.iter().map(|def| def.name.value.as_str()).collect();
     let mut found = Vec::new();
     steps(case, &mut |step, _| {
         if let Some(output) = step.output.as_ref().filter(|output| seen.insert(&output.name)) {

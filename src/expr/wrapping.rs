@@ -1,22 +1,22 @@
-//! Elements of integer types. They hold the low bits of a number, and the low bits of the result of `+ - * ^` follow from those
+//! Evaluates elements of integer types. They hold the low bits of a number, and the low bits of the result of `+ - * ^` follow from those
 //! of the operands, so intermediate results may exceed the 128 bits of [`Mode::Whole`].
-use super::eval::{binary, node};
+use super::eval::{binary, eval_node};
 use super::{BinOp, EvalError, Expr, Func, Mode, Node, Scope, Value};
 
 /// An intermediate result.
 #[derive(Clone, Copy)]
-enum Number {
-    /// Its value.
+enum WrappedNumber {
+    /// The exact value.
     Exact(Value),
     /// The low 128 bits of a whole number that does not fit them.
     Low(i128),
 }
 
-use Number::{Exact, Low};
+use WrappedNumber::{Exact, Low};
 
 impl Expr {
-    /// The value as an element of an integer type takes it: a whole number is right in its low 128 bits, whatever the
-    /// size of the number. Work is bounded by the size of the text.
+    /// The value for an element of an integer type: a whole number is right in its low 128 bits, however large it is. The
+    /// work is bounded by the size of the text.
     ///
     /// # Errors
     ///
@@ -30,7 +30,7 @@ impl Expr {
     }
 }
 
-fn number<S: Scope + ?Sized>(n: &Node, scope: &S) -> Result<Number, EvalError> {
+fn number<S: Scope + ?Sized>(n: &Node, scope: &S) -> Result<WrappedNumber, EvalError> {
     match n {
         Node::Neg(inner) => Ok(match number(inner, scope)? {
             Exact(Value::Int(v)) => v.checked_neg().map_or(Low(v), |v| Exact(Value::Int(v))),
@@ -41,15 +41,17 @@ fn number<S: Scope + ?Sized>(n: &Node, scope: &S) -> Result<Number, EvalError> {
             ring(*op, number(a, scope)?, number(b, scope)?)
         }
         Node::Call(Func::If, args) => match args.as_slice() {
-            [condition, yes, no] => number(if node(condition, scope, Mode::Whole)?.truth() { yes } else { no }, scope),
-            _ => node(n, scope, Mode::Whole).map(Exact),
+            [condition, yes, no] => {
+                number(if eval_node(condition, scope, Mode::Whole)?.truth() { yes } else { no }, scope)
+            }
+            _ => eval_node(n, scope, Mode::Whole).map(Exact),
         },
-        _ => node(n, scope, Mode::Whole).map(Exact),
+        _ => eval_node(n, scope, Mode::Whole).map(Exact),
     }
 }
 
 /// Operations whose low bits follow from the low bits of their operands.
-fn ring(op: BinOp, a: Number, b: Number) -> Result<Number, EvalError> {
+fn ring(op: BinOp, a: WrappedNumber, b: WrappedNumber) -> Result<WrappedNumber, EvalError> {
     let (x, y) = match (a, b) {
         (Exact(a), Exact(b)) => match (binary(op, a, b), a, b) {
             (Err(_), Value::Int(x), Value::Int(y)) if op != BinOp::Pow || y >= 0 => (x, y),

@@ -1,11 +1,11 @@
-//! Byte ranges as lines and columns, and the line they stand in.
-use crate::printable::push;
+//! Spans as line and column, and the line of a span with a mark.
+use crate::printable::push_escaped;
 use crate::scenario::{SourceFile, Span};
 
-/// Longest line that is shown whole, in characters.
+/// Length in characters of the longest line that is shown whole.
 const MAX_LINE: usize = 240;
-/// Characters of a longer line that are shown before the marked part, after it, and of the part itself.
-const AROUND: usize = 60;
+/// Number of characters of a longer line that are shown before the marked part, after it, and of the part.
+const CONTEXT_CHARACTERS: usize = 60;
 
 /// Line and column, both from 1; columns count characters.
 pub fn line_column(file: &SourceFile, span: Span) -> (usize, usize) {
@@ -16,7 +16,7 @@ pub fn line_column(file: &SourceFile, span: Span) -> (usize, usize) {
 }
 
 /// `path:line:column`.
-pub fn place(file: &SourceFile, span: Span) -> String {
+pub fn path_line_column(file: &SourceFile, span: Span) -> String {
     let (line, column) = line_column(file, span);
     format!("{}:{line}:{column}", file.path)
 }
@@ -48,18 +48,19 @@ impl SourceLine {
     /// `before` is the number of characters before the part. Of a long line only the surroundings of the part are shown.
     fn new(line: &str, before: usize, width: usize) -> Self {
         let long = line.chars().nth(MAX_LINE).is_some();
-        let (skipped, width) = if long { (before.saturating_sub(AROUND), width.min(AROUND)) } else { (0, width) };
+        let (skipped, width) =
+            if long { (before.saturating_sub(CONTEXT_CHARACTERS), width.min(CONTEXT_CHARACTERS)) } else { (0, width) };
         let mut text = String::from(if skipped > 0 { "…" } else { "" });
         let mut part = (text.chars().count(), 0);
         for (at, c) in line.chars().enumerate().skip(skipped) {
-            if long && at >= before + width + AROUND {
+            if long && at >= before + width + CONTEXT_CHARACTERS {
                 text.push('…');
                 break;
             }
             let start = text.chars().count();
             match c {
                 '\t' => text.push_str("    "),
-                c => push(&mut text, c),
+                c => push_escaped(&mut text, c),
             }
             let shown = text.chars().count() - start;
             match at {
@@ -95,7 +96,7 @@ mod tests {
         assert_eq!(line_column(&file, Span { start: 6, end: 7 }), (2, 1));
         assert_eq!(line_column(&file, Span { start: 11, end: 12 }), (2, 4));
         assert_eq!(line_column(&file, Span { start: 900, end: 901 }), (3, 1));
-        assert_eq!(place(&file, Span { start: 6, end: 7 }), "a.toml:2:1");
+        assert_eq!(path_line_column(&file, Span { start: 6, end: 7 }), "a.toml:2:1");
     }
 
     #[test]

@@ -1,25 +1,25 @@
-//! Forms of one case that do not end alike.
+//! Cases whose forms end differently.
 use crate::judge::{Status, Verdict};
 use crate::scenario::Case;
 use std::collections::BTreeMap;
 
-/// What came of the cases so far, by the case that each is a form of.
+/// The outcomes of all forms so far, by case.
 #[derive(Clone, Debug, Default)]
-pub struct Forms(BTreeMap<String, Ends>);
+pub struct FormOutcomes(BTreeMap<String, CaseOutcomes>);
 
-/// How the forms of one case ended; the case as its file has it is `None`.
+/// The forms of a case that passed and that failed; `None` stands for the case of the file.
 #[derive(Clone, Debug, Default)]
-struct Ends {
+struct CaseOutcomes {
     file: String,
     passed: Vec<Option<&'static str>>,
     failed: Vec<Option<&'static str>>,
 }
 
-impl Forms {
-    /// One verdict more.
+impl FormOutcomes {
+    /// Adds a verdict.
     pub fn add(&mut self, case: &Case, verdict: &Verdict) {
         let form = case.form.as_ref().map(|derived| derived.form.name);
-        let ends = self.0.entry(case.base().to_owned()).or_default();
+        let ends = self.0.entry(case.base_name().to_owned()).or_default();
         match verdict.status {
             Status::Pass => ends.passed.push(form),
             Status::Fail => ends.failed.push(form),
@@ -28,15 +28,19 @@ impl Forms {
         ends.file.clone_from(&case.file.path);
     }
 
-    /// A sentence for every way in which forms of a file's cases disagree: some pass, some fail.
+    /// A sentence for each case of which some forms pass and some fail; cases of one file with the same forms share one.
     pub fn disagreements(&self) -> Vec<String> {
-        // cases of one file that disagree alike are told together
+        // Cases of one file with the same outcomes share a sentence.
         let mut alike: Vec<(&str, String, &str, usize)> = Vec::new();
         for (name, ends) in &self.0 {
             if ends.passed.is_empty() || ends.failed.is_empty() {
                 continue;
             }
-            let words = format!("{}, {}", said(&ends.passed, "passes", "pass"), said(&ends.failed, "fails", "fail"));
+            let words = format!(
+                "{}, {}",
+                subject_and_verb(&ends.passed, "passes", "pass"),
+                subject_and_verb(&ends.failed, "fails", "fail")
+            );
             match alike.iter_mut().find(|(file, other, ..)| *file == ends.file && *other == words) {
                 Some((.., more)) => *more += 1,
                 None => alike.push((&ends.file, words, name, 0)),
@@ -52,7 +56,7 @@ impl Forms {
 }
 
 /// `plain passes`, `form tree fails`, `plain and forms ring, tree pass`.
-fn said(who: &[Option<&'static str>], one: &str, several: &str) -> String {
+fn subject_and_verb(who: &[Option<&'static str>], one: &str, several: &str) -> String {
     let mut forms: Vec<&str> = who.iter().copied().flatten().collect();
     forms.sort_unstable();
     let plain = who.iter().any(Option::is_none).then(|| "plain".to_owned());
@@ -69,18 +73,18 @@ fn said(who: &[Option<&'static str>], one: &str, several: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::scenario::{Derived, forms};
+    use crate::scenario::{FormOrigin, forms};
     use crate::suite::fixture;
 
-    fn ended(all: &mut Forms, base: &str, form: Option<&str>, status: Status) {
+    fn ended(all: &mut FormOutcomes, base: &str, form: Option<&str>, status: Status) {
         let mut case = (*fixture::case(base)).clone();
-        case.form = form.map(|form| Derived { form: forms::find(form).unwrap(), base: base.to_owned() });
+        case.form = form.map(|form| FormOrigin { form: forms::by_name(form).unwrap(), base: base.to_owned() });
         all.add(&case, &fixture::verdict(base, status));
     }
 
     #[test]
     fn a_form_that_fails_alone_is_named() {
-        let mut all = Forms::default();
+        let mut all = FormOutcomes::default();
         ended(&mut all, "a/sum", Some("tree"), Status::Fail);
         ended(&mut all, "a/sum", None, Status::Pass);
         assert_eq!(all.disagreements(), ["a/sum: plain passes, form tree fails"]);
@@ -92,7 +96,7 @@ mod tests {
 
     #[test]
     fn who_all_end_alike_do_not_disagree() {
-        let mut all = Forms::default();
+        let mut all = FormOutcomes::default();
         for status in [Status::Pass, Status::Fail] {
             let base = format!("a/{status:?}");
             ended(&mut all, &base, None, status);
@@ -104,7 +108,7 @@ mod tests {
 
     #[test]
     fn cases_of_a_file_that_disagree_alike_are_told_together() {
-        let mut all = Forms::default();
+        let mut all = FormOutcomes::default();
         for n in [1, 2, 3] {
             ended(&mut all, &format!("a/sum[n={n}]"), None, Status::Fail);
             ended(&mut all, &format!("a/sum[n={n}]"), Some("tree"), Status::Pass);

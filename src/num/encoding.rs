@@ -1,12 +1,12 @@
-//! Bits to numbers and back.
-use super::{DType, Format, round};
+//! Converts bits of elements to numbers and back.
+use super::{DType, FloatFormat, round};
 
 /// The exact value of an element.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number {
-    /// Of an integer type.
+    /// The value of an integer type.
     Int(i128),
-    /// Of a floating-point type; all of them fit f64.
+    /// The value of a floating-point type; f64 holds all of them.
     Float(f64),
 }
 
@@ -44,15 +44,15 @@ pub fn decode_f64(dtype: DType, bits: u64) -> f64 {
     match dtype {
         DType::F64 => f64::from_bits(bits),
         DType::F32 => f64::from(f32::from_bits(bits as u32)),
-        _ => match Format::of(dtype) {
+        _ => match FloatFormat::of(dtype) {
             Some(format) => small_to_f64(&format, bits & mask(dtype)),
             None => decode(dtype, bits).as_f64(),
         },
     }
 }
 
-/// For types whose values are all normal in f64.
-fn small_to_f64(format: &Format, bits: u64) -> f64 {
+/// The value of an element of a type whose values are all normal in f64.
+fn small_to_f64(format: &FloatFormat, bits: u64) -> f64 {
     let (negative, code) = format.split(bits);
     let magnitude = match format.parts(bits) {
         Some((_, mantissa, exponent)) => mantissa as f64 * power_of_two(exponent),
@@ -73,7 +73,7 @@ fn power_of_two(exponent: i32) -> f64 {
 /// conversion does); NaN becomes [`canonical_nan`]. Integers: towards zero, then the low bits of that whole number
 /// (wrapping); NaN and infinities become 0.
 pub fn encode_f64(dtype: DType, value: f64) -> u64 {
-    let Some(format) = Format::of(dtype) else { return wrap_f64(value) & mask(dtype) };
+    let Some(format) = FloatFormat::of(dtype) else { return wrap_f64(value) & mask(dtype) };
     if value.is_nan() {
         return format.nan;
     }
@@ -89,7 +89,7 @@ pub fn encode_f64(dtype: DType, value: f64) -> u64 {
     }
 }
 
-const F64_FORMAT: Format = match Format::of(DType::F64) {
+const F64_FORMAT: FloatFormat = match FloatFormat::of(DType::F64) {
     Some(format) => format,
     None => panic!("f64 has a format"),
 };
@@ -108,24 +108,24 @@ fn wrap_f64(value: f64) -> u64 {
 
 /// Puts a whole number into the type: integers wrap; floats round once, straight from the whole number.
 pub fn encode_int(dtype: DType, value: i128) -> u64 {
-    match Format::of(dtype) {
+    match FloatFormat::of(dtype) {
         Some(format) => round(&format, value < 0, value.unsigned_abs(), 0),
         None => value as u64 & mask(dtype),
     }
 }
 
-/// The NaN that stands for all of the type's: quiet, positive, no payload (8 bits: 0x7f). 0 for integer types.
+/// The type's canonical NaN: quiet, positive, without payload (8 bits: 0x7f). 0 for integer types.
 pub fn canonical_nan(dtype: DType) -> u64 {
-    Format::of(dtype).map_or(0, |format| format.nan)
+    FloatFormat::of(dtype).map_or(0, |format| format.nan)
 }
 
 /// True if the bits are one of the type's NaNs.
 pub fn is_nan(dtype: DType, bits: u64) -> bool {
-    Format::of(dtype).is_some_and(|format| format.is_nan(bits & mask(dtype)))
+    FloatFormat::of(dtype).is_some_and(|format| format.is_nan(bits & mask(dtype)))
 }
 
 /// The bits of element `index`; 0 beyond the end of the bytes.
-pub fn get(dtype: DType, bytes: &[u8], index: usize) -> u64 {
+pub fn get_element(dtype: DType, bytes: &[u8], index: usize) -> u64 {
     let size = dtype.size();
     let Some(place) = index.checked_mul(size).and_then(|from| bytes.get(from..from.checked_add(size)?)) else {
         return 0;
@@ -136,15 +136,15 @@ pub fn get(dtype: DType, bytes: &[u8], index: usize) -> u64 {
 }
 
 /// Writes the bits of element `index`; beyond the end of the bytes nothing happens.
-pub fn put(dtype: DType, bytes: &mut [u8], index: usize, bits: u64) {
+pub fn put_element(dtype: DType, bytes: &mut [u8], index: usize, bits: u64) {
     let size = dtype.size();
     if let Some(place) = index.checked_mul(size).and_then(|from| bytes.get_mut(from..from.checked_add(size)?)) {
         place.copy_from_slice(&bits.to_le_bytes()[..size]);
     }
 }
 
-/// Writes elements from the first on, as many as there are bits and room for.
-pub fn put_all(dtype: DType, bytes: &mut [u8], bits: impl Iterator<Item = u64>) {
+/// Writes elements from the first on, until bits or bytes end.
+pub fn put_elements(dtype: DType, bytes: &mut [u8], bits: impl Iterator<Item = u64>) {
     fn store<const N: usize>(bytes: &mut [u8], bits: impl Iterator<Item = u64>) {
         for (place, bits) in bytes.as_chunks_mut::<N>().0.iter_mut().zip(bits) {
             if let Some(low) = bits.to_le_bytes().first_chunk() {
@@ -160,8 +160,8 @@ pub fn put_all(dtype: DType, bytes: &mut [u8], bits: impl Iterator<Item = u64>) 
     }
 }
 
-/// Fills the bytes with their first `period`, over and over.
-pub fn repeat(bytes: &mut [u8], period: usize) {
+/// Fills the bytes with repetitions of their first `period` bytes.
+pub fn repeat_period(bytes: &mut [u8], period: usize) {
     let mut done = period.max(1);
     while done < bytes.len() {
         let more = done.min(bytes.len() - done);

@@ -2,38 +2,42 @@
 use crate::judge::{self, Status};
 use crate::oracle::Forecast;
 use crate::plan::{self, Limits, Plan};
-use crate::scenario::{self, Case, Diagnostic, Expected, SourceFile};
+use crate::scenario::{self, Case, Diagnostic, ExpectedOutcome, SourceFile};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// Whether a forecast exists does not depend on the seed of its poison.
+/// Seed of the poison; it does not matter where only the existence of a forecast counts.
 pub(super) const SEED: u64 = 0;
 
-/// Faults shown of one file.
+/// Number of diagnostics that are shown for one file.
 const SHOWN: usize = 50;
-/// Faulty cases of one file after which the others are not looked at: a sweep mostly has one fault many times.
-const ENOUGH: usize = 64;
+/// Number of invalid cases of one file after which the others are not checked: points of a matrix mostly have the same
+/// diagnostic.
+const MAX_INVALID_CASES: usize = 64;
 
-/// A file with what is wrong with it.
+/// A file that has diagnostics, or a case that cannot be run as it is written.
 #[derive(Clone, Debug)]
-pub struct Faulty {
-    /// What its cases' names begin with.
+pub struct InvalidFile {
+    /// The name of its cases, without a point.
     pub name: String,
     /// The file.
     pub file: Arc<SourceFile>,
-    /// Its faults.
+    /// Its diagnostics.
     pub diagnostics: Vec<Diagnostic>,
 }
 
-impl Faulty {
-    /// Every fault with its place, the line and the cure.
+impl InvalidFile {
+    /// All diagnostics as text, each with its line and the cure.
     pub fn render(&self, coloured: bool) -> String {
         scenario::render(&self.file, &self.diagnostics, coloured)
     }
 }
 
-/// Plans a case. `Err` holds what makes it impossible and was not expected; `Ok(None)` is a refusal that the file
-/// expects.
+/// Plans a case; `None` for a refusal that the file expects.
+///
+/// # Errors
+///
+/// The diagnostics of a refusal that the file does not expect.
 pub fn plan(case: &Arc<Case>, limits: &Limits) -> Result<Option<Plan>, Vec<Diagnostic>> {
     match plan::plan(case, limits) {
         Ok(plan) => Ok(Some(plan)),
@@ -47,7 +51,7 @@ pub(super) fn unless_expected(case: &Case, mut diagnostics: Vec<Diagnostic>) -> 
     if verdict.status == Status::Pass {
         return Ok(());
     }
-    // A refusal for another reason than the file's is a fault of its own.
+    // A refusal for another reason than the file's is a further diagnostic.
     if expects_refusal(case)
         && let Some(words) = verdict.reason
     {
@@ -58,10 +62,10 @@ pub(super) fn unless_expected(case: &Case, mut diagnostics: Vec<Diagnostic>) -> 
 
 /// Does the file say `outcome = "refused"`, alone or among others?
 fn expects_refusal(case: &Case) -> bool {
-    case.outcome.as_ref().is_some_and(|outcome| outcome.v.contains(&Expected::Refused))
+    case.outcome.as_ref().is_some_and(|outcome| outcome.value.contains(&ExpectedOutcome::Refused))
 }
 
-/// What planning or forecasting has against a case that is to run, rendered with the cures, which a verdict has not.
+/// The diagnostics of a case that is refused although the file does not expect it, as text.
 pub fn refusal(case: &Arc<Case>, limits: &Limits) -> Option<String> {
     if expects_refusal(case) {
         return None;
@@ -73,18 +77,18 @@ pub fn refusal(case: &Arc<Case>, limits: &Limits) -> Option<String> {
     Some(scenario::render(&case.file, &diagnostics, false))
 }
 
-/// How many faulty cases each file has had so far, for what looks at many cases.
+/// Number of invalid cases of each file so far.
 #[derive(Debug, Default)]
-pub struct Patience(Mutex<HashMap<String, usize>>);
+pub struct InvalidCaseLimit(Mutex<HashMap<String, usize>>);
 
-impl Patience {
-    /// What `look` says of the case; without looking, nothing against it once its file has had enough faulty ones.
+impl InvalidCaseLimit {
+    /// The result of `look` for the case; no diagnostics and no call of `look` for a file with too many invalid cases.
     pub fn look<T>(
         &self,
         case: &Arc<Case>,
         look: impl FnOnce(&Arc<Case>) -> Result<T, Vec<Diagnostic>>,
     ) -> Result<T, Vec<Diagnostic>> {
-        if self.counts().get(&case.file.path).is_some_and(|count| *count >= ENOUGH) {
+        if self.counts().get(&case.file.path).is_some_and(|count| *count >= MAX_INVALID_CASES) {
             return Err(Vec::new());
         }
         look(case).map_err(|mut diagnostics| {
@@ -99,17 +103,17 @@ impl Patience {
     }
 }
 
-/// Notes what is wrong with a case at its file; points of one matrix mostly have the same fault, which is told once.
-pub fn add(faults: &mut Vec<Faulty>, case: &Case, diagnostics: Vec<Diagnostic>) {
-    let at = match faults.iter().position(|faulty| faulty.file.path == case.file.path) {
+/// Adds the diagnostics of a case to those of its file. A diagnostic that several points of a matrix have is added once.
+pub fn add(invalid_files: &mut Vec<InvalidFile>, case: &Case, diagnostics: Vec<Diagnostic>) {
+    let at = match invalid_files.iter().position(|invalid| invalid.file.path == case.file.path) {
         Some(at) => at,
         None => {
             let name = case.name.split('[').next().unwrap_or(&case.name).to_owned();
-            faults.push(Faulty { name, file: case.file.clone(), diagnostics: Vec::new() });
-            faults.len() - 1
+            invalid_files.push(InvalidFile { name, file: case.file.clone(), diagnostics: Vec::new() });
+            invalid_files.len() - 1
         }
     };
-    let known = &mut faults[at].diagnostics;
+    let known = &mut invalid_files[at].diagnostics;
     for mut diagnostic in diagnostics {
         if known.len() >= SHOWN {
             return;
@@ -132,7 +136,7 @@ mod tests {
 
     #[test]
     fn a_sweep_of_faults_is_not_looked_at_to_its_end() {
-        let patience = Patience::default();
+        let patience = InvalidCaseLimit::default();
         let mut looked = 0;
         for index in 0..1000 {
             let case = fixture::case(&format!("a/b[n={index}]"));
@@ -140,21 +144,22 @@ mod tests {
                 looked += 1;
                 Err(vec![Diagnostic::new(Span { start: 0, end: 1 }, "no"); 1000])
             });
-            assert_eq!(found.unwrap_err().len(), if index < ENOUGH { SHOWN } else { 0 });
+            assert_eq!(found.unwrap_err().len(), if index < MAX_INVALID_CASES { SHOWN } else { 0 });
         }
-        assert_eq!(looked, ENOUGH);
+        assert_eq!(looked, MAX_INVALID_CASES);
         assert_eq!(patience.look(&fixture::case("c"), |_| Ok(5)).ok(), Some(5));
     }
 
     #[test]
     fn the_same_fault_of_two_points_is_told_once() {
-        let mut faults = Vec::new();
-        let fault = |message: &str| vec![Diagnostic::new(Span { start: 0, end: 1 }, message)];
-        add(&mut faults, &fixture::case("a/b[n=1]"), fault("root 4 is not below 2"));
-        add(&mut faults, &fixture::case("a/b[n=2]"), fault("root 4 is not below 2"));
-        add(&mut faults, &fixture::case("a/b[n=3]"), fault("root 4 is not below 3"));
-        add(&mut faults, &fixture::case("c"), fault("root 4 is not below 2"));
-        let told: Vec<_> = faults.iter().map(|faulty| (faulty.name.as_str(), faulty.diagnostics.len())).collect();
+        let mut invalid_files = Vec::new();
+        let diagnostic = |message: &str| vec![Diagnostic::new(Span { start: 0, end: 1 }, message)];
+        add(&mut invalid_files, &fixture::case("a/b[n=1]"), diagnostic("root 4 is not below 2"));
+        add(&mut invalid_files, &fixture::case("a/b[n=2]"), diagnostic("root 4 is not below 2"));
+        add(&mut invalid_files, &fixture::case("a/b[n=3]"), diagnostic("root 4 is not below 3"));
+        add(&mut invalid_files, &fixture::case("c"), diagnostic("root 4 is not below 2"));
+        let told: Vec<_> =
+            invalid_files.iter().map(|invalid| (invalid.name.as_str(), invalid.diagnostics.len())).collect();
         assert_eq!(told, [("a/b", 2), ("c", 1)]);
     }
 }

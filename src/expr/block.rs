@@ -1,54 +1,54 @@
-//! Values of one expression for many elements at once: names looked up and constants folded beforehand, then a block of
-//! elements per node. What it gives is what [`Expr::eval`] gives for each element; where it cannot be sure of that (whole
-//! numbers beyond 64 bits, an error, types that change within a block) it gives nothing and elements are evaluated one by one.
-use super::eval::{binary, call, fit, remainder};
+//! Evaluates an expression for blocks of elements: names are looked up and constants folded before, then each node is
+//! evaluated for a whole block. The values are those of [`Expr::eval`]. Where that is not sure (whole numbers beyond 64 bits,
+//! an error, types that change within a block) there are none, and elements are evaluated one by one.
+use super::eval::{binary, call, convert_to_mode, remainder};
 use super::period::{self, EXACT};
 use super::{BinOp, EvalError, Expr, Func, Mode, Node, Scope, Value};
 
-/// Most elements of a block.
+/// Largest number of elements of a block.
 pub const BLOCK: usize = 512;
 
-/// An expression of which only `i` is open.
+/// An expression in which only `i` has no value yet.
 #[derive(Clone, Debug)]
-pub struct Columns {
-    code: Code,
+pub struct BlockEvaluator {
+    code: CompiledNode,
     mode: Mode,
 }
 
 /// The values of a block of elements.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Column {
-    /// All whole.
+pub enum BlockValues {
+    /// Whole numbers.
     Whole(Vec<i64>),
-    /// None whole.
+    /// Numbers in floating point.
     Float(Vec<f64>),
 }
 
-/// A node with names looked up.
+/// A node whose names have been looked up.
 #[derive(Clone, Debug)]
-pub(super) enum Code {
+pub(super) enum CompiledNode {
     Const(Value),
     /// `i`.
     Element,
-    Neg(Box<Code>),
-    Binary(BinOp, Box<Code>, Box<Code>),
-    If(Box<Code>, Box<Code>, Box<Code>),
-    Call(Func, Vec<Code>),
+    Neg(Box<CompiledNode>),
+    Binary(BinOp, Box<CompiledNode>, Box<CompiledNode>),
+    If(Box<CompiledNode>, Box<CompiledNode>, Box<CompiledNode>),
+    Call(Func, Vec<CompiledNode>),
 }
 
-impl Columns {
-    /// `None` if something other than `i` has no value in the scope, or the expression reads buffers or steps.
+impl BlockEvaluator {
+    /// `None` if a name other than `i` has no value in the scope, or the expression reads buffers or steps.
     pub fn new<S: Scope + ?Sized>(expr: &Expr, scope: &S, mode: Mode) -> Option<Self> {
         Some(Self { code: compile(&expr.node, scope, mode)?, mode })
     }
 
-    /// After how many elements, at most, the values of the first `count` elements repeat; `None` if that is not known.
+    /// The number of elements after which the values of the first `count` elements repeat; `None` if it is not known.
     pub fn period(&self, count: u64) -> Option<u64> {
         period::period(&self.code, i128::from(count))
     }
 
     /// The values of the elements from `from` on, at most [`BLOCK`] of them.
-    pub fn block(&self, from: u64, len: usize) -> Option<Column> {
+    pub fn block(&self, from: u64, len: usize) -> Option<BlockValues> {
         let len = len.min(BLOCK);
         let last = from.checked_add(len as u64)?;
         // Whole indices must fit both i64 and f64's 53 bits.
@@ -56,38 +56,38 @@ impl Columns {
             return None;
         }
         Some(match self.run(&self.code, from as i64, len)? {
-            Col::Whole(Side::One(v)) => Column::Whole(vec![v; len]),
-            Col::Float(Side::One(v)) => Column::Float(vec![v; len]),
-            Col::Whole(Side::Many(v)) => Column::Whole(v),
-            Col::Float(Side::Many(v)) => Column::Float(v),
+            NodeValues::Whole(OneOrMany::One(v)) => BlockValues::Whole(vec![v; len]),
+            NodeValues::Float(OneOrMany::One(v)) => BlockValues::Float(vec![v; len]),
+            NodeValues::Whole(OneOrMany::Many(v)) => BlockValues::Whole(v),
+            NodeValues::Float(OneOrMany::Many(v)) => BlockValues::Float(v),
         })
     }
 
-    fn run(&self, code: &Code, from: i64, len: usize) -> Option<Col> {
+    fn run(&self, code: &CompiledNode, from: i64, len: usize) -> Option<NodeValues> {
         match code {
-            Code::Const(Value::Int(v)) => Some(Col::Whole(Side::One(i64::try_from(*v).ok()?))),
-            Code::Const(Value::Float(v)) => Some(Col::Float(Side::One(*v))),
-            Code::Element => {
+            CompiledNode::Const(Value::Int(v)) => Some(NodeValues::Whole(OneOrMany::One(i64::try_from(*v).ok()?))),
+            CompiledNode::Const(Value::Float(v)) => Some(NodeValues::Float(OneOrMany::One(*v))),
+            CompiledNode::Element => {
                 let range = from..from + len as i64;
                 Some(match self.mode {
-                    Mode::Whole => Col::Whole(Side::Many(range.collect())),
-                    Mode::Float => Col::Float(Side::Many(range.map(|i| i as f64).collect())),
+                    Mode::Whole => NodeValues::Whole(OneOrMany::Many(range.collect())),
+                    Mode::Float => NodeValues::Float(OneOrMany::Many(range.map(|i| i as f64).collect())),
                 })
             }
-            Code::Neg(inner) => match self.run(inner, from, len)? {
-                Col::Whole(v) => Some(Col::Whole(v.map(i64::checked_neg)?)),
-                Col::Float(v) => Some(Col::Float(v.map(|v| Some(-v))?)),
+            CompiledNode::Neg(inner) => match self.run(inner, from, len)? {
+                NodeValues::Whole(v) => Some(NodeValues::Whole(v.map(i64::checked_neg)?)),
+                NodeValues::Float(v) => Some(NodeValues::Float(v.map(|v| Some(-v))?)),
             },
-            Code::Binary(op, a, b) => {
+            CompiledNode::Binary(op, a, b) => {
                 let (a, b) = (self.run(a, from, len)?, self.run(b, from, len)?);
                 match (&a, &b) {
-                    (Col::Float(x), Col::Float(y)) => self.floats(*op, x, y, len),
-                    (Col::Whole(x), Col::Whole(y)) => wholes(*op, x, y, len),
+                    (NodeValues::Float(x), NodeValues::Float(y)) => self.floats(*op, x, y, len),
+                    (NodeValues::Whole(x), NodeValues::Whole(y)) => whole_operation(*op, x, y, len),
                     _ => None,
                 }
                 .or_else(|| self.lift(len, |k| binary(*op, a.get(k), b.get(k))))
             }
-            Code::If(condition, yes, no) => {
+            CompiledNode::If(condition, yes, no) => {
                 let condition = self.run(condition, from, len)?;
                 match condition.all() {
                     Some(true) => return self.run(yes, from, len),
@@ -95,12 +95,16 @@ impl Columns {
                     None => {}
                 }
                 match (self.run(yes, from, len)?, self.run(no, from, len)?) {
-                    (Col::Whole(a), Col::Whole(b)) => Some(Col::Whole(choose(&condition, &a, &b, len))),
-                    (Col::Float(a), Col::Float(b)) => Some(Col::Float(choose(&condition, &a, &b, len))),
+                    (NodeValues::Whole(a), NodeValues::Whole(b)) => {
+                        Some(NodeValues::Whole(choose(&condition, &a, &b, len)))
+                    }
+                    (NodeValues::Float(a), NodeValues::Float(b)) => {
+                        Some(NodeValues::Float(choose(&condition, &a, &b, len)))
+                    }
                     _ => None,
                 }
             }
-            Code::Call(func, args) => {
+            CompiledNode::Call(func, args) => {
                 let args = args.iter().map(|a| self.run(a, from, len)).collect::<Option<Vec<_>>>()?;
                 let mut values = vec![Value::Int(0); args.len()];
                 self.lift(len, |k| {
@@ -111,13 +115,13 @@ impl Columns {
         }
     }
 
-    fn floats(&self, op: BinOp, x: &Side<f64>, y: &Side<f64>, len: usize) -> Option<Col> {
-        let float = |f: fn(f64, f64) -> f64| Some(Col::Float(zip(x, y, len, f)));
+    fn floats(&self, op: BinOp, x: &OneOrMany<f64>, y: &OneOrMany<f64>, len: usize) -> Option<NodeValues> {
+        let float = |f: fn(f64, f64) -> f64| Some(NodeValues::Float(zip(x, y, len, f)));
         // In floating point a comparison is 1.0 or 0.0, otherwise a whole number.
         let truth = |f: fn(&f64, &f64) -> bool| {
             Some(match self.mode {
-                Mode::Float => Col::Float(zip(x, y, len, |a, b| f64::from(f(&a, &b)))),
-                Mode::Whole => Col::Whole(zip(x, y, len, |a, b| f(&a, &b).into())),
+                Mode::Float => NodeValues::Float(zip(x, y, len, |a, b| f64::from(f(&a, &b)))),
+                Mode::Whole => NodeValues::Whole(zip(x, y, len, |a, b| f(&a, &b).into())),
             })
         };
         match op {
@@ -136,11 +140,11 @@ impl Columns {
         }
     }
 
-    /// Element by element, through the functions that evaluate one.
-    fn lift(&self, len: usize, mut f: impl FnMut(usize) -> Result<Value, EvalError>) -> Option<Col> {
-        let mut value = |k| f(k).ok().map(|v| fit(v, self.mode));
+    /// Evaluates element by element.
+    fn lift(&self, len: usize, mut f: impl FnMut(usize) -> Result<Value, EvalError>) -> Option<NodeValues> {
+        let mut value = |k| f(k).ok().map(|v| convert_to_mode(v, self.mode));
         Some(match value(0)? {
-            Value::Int(_) => Col::Whole(Side::Many(
+            Value::Int(_) => NodeValues::Whole(OneOrMany::Many(
                 (0..len)
                     .map(|k| match value(k)? {
                         Value::Int(v) => i64::try_from(v).ok(),
@@ -148,7 +152,7 @@ impl Columns {
                     })
                     .collect::<Option<_>>()?,
             )),
-            Value::Float(_) => Col::Float(Side::Many(
+            Value::Float(_) => NodeValues::Float(OneOrMany::Many(
                 (0..len)
                     .map(|k| match value(k)? {
                         Value::Float(v) => Some(v),
@@ -160,18 +164,18 @@ impl Columns {
     }
 }
 
-/// The same for all elements, or one for each.
-enum Side<T> {
+/// One value for all elements, or one for each.
+enum OneOrMany<T> {
     One(T),
     Many(Vec<T>),
 }
 
-enum Col {
-    Whole(Side<i64>),
-    Float(Side<f64>),
+enum NodeValues {
+    Whole(OneOrMany<i64>),
+    Float(OneOrMany<f64>),
 }
 
-impl<T: Copy> Side<T> {
+impl<T: Copy> OneOrMany<T> {
     fn get(&self, k: usize) -> T {
         match self {
             Self::One(v) => *v,
@@ -186,7 +190,7 @@ impl<T: Copy> Side<T> {
         })
     }
 
-    /// Whether `f` holds for all elements or for none.
+    /// True if `f` holds for all elements, false if for none; `None` otherwise.
     fn all(&self, f: impl Fn(T) -> bool) -> Option<bool> {
         match self {
             Self::One(v) => Some(f(*v)),
@@ -198,7 +202,7 @@ impl<T: Copy> Side<T> {
     }
 }
 
-impl Col {
+impl NodeValues {
     fn get(&self, k: usize) -> Value {
         match self {
             Self::Whole(v) => Value::Int(v.get(k).into()),
@@ -214,29 +218,29 @@ impl Col {
     }
 }
 
-fn zip<T: Copy, R>(x: &Side<T>, y: &Side<T>, len: usize, f: impl Fn(T, T) -> R) -> Side<R> {
-    Side::Many(match (x, y) {
-        (Side::One(a), Side::One(b)) => return Side::One(f(*a, *b)),
-        (Side::Many(a), Side::One(b)) => a.iter().take(len).map(|a| f(*a, *b)).collect(),
-        (Side::One(a), Side::Many(b)) => b.iter().take(len).map(|b| f(*a, *b)).collect(),
-        (Side::Many(a), Side::Many(b)) => a.iter().zip(b).take(len).map(|(a, b)| f(*a, *b)).collect(),
+fn zip<T: Copy, R>(x: &OneOrMany<T>, y: &OneOrMany<T>, len: usize, f: impl Fn(T, T) -> R) -> OneOrMany<R> {
+    OneOrMany::Many(match (x, y) {
+        (OneOrMany::One(a), OneOrMany::One(b)) => return OneOrMany::One(f(*a, *b)),
+        (OneOrMany::Many(a), OneOrMany::One(b)) => a.iter().take(len).map(|a| f(*a, *b)).collect(),
+        (OneOrMany::One(a), OneOrMany::Many(b)) => b.iter().take(len).map(|b| f(*a, *b)).collect(),
+        (OneOrMany::Many(a), OneOrMany::Many(b)) => a.iter().zip(b).take(len).map(|(a, b)| f(*a, *b)).collect(),
     })
 }
 
-fn choose<T: Copy>(condition: &Col, yes: &Side<T>, no: &Side<T>, len: usize) -> Side<T> {
-    Side::Many((0..len).map(|k| if condition.get(k).truth() { yes.get(k) } else { no.get(k) }).collect())
+fn choose<T: Copy>(condition: &NodeValues, yes: &OneOrMany<T>, no: &OneOrMany<T>, len: usize) -> OneOrMany<T> {
+    OneOrMany::Many((0..len).map(|k| if condition.get(k).truth() { yes.get(k) } else { no.get(k) }).collect())
 }
 
-/// Operations that mostly stay within 64 bits; `None` for others and where they do not.
-fn wholes(op: BinOp, x: &Side<i64>, y: &Side<i64>, len: usize) -> Option<Col> {
+/// An operation on whole numbers of 64 bits; `None` for other operations, and if a result does not fit.
+fn whole_operation(op: BinOp, x: &OneOrMany<i64>, y: &OneOrMany<i64>, len: usize) -> Option<NodeValues> {
     let checked = |f: fn(i64, i64) -> Option<i64>| {
         let out = zip(x, y, len, f);
-        Some(Col::Whole(match out {
-            Side::One(v) => Side::One(v?),
-            Side::Many(v) => Side::Many(v.into_iter().collect::<Option<_>>()?),
+        Some(NodeValues::Whole(match out {
+            OneOrMany::One(v) => OneOrMany::One(v?),
+            OneOrMany::Many(v) => OneOrMany::Many(v.into_iter().collect::<Option<_>>()?),
         }))
     };
-    let truth = |f: fn(&i64, &i64) -> bool| Some(Col::Whole(zip(x, y, len, |a, b| f(&a, &b).into())));
+    let truth = |f: fn(&i64, &i64) -> bool| Some(NodeValues::Whole(zip(x, y, len, |a, b| f(&a, &b).into())));
     match op {
         BinOp::Add => checked(i64::checked_add),
         BinOp::Sub => checked(i64::checked_sub),
@@ -256,28 +260,28 @@ fn wholes(op: BinOp, x: &Side<i64>, y: &Side<i64>, len: usize) -> Option<Col> {
     }
 }
 
-fn compile<S: Scope + ?Sized>(node: &Node, scope: &S, mode: Mode) -> Option<Code> {
-    let constant = |value: Result<Value, EvalError>| Some(Code::Const(fit(value.ok()?, mode)));
+fn compile<S: Scope + ?Sized>(node: &Node, scope: &S, mode: Mode) -> Option<CompiledNode> {
+    let constant = |value: Result<Value, EvalError>| Some(CompiledNode::Const(convert_to_mode(value.ok()?, mode)));
     match node {
         Node::Int(v) => constant(Ok(Value::Int(*v))),
         Node::Float(v) => constant(Ok(Value::Float(*v))),
-        Node::Name(name) if name == "i" => Some(Code::Element),
+        Node::Name(name) if name == "i" => Some(CompiledNode::Element),
         Node::Name(name) => constant(scope.name(name)),
         Node::Index(..) | Node::Field(..) | Node::Call(Func::Same, _) => None,
         Node::Neg(inner) => Some(match compile(inner, scope, mode)? {
-            Code::Const(Value::Int(v)) => Code::Const(Value::Int(v.checked_neg()?)),
-            Code::Const(Value::Float(v)) => Code::Const(Value::Float(-v)),
-            other => Code::Neg(Box::new(other)),
+            CompiledNode::Const(Value::Int(v)) => CompiledNode::Const(Value::Int(v.checked_neg()?)),
+            CompiledNode::Const(Value::Float(v)) => CompiledNode::Const(Value::Float(-v)),
+            other => CompiledNode::Neg(Box::new(other)),
         }),
         Node::Binary(op, a, b) => match (compile(a, scope, mode)?, compile(b, scope, mode)?) {
-            (Code::Const(a), Code::Const(b)) => constant(binary(*op, a, b)),
-            (a, b) => Some(Code::Binary(*op, Box::new(a), Box::new(b))),
+            (CompiledNode::Const(a), CompiledNode::Const(b)) => constant(binary(*op, a, b)),
+            (a, b) => Some(CompiledNode::Binary(*op, Box::new(a), Box::new(b))),
         },
         Node::Call(Func::If, args) => {
             let [condition, yes, no] = args.as_slice() else { return None };
             match compile(condition, scope, mode)? {
-                Code::Const(value) => compile(if value.truth() { yes } else { no }, scope, mode),
-                condition => Some(Code::If(
+                CompiledNode::Const(value) => compile(if value.truth() { yes } else { no }, scope, mode),
+                condition => Some(CompiledNode::If(
                     Box::new(condition),
                     Box::new(compile(yes, scope, mode)?),
                     Box::new(compile(no, scope, mode)?),
@@ -286,10 +290,10 @@ fn compile<S: Scope + ?Sized>(node: &Node, scope: &S, mode: Mode) -> Option<Code
         }
         Node::Call(func, args) => {
             let args = args.iter().map(|a| compile(a, scope, mode)).collect::<Option<Vec<_>>>()?;
-            let values = args.iter().map(|a| if let Code::Const(v) = a { Some(*v) } else { None });
+            let values = args.iter().map(|a| if let CompiledNode::Const(v) = a { Some(*v) } else { None });
             match values.collect::<Option<Vec<_>>>() {
                 Some(values) => constant(call(*func, &values, mode)),
-                None => Some(Code::Call(*func, args)),
+                None => Some(CompiledNode::Call(*func, args)),
             }
         }
     }

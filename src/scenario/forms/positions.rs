@@ -1,0 +1,75 @@
+//! The forms `misaligned` and `sub`, which change the positions of buffers and ranks.
+use super::super::case::{
+    Case, CommCreation, NumberByRank, NumberByRankKind, OuterWorld, Placement, Spanned, Step, StepComm,
+};
+use super::super::diagnostic::Span;
+use super::visit;
+use crate::expr;
+use crate::ops::{CommOp, Kind};
+
+/// Number of idle ranks in the larger world.
+const IDLE_RANKS: usize = 2;
+/// Largest number of ranks of a world that is put into a larger one.
+const MAX_WORLD: usize = 1022;
+
+pub(super) fn no_buffer(case: &Case) -> Option<&'static str> {
+    let none = case.inputs.is_empty() && visit::outputs(case).is_empty();
+    none.then_some("it has no buffer")
+}
+
+pub(super) fn misalign(case: &mut Case) {
+    let outputs = visit::outputs(case);
+    let inputs = case.inputs.len();
+    for (index, def) in case.inputs.iter_mut().enumerate() {
+        def.offset = odd_offset(index, def.name.span);
+    }
+    let offsets = outputs.into_iter().enumerate();
+    case.offsets =
+        offsets.filter_map(|(index, name)| Some((name, odd_offset(inputs + index, Span::default())?))).collect();
+}
+
+/// An odd number of elements, which is off a 16-byte boundary for types of every size.
+fn odd_offset(index: usize, span: Span) -> Option<NumberByRank> {
+    let text = format!("2 * ((3 * rank + {}) % 8) + 1", index % 8);
+    let expr = expr::parse(&text).ok()?.expr;
+    Some(NumberByRank { span, kind: NumberByRankKind::Expr(expr) })
+}
+
+pub(super) fn no_world(case: &Case) -> Option<&'static str> {
+    let n = case.world_size.value;
+    let split = |how: &CommCreation| matches!(how, CommCreation::Split { comm, .. } if comm.value == "world");
+    let used = case.comms.iter().any(|def| split(&def.creation))
+        || visit::any(case, |step| uses_world(step) || step.new.as_ref().is_some_and(|def| split(&def.creation)));
+    if !used {
+        Some("nothing in it uses the communicator `world`")
+    } else if n > MAX_WORLD {
+        Some("its world is too large")
+    } else if case.placement == Placement::Processes && n + IDLE_RANKS > Placement::MAX_PROCESSES {
+        Some("it would need more than 16 processes")
+    } else {
+        None
+    }
+}
+
+fn uses_world(step: &Step) -> bool {
+    let calls = match &step.op.kind {
+        Kind::Collective(_) | Kind::Composite(_) | Kind::Send | Kind::Recv | Kind::SendRecv => true,
+        Kind::Comm(op) => !matches!(op, CommOp::Init | CommOp::Split),
+        Kind::Map | Kind::Group | Kind::Loop | Kind::Host(_) | Kind::Later => false,
+    };
+    calls && matches!(&step.comm, StepComm::Comm(Spanned { value, .. }) if value == "world")
+}
+
+pub(super) fn surround(case: &mut Case) {
+    case.outer = Some(OuterWorld { order: surrounding_order(case.world_size.value) });
+}
+
+/// The larger world: the case's ranks in reverse order, with idle ranks placed so that no rank keeps its number.
+fn surrounding_order(n: usize) -> Vec<usize> {
+    let backwards = (0..n).rev();
+    if n.is_multiple_of(2) {
+        [n, n + 1].into_iter().chain(backwards).collect()
+    } else {
+        [n].into_iter().chain(backwards).chain([n + 1]).collect()
+    }
+}
