@@ -1,4 +1,5 @@
 //! Files that are no scenarios, each with the message that people see. `COLLSPEC_BLESS=1` writes the messages anew.
+use crate::answered::assert_places;
 use collspec::internals::oracle::Forecast;
 use collspec::internals::plan::{self, Limits};
 use collspec::internals::run::memory::Turns;
@@ -14,7 +15,10 @@ fn folder() -> PathBuf {
 /// What `check` finds in a text: faults of the file, else of its cases.
 fn faults_of(file: &Arc<SourceFile>, name: &str) -> String {
     match scenario::parse(file, name) {
-        Err(rejected) => rejected.to_string(),
+        Err(rejected) => {
+            assert_places(&rejected.file, &rejected.diagnostics);
+            rejected.to_string()
+        }
         Ok(cases) => cases.into_iter().map(Arc::new).find_map(|c| plan_faults(&c)).unwrap_or_default(),
     }
 }
@@ -28,6 +32,7 @@ fn plan_faults(case: &Arc<Case>) -> Option<String> {
         Err(faults) => faults,
         Ok(plan) => Forecast::new(&plan, 0).err()?,
     };
+    assert_places(&case.file, &faults);
     Some(format!("{}: {}", case.name, scenario::render(&case.file, &faults, false)))
 }
 
