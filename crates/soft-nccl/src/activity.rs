@@ -34,8 +34,8 @@ fn snapshot() -> collspecCensus_t {
     }
 }
 
-/// Sets the function that both the library and the device call, outside their locks, when they fall idle or a host
-/// thread blocks.
+/// Sets the function that both the library and the device call, outside their locks, when they fall idle or a host thread
+/// blocks, and the library also when another process has joined, left or gone.
 pub fn set_idle_hook(hook: Option<extern "C" fn()>) {
     lock().set_hook(hook);
     crate::device::set_idle_hook(hook);

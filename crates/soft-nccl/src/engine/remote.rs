@@ -43,6 +43,10 @@ pub(crate) fn deliver(news: Vec<TransportEvent>) -> Vec<Name> {
         return Vec::new();
     }
     let mut refused = Vec::new();
+    let is_traffic = |event: &TransportEvent| {
+        matches!(event, TransportEvent::Frame(_, Head::Data { .. } | Head::Credit(_), _) | TransportEvent::Writable(_))
+    };
+    let others_changed = !news.iter().all(is_traffic);
     let mut state = lock();
     for one in news {
         match one {
@@ -71,7 +75,7 @@ pub(crate) fn deliver(news: Vec<TransportEvent>) -> Vec<Name> {
         state.changed();
     }
     let idle = !state.active && !state.ready.is_empty();
-    let hook = state.hook().filter(|_| !idle && !dones.is_empty());
+    let hook = state.hook().filter(|_| others_changed || (!idle && !dones.is_empty()));
     drop(state);
     if idle {
         ENGINE.work.notify_one();
