@@ -3,7 +3,7 @@ use crate::device::{Condition, DeviceState, Waiter, host_wait, lock};
 use crate::stream::Stream;
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// One record of an event; a wait sticks to the record it saw, whatever is recorded later.
+/// One record of an event; a wait keeps to the record it saw, even if the event is recorded again.
 #[derive(Default)]
 pub(crate) struct Marker(Mutex<MarkerState>);
 
@@ -56,7 +56,7 @@ impl Condition for Marker {
 pub struct Event(Arc<Mutex<Option<Arc<Marker>>>>);
 
 impl Event {
-    /// An event nobody has recorded.
+    /// An event that was never recorded.
     pub fn new() -> Event {
         Self::default()
     }

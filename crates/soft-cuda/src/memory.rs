@@ -5,7 +5,7 @@ use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
 
-/// There is no such block of memory to be had.
+/// Memory of this size and alignment cannot be allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("no {len} bytes of device memory (alignment {align}) to be had")]
 pub struct OutOfMemory {
@@ -24,6 +24,9 @@ struct Allocation {
 static ALLOCATIONS: RwLock<BTreeMap<usize, Allocation>> = RwLock::new(BTreeMap::new());
 
 /// Device memory on the host: zero-size is legal (and has an address of its own); the alignment is a power of two.
+///
+/// # Errors
+/// The memory cannot be allocated, or no memory can have this size and alignment.
 pub fn alloc(len: usize, align: usize) -> Result<*mut u8, OutOfMemory> {
     let fail = OutOfMemory { len, align };
     // at least one byte, so that every allocation has an address that no other has
@@ -40,7 +43,7 @@ pub fn alloc(len: usize, align: usize) -> Result<*mut u8, OutOfMemory> {
 /// Gives back what [`alloc`] gave. An address that is not a live allocation's is left alone.
 ///
 /// # Safety
-/// Nobody may use the memory afterwards, nor may work enqueued on a stream.
+/// The memory is not used afterwards, by work enqueued on a stream neither.
 pub unsafe fn free(ptr: *mut u8) {
     let block = ALLOCATIONS.write().unwrap_or_else(PoisonError::into_inner).remove(&(ptr as usize));
     if let Some(block) = block {
@@ -70,7 +73,7 @@ mod tests {
             assert!(contains(p, 100) && contains(p.wrapping_add(99), 1) && contains(p.wrapping_add(100), 0));
             assert!(!contains(p, 101) && !contains(p.wrapping_add(99), 2) && !contains(p, usize::MAX));
             assert!(!contains(p.wrapping_sub(1), 1));
-            // SAFETY: nobody uses it.
+            // SAFETY: it is not used any more.
             unsafe { free(p) };
             assert!(!contains(p, 1));
         }
@@ -80,7 +83,7 @@ mod tests {
     fn zero_bytes_have_an_address_each() {
         let (a, b) = (alloc(0, 4096).unwrap(), alloc(0, 4096).unwrap());
         assert!(a != b && contains(a, 0) && !contains(a, 1));
-        // SAFETY: nobody uses them.
+        // SAFETY: they are not used any more.
         unsafe { (free(a), free(b)) };
     }
 

@@ -267,7 +267,7 @@ impl Stream {
 }
 
 impl Queue {
-    /// Somebody outside may look now: an event is reached, or nothing is left to do.
+    /// A moment at which the stream's effects can be seen from outside: an event is reached, or nothing is left to do.
     fn stop(&mut self) {
         if self.delayed.is_empty() {
             return;
@@ -312,7 +312,7 @@ impl Done {
         self.0.id()
     }
 
-    /// True if work is enqueued behind this item that begins before anybody outside the stream can look.
+    /// True if work is enqueued behind this item that begins before its effects can be seen from outside the stream.
     pub fn is_followed(&self) -> bool {
         let _state = lock();
         let queue = self.0.queue();

@@ -1,10 +1,10 @@
-//! What moves, what waits, and who waits for whom.
+//! Proof of a standstill: whether anything moves, and which ranks wait for which.
 use crate::engine::lock;
 use nccl_sys::collspecCensus_t;
 
-/// A look at this library and the device together.
+/// The state of this library and the device together.
 ///
-/// The two are looked at twice: if neither epoch moved in between, all numbers belong to one moment. If they keep moving,
+/// Both are read twice: if neither epoch moved in between, all numbers belong to one moment. If they keep moving,
 /// something is busy, and the answer says so. An operation of the library counts as pending here and, as the stream item
 /// that it is, in the device.
 pub fn activity() -> collspecCensus_t {
@@ -34,8 +34,8 @@ fn snapshot() -> collspecCensus_t {
     }
 }
 
-/// Sets the function that both the library and the device call, outside their locks, when they fall idle or a host
-/// thread blocks.
+/// Sets the function that both the library and the device call, outside their locks, when they fall idle or a host thread
+/// blocks, and the library also when another process has joined, left or gone.
 pub fn set_idle_hook(hook: Option<extern "C" fn()>) {
     lock().set_hook(hook);
     crate::device::set_idle_hook(hook);

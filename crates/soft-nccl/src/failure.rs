@@ -1,4 +1,4 @@
-//! Why a call was refused: NCCL's code, and a sentence for people.
+//! The reason of a refused call: NCCL's code, and a sentence for messages.
 use nccl_sys::ncclResult_t;
 use serde::{Deserialize, Serialize};
 

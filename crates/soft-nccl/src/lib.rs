@@ -13,7 +13,7 @@
 //! - Without NCCL_ALGO every operation that has a choice takes the ring. `SingleTree` is a further word.
 //! - Of NCCL_PROTO's protocols only the sizes are there: LL leaves half of a chunk for data, LL128 15 parts of 16. What goes
 //!   straight from rank to rank always has whole chunks.
-//! - Aborting a rank leaves its peers waiting, as a peer that fell silent would. A process that ends, however it ends,
+//! - Aborting a rank leaves its peers waiting for messages that never come. A process that ends, however it ends,
 //!   without having given up its ranks is a remote error for the others.
 //! - COLLSPEC_SOFT_ARITHMETIC makes it compute in other correct ways: wider partial results, averages that divide,
 //!   the other zero of min and max.

@@ -32,7 +32,7 @@ impl Kind {
         Self::Recv,
     ];
 
-    /// The name for messages to people.
+    /// The name for messages.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::AllReduce => "all_reduce",
@@ -49,7 +49,7 @@ impl Kind {
     }
 
     /// The word NCCL_ALGO uses, in lower case.
-    pub(crate) fn word(self) -> &'static str {
+    pub(crate) fn algo_word(self) -> &'static str {
         match self {
             Self::AllReduce => "allreduce",
             Self::AllGather => "allgather",
@@ -119,7 +119,7 @@ impl Reduction {
     }
 }
 
-/// By what a rank multiplies its own contribution.
+/// The factor of a rank's own contribution.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum PreMul {
     None,
@@ -128,7 +128,7 @@ pub(crate) enum PreMul {
     Device(usize),
 }
 
-/// What all ranks of an operation must agree on; operations that differ in it never exchange a byte.
+/// The properties on which all ranks of an operation must agree; operations that differ in it never exchange a byte.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Signature {
     /// The operation, a send and its receive being one.
@@ -171,7 +171,7 @@ impl Spec {
         }
     }
 
-    /// For messages to people, such as `all_reduce (sum) of 4 f32`.
+    /// For messages, such as `all_reduce (sum) of 4 f32`.
     pub(crate) fn text(&self) -> String {
         let reduction = self.reduction.map(|r| format!(" ({})", r.name())).unwrap_or_default();
         let place = match self.kind {

@@ -121,6 +121,9 @@ static SETTINGS: OnceLock<Settings> = OnceLock::new();
 pub struct AlreadyRead;
 
 /// Fixes the settings instead of reading the environment; only before the library's first use.
+///
+/// # Errors
+/// The settings were fixed or read before.
 pub fn set_settings_for_process(settings: Settings) -> Result<(), AlreadyRead> {
     SETTINGS.set(settings).map_err(|_| AlreadyRead)
 }

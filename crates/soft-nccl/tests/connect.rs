@@ -1,6 +1,7 @@
 //! COLLSPEC_SOFT_CONNECT=lazy: a first call waits on the host for the other ranks' first call. One test at a time: the
 //! census is the whole process's.
 mod common;
+use common::idle::standstill_with;
 use common::*;
 use nccl_sys::*;
 use soft_nccl::{Connect, Settings};
@@ -19,10 +20,7 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 fn blocked(hosts: i32) {
-    let mut still = standstill();
-    while still.blocked_hosts < hosts {
-        still = standstill();
-    }
+    let still = standstill_with(hosts);
     assert_eq!((still.busy, still.blocked_hosts), (0, hosts), "{}", who_waits());
 }
 

@@ -2,6 +2,7 @@
 // Ranks are numbers here, as in C.
 #![allow(clippy::needless_range_loop)]
 mod common;
+use common::idle::standstill;
 use common::*;
 use nccl_sys::*;
 use soft_nccl::Settings;

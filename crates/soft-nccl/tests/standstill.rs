@@ -3,13 +3,13 @@
 // Ranks are numbers here, as in C.
 #![allow(clippy::needless_range_loop)]
 mod common;
-use common::parts::within;
+use common::idle::{standstill, standstill_with};
 use common::*;
 use nccl_sys::*;
 use std::ffi::c_int;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Barrier, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::mpsc::channel;
+use std::sync::{Barrier, Condvar, Mutex, MutexGuard, PoisonError};
 
 const OK: ncclResult_t = ncclResult_t::Success;
 const I32: ncclDataType_t = ncclDataType_t::Int32;
@@ -44,8 +44,7 @@ fn two_ranks_that_both_send_first_stand_still() {
                 s.synchronize();
             });
         }
-        within("both threads wait", || standstill().blocked_hosts == 2);
-        let still = standstill();
+        let still = standstill_with(2);
         assert_eq!((still.busy, still.blocked_hosts), (0, 2));
         assert!(still.pending > 0);
         let text = who_waits();
@@ -118,10 +117,7 @@ fn host_threads_in_a_rendezvous_count_as_blocked() {
         };
         scope.spawn(move || init(0));
         scope.spawn(move || init(2));
-        let mut still = standstill();
-        while still.blocked_hosts < 2 {
-            still = standstill();
-        }
+        standstill_with(2);
         assert!(who_waits().contains("waits for the ranks 1"), "{}", who_waits());
         init(1);
     });
@@ -138,7 +134,7 @@ fn destroy_waits_and_abort_releases_it() {
     std::thread::scope(|scope| {
         let world = &world;
         let waiting = scope.spawn(move || nccl!(ncclCommDestroy(world.comms[0])));
-        while standstill().blocked_hosts < 1 {}
+        standstill_with(1);
         assert!(who_waits().contains("in destroy"), "{}", who_waits());
         assert!(!waiting.is_finished());
         assert_eq!(nccl!(ncclCommAbort(world.comms[0])), OK);
@@ -177,11 +173,12 @@ fn aborting_one_rank_leaves_its_peers_waiting() {
     again.destroy();
 }
 
-static IDLE: AtomicUsize = AtomicUsize::new(0);
+static IDLE: (Mutex<usize>, Condvar) = (Mutex::new(0), Condvar::new());
 extern "C" fn count_idle() {
-    IDLE.fetch_add(1, Ordering::SeqCst);
     // The hook runs outside all locks, so it may look.
     census();
+    *IDLE.0.lock().unwrap() += 1;
+    IDLE.1.notify_all();
 }
 
 #[test]
@@ -190,9 +187,10 @@ fn the_idle_hook_runs_when_nothing_is_left_to_do() {
     assert_eq!(nccl!(collspecIdleHook(Some(count_idle))), OK);
     let world = World::new(2);
     let data = Buffer::of(&[0i32]);
-    let before = IDLE.load(Ordering::SeqCst);
+    let before = *IDLE.0.lock().unwrap();
     assert_eq!(nccl!(ncclRecv(data.at(0), 1, I32, 1, world.comms[0], world.streams[0].raw())), OK);
-    within("the hook is called", || IDLE.load(Ordering::SeqCst) > before);
+    // Without a call of the hook this waits for ever.
+    drop(IDLE.1.wait_while(IDLE.0.lock().unwrap(), |calls| *calls == before).unwrap());
     assert_eq!(nccl!(collspecIdleHook(None)), OK);
     abort_all(&world);
 }
@@ -264,12 +262,13 @@ fn a_program_that_goes_on_is_never_taken_for_stuck() {
 fn abort_in_the_middle_of_work() {
     let _alone = alone();
     let n = 3usize;
-    for attempt in 0..40u64 {
+    for attempt in 0..40 {
         let world = World::new(n);
         let data: Vec<Buffer> = (0..n).map(|_| Buffer::of(&vec![1i32; 50_000])).collect();
+        let (finished, operations) = channel();
         std::thread::scope(|scope| {
             for r in 0..n {
-                let (world, data) = (&world, &data);
+                let (world, data, finished) = (&world, &data, finished.clone());
                 scope.spawn(move || {
                     let (c, s, d) = (world.comms[r], &world.streams[r], data[r].at(0));
                     loop {
@@ -279,10 +278,12 @@ fn abort_in_the_middle_of_work() {
                         }
                         assert_eq!(code, OK);
                         s.synchronize();
+                        finished.send(r).unwrap();
                     }
                 });
             }
-            std::thread::sleep(Duration::from_micros(attempt * 50));
+            // Each attempt ends after one more operation of any rank.
+            assert_eq!(operations.iter().take(attempt).count(), attempt);
             for comm in world.comms.iter().rev() {
                 assert_eq!(nccl!(ncclCommAbort(*comm)), OK);
             }

@@ -73,7 +73,7 @@ struct Rule<T> {
     allowed: Vec<T>,
 }
 
-/// What a variable such as NCCL_ALGO allows.
+/// The rules of a variable such as NCCL_ALGO.
 #[derive(Clone, Debug)]
 struct Allowed<T> {
     rules: Vec<Rule<T>>,
@@ -96,7 +96,7 @@ impl<T: Copy + PartialEq> Allowed<T> {
                 None => (None, entry),
             };
             if let Some(operation) = operation.as_deref()
-                && !Kind::ALL.iter().any(|kind| kind.word() == operation)
+                && !Kind::ALL.iter().any(|kind| kind.algo_word() == operation)
             {
                 all.error.get_or_insert(format!("{variable} names an operation nobody knows, `{operation}`"));
             }
@@ -125,7 +125,7 @@ impl<T: Copy + PartialEq> Allowed<T> {
 
     /// The first of those that serve an operation that is allowed.
     fn choose(&self, kind: Kind, served: &[T]) -> Option<T> {
-        let word = kind.word();
+        let word = kind.algo_word();
         let own = self.rules.iter().rev().find(|rule| rule.operation.as_deref() == Some(word));
         let rule = own.or_else(|| self.rules.iter().rev().find(|rule| rule.operation.is_none()));
         match rule {
@@ -140,7 +140,7 @@ impl<T: Copy + PartialEq> Allowed<T> {
 pub struct Algorithms(Allowed<Algorithm>);
 
 impl Algorithms {
-    /// Reads the variable. A word nobody knows makes every communicator fail, as in NCCL.
+    /// Reads the variable. An unknown word makes every communicator fail, as in NCCL.
     pub fn parse(text: &str) -> Self {
         Self(Allowed::parse("NCCL_ALGO", "an algorithm", WORDS, text))
     }
@@ -163,7 +163,7 @@ impl Algorithms {
 pub struct Protocols(Allowed<Protocol>);
 
 impl Protocols {
-    /// Reads the variable. A word nobody knows makes every communicator fail, as in NCCL.
+    /// Reads the variable. An unknown word makes every communicator fail, as in NCCL.
     pub fn parse(text: &str) -> Self {
         Self(Allowed::parse("NCCL_PROTO", "a protocol", PROTOCOLS, text))
     }

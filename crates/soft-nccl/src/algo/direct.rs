@@ -74,7 +74,7 @@ enum Dir {
 enum Peers {
     One(usize),
     /// All but the rank itself: senders begin at their successor, receivers at their predecessor, so that in round k
-    /// everybody talks to the rank k ahead and hears the one k behind.
+    /// every rank sends to the rank k ahead and receives from the one k behind.
     Others,
 }
 

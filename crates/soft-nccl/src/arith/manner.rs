@@ -93,7 +93,15 @@ impl Manner {
     }
 
     /// A rank's own elements as partial results; `scalar` is the factor they are multiplied by (1/n for an average).
-    pub(crate) fn own(self, ty: Type, acc: Type, n: usize, average: bool, scalar: Option<Scalar>, data: &mut Vec<u8>) {
+    pub(crate) fn widen_and_scale(
+        self,
+        ty: Type,
+        acc: Type,
+        n: usize,
+        average: bool,
+        scalar: Option<Scalar>,
+        data: &mut Vec<u8>,
+    ) {
         let average = average && scalar.is_some();
         match (average, self.average) {
             (true, Average::After | Average::Divide) => *data = convert(ty, acc, data),
@@ -229,7 +237,7 @@ mod tests {
         let mut sum = Vec::new();
         for value in values {
             let mut own = value.to_ne_bytes().to_vec();
-            manner.own(Type::F32, acc, 3, false, None, &mut own);
+            manner.widen_and_scale(Type::F32, acc, 3, false, None, &mut own);
             if sum.is_empty() { sum = own } else { manner.join(acc, Combine::Sum, &mut sum, &own) }
         }
         manner.finish(Type::F32, acc, 3, false, &mut sum);

@@ -2,7 +2,7 @@
 use super::fp8::{E4M3, E5M2};
 use super::*;
 
-fn one<const N: usize>(ty: Type, op: Combine, a: [u8; N], b: [u8; N]) -> [u8; N] {
+fn combine_element<const N: usize>(ty: Type, op: Combine, a: [u8; N], b: [u8; N]) -> [u8; N] {
     let mut acc = a;
     combine(ty, op, &mut acc, &b);
     acc
@@ -10,10 +10,16 @@ fn one<const N: usize>(ty: Type, op: Combine, a: [u8; N], b: [u8; N]) -> [u8; N]
 
 #[test]
 fn integers_wrap_and_divide_towards_zero() {
-    assert_eq!(one(Type::I8, Combine::Sum, 127i8.to_ne_bytes(), 1i8.to_ne_bytes()), (-128i8).to_ne_bytes());
-    assert_eq!(one(Type::U64, Combine::Prod, u64::MAX.to_ne_bytes(), 3u64.to_ne_bytes()), (u64::MAX - 2).to_ne_bytes());
-    assert_eq!(one(Type::I32, Combine::Max, (-1i32).to_ne_bytes(), 1i32.to_ne_bytes()), 1i32.to_ne_bytes());
-    assert_eq!(one(Type::U32, Combine::Max, u32::MAX.to_ne_bytes(), 1u32.to_ne_bytes()), u32::MAX.to_ne_bytes());
+    assert_eq!(combine_element(Type::I8, Combine::Sum, 127i8.to_ne_bytes(), 1i8.to_ne_bytes()), (-128i8).to_ne_bytes());
+    assert_eq!(
+        combine_element(Type::U64, Combine::Prod, u64::MAX.to_ne_bytes(), 3u64.to_ne_bytes()),
+        (u64::MAX - 2).to_ne_bytes()
+    );
+    assert_eq!(combine_element(Type::I32, Combine::Max, (-1i32).to_ne_bytes(), 1i32.to_ne_bytes()), 1i32.to_ne_bytes());
+    assert_eq!(
+        combine_element(Type::U32, Combine::Max, u32::MAX.to_ne_bytes(), 1u32.to_ne_bytes()),
+        u32::MAX.to_ne_bytes()
+    );
     let mut x = (-7i32).to_ne_bytes();
     divide(Type::I32, &mut x, 2);
     assert_eq!(i32::from_ne_bytes(x), -3);
@@ -25,11 +31,13 @@ fn integers_wrap_and_divide_towards_zero() {
 #[test]
 fn a_nan_loses_against_a_number() {
     for op in [Combine::Max, Combine::Min] {
-        assert_eq!(f32::from_ne_bytes(one(Type::F32, op, f32::NAN.to_ne_bytes(), 2f32.to_ne_bytes())), 2.0);
-        assert_eq!(f32::from_ne_bytes(one(Type::F32, op, 2f32.to_ne_bytes(), f32::NAN.to_ne_bytes())), 2.0);
-        assert!(f64::from_ne_bytes(one(Type::F64, op, f64::NAN.to_ne_bytes(), f64::NAN.to_ne_bytes())).is_nan());
-        assert_eq!(one(Type::E4m3, op, [0x7f], [0x38]), [0x38]);
-        assert_eq!(one(Type::E5m2, op, [0x3c], [0xff]), [0x3c]);
+        assert_eq!(f32::from_ne_bytes(combine_element(Type::F32, op, f32::NAN.to_ne_bytes(), 2f32.to_ne_bytes())), 2.0);
+        assert_eq!(f32::from_ne_bytes(combine_element(Type::F32, op, 2f32.to_ne_bytes(), f32::NAN.to_ne_bytes())), 2.0);
+        assert!(
+            f64::from_ne_bytes(combine_element(Type::F64, op, f64::NAN.to_ne_bytes(), f64::NAN.to_ne_bytes())).is_nan()
+        );
+        assert_eq!(combine_element(Type::E4m3, op, [0x7f], [0x38]), [0x38]);
+        assert_eq!(combine_element(Type::E5m2, op, [0x3c], [0xff]), [0x3c]);
     }
 }
 
@@ -68,10 +76,10 @@ fn eight_bit_floats_round_to_even_and_saturate() {
 #[test]
 fn sixteen_bit_sums_round_at_each_step() {
     let h = |x: f32| f16::from_f32(x).to_ne_bytes();
-    assert_eq!(one(Type::F16, Combine::Sum, h(2048.0), h(1.0)), h(2048.0));
-    assert_eq!(one(Type::F16, Combine::Sum, h(2048.0), h(3.0)), h(2052.0));
+    assert_eq!(combine_element(Type::F16, Combine::Sum, h(2048.0), h(1.0)), h(2048.0));
+    assert_eq!(combine_element(Type::F16, Combine::Sum, h(2048.0), h(3.0)), h(2052.0));
     let b = |x: f32| bf16::from_f32(x).to_ne_bytes();
-    assert_eq!(one(Type::Bf16, Combine::Sum, b(256.0), b(1.0)), b(256.0));
+    assert_eq!(combine_element(Type::Bf16, Combine::Sum, b(256.0), b(1.0)), b(256.0));
 }
 
 #[test]

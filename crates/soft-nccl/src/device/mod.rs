@@ -214,7 +214,7 @@ pub(crate) fn host_waits() {
     }
 }
 
-/// A look at the device; one that cannot be looked at counts as busy, so that nobody takes it for still.
+/// The device's state; a device that does not tell counts as busy, so that it is never taken for still.
 pub(crate) fn activity() -> soft_cuda::Activity {
     if linked_in() {
         return soft_cuda::activity();

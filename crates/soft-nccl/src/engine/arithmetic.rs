@@ -37,7 +37,7 @@ impl StepHooks for OtherArithmetic {
 
     fn loaded(&mut self, step: &Step, data: &mut Vec<u8>) {
         if step.own {
-            self.manner.own(self.ty, self.acc, self.n, self.average, self.scalar.take(), data);
+            self.manner.widen_and_scale(self.ty, self.acc, self.n, self.average, self.scalar.take(), data);
         }
     }
 

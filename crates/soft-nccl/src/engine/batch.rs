@@ -50,7 +50,7 @@ pub(crate) struct Operation {
 
 pub(super) struct Batch {
     pub(super) comm: usize,
-    /// Operations, for counting and for people.
+    /// Operations, for the count of pending ones.
     pub(super) operations: usize,
     waiting: Vec<Operation>,
     /// Streams that have not come to this batch.
@@ -308,7 +308,7 @@ impl State {
 }
 
 impl Batch {
-    /// What waits for its streams, for people.
+    /// The operations that wait for their streams, for messages.
     pub(super) fn text(&self) -> String {
         let texts = self.waiting.iter().map(|op| format!("{} (number {})", op.spec.text(), op.sequence));
         texts.collect::<Vec<_>>().join(", ")

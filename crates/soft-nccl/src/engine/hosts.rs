@@ -6,10 +6,10 @@ use crate::failure::{Failure, Outcome};
 use std::sync::{Arc, Condvar};
 use std::time::{Duration, Instant};
 
-/// How long destroy waits for a peer that does not read.
+/// The time that destroy waits for a peer that does not read.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// What a waiting thread gets: a new communicator, none (no colour, or a mere flush), or a refusal.
+/// The answer to a waiting thread: a new communicator, none (no colour, or a mere flush), or a refusal.
 pub(crate) type Answer = Outcome<Option<usize>>;
 
 /// A host thread that waits for several answers at once (a group of calls).
@@ -17,7 +17,7 @@ pub(super) struct BlockedHost {
     answers: Vec<Option<Answer>>,
     missing: usize,
     condvar: Arc<Condvar>,
-    /// What it waits for, for people.
+    /// The thing that it waits for, for messages.
     pub(super) text: String,
 }
 
@@ -147,7 +147,7 @@ impl State {
         }
     }
 
-    /// Sends away the host threads that wait on behalf of a rank that aborts.
+    /// Refuses the calls of host threads that wait on behalf of a rank that aborts.
     fn dismiss_hosts(&mut self, handle: usize) {
         let refusal = Failure::usage("the communicator was aborted meanwhile");
         self.refuse_flushes(handle, &refusal);
@@ -165,7 +165,7 @@ impl State {
     }
 }
 
-/// What a caller is told of an operation on a communicator.
+/// The outcome of an operation on a communicator that its caller is told.
 pub(crate) fn outcome(comm: usize, outcome: Outcome<()>) -> Outcome<()> {
     if !hooks().changes_outcomes() {
         return outcome;
@@ -183,9 +183,9 @@ pub(crate) fn destroy(comm: usize) -> Outcome<()> {
     state.announce_end(comm, false);
     state.remove_member(comm);
     state.tidy();
-    // The process may end next, and what it wanted to say would be lost. Peers always read, unless they are stopped.
+    // The process may end next, and unwritten frames would be lost. Peers always read, unless they are stopped.
     let limit = Instant::now() + PATIENCE;
-    while state.says_goodbye() && Instant::now() < limit {
+    while state.has_closing_output() && Instant::now() < limit {
         state = state.wait_a_while(&ENGINE.written, PATIENCE);
     }
     Ok(())

@@ -45,7 +45,7 @@ pub(crate) struct State {
     shared: HashMap<u64, CommShared>,
     /// Meetings by unique ids of this process.
     rendezvous: HashMap<Id, Rendezvous>,
-    /// Ids with which ranks of several processes could not meet; late ranks get the same answer.
+    /// Ids with which ranks of several processes could not meet; ranks that come later get the same answer.
     spoiled: VecDeque<(Id, Failure)>,
     /// Ranks of this process that wait for an answer, by token.
     pending_joins: HashMap<u64, PendingJoin>,
@@ -53,7 +53,7 @@ pub(crate) struct State {
     formings: HashMap<u64, Forming>,
     /// Ways to other processes.
     links: HashMap<Name, Link>,
-    /// Links with frames that nobody tried to write.
+    /// Links with frames that were not tried to be written.
     unwritten: Vec<Name>,
     /// Something happened that may have made a link needless.
     sweep_due: bool,
@@ -91,7 +91,7 @@ struct Engine {
     work: Condvar,
     /// Aborting threads wait here for the running step.
     step_over: Condvar,
-    /// Destroying threads wait here for their last words to be written.
+    /// Destroying threads wait here for their last frames to be written.
     written: Condvar,
 }
 
@@ -179,7 +179,7 @@ impl State {
         self.epoch += 1;
     }
 
-    /// Something moves, or waits for another process, of which nothing is known.
+    /// True if something moves, or waits for another process, of which nothing is known.
     pub(crate) fn busy(&self) -> bool {
         self.active || !self.ready.is_empty() || self.depends_on_others()
     }

@@ -1,4 +1,4 @@
-//! What the engine says to other processes and hears from them, and what it does when one is gone.
+//! Messages to and from other processes, and what happens when one is gone.
 use super::channel::{ChannelKey, Message, Reach};
 use super::hosts::stop;
 use super::member::Spread;
@@ -18,7 +18,7 @@ use std::sync::Arc;
 /// of a task's turn.
 const AT_ONCE: usize = 4096;
 
-/// News from the transport.
+/// An event of the transport.
 pub(crate) enum TransportEvent {
     /// A frame has come, with its body.
     Frame(Address, Head, Vec<u8>),
@@ -37,15 +37,19 @@ pub(crate) fn links() -> Vec<(Name, Arc<UnixStream>, bool)> {
     state.links.iter().map(|(name, link)| (*name, Arc::clone(&link.stream), link.is_waiting())).collect()
 }
 
-/// Acts on news; answers the processes that broke the rules.
-pub(crate) fn deliver(news: Vec<TransportEvent>) -> Vec<Name> {
-    if news.is_empty() {
+/// Acts on events; answers the processes that broke the rules.
+pub(crate) fn deliver(events: Vec<TransportEvent>) -> Vec<Name> {
+    if events.is_empty() {
         return Vec::new();
     }
     let mut refused = Vec::new();
+    let is_traffic = |event: &TransportEvent| {
+        matches!(event, TransportEvent::Frame(_, Head::Data { .. } | Head::Credit(_), _) | TransportEvent::Writable(_))
+    };
+    let others_changed = !events.iter().all(is_traffic);
     let mut state = lock();
-    for one in news {
-        match one {
+    for event in events {
+        match event {
             TransportEvent::Frame(from, ..) if refused.contains(&from.name) => {}
             TransportEvent::Frame(from, head, body) => {
                 if state.receive(from, head, body).is_err() {
@@ -71,7 +75,7 @@ pub(crate) fn deliver(news: Vec<TransportEvent>) -> Vec<Name> {
         state.changed();
     }
     let idle = !state.active && !state.ready.is_empty();
-    let hook = state.hook().filter(|_| !idle && !dones.is_empty());
+    let hook = state.hook().filter(|_| others_changed || (!idle && !dones.is_empty()));
     drop(state);
     if idle {
         ENGINE.work.notify_one();
@@ -97,12 +101,13 @@ impl State {
         }
         self.links.insert(to.name, Link::connect(to)?);
         if let Some(own) = known() {
-            own.rouse();
+            own.wake();
         }
         Ok(())
     }
 
-    /// Tells a process, perhaps this one. What cannot be told any more is silence: whoever is gone is found out.
+    /// Sends a control message to a process, perhaps this one. Without a link it is dropped: the end of a process is found out
+    /// in any case.
     pub(super) fn tell(&mut self, to: Option<Name>, control: Control) {
         match (to, known()) {
             (None, Some(own)) => self.receive_control(own.address, None, control),
@@ -147,11 +152,11 @@ impl State {
             }
         }
         if full && let Some(own) = known() {
-            own.rouse();
+            own.wake();
         }
     }
 
-    /// Writes, and closes links that nobody needs.
+    /// Writes, and closes links that are no longer needed.
     pub(super) fn tidy(&mut self) {
         self.write_out();
         if !std::mem::take(&mut self.sweep_due) || self.links.is_empty() {
@@ -170,12 +175,12 @@ impl State {
             && let Some(own) = known()
         {
             // Its thread has copies of the sockets.
-            own.rouse();
+            own.wake();
         }
     }
 
-    /// A link that nobody needs any more has something left to write.
-    pub(super) fn says_goodbye(&self) -> bool {
+    /// True if a link that is no longer needed has something left to write.
+    pub(super) fn has_closing_output(&self) -> bool {
         self.links.values().any(|link| link.closing && link.is_waiting() && !link.broken)
     }
 
@@ -209,7 +214,7 @@ impl State {
     fn receive_data(&mut self, from: Name, name: &ChannelName, eager: bool, message: Message) -> Result<(), Violation> {
         let Some(key) = self.channel_key(name) else { return Ok(()) };
         if !self.members.values().any(|member| member.shared == key.shared && member.rank == key.destination) {
-            // It was aborted; to the sender it fell silent.
+            // It was aborted: its messages are dropped.
             return self.check_origin(from, &key, false);
         }
         self.check_origin(from, &key, true)?;
@@ -329,7 +334,7 @@ impl State {
         self.refuse_splits(shared);
     }
 
-    /// Something here waits for another process, of which nobody can say that it will never move.
+    /// True if something here waits for another process, which may always move.
     pub(super) fn depends_on_others(&self) -> bool {
         if self.uids.is_empty() && self.links.is_empty() {
             return false;

@@ -120,8 +120,8 @@ impl State {
         Ok(())
     }
 
-    /// A refused call in this process ends its meeting for all if ranks of other processes have come: they have nobody
-    /// who could tell them that they wait in vain.
+    /// A refused call in this process ends its meeting for all if ranks of other processes have come, which could not learn
+    /// otherwise that the meeting will never be complete.
     pub(super) fn spoil_meetings(&mut self, arrivals: &[Arrival], failure: &Failure) {
         for arrival in arrivals {
             if let Arrival::Init { id, .. } = arrival
@@ -133,7 +133,7 @@ impl State {
         self.tidy();
     }
 
-    /// Ends a meeting by unique id: everybody who came, and who will come, is refused.
+    /// Ends a meeting by unique id: all ranks that have come, or will come, are refused.
     fn spoil(&mut self, id: Id, failure: Failure) {
         for joining in self.rendezvous.remove(&id).map(|there| there.arrived).unwrap_or_default().into_values() {
             self.refuse(&joining, failure.clone());
@@ -408,7 +408,7 @@ impl State {
         }
     }
 
-    /// A communicator is not to be.
+    /// A communicator cannot be made.
     pub(super) fn on_fail(&mut self, uid: u128, failure: &Failure) {
         if let Some(spread) = self.uids.get(&uid).and_then(|shared| self.shared.get_mut(shared)?.spread.as_mut()) {
             spread.failed = true;
@@ -450,7 +450,7 @@ impl State {
         self.sweep_due = true;
     }
 
-    /// Sends away the threads that wait to split on behalf of a rank.
+    /// Refuses the splits that threads wait for on behalf of a rank.
     pub(super) fn retract(&mut self, handle: usize, failure: &Failure) {
         let tokens: Vec<u64> = self
             .pending_joins
@@ -466,7 +466,7 @@ impl State {
         }
     }
 
-    /// Nobody will coordinate the splits of a communicator that this process gives up.
+    /// Refuses the splits of a communicator that this process coordinates and gives up.
     pub(super) fn refuse_splits(&mut self, shared: u64) {
         let places: Vec<(u64, u64)> = self.splits.keys().filter(|(of, _)| *of == shared).copied().collect();
         for split in places.iter().filter_map(|place| self.splits.remove(place)).collect::<Vec<_>>() {
@@ -507,7 +507,7 @@ impl State {
         }
     }
 
-    /// A process is gone: what it was to take part in, or to coordinate, is not to be.
+    /// A process is gone: what it was to take part in, or to coordinate, is refused.
     pub(super) fn forget_process(&mut self, name: Name, failure: &Failure) {
         self.refuse_asks(name, None, failure);
         let has = |there: &&Rendezvous| there.arrived.values().any(|j| j.from.is_some_and(|from| from.name == name));
@@ -522,7 +522,7 @@ impl State {
         }
     }
 
-    /// Processes whose word is awaited, or to which one is owed.
+    /// Processes whose answer is awaited, or to which one is owed.
     pub(super) fn correspondents(&self) -> BTreeSet<Name> {
         let mut names: BTreeSet<Name> = self.pending_joins.values().filter_map(|pending| pending.coordinator).collect();
         let arrived = self.rendezvous.values().map(|there| &there.arrived);

@@ -1,4 +1,4 @@
-//! Who waits for whom, in words.
+//! A text that says which rank waits for which.
 use super::State;
 use super::task::Parked;
 use std::collections::{BTreeMap, BTreeSet};

@@ -90,7 +90,7 @@ impl Fault {
 pub struct Injection {
     /// The fault.
     pub fault: Fault,
-    /// Only on this rank (of whatever communicator).
+    /// Only on this rank of any communicator.
     pub rank: Option<usize>,
     /// Only in operations that take this algorithm.
     pub algorithm: Option<Algorithm>,
@@ -281,7 +281,7 @@ fn wanted(fault: Fault) -> bool {
     }
 }
 
-/// True if `fault` is asked for in this algorithm, on whatever rank.
+/// True if `fault` is asked for in this algorithm, on any rank.
 fn aims(fault: Fault, algorithm: Algorithm) -> bool {
     match mode() {
         FaultMode::Inject(injection) => {
@@ -311,8 +311,8 @@ fn note(fault: Fault) {
     }
 }
 
-/// Which faults struck, or would have, since this was last asked. What comes next is another program, to which nothing of
-/// this one clings.
+/// Which faults struck, or would have, since this was last asked. What comes next is another program, and nothing that
+/// was kept of this one matters to it.
 pub fn take_reached() -> Reached {
     stale::forget();
     scalars::forget();

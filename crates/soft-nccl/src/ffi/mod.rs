@@ -1,4 +1,4 @@
-//! The C face: thin functions that turn C arguments into checked values and answers into codes.
+//! The C interface: thin functions that turn C arguments into checked values and answers into codes.
 #![allow(unsafe_code)] // exported C functions
 
 mod check;
@@ -30,7 +30,7 @@ pub(crate) fn enter(body: impl FnOnce() -> Outcome<()>) -> ncclResult_t {
         Ok(()) => ncclResult_t::Success,
         Err(failure) => {
             let text = CString::new(failure.text.replace('\0', " ")).unwrap_or_default();
-            // A thread that ends has nobody left to read the text.
+            // In a thread that ends, no call can read the text any more.
             let _ = LAST_ERROR.try_with(|last| last.replace(text));
             failure.code
         }

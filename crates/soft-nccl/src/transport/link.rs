@@ -17,13 +17,13 @@ struct Frame {
     body: Vec<u8>,
 }
 
-/// The way to another process.
+/// A connection to another process, for sending.
 pub(crate) struct Link {
     pub stream: Arc<UnixStream>,
     frames: VecDeque<Frame>,
     /// Bytes of the first frame that were written.
     written: usize,
-    /// Nobody needs it any more; it goes when everything is written.
+    /// It is no longer needed, and goes when everything is written.
     pub closing: bool,
     /// The other side has closed it.
     pub broken: bool,
@@ -32,7 +32,7 @@ pub(crate) struct Link {
 }
 
 impl Link {
-    /// Connects to a process and says who calls.
+    /// Connects to a process and says hello.
     pub(crate) fn connect(to: Address) -> io::Result<Self> {
         let own = endpoint()?.address;
         let stream = UnixStream::connect_addr(&to.socket()?)?;

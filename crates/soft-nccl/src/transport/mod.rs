@@ -1,7 +1,7 @@
 //! Messages between processes: abstract Unix sockets, whose names leave no file behind however a process ends.
 //!
 //! A process that makes a unique id, or joins a communicator by another process's id, listens under a random name. A
-//! connection carries frames one way, from the process that connected; whoever connects proves with a cookie that it got
+//! connection carries frames one way, from the process that connected; a process that connects proves with a cookie that it got
 //! the address from a member. One thread accepts, reads and finishes writes; it sleeps in `poll`.
 pub(crate) mod control;
 pub(crate) mod id;
@@ -23,7 +23,7 @@ use std::sync::{Mutex, OnceLock, PoisonError};
 /// Processes that one communicator may span.
 pub(crate) const MOST_PROCESSES: usize = 16;
 
-/// What tells processes apart: the random part of a listener's name.
+/// A process's name among others: the random part of its listener's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) struct Name(pub u128);
 
@@ -33,11 +33,11 @@ impl fmt::Display for Name {
     }
 }
 
-/// How a process is reached.
+/// The address of a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Address {
     pub name: Name,
-    /// The proof that a connection comes from somebody who was given the address: names can be seen, cookies cannot.
+    /// The proof that a connection comes from a process that was given the address: names can be seen, cookies cannot.
     pub cookie: u128,
 }
 
@@ -50,15 +50,15 @@ impl Address {
 /// This process's listener, once it has one.
 pub(crate) struct Endpoint {
     pub address: Address,
-    /// Rouses the transport's thread.
-    rouse: OwnedFd,
+    /// Wakes the transport's thread.
+    wake: OwnedFd,
 }
 
 impl Endpoint {
     /// Makes the transport's thread look at the links again.
-    pub(crate) fn rouse(&self) {
-        // A full counter means that the thread is roused already.
-        let _ = rustix::io::write(&self.rouse, &1u64.to_ne_bytes());
+    pub(crate) fn wake(&self) {
+        // A full counter means that the thread is woken already.
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
 }
 
@@ -82,12 +82,12 @@ pub(crate) fn endpoint() -> io::Result<&'static Endpoint> {
     let address = Address { name: Name(random()?), cookie: random()? };
     let listener = UnixListener::bind_addr(&address.socket()?)?;
     listener.set_nonblocking(true)?;
-    let rouse = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-    let heard = rouse.try_clone()?;
+    let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+    let woken = wake.try_clone()?;
     std::thread::Builder::new()
         .name("soft-nccl net".to_owned())
-        .spawn(move || poller::run(&listener, &heard, address))?;
-    Ok(ENDPOINT.get_or_init(|| Endpoint { address, rouse }))
+        .spawn(move || poller::run(&listener, &woken, address))?;
+    Ok(ENDPOINT.get_or_init(|| Endpoint { address, wake }))
 }
 
 fn random() -> io::Result<u128> {

@@ -1,4 +1,4 @@
-//! The transport's thread: accepts and reads what other processes send, finishes writes, and finds out who is gone.
+//! The transport's thread: accepts connections, reads frames, finishes writes, and finds out which processes are gone.
 use super::wire::{Assembler, Head, Limits, WireError};
 use super::{Address, Name};
 use crate::engine::{TransportEvent, deliver, links};
@@ -14,7 +14,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 const READ: usize = 256 * 1024;
 /// Reads of one connection in a row.
 const READS: usize = 4;
-/// Connections that may be silent about who they are.
+/// Connections that have not said hello.
 const MOST_STRANGERS: usize = 64;
 
 /// A connection from another process.
@@ -35,7 +35,7 @@ impl From<WireError> for Refused {
     }
 }
 
-pub(super) fn run(listener: &UnixListener, rouse: &OwnedFd, own: Address) {
+pub(super) fn run(listener: &UnixListener, woken: &OwnedFd, own: Address) {
     let mut connections: Vec<Connection> = Vec::new();
     // Processes that have closed our link; they are gone as soon as everything they sent was read.
     let mut suspects: HashSet<Name> = HashSet::new();
@@ -43,7 +43,7 @@ pub(super) fn run(listener: &UnixListener, rouse: &OwnedFd, own: Address) {
     loop {
         let outgoing = links();
         suspects.retain(|name| outgoing.iter().any(|(other, ..)| other == name));
-        let mut fds = vec![PollFd::new(listener, PollFlags::IN), PollFd::new(rouse, PollFlags::IN)];
+        let mut fds = vec![PollFd::new(listener, PollFlags::IN), PollFd::new(woken, PollFlags::IN)];
         let watched: Vec<_> = outgoing.iter().filter(|(name, ..)| !suspects.contains(name)).collect();
         for (_, stream, waiting) in &watched {
             fds.push(PollFd::new(&**stream, if *waiting { PollFlags::OUT } else { PollFlags::empty() }));
@@ -61,8 +61,8 @@ pub(super) fn run(listener: &UnixListener, rouse: &OwnedFd, own: Address) {
         let mut arrivals = Vec::new();
         if !events[1].is_empty() {
             let mut count = [0; 8];
-            // Somebody else's rousing is ours as well.
-            let _ = rustix::io::read(rouse, &mut count);
+            // Several wake-ups may have come together.
+            let _ = rustix::io::read(woken, &mut count);
         }
         for ((name, ..), event) in watched.iter().zip(&events[2..]) {
             if event.intersects(PollFlags::HUP | PollFlags::ERR) {
@@ -114,7 +114,7 @@ fn accept(listener: &UnixListener, connections: &mut Vec<Connection>) {
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => {
                 if error.kind() != ErrorKind::WouldBlock {
-                    // No descriptors, most likely: whoever knocks waits, and the thread must not spin meanwhile.
+                    // No descriptors, most likely: callers wait, and the thread must not spin meanwhile.
                     std::thread::sleep(std::time::Duration::from_millis(10));
                 }
                 return;
@@ -123,7 +123,7 @@ fn accept(listener: &UnixListener, connections: &mut Vec<Connection>) {
     }
 }
 
-/// Keeps callers that do not say who they are from using up descriptors: the oldest go.
+/// Keeps callers that do not say hello from using up descriptors: the oldest are dropped.
 fn bound_strangers(connections: &mut Vec<Connection>) {
     let strangers = connections.iter().filter(|connection| connection.from.is_none()).count();
     let mut surplus = strangers.saturating_sub(MOST_STRANGERS);

@@ -1,4 +1,4 @@
-//! Frames as bytes: the lengths of head and body, the head in postcard, then the body as it is. Whatever does not decode is
+//! Frames as bytes: the lengths of head and body, the head in postcard, then the body as it is. A frame that does not decode is
 //! an error, and no length makes its reader allocate memory before the bytes have come.
 use super::control::Control;
 use super::{Address, Name};
@@ -9,7 +9,7 @@ use serde::{Deserialize, Serialize};
 const PREFIX: usize = 12;
 /// How a connection begins: a name, and the version of everything in this file and of [`Control`].
 const MAGIC: [u8; 8] = *b"csoft\x00\x02\n";
-/// The first room for a head or a body, whatever length it claims.
+/// The first room for a head or a body, however long it claims to be.
 const FIRST_ROOM: usize = 1 << 20;
 
 /// What is wrong with a frame.

@@ -1,5 +1,6 @@
 //! A C-like user of the table: ranks with communicators and streams, device memory, typed values.
 #![allow(dead_code, missing_docs)]
+pub mod idle;
 pub mod kernel;
 pub mod parts;
 pub mod suite;
@@ -97,11 +98,15 @@ impl World {
             nccl!(ncclCommInitRank(&mut comms[*r], n as i32, id, *r as i32));
         }
         match nccl!(ncclGroupEnd()) {
-            ncclResult_t::Success => {
-                Ok(Self { comms, streams: (0..n).map(|_| Stream::new()).collect(), here: here.to_vec() })
-            }
+            ncclResult_t::Success => Ok(Self::of(comms, here)),
             code => Err(code),
         }
+    }
+
+    /// Of communicators that were made already, those of the ranks `here`.
+    pub fn of(comms: Vec<ncclComm_t>, here: &[usize]) -> Self {
+        let streams = comms.iter().map(|_| Stream::new()).collect();
+        Self { comms, streams, here: here.to_vec() }
     }
 
     pub fn n(&self) -> usize {
@@ -185,18 +190,4 @@ pub fn who_waits() -> String {
     let n = unsafe { f(bytes.as_mut_ptr().cast(), bytes.len() as u64) } as usize;
     bytes.truncate(n);
     String::from_utf8(bytes).unwrap()
-}
-
-/// Waits until nothing can move any more and answers the census then. Polls: tests have no better way on this side.
-pub fn standstill() -> collspecCensus_t {
-    let start = std::time::Instant::now();
-    while start.elapsed() < parts::LIMIT {
-        let first = census();
-        std::thread::sleep(std::time::Duration::from_micros(300));
-        let second = census();
-        if first == second && second.busy == 0 {
-            return second;
-        }
-    }
-    panic!("never still: {:?}\n{}", census(), who_waits());
 }

@@ -1,5 +1,6 @@
 //! What ranks in several processes compute, the communicators they split, and what these leave behind.
-use super::common::parts::{Orders, Part, within};
+use super::common::kernel::{poll_until, sockets};
+use super::common::parts::{Orders, Part};
 use super::common::{Buffer, World, last_error, suite, unique_id};
 use super::{I32, OK, SUM, run};
 use crate::nccl;
@@ -177,12 +178,7 @@ pub fn many(id: ncclUniqueId, n: usize, ranks: &[usize], times: usize) {
     assert!(descriptors() <= counts.0, "{} descriptors, {} before", descriptors(), counts.0);
     first.destroy();
     // Links go with the last communicator: what stays is the listener and what wakes its thread, and nothing of others.
-    let sockets = || {
-        let links =
-            std::fs::read_dir("/proc/self/fd").expect("proc").filter_map(|e| std::fs::read_link(e.ok()?.path()).ok());
-        links.filter(|to| to.to_string_lossy().starts_with("socket:")).count()
-    };
-    within("the links are closed", || sockets() <= 1);
+    poll_until(|| sockets() <= 1);
     assert_eq!(sockets(), 1, "only the listener is left");
 }
 

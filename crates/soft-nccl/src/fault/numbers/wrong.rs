@@ -94,7 +94,7 @@ pub(super) fn combined(rule: Rule, ty: Type, operator: Combine, [a, b]: [u64; 2]
             // All NaN count as equal.
             (!(format.is_nan(wrong) && format.is_nan(right))).then_some(wrong)?
         }
-        None => whole(rule, ty, operator, a, b)?,
+        None => wrong_integer(rule, ty, operator, a, b)?,
     };
     (wrong != right).then_some(wrong)
 }
@@ -220,7 +220,7 @@ fn through(format: Format, other: Format, bits: u64) -> u64 {
     format.encode(other.decode(narrow), Rounding::NearestEven, format.usual_overflow())
 }
 
-fn whole(rule: Rule, ty: Type, operator: Combine, a: u64, b: u64) -> Option<u64> {
+fn wrong_integer(rule: Rule, ty: Type, operator: Combine, a: u64, b: u64) -> Option<u64> {
     let apply = |x: i128, y: i128| match operator {
         Combine::Sum => x + y,
         // The product of two 64-bit numbers keeps its lower 64 bits even if it wraps.
