@@ -12,7 +12,7 @@ use crate::oracle::{self, Budget, Fingerprint, Forecast, Ruling};
 use crate::plan::{GUARD, Plan, Region};
 use std::borrow::Cow;
 
-/// Judges each observed result while an [`Interpreter`](crate::oracle::walk::Interpreter) goes through the plan's events.
+/// Judges each observed result while an [`Interpreter`](crate::oracle::interpreter::Interpreter) goes through the plan's events.
 pub(crate) struct ResultJudge<'a> {
     pub plan: &'a Plan,
     pub forecast: &'a Forecast,

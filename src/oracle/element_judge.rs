@@ -14,7 +14,7 @@ impl ColumnReduction {
     /// Judges one observed element (bits) of a column. An accepted element is right under some admissible order, rounding
     /// and scale. All elements of a case share the budget of searches.
     ///
-    /// The families of the usual models are complete (see [`ReductionModels`](super::reduction_models::ReductionModels));
+    /// The families of the usual models are complete (see `ReductionModels`);
     /// the other models are searched only for elements that need them.
     pub fn judge(&self, column: &[u64], observed: u64, budget: &mut Budget) -> JudgedElement {
         let mut observed = observed & mask(self.dtype);
