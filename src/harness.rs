@@ -26,7 +26,7 @@ use crate::suite::Runner;
 use crate::suite::options::cores;
 use crate::suite::{Filter, Reading, RunOptions, Suite, with_causes};
 use libtest_mimic::Arguments;
-use settings::Settings;
+use settings::HarnessSettings;
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -38,7 +38,7 @@ use std::sync::{Arc, PoisonError};
 macro_rules! harness {
     ($scenarios:expr) => {
         fn main() -> ::std::process::ExitCode {
-            // First of all: what crashes must crash in a worker, which is this program started again.
+            // This comes first: a worker is this program started again.
             $crate::enter_if_asked();
             $crate::harness::main($crate::harness::Site {
                 directory: ::std::env!("CARGO_MANIFEST_DIR"),
@@ -66,13 +66,13 @@ pub struct Site {
     pub scenarios: &'static str,
 }
 
-/// As libtest and libtest-mimic have it.
+/// The exit code of libtest and libtest-mimic.
 const FAILED: u8 = 101;
-/// As the command has it.
+/// The exit code of the command.
 const BACKEND_MISSING: u8 = 3;
 
 impl Site {
-    /// The scenarios; relative where tests run as cargo runs them, because that is how people name files.
+    /// The folder of scenarios; relative if tests run in the package's directory, as under cargo.
     fn root(&self) -> PathBuf {
         match std::env::current_dir() {
             Ok(here) if here == Path::new(self.directory) => PathBuf::from(self.scenarios),
@@ -84,7 +84,7 @@ impl Site {
         Path::new(self.directory).join(self.scenarios).with_file_name("snapshots")
     }
 
-    /// The target as cargo wants it: the crate's name has lost its hyphens, the file's mostly has them still.
+    /// The target's name for cargo: the crate's name has lost its hyphens, the file's name mostly has them.
     fn target(&self) -> String {
         let stem = Path::new(self.file).file_stem().and_then(|stem| stem.to_str()).unwrap_or_default();
         if stem.replace('-', "_") == self.crate_name { stem } else { self.crate_name }.to_owned()
@@ -100,7 +100,7 @@ pub fn main(site: Site) -> ExitCode {
     match tests(site, args) {
         Ok(code) => code,
         Err((code, words)) => {
-            // Standard error, because nextest reads the other one.
+            // The standard error, because nextest reads the standard output.
             eprintln!("collspec: {}", printable_lines(&words));
             ExitCode::from(code)
         }
@@ -109,7 +109,7 @@ pub fn main(site: Site) -> ExitCode {
 
 fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
     let failed = |error: &dyn std::error::Error| (FAILED, with_causes(error));
-    let settings = Settings::read(|name| std::env::var(name)).map_err(|words| (FAILED, words))?;
+    let settings = HarnessSettings::read(|name| std::env::var(name)).map_err(|words| (FAILED, words))?;
     if crate::child::is_worker() {
         return Err(failed(&crate::suite::Error::InsideWorker));
     }
@@ -125,7 +125,7 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
     }
 
     let runner = match settings.options.backend.resolve(&settings.options.workers) {
-        // names are the same on every backend: what is missing is told when something is to run
+        // Names are the same on every backend; a missing backend is reported when a case is to run.
         Err(_) if args.list => None,
         Err(missing) => return Err((BACKEND_MISSING, missing.to_string())),
         Ok(chosen) => {
@@ -133,11 +133,11 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
                 eprintln!("{}", printable(&chosen.banner(&crate::report::InheritedVariables::here())));
             }
             if chosen.machine.is_some() {
-                // cases on GPUs take turns anyway
+                // Cases on GPUs run one after the other.
                 args.test_threads = Some(1);
             }
             let jobs = args.test_threads.unwrap_or_else(cores);
-            // Of a single case the limits of a case are enough.
+            // For a single case its limits suffice.
             if !args.list && !args.exact {
                 suite.weigh(jobs);
             }
@@ -154,7 +154,7 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
     Ok(conclusion.exit_code())
 }
 
-/// All scenarios, or the file of the one that is asked for: nextest starts a process for each case.
+/// Opens all scenarios, or the file of the selected one: nextest starts a process for each case.
 fn open(root: &Path, args: &Arguments, reading: &Reading) -> Result<Suite, crate::suite::Error> {
     match &args.filter {
         Some(name) if args.exact => Suite::open_exact(root, name, reading),
@@ -162,7 +162,7 @@ fn open(root: &Path, args: &Arguments, reading: &Reading) -> Result<Suite, crate
     }
 }
 
-/// With an exact name that is some other target's test, running none of ours is right.
+/// True if an exact name is given, which may be another target's test.
 fn names_one(args: &Arguments) -> bool {
     args.exact && args.filter.is_some()
 }

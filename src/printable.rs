@@ -1,16 +1,16 @@
-//! Text from elsewhere, made fit to be shown.
+//! Escapes text from other sources, so that it can be displayed.
 //!
 //! Scenario files, paths, variables, libraries and their logs can hold control characters: a terminal obeys them, and they
 //! can hide or forge this program's own output. All foreign text passes through this module before it is shown.
 use std::borrow::Cow;
 use std::io::{self, Write};
 
-/// Most characters of one line.
+/// Largest number of characters of a line.
 const LINE: usize = 1000;
-/// Most bytes of all lines together.
+/// Largest number of bytes of all lines together.
 const TEXT: usize = 32 << 10;
 
-/// False for what a terminal obeys or does not show: control characters (C0, DEL and C1), line and paragraph separators,
+/// False for characters that a terminal obeys or does not display: control characters (C0, DEL and C1), line and paragraph separators,
 /// marks of direction, and characters without a width.
 pub fn is_printable(c: char) -> bool {
     let invisible = matches!(c,
@@ -21,7 +21,7 @@ pub fn is_printable(c: char) -> bool {
     !c.is_control() && !invisible
 }
 
-/// A character as it is shown.
+/// Appends a character as it is displayed.
 pub fn push_escaped(out: &mut String, c: char) {
     match c {
         '\n' | '\t' | '\r' => out.extend(c.escape_default()),
@@ -30,7 +30,7 @@ pub fn push_escaped(out: &mut String, c: char) {
     }
 }
 
-/// The text as one line: what cannot be shown as it is becomes `\n`, `\t` or `\u{1b}`.
+/// The text as one line: characters that cannot be displayed become `\n`, `\t` or `\u{1b}`.
 pub fn printable(text: &str) -> Cow<'_, str> {
     if text.chars().all(is_printable) {
         return Cow::Borrowed(text);
@@ -160,7 +160,7 @@ enum StyleSequence {
     None,
 }
 
-/// Whether a sequence `ESC [ digits and ; m` begins here.
+/// The sequence `ESC [ digits and ; m` that begins here, if one does.
 fn style(bytes: &[u8]) -> StyleSequence {
     for (at, byte) in bytes.iter().take(LONGEST_STYLE).enumerate() {
         match (at, byte) {
@@ -212,8 +212,7 @@ impl<W: Write> Drop for PrintableWriter<W> {
     }
 }
 
-/// JSON in which text cannot be mistaken for anything else: characters that are not shown are escaped, which JSON itself
-/// demands of the first 32 alone.
+/// JSON in which all characters that cannot be displayed are escaped, where JSON itself demands it only of the first 32.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PrintableJson;
 
@@ -231,7 +230,11 @@ impl serde_json::ser::Formatter for PrintableJson {
     }
 }
 
-/// A value as JSON with [`JsonText`].
+/// Writes a value as JSON with [`PrintableJson`].
+///
+/// # Errors
+///
+/// Writing fails, or the value cannot be serialized.
 pub fn write_json<T: serde::Serialize + ?Sized>(to: &mut dyn Write, value: &T) -> serde_json::Result<()> {
     value.serialize(&mut serde_json::Serializer::with_formatter(to, PrintableJson))
 }

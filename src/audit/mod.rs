@@ -18,7 +18,7 @@ mod tests;
 pub use checker::{Checker, Collspec};
 pub use run::{AuditEvent, CaseRunner, SoundFailure};
 pub use select::{FaultOrFlaw, Selection, UnknownId};
-pub use tally::{FileRow, ItemRow, Report};
+pub use tally::{AuditReport, FileRow, ItemRow};
 
 use crate::run::PoolLimits;
 use crate::suite::Suite;
@@ -59,7 +59,7 @@ const MAX_IDLE_BYTES: u64 = 1 << 30;
 
 /// Settings of an audit.
 #[derive(Clone, Debug, Default)]
-pub struct Settings {
+pub struct AuditSettings {
     /// The faults and flaws.
     pub selection: Selection,
     /// Number of cases that are run with each fault.
@@ -70,7 +70,7 @@ pub struct Settings {
 
 /// An audit that has no report.
 #[derive(Debug, Error)]
-pub enum Error {
+pub enum AuditError {
     /// Files are invalid; nothing was run.
     #[error("{} with faults; nothing was run", crate::suite::files_in_words(*.0))]
     InvalidFiles(usize),
@@ -105,14 +105,14 @@ pub fn audit(
     suite: &Suite,
     checker: &dyn Checker,
     options: RunOptions,
-    settings: &Settings,
+    settings: &AuditSettings,
     report_event: impl FnMut(&AuditEvent) -> io::Result<()>,
-) -> Result<Report, Error> {
+) -> Result<AuditReport, AuditError> {
     if !suite.invalid_files.is_empty() {
-        return Err(Error::InvalidFiles(suite.invalid_files.len()));
+        return Err(AuditError::InvalidFiles(suite.invalid_files.len()));
     }
     if suite.cases.is_empty() {
-        return Err(Error::Empty);
+        return Err(AuditError::Empty);
     }
     let jobs = settings.jobs.max(1);
     let limits = PoolLimits { workers: MAX_IDLE_PROCESSES, processes: MAX_IDLE_PROCESSES, bytes: MAX_IDLE_BYTES };
@@ -129,9 +129,9 @@ pub fn audit_on(
     suite: &Suite,
     checker: &dyn Checker,
     runner: &dyn CaseRunner,
-    settings: &Settings,
+    settings: &AuditSettings,
     report_event: impl FnMut(&AuditEvent) -> io::Result<()>,
-) -> Result<Report, Error> {
+) -> Result<AuditReport, AuditError> {
     let mut cases = suite.cases.clone();
     cases.extend(checker.extra_cases());
     let outcomes = run::run_all(&cases, checker, runner, settings, report_event)?;

@@ -1,6 +1,6 @@
 //! The runs of an audit: every case without a fault, then each case with every fault that it reaches.
 use super::detected_by::{DetectedBy, LaneSet};
-use super::{Checker, Depth, Error, Settings};
+use super::{AuditError, AuditSettings, Checker, Depth};
 use crate::job::{Call, What};
 use crate::job::{Ended, Observation};
 use crate::judge::{Flaw, Outcome, Status, Verdict};
@@ -167,9 +167,9 @@ pub(super) fn run_all(
     cases: &[Arc<Case>],
     checker: &dyn Checker,
     runner: &dyn CaseRunner,
-    settings: &Settings,
+    settings: &AuditSettings,
     mut report_event: impl FnMut(&AuditEvent) -> io::Result<()>,
-) -> Result<Vec<CaseOutcome>, Error> {
+) -> Result<Vec<CaseOutcome>, AuditError> {
     report_event(&AuditEvent::Planned { runs: cases.len(), faulty: false })?;
     let kept = AtomicU64::new(0);
     let mut sound: Vec<Option<SoundRun>> = cases.iter().map(|_| None).collect();
@@ -206,7 +206,7 @@ pub(super) fn run_all(
         outcomes.push(outcome);
     }
     if !failures.is_empty() {
-        return Err(Error::FailsWithoutFault(failures));
+        return Err(AuditError::FailsWithoutFault(failures));
     }
     let selected: Vec<Fault> = settings.selection.faults().collect();
     let under = |audited: &AuditedCase| -> Vec<Fault> {
@@ -401,7 +401,7 @@ fn run_with_fault(
     fault: Fault,
     checker: &dyn Checker,
     runner: &dyn CaseRunner,
-    settings: &Settings,
+    settings: &AuditSettings,
 ) -> Result<FaultyRun, String> {
     let ready = match (&audited.ready, &again) {
         (Some(ready), _) | (None, Some(ready)) => ready,

@@ -2,14 +2,14 @@
 use super::detected_by::{DetectedBy, LANES};
 use super::run::{CaseOutcome, Catch};
 use super::select::FaultOrFlaw;
-use super::{Checker, Settings, cover};
+use super::{AuditSettings, Checker, cover};
 use crate::judge::Lane;
 use soft_nccl::fault::Fault;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The report of an audit.
 #[derive(Clone, Debug)]
-pub struct Report {
+pub struct AuditReport {
     /// Name of the checker.
     pub checker: &'static str,
     /// Number of cases that took part.
@@ -121,7 +121,7 @@ pub struct ClassCounts {
     pub all: usize,
 }
 
-impl Report {
+impl AuditReport {
     /// True if a fault or flaw was missed, or a run had no verdict.
     pub fn has_misses(&self) -> bool {
         self.items.iter().any(ItemRow::missed) || !self.undecided.is_empty()
@@ -138,7 +138,7 @@ impl Report {
 }
 
 /// The report on the results of all cases.
-pub(super) fn build_report(checker: &dyn Checker, settings: &Settings, outcomes: Vec<CaseOutcome>) -> Report {
+pub(super) fn build_report(checker: &dyn Checker, settings: &AuditSettings, outcomes: Vec<CaseOutcome>) -> AuditReport {
     let mut skipped = BTreeMap::new();
     for reason in outcomes.iter().filter_map(|outcome| outcome.skipped.clone()) {
         *skipped.entry(reason).or_default() += 1;
@@ -150,7 +150,7 @@ pub(super) fn build_report(checker: &dyn Checker, settings: &Settings, outcomes:
     let troubles = |outcome: &&CaseOutcome| -> Vec<_> {
         outcome.undecided.iter().map(|(fault, text)| (outcome.case.name.clone(), *fault, text.clone())).collect()
     };
-    Report {
+    AuditReport {
         checker: checker.name(),
         cases: part.len(),
         skipped,
@@ -216,7 +216,7 @@ fn item_row(item: FaultOrFlaw, part: &[&CaseOutcome]) -> ItemRow {
     row
 }
 
-fn file_rows(part: &[&CaseOutcome], settings: &Settings) -> Vec<FileRow> {
+fn file_rows(part: &[&CaseOutcome], settings: &AuditSettings) -> Vec<FileRow> {
     let shown: BTreeSet<FaultOrFlaw> = settings.selection.items().collect();
     let mut files: BTreeMap<(&str, &str), FileRow> = BTreeMap::new();
     for outcome in part {

@@ -117,14 +117,14 @@ const LONG: &str =
     "matrix.count = [1600, 2000]\nworld_size = 2\nop = \"all_reduce\"\ninputs = { each = \"i\", count = \"count\" }\n";
 const ONE: &str = "world_size = 1\nop = \"all_reduce\"\ninputs = [[1, 2]]\n";
 
-fn audit_of(files: &[(&str, &str)], select: &str, depth: Depth) -> (Report, FakeRunner) {
+fn audit_of(files: &[(&str, &str)], select: &str, depth: Depth) -> (AuditReport, FakeRunner) {
     let runner = FakeRunner::default();
-    let settings = Settings { selection: select.parse().unwrap(), depth, jobs: 2 };
+    let settings = AuditSettings { selection: select.parse().unwrap(), depth, jobs: 2 };
     let report = audit_on(&suite(files), &Collspec, &runner, &settings, |_| Ok(())).unwrap();
     (report, runner)
 }
 
-fn item<'r>(report: &'r Report, id: &str) -> &'r ItemRow {
+fn item<'r>(report: &'r AuditReport, id: &str) -> &'r ItemRow {
     report.items.iter().find(|row| row.item.id() == id).unwrap()
 }
 
@@ -204,11 +204,11 @@ fn cases_that_fail_soundly_end_the_audit() {
     let suite = suite(&[("sum", SUM), ("wrong", &wrong)]);
     let runner = FakeRunner::default();
     let mut faulty = 0;
-    let result = audit_on(&suite, &Collspec, &runner, &Settings { jobs: 2, ..Settings::default() }, |step| {
+    let result = audit_on(&suite, &Collspec, &runner, &AuditSettings { jobs: 2, ..AuditSettings::default() }, |step| {
         faulty += usize::from(matches!(step, AuditEvent::RunDone { fault: Some(_), .. }));
         Ok(())
     });
-    let Err(Error::FailsWithoutFault(failures)) = result else { panic!("{result:?}") };
+    let Err(AuditError::FailsWithoutFault(failures)) = result else { panic!("{result:?}") };
     assert_eq!(failures.iter().map(|failed| failed.case.name.as_str()).collect::<Vec<_>>(), ["wrong"]);
     assert_eq!(faulty, 0);
 }
@@ -258,7 +258,7 @@ impl Checker for Rank0Checker {
 #[test]
 fn another_way_has_its_own_cases_and_judge() {
     let suite = suite(&[("sum", SUM), ("one", ONE)]);
-    let settings = Settings { selection: "F03,F14,J01".parse().unwrap(), depth: Depth::Cases, jobs: 1 };
+    let settings = AuditSettings { selection: "F03,F14,J01".parse().unwrap(), depth: Depth::Cases, jobs: 1 };
     let report = audit_on(&suite, &Rank0Checker, &FakeRunner::default(), &settings, |_| Ok(())).unwrap();
     assert_eq!((report.checker, report.cases), ("glance", 1));
     assert_eq!(report.skipped.get("it has no such thing"), Some(&1));

@@ -49,7 +49,7 @@ impl HostMemory {
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
-        // SAFETY: the address is `alloc`'s; whoever drops a block has waited for the work that uses it.
+        // SAFETY: the address is `alloc`'s; a block is dropped after the work that uses it has ended.
         unsafe { soft_cuda::memory::free(Address(self.base).as_ptr().cast()) };
     }
 }

@@ -67,15 +67,15 @@ fn answer(code: Result<ncclResult_t>, written: &i32) -> Answer {
 
 /// A communicator handle: made by a [`Library`] or null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Comm(ncclComm_t);
+pub struct CommHandle(ncclComm_t);
 
 // SAFETY: NCCL's communicators may be used from any thread; their users take turns (each belongs to one rank, and a rank
 // to one thread at a time).
-unsafe impl Send for Comm {}
+unsafe impl Send for CommHandle {}
 // SAFETY: as above; a shared `Comm` is only a number.
-unsafe impl Sync for Comm {}
+unsafe impl Sync for CommHandle {}
 
-impl Comm {
+impl CommHandle {
     /// The null handle, which NCCL refuses.
     pub const NULL: Self = Self(ptr::null_mut());
 }
@@ -87,8 +87,8 @@ pub struct CommSlot(Arc<AtomicPtr<c_void>>);
 
 impl CommSlot {
     /// The communicator stored so far: null until the library has stored one.
-    pub fn get(&self) -> Comm {
-        Comm(self.0.load(Ordering::Acquire))
+    pub fn get(&self) -> CommHandle {
+        CommHandle(self.0.load(Ordering::Acquire))
     }
 }
 
@@ -105,7 +105,7 @@ pub struct CollectiveCall<'a> {
     pub op: ncclRedOp_t,
     /// Ignored if the call takes none.
     pub root: i32,
-    pub comm: Comm,
+    pub comm: CommHandle,
     pub stream: &'a DeviceStream,
 }
 
@@ -117,7 +117,7 @@ pub struct TransferCall<'a> {
     pub count: u64,
     pub dtype: DType,
     pub peer: i32,
-    pub comm: Comm,
+    pub comm: CommHandle,
     pub stream: &'a DeviceStream,
 }
 
@@ -176,7 +176,7 @@ impl Library {
     }
 
     /// Turns a result code into an error with the library's text.
-    fn check(&self, function: &'static str, comm: Comm, code: ncclResult_t) -> Result<()> {
+    fn check(&self, function: &'static str, comm: CommHandle, code: ncclResult_t) -> Result<()> {
         if code == ncclResult_t::Success {
             return Ok(());
         }
@@ -204,7 +204,7 @@ impl Library {
     pub fn unique_id(&self) -> Result<ncclUniqueId> {
         let mut id = ncclUniqueId { internal: [0; 128] };
         let code = call!(self, ncclGetUniqueId(&mut id))?;
-        self.check("ncclGetUniqueId", Comm::NULL, code).map(|()| id)
+        self.check("ncclGetUniqueId", CommHandle::NULL, code).map(|()| id)
     }
 
     /// Joins a new communicator.
@@ -224,12 +224,12 @@ impl Library {
         if config.is_empty() {
             let code = call!(self, ncclCommInitRank(out, n, id, rank))?;
             lend(slot, None, code);
-            return self.check("ncclCommInitRank", Comm::NULL, code);
+            return self.check("ncclCommInitRank", CommHandle::NULL, code);
         }
         let mut config = Box::new(CommConfig::new(self.version, config)?);
         let code = call!(self, ncclCommInitRankConfig(out, n, id, rank, config.as_mut().as_mut()))?;
         lend(slot, Some(config), code);
-        self.check("ncclCommInitRankConfig", Comm::NULL, code)
+        self.check("ncclCommInitRankConfig", CommHandle::NULL, code)
     }
 
     /// Splits a communicator.
@@ -239,7 +239,7 @@ impl Library {
     /// A configuration that NCCL does not have, a library that lacks the function, or an error that it returns.
     pub fn split(
         &self,
-        comm: Comm,
+        comm: CommHandle,
         color: i32,
         key: i32,
         slot: &CommSlot,
@@ -257,7 +257,7 @@ impl Library {
     /// # Errors
     ///
     /// The library lacks the function, or returns an error.
-    pub fn finalize(&self, comm: Comm) -> Result<()> {
+    pub fn finalize(&self, comm: CommHandle) -> Result<()> {
         let code = call!(self, ncclCommFinalize(comm.0))?;
         self.check("ncclCommFinalize", comm, code)
     }
@@ -266,25 +266,25 @@ impl Library {
     /// # Errors
     ///
     /// The library lacks the function, or returns an error.
-    pub fn destroy(&self, comm: Comm) -> Result<()> {
+    pub fn destroy(&self, comm: CommHandle) -> Result<()> {
         let code = call!(self, ncclCommDestroy(comm.0))?;
-        self.check("ncclCommDestroy", Comm::NULL, code)
+        self.check("ncclCommDestroy", CommHandle::NULL, code)
     }
     /// Frees the communicator and ends its work.
     ///
     /// # Errors
     ///
     /// The library lacks the function, or returns an error.
-    pub fn abort(&self, comm: Comm) -> Result<()> {
+    pub fn abort(&self, comm: CommHandle) -> Result<()> {
         let code = call!(self, ncclCommAbort(comm.0))?;
-        self.check("ncclCommAbort", Comm::NULL, code)
+        self.check("ncclCommAbort", CommHandle::NULL, code)
     }
     /// The communicator's asynchronous error; none if the library lacks the function.
     ///
     /// # Errors
     ///
     /// The asynchronous error.
-    pub fn async_error(&self, comm: Comm) -> Result<()> {
+    pub fn async_error(&self, comm: CommHandle) -> Result<()> {
         if self.table.ncclCommGetAsyncError.is_none() {
             return Ok(());
         }
@@ -298,22 +298,22 @@ impl Library {
         }
     }
     /// The communicator's number of ranks, from the library.
-    pub fn count(&self, comm: Comm) -> Answer {
+    pub fn count(&self, comm: CommHandle) -> Answer {
         let mut count = UNWRITTEN;
         answer(call!(self, ncclCommCount(comm.0, &mut count)), &count)
     }
     /// This rank's number in the communicator, from the library.
-    pub fn user_rank(&self, comm: Comm) -> Answer {
+    pub fn user_rank(&self, comm: CommHandle) -> Answer {
         let mut rank = UNWRITTEN;
         answer(call!(self, ncclCommUserRank(comm.0, &mut rank)), &rank)
     }
     /// The communicator's device, from the library.
-    pub fn device(&self, comm: Comm) -> Answer {
+    pub fn device(&self, comm: CommHandle) -> Answer {
         let mut device = UNWRITTEN;
         answer(call!(self, ncclCommCuDevice(comm.0, &mut device)), &device)
     }
     /// The code of the communicator's asynchronous error.
-    pub fn error_code(&self, comm: Comm) -> Answer {
+    pub fn error_code(&self, comm: CommHandle) -> Answer {
         let mut state = ncclResult_t(UNWRITTEN);
         let code = call!(self, ncclCommGetAsyncError(comm.0, &mut state));
         answer(code, &state.0)
@@ -346,7 +346,7 @@ impl Library {
         if code == ncclResult_t::Success {
             lent_memory::group_opened();
         }
-        self.check("ncclGroupStart", Comm::NULL, code)
+        self.check("ncclGroupStart", CommHandle::NULL, code)
     }
     /// Closes a group.
     ///
@@ -356,7 +356,7 @@ impl Library {
     pub fn group_end(&self) -> Result<()> {
         let code = call!(self, ncclGroupEnd())?;
         lent_memory::group_closed(code == ncclResult_t::InProgress);
-        self.check("ncclGroupEnd", Comm::NULL, code)
+        self.check("ncclGroupEnd", CommHandle::NULL, code)
     }
 
     /// Calls a collective.
@@ -390,7 +390,7 @@ impl Library {
         self.check(c.call.symbol(), c.comm, code)
     }
     /// The communicator's number of ranks, and this rank's number.
-    pub(super) fn size_and_rank(&self, comm: Comm) -> Result<(i32, i32)> {
+    pub(super) fn size_and_rank(&self, comm: CommHandle) -> Result<(i32, i32)> {
         let (mut n, mut rank) = (0, 0);
         let code = call!(self, ncclCommCount(comm.0, &mut n))?;
         self.check("ncclCommCount", comm, code)?;
@@ -424,7 +424,13 @@ impl Library {
     /// # Errors
     ///
     /// The library lacks the function, or returns an error.
-    pub fn premul_sum(&self, scalar: &[u8], device: Option<Address>, dtype: DType, comm: Comm) -> Result<ncclRedOp_t> {
+    pub fn premul_sum(
+        &self,
+        scalar: &[u8],
+        device: Option<Address>,
+        dtype: DType,
+        comm: CommHandle,
+    ) -> Result<ncclRedOp_t> {
         let mut op = ncclRedOp_t::Sum;
         // the library reads as many bytes as the type has, aligned
         let mut word = [0u64; 1];
@@ -443,17 +449,17 @@ impl Library {
     /// # Errors
     ///
     /// The library lacks the function, or returns an error.
-    pub fn end_op(&self, op: ncclRedOp_t, comm: Comm) -> Result<()> {
+    pub fn end_op(&self, op: ncclRedOp_t, comm: CommHandle) -> Result<()> {
         let code = call!(self, ncclRedOpDestroy(op, comm.0))?;
         self.check("ncclRedOpDestroy", comm, code)
     }
 
     /// Counts the traffic of later calls on the communicator under `tag`. False if the library cannot count.
-    pub fn count_traffic_under(&self, comm: Comm, tag: u32) -> bool {
+    pub fn count_traffic_under(&self, comm: CommHandle, tag: u32) -> bool {
         matches!(call!(self, collspecMark(comm.0, tag)), Ok(ncclResult_t::Success))
     }
     /// The traffic that was counted under `tag`, if the library can count.
-    pub fn traffic(&self, comm: Comm, tag: u32) -> Option<Traffic> {
+    pub fn traffic(&self, comm: CommHandle, tag: u32) -> Option<Traffic> {
         let mut t = collspecTraffic_t::default();
         match call!(self, collspecTraffic(comm.0, tag, &mut t)) {
             Ok(ncclResult_t::Success) => {
@@ -553,7 +559,7 @@ mod tests {
     fn split_and_forget(library: &Library) -> Weak<AtomicPtr<c_void>> {
         let slot = CommSlot::default();
         let config = [("minCTAs".to_owned(), ConfigValue::Int(3))];
-        let _ = library.split(Comm::NULL, -1, 0, &slot, &config);
+        let _ = library.split(CommHandle::NULL, -1, 0, &slot, &config);
         Arc::downgrade(&slot.0)
     }
 

@@ -9,7 +9,7 @@ mod pairwise;
 pub mod standin;
 
 pub use device::{Address, Device, DeviceError, DeviceMemory, DeviceStream, Staging};
-pub use library::{CallError, CollectiveCall, Comm, CommSlot, Library, TransferCall};
+pub use library::{CallError, CollectiveCall, CommHandle, CommSlot, Library, TransferCall};
 pub use nccl_sys::version_text;
 
 use std::path::Path;

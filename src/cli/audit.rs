@@ -7,7 +7,7 @@ use super::run::{open, select, show_diagnostics};
 use super::terminal;
 use crate::audit::peers::PeerChecker;
 use crate::audit::report::{comparison as side_by_side, table};
-use crate::audit::{self, AuditEvent, Checker, Collspec, Depth, Error, Report, Settings, SoundFailure};
+use crate::audit::{self, AuditError, AuditEvent, AuditReport, AuditSettings, Checker, Collspec, Depth, SoundFailure};
 use crate::plan::Limits;
 use crate::printable::{PrintableWriter, printable_lines};
 use crate::report::{InheritedVariables, RerunCommand, Styles, failure};
@@ -39,7 +39,7 @@ pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
         (false, true) => Depth::Quick,
         (false, false) => Depth::Files,
     };
-    let settings = Settings { selection: args.fault.clone().unwrap_or_default(), depth, jobs };
+    let settings = AuditSettings { selection: args.fault.clone().unwrap_or_default(), depth, jobs };
     let begun = Instant::now();
     let mut ways: Vec<CheckerName> = Vec::new();
     for way in &args.ways {
@@ -83,7 +83,7 @@ pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
     }
     // If other checkers are compared, only collspec's result decides the exit code.
     let counts = own.and_then(|own| reports.get(own)).map_or(reports.as_slice(), std::slice::from_ref);
-    Ok(if counts.iter().any(Report::has_misses) { Exit::SOME_FAILED } else { Exit::ALL_PASSED })
+    Ok(if counts.iter().any(AuditReport::has_misses) { Exit::SOME_FAILED } else { Exit::ALL_PASSED })
 }
 
 /// The audit of one checker; the exit code if cases fail without a fault, which has been reported then.
@@ -91,8 +91,8 @@ fn run_checker(
     args: &AuditArgs,
     suite: &Suite,
     way: &dyn Checker,
-    settings: &Settings,
-) -> anyhow::Result<Result<Report, Exit>> {
+    settings: &AuditSettings,
+) -> anyhow::Result<Result<AuditReport, Exit>> {
     let reading = Reading { limits: suite.limits, ..Reading::default() };
     let options = RunOptions { timeout: args.timeout, reading, ..RunOptions::default() };
     let progress = ProgressDisplay::new();
@@ -111,7 +111,7 @@ fn run_checker(
     };
     match audit::audit(suite, way, options, settings, tell) {
         Ok(report) => Ok(Ok(report)),
-        Err(Error::FailsWithoutFault(failures)) => {
+        Err(AuditError::FailsWithoutFault(failures)) => {
             progress.end();
             show_failures(&failures, &suite.limits).map(Err)
         }
@@ -139,7 +139,7 @@ fn show_failures(failures: &[SoundFailure], limits: &Limits) -> anyhow::Result<E
     if let Some(more) = failures.len().checked_sub(MAX_FAILURES).filter(|more| *more > 0) {
         writeln!(to, "and {more} more\n")?;
     }
-    writeln!(to, "collspec: {}", printable_lines(&Error::FailsWithoutFault(failures.to_vec()).to_string()))?;
+    writeln!(to, "collspec: {}", printable_lines(&AuditError::FailsWithoutFault(failures.to_vec()).to_string()))?;
     Ok(if failures.iter().any(SoundFailure::refused) { Exit::WRONG_INPUT } else { Exit::SOME_FAILED })
 }
 

@@ -108,7 +108,7 @@ fn device_lines(devices: &[DeviceInfo], lines: &mut Vec<String>) {
     }
 }
 
-/// Who reaches whom.
+/// The devices that reach each other's memory.
 fn topology(devices: &[DeviceInfo]) -> String {
     if devices.iter().all(|device| device.reaches.len() + 1 == devices.len()) {
         return "every device reaches the memory of every other directly".into();
@@ -144,7 +144,7 @@ fn library_lines(libraries: &[FoundLibrary], nccl: &Result<ChosenBackend, Backen
     lines.extend(all.iter().enumerate().map(|(n, words)| entry_line(if n == 0 { "libraries" } else { "" }, words)));
 }
 
-/// What this machine and library cannot run.
+/// The cases that this machine and library cannot run.
 fn skipped(machine: &Machine) -> Vec<String> {
     let mut words = Vec::new();
     let there = machine.gpus.devices.len();

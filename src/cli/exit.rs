@@ -1,7 +1,7 @@
 //! Exit codes: part of the interface, for scripts and CI.
 use std::process::ExitCode;
 
-/// How the command ended.
+/// The exit code of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Exit(u8);
 

@@ -32,7 +32,7 @@ pub fn command() -> ExitCode {
     match done {
         Ok(code) => code.into(),
         Err(error) => {
-            // A reader that has seen enough (`| head`) needs no words.
+            // A closed pipe, as after `| head`, is no error.
             if !is_closed_pipe(&error) {
                 let _ = writeln!(terminal::err(), "collspec: {}", printable_lines(&with_causes(&*error)));
             }

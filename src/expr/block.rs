@@ -3,7 +3,7 @@
 //! an error, types that change within a block) there are none, and elements are evaluated one by one.
 use super::eval::{binary, call, convert_to_mode, remainder};
 use super::period::{self, EXACT};
-use super::{BinOp, EvalError, Expr, Func, Mode, Node, Scope, Value};
+use super::{BinOp, EvalError, Expr, ExprNode, Func, Mode, Scope, Value};
 
 /// Largest number of elements of a block.
 pub const BLOCK: usize = 512;
@@ -260,24 +260,24 @@ fn whole_operation(op: BinOp, x: &OneOrMany<i64>, y: &OneOrMany<i64>, len: usize
     }
 }
 
-fn compile<S: Scope + ?Sized>(node: &Node, scope: &S, mode: Mode) -> Option<CompiledNode> {
+fn compile<S: Scope + ?Sized>(node: &ExprNode, scope: &S, mode: Mode) -> Option<CompiledNode> {
     let constant = |value: Result<Value, EvalError>| Some(CompiledNode::Const(convert_to_mode(value.ok()?, mode)));
     match node {
-        Node::Int(v) => constant(Ok(Value::Int(*v))),
-        Node::Float(v) => constant(Ok(Value::Float(*v))),
-        Node::Name(name) if name == "i" => Some(CompiledNode::Element),
-        Node::Name(name) => constant(scope.name(name)),
-        Node::Index(..) | Node::Field(..) | Node::Call(Func::Same, _) => None,
-        Node::Neg(inner) => Some(match compile(inner, scope, mode)? {
+        ExprNode::Int(v) => constant(Ok(Value::Int(*v))),
+        ExprNode::Float(v) => constant(Ok(Value::Float(*v))),
+        ExprNode::Name(name) if name == "i" => Some(CompiledNode::Element),
+        ExprNode::Name(name) => constant(scope.name(name)),
+        ExprNode::Index(..) | ExprNode::Field(..) | ExprNode::Call(Func::Same, _) => None,
+        ExprNode::Neg(inner) => Some(match compile(inner, scope, mode)? {
             CompiledNode::Const(Value::Int(v)) => CompiledNode::Const(Value::Int(v.checked_neg()?)),
             CompiledNode::Const(Value::Float(v)) => CompiledNode::Const(Value::Float(-v)),
             other => CompiledNode::Neg(Box::new(other)),
         }),
-        Node::Binary(op, a, b) => match (compile(a, scope, mode)?, compile(b, scope, mode)?) {
+        ExprNode::Binary(op, a, b) => match (compile(a, scope, mode)?, compile(b, scope, mode)?) {
             (CompiledNode::Const(a), CompiledNode::Const(b)) => constant(binary(*op, a, b)),
             (a, b) => Some(CompiledNode::Binary(*op, Box::new(a), Box::new(b))),
         },
-        Node::Call(Func::If, args) => {
+        ExprNode::Call(Func::If, args) => {
             let [condition, yes, no] = args.as_slice() else { return None };
             match compile(condition, scope, mode)? {
                 CompiledNode::Const(value) => compile(if value.truth() { yes } else { no }, scope, mode),
@@ -288,7 +288,7 @@ fn compile<S: Scope + ?Sized>(node: &Node, scope: &S, mode: Mode) -> Option<Comp
                 )),
             }
         }
-        Node::Call(func, args) => {
+        ExprNode::Call(func, args) => {
             let args = args.iter().map(|a| compile(a, scope, mode)).collect::<Option<Vec<_>>>()?;
             let values = args.iter().map(|a| if let CompiledNode::Const(v) = a { Some(*v) } else { None });
             match values.collect::<Option<Vec<_>>>() {

@@ -1,5 +1,5 @@
 //! Evaluates expressions.
-use super::{BinOp, EvalError, Expr, Func, Node, Scope, Value};
+use super::{BinOp, EvalError, Expr, ExprNode, Func, Scope, Value};
 
 /// The arithmetic of an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,7 +84,7 @@ impl Expr {
     }
 }
 
-impl Node {
+impl ExprNode {
     /// The value of this part of an expression.
     ///
     /// # Errors
@@ -95,36 +95,36 @@ impl Node {
     }
 }
 
-pub(super) fn eval_node<S: Scope + ?Sized>(n: &Node, scope: &S, mode: Mode) -> Result<Value, EvalError> {
+pub(super) fn eval_node<S: Scope + ?Sized>(n: &ExprNode, scope: &S, mode: Mode) -> Result<Value, EvalError> {
     match n {
-        Node::Int(v) => Ok(convert_to_mode(Value::Int(*v), mode)),
-        Node::Float(v) => Ok(Value::Float(*v)),
-        Node::Name(name) => Ok(convert_to_mode(scope.name(name)?, mode)),
-        Node::Index(buffer, index) => {
+        ExprNode::Int(v) => Ok(convert_to_mode(Value::Int(*v), mode)),
+        ExprNode::Float(v) => Ok(Value::Float(*v)),
+        ExprNode::Name(name) => Ok(convert_to_mode(scope.name(name)?, mode)),
+        ExprNode::Index(buffer, index) => {
             let k = eval_node(index, scope, Mode::Whole)?.to_int()?;
             Ok(convert_to_mode(scope.element(buffer, k)?, mode))
         }
-        Node::Field(step, field) => Ok(convert_to_mode(scope.field(step, field)?, mode)),
-        Node::Neg(inner) => match eval_node(inner, scope, mode)? {
+        ExprNode::Field(step, field) => Ok(convert_to_mode(scope.field(step, field)?, mode)),
+        ExprNode::Neg(inner) => match eval_node(inner, scope, mode)? {
             Value::Int(v) => v.checked_neg().map(Value::Int).ok_or_else(|| overflow("-", None)),
             Value::Float(v) => Ok(Value::Float(-v)),
         },
-        Node::Binary(op, left, right) => {
+        ExprNode::Binary(op, left, right) => {
             let (a, b) = (eval_node(left, scope, mode)?, eval_node(right, scope, mode)?);
             Ok(convert_to_mode(binary(*op, a, b)?, mode))
         }
-        Node::Call(Func::If, args) => match args.as_slice() {
+        ExprNode::Call(Func::If, args) => match args.as_slice() {
             [condition, yes, no] => {
                 let branch = if eval_node(condition, scope, mode)?.truth() { yes } else { no };
                 eval_node(branch, scope, mode)
             }
             _ => Err(arguments(Func::If)),
         },
-        Node::Call(Func::Same, args) => match args.as_slice() {
-            [Node::Name(a), Node::Name(b)] => Ok(convert_to_mode(Value::Int(scope.same(a, b)?.into()), mode)),
+        ExprNode::Call(Func::Same, args) => match args.as_slice() {
+            [ExprNode::Name(a), ExprNode::Name(b)] => Ok(convert_to_mode(Value::Int(scope.same(a, b)?.into()), mode)),
             _ => Err(arguments(Func::Same)),
         },
-        Node::Call(func, args) => {
+        ExprNode::Call(func, args) => {
             let values = args.iter().map(|a| eval_node(a, scope, mode)).collect::<Result<Vec<_>, _>>()?;
             Ok(convert_to_mode(call(*func, &values, mode)?, mode))
         }

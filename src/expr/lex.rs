@@ -35,7 +35,7 @@ const FOREIGN_OPERATORS: &[(&str, &str)] = &[
     ("?", "write `if(condition, then, else)`"),
 ];
 
-/// All tokens, the last being [`Tok::End`].
+/// All tokens, the last being [`TokenKind::End`].
 pub(super) fn tokens(text: &str) -> Result<Vec<Token<'_>>, ParseError> {
     let mut out = Vec::new();
     let mut at = 0;

@@ -34,12 +34,12 @@ pub struct Expr {
     /// The text as the user wrote it.
     pub text: String,
     /// The syntax tree.
-    pub node: Node,
+    pub node: ExprNode,
 }
 
 /// A node of the syntax tree.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub enum Node {
+pub enum ExprNode {
     /// A whole number.
     Int(i128),
     /// A number with a fraction or exponent; also `nan` and `inf`.
@@ -47,18 +47,18 @@ pub enum Node {
     /// A name: `rank`, an axis, a buffer.
     Name(String),
     /// `x[k]`.
-    Index(String, Box<Node>),
+    Index(String, Box<ExprNode>),
     /// A figure of a step, such as `step.seconds`, in `assert`.
     Field(String, String),
     /// Unary minus.
-    Neg(Box<Node>),
+    Neg(Box<ExprNode>),
     /// A binary operation.
-    Binary(BinOp, Box<Node>, Box<Node>),
+    Binary(BinOp, Box<ExprNode>, Box<ExprNode>),
     /// A function call: one of `min max abs floor ceil sqrt exp ln log2 sin cos if same`.
-    Call(Func, Vec<Node>),
+    Call(Func, Vec<ExprNode>),
 }
 
-impl Node {
+impl ExprNode {
     /// Calls `f` for every node, parents first.
     pub fn visit(&self, f: &mut impl FnMut(&Self)) {
         f(self);
@@ -77,16 +77,16 @@ impl Node {
 impl Expr {
     /// The names used without an index: neither `x` in `x[k]` nor the arguments of `same`.
     pub fn bare_names(&self) -> Vec<&str> {
-        fn go<'a>(node: &'a Node, out: &mut Vec<&'a str>) {
+        fn go<'a>(node: &'a ExprNode, out: &mut Vec<&'a str>) {
             match node {
-                Node::Name(name) => out.push(name),
-                Node::Index(_, inner) | Node::Neg(inner) => go(inner, out),
-                Node::Binary(_, a, b) => {
+                ExprNode::Name(name) => out.push(name),
+                ExprNode::Index(_, inner) | ExprNode::Neg(inner) => go(inner, out),
+                ExprNode::Binary(_, a, b) => {
                     go(a, out);
                     go(b, out);
                 }
-                Node::Call(Func::Same, _) | Node::Int(_) | Node::Float(_) | Node::Field(..) => {}
-                Node::Call(_, args) => args.iter().for_each(|a| go(a, out)),
+                ExprNode::Call(Func::Same, _) | ExprNode::Int(_) | ExprNode::Float(_) | ExprNode::Field(..) => {}
+                ExprNode::Call(_, args) => args.iter().for_each(|a| go(a, out)),
             }
         }
         let mut out = Vec::new();

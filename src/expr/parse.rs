@@ -1,6 +1,6 @@
 //! Parses tokens into a syntax tree by precedence climbing, with limits on length and depth.
 use super::lex::{Token, TokenKind, tokens};
-use super::{BinOp, Expr, Func, Node, ParseError};
+use super::{BinOp, Expr, ExprNode, Func, ParseError};
 
 /// Largest length of an expression in bytes.
 pub const MAX_LENGTH: usize = 4096;
@@ -85,7 +85,7 @@ pub fn parse_ref(text: &str) -> Result<ParsedRef, ParseError> {
             let t = p.peek();
             let e = ParseError::new(t.start, t.end, "a slice has a start and an end with `:` between them");
             return Err(match from {
-                Some(Expr { node: Node::Int(k), .. }) => {
+                Some(Expr { node: ExprNode::Int(k), .. }) => {
                     e.help(format!("one element is `{name}[{k}:{}]`", k.saturating_add(1)))
                 }
                 Some(Expr { text, .. }) => e.help(format!("one element is `{name}[{text}:{text} + 1]`")),
@@ -109,7 +109,7 @@ struct Parser<'a> {
 }
 
 /// A subtree and its depth.
-type NodeWithDepth = (Node, usize);
+type NodeWithDepth = (ExprNode, usize);
 
 impl<'a> Parser<'a> {
     fn new(text: &'a str) -> Result<Self, ParseError> {
@@ -247,7 +247,7 @@ impl<'a> Parser<'a> {
         let depth = self.deeper(depth)?;
         if self.eat("-") {
             let (node, d) = self.unary(depth)?;
-            return Ok((Node::Neg(Box::new(node)), self.deeper(d)?));
+            return Ok((ExprNode::Neg(Box::new(node)), self.deeper(d)?));
         }
         if self.eat("+") {
             return self.unary(depth);
@@ -263,8 +263,8 @@ impl<'a> Parser<'a> {
     fn primary(&mut self, depth: usize) -> Result<NodeWithDepth, ParseError> {
         let t = self.next();
         match t.tok {
-            TokenKind::Int(v) => Ok((Node::Int(v), 1)),
-            TokenKind::Float(v) => Ok((Node::Float(v), 1)),
+            TokenKind::Int(v) => Ok((ExprNode::Int(v), 1)),
+            TokenKind::Float(v) => Ok((ExprNode::Float(v), 1)),
             TokenKind::Sign("(") => {
                 let inner = self.comparison(depth)?;
                 self.want(")")?;
@@ -296,7 +296,7 @@ impl<'a> Parser<'a> {
                     .help(format!("`{name}[k]` is element k, `{name}` is element i")));
             }
             self.want("]")?;
-            return Ok((Node::Index(name.to_owned(), Box::new(index)), self.deeper(d)?));
+            return Ok((ExprNode::Index(name.to_owned(), Box::new(index)), self.deeper(d)?));
         }
         if self.eat(".") {
             let field = self.next();
@@ -308,10 +308,10 @@ impl<'a> Parser<'a> {
                 return Err(ParseError::new(field.start, field.end, format!("there is no figure `{f}`")).help(help));
             }
             self.names.push(own(t.start, t.end, UseKind::Step));
-            return Ok((Node::Field(name.to_owned(), f.to_owned()), 1));
+            return Ok((ExprNode::Field(name.to_owned(), f.to_owned()), 1));
         }
         self.names.push(own(t.start, t.end, UseKind::Plain));
-        Ok((Node::Name(name.to_owned()), 1))
+        Ok((ExprNode::Name(name.to_owned()), 1))
     }
 
     fn call(&mut self, name: &str, t: &Token<'a>, depth: usize) -> Result<NodeWithDepth, ParseError> {
@@ -342,7 +342,7 @@ impl<'a> Parser<'a> {
         let (wanted, right) = match func {
             Func::Min | Func::Max => ("at least two arguments", args.len() >= 2),
             Func::If => ("three arguments: a condition, a value, another value", args.len() == 3),
-            Func::Same => ("two buffers", args.len() == 2 && args.iter().all(|a| matches!(a, Node::Name(_)))),
+            Func::Same => ("two buffers", args.len() == 2 && args.iter().all(|a| matches!(a, ExprNode::Name(_)))),
             _ => ("one argument", args.len() == 1),
         };
         if !right {
@@ -351,11 +351,11 @@ impl<'a> Parser<'a> {
         if func == Func::Same {
             self.names[first..].iter_mut().for_each(|n| n.kind = UseKind::Same);
         }
-        Ok((Node::Call(func, args), self.deeper(deepest)?))
+        Ok((ExprNode::Call(func, args), self.deeper(deepest)?))
     }
 
     fn join(&self, op: BinOp, left: NodeWithDepth, right: NodeWithDepth) -> Result<NodeWithDepth, ParseError> {
         let depth = self.deeper(left.1.max(right.1))?;
-        Ok((Node::Binary(op, Box::new(left.0), Box::new(right.0)), depth))
+        Ok((ExprNode::Binary(op, Box::new(left.0), Box::new(right.0)), depth))
     }
 }

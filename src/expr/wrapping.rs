@@ -1,7 +1,7 @@
 //! Evaluates elements of integer types. They hold the low bits of a number, and the low bits of the result of `+ - * ^` follow from those
 //! of the operands, so intermediate results may exceed the 128 bits of [`Mode::Whole`].
 use super::eval::{binary, eval_node};
-use super::{BinOp, EvalError, Expr, Func, Mode, Node, Scope, Value};
+use super::{BinOp, EvalError, Expr, ExprNode, Func, Mode, Scope, Value};
 
 /// An intermediate result.
 #[derive(Clone, Copy)]
@@ -30,17 +30,17 @@ impl Expr {
     }
 }
 
-fn number<S: Scope + ?Sized>(n: &Node, scope: &S) -> Result<WrappedNumber, EvalError> {
+fn number<S: Scope + ?Sized>(n: &ExprNode, scope: &S) -> Result<WrappedNumber, EvalError> {
     match n {
-        Node::Neg(inner) => Ok(match number(inner, scope)? {
+        ExprNode::Neg(inner) => Ok(match number(inner, scope)? {
             Exact(Value::Int(v)) => v.checked_neg().map_or(Low(v), |v| Exact(Value::Int(v))),
             Exact(Value::Float(v)) => Exact(Value::Float(-v)),
             Low(bits) => Low(bits.wrapping_neg()),
         }),
-        Node::Binary(op @ (BinOp::Add | BinOp::Sub | BinOp::Mul | BinOp::Pow), a, b) => {
+        ExprNode::Binary(op @ (BinOp::Add | BinOp::Sub | BinOp::Mul | BinOp::Pow), a, b) => {
             ring(*op, number(a, scope)?, number(b, scope)?)
         }
-        Node::Call(Func::If, args) => match args.as_slice() {
+        ExprNode::Call(Func::If, args) => match args.as_slice() {
             [condition, yes, no] => {
                 number(if eval_node(condition, scope, Mode::Whole)?.truth() { yes } else { no }, scope)
             }

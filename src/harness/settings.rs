@@ -9,7 +9,7 @@ const FILTER: &str = "COLLSPEC_FILTER";
 
 /// The values of the variables; they mean the same as the command's options.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct Settings {
+pub struct HarnessSettings {
     /// COLLSPEC_FILTER.
     pub filter: Filter,
     /// All others.
@@ -26,7 +26,7 @@ pub fn to_repeat() -> Vec<String> {
     with_variable().filter(|option| option.bears_on_results()).map(NamedOption::variable).collect()
 }
 
-impl Settings {
+impl HarnessSettings {
     /// From variables that `variable` looks up; an empty one is as good as none.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ mod tests {
 
     fn with(name: &'static str, value: &'static str) -> Result<RunOptions, String> {
         let read = |asked: &str| if asked == name { Ok(value.to_owned()) } else { Err(VarError::NotPresent) };
-        Settings::read(read).map(|settings| settings.options)
+        HarnessSettings::read(read).map(|settings| settings.options)
     }
 
     #[test]
@@ -108,7 +108,7 @@ mod tests {
         assert_eq!(allowed, Ok(vec!["NCCL_A".into(), "NCCL_B".into()]));
         assert!(with("COLLSPEC_ALLOW_ENV", "LD_PRELOAD").is_err());
         let ring = |asked: &str| if asked == FILTER { Ok("ring".to_owned()) } else { Err(VarError::NotPresent) };
-        assert_eq!(Settings::read(ring).map(|settings| settings.filter.text), Ok(Some("ring".into())));
+        assert_eq!(HarnessSettings::read(ring).map(|settings| settings.filter.text), Ok(Some("ring".into())));
     }
 
     #[test]

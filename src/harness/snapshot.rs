@@ -140,7 +140,7 @@ thread_local! {
     static EXPECTED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Makes the panic hook say nothing of panics inside [`silently`].
+/// Makes the panic hook say nothing of panics inside [`catch_expected_panic`].
 pub fn silence_expected_panics() {
     let otherwise = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |info| {

@@ -4,7 +4,7 @@ use super::findings::{FindingCollector, Priority};
 use super::outputs::whole_buffer;
 use super::{Finding, Lane, message};
 use crate::expr::map::element_value;
-use crate::expr::{EvalError, Expr, Func, Mode, Node, Scope, Value};
+use crate::expr::{EvalError, Expr, ExprNode, Func, Mode, Scope, Value};
 use crate::job::Observation;
 use crate::num::{DType, get_element};
 use crate::oracle::memory::Memory;
@@ -67,28 +67,28 @@ struct References {
 }
 
 impl References {
-    fn collect(&mut self, ids: &HashMap<&str, BufId>, node: &Node) {
+    fn collect(&mut self, ids: &HashMap<&str, BufId>, node: &ExprNode) {
         match node {
-            Node::Int(_) | Node::Float(_) => {}
-            Node::Name(name) => self.add_buffer(ids, name, true),
-            Node::Index(name, inner) => {
+            ExprNode::Int(_) | ExprNode::Float(_) => {}
+            ExprNode::Name(name) => self.add_buffer(ids, name, true),
+            ExprNode::Index(name, inner) => {
                 self.add_buffer(ids, name, false);
                 self.collect(ids, inner);
             }
-            Node::Field(step, _) => self.steps.push(step.clone()),
-            Node::Neg(inner) => self.collect(ids, inner),
-            Node::Binary(_, a, b) => {
+            ExprNode::Field(step, _) => self.steps.push(step.clone()),
+            ExprNode::Neg(inner) => self.collect(ids, inner),
+            ExprNode::Binary(_, a, b) => {
                 self.collect(ids, a);
                 self.collect(ids, b);
             }
-            Node::Call(Func::Same, args) => {
+            ExprNode::Call(Func::Same, args) => {
                 for arg in args {
-                    if let Node::Name(name) = arg {
+                    if let ExprNode::Name(name) = arg {
                         self.add_buffer(ids, name, false);
                     }
                 }
             }
-            Node::Call(_, args) => args.iter().for_each(|a| self.collect(ids, a)),
+            ExprNode::Call(_, args) => args.iter().for_each(|a| self.collect(ids, a)),
         }
     }
     fn add_buffer(&mut self, ids: &HashMap<&str, BufId>, name: &str, each: bool) {

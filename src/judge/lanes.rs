@@ -5,14 +5,14 @@ use super::message::{self, WrongElements};
 use super::{Lane, pattern};
 use crate::job::Observation;
 use crate::num::get_element;
-use crate::oracle::interpreter::{AmbiguousResult, Resolver, Uncomputable, region_bytes, writes_of};
+use crate::oracle::interpreter::{AmbiguousResult, ResultResolver, Uncomputable, region_bytes, writes_of};
 use crate::oracle::memory::{Certainty, Memory};
 use crate::oracle::reduced_buffer::column;
 use crate::oracle::{self, Budget, Fingerprint, Forecast, Ruling};
 use crate::plan::{GUARD, Plan, Region};
 use std::borrow::Cow;
 
-/// Judges each observed result while an [`Interpreter`](crate::oracle::walk::Interpreter) goes through the plan's events.
+/// Judges each observed result while an [`Interpreter`](crate::oracle::interpreter::Interpreter) goes through the plan's events.
 pub(crate) struct ResultJudge<'a> {
     pub plan: &'a Plan,
     pub forecast: &'a Forecast,
@@ -61,7 +61,7 @@ pub(crate) fn observed_bytes(
     Some((bytes, false))
 }
 
-impl Resolver for ResultJudge<'_> {
+impl ResultResolver for ResultJudge<'_> {
     fn resolve(&mut self, choice: &AmbiguousResult<'_>) -> Option<Vec<u8>> {
         let region = choice.target.region;
         let buffer = &self.plan.buffers[region.buf];
@@ -359,7 +359,7 @@ pub(crate) struct Replay<'a> {
     pub observation: &'a Observation,
 }
 
-impl Resolver for Replay<'_> {
+impl ResultResolver for Replay<'_> {
     fn resolve(&mut self, choice: &AmbiguousResult<'_>) -> Option<Vec<u8>> {
         observed_bytes(self.plan, self.forecast, self.observation, choice).map(|(bytes, _)| bytes)
     }

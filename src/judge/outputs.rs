@@ -1,5 +1,5 @@
 //! The final values of the written buffers as JSON, by buffer and rank.
-use super::Outputs;
+use super::OutputRows;
 use crate::job::Observation;
 use crate::num::{DType, Number, decode, element_text, get_element};
 use crate::oracle::Forecast;
@@ -34,7 +34,7 @@ pub(crate) fn json_outputs(
     forecast: &Forecast,
     last: &[Memory],
     observation: &Observation,
-) -> Option<Outputs> {
+) -> Option<OutputRows> {
     let buffers = written_buffers(plan);
     let mut total = 0u64;
     for region in buffers.iter().flat_map(|b| (0..plan.n).filter_map(|r| whole_buffer(plan, *b, r))) {

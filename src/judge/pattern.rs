@@ -6,7 +6,7 @@ use crate::ops::Rule;
 use crate::oracle::interpreter::region_bytes;
 use crate::oracle::memory::Certainty;
 use crate::oracle::reduced_buffer::{column, reduction_of};
-use crate::oracle::{Budget, Forecast, ReduceKind, Reduction};
+use crate::oracle::{Budget, ColumnReduction, Forecast, ReduceKind};
 use crate::plan::{Event, Plan, Region};
 
 /// A write with wrong elements.
@@ -140,7 +140,7 @@ fn right_results(
     let mut replay = Replay { plan, forecast, observation };
     interpreter.run(0..site.event, &mut replay);
     struct Canonical;
-    impl crate::oracle::interpreter::Resolver for Canonical {
+    impl crate::oracle::interpreter::ResultResolver for Canonical {
         fn resolve(&mut self, _: &crate::oracle::interpreter::AmbiguousResult<'_>) -> Option<Vec<u8>> {
             None
         }
@@ -212,7 +212,7 @@ fn block_order(site: &WrongWrite<'_>, block: usize) -> Option<String> {
 
 /// The pattern of a reduction in which a rank's input is missing or counts twice.
 fn missing_or_double_rank(
-    whole: &Reduction,
+    whole: &ColumnReduction,
     inputs: &[&[u8]],
     first: usize,
     members: &[usize],
@@ -236,7 +236,7 @@ fn missing_or_double_rank(
                 }
                 other => other.clone(),
             };
-            let changed = Reduction { dtype: whole.dtype, kind, ranks: picked.len() };
+            let changed = ColumnReduction { dtype: whole.dtype, kind, ranks: picked.len() };
             let mut values = Vec::new();
             let mut explains = |i: u64| {
                 column(whole.dtype, &chosen, first + i as usize, &mut values);

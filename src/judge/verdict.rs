@@ -95,7 +95,7 @@ pub struct Finding {
 }
 
 /// Final values by buffer name, world rank and element; `None` where the rank lacks the buffer or it is still all poison.
-pub type Outputs = Vec<(String, Vec<Option<Vec<serde_json::Value>>>)>;
+pub type OutputRows = Vec<(String, Vec<Option<Vec<serde_json::Value>>>)>;
 
 /// The verdict on a case.
 #[derive(Clone, Debug)]
@@ -117,7 +117,7 @@ pub struct Verdict {
     /// Families that explain every result which tells families apart.
     pub fingerprint: Option<crate::oracle::Fingerprint>,
     /// Final values of the written buffers; `None` above 4,096 elements or without a run that ended well.
-    pub outputs: Option<Outputs>,
+    pub outputs: Option<OutputRows>,
     /// Text of the snapshot, if the case has one.
     pub snapshot: Option<String>,
     /// Notes that do not change the verdict.

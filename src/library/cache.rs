@@ -93,7 +93,7 @@ impl LibraryCache {
     /// The libraries in the cache, by name.
     pub fn libraries(&self) -> Vec<PathBuf> {
         let Ok(entries) = self.0.read_dir() else { return Vec::new() };
-        // what begins with a dot is unfinished
+        // Names that begin with a dot are unfinished downloads.
         let kept = entries.flatten().filter(|entry| !entry.file_name().as_encoded_bytes().starts_with(b"."));
         let mut files: Vec<_> = kept.map(|entry| entry.path().join(FILE)).filter(|path| path.is_file()).collect();
         files.sort();

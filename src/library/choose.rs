@@ -68,7 +68,7 @@ pub fn choose(spec: &str, workers: &Workers) -> Result<ChosenLibrary, ChooseErro
 fn best_match(wanted: VersionRequest, found: Vec<FoundLibrary>) -> Result<ChosenLibrary, ChooseError> {
     let usable = found.into_iter().filter_map(|found| Some((found.source, found.path, found.probed.ok()?)));
     let (fits, others): (Vec<_>, Vec<_>) = usable.partition(|(_, _, probed)| wanted.matches(probed.version));
-    // the last of equals is the maximum: those found first shall be it
+    // Of equal elements the last one is the maximum, so the order is reversed to prefer those found first.
     let best =
         fits.into_iter().rev().max_by_key(|(source, _, probed)| (probed.version, *source == LibrarySource::Fetched));
     let Some((_, path, probed)) = best else {

@@ -222,7 +222,7 @@ fn error_from_answer(tool: &'static str, package: &str, version: &str, answer: &
         "Failed to fetch",
     ];
     if let Some(words) = offline.into_iter().find_map(line) {
-        // pip shows the inside of its own client in front of what the system said
+        // pip prints its client's state in front of the system's message.
         let words = words.rsplit(">: ").next().and_then(|words| words.split("')").next()).unwrap_or(words);
         return FetchError::NoNetwork { tool, words: shortened(words) };
     }
@@ -293,7 +293,7 @@ mod tests {
         }
         let words = reason(there).to_string();
         assert_eq!(words, "nvidia-nccl-cu12 has no version 9.9; there are 2.16.2, 2.26.2.post1, 2.30.7");
-        // Offline, pip says both.
+        // Offline, pip prints both messages.
         let offline = "WARNING: Retrying after connection broken by 'NewConnectionError: Failed to establish a new connection'\n\
                        ERROR: Could not find a version that satisfies the requirement x (from versions: none)\n";
         assert!(matches!(reason(offline), FetchError::NoNetwork { .. }));

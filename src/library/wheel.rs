@@ -123,7 +123,7 @@ fn copy_verified(mut library: impl Read, record: RecordLine, wheel: &Path, to: &
         let part = &buffer[..len];
         sum.update(part);
         bytes += len as u64;
-        // a bomb ends here, not with a full disk
+        // The limit also holds for an archive that expands without end.
         if bytes > record.size {
             break;
         }

@@ -21,11 +21,11 @@ pub enum DType {
     F8e5m2,
 }
 
-/// What is known of an element type.
+/// The properties of an element type.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct DTypeInfo {
     dtype: DType,
-    /// NCCL's code, which has the scenario language's name.
+    /// NCCL's code, whose name is that of the scenario language.
     nccl: ncclDataType_t,
     /// Bytes of an element.
     size: usize,

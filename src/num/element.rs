@@ -1,10 +1,10 @@
-//! Written elements of a scenario as bits, and what a type can hold.
+//! Converts written elements of a scenario to bits, and tells which values a type can hold.
 use super::{DType, FloatFormat, decode_f64, encode_f64, encode_int, mask};
 
 /// The value of a written element.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ElementValue {
-    /// A whole number (also from text, for what TOML cannot hold).
+    /// A whole number (also from text, for numbers that TOML does not have).
     Int(i128),
     /// A number with fraction, `nan`, `inf`, `-0.0`.
     Float(f64),
@@ -49,7 +49,7 @@ fn overflows(dtype: DType, magnitude: f64) -> bool {
     magnitude > edge || (magnitude == edge && format.max_code & 1 == 1)
 }
 
-/// Half a last place beyond the largest number, where rounding leaves the type; infinite for integers and f64.
+/// The number half a last place beyond the largest one, from which rounding leaves the type; infinite for integers and f64.
 pub fn overflow_edge(dtype: DType) -> f64 {
     let Some(format) = FloatFormat::of(dtype) else { return f64::INFINITY };
     let largest = decode_f64(dtype, format.max_code);

@@ -1,12 +1,12 @@
-//! Binary floating-point formats as numbers, and the one correctly rounded way into each of them.
+//! Binary floating-point formats, and correct rounding to each of them.
 use super::DType;
 
-/// What a format does where a value is too large.
+/// The result of rounding a value that is too large.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum OverflowRule {
-    /// Becomes infinite.
+    /// Infinity.
     Infinity,
-    /// Becomes the largest finite value, as CUDA's saturating conversion to 8 bits does.
+    /// The largest finite value, as in CUDA's saturating conversion to 8 bits.
     Saturate,
 }
 
@@ -21,7 +21,7 @@ pub(crate) struct FloatFormat {
     pub max_code: u64,
     /// Code of infinity, if there is one.
     pub infinity: Option<u64>,
-    /// Code of the quiet NaN that stands for all.
+    /// Code of the canonical quiet NaN.
     pub nan: u64,
     /// Position of the sign.
     pub sign_bit: u32,
@@ -46,7 +46,7 @@ impl FloatFormat {
         dtype.format()
     }
 
-    /// As IEEE 754 has it, of so many bits of fraction and exponent; the quiet NaN has the first bit of the fraction.
+    /// The IEEE 754 format with these bits of fraction and exponent; the quiet NaN has the first bit of the fraction.
     pub const fn ieee(fraction: u32, exponent: u32, overflow: OverflowRule) -> Self {
         let infinity = ((1 << exponent) - 1) << fraction;
         Self {
@@ -60,7 +60,7 @@ impl FloatFormat {
         }
     }
 
-    /// With another NaN that stands for all.
+    /// The format with another canonical NaN.
     pub const fn with_nan(self, nan: u64) -> Self {
         Self { nan, ..self }
     }
@@ -105,7 +105,7 @@ impl FloatFormat {
         code | (negative as u64) << self.sign_bit
     }
 
-    /// Where values too large go: infinity, or the largest finite value.
+    /// The code for values that are too large: infinity, or the largest finite value.
     pub fn too_large(&self) -> u64 {
         match (self.overflow, self.infinity) {
             (OverflowRule::Infinity, Some(code)) => code,
@@ -142,7 +142,7 @@ pub(crate) fn round(format: &FloatFormat, negative: bool, mantissa: u128, expone
     format.signed(negative, if code > format.max_code { format.too_large() } else { code })
 }
 
-/// `mantissa / 2^shift` to nearest, ties to even; the caller sees to it that it fits.
+/// `mantissa / 2^shift` to nearest, ties to even; the caller ensures that it fits.
 fn shifted(mantissa: u128, shift: i32) -> u64 {
     match (shift, u64::try_from(mantissa)) {
         (..=0, Ok(short)) => short << -shift,

@@ -1,5 +1,5 @@
 //! Element types and their numbers: exact decoding, correct rounding, and text. Used for inputs, `map`, `expect` and the
-//! oracle; never by soft-nccl, which has arithmetic of its own so that a conversion error cannot cancel itself out.
+//! oracle, but not by soft-nccl, which has other arithmetic so that an error of conversion does not cancel out.
 mod dtype;
 mod element;
 mod encoding;

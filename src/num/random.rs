@@ -1,5 +1,5 @@
-//! Random elements by counter: every element is a function of seed, rank and index alone. The stream is part of scenarios'
-//! meaning and of their snapshots, so it never changes: not between versions, not between machines.
+//! Random elements: every element is a function of seed, rank and index alone. The elements are part of a scenario's meaning
+//! and snapshot, so they never change between versions or machines.
 use super::ElementValue;
 use super::{DType, decode, decode_f64, element_bits, encode_f64, encode_int, int_range, mask, put_elements};
 
@@ -15,17 +15,17 @@ pub struct Random {
 enum Range {
     /// All values of an integer type, the least first.
     Type(i128),
-    /// From, and how many values there are.
+    /// The first value, and the number of values.
     Int(i128, u128),
-    /// From, and the first excluded; the latter's bits without the sign.
+    /// The first value, and the first excluded one with its bits without the sign.
     Float(f64, f64, u64),
 }
 
-/// The bounds in the type, with the defaults where none is said.
+/// The bounds in the type, with defaults.
 enum Bounds {
     /// Both are included.
     Int(i128, i128),
-    /// The latter is excluded.
+    /// The second is excluded.
     Float(f64, f64),
 }
 
@@ -48,7 +48,7 @@ impl Bounds {
     }
 }
 
-/// Why there is no element to draw between the bounds, as the type has them; `None` if there is one.
+/// The reason why the type has no element between the bounds; `None` if it has one.
 pub fn empty_range(dtype: DType, low: Option<&ElementValue>, high: Option<&ElementValue>) -> Option<String> {
     let (name, said) = (dtype.name(), |v: Option<&ElementValue>| if v.is_some() { "" } else { " unless said" });
     let (low_said, high_said) = (said(low), said(high));
@@ -62,7 +62,7 @@ pub fn empty_range(dtype: DType, low: Option<&ElementValue>, high: Option<&Eleme
 
 impl Random {
     /// Floats: `low <= v < high`, default -1 and 1. Integers: `low <= v <= high`, default the type's range. An empty range
-    /// gives `low` for ever.
+    /// gives `low` always.
     pub fn new(dtype: DType, seed: u64, low: Option<&ElementValue>, high: Option<&ElementValue>) -> Self {
         let range = match Bounds::new(dtype, low, high) {
             Bounds::Int(low, high) if int_range(dtype) == Some((low, high)) => Range::Type(low),
@@ -78,7 +78,7 @@ impl Random {
         self.drawn(mix(self.start(rank).wrapping_add(index)))
     }
 
-    /// A rank's elements from the first on, as many as there is room for.
+    /// Fills the bytes with a rank's elements.
     pub fn fill(&self, rank: u64, bytes: &mut [u8]) {
         let start = self.start(rank);
         let words = (0..).map(|index| mix(start.wrapping_add(index)));
@@ -92,7 +92,7 @@ impl Random {
         mix(mix(self.seed).wrapping_add(rank))
     }
 
-    /// Any value of an integer type: the word's upper bits say how far from the least.
+    /// Any value of an integer type: the word's upper bits are its distance from the least.
     fn of_type(&self, low: i128, word: u64) -> u64 {
         (low as u64).wrapping_add(word >> (64 - self.dtype.bits())) & mask(self.dtype)
     }

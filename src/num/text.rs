@@ -1,8 +1,8 @@
-//! Elements as text for people, for failures and snapshots.
+//! Elements as text, for messages and snapshots.
 use super::{DType, Number, decode, encode_f64, mask};
 
 /// The shortest decimal text that reads back as the same element: `4`, `0.1`, `-0.0`, `1e30`, `nan`, `inf`. Whole numbers
-/// below 2^53 are written out, so that 448 is not called 450 where both mean the same 8 bits.
+/// below 2^53 are written in full, so that 448 is not written as 450 where both have the same 8 bits.
 pub fn element_text(dtype: DType, bits: u64) -> String {
     let value = match decode(dtype, bits) {
         Number::Int(v) => return v.to_string(),
@@ -30,7 +30,7 @@ pub fn element_text(dtype: DType, bits: u64) -> String {
     format!("{value:e}")
 }
 
-/// Scientific notation as a plain decimal where that is not long.
+/// Scientific notation as a plain decimal number, if that is short.
 fn plain(scientific: &str) -> String {
     let parsed =
         scientific.split_once('e').and_then(|(digits, exponent)| Some((digits, exponent.parse::<i32>().ok()?)));

@@ -1,5 +1,5 @@
 //! The admissible set of a column: every value that some model yields, with the families of these models.
-use super::answer::{AdmissibleValue, Answer, ReduceKind, Reduction};
+use super::answer::{AdmissibleValue, ColumnReduction, ReduceKind, RightResults};
 use super::budget::{Budget, PreparedReduction};
 use super::families::FamilySet;
 use super::reduction_models::ReductionModels;
@@ -28,15 +28,15 @@ impl Admissible {
     }
 
     /// The set as an answer.
-    pub fn answer(&self, reduction: &Reduction) -> Answer {
+    pub fn answer(&self, reduction: &ColumnReduction) -> RightResults {
         match self.0.last().map(Vec::as_slice).unwrap_or_default() {
             [only] => reduction.answer_of(decode_f64(reduction.dtype, only.bits)),
-            several => Answer::OneOf(several.to_vec()),
+            several => RightResults::OneOf(several.to_vec()),
         }
     }
 }
 
-impl Reduction {
+impl ColumnReduction {
     /// The set of a column, from the cache or by searching the first `groups` groups of models.
     pub(super) fn search(
         &self,

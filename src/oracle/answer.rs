@@ -4,7 +4,7 @@ use crate::num::{DType, decode_f64, element_hex, element_text, is_nan, mask};
 
 /// One reduction of one element type over one communicator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub struct Reduction {
+pub struct ColumnReduction {
     /// Element type.
     pub dtype: DType,
     /// The operation.
@@ -35,7 +35,7 @@ pub enum ReduceKind {
 
 /// The right results for one element.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Answer {
+pub enum RightResults {
     /// Exactly these bits.
     Bits(u64),
     /// Any NaN.
@@ -62,7 +62,7 @@ pub struct AdmissibleValue {
     pub families: FamilySet,
 }
 
-impl Answer {
+impl RightResults {
     /// True if these bits are right.
     pub fn admits(&self, dtype: DType, bits: u64) -> bool {
         let bits = bits & mask(dtype);
@@ -98,7 +98,7 @@ impl Answer {
     }
 }
 
-impl Reduction {
+impl ColumnReduction {
     /// True for two results that may differ between ranks, because they are the same number: any two NaN, and of min and
     /// max either zero. They occur in a library in which each rank begins with its own input.
     pub(crate) fn may_differ_between_ranks(&self, a: u64, b: u64) -> bool {
@@ -148,7 +148,7 @@ pub enum Ruling {
     /// Wrong.
     Reject {
         /// The right results.
-        answer: Answer,
+        answer: RightResults,
     },
     /// Undecided, because no lane applies; never taken as right.
     Unable {
@@ -170,5 +170,5 @@ pub struct ExactBuffer {
     /// The bytes; a canonical member where `special` has the element.
     pub bytes: Vec<u8>,
     /// Elements with more than one right bit pattern (any NaN, either zero), by ascending index.
-    pub special: Vec<(usize, Answer)>,
+    pub special: Vec<(usize, RightResults)>,
 }

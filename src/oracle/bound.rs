@@ -27,7 +27,7 @@
 //! Each of at most n operations then errs by another h at most (half of it in the accumulator and half in the type). Write
 //! L for the product of all factors of magnitude above 1. Relative to L and the growth, these errors combine as (1 + a)(1 + b)
 //! + h, which is at most (1 + h)^(2n) in the end: |result - exact| <= G |exact| + ((1 + h)^(2n) - 1) (1 + G) L.
-use super::answer::{Answer, ReduceKind, Reduction};
+use super::answer::{ColumnReduction, ReduceKind, RightResults};
 use super::dyadic::Dyadic;
 use super::exact::reciprocal;
 use super::float::{Float, power};
@@ -36,9 +36,9 @@ use crate::num::{element_text, encode_f64};
 use num_bigint::BigInt;
 use std::cmp::Ordering;
 
-impl Reduction {
+impl ColumnReduction {
     /// The interval for a column of finite values that has one; else why there is none.
-    pub(super) fn bound(&self, float: Float, values: &[f64], scalars: &[f64]) -> Result<Answer, String> {
+    pub(super) fn bound(&self, float: Float, values: &[f64], scalars: &[f64]) -> Result<RightResults, String> {
         if let Some(rank) = values.iter().zip(0..).find_map(|(v, rank)| (!v.is_finite()).then_some(rank)) {
             return Err(format!("rank {rank}'s {} makes the result depend on the order", values[rank]));
         }
@@ -137,7 +137,7 @@ impl Reduction {
 
     /// The wider interval of a product whose partial results may become subnormal; `None` where they may overflow, and for
     /// sums, which have the narrow interval or none. For inputs that a run gave: known ones are refused without a bound.
-    pub(super) fn wide_bound(&self, float: Float, values: &[f64]) -> Option<Answer> {
+    pub(super) fn wide_bound(&self, float: Float, values: &[f64]) -> Option<RightResults> {
         if self.kind != ReduceKind::Prod || values.iter().any(|value| !value.is_finite()) {
             return None;
         }
@@ -150,11 +150,11 @@ impl Reduction {
         Some(self.within(&exact, &exact.add(&error.neg()), &exact.add(&error)))
     }
 
-    fn within(&self, exact: &Dyadic, low: &Dyadic, high: &Dyadic) -> Answer {
+    fn within(&self, exact: &Dyadic, low: &Dyadic, high: &Dyadic) -> RightResults {
         let bits = |value| encode_f64(self.dtype, value);
         let (lo, hi) = (bits(low.around(self.dtype).0), bits(high.around(self.dtype).1));
         let exact = element_text(crate::num::DType::F64, exact.nearest(crate::num::DType::F64));
-        Answer::Within { lo, hi, exact }
+        RightResults::Within { lo, hi, exact }
     }
 
     /// G of a sum.

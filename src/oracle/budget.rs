@@ -1,6 +1,6 @@
 //! The limit of a case's searches, counted in operations instead of time, so that verdicts do not depend on the machine.
 use super::admissible::Admissible;
-use super::answer::Reduction;
+use super::answer::ColumnReduction;
 use super::chains::Chain;
 use super::reduction_models::ReductionModels;
 use super::search::Search;
@@ -34,7 +34,7 @@ pub struct Budget {
 /// A reduction whose elements were judged.
 #[derive(Debug)]
 struct KnownReduction {
-    reduction: Reduction,
+    reduction: ColumnReduction,
     prepared: Arc<PreparedReduction>,
     /// The chain that explained an element last.
     chain: Option<Chain>,
@@ -49,7 +49,7 @@ pub(super) struct PreparedReduction {
 }
 
 impl PreparedReduction {
-    pub fn new(reduction: &Reduction) -> Self {
+    pub fn new(reduction: &ColumnReduction) -> Self {
         Self { models: ReductionModels::for_reduction(reduction), scalars: reduction.scalar_values() }
     }
 }
@@ -90,16 +90,16 @@ impl Budget {
         }
     }
 
-    pub(super) fn prepared(&mut self, reduction: &Reduction) -> Arc<PreparedReduction> {
+    pub(super) fn prepared(&mut self, reduction: &ColumnReduction) -> Arc<PreparedReduction> {
         Arc::clone(&self.known_reduction(reduction).prepared)
     }
 
     /// The chain that explained the last element of a reduction.
-    pub(super) fn last_chain(&mut self, reduction: &Reduction) -> &mut Option<Chain> {
+    pub(super) fn last_chain(&mut self, reduction: &ColumnReduction) -> &mut Option<Chain> {
         &mut self.known_reduction(reduction).chain
     }
 
-    fn known_reduction(&mut self, reduction: &Reduction) -> &mut KnownReduction {
+    fn known_reduction(&mut self, reduction: &ColumnReduction) -> &mut KnownReduction {
         match self.known.iter().position(|known| known.reduction == *reduction) {
             Some(at) => self.known[..=at].rotate_right(1),
             None => {

@@ -1,10 +1,10 @@
 //! One fixed member of every admissible set, for snapshots: chain by rank order, each step rounded, products first.
-use super::answer::{Answer, ReduceKind, Reduction};
+use super::answer::{ColumnReduction, ReduceKind, RightResults};
 use super::float::Float;
 use super::integer;
 use crate::num::{canonical_nan, decode_f64, encode_f64, mask};
 
-impl Reduction {
+impl ColumnReduction {
     /// The bits that a chain by rank order gives, each step rounded, the scalar applied before. Every NaN is the type's
     /// canonical one; of two admissible zeros max gives +0 and min -0.
     pub fn canonical(&self, column: &[u64]) -> u64 {
@@ -14,12 +14,14 @@ impl Reduction {
         }
         if let ReduceKind::Min | ReduceKind::Max = self.kind {
             return match self.exact(column) {
-                Some(Answer::Bits(bits)) => bits,
+                Some(RightResults::Bits(bits)) => bits,
                 // an infinity of f8e5m2
-                Some(Answer::OneOf(choices)) if choices.iter().any(|c| decode_f64(self.dtype, c.bits) != 0.0) => {
+                Some(RightResults::OneOf(choices)) if choices.iter().any(|c| decode_f64(self.dtype, c.bits) != 0.0) => {
                     choices.first().map_or(0, |c| c.bits)
                 }
-                Some(Answer::OneOf(_)) => encode_f64(self.dtype, if self.kind == ReduceKind::Max { 0.0 } else { -0.0 }),
+                Some(RightResults::OneOf(_)) => {
+                    encode_f64(self.dtype, if self.kind == ReduceKind::Max { 0.0 } else { -0.0 })
+                }
                 _ => canonical_nan(self.dtype),
             };
         }

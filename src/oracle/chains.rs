@@ -1,5 +1,5 @@
 //! Chains in rank order and its rotations, in both directions, as rings compute them; they are cheap to try.
-use super::answer::Reduction;
+use super::answer::ColumnReduction;
 use super::budget::PreparedReduction;
 use super::families::Shape;
 use super::reduction_models::{Fusion, Leaf, ReductionModel};
@@ -13,7 +13,7 @@ pub(super) struct Chain {
     backwards: bool,
 }
 
-impl Reduction {
+impl ColumnReduction {
     /// The first chain that yields these bits (canonical, if a NaN) in one of the usual models. `hint`, the last chain that
     /// was found, is tried first, because neighbouring elements are mostly reduced alike. The cost is subtracted from
     /// `steps`; `None` also if they are used up.

@@ -1,7 +1,7 @@
 //! Judges one observed element: exactly if a pass over the column shows that neither order nor rounding matters, else by
 //! chains, the search, and last the bound.
 use super::admissible::GROUPS;
-use super::answer::{Answer, ElementLane, JudgedElement, Reduction, Ruling};
+use super::answer::{ColumnReduction, ElementLane, JudgedElement, RightResults, Ruling};
 use super::budget::Budget;
 use super::float::Float;
 use crate::num::{canonical_nan, decode_f64, is_nan, mask};
@@ -10,17 +10,17 @@ use crate::plan::cost::SEARCH_RANKS;
 const WIDE_NOTE: &str = "partial products may be subnormal; judged by a wider bound";
 const BUDGET_NOTE: &str = "the search budget is used up; judged by the bound";
 
-impl Reduction {
+impl ColumnReduction {
     /// Judges one observed element (bits) of a column. An accepted element is right under some admissible order, rounding
     /// and scale. All elements of a case share the budget of searches.
     ///
-    /// The families of the usual models are complete (see [`ReductionModels`](super::reduction_models::ReductionModels));
+    /// The families of the usual models are complete (see `ReductionModels`);
     /// the other models are searched only for elements that need them.
     pub fn judge(&self, column: &[u64], observed: u64, budget: &mut Budget) -> JudgedElement {
         let mut observed = observed & mask(self.dtype);
         if let Some(answer) = self.exact(column) {
             // Either zero tells nothing of families.
-            let size = if let Answer::OneOf(choices) = &answer { choices.len() } else { 1 };
+            let size = if let RightResults::OneOf(choices) = &answer { choices.len() } else { 1 };
             return match answer.admits(self.dtype, observed) {
                 true => accepted(ElementLane::Exact, None, Some(size), None),
                 false => JudgedElement { lane: ElementLane::Exact, ruling: Ruling::Reject { answer }, note: None },
@@ -144,7 +144,7 @@ impl Reduction {
         })
     }
 
-    fn judge_by_bound(&self, answer: Answer, observed: u64, note: Option<&'static str>) -> JudgedElement {
+    fn judge_by_bound(&self, answer: RightResults, observed: u64, note: Option<&'static str>) -> JudgedElement {
         match answer.admits(self.dtype, observed) {
             true => accepted(ElementLane::Bounded, None, None, note),
             false => JudgedElement { lane: ElementLane::Bounded, ruling: Ruling::Reject { answer }, note },
@@ -183,7 +183,7 @@ impl Reduction {
     ///
     /// The reason why the column cannot be judged.
     #[cfg(test)]
-    pub fn answer(&self, column: &[u64], budget: &mut Budget) -> Result<Answer, String> {
+    pub fn answer(&self, column: &[u64], budget: &mut Budget) -> Result<RightResults, String> {
         self.judgeable(column)?;
         if let Some(answer) = self.exact(column) {
             return Ok(answer);

@@ -13,22 +13,22 @@
 //! times zero, too. min and max prefer numbers to NaN; between +0 and -0 either may win. For one rank everything but float
 //! avg and premul_sum is a copy, payload included. An infinity of f8e5m2 becomes 57344 in the first sum
 //! or product with it; in min and max, where it may or may not travel through f16, both that and the infinity are admitted.
-use super::answer::{AdmissibleValue, Answer, ReduceKind, Reduction};
+use super::answer::{AdmissibleValue, ColumnReduction, ReduceKind, RightResults};
 use super::families::FamilySet;
 use super::float::{Float, odd_parts, power};
 use super::integer;
 use crate::num::{decode_f64, encode_f64, mask};
 
-impl Reduction {
+impl ColumnReduction {
     /// The only answer, if a pass over the column shows that every admissible order, rounding and scale gives the same.
     /// (For min and max it may be "either zero".) `None` also if the column has not one element per rank.
-    pub fn exact(&self, column: &[u64]) -> Option<Answer> {
+    pub fn exact(&self, column: &[u64]) -> Option<RightResults> {
         if !self.has_one_input_per_rank(column.len()) {
             return None;
         }
-        let Some(float) = Float::of(self.dtype) else { return Some(Answer::Bits(integer::reduce(self, column))) };
+        let Some(float) = Float::of(self.dtype) else { return Some(RightResults::Bits(integer::reduce(self, column))) };
         if self.is_copy() {
-            return Some(Answer::Bits(column[0] & mask(self.dtype)));
+            return Some(RightResults::Bits(column[0] & mask(self.dtype)));
         }
         let values: Vec<f64> = column.iter().map(|bits| decode_f64(self.dtype, *bits)).collect();
         self.exact_values(float, &values)
@@ -48,7 +48,7 @@ impl Reduction {
     }
 
     /// [`Self::exact`] for decoded values; not for copies.
-    pub(super) fn exact_values(&self, float: Float, values: &[f64]) -> Option<Answer> {
+    pub(super) fn exact_values(&self, float: Float, values: &[f64]) -> Option<RightResults> {
         let found = match &self.kind {
             ReduceKind::Min | ReduceKind::Max => return Some(self.extreme(values)),
             ReduceKind::Prod => product(float, values),
@@ -60,8 +60,8 @@ impl Reduction {
     }
 
     /// A value as an answer.
-    pub(super) fn answer_of(&self, value: f64) -> Answer {
-        if value.is_nan() { Answer::AnyNan } else { Answer::Bits(encode_f64(self.dtype, value)) }
+    pub(super) fn answer_of(&self, value: f64) -> RightResults {
+        if value.is_nan() { RightResults::AnyNan } else { RightResults::Bits(encode_f64(self.dtype, value)) }
     }
 
     /// The scalars by rank as values; empty if the reduction has none.
@@ -76,26 +76,26 @@ impl Reduction {
         }
     }
 
-    fn extreme(&self, values: &[f64]) -> Answer {
+    fn extreme(&self, values: &[f64]) -> RightResults {
         let numbers = || values.iter().copied().filter(|v| !v.is_nan());
         let best = match self.kind {
             ReduceKind::Min => numbers().reduce(f64::min),
             _ => numbers().reduce(f64::max),
         };
-        let Some(best) = best else { return Answer::AnyNan };
+        let Some(best) = best else { return RightResults::AnyNan };
         let zero = |negative| numbers().any(|v| v == 0.0 && v.is_sign_negative() == negative);
         if best == 0.0 && zero(true) && zero(false) {
             let choice = |v| AdmissibleValue { bits: encode_f64(self.dtype, v), families: FamilySet::ALL };
-            return Answer::OneOf(vec![choice(0.0), choice(-0.0)]);
+            return RightResults::OneOf(vec![choice(0.0), choice(-0.0)]);
         }
         let saturated = encode_f64(self.dtype, best);
         if best.is_infinite() && decode_f64(self.dtype, saturated) != best {
             // Compared in f16 and narrowed back it saturates, compared as it is it stays.
             let kept = if best > 0.0 { E5M2_INFINITY } else { E5M2_INFINITY | 0x80 };
             let choice = |bits| AdmissibleValue { bits, families: FamilySet::ALL };
-            return Answer::OneOf(vec![choice(saturated), choice(kept)]);
+            return RightResults::OneOf(vec![choice(saturated), choice(kept)]);
         }
-        Answer::Bits(saturated)
+        RightResults::Bits(saturated)
     }
 }
 

@@ -1,5 +1,5 @@
 //! The exact lane over whole buffers: blocks of elements in simple loops, and single columns where a block's shortcut fails.
-use super::answer::{Answer, ExactBuffer, ReduceKind, Reduction};
+use super::answer::{ColumnReduction, ExactBuffer, ReduceKind, RightResults};
 use super::float::{Float, power};
 use super::integer;
 use crate::num::{decode_f64, encode_f64, get_element, put_element};
@@ -7,8 +7,8 @@ use crate::num::{decode_f64, encode_f64, get_element, put_element};
 /// Number of elements in a block; a block's values of all ranks fit the cache.
 const BLOCK: usize = 128;
 
-impl Reduction {
-    /// [`Reduction::exact`] for every element of buffers of equal length.
+impl ColumnReduction {
+    /// [`ColumnReduction::exact`] for every element of buffers of equal length.
     ///
     /// # Errors
     ///
@@ -43,7 +43,7 @@ impl Reduction {
 
 /// The memory of a loop over blocks.
 struct Blocks<'a> {
-    reduction: &'a Reduction,
+    reduction: &'a ColumnReduction,
     float: Float,
     /// What to multiply with before adding: the scalars' product with any of the inputs must be exact for the shortcut.
     scalars: Vec<f64>,
@@ -51,7 +51,7 @@ struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    fn new(reduction: &'a Reduction, float: Float) -> Self {
+    fn new(reduction: &'a ColumnReduction, float: Float) -> Self {
         let values = vec![[0.0; BLOCK]; reduction.ranks];
         Self { reduction, float, scalars: reduction.scalar_values(), values }
     }
@@ -80,7 +80,7 @@ impl<'a> Blocks<'a> {
                 *value = values[i];
             }
             match self.reduction.exact_values(self.float, &column) {
-                Some(Answer::Bits(bits)) => put_element(dtype, &mut out.bytes, index, bits),
+                Some(RightResults::Bits(bits)) => put_element(dtype, &mut out.bytes, index, bits),
                 Some(answer) => {
                     let bits = self.reduction.canonical(&self.reduction.column(inputs, index));
                     put_element(dtype, &mut out.bytes, index, bits);

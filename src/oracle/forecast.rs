@@ -1,6 +1,6 @@
 //! The forecast of a case before it runs: the initial image of every allocation, the results that need a checkpoint, and
 //! the final contents.
-use super::interpreter::{AmbiguousResult, Interpreter, Resolver, Uncomputable, region_bytes, writes_of};
+use super::interpreter::{AmbiguousResult, Interpreter, ResultResolver, Uncomputable, region_bytes, writes_of};
 use super::memory::{Certainty, Memory, MemoryRun, TrackedBytes};
 use super::poison;
 use super::reduced_buffer::ReducedBuffer;
@@ -186,7 +186,7 @@ struct CanonicalResolver {
     faults: Vec<Uncomputable>,
 }
 
-impl Resolver for CanonicalResolver {
+impl ResultResolver for CanonicalResolver {
     fn resolve(&mut self, _: &AmbiguousResult<'_>) -> Option<Vec<u8>> {
         None
     }

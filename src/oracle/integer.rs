@@ -1,10 +1,10 @@
 //! Integer reductions: one answer in any order. Sums and products wrap; avg is the wrapped sum over the number of ranks,
 //! towards zero; min and max compare by the sign of the type (NCCL's src/device/reduce_kernel.h).
-use super::answer::{ReduceKind, Reduction};
+use super::answer::{ColumnReduction, ReduceKind};
 use crate::num::{DType, Number, decode, encode_int, mask};
 
 /// The result's bits for one column.
-pub(super) fn reduce(reduction: &Reduction, column: &[u64]) -> u64 {
+pub(super) fn reduce(reduction: &ColumnReduction, column: &[u64]) -> u64 {
     let dtype = reduction.dtype;
     let value = |bits: u64| match decode(dtype, bits) {
         Number::Int(v) => v,
@@ -24,7 +24,7 @@ pub(super) fn reduce(reduction: &Reduction, column: &[u64]) -> u64 {
 }
 
 /// The result of whole buffers of equal length.
-pub(super) fn reduce_buffers(reduction: &Reduction, inputs: &[&[u8]]) -> Option<Vec<u8>> {
+pub(super) fn reduce_buffers(reduction: &ColumnReduction, inputs: &[&[u8]]) -> Option<Vec<u8>> {
     Some(match reduction.dtype {
         DType::I8 => buffers::<i8, 1>(reduction, inputs),
         DType::U8 => buffers::<u8, 1>(reduction, inputs),
@@ -73,7 +73,7 @@ macro_rules! int {
 }
 int!(i8: 1, u8: 1, i32: 4, u32: 4, i64: 8, u64: 8);
 
-fn buffers<T: WrappingInt<SIZE>, const SIZE: usize>(reduction: &Reduction, inputs: &[&[u8]]) -> Vec<u8> {
+fn buffers<T: WrappingInt<SIZE>, const SIZE: usize>(reduction: &ColumnReduction, inputs: &[&[u8]]) -> Vec<u8> {
     let elements = |input: &[u8]| -> Vec<T> { input.as_chunks::<SIZE>().0.iter().map(|b| T::read(*b)).collect() };
     let Some((first, rest)) = inputs.split_first() else { return Vec::new() };
     let mut out = elements(first);
@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     fn run(dtype: DType, kind: ReduceKind, values: &[i128]) -> i128 {
-        let reduction = Reduction { dtype, kind, ranks: values.len() };
+        let reduction = ColumnReduction { dtype, kind, ranks: values.len() };
         let column: Vec<u64> = values.iter().map(|v| encode_int(dtype, *v)).collect();
         let bits = reduce(&reduction, &column);
         let bytes: Vec<Vec<u8>> = column.iter().map(|v| v.to_le_bytes()[..dtype.size()].to_vec()).collect();

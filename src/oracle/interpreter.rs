@@ -1,6 +1,6 @@
 //! Executes a plan's events in order and tracks the contents of every allocation. Where a reduction has several right
 //! results a [`Resolver`] chooses the one to continue with.
-use super::Reduction;
+use super::ColumnReduction;
 use super::memory::{Certainty, Memory, PieceRun, TrackedBytes};
 use super::reduced_buffer::{ReducedBuffer, reduce};
 pub(crate) use super::regions::{region_bytes, writes_of};
@@ -38,7 +38,7 @@ pub(crate) struct AmbiguousResult<'a> {
     /// The whole reduction.
     pub reduced: &'a ReducedBuffer,
     /// The operation that computes it.
-    pub reduction: &'a Reduction,
+    pub reduction: &'a ColumnReduction,
     /// Inputs by rank of the communicator.
     pub inputs: &'a [&'a [u8]],
     /// First element of the reduction that this rank receives.
@@ -48,7 +48,7 @@ pub(crate) struct AmbiguousResult<'a> {
 }
 
 /// Chooses the values of ambiguous results, and is told of events.
-pub(crate) trait Resolver {
+pub(crate) trait ResultResolver {
     /// Bytes of the same length to continue with; `None` for the canonical ones.
     fn resolve(&mut self, choice: &AmbiguousResult<'_>) -> Option<Vec<u8>>;
     /// Called after each event with the memory that it left.
@@ -104,7 +104,7 @@ impl<'p> Interpreter<'p> {
     }
 
     /// Executes the events of a range.
-    pub fn run(&mut self, events: Range<usize>, resolver: &mut dyn Resolver) {
+    pub fn run(&mut self, events: Range<usize>, resolver: &mut dyn ResultResolver) {
         let plan = self.plan;
         for (number, event) in plan.events.iter().enumerate().take(events.end).skip(events.start) {
             let done = self.execute(number, event, resolver);
@@ -120,7 +120,7 @@ impl<'p> Interpreter<'p> {
         }
     }
 
-    fn execute(&mut self, number: usize, event: &Event, resolver: &mut dyn Resolver) -> Result<(), RankError> {
+    fn execute(&mut self, number: usize, event: &Event, resolver: &mut dyn ResultResolver) -> Result<(), RankError> {
         match event {
             Event::Collective { op, comm, dtype, reduce, send, recv, .. } => {
                 let sent = send.iter().map(|s| s.map(|r| self.read(r)).transpose()).collect::<Result<Vec<_>, _>>()?;
@@ -166,10 +166,10 @@ impl<'p> Interpreter<'p> {
         &mut self,
         number: usize,
         op: &Collective,
-        reduction: &Reduction,
+        reduction: &ColumnReduction,
         sent: Vec<Option<TrackedBytes>>,
         recv: &[Option<Write>],
-        resolver: &mut dyn Resolver,
+        resolver: &mut dyn ResultResolver,
     ) -> Result<(), RankError> {
         let sent: Vec<TrackedBytes> =
             sent.into_iter().map(|p| p.ok_or_else(missing_input)).collect::<Result<_, _>>()?;

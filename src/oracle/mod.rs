@@ -2,7 +2,7 @@
 //!
 //! | lane | when | how |
 //! |---|---|---|
-//! | exact | no order or rounding matters | [`Reduction::exact`], [`Reduction::exact_buffer`] |
+//! | exact | no order or rounding matters | [`ColumnReduction::exact`], [`ColumnReduction::exact_buffer`] |
 //! | admissible | up to [`SEARCH_RANKS`] ranks, or inputs that matter | cheap chains, then dynamic programming over subsets of ranks |
 //! | bounded | beyond, with a proof that nothing overflows | exact result and a derived error bound |
 //!
@@ -35,7 +35,7 @@ mod search;
 #[cfg(test)]
 mod tests;
 
-pub use answer::{Answer, ElementLane, ExactBuffer, ReduceKind, Reduction, Ruling};
+pub use answer::{ColumnReduction, ElementLane, ExactBuffer, ReduceKind, RightResults, Ruling};
 pub use budget::Budget;
 pub use families::FamilySet;
 #[cfg(test)]

@@ -3,12 +3,12 @@
 //! Adding zero or multiplying by one leaves a partial result as it is, or narrows it. The same narrowing is possible at the
 //! next join, or at the leaf itself, so it adds no result. The sign of a sum of zeros depends on whether one of them is
 //! positive, so one zero of each sign is kept. Two products that have each been added to a zero are then added without a fused
-//! operation; [`Fuse::May`](super::ways::Fuse::May) has that sum, too. In the types that saturate, an infinity changes when a
+//! operation; [`Fusion::May`](super::reduction_models::Fusion::May) has that sum, too. In the types that saturate, an infinity changes when a
 //! zero is added, so a column with an infinity is left whole.
-use super::answer::{ReduceKind, Reduction};
+use super::answer::{ColumnReduction, ReduceKind};
 use crate::plan::cost::SEARCH_RANKS;
 
-impl Reduction {
+impl ColumnReduction {
     /// The reduction without neutral inputs, which has the same results, and the other inputs. `None` if these are too many
     /// for a search.
     pub(super) fn without_neutral_inputs(&self, values: &[f64]) -> Option<(Self, Vec<f64>)> {

@@ -1,5 +1,5 @@
 //! A reduction of whole buffers: the canonical bytes of every element, and the elements that have several right values.
-use super::{Answer, ExactBuffer, ReduceKind, Reduction};
+use super::{ColumnReduction, ExactBuffer, ReduceKind, RightResults};
 use crate::num::{DType, get_element, put_element};
 use crate::plan;
 use std::ops::Range;
@@ -45,7 +45,7 @@ impl ReducedBuffer {
 }
 
 /// The reduction of an event of the plan.
-pub(crate) fn reduction_of(dtype: DType, kind: &plan::Reduction, ranks: usize) -> Reduction {
+pub(crate) fn reduction_of(dtype: DType, kind: &plan::Reduction, ranks: usize) -> ColumnReduction {
     use nccl_sys::ncclRedOp_t as Op;
     let kind = match kind {
         plan::Reduction::PreMulSum(scalars) => ReduceKind::PreMulSum { scalars: scalars.clone() },
@@ -55,7 +55,7 @@ pub(crate) fn reduction_of(dtype: DType, kind: &plan::Reduction, ranks: usize) -
         plan::Reduction::Builtin(Op::Avg) => ReduceKind::Avg,
         plan::Reduction::Builtin(_) => ReduceKind::Sum,
     };
-    Reduction { dtype, kind, ranks }
+    ColumnReduction { dtype, kind, ranks }
 }
 
 /// Element `i` of every input.
@@ -71,7 +71,7 @@ pub(crate) fn column(dtype: DType, inputs: &[&[u8]], i: usize, into: &mut Vec<u6
 /// An element that cannot be judged. With `observed` inputs, those of a run, only elements with known inputs are errors: the
 /// others were checked with canonical inputs before the run.
 pub(crate) fn reduce(
-    reduction: &Reduction,
+    reduction: &ColumnReduction,
     inputs: &[&[u8]],
     ambiguous: Vec<bool>,
     observed: bool,
@@ -94,7 +94,7 @@ pub(crate) fn reduce(
     for i in 0..count {
         column(reduction.dtype, inputs, i, &mut values);
         let bits = match reduction.exact(&values) {
-            Some(Answer::Bits(bits)) => bits,
+            Some(RightResults::Bits(bits)) => bits,
             answer => {
                 if answer.is_none() && !(observed && result.is_ambiguous(i)) {
                     reduction.judgeable(&values).map_err(|why| format!("cannot be judged: element {i}: {why}"))?;

@@ -12,7 +12,7 @@
 //! | before-divided | the same of each input, by a division or by 1/n in a wider type |
 //!
 //! f64 has no wider accumulator: neither GPUs nor NCCL's types have a wider one.
-use super::answer::{ReduceKind, Reduction};
+use super::answer::{ColumnReduction, ReduceKind};
 use super::exact::{partial_sums_are_exact, reciprocal};
 use super::families::{FamilySet, Rounding, Scale, Shape};
 use super::float::{Float, fused};
@@ -94,7 +94,7 @@ pub(super) struct ReductionModels {
 }
 
 impl ReductionModels {
-    pub fn for_reduction(reduction: &Reduction) -> Self {
+    pub fn for_reduction(reduction: &ColumnReduction) -> Self {
         let mut models = Self::default();
         let Some(out) = Float::of(reduction.dtype) else { return models };
         let scales = match reduction.kind {
@@ -132,7 +132,7 @@ impl ReductionModels {
 }
 
 /// The models of an average that divide every input.
-fn models_dividing_inputs(reduction: &Reduction, out: Float) -> Vec<ReductionModel> {
+fn models_dividing_inputs(reduction: &ColumnReduction, out: Float) -> Vec<ReductionModel> {
     let model = |rounding, acc, part, narrowed| ReductionModel {
         input: InputScaling::Divided { part, narrowed },
         ..ReductionModel::new(reduction, out, rounding, Scale::BeforeDivided, acc, Fusion::Never)
@@ -152,7 +152,14 @@ fn models_dividing_inputs(reduction: &Reduction, out: Float) -> Vec<ReductionMod
 }
 
 impl ReductionModel {
-    fn new(reduction: &Reduction, out: Float, rounding: Rounding, scale: Scale, acc: Float, fuse: Fusion) -> Self {
+    fn new(
+        reduction: &ColumnReduction,
+        out: Float,
+        rounding: Rounding,
+        scale: Scale,
+        acc: Float,
+        fuse: Fusion,
+    ) -> Self {
         let multiplies = reduction.kind == ReduceKind::Prod;
         let n = reduction.ranks;
         let has_wide = !accumulators(out).is_empty();

@@ -1,7 +1,7 @@
 //! What is asserted against what there is: names, lengths, indices, and what is counted.
 use super::eval::{Names, elements, named};
 use super::types::{Buffer, Plan};
-use crate::expr::{Func, Mode, Node, Value};
+use crate::expr::{ExprNode, Func, Mode, Value};
 use crate::job::What;
 use crate::scenario::{Diagnostic, Expr, Spanned};
 use std::collections::HashSet;
@@ -104,7 +104,7 @@ fn of_unlike_lengths(a: &Spanned<Expr>, Named { each, ranks, .. }: &Named<'_>) -
 /// Whether an `assert` may read what is not there: it has an index, or a figure of a step.
 pub fn looks_beyond(expr: &Expr) -> bool {
     let mut looks = false;
-    expr.node.visit(&mut |node| looks |= matches!(node, Node::Index(..) | Node::Field(..)));
+    expr.node.visit(&mut |node| looks |= matches!(node, ExprNode::Index(..) | ExprNode::Field(..)));
     looks
 }
 
@@ -165,28 +165,28 @@ impl Reader<'_> {
         *self.left > 0
     }
 
-    fn read(&mut self, node: &Node, mode: Mode) -> Result<(), String> {
+    fn read(&mut self, node: &ExprNode, mode: Mode) -> Result<(), String> {
         if !self.may_look(1) {
             return Ok(());
         }
         match node {
-            Node::Int(_) | Node::Float(_) | Node::Name(_) | Node::Call(Func::Same, _) => Ok(()),
-            Node::Field(_, field) if field == "seconds" => Ok(()),
-            Node::Field(step, _) => {
+            ExprNode::Int(_) | ExprNode::Float(_) | ExprNode::Name(_) | ExprNode::Call(Func::Same, _) => Ok(()),
+            ExprNode::Field(_, field) if field == "seconds" => Ok(()),
+            ExprNode::Field(step, _) => {
                 let calls = self.plan.programs.get(self.rank).map_or(0, Vec::len);
                 let why = if self.may_look(calls) { uncounted(self.plan, self.rank, step) } else { None };
                 why.map_or(Ok(()), Err)
             }
-            Node::Index(name, index) => {
+            ExprNode::Index(name, index) => {
                 self.read(index, Mode::Whole)?;
                 self.index(name, index)
             }
-            Node::Neg(inner) => self.read(inner, mode),
-            Node::Binary(_, left, right) => {
+            ExprNode::Neg(inner) => self.read(inner, mode),
+            ExprNode::Binary(_, left, right) => {
                 self.read(left, mode)?;
                 self.read(right, mode)
             }
-            Node::Call(Func::If, args) => {
+            ExprNode::Call(Func::If, args) => {
                 let [condition, yes, no] = args.as_slice() else { return Ok(()) };
                 self.read(condition, mode)?;
                 match self.value(condition, mode) {
@@ -195,11 +195,11 @@ impl Reader<'_> {
                     Some(Err(_)) | None => Ok(()),
                 }
             }
-            Node::Call(_, args) => args.iter().try_for_each(|arg| self.read(arg, mode)),
+            ExprNode::Call(_, args) => args.iter().try_for_each(|arg| self.read(arg, mode)),
         }
     }
 
-    fn index(&mut self, name: &str, index: &Node) -> Result<(), String> {
+    fn index(&mut self, name: &str, index: &ExprNode) -> Result<(), String> {
         let Some(value) = self.value(index, Mode::Whole) else { return Ok(()) };
         let on = format!("on rank {}", self.rank);
         let k = value.and_then(|value| value.to_int().map_err(|e| e.to_string()));
@@ -214,15 +214,15 @@ impl Reader<'_> {
     }
 
     /// The value of a part that reads no data; `None` if it does.
-    fn value(&mut self, node: &Node, mode: Mode) -> Option<Result<Value, String>> {
+    fn value(&mut self, node: &ExprNode, mode: Mode) -> Option<Result<Value, String>> {
         let (mut data, mut nodes) = (false, 0);
         let buffers = self.buffers;
         node.visit(&mut |node| {
             nodes += 2;
             match node {
-                Node::Name(name) if name == "i" => self.counts_i = true,
-                Node::Name(name) => data |= buffers.iter().any(|b| b.name == *name),
-                Node::Index(..) | Node::Field(..) | Node::Call(Func::Same, _) => data = true,
+                ExprNode::Name(name) if name == "i" => self.counts_i = true,
+                ExprNode::Name(name) => data |= buffers.iter().any(|b| b.name == *name),
+                ExprNode::Index(..) | ExprNode::Field(..) | ExprNode::Call(Func::Same, _) => data = true,
                 _ => {}
             }
         });

@@ -10,7 +10,7 @@ use super::inputs::mode;
 pub use super::place::human;
 use super::types::{Event, Plan, Reduction, Region};
 use super::{Limits, each};
-use crate::expr::{Func, Node};
+use crate::expr::{ExprNode, Func};
 use crate::job::What;
 use crate::num::DType;
 use crate::scenario::{BufferContent, Diagnostic, Expr, FillTable, FillValues, Span, TextPart};
@@ -66,7 +66,7 @@ pub fn operations(expr: &Expr, names: usize) -> u64 {
     let mut sum = 0u64;
     expr.node.visit(&mut |node| {
         sum += match node {
-            Node::Name(_) | Node::Index(..) | Node::Field(..) => lookup,
+            ExprNode::Name(_) | ExprNode::Index(..) | ExprNode::Field(..) => lookup,
             _ => 1,
         };
     });
@@ -263,14 +263,14 @@ fn of_assert(plan: &Plan, expr: &Expr, rank: usize, axes: usize) -> u64 {
     };
     let (mut elements, mut named, mut same) = (None, 0usize, 0u64);
     each_node(&expr.node, &mut |node, inside_same| match node {
-        Node::Name(name) if inside_same => same = same.saturating_add(place(name).map_or(0, |p| p.1) / BYTES),
-        Node::Name(name) => {
+        ExprNode::Name(name) if inside_same => same = same.saturating_add(place(name).map_or(0, |p| p.1) / BYTES),
+        ExprNode::Name(name) => {
             if let Some((count, _)) = place(name) {
                 elements = elements.max(Some(count));
                 named += 1;
             }
         }
-        Node::Index(..) => named += 1,
+        ExprNode::Index(..) => named += 1,
         _ => {}
     });
     let each = operations(expr, axes + named).saturating_add(same);
@@ -278,17 +278,17 @@ fn of_assert(plan: &Plan, expr: &Expr, rank: usize, axes: usize) -> u64 {
 }
 
 /// Every node, and whether it is an argument of `same`.
-fn each_node<'a>(node: &'a Node, f: &mut impl FnMut(&'a Node, bool)) {
+fn each_node<'a>(node: &'a ExprNode, f: &mut impl FnMut(&'a ExprNode, bool)) {
     f(node, false);
     match node {
-        Node::Index(_, a) | Node::Neg(a) => each_node(a, f),
-        Node::Binary(_, a, b) => {
+        ExprNode::Index(_, a) | ExprNode::Neg(a) => each_node(a, f),
+        ExprNode::Binary(_, a, b) => {
             each_node(a, f);
             each_node(b, f);
         }
-        Node::Call(Func::Same, args) => args.iter().for_each(|a| f(a, true)),
-        Node::Call(_, args) => args.iter().for_each(|a| each_node(a, f)),
-        Node::Int(_) | Node::Float(_) | Node::Name(_) | Node::Field(..) => {}
+        ExprNode::Call(Func::Same, args) => args.iter().for_each(|a| f(a, true)),
+        ExprNode::Call(_, args) => args.iter().for_each(|a| each_node(a, f)),
+        ExprNode::Int(_) | ExprNode::Float(_) | ExprNode::Name(_) | ExprNode::Field(..) => {}
     }
 }
 

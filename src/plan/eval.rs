@@ -1,5 +1,5 @@
 //! Numbers of the file, evaluated for one rank.
-use crate::expr::{EvalError, Mode, Node, Scope, Value};
+use crate::expr::{EvalError, ExprNode, Mode, Scope, Value};
 use crate::scenario::{Case, Diagnostic, ElementValue, Expr, NumberByRank, NumberByRankKind, Ranks, Span};
 
 /// The names an expression may use outside `map` and `assert`.
@@ -152,16 +152,16 @@ pub fn no_value(expr: &Expr, span: Span, names: &Names, error: &EvalError) -> Di
 /// The written number that an expression stands for without computing: a number alone in quotes, or an axis by itself. The
 /// element's type must be able to hold it.
 pub fn written(expr: &Expr, axes: &[(String, Value)]) -> Option<ElementValue> {
-    fn number(node: &Node, axes: &[(String, Value)]) -> Option<Value> {
+    fn number(node: &ExprNode, axes: &[(String, Value)]) -> Option<Value> {
         match node {
-            Node::Int(v) => Some(Value::Int(*v)),
-            Node::Float(v) => Some(Value::Float(*v)),
-            Node::Name(name) => axes.iter().find(|(axis, _)| axis == name).map(|(_, value)| *value),
-            Node::Neg(inner) => match number(inner, axes)? {
+            ExprNode::Int(v) => Some(Value::Int(*v)),
+            ExprNode::Float(v) => Some(Value::Float(*v)),
+            ExprNode::Name(name) => axes.iter().find(|(axis, _)| axis == name).map(|(_, value)| *value),
+            ExprNode::Neg(inner) => match number(inner, axes)? {
                 Value::Int(v) => v.checked_neg().map(Value::Int),
                 Value::Float(v) => Some(Value::Float(-v)),
             },
-            Node::Index(..) | Node::Field(..) | Node::Binary(..) | Node::Call(..) => None,
+            ExprNode::Index(..) | ExprNode::Field(..) | ExprNode::Binary(..) | ExprNode::Call(..) => None,
         }
     }
     Some(match number(&expr.node, axes)? {
@@ -199,11 +199,11 @@ pub fn elements(n: u64) -> String {
 /// The names an expression uses that are not the language's own, in order of appearance: buffers, axes, steps.
 pub fn named(expr: &Expr) -> Vec<String> {
     const OWN: [&str; 7] = ["rank", "n", "world_rank", "world_size", "i", "t", "peer"];
-    fn walk(node: &Node, out: &mut Vec<String>) {
+    fn walk(node: &ExprNode, out: &mut Vec<String>) {
         let name = match node {
-            Node::Int(_) | Node::Float(_) => None,
-            Node::Name(name) | Node::Index(name, _) | Node::Field(name, _) => Some(name),
-            Node::Neg(_) | Node::Binary(..) | Node::Call(..) => None,
+            ExprNode::Int(_) | ExprNode::Float(_) => None,
+            ExprNode::Name(name) | ExprNode::Index(name, _) | ExprNode::Field(name, _) => Some(name),
+            ExprNode::Neg(_) | ExprNode::Binary(..) | ExprNode::Call(..) => None,
         };
         if let Some(name) = name
             && !OWN.contains(&name.as_str())
@@ -212,13 +212,13 @@ pub fn named(expr: &Expr) -> Vec<String> {
             out.push(name.clone());
         }
         match node {
-            Node::Index(_, inner) | Node::Neg(inner) => walk(inner, out),
-            Node::Binary(_, a, b) => {
+            ExprNode::Index(_, inner) | ExprNode::Neg(inner) => walk(inner, out),
+            ExprNode::Binary(_, a, b) => {
                 walk(a, out);
                 walk(b, out);
             }
-            Node::Call(_, list) => list.iter().for_each(|n| walk(n, out)),
-            Node::Int(_) | Node::Float(_) | Node::Name(_) | Node::Field(..) => {}
+            ExprNode::Call(_, list) => list.iter().for_each(|n| walk(n, out)),
+            ExprNode::Int(_) | ExprNode::Float(_) | ExprNode::Name(_) | ExprNode::Field(..) => {}
         }
     }
     let mut out = Vec::new();

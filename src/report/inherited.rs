@@ -1,22 +1,22 @@
 //! Variables of this process that workers inherit and that change what runs.
 use super::shell;
 
-/// What they begin with: NCCL's own, those of the library in software, and those of the stand-ins.
+/// The prefixes of these variables: NCCL's, those of the software library, and those of the stand-ins.
 const PREFIXES: [&str; 3] = ["NCCL_", "COLLSPEC_SOFT_", "COLLSPEC_STANDIN"];
 
-/// Such variables of this process, by name.
+/// The variables of this process that workers inherit and that affect the library, by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InheritedVariables(Vec<(String, String)>);
 
 impl InheritedVariables {
-    /// Those of this process.
+    /// The variables of this process.
     pub fn here() -> Self {
         Self::with_others(&[])
     }
 
-    /// Those of this process, and these others if they are set.
+    /// The variables of this process, and others of these names if they are set.
     pub fn with_others(others: &[String]) -> Self {
-        // What is not UTF-8 cannot be shown so that a shell would read it back; NCCL has no use for it either.
+        // Values that are not UTF-8 cannot be quoted for a shell, and NCCL does not use them.
         Self::from_variables(
             std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
             others,

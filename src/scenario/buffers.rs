@@ -5,7 +5,7 @@ use super::diagnostic::{Diagnostic, Span};
 use super::elements::is_element;
 use super::keys::{self, KeyPlace, ValueType};
 use super::names::bad_name;
-use super::reader::{AllowedNames, NumberKind, RankScope, Reader};
+use super::reader::{AllowedNames, NumberKind, PointReader, RankScope};
 use super::tree::{TomlEntry, TomlKind, TomlTable, TomlValue};
 use super::values::{read_each, read_random, read_text};
 use crate::num::DType;
@@ -34,7 +34,7 @@ struct ContentContext<'a> {
 
 /// Reads all buffers of `inputs`.
 pub(crate) fn read_inputs(
-    reader: &mut Reader<'_>,
+    reader: &mut PointReader<'_>,
     entry: &TomlEntry,
     short: bool,
     defaults: &Defaults<'_>,
@@ -87,7 +87,7 @@ fn first_value_key(table: &TomlTable) -> Option<&TomlEntry> {
 }
 
 /// Checks a buffer's name, and that it is no key of the file under the wrong header.
-fn check_buffer_name(reader: &mut Reader<'_>, e: &TomlEntry, table: &TomlValue) -> bool {
+fn check_buffer_name(reader: &mut PointReader<'_>, e: &TomlEntry, table: &TomlValue) -> bool {
     let buffer_like = match &e.value.kind {
         TomlKind::Table(_) => true,
         TomlKind::Array(a) => a.iter().all(|v| matches!(v.kind, TomlKind::Array(_) | TomlKind::Table(_))),
@@ -109,7 +109,7 @@ fn check_buffer_name(reader: &mut Reader<'_>, e: &TomlEntry, table: &TomlValue) 
 }
 
 fn read_buffer(
-    reader: &mut Reader<'_>,
+    reader: &mut PointReader<'_>,
     name: Spanned<String>,
     val: &TomlValue,
     defaults: &Defaults<'_>,
@@ -139,7 +139,7 @@ fn read_buffer(
         reader.check_keys(t, val.span, &allowed, "a buffer");
     }
     let own = |key: &str| table.and_then(|t| t.get(key));
-    let find = |reader: &mut Reader<'_>, key: &str| {
+    let find = |reader: &mut PointReader<'_>, key: &str| {
         let default = defaults.find(reader, key);
         own(key).or(default).cloned()
     };
@@ -167,7 +167,7 @@ fn read_buffer(
 }
 
 /// Reads the name of a dtype.
-pub(crate) fn read_dtype(reader: &mut Reader<'_>, val: &TomlValue) -> Option<DType> {
+pub(crate) fn read_dtype(reader: &mut PointReader<'_>, val: &TomlValue) -> Option<DType> {
     let text = reader.text("dtype", val)?;
     let found = DType::parse(&text.value);
     if found.is_none() {
@@ -182,7 +182,7 @@ pub(crate) fn read_dtype(reader: &mut Reader<'_>, val: &TomlValue) -> Option<DTy
 }
 
 /// Checks `register`, of which only "none" is supported.
-pub(crate) fn check_register(reader: &mut Reader<'_>, val: &TomlValue) {
+pub(crate) fn check_register(reader: &mut PointReader<'_>, val: &TomlValue) {
     for word in reader.texts("register", val).unwrap_or_default() {
         match word.value.as_str() {
             "none" => {}
@@ -197,7 +197,7 @@ pub(crate) fn check_register(reader: &mut Reader<'_>, val: &TomlValue) {
     }
 }
 
-fn read_content(reader: &mut Reader<'_>, val: &TomlValue, r: &ContentContext<'_>) -> Option<BufferContent> {
+fn read_content(reader: &mut PointReader<'_>, val: &TomlValue, r: &ContentContext<'_>) -> Option<BufferContent> {
     match &val.kind {
         TomlKind::Array(rows) => read_rows(reader, val.span, rows, r).map(BufferContent::Rows),
         TomlKind::Table(t) => read_fill_table(reader, t, val.span, r, true).map(BufferContent::All),
@@ -221,7 +221,7 @@ fn read_content(reader: &mut Reader<'_>, val: &TomlValue, r: &ContentContext<'_>
     }
 }
 
-fn report_unknown_word(reader: &mut Reader<'_>, val: &TomlValue, s: &str) {
+fn report_unknown_word(reader: &mut PointReader<'_>, val: &TomlValue, s: &str) {
     let d = Diagnostic::new(val.span, "a row is a list, a table, \"untouched\" or \"any\"");
     reader.report(match nearest(s, ["untouched", "any"]) {
         Some(near) => d.help(format!("did you mean `{near}`?")),
@@ -229,7 +229,7 @@ fn report_unknown_word(reader: &mut Reader<'_>, val: &TomlValue, s: &str) {
     });
 }
 
-fn read_rows(reader: &mut Reader<'_>, span: Span, rows: &[TomlValue], r: &ContentContext<'_>) -> Option<Vec<Row>> {
+fn read_rows(reader: &mut PointReader<'_>, span: Span, rows: &[TomlValue], r: &ContentContext<'_>) -> Option<Vec<Row>> {
     // A misspelt word of `expect` stands for a row.
     let word = |v: &TomlValue| matches!(&v.kind, TomlKind::Str(s) if r.usage == ContentUse::Expect && !is_element(s));
     let bare =
@@ -265,7 +265,7 @@ fn read_rows(reader: &mut Reader<'_>, span: Span, rows: &[TomlValue], r: &Conten
 }
 
 /// Gives tables without a count the common length of the rows with lists.
-fn counts_from_rows(reader: &mut Reader<'_>, rows: &mut [Row]) {
+fn counts_from_rows(reader: &mut PointReader<'_>, rows: &mut [Row]) {
     let mut lengths = rows.iter().filter_map(|row| match &row.kind {
         RowKind::Elements(e) => Some(e.len()),
         _ => None,
@@ -291,7 +291,7 @@ fn counts_from_rows(reader: &mut Reader<'_>, rows: &mut [Row]) {
     }
 }
 
-fn read_row(reader: &mut Reader<'_>, val: &TomlValue, r: &ContentContext<'_>) -> Option<Row> {
+fn read_row(reader: &mut PointReader<'_>, val: &TomlValue, r: &ContentContext<'_>) -> Option<Row> {
     let kind = match &val.kind {
         TomlKind::Array(a) => RowKind::Elements(reader.elements(a, r.dtype)?),
         TomlKind::Table(t) => RowKind::Table(read_fill_table(reader, t, val.span, r, false)?),
@@ -316,7 +316,7 @@ fn read_row(reader: &mut Reader<'_>, val: &TomlValue, r: &ContentContext<'_>) ->
 
 /// Reads the table of a buffer (`whole`) or of a row.
 fn read_fill_table(
-    reader: &mut Reader<'_>,
+    reader: &mut PointReader<'_>,
     table: &TomlTable,
     span: Span,
     r: &ContentContext<'_>,
@@ -386,12 +386,12 @@ fn read_fill_table(
 
 /// Reads all of `expect`. `dtypes` has the buffers whose type is known without a plan.
 pub(crate) fn read_expect(
-    reader: &mut Reader<'_>,
+    reader: &mut PointReader<'_>,
     entry: &TomlEntry,
     short: bool,
     dtypes: &BTreeMap<String, DType>,
 ) -> Vec<Expectation> {
-    let one = |reader: &mut Reader<'_>, target: Option<BufferRef>, val: &TomlValue| {
+    let one = |reader: &mut PointReader<'_>, target: Option<BufferRef>, val: &TomlValue| {
         let name = target.as_ref().map_or("expect", |t| t.name.as_str()).to_owned();
         let r = ContentContext {
             usage: ContentUse::Expect,

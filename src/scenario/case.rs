@@ -1,6 +1,6 @@
 //! A case: one point of a file's matrix, everything checked that can be checked without unrolling the program. Defaults
 //! (keys marked * in the language) have been pushed down to where they are used; numbers that may differ by rank are
-//! still [`Num`]s, which `plan` evaluates.
+//! still [`NumberByRank`]s, which `plan` evaluates.
 use super::diagnostic::{SourceFile, Span};
 use super::forms::{Form, FormOrigin};
 use crate::expr::Expr;

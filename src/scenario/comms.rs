@@ -4,17 +4,17 @@ use super::defaults::Defaults;
 use super::diagnostic::Diagnostic;
 use super::keys::{self, CONFIG_FIELDS, KeyPlace, ValueType};
 use super::names::bad_name;
-use super::reader::{AllowedNames, NumberKind, RankScope, Reader};
+use super::reader::{AllowedNames, NumberKind, PointReader, RankScope};
 use super::tree::{TomlKind, TomlTable, TomlValue};
 use super::variables;
 use crate::ops::{self, CommOp, Op};
 use crate::suggest::nearest;
 
 /// Fields of a communicator's configuration with their values.
-pub(crate) type Config = Vec<(Spanned<String>, Spanned<ConfigValue>)>;
+pub(crate) type ConfigFields = Vec<(Spanned<String>, Spanned<ConfigValue>)>;
 
 /// Reads all of `comms`, in file order.
-pub(crate) fn before_first_step(reader: &mut Reader<'_>, val: &TomlValue) -> Vec<CommDef> {
+pub(crate) fn before_first_step(reader: &mut PointReader<'_>, val: &TomlValue) -> Vec<CommDef> {
     let TomlKind::Table(table) = &val.kind else {
         reader.report_wrong_type("comms", ValueType::Table, val);
         return Vec::new();
@@ -65,7 +65,7 @@ pub(crate) fn before_first_step(reader: &mut Reader<'_>, val: &TomlValue) -> Vec
     out
 }
 
-fn check_name(reader: &mut Reader<'_>, name: &Spanned<String>) {
+fn check_name(reader: &mut PointReader<'_>, name: &Spanned<String>) {
     if name.value == "world" {
         reader
             .report(Diagnostic::new(name.span, "the communicator `world` exists already").help("choose another name"));
@@ -75,7 +75,7 @@ fn check_name(reader: &mut Reader<'_>, name: &Spanned<String>) {
 }
 
 fn split(
-    reader: &mut Reader<'_>,
+    reader: &mut PointReader<'_>,
     t: &TomlTable,
     span: super::Span,
     name: &str,
@@ -101,7 +101,7 @@ fn split(
 
 /// Reads the communicator that a step `init` or `split` makes.
 pub(crate) fn new_communicator(
-    reader: &mut Reader<'_>,
+    reader: &mut PointReader<'_>,
     t: &TomlTable,
     op: &Op,
     defaults: &Defaults<'_>,
@@ -131,7 +131,7 @@ pub(crate) fn new_communicator(
         split(reader, t, span, &name.value, Some(parent), AllowedNames::STEP)?
     };
     // Inner values replace outer ones field by field; the file's values are the case's and not repeated here.
-    let mut all = Config::new();
+    let mut all = ConfigFields::new();
     let outer = defaults.all_values("config").into_iter().skip(usize::from(defaults.at_top("config")));
     for e in outer.chain(t.get("config")) {
         Defaults::mark_used(reader, e.key_span);
@@ -144,7 +144,7 @@ pub(crate) fn new_communicator(
 }
 
 /// Reads the name of a communicator that the program makes.
-pub(crate) fn communicator_name(reader: &mut Reader<'_>, val: &TomlValue) -> Option<Spanned<String>> {
+pub(crate) fn communicator_name(reader: &mut PointReader<'_>, val: &TomlValue) -> Option<Spanned<String>> {
     let name = reader.text("comm", val)?;
     if name.value == "world" {
         return Some(name);
@@ -165,12 +165,12 @@ pub(crate) fn communicator_name(reader: &mut Reader<'_>, val: &TomlValue) -> Opt
 }
 
 /// Reads `config`, whose keys are NCCL's field names.
-pub(crate) fn config(reader: &mut Reader<'_>, val: &TomlValue) -> Config {
+pub(crate) fn config(reader: &mut PointReader<'_>, val: &TomlValue) -> ConfigFields {
     let TomlKind::Table(table) = &val.kind else {
         reader.report_wrong_type("config", ValueType::Table, val);
-        return Config::new();
+        return ConfigFields::new();
     };
-    let mut out = Config::new();
+    let mut out = ConfigFields::new();
     for e in &table.entries {
         let Some((_, text)) = CONFIG_FIELDS.iter().find(|(name, _)| *name == &*e.key) else {
             let allowed: Vec<_> = CONFIG_FIELDS.iter().map(|f| f.0).collect();

@@ -1,7 +1,7 @@
 //! Defaults: keys of the file, of groups and of loops that apply to all steps inside which have the key (rule 1 of the
 //! language).
 use super::diagnostic::Span;
-use super::reader::Reader;
+use super::reader::PointReader;
 use super::tree::{TomlEntry, TomlTable};
 
 /// Tables whose default keys apply, the innermost last.
@@ -21,12 +21,12 @@ impl<'t> Defaults<'t> {
     }
 
     /// The innermost default of a key; it counts as used.
-    pub fn find(&self, reader: &mut Reader<'_>, key: &str) -> Option<&'t TomlEntry> {
+    pub fn find(&self, reader: &mut PointReader<'_>, key: &str) -> Option<&'t TomlEntry> {
         self.find_any(reader, &[key])
     }
 
     /// The default in the innermost table that has one of the keys. Defaults that it replaces count as used too.
-    pub fn find_any(&self, reader: &mut Reader<'_>, keys: &[&str]) -> Option<&'t TomlEntry> {
+    pub fn find_any(&self, reader: &mut PointReader<'_>, keys: &[&str]) -> Option<&'t TomlEntry> {
         for entry in self.0.iter().flat_map(|t| keys.iter().filter_map(|k| t.get(k))) {
             reader.used.defaults.insert(entry.key_span);
         }
@@ -49,7 +49,7 @@ impl<'t> Defaults<'t> {
     }
 
     /// Counts a default as used.
-    pub fn mark_used(reader: &mut Reader<'_>, span: Span) {
+    pub fn mark_used(reader: &mut PointReader<'_>, span: Span) {
         reader.used.defaults.insert(span);
     }
 }

@@ -1,11 +1,11 @@
 //! Reads elements: numbers, and texts for values that TOML has no numbers for. Checks that they fit their dtype.
 use super::case::{Element, ElementValue};
 use super::diagnostic::Diagnostic;
-use super::reader::Reader;
+use super::reader::PointReader;
 use super::tree::{TomlKind, TomlValue};
 use crate::num::{DType, has_infinity, int_range, max_finite, neighbours, overflow_edge};
 
-impl Reader<'_> {
+impl PointReader<'_> {
     /// The elements of a row, nesting removed.
     pub fn elements(&mut self, entries: &[TomlValue], dtype: Option<DType>) -> Option<Vec<Element>> {
         let before = self.diagnostics.len();

@@ -7,7 +7,7 @@ use super::diagnostic::{Diagnostic, SourceFile, Span};
 use super::file_keys;
 use super::keys::{self, KeyPlace};
 use super::prescan;
-use super::reader::{AllowedNames, AxisValue, DefinedNames, Reader, UsedNames};
+use super::reader::{AllowedNames, AxisValue, DefinedNames, PointReader, UsedNames};
 use super::steps::{self, StepContext};
 use super::tree::{TomlKind, TomlTable};
 use super::variables::AllowEnv;
@@ -46,7 +46,7 @@ pub(crate) fn read_point(file: &Arc<SourceFile>, top: &TomlTable, point: MatrixP
     };
     let known = prescan::defined_names(top);
     let refused = matches!(top.get("outcome").map(|e| &e.value.kind), Some(TomlKind::Str(s)) if &**s == "refused");
-    let mut reader = Reader {
+    let mut reader = PointReader {
         file,
         axes: point.axes,
         world,
@@ -57,13 +57,13 @@ pub(crate) fn read_point(file: &Arc<SourceFile>, top: &TomlTable, point: MatrixP
         used: UsedNames::default(),
     };
     let case = CaseReader { top, reader: &mut reader }.case(file, point);
-    let Reader { diagnostics, known, used, .. } = reader;
+    let PointReader { diagnostics, known, used, .. } = reader;
     ReadPoint { case: case.filter(|_| diagnostics.is_empty()), diagnostics, known, used }
 }
 
 struct CaseReader<'a, 'b> {
     top: &'a TomlTable,
-    reader: &'b mut Reader<'a>,
+    reader: &'b mut PointReader<'a>,
 }
 
 impl CaseReader<'_, '_> {
@@ -145,7 +145,7 @@ impl CaseReader<'_, '_> {
 }
 
 /// Reads the only step of the short form, or `steps`.
-fn read_program(reader: &mut Reader<'_>, top: &TomlTable, short: bool) -> Vec<Step> {
+fn read_program(reader: &mut PointReader<'_>, top: &TomlTable, short: bool) -> Vec<Step> {
     let defaults = Defaults::new(top);
     let steps = top.get("steps");
     if let (true, Some(e)) = (short, steps) {
@@ -226,7 +226,7 @@ fn add_output_dtypes(steps: &[Step], types: &mut BTreeMap<String, DType>) {
             (_, _, Some(e)) if matches!(s.op.kind, ops::Kind::Map) => {
                 let mut names = Vec::new();
                 e.value.node.visit(&mut |n| match n {
-                    crate::expr::Node::Name(b) | crate::expr::Node::Index(b, _) => names.push(b.clone()),
+                    crate::expr::ExprNode::Name(b) | crate::expr::ExprNode::Index(b, _) => names.push(b.clone()),
                     _ => {}
                 });
                 // The first buffer's type is not known yet, so the output's is not known either.

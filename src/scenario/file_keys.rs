@@ -4,7 +4,7 @@ use super::diagnostic::Diagnostic;
 use super::file::MAX_RANKS;
 use super::forms::{self, Form};
 use super::keys::{self, KeyPlace, ValueType};
-use super::reader::{AllowedNames, Reader};
+use super::reader::{AllowedNames, PointReader};
 use super::step_values;
 use super::tree::{TomlKind, TomlTable, TomlValue};
 use super::variables;
@@ -12,12 +12,12 @@ use crate::expr::Expr;
 use crate::suggest::nearest;
 use nccl_sys::ncclResult_t;
 
-pub(crate) fn text(reader: &mut Reader<'_>, top: &TomlTable, key: &str) -> Option<String> {
+pub(crate) fn text(reader: &mut PointReader<'_>, top: &TomlTable, key: &str) -> Option<String> {
     let e = top.get(key)?;
     reader.text(key, &e.value).map(|t| t.value)
 }
 
-pub(crate) fn tags(reader: &mut Reader<'_>, top: &TomlTable) -> Vec<String> {
+pub(crate) fn tags(reader: &mut PointReader<'_>, top: &TomlTable) -> Vec<String> {
     let Some(e) = top.get("tags") else { return Vec::new() };
     if !matches!(e.value.kind, TomlKind::Array(_)) {
         reader.report_wrong_type("tags", ValueType::TextList, &e.value);
@@ -26,7 +26,7 @@ pub(crate) fn tags(reader: &mut Reader<'_>, top: &TomlTable) -> Vec<String> {
     reader.texts("tags", &e.value).unwrap_or_default().into_iter().map(|t| t.value).collect()
 }
 
-pub(crate) fn world_size(reader: &mut Reader<'_>, top: &TomlTable) -> Option<Spanned<usize>> {
+pub(crate) fn world_size(reader: &mut PointReader<'_>, top: &TomlTable) -> Option<Spanned<usize>> {
     let Some(e) = top.get("world_size") else {
         let d = Diagnostic::new(super::Span { start: 0, end: 0 }, "`world_size` is missing");
         reader.report(d.help("write the number of ranks: `world_size = 2`, or an axis `matrix.world_size = [2, 4]`"));
@@ -36,12 +36,12 @@ pub(crate) fn world_size(reader: &mut Reader<'_>, top: &TomlTable) -> Option<Spa
     Some(Spanned { span: e.value.span, value: usize::try_from(v).ok()? })
 }
 
-pub(crate) fn repeat(reader: &mut Reader<'_>, top: &TomlTable) -> u32 {
+pub(crate) fn repeat(reader: &mut PointReader<'_>, top: &TomlTable) -> u32 {
     let found = top.get("repeat").and_then(|e| reader.int("repeat", &e.value, 1..=1_000_000));
     found.and_then(|v| u32::try_from(v).ok()).unwrap_or(1)
 }
 
-pub(crate) fn timeout(reader: &mut Reader<'_>, top: &TomlTable) -> Option<Spanned<f64>> {
+pub(crate) fn timeout(reader: &mut PointReader<'_>, top: &TomlTable) -> Option<Spanned<f64>> {
     let e = top.get("timeout")?;
     let v = match e.value.kind {
         TomlKind::Int(v) => v as f64,
@@ -58,7 +58,7 @@ pub(crate) fn timeout(reader: &mut Reader<'_>, top: &TomlTable) -> Option<Spanne
     Some(Spanned { span: e.value.span, value: v })
 }
 
-pub(crate) fn placement(reader: &mut Reader<'_>, top: &TomlTable) -> Placement {
+pub(crate) fn placement(reader: &mut PointReader<'_>, top: &TomlTable) -> Placement {
     let Some(t) = top.get("placement").and_then(|e| reader.text("placement", &e.value)) else {
         return Placement::default();
     };
@@ -68,7 +68,7 @@ pub(crate) fn placement(reader: &mut Reader<'_>, top: &TomlTable) -> Placement {
     })
 }
 
-pub(crate) fn forms(reader: &mut Reader<'_>, top: &TomlTable) -> Vec<Spanned<&'static Form>> {
+pub(crate) fn forms(reader: &mut PointReader<'_>, top: &TomlTable) -> Vec<Spanned<&'static Form>> {
     let Some(words) = top.get("forms").and_then(|e| reader.texts("forms", &e.value)) else { return Vec::new() };
     let mut out: Vec<Spanned<&'static Form>> = Vec::new();
     for w in &words {
@@ -83,7 +83,7 @@ pub(crate) fn forms(reader: &mut Reader<'_>, top: &TomlTable) -> Vec<Spanned<&'s
     out
 }
 
-fn report_unknown(reader: &mut Reader<'_>, t: &Spanned<String>, what: &str, known: &[&str]) {
+fn report_unknown(reader: &mut PointReader<'_>, t: &Spanned<String>, what: &str, known: &[&str]) {
     let d = Diagnostic::new(t.span, format!("there is no {what} `{}`", t.value.escape_debug()));
     reader.report(match nearest(&t.value, known.iter().copied()) {
         Some(near) => d.help(format!("did you mean `{near}`?")),
@@ -91,7 +91,7 @@ fn report_unknown(reader: &mut Reader<'_>, t: &Spanned<String>, what: &str, know
     });
 }
 
-pub(crate) fn asserts(reader: &mut Reader<'_>, top: &TomlTable) -> Vec<Spanned<Expr>> {
+pub(crate) fn asserts(reader: &mut PointReader<'_>, top: &TomlTable) -> Vec<Spanned<Expr>> {
     let Some(e) = top.get("assert") else { return Vec::new() };
     let one = std::slice::from_ref(&e.value);
     let list: &[TomlValue] = match &e.value.kind {
@@ -108,7 +108,7 @@ pub(crate) fn asserts(reader: &mut Reader<'_>, top: &TomlTable) -> Vec<Spanned<E
 }
 
 /// Checks that an expression with `i` names a buffer without an index, whose elements `i` counts.
-fn element_is_clear(reader: &mut Reader<'_>, expr: &Spanned<Expr>) -> bool {
+fn element_is_clear(reader: &mut PointReader<'_>, expr: &Spanned<Expr>) -> bool {
     let bare = expr.value.bare_names();
     if !bare.contains(&"i") || bare.iter().any(|name| reader.known.buffers.contains_key(*name)) {
         return true;
@@ -120,7 +120,7 @@ fn element_is_clear(reader: &mut Reader<'_>, expr: &Spanned<Expr>) -> bool {
     false
 }
 
-pub(crate) fn outcome(reader: &mut Reader<'_>, top: &TomlTable) -> Option<Spanned<Vec<ExpectedOutcome>>> {
+pub(crate) fn outcome(reader: &mut PointReader<'_>, top: &TomlTable) -> Option<Spanned<Vec<ExpectedOutcome>>> {
     let e = top.get("outcome")?;
     let words = reader.texts("outcome", &e.value)?;
     if words.is_empty() {
@@ -162,7 +162,7 @@ pub(crate) fn outcome(reader: &mut Reader<'_>, top: &TomlTable) -> Option<Spanne
 }
 
 pub(crate) fn reason(
-    reader: &mut Reader<'_>,
+    reader: &mut PointReader<'_>,
     top: &TomlTable,
     outcome: Option<&Spanned<Vec<ExpectedOutcome>>>,
     steps: &[Step],
@@ -183,7 +183,7 @@ fn any_error(steps: &[Step]) -> bool {
     steps.iter().any(|s| s.error.is_some() || any_error(&s.steps))
 }
 
-pub(crate) fn env(reader: &mut Reader<'_>, top: &TomlTable) -> Vec<EnvVar> {
+pub(crate) fn env(reader: &mut PointReader<'_>, top: &TomlTable) -> Vec<EnvVar> {
     let Some(e) = top.get("env") else { return Vec::new() };
     let TomlKind::Table(t) = &e.value.kind else {
         reader.report_wrong_type("env", ValueType::Table, &e.value);
@@ -214,7 +214,7 @@ pub(crate) fn env(reader: &mut Reader<'_>, top: &TomlTable) -> Vec<EnvVar> {
     out
 }
 
-fn env_text(reader: &mut Reader<'_>, key: &str, val: &TomlValue) -> Option<String> {
+fn env_text(reader: &mut PointReader<'_>, key: &str, val: &TomlValue) -> Option<String> {
     let text = match &val.kind {
         TomlKind::Str(s) => s.to_string(),
         TomlKind::Int(v) => v.to_string(),
@@ -233,7 +233,7 @@ fn env_text(reader: &mut Reader<'_>, key: &str, val: &TomlValue) -> Option<Strin
     }
 }
 
-pub(crate) fn requires(reader: &mut Reader<'_>, top: &TomlTable) -> Requires {
+pub(crate) fn requires(reader: &mut PointReader<'_>, top: &TomlTable) -> Requires {
     let mut out = Requires::default();
     let Some(e) = top.get("requires") else { return out };
     let TomlKind::Table(t) = &e.value.kind else {

@@ -6,7 +6,7 @@ use super::file::{self, MatrixPoint, ReadPoint};
 use super::matrix::{self, Matrix, Variant};
 use super::names::case_name;
 use super::prescan;
-use super::reader::{AxisValue, DefinedNames, Reader, UsedNames};
+use super::reader::{AxisValue, DefinedNames, PointReader, UsedNames};
 use super::tree::{self, TomlTable};
 use super::variables::AllowEnv;
 use rustix::fs::{Mode, OFlags};
@@ -134,7 +134,7 @@ pub fn parse_with(file: &Arc<SourceFile>, name: &str, allow_env: &AllowEnv) -> R
         Some(top.entries.remove(at))
     };
     let (matrix, variants) = (taken(&mut top, "matrix"), taken(&mut top, "variants"));
-    let mut reader = Reader {
+    let mut reader = PointReader {
         file,
         axes: &[],
         world: 0,
@@ -239,7 +239,7 @@ impl FileCases<'_> {
     /// Reads one point.
     fn read_point(
         &mut self,
-        reader: &mut Reader<'_>,
+        reader: &mut PointReader<'_>,
         values: &[&tree::TomlValue],
         now: &[AxisValue],
         variant: &Variant<'_>,

@@ -2,7 +2,7 @@
 use super::diagnostic::{Diagnostic, Span};
 use super::keys::{self, KeyPlace, ValueType};
 use super::names::bad_name;
-use super::reader::{AxisValue, Reader};
+use super::reader::{AxisValue, PointReader};
 use super::tree::{TEXT_BYTES_PER_VALUE, TomlEntry, TomlKind, TomlTable, TomlValue};
 use crate::suggest::nearest;
 use std::collections::{BTreeMap, HashMap};
@@ -46,7 +46,13 @@ struct AxisIndex<'a> {
 }
 
 impl AxisIndex<'_> {
-    fn conditions(&self, reader: &mut Reader<'_>, table: &TomlTable, prefix: &str, out: &mut Vec<(usize, Vec<usize>)>) {
+    fn conditions(
+        &self,
+        reader: &mut PointReader<'_>,
+        table: &TomlTable,
+        prefix: &str,
+        out: &mut Vec<(usize, Vec<usize>)>,
+    ) {
         for e in table.entries.iter() {
             if reader.is_full() {
                 return;
@@ -95,7 +101,7 @@ pub(crate) struct Variant<'t> {
 
 impl Matrix {
     /// Reads `[matrix]`; `short` if some case has the short form.
-    pub fn read(reader: &mut Reader<'_>, entry: Option<&TomlEntry>, short: bool) -> Self {
+    pub fn read(reader: &mut PointReader<'_>, entry: Option<&TomlEntry>, short: bool) -> Self {
         let mut out = Self::default();
         let Some(entry) = entry else { return out };
         let TomlKind::Table(table) = &entry.value.kind else {
@@ -122,7 +128,7 @@ impl Matrix {
         out
     }
 
-    fn collect(&mut self, reader: &mut Reader<'_>, table: &TomlTable, prefix: &str, span: Span, short: bool) {
+    fn collect(&mut self, reader: &mut PointReader<'_>, table: &TomlTable, prefix: &str, span: Span, short: bool) {
         for e in &table.entries {
             let name = if prefix.is_empty() { e.key.to_string() } else { format!("{prefix}.{}", e.key) };
             match &e.value.kind {
@@ -166,7 +172,7 @@ impl Matrix {
         self.axes.push(Axis { name, key_span: e.key_span, values: vec![e.value.clone()], sets });
     }
 
-    fn add_axis(&mut self, reader: &mut Reader<'_>, e: &TomlEntry, name: &str, values: &[TomlValue], short: bool) {
+    fn add_axis(&mut self, reader: &mut PointReader<'_>, e: &TomlEntry, name: &str, values: &[TomlValue], short: bool) {
         let first = name.split('.').next().unwrap_or("");
         let dotted = name.contains('.');
         let sets = match first {
@@ -209,7 +215,7 @@ impl Matrix {
         self.axes.push(Axis { name: name.to_owned(), key_span: e.key_span, values: values.to_vec(), sets });
     }
 
-    fn read_exclude(&mut self, reader: &mut Reader<'_>, val: &TomlValue) {
+    fn read_exclude(&mut self, reader: &mut PointReader<'_>, val: &TomlValue) {
         let TomlKind::Array(tables) = &val.kind else {
             reader.report_wrong_type("exclude", ValueType::Table, val);
             if let Some(d) = reader.diagnostics.last_mut() {
@@ -258,7 +264,7 @@ impl Matrix {
 
     /// The number of combinations; `None`, with a diagnostic, if it is above a limit. `tree` is the number of values of one
     /// combination, `forms` the number of forms in which it may run.
-    pub fn product(&self, reader: &mut Reader<'_>, variants: usize, tree: usize, forms: usize) -> Option<usize> {
+    pub fn product(&self, reader: &mut PointReader<'_>, variants: usize, tree: usize, forms: usize) -> Option<usize> {
         let mut product = variants.max(1);
         for a in &self.axes {
             product = product.saturating_mul(a.values.len());
@@ -354,7 +360,7 @@ fn number(v: &TomlValue) -> Option<crate::expr::Value> {
 }
 
 /// The variants in file order; one without a name if the file has none.
-pub(crate) fn variants<'t>(reader: &mut Reader<'_>, entry: Option<&'t TomlEntry>) -> Vec<Variant<'t>> {
+pub(crate) fn variants<'t>(reader: &mut PointReader<'_>, entry: Option<&'t TomlEntry>) -> Vec<Variant<'t>> {
     let Some(entry) = entry else { return vec![Variant { name: None, keys: None }] };
     let TomlKind::Table(table) = &entry.value.kind else {
         reader.report_wrong_type("variants", ValueType::Table, &entry.value);
@@ -399,12 +405,12 @@ pub(crate) fn with_variant(top: &TomlTable, variant: &Variant<'_>) -> TomlTable 
 }
 
 /// Sets the key that an axis names.
-pub(crate) fn overlay(reader: &mut Reader<'_>, top: &mut TomlTable, axis: &Axis, value: &TomlValue) {
+pub(crate) fn overlay(reader: &mut PointReader<'_>, top: &mut TomlTable, axis: &Axis, value: &TomlValue) {
     let path: Vec<&str> = axis.name.split('.').collect();
     set(reader, top, &path, axis, value);
 }
 
-fn set(reader: &mut Reader<'_>, table: &mut TomlTable, path: &[&str], axis: &Axis, value: &TomlValue) {
+fn set(reader: &mut PointReader<'_>, table: &mut TomlTable, path: &[&str], axis: &Axis, value: &TomlValue) {
     let Some((first, rest)) = path.split_first() else { return };
     if rest.is_empty() {
         table.set(TomlEntry { key: (*first).into(), key_span: axis.key_span, value: value.clone() });

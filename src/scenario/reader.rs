@@ -100,7 +100,7 @@ pub(crate) enum RankScope {
 const MAX_DIAGNOSTICS: usize = 100;
 
 /// The state of reading one point of a file.
-pub(crate) struct Reader<'a> {
+pub(crate) struct PointReader<'a> {
     pub file: &'a Arc<SourceFile>,
     pub axes: &'a [AxisValue],
     pub world: usize,
@@ -113,7 +113,7 @@ pub(crate) struct Reader<'a> {
     pub used: UsedNames,
 }
 
-impl Reader<'_> {
+impl PointReader<'_> {
     pub fn report(&mut self, d: Diagnostic) {
         if !self.is_full() {
             self.diagnostics.push(d);

@@ -2,12 +2,12 @@
 use super::case::*;
 use super::diagnostic::Diagnostic;
 use super::keys::{self, KeyPlace};
-use super::reader::{AllowedNames, NumberKind, RankScope, Reader};
+use super::reader::{AllowedNames, NumberKind, PointReader, RankScope};
 use super::tree::{TomlKind, TomlValue};
 use crate::suggest::nearest;
 use nccl_sys::{ncclRedOp_t, ncclResult_t};
 
-pub(crate) fn is_device_scalar(reader: &mut Reader<'_>, val: &TomlValue) -> Option<bool> {
+pub(crate) fn is_device_scalar(reader: &mut PointReader<'_>, val: &TomlValue) -> Option<bool> {
     let text = reader.text("scalar", val)?;
     match text.value.as_str() {
         "device" => Some(true),
@@ -20,7 +20,7 @@ pub(crate) fn is_device_scalar(reader: &mut Reader<'_>, val: &TomlValue) -> Opti
 }
 
 pub(crate) fn reduction(
-    reader: &mut Reader<'_>,
+    reader: &mut PointReader<'_>,
     val: &TomlValue,
     device: Option<bool>,
 ) -> Option<Spanned<StepReduction>> {
@@ -79,7 +79,7 @@ pub(crate) fn result_code(word: &str) -> Option<Option<ncclResult_t>> {
         .map(Some)
 }
 
-pub(crate) fn step_error(reader: &mut Reader<'_>, val: &TomlValue) -> Option<Spanned<StepError>> {
+pub(crate) fn step_error(reader: &mut PointReader<'_>, val: &TomlValue) -> Option<Spanned<StepError>> {
     let words = reader.texts("error", val)?;
     let by_rank = matches!(val.kind, TomlKind::Array(_));
     let mut codes = Vec::new();
@@ -106,7 +106,7 @@ pub(crate) fn step_error(reader: &mut Reader<'_>, val: &TomlValue) -> Option<Spa
     Some(Spanned { span: val.span, value: v })
 }
 
-pub(crate) fn counts(reader: &mut Reader<'_>, val: &TomlValue) -> Option<Spanned<AllToAllCounts>> {
+pub(crate) fn counts(reader: &mut PointReader<'_>, val: &TomlValue) -> Option<Spanned<AllToAllCounts>> {
     let rows = match &val.kind {
         TomlKind::Str(_) => {
             let e = reader.expression(val, AllowedNames::COUNTS)?;

@@ -6,10 +6,10 @@ use super::defaults::Defaults;
 use super::diagnostic::{Diagnostic, Span};
 use super::keys::{self, KeyPlace, ValueType};
 use super::names::bad_name;
-use super::reader::{AllowedNames, NumberKind, RankScope, Reader};
+use super::reader::{AllowedNames, NumberKind, PointReader, RankScope};
 use super::step_values::{counts, is_device_scalar, reduction, step_error};
 use super::tree::{TomlEntry, TomlKind, TomlTable, TomlValue};
-use crate::expr::{Expr, Node};
+use crate::expr::{Expr, ExprNode};
 use crate::ops::{self, Composite, Host, Op};
 use crate::suggest::nearest;
 
@@ -24,7 +24,7 @@ pub(crate) enum StepContext {
 
 /// Reads a list of steps.
 pub(crate) fn read_steps(
-    reader: &mut Reader<'_>,
+    reader: &mut PointReader<'_>,
     val: &TomlValue,
     defaults: &Defaults<'_>,
     around: StepContext,
@@ -54,7 +54,7 @@ pub(crate) fn read_steps(
 /// Reads one step. `None` if its operation is not known. Invalid keys are left out of the step, which is never used then,
 /// because a file with diagnostics has no cases.
 pub(crate) fn read_step(
-    reader: &mut Reader<'_>,
+    reader: &mut PointReader<'_>,
     table: &TomlTable,
     span: Span,
     defaults: &Defaults<'_>,
@@ -90,7 +90,7 @@ pub(crate) fn read_step(
 }
 
 fn check_keys(
-    reader: &mut Reader<'_>,
+    reader: &mut PointReader<'_>,
     table: &TomlTable,
     span: Span,
     op: &'static Op,
@@ -132,7 +132,7 @@ fn step_keys(op: &'static Op) -> impl Iterator<Item = &'static str> {
     ops::COMMON_KEYS.iter().chain(op.keys).copied()
 }
 
-fn only_nccl_calls(reader: &mut Reader<'_>, op: &Op, span: Span) {
+fn only_nccl_calls(reader: &mut PointReader<'_>, op: &Op, span: Span) {
     use ops::Kind as K;
     let why = match op.kind {
         K::Collective(_) | K::Send | K::Recv | K::SendRecv | K::Group | K::Comm(_) | K::Later => return,
@@ -162,7 +162,7 @@ impl<'t> StepReader<'t, '_> {
     }
 
     /// The entry of a key on the step, else the innermost default; `None` if the operation does not have the key.
-    fn entry_or_default(&self, reader: &mut Reader<'_>, key: &str) -> Option<&'t TomlEntry> {
+    fn entry_or_default(&self, reader: &mut PointReader<'_>, key: &str) -> Option<&'t TomlEntry> {
         if !keys::is_step_key(self.op, key) {
             return None;
         }
@@ -170,12 +170,12 @@ impl<'t> StepReader<'t, '_> {
         self.own_entry(key).or(default)
     }
 
-    fn num(&self, reader: &mut Reader<'_>, key: &str, want: NumberKind) -> Option<NumberByRank> {
+    fn num(&self, reader: &mut PointReader<'_>, key: &str, want: NumberKind) -> Option<NumberByRank> {
         let entry = self.own_entry(key)?;
         reader.number_by_rank(key, &entry.value, AllowedNames::STEP, want, RankScope::Communicator)
     }
 
-    fn read(self, reader: &mut Reader<'_>, nests: bool) -> Step {
+    fn read(self, reader: &mut PointReader<'_>, nests: bool) -> Step {
         let input = self.buffer(reader, "in", false);
         let output = self.buffer(reader, "out", true);
         let in_place = self.entry_or_default(reader, "in_place");
@@ -248,7 +248,7 @@ impl<'t> StepReader<'t, '_> {
         step
     }
 
-    fn read_inner_steps(&self, reader: &mut Reader<'_>, step: &mut Step) {
+    fn read_inner_steps(&self, reader: &mut PointReader<'_>, step: &mut Step) {
         let Some(e) = self.own_entry("steps") else { return };
         let around = if matches!(self.op.kind, ops::Kind::Group) { StepContext::Group } else { StepContext::Program };
         step.steps = read_steps(reader, &e.value, &self.defaults.with(self.table), around);
@@ -257,7 +257,7 @@ impl<'t> StepReader<'t, '_> {
     /// Takes count and dtype of a map that reads no buffer from the defaults.
     fn map_from_defaults(
         &self,
-        reader: &mut Reader<'_>,
+        reader: &mut PointReader<'_>,
         count: &mut Option<NumberByRank>,
         dtype: &mut Option<Spanned<crate::num::DType>>,
     ) {
@@ -284,7 +284,7 @@ impl<'t> StepReader<'t, '_> {
         }
     }
 
-    fn buffer(&self, reader: &mut Reader<'_>, key: &'static str, writes: bool) -> Option<BufferRef> {
+    fn buffer(&self, reader: &mut PointReader<'_>, key: &'static str, writes: bool) -> Option<BufferRef> {
         if self.short {
             let has = self.op.keys.contains(&key);
             if has {
@@ -323,7 +323,7 @@ impl<'t> StepReader<'t, '_> {
         reader.buffer_ref(key, &e.value, AllowedNames::STEP, false)
     }
 
-    fn name(&self, reader: &mut Reader<'_>) -> Option<Spanned<String>> {
+    fn name(&self, reader: &mut PointReader<'_>) -> Option<Spanned<String>> {
         let name = self.own_entry("name").and_then(|e| reader.text("name", &e.value))?;
         if let Some((message, help)) = bad_name(&name.value) {
             reader.report(Diagnostic::new(name.span, message).help(help));
@@ -332,7 +332,7 @@ impl<'t> StepReader<'t, '_> {
     }
 
     /// The communicators: `comm` or `groups`, the innermost of them.
-    fn communicator(&self, reader: &mut Reader<'_>) -> StepComm {
+    fn communicator(&self, reader: &mut PointReader<'_>) -> StepComm {
         let world = StepComm::Comm(Spanned { span: self.span, value: "world".to_owned() });
         let nests = matches!(self.op.kind, ops::Kind::Group | ops::Kind::Loop);
         let init = matches!(self.op.kind, ops::Kind::Comm(ops::CommOp::Init));
@@ -359,7 +359,7 @@ impl<'t> StepReader<'t, '_> {
         }
     }
 
-    fn reduce(&self, reader: &mut Reader<'_>) -> Option<Spanned<StepReduction>> {
+    fn reduce(&self, reader: &mut PointReader<'_>) -> Option<Spanned<StepReduction>> {
         let entry = self.entry_or_default(reader, "reduce");
         let factor = match entry.map(|e| &e.value.kind) {
             Some(TomlKind::Table(t)) => Some(t),
@@ -380,7 +380,7 @@ impl<'t> StepReader<'t, '_> {
         reduction(reader, &entry.value, device)
     }
 
-    fn after(&self, reader: &mut Reader<'_>) -> Vec<Spanned<String>> {
+    fn after(&self, reader: &mut PointReader<'_>) -> Vec<Spanned<String>> {
         let names = self.own_entry("after").and_then(|e| reader.texts("after", &e.value)).unwrap_or_default();
         for (at, n) in names.iter().enumerate() {
             check_stream(reader, n);
@@ -392,7 +392,7 @@ impl<'t> StepReader<'t, '_> {
         names
     }
 
-    fn read_streams(&self, reader: &mut Reader<'_>, step: &mut Step) {
+    fn read_streams(&self, reader: &mut PointReader<'_>, step: &mut Step) {
         let Some(name) = self.entry_or_default(reader, "stream").and_then(|e| reader.text("stream", &e.value)) else {
             return;
         };
@@ -408,7 +408,7 @@ impl<'t> StepReader<'t, '_> {
     }
 
     /// Reports a step that waits for its own stream.
-    fn check_after(&self, reader: &mut Reader<'_>, step: &Step) {
+    fn check_after(&self, reader: &mut PointReader<'_>, step: &Step) {
         if let Some(own) = step.after.iter().find(|name| name.value == step.stream) {
             let text = format!(
                 "this step runs on `{}` itself, so it comes after that stream's work anyway",
@@ -419,7 +419,7 @@ impl<'t> StepReader<'t, '_> {
     }
 
     /// Reports keys that are not yet supported.
-    fn check_unsupported_keys(&self, reader: &mut Reader<'_>) {
+    fn check_unsupported_keys(&self, reader: &mut PointReader<'_>) {
         if self.op.missing.is_some() {
             return;
         }
@@ -430,7 +430,7 @@ impl<'t> StepReader<'t, '_> {
         }
     }
 
-    fn check_required_keys(&self, reader: &mut Reader<'_>, step: &Step) {
+    fn check_required_keys(&self, reader: &mut PointReader<'_>, step: &Step) {
         use ops::Kind as K;
         let has = |key: &str| self.table.get(key).is_some();
         let mut wanted: Vec<&str> = match self.op.kind {
@@ -469,17 +469,17 @@ impl<'t> StepReader<'t, '_> {
     }
 }
 
-fn names_buffer(reader: &Reader<'_>, e: &Expr) -> bool {
+fn names_buffer(reader: &PointReader<'_>, e: &Expr) -> bool {
     let mut found = false;
     e.node.visit(&mut |n| {
-        if let Node::Name(name) | Node::Index(name, _) = n {
+        if let ExprNode::Name(name) | ExprNode::Index(name, _) = n {
             found |= reader.known.buffers.contains_key(name);
         }
     });
     found
 }
 
-fn check_stream(reader: &mut Reader<'_>, name: &Spanned<String>) {
+fn check_stream(reader: &mut PointReader<'_>, name: &Spanned<String>) {
     if name.value == "main" || reader.known.streams.contains(&name.value) {
         return;
     }

@@ -2,14 +2,14 @@
 use super::case::*;
 use super::diagnostic::{Diagnostic, Span};
 use super::keys::{self, KeyPlace, ValueType};
-use super::reader::{AllowedNames, Reader};
+use super::reader::{AllowedNames, PointReader};
 use super::tree::{TomlKind, TomlValue};
 use crate::num::{DType, empty_range};
 
 /// Largest number of parts of a text, which are evaluated for every rank.
 const MAX_PARTS: usize = 2000;
 
-pub(crate) fn read_each(reader: &mut Reader<'_>, val: &TomlValue, dtype: Option<DType>) -> Option<FillValues> {
+pub(crate) fn read_each(reader: &mut PointReader<'_>, val: &TomlValue, dtype: Option<DType>) -> Option<FillValues> {
     match &val.kind {
         TomlKind::Str(_) => reader.expression(val, AllowedNames::ELEMENT).map(FillValues::Each),
         TomlKind::Array(a) => reader.elements(a, dtype).map(FillValues::Row),
@@ -21,7 +21,7 @@ pub(crate) fn read_each(reader: &mut Reader<'_>, val: &TomlValue, dtype: Option<
     }
 }
 
-pub(crate) fn read_random(reader: &mut Reader<'_>, val: &TomlValue, dtype: Option<DType>) -> Option<FillValues> {
+pub(crate) fn read_random(reader: &mut PointReader<'_>, val: &TomlValue, dtype: Option<DType>) -> Option<FillValues> {
     let TomlKind::Table(t) = &val.kind else {
         reader.report_wrong_type("random", ValueType::Table, val);
         return None;
@@ -62,7 +62,7 @@ fn number(e: &Element) -> Option<f64> {
     }
 }
 
-pub(crate) fn read_text(reader: &mut Reader<'_>, val: &TomlValue, whole: bool) -> Option<FillValues> {
+pub(crate) fn read_text(reader: &mut PointReader<'_>, val: &TomlValue, whole: bool) -> Option<FillValues> {
     match &val.kind {
         TomlKind::Str(s) => parse_template(reader, val.span, s).map(FillValues::Template),
         TomlKind::Array(a) if whole => {
@@ -81,7 +81,7 @@ pub(crate) fn read_text(reader: &mut Reader<'_>, val: &TomlValue, whole: bool) -
 }
 
 /// Parses a text of literal parts and `{expression}`s; `{{` and `}}` are braces.
-fn parse_template(reader: &mut Reader<'_>, span: Span, s: &str) -> Option<Vec<TextPart>> {
+fn parse_template(reader: &mut PointReader<'_>, span: Span, s: &str) -> Option<Vec<TextPart>> {
     let mut parts = Vec::new();
     let mut literal = String::new();
     let mut at = 0;

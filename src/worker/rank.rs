@@ -2,7 +2,7 @@
 use super::map;
 use super::session::{RankState, Run};
 use crate::backend::cuda::OUT_OF_MEMORY;
-use crate::backend::{Address, CallError, CollectiveCall, Comm, CommSlot, DeviceError, Staging, TransferCall};
+use crate::backend::{Address, CallError, CollectiveCall, CommHandle, CommSlot, DeviceError, Staging, TransferCall};
 use crate::job::arena::{Outside, Step};
 use crate::job::{Asked, Call, Figure, Job, NOT_NCCL, Ptr, RankEnd, Red, Traffic, What};
 use crate::ops::ConfigValue;
@@ -72,7 +72,7 @@ pub struct Rank<'a> {
     run: &'a Arc<Run>,
     seat: MutexGuard<'a, RankState>,
     /// Reductions to end when the outermost group ends.
-    ops: Vec<(ncclRedOp_t, Comm)>,
+    ops: Vec<(ncclRedOp_t, CommHandle)>,
     depth: u32,
     tags: Vec<Tag>,
     /// Clocks to stop on a stream once it has the open group's work.
@@ -376,7 +376,7 @@ impl<'a> Rank<'a> {
     }
 
     fn async_error(&self) -> Option<CallError> {
-        let comms = self.seat.comms.iter().map(CommSlot::get).filter(|c| *c != Comm::NULL);
+        let comms = self.seat.comms.iter().map(CommSlot::get).filter(|c| *c != CommHandle::NULL);
         comms.filter_map(|comm| self.run.backend.library.async_error(comm).err()).next()
     }
 
@@ -411,7 +411,8 @@ impl<'a> Rank<'a> {
     }
 
     fn ask(&self, index: u32) {
-        let Some(comm) = self.seat.comms.get(index as usize).map(CommSlot::get).filter(|comm| *comm != Comm::NULL)
+        let Some(comm) =
+            self.seat.comms.get(index as usize).map(CommSlot::get).filter(|comm| *comm != CommHandle::NULL)
         else {
             return;
         };
@@ -442,7 +443,8 @@ impl<'a> Rank<'a> {
         let number = self.run.first_tag.wrapping_add(tag.tag);
         let mut sum: Option<Traffic> = None;
         for comm in &tag.comms {
-            let Some(handle) = self.seat.comms.get(*comm as usize).map(CommSlot::get).filter(|h| *h != Comm::NULL)
+            let Some(handle) =
+                self.seat.comms.get(*comm as usize).map(CommSlot::get).filter(|h| *h != CommHandle::NULL)
             else {
                 sum = None; // ended meanwhile: part of the figure is lost, so there is none
                 break;

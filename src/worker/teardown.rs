@@ -2,7 +2,7 @@
 use super::Kept;
 use super::crew::RankThreads;
 use super::session::Replies;
-use crate::backend::{Backend, Comm, CommSlot};
+use crate::backend::{Backend, CommHandle, CommSlot};
 use crate::job::Reply;
 use crate::job::arena::{Mapping, Step};
 use std::sync::atomic::Ordering;
@@ -62,7 +62,7 @@ impl Drop for Ending {
 pub fn destroy(crew: &RankThreads, backend: &'static Backend, set: Kept, ending: Arc<Ending>) {
     let library = &backend.library;
     let end = move |rank: usize, slot: &CommSlot, ending: &Ending| {
-        if slot.get() == Comm::NULL {
+        if slot.get() == CommHandle::NULL {
             return;
         }
         let ended = backend.device.bind(rank).map_err(|e| e.to_string());

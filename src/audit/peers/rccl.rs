@@ -12,7 +12,7 @@
 //! in every type (the suite: all_reduce of f32); in-place reduce_scatter in NCCL's layout (the suite lays the result over the start
 //! of the input). A ring of messages is run as the pairs one after the other that the suite runs.
 use super::floats::{FoldOp, distance, divide, fold, is_avg, round};
-use super::single_operation::{Counts, OperationReduction, SingleOperation};
+use super::single_operation::{OperationCounts, OperationReduction, SingleOperation};
 use super::{CheckedPart, ElementPosition, NotRunnable, OperationCall, PeerSuite};
 use crate::num::{DType, encode_int};
 use crate::ops::{Composite, Kind, NcclCall};
@@ -50,7 +50,7 @@ impl PeerSuite for Rccl {
         match operation.op.kind {
             Kind::Collective(_) | Kind::Composite(Composite::AllGatherV | Composite::AllToAllV) => {}
             Kind::SendRecv => {
-                let Counts::Same(_) = operation.counts else { return Err(NotRunnable::NotOneOperation) };
+                let OperationCounts::Same(_) = operation.counts else { return Err(NotRunnable::NotOneOperation) };
                 let pair = |from: usize| {
                     let to = (from + 1) % operation.n;
                     format!(

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 /// The counts of an operation.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Counts {
+pub enum OperationCounts {
     /// NCCL's count, the same on every rank.
     Same(u64),
     /// What each rank sends.
@@ -19,7 +19,7 @@ pub enum Counts {
     Matrix(Vec<Vec<u64>>),
 }
 
-impl Counts {
+impl OperationCounts {
     /// True if every count is 0.
     pub fn all_zero(&self) -> bool {
         self.all(|count| count == 0)
@@ -65,7 +65,7 @@ pub struct SingleOperation {
     /// World size.
     pub n: usize,
     /// The counts.
-    pub counts: Counts,
+    pub counts: OperationCounts,
     /// The root; 0 for an operation without one.
     pub root: usize,
     /// True if send and receive buffer share memory.
@@ -112,7 +112,7 @@ impl SingleOperation {
             dtype: input.dtype,
             reduce: None,
             n,
-            counts: Counts::Same(0),
+            counts: OperationCounts::Same(0),
             root: 0,
             in_place: false,
             // Where ranks differ in their offset, it becomes 1.
@@ -121,7 +121,7 @@ impl SingleOperation {
         };
         match (&op.kind, plan.events.as_slice()) {
             (Kind::Collective(_), [Event::Collective { k, reduce, root, send, recv, .. }]) => {
-                operation.counts = Counts::Same(*k);
+                operation.counts = OperationCounts::Same(*k);
                 operation.root = *root;
                 operation.reduce = reduce.as_ref().map(|reduce| match reduce {
                     Reduction::Builtin(op) => OperationReduction::Builtin(*op),
@@ -134,10 +134,11 @@ impl SingleOperation {
                 }
             }
             (Kind::Composite(Composite::AllGatherV), _) => {
-                operation.counts = Counts::PerRank((0..n).map(|rank| place(rank).map_or(0, |p| p.count)).collect());
+                operation.counts =
+                    OperationCounts::PerRank((0..n).map(|rank| place(rank).map_or(0, |p| p.count)).collect());
             }
             (Kind::Composite(Composite::AllToAllV), events) => {
-                operation.counts = Counts::Matrix(piece_counts(events, n))
+                operation.counts = OperationCounts::Matrix(piece_counts(events, n))
             }
             (Kind::SendRecv, events) => {
                 let pieces = piece_counts(events, n);
@@ -149,7 +150,7 @@ impl SingleOperation {
                 if !pieces.iter().enumerate().all(fits) {
                     return Err(NotRunnable::NotOneOperation);
                 }
-                operation.counts = Counts::Same(count);
+                operation.counts = OperationCounts::Same(count);
             }
             _ => return Err(NotRunnable::NotOneOperation),
         }
@@ -167,7 +168,7 @@ impl SingleOperation {
             line(format_args!("offset = {}", self.offset));
         }
         if let Some(steps) = &self.steps {
-            let count = if let Counts::Same(count) = &self.counts { *count } else { 0 };
+            let count = if let OperationCounts::Same(count) = &self.counts { *count } else { 0 };
             line(format_args!("inputs.x = {{ each = 0, count = {count} }}\nsteps = {steps}"));
             return text;
         }
@@ -198,16 +199,18 @@ impl SingleOperation {
         }
         let elements = |extent: Extent, k: u64| extent.elements(k, self.n).unwrap_or(u64::MAX);
         match (&self.counts, &self.op.kind) {
-            (Counts::Same(k), Kind::Collective(c)) => {
+            (OperationCounts::Same(k), Kind::Collective(c)) => {
                 line(format_args!("inputs.x = {{ each = 0, count = {} }}", elements(c.send, *k)));
                 // Every rank has a receive buffer, even if it receives nothing.
                 if !writes_all && !self.in_place {
                     line(format_args!("inputs.y = {{ count = {} }}", elements(c.recv, *k)));
                 }
             }
-            (Counts::Same(k), _) => line(format_args!("inputs.x = {{ each = 0, count = {k} }}")),
-            (Counts::PerRank(counts), _) => line(format_args!("inputs.x = {{ each = 0, count = {counts:?} }}")),
-            (Counts::Matrix(rows), _) => {
+            (OperationCounts::Same(k), _) => line(format_args!("inputs.x = {{ each = 0, count = {k} }}")),
+            (OperationCounts::PerRank(counts), _) => {
+                line(format_args!("inputs.x = {{ each = 0, count = {counts:?} }}"))
+            }
+            (OperationCounts::Matrix(rows), _) => {
                 line(format_args!("inputs.x = {{ each = 0 }}"));
                 keys += &format!(", counts = {rows:?}");
             }

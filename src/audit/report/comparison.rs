@@ -1,5 +1,5 @@
 //! Several checkers side by side: the faults that each catches, as a table and as JSON lines.
-use crate::audit::{FaultOrFlaw, ItemRow, Report};
+use crate::audit::{AuditReport, FaultOrFlaw, ItemRow};
 use crate::printable::{one_line, write_json as json_text};
 use crate::report::Styles;
 use crate::report::human::duration;
@@ -14,7 +14,7 @@ const COLUMN: usize = 12;
 /// # Errors
 ///
 /// Writing fails.
-pub fn write_comparison(to: &mut dyn Write, reports: &[Report], seconds: f64, styles: &Styles) -> io::Result<()> {
+pub fn write_comparison(to: &mut dyn Write, reports: &[AuditReport], seconds: f64, styles: &Styles) -> io::Result<()> {
     let Styles { strong, fail, faint, .. } = styles;
     let names: String = reports.iter().map(|report| format!("{:>COLUMN$}", report.checker)).collect();
     writeln!(to, "{strong}{:<6}{names}  what is wrong{strong:#}", "fault")?;
@@ -32,7 +32,7 @@ pub fn write_comparison(to: &mut dyn Write, reports: &[Report], seconds: f64, st
         }
         writeln!(to, "  {}", item.text())?;
     }
-    let mut line = |label: &str, of: &dyn Fn(&Report) -> String| -> io::Result<()> {
+    let mut line = |label: &str, of: &dyn Fn(&AuditReport) -> String| -> io::Result<()> {
         let cells: String = reports.iter().map(|report| format!("{:>COLUMN$}", of(report))).collect();
         writeln!(to, "{strong}{label:<6}{cells}{strong:#}")
     };
@@ -62,13 +62,13 @@ pub fn write_comparison(to: &mut dyn Write, reports: &[Report], seconds: f64, st
 /// # Errors
 ///
 /// Writing fails.
-pub fn write_json_lines(to: &mut dyn Write, reports: &[Report], seconds: f64) -> io::Result<()> {
+pub fn write_json_lines(to: &mut dyn Write, reports: &[AuditReport], seconds: f64) -> io::Result<()> {
     let mut line = |value: Value| -> io::Result<()> {
         json_text(&mut *to, &value)?;
         to.write_all(b"\n")
     };
     for item in faults(reports) {
-        let cell = |report: &Report| {
+        let cell = |report: &AuditReport| {
             let row = item_row(report, item)?;
             let counts = json!({"caught": row.caught, "reached": row.reached, "at_least": row.at_least});
             Some((report.checker.to_owned(), counts))
@@ -88,11 +88,11 @@ pub fn write_json_lines(to: &mut dyn Write, reports: &[Report], seconds: f64) ->
 }
 
 /// The library's faults; flaws of this project's judge say nothing of other checkers.
-fn faults(reports: &[Report]) -> impl Iterator<Item = FaultOrFlaw> {
+fn faults(reports: &[AuditReport]) -> impl Iterator<Item = FaultOrFlaw> {
     let rows = reports.first().map(|report| report.items.as_slice()).unwrap_or_default();
     rows.iter().map(|row| row.item).filter(|item| matches!(item, FaultOrFlaw::Fault(_)))
 }
 
-fn item_row(report: &Report, item: FaultOrFlaw) -> Option<&ItemRow> {
+fn item_row(report: &AuditReport, item: FaultOrFlaw) -> Option<&ItemRow> {
     report.items.iter().find(|row| row.item == item)
 }

@@ -1,5 +1,5 @@
 //! The report of an audit as a table and as JSON lines.
-use crate::audit::{FaultOrFlaw, FileRow, ItemRow, Report};
+use crate::audit::{AuditReport, FaultOrFlaw, FileRow, ItemRow};
 use crate::printable::{one_line, printable, write_json as json_text};
 use crate::report::Styles;
 use crate::report::human::duration;
@@ -25,7 +25,7 @@ struct Widths {
 /// Writing fails.
 pub fn write_table(
     to: &mut dyn Write,
-    report: &Report,
+    report: &AuditReport,
     seconds: f64,
     scenarios: bool,
     styles: &Styles,
@@ -107,7 +107,7 @@ fn first_text(row: &ItemRow) -> String {
     }
 }
 
-fn write_files(to: &mut dyn Write, report: &Report, styles: &Styles) -> io::Result<()> {
+fn write_files(to: &mut dyn Write, report: &AuditReport, styles: &Styles) -> io::Result<()> {
     let Styles { strong, .. } = styles;
     let width = report.files.iter().map(|file| file.name.chars().count()).max().unwrap_or(0).max(8);
     let head = format!("{:<width$}{:>7}{:>9}  {}", "scenario", "cases", "catches", "alone");
@@ -130,7 +130,7 @@ fn plural(count: usize, word: &str) -> String {
     if count == 1 { format!("1 {word}") } else { format!("{count} {word}s") }
 }
 
-fn write_summary(to: &mut dyn Write, report: &Report, seconds: f64, styles: &Styles) -> io::Result<()> {
+fn write_summary(to: &mut dyn Write, report: &AuditReport, seconds: f64, styles: &Styles) -> io::Result<()> {
     let Styles { pass, fail, skip, strong, .. } = styles;
     for (reason, count) in &report.skipped {
         writeln!(to, "{skip}skipped{skip:#} {count}: {}", one_line(reason))?;
@@ -214,7 +214,7 @@ fn write_summary(to: &mut dyn Write, report: &Report, seconds: f64, styles: &Sty
 /// # Errors
 ///
 /// Writing fails.
-pub fn write_json_lines(to: &mut dyn Write, report: &Report, seconds: f64) -> io::Result<()> {
+pub fn write_json_lines(to: &mut dyn Write, report: &AuditReport, seconds: f64) -> io::Result<()> {
     let mut line = |value: Value| -> io::Result<()> {
         json_text(&mut *to, &value)?;
         to.write_all(b"\n")

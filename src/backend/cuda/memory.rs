@@ -90,7 +90,7 @@ impl CudaMemory {
 
 impl Drop for CudaMemory {
     fn drop(&mut self) {
-        // SAFETY: the driver gave it; whoever drops a block has waited for the work that uses it.
+        // SAFETY: the driver gave it; a block is dropped after the work that uses it has ended.
         self.cuda.with_context(self.context, |driver| _ = unsafe { driver.memory_free(self.given) });
     }
 }
@@ -154,7 +154,7 @@ impl PinnedStaging {
 
 impl Drop for PinnedStaging {
     fn drop(&mut self) {
-        // SAFETY: the driver gave it; whoever drops it has waited for the work that uses it.
+        // SAFETY: the driver gave it; it is dropped after the work that uses it has ended.
         self.cuda.with_context(self.context, |driver| _ = unsafe { driver.host_free(self.host.cast()) });
     }
 }

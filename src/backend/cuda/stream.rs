@@ -1,5 +1,5 @@
-//! Non-blocking streams and events. The host never waits inside the driver: it looks, and sleeps between two looks, so
-//! that it can be told to stop.
+//! Non-blocking streams and events. The host never waits inside the driver: it queries the stream and sleeps between two
+//! queries, so that it can be stopped.
 #![allow(unsafe_code)] // calls the driver
 
 use super::super::device::{Address, DeviceError, MapFn};
@@ -11,16 +11,16 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// CU_STREAM_NON_BLOCKING: apart from the default stream.
+/// CU_STREAM_NON_BLOCKING: independent of the default stream.
 const NON_BLOCKING: u32 = 1;
 /// CU_EVENT_DISABLE_TIMING.
 const NO_TIMES: u32 = 2;
-/// The first pause between two looks; each is twice the one before.
+/// The first pause between two queries; each is twice the one before.
 const SHORTEST: Duration = Duration::from_micros(10);
-/// No pause is longer.
+/// The longest pause.
 const LONGEST: Duration = Duration::from_millis(1);
 
-/// A queue of work on a device; ended when the last holder drops it.
+/// A stream of a device; it is destroyed when its last owner drops it.
 #[derive(Clone, Debug)]
 pub struct CudaStream(Arc<OwnedStream>);
 
@@ -46,7 +46,7 @@ impl Drop for OwnedStream {
 }
 
 impl CudaStream {
-    /// On the calling thread's device.
+    /// Makes one on the calling thread's device.
     ///
     /// # Errors
     ///
@@ -69,12 +69,12 @@ impl CudaStream {
         Ok(Self(Arc::new(OwnedStream { cuda, context: cuda.current()?, raw: std::ptr::null_mut() })))
     }
 
-    /// As `cudaStream_t`: the runtime's streams are the driver's.
+    /// The stream as a `cudaStream_t`: the runtime's streams are the driver's.
     pub fn raw(&self) -> *mut c_void {
         self.0.raw.cast()
     }
 
-    /// Between device addresses, in stream order.
+    /// Copies between device addresses, in stream order.
     ///
     /// # Errors
     ///
@@ -83,20 +83,20 @@ impl CudaStream {
         if len == 0 {
             return Ok(());
         }
-        // SAFETY: both ranges lie inside blocks that live until the stream is drained (see `device::Stream::copy`).
+        // SAFETY: both ranges lie inside blocks that live until the stream is drained (see `device::DeviceStream::copy`).
         unsafe { self.0.cuda.driver.copy(to.0, from.0, len as usize, self.0.raw) }
     }
 
-    /// From pinned memory, in stream order.
+    /// Copies from pinned memory, in stream order.
     pub(super) fn copy_in(&self, to: Address, from: *const u8, len: u64) -> Result<(), CudaError> {
         if len == 0 {
             return Ok(());
         }
-        // SAFETY: as in `copy`; the host's bytes are a `Staging`'s, which lives as long.
+        // SAFETY: as in `copy`; the host's bytes are a `PinnedStaging`'s, which lives as long.
         unsafe { self.0.cuda.driver.copy_in(to.0, from.cast(), len as usize, self.0.raw) }
     }
 
-    /// To pinned memory, in stream order.
+    /// Copies to pinned memory, in stream order.
     pub(super) fn copy_out(&self, to: *mut u8, from: Address, len: u64) -> Result<(), CudaError> {
         if len == 0 {
             return Ok(());
@@ -105,7 +105,7 @@ impl CudaStream {
         unsafe { self.0.cuda.driver.copy_out(to.cast(), from.0, len as usize, self.0.raw) }
     }
 
-    /// Copies out what is read, computes on a thread of the driver's, and copies the result in; all in stream order.
+    /// Copies the inputs out, computes on a thread of the driver, and copies the result in; all in stream order.
     ///
     /// # Errors
     ///
@@ -125,14 +125,14 @@ impl CudaStream {
             inputs.push((PinnedPiece(piece), len as usize));
         }
         let result = PinnedPiece(staging.take(out_len)?);
-        // without a value nothing is written: then what was there goes back
+        // Without a value the old bytes are copied back.
         self.copy_out(result.0, out, out_len)?;
         let place = result.0;
         self.host_fn(Box::new(move || compute(&inputs, result, out_len as usize, f)))?;
         Ok(self.copy_in(out, place, out_len)?)
     }
 
-    /// Runs `f` in stream order, on a thread of the driver's. It must neither block nor call the driver.
+    /// Runs `f` in stream order, on a thread of the driver. It must neither block nor call the driver.
     ///
     /// # Errors
     ///
@@ -148,7 +148,7 @@ impl CudaStream {
         given
     }
 
-    /// The event is reached when everything so far is finished.
+    /// Records the event after all work that is in the stream.
     ///
     /// # Errors
     ///
@@ -158,7 +158,7 @@ impl CudaStream {
         unsafe { self.0.cuda.driver.event_record(event.raw, self.0.raw) }
     }
 
-    /// What follows waits for the event.
+    /// Makes later work wait for the event.
     ///
     /// # Errors
     ///
@@ -168,7 +168,7 @@ impl CudaStream {
         unsafe { self.0.cuda.driver.stream_wait(self.0.raw, event.raw, 0) }
     }
 
-    /// Waits for everything so far (true), or until `stop` says true (false).
+    /// Waits for all work that is in the stream and returns true, or returns false as soon as `stop` is true.
     ///
     /// # Errors
     ///
@@ -190,7 +190,7 @@ impl CudaStream {
         }
     }
 
-    /// Waits for everything so far.
+    /// Waits for all work that is in the stream.
     pub(super) fn synchronize(&self) -> Result<(), CudaError> {
         self.synchronize_unless(&|| false).map(|_| ())
     }
@@ -213,11 +213,11 @@ fn compute(inputs: &[(PinnedPiece, usize)], out: PinnedPiece, out_len: usize, f:
     }
 }
 
-/// What the driver calls.
+/// The function that the driver calls.
 unsafe extern "C" fn run(data: *mut c_void) {
     // SAFETY: `host_fn` made it, and the driver calls this once.
     let f = unsafe { Box::from_raw(data.cast::<Box<dyn FnOnce() + Send>>()) };
-    // a panic must not pass through the driver; its hook has told of it
+    // A panic must not pass through the driver; its hook has reported it.
     let _ = catch_unwind(AssertUnwindSafe(f));
 }
 
@@ -230,7 +230,7 @@ pub struct CudaEvent {
 }
 
 impl CudaEvent {
-    /// On the calling thread's device.
+    /// Makes one on the calling thread's device.
     ///
     /// # Errors
     ///

@@ -3,7 +3,7 @@ use crate::job::{Answers, Figure, RankEnd, RankReport, Traffic};
 use crate::job::{Ended, Observation};
 use crate::judge::{Verdict, judge};
 use crate::oracle::Forecast;
-use crate::oracle::interpreter::{AmbiguousResult, Resolver, Uncomputable, region_bytes, writes_of};
+use crate::oracle::interpreter::{AmbiguousResult, ResultResolver, Uncomputable, region_bytes, writes_of};
 use crate::oracle::memory::Memory;
 use crate::plan::{Limits, Plan, plan};
 use crate::scenario::{Case, Diagnostic, SourceFile, parse};
@@ -40,7 +40,7 @@ struct RightResults<'a> {
     left: HashMap<(usize, usize), Vec<u8>>,
 }
 
-impl Resolver for RightResults<'_> {
+impl ResultResolver for RightResults<'_> {
     fn resolve(&mut self, _: &AmbiguousResult<'_>) -> Option<Vec<u8>> {
         None
     }

@@ -58,7 +58,7 @@ struct Node {
 }
 
 /// What a way may give, by bits, with true if a chain does.
-fn brute(reduction: &Reduction, model: &ReductionModel, values: &[f64], scalars: &[f64]) -> BTreeMap<u64, bool> {
+fn brute(reduction: &ColumnReduction, model: &ReductionModel, values: &[f64], scalars: &[f64]) -> BTreeMap<u64, bool> {
     let scaled = model.input == InputScaling::Product;
     let nodes: Vec<Node> = values
         .iter()
@@ -96,7 +96,7 @@ fn brute(reduction: &Reduction, model: &ReductionModel, values: &[f64], scalars:
     out
 }
 
-fn finish(reduction: &Reduction, model: &ReductionModel, value: f64) -> Vec<f64> {
+fn finish(reduction: &ColumnReduction, model: &ReductionModel, value: f64) -> Vec<f64> {
     let narrowed = plus_nothing(model.out, value);
     if reduction.kind != ReduceKind::Avg || model.input != InputScaling::Plain {
         return vec![narrowed];
@@ -155,7 +155,7 @@ fn plus_nothing(to: Float, value: f64) -> f64 {
 }
 
 /// Joins any two nodes, until one is left.
-fn pair_up(reduction: &Reduction, model: &ReductionModel, nodes: &[Node], done: &mut dyn FnMut(&Node)) {
+fn pair_up(reduction: &ColumnReduction, model: &ReductionModel, nodes: &[Node], done: &mut dyn FnMut(&Node)) {
     if let [last] = nodes {
         return done(last);
     }
@@ -170,7 +170,7 @@ fn pair_up(reduction: &Reduction, model: &ReductionModel, nodes: &[Node], done: 
     }
 }
 
-fn join(reduction: &Reduction, model: &ReductionModel, a: &Node, b: &Node) -> Node {
+fn join(reduction: &ColumnReduction, model: &ReductionModel, a: &Node, b: &Node) -> Node {
     let (mut values, mut direct) = (Vec::new(), Vec::new());
     let mut push = |value: f64| {
         values.push(value);
@@ -253,7 +253,7 @@ proptest! {
         which in prop::sample::select(vec![0usize, 1, 2, 5]),
         scalars in prop::collection::vec(prop_oneof![-2.0f64..2.0, prop::sample::select(vec![0.0, 0.5, -1.0, 3.0, 1e-3])], 4),
     ) {
-        let reduction = Reduction { dtype, kind: kind(which, dtype, &scalars[..column.len()]), ranks: column.len() };
+        let reduction = ColumnReduction { dtype, kind: kind(which, dtype, &scalars[..column.len()]), ranks: column.len() };
         let values: Vec<f64> = column.iter().map(|bits| decode_f64(dtype, *bits)).collect();
         let scalars = reduction.scalar_values();
         let ReductionModels { usual, wider, rare } = ReductionModels::for_reduction(&reduction);

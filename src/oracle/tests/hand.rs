@@ -6,20 +6,20 @@ use crate::num::decode_f64;
 fn set(dtype: DType, kind: ReduceKind, values: &[f64]) -> Vec<f64> {
     let (reduction, column) = case(dtype, kind, values);
     match reduction.answer(&column, &mut Budget::default()).unwrap() {
-        Answer::Bits(bits) => vec![decode_f64(dtype, bits)],
-        Answer::AnyNan => vec![f64::NAN],
-        Answer::OneOf(choices) => choices.iter().map(|c| decode_f64(dtype, c.bits)).collect(),
+        RightResults::Bits(bits) => vec![decode_f64(dtype, bits)],
+        RightResults::AnyNan => vec![f64::NAN],
+        RightResults::OneOf(choices) => choices.iter().map(|c| decode_f64(dtype, c.bits)).collect(),
         within => panic!("{within:?}"),
     }
 }
 
-fn exact(dtype: DType, kind: ReduceKind, values: &[f64]) -> Option<Answer> {
+fn exact(dtype: DType, kind: ReduceKind, values: &[f64]) -> Option<RightResults> {
     let (reduction, column) = case(dtype, kind, values);
     reduction.exact(&column)
 }
 
-fn bits(dtype: DType, value: f64) -> Option<Answer> {
-    Some(Answer::Bits(encode_f64(dtype, value)))
+fn bits(dtype: DType, value: f64) -> Option<RightResults> {
+    Some(RightResults::Bits(encode_f64(dtype, value)))
 }
 
 #[test]
@@ -53,7 +53,7 @@ fn eight_bits_saturate_at_each_step() {
         (ReduceKind::Max, [0x7c, 0x3c], [0x7b, 0x7c], [0x3c, 0x7a, 0x7d, 0xfc]),
         (ReduceKind::Min, [0xfc, 0x3c], [0xfb, 0xfc], [0x3c, 0xfa, 0xfd, 0x7c]),
     ] {
-        let reduction = Reduction { dtype: DType::F8e5m2, kind, ranks: 2 };
+        let reduction = ColumnReduction { dtype: DType::F8e5m2, kind, ranks: 2 };
         let judge = |bits| reduction.judge(&inputs, bits, &mut Budget::default()).ruling.accepted();
         assert!(right.into_iter().all(judge), "{inputs:x?}");
         assert!(!wrong.into_iter().any(judge), "{inputs:x?}");
@@ -61,8 +61,8 @@ fn eight_bits_saturate_at_each_step() {
     }
     // What is finite is not in doubt.
     assert_eq!(exact(DType::F8e5m2, ReduceKind::Min, &[f64::INFINITY, 1.0]), bits(DType::F8e5m2, 1.0));
-    let copy = Reduction { dtype: DType::F8e5m2, kind: ReduceKind::Max, ranks: 1 };
-    assert_eq!(copy.exact(&[0x7c]), Some(Answer::Bits(0x7c)));
+    let copy = ColumnReduction { dtype: DType::F8e5m2, kind: ReduceKind::Max, ranks: 1 };
+    assert_eq!(copy.exact(&[0x7c]), Some(RightResults::Bits(0x7c)));
 }
 
 #[test]
@@ -99,26 +99,26 @@ fn avg_by_a_power_of_two_is_exact() {
 #[test]
 fn special_values() {
     let inf = f64::INFINITY;
-    assert_eq!(exact(DType::F32, ReduceKind::Sum, &[1.0, f64::NAN, 2.0]), Some(Answer::AnyNan));
-    assert_eq!(exact(DType::F32, ReduceKind::Sum, &[inf, 1.0, -inf]), Some(Answer::AnyNan));
+    assert_eq!(exact(DType::F32, ReduceKind::Sum, &[1.0, f64::NAN, 2.0]), Some(RightResults::AnyNan));
+    assert_eq!(exact(DType::F32, ReduceKind::Sum, &[inf, 1.0, -inf]), Some(RightResults::AnyNan));
     assert_eq!(exact(DType::F32, ReduceKind::Sum, &[inf, 1.0, 2.0]), bits(DType::F32, inf));
-    assert_eq!(exact(DType::F32, ReduceKind::Prod, &[inf, 0.0, 2.0]), Some(Answer::AnyNan));
+    assert_eq!(exact(DType::F32, ReduceKind::Prod, &[inf, 0.0, 2.0]), Some(RightResults::AnyNan));
     assert_eq!(exact(DType::F32, ReduceKind::Prod, &[-3.0, 0.0, 2.0]), bits(DType::F32, -0.0));
     assert_eq!(exact(DType::F32, ReduceKind::Sum, &[-0.0, -0.0, -0.0]), bits(DType::F32, -0.0));
     assert_eq!(exact(DType::F32, ReduceKind::Sum, &[-0.0, 0.0, -0.0]), bits(DType::F32, 0.0));
     assert_eq!(exact(DType::F32, ReduceKind::Sum, &[3.0, -1.0, -2.0]), bits(DType::F32, 0.0));
     // A number wins over a NaN; between zeros either.
     assert_eq!(exact(DType::Bf16, ReduceKind::Max, &[f64::NAN, -3.0, -4.0]), bits(DType::Bf16, -3.0));
-    assert_eq!(exact(DType::Bf16, ReduceKind::Min, &[f64::NAN, f64::NAN]), Some(Answer::AnyNan));
+    assert_eq!(exact(DType::Bf16, ReduceKind::Min, &[f64::NAN, f64::NAN]), Some(RightResults::AnyNan));
     assert_eq!(set(DType::F32, ReduceKind::Max, &[-0.0, 0.0, -1.0]), [-0.0, 0.0]);
     assert_eq!(exact(DType::F32, ReduceKind::Max, &[-0.0, -0.0]), bits(DType::F32, -0.0));
     // One rank copies, payload and all; but avg of floats multiplies.
-    let one = |kind| Reduction { dtype: DType::F32, kind, ranks: 1 };
-    assert_eq!(one(ReduceKind::Sum).exact(&[0x7fc0_1234]), Some(Answer::Bits(0x7fc0_1234)));
-    assert_eq!(one(ReduceKind::Avg).exact(&[0x7fc0_1234]), Some(Answer::AnyNan));
+    let one = |kind| ColumnReduction { dtype: DType::F32, kind, ranks: 1 };
+    assert_eq!(one(ReduceKind::Sum).exact(&[0x7fc0_1234]), Some(RightResults::Bits(0x7fc0_1234)));
+    assert_eq!(one(ReduceKind::Avg).exact(&[0x7fc0_1234]), Some(RightResults::AnyNan));
     assert_eq!(
         one(ReduceKind::PreMulSum { scalars: vec![0x4000_0000] }).exact(&[0x3f80_0000]),
-        Some(Answer::Bits(0x4000_0000))
+        Some(RightResults::Bits(0x4000_0000))
     );
 }
 
@@ -149,7 +149,7 @@ fn a_wrong_value_is_rejected_with_what_was_right() {
 
 /// True if the bits may come out, and the families that give them.
 fn judged(dtype: DType, kind: ReduceKind, column: &[u64], bits: u64) -> Option<Vec<String>> {
-    let reduction = Reduction { dtype, kind, ranks: column.len() };
+    let reduction = ColumnReduction { dtype, kind, ranks: column.len() };
     match reduction.judge(column, bits, &mut Budget::default()).ruling {
         Ruling::Accept { families, .. } => Some(families.map(FamilySet::names).unwrap_or_default()),
         _ => None,
@@ -231,10 +231,10 @@ fn products_may_be_kept_in_a_wider_type() {
 
 #[test]
 fn ranks_need_not_agree_on_what_is_the_same_number() {
-    let open = |kind, a, b| Reduction { dtype: DType::F32, kind, ranks: 2 }.may_differ_between_ranks(a, b);
+    let open = |kind, a, b| ColumnReduction { dtype: DType::F32, kind, ranks: 2 }.may_differ_between_ranks(a, b);
     assert!(open(ReduceKind::Max, 0, 0x8000_0000) && open(ReduceKind::Min, 0x8000_0000, 0));
     assert!(!open(ReduceKind::Sum, 0, 0x8000_0000) && !open(ReduceKind::Max, 0, 1));
     assert!(open(ReduceKind::Sum, 0x7fc0_0000, 0xffc0_0001) && !open(ReduceKind::Sum, 0x7fc0_0000, 0x7f80_0000));
-    let whole = Reduction { dtype: DType::I32, kind: ReduceKind::Max, ranks: 2 };
+    let whole = ColumnReduction { dtype: DType::I32, kind: ReduceKind::Max, ranks: 2 };
     assert!(!whole.may_differ_between_ranks(0, i64::from(i32::MIN) as u64 & 0xffff_ffff));
 }

@@ -16,27 +16,27 @@ proptest! {
         ranks in prop::sample::select(vec![1usize, 2, 3, 4, 6]),
         scalars in prop::collection::vec(prop::sample::select(vec![0.0, 1.0, -2.0, 0.5, 3.0, 1.5]), 6),
     ) {
-        let reduction = Reduction { dtype, kind: kind(which, dtype, &scalars[..ranks]), ranks };
+        let reduction = ColumnReduction { dtype, kind: kind(which, dtype, &scalars[..ranks]), ranks };
         let rows: Vec<Vec<u8>> = elements
             .chunks(12 / ranks)
             .map(|row| row.iter().flat_map(|bits| bits.to_le_bytes()[..dtype.size()].to_vec()).collect())
             .collect();
         let inputs: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
-        let answers: Vec<Option<Answer>> = (0..12 / ranks).map(|i| reduction.exact(&reduction.column(&inputs, i))).collect();
+        let answers: Vec<Option<RightResults>> = (0..12 / ranks).map(|i| reduction.exact(&reduction.column(&inputs, i))).collect();
         match reduction.exact_buffer(&inputs) {
             Err(first) => prop_assert_eq!(answers.iter().position(Option::is_none), Some(first)),
             Ok(buffer) => for (i, answer) in answers.iter().enumerate() {
                 let bits = get_element(dtype, &buffer.bytes, i);
                 prop_assert_eq!(bits, reduction.canonical(&reduction.column(&inputs, i)));
                 let special = buffer.special.iter().find(|(index, _)| *index == i).map(|(_, answer)| answer.clone());
-                prop_assert_eq!(answer, &Some(special.unwrap_or(Answer::Bits(bits))));
+                prop_assert_eq!(answer, &Some(special.unwrap_or(RightResults::Bits(bits))));
             },
         }
     }
 
     #[test]
     fn order_of_ranks_does_not_matter((dtype, column) in columns(3..=6), which in 0usize..5, turn in 1usize..6) {
-        let reduction = Reduction { dtype, kind: kind(which, dtype, &[]), ranks: column.len() };
+        let reduction = ColumnReduction { dtype, kind: kind(which, dtype, &[]), ranks: column.len() };
         let mut turned = column.clone();
         turned.rotate_left(turn % column.len());
         let mut budget = Budget::new(10_000_000);
@@ -52,7 +52,7 @@ proptest! {
         neutral in prop::collection::vec(prop::sample::select(vec![None, Some(0.0), Some(-0.0)]), 6),
         scalars in prop::collection::vec(prop::sample::select(vec![0.0, -0.0, 1.0, -2.0, 0.3, 1e-3]), 6),
     ) {
-        let reduction = Reduction { dtype, kind: kind(which, dtype, &scalars[..column.len()]), ranks: column.len() };
+        let reduction = ColumnReduction { dtype, kind: kind(which, dtype, &scalars[..column.len()]), ranks: column.len() };
         for (bits, neutral) in column.iter_mut().zip(neutral) {
             if let Some(zero) = neutral {
                 *bits = encode_f64(dtype, if which == 1 { 1.0 } else { zero });
@@ -60,7 +60,7 @@ proptest! {
         }
         let values: Vec<f64> = column.iter().map(|bits| decode_f64(dtype, *bits)).collect();
         let Some((few, values_of_few)) = reduction.without_neutral_inputs(&values) else { return Ok(()) };
-        let found = |reduction: &Reduction, values: &[f64]| {
+        let found = |reduction: &ColumnReduction, values: &[f64]| {
             reduction.search(values, GROUPS, false, &mut Budget::default()).unwrap().bits()
         };
         prop_assert_eq!(found(&reduction, &values), found(&few, &values_of_few));
@@ -134,7 +134,7 @@ fn random_trees_stay_within_the_bound() {
                     let inputs =
                         Random::new(dtype, seed, Some(&ElementValue::Float(low)), Some(&ElementValue::Float(high)));
                     let column: Vec<u64> = (0..ranks).map(|r| inputs.bits(r, ranks)).collect();
-                    let reduction = Reduction { dtype, kind, ranks: ranks as usize };
+                    let reduction = ColumnReduction { dtype, kind, ranks: ranks as usize };
                     let scalars = reduction.scalar_values();
                     let leaves = column.iter().enumerate().map(|(r, bits)| {
                         let x = decode_f64(dtype, *bits);
@@ -173,7 +173,7 @@ fn products_that_become_subnormal_stay_within_the_wide_bound() {
             let inputs =
                 Random::new(dtype, seed, Some(&ElementValue::Float(-4.0 * low)), Some(&ElementValue::Float(8.0 * low)));
             let column: Vec<u64> = (0..ranks).map(|r| inputs.bits(r, ranks)).collect();
-            let reduction = Reduction { dtype, kind: ReduceKind::Prod, ranks: ranks as usize };
+            let reduction = ColumnReduction { dtype, kind: ReduceKind::Prod, ranks: ranks as usize };
             let values: Vec<f64> = column.iter().map(|bits| decode_f64(dtype, *bits)).collect();
             if reduction.judgeable(&column).is_ok() {
                 continue;
@@ -199,8 +199,10 @@ fn the_edges_of_the_bound_decide() {
         for (seed, kind) in (0..30).flat_map(|seed| [(seed, ReduceKind::Sum), (seed, ReduceKind::Avg)]) {
             let (ranks, inputs) = (9 + seed as usize, Random::new(dtype, seed, None, None));
             let column: Vec<u64> = (0..ranks as u64).map(|r| inputs.bits(r, 7)).collect();
-            let reduction = Reduction { dtype, kind, ranks };
-            let Ok(Answer::Within { lo, hi, .. }) = reduction.answer(&column, &mut Budget::default()) else { panic!() };
+            let reduction = ColumnReduction { dtype, kind, ranks };
+            let Ok(RightResults::Within { lo, hi, .. }) = reduction.answer(&column, &mut Budget::default()) else {
+                panic!()
+            };
             let accepts = |bits| reduction.judge(&column, bits, &mut Budget::new(0)).ruling.accepted();
             let value = |bits| decode_f64(dtype, bits);
             assert!(value(lo) < 0.0 || value(hi) > 0.0);
@@ -219,7 +221,9 @@ fn the_bound_is_as_derived() {
     let mut values = vec![1.0 + 2f64.powi(-23); 16];
     values[3] = -0.75;
     let (reduction, column) = case(DType::F32, ReduceKind::Sum, &values);
-    let Answer::Within { lo, hi, .. } = reduction.answer(&column, &mut Budget::default()).unwrap() else { panic!() };
+    let RightResults::Within { lo, hi, .. } = reduction.answer(&column, &mut Budget::default()).unwrap() else {
+        panic!()
+    };
     let size: f64 = values.iter().map(|v| v.abs()).sum();
     let width = decode_f64(DType::F32, hi) - decode_f64(DType::F32, lo);
     let error = 16.0 * 2f64.powi(-24) * size;
@@ -252,7 +256,7 @@ fn every_rounding_counts_in_the_bound() {
         ),
     ] {
         let (reduction, column) = case(dtype, kind, &values);
-        let Answer::Within { lo, hi, .. } = reduction
+        let RightResults::Within { lo, hi, .. } = reduction
             .bound(
                 super::super::float::Float::of(dtype).unwrap(),
                 &column.iter().map(|bits| decode_f64(dtype, *bits)).collect::<Vec<_>>(),
@@ -307,7 +311,7 @@ fn buffers_do_not_lose_the_smallest() {
     let rows: Vec<[u8; 8]> =
         [2f64.powi(890), 2f64.powi(-1000), 2f64.powi(-1000)].iter().map(|v| v.to_le_bytes()).collect();
     let inputs: Vec<&[u8]> = rows.iter().map(|row| row.as_slice()).collect();
-    let reduction = Reduction { dtype: DType::F64, kind: ReduceKind::Sum, ranks: 3 };
+    let reduction = ColumnReduction { dtype: DType::F64, kind: ReduceKind::Sum, ranks: 3 };
     assert_eq!(reduction.exact_buffer(&inputs), Err(0));
 }
 

@@ -13,7 +13,7 @@ const CASES: u32 = 4000;
 pub(super) const FLOATS: [DType; 6] = [DType::F16, DType::Bf16, DType::F32, DType::F64, DType::F8e4m3, DType::F8e5m2];
 
 /// A reduction and a column of these values.
-fn case(dtype: DType, kind: ReduceKind, values: &[f64]) -> (Reduction, Vec<u64>) {
+fn case(dtype: DType, kind: ReduceKind, values: &[f64]) -> (ColumnReduction, Vec<u64>) {
     let column = values.iter().map(|v| encode_f64(dtype, *v)).collect();
-    (Reduction { dtype, kind, ranks: values.len() }, column)
+    (ColumnReduction { dtype, kind, ranks: values.len() }, column)
 }

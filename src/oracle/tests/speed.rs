@@ -39,7 +39,7 @@ fn speed() {
     ] {
         let rows = buffers(dtype, 8, 1 << 20, !matches!(dtype, DType::F8e4m3));
         let inputs: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
-        let reduction = Reduction { dtype, kind, ranks: 8 };
+        let reduction = ColumnReduction { dtype, kind, ranks: 8 };
         let start = Instant::now();
         let done = reduction.exact_buffer(&inputs);
         println!(
@@ -60,7 +60,7 @@ fn speed() {
             let elements = 1 << 16;
             let rows = buffers(dtype, ranks, elements, false);
             let inputs: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
-            let reduction = Reduction { dtype, kind: kind.clone(), ranks };
+            let reduction = ColumnReduction { dtype, kind: kind.clone(), ranks };
             let mut budget = Budget::default();
             let mut chunk = |from: usize, to: usize| {
                 let start = Instant::now();
@@ -90,7 +90,7 @@ fn speed() {
     for (dtype, ranks) in [(DType::F32, 16), (DType::F32, 128), (DType::Bf16, 16), (DType::F64, 128)] {
         let rows = buffers(dtype, ranks, 1000, false);
         let inputs: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
-        let reduction = Reduction { dtype, kind: ReduceKind::Sum, ranks };
+        let reduction = ColumnReduction { dtype, kind: ReduceKind::Sum, ranks };
         let (mut budget, start) = (Budget::new(0), Instant::now());
         for i in 0..1000 {
             let column = reduction.column(&inputs, i);

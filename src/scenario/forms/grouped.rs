@@ -99,7 +99,7 @@ impl SharedBuffers {
 #[derive(Default)]
 struct StepRun {
     steps: Vec<Step>,
-    /// Memory that the steps read, by the names that [`Program::memory`] gives.
+    /// Memory that the steps read, by the names that [`SharedBuffers::memory`] gives.
     reads: HashSet<String>,
     writes: HashSet<String>,
 }

@@ -1,6 +1,6 @@
 //! Visits the steps of a program, and the buffers that they name.
 use super::super::case::{Case, Step};
-use crate::expr::Node;
+use crate::expr::ExprNode;
 use std::collections::HashSet;
 
 /// Calls `f` for every step, outer ones first, with true for those that run more than once.
@@ -29,20 +29,20 @@ pub(super) fn reads<'a>(step: &'a Step, f: &mut impl FnMut(&'a str)) {
 }
 
 /// Calls `f` for all names in an expression.
-pub(super) fn names<'a>(node: &'a Node, f: &mut impl FnMut(&'a str)) {
+pub(super) fn names<'a>(node: &'a ExprNode, f: &mut impl FnMut(&'a str)) {
     match node {
-        Node::Name(name) => f(name),
-        Node::Index(name, inner) => {
+        ExprNode::Name(name) => f(name),
+        ExprNode::Index(name, inner) => {
             f(name);
             names(inner, f);
         }
-        Node::Neg(inner) => names(inner, f),
-        Node::Binary(_, a, b) => {
+        ExprNode::Neg(inner) => names(inner, f),
+        ExprNode::Binary(_, a, b) => {
             names(a, f);
             names(b, f);
         }
-        Node::Call(_, args) => args.iter().for_each(|arg| names(arg, f)),
-        Node::Int(_) | Node::Float(_) | Node::Field(..) => {}
+        ExprNode::Call(_, args) => args.iter().for_each(|arg| names(arg, f)),
+        ExprNode::Int(_) | ExprNode::Float(_) | ExprNode::Field(..) => {}
     }
 }
 
@@ -53,7 +53,7 @@ pub(super) fn drop_figures(case: &mut Case, figures: &[&str]) {
         assert
             .value
             .node
-            .visit(&mut |node| speaks |= matches!(node, Node::Field(_, f) if figures.contains(&f.as_str())));
+            .visit(&mut |node| speaks |= matches!(node, ExprNode::Field(_, f) if figures.contains(&f.as_str())));
         !speaks
     });
 }

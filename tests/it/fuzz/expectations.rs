@@ -3,7 +3,7 @@ use super::program::Program;
 use super::programs::{open, runner, verdicts};
 use super::rng::Rng;
 use super::{amount, first_seed};
-use collspec::internals::judge::{Lane, Outputs, Status, Verdict};
+use collspec::internals::judge::{Lane, OutputRows, Status, Verdict};
 use serde_json::Value;
 
 /// An element as TOML has it.
@@ -37,7 +37,7 @@ fn toml_rows(rows: &[Option<Vec<Value>>]) -> String {
     rows.iter().map(row).collect::<Vec<_>>().join(", ")
 }
 
-fn with_expect(program: &Program, outputs: &Outputs) -> Program {
+fn with_expect(program: &Program, outputs: &OutputRows) -> Program {
     let mut program = program.clone();
     let lines = outputs.iter().map(|(name, ranks)| format!("expect.{name} = [{}]", toml_rows(ranks)));
     program.head.splice(0..0, lines);
@@ -45,7 +45,7 @@ fn with_expect(program: &Program, outputs: &Outputs) -> Program {
 }
 
 /// One element of the outputs changed; `None` if there is none.
-fn with_one_element_changed(rng: &mut Rng, outputs: &Outputs) -> Option<Outputs> {
+fn with_one_element_changed(rng: &mut Rng, outputs: &OutputRows) -> Option<OutputRows> {
     let mut outputs = outputs.clone();
     let mut places: Vec<&mut Value> =
         outputs.iter_mut().flat_map(|(_, ranks)| ranks).flatten().flat_map(|row| row.iter_mut()).collect();
