@@ -13,6 +13,7 @@ mod child;
 mod cli;
 mod enter;
 mod expr;
+mod fnv;
 #[cfg(feature = "harness")]
 pub mod harness;
 mod interface;

@@ -1,7 +1,7 @@
 //! A communicator's configuration as NCCL's structure.
 use super::CallError;
 use crate::ops::ConfigValue;
-use nccl_sys::{ncclConfig_t, release};
+use nccl_sys::{ConfigAccess, ConfigField, ncclConfig_t, release};
 use std::ffi::{CString, c_int, c_uint};
 
 /// The structure and the texts that it points to.
@@ -21,46 +21,22 @@ impl CommConfig {
         let mut texts = Vec::new();
         for (name, value) in fields {
             let wrong = |why| CallError::Config { field: name.clone(), why };
+            let field = ConfigField::find(name).ok_or_else(|| wrong("unknown"))?;
             // An older library would not look at the field: the case would test something else than it says.
-            let since = ncclConfig_t::FIELDS.iter().find(|(field, _)| field == name).and_then(|(_, at)| release(at));
-            if since.is_some_and(|code| version < code) {
+            if release(field.since).is_some_and(|code| version < code) {
                 return Err(wrong("this release of NCCL does not have it yet"));
             }
-            let number = match name.as_str() {
-                "blocking" => Some(&mut inner.blocking),
-                "cgaClusterSize" => Some(&mut inner.cga_cluster_size),
-                "minCTAs" => Some(&mut inner.min_ctas),
-                "maxCTAs" => Some(&mut inner.max_ctas),
-                "splitShare" => Some(&mut inner.split_share),
-                "trafficClass" => Some(&mut inner.traffic_class),
-                "collnetEnable" => Some(&mut inner.collnet_enable),
-                "CTAPolicy" => Some(&mut inner.cta_policy),
-                "shrinkShare" => Some(&mut inner.shrink_share),
-                "nvlsCTAs" => Some(&mut inner.nvls_ctas),
-                "nChannelsPerNetPeer" => Some(&mut inner.n_channels_per_net_peer),
-                "nvlinkCentricSched" => Some(&mut inner.nvlink_centric_sched),
-                "graphUsageMode" => Some(&mut inner.graph_usage_mode),
-                "numRmaCtx" => Some(&mut inner.num_rma_ctx),
-                "maxP2pPeers" => Some(&mut inner.max_p2p_peers),
-                "graphStreamOrdering" => Some(&mut inner.graph_stream_ordering),
-                _ => None,
-            };
-            match (number, value) {
-                (Some(field), ConfigValue::Int(v)) => {
-                    *field = c_int::try_from(*v).map_err(|_| wrong("out of range"))?
+            match (field.access, value) {
+                (ConfigAccess::Int(field), ConfigValue::Int(v)) => {
+                    *field(&mut inner) = c_int::try_from(*v).map_err(|_| wrong("out of range"))?;
                 }
-                (Some(_), ConfigValue::Text(_)) => return Err(wrong("a number is wanted")),
-                (None, value) => {
-                    let field = match name.as_str() {
-                        "netName" => &mut inner.net_name,
-                        "commName" => &mut inner.comm_name,
-                        _ => return Err(wrong("unknown")),
-                    };
-                    let ConfigValue::Text(text) = value else { return Err(wrong("a text is wanted")) };
+                (ConfigAccess::Int(_), ConfigValue::Text(_)) => return Err(wrong("a number is wanted")),
+                (ConfigAccess::Text(field), ConfigValue::Text(text)) => {
                     let text = CString::new(text.as_str()).map_err(|_| wrong("a text without zero bytes is wanted"))?;
-                    *field = text.as_ptr();
+                    *field(&mut inner) = text.as_ptr();
                     texts.push(text);
                 }
+                (ConfigAccess::Text(_), ConfigValue::Int(_)) => return Err(wrong("a text is wanted")),
             }
         }
         Ok(Self { inner, _texts: texts })
@@ -87,10 +63,12 @@ mod tests {
 
     #[test]
     fn every_field_of_nccls_can_be_set() {
-        for (name, _) in ncclConfig_t::FIELDS {
-            let text = matches!(*name, "netName" | "commName");
-            let value = if text { ConfigValue::Text("a".into()) } else { ConfigValue::Int(1) };
-            assert!(CommConfig::new(23007, &[((*name).to_owned(), value)]).is_ok(), "{name}");
+        for field in ncclConfig_t::FIELDS {
+            let value = match field.access {
+                ConfigAccess::Int(_) => ConfigValue::Int(1),
+                ConfigAccess::Text(_) => ConfigValue::Text("a".into()),
+            };
+            assert!(CommConfig::new(23007, &[(field.name.to_owned(), value)]).is_ok(), "{}", field.name);
         }
     }
 

@@ -3,6 +3,7 @@
 //! The folder is put in front of a worker's loader path only: a program that finds `libcuda.so.1` there has no GPU. It
 //! holds links only. Both names of the driver lead to one file, so that the second name opens the library that is loaded
 //! under the first.
+use crate::fnv::fnv64;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -70,7 +71,7 @@ pub fn folder() -> Result<PathBuf, StandinError> {
     // a user's own folder: what others may write to could hold any library
     let own = std::env::temp_dir().join(format!("{FOLDER}-{}", rustix::process::getuid().as_raw()));
     // one for every program, so that two installations do not fight over one name
-    let mark = fnv(sources.0.as_os_str().as_encoded_bytes()) ^ fnv(sources.1.as_os_str().as_encoded_bytes());
+    let mark = fnv64(sources.0.as_os_str().as_encoded_bytes()) ^ fnv64(sources.1.as_os_str().as_encoded_bytes());
     let there = own.join(format!("{mark:016x}"));
     make_private(&own)?;
     present(&there)?;
@@ -141,11 +142,6 @@ fn link(link: &Path, target: &Path) -> io::Result<()> {
     std::fs::rename(&fresh, link).inspect_err(|_| {
         let _ = std::fs::remove_file(&fresh);
     })
-}
-
-/// FNV-1a, which is the same in every build.
-fn fnv(bytes: &[u8]) -> u64 {
-    bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 #[cfg(test)]

@@ -1,4 +1,5 @@
 //! Snapshots of cases: one file each, kept and compared by insta.
+use crate::fnv::fnv32;
 use crate::scenario::Case;
 use insta::Snapshot;
 use insta::comparator::{Comparator, DefaultComparator};
@@ -103,12 +104,7 @@ fn shorten_name(name: String, case: &str) -> String {
     while !name.is_char_boundary(end) {
         end -= 1;
     }
-    format!("{}-{:08x}", &name[..end], hash(case))
-}
-
-/// FNV-1a, 32 bits. It is part of file names, so it must never change.
-fn hash(text: &str) -> u32 {
-    text.bytes().fold(0x811c_9dc5, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+    format!("{}-{:08x}", &name[..end], fnv32(case.as_bytes()))
 }
 
 /// Compares as insta does, and keeps the old text for the report.
@@ -183,7 +179,7 @@ mod tests {
         assert_eq!(one.len(), MAX_NAME_BYTES);
         assert_ne!(one, two);
         // The constant of the function itself: names that change would orphan everybody's files.
-        assert_eq!(hash("foobar"), 0xbf9c_f968);
+        assert_eq!(fnv32(b"foobar"), 0xbf9c_f968);
         let umlauts = file_name(&"\u{e4}".repeat(200)).1;
         assert!(umlauts.len() <= MAX_NAME_BYTES);
     }

@@ -2,13 +2,14 @@
 use super::case::{CommCreation, CommDef, ConfigValue, Spanned};
 use super::defaults::Defaults;
 use super::diagnostic::Diagnostic;
-use super::keys::{self, CONFIG_FIELDS, KeyPlace, ValueType};
+use super::keys::{self, KeyPlace, ValueType};
 use super::names::bad_name;
 use super::reader::{AllowedNames, NumberKind, PointReader, RankScope};
 use super::tree::{TomlKind, TomlTable, TomlValue};
 use super::variables;
 use crate::ops::{self, CommOp, Op};
 use crate::suggest::nearest;
+use nccl_sys::{ConfigAccess, ConfigField, ncclConfig_t};
 
 /// Fields of a communicator's configuration with their values.
 pub(crate) type ConfigFields = Vec<(Spanned<String>, Spanned<ConfigValue>)>;
@@ -172,22 +173,22 @@ pub(crate) fn config(reader: &mut PointReader<'_>, val: &TomlValue) -> ConfigFie
     };
     let mut out = ConfigFields::new();
     for e in &table.entries {
-        let Some((_, text)) = CONFIG_FIELDS.iter().find(|(name, _)| *name == &*e.key) else {
-            let allowed: Vec<_> = CONFIG_FIELDS.iter().map(|f| f.0).collect();
+        let Some(field) = ConfigField::find(&e.key) else {
+            let allowed: Vec<_> = ncclConfig_t::FIELDS.iter().map(|field| field.name).collect();
             let one = TomlTable { entries: vec![e.clone()] };
             reader.check_keys(&one, val.span, &allowed, "`config`");
             continue;
         };
-        let value = match (&e.value.kind, text) {
-            (TomlKind::Str(s), true) => {
+        let value = match (&e.value.kind, field.access) {
+            (TomlKind::Str(s), ConfigAccess::Text(_)) => {
                 if let Some(d) = variables::refuse_value(&e.key, s, e.value.span, reader.allow_env) {
                     reader.report(d);
                     continue;
                 }
                 ConfigValue::Text(s.to_string())
             }
-            (TomlKind::Bool(b), false) => ConfigValue::Int((*b).into()),
-            (TomlKind::Int(v), false) => match i32::try_from(*v) {
+            (TomlKind::Bool(b), ConfigAccess::Int(_)) => ConfigValue::Int((*b).into()),
+            (TomlKind::Int(v), ConfigAccess::Int(_)) => match i32::try_from(*v) {
                 Ok(v) => ConfigValue::Int(v.into()),
                 Err(_) => {
                     reader.report(Diagnostic::new(e.value.span, format!("`{}` must fit 32 bits", e.key)));
@@ -195,7 +196,10 @@ pub(crate) fn config(reader: &mut PointReader<'_>, val: &TomlValue) -> ConfigFie
                 }
             },
             _ => {
-                let ty = if *text { ValueType::Text } else { ValueType::Int };
+                let ty = match field.access {
+                    ConfigAccess::Int(_) => ValueType::Int,
+                    ConfigAccess::Text(_) => ValueType::Text,
+                };
                 reader.report_wrong_type(&e.key, ty, &e.value);
                 continue;
             }

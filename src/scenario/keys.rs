@@ -174,28 +174,6 @@ pub static KEYS: &[Key] = &[
     key("backend", &[Requires], "soft or nccl"),
 ];
 
-/// NCCL's configuration fields, and whether the value is text.
-pub const CONFIG_FIELDS: &[(&str, bool)] = &[
-    ("blocking", false),
-    ("cgaClusterSize", false),
-    ("minCTAs", false),
-    ("maxCTAs", false),
-    ("netName", true),
-    ("splitShare", false),
-    ("trafficClass", false),
-    ("commName", true),
-    ("collnetEnable", false),
-    ("CTAPolicy", false),
-    ("shrinkShare", false),
-    ("nvlsCTAs", false),
-    ("nChannelsPerNetPeer", false),
-    ("nvlinkCentricSched", false),
-    ("graphUsageMode", false),
-    ("numRmaCtx", false),
-    ("maxP2pPeers", false),
-    ("graphStreamOrdering", false),
-];
-
 /// The entry of a key in a place.
 pub fn find(place: KeyPlace, name: &str) -> Option<&'static Key> {
     KEYS.iter().find(|k| k.name == name && k.places.contains(&place))

@@ -1,5 +1,6 @@
 //! Names of cases (the file's name, then the point of the matrix in brackets), and the rule for names in a file.
 use crate::expr::{BUILTIN_NAMES, Func};
+use crate::fnv::fnv64;
 
 /// Longest value that is part of a name as a whole, in bytes.
 const MAX_PART: usize = 240;
@@ -22,8 +23,8 @@ fn name_part(text: &str) -> String {
     while !text.is_char_boundary(end) {
         end -= 1;
     }
-    // FNV-1a. Escaped text never contains the `~` in front of the hash.
-    let hash = text.bytes().fold(0xcbf2_9ce4_8422_2325u64, |h, b| (h ^ u64::from(b)).wrapping_mul(0x0100_0000_01b3));
+    // Escaped text never contains the `~` in front of the hash.
+    let hash = fnv64(text.as_bytes());
     format!("{}~{hash:016x}", escape(&text[..end]))
 }
 

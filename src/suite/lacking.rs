@@ -4,7 +4,7 @@ use crate::job::{Red, What};
 use crate::plan::Plan;
 use crate::run::Machine;
 use crate::scenario::Placement;
-use nccl_sys::{Nccl, ncclConfig_t, release};
+use nccl_sys::{ConfigField, Nccl, release};
 
 /// Compute capability from which on 8-bit floats are added and compared.
 const REDUCES_FP8: (u32, u32) = (9, 0);
@@ -47,9 +47,9 @@ fn needed(what: &str, since: &str, machine: &Machine) -> String {
 fn field(what: &What, plan: &Plan, machine: &Machine) -> Option<String> {
     let (What::Init { config, .. } | What::Split { config, .. }) = what else { return None };
     let set = plan.configs.get((*config)? as usize)?;
-    let set = set.iter().filter_map(|(name, _)| ncclConfig_t::FIELDS.iter().find(|(field, _)| field == name));
-    let mut set = set.filter(|(_, since)| release(since).is_some_and(|code| machine.probed.version < code));
-    set.next().map(|(name, since)| needed(&format!("the configuration's {name}"), since, machine))
+    let mut set = set.iter().filter_map(|(name, _)| ConfigField::find(name));
+    let field = set.find(|field| release(field.since).is_some_and(|code| machine.probed.version < code))?;
+    Some(needed(&format!("the configuration's {}", field.name), field.since, machine))
 }
 
 /// Functions that a call uses.

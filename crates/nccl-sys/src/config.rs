@@ -62,27 +62,66 @@ pub struct ncclConfig_t {
     pub graph_stream_ordering: c_int,
 }
 
+/// A field of [`ncclConfig_t`] that a caller may set.
+#[derive(Clone, Copy, Debug)]
+pub struct ConfigField {
+    /// NCCL's name.
+    pub name: &'static str,
+    /// The release that introduced it, such as `2.17`.
+    pub since: &'static str,
+    /// Where it is.
+    pub access: ConfigAccess,
+}
+
+/// Access to a field, by its type.
+#[derive(Clone, Copy, Debug)]
+pub enum ConfigAccess {
+    /// A number.
+    Int(fn(&mut ncclConfig_t) -> &mut c_int),
+    /// A zero-terminated text.
+    Text(fn(&mut ncclConfig_t) -> &mut *const c_char),
+}
+
+impl ConfigField {
+    const fn int(name: &'static str, since: &'static str, access: fn(&mut ncclConfig_t) -> &mut c_int) -> Self {
+        Self { name, since, access: ConfigAccess::Int(access) }
+    }
+
+    const fn text(
+        name: &'static str,
+        since: &'static str,
+        access: fn(&mut ncclConfig_t) -> &mut *const c_char,
+    ) -> Self {
+        Self { name, since, access: ConfigAccess::Text(access) }
+    }
+
+    /// The field with NCCL's name.
+    pub fn find(name: &str) -> Option<&'static Self> {
+        ncclConfig_t::FIELDS.iter().find(|field| field.name == name)
+    }
+}
+
 impl ncclConfig_t {
-    /// NCCL's name of every field that a caller may set, with the release that introduced it.
-    pub const FIELDS: &'static [(&'static str, &'static str)] = &[
-        ("blocking", "2.14"),
-        ("cgaClusterSize", "2.17"),
-        ("minCTAs", "2.17"),
-        ("maxCTAs", "2.17"),
-        ("netName", "2.17"),
-        ("splitShare", "2.18"),
-        ("trafficClass", "2.26"),
-        ("commName", "2.27"),
-        ("collnetEnable", "2.27"),
-        ("CTAPolicy", "2.27"),
-        ("shrinkShare", "2.27"),
-        ("nvlsCTAs", "2.27"),
-        ("nChannelsPerNetPeer", "2.28"),
-        ("nvlinkCentricSched", "2.28"),
-        ("graphUsageMode", "2.29"),
-        ("numRmaCtx", "2.29"),
-        ("maxP2pPeers", "2.30"),
-        ("graphStreamOrdering", "2.30"),
+    /// Every field that a caller may set.
+    pub const FIELDS: &'static [ConfigField] = &[
+        ConfigField::int("blocking", "2.14", |config| &mut config.blocking),
+        ConfigField::int("cgaClusterSize", "2.17", |config| &mut config.cga_cluster_size),
+        ConfigField::int("minCTAs", "2.17", |config| &mut config.min_ctas),
+        ConfigField::int("maxCTAs", "2.17", |config| &mut config.max_ctas),
+        ConfigField::text("netName", "2.17", |config| &mut config.net_name),
+        ConfigField::int("splitShare", "2.18", |config| &mut config.split_share),
+        ConfigField::int("trafficClass", "2.26", |config| &mut config.traffic_class),
+        ConfigField::text("commName", "2.27", |config| &mut config.comm_name),
+        ConfigField::int("collnetEnable", "2.27", |config| &mut config.collnet_enable),
+        ConfigField::int("CTAPolicy", "2.27", |config| &mut config.cta_policy),
+        ConfigField::int("shrinkShare", "2.27", |config| &mut config.shrink_share),
+        ConfigField::int("nvlsCTAs", "2.27", |config| &mut config.nvls_ctas),
+        ConfigField::int("nChannelsPerNetPeer", "2.28", |config| &mut config.n_channels_per_net_peer),
+        ConfigField::int("nvlinkCentricSched", "2.28", |config| &mut config.nvlink_centric_sched),
+        ConfigField::int("graphUsageMode", "2.29", |config| &mut config.graph_usage_mode),
+        ConfigField::int("numRmaCtx", "2.29", |config| &mut config.num_rma_ctx),
+        ConfigField::int("maxP2pPeers", "2.30", |config| &mut config.max_p2p_peers),
+        ConfigField::int("graphStreamOrdering", "2.30", |config| &mut config.graph_stream_ordering),
     ];
 
     /// How many bytes the structure has in a release, by its version code. A release newer than this crate has at least
