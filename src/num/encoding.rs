@@ -27,15 +27,14 @@ pub const fn mask(dtype: DType) -> u64 {
 
 /// The exact value of an element's bits (higher bits are ignored). Every NaN gives a NaN; its payload is lost.
 pub fn decode(dtype: DType, bits: u64) -> Number {
-    use DType::*;
-    Number::Int(match dtype {
-        I8 => i128::from(bits as i8),
-        U8 => i128::from(bits as u8),
-        I32 => i128::from(bits as i32),
-        U32 => i128::from(bits as u32),
-        I64 => i128::from(bits as i64),
-        U64 => i128::from(bits),
-        F16 | Bf16 | F32 | F64 | F8e4m3 | F8e5m2 => return Number::Float(decode_f64(dtype, bits)),
+    if dtype.is_float() {
+        return Number::Float(decode_f64(dtype, bits));
+    }
+    let unused = 64 - dtype.bits();
+    Number::Int(if dtype.is_signed_int() {
+        i128::from((bits << unused) as i64 >> unused)
+    } else {
+        i128::from(bits & mask(dtype))
     })
 }
 

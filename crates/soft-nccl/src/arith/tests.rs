@@ -1,6 +1,7 @@
 //! The arithmetic against values worked out by hand and against a second way of computing them.
 use super::fp8::{E4M3, E5M2};
 use super::*;
+use half::{bf16, f16};
 
 fn combine_element<const N: usize>(ty: Type, op: Combine, a: [u8; N], b: [u8; N]) -> [u8; N] {
     let mut acc = a;

@@ -1,0 +1,70 @@
+//! The element types, each once: NCCL's code, and how it computes.
+use super::fp8::{E4M3, E5M2};
+use super::kernels::{self, Kernels};
+use super::{Combine, Scalar};
+use half::{bf16, f16};
+use nccl_sys::ncclDataType_t;
+use serde::{Deserialize, Serialize};
+
+macro_rules! element_types {
+    ($($variant:ident = $code:ident, $kind:ident($of:tt);)*) => {
+        /// An element type.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        pub(crate) enum Type {
+            $($variant,)*
+        }
+
+        impl Type {
+            pub(crate) fn of(dtype: ncclDataType_t) -> Option<Self> {
+                match dtype {
+                    $(ncclDataType_t::$code => Some(Self::$variant),)*
+                    _ => None,
+                }
+            }
+
+            fn nccl(self) -> ncclDataType_t {
+                match self {
+                    $(Self::$variant => ncclDataType_t::$code,)*
+                }
+            }
+
+            pub(super) fn kernels(self) -> &'static Kernels {
+                match self {
+                    $(Self::$variant => const { &kernels::$kind!($of) },)*
+                }
+            }
+        }
+    };
+}
+
+element_types! {
+    I8 = Int8, integer(i8);
+    U8 = Uint8, integer(u8);
+    I32 = Int32, integer(i32);
+    U32 = Uint32, integer(u32);
+    I64 = Int64, integer(i64);
+    U64 = Uint64, integer(u64);
+    F16 = Float16, narrow(f16);
+    F32 = Float32, native(f32);
+    F64 = Float64, native(f64);
+    Bf16 = Bfloat16, narrow(bf16);
+    E4m3 = Float8e4m3, tiny(E4M3);
+    E5m2 = Float8e5m2, tiny(E5M2);
+}
+
+impl Type {
+    /// Bytes of one element.
+    pub(crate) fn size(self) -> usize {
+        self.kernels().size
+    }
+
+    pub(crate) fn name(self) -> &'static str {
+        self.nccl().name().unwrap_or("?")
+    }
+
+    /// 1/n rounded to the type, by which an average multiplies each input; `None` for integers, which divide the sum.
+    pub(crate) fn reciprocal(self, n: usize) -> Option<Scalar> {
+        let exact = 1.0 / n as f64;
+        (self.kernels().nearest)(exact, exact as f32)
+    }
+}
