@@ -7,9 +7,9 @@ use super::{Lane, pattern};
 use crate::job::Observation;
 use crate::num::get_element;
 use crate::oracle::Forecast;
-use crate::oracle::interpreter::{region_bytes, writes_of};
+use crate::oracle::interpreter::region_bytes;
 use crate::oracle::memory::{Certainty, Memory, MemoryRun};
-use crate::plan::{Plan, Region};
+use crate::plan::{Event, Plan, Region};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -59,7 +59,7 @@ fn count_checked_bytes(plan: &Plan, memory: &Memory, collector: &mut FindingColl
         from = run.end;
         match (run.certainty, run.writer) {
             (Certainty::Known | Certainty::Ambiguous, Some(event)) if run.origin.is_none() => {
-                let writes = plan.events.get(event as usize).map(writes_of).unwrap_or_default();
+                let writes = plan.events.get(event as usize).map(Event::writes).unwrap_or_default();
                 let region = writes.into_iter().flatten().next().map(|w| w.region);
                 let size = region.and_then(|r| plan.buffers.get(r.buf)).map_or(1, |b| b.dtype.size());
                 exact += bytes / size as u64;
@@ -172,7 +172,7 @@ impl WrongPayload<'_> {
             _ => {}
         };
         if let Some(event) = run.writer.map(|w| w as usize) {
-            let writes = self.plan.events.get(event).map(writes_of).unwrap_or_default();
+            let writes = self.plan.events.get(event).map(Event::writes).unwrap_or_default();
             for (number, write) in writes.into_iter().enumerate().filter_map(|(i, w)| Some((i, w?))) {
                 add(write.region, ByteOwner::Write(event, number));
             }
@@ -190,7 +190,7 @@ impl WrongPayload<'_> {
 
     fn report_write(&self, event: usize, write: usize, bytes: &[u64], collector: &mut FindingCollector) {
         let plan = self.plan;
-        let writes = writes_of(&plan.events[event]);
+        let writes = plan.events[event].writes();
         let Some(region) = writes.get(write).copied().flatten().map(|w| w.region) else { return };
         let Some((_, range)) = region_bytes(plan, region) else { return };
         let buffer = &plan.buffers[region.buf];

@@ -5,11 +5,11 @@ use super::message::{self, WrongElements};
 use super::{Lane, pattern};
 use crate::job::Observation;
 use crate::num::get_element;
-use crate::oracle::interpreter::{AmbiguousResult, ResultResolver, Uncomputable, region_bytes, writes_of};
+use crate::oracle::interpreter::{AmbiguousResult, ResultResolver, Uncomputable, region_bytes};
 use crate::oracle::memory::{Certainty, Memory};
 use crate::oracle::reduced_buffer::column;
 use crate::oracle::{self, Budget, Fingerprint, Forecast, Ruling};
-use crate::plan::{GUARD, Plan, Region};
+use crate::plan::{Event, GUARD, Plan, Region};
 use std::borrow::Cow;
 
 /// Judges each observed result while an [`Interpreter`](crate::oracle::interpreter::Interpreter) goes through the plan's events.
@@ -97,7 +97,7 @@ impl ResultResolver for ResultJudge<'_> {
     }
 
     fn after_event(&mut self, number: usize, memory: &[Memory]) {
-        for (write, target) in writes_of(&self.plan.events[number]).into_iter().enumerate() {
+        for (write, target) in self.plan.events[number].writes().into_iter().enumerate() {
             if let (Some(target), Some(checkpoint)) = (target, self.forecast.checkpoint(number, write)) {
                 self.compare_checkpoint(number, write, target.region, checkpoint, memory);
             }
@@ -345,7 +345,7 @@ impl ResultJudge<'_> {
 /// True if a later event writes where this one did.
 fn overwritten(plan: &Plan, event: usize, region: Region) -> bool {
     let Some((alloc, bytes)) = region_bytes(plan, region) else { return false };
-    let later = plan.events.iter().skip(event + 1).flat_map(writes_of).flatten();
+    let later = plan.events.iter().skip(event + 1).flat_map(Event::writes).flatten();
     let mut places = later.filter_map(|write| region_bytes(plan, write.region));
     places.any(|(other, range)| other == alloc && range.start < bytes.end && bytes.start < range.end)
 }

@@ -3,9 +3,9 @@ use super::OutputRows;
 use crate::job::Observation;
 use crate::num::{DType, Number, decode, element_text, get_element};
 use crate::oracle::Forecast;
-use crate::oracle::interpreter::{region_bytes, writes_of};
+use crate::oracle::interpreter::region_bytes;
 use crate::oracle::memory::{Certainty, Memory};
-use crate::plan::{BufId, Plan, Region};
+use crate::plan::{BufId, Event, Plan, Region};
 use serde_json::Value;
 
 /// Number of elements above which a case has no outputs.
@@ -14,7 +14,7 @@ const MAX_ELEMENTS: u64 = 4096;
 /// Buffers that some step writes, in the plan's order.
 pub(crate) fn written_buffers(plan: &Plan) -> Vec<BufId> {
     let mut written = vec![false; plan.buffers.len()];
-    for write in plan.events.iter().flat_map(writes_of).flatten() {
+    for write in plan.events.iter().flat_map(Event::writes).flatten() {
         if let Some(flag) = written.get_mut(write.region.buf) {
             *flag = true;
         }

@@ -7,7 +7,7 @@ use crate::oracle::interpreter::region_bytes;
 use crate::oracle::memory::Certainty;
 use crate::oracle::reduced_buffer::{column, reduction_of};
 use crate::oracle::{Budget, ColumnReduction, Forecast, ReduceKind};
-use crate::plan::{Event, Plan, Region};
+use crate::plan::{CollectiveEvent, Event, Plan, Region};
 
 /// A write with wrong elements.
 pub(crate) struct WrongWrite<'a> {
@@ -106,27 +106,27 @@ fn content_pattern(
     if all(&|i| image.get(start..).map(|from| get_element(dtype, from, i))) {
         return Some("stale: they hold what was there before the program began".into());
     }
-    let Event::Collective { op, comm, reduce, send, recv, k, .. } = plan.events.get(site.event)? else { return None };
-    let inputs: Vec<Option<&[u8]>> = send
-        .iter()
-        .map(|s| {
-            let (alloc, range) = region_bytes(plan, (*s)?)?;
+    let Event::Collective(collective) = plan.events.get(site.event)? else { return None };
+    let rule = collective.op().rule;
+    let inputs: Vec<Option<&[u8]>> = collective
+        .sends()
+        .map(|send| {
+            let (alloc, range) = region_bytes(plan, send?)?;
             interpreter.memory[alloc].data.get(range.start as usize..range.end as usize)
         })
         .collect();
-    let first = if op.rule == Rule::ReducedBlock { site.write * site.region.len as usize } else { 0 };
+    let first = if rule == Rule::ReducedBlock { site.write * site.region.len as usize } else { 0 };
     let own = inputs.get(site.write).copied().flatten().filter(|own| own.len() >= site.actual.len());
     if own.is_some_and(|own| all(&|i| Some(get_element(dtype, own, first + i)))) {
         return Some("they equal the rank's own input".into());
     }
-    if let Some(kind) = reduce {
+    if let Some(kind) = &collective.reduction {
         let inputs: Option<Vec<&[u8]>> = inputs.into_iter().collect();
-        let members = &plan.comms.get(*comm)?.members;
+        let members = &plan.comms.get(collective.comm())?.members;
         let found = missing_or_double_rank(&reduction_of(dtype, kind, members.len()), &inputs?, first, members, site);
-        return found
-            .or_else(|| shifted_block(plan, site, recv, op.rule, &right_results(plan, forecast, observation, site)?));
+        return found.or_else(|| shifted_block(site, collective, &right_results(plan, forecast, observation, site)?));
     }
-    matches!(op.rule, Rule::Concat | Rule::Transpose).then(|| block_order(site, *k as usize * size))?
+    matches!(rule, Rule::Concat | Rule::Transpose).then(|| block_order(site, collective.count() as usize * size))?
 }
 
 /// The expected bytes of every write of the event, by position.
@@ -147,7 +147,9 @@ fn right_results(
         fn uncomputable(&mut self, _: crate::oracle::interpreter::Uncomputable) {}
     }
     interpreter.run(site.event..site.event + 1, &mut Canonical);
-    crate::oracle::interpreter::writes_of(plan.events.get(site.event)?)
+    plan.events
+        .get(site.event)?
+        .writes()
         .into_iter()
         .map(|write| match write {
             Some(write) => {
@@ -160,19 +162,12 @@ fn right_results(
 }
 
 /// The pattern of a rank that holds another rank's block of a reduce_scatter.
-fn shifted_block(
-    plan: &Plan,
-    site: &WrongWrite<'_>,
-    recv: &[Option<crate::plan::Write>],
-    rule: Rule,
-    results: &[Vec<u8>],
-) -> Option<String> {
-    if rule != Rule::ReducedBlock {
+fn shifted_block(site: &WrongWrite<'_>, collective: &CollectiveEvent, results: &[Vec<u8>]) -> Option<String> {
+    if collective.op().rule != Rule::ReducedBlock {
         return None;
     }
     let other = results.iter().enumerate().position(|(i, r)| i != site.write && r.as_slice() == site.actual)?;
-    let rank = recv.get(other).copied().flatten()?.region.rank;
-    let _ = plan;
+    let rank = collective.recvs().nth(other)??.region.rank;
     Some(format!("the rank holds the block of rank {rank}"))
 }
 

@@ -1,6 +1,6 @@
 //! The forecast of a case before it runs: the initial image of every allocation, the results that need a checkpoint, and
 //! the final contents.
-use super::interpreter::{AmbiguousResult, Interpreter, ResultResolver, Uncomputable, region_bytes, writes_of};
+use super::interpreter::{AmbiguousResult, Interpreter, ResultResolver, Uncomputable, region_bytes};
 use super::memory::{Certainty, Memory, MemoryRun, TrackedBytes};
 use super::poison;
 use super::reduced_buffer::ReducedBuffer;
@@ -90,7 +90,7 @@ impl Forecast {
         let mut checkpoints = Vec::new();
         let mut by_write = HashMap::new();
         for (&(event, write), _) in origins.iter().zip(&reused).filter(|(_, reused)| **reused) {
-            let target = plan.events.get(event).and_then(|e| writes_of(e).get(write).copied().flatten().copied());
+            let target = plan.events.get(event).and_then(|e| e.writes().get(write).copied().flatten());
             if let Some(target) = target {
                 by_write.insert((event, write), checkpoints.len());
                 checkpoints.push(Checkpoint { event, write: target });
@@ -100,8 +100,8 @@ impl Forecast {
         let aborted = plan.events.iter().any(|e| matches!(e, Event::Undefined { .. }));
         let mut room = if aborted { 0 } else { MAX_OVERWRITTEN_BYTES };
         for &(event, alloc) in &overwritten {
-            let writes = plan.events.get(event).map(writes_of).unwrap_or_default();
-            for (number, write) in writes.into_iter().enumerate().filter_map(|(i, w)| Some((i, *w?))) {
+            let writes = plan.events.get(event).map(Event::writes).unwrap_or_default();
+            for (number, write) in writes.into_iter().enumerate().filter_map(|(i, w)| Some((i, w?))) {
                 let Some((at, bytes)) = region_bytes(plan, write.region) else { continue };
                 let len = bytes.end - bytes.start;
                 if at != alloc || len > room || by_write.contains_key(&(event, number)) {

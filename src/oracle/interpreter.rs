@@ -3,12 +3,12 @@
 use super::ColumnReduction;
 use super::memory::{Certainty, Memory, PieceRun, TrackedBytes};
 use super::reduced_buffer::{ReducedBuffer, reduce};
-pub(crate) use super::regions::{region_bytes, writes_of};
+pub(crate) use super::regions::region_bytes;
 use crate::expr::map::{MapInput, map_element};
 use crate::num::put_element;
-use crate::ops::{Collective, Rule};
+use crate::ops::Rule;
 use crate::plan::cost::KEPT_RESULTS;
-use crate::plan::{Event, Plan, Region, StepId, Write};
+use crate::plan::{CollectiveEvent, Event, Placed, Plan, RankMap, Region, StepId, Write};
 use std::cell::Cell;
 use std::collections::HashMap;
 use std::ops::Range;
@@ -113,8 +113,8 @@ impl<'p> Interpreter<'p> {
             }
             if let Err((rank, message)) = done {
                 resolver.uncomputable(Uncomputable { event: number, step: event.step(), rank, message });
-                for write in writes_of(event).into_iter().flatten() {
-                    self.set_undefined(number, write);
+                for write in event.writes().into_iter().flatten() {
+                    self.set_undefined(number, &write);
                 }
             }
         }
@@ -122,36 +122,38 @@ impl<'p> Interpreter<'p> {
 
     fn execute(&mut self, number: usize, event: &Event, resolver: &mut dyn ResultResolver) -> Result<(), RankError> {
         match event {
-            Event::Collective { op, comm, dtype, reduce, send, recv, .. } => {
-                let sent = send.iter().map(|s| s.map(|r| self.read(r)).transpose()).collect::<Result<Vec<_>, _>>()?;
-                match reduce {
+            Event::Collective(collective) => {
+                let sent = collective.sends().map(|s| s.map(|r| self.read(r)).transpose());
+                let sent = sent.collect::<Result<Vec<_>, _>>()?;
+                match &collective.reduction {
                     Some(kind) => {
-                        let n = self.plan.comms.get(*comm).map_or(recv.len(), |c| c.members.len());
-                        let reduction = super::reduced_buffer::reduction_of(*dtype, kind, n);
-                        self.execute_reduction(number, op, &reduction, sent, recv, resolver)
+                        let members = self.plan.comms.get(collective.comm()).map(|c| c.members.len());
+                        let n = members.unwrap_or(collective.calls.len());
+                        let reduction = super::reduced_buffer::reduction_of(collective.dtype(), kind, n);
+                        self.execute_reduction(number, collective, &reduction, sent, resolver)
                     }
-                    None => self.execute_movement(number, op, &sent, recv),
+                    None => self.execute_movement(number, collective, &sent),
                 }
             }
-            Event::Post { message, from, .. } => {
-                let data = self.read(*from)?;
+            Event::Sent { message, call } => {
+                let data = self.read(call.op.memory)?;
                 self.messages.insert(*message, data);
                 Ok(())
             }
-            Event::Land { message, to, .. } => {
+            Event::Received { message, call } => {
                 let data =
                     self.messages.remove(message).ok_or((None, "a message arrives that nobody has sent".into()))?;
-                let landed = self.write(number, to.region, data.without_origin());
-                if landed.is_err() && self.plan.undefined.is_some() {
+                let received = self.write(number, call.op.memory, data.without_origin());
+                if received.is_err() && self.plan.undefined.is_some() {
                     // The message has another size than its receiver expects.
-                    self.set_undefined(number, to);
+                    self.set_undefined(number, &call.received());
                     return Ok(());
                 }
-                landed
+                received
             }
-            Event::Map { expr, names, reads, out, .. } => {
-                let data = self.execute_map(expr, names, reads, out.region)?;
-                self.write(number, out.region, data)
+            Event::Map(call) => {
+                let data = self.execute_map(&call.op)?;
+                self.write(number, call.op.out, data)
             }
             Event::Undefined { out, .. } => {
                 for write in out {
@@ -165,17 +167,16 @@ impl<'p> Interpreter<'p> {
     fn execute_reduction(
         &mut self,
         number: usize,
-        op: &Collective,
+        collective: &CollectiveEvent,
         reduction: &ColumnReduction,
         sent: Vec<Option<TrackedBytes>>,
-        recv: &[Option<Write>],
         resolver: &mut dyn ResultResolver,
     ) -> Result<(), RankError> {
         let sent: Vec<TrackedBytes> =
             sent.into_iter().map(|p| p.ok_or_else(missing_input)).collect::<Result<_, _>>()?;
         let lowest_certainty = sent.iter().filter_map(TrackedBytes::least_certain).max();
         if lowest_certainty == Some(Certainty::Undefined) {
-            recv.iter().flatten().for_each(|write| self.set_undefined(number, write));
+            collective.recvs().flatten().for_each(|write| self.set_undefined(number, &write));
             return Ok(());
         }
         let inputs: Vec<&[u8]> = sent.iter().map(|p| p.bytes.as_slice()).collect();
@@ -200,10 +201,10 @@ impl<'p> Interpreter<'p> {
                 reduced
             }
         };
-        for (rank, write) in recv.iter().enumerate() {
+        for (rank, write) in collective.recvs().enumerate() {
             let Some(write) = write else { continue };
             let elements = write.region.len as usize;
-            let first = if op.rule == Rule::ReducedBlock { rank * elements } else { 0 };
+            let first = if collective.op().rule == Rule::ReducedBlock { rank * elements } else { 0 };
             let bytes = reduced.bytes.get(first * size..(first + elements) * size).ok_or_else(invalid_region)?;
             let mut data = TrackedBytes { bytes: bytes.to_vec(), runs: Vec::new() };
             if reduced.any_ambiguous(first..first + elements) {
@@ -213,7 +214,7 @@ impl<'p> Interpreter<'p> {
                     self.reused_writes.push(false);
                 }
                 mark_elements(&mut data, &reduced, first..first + elements, size, origin);
-                let (target, inputs) = (write, inputs.as_slice());
+                let (target, inputs) = (&write, inputs.as_slice());
                 let choice = AmbiguousResult {
                     event: number,
                     write: rank,
@@ -238,17 +239,17 @@ impl<'p> Interpreter<'p> {
     fn execute_movement(
         &mut self,
         number: usize,
-        op: &Collective,
+        collective: &CollectiveEvent,
         sent: &[Option<TrackedBytes>],
-        recv: &[Option<Write>],
     ) -> Result<(), RankError> {
         // All inputs were read before the first write, so in-place calls need no special treatment.
         let root = sent.iter().flatten().next();
-        for (rank, write) in recv.iter().enumerate() {
+        let ranks = collective.calls.len();
+        for (rank, write) in collective.recvs().enumerate() {
             let Some(write) = write else { continue };
             let bytes = self.bytes(write.region)?;
             let len = (bytes.1.end - bytes.1.start) as usize;
-            let data = match op.rule {
+            let data = match collective.op().rule {
                 Rule::RootCopy => root.ok_or_else(missing_input)?.clone(),
                 Rule::RootBlock => {
                     root.ok_or_else(missing_input)?.slice(rank * len..(rank + 1) * len).ok_or_else(invalid_region)?
@@ -258,7 +259,7 @@ impl<'p> Interpreter<'p> {
                     Ok::<_, RankError>(all)
                 })?,
                 Rule::Transpose => sent.iter().try_fold(TrackedBytes::default(), |mut all, p| {
-                    let block = len / recv.len().max(1);
+                    let block = len / ranks.max(1);
                     let part = p.as_ref().ok_or_else(missing_input)?.slice(rank * block..(rank + 1) * block);
                     all.append(&part.ok_or_else(invalid_region)?);
                     Ok::<_, RankError>(all)
@@ -270,20 +271,16 @@ impl<'p> Interpreter<'p> {
         Ok(())
     }
 
-    fn execute_map(
-        &mut self,
-        expr: &crate::scenario::Expr,
-        names: &[(String, crate::expr::Value)],
-        reads: &[(String, Region)],
-        out: Region,
-    ) -> Result<TrackedBytes, RankError> {
+    fn execute_map(&mut self, map: &RankMap<Placed>) -> Result<TrackedBytes, RankError> {
         let plan = self.plan;
-        let places = reads.iter().map(|(_, region)| self.bytes(*region)).collect::<Result<Vec<_>, _>>()?;
+        let RankMap { expr, names, reads, out, .. } = map;
+        let places = reads.iter().map(|region| self.bytes(*region)).collect::<Result<Vec<_>, _>>()?;
         let mut inputs = Vec::with_capacity(reads.len());
-        for ((name, region), (alloc, range)) in reads.iter().zip(&places) {
+        for (region, (alloc, range)) in reads.iter().zip(&places) {
             let bytes =
                 self.memory[*alloc].data.get(range.start as usize..range.end as usize).ok_or_else(invalid_region)?;
-            inputs.push(MapInput { name, dtype: plan.buffers[region.buf].dtype, bytes });
+            let buffer = &plan.buffers[region.buf];
+            inputs.push(MapInput { name: &buffer.name, dtype: buffer.dtype, bytes });
         }
         let dtype = plan.buffers[out.buf].dtype;
         let size = dtype.size();

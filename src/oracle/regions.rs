@@ -1,5 +1,5 @@
-//! The memory of a plan's regions, and the writes of its events.
-use crate::plan::{Event, Plan, Region, Write};
+//! The memory of a plan's regions.
+use crate::plan::{Plan, Region};
 use std::ops::Range;
 
 /// The allocation of a region and its bytes in the payload; `None` if the region does not exist.
@@ -10,15 +10,4 @@ pub(crate) fn region_bytes(plan: &Plan, region: Region) -> Option<(usize, Range<
     let start = place.offset.checked_add(region.start.checked_mul(size)?)?;
     let end = start.checked_add(region.len.checked_mul(size)?)?;
     (end <= plan.allocs.get(place.alloc)?.payload).then_some((place.alloc, start..end))
-}
-
-/// The writes of an event, by position.
-pub(crate) fn writes_of(event: &Event) -> Vec<Option<&Write>> {
-    match event {
-        Event::Collective { recv, .. } => recv.iter().map(Option::as_ref).collect(),
-        Event::Post { .. } => Vec::new(),
-        Event::Land { to, .. } => vec![Some(to)],
-        Event::Map { out, .. } => vec![Some(out)],
-        Event::Undefined { out, .. } => out.iter().map(Some).collect(),
-    }
 }

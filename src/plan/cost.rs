@@ -230,25 +230,28 @@ fn of_event(plan: &Plan, event: &Event, runs: u64) -> u64 {
     let bytes = |r: &Region| r.len.saturating_mul(plan.buffers.get(r.buf).map_or(8, |b| b.dtype.size()) as u64);
     let once = runs.saturating_add(1);
     match event {
-        Event::Collective { send, recv, reduce, k, .. } => {
-            let sent: u64 = send.iter().flatten().map(|r| r.len).fold(0, u64::saturating_add);
-            let moved = send.iter().flatten().map(bytes).fold(0, u64::saturating_add);
-            let come = recv.iter().flatten().map(|w| bytes(&w.region)).fold(0, u64::saturating_add);
+        Event::Collective(collective) => {
+            let sent: u64 = collective.sends().flatten().map(|r| r.len).fold(0, u64::saturating_add);
+            let moved = collective.sends().flatten().map(|r| bytes(&r)).fold(0, u64::saturating_add);
+            let come = collective.recvs().flatten().map(|w| bytes(&w.region)).fold(0, u64::saturating_add);
             // Sums have a way over whole blocks; products of many ranks are bounded with exact numbers.
-            let weight = match reduce {
+            let weight = match &collective.reduction {
                 None => 0,
                 Some(Reduction::Builtin(op)) if *op == ncclRedOp_t::Sum => 1,
-                Some(Reduction::Builtin(op)) if *op == ncclRedOp_t::Prod && send.len() > SEARCH_RANKS => 36,
+                Some(Reduction::Builtin(op)) if *op == ncclRedOp_t::Prod && collective.calls.len() > SEARCH_RANKS => 36,
                 Some(_) => 3,
             };
             let reduced = sent.saturating_mul(weight);
-            (reduced + *k / BYTES).saturating_add((moved.saturating_add(come)) / BYTES + 64).saturating_mul(once)
+            (reduced + collective.count() / BYTES)
+                .saturating_add((moved.saturating_add(come)) / BYTES + 64)
+                .saturating_mul(once)
         }
-        Event::Post { from, .. } => (bytes(from) / BYTES + 64).saturating_mul(once),
-        Event::Land { to, .. } => (bytes(&to.region) / BYTES + 64).saturating_mul(once),
-        Event::Map { expr, names, reads, out, .. } => {
-            let each = operations(expr, names.len() + reads.len());
-            out.region.len.saturating_mul(each).saturating_mul(once)
+        Event::Sent { call, .. } | Event::Received { call, .. } => {
+            (bytes(&call.op.memory) / BYTES + 64).saturating_mul(once)
+        }
+        Event::Map(call) => {
+            let each = operations(&call.op.expr, call.op.names.len() + call.op.reads.len());
+            call.op.out.len.saturating_mul(each).saturating_mul(once)
         }
         Event::Undefined { .. } => 64,
     }
@@ -321,22 +324,23 @@ fn memory(plan: &Plan) -> Account {
     let mut now = 0u64;
     for event in &plan.events {
         let bytes = match event {
-            Event::Collective { send, recv, .. } => {
-                let sent = send.iter().flatten().map(size).fold(0, u64::saturating_add);
-                let come = recv.iter().flatten().map(|w| size(&w.region)).max().unwrap_or(0);
+            Event::Collective(collective) => {
+                let sent = collective.sends().flatten().map(|r| size(&r)).fold(0, u64::saturating_add);
+                let come = collective.recvs().flatten().map(|w| size(&w.region)).max().unwrap_or(0);
                 sent.saturating_add(come.saturating_mul(3))
             }
-            Event::Post { message, from, .. } => {
-                now = now.saturating_add(size(from));
-                flying.insert(*message, size(from));
+            Event::Sent { message, call } => {
+                let content = size(&call.op.memory);
+                now = now.saturating_add(content);
+                flying.insert(*message, content);
                 most_flying = most_flying.max(now);
                 0
             }
-            Event::Land { message, .. } => {
+            Event::Received { message, .. } => {
                 now = now.saturating_sub(flying.remove(message).unwrap_or(0));
                 0
             }
-            Event::Map { out, .. } => size(&out.region).saturating_mul(2),
+            Event::Map(call) => size(&call.op.out).saturating_mul(2),
             Event::Undefined { .. } => 0,
         };
         if bytes > step_most {
@@ -345,8 +349,8 @@ fn memory(plan: &Plan) -> Account {
         }
     }
     let reduced = plan.events.iter().map(|event| match event {
-        Event::Collective { recv, reduce: Some(_), .. } => {
-            recv.iter().flatten().map(|w| size(&w.region).saturating_mul(2)).max().unwrap_or(0)
+        Event::Collective(collective) if collective.reduction.is_some() => {
+            collective.recvs().flatten().map(|w| size(&w.region).saturating_mul(2)).max().unwrap_or(0)
         }
         _ => 0,
     });

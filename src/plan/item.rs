@@ -1,11 +1,11 @@
 //! What ranks do, before counts are known.
 use super::comms::Comms;
+use super::rank_op::{RankOp, Stage};
 use super::types::{BufId, CommId, PlanStep, StepId};
 use crate::expr::Value;
 use crate::job::What;
 use crate::num::DType;
-use crate::ops::Collective;
-use crate::scenario::{Case, ElementValue, ExpectedOutcome, Expr, Span};
+use crate::scenario::{Case, ElementValue, ExpectedOutcome, Span, Spanned};
 use std::sync::Arc;
 
 /// A buffer name before its counts are known.
@@ -27,23 +27,43 @@ pub struct BufferSlice {
     pub span: Span,
 }
 
-/// A reduction, scalar not yet rounded.
-#[derive(Clone, Copy, Debug)]
-pub enum Red {
-    Builtin(nccl_sys::ncclRedOp_t),
-    PreMulSum { scalar: Scalar, device: bool },
+impl BufferSlice {
+    /// All of a buffer.
+    pub fn whole(buf: BufId, span: Span) -> Self {
+        Self { buf, start: 0, end: None, sliced: false, span }
+    }
+}
+
+/// The stage at which buffers are known by name, and counts and types are open.
+#[derive(Clone, Debug)]
+pub struct Open;
+
+impl Stage for Open {
+    type Memory = BufferSlice;
+    type Size = WrittenSize;
+    type Rank = Spanned<i128>;
+    type Factor = Factor;
+}
+
+/// The count and element type that the step says.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct WrittenSize {
+    pub count: Option<u64>,
+    pub dtype: Option<DType>,
 }
 
 /// A rank's factor of a premul_sum before its type is known.
 #[derive(Clone, Copy, Debug)]
-pub struct Scalar {
+pub struct Factor {
     pub span: Span,
-    pub number: ScalarNumber,
+    pub number: FactorNumber,
+    /// True if NCCL reads it from device memory.
+    pub device: bool,
 }
 
 /// How the factor is given.
 #[derive(Clone, Copy, Debug)]
-pub enum ScalarNumber {
+pub enum FactorNumber {
     /// As a number, which the type must be able to hold.
     Written(ElementValue),
     /// By an expression: its value in f64, and in whole numbers if it has one.
@@ -60,73 +80,45 @@ pub struct Item {
     pub kind: ItemKind,
 }
 
-/// What it is.
+/// The kinds of items.
 #[derive(Clone, Debug)]
 pub enum ItemKind {
-    Collective(Box<Coll>),
+    /// An operation on data.
+    Op(RankOp<Open>),
+    /// One broadcast for each member, whose counts are those of the members' inputs.
     AllGatherV {
         comm: CommId,
-        me: usize,
+        rank: usize,
         input: BufferSlice,
         /// Every member's input, where slices are taken.
         pieces: Vec<BufferSlice>,
         output: BufferSlice,
         stream: u32,
     },
-    Send {
-        comm: CommId,
-        me: usize,
-        peer: i128,
-        input: BufferSlice,
-        nulls: bool,
-        stream: u32,
-    },
-    Recv {
-        comm: CommId,
-        me: usize,
-        peer: i128,
-        output: BufferSlice,
-        count: Option<u64>,
-        dtype: Option<DType>,
-        nulls: bool,
-        stream: u32,
-    },
     /// Says how long a buffer is (all_to_all_v's output).
-    Declare {
-        output: BufferSlice,
-        count: u64,
-        like: BufId,
-    },
-    Map(Box<MapItem>),
+    Declare { output: BufferSlice, count: u64, like: BufId },
+    /// A call that touches no memory.
     Call(What),
 }
 
-/// A collective on one rank.
-#[derive(Clone, Debug)]
-pub struct Coll {
-    pub op: &'static Collective,
-    pub comm: CommId,
-    pub me: usize,
-    pub input: Option<BufferSlice>,
-    pub output: Option<BufferSlice>,
-    pub red: Option<Red>,
-    pub root: i128,
-    pub root_span: Span,
-    pub in_place: bool,
-    pub nulls: bool,
-    pub stream: u32,
-}
+impl ItemKind {
+    /// The buffers that it writes.
+    pub fn writes(&self) -> &[BufferSlice] {
+        match self {
+            Self::Op(op) => op.writes(),
+            Self::AllGatherV { output, .. } | Self::Declare { output, .. } => std::slice::from_ref(output),
+            Self::Call(_) => &[],
+        }
+    }
 
-/// A map on one rank.
-#[derive(Clone, Debug)]
-pub struct MapItem {
-    pub expr: Arc<Expr>,
-    pub names: Arc<Vec<(String, Value)>>,
-    pub reads: Vec<BufId>,
-    pub output: BufferSlice,
-    pub count: Option<u64>,
-    pub dtype: Option<DType>,
-    pub stream: u32,
+    /// The number of elements that the step says.
+    pub fn written_count(&self) -> Option<u64> {
+        match self {
+            Self::Op(op) => op.size().count,
+            Self::Declare { count, .. } => Some(*count),
+            Self::AllGatherV { .. } | Self::Call(_) => None,
+        }
+    }
 }
 
 /// The unrolled program.

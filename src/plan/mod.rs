@@ -2,28 +2,31 @@
 //! foreseen, and how much memory it takes.
 //!
 //! The way of a case: `unroll` turns steps into every rank's items; `resolve` finds counts and types; `place`
-//! lays buffers into allocations; `lower` makes calls with pointers; `foresee` plays the program through, which
-//! gives the order of events and says whether it can hang; `race` refuses unordered use; `expect` checks what is
+//! lays buffers into allocations; `lower` makes calls with pointers; `race` refuses unordered use; `deadlock` simulates the
+//! program, which gives the order of events and says whether it can hang; `inputs` and `expect` check what is given and
 //! expected against what there is; `cost` says what it all takes.
+mod assemble;
 pub(crate) mod asserts;
 mod comms;
 pub mod cost;
+mod deadlock;
 pub(crate) mod each;
 mod eval;
 pub(crate) mod expect;
-mod foresee;
 pub(crate) mod inputs;
 mod item;
 mod lower;
 mod order;
 mod place;
 mod race;
+mod rank_op;
 mod resolve;
+mod simulate;
 mod types;
 mod unroll;
 
 pub use cost::Cost;
-pub use foresee::sentences;
+pub use deadlock::sentences;
 pub use types::*;
 
 use crate::scenario::{Case, Diagnostic};
@@ -132,13 +135,14 @@ pub fn plan(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> 
     let mut program = unroll::unroll(case, limits)?;
     let sizes = resolve::resolve(&mut program)?;
     let placed = place::place(&program, sizes, limits)?;
-    let low = lower::lower(program, placed)?;
-    race::check(&low)?;
-    let mut plan = foresee::foresee(low)?;
-    let mut faults = inputs::faults(&plan);
-    faults.append(&mut expect::faults(&plan));
-    if !faults.is_empty() {
-        return Err(resolve::dedupe(faults));
+    let lowered = lower::lower(program, placed)?;
+    race::check(&lowered)?;
+    let analysis = deadlock::analyse(&lowered)?;
+    let mut plan = assemble::assemble(lowered, analysis);
+    let mut wrong = inputs::faults(&plan);
+    wrong.append(&mut expect::faults(&plan));
+    if !wrong.is_empty() {
+        return Err(resolve::dedupe(wrong));
     }
     plan.cost = cost::check(&plan, limits)?;
     plan.limits = *limits;

@@ -2,7 +2,8 @@
 use super::Limits;
 use super::cost::{of_image, too_much_memory};
 use super::eval::{Names, Ranked, among};
-use super::item::{Coll, ItemKind, Program};
+use super::item::{ItemKind, Open, Program};
+use super::rank_op::{RankCollective, RankOp};
 use super::resolve::{Sizes, dedupe, shown};
 use super::types::{Alloc, BufId, Buffer, Place};
 use crate::num::DType;
@@ -46,7 +47,7 @@ pub fn place(p: &Program, sizes: Sizes, limits: &Limits) -> Result<Placed, Vec<D
     let mut groups = 0;
     for &(rank, index) in &p.order {
         let item = &p.items[rank][index];
-        if let ItemKind::Collective(c) = &item.kind
+        if let ItemKind::Op(RankOp::Collective(c)) = &item.kind
             && c.in_place
         {
             diags.extend(share(p, &sizes, &dtypes, &mut members, &mut groups, rank, c, item.span).err());
@@ -185,15 +186,15 @@ fn share(
     members: &mut [Vec<Option<Member>>],
     groups: &mut usize,
     rank: usize,
-    c: &Coll,
+    c: &RankCollective<Open>,
     span: Span,
 ) -> Result<(), Diagnostic> {
-    let root = usize::try_from(c.root).unwrap_or(usize::MAX);
-    let (Some(input), Some(output)) = (&c.input, &c.output) else { return Ok(()) };
+    let root = usize::try_from(c.root.value).unwrap_or(usize::MAX);
+    let (Some(input), Some(output)) = (&c.send, &c.recv) else { return Ok(()) };
     let inside = match c.op.in_place {
         InPlace::Never => return Err(Diagnostic::new(span, "this operation cannot run in place")),
         // Only the root has both sides.
-        InPlace::SendInRecv | InPlace::RecvInSend if c.op.rooted && c.me != root => return Ok(()),
+        InPlace::SendInRecv | InPlace::RecvInSend if c.op.rooted && c.rank != root => return Ok(()),
         _ => true,
     };
     if (input.buf == output.buf && !input.sliced && !output.sliced) || !inside {
@@ -211,7 +212,7 @@ fn share(
         return Ok(());
     }
     let size = dtypes[input.buf].size() as i128;
-    let block = i128::from(have.min(come)) * size * c.me as i128;
+    let block = i128::from(have.min(come)) * size * c.rank as i128;
     // Where `out` starts, seen from where `in` starts.
     let delta = match c.op.in_place {
         InPlace::SendInRecv => -block,

@@ -9,7 +9,8 @@
 //! can lack an order. It is looked up by byte range, which keeps the cost of a call logarithmic in their number.
 mod latest;
 
-use super::lower::{LoweredProgram, MemoryEffect};
+use super::lower::LoweredProgram;
+use super::rank_op::{Placed, RankOp};
 use super::resolve::dedupe;
 use super::types::{AllocId, Region, StepId};
 use crate::job::What;
@@ -18,10 +19,14 @@ use latest::Latest;
 use std::collections::HashMap;
 
 /// Checks every rank.
-pub fn check(low: &LoweredProgram) -> Result<(), Vec<Diagnostic>> {
+///
+/// # Errors
+///
+/// The first place of each use that lacks an order.
+pub fn check(lowered: &LoweredProgram) -> Result<(), Vec<Diagnostic>> {
     let mut diags = Vec::new();
-    for rank in 0..low.p.n {
-        diags.extend(one(low, rank));
+    for rank in 0..lowered.unrolled.n {
+        diags.extend(check_rank(lowered, rank));
     }
     if diags.is_empty() { Ok(()) } else { Err(dedupe(diags)) }
 }
@@ -61,8 +66,8 @@ impl Stream {
 }
 
 /// A rank's memory and streams at some point of its program.
-struct Rank<'a> {
-    low: &'a LoweredProgram,
+struct RankState<'a> {
+    lowered: &'a LoweredProgram,
     rank: usize,
     memory: HashMap<AllocId, Vec<ByStream>>,
     streams: Vec<Stream>,
@@ -71,39 +76,40 @@ struct Rank<'a> {
     diags: Vec<Diagnostic>,
 }
 
-fn one(low: &LoweredProgram, rank: usize) -> Vec<Diagnostic> {
-    let count = low.p.streams as usize;
+fn check_rank(lowered: &LoweredProgram, rank: usize) -> Vec<Diagnostic> {
+    let count = lowered.unrolled.streams as usize;
     let streams = vec![Stream { clock: vec![0; count], ..Stream::default() }; count];
-    let mut this = Rank { low, rank, memory: announced(low, rank), streams, host: vec![0; count], diags: Vec::new() };
+    let memory = announced(lowered, rank);
+    let mut state = RankState { lowered, rank, memory, streams, host: vec![0; count], diags: Vec::new() };
     // Calls that will be enqueued together.
     let mut batch = Vec::new();
-    for (index, call) in low.programs[rank].iter().enumerate() {
+    for (index, call) in lowered.programs[rank].iter().enumerate() {
         match &call.what {
             What::After { stream, on } => {
                 for other in on {
-                    let seen = this.passed(*other as usize);
-                    join(&mut this.streams[*stream as usize].clock, &seen);
+                    let seen = state.passed(*other as usize);
+                    join(&mut state.streams[*stream as usize].clock, &seen);
                 }
             }
             What::Wait { stream } => {
-                let on = stream.map_or(0..count, |one| one as usize..one as usize + 1);
-                for seen in on.map(|on| this.passed(on)).collect::<Vec<_>>() {
-                    join(&mut this.host, &seen);
+                let on = stream.map_or(0..count, |stream| stream as usize..stream as usize + 1);
+                for seen in on.map(|on| state.passed(on)).collect::<Vec<_>>() {
+                    join(&mut state.host, &seen);
                 }
             }
             // These wait for what the communicator still does; they order nothing else.
             _ => {}
         }
-        batch.extend(low.sems[rank][index].as_ref().map(|sem| (call.step, sem)));
-        if low.ends[rank][index] as usize == index {
-            this.enqueue(&batch, matches!(call.what, What::GroupEnd));
+        batch.extend(lowered.op((rank, index)).map(|op| (call.step, op)));
+        if lowered.ends[rank][index] as usize == index {
+            state.enqueue(&batch, matches!(call.what, What::GroupEnd));
             batch.clear();
         }
     }
-    this.diags
+    state.diags
 }
 
-impl Rank<'_> {
+impl RankState<'_> {
     /// By stream: how many of its calls are over when all calls enqueued on `stream` are over.
     fn passed(&self, stream: usize) -> Vec<u32> {
         let mut seen = self.streams[stream].clock.clone();
@@ -112,19 +118,19 @@ impl Rank<'_> {
     }
 
     /// Enqueues a call, or the calls of a group, and looks for uses of the same memory that are not over before.
-    fn enqueue(&mut self, batch: &[(StepId, &MemoryEffect)], grouped: bool) {
+    fn enqueue(&mut self, batch: &[(StepId, &RankOp<Placed>)], grouped: bool) {
         if grouped {
             self.streams.iter_mut().for_each(|stream| stream.before_group = stream.enqueued());
         }
-        for (step, sem) in batch {
-            let (on, uses) = uses(self.low, sem);
+        for (step, op) in batch {
+            let (on, uses) = (op.stream() as usize, uses(self.lowered, op));
             let Some(stream) = self.streams.get_mut(on) else { continue };
             join(&mut stream.clock, &self.host);
             stream.steps.push(*step);
             let number = stream.enqueued();
             for used in &uses {
                 if let Some(other) = self.clash(on, used, grouped) {
-                    self.diags.push(fault(self.low, self.rank, (*step, used), &other));
+                    self.diags.push(unordered(self.lowered, self.rank, (*step, used), &other));
                 }
             }
             // Recorded after all were checked, because the input and output of one in-place call may overlap.
@@ -169,15 +175,15 @@ fn join(into: &mut [u32], other: &[u32]) {
 }
 
 /// The allocations that a rank's calls use, and by which streams.
-fn announced(low: &LoweredProgram, rank: usize) -> HashMap<AllocId, Vec<ByStream>> {
+fn announced(lowered: &LoweredProgram, rank: usize) -> HashMap<AllocId, Vec<ByStream>> {
     let mut memory: HashMap<AllocId, Vec<ByStream>> = HashMap::new();
-    // The allocations' streams, to be found quickly where there are many.
-    let mut places: HashMap<(AllocId, usize), usize> = HashMap::new();
-    for sem in low.sems[rank].iter().flatten() {
-        let (stream, uses) = uses(low, sem);
-        for used in uses {
+    // By allocation and stream: the position in the allocation's list, which may be long.
+    let mut positions: HashMap<(AllocId, usize), usize> = HashMap::new();
+    for op in lowered.ops[rank].iter().flatten() {
+        let stream = op.stream() as usize;
+        for used in uses(lowered, op) {
             let all = memory.entry(used.alloc).or_default();
-            let at = *places.entry((used.alloc, stream)).or_insert_with(|| {
+            let at = *positions.entry((used.alloc, stream)).or_insert_with(|| {
                 all.push(ByStream { stream, ..ByStream::default() });
                 all.len() - 1
             });
@@ -192,9 +198,9 @@ fn announced(low: &LoweredProgram, rank: usize) -> HashMap<AllocId, Vec<ByStream
     memory
 }
 
-fn fault(low: &LoweredProgram, rank: usize, (by, new): (StepId, &Use), old: &Clash) -> Diagnostic {
-    let name = &low.placed.buffers[new.region.buf].name;
-    let step = |id: StepId| &low.p.steps[id as usize];
+fn unordered(lowered: &LoweredProgram, rank: usize, (by, new): (StepId, &Use), old: &Clash) -> Diagnostic {
+    let name = &lowered.placed.buffers[new.region.buf].name;
+    let step = |id: StepId| &lowered.unrolled.steps[id as usize];
     let verb = |writes: bool| if writes { "writes" } else { "reads" };
     if old.grouped {
         let text = format!(
@@ -220,26 +226,16 @@ fn fault(low: &LoweredProgram, rank: usize, (by, new): (StepId, &Use), old: &Cla
         .help("add `after = [\"...\"]` to the later step, or a `wait` between them")
 }
 
-/// The stream of a call, and the memory that it uses there.
-fn uses(low: &LoweredProgram, sem: &MemoryEffect) -> (usize, Vec<Use>) {
-    let (stream, regions): (u32, Vec<(Region, bool)>) = match sem {
-        MemoryEffect::Collective(c) => {
-            (c.stream, c.send.map(|r| (r, false)).into_iter().chain(c.recv.map(|r| (r, true))).collect())
-        }
-        MemoryEffect::Post { from, stream, .. } => (*stream, vec![(*from, false)]),
-        MemoryEffect::Land { to, stream, .. } => (*stream, vec![(*to, true)]),
-        MemoryEffect::Map { reads, out, stream, .. } => {
-            let reads = reads.iter().map(|(_, r)| (*r, false));
-            (*stream, reads.chain([(*out, true)]).collect())
-        }
-    };
-    let used = |(region, writes): (Region, bool)| {
-        let buffer = &low.placed.buffers[region.buf];
-        let place = buffer.places[region.rank]?;
+/// The memory that an operation uses.
+fn uses(lowered: &LoweredProgram, op: &RankOp<Placed>) -> Vec<Use> {
+    let used = |region: &Region, writes: bool| {
+        let buffer = &lowered.placed.buffers[region.buf];
+        let memory = buffer.places[region.rank]?;
         let size = buffer.dtype.size() as u64;
-        let start = place.offset + region.start * size;
+        let start = memory.offset + region.start * size;
         let end = start + region.len * size;
-        (start < end).then_some(Use { alloc: place.alloc, start, end, writes, region })
+        (start < end).then_some(Use { alloc: memory.alloc, start, end, writes, region: *region })
     };
-    (stream as usize, regions.into_iter().filter_map(used).collect())
+    let reads = op.reads().iter().filter_map(|region| used(region, false));
+    reads.chain(op.writes().iter().filter_map(|region| used(region, true))).collect()
 }

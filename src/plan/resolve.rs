@@ -1,7 +1,8 @@
 //! Counts and types: inputs say theirs, outputs follow from their step, a receive's from the send it meets.
 use super::eval::elements;
 use super::inputs;
-use super::item::{BufferSlice, Coll, ItemKind, Program};
+use super::item::{BufferSlice, ItemKind, Open, Program};
+use super::rank_op::{RankCollective, RankOp};
 use super::types::{BufId, CommId};
 use crate::num::DType;
 use crate::ops::Extent;
@@ -131,15 +132,15 @@ impl Resolver<'_> {
             if item.fails {
                 continue;
             }
-            match item.kind {
-                ItemKind::Send { comm, me, peer, .. } => {
-                    if let Ok(peer) = usize::try_from(peer) {
-                        sends.entry((comm, me, peer)).or_default().push((rank, index));
+            match &item.kind {
+                ItemKind::Op(RankOp::Send(message)) => {
+                    if let Ok(peer) = usize::try_from(message.peer.value) {
+                        sends.entry((message.comm, message.rank, peer)).or_default().push((rank, index));
                     }
                 }
-                ItemKind::Recv { comm, me, peer, .. } => {
-                    if let Ok(peer) = usize::try_from(peer) {
-                        recvs.entry((comm, peer, me)).or_default().push((rank, index));
+                ItemKind::Op(RankOp::Recv(message)) => {
+                    if let Ok(peer) = usize::try_from(message.peer.value) {
+                        recvs.entry((message.comm, peer, message.rank)).or_default().push((rank, index));
                     }
                 }
                 _ => {}
@@ -156,14 +157,14 @@ impl Resolver<'_> {
         let mut calls: HashMap<(CommId, usize), Vec<(usize, usize)>> = HashMap::new();
         for &(rank, index) in &self.p.order {
             let item = &self.p.items[rank][index];
-            if let (ItemKind::Collective(c), false) = (&item.kind, item.fails) {
-                calls.entry((c.comm, c.me)).or_default().push((rank, index));
+            if let (ItemKind::Op(RankOp::Collective(c)), false) = (&item.kind, item.fails) {
+                calls.entry((c.comm, c.rank)).or_default().push((rank, index));
             }
         }
         for ((comm, _), list) in &calls {
             for (number, at) in list.iter().enumerate() {
-                let ItemKind::Collective(c) = &self.p.items[at.0][at.1].kind else { continue };
-                let Ok(root) = usize::try_from(c.root) else { continue };
+                let ItemKind::Op(RankOp::Collective(c)) = &self.p.items[at.0][at.1].kind else { continue };
+                let Ok(root) = usize::try_from(c.root.value) else { continue };
                 if let Some(found) = calls.get(&(*comm, root)).and_then(|l| l.get(number)) {
                     self.roots.insert(*at, *found);
                 }
@@ -178,18 +179,18 @@ impl Resolver<'_> {
         let mut farthest: HashMap<(BufId, usize), u64> = HashMap::new();
         for &(rank, index) in &self.p.order {
             let kind = &self.p.items[rank][index].kind;
-            for sel in written(kind).into_iter().flatten() {
-                let explicit = sel.end.or_else(|| declared(kind).map(|c| sel.start.saturating_add(c)));
-                match (sel.sliced, explicit) {
+            for slice in kind.writes() {
+                let explicit = slice.end.or_else(|| kind.written_count().map(|c| slice.start.saturating_add(c)));
+                match (slice.sliced, explicit) {
                     (true, Some(end)) => {
-                        let far = farthest.entry((sel.buf, rank)).or_insert(0);
+                        let far = farthest.entry((slice.buf, rank)).or_insert(0);
                         *far = (*far).max(end);
                     }
-                    (true, None) if self.p.names[sel.buf].input.is_none() => {
-                        *self.open.entry((sel.buf, rank)).or_insert(0) += 1;
+                    (true, None) if self.p.names[slice.buf].input.is_none() => {
+                        *self.open.entry((slice.buf, rank)).or_insert(0) += 1;
                     }
                     (true, None) => {}
-                    (false, _) => whole[sel.buf][rank] = true,
+                    (false, _) => whole[slice.buf][rank] = true,
                 }
             }
         }
@@ -201,10 +202,10 @@ impl Resolver<'_> {
         }
     }
 
-    fn len(&self, sel: &BufferSlice, rank: usize) -> Option<u64> {
-        match sel.end {
-            Some(end) => Some(end - sel.start),
-            None => self.whole(sel.buf, rank).map(|c| c.saturating_sub(sel.start)),
+    fn len(&self, slice: &BufferSlice, rank: usize) -> Option<u64> {
+        match slice.end {
+            Some(end) => Some(end - slice.start),
+            None => self.whole(slice.buf, rank).map(|c| c.saturating_sub(slice.start)),
         }
     }
 
@@ -217,55 +218,55 @@ impl Resolver<'_> {
     fn set(
         &mut self,
         at: (usize, usize),
-        sel: &BufferSlice,
+        slice: &BufferSlice,
         count: u64,
         dtype: Option<DType>,
     ) -> Result<(), Diagnostic> {
         let rank = at.0;
         self.lens.insert(at, count);
-        let name = &self.p.names[sel.buf].name;
+        let name = &self.p.names[slice.buf].name;
         if let Some(dtype) = dtype {
-            match self.dtypes[sel.buf] {
+            match self.dtypes[slice.buf] {
                 None => {
-                    self.dtypes[sel.buf] = Some(dtype);
+                    self.dtypes[slice.buf] = Some(dtype);
                     self.changed = true;
                 }
                 Some(before) if before != dtype => {
                     let text = format!("`{name}` is {}, but what is written here is {}", before.name(), dtype.name());
                     return Err(
-                        Diagnostic::new(sel.span, text).help("write to a buffer of its own, or make the types equal")
+                        Diagnostic::new(slice.span, text).help("write to a buffer of its own, or make the types equal")
                     );
                 }
                 Some(_) => {}
             }
         }
-        if sel.sliced {
+        if slice.sliced {
             // Slices that leave the end open take what the step writes.
-            let end = sel.end.unwrap_or(sel.start.saturating_add(count));
-            if end - sel.start != count {
+            let end = slice.end.unwrap_or(slice.start.saturating_add(count));
+            if end - slice.start != count {
                 let text =
-                    format!("the slice has {}, but {} are written on rank {rank}", elements(end - sel.start), count);
-                return Err(Diagnostic::new(sel.span, text));
+                    format!("the slice has {}, but {} are written on rank {rank}", elements(end - slice.start), count);
+                return Err(Diagnostic::new(slice.span, text));
             }
-            if sel.end.is_none() && self.p.names[sel.buf].input.is_none() {
-                let far = self.counts[sel.buf][rank].unwrap_or(0).max(end);
-                self.counts[sel.buf][rank] = Some(far);
+            if slice.end.is_none() && self.p.names[slice.buf].input.is_none() {
+                let far = self.counts[slice.buf][rank].unwrap_or(0).max(end);
+                self.counts[slice.buf][rank] = Some(far);
                 self.changed = true;
-                if let Some(writes) = self.open.get_mut(&(sel.buf, rank)) {
+                if let Some(writes) = self.open.get_mut(&(slice.buf, rank)) {
                     *writes = writes.saturating_sub(1);
                 }
             }
             return Ok(());
         }
-        match self.counts[sel.buf][rank] {
+        match self.counts[slice.buf][rank] {
             None => {
-                self.counts[sel.buf][rank] = Some(count);
+                self.counts[slice.buf][rank] = Some(count);
                 self.changed = true;
                 Ok(())
             }
             Some(before) if before != count => {
                 let text = format!("`{name}` has {} on rank {rank}, but this step writes {count}", elements(before));
-                Err(Diagnostic::new(sel.span, text).help("write to a slice of it, or to a buffer of its own"))
+                Err(Diagnostic::new(slice.span, text).help("write to a slice of it, or to a buffer of its own"))
             }
             Some(_) => Ok(()),
         }
@@ -277,7 +278,7 @@ impl Resolver<'_> {
         let p = self.p;
         let item = &p.items[rank][index];
         match &item.kind {
-            ItemKind::Collective(c) => self.collective(at, c),
+            ItemKind::Op(RankOp::Collective(c)) => self.collective(at, c),
             ItemKind::AllGatherV { comm, input, pieces, output, .. } => {
                 let Some(dtype) = self.dtypes[input.buf] else { return Ok(false) };
                 let mut sum = 0u64;
@@ -294,59 +295,66 @@ impl Resolver<'_> {
                 }
                 self.set(at, output, *count, dtype).map(|()| dtype.is_some())
             }
-            ItemKind::Send { .. } | ItemKind::Call(_) => Ok(true),
-            ItemKind::Recv { output, count, dtype, .. } => {
+            ItemKind::Op(RankOp::Send(_)) | ItemKind::Call(_) => Ok(true),
+            ItemKind::Op(RankOp::Recv(message)) => {
                 let sent = self.meets.get(&at).and_then(|(r, i)| match &p.items[*r][*i].kind {
-                    ItemKind::Send { input, .. } => Some((self.len(input, *r), self.dtypes[input.buf])),
+                    ItemKind::Op(RankOp::Send(sent)) => {
+                        Some((self.len(&sent.memory, *r), self.dtypes[sent.memory.buf]))
+                    }
                     _ => None,
                 });
-                let count = count.or_else(|| sent.and_then(|s| s.0)).or_else(|| output.end.map(|e| e - output.start));
-                let dtype = dtype.or_else(|| sent.and_then(|s| s.1)).or(self.dtypes[output.buf]);
+                let (output, written) = (&message.memory, message.size);
+                let count =
+                    written.count.or_else(|| sent.and_then(|s| s.0)).or_else(|| output.end.map(|e| e - output.start));
+                let dtype = written.dtype.or_else(|| sent.and_then(|s| s.1)).or(self.dtypes[output.buf]);
                 let (Some(count), Some(dtype)) = (count, dtype) else { return Ok(false) };
                 self.set(at, output, count, Some(dtype)).map(|()| true)
             }
-            ItemKind::Map(map) => {
-                let first = map.reads.first();
+            ItemKind::Op(RankOp::Map(map)) => {
+                let (first, output) = (map.reads.first(), &map.out);
                 let dtype = map
+                    .size
                     .dtype
-                    .or_else(|| first.and_then(|b| self.dtypes[*b]))
-                    .or_else(|| first.is_none().then_some(self.dtypes[map.output.buf].unwrap_or(DType::F32)));
+                    .or_else(|| first.and_then(|read| self.dtypes[read.buf]))
+                    .or_else(|| first.is_none().then_some(self.dtypes[output.buf].unwrap_or(DType::F32)));
                 let count = map
+                    .size
                     .count
-                    .or(map.output.end.map(|e| e - map.output.start))
-                    .or_else(|| first.and_then(|b| self.whole(*b, rank)));
+                    .or(output.end.map(|e| e - output.start))
+                    .or_else(|| first.and_then(|read| self.whole(read.buf, rank)));
                 let (Some(count), Some(dtype)) = (count, dtype) else { return Ok(false) };
-                self.set(at, &map.output, count, Some(dtype)).map(|()| true)
+                self.set(at, output, count, Some(dtype)).map(|()| true)
             }
         }
     }
 
     /// An input of all_to_all_v that says its own count must agree with `counts`.
-    fn exact_input(&self, sel: &BufferSlice, rank: usize, count: u64) -> Result<bool, Diagnostic> {
-        let have = self.len(sel, rank).unwrap_or(count);
+    fn exact_input(&self, slice: &BufferSlice, rank: usize, count: u64) -> Result<bool, Diagnostic> {
+        let have = self.len(slice, rank).unwrap_or(count);
         if have == count {
             return Ok(true);
         }
-        let name = &self.p.names[sel.buf].name;
+        let name = &self.p.names[slice.buf].name;
         Err(Diagnostic::new(
-            sel.span,
+            slice.span,
             format!("`{name}` has {} on rank {rank}, but its row of `counts` adds up to {count}", elements(have)),
         ))
     }
 
-    fn collective(&mut self, at: (usize, usize), c: &Coll) -> Result<bool, Diagnostic> {
+    fn collective(&mut self, at: (usize, usize), c: &RankCollective<Open>) -> Result<bool, Diagnostic> {
         let (rank, index) = at;
         let p = self.p;
         let n = p.comms.list[c.comm].members.len();
         // Where the count comes from: the rank's own input, or the root's.
-        let own = c.op.readers.includes(c.me, usize::try_from(c.root).unwrap_or(usize::MAX));
+        let root = usize::try_from(c.root.value).unwrap_or(usize::MAX);
+        let own = c.op.readers.includes(c.rank, root);
         let source = if own { Some(at) } else { self.roots.get(&at).copied().or(Some(at)) };
         let Some((from, i)) = source else { return Ok(false) };
-        let ItemKind::Collective(giver) = &p.items[from][i].kind else { return Ok(false) };
-        let Some(input) = &giver.input else {
+        let ItemKind::Op(RankOp::Collective(giver)) = &p.items[from][i].kind else { return Ok(false) };
+        let Some(input) = &giver.send else {
             return Err(Diagnostic::new(
                 p.items[rank][index].span,
-                format!("this step needs `in` on rank {}", giver.me),
+                format!("this step needs `in` on rank {}", giver.rank),
             ));
         };
         if p.names[input.buf].input.is_some() && self.counts[input.buf][from].is_none() {
@@ -375,9 +383,9 @@ impl Resolver<'_> {
                 format!("the result would have {k} x {n} elements"),
             ));
         };
-        match &c.output {
+        match &c.recv {
             Some(output) => self.set(at, output, out, Some(dtype)).map(|()| true),
-            None if c.op.writers.includes(c.me, usize::try_from(c.root).unwrap_or(usize::MAX)) => {
+            None if c.op.writers.includes(c.rank, root) => {
                 Err(Diagnostic::new(p.items[rank][index].span, "this step needs `out`")
                     .help("or `in_place = true`, and the result takes the input's memory"))
             }
@@ -397,54 +405,56 @@ impl Resolver<'_> {
     fn unresolved(&self, at: (usize, usize)) -> Option<Diagnostic> {
         let item = &self.p.items[at.0][at.1];
         let rank = at.0;
-        let missing = |sel: &BufferSlice| {
-            let name = &self.p.names[sel.buf];
-            if self.written_by(sel.buf, rank) {
+        let missing = |slice: &BufferSlice| {
+            let name = &self.p.names[slice.buf];
+            if self.written_by(slice.buf, rank) {
                 return Diagnostic::new(
-                    sel.span,
+                    slice.span,
                     format!("nothing says how many elements `{}` has on rank {rank}", name.name),
                 )
                 .help("add `count` where it is made");
             }
             let text = format!("`{}` is read on rank {rank}, where nobody has written it", name.name);
-            Diagnostic::new(sel.span, text).help("write it in an earlier step, or give it in `inputs`")
+            Diagnostic::new(slice.span, text).help("write it in an earlier step, or give it in `inputs`")
         };
         match &item.kind {
-            ItemKind::Collective(c) => {
+            ItemKind::Op(RankOp::Collective(c)) => {
                 let source = self.roots.get(&at).copied().unwrap_or(at);
-                let ItemKind::Collective(giver) = &self.p.items[source.0][source.1].kind else { return None };
-                let sel = c.input.as_ref().filter(|_| source == at).or(giver.input.as_ref())?;
-                Some(missing(sel))
+                let ItemKind::Op(RankOp::Collective(giver)) = &self.p.items[source.0][source.1].kind else {
+                    return None;
+                };
+                let input = c.send.as_ref().filter(|_| source == at).or(giver.send.as_ref())?;
+                Some(missing(input))
             }
             ItemKind::AllGatherV { input, .. } => Some(missing(input)),
-            ItemKind::Recv { peer, count, .. } if !self.meets.contains_key(&at) => {
-                let (open, key) = match count {
+            ItemKind::Op(RankOp::Recv(message)) if !self.meets.contains_key(&at) => {
+                let (open, key) = match message.size.count {
                     Some(_) => ("what type of elements comes", "`dtype`"),
                     None => ("how many elements come", "`count` and `dtype`"),
                 };
-                let text = format!("no send of rank {peer} meets this recv on rank {rank}, so nothing says {open}");
+                let text = format!(
+                    "no send of rank {} meets this recv on rank {rank}, so nothing says {open}",
+                    message.peer.value
+                );
                 Some(Diagnostic::new(item.span, text).help(format!("add the send, or {key} to receive without one")))
             }
-            ItemKind::Recv { output, .. } => Some(
-                Diagnostic::new(output.span, format!("nothing says how many elements rank {rank} receives here"))
-                    .help("add `count`"),
-            ),
-            ItemKind::Map(map) => match map.reads.first() {
-                Some(b) => {
-                    let sel = BufferSlice { buf: *b, ..map.output };
-                    Some(missing(&sel))
-                }
+            ItemKind::Op(RankOp::Recv(message)) => {
+                let text = format!("nothing says how many elements rank {rank} receives here");
+                Some(Diagnostic::new(message.memory.span, text).help("add `count`"))
+            }
+            ItemKind::Op(RankOp::Map(map)) => match map.reads.first() {
+                Some(read) => Some(missing(&BufferSlice { buf: read.buf, ..map.out })),
                 None => Some(
                     Diagnostic::new(item.span, "nothing says how many elements this map makes").help("add `count`"),
                 ),
             },
             ItemKind::Declare { output, .. } => Some(missing(output)),
-            ItemKind::Send { .. } | ItemKind::Call(_) => None,
+            ItemKind::Op(RankOp::Send(_)) | ItemKind::Call(_) => None,
         }
     }
 
     fn written_by(&self, buf: BufId, rank: usize) -> bool {
-        let writes = |i: &super::item::Item| written(&i.kind).into_iter().flatten().any(|s| s.buf == buf);
+        let writes = |i: &super::item::Item| i.kind.writes().iter().any(|slice| slice.buf == buf);
         self.p.names[buf].input.is_some() || self.p.items[rank].iter().any(writes)
     }
 }
@@ -461,25 +471,4 @@ fn multiples(len: u64, n: u64) -> String {
 /// A buffer's name as messages show it.
 pub fn shown(name: &str) -> String {
     format!("`{name}`")
-}
-
-/// The buffers an item writes.
-pub fn written(kind: &ItemKind) -> [Option<&BufferSlice>; 1] {
-    [match kind {
-        ItemKind::Collective(c) => c.output.as_ref(),
-        ItemKind::AllGatherV { output, .. } | ItemKind::Recv { output, .. } | ItemKind::Declare { output, .. } => {
-            Some(output)
-        }
-        ItemKind::Map(map) => Some(&map.output),
-        ItemKind::Send { .. } | ItemKind::Call(_) => None,
-    }]
-}
-
-fn declared(kind: &ItemKind) -> Option<u64> {
-    match kind {
-        ItemKind::Recv { count, .. } => *count,
-        ItemKind::Map(map) => map.count,
-        ItemKind::Declare { count, .. } => Some(*count),
-        _ => None,
-    }
 }

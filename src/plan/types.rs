@@ -1,5 +1,5 @@
 //! What a plan is.
-use crate::expr::{Expr, Value};
+pub use super::rank_op::{Placed, RankCollective, RankMap, RankMessage};
 use crate::job::Call;
 use crate::num::DType;
 use crate::ops::Collective;
@@ -166,61 +166,38 @@ pub struct Write {
     pub stream: u32,
 }
 
-/// What a matched set of calls does to memory.
+/// A rank's operation as one call of its program.
+#[derive(Clone, Debug)]
+pub struct RankCall<T> {
+    /// The rank's operation.
+    pub op: T,
+    /// The step.
+    pub step: StepId,
+    /// A copy of what it writes is ordered right if it is enqueued on the operation's stream straight after this call.
+    pub after: u32,
+}
+
+/// Operations in the order in which they happen, each once all ranks that it needs have called it.
 #[derive(Clone, Debug)]
 pub enum Event {
-    /// A collective, over the members of `comm` in rank order.
-    Collective {
-        /// The step.
-        step: StepId,
-        /// Its entry in the table.
-        op: &'static Collective,
-        /// The communicator.
-        comm: CommId,
-        /// NCCL's count.
-        k: u64,
-        /// Element type.
-        dtype: DType,
-        /// The reduction, if it has one.
-        reduce: Option<Reduction>,
-        /// Rank in the communicator; 0 if it takes none.
-        root: usize,
-        /// By rank of the communicator; `None` where nothing is read.
-        send: Vec<Option<Region>>,
-        /// By rank of the communicator; `None` where nothing is written.
-        recv: Vec<Option<Write>>,
-    },
-    /// A message leaves: its content is the region's at this point.
-    Post {
-        /// The step.
-        step: StepId,
+    /// A collective.
+    Collective(CollectiveEvent),
+    /// A message leaves: its content is that of the sender's memory at this point.
+    Sent {
         /// Number of the message.
         message: usize,
-        /// Content.
-        from: Region,
+        /// The sender's call.
+        call: RankCall<RankMessage<Placed>>,
     },
-    /// A message arrives (after its `Post`).
-    Land {
-        /// The step.
-        step: StepId,
+    /// A message arrives, after it was sent.
+    Received {
         /// Number of the message.
         message: usize,
-        /// Where.
-        to: Write,
+        /// The receiver's call.
+        call: RankCall<RankMessage<Placed>>,
     },
-    /// Element i of `out` from an expression.
-    Map {
-        /// The step.
-        step: StepId,
-        /// The expression.
-        expr: Arc<Expr>,
-        /// `rank`, `n`, `t`, axes...
-        names: Arc<Vec<(String, Value)>>,
-        /// Buffers it names: whole buffers (or the slice-free extent) of this rank.
-        reads: Vec<(String, Region)>,
-        /// Result.
-        out: Write,
-    },
+    /// A map on one rank.
+    Map(RankCall<Arc<RankMap<Placed>>>),
     /// From here on nobody can say what these hold (an operation that an `abort` may have cut short, or an error).
     Undefined {
         /// The step.
@@ -230,26 +207,104 @@ pub enum Event {
     },
 }
 
+/// A collective that every rank of a communicator has called.
+#[derive(Clone, Debug)]
+pub struct CollectiveEvent {
+    /// The call that came first; the others are equal in what [`Self::op`] to [`Self::root`] give.
+    pub first: RankCall<Arc<RankCollective<Placed>>>,
+    /// The ranks' calls, in the order of the communicator.
+    pub calls: Vec<RankCall<Arc<RankCollective<Placed>>>>,
+    /// The reduction, if it has one, with every rank's factor.
+    pub reduction: Option<Reduction>,
+}
+
+impl CollectiveEvent {
+    /// Its entry in the table.
+    pub fn op(&self) -> &'static Collective {
+        self.first.op.op
+    }
+
+    /// The communicator.
+    pub fn comm(&self) -> CommId {
+        self.first.op.comm
+    }
+
+    /// NCCL's count.
+    pub fn count(&self) -> u64 {
+        self.first.op.size.count
+    }
+
+    /// Element type.
+    pub fn dtype(&self) -> DType {
+        self.first.op.size.dtype
+    }
+
+    /// Rank in the communicator; 0 if it takes none.
+    pub fn root(&self) -> usize {
+        self.first.op.root()
+    }
+
+    /// What each rank of the communicator reads.
+    pub fn sends(&self) -> impl ExactSizeIterator<Item = Option<Region>> {
+        self.calls.iter().map(|call| call.op.send)
+    }
+
+    /// What each rank of the communicator writes.
+    pub fn recvs(&self) -> impl ExactSizeIterator<Item = Option<Write>> {
+        self.calls.iter().map(|call| call.op.recv.map(|region| call.write(region, call.op.stream)))
+    }
+}
+
+impl<T> RankCall<T> {
+    fn write(&self, region: Region, stream: u32) -> Write {
+        Write { region, after: self.after, stream }
+    }
+}
+
+impl RankCall<RankMessage<Placed>> {
+    /// The receiver's memory.
+    pub fn received(&self) -> Write {
+        self.write(self.op.memory, self.op.stream)
+    }
+}
+
+impl RankCall<Arc<RankMap<Placed>>> {
+    /// The map's result.
+    pub fn out(&self) -> Write {
+        self.write(self.op.out, self.op.stream)
+    }
+}
+
 impl Event {
     /// The step that it belongs to.
     pub fn step(&self) -> StepId {
         match self {
-            Self::Collective { step, .. }
-            | Self::Post { step, .. }
-            | Self::Land { step, .. }
-            | Self::Map { step, .. }
-            | Self::Undefined { step, .. } => *step,
+            Self::Collective(collective) => collective.first.step,
+            Self::Sent { call, .. } | Self::Received { call, .. } => call.step,
+            Self::Map(call) => call.step,
+            Self::Undefined { step, .. } => *step,
+        }
+    }
+
+    /// What it writes: of a collective by rank of the communicator, `None` where nothing is written.
+    pub fn writes(&self) -> Vec<Option<Write>> {
+        match self {
+            Self::Collective(collective) => collective.recvs().collect(),
+            Self::Sent { .. } => Vec::new(),
+            Self::Received { call, .. } => vec![Some(call.received())],
+            Self::Map(call) => vec![Some(call.out())],
+            Self::Undefined { out, .. } => out.iter().copied().map(Some).collect(),
         }
     }
 }
 
-/// A reduction with its scalars.
+/// A reduction with a factor, or by default with the factors of all ranks of the communicator, as bits of the element type.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Reduction {
+pub enum Reduction<F = Vec<u64>> {
     /// sum, prod, max, min, avg.
     Builtin(nccl_sys::ncclRedOp_t),
-    /// Bits of the scalar in the dtype, by rank of the communicator.
-    PreMulSum(Vec<u64>),
+    /// A sum of the ranks' inputs, each times its rank's factor.
+    PreMulSum(F),
 }
 
 /// What the analysis says of waiting.

@@ -13,7 +13,7 @@ use nccl_sys::ncclResult_t;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-mod one;
+mod rank_items;
 mod weigh;
 
 /// Streams of a program, `main` among them: each rank has all of them, and an order is kept between every two.
@@ -302,7 +302,7 @@ impl<'a> Unroll<'a> {
             _ => {
                 self.count(members.len(), step.span)?;
                 for m in &members {
-                    self.one(step, id, m, stream)?;
+                    self.rank_items(step, id, m, stream)?;
                 }
             }
         }

@@ -28,9 +28,10 @@ fn reduce_scatter_deals_out_blocks() {
     assert_eq!(p.foresight, Foresight::Completes);
     let out = p.buffers.iter().find(|b| b.name == "out").expect("out");
     assert_eq!(out.places[1].map(|p| p.count), Some(1));
-    let [Event::Collective { k: 1, send, recv, .. }] = &p.events[..] else { panic!("{:?}", p.events) };
-    assert_eq!(send[0].map(|r| r.len), Some(2));
-    assert_eq!(recv[1].map(|w| w.region.len), Some(1));
+    let [Event::Collective(collective)] = &p.events[..] else { panic!("{:?}", p.events) };
+    assert_eq!(collective.count(), 1);
+    assert_eq!(collective.sends().map(|send| send.map(|r| r.len)).collect::<Vec<_>>(), [Some(2), Some(2)]);
+    assert_eq!(collective.recvs().map(|recv| recv.map(|w| w.region.len)).collect::<Vec<_>>(), [Some(1), Some(1)]);
     assert!(matches!(
         p.prelude[0][..],
         [collspec::internals::job::Call { what: What::Init { comm: 0, n: 2, .. }, .. }]
@@ -71,7 +72,7 @@ fn a_recv_takes_its_count_from_a_send_further_down() {
     );
     let y = p.buffers.iter().find(|b| b.name == "y").expect("y");
     assert_eq!((y.dtype.name(), y.places[0], y.places[1].map(|p| p.count)), ("f16", None, Some(3)));
-    assert!(matches!(p.events[..], [Event::Post { .. }, Event::Land { .. }]));
+    assert!(matches!(p.events[..], [Event::Sent { .. }, Event::Received { .. }]));
 }
 
 const CROSSED: &str = "world_size = 2\ninputs.x = { each = \"rank\", count = 2 }\nsteps = [\n\
@@ -115,13 +116,13 @@ fn events_come_in_an_order_that_reads_what_was_written() {
         .events
         .iter()
         .map(|e| match e {
-            Event::Map { out, .. } => p.buffers[out.region.buf].name.as_str(),
-            Event::Post { .. } => "post",
-            Event::Land { .. } => "land",
+            Event::Map(call) => p.buffers[call.op.out.buf].name.as_str(),
+            Event::Sent { .. } => "sent",
+            Event::Received { .. } => "received",
             _ => "other",
         })
         .collect();
-    assert_eq!(kinds, ["w", "post", "land", "z"]);
+    assert_eq!(kinds, ["w", "sent", "received", "z"]);
 }
 
 #[test]

@@ -4,7 +4,7 @@ use crate::job::{Ended, Observation};
 use crate::job::{Ptr, Red, What};
 use crate::num::{DType, get_element, put_element};
 use crate::ops::{Collective, Kind, Op, Rule, TABLE};
-use crate::plan::{Event, GUARD, Plan, Reduction, Region, Write};
+use crate::plan::{CollectiveEvent, Event, GUARD, Plan, Region};
 use std::collections::HashMap;
 
 /// Bytes that the suite expects in an image.
@@ -95,28 +95,28 @@ impl PeerCheck {
 fn call_of_event<'a>(plan: &'a Plan, event: usize, op: Option<&'static Op>) -> Option<OperationCall<'a>> {
     let own = |c: &Collective| TABLE.iter().find(|o| matches!(&o.kind, Kind::Collective(k) if k.call == c.call));
     match plan.events.get(event)? {
-        Event::Collective { op: collective, comm, k, dtype, reduce, root, send, .. } => {
-            let sender = send.iter().flatten().next();
-            let n = plan.comms.get(*comm)?.members.len();
+        Event::Collective(collective) => {
+            let sender = collective.sends().flatten().next();
+            let n = plan.comms.get(collective.comm())?.members.len();
             Some(OperationCall {
-                op: op.or(own(collective))?,
-                dtype: *dtype,
-                reduce: reduce.as_ref(),
+                op: op.or(own(collective.op()))?,
+                dtype: collective.dtype(),
+                reduce: collective.reduction.as_ref(),
                 n,
-                k: *k,
-                root: *root,
+                k: collective.count(),
+                root: collective.root(),
                 seed: sender.map_or(0, |s| s.buf as u64 + 1),
             })
         }
-        Event::Post { from, .. } => Some(call_of_message(plan, from, op)),
-        Event::Land { message: number, .. } => {
+        Event::Sent { call, .. } => Some(call_of_message(plan, &call.op.memory, op)),
+        Event::Received { message: received, .. } => {
             let from = plan.events.iter().find_map(|other| match other {
-                Event::Post { message, from, .. } if message == number => Some(from),
+                Event::Sent { message, call } if message == received => Some(&call.op.memory),
                 _ => None,
             })?;
             Some(call_of_message(plan, from, op))
         }
-        Event::Map { .. } | Event::Undefined { .. } => None,
+        Event::Map(_) | Event::Undefined { .. } => None,
     }
 }
 
@@ -205,59 +205,53 @@ impl<'a> CheckBuilder<'a> {
 
     fn add_events(&mut self) {
         let plan = self.plan;
-        let mut posted: HashMap<usize, Vec<u8>> = HashMap::new();
+        let mut sent: HashMap<usize, Vec<u8>> = HashMap::new();
         for (number, event) in plan.events.iter().enumerate() {
-            let Some(call) = call_of_event(plan, number, self.op) else { continue };
+            let Some(operation) = call_of_event(plan, number, self.op) else { continue };
             match event {
-                Event::Collective { op, reduce, send, recv, comm, .. } => {
-                    let members = plan.comms.get(*comm).map(|c| c.members.as_slice()).unwrap_or_default();
-                    if members.first().is_some_and(|_| !self.is_barrier(send)) {
-                        self.add_collective(number, &call, op.rule, reduce.as_ref(), send, recv);
+                Event::Collective(collective) => {
+                    let members = plan.comms.get(collective.comm()).map(|c| c.members.as_slice()).unwrap_or_default();
+                    if members.first().is_some_and(|_| !self.is_barrier(collective)) {
+                        self.add_collective(number, &operation, collective);
                     }
                 }
-                Event::Post { message, from, .. } => {
+                Event::Sent { message, call } => {
+                    let from = call.op.memory;
                     let to = plan.events.iter().find_map(|other| match other {
-                        Event::Land { message: landed, to, .. } if landed == message => Some(to.region.rank),
+                        Event::Received { message: received, call } if received == message => Some(call.op.memory.rank),
                         _ => None,
                     });
                     let (peer_suite, to) = (self.peer_suite, to.unwrap_or(0));
-                    let bytes = self.fill_region(*from, call.dtype, |i| {
+                    let bytes = self.fill_region(from, operation.dtype, |i| {
                         let position =
                             ElementPosition { rank: from.rank, to, index: from.start + i, within: i, piece: from.len };
-                        peer_suite.input_bits(&call, position)
+                        peer_suite.input_bits(&operation, position)
                     });
-                    posted.insert(*message, bytes);
+                    sent.insert(*message, bytes);
                 }
-                Event::Land { message, to, .. } => {
-                    let want = posted.remove(message).unwrap_or_default();
-                    if self.peer_suite.checked_part(&call, to.region.rank) == CheckedPart::Result {
-                        self.expect_region(number, to.region, want);
+                Event::Received { message, call } => {
+                    let (want, to) = (sent.remove(message).unwrap_or_default(), call.op.memory);
+                    if self.peer_suite.checked_part(&operation, to.rank) == CheckedPart::Result {
+                        self.expect_region(number, to, want);
                     }
                 }
-                Event::Map { .. } | Event::Undefined { .. } => {}
+                Event::Map(_) | Event::Undefined { .. } => {}
             }
         }
     }
 
     /// True for the collective of a barrier.
-    fn is_barrier(&self, send: &[Option<Region>]) -> bool {
-        let own = |r: &Region| self.plan.buffers.get(r.buf).is_some_and(|b| b.name.starts_with('#'));
-        send.iter().flatten().any(own)
+    fn is_barrier(&self, collective: &CollectiveEvent) -> bool {
+        let own = |r: Region| self.plan.buffers.get(r.buf).is_some_and(|b| b.name.starts_with('#'));
+        collective.sends().flatten().any(own)
     }
 
-    fn add_collective(
-        &mut self,
-        number: usize,
-        call: &OperationCall<'_>,
-        rule: Rule,
-        reduce: Option<&Reduction>,
-        send: &[Option<Region>],
-        recv: &[Option<Write>],
-    ) {
+    fn add_collective(&mut self, number: usize, call: &OperationCall<'_>, collective: &CollectiveEvent) {
+        let rule = collective.op().rule;
         let (peer_suite, size) = (self.peer_suite, call.dtype.size());
         let blocks = matches!(rule, Rule::Transpose | Rule::RootBlock | Rule::ReducedBlock);
-        let mut inputs: Vec<Vec<u8>> = Vec::with_capacity(send.len());
-        for (rank, region) in send.iter().enumerate() {
+        let mut inputs: Vec<Vec<u8>> = Vec::with_capacity(collective.calls.len());
+        for (rank, region) in collective.sends().enumerate() {
             let reads = !matches!(rule, Rule::RootCopy | Rule::RootBlock) || rank == call.root;
             let Some(region) = region.filter(|_| reads) else {
                 inputs.push(Vec::new());
@@ -274,11 +268,10 @@ impl<'a> CheckBuilder<'a> {
         }
         let k = call.k as usize;
         let block = |bytes: &[u8], b: usize| bytes.get(b * k * size..(b + 1) * k * size).unwrap_or_default().to_vec();
-        let reduced = reduce.map(|_| reduce_inputs(peer_suite, call, &inputs)).unwrap_or_default();
+        let reduced = call.reduce.map(|_| reduce_inputs(peer_suite, call, &inputs)).unwrap_or_default();
         let root = inputs.get(call.root).cloned().unwrap_or_default();
-        let ranks = recv.len().max(send.len());
-        for rank in 0..ranks {
-            let target = recv.get(rank).copied().flatten().map(|write| write.region);
+        for (rank, write) in collective.recvs().enumerate() {
+            let target = write.map(|write| write.region);
             match peer_suite.checked_part(call, rank) {
                 CheckedPart::Nothing => {}
                 CheckedPart::Result => {
@@ -294,7 +287,7 @@ impl<'a> CheckBuilder<'a> {
                     self.expect_region(number, target, want);
                 }
                 CheckedPart::RootsInput => {
-                    if let Some(region) = send.get(call.root).copied().flatten() {
+                    if let Some(region) = collective.sends().nth(call.root).flatten() {
                         self.expect_region(number, region, root.clone());
                     }
                 }
@@ -305,10 +298,10 @@ impl<'a> CheckBuilder<'a> {
 
     /// Expects no change of the receive buffer that a rank passes although it receives nothing.
     fn expect_unchanged(&mut self, number: usize, rank: usize) {
-        let Some(Event::Collective { step, comm, .. }) = self.plan.events.get(number) else { return };
-        let Some(world) = self.plan.comms.get(*comm).and_then(|c| c.members.get(rank)) else { return };
+        let Some(Event::Collective(collective)) = self.plan.events.get(number) else { return };
+        let Some(world) = self.plan.comms.get(collective.comm()).and_then(|c| c.members.get(rank)) else { return };
         let calls = self.plan.programs.get(*world).map(Vec::as_slice).unwrap_or_default();
-        let passed = calls.iter().filter(|call| call.step == *step).find_map(|call| match &call.what {
+        let passed = calls.iter().filter(|call| call.step == collective.first.step).find_map(|call| match &call.what {
             What::Collective { recv: Ptr::At { alloc, byte }, .. } => Some((*alloc as usize, *byte as usize)),
             _ => None,
         });

@@ -2,7 +2,7 @@
 use super::NotRunnable;
 use crate::num::DType;
 use crate::ops::{Composite, Extent, Kind, Op, Who};
-use crate::plan::{Buffer, Event, Limits, Plan, Reduction, Region, Write as Writes, plan};
+use crate::plan::{Buffer, CollectiveEvent, Event, Limits, Plan, Reduction, plan};
 use crate::scenario::{Case, EnvValue, Ranks, Step, StepComm, StepReduction};
 use nccl_sys::ncclRedOp_t;
 use std::fmt::Write;
@@ -120,14 +120,14 @@ impl SingleOperation {
             steps: None,
         };
         match (&op.kind, plan.events.as_slice()) {
-            (Kind::Collective(_), [Event::Collective { k, reduce, root, send, recv, .. }]) => {
-                operation.counts = OperationCounts::Same(*k);
-                operation.root = *root;
-                operation.reduce = reduce.as_ref().map(|reduce| match reduce {
+            (Kind::Collective(_), [Event::Collective(collective)]) => {
+                operation.counts = OperationCounts::Same(collective.count());
+                operation.root = collective.root();
+                operation.reduce = collective.reduction.as_ref().map(|reduce| match reduce {
                     Reduction::Builtin(op) => OperationReduction::Builtin(*op),
                     Reduction::PreMulSum(_) => OperationReduction::PreMulSum(String::new(), device),
                 });
-                let shared: Vec<bool> = (0..n).filter_map(|rank| shares_allocation(plan, send, recv, rank)).collect();
+                let shared: Vec<bool> = (0..n).filter_map(|rank| shares_allocation(plan, collective, rank)).collect();
                 operation.in_place = shared.contains(&true);
                 if operation.in_place && shared.contains(&false) {
                     return Err(NotRunnable::DiffersByRank);
@@ -221,10 +221,10 @@ impl SingleOperation {
 }
 
 /// True if a rank's send and receive regions lie in one allocation; `None` if it lacks one of them.
-fn shares_allocation(plan: &Plan, send: &[Option<Region>], recv: &[Option<Writes>], rank: usize) -> Option<bool> {
+fn shares_allocation(plan: &Plan, collective: &CollectiveEvent, rank: usize) -> Option<bool> {
     let alloc = |buf: usize, rank: usize| Some(plan.buffers.get(buf)?.places.get(rank).copied().flatten()?.alloc);
-    let send = send.get(rank).copied().flatten()?;
-    let recv = recv.get(rank).copied().flatten()?.region;
+    let send = collective.sends().nth(rank)??;
+    let recv = collective.recvs().nth(rank)??.region;
     Some(alloc(send.buf, send.rank)? == alloc(recv.buf, recv.rank)?)
 }
 
@@ -232,9 +232,10 @@ fn shares_allocation(plan: &Plan, send: &[Option<Region>], recv: &[Option<Writes
 fn piece_counts(events: &[Event], n: usize) -> Vec<Vec<u64>> {
     let mut pieces = vec![vec![0; n]; n];
     for event in events {
-        let Event::Post { message, from, .. } = event else { continue };
+        let Event::Sent { message, call } = event else { continue };
+        let from = call.op.memory;
         let to = events.iter().find_map(|other| match other {
-            Event::Land { message: landed, to, .. } if landed == message => Some(to.region.rank),
+            Event::Received { message: received, call } if received == message => Some(call.op.memory.rank),
             _ => None,
         });
         if let Some(cell) = to.and_then(|to| pieces.get_mut(from.rank)?.get_mut(to)) {

@@ -3,7 +3,7 @@ use crate::job::{Answers, Figure, RankEnd, RankReport, Traffic};
 use crate::job::{Ended, Observation};
 use crate::judge::{Verdict, judge};
 use crate::oracle::Forecast;
-use crate::oracle::interpreter::{AmbiguousResult, ResultResolver, Uncomputable, region_bytes, writes_of};
+use crate::oracle::interpreter::{AmbiguousResult, ResultResolver, Uncomputable, region_bytes};
 use crate::oracle::memory::Memory;
 use crate::plan::{Limits, Plan, plan};
 use crate::scenario::{Case, Diagnostic, SourceFile, parse};
@@ -45,7 +45,7 @@ impl ResultResolver for RightResults<'_> {
         None
     }
     fn after_event(&mut self, number: usize, memory: &[Memory]) {
-        for (write, target) in writes_of(&self.plan.events[number]).into_iter().enumerate() {
+        for (write, target) in self.plan.events[number].writes().into_iter().enumerate() {
             let Some((alloc, range)) = target.and_then(|t| region_bytes(self.plan, t.region)) else { continue };
             let bytes = memory[alloc].data[range.start as usize..range.end as usize].to_vec();
             self.left.insert((number, write), bytes);

@@ -1,8 +1,9 @@
 //! One rank's items of one step.
 use super::super::eval::{Names, Ranked, evaluate, evaluate_whole, named, own, ranks, written};
-use super::super::item::{BufferSlice, Coll, ItemKind, MapItem, Red, Scalar, ScalarNumber};
+use super::super::item::{BufferSlice, Factor, FactorNumber, ItemKind, Open, WrittenSize};
 use super::super::place::{BARRIER_IN, BARRIER_OUT};
-use super::super::types::StepId;
+use super::super::rank_op::{RankCollective, RankMap, RankMessage, RankOp};
+use super::super::types::{Reduction, StepId};
 use super::{Member, Stop, Unroll};
 use crate::expr::Mode;
 use crate::job::What;
@@ -16,61 +17,64 @@ use std::sync::Arc;
 
 impl<'a> Unroll<'a> {
     /// One rank's items of one step.
-    pub(super) fn one(&mut self, step: &'a Step, id: StepId, m: &Member<'a>, stream: u32) -> Stop {
+    pub(super) fn rank_items(&mut self, step: &'a Step, id: StepId, m: &Member<'a>, stream: u32) -> Stop {
         let fails = self.fails(id, m.world);
-        let nulls = step.null_pointers;
-        let (comm, me) = (m.comm, m.names.rank);
+        let null_pointers = step.null_pointers;
+        let (comm, rank) = (m.comm, m.names.rank);
+        let message = |peer: Spanned<i128>, memory: BufferSlice, size: WrittenSize| RankMessage {
+            comm,
+            rank,
+            peer,
+            memory,
+            size,
+            null_pointers,
+            stream,
+        };
         let kind = match &step.op.kind {
             Kind::Collective(op) => {
-                let input = step.input.as_ref().map(|r| self.sel(r, m)).transpose()?;
+                let send = step.input.as_ref().map(|r| self.slice(r, m)).transpose()?;
                 let in_place = step.in_place.as_ref().map_or(Ok(false), |v| v.truth(&m.names))?;
-                let mut output = step.output.as_ref().map(|r| self.sel(r, m)).transpose()?;
-                if output.is_none() && in_place {
-                    output = input;
+                let mut recv = step.output.as_ref().map(|r| self.slice(r, m)).transpose()?;
+                if recv.is_none() && in_place {
+                    recv = send;
                 }
                 let root = step.root.as_ref().map_or(Ok(0), |v| v.whole(&m.names))?;
-                let root_span = step.root.as_ref().map_or(step.span, |v| v.span);
-                let red = op.reduces.then(|| self.red(step.reduce.as_ref(), m)).transpose()?;
-                ItemKind::Collective(Box::new(Coll {
+                let root = Spanned { value: root, span: step.root.as_ref().map_or(step.span, |v| v.span) };
+                let reduction = op.reduces.then(|| self.reduction(step.reduce.as_ref(), m)).transpose()?;
+                let size = WrittenSize::default();
+                ItemKind::Op(RankOp::Collective(Arc::new(RankCollective {
                     op,
                     comm,
-                    me,
-                    input,
-                    output,
-                    red,
+                    rank,
+                    send,
+                    recv,
+                    size,
+                    reduction,
                     root,
-                    root_span,
                     in_place,
-                    nulls,
+                    null_pointers,
                     stream,
-                }))
+                })))
             }
             Kind::Composite(Composite::AllGatherV) => {
                 self.count(m.names.n, step.span)?;
                 let (input, output) = (self.required(step, "in", m)?, self.required(step, "out", m)?);
                 let pieces = self.pieces(step, m)?;
-                ItemKind::AllGatherV { comm, me, input, pieces, output, stream }
+                ItemKind::AllGatherV { comm, rank, input, pieces, output, stream }
             }
             Kind::Composite(Composite::AllToAllV) => return self.all_to_all_v(step, id, m, stream, fails),
             Kind::Composite(Composite::Barrier) => return self.barrier(step, id, m, stream, fails),
             Kind::Send => {
                 let peer = self.peer(step, step.peer.as_ref(), m)?;
-                ItemKind::Send { comm, me, peer, input: self.required(step, "in", m)?, nulls, stream }
+                let input = self.required(step, "in", m)?;
+                ItemKind::Op(RankOp::Send(message(peer, input, WrittenSize::default())))
             }
             Kind::Recv => {
                 let peer = self.peer(step, step.peer.as_ref(), m)?;
                 let count = self.elements(step, m)?;
                 let output = self.required(step, "out", m)?;
-                ItemKind::Recv {
-                    comm,
-                    me,
-                    peer,
-                    output,
-                    count,
-                    dtype: step.dtype.as_ref().map(|d| d.value),
-                    nulls,
-                    stream,
-                }
+                let size = WrittenSize { count, dtype: step.dtype.as_ref().map(|d| d.value) };
+                ItemKind::Op(RankOp::Recv(message(peer, output, size)))
             }
             Kind::SendRecv => {
                 let to = self.peer(step, step.to.as_ref().or(step.peer.as_ref()), m)?;
@@ -78,8 +82,8 @@ impl<'a> Unroll<'a> {
                 let (input, output) = (self.required(step, "in", m)?, self.required(step, "out", m)?);
                 let mut push = |kind| self.push(m.world, id, step.span, fails, kind);
                 push(ItemKind::Call(What::GroupStart));
-                push(ItemKind::Send { comm, me, peer: to, input, nulls, stream });
-                push(ItemKind::Recv { comm, me, peer: from, output, count: None, dtype: None, nulls, stream });
+                push(ItemKind::Op(RankOp::Send(message(to, input, WrittenSize::default()))));
+                push(ItemKind::Op(RankOp::Recv(message(from, output, WrittenSize::default()))));
                 push(ItemKind::Call(What::GroupEnd));
                 return Ok(());
             }
@@ -88,16 +92,16 @@ impl<'a> Unroll<'a> {
                 let mut reads = Vec::new();
                 for name in named(&expr.value) {
                     if let Some(id) = self.by_name.get(&name) {
-                        reads.push(*id);
+                        reads.push(BufferSlice::whole(*id, step.span));
                     }
                 }
-                let output = self.required(step, "out", m)?;
+                let out = self.required(step, "out", m)?;
                 let count = self.elements(step, m)?;
                 self.carry(&expr.value, 4 + m.names.axes.len(), step.span)?;
                 let names = Arc::new(m.names.list());
-                let dtype = step.dtype.as_ref().map(|d| d.value);
-                let shared = self.exprs.entry(step).or_insert_with(|| Arc::new(expr.value.clone()));
-                ItemKind::Map(Box::new(MapItem { expr: shared.clone(), names, reads, output, count, dtype, stream }))
+                let size = WrittenSize { count, dtype: step.dtype.as_ref().map(|d| d.value) };
+                let expr = self.exprs.entry(step).or_insert_with(|| Arc::new(expr.value.clone())).clone();
+                ItemKind::Op(RankOp::Map(Arc::new(RankMap { expr, names, reads, out, size, stream })))
             }
             Kind::Host(Host::Wait) => {
                 let on = step.wait_stream.as_ref().map(|s| self.stream(&s.value));
@@ -111,7 +115,7 @@ impl<'a> Unroll<'a> {
                 if !(0.0..=3600.0).contains(&v) {
                     return Err(Diagnostic::new(
                         seconds.span,
-                        format!("rank {me} is to sleep {v} seconds; 0 to 3600 are possible"),
+                        format!("rank {rank} is to sleep {v} seconds; 0 to 3600 are possible"),
                     ));
                 }
                 ItemKind::Call(What::Sleep { seconds: v })
@@ -129,15 +133,15 @@ impl<'a> Unroll<'a> {
     fn required(&mut self, step: &'a Step, key: &str, m: &Member<'a>) -> Result<BufferSlice, Diagnostic> {
         let found = if key == "in" { &step.input } else { &step.output };
         match found {
-            Some(r) => self.sel(r, m),
+            Some(r) => self.slice(r, m),
             None => Err(Diagnostic::new(step.span, format!("`{}` needs `{key}`", step.op.name))),
         }
     }
 
-    fn sel(&mut self, r: &BufferRef, m: &Member<'a>) -> Result<BufferSlice, Diagnostic> {
+    fn slice(&mut self, r: &BufferRef, m: &Member<'a>) -> Result<BufferSlice, Diagnostic> {
         let buf = self.name(&r.name, r.span, None, None);
         let Some((from, to)) = &r.slice else {
-            return Ok(BufferSlice { buf, start: 0, end: None, sliced: false, span: r.span });
+            return Ok(BufferSlice::whole(buf, r.span));
         };
         let bound = |e: &Option<Expr>| match e {
             None => Ok(None),
@@ -166,23 +170,27 @@ impl<'a> Unroll<'a> {
         let members = self.p.comms.list[m.comm].members.clone();
         let of = |(rank, world): (usize, &usize)| {
             let names = Names { rank, world_rank: *world, ..m.names };
-            self.sel(input, &Member { world: *world, names, ..*m })
+            self.slice(input, &Member { world: *world, names, ..*m })
         };
         members.iter().enumerate().map(of).collect()
     }
 
-    fn red(&self, reduce: Option<&Spanned<StepReduction>>, m: &Member<'a>) -> Result<Red, Diagnostic> {
+    fn reduction(
+        &self,
+        reduce: Option<&Spanned<StepReduction>>,
+        m: &Member<'a>,
+    ) -> Result<Reduction<Factor>, Diagnostic> {
         Ok(match reduce.map(|r| &r.value) {
-            None => Red::Builtin(nccl_sys::ncclRedOp_t::Sum),
-            Some(StepReduction::Builtin(op)) => Red::Builtin(*op),
+            None => Reduction::Builtin(nccl_sys::ncclRedOp_t::Sum),
+            Some(StepReduction::Builtin(op)) => Reduction::Builtin(*op),
             Some(StepReduction::PreMulSum { scalar, device }) => {
                 let own = own(scalar, &m.names)?;
                 let number = match &own.kind {
-                    NumberByRankKind::Int(v) => ScalarNumber::Written(ElementValue::Int(*v)),
-                    NumberByRankKind::Float(v) => ScalarNumber::Written(ElementValue::Float(*v)),
+                    NumberByRankKind::Int(v) => FactorNumber::Written(ElementValue::Int(*v)),
+                    NumberByRankKind::Float(v) => FactorNumber::Written(ElementValue::Float(*v)),
                     NumberByRankKind::Expr(expr) => match written(expr, m.names.axes) {
-                        Some(value) => ScalarNumber::Written(value),
-                        None => ScalarNumber::Computed {
+                        Some(value) => FactorNumber::Written(value),
+                        None => FactorNumber::Computed {
                             real: evaluate(expr, own.span, &m.names, Mode::Float)?,
                             whole: expr.eval_wrapping(&m.names).ok(),
                         },
@@ -191,13 +199,13 @@ impl<'a> Unroll<'a> {
                         return Err(Diagnostic::new(own.span, "a number is wanted here, not a list"));
                     }
                 };
-                Red::PreMulSum { scalar: Scalar { span: own.span, number }, device: *device }
+                Reduction::PreMulSum(Factor { span: own.span, number, device: *device })
             }
         })
     }
 
     /// A peer's rank; outside the communicator it is a fault unless the call is to fail.
-    fn peer(&mut self, step: &Step, peer: Option<&NumberByRank>, m: &Member<'a>) -> Result<i128, Diagnostic> {
+    fn peer(&mut self, step: &Step, peer: Option<&NumberByRank>, m: &Member<'a>) -> Result<Spanned<i128>, Diagnostic> {
         let Some(peer) = peer else {
             return Err(Diagnostic::new(step.span, format!("`{}` needs `peer`", step.op.name)));
         };
@@ -208,7 +216,7 @@ impl<'a> Unroll<'a> {
             let text = format!("peer {v} of rank {} is not in the communicator of {}", m.names.rank, ranks(m.names.n));
             return Err(Diagnostic::new(peer.span, text).help(format!("ranks count from 0 to {}", m.names.n - 1)));
         }
-        Ok(v)
+        Ok(Spanned { value: v, span: peer.span })
     }
 
     fn elements(&self, step: &Step, m: &Member<'a>) -> Result<Option<u64>, Diagnostic> {
@@ -222,22 +230,20 @@ impl<'a> Unroll<'a> {
     fn barrier(&mut self, step: &Step, id: StepId, m: &Member<'a>, stream: u32, fails: bool) -> Stop {
         let input = self.name(BARRIER_IN, step.span, None, Some(DType::F32));
         let output = self.name(BARRIER_OUT, step.span, None, Some(DType::F32));
-        let sel = |buf| Some(BufferSlice { buf, start: 0, end: None, sliced: false, span: step.span });
-        let red = Some(Red::Builtin(nccl_sys::ncclRedOp_t::Sum));
-        let coll = Coll {
+        let all_reduce = RankCollective {
             op: &ALL_REDUCE,
             comm: m.comm,
-            me: m.names.rank,
-            input: sel(input),
-            output: sel(output),
-            red,
-            root: 0,
-            root_span: step.span,
+            rank: m.names.rank,
+            send: Some(BufferSlice::whole(input, step.span)),
+            recv: Some(BufferSlice::whole(output, step.span)),
+            size: WrittenSize::default(),
+            reduction: Some(Reduction::Builtin(nccl_sys::ncclRedOp_t::Sum)),
+            root: Spanned { value: 0, span: step.span },
             in_place: false,
-            nulls: false,
+            null_pointers: false,
             stream,
         };
-        self.push(m.world, id, step.span, fails, ItemKind::Collective(Box::new(coll)));
+        self.push(m.world, id, step.span, fails, ItemKind::Op(RankOp::Collective(Arc::new(all_reduce))));
         self.push(m.world, id, step.span, fails, ItemKind::Call(What::Wait { stream: Some(stream) }));
         Ok(())
     }
@@ -275,10 +281,10 @@ impl<'a> Unroll<'a> {
         let overflow = || Diagnostic::new(counts.span, "the sum of `counts` is too large");
         for peer in 0..n {
             let (to, from) = (piece(me, peer)?, piece(peer, me)?);
-            let part = |sel: BufferSlice, at: u64, len: u64| {
-                let start = sel.start.checked_add(at).ok_or_else(overflow)?;
+            let part = |slice: BufferSlice, at: u64, len: u64| {
+                let start = slice.start.checked_add(at).ok_or_else(overflow)?;
                 let end = start.checked_add(len).ok_or_else(overflow)?;
-                Ok::<_, Diagnostic>(BufferSlice { start, end: Some(end), sliced: true, ..sel })
+                Ok::<_, Diagnostic>(BufferSlice { start, end: Some(end), sliced: true, ..slice })
             };
             sends.push((peer, part(input, out, to)?));
             recvs.push((peer, part(output, back, from)?));
@@ -286,17 +292,21 @@ impl<'a> Unroll<'a> {
             back = back.checked_add(from).ok_or_else(overflow)?;
         }
         self.count(2 * n, step.span)?;
-        let (comm, nulls) = (m.comm, step.null_pointers);
+        let message = |(peer, memory): (usize, BufferSlice)| RankMessage::<Open> {
+            comm: m.comm,
+            rank: me,
+            peer: Spanned { value: peer as i128, span: step.span },
+            memory,
+            size: WrittenSize::default(),
+            null_pointers: step.null_pointers,
+            stream,
+        };
         let mut push = |kind| self.push(m.world, id, step.span, fails, kind);
         push(ItemKind::Declare { output: input, count: out, like: input.buf });
         push(ItemKind::Declare { output, count: back, like: input.buf });
         push(ItemKind::Call(What::GroupStart));
-        for (peer, sel) in sends {
-            push(ItemKind::Send { comm, me, peer: peer as i128, input: sel, nulls, stream });
-        }
-        for (peer, sel) in recvs {
-            push(ItemKind::Recv { comm, me, peer: peer as i128, output: sel, count: None, dtype: None, nulls, stream });
-        }
+        sends.into_iter().for_each(|send| push(ItemKind::Op(RankOp::Send(message(send)))));
+        recvs.into_iter().for_each(|recv| push(ItemKind::Op(RankOp::Recv(message(recv)))));
         push(ItemKind::Call(What::GroupEnd));
         Ok(())
     }

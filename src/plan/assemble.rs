@@ -1,0 +1,45 @@
+//! Puts a plan together from what the other parts found.
+use super::deadlock::Analysis;
+use super::lower::LoweredProgram;
+use super::{Cost, Limits, Plan};
+use crate::job::{Call, What};
+
+/// The plan, without its cost.
+pub fn assemble(lowered: LoweredProgram, analysis: Analysis) -> Plan {
+    let unrolled = lowered.unrolled;
+    let case = unrolled.case;
+    let mut comms = unrolled.comms;
+    let mut prelude = std::mem::take(&mut comms.prelude);
+    let mut programs = lowered.programs;
+    prelude.resize(case.total_ranks(), Vec::new());
+    programs.resize(case.total_ranks(), Vec::new());
+    if comms.world_used {
+        let world = comms.world_calls();
+        for (calls, first) in prelude.iter_mut().zip(world) {
+            calls.splice(0..0, first);
+        }
+    }
+    let calls = |list: Vec<What>| list.into_iter().map(|what| Call { step: 0, tolerate: false, what }).collect();
+    Plan {
+        n: unrolled.n,
+        buffers: lowered.placed.buffers,
+        allocs: lowered.placed.allocs,
+        comms: comms.list,
+        steps: unrolled.steps,
+        events: analysis.events,
+        prelude: prelude.into_iter().map(calls).collect(),
+        programs,
+        configs: comms.configs,
+        ids: comms.ids,
+        streams: unrolled.streams,
+        null_stream: unrolled.null_stream,
+        tags: unrolled.tags,
+        cost: Cost::default(),
+        limits: Limits::default(),
+        foresight: analysis.foresight,
+        constants: lowered.constants,
+        undefined: analysis.undefined,
+        comm_steps: unrolled.comm_steps,
+        case,
+    }
+}

@@ -1,0 +1,133 @@
+//! Finds programs that cannot finish: simulates once with sends that wait for their receives, and if that gets stuck once
+//! more with sends that never wait. The events come in the order of the simulation that got further.
+use super::item::lenient;
+use super::lower::LoweredProgram;
+use super::resolve::dedupe;
+use super::simulate::{self, Played};
+use super::types::{Event, Foresight, Waiting};
+use crate::job::What;
+use crate::scenario::{Case, Diagnostic, ExpectedOutcome, Placement};
+
+mod waiting;
+
+use waiting::cycle;
+pub use waiting::sentences;
+
+/// The order of events, and whether the program finishes.
+#[derive(Debug)]
+pub struct Analysis {
+    pub events: Vec<Event>,
+    pub foresight: Foresight,
+    /// Why the data is undefined, if it is.
+    pub undefined: Option<String>,
+}
+
+/// Simulates a program.
+///
+/// # Errors
+///
+/// Calls that do not match, and programs that may or must hang, unless the file says so; a hang that the file expects and
+/// that cannot be.
+pub fn analyse(lowered: &LoweredProgram) -> Result<Analysis, Vec<Diagnostic>> {
+    let case = &lowered.unrolled.case;
+    if case.placement == Placement::OneThread {
+        simulate::check_one_thread(lowered)?;
+    }
+    let mut played = simulate::play(lowered, false);
+    let mut foresight = Foresight::Completes;
+    if !played.waiting.is_empty() {
+        let first = cycle(std::mem::take(&mut played.waiting));
+        played = simulate::play(lowered, true);
+        foresight = if played.waiting.is_empty() {
+            Foresight::MayBlock(first)
+        } else {
+            Foresight::Stuck(cycle(std::mem::take(&mut played.waiting)))
+        };
+    }
+    let mut undefined = lowered.undefined.clone();
+    accept(case, lowered, &foresight, &played, &mut undefined)?;
+    Ok(Analysis { events: played.events, foresight, undefined })
+}
+
+/// Refuses a program whose foreseen end is not the one that the file says. Where the file admits misuse, the reason why
+/// the data is undefined goes to `undefined` instead.
+fn accept(
+    case: &Case,
+    lowered: &LoweredProgram,
+    foresight: &Foresight,
+    played: &Played,
+    undefined: &mut Option<String>,
+) -> Result<(), Vec<Diagnostic>> {
+    let lenient = lenient(case);
+    let expects = |f: fn(&ExpectedOutcome) -> bool| case.outcome.as_ref().is_some_and(|list| list.value.iter().any(f));
+    if lowered.unrolled.exits {
+        undefined.get_or_insert_with(|| "a process ends on purpose".to_owned());
+        if !expects(|e| *e == ExpectedOutcome::Crash) {
+            let exit = lowered.programs.iter().flatten().find(|call| call.what == What::Exit);
+            let span = exit.map_or(case.span, |call| lowered.unrolled.steps[call.step as usize].span);
+            return Err(vec![
+                Diagnostic::new(span, "a process that ends is a crash").help("add `outcome = \"crash\"`"),
+            ]);
+        }
+        return Ok(());
+    }
+    if let Some(first) = played.mismatches.first() {
+        if !lenient {
+            return Err(dedupe(played.mismatches.clone()));
+        }
+        undefined.get_or_insert_with(|| first.message.clone());
+        return Ok(());
+    }
+    match foresight {
+        Foresight::Completes => {
+            if expects(|e| *e == ExpectedOutcome::Hang)
+                && undefined.is_none()
+                && case.outcome.as_ref().is_some_and(|o| o.value.iter().all(|e| *e == ExpectedOutcome::Hang))
+            {
+                let span = case.outcome.as_ref().map_or(case.span, |o| o.span);
+                return Err(vec![
+                    Diagnostic::new(span, "nothing in this program can hang: every call meets its partner")
+                        .help("remove `outcome`, or look again at who waits for whom"),
+                ]);
+            }
+        }
+        Foresight::MayBlock(waiting) => {
+            if !lenient {
+                let text = "these ranks wait for each other unless the library buffers their sends";
+                return Err(vec![stuck(
+                    lowered,
+                    waiting,
+                    text,
+                    "put the calls into one `group`, or say `outcome = [\"hang\", \"ok\"]` to run it all the same",
+                )]);
+            }
+        }
+        Foresight::Stuck(waiting) => {
+            undefined.get_or_insert_with(|| "it cannot finish".to_owned());
+            if !lenient {
+                return Err(vec![stuck(
+                    lowered,
+                    waiting,
+                    "this program cannot finish",
+                    "say `outcome = \"hang\"` to run it all the same",
+                )]);
+            }
+        }
+    }
+    Ok(())
+}
+
+fn stuck(lowered: &LoweredProgram, waiting: &[Waiting], text: &str, help: &str) -> Diagnostic {
+    let place = |w: &Waiting| lowered.unrolled.steps[w.step as usize].span;
+    let lines = sentences(waiting, |w| lowered.unrolled.steps[w.step as usize].label.clone());
+    let span = waiting.first().map_or(lowered.unrolled.case.span, place);
+    let mut diagnostic = Diagnostic::new(span, format!("{text}: {}", lines.join("; "))).help(help);
+    let mut told = vec![span];
+    for w in waiting.iter().skip(1) {
+        if !told.contains(&place(w)) {
+            told.push(place(w));
+            diagnostic = diagnostic.related(place(w), format!("rank {} waits here", w.rank));
+        }
+    }
+    diagnostic
+}

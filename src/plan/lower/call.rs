@@ -1,0 +1,83 @@
+//! The one place where a rank's operation becomes the call that a worker makes.
+use super::super::rank_op::{Placed, RankMessage, RankOp};
+use super::super::types::{Buffer, Reduction};
+use crate::job::{MapRead, Ptr, Red, What};
+use crate::num::{self, DType};
+
+/// The pointers that a call passes.
+#[derive(Debug)]
+pub struct Pointers {
+    /// One for each memory that calls of this kind read.
+    pub reads: Vec<Ptr>,
+    pub write: Ptr,
+    /// Where the factor of a premul_sum lies in device memory, if it does.
+    pub factor: Option<Ptr>,
+}
+
+impl Pointers {
+    /// Of a call that reads at one place and writes at another.
+    pub fn new(read: Ptr, write: Ptr) -> Self {
+        Self { reads: vec![read], write, factor: None }
+    }
+
+    fn read(&self) -> Ptr {
+        self.reads.first().copied().unwrap_or(Ptr::Null)
+    }
+}
+
+/// The call of a rank's operation.
+pub fn call_of(op: &RankOp<Placed>, pointers: &Pointers, buffers: &[Buffer]) -> What {
+    match op {
+        RankOp::Collective(c) => What::Collective {
+            call: c.op.call,
+            send: pointers.read(),
+            recv: pointers.write,
+            count: c.size.count,
+            dtype: c.size.dtype,
+            red: reduction(c.reduction.as_ref(), c.size.dtype, pointers.factor),
+            root: c.root,
+            comm: c.comm as u32,
+            stream: c.stream,
+        },
+        RankOp::Send(message) => {
+            let RankMessage { size, peer, comm, stream, .. } = message;
+            let (ptr, comm) = (pointers.read(), *comm as u32);
+            What::Send { ptr, count: size.count, dtype: size.dtype, peer: *peer, comm, stream: *stream }
+        }
+        RankOp::Recv(message) => {
+            let RankMessage { size, peer, comm, stream, .. } = message;
+            let (ptr, comm) = (pointers.write, *comm as u32);
+            What::Recv { ptr, count: size.count, dtype: size.dtype, peer: *peer, comm, stream: *stream }
+        }
+        RankOp::Map(map) => {
+            let reads = map.reads.iter().zip(&pointers.reads).map(|(region, ptr)| {
+                let buffer = &buffers[region.buf];
+                MapRead { name: buffer.name.clone(), ptr: *ptr, count: region.len, dtype: buffer.dtype }
+            });
+            What::Map {
+                expr: (*map.expr).clone(),
+                names: map.names.to_vec(),
+                reads: reads.collect(),
+                out: pointers.write,
+                count: map.size.count,
+                dtype: map.size.dtype,
+                stream: map.stream,
+            }
+        }
+    }
+}
+
+fn reduction(reduction: Option<&Reduction<u64>>, dtype: DType, device: Option<Ptr>) -> Red {
+    match reduction {
+        None => Red::None,
+        Some(Reduction::Builtin(op)) => Red::Builtin(op.0),
+        Some(Reduction::PreMulSum(bits)) => Red::PreMulSum { scalar: factor_bytes(dtype, *bits), device },
+    }
+}
+
+/// A factor as it lies in memory.
+pub fn factor_bytes(dtype: DType, bits: u64) -> Vec<u8> {
+    let mut bytes = vec![0; dtype.size()];
+    num::put_element(dtype, &mut bytes, 0, bits);
+    bytes
+}

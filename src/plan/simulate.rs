@@ -1,0 +1,382 @@
+//! Plays a program without data: hosts issue calls to streams, streams run them in order, calls wait for their partners.
+use super::lower::{Index, LoweredProgram};
+use super::rank_op::{RankOp, Route};
+use super::types::{CommId, Event, Waiting};
+use crate::job::What;
+use crate::scenario::Diagnostic;
+use std::collections::{HashMap, HashSet, VecDeque};
+
+mod matching;
+mod partners;
+mod unmatched;
+
+pub use matching::check_one_thread;
+
+/// The result of a simulation.
+#[derive(Debug, Default)]
+pub struct Played {
+    /// In the order in which they happened.
+    pub events: Vec<Event>,
+    /// The ranks that could not go on.
+    pub waiting: Vec<Waiting>,
+    /// Ranks' calls that do not fit together.
+    pub mismatches: Vec<Diagnostic>,
+}
+
+/// Calls that are enqueued as one: a single call, or those of a group.
+struct Node {
+    rank: usize,
+    calls: Vec<usize>,
+    streams: Vec<u32>,
+    /// Calls that have not happened.
+    left: usize,
+    /// (stream, number of nodes that must have left it).
+    after: Vec<(u32, usize)>,
+    active: bool,
+    done: bool,
+}
+
+#[derive(Default)]
+struct Stream {
+    queue: VecDeque<usize>,
+    issued: usize,
+    finished: usize,
+    /// The next node waits for these too.
+    after: Vec<(u32, usize)>,
+}
+
+struct SimulatedRank {
+    cursor: usize,
+    streams: Vec<Stream>,
+    /// Calls of the group that is open.
+    group: Option<(usize, Vec<usize>)>,
+    /// Nodes the host has not waited for.
+    unwaited: Vec<usize>,
+    host_arrived: bool,
+}
+
+#[derive(Default)]
+struct Meeting {
+    arrived: Vec<Index>,
+    nodes: Vec<usize>,
+    happened: bool,
+}
+
+#[derive(Default)]
+struct Message {
+    /// The send that has arrived, and its node.
+    send: Option<(Index, usize)>,
+    /// The receive that has arrived, and its node.
+    recv: Option<(Index, usize)>,
+    /// True once the content has left its sender.
+    sent: bool,
+    number: usize,
+}
+
+/// The calls that are numbered in a row, because the n-th of one rank meets the n-th of another.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+enum Sequence {
+    Collectives { comm: CommId, rank: usize },
+    Sends(Route),
+    Recvs(Route),
+    Inits { comm: u32, rank: usize },
+    Splits { comm: u32, rank: usize },
+}
+
+struct Simulation<'a> {
+    lowered: &'a LoweredProgram,
+    /// True if sends do not wait for their receives.
+    buffered: bool,
+    out: Played,
+    ranks: Vec<SimulatedRank>,
+    nodes: Vec<Node>,
+    meetings: HashMap<(CommId, usize), Meeting>,
+    hosts: HashMap<(u32, usize), Vec<usize>>,
+    messages: HashMap<(Route, usize), Message>,
+    /// By call: its number in its sequence, given when the host issues it.
+    numbers: HashMap<Index, usize>,
+    counters: HashMap<Sequence, usize>,
+    /// Calls that an abort ended before their streams came to them.
+    aborted: HashSet<Index>,
+    next_message: usize,
+    ready: VecDeque<usize>,
+    queued: Vec<bool>,
+}
+
+/// Plays the program; `buffered` sends do not wait.
+pub fn play(lowered: &LoweredProgram, buffered: bool) -> Played {
+    let n = lowered.unrolled.n;
+    let stream = |_| Stream::default();
+    let rank = |_| SimulatedRank {
+        cursor: 0,
+        streams: (0..lowered.unrolled.streams).map(stream).collect(),
+        group: None,
+        unwaited: Vec::new(),
+        host_arrived: false,
+    };
+    let mut simulation = Simulation {
+        lowered,
+        buffered,
+        out: Played::default(),
+        ranks: (0..n).map(rank).collect(),
+        nodes: Vec::new(),
+        meetings: HashMap::new(),
+        hosts: HashMap::new(),
+        messages: HashMap::new(),
+        numbers: HashMap::new(),
+        counters: HashMap::new(),
+        aborted: HashSet::new(),
+        next_message: 0,
+        ready: (0..n).collect(),
+        queued: vec![true; n],
+    };
+    while let Some(rank) = simulation.ready.pop_front() {
+        simulation.queued[rank] = false;
+        simulation.advance(rank);
+    }
+    for rank in 0..n {
+        simulation.report_waiting(rank);
+    }
+    simulation.report_unreceived();
+    simulation.out
+}
+
+impl Simulation<'_> {
+    fn wake(&mut self, rank: usize) {
+        if !self.queued[rank] {
+            self.queued[rank] = true;
+            self.ready.push_back(rank);
+        }
+    }
+
+    /// Lets a rank's host and streams go as far as they can.
+    fn advance(&mut self, rank: usize) {
+        loop {
+            let moved = self.host(rank);
+            let ran = self.streams(rank);
+            if !moved && !ran {
+                break;
+            }
+        }
+    }
+
+    /// Issues calls until the host has to wait; true if it got further.
+    fn host(&mut self, rank: usize) -> bool {
+        let mut moved = false;
+        let lowered = self.lowered;
+        while let Some(call) = lowered.programs[rank].get(self.ranks[rank].cursor) {
+            let index = self.ranks[rank].cursor;
+            match &call.what {
+                What::GroupStart => match &mut self.ranks[rank].group {
+                    Some((depth, _)) => *depth += 1,
+                    None => self.ranks[rank].group = Some((1, Vec::new())),
+                },
+                What::GroupEnd => {
+                    let closed = match &mut self.ranks[rank].group {
+                        Some((depth, calls)) => {
+                            *depth -= 1;
+                            (*depth == 0).then(|| std::mem::take(calls))
+                        }
+                        None => None,
+                    };
+                    if let Some(calls) = closed {
+                        self.ranks[rank].group = None;
+                        self.issue(rank, calls);
+                    }
+                }
+                What::After { stream, on } => {
+                    let deps: Vec<(u32, usize)> =
+                        on.iter().map(|s| (*s, self.ranks[rank].streams[*s as usize].issued)).collect();
+                    self.ranks[rank].streams[*stream as usize].after.extend(deps);
+                    self.node(rank, Vec::new(), vec![*stream]);
+                }
+                What::Wait { stream } => {
+                    let idle = |s: &Stream| s.queue.is_empty();
+                    let streams = &self.ranks[rank].streams;
+                    let done = match stream {
+                        Some(s) => idle(&streams[*s as usize]),
+                        None => streams.iter().all(idle),
+                    };
+                    if !done {
+                        return moved;
+                    }
+                    let nodes = &self.nodes;
+                    self.ranks[rank].unwaited.retain(|node| !nodes[*node].done);
+                }
+                What::Init { .. } | What::Split { .. } if !call.tolerate => {
+                    if !self.host_meeting(rank, index) {
+                        return moved;
+                    }
+                    self.ranks[rank].host_arrived = false;
+                }
+                What::Finalize { comm } | What::Destroy { comm } => {
+                    let busy = self.ranks[rank]
+                        .streams
+                        .iter()
+                        .flat_map(|s| &s.queue)
+                        .any(|node| self.speaks(*node, *comm as usize));
+                    if busy {
+                        return moved;
+                    }
+                }
+                What::Abort { comm } => self.abort(rank, *comm as usize),
+                What::Exit => {
+                    self.ranks[rank].cursor = lowered.programs[rank].len();
+                    return true;
+                }
+                _ if lowered.ops[rank][index].is_some() => match &mut self.ranks[rank].group {
+                    Some((_, calls)) => calls.push(index),
+                    None => self.issue(rank, vec![index]),
+                },
+                _ => {}
+            }
+            self.ranks[rank].cursor += 1;
+            moved = true;
+        }
+        moved
+    }
+
+    /// Lets `Init` and `Split` wait on the host for every member; true once all are there.
+    fn host_meeting(&mut self, rank: usize, index: usize) -> bool {
+        let lowered = self.lowered;
+        let (comm, sequence, split) = match lowered.programs[rank][index].what {
+            What::Init { comm, .. } => (comm, Sequence::Inits { comm, rank }, 0),
+            What::Split { parent, .. } => (parent, Sequence::Splits { comm: parent, rank }, 1),
+            _ => return true,
+        };
+        let members = &lowered.unrolled.comms.list[comm as usize].members;
+        let number = match self.numbers.get(&(rank, index)) {
+            Some(number) => *number,
+            None => self.number((rank, index), sequence),
+        };
+        let key = (comm * 2 + split, number);
+        let here = self.hosts.entry(key).or_default();
+        if !self.ranks[rank].host_arrived {
+            self.ranks[rank].host_arrived = true;
+            here.push(rank);
+            if here.len() == members.len() {
+                let others: Vec<usize> = here.clone();
+                others.into_iter().filter(|r| *r != rank).for_each(|r| self.wake(r));
+            }
+        }
+        self.hosts.get(&key).is_some_and(|h| h.len() >= members.len())
+    }
+
+    fn number(&mut self, at: Index, sequence: Sequence) -> usize {
+        let counter = self.counters.entry(sequence).or_insert(0);
+        let number = *counter;
+        *counter += 1;
+        self.numbers.insert(at, number);
+        number
+    }
+
+    /// A group starts as one what it has of one communicator; its communicators take their turns on a stream, in the
+    /// order in which the group first names them.
+    fn issue(&mut self, rank: usize, calls: Vec<usize>) {
+        let mut parts: Vec<(Option<CommId>, Vec<usize>)> = Vec::new();
+        for index in calls {
+            let comm = self.lowered.op((rank, index)).and_then(RankOp::comm);
+            match parts.iter_mut().find(|(c, _)| *c == comm) {
+                Some((_, list)) => list.push(index),
+                None => parts.push((comm, vec![index])),
+            }
+        }
+        for (_, part) in parts {
+            self.issue_part(rank, part);
+        }
+    }
+
+    fn issue_part(&mut self, rank: usize, calls: Vec<usize>) {
+        let lowered = self.lowered;
+        let op = |index: &usize| lowered.op((rank, *index));
+        let mut streams: Vec<u32> = calls.iter().filter_map(op).map(RankOp::stream).collect();
+        streams.sort_unstable();
+        streams.dedup();
+        for index in &calls {
+            let sequence = match op(index) {
+                Some(RankOp::Collective(c)) => Some(Sequence::Collectives { comm: c.comm, rank: c.rank }),
+                Some(op @ RankOp::Send(_)) => op.route().map(Sequence::Sends),
+                Some(op @ RankOp::Recv(_)) => op.route().map(Sequence::Recvs),
+                Some(RankOp::Map(_)) | None => None,
+            };
+            if let Some(sequence) = sequence {
+                self.number((rank, *index), sequence);
+            }
+        }
+        if !calls.is_empty() {
+            self.node(rank, calls, streams);
+        }
+    }
+
+    fn node(&mut self, rank: usize, calls: Vec<usize>, streams: Vec<u32>) {
+        let id = self.nodes.len();
+        let mut after = Vec::new();
+        for s in &streams {
+            let stream = &mut self.ranks[rank].streams[*s as usize];
+            after.append(&mut stream.after);
+            stream.issued += 1;
+            stream.queue.push_back(id);
+        }
+        self.ranks[rank].unwaited.push(id);
+        let left = calls.len();
+        self.nodes.push(Node { rank, calls, streams, left, after, active: false, done: false });
+    }
+
+    fn speaks(&self, node: usize, comm: CommId) -> bool {
+        let rank = self.nodes[node].rank;
+        self.nodes[node].calls.iter().any(|index| self.lowered.op((rank, *index)).and_then(RankOp::comm) == Some(comm))
+    }
+
+    /// Runs what stands at the head of a rank's streams; true if something finished.
+    fn streams(&mut self, rank: usize) -> bool {
+        let mut ran = false;
+        for s in 0..self.ranks[rank].streams.len() {
+            while let Some(id) = self.ranks[rank].streams[s].queue.front().copied() {
+                if !self.nodes[id].active {
+                    let node = &self.nodes[id];
+                    let streams = &self.ranks[rank].streams;
+                    let heads = node.streams.iter().all(|s| streams[*s as usize].queue.front() == Some(&id));
+                    let deps = node.after.iter().all(|(s, count)| streams[*s as usize].finished >= *count);
+                    if !heads || !deps {
+                        break;
+                    }
+                    self.nodes[id].active = true;
+                    for index in self.nodes[id].calls.clone() {
+                        if self.aborted.contains(&(rank, index)) {
+                            // Calls before it on its streams may have written to its output since the abort.
+                            self.undefine((rank, index), &[]);
+                            self.happened(id);
+                        } else {
+                            self.arrive((rank, index), id);
+                        }
+                    }
+                }
+                if self.nodes[id].left > 0 {
+                    break;
+                }
+                self.finish(id);
+                ran = true;
+            }
+        }
+        ran
+    }
+
+    fn finish(&mut self, id: usize) {
+        let node = &mut self.nodes[id];
+        node.done = true;
+        let (rank, streams) = (node.rank, node.streams.clone());
+        for s in streams {
+            let stream = &mut self.ranks[rank].streams[s as usize];
+            stream.queue.pop_front();
+            stream.finished += 1;
+        }
+        self.wake(rank);
+    }
+
+    fn happened(&mut self, node: usize) {
+        let node = &mut self.nodes[node];
+        node.left = node.left.saturating_sub(1);
+        let rank = node.rank;
+        self.wake(rank);
+    }
+}

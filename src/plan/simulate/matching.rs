@@ -1,0 +1,110 @@
+//! The rules by which ranks' operations match: which calls of a collective are equal, and which sends fit their receives.
+use super::super::lower::{Index, LoweredProgram};
+use super::super::rank_op::{Placed, RankCollective, RankOp, Route};
+use super::super::types::{CollectiveEvent, RankCall, Reduction, StepId};
+use crate::scenario::Diagnostic;
+use std::collections::{HashMap, VecDeque};
+use std::sync::Arc;
+
+/// Checks the messages of one thread that drives all ranks: it does a step at a time.
+///
+/// # Errors
+///
+/// A send whose receive is in another step.
+pub fn check_one_thread(lowered: &LoweredProgram) -> Result<(), Vec<Diagnostic>> {
+    let mut sends: HashMap<Route, VecDeque<StepId>> = HashMap::new();
+    let mut recvs: HashMap<Route, VecDeque<StepId>> = HashMap::new();
+    for (calls, ops) in lowered.programs.iter().zip(&lowered.ops) {
+        for (call, op) in calls.iter().zip(ops) {
+            let (Some(op), unit) = (op, lowered.unrolled.units[call.step as usize]) else { continue };
+            let Some(route) = op.route() else { continue };
+            let side = if matches!(op, RankOp::Send(_)) { &mut sends } else { &mut recvs };
+            side.entry(route).or_default().push_back(unit);
+        }
+    }
+    for (route, sends) in &sends {
+        let recvs = recvs.get(route);
+        for (i, unit) in sends.iter().enumerate() {
+            if recvs.and_then(|r| r.get(i)) != Some(unit) {
+                let text = "with `placement = \"one_thread\"` a send must meet its receive within one step";
+                return Err(vec![
+                    Diagnostic::new(lowered.unrolled.steps[*unit as usize].span, text)
+                        .help("put both into one `group`, or use a `send_recv`"),
+                ]);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The event of a collective that all ranks have called.
+///
+/// # Errors
+///
+/// The way in which the ranks' calls differ.
+pub fn collective_event(lowered: &LoweredProgram, calls: &[Index]) -> Result<CollectiveEvent, Diagnostic> {
+    let rank_call = |at: &Index| match lowered.op(*at) {
+        Some(RankOp::Collective(op)) => Some(lowered.rank_call(*at, op.clone())),
+        _ => None,
+    };
+    let mut rank_calls: Vec<RankCall<Arc<RankCollective<Placed>>>> = calls.iter().filter_map(rank_call).collect();
+    let Some(first) = rank_calls.first().cloned() else {
+        return Err(Diagnostic::new(lowered.unrolled.case.span, "a collective nobody calls"));
+    };
+    let expected = describe(&first.op);
+    for other in &rank_calls {
+        let called = describe(&other.op);
+        if called != expected {
+            let text = format!(
+                "rank {} calls {expected}, but rank {} calls {called}: every rank of a communicator must make the same call",
+                first.op.rank, other.op.rank
+            );
+            let span = |step: StepId| lowered.unrolled.steps[step as usize].span;
+            return Err(Diagnostic::new(span(other.step), text).related(span(first.step), "the other call"));
+        }
+    }
+    rank_calls.sort_by_key(|call| call.op.rank);
+    let factor = |call: &RankCall<Arc<RankCollective<Placed>>>| match call.op.reduction {
+        Some(Reduction::PreMulSum(bits)) => bits,
+        _ => 0,
+    };
+    let reduction = first.op.reduction.as_ref().map(|reduction| match reduction {
+        Reduction::Builtin(op) => Reduction::Builtin(*op),
+        Reduction::PreMulSum(_) => Reduction::PreMulSum(rank_calls.iter().map(factor).collect()),
+    });
+    Ok(CollectiveEvent { first, calls: rank_calls, reduction })
+}
+
+/// A call in words: all that must be the same on all ranks.
+fn describe(c: &RankCollective<Placed>) -> String {
+    let red = match &c.reduction {
+        None => String::new(),
+        Some(Reduction::Builtin(op)) => format!(" {}", op.name().unwrap_or("?")),
+        Some(Reduction::PreMulSum(_)) => " premul_sum".to_owned(),
+    };
+    let root = if c.op.rooted { format!(" with root {}", c.root) } else { String::new() };
+    format!("{:?}{red} of {} {}{root}", c.op.call, c.size.count, c.size.dtype.name())
+}
+
+/// Checks that a send and its receive agree.
+///
+/// # Errors
+///
+/// Different counts or types, and a rank that sends to itself outside of a group.
+pub fn check_message(lowered: &LoweredProgram, from: Index, to: Index) -> Result<(), Diagnostic> {
+    let size = |at: Index| lowered.op(at).map(|op| (op.size().count, op.size().dtype));
+    let (Some((sent, a)), Some((wanted, b))) = (size(from), size(to)) else { return Ok(()) };
+    let spot = |at: Index| lowered.unrolled.steps[lowered.step(at) as usize].span;
+    let grouped = |at: Index| lowered.ends[at.0][at.1] as usize != at.1;
+    if from.0 == to.0 && !(grouped(from) && lowered.ends[from.0][from.1] == lowered.ends[to.0][to.1]) {
+        let text = format!("rank {} sends to itself, which NCCL allows only with the recv in the same group", from.0);
+        return Err(Diagnostic::new(spot(from), text)
+            .related(spot(to), "the recv")
+            .help("put both into one `group`, or use a `send_recv`"));
+    }
+    if (sent, a) == (wanted, b) {
+        return Ok(());
+    }
+    let text = format!("rank {} sends {sent} {}, but rank {} receives {wanted} {}", from.0, a.name(), to.0, b.name());
+    Err(Diagnostic::new(spot(to), text).related(spot(from), "the send"))
+}

@@ -1,0 +1,91 @@
+//! The calls that have found no partner when nothing can move any more.
+use super::super::lower::Index;
+use super::super::rank_op::{RankOp, Route};
+use super::super::types::{CommId, Event, Waiting};
+use super::Simulation;
+use crate::job::What;
+use crate::scenario::Diagnostic;
+use std::collections::HashMap;
+
+impl Simulation<'_> {
+    /// Reports sends that no rank ever receives: buffered or not, that is a mistake.
+    pub(super) fn report_unreceived(&mut self) {
+        let lowered = self.lowered;
+        let calls = |rank: usize| lowered.ops[rank].iter().enumerate().map(move |(i, op)| ((rank, i), op));
+        let mut balance: HashMap<Route, (i64, Index)> = HashMap::new();
+        for (at, op) in (0..lowered.unrolled.n).flat_map(calls) {
+            let Some(op) = op else { continue };
+            let Some(route) = op.route() else { continue };
+            let entry = balance.entry(route).or_insert((0, at));
+            if matches!(op, RankOp::Send(_)) {
+                *entry = (entry.0 + 1, at);
+            } else {
+                entry.0 -= 1;
+            }
+        }
+        let aborted = self.out.events.iter().any(|e| matches!(e, Event::Undefined { .. }));
+        for (route, (left, at)) in balance {
+            if left > 0 && !aborted {
+                let step = &lowered.unrolled.steps[lowered.step(at) as usize];
+                let text = format!("rank {} never receives what rank {} sends it here", route.to, route.from);
+                self.out.mismatches.push(Diagnostic::new(step.span, text).help("add the recv, or remove the send"));
+            }
+        }
+    }
+
+    /// Reports what a rank that has not finished waits for.
+    pub(super) fn report_waiting(&mut self, rank: usize) {
+        let lowered = self.lowered;
+        let streams = &self.ranks[rank].streams;
+        let head = streams.iter().filter_map(|s| s.queue.front()).find(|id| self.nodes[**id].active).copied();
+        if let Some(id) = head {
+            let calls = &self.nodes[id].calls;
+            let open = calls.iter().find_map(|i| self.partners_missing((rank, *i)).map(|missing| (*i, missing)));
+            if let Some((index, (on, what))) = open {
+                self.out.waiting.push(Waiting { rank, step: lowered.step((rank, index)), what: what.to_owned(), on });
+                return;
+            }
+        }
+        if let Some(call) = lowered.programs[rank].get(self.ranks[rank].cursor) {
+            let comm = match &call.what {
+                What::Init { comm, .. } => *comm,
+                What::Split { parent, .. } => *parent,
+                _ => return,
+            };
+            let members = &lowered.unrolled.comms.list[comm as usize].members;
+            let on = members.iter().copied().filter(|r| *r != rank && !self.ranks[*r].host_arrived).collect();
+            let what = "every member must make this call".to_owned();
+            self.out.waiting.push(Waiting { rank, step: call.step, what, on });
+        }
+    }
+
+    /// The world ranks that a call which has arrived but not happened waits for, and why.
+    fn partners_missing(&self, at: Index) -> Option<(Vec<usize>, &'static str)> {
+        let lowered = self.lowered;
+        let number = self.number_of(at);
+        let members = |comm: CommId| &lowered.unrolled.comms.list[comm].members;
+        let unsent = |route: Route| self.messages.get(&(route, number)).is_some_and(|message| !message.sent);
+        let world = |comm: CommId, rank: usize| vec![members(comm).get(rank).copied().unwrap_or(rank)];
+        let op = lowered.op(at)?;
+        match op {
+            RankOp::Collective(c) => {
+                let meeting = self.meetings.get(&(c.comm, number))?;
+                if meeting.happened {
+                    return None;
+                }
+                let absent = |member: &usize| !meeting.arrived.iter().any(|a| a.0 == *member);
+                let on = members(c.comm).iter().copied().filter(absent).collect();
+                Some((on, "a collective waits for every rank of its communicator"))
+            }
+            RankOp::Send(_) => {
+                let route = op.route().filter(|route| unsent(*route))?;
+                Some((world(route.comm, route.to), "the send waits for its recv"))
+            }
+            RankOp::Recv(_) => {
+                let route = op.route().filter(|route| unsent(*route))?;
+                Some((world(route.comm, route.from), "the recv waits for its send"))
+            }
+            RankOp::Map(_) => None,
+        }
+    }
+}
