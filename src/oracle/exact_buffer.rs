@@ -146,7 +146,7 @@ fn read(float: Float, dtype: crate::num::DType, bytes: &[u8], from: usize, out: 
                 *v = f64::from(f32::from_bits(u32::from(u16::from_le_bytes(*b)) << 16));
             }
         }
-        Float::F16 | Float::E4m3 | Float::E5m2 => {
+        _ => {
             for (i, v) in out.iter_mut().enumerate() {
                 *v = decode_f64(dtype, get_element(dtype, bytes, i));
             }

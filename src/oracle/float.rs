@@ -28,7 +28,7 @@ impl Float {
             DType::Bf16 => Self::Bf16,
             DType::F8e4m3 => Self::E4m3,
             DType::F8e5m2 => Self::E5m2,
-            _ => return None,
+            DType::I8 | DType::U8 | DType::I32 | DType::U32 | DType::I64 | DType::U64 => return None,
         })
     }
 

@@ -294,16 +294,13 @@ pub(super) const fn accumulators(out: Float) -> &'static [Float] {
         Float::F64 => &[],
         Float::F32 => &[Float::F64],
         Float::F16 | Float::Bf16 => &[Float::F32],
-        Float::E4m3 | Float::E5m2 => &[Float::F16, Float::F32],
+        _ => &[Float::F16, Float::F32],
     }
 }
 
 /// The wider types in which a type may be multiplied. Products of 8 bits soon leave f16's range.
 pub(super) const fn product_accumulators(out: Float) -> &'static [Float] {
-    match out {
-        Float::E4m3 | Float::E5m2 => &[Float::F32],
-        _ => accumulators(out),
-    }
+    if out.saturates() { &[Float::F32] } else { accumulators(out) }
 }
 
 /// True if 1/n is a number of the type: then multiplying by it is dividing by n.

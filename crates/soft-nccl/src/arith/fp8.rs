@@ -1,4 +1,4 @@
-//! The two 8-bit floats: decoding by table, encoding with rounding to nearest even and saturation.
+//! Floats of 8 bits: decoding by table, encoding with rounding to nearest even and saturation.
 use half::f16;
 use std::sync::LazyLock;
 
@@ -8,20 +8,25 @@ pub(super) struct Format {
     bias: i32,
     largest: u8,
     infinity: Option<u8>,
+    /// The value of every code.
     values: LazyLock<[f32; 256]>,
 }
-
-/// Four exponent bits, no infinity, largest 448.
-pub(super) static E4M3: Format =
-    Format { mantissa_bits: 3, bias: 7, largest: 0x7e, infinity: None, values: LazyLock::new(|| E4M3.table()) };
-/// Five exponent bits, with infinities, largest 57,344.
-pub(super) static E5M2: Format =
-    Format { mantissa_bits: 2, bias: 15, largest: 0x7b, infinity: Some(0x7c), values: LazyLock::new(|| E5M2.table()) };
 
 const NAN: u8 = 0x7f;
 
 impl Format {
-    fn table(&self) -> [f32; 256] {
+    pub(super) const fn new(
+        mantissa_bits: u32,
+        bias: i32,
+        largest: u8,
+        infinity: Option<u8>,
+        values: fn() -> [f32; 256],
+    ) -> Self {
+        Self { mantissa_bits, bias, largest, infinity, values: LazyLock::new(values) }
+    }
+
+    /// The value of every code.
+    pub(super) fn table(&self) -> [f32; 256] {
         std::array::from_fn(|code| {
             let code = code as u8;
             let magnitude = code & 0x7f;

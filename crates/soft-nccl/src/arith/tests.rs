@@ -1,5 +1,5 @@
 //! The arithmetic against values worked out by hand and against a second way of computing them.
-use super::fp8::{E4M3, E5M2};
+use super::types::{E4M3, E5M2};
 use super::*;
 use half::{bf16, f16};
 

@@ -1,10 +1,15 @@
 //! The element types, each once: NCCL's code, and how it computes.
-use super::fp8::{E4M3, E5M2};
+use super::fp8::Format;
 use super::kernels::{self, Kernels};
 use super::{Combine, Scalar};
 use half::{bf16, f16};
 use nccl_sys::ncclDataType_t;
 use serde::{Deserialize, Serialize};
+
+/// Four exponent bits, no infinity, largest 448.
+pub(super) static E4M3: Format = Format::new(3, 7, 0x7e, None, || E4M3.table());
+/// Five exponent bits, with infinities, largest 57,344.
+pub(super) static E5M2: Format = Format::new(2, 15, 0x7b, Some(0x7c), || E5M2.table());
 
 macro_rules! element_types {
     ($($variant:ident = $code:ident, $kind:ident($of:tt);)*) => {
@@ -65,6 +70,16 @@ impl Type {
     /// 1/n rounded to the type, by which an average multiplies each input; `None` for integers, which divide the sum.
     pub(crate) fn reciprocal(self, n: usize) -> Option<Scalar> {
         let exact = 1.0 / n as f64;
-        (self.kernels().nearest)(exact, exact as f32)
+        self.nearest(exact, exact as f32)
+    }
+
+    /// The nearest element to a number, given in double and single precision; `None` for integers.
+    pub(super) fn nearest(self, double: f64, single: f32) -> Option<Scalar> {
+        (self.kernels().nearest)(double, single)
+    }
+
+    /// True for the floats of 8 bits.
+    pub(super) fn is_tiny_float(self) -> bool {
+        self.size() == 1 && self.nearest(1.0, 1.0).is_some()
     }
 }
