@@ -1,7 +1,7 @@
 //! The runs of an audit: every case without a fault, then each case with every fault that it reaches.
 use super::detected_by::{DetectedBy, LaneSet};
 use super::{AuditError, AuditSettings, Checker, Depth};
-use crate::job::{Call, What};
+use crate::job::{Call, CallKind};
 use crate::job::{Ended, Observation};
 use crate::judge::{Flaw, Outcome, Status, Verdict};
 use crate::num::DType;
@@ -370,8 +370,8 @@ fn run_without_fault(
 /// The faults that a program may reach by its element types. This is for cases whose processes are killed, which cannot
 /// report the faults, and whose runs take long.
 fn may_reach(plan: &Plan) -> Reached {
-    let dtype = |call: &Call| match call.what {
-        What::Collective { dtype, .. } | What::Send { dtype, .. } | What::Recv { dtype, .. } => Some(dtype),
+    let dtype = |call: &Call| match call.kind {
+        CallKind::Collective { dtype, .. } | CallKind::Send { dtype, .. } | CallKind::Recv { dtype, .. } => Some(dtype),
         _ => None,
     };
     let dtypes: BTreeSet<&str> = plan.programs.iter().flatten().filter_map(dtype).map(DType::name).collect();

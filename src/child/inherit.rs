@@ -52,7 +52,7 @@ pub(crate) fn pass(command: &mut Command, reply: OwnedFd, arena: OwnedFd) {
 
 /// A worker's descriptors.
 pub struct Inherited {
-    /// What the parent asks. No longer the standard input: a library, or a program that it starts, may read that.
+    /// The parent's requests. No longer the standard input: a library, or a program that it starts, may read that.
     pub requests: File,
     /// To the parent.
     pub replies: File,
@@ -65,15 +65,24 @@ static TAKEN: AtomicBool = AtomicBool::new(false);
 
 /// The descriptors of a worker, from the variable and its standard input; `None` in a process that was not started as one.
 /// A second call is an error.
-pub(crate) fn take() -> Option<Result<Inherited, NoWorker>> {
+///
+/// # Safety
+///
+/// [`VARIABLE`] must be unset or as [`pass`] of the parent set it: it names descriptors by number, which are taken over, so
+/// nothing else in this process may own them.
+pub(crate) unsafe fn take() -> Option<Result<Inherited, NoWorker>> {
     let value = std::env::var_os(VARIABLE)?;
     if TAKEN.swap(true, Ordering::Relaxed) {
         return Some(Err(NoWorker::Inside));
     }
-    Some(taken(&value.to_string_lossy()))
+    // SAFETY: the caller promises the same.
+    Some(unsafe { taken(&value.to_string_lossy()) })
 }
 
-fn taken(value: &str) -> Result<Inherited, NoWorker> {
+/// # Safety
+///
+/// As for [`take`].
+unsafe fn taken(value: &str) -> Result<Inherited, NoWorker> {
     let unclear = || NoWorker::Variable(value.to_owned());
     let mut parts = value.split(':').map(|part| part.parse::<u32>().map_err(|_| unclear()));
     let mut next = || parts.next().unwrap_or_else(|| Err(unclear()));
@@ -85,11 +94,17 @@ fn taken(value: &str) -> Result<Inherited, NoWorker> {
     if ours != Some(parent) {
         return Err(NoWorker::Inside);
     }
-    let (replies, arena) = (File::from(own(reply)?), Arena::open(own(arena)?)?);
+    if reply == arena {
+        return Err(unclear());
+    }
+    // SAFETY: the parent left these open for this process alone, they differ, and the caller promises that nothing else here
+    // owns them.
+    let (reply, arena) = unsafe { (own(reply)?, own(arena)?) };
+    let (replies, arena) = (File::from(reply), Arena::open(arena)?);
     Ok(Inherited { requests: requests()?, replies, arena })
 }
 
-/// What was the standard input, which is empty from now on.
+/// The former standard input, which is empty from now on.
 fn requests() -> Result<File, std::io::Error> {
     let requests = fcntl_dupfd_cloexec(std::io::stdin(), 3)?;
     let nothing = File::open("/dev/null")?;
@@ -98,15 +113,18 @@ fn requests() -> Result<File, std::io::Error> {
 }
 
 /// Takes over a descriptor that the parent left open, and keeps it from further children.
-fn own(number: u32) -> Result<OwnedFd, std::io::Error> {
+///
+/// # Safety
+///
+/// Nothing in the process owns the descriptor, or closes it meanwhile.
+unsafe fn own(number: u32) -> Result<OwnedFd, std::io::Error> {
     let raw = RawFd::try_from(number).map_err(|_| std::io::Error::from(std::io::ErrorKind::InvalidInput))?;
     if raw < 3 {
         return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is a standard stream"));
     }
-    // SAFETY: only `taken` gets here, once, with descriptors that this process's own parent left open; the next call fails
-    // if the descriptor is not open.
+    // SAFETY: the caller promises that nothing closes it meanwhile; the next call fails if it is not open.
     let fd = unsafe { BorrowedFd::borrow_raw(raw) };
     fcntl_setfd(fd, fcntl_getfd(fd)? | FdFlags::CLOEXEC)?;
-    // SAFETY: it is open, and this process takes it over once, at its start, before anything else opens one.
+    // SAFETY: it is open, and the caller promises that nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(raw) })
 }

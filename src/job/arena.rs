@@ -1,5 +1,5 @@
 //! Memory that parent and worker share: step words first, then initial images, final images and checkpoints. Both sides
-//! reach it by offset; neither ever makes a reference into it but for the atomic step words.
+//! reach it by offset; neither ever makes a reference into it but to atomics.
 #![allow(unsafe_code)] // memory another process writes can only be reached by raw pointers
 
 use memmap2::{MmapOptions, MmapRaw};
@@ -8,9 +8,9 @@ use std::io;
 use std::marker::PhantomData;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// What an arena has at least.
+/// The smallest size of an arena in bytes.
 const LEAST: u64 = 1 << 20;
 
 /// A mapping of the shared memory. It stays valid when the arena grows: growing makes a second mapping.
@@ -30,8 +30,16 @@ pub struct Span<'a> {
     _arena: PhantomData<&'a Mapping>,
 }
 
+/// Bytes of an arena as atomics: single ones up to the first whole word, the whole words, and single ones again.
+struct Atomics<'a> {
+    first: &'a [AtomicU8],
+    words: &'a [AtomicU64],
+    last: &'a [AtomicU8],
+}
+
 impl Span<'_> {
-    /// First byte. The other process may write at any time, so no reference may be made from it.
+    /// First byte. The other process and other threads may access it at any time: whoever uses the pointer makes no reference
+    /// to plain bytes from it, and sees to it that nothing in this process accesses them meanwhile.
     pub fn as_ptr(&self) -> *mut u8 {
         self.ptr
     }
@@ -67,6 +75,10 @@ pub struct Outside {
 
 impl Arena {
     /// A new one (the parent's). It can grow but never shrink, so nobody's mapping can lose its pages.
+    ///
+    /// # Errors
+    ///
+    /// The system has no memory or no descriptor for it.
     pub fn create() -> io::Result<Self> {
         let fd = rustix::fs::memfd_create("collspec-arena", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
         rustix::fs::ftruncate(&fd, LEAST)?;
@@ -76,6 +88,10 @@ impl Arena {
     }
 
     /// The other side's, from its descriptor (the worker's).
+    ///
+    /// # Errors
+    ///
+    /// The descriptor is not that of an arena, or it cannot be mapped.
     pub fn open(fd: OwnedFd) -> io::Result<Self> {
         let seals = rustix::fs::fcntl_get_seals(&fd)?;
         if !seals.contains(SealFlags::SHRINK) {
@@ -86,6 +102,10 @@ impl Arena {
     }
 
     /// A mapping of at least `len` bytes; `grow`: makes the memory larger if it has less.
+    ///
+    /// # Errors
+    ///
+    /// It has less and may not grow, or cannot be mapped.
     pub fn ensure(&mut self, len: u64, grow: bool) -> io::Result<Arc<Mapping>> {
         if len > self.mapping.size() {
             let mut have = size(&self.fd)?;
@@ -131,6 +151,10 @@ impl Mapping {
     }
 
     /// Some bytes of it.
+    ///
+    /// # Errors
+    ///
+    /// They lie outside.
     pub fn span(&self, at: u64, len: u64) -> Result<Span<'_>, Outside> {
         let size = self.size();
         match at.checked_add(len) {
@@ -143,32 +167,58 @@ impl Mapping {
         }
     }
 
-    /// Copies bytes in.
+    /// Copies bytes in. The bytes are atomics to this process, so other threads may read and write them meanwhile.
+    ///
+    /// # Errors
+    ///
+    /// They lie outside.
     pub fn write(&self, at: u64, bytes: &[u8]) -> Result<(), Outside> {
-        let span = self.span(at, bytes.len() as u64)?;
-        // SAFETY: `span` lies inside the mapping, which is alive; `bytes` is ordinary memory, so they cannot overlap.
-        unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), span.ptr, span.len) };
+        let Atomics { first, words, last } = self.atomics(at, bytes.len() as u64)?;
+        let (from_first, rest) = bytes.split_at(first.len());
+        let (from_words, from_last) = rest.as_chunks::<8>();
+        for (to, from) in first.iter().zip(from_first).chain(last.iter().zip(from_last)) {
+            to.store(*from, Ordering::Relaxed);
+        }
+        for (to, from) in words.iter().zip(from_words) {
+            to.store(u64::from_ne_bytes(*from), Ordering::Relaxed);
+        }
         Ok(())
     }
 
-    /// Copies bytes out.
+    /// Copies bytes out. Where another thread or process writes meanwhile, each may be old or new.
     ///
     /// # Errors
+    ///
     /// They lie outside, or there is no memory for them.
     pub fn read(&self, at: u64, len: u64) -> Result<Vec<u8>, ReadError> {
-        let span = self.span(at, len)?;
+        let Atomics { first, words, last } = self.atomics(at, len)?;
+        let len = first.len() + words.len() * 8 + last.len();
         let mut bytes = Vec::<u8>::new();
-        bytes.try_reserve_exact(span.len).map_err(|_| ReadError::Memory { len: span.len })?;
-        // SAFETY: `span` lies inside the mapping; the vector has room for as many bytes, and all of them are written
-        // before its length says so. The other process may write meanwhile: then bytes may be old or new, never invalid.
-        unsafe {
-            std::ptr::copy_nonoverlapping(span.ptr, bytes.as_mut_ptr(), span.len);
-            bytes.set_len(span.len);
+        bytes.try_reserve_exact(len).map_err(|_| ReadError::Memory { len })?;
+        bytes.extend(first.iter().map(|byte| byte.load(Ordering::Relaxed)));
+        for word in words {
+            bytes.extend_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
         }
+        bytes.extend(last.iter().map(|byte| byte.load(Ordering::Relaxed)));
         Ok(bytes)
     }
 
+    /// Bytes as atomics.
+    fn atomics(&self, at: u64, len: u64) -> Result<Atomics<'_>, Outside> {
+        let span = self.span(at, len)?;
+        // SAFETY: inside the mapping, which lives as long as `self` and cannot lose its pages; all safe functions access it
+        // atomically, and whole words always as words, as `word` does.
+        let bytes = unsafe { std::slice::from_raw_parts(span.ptr.cast::<AtomicU8>(), span.len) };
+        // SAFETY: any eight aligned bytes are a valid word.
+        let (first, words, last) = unsafe { bytes.align_to::<AtomicU64>() };
+        Ok(Atomics { first, words, last })
+    }
+
     /// The step word of a rank.
+    ///
+    /// # Errors
+    ///
+    /// It lies outside.
     pub fn word(&self, rank: u32) -> Result<&AtomicU64, Outside> {
         let span = self.span(u64::from(rank) * 8, 8)?;
         // SAFETY: inside the mapping, which lives as long as `self`; aligned to 8, since mappings start on a page; both
@@ -182,7 +232,7 @@ fn rustix_fd(fd: &OwnedFd) -> std::os::fd::RawFd {
     fd.as_raw_fd()
 }
 
-/// What a step word says: a phase, and the index of the call in that phase.
+/// The meaning of a step word: a phase, and the index of the call in that phase.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
     /// Nothing yet.
@@ -193,7 +243,7 @@ pub enum Step {
     Running(u32),
     /// Its images are in the arena.
     Done,
-    /// Its communicators are being destroyed, which nobody's program asked for.
+    /// Its communicators are being destroyed, which no program asked for.
     Ending,
 }
 
@@ -223,7 +273,6 @@ impl Step {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::sync::atomic::Ordering;
 
     #[test]
     fn both_sides_see_the_same_bytes_also_after_growing() {
@@ -239,6 +288,21 @@ mod tests {
         assert_eq!(worker.ensure(3 << 20, false).unwrap().read((3 << 20) - 5, 5).unwrap(), b"world");
         assert_eq!(old.read(100, 5).unwrap(), b"hello", "an old mapping stays valid");
         assert!(rustix::fs::ftruncate(&parent.fd, 0).is_err(), "nobody can take pages away");
+    }
+
+    #[test]
+    fn copies_at_any_alignment_take_exactly_their_bytes() {
+        let arena = Arena::create().unwrap();
+        let mapping = arena.mapping();
+        for (at, len) in (0..17u64).flat_map(|at| (0..40u64).map(move |len| (at, len))) {
+            mapping.write(0, &[0xff; 64]).unwrap();
+            let bytes: Vec<u8> = (1..=len as u8).collect();
+            mapping.write(at, &bytes).unwrap();
+            assert_eq!(mapping.read(at, len).unwrap(), bytes);
+            let mut all = [0xff; 64];
+            all[at as usize..(at + len) as usize].copy_from_slice(&bytes);
+            assert_eq!(mapping.read(0, 64).unwrap(), all, "{len} bytes at {at}");
+        }
     }
 
     #[test]

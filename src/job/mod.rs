@@ -39,14 +39,14 @@ pub struct Call {
     pub step: u32,
     /// True if the program goes on after an error code (the step says `error`); the code is recorded either way.
     pub tolerate: bool,
-    /// What to do.
-    pub what: What,
+    /// What it does.
+    pub kind: CallKind,
 }
 
 /// What a call does. `comm` indexes [`Job::comms`], `stream` counts the rank's streams.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[allow(missing_docs)]
-pub enum What {
+pub enum CallKind {
     Collective {
         call: NcclCall,
         send: Ptr,

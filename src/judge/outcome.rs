@@ -3,8 +3,8 @@ use super::findings::{FindingCollector, Priority};
 use super::flaw::Flaw;
 use super::{Finding, Lane, Outcome, message};
 use crate::job::NOT_NCCL;
+use crate::job::{CallKind, RankEnd, RankReport};
 use crate::job::{Ended, Observation};
-use crate::job::{RankEnd, RankReport, What};
 use crate::plan::Plan;
 use crate::scenario::{ExpectedOutcome, Spanned};
 use nccl_sys::ncclResult_t;
@@ -75,7 +75,7 @@ fn is_expected(plan: &Plan, expected: &ExpectedOutcome, observation: &Observatio
 
 /// True unless the program has an `exit` and another rank than one at its `exit` ended the process.
 fn exited_on_purpose(plan: &Plan, observation: &Observation) -> bool {
-    let is_exit = |call: &crate::job::Call| matches!(call.what, What::Exit);
+    let is_exit = |call: &crate::job::Call| matches!(call.kind, CallKind::Exit);
     if !plan.programs.iter().flatten().any(is_exit) {
         return true;
     }
@@ -174,10 +174,10 @@ fn opening_position(plan: &Plan, rank: usize, call: Option<u32>) -> Option<Strin
         let name = plan.comms.get(comm as usize).and_then(|comm| comm.name.as_deref());
         name.map_or("a communicator".into(), |name| format!("communicator `{name}`"))
     };
-    match prelude.get(call).map(|call| &call.what) {
-        Some(What::Init { comm, config: None, .. }) => Some(format!("in ncclCommInitRank of {}", name(*comm))),
-        Some(What::Init { comm, .. }) => Some(format!("in ncclCommInitRankConfig of {}", name(*comm))),
-        Some(What::Split { parent, .. }) => Some(format!("in ncclCommSplit of {}", name(*parent))),
+    match prelude.get(call).map(|call| &call.kind) {
+        Some(CallKind::Init { comm, config: None, .. }) => Some(format!("in ncclCommInitRank of {}", name(*comm))),
+        Some(CallKind::Init { comm, .. }) => Some(format!("in ncclCommInitRankConfig of {}", name(*comm))),
+        Some(CallKind::Split { parent, .. }) => Some(format!("in ncclCommSplit of {}", name(*parent))),
         Some(_) => Some(format!("at call {} that makes communicators", call + 1)),
         None if call == prelude.len() => Some("while its buffers are made and filled".into()),
         None => None,
@@ -243,12 +243,12 @@ pub(crate) fn check_codes(plan: &Plan, observation: &Observation, collector: &mu
 /// Error codes of a step's calls. In a group the code comes from its end.
 fn codes_of_step(plan: &Plan, rank: usize, step: u32, report: &RankReport) -> Vec<i32> {
     let Some(program) = plan.programs.get(rank) else { return Vec::new() };
-    let of_step = |call: u32| program.get(call as usize).is_some_and(|c| c.step == step && !is_bookkeeping(&c.what));
+    let of_step = |call: u32| program.get(call as usize).is_some_and(|c| c.step == step && !is_bookkeeping(&c.kind));
     report.codes.iter().filter(|(call, code, _)| *code != 0 && of_step(*call)).map(|(_, code, _)| *code).collect()
 }
 
-fn is_bookkeeping(what: &What) -> bool {
-    matches!(what, What::Begin { .. } | What::End { .. } | What::Checkpoint { .. })
+fn is_bookkeeping(what: &CallKind) -> bool {
+    matches!(what, CallKind::Begin { .. } | CallKind::End { .. } | CallKind::Checkpoint { .. })
 }
 
 fn report_code(

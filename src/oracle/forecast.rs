@@ -4,7 +4,7 @@ use super::interpreter::{AmbiguousResult, Interpreter, ResultResolver, Uncomputa
 use super::memory::{Certainty, Memory, MemoryRun, TrackedBytes};
 use super::poison;
 use super::reduced_buffer::ReducedBuffer;
-use crate::job::{Ptr, Red, What};
+use crate::job::{CallKind, Ptr, Red};
 use crate::plan::{Event, GUARD, Plan, Region, Write, cost, expect};
 use crate::scenario::Diagnostic;
 use std::collections::HashMap;
@@ -233,8 +233,8 @@ fn fill_unwritten(memory: &mut Memory, from: &[u8]) {
 /// Scalars in device memory: allocation, byte and bits. The worker writes them in stream order, so that a library which
 /// reads a scalar too early finds another value.
 fn device_scalars(plan: &Plan) -> impl Iterator<Item = (usize, u64, &[u8])> {
-    plan.programs.iter().flatten().filter_map(|call| match &call.what {
-        What::Collective { red: Red::PreMulSum { scalar, device: Some(Ptr::At { alloc, byte }) }, .. } => {
+    plan.programs.iter().flatten().filter_map(|call| match &call.kind {
+        CallKind::Collective { red: Red::PreMulSum { scalar, device: Some(Ptr::At { alloc, byte }) }, .. } => {
             Some((*alloc as usize, *byte, scalar.as_slice()))
         }
         _ => None,

@@ -2,7 +2,7 @@
 use super::deadlock::Analysis;
 use super::lower::LoweredProgram;
 use super::{Cost, Limits, Plan};
-use crate::job::{Call, What};
+use crate::job::{Call, CallKind};
 
 /// The plan, without its cost.
 pub fn assemble(lowered: LoweredProgram, analysis: Analysis) -> Plan {
@@ -19,7 +19,7 @@ pub fn assemble(lowered: LoweredProgram, analysis: Analysis) -> Plan {
             calls.splice(0..0, first);
         }
     }
-    let calls = |list: Vec<What>| list.into_iter().map(|what| Call { step: 0, tolerate: false, what }).collect();
+    let calls = |list: Vec<CallKind>| list.into_iter().map(|kind| Call { step: 0, tolerate: false, kind }).collect();
     Plan {
         n: unrolled.n,
         buffers: lowered.placed.buffers,

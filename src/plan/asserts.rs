@@ -2,7 +2,7 @@
 use super::eval::{Names, elements, named};
 use super::types::{Buffer, Plan};
 use crate::expr::{ExprNode, Func, Mode, Value};
-use crate::job::What;
+use crate::job::CallKind;
 use crate::scenario::{Diagnostic, Expr, Spanned};
 use std::collections::HashSet;
 
@@ -23,8 +23,8 @@ impl Begun {
     pub fn of(plan: &Plan) -> Self {
         let ranks = plan.programs.iter().enumerate();
         let begun = ranks.flat_map(|(rank, calls)| {
-            calls.iter().filter_map(move |call| match call.what {
-                What::Begin { tag, .. } => Some((rank, tag)),
+            calls.iter().filter_map(move |call| match call.kind {
+                CallKind::Begin { tag, .. } => Some((rank, tag)),
                 _ => None,
             })
         });
@@ -235,14 +235,15 @@ pub fn uncounted(plan: &Plan, rank: usize, step: &str) -> Option<String> {
     let tag = plan.tags.iter().position(|t| t == step)?;
     let calls = || plan.programs.get(rank).into_iter().flatten();
     let on: Vec<u32> = calls()
-        .filter_map(|call| match call.what {
-            What::Begin { tag: t, comm } if t as usize == tag => comm,
+        .filter_map(|call| match call.kind {
+            CallKind::Begin { tag: t, comm } if t as usize == tag => comm,
             _ => None,
         })
         .collect();
     if on.is_empty() {
         return Some(format!("`{step}` is no call of the library's, so nothing is counted for it"));
     }
-    let ends = |what: &What| matches!(what, What::Destroy { comm } | What::Abort { comm } if on.contains(comm));
-    calls().any(|call| ends(&call.what)).then(|| format!("the counts of `{step}` went with its communicator"))
+    let ends =
+        |kind: &CallKind| matches!(kind, CallKind::Destroy { comm } | CallKind::Abort { comm } if on.contains(comm));
+    calls().any(|call| ends(&call.kind)).then(|| format!("the counts of `{step}` went with its communicator"))
 }

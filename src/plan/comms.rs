@@ -1,7 +1,7 @@
 //! Communicators: the world, those the file names, and those of a step's `groups`.
 use super::eval::{Names, Ranked, ranks};
 use super::types::{Comm, CommId};
-use crate::job::What;
+use crate::job::CallKind;
 use crate::scenario::{Case, CommCreation, ConfigValue, Diagnostic, NumberByRank, Span, Spanned};
 use std::collections::{BTreeMap, HashMap};
 
@@ -33,7 +33,7 @@ pub struct Comms {
     /// The communicator that the world is split out of.
     outer: Option<CommId>,
     /// Calls before the first step, by rank, without the world's.
-    pub prelude: Vec<Vec<What>>,
+    pub prelude: Vec<Vec<CallKind>>,
 }
 
 /// (key, rank in the parent, world rank), so that sorting gives the order in the new communicator.
@@ -79,8 +79,8 @@ impl Comms {
     }
 
     /// The calls that make the world, by rank, idle ranks last.
-    pub fn world_calls(&self) -> Vec<Vec<What>> {
-        let init = |comm: CommId, rank: usize, n: usize| What::Init {
+    pub fn world_calls(&self) -> Vec<Vec<CallKind>> {
+        let init = |comm: CommId, rank: usize, n: usize| CallKind::Init {
             comm: comm as u32,
             id: self.world_id,
             rank: rank as i32,
@@ -92,7 +92,7 @@ impl Comms {
         let mut calls = vec![Vec::new(); order.len()];
         for (number, &rank) in order.iter().enumerate() {
             let inside = rank < self.n;
-            let split = What::Split {
+            let split = CallKind::Split {
                 parent: outer as u32,
                 color: if inside { 0 } else { -1 },
                 key: rank as i32,
@@ -169,7 +169,12 @@ impl Comms {
         self.list.len() - 1
     }
 
-    fn make(&mut self, name: Option<&str>, lists: &[Vec<usize>], config: Option<u32>) -> (Named, Vec<(usize, What)>) {
+    fn make(
+        &mut self,
+        name: Option<&str>,
+        lists: &[Vec<usize>],
+        config: Option<u32>,
+    ) -> (Named, Vec<(usize, CallKind)>) {
         let mut named = Named { of: vec![None; self.n], ended: vec![None; self.n] };
         let mut calls = Vec::new();
         for list in lists {
@@ -178,7 +183,10 @@ impl Comms {
             self.ids += 1;
             for (r, &world) in list.iter().enumerate() {
                 named.of[world] = Some((comm, r));
-                calls.push((world, What::Init { comm: comm as u32, id, rank: r as i32, n: list.len() as i32, config }));
+                calls.push((
+                    world,
+                    CallKind::Init { comm: comm as u32, id, rank: r as i32, n: list.len() as i32, config },
+                ));
             }
         }
         (named, calls)
@@ -192,7 +200,7 @@ impl Comms {
         how: &CommCreation,
         own: &Config,
         t: Option<u64>,
-    ) -> Result<Vec<(usize, What)>, Diagnostic> {
+    ) -> Result<Vec<(usize, CallKind)>, Diagnostic> {
         let config = self.config(own, self.base);
         let (named, calls) = match how {
             CommCreation::Groups(groups) => {
@@ -217,7 +225,7 @@ impl Comms {
         key: Option<&NumberByRank>,
         config: Option<u32>,
         t: Option<u64>,
-    ) -> Result<(Named, Vec<(usize, What)>), Diagnostic> {
+    ) -> Result<(Named, Vec<(usize, CallKind)>), Diagnostic> {
         let of = self.by_name(parent)?.clone();
         let mut parts: BTreeMap<(CommId, i32), Vec<Joining>> = BTreeMap::new(); // by parent and colour
         let mut asked = Vec::new();
@@ -256,7 +264,7 @@ impl Comms {
             .into_iter()
             .map(|(world, comm, color, key)| {
                 let new = named.of[world].map(|(c, _)| c as u32);
-                (world, What::Split { parent: comm as u32, color, key, new, config })
+                (world, CallKind::Split { parent: comm as u32, color, key, new, config })
             })
             .collect();
         Ok((named, calls))

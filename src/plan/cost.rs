@@ -9,9 +9,9 @@ use super::eval::Names;
 use super::inputs::mode;
 pub use super::place::human;
 use super::types::{Event, Plan, Reduction, Region};
-use super::{Limits, each};
+use super::{Limits, expr_fill};
 use crate::expr::{ExprNode, Func};
-use crate::job::What;
+use crate::job::CallKind;
 use crate::num::DType;
 use crate::scenario::{BufferContent, Diagnostic, Expr, FillTable, FillValues, Span, TextPart};
 use nccl_sys::ncclRedOp_t;
@@ -81,15 +81,15 @@ pub fn operations(expr: &Expr, names: usize) -> u64 {
 pub fn check(plan: &Plan, limits: &Limits) -> Result<Cost, Vec<Diagnostic>> {
     let work = work(plan);
     let memory = memory(plan);
-    let mut faults = Vec::new();
+    let mut refusals = Vec::new();
     if work.total > limits.work {
-        faults.push(too_much_work(&work.what, work.span, work.most, work.total, limits));
+        refusals.push(too_much_work(&work.what, work.span, work.most, work.total, limits));
     }
     if memory.total > limits.memory {
-        faults.push(too_much_memory(&memory.what, memory.span, memory.most, memory.total, limits));
+        refusals.push(too_much_memory(&memory.what, memory.span, memory.most, memory.total, limits));
     }
     let cost = Cost { memory: memory.total, work: work.total };
-    if faults.is_empty() { Ok(cost) } else { Err(faults) }
+    if refusals.is_empty() { Ok(cost) } else { Err(refusals) }
 }
 
 /// The refusal of a case that is too much work.
@@ -221,7 +221,7 @@ fn of_fill(plan: &Plan, fill: &FillTable, dtype: DType, rank: usize, count: u64)
         }
         FillValues::Each(expr) => {
             let names = Names::world(&plan.case, rank);
-            each::computed(&expr.value, &names, mode(dtype), count).saturating_mul(operations(&expr.value, axes))
+            expr_fill::computed(&expr.value, &names, mode(dtype), count).saturating_mul(operations(&expr.value, axes))
         }
     }
 }
@@ -361,8 +361,8 @@ fn memory(plan: &Plan) -> Account {
     // Programs travel as messages and are kept on both sides.
     let mut programs = 0u64;
     for call in plan.programs.iter().flatten() {
-        programs = programs.saturating_add(match &call.what {
-            What::Map { expr, names, .. } => of_map(expr, names.len()),
+        programs = programs.saturating_add(match &call.kind {
+            CallKind::Map { expr, names, .. } => of_map(expr, names.len()),
             _ => 256,
         });
     }

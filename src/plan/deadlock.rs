@@ -5,7 +5,7 @@ use super::lower::LoweredProgram;
 use super::resolve::dedupe;
 use super::simulate::{self, Played};
 use super::types::{Event, Foresight, Waiting};
-use crate::job::What;
+use crate::job::CallKind;
 use crate::scenario::{Case, Diagnostic, ExpectedOutcome, Placement};
 
 mod waiting;
@@ -63,7 +63,7 @@ fn accept(
     if lowered.unrolled.exits {
         undefined.get_or_insert_with(|| "a process ends on purpose".to_owned());
         if !expects(|e| *e == ExpectedOutcome::Crash) {
-            let exit = lowered.programs.iter().flatten().find(|call| call.what == What::Exit);
+            let exit = lowered.programs.iter().flatten().find(|call| call.kind == CallKind::Exit);
             let span = exit.map_or(case.span, |call| lowered.unrolled.steps[call.step as usize].span);
             return Err(vec![
                 Diagnostic::new(span, "a process that ends is a crash").help("add `outcome = \"crash\"`"),

@@ -1,14 +1,14 @@
 //! What the file expects against what there is: buffers, slices, lengths.
 use super::asserts;
-use super::each::Fraction;
 use super::eval::{Names, elements, evaluate_whole};
+use super::expr_fill::Fraction;
 use super::inputs::{content_count, fits, have_values};
 use super::resolve::dedupe;
 use super::types::{Buffer, Plan};
 use crate::scenario::{BufferContent, Diagnostic, Expectation, FillTable, FillValues, RowKind, Span};
 
 /// What is wrong with `expect` and `assert`.
-pub fn faults(plan: &Plan) -> Vec<Diagnostic> {
+pub fn diagnostics(plan: &Plan) -> Vec<Diagnostic> {
     let mut diags = Vec::new();
     for e in &plan.case.expect {
         diags.extend(one(plan, e).err());
@@ -94,9 +94,9 @@ pub fn check_elements(plan: &Plan) -> Result<(), Vec<Diagnostic>> {
             have_values(&plan.case, buffer.dtype, fill, rank, have, Fraction::Refused)
         })
     };
-    let faults = plan.case.expect.iter().filter_map(|e| of(e).err());
-    let faults: Vec<Diagnostic> = faults.chain(asserts::check_elements(plan)).collect();
-    if faults.is_empty() { Ok(()) } else { Err(dedupe(faults)) }
+    let wrong = plan.case.expect.iter().filter_map(|e| of(e).err());
+    let wrong: Vec<Diagnostic> = wrong.chain(asserts::check_elements(plan)).collect();
+    if wrong.is_empty() { Ok(()) } else { Err(dedupe(wrong)) }
 }
 
 fn e_name(e: &Expectation) -> &str {

@@ -1,6 +1,6 @@
 //! What buffers hold before the first step, and how long they are.
-use super::each::Fraction;
 use super::eval::{Names, among, elements, evaluate, written};
+use super::expr_fill::Fraction;
 use super::types::{BufId, Buffer, Plan};
 use crate::expr::{Mode, Value};
 use crate::num::{self, DType, empty_range};
@@ -95,7 +95,7 @@ pub fn mode(dtype: DType) -> Mode {
 }
 
 /// What is wrong with the numbers that are written in `inputs`.
-pub fn faults(plan: &Plan) -> Vec<Diagnostic> {
+pub fn diagnostics(plan: &Plan) -> Vec<Diagnostic> {
     let written = |buffer: &Buffer| {
         let input = plan.case.inputs.get(buffer.input?)?;
         fits(&input.content, buffer.dtype, &plan.case.axes).err()
@@ -171,7 +171,7 @@ pub fn bytes(
             num::repeat_period(&mut out, dtype.size());
         }
         FillValues::Each(expr) => {
-            super::each::fill(&expr.value, expr.span, Names::world(case, rank), dtype, fraction, &mut out)?;
+            super::expr_fill::fill(&expr.value, expr.span, Names::world(case, rank), dtype, fraction, &mut out)?;
         }
         FillValues::Random { seed, low, high } => {
             let random =
@@ -204,7 +204,7 @@ pub fn have_values(
 ) -> Result<(), Diagnostic> {
     match &fill.values {
         FillValues::Each(expr) => {
-            super::each::have_values(&expr.value, expr.span, Names::world(case, rank), dtype, fraction, count)
+            super::expr_fill::have_values(&expr.value, expr.span, Names::world(case, rank), dtype, fraction, count)
         }
         FillValues::Template(_) | FillValues::Texts(_) => {
             text(case, fill, rank)?.bytes().try_for_each(|byte| character(fill, dtype, rank, byte).map(drop))

@@ -3,7 +3,7 @@ use super::comms::Comms;
 use super::rank_op::{RankOp, Stage};
 use super::types::{BufId, CommId, PlanStep, StepId};
 use crate::expr::Value;
-use crate::job::What;
+use crate::job::CallKind;
 use crate::num::DType;
 use crate::scenario::{Case, ElementValue, ExpectedOutcome, Span, Spanned};
 use std::sync::Arc;
@@ -98,7 +98,7 @@ pub enum ItemKind {
     /// Says how long a buffer is (all_to_all_v's output).
     Declare { output: BufferSlice, count: u64, like: BufId },
     /// A call that touches no memory.
-    Call(What),
+    Call(CallKind),
 }
 
 impl ItemKind {

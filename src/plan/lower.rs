@@ -1,11 +1,11 @@
 //! Items to calls: every operation gets its memory, and becomes a call with pointers and NCCL's counts.
 use super::eval::ranks;
 use super::item::{BufferSlice, Item, ItemKind, Open, Program};
-use super::place::Placed as PlacedBuffers;
+use super::place::PlacedBuffers;
 use super::rank_op::{Placed, RankCollective, RankMap, RankMessage, RankOp, Size};
 use super::resolve::dedupe;
 use super::types::{BufId, CommId, RankCall, Region, StepId};
-use crate::job::{Call, Ptr, What};
+use crate::job::{Call, CallKind, Ptr};
 use crate::num::DType;
 use crate::ops::BROADCAST;
 use crate::scenario::{Diagnostic, Span};
@@ -115,12 +115,12 @@ pub fn lower(unrolled: Program, placed: PlacedBuffers) -> Result<LoweredProgram,
 }
 
 impl Lowering {
-    fn push(&mut self, rank: usize, step: StepId, tolerate: bool, what: What, op: Option<RankOp<Placed>>) {
+    fn push(&mut self, rank: usize, step: StepId, tolerate: bool, kind: CallKind, op: Option<RankOp<Placed>>) {
         let lowered = &mut self.lowered;
         let index = lowered.programs[rank].len();
-        match what {
-            What::GroupStart => self.open_groups[rank].push(index),
-            What::GroupEnd => {
+        match kind {
+            CallKind::GroupStart => self.open_groups[rank].push(index),
+            CallKind::GroupEnd => {
                 let start = self.open_groups[rank].pop();
                 if let (Some(start), true) = (start, self.open_groups[rank].is_empty()) {
                     lowered.ends[rank][start..].fill(index as u32);
@@ -129,7 +129,7 @@ impl Lowering {
             _ => {}
         }
         lowered.ends[rank].push(index as u32);
-        lowered.programs[rank].push(Call { step, tolerate, what });
+        lowered.programs[rank].push(Call { step, tolerate, kind });
         lowered.ops[rank].push(op);
     }
 
@@ -143,7 +143,7 @@ impl Lowering {
         let (rank, step) = (at.0, item.step);
         let tolerate = item.fails || self.tolerated(step, rank);
         match item.kind {
-            ItemKind::Call(what) => self.push(rank, step, tolerate, what, None),
+            ItemKind::Call(kind) => self.push(rank, step, tolerate, kind, None),
             ItemKind::Declare { .. } => {}
             ItemKind::Op(ref op) => {
                 let lowered = self.op(at, &item, op)?;
@@ -237,7 +237,7 @@ impl Lowering {
         let dtype = self.dtype(output.buf);
         let members = self.lowered.unrolled.comms.list[comm].members.clone();
         let (step, fails) = (item.step, item.fails);
-        self.push(at.0, step, fails, What::GroupStart, None);
+        self.push(at.0, step, fails, CallKind::GroupStart, None);
         let mut start = all.start;
         for (root, world) in members.iter().enumerate() {
             let piece = pieces.get(root).unwrap_or(&input);
@@ -268,7 +268,7 @@ impl Lowering {
             let op = RankOp::Collective(Arc::new(op));
             self.push_op(at.0, step, fails, LoweredOp { op, pointers, takes_effect: !fails });
         }
-        self.push(at.0, step, fails, What::GroupEnd, None);
+        self.push(at.0, step, fails, CallKind::GroupEnd, None);
         Ok(())
     }
 }

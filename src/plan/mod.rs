@@ -10,9 +10,9 @@ pub(crate) mod asserts;
 mod comms;
 pub mod cost;
 mod deadlock;
-pub(crate) mod each;
 mod eval;
 pub(crate) mod expect;
+pub(crate) mod expr_fill;
 pub(crate) mod inputs;
 mod item;
 mod lower;
@@ -32,7 +32,7 @@ pub use types::*;
 use crate::scenario::{Case, Diagnostic};
 use std::sync::Arc;
 
-/// What a plan may ask for.
+/// The limits of what a plan may ask for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Bytes of buffers in all their copies, and of what goes with them.
@@ -130,7 +130,7 @@ impl Default for Limits {
 ///
 /// # Errors
 ///
-/// Every fault that needs counts, communicators or the order of calls to be seen.
+/// Every mistake that needs counts, communicators or the order of calls to be seen.
 pub fn plan(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> {
     let mut program = unroll::unroll(case, limits)?;
     let sizes = resolve::resolve(&mut program)?;
@@ -139,8 +139,8 @@ pub fn plan(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> 
     race::check(&lowered)?;
     let analysis = deadlock::analyse(&lowered)?;
     let mut plan = assemble::assemble(lowered, analysis);
-    let mut wrong = inputs::faults(&plan);
-    wrong.append(&mut expect::faults(&plan));
+    let mut wrong = inputs::diagnostics(&plan);
+    wrong.append(&mut expect::diagnostics(&plan));
     if !wrong.is_empty() {
         return Err(resolve::dedupe(wrong));
     }

@@ -15,9 +15,9 @@ pub const BARRIER_IN: &str = "#barrier_in";
 /// What a barrier's all_reduce leaves.
 pub const BARRIER_OUT: &str = "#barrier_out";
 
-/// Everything in its place.
+/// The buffers with their allocations.
 #[derive(Debug)]
-pub struct Placed {
+pub struct PlacedBuffers {
     pub buffers: Vec<Buffer>,
     pub allocs: Vec<Alloc>,
     pub sizes: Sizes,
@@ -40,7 +40,7 @@ struct Extent {
 }
 
 /// Lays out all buffers.
-pub fn place(p: &Program, sizes: Sizes, limits: &Limits) -> Result<Placed, Vec<Diagnostic>> {
+pub fn place(p: &Program, sizes: Sizes, limits: &Limits) -> Result<PlacedBuffers, Vec<Diagnostic>> {
     let mut diags = Vec::new();
     let dtypes: Vec<DType> = sizes.dtypes.iter().map(|d| d.unwrap_or(DType::F32)).collect();
     let mut members: Vec<Vec<Option<Member>>> = vec![vec![None; p.n]; p.names.len()];
@@ -110,7 +110,7 @@ pub fn place(p: &Program, sizes: Sizes, limits: &Limits) -> Result<Placed, Vec<D
             input: name.input,
         })
         .collect();
-    Ok(Placed { buffers, allocs, sizes })
+    Ok(PlacedBuffers { buffers, allocs, sizes })
 }
 
 /// Refuses buffers that need too much memory however they are laid out, before there is anything for each of them.

@@ -13,7 +13,7 @@ use super::lower::LoweredProgram;
 use super::rank_op::{Placed, RankOp};
 use super::resolve::dedupe;
 use super::types::{AllocId, Region, StepId};
-use crate::job::What;
+use crate::job::CallKind;
 use crate::scenario::Diagnostic;
 use latest::Latest;
 use std::collections::HashMap;
@@ -84,14 +84,14 @@ fn check_rank(lowered: &LoweredProgram, rank: usize) -> Vec<Diagnostic> {
     // Calls that will be enqueued together.
     let mut batch = Vec::new();
     for (index, call) in lowered.programs[rank].iter().enumerate() {
-        match &call.what {
-            What::After { stream, on } => {
+        match &call.kind {
+            CallKind::After { stream, on } => {
                 for other in on {
                     let seen = state.passed(*other as usize);
                     join(&mut state.streams[*stream as usize].clock, &seen);
                 }
             }
-            What::Wait { stream } => {
+            CallKind::Wait { stream } => {
                 let on = stream.map_or(0..count, |stream| stream as usize..stream as usize + 1);
                 for seen in on.map(|on| state.passed(on)).collect::<Vec<_>>() {
                     join(&mut state.host, &seen);
@@ -102,7 +102,7 @@ fn check_rank(lowered: &LoweredProgram, rank: usize) -> Vec<Diagnostic> {
         }
         batch.extend(lowered.op((rank, index)).map(|op| (call.step, op)));
         if lowered.ends[rank][index] as usize == index {
-            state.enqueue(&batch, matches!(call.what, What::GroupEnd));
+            state.enqueue(&batch, matches!(call.kind, CallKind::GroupEnd));
             batch.clear();
         }
     }

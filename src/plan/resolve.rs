@@ -82,7 +82,7 @@ pub fn resolve(p: &mut Program) -> Result<Sizes, Vec<Diagnostic>> {
     Ok(Sizes { counts: r.counts, dtypes: r.dtypes, lens: r.lens })
 }
 
-/// One fault seen on many ranks is told once.
+/// Of the diagnostics at one place, which are mostly the same mistake seen on many ranks, keeps the first.
 pub fn dedupe(diags: Vec<Diagnostic>) -> Vec<Diagnostic> {
     let mut seen: HashSet<Span> = HashSet::new();
     diags.into_iter().filter(|d| seen.insert(d.span)).collect()
@@ -114,7 +114,7 @@ impl Resolver<'_> {
             for rank in 0..self.p.n {
                 match inputs::count(&case, def, rank) {
                     Ok(count) => self.counts[id][rank] = count,
-                    // The other ranks mostly have the same fault.
+                    // The other ranks mostly show the same mistake.
                     Err(d) => {
                         self.diags.push(d);
                         break;

@@ -2,7 +2,7 @@
 use super::lower::{Index, LoweredProgram};
 use super::rank_op::{RankOp, Route};
 use super::types::{CommId, Event, Waiting};
-use crate::job::What;
+use crate::job::CallKind;
 use crate::scenario::Diagnostic;
 use std::collections::{HashMap, HashSet, VecDeque};
 
@@ -166,12 +166,12 @@ impl Simulation<'_> {
         let lowered = self.lowered;
         while let Some(call) = lowered.programs[rank].get(self.ranks[rank].cursor) {
             let index = self.ranks[rank].cursor;
-            match &call.what {
-                What::GroupStart => match &mut self.ranks[rank].group {
+            match &call.kind {
+                CallKind::GroupStart => match &mut self.ranks[rank].group {
                     Some((depth, _)) => *depth += 1,
                     None => self.ranks[rank].group = Some((1, Vec::new())),
                 },
-                What::GroupEnd => {
+                CallKind::GroupEnd => {
                     let closed = match &mut self.ranks[rank].group {
                         Some((depth, calls)) => {
                             *depth -= 1;
@@ -184,13 +184,13 @@ impl Simulation<'_> {
                         self.issue(rank, calls);
                     }
                 }
-                What::After { stream, on } => {
+                CallKind::After { stream, on } => {
                     let deps: Vec<(u32, usize)> =
                         on.iter().map(|s| (*s, self.ranks[rank].streams[*s as usize].issued)).collect();
                     self.ranks[rank].streams[*stream as usize].after.extend(deps);
                     self.node(rank, Vec::new(), vec![*stream]);
                 }
-                What::Wait { stream } => {
+                CallKind::Wait { stream } => {
                     let idle = |s: &Stream| s.queue.is_empty();
                     let streams = &self.ranks[rank].streams;
                     let done = match stream {
@@ -203,13 +203,13 @@ impl Simulation<'_> {
                     let nodes = &self.nodes;
                     self.ranks[rank].unwaited.retain(|node| !nodes[*node].done);
                 }
-                What::Init { .. } | What::Split { .. } if !call.tolerate => {
+                CallKind::Init { .. } | CallKind::Split { .. } if !call.tolerate => {
                     if !self.host_meeting(rank, index) {
                         return moved;
                     }
                     self.ranks[rank].host_arrived = false;
                 }
-                What::Finalize { comm } | What::Destroy { comm } => {
+                CallKind::Finalize { comm } | CallKind::Destroy { comm } => {
                     let busy = self.ranks[rank]
                         .streams
                         .iter()
@@ -219,8 +219,8 @@ impl Simulation<'_> {
                         return moved;
                     }
                 }
-                What::Abort { comm } => self.abort(rank, *comm as usize),
-                What::Exit => {
+                CallKind::Abort { comm } => self.abort(rank, *comm as usize),
+                CallKind::Exit => {
                     self.ranks[rank].cursor = lowered.programs[rank].len();
                     return true;
                 }
@@ -239,9 +239,9 @@ impl Simulation<'_> {
     /// Lets `Init` and `Split` wait on the host for every member; true once all are there.
     fn host_meeting(&mut self, rank: usize, index: usize) -> bool {
         let lowered = self.lowered;
-        let (comm, sequence, split) = match lowered.programs[rank][index].what {
-            What::Init { comm, .. } => (comm, Sequence::Inits { comm, rank }, 0),
-            What::Split { parent, .. } => (parent, Sequence::Splits { comm: parent, rank }, 1),
+        let (comm, sequence, split) = match lowered.programs[rank][index].kind {
+            CallKind::Init { comm, .. } => (comm, Sequence::Inits { comm, rank }, 0),
+            CallKind::Split { parent, .. } => (parent, Sequence::Splits { comm: parent, rank }, 1),
             _ => return true,
         };
         let members = &lowered.unrolled.comms.list[comm as usize].members;

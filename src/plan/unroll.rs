@@ -5,7 +5,7 @@ use super::eval::{Names, Ranked, among};
 use super::item::{Item, ItemKind, Name, Program};
 use super::types::{BufId, CommId, PlanStep, StepId};
 use super::{Limits, order};
-use crate::job::What;
+use crate::job::CallKind;
 use crate::num::DType;
 use crate::ops::{CommOp, Composite, Kind};
 use crate::scenario::{Case, Diagnostic, Expr, Ranks, Span, Spanned, Step, StepComm, StepError};
@@ -23,7 +23,7 @@ const NULL_STREAM: &str = "default";
 
 struct Unroll<'a> {
     case: &'a Case,
-    p: Program,
+    program: Program,
     limits: &'a Limits,
     by_name: HashMap<String, BufId>,
     stream_ids: HashMap<String, u32>,
@@ -39,7 +39,7 @@ struct Unroll<'a> {
 
 /// Where in the program a step stands: `2.1`, and the round of its `times`.
 #[derive(Clone)]
-struct At {
+struct StepPosition {
     path: String,
     t: Option<u64>,
 }
@@ -52,9 +52,6 @@ struct Member<'a> {
     names: Names<'a>,
 }
 
-/// An `Err` ends the unrolling (a limit, or a fault that makes the rest meaningless).
-type Stop = Result<(), Diagnostic>;
-
 /// Unrolls a case.
 pub fn unroll(case: &Arc<Case>, limits: &Limits) -> Result<Program, Vec<Diagnostic>> {
     let n = case.world_size.value;
@@ -62,7 +59,7 @@ pub fn unroll(case: &Arc<Case>, limits: &Limits) -> Result<Program, Vec<Diagnost
         let text = format!("a world of {} ranks; 1 to {} can be run", case.total_ranks(), limits.ranks);
         return Err(vec![Diagnostic::new(case.world_size.span, text)]);
     }
-    let p = Program {
+    let program = Program {
         case: case.clone(),
         n,
         names: Vec::new(),
@@ -78,9 +75,9 @@ pub fn unroll(case: &Arc<Case>, limits: &Limits) -> Result<Program, Vec<Diagnost
         units: Vec::new(),
     };
     let stream_ids = HashMap::from([("main".to_owned(), 0)]);
-    let mut u = Unroll {
+    let mut unroll = Unroll {
         case,
-        p,
+        program,
         limits,
         by_name: HashMap::new(),
         stream_ids,
@@ -91,24 +88,24 @@ pub fn unroll(case: &Arc<Case>, limits: &Limits) -> Result<Program, Vec<Diagnost
         exprs: HashMap::new(),
     };
     for (index, def) in case.inputs.iter().enumerate() {
-        u.name(&def.name.value, def.name.span, Some(index), Some(def.dtype));
+        unroll.name(&def.name.value, def.name.span, Some(index), Some(def.dtype));
     }
     for def in &case.comms {
-        match u.p.comms.define(case, &def.name, &def.creation, &def.config, None) {
+        match unroll.program.comms.define(case, &def.name, &def.creation, &def.config, None) {
             Ok(calls) => {
-                if let Err(d) = u.count(calls.len(), def.name.span) {
+                if let Err(d) = unroll.count(calls.len(), def.name.span) {
                     return Err(vec![d]);
                 }
-                calls.into_iter().for_each(|(rank, call)| u.p.comms.prelude[rank].push(call));
+                calls.into_iter().for_each(|(rank, call)| unroll.program.comms.prelude[rank].push(call));
             }
-            Err(d) => u.diags.push(d),
+            Err(d) => unroll.diags.push(d),
         }
     }
-    if u.diags.is_empty() {
-        let end = u.steps(&case.steps, "", None);
-        u.diags.extend(end.err());
+    if unroll.diags.is_empty() {
+        let end = unroll.steps(&case.steps, "", None);
+        unroll.diags.extend(end.err());
     }
-    if u.diags.is_empty() { Ok(u.p) } else { Err(u.diags) }
+    if unroll.diags.is_empty() { Ok(unroll.program) } else { Err(unroll.diags) }
 }
 
 impl<'a> Unroll<'a> {
@@ -116,13 +113,13 @@ impl<'a> Unroll<'a> {
         if let Some(id) = self.by_name.get(name) {
             return *id;
         }
-        let id = self.p.names.len();
+        let id = self.program.names.len();
         self.by_name.insert(name.to_owned(), id);
-        self.p.names.push(Name { name: name.to_owned(), span, input, dtype });
+        self.program.names.push(Name { name: name.to_owned(), span, input, dtype });
         id
     }
 
-    fn steps(&mut self, steps: &'a [Step], prefix: &str, t: Option<u64>) -> Stop {
+    fn steps(&mut self, steps: &'a [Step], prefix: &str, t: Option<u64>) -> Result<(), Diagnostic> {
         for (index, step) in steps.iter().enumerate() {
             let path = if prefix.is_empty() { format!("{}", index + 1) } else { format!("{prefix}.{}", index + 1) };
             self.repeated(step, path, t)?;
@@ -130,14 +127,14 @@ impl<'a> Unroll<'a> {
         Ok(())
     }
 
-    fn repeated(&mut self, step: &'a Step, path: String, outer: Option<u64>) -> Stop {
-        let Some(times) = &step.times else { return self.once(step, &At { path, t: outer }) };
+    fn repeated(&mut self, step: &'a Step, path: String, outer: Option<u64>) -> Result<(), Diagnostic> {
+        let Some(times) = &step.times else { return self.once(step, &StepPosition { path, t: outer }) };
         let mut rounds = None;
-        self.spend(step, self.p.n as u64)?;
-        for m in self.members(step, outer)? {
-            let v = times.whole(&m.names)?;
+        self.spend(step, self.program.n as u64)?;
+        for member in self.members(step, outer)? {
+            let v = times.whole(&member.names)?;
             let v = u64::try_from(v)
-                .map_err(|_| Diagnostic::new(times.span, format!("`times` is {v} on rank {}", m.names.rank)))?;
+                .map_err(|_| Diagnostic::new(times.span, format!("`times` is {v} on rank {}", member.names.rank)))?;
             if rounds.replace(v).is_some_and(|before| before != v) {
                 let help = "a step runs equally often everywhere; `ranks` says who runs it";
                 return Err(Diagnostic::new(times.span, "`times` differs among the ranks").help(help));
@@ -146,12 +143,12 @@ impl<'a> Unroll<'a> {
         let rounds = rounds.unwrap_or(0);
         self.count(usize::try_from(rounds).unwrap_or(usize::MAX), times.span)?; // a loop whose body calls nothing ends too
         for t in 0..rounds {
-            self.once(step, &At { path: path.clone(), t: Some(t) })?;
+            self.once(step, &StepPosition { path: path.clone(), t: Some(t) })?;
         }
         Ok(())
     }
 
-    fn count(&mut self, more: usize, span: Span) -> Stop {
+    fn count(&mut self, more: usize, span: Span) -> Result<(), Diagnostic> {
         self.calls = self.calls.saturating_add(more);
         if self.calls <= self.limits.calls {
             return Ok(());
@@ -161,8 +158,8 @@ impl<'a> Unroll<'a> {
     }
 
     /// Counts the operations of evaluating a step's numbers on this many ranks.
-    fn spend(&mut self, step: &Step, ranks: u64) -> Stop {
-        let each = weigh::operations(step, self.case.axes.len(), self.p.n as u64);
+    fn spend(&mut self, step: &Step, ranks: u64) -> Result<(), Diagnostic> {
+        let each = weigh::operations(step, self.case.axes.len(), self.program.n as u64);
         self.work = self.work.saturating_add(each.saturating_mul(ranks));
         if self.work <= self.limits.work {
             return Ok(());
@@ -177,7 +174,7 @@ impl<'a> Unroll<'a> {
     }
 
     /// Counts the bytes of a map's expression for one more call.
-    fn carry(&mut self, expr: &Expr, names: usize, span: Span) -> Stop {
+    fn carry(&mut self, expr: &Expr, names: usize, span: Span) -> Result<(), Diagnostic> {
         self.bytes = self.bytes.saturating_add(cost::of_map(expr, names));
         if self.bytes <= self.limits.memory {
             return Ok(());
@@ -187,7 +184,7 @@ impl<'a> Unroll<'a> {
 
     /// The ranks that run a step, in order of the world.
     fn members(&mut self, step: &Step, t: Option<u64>) -> Result<Vec<Member<'a>>, Diagnostic> {
-        let n = self.p.n;
+        let n = self.program.n;
         let local =
             matches!(step.op.kind, Kind::Host(_) | Kind::Group | Kind::Loop | Kind::Comm(CommOp::Init | CommOp::Split));
         let named: Named = match &step.comm {
@@ -195,11 +192,11 @@ impl<'a> Unroll<'a> {
             StepComm::Comm(name) if name.value == "world" && (local || matches!(step.op.kind, Kind::Map)) => {
                 Named { of: (0..n).map(|r| Some((0, r))).collect(), ended: vec![None; n] }
             }
-            StepComm::Comm(name) => self.p.comms.by_name(name)?.clone(),
+            StepComm::Comm(name) => self.program.comms.by_name(name)?.clone(),
             StepComm::Groups(groups) => {
-                let before = self.p.comms.list.len();
-                let named = self.p.comms.by_groups(groups)?;
-                let new = self.p.comms.list.get(before..).unwrap_or_default();
+                let before = self.program.comms.list.len();
+                let named = self.program.comms.by_groups(groups)?;
+                let new = self.program.comms.list.get(before..).unwrap_or_default();
                 // The tables of each rank about these communicators, besides the calls that make them.
                 let more = new.iter().map(|c| c.members.len()).sum::<usize>() + if new.is_empty() { 0 } else { n / 8 };
                 self.count(more, groups.span)?;
@@ -225,7 +222,7 @@ impl<'a> Unroll<'a> {
                 let text = format!("rank {rank} has ended this communicator before");
                 return Err(Diagnostic::new(step.span, text).related(end, "ended here"));
             }
-            let size = self.p.comms.list[comm].members.len();
+            let size = self.program.comms.list[comm].members.len();
             let names = Names {
                 rank,
                 n: size,
@@ -241,40 +238,40 @@ impl<'a> Unroll<'a> {
         Ok(list)
     }
 
-    fn begin(&mut self, step: &Step, at: &At) -> StepId {
-        let id = self.p.steps.len() as StepId;
-        let round = at.t.map_or(String::new(), |t| format!(", round {t}"));
-        let label = format!("step {} ({}{round})", at.path, step.op.name);
-        self.p.steps.push(PlanStep { span: step.span, label, error: Vec::new() });
-        self.p.units.push(id);
+    fn begin(&mut self, step: &Step, position: &StepPosition) -> StepId {
+        let id = self.program.steps.len() as StepId;
+        let round = position.t.map_or(String::new(), |t| format!(", round {t}"));
+        let label = format!("step {} ({}{round})", position.path, step.op.name);
+        self.program.steps.push(PlanStep { span: step.span, label, error: Vec::new() });
+        self.program.units.push(id);
         id
     }
 
     fn push(&mut self, world: usize, step: StepId, span: Span, fails: bool, kind: ItemKind) {
-        self.p.order.push((world, self.p.items[world].len()));
-        self.p.items[world].push(Item { step, span, fails, kind });
+        self.program.order.push((world, self.program.items[world].len()));
+        self.program.items[world].push(Item { step, span, fails, kind });
     }
 
     fn stream(&mut self, name: &str) -> u32 {
         let next = self.stream_ids.len() as u32;
         let id = *self.stream_ids.entry(name.to_owned()).or_insert(next);
-        self.p.streams = self.p.streams.max(self.stream_ids.len() as u32);
+        self.program.streams = self.program.streams.max(self.stream_ids.len() as u32);
         if name == NULL_STREAM {
-            self.p.null_stream = Some(id);
+            self.program.null_stream = Some(id);
         }
         id
     }
 
-    fn once(&mut self, step: &'a Step, at: &At) -> Stop {
+    fn once(&mut self, step: &'a Step, position: &StepPosition) -> Result<(), Diagnostic> {
         if let Some(why) = step.op.missing {
             return Err(Diagnostic::new(step.span, format!("`{}` is {why}", step.op.name)));
         }
-        self.spend(step, self.p.n as u64)?;
-        if self.p.steps.len() >= self.limits.calls {
+        self.spend(step, self.program.n as u64)?;
+        if self.program.steps.len() >= self.limits.calls {
             return self.count(usize::MAX, step.span); // steps without calls are limited too
         }
-        let members = self.members(step, at.t)?;
-        let id = self.begin(step, at);
+        let members = self.members(step, position.t)?;
+        let id = self.begin(step, position);
         self.errors(step, id, &members)?;
         let tag = step.name.as_ref().map(|name| self.tag(&name.value));
         let stream = self.stream(&step.stream);
@@ -284,103 +281,122 @@ impl<'a> Unroll<'a> {
         }
         if let Some(tag) = tag {
             let speaks = !matches!(step.op.kind, Kind::Map | Kind::Host(_) | Kind::Loop | Kind::Group | Kind::Comm(_));
-            for m in &members {
-                let comm = speaks.then_some(m.comm as u32);
-                self.push(m.world, id, step.span, false, ItemKind::Call(What::Begin { tag, comm }));
+            for member in &members {
+                let comm = speaks.then_some(member.comm as u32);
+                self.push(member.world, id, step.span, false, ItemKind::Call(CallKind::Begin { tag, comm }));
             }
         }
         if !step.after.is_empty() {
             let on: Vec<u32> = step.after.iter().map(|s| self.stream(&s.value)).collect();
-            for m in &members {
-                self.push(m.world, id, step.span, false, ItemKind::Call(What::After { stream, on: on.clone() }));
+            for member in &members {
+                self.push(
+                    member.world,
+                    id,
+                    step.span,
+                    false,
+                    ItemKind::Call(CallKind::After { stream, on: on.clone() }),
+                );
             }
         }
         match &step.op.kind {
-            Kind::Loop => self.steps(&step.steps, &at.path, at.t)?,
-            Kind::Group => self.group(step, id, at, &members)?,
-            Kind::Comm(op) => self.comm_step(step, *op, id, at, &members)?,
+            Kind::Loop => self.steps(&step.steps, &position.path, position.t)?,
+            Kind::Group => self.group(step, id, position, &members)?,
+            Kind::Comm(op) => self.comm_step(step, *op, id, position, &members)?,
             _ => {
                 self.count(members.len(), step.span)?;
-                for m in &members {
-                    self.rank_items(step, id, m, stream)?;
+                for member in &members {
+                    self.rank_items(step, id, member, stream)?;
                 }
             }
         }
         if let Some(tag) = tag {
             let host = matches!(step.op.kind, Kind::Host(_) | Kind::Comm(_) | Kind::Loop | Kind::Group)
                 || matches!(step.op.kind, Kind::Composite(Composite::Barrier));
-            for m in &members {
+            for member in &members {
                 let stream = (!host).then_some(stream);
-                self.push(m.world, id, step.span, false, ItemKind::Call(What::End { tag, stream }));
+                self.push(member.world, id, step.span, false, ItemKind::Call(CallKind::End { tag, stream }));
             }
         }
         Ok(())
     }
 
     fn tag(&mut self, name: &str) -> u32 {
-        let found = self.p.tags.iter().position(|t| t == name);
+        let found = self.program.tags.iter().position(|t| t == name);
         found.unwrap_or_else(|| {
-            self.p.tags.push(name.to_owned());
-            self.p.tags.len() - 1
+            self.program.tags.push(name.to_owned());
+            self.program.tags.len() - 1
         }) as u32
     }
 
-    fn errors(&mut self, step: &Step, id: StepId, members: &[Member<'a>]) -> Stop {
+    fn errors(&mut self, step: &Step, id: StepId, members: &[Member<'a>]) -> Result<(), Diagnostic> {
         let Some(error) = &step.error else { return Ok(()) };
-        for m in members {
+        for member in members {
             let code = match &error.value {
                 StepError::All(code) => *code,
-                StepError::PerRank(list) if list.len() != m.names.n => {
-                    let text = format!("`error` has {} entries, but there are {} ranks", list.len(), m.names.n);
+                StepError::PerRank(list) if list.len() != member.names.n => {
+                    let text = format!("`error` has {} entries, but there are {} ranks", list.len(), member.names.n);
                     return Err(Diagnostic::new(error.span, text));
                 }
-                StepError::PerRank(list) => list[m.names.rank],
+                StepError::PerRank(list) => list[member.names.rank],
             };
-            self.p.steps[id as usize].error.push((m.world, code));
+            self.program.steps[id as usize].error.push((member.world, code));
         }
         Ok(())
     }
 
     /// True if the step says that this rank's call is to fail.
     fn fails(&self, id: StepId, world: usize) -> bool {
-        let errors = &self.p.steps[id as usize].error;
+        let errors = &self.program.steps[id as usize].error;
         errors.iter().any(|(rank, code)| *rank == world && *code != Some(ncclResult_t::Success))
     }
 
-    fn group(&mut self, step: &'a Step, id: StepId, at: &At, members: &[Member<'a>]) -> Stop {
-        let starts: Vec<usize> = self.p.items.iter().map(Vec::len).collect();
-        let mark = self.p.order.len();
-        self.steps(&step.steps, &at.path, at.t)?;
+    fn group(
+        &mut self,
+        step: &'a Step,
+        id: StepId,
+        position: &StepPosition,
+        members: &[Member<'a>],
+    ) -> Result<(), Diagnostic> {
+        let starts: Vec<usize> = self.program.items.iter().map(Vec::len).collect();
+        let mark = self.program.order.len();
+        self.steps(&step.steps, &position.path, position.t)?;
         for (world, &from) in starts.iter().enumerate() {
             let calls = |i: &Item| {
                 !matches!(
                     i.kind,
-                    ItemKind::Call(What::Begin { .. } | What::End { .. } | What::After { .. })
+                    ItemKind::Call(CallKind::Begin { .. } | CallKind::End { .. } | CallKind::After { .. })
                         | ItemKind::Declare { .. }
                 )
             };
             // An empty group is called by every rank that the step is for, any other group by the ranks that have a call in it.
-            let opens = step.steps.is_empty() && members.iter().any(|m| m.world == world);
-            if !opens && !self.p.items[world][from..].iter().any(calls) {
+            let opens = step.steps.is_empty() && members.iter().any(|member| member.world == world);
+            if !opens && !self.program.items[world][from..].iter().any(calls) {
                 continue;
             }
             // A call that fails makes its whole group fail, so nothing of the group means anything to memory.
-            let fails = self.fails(id, world) || self.p.items[world][from..].iter().any(|i| i.fails);
-            for item in &mut self.p.items[world][from..] {
+            let fails = self.fails(id, world) || self.program.items[world][from..].iter().any(|i| i.fails);
+            for item in &mut self.program.items[world][from..] {
                 item.fails |= fails;
             }
-            let item = |what| Item { step: id, span: step.span, fails, kind: ItemKind::Call(what) };
-            self.p.items[world].insert(from, item(What::GroupStart));
-            self.p.items[world].push(item(What::GroupEnd));
+            let item = |kind| Item { step: id, span: step.span, fails, kind: ItemKind::Call(kind) };
+            self.program.items[world].insert(from, item(CallKind::GroupStart));
+            self.program.items[world].push(item(CallKind::GroupEnd));
             self.count(2, step.span)?;
         }
-        self.p.units[id as usize..].fill(id);
-        order::restore(&mut self.p.order, mark, &self.p.items, &starts);
+        self.program.units[id as usize..].fill(id);
+        order::restore(&mut self.program.order, mark, &self.program.items, &starts);
         Ok(())
     }
 
-    fn comm_step(&mut self, step: &'a Step, op: CommOp, id: StepId, at: &At, members: &[Member<'a>]) -> Stop {
-        self.p.comm_steps = true;
+    fn comm_step(
+        &mut self,
+        step: &'a Step,
+        op: CommOp,
+        id: StepId,
+        position: &StepPosition,
+        members: &[Member<'a>],
+    ) -> Result<(), Diagnostic> {
+        self.program.comm_steps = true;
         if let CommOp::Init | CommOp::Split = op {
             let Some(def) = &step.new else {
                 return Err(Diagnostic::new(
@@ -388,28 +404,28 @@ impl<'a> Unroll<'a> {
                     format!("`{}` needs `new`, the communicator's name", step.op.name),
                 ));
             };
-            let calls = self.p.comms.define(self.case, &def.name, &def.creation, &def.config, at.t)?;
+            let calls = self.program.comms.define(self.case, &def.name, &def.creation, &def.config, position.t)?;
             self.count(calls.len(), step.span)?;
-            for (world, what) in calls {
+            for (world, kind) in calls {
                 let fails = self.fails(id, world);
                 if among(&step.ranks, self.case, world)? {
-                    self.push(world, id, step.span, fails, ItemKind::Call(what));
+                    self.push(world, id, step.span, fails, ItemKind::Call(kind));
                 }
             }
             return Ok(());
         }
         self.count(members.len(), step.span)?;
-        for m in members {
-            let comm = m.comm as u32;
-            let what = match op {
-                CommOp::Finalize => What::Finalize { comm },
-                CommOp::Destroy => What::Destroy { comm },
-                _ => What::Abort { comm },
+        for member in members {
+            let comm = member.comm as u32;
+            let kind = match op {
+                CommOp::Finalize => CallKind::Finalize { comm },
+                CommOp::Destroy => CallKind::Destroy { comm },
+                _ => CallKind::Abort { comm },
             };
-            let fails = self.fails(id, m.world);
-            self.push(m.world, id, step.span, fails, ItemKind::Call(what));
+            let fails = self.fails(id, member.world);
+            self.push(member.world, id, step.span, fails, ItemKind::Call(kind));
             if let (StepComm::Comm(name), false) = (&step.comm, fails || op == CommOp::Finalize) {
-                self.p.comms.end(&name.value, m.world, step.span);
+                self.program.comms.end(&name.value, member.world, step.span);
             }
         }
         Ok(())

@@ -1,5 +1,5 @@
 //! Plan to job: checkpoints put into the programs, and everything given its place in the arena.
-use crate::job::{AllocSpec, Call, CheckpointSpec, Job, Ptr, RankEnd, Report, What};
+use crate::job::{AllocSpec, Call, CallKind, CheckpointSpec, Job, Ptr, RankEnd, Report};
 use crate::plan::{Plan, Write};
 use crate::scenario::Placement;
 
@@ -61,9 +61,9 @@ pub fn job(plan: &Plan, initial: &[Vec<u8>], checkpoints: &[Write]) -> (Job, Cal
         let bytes = if from == Ptr::Null { 0 } else { bytes };
         specs.push(CheckpointSpec { rank: region.rank as u32, bytes, at: place(bytes) });
         let step = plan.programs[region.rank].get(write.after as usize).map_or(0, |call| call.step);
-        let what = What::Checkpoint { from, bytes, index: index as u32, stream: write.stream };
+        let kind = CallKind::Checkpoint { from, bytes, index: index as u32, stream: write.stream };
         if from != Ptr::Null {
-            inserts[region.rank].push((write.after, Call { step, tolerate: false, what }));
+            inserts[region.rank].push((write.after, Call { step, tolerate: false, kind }));
         }
     }
     let (programs, map) = plan.programs.iter().zip(inserts).map(|(program, inserts)| insert(program, inserts)).unzip();
@@ -111,7 +111,7 @@ mod tests {
     use crate::job::{Answers, RankReport};
 
     fn wait(step: u32) -> Call {
-        Call { step, tolerate: false, what: What::Wait { stream: None } }
+        Call { step, tolerate: false, kind: CallKind::Wait { stream: None } }
     }
 
     #[test]

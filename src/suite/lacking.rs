@@ -1,6 +1,6 @@
 //! What a plan asks of the library or the devices and they cannot do: known beforehand, so a reason to skip.
 use crate::backend::version_text;
-use crate::job::{Red, What};
+use crate::job::{CallKind, Red};
 use crate::plan::Plan;
 use crate::run::Machine;
 use crate::scenario::Placement;
@@ -20,12 +20,12 @@ pub fn lacking(plan: &Plan, machine: &Machine) -> Option<String> {
     let grouped: &[_] = if plan.case.placement == Placement::OneThread { &GROUP } else { &[] };
     let always = grouped.iter().chain(&["ncclCommDestroy"]).copied().find(|name| !has(name));
     let calls = plan.prelude.iter().chain(&plan.programs).flatten();
-    let mut whats = calls.map(|call| &call.what);
+    let mut kinds = calls.map(|call| &call.kind);
     always.map(|name| function(name, machine)).or_else(|| {
-        whats.find_map(|what| {
-            let missing = needs(what, &has).into_iter().find(|name| !has(name));
+        kinds.find_map(|kind| {
+            let missing = needs(kind, &has).into_iter().find(|name| !has(name));
             let missing = missing.map(|name| function(name, machine));
-            missing.or_else(|| field(what, plan, machine)).or_else(|| dtype(what, machine, plan.ranks()))
+            missing.or_else(|| field(kind, plan, machine)).or_else(|| dtype(kind, machine, plan.ranks()))
         })
     })
 }
@@ -44,8 +44,8 @@ fn needed(what: &str, since: &str, machine: &Machine) -> String {
 }
 
 /// A configuration's field that the library does not look at yet.
-fn field(what: &What, plan: &Plan, machine: &Machine) -> Option<String> {
-    let (What::Init { config, .. } | What::Split { config, .. }) = what else { return None };
+fn field(kind: &CallKind, plan: &Plan, machine: &Machine) -> Option<String> {
+    let (CallKind::Init { config, .. } | CallKind::Split { config, .. }) = kind else { return None };
     let set = plan.configs.get((*config)? as usize)?;
     let mut set = set.iter().filter_map(|(name, _)| ConfigField::find(name));
     let field = set.find(|field| release(field.since).is_some_and(|code| machine.probed.version < code))?;
@@ -53,35 +53,35 @@ fn field(what: &What, plan: &Plan, machine: &Machine) -> Option<String> {
 }
 
 /// Functions that a call uses.
-fn needs(what: &What, has: &dyn Fn(&str) -> bool) -> Vec<&'static str> {
+fn needs(kind: &CallKind, has: &dyn Fn(&str) -> bool) -> Vec<&'static str> {
     // without a call of their own these are groups of sends and receives
     let or_pairs = |name| if has(name) { vec![name] } else { [&PAIRS[..], &GROUP].concat() };
-    match what {
-        What::Collective { call, red, .. } => {
+    match kind {
+        CallKind::Collective { call, red, .. } => {
             let mut names = if call.is_pairwise() { or_pairs(call.symbol()) } else { vec![call.symbol()] };
             if matches!(red, Red::PreMulSum { .. }) {
                 names.extend(["ncclRedOpCreatePreMulSum", "ncclRedOpDestroy"]);
             }
             names
         }
-        What::Send { .. } => vec!["ncclSend"],
-        What::Recv { .. } => vec!["ncclRecv"],
-        What::GroupStart => vec!["ncclGroupStart"],
-        What::GroupEnd => vec!["ncclGroupEnd"],
-        What::Init { config: None, .. } => vec!["ncclGetUniqueId", "ncclCommInitRank"],
-        What::Init { config: Some(_), .. } => vec!["ncclGetUniqueId", "ncclCommInitRankConfig"],
-        What::Split { .. } => vec!["ncclCommSplit"],
-        What::Finalize { .. } => vec!["ncclCommFinalize"],
-        What::Destroy { .. } => vec!["ncclCommDestroy"],
-        What::Abort { .. } => vec!["ncclCommAbort"],
+        CallKind::Send { .. } => vec!["ncclSend"],
+        CallKind::Recv { .. } => vec!["ncclRecv"],
+        CallKind::GroupStart => vec!["ncclGroupStart"],
+        CallKind::GroupEnd => vec!["ncclGroupEnd"],
+        CallKind::Init { config: None, .. } => vec!["ncclGetUniqueId", "ncclCommInitRank"],
+        CallKind::Init { config: Some(_), .. } => vec!["ncclGetUniqueId", "ncclCommInitRankConfig"],
+        CallKind::Split { .. } => vec!["ncclCommSplit"],
+        CallKind::Finalize { .. } => vec!["ncclCommFinalize"],
+        CallKind::Destroy { .. } => vec!["ncclCommDestroy"],
+        CallKind::Abort { .. } => vec!["ncclCommAbort"],
         _ => Vec::new(),
     }
 }
 
-fn dtype(what: &What, machine: &Machine, ranks: usize) -> Option<String> {
-    let (dtype, reduces) = match what {
-        What::Collective { dtype, red, .. } => (*dtype, *red != Red::None),
-        What::Send { dtype, .. } | What::Recv { dtype, .. } => (*dtype, false),
+fn dtype(kind: &CallKind, machine: &Machine, ranks: usize) -> Option<String> {
+    let (dtype, reduces) = match kind {
+        CallKind::Collective { dtype, red, .. } => (*dtype, *red != Red::None),
+        CallKind::Send { dtype, .. } | CallKind::Recv { dtype, .. } => (*dtype, false),
         _ => return None,
     };
     let (name, since) = (dtype.name(), dtype.since());

@@ -2,16 +2,16 @@
 use super::rank::{Halt, Rank};
 use super::session::Run;
 use crate::backend::CallError;
-use crate::job::{Call, RankEnd, What};
+use crate::job::{Call, CallKind, RankEnd};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// Runs one rank from opening to its images.
 pub fn one_rank(run: &Arc<Run>, rank: usize) {
     let mut r = Rank::new(run, rank);
-    match whole(run, &mut r) {
+    match run_rank(run, &mut r) {
         Ok(figures) => run.end(rank, RankEnd::Done, figures),
-        Err(Stop { halt, call, prelude }) => {
+        Err(HaltAt { halt, call, prelude }) => {
             if let Some(end) = r.halted(halt, call, prelude) {
                 run.end(rank, end, Vec::new());
             }
@@ -22,39 +22,39 @@ pub fn one_rank(run: &Arc<Run>, rank: usize) {
 }
 
 /// Where a rank came to a halt.
-struct Stop {
+struct HaltAt {
     halt: Halt,
     call: Option<usize>,
     prelude: bool,
 }
 
-impl Stop {
-    fn at(call: usize, prelude: bool) -> impl Fn(Halt) -> Stop {
-        move |halt| Stop { halt, call: Some(call), prelude }
+impl HaltAt {
+    fn at(call: usize, prelude: bool) -> impl Fn(Halt) -> HaltAt {
+        move |halt| HaltAt { halt, call: Some(call), prelude }
     }
-    fn outside(prelude: bool) -> impl Fn(Halt) -> Stop {
-        move |halt| Stop { halt, call: None, prelude }
+    fn outside(prelude: bool) -> impl Fn(Halt) -> HaltAt {
+        move |halt| HaltAt { halt, call: None, prelude }
     }
 }
 
 type Figures = Vec<crate::job::Figure>;
 
-fn whole(run: &Arc<Run>, r: &mut Rank<'_>) -> Result<Figures, Stop> {
+fn run_rank(run: &Arc<Run>, r: &mut Rank<'_>) -> Result<Figures, HaltAt> {
     let job = run.job();
-    r.bind().map_err(Stop::outside(true))?;
+    r.bind().map_err(HaltAt::outside(true))?;
     run.share_ids(r.rank);
     if run.first && !run.session.reused {
         for (index, call) in job.prelude[r.rank].iter().enumerate() {
-            r.call(index, call, true).map_err(Stop::at(index, true))?;
+            r.call(index, call, true).map_err(HaltAt::at(index, true))?;
         }
     }
-    r.load().map_err(Stop::outside(true))?;
-    run.meet().map_err(Stop::outside(true))?;
+    r.load().map_err(HaltAt::outside(true))?;
+    run.meet().map_err(HaltAt::outside(true))?;
     for (index, call) in job.programs[r.rank].iter().enumerate() {
-        r.call(index, call, false).map_err(Stop::at(index, false))?;
+        r.call(index, call, false).map_err(HaltAt::at(index, false))?;
     }
-    r.drain().map_err(Stop::outside(false))?;
-    r.save().map_err(Stop::outside(false))
+    r.drain().map_err(HaltAt::outside(false))?;
+    r.save().map_err(HaltAt::outside(false))
 }
 
 /// Runs all ranks on the calling thread.
@@ -67,11 +67,11 @@ pub fn all_ranks(run: &Arc<Run>) {
                 run.end(rank, RankEnd::Done, figures);
             }
         }
-        Err((at_fault, Stop { halt, call, prelude })) => {
-            let end = ranks.get_mut(at_fault).and_then(|r| r.halted(halt, call, prelude));
+        Err((failed_rank, HaltAt { halt, call, prelude })) => {
+            let end = ranks.get_mut(failed_rank).and_then(|r| r.halted(halt, call, prelude));
             if let Some(end) = end {
                 for rank in 0..n {
-                    run.end(rank, if rank == at_fault { end.clone() } else { RankEnd::Stopped }, Vec::new());
+                    run.end(rank, if rank == failed_rank { end.clone() } else { RankEnd::Stopped }, Vec::new());
                 }
             }
         }
@@ -80,11 +80,11 @@ pub fn all_ranks(run: &Arc<Run>) {
     run.leave();
 }
 
-type Blamed<T> = Result<T, (usize, Stop)>;
+type Blamed<T> = Result<T, (usize, HaltAt)>;
 
 fn together(run: &Arc<Run>, ranks: &mut [Rank<'_>]) -> Blamed<Vec<Figures>> {
     let job = run.job();
-    let blame = |rank: usize, prelude: bool| move |halt: Halt| (rank, Stop::outside(prelude)(halt));
+    let blame = |rank: usize, prelude: bool| move |halt: Halt| (rank, HaltAt::outside(prelude)(halt));
     if run.first && !run.session.reused {
         Prelude { calls: &job.prelude, comms: &job.comms, next: vec![0; ranks.len()] }.run(run, ranks)?;
     }
@@ -104,9 +104,9 @@ fn together(run: &Arc<Run>, ranks: &mut [Rank<'_>]) -> Blamed<Vec<Figures>> {
 }
 
 /// True if the call is NCCL's own, so that it belongs into the group over all ranks.
-fn is_nccl(what: &What) -> bool {
-    use What::*;
-    match what {
+fn is_nccl(kind: &CallKind) -> bool {
+    use CallKind::*;
+    match kind {
         Collective { .. } | Send { .. } | Recv { .. } | GroupStart | GroupEnd => true,
         Init { .. } | Split { .. } | Finalize { .. } | Destroy { .. } | Abort { .. } => true,
         Map { .. }
@@ -134,8 +134,8 @@ fn one_step(
         for waits in [false, true] {
             for r in ranks.iter_mut() {
                 let rank = r.rank;
-                while let Some(call) = due(rank, next[rank]).filter(|c| !is_nccl(&c.what)) {
-                    if !waits && matches!(call.what, What::Wait { .. } | What::Sleep { .. }) {
+                while let Some(call) = due(rank, next[rank]).filter(|c| !is_nccl(&c.kind)) {
+                    if !waits && matches!(call.kind, CallKind::Wait { .. } | CallKind::Sleep { .. }) {
                         break;
                     }
                     single(r, next[rank], call, false)?;
@@ -149,7 +149,7 @@ fn one_step(
         }
         let mut takes = vec![Vec::new(); ranks.len()];
         for &rank in &turn {
-            while due(rank, next[rank]).is_some_and(|c| is_nccl(&c.what)) {
+            while due(rank, next[rank]).is_some_and(|c| is_nccl(&c.kind)) {
                 for _ in 0..bracket(&programs[rank][next[rank]..]) {
                     takes[rank].push((next[rank], &programs[rank][next[rank]]));
                     next[rank] += 1;
@@ -164,9 +164,9 @@ fn one_step(
 fn bracket(calls: &[Call]) -> usize {
     let mut depth = 0usize;
     for (index, call) in calls.iter().enumerate() {
-        match call.what {
-            What::GroupStart => depth += 1,
-            What::GroupEnd => depth = depth.saturating_sub(1),
+        match call.kind {
+            CallKind::GroupStart => depth += 1,
+            CallKind::GroupEnd => depth = depth.saturating_sub(1),
             _ => {}
         }
         if depth == 0 {
@@ -178,30 +178,30 @@ fn bracket(calls: &[Call]) -> usize {
 
 fn single(r: &mut Rank<'_>, index: usize, call: &Call, prelude: bool) -> Blamed<()> {
     let rank = r.rank;
-    r.bind().and_then(|()| r.call(index, call, prelude)).map_err(|halt| (rank, Stop::at(index, prelude)(halt)))
+    r.bind().and_then(|()| r.call(index, call, prelude)).map_err(|halt| (rank, HaltAt::at(index, prelude)(halt)))
 }
 
 /// Calls of several ranks as one group. What the group's end refuses is put down to every rank that has calls in it.
 fn grouped(run: &Arc<Run>, ranks: &mut [Rank<'_>], takes: &[Vec<(usize, &Call)>], prelude: bool) -> Blamed<()> {
     let library = &run.backend.library;
-    let refuse = |rank: usize| move |error: CallError| (rank, Stop::outside(prelude)(Halt::Call(error)));
+    let refuse = |rank: usize| move |error: CallError| (rank, HaltAt::outside(prelude)(Halt::Call(error)));
     let first = takes.iter().position(|calls| !calls.is_empty()).unwrap_or(0);
     library.group_start().map_err(refuse(first))?;
     for r in ranks.iter_mut() {
-        r.inside(true).map_err(|halt| (r.rank, Stop::outside(prelude)(halt)))?;
+        r.inside(true).map_err(|halt| (r.rank, HaltAt::outside(prelude)(halt)))?;
         for (index, call) in &takes[r.rank] {
             single(r, *index, call, prelude)?;
         }
     }
     let done = library.group_end();
     for r in ranks.iter_mut() {
-        r.inside(false).map_err(|halt| (r.rank, Stop::outside(prelude)(halt)))?;
+        r.inside(false).map_err(|halt| (r.rank, HaltAt::outside(prelude)(halt)))?;
     }
     let Err(error) = done else { return Ok(()) };
     for (rank, calls) in takes.iter().enumerate() {
         let Some((index, call)) = calls.last() else { continue };
         if !call.tolerate {
-            return Err((rank, Stop::at(*index, prelude)(Halt::Call(error))));
+            return Err((rank, HaltAt::at(*index, prelude)(Halt::Call(error))));
         }
         run.record_code(rank, *index as u32, error.code().0, error.to_string());
     }
@@ -217,10 +217,10 @@ struct Prelude<'a> {
 
 impl Prelude<'_> {
     /// The communicator whose members must all be at the same call.
-    fn meets(what: &What) -> Option<u32> {
-        match what {
-            What::Init { comm, .. } => Some(*comm),
-            What::Split { parent, .. } => Some(*parent),
+    fn meets(kind: &CallKind) -> Option<u32> {
+        match kind {
+            CallKind::Init { comm, .. } => Some(*comm),
+            CallKind::Split { parent, .. } => Some(*parent),
             _ => None,
         }
     }
@@ -230,10 +230,10 @@ impl Prelude<'_> {
             let current = |rank: usize| self.calls[rank].get(self.next[rank]);
             let Some(waiting) = (0..ranks.len()).find(|&rank| current(rank).is_some()) else { return Ok(()) };
             let same = |comm: u32| {
-                let at = |rank: &u32| current(*rank as usize).and_then(|c| Self::meets(&c.what)) == Some(comm);
+                let at = |rank: &u32| current(*rank as usize).and_then(|c| Self::meets(&c.kind)) == Some(comm);
                 self.comms.get(comm as usize).filter(|members| members.iter().all(at))
             };
-            let mut ready = (0..ranks.len()).filter_map(|rank| current(rank).and_then(|c| Self::meets(&c.what)));
+            let mut ready = (0..ranks.len()).filter_map(|rank| current(rank).and_then(|c| Self::meets(&c.kind)));
             let members = ready.find_map(same).cloned();
             let members = members.unwrap_or_else(|| vec![waiting as u32]);
             let mut takes = vec![Vec::new(); ranks.len()];

@@ -4,10 +4,10 @@
 //! The main thread reads requests and hands them to the rank threads; it never waits for them, so that the end of its
 //! standard input ends the process whatever the ranks are doing.
 mod barrier;
-mod crew;
 mod drive;
 mod map;
 mod rank;
+mod rank_threads;
 mod session;
 mod teardown;
 mod watch;
@@ -17,7 +17,7 @@ use crate::child::inherit::{self, Inherited};
 use crate::job::arena::{Arena, Step};
 use crate::job::wire;
 use crate::job::{Finish, Job, PROTOCOL, Reply, Request, SetId};
-use crew::RankThreads;
+use rank_threads::RankThreads;
 use session::{RankState, Replies, Run, Session, Start};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -31,8 +31,11 @@ const NO_WORKER: i32 = 102;
 const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Works on `backend` if this process was started as a worker, and never returns then.
+#[allow(unsafe_code)] // takes over descriptors
 pub(crate) fn enter(backend: impl FnOnce() -> Result<Backend, String>) {
-    let Some(own) = inherit::take() else { return };
+    // SAFETY: only a parent of this process sets the variable, for descriptors that it left open for a worker; a process owns
+    // nothing that it inherited besides the standard streams.
+    let Some(own) = (unsafe { inherit::take() }) else { return };
     match own {
         Ok(own) => match backend() {
             Ok(backend) => serve(Box::leak(Box::new(backend)), own),
@@ -68,7 +71,7 @@ fn serve(backend: &'static Backend, own: Inherited) -> ! {
         backend,
         replies,
         arena,
-        crew: RankThreads::default(),
+        threads: RankThreads::default(),
         current: None,
         run: None,
         kept: BTreeMap::new(),
@@ -116,7 +119,7 @@ struct Worker {
     backend: &'static Backend,
     replies: Arc<Replies>,
     arena: Arena,
-    crew: RankThreads,
+    threads: RankThreads,
     current: Option<Arc<Session>>,
     /// The last run, for what other parts have to say to it.
     run: Option<Arc<Run>>,
@@ -190,11 +193,11 @@ impl Worker {
         // With other parts running, this process alone cannot prove a standstill.
         watch::set(job.alone().then(|| run.clone()));
         if job.one_thread {
-            self.crew.give(0, Box::new(move || drive::all_ranks(&run)));
+            self.threads.give(0, Box::new(move || drive::all_ranks(&run)));
         } else {
-            for (seat, rank) in job.ranks.clone().enumerate() {
+            for (thread, rank) in job.ranks.clone().enumerate() {
                 let run = run.clone();
-                self.crew.give(seat, Box::new(move || drive::one_rank(&run, rank as usize)));
+                self.threads.give(thread, Box::new(move || drive::one_rank(&run, rank as usize)));
             }
         }
         Ok(())
@@ -202,11 +205,15 @@ impl Worker {
 
     fn threads(&mut self, threads: usize, first: u32) -> Result<(), String> {
         let replies = self.replies.clone();
-        let panicked = move |seat: usize, text| {
-            replies.send(&Reply::Trouble(format!("rank {} panicked: {text}", seat + first as usize)));
+        let panicked = move |thread: usize, text| {
+            replies.send(&Reply::Trouble(format!("rank {} panicked: {text}", thread + first as usize)));
         };
-        let stack = if matches!(self.backend.device, Device::Host) { crew::SMALL } else { crew::LARGE };
-        self.crew.ensure(threads, stack, panicked).map_err(|e| format!("no thread for every rank: {e}"))
+        let stack = if matches!(self.backend.device, Device::Host) {
+            rank_threads::SMALL_STACK
+        } else {
+            rank_threads::LARGE_STACK
+        };
+        self.threads.ensure(threads, stack, panicked).map_err(|e| format!("no thread for every rank: {e}"))
     }
 
     /// Ends the last job, and communicators as the parent says.
@@ -222,34 +229,34 @@ impl Worker {
             return Err("a set of communicators is destroyed that is not kept".into());
         }
         // This thread must go on reading requests, so it never waits for a rank.
-        let seats = session.seats.iter().map(|seat| seat.try_lock()).collect::<Result<Vec<_>, _>>();
-        let mut seats = seats.map_err(|_| "a rank is still at work")?;
+        let states = session.states.iter().map(|state| state.try_lock()).collect::<Result<Vec<_>, _>>();
+        let mut states = states.map_err(|_| "a rank is still at work")?;
         let words = StepWords::new(self.arena.mapping().clone(), session.job.n);
         let ending = Ending::new(words, answer.then(|| self.replies.clone()));
         self.ending = Arc::downgrade(&ending);
-        let mut comms = Vec::with_capacity(seats.len());
-        for (rank, seat) in seats.iter_mut().enumerate() {
-            comms.push(std::mem::take(&mut seat.comms));
-            self.give_back(rank, std::mem::take(&mut **seat), &session.job, &ending);
+        let mut comms = Vec::with_capacity(states.len());
+        for (rank, state) in states.iter_mut().enumerate() {
+            comms.push(std::mem::take(&mut state.comms));
+            self.give_back(rank, std::mem::take(&mut **state), &session.job, &ending);
         }
         let own = Kept { job: session.job.clone(), comms };
         match keep {
             Some(set) => _ = self.kept.insert(set, own),
-            None => teardown::destroy(&self.crew, self.backend, own, ending.clone()),
+            None => teardown::destroy(&self.threads, self.backend, own, ending.clone()),
         }
         for set in destroy.iter().filter_map(|set| self.kept.remove(set)) {
-            teardown::destroy(&self.crew, self.backend, set, ending.clone());
+            teardown::destroy(&self.threads, self.backend, set, ending.clone());
         }
         Ok(())
     }
 
     /// Ends what a rank had of the device. A driver may wait for whatever the library left there, so that is the rank's
     /// thread's to do; the host's memory is freed at once.
-    fn give_back(&self, rank: usize, seat: RankState, job: &Job, ending: &Arc<Ending>) {
+    fn give_back(&self, rank: usize, state: RankState, job: &Job, ending: &Arc<Ending>) {
         if !matches!(self.backend.device, Device::Host) && job.ranks.contains(&(rank as u32)) {
             let thread = if job.one_thread { 0 } else { rank - job.ranks.start as usize };
             let ending = ending.clone();
-            self.crew.give(thread, Box::new(move || drop((seat, ending))));
+            self.threads.give(thread, Box::new(move || drop((state, ending))));
         }
     }
 }

@@ -1,15 +1,18 @@
 //! One rank's calls on the backend: communicators, memory, the program, and the images at its end.
+mod queries;
+mod tags;
+
 use super::map;
 use super::session::{RankState, Run};
 use crate::backend::cuda::OUT_OF_MEMORY;
 use crate::backend::{Address, CallError, CollectiveCall, CommHandle, CommSlot, DeviceError, Staging, TransferCall};
 use crate::job::arena::{Outside, Step};
-use crate::job::{Asked, Call, Figure, Job, NOT_NCCL, Ptr, RankEnd, Red, Traffic, What};
+use crate::job::{Call, CallKind, Figure, Job, NOT_NCCL, Ptr, RankEnd, Red};
 use crate::ops::ConfigValue;
 use nccl_sys::{ncclRedOp_t, ncclResult_t};
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, MutexGuard};
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tags::{StopClock, Tag};
 
 /// Why a rank does not go on.
 #[derive(Debug, thiserror::Error)]
@@ -51,18 +54,10 @@ fn no_staging() -> Halt {
 }
 
 /// Bytes of host memory that a call's copies need.
-fn staged(what: &What) -> u64 {
-    let What::Map { reads, count, dtype, .. } = what else { return 0 };
+fn staged(kind: &CallKind) -> u64 {
+    let CallKind::Map { reads, count, dtype, .. } = kind else { return 0 };
     let bytes = |count: u64, size: usize| count.saturating_mul(size as u64);
     Staging::need(reads.iter().map(|read| bytes(read.count, read.dtype.size())), bytes(*count, dtype.size()))
-}
-
-/// A named step that is being timed or counted.
-struct Tag {
-    tag: u32,
-    began: Option<Instant>,
-    nanos: Arc<AtomicU64>,
-    comms: Vec<u32>,
 }
 
 /// One rank at work.
@@ -70,27 +65,24 @@ pub struct Rank<'a> {
     /// Its number.
     pub rank: usize,
     run: &'a Arc<Run>,
-    seat: MutexGuard<'a, RankState>,
+    state: MutexGuard<'a, RankState>,
     /// Reductions to end when the outermost group ends.
     ops: Vec<(ncclRedOp_t, CommHandle)>,
     depth: u32,
     tags: Vec<Tag>,
     /// Clocks to stop on a stream once it has the open group's work.
-    clocks: Vec<(u32, Stop)>,
+    clocks: Vec<(u32, StopClock)>,
     /// Communicators requested in the open group, whose query functions have not been called yet.
     made: Vec<u32>,
 }
 
-/// Stops the clock of a named step.
-type Stop = Box<dyn FnOnce() + Send>;
-
 impl<'a> Rank<'a> {
-    /// Takes the rank's seat.
+    /// Takes the rank's state, which no other thread may have.
     pub fn new(run: &'a Arc<Run>, rank: usize) -> Self {
         Self {
             rank,
             run,
-            seat: run.session.seat(rank),
+            state: run.session.state(rank),
             ops: Vec::new(),
             depth: 0,
             tags: Vec::new(),
@@ -116,23 +108,23 @@ impl<'a> Rank<'a> {
         if self.run.first {
             for &index in &session.allocs[self.rank] {
                 let image = job.allocs[index as usize].image;
-                self.seat.memory.push((index, device.alloc(image)?));
+                self.state.memory.push((index, device.alloc(image)?));
             }
             for &index in &session.checkpoints[self.rank] {
                 let bytes = job.checkpoints[index as usize].bytes;
-                self.seat.shadows.push((index, device.alloc(bytes)?));
+                self.state.shadows.push((index, device.alloc(bytes)?));
             }
-            while self.seat.streams.len() < job.streams as usize {
-                let null = job.null_stream.is_some_and(|null| null as usize == self.seat.streams.len());
-                self.seat.streams.push(if null { device.null_stream(self.rank)? } else { device.stream()? });
+            while self.state.streams.len() < job.streams as usize {
+                let null = job.null_stream.is_some_and(|null| null as usize == self.state.streams.len());
+                self.state.streams.push(if null { device.null_stream(self.rank)? } else { device.stream()? });
             }
-            let maps = job.programs[self.rank].iter().map(|call| staged(&call.what)).fold(0, u64::saturating_add);
+            let maps = job.programs[self.rank].iter().map(|call| staged(&call.kind)).fold(0, u64::saturating_add);
             let images = session.allocs[self.rank].iter().map(|&index| job.allocs[index as usize].image);
             let copies = session.checkpoints[self.rank].iter().map(|&index| job.checkpoints[index as usize].bytes);
             let image = images.chain(copies).max().unwrap_or(0);
-            self.seat.staging = Some(device.staging(maps, image)?);
+            self.state.staging = Some(device.staging(maps, image)?);
         }
-        let RankState { staging, memory, .. } = &mut *self.seat;
+        let RankState { staging, memory, .. } = &mut *self.state;
         let staging = staging.as_mut().ok_or_else(no_staging)?;
         staging.restart();
         for (index, memory) in memory {
@@ -150,7 +142,7 @@ impl<'a> Rank<'a> {
         }
         let at = index as u32;
         self.run.step(self.rank, if prelude { Step::Opening(at) } else { Step::Running(at) });
-        match self.perform(at, &call.what) {
+        match self.perform(at, &call.kind) {
             Err(Halt::Call(error)) => {
                 self.run.record_code(self.rank, at, error.code().0, error.to_string());
                 if self.run.backend.library.lacks_error_text() {
@@ -162,10 +154,10 @@ impl<'a> Rank<'a> {
         }
     }
 
-    fn perform(&mut self, index: u32, what: &What) -> Result<(), Halt> {
+    fn perform(&mut self, index: u32, kind: &CallKind) -> Result<(), Halt> {
         let library = &self.run.backend.library;
-        match what {
-            What::Collective { call, send, recv, count, dtype, red, root, comm, stream } => {
+        match kind {
+            CallKind::Collective { call, send, recv, count, dtype, red, root, comm, stream } => {
                 let (send, recv, comm) = (self.pointer(*send)?, self.pointer(*recv)?, self.comm(*comm)?.get());
                 let op = match red {
                     Red::None => ncclRedOp_t::Sum,
@@ -194,33 +186,33 @@ impl<'a> Rank<'a> {
                 }
                 Ok(done?)
             }
-            What::Send { ptr, count, dtype, peer, comm, stream } => {
+            CallKind::Send { ptr, count, dtype, peer, comm, stream } => {
                 Ok(library.send(&self.transfer(*ptr, *count, *dtype, *peer, *comm, *stream)?)?)
             }
-            What::Recv { ptr, count, dtype, peer, comm, stream } => {
+            CallKind::Recv { ptr, count, dtype, peer, comm, stream } => {
                 Ok(library.recv(&self.transfer(*ptr, *count, *dtype, *peer, *comm, *stream)?)?)
             }
-            What::GroupStart => {
+            CallKind::GroupStart => {
                 library.group_start()?;
                 self.depth += 1;
                 Ok(())
             }
-            What::GroupEnd => {
+            CallKind::GroupEnd => {
                 self.depth = self.depth.saturating_sub(1);
                 let done = library.group_end();
                 self.group_ended()?;
                 Ok(done?)
             }
-            What::Map { .. } => self.map(index, what),
-            What::Checkpoint { from, bytes, index, stream } => {
-                let find = self.seat.shadows.binary_search_by_key(index, |(i, _)| *i);
+            CallKind::Map { .. } => self.map(index, kind),
+            CallKind::Checkpoint { from, bytes, index, stream } => {
+                let find = self.state.shadows.binary_search_by_key(index, |(i, _)| *i);
                 let (_, shadow) =
-                    find.ok().and_then(|at| self.seat.shadows.get(at)).ok_or_else(|| garbled("checkpoint"))?;
+                    find.ok().and_then(|at| self.state.shadows.get(at)).ok_or_else(|| garbled("checkpoint"))?;
                 let (to, from) = (shadow.at(0, *bytes)?, self.range(*from, *bytes)?);
                 self.stream(*stream)?.copy(to, from, *bytes)?;
                 Ok(())
             }
-            What::After { stream, on } => {
+            CallKind::After { stream, on } => {
                 for other in on {
                     let event = self.run.backend.device.event()?;
                     self.stream(*other)?.record(&event)?;
@@ -228,49 +220,49 @@ impl<'a> Rank<'a> {
                 }
                 Ok(())
             }
-            What::Wait { stream: Some(stream) } => self.synchronize(*stream),
-            What::Wait { stream: None } => self.drain(),
-            What::Sleep { seconds } => {
+            CallKind::Wait { stream: Some(stream) } => self.synchronize(*stream),
+            CallKind::Wait { stream: None } => self.drain(),
+            CallKind::Sleep { seconds } => {
                 let time = Duration::try_from_secs_f64(seconds.max(0.0)).unwrap_or(Duration::MAX);
                 self.run.sleep(time);
                 if self.run.stopped() { Err(Halt::Stopped) } else { Ok(()) }
             }
-            What::Exit => std::process::exit(0),
-            What::Init { .. } | What::Split { .. } => {
-                self.make(what)?;
-                if let What::Init { comm, .. } | What::Split { new: Some(comm), .. } = what {
+            CallKind::Exit => std::process::exit(0),
+            CallKind::Init { .. } | CallKind::Split { .. } => {
+                self.make(kind)?;
+                if let CallKind::Init { comm, .. } | CallKind::Split { new: Some(comm), .. } = kind {
                     self.made.push(*comm);
                 }
                 self.ask_made()
             }
-            What::Finalize { comm } => Ok(library.finalize(self.comm(*comm)?.get())?),
-            What::Destroy { comm } => {
+            CallKind::Finalize { comm } => Ok(library.finalize(self.comm(*comm)?.get())?),
+            CallKind::Destroy { comm } => {
                 library.destroy(self.comm(*comm)?.get())?;
                 self.forget(*comm)
             }
-            What::Abort { comm } => {
+            CallKind::Abort { comm } => {
                 library.abort(self.comm(*comm)?.get())?;
                 self.forget(*comm)
             }
-            What::Begin { tag, comm } => self.begin(*tag, *comm),
-            What::End { tag, stream } => self.end_tag(*tag, *stream),
+            CallKind::Begin { tag, comm } => self.begin(*tag, *comm),
+            CallKind::End { tag, stream } => self.end_tag(*tag, *stream),
         }
     }
 
     /// Makes a communicator, by unique id or by splitting one.
-    fn make(&mut self, what: &What) -> Result<(), Halt> {
+    fn make(&mut self, kind: &CallKind) -> Result<(), Halt> {
         let library = &self.run.backend.library;
         let config = |index: &Option<u32>| -> Result<&'a [(String, ConfigValue)], Halt> {
             let Some(index) = index else { return Ok(&[]) };
             let configs = &self.run.job().configs;
             configs.get(*index as usize).map(Vec::as_slice).ok_or_else(|| garbled("configuration"))
         };
-        match what {
-            What::Init { comm, id, rank, n, config: c } => {
+        match kind {
+            CallKind::Init { comm, id, rank, n, config: c } => {
                 let id = self.run.id(*id)?;
                 Ok(library.init_rank(self.comm(*comm)?, *n, id, *rank, config(c)?)?)
             }
-            What::Split { parent, color, key, new, config: c } => {
+            CallKind::Split { parent, color, key, new, config: c } => {
                 let unused = CommSlot::default();
                 let slot = new.map_or(Ok(&unused), |new| self.comm(new))?;
                 Ok(library.split(self.comm(*parent)?.get(), *color, *key, slot, config(c)?)?)
@@ -279,8 +271,8 @@ impl<'a> Rank<'a> {
         }
     }
 
-    fn map(&mut self, index: u32, what: &What) -> Result<(), Halt> {
-        let What::Map { expr, names, reads, out, count, dtype, stream } = what else { return Ok(()) };
+    fn map(&mut self, index: u32, kind: &CallKind) -> Result<(), Halt> {
+        let CallKind::Map { expr, names, reads, out, count, dtype, stream } = kind else { return Ok(()) };
         let bytes = |count: u64, size: usize| count.checked_mul(size as u64).ok_or_else(|| garbled("length"));
         let out_len = bytes(*count, dtype.size())?;
         let out = self.range(*out, out_len)?;
@@ -299,51 +291,13 @@ impl<'a> Rank<'a> {
                 None
             }
         };
-        let RankState { streams, staging, .. } = &mut *self.seat;
+        let RankState { streams, staging, .. } = &mut *self.state;
         let stream = streams.get(*stream as usize).ok_or_else(|| garbled("stream"))?;
         let staging = staging.as_mut().ok_or_else(no_staging)?;
         Ok(stream.map(inputs, out, out_len, Box::new(compute), staging)?)
     }
 
-    fn begin(&mut self, tag: u32, comm: Option<u32>) -> Result<(), Halt> {
-        let handle = comm.map(|c| self.comm(c).map(CommSlot::get)).transpose()?;
-        let first = self.run.first_tag;
-        if let Some(handle) = handle {
-            self.run.backend.library.count_traffic_under(handle, first.wrapping_add(tag));
-        }
-        let at = match self.tags.iter().position(|t| t.tag == tag) {
-            Some(at) => at,
-            None => {
-                self.tags.push(Tag { tag, began: None, nanos: Arc::default(), comms: Vec::new() });
-                self.tags.len() - 1
-            }
-        };
-        let entry = &mut self.tags[at];
-        entry.comms.extend(comm.filter(|c| !entry.comms.contains(c)));
-        entry.began = Some(Instant::now());
-        Ok(())
-    }
-
-    fn end_tag(&mut self, tag: u32, stream: Option<u32>) -> Result<(), Halt> {
-        let Some(entry) = self.tags.iter_mut().find(|t| t.tag == tag) else { return Ok(()) };
-        let Some(began) = entry.began.take() else { return Ok(()) };
-        for comm in &entry.comms {
-            if let Some(slot) = self.seat.comms.get(*comm as usize) {
-                self.run.backend.library.count_traffic_under(slot.get(), 0);
-            }
-        }
-        let nanos = entry.nanos.clone();
-        let stop = move || _ = nanos.fetch_add(began.elapsed().as_nanos() as u64, Ordering::Relaxed);
-        match stream {
-            // nothing of an open group is on the stream yet
-            Some(stream) if self.depth > 0 => self.clocks.push((stream, Box::new(stop))),
-            Some(stream) => self.stream(stream)?.host_fn(Box::new(stop))?,
-            None => stop(),
-        }
-        Ok(())
-    }
-
-    /// What waited for the end of the outermost group.
+    /// Does what waited for the end of the outermost group.
     fn group_ended(&mut self) -> Result<(), Halt> {
         self.end_ops()?;
         self.ask_made()?;
@@ -358,7 +312,7 @@ impl<'a> Rank<'a> {
     /// Waits until all streams have finished.
     pub fn drain(&mut self) -> Result<(), Halt> {
         self.bind()?;
-        for stream in 0..self.seat.streams.len() {
+        for stream in 0..self.state.streams.len() {
             self.synchronize(stream as u32)?;
         }
         Ok(())
@@ -376,7 +330,7 @@ impl<'a> Rank<'a> {
     }
 
     fn async_error(&self) -> Option<CallError> {
-        let comms = self.seat.comms.iter().map(CommSlot::get).filter(|c| *c != CommHandle::NULL);
+        let comms = self.state.comms.iter().map(CommSlot::get).filter(|c| *c != CommHandle::NULL);
         comms.filter_map(|comm| self.run.backend.library.async_error(comm).err()).next()
     }
 
@@ -384,12 +338,12 @@ impl<'a> Rank<'a> {
     pub fn save(&mut self) -> Result<Vec<Figure>, Halt> {
         self.bind()?;
         let job = self.job();
-        let staging = self.seat.staging.as_ref().ok_or_else(no_staging)?;
-        for (index, memory) in &self.seat.memory {
+        let staging = self.state.staging.as_ref().ok_or_else(no_staging)?;
+        for (index, memory) in &self.state.memory {
             let spec = &job.allocs[*index as usize];
             memory.save(&self.run.arena.span(spec.last, spec.image)?, staging)?;
         }
-        for (index, shadow) in &self.seat.shadows {
+        for (index, shadow) in &self.state.shadows {
             let spec = &job.checkpoints[*index as usize];
             shadow.save(&self.run.arena.span(spec.at, spec.bytes)?, staging)?;
         }
@@ -399,67 +353,7 @@ impl<'a> Rank<'a> {
         Ok(figures)
     }
 
-    /// Calls the query functions of new communicators, unless an open group has yet to make them.
-    fn ask_made(&mut self) -> Result<(), Halt> {
-        if self.depth == 0 && !self.made.is_empty() {
-            self.bind()?;
-            for comm in std::mem::take(&mut self.made) {
-                self.ask(comm);
-            }
-        }
-        Ok(())
-    }
-
-    fn ask(&self, index: u32) {
-        let Some(comm) =
-            self.seat.comms.get(index as usize).map(CommSlot::get).filter(|comm| *comm != CommHandle::NULL)
-        else {
-            return;
-        };
-        let library = &self.run.backend.library;
-        let asked = Asked {
-            comm: index,
-            count: library.count(comm),
-            rank: library.user_rank(comm),
-            device: library.device(comm),
-            current: self.run.backend.device.current(),
-            error: library.error_code(comm),
-        };
-        self.run.record_answers(self.rank, |answers| answers.comms.push(asked));
-    }
-
-    /// At the end of the program: calls the query functions of every communicator, and on one rank of the process those of the
-    /// library.
-    fn ask_all(&self) {
-        (0..self.seat.comms.len() as u32).for_each(|comm| self.ask(comm));
-        if self.rank == self.job().ranks.start as usize {
-            let library = &self.run.backend.library;
-            let (texts, version) = (library.error_texts(), library.reported_version());
-            self.run.record_answers(self.rank, |answers| (answers.texts, answers.version) = (texts, version));
-        }
-    }
-
-    fn figure(&self, tag: &Tag) -> Figure {
-        let number = self.run.first_tag.wrapping_add(tag.tag);
-        let mut sum: Option<Traffic> = None;
-        for comm in &tag.comms {
-            let Some(handle) =
-                self.seat.comms.get(*comm as usize).map(CommSlot::get).filter(|h| *h != CommHandle::NULL)
-            else {
-                sum = None; // ended meanwhile: part of the figure is lost, so there is none
-                break;
-            };
-            let Some(t) = self.run.backend.library.traffic(handle, number) else { break };
-            let s = sum.get_or_insert_default();
-            s.rounds += t.rounds;
-            s.sent += t.sent;
-            s.received += t.received;
-            s.inner += t.inner;
-        }
-        Figure { tag: tag.tag, seconds: tag.nanos.load(Ordering::Relaxed) as f64 * 1e-9, traffic: sum }
-    }
-
-    /// How the rank ends because of `halt`; tells the others if it is this rank's fault. `None`: the worker is in trouble.
+    /// How the rank ends because of `halt`; tells the others if this rank failed first. `None`: the worker is in trouble.
     pub fn halted(&self, halt: Halt, call: Option<usize>, prelude: bool) -> Option<RankEnd> {
         let call = call.map(|index| index as u32);
         let end = match halt {
@@ -521,17 +415,17 @@ impl<'a> Rank<'a> {
     }
 
     fn comm(&self, index: u32) -> Result<&CommSlot, Halt> {
-        self.seat.comms.get(index as usize).ok_or_else(|| garbled("communicator"))
+        self.state.comms.get(index as usize).ok_or_else(|| garbled("communicator"))
     }
     fn forget(&mut self, index: u32) -> Result<(), Halt> {
-        let slot = self.seat.comms.get_mut(index as usize).ok_or_else(|| garbled("communicator"))?;
+        let slot = self.state.comms.get_mut(index as usize).ok_or_else(|| garbled("communicator"))?;
         let ended = std::mem::take(slot).get();
         // The operators made for a communicator end with it.
         self.ops.retain(|(_, comm)| *comm != ended);
         Ok(())
     }
     fn stream(&self, index: u32) -> Result<&crate::backend::DeviceStream, Halt> {
-        self.seat.streams.get(index as usize).ok_or_else(|| garbled("stream"))
+        self.state.streams.get(index as usize).ok_or_else(|| garbled("stream"))
     }
     /// A scalar's address. Its value is copied there in stream order from the bytes right behind it.
     fn scalar(&self, ptr: Ptr, size: usize, stream: u32) -> Result<Address, Halt> {
@@ -547,8 +441,8 @@ impl<'a> Rank<'a> {
     /// An address with so many bytes of the allocation from there on.
     fn range(&self, ptr: Ptr, len: u64) -> Result<Address, Halt> {
         let Ptr::At { alloc, byte } = ptr else { return Ok(Address::NULL) };
-        let find = self.seat.memory.binary_search_by_key(&alloc, |(index, _)| *index);
-        let (_, memory) = find.ok().and_then(|at| self.seat.memory.get(at)).ok_or_else(|| garbled("allocation"))?;
+        let find = self.state.memory.binary_search_by_key(&alloc, |(index, _)| *index);
+        let (_, memory) = find.ok().and_then(|at| self.state.memory.get(at)).ok_or_else(|| garbled("allocation"))?;
         let start = self.job().allocs[alloc as usize].start;
         Ok(memory.at(start.saturating_add(byte), len)?)
     }

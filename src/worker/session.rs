@@ -5,7 +5,7 @@ use super::watch;
 use crate::backend::{Backend, CallError, CommSlot, DeviceMemory, DeviceStream, Staging};
 use crate::job::arena::{Mapping, Step};
 use crate::job::wire;
-use crate::job::{Answers, Id, Job, RankEnd, RankReport, Reply, Report, What};
+use crate::job::{Answers, CallKind, Id, Job, RankEnd, RankReport, Reply, Report};
 use nccl_sys::{ncclResult_t, ncclUniqueId};
 use std::collections::BTreeSet;
 use std::fs::File;
@@ -35,7 +35,7 @@ pub struct Session {
     /// True if the communicators were kept from an earlier job.
     pub reused: bool,
     /// By rank.
-    pub seats: Vec<Mutex<RankState>>,
+    pub states: Vec<Mutex<RankState>>,
     /// Allocations by rank.
     pub allocs: Vec<Vec<u32>>,
     /// Checkpoints by rank.
@@ -64,18 +64,18 @@ impl Session {
         let reused = kept.is_some();
         let mut kept = kept.unwrap_or_default().into_iter();
         let comms = job.comms.len();
-        let seats = (0..n).map(|_| {
+        let states = (0..n).map(|_| {
             let mut handles = kept.next().unwrap_or_default();
             handles.resize_with(comms, CommSlot::default);
             Mutex::new(RankState { comms: handles, ..RankState::default() })
         });
-        let seats = seats.collect();
-        Ok(Self { job, reused, seats, allocs, checkpoints })
+        let states = states.collect();
+        Ok(Self { job, reused, states, allocs, checkpoints })
     }
 
-    /// A rank's seat.
-    pub fn seat(&self, rank: usize) -> MutexGuard<'_, RankState> {
-        self.seats[rank].lock().unwrap_or_else(PoisonError::into_inner)
+    /// A rank's state; waits until no other thread has it.
+    pub fn state(&self, rank: usize) -> MutexGuard<'_, RankState> {
+        self.states[rank].lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -203,9 +203,10 @@ impl Run {
         if rank != 0 || job.alone() || job.ids == 0 {
             return;
         }
-        let makes = |call: &crate::job::Call| matches!(call.what, What::Init { .. });
+        let makes = |call: &crate::job::Call| matches!(call.kind, CallKind::Init { .. });
         let opening = job.prelude.iter().flatten().filter(|call| makes(call));
-        let opening = opening.filter_map(|call| if let What::Init { id, .. } = call.what { Some(id) } else { None });
+        let opening =
+            opening.filter_map(|call| if let CallKind::Init { id, .. } = call.kind { Some(id) } else { None });
         let opening = opening.collect::<BTreeSet<u32>>();
         // communicators of the prelude live on; those of the programs are made in every run
         if opening.len() == job.ids as usize && (!self.first || self.session.reused) {

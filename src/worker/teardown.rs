@@ -1,6 +1,6 @@
 //! What becomes of communicators that are not kept, counted until the last is gone.
 use super::Kept;
-use super::crew::RankThreads;
+use super::rank_threads::RankThreads;
 use super::session::Replies;
 use crate::backend::{Backend, CommHandle, CommSlot};
 use crate::job::Reply;
@@ -59,7 +59,7 @@ impl Drop for Ending {
 
 /// Destroys communicators, each on its rank's thread (one thread for all: in a group), newest first. The step words say
 /// who is at it.
-pub fn destroy(crew: &RankThreads, backend: &'static Backend, set: Kept, ending: Arc<Ending>) {
+pub fn destroy(threads: &RankThreads, backend: &'static Backend, set: Kept, ending: Arc<Ending>) {
     let library = &backend.library;
     let end = move |rank: usize, slot: &CommSlot, ending: &Ending| {
         if slot.get() == CommHandle::NULL {
@@ -82,17 +82,17 @@ pub fn destroy(crew: &RankThreads, backend: &'static Backend, set: Kept, ending:
             }
             (0..set.comms.len()).for_each(|rank| ending.words.say(rank, Step::Done));
         };
-        return crew.give(0, Box::new(group));
+        return threads.give(0, Box::new(group));
     }
     let own = set.job.ranks.start as usize..set.job.ranks.end as usize;
     let own = set.comms.into_iter().enumerate().filter(|(rank, _)| own.contains(rank));
-    for (seat, (rank, slots)) in own.enumerate() {
+    for (thread, (rank, slots)) in own.enumerate() {
         let ending = ending.clone();
         let all = move || {
             ending.words.say(rank, Step::Ending);
             slots.iter().rev().for_each(|slot| end(rank, slot, &ending));
             ending.words.say(rank, Step::Done);
         };
-        crew.give(seat, Box::new(all));
+        threads.give(thread, Box::new(all));
     }
 }

@@ -1,5 +1,5 @@
 //! Plans: calls, places, order, foresight and refusals.
-use collspec::internals::job::{Ptr, What};
+use collspec::internals::job::{CallKind, Ptr};
 use collspec::internals::plan::{Event, Foresight, Limits, Plan, plan};
 use collspec::internals::scenario::{Diagnostic, SourceFile, parse};
 use std::sync::Arc;
@@ -34,7 +34,7 @@ fn reduce_scatter_deals_out_blocks() {
     assert_eq!(collective.recvs().map(|recv| recv.map(|w| w.region.len)).collect::<Vec<_>>(), [Some(1), Some(1)]);
     assert!(matches!(
         p.prelude[0][..],
-        [collspec::internals::job::Call { what: What::Init { comm: 0, n: 2, .. }, .. }]
+        [collspec::internals::job::Call { kind: CallKind::Init { comm: 0, n: 2, .. }, .. }]
     ));
 }
 
@@ -43,12 +43,12 @@ fn in_place_layouts_are_nccls() {
     let p = good("world_size = 3\nop = \"all_gather\"\nin_place = true\ninputs = { each = \"rank\", count = 2 }\n");
     for (rank, calls) in p.programs.iter().enumerate() {
         let [call] = &calls[..] else { panic!("{calls:?}") };
-        let What::Collective {
+        let CallKind::Collective {
             send: Ptr::At { alloc: a, byte: from },
             recv: Ptr::At { alloc: b, byte: to },
             count: 2,
             ..
-        } = call.what
+        } = call.kind
         else {
             panic!("{call:?}")
         };
@@ -56,8 +56,8 @@ fn in_place_layouts_are_nccls() {
         assert_eq!(p.allocs[a as usize].payload, 24);
     }
     let p = good("world_size = 3\nop = \"reduce_scatter\"\nin_place = true\ninputs = { each = \"rank\", count = 6 }\n");
-    let What::Collective { send: Ptr::At { byte: from, .. }, recv: Ptr::At { byte: to, .. }, .. } =
-        p.programs[2][0].what
+    let CallKind::Collective { send: Ptr::At { byte: from, .. }, recv: Ptr::At { byte: to, .. }, .. } =
+        p.programs[2][0].kind
     else {
         panic!()
     };

@@ -1,7 +1,7 @@
 //! Hand-made jobs on a worker process: what a worker does with calls, without files, plans or verdicts.
 use collspec::internals::child::program::Program;
 use collspec::internals::expr::{Expr, Value, parse};
-use collspec::internals::job::{AllocSpec, Call, Job, MapRead, Ptr, RankEnd, Red, SetId, What};
+use collspec::internals::job::{AllocSpec, Call, CallKind, Job, MapRead, Ptr, RankEnd, Red, SetId};
 use collspec::internals::job::{Ended, Observation};
 use collspec::internals::num::DType;
 use collspec::internals::ops::NcclCall;
@@ -18,12 +18,12 @@ fn worker() -> Worker {
     Worker::start(&Program::at(Path::new(env!("CARGO_BIN_EXE_collspec"))), &[Vec::new()]).unwrap()
 }
 
-fn call(step: u32, what: What) -> Call {
-    Call { step, tolerate: false, what }
+fn call(step: u32, kind: CallKind) -> Call {
+    Call { step, tolerate: false, kind }
 }
 
 fn init(rank: u32, n: u32) -> Call {
-    call(0, What::Init { comm: 0, id: 0, rank: rank as i32, n: n as i32, config: None })
+    call(0, CallKind::Init { comm: 0, id: 0, rank: rank as i32, n: n as i32, config: None })
 }
 
 /// Two allocations per rank, `in` (2 * rank) and `out` (2 * rank + 1), of so many f32.
@@ -34,7 +34,7 @@ fn pointer(rank: u32, out: bool) -> Ptr {
 fn all_reduce(step: u32, rank: u32, count: u64, red: Red) -> Call {
     let (send, recv) = (pointer(rank, false), pointer(rank, true));
     let (call_, dtype) = (NcclCall::AllReduce, DType::F32);
-    call(step, What::Collective { call: call_, send, recv, count, dtype, red, root: 0, comm: 0, stream: 0 })
+    call(step, CallKind::Collective { call: call_, send, recv, count, dtype, red, root: 0, comm: 0, stream: 0 })
 }
 
 fn job(n: u32, count: u64, program: impl Fn(u32) -> Vec<Call>) -> Job {
@@ -144,7 +144,7 @@ fn a_job_runs_again_and_its_communicators_serve_the_next() {
     end_case(&mut w, None, &[]);
     assert!(run(&mut w, sum_on(3, 2)).reused, "another set was not in the way");
     end_case(&mut w, None, &[]);
-    assert!(!run(&mut w, sum_on(3, 2)).reused, "what was destroyed is gone");
+    assert!(!run(&mut w, sum_on(3, 2)).reused, "kind was destroyed is gone");
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn one_thread_drives_all_ranks() {
     let mut w = worker();
     let mut job = job(4, 3, |rank| {
         let again = all_reduce(1, rank, 3, Red::PreMulSum { scalar: 1f32.to_le_bytes().to_vec(), device: None });
-        vec![all_reduce(0, rank, 3, Red::Builtin(0)), call(0, What::Wait { stream: None }), again]
+        vec![all_reduce(0, rank, 3, Red::Builtin(0)), call(0, CallKind::Wait { stream: None }), again]
     });
     job.one_thread = true;
     is_sum(&run(&mut w, job), 4, 3);
@@ -213,7 +213,7 @@ fn an_error_stops_the_others_and_names_the_call() {
         &mut w,
         job(3, 3, |rank| {
             let bad =
-                What::Send { ptr: pointer(rank, false), count: 1, dtype: DType::F32, peer: 99, comm: 0, stream: 0 };
+                CallKind::Send { ptr: pointer(rank, false), count: 1, dtype: DType::F32, peer: 99, comm: 0, stream: 0 };
             if rank == 1 { vec![call(0, bad)] } else { vec![all_reduce(0, rank, 3, Red::Builtin(0))] }
         }),
     );
@@ -232,7 +232,7 @@ fn a_tolerated_error_is_recorded_and_the_program_goes_on() {
         &mut w,
         job(2, 3, |rank| {
             let bad =
-                What::Send { ptr: pointer(rank, false), count: 1, dtype: DType::F32, peer: -7, comm: 0, stream: 0 };
+                CallKind::Send { ptr: pointer(rank, false), count: 1, dtype: DType::F32, peer: -7, comm: 0, stream: 0 };
             vec![Call { tolerate: true, ..call(0, bad) }, all_reduce(1, rank, 3, Red::Builtin(0))]
         }),
     );
@@ -246,7 +246,7 @@ fn a_tolerated_error_is_recorded_and_the_program_goes_on() {
 fn a_failure_while_opening_is_one_of_the_opening() {
     let mut w = worker();
     let mut bad = sum_job(2);
-    bad.prelude[1] = vec![call(0, What::Init { comm: 0, id: 0, rank: 5, n: 2, config: None })];
+    bad.prelude[1] = vec![call(0, CallKind::Init { comm: 0, id: 0, rank: 5, n: 2, config: None })];
     let seen = run(&mut w, bad);
     assert_eq!(seen.ended, Ended::Errored, "{seen:?}");
     assert!(matches!(seen.ranks[1].end, RankEnd::Error { prelude: true, call: Some(0), .. }), "{:?}", seen.ranks);
@@ -260,7 +260,7 @@ fn a_hang_is_proved_and_says_where() {
         job(3, 3, |rank| {
             let mut calls = vec![all_reduce(0, rank, 3, Red::Builtin(0))];
             if rank != 2 {
-                calls.extend([all_reduce(1, rank, 3, Red::Builtin(0)), call(2, What::Wait { stream: None })]);
+                calls.extend([all_reduce(1, rank, 3, Red::Builtin(0)), call(2, CallKind::Wait { stream: None })]);
             }
             calls
         }),
@@ -285,7 +285,7 @@ fn double(rank: u32, text: &str) -> Call {
     let expr: Expr = parse(text).unwrap().expr;
     let reads = vec![MapRead { name: "x".into(), ptr: pointer(rank, true), count: 3, dtype: DType::F32 }];
     let names = vec![("rank".to_owned(), Value::Int(rank.into()))];
-    call(1, What::Map { expr, names, reads, out: pointer(rank, true), count: 3, dtype: DType::F32, stream: 1 })
+    call(1, CallKind::Map { expr, names, reads, out: pointer(rank, true), count: 3, dtype: DType::F32, stream: 1 })
 }
 
 #[test]
@@ -294,7 +294,7 @@ fn maps_run_in_stream_order_on_other_streams_and_in_place() {
     let seen = run(
         &mut w,
         job(2, 3, |rank| {
-            let after = call(1, What::After { stream: 1, on: vec![0] });
+            let after = call(1, CallKind::After { stream: 1, on: vec![0] });
             vec![all_reduce(0, rank, 3, Red::Builtin(0)), after, double(rank, "2 * x[2 - i] + rank")]
         }),
     );
@@ -321,10 +321,10 @@ fn steps_are_timed_and_counted_each_run_anew() {
     let timed = || {
         job(2, 3, |rank| {
             vec![
-                call(0, What::Begin { tag: 0, comm: Some(0) }),
-                call(0, What::Sleep { seconds: 0.02 }),
+                call(0, CallKind::Begin { tag: 0, comm: Some(0) }),
+                call(0, CallKind::Sleep { seconds: 0.02 }),
                 all_reduce(0, rank, 3, Red::Builtin(0)),
-                call(0, What::End { tag: 0, stream: Some(0) }),
+                call(0, CallKind::End { tag: 0, stream: Some(0) }),
                 all_reduce(1, rank, 3, Red::Builtin(0)),
             ]
         })

@@ -1,7 +1,7 @@
 //! The inputs that a suite gives a planned case, and its comparison of the results.
 use super::{CheckedPart, ElementPosition, OperationCall, Peer, PeerSuite};
+use crate::job::{CallKind, Ptr, Red};
 use crate::job::{Ended, Observation};
-use crate::job::{Ptr, Red, What};
 use crate::num::{DType, get_element, put_element};
 use crate::ops::{Collective, Kind, Op, Rule, TABLE};
 use crate::plan::{CollectiveEvent, Event, GUARD, Plan, Region};
@@ -152,8 +152,9 @@ impl<'a> CheckBuilder<'a> {
             builder.write_region(Region { buf: *buf, rank: *rank, start: 0, len: 0 }, bytes);
         }
         for call in plan.programs.iter().flatten() {
-            if let What::Collective { red: Red::PreMulSum { scalar, device: Some(Ptr::At { alloc, byte }) }, .. } =
-                &call.what
+            if let CallKind::Collective {
+                red: Red::PreMulSum { scalar, device: Some(Ptr::At { alloc, byte }) }, ..
+            } = &call.kind
             {
                 builder.write_bytes(*alloc as usize, *byte as usize, scalar);
             }
@@ -301,8 +302,8 @@ impl<'a> CheckBuilder<'a> {
         let Some(Event::Collective(collective)) = self.plan.events.get(number) else { return };
         let Some(world) = self.plan.comms.get(collective.comm()).and_then(|c| c.members.get(rank)) else { return };
         let calls = self.plan.programs.get(*world).map(Vec::as_slice).unwrap_or_default();
-        let passed = calls.iter().filter(|call| call.step == collective.first.step).find_map(|call| match &call.what {
-            What::Collective { recv: Ptr::At { alloc, byte }, .. } => Some((*alloc as usize, *byte as usize)),
+        let passed = calls.iter().filter(|call| call.step == collective.first.step).find_map(|call| match &call.kind {
+            CallKind::Collective { recv: Ptr::At { alloc, byte }, .. } => Some((*alloc as usize, *byte as usize)),
             _ => None,
         });
         let Some((alloc, at)) = passed else { return };

@@ -1,7 +1,7 @@
 //! The one place where a rank's operation becomes the call that a worker makes.
 use super::super::rank_op::{Placed, RankMessage, RankOp};
 use super::super::types::{Buffer, Reduction};
-use crate::job::{MapRead, Ptr, Red, What};
+use crate::job::{CallKind, MapRead, Ptr, Red};
 use crate::num::{self, DType};
 
 /// The pointers that a call passes.
@@ -26,9 +26,9 @@ impl Pointers {
 }
 
 /// The call of a rank's operation.
-pub fn call_of(op: &RankOp<Placed>, pointers: &Pointers, buffers: &[Buffer]) -> What {
+pub fn call_of(op: &RankOp<Placed>, pointers: &Pointers, buffers: &[Buffer]) -> CallKind {
     match op {
-        RankOp::Collective(c) => What::Collective {
+        RankOp::Collective(c) => CallKind::Collective {
             call: c.op.call,
             send: pointers.read(),
             recv: pointers.write,
@@ -42,19 +42,19 @@ pub fn call_of(op: &RankOp<Placed>, pointers: &Pointers, buffers: &[Buffer]) -> 
         RankOp::Send(message) => {
             let RankMessage { size, peer, comm, stream, .. } = message;
             let (ptr, comm) = (pointers.read(), *comm as u32);
-            What::Send { ptr, count: size.count, dtype: size.dtype, peer: *peer, comm, stream: *stream }
+            CallKind::Send { ptr, count: size.count, dtype: size.dtype, peer: *peer, comm, stream: *stream }
         }
         RankOp::Recv(message) => {
             let RankMessage { size, peer, comm, stream, .. } = message;
             let (ptr, comm) = (pointers.write, *comm as u32);
-            What::Recv { ptr, count: size.count, dtype: size.dtype, peer: *peer, comm, stream: *stream }
+            CallKind::Recv { ptr, count: size.count, dtype: size.dtype, peer: *peer, comm, stream: *stream }
         }
         RankOp::Map(map) => {
             let reads = map.reads.iter().zip(&pointers.reads).map(|(region, ptr)| {
                 let buffer = &buffers[region.buf];
                 MapRead { name: buffer.name.clone(), ptr: *ptr, count: region.len, dtype: buffer.dtype }
             });
-            What::Map {
+            CallKind::Map {
                 expr: (*map.expr).clone(),
                 names: map.names.to_vec(),
                 reads: reads.collect(),

@@ -3,7 +3,7 @@ use super::super::lower::Index;
 use super::super::rank_op::{RankOp, Route};
 use super::super::types::{CommId, Event, Waiting};
 use super::Simulation;
-use crate::job::What;
+use crate::job::CallKind;
 use crate::scenario::Diagnostic;
 use std::collections::HashMap;
 
@@ -47,9 +47,9 @@ impl Simulation<'_> {
             }
         }
         if let Some(call) = lowered.programs[rank].get(self.ranks[rank].cursor) {
-            let comm = match &call.what {
-                What::Init { comm, .. } => *comm,
-                What::Split { parent, .. } => *parent,
+            let comm = match &call.kind {
+                CallKind::Init { comm, .. } => *comm,
+                CallKind::Split { parent, .. } => *parent,
                 _ => return,
             };
             let members = &lowered.unrolled.comms.list[comm as usize].members;

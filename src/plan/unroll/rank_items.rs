@@ -4,9 +4,9 @@ use super::super::item::{BufferSlice, Factor, FactorNumber, ItemKind, Open, Writ
 use super::super::place::{BARRIER_IN, BARRIER_OUT};
 use super::super::rank_op::{RankCollective, RankMap, RankMessage, RankOp};
 use super::super::types::{Reduction, StepId};
-use super::{Member, Stop, Unroll};
+use super::{Member, Unroll};
 use crate::expr::Mode;
-use crate::job::What;
+use crate::job::CallKind;
 use crate::num::DType;
 use crate::ops::{ALL_REDUCE, Composite, Host, Kind};
 use crate::scenario::{
@@ -17,10 +17,16 @@ use std::sync::Arc;
 
 impl<'a> Unroll<'a> {
     /// One rank's items of one step.
-    pub(super) fn rank_items(&mut self, step: &'a Step, id: StepId, m: &Member<'a>, stream: u32) -> Stop {
-        let fails = self.fails(id, m.world);
+    pub(super) fn rank_items(
+        &mut self,
+        step: &'a Step,
+        id: StepId,
+        member: &Member<'a>,
+        stream: u32,
+    ) -> Result<(), Diagnostic> {
+        let fails = self.fails(id, member.world);
         let null_pointers = step.null_pointers;
-        let (comm, rank) = (m.comm, m.names.rank);
+        let (comm, rank) = (member.comm, member.names.rank);
         let message = |peer: Spanned<i128>, memory: BufferSlice, size: WrittenSize| RankMessage {
             comm,
             rank,
@@ -32,15 +38,15 @@ impl<'a> Unroll<'a> {
         };
         let kind = match &step.op.kind {
             Kind::Collective(op) => {
-                let send = step.input.as_ref().map(|r| self.slice(r, m)).transpose()?;
-                let in_place = step.in_place.as_ref().map_or(Ok(false), |v| v.truth(&m.names))?;
-                let mut recv = step.output.as_ref().map(|r| self.slice(r, m)).transpose()?;
+                let send = step.input.as_ref().map(|r| self.slice(r, member)).transpose()?;
+                let in_place = step.in_place.as_ref().map_or(Ok(false), |v| v.truth(&member.names))?;
+                let mut recv = step.output.as_ref().map(|r| self.slice(r, member)).transpose()?;
                 if recv.is_none() && in_place {
                     recv = send;
                 }
-                let root = step.root.as_ref().map_or(Ok(0), |v| v.whole(&m.names))?;
+                let root = step.root.as_ref().map_or(Ok(0), |v| v.whole(&member.names))?;
                 let root = Spanned { value: root, span: step.root.as_ref().map_or(step.span, |v| v.span) };
-                let reduction = op.reduces.then(|| self.reduction(step.reduce.as_ref(), m)).transpose()?;
+                let reduction = op.reduces.then(|| self.reduction(step.reduce.as_ref(), member)).transpose()?;
                 let size = WrittenSize::default();
                 ItemKind::Op(RankOp::Collective(Arc::new(RankCollective {
                     op,
@@ -57,34 +63,34 @@ impl<'a> Unroll<'a> {
                 })))
             }
             Kind::Composite(Composite::AllGatherV) => {
-                self.count(m.names.n, step.span)?;
-                let (input, output) = (self.required(step, "in", m)?, self.required(step, "out", m)?);
-                let pieces = self.pieces(step, m)?;
+                self.count(member.names.n, step.span)?;
+                let (input, output) = (self.required(step, "in", member)?, self.required(step, "out", member)?);
+                let pieces = self.pieces(step, member)?;
                 ItemKind::AllGatherV { comm, rank, input, pieces, output, stream }
             }
-            Kind::Composite(Composite::AllToAllV) => return self.all_to_all_v(step, id, m, stream, fails),
-            Kind::Composite(Composite::Barrier) => return self.barrier(step, id, m, stream, fails),
+            Kind::Composite(Composite::AllToAllV) => return self.all_to_all_v(step, id, member, stream, fails),
+            Kind::Composite(Composite::Barrier) => return self.barrier(step, id, member, stream, fails),
             Kind::Send => {
-                let peer = self.peer(step, step.peer.as_ref(), m)?;
-                let input = self.required(step, "in", m)?;
+                let peer = self.peer(step, step.peer.as_ref(), member)?;
+                let input = self.required(step, "in", member)?;
                 ItemKind::Op(RankOp::Send(message(peer, input, WrittenSize::default())))
             }
             Kind::Recv => {
-                let peer = self.peer(step, step.peer.as_ref(), m)?;
-                let count = self.elements(step, m)?;
-                let output = self.required(step, "out", m)?;
+                let peer = self.peer(step, step.peer.as_ref(), member)?;
+                let count = self.elements(step, member)?;
+                let output = self.required(step, "out", member)?;
                 let size = WrittenSize { count, dtype: step.dtype.as_ref().map(|d| d.value) };
                 ItemKind::Op(RankOp::Recv(message(peer, output, size)))
             }
             Kind::SendRecv => {
-                let to = self.peer(step, step.to.as_ref().or(step.peer.as_ref()), m)?;
-                let from = self.peer(step, step.from.as_ref().or(step.peer.as_ref()), m)?;
-                let (input, output) = (self.required(step, "in", m)?, self.required(step, "out", m)?);
-                let mut push = |kind| self.push(m.world, id, step.span, fails, kind);
-                push(ItemKind::Call(What::GroupStart));
+                let to = self.peer(step, step.to.as_ref().or(step.peer.as_ref()), member)?;
+                let from = self.peer(step, step.from.as_ref().or(step.peer.as_ref()), member)?;
+                let (input, output) = (self.required(step, "in", member)?, self.required(step, "out", member)?);
+                let mut push = |kind| self.push(member.world, id, step.span, fails, kind);
+                push(ItemKind::Call(CallKind::GroupStart));
                 push(ItemKind::Op(RankOp::Send(message(to, input, WrittenSize::default()))));
                 push(ItemKind::Op(RankOp::Recv(message(from, output, WrittenSize::default()))));
-                push(ItemKind::Call(What::GroupEnd));
+                push(ItemKind::Call(CallKind::GroupEnd));
                 return Ok(());
             }
             Kind::Map => {
@@ -95,50 +101,50 @@ impl<'a> Unroll<'a> {
                         reads.push(BufferSlice::whole(*id, step.span));
                     }
                 }
-                let out = self.required(step, "out", m)?;
-                let count = self.elements(step, m)?;
-                self.carry(&expr.value, 4 + m.names.axes.len(), step.span)?;
-                let names = Arc::new(m.names.list());
+                let out = self.required(step, "out", member)?;
+                let count = self.elements(step, member)?;
+                self.carry(&expr.value, 4 + member.names.axes.len(), step.span)?;
+                let names = Arc::new(member.names.list());
                 let size = WrittenSize { count, dtype: step.dtype.as_ref().map(|d| d.value) };
                 let expr = self.exprs.entry(step).or_insert_with(|| Arc::new(expr.value.clone())).clone();
                 ItemKind::Op(RankOp::Map(Arc::new(RankMap { expr, names, reads, out, size, stream })))
             }
             Kind::Host(Host::Wait) => {
                 let on = step.wait_stream.as_ref().map(|s| self.stream(&s.value));
-                ItemKind::Call(What::Wait { stream: on })
+                ItemKind::Call(CallKind::Wait { stream: on })
             }
             Kind::Host(Host::Sleep) => {
                 let Some(seconds) = &step.seconds else {
                     return Err(Diagnostic::new(step.span, "`sleep` needs `seconds`"));
                 };
-                let v = seconds.value(&m.names, Mode::Float)?.as_f64();
+                let v = seconds.value(&member.names, Mode::Float)?.as_f64();
                 if !(0.0..=3600.0).contains(&v) {
                     return Err(Diagnostic::new(
                         seconds.span,
                         format!("rank {rank} is to sleep {v} seconds; 0 to 3600 are possible"),
                     ));
                 }
-                ItemKind::Call(What::Sleep { seconds: v })
+                ItemKind::Call(CallKind::Sleep { seconds: v })
             }
             Kind::Host(Host::Exit) => {
-                self.p.exits = true;
-                ItemKind::Call(What::Exit)
+                self.program.exits = true;
+                ItemKind::Call(CallKind::Exit)
             }
             Kind::Group | Kind::Loop | Kind::Comm(_) | Kind::Later => return Ok(()),
         };
-        self.push(m.world, id, step.span, fails, kind);
+        self.push(member.world, id, step.span, fails, kind);
         Ok(())
     }
 
-    fn required(&mut self, step: &'a Step, key: &str, m: &Member<'a>) -> Result<BufferSlice, Diagnostic> {
+    fn required(&mut self, step: &'a Step, key: &str, member: &Member<'a>) -> Result<BufferSlice, Diagnostic> {
         let found = if key == "in" { &step.input } else { &step.output };
         match found {
-            Some(r) => self.slice(r, m),
+            Some(r) => self.slice(r, member),
             None => Err(Diagnostic::new(step.span, format!("`{}` needs `{key}`", step.op.name))),
         }
     }
 
-    fn slice(&mut self, r: &BufferRef, m: &Member<'a>) -> Result<BufferSlice, Diagnostic> {
+    fn slice(&mut self, r: &BufferRef, member: &Member<'a>) -> Result<BufferSlice, Diagnostic> {
         let buf = self.name(&r.name, r.span, None, None);
         let Some((from, to)) = &r.slice else {
             return Ok(BufferSlice::whole(buf, r.span));
@@ -146,31 +152,34 @@ impl<'a> Unroll<'a> {
         let bound = |e: &Option<Expr>| match e {
             None => Ok(None),
             Some(e) => {
-                let v = evaluate_whole(e, r.span, &m.names)?;
+                let v = evaluate_whole(e, r.span, &member.names)?;
                 u64::try_from(v).map(Some).map_err(|_| {
                     Diagnostic::new(
                         r.span,
-                        format!("`{}` is {v} on rank {}; slices count from 0", e.text, m.names.rank),
+                        format!("`{}` is {v} on rank {}; slices count from 0", e.text, member.names.rank),
                     )
                 })
             }
         };
         let (start, end) = (bound(from)?.unwrap_or(0), bound(to)?);
         if end.is_some_and(|end| end < start) {
-            let text =
-                format!("the slice ends before it starts on rank {}: [{start}:{}]", m.names.rank, end.unwrap_or(0));
+            let text = format!(
+                "the slice ends before it starts on rank {}: [{start}:{}]",
+                member.names.rank,
+                end.unwrap_or(0)
+            );
             return Err(Diagnostic::new(r.span, text));
         }
         Ok(BufferSlice { buf, start, end, sliced: true, span: r.span })
     }
 
     /// What each member gives, if the step takes slices: they may differ, and every rank has to know all of them.
-    fn pieces(&mut self, step: &'a Step, m: &Member<'a>) -> Result<Vec<BufferSlice>, Diagnostic> {
+    fn pieces(&mut self, step: &'a Step, member: &Member<'a>) -> Result<Vec<BufferSlice>, Diagnostic> {
         let Some(input) = step.input.as_ref().filter(|input| input.slice.is_some()) else { return Ok(Vec::new()) };
-        let members = self.p.comms.list[m.comm].members.clone();
+        let members = self.program.comms.list[member.comm].members.clone();
         let of = |(rank, world): (usize, &usize)| {
-            let names = Names { rank, world_rank: *world, ..m.names };
-            self.slice(input, &Member { world: *world, names, ..*m })
+            let names = Names { rank, world_rank: *world, ..member.names };
+            self.slice(input, &Member { world: *world, names, ..*member })
         };
         members.iter().enumerate().map(of).collect()
     }
@@ -178,21 +187,21 @@ impl<'a> Unroll<'a> {
     fn reduction(
         &self,
         reduce: Option<&Spanned<StepReduction>>,
-        m: &Member<'a>,
+        member: &Member<'a>,
     ) -> Result<Reduction<Factor>, Diagnostic> {
         Ok(match reduce.map(|r| &r.value) {
             None => Reduction::Builtin(nccl_sys::ncclRedOp_t::Sum),
             Some(StepReduction::Builtin(op)) => Reduction::Builtin(*op),
             Some(StepReduction::PreMulSum { scalar, device }) => {
-                let own = own(scalar, &m.names)?;
+                let own = own(scalar, &member.names)?;
                 let number = match &own.kind {
                     NumberByRankKind::Int(v) => FactorNumber::Written(ElementValue::Int(*v)),
                     NumberByRankKind::Float(v) => FactorNumber::Written(ElementValue::Float(*v)),
-                    NumberByRankKind::Expr(expr) => match written(expr, m.names.axes) {
+                    NumberByRankKind::Expr(expr) => match written(expr, member.names.axes) {
                         Some(value) => FactorNumber::Written(value),
                         None => FactorNumber::Computed {
-                            real: evaluate(expr, own.span, &m.names, Mode::Float)?,
-                            whole: expr.eval_wrapping(&m.names).ok(),
+                            real: evaluate(expr, own.span, &member.names, Mode::Float)?,
+                            whole: expr.eval_wrapping(&member.names).ok(),
                         },
                     },
                     NumberByRankKind::List(_) => {
@@ -204,36 +213,52 @@ impl<'a> Unroll<'a> {
         })
     }
 
-    /// A peer's rank; outside the communicator it is a fault unless the call is to fail.
-    fn peer(&mut self, step: &Step, peer: Option<&NumberByRank>, m: &Member<'a>) -> Result<Spanned<i128>, Diagnostic> {
+    /// A peer's rank; outside the communicator it is refused unless the call is to fail.
+    fn peer(
+        &mut self,
+        step: &Step,
+        peer: Option<&NumberByRank>,
+        member: &Member<'a>,
+    ) -> Result<Spanned<i128>, Diagnostic> {
         let Some(peer) = peer else {
             return Err(Diagnostic::new(step.span, format!("`{}` needs `peer`", step.op.name)));
         };
-        let v = peer.whole(&m.names)?;
-        let inside = (0..m.names.n as i128).contains(&v);
-        let id = (self.p.steps.len() - 1) as StepId;
-        if !inside && !self.fails(id, m.world) && !self.p.lenient() {
-            let text = format!("peer {v} of rank {} is not in the communicator of {}", m.names.rank, ranks(m.names.n));
-            return Err(Diagnostic::new(peer.span, text).help(format!("ranks count from 0 to {}", m.names.n - 1)));
+        let v = peer.whole(&member.names)?;
+        let inside = (0..member.names.n as i128).contains(&v);
+        let id = (self.program.steps.len() - 1) as StepId;
+        if !inside && !self.fails(id, member.world) && !self.program.lenient() {
+            let text = format!(
+                "peer {v} of rank {} is not in the communicator of {}",
+                member.names.rank,
+                ranks(member.names.n)
+            );
+            return Err(Diagnostic::new(peer.span, text).help(format!("ranks count from 0 to {}", member.names.n - 1)));
         }
         Ok(Spanned { value: v, span: peer.span })
     }
 
-    fn elements(&self, step: &Step, m: &Member<'a>) -> Result<Option<u64>, Diagnostic> {
+    fn elements(&self, step: &Step, member: &Member<'a>) -> Result<Option<u64>, Diagnostic> {
         let Some(count) = &step.count else { return Ok(None) };
-        let v = count.whole(&m.names)?;
+        let v = count.whole(&member.names)?;
         u64::try_from(v)
             .map(Some)
-            .map_err(|_| Diagnostic::new(count.span, format!("`count` is {v} on rank {}", m.names.rank)))
+            .map_err(|_| Diagnostic::new(count.span, format!("`count` is {v} on rank {}", member.names.rank)))
     }
 
-    fn barrier(&mut self, step: &Step, id: StepId, m: &Member<'a>, stream: u32, fails: bool) -> Stop {
+    fn barrier(
+        &mut self,
+        step: &Step,
+        id: StepId,
+        member: &Member<'a>,
+        stream: u32,
+        fails: bool,
+    ) -> Result<(), Diagnostic> {
         let input = self.name(BARRIER_IN, step.span, None, Some(DType::F32));
         let output = self.name(BARRIER_OUT, step.span, None, Some(DType::F32));
         let all_reduce = RankCollective {
             op: &ALL_REDUCE,
-            comm: m.comm,
-            rank: m.names.rank,
+            comm: member.comm,
+            rank: member.names.rank,
             send: Some(BufferSlice::whole(input, step.span)),
             recv: Some(BufferSlice::whole(output, step.span)),
             size: WrittenSize::default(),
@@ -243,17 +268,24 @@ impl<'a> Unroll<'a> {
             null_pointers: false,
             stream,
         };
-        self.push(m.world, id, step.span, fails, ItemKind::Op(RankOp::Collective(Arc::new(all_reduce))));
-        self.push(m.world, id, step.span, fails, ItemKind::Call(What::Wait { stream: Some(stream) }));
+        self.push(member.world, id, step.span, fails, ItemKind::Op(RankOp::Collective(Arc::new(all_reduce))));
+        self.push(member.world, id, step.span, fails, ItemKind::Call(CallKind::Wait { stream: Some(stream) }));
         Ok(())
     }
 
-    fn all_to_all_v(&mut self, step: &'a Step, id: StepId, m: &Member<'a>, stream: u32, fails: bool) -> Stop {
+    fn all_to_all_v(
+        &mut self,
+        step: &'a Step,
+        id: StepId,
+        member: &Member<'a>,
+        stream: u32,
+        fails: bool,
+    ) -> Result<(), Diagnostic> {
         let Some(counts) = &step.counts else {
             return Err(Diagnostic::new(step.span, "`all_to_all_v` needs `counts`"));
         };
-        let (input, output) = (self.required(step, "in", m)?, self.required(step, "out", m)?);
-        let (me, n) = (m.names.rank, m.names.n);
+        let (input, output) = (self.required(step, "in", member)?, self.required(step, "out", member)?);
+        let (me, n) = (member.names.rank, member.names.n);
         if let AllToAllCounts::Matrix(rows) = &counts.value
             && rows.len() != n
         {
@@ -269,8 +301,8 @@ impl<'a> Unroll<'a> {
                     })?
                 }
                 AllToAllCounts::Expr(expr) => {
-                    let world = self.p.comms.list[m.comm].members[from];
-                    let names = Names { rank: from, world_rank: world, peer: Some(to), ..m.names };
+                    let world = self.program.comms.list[member.comm].members[from];
+                    let names = Names { rank: from, world_rank: world, peer: Some(to), ..member.names };
                     evaluate_whole(expr, counts.span, &names)?
                 }
             };
@@ -293,7 +325,7 @@ impl<'a> Unroll<'a> {
         }
         self.count(2 * n, step.span)?;
         let message = |(peer, memory): (usize, BufferSlice)| RankMessage::<Open> {
-            comm: m.comm,
+            comm: member.comm,
             rank: me,
             peer: Spanned { value: peer as i128, span: step.span },
             memory,
@@ -301,13 +333,13 @@ impl<'a> Unroll<'a> {
             null_pointers: step.null_pointers,
             stream,
         };
-        let mut push = |kind| self.push(m.world, id, step.span, fails, kind);
+        let mut push = |kind| self.push(member.world, id, step.span, fails, kind);
         push(ItemKind::Declare { output: input, count: out, like: input.buf });
         push(ItemKind::Declare { output, count: back, like: input.buf });
-        push(ItemKind::Call(What::GroupStart));
+        push(ItemKind::Call(CallKind::GroupStart));
         sends.into_iter().for_each(|send| push(ItemKind::Op(RankOp::Send(message(send)))));
         recvs.into_iter().for_each(|recv| push(ItemKind::Op(RankOp::Recv(message(recv)))));
-        push(ItemKind::Call(What::GroupEnd));
+        push(ItemKind::Call(CallKind::GroupEnd));
         Ok(())
     }
 }

@@ -1,7 +1,7 @@
 //! What each form makes of a case, and which cases it leaves alone.
 use super::super::{Placement, SourceFile, parse};
 use super::*;
-use crate::job::What;
+use crate::job::CallKind;
 use crate::ops::Kind;
 use crate::plan::{self, Limits, Plan};
 use crate::scenario::EnvValue;
@@ -125,7 +125,7 @@ fn grouped_puts_neighbours_that_do_not_meddle_into_one_group() {
     let asserts: Vec<&str> = changed.asserts.iter().map(|assert| assert.value.text.as_str()).collect();
     assert_eq!(asserts, ["sum.rounds > 0", "e[0] > 0"]);
     let plan = planned(changed);
-    let opened = plan.programs[0].iter().filter(|call| call.what == What::GroupStart).count();
+    let opened = plan.programs[0].iter().filter(|call| call.kind == CallKind::GroupStart).count();
     assert_eq!(opened, 4, "three groups and that of the send_recv");
 }
 
@@ -162,8 +162,8 @@ fn sub_makes_the_world_out_of_a_larger_one() {
         assert_eq!(plan.comms[0].members, (0..n).collect::<Vec<_>>());
         let mut numbers = Vec::new();
         for (rank, calls) in plan.prelude.iter().enumerate() {
-            let [What::Init { rank: number, n: of, .. }, What::Split { new, color, key, .. }] =
-                [0, 1].map(|at| &calls[at].what)
+            let [CallKind::Init { rank: number, n: of, .. }, CallKind::Split { new, color, key, .. }] =
+                [0, 1].map(|at| &calls[at].kind)
             else {
                 panic!("{calls:?}")
             };

@@ -2,19 +2,19 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
 
-/// Something for a rank's thread to do.
+/// A task for a rank's thread.
 pub type Task = Box<dyn FnOnce() + Send>;
 
 /// The threads by rank.
 #[derive(Default)]
 pub struct RankThreads {
-    seats: Vec<Sender<Task>>,
+    tasks: Vec<Sender<Task>>,
 }
 
 /// Bytes of stack in software: a thousand threads must fit.
-pub const SMALL: usize = 1 << 20;
+pub const SMALL_STACK: usize = 1 << 20;
 /// As a program's first thread has: a library keeps whole topologies on it while it makes a communicator.
-pub const LARGE: usize = 8 << 20;
+pub const LARGE_STACK: usize = 8 << 20;
 
 impl RankThreads {
     /// At least so many threads, with so many bytes of stack. `panicked` is told what a panic said; the thread goes on.
@@ -24,18 +24,18 @@ impl RankThreads {
         stack: usize,
         panicked: impl Fn(usize, String) + Clone + Send + 'static,
     ) -> std::io::Result<()> {
-        while self.seats.len() < threads {
-            let rank = self.seats.len();
+        while self.tasks.len() < threads {
+            let rank = self.tasks.len();
             let (tasks, inbox) = channel::<Task>();
             let panicked = panicked.clone();
             std::thread::Builder::new().name(format!("rank {rank}")).stack_size(stack).spawn(move || {
                 for task in inbox {
                     if let Err(panic) = catch_unwind(AssertUnwindSafe(task)) {
-                        panicked(rank, words(&*panic));
+                        panicked(rank, panic_text(&*panic));
                     }
                 }
             })?;
-            self.seats.push(tasks);
+            self.tasks.push(tasks);
         }
         Ok(())
     }
@@ -43,13 +43,13 @@ impl RankThreads {
     /// Gives a thread something to do after what it has.
     pub fn give(&self, rank: usize, task: Task) {
         // the threads never end, so the other side is always there
-        if let Some(seat) = self.seats.get(rank) {
-            let _ = seat.send(task);
+        if let Some(tasks) = self.tasks.get(rank) {
+            let _ = tasks.send(task);
         }
     }
 }
 
-fn words(panic: &(dyn std::any::Any + Send)) -> String {
+fn panic_text(panic: &(dyn std::any::Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|s| (*s).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "no message".into())
 }

@@ -1,0 +1,46 @@
+//! NCCL's query functions, and what they answer.
+use super::{Halt, Rank};
+use crate::backend::{CommHandle, CommSlot};
+use crate::job::Asked;
+
+impl Rank<'_> {
+    /// Calls the query functions of new communicators, unless an open group has yet to make them.
+    pub(super) fn ask_made(&mut self) -> Result<(), Halt> {
+        if self.depth == 0 && !self.made.is_empty() {
+            self.bind()?;
+            for comm in std::mem::take(&mut self.made) {
+                self.ask(comm);
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn ask(&self, index: u32) {
+        let Some(comm) =
+            self.state.comms.get(index as usize).map(CommSlot::get).filter(|comm| *comm != CommHandle::NULL)
+        else {
+            return;
+        };
+        let library = &self.run.backend.library;
+        let asked = Asked {
+            comm: index,
+            count: library.count(comm),
+            rank: library.user_rank(comm),
+            device: library.device(comm),
+            current: self.run.backend.device.current(),
+            error: library.error_code(comm),
+        };
+        self.run.record_answers(self.rank, |answers| answers.comms.push(asked));
+    }
+
+    /// At the end of the program: calls the query functions of every communicator, and on one rank of the process those of the
+    /// library.
+    pub(super) fn ask_all(&self) {
+        (0..self.state.comms.len() as u32).for_each(|comm| self.ask(comm));
+        if self.rank == self.job().ranks.start as usize {
+            let library = &self.run.backend.library;
+            let (texts, version) = (library.error_texts(), library.reported_version());
+            self.run.record_answers(self.rank, |answers| (answers.texts, answers.version) = (texts, version));
+        }
+    }
+}
