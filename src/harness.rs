@@ -24,7 +24,7 @@ mod trials;
 use crate::printable::{printable, printable_lines};
 use crate::suite::Runner;
 use crate::suite::options::cores;
-use crate::suite::{Filter, Reading, RunOptions, Suite, with_causes};
+use crate::suite::{CaseSet, Filter, Reading, RunOptions, with_causes};
 use libtest_mimic::Arguments;
 use settings::HarnessSettings;
 use std::num::NonZeroUsize;
@@ -155,10 +155,10 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
 }
 
 /// Opens all scenarios, or the file of the selected one: nextest starts a process for each case.
-fn open(root: &Path, args: &Arguments, reading: &Reading) -> Result<Suite, crate::suite::Error> {
+fn open(root: &Path, args: &Arguments, reading: &Reading) -> Result<CaseSet, crate::suite::Error> {
     match &args.filter {
-        Some(name) if args.exact => Suite::open_exact(root, name, reading),
-        _ => Suite::open_with(&[root], reading),
+        Some(name) if args.exact => CaseSet::open_exact(root, name, reading),
+        _ => CaseSet::open_with(&[root], reading),
     }
 }
 

@@ -106,7 +106,7 @@ pub struct Counts {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Suite {
-    suite: suite::Suite,
+    suite: suite::CaseSet,
     options: RunOptions,
 }
 
@@ -118,11 +118,11 @@ impl Suite {
     /// A path cannot be read, or something is wrong with a file.
     pub fn open<P: AsRef<Path>>(paths: &[P], options: Options) -> Result<Self, Error> {
         let Options(options) = options;
-        let mut suite = suite::Suite::open_with(paths, &options.reading)?;
+        let mut suite = suite::CaseSet::open_with(paths, &options.reading)?;
         suite.select(&Filter::default());
         suite.plan(cores());
         if !suite.invalid_files.is_empty() {
-            let shown: Vec<String> = suite.invalid_files.iter().map(|faulty| faulty.render(false)).collect();
+            let shown: Vec<String> = suite.invalid_files.iter().map(|invalid| invalid.render(false)).collect();
             return Err(Error::Files(shown.join("\n")));
         }
         Ok(Self { suite, options })

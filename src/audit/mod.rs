@@ -21,7 +21,7 @@ pub use select::{FaultOrFlaw, Selection, UnknownId};
 pub use tally::{AuditReport, FileRow, ItemRow};
 
 use crate::run::PoolLimits;
-use crate::suite::Suite;
+use crate::suite::CaseSet;
 use crate::suite::{RunOptions, Runner};
 use std::io;
 use std::num::NonZeroUsize;
@@ -102,7 +102,7 @@ fn failing_cases(failures: &[SoundFailure]) -> String {
 ///
 /// Invalid files, no cases, cases that fail without a fault, a runner that cannot be set up, or an error of `report_event`.
 pub fn audit(
-    suite: &Suite,
+    suite: &CaseSet,
     checker: &dyn Checker,
     options: RunOptions,
     settings: &AuditSettings,
@@ -126,7 +126,7 @@ pub fn audit(
 ///
 /// Cases that fail without a fault, or an error of `report_event`.
 pub fn audit_on(
-    suite: &Suite,
+    suite: &CaseSet,
     checker: &dyn Checker,
     runner: &dyn CaseRunner,
     settings: &AuditSettings,

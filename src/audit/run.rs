@@ -8,7 +8,7 @@ use crate::num::DType;
 use crate::oracle::Forecast;
 use crate::plan::Plan;
 use crate::scenario::Case;
-use crate::suite::drive::{stream, words_of};
+use crate::suite::parallel::{panic_text, stream};
 use crate::suite::with_causes;
 use crate::suite::{Experiment, Prepared, Ready, Runner};
 use soft_nccl::fault::{Fault, FaultMode, Injection, Reached};
@@ -300,7 +300,7 @@ fn interleave_files(audited_cases: &mut [(usize, AuditedCase)], cases: &[Arc<Cas
 /// Turns a panic of planning or judging, which is a defect of this program, into an error.
 fn catch_panic<T>(work: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(work))
-        .unwrap_or_else(|panic| Err(format!("collspec itself failed, please report it: {}", words_of(&*panic))))
+        .unwrap_or_else(|panic| Err(format!("collspec itself failed, please report it: {}", panic_text(&*panic))))
 }
 
 fn failed_verdict(case: &Case, text: String) -> Verdict {

@@ -99,8 +99,8 @@ impl CaseRunner for FakeRunner {
     }
 }
 
-fn suite(files: &[(&str, &str)]) -> Suite {
-    let mut suite = Suite::default();
+fn suite(files: &[(&str, &str)]) -> CaseSet {
+    let mut suite = CaseSet::default();
     for (name, text) in files {
         for case in cases(text) {
             let mut case = (*case).clone();

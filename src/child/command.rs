@@ -1,4 +1,4 @@
-//! Running a program to its end, with a limit of time and of what it may say.
+//! Runs a program to its end, with limits on its time and output.
 use crate::child::guard::ChildGuard;
 use crate::child::patience::Patience;
 use std::collections::VecDeque;
@@ -13,10 +13,10 @@ use std::time::Duration;
 /// Bytes kept of the beginning of each stream, and as many of its end; what lies between is read and dropped.
 const KEPT: usize = 1 << 20;
 
-/// What a program said, and how it ended.
+/// The output and exit status of a program.
 #[derive(Debug)]
 pub struct Answer {
-    /// How it ended.
+    /// Its exit status.
     pub status: ExitStatus,
     /// Its standard output.
     pub out: String,
@@ -27,28 +27,32 @@ pub struct Answer {
 /// Why there is no answer.
 #[derive(Debug, thiserror::Error)]
 pub enum CommandError {
-    /// It could not be started, or not be listened to.
+    /// It could not be started, or its output could not be read.
     #[error(transparent)]
     Start(#[from] io::Error),
-    /// It was ended, with what it started.
+    /// It did not end within this time and was killed, with the processes that it started.
     #[error("no answer in {} s", .0.as_secs())]
     TooSlow(Duration),
 }
 
-/// Runs it without input. What it says up to its end is kept for the caller; what it leaves behind is killed.
+/// Runs the program without input and returns its output; processes that it leaves behind are killed.
+///
+/// # Errors
+///
+/// The program cannot be started, or does not end within `limit`.
 pub fn run(mut command: Command, limit: Duration) -> Result<Answer, CommandError> {
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut patience = Patience::new(limit);
     let mut child = command.spawn()?;
     let (out, err) = (child.stdout.take(), child.stderr.take());
     let mut guard = ChildGuard::of(child);
-    let (tell, told) = channel();
+    let (sender, outputs) = channel();
     let listen = |is_out: bool, from: Option<Box<dyn Read + Send>>| {
-        let tell = tell.clone();
+        let sender = sender.clone();
         let body = move || {
             let text = from.map(read).unwrap_or_default();
-            // nobody may listen any more
-            let _ = tell.send((is_out, text));
+            // the receiver may be gone
+            let _ = sender.send((is_out, text));
         };
         thread::Builder::new().name("command output".into()).spawn(body).map(|_| ())
     };
@@ -56,11 +60,11 @@ pub fn run(mut command: Command, limit: Duration) -> Result<Answer, CommandError
     listen(false, err.map(|from| Box::new(guard.reader(from)) as Box<dyn Read + Send>))?;
     let (mut out, mut err) = (String::new(), String::new());
     for _ in 0..2 {
-        let heard = patience.wait(|slice| match told.recv_timeout(slice) {
+        let output = patience.wait(|slice| match outputs.recv_timeout(slice) {
             Err(RecvTimeoutError::Timeout) => None,
             other => Some(other),
         });
-        match heard {
+        match output {
             Some(Ok((true, text))) => out = text,
             Some(Ok((false, text))) => err = text,
             Some(Err(_)) => break,
@@ -94,13 +98,17 @@ fn read(mut from: Box<dyn Read + Send>) -> String {
     String::from_utf8_lossy(&begin).into_owned()
 }
 
-/// The standard output under a number of its own: an answer gets through although a library closes or redirects the first.
+/// A copy of the standard output: answers reach the parent even if a library closes or redirects the original.
+///
+/// # Errors
+///
+/// The descriptor cannot be copied.
 pub fn own_output() -> io::Result<File> {
     Ok(File::from(rustix::io::fcntl_dupfd_cloexec(io::stdout(), 3)?))
 }
 
-/// Says a line at once. Nobody may listen any more.
-pub fn say(out: &mut File, line: &str) {
+/// Writes a line at once. An error is ignored, because the reader may be gone.
+pub fn write_line(out: &mut File, line: &str) {
     let _ = out.write_all(format!("{line}\n").as_bytes());
 }
 
@@ -115,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn both_streams_and_the_status_are_told() {
+    fn both_streams_and_the_status_are_returned() {
         let answer = run(shell("echo a; echo b >&2; exit 3"), Duration::from_secs(20)).unwrap();
         assert_eq!((answer.out.as_str(), answer.err.as_str(), answer.status.code()), ("a\n", "b\n", Some(3)));
     }
@@ -128,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_holds_its_streams_after_it_is_not_waited_for() {
+    fn processes_that_hold_its_streams_after_its_end_are_not_waited_for() {
         let answer = run(shell("echo a; sleep 600 & exit 4"), Duration::from_secs(300)).unwrap();
         assert_eq!((answer.out.as_str(), answer.status.code()), ("a\n", Some(4)));
     }

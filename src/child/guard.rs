@@ -10,8 +10,8 @@ use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Between two looks, where nothing tells.
-const LOOK: Duration = Duration::from_millis(1);
+/// Time between two checks on kernels without pidfd.
+const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
 /// A process that leads a group of its own; killed, with all that are left in the group, when dropped.
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub struct ChildGuard {
     child: Child,
     /// Its end, once it is known; from then on its number may be another's.
     ended: Option<ExitStatus>,
-    /// Readable when it has ended; `None` on kernels without such a thing.
+    /// Readable when it has ended; `None` on kernels without pidfd.
     pidfd: Option<Arc<OwnedFd>>,
 }
 
@@ -30,29 +30,29 @@ impl ChildGuard {
         Self { child, ended: None, pidfd: pidfd.map(Arc::new) }
     }
 
-    /// Its number.
+    /// Its process id.
     #[cfg(any(test, feature = "internals"))]
     pub fn id(&self) -> u32 {
         self.child.id()
     }
 
-    /// What it writes to `pipe`, until nobody can write any more or it has ended.
+    /// A reader of `pipe` that ends when the last writer has closed it or the process has ended.
     pub fn reader<R>(&self, pipe: R) -> UntilEnd<R> {
         UntilEnd { pipe, pidfd: self.pidfd.clone() }
     }
 
     /// False once it has ended, which is noticed without waiting.
-    pub fn goes_on(&self) -> bool {
+    pub fn is_running(&self) -> bool {
         // looked at only: its number stays its own
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
-        let look = |pid| waitid(WaitId::Pid(pid), options);
-        self.ended.is_none() && matches!(pid(&self.child).map(look), Some(Ok(None)))
+        let status = |pid| waitid(WaitId::Pid(pid), options);
+        self.ended.is_none() && matches!(pid(&self.child).map(status), Some(Ok(None)))
     }
 
     /// Waits until it has ended, but not longer than that. True if it has.
     pub fn ends_within(&self, limit: Duration) -> bool {
         let ended = Patience::new(limit).wait(|slice| {
-            if !self.goes_on() {
+            if !self.is_running() {
                 return Some(());
             }
             match &self.pidfd {
@@ -60,9 +60,9 @@ impl ChildGuard {
                     let slice = Timespec::try_from(slice).ok();
                     let _ = poll(&mut [PollFd::new(&**pidfd, PollFlags::IN)], slice.as_ref());
                 }
-                None => std::thread::sleep(slice.min(LOOK)),
+                None => std::thread::sleep(slice.min(CHECK_INTERVAL)),
             }
-            (!self.goes_on()).then_some(())
+            (!self.is_running()).then_some(())
         });
         ended.is_some()
     }
@@ -185,7 +185,7 @@ mod tests {
         let mut words = String::new();
         guard.reader(pipe).read_to_string(&mut words).unwrap();
         assert_eq!(words, "last words\n");
-        assert!(guard.ends_within(Duration::from_secs(20)) && !guard.goes_on());
+        assert!(guard.ends_within(Duration::from_secs(20)) && !guard.is_running());
         assert!(left(guard.id()), "the other one is still there");
         assert_eq!(guard.end().unwrap().code(), Some(3), "looking has not taken its status away");
         // the dead are in the group until somebody has taken notice, which is not for this process to do
@@ -205,7 +205,7 @@ mod tests {
     #[test]
     fn an_end_is_waited_for_but_not_for_ever() {
         let guard = shell("exec sleep 600");
-        assert!(!guard.ends_within(Duration::from_millis(10)) && guard.goes_on());
+        assert!(!guard.ends_within(Duration::from_millis(10)) && guard.is_running());
         guard.kill();
         assert!(guard.ends_within(Duration::from_secs(20)));
     }

@@ -52,9 +52,9 @@ pub(crate) fn pass(command: &mut Command, reply: OwnedFd, arena: OwnedFd) {
 
 /// A worker's descriptors.
 pub struct Inherited {
-    /// The parent's requests. No longer the standard input: a library, or a program that it starts, may read that.
+    /// Requests from the parent. A copy of the standard input, which a library or a program that it starts may read.
     pub requests: File,
-    /// To the parent.
+    /// Replies to the parent.
     pub replies: File,
     /// Shared with the parent.
     pub arena: Arena,
@@ -104,7 +104,7 @@ unsafe fn taken(value: &str) -> Result<Inherited, NoWorker> {
     Ok(Inherited { requests: requests()?, replies, arena })
 }
 
-/// The former standard input, which is empty from now on.
+/// The former standard input; the standard input is empty from now on.
 fn requests() -> Result<File, std::io::Error> {
     let requests = fcntl_dupfd_cloexec(std::io::stdin(), 3)?;
     let nothing = File::open("/dev/null")?;

@@ -13,10 +13,10 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// Which program is started as a worker. It must call [`crate::enter_if_asked`] before anything else.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Workers {
-    /// The running one.
+    /// The running program.
     #[default]
     CurrentExe,
-    /// This one.
+    /// The program at this path.
     Command(PathBuf),
 }
 
@@ -28,7 +28,7 @@ pub fn is_worker() -> bool {
     std::env::var_os(inherit::VARIABLE).is_some()
 }
 
-/// Whether this program has shown that it can be started again as a worker: its `main` asked.
+/// True once this program's `main` has called [`crate::enter_if_asked`], so that it can be started again as a worker.
 static ASKED: AtomicBool = AtomicBool::new(false);
 
 /// True once [`crate::enter_if_asked`] was called. A program that never calls it would, started as a worker, do its own work
@@ -37,7 +37,7 @@ pub fn can_be_worker() -> bool {
     ASKED.load(Ordering::Relaxed)
 }
 
-/// Notes that this program's `main` asked.
-pub(crate) fn has_asked() {
+/// Notes that this program's `main` has called [`crate::enter_if_asked`].
+pub(crate) fn set_can_be_worker() {
     ASKED.store(true, Ordering::Relaxed);
 }

@@ -1,8 +1,7 @@
-//! Questions that the program is started again for, because the answer comes from foreign code that may crash, hang or
-//! print: what a library is, what a driver has.
+//! Queries of libraries and drivers in a child process, because their code may crash, hang or print.
 //!
-//! The child is named by a variable, which holds its parent's process id and what is asked about. It answers with one line
-//! on its standard output and ends at once, without running what the foreign code has planned for a process's end.
+//! The child is this program, started again with a variable that holds the parent's process id and the subject. It answers
+//! with one line on its standard output and ends at once, without running the exit handlers of the foreign code.
 use super::command::{self, CommandError};
 use super::program::Program;
 use super::{Workers, can_be_worker, is_worker};
@@ -16,13 +15,13 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 
-/// Exit status of a process that has the variable and was not meant by it.
+/// Exit status of a process that inherited the variable but is not the child that it was set for.
 const NOT_MEANT: i32 = 102;
 
-/// A question.
+/// A kind of query.
 #[derive(Clone, Copy, Debug)]
 pub struct Question {
-    /// The variable by which a child knows that it is asked.
+    /// The variable that tells a child to answer.
     pub variable: &'static str,
     /// The prefix of the line that holds the answer. A library or driver may print other lines.
     pub mark: &'static str,
@@ -40,7 +39,7 @@ pub enum NoAnswer {
     /// It took longer than this.
     #[error("no answer in {} s", .0.as_secs())]
     TooSlow(Duration),
-    /// There is no process.
+    /// The process could not be started.
     #[error(transparent)]
     Start(#[from] io::Error),
 }
@@ -60,7 +59,7 @@ impl Question {
     ) -> Result<T, NoAnswer> {
         let program = Program::of(workers)?;
         let not_asked = || NoAnswer::NotAsked(program.path().to_owned());
-        // A program that never enters would do its own work again instead; a child that got here is one.
+        // A program that never calls `enter_if_asked` would do its own work again, and so would its children.
         let enters = matches!(workers, Workers::Command(_)) || can_be_worker();
         if !enters || std::env::var_os(self.variable).is_some() || is_worker() {
             return Err(not_asked());
@@ -87,7 +86,7 @@ impl Question {
         Err(NoAnswer::Died(last.map_or(how.clone(), |line| format!("{how}: {}", line.trim()))))
     }
 
-    /// If this process was started to be asked, it answers what `answer` gives for the subject, and this never returns.
+    /// If this process was started to answer, writes the result of `answer` for the subject and never returns.
     pub fn answer_if_asked<T: Serialize>(self, answer: impl FnOnce(OsString) -> T) {
         let Some(value) = std::env::var_os(self.variable) else { return };
         let bytes = value.as_bytes();
@@ -98,12 +97,12 @@ impl Question {
             eprintln!("collspec: {} was not meant for this process", self.variable);
             std::process::exit(NOT_MEANT);
         }
-        // Said before the foreign code runs: what ends this process from here on is that code.
+        // Written before the foreign code runs: if the process dies after this line, the foreign code is the cause.
         let Ok(mut out) = command::own_output() else { std::process::exit(NOT_MEANT) };
-        command::say(&mut out, self.mark);
+        command::write_line(&mut out, self.mark);
         let reply = answer(OsString::from_vec(subject.to_vec()));
-        command::say(&mut out, &format!("\n{}{}", self.mark, serde_json::to_string(&reply).unwrap_or_default()));
-        // The foreign code's functions for a process's end do not run.
+        command::write_line(&mut out, &format!("\n{}{}", self.mark, serde_json::to_string(&reply).unwrap_or_default()));
+        // SIGKILL: the exit handlers of the foreign code do not run.
         let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
         std::process::exit(0);
     }

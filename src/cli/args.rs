@@ -6,7 +6,7 @@ use crate::library::{CudaRelease, is_version};
 use crate::plan::Limits;
 use crate::run::{RanksPerGpu, seconds};
 use crate::scenario::{AllowEnv, Placement};
-use crate::suite::{BackendChoice, BackendRequest, Filter, Forms, Reading, RunOptions, Suite};
+use crate::suite::{BackendChoice, BackendRequest, CaseSet, Filter, Forms, Reading, RunOptions};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use soft_nccl::Connect;
 use soft_nccl::fault::{FaultMode as Fault, NoFault};
@@ -152,8 +152,8 @@ impl SelectionArgs {
     /// # Errors
     ///
     /// A path that cannot be read or is no scenario file.
-    pub fn open(&self) -> Result<Suite, crate::suite::Error> {
-        Suite::open_with(&self.paths, &self.reading())
+    pub fn open(&self) -> Result<CaseSet, crate::suite::Error> {
+        CaseSet::open_with(&self.paths, &self.reading())
     }
 }
 

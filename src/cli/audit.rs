@@ -12,7 +12,7 @@ use crate::plan::Limits;
 use crate::printable::{PrintableWriter, printable_lines};
 use crate::report::{InheritedVariables, RerunCommand, Styles, failure};
 use crate::suite::options::cores;
-use crate::suite::{self, Reading, RunOptions, Suite, diagnostics};
+use crate::suite::{self, CaseSet, Reading, RunOptions, invalid_files};
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::num::NonZeroUsize;
@@ -89,7 +89,7 @@ pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
 /// The audit of one checker; the exit code if cases fail without a fault, which has been reported then.
 fn run_checker(
     args: &AuditArgs,
-    suite: &Suite,
+    suite: &CaseSet,
     way: &dyn Checker,
     settings: &AuditSettings,
 ) -> anyhow::Result<Result<AuditReport, Exit>> {
@@ -124,7 +124,7 @@ fn show_failures(failures: &[SoundFailure], limits: &Limits) -> anyhow::Result<E
     let mut to = terminal::err();
     let rerun = RerunCommand::command_line(vec!["--backend".to_owned(), "soft".to_owned()], InheritedVariables::here());
     for failed in failures.iter().take(MAX_FAILURES) {
-        match diagnostics::refusal(&failed.case, limits).filter(|_| failed.refused()) {
+        match invalid_files::refusal(&failed.case, limits).filter(|_| failed.refused()) {
             Some(text) => writeln!(to, "{}\n", text.trim_end())?,
             None => {
                 let again = rerun.command(&failed.case);

@@ -6,8 +6,8 @@ use super::terminal;
 use crate::printable::{one_line, printable};
 use crate::run::memory::Turns;
 use crate::scenario::Case;
-use crate::suite::foresee::{Foreseen, foresee};
-use crate::suite::{Filter, diagnostics, drive, files_in_words};
+use crate::suite::check_case::{CheckResult, check_case};
+use crate::suite::{Filter, files_in_words, invalid_files, parallel};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -23,19 +23,19 @@ pub fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
         select_with(&mut suite, &args.selection, &filter)?;
     }
     suite.plan(jobs);
-    let patience = diagnostics::InvalidCaseLimit::default();
+    let limit = invalid_files::InvalidCaseLimit::default();
     let (limits, turns) = (suite.limits, Turns::new(suite.limits.memory));
-    let look = |case: &Arc<Case>| foresee(case, &limits, &turns);
+    let check = |case: &Arc<Case>| check_case(case, &limits, &turns);
     // Cases of files with diagnostics from the plan get no forecast.
     let planned = |case: &Arc<Case>| suite.invalid_files.iter().all(|faulty| faulty.file.path != case.file.path);
     suite.cases = suite.cases.iter().filter(|case| planned(case)).cloned().collect();
-    let results = drive::map(&suite.cases, jobs, |case| patience.look(case, look));
-    let mut files: BTreeMap<&str, Vec<Foreseen>> = BTreeMap::new();
+    let results = parallel::map(&suite.cases, jobs, |case| limit.check(case, check));
+    let mut files: BTreeMap<&str, Vec<CheckResult>> = BTreeMap::new();
     for (case, result) in suite.cases.iter().zip(results) {
         let file = files.entry(&case.file.path).or_default();
         match result {
             Ok(foreseen) => file.push(foreseen),
-            Err(diagnostics) => diagnostics::add(&mut suite.invalid_files, case, diagnostics),
+            Err(diagnostics) => invalid_files::add(&mut suite.invalid_files, case, diagnostics),
         }
     }
     // A file with diagnostics shows these instead of a summary.
@@ -55,29 +55,29 @@ pub fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
 }
 
 /// The summary of a file's cases in one line: their number and what is foreseen, with the first reason of every kind.
-fn summary_line(cases: &[Foreseen]) -> String {
+fn summary_line(cases: &[CheckResult]) -> String {
     let count = |words: &str, number: usize| (number > 0).then(|| format!("{number} {words}"));
-    let of = |kind: fn(&Foreseen) -> Option<&str>| {
+    let of = |kind: fn(&CheckResult) -> Option<&str>| {
         let mut words = cases.iter().filter_map(kind);
         let first = words.next();
         (first.map_or(0, |_| 1) + words.count(), first.unwrap_or_default().to_owned())
     };
-    let completes = cases.iter().filter(|case| matches!(case, Foreseen::Completes)).count();
-    let refused = cases.iter().filter(|case| matches!(case, Foreseen::Refused)).count();
-    let (may_block, circle) = of(|case| if let Foreseen::MayBlock(words) = case { Some(words) } else { None });
-    let (stuck, end) = of(|case| if let Foreseen::Stuck(words) = case { Some(words) } else { None });
-    let (large, why) = of(|case| if let Foreseen::TooLarge(words) = case { Some(words) } else { None });
+    let completes = cases.iter().filter(|case| matches!(case, CheckResult::Completes)).count();
+    let refused = cases.iter().filter(|case| matches!(case, CheckResult::Refused)).count();
+    let (may_block, circle) = of(|case| if let CheckResult::MayBlock(words) = case { Some(words) } else { None });
+    let (stuck, end) = of(|case| if let CheckResult::Stuck(words) = case { Some(words) } else { None });
+    let (large, why) = of(|case| if let CheckResult::TooLarge(words) = case { Some(words) } else { None });
 
     let number = if cases.len() == 1 { "1 case".to_owned() } else { format!("{} cases", cases.len()) };
     if cases.len() == 1 || [completes, refused, may_block, stuck, large].iter().filter(|kinds| **kinds > 0).count() == 1
     {
         let words = match cases.first() {
             None => "nothing selected".to_owned(),
-            Some(Foreseen::Completes) => "completes".to_owned(),
-            Some(Foreseen::Refused) => "refused, as expected".to_owned(),
-            Some(Foreseen::MayBlock(words)) => format!("may block: {words}"),
-            Some(Foreseen::Stuck(words)) => format!("cannot finish: {words}"),
-            Some(Foreseen::TooLarge(words)) => format!("planned, not worked out: {words}"),
+            Some(CheckResult::Completes) => "completes".to_owned(),
+            Some(CheckResult::Refused) => "refused, as expected".to_owned(),
+            Some(CheckResult::MayBlock(words)) => format!("may block: {words}"),
+            Some(CheckResult::Stuck(words)) => format!("cannot finish: {words}"),
+            Some(CheckResult::TooLarge(words)) => format!("planned, not worked out: {words}"),
         };
         return format!("{number}, {words}");
     }
@@ -97,8 +97,8 @@ mod tests {
 
     #[test]
     fn a_file_is_summed_up_in_a_line() {
-        use Foreseen::*;
-        let line = |cases: &[Foreseen]| summary_line(cases);
+        use CheckResult::*;
+        let line = |cases: &[CheckResult]| summary_line(cases);
         assert_eq!(line(&[Completes]), "1 case, completes");
         assert_eq!(line(&[Completes, Completes]), "2 cases, completes");
         assert_eq!(line(&[Refused]), "1 case, refused, as expected");

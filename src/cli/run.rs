@@ -8,7 +8,7 @@ use crate::printable::{PrintableWriter, one_line, printable_lines};
 use crate::report::Event;
 use crate::report::{HumanReporter, InheritedVariables, JsonLinesReporter, Reporter, RerunCommand, Styles};
 use crate::suite::options::cores;
-use crate::suite::{Error, Filter, RunOptions, Suite, passed_over};
+use crate::suite::{CaseSet, Error, Filter, RunOptions, passed_over};
 use std::io::{self, BufWriter, Write};
 
 pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
@@ -52,7 +52,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
 /// # Errors
 ///
 /// A path that cannot be read or is no scenario file.
-pub fn open(selection: &SelectionArgs) -> anyhow::Result<Suite> {
+pub fn open(selection: &SelectionArgs) -> anyhow::Result<CaseSet> {
     let suite = selection.open()?;
     for line in passed_over(&suite.passed_over) {
         writeln!(terminal::err(), "collspec: {line}")?;
@@ -65,7 +65,7 @@ pub fn open(selection: &SelectionArgs) -> anyhow::Result<Suite> {
 /// # Errors
 ///
 /// The filter admits no case.
-pub fn select(suite: &mut Suite, selection: &SelectionArgs) -> anyhow::Result<()> {
+pub fn select(suite: &mut CaseSet, selection: &SelectionArgs) -> anyhow::Result<()> {
     select_with(suite, selection, &selection.filter())
 }
 
@@ -74,7 +74,7 @@ pub fn select(suite: &mut Suite, selection: &SelectionArgs) -> anyhow::Result<()
 /// # Errors
 ///
 /// The filter admits no case.
-pub fn select_with(suite: &mut Suite, selection: &SelectionArgs, filter: &Filter) -> anyhow::Result<()> {
+pub fn select_with(suite: &mut CaseSet, selection: &SelectionArgs, filter: &Filter) -> anyhow::Result<()> {
     let before = suite.cases.len();
     suite.select(filter);
     let shown: Vec<_> = selection.paths.iter().map(|path| path.display().to_string()).collect();
@@ -102,7 +102,7 @@ pub fn select_with(suite: &mut Suite, selection: &SelectionArgs, filter: &Filter
 /// # Errors
 ///
 /// Writing fails.
-pub fn show_diagnostics(suite: &Suite) -> io::Result<()> {
+pub fn show_diagnostics(suite: &CaseSet) -> io::Result<()> {
     let mut to = terminal::err();
     for faulty in &suite.invalid_files {
         writeln!(to, "{}\n", faulty.render(true).trim_end())?;

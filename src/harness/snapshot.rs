@@ -150,7 +150,7 @@ fn catch_expected_panic(assert: impl FnOnce()) -> Result<(), String> {
     EXPECTED.set(true);
     let result = catch_unwind(AssertUnwindSafe(assert));
     EXPECTED.set(false);
-    result.map_err(|panic| crate::suite::drive::words_of(&*panic))
+    result.map_err(|panic| crate::suite::parallel::panic_text(&*panic))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::printable::{one_line, printable, printable_lines};
 use crate::report::{FormOutcomes, InheritedVariables, RerunCommand, failure};
 use crate::scenario::Case;
 use crate::suite::Runner;
-use crate::suite::{InvalidFile, Suite, diagnostics, drive};
+use crate::suite::{CaseSet, InvalidFile, invalid_files, parallel};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,7 +21,7 @@ pub type SharedOutcomes = Arc<Mutex<FormOutcomes>>;
 /// them.
 pub fn trials(
     site: &Site,
-    suite: Suite,
+    suite: CaseSet,
     args: &Arguments,
     runner: Option<Arc<Runner>>,
 ) -> (Vec<Trial>, SharedOutcomes) {
@@ -56,7 +56,7 @@ struct TrialContext {
 impl TrialContext {
     fn run(&self, case: &Arc<Case>) -> Result<Completion, Failed> {
         let runner = self.runner.as_ref().ok_or("there is no runner")?;
-        let verdict = drive::contained(&**runner, case);
+        let verdict = parallel::run_catching_panics(&**runner, case);
         self.ends.lock().unwrap_or_else(PoisonError::into_inner).add(case, &verdict);
         match verdict.status {
             Status::Skip => {
@@ -65,7 +65,7 @@ impl TrialContext {
             Status::Fail => {
                 let again = self.rerun.command(case);
                 let refused = verdict.outcome == Some(Outcome::Refused);
-                Err(match refused.then(|| diagnostics::refusal(case, runner.limits())).flatten() {
+                Err(match refused.then(|| invalid_files::refusal(case, runner.limits())).flatten() {
                     Some(diagnostics) => format!("{}\n  run it again: {again}", diagnostics.trim_end()).into(),
                     None => failure::failure_message(case, &verdict, &again).into(),
                 })

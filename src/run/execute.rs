@@ -1,8 +1,8 @@
-//! One job on one worker, watched: what was seen of it.
+//! Runs one job on one worker and watches it; the result is an observation of each run.
 use super::Error;
-use super::finish::{Finished, finish};
 use super::layout::CallMap;
-use super::process::{Incoming, Worker};
+use super::teardown::{TeardownResult, tear_down};
+use super::worker::{Incoming, Worker};
 use crate::child::patience::Patience;
 use crate::job::arena::{Mapping, Step};
 use crate::job::{Answers, Job, RankEnd, RankReport, Reply, Report, Request};
@@ -10,7 +10,7 @@ use crate::job::{Ended, Observation};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
-/// How long parts may take to stop because another part's rank has failed. What cannot be stopped is killed.
+/// Time in which parts must stop after a rank of another part has failed. A part that does not stop is killed.
 const STOPPING: Duration = Duration::from_secs(1);
 
 /// How a job is run again.
@@ -18,34 +18,34 @@ const STOPPING: Duration = Duration::from_secs(1);
 pub enum Again {
     /// On the same communicators and memory.
     Same,
-    /// Anew: its program makes or ends communicators, so each run needs those that the first had.
+    /// From the start: its program makes or destroys communicators, so each run needs those that the first run had.
     Anew {
         /// True if the run before must be able to destroy its communicators without an error.
         strict: bool,
     },
 }
 
-/// A job with what surrounds it.
+/// A job, its initial images and its limits.
 pub struct Task<'a> {
-    /// What the worker does.
+    /// The job for the worker.
     pub job: Job,
     /// Initial images, by allocation.
     pub initial: &'a [Vec<u8>],
-    /// Back to the plan's indices.
+    /// Map from the job's call indices back to the plan's.
     pub map: CallMap,
-    /// Runs, at least one.
+    /// Number of runs, at least one.
     pub repeat: u32,
     /// How the job is run again between two runs.
     pub again: Again,
-    /// For making communicators and loading.
+    /// Time limit for making communicators and loading.
     pub opening: Duration,
-    /// From loaded on, for all runs together.
+    /// Time limit for all runs together, counted from the end of loading.
     pub limit: Duration,
     /// True if the worker has run other cases and then waited: it may have died meanwhile.
-    pub seasoned: bool,
+    pub used_before: bool,
 }
 
-/// What came of a run.
+/// How a run ended.
 enum Came {
     Report(Report),
     Stuck(String, Report),
@@ -54,18 +54,18 @@ enum Came {
     Dead(usize),
 }
 
-/// Why no further run follows.
+/// Why the runs of a job ended.
 pub enum Executed {
-    /// All runs were made, or one did not end well, or the caller wants no more.
-    Through,
+    /// All runs were made, or a run failed, or the caller asked for no further run.
+    Complete,
     /// A part of the worker died before any of its ranks had begun, so the case can be given to another worker.
     DeadBefore,
     /// Between two runs the communicators could not be destroyed.
-    Unfinished(Finished),
+    TeardownFailed(TeardownResult),
 }
 
 /// Runs the job, `repeat` times unless a run does not end well, and hands each run to `see` as it comes; `see` says whether
-/// another is wanted. The worker is dead afterwards if the last observation is a hang or a crash, and has ended or will be
+/// to run the job again. The worker is dead afterwards if the last observation is a hang or a crash, and has ended or will be
 /// ended after an error.
 ///
 /// # Errors
@@ -75,7 +75,7 @@ pub fn execute(
     task: Task<'_>,
     see: &mut dyn FnMut(Observation) -> bool,
 ) -> Result<Executed, Error> {
-    let Task { mut job, initial, map, repeat, again, opening, limit, seasoned } = task;
+    let Task { mut job, initial, map, repeat, again, opening, limit, used_before } = task;
     let arena = worker.arena.ensure(job.arena.max(u64::from(job.n) * 8), true).map_err(Error::Resources)?;
     for (spec, image) in job.allocs.iter().zip(initial) {
         arena.write(spec.initial, image)?;
@@ -88,10 +88,10 @@ pub fn execute(
             let _ = worker.send(&Request::Again);
         } else {
             if let (1.., Again::Anew { strict }) = (round, again) {
-                match finish(worker, job.n, None, Vec::new(), opening) {
-                    Finished::Well => {}
-                    Finished::Errors(_) if !strict => {}
-                    finished => return Ok(Executed::Unfinished(finished)),
+                match tear_down(worker, job.n, None, Vec::new(), opening) {
+                    TeardownResult::Done => {}
+                    TeardownResult::Errors(_) if !strict => {}
+                    finished => return Ok(Executed::TeardownFailed(finished)),
                 }
             }
             for rank in 0..job.n {
@@ -100,7 +100,7 @@ pub fn execute(
             match hand_over(worker, job) {
                 Some(given) => job = given,
                 None if round == 0 => return Ok(Executed::DeadBefore),
-                None => return Ok(Executed::Unfinished(Finished::Dead(worker.end(0)))),
+                None => return Ok(Executed::TeardownFailed(TeardownResult::Dead(worker.end(0)))),
             }
         }
         let mut watch = Watch::new(worker, job.n, opening);
@@ -123,7 +123,7 @@ pub fn execute(
             Came::Dead(part) => {
                 let how = worker.end_closed(part);
                 let ranks = worker.ranks(part, job.n);
-                if seasoned && round == 0 && watch.opening && ranks.clone().all(|rank| not_begun(&arena, rank)) {
+                if used_before && round == 0 && watch.opening && ranks.clone().all(|rank| not_begun(&arena, rank)) {
                     return Ok(Executed::DeadBefore);
                 }
                 let whose = match (worker.parts(), ranks.len()) {
@@ -139,7 +139,7 @@ pub fn execute(
         };
         match ended {
             Ended::Done => {}
-            // its ranks are in no state to go on; at its end it says what it has not said yet
+            // its ranks cannot go on; ending it brings the rest of its log
             Ended::Errored => worker.retire(),
             Ended::Hung { .. } | Ended::Crashed { .. } => _ = worker.end(0),
         }
@@ -162,11 +162,11 @@ pub fn execute(
             break;
         }
     }
-    Ok(Executed::Through)
+    Ok(Executed::Complete)
 }
 
-/// Gives every part its share. `None`: a worker of one part is dead. Of several, those that live have begun, so that is
-/// found out like any death.
+/// Sends every part its share of the job. `None` if a worker of one part is dead. With several parts, those that are alive
+/// have begun, so a dead part is noticed later, as one that dies during the run.
 fn hand_over(worker: &mut Worker, job: Job) -> Option<Job> {
     if worker.parts() > 1 {
         for part in 0..worker.parts() {
@@ -184,13 +184,13 @@ struct Watch {
     opening: bool,
     reused: bool,
     begun: Instant,
-    /// For opening at first, then for what is left of the case's time.
+    /// The time that is left: of the limit for making communicators and loading at first, then of the case's limit.
     patience: Patience,
-    /// Parts that are loaded.
+    /// Number of parts that have loaded.
     loaded: usize,
     /// By part.
     done: Vec<bool>,
-    /// What the parts reported so far.
+    /// The parts' reports so far.
     report: Report,
     /// A rank has failed and the others are told to stop.
     stopping: bool,
@@ -212,8 +212,8 @@ impl Watch {
 
     fn run(&mut self, worker: &mut Worker, limit: Duration) -> Result<Came, Error> {
         loop {
-            let (part, heard) = worker.hear(&mut self.patience);
-            match heard {
+            let (part, incoming) = worker.hear(&mut self.patience);
+            match incoming {
                 Incoming::Reply(Reply::Ids(ids)) => {
                     let request = Request::Ids(ids);
                     // a dead part is noticed by its end
@@ -305,7 +305,7 @@ fn not_begun(arena: &Mapping, rank: u32) -> bool {
     arena.word(rank).is_ok_and(|word| Step::of(word.load(Ordering::Acquire)) == Step::Before)
 }
 
-/// What is known of ranks that cannot report any more.
+/// A report for ranks that cannot report any more, from their step words.
 fn by_step_words(arena: &Mapping, n: u32, opening: bool) -> Report {
     Report { ranks: (0..n).map(|rank| by_step_word(arena, rank, opening)).collect(), ..Report::default() }
 }

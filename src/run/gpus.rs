@@ -1,5 +1,5 @@
-//! Asking the CUDA driver what there is, in a process of its own: a driver may crash or hang, and the parent never loads
-//! one. The program is started again with a variable that says so, as it is for a worker.
+//! Queries the CUDA driver for its version and devices in a child process: a driver may crash or hang, and the parent never
+//! loads one. The child is this program, started again with a variable, as for a worker.
 use crate::backend::cuda::{DriverReport, probe};
 use crate::child::Workers;
 use crate::child::question::{NoAnswer, Question};
@@ -18,7 +18,7 @@ const LOADER_PATH: &str = "LD_LIBRARY_PATH";
 const DRIVER_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 /// The function of a driver that is called first.
 const DRIVER_BEGINS: &str = "cuInit";
-/// Files that are there if the kernel has a driver for GPUs.
+/// Files that exist if the kernel has a driver for GPUs.
 const DEVICE_FILES: [&str; 3] = ["/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg"];
 
 /// The driver was not asked, or did not survive it.
@@ -44,7 +44,7 @@ pub fn driver_folder(folder: &Path) -> Result<PathBuf, String> {
     if path.to_str().is_none_or(|text| text.contains([':', ';'])) {
         return Err(format!("{}: the loader's path can only name folders in UTF-8, without : and ;", path.display()));
     }
-    // where one is not there, the machine's own would be opened by that name, in silence
+    // without this file the loader would silently open the machine's own driver
     if let Some(name) = DRIVER_NAMES.into_iter().find(|name| !path.join(name).is_file()) {
         return Err(format!("{}: there is no {name}, and drivers are opened by that name too", path.display()));
     }
@@ -56,7 +56,7 @@ pub fn driver_folder(folder: &Path) -> Result<PathBuf, String> {
     Ok(path)
 }
 
-/// True if it is worth asking: the kernel has devices.
+/// True if the kernel has devices, so that a driver can be queried.
 pub fn are_likely() -> bool {
     DEVICE_FILES.iter().any(|file| Path::new(file).exists())
 }
@@ -72,7 +72,7 @@ pub fn loader_path(folder: &Path) -> (String, String) {
     (LOADER_PATH.to_owned(), path.to_string_lossy().into_owned())
 }
 
-/// What the driver says: the loader's, or the one in `folder`.
+/// The report of the driver that the loader finds, or of the one in `folder`.
 pub fn ask(workers: &Workers, folder: Option<&Path>) -> Result<DriverReport, AskError> {
     let prepare = |command: &mut Command| {
         command.envs(folder.map(loader_path).or_else(crate::library::loader_path));

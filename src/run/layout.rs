@@ -1,4 +1,4 @@
-//! Plan to job: checkpoints put into the programs, and everything given its place in the arena.
+//! Makes a job of a plan: adds checkpoints to the programs and gives every image its place in the arena.
 use crate::job::{AllocSpec, Call, CallKind, CheckpointSpec, Job, Ptr, RankEnd, Report};
 use crate::plan::{Plan, Write};
 use crate::scenario::Placement;
@@ -14,7 +14,7 @@ impl CallMap {
         calls.get(call as usize).or(calls.last()).copied().unwrap_or(call)
     }
 
-    /// Makes a report speak of the plan's programs.
+    /// Replaces the job's call indices in a report by the plan's.
     pub fn translate(&self, report: &mut Report) {
         for (rank, report) in report.ranks.iter_mut().enumerate() {
             for (call, ..) in &mut report.codes {
@@ -57,7 +57,7 @@ pub fn job(plan: &Plan, initial: &[Vec<u8>], checkpoints: &[Write]) -> (Job, Cal
             Some(place) => Ptr::At { alloc: place.alloc as u32, byte: place.offset + region.start * size },
             None => Ptr::Null,
         };
-        // what has no place cannot be written; an empty checkpoint keeps the numbering
+        // an empty checkpoint keeps the numbering where there is nothing to write
         let bytes = if from == Ptr::Null { 0 } else { bytes };
         specs.push(CheckpointSpec { rank: region.rank as u32, bytes, at: place(bytes) });
         let step = plan.programs[region.rank].get(write.after as usize).map_or(0, |call| call.step);

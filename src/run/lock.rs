@@ -35,7 +35,7 @@ fn named(path: &Path, error: io::Error) -> io::Error {
 }
 
 impl Locks {
-    /// Waits until nobody else has one of the devices. They are taken in one order by everybody, so nobody waits in a ring.
+    /// Waits until no other process has one of the devices. Every process takes them in the same order, so there is no deadlock.
     pub fn take(folder: &Path, devices: &[DeviceInfo]) -> io::Result<Self> {
         let mut names: Vec<&str> = devices.iter().map(|device| device.uuid.as_str()).collect();
         names.sort_unstable();
@@ -46,9 +46,9 @@ impl Locks {
 }
 
 fn lock(path: &Path) -> io::Result<OwnedFd> {
-    // not waiting: in a folder for everybody it might be a pipe that nobody writes to
+    // non-blocking: in a shared folder the file might be a pipe without a writer
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    // first as it is: in a folder for everybody, a file of somebody else's may be read but not be asked to be made
+    // without O_CREAT first: in a shared folder, another user's file may be opened for reading, but not with O_CREAT
     let file = match open(path, flags, Mode::empty()) {
         Err(rustix::io::Errno::NOENT) => {
             open(path, flags | OFlags::CREATE, Mode::RUSR | Mode::WUSR | Mode::RGRP | Mode::ROTH)

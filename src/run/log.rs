@@ -1,4 +1,4 @@
-//! What a worker says on its standard output and error: the newest part of it.
+//! The newest part of a worker's standard output and error.
 use crate::child::guard::UntilEnd;
 use std::collections::VecDeque;
 use std::io::PipeReader;
@@ -31,7 +31,7 @@ impl Log {
     /// Reads `from` to its end on a thread of its own.
     ///
     /// # Errors
-    /// There is no thread.
+    /// The thread cannot be started.
     pub fn follow(from: UntilEnd<PipeReader>) -> std::io::Result<Arc<Self>> {
         let from = Arc::new(from);
         let log = Arc::new(Self { pipe: Some(from.clone()), ..Self::default() });
@@ -65,13 +65,13 @@ impl Log {
         state.total + self.pipe.as_ref().map_or(0, |pipe| pipe.there())
     }
 
-    /// Waits for the end of the stream, but not longer than that: somebody else may hold the other side.
+    /// Waits for the end of the stream, at most for the given time: another process may hold the other side.
     pub fn settle(&self, limit: Duration) {
         let state = self.state();
         drop(self.wake.wait_timeout_while(state, limit, |s| !s.closed).unwrap_or_else(PoisonError::into_inner));
     }
 
-    /// What came after the mark, as far as it is still there.
+    /// The text after the mark, as far as it is still kept.
     pub fn since(&self, mark: u64) -> String {
         let state = self.state();
         let wanted = usize::try_from(state.total.saturating_sub(mark)).unwrap_or(usize::MAX);

@@ -112,7 +112,7 @@ impl Machine {
     }
 }
 
-/// The driver in a few words.
+/// A short description of the driver.
 pub fn driver_text(gpus: &DriverReport) -> String {
     let version = gpus.version.map_or_else(|| "of unknown version".into(), cuda_version);
     match &gpus.standin {

@@ -1,15 +1,15 @@
 //! Parent side: worker pool, arena, schedule, watchdog. The parent never calls NCCL.
 pub mod execute;
-pub mod finish;
 pub mod gpus;
 pub mod layout;
 pub mod lock;
 pub mod log;
 pub mod machine;
 pub mod memory;
-pub mod part;
 pub mod pool;
-pub mod process;
+pub mod teardown;
+pub mod worker;
+pub mod worker_process;
 
 pub use machine::{Machine, RanksPerGpu};
 pub use pool::PoolLimits;

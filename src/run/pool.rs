@@ -1,5 +1,5 @@
 //! Workers that wait for the next case, by what they were started with.
-use super::process::Worker;
+use super::worker::Worker;
 use super::{Backend, Error};
 use crate::child::program::Program;
 use crate::job::SetId;
@@ -79,8 +79,8 @@ impl Pool {
         self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// A worker of the key: best one that keeps the communicators wanted, else any idle one, else a new one. One that died
-    /// while idle is nobody's case and is replaced.
+    /// A worker of the key: preferably one that keeps the communicators wanted, else any idle one, else a new one. A worker
+    /// that died while idle is replaced.
     pub fn take(&self, key: &WorkerKey, comms: u64) -> Result<Pooled, Error> {
         loop {
             let candidate = {

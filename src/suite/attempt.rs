@@ -1,17 +1,17 @@
 //! One run of a case on a worker, and what becomes of the worker and its communicators afterwards.
 use super::Runner;
-use super::finish::attribute_failure;
 use super::observer::Observer;
 use super::runner::Ready;
+use super::teardown_failure::attribute_failure;
 use super::time_limits::duration;
 use crate::backend::version_text;
 use crate::job::{Ended, Finish, Job, Observation, Request};
 use crate::judge::{self, Outcome, Status, Verdict};
 use crate::plan::Plan;
 use crate::run::execute::{Again, Executed, Task, execute};
-use crate::run::finish::{self, Finished};
 use crate::run::lock::{self, Locks};
 use crate::run::pool::{KeptSet, Pooled};
+use crate::run::teardown::{self, TeardownResult};
 use crate::run::{Backend, Error, job};
 use crate::scenario::ExpectedOutcome;
 use soft_nccl::fault::FaultMode;
@@ -19,7 +19,7 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Lines quoted in a failure of what the worker and NCCL wrote.
 const QUOTED_LINES: usize = 20;
-/// Bytes of them.
+/// Bytes of these lines.
 const QUOTED_BYTES: usize = 2048;
 /// A worker whose arena has grown beyond this is not kept: shared memory is never given back while it lives.
 const LARGEST_KEPT_ARENA: u64 = 64 << 20;
@@ -30,7 +30,7 @@ const KEPT_SETS: usize = 2;
 pub(super) struct Attempt<R> {
     /// The verdict.
     pub(super) verdict: Verdict,
-    /// What the observer returns besides.
+    /// The observer's other result.
     pub(super) rest: R,
     /// The case whose communicators or worker it came after.
     pub(super) after: Option<String>,
@@ -51,9 +51,9 @@ impl Runner {
         let Ready { plan, forecast } = ready;
         let case = &plan.case;
         let key = &self.worker_key(case);
-        // what goes wrong on purpose, or could have, is to be this case's doing, communicators included
+        // a case that may damage its communicators gets new ones and does not leave them to other cases
         let clean = clean_case(plan) && fault == FaultMode::Sound;
-        // until this case is over nobody else's runs on its devices; its clock has not started yet
+        // no other process runs a case on these devices until this case is over; its time limit does not count this wait
         let devices = self.machine().map(|machine| machine.used(plan.ranks())).unwrap_or_default();
         let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
         loop {
@@ -76,7 +76,7 @@ impl Runner {
             let strict = plain_case(plan);
             let again = if plan.comm_steps { Again::Anew { strict } } else { Again::Same };
             let (repeat, initial) = (case.repeat, forecast.initial.as_slice());
-            let task = Task { job, initial, map, repeat, again, opening, limit, seasoned: before > 0 };
+            let task = Task { job, initial, map, repeat, again, opening, limit, used_before: before > 0 };
             let (mut first, mut last) = (None, None);
             let mut see = |seen: Observation| {
                 first.get_or_insert(seen.reused);
@@ -84,9 +84,9 @@ impl Runner {
                 observer.observe(seen)
             };
             let unfinished = match execute(&mut pooled.worker, task, &mut see)? {
-                Executed::Through => None,
-                Executed::Unfinished(finished) => Some(finished),
-                // The worker died before it began this case, so it is not the case's fault.
+                Executed::Complete => None,
+                Executed::TeardownFailed(finished) => Some(finished),
+                // The worker died before it began this case: the case is not the cause.
                 Executed::DeadBefore if before > 0 => continue,
                 Executed::DeadBefore => {
                     let why = format!("it died with {}", pooled.worker.end(0));
@@ -120,7 +120,7 @@ impl Runner {
         }
     }
 
-    /// The table of what happens to worker and communicators after a case.
+    /// Decides what happens to the worker and its communicators after a case.
     fn after_case(
         &self,
         mut pooled: Pooled,
@@ -161,17 +161,18 @@ impl Runner {
         }
         let others = !destroy.is_empty();
         let kept = keep.then_some(id);
-        let finished = finish::finish(&mut pooled.worker, plan.ranks() as u32, kept, destroy, self.opening_limit());
+        let finished =
+            teardown::tear_down(&mut pooled.worker, plan.ranks() as u32, kept, destroy, self.opening_limit());
         match attribute_failure(&finished) {
             // an earlier case's, which has its verdict
             Some((_, _, text)) if keep && others => {
                 verdict.notes.push(format!("communicators of an earlier case: {text}"))
             }
             Some((outcome, rank, text)) if plain_case(plan) => judge::fail_at_teardown(verdict, outcome, rank, text),
-            // after a program with errors or undefined calls nothing can be asked of them
+            // after a program with errors or undefined calls, destroying communicators may fail too
             Some(_) | None => {}
         }
-        if let Finished::Well | Finished::Errors(_) = finished {
+        if let TeardownResult::Done | TeardownResult::Errors(_) = finished {
             self.pool.put(pooled);
         }
     }
@@ -180,7 +181,7 @@ impl Runner {
 /// The end of what the worker and NCCL wrote, as a remark.
 fn quoted(log: &str) -> Option<String> {
     let log = log.trim_end();
-    let last = crate::run::process::tail(log, QUOTED_BYTES);
+    let last = crate::run::worker::tail(log, QUOTED_BYTES);
     let lines: Vec<&str> = last.lines().collect();
     let skip = lines.len().saturating_sub(QUOTED_LINES);
     let cut = if last.len() < log.len() || skip > 0 { "[...]\n" } else { "" };
@@ -188,12 +189,12 @@ fn quoted(log: &str) -> Option<String> {
     (!text.is_empty()).then(|| format!("the worker wrote:\n{cut}{text}"))
 }
 
-/// True if communicators may be shared with other cases: none is made or ended on the way, nothing negative is expected.
+/// True if communicators may be shared with other cases: the program makes and destroys none, and no failure is expected.
 fn clean_case(plan: &Plan) -> bool {
     !plan.comm_steps && plain_case(plan)
 }
 
-/// True if nothing negative is expected.
+/// True if no error, hang, crash or undefined behaviour is expected.
 fn plain_case(plan: &Plan) -> bool {
     let expects_ok = plan.case.outcome.as_ref().is_none_or(|o| o.value.iter().all(|e| *e == ExpectedOutcome::Ok));
     let no_errors = plan.steps.iter().all(|step| step.error.is_empty());

@@ -1,4 +1,4 @@
-//! Which backend was asked for, and whether it is there.
+//! The backend that was asked for, and the one that is used.
 use crate::backend::standin;
 use crate::child::Workers;
 use crate::library;
@@ -11,7 +11,7 @@ use thiserror::Error;
 /// A backend as it is named on the command line and in COLLSPEC_BACKEND.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BackendChoice {
-    /// The best there is.
+    /// NCCL if it can be used, else the software library.
     #[default]
     Auto,
     /// NCCL's interface in software.
@@ -67,9 +67,9 @@ const STAND_IN: &str = "stand-in";
 pub struct ChosenBackend {
     /// The backend.
     pub backend: Backend,
-    /// What is under it, if it is nccl.
+    /// GPUs, driver and library, if it is nccl.
     pub machine: Option<Arc<Machine>>,
-    /// Why it is not nccl, if that might have been.
+    /// Why `auto` did not choose nccl, if the machine has a part of what nccl needs.
     pub instead: Option<String>,
 }
 
@@ -77,7 +77,7 @@ impl BackendRequest {
     /// The backend that will run, if it is there. `workers` says which program asks driver and libraries.
     pub fn resolve(&self, workers: &Workers) -> Result<ChosenBackend, BackendMissing> {
         let required = self.require == Some(BackendChoice::Nccl);
-        // who names a library wants no other
+        // a library that is named is the one to use
         let wanted = required || self.backend == BackendChoice::Nccl || self.nccl.is_some();
         match self.backend {
             BackendChoice::Soft if required => Err(BackendMissing("the backend soft was asked for".into())),
@@ -160,7 +160,7 @@ mod tests {
     #[test]
     fn a_missing_backend_is_never_replaced_in_silence() {
         use BackendChoice::*;
-        // a program that is none of ours asks nobody anything
+        // a program that never calls `enter_if_asked` cannot be queried
         let workers = Workers::Command("/no/such/program".into());
         let resolve = |backend, require, nccl: Option<&str>| {
             BackendRequest { backend, require, nccl: nccl.map(str::to_owned), driver: None }.resolve(&workers)

@@ -1,5 +1,5 @@
-//! Cases in other forms: those that files name, or that somebody asks for.
-use super::{Suite, diagnostics, drive};
+//! Adds the forms of cases that files or options name.
+use super::{CaseSet, invalid_files, parallel};
 use crate::plan::{self, Limits};
 use crate::scenario::forms::{self, Form};
 use crate::scenario::{Case, Diagnostic};
@@ -43,7 +43,7 @@ fn unknown(word: &str) -> String {
     format!("{help}the forms are {}, or all, or none", known.join(", "))
 }
 
-/// What came of one case's forms.
+/// The forms of one case.
 #[derive(Default)]
 struct Made {
     cases: Vec<Arc<Case>>,
@@ -52,17 +52,17 @@ struct Made {
 }
 
 /// Adds the wanted forms of all cases, on `jobs` threads. That no case of a file can take a form which the file names is
-/// a fault of the file.
-pub(super) fn add(suite: &mut Suite, wanted: &Forms, jobs: usize) {
+/// an error of the file.
+pub(super) fn add(suite: &mut CaseSet, wanted: &Forms, jobs: usize) {
     let list = |case: &Case| match wanted {
         Forms::Named => case.forms.iter().map(|form| form.value).collect(),
         Forms::These(these) => these.clone(),
     };
     let limits = &suite.limits;
-    let made = drive::map(&suite.cases, jobs, |case| make(case, &list(case), limits));
+    let made = parallel::map(&suite.cases, jobs, |case| make(case, &list(case), limits));
     if *wanted == Forms::Named {
         for (case, diagnostic) in unused(&suite.cases, &made) {
-            diagnostics::add(&mut suite.invalid_files, &case, vec![diagnostic]);
+            invalid_files::add(&mut suite.invalid_files, &case, vec![diagnostic]);
         }
     }
     suite.cases.extend(made.into_iter().flat_map(|made| made.cases));
@@ -78,7 +78,7 @@ fn make(case: &Arc<Case>, list: &[&'static Form], limits: &Limits) -> Made {
                 let new = Arc::new(new);
                 match refuses(&new) {
                     None => made.cases.push(new),
-                    // A fault of the case itself is reported for the case, not for its forms.
+                    // An error of the case itself is reported for the case, not for its forms.
                     Some(_) if !*sound.get_or_insert_with(|| refuses(case).is_none()) => {}
                     Some(first) => {
                         let why = first.map_or_else(|| "it cannot be planned".to_owned(), |first| first.message);

@@ -1,29 +1,29 @@
-//! Scenario files to run together: their cases, their diagnostics, and one call that runs them all.
+//! The cases of some scenario files, with the diagnostics of invalid files, and the call that runs them.
 mod attempt;
 pub mod backend;
-pub mod diagnostics;
-pub mod drive;
-mod finish;
+pub mod check_case;
+mod file_work;
 #[cfg(test)]
 pub(crate) mod fixture;
-pub mod foresee;
 pub mod forms;
-mod lacking;
+pub mod invalid_files;
+mod missing_feature;
 mod observer;
 pub mod options;
+pub mod parallel;
 mod requires;
 mod runner;
 pub mod select;
+mod teardown_failure;
 mod time_limits;
 mod worker_environment;
-mod works;
 
 pub use backend::{BackendChoice, BackendMissing, BackendRequest, ChosenBackend};
-pub use diagnostics::InvalidFile;
-pub use drive::Executor;
 pub use forms::Forms;
+pub use invalid_files::InvalidFile;
 pub use observer::Experiment;
 pub use options::{OptionError, RunOptions};
+pub use parallel::Executor;
 pub use runner::{Prepared, Ready, Runner};
 pub use select::Filter;
 
@@ -32,20 +32,20 @@ use crate::printable::printable;
 use crate::report::Event;
 use crate::report::{Reporter, Tally};
 use crate::scenario::{AllowEnv, Case, Diagnostic, PassedOver};
+use file_work::FileWork;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use thiserror::Error;
-use works::Works;
 
-/// The cases of some files and folders, and what is wrong with the files that have none.
+/// The cases of some files and folders, and the diagnostics of the files that are invalid.
 #[derive(Clone, Debug, Default)]
-pub struct Suite {
-    /// In the order in which they are best run: those that can share a worker together, then by name.
+pub struct CaseSet {
+    /// Cases in the order in which they run: those that can share a worker stand together, then by name.
     pub cases: Vec<Arc<Case>>,
     /// Files that cannot be used as they are.
     pub invalid_files: Vec<InvalidFile>,
-    /// What a case may cost.
+    /// Limits on the work and memory of a case.
     pub limits: Limits,
     /// Entries that look like a file of the suite but were not taken.
     pub passed_over: Vec<PassedOver>,
@@ -54,7 +54,7 @@ pub struct Suite {
 /// Diagnostics of planning.
 struct Planned {
     /// Of cases that cannot be run as written.
-    faulty: Vec<(Arc<Case>, Vec<Diagnostic>)>,
+    invalid: Vec<(Arc<Case>, Vec<Diagnostic>)>,
     /// Of files whose cases are too much work together, with the first case of each.
     overworked: Vec<(Arc<Case>, Vec<Diagnostic>)>,
 }
@@ -66,7 +66,7 @@ pub struct Reading {
     pub forms: Forms,
     /// Variables that files may set beyond the usual ones.
     pub allow_env: AllowEnv,
-    /// What a file and a case may cost.
+    /// Limits on the work and memory of a file and a case.
     pub limits: Limits,
 }
 
@@ -115,22 +115,22 @@ pub fn files_in_words(count: usize) -> String {
     if count == 1 { "1 file".to_owned() } else { format!("{count} files") }
 }
 
-/// An error with what caused it, unless its own words say that already.
+/// The messages of an error and its causes; a cause whose message is already part of the text is left out.
 pub fn with_causes(error: &dyn std::error::Error) -> String {
-    let mut words = error.to_string();
+    let mut text = error.to_string();
     let mut source = error.source();
     while let Some(cause) = source {
-        let text = cause.to_string();
-        if !words.contains(&text) {
-            words.push_str(": ");
-            words.push_str(&text);
+        let message = cause.to_string();
+        if !text.contains(&message) {
+            text.push_str(": ");
+            text.push_str(&message);
         }
         source = cause.source();
     }
-    words
+    text
 }
 
-impl Suite {
+impl CaseSet {
     /// Reads files, and folders with all the files in them; their cases, and the forms of them that the files name.
     #[cfg(feature = "internals")]
     pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Self, Error> {
@@ -163,8 +163,8 @@ impl Suite {
     /// whose cases are too much work together.
     pub fn plan(&mut self, jobs: usize) {
         let planned = self.planned(jobs);
-        for (case, diagnostics) in planned.faulty.into_iter().chain(planned.overworked) {
-            diagnostics::add(&mut self.invalid_files, &case, diagnostics);
+        for (case, diagnostics) in planned.invalid.into_iter().chain(planned.overworked) {
+            invalid_files::add(&mut self.invalid_files, &case, diagnostics);
         }
     }
 
@@ -173,29 +173,29 @@ impl Suite {
     pub fn weigh(&mut self, jobs: usize) {
         for (first, diagnostics) in self.planned(jobs).overworked {
             self.cases.retain(|case| case.file.path != first.file.path);
-            diagnostics::add(&mut self.invalid_files, &first, diagnostics);
+            invalid_files::add(&mut self.invalid_files, &first, diagnostics);
         }
     }
 
     fn planned(&self, jobs: usize) -> Planned {
-        let patience = diagnostics::InvalidCaseLimit::default();
-        let (limits, works) = (&self.limits, Works::of(&self.cases));
-        let look = |case: &Arc<Case>| {
-            let work = diagnostics::plan(case, limits)?.map_or(0, |plan| plan.cost.work);
+        let limit = invalid_files::InvalidCaseLimit::default();
+        let (limits, works) = (&self.limits, FileWork::of(&self.cases));
+        let plan = |case: &Arc<Case>| {
+            let work = invalid_files::plan(case, limits)?.map_or(0, |plan| plan.cost.work);
             works.add(case, work);
             Ok(())
         };
         let over = |case: &Case| works.total(case) > limits.file_work;
-        let plans = drive::map(&self.cases, jobs, |case| if over(case) { Ok(()) } else { patience.look(case, look) });
-        let faulty = self.cases.iter().zip(plans).filter_map(|(case, plan)| Some((case.clone(), plan.err()?)));
+        let plans = parallel::map(&self.cases, jobs, |case| if over(case) { Ok(()) } else { limit.check(case, plan) });
+        let invalid = self.cases.iter().zip(plans).filter_map(|(case, plan)| Some((case.clone(), plan.err()?)));
         let overworked = works.over(limits.file_work).into_iter().map(|(first, cases)| {
             let diagnostic = cost::too_much_work_of_file(first.span, cases, limits);
             (first, vec![diagnostic])
         });
-        Planned { faulty: faulty.collect(), overworked: overworked.collect() }
+        Planned { invalid: invalid.collect(), overworked: overworked.collect() }
     }
 
-    /// Runs every case on `chosen`, within the suite's limits, and tells `reporter` of it.
+    /// Runs every case on `chosen`, within the suite's limits, and passes the events to `reporter`.
     pub fn run(&self, options: RunOptions, chosen: ChosenBackend, reporter: &mut dyn Reporter) -> Result<Tally, Error> {
         if crate::child::is_worker() {
             return Err(Error::InsideWorker);
@@ -210,7 +210,7 @@ impl Suite {
         let reading = Reading { limits: self.limits, ..options.reading };
         let runner = Runner::new(RunOptions { reading, ..options }, chosen)?;
         let mut tally = Tally::default();
-        drive::drive(&self.cases, &runner, jobs, |event| {
+        parallel::run_all(&self.cases, &runner, jobs, |event| {
             if let Event::CaseDone { verdict, .. } = event {
                 tally.add(verdict);
             }

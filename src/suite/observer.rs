@@ -1,4 +1,4 @@
-//! What becomes of a case's observations: a verdict, and for an audit the observations themselves.
+//! Receives a case's observations and makes a verdict of them; an audit keeps the observations too.
 use super::runner::Ready;
 use crate::job::Observation;
 use crate::judge::{CaseJudge, Verdict};
@@ -7,11 +7,11 @@ use crate::plan::Plan;
 use crate::run::Error;
 use soft_nccl::fault::FaultMode;
 
-/// A run with a fault, or with another judge: what an audit makes of a case.
+/// How an audit runs a case: with a fault, another time limit, or another judge.
 pub struct Experiment<'a> {
-    /// In what way the software library is to be wrong, if it is.
+    /// The fault of the software library, if it has one.
     pub fault: FaultMode,
-    /// Seconds from *loaded* on, if not as usual.
+    /// Time limit in seconds, counted from the end of loading; `None` for the usual one.
     pub limit: Option<f64>,
     /// The judge, which gets all runs at the end.
     pub judge: &'a (dyn Fn(&Plan, &Forecast, &[Observation]) -> Verdict + Sync),

@@ -1,4 +1,4 @@
-//! How files are read and cases are run: what the options of `collspec run` and the variables COLLSPEC_* say.
+//! How files are read and cases are run: the options of `collspec run` and the variables COLLSPEC_*.
 //!
 //! A new option is an entry of [`NAMED`], a field of [`RunOptions`], and for the command an argument in `src/cli/args.rs`.
 use super::{BackendChoice, BackendRequest, ChosenBackend, Forms, Reading};
@@ -31,9 +31,9 @@ pub struct RunOptions {
     pub eager: Option<u64>,
     /// When ranks of the software library connect.
     pub connect: Option<Connect>,
-    /// In what way the software library is to be wrong, if it is.
+    /// The fault of the software library, if it has one.
     pub fault: FaultMode,
-    /// Who drives the ranks where a file leaves it at the default, if the case allows that.
+    /// Placement for files that leave it at the default, if the case allows it.
     pub placement: Option<Placement>,
     /// Forms, variables that files may set, and limits.
     pub reading: Reading,

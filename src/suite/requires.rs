@@ -1,14 +1,14 @@
-//! What a case needs and this runner has not: reasons to skip it.
+//! Requirements of a case that the machine or the options do not meet: reasons to skip it.
 use crate::backend::version_text;
 use crate::run::{Backend, Machine, RanksPerGpu};
 use crate::scenario::{Case, EnvValue, Placement};
 use nccl_sys::Maker;
 use std::cmp::Ordering;
 
-/// Most processes of a worker.
+/// The largest number of processes of a worker.
 pub const MOST_PARTS: usize = Placement::MAX_PROCESSES;
 
-/// What can be said without asking the library.
+/// The reason to skip the case that is known before a library is loaded.
 pub fn missing(case: &Case, backend: &Backend, machine: Option<&Machine>, sharing: RanksPerGpu) -> Option<String> {
     let needs = &case.requires;
     if case.placement == Placement::Processes && case.total_ranks() > MOST_PARTS {
@@ -35,7 +35,7 @@ pub fn missing(case: &Case, backend: &Backend, machine: Option<&Machine>, sharin
             let (major, minor) = needs.compute?;
             Some(format!("needs a GPU of compute capability {major}.{minor}; the backend soft has none"))
         }
-        (Backend::Nccl { .. }, Some(machine)) => no_such_gpus(case, machine, sharing),
+        (Backend::Nccl { .. }, Some(machine)) => missing_gpus(case, machine, sharing),
     }
 }
 
@@ -43,7 +43,7 @@ fn gpus(n: usize) -> String {
     format!("{n} GPU{}", if n == 1 { "" } else { "s" })
 }
 
-fn no_such_gpus(case: &Case, machine: &Machine, sharing: RanksPerGpu) -> Option<String> {
+fn missing_gpus(case: &Case, machine: &Machine, sharing: RanksPerGpu) -> Option<String> {
     if case.requires.nvidia && machine.probed.maker == Maker::Other {
         return Some(format!("needs NVIDIA's library; this one is {}", machine.probed.maker.words()));
     }
@@ -74,7 +74,7 @@ fn no_such_gpus(case: &Case, machine: &Machine, sharing: RanksPerGpu) -> Option<
         .then(|| format!("needs GPUs of compute capability {major}.{minor}; the least here is {}.{}", least.0, least.1))
 }
 
-/// What the library's version has to say.
+/// The reason to skip the case on this version of the library.
 pub fn too_old(case: &Case, code: i32) -> Option<String> {
     let unit = if code >= 10_000 { 10_000 } else { 1_000 };
     let have = [code / unit, code % unit / 100, code % 100].map(i32::unsigned_abs);
@@ -116,11 +116,11 @@ mod tests {
         let file = Arc::new(SourceFile { path: "nvidia.toml".into(), text: text.into() });
         let case = &scenario::parse(&file, "nvidia").unwrap()[0];
         let nccl = Backend::Nccl { library: "/lib/libnccl.so.2".into(), driver: None };
-        let said = |maker| missing(case, &nccl, Some(&machine(maker)), RanksPerGpu::One);
-        assert_eq!(said(Maker::Nvidia), None);
-        assert_eq!(said(Maker::Collspec), None);
+        let reason = |maker| missing(case, &nccl, Some(&machine(maker)), RanksPerGpu::One);
+        assert_eq!(reason(Maker::Nvidia), None);
+        assert_eq!(reason(Maker::Collspec), None);
         let words = "needs NVIDIA's library; this one is of another make than NVIDIA's";
-        assert_eq!(said(Maker::Other).as_deref(), Some(words));
+        assert_eq!(reason(Maker::Other).as_deref(), Some(words));
         assert_eq!(missing(case, &Backend::Soft, None, RanksPerGpu::One), None);
     }
 }

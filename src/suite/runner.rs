@@ -1,5 +1,5 @@
-//! A case from its plan to its verdict: skipped, refused, or run, and run again where an earlier case may be to blame.
-use super::lacking::lacking;
+//! Takes a case to its verdict: skips it, refuses it, or runs it, and runs it again if an earlier case may have caused a failure.
+use super::missing_feature::missing_feature;
 use super::observer::{Experiment, JudgeAtEnd, Observer};
 use super::{ChosenBackend, RunOptions, requires};
 use crate::child::Workers;
@@ -27,16 +27,16 @@ pub struct Runner {
     pub(super) version: OnceLock<i32>,
 }
 
-/// A case that can run: its plan, and what must come of it.
+/// A case that can run: its plan and its forecast.
 #[derive(Clone, Debug)]
 pub struct Ready {
     /// The plan.
     pub plan: Plan,
-    /// What must come of it.
+    /// Its forecast.
     pub forecast: Forecast,
 }
 
-/// What can be said of a case before it runs.
+/// A case before it runs.
 #[derive(Debug)]
 pub enum Prepared {
     /// It can run.
@@ -81,8 +81,8 @@ impl Runner {
         self
     }
 
-    /// Runs a case (or skips it, or finds that it must not run) and says what came of it. A case that could not be run,
-    /// because the machine or the worker program would not, has failed.
+    /// The verdict of a case: it is run, skipped or refused. A case that could not be run because of the machine or the worker
+    /// program has failed.
     pub fn run_case(&self, case: &Arc<Case>) -> Verdict {
         self.try_case(case).unwrap_or_else(|error| {
             let mut text = error.to_string();
@@ -102,11 +102,11 @@ impl Runner {
         let version = machine.map_or(soft_nccl::VERSION, |machine| machine.probed.version);
         self.not_here(case).or_else(|| requires::too_old(case, version)).or_else(|| {
             let machine = machine?;
-            lacking(&plan::plan(case, &self.options.reading.limits).ok()?, machine)
+            missing_feature(&plan::plan(case, &self.options.reading.limits).ok()?, machine)
         })
     }
 
-    /// What the case needs of the machine and is not there.
+    /// The reason to skip the case if the machine lacks something that it needs.
     fn not_here(&self, case: &Case) -> Option<String> {
         requires::missing(case, &self.chosen.backend, self.machine(), self.options.ranks_per_gpu)
     }
@@ -121,12 +121,12 @@ impl Runner {
             Prepared::Settled(verdict) => Ok(*verdict),
             Prepared::Ready(ready) => {
                 let judge = || CaseJudge::new(&ready.plan, &ready.forecast);
-                Ok(self.twice(&ready, self.options.fault, None, judge)?.0)
+                Ok(self.run_and_confirm(&ready, self.options.fault, None, judge)?.0)
             }
         }
     }
 
-    /// What a case may cost.
+    /// Limits on the work and memory of a case.
     pub fn limits(&self) -> &plan::Limits {
         &self.options.reading.limits
     }
@@ -137,7 +137,7 @@ impl Runner {
         judge::skipped(&plan.case, format!("needs {needed} of memory in all copies; this machine has {free} free"))
     }
 
-    /// Plans a case and works out what must come of it, unless it is to be skipped or refused.
+    /// Plans a case and works out its forecast, unless it is to be skipped or refused.
     pub fn prepare(&self, case: &Arc<Case>) -> Result<Prepared, Error> {
         Ok(match self.planned(case)? {
             Err(verdict) => Prepared::Settled(verdict),
@@ -163,7 +163,7 @@ impl Runner {
             Ok(plan) => plan,
             Err(faults) => return settled(judge::judge_refusal(case, &faults)),
         };
-        if let Some(reason) = self.machine().and_then(|machine| lacking(&plan, machine)) {
+        if let Some(reason) = self.machine().and_then(|machine| missing_feature(&plan, machine)) {
             return settled(judge::skipped(case, reason));
         }
         room_for(&plan)?;
@@ -184,19 +184,19 @@ impl Runner {
         Prepared::Ready(Box::new(Ready { plan, forecast }))
     }
 
-    /// Runs a prepared case once, whatever comes of it.
+    /// Runs a prepared case once, also if it fails.
     pub fn run_once(&self, ready: &Ready, experiment: &Experiment<'_>) -> Result<(Verdict, Vec<Observation>), Error> {
         let tried =
             self.attempt(ready, experiment.fault, experiment.limit, JudgeAtEnd::new(ready, experiment), false)?;
         Ok((tried.verdict, tried.rest))
     }
 
-    /// Runs a prepared case, and a second time in a fresh worker if a failure may be an earlier case's doing.
+    /// Runs a prepared case, and a second time in a fresh worker if an earlier case may have caused a failure.
     pub fn run_twice(&self, ready: &Ready, experiment: &Experiment<'_>) -> Result<(Verdict, Vec<Observation>), Error> {
-        self.twice(ready, experiment.fault, experiment.limit, || JudgeAtEnd::new(ready, experiment))
+        self.run_and_confirm(ready, experiment.fault, experiment.limit, || JudgeAtEnd::new(ready, experiment))
     }
 
-    fn twice<O: Observer>(
+    fn run_and_confirm<O: Observer>(
         &self,
         ready: &Ready,
         fault: FaultMode,

@@ -1,17 +1,17 @@
-//! Which cases there are, and which of them are meant.
-use super::{Error, InvalidFile, Reading, Suite, drive, forms};
+//! Reads the cases of files and folders, and selects some of them.
+use super::{CaseSet, Error, InvalidFile, Reading, forms, parallel};
 use crate::scenario::{self, Case, Discovered, Placement};
 use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::available_parallelism;
 
-/// Which cases are meant.
+/// A selection of cases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Filter {
     /// Part of a name, or a tag; `None` admits all.
     pub text: Option<String>,
-    /// The text is a whole name.
+    /// True if the text must equal the whole name.
     pub exact: bool,
     /// Without a text, cases tagged `long` are selected too.
     pub long: bool,
@@ -21,7 +21,7 @@ pub struct Filter {
 pub const LONG: &str = "long";
 
 impl Filter {
-    /// Is this case meant?
+    /// True if the case is selected.
     pub fn admits(&self, case: &Case) -> bool {
         match &self.text {
             None => self.long || !case.tags.iter().any(|tag| tag == LONG),
@@ -32,23 +32,23 @@ impl Filter {
 }
 
 /// Reads everything in `paths`.
-pub(super) fn open(paths: &[PathBuf], reading: &Reading) -> Result<Suite, Error> {
+pub(super) fn open(paths: &[PathBuf], reading: &Reading) -> Result<CaseSet, Error> {
     let Discovered { scenarios, passed_over } = scenario::search(paths)?;
-    Ok(Suite { passed_over, ..load(&scenarios, reading) })
+    Ok(CaseSet { passed_over, ..load(&scenarios, reading) })
 }
 
 /// Reads the file in which `name` can be.
-pub(super) fn open_exact(root: &Path, name: &str, reading: &Reading) -> Result<Suite, Error> {
+pub(super) fn open_exact(root: &Path, name: &str, reading: &Reading) -> Result<CaseSet, Error> {
     let file: Vec<_> = scenario::find_exact(root, name).into_iter().collect();
     let mut suite = load(&file, reading);
     suite.select(&Filter { text: Some(name.to_owned()), exact: true, long: true });
     Ok(suite)
 }
 
-fn load(files: &[scenario::ScenarioFile], reading: &Reading) -> Suite {
+fn load(files: &[scenario::ScenarioFile], reading: &Reading) -> CaseSet {
     let jobs = available_parallelism().map_or(1, NonZeroUsize::get);
-    let loaded = drive::map(files, jobs, |file| scenario::load_found(file, &reading.allow_env, reading.limits.file));
-    let mut suite = Suite { limits: reading.limits, ..Suite::default() };
+    let loaded = parallel::map(files, jobs, |file| scenario::load_found(file, &reading.allow_env, reading.limits.file));
+    let mut suite = CaseSet { limits: reading.limits, ..CaseSet::default() };
     for (file, loaded) in files.iter().zip(loaded) {
         match loaded {
             Ok(cases) => suite.cases.extend(cases.into_iter().map(Arc::new)),

@@ -8,7 +8,7 @@ use std::time::Duration;
 const CASE: f64 = 30.0;
 /// Seconds for a case that may hang, on the software library in several processes.
 const SOFT_HANG: f64 = 2.0;
-/// Seconds for making communicators and loading, and for destroying them after a case; not the case's fault, so more generous.
+/// Seconds for making communicators and loading, and for destroying them after a case; longer, because it does not depend on the case.
 const OPENING: f64 = 60.0;
 /// Factor for ranks that share a GPU: they take turns on it, and talk through the network's code.
 const SHARED_GPU: f64 = 10.0;
@@ -40,8 +40,8 @@ impl Runner {
         if self.hang_needs_clock(case) { written.min(SOFT_HANG) } else { written }
     }
 
-    /// True if the case may hang and that takes no long wait to see. The software library proves it at once, but not across
-    /// processes: there only the clock tells.
+    /// True if the case may hang and the hang is proved without waiting for the time limit. The software library proves hangs at
+    /// once, except across processes.
     fn hang_needs_clock(&self, case: &Case) -> bool {
         self.chosen.backend == Backend::Soft
             && case.outcome.as_ref().is_some_and(|o| o.value.contains(&ExpectedOutcome::Hang))

@@ -1,4 +1,4 @@
-//! What a worker must be for a case: its processes, and the environment of each.
+//! The processes of a worker for a case, and the environment of each.
 use super::{Runner, requires};
 use crate::plan;
 use crate::run::pool::WorkerKey;
@@ -26,7 +26,7 @@ impl Runner {
         let fits = match placement {
             Placement::Threads => true,
             Placement::Processes => case.total_ranks() <= requires::MOST_PARTS,
-            // some programs need a thread per rank; a diagnostic that both have is told of the file's own
+            // some programs need a thread per rank; if neither placement can be planned, the diagnostics are those of the file's own
             Placement::OneThread => plan::plan(&placed, &self.options.reading.limits).is_ok(),
         };
         if fits { placed } else { case.clone() }
@@ -50,7 +50,7 @@ impl Runner {
         if let Some(machine) = self.machine().filter(|machine| machine.ranks_per_gpu(case.total_ranks()) > 1) {
             env.extend(machine.sharing(part));
         }
-        // the case's own variables stand last: they are what holds
+        // the case's own variables stand last and replace the others
         env.extend(own);
         env.extend(self.options.seed.map(|seed| ("COLLSPEC_SOFT_SEED".to_owned(), seed.to_string())));
         env.extend(self.options.eager.map(|bytes| ("COLLSPEC_SOFT_EAGER".to_owned(), bytes.to_string())));

@@ -6,7 +6,7 @@ use collspec::internals::plan::Limits;
 use collspec::internals::printable::is_printable;
 use collspec::internals::run::memory::Turns;
 use collspec::internals::scenario::{self, Case, Diagnostic, Placement, SourceFile, Span};
-use collspec::internals::suite::foresee::{Foreseen, foresee};
+use collspec::internals::suite::check_case::{CheckResult, check_case};
 use collspec::internals::suite::{Reading, RunOptions, Runner};
 use std::num::NonZeroUsize;
 use std::sync::{Arc, LazyLock};
@@ -46,7 +46,7 @@ pub fn answer(text: &str, most: usize) -> Answer {
     let turns = Turns::new(LIMITS.memory);
     let mut count = 0;
     for case in cases.into_iter().take(most).map(Arc::new) {
-        match foresee(&case, &LIMITS, &turns) {
+        match check_case(&case, &LIMITS, &turns) {
             Err(diagnostics) => {
                 assert_eq!(case.file.text, file.text, "the file's own text");
                 assert_places(&case.file, &diagnostics);
@@ -70,8 +70,8 @@ pub fn answer(text: &str, most: usize) -> Answer {
 }
 
 /// True if a run would take its time: a case that sleeps, or one whose processes stand still, which only a time limit ends.
-fn would_wait(case: &Case, foreseen: &Foreseen) -> bool {
-    let stands_still = matches!(foreseen, Foreseen::MayBlock(_) | Foreseen::Stuck(_));
+fn would_wait(case: &Case, foreseen: &CheckResult) -> bool {
+    let stands_still = matches!(foreseen, CheckResult::MayBlock(_) | CheckResult::Stuck(_));
     case.file.text.contains("\"sleep\"") || (stands_still && case.placement == Placement::Processes)
 }
 

@@ -5,7 +5,7 @@ use collspec::internals::child::Workers;
 use collspec::internals::judge::{Status, Verdict};
 use collspec::internals::plan::{self, Limits};
 use collspec::internals::scenario::{Case, forms};
-use collspec::internals::suite::{Forms, Reading, Suite, drive};
+use collspec::internals::suite::{CaseSet, Forms, Reading, parallel};
 use collspec::internals::suite::{RunOptions, Runner};
 use serde_json::Value;
 use std::num::NonZeroUsize;
@@ -33,19 +33,19 @@ steps = [
 assert = ["s.rounds > 0", "world_rank >= 0 * sum[0]"]
 "#;
 
-fn suite(text: &str, wanted: &str) -> Suite {
+fn suite(text: &str, wanted: &str) -> CaseSet {
     let home = Home::new();
     home.file("f.toml", text);
-    Suite::open_in(&[home.path("f.toml")], &Forms::parse(wanted).unwrap()).unwrap()
+    CaseSet::open_in(&[home.path("f.toml")], &Forms::parse(wanted).unwrap()).unwrap()
 }
 
-fn verdicts(suite: &Suite) -> Vec<Verdict> {
+fn verdicts(suite: &CaseSet) -> Vec<Verdict> {
     let shown: Vec<String> = suite.invalid_files.iter().map(|faulty| faulty.render(false)).collect();
     assert!(shown.is_empty(), "{}", shown.join("\n"));
     let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
     let runner =
         Runner::soft(RunOptions { jobs: NonZeroUsize::new(2), workers: worker, ..RunOptions::default() }).unwrap();
-    drive::map(&suite.cases, 2, |case| runner.run_case(case))
+    parallel::map(&suite.cases, 2, |case| runner.run_case(case))
 }
 
 fn form_of(case: &Arc<Case>) -> &'static str {
@@ -79,18 +79,18 @@ fn forms_that_a_file_names_are_made_without_asking() {
     let home = Home::new();
     home.file("s/a.toml", &format!("forms = [\"tree\", \"sub\"]\n{}", crate::support::SUM));
     home.file("s/b.toml", crate::support::SUM);
-    let names = |suite: &Suite| {
+    let names = |suite: &CaseSet| {
         let mut names: Vec<String> = suite.cases.iter().map(|case| case.name.clone()).collect();
         names.sort();
         names
     };
     let root = home.path("s");
-    assert_eq!(names(&Suite::open(&[&root]).unwrap()), ["a", "a[form=sub]", "a[form=tree]", "b"]);
+    assert_eq!(names(&CaseSet::open(&[&root]).unwrap()), ["a", "a[form=sub]", "a[form=tree]", "b"]);
     let wanted = Forms::parse("ring").unwrap();
-    assert_eq!(names(&Suite::open_in(&[&root], &wanted).unwrap()), ["a", "a[form=ring]", "b", "b[form=ring]"]);
+    assert_eq!(names(&CaseSet::open_in(&[&root], &wanted).unwrap()), ["a", "a[form=ring]", "b", "b[form=ring]"]);
     let none = Forms::parse("none").unwrap();
-    assert_eq!(names(&Suite::open_in(&[&root], &none).unwrap()), ["a", "b"]);
-    let exact = |name: &str, forms: &Forms| names(&Suite::open_exact(&root, name, &forms.into()).unwrap());
+    assert_eq!(names(&CaseSet::open_in(&[&root], &none).unwrap()), ["a", "b"]);
+    let exact = |name: &str, forms: &Forms| names(&CaseSet::open_exact(&root, name, &forms.into()).unwrap());
     assert_eq!(exact("a[form=tree]", &Forms::Named), ["a[form=tree]"]);
     assert!(exact("b[form=ring]", &Forms::Named).is_empty());
     assert_eq!(exact("b[form=ring]", &wanted), ["b[form=ring]"]);
@@ -193,10 +193,11 @@ fn a_form_that_cannot_be_planned_leaves_the_case_alone() {
     let home = Home::new();
     home.file("f.toml", text);
     let forms = Forms::parse("misaligned").unwrap();
-    let plain = Suite::open(&[home.path("f.toml")]).unwrap();
+    let plain = CaseSet::open(&[home.path("f.toml")]).unwrap();
     let cost = plan::plan(&plain.cases[0], &Limits::default()).unwrap().cost;
     let limits = Limits { memory: cost.memory, ..Limits::default() };
-    let mut suite = Suite::open_with(&[home.path("f.toml")], &Reading { forms, limits, ..Reading::default() }).unwrap();
+    let mut suite =
+        CaseSet::open_with(&[home.path("f.toml")], &Reading { forms, limits, ..Reading::default() }).unwrap();
     assert_eq!(suite.cases.len(), 1, "only the form costs more than the limit");
     suite.plan(1);
     let shown: Vec<String> = suite.invalid_files.iter().map(|faulty| faulty.render(false)).collect();

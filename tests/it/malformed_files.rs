@@ -4,7 +4,7 @@ use collspec::internals::oracle::Forecast;
 use collspec::internals::plan::{self, Limits};
 use collspec::internals::run::memory::Turns;
 use collspec::internals::scenario::{self, Case, ExpectedOutcome, SourceFile};
-use collspec::internals::suite::foresee::foresee;
+use collspec::internals::suite::check_case::check_case;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -259,7 +259,7 @@ fn elements_that_a_type_cannot_hold_are_refused() -> Result<(), Box<dyn std::err
             "world_size = 1\ninputs.x = {buffer}\nsteps = [{{ op = \"map\", expr = \"{expr}\", out = \"y\" }}]\n"
         );
         for case in parse(&text)? {
-            let found = foresee(&Arc::new(case), &limits, &turns).err().unwrap_or_default();
+            let found = check_case(&Arc::new(case), &limits, &turns).err().unwrap_or_default();
             let messages: Vec<_> = found.into_iter().map(|d| d.message).collect();
             assert!(messages.iter().any(|m| m.contains(words)), "{buffer}, {expr}: {messages:?}");
         }

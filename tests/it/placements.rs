@@ -2,20 +2,20 @@
 use collspec::internals::child::Workers;
 use collspec::internals::judge::{Status, Verdict};
 use collspec::internals::scenario::Placement;
+use collspec::internals::suite::{CaseSet, parallel};
 use collspec::internals::suite::{RunOptions, Runner};
-use collspec::internals::suite::{Suite, drive};
 use std::num::NonZeroUsize;
 use std::path::Path;
 
 fn documented(placement: Option<Placement>) -> (Vec<Verdict>, usize) {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("scenarios/documented");
-    let suite = Suite::open(&[root]).unwrap();
+    let suite = CaseSet::open(&[root]).unwrap();
     assert!(suite.invalid_files.is_empty());
     let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
     let runner =
         Runner::soft(RunOptions { jobs: NonZeroUsize::new(2), workers: worker, placement, ..RunOptions::default() })
             .unwrap();
-    let verdicts = drive::map(&suite.cases, 2, |case| runner.run_case(case));
+    let verdicts = parallel::map(&suite.cases, 2, |case| runner.run_case(case));
     (verdicts, runner.idle_workers().len())
 }
 

@@ -272,7 +272,8 @@ fn links_are_followed_to_files_of_the_folder_once() {
     assert!(!run.err.contains("1234") && !run.out.contains("1234"), "{run}");
     // A case that is selected by its exact name obeys the same rules.
     for (name, code) in [("linked", 0), ("deep/b", 0), ("zwice", 2), ("outside", 2), ("folder/b", 2)] {
-        let suite = collspec::internals::suite::Suite::open_exact(&home.path("s"), name, &Default::default()).unwrap();
+        let suite =
+            collspec::internals::suite::CaseSet::open_exact(&home.path("s"), name, &Default::default()).unwrap();
         assert_eq!(suite.cases.len(), usize::from(code == 0), "{name}");
     }
     // A link that is named on the command line is followed.

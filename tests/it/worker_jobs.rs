@@ -6,9 +6,9 @@ use collspec::internals::job::{Ended, Observation};
 use collspec::internals::num::DType;
 use collspec::internals::ops::NcclCall;
 use collspec::internals::run::execute::{Again, Executed, Task, execute};
-use collspec::internals::run::finish::{Finished, finish};
 use collspec::internals::run::layout::CallMap;
-use collspec::internals::run::process::Worker;
+use collspec::internals::run::teardown::{TeardownResult, tear_down};
+use collspec::internals::run::worker::Worker;
 use std::path::Path;
 use std::time::Duration;
 
@@ -85,20 +85,20 @@ fn run_all(worker: &mut Worker, job: Job, repeat: u32) -> Vec<Observation> {
     let initial = images(job.n, count);
     let limit = Duration::from_secs(120);
     let (map, again) = (CallMap::default(), Again::Same);
-    let task = Task { job, initial: &initial, map, repeat, again, opening: limit, limit, seasoned: false };
+    let task = Task { job, initial: &initial, map, repeat, again, opening: limit, limit, used_before: false };
     let mut seen = Vec::new();
     let executed = execute(worker, task, &mut |run| {
         seen.push(run);
         true
     });
-    assert!(matches!(executed.unwrap(), Executed::Through));
+    assert!(matches!(executed.unwrap(), Executed::Complete));
     seen
 }
 
 /// Ends a job: its communicators are kept under this name, or destroyed.
 fn end_case(worker: &mut Worker, keep: Option<SetId>, destroy: &[SetId]) {
-    let finished = finish(worker, 0, keep, destroy.to_vec(), Duration::from_secs(120));
-    assert!(matches!(finished, Finished::Well));
+    let finished = tear_down(worker, 0, keep, destroy.to_vec(), Duration::from_secs(120));
+    assert!(matches!(finished, TeardownResult::Done));
 }
 
 /// A sum on communicators that are kept under this name.
@@ -352,7 +352,7 @@ fn trouble(worker: &mut Worker, job: Job) -> String {
     let initial = images(job.n, 3);
     let limit = Duration::from_secs(120);
     let (map, again) = (CallMap::default(), Again::Same);
-    let task = Task { job, initial: &initial, map, repeat: 1, again, opening: limit, limit, seasoned: false };
+    let task = Task { job, initial: &initial, map, repeat: 1, again, opening: limit, limit, used_before: false };
     let Err(error) = execute(worker, task, &mut |_| true) else { panic!("no error") };
     error.to_string()
 }

@@ -6,7 +6,7 @@ use collspec::internals::oracle::Forecast;
 use collspec::internals::plan::{self, Limits};
 use collspec::internals::run::execute::{Again, Task, execute};
 use collspec::internals::run::job;
-use collspec::internals::run::process::Worker;
+use collspec::internals::run::worker::Worker;
 use collspec::internals::scenario::{Case, SourceFile, parse};
 use collspec::internals::suite::{RunOptions, Runner};
 use soft_nccl::Algorithm;
@@ -44,7 +44,7 @@ fn faults_reached(case: &Arc<Case>, wish: FaultMode) -> Vec<Fault> {
     let (job, map) = job(&plan, &forecast);
     let limit = Duration::from_secs(60);
     let (initial, again) = (forecast.initial.as_slice(), Again::Same);
-    let task = Task { job, initial, map, repeat: 1, again, opening: limit, limit, seasoned: false };
+    let task = Task { job, initial, map, repeat: 1, again, opening: limit, limit, used_before: false };
     let mut seen = Vec::new();
     execute(&mut worker, task, &mut |run| {
         seen.push(run);

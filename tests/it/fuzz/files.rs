@@ -8,7 +8,7 @@ use crate::answered::{assert_places, blames_a_sound_library};
 use crate::support::Home;
 use collspec::internals::child::Workers;
 use collspec::internals::plan::Limits;
-use collspec::internals::suite::{Reading, Suite, drive};
+use collspec::internals::suite::{CaseSet, Reading, parallel};
 use collspec::internals::suite::{RunOptions, Runner};
 use std::num::NonZeroUsize;
 use std::path::Path;
@@ -83,7 +83,7 @@ fn mutated_files_are_refused_at_a_place_or_run() {
         let sound = matches!(output.status.code(), Some(0..=2)) && !printed.contains("panicked");
         assert!(sound, "check of {}: {}\n{printed}", keep_files(&home, from), output.status);
         let mut suite =
-            Suite::open_with(&[home.path("f")], &Reading { limits, ..Reading::default() }).expect("readable");
+            CaseSet::open_with(&[home.path("f")], &Reading { limits, ..Reading::default() }).expect("readable");
         suite.plan(JOBS);
         suite.invalid_files.iter().for_each(|faulty| assert_places(&faulty.file, &faulty.diagnostics));
         let refused: Vec<&str> = suite.invalid_files.iter().map(|faulty| faulty.file.path.as_str()).collect();
@@ -91,7 +91,7 @@ fn mutated_files_are_refused_at_a_place_or_run() {
         let mut names: Vec<&str> = suite.cases.iter().map(|case| case.file.path.as_str()).collect();
         names.dedup();
         accepted += names.len();
-        for (case, verdict) in suite.cases.iter().zip(drive::map(&suite.cases, JOBS, |case| runner.run_case(case))) {
+        for (case, verdict) in suite.cases.iter().zip(parallel::map(&suite.cases, JOBS, |case| runner.run_case(case))) {
             runs += 1;
             assert!(
                 !blames_a_sound_library(&verdict),

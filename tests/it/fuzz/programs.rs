@@ -5,7 +5,7 @@ use crate::support::Home;
 use collspec::internals::child::Workers;
 use collspec::internals::judge::{Outcome, Status, Verdict};
 use collspec::internals::scenario::Case;
-use collspec::internals::suite::{Forms, Suite, drive};
+use collspec::internals::suite::{CaseSet, Forms, parallel};
 use collspec::internals::suite::{RunOptions, Runner};
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroUsize;
@@ -38,12 +38,12 @@ pub fn runner(seed: u64) -> Runner {
 }
 
 /// The cases of some programs, and those that are refused.
-pub fn open(programs: &[Program], forms: &str) -> Suite {
+pub fn open(programs: &[Program], forms: &str) -> CaseSet {
     let home = Home::new();
     for program in programs {
         home.file(&format!("p/{}.toml", program.seed), &program.to_string());
     }
-    let mut suite = Suite::open_in(&[home.path("p")], &Forms::parse(forms).expect("forms")).expect("readable");
+    let mut suite = CaseSet::open_in(&[home.path("p")], &Forms::parse(forms).expect("forms")).expect("readable");
     suite.plan(JOBS);
     let refused: Vec<&str> = suite.invalid_files.iter().map(|faulty| faulty.file.path.as_str()).collect();
     suite.cases.retain(|case| !refused.contains(&case.file.path.as_str()));
@@ -59,8 +59,8 @@ fn failed(verdict: &Verdict) -> bool {
     verdict.status == Status::Fail && !is_refusal(verdict)
 }
 
-pub fn verdicts(suite: &Suite, runner: &Runner) -> Vec<Verdict> {
-    drive::map(&suite.cases, JOBS, |case| runner.run_case(case))
+pub fn verdicts(suite: &CaseSet, runner: &Runner) -> Vec<Verdict> {
+    parallel::map(&suite.cases, JOBS, |case| runner.run_case(case))
 }
 
 /// Removes the steps of a failing program without which it still fails.

@@ -82,16 +82,16 @@ pub fn refusal(case: &Arc<Case>, limits: &Limits) -> Option<String> {
 pub struct InvalidCaseLimit(Mutex<HashMap<String, usize>>);
 
 impl InvalidCaseLimit {
-    /// The result of `look` for the case; no diagnostics and no call of `look` for a file with too many invalid cases.
-    pub fn look<T>(
+    /// The result of `check` for the case; no diagnostics and no call of `check` for a file with too many invalid cases.
+    pub fn check<T>(
         &self,
         case: &Arc<Case>,
-        look: impl FnOnce(&Arc<Case>) -> Result<T, Vec<Diagnostic>>,
+        check: impl FnOnce(&Arc<Case>) -> Result<T, Vec<Diagnostic>>,
     ) -> Result<T, Vec<Diagnostic>> {
         if self.counts().get(&case.file.path).is_some_and(|count| *count >= MAX_INVALID_CASES) {
             return Err(Vec::new());
         }
-        look(case).map_err(|mut diagnostics| {
+        check(case).map_err(|mut diagnostics| {
             *self.counts().entry(case.file.path.clone()).or_default() += 1;
             diagnostics.truncate(SHOWN);
             diagnostics
@@ -135,31 +135,31 @@ mod tests {
     use crate::suite::fixture;
 
     #[test]
-    fn a_sweep_of_faults_is_not_looked_at_to_its_end() {
-        let patience = InvalidCaseLimit::default();
-        let mut looked = 0;
+    fn checking_stops_after_too_many_invalid_cases_of_a_file() {
+        let limit = InvalidCaseLimit::default();
+        let mut calls = 0;
         for index in 0..1000 {
             let case = fixture::case(&format!("a/b[n={index}]"));
-            let found: Result<(), _> = patience.look(&case, |_| {
-                looked += 1;
+            let found: Result<(), _> = limit.check(&case, |_| {
+                calls += 1;
                 Err(vec![Diagnostic::new(Span { start: 0, end: 1 }, "no"); 1000])
             });
             assert_eq!(found.unwrap_err().len(), if index < MAX_INVALID_CASES { SHOWN } else { 0 });
         }
-        assert_eq!(looked, MAX_INVALID_CASES);
-        assert_eq!(patience.look(&fixture::case("c"), |_| Ok(5)).ok(), Some(5));
+        assert_eq!(calls, MAX_INVALID_CASES);
+        assert_eq!(limit.check(&fixture::case("c"), |_| Ok(5)).ok(), Some(5));
     }
 
     #[test]
-    fn the_same_fault_of_two_points_is_told_once() {
+    fn the_same_diagnostic_of_two_points_is_added_once() {
         let mut invalid_files = Vec::new();
         let diagnostic = |message: &str| vec![Diagnostic::new(Span { start: 0, end: 1 }, message)];
         add(&mut invalid_files, &fixture::case("a/b[n=1]"), diagnostic("root 4 is not below 2"));
         add(&mut invalid_files, &fixture::case("a/b[n=2]"), diagnostic("root 4 is not below 2"));
         add(&mut invalid_files, &fixture::case("a/b[n=3]"), diagnostic("root 4 is not below 3"));
         add(&mut invalid_files, &fixture::case("c"), diagnostic("root 4 is not below 2"));
-        let told: Vec<_> =
+        let counts: Vec<_> =
             invalid_files.iter().map(|invalid| (invalid.name.as_str(), invalid.diagnostics.len())).collect();
-        assert_eq!(told, [("a/b", 2), ("c", 1)]);
+        assert_eq!(counts, [("a/b", 2), ("c", 1)]);
     }
 }

@@ -1,7 +1,7 @@
-//! A worker as the parent sees it: one process or several (its parts), requests, replies with a limit of time, and its end.
+//! The parent's side of a worker: its processes (parts), requests, replies with a time limit, and its end.
 use super::Error;
-pub use super::part::Incoming;
-use super::part::WorkerProcess;
+pub use super::worker_process::Incoming;
+use super::worker_process::WorkerProcess;
 use crate::child::patience::Patience;
 use crate::child::program::Program;
 use crate::job::arena::Arena;
@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 const HELLO: Duration = Duration::from_secs(20);
 /// How long a worker may take to end when its standard input has.
 const GOODBYE: Duration = Duration::from_secs(2);
-/// How long what a dead worker said may take to arrive.
+/// Time in which the last output of a dead worker must arrive.
 const LAST_WORDS: Duration = Duration::from_millis(200);
-/// Bytes that are quoted of what all parts said.
+/// Bytes quoted of the output of all parts.
 const QUOTED: usize = 16 << 10;
 
-/// What a worker said of its library.
+/// A worker's library, as its first message names it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Hello {
     /// NCCL's version code.
@@ -42,7 +42,7 @@ pub struct Worker {
     ended: usize,
     /// Memory shared with them.
     pub arena: Arena,
-    /// What they said of their library.
+    /// Their library.
     pub hello: Hello,
 }
 
@@ -64,8 +64,8 @@ impl Worker {
         let mut patience = Patience::new(HELLO);
         let mut known: Option<Hello> = None;
         for _ in 0..self.parts.len() {
-            let (part, heard) = self.hear(&mut patience);
-            let hello = match heard {
+            let (part, incoming) = self.hear(&mut patience);
+            let hello = match incoming {
                 Incoming::Reply(Reply::Hello { protocol: PROTOCOL, version, library, .. }) => {
                     Hello { version, library }
                 }
@@ -116,7 +116,7 @@ impl Worker {
         }
     }
 
-    /// Sends a request to all parts; those that are alive have it all the same if one is dead.
+    /// Sends a request to all parts. If one is dead, the others still receive it.
     pub fn send(&mut self, request: &Request) -> Result<(), wire::WireError> {
         let mut all = Ok(());
         for part in &mut self.parts {
@@ -126,24 +126,24 @@ impl Worker {
         all
     }
 
-    /// The next thing that a part says (and which part), if one says something in time.
+    /// The next message of a part, with the part's number, if one comes in time.
     pub fn hear(&mut self, patience: &mut Patience) -> (usize, Incoming) {
         let came = patience.wait(|slice| match self.replies.recv_timeout(slice) {
             Err(RecvTimeoutError::Timeout) => None,
             other => Some(other),
         });
-        let (part, heard) = match came {
-            Some(Ok(heard)) => heard,
+        let (part, incoming) = match came {
+            Some(Ok(incoming)) => incoming,
             None => return (0, Incoming::Silence),
             Some(Err(_)) => {
                 self.ended = self.parts.len();
                 return (0, Incoming::End);
             }
         };
-        if matches!(heard, Incoming::End | Incoming::Garbled(_)) {
+        if matches!(incoming, Incoming::End | Incoming::Garbled(_)) {
             self.ended += 1;
         }
-        (part, heard)
+        (part, incoming)
     }
 
     /// False once a part is dead, which is noticed without waiting.
@@ -171,7 +171,7 @@ impl Worker {
         how
     }
 
-    /// What the parts said last has arrived, or is late.
+    /// Waits until the last output of the parts has arrived, at most [`LAST_WORDS`].
     fn settle(&self) {
         let deadline = Instant::now() + LAST_WORDS;
         self.parts.iter().for_each(|part| part.log.settle(deadline.saturating_duration_since(Instant::now())));

@@ -1,26 +1,32 @@
-//! The end of communicators that a worker does not keep, watched like the case before it.
-use super::process::{Incoming, Worker};
+//! Destroys the communicators that a worker does not keep, with a time limit.
+use super::worker::{Incoming, Worker};
 use crate::child::patience::Patience;
 use crate::job::arena::Step;
 use crate::job::{Finish, Reply, Request, SetId};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// What came of destroying them. Unless it is `Well` or `Errors`, the worker is dead.
-pub enum Finished {
-    /// They are gone.
-    Well,
-    /// World ranks, and what the library answered.
+/// How destroying communicators ended. Unless it is `Done` or `Errors`, the worker is dead.
+pub enum TeardownResult {
+    /// All are destroyed.
+    Done,
+    /// World ranks, and the errors that the library returned.
     Errors(Vec<(u32, String)>),
-    /// Not done when the time was up; these ranks were at it.
+    /// The time limit passed; these ranks were destroying communicators.
     Late(Vec<u32>),
-    /// A part died, in words.
+    /// A part died; how.
     Dead(String),
 }
 
-/// Ends a case whose communicators are kept under this name or destroyed, with other sets; waits for that for `limit` at
-/// most.
-pub fn finish(worker: &mut Worker, ranks: u32, keep: Option<SetId>, destroy: Vec<SetId>, limit: Duration) -> Finished {
+/// Ends a case: its communicators are kept as `keep` or destroyed, and the sets in `destroy` are destroyed. Waits at most
+/// `limit`.
+pub fn tear_down(
+    worker: &mut Worker,
+    ranks: u32,
+    keep: Option<SetId>,
+    destroy: Vec<SetId>,
+    limit: Duration,
+) -> TeardownResult {
     let mut patience = Patience::new(limit);
     // a dead part is noticed below
     let _ = worker.send(&Request::Finish(Finish { keep, destroy, answer: true }));
@@ -34,7 +40,7 @@ pub fn finish(worker: &mut Worker, ranks: u32, keep: Option<SetId>, destroy: Vec
             }
             (_, Incoming::Reply(Reply::Trouble(text)) | Incoming::Garbled(text)) => {
                 worker.end(0);
-                return Finished::Dead(text);
+                return TeardownResult::Dead(text);
             }
             (_, Incoming::Reply(_)) => {}
             (_, Incoming::Silence) => {
@@ -44,11 +50,11 @@ pub fn finish(worker: &mut Worker, ranks: u32, keep: Option<SetId>, destroy: Vec
                 };
                 let at_it = (0..ranks).filter(at_it).collect();
                 worker.end(0);
-                return Finished::Late(at_it);
+                return TeardownResult::Late(at_it);
             }
-            (part, Incoming::End) => return Finished::Dead(worker.end(part)),
+            (part, Incoming::End) => return TeardownResult::Dead(worker.end(part)),
         }
     }
     all.sort();
-    if all.is_empty() { Finished::Well } else { Finished::Errors(all) }
+    if all.is_empty() { TeardownResult::Done } else { TeardownResult::Errors(all) }
 }

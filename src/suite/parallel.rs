@@ -1,4 +1,4 @@
-//! Many cases on a few threads, and what happens to them in one order.
+//! Runs work on several threads and collects the results on the calling thread.
 use crate::judge::{self, Status, Verdict};
 use crate::report::Event;
 use crate::run::memory::threads;
@@ -11,15 +11,15 @@ use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Instant;
 
-/// Whoever can say what comes of a case.
+/// Runs cases and judges them.
 pub trait Executor: Sync {
-    /// Runs and judges it; called from several threads at once.
+    /// The verdict of the case; called from several threads at once.
     fn run_case(&self, case: &Arc<Case>) -> Verdict;
 }
 
-/// Runs all `cases` on `jobs` threads. The events come on the calling thread; when `sink` fails, cases that run come to
-/// their end, no other is begun, and its error comes back.
-pub fn drive<E>(
+/// Runs all `cases` on `jobs` threads. The events come on the calling thread; when `sink` fails, cases that are
+/// running finish, no other is started, and its error is returned.
+pub fn run_all<E>(
     cases: &[Arc<Case>],
     executor: &dyn Executor,
     jobs: usize,
@@ -32,7 +32,7 @@ pub fn drive<E>(
         jobs,
         |_, case, send| {
             send(Event::CaseStarted { case: case.clone() });
-            let verdict = Box::new(contained(executor, case));
+            let verdict = Box::new(run_catching_panics(executor, case));
             send(Event::CaseDone { case: case.clone(), verdict });
         },
         |event| sink(&event),
@@ -75,11 +75,11 @@ pub(crate) fn stream<T: Sync, M: Send, E>(
         for _ in 0..threads(jobs).clamp(1, items.len().max(1)) {
             let sender = sender.clone();
             let body = move || {
-                let mut heard = true;
-                while heard {
+                let mut receiver_is_there = true;
+                while receiver_is_there {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(item) = items.get(index) else { break };
-                    work(index, item, &mut |message| heard &= sender.send(message).is_ok());
+                    work(index, item, &mut |message| receiver_is_there &= sender.send(message).is_ok());
                 }
             };
             if thread::Builder::new().name("job".into()).spawn_scoped(scope, body).is_err() {
@@ -91,7 +91,7 @@ pub(crate) fn stream<T: Sync, M: Send, E>(
         if started == 0 {
             return in_turn(items, work, sink);
         }
-        // Leaving early drops the receiver, which tells the threads that nobody listens any more.
+        // Leaving early drops the receiver, and the threads stop after their current item.
         messages.into_iter().try_for_each(&mut sink)
     })
 }
@@ -114,18 +114,18 @@ fn in_turn<T, M, E>(
     Ok(())
 }
 
-/// A defect of ours in one case (a panic of planning or judging) must not take the others' verdicts along.
-pub(crate) fn contained(executor: &dyn Executor, case: &Arc<Case>) -> Verdict {
+/// The verdict of the case; a panic in planning or judging fails this case only, so that the others keep their verdicts.
+pub(crate) fn run_catching_panics(executor: &dyn Executor, case: &Arc<Case>) -> Verdict {
     catch_unwind(AssertUnwindSafe(|| executor.run_case(case))).unwrap_or_else(|panic| {
-        let text = format!("collspec itself failed on this case, please report it: {}", words_of(&*panic));
+        let text = format!("collspec itself failed on this case, please report it: {}", panic_text(&*panic));
         Verdict { status: Status::Fail, ..judge::skipped(case, text) }
     })
 }
 
-/// What a panic said.
-pub(crate) fn words_of(panic: &(dyn Any + Send)) -> String {
+/// The message of a panic.
+pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| text.to_string());
-    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without words".to_owned())
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "a panic without a message".to_owned())
 }
 
 #[cfg(test)]
@@ -156,7 +156,7 @@ mod tests {
     fn every_case_gets_one_verdict_between_start_and_finish() {
         let cases: Vec<_> = (0..20).map(|i| case(&format!("c{i}"))).collect();
         let mut events = Vec::new();
-        drive(&cases, &Fake, 3, |event| {
+        run_all(&cases, &Fake, 3, |event| {
             events.push(event.clone());
             Ok::<(), ()>(())
         })
@@ -180,7 +180,7 @@ mod tests {
     fn a_panic_costs_one_case() {
         let cases = [case("good"), case("bad"), case("fine")];
         let mut seen = Vec::new();
-        drive(&cases, &Fake, 1, |event| {
+        run_all(&cases, &Fake, 1, |event| {
             if let Event::CaseDone { verdict, .. } = event {
                 seen.push((verdict.status, verdict.reason.clone()));
             }
@@ -196,7 +196,7 @@ mod tests {
     fn a_failing_sink_ends_the_run() {
         let cases: Vec<_> = (0..1000).map(|i| case(&format!("c{i}"))).collect();
         let mut done = 0;
-        let result = drive(&cases, &Fake, 2, |event| {
+        let result = run_all(&cases, &Fake, 2, |event| {
             done += usize::from(matches!(event, Event::CaseDone { .. }));
             if done == 3 { Err("closed") } else { Ok(()) }
         });

@@ -14,7 +14,7 @@ const GROUP: [&str; 2] = ["ncclGroupStart", "ncclGroupEnd"];
 const PAIRS: [&str; 4] = ["ncclSend", "ncclRecv", "ncclCommCount", "ncclCommUserRank"];
 
 /// The first thing that is missing.
-pub fn lacking(plan: &Plan, machine: &Machine) -> Option<String> {
+pub fn missing_feature(plan: &Plan, machine: &Machine) -> Option<String> {
     let has = |name: &str| machine.probed.symbols.iter().any(|symbol| symbol == name);
     // one thread makes the calls of all ranks, which only groups allow; communicators are destroyed after every case
     let grouped: &[_] = if plan.case.placement == Placement::OneThread { &GROUP } else { &[] };
@@ -43,7 +43,7 @@ fn needed(what: &str, since: &str, machine: &Machine) -> String {
     format!("needs {what} (since NCCL {since}); this is {}", version_text(machine.probed.version))
 }
 
-/// A configuration's field that the library does not look at yet.
+/// A field of a configuration that this version of the library ignores.
 fn field(kind: &CallKind, plan: &Plan, machine: &Machine) -> Option<String> {
     let (CallKind::Init { config, .. } | CallKind::Split { config, .. }) = kind else { return None };
     let set = plan.configs.get((*config)? as usize)?;

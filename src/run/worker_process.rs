@@ -1,4 +1,4 @@
-//! One process of a worker as the parent sees it: its pipes, its log, and its end.
+//! The parent's side of one process of a worker: its pipes, its log, and its end.
 use super::Error;
 use super::log::Log;
 use crate::child::guard::ChildGuard;
@@ -17,22 +17,22 @@ use std::time::Duration;
 
 /// Where NCCL writes its log; unset, it uses a buffer that dies with the process.
 const DEBUG_FILE: &str = "NCCL_DEBUG_FILE";
-/// Whatever the process writes comes to its [`Log`] by a pipe, so that no file is left behind and no disk is needed. NCCL
-/// opens this like any file, and writes it line by line.
+/// The process's output, and with this path NCCL's log too, goes to its [`Log`] through a pipe: no file is left behind and no
+/// disk is needed. NCCL opens this path like any file and writes it line by line.
 const OWN_LOG: &str = "/proc/self/fd/2";
 
 /// How long a process that has closed its pipe may take to end by itself.
 const CLOSING: Duration = Duration::from_secs(1);
 
-/// What comes from a part.
+/// A message from a part, or its absence.
 pub enum Incoming {
     /// A message.
     Reply(Reply),
-    /// Something that is none.
+    /// Bytes that are no message.
     Garbled(String),
     /// It has closed its side: it is dead, or as good as that.
     End,
-    /// Nothing in time.
+    /// No message within the time limit.
     Silence,
 }
 
@@ -40,12 +40,12 @@ pub enum Incoming {
 pub struct WorkerProcess {
     guard: ChildGuard,
     stdin: Option<ChildStdin>,
-    /// What it writes to its standard output and error, and NCCL's log.
+    /// Its standard output and error, and NCCL's log.
     pub log: Arc<Log>,
 }
 
 impl WorkerProcess {
-    /// Starts `program` as part `number` of a worker. What it says goes to `tell`.
+    /// Starts `program` as part `number` of a worker. Its messages go to `tell`.
     pub fn start(
         program: &Program,
         env: &[(String, String)],
@@ -73,13 +73,13 @@ impl WorkerProcess {
         let (mut from, log_reader) = (BufReader::new(guard.reader(reply_reader)), guard.reader(log_reader));
         let listen = move || {
             loop {
-                let heard = match wire::receive(&mut from) {
+                let incoming = match wire::receive(&mut from) {
                     Ok(Some(reply)) => Incoming::Reply(reply),
                     Ok(None) => Incoming::End,
                     Err(error) => Incoming::Garbled(error.to_string()),
                 };
-                let more = matches!(heard, Incoming::Reply(_));
-                if tell.send((number, heard)).is_err() || !more {
+                let more = matches!(incoming, Incoming::Reply(_));
+                if tell.send((number, incoming)).is_err() || !more {
                     return;
                 }
             }
@@ -105,10 +105,10 @@ impl WorkerProcess {
 
     /// False once it is dead, which is noticed without waiting.
     pub fn alive(&self) -> bool {
-        self.guard.goes_on()
+        self.guard.is_running()
     }
 
-    /// Nothing more will be asked: it ends by itself.
+    /// Closes its request pipe; it then ends by itself.
     pub fn close(&mut self) {
         self.stdin = None;
     }
@@ -122,7 +122,7 @@ impl WorkerProcess {
     /// Kills it with all that it started, and says how it ended (what killed it first, if it was dead before).
     pub fn end(&mut self) -> String {
         self.kill();
-        self.guard.end().map_or_else(|error| format!("an unknown status ({error})"), words)
+        self.guard.end().map_or_else(|error| format!("an unknown status ({error})"), exit_text)
     }
 
     /// As [`WorkerProcess::end`], of a process that has closed its pipe: most likely it is about to end.
@@ -139,7 +139,7 @@ impl Drop for WorkerProcess {
     }
 }
 
-fn words(status: ExitStatus) -> String {
+fn exit_text(status: ExitStatus) -> String {
     let Some(signal) = status.signal() else {
         return format!("exit status {}", status.code().unwrap_or(-1));
     };

@@ -1,20 +1,20 @@
-//! What the cases of each file cost together.
+//! The work of each file: the sum over its cases.
 use crate::scenario::Case;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Work by file.
-pub(super) struct Works<'a>(BTreeMap<&'a str, File<'a>>);
+pub(super) struct FileWork<'a>(BTreeMap<&'a str, File<'a>>);
 
-/// One file.
+/// The cases of a file and their work.
 struct File<'a> {
     first: &'a Arc<Case>,
     cases: usize,
     work: AtomicU64,
 }
 
-impl<'a> Works<'a> {
+impl<'a> FileWork<'a> {
     /// The files of these cases, with no work yet.
     pub fn of(cases: &'a [Arc<Case>]) -> Self {
         let mut files = BTreeMap::new();

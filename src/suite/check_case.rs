@@ -1,0 +1,62 @@
+//! Checks a case without running it.
+use super::invalid_files;
+use crate::judge;
+use crate::oracle::Forecast;
+use crate::plan::cost::human;
+use crate::plan::{Foresight, Limits, Plan, Waiting, sentences};
+use crate::run::memory::Turns;
+use crate::scenario::{Case, Diagnostic};
+use std::sync::Arc;
+
+/// The result of checking a valid case.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CheckResult {
+    /// It finishes.
+    Completes,
+    /// It finishes only if sends are buffered; who waits for whom.
+    MayBlock(String),
+    /// It cannot finish; who waits for whom.
+    Stuck(String),
+    /// It is refused, as its file expects.
+    Refused,
+    /// It can be planned, but this machine lacks the memory to work out the expected results.
+    TooLarge(String),
+}
+
+/// Plans the case and works out its expected results.
+///
+/// # Errors
+///
+/// The diagnostics of a case that cannot be run as it is written, or of one that can although its file expects a refusal.
+pub fn check_case(case: &Arc<Case>, limits: &Limits, turns: &Turns) -> Result<CheckResult, Vec<Diagnostic>> {
+    let Some(plan) = invalid_files::plan(case, limits)? else { return Ok(CheckResult::Refused) };
+    let Some(_turn) = turns.take(plan.cost.memory) else {
+        let (needed, free) = (human(plan.cost.memory), human(turns.total()));
+        return Ok(CheckResult::TooLarge(format!("it needs {needed} of memory, and this machine has {free} free")));
+    };
+    if let Err(diagnostics) = Forecast::new(&plan, invalid_files::SEED) {
+        return invalid_files::unless_expected(case, diagnostics).map(|()| CheckResult::Refused);
+    }
+    if let Some(finding) = judge::missing_refusal(case).and_then(|verdict| verdict.findings.into_iter().next()) {
+        return Err(vec![Diagnostic::new(finding.span.unwrap_or(case.span), finding.text)]);
+    }
+    Ok(match &plan.foresight {
+        Foresight::Completes => CheckResult::Completes,
+        Foresight::MayBlock(circle) => CheckResult::MayBlock(waiting_text(&plan, circle)),
+        Foresight::Stuck(waiting) => CheckResult::Stuck(waiting_text(&plan, waiting)),
+    })
+}
+
+/// Number of sentences that are shown.
+const SHOWN: usize = 3;
+
+fn waiting_text(plan: &Plan, waiting: &[Waiting]) -> String {
+    let label = |w: &Waiting| plan.steps.get(w.step as usize).map_or(String::new(), |step| step.label.clone());
+    let mut parts = sentences(waiting, label);
+    if parts.len() > SHOWN {
+        let more = parts.len() - SHOWN;
+        parts.truncate(SHOWN);
+        parts.push(format!("and {more} more"));
+    }
+    parts.join("; ")
+}
