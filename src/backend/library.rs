@@ -368,25 +368,25 @@ impl Library {
         let (send, recv) = (c.send.as_ptr().cast_const(), c.recv.as_ptr());
         let (count, dtype, op, root) = (c.count as usize, c.dtype.nccl(), c.op, c.root);
         let (comm, stream) = (c.comm.0, c.stream.raw());
-        let lacks = match c.call {
-            NcclCall::AlltoAll => self.table.ncclAlltoAll.is_none(),
-            NcclCall::Gather => self.table.ncclGather.is_none(),
-            NcclCall::Scatter => self.table.ncclScatter.is_none(),
-            _ => false,
-        };
-        if lacks {
-            return self.pairwise(c);
+        macro_rules! dispatch {
+            (@ $function:ident ()) => { call!(self, $function(send, recv, count, dtype, comm, stream))? };
+            (@ $function:ident (reduction)) => { call!(self, $function(send, recv, count, dtype, op, comm, stream))? };
+            (@ $function:ident (root)) => { call!(self, $function(send, recv, count, dtype, root, comm, stream))? };
+            (@ $function:ident (reduction, root)) => {
+                call!(self, $function(send, recv, count, dtype, op, root, comm, stream))?
+            };
+            ($($variant:ident $function:ident $takes:tt $written:ident;)*) => {
+                match c.call {
+                    $(
+                        NcclCall::$variant if c.call.is_pairwise() && self.table.$function.is_none() => {
+                            return self.pairwise(c);
+                        }
+                        NcclCall::$variant => dispatch!(@ $function $takes),
+                    )*
+                }
+            };
         }
-        let code = match c.call {
-            NcclCall::AllReduce => call!(self, ncclAllReduce(send, recv, count, dtype, op, comm, stream))?,
-            NcclCall::Reduce => call!(self, ncclReduce(send, recv, count, dtype, op, root, comm, stream))?,
-            NcclCall::Broadcast => call!(self, ncclBroadcast(send, recv, count, dtype, root, comm, stream))?,
-            NcclCall::AllGather => call!(self, ncclAllGather(send, recv, count, dtype, comm, stream))?,
-            NcclCall::ReduceScatter => call!(self, ncclReduceScatter(send, recv, count, dtype, op, comm, stream))?,
-            NcclCall::AlltoAll => call!(self, ncclAlltoAll(send, recv, count, dtype, comm, stream))?,
-            NcclCall::Gather => call!(self, ncclGather(send, recv, count, dtype, root, comm, stream))?,
-            NcclCall::Scatter => call!(self, ncclScatter(send, recv, count, dtype, root, comm, stream))?,
-        };
+        let code = nccl_sys::collectives!(dispatch);
         self.check(c.call.symbol(), c.comm, code)
     }
     /// The communicator's number of ranks, and this rank's number.

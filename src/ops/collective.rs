@@ -26,35 +26,29 @@ pub struct Collective {
     pub algorithms: &'static [&'static str],
 }
 
-/// NCCL's collective functions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
-#[allow(missing_docs)]
-pub enum NcclCall {
-    AllReduce,
-    Reduce,
-    Broadcast,
-    AllGather,
-    ReduceScatter,
-    AlltoAll,
-    Gather,
-    Scatter,
+macro_rules! calls {
+    ($($variant:ident $function:ident ($($takes:ident),*) $written:ident;)*) => {
+        /// NCCL's collective functions.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+        #[allow(missing_docs)]
+        pub enum NcclCall {
+            $($variant,)*
+        }
+
+        impl NcclCall {
+            /// The function's name.
+            pub const fn symbol(self) -> &'static str {
+                match self {
+                    $(Self::$variant => stringify!($function),)*
+                }
+            }
+        }
+    };
 }
 
-impl NcclCall {
-    /// The function's name.
-    pub const fn symbol(self) -> &'static str {
-        match self {
-            Self::AllReduce => "ncclAllReduce",
-            Self::Reduce => "ncclReduce",
-            Self::Broadcast => "ncclBroadcast",
-            Self::AllGather => "ncclAllGather",
-            Self::ReduceScatter => "ncclReduceScatter",
-            Self::AlltoAll => "ncclAlltoAll",
-            Self::Gather => "ncclGather",
-            Self::Scatter => "ncclScatter",
-        }
-    }
+nccl_sys::collectives!(calls);
 
+impl NcclCall {
     /// True if a group of sends and receives does the same, as NCCL's user guide suggests: so libraries without the function
     /// can run it.
     pub const fn is_pairwise(self) -> bool {

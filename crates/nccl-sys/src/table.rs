@@ -235,6 +235,24 @@ table! {
     "-" fn collspecReached(words: *mut c_ulonglong, len: c_ulonglong) -> ncclResult_t;
 }
 
+/// Passes NCCL's collectives of one call to the macro `then`, a line each: name, function, what it takes besides buffers, count,
+/// type, communicator and stream (`reduction`, `root`), and the ranks whose receive buffer it writes (`all`, or the `root`).
+#[macro_export]
+macro_rules! collectives {
+    ($then:ident) => {
+        $then! {
+            AllReduce ncclAllReduce (reduction) all;
+            Reduce ncclReduce (reduction, root) root;
+            Broadcast ncclBroadcast (root) all;
+            AllGather ncclAllGather () all;
+            ReduceScatter ncclReduceScatter (reduction) all;
+            AlltoAll ncclAlltoAll () all;
+            Gather ncclGather (root) root;
+            Scatter ncclScatter (root) all;
+        }
+    };
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -18,25 +18,29 @@ fn around(moment: Moment, call: impl FnOnce() -> ncclResult_t) -> ncclResult_t {
         .unwrap_or(ncclResult_t::InternalError)
 }
 
+macro_rules! export_one {
+    (fn $name:ident($($arg:ident: $ty:ty),* $(,)?), $moment:expr $(, then $code:ident => $then:expr)?;) => {
+        #[unsafe(no_mangle)]
+        unsafe extern "C" fn $name($($arg: $ty),*) -> ncclResult_t {
+            around($moment, || {
+                let code = match table().$name {
+                    // SAFETY: the caller keeps to NCCL's contract, which is that of the table.
+                    Some(f) => unsafe { f($($arg),*) },
+                    None => ncclResult_t::InternalError,
+                };
+                $(let $code = code; $then;)?
+                code
+            })
+        }
+    };
+}
+
 macro_rules! export {
     ($(
         fn $name:ident($($arg:ident: $ty:ty),* $(,)?), $moment:expr $(, then $code:ident => $then:expr)?;
     )*) => {
-        $(
-            #[unsafe(no_mangle)]
-            unsafe extern "C" fn $name($($arg: $ty),*) -> ncclResult_t {
-                around($moment, || {
-                    let code = match table().$name {
-                        // SAFETY: the caller keeps to NCCL's contract, which is that of the table.
-                        Some(f) => unsafe { f($($arg),*) },
-                        None => ncclResult_t::InternalError,
-                    };
-                    $(let $code = code; $then;)?
-                    code
-                })
-            }
-        )*
-        /// The functions that answer an `ncclResult_t`.
+        $(export_one! { fn $name($($arg: $ty),*), $moment $(, then $code => $then)?; })*
+        /// The functions that answer an `ncclResult_t`, besides the collectives.
         const WITH_RESULT: &[&str] = &[$(stringify!($name)),*];
     };
 }
@@ -79,24 +83,8 @@ export! {
         if code == ncclResult_t::Success { misbehave::group_started() }
     };
     fn ncclGroupEnd(), Moment::Other, then code => misbehave::group_ended(code);
-    fn ncclAllReduce(send: From, recv: To, count: usize, dtype: Type, op: Op, comm: Comm, stream: Stream),
-        Moment::Operation(comm, stream), then code => wrote!(code, recv, count, dtype, None, comm, stream);
-    fn ncclReduce(send: From, recv: To, count: usize, dtype: Type, op: Op, root: c_int, comm: Comm, stream: Stream),
-        Moment::Operation(comm, stream), then code => wrote!(code, recv, count, dtype, Some(root), comm, stream);
-    fn ncclBroadcast(send: From, recv: To, count: usize, dtype: Type, root: c_int, comm: Comm, stream: Stream),
-        Moment::Operation(comm, stream), then code => wrote!(code, recv, count, dtype, None, comm, stream);
     fn ncclBcast(buff: To, count: usize, dtype: Type, root: c_int, comm: Comm, stream: Stream),
         Moment::Operation(comm, stream), then code => wrote!(code, buff, count, dtype, None, comm, stream);
-    fn ncclAllGather(send: From, recv: To, count: usize, dtype: Type, comm: Comm, stream: Stream),
-        Moment::Operation(comm, stream), then code => wrote!(code, recv, count, dtype, None, comm, stream);
-    fn ncclReduceScatter(send: From, recv: To, count: usize, dtype: Type, op: Op, comm: Comm, stream: Stream),
-        Moment::Operation(comm, stream), then code => wrote!(code, recv, count, dtype, None, comm, stream);
-    fn ncclAlltoAll(send: From, recv: To, count: usize, dtype: Type, comm: Comm, stream: Stream),
-        Moment::Operation(comm, stream), then code => wrote!(code, recv, count, dtype, None, comm, stream);
-    fn ncclGather(send: From, recv: To, count: usize, dtype: Type, root: c_int, comm: Comm, stream: Stream),
-        Moment::Operation(comm, stream), then code => wrote!(code, recv, count, dtype, Some(root), comm, stream);
-    fn ncclScatter(send: From, recv: To, count: usize, dtype: Type, root: c_int, comm: Comm, stream: Stream),
-        Moment::Operation(comm, stream), then code => wrote!(code, recv, count, dtype, None, comm, stream);
     fn ncclSend(send: From, count: usize, dtype: Type, peer: c_int, comm: Comm, stream: Stream),
         Moment::Operation(comm, stream);
     fn ncclRecv(recv: To, count: usize, dtype: Type, peer: c_int, comm: Comm, stream: Stream),
@@ -116,6 +104,36 @@ export! {
     fn collspecFault(fault: *const c_char), Moment::Other;
     fn collspecReached(words: *mut c_ulonglong, len: c_ulonglong), Moment::Other;
 }
+
+macro_rules! export_collectives {
+    (@ $function:ident () all) => {
+        export_collectives!(@ $function (), None);
+    };
+    (@ $function:ident (reduction) all) => {
+        export_collectives!(@ $function (op: Op,), None);
+    };
+    (@ $function:ident (root) all) => {
+        export_collectives!(@ $function (root: c_int,), None);
+    };
+    (@ $function:ident (root) root) => {
+        export_collectives!(@ $function (root: c_int,), Some(root));
+    };
+    (@ $function:ident (reduction, root) root) => {
+        export_collectives!(@ $function (op: Op, root: c_int,), Some(root));
+    };
+    (@ $function:ident ($($arg:ident: $ty:ty,)*), $writer:expr) => {
+        export_one! {
+            fn $function(send: From, recv: To, count: usize, dtype: Type, $($arg: $ty,)* comm: Comm, stream: Stream),
+            Moment::Operation(comm, stream), then code => wrote!(code, recv, count, dtype, $writer, comm, stream);
+        }
+    };
+    ($($variant:ident $function:ident $takes:tt $written:ident;)*) => {
+        $(export_collectives!(@ $function $takes $written);)*
+        const COLLECTIVES: &[&str] = &[$(stringify!($function)),*];
+    };
+}
+
+nccl_sys::collectives!(export_collectives);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ncclGetErrorString(result: ncclResult_t) -> *const c_char {
@@ -143,7 +161,8 @@ extern "C" fn collspecStandin() -> *const c_char {
 }
 
 /// Everything of the table that is exported: the functions with a result, then the others.
-pub const EXPORTED: [&[&str]; 2] = [WITH_RESULT, &["ncclGetErrorString", "ncclGetLastError", "collspecWhoWaits"]];
+pub const EXPORTED: [&[&str]; 3] =
+    [WITH_RESULT, COLLECTIVES, &["ncclGetErrorString", "ncclGetLastError", "collspecWhoWaits"]];
 
 #[cfg(test)]
 mod tests {

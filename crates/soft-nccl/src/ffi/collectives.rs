@@ -79,6 +79,7 @@ impl Call {
 /// A C function: its name, its own arguments, then count, type, send side, receive side, reduction, root or peer.
 macro_rules! operation {
     ($name:ident, $kind:ident, ($($arg:ident: $ty:ty),*), $count:ident, $dtype:ident, $send:expr, $recv:expr, $op:expr, $peer:expr) => {
+        #[allow(non_snake_case)]
         unsafe extern "C" fn $name(
             $($arg: $ty,)* comm: ncclComm_t, stream: cudaStream_t,
         ) -> ncclResult_t {
@@ -96,39 +97,44 @@ type Dtype = ncclDataType_t;
 type Op = ncclRedOp_t;
 const NOWHERE: To = std::ptr::null_mut();
 
-operation!(all_reduce, AllReduce, (send: From, recv: To, count: usize, dtype: Dtype, op: Op),
-    count, dtype, send, recv, Some(op), None);
-operation!(reduce, Reduce, (send: From, recv: To, count: usize, dtype: Dtype, op: Op, root: c_int),
-    count, dtype, send, recv, Some(op), Some(root));
-operation!(broadcast, Broadcast, (send: From, recv: To, count: usize, dtype: Dtype, root: c_int),
-    count, dtype, send, recv, None, Some(root));
+macro_rules! collective_operations {
+    (@ $function:ident $kind:ident ()) => {
+        operation!($function, $kind, (send: From, recv: To, count: usize, dtype: Dtype),
+            count, dtype, send, recv, None, None);
+    };
+    (@ $function:ident $kind:ident (reduction)) => {
+        operation!($function, $kind, (send: From, recv: To, count: usize, dtype: Dtype, op: Op),
+            count, dtype, send, recv, Some(op), None);
+    };
+    (@ $function:ident $kind:ident (root)) => {
+        operation!($function, $kind, (send: From, recv: To, count: usize, dtype: Dtype, root: c_int),
+            count, dtype, send, recv, None, Some(root));
+    };
+    (@ $function:ident $kind:ident (reduction, root)) => {
+        operation!($function, $kind, (send: From, recv: To, count: usize, dtype: Dtype, op: Op, root: c_int),
+            count, dtype, send, recv, Some(op), Some(root));
+    };
+    ($($kind:ident $function:ident $takes:tt $written:ident;)*) => {
+        $(collective_operations!(@ $function $kind $takes);)*
+
+        fn fill_collectives(table: &mut Nccl) {
+            $(table.$function = Some($function);)*
+        }
+    };
+}
+
+nccl_sys::collectives!(collective_operations);
+
 operation!(bcast, Broadcast, (buffer: To, count: usize, dtype: Dtype, root: c_int),
     count, dtype, buffer.cast_const(), buffer, None, Some(root));
-operation!(all_gather, AllGather, (send: From, recv: To, count: usize, dtype: Dtype),
-    count, dtype, send, recv, None, None);
-operation!(reduce_scatter, ReduceScatter, (send: From, recv: To, count: usize, dtype: Dtype, op: Op),
-    count, dtype, send, recv, Some(op), None);
-operation!(all_to_all, AlltoAll, (send: From, recv: To, count: usize, dtype: Dtype),
-    count, dtype, send, recv, None, None);
-operation!(gather, Gather, (send: From, recv: To, count: usize, dtype: Dtype, root: c_int),
-    count, dtype, send, recv, None, Some(root));
-operation!(scatter, Scatter, (send: From, recv: To, count: usize, dtype: Dtype, root: c_int),
-    count, dtype, send, recv, None, Some(root));
 operation!(send, Send, (buffer: From, count: usize, dtype: Dtype, peer: c_int),
     count, dtype, buffer, NOWHERE, None, Some(peer));
 operation!(recv, Recv, (buffer: To, count: usize, dtype: Dtype, peer: c_int),
     count, dtype, NOWHERE.cast_const(), buffer, None, Some(peer));
 
 pub(super) fn fill(table: &mut Nccl) {
-    table.ncclAllReduce = Some(all_reduce);
-    table.ncclReduce = Some(reduce);
-    table.ncclBroadcast = Some(broadcast);
+    fill_collectives(table);
     table.ncclBcast = Some(bcast);
-    table.ncclAllGather = Some(all_gather);
-    table.ncclReduceScatter = Some(reduce_scatter);
-    table.ncclAlltoAll = Some(all_to_all);
-    table.ncclGather = Some(gather);
-    table.ncclScatter = Some(scatter);
     table.ncclSend = Some(send);
     table.ncclRecv = Some(recv);
 }
