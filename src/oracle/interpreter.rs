@@ -140,7 +140,7 @@ impl<'p> Interpreter<'p> {
             }
             Event::Land { message, to, .. } => {
                 let data =
-                    self.messages.remove(message).ok_or((None, "a message arrives that nobody has sent".into()))?;
+                    self.messages.remove(message).ok_or((None, "a message arrives that no rank has sent".into()))?;
                 let landed = self.write(number, to.region, data.without_origin());
                 if landed.is_err() && self.plan.undefined.is_some() {
                     // The message has another size than its receiver expects.
