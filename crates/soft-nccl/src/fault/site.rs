@@ -68,7 +68,7 @@ impl Site {
             Kind::Reduce | Kind::Broadcast => send == recv,
             Kind::AllGather | Kind::Gather => send == recv.wrapping_add(own),
             Kind::ReduceScatter | Kind::Scatter => recv == send.wrapping_add(own),
-            Kind::AlltoAll | Kind::Send | Kind::Recv => false,
+            _ => false,
         }
     }
 }
