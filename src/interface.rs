@@ -25,7 +25,7 @@ impl Options {
     /// ```
     /// let options = collspec::Options::new().with("backend", "soft")?.with("timeout", "2.5")?;
     /// let error = options.with("seed", "none").unwrap_err();
-    /// assert_eq!(error.to_string(), "a number from 0 on is wanted");
+    /// assert_eq!(error.to_string(), "expected a whole number, 0 or greater");
     /// # Ok::<(), collspec::OptionError>(())
     /// ```
     ///

@@ -72,19 +72,19 @@ pub struct AuditSettings {
 #[derive(Debug, Error)]
 pub enum AuditError {
     /// Files are invalid; nothing was run.
-    #[error("{} with faults; nothing was run", crate::suite::files_in_words(*.0))]
+    #[error("errors in {}; nothing was run", crate::suite::files_in_words(*.0))]
     InvalidFiles(usize),
     /// There are no cases.
-    #[error("there is nothing to run")]
+    #[error("there are no cases to run")]
     Empty,
     /// Cases fail on the library without a fault.
-    #[error("{} without any fault, so it cannot be said what they catch", failing_cases(.0))]
+    #[error("{} on the library without a fault, so the audit cannot tell what they catch; correct them first", failing_cases(.0))]
     FailsWithoutFault(Vec<SoundFailure>),
     /// The runner could not be set up.
     #[error("cannot run cases")]
     Runner(#[from] crate::run::Error),
     /// Reporting an event failed.
-    #[error("cannot tell how far the audit is")]
+    #[error("cannot report the audit's progress")]
     Progress(#[from] io::Error),
 }
 

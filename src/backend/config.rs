@@ -30,13 +30,13 @@ impl CommConfig {
                 (ConfigAccess::Int(field), ConfigValue::Int(v)) => {
                     *field(&mut inner) = c_int::try_from(*v).map_err(|_| wrong("out of range"))?;
                 }
-                (ConfigAccess::Int(_), ConfigValue::Text(_)) => return Err(wrong("a number is wanted")),
+                (ConfigAccess::Int(_), ConfigValue::Text(_)) => return Err(wrong("expected a number")),
                 (ConfigAccess::Text(field), ConfigValue::Text(text)) => {
-                    let text = CString::new(text.as_str()).map_err(|_| wrong("a text without zero bytes is wanted"))?;
+                    let text = CString::new(text.as_str()).map_err(|_| wrong("expected a text without zero bytes"))?;
                     *field(&mut inner) = text.as_ptr();
                     texts.push(text);
                 }
-                (ConfigAccess::Text(_), ConfigValue::Int(_)) => return Err(wrong("a text is wanted")),
+                (ConfigAccess::Text(_), ConfigValue::Int(_)) => return Err(wrong("expected a text")),
             }
         }
         Ok(Self { inner, _texts: texts })

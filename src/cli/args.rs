@@ -28,7 +28,7 @@ pub enum Command {
     Run(RunArgs),
     Check(CheckArgs),
     Audit(AuditArgs),
-    /// NCCL libraries: which ones this machine has, and getting another.
+    /// List this machine's NCCL libraries, or fetch another.
     #[command(subcommand)]
     Nccl(NcclCommand),
     Doctor(DoctorArgs),
@@ -44,11 +44,11 @@ pub enum NcclCommand {
     Fetch(NcclFetchArgs),
 }
 
-/// Get an NCCL library from its Python wheel; prints the file's path.
+/// Fetch an NCCL library from its Python wheel and print the file's path.
 ///
-/// The wheel comes through pip, or uv where there is no pip, with whatever registry and proxy they are set up for. The
-/// library is taken out if its hash is right, into $XDG_CACHE_HOME/collspec/nccl (or ~/.cache/collspec/nccl); no code of
-/// the wheel runs. A library that is there already is not fetched again.
+/// The wheel comes through pip, or uv where there is no pip, with the registry and proxy that they are set up for. The
+/// library is extracted, if its hash is right, into $XDG_CACHE_HOME/collspec/nccl (or ~/.cache/collspec/nccl); no code of
+/// the wheel runs. A library that was fetched before is not fetched again.
 #[derive(Debug, ClapArgs)]
 pub struct NcclFetchArgs {
     /// The version, for example 2.30.7.
@@ -60,13 +60,13 @@ pub struct NcclFetchArgs {
     pub cuda: CudaRelease,
 }
 
-/// Which cases.
+/// The cases to run.
 #[derive(Debug, ClapArgs)]
 pub struct SelectionArgs {
     /// Scenario files, or folders that hold them.
     ///
-    /// A case is called by its file's path under the folder given, without `.toml`; the cases of a file given by itself by
-    /// its name alone. Points of a matrix have `[axis=value,...]` behind that.
+    /// The name of a case is its file's path below the given folder, without `.toml`; for a file that is given by itself, the
+    /// file's name alone. Points of a matrix have `[axis=value,...]` after that.
     #[arg(value_name = "PATH", default_value = "scenarios")]
     pub paths: Vec<PathBuf>,
 
@@ -82,7 +82,7 @@ pub struct SelectionArgs {
     /// Forms in which the cases are run too, as far as they can take them, instead of those that the files name: all,
     /// none, or a list of in_place, misaligned, grouped, sub, one_thread, processes, ring, tree, single_tree, eager.
     ///
-    /// A case in a form is called as the case with `form=NAME` last in its brackets.
+    /// The name of a case in a form has `form=NAME` last in its brackets.
     #[arg(long, value_name = "LIST", value_parser = Forms::parse)]
     pub forms: Option<Forms>,
 
@@ -101,7 +101,7 @@ pub struct SelectionArgs {
 #[derive(Debug, ClapArgs)]
 pub struct LimitArgs {
     /// Memory that a case may take in all copies, in worker, shared memory and judge, and that cases which run at the same
-    /// time may take together: bytes, or such as 512MiB or 16GiB. A case that needs more is refused; one that needs more
+    /// time may take together: a number of bytes, for example 512MiB or 16GiB. A case that needs more is refused; one that needs more
     /// than this machine has free is skipped [default: 16GiB].
     #[arg(long, value_name = "BYTES", value_parser = Limits::bytes)]
     pub max_memory: Option<u64>,
@@ -159,7 +159,7 @@ impl SelectionArgs {
 
 /// Run scenarios and judge every rank's results.
 ///
-/// If any file has a fault, or a selected case cannot be run as it is written, all of that is shown and nothing runs.
+/// If any file has an error, or a selected case cannot be run as it is written, all diagnostics are shown and nothing runs.
 #[derive(Debug, ClapArgs)]
 pub struct RunArgs {
     #[command(flatten)]
@@ -170,7 +170,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = BackendChoice::parse)]
     pub backend: BackendChoice,
 
-    /// Fail with exit code 3 if this backend is missing, instead of doing without.
+    /// Fail with exit code 3 if this backend is missing, instead of using another.
     #[arg(long, value_name = "NAME", value_parser = BackendChoice::parse)]
     pub require: Option<BackendChoice>,
 
@@ -186,7 +186,7 @@ pub struct RunArgs {
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZeroUsize>,
 
-    /// Time limit of a case that has none of its own, in seconds.
+    /// Time limit in seconds for cases that name none.
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub timeout: Option<f64>,
 
@@ -195,11 +195,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub opening_timeout: Option<f64>,
 
-    /// Shuffles the order in which the software's tasks run; the same number gives the same order.
+    /// Shuffle the order in which the software library's tasks run; the same number gives the same order.
     #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
 
-    /// Messages of up to so many bytes are sent without waiting for their receive (soft backend) [default: 0].
+    /// Messages of up to this many bytes are sent without waiting for their receive (soft backend) [default: 0].
     #[arg(long, value_name = "BYTES")]
     pub eager: Option<u64>,
 
@@ -208,17 +208,17 @@ pub struct RunArgs {
     #[arg(long, value_name = "WHEN")]
     pub connect: Option<Connect>,
 
-    /// Make the software library wrong in this way, to see which scenarios notice: F01 and so on (`collspec audit` lists them), with
-    /// `,rank=N` on one rank only, with `,algorithm=NAME` in one algorithm only.
+    /// Give the software library this deliberate bug, to see which scenarios notice it: F01 and so on (`collspec audit` lists
+    /// them); with `,rank=N` on one rank only, with `,algorithm=NAME` in one algorithm only.
     #[arg(long, value_name = "FAULT", value_parser = fault)]
     pub fault: Option<Fault>,
 
-    /// Who drives the ranks where a file does not say: threads, processes or one_thread. Cases that cannot be placed so
-    /// run as they would without.
+    /// Placement of the ranks for files that name none: threads, processes or one_thread. Cases that cannot run in this
+    /// placement run in the default one.
     #[arg(long, value_name = "NAME", value_parser = Placement::parse)]
     pub placement: Option<Placement>,
 
-    /// Text for people, or one JSON object per case.
+    /// Format of the report: text, or one JSON object per case.
     #[arg(long, value_enum, default_value_t = ReportFormat::Human)]
     pub format: ReportFormat,
 
@@ -264,13 +264,13 @@ pub struct LibraryArgs {
     #[arg(long, value_name = "PATH|VERSION")]
     pub nccl: Option<String>,
 
-    /// A folder whose libcuda.so.1 (and libcuda.so) is the CUDA driver, instead of the machine's. The word stand-in means
-    /// the driver that was built with this program, and with --nccl the library.
+    /// A folder whose libcuda.so.1 (and libcuda.so) is the CUDA driver, instead of the machine's. The value `stand-in`
+    /// means the driver that was built with this program, and with --nccl the library.
     #[arg(long, value_name = "DIR")]
     pub driver: Option<PathBuf>,
 }
 
-/// Say what is here to run on: driver, GPUs, NCCL libraries, what each lacks, what will be skipped, and the remedy.
+/// Report what this machine can run: driver, GPUs, NCCL libraries, what each lacks, what is skipped, and what to do.
 #[derive(Debug, ClapArgs)]
 pub struct DoctorArgs {
     #[command(flatten)]
@@ -279,41 +279,41 @@ pub struct DoctorArgs {
 
 /// Read, check and analyse scenarios; run nothing.
 ///
-/// Shows every fault of every file, and for each file whether its programs can block.
+/// Shows every error of every file, and for each file whether its programs can block.
 #[derive(Debug, ClapArgs)]
 pub struct CheckArgs {
     #[command(flatten)]
     pub selection: SelectionArgs,
 }
 
-/// Say which faults the scenarios would notice, in the library and in the judge.
+/// Measure which deliberate bugs of the library and flaws of the judge the scenarios catch.
 ///
-/// Every case runs soundly first and must pass. Then each runs on the software library made wrong in every known way that
-/// it meets, and what it caught is judged again by judges that look at less. Exit code 1 if anything goes unnoticed.
+/// Every case first runs without a fault and must pass. Then each runs with every fault of the software library that
+/// affects it, and what it caught is judged again by judges that check less. Exit code 1 if a fault or flaw goes unnoticed.
 #[derive(Debug, ClapArgs)]
 pub struct AuditArgs {
     #[command(flatten)]
     pub selection: SelectionArgs,
 
-    /// Only these, with commas between: F01 and so on are the library's, J01 to J10 the judge's; some have a letter behind.
+    /// Only these, separated by commas: F01 and so on are the library's, J01 to J10 the judge's; some are followed by a letter.
     #[arg(long, value_name = "FAULTS", value_parser = faults)]
     pub fault: Option<Faults>,
 
-    /// Check in this way: collspec (the default), or as a public suite would run and judge the same operations: nccl-tests,
+    /// The checker: collspec (the default), or a public suite's way to run and judge the same operations: nccl-tests,
     /// rccl, ucc. May be given several times; then one table compares them.
     #[arg(long = "as", value_name = "NAME", value_parser = way)]
     pub ways: Vec<CheckerName>,
 
-    /// Run every case under every fault that it meets. Otherwise a file has done with a fault when two of its cases have
-    /// caught it, so that counts of cases are lower bounds.
+    /// Run every case with every fault that affects it. Without this, no more cases of a file run with a fault that two of its
+    /// cases have caught, so counts of cases are lower bounds.
     #[arg(long, conflicts_with = "quick")]
     pub every_case: bool,
 
-    /// Run no more cases under a fault that 20 have caught, whatever their files.
+    /// Run no more cases with a fault after 20 cases of any files have caught it.
     #[arg(long)]
     pub quick: bool,
 
-    /// Tell of every scenario file what it catches, what it alone catches, and whether it is redundant.
+    /// Report for every scenario file what it catches, what it alone catches, and whether it is redundant.
     #[arg(long)]
     pub scenarios: bool,
 
@@ -321,11 +321,11 @@ pub struct AuditArgs {
     #[arg(long, value_name = "N")]
     pub jobs: Option<NonZeroUsize>,
 
-    /// Time limit of a sound run of a case that has none of its own, in seconds.
+    /// Time limit of a run without a fault, in seconds, for cases that name none.
     #[arg(long, value_name = "S", value_parser = seconds)]
     pub timeout: Option<f64>,
 
-    /// Text for people, or JSON objects, one per line: faults, scenarios, lanes, folders, a summary.
+    /// Format of the report: text, or JSON objects, one per line: faults, scenarios, lanes, folders, a summary.
     #[arg(long, value_enum, default_value_t = ReportFormat::Human)]
     pub format: ReportFormat,
 
@@ -356,7 +356,7 @@ fn way(text: &str) -> Result<CheckerName, String> {
         return Ok(CheckerName::Collspec);
     }
     let known: Vec<&str> = Peer::ALL.into_iter().map(Peer::name).collect();
-    let unknown = || format!("the ways of checking are collspec, {}", known.join(", "));
+    let unknown = || format!("the checkers are collspec, {}", known.join(", "));
     Peer::parse(text).map(CheckerName::Peer).ok_or_else(unknown)
 }
 
@@ -369,7 +369,7 @@ fn faults(text: &str) -> Result<Faults, UnknownId> {
 }
 
 fn version(text: &str) -> Result<String, String> {
-    if is_version(text) { Ok(text.to_owned()) } else { Err("a version such as 2.30.7 is wanted".to_owned()) }
+    if is_version(text) { Ok(text.to_owned()) } else { Err("expected a version like 2.30.7".to_owned()) }
 }
 
 #[cfg(test)]

@@ -50,7 +50,7 @@ pub fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::ALL_PASSED);
     }
     show_diagnostics(&suite)?;
-    writeln!(terminal::err(), "collspec: {} with faults", files_in_words(suite.invalid_files.len()))?;
+    writeln!(terminal::err(), "collspec: errors in {}", files_in_words(suite.invalid_files.len()))?;
     Ok(Exit::WRONG_INPUT)
 }
 
@@ -77,7 +77,7 @@ fn summary_line(cases: &[CheckResult]) -> String {
             Some(CheckResult::Refused) => "refused, as expected".to_owned(),
             Some(CheckResult::MayBlock(words)) => format!("may block: {words}"),
             Some(CheckResult::Stuck(words)) => format!("cannot finish: {words}"),
-            Some(CheckResult::TooLarge(words)) => format!("planned, not worked out: {words}"),
+            Some(CheckResult::TooLarge(words)) => format!("planned without expected results: {words}"),
         };
         return format!("{number}, {words}");
     }
@@ -86,7 +86,7 @@ fn summary_line(cases: &[CheckResult]) -> String {
         count("refused, as expected", refused),
         count("may block", may_block).map(|words| format!("{words}: {circle}")),
         count("cannot finish", stuck).map(|words| format!("{words}: {end}")),
-        count("planned, not worked out", large).map(|words| format!("{words}: {why}")),
+        count("planned without expected results", large).map(|words| format!("{words}: {why}")),
     ];
     format!("{number}; {}", parts.into_iter().flatten().collect::<Vec<_>>().join("; "))
 }

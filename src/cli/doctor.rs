@@ -155,7 +155,7 @@ fn skipped(machine: &Machine) -> Vec<String> {
     let least = machine.gpus.devices.iter().map(|device| device.compute).min().unwrap_or_default();
     if least < (9, 0) {
         words.push(format!(
-            "reductions of 8-bit floats: they need compute capability 9.0, here is {}.{}",
+            "reductions of 8-bit floats: they need compute capability 9.0, this machine has {}.{}",
             least.0, least.1
         ));
     }
@@ -164,7 +164,7 @@ fn skipped(machine: &Machine) -> Vec<String> {
     for name in USED.into_iter().filter(|name| lacks.contains(name)) {
         words.push(match name {
             "ncclAlltoAll" | "ncclGather" | "ncclScatter" if pairs => {
-                format!("nothing for the lack of {name}: sends and receives in a group do the same")
+                format!("nothing, although {name} is missing: sends and receives in a group replace it")
             }
             _ => format!("cases that use {name}: this library does not have it"),
         });

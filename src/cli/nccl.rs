@@ -44,11 +44,13 @@ fn get(args: &NcclFetchArgs) -> anyhow::Result<Exit> {
     let mut err = terminal::err();
     match fetched.hash {
         Some(hash) => writeln!(err, "collspec: sha256 {hash}, as the wheel lists it")?,
-        None => writeln!(err, "collspec: it was there already")?,
+        None => writeln!(err, "collspec: the library was fetched before")?,
     }
     match probe(&fetched.path, &Workers::CurrentExe) {
         Ok(probed) => writeln!(err, "collspec: NCCL {}; {}", probed.version_text(), lacking_text(&probed))?,
-        Err(error) => writeln!(err, "collspec: it cannot be used on this machine: {}", one_line(&error.to_string()))?,
+        Err(error) => {
+            writeln!(err, "collspec: the library cannot be used on this machine: {}", one_line(&error.to_string()))?
+        }
     }
     Ok(Exit::ALL_PASSED)
 }
@@ -69,7 +71,7 @@ fn library_entry(library: &FoundLibrary) -> String {
 pub fn lacking_text(probed: &LibraryInfo) -> String {
     let mut lacks = probed.missing_functions();
     if lacks.is_empty() {
-        return "it lacks nothing that collspec knows".to_owned();
+        return "it has every function that collspec knows".to_owned();
     }
     lacks.sort_by_key(|(_, since)| nccl_release(since));
     let releases = lacks.chunk_by(|a, b| a.1 == b.1).map(|of| {
@@ -107,7 +109,7 @@ mod tests {
         let all = library(Ok(LibraryInfo { version: 23007, maker: MAKER, symbols: names(&[]) }));
         assert_eq!(
             library_entry(&all),
-            "2.30.7   /a/libnccl.so.2\n         Python's packages; it lacks nothing that collspec knows\n"
+            "2.30.7   /a/libnccl.so.2\n         Python's packages; it has every function that collspec knows\n"
         );
         let old = library(Ok(LibraryInfo { version: 22605, maker: MAKER, symbols: names(&["2.7", "2.28", "2.29"]) }));
         assert!(

@@ -21,7 +21,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         }
     };
     if args.fault.is_some() && chosen.machine.is_some() && args.place.driver.is_none() {
-        anyhow::bail!("--fault makes the software library wrong, and this run is on a real one: add --backend soft");
+        anyhow::bail!("--fault changes the software library, but this run uses a real one: add --backend soft");
     }
     let mut suite = open(&args.selection)?;
     output::refuse_scenario_as_output(args.output.as_deref(), &args.selection)?;

@@ -27,13 +27,13 @@ impl Value {
     pub fn to_int(self) -> Result<i128, EvalError> {
         match self {
             Self::Int(v) => Ok(v),
-            Self::Float(v) if v.is_nan() => Err(EvalError("not a number, where a whole number is wanted".into())),
-            Self::Float(v) if v.is_infinite() => Err(EvalError("infinite, where a whole number is wanted".into())),
+            Self::Float(v) if v.is_nan() => Err(EvalError("not a number, but a whole number is needed".into())),
+            Self::Float(v) if v.is_infinite() => Err(EvalError("infinite, but a whole number is needed".into())),
             Self::Float(v) if !(-I128_EDGE..I128_EDGE).contains(&v) => {
                 Err(EvalError(format!("{v:e} does not fit 128 bits")))
             }
             Self::Float(v) if v.fract() != 0.0 => {
-                Err(EvalError(format!("{v:?} is not whole, where a whole number is wanted")))
+                Err(EvalError(format!("{v:?} is not whole, but a whole number is needed")))
             }
             Self::Float(v) => Ok(v as i128),
         }
@@ -54,7 +54,7 @@ impl Value {
     /// A NaN.
     pub fn to_bool(self) -> Result<bool, EvalError> {
         match self {
-            Self::Float(v) if v.is_nan() => Err(EvalError("not a number, where true or false is wanted".into())),
+            Self::Float(v) if v.is_nan() => Err(EvalError("not a number, but true or false is needed".into())),
             _ => Ok(self.truth()),
         }
     }

@@ -27,7 +27,7 @@ const SIGNS: &[&str] =
 /// Operators of other languages, and the operators for them here.
 const FOREIGN_OPERATORS: &[(&str, &str)] = &[
     ("**", "power is `^`"),
-    ("//", "where a whole number is wanted, `/` drops the fraction; elsewhere write `floor(a / b)`"),
+    ("//", "where a whole number is needed, `/` drops the fraction; elsewhere write `floor(a / b)`"),
     ("&&", "multiply the two comparisons: `(a < b) * (c < d)`"),
     ("||", "write `max(a, b)` of the two comparisons"),
     ("!", "write `x == 0`"),

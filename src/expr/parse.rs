@@ -76,7 +76,7 @@ pub fn parse_ref(text: &str) -> Result<ParsedRef, ParseError> {
     let mut p = Parser::new(text)?;
     let token = p.next();
     let TokenKind::Name(name) = token.tok else {
-        return Err(ParseError::new(token.start, token.end, "a buffer's name is wanted here"));
+        return Err(ParseError::new(token.start, token.end, "expected the name of a buffer"));
     };
     let mut found = ParsedRef { name: name.to_owned(), name_end: token.end, slice: None, names: Vec::new() };
     if p.eat("[") {
@@ -143,8 +143,8 @@ impl<'a> Parser<'a> {
         }
         let t = self.peek();
         let message = match t.tok {
-            TokenKind::End => format!("the expression ends where `{sign}` is wanted"),
-            _ => format!("`{sign}` is wanted before `{}`", &self.text[t.start..t.end]),
+            TokenKind::End => format!("the expression ends where `{sign}` is expected"),
+            _ => format!("expected `{sign}` before `{}`", &self.text[t.start..t.end]),
         };
         Err(ParseError::new(t.start, t.end, message))
     }
@@ -160,7 +160,7 @@ impl<'a> Parser<'a> {
                     .help("comparisons are 1 or 0: multiply them for `and`, take their `max` for `or`"))
             }
             _ => {
-                let message = format!("an operator is wanted before `{}`", &self.text[t.start..t.end]);
+                let message = format!("expected an operator before `{}`", &self.text[t.start..t.end]);
                 Err(ParseError::new(t.start, t.end, message))
             }
         }
@@ -274,8 +274,8 @@ impl<'a> Parser<'a> {
             TokenKind::End if self.text.trim().is_empty() => {
                 Err(ParseError::new(t.start, t.end, "this expression is empty"))
             }
-            TokenKind::End => Err(ParseError::new(t.start, t.end, "the expression ends where a value is wanted")),
-            TokenKind::Sign(s) => Err(ParseError::new(t.start, t.end, format!("a value is wanted before `{s}`"))),
+            TokenKind::End => Err(ParseError::new(t.start, t.end, "the expression ends where a value is expected")),
+            TokenKind::Sign(s) => Err(ParseError::new(t.start, t.end, format!("expected a value before `{s}`"))),
         }
     }
 
@@ -301,11 +301,11 @@ impl<'a> Parser<'a> {
         if self.eat(".") {
             let field = self.next();
             let TokenKind::Name(f) = field.tok else {
-                return Err(ParseError::new(field.start, field.end, format!("a figure of `{name}` is wanted here")));
+                return Err(ParseError::new(field.start, field.end, format!("expected a field of `{name}`")));
             };
             if !super::FIELDS.contains(&f) {
                 let help = format!("a step has {}", super::FIELDS.map(|f| format!("`{name}.{f}`")).join(", "));
-                return Err(ParseError::new(field.start, field.end, format!("there is no figure `{f}`")).help(help));
+                return Err(ParseError::new(field.start, field.end, format!("there is no field `{f}`")).help(help));
             }
             self.names.push(own(t.start, t.end, UseKind::Step));
             return Ok((ExprNode::Field(name.to_owned(), f.to_owned()), 1));

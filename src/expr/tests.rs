@@ -93,7 +93,7 @@ fn floating_arithmetic() {
         assert_eq!(value(text, Mode::Float), Ok(Value::Float(wanted)), "{text}");
     }
     assert!(matches!(value("min(nan, 1)", Mode::Float), Ok(Value::Float(v)) if v.is_nan()));
-    // A number with a fraction makes an operation a floating one, where a whole number is wanted too.
+    // A number with a fraction makes an operation a floating one, but a whole number is needed too.
     assert_eq!(value("rank * 0.5", Mode::Whole), Ok(Value::Float(1.5)));
     assert_eq!(parse("rank * 2.0").map(|p| p.expr.eval_int(&Fixed)), Ok(Ok(6)));
     assert!(matches!(parse("rank * 0.5").map(|p| p.expr.eval_int(&Fixed)), Ok(Err(_))));
@@ -187,11 +187,11 @@ fn zeros_keep_their_sign() {
 #[test]
 fn only_numbers_are_whole_or_true() {
     for (value, words) in [
-        (Value::Float(f64::NAN), "not a number, where a whole number is wanted"),
-        (Value::Float(f64::INFINITY), "infinite, where a whole number is wanted"),
-        (Value::Float(f64::NEG_INFINITY), "infinite, where a whole number is wanted"),
+        (Value::Float(f64::NAN), "not a number, but a whole number is needed"),
+        (Value::Float(f64::INFINITY), "infinite, but a whole number is needed"),
+        (Value::Float(f64::NEG_INFINITY), "infinite, but a whole number is needed"),
         (Value::Float(1e39), "1e39 does not fit 128 bits"),
-        (Value::Float(-2.9), "-2.9 is not whole, where a whole number is wanted"),
+        (Value::Float(-2.9), "-2.9 is not whole, but a whole number is needed"),
     ] {
         assert_eq!(value.to_int().map_err(|e| e.0), Err(words.to_owned()), "{value:?}");
     }

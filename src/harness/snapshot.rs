@@ -67,7 +67,7 @@ const ACCEPT: &str = "if that is right, accept it with `cargo insta review`, or 
 
 fn differs(path: &Path, old: &str, new: &str) -> String {
     let diff = TextDiff::from_lines(old, new);
-    let mut text = format!("  snapshot: what came differs from {}\n", path.display());
+    let mut text = format!("  snapshot: the result differs from {}\n", path.display());
     for line in diff.unified_diff().context_radius(3).missing_newline_hint(false).to_string().lines() {
         text.push_str(&format!("    {line}\n"));
     }
@@ -75,7 +75,7 @@ fn differs(path: &Path, old: &str, new: &str) -> String {
 }
 
 fn missing(path: &Path, new: &str) -> String {
-    let mut text = format!("  snapshot: there is no {} yet; it would be\n", path.display());
+    let mut text = format!("  snapshot: {} does not exist yet; its content would be\n", path.display());
     for line in new.lines() {
         text.push_str(&format!("    {line}\n"));
     }

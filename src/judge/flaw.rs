@@ -80,19 +80,19 @@ pub const FLAWS: &[FlawInfo] = &[
     FlawInfo {
         flaw: Flaw::NoGuards,
         id: "J05",
-        text: "the guards around buffers are not looked at",
+        text: "the guards around buffers are not checked",
         shown_by: "a small count that is no multiple of 16 bytes",
     },
     FlawInfo {
         flaw: Flaw::NoInputs,
         id: "J06",
-        text: "inputs and buffers that no step writes are not looked at",
+        text: "inputs and buffers that no step writes are not checked",
         shown_by: "out-of-place operations, reduce and gather with buffers on the other ranks",
     },
     FlawInfo {
         flaw: Flaw::NoSameBits,
         id: "J07",
-        text: "that all ranks hold the same bits is not looked at",
+        text: "that all ranks hold the same bits is not checked",
         shown_by: "all_reduce of values that round, in three ranks or more",
     },
     FlawInfo {

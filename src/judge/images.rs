@@ -30,7 +30,7 @@ pub(crate) fn compare(
             continue;
         }
         let Some((start, end)) = payload_range(plan, alloc, image).filter(|_| image.len() == initial.len()) else {
-            let text = format!("rank {}: the memory of `{}` did not come back", spec.rank, spec.label);
+            let text = format!("rank {}: the memory of `{}` was not returned by the worker", spec.rank, spec.label);
             collector.add(
                 Priority { kind: 2, event: 0 },
                 message::without_element(Lane::Invariants, text, "an image".into(), "none".into()),

@@ -67,7 +67,7 @@ impl ResultResolver for ResultJudge<'_> {
         let buffer = &self.plan.buffers[region.buf];
         let Some((bytes, checkpoint)) = observed_bytes(self.plan, self.forecast, self.observation, choice) else {
             if self.collector.mutation.compares_rank(region.rank) {
-                let text = format!("rank {}: nothing came back of `{}`", region.rank, message::buffer_label(buffer));
+                let text = format!("rank {}: no data came back for `{}`", region.rank, message::buffer_label(buffer));
                 let finding = message::without_element(Lane::Invariants, text, "a copy".into(), "none".into());
                 self.collector.add(Priority { kind: 1, event: choice.event }, finding);
             }
@@ -139,7 +139,7 @@ impl ResultJudge<'_> {
         }
         let buffer = &self.plan.buffers[region.buf];
         if expected.len() != actual.len() {
-            let text = format!("rank {}: nothing came back of `{}`", region.rank, message::buffer_label(buffer));
+            let text = format!("rank {}: no data came back for `{}`", region.rank, message::buffer_label(buffer));
             let finding = message::without_element(Lane::Invariants, text, "a copy".into(), "none".into());
             return self.collector.add(Priority { kind: 1, event }, finding);
         }

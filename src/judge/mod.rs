@@ -111,7 +111,7 @@ pub fn judge_refusal(case: &Case, diagnostics: &[Diagnostic]) -> Verdict {
             );
         }
     } else if let Some(reason) = case.reason.as_ref().filter(|r| !said(&r.value)) {
-        let text = format!("refused, but not because of \"{}\": {first}", reason.value);
+        let text = format!("refused, but the reason does not contain \"{}\": {first}", reason.value);
         let mut finding = message::without_element(Lane::Expected, text, reason.value.clone(), first.into());
         finding.span = Some(reason.span);
         collector.add(Priority::default(), finding);
@@ -127,7 +127,7 @@ pub fn missing_refusal(case: &Case) -> Option<Verdict> {
         .filter(|o| o.value.iter().all(|e| *e == ExpectedOutcome::Refused) && !o.value.is_empty())?;
     let mut collector = FindingCollector::default();
     collector.count_checked(Lane::Expected, 1);
-    let text = "it must be refused, but nothing is wrong with it".to_owned();
+    let text = "the file expects a refusal, but the case is valid".to_owned();
     let mut finding = message::without_element(Lane::Expected, text, "refused".into(), "planned".into());
     finding.span = Some(outcome.span);
     collector.add(Priority::default(), finding);

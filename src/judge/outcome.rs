@@ -42,7 +42,7 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
     let unsaid =
         |reason: &&Spanned<String>| !reported_texts(observation).iter().any(|text| text.contains(&reason.value));
     if let Some(reason) = plan.case.reason.as_ref().filter(|_| outcome_of(observation) != Outcome::Ok).filter(unsaid) {
-        let text = format!("{ending}, but nobody said \"{}\"", reason.value);
+        let text = format!("{ending}, but no error text contains \"{}\"", reason.value);
         let mut finding = message::without_element(Lane::Expected, text, reason.value.clone(), ending);
         finding.span = Some(reason.span);
         collector.add(Priority::default(), finding);
@@ -138,7 +138,7 @@ fn describe_ending(plan: &Plan, observation: &Observation) -> String {
             error.unwrap_or_else(|| "a rank failed".into())
         }
         Ended::Hung { proved, opening: o, waits } => {
-            let how = if *proved { "stuck: nothing can move any more" } else { "not finished when the time was up" };
+            let how = if *proved { "stuck: no rank can continue" } else { "not finished within the time limit" };
             let at: Vec<String> = observation
                 .ranks
                 .iter()

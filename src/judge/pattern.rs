@@ -96,7 +96,7 @@ fn content_pattern(
             if blank {
                 "they hold the poison they started with, so nothing was written"
             } else {
-                "stale: they hold what was there before this step"
+                "stale: they still hold the values from before this step"
             }
             .into(),
         );
@@ -104,7 +104,7 @@ fn content_pattern(
     let image = &forecast.initial[alloc];
     let start = plan.allocs[alloc].start() as usize + range.start as usize;
     if all(&|i| image.get(start..).map(|from| get_element(dtype, from, i))) {
-        return Some("stale: they hold what was there before the program began".into());
+        return Some("stale: they still hold the values from before the program".into());
     }
     let Event::Collective(collective) = plan.events.get(site.event)? else { return None };
     let rule = collective.op().rule;

@@ -18,7 +18,7 @@ pub struct ChosenLibrary {
 #[derive(Debug, thiserror::Error)]
 pub enum ChooseError {
     /// Neither a file nor a version.
-    #[error("{0}: neither a file nor a version of NCCL such as 2.30.7")]
+    #[error("{0}: neither a file nor a version of NCCL like 2.30.7")]
     NeitherPathNorVersion(String),
     /// The file cannot be used.
     #[error("{}: {why}", path.display())]

@@ -28,10 +28,10 @@ pub struct Fetched {
 #[derive(Debug, thiserror::Error)]
 pub enum FetchError {
     /// The text is no version as registries have them.
-    #[error("{0:?} is no version of NCCL such as 2.30.7")]
+    #[error("{0:?} is not a version of NCCL; versions look like 2.30.7")]
     Version(String),
     /// There is no tool that fetches wheels.
-    #[error("neither pip nor uv is here, which fetch wheels; install python3-pip, or uv")]
+    #[error("fetching a library needs pip or uv, and neither is installed; install python3-pip or uv")]
     NoTool,
     /// The registry cannot be reached.
     #[error("{tool} does not reach the package registry: {words}")]

@@ -68,7 +68,7 @@ pub enum ProbeError {
     )]
     NotAsked(PathBuf),
     /// The program could not be started.
-    #[error("no process to ask it: {0}")]
+    #[error("cannot start a process to query it: {0}")]
     Start(#[from] io::Error),
 }
 

@@ -142,7 +142,7 @@ impl<'p> Interpreter<'p> {
             }
             Event::Received { message, call } => {
                 let data =
-                    self.messages.remove(message).ok_or((None, "a message arrives that nobody has sent".into()))?;
+                    self.messages.remove(message).ok_or((None, "a message arrives that no rank has sent".into()))?;
                 let received = self.write(number, call.op.memory, data.without_origin());
                 if received.is_err() && self.plan.undefined.is_some() {
                     // The message has another size than its receiver expects.

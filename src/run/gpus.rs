@@ -31,10 +31,10 @@ pub enum AskError {
     #[error("the CUDA driver does not answer within {} s", LIMIT.as_secs())]
     TooSlow,
     /// The program knows nothing of this.
-    #[error("{} does not ask drivers: its main must call collspec::enter_if_asked() first", .0.display())]
+    #[error("{} cannot query the CUDA driver: its main must call collspec::enter_if_asked() first", .0.display())]
     NotAsked(PathBuf),
     /// No process.
-    #[error("no process to ask the CUDA driver: {0}")]
+    #[error("cannot start a process to query the CUDA driver: {0}")]
     Start(#[from] io::Error),
 }
 

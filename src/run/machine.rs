@@ -35,7 +35,7 @@ impl RanksPerGpu {
             _ if text == "auto" => Ok(Self::Auto),
             Ok(1) => Ok(Self::One),
             Ok(n) if n > 1 => Ok(Self::Most(n)),
-            _ => Err("auto, or a number from 1 on, is wanted".to_owned()),
+            _ => Err("expected `auto` or a whole number, 1 or greater".to_owned()),
         }
     }
 

@@ -18,7 +18,7 @@ pub use pool::PoolLimits;
 pub fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() && value > 0.0 => Ok(value),
-        _ => Err("a number of seconds above 0 is wanted".to_owned()),
+        _ => Err("expected a number of seconds greater than 0".to_owned()),
     }
 }
 
@@ -99,7 +99,7 @@ pub enum Error {
         why: String,
     },
     /// Pipes, threads or memory.
-    #[error("no pipes, threads or shared memory for a worker")]
+    #[error("cannot create pipes, threads or shared memory for a worker")]
     Resources(#[source] std::io::Error),
     /// What the run said of its library holds no longer.
     #[error("the library is NCCL {is} now; it was {was} when the run began")]
@@ -113,10 +113,10 @@ pub enum Error {
     #[error("cannot lock the GPUs")]
     Lock(#[source] std::io::Error),
     /// The folder for locks cannot be used.
-    #[error("there is no place for the lock files of the GPUs (XDG_RUNTIME_DIR, else TMPDIR, names their folder)")]
+    #[error("cannot use the folder for the lock files of the GPUs (XDG_RUNTIME_DIR or else TMPDIR names it)")]
     NoLocks(#[source] std::io::Error),
     /// A worker could not do what was asked (which is no verdict on the case).
-    #[error("the worker is in trouble: {text}{}{log}", if .log.is_empty() { "" } else { "; it said: " })]
+    #[error("the worker reports an internal error: {text}{}{log}", if .log.is_empty() { "" } else { "; its output: " })]
     Trouble {
         /// What it said.
         text: String,
@@ -135,10 +135,10 @@ pub enum Error {
     #[error(transparent)]
     Outside(#[from] crate::job::arena::Outside),
     /// What a worker left cannot be read.
-    #[error("the results of the case")]
+    #[error("cannot read the results of the case")]
     Read(#[from] crate::job::arena::ReadError),
     /// A case is larger than what this process can have.
-    #[error("no memory for the {} MiB of this case", .bytes.div_ceil(1 << 20))]
+    #[error("not enough memory: this case needs {} MiB", .bytes.div_ceil(1 << 20))]
     Memory {
         /// About what it takes.
         bytes: u64,

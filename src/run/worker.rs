@@ -73,9 +73,9 @@ impl Worker {
                     return Err(format!("it speaks protocol {protocol}, not {PROTOCOL}"));
                 }
                 Incoming::Reply(Reply::Trouble(text)) => return Err(text),
-                Incoming::Reply(_) => return Err("it did not say hello".into()),
+                Incoming::Reply(_) => return Err("its first message is not a worker's".into()),
                 Incoming::Garbled(text) => return Err(text),
-                Incoming::Silence => return Err(format!("it said nothing for {} s", HELLO.as_secs())),
+                Incoming::Silence => return Err(format!("it sent nothing for {} s", HELLO.as_secs())),
                 Incoming::End => {
                     let how = self.end_closed(part);
                     let log = self.parts.get(part).map(|part| part.log.since(0)).unwrap_or_default();

@@ -53,7 +53,7 @@ pub(crate) fn read_inputs(
     };
     if let Some(e) = first_value_key(table) {
         reader.report(
-            Diagnostic::new(e.key_span, format!("`{}` stands where a buffer's name is wanted", e.key))
+            Diagnostic::new(e.key_span, format!("expected the name of a buffer, found `{}`", e.key))
                 .help("with `steps`, `inputs` is a table by buffer name: `inputs.x = { ... }`"),
         );
         return Vec::new();
@@ -132,7 +132,7 @@ fn read_buffer(
         if let Some(e) =
             stranger.filter(|e| name.value == "in" && matches!(e.value.kind, TomlKind::Array(_) | TomlKind::Table(_)))
         {
-            let d = Diagnostic::new(e.key_span, format!("`{}` stands where no buffer's name is wanted", e.key));
+            let d = Diagnostic::new(e.key_span, format!("expected no buffer name here, found `{}`", e.key));
             reader.report(d.help("with `op` at the top `inputs` is one value; for buffers with names write `steps`"));
             return None;
         }
@@ -239,7 +239,7 @@ fn read_rows(reader: &mut PointReader<'_>, span: Span, rows: &[TomlValue], r: &C
         let (more, more_rows) = if rows.len() > texts.len() { (", ...", "], [...") } else { ("", "") };
         let (list, nested) = (texts.join(", ") + more, texts.join("], [") + more_rows);
         let d = Diagnostic::new(span, format!("`[{list}]` does not say whose elements these are"));
-        reader.report(d.label("one row per rank is wanted").help(format!(
+        reader.report(d.label("expected one row per rank").help(format!(
             "write `[[{nested}]]` for one row per rank, or `{{ each = [{list}] }}` for the same row on every rank"
         )));
         return None;
@@ -328,7 +328,8 @@ fn read_fill_table(
     }
     let content: Vec<&TomlEntry> = ["each", "random", "text"].iter().filter_map(|k| table.get(k)).collect();
     if let [first, second, ..] = content.as_slice() {
-        let d = Diagnostic::new(second.key_span, format!("`{}` and `{}` exclude each other", first.key, second.key));
+        let d =
+            Diagnostic::new(second.key_span, format!("`{}` and `{}` cannot be used together", first.key, second.key));
         reader.report(d.related(first.key_span, "the other one"));
         return None;
     }
@@ -350,10 +351,8 @@ fn read_fill_table(
         return None;
     };
     if matches!(values, FillValues::Poison) && r.usage == ContentUse::Expect {
-        reader.report(
-            Diagnostic::new(span, "this table says nothing about values")
-                .help("write `each`, \"untouched\" or \"any\""),
-        );
+        reader
+            .report(Diagnostic::new(span, "this table gives no values").help("write `each`, \"untouched\" or \"any\""));
         return None;
     }
     let given = matches!(values, FillValues::Row(_));

@@ -36,7 +36,7 @@ pub(crate) fn before_first_step(reader: &mut PointReader<'_>, val: &TomlValue) -
         reader.check_keys(t, e.value.span, &allowed, "a communicator");
         let how = match (t.get("groups"), t.get("color")) {
             (Some(g), Some(c)) => {
-                let d = Diagnostic::new(c.key_span, "`groups` and `color` exclude each other");
+                let d = Diagnostic::new(c.key_span, "`groups` and `color` cannot be used together");
                 reader.report(d.related(g.key_span, "the other one"));
                 None
             }

@@ -63,7 +63,7 @@ impl fmt::Display for PassedOverReason {
                 f.write_str("it is a link to a file outside the folders that were named, or to a hidden one")
             }
             Self::NoRegularFile => f.write_str("it is not a regular file"),
-            Self::Broken => f.write_str("it is a link that leads nowhere"),
+            Self::Broken => f.write_str("it is a broken link"),
             Self::AlreadyTaken(first) => write!(f, "it is the same file as {}", printable_path(first)),
         }
     }
@@ -77,13 +77,13 @@ pub enum DiscoverError {
     Unreadable { path: PathBuf, source: std::io::Error },
     #[error("{}: neither a file nor a folder", printable_path(.0))]
     NeitherFileNorFolder(PathBuf),
-    #[error("{}: a scenario file's name ends in .toml", printable_path(.0))]
+    #[error("{}: a scenario file's name must end in .toml", printable_path(.0))]
     NotToml(PathBuf),
     #[error("{}: no .toml file in this folder{}", printable_path(path), among(passed_over))]
     Empty { path: PathBuf, passed_over: Vec<PassedOver> },
     #[error("{}: more than {MAX_DEPTH} folders deep", printable_path(.0))]
     TooDeep(PathBuf),
-    #[error("{}: a scenario's path is UTF-8 without control characters, `[`, `]` and `\\`", printable_path(.0))]
+    #[error("{}: a scenario's path must be UTF-8 without control characters, `[`, `]` and `\\`", printable_path(.0))]
     InvalidName(PathBuf),
     #[error("{} and {} both have the name {name}", printable_path(.first), printable_path(.second))]
     DuplicateName { name: String, first: PathBuf, second: PathBuf },

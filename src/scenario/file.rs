@@ -150,7 +150,7 @@ fn read_program(reader: &mut PointReader<'_>, top: &TomlTable, short: bool) -> V
     let steps = top.get("steps");
     if let (true, Some(e)) = (short, steps) {
         let op = top.get("op").map_or(e.key_span, |o| o.key_span);
-        let d = Diagnostic::new(e.key_span, "`steps` and `op` exclude each other");
+        let d = Diagnostic::new(e.key_span, "`steps` and `op` cannot be used together");
         reader.report(d.related(op, "the short form's operation").help("move the operation into `steps`"));
         return Vec::new();
     }
@@ -184,7 +184,7 @@ fn read_program(reader: &mut PointReader<'_>, top: &TomlTable, short: bool) -> V
         }
         Some(e) => steps::read_steps(reader, &e.value, &defaults, StepContext::Program),
         None => {
-            let d = Diagnostic::new(Span { start: 0, end: 0 }, "the file says neither `op` nor `steps`");
+            let d = Diagnostic::new(Span { start: 0, end: 0 }, "the file has neither `op` nor `steps`");
             let misplaced = top.entries.iter().any(
                 |e| matches!(&e.value.kind, TomlKind::Table(t) if t.get("op").is_some() || t.get("steps").is_some()),
             );

@@ -74,7 +74,7 @@ pub(crate) fn forms(reader: &mut PointReader<'_>, top: &TomlTable) -> Vec<Spanne
     for w in &words {
         match forms::by_name(&w.value) {
             Some(form) if out.iter().any(|known| known.value == form) => {
-                reader.report(Diagnostic::new(w.span, format!("the form `{}` stands here twice", w.value)));
+                reader.report(Diagnostic::new(w.span, format!("the form `{}` is listed twice", w.value)));
             }
             Some(form) => out.push(Spanned { span: w.span, value: form }),
             None => report_unknown(reader, w, "form", &forms::names()),
@@ -142,7 +142,7 @@ pub(crate) fn outcome(reader: &mut PointReader<'_>, top: &TomlTable) -> Option<S
         };
         match found {
             Some(o) if out.contains(&o) => {
-                reader.report(Diagnostic::new(w.span, format!("`{}` stands here twice", w.value)))
+                reader.report(Diagnostic::new(w.span, format!("`{}` is listed twice", w.value)))
             }
             Some(o) => out.push(o),
             None => {
@@ -154,8 +154,8 @@ pub(crate) fn outcome(reader: &mut PointReader<'_>, top: &TomlTable) -> Option<S
     }
     if out.contains(&ExpectedOutcome::Refused) && out.len() > 1 {
         reader.report(
-            Diagnostic::new(e.value.span, "\"refused\" excludes every other outcome")
-                .help("what is refused does not run"),
+            Diagnostic::new(e.value.span, "\"refused\" cannot be combined with another outcome")
+                .help("a refused case does not run, so it has no other outcome"),
         );
     }
     Some(Spanned { span: e.value.span, value: out })

@@ -153,7 +153,7 @@ pub fn parse_with(file: &Arc<SourceFile>, name: &str, allow_env: &AllowEnv) -> R
     let axes = Matrix::read(&mut reader, matrix.as_ref(), short);
     for e in variants_list.iter().filter_map(|v| v.keys).flat_map(|t| &t.entries) {
         if let Some(axis) = axes.axes.iter().find(|a| a.sets && a.name == *e.key) {
-            let d = Diagnostic::new(e.key_span, format!("the axis `{}` wins over this value", axis.name));
+            let d = Diagnostic::new(e.key_span, format!("the axis `{}` replaces this value", axis.name));
             reader.report(d.related(axis.key_span, "the axis").help("leave one of them out"));
         }
     }
@@ -331,7 +331,7 @@ fn unused_definitions(
             "buffer" => (used.buffers.contains(name), format!("the buffer `{name}` is used nowhere")),
             "communicator" => (used.comms.contains(name), format!("the communicator `{name}` is used nowhere")),
             "name" => (used.step_names.contains(name), format!("the name `{name}` is used nowhere")),
-            _ => (used.defaults.contains(&span), format!("nothing here has a use for `{name}`")),
+            _ => (used.defaults.contains(&span), format!("nothing here uses `{name}`")),
         };
         if !found {
             let d = Diagnostic::new(span, message);

@@ -73,7 +73,7 @@ impl AxisIndex<'_> {
                 if let Some(v) = wrong {
                     let shown = super::names::shorten(&v.compact(), 60);
                     let d = Diagnostic::new(v.span, format!("the axis `{name}` has no value {shown}"));
-                    reader.report(d.help("this would exclude nothing"));
+                    reader.report(d.help("this entry excludes nothing"));
                 }
                 numbers.sort_unstable();
                 numbers.dedup();
@@ -118,7 +118,7 @@ impl Matrix {
         let mut seen: BTreeMap<&str, Span> = BTreeMap::new();
         for axis in &out.axes {
             if let Some(first) = seen.insert(&axis.name, axis.key_span) {
-                let d = Diagnostic::new(axis.key_span, format!("the axis `{}` stands here twice", axis.name));
+                let d = Diagnostic::new(axis.key_span, format!("the axis `{}` is defined twice", axis.name));
                 reader.report(d.related(first, "first here"));
             }
         }

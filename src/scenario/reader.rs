@@ -284,7 +284,7 @@ impl PointReader<'_> {
     /// An expression; the value must be text.
     pub fn expression(&mut self, val: &TomlValue, names: AllowedNames) -> Option<Spanned<Expr>> {
         let TomlKind::Str(text) = &val.kind else {
-            let d = Diagnostic::new(val.span, "an expression in quotes is wanted here");
+            let d = Diagnostic::new(val.span, "expected an expression in quotes");
             self.report(d.label(format!("this is {}", val.kind_name())));
             return None;
         };
@@ -481,8 +481,7 @@ impl PointReader<'_> {
                 }
                 _ => {
                     self.report(
-                        Diagnostic::new(v.span, "a world rank is wanted here")
-                            .label(format!("this is {}", v.kind_name())),
+                        Diagnostic::new(v.span, "expected a world rank").label(format!("this is {}", v.kind_name())),
                     );
                     None
                 }
@@ -496,7 +495,7 @@ impl PointReader<'_> {
         for r in list {
             if let Some(first) = seen.insert(r.value, r.span) {
                 self.report(
-                    Diagnostic::new(r.span, format!("rank {} stands here twice", r.value)).related(first, "first here"),
+                    Diagnostic::new(r.span, format!("rank {} is listed twice", r.value)).related(first, "first here"),
                 );
             }
         }

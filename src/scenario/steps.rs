@@ -344,7 +344,7 @@ impl<'t> StepReader<'t, '_> {
         if let (false, Some(c), Some(g)) = (init, self.table.get("comm"), self.table.get("groups"))
             && can.len() == 2
         {
-            let d = Diagnostic::new(g.key_span, "`groups` and `comm` exclude each other");
+            let d = Diagnostic::new(g.key_span, "`groups` and `comm` cannot be used together");
             reader.report(d.related(c.key_span, "the other one"));
             return world;
         }
@@ -385,7 +385,7 @@ impl<'t> StepReader<'t, '_> {
         for (at, n) in names.iter().enumerate() {
             check_stream(reader, n);
             if let Some(first) = names[..at].iter().find(|other| other.value == n.value) {
-                let d = Diagnostic::new(n.span, format!("the stream `{}` stands here twice", n.value.escape_debug()));
+                let d = Diagnostic::new(n.span, format!("the stream `{}` is listed twice", n.value.escape_debug()));
                 reader.report(d.related(first.span, "first here"));
             }
         }
@@ -462,7 +462,7 @@ impl<'t> StepReader<'t, '_> {
                 }
                 (true, ..) => {
                     let place = ["to", "from"].iter().find_map(|k| self.table.get(k)).map_or(self.span, |e| e.key_span);
-                    reader.report(Diagnostic::new(place, "`peer` is both ways: it excludes `to` and `from`"));
+                    reader.report(Diagnostic::new(place, "`peer` is both ways: it cannot be used with `to` or `from`"));
                 }
             }
         }

@@ -138,7 +138,7 @@ pub(crate) fn parse(source: &SourceFile) -> Result<TomlTable, Vec<Diagnostic>> {
     let mut diagnostics: Vec<Diagnostic> =
         shown.map(|(start, end, message)| syntax_diagnostic(Span { start, end }, message)).collect();
     if let (Some(last), true) = (diagnostics.last_mut(), more > 0) {
-        last.help = Some(format!("there are {more} more faults like these"));
+        last.help = Some(format!("{more} more syntax errors are not shown"));
     }
     if !diagnostics.is_empty() {
         return Err(diagnostics);

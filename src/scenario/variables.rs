@@ -120,7 +120,7 @@ impl AllowEnv {
     ///
     /// A text that is no name of an NCCL_* variable.
     pub fn parse_name(text: &str) -> Result<String, String> {
-        if is_name(text) { Ok(text.to_owned()) } else { Err("the name of an NCCL_* variable is wanted".to_owned()) }
+        if is_name(text) { Ok(text.to_owned()) } else { Err("expected the name of an NCCL_* variable".to_owned()) }
     }
 
     /// Parses names with commas between them.

@@ -94,10 +94,10 @@ pub enum Error {
     #[error(transparent)]
     Read(#[from] crate::scenario::DiscoverError),
     /// Files are invalid; nothing was run.
-    #[error("{} with faults; nothing was run", files_in_words(*.0))]
+    #[error("errors in {}; nothing was run", files_in_words(*.0))]
     InvalidFiles(usize),
     /// Nothing to run.
-    #[error("there is nothing to run")]
+    #[error("there are no cases to run")]
     Empty,
     /// This process is a worker.
     #[error("a worker process cannot run scenarios itself: `main` must begin with `collspec::enter_if_asked()`")]

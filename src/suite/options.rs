@@ -182,7 +182,7 @@ pub const NAMED: &[NamedOption] = &[
         name: "jobs",
         has_variable: false,
         set: |options, text| {
-            let jobs = text.parse().map_err(|_| "a number from 1 on is wanted".to_owned());
+            let jobs = text.parse().map_err(|_| "expected a whole number, 1 or greater".to_owned());
             options.jobs = Some(jobs?);
             Ok(())
         },
@@ -191,7 +191,7 @@ pub const NAMED: &[NamedOption] = &[
 ];
 
 fn number(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| "a number from 0 on is wanted".to_owned())
+    text.parse().map_err(|_| "expected a whole number, 0 or greater".to_owned())
 }
 
 fn shown<T: ToString>(value: &Option<T>) -> Vec<String> {

@@ -12,12 +12,12 @@ pub fn attribute_failure(finished: &TeardownResult) -> Option<(Outcome, Option<u
             (Outcome::Error, errors.first().map(|(rank, _)| *rank as usize), format!("error: {words}"))
         }
         TeardownResult::Late(ranks) if ranks.is_empty() => {
-            let words = "hang while memory and streams were given back (not finished when the time was up)";
+            let words = "hang while memory and streams were released (not finished within the time limit)";
             return Some((Outcome::Hang, None, words.into()));
         }
         TeardownResult::Late(ranks) => {
             let names = ranks.iter().take(8).map(|rank| format!("rank {rank}")).collect::<Vec<_>>().join(", ");
-            (Outcome::Hang, first(ranks), format!("hang (not finished when the time was up): {names}"))
+            (Outcome::Hang, first(ranks), format!("hang (not finished within the time limit): {names}"))
         }
         TeardownResult::Dead(how) => (Outcome::Crash, None, format!("crash: {how}")),
     };

@@ -67,7 +67,10 @@ fn a_corpus_must_pass_before_it_is_audited() {
     let run = home.run(&["audit"]);
     assert_eq!(run.code, 1, "{run}");
     assert_eq!(run.out, "", "{run}");
-    assert!(run.err.contains("FAIL wrong") && run.err.contains("`wrong` fails without any fault"), "{run}");
+    assert!(
+        run.err.contains("FAIL wrong") && run.err.contains("`wrong` fails on the library without a fault"),
+        "{run}"
+    );
 
     home.file("scenarios/wrong.toml", "world_size = 2\nop = \"all_reduce\"\ninputs = { each = \"x\", count = 2 }\n");
     let run = home.run(&["audit"]);

@@ -194,7 +194,7 @@ fn a_faulty_file_ends_the_run_before_it_begins() {
     for words in ["redcue", "typo.toml:3:", "did you mean `reduce`", "roto", "typo.toml:5:", "nothing was run"] {
         assert!(run.err.contains(words), "{words:?} is not in {run}");
     }
-    // What only planning can see is as much a fault, and needs no worker either.
+    // What only planning can see is as much an error, and needs no worker either.
     std::fs::remove_file(home.path("scenarios/typo.toml")).unwrap();
     let run = home.run(&["run"]);
     assert_eq!((run.code, run.out.as_str()), (2, ""), "{run}");
@@ -204,7 +204,7 @@ fn a_faulty_file_ends_the_run_before_it_begins() {
     assert!(check.out.contains("scenarios/sum.toml: 1 case, completes\n"), "{check}");
 }
 
-/// Files that are made to be slow to refuse: each has its fault thousands of times.
+/// Files that are made to be slow to refuse: each has its error thousands of times.
 #[test]
 fn files_with_thousands_of_mistakes_are_refused_in_few_words() {
     let home = Home::new();

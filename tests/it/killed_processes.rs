@@ -165,7 +165,7 @@ fn memory_that_is_not_there_costs_the_cases_that_need_it() {
     let args = ["run", "--jobs", "1", "a.toml", "large.toml", "many.toml", "z.toml"];
     let run = limited(&home, "ulimit -v 900000", &args);
     assert!(run.code == 1 && run.out.contains("2 passed, 2 failed"), "{run}");
-    assert!(run.out.contains("no memory for the"), "{run}");
+    assert!(run.out.contains("not enough memory: this case needs"), "{run}");
 }
 
 /// 1.6 MB of results per run: keeping all runs would take more memory than the limit.

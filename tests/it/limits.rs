@@ -17,15 +17,15 @@ fn planned(text: &str, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> {
     plan::plan(&Arc::new(parsed(text)?.remove(0)), limits)
 }
 
-fn messages(faults: &[Diagnostic]) -> String {
+fn messages(diagnostics: &[Diagnostic]) -> String {
     let words = |d: &Diagnostic| format!("{} [{}] ({})", d.message, d.label, d.help.clone().unwrap_or_default());
-    faults.iter().map(words).collect::<Vec<_>>().join("\n")
+    diagnostics.iter().map(words).collect::<Vec<_>>().join("\n")
 }
 
 /// The messages that refuse a text when it is read, planned or worked out.
 fn refusal(text: &str) -> String {
     match planned(text, &Limits::default()) {
-        Err(faults) => messages(&faults),
+        Err(diagnostics) => messages(&diagnostics),
         Ok(plan) => messages(&Forecast::new(&plan, 0).err().unwrap_or_default()),
     }
 }
@@ -48,12 +48,12 @@ fn a_long_expression_over_many_elements_is_refused_with_its_place() {
         "world_size = 1\nop = \"all_reduce\"\ninputs = {{ each = \"{}\", count = 500000000, dtype = \"u8\" }}\n",
         long_expression()
     );
-    let faults = planned(&text, &Limits::default()).unwrap_err();
-    let message = messages(&faults);
+    let diagnostics = planned(&text, &Limits::default()).unwrap_err();
+    let message = messages(&diagnostics);
     for word in ["operations to work out and judge", "limit of 4,000,000,000", "to fill `in`", "`--max-work "] {
         assert!(message.contains(word), "{message}");
     }
-    assert_eq!(text.get(faults[0].span.start..faults[0].span.end), Some("inputs"));
+    assert_eq!(text.get(diagnostics[0].span.start..diagnostics[0].span.end), Some("inputs"));
     // The number that the help gives is enough.
     let wanted = message.split("--max-work ").nth(1).and_then(|t| t.split('`').next()).unwrap().parse().unwrap();
     assert!(planned(&text, &Limits { work: wanted, ..Limits::default() }).is_ok());
@@ -63,7 +63,7 @@ fn a_long_expression_over_many_elements_is_refused_with_its_place() {
 fn what_repeats_is_computed_once_and_stays_accepted() {
     let text = "world_size = 8\nop = \"all_reduce\"\ninputs = { each = \"rank + i % 7\", count = 16777216 }\n\
         assert = [\"out == 28 + 8 * (i % 7)\"]\n";
-    let plan = planned(text, &Limits::default()).map_err(|faults| messages(&faults)).unwrap();
+    let plan = planned(text, &Limits::default()).map_err(|diagnostics| messages(&diagnostics)).unwrap();
     assert!(plan.cost.memory <= 12 << 30, "{:?}", plan.cost);
     assert!(plan.cost.work <= 2_000_000_000, "{:?}", plan.cost);
 }
@@ -110,8 +110,8 @@ fn memory_is_that_of_all_copies() {
     let memory = Limits::bytes(wanted).unwrap();
     let enough = planned(&small, &Limits { memory, ..limits });
     // The first check counts the images alone; the number that the second message gives is enough.
-    if let Err(faults) = enough {
-        let message = messages(&faults);
+    if let Err(diagnostics) = enough {
+        let message = messages(&diagnostics);
         let wanted = message.split("--max-memory ").nth(1).and_then(|t| t.split('`').next()).unwrap();
         assert!(planned(&small, &Limits { memory: Limits::bytes(wanted).unwrap(), ..limits }).is_ok(), "{message}");
     }
@@ -226,10 +226,10 @@ fn a_file_of_faults_shows_some_of_them() {
         format!("op = \"all_reduce\"\n[matrix]\nworld_size = [1]\nexclude = [{}]\n", "{ x = 1 },".repeat(50_000));
     for text in [numbers, keys, format!("world_size = 1\nsteps = [{{ op = \"barrier\" }}]\n{unused}"), broken, excluded]
     {
-        let faults = parsed(&text).unwrap_err();
-        assert!((1..=100).contains(&faults.len()), "{}", faults.len());
+        let diagnostics = parsed(&text).unwrap_err();
+        assert!((1..=100).contains(&diagnostics.len()), "{}", diagnostics.len());
         let file = SourceFile { path: "x.toml".into(), text: text.into() };
-        let shown = scenario::render(&file, &faults, false);
+        let shown = scenario::render(&file, &diagnostics, false);
         assert!(shown.len() < 200_000, "{}", shown.len());
     }
 }

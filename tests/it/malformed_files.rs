@@ -12,28 +12,28 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/invalid")
 }
 
-/// What `check` finds in a text: faults of the file, else of its cases.
+/// What `check` finds in a text: diagnostics of the file, else of its cases.
 fn faults_of(file: &Arc<SourceFile>, name: &str) -> String {
     match scenario::parse(file, name) {
         Err(rejected) => {
             assert_places(&rejected.file, &rejected.diagnostics);
             rejected.to_string()
         }
-        Ok(cases) => cases.into_iter().map(Arc::new).find_map(|c| plan_faults(&c)).unwrap_or_default(),
+        Ok(cases) => cases.into_iter().map(Arc::new).find_map(|c| plan_diagnostics(&c)).unwrap_or_default(),
     }
 }
 
 /// What planning or forecasting finds in a case that is not meant to be refused.
-fn plan_faults(case: &Arc<Case>) -> Option<String> {
+fn plan_diagnostics(case: &Arc<Case>) -> Option<String> {
     if case.outcome.as_ref().is_some_and(|o| o.value.contains(&ExpectedOutcome::Refused)) {
         return None;
     }
-    let faults = match plan::plan(case, &Limits::default()) {
-        Err(faults) => faults,
+    let diagnostics = match plan::plan(case, &Limits::default()) {
+        Err(diagnostics) => diagnostics,
         Ok(plan) => Forecast::new(&plan, 0).err()?,
     };
-    assert_places(&case.file, &faults);
-    Some(format!("{}: {}", case.name, scenario::render(&case.file, &faults, false)))
+    assert_places(&case.file, &diagnostics);
+    Some(format!("{}: {}", case.name, scenario::render(&case.file, &diagnostics, false)))
 }
 
 #[test]
@@ -79,7 +79,7 @@ fn message(text: &str) -> String {
     parse(text).err().map(|e| e.to_string()).unwrap_or_default()
 }
 
-/// Nesting far beyond any stack, in each way TOML has, is a fault and not a crash; on a thread with a small stack.
+/// Nesting far beyond any stack, in each way TOML has, is an error and not a crash; on a thread with a small stack.
 #[test]
 fn deep_nesting_is_refused() -> Result<(), Box<dyn std::error::Error>> {
     let deep = 10_000;
@@ -241,7 +241,7 @@ fn the_worst_files_are_answered_in_few_words() {
     }
 }
 
-/// A fault that only the values of elements show is found before anything runs, too.
+/// An error that only the values of elements show is found before anything runs, too.
 #[test]
 fn elements_that_a_type_cannot_hold_are_refused() -> Result<(), Box<dyn std::error::Error>> {
     let limits = Limits::default();
@@ -249,10 +249,10 @@ fn elements_that_a_type_cannot_hold_are_refused() -> Result<(), Box<dyn std::err
     for (buffer, expr, words) in [
         ("{ text = \"abc\", dtype = \"f8e4m3\" }", "x", "97 is not an f8e4m3 value; its neighbours are 96 and 104"),
         ("{ text = \"ä\", dtype = \"i8\" }", "x", "195 does not fit i8"),
-        ("{ each = \"ln(i - 3)\", count = 4, dtype = \"i32\" }", "x", "not a number, where a whole number is wanted"),
-        ("{ each = \"1 / (0.0 * i)\", count = 4, dtype = \"u64\" }", "x", "infinite, where a whole number is wanted"),
+        ("{ each = \"ln(i - 3)\", count = 4, dtype = \"i32\" }", "x", "not a number, but a whole number is needed"),
+        ("{ each = \"1 / (0.0 * i)\", count = 4, dtype = \"u64\" }", "x", "infinite, but a whole number is needed"),
         ("{ each = \"2 ^ 128 / 3\", count = 4, dtype = \"u64\" }", "x", "does not fit 128 bits"),
-        ("{ each = \"i - 3\", count = 4, dtype = \"i32\" }", "ln(x)", "not a number, where a whole number is wanted"),
+        ("{ each = \"i - 3\", count = 4, dtype = \"i32\" }", "ln(x)", "not a number, but a whole number is needed"),
         ("{ each = \"2 ^ 63\", count = 4, dtype = \"u64\" }", "x * x * x / 3", "does not fit 128 bits"),
     ] {
         let text = format!(

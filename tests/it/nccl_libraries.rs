@@ -125,7 +125,7 @@ fn what_cannot_be_fetched_is_said_and_leaves_nothing() {
     let Some(machine) = Machine::new() else { return };
     let answer = machine.collspec(&["nccl", "fetch", "--", "--pre"], &[]);
     assert_eq!(answer.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&answer.stderr).contains("a version such as 2.30.7"), "{answer:?}");
+    assert!(String::from_utf8_lossy(&answer.stderr).contains("a version like 2.30.7"), "{answer:?}");
 
     let mut command = Command::new(env!("CARGO_BIN_EXE_collspec"));
     command
@@ -134,7 +134,10 @@ fn what_cannot_be_fetched_is_said_and_leaves_nothing() {
         .env("PATH", "/no/such/folder");
     let answer = command.output().unwrap();
     assert_eq!(answer.status.code(), Some(2));
-    assert!(String::from_utf8_lossy(&answer.stderr).contains("neither pip nor uv is here"), "{answer:?}");
+    assert!(
+        String::from_utf8_lossy(&answer.stderr).contains("needs pip or uv, and neither is installed"),
+        "{answer:?}"
+    );
 
     // A tool that delivers something else than it should.
     let wheel = "#!/bin/sh\n[ \"$1\" = --version ] && exit 0\n\

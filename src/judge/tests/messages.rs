@@ -78,7 +78,7 @@ fn stale_data() {
         "world_size = 2\ninputs.x = { each = \"rank + i\", count = 2 }\nsteps = [{ op = \"map\", expr = \"x + 7\", out = \"y\" }, { op = \"all_reduce\", in = \"x\", out = \"y\" }]\n",
     );
     let text = said(&planned, |b, seen| b.set_f32(seen, "y", 0, &[7.0, 8.0]));
-    assert!(text.contains("stale: they hold what was there before this step"), "{text}");
+    assert!(text.contains("stale: they still hold the values from before this step"), "{text}");
 }
 
 #[test]

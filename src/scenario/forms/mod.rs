@@ -50,7 +50,7 @@ pub struct FormOrigin {
 pub static FORMS: &[Form] = &[
     Form {
         name: "in_place",
-        doc: "`in` and `out` share memory where the operation can and nobody needs `in` afterwards",
+        doc: "`in` and `out` share memory where the operation allows it and no later step needs `in`",
         inapplicable: in_place::inapplicable,
         apply_to: in_place::apply,
     },
@@ -80,7 +80,7 @@ pub static FORMS: &[Form] = &[
     },
     Form {
         name: "processes",
-        doc: "every rank is a process of its own",
+        doc: "every rank runs in its own process",
         inapplicable: settings::too_many_processes,
         apply_to: settings::processes,
     },

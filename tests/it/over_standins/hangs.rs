@@ -47,7 +47,7 @@ fn in_init() {
         for placement in ["threads", "processes"] {
             scope.spawn(move || {
                 let verdict = case_of_three_ranks("hang-init", REDUCE, [NEVER, LIMIT], &["--placement", placement]);
-                assert_hangs(&verdict, &["hang while making communicators (not finished when the time was up): "]);
+                assert_hangs(&verdict, &["hang while making communicators (not finished within the time limit): "]);
                 assert_hangs(&verdict, &["rank 2 in ncclCommInitRank of communicator `world`"]);
             });
         }
@@ -57,27 +57,27 @@ fn in_init() {
 #[test]
 fn in_a_collective() {
     let verdict = case_of_three_ranks("hang-collective", REDUCE, [LIMIT, NEVER], &[]);
-    assert_hangs(&verdict, &["hang (not finished when the time was up): ", "rank 2 at step 1 (all_reduce)"]);
+    assert_hangs(&verdict, &["hang (not finished within the time limit): ", "rank 2 at step 1 (all_reduce)"]);
 }
 
 #[test]
 fn in_synchronizing() {
     let verdict = case_of_three_ranks("hang-synchronize", REDUCE, [LIMIT, NEVER], &["--placement", "processes"]);
-    assert_hangs(&verdict, &["hang (not finished when the time was up): ", "rank 2 at step 1 (all_reduce)"]);
+    assert_hangs(&verdict, &["hang (not finished within the time limit): ", "rank 2 at step 1 (all_reduce)"]);
 }
 
 #[test]
 fn in_destroy() {
     let step = SPLIT.replace(" } ]", " },\n{ op = \"wait\" },\n{ op = \"destroy\", comm = \"half\" } ]");
     let verdict = case_of_three_ranks("hang-destroy", &step, [LIMIT, NEVER], &[]);
-    assert_hangs(&verdict, &["hang (not finished when the time was up): ", "rank 2 at step 4 (destroy)"]);
+    assert_hangs(&verdict, &["hang (not finished within the time limit): ", "rank 2 at step 4 (destroy)"]);
 }
 
 #[test]
 fn in_destroying_what_no_step_destroyed() {
     // a communicator that no step destroys is destroyed after the case, whose failure that is
     let verdict = case_of_three_ranks("hang-destroy", SPLIT, [NEVER, LIMIT], &[]);
-    assert_hangs(&verdict, &["hang while destroying communicators (not finished when the time was up): rank 2"]);
+    assert_hangs(&verdict, &["hang while destroying communicators (not finished within the time limit): rank 2"]);
 }
 
 #[test]
@@ -109,5 +109,5 @@ fn failing_to_destroy_kept_communicators_fails_no_case() {
 #[test]
 fn in_freeing_memory_and_streams() {
     let verdict = case_of_three_ranks("hang-default", REDUCE, [NEVER, LIMIT], &[]);
-    assert_hangs(&verdict, &["hang while memory and streams were given back"]);
+    assert_hangs(&verdict, &["hang while memory and streams were released"]);
 }
