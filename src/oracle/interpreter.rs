@@ -309,7 +309,7 @@ impl<'p> Interpreter<'p> {
             let result = map_element(expr, names, &inputs, dtype, i, &watch);
             if let Some((input, element)) = unwritten.get() {
                 let name = inputs.get(input).map_or("?", |r| r.name);
-                return Err((Some(out.rank), format!("`{name}[{element}]` is read, but nobody has written it")));
+                return Err((Some(out.rank), format!("`{name}[{element}]` is read, but no step has written it")));
             }
             match result {
                 Ok(bits) => put_element(dtype, &mut data.bytes, i as usize, bits),
@@ -360,7 +360,7 @@ impl<'p> Interpreter<'p> {
             let buffer = &self.plan.buffers[region.buf];
             let element = region.start + (part.start - range.start) / buffer.dtype.size() as u64;
             let message =
-                format!("`{}[{element}]` on rank {} is read, but nobody has written it", buffer.name, region.rank);
+                format!("`{}[{element}]` on rank {} is read, but no step has written it", buffer.name, region.rank);
             return Err((Some(region.rank), message));
         }
         for mark in &data.runs {

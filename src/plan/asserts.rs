@@ -60,7 +60,7 @@ pub fn check(plan: &Plan, begun: &Begun, a: &Spanned<Expr>) -> Option<Diagnostic
         !known && !plan.case.axes.iter().any(|(axis, _)| axis == *name)
     };
     if let Some(name) = names.iter().find(unknown) {
-        return Some(Diagnostic::new(a.span, format!("`{name}` is no buffer, step or axis of this case")));
+        return Some(Diagnostic::new(a.span, format!("`{name}` is not a buffer, step or axis of this case")));
     }
     let named = Named::of(plan, begun, &a.value);
     checks_nothing(plan, a, &named).or_else(|| of_unlike_lengths(a, &named))

@@ -66,7 +66,7 @@ fn accept(
             let exit = lowered.programs.iter().flatten().find(|call| call.kind == CallKind::Exit);
             let span = exit.map_or(case.span, |call| lowered.unrolled.steps[call.step as usize].span);
             return Err(vec![
-                Diagnostic::new(span, "a process that ends is a crash").help("add `outcome = \"crash\"`"),
+                Diagnostic::new(span, "a process that exits counts as a crash").help("add `outcome = \"crash\"`"),
             ]);
         }
         return Ok(());
@@ -86,7 +86,7 @@ fn accept(
             {
                 let span = case.outcome.as_ref().map_or(case.span, |o| o.span);
                 return Err(vec![
-                    Diagnostic::new(span, "nothing in this program can hang: every call meets its partner")
+                    Diagnostic::new(span, "this program cannot hang: every call has a matching call")
                         .help("remove `outcome`, or look again at who waits for whom"),
                 ]);
             }

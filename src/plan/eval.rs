@@ -98,7 +98,7 @@ impl Ranked for NumberByRank {
             NumberByRankKind::Int(v) => Ok(Value::Int(*v)),
             NumberByRankKind::Float(v) => Ok(Value::Float(*v)),
             NumberByRankKind::Expr(expr) => evaluate(expr, own.span, names, mode),
-            NumberByRankKind::List(_) => Err(Diagnostic::new(own.span, "a number is wanted here, not a list")),
+            NumberByRankKind::List(_) => Err(Diagnostic::new(own.span, "expected a number, not a list")),
         }
     }
 

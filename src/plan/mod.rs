@@ -96,7 +96,7 @@ impl Limits {
         let value = digits.parse::<u64>().ok().and_then(|v| v.checked_mul(unit));
         value
             .filter(|v| *v > 0)
-            .ok_or_else(|| "a number of bytes above 0 is wanted, such as 16GiB or 512MiB".to_owned())
+            .ok_or_else(|| "expected a number of bytes greater than 0, for example 16GiB or 512MiB".to_owned())
     }
 
     /// Operations as options and variables give them.
@@ -108,7 +108,7 @@ impl Limits {
         let value = text.replace(['_', ','], "").parse::<u64>().ok();
         value
             .filter(|v| *v > 0)
-            .ok_or_else(|| "a number of operations above 0 is wanted, such as 4000000000".to_owned())
+            .ok_or_else(|| "expected a number of operations greater than 0, for example 4000000000".to_owned())
     }
 }
 

@@ -212,7 +212,7 @@ fn unordered(lowered: &LoweredProgram, rank: usize, (by, new): (StepId, &Use), o
         );
         return Diagnostic::new(step(by).span, text)
             .related(step(old.step).span, "the other step")
-            .help("steps of a group run at the same time: use a buffer of its own, or end the group before");
+            .help("steps of a group run at the same time: use a separate buffer, or end the group before");
     }
     let text = format!(
         "{} {} `{name}` on rank {rank} while {}, on another stream, {} it: nothing says which comes first",

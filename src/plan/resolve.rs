@@ -414,7 +414,7 @@ impl Resolver<'_> {
                 )
                 .help("add `count` where it is made");
             }
-            let text = format!("`{}` is read on rank {rank}, where nobody has written it", name.name);
+            let text = format!("`{}` is read on rank {rank}, where no step has written it", name.name);
             Diagnostic::new(slice.span, text).help("write it in an earlier step, or give it in `inputs`")
         };
         match &item.kind {

@@ -253,7 +253,7 @@ fn forecasts_refuse_what_cannot_be() {
     let zero = "world_size = 2\ninputs.x = { each = \"i\", count = 3, dtype = \"i32\" }\nsteps = [{ op = \"map\", expr = \"1 / x\", out = \"y\" }]\n";
     assert!(refusal(zero).contains("division of 1 by zero"), "{}", refusal(zero));
     let unwritten = "world_size = 2\ninputs.x = { count = 3 }\nop = \"all_reduce\"\n".replace("inputs.x", "inputs");
-    assert!(refusal(&unwritten).contains("nobody has written it"), "{}", refusal(&unwritten));
+    assert!(refusal(&unwritten).contains("no step has written it"), "{}", refusal(&unwritten));
 }
 
 #[test]

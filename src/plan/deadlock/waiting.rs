@@ -25,7 +25,7 @@ fn some_ranks(ranks: &[usize]) -> String {
     let list: Vec<String> = ranks.iter().take(4).map(ToString::to_string).collect();
     let more = if ranks.len() > 4 { ", ..." } else { "" };
     match ranks.len() {
-        0 => "nobody".to_owned(),
+        0 => "no rank".to_owned(),
         1 => format!("rank {}", list[0]),
         _ => format!("ranks {}{more}", list.join(", ")),
     }

@@ -125,7 +125,7 @@ impl Lowering {
             return Ok(());
         }
         let text = format!("`in` and `out` overlap on rank {}, and not as this operation runs in place", send.rank);
-        Err(Diagnostic::new(span, text).help("let `out` be a buffer of its own"))
+        Err(Diagnostic::new(span, text).help("give `out` a separate buffer"))
     }
 
     /// The reduction with the factor's bits, and the factor's place in device memory if NCCL reads it there.

@@ -25,7 +25,7 @@ impl Lowering {
         let Some(place) = buffer.places[rank] else {
             let text = if has(&self.lowered.unrolled, slice.buf, rank) {
                 format!(
-                    "{} is {} on rank {rank}, where nobody has written it",
+                    "{} is {} on rank {rank}, where no step has written it",
                     self.name(slice.buf),
                     if reads { "read" } else { "used" }
                 )

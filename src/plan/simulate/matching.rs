@@ -49,7 +49,7 @@ pub fn collective_event(lowered: &LoweredProgram, calls: &[Index]) -> Result<Col
     };
     let mut rank_calls: Vec<RankCall<Arc<RankCollective<Placed>>>> = calls.iter().filter_map(rank_call).collect();
     let Some(first) = rank_calls.first().cloned() else {
-        return Err(Diagnostic::new(lowered.unrolled.case.span, "a collective nobody calls"));
+        return Err(Diagnostic::new(lowered.unrolled.case.span, "a collective that no rank calls"));
     };
     let expected = describe(&first.op);
     for other in &rank_calls {

@@ -205,7 +205,7 @@ impl<'a> Unroll<'a> {
                         },
                     },
                     NumberByRankKind::List(_) => {
-                        return Err(Diagnostic::new(own.span, "a number is wanted here, not a list"));
+                        return Err(Diagnostic::new(own.span, "expected a number, not a list"));
                     }
                 };
                 Reduction::PreMulSum(Factor { span: own.span, number, device: *device })
