@@ -52,6 +52,7 @@ macro_rules! harness {
 }
 
 /// Where [`harness!`](crate::harness!) was written.
+#[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Site {
     /// The package's directory.

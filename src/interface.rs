@@ -1,17 +1,26 @@
 //! What other programs use: a suite of scenarios that is opened, run and reported case by case.
 use crate::child::Workers;
 use crate::judge::Verdict;
+use crate::plan::SetBy;
 use crate::report::{CaseReport, Event, Reporter, Tally};
 use crate::scenario::Case;
 use crate::suite::options::cores;
-use crate::suite::{self, BackendMissing, Filter, OptionError, RunOptions};
+use crate::suite::{self, BackendMissing, CaseSet, Filter, OptionError, RunOptions};
 use std::io;
 use std::path::Path;
 use thiserror::Error;
 
 /// Options of a run, by the names that they have on the command line.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Options(RunOptions);
+
+impl Default for Options {
+    fn default() -> Self {
+        let mut options = RunOptions::default();
+        options.reading.limits.set_by = SetBy::Program;
+        Self(options)
+    }
+}
 
 impl Options {
     /// The defaults: NCCL if a driver, devices and a library are there, else the software library; a case per core.
@@ -19,13 +28,14 @@ impl Options {
         Self::default()
     }
 
-    /// With this option: `backend`, `nccl`, `driver`, `ranks-per-gpu`, `jobs`, `timeout`, `opening-timeout`, `seed`, `eager`,
-    /// `connect`, `placement`, `forms`, `allow-env`, `max-memory` and others that `collspec run --help` lists.
+    /// With this option: `backend`, `require`, `nccl`, `driver`, `ranks-per-gpu`, `jobs`, `timeout`, `opening-timeout`, `seed`,
+    /// `eager`, `connect`, `placement`, `forms`, `allow-env` (names with commas between), `fault`, `max-memory`, `max-work`,
+    /// `max-file-work` or `max-file`. It means what it means to `collspec run`; a second value replaces the first.
     ///
     /// ```
     /// let options = collspec::Options::new().with("backend", "soft")?.with("timeout", "2.5")?;
     /// let error = options.with("seed", "none").unwrap_err();
-    /// assert_eq!(error.to_string(), "expected a whole number, 0 or greater");
+    /// assert_eq!(error.to_string(), "`seed` = `none`: expected a whole number, 0 or greater");
     /// # Ok::<(), collspec::OptionError>(())
     /// ```
     ///
@@ -51,10 +61,11 @@ impl Options {
 
 /// Why a suite cannot be opened or run.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum Error {
-    /// A path cannot be read, or the runner cannot do its work.
-    #[error("{}", suite::with_causes(.0))]
-    Suite(#[source] suite::Error),
+    /// A path cannot be read, there are no cases, or no worker can be started.
+    #[error("{0}")]
+    Run(String),
     /// What is wrong with the files, with file, line and column, as `collspec check` shows it.
     #[error("{0}")]
     Files(String),
@@ -63,14 +74,9 @@ pub enum Error {
     BackendMissing(#[from] BackendMissing),
 }
 
-impl From<suite::Error> for Error {
-    fn from(error: suite::Error) -> Self {
-        Self::Suite(error)
-    }
-}
-
 /// How many cases passed, failed and were skipped.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Counts {
     /// Passed.
     pub pass: usize,
@@ -106,49 +112,72 @@ pub struct Counts {
 /// ```
 #[derive(Clone, Debug)]
 pub struct Suite {
-    suite: suite::CaseSet,
+    all: CaseSet,
+    selected: CaseSet,
     options: RunOptions,
 }
 
 impl Suite {
-    /// Reads scenario files, and folders with all the files in them, and checks every case.
+    /// Reads scenario files, and folders with all the files in them, and checks every case that is not tagged `long`.
     ///
     /// # Errors
     ///
     /// A path cannot be read, or something is wrong with a file.
     pub fn open<P: AsRef<Path>>(paths: &[P], options: Options) -> Result<Self, Error> {
         let Options(options) = options;
-        let mut suite = suite::CaseSet::open_with(paths, &options.reading)?;
-        suite.select(&Filter::default());
-        suite.plan(cores());
-        if !suite.invalid_files.is_empty() {
-            let shown: Vec<String> = suite.invalid_files.iter().map(|invalid| invalid.render(false)).collect();
-            return Err(Error::Files(shown.join("\n")));
-        }
-        Ok(Self { suite, options })
+        let all = CaseSet::open_with(paths, &options.reading).map_err(with_causes)?;
+        let selected = checked(&all, &Filter::default())?;
+        Ok(Self { all, selected, options })
     }
 
-    /// Keeps the cases whose name contains `text`, or which have it as a tag.
-    pub fn filter(&mut self, text: &str) {
-        self.suite.select(&Filter { text: Some(text.to_owned()), ..Filter::default() });
-    }
-
-    /// The names of the cases.
-    pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.suite.cases.iter().map(|case| case.name.as_str())
-    }
-
-    /// Runs every case; `each` gets the report of each as it ends.
+    /// Selects the cases whose name contains `text`, or which have it as a tag, instead of all that are not tagged `long`.
     ///
     /// # Errors
     ///
-    /// The suite has no cases, the backend is missing, or no worker can be started.
+    /// Something is wrong with a case that was not selected before.
+    pub fn filter(&mut self, text: &str) -> Result<(), Error> {
+        self.selected = checked(&self.all, &Filter { text: Some(text.to_owned()), ..Filter::default() })?;
+        Ok(())
+    }
+
+    /// Entries of the folders that look like scenario files and were not read, such as links that lead elsewhere, each with
+    /// the reason.
+    pub fn passed_over(&self) -> impl Iterator<Item = String> {
+        self.all.passed_over.iter().map(ToString::to_string)
+    }
+
+    /// The names of the selected cases.
+    pub fn names(&self) -> impl Iterator<Item = &str> {
+        self.selected.cases.iter().map(|case| case.name.as_str())
+    }
+
+    /// Runs every selected case; `each` gets the report of each as it ends.
+    ///
+    /// # Errors
+    ///
+    /// No case is selected, the backend is missing, or no worker can be started.
     pub fn run(&self, each: impl FnMut(&CaseReport)) -> Result<Counts, Error> {
         let chosen = self.options.backend.resolve(&self.options.workers)?;
         let mut reporter = Each { backend: chosen.backend.name(), each };
-        let tally: Tally = self.suite.run(self.options.clone(), chosen, &mut reporter)?;
+        let tally: Tally = self.selected.run(self.options.clone(), chosen, &mut reporter).map_err(with_causes)?;
         Ok(Counts { pass: tally.pass, fail: tally.fail, skip: tally.skip() })
     }
+}
+
+/// The cases that the filter admits, if nothing is wrong with any of them.
+fn checked(all: &CaseSet, filter: &Filter) -> Result<CaseSet, Error> {
+    let mut selected = all.clone();
+    selected.select(filter);
+    selected.plan(cores());
+    if selected.invalid_files.is_empty() {
+        return Ok(selected);
+    }
+    let shown: Vec<String> = selected.invalid_files.iter().map(|file| file.render(false)).collect();
+    Err(Error::Files(shown.join("\n")))
+}
+
+fn with_causes(error: suite::Error) -> Error {
+    Error::Run(suite::with_causes(&error))
 }
 
 /// Hands every case's report to a function.

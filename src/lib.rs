@@ -42,6 +42,11 @@ pub use judge::{Lane, LaneResult, Outcome, Status};
 pub use report::{CaseReport, FingerprintReport, Outputs, RankOutput};
 pub use suite::{BackendMissing, OptionError};
 
+/// Compiles the examples of the README.
+#[cfg(all(doctest, feature = "harness"))]
+#[doc = include_str!("../README.md")]
+struct Readme;
+
 /// The rooms, for this project's own tests. They are no interface: anything here may change at any time.
 #[cfg(feature = "internals")]
 #[doc(hidden)]

@@ -28,7 +28,7 @@ fn a_program_can_be_named_as_worker() {
     assert_eq!(verdicts, [("sum", Status::Pass), ("wrong", Status::Fail)]);
     assert!(reports[1].reason.as_ref().is_some_and(|reason| reason.contains("rank 1")), "{reports:?}");
 
-    suite.filter("sum");
+    suite.filter("sum").unwrap();
     assert_eq!(suite.names().collect::<Vec<_>>(), ["sum"]);
 }
 
@@ -45,7 +45,7 @@ fn a_program_that_cannot_be_a_worker_is_not_started_again() {
 
 #[test]
 fn a_missing_folder_and_a_faulty_file_are_told_apart() {
-    assert!(matches!(Suite::open(&[Path::new("/no/such/folder")], Options::new()), Err(Error::Suite(_))));
+    assert!(matches!(Suite::open(&[Path::new("/no/such/folder")], Options::new()), Err(Error::Run(_))));
     let home = Home::new();
     home.file("scenarios/typo.toml", &SUM.replace("all_reduce", "all_redcue"));
     let error = Suite::open(&[home.path("scenarios")], Options::new()).unwrap_err();
@@ -53,4 +53,26 @@ fn a_missing_folder_and_a_faulty_file_are_told_apart() {
     home.file("scenarios/typo.toml", &SUM.replace("[3, 4]", "[3]"));
     let error = Suite::open(&[home.path("scenarios")], Options::new()).unwrap_err();
     assert!(matches!(error, Error::Files(_)) && error.to_string().contains("typo.toml:"), "{error}");
+}
+
+#[test]
+fn long_cases_run_if_the_filter_names_them() {
+    let home = Home::new();
+    home.file("scenarios/sum.toml", SUM);
+    home.file("scenarios/slow.toml", &format!("tags = [\"long\"]\n{SUM}"));
+    let worker = Workers::Command(env!("CARGO_BIN_EXE_collspec").into());
+    let mut suite = Suite::open(&[home.path("scenarios")], soft(worker)).unwrap();
+    assert_eq!(suite.names().collect::<Vec<_>>(), ["sum"]);
+    suite.filter("long").unwrap();
+    assert_eq!(suite.names().collect::<Vec<_>>(), ["slow"]);
+    assert_eq!(suite.run(|_| ()).unwrap().pass, 1);
+}
+
+#[test]
+fn a_limit_is_raised_by_the_option_that_the_message_names() {
+    let home = Home::new();
+    home.file("sum.toml", SUM);
+    let options = Options::new().with("max-memory", "1KiB").unwrap();
+    let error = Suite::open(&[home.path("sum.toml")], options).unwrap_err().to_string();
+    assert!(error.contains("Options::with(\"max-memory\", "), "{error}");
 }

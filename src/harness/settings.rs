@@ -43,8 +43,10 @@ impl HarnessSettings {
         for option in with_variable() {
             let name = option.variable();
             if let Some(value) = text(&name)? {
-                let set: Result<(), OptionError> = options.set(option.name, &value);
-                set.map_err(|error| format!("{name}={value}: {error}"))?;
+                options.set(option.name, &value).map_err(|error| match error {
+                    OptionError::Value { reason, .. } => format!("{name}={value}: {reason}"),
+                    unknown => unknown.to_string(),
+                })?;
             }
         }
         Ok(Self { filter: Filter { text: text(FILTER)?, exact: false, long: false }, options })

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum Status {
     Pass,
     Fail,
@@ -16,6 +17,7 @@ pub enum Status {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum Outcome {
     Ok,
     Error,
@@ -28,6 +30,7 @@ pub enum Outcome {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[allow(missing_docs)]
+#[non_exhaustive]
 pub enum Lane {
     Exact,
     Admissible,
@@ -53,6 +56,7 @@ impl Lane {
 
 /// Result of one lane for a case. Lanes that do not apply to the case have none.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct LaneResult {
     /// The lane.
     pub lane: Lane,

@@ -119,16 +119,19 @@ impl DType {
         all
     };
 
+    #[inline]
     const fn entry(self) -> &'static DTypeInfo {
         &DTYPES[self as usize]
     }
 
     /// Bytes of one element.
+    #[inline]
     pub const fn size(self) -> usize {
         self.entry().size
     }
 
     /// Bits of one element.
+    #[inline]
     pub const fn bits(self) -> u32 {
         self.size() as u32 * 8
     }
@@ -149,6 +152,7 @@ impl DType {
     }
 
     /// The format of a floating-point type.
+    #[inline]
     pub(crate) const fn format(self) -> Option<FloatFormat> {
         match self.entry().kind {
             DTypeKind::Float(format) => Some(format),
@@ -157,11 +161,13 @@ impl DType {
     }
 
     /// True for the six floating-point types.
+    #[inline]
     pub const fn is_float(self) -> bool {
         matches!(self.entry().kind, DTypeKind::Float(_))
     }
 
     /// True for signed integers.
+    #[inline]
     pub const fn is_signed_int(self) -> bool {
         matches!(self.entry().kind, DTypeKind::Signed)
     }

@@ -21,11 +21,13 @@ impl Number {
 }
 
 /// The bits that an element of the type uses.
+#[inline]
 pub const fn mask(dtype: DType) -> u64 {
     u64::MAX >> (64 - dtype.bits())
 }
 
 /// The exact value of an element's bits (higher bits are ignored). Every NaN gives a NaN; its payload is lost.
+#[inline]
 pub fn decode(dtype: DType, bits: u64) -> Number {
     if dtype.is_float() {
         return Number::Float(decode_f64(dtype, bits));
@@ -39,6 +41,7 @@ pub fn decode(dtype: DType, bits: u64) -> Number {
 }
 
 /// The value of an element's bits as f64: exact for every floating-point type, the nearest for 64-bit integers.
+#[inline]
 pub fn decode_f64(dtype: DType, bits: u64) -> f64 {
     match dtype {
         DType::F64 => f64::from_bits(bits),
@@ -51,6 +54,7 @@ pub fn decode_f64(dtype: DType, bits: u64) -> f64 {
 }
 
 /// The value of an element of a type whose values are all normal in f64.
+#[inline]
 fn small_to_f64(format: &FloatFormat, bits: u64) -> f64 {
     let (negative, code) = format.split(bits);
     let magnitude = match format.parts(bits) {
@@ -62,6 +66,7 @@ fn small_to_f64(format: &FloatFormat, bits: u64) -> f64 {
 }
 
 /// 2^exponent for exponents of normal f64 numbers.
+#[inline]
 fn power_of_two(exponent: i32) -> f64 {
     f64::from_bits(((exponent + 1023) as u64) << 52)
 }

@@ -42,6 +42,7 @@ impl FloatFormat {
     };
 
     /// The format of a floating-point type.
+    #[inline]
     pub const fn of(dtype: DType) -> Option<Self> {
         dtype.format()
     }
@@ -76,6 +77,7 @@ impl FloatFormat {
     }
 
     /// Sign, whole mantissa and exponent of a finite code: the value is `mantissa * 2^exponent`. `None` for NaN and infinity.
+    #[inline]
     pub fn parts(&self, bits: u64) -> Option<(bool, u64, i32)> {
         let (negative, code) = self.split(bits);
         if code > self.max_code {
@@ -96,6 +98,7 @@ impl FloatFormat {
     }
 
     /// The sign, and the code without it.
+    #[inline]
     pub const fn split(&self, bits: u64) -> (bool, u64) {
         (bits >> self.sign_bit & 1 == 1, bits & ((1 << self.sign_bit) - 1))
     }

@@ -174,8 +174,8 @@ impl<'p> Interpreter<'p> {
     ) -> Result<(), RankError> {
         let sent: Vec<TrackedBytes> =
             sent.into_iter().map(|p| p.ok_or_else(missing_input)).collect::<Result<_, _>>()?;
-        let lowest_certainty = sent.iter().filter_map(TrackedBytes::least_certain).max();
-        if lowest_certainty == Some(Certainty::Undefined) {
+        let least_certain = sent.iter().filter_map(TrackedBytes::least_certain).max();
+        if least_certain == Some(Certainty::Undefined) {
             collective.recvs().flatten().for_each(|write| self.set_undefined(number, &write));
             return Ok(());
         }
@@ -188,7 +188,7 @@ impl<'p> Interpreter<'p> {
                 let reduced =
                     Arc::new(reduce(reduction, &inputs, ambiguous, self.has_observed_values()).map_err(|m| (None, m))?);
                 let size = reduced.memory_bytes();
-                if lowest_certainty != Some(Certainty::Ambiguous)
+                if least_certain != Some(Certainty::Ambiguous)
                     && self.kept_bytes.saturating_add(size) <= KEPT_RESULTS as usize
                 {
                     self.kept_bytes += size;
@@ -285,11 +285,11 @@ impl<'p> Interpreter<'p> {
         let dtype = plan.buffers[out.buf].dtype;
         let size = dtype.size();
         let mut data = TrackedBytes { bytes: vec![0; out.len as usize * size], runs: Vec::new() };
-        let lowest_certainty = Cell::new(Certainty::Known);
+        let least_certain = Cell::new(Certainty::Known);
         let unwritten: Cell<Option<(usize, usize)>> = Cell::new(None);
         let touched = std::cell::RefCell::new(Vec::new());
         for i in 0..out.len {
-            lowest_certainty.set(Certainty::Known);
+            least_certain.set(Certainty::Known);
             let watch = |input: usize, element: usize| {
                 let (Some((alloc, range)), Some(read)) = (places.get(input), inputs.get(input)) else { return };
                 let at = range.start + (element * read.dtype.size()) as u64;
@@ -303,7 +303,7 @@ impl<'p> Interpreter<'p> {
                             touched.push(origin);
                         }
                     }
-                    lowest_certainty.set(lowest_certainty.get().max(run.certainty));
+                    least_certain.set(least_certain.get().max(run.certainty));
                 }
             };
             let result = map_element(expr, names, &inputs, dtype, i, &watch);
@@ -314,8 +314,8 @@ impl<'p> Interpreter<'p> {
             match result {
                 Ok(bits) => put_element(dtype, &mut data.bytes, i as usize, bits),
                 // The run may have other values here; they are judged then.
-                Err(_) if lowest_certainty.get() >= Certainty::Ambiguous && !self.has_observed_values() => {}
-                Err(_) if lowest_certainty.get() == Certainty::Undefined => {}
+                Err(_) if least_certain.get() >= Certainty::Ambiguous && !self.has_observed_values() => {}
+                Err(_) if least_certain.get() == Certainty::Undefined => {}
                 Err(error) => {
                     return Err((
                         Some(out.rank),
@@ -323,7 +323,7 @@ impl<'p> Interpreter<'p> {
                     ));
                 }
             }
-            data.push_run(PieceRun { end: (i + 1) * size as u64, certainty: lowest_certainty.get(), origin: None });
+            data.push_run(PieceRun { end: (i + 1) * size as u64, certainty: least_certain.get(), origin: None });
             if data.runs.len() > MAX_RUNS && !self.has_observed_values() {
                 return Err(too_many_runs(Some(out.rank)));
             }

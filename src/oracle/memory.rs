@@ -1,7 +1,8 @@
 //! The contents of allocations between two events, and how certain they are.
 use std::ops::Range;
 
-/// How certain the value of bytes is.
+/// How certain the value of bytes is. The order is that in which bytes of several kinds count as one: the greatest of them
+/// decides, so bytes that are partly written count as written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Certainty {
     /// No event has written them: they hold poison.
@@ -182,8 +183,8 @@ mod tests {
             prop_assert_eq!(&flat, &model);
             for from in 0..40 {
                 let bytes = memory.read(from..40).expect("inside");
-                let lowest_certainty = model[from as usize..].iter().map(|m| m.2).max();
-                prop_assert_eq!(bytes.least_certain(), lowest_certainty);
+                let least_certain = model[from as usize..].iter().map(|m| m.2).max();
+                prop_assert_eq!(bytes.least_certain(), least_certain);
             }
         }
     }

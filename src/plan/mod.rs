@@ -59,19 +59,25 @@ pub enum SetBy {
     Options,
     /// With variables of `cargo test`.
     Variables,
+    /// With `Options::with` of a program that uses this crate.
+    Program,
 }
 
 impl SetBy {
     /// What is to be written to raise a limit: `max-work` is that of the operations.
     pub fn raise(self, limit: &str, value: impl std::fmt::Display) -> String {
-        let between = if self == Self::Options { ' ' } else { '=' };
-        format!("`{}{between}{value}`", self.name(limit))
+        match self {
+            Self::Options => format!("`{} {value}`", self.name(limit)),
+            Self::Variables => format!("`{}={value}`", self.name(limit)),
+            Self::Program => format!("`Options::with(\"{limit}\", \"{value}\")`"),
+        }
     }
 
     /// The name of the option or variable that sets a limit.
     pub fn name(self, limit: &str) -> String {
         match self {
             Self::Options => format!("--{limit}"),
+            Self::Program => format!("Options::with(\"{limit}\", ...)"),
             Self::Variables => format!("COLLSPEC_{}", limit.replace('-', "_").to_uppercase()),
         }
     }

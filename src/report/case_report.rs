@@ -22,6 +22,7 @@ use std::fmt;
 /// # Ok::<(), serde_json::Error>(())
 /// ```
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct CaseReport {
     /// The case's name: the file's path without `.toml`, and the point of a matrix in brackets.
     pub case: String,
@@ -51,6 +52,7 @@ pub struct CaseReport {
 
 /// What the rounded results of a case say about how the library reduces.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
 pub struct FingerprintReport {
     /// The ways of computing that explain every result, such as `chain/each-step`; empty if no single one does.
     pub families: Vec<String>,

@@ -43,13 +43,21 @@ pub struct RunOptions {
 
 /// An option that cannot be set.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum OptionError {
     /// No option has this name.
     #[error("there is no option `{0}`")]
     Unknown(String),
     /// The value has no meaning for the option.
-    #[error("{0}")]
-    Value(String),
+    #[error("`{name}` = `{value}`: {reason}")]
+    Value {
+        /// The option.
+        name: String,
+        /// The value.
+        value: String,
+        /// What is wrong with it.
+        reason: String,
+    },
 }
 
 /// An option by its name.
@@ -223,7 +231,8 @@ impl RunOptions {
     pub fn set(&mut self, name: &str, value: &str) -> Result<(), OptionError> {
         let option = NAMED.iter().find(|option| option.name == name);
         let option = option.ok_or_else(|| OptionError::Unknown(name.to_owned()))?;
-        (option.set)(self, value).map_err(OptionError::Value)
+        let error = |reason| OptionError::Value { name: name.to_owned(), value: value.to_owned(), reason };
+        (option.set)(self, value).map_err(error)
     }
 
     /// The options that bear on results, as words of a command line.
@@ -291,7 +300,7 @@ mod tests {
         let mut options = RunOptions::default();
         assert_eq!(options.set("sead", "1"), Err(OptionError::Unknown("sead".into())));
         for option in NAMED.iter().filter(|option| !["nccl", "driver"].contains(&option.name)) {
-            assert!(matches!(options.set(option.name, "-"), Err(OptionError::Value(_))), "{}", option.name);
+            assert!(matches!(options.set(option.name, "-"), Err(OptionError::Value { .. })), "{}", option.name);
         }
         assert_eq!(options, RunOptions::default());
     }

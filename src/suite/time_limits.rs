@@ -31,18 +31,18 @@ impl Runner {
         if self.shares_gpus(case) {
             return CASE * SHARED_GPU;
         }
-        if processes > 1 && self.hang_needs_clock(case) { SOFT_HANG } else { CASE }
+        if processes > 1 && self.may_hang_in_software(case) { SOFT_HANG } else { CASE }
     }
 
     /// The time limit of a case that is moved into several processes. One that was written for a placement in which the hang
     /// is proved at once would be waited for in full.
     pub(super) fn limit_in_processes(&self, case: &Case, written: f64) -> f64 {
-        if self.hang_needs_clock(case) { written.min(SOFT_HANG) } else { written }
+        if self.may_hang_in_software(case) { written.min(SOFT_HANG) } else { written }
     }
 
-    /// True if the case may hang and the hang is proved without waiting for the time limit. The software library proves hangs at
-    /// once, except across processes.
-    fn hang_needs_clock(&self, case: &Case) -> bool {
+    /// True if the case may hang on the software library. There the hang is proved at once, except across processes, where
+    /// only the time limit shows it.
+    fn may_hang_in_software(&self, case: &Case) -> bool {
         self.chosen.backend == Backend::Soft
             && case.outcome.as_ref().is_some_and(|o| o.value.contains(&ExpectedOutcome::Hang))
     }

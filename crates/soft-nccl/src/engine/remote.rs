@@ -275,7 +275,7 @@ impl State {
             spread.left.insert(from);
         }
         if failed {
-            self.break_core(shared, from);
+            self.break_communicator(shared, from);
         }
         let text = "the process of rank 0, at which a split meets, has given up the communicator";
         self.refuse_asks(from, Some(shared), &Failure::remote(text));
@@ -298,30 +298,30 @@ impl State {
         let failure = Failure::remote(format!("process {name}, which has to do with the communicator, is gone"));
         self.forget_process(name, &failure);
         let needs = |spread: &Spread| spread.peers.contains(&name) && !spread.left.contains(&name);
-        let shared: Vec<u64> = self
+        let ids: Vec<u64> = self
             .shared
             .iter()
             .filter(|(_, shared)| shared.spread.as_ref().is_some_and(needs))
             .map(|(number, _)| *number)
             .collect();
-        for shared in shared {
-            self.break_core(shared, name);
+        for id in ids {
+            self.break_communicator(id, name);
         }
         self.sweep_due = true;
         self.changed();
     }
 
     /// A communicator cannot work any more: its ranks here get an error, and what they do ends.
-    fn break_core(&mut self, shared: u64, because: Name) {
+    fn break_communicator(&mut self, id: u64, because: Name) {
         let failure = Failure::remote(format!("process {because}, which has ranks of the communicator, is gone"));
-        let Some(spread) = self.shared.get_mut(&shared).and_then(|shared| shared.spread.as_mut()) else { return };
+        let Some(spread) = self.shared.get_mut(&id).and_then(|shared| shared.spread.as_mut()) else { return };
         spread.left.insert(because);
         if !spread.waiting.is_empty() {
             let uid = spread.uid;
             return self.on_fail(uid, &failure);
         }
         let handles: Vec<usize> =
-            self.members.iter().filter(|(_, member)| member.shared == shared).map(|(handle, _)| *handle).collect();
+            self.members.iter().filter(|(_, member)| member.shared == id).map(|(handle, _)| *handle).collect();
         for handle in handles {
             if let Some(member) = self.members.get_mut(&handle) {
                 member.error = Some(ncclResult_t::RemoteError);
@@ -331,7 +331,7 @@ impl State {
             self.retract(handle, &failure);
             self.doomed.push(handle);
         }
-        self.refuse_splits(shared);
+        self.refuse_splits(id);
     }
 
     /// True if something here waits for another process, which may always move.

@@ -133,8 +133,8 @@ fn peers(of: RequestContext<'_>, spec: &mut Spec) {
         spec.peer = 0;
     }
     if spec.kind.has_root() || spec.kind.is_p2p() {
-        let state = of.devices.get(spec.peer).and_then(|device| usize::try_from(*device).ok());
-        let misread = state.and_then(|rank| rank.checked_rem(of.n)).filter(|rank| *rank != spec.peer);
+        let world_rank = of.devices.get(spec.peer).and_then(|device| usize::try_from(*device).ok());
+        let misread = world_rank.and_then(|rank| rank.checked_rem(of.n)).filter(|rank| *rank != spec.peer);
         if let Some(rank) = misread
             && hits(named::F15)
         {

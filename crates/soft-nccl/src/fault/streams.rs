@@ -64,8 +64,8 @@ pub(super) unsafe fn restore(batch: u64, changed: Vec<ChangedInput>) {
 ///
 /// # Safety
 /// The operation's turn has come on its stream, and its caller keeps the input until the stream goes on.
-pub(super) unsafe fn reads(batch: u64, rank: &OperationContext, spec: &mut Spec) -> Option<ChangedInput> {
-    let extent = Extent::of(spec, rank.rank, rank.n);
+pub(super) unsafe fn reads(batch: u64, context: &OperationContext, spec: &mut Spec) -> Option<ChangedInput> {
+    let extent = Extent::of(spec, context.rank, context.n);
     let (address, len) = extent.send;
     if !wanted(named::F64) || len == 0 || extent.overlaps() {
         return None;
@@ -77,8 +77,8 @@ pub(super) unsafe fn reads(batch: u64, rank: &OperationContext, spec: &mut Spec)
         streams.reading.push((batch, address, end));
         shared
     };
-    let notes = shared && hit(named::F64, rank.rank, spec.algorithm);
-    let strikes = aims(named::F64, spec.algorithm) && aimed(named::F64).is_none_or(|only| only == rank.rank);
+    let notes = shared && hit(named::F64, context.rank, spec.algorithm);
+    let strikes = aims(named::F64, spec.algorithm) && aimed(named::F64).is_none_or(|only| only == context.rank);
     if !notes && !strikes {
         return None;
     }
@@ -134,14 +134,14 @@ pub(super) struct DelayedOutput {
 /// The operation's turn has come on its stream, and its caller keeps its buffers until the stream goes on.
 pub(super) unsafe fn begin(
     state: &mut CommState,
-    rank: &OperationContext,
+    context: &OperationContext,
     injected: Injected,
     spec: &mut Spec,
 ) -> (Vec<HeldMemory>, Option<DelayedOutput>) {
     let mut held: Vec<HeldMemory> = Vec::new();
-    let extent = Extent::of(spec, rank.rank, rank.n);
+    let extent = Extent::of(spec, context.rank, context.n);
     // SAFETY: the caller makes the same promise.
-    let input = unsafe { input(state, rank, &injected, spec, extent.send) };
+    let input = unsafe { input(state, context, &injected, spec, extent.send) };
     if let Some(input) = input {
         let substitute = Arc::new(Substitute::new(input));
         spec.send = substitute.address();
@@ -150,12 +150,12 @@ pub(super) unsafe fn begin(
     if let (Some(early), PreMul::Device(address)) = (injected.early_scalar, spec.premul) {
         // SAFETY: the caller that created the operator has promised a readable element at the address while operations run.
         let now = unsafe { read_scalar(address, spec.ty) };
-        if early != now && hit(named::F53, rank.rank, spec.algorithm) {
+        if early != now && hit(named::F53, context.rank, spec.algorithm) {
             spec.premul = PreMul::Value(early);
         }
     }
     // SAFETY: the caller makes the same promise.
-    let delayed = unsafe { output(rank, &injected, spec, extent.recv) };
+    let delayed = unsafe { output(context, &injected, spec, extent.recv) };
     held.extend(delayed.as_ref().and_then(|delayed| delayed.output.clone()).map(|output| output as HeldMemory));
     held.extend(injected.stand_ins.into_iter().map(|memory| memory as HeldMemory));
     (held, delayed)
@@ -167,12 +167,12 @@ pub(super) unsafe fn begin(
 /// The operation's turn has come on its stream, and `len` bytes are readable at the input's address.
 unsafe fn input(
     state: &mut CommState,
-    rank: &OperationContext,
+    context: &OperationContext,
     injected: &Injected,
     spec: &Spec,
     (address, len): (usize, usize),
 ) -> Option<Vec<u8>> {
-    let hits = |fault| hit(fault, rank.rank, spec.algorithm);
+    let hits = |fault| hit(fault, context.rank, spec.algorithm);
     let turns = wanted(named::F37) && matches!(injected.turn % WRAP, 0 | LAST);
     if len == 0 {
         return None;
@@ -195,9 +195,9 @@ unsafe fn input(
             if streams.last.len() >= MOST_STREAMS {
                 streams.last.clear();
             }
-            streams.last.insert(injected.stream, (rank.shared, staged(&now)))
+            streams.last.insert(injected.stream, (context.shared, staged(&now)))
         };
-        let theirs = last.filter(|(comm, _)| *comm != rank.shared).and_then(|(_, theirs)| over(&now, &theirs));
+        let theirs = last.filter(|(comm, _)| *comm != context.shared).and_then(|(_, theirs)| over(&now, &theirs));
         if theirs.is_some() && hits(named::F35) {
             instead = theirs;
         }
@@ -228,7 +228,7 @@ fn over(bytes: &[u8], other: &[u8]) -> Option<Vec<u8>> {
 /// # Safety
 /// The operation's turn has come on its stream, and `len` bytes are readable at the output's address.
 unsafe fn output(
-    rank: &OperationContext,
+    context: &OperationContext,
     injected: &Injected,
     spec: &mut Spec,
     (to, len): (usize, usize),
@@ -236,9 +236,9 @@ unsafe fn output(
     if len == 0 || !(wanted(named::F13) || wanted(named::F13B)) {
         return None;
     }
-    let chunk = rank.chunk.saturating_mul(spec.ty.size()).max(1);
+    let chunk = context.chunk.saturating_mul(spec.ty.size()).max(1);
     let whole = (len - 1) / chunk * chunk;
-    let (rank, algorithm) = (rank.rank, spec.algorithm);
+    let (rank, algorithm) = (context.rank, spec.algorithm);
     let mut delayed = DelayedOutput { stream: injected.stream, to, whole, rank, algorithm, output: None };
     if !matches!(mode(), FaultMode::Trace) {
         // SAFETY: the operation's turn has come on its stream: its output is what it writes next.
