@@ -4,6 +4,7 @@ use crate::audit::{Selection as Faults, UnknownId};
 use crate::child::Workers;
 use crate::library::{CudaRelease, is_version};
 use crate::plan::Limits;
+use crate::report::ReportFormat;
 use crate::run::{RanksPerGpu, seconds};
 use crate::scenario::{AllowEnv, Placement};
 use crate::suite::{BackendChoice, BackendRequest, CaseSet, Filter, Forms, Reading, RunOptions};
@@ -326,8 +327,8 @@ pub struct AuditArgs {
     pub timeout: Option<f64>,
 
     /// Format of the report: text, or JSON objects, one per line: faults, scenarios, lanes, folders, a summary.
-    #[arg(long, value_enum, default_value_t = ReportFormat::Human)]
-    pub format: ReportFormat,
+    #[arg(long, value_enum, default_value_t = AuditFormat::Human)]
+    pub format: AuditFormat,
 
     /// Write the report to this file instead of the standard output; not over a scenario file of the run.
     #[arg(long, value_name = "FILE")]
@@ -335,10 +336,10 @@ pub struct AuditArgs {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum ReportFormat {
-    /// Failures in full, skips by reason, one line at the end.
+pub enum AuditFormat {
+    /// A table of what was noticed, and what would notice the rest.
     Human,
-    /// One JSON object per case and line.
+    /// JSON objects, one per line.
     Jsonl,
 }
 

@@ -1,5 +1,5 @@
 //! `collspec audit`.
-use super::args::{AuditArgs, CheckerName, ReportFormat};
+use super::args::{AuditArgs, AuditFormat, CheckerName};
 use super::exit::Exit;
 use super::output;
 use super::progress::ProgressDisplay;
@@ -73,12 +73,12 @@ pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
     let own = ways.iter().position(|name| *name == CheckerName::Collspec);
     match (reports.as_slice(), own) {
         ([report], Some(_)) => write(output, &|to, styles| match args.format {
-            ReportFormat::Human => table::write_table(to, report, seconds, args.scenarios, styles),
-            ReportFormat::Jsonl => table::write_json_lines(to, report, seconds),
+            AuditFormat::Human => table::write_table(to, report, seconds, args.scenarios, styles),
+            AuditFormat::Jsonl => table::write_json_lines(to, report, seconds),
         })?,
         _ => write(output, &|to, styles| match args.format {
-            ReportFormat::Human => side_by_side::write_comparison(to, &reports, seconds, styles),
-            ReportFormat::Jsonl => side_by_side::write_json_lines(to, &reports, seconds),
+            AuditFormat::Human => side_by_side::write_comparison(to, &reports, seconds, styles),
+            AuditFormat::Jsonl => side_by_side::write_json_lines(to, &reports, seconds),
         })?,
     }
     // If other checkers are compared, only collspec's result decides the exit code.

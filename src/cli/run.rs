@@ -1,12 +1,12 @@
 //! `collspec run`.
-use super::args::{ReportFormat, RunArgs, SelectionArgs};
+use super::args::{RunArgs, SelectionArgs};
 use super::exit::Exit;
 use super::output;
 use super::progress::ProgressDisplay;
 use super::terminal;
 use crate::printable::{PrintableWriter, one_line, printable_lines};
 use crate::report::Event;
-use crate::report::{HumanReporter, InheritedVariables, JsonLinesReporter, Reporter, RerunCommand, Styles};
+use crate::report::{InheritedVariables, ReportContext, Reporter, RerunCommand, Styles};
 use crate::suite::options::cores;
 use crate::suite::{CaseSet, Error, Filter, RunOptions, passed_over};
 use std::io::{self, BufWriter, Write};
@@ -119,19 +119,18 @@ fn expose_broken_pipe(error: Error) -> anyhow::Error {
 }
 
 fn make_reporter(args: &RunArgs, options: &RunOptions, backend: &str) -> anyhow::Result<Box<dyn Reporter>> {
-    let rerun = RerunCommand::command_line(options.to_repeat(), InheritedVariables::here());
-    let human = |to: Box<dyn Write>, styles| Box::new(HumanReporter::new(to, styles, rerun, args.verbose));
-    Ok(match (&args.output, args.format) {
-        (None, ReportFormat::Human) => human(Box::new(terminal::out()), Styles::coloured()),
-        (None, ReportFormat::Jsonl) => Box::new(JsonLinesReporter::new(BufWriter::new(io::stdout()), backend)),
-        (Some(path), format) => {
+    let text = args.format.is_text();
+    let (to, styles): (Box<dyn Write>, Styles) = match &args.output {
+        None if text => (Box::new(terminal::out()), Styles::coloured()),
+        None => (Box::new(BufWriter::new(io::stdout())), Styles::plain()),
+        Some(path) => {
             let file = BufWriter::new(output::create_file(path)?);
-            match format {
-                ReportFormat::Human => human(Box::new(PrintableWriter::new(file, false)), Styles::plain()),
-                ReportFormat::Jsonl => Box::new(JsonLinesReporter::new(file, backend)),
-            }
+            (if text { Box::new(PrintableWriter::new(file, false)) } else { Box::new(file) }, Styles::plain())
         }
-    })
+    };
+    let rerun = RerunCommand::command_line(options.to_repeat(), InheritedVariables::here());
+    let context = ReportContext { styles, rerun, verbose: args.verbose, backend: backend.to_owned() };
+    Ok(args.format.reporter(to, context))
 }
 
 /// The report, and the progress bar that is hidden while it writes.

@@ -21,7 +21,46 @@ pub use rerun::RerunCommand;
 pub use tally::Tally;
 
 use anstyle::{AnsiColor, Style};
-use std::io;
+use std::io::{self, Write};
+
+/// The reports of a run, by the words that `--format` takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+pub enum ReportFormat {
+    /// Failures in full, skips by reason, one line at the end.
+    Human,
+    /// One JSON object per case and line.
+    Jsonl,
+}
+
+/// What a report says of the run besides its events.
+#[derive(Clone, Debug)]
+pub struct ReportContext {
+    /// The styles of text.
+    pub styles: Styles,
+    /// The command that runs a case again.
+    pub rerun: RerunCommand,
+    /// True if every case is named.
+    pub verbose: bool,
+    /// The name of the backend.
+    pub backend: String,
+}
+
+impl ReportFormat {
+    /// True if it is text, which is guarded against characters that a terminal obeys. Other formats escape them themselves.
+    pub fn is_text(self) -> bool {
+        self == Self::Human
+    }
+
+    /// The reporter that writes to `to`.
+    pub fn reporter(self, to: Box<dyn Write>, context: ReportContext) -> Box<dyn Reporter> {
+        let ReportContext { styles, rerun, verbose, backend } = context;
+        match self {
+            Self::Human => Box::new(HumanReporter::new(to, styles, rerun, verbose)),
+            Self::Jsonl => Box::new(JsonLinesReporter::new(to, backend)),
+        }
+    }
+}
 
 /// Consumes the events of a run.
 pub trait Reporter {
