@@ -2,7 +2,7 @@
 
 use crate::step_words::{are_in_program, wait_for_program};
 use crate::support::Home;
-use crate::support::processes::{Descendants, Process, children, end_of, wait_until};
+use crate::support::processes::{Descendants, Process, children, end_of, ending_signals, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 use std::collections::BTreeSet;
@@ -94,7 +94,7 @@ fn left_behind() -> BTreeSet<String> {
 #[test]
 fn no_process_and_no_file_outlives_a_parent_that_is_killed_or_interrupted() {
     let before = left_behind();
-    for signal in [Signal::KILL, Signal::INT, Signal::TERM] {
+    for signal in ending_signals() {
         let home = Home::new();
         let (mut run, descendants) = run_with_four_processes(&home);
         send_signal(&run, signal);

@@ -1,7 +1,7 @@
 //! One case at a time runs on a device, whichever process runs it, and a process that is killed leaves no lock.
 use super::{command, standin};
 use crate::step_words::wait_for_program;
-use crate::support::processes::{Process, end_of};
+use crate::support::processes::{Process, end_of, ending_signals};
 use crate::support::{Home, Run, SUM};
 use rustix::fs::{FlockOperation, flock};
 use rustix::process::{Pid, Signal, kill_process};
@@ -82,7 +82,7 @@ fn a_second_process_waits_for_the_devices_with_its_clock_standing_still() {
 #[test]
 fn a_lock_ends_with_its_process_however_that_ends() {
     for placement in ["threads", "processes"] {
-        for signal in [Signal::KILL, Signal::INT, Signal::TERM] {
+        for signal in ending_signals() {
             let home = Home::new();
             let (mut run, workers) = holder(&home, placement);
             kill(&run, signal);

@@ -117,3 +117,13 @@ impl Descendants {
         wait_until_readable("the end of all processes of a run", &self.0);
     }
 }
+
+/// The signals that end a process from outside, except those that this process ignores: its children inherit that, as under
+/// `nohup` or in the background of a script.
+pub fn ending_signals() -> Vec<Signal> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:")).unwrap().trim();
+    let ignored = u64::from_str_radix(ignored, 16).unwrap();
+    let all = [Signal::KILL, Signal::INT, Signal::TERM];
+    all.into_iter().filter(|signal| ignored >> (signal.as_raw() - 1) & 1 == 0).collect()
+}
