@@ -1,7 +1,7 @@
 //! Memory that a library may use after the call that passed it has returned. Inside a group, a library may store handles and
 //! read configurations as late as at the end of the calling thread's outermost group; the memory is kept until then.
+use super::call::CommSlot;
 use super::config::CommConfig;
-use super::library::CommSlot;
 use std::cell::RefCell;
 
 /// Memory that a library may still use.

@@ -1,54 +1,16 @@
 //! Calls of an NCCL library. Their errors name the function, the result code and the library's text.
 #![allow(unsafe_code)] // the one place where the table's functions are called
 
+use super::call::{CallError, CollectiveCall, CommHandle, CommSlot, TransferCall};
 use super::config::CommConfig;
-use super::device::{Address, DeviceStream};
+use super::device::Address;
 use super::lent_memory::{self, LentMemory};
 use crate::job::{Answer, Reached, Traffic};
 use crate::num::DType;
-use crate::ops::ConfigValue;
-use crate::ops::NcclCall;
+use crate::ops::{ConfigValue, NcclCall};
 use nccl_sys::*;
 use std::ffi::{CStr, c_char, c_void};
 use std::ptr;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicPtr, Ordering};
-
-/// An error of a call.
-#[derive(Clone, Debug, thiserror::Error)]
-pub enum CallError {
-    /// The library has no such function.
-    #[error(transparent)]
-    Missing(#[from] Missing),
-    /// The call returned an error.
-    #[error("{function}: {code:?}: {text}")]
-    Failed {
-        /// NCCL's function.
-        function: &'static str,
-        /// Its result code.
-        code: ncclResult_t,
-        /// The library's text.
-        text: String,
-    },
-    /// A value does not fit NCCL's configuration.
-    #[error("configuration field {field}: {why}")]
-    Config {
-        /// The field.
-        field: String,
-        /// The reason.
-        why: &'static str,
-    },
-}
-
-impl CallError {
-    /// NCCL's result code; a missing function or field counts as invalid usage.
-    pub fn code(&self) -> ncclResult_t {
-        match self {
-            Self::Failed { code, .. } => *code,
-            Self::Missing(_) | Self::Config { .. } => ncclResult_t::InvalidUsage,
-        }
-    }
-}
 
 type Result<T> = std::result::Result<T, CallError>;
 
@@ -63,62 +25,6 @@ fn answer(code: Result<ncclResult_t>, written: &i32) -> Answer {
         Ok(ncclResult_t::Success) => Answer::Is(*written),
         Ok(code) => Answer::Refused(code.0),
     }
-}
-
-/// A communicator handle: made by a [`Library`] or null.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct CommHandle(ncclComm_t);
-
-// SAFETY: NCCL's communicators may be used from any thread; their users take turns (each belongs to one rank, and a rank
-// to one thread at a time).
-unsafe impl Send for CommHandle {}
-// SAFETY: as above; a shared `Comm` is only a number.
-unsafe impl Sync for CommHandle {}
-
-impl CommHandle {
-    /// The null handle, which NCCL refuses.
-    pub const NULL: Self = Self(ptr::null_mut());
-}
-
-/// The place where a library stores a communicator that it makes. Inside a group it may do so as late as at the group's end;
-/// [`Library`] keeps the memory until then, even if this value is dropped.
-#[derive(Clone, Debug, Default)]
-pub struct CommSlot(Arc<AtomicPtr<c_void>>);
-
-impl CommSlot {
-    /// The communicator stored so far: null until the library has stored one.
-    pub fn get(&self) -> CommHandle {
-        CommHandle(self.0.load(Ordering::Acquire))
-    }
-}
-
-/// Arguments of a collective.
-#[derive(Clone, Copy, Debug)]
-#[allow(missing_docs)]
-pub struct CollectiveCall<'a> {
-    pub call: NcclCall,
-    pub send: Address,
-    pub recv: Address,
-    pub count: u64,
-    pub dtype: DType,
-    /// Ignored if the call takes none.
-    pub op: ncclRedOp_t,
-    /// Ignored if the call takes none.
-    pub root: i32,
-    pub comm: CommHandle,
-    pub stream: &'a DeviceStream,
-}
-
-/// Arguments of a send or receive.
-#[derive(Clone, Copy, Debug)]
-#[allow(missing_docs)]
-pub struct TransferCall<'a> {
-    pub ptr: Address,
-    pub count: u64,
-    pub dtype: DType,
-    pub peer: i32,
-    pub comm: CommHandle,
-    pub stream: &'a DeviceStream,
 }
 
 /// A loaded library.
@@ -510,101 +416,4 @@ impl Library {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::cell::RefCell;
-    use std::ffi::c_int;
-    use std::sync::Weak;
-
-    thread_local! {
-        /// Places where the library below still has to store handles, and configurations that it has not read.
-        static LATE: RefCell<Vec<(*mut ncclComm_t, *mut ncclConfig_t)>> = const { RefCell::new(Vec::new()) };
-        static ANSWER: RefCell<ncclResult_t> = const { RefCell::new(ncclResult_t::Success) };
-    }
-
-    const HANDLE: usize = 0x1000;
-
-    extern "C" fn open() -> ncclResult_t {
-        ncclResult_t::Success
-    }
-
-    extern "C" fn close() -> ncclResult_t {
-        for (slot, config) in LATE.take() {
-            // SAFETY: what the caller of `split` passed must be there up to here; that is what the tests are about.
-            unsafe {
-                slot.write(ptr::without_provenance_mut(HANDLE));
-                assert!(config.is_null() || (*config).min_ctas == 3);
-            }
-        }
-        ANSWER.replace(ncclResult_t::Success)
-    }
-
-    unsafe extern "C" fn split(
-        _: ncclComm_t,
-        _: c_int,
-        _: c_int,
-        out: *mut ncclComm_t,
-        config: *mut ncclConfig_t,
-    ) -> ncclResult_t {
-        LATE.with_borrow_mut(|late| late.push((out, config)));
-        ANSWER.with_borrow(|answer| *answer)
-    }
-
-    /// A library that stores handles and reads configurations at the end of the group, as NCCL stores them.
-    fn late_library() -> Library {
-        let table = Nccl { ncclGroupStart: Some(open), ncclGroupEnd: Some(close), ..Nccl::empty("late") };
-        Library { table: Nccl { ncclCommSplit: Some(split), ..table }, version: 23007 }
-    }
-
-    fn split_and_forget(library: &Library) -> Weak<AtomicPtr<c_void>> {
-        let slot = CommSlot::default();
-        let config = [("minCTAs".to_owned(), ConfigValue::Int(3))];
-        let _ = library.split(CommHandle::NULL, -1, 0, &slot, &config);
-        Arc::downgrade(&slot.0)
-    }
-
-    #[test]
-    fn memory_for_a_handle_outlives_the_outermost_group() {
-        let library = late_library();
-        library.group_start().unwrap();
-        library.group_start().unwrap();
-        let slot = split_and_forget(&library);
-        assert!(slot.upgrade().is_some());
-        // The end of an inner group stores nothing, as in a real library.
-        lent_memory::group_closed(false);
-        let kept = slot.upgrade().expect("the outer group is still open");
-        library.group_end().unwrap();
-        assert_eq!(kept.load(Ordering::Relaxed) as usize, HANDLE);
-        drop(kept);
-        assert!(slot.upgrade().is_none(), "the memory is freed after the group");
-    }
-
-    #[test]
-    fn memory_for_a_handle_that_comes_in_the_background_is_never_freed() {
-        let library = late_library();
-        ANSWER.set(ncclResult_t::InProgress);
-        let alone = split_and_forget(&library);
-        LATE.take();
-        ANSWER.set(ncclResult_t::Success);
-        library.group_start().unwrap();
-        let grouped = split_and_forget(&library);
-        ANSWER.set(ncclResult_t::InProgress);
-        assert!(library.group_end().is_err());
-        assert!(alone.upgrade().is_some() && grouped.upgrade().is_some());
-    }
-
-    #[test]
-    fn outside_a_group_nothing_is_kept() {
-        assert!(split_and_forget(&late_library()).upgrade().is_none());
-    }
-
-    #[test]
-    fn a_thread_that_ends_inside_a_group_frees_nothing() {
-        let slot = std::thread::spawn(|| {
-            let library = late_library();
-            library.group_start().unwrap();
-            split_and_forget(&library)
-        });
-        assert!(slot.join().unwrap().upgrade().is_some());
-    }
-}
+mod tests;

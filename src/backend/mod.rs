@@ -1,4 +1,5 @@
 //! A backend: an NCCL library and the device of a worker.
+mod call;
 mod config;
 pub mod cuda;
 mod device;
@@ -8,8 +9,9 @@ mod library;
 mod pairwise;
 pub mod standin;
 
+pub use call::{CallError, CollectiveCall, CommHandle, CommSlot, TransferCall};
 pub use device::{Address, Device, DeviceError, DeviceMemory, DeviceStream, Staging};
-pub use library::{CallError, CollectiveCall, CommHandle, CommSlot, Library, TransferCall};
+pub use library::Library;
 pub use nccl_sys::version_text;
 
 use std::path::Path;

@@ -1,7 +1,8 @@
 //! all_to_all, gather and scatter for libraries without calls for them (before 2.28): one group of sends and receives, as
 //! NCCL's user guide suggests.
+use super::call::{CallError, CollectiveCall, TransferCall};
 use super::device::Address;
-use super::library::{CallError, CollectiveCall, Library, TransferCall};
+use super::library::Library;
 use crate::ops::NcclCall;
 
 impl Library {

@@ -13,7 +13,7 @@ use std::time::Duration;
 /// Time between two checks on kernels without pidfd.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 
-/// A process that leads a group of its own; killed, with all that are left in the group, when dropped.
+/// A process that leads a process group. Dropping it kills it and all processes that are left in the group.
 #[derive(Debug)]
 pub struct ChildGuard {
     child: Child,
@@ -24,7 +24,7 @@ pub struct ChildGuard {
 }
 
 impl ChildGuard {
-    /// Of a child that was started with a process group of its own.
+    /// Of a child that was started as the leader of a process group.
     pub fn of(child: Child) -> Self {
         let pidfd = pid(&child).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         Self { child, ended: None, pidfd: pidfd.map(Arc::new) }
@@ -193,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn whoever_outlives_it_in_its_group_is_killed_with_it() {
+    fn processes_left_in_its_group_are_killed_with_it() {
         let mut guard = shell("trap '' TERM; (echo; exec sleep 600) & exit 0");
         assert!(guard.ends_within(Duration::from_secs(20)));
         let mut pipe = guard.child.stdout.take().unwrap();

@@ -40,7 +40,7 @@ pub enum NcclCommand {
     /// List the NCCL libraries of this machine: version, file, where it was found, and what it lacks.
     ///
     /// Looks into LD_LIBRARY_PATH, the loader's cache, Python's packages (python3's and VIRTUAL_ENV's), CONDA_PREFIX, the
-    /// system's CUDA folders, and what was fetched. Each library is opened in a process of its own.
+    /// system's CUDA folders, and what was fetched. Each library is opened in a separate process.
     List,
     Fetch(NcclFetchArgs),
 }

@@ -38,8 +38,8 @@ struct Atomics<'a> {
 }
 
 impl Span<'_> {
-    /// First byte. The other process and other threads may access it at any time: whoever uses the pointer makes no reference
-    /// to plain bytes from it, and sees to it that nothing in this process accesses them meanwhile.
+    /// First byte. The other process and other threads may access these bytes at any time. The caller must not make a reference
+    /// to them, and must make sure that nothing else in this process accesses them at the same time.
     pub fn as_ptr(&self) -> *mut u8 {
         self.ptr
     }
@@ -74,7 +74,7 @@ pub struct Outside {
 }
 
 impl Arena {
-    /// A new one (the parent's). It can grow but never shrink, so nobody's mapping can lose its pages.
+    /// A new one (the parent's). It can grow but never shrink, so no mapping of it can lose its pages.
     ///
     /// # Errors
     ///
@@ -287,7 +287,7 @@ mod tests {
         grown.write((3 << 20) - 5, b"world").unwrap();
         assert_eq!(worker.ensure(3 << 20, false).unwrap().read((3 << 20) - 5, 5).unwrap(), b"world");
         assert_eq!(old.read(100, 5).unwrap(), b"hello", "an old mapping stays valid");
-        assert!(rustix::fs::ftruncate(&parent.fd, 0).is_err(), "nobody can take pages away");
+        assert!(rustix::fs::ftruncate(&parent.fd, 0).is_err(), "pages cannot be taken away");
     }
 
     #[test]

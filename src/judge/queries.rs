@@ -79,7 +79,7 @@ fn check_error_texts(rank: usize, texts: &[(i32, Option<String>)], collector: &m
         };
         let right = actual.is_none();
         let actual = format!("{} for {name}", actual.unwrap_or("a text"));
-        QueryCheck { function: "ncclGetErrorString", right: "a text of its own".into(), actual }
+        QueryCheck { function: "ncclGetErrorString", right: "a text for this code alone".into(), actual }
             .record(right, rank, collector);
     }
 }

@@ -1,4 +1,4 @@
-//! Buffers to allocations: each rank's buffer has memory of its own, but for in-place calls, whose `in` and `out` share it.
+//! Buffers to allocations: each buffer of a rank has separate memory, except that `in` and `out` of an in-place call share it.
 use super::Limits;
 use super::cost::{of_image, too_much_memory};
 use super::eval::{Names, Ranked, among};
@@ -225,7 +225,7 @@ fn share(
         (Some(_), Some(_)) => Err(Diagnostic::new(
             output.span,
             format!(
-                "{} and {} already have memory of their own on rank {rank}",
+                "{} and {} already have separate memory on rank {rank}",
                 shown(&p.names[input.buf].name),
                 shown(&p.names[output.buf].name)
             ),
@@ -248,7 +248,7 @@ fn share(
     }
 }
 
-/// An in-place output cannot have contents of its own.
+/// An in-place output cannot have initial contents.
 fn fresh(p: &Program, buf: BufId, span: Span) -> Result<(), Diagnostic> {
     match p.names[buf].input {
         Some(_) => {

@@ -234,7 +234,7 @@ impl Resolver<'_> {
                 Some(before) if before != dtype => {
                     let text = format!("`{name}` is {}, but what is written here is {}", before.name(), dtype.name());
                     return Err(
-                        Diagnostic::new(slice.span, text).help("write to a buffer of its own, or make the types equal")
+                        Diagnostic::new(slice.span, text).help("write to a separate buffer, or make the types equal")
                     );
                 }
                 Some(_) => {}
@@ -266,7 +266,7 @@ impl Resolver<'_> {
             }
             Some(before) if before != count => {
                 let text = format!("`{name}` has {} on rank {rank}, but this step writes {count}", elements(before));
-                Err(Diagnostic::new(slice.span, text).help("write to a slice of it, or to a buffer of its own"))
+                Err(Diagnostic::new(slice.span, text).help("write to a slice of it, or to a separate buffer"))
             }
             Some(_) => Ok(()),
         }

@@ -73,7 +73,7 @@ impl Plan {
 /// A name; one memory per rank that has it.
 #[derive(Clone, Debug)]
 pub struct Buffer {
-    /// Its name; one that starts with `#` is the plan's own (a barrier's) and shown to nobody.
+    /// Its name. A name that starts with `#` is an internal buffer, for example a barrier's, and is not shown.
     pub name: String,
     /// Element type.
     pub dtype: DType,
@@ -198,7 +198,7 @@ pub enum Event {
     },
     /// A map on one rank.
     Map(RankCall<Arc<RankMap<Placed>>>),
-    /// From here on nobody can say what these hold (an operation that an `abort` may have cut short, or an error).
+    /// From here on the contents of these are unknown (an operation that an `abort` may have cut short, or an error).
     Undefined {
         /// The step.
         step: StepId,

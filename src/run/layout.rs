@@ -30,7 +30,7 @@ impl CallMap {
     }
 }
 
-/// Every image and checkpoint starts on a line of its own.
+/// Every image and checkpoint starts on a new cache line.
 const ALIGN: u64 = 64;
 
 /// The job of a plan whose initial images have these lengths.

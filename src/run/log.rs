@@ -28,7 +28,7 @@ impl Log {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads `from` to its end on a thread of its own.
+    /// Reads `from` to its end on a new thread.
     ///
     /// # Errors
     /// The thread cannot be started.

@@ -75,7 +75,7 @@ impl Machine {
     }
 
     /// Variables for the process of one of several ranks that share a GPU: leave to do so, or, before there was such a
-    /// thing, a host of its own, so that the library does not know.
+    /// thing, a separate host, so that the library does not know.
     pub fn sharing(&self, rank: usize) -> Vec<(String, String)> {
         let set = |name: &str, value: String| (name.to_owned(), value);
         if self.probed.version >= SHARES {

@@ -79,7 +79,7 @@ pub(crate) fn bad_name(name: &str) -> Option<(String, String)> {
         return Some((format!("`{}` cannot be a name", shown.escape_debug()), help));
     }
     if BUILTIN_NAMES.contains(&name) || name == "nan" || name == "inf" || Func::parse(name).is_some() {
-        return Some((format!("`{name}` has a meaning of its own in expressions"), "choose another name".into()));
+        return Some((format!("`{name}` is reserved in expressions"), "choose another name".into()));
     }
     None
 }

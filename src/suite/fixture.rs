@@ -3,7 +3,7 @@ use crate::judge::{Outcome, Status, Verdict};
 use crate::scenario::{self, Case, SourceFile};
 use std::sync::Arc;
 
-/// A case called `name`, an all_reduce of two ranks in a file of its own under `scenarios/`.
+/// A case called `name`: an all_reduce of two ranks, the only case of a file in `scenarios/`.
 pub fn case(name: &str) -> Arc<Case> {
     let stem = name.split('[').next().unwrap_or(name);
     let text = "world_size = 2\nop = \"all_reduce\"\ninputs = [[1, 2], [3, 4]]\n";

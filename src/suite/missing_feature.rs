@@ -54,7 +54,7 @@ fn field(kind: &CallKind, plan: &Plan, machine: &Machine) -> Option<String> {
 
 /// Functions that a call uses.
 fn needs(kind: &CallKind, has: &dyn Fn(&str) -> bool) -> Vec<&'static str> {
-    // without a call of their own these are groups of sends and receives
+    // a library without these calls can run them as groups of sends and receives
     let or_pairs = |name| if has(name) { vec![name] } else { [&PAIRS[..], &GROUP].concat() };
     match kind {
         CallKind::Collective { call, red, .. } => {

@@ -48,7 +48,7 @@ fn a_killed_process_costs_one_case_and_no_other_verdict() {
         let workers = children(run.id());
         // only a case that sleeps has a third rank that stays in its program
         let (asleep, others): (Vec<i32>, Vec<i32>) = workers.into_iter().partition(|pid| are_in_program(*pid, 3));
-        // now and then a process is killed whatever it does: it starts, runs a case, waits for one, or ends
+        // one time in four the victim may be in any state: starting, running a case, waiting for one, or ending
         let victims = if next(&mut state).is_multiple_of(4) { &others } else { &asleep };
         if !victims.is_empty() {
             let victim = Process::find(victims[next(&mut state) % victims.len()]);

@@ -26,7 +26,7 @@ mod malformed_files;
 mod malformed_texts;
 // No case fails on a library that computes in another way that NCCL allows.
 mod manners;
-// NCCL libraries are found, probed in a process of their own, chosen and fetched.
+// NCCL libraries are found, each is probed in a separate process, and one is chosen or fetched.
 mod nccl_libraries;
 // The backend nccl runs on the stand-in library and driver as it would on NCCL and CUDA.
 mod over_standins;

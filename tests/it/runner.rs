@@ -153,7 +153,7 @@ fn a_map_without_a_value_is_not_the_error_that_a_file_expects() {
 }
 
 #[test]
-fn an_assert_that_nobody_can_check_fails() {
+fn an_assert_that_cannot_be_checked_fails() {
     let counted = |steps: &str, assert: &str| {
         format!(
             "world_size = 2\ncomms.c = {{ groups = [[0, 1]] }}\ninputs.x = {{ each = \"rank\", count = 2 }}\n\

@@ -119,6 +119,6 @@ fn crashes() {
 }
 
 #[test]
-fn a_fault_that_nobody_knows_refuses_everything() {
+fn an_unknown_fault_refuses_everything() {
     assert_prints("wrong-dta", &["version: invalid_usage"]);
 }

@@ -11,7 +11,7 @@ mod processes;
 
 /// What the processes run that the other tests start; by itself it does nothing.
 #[test]
-#[ignore = "run by the other tests, as a process of its own"]
+#[ignore = "run by the other tests, as a separate process"]
 fn child() {
     match std::env::var("STANDIN_CHILD").as_deref() {
         Ok("driver") => driver::child(),

@@ -6,9 +6,9 @@ use std::mem::offset_of;
 pub const NCCL_CONFIG_MAGIC: c_uint = 0xcafe_beef;
 /// First word of a valid [`ncclSimInfo_t`].
 pub const NCCL_SIM_INFO_MAGIC: c_uint = 0x7468_5283;
-/// An integer field nobody set.
+/// The value of an integer field that is not set.
 pub const NCCL_CONFIG_UNDEF_INT: c_int = c_int::MIN;
-/// A floating-point field nobody set.
+/// The value of a floating-point field that is not set.
 pub const NCCL_UNDEF_FLOAT: c_float = -1.0;
 /// The newest version whose structures this crate knows.
 pub const NCCL_LAYOUT_VERSION: c_uint = 23007;

@@ -1,4 +1,4 @@
-//! The enums of NCCL's interface, open: a number that nobody has named yet stays representable.
+//! The enums of NCCL's interface, open: a number without a name stays representable.
 use std::ffi::c_int;
 
 macro_rules! open_enum {

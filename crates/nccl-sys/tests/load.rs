@@ -51,7 +51,7 @@ fn what_a_library_lacks_is_an_empty_entry_and_an_error_with_words() {
     assert!(table.ncclAlltoAll.is_none() && table.collspecCensus.is_none());
     let lacks = table.lacks();
     assert!(lacks.contains(&("ncclAlltoAll", "2.28")) && lacks.contains(&("ncclCommCuDevice", "2.0")));
-    assert!(lacks.iter().all(|(name, _)| name.starts_with("nccl")), "extensions are nobody's lack");
+    assert!(lacks.iter().all(|(name, _)| name.starts_with("nccl")), "no library lacks an extension");
     let words = table.missing("ncclAlltoAll", 22105).to_string();
     let path = path.canonicalize().unwrap();
     assert_eq!(words, format!("ncclAlltoAll is not in {} (NCCL 2.21.5); it came with NCCL 2.28", path.display()));

@@ -1,7 +1,7 @@
 //! Real NCCL libraries, where this machine has any: symbols, version, unique ids, and what they answer without a GPU.
 //!
 //! They are named in COLLSPEC_TEST_NCCL (paths, separated by colons), or lie in the cache of `collspec nccl fetch`. Each
-//! is asked in a process of its own: this program, started again for the one test that is ignored otherwise.
+//! is asked in a separate process: this program, started again for the one test that is ignored otherwise.
 use nccl_sys::*;
 use std::collections::BTreeSet;
 use std::env;

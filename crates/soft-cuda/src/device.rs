@@ -4,8 +4,8 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
 
-/// Everything that [`activity`] must see at one moment. Queues of streams and markers of events have locks of their own,
-/// taken only while this one is held.
+/// Everything that [`activity`] must see at one moment. The queue of each stream and the marker of each event has its own lock,
+/// which is taken only while this one is held.
 #[derive(Default)]
 pub(crate) struct DeviceState {
     pub epoch: u64,
@@ -20,7 +20,7 @@ pub(crate) struct DeviceState {
     pub blocked: usize,
     /// Calls of [`wake_hosts`].
     wakes: u64,
-    /// Hosts that `wake_hosts` wakes, by a number of their own.
+    /// Hosts that `wake_hosts` wakes, each under its number.
     interruptible: HashMap<u64, Arc<Waiter>>,
     next_waiter: u64,
 }

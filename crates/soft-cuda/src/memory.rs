@@ -23,7 +23,7 @@ struct Allocation {
 /// Live allocations by address.
 static ALLOCATIONS: RwLock<BTreeMap<usize, Allocation>> = RwLock::new(BTreeMap::new());
 
-/// Device memory on the host: zero-size is legal (and has an address of its own); the alignment is a power of two.
+/// Device memory on the host: size zero is legal and gives a unique address; the alignment is a power of two.
 ///
 /// # Errors
 /// The memory cannot be allocated, or no memory can have this size and alignment.

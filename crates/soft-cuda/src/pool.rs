@@ -33,7 +33,7 @@ pub(crate) fn run(f: Box<dyn FnOnce() + Send>, done: Done) {
     if enough {
         WORK.notify_one();
     } else if std::thread::Builder::new().name("soft-cuda host function".to_owned()).spawn(work).is_err() {
-        // without a thread of its own it has to take the executor's, so that the stream goes on
+        // without its own thread it has to take the executor's, so that the stream goes on
         take_one();
     }
 }

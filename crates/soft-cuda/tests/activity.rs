@@ -1,4 +1,4 @@
-//! The activity and the idle hook: in a program of its own, since both are about the whole process.
+//! The activity and the idle hook. Both describe the whole process, so these tests have their own binary.
 use soft_cuda::{Activity, Done, Stream, activity, set_idle_hook, wake_hosts};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::mpsc::channel;

@@ -74,7 +74,7 @@ pub(crate) fn close() -> Outcome<()> {
     }
 }
 
-/// Runs a call as a group of its own or as part of the thread's group, which it spoils if it is refused.
+/// Runs a call as a separate group or as part of the thread's group, which it spoils if it is refused.
 pub(crate) fn grouped(call: impl FnOnce() -> Outcome<()>) -> Outcome<()> {
     start()?;
     let outcome = call();

@@ -65,7 +65,7 @@ fn communicators_check_their_arguments() {
         let mut n = 0;
         assert_eq!(nccl!(ncclCommCount(bad, &mut n)), ARGUMENT);
     }
-    // Two callers that say they are the same rank, in one group: nobody is left waiting.
+    // Two callers that say they are the same rank, in one group: no rank is left waiting.
     let mut other = NULL;
     assert_eq!(nccl!(ncclGroupStart()), OK);
     assert_eq!(nccl!(ncclCommInitRank(&mut comm, 2, id, 0)), OK);

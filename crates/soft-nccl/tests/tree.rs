@@ -23,7 +23,7 @@ fn every_operation() {
 }
 
 #[test]
-fn each_tree_carries_half_and_nobody_is_inner_twice() {
+fn each_tree_carries_half_and_no_rank_is_inner_twice() {
     settings();
     for n in [2usize, 3, 4, 7, 16, 33, 64] {
         let world = World::new(n);

@@ -6,7 +6,7 @@ use std::sync::OnceLock;
 const DEFAULT_DEVICES: usize = 8;
 const DEFAULT_VERSION: c_int = 12080;
 const NAME: &[u8] = b"collspec stand-in device";
-/// The PCI bus that the devices pretend to sit on; each has a slot of its own.
+/// The PCI bus that the devices pretend to sit on; each has its own slot.
 const BUS: usize = 0xc5;
 
 static DEVICES: OnceLock<usize> = OnceLock::new();

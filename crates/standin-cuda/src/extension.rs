@@ -45,7 +45,7 @@ struct Launch {
     start: unsafe extern "C" fn(data: *mut c_void, done: *mut c_void),
     data: *mut c_void,
 }
-// SAFETY: whoever launches knows that `start` runs on another thread.
+// SAFETY: the caller that launches knows that `start` runs on another thread.
 unsafe impl Send for Launch {}
 
 impl Launch {

@@ -95,7 +95,7 @@ driver! {
         if block.device != device {
             streams::synchronize_all(block.device);
         }
-        // SAFETY: it was in the table, so `alloc` made it, nobody else frees it, and the device's work is over.
+        // SAFETY: it was in the table, so `alloc` made it, nothing else frees it, and the device's work is over.
         unsafe { soft_cuda::memory::free(std::ptr::with_exposed_provenance_mut(address)) };
         Ok(())
     }
@@ -109,7 +109,7 @@ driver! {
         streams::synchronize_all(device);
         let block = take(pointer.addr(), true)?;
         let layout = Layout::from_size_align(block.len, PINNED_ALIGN).map_err(|_| codes::UNKNOWN)?;
-        // SAFETY: it was in the table, so `host_alloc` made it with this layout, and nobody else frees it.
+        // SAFETY: it was in the table, so `host_alloc` made it with this layout, and nothing else frees it.
         unsafe { dealloc(pointer.cast(), layout) };
         Ok(())
     }

@@ -6,7 +6,7 @@ use std::ffi::{c_int, c_uint, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 const NON_BLOCKING: c_uint = 1;
-/// Handles with a meaning of their own: the default stream, as one of all threads and as one of each.
+/// Reserved handles: the default stream, as one of all threads and as one of each.
 const LEGACY: usize = 1;
 const PER_THREAD: usize = 2;
 
@@ -62,7 +62,7 @@ fn create(place: Out<'_, *mut c_void>, flags: c_uint) -> Result<(), c_int> {
 
 /// A host function's argument.
 struct Argument(*mut c_void);
-// SAFETY: whoever enqueues a host function knows that it runs on another thread.
+// SAFETY: the caller that enqueues a host function knows that it runs on another thread.
 unsafe impl Send for Argument {}
 
 type HostFunction = unsafe extern "C" fn(*mut c_void);

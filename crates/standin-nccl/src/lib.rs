@@ -1,4 +1,4 @@
-//! The stand-in NCCL: `soft-nccl` behind NCCL's C interface, as a library of its own.
+//! The stand-in NCCL: `soft-nccl` behind NCCL's C interface, as a shared library.
 //!
 //! It works over any CUDA driver in the process whose device memory is host memory, which is the stand-in driver. To be
 //! told from NCCL it has `collspecStandin`.

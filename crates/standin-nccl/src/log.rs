@@ -14,7 +14,7 @@ pub(crate) fn warn(text: &str) {
     let line = format!("stand-in:{} [0] NCCL WARN {text}\n", std::process::id());
     let file = std::env::var_os("NCCL_DEBUG_FILE").filter(|path| !path.is_empty());
     let file = file.map(|path| OpenOptions::new().append(true).create(true).open(path));
-    // where it cannot be written nobody reads it
+    // a log that cannot be written is dropped
     let _ = match file {
         Some(Ok(mut file)) => file.write_all(line.as_bytes()),
         Some(Err(_)) | None => std::io::stdout().write_all(line.as_bytes()),

@@ -4,7 +4,7 @@
 //!
 //! An integer is (rank + element) modulo 256, a float the reciprocal of one more than that; fp8 takes the element modulo 16 and
 //! forgets the rank. What is expected is computed in rank order in the type, or through f32. Integers must be equal; f16, bf16
-//! and fp8 may be 0.09 off, f32 1e-5, f64 1e-12, whatever the value. Compared: the results of all ranks, of the root alone for
+//! and fp8 may differ by 0.09, f32 by 1e-5 and f64 by 1e-12, all absolute. Compared: the results of all ranks, of the root alone for
 //! reduce and gather (since rocm-systems#7703 of June 2026; before that of the root alone for broadcast and scatter too).
 //!
 //! Not compared: guards, inputs, ranks other than the root. Only send and receive have zero counts. Buffers are never

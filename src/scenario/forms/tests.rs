@@ -65,7 +65,7 @@ fn what_may_end_badly_is_left_alone() {
 }
 
 #[test]
-fn in_place_shares_the_memory_of_what_nobody_needs_again() {
+fn in_place_shares_the_memory_of_inputs_that_are_not_read_again() {
     let plan = made("in_place", SUM);
     for rank in 0..4 {
         let [a, b] = [0, 1].map(|buf| plan.buffers[buf].places[rank].unwrap());

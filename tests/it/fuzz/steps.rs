@@ -234,7 +234,7 @@ fn ring(world: &mut World) -> Vec<String> {
     )]
 }
 
-/// One rank sends to another, each in a step of its own.
+/// One rank sends to another, each in a separate step.
 fn message(world: &mut World) -> Vec<String> {
     if world.ranks < 2 {
         return Vec::new();

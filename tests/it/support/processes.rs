@@ -35,7 +35,7 @@ pub fn wait_until(what: &str, mut holds: impl FnMut() -> bool) {
     }
 }
 
-/// A process by a descriptor of its own, so that its number cannot come to mean another process.
+/// A process, held by a pidfd: its number may be given to another process after its end, the descriptor cannot.
 pub struct Process {
     pub pid: i32,
     fd: OwnedFd,

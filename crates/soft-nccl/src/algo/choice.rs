@@ -98,7 +98,7 @@ impl<T: Copy + PartialEq> Allowed<T> {
             if let Some(operation) = operation.as_deref()
                 && !Kind::ALL.iter().any(|kind| kind.algo_word() == operation)
             {
-                all.error.get_or_insert(format!("{variable} names an operation nobody knows, `{operation}`"));
+                all.error.get_or_insert(format!("{variable} names an unknown operation, `{operation}`"));
             }
             let (but, list) = match list.strip_prefix('^') {
                 Some(list) => (true, list),
@@ -109,7 +109,7 @@ impl<T: Copy + PartialEq> Allowed<T> {
                 match words.iter().find(|(known, _)| *known == word) {
                     Some((_, found)) => named.extend(*found),
                     None => {
-                        all.error.get_or_insert(format!("{variable} names {thing} nobody knows, `{word}`"));
+                        all.error.get_or_insert(format!("{variable} names an unknown {thing}, `{word}`"));
                     }
                 }
             }
@@ -142,7 +142,7 @@ pub struct Algorithms(Allowed<Algorithm>);
 impl Algorithms {
     /// Reads the variable. An unknown word makes every communicator fail, as in NCCL.
     pub fn parse(text: &str) -> Self {
-        Self(Allowed::parse("NCCL_ALGO", "an algorithm", WORDS, text))
+        Self(Allowed::parse("NCCL_ALGO", "algorithm", WORDS, text))
     }
 
     /// What is wrong with the value, if anything.
@@ -165,7 +165,7 @@ pub struct Protocols(Allowed<Protocol>);
 impl Protocols {
     /// Reads the variable. An unknown word makes every communicator fail, as in NCCL.
     pub fn parse(text: &str) -> Self {
-        Self(Allowed::parse("NCCL_PROTO", "a protocol", PROTOCOLS, text))
+        Self(Allowed::parse("NCCL_PROTO", "protocol", PROTOCOLS, text))
     }
 
     /// What is wrong with the value, if anything.
@@ -214,7 +214,7 @@ mod tests {
         assert_eq!(choose("LL;broadcast:Simple", Kind::Broadcast), Some(Protocol::Simple));
         assert_eq!(choose("LL", Kind::Send), Some(Protocol::Simple));
         assert_eq!(choose("^LL,LL128,Simple", Kind::AllReduce), None);
-        assert_eq!(Protocols::parse("LL256").error(), Some("NCCL_PROTO names a protocol nobody knows, `ll256`"));
+        assert_eq!(Protocols::parse("LL256").error(), Some("NCCL_PROTO names an unknown protocol, `ll256`"));
         assert_eq!([Protocol::Simple, Protocol::Ll128, Protocol::Ll].map(|p| p.data(65536)), [65536, 61440, 32768]);
     }
 }

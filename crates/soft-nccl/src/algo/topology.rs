@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn all_are_trees_and_nobody_has_children_in_both() {
+    fn all_are_trees_and_no_rank_has_children_in_both() {
         for n in 2..300 {
             let first: Vec<Node> = (0..n).map(|r| double(r, n, 0)).collect();
             let second: Vec<Node> = (0..n).map(|r| double(r, n, 1)).collect();

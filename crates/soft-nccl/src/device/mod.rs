@@ -1,6 +1,6 @@
 //! The device that the library works on: soft-cuda linked in, or a driver that the process has loaded.
 //!
-//! Linked in is the rule. As a library of its own, `use_loaded_driver` makes it reach streams through the driver: by the
+//! Linked in is the rule. As a shared library, `use_loaded_driver` makes it reach streams through the driver: by the
 //! stand-in's extension where there is one, else by host functions that block until the operation is over. Memory is
 //! host memory either way.
 #![allow(unsafe_code)] // streams of a loaded driver are pointers that it follows

@@ -3,7 +3,7 @@
 
 use crate::op::Spec;
 
-/// Bytes at an address of their own, which steps read and write as they would the caller's.
+/// Separately allocated bytes, which steps read and write as they would the caller's.
 #[derive(Debug)]
 pub(super) struct Substitute {
     address: usize,

@@ -1,4 +1,4 @@
-//! F28: every rank adds in an order of its own. All ranks send their whole contribution to all, themselves included, and
+//! F28: every rank adds in a different order. All ranks send their whole contribution to all, themselves included, and
 //! each sums what comes, beginning with itself.
 use super::named::F28;
 use super::{aims, hit};

@@ -64,7 +64,7 @@ faults! {
     F15, "F15": "a root or peer inside a sub-communicator is taken as a rank of the world";
         "a sub-communicator whose numbers differ from the world's, with a root or a peer"
     F16, "F16": "reduce and gather write into the output of ranks that are not the root";
-        "reduce and gather whose other ranks have an output buffer of their own"
+        "reduce and gather whose other ranks have their own output buffer"
     F16B, "F16b": "reduce and gather refuse a null output on ranks that are not the root";
         "reduce and gather with `null_pointers = true`"
     F17, "F17": "blocks lie in the order of a ring, not of the ranks";
@@ -119,7 +119,7 @@ faults! {
         "an f16 sum of three ranks or more that needs all its bits"
     F27C, "F27c": "partial sums of f64 are rounded to single precision";
         "an f64 sum of three ranks or more that needs all its bits"
-    F28, "F28": "every rank sums in an order of its own";
+    F28, "F28": "every rank sums in a different order";
         "all_reduce of random data in three ranks or more"
     F29, "F29": "min and max compare without a thought for NaN, which wins or loses by its place";
         "NaN on each rank in turn through min and max"

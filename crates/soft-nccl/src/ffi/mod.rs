@@ -69,7 +69,7 @@ extern "C" fn get_error_string(result: ncclResult_t) -> *const c_char {
         ncclResult_t::RemoteError => c"another rank is gone",
         ncclResult_t::InProgress => c"still in progress",
         ncclResult_t::Timeout => c"a time limit passed",
-        _ => c"a result code nobody knows",
+        _ => c"unknown result code",
     };
     text.as_ptr()
 }
