@@ -384,6 +384,10 @@ impl Library {
         matches!(call!(self, collspecIdleHook(hook)), Ok(ncclResult_t::Success))
     }
     /// Requests a fault of the library from now on; for an empty text the environment decides.
+    ///
+    /// # Errors
+    ///
+    /// The library has no such fault, or has none on demand.
     pub fn request_fault(&self, fault: &str) -> std::result::Result<(), String> {
         let text = std::ffi::CString::new(fault).map_err(|_| "a fault with a zero in its name".to_owned())?;
         match call!(self, collspecFault(text.as_ptr())) {

@@ -77,6 +77,10 @@ impl ChildGuard {
     }
 
     /// Kills it with all that are left in its group, and says how it ended (what killed it first, if it had ended before).
+    ///
+    /// # Errors
+    ///
+    /// The operating system does not report how the process ended.
     pub fn end(&mut self) -> io::Result<ExitStatus> {
         self.kill();
         let status = match self.ended {

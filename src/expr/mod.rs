@@ -211,17 +211,33 @@ pub struct EvalError(pub String);
 /// The values of names.
 pub trait Scope {
     /// The value of a name; for a buffer, its element `[i]`.
+    ///
+    /// # Errors
+    ///
+    /// The name is unknown, or has no value here.
     fn name(&self, name: &str) -> Result<Value, EvalError>;
     /// Element `index` of a buffer.
+    ///
+    /// # Errors
+    ///
+    /// There is no such buffer or element, or elements are unknown here.
     fn element(&self, buffer: &str, index: i128) -> Result<Value, EvalError> {
         let _ = index;
         Err(EvalError(format!("`{buffer}` cannot be indexed here")))
     }
     /// A figure of a named step.
+    ///
+    /// # Errors
+    ///
+    /// There is no such step or figure, or figures are unknown here.
     fn field(&self, step: &str, field: &str) -> Result<Value, EvalError> {
         Err(EvalError(format!("`{step}.{field}` has no value here")))
     }
     /// `same(a, b)`.
+    ///
+    /// # Errors
+    ///
+    /// A buffer is unknown, or contents are unknown here.
     fn same(&self, a: &str, b: &str) -> Result<bool, EvalError> {
         Err(EvalError(format!("`same({a}, {b})` has no meaning here")))
     }

@@ -18,6 +18,10 @@ pub enum WireError {
 }
 
 /// Sends one message.
+///
+/// # Errors
+///
+/// The message is too long, or the pipe cannot be written.
 pub fn send<T: Serialize>(to: &mut impl Write, message: &T) -> Result<(), WireError> {
     let mut bytes = postcard::to_extend(message, vec![0u8; 4]).map_err(|e| WireError::Garbled(e.to_string()))?;
     let len = u32::try_from(bytes.len() - 4).ok().filter(|len| *len <= LONGEST);
@@ -28,6 +32,10 @@ pub fn send<T: Serialize>(to: &mut impl Write, message: &T) -> Result<(), WireEr
 }
 
 /// Receives one message; `None` if the other side has closed the pipe.
+///
+/// # Errors
+///
+/// The pipe cannot be read, ends inside a message, or carries something else.
 pub fn receive<T: DeserializeOwned>(from: &mut impl Read) -> Result<Option<T>, WireError> {
     let mut len = [0; 4];
     match from.read_exact(&mut len) {

@@ -39,6 +39,10 @@ pub enum AskError {
 }
 
 /// The folder of a driver as it goes in front of the loader's path; or why what is in it would not be what is opened.
+///
+/// # Errors
+///
+/// The folder does not exist, or holds no driver that the loader would find.
 pub fn driver_folder(folder: &Path) -> Result<PathBuf, String> {
     let path = folder.canonicalize().map_err(|error| format!("{}: {error}", folder.display()))?;
     if path.to_str().is_none_or(|text| text.contains([':', ';'])) {
@@ -73,6 +77,10 @@ pub fn loader_path(folder: &Path) -> (String, String) {
 }
 
 /// The report of the driver that the loader finds, or of the one in `folder`.
+///
+/// # Errors
+///
+/// The process that asks the driver cannot be started, or does not answer.
 pub fn ask(workers: &Workers, folder: Option<&Path>) -> Result<DriverReport, AskError> {
     let prepare = |command: &mut Command| {
         command.envs(folder.map(loader_path).or_else(crate::library::loader_path));

@@ -22,6 +22,10 @@ pub fn folder() -> PathBuf {
 }
 
 /// Checks that the folder for lock files exists.
+///
+/// # Errors
+///
+/// The folder does not exist, or cannot be read.
 pub fn check(folder: &Path) -> io::Result<()> {
     match folder.metadata() {
         Ok(found) if found.is_dir() => Ok(()),
@@ -36,6 +40,10 @@ fn named(path: &Path, error: io::Error) -> io::Error {
 
 impl Locks {
     /// Waits until no other process has one of the devices. Every process takes them in the same order, so there is no deadlock.
+    ///
+    /// # Errors
+    ///
+    /// A lock file cannot be made or locked.
     pub fn take(folder: &Path, devices: &[DeviceInfo]) -> io::Result<Self> {
         let mut names: Vec<&str> = devices.iter().map(|device| device.uuid.as_str()).collect();
         names.sort_unstable();

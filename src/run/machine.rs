@@ -30,6 +30,10 @@ pub enum RanksPerGpu {
 
 impl RanksPerGpu {
     /// `auto`, or a number.
+    ///
+    /// # Errors
+    ///
+    /// Another word, or 0.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text.parse::<usize>() {
             _ if text == "auto" => Ok(Self::Auto),

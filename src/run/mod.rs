@@ -15,6 +15,10 @@ pub use machine::{Machine, RanksPerGpu};
 pub use pool::PoolLimits;
 
 /// Seconds of a time limit, as they are written in options and variables.
+///
+/// # Errors
+///
+/// Anything but a finite number above 0.
 pub fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(value) if value.is_finite() && value > 0.0 => Ok(value),

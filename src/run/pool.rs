@@ -81,6 +81,10 @@ impl Pool {
 
     /// A worker of the key: preferably one that keeps the communicators wanted, else any idle one, else a new one. A worker
     /// that died while idle is replaced.
+    ///
+    /// # Errors
+    ///
+    /// As [`Pool::fresh`].
     pub fn take(&self, key: &WorkerKey, comms: u64) -> Result<Pooled, Error> {
         loop {
             let candidate = {
@@ -103,6 +107,10 @@ impl Pool {
     }
 
     /// A new worker. If there are no descriptors, threads or memory for it, the idle workers end first.
+    ///
+    /// # Errors
+    ///
+    /// The worker does not start, or there are no descriptors, threads or memory for it.
     pub fn fresh(&self, key: &WorkerKey) -> Result<Pooled, Error> {
         let worker = match Worker::start(&self.program, &key.env) {
             Err(Error::Resources(_) | Error::Spawn { .. }) if self.give_up_idle() => {

@@ -48,6 +48,10 @@ pub struct Worker {
 
 impl Worker {
     /// Starts `program` as a worker: a part for each of these environments.
+    ///
+    /// # Errors
+    ///
+    /// A process cannot be started, does not report its library, or the operating system has no memory or descriptors for it.
     pub fn start(program: &Program, env: &[Vec<(String, String)>]) -> Result<Self, Error> {
         let arena = Arena::create().map_err(Error::Resources)?;
         let (tell, replies) = channel();
@@ -109,6 +113,10 @@ impl Worker {
     }
 
     /// Sends a request to a part. An error means that it is dead.
+    ///
+    /// # Errors
+    ///
+    /// The part is dead.
     pub fn send_to(&mut self, part: usize, request: &Request) -> Result<(), wire::WireError> {
         match self.parts.get_mut(part) {
             Some(part) => part.send(request),
@@ -117,6 +125,10 @@ impl Worker {
     }
 
     /// Sends a request to all parts. If one is dead, the others still receive it.
+    ///
+    /// # Errors
+    ///
+    /// A part is dead; the error is that of the first.
     pub fn send(&mut self, request: &Request) -> Result<(), wire::WireError> {
         let mut all = Ok(());
         for part in &mut self.parts {

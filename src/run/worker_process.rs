@@ -46,6 +46,10 @@ pub struct WorkerProcess {
 
 impl WorkerProcess {
     /// Starts `program` as part `number` of a worker. Its messages go to `tell`.
+    ///
+    /// # Errors
+    ///
+    /// The process cannot be started, or the operating system has no descriptors or threads for it.
     pub fn start(
         program: &Program,
         env: &[(String, String)],
@@ -96,6 +100,10 @@ impl WorkerProcess {
     }
 
     /// Sends a request. An error means that the process is dead.
+    ///
+    /// # Errors
+    ///
+    /// The process is dead.
     pub fn send(&mut self, request: &Request) -> Result<(), wire::WireError> {
         match &mut self.stdin {
             Some(stdin) => wire::send(stdin, request),

@@ -31,6 +31,10 @@ impl BackendChoice {
     }
 
     /// By its name.
+    ///
+    /// # Errors
+    ///
+    /// Another word; the text lists the words.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
             "auto" => Ok(Self::Auto),
@@ -75,6 +79,10 @@ pub struct ChosenBackend {
 
 impl BackendRequest {
     /// The backend that will run, if it is there. `workers` says which program asks driver and libraries.
+    ///
+    /// # Errors
+    ///
+    /// The backend that was asked for is not there, or a library or driver that was named cannot be used.
     pub fn resolve(&self, workers: &Workers) -> Result<ChosenBackend, BackendMissing> {
         let required = self.require == Some(BackendChoice::Nccl);
         // a library that is named is the one to use
@@ -92,6 +100,10 @@ impl BackendRequest {
     }
 
     /// The folder of the driver that was asked for, or what is wrong with it.
+    ///
+    /// # Errors
+    ///
+    /// The folder does not exist, or the stand-in is not built.
     pub fn driver_folder(&self) -> Result<Option<PathBuf>, String> {
         Ok(match &self.driver {
             Some(word) if word.as_os_str() == STAND_IN => Some(standin::folder().map_err(|e| super::with_causes(&e))?),

@@ -19,6 +19,10 @@ pub enum Forms {
 
 impl Forms {
     /// `all`, `none`, or names with commas between.
+    ///
+    /// # Errors
+    ///
+    /// An unknown form; the text lists the forms.
     pub fn parse(text: &str) -> Result<Self, String> {
         match text {
             "all" => return Ok(Self::These(forms::FORMS.iter().collect())),

@@ -83,6 +83,10 @@ pub struct InvalidCaseLimit(Mutex<HashMap<String, usize>>);
 
 impl InvalidCaseLimit {
     /// The result of `check` for the case; no diagnostics and no call of `check` for a file with too many invalid cases.
+    ///
+    /// # Errors
+    ///
+    /// The diagnostics of an invalid case; none from the case on that reaches the limit of its file.
     pub fn check<T>(
         &self,
         case: &Arc<Case>,

@@ -132,24 +132,40 @@ pub fn with_causes(error: &dyn std::error::Error) -> String {
 
 impl CaseSet {
     /// Reads files, and folders with all the files in them; their cases, and the forms of them that the files name.
+    ///
+    /// # Errors
+    ///
+    /// A path that cannot be read, or no scenario in any of them. What is wrong inside a file is kept with the file.
     #[cfg(feature = "internals")]
     pub fn open<P: AsRef<Path>>(paths: &[P]) -> Result<Self, Error> {
         Self::open_in(paths, &Forms::Named)
     }
 
     /// The same with these forms.
+    ///
+    /// # Errors
+    ///
+    /// As [`CaseSet::open`].
     #[cfg(feature = "internals")]
     pub fn open_in<P: AsRef<Path>>(paths: &[P], forms: &Forms) -> Result<Self, Error> {
         Self::open_with(paths, &forms.into())
     }
 
     /// The same, read in this way.
+    ///
+    /// # Errors
+    ///
+    /// As [`CaseSet::open`].
     pub fn open_with<P: AsRef<Path>>(paths: &[P], reading: &Reading) -> Result<Self, Error> {
         let paths: Vec<PathBuf> = paths.iter().map(|path| path.as_ref().to_owned()).collect();
         select::open(&paths, reading)
     }
 
     /// Reads the one file under `root` that can hold the case `name`; the suite is empty if there is none.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be read.
     pub fn open_exact(root: &Path, name: &str, reading: &Reading) -> Result<Self, Error> {
         select::open_exact(root, name, reading)
     }
@@ -196,6 +212,10 @@ impl CaseSet {
     }
 
     /// Runs every case on `chosen`, within the suite's limits, and passes the events to `reporter`.
+    ///
+    /// # Errors
+    ///
+    /// This process is itself a worker, workers cannot be started, or the reporter fails.
     pub fn run(&self, options: RunOptions, chosen: ChosenBackend, reporter: &mut dyn Reporter) -> Result<Tally, Error> {
         if crate::child::is_worker() {
             return Err(Error::InsideWorker);

@@ -19,6 +19,10 @@ pub trait Executor: Sync {
 
 /// Runs all `cases` on `jobs` threads. The events come on the calling thread; when `sink` fails, cases that are
 /// running finish, no other is started, and its error is returned.
+///
+/// # Errors
+///
+/// The first error of `sink`.
 pub fn run_all<E>(
     cases: &[Arc<Case>],
     executor: &dyn Executor,

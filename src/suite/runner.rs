@@ -71,6 +71,10 @@ impl Runner {
     }
 
     /// As [`Runner::new`], on the software library.
+    ///
+    /// # Errors
+    ///
+    /// As [`Runner::new`].
     pub fn soft(options: RunOptions) -> Result<Self, Error> {
         Self::new(options, ChosenBackend::default())
     }
@@ -138,6 +142,10 @@ impl Runner {
     }
 
     /// Plans a case and works out its forecast, unless it is to be skipped or refused.
+    ///
+    /// # Errors
+    ///
+    /// The library's version is needed and no worker starts.
     pub fn prepare(&self, case: &Arc<Case>) -> Result<Prepared, Error> {
         Ok(match self.planned(case)? {
             Err(verdict) => Prepared::Settled(verdict),
@@ -185,6 +193,10 @@ impl Runner {
     }
 
     /// Runs a prepared case once, also if it fails.
+    ///
+    /// # Errors
+    ///
+    /// A worker cannot be started.
     pub fn run_once(&self, ready: &Ready, experiment: &Experiment<'_>) -> Result<(Verdict, Vec<Observation>), Error> {
         let tried =
             self.attempt(ready, experiment.fault, experiment.limit, JudgeAtEnd::new(ready, experiment), false)?;
@@ -192,6 +204,10 @@ impl Runner {
     }
 
     /// Runs a prepared case, and a second time in a fresh worker if an earlier case may have caused a failure.
+    ///
+    /// # Errors
+    ///
+    /// A worker cannot be started.
     pub fn run_twice(&self, ready: &Ready, experiment: &Experiment<'_>) -> Result<(Verdict, Vec<Observation>), Error> {
         self.run_and_confirm(ready, experiment.fault, experiment.limit, || JudgeAtEnd::new(ready, experiment))
     }

@@ -66,6 +66,10 @@ impl Nccl {
     ///
     /// Opening a library runs its code, so a file is opened only if it is a shared library of this machine that defines
     /// `ncclGetVersion`. Its code then runs with all rights of the calling process.
+    ///
+    /// # Errors
+    ///
+    /// The file cannot be opened, is no library of NCCL for this machine, or the loader refuses it.
     pub fn load(path: &Path) -> Result<Nccl, LoadError> {
         let not_found = |source| LoadError::NotFound { path: path.to_owned(), source };
         let path = path.canonicalize().map_err(not_found)?;
