@@ -23,7 +23,8 @@ impl Default for Options {
 }
 
 impl Options {
-    /// The defaults: NCCL if a driver, devices and a library are there, else the software library; a case per core.
+    /// The defaults: NCCL if a driver, devices and a library are there, else the software library; as many cases at
+    /// a time as there are cores, on GPUs one.
     pub fn new() -> Self {
         Self::default()
     }

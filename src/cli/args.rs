@@ -302,8 +302,8 @@ pub struct AuditArgs {
 
     /// The checker: collspec (the default), or a public suite's way to run and judge the same operations: nccl-tests,
     /// rccl, ucc. May be given several times; then one table compares them.
-    #[arg(long = "as", value_name = "NAME", value_parser = way)]
-    pub ways: Vec<CheckerName>,
+    #[arg(long = "as", value_name = "NAME", value_parser = checker_name)]
+    pub checkers: Vec<CheckerName>,
 
     /// Run every case with every fault that affects it. Without this, no more cases of a file run with a fault that two of its
     /// cases have caught, so counts of cases are lower bounds.
@@ -343,7 +343,7 @@ pub enum AuditFormat {
     Jsonl,
 }
 
-/// A way of checking, by name.
+/// A checker, by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CheckerName {
     /// This program's own.
@@ -352,7 +352,7 @@ pub enum CheckerName {
     Peer(Peer),
 }
 
-fn way(text: &str) -> Result<CheckerName, String> {
+fn checker_name(text: &str) -> Result<CheckerName, String> {
     if text == "collspec" {
         return Ok(CheckerName::Collspec);
     }

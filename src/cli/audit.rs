@@ -41,16 +41,16 @@ pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
     };
     let settings = AuditSettings { selection: args.fault.clone().unwrap_or_default(), depth, jobs };
     let begun = Instant::now();
-    let mut ways: Vec<CheckerName> = Vec::new();
-    for way in &args.ways {
-        if !ways.contains(way) {
-            ways.push(*way);
+    let mut names: Vec<CheckerName> = Vec::new();
+    for name in &args.checkers {
+        if !names.contains(name) {
+            names.push(*name);
         }
     }
-    if ways.is_empty() {
-        ways.push(CheckerName::Collspec);
+    if names.is_empty() {
+        names.push(CheckerName::Collspec);
     }
-    let suites = ways.iter().any(|way| *way != CheckerName::Collspec);
+    let suites = names.iter().any(|name| *name != CheckerName::Collspec);
     if suites && settings.selection.items().all(|item| matches!(item, audit::FaultOrFlaw::Flaw(_))) {
         anyhow::bail!(
             "J01 to J10 are flaws of this program's judge, which the suites do not use: name a fault of the library"
@@ -59,18 +59,18 @@ pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
     // An audit takes long, so the output file is made before it.
     let output = args.output.as_deref().map(output::create_file).transpose()?;
     let mut reports = Vec::new();
-    for name in &ways {
-        let way: Box<dyn Checker> = match name {
+    for name in &names {
+        let checker: Box<dyn Checker> = match name {
             CheckerName::Collspec => Box::new(Collspec),
             CheckerName::Peer(peer) => Box::new(PeerChecker::new(*peer)?),
         };
-        match run_checker(args, &suite, &*way, &settings)? {
+        match run_checker(args, &suite, &*checker, &settings)? {
             Ok(report) => reports.push(report),
             Err(exit) => return Ok(exit),
         }
     }
     let seconds = begun.elapsed().as_secs_f64();
-    let own = ways.iter().position(|name| *name == CheckerName::Collspec);
+    let own = names.iter().position(|name| *name == CheckerName::Collspec);
     match (reports.as_slice(), own) {
         ([report], Some(_)) => write(output, &|to, styles| match args.format {
             AuditFormat::Human => table::write_table(to, report, seconds, args.scenarios, styles),
@@ -90,7 +90,7 @@ pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
 fn run_checker(
     args: &AuditArgs,
     suite: &CaseSet,
-    way: &dyn Checker,
+    checker: &dyn Checker,
     settings: &AuditSettings,
 ) -> anyhow::Result<Result<AuditReport, Exit>> {
     let reading = Reading { limits: suite.limits, ..Reading::default() };
@@ -109,7 +109,7 @@ fn run_checker(
         }
         Ok(())
     };
-    match audit::audit(suite, way, options, settings, tell) {
+    match audit::audit(suite, checker, options, settings, tell) {
         Ok(report) => Ok(Ok(report)),
         Err(AuditError::FailsWithoutFault(failures)) => {
             progress.end();

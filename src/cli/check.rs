@@ -7,15 +7,14 @@ use crate::printable::{one_line, printable};
 use crate::run::memory::Turns;
 use crate::scenario::Case;
 use crate::suite::check_case::{CheckResult, check_case};
+use crate::suite::options::cores;
 use crate::suite::{Filter, files_in_words, invalid_files, parallel};
 use std::collections::BTreeMap;
 use std::io::Write;
-use std::num::NonZeroUsize;
 use std::sync::Arc;
-use std::thread::available_parallelism;
 
 pub fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
-    let jobs = available_parallelism().map_or(1, NonZeroUsize::get);
+    let jobs = cores();
     let mut suite = open(&args.selection)?;
     if suite.invalid_files.is_empty() || !suite.cases.is_empty() {
         // Nothing runs here, so cases tagged `long` take no longer than others.

@@ -169,11 +169,11 @@ fn check_on_rank(
                     // Evaluated again to collect what was read: texts for every element would cost more than the values.
                     let scope = scope(i, true);
                     let _ = assertion.value.eval(&scope, Mode::Float);
-                    let mut observation = scope.values_read.into_inner();
+                    let mut values = scope.values_read.into_inner();
                     if let Err(error) = result {
-                        observation.push(error.to_string());
+                        values.push(error.to_string());
                     }
-                    (i, observation.join(", "))
+                    (i, values.join(", "))
                 });
             }
         }

@@ -134,7 +134,7 @@ pub fn missing_refusal(case: &Case) -> Option<Verdict> {
     Some(finish_verdict(case, collector, None, 0.0))
 }
 
-/// Adds a failure that destroying the case's communicators brought to the verdict on its program.
+/// Adds a failure of destroying the case's communicators to the verdict on its program.
 pub fn fail_at_teardown(verdict: &mut Verdict, outcome: Outcome, rank: Option<usize>, text: String) {
     if verdict.status != Status::Pass {
         verdict.notes.push(text);

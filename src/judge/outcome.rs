@@ -73,7 +73,7 @@ fn is_expected(plan: &Plan, expected: &ExpectedOutcome, observation: &Observatio
     }
 }
 
-/// True unless the program has an `exit` and another rank than one at its `exit` ended the process.
+/// True if the program has no `exit`, or some rank was at its `exit` when the process ended.
 fn exited_on_purpose(plan: &Plan, observation: &Observation) -> bool {
     let is_exit = |call: &crate::job::Call| matches!(call.kind, CallKind::Exit);
     if !plan.programs.iter().flatten().any(is_exit) {
@@ -144,9 +144,7 @@ fn describe_ending(plan: &Plan, observation: &Observation) -> String {
                 .iter()
                 .enumerate()
                 .filter_map(|(rank, r)| match r.end {
-                    RankEnd::Running { call } => {
-                        Some(format!("rank {rank}{}", self::step_suffix(plan, rank, Some(call))))
-                    }
+                    RankEnd::Running { call } => Some(format!("rank {rank}{}", step_suffix(plan, rank, Some(call)))),
                     RankEnd::Opening { call } => Some(format!("rank {rank} {}", opening_position(plan, rank, call)?)),
                     _ => None,
                 })
@@ -208,8 +206,8 @@ pub(crate) fn check_codes(plan: &Plan, observation: &Observation, collector: &mu
     if !collector.mutation.is_free_of(Flaw::NoOutcome) {
         return;
     }
-    let eyes = collector.mutation;
-    for (rank, report) in observation.ranks.iter().enumerate().filter(|(rank, _)| eyes.compares_rank(*rank)) {
+    let mutation = collector.mutation;
+    for (rank, report) in observation.ranks.iter().enumerate().filter(|(rank, _)| mutation.compares_rank(*rank)) {
         for (number, step) in plan.steps.iter().enumerate() {
             for (_, wanted) in step.error.iter().filter(|(r, _)| *r == rank) {
                 collector.count_checked(Lane::Expected, 1);

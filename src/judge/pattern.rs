@@ -67,7 +67,7 @@ pub(crate) fn positions_pattern(wrong: &[u64], of: u64) -> Option<String> {
         };
         return Some(format!("every {ordinal} element from {first} to {last}"));
     }
-    // The same positions within every block of a power of two, or from somewhere on.
+    // Irregular positions, most of those from the first wrong element to the end.
     (last + 1 == of && count * 2 > of - first).then(|| format!("scattered from element {first} to the end"))
 }
 

@@ -112,7 +112,7 @@ pub struct Verdict {
     pub outcome: Option<Outcome>,
     /// Why the case was skipped or failed, in one line: of several findings the first.
     pub reason: Option<String>,
-    /// Duration from *loaded* to the end.
+    /// Seconds of all runs together, each from the end of loading to its end.
     pub seconds: f64,
     /// Lanes that apply to the case.
     pub lanes: Vec<LaneResult>,

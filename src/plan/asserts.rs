@@ -1,4 +1,4 @@
-//! What is asserted against what there is: names, lengths, indices, and what is counted.
+//! Checks `assert`s against the plan: names, lengths, indices, and the figures of steps.
 use super::eval::{Names, elements, named};
 use super::types::{Buffer, Plan};
 use crate::expr::{ExprNode, Func, Mode, Value};
@@ -9,7 +9,7 @@ use std::collections::HashSet;
 /// The buffers that an `assert` names, and where it can be checked.
 struct Named<'a> {
     buffers: Vec<&'a Buffer>,
-    /// Those whose every element is meant.
+    /// Those named without an index: every element is checked.
     each: Vec<&'a Buffer>,
     /// Ranks that have all of these buffers and run the steps that are named.
     ranks: Vec<usize>,
@@ -112,11 +112,8 @@ pub fn looks_beyond(expr: &Expr) -> bool {
 /// `assert` is evaluated.
 const MAX_LOOKED_AT: u64 = 10_000_000;
 
-/// Whether the `assert`s of a plan read only what is there, as far as that does not depend on data.
-///
-/// # Errors
-///
-/// An index outside of its buffer or without a value, or a figure that no backend counts.
+/// What is wrong with the reads of the plan's `assert`s, as far as that does not depend on data: an index outside its buffer
+/// or without a value, or a figure that no backend counts.
 pub fn check_elements(plan: &Plan) -> Vec<Diagnostic> {
     let asserts: Vec<&Spanned<Expr>> = plan.case.asserts.iter().filter(|a| looks_beyond(&a.value)).collect();
     if asserts.is_empty() {

@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashMap};
 pub struct Named {
     /// The rank's own communicator and its rank in it.
     pub of: Vec<Option<(CommId, usize)>>,
-    /// Where and how it was ended, by rank.
+    /// Where it was ended, by rank.
     pub ended: Vec<Option<Span>>,
 }
 
@@ -192,7 +192,11 @@ impl Comms {
         (named, calls)
     }
 
-    /// A new named communicator; answers every calling rank's call. `t` is the round of `times`.
+    /// Defines a named communicator; returns the calls that make it, each with its world rank. `t` is the round of `times`.
+    ///
+    /// # Errors
+    ///
+    /// A rank outside the world or in two groups, an unknown parent, or a colour or key without a usable value.
     pub fn define(
         &mut self,
         case: &Case,

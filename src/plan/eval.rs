@@ -170,7 +170,11 @@ pub fn written(expr: &Expr, axes: &[(String, Value)]) -> Option<ElementValue> {
     })
 }
 
-/// Whether a rank is among those named; lists and expressions count in the world.
+/// True if a rank is among those named; lists and expressions mean world ranks.
+///
+/// # Errors
+///
+/// An expression without a value, or with one that is no truth value.
 pub fn among(ranks: &Ranks, case: &Case, world_rank: usize) -> Result<bool, Diagnostic> {
     match ranks {
         Ranks::All => Ok(true),

@@ -1,4 +1,4 @@
-//! What the file expects against what there is: buffers, slices, lengths.
+//! Checks `expect` against the plan: buffers, slices, lengths.
 use super::asserts;
 use super::eval::{Names, elements, evaluate_whole};
 use super::expr_fill::Fraction;
@@ -70,7 +70,7 @@ fn one(plan: &Plan, e: &Expectation) -> Result<(), Diagnostic> {
             return Err(Diagnostic::new(count_span(e, rank), text));
         }
     }
-    // What says a count has checked it.
+    // An expectation that gives a count has checked at least that.
     if compared > 0 || counted || plan.case.swept {
         return Ok(());
     }

@@ -20,8 +20,8 @@ pub fn computed(expr: &Expr, names: &Names, mode: Mode, count: u64) -> u64 {
     repeating(BlockEvaluator::new(expr, names, mode).as_ref(), count)
 }
 
-fn repeating(columns: Option<&BlockEvaluator>, count: u64) -> u64 {
-    columns.and_then(|c| c.period(count)).unwrap_or(count).min(count)
+fn repeating(blocks: Option<&BlockEvaluator>, count: u64) -> u64 {
+    blocks.and_then(|b| b.period(count)).unwrap_or(count).min(count)
 }
 
 /// Fills the bytes with the elements from the first on.
@@ -78,26 +78,26 @@ struct Elements<'a> {
     names: Names<'a>,
     dtype: DType,
     fraction: Fraction,
-    columns: Option<BlockEvaluator>,
+    blocks: Option<BlockEvaluator>,
 }
 
 impl<'a> Elements<'a> {
     fn new(expr: &'a Expr, span: Span, names: Names<'a>, dtype: DType, fraction: Fraction) -> Self {
-        let columns = BlockEvaluator::new(expr, &names, mode(dtype));
-        Self { expr, span, names, dtype, fraction, columns }
+        let blocks = BlockEvaluator::new(expr, &names, mode(dtype));
+        Self { expr, span, names, dtype, fraction, blocks }
     }
 
     fn computed(&self, count: u64) -> u64 {
-        repeating(self.columns.as_ref(), count)
+        repeating(self.blocks.as_ref(), count)
     }
 
     /// Puts the elements from `from` on, at most [`BLOCK`] of them.
     fn block(&mut self, from: u64, bytes: &mut [u8]) -> Result<(), Diagnostic> {
         let Self { expr, span, dtype, fraction, .. } = *self;
         let len = bytes.len() / dtype.size();
-        let column = self.columns.as_ref().and_then(|c| c.block(from, len));
-        if let Some(column) = column.filter(|column| is_sure(dtype, fraction, column)) {
-            write(dtype, &column, bytes);
+        let block = self.blocks.as_ref().and_then(|b| b.block(from, len));
+        if let Some(block) = block.filter(|block| is_sure(dtype, fraction, block)) {
+            write(dtype, &block, bytes);
             return Ok(());
         }
         for k in 0..len {
@@ -119,16 +119,16 @@ fn bits(dtype: DType, expr: &Expr, names: &Names, fraction: Fraction) -> Result<
 }
 
 /// False if an element may have no value in the type: a NaN or an infinity is no integer.
-fn is_sure(dtype: DType, fraction: Fraction, column: &BlockValues) -> bool {
-    match column {
+fn is_sure(dtype: DType, fraction: Fraction, block: &BlockValues) -> bool {
+    match block {
         BlockValues::Float(_) if dtype.is_float() => true,
         BlockValues::Float(values) => fraction == Fraction::Dropped && values.iter().all(|v| v.is_finite()),
         BlockValues::Whole(_) => true,
     }
 }
 
-fn write(dtype: DType, column: &BlockValues, bytes: &mut [u8]) {
-    match column {
+fn write(dtype: DType, block: &BlockValues, bytes: &mut [u8]) {
+    match block {
         // Integers wrap: the low bytes are the element.
         BlockValues::Whole(values) if !dtype.is_float() => put_elements(dtype, bytes, values.iter().map(|v| *v as u64)),
         BlockValues::Whole(values) => put_elements(dtype, bytes, values.iter().map(|v| encode_int(dtype, (*v).into()))),
@@ -212,8 +212,8 @@ mod tests {
         ] {
             let expr = parse(text).expect(text).expr;
             for dtype in [DType::I64, DType::F64] {
-                let columns = BlockEvaluator::new(&expr, &names, mode(dtype)).expect(text);
-                assert_eq!(columns.period(1000), period, "{text}");
+                let blocks = BlockEvaluator::new(&expr, &names, mode(dtype)).expect(text);
+                assert_eq!(blocks.period(1000), period, "{text}");
                 let [quick, slow] = both(text, dtype, 1000);
                 assert_eq!(quick, slow, "{text}");
             }

@@ -1,4 +1,4 @@
-//! What ranks do, before counts are known.
+//! The ranks' operations and calls before counts are known.
 use super::comms::Comms;
 use super::rank_op::{RankOp, Stage};
 use super::types::{BufId, CommId, PlanStep, StepId};
@@ -75,7 +75,7 @@ pub enum FactorNumber {
 pub struct Item {
     pub step: StepId,
     pub span: Span,
-    /// The call is to return an error (or may): it means nothing to memory.
+    /// True if the call is expected to return an error, or may: it has no effect on memory.
     pub fails: bool,
     pub kind: ItemKind,
 }

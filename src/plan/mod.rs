@@ -47,7 +47,7 @@ pub struct Limits {
     pub calls: usize,
     /// Bytes of a scenario file.
     pub file: u64,
-    /// Whether options or variables set them.
+    /// How they are set, for the messages that say how to raise them.
     pub set_by: SetBy,
 }
 

@@ -97,7 +97,7 @@ fn check_rank(lowered: &LoweredProgram, rank: usize) -> Vec<Diagnostic> {
                     join(&mut state.host, &seen);
                 }
             }
-            // These wait for what the communicator still does; they order nothing else.
+            // Ending a communicator waits for its own work; no other call orders streams.
             _ => {}
         }
         batch.extend(lowered.op((rank, index)).map(|op| (call.step, op)));

@@ -270,8 +270,8 @@ impl Simulation<'_> {
         number
     }
 
-    /// A group starts as one what it has of one communicator; its communicators take their turns on a stream, in the
-    /// order in which the group first names them.
+    /// The calls of a group on one communicator start together; its communicators take turns on a stream, in the order in
+    /// which the group first names them.
     fn issue(&mut self, rank: usize, calls: Vec<usize>) {
         let mut parts: Vec<(Option<CommId>, Vec<usize>)> = Vec::new();
         for index in calls {

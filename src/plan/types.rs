@@ -26,7 +26,7 @@ pub struct Plan {
     pub n: usize,
     /// Every buffer name of the program.
     pub buffers: Vec<Buffer>,
-    /// Every allocation; each rank also has one scrap allocation (see [`Alloc::scrap`]).
+    /// Every allocation; a rank whose calls pass unused pointers also has a scrap allocation (see [`Alloc::scrap`]).
     pub allocs: Vec<Alloc>,
     /// Every communicator, one entry per group or colour.
     pub comms: Vec<Comm>,
@@ -34,8 +34,8 @@ pub struct Plan {
     pub steps: Vec<PlanStep>,
     /// What the calls mean, in an order in which everything that an event reads has been written by earlier ones.
     pub events: Vec<Event>,
-    /// Calls that make communicators before the clock starts, by world rank; those of the idle ranks of a larger world
-    /// stand behind.
+    /// Calls that make communicators before the time limit of the case starts, by world rank; those of the idle ranks of a
+    /// larger world come last.
     pub prelude: Vec<Vec<Call>>,
     /// Calls by world rank, as `prelude`.
     pub programs: Vec<Vec<Call>>,
@@ -107,7 +107,7 @@ pub struct Alloc {
     pub payload: u64,
     /// Names of the buffers in it.
     pub label: String,
-    /// True for the memory that pointers which must not be looked at point into: nothing may ever write it.
+    /// True for the memory into which unused pointers point: nothing may write it.
     pub scrap: bool,
 }
 
@@ -177,7 +177,7 @@ pub struct RankCall<T> {
     pub after: u32,
 }
 
-/// Operations in the order in which they happen, each once all ranks that it needs have called it.
+/// An operation; it happens once all ranks that it needs have called it.
 #[derive(Clone, Debug)]
 pub enum Event {
     /// A collective.
@@ -312,7 +312,7 @@ pub enum Reduction<F = Vec<u64>> {
 pub enum Foresight {
     /// It finishes even if every send waits for its receive.
     Completes,
-    /// It finishes only if sends are buffered: the ranks wait in this circle.
+    /// It finishes only if sends are buffered: these ranks wait for each other, or some that wait.
     MayBlock(Vec<Waiting>),
     /// It cannot finish.
     Stuck(Vec<Waiting>),
@@ -325,7 +325,7 @@ pub struct Waiting {
     pub rank: usize,
     /// At this step.
     pub step: StepId,
-    /// In words: `send to rank 1 waits for its recv`.
+    /// The reason: `the send waits for its recv`.
     pub what: String,
     /// World ranks it waits for.
     pub on: Vec<usize>,

@@ -17,7 +17,7 @@ mod rank_items;
 mod weigh;
 
 /// Streams of a program, `main` among them: each rank has all of them, and an order is kept between every two.
-const MOST_STREAMS: u32 = 256;
+const MAX_STREAMS: u32 = 256;
 /// The name of CUDA's null stream; all other names are of streams that are made.
 const NULL_STREAM: &str = "default";
 
@@ -188,7 +188,7 @@ impl<'a> Unroll<'a> {
         let local =
             matches!(step.op.kind, Kind::Host(_) | Kind::Group | Kind::Loop | Kind::Comm(CommOp::Init | CommOp::Split));
         let named: Named = match &step.comm {
-            // Only what speaks to a communicator makes the world's necessary.
+            // Only steps that use a communicator need the one of the world.
             StepComm::Comm(name) if name.value == "world" && (local || matches!(step.op.kind, Kind::Map)) => {
                 Named { of: (0..n).map(|r| Some((0, r))).collect(), ended: vec![None; n] }
             }
@@ -275,8 +275,8 @@ impl<'a> Unroll<'a> {
         self.errors(step, id, &members)?;
         let tag = step.name.as_ref().map(|name| self.tag(&name.value));
         let stream = self.stream(&step.stream);
-        if stream >= MOST_STREAMS {
-            let text = format!("the program uses more than {MOST_STREAMS} streams");
+        if stream >= MAX_STREAMS {
+            let text = format!("the program uses more than {MAX_STREAMS} streams");
             return Err(Diagnostic::new(step.span, text).help("streams can be used again"));
         }
         if let Some(tag) = tag {

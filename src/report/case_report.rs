@@ -37,7 +37,7 @@ pub struct CaseReport {
     pub outcome: Option<Outcome>,
     /// Why it failed or was skipped, in one line.
     pub reason: Option<String>,
-    /// Seconds that the program took, once its inputs were in place.
+    /// Seconds that all runs of the program took, each counted once its inputs were in place.
     pub seconds: f64,
     /// The lanes that applied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -45,7 +45,7 @@ pub struct CaseReport {
     /// What rounded results say about how the library reduces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<FingerprintReport>,
-    /// All buffers at the end; `None` above 4,096 elements, or if nothing came out.
+    /// The buffers that steps write, at the end; `None` if they have more than 4,096 elements, or if no run ended well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<Outputs>,
 }
@@ -62,10 +62,11 @@ pub struct FingerprintReport {
     pub elements: u64,
 }
 
-/// The contents of the buffers at the end of a case, in the order in which the file names them.
+/// The contents at the end of a case of the buffers that its steps write, in the order in which the file names them.
 ///
 /// In JSON an object: under each buffer's name a list with an entry per world rank, which is `null` where the rank has no such
-/// buffer or never wrote it, else the list of its elements. Numbers that JSON lacks are text: `"nan"`, `"inf"`.
+/// buffer or never wrote it, else the list of its elements. An element that was never written is `null`. Numbers that JSON
+/// lacks are text: `"nan"`, `"inf"`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Outputs(Vec<(String, Vec<RankOutput>)>);
 

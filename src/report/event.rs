@@ -20,7 +20,7 @@ pub enum Event {
     CaseDone {
         /// Which.
         case: Arc<Case>,
-        /// What is said of it.
+        /// The verdict.
         verdict: Box<Verdict>,
     },
     /// Every case has its verdict.

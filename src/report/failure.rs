@@ -40,7 +40,7 @@ fn push_body(text: &mut String, case: &Case, verdict: &Verdict, at: Span, styles
     }
     let mut shown = HashSet::new();
     for finding in verdict.findings.iter().take(MAX_FINDINGS) {
-        self::push_finding(text, case, finding, &mut shown, styles);
+        push_finding(text, case, finding, &mut shown, styles);
     }
     if let Some(more) = verdict.findings.len().checked_sub(MAX_FINDINGS).filter(|more| *more > 0) {
         push_line(text, format_args!("  and {more} more findings"));

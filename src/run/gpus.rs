@@ -17,11 +17,11 @@ const LOADER_PATH: &str = "LD_LIBRARY_PATH";
 /// The names under which a driver is opened, by whatever opens it.
 const DRIVER_NAMES: [&str; 2] = ["libcuda.so.1", "libcuda.so"];
 /// The function of a driver that is called first.
-const DRIVER_BEGINS: &str = "cuInit";
+const INIT_FUNCTION: &str = "cuInit";
 /// Files that exist if the kernel has a driver for GPUs.
 const DEVICE_FILES: [&str; 3] = ["/dev/nvidia0", "/dev/nvidiactl", "/dev/dxg"];
 
-/// The driver was not asked, or did not survive it.
+/// Why there is no report of the driver.
 #[derive(Debug, thiserror::Error)]
 pub enum AskError {
     /// The process died.
@@ -30,15 +30,19 @@ pub enum AskError {
     /// It gave no answer.
     #[error("the CUDA driver does not answer within {} s", LIMIT.as_secs())]
     TooSlow,
-    /// The program knows nothing of this.
+    /// The program does not call `enter_if_asked`.
     #[error("{} cannot query the CUDA driver: its main must call collspec::enter_if_asked() first", .0.display())]
     NotAsked(PathBuf),
-    /// No process.
+    /// The process cannot be started.
     #[error("cannot start a process to query the CUDA driver: {0}")]
     Start(#[from] io::Error),
 }
 
-/// The folder of a driver as it goes in front of the loader's path; or why what is in it would not be what is opened.
+/// The absolute path of a driver's folder, for the front of the loader's path.
+///
+/// # Errors
+///
+/// The folder holds no driver that the loader would open, or its path cannot be part of the loader's path.
 ///
 /// # Errors
 ///
@@ -54,7 +58,7 @@ pub fn driver_folder(folder: &Path) -> Result<PathBuf, String> {
     }
     // opening a library runs its code, so the file is looked at before
     for file in DRIVER_NAMES.map(|name| path.join(name)) {
-        nccl_sys::defines(&file, DRIVER_BEGINS)
+        nccl_sys::defines(&file, INIT_FUNCTION)
             .map_err(|why| format!("{} is no CUDA driver: {why}", file.display()))?;
     }
     Ok(path)

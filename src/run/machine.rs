@@ -19,10 +19,10 @@ pub struct Machine {
 /// How many ranks may share a GPU.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RanksPerGpu {
-    /// One has it for itself.
+    /// One rank per GPU.
     #[default]
     One,
-    /// At most so many.
+    /// At most this many.
     Most(usize),
     /// As many as a case needs.
     Auto,
@@ -43,7 +43,7 @@ impl RanksPerGpu {
         }
     }
 
-    /// True if so many ranks may.
+    /// True if this many ranks may share a GPU.
     pub fn admits(self, ranks: usize) -> bool {
         match self {
             Self::One => ranks <= 1,
@@ -78,8 +78,8 @@ impl Machine {
         ranks.div_ceil(self.gpus.devices.len().max(1))
     }
 
-    /// Variables for the process of one of several ranks that share a GPU: leave to do so, or, before there was such a
-    /// thing, a separate host, so that the library does not know.
+    /// Variables for the process of one of several ranks that share a GPU: those that allow it, or, for versions that cannot
+    /// be told to, a separate host id for each rank, so that the library does not notice.
     pub fn sharing(&self, rank: usize) -> Vec<(String, String)> {
         let set = |name: &str, value: String| (name.to_owned(), value);
         if self.probed.version >= SHARES {

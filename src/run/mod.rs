@@ -1,4 +1,5 @@
-//! Parent side: worker pool, arena, schedule, watchdog. The parent never calls NCCL.
+//! The parent's side of workers: starts them, keeps idle ones, gives them jobs, watches their time limits and ends them. The
+//! parent never calls NCCL.
 pub mod execute;
 pub mod gpus;
 pub mod layout;
@@ -65,7 +66,7 @@ impl Backend {
         // NCCL itself opens libraries by their names alone.
         env.extend(driver.as_deref().map(gpus::loader_path).or_else(crate::library::loader_path));
         if std::env::var_os(NCCL_LOG).is_none() {
-            // so that a failure can quote what NCCL has against it
+            // so that a failure can quote NCCL's warnings
             env.push((NCCL_LOG.to_owned(), "WARN".to_owned()));
         }
         env
@@ -75,10 +76,10 @@ impl Backend {
 /// The runner cannot do its work.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Workers would start workers.
+    /// This process is a worker, and a worker starts no workers.
     #[error("this process is a worker itself: `main` must begin with `collspec::enter_if_asked()`")]
     InsideWorker,
-    /// Started again, it would not be one.
+    /// This program does not become a worker when it is started again.
     #[error(
         "this program cannot be its own worker: `main` must begin with `collspec::enter_if_asked()`, or a program that does must be named"
     )]
@@ -86,7 +87,7 @@ pub enum Error {
     /// The running program cannot be found.
     #[error("the path of the running program is unknown")]
     CurrentExe(#[source] std::io::Error),
-    /// No process.
+    /// The process cannot be started.
     #[error("cannot start {} as a worker", .program.display())]
     Spawn {
         /// What was started.
@@ -94,7 +95,7 @@ pub enum Error {
         /// Why not.
         source: std::io::Error,
     },
-    /// What was started is no worker.
+    /// The program that was started does not work as a worker.
     #[error("{} does not work as a worker: {why}", .program.display())]
     NoWorker {
         /// What was started.
@@ -105,7 +106,7 @@ pub enum Error {
     /// Pipes, threads or memory.
     #[error("cannot create pipes, threads or shared memory for a worker")]
     Resources(#[source] std::io::Error),
-    /// What the run said of its library holds no longer.
+    /// The library has changed since the run began.
     #[error("the library is NCCL {is} now; it was {was} when the run began")]
     Changed {
         /// The version at first.
@@ -113,7 +114,7 @@ pub enum Error {
         /// The version that a worker found.
         is: String,
     },
-    /// Another process's turn cannot be waited for.
+    /// The GPUs cannot be locked.
     #[error("cannot lock the GPUs")]
     Lock(#[source] std::io::Error),
     /// The folder for locks cannot be used.

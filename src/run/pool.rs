@@ -14,7 +14,7 @@ pub struct WorkerKey {
     pub backend: Backend,
     /// Variables of the case and of the runner, by name, for each part.
     pub env: Vec<Vec<(String, String)>>,
-    /// Who drives the ranks.
+    /// Placement of the ranks.
     pub placement: Placement,
 }
 
@@ -28,7 +28,7 @@ pub struct KeptSet {
     pub user: String,
 }
 
-/// A worker with its past.
+/// A worker, and what is known of the cases that it ran.
 pub struct Pooled {
     /// The process, or the processes.
     pub worker: Worker,
@@ -44,7 +44,7 @@ pub struct Pooled {
     pub last: Option<String>,
 }
 
-/// How much may be idle.
+/// Limits on idle workers.
 #[derive(Clone, Copy, Debug)]
 pub struct PoolLimits {
     /// Workers.
@@ -70,7 +70,7 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// Starts `program`; keeps no more idle than there is limits for.
+    /// Starts `program`; keeps no more idle workers than the limits allow.
     pub fn new(program: Program, limits: PoolLimits) -> Self {
         Self { program, limits, idle: Mutex::default() }
     }
@@ -101,7 +101,7 @@ impl Pool {
         }
     }
 
-    /// What is started.
+    /// The program that is started as a worker.
     pub fn program(&self) -> &Program {
         &self.program
     }

@@ -197,7 +197,7 @@ impl Worker {
         self.settle();
     }
 
-    /// Now.
+    /// The present ends of the parts' logs.
     pub fn mark(&self) -> Mark {
         Mark(self.parts.iter().map(|part| part.log.mark()).collect())
     }

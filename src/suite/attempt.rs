@@ -34,7 +34,7 @@ pub(super) struct Attempt<R> {
     pub(super) rest: R,
     /// The case whose communicators or worker it came after.
     pub(super) after: Option<String>,
-    /// True if a failure may be an earlier case's doing.
+    /// True if an earlier case may have caused a failure.
     pub(super) doubtful: bool,
 }
 
@@ -152,7 +152,7 @@ impl Runner {
             }
         }
         if keep && destroy.is_empty() && self.chosen.backend == Backend::Soft {
-            // nothing is destroyed, so there is nothing to wait for; a GPU's memory must be free before the next has its turn
+            // nothing is destroyed, so there is nothing to wait for; a GPU's memory must be free before the next case runs
             let finish = Finish { keep: Some(id), destroy, answer: false };
             if pooled.worker.send(&Request::Finish(finish)).is_ok() {
                 self.pool.put(pooled);
@@ -164,7 +164,7 @@ impl Runner {
         let finished =
             teardown::tear_down(&mut pooled.worker, plan.ranks() as u32, kept, destroy, self.opening_limit());
         match attribute_failure(&finished) {
-            // an earlier case's, which has its verdict
+            // these are the communicators of an earlier case, which has its verdict already
             Some((_, _, text)) if keep && others => {
                 verdict.notes.push(format!("communicators of an earlier case: {text}"))
             }

@@ -1,4 +1,4 @@
-//! Cases and verdicts for unit tests of what works on many of them.
+//! Cases and verdicts for unit tests.
 use crate::judge::{Outcome, Status, Verdict};
 use crate::scenario::{self, Case, SourceFile};
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What a plan asks of the library or the devices and they cannot do: known beforehand, so a reason to skip.
+//! What a plan needs and the library or the devices lack. It is known before the case runs, so the case is skipped.
 use crate::backend::version_text;
 use crate::job::{CallKind, Red};
 use crate::plan::Plan;

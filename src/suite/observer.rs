@@ -18,7 +18,7 @@ pub struct Experiment<'a> {
 }
 
 /// Limit on the bytes of observations that are kept for judging all runs at once.
-const MOST_OBSERVED: u64 = 1 << 30;
+const MAX_OBSERVED_BYTES: u64 = 1 << 30;
 
 /// Receives the runs of a case as they come.
 pub(super) trait Observer {
@@ -63,11 +63,11 @@ impl Observer for JudgeAtEnd<'_> {
     fn observe(&mut self, observation: Observation) -> bool {
         self.bytes = self.bytes.saturating_add(observation.bytes());
         self.observations.push(observation);
-        self.bytes <= MOST_OBSERVED
+        self.bytes <= MAX_OBSERVED_BYTES
     }
     fn close(self, _: bool) -> Result<(Verdict, Vec<Observation>), Error> {
-        if self.bytes > MOST_OBSERVED {
-            return Err(Error::TooMuchSeen { runs: self.ready.plan.case.repeat, most: MOST_OBSERVED });
+        if self.bytes > MAX_OBSERVED_BYTES {
+            return Err(Error::TooMuchSeen { runs: self.ready.plan.case.repeat, most: MAX_OBSERVED_BYTES });
         }
         Ok(((self.experiment.judge)(&self.ready.plan, &self.ready.forecast, &self.observations), self.observations))
     }

@@ -6,14 +6,16 @@ use nccl_sys::Maker;
 use std::cmp::Ordering;
 
 /// The largest number of processes of a worker.
-pub const MOST_PARTS: usize = Placement::MAX_PROCESSES;
+pub const MAX_PROCESSES: usize = Placement::MAX_PROCESSES;
 
 /// The reason to skip the case that is known before a library is loaded.
 pub fn missing(case: &Case, backend: &Backend, machine: Option<&Machine>, sharing: RanksPerGpu) -> Option<String> {
     let needs = &case.requires;
-    if case.placement == Placement::Processes && case.total_ranks() > MOST_PARTS {
+    if case.placement == Placement::Processes && case.total_ranks() > MAX_PROCESSES {
         let n = case.total_ranks();
-        return Some(format!("placement \"processes\" starts at most {MOST_PARTS} processes; this case has {n} ranks"));
+        return Some(format!(
+            "placement \"processes\" starts at most {MAX_PROCESSES} processes; this case has {n} ranks"
+        ));
     }
     if let Some(var) = case.env.iter().find(|var| matches!(var.value, EnvValue::PerRank(_)))
         && case.placement != Placement::Processes
@@ -59,9 +61,9 @@ fn missing_gpus(case: &Case, machine: &Machine, sharing: RanksPerGpu) -> Option<
             "needs {wanted}, one for each rank; {are}; with --ranks-per-gpu {busiest} (or auto) ranks share them"
         ));
     }
-    if busiest > 1 && ranks > MOST_PARTS {
+    if busiest > 1 && ranks > MAX_PROCESSES {
         return Some(format!(
-            "needs {}; {are}, and ranks that share one need a process each, of which there are at most {MOST_PARTS}",
+            "needs {}; {are}, and ranks that share one need a process each, of which there are at most {MAX_PROCESSES}",
             gpus(ranks)
         ));
     }

@@ -23,7 +23,7 @@ pub struct Runner {
     pub(super) chosen: ChosenBackend,
     turns: Turns,
     pub(super) pool: Pool,
-    /// The version code of the library, once a worker has told it.
+    /// The version code of the library, once a worker has reported it.
     pub(super) version: OnceLock<i32>,
 }
 
@@ -88,14 +88,9 @@ impl Runner {
     /// The verdict of a case: it is run, skipped or refused. A case that could not be run because of the machine or the worker
     /// program has failed.
     pub fn run_case(&self, case: &Arc<Case>) -> Verdict {
-        self.try_case(case).unwrap_or_else(|error| {
-            let mut text = error.to_string();
-            if let Some(source) = std::error::Error::source(&error) {
-                text = format!("{text}: {source}");
-            }
-            let mut verdict = judge::skipped(case, text);
-            verdict.status = Status::Fail;
-            verdict
+        self.try_case(case).unwrap_or_else(|error| Verdict {
+            status: Status::Fail,
+            ..judge::skipped(case, super::with_causes(&error))
         })
     }
 
@@ -121,7 +116,7 @@ impl Runner {
             Err(verdict) => return Ok(*verdict),
         };
         let Some(_turn) = self.turns.take(plan.cost.memory) else { return Ok(self.too_large(&plan)) };
-        match self.foreseen(plan) {
+        match self.with_forecast(plan) {
             Prepared::Settled(verdict) => Ok(*verdict),
             Prepared::Ready(ready) => {
                 let judge = || CaseJudge::new(&ready.plan, &ready.forecast);
@@ -150,7 +145,7 @@ impl Runner {
         Ok(match self.planned(case)? {
             Err(verdict) => Prepared::Settled(verdict),
             Ok(plan) if plan.cost.memory > self.turns.total() => Prepared::Settled(Box::new(self.too_large(&plan))),
-            Ok(plan) => self.foreseen(plan),
+            Ok(plan) => self.with_forecast(plan),
         })
     }
 
@@ -178,8 +173,8 @@ impl Runner {
         Ok(Ok(plan))
     }
 
-    /// The forecast of a plan.
-    fn foreseen(&self, plan: Plan) -> Prepared {
+    /// Works out the forecast of a plan; settled if the case is refused.
+    fn with_forecast(&self, plan: Plan) -> Prepared {
         let settled = |verdict| Prepared::Settled(Box::new(verdict));
         let case = &plan.case;
         let forecast = match Forecast::new(&plan, self.options.seed.unwrap_or(0)) {

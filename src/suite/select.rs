@@ -1,10 +1,9 @@
 //! Reads the cases of files and folders, and selects some of them.
+use super::options::cores;
 use super::{CaseSet, Error, InvalidFile, Reading, forms, parallel};
 use crate::scenario::{self, Case, Discovered, Placement};
-use std::num::NonZeroUsize;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::thread::available_parallelism;
 
 /// A selection of cases.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,7 +45,7 @@ pub(super) fn open_exact(root: &Path, name: &str, reading: &Reading) -> Result<C
 }
 
 fn load(files: &[scenario::ScenarioFile], reading: &Reading) -> CaseSet {
-    let jobs = available_parallelism().map_or(1, NonZeroUsize::get);
+    let jobs = cores();
     let loaded = parallel::map(files, jobs, |file| scenario::load_found(file, &reading.allow_env, reading.limits.file));
     let mut suite = CaseSet { limits: reading.limits, ..CaseSet::default() };
     for (file, loaded) in files.iter().zip(loaded) {

@@ -25,7 +25,7 @@ impl Runner {
         let placed = Arc::new(Case { placement, timeout, ..(**case).clone() });
         let fits = match placement {
             Placement::Threads => true,
-            Placement::Processes => case.total_ranks() <= requires::MOST_PARTS,
+            Placement::Processes => case.total_ranks() <= requires::MAX_PROCESSES,
             // some programs need a thread per rank; if neither placement can be planned, the diagnostics are those of the file's own
             Placement::OneThread => plan::plan(&placed, &self.options.reading.limits).is_ok(),
         };
@@ -50,7 +50,7 @@ impl Runner {
         if let Some(machine) = self.machine().filter(|machine| machine.ranks_per_gpu(case.total_ranks()) > 1) {
             env.extend(machine.sharing(part));
         }
-        // the case's own variables stand last and replace the others
+        // of equal names the last counts: the case's own variables replace those above, the options replace the case's
         env.extend(own);
         env.extend(self.options.seed.map(|seed| ("COLLSPEC_SOFT_SEED".to_owned(), seed.to_string())));
         env.extend(self.options.eager.map(|bytes| ("COLLSPEC_SOFT_EAGER".to_owned(), bytes.to_string())));

@@ -31,8 +31,12 @@ impl Barrier {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Waits for all ranks; true for the last one, which runs `last` before the others go on. `arrived` is called if the
-    /// thread is about to wait.
+    /// Waits for all ranks; the last one runs `last` before the others go on. `arrived` is called if the thread is about to
+    /// wait.
+    ///
+    /// # Errors
+    ///
+    /// The barrier is broken.
     pub fn wait(&self, last: impl FnOnce(), arrived: impl FnOnce()) -> Result<(), Broken> {
         let mut state = self.state();
         if let Some(rank) = state.broken {
@@ -60,7 +64,7 @@ impl Barrier {
         Ok(())
     }
 
-    /// Nobody will get through any more.
+    /// Breaks the barrier: every wait fails, those that have begun and those that come.
     pub fn break_by(&self, rank: u32) {
         let mut state = self.state();
         state.broken.get_or_insert(rank);

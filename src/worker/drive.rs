@@ -1,4 +1,4 @@
-//! Who makes the calls: a thread per rank, or one thread for all.
+//! Makes the calls of the ranks: on a thread per rank, or on one thread for all.
 use super::rank::{Halt, Rank};
 use super::session::Run;
 use crate::backend::CallError;
@@ -6,7 +6,7 @@ use crate::job::{Call, CallKind, RankEnd};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-/// Runs one rank from opening to its images.
+/// Runs one rank, from making its communicators to saving its memory.
 pub fn one_rank(run: &Arc<Run>, rank: usize) {
     let mut r = Rank::new(run, rank);
     match run_rank(run, &mut r) {
@@ -103,7 +103,7 @@ fn together(run: &Arc<Run>, ranks: &mut [Rank<'_>]) -> Blamed<Vec<Figures>> {
     ranks.iter_mut().map(|r| r.save().map_err(blame(r.rank, false))).collect()
 }
 
-/// True if the call is NCCL's own, so that it belongs into the group over all ranks.
+/// True if the call is one of NCCL's functions, so that it belongs in the group over all ranks.
 fn is_nccl(kind: &CallKind) -> bool {
     use CallKind::*;
     match kind {
@@ -120,7 +120,7 @@ fn is_nccl(kind: &CallKind) -> bool {
     }
 }
 
-/// All ranks' calls of one step: in turns, first what is not NCCL's, then one group with what is.
+/// All ranks' calls of one step, in rounds: first the calls that are not NCCL's, then one group with those that are.
 fn one_step(
     run: &Arc<Run>,
     ranks: &mut [Rank<'_>],
@@ -181,7 +181,7 @@ fn single(r: &mut Rank<'_>, index: usize, call: &Call, prelude: bool) -> Blamed<
     r.bind().and_then(|()| r.call(index, call, prelude)).map_err(|halt| (rank, HaltAt::at(index, prelude)(halt)))
 }
 
-/// Calls of several ranks as one group. What the group's end refuses is put down to every rank that has calls in it.
+/// Calls of several ranks as one group. An error of the group's end counts for every rank that has calls in it.
 fn grouped(run: &Arc<Run>, ranks: &mut [Rank<'_>], takes: &[Vec<(usize, &Call)>], prelude: bool) -> Blamed<()> {
     let library = &run.backend.library;
     let refuse = |rank: usize| move |error: CallError| (rank, HaltAt::outside(prelude)(Halt::Call(error)));
@@ -208,7 +208,7 @@ fn grouped(run: &Arc<Run>, ranks: &mut [Rank<'_>], takes: &[Vec<(usize, &Call)>]
     Ok(())
 }
 
-/// The prelude of all ranks on one thread: communicator by communicator, as soon as all its ranks are at it.
+/// The prelude of all ranks on one thread: one communicator after another, each as soon as all its members have reached it.
 struct Prelude<'a> {
     calls: &'a [Vec<Call>],
     comms: &'a [Vec<u32>],

@@ -3,7 +3,11 @@ use crate::expr::map::{MapInput, map_element};
 use crate::expr::{Expr, Value};
 use crate::num::{DType, put_element};
 
-/// All elements, or why one has no value.
+/// The bytes of all elements.
+///
+/// # Errors
+///
+/// The first element that has no value.
 pub fn all(
     expr: &Expr,
     names: &[(String, Value)],

@@ -51,7 +51,7 @@ pub(crate) fn enter(backend: impl FnOnce() -> Result<Backend, String>) {
     }
 }
 
-/// Answers requests until there can be no more.
+/// Answers requests until the parent closes the pipe.
 fn serve(backend: &'static Backend, own: Inherited) -> ! {
     let Inherited { mut requests, replies, arena } = own;
     // A process started through a link in /proc has the link's name, so it is given that of the program.
@@ -121,7 +121,7 @@ struct Worker {
     arena: Arena,
     threads: RankThreads,
     current: Option<Arc<Session>>,
-    /// The last run, for what other parts have to say to it.
+    /// The last run, for messages of other parts.
     run: Option<Arc<Run>>,
     /// Kept sets of communicators, by the names that the parent gave them.
     kept: BTreeMap<SetId, Kept>,
@@ -158,7 +158,7 @@ impl Worker {
     }
 
     fn tell(&self, what: impl FnOnce(&Run)) -> Result<(), String> {
-        what(self.run.as_deref().ok_or("no run to be told of")?);
+        what(self.run.as_deref().ok_or("a message for a run, but there is no run")?);
         Ok(())
     }
 
@@ -250,8 +250,8 @@ impl Worker {
         Ok(())
     }
 
-    /// Ends what a rank had of the device. A driver may wait for whatever the library left there, so that is the rank's
-    /// thread's to do; the host's memory is freed at once.
+    /// Releases a rank's streams and memory. A driver may wait for work that the library left on the device, so the rank's
+    /// thread does that; in software the memory is freed at once.
     fn give_back(&self, rank: usize, state: RankState, job: &Job, ending: &Arc<Ending>) {
         if !matches!(self.backend.device, Device::Host) && job.ranks.contains(&(rank as u32)) {
             let thread = if job.one_thread { 0 } else { rank - job.ranks.start as usize };

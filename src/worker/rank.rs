@@ -14,19 +14,19 @@ use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 use tags::{StopClock, Tag};
 
-/// Why a rank does not go on.
+/// Why a rank stops.
 #[derive(Debug, thiserror::Error)]
 pub enum Halt {
-    /// A call said no.
+    /// A call failed.
     #[error(transparent)]
     Call(#[from] CallError),
     /// Another rank has failed, or something asynchronous of this rank.
     #[error("told to stop")]
     Stopped,
-    /// The device failed, after whatever the library did with it.
+    /// The device reports an error, which the library may have caused.
     #[error("{0}")]
     Device(String),
-    /// The device or the arena cannot do it.
+    /// The worker cannot go on: no memory, or a job that names what it does not have.
     #[error("{0}")]
     Trouble(String),
 }

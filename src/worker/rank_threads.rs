@@ -17,7 +17,12 @@ pub const SMALL_STACK: usize = 1 << 20;
 pub const LARGE_STACK: usize = 8 << 20;
 
 impl RankThreads {
-    /// At least so many threads, with so many bytes of stack. `panicked` is told what a panic said; the thread goes on.
+    /// Starts threads until there are this many, with this many bytes of stack. `panicked` gets the message of a panic; the
+    /// thread goes on.
+    ///
+    /// # Errors
+    ///
+    /// A thread cannot be started.
     pub fn ensure(
         &mut self,
         threads: usize,

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-/// One rank's things, from the job's start to its end.
+/// One rank's communicators, streams and memory, from the job's start to its end.
 #[derive(Default)]
 pub struct RankState {
     /// By communicator index; null handles where the rank has none.
@@ -24,7 +24,7 @@ pub struct RankState {
     pub memory: Vec<(u32, DeviceMemory)>,
     /// Copies taken by its checkpoints, by index in the job, ascending.
     pub shadows: Vec<(u32, DeviceMemory)>,
-    /// What goes in and out goes through this, once something is loaded.
+    /// Host memory through which data is copied in and out; `None` until memory is loaded.
     pub staging: Option<Staging>,
 }
 
@@ -107,7 +107,7 @@ pub struct Run {
 /// The pipe to the parent.
 pub struct Replies {
     pipe: Mutex<File>,
-    /// Who may use it.
+    /// The process that may use it.
     process: u32,
 }
 
@@ -238,7 +238,11 @@ impl Run {
         self.sleepers.1.notify_all();
     }
 
-    /// Every rank of every part has come here, or somebody has failed.
+    /// Waits until every rank of every part is here.
+    ///
+    /// # Errors
+    ///
+    /// A rank has failed.
     pub fn meet(&self) -> Result<(), Halt> {
         self.barrier.wait(|| self.loaded(), watch::consider).map_err(|_| Halt::Stopped)?;
         if self.job().alone() {
@@ -326,7 +330,7 @@ impl Run {
         failed.iter().find(|(r, ..)| *r as usize == rank).map(|(_, call, text)| (*call, text.clone()))
     }
 
-    /// All ranks are ready: the clock starts.
+    /// Tells the parent that all ranks are loaded, so that it starts the time limit.
     pub fn loaded(&self) {
         self.replies.send(&Reply::Loaded { reused: self.session.reused });
     }
@@ -338,7 +342,7 @@ impl Run {
         reports[rank].figures = figures;
     }
 
-    /// A rank thread is through; the last one reports.
+    /// A rank thread has finished; the last one sends the report.
     pub fn leave(&self) {
         if self.live.fetch_sub(1, Ordering::AcqRel) == 1 {
             if !self.reported.swap(true, Ordering::AcqRel) {
@@ -358,8 +362,8 @@ impl Run {
         self.live.load(Ordering::Acquire)
     }
 
-    /// Nothing can move any more: says how far everybody is. Where a rank has failed, that is what happened to the case;
-    /// the others merely cannot be told to stop.
+    /// Reports that no rank can go on, and how far each is. If a rank has failed, that failure is the result of the run: the
+    /// others wait only because they cannot be stopped.
     pub fn stuck(&self) {
         let waits = self.backend.library.waiting_text();
         let mut ranks = self.reports().clone();

@@ -1,4 +1,4 @@
-//! What becomes of communicators that are not kept, counted until the last is gone.
+//! Destroys communicators that are not kept, and tells the parent when the last is destroyed.
 use super::Kept;
 use super::rank_threads::RankThreads;
 use super::session::Replies;
@@ -29,7 +29,7 @@ impl StepWords {
     }
 }
 
-/// Held by everything that still has something to destroy; when the last lets go, the parent hears of it if it asked.
+/// Held by every task that still has something to destroy; when the last one drops it, the parent is told if it asked.
 pub struct Ending {
     words: StepWords,
     errors: Mutex<Vec<(u32, String)>>,
@@ -37,12 +37,12 @@ pub struct Ending {
 }
 
 impl Ending {
-    /// Nothing destroyed yet. `replies` is where the end is told, if it is to be.
+    /// Nothing destroyed yet. The parent is told of the end if `replies` is given.
     pub fn new(words: StepWords, replies: Option<Arc<Replies>>) -> Arc<Self> {
         Arc::new(Self { words, errors: Mutex::default(), replies })
     }
 
-    /// A rank's communicator would not be destroyed.
+    /// Records that a rank's communicator could not be destroyed.
     pub fn failed(&self, rank: usize, error: String) {
         eprintln!("collspec worker: rank {rank}: {error}");
         self.errors.lock().unwrap_or_else(PoisonError::into_inner).push((rank as u32, error));
@@ -57,8 +57,8 @@ impl Drop for Ending {
     }
 }
 
-/// Destroys communicators, each on its rank's thread (one thread for all: in a group), newest first. The step words say
-/// who is at it.
+/// Destroys communicators, each on its rank's thread (one thread for all: in a group), newest first. The step words show
+/// which ranks are destroying.
 pub fn destroy(threads: &RankThreads, backend: &'static Backend, set: Kept, ending: Arc<Ending>) {
     let library = &backend.library;
     let end = move |rank: usize, slot: &CommSlot, ending: &Ending| {

@@ -1,5 +1,5 @@
 //! The proof that a run hangs: every thread waits, nothing executes, and a second look finds that nothing moved between.
-//! Looks are taken when a thread starts to wait or to end and when the device falls idle; never by the clock.
+//! Looks are taken when a thread starts to wait or to end and when the device falls idle; never after a fixed time.
 use super::session::Run;
 use crate::backend::Backend;
 use std::sync::{Arc, Condvar, Mutex, OnceLock, PoisonError};
