@@ -231,7 +231,7 @@ impl Checker for Rank0Checker {
     }
     fn adapt_case<'c>(&self, case: &'c Arc<Case>) -> Result<std::borrow::Cow<'c, Arc<Case>>, String> {
         if case.world_size.value == 1 {
-            Err("it has no such thing".into())
+            Err("it has no such test".into())
         } else {
             Ok(std::borrow::Cow::Borrowed(case))
         }
@@ -261,7 +261,7 @@ fn another_way_has_its_own_cases_and_judge() {
     let settings = AuditSettings { selection: "F03,F14,J01".parse().unwrap(), depth: Depth::Cases, jobs: 1 };
     let report = audit_on(&suite, &Rank0Checker, &FakeRunner::default(), &settings, |_| Ok(())).unwrap();
     assert_eq!((report.checker, report.cases), ("glance", 1));
-    assert_eq!(report.skipped.get("it has no such thing"), Some(&1));
+    assert_eq!(report.skipped.get("it has no such test"), Some(&1));
     assert_eq!(item(&report, "F03").caught, 1);
     assert!(item(&report, "F14").missed());
     assert!(item(&report, "J01").missed());

@@ -323,17 +323,16 @@ impl DeviceStream {
 }
 
 impl Backend {
-    /// The activity of the device, if it can report one.
+    /// The activity of library and device together, if the library can report it.
     pub fn activity(&self) -> Option<Activity> {
-        // the software library's census includes the device's
-        let census = self.library.activity()?;
+        let activity = self.library.activity()?;
         Some(Activity {
-            epoch: census.epoch,
-            busy: census.busy != 0,
-            blocked: usize::try_from(census.blocked_hosts).unwrap_or(0),
+            epoch: activity.epoch,
+            busy: activity.busy != 0,
+            blocked: usize::try_from(activity.blocked_hosts).unwrap_or(0),
         })
     }
-    /// Sets the function that is called when the device falls idle or a host thread starts to wait in it, if it can.
+    /// Sets the function that is called when library or device falls idle or a host thread starts to wait, if the library can.
     pub fn set_idle_hook(&self, hook: Option<extern "C" fn()>) {
         self.library.set_idle_hook(hook);
     }

@@ -1,5 +1,5 @@
-//! A child process that is watched until it ends: its group can be killed as long as its number is its own, and what it
-//! wrote is read up to its end, not up to that of those who inherited its pipes.
+//! A child process that is watched until it ends. Its process group can be killed as long as its process id cannot belong
+//! to another process. Its output is read up to its own end, even if other processes inherited its pipes.
 use super::patience::Patience;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -17,14 +17,14 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 #[derive(Debug)]
 pub struct ChildGuard {
     child: Child,
-    /// Its end, once it is known; from then on its number may be another's.
+    /// Its exit status, once it is known; from then on its process id may belong to another process.
     ended: Option<ExitStatus>,
     /// Readable when it has ended; `None` on kernels without pidfd.
     pidfd: Option<Arc<OwnedFd>>,
 }
 
 impl ChildGuard {
-    /// Of a child that was started as the leader of a process group.
+    /// The guard of a child that was started as the leader of a process group.
     pub fn of(child: Child) -> Self {
         let pidfd = pid(&child).and_then(|pid| pidfd_open(pid, PidfdFlags::empty()).ok());
         Self { child, ended: None, pidfd: pidfd.map(Arc::new) }
@@ -43,13 +43,13 @@ impl ChildGuard {
 
     /// False once it has ended, which is noticed without waiting.
     pub fn is_running(&self) -> bool {
-        // looked at only: its number stays its own
+        // Without reaping it, so its process id stays its own.
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         let status = |pid| waitid(WaitId::Pid(pid), options);
         self.ended.is_none() && matches!(pid(&self.child).map(status), Some(Ok(None)))
     }
 
-    /// Waits until it has ended, but not longer than that. True if it has.
+    /// Waits until it has ended, for `limit` at most. True if it has.
     pub fn ends_within(&self, limit: Duration) -> bool {
         let ended = Patience::new(limit).wait(|slice| {
             if !self.is_running() {
@@ -67,7 +67,7 @@ impl ChildGuard {
         ended.is_some()
     }
 
-    /// Kills it with all that are left in its group, those too that outlive it; does not wait for the end.
+    /// Kills it and all processes of its group, also those that have outlived it; does not wait for the end.
     pub fn kill(&self) {
         if self.ended.is_none()
             && let Some(group) = pid(&self.child)
@@ -76,7 +76,7 @@ impl ChildGuard {
         }
     }
 
-    /// Kills it with all that are left in its group, and says how it ended (what killed it first, if it had ended before).
+    /// Kills it and all processes of its group, and returns its exit status; if it had ended before, the status it ended with.
     ///
     /// # Errors
     ///
@@ -176,14 +176,14 @@ mod tests {
         ChildGuard::of(command.spawn().unwrap())
     }
 
-    /// Whether anybody is left in the group.
+    /// True if a process is left in the group.
     fn left(group: u32) -> bool {
         let group = Pid::from_raw(i32::try_from(group).unwrap()).unwrap();
         rustix::process::test_kill_process_group(group).is_ok()
     }
 
     #[test]
-    fn its_words_end_with_it_although_somebody_else_holds_the_pipe() {
+    fn its_output_ends_with_it_although_another_process_holds_the_pipe() {
         let mut guard = shell("echo last words; sleep 600 & exit 3");
         let pipe = guard.child.stdout.take().unwrap();
         let mut words = String::new();
@@ -192,7 +192,7 @@ mod tests {
         assert!(guard.ends_within(Duration::from_secs(20)) && !guard.is_running());
         assert!(left(guard.id()), "the other one is still there");
         assert_eq!(guard.end().unwrap().code(), Some(3), "looking has not taken its status away");
-        // the dead are in the group until somebody has taken notice, which is not for this process to do
+        // The killed process stays in the group until init has reaped it, so the group itself is not looked at.
         assert_eq!(guard.end().unwrap().code(), Some(3));
     }
 

@@ -1,5 +1,5 @@
-//! How a worker comes by its descriptors: the parent leaves two open across `exec` and says which in the environment. The
-//! third is its standard input, which is taken away from whatever else might read it.
+//! How a worker gets its descriptors: the parent leaves two open across `exec` and names them in an environment variable. The
+//! third is the standard input, which the worker replaces by an empty one, so that nothing else reads it.
 #![allow(unsafe_code)] // descriptors as numbers, and code between fork and exec
 
 use crate::job::PROTOCOL;
@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The variable that makes a program a worker: `protocol:reply descriptor:arena descriptor:parent's process id`.
 pub const VARIABLE: &str = "COLLSPEC_WORKER";
 
-/// Why a process that was asked to be a worker is none.
+/// The reason why a process that was started as a worker cannot be one.
 #[derive(Debug, thiserror::Error)]
 pub enum NoWorker {
     /// Not what a parent of this build writes.

@@ -78,9 +78,9 @@ impl Question {
             return Ok(reply);
         }
         let how = match (answer.status.signal(), answer.status.code()) {
+            _ if !answer.out.contains(self.mark) => return Err(not_asked()),
             (Some(signal), _) => format!("signal {signal}"),
-            (None, Some(code)) if answer.out.contains(self.mark) => format!("exit status {code}"),
-            _ => return Err(not_asked()),
+            (None, code) => format!("exit status {}", code.unwrap_or(-1)),
         };
         let last = answer.err.lines().rev().find(|line| !line.trim().is_empty());
         Err(NoAnswer::Died(last.map_or(how.clone(), |line| format!("{how}: {}", line.trim()))))

@@ -4,7 +4,7 @@ use crate::suite::options::{NAMED, NamedOption};
 use crate::suite::{Filter, OptionError, RunOptions};
 use std::env::VarError;
 
-/// What else than options of a run a variable can say.
+/// The variable of the filter, which is no option of a run.
 const FILTER: &str = "COLLSPEC_FILTER";
 
 /// The values of the variables; they mean the same as the command's options.
@@ -27,7 +27,7 @@ pub fn to_repeat() -> Vec<String> {
 }
 
 impl HarnessSettings {
-    /// From variables that `variable` looks up; an empty one is as good as none.
+    /// Reads the variables with `variable`; an empty one counts as unset.
     ///
     /// # Errors
     ///

@@ -1,4 +1,4 @@
-//! What parent and worker say to each other: length-prefixed postcard messages; bulk data lies in the arena.
+//! The messages between parent and worker: length-prefixed postcard messages; bulk data lies in the arena.
 pub mod arena;
 mod observation;
 pub mod wire;
@@ -12,7 +12,7 @@ use crate::ops::NcclCall;
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
-/// First thing in every message stream; a worker of another build is refused.
+/// The version of the messages, in the first one of every worker; a worker of another build is refused.
 pub const PROTOCOL: u32 = 5;
 
 /// The code of a failure that is none of NCCL's: a map without a value, the driver before the program runs.
@@ -199,7 +199,7 @@ pub struct CheckpointSpec {
 /// it alone decides which sets are kept and which are destroyed.
 pub type SetId = u64;
 
-/// All a worker ever sees of a case; what one of its parts sees, if `ranks` are not all.
+/// Everything that a worker gets of a case, or that one of its parts gets if `ranks` are not all ranks.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Job {
     /// For logs.
@@ -234,7 +234,7 @@ pub struct Job {
     pub arena: u64,
     /// The kept set of communicators to run on, if its prelude is equal; otherwise they are made.
     pub reuse: Option<SetId>,
-    /// In what way the software library is to be wrong; empty if in none.
+    /// The fault that the software library must have; empty if none.
     pub fault: String,
 }
 
@@ -244,7 +244,7 @@ impl Job {
         self.ranks == (0..self.n)
     }
 
-    /// What the part with these ranks is told. It keeps all preludes, so that all parts agree on which are equal.
+    /// The job for the part with these ranks. It keeps all preludes, so that all parts agree on which are equal.
     pub fn share(&self, ranks: Range<u32>) -> Self {
         let own = |rank: usize| ranks.contains(&(rank as u32));
         let programs = self.programs.iter().enumerate();
@@ -264,7 +264,7 @@ impl Job {
     }
 }
 
-/// A unique id's bytes, or the code and the words of its failure.
+/// A unique id's bytes, or the code and the text of its failure.
 pub type Id = Result<Vec<u8>, (i32, String)>;
 
 /// Parent to a part of a worker.
@@ -291,7 +291,7 @@ pub struct Finish {
     pub keep: Option<SetId>,
     /// Kept sets that are destroyed too.
     pub destroy: Vec<SetId>,
-    /// Whether to say [`Reply::Finished`] at the end; required if any communicator is destroyed.
+    /// True if the part sends [`Reply::Finished`] at the end; required if any communicator is destroyed.
     pub answer: bool,
 }
 
@@ -302,7 +302,7 @@ pub enum Reply {
     Hello {
         /// [`PROTOCOL`].
         protocol: u32,
-        /// NCCL's version code, as the library says.
+        /// NCCL's version code, from the library.
         version: i32,
         /// Where the library came from.
         library: String,
@@ -316,18 +316,18 @@ pub enum Reply {
         /// True if the communicators are those of an earlier job.
         reused: bool,
     },
-    /// All ranks that live here came to an end, one way or the other. Images and checkpoints are in the arena for ranks that are `Done`.
+    /// All ranks that live here have ended. Images and checkpoints are in the arena for ranks that are `Done`.
     Done(Report),
     /// The software engine proved that nothing can move any more. The worker can only be killed now.
     Stuck {
         /// Who waits for whom.
         waits: String,
-        /// As far as they got.
+        /// How far the ranks got.
         report: Report,
     },
     /// Everything that [`Finish`] asked for is done.
     Finished {
-        /// World ranks, and what destroying their communicators answered if not success.
+        /// World ranks, and the error of destroying their communicators.
         errors: Vec<(u32, String)>,
     },
     /// The worker itself could not do what was asked (no memory, a bad message).
@@ -340,7 +340,7 @@ pub type Reached = soft_nccl::fault::Reached;
 /// How every rank ended.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Report {
-    /// By world rank; nothing is said of those that live elsewhere.
+    /// By world rank; the entries of ranks that live elsewhere have no meaning.
     pub ranks: Vec<RankReport>,
     /// Faults on demand that struck, or would have: a bit each.
     pub reached: Reached,
@@ -351,7 +351,7 @@ pub struct Report {
 pub struct RankReport {
     /// The end.
     pub end: RankEnd,
-    /// Calls that answered something but success: index in the program, code, the library's words.
+    /// Calls that did not return success: index in the program, code, the library's text.
     pub codes: Vec<(u32, i32, String)>,
     /// Figures of named steps.
     pub figures: Vec<Figure>,
@@ -407,15 +407,15 @@ pub enum Answer {
 pub enum RankEnd {
     /// All calls made, all streams drained, images in the arena.
     Done,
-    /// A call (`None`: an asynchronous error while waiting) said no and was not tolerated. `prelude`: while opening.
+    /// A call failed and was not tolerated, or something failed outside of the calls: loading, or an asynchronous error while waiting.
     Error {
         /// While making the communicators.
         prelude: bool,
-        /// Index in the program.
+        /// Index in the program or prelude; `None` outside of the calls.
         call: Option<u32>,
         /// NCCL's code; [`NOT_NCCL`] for a map without a value, and for the driver while opening.
         code: i32,
-        /// What was called, and the library's words.
+        /// What was called, and the library's text.
         text: String,
     },
     /// Told to stop because another rank failed.

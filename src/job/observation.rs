@@ -4,11 +4,11 @@ use crate::job::{RankReport, Reached};
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Ended {
-    /// Every rank came to its end.
+    /// Every rank has finished.
     Done,
     /// Some rank's call failed (see the reports).
     Errored,
-    /// The time was up, or the engine proved that nothing can move.
+    /// The time limit passed, or the software library proved that nothing can move.
     Hung {
         /// True if proved.
         proved: bool,
@@ -19,7 +19,7 @@ pub enum Ended {
     },
     /// A part of the worker died.
     Crashed {
-        /// Its exit, in words: `signal 9 (SIGKILL)`, `exit status 1`.
+        /// How it ended, as text: `signal 9 (SIGKILL)`, `exit status 1`.
         how: String,
         /// While making communicators.
         opening: bool,
@@ -37,9 +37,9 @@ pub struct Observation {
     pub images: Vec<Vec<u8>>,
     /// Checkpoints, by index; empty unless its rank is `Done`.
     pub checkpoints: Vec<Vec<u8>>,
-    /// Excerpt of what the worker said on its standard error and NCCL's log.
+    /// Excerpt of the worker's standard error and of NCCL's log.
     pub log: String,
-    /// From *loaded* to the end.
+    /// Seconds from *loaded* to the end.
     pub seconds: f64,
     /// Faults on demand that struck, or would have: a bit each; `None` if the worker could not report them.
     pub reached: Option<Reached>,

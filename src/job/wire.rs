@@ -1,18 +1,18 @@
-//! Messages on a pipe: a length in four bytes (little end first), then postcard.
+//! Messages on a pipe: a length in four bytes, little-endian, then postcard.
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::io::{self, Read, Write};
 
-/// A longer message is no message: bulk data lies in the arena.
+/// Largest length of a message in bytes; bulk data lies in the arena.
 const LONGEST: u32 = 1 << 28;
 
-/// What can go wrong on a pipe.
+/// An error of sending or receiving a message.
 #[derive(Debug, thiserror::Error)]
 pub enum WireError {
     /// The pipe is broken.
     #[error("the pipe is broken: {0}")]
     Io(#[from] io::Error),
-    /// What came is not a message of ours.
+    /// The bytes are no message of this protocol.
     #[error("not a message: {0}")]
     Garbled(String),
 }

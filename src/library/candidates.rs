@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
-/// Time limit of a program that lists places.
+/// Time limit of ldconfig and of python3, which list folders.
 const LIMIT: Duration = Duration::from_secs(10);
 /// The library's folder in the wheels of Python's registry.
 const IN_WHEEL: &str = "nvidia/nccl/lib";

@@ -23,9 +23,9 @@ pub enum DType {
 
 /// The properties of an element type.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct DTypeInfo {
+struct DTypeInfo {
     dtype: DType,
-    /// NCCL's code, whose name is that of the scenario language.
+    /// NCCL's code; its name is also the type's name in scenarios.
     nccl: ncclDataType_t,
     /// Bytes of an element.
     size: usize,

@@ -72,7 +72,7 @@ impl Budget {
 
     /// True if the budget was used up, so that an element was not judged by a search.
     #[cfg(test)]
-    pub fn blown(&self) -> bool {
+    pub fn is_exhausted(&self) -> bool {
         self.exhausted
     }
 

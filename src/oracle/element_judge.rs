@@ -48,8 +48,8 @@ impl ColumnReduction {
             found.then(|| accepted(ElementLane::Admissible, None, None, None))
         };
         // Enough elements have contributed to the fingerprint; the others need not be searched.
-        let told = budget.samples == 0;
-        if told && let Some(judged) = by_chain(budget) {
+        let has_enough_samples = budget.samples == 0;
+        if has_enough_samples && let Some(judged) = by_chain(budget) {
             return judged;
         }
         budget.samples = budget.samples.saturating_sub(1);
@@ -57,7 +57,7 @@ impl ColumnReduction {
             return judged;
         }
         budget.set_exhausted();
-        if !told && let Some(judged) = by_chain(budget) {
+        if !has_enough_samples && let Some(judged) = by_chain(budget) {
             return judged;
         }
         let prepared = budget.prepared(self);

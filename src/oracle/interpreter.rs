@@ -424,8 +424,9 @@ type RankError = (Option<usize>, String);
 const MAX_RUNS: usize = 1 << 21;
 
 fn too_many_runs(rank: Option<usize>) -> RankError {
-    let text =
-        format!("more than {MAX_RUNS} stretches of memory are differently sure: fewer elements, or whole buffers");
+    let text = format!(
+        "the results in memory have more than {MAX_RUNS} pieces of different origin or certainty; use fewer elements, or whole buffers"
+    );
     (rank, text)
 }
 

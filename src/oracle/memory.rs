@@ -62,15 +62,15 @@ impl TrackedBytes {
             self.push_run(PieceRun { end: before + mark.end, ..*mark });
         }
     }
-    /// Says how sure the bytes up to `mark.end` are, from the end of the last mark on.
-    pub fn push_run(&mut self, mark: PieceRun) {
+    /// Appends a run, from the end of the last one on, or extends the last one if it has the same certainty and origin.
+    pub fn push_run(&mut self, run: PieceRun) {
         match self.runs.last_mut() {
-            Some(last) if last.end >= mark.end => {}
-            Some(last) if (last.certainty, last.origin) == (mark.certainty, mark.origin) => last.end = mark.end,
-            _ => self.runs.push(mark),
+            Some(last) if last.end >= run.end => {}
+            Some(last) if (last.certainty, last.origin) == (run.certainty, run.origin) => last.end = run.end,
+            _ => self.runs.push(run),
         }
     }
-    /// The lowest certainty of any part; `None` without bytes.
+    /// The greatest [`Certainty`] of any part, which decides for all of them; `None` without bytes.
     pub fn least_certain(&self) -> Option<Certainty> {
         self.runs.iter().map(|m| m.certainty).max()
     }

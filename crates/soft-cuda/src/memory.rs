@@ -7,7 +7,7 @@ use std::sync::{PoisonError, RwLock};
 
 /// Memory of this size and alignment cannot be allocated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no {len} bytes of device memory (alignment {align}) to be had")]
+#[error("cannot allocate {len} bytes of device memory (alignment {align})")]
 pub struct OutOfMemory {
     /// Bytes asked for.
     pub len: usize,
@@ -43,7 +43,7 @@ pub fn alloc(len: usize, align: usize) -> Result<*mut u8, OutOfMemory> {
 /// Gives back what [`alloc`] gave. An address that is not a live allocation's is left alone.
 ///
 /// # Safety
-/// The memory is not used afterwards, by work enqueued on a stream neither.
+/// Nothing uses the memory afterwards, work enqueued on a stream included.
 pub unsafe fn free(ptr: *mut u8) {
     let block = ALLOCATIONS.write().unwrap_or_else(PoisonError::into_inner).remove(&(ptr as usize));
     if let Some(block) = block {

@@ -23,7 +23,7 @@ fn pool() -> MutexGuard<'static, Pool> {
     POOL.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Runs `f` on a thread where it may block, then finishes `done`. To the activity it executes until it returns.
+/// Runs `f` on a thread where it may block, then finishes `done`. [`activity`](crate::activity) counts `f` as executing until it returns.
 pub(crate) fn run(f: Box<dyn FnOnce() + Send>, done: Done) {
     lock().executing += 1;
     let mut pool = pool();

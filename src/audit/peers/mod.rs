@@ -116,7 +116,7 @@ pub enum NotRunnable {
     #[error("it is a program, not one operation over all ranks")]
     NotOneOperation,
     /// The case expects a failure, or makes communicators.
-    #[error("it expects a failure, or makes more communicators")]
+    #[error("it expects a failure, or makes communicators")]
     ExpectsFailure,
     /// Environment or placement of buffers differs by rank.
     #[error("its ranks differ in environment or in place")]

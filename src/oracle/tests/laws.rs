@@ -94,7 +94,7 @@ fn few_numbers_are_bounded_once_the_budget_is_used_up() {
     let judged = reduction.judge(&column, 1f32.to_bits().into(), &mut poor);
     assert!(judged.ruling.accepted() && judged.lane == ElementLane::Admissible, "a chain: {judged:?}");
     let judged = reduction.judge(&column, (1f32.to_bits() + 3).into(), &mut poor);
-    assert!(poor.blown() && judged.lane == ElementLane::Bounded, "{judged:?}");
+    assert!(poor.is_exhausted() && judged.lane == ElementLane::Bounded, "{judged:?}");
 }
 
 #[test]
@@ -357,7 +357,7 @@ fn a_small_budget_falls_back_and_says_so() {
         off = off.next_up();
     }
     let judged = reduction.judge(&column, off.to_bits().into(), &mut poor);
-    assert!(poor.blown() && judged.lane == ElementLane::Bounded && !judged.ruling.accepted(), "{judged:?}");
+    assert!(poor.is_exhausted() && judged.lane == ElementLane::Bounded && !judged.ruling.accepted(), "{judged:?}");
     let judged = reduction.judge(&column, tree.to_bits().into(), &mut Budget::default());
     assert!(judged.lane == ElementLane::Admissible && judged.ruling.accepted(), "{judged:?}");
 }

@@ -83,7 +83,7 @@ fn speed() {
                 "judge {dtype:?} {kind:?} n={ranks}: search {searched:?} each, chains {:?} each, all ways {:?} each, blown {}",
                 chains.0,
                 start.elapsed() / 16,
-                budget.blown()
+                budget.is_exhausted()
             );
         }
     }

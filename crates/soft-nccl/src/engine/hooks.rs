@@ -1,7 +1,7 @@
-//! The points at which the library can be made to do something else than what is right.
+//! The points at which the library can be made to behave wrongly.
 //!
-//! The default body of every method is what a sound library does. [`install`] replaces it for the process; nothing in the
-//! engine, the groups or the C functions knows by what.
+//! The default body of every method is what a sound library does. [`install`] replaces it for the process; the
+//! engine, the groups and the C functions do not know the replacement.
 #![allow(unsafe_code)] // what hooks must be promised
 
 mod step;
@@ -78,15 +78,15 @@ pub(crate) struct Requested {
 /// An operation that starts, and its rank.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OperationContext {
-    /// The rank's communicator.
+    /// The rank's handle of the communicator.
     pub comm: usize,
-    /// The communicator of all ranks.
+    /// Number of the communicator in this process, the same for all its ranks.
     pub shared: u64,
     /// The operation's number in the communicator.
     pub sequence: u64,
     pub rank: usize,
     pub n: usize,
-    /// Ranks of the communicator that this one was split from in the end.
+    /// Number of ranks of the communicator that this one comes from, through all splits.
     pub world_size: usize,
     /// Elements per chunk.
     pub chunk: usize,
@@ -114,7 +114,7 @@ pub(crate) trait Hooks: Sync {
         root
     }
 
-    /// Whether an operation may use the null stream.
+    /// An error if an operation may not use the null stream.
     fn check_null_stream(&self, _rank: usize) -> Outcome<()> {
         Ok(())
     }

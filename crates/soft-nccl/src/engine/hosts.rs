@@ -21,7 +21,7 @@ pub(super) struct BlockedHost {
     pub(super) text: String,
 }
 
-/// The right to an answer: a waiting thread and the answer's index in its list.
+/// The place of an answer: a waiting thread and the answer's index in its list.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Ticket {
     pub(super) host: u64,

@@ -53,7 +53,7 @@ pub(crate) struct State {
     formings: HashMap<u64, Forming>,
     /// Ways to other processes.
     links: HashMap<Name, Link>,
-    /// Links with frames that were not tried to be written.
+    /// Links with frames for which no write was tried yet.
     unwritten: Vec<Name>,
     /// Something happened that may have made a link needless.
     sweep_due: bool,

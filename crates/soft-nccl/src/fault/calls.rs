@@ -11,7 +11,7 @@ use std::ffi::c_int;
 /// Stands for the algorithm of a call that has none, or none yet.
 const NONE: Algorithm = Algorithm::Direct;
 /// Stands for the rank of a call that belongs to no communicator.
-const ANYBODY: usize = 0;
+const NO_RANK: usize = 0;
 
 /// The answer of `ncclCommCount`.
 pub(super) fn count(member: &Member) -> usize {
@@ -37,12 +37,12 @@ pub(super) fn writes_async_error(member: &Member) -> bool {
 
 /// True if `ncclGetErrorString` gives a null pointer for this code.
 pub(super) fn lacks_text(result: ncclResult_t) -> bool {
-    result == ncclResult_t::RemoteError && hit(named::F65E, ANYBODY, NONE)
+    result == ncclResult_t::RemoteError && hit(named::F65E, NO_RANK, NONE)
 }
 
 /// True if `ncclGetLastError` gives a null pointer although a call failed.
 pub(super) fn lacks_last_error() -> bool {
-    hit(named::F65F, ANYBODY, NONE)
+    hit(named::F65F, NO_RANK, NONE)
 }
 
 /// The root or peer that the library uses for the one in the call.
@@ -67,9 +67,9 @@ pub(super) fn null_stream(rank: usize) -> Outcome<()> {
 
 /// The effect of an inner group's end; `has_operations` is true if the group has any operation so far.
 pub(super) fn inner_group_end(has_operations: bool) -> InnerGroupEnd {
-    if hit(named::F66C, ANYBODY, NONE) {
+    if hit(named::F66C, NO_RANK, NONE) {
         InnerGroupEnd::Ends
-    } else if has_operations && hit(named::F66B, ANYBODY, NONE) {
+    } else if has_operations && hit(named::F66B, NO_RANK, NONE) {
         InnerGroupEnd::Begins
     } else {
         InnerGroupEnd::Waits
@@ -78,5 +78,5 @@ pub(super) fn inner_group_end(has_operations: bool) -> InnerGroupEnd {
 
 /// Refuses a group without operations if the fault for that is on.
 pub(super) fn empty_group() -> Outcome<()> {
-    if hit(named::F66, ANYBODY, NONE) { Err(Failure::usage("the group has no operation")) } else { Ok(()) }
+    if hit(named::F66, NO_RANK, NONE) { Err(Failure::usage("the group has no operation")) } else { Ok(()) }
 }

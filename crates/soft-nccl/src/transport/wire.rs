@@ -5,7 +5,7 @@ use super::{Address, Name};
 use crate::op::Signature;
 use serde::{Deserialize, Serialize};
 
-/// Bytes in front of a head: its length (4) and that of the body (8), little end first.
+/// Bytes in front of a head: its length (4) and that of the body (8), little-endian.
 const PREFIX: usize = 12;
 /// How a connection begins: a name, and the version of everything in this file and of [`Control`].
 const MAGIC: [u8; 8] = *b"csoft\x00\x02\n";

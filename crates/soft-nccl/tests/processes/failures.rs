@@ -182,7 +182,7 @@ fn strangers_are_refused() {
         let mut stream = std::os::unix::net::UnixStream::connect_addr(&address).expect("connect");
         // It may be refused while we write.
         let _ = stream.write_all(bytes);
-        // Whoever is not refused waits here for ever.
+        // A connection that is not refused waits here forever.
         assert!(!stream.read(&mut [0]).is_ok_and(|bytes| bytes > 0), "not refused");
     };
     // A frame is the lengths of its head and body, and these.
