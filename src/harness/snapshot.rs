@@ -6,6 +6,7 @@ use insta::comparator::{Comparator, DefaultComparator};
 use similar::TextDiff;
 use std::cell::Cell;
 use std::collections::HashMap;
+use std::fs;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -16,14 +17,16 @@ const MAX_NAME_BYTES: usize = 120;
 /// The snapshots of a suite.
 pub struct Snapshots {
     folder: PathBuf,
+    /// The package's directory; headers name scenario files relative to it.
+    package: PathBuf,
     /// The case that uses each file; two cases must not share one.
     claims: Mutex<HashMap<PathBuf, String>>,
 }
 
 impl Snapshots {
-    /// The snapshots in a folder.
-    pub fn new(folder: PathBuf) -> Self {
-        Self { folder, claims: Mutex::new(HashMap::new()) }
+    /// The snapshots in a folder of a package.
+    pub fn new(folder: PathBuf, package: &Path) -> Self {
+        Self { folder, package: package.to_owned(), claims: Mutex::new(HashMap::new()) }
     }
 
     /// Compares a case's snapshot, and updates it as INSTA_UPDATE says.
@@ -44,13 +47,32 @@ impl Snapshots {
         settings.set_prepend_module_to_snapshot(false);
         settings.set_omit_expression(true);
         settings.set_comparator(Box::new(reference.clone()));
+        let files = [path.clone(), path.with_extension("snap.new")];
+        let before = files.each_ref().map(|file| fs::read_to_string(file).ok());
         let asserted = catch_expected_panic(|| settings.bind(|| insta::assert_snapshot!(name.as_str(), text)));
+        for (file, before) in files.iter().zip(before) {
+            self.name_scenario(file, before.as_deref(), case)
+                .map_err(|e| format!("  snapshot {}: {e}", file.display()))?;
+        }
         asserted.map_err(|words| match reference.take() {
             Some(old) => differs(&path, &old, text),
             None if !path.exists() => missing(&path, text),
             // The texts do not differ: insta could not read or write a file.
             None => format!("  snapshot {}: {words}", path.display()),
         })
+    }
+
+    /// Puts the case's scenario file into the header of a snapshot that insta has written, for people who review it. insta
+    /// would name this file, which no test of the package is in.
+    fn name_scenario(&self, file: &Path, before: Option<&str>, case: &Case) -> std::io::Result<()> {
+        match fs::read_to_string(file) {
+            Ok(text) if before != Some(text.as_str()) => {
+                let scenario = Path::new(&case.file.path);
+                let scenario = scenario.strip_prefix(&self.package).unwrap_or(scenario);
+                fs::write(file, with_source(&text, &scenario.to_string_lossy()))
+            }
+            _ => Ok(()),
+        }
     }
 
     fn claim(&self, path: &Path, case: &str) -> Result<(), String> {
@@ -61,6 +83,18 @@ impl Snapshots {
         }
         Err(format!("  its snapshot {} is that of {holder} too: rename one of the two", path.display()))
     }
+}
+
+/// The text of a snapshot file with this source in its header.
+fn with_source(text: &str, source: &str) -> String {
+    let Some((header, body)) = text.strip_prefix("---\n").and_then(|rest| rest.split_once("\n---\n")) else {
+        return text.to_owned();
+    };
+    let lines = header
+        .lines()
+        .filter(|line| !line.starts_with("assertion_line:"))
+        .map(|line| if line.starts_with("source:") { format!("source: {source:?}\n") } else { format!("{line}\n") });
+    format!("---\n{}---\n{body}", lines.collect::<String>())
 }
 
 const ACCEPT: &str = "if that is right, accept it with `cargo insta review`, or by running with INSTA_UPDATE=always";
@@ -187,13 +221,21 @@ mod tests {
     #[test]
     fn two_cases_never_share_a_file() {
         let folder = tempfile::tempdir().unwrap();
-        let snapshots = Snapshots::new(folder.path().to_owned());
+        let snapshots = Snapshots::new(folder.path().to_owned(), folder.path());
         let path = folder.path().join("a@n-1.snap");
-        std::fs::write(&path, "---\nsource: x\n---\nsame\n").unwrap();
+        fs::write(&path, "---\nsource: x\n---\nsame\n").unwrap();
         assert_eq!(snapshots.compare(&fixture::case("a[n=1]"), "same"), Ok(()));
         assert_eq!(snapshots.compare(&fixture::case("a[n=1]"), "same"), Ok(()));
         let words = snapshots.compare(&fixture::case("a@n-1"), "same").unwrap_err();
         assert!(words.contains("is that of a[n=1] too"), "{words}");
+    }
+
+    #[test]
+    fn headers_name_the_scenario_file() {
+        let text = "---\nsource: ../collspec/src/harness/snapshot.rs\nassertion_line: 9\nsnapshot_kind: text\n---\nsource: kept\n";
+        let named = "---\nsource: \"scenarios/a \\\"b\\\".toml\"\nsnapshot_kind: text\n---\nsource: kept\n";
+        assert_eq!(with_source(text, "scenarios/a \"b\".toml"), named);
+        assert_eq!(with_source("no header\n", "a.toml"), "no header\n");
     }
 
     #[test]

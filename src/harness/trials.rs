@@ -9,6 +9,7 @@ use crate::scenario::Case;
 use crate::suite::Runner;
 use crate::suite::{CaseSet, InvalidFile, invalid_files, parallel};
 use libtest_mimic::{Arguments, Completion, Failed, Trial};
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// The outcomes of the forms of the cases that have run.
@@ -32,7 +33,7 @@ pub fn trials(
             site.target(),
             InheritedVariables::with_others(&settings::to_repeat()),
         ),
-        snapshots: Snapshots::new(site.snapshots()),
+        snapshots: Snapshots::new(site.snapshots(), Path::new(site.directory)),
         runner,
         ends: ends.clone(),
     });
