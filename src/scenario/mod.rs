@@ -22,6 +22,7 @@ pub mod render;
 mod statements;
 mod step_values;
 mod steps;
+mod syntax;
 mod tree;
 mod values;
 pub mod variables;

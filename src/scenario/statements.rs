@@ -53,37 +53,61 @@ impl Iterator for Statements<'_> {
             return None;
         }
         let (mut depth, mut matched) = (0usize, true);
-        let mut at = start;
-        while let Some(byte) = bytes.get(at) {
+        let mut end = bytes.len();
+        for (at, byte) in outside_texts(bytes, start) {
             match byte {
                 b'[' | b'{' => depth += 1,
                 b']' | b'}' => match depth.checked_sub(1) {
                     Some(less) => depth = less,
                     None => matched = false,
                 },
-                b'#' => {
-                    at = line_end(bytes, at);
-                    continue;
-                }
-                b'"' | b'\'' => {
-                    at = string_end(bytes, at, *byte);
-                    continue;
-                }
                 b'\n' if depth == 0 => {
-                    at += 1;
+                    end = at + 1;
                     break;
                 }
                 _ => {}
             }
-            at += 1;
         }
-        self.at = at;
-        Some(Statement { range: start..at, matched: matched && depth == 0 })
+        self.at = end;
+        Some(Statement { range: start..end, matched: matched && depth == 0 })
     }
 }
 
+/// The bytes from `start` on that are neither in a text nor in a comment, with their places.
+fn outside_texts(bytes: &[u8], start: usize) -> impl Iterator<Item = (usize, u8)> {
+    let mut next = start;
+    std::iter::from_fn(move || {
+        loop {
+            let at = next;
+            match bytes.get(at)? {
+                b'#' => next = line_end(bytes, at),
+                mark @ (b'"' | b'\'') => next = string_end(bytes, at, *mark),
+                byte => {
+                    next = at + 1;
+                    return Some((at, *byte));
+                }
+            }
+        }
+    })
+}
+
+/// The innermost bracket that is open at `at`, with its place.
+pub(crate) fn open_bracket(text: &str, at: usize) -> Option<(char, usize)> {
+    let statement =
+        Statements { text, at: 0 }.find(|statement| at < statement.range.end || statement.range.end == text.len())?;
+    let mut open = Vec::new();
+    for (place, byte) in outside_texts(text.as_bytes(), statement.range.start).take_while(|(place, _)| *place < at) {
+        match byte {
+            b'[' | b'{' => open.push((char::from(byte), place)),
+            b']' | b'}' => drop(open.pop()),
+            _ => {}
+        }
+    }
+    open.pop()
+}
+
 /// The line break from here on, or the end.
-fn line_end(bytes: &[u8], from: usize) -> usize {
+pub(crate) fn line_end(bytes: &[u8], from: usize) -> usize {
     bytes[from.min(bytes.len())..].iter().position(|b| *b == b'\n').map_or(bytes.len(), |at| from + at)
 }
 

@@ -1,7 +1,7 @@
 //! The tree of a file: TOML values with spans, keys in file order. It is cheap to copy, so that each point of the matrix can
 //! change a copy.
 use super::diagnostic::{Diagnostic, SourceFile, Span};
-use super::statements;
+use super::{statements, syntax};
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use toml::de::{DeTable, DeValue};
@@ -132,11 +132,14 @@ pub(crate) fn parse(source: &SourceFile) -> Result<TomlTable, Vec<Diagnostic>> {
             (span.start, span.end, e.message())
         })
         .collect();
-    let places = statements::first_errors(&source.text, places.into_iter().collect());
+    let mut places = statements::first_errors(&source.text, places.into_iter().collect());
+    if syntax::is_json(&source.text) {
+        places.truncate(1);
+    }
     let more = places.len().saturating_sub(MAX_SYNTAX_ERRORS);
     let shown = places.into_iter().take(MAX_SYNTAX_ERRORS);
     let mut diagnostics: Vec<Diagnostic> =
-        shown.map(|(start, end, message)| syntax_diagnostic(Span { start, end }, message)).collect();
+        shown.map(|(start, end, message)| syntax::diagnostic(&source.text, Span { start, end }, message)).collect();
     if let (Some(last), true) = (diagnostics.last_mut(), more > 0) {
         last.help = Some(format!("{more} more syntax errors are not shown"));
     }
@@ -150,13 +153,6 @@ pub(crate) fn parse(source: &SourceFile) -> Result<TomlTable, Vec<Diagnostic>> {
     }
     out.truncate(MAX_SYNTAX_ERRORS);
     Err(out)
-}
-
-fn syntax_diagnostic(span: Span, message: &str) -> Diagnostic {
-    match message {
-        m if m.contains("recurs") => Diagnostic::new(span, "nested too deeply"),
-        m => Diagnostic::new(span, m.to_owned()),
-    }
 }
 
 fn to_span(r: std::ops::Range<usize>) -> Span {

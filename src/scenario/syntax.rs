@@ -1,0 +1,112 @@
+//! Messages for errors of TOML's syntax: what is wrong in the words of this project, and what to write instead.
+use super::diagnostic::{Diagnostic, Span};
+use super::names::shorten;
+use super::statements::{line_end, open_bracket};
+
+/// The message and help for an error that the TOML parser reports as `message` at `span`.
+pub(crate) fn diagnostic(text: &str, span: Span, message: &str) -> Diagnostic {
+    let here = text.get(span.start..span.end).unwrap_or_default();
+    let from_here = text.get(span.start..).unwrap_or_default();
+    let say = |message: String| Diagnostic::new(span, message);
+    if message.contains("recurs") {
+        return say("nested too deeply".into());
+    }
+    if is_json(text) {
+        return say("a scenario is written in TOML, not in JSON".into())
+            .help("write a key per line: `world_size = 2`, `op = \"all_reduce\"`");
+    }
+    if message.starts_with("string values must be quoted") {
+        return unquoted(say, here);
+    }
+    if message.starts_with("invalid basic string, expected `\"`") {
+        return say("this text does not end on its line".into()).help("close it with `\"`");
+    }
+    if message.starts_with("invalid basic string, expected non-double-quote") {
+        return say("a text cannot hold this character".into()).help("write its code: `\\u0000` for the character 0");
+    }
+    if message.starts_with("extra `=`") {
+        return say("there is an `=` too many".into());
+    }
+    if let Some(correct) = with_colon(text, span.start) {
+        return say("a key and its value stand on either side of `=`".into()).help(format!("write `{correct}`"));
+    }
+    if message.starts_with("key with no value") {
+        return say("expected `=` and a value here".into())
+            .help("a scenario is a TOML file of lines such as `world_size = 2`; a comment begins with `#`");
+    }
+    if message.starts_with("unclosed") {
+        return match open_bracket(text, span.start) {
+            Some((bracket, opened)) => {
+                say(format!("the `{bracket}` of line {} is never closed", line_number(text, opened)))
+            }
+            None => say(message.to_owned()),
+        };
+    }
+    if message.starts_with("missing comma") || message.starts_with("missing key for inline table") {
+        return missing_in_list(say, text, span.start, from_here);
+    }
+    say(message.to_owned())
+}
+
+/// True for a text that is an object of JSON, of which every line would be an error.
+pub(crate) fn is_json(text: &str) -> bool {
+    text.trim_start().starts_with('{')
+}
+
+/// A value that is neither a number nor in quotes.
+fn unquoted(say: impl Fn(String) -> Diagnostic, here: &str) -> Diagnostic {
+    match here.trim() {
+        "" => say("a value is missing here".into())
+            .help("a value is a number, a text in quotes, true, false, a list `[...]` or a table `{...}`"),
+        value if value.split_whitespace().all(|word| word.parse::<f64>().is_ok()) => {
+            let list = value.split_whitespace().collect::<Vec<_>>().join(", ");
+            say(format!("a comma is missing in `{value}`")).help(format!("write `{list}`"))
+        }
+        value if value.len() > 60 => {
+            say(format!("`{}` is no value", shorten(value, 24))).help("write text and expressions in quotes")
+        }
+        value => {
+            say(format!("`{value}` is no value")).help(format!("write text and expressions in quotes: `\"{value}\"`"))
+        }
+    }
+}
+
+/// The line `key: value` at `at` as TOML has it.
+fn with_colon(text: &str, at: usize) -> Option<String> {
+    let start = text.get(..at)?.rfind('\n').map_or(0, |newline| newline + 1);
+    let line = text.get(start..line_end(text.as_bytes(), at))?;
+    let (key, value) = line.split_once(':')?;
+    let (key, value) = (key.trim().trim_matches('"'), value.trim().trim_end_matches(','));
+    let is_key = !key.is_empty() && key.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    let is_value =
+        value.parse::<f64>().is_ok() || value.starts_with(['"', '[', '{']) || ["true", "false"].contains(&value);
+    let is_word = !value.is_empty() && value.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_');
+    match (is_key, is_value, is_word) {
+        (true, true, _) => Some(format!("{key} = {value}")),
+        (true, false, true) => Some(format!("{key} = \"{value}\"")),
+        _ => None,
+    }
+}
+
+/// What stands in a list or table where a comma or the end should be.
+fn missing_in_list(say: impl Fn(String) -> Diagnostic, text: &str, at: usize, from_here: &str) -> Diagnostic {
+    let begins_line = text.get(..at).is_some_and(|before| before.trim_end_matches([' ', '\t']).ends_with('\n'));
+    let line = from_here.lines().next().unwrap_or_default();
+    let is_statement = line.starts_with('[') && line.trim_end().ends_with(']') && !line.contains(',')
+        || line
+            .split_once('=')
+            .is_some_and(|(key, _)| key.trim_end().bytes().all(|b| b.is_ascii_alphanumeric() || b"_.\"".contains(&b)));
+    match open_bracket(text, at) {
+        Some((bracket, opened)) if begins_line && (is_statement || bracket == '{') => {
+            let close = if bracket == '{' { '}' } else { ']' };
+            let number = line_number(text, opened);
+            say(format!("a `{close}` is missing before this"))
+                .help(format!("the `{bracket}` of line {number} is still open"))
+        }
+        _ => say("a comma is missing before this".into()),
+    }
+}
+
+fn line_number(text: &str, at: usize) -> usize {
+    text.get(..at).unwrap_or_default().matches('\n').count() + 1
+}
