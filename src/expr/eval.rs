@@ -231,6 +231,10 @@ pub(super) fn call(func: Func, values: &[Value], mode: Mode) -> Result<Value, Ev
         Func::Log2 => Value::Float(libm::log2(x)),
         Func::Sin => Value::Float(libm::sin(x)),
         Func::Cos => Value::Float(libm::cos(x)),
+        Func::Close => match rest {
+            [b, tolerance] => truth(is_close(*first, *b, *tolerance)),
+            _ => return Err(arguments(func)),
+        },
         Func::If | Func::Same => return Err(arguments(func)),
     })
 }
@@ -248,6 +252,22 @@ fn min_or_max(a: Value, b: Value, take_b: fn(std::cmp::Ordering) -> bool) -> Val
             let o = o.then(y.is_sign_negative().cmp(&x.is_sign_negative()));
             Value::Float(if take_b(o) { y } else { x })
         }
+    }
+}
+
+/// True if two numbers differ by at most the tolerance. A tolerance that is relative to an infinite result is infinite: an
+/// infinity is close to itself alone, so that such an assert does not hold for everything.
+fn is_close(a: Value, b: Value, tolerance: Value) -> bool {
+    let (x, y, most) = (a.as_f64(), b.as_f64(), tolerance.as_f64());
+    if x.is_infinite() || y.is_infinite() {
+        return x == y && most >= 0.0;
+    }
+    match (a, b, tolerance) {
+        (Value::Int(a), Value::Int(b), Value::Int(most)) => {
+            u128::try_from(most).is_ok_and(|most| a.abs_diff(b) <= most)
+        }
+        (Value::Int(a), Value::Int(b), Value::Float(most)) => a.abs_diff(b) as f64 <= most,
+        _ => (x - y).abs() <= most,
     }
 }
 

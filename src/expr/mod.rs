@@ -11,6 +11,7 @@
 //!   index in whole numbers all the same.
 //! - `if(c, a, b)` computes only the branch taken. `min` and `max` of something that is not a number are not a number;
 //!   -0.0 is below 0.0 for them.
+//! - `close(a, b, tol)` is 1 if |a - b| <= tol. An infinity is close to itself alone, whatever the tolerance, and NaN to nothing.
 //! - A text has at most [`MAX_LENGTH`] bytes and a tree [`MAX_DEPTH`] levels, and there are no loops: evaluation always ends.
 mod block;
 mod eval;
@@ -54,7 +55,7 @@ pub enum ExprNode {
     Neg(Box<ExprNode>),
     /// A binary operation.
     Binary(BinOp, Box<ExprNode>, Box<ExprNode>),
-    /// A function call: one of `min max abs floor ceil sqrt exp ln log2 sin cos if same`.
+    /// A function call: one of `min max abs floor ceil sqrt exp ln log2 sin cos if same close`.
     Call(Func, Vec<ExprNode>),
 }
 
@@ -130,13 +131,14 @@ pub enum Func {
     Cos,
     If,
     Same,
+    Close,
 }
 
 impl Func {
     /// All functions.
-    pub const ALL: [Self; 13] = {
+    pub const ALL: [Self; 14] = {
         use Func::*;
-        [Min, Max, Abs, Floor, Ceil, Sqrt, Exp, Ln, Log2, Sin, Cos, If, Same]
+        [Min, Max, Abs, Floor, Ceil, Sqrt, Exp, Ln, Log2, Sin, Cos, If, Same, Close]
     };
 
     /// Its name.
@@ -155,6 +157,7 @@ impl Func {
             Self::Cos => "cos",
             Self::If => "if",
             Self::Same => "same",
+            Self::Close => "close",
         }
     }
 

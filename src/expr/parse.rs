@@ -342,6 +342,7 @@ impl<'a> Parser<'a> {
         let (wanted, right) = match func {
             Func::Min | Func::Max => ("at least two arguments", args.len() >= 2),
             Func::If => ("three arguments: a condition, a value, another value", args.len() == 3),
+            Func::Close => ("three arguments: a value, another value, the largest difference", args.len() == 3),
             Func::Same => ("two buffers", args.len() == 2 && args.iter().all(|a| matches!(a, ExprNode::Name(_)))),
             _ => ("one argument", args.len() == 1),
         };

@@ -100,6 +100,81 @@ fn floating_arithmetic() {
 }
 
 #[test]
+fn closeness() {
+    let far = "170141183460469231731687303715884105727";
+    for (text, wanted) in [
+        ("close(1, 2, 1)", true),
+        ("close(2, 1, 1)", true),
+        ("close(1, 3, 1)", false),
+        ("close(rank, 3, 0)", true),
+        ("close(1.0, 1.25, 0.25)", true),
+        ("close(1.0, 1.25, 0.249)", false),
+        ("close(x[1], 20.5, half)", true),
+        ("close(1, 1, -1)", false),
+        ("close(0.0, -0.0, 0)", true),
+        ("close(1, 1, nan)", false),
+        ("close(nan, nan, 1)", false),
+        ("close(nan, nan, inf)", false),
+        ("close(1, nan, inf)", false),
+        ("close(inf, inf, 0)", true),
+        ("close(-inf, -inf, inf)", true),
+        ("close(inf, inf, -1)", false),
+        ("close(inf, inf, nan)", false),
+        ("close(inf, -inf, inf)", false),
+        // A tolerance relative to an infinity does not make every number close to it.
+        ("close(1, inf, 0.01 * inf)", false),
+        ("close(1, 2, inf)", true),
+        ("close(1e308, -1e308, 1e308)", false),
+    ] {
+        for mode in [Mode::Whole, Mode::Float] {
+            let found = value(text, mode).map(Value::truth);
+            assert_eq!(found, Ok(wanted), "{text}, {mode:?}");
+        }
+    }
+    // Whole numbers are compared as such where they are computed as such.
+    assert_eq!(value(&format!("close({far}, {far} - 1, 0)"), Mode::Whole), Ok(Value::Int(0)));
+    assert_eq!(value(&format!("close({far}, -{far}, {far})"), Mode::Whole), Ok(Value::Int(0)));
+    assert_eq!(value(&format!("close({far}, -{far}, 1e39)"), Mode::Whole), Ok(Value::Int(1)));
+    assert_eq!(
+        value("close(1, 2)", Mode::Float),
+        Err("`close` takes three arguments: a value, another value, the largest difference".into())
+    );
+}
+
+/// The block evaluator gives what [`Expr::eval`] gives, for every element.
+#[test]
+fn closeness_of_blocks() {
+    struct Element(u64);
+    impl Scope for Element {
+        fn name(&self, name: &str) -> Result<Value, EvalError> {
+            if name == "i" { Ok(Value::Int(self.0.into())) } else { Fixed.name(name) }
+        }
+    }
+    for (text, period) in [
+        ("close(i, 100, 3)", None),
+        ("close(i * 0.25, rank, half)", None),
+        ("if(close(i % 7, 3, 1), 10, 20)", Some(7)),
+        ("close(1 / (i - 5.0), inf, inf)", None),
+        ("close((i - 9.0) / (i - 9.0), 1, 0)", None),
+        ("close(1, 2, half) + i", None),
+    ] {
+        let expr = parse(text).unwrap_or_else(|e| panic!("{text}: {e}")).expr;
+        for mode in [Mode::Whole, Mode::Float] {
+            let compiled = BlockEvaluator::new(&expr, &Fixed, mode).unwrap_or_else(|| panic!("{text} has no blocks"));
+            assert_eq!(compiled.period(300), period, "{text}");
+            let block = compiled.block(0, 300).unwrap_or_else(|| panic!("{text} has no values"));
+            for i in 0..300 {
+                let found = match &block {
+                    BlockValues::Whole(v) => Value::Int(v[i as usize].into()),
+                    BlockValues::Float(v) => Value::Float(v[i as usize]),
+                };
+                assert_eq!(expr.eval(&Element(i), mode), Ok(found), "{text}, element {i}, {mode:?}");
+            }
+        }
+    }
+}
+
+#[test]
 fn what_has_no_value() {
     for (text, words) in [
         ("1 / 0", "by zero"),
