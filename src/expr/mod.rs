@@ -15,6 +15,7 @@
 //! - A text has at most [`MAX_LENGTH`] bytes and a tree [`MAX_DEPTH`] levels, and there are no loops: evaluation always ends.
 mod block;
 mod eval;
+mod foreign_functions;
 mod lex;
 pub mod map;
 mod parse;

@@ -159,6 +159,10 @@ impl<'a> Parser<'a> {
                 Err(ParseError::new(t.start, t.end, format!("`{n}` is not an operator here"))
                     .help("comparisons are 1 or 0: multiply them for `and`, take their `max` for `or`"))
             }
+            TokenKind::Name("if") => {
+                Err(ParseError::new(t.start, t.end, "expected an operator before `if`")
+                    .help("write `if(condition, a, b)`"))
+            }
             _ => {
                 let message = format!("expected an operator before `{}`", &self.text[t.start..t.end]);
                 Err(ParseError::new(t.start, t.end, message))
@@ -317,6 +321,9 @@ impl<'a> Parser<'a> {
     fn call(&mut self, name: &str, t: &Token<'a>, depth: usize) -> Result<NodeWithDepth, ParseError> {
         let Some(func) = Func::parse(name) else {
             let e = ParseError::new(t.start, t.end, format!("there is no function `{name}`"));
+            if let Some(cure) = super::foreign_functions::cure(name) {
+                return Err(e.help(cure));
+            }
             let words = Func::ALL.iter().map(|f| f.name());
             return Err(match crate::suggest::nearest(name, words.clone()) {
                 Some(near) => e.help(format!("did you mean `{near}`?")),

@@ -66,7 +66,7 @@ const DTYPES: [DTypeInfo; 12] = {
         DTypeInfo::new(DType::U8, N::Uint8, 1, Unsigned, "2.0", &["uint8"]),
         DTypeInfo::new(DType::I32, N::Int32, 4, Signed, "2.0", &["int32", "int"]),
         DTypeInfo::new(DType::U32, N::Uint32, 4, Unsigned, "2.0", &["uint32"]),
-        DTypeInfo::new(DType::I64, N::Int64, 8, Signed, "2.0", &["int64"]),
+        DTypeInfo::new(DType::I64, N::Int64, 8, Signed, "2.0", &["int64", "long"]),
         DTypeInfo::new(DType::U64, N::Uint64, 8, Unsigned, "2.0", &["uint64"]),
         DTypeInfo::new(
             DType::F16,
@@ -93,7 +93,14 @@ const DTYPES: [DTypeInfo; 12] = {
             "2.0",
             &["float64", "double"],
         ),
-        DTypeInfo::new(DType::F8e4m3, N::Float8e4m3, 1, Float(FloatFormat::E4M3), "2.24", &["float8e4m3"]),
+        DTypeInfo::new(
+            DType::F8e4m3,
+            N::Float8e4m3,
+            1,
+            Float(FloatFormat::E4M3),
+            "2.24",
+            &["float8e4m3", "float8_e4m3fn"],
+        ),
         // The NaN that CUDA's conversions give has all bits set.
         DTypeInfo::new(
             DType::F8e5m2,
@@ -101,7 +108,7 @@ const DTYPES: [DTypeInfo; 12] = {
             1,
             Float(FloatFormat::ieee(2, 5, Saturate).with_nan(0x7f)),
             "2.24",
-            &["float8e5m2"],
+            &["float8e5m2", "float8_e5m2"],
         ),
     ]
 };
@@ -172,9 +179,10 @@ impl DType {
         matches!(self.entry().kind, DTypeKind::Signed)
     }
 
-    /// A type by the language's name or one of NCCL's (`float32`, `ncclFloat32`, `half`, `bfloat16`, ...).
+    /// A type by the language's name or one of NCCL's or torch's (`float32`, `ncclFloat32`, `half`, `torch.bfloat16`, ...).
     pub fn parse(text: &str) -> Option<Self> {
-        let short = text.strip_prefix("nccl").unwrap_or(text).to_ascii_lowercase();
+        let short = ["nccl", "torch."].into_iter().find_map(|prefix| text.strip_prefix(prefix));
+        let short = short.unwrap_or(text).to_ascii_lowercase();
         let found = |entry: &&DTypeInfo| entry.dtype.name() == text || entry.others.contains(&short.as_str());
         DTYPES.iter().find(found).map(|entry| entry.dtype)
     }

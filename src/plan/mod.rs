@@ -20,6 +20,7 @@ mod order;
 mod place;
 mod race;
 mod rank_op;
+mod ranks_hint;
 mod resolve;
 mod simulate;
 mod types;

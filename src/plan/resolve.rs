@@ -3,6 +3,7 @@ use super::eval::elements;
 use super::inputs;
 use super::item::{BufferSlice, ItemKind, Open, Program};
 use super::rank_op::{RankCollective, RankOp};
+use super::ranks_hint::who_runs;
 use super::types::{BufId, CommId};
 use crate::num::DType;
 use crate::ops::Extent;
@@ -436,7 +437,9 @@ impl Resolver<'_> {
                     "no send of rank {} meets this recv on rank {rank}, so nothing says {open}",
                     message.peer.value
                 );
-                Some(Diagnostic::new(item.span, text).help(format!("add the send, or {key} to receive without one")))
+                let hint = who_runs(&self.p.case, item.span);
+                let help = hint.unwrap_or_else(|| format!("add the send, or {key} to receive without one"));
+                Some(Diagnostic::new(item.span, text).help(help))
             }
             ItemKind::Op(RankOp::Recv(message)) => {
                 let text = format!("nothing says how many elements rank {rank} receives here");

@@ -3,6 +3,7 @@ use super::case::*;
 use super::defaults::Defaults;
 use super::diagnostic::{Diagnostic, Span};
 use super::elements::is_element;
+use super::foreign_words;
 use super::keys::{self, KeyPlace, ValueType};
 use super::names::bad_name;
 use super::reader::{AllowedNames, NumberKind, PointReader, RankScope};
@@ -173,6 +174,16 @@ pub(crate) fn read_dtype(reader: &mut PointReader<'_>, val: &TomlValue) -> Optio
     if found.is_none() {
         let d = Diagnostic::new(val.span, format!("there is no dtype `{}`", text.value.escape_debug()));
         let names = DType::ALL.map(DType::name);
+        let same = DType::parse(&foreign_words::simplified(&text.value)).map(DType::name);
+        let foreign = foreign_words::dtype_word(&text.value);
+        if let Some(ours) = same.or_else(|| foreign_words::same_but_for_its_form(&text.value, names)) {
+            reader.report(d.help(format!("write `dtype = \"{ours}\"`")));
+            return None;
+        }
+        if let Some(word) = foreign {
+            reader.report(d.help(word.advice("dtype", &format!("\"{}\"", word.ours))));
+            return None;
+        }
         reader.report(match nearest(&text.value, names) {
             Some(near) => d.help(format!("did you mean `{near}`?")),
             None => d.help(format!("the dtypes are {}", names.join(", "))),

@@ -154,6 +154,9 @@ pub(crate) fn communicator_name(reader: &mut PointReader<'_>, val: &TomlValue) -
         reader.used.comms.insert(name.value.clone());
         return Some(name);
     }
+    if !reader.is_first_unknown("communicator", &name.value) {
+        return None;
+    }
     let place = reader.span_in_text(name.span, &name.value, 0, name.value.len());
     let d = Diagnostic::new(place, format!("unknown communicator `{}`", name.value.escape_debug()));
     let known: Vec<&str> = reader.known.comms.keys().map(String::as_str).chain(["world"]).collect();

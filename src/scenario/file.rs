@@ -6,8 +6,9 @@ use super::defaults::Defaults;
 use super::diagnostic::{Diagnostic, SourceFile, Span};
 use super::file_keys;
 use super::keys::{self, KeyPlace};
+use super::mend;
 use super::prescan;
-use super::reader::{AllowedNames, AxisValue, DefinedNames, PointReader, UsedNames};
+use super::reader::{AllowedNames, AxisValue, DefinedNames, Mended, PointReader, UsedNames};
 use super::steps::{self, StepContext};
 use super::tree::{TomlKind, TomlTable};
 use super::variables::AllowEnv;
@@ -38,35 +39,38 @@ pub(crate) struct ReadPoint {
     pub used: UsedNames,
 }
 
-/// Reads one point; `top` is the tree with the point's values.
-pub(crate) fn read_point(file: &Arc<SourceFile>, top: &TomlTable, point: MatrixPoint<'_>) -> ReadPoint {
-    let world = match top.get("world_size").map(|e| &e.value.kind) {
-        Some(TomlKind::Int(v)) if (1..=MAX_RANKS as i128).contains(v) => *v as usize,
-        _ => 0,
-    };
-    let known = prescan::defined_names(top);
-    let refused = matches!(top.get("outcome").map(|e| &e.value.kind), Some(TomlKind::Str(s)) if &**s == "refused");
+/// Reads one point; `top` is the tree with the point's values, whose wrong words are mended.
+pub(crate) fn read_point(file: &Arc<SourceFile>, top: &mut TomlTable, point: MatrixPoint<'_>) -> ReadPoint {
     let mut reader = PointReader {
         file,
         axes: point.axes,
-        world,
-        refused,
+        world: 0,
+        refused: false,
         allow_env: point.allow_env,
-        known,
+        known: DefinedNames::default(),
         diagnostics: Vec::new(),
         used: UsedNames::default(),
+        mended: Mended::default(),
     };
+    mend::mend(&mut reader, top);
+    let top = &*top;
+    reader.world = match top.get("world_size").map(|e| &e.value.kind) {
+        Some(TomlKind::Int(v)) if (1..=MAX_RANKS as i128).contains(v) => *v as usize,
+        _ => 0,
+    };
+    reader.known = prescan::defined_names(top);
+    reader.refused = matches!(top.get("outcome").map(|e| &e.value.kind), Some(TomlKind::Str(s)) if &**s == "refused");
     let case = CaseReader { top, reader: &mut reader }.case(file, point);
     let PointReader { diagnostics, known, used, .. } = reader;
     ReadPoint { case: case.filter(|_| diagnostics.is_empty()), diagnostics, known, used }
 }
 
-struct CaseReader<'a, 'b> {
-    top: &'a TomlTable,
+struct CaseReader<'t, 'a, 'b> {
+    top: &'t TomlTable,
     reader: &'b mut PointReader<'a>,
 }
 
-impl CaseReader<'_, '_> {
+impl CaseReader<'_, '_, '_> {
     fn case(self, file: &Arc<SourceFile>, point: MatrixPoint<'_>) -> Option<Case> {
         let Self { top, reader } = self;
         let world_size = file_keys::world_size(reader, top);
@@ -81,7 +85,7 @@ impl CaseReader<'_, '_> {
         let comms = top.get("comms").map(|e| comms::before_first_step(reader, &e.value)).unwrap_or_default();
         let dtypes = known_dtypes(&inputs, &steps);
         let expect = match top.get("expect") {
-            Some(e) if short && !steps.iter().any(|s| s.output.is_some()) => {
+            Some(e) if short && !steps.is_empty() && !steps.iter().any(|s| s.output.is_some()) => {
                 reader
                     .report(Diagnostic::new(e.key_span, "`expect` is about `out`, which this operation does not have"));
                 Vec::new()

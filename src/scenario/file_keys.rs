@@ -32,7 +32,11 @@ pub(crate) fn world_size(reader: &mut PointReader<'_>, top: &TomlTable) -> Optio
         reader.report(d.help("write the number of ranks: `world_size = 2`, or an axis `matrix.world_size = [2, 4]`"));
         return None;
     };
-    let v = reader.int("world_size", &e.value, 1..=MAX_RANKS as i128)?;
+    let found = reader.int("world_size", &e.value, 1..=MAX_RANKS as i128);
+    if let (None, TomlKind::Array(_), Some(d)) = (found, &e.value.kind, reader.diagnostics.last_mut()) {
+        d.help = Some("an axis with a case for each value is `matrix.world_size = [2, 4]`".into());
+    }
+    let v = found?;
     Some(Spanned { span: e.value.span, value: usize::try_from(v).ok()? })
 }
 

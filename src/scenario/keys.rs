@@ -184,6 +184,11 @@ pub fn keys_in(place: KeyPlace) -> impl Iterator<Item = &'static str> {
     KEYS.iter().filter(move |k| k.places.contains(&place)).map(|k| k.name)
 }
 
+/// True if the language has a key of this name, wherever it may stand.
+pub fn is_known(name: &str) -> bool {
+    KEYS.iter().any(|k| k.name == name)
+}
+
 /// The keys that may be defaults.
 pub fn default_keys() -> impl Iterator<Item = &'static str> {
     KEYS.iter().filter(|k| k.is_default).map(|k| k.name)

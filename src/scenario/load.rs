@@ -4,9 +4,11 @@ use super::diagnostic::{Diagnostic, SourceFile, Span};
 use super::discover::ScenarioFile;
 use super::file::{self, MatrixPoint, ReadPoint};
 use super::matrix::{self, Matrix, Variant};
+use super::mend;
+use super::misplaced;
 use super::names::case_name;
 use super::prescan;
-use super::reader::{AxisValue, DefinedNames, PointReader, UsedNames};
+use super::reader::{AxisValue, DefinedNames, Mended, PointReader, UsedNames};
 use super::tree::{self, TomlTable};
 use super::variables::AllowEnv;
 use rustix::fs::{Mode, OFlags};
@@ -129,11 +131,6 @@ pub fn parse(file: &Arc<SourceFile>, name: &str) -> Result<Vec<Case>, Rejected> 
 pub fn parse_with(file: &Arc<SourceFile>, name: &str, allow_env: &AllowEnv) -> Result<Vec<Case>, Rejected> {
     let reject = |diagnostics: Vec<Diagnostic>| Rejected { file: file.clone(), diagnostics };
     let mut top = tree::parse(file).map_err(reject)?;
-    let taken = |top: &mut TomlTable, key: &str| {
-        let at = top.entries.iter().position(|e| &*e.key == key)?;
-        Some(top.entries.remove(at))
-    };
-    let (matrix, variants) = (taken(&mut top, "matrix"), taken(&mut top, "variants"));
     let mut reader = PointReader {
         file,
         axes: &[],
@@ -143,7 +140,15 @@ pub fn parse_with(file: &Arc<SourceFile>, name: &str, allow_env: &AllowEnv) -> R
         known: DefinedNames::default(),
         diagnostics: Vec::new(),
         used: UsedNames::default(),
+        mended: Mended::default(),
     };
+    misplaced::move_to_top(&mut reader, &mut top);
+    mend::mend_case_keys(&mut reader, &mut top);
+    let taken = |top: &mut TomlTable, key: &str| {
+        let at = top.entries.iter().position(|e| &*e.key == key)?;
+        Some(top.entries.remove(at))
+    };
+    let (matrix, variants) = (taken(&mut top, "matrix"), taken(&mut top, "variants"));
     let variants_list = matrix::variants(&mut reader, variants.as_ref());
     let in_matrix = |key: &str| {
         matrix.as_ref().is_some_and(|m| matches!(&m.value.kind, tree::TomlKind::Table(t) if t.get(key).is_some()))
@@ -253,7 +258,7 @@ impl FileCases<'_> {
         let extra = reader.diagnostics.split_off(before);
         let name = case_name(self.name, &point);
         let (swept, allow_env) = (self.swept, self.allow_env);
-        let found = file::read_point(self.file, &tree, MatrixPoint { name, axes: now, swept, allow_env });
+        let found = file::read_point(self.file, &mut tree, MatrixPoint { name, axes: now, swept, allow_env });
         self.add_point(found, extra, &case_name("", &point), &tree);
     }
 
@@ -336,7 +341,7 @@ fn unused_definitions(
         if !found {
             let d = Diagnostic::new(span, message);
             out.push(match *what {
-                "name" => d.help("a step's `name` is for `assert`"),
+                "name" => d.help("a step's `name` is for `assert`; a case is called after its file"),
                 _ => d,
             });
         }

@@ -2,6 +2,7 @@
 //! continues after them.
 use super::case::{BufferRef, NumberByRank, NumberByRankKind, Ranks, Spanned};
 use super::diagnostic::{Diagnostic, SourceFile, Span};
+use super::foreign_words;
 use super::keys::{self, ValueType};
 use super::tree::{TomlEntry, TomlKind, TomlTable, TomlValue};
 use super::variables::AllowEnv;
@@ -48,6 +49,17 @@ impl UsedNames {
         self.step_names.extend(other.step_names);
         self.comms.extend(other.comms);
     }
+}
+
+/// The mistakes that were reported, so that what follows from one is not reported too.
+#[derive(Debug, Default)]
+pub(crate) struct Mended {
+    /// Places of the values of `op` that are no operation.
+    pub unknown_operations: HashSet<Span>,
+    /// The same of steps with a key that is not understood.
+    pub incomplete_steps: HashSet<Span>,
+    /// Names of buffers, communicators, streams and steps that nothing defines. Each is reported where it is used first.
+    pub unknown_names: HashSet<String>,
 }
 
 /// The names that are allowed in an expression.
@@ -111,6 +123,7 @@ pub(crate) struct PointReader<'a> {
     pub known: DefinedNames,
     pub diagnostics: Vec<Diagnostic>,
     pub used: UsedNames,
+    pub mended: Mended,
 }
 
 impl PointReader<'_> {
@@ -148,6 +161,9 @@ impl PointReader<'_> {
         let d = Diagnostic::new(e.key_span, format!("unknown key `{}` in {place}", e.key));
         match nearest(&e.key, allowed.iter().copied()) {
             Some(near) => d.help(format!("did you mean `{near}`?")),
+            None if place == "the file" => {
+                d.help(format!("a file has {}", keys::keys_in(keys::KeyPlace::File).collect::<Vec<_>>().join(", ")))
+            }
             None if allowed.is_empty() => d,
             None if allowed.len() <= 24 => d.help(format!("known here: {}", allowed.join(", "))),
             None => d,
@@ -169,6 +185,11 @@ impl PointReader<'_> {
         self.file.text.get(table.start..table.end).filter(|t| t.starts_with('[') && !t.contains('\n'))
     }
 
+    fn is_header(&self, span: Span) -> bool {
+        let line = self.file.text.get(..span.start).map_or("", |before| before.rsplit('\n').next().unwrap_or(""));
+        line.trim().is_empty() && self.header(span).is_some()
+    }
+
     /// The span of a part of a text value: inside the quotes if the text has no escapes, else the whole value.
     pub fn span_in_text(&self, val: Span, text: &str, start: usize, end: usize) -> Span {
         let raw = self.file.text.get(val.start..val.end).unwrap_or("");
@@ -182,6 +203,30 @@ impl PointReader<'_> {
             }
         }
         val
+    }
+
+    /// A value as the file has it, for a message; in short if it is long.
+    pub fn shown(&self, val: &TomlValue) -> String {
+        let written = self.file.text.get(val.span.start..val.span.end).unwrap_or("");
+        let whole = match val.kind {
+            TomlKind::Table(_) => written.starts_with('{'),
+            // A list of tables may have headers, such as `[[steps]]`.
+            TomlKind::Array(_) => written.starts_with('[') && !self.is_header(val.span),
+            _ => true,
+        };
+        if whole && !written.is_empty() && written.len() <= 60 && !written.contains('\n') {
+            return written.to_owned();
+        }
+        match val.kind {
+            TomlKind::Table(_) => "{ ... }".into(),
+            TomlKind::Array(_) => "[...]".into(),
+            _ => val.written(),
+        }
+    }
+
+    /// True if an undefined name of this kind is met for the first time.
+    pub fn is_first_unknown(&mut self, kind: &str, name: &str) -> bool {
+        self.mended.unknown_names.insert(format!("{kind} {name}"))
     }
 
     pub fn text(&mut self, name: &str, val: &TomlValue) -> Option<Spanned<String>> {
@@ -321,67 +366,83 @@ impl PointReader<'_> {
     }
 
     fn check_names(&mut self, uses: &[NameUse], span: Span, whole: &str, offset: usize, names: AllowedNames) -> bool {
-        let before = self.diagnostics.len();
+        let mut good = true;
         for u in uses {
             let place = self.span_in_text(span, whole, offset + u.start, offset + u.end);
-            self.check_name(u, place, names);
+            good &= self.is_full() || self.check_name(u, place, names);
         }
-        self.diagnostics.len() == before
+        good
     }
 
-    fn check_name(&mut self, u: &NameUse, place: Span, names: AllowedNames) {
-        if self.is_full() {
-            return;
-        }
+    fn check_name(&mut self, u: &NameUse, place: Span, names: AllowedNames) -> bool {
         let name = u.name.as_str();
         match u.kind {
             UseKind::Step if !names.assert => {
                 self.report(Diagnostic::new(place, "figures of a step can be read in `assert` only"));
+                false
             }
             UseKind::Step => self.use_step_name(name, place),
             UseKind::Same if !names.assert => {
                 self.report(Diagnostic::new(place, "`same` can be used in `assert` only"));
+                false
             }
-            UseKind::Plain if names.has(name) => {}
+            UseKind::Plain if names.has(name) => true,
             UseKind::Plain if self.axes.iter().any(|a| a.name == name) => {
                 self.used.axes.insert(name.to_owned());
-                if self.axes.iter().any(|a| a.name == name && a.value.is_none()) {
+                let number = !self.axes.iter().any(|a| a.name == name && a.value.is_none());
+                if !number {
                     self.report(Diagnostic::new(place, format!("the axis `{name}` is not a number here")));
                 }
+                number
             }
             _ if names.buffers && self.known.buffers.contains_key(name) => {
                 self.used.buffers.insert(name.to_owned());
+                true
             }
             _ => {
-                let d = self.unknown_name(u, place, names);
-                self.report(d);
+                if let Some(d) = self.misused_name(u, place, names) {
+                    self.report(d);
+                } else if self.is_first_unknown("buffer", name) {
+                    let d = self.unknown_name(u, place, names);
+                    self.report(d);
+                }
+                false
             }
         }
     }
 
-    fn unknown_name(&self, u: &NameUse, place: Span, names: AllowedNames) -> Diagnostic {
+    /// The diagnostic for a name that exists and cannot be used here.
+    fn misused_name(&self, u: &NameUse, place: Span, names: AllowedNames) -> Option<Diagnostic> {
         let name = u.name.as_str();
         if self.known.buffers.contains_key(name) && !names.buffers {
-            return Diagnostic::new(place, format!("the buffer `{name}` cannot be read here"))
-                .help("elements of buffers can be read in `expr` of a map and in `assert`");
+            return Some(
+                Diagnostic::new(place, format!("the buffer `{name}` cannot be read here"))
+                    .help("elements of buffers can be read in `expr` of a map and in `assert`"),
+            );
         }
         if u.kind != UseKind::Plain && (names.has(name) || self.axes.iter().any(|a| a.name == name)) {
-            return Diagnostic::new(place, format!("`{name}` is a number, not a buffer"));
+            return Some(Diagnostic::new(place, format!("`{name}` is a number, not a buffer")));
         }
-        if name == "i" || name == "t" || name == "peer" {
-            let cure = match name {
-                "i" => "`i` is the index of an element: it has a meaning where elements are made or compared",
-                "t" => "`t` is the round of `times`: it has a meaning inside steps",
-                _ => "`peer` is the other rank in `counts` of all_to_all_v",
-            };
-            return Diagnostic::new(place, format!("`{name}` has no meaning here")).help(cure);
-        }
+        let cure = match name {
+            "i" => "`i` is the index of an element: it has a meaning where elements are made or compared",
+            "t" => "`t` is the round of `times`: it has a meaning inside steps",
+            "peer" => "`peer` is the other rank in `counts` of all_to_all_v",
+            _ => return None,
+        };
+        Some(Diagnostic::new(place, format!("`{name}` has no meaning here")).help(cure))
+    }
+
+    fn unknown_name(&self, u: &NameUse, place: Span, names: AllowedNames) -> Diagnostic {
+        let name = u.name.as_str();
         let own = BUILTIN_NAMES.iter().chain(&["peer"]).copied().filter(|w| names.has(w));
         let axes = self.axes.iter().filter(|a| a.value.is_some()).map(|a| a.name.as_str());
         let buffers = self.known.buffers.keys().map(String::as_str).filter(|_| names.buffers);
         let all: Vec<&str> = own.chain(axes).chain(buffers).collect();
         let what = if u.kind == UseKind::Plain { "name" } else { "buffer" };
         let d = Diagnostic::new(place, format!("unknown {what} `{name}`"));
+        if let Some(ours) = foreign_words::name_in_expression(name).filter(|ours| names.has(ours)) {
+            return d.help(format!("write `{ours}`"));
+        }
         match nearest(name, all.iter().copied()) {
             Some(near) => d.help(format!("did you mean `{near}`?")),
             None if all.len() <= 24 => d.help(format!("known here: {}", all.join(", "))),
@@ -389,16 +450,19 @@ impl PointReader<'_> {
         }
     }
 
-    fn use_step_name(&mut self, name: &str, place: Span) {
+    fn use_step_name(&mut self, name: &str, place: Span) -> bool {
         if self.known.step_names.contains_key(name) {
             self.used.step_names.insert(name.to_owned());
-            return;
+            return true;
         }
-        let d = Diagnostic::new(place, format!("no step has the name `{name}`"));
-        self.report(match nearest(name, self.known.step_names.keys().map(String::as_str)) {
-            Some(near) => d.help(format!("did you mean `{near}`?")),
-            None => d.help(format!("write `name = \"{name}\"` on the step that is meant")),
-        });
+        if self.is_first_unknown("step", name) {
+            let d = Diagnostic::new(place, format!("no step has the name `{name}`"));
+            self.report(match nearest(name, self.known.step_names.keys().map(String::as_str)) {
+                Some(near) => d.help(format!("did you mean `{near}`?")),
+                None => d.help(format!("write `name = \"{name}\"` on the step that is meant")),
+            });
+        }
+        false
     }
 
     /// A buffer or part of one, in a text value.
@@ -434,16 +498,24 @@ impl PointReader<'_> {
         let good = self.check_names(&found.names, span, text, 0, names);
         if !writes {
             if !self.known.buffers.contains_key(&found.name) && !self.refused {
-                let d = Diagnostic::new(place, format!("unknown buffer `{}`", found.name));
-                self.report(match nearest(&found.name, self.known.buffers.keys().map(String::as_str)) {
-                    Some(near) => d.help(format!("did you mean `{near}`?")),
-                    None => d.help("no input has this name and no step writes it"),
-                });
+                if self.is_first_unknown("buffer", &found.name) {
+                    let d = Diagnostic::new(place, format!("unknown buffer `{}`", found.name));
+                    self.report(match nearest(&found.name, self.known.buffers.keys().map(String::as_str)) {
+                        Some(near) => d.help(format!("did you mean `{near}`?")),
+                        None => d.help(self.known_buffers()),
+                    });
+                }
                 return None;
             }
             self.used.buffers.insert(found.name.clone());
         }
         good.then_some(BufferRef { span, name: found.name, slice: found.slice })
+    }
+
+    fn known_buffers(&self) -> String {
+        let text = "no input has this name and no step writes it";
+        let known: Vec<_> = self.known.buffers.keys().take(13).map(|name| format!("`{name}`")).collect();
+        if (1..=12).contains(&known.len()) { format!("{text}; there is {}", known.join(", ")) } else { text.into() }
     }
 
     /// The ranks that run a step or have a buffer.

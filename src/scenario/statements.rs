@@ -24,6 +24,11 @@ pub(crate) fn first_errors<'a>(text: &str, diagnostics: Vec<SyntaxError<'a>>) ->
         if explained.is_some_and(|end| diagnostic.0 <= end) {
             continue;
         }
+        // No statement begins with a bracket of a list: its opening bracket is missing further up.
+        let inside = statements.peek().is_some_and(|s| text[s.range.clone()].trim_start().starts_with(['{', '}', ']']));
+        if inside && !kept.is_empty() {
+            continue;
+        }
         kept.push(diagnostic);
         let matched = statements.peek().is_none_or(|statement| statement.matched);
         explained = Some(if matched { line_end(text.as_bytes(), diagnostic.0) } else { text.len() });
@@ -169,6 +174,15 @@ mod tests {
             ["= =", "c", "= [3]", "d", "none"].map(|what| (place(what), place(what), what)).into();
         let kept: Vec<_> = first_errors(text, diagnostics).into_iter().map(|diagnostic| diagnostic.2).collect();
         assert_eq!(kept, ["= =", "c"]);
+    }
+
+    #[test]
+    fn one_fault_of_a_list_without_its_opening_bracket() {
+        let text = "a = \n  { b = 1 },\n  { c = 2 },\n]\nd = =\n";
+        let diagnostics: Vec<_> = text.match_indices(['{', ']', '=']).map(|(at, what)| (at, at, what)).collect();
+        let kept = first_errors(text, diagnostics);
+        let lines: Vec<_> = kept.into_iter().map(|diagnostic| text[..diagnostic.0].matches('\n').count()).collect();
+        assert_eq!(lines, [0, 4]);
     }
 
     #[test]

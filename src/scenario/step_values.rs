@@ -1,11 +1,16 @@
 //! Reads the values of some keys of steps: reductions, result codes, and the counts of all_to_all_v.
 use super::case::*;
 use super::diagnostic::Diagnostic;
+use super::foreign_words;
 use super::keys::{self, KeyPlace};
 use super::reader::{AllowedNames, NumberKind, PointReader, RankScope};
 use super::tree::{TomlKind, TomlValue};
 use crate::suggest::nearest;
 use nccl_sys::{ncclRedOp_t, ncclResult_t};
+
+fn quoted(word: &str) -> String {
+    format!("\"{word}\"")
+}
 
 pub(crate) fn is_device_scalar(reader: &mut PointReader<'_>, val: &TomlValue) -> Option<bool> {
     let text = reader.text("scalar", val)?;
@@ -31,6 +36,14 @@ pub(crate) fn reduction(
             if found.is_none() {
                 let words: Vec<_> = known.iter().filter_map(|k| k.name()).chain(["premul_sum"]).collect();
                 let d = Diagnostic::new(val.span, format!("there is no reduction `{}`", s.escape_debug()));
+                let foreign = foreign_words::same_but_for_its_form(s, words.iter().copied())
+                    .filter(|ours| *ours != "premul_sum")
+                    .map(|ours| format!("write `reduce = \"{ours}\"`"))
+                    .or_else(|| foreign_words::reduction_word(s).map(|word| word.advice("reduce", &quoted(word.ours))));
+                if let Some(help) = foreign {
+                    reader.report(d.help(help));
+                    return None;
+                }
                 reader.report(match nearest(s, words.iter().copied()) {
                     Some("premul_sum") => d.help("write `reduce = { premul_sum = 0.5 }`"),
                     Some(near) => d.help(format!("did you mean `{near}`?")),
@@ -124,7 +137,8 @@ pub(crate) fn counts(reader: &mut PointReader<'_>, val: &TomlValue) -> Option<Sp
         let TomlKind::Array(entries) = &row.kind else {
             reader.report(
                 Diagnostic::new(row.span, "a row of `counts` must be a list")
-                    .label(format!("this is {}", row.kind_name())),
+                    .label(format!("this is {}", row.kind_name()))
+                    .help("write a list for each rank: `counts = [[0, 1], [2, 3]]`, where row r, column j is what rank r sends to rank j"),
             );
             return None;
         };

@@ -44,8 +44,11 @@ pub(crate) fn read_steps(
         }
         match &v.kind {
             TomlKind::Table(t) => out.extend(read_step(reader, t, v.span, defaults, around)),
-            _ => reader
-                .report(Diagnostic::new(v.span, "a step must be a table").label(format!("this is {}", v.kind_name()))),
+            _ => reader.report(
+                Diagnostic::new(v.span, "a step must be a table")
+                    .label(format!("this is {}", v.kind_name()))
+                    .help("for example `{ op = \"all_reduce\", in = \"x\", out = \"y\" }`"),
+            ),
         }
     }
     out
@@ -67,14 +70,9 @@ pub(crate) fn read_step(
     };
     let text = reader.text("op", &word.value)?;
     let Some(op) = ops::find(&text.value) else {
-        let d = Diagnostic::new(text.span, format!("there is no operation `{}`", text.value.escape_debug()));
-        reader.report(match nearest(&text.value, ops::TABLE.iter().map(|o| o.name)) {
-            Some(near) => d.help(format!("did you mean `{near}`?")),
-            None => d.help(format!(
-                "the operations are {}",
-                ops::TABLE.iter().map(|o| o.name).collect::<Vec<_>>().join(", ")
-            )),
-        });
+        if !reader.mended.unknown_operations.contains(&text.span) {
+            reader.report(Diagnostic::new(text.span, format!("there is no operation `{}`", text.value.escape_debug())));
+        }
         return None;
     };
     let nests = matches!(op.kind, ops::Kind::Group | ops::Kind::Loop);
@@ -431,6 +429,9 @@ impl<'t> StepReader<'t, '_> {
     }
 
     fn check_required_keys(&self, reader: &mut PointReader<'_>, step: &Step) {
+        if reader.mended.incomplete_steps.contains(&self.span) {
+            return;
+        }
         use ops::Kind as K;
         let has = |key: &str| self.table.get(key).is_some();
         let mut wanted: Vec<&str> = match self.op.kind {
@@ -481,6 +482,9 @@ fn names_buffer(reader: &PointReader<'_>, e: &Expr) -> bool {
 
 fn check_stream(reader: &mut PointReader<'_>, name: &Spanned<String>) {
     if name.value == "main" || reader.known.streams.contains(&name.value) {
+        return;
+    }
+    if !reader.is_first_unknown("stream", &name.value) {
         return;
     }
     let d = Diagnostic::new(name.span, format!("no step runs on a stream `{}`", name.value.escape_debug()));

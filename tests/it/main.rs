@@ -12,6 +12,8 @@ mod command;
 mod faults;
 // Every form of a case comes out alike, and a form that does not is reported.
 mod forms;
+// docs/from-torch.md shows the scenarios that run, and steps of the language.
+mod from_torch;
 // Random programs pass on a sound library, and random files are refused at a place or run.
 mod fuzz;
 // Scenario files with hostile numbers are refused at a place or run.

@@ -2,6 +2,7 @@
 use super::super::lower::{Index, LoweredProgram};
 use super::super::rank_op::{Placed, RankCollective, RankOp, Route};
 use super::super::types::{CollectiveEvent, RankCall, Reduction, StepId};
+use crate::ops::NcclCall;
 use crate::scenario::Diagnostic;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -60,7 +61,13 @@ pub fn collective_event(lowered: &LoweredProgram, calls: &[Index]) -> Result<Col
                 first.op.rank, other.op.rank
             );
             let span = |step: StepId| lowered.unrolled.steps[step as usize].span;
-            return Err(Diagnostic::new(span(other.step), text).related(span(first.step), "the other call"));
+            let d = Diagnostic::new(span(other.step), text).related(span(first.step), "the other call");
+            return Err(
+                match only_counts_differ(&first.op, &other.op).then(|| pieces_of_unlike_length(first.op.op.call)) {
+                    Some(help) => d.help(help),
+                    None => d,
+                },
+            );
         }
     }
     rank_calls.sort_by_key(|call| call.op.rank);
@@ -84,6 +91,24 @@ fn describe(c: &RankCollective<Placed>) -> String {
     };
     let root = if c.op.rooted { format!(" with root {}", c.root) } else { String::new() };
     format!("{:?}{red} of {} {}{root}", c.op.call, c.size.count, c.size.dtype.name())
+}
+
+/// True if two calls, which are not the same, are the same but for their counts.
+fn only_counts_differ(a: &RankCollective<Placed>, b: &RankCollective<Placed>) -> bool {
+    let mut b = b.clone();
+    b.size.count = a.size.count;
+    describe(a) == describe(&b)
+}
+
+/// What to write for a collective whose pieces are meant to differ in length.
+fn pieces_of_unlike_length(call: NcclCall) -> &'static str {
+    match call {
+        NcclCall::AllGather => "pieces of different length are gathered by `op = \"all_gather_v\"`",
+        NcclCall::AlltoAll => {
+            "pieces of different length are sent by `op = \"all_to_all_v\"` with `counts`: row r, column j is what rank r sends to rank j"
+        }
+        _ => "give every rank the same number of elements",
+    }
 }
 
 /// Checks that a send and its receive agree.

@@ -1,6 +1,7 @@
 //! The calls that have found no partner when nothing can move any more.
 use super::super::lower::Index;
 use super::super::rank_op::{RankOp, Route};
+use super::super::ranks_hint::who_runs;
 use super::super::types::{CommId, Event, Waiting};
 use super::Simulation;
 use crate::job::CallKind;
@@ -24,11 +25,16 @@ impl Simulation<'_> {
             }
         }
         let aborted = self.out.events.iter().any(|e| matches!(e, Event::Undefined { .. }));
-        for (route, (left, at)) in balance {
+        let mut routes: Vec<_> = balance.into_iter().collect();
+        // The first step in the program of the lowest rank is the one that is shown.
+        routes.sort_unstable_by_key(|(route, (_, at))| (*at, route.to));
+        for (route, (left, at)) in routes {
             if left > 0 && !aborted {
                 let step = &lowered.unrolled.steps[lowered.step(at) as usize];
                 let text = format!("rank {} never receives what rank {} sends it here", route.to, route.from);
-                self.out.mismatches.push(Diagnostic::new(step.span, text).help("add the recv, or remove the send"));
+                let hint = who_runs(&lowered.unrolled.case, step.span);
+                let help = hint.unwrap_or_else(|| "add the recv, or remove the send".into());
+                self.out.mismatches.push(Diagnostic::new(step.span, text).help(help));
             }
         }
     }

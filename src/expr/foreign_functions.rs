@@ -1,0 +1,33 @@
+//! Functions of other languages, and what does the same here.
+
+/// Their names and the cure.
+const FOREIGN_FUNCTIONS: &[(&[&str], &str)] = &[
+    (
+        &["isclose", "allclose", "approx", "assert_close", "almost_equal"],
+        "write `close(a, b, tol)`: 1 if a and b differ by at most tol",
+    ),
+    (&["pow"], "power is `^`: `a ^ b`"),
+    (&["log"], "the natural logarithm is `ln(x)`, that to base 2 is `log2(x)`"),
+    (&["log10"], "write `ln(x) / ln(10)`"),
+    (&["round", "rint"], "write `floor(x + 0.5)`"),
+    (&["int", "trunc"], "write `floor(x)`; where a whole number is needed, `/` drops the fraction"),
+    (&["float"], "leave it out: a number is whole or not as it is needed"),
+    (&["mod", "fmod"], "write `a % b`"),
+    (&["where", "select", "cond", "iif"], "write `if(condition, a, b)`"),
+    (&["equal", "array_equal", "eq"], "write `a == b` for every element, or `same(a, b)` for all bits of two buffers"),
+    (
+        &["all", "any", "sum", "mean", "len", "norm"],
+        "an expression is about one element: an `assert` holds for each of them, and `x[0]` is the first",
+    ),
+    (&["isnan"], "write `x != x`"),
+    (&["isinf"], "write `abs(x) == inf`"),
+    (&["pi"], "write the number"),
+    (&["tan"], "write `sin(x) / cos(x)`"),
+    (&["fabs"], "write `abs(x)`"),
+    (&["range", "arange", "linspace"], "`each` is an expression in the index `i` of an element: `each = \"i\"`"),
+];
+
+/// What to write in place of a function of another language.
+pub(super) fn cure(name: &str) -> Option<&'static str> {
+    FOREIGN_FUNCTIONS.iter().find(|(names, _)| names.contains(&name)).map(|(_, cure)| *cure)
+}
