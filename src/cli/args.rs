@@ -7,7 +7,8 @@ use crate::plan::Limits;
 use crate::report::ReportFormat;
 use crate::run::{RanksPerGpu, seconds};
 use crate::scenario::{AllowEnv, Placement};
-use crate::suite::{BackendChoice, BackendRequest, CaseSet, Filter, Forms, Reading, RunOptions};
+use crate::suite::options::usual_memory;
+use crate::suite::{BackendChoice, BackendRequest, CaseSet, Filter, Forms, Reading, RunOptions, Shard};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use soft_nccl::Connect;
 use soft_nccl::fault::{FaultMode as Fault, NoFault};
@@ -16,9 +17,11 @@ use std::path::PathBuf;
 
 /// Collective-communication tests written as TOML files, judged rank by rank.
 ///
+/// `collspec PATH...` is short for `collspec run PATH...`.
+///
 /// Exit codes: 0 all passed; 1 some failed; 2 the files or the command line are wrong; 3 a required backend is missing.
 #[derive(Debug, Parser)]
-#[command(name = "collspec", version)]
+#[command(name = "collspec", version, max_term_width = 120)]
 pub struct Args {
     #[command(subcommand)]
     pub command: Command,
@@ -61,37 +64,52 @@ pub struct NcclFetchArgs {
     pub cuda: CudaRelease,
 }
 
+/// The folder of scenarios if no path is given.
+pub const DEFAULT_FOLDER: &str = "scenarios";
+
+/// Headings of the help, by what the options concern.
+const CASES: &str = "Which cases";
+const BACKEND: &str = "What runs them";
+const MANNER: &str = "How they run";
+const SOFTWARE: &str = "The software library";
+const LIMITS: &str = "Limits";
+const REPORT: &str = "Report";
+
 /// The cases to run.
 #[derive(Debug, ClapArgs)]
 pub struct SelectionArgs {
     /// Scenario files, or folders that hold them.
     ///
     /// The name of a case is its file's path below the given folder, without `.toml`; for a file that is given by itself, the
-    /// file's name alone. Points of a matrix have `[axis=value,...]` after that.
-    #[arg(value_name = "PATH", default_value = "scenarios")]
+    /// file's name alone. Where files of several paths would have one name, folders stand before it that tell them apart.
+    /// Points of a matrix have `[axis=value,...]` after the name.
+    #[arg(value_name = "PATH", default_value = DEFAULT_FOLDER)]
     pub paths: Vec<PathBuf>,
 
-    /// Only cases whose name contains TEXT, or which have TEXT as a tag. Cases with the tag `long` run only if TEXT selects
-    /// them.
-    #[arg(long, value_name = "TEXT")]
-    pub filter: Option<String>,
+    /// Only cases whose name contains TEXT, or which have TEXT as a tag; with `not TEXT`, only the others. May be given several
+    /// times.
+    ///
+    /// A case is taken if any TEXT selects it and no `not TEXT` leaves it out. Cases with the tag `long` are taken only if
+    /// a TEXT selects them.
+    #[arg(long, short = 'k', value_name = "TEXT", help_heading = CASES)]
+    pub filter: Vec<String>,
 
-    /// The filter is the whole name of one case.
-    #[arg(long, requires = "filter")]
+    /// The filter is the whole name of one case, and `not` has no meaning in it.
+    #[arg(long, requires = "filter", help_heading = CASES)]
     pub exact: bool,
 
     /// Forms in which the cases are run too, as far as they can take them, instead of those that the files name: all,
     /// none, or a list of in_place, misaligned, grouped, sub, one_thread, processes, ring, tree, single_tree, eager.
     ///
     /// The name of a case in a form has `form=NAME` last in its brackets.
-    #[arg(long, value_name = "LIST", value_parser = Forms::parse)]
+    #[arg(long, value_name = "LIST", value_parser = Forms::parse, help_heading = CASES)]
     pub forms: Option<Forms>,
 
     /// Let files set this NCCL_* variable too. May be given several times.
     ///
     /// Some of NCCL's variables load libraries, write files or connect to other hosts. Files can set only those that choose
     /// algorithms, protocols, channels, sizes, thresholds, transports, checks and the debug level.
-    #[arg(long, value_name = "NAME", value_parser = AllowEnv::parse_name)]
+    #[arg(long, value_name = "NAME", value_parser = AllowEnv::parse_name, help_heading = LIMITS)]
     pub allow_env: Vec<String>,
 
     #[command(flatten)]
@@ -103,21 +121,21 @@ pub struct SelectionArgs {
 pub struct LimitArgs {
     /// Memory that a case may take in all copies, in worker, shared memory and judge, and that cases which run at the same
     /// time may take together: a number of bytes, for example 512MiB or 16GiB. A case that needs more is refused; one that needs more
-    /// than this machine has free is skipped [default: 16GiB].
-    #[arg(long, value_name = "BYTES", value_parser = Limits::bytes)]
+    /// than this machine has free is skipped [default: what this machine has free; cases of up to 16GiB are not refused where that is less].
+    #[arg(long, visible_alias = "memory", value_name = "BYTES", value_parser = Limits::bytes, help_heading = LIMITS)]
     pub max_memory: Option<u64>,
 
     /// Operations that filling, working out and judging a case may take: one per element and operator of every expression, and
     /// equivalents for other work; a thousand million take about ten seconds [default: 4000000000].
-    #[arg(long, value_name = "N", value_parser = Limits::operations)]
+    #[arg(long, value_name = "N", value_parser = Limits::operations, help_heading = LIMITS)]
     pub max_work: Option<u64>,
 
     /// The same operations of all selected cases of a file together [default: 20000000000].
-    #[arg(long, value_name = "N", value_parser = Limits::operations)]
+    #[arg(long, value_name = "N", value_parser = Limits::operations, help_heading = LIMITS)]
     pub max_file_work: Option<u64>,
 
     /// Bytes of a scenario file [default: 1MiB].
-    #[arg(long, value_name = "BYTES", value_parser = Limits::bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = Limits::bytes, help_heading = LIMITS)]
     pub max_file: Option<u64>,
 }
 
@@ -125,7 +143,7 @@ impl LimitArgs {
     fn limits(&self) -> Limits {
         let usual = Limits::default();
         Limits {
-            memory: self.max_memory.unwrap_or(usual.memory),
+            memory: self.max_memory.unwrap_or_else(usual_memory),
             work: self.max_work.unwrap_or(usual.work),
             file_work: self.max_file_work.unwrap_or(usual.file_work),
             file: self.max_file.unwrap_or(usual.file),
@@ -136,7 +154,7 @@ impl LimitArgs {
 
 impl SelectionArgs {
     pub fn filter(&self) -> Filter {
-        Filter { text: self.filter.clone(), exact: self.exact, long: false }
+        if self.exact { Filter::named(&self.filter) } else { Filter::parse(&self.filter) }
     }
 
     /// How the files are read.
@@ -168,11 +186,11 @@ pub struct RunArgs {
 
     /// What runs the cases: `nccl` is a real library on GPUs, `soft` is NCCL's interface in software; `auto` is nccl if a
     /// driver, devices and a library are there, else soft.
-    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = BackendChoice::parse)]
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = BackendChoice::parse, help_heading = BACKEND)]
     pub backend: BackendChoice,
 
     /// Fail with exit code 3 if this backend is missing, instead of using another.
-    #[arg(long, value_name = "NAME", value_parser = BackendChoice::parse)]
+    #[arg(long, value_name = "NAME", value_parser = BackendChoice::parse, help_heading = BACKEND)]
     pub require: Option<BackendChoice>,
 
     #[command(flatten)]
@@ -180,56 +198,82 @@ pub struct RunArgs {
 
     /// How many ranks may share a GPU where a case has more ranks than there are GPUs: a number, or auto for as many as
     /// the case needs. Such ranks get a process each. Without it such cases are skipped.
-    #[arg(long, value_name = "N", default_value = "1", value_parser = RanksPerGpu::parse)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = RanksPerGpu::parse, help_heading = BACKEND)]
     pub ranks_per_gpu: RanksPerGpu,
 
     /// Cases that run at the same time [default: the number of cores; on nccl 1].
-    #[arg(long, value_name = "N")]
+    #[arg(long, short, value_name = "N", help_heading = MANNER)]
     pub jobs: Option<NonZeroUsize>,
 
+    /// Start no other case after one has failed.
+    #[arg(long, help_heading = MANNER)]
+    pub fail_fast: bool,
+
+    /// Run the cases of the other files if files have errors. The exit code is 2 then, too.
+    #[arg(long, help_heading = MANNER)]
+    pub keep_going: bool,
+
+    /// Only cases that failed when they last ran from this working folder.
+    ///
+    /// Their names are kept in $XDG_CACHE_HOME/collspec/failed (or ~/.cache/collspec/failed), in a file for each working folder.
+    #[arg(long, help_heading = CASES)]
+    pub failed: bool,
+
+    /// Only the I-th of N shares of the cases. The shares are about equal, and each case is in exactly one of them.
+    #[arg(long, value_name = "I/N", value_parser = Shard::parse, help_heading = CASES)]
+    pub shard: Option<Shard>,
+
+    /// Print the names of the cases that would run, one on each line, and run nothing.
+    #[arg(long, conflicts_with_all = ["output", "verbose", "durations"], help_heading = CASES)]
+    pub list: bool,
+
     /// Time limit in seconds for cases that name none.
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
     pub timeout: Option<f64>,
 
     /// Time limit for what comes before and after a case, in seconds: making communicators and filling buffers, and
     /// destroying communicators [default: 60].
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
     pub opening_timeout: Option<f64>,
 
     /// Shuffle the order in which the software library's tasks run; the same number gives the same order.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = SOFTWARE)]
     pub seed: Option<u64>,
 
     /// Messages of up to this many bytes are sent without waiting for their receive (soft backend) [default: 0].
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", help_heading = SOFTWARE)]
     pub eager: Option<u64>,
 
     /// When ranks of the software library connect: `init` (the default), as they make a communicator, or `lazy`, in the
     /// first call that needs it, on the host, which waits there for the other ranks' first call, as NCCL's does.
-    #[arg(long, value_name = "WHEN")]
+    #[arg(long, value_name = "WHEN", help_heading = SOFTWARE)]
     pub connect: Option<Connect>,
 
     /// Give the software library this deliberate bug, to see which scenarios notice it: F01 and so on (`collspec audit` lists
     /// them); with `,rank=N` on one rank only, with `,algorithm=NAME` in one algorithm only.
-    #[arg(long, value_name = "FAULT", value_parser = fault)]
+    #[arg(long, value_name = "FAULT", value_parser = fault, help_heading = SOFTWARE)]
     pub fault: Option<Fault>,
 
     /// Placement of the ranks for files that name none: threads, processes or one_thread. Cases that cannot run in this
     /// placement run in the default one.
-    #[arg(long, value_name = "NAME", value_parser = Placement::parse)]
+    #[arg(long, value_name = "NAME", value_parser = Placement::parse, help_heading = MANNER)]
     pub placement: Option<Placement>,
 
     /// Format of the report: text, or one JSON object per case.
-    #[arg(long, value_enum, default_value_t = ReportFormat::Human)]
+    #[arg(long, value_enum, default_value_t = ReportFormat::Human, help_heading = REPORT)]
     pub format: ReportFormat,
 
     /// Write the report to this file instead of the standard output; not over a scenario file of the run.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = REPORT)]
     pub output: Option<PathBuf>,
 
     /// Name every case, not only those that fail (human format).
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = REPORT)]
     pub verbose: bool,
+
+    /// Name the N cases that took longest, with their times (human format; the other format has the times of all).
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, help_heading = REPORT)]
+    pub durations: usize,
 }
 
 impl RunArgs {
@@ -244,6 +288,7 @@ impl RunArgs {
             },
             ranks_per_gpu: self.ranks_per_gpu,
             jobs: self.jobs,
+            fail_fast: self.fail_fast,
             timeout: self.timeout,
             opening_timeout: self.opening_timeout,
             seed: self.seed,
@@ -262,12 +307,12 @@ impl RunArgs {
 pub struct LibraryArgs {
     /// The NCCL library: a file, or a version such as 2.30.7 among those that `collspec nccl list` shows. Means
     /// `--backend nccl` where that is auto.
-    #[arg(long, value_name = "PATH|VERSION")]
+    #[arg(long, value_name = "PATH|VERSION", help_heading = BACKEND)]
     pub nccl: Option<String>,
 
     /// A folder whose libcuda.so.1 (and libcuda.so) is the CUDA driver, instead of the machine's. The value `stand-in`
     /// means the driver that was built with this program, and with --nccl the library.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = BACKEND)]
     pub driver: Option<PathBuf>,
 }
 
@@ -319,7 +364,7 @@ pub struct AuditArgs {
     pub scenarios: bool,
 
     /// Runs at the same time [default: the number of cores].
-    #[arg(long, value_name = "N")]
+    #[arg(long, short, value_name = "N")]
     pub jobs: Option<NonZeroUsize>,
 
     /// Time limit of a run without a fault, in seconds, for cases that name none.

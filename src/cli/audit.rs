@@ -99,11 +99,11 @@ fn run_checker(
     let tell = |step: &AuditEvent| {
         match step {
             AuditEvent::Planned { runs, faulty } => {
-                progress.begin(*runs, if *faulty { "with faults" } else { "without faults" })
+                progress.begin(*runs, Some(if *faulty { "with faults" } else { "without faults" }))
             }
             AuditEvent::RunDone { case, fault } => {
                 let fault = fault.map(|fault| format!("{} ", fault.entry().id)).unwrap_or_default();
-                progress.step(format!("{fault}{}", case.name));
+                progress.step(&format!("{fault}{}", case.name));
             }
             AuditEvent::Finished => progress.end(),
         }
