@@ -1,6 +1,6 @@
 //! What can be typed; the comments here are the help text.
 use crate::audit::peers::Peer;
-use crate::audit::{Selection as Faults, UnknownId};
+use crate::audit::{AtLeast, Selection as Faults, UnknownId};
 use crate::child::Workers;
 use crate::library::{CudaRelease, is_version};
 use crate::plan::Limits;
@@ -74,6 +74,8 @@ const MANNER: &str = "How they run";
 const SOFTWARE: &str = "The software library";
 const LIMITS: &str = "Limits";
 const REPORT: &str = "Report";
+const FAULTS: &str = "Which faults and checkers";
+const REQUIRED: &str = "What must be caught";
 
 /// The cases to run.
 #[derive(Debug, ClapArgs)]
@@ -119,9 +121,11 @@ pub struct SelectionArgs {
 /// Limits on what a file and a case may cost. The cost is computed before a case begins.
 #[derive(Debug, ClapArgs)]
 pub struct LimitArgs {
-    /// Memory that a case may take in all copies, in worker, shared memory and judge, and that cases which run at the same
-    /// time may take together: a number of bytes, for example 512MiB or 16GiB. A case that needs more is refused; one that needs more
-    /// than this machine has free is skipped [default: what this machine has free; cases of up to 16GiB are not refused where that is less].
+    /// Memory that a case may take in all copies, and that cases which run at the same time may take together, for example
+    /// 512MiB [default: what this machine has free].
+    ///
+    /// It is that of worker, shared memory and judge. A case that needs more is refused; one that needs more than this
+    /// machine has free is skipped. Without the option no case of up to 16GiB is refused.
     #[arg(long, visible_alias = "memory", value_name = "BYTES", value_parser = Limits::bytes, help_heading = LIMITS)]
     pub max_memory: Option<u64>,
 
@@ -325,11 +329,23 @@ pub struct DoctorArgs {
 
 /// Read, check and analyse scenarios; run nothing.
 ///
-/// Shows every error of every file, and for each file whether its programs can block.
+/// Shows every error of every file, for each file whether its programs can block, and the numbers of all in one line.
 #[derive(Debug, ClapArgs)]
 pub struct CheckArgs {
     #[command(flatten)]
     pub selection: SelectionArgs,
+
+    /// Format of the report: text, or JSON objects, one per line: diagnostics, and a summary.
+    #[arg(long, value_enum, default_value_t = CheckFormat::Human, help_heading = REPORT)]
+    pub format: CheckFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CheckFormat {
+    /// A line per file, the errors with their lines, and a summary.
+    Human,
+    /// JSON objects, one per line.
+    Jsonl,
 }
 
 /// Measure which deliberate bugs of the library and flaws of the judge the scenarios catch.
@@ -342,42 +358,63 @@ pub struct AuditArgs {
     pub selection: SelectionArgs,
 
     /// Only these, separated by commas: F01 and so on are the library's, J01 to J10 the judge's; some are followed by a letter.
-    #[arg(long, value_name = "FAULTS", value_parser = faults)]
+    #[arg(long, value_name = "FAULTS", value_parser = faults, help_heading = FAULTS)]
     pub fault: Option<Faults>,
 
     /// The checker: collspec (the default), or a public suite's way to run and judge the same operations: nccl-tests,
     /// rccl, ucc. May be given several times; then one table compares them.
-    #[arg(long = "as", value_name = "NAME", value_parser = checker_name)]
+    #[arg(long = "as", value_name = "NAME", value_parser = checker_name, help_heading = FAULTS)]
     pub checkers: Vec<CheckerName>,
 
     /// Run every case with every fault that affects it. Without this, no more cases of a file run with a fault that two of its
     /// cases have caught, so counts of cases are lower bounds.
-    #[arg(long, conflicts_with = "quick")]
+    #[arg(long, conflicts_with = "quick", help_heading = FAULTS)]
     pub every_case: bool,
 
     /// Run no more cases with a fault after 20 cases of any files have caught it.
-    #[arg(long)]
+    #[arg(long, help_heading = FAULTS)]
     pub quick: bool,
 
     /// Report for every scenario file what it catches, what it alone catches, and whether it is redundant.
-    #[arg(long)]
+    #[arg(long, help_heading = REPORT)]
     pub scenarios: bool,
 
+    /// Exit code 1 only if something is missed that the audit recorded in FILE has not missed.
+    #[arg(long, value_name = "FILE", help_heading = REQUIRED)]
+    pub baseline: Option<PathBuf>,
+
+    /// Record in FILE what is caught and missed, for --baseline. What this audit does not look for stays as FILE has it. The
+    /// exit code is then 0 whatever is missed, unless one of the other two is given.
+    #[arg(long, value_name = "FILE", help_heading = REQUIRED)]
+    pub write_baseline: Option<PathBuf>,
+
+    /// Exit code 1 only if fewer than N faults of the library are caught: a number, or a percentage such as 90% of those that
+    /// are looked for.
+    #[arg(long, value_name = "N", help_heading = REQUIRED)]
+    pub at_least: Option<AtLeast>,
+
     /// Runs at the same time [default: the number of cores].
-    #[arg(long, short, value_name = "N")]
+    #[arg(long, short, value_name = "N", help_heading = MANNER)]
     pub jobs: Option<NonZeroUsize>,
 
     /// Time limit of a run without a fault, in seconds, for cases that name none.
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
     pub timeout: Option<f64>,
 
     /// Format of the report: text, or JSON objects, one per line: faults, scenarios, lanes, folders, a summary.
-    #[arg(long, value_enum, default_value_t = AuditFormat::Human)]
+    #[arg(long, value_enum, default_value_t = AuditFormat::Human, help_heading = REPORT)]
     pub format: AuditFormat,
 
     /// Write the report to this file instead of the standard output; not over a scenario file of the run.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = REPORT)]
     pub output: Option<PathBuf>,
+}
+
+impl AuditArgs {
+    /// True if the exit code depends on more than whether everything is caught.
+    pub fn has_requirements(&self) -> bool {
+        self.baseline.is_some() || self.write_baseline.is_some() || self.at_least.is_some()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

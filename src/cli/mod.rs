@@ -1,7 +1,9 @@
 //! The command line: what was typed, and what is done with it.
 mod args;
 mod audit;
+mod audit_requirements;
 mod check;
+mod check_report;
 mod doctor;
 mod exit;
 mod failed_cases;

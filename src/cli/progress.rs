@@ -50,7 +50,6 @@ impl ProgressDisplay {
             }
             Event::CaseDone { case, verdict } => {
                 lock(&self.state).ended(&case.name, verdict.status == Status::Fail);
-                self.bar.tick();
             }
             Event::Finished { .. } => self.end(),
         }

@@ -95,7 +95,7 @@ impl ProgressState {
 const SHORTEST_NAME: usize = 8;
 
 fn bar(done: usize, all: usize, width: usize) -> String {
-    let full = if all == 0 { 0 } else { (done.min(all) * width) / all };
+    let full = (done.min(all) * width).checked_div(all).unwrap_or(0);
     format!("[{}{}]", "=".repeat(full), " ".repeat(width - full))
 }
 

@@ -245,6 +245,10 @@ impl Reporter for RunReporter<'_> {
             }
         }
         let Self { report, progress, .. } = self;
-        progress.suspend(|| report.event(event))
+        match event {
+            // Nothing is written, so the line can stay.
+            Event::Started { .. } | Event::CaseStarted { .. } => report.event(event),
+            Event::CaseDone { .. } | Event::Finished { .. } => progress.suspend(|| report.event(event)),
+        }
     }
 }

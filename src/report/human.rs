@@ -65,7 +65,7 @@ impl<W: Write> HumanReporter<W> {
             writeln!(self.to, "{skip}skipped{skip:#} {count}: {}", one_line(reason))?;
         }
         for (name, seconds) in self.slowest.cases() {
-            writeln!(self.to, "{faint}{:>10}{faint:#}  {}", duration(seconds), printable(name))?;
+            writeln!(self.to, "{faint}slow{faint:#} {:>9} {}", duration(seconds), printable(name))?;
         }
         let failed = if self.tally.fail > 0 { fail } else { faint };
         writeln!(
@@ -152,7 +152,7 @@ mod tests {
         }
         human.event(&Event::Finished { seconds: 3.0 }).unwrap();
         let text = String::from_utf8(human.to).unwrap();
-        assert_eq!(text, "    2.00 s  b\n   10.0 ms  c\n3 passed, 0 failed, 0 skipped in 3.00 s\n");
+        assert_eq!(text, "slow    2.00 s b\nslow   10.0 ms c\n3 passed, 0 failed, 0 skipped in 3.00 s\n");
     }
 
     #[test]
