@@ -14,7 +14,7 @@
 //! Variables mean what the options of `collspec run` with their names mean: COLLSPEC_BACKEND, COLLSPEC_REQUIRE,
 //! COLLSPEC_NCCL, COLLSPEC_DRIVER, COLLSPEC_RANKS_PER_GPU, COLLSPEC_PLACEMENT, COLLSPEC_TIMEOUT, COLLSPEC_OPENING_TIMEOUT,
 //! COLLSPEC_SEED, COLLSPEC_EAGER, COLLSPEC_CONNECT, COLLSPEC_ALLOW_ENV, COLLSPEC_MAX_MEMORY, COLLSPEC_MAX_WORK,
-//! COLLSPEC_MAX_FILE_WORK, COLLSPEC_MAX_FILE, COLLSPEC_FORMS and COLLSPEC_FILTER. Snapshots follow insta's INSTA_UPDATE. Nothing but libtest's own lines
+//! COLLSPEC_MAX_FILE_WORK, COLLSPEC_MAX_FILE, COLLSPEC_FORMS, COLLSPEC_FILTER and COLLSPEC_SHARD. Snapshots follow insta's INSTA_UPDATE. Nothing but libtest's own lines
 //! goes to the standard output.
 mod environment;
 mod settings;
@@ -121,6 +121,13 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
     }
     // A case that is named exactly runs even if it is tagged `long`.
     suite.select(&Filter { long: args.exact, ..settings.filter.clone() });
+    // nextest runs each test of a list by its exact name: the list alone is divided.
+    if let Some(shard) = settings.shard.filter(|_| !args.exact) {
+        shard.keep(&mut suite.cases);
+    }
+    for line in crate::suite::variables::warnings() {
+        eprintln!("collspec: {line}");
+    }
     for line in crate::suite::passed_over(&suite.passed_over) {
         eprintln!("collspec: {line}");
     }

@@ -4,7 +4,7 @@ use crate::judge::Verdict;
 use crate::plan::SetBy;
 use crate::report::{CaseReport, Event, Reporter, Tally};
 use crate::scenario::Case;
-use crate::suite::options::cores;
+use crate::suite::options::{cores, usual_memory};
 use crate::suite::{self, BackendMissing, CaseSet, Filter, OptionError, RunOptions};
 use std::io;
 use std::path::Path;
@@ -18,6 +18,7 @@ impl Default for Options {
     fn default() -> Self {
         let mut options = RunOptions::default();
         options.reading.limits.set_by = SetBy::Program;
+        options.reading.limits.memory = usual_memory();
         Self(options)
     }
 }
@@ -31,7 +32,7 @@ impl Options {
 
     /// With this option: `backend`, `require`, `nccl`, `driver`, `ranks-per-gpu`, `jobs`, `timeout`, `opening-timeout`, `seed`,
     /// `eager`, `connect`, `placement`, `forms`, `allow-env` (names with commas between), `fault`, `max-memory`, `max-work`,
-    /// `max-file-work` or `max-file`. It means what it means to `collspec run`; a second value replaces the first.
+    /// `max-file-work`, `max-file` or `fail-fast` (true: no case is started after one has failed). It means what it means to `collspec run`; a second value replaces the first.
     ///
     /// ```
     /// let options = collspec::Options::new().with("backend", "soft")?.with("timeout", "2.5")?;
@@ -131,13 +132,14 @@ impl Suite {
         Ok(Self { all, selected, options })
     }
 
-    /// Selects the cases whose name contains `text`, or which have it as a tag, instead of all that are not tagged `long`.
+    /// Selects the cases whose name contains `text`, or which have it as a tag, instead of all that are not tagged `long`; with
+    /// `not ` before it, the cases without it.
     ///
     /// # Errors
     ///
     /// Something is wrong with a case that was not selected before.
     pub fn filter(&mut self, text: &str) -> Result<(), Error> {
-        self.selected = checked(&self.all, &Filter { text: Some(text.to_owned()), ..Filter::default() })?;
+        self.selected = checked(&self.all, &Filter::parse([text]))?;
         Ok(())
     }
 

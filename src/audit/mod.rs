@@ -3,9 +3,11 @@
 //! First every case runs without a fault: it must pass, and the library reports which faults would have changed something.
 //! Then each case runs with each of these faults. A case that fails with a fault has caught it. Its observations are judged
 //! again with each flaw of the judge, and a flaw with which the case passes is caught as well.
+mod baseline;
 mod checker;
 pub mod cover;
 mod detected_by;
+pub mod examples;
 pub mod peers;
 pub mod report;
 mod run;
@@ -15,6 +17,7 @@ mod tally;
 #[cfg(test)]
 mod tests;
 
+pub use baseline::{AtLeast, Baseline};
 pub use checker::{Checker, Collspec};
 pub use run::{AuditEvent, CaseRunner, SoundFailure};
 pub use select::{FaultOrFlaw, Selection, UnknownId};

@@ -54,6 +54,11 @@ pub struct ItemRow {
 }
 
 impl ItemRow {
+    /// True if it is a fault of the library that no case meets.
+    pub fn is_never_met(&self) -> bool {
+        self.reached == 0 && matches!(self.item, FaultOrFlaw::Fault(_))
+    }
+
     /// True if no case catches it.
     pub fn missed(&self) -> bool {
         self.caught == 0
@@ -125,6 +130,12 @@ impl AuditReport {
     /// True if a fault or flaw was missed, or a run had no verdict.
     pub fn has_misses(&self) -> bool {
         self.items.iter().any(ItemRow::missed) || !self.undecided.is_empty()
+    }
+
+    /// Number of the library's faults that are caught, and of all that were looked for.
+    pub fn faults(&self) -> (usize, usize) {
+        let faults = || self.items.iter().filter(|row| matches!(row.item, FaultOrFlaw::Fault(_)));
+        (faults().filter(|row| !row.missed()).count(), faults().count())
     }
 
     /// The classes of faults, or with `flaws` those of the judge's flaws.

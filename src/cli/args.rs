@@ -1,13 +1,14 @@
 //! What can be typed; the comments here are the help text.
 use crate::audit::peers::Peer;
-use crate::audit::{Selection as Faults, UnknownId};
+use crate::audit::{AtLeast, Selection as Faults, UnknownId};
 use crate::child::Workers;
 use crate::library::{CudaRelease, is_version};
 use crate::plan::Limits;
 use crate::report::ReportFormat;
 use crate::run::{RanksPerGpu, seconds};
 use crate::scenario::{AllowEnv, Placement};
-use crate::suite::{BackendChoice, BackendRequest, CaseSet, Filter, Forms, Reading, RunOptions};
+use crate::suite::options::usual_memory;
+use crate::suite::{BackendChoice, BackendRequest, CaseSet, Filter, Forms, Reading, RunOptions, Shard};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use soft_nccl::Connect;
 use soft_nccl::fault::{FaultMode as Fault, NoFault};
@@ -16,9 +17,11 @@ use std::path::PathBuf;
 
 /// Collective-communication tests written as TOML files, judged rank by rank.
 ///
+/// `collspec PATH...` is short for `collspec run PATH...`.
+///
 /// Exit codes: 0 all passed; 1 some failed; 2 the files or the command line are wrong; 3 a required backend is missing.
 #[derive(Debug, Parser)]
-#[command(name = "collspec", version)]
+#[command(name = "collspec", version, max_term_width = 120)]
 pub struct Args {
     #[command(subcommand)]
     pub command: Command,
@@ -61,37 +64,54 @@ pub struct NcclFetchArgs {
     pub cuda: CudaRelease,
 }
 
+/// The folder of scenarios if no path is given.
+pub const DEFAULT_FOLDER: &str = "scenarios";
+
+/// Headings of the help, by what the options concern.
+const CASES: &str = "Which cases";
+const BACKEND: &str = "What runs them";
+const MANNER: &str = "How they run";
+const SOFTWARE: &str = "The software library";
+const LIMITS: &str = "Limits";
+const REPORT: &str = "Report";
+const FAULTS: &str = "Which faults and checkers";
+const REQUIRED: &str = "What must be caught";
+
 /// The cases to run.
 #[derive(Debug, ClapArgs)]
 pub struct SelectionArgs {
     /// Scenario files, or folders that hold them.
     ///
     /// The name of a case is its file's path below the given folder, without `.toml`; for a file that is given by itself, the
-    /// file's name alone. Points of a matrix have `[axis=value,...]` after that.
-    #[arg(value_name = "PATH", default_value = "scenarios")]
+    /// file's name alone. Where files of several paths would have one name, folders stand before it that tell them apart.
+    /// Points of a matrix have `[axis=value,...]` after the name.
+    #[arg(value_name = "PATH", default_value = DEFAULT_FOLDER)]
     pub paths: Vec<PathBuf>,
 
-    /// Only cases whose name contains TEXT, or which have TEXT as a tag. Cases with the tag `long` run only if TEXT selects
-    /// them.
-    #[arg(long, value_name = "TEXT")]
-    pub filter: Option<String>,
+    /// Only cases whose name contains TEXT, or which have TEXT as a tag; with `not TEXT`, only the others. May be given several
+    /// times.
+    ///
+    /// A case is taken if any TEXT selects it and no `not TEXT` leaves it out. Cases with the tag `long` are taken only if
+    /// a TEXT selects them.
+    #[arg(long, short = 'k', value_name = "TEXT", help_heading = CASES)]
+    pub filter: Vec<String>,
 
-    /// The filter is the whole name of one case.
-    #[arg(long, requires = "filter")]
+    /// The filter is the whole name of one case, and `not` has no meaning in it.
+    #[arg(long, requires = "filter", help_heading = CASES)]
     pub exact: bool,
 
     /// Forms in which the cases are run too, as far as they can take them, instead of those that the files name: all,
     /// none, or a list of in_place, misaligned, grouped, sub, one_thread, processes, ring, tree, single_tree, eager.
     ///
     /// The name of a case in a form has `form=NAME` last in its brackets.
-    #[arg(long, value_name = "LIST", value_parser = Forms::parse)]
+    #[arg(long, value_name = "LIST", value_parser = Forms::parse, help_heading = CASES)]
     pub forms: Option<Forms>,
 
     /// Let files set this NCCL_* variable too. May be given several times.
     ///
     /// Some of NCCL's variables load libraries, write files or connect to other hosts. Files can set only those that choose
     /// algorithms, protocols, channels, sizes, thresholds, transports, checks and the debug level.
-    #[arg(long, value_name = "NAME", value_parser = AllowEnv::parse_name)]
+    #[arg(long, value_name = "NAME", value_parser = AllowEnv::parse_name, help_heading = LIMITS)]
     pub allow_env: Vec<String>,
 
     #[command(flatten)]
@@ -101,23 +121,25 @@ pub struct SelectionArgs {
 /// Limits on what a file and a case may cost. The cost is computed before a case begins.
 #[derive(Debug, ClapArgs)]
 pub struct LimitArgs {
-    /// Memory that a case may take in all copies, in worker, shared memory and judge, and that cases which run at the same
-    /// time may take together: a number of bytes, for example 512MiB or 16GiB. A case that needs more is refused; one that needs more
-    /// than this machine has free is skipped [default: 16GiB].
-    #[arg(long, value_name = "BYTES", value_parser = Limits::bytes)]
+    /// Memory that a case may take in all copies, and that cases which run at the same time may take together, for example
+    /// 512MiB [default: what this machine has free].
+    ///
+    /// It is that of worker, shared memory and judge. A case that needs more is refused; one that needs more than this
+    /// machine has free is skipped. Without the option no case of up to 16GiB is refused.
+    #[arg(long, visible_alias = "memory", value_name = "BYTES", value_parser = Limits::bytes, help_heading = LIMITS)]
     pub max_memory: Option<u64>,
 
     /// Operations that filling, working out and judging a case may take: one per element and operator of every expression, and
     /// equivalents for other work; a thousand million take about ten seconds [default: 4000000000].
-    #[arg(long, value_name = "N", value_parser = Limits::operations)]
+    #[arg(long, value_name = "N", value_parser = Limits::operations, help_heading = LIMITS)]
     pub max_work: Option<u64>,
 
     /// The same operations of all selected cases of a file together [default: 20000000000].
-    #[arg(long, value_name = "N", value_parser = Limits::operations)]
+    #[arg(long, value_name = "N", value_parser = Limits::operations, help_heading = LIMITS)]
     pub max_file_work: Option<u64>,
 
     /// Bytes of a scenario file [default: 1MiB].
-    #[arg(long, value_name = "BYTES", value_parser = Limits::bytes)]
+    #[arg(long, value_name = "BYTES", value_parser = Limits::bytes, help_heading = LIMITS)]
     pub max_file: Option<u64>,
 }
 
@@ -125,7 +147,7 @@ impl LimitArgs {
     fn limits(&self) -> Limits {
         let usual = Limits::default();
         Limits {
-            memory: self.max_memory.unwrap_or(usual.memory),
+            memory: self.max_memory.unwrap_or_else(usual_memory),
             work: self.max_work.unwrap_or(usual.work),
             file_work: self.max_file_work.unwrap_or(usual.file_work),
             file: self.max_file.unwrap_or(usual.file),
@@ -136,7 +158,7 @@ impl LimitArgs {
 
 impl SelectionArgs {
     pub fn filter(&self) -> Filter {
-        Filter { text: self.filter.clone(), exact: self.exact, long: false }
+        if self.exact { Filter::named(&self.filter) } else { Filter::parse(&self.filter) }
     }
 
     /// How the files are read.
@@ -168,11 +190,11 @@ pub struct RunArgs {
 
     /// What runs the cases: `nccl` is a real library on GPUs, `soft` is NCCL's interface in software; `auto` is nccl if a
     /// driver, devices and a library are there, else soft.
-    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = BackendChoice::parse)]
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = BackendChoice::parse, help_heading = BACKEND)]
     pub backend: BackendChoice,
 
     /// Fail with exit code 3 if this backend is missing, instead of using another.
-    #[arg(long, value_name = "NAME", value_parser = BackendChoice::parse)]
+    #[arg(long, value_name = "NAME", value_parser = BackendChoice::parse, help_heading = BACKEND)]
     pub require: Option<BackendChoice>,
 
     #[command(flatten)]
@@ -180,56 +202,82 @@ pub struct RunArgs {
 
     /// How many ranks may share a GPU where a case has more ranks than there are GPUs: a number, or auto for as many as
     /// the case needs. Such ranks get a process each. Without it such cases are skipped.
-    #[arg(long, value_name = "N", default_value = "1", value_parser = RanksPerGpu::parse)]
+    #[arg(long, value_name = "N", default_value = "1", value_parser = RanksPerGpu::parse, help_heading = BACKEND)]
     pub ranks_per_gpu: RanksPerGpu,
 
     /// Cases that run at the same time [default: the number of cores; on nccl 1].
-    #[arg(long, value_name = "N")]
+    #[arg(long, short, value_name = "N", help_heading = MANNER)]
     pub jobs: Option<NonZeroUsize>,
 
+    /// Start no other case after one has failed.
+    #[arg(long, help_heading = MANNER)]
+    pub fail_fast: bool,
+
+    /// Run the cases of the other files if files have errors. The exit code is 2 then, too.
+    #[arg(long, help_heading = MANNER)]
+    pub keep_going: bool,
+
+    /// Only cases that failed when they last ran from this working folder.
+    ///
+    /// Their names are kept in $XDG_CACHE_HOME/collspec/failed (or ~/.cache/collspec/failed), in a file for each working folder.
+    #[arg(long, help_heading = CASES)]
+    pub failed: bool,
+
+    /// Only the I-th of N shares of the cases. The shares are about equal, and each case is in exactly one of them.
+    #[arg(long, value_name = "I/N", value_parser = Shard::parse, help_heading = CASES)]
+    pub shard: Option<Shard>,
+
+    /// Print the names of the cases that would run, one on each line, and run nothing.
+    #[arg(long, conflicts_with_all = ["output", "verbose", "durations"], help_heading = CASES)]
+    pub list: bool,
+
     /// Time limit in seconds for cases that name none.
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
     pub timeout: Option<f64>,
 
     /// Time limit for what comes before and after a case, in seconds: making communicators and filling buffers, and
     /// destroying communicators [default: 60].
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
     pub opening_timeout: Option<f64>,
 
     /// Shuffle the order in which the software library's tasks run; the same number gives the same order.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", help_heading = SOFTWARE)]
     pub seed: Option<u64>,
 
     /// Messages of up to this many bytes are sent without waiting for their receive (soft backend) [default: 0].
-    #[arg(long, value_name = "BYTES")]
+    #[arg(long, value_name = "BYTES", help_heading = SOFTWARE)]
     pub eager: Option<u64>,
 
     /// When ranks of the software library connect: `init` (the default), as they make a communicator, or `lazy`, in the
     /// first call that needs it, on the host, which waits there for the other ranks' first call, as NCCL's does.
-    #[arg(long, value_name = "WHEN")]
+    #[arg(long, value_name = "WHEN", help_heading = SOFTWARE)]
     pub connect: Option<Connect>,
 
     /// Give the software library this deliberate bug, to see which scenarios notice it: F01 and so on (`collspec audit` lists
     /// them); with `,rank=N` on one rank only, with `,algorithm=NAME` in one algorithm only.
-    #[arg(long, value_name = "FAULT", value_parser = fault)]
+    #[arg(long, value_name = "FAULT", value_parser = fault, help_heading = SOFTWARE)]
     pub fault: Option<Fault>,
 
     /// Placement of the ranks for files that name none: threads, processes or one_thread. Cases that cannot run in this
     /// placement run in the default one.
-    #[arg(long, value_name = "NAME", value_parser = Placement::parse)]
+    #[arg(long, value_name = "NAME", value_parser = Placement::parse, help_heading = MANNER)]
     pub placement: Option<Placement>,
 
     /// Format of the report: text, or one JSON object per case.
-    #[arg(long, value_enum, default_value_t = ReportFormat::Human)]
+    #[arg(long, value_enum, default_value_t = ReportFormat::Human, help_heading = REPORT)]
     pub format: ReportFormat,
 
     /// Write the report to this file instead of the standard output; not over a scenario file of the run.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = REPORT)]
     pub output: Option<PathBuf>,
 
     /// Name every case, not only those that fail (human format).
-    #[arg(long, short)]
+    #[arg(long, short, help_heading = REPORT)]
     pub verbose: bool,
+
+    /// Name the N cases that took longest, with their times (human format; the other format has the times of all).
+    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, help_heading = REPORT)]
+    pub durations: usize,
 }
 
 impl RunArgs {
@@ -244,6 +292,7 @@ impl RunArgs {
             },
             ranks_per_gpu: self.ranks_per_gpu,
             jobs: self.jobs,
+            fail_fast: self.fail_fast,
             timeout: self.timeout,
             opening_timeout: self.opening_timeout,
             seed: self.seed,
@@ -262,12 +311,12 @@ impl RunArgs {
 pub struct LibraryArgs {
     /// The NCCL library: a file, or a version such as 2.30.7 among those that `collspec nccl list` shows. Means
     /// `--backend nccl` where that is auto.
-    #[arg(long, value_name = "PATH|VERSION")]
+    #[arg(long, value_name = "PATH|VERSION", help_heading = BACKEND)]
     pub nccl: Option<String>,
 
     /// A folder whose libcuda.so.1 (and libcuda.so) is the CUDA driver, instead of the machine's. The value `stand-in`
     /// means the driver that was built with this program, and with --nccl the library.
-    #[arg(long, value_name = "DIR")]
+    #[arg(long, value_name = "DIR", help_heading = BACKEND)]
     pub driver: Option<PathBuf>,
 }
 
@@ -280,11 +329,23 @@ pub struct DoctorArgs {
 
 /// Read, check and analyse scenarios; run nothing.
 ///
-/// Shows every error of every file, and for each file whether its programs can block.
+/// Shows every error of every file, for each file whether its programs can block, and the numbers of all in one line.
 #[derive(Debug, ClapArgs)]
 pub struct CheckArgs {
     #[command(flatten)]
     pub selection: SelectionArgs,
+
+    /// Format of the report: text, or JSON objects, one per line: diagnostics, and a summary.
+    #[arg(long, value_enum, default_value_t = CheckFormat::Human, help_heading = REPORT)]
+    pub format: CheckFormat,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CheckFormat {
+    /// A line per file, the errors with their lines, and a summary.
+    Human,
+    /// JSON objects, one per line.
+    Jsonl,
 }
 
 /// Measure which deliberate bugs of the library and flaws of the judge the scenarios catch.
@@ -297,42 +358,63 @@ pub struct AuditArgs {
     pub selection: SelectionArgs,
 
     /// Only these, separated by commas: F01 and so on are the library's, J01 to J10 the judge's; some are followed by a letter.
-    #[arg(long, value_name = "FAULTS", value_parser = faults)]
+    #[arg(long, value_name = "FAULTS", value_parser = faults, help_heading = FAULTS)]
     pub fault: Option<Faults>,
 
     /// The checker: collspec (the default), or a public suite's way to run and judge the same operations: nccl-tests,
     /// rccl, ucc. May be given several times; then one table compares them.
-    #[arg(long = "as", value_name = "NAME", value_parser = checker_name)]
+    #[arg(long = "as", value_name = "NAME", value_parser = checker_name, help_heading = FAULTS)]
     pub checkers: Vec<CheckerName>,
 
     /// Run every case with every fault that affects it. Without this, no more cases of a file run with a fault that two of its
     /// cases have caught, so counts of cases are lower bounds.
-    #[arg(long, conflicts_with = "quick")]
+    #[arg(long, conflicts_with = "quick", help_heading = FAULTS)]
     pub every_case: bool,
 
     /// Run no more cases with a fault after 20 cases of any files have caught it.
-    #[arg(long)]
+    #[arg(long, help_heading = FAULTS)]
     pub quick: bool,
 
     /// Report for every scenario file what it catches, what it alone catches, and whether it is redundant.
-    #[arg(long)]
+    #[arg(long, help_heading = REPORT)]
     pub scenarios: bool,
 
+    /// Exit code 1 only if something is missed that the audit recorded in FILE has not missed.
+    #[arg(long, value_name = "FILE", help_heading = REQUIRED)]
+    pub baseline: Option<PathBuf>,
+
+    /// Record in FILE what is caught and missed, for --baseline. What this audit does not look for stays as FILE has it. The
+    /// exit code is then 0 whatever is missed, unless one of the other two is given.
+    #[arg(long, value_name = "FILE", help_heading = REQUIRED)]
+    pub write_baseline: Option<PathBuf>,
+
+    /// Exit code 1 only if fewer than N faults of the library are caught: a number, or a percentage such as 90% of those that
+    /// are looked for.
+    #[arg(long, value_name = "N", help_heading = REQUIRED)]
+    pub at_least: Option<AtLeast>,
+
     /// Runs at the same time [default: the number of cores].
-    #[arg(long, value_name = "N")]
+    #[arg(long, short, value_name = "N", help_heading = MANNER)]
     pub jobs: Option<NonZeroUsize>,
 
     /// Time limit of a run without a fault, in seconds, for cases that name none.
-    #[arg(long, value_name = "S", value_parser = seconds)]
+    #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
     pub timeout: Option<f64>,
 
     /// Format of the report: text, or JSON objects, one per line: faults, scenarios, lanes, folders, a summary.
-    #[arg(long, value_enum, default_value_t = AuditFormat::Human)]
+    #[arg(long, value_enum, default_value_t = AuditFormat::Human, help_heading = REPORT)]
     pub format: AuditFormat,
 
     /// Write the report to this file instead of the standard output; not over a scenario file of the run.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", help_heading = REPORT)]
     pub output: Option<PathBuf>,
+}
+
+impl AuditArgs {
+    /// True if the exit code depends on more than whether everything is caught.
+    pub fn has_requirements(&self) -> bool {
+        self.baseline.is_some() || self.write_baseline.is_some() || self.at_least.is_some()
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]

@@ -1,9 +1,10 @@
 //! `collspec audit`.
 use super::args::{AuditArgs, AuditFormat, CheckerName};
+use super::audit_requirements::Requirements;
 use super::exit::Exit;
 use super::output;
 use super::progress::ProgressDisplay;
-use super::run::{open, select, show_diagnostics};
+use super::run::{open, select, show_diagnostics, warn_of_variables};
 use super::terminal;
 use crate::audit::peers::PeerChecker;
 use crate::audit::report::{comparison as side_by_side, table};
@@ -22,6 +23,7 @@ use std::time::Instant;
 const MAX_FAILURES: usize = 5;
 
 pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
+    warn_of_variables()?;
     let mut suite = open(&args.selection)?;
     output::refuse_scenario_as_output(args.output.as_deref(), &args.selection)?;
     let cores = cores();
@@ -56,6 +58,12 @@ pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
             "J01 to J10 are flaws of this program's judge, which the suites do not use: name a fault of the library"
         );
     }
+    let own = names.iter().position(|name| *name == CheckerName::Collspec);
+    if args.has_requirements() && own.is_none() && names.len() > 1 {
+        anyhow::bail!("--baseline, --write-baseline and --at-least are for one checker: name one with --as");
+    }
+    output::refuse_scenario_as_output(args.write_baseline.as_deref(), &args.selection)?;
+    let requirements = Requirements::read(args)?;
     // An audit takes long, so the output file is made before it.
     let output = args.output.as_deref().map(output::create_file).transpose()?;
     let mut reports = Vec::new();
@@ -70,7 +78,6 @@ pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
         }
     }
     let seconds = begun.elapsed().as_secs_f64();
-    let own = names.iter().position(|name| *name == CheckerName::Collspec);
     match (reports.as_slice(), own) {
         ([report], Some(_)) => write(output, &|to, styles| match args.format {
             AuditFormat::Human => table::write_table(to, report, seconds, args.scenarios, styles),
@@ -83,6 +90,9 @@ pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
     }
     // If other checkers are compared, only collspec's result decides the exit code.
     let counts = own.and_then(|own| reports.get(own)).map_or(reports.as_slice(), std::slice::from_ref);
+    if let (true, Some(report)) = (args.has_requirements(), counts.first()) {
+        return requirements.check(report);
+    }
     Ok(if counts.iter().any(AuditReport::has_misses) { Exit::SOME_FAILED } else { Exit::ALL_PASSED })
 }
 
@@ -99,11 +109,11 @@ fn run_checker(
     let tell = |step: &AuditEvent| {
         match step {
             AuditEvent::Planned { runs, faulty } => {
-                progress.begin(*runs, if *faulty { "with faults" } else { "without faults" })
+                progress.begin(*runs, Some(if *faulty { "with faults" } else { "without faults" }))
             }
             AuditEvent::RunDone { case, fault } => {
                 let fault = fault.map(|fault| format!("{} ", fault.entry().id)).unwrap_or_default();
-                progress.step(format!("{fault}{}", case.name));
+                progress.step(&format!("{fault}{}", case.name));
             }
             AuditEvent::Finished => progress.end(),
         }

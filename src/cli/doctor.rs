@@ -9,9 +9,10 @@ use crate::library::{FoundLibrary, LibraryInfo, find_libraries};
 use crate::printable::one_line;
 use crate::run::gpus::{self, AskError};
 use crate::run::{Machine, machine::driver_text};
+use crate::suite::backend::DOCTOR;
 use crate::suite::{BackendChoice, BackendMissing, BackendRequest, ChosenBackend};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Exit> {
     let workers = Workers::CurrentExe;
@@ -23,7 +24,9 @@ pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Exit> {
     let gpus = request.driver_folder().map(|folder| gpus::ask(&workers, folder.as_deref()));
     let libraries = find_libraries(&workers);
     // `nccl` is asked for to get the reason why it cannot be used.
-    let nccl = BackendRequest { backend: BackendChoice::Nccl, ..request }.resolve(&workers);
+    let nccl = BackendRequest { backend: BackendChoice::Nccl, ..request.clone() }.resolve(&workers);
+    // Without a driver or devices the backend has not looked at the library that is named.
+    let named = if nccl.is_err() { request.named_library(&workers) } else { None };
 
     let mut lines = vec![format!("collspec {}", env!("CARGO_PKG_VERSION"))];
     match &gpus {
@@ -33,7 +36,11 @@ pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Exit> {
     if let Ok(Ok(gpus)) = &gpus {
         device_lines(&gpus.devices, &mut lines);
     }
-    library_lines(&libraries, &nccl, &mut lines);
+    let has_devices = matches!(&gpus, Ok(Ok(gpus)) if !gpus.devices.is_empty()) || gpus::are_likely();
+    if let (Some(spec), Some(named)) = (&args.place.nccl, &named) {
+        lines.push(entry_line("--nccl", &named_library_line(spec, named)));
+    }
+    library_lines(&libraries, &nccl, has_devices, &mut lines);
     match nccl {
         Ok(choice) => {
             let machine = choice.machine.as_deref();
@@ -45,7 +52,7 @@ pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Exit> {
                 "backend",
                 "soft: NCCL's interface in software runs every scenario that names no GPU",
             ));
-            lines.push(entry_line("", &format!("not nccl: {}", missing.0)));
+            lines.push(entry_line("", &format!("not nccl: {}", missing.0.trim_end_matches(DOCTOR))));
             lines.push(entry_line("skipped", "cases that require the backend nccl, GPUs or a compute capability"));
         }
     }
@@ -124,11 +131,26 @@ fn topology(devices: &[DeviceInfo]) -> String {
     devices.iter().enumerate().map(one).collect::<Vec<_>>().join("; ")
 }
 
+fn usable(probed: &LibraryInfo, path: &Path) -> String {
+    format!("{} {}, {}: {}", probed.version_text(), path.display(), probed.maker.words(), lacking_text(probed))
+}
+
+/// The library that was named, where no backend uses it.
+fn named_library_line(spec: &str, named: &Result<(PathBuf, LibraryInfo), String>) -> String {
+    match named {
+        Ok((path, probed)) => usable(probed, path),
+        Err(why) if why.starts_with(spec) => format!("unusable: {why}"),
+        Err(why) => format!("unusable {spec}: {why}"),
+    }
+}
+
 /// The libraries that were found, and the one that will run if it is none of them.
-fn library_lines(libraries: &[FoundLibrary], nccl: &Result<ChosenBackend, BackendMissing>, lines: &mut Vec<String>) {
-    let usable = |probed: &LibraryInfo, path: &Path| {
-        format!("{} {}, {}: {}", probed.version_text(), path.display(), probed.maker.words(), lacking_text(probed))
-    };
+fn library_lines(
+    libraries: &[FoundLibrary],
+    nccl: &Result<ChosenBackend, BackendMissing>,
+    has_devices: bool,
+    lines: &mut Vec<String>,
+) {
     let named = nccl.as_ref().ok().and_then(|choice| choice.machine.as_deref());
     let named = named.filter(|machine| libraries.iter().all(|found| found.path != machine.library));
     let named = named.map(|machine| usable(&machine.probed, &machine.library));
@@ -138,8 +160,13 @@ fn library_lines(libraries: &[FoundLibrary], nccl: &Result<ChosenBackend, Backen
     });
     let all: Vec<String> = named.into_iter().chain(found).collect();
     if all.is_empty() {
-        lines.push(entry_line("libraries", "none was found"));
-        lines.push(entry_line("", "`collspec nccl fetch 2.30.7` gets one; --nccl PATH names one"));
+        let (found, cure) = if has_devices {
+            ("none was found", Some("`collspec nccl fetch 2.30.7` gets one; --nccl PATH names one"))
+        } else {
+            ("none was found, and none is needed without a GPU", None)
+        };
+        lines.push(entry_line("libraries", found));
+        lines.extend(cure.map(|cure| entry_line("", cure)));
     }
     lines.extend(all.iter().enumerate().map(|(n, words)| entry_line(if n == 0 { "libraries" } else { "" }, words)));
 }

@@ -1,24 +1,38 @@
 //! The command line: what was typed, and what is done with it.
 mod args;
 mod audit;
+mod audit_requirements;
 mod check;
+mod check_report;
 mod doctor;
 mod exit;
+mod failed_cases;
+mod implied_run;
 mod nccl;
 mod output;
+mod places;
 mod progress;
+mod progress_line;
 mod run;
 mod terminal;
 
 use crate::printable::{is_printable, printable_lines};
 use crate::suite::with_causes;
-use clap::Parser;
+use clap::{CommandFactory, Parser};
+use std::ffi::OsString;
 use std::io::{self, Write};
 use std::process::ExitCode;
 
 /// The command `collspec`: reads the arguments of this process and does what they ask; the exit code that `--help` lists.
 pub fn command() -> ExitCode {
-    let args = match args::Args::try_parse() {
+    let mut words: Vec<OsString> = std::env::args_os().collect();
+    if words.len() < 2 {
+        return without_arguments();
+    }
+    if implied_run::is_meant(&words[1]) {
+        words.insert(1, "run".into());
+    }
+    let args = match args::Args::try_parse_from(words) {
         Ok(args) => args,
         Err(error) => return refused(&error),
     };
@@ -32,24 +46,36 @@ pub fn command() -> ExitCode {
     match done {
         Ok(code) => code.into(),
         Err(error) => {
-            // A closed pipe, as after `| head`, is no error.
-            if !is_closed_pipe(&error) {
-                let _ = writeln!(terminal::err(), "collspec: {}", printable_lines(&with_causes(&*error)));
+            if is_closed_pipe(&error) {
+                return exit::Exit::CLOSED_PIPE.into();
             }
+            let _ = writeln!(terminal::err(), "collspec: {}", printable_lines(&with_causes(&*error)));
             exit::Exit::WRONG_INPUT.into()
         }
     }
+}
+
+/// The command alone: its short help, and what there is to run in this folder.
+fn without_arguments() -> ExitCode {
+    let help = args::Args::command().render_help();
+    let mut to = terminal::err();
+    let _ = write!(to, "{}", help.ansi());
+    let _ = writeln!(to, "\n{}", places::what_is_here("collspec run"));
+    exit::Exit::WRONG_INPUT.into()
 }
 
 /// The argument parser's message, which quotes the arguments as they were typed.
 fn refused(error: &clap::Error) -> ExitCode {
     let rendered = error.render();
     let hostile = std::env::args_os().any(|arg| !arg.to_string_lossy().chars().all(is_printable));
-    let _ = match (error.use_stderr(), hostile) {
+    let written = match (error.use_stderr(), hostile) {
         (true, true) => write!(terminal::err(), "{}", printable_lines(&rendered.to_string())),
         (true, false) => write!(terminal::err(), "{}", rendered.ansi()),
         (false, _) => write!(terminal::out(), "{}", rendered.ansi()),
     };
+    if written.is_err_and(|error| error.kind() == io::ErrorKind::BrokenPipe) {
+        return exit::Exit::CLOSED_PIPE.into();
+    }
     ExitCode::from(u8::try_from(error.exit_code()).unwrap_or(2))
 }
 

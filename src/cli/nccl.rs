@@ -5,6 +5,7 @@ use super::terminal;
 use crate::child::Workers;
 use crate::library::{FoundLibrary, LibraryCache, LibraryInfo, fetch, find_libraries, probe};
 use crate::printable::{one_line, printable};
+use crate::run::gpus;
 use std::io::Write;
 
 pub fn nccl(args: &NcclCommand) -> anyhow::Result<Exit> {
@@ -22,7 +23,9 @@ fn list() -> anyhow::Result<Exit> {
             out,
             "no NCCL library was found: not in LD_LIBRARY_PATH, the loader's cache, Python's packages, conda,"
         )?;
-        writeln!(out, "the system's CUDA folders, or among those fetched; `collspec nccl fetch 2.30.7` gets one")?;
+        let cure =
+            if gpus::are_likely() { "`collspec nccl fetch 2.30.7` gets one" } else { "without a GPU none is needed" };
+        writeln!(out, "the system's CUDA folders, or among those fetched; {cure}")?;
     }
     for library in &found {
         write!(out, "{}", library_entry(library))?;

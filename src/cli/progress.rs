@@ -1,64 +1,84 @@
-//! A progress bar on the terminal while cases run.
+//! One line on the terminal while cases run: what has been done and is left, what is running, and for how long.
+use super::progress_line::ProgressState;
 use crate::judge::Status;
-use crate::printable::printable;
 use crate::report::Event;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState as BarState, ProgressStyle};
+use std::fmt::Write;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
 
-/// A progress bar; hidden if the standard error is no terminal.
+/// How often the line is drawn anew while nothing ends, so that its times go on.
+const TICK: Duration = Duration::from_millis(500);
+/// Width of a terminal that does not say how wide it is.
+const USUAL_WIDTH: usize = 80;
+
+/// A progress line; hidden if the standard error is no terminal.
 pub struct ProgressDisplay {
     bar: ProgressBar,
-    failed: usize,
+    state: Arc<Mutex<ProgressState>>,
 }
 
 impl ProgressDisplay {
     pub fn new() -> Self {
         let bar = ProgressBar::no_length();
-        if let Ok(style) = ProgressStyle::with_template("{bar:32} {pos}/{len} {msg}") {
-            bar.set_style(style);
+        let state = Arc::new(Mutex::new(ProgressState::new(Instant::now())));
+        let drawn = state.clone();
+        let line = move |_: &BarState, to: &mut dyn Write| {
+            // An error here would only leave the line empty.
+            let _ = to.write_str(&lock(&drawn).line(terminal_width(), Instant::now()));
+        };
+        if let Ok(style) = ProgressStyle::with_template("{line}") {
+            bar.set_style(style.with_key("line", line));
         }
-        Self { bar, failed: 0 }
+        if !bar.is_hidden() {
+            bar.enable_steady_tick(TICK);
+        }
+        Self { bar, state }
     }
 
-    /// Hides the bar while `report` writes.
+    /// Hides the line while `report` writes.
     pub fn suspend<R>(&self, report: impl FnOnce() -> R) -> R {
         self.bar.suspend(report)
     }
 
-    pub fn event(&mut self, event: &Event) {
+    pub fn event(&self, event: &Event) {
         match event {
-            Event::Started { cases } => self.bar.set_length(*cases as u64),
-            Event::CaseStarted { case } => self.message(&case.name),
-            Event::CaseDone { verdict, .. } => {
-                self.failed += usize::from(verdict.status == Status::Fail);
-                self.bar.inc(1);
+            Event::Started { cases } => self.begin(*cases, None),
+            Event::CaseStarted { case } => {
+                lock(&self.state).started(&case.name, Instant::now());
+                self.bar.tick();
             }
-            Event::Finished { .. } => self.bar.finish_and_clear(),
+            Event::CaseDone { case, verdict } => {
+                lock(&self.state).ended(&case.name, verdict.status == Status::Fail);
+            }
+            Event::Finished { .. } => self.end(),
         }
     }
 
-    /// Starts the bar anew for `number` steps.
-    pub fn begin(&self, number: usize, what: &'static str) {
-        self.bar.set_position(0);
-        self.bar.set_length(number as u64);
-        self.bar.set_message(what);
+    /// Starts anew with `number` steps.
+    pub fn begin(&self, number: usize, what: Option<&'static str>) {
+        lock(&self.state).begin(number, what, Instant::now());
+        self.bar.tick();
     }
 
-    /// Counts one step.
-    pub fn step(&self, name: String) {
-        self.bar.inc(1);
-        self.bar.set_message(printable(&name).into_owned());
+    /// Counts one step, which has ended.
+    pub fn step(&self, name: &str) {
+        lock(&self.state).step(name);
+        self.bar.tick();
     }
 
-    /// Removes the bar.
+    /// Removes the line.
     pub fn end(&self) {
         self.bar.finish_and_clear();
     }
+}
 
-    fn message(&self, name: &str) {
-        let name = printable(name);
-        match self.failed {
-            0 => self.bar.set_message(name.into_owned()),
-            failed => self.bar.set_message(format!("{failed} failed, {name}")),
-        }
-    }
+fn lock(state: &Mutex<ProgressState>) -> MutexGuard<'_, ProgressState> {
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Columns of the terminal of the standard error, as it is now.
+fn terminal_width() -> usize {
+    let size = rustix::termios::tcgetwinsize(rustix::stdio::stderr());
+    size.ok().map(|size| usize::from(size.ws_col)).filter(|width| *width > 0).unwrap_or(USUAL_WIDTH)
 }

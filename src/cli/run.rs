@@ -1,17 +1,25 @@
 //! `collspec run`.
 use super::args::{RunArgs, SelectionArgs};
 use super::exit::Exit;
-use super::output;
+use super::failed_cases::FailedCases;
 use super::progress::ProgressDisplay;
 use super::terminal;
-use crate::printable::{PrintableWriter, one_line, printable_lines};
+use super::{output, places};
+use crate::judge::Status;
+use crate::printable::{PrintableWriter, one_line, printable, printable_lines};
 use crate::report::Event;
 use crate::report::{InheritedVariables, ReportContext, Reporter, RerunCommand, Styles};
 use crate::suite::options::cores;
-use crate::suite::{CaseSet, Error, Filter, RunOptions, passed_over};
+use crate::suite::{
+    CaseSet, Error, Filter, FilterTerm, RunOptions, files_in_words, passed_over, variables, with_causes,
+};
 use std::io::{self, BufWriter, Write};
 
 pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
+    warn_of_variables()?;
+    if args.list {
+        return list(args);
+    }
     let options = args.options();
     let chosen = match options.backend.resolve(&options.workers) {
         Ok(chosen) => chosen,
@@ -25,26 +33,103 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     }
     let mut suite = open(&args.selection)?;
     output::refuse_scenario_as_output(args.output.as_deref(), &args.selection)?;
-    if suite.invalid_files.is_empty() {
-        select(&mut suite, &args.selection)?;
+    let mut failed = FailedCases::of_working_folder();
+    if can_go_on(args, &suite) {
+        select_cases(&mut suite, args, &failed)?;
         suite.plan(cores());
     }
-    if !suite.invalid_files.is_empty() {
-        show_diagnostics(&suite)?;
-        return Err(Error::InvalidFiles(suite.invalid_files.len()).into());
+    show_diagnostics(&suite)?;
+    let invalid = suite.invalid_files.len();
+    if invalid > 0 && !(args.keep_going && can_run_some(&mut suite)) {
+        return Err(Error::InvalidFiles(invalid).into());
+    }
+    if let (true, Some(shard)) = (suite.cases.is_empty(), args.shard) {
+        writeln!(terminal::err(), "collspec: none of the selected cases is in the share {shard}")?;
+        return Ok(Exit::ALL_PASSED);
     }
 
     writeln!(terminal::err(), "{}", one_line(&chosen.banner(&InheritedVariables::here())))?;
-    let mut reporter = ReportAndProgress {
+    let mut reporter = RunReporter {
         report: make_reporter(args, &options, chosen.backend.name())?,
         progress: ProgressDisplay::new(),
+        done: 0,
+        failed: failed.as_mut().ok(),
     };
     let tally = suite.run(options, chosen, &mut reporter).map_err(expose_broken_pipe)?;
-    Ok(match (tally.refused, tally.fail) {
+    let left = suite.cases.len() - reporter.done;
+    if left > 0 {
+        let words = if left == 1 { "1 case was" } else { &format!("{left} cases were") };
+        writeln!(terminal::err(), "collspec: {words} not run after the first failure (--fail-fast)")?;
+    }
+    let written = failed.and_then(|failed| Ok(failed.write()?));
+    if let (Err(error), true) = (written, tally.fail > 0) {
+        let why = printable_lines(&with_causes(&*error)).into_owned();
+        writeln!(terminal::err(), "collspec: `--failed` will not know the cases that failed: {why}")?;
+    }
+    if invalid > 0 {
+        let (files, their) = (files_in_words(invalid), if invalid == 1 { "its" } else { "their" });
+        writeln!(terminal::err(), "collspec: errors in {files}; {their} cases were not run")?;
+    }
+    Ok(match (tally.refused + invalid, tally.fail) {
         (0, 0) => Exit::ALL_PASSED,
         (0, _) => Exit::SOME_FAILED,
         _ => Exit::WRONG_INPUT,
     })
+}
+
+/// `--list`: the names of the cases that would run.
+fn list(args: &RunArgs) -> anyhow::Result<Exit> {
+    let mut suite = open(&args.selection)?;
+    if can_go_on(args, &suite) {
+        select_cases(&mut suite, args, &FailedCases::of_working_folder())?;
+    }
+    show_diagnostics(&suite)?;
+    let invalid = suite.invalid_files.len();
+    if invalid > 0 && !args.keep_going {
+        anyhow::bail!("errors in {}", files_in_words(invalid));
+    }
+    let mut names: Vec<&str> = suite.cases.iter().map(|case| case.name.as_str()).collect();
+    names.sort_unstable();
+    let mut out = io::BufWriter::new(terminal::out());
+    for name in names {
+        writeln!(out, "{}", printable(name))?;
+    }
+    out.flush()?;
+    Ok(if invalid > 0 { Exit::WRONG_INPUT } else { Exit::ALL_PASSED })
+}
+
+/// Warns of variables that look like this program's own and mean nothing.
+///
+/// # Errors
+///
+/// Writing fails.
+pub fn warn_of_variables() -> io::Result<()> {
+    variables::warnings().iter().try_for_each(|line| writeln!(terminal::err(), "collspec: {line}"))
+}
+
+/// True if nothing is wrong with the files so far, or what is wrong does not stop the others.
+fn can_go_on(args: &RunArgs, suite: &CaseSet) -> bool {
+    suite.invalid_files.is_empty() || (args.keep_going && !suite.cases.is_empty())
+}
+
+/// Takes the invalid files out; true if there are cases in others.
+fn can_run_some(suite: &mut CaseSet) -> bool {
+    suite.set_invalid_aside();
+    !suite.cases.is_empty()
+}
+
+/// Keeps the cases of the filter, those that failed if only they are wanted, and of these a share.
+fn select_cases(suite: &mut CaseSet, args: &RunArgs, failed: &anyhow::Result<FailedCases>) -> anyhow::Result<()> {
+    select(suite, &args.selection)?;
+    if args.failed {
+        let failed = failed.as_ref().map_err(|error| anyhow::anyhow!("--failed: {}", with_causes(&**error)))?;
+        suite.cases.retain(|case| !failed.is_empty() && failed.contains(case));
+        anyhow::ensure!(!suite.cases.is_empty(), "no selected case failed when it last ran from this folder");
+    }
+    if let Some(shard) = args.shard {
+        shard.keep(&mut suite.cases);
+    }
+    Ok(())
 }
 
 /// Reads the files, and reports entries that were passed over.
@@ -53,6 +138,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
 ///
 /// A path that cannot be read or is no scenario file.
 pub fn open(selection: &SelectionArgs) -> anyhow::Result<CaseSet> {
+    places::no_folder(selection)?;
     let suite = selection.open()?;
     for line in passed_over(&suite.passed_over) {
         writeln!(terminal::err(), "collspec: {line}")?;
@@ -76,22 +162,29 @@ pub fn select(suite: &mut CaseSet, selection: &SelectionArgs) -> anyhow::Result<
 /// The filter admits no case.
 pub fn select_with(suite: &mut CaseSet, selection: &SelectionArgs, filter: &Filter) -> anyhow::Result<()> {
     let before = suite.cases.len();
+    let with_long = Filter { long: true, ..filter.clone() };
+    let too_long = suite.cases.iter().filter(|case| with_long.admits(case) && !filter.admits(case)).count();
     suite.select(filter);
     let shown: Vec<_> = selection.paths.iter().map(|path| path.display().to_string()).collect();
-    anyhow::ensure!(before > 0, "no scenario in {}", shown.join(", "));
-    if let (true, Some(text)) = (suite.cases.is_empty(), &filter.text) {
-        let relation = if filter.exact { "is called" } else { "has in its name, or as a tag," };
-        anyhow::bail!("none of the {before} cases in {} {relation} '{text}'", shown.join(", "));
+    let shown = shown.join(", ");
+    anyhow::ensure!(before > 0, "no scenario in {shown}");
+    if suite.cases.is_empty() && too_long == 0 {
+        let which = match filter.terms.as_slice() {
+            [FilterTerm::Named(name)] => format!("is called '{name}'"),
+            [FilterTerm::Has(text)] => format!("has in its name, or as a tag, '{text}'"),
+            terms => {
+                let terms: Vec<_> = terms.iter().map(ToString::to_string).collect();
+                format!("is selected by the filters {}", terms.join(", "))
+            }
+        };
+        anyhow::bail!("none of the {before} cases in {shown} {which}");
     }
-    let after = suite.cases.len();
-    if filter.text.is_none() && after < before {
-        let left = before - after;
+    if too_long > 0 {
         anyhow::ensure!(
-            after > 0,
-            "all {before} cases in {} are tagged `long`: `--filter long` runs them",
-            shown.join(", ")
+            !suite.cases.is_empty(),
+            "all {too_long} cases that are selected in {shown} are tagged `long`: `--filter long` runs them"
         );
-        let words = if left == 1 { "1 case is" } else { &format!("{left} cases are") };
+        let words = if too_long == 1 { "1 case is" } else { &format!("{too_long} cases are") };
         writeln!(terminal::err(), "collspec: {words} tagged `long` and left out: `--filter long` runs them")?;
     }
     Ok(())
@@ -129,20 +222,33 @@ fn make_reporter(args: &RunArgs, options: &RunOptions, backend: &str) -> anyhow:
         }
     };
     let rerun = RerunCommand::command_line(options.to_repeat(), InheritedVariables::here());
-    let context = ReportContext { styles, rerun, verbose: args.verbose, backend: backend.to_owned() };
+    let context =
+        ReportContext { styles, rerun, verbose: args.verbose, backend: backend.to_owned(), durations: args.durations };
     Ok(args.format.reporter(to, context))
 }
 
-/// The report, and the progress bar that is hidden while it writes.
-struct ReportAndProgress {
+/// The report, the progress bar that is hidden while it writes, and the cases that have failed.
+struct RunReporter<'a> {
     report: Box<dyn Reporter>,
     progress: ProgressDisplay,
+    done: usize,
+    failed: Option<&'a mut FailedCases>,
 }
 
-impl Reporter for ReportAndProgress {
+impl Reporter for RunReporter<'_> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         self.progress.event(event);
-        let Self { report, progress } = self;
-        progress.suspend(|| report.event(event))
+        if let Event::CaseDone { case, verdict } = event {
+            self.done += 1;
+            if let (Some(failed), Status::Pass | Status::Fail) = (self.failed.as_mut(), verdict.status) {
+                failed.note(case, verdict.status == Status::Fail);
+            }
+        }
+        let Self { report, progress, .. } = self;
+        match event {
+            // Nothing is written, so the line can stay.
+            Event::Started { .. } | Event::CaseStarted { .. } => report.event(event),
+            Event::CaseDone { .. } | Event::Finished { .. } => progress.suspend(|| report.event(event)),
+        }
     }
 }

@@ -1,17 +1,17 @@
 //! The COLLSPEC_* variables of a test program.
 use crate::plan::SetBy;
-use crate::suite::options::{NAMED, NamedOption};
-use crate::suite::{Filter, OptionError, RunOptions};
+use crate::suite::options::{NAMED, NamedOption, usual_memory};
+use crate::suite::variables::{FILTER, SHARD};
+use crate::suite::{Filter, OptionError, RunOptions, Shard};
 use std::env::VarError;
-
-/// The variable of the filter, which is no option of a run.
-const FILTER: &str = "COLLSPEC_FILTER";
 
 /// The values of the variables; they mean the same as the command's options.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct HarnessSettings {
     /// COLLSPEC_FILTER.
     pub filter: Filter,
+    /// COLLSPEC_SHARD.
+    pub shard: Option<Shard>,
     /// All others.
     pub options: RunOptions,
 }
@@ -40,6 +40,7 @@ impl HarnessSettings {
         };
         let mut options = RunOptions::default();
         options.reading.limits.set_by = SetBy::Variables;
+        options.reading.limits.memory = usual_memory();
         for option in with_variable() {
             let name = option.variable();
             if let Some(value) = text(&name)? {
@@ -49,7 +50,9 @@ impl HarnessSettings {
                 })?;
             }
         }
-        Ok(Self { filter: Filter { text: text(FILTER)?, exact: false, long: false }, options })
+        let shard =
+            text(SHARD)?.map(|value| Shard::parse(&value).map_err(|reason| format!("{SHARD}={value}: {reason}")));
+        Ok(Self { filter: Filter::parse(text(FILTER)?), shard: shard.transpose()?, options })
     }
 }
 
@@ -70,7 +73,7 @@ mod tests {
     #[test]
     fn variables_mean_what_options_mean() {
         let mut usual = RunOptions::default();
-        usual.reading.limits = Limits { set_by: SetBy::Variables, ..Limits::default() };
+        usual.reading.limits = Limits { set_by: SetBy::Variables, memory: usual_memory(), ..Limits::default() };
         assert_eq!(with("X", "y"), Ok(usual.clone()));
         assert_eq!(with("COLLSPEC_BACKEND", "soft").map(|s| s.backend.backend), Ok(BackendChoice::Soft));
         assert_eq!(with("COLLSPEC_BACKEND", ""), Ok(usual));
@@ -110,13 +113,16 @@ mod tests {
         assert_eq!(allowed, Ok(vec!["NCCL_A".into(), "NCCL_B".into()]));
         assert!(with("COLLSPEC_ALLOW_ENV", "LD_PRELOAD").is_err());
         let ring = |asked: &str| if asked == FILTER { Ok("ring".to_owned()) } else { Err(VarError::NotPresent) };
-        assert_eq!(HarnessSettings::read(ring).map(|settings| settings.filter.text), Ok(Some("ring".into())));
+        assert_eq!(HarnessSettings::read(ring).map(|settings| settings.filter), Ok(Filter::parse(["ring"])));
+        let half = |asked: &str| if asked == SHARD { Ok("1/2".to_owned()) } else { Err(VarError::NotPresent) };
+        assert_eq!(HarnessSettings::read(half).map(|settings| settings.shard), Ok(Shard::parse("1/2").ok()));
+        assert!(with(SHARD, "2/1").unwrap_err().starts_with("COLLSPEC_SHARD=2/1: expected I/N"));
     }
 
     #[test]
     fn the_readme_names_every_variable() {
         let readme = include_str!("../../README.md");
-        for name in with_variable().map(NamedOption::variable).chain([FILTER.to_owned()]) {
+        for name in with_variable().map(NamedOption::variable).chain([FILTER, SHARD].map(str::to_owned)) {
             assert!(readme.contains(&format!("`{name}`")), "{name} is not in README.md");
         }
     }

@@ -49,8 +49,25 @@ pub struct LibraryCache(PathBuf);
 
 /// There is no folder for the cache.
 #[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("no folder for fetched libraries: neither XDG_CACHE_HOME nor HOME is an absolute path")]
+#[error("there is no cache folder: neither XDG_CACHE_HOME nor HOME is an absolute path")]
 pub struct NoCacheFolder;
+
+/// The folder for what this program keeps between its runs: `collspec` under XDG_CACHE_HOME, else under `.cache` in the home
+/// folder.
+///
+/// # Errors
+///
+/// Neither folder is known.
+#[cfg(feature = "cli")]
+pub fn cache_folder() -> Result<PathBuf, NoCacheFolder> {
+    cache_folder_from(|name| std::env::var_os(name))
+}
+
+fn cache_folder_from(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, NoCacheFolder> {
+    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
+    let home = || absolute("HOME").map(|home| home.join(".cache"));
+    Ok(absolute("XDG_CACHE_HOME").or_else(home).ok_or(NoCacheFolder)?.join("collspec"))
+}
 
 impl LibraryCache {
     /// The user's cache: `collspec/nccl` under XDG_CACHE_HOME, else under `.cache` in the home folder.
@@ -68,10 +85,7 @@ impl LibraryCache {
     ///
     /// Neither folder is known.
     pub(super) fn from_variables(variable: impl Fn(&str) -> Option<OsString>) -> Result<Self, NoCacheFolder> {
-        let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-        let home = || absolute("HOME").map(|home| home.join(".cache"));
-        let base = absolute("XDG_CACHE_HOME").or_else(home).ok_or(NoCacheFolder)?;
-        Ok(Self(base.join("collspec").join("nccl")))
+        cache_folder_from(variable).map(|folder| Self(folder.join("nccl")))
     }
 
     /// The cache in this folder.

@@ -12,6 +12,8 @@ mod version;
 #[cfg(feature = "cli")]
 mod wheel;
 
+#[cfg(feature = "cli")]
+pub use cache::cache_folder;
 pub use cache::{CudaRelease, LibraryCache};
 pub use candidates::{Candidate, LibrarySource, SearchPlaces, candidates};
 pub use choose::choose;

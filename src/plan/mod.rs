@@ -146,12 +146,13 @@ pub fn plan(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> 
     race::check(&lowered)?;
     let analysis = deadlock::analyse(&lowered)?;
     let mut plan = assemble::assemble(lowered, analysis);
+    // First the cost: what follows evaluates every element.
+    plan.cost = cost::check(&plan, limits)?;
     let mut wrong = inputs::diagnostics(&plan);
     wrong.append(&mut expect::diagnostics(&plan));
     if !wrong.is_empty() {
         return Err(resolve::dedupe(wrong));
     }
-    plan.cost = cost::check(&plan, limits)?;
     plan.limits = *limits;
     Ok(plan)
 }

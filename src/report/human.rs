@@ -1,4 +1,5 @@
 //! The report as text: failures as they come, skips by reason, and one line at the end.
+use super::slowest_cases::SlowestCases;
 use super::{FormOutcomes, Reporter, RerunCommand, Styles, Tally, failure};
 use crate::judge::{Status, Verdict};
 use crate::printable::{one_line, printable};
@@ -14,18 +15,26 @@ pub struct HumanReporter<W> {
     every_case: bool,
     tally: Tally,
     forms: FormOutcomes,
+    slowest: SlowestCases,
 }
 
 impl<W: Write> HumanReporter<W> {
     /// A reporter that writes to `to`; with `every_case` it also names the cases that passed or were skipped.
     pub fn new(to: W, styles: Styles, rerun: RerunCommand, every_case: bool) -> Self {
-        Self { to, styles, rerun, every_case, tally: Tally::default(), forms: FormOutcomes::default() }
+        let (tally, forms, slowest) = (Tally::default(), FormOutcomes::default(), SlowestCases::default());
+        Self { to, styles, rerun, every_case, tally, forms, slowest }
+    }
+
+    /// The reporter, which also names so many of the cases that took longest.
+    pub fn with_durations(self, most: usize) -> Self {
+        Self { slowest: SlowestCases::new(most), ..self }
     }
 
     fn case_done(&mut self, case: &Case, verdict: &Verdict) -> io::Result<()> {
         let Styles { pass, skip, faint, .. } = self.styles;
         self.tally.add(verdict);
         self.forms.add(case, verdict);
+        self.slowest.add(&case.name, verdict.seconds);
         match verdict.status {
             Status::Fail => {
                 let text = failure::failure_text(case, verdict, &self.rerun.command(case), &self.styles);
@@ -54,6 +63,9 @@ impl<W: Write> HumanReporter<W> {
         }
         for (reason, count) in &self.tally.skips {
             writeln!(self.to, "{skip}skipped{skip:#} {count}: {}", one_line(reason))?;
+        }
+        for (name, seconds) in self.slowest.cases() {
+            writeln!(self.to, "{faint}slow{faint:#} {:>9} {}", duration(seconds), printable(name))?;
         }
         let failed = if self.tally.fail > 0 { fail } else { faint };
         writeln!(
@@ -128,6 +140,19 @@ mod tests {
         let verdicts = vec![fixture::verdict("a", Status::Pass), skip("c", "needs nodes")];
         let text = report(true, Styles::plain(), verdicts);
         assert!(text.starts_with("pass a 0.0 ms\nskip c needs nodes\n"), "{text}");
+    }
+
+    #[test]
+    fn the_slowest_cases_are_named_with_their_times() {
+        let rerun = RerunCommand::command_line(Vec::new(), InheritedVariables::default());
+        let mut human = HumanReporter::new(Vec::new(), Styles::plain(), rerun, false).with_durations(2);
+        for (name, seconds) in [("a", 0.001), ("b", 2.0), ("c", 0.01)] {
+            let verdict = Box::new(Verdict { seconds, ..fixture::verdict(name, Status::Pass) });
+            human.event(&Event::CaseDone { case: fixture::case(name), verdict }).unwrap();
+        }
+        human.event(&Event::Finished { seconds: 3.0 }).unwrap();
+        let text = String::from_utf8(human.to).unwrap();
+        assert_eq!(text, "slow    2.00 s b\nslow   10.0 ms c\n3 passed, 0 failed, 0 skipped in 3.00 s\n");
     }
 
     #[test]

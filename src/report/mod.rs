@@ -8,6 +8,7 @@ mod inherited;
 pub mod json;
 pub mod rerun;
 pub mod shell;
+mod slowest_cases;
 pub mod source_place;
 pub mod tally;
 
@@ -44,6 +45,8 @@ pub struct ReportContext {
     pub verbose: bool,
     /// The name of the backend.
     pub backend: String,
+    /// Number of the slowest cases that are named.
+    pub durations: usize,
 }
 
 impl ReportFormat {
@@ -54,9 +57,9 @@ impl ReportFormat {
 
     /// The reporter that writes to `to`.
     pub fn reporter(self, to: Box<dyn Write>, context: ReportContext) -> Box<dyn Reporter> {
-        let ReportContext { styles, rerun, verbose, backend } = context;
+        let ReportContext { styles, rerun, verbose, backend, durations } = context;
         match self {
-            Self::Human => Box::new(HumanReporter::new(to, styles, rerun, verbose)),
+            Self::Human => Box::new(HumanReporter::new(to, styles, rerun, verbose).with_durations(durations)),
             Self::Jsonl => Box::new(JsonLinesReporter::new(to, backend)),
         }
     }

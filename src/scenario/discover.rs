@@ -1,7 +1,8 @@
 //! Finds scenario files in files and folders, and their names.
+use super::different_names::{FoundFiles, with_different_names};
 use super::names::file_part;
 use crate::printable::{is_printable, printable};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::fs::{self, Metadata};
 use std::os::unix::fs::MetadataExt;
@@ -13,7 +14,8 @@ const MAX_DEPTH: usize = 64;
 /// A scenario file and its name, with which its cases' names start.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ScenarioFile {
-    /// The path under its root without `.toml`, `/` between folders; for a file given by itself, its stem.
+    /// The path under its root without `.toml`, `/` between folders; for a file given by itself, its stem. Where that is the
+    /// name of another file too, with folders before it.
     pub name: String,
     /// The path that messages name.
     pub path: PathBuf,
@@ -103,48 +105,41 @@ fn among(passed_over: &[PassedOver]) -> String {
 }
 
 /// Finds all scenario files of files and folders. A path of the list may be a link; in a folder, links are followed to
-/// regular files below the folders of the list, and every file is taken once.
+/// regular files below the folders of the list, and every file of a folder is taken once. Where files of several paths would
+/// have one name, the names begin with so much of the paths as tells them apart.
 ///
 /// # Errors
 ///
 /// A path that cannot be read or is no scenario file, a folder without one or nested too deeply, a name that is not allowed,
 /// or two files with one name.
 pub fn search(paths: &[PathBuf]) -> Result<Discovered, DiscoverError> {
-    let mut all = Vec::new();
-    let mut passed_over = Vec::new();
     let mut roots = Vec::new();
     for path in paths {
         if fs::metadata(path).map_err(|source| unreadable(path, source))?.is_dir() {
             roots.push(canonical(path)?);
         }
     }
+    let mut arguments = Vec::new();
+    let mut passed_over = Vec::new();
     for path in paths {
         let meta = fs::metadata(path).map_err(|source| unreadable(path, source))?;
-        if meta.is_dir() {
+        let found = if meta.is_dir() {
             let mut walk = FolderSearch { roots: &roots, ..FolderSearch::default() };
             walk.folder(path, "", 1)?;
             walk.links()?;
             if walk.found.is_empty() {
                 return Err(DiscoverError::Empty { path: path.clone(), passed_over: walk.passed_over });
             }
-            all.extend(walk.found);
             passed_over.extend(walk.passed_over);
+            walk.found
         } else if meta.is_file() {
-            all.push(single_file(path)?);
+            vec![single_file(path)?]
         } else {
             return Err(DiscoverError::NeitherFileNorFolder(path.clone()));
-        }
+        };
+        arguments.push(FoundFiles { path: path.clone(), is_folder: meta.is_dir(), files: found });
     }
-    all.sort();
-    all.dedup();
-    let mut seen: BTreeMap<&str, &Path> = BTreeMap::new();
-    for s in &all {
-        if let Some(first) = seen.insert(&s.name, &s.path) {
-            let (first, second) = (first.to_owned(), s.path.clone());
-            return Err(DiscoverError::DuplicateName { name: s.name.clone(), first, second });
-        }
-    }
-    Ok(Discovered { scenarios: all, passed_over })
+    Ok(Discovered { scenarios: with_different_names(arguments)?, passed_over })
 }
 
 /// The files that [`search`] finds, without the entries that it passes over.
@@ -199,7 +194,7 @@ fn single_file(path: &Path) -> Result<ScenarioFile, DiscoverError> {
     }
 }
 
-fn is_valid_name(part: &str) -> bool {
+pub(super) fn is_valid_name(part: &str) -> bool {
     !part.is_empty() && !part.chars().any(|c| !is_printable(c) || "[]\\".contains(c))
 }
 

@@ -7,6 +7,7 @@ pub mod case;
 mod comms;
 mod defaults;
 pub mod diagnostic;
+mod different_names;
 pub mod discover;
 mod elements;
 mod file;

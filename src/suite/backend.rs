@@ -1,7 +1,7 @@
 //! The backend that was asked for, and the one that is used.
 use crate::backend::standin;
 use crate::child::Workers;
-use crate::library;
+use crate::library::{self, LibraryInfo};
 use crate::report::InheritedVariables;
 use crate::run::{Backend, Machine, gpus};
 use std::path::PathBuf;
@@ -63,6 +63,9 @@ pub struct BackendRequest {
     pub driver: Option<PathBuf>,
 }
 
+/// The end of a message that `collspec doctor` explains.
+pub const DOCTOR: &str = "; `collspec doctor` says more";
+
 /// In place of a folder or a library: the stand-ins that were built with this program.
 const STAND_IN: &str = "stand-in";
 
@@ -112,23 +115,30 @@ impl BackendRequest {
         })
     }
 
+    /// The library that was asked for by its path or version, with its version and functions, or what is wrong with it.
+    pub fn named_library(&self, workers: &Workers) -> Option<Result<(PathBuf, LibraryInfo), String>> {
+        let spec = self.nccl.as_ref()?;
+        let path = if spec == STAND_IN {
+            match standin::library() {
+                Ok(path) => path.display().to_string(),
+                Err(error) => return Some(Err(super::with_causes(&error))),
+            }
+        } else {
+            spec.clone()
+        };
+        let chosen = library::choose(&path, workers).map_err(|error| super::with_causes(&error));
+        Some(chosen.map(|chosen| (chosen.path, chosen.probed)))
+    }
+
     /// The backend nccl, or why there is none.
     fn nccl(&self, workers: &Workers) -> Result<ChosenBackend, String> {
         let driver = self.driver_folder()?;
         let gpus = gpus::ask(workers, driver.as_deref()).map_err(|error| error.to_string())?;
         if gpus.devices.is_empty() {
-            return Err(format!("{}; `collspec doctor` says more", gpus.state));
+            return Err(format!("{}{DOCTOR}", gpus.state));
         }
-        let stand_in = |spec: &String| match spec.as_str() {
-            STAND_IN => Ok(standin::library().map_err(|e| super::with_causes(&e))?.display().to_string()),
-            _ => Ok::<_, String>(spec.clone()),
-        };
-        let (path, probed) = match &self.nccl {
-            Some(spec) => {
-                let spec = &stand_in(spec)?;
-                let chosen = library::choose(spec, workers).map_err(|error| super::with_causes(&error))?;
-                (chosen.path, chosen.probed)
-            }
+        let (path, probed) = match self.named_library(workers) {
+            Some(named) => named?,
             None => {
                 let mut found = library::find_libraries(workers).into_iter();
                 let usable = found.find_map(|found| Some((found.path, found.probed.ok()?)));

@@ -3,6 +3,7 @@ mod attempt;
 pub mod backend;
 pub mod check_case;
 mod file_work;
+mod filter;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod forms;
@@ -16,16 +17,17 @@ mod runner;
 pub mod select;
 mod teardown_failure;
 mod time_limits;
+pub mod variables;
 mod worker_environment;
 
 pub use backend::{BackendChoice, BackendMissing, BackendRequest, ChosenBackend};
+pub use filter::{Filter, FilterTerm, Shard};
 pub use forms::Forms;
 pub use invalid_files::InvalidFile;
 pub use observer::Experiment;
 pub use options::{OptionError, RunOptions};
 pub use parallel::Executor;
 pub use runner::{Prepared, Ready, Runner};
-pub use select::Filter;
 
 use crate::plan::{Limits, cost};
 use crate::printable::printable;
@@ -175,6 +177,13 @@ impl CaseSet {
         self.cases.retain(|case| filter.admits(case));
     }
 
+    /// Takes the invalid files out, and the cases of these files, so that the other files' cases can run.
+    pub fn set_invalid_aside(&mut self) -> Vec<InvalidFile> {
+        let invalid = std::mem::take(&mut self.invalid_files);
+        self.cases.retain(|case| invalid.iter().all(|faulty| faulty.file.path != case.file.path));
+        invalid
+    }
+
     /// Plans every case on `jobs` threads and adds to the invalid files the cases that cannot be run as written, and the files
     /// whose cases are too much work together.
     pub fn plan(&mut self, jobs: usize) {
@@ -226,11 +235,11 @@ impl CaseSet {
         if self.cases.is_empty() {
             return Err(Error::Empty);
         }
-        let jobs = options.jobs_on(&chosen);
+        let (jobs, fail_fast) = (options.jobs_on(&chosen), options.fail_fast);
         let reading = Reading { limits: self.limits, ..options.reading };
         let runner = Runner::new(RunOptions { reading, ..options }, chosen)?;
         let mut tally = Tally::default();
-        parallel::run_all(&self.cases, &runner, jobs, |event| {
+        parallel::run_all(&self.cases, &runner, jobs, fail_fast, |event| {
             if let Event::CaseDone { verdict, .. } = event {
                 tally.add(verdict);
             }

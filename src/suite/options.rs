@@ -4,11 +4,13 @@
 use super::{BackendChoice, BackendRequest, ChosenBackend, Forms, Reading};
 use crate::child::Workers;
 use crate::plan::Limits;
+use crate::run::memory::free;
 use crate::run::{RanksPerGpu, seconds};
 use crate::scenario::{AllowEnv, Placement};
 use soft_nccl::Connect;
 use soft_nccl::fault::FaultMode;
 use std::num::NonZeroUsize;
+use std::sync::OnceLock;
 use std::thread::available_parallelism;
 use thiserror::Error;
 
@@ -21,6 +23,8 @@ pub struct RunOptions {
     pub ranks_per_gpu: RanksPerGpu,
     /// Cases at a time; the runner keeps about as many idle workers.
     pub jobs: Option<NonZeroUsize>,
+    /// True if no case is started after one has failed.
+    pub fail_fast: bool,
     /// Seconds per case instead of the default; a case's own `timeout` goes before it.
     pub timeout: Option<f64>,
     /// Seconds for making communicators and loading, and for destroying communicators after a case, instead of the default.
@@ -153,7 +157,10 @@ pub const NAMED: &[NamedOption] = &[
     option(
         "max-memory",
         |options, text| Limits::bytes(text).map(|value| options.reading.limits.memory = value),
-        |options| unless(&options.reading.limits.memory, &Limits::default().memory),
+        |options| {
+            let memory = options.reading.limits.memory;
+            if memory == Limits::default().memory { Vec::new() } else { unless(&memory, &usual_memory()) }
+        },
     ),
     option(
         "max-work",
@@ -196,7 +203,23 @@ pub const NAMED: &[NamedOption] = &[
         },
         values: None,
     },
+    NamedOption {
+        name: "fail-fast",
+        has_variable: false,
+        set: |options, text| {
+            options.fail_fast = text.parse().map_err(|_| "expected true or false".to_owned())?;
+            Ok(())
+        },
+        values: None,
+    },
 ];
+
+/// The limit on memory if none is set: what this machine had free when it was first asked for, and at least that of
+/// [`Limits::default`], so that a case which is merely too large for this machine is skipped and not refused.
+pub fn usual_memory() -> u64 {
+    static MEMORY: OnceLock<u64> = OnceLock::new();
+    *MEMORY.get_or_init(|| free().unwrap_or(0).max(Limits::default().memory))
+}
 
 fn number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "expected a whole number, 0 or greater".to_owned())
@@ -288,7 +311,7 @@ mod tests {
             let mut pairs = repeated.chunks(2).map(|pair| (pair[0].as_str(), pair[1].as_str()));
             assert!(pairs.any(|pair| pair == (&format!("--{name}"), value)), "{name} {value}: {repeated:?}");
         }
-        for (name, value) in [("require", "nccl"), ("forms", "tree"), ("jobs", "3")] {
+        for (name, value) in [("require", "nccl"), ("forms", "tree"), ("jobs", "3"), ("fail-fast", "true")] {
             let before = (options.clone(), options.to_repeat());
             options.set(name, value).unwrap();
             assert!(options != before.0 && options.to_repeat() == before.1, "{name}");

@@ -6,7 +6,7 @@ use crate::scenario::Case;
 use std::any::Any;
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Instant;
@@ -18,7 +18,7 @@ pub trait Executor: Sync {
 }
 
 /// Runs all `cases` on `jobs` threads. The events come on the calling thread; when `sink` fails, cases that are
-/// running finish, no other is started, and its error is returned.
+/// running finish, no other is started, and its error is returned. With `fail_fast` no case is started after one has failed.
 ///
 /// # Errors
 ///
@@ -27,16 +27,24 @@ pub fn run_all<E>(
     cases: &[Arc<Case>],
     executor: &dyn Executor,
     jobs: usize,
+    fail_fast: bool,
     mut sink: impl FnMut(&Event) -> Result<(), E>,
 ) -> Result<(), E> {
     let begun = Instant::now();
+    let ended = AtomicBool::new(false);
     sink(&Event::Started { cases: cases.len() })?;
     stream(
         cases,
         jobs,
         |_, case, send| {
+            if ended.load(Ordering::Relaxed) {
+                return;
+            }
             send(Event::CaseStarted { case: case.clone() });
             let verdict = Box::new(run_catching_panics(executor, case));
+            if fail_fast && verdict.status == Status::Fail {
+                ended.store(true, Ordering::Relaxed);
+            }
             send(Event::CaseDone { case: case.clone(), verdict });
         },
         |event| sink(&event),
@@ -160,7 +168,7 @@ mod tests {
     fn every_case_gets_one_verdict_between_start_and_finish() {
         let cases: Vec<_> = (0..20).map(|i| case(&format!("c{i}"))).collect();
         let mut events = Vec::new();
-        run_all(&cases, &Fake, 3, |event| {
+        run_all(&cases, &Fake, 3, false, |event| {
             events.push(event.clone());
             Ok::<(), ()>(())
         })
@@ -184,7 +192,7 @@ mod tests {
     fn a_panic_costs_one_case() {
         let cases = [case("good"), case("bad"), case("fine")];
         let mut seen = Vec::new();
-        run_all(&cases, &Fake, 1, |event| {
+        run_all(&cases, &Fake, 1, false, |event| {
             if let Event::CaseDone { verdict, .. } = event {
                 seen.push((verdict.status, verdict.reason.clone()));
             }
@@ -197,10 +205,32 @@ mod tests {
     }
 
     #[test]
+    fn after_a_failure_no_case_is_started_if_that_is_wanted() {
+        let cases: Vec<_> = ["a", "bad", "c", "d"].into_iter().map(case).collect();
+        let names = |fail_fast| {
+            let mut done = Vec::new();
+            let mut finished = false;
+            run_all(&cases, &Fake, 1, fail_fast, |event| {
+                match event {
+                    Event::CaseDone { case, .. } => done.push(case.name.clone()),
+                    Event::Finished { .. } => finished = true,
+                    Event::Started { .. } | Event::CaseStarted { .. } => {}
+                }
+                Ok::<(), ()>(())
+            })
+            .unwrap();
+            assert!(finished);
+            done
+        };
+        assert_eq!(names(true), ["a", "bad"]);
+        assert_eq!(names(false), ["a", "bad", "c", "d"]);
+    }
+
+    #[test]
     fn a_failing_sink_ends_the_run() {
         let cases: Vec<_> = (0..1000).map(|i| case(&format!("c{i}"))).collect();
         let mut done = 0;
-        let result = run_all(&cases, &Fake, 2, |event| {
+        let result = run_all(&cases, &Fake, 2, false, |event| {
             done += usize::from(matches!(event, Event::CaseDone { .. }));
             if done == 3 { Err("closed") } else { Ok(()) }
         });

@@ -279,7 +279,52 @@ fn check_says_what_may_block_and_runs_nothing() {
     let check = home.run(&["check", "scenarios/circle.toml"]);
     assert_eq!(check.code, 0, "{check}");
     assert!(check.out.starts_with("scenarios/circle.toml: 1 case, may block: rank "), "{check}");
-    assert_eq!(check.out.lines().count(), 1, "{check}");
+    assert!(check.out.ends_with("\n1 file, 1 case: no errors\n"), "{check}");
+    assert_eq!(check.out.lines().count(), 2, "{check}");
+}
+
+#[test]
+fn check_counts_files_cases_forms_and_errors() {
+    let home = Home::new();
+    home.file("scenarios/sum.toml", &format!("forms = [\"sub\"]\nmatrix.dtype = [\"f32\", \"f64\"]\n{SUM}"));
+    let run = home.run(&["check"]);
+    assert!(run.out.ends_with("\n1 file, 4 cases (2 in forms): no errors\n"), "{run}");
+    home.file("scenarios/typo.toml", "world_size = 2\nopp = \"all_reduce\"\ninputs = [[1], [2]]\n");
+    home.file("scenarios/plan.toml", "world_size = 2\nop = \"broadcast\"\nroot = 5\ninputs = [[1], [2]]\n");
+    let run = home.run(&["check"]);
+    assert_eq!(run.code, 2, "{run}");
+    assert!(run.out.ends_with("\n3 files: errors in 2; 4 cases (2 in forms) in the others\n"), "{run}");
+    let run = home.run(&["check", "scenarios/typo.toml"]);
+    assert_eq!((run.code, run.out.as_str()), (2, "1 file: errors in it\n"), "{run}");
+}
+
+#[test]
+fn check_has_its_diagnostics_as_json() {
+    let home = Home::new();
+    home.file("scenarios/sum.toml", SUM);
+    home.file("scenarios/typo.toml", "world_size = 2\nop = \"all_reduce\"\nredcue = \"max\"\ninputs = [[1], [2]]\n");
+    home.file(
+        "scenarios/plan.toml",
+        "matrix.k = [0, 5]\nworld_size = 2\nop = \"broadcast\"\nroot = \"k\"\ninputs = [[1], [2]]\n",
+    );
+    let run = home.run(&["check", "--format", "jsonl"]);
+    assert_eq!((run.code, run.err.as_str()), (2, ""), "{run}");
+    let lines: Vec<Value> = run.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let [diagnostics @ .., summary] = &lines[..] else { panic!("{run}") };
+    let of = |file: &str| diagnostics.iter().find(|line| line["file"] == file).unwrap_or_else(|| panic!("{run}"));
+    let typo = of("scenarios/typo.toml");
+    assert_eq!((&typo["kind"], &typo["line"], &typo["column"]), (&json!("diagnostic"), &json!(3), &json!(1)), "{run}");
+    assert!(typo["message"].as_str().is_some_and(|words| words.contains("redcue")), "{run}");
+    assert!(typo["help"].as_str().is_some_and(|words| words.contains("reduce")), "{run}");
+    assert_eq!(typo["case"], Value::Null);
+    let plan = of("scenarios/plan.toml");
+    assert_eq!((&plan["line"], &plan["column"], &plan["case"]), (&json!(4), &json!(8), &json!("plan[k=5]")), "{run}");
+    let numbers = ["files", "invalid_files", "diagnostics", "cases", "forms", "complete"].map(|name| &summary[name]);
+    assert_eq!(
+        (&summary["kind"], numbers),
+        (&json!("summary"), [3, 2, 2, 1, 0, 1].map(|n| json!(n)).each_ref()),
+        "{run}"
+    );
 }
 
 #[test]
@@ -353,6 +398,6 @@ fn a_reader_that_closes_the_pipe_ends_the_run_quietly() {
     drop(run.stdout.take());
     let mut words = String::new();
     run.stderr.take().unwrap().read_to_string(&mut words).unwrap();
-    assert_eq!(run.wait().unwrap().code(), Some(2));
+    assert_eq!(run.wait().unwrap().code(), Some(141), "as a shell reports for what SIGPIPE ends");
     assert_eq!(words.lines().count(), 1, "the banner: {words}");
 }

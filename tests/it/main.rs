@@ -8,6 +8,8 @@ mod audit;
 mod changed_expectations;
 // The command gives the exit codes, reports and messages that people and scripts rely on.
 mod command;
+// Paths, selections and shares that are typed mean what the help says.
+mod command_line;
 // Each fault of the software library on demand fails a scenario that passes without it.
 mod faults;
 // Every form of a case comes out alike, and a form that does not is reported.

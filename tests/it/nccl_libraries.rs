@@ -91,6 +91,36 @@ fn libraries_are_listed_and_bad_ones_do_no_harm() {
 }
 
 #[test]
+fn doctor_looks_at_the_library_that_is_named_where_there_is_no_driver() {
+    let Some(machine) = Machine::new() else { return };
+    let good = machine.library("good", GOOD);
+    let text = machine.file("text/libnccl.so.2", "no library");
+    let nowhere = machine.file("driver/none", "");
+    let doctor = |library: &Path| {
+        let driver = nowhere.parent().unwrap().display().to_string();
+        let answer = machine.collspec(&["doctor", "--driver", &driver, "--nccl", &library.display().to_string()], &[]);
+        let printed = String::from_utf8(answer.stdout).unwrap();
+        printed.lines().find(|line| line.starts_with("--nccl ")).unwrap_or_else(|| panic!("{printed}")).to_owned()
+    };
+    assert!(doctor(&good).starts_with(&format!("--nccl     2.28.9 {}", good.display())), "{}", doctor(&good));
+    assert!(doctor(&text).starts_with(&format!("--nccl     unusable: {}", text.display())), "{}", doctor(&text));
+}
+
+#[test]
+fn nobody_is_told_to_fetch_a_library_where_there_is_no_gpu() {
+    let Some(machine) = Machine::new() else { return };
+    if Path::new("/dev/nvidiactl").exists() {
+        return;
+    }
+    for command in [&["doctor"][..], &["nccl", "list"]] {
+        let printed = String::from_utf8(machine.collspec(command, &[]).stdout).unwrap();
+        // A machine may have a library where the system keeps them.
+        let none = printed.contains("none was found") || printed.contains("no NCCL library was found");
+        assert!(!none || (printed.contains("none is needed") && !printed.contains("nccl fetch")), "{printed}");
+    }
+}
+
+#[test]
 fn a_library_that_never_opens_is_given_up() {
     let Some(machine) = Machine::new() else { return };
     let stuck = machine.library(

@@ -1,4 +1,5 @@
 //! The report of an audit as a table and as JSON lines.
+use super::advice;
 use crate::audit::{AuditReport, FaultOrFlaw, FileRow, ItemRow};
 use crate::printable::{one_line, printable, write_json as json_text};
 use crate::report::Styles;
@@ -31,7 +32,7 @@ pub fn write_table(
     styles: &Styles,
 ) -> io::Result<()> {
     let Styles { strong, .. } = styles;
-    let long = |row: &ItemRow| if row.missed() { row.item.id().len() + 1 } else { 0 };
+    let long = |row: &ItemRow| if row.missed() && !row.is_never_met() { row.item.id().len() + 1 } else { 0 };
     let id = report.items.iter().map(long).max().unwrap_or(0).max(6);
     let first = report.items.iter().map(|row| first_text(row).len() + 2).max().unwrap_or(0).max(12);
     let widths = Widths { id, first };
@@ -40,22 +41,25 @@ pub fn write_table(
         "fault", "caught", "reached", "files", "first", "what is wrong"
     );
     writeln!(to, "{strong}{head}{strong:#}")?;
-    for rows in report.items.chunk_by(|a, b| a.item.family().is_some() && a.item.family() == b.item.family()) {
+    let met: Vec<&ItemRow> = report.items.iter().filter(|row| !row.is_never_met()).collect();
+    for rows in met.chunk_by(|a, b| a.item.family().is_some() && a.item.family() == b.item.family()) {
         write_family(to, rows, widths, styles)?;
     }
+    advice::write_never_met(to, report, styles)?;
     if scenarios {
         writeln!(to)?;
         write_files(to, report, styles)?;
     }
     writeln!(to)?;
+    advice::write_scenarios(to, report, styles)?;
     write_summary(to, report, seconds, styles)?;
     to.flush()
 }
 
 /// Writes a line for a family that is caught, with the figures of the member that the fewest cases catch, and one for each
 /// member that is missed.
-fn write_family(to: &mut dyn Write, rows: &[ItemRow], widths: Widths, styles: &Styles) -> io::Result<()> {
-    let caught: Vec<&ItemRow> = rows.iter().filter(|row| !row.missed()).collect();
+fn write_family(to: &mut dyn Write, rows: &[&ItemRow], widths: Widths, styles: &Styles) -> io::Result<()> {
+    let caught: Vec<&&ItemRow> = rows.iter().filter(|row| !row.missed()).collect();
     match (caught.iter().min_by_key(|row| row.caught), rows) {
         (Some(least), [_, _, ..]) if let Some((id, text)) = least.item.family() => {
             let (members, all, member) = (caught.len(), rows.len(), least.item.id());
@@ -83,7 +87,6 @@ fn write_item(to: &mut dyn Write, row: &ItemRow, widths: Widths, styles: &Styles
     let Widths { id: wide, first: space } = widths;
     writeln!(to, "{id:<wide$}{fail} MISSED{fail:#}{reached:>9}{:>7}  {:<space$}{text}", "-", "-")?;
     let why = match row.item {
-        FaultOrFlaw::Fault(_) if row.reached == 0 => "no case meets it",
         FaultOrFlaw::Fault(_) => "every case that meets it passes",
         FaultOrFlaw::Flaw(_) if row.reached == 0 => "no case catches anything that it could hide",
         FaultOrFlaw::Flaw(_) => "it hides nothing that a case catches",
@@ -276,6 +279,7 @@ fn item_json(row: &ItemRow) -> Value {
         fields.insert(more.0.to_owned(), Value::Object(counts));
         if row.missed() {
             fields.insert("shown_by".to_owned(), json!(row.item.shown_by()));
+            fields.insert("scenario".to_owned(), json!(advice::scenario_of(row)));
         }
     }
     value

@@ -1,5 +1,7 @@
 //! Shows that a fault of the software library makes a small scenario end as it should, that the scenario passes without it,
 //! and that the library itself says that the fault would change it.
+use collspec::internals::audit::FaultOrFlaw;
+use collspec::internals::audit::examples::scenario_for;
 use collspec::internals::child::Workers;
 use collspec::internals::judge::{Outcome, Status, Verdict, judge};
 use collspec::internals::scenario::{SourceFile, parse};
@@ -8,23 +10,27 @@ use soft_nccl::fault::{Fault, FaultMode, Reached};
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
-/// A fault, the ending of the case that meets it, and the case.
+/// A fault, and the ending of the case that the audit's advice gives for it.
 pub struct Shown {
     pub fault: &'static str,
     pub ends: Outcome,
-    pub text: &'static str,
 }
 
-pub const fn silent(fault: &'static str, text: &'static str) -> Shown {
-    Shown { fault, ends: Outcome::Ok, text }
+pub const fn silent(fault: &'static str) -> Shown {
+    Shown { fault, ends: Outcome::Ok }
 }
 
-pub const fn hangs(fault: &'static str, text: &'static str) -> Shown {
-    Shown { fault, ends: Outcome::Hang, text }
+pub const fn hangs(fault: &'static str) -> Shown {
+    Shown { fault, ends: Outcome::Hang }
 }
 
-pub const fn fails(fault: &'static str, text: &'static str) -> Shown {
-    Shown { fault, ends: Outcome::Error, text }
+pub const fn fails(fault: &'static str) -> Shown {
+    Shown { fault, ends: Outcome::Error }
+}
+
+/// The scenario that the audit's advice gives for a fault.
+pub fn example(fault: &str) -> String {
+    scenario_for(FaultOrFlaw::Fault(Fault::parse(fault).unwrap())).unwrap_or_else(|| panic!("{fault} has no scenario"))
 }
 
 pub fn runner() -> Runner {
@@ -64,7 +70,8 @@ impl Seen {
 }
 
 /// A message if an entry does not end as it should.
-fn complaint(runner: &Runner, Shown { fault, ends, text }: &Shown) -> Option<String> {
+fn complaint(runner: &Runner, Shown { fault, ends }: &Shown) -> Option<String> {
+    let text = &example(fault);
     Seen::of(runner, "", text).passes();
     let traced = Seen::of(runner, "trace", text);
     traced.passes();

@@ -1,4 +1,6 @@
 //! Shows that a fault of the software library does what its entry says.
+use super::ending::example;
+use collspec::internals::audit::examples::Example;
 use collspec::internals::child::Workers;
 use collspec::internals::child::program::Program;
 use collspec::internals::judge::Status;
@@ -17,9 +19,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-/// A fault's id, and a scenario in which it strikes: TOML with `;` for the ends of lines and `'` for quotes.
-pub type Shown = (&'static str, &'static str);
-
 const PROGRAM: &str = env!("CARGO_BIN_EXE_collspec");
 /// A rank that no scenario here has.
 const NOBODY: usize = 60;
@@ -29,9 +28,8 @@ fn runner(fault: FaultMode) -> Runner {
     Runner::soft(RunOptions { jobs: NonZeroUsize::new(1), fault, workers: worker, ..RunOptions::default() }).unwrap()
 }
 
-fn case((id, text): &Shown) -> Arc<Case> {
-    let text = text.replace("; ", "\n").replace('\'', "\"");
-    let file = Arc::new(SourceFile { path: format!("{id}.toml"), text: text.into() });
+fn case(id: &str) -> Arc<Case> {
+    let file = Arc::new(SourceFile { path: format!("{id}.toml"), text: example(id).into() });
     Arc::new(parse(&file, id).unwrap_or_else(|faults| panic!("{id}: {faults}")).remove(0))
 }
 
@@ -55,8 +53,8 @@ fn faults_reached(case: &Arc<Case>, wish: FaultMode) -> Vec<Fault> {
     Fault::all().filter(|fault| bits[fault.number() / 64] >> (fault.number() % 64) & 1 == 1).collect()
 }
 
-fn assert_is_shown(shown: &Shown, sound: &Runner) {
-    let (id, case) = (shown.0, case(shown));
+fn assert_is_shown(id: &str, sound: &Runner) {
+    let case = case(id);
     let fault = Fault::parse(id).unwrap();
     let status = |rank, algorithm| {
         let verdict = runner(FaultMode::Inject(Injection { fault, rank, algorithm })).run_case(&case);
@@ -77,14 +75,14 @@ fn assert_is_shown(shown: &Shown, sound: &Runner) {
 }
 
 /// Each of them passes without its fault, fails with it, and is noted.
-pub fn assert_all_are_shown(scenarios: &[Shown]) {
+pub fn assert_all_are_shown(scenarios: &[Example]) {
     let next = AtomicUsize::new(0);
     std::thread::scope(|scope| {
         for _ in 0..2 {
             scope.spawn(|| {
                 let sound = runner(FaultMode::Sound);
-                while let Some(shown) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    assert_is_shown(shown, &sound);
+                while let Some((id, _)) = scenarios.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    assert_is_shown(id, &sound);
                 }
             });
         }

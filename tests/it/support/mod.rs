@@ -37,7 +37,7 @@ impl Home {
     /// The command, in this folder and without this process's own settings.
     pub fn command(&self, args: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_collspec"));
-        command.args(args).current_dir(self.0.path());
+        command.args(args).current_dir(self.0.path()).env("XDG_CACHE_HOME", self.path(".cache"));
         for name in ["COLLSPEC_BACKEND", "COLLSPEC_REQUIRE", "COLLSPEC_FILTER", "COLLSPEC_WORKER"] {
             command.env_remove(name);
         }

@@ -1,0 +1,74 @@
+//! Variables that look like this program's own and are none of them.
+use super::options::{NAMED, NamedOption};
+use crate::printable::printable;
+use crate::suggest::nearest;
+
+/// The beginning of the names of all this program's variables.
+const PREFIX: &str = "COLLSPEC_";
+
+/// The variable that selects cases under `cargo test`.
+pub const FILTER: &str = "COLLSPEC_FILTER";
+/// The variable that selects a share of the cases under `cargo test`.
+pub const SHARD: &str = "COLLSPEC_SHARD";
+
+/// Variables of the software library, the stand-ins, and the processes that this program starts.
+const OTHERS: [&str; 13] = [
+    "COLLSPEC_SOFT_ARITHMETIC",
+    "COLLSPEC_SOFT_CONNECT",
+    "COLLSPEC_SOFT_EAGER",
+    "COLLSPEC_SOFT_FAULT",
+    "COLLSPEC_SOFT_SEED",
+    "COLLSPEC_STANDIN",
+    "COLLSPEC_STANDIN_DEVICES",
+    "COLLSPEC_STANDIN_DRIVER",
+    "COLLSPEC_STANDIN_FAULT",
+    "COLLSPEC_WORKER",
+    "COLLSPEC_WORKER_NCCL",
+    "COLLSPEC_PROBE",
+    "COLLSPEC_PROBE_DRIVER",
+];
+
+/// Beginnings of the names of variables that this project's own tests read.
+const OF_TESTS: [&str; 3] = ["COLLSPEC_BLESS", "COLLSPEC_FUZZ", "COLLSPEC_TEST_"];
+
+/// Warnings about the variables of this process whose names begin with `COLLSPEC_` and mean nothing.
+pub fn warnings() -> Vec<String> {
+    let mut names: Vec<String> = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()).collect();
+    names.sort();
+    names.iter().filter_map(|name| warning(name)).collect()
+}
+
+fn warning(name: &str) -> Option<String> {
+    let rest = name.strip_prefix(PREFIX)?;
+    let options = NAMED.iter().filter(|option| option.has_variable).map(NamedOption::variable);
+    let known: Vec<String> = options.chain([FILTER, SHARD].into_iter().chain(OTHERS).map(str::to_owned)).collect();
+    if known.iter().any(|known| known == name) || OF_TESTS.iter().any(|start| name.starts_with(start)) {
+        return None;
+    }
+    // The common beginning would make every name look similar.
+    let near = nearest(rest, known.iter().filter_map(|known| known.strip_prefix(PREFIX)));
+    let cure = near.map(|near| format!("; did you mean {PREFIX}{near}?")).unwrap_or_default();
+    Some(format!("the variable {} means nothing to collspec{cure}", printable(name)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_misspelt_variable_is_told_with_the_nearest_name() {
+        let words = |name: &str| warning(name).unwrap_or_default();
+        assert_eq!(
+            words("COLLSPEC_BACKND"),
+            "the variable COLLSPEC_BACKND means nothing to collspec; did you mean COLLSPEC_BACKEND?"
+        );
+        assert!(words("COLLSPEC_FILTERS").ends_with("did you mean COLLSPEC_FILTER?"));
+        assert!(words("COLLSPEC_SOFT_SEDE").ends_with("did you mean COLLSPEC_SOFT_SEED?"));
+        assert_eq!(words("COLLSPEC_BANANA"), "the variable COLLSPEC_BANANA means nothing to collspec");
+        assert!(words("COLLSPEC_FAULT").contains("means nothing"), "only the command has this option");
+        for known in ["COLLSPEC_BACKEND", "COLLSPEC_MAX_FILE_WORK", FILTER, SHARD, "COLLSPEC_TEST_X", "NCCL_X", "PATH"]
+        {
+            assert_eq!(warning(known), None);
+        }
+    }
+}
