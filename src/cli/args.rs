@@ -227,9 +227,13 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
 
-    /// Name every case, not only those that fail (human format).
+    /// Name every case, not only those that fail, and say of each pass what was checked (human format).
     #[arg(long, short)]
     pub verbose: bool,
+
+    /// Show of every case what each rank's buffers held before and after, long ones abbreviated (human format).
+    #[arg(long)]
+    pub show: bool,
 }
 
 impl RunArgs {
@@ -252,6 +256,7 @@ impl RunArgs {
             fault: self.fault.unwrap_or_default(),
             placement: self.placement,
             reading: self.selection.reading(),
+            show_buffers: self.show,
             workers: Workers::CurrentExe,
         }
     }
