@@ -364,6 +364,10 @@ impl Library {
     pub fn count_traffic_under(&self, comm: CommHandle, tag: u32) -> bool {
         matches!(call!(self, collspecMark(comm.0, tag)), Ok(ncclResult_t::Success))
     }
+    /// Gives the communicator the number by which [`Self::waiting_text`] calls it, if the library can.
+    pub fn label(&self, comm: CommHandle, label: u32) {
+        let _ = call!(self, collspecLabel(comm.0, label));
+    }
     /// The traffic that was counted under `tag`, if the library can count.
     pub fn traffic(&self, comm: CommHandle, tag: u32) -> Option<Traffic> {
         let mut t = collspecTraffic_t::default();

@@ -271,9 +271,13 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE", help_heading = REPORT)]
     pub output: Option<PathBuf>,
 
-    /// Name every case, not only those that fail (human format).
+    /// Name every case, not only those that fail, and say of each pass what was checked (human format).
     #[arg(long, short, help_heading = REPORT)]
     pub verbose: bool,
+
+    /// Show of every case what each rank's buffers held before and after, long ones abbreviated (human format).
+    #[arg(long, help_heading = REPORT)]
+    pub show: bool,
 
     /// Name the N cases that took longest, with their times (human format; the other format has the times of all).
     #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, help_heading = REPORT)]
@@ -301,6 +305,7 @@ impl RunArgs {
             fault: self.fault.unwrap_or_default(),
             placement: self.placement,
             reading: self.selection.reading(),
+            show_buffers: self.show,
             workers: Workers::CurrentExe,
         }
     }

@@ -1,12 +1,15 @@
 //! `assert`: expressions over the final buffers and the figures of named steps.
+use super::assert_text::{failed_parts, number_text};
+use super::consequences::is_certain;
 use super::expect::is_undefined;
 use super::findings::{FindingCollector, Priority};
 use super::outputs::whole_buffer;
-use super::{Finding, Lane, message};
+use super::{Finding, Lane, Subject, message};
 use crate::expr::map::element_value;
 use crate::expr::{EvalError, Expr, ExprNode, Func, Mode, Scope, Value};
 use crate::job::Observation;
 use crate::num::{DType, get_element};
+use crate::oracle::interpreter::region_bytes;
 use crate::oracle::memory::Memory;
 use crate::plan::asserts::uncounted;
 use crate::plan::{BufId, Plan};
@@ -17,7 +20,8 @@ use std::collections::HashMap;
 /// Evaluates each assert on every rank that has all buffers and figures which it names.
 pub(crate) fn check(plan: &Plan, last: &[Memory], observation: &Observation, collector: &mut FindingCollector) {
     let ids: HashMap<&str, BufId> = plan.buffers.iter().enumerate().rev().map(|(i, b)| (b.name.as_str(), i)).collect();
-    for assertion in &plan.case.asserts {
+    for (number, assertion) in plan.case.asserts.iter().enumerate() {
+        let priority = Priority { kind: 3, event: 1 + number };
         let mut used = References::default();
         used.collect(&ids, &assertion.value.node);
         collector.count_checked(Lane::Expected, 0);
@@ -38,7 +42,8 @@ pub(crate) fn check(plan: &Plan, last: &[Memory], observation: &Observation, col
             let tagged = used.steps.iter().all(|tag| figure(plan, observation, rank, tag).is_some());
             if all && tagged {
                 held = true;
-                check_on_rank(plan, observation, rank, assertion, &used, collector);
+                let check = AssertCheck { plan, last, observation, rank, assertion, used: &used, priority };
+                check.check(collector);
             }
         }
         if !held {
@@ -47,9 +52,8 @@ pub(crate) fn check(plan: &Plan, last: &[Memory], observation: &Observation, col
             if plan.case.swept {
                 collector.note(text);
             } else {
-                let finding =
-                    message::without_element(Lane::Expected, text, assertion.value.text.clone(), "not checked".into());
-                collector.add(Priority { kind: 3, event: 1 }, Finding { span: Some(assertion.span), ..finding });
+                let finding = message::about(Subject::Assert, text, assertion.value.text.clone(), "not checked".into());
+                collector.add(priority, Finding { span: Some(assertion.span), ..finding });
             }
         }
     }
@@ -106,88 +110,128 @@ impl References {
     }
 }
 
-fn check_on_rank(
-    plan: &Plan,
-    observation: &Observation,
+/// An assert on one rank.
+struct AssertCheck<'a> {
+    plan: &'a Plan,
+    last: &'a [Memory],
+    observation: &'a Observation,
     rank: usize,
-    assertion: &Spanned<Expr>,
-    used: &References,
-    collector: &mut FindingCollector,
-) {
-    let count = |buf: &BufId| plan.buffers[*buf].places[rank].map_or(0, |p| p.count);
-    let counts: Vec<u64> = used.elementwise.iter().map(count).collect();
-    let text = &assertion.value.text;
-    let finding = |text: String, actual: String| Finding {
-        rank: Some(rank),
-        span: Some(assertion.span),
-        ..message::without_element(Lane::Expected, text, assertion.value.text.clone(), actual)
-    };
-    let priority = Priority { kind: 3, event: 1 };
-    if let Some(other) = counts.iter().find(|c| **c != counts[0]) {
-        let words = format!("rank {rank}: assert `{text}` names buffers of {} and {other} elements", counts[0]);
-        collector.add(priority, finding(words, "different counts".into()));
-        return;
-    }
-    let elements = counts.first().copied();
-    let total = elements.unwrap_or(1);
-    let mut wrong = 0;
-    let mut first: Option<(u64, String)> = None;
-    let mut looked = 0;
-    let mutation = collector.mutation;
-    let dtype = used.elementwise.first().map(|b| plan.buffers[*b].dtype);
-    let named = |buf: &BufId| Some((plan.buffers[*buf].name.as_str(), final_bytes(plan, observation, *buf, rank)?));
-    let buffers: HashMap<&str, (DType, &[u8])> = used.buffers.iter().filter_map(named).collect();
-    let scope = |i, telling| AssertScope {
-        plan,
-        observation,
-        rank,
-        i,
-        buffers: &buffers,
-        collect_values: telling,
-        figure_missing: Cell::new(false),
-        values_read: RefCell::new(Vec::new()),
-    };
-    for i in (0..total).filter(|i| dtype.is_none_or(|dtype| mutation.compares_element(dtype, *i))) {
-        let quiet = scope(i, false);
-        match assertion.value.eval(&quiet, Mode::Float) {
-            Ok(value) if value.truth() && !value.as_f64().is_nan() => looked += 1,
-            Err(_)
-                if quiet.figure_missing.get() && used.steps.iter().any(|tag| uncounted(plan, rank, tag).is_some()) =>
-            {
-                let why = used.steps.iter().find_map(|tag| uncounted(plan, rank, tag)).unwrap_or_default();
-                let words = format!("rank {rank}: assert `{text}` cannot be checked: {why}");
-                collector.add(priority, finding(words, "not known".into()));
-                return;
-            }
-            Err(_) if quiet.figure_missing.get() => {
-                collector.note(format!("`{text}` was not checked: this backend does not count that"));
-                return;
-            }
-            result => {
-                wrong += 1;
-                first.get_or_insert_with(|| {
-                    // Evaluated again to collect what was read: texts for every element would cost more than the values.
-                    let scope = scope(i, true);
-                    let _ = assertion.value.eval(&scope, Mode::Float);
-                    let mut values = scope.values_read.into_inner();
-                    if let Err(error) = result {
-                        values.push(error.to_string());
-                    }
-                    (i, values.join(", "))
-                });
+    assertion: &'a Spanned<Expr>,
+    used: &'a References,
+    priority: Priority,
+}
+
+impl AssertCheck<'_> {
+    fn check(&self, collector: &mut FindingCollector) {
+        let Self { plan, observation, rank, assertion, used, priority, .. } = *self;
+        let count = |buf: &BufId| plan.buffers[*buf].places[rank].map_or(0, |p| p.count);
+        let counts: Vec<u64> = used.elementwise.iter().map(count).collect();
+        let text = &assertion.value.text;
+        if let Some(other) = counts.iter().find(|c| **c != counts[0]) {
+            let words = format!("rank {rank}: assert `{text}` names buffers of {} and {other} elements", counts[0]);
+            collector.add(priority, self.finding(words, "different counts".into()));
+            return;
+        }
+        let elements = counts.first().copied();
+        let total = elements.unwrap_or(1);
+        let mut wrong = 0;
+        let mut first: Option<(u64, String)> = None;
+        let mut looked = 0;
+        let mutation = collector.mutation;
+        let dtype = used.elementwise.first().map(|b| plan.buffers[*b].dtype);
+        let named = |buf: &BufId| Some((plan.buffers[*buf].name.as_str(), final_bytes(plan, observation, *buf, rank)?));
+        let buffers: HashMap<&str, (DType, &[u8])> = used.buffers.iter().filter_map(named).collect();
+        for i in (0..total).filter(|i| dtype.is_none_or(|dtype| mutation.compares_element(dtype, *i))) {
+            let quiet = self.scope(&buffers, i, false);
+            match assertion.value.eval(&quiet, Mode::Float) {
+                Ok(value) if value.truth() && !value.as_f64().is_nan() => looked += 1,
+                Err(_)
+                    if quiet.figure_missing.get()
+                        && used.steps.iter().any(|tag| uncounted(plan, rank, tag).is_some()) =>
+                {
+                    let why = used.steps.iter().find_map(|tag| uncounted(plan, rank, tag)).unwrap_or_default();
+                    let words = format!("rank {rank}: assert `{text}` cannot be checked: {why}");
+                    collector.add(priority, self.finding(words, "not known".into()));
+                    return;
+                }
+                Err(_) if quiet.figure_missing.get() => {
+                    collector.note(format!("`{text}` was not checked: this backend does not count that"));
+                    return;
+                }
+                result => {
+                    wrong += 1;
+                    first.get_or_insert_with(|| {
+                        // Evaluated again to collect what was read: texts for every element would cost more than the values.
+                        let scope = self.scope(&buffers, i, true);
+                        let parts = failed_parts(&assertion.value.node, &scope);
+                        let mut values = scope.values_read.into_inner();
+                        if let Err(error) = result {
+                            values.push(error.to_string());
+                        }
+                        let joint = if parts.is_empty() || values.is_empty() { "" } else { ", where " };
+                        (i, format!("{}{joint}{}", parts.join(", "), values.join(", ")))
+                    });
+                }
             }
         }
+        collector.count_checked(Lane::Expected, looked + wrong);
+        let Some((i, values)) = first else { return };
+        let place =
+            if elements.is_some() { format!(" for element {i} ({wrong} of {total} elements)") } else { String::new() };
+        let words = format!("rank {rank}: assert `{text}` does not hold{place}: {values}");
+        let mut finding = self.finding(words, values);
+        (finding.wrong, finding.of) = (wrong, total);
+        finding.element = elements.map(|_| i);
+        finding.buffer = used.elementwise.first().map(|b| plan.buffers[*b].name.clone());
+        if !collector.pass_or_fail_only {
+            self.blame(&mut finding, &buffers, total);
+        }
+        collector.add(priority, finding);
     }
-    collector.count_checked(Lane::Expected, looked + wrong);
-    let Some((i, values)) = first else { return };
-    let place =
-        if elements.is_some() { format!(" for element {i} ({wrong} of {total} elements)") } else { String::new() };
-    let words = format!("rank {rank}: assert `{text}` does not hold{place}: {values}");
-    let mut finding = finding(words, values);
-    (finding.wrong, finding.of) = (wrong, total);
-    finding.element = elements.map(|_| i);
-    finding.buffer = used.elementwise.first().map(|b| plan.buffers[*b].name.clone());
-    collector.add(priority, finding);
+
+    fn finding(&self, text: String, actual: String) -> Finding {
+        Finding {
+            rank: Some(self.rank),
+            span: Some(self.assertion.span),
+            ..message::about(Subject::Assert, text, self.assertion.value.text.clone(), actual)
+        }
+    }
+
+    /// Says whether the right results would meet the assert, or miss it too.
+    fn blame(&self, finding: &mut Finding, observed: &HashMap<&str, (DType, &[u8])>, total: u64) {
+        let Self { plan, last, rank, used, .. } = *self;
+        if used.buffers.is_empty() || !used.steps.is_empty() {
+            return;
+        }
+        let named = |buf: &BufId| {
+            let region = whole_buffer(plan, *buf, rank).filter(|region| is_certain(plan, last, *region))?;
+            let (alloc, range) = region_bytes(plan, region)?;
+            let bytes = last.get(alloc)?.data.get(range.start as usize..range.end as usize)?;
+            let buffer = plan.buffers.get(*buf)?;
+            Some((buffer.name.as_str(), (buffer.dtype, bytes)))
+        };
+        let Some(right) = used.buffers.iter().map(named).collect::<Option<HashMap<_, _>>>() else { return };
+        if right == *observed {
+            let words = "the library's result is what the oracle expects; the assert is probably wrong";
+            finding.advice = Some(words.into());
+            return;
+        }
+        let holds = |i| self.assertion.value.eval(&self.scope(&right, i, false), Mode::Float);
+        finding.follows = (0..total).all(|i| holds(i).is_ok_and(|value| value.truth() && !value.as_f64().is_nan()));
+    }
+
+    fn scope<'b>(&'b self, buffers: &'b HashMap<&str, (DType, &'b [u8])>, i: u64, telling: bool) -> AssertScope<'b> {
+        AssertScope {
+            plan: self.plan,
+            observation: self.observation,
+            rank: self.rank,
+            i,
+            buffers,
+            collect_values: telling,
+            figure_missing: Cell::new(false),
+            values_read: RefCell::new(Vec::new()),
+        }
+    }
 }
 
 fn figure<'a>(plan: &Plan, observation: &'a Observation, rank: usize, step: &str) -> Option<&'a crate::job::Figure> {
@@ -196,7 +240,12 @@ fn figure<'a>(plan: &Plan, observation: &'a Observation, rank: usize, step: &str
 }
 
 /// A buffer's bytes at the end.
-fn final_bytes<'a>(plan: &Plan, observation: &'a Observation, buf: BufId, rank: usize) -> Option<(DType, &'a [u8])> {
+pub(crate) fn final_bytes<'a>(
+    plan: &Plan,
+    observation: &'a Observation,
+    buf: BufId,
+    rank: usize,
+) -> Option<(DType, &'a [u8])> {
     let buffer = plan.buffers.get(buf)?;
     let place = buffer.places.get(rank).copied().flatten()?;
     let start = (plan.allocs.get(place.alloc)?.start() + place.offset) as usize;
@@ -238,16 +287,15 @@ impl AssertScope<'_> {
 
 impl Scope for AssertScope<'_> {
     fn name(&self, name: &str) -> Result<Value, EvalError> {
-        match name {
-            "rank" | "world_rank" => return Ok(Value::Int(self.rank as i128)),
-            "n" | "world_size" => return Ok(Value::Int(self.plan.n as i128)),
-            "i" => return Ok(Value::Int(self.i.into())),
-            _ => {}
-        }
-        if let Some((_, value)) = self.plan.case.axes.iter().find(|(axis, _)| axis == name) {
-            return Ok(*value);
-        }
-        self.element(name, self.i.into())
+        let value = match name {
+            "rank" | "world_rank" => Some(Value::Int(self.rank as i128)),
+            "n" | "world_size" => Some(Value::Int(self.plan.n as i128)),
+            "i" => Some(Value::Int(self.i.into())),
+            axis => self.plan.case.axes.iter().find(|(name, _)| name == axis).map(|(_, value)| *value),
+        };
+        let Some(value) = value else { return self.element(name, self.i.into()) };
+        self.record_value(|| format!("{name} is {}", number_text(value)));
+        Ok(value)
     }
 
     fn element(&self, buffer: &str, index: i128) -> Result<Value, EvalError> {
@@ -257,7 +305,7 @@ impl Scope for AssertScope<'_> {
             EvalError(format!("`{buffer}[{index}]` is outside the buffer, which has {count} elements"))
         })?;
         let bits = get_element(dtype, bytes, k);
-        self.record_value(|| format!("{buffer}[{k}] is {}", message::value_and_bits(dtype, bits)));
+        self.record_value(|| format!("{buffer}[{k}] is {}", message::value_text(dtype, bits)));
         Ok(element_value(dtype, bits))
     }
 
@@ -291,11 +339,10 @@ impl Scope for AssertScope<'_> {
         }
         let size = ta.size();
         self.record_value(|| match x.chunks(size).zip(y.chunks(size)).position(|(p, q)| p != q) {
-            Some(i) if ta == tb => format!(
-                "{a}[{i}] is {}, {b}[{i}] is {}",
-                message::value_and_bits(ta, get_element(ta, x, i)),
-                message::value_and_bits(tb, get_element(tb, y, i))
-            ),
+            Some(i) if ta == tb => {
+                let (p, q) = message::value_texts(ta, get_element(ta, x, i), get_element(tb, y, i));
+                format!("{a}[{i}] is {p}, {b}[{i}] is {q}")
+            }
             _ => format!("{a} has {} {ta:?}, {b} has {} {tb:?}", x.len() / size, y.len() / tb.size()),
         });
         Ok(false)

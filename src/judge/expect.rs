@@ -1,8 +1,8 @@
 //! `expect`: the values that buffers must hold at the end.
-use super::Lane;
+use super::consequences::is_certain;
 use super::findings::{FindingCollector, Priority};
 use super::message::{self, WrongElements};
-use super::pattern;
+use super::{Finding, Lane, Subject, pattern, tolerance};
 use crate::job::Observation;
 use crate::num::{DType, decode_f64, get_element, is_nan};
 use crate::oracle::Forecast;
@@ -13,6 +13,7 @@ use crate::plan::expr_fill::Fraction;
 use crate::plan::inputs::{bytes, content_count};
 use crate::plan::{BufId, Plan, Region};
 use crate::scenario::{BufferContent, Diagnostic, Element, ElementValue, Expectation, FillValues, RowKind, Span};
+use std::cell::OnceCell;
 
 /// Compares every expectation with the final images; `last` says which contents are undefined.
 pub(crate) fn check(
@@ -29,17 +30,18 @@ pub(crate) fn check(
                 EXPECT_PRIORITY,
                 with_span(
                     expectation.target.span,
-                    message::without_element(Lane::Expected, text, "a buffer".into(), "none".into()),
+                    message::about(Subject::Expect, text, "a buffer".into(), "none".into()),
                 ),
             );
             continue;
         };
         let mutation = collector.mutation;
+        let tolerance = OnceCell::new();
         for rank in (0..plan.n).filter(|rank| mutation.compares_rank(*rank)) {
-            let checker = ExpectationCheck { plan, forecast, last, observation, expectation, buf, rank };
+            let checker =
+                ExpectationCheck { plan, forecast, last, observation, expectation, buf, rank, tolerance: &tolerance };
             if let Err(diagnostic) = checker.check(collector) {
-                let finding =
-                    message::without_element(Lane::Expected, diagnostic.message, "a value".into(), "none".into());
+                let finding = message::about(Subject::Expect, diagnostic.message, "a value".into(), "none".into());
                 collector.add(EXPECT_PRIORITY, with_span(diagnostic.span, finding));
             }
         }
@@ -48,9 +50,11 @@ pub(crate) fn check(
 
 const EXPECT_PRIORITY: Priority = Priority { kind: 3, event: 0 };
 
-fn with_span(span: Span, finding: super::Finding) -> super::Finding {
-    super::Finding { span: Some(span), ..finding }
+fn with_span(span: Span, finding: Finding) -> Finding {
+    Finding { span: Some(span), ..finding }
 }
+
+const EXPECTATION_IS_WRONG: &str = "the library's result is what the oracle expects; the expectation is probably wrong";
 
 /// An expectation for a buffer on one rank.
 struct ExpectationCheck<'a> {
@@ -61,6 +65,8 @@ struct ExpectationCheck<'a> {
     expectation: &'a Expectation,
     buf: BufId,
     rank: usize,
+    /// The advice for a result that rounds, which is the same on all ranks; made when it is needed first.
+    tolerance: &'a OnceCell<String>,
 }
 
 /// The expectation for one rank.
@@ -130,7 +136,11 @@ impl ExpectationCheck<'_> {
             .collect();
         let wrong = collector.mutation.noticed(dtype, region.start, wrong, initial, actual);
         let Some(first) = wrong.first().copied() else { return Ok(()) };
-        self.report(region, span, &wrong, "untouched".into(), get_element(dtype, actual, first as usize), collector);
+        let is = message::value_text(dtype, get_element(dtype, actual, first as usize));
+        let mut finding = self.finding(region, span, &wrong, ("untouched".into(), is));
+        finding.follows = self.right_bytes(region).is_some_and(|right| right == initial);
+        finding.advice = self.advice(region, &wrong, actual);
+        collector.add(EXPECT_PRIORITY, finding);
         Ok(())
     }
 
@@ -142,9 +152,9 @@ impl ExpectationCheck<'_> {
         if content_count(&self.plan.case, &self.expectation.content, self.rank)? == Some(0) {
             return Ok(());
         }
-        let text = format!("rank {} has no `{}`, but values are expected", self.rank, self.expectation.target.name);
-        let mut finding =
-            with_span(span, message::without_element(Lane::Expected, text, "values".into(), "no buffer".into()));
+        let name = &self.expectation.target.name;
+        let text = format!("rank {}: values are expected, but there is no `{name}` here", self.rank);
+        let mut finding = with_span(span, message::about(Subject::Expect, text, "values".into(), "no buffer".into()));
         finding.rank = Some(self.rank);
         collector.add(EXPECT_PRIORITY, finding);
         Ok(())
@@ -169,13 +179,9 @@ impl ExpectationCheck<'_> {
                 "rank {}: `{}` has {have} elements, but {expected_count} are expected",
                 self.rank, self.expectation.target.name
             );
-            let finding = message::without_element(
-                Lane::Expected,
-                text,
-                format!("{expected_count} elements"),
-                format!("{have} elements"),
-            );
-            collector.add(EXPECT_PRIORITY, super::Finding { rank: Some(self.rank), ..with_span(span, finding) });
+            let (want, have) = (format!("{expected_count} elements"), format!("{have} elements"));
+            let finding = message::about(Subject::Expect, text, want, have);
+            collector.add(EXPECT_PRIORITY, Finding { rank: Some(self.rank), ..with_span(span, finding) });
             None
         };
         let Some(expected) = expected else { return Ok(()) };
@@ -191,42 +197,70 @@ impl ExpectationCheck<'_> {
             let element = if written.len() == 1 { written.first() } else { written.get(i) };
             element.is_some_and(|e| matches!(e.value, ElementValue::Bits(_)))
         };
-        let wrong: Vec<u64> = (0..region.len as usize)
-            .filter(|i| {
-                !values_equal(dtype, get_element(dtype, &expected, *i), get_element(dtype, actual, *i), by_bits(*i))
-            })
-            .map(|i| i as u64)
-            .collect();
+        let differs = |actual: &[u8], i: usize| {
+            !values_equal(dtype, get_element(dtype, &expected, i), get_element(dtype, actual, i), by_bits(i))
+        };
+        let wrong: Vec<u64> = (0..region.len as usize).filter(|i| differs(actual, *i)).map(|i| i as u64).collect();
         let wrong = collector.mutation.noticed(dtype, region.start, wrong, &expected, actual);
         let Some(first) = wrong.first().map(|f| *f as usize) else { return Ok(()) };
         let span = if written.len() == 1 { span } else { written.get(first).map_or(span, |e| e.span) };
-        let right = message::value_and_bits(dtype, get_element(dtype, &expected, first));
-        self.report(region, span, &wrong, right, get_element(dtype, actual, first), collector);
+        let bits = |bytes: &[u8]| get_element(dtype, bytes, first);
+        let values = message::value_texts(dtype, bits(&expected), bits(actual));
+        let mut finding = self.finding(region, span, &wrong, values);
+        if !collector.pass_or_fail_only {
+            let right = self.right_bytes(region);
+            finding.follows = right.is_some_and(|right| (0..region.len as usize).all(|i| !differs(right, i)));
+            finding.advice = self.advice(region, &wrong, actual);
+        }
+        collector.add(EXPECT_PRIORITY, finding);
         Ok(())
     }
 
-    fn report(
-        &self,
-        region: Region,
-        span: Span,
-        wrong: &[u64],
-        expected: String,
-        actual: u64,
-        collector: &mut FindingCollector,
-    ) {
-        let buffer = &self.plan.buffers[self.buf];
+    /// The region's right bytes, as far as the oracle knows all of them.
+    fn right_bytes(&self, region: Region) -> Option<&[u8]> {
+        let (alloc, range) = region_bytes(self.plan, region).filter(|_| is_certain(self.plan, self.last, region))?;
+        self.last.get(alloc)?.data.get(range.start as usize..range.end as usize)
+    }
+
+    /// Who is probably wrong, if the oracle holds the region's elements for right that the file does not expect.
+    fn advice(&self, region: Region, wrong: &[u64], actual: &[u8]) -> Option<String> {
+        let size = self.plan.buffers[self.buf].dtype.size() as u64;
+        let (alloc, range) = region_bytes(self.plan, region)?;
+        let memory = self.last.get(alloc)?;
+        let mut rounds = false;
+        for i in wrong {
+            let at = range.start + i * size..range.start + (i + 1) * size;
+            let right = memory.data.get(at.start as usize..at.end as usize)?;
+            if actual.get((i * size) as usize..((i + 1) * size) as usize) != Some(right) {
+                return None;
+            }
+            let certainty = memory.runs_in(at).map(|(_, run)| run.certainty).max()?;
+            match certainty {
+                Certainty::Known => {}
+                Certainty::Ambiguous => rounds = true,
+                _ => return None,
+            }
+        }
+        if !rounds {
+            return Some(EXPECTATION_IS_WRONG.into());
+        }
+        let Self { plan, observation, expectation, buf, .. } = *self;
+        Some(self.tolerance.get_or_init(|| tolerance::advice(plan, observation, expectation, buf)).clone())
+    }
+
+    fn finding(&self, region: Region, span: Span, wrong: &[u64], (expected, actual): (String, String)) -> Finding {
         let finding = WrongElements {
             lane: Lane::Expected,
             rank: self.rank,
-            buffer: message::buffer_label(buffer),
+            buffer: message::buffer_label(&self.plan.buffers[self.buf]),
             element: region.start + wrong.first().copied().unwrap_or(0),
             expected,
-            actual: message::value_and_bits(buffer.dtype, actual),
+            actual,
             wrong: wrong.len() as u64,
             of: region.len,
             pattern: pattern::positions_pattern(wrong, region.len),
         };
-        collector.add(EXPECT_PRIORITY, message::wrong_elements(self.plan, finding, None, Some(span)));
+        Finding { subject: Subject::Expect, ..message::wrong_elements(self.plan, finding, None, Some(span)) }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Collects a case's findings, the checks of each lane, and notes.
 use super::flaw::JudgeMutation;
-use super::{Finding, Lane, LaneResult};
+use super::{Finding, Lane, LaneResult, Subject, merge};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -17,7 +17,9 @@ pub(crate) struct FindingCollector {
     /// True if only pass or fail counts: patterns, outputs and snapshot are left out.
     pub pass_or_fail_only: bool,
     lanes: BTreeMap<Lane, LaneTally>,
-    findings: Vec<(Priority, Finding)>,
+    findings: Vec<Found>,
+    /// Number of findings before they were merged.
+    added: usize,
     dropped: u64,
     notes: Vec<String>,
     /// Allocation, and the bytes of its payload that are wrong at the end.
@@ -29,8 +31,39 @@ pub(crate) struct FindingCollector {
 pub(crate) struct Priority {
     /// 0 for a wrong ending, 1 for data, 2 for invariants, 3 for expectations.
     pub kind: u8,
-    /// Number of the event in the plan.
+    /// Number of the event in the plan; of expectations, their order.
     pub event: usize,
+}
+
+/// A finding, perhaps of several ranks.
+#[derive(Clone)]
+pub(crate) struct Found {
+    /// Sort key.
+    pub priority: Priority,
+    /// The finding.
+    pub finding: Finding,
+    /// The event of each rank: what ranks do alone is an event of its own on each.
+    pub events: Vec<RankEvent>,
+}
+
+impl Found {
+    /// The part of the finding that is about the ranks of these events.
+    pub fn of_ranks(&self, events: Vec<RankEvent>) -> Self {
+        let mut finding = self.finding.clone();
+        let mut ranks: Vec<usize> = events.iter().map(|event| event.rank).collect();
+        ranks.sort_unstable();
+        merge::set_ranks(&mut finding, &ranks);
+        Self { priority: self.priority, finding, events }
+    }
+}
+
+/// An event, by its number in the plan, and the world rank on which something is wrong after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct RankEvent {
+    /// The event.
+    pub event: usize,
+    /// The rank.
+    pub rank: usize,
 }
 
 /// Checks of one lane.
@@ -60,14 +93,36 @@ impl FindingCollector {
             self.notes.push(note);
         }
     }
-    /// Adds a finding and fails its lane.
+    /// Adds a finding and fails its lane. A rank's finding that says the same of another rank is added to that one.
     pub fn add(&mut self, priority: Priority, finding: Finding) {
         self.lanes.entry(finding.lane).or_default().wrong = true;
-        if self.findings.len() < 4 * MAX_FINDINGS {
-            self.findings.push((priority, finding));
+        self.added += 1;
+        let same = |known: &&mut Found| {
+            let expectations = priority.kind < 3 || known.priority == priority;
+            known.priority.kind == priority.kind && expectations && merge::is_same(&known.finding, &finding)
+        };
+        let own = finding.rank.map(|rank| RankEvent { event: priority.event, rank });
+        if let Some(known) = self.findings.iter_mut().find(same) {
+            known.priority = known.priority.min(priority);
+            known.finding.other_ranks.extend(finding.rank);
+            known.events.extend(own);
+        } else if self.findings.len() < 4 * MAX_FINDINGS {
+            self.findings.push(Found { priority, finding, events: own.into_iter().collect() });
         } else {
             self.dropped += 1;
         }
+    }
+    /// The findings so far.
+    pub fn findings(&self) -> &[Found] {
+        &self.findings
+    }
+    /// The same, to be changed.
+    pub fn findings_mut(&mut self) -> &mut Vec<Found> {
+        &mut self.findings
+    }
+    /// True if no lane but that of the file's own words has found anything wrong.
+    fn oracle_agrees(&self) -> bool {
+        self.lanes.iter().all(|(lane, tally)| *lane == Lane::Expected || !tally.wrong)
     }
     /// Fails a lane; the finding follows.
     pub fn fail_lane(&mut self, lane: Lane) {
@@ -88,7 +143,7 @@ impl FindingCollector {
     }
     /// True if one more finding would be shown, so that looking for its pattern is worth the time.
     pub fn wants_pattern(&self) -> bool {
-        !self.pass_or_fail_only && self.findings.len() < MAX_FINDINGS
+        !self.pass_or_fail_only && self.added < MAX_FINDINGS
     }
     /// True if there is no finding.
     pub fn is_empty(&self) -> bool {
@@ -100,17 +155,22 @@ impl FindingCollector {
     }
     /// Lanes, findings by priority, and notes.
     pub fn finish(mut self) -> (Vec<LaneResult>, Vec<Finding>, Vec<String>) {
+        if !self.oracle_agrees() {
+            let about_results = |finding: &Finding| matches!(finding.subject, Subject::Expect | Subject::Assert);
+            let findings = self.findings.iter_mut().map(|found| &mut found.finding);
+            findings.filter(|finding| about_results(finding)).for_each(|finding| finding.advice = None);
+        }
         let lanes = self.lanes.into_iter().map(|(lane, a)| LaneResult {
             lane,
             pass: !a.wrong,
             looked_at: a.looked_at,
             note: a.note,
         });
-        self.findings.sort_by_key(|(rank, finding)| (*rank, finding.rank, finding.element));
+        merge::gather_other_values(&mut self.findings);
         self.dropped += self.findings.len().saturating_sub(MAX_FINDINGS) as u64;
         if self.dropped > 0 {
             self.notes.push(format!("{} more findings are not shown", self.dropped));
         }
-        (lanes.collect(), self.findings.into_iter().map(|(_, f)| f).take(MAX_FINDINGS).collect(), self.notes)
+        (lanes.collect(), self.findings.into_iter().map(|found| found.finding).take(MAX_FINDINGS).collect(), self.notes)
     }
 }

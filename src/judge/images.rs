@@ -3,7 +3,7 @@ use super::findings::{FindingCollector, Priority};
 use super::flaw::{Flaw, JudgeMutation};
 use super::lanes::payload_range;
 use super::message::{self, WrongElements};
-use super::{Lane, pattern};
+use super::{Finding, Lane, pattern};
 use crate::job::Observation;
 use crate::num::get_element;
 use crate::oracle::Forecast;
@@ -31,10 +31,8 @@ pub(crate) fn compare(
         }
         let Some((start, end)) = payload_range(plan, alloc, image).filter(|_| image.len() == initial.len()) else {
             let text = format!("rank {}: the memory of `{}` was not returned by the worker", spec.rank, spec.label);
-            collector.add(
-                Priority { kind: 2, event: 0 },
-                message::without_element(Lane::Invariants, text, "an image".into(), "none".into()),
-            );
+            let finding = message::without_element(Lane::Invariants, text, "an image".into(), "none".into());
+            collector.add(Priority { kind: 2, event: 0 }, Finding { rank: Some(spec.rank), ..finding });
             continue;
         };
         collector.count_checked(Lane::Invariants, (image.len() - (end - start)) as u64);
@@ -200,13 +198,15 @@ impl WrongPayload<'_> {
         let elements = collector.mutation.noticed(buffer.dtype, region.start, elements, expected, actual);
         let Some(first) = elements.first().copied() else { return };
         let site = pattern::WrongWrite { event, write, region, expected, actual, wrong: &elements };
+        let bits = |bytes: &[u8]| get_element(buffer.dtype, bytes, first as usize);
+        let (right, is) = message::value_texts(buffer.dtype, bits(expected), bits(actual));
         let finding = WrongElements {
             lane: Lane::Exact,
             rank: region.rank,
             buffer: message::buffer_label(buffer),
             element: region.start + first,
-            expected: message::value_and_bits(buffer.dtype, get_element(buffer.dtype, expected, first as usize)),
-            actual: message::value_and_bits(buffer.dtype, get_element(buffer.dtype, actual, first as usize)),
+            expected: right,
+            actual: is,
             wrong: elements.len() as u64,
             of: region.len,
             pattern: collector
@@ -229,14 +229,15 @@ impl WrongPayload<'_> {
             collector.mutation.noticed(buffer.dtype, 0, elements_of_bytes(bytes, place.offset, size), was, is);
         let Some(first) = elements.first().copied() else { return };
         let at = place.offset as usize + first as usize * size;
-        let bits = |from: &[u8]| message::value_and_bits(buffer.dtype, get_element(buffer.dtype, &from[at..], 0));
+        let bits = |from: &[u8]| get_element(buffer.dtype, &from[at..], 0);
+        let (was, is) = message::value_texts(buffer.dtype, bits(&self.memory.data), bits(self.actual));
         let finding = WrongElements {
             lane: Lane::Invariants,
             rank,
             buffer: message::buffer_label(buffer),
             element: first,
-            expected: bits(&self.memory.data),
-            actual: bits(self.actual),
+            expected: was,
+            actual: is,
             wrong: elements.len() as u64,
             of: place.count,
             pattern: pattern::positions_pattern(&elements, place.count),
@@ -300,9 +301,9 @@ pub(crate) fn compare_runs(
             let element = at.checked_sub(start + place.offset as usize)? / size;
             ((element as u64) < place.count).then(|| {
                 let from = start + place.offset as usize + element * size;
-                let value =
-                    |image: &[u8]| message::value_and_bits(buffer.dtype, get_element(buffer.dtype, &image[from..], 0));
-                (message::buffer_label(buffer), element as u64, value(a), value(b))
+                let bits = |image: &[u8]| get_element(buffer.dtype, &image[from..], 0);
+                let (was, is) = message::value_texts(buffer.dtype, bits(a), bits(b));
+                (message::buffer_label(buffer), element as u64, was, is)
             })
         });
         let (name, element, was, is) = found.unwrap_or((&spec.label, 0, "other bytes".into(), "other bytes".into()));

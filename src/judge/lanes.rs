@@ -149,8 +149,8 @@ impl ResultJudge<'_> {
         let elements: Vec<u64> = (0..region.len).filter(differs).collect();
         let elements = mutation.noticed(buffer.dtype, region.start, elements, expected, actual);
         let Some(first) = elements.first().copied() else { return };
-        let value =
-            |bytes: &[u8]| message::value_and_bits(buffer.dtype, get_element(buffer.dtype, bytes, first as usize));
+        let bits = |bytes: &[u8]| get_element(buffer.dtype, bytes, first as usize);
+        let (right, is) = message::value_texts(buffer.dtype, bits(expected), bits(actual));
         let site = pattern::WrongWrite { event, write, region, expected, actual, wrong: &elements };
         let worth = self.collector.wants_pattern();
         let finding = WrongElements {
@@ -158,8 +158,8 @@ impl ResultJudge<'_> {
             rank: region.rank,
             buffer: message::buffer_label(buffer),
             element: region.start + first,
-            expected: value(expected),
-            actual: value(actual),
+            expected: right,
+            actual: is,
             wrong: elements.len() as u64,
             of: region.len,
             pattern: worth.then(|| pattern::recognise(self.plan, self.forecast, self.observation, &site)).flatten(),
@@ -186,7 +186,7 @@ impl ResultJudge<'_> {
                 if checkpoint {
                     counts[0] += 1;
                     if actual != right {
-                        let words = told(&wrong, &|| message::value_and_bits(dtype, right));
+                        let words = told(&wrong, &|| message::value_text(dtype, right));
                         wrong.push((i, Lane::Exact, words));
                     }
                 }
@@ -278,7 +278,7 @@ impl ResultJudge<'_> {
             buffer: message::buffer_label(buffer),
             element: region.start + *first as u64,
             expected: expected.clone(),
-            actual: message::value_and_bits(dtype, get_element(dtype, bytes, *first)),
+            actual: message::value_text(dtype, get_element(dtype, bytes, *first)),
             wrong: wrong.len() as u64,
             of: region.len,
             pattern,
@@ -318,21 +318,20 @@ impl ResultJudge<'_> {
         let differ = mutation.noticed(dtype, region.start, differ, &first.bytes, bytes);
         let Some(element) = differ.first().map(|element| *element as usize) else { return };
         let name = message::buffer_label(&self.plan.buffers[region.buf]);
-        let (ours, theirs) = (get_element(dtype, bytes, element), get_element(dtype, &first.bytes, element));
+        let bits = |bytes: &[u8]| get_element(dtype, bytes, element);
+        let (ours, theirs) = message::value_texts(dtype, bits(bytes), bits(&first.bytes));
         let mut finding = message::without_element(
             Lane::Invariants,
             format!(
-                "rank {}: `{name}` differs from rank {}'s in {} of {} elements, first in {}: {} there, {} here",
+                "rank {}: `{name}` differs from rank {}'s in {} of {} elements, first in {}: {theirs} there, {ours} here",
                 region.rank,
                 first.rank,
                 differ.len(),
                 region.len,
                 region.start + element as u64,
-                message::value_and_bits(dtype, theirs),
-                message::value_and_bits(dtype, ours)
             ),
-            message::value_and_bits(dtype, theirs),
-            message::value_and_bits(dtype, ours),
+            theirs,
+            ours,
         );
         finding.rank = Some(region.rank);
         finding.buffer = Some(name.into());
@@ -343,7 +342,7 @@ impl ResultJudge<'_> {
 }
 
 /// True if a later event writes where this one did.
-fn overwritten(plan: &Plan, event: usize, region: Region) -> bool {
+pub(crate) fn overwritten(plan: &Plan, event: usize, region: Region) -> bool {
     let Some((alloc, bytes)) = region_bytes(plan, region) else { return false };
     let later = plan.events.iter().skip(event + 1).flat_map(Event::writes).flatten();
     let mut places = later.filter_map(|write| region_bytes(plan, write.region));

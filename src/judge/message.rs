@@ -1,12 +1,54 @@
 //! Texts of findings: wrong elements, and memory that must not have changed.
-use super::{Finding, Lane};
-use crate::num::{DType, element_hex, element_text};
+use super::{Finding, Lane, Subject};
+use crate::num::{DType, bits_matter, element_hex, element_text};
 use crate::plan::{Buffer, Plan, StepId};
 use crate::scenario::Span;
 
-/// An element's value and bits: `4 (0x40800000)`.
-pub(crate) fn value_and_bits(dtype: DType, bits: u64) -> String {
+/// An element's value and bits: `0.1 (0x3dcccccd)`.
+fn value_and_bits(dtype: DType, bits: u64) -> String {
     format!("{} ({})", element_text(dtype, bits), element_hex(dtype, bits))
+}
+
+/// An element's value, with its bits if they say more than the value.
+pub(crate) fn value_text(dtype: DType, bits: u64) -> String {
+    if bits_matter(dtype, bits) { value_and_bits(dtype, bits) } else { element_text(dtype, bits) }
+}
+
+/// Two elements that are compared, as [`value_text`], and with their bits if the values read alike.
+pub(crate) fn value_texts(dtype: DType, a: u64, b: u64) -> (String, String) {
+    let alike = element_text(dtype, a) == element_text(dtype, b);
+    let text = if alike { value_and_bits } else { value_text };
+    (text(dtype, a), text(dtype, b))
+}
+
+/// `rank 3`, `ranks 0 to 3`, `ranks 0, 2 and 5 to 7`, from ascending numbers; of long lists the first parts.
+pub fn ranks_text(ranks: &[usize]) -> String {
+    const MAX_PARTS: usize = 8;
+    let mut ranges: Vec<(usize, usize)> = Vec::new();
+    for rank in ranks.iter().copied() {
+        match ranges.last_mut() {
+            Some((_, last)) if *last + 1 == rank => *last = rank,
+            _ => ranges.push((rank, rank)),
+        }
+    }
+    let mut parts = Vec::new();
+    for (first, last) in ranges {
+        match last - first {
+            0 => parts.push(first.to_string()),
+            1 => parts.extend([first.to_string(), last.to_string()]),
+            _ => parts.push(format!("{first} to {last}")),
+        }
+    }
+    if parts.len() > MAX_PARTS {
+        let more = parts.len() - MAX_PARTS;
+        parts.truncate(MAX_PARTS);
+        parts.push(format!("{more} more"));
+    }
+    let word = if ranks.len() == 1 { "rank" } else { "ranks" };
+    match parts.split_last() {
+        Some((last, rest)) if !rest.is_empty() => format!("{word} {} and {last}", rest.join(", ")),
+        _ => format!("{word} {}", parts.join("")),
+    }
 }
 
 /// The buffer's name in messages.
@@ -51,18 +93,15 @@ pub(crate) fn wrong_elements(
     let extent = extent(wrong, of, pattern.as_deref());
     let text = format!("rank {rank}: `{buffer}[{element}]`{by} is {actual}, expected {expected}; {extent}");
     Finding {
-        lane,
         rank: Some(rank),
         buffer: Some(buffer.into()),
         element: Some(element),
         step: step.map(|s| s.label.clone()),
         span: span.or(step.map(|s| s.span)),
-        expected,
-        actual,
         wrong,
         of,
         pattern,
-        text,
+        ..without_element(lane, text, expected, actual)
     }
 }
 
@@ -70,7 +109,10 @@ pub(crate) fn wrong_elements(
 pub(crate) fn without_element(lane: Lane, text: String, expected: String, actual: String) -> Finding {
     Finding {
         lane,
+        subject: Subject::Lane,
         rank: None,
+        other_ranks: Vec::new(),
+        ranks_with_other_values: Vec::new(),
         buffer: None,
         element: None,
         step: None,
@@ -81,7 +123,15 @@ pub(crate) fn without_element(lane: Lane, text: String, expected: String, actual
         of: 1,
         pattern: None,
         text,
+        advice: None,
+        follows: false,
+        consequences: Vec::new(),
     }
+}
+
+/// A finding about the file's own words.
+pub(crate) fn about(subject: Subject, text: String, expected: String, actual: String) -> Finding {
+    Finding { subject, ..without_element(Lane::Expected, text, expected, actual) }
 }
 
 /// The finding for an overwritten guard; `at` is the first byte, counted from the payload's edge.

@@ -1,17 +1,23 @@
 //! The verdict on a case: compares its observations with the forecast, the invariants, `expect`, `assert` and `outcome`.
 mod assert;
+mod assert_text;
+mod consequences;
 mod expect;
 mod findings;
+mod fitting_words;
 pub mod flaw;
 mod images;
 mod lanes;
+mod merge;
 pub mod message;
 mod outcome;
 mod outputs;
 mod pattern;
 mod queries;
 mod runs;
+mod shown_buffers;
 mod snapshot;
+mod tolerance;
 pub mod verdict;
 
 #[cfg(test)]
@@ -81,6 +87,9 @@ fn judge_run_data<'a>(
     images::compare(plan, forecast, &memory, observation, collector);
     expect::check(plan, forecast, &memory, observation, collector);
     assert::check(plan, &memory, observation, collector);
+    if !collector.is_empty() && !collector.pass_or_fail_only {
+        consequences::fold(plan, forecast, observation, collector);
+    }
     memory
 }
 
@@ -99,21 +108,22 @@ pub fn judge_refusal(case: &Case, diagnostics: &[Diagnostic]) -> Verdict {
     };
     if !expected {
         for diagnostic in diagnostics.iter().take(16) {
-            let mut finding =
-                message::without_element(Lane::Expected, diagnostic.message.clone(), "ok".into(), "refused".into());
+            let text = diagnostic.message.clone();
+            let mut finding = message::about(Subject::Refusal, text, "ok".into(), "refused".into());
             finding.span = Some(diagnostic.span);
             collector.add(Priority::default(), finding);
         }
         if diagnostics.is_empty() {
             collector.add(
                 Priority::default(),
-                message::without_element(Lane::Expected, first.into(), "ok".into(), "refused".into()),
+                message::about(Subject::Refusal, first.into(), "ok".into(), "refused".into()),
             );
         }
     } else if let Some(reason) = case.reason.as_ref().filter(|r| !said(&r.value)) {
         let text = format!("refused, but the reason does not contain \"{}\": {first}", reason.value);
-        let mut finding = message::without_element(Lane::Expected, text, reason.value.clone(), first.into());
+        let mut finding = message::about(Subject::Ending, text, reason.value.clone(), first.into());
         finding.span = Some(reason.span);
+        finding.advice = fitting_words::reason(first);
         collector.add(Priority::default(), finding);
     }
     finish_verdict(case, collector, Some(Outcome::Refused), 0.0)
@@ -128,8 +138,9 @@ pub fn missing_refusal(case: &Case) -> Option<Verdict> {
     let mut collector = FindingCollector::default();
     collector.count_checked(Lane::Expected, 1);
     let text = "the file expects a refusal, but the case is valid".to_owned();
-    let mut finding = message::without_element(Lane::Expected, text, "refused".into(), "planned".into());
+    let mut finding = message::about(Subject::Ending, text, "refused".into(), "planned".into());
     finding.span = Some(outcome.span);
+    finding.advice = Some("if it is to run, leave out `outcome`".into());
     collector.add(Priority::default(), finding);
     Some(finish_verdict(case, collector, None, 0.0))
 }
@@ -142,7 +153,7 @@ pub fn fail_at_teardown(verdict: &mut Verdict, outcome: Outcome, rank: Option<us
     }
     let mut collector = FindingCollector::default();
     collector.count_checked(Lane::Expected, 1);
-    let mut finding = message::without_element(Lane::Expected, text.clone(), "ok".into(), text);
+    let mut finding = message::about(Subject::Ending, text.clone(), "ok".into(), text);
     finding.rank = rank;
     collector.add(Priority::default(), finding);
     let (lanes, findings, _) = collector.finish();
@@ -173,11 +184,13 @@ fn finish_verdict(case: &Case, collector: FindingCollector, outcome: Option<Outc
         outcome,
         reason: findings.first().map(|f| f.text.clone()),
         seconds,
+        wall_seconds: 0.0,
         lanes,
         findings,
         fingerprint: None,
         outputs: None,
         snapshot: None,
+        buffers: None,
         notes,
     }
 }

@@ -1,11 +1,12 @@
 //! The ending of a run, compared with the file's `outcome`, `reason` and `error`.
 use super::findings::{FindingCollector, Priority};
+use super::fitting_words;
 use super::flaw::Flaw;
-use super::{Finding, Lane, Outcome, message};
+use super::{Finding, Lane, Outcome, Subject, message};
 use crate::job::NOT_NCCL;
 use crate::job::{CallKind, RankEnd, RankReport};
 use crate::job::{Ended, Observation};
-use crate::plan::Plan;
+use crate::plan::{Comm, Plan};
 use crate::scenario::{ExpectedOutcome, Spanned};
 use nccl_sys::ncclResult_t;
 
@@ -31,10 +32,11 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
         let text = match outcome_of(observation) {
             Outcome::Ok => format!("the case ran to its end, but the outcome must be {wanted}"),
             _ if plan.case.outcome.is_none() => ending.clone(),
-            _ => format!("{ending}; the outcome must be {wanted}"),
+            _ => format!("the outcome must be {wanted}, but it was: {ending}"),
         };
-        let mut finding = message::without_element(Lane::Expected, text, wanted, ending);
+        let mut finding = message::about(Subject::Ending, text, wanted, ending);
         finding.span = plan.case.outcome.as_ref().map(|o| o.span);
+        finding.advice = plan.case.outcome.as_ref().and_then(|_| fitting_words::outcome(plan, observation));
         add_location(plan, observation, &mut finding);
         collector.add(Priority::default(), finding);
         return;
@@ -43,8 +45,9 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
         |reason: &&Spanned<String>| !reported_texts(observation).iter().any(|text| text.contains(&reason.value));
     if let Some(reason) = plan.case.reason.as_ref().filter(|_| outcome_of(observation) != Outcome::Ok).filter(unsaid) {
         let text = format!("{ending}, but no error text contains \"{}\"", reason.value);
-        let mut finding = message::without_element(Lane::Expected, text, reason.value.clone(), ending);
+        let mut finding = message::about(Subject::Ending, text, reason.value.clone(), ending);
         finding.span = Some(reason.span);
+        finding.advice = reported_texts(observation).into_iter().skip(1).find_map(fitting_words::reason);
         collector.add(Priority::default(), finding);
     }
 }
@@ -97,7 +100,7 @@ pub(crate) fn expected_name(expected: &ExpectedOutcome) -> String {
     }
 }
 
-fn code_name(code: i32) -> String {
+pub(crate) fn code_name(code: i32) -> String {
     if code == NOT_NCCL {
         return "not NCCL's".into();
     }
@@ -150,11 +153,42 @@ fn describe_ending(plan: &Plan, observation: &Observation) -> String {
                 })
                 .take(8)
                 .collect();
-            let detail = if waits.is_empty() { at.join(", ") } else { waits.clone() };
+            let detail = if waits.is_empty() { at.join(", ") } else { with_comm_names(plan, waits) };
             let detail = if detail.is_empty() { detail } else { format!(": {detail}") };
             format!("hang{} ({how}){detail}", opening(*o))
         }
         Ended::Crashed { how, opening: o } => format!("crash{}: {how}", opening(*o)),
+    }
+}
+
+/// The software library's words with the names of communicators for their numbers.
+fn with_comm_names(plan: &Plan, waits: &str) -> String {
+    const MARK: &str = "communicator #";
+    let mut parts = waits.split(MARK);
+    let mut text = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let digits = part.len() - part.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let (number, rest) = part.split_at(digits);
+        match number.parse().ok().and_then(|number: usize| plan.comms.get(number)) {
+            Some(comm) => text.push_str(&comm_text(plan, comm)),
+            None => text.extend([MARK, number]),
+        }
+        text.push_str(rest);
+    }
+    text
+}
+
+/// A communicator by the file's name for it, with its ranks if several share the name or it has none.
+pub(crate) fn comm_text(plan: &Plan, comm: &Comm) -> String {
+    let mut ranks = comm.members.clone();
+    ranks.sort_unstable();
+    let ranks = message::ranks_text(&ranks);
+    match &comm.name {
+        Some(name) if plan.comms.iter().filter(|other| other.name == comm.name).count() > 1 => {
+            format!("communicator `{name}` of {ranks}")
+        }
+        Some(name) => format!("communicator `{name}`"),
+        None => format!("the communicator of {ranks}"),
     }
 }
 
@@ -260,7 +294,8 @@ fn report_code(
     let step = plan.steps.get(step);
     let label = step.map_or("a call", |s| s.label.as_str());
     let text = format!("rank {rank}: {label} answered {actual}, expected {expected}");
-    let mut finding = message::without_element(Lane::Expected, text, expected, actual);
+    let advice = step.and_then(|_| fitting_words::error(&expected, &actual));
+    let mut finding = Finding { advice, ..message::about(Subject::Ending, text, expected, actual) };
     finding.rank = Some(rank);
     finding.step = step.map(|s| s.label.clone());
     finding.span = step.map(|s| s.span);

@@ -1,7 +1,7 @@
 //! Checks the answers of NCCL's query functions: a communicator's size, rank, device and asynchronous error, the texts of
 //! errors, the version.
 use super::findings::{FindingCollector, Priority};
-use super::{Lane, message};
+use super::{Lane, message, outcome};
 use crate::job::Observation;
 use crate::job::{Answer, Asked};
 use crate::plan::Plan;
@@ -40,10 +40,7 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
 fn check_communicator(plan: &Plan, rank: usize, asked: &Asked, collector: &mut FindingCollector) {
     let Some(comm) = plan.comms.get(asked.comm as usize) else { return };
     let Some(own) = comm.members.iter().position(|member| *member == rank) else { return };
-    let of = match &comm.name {
-        Some(name) => format!(" of communicator `{name}`"),
-        None => " of a communicator of `groups`".into(),
-    };
+    let of = format!(" of {}", outcome::comm_text(plan, comm));
     let own = i32::try_from(own).ok();
     let size = i32::try_from(comm.members.len()).ok();
     // After misuse the state of a communicator is undefined.

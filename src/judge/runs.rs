@@ -1,6 +1,7 @@
 //! Judges the runs of a case one after the other; of the observations only the first and the last are kept.
 use super::findings::{FindingCollector, Priority};
 use super::flaw::{Flaw, JudgeMutation};
+use super::shown_buffers::ShownBuffers;
 use super::{
     Lane, Outcome, Verdict, finish_verdict, images, judge_run_data, message, outcome, outputs, queries, snapshot,
 };
@@ -39,6 +40,10 @@ pub struct CaseJudge<'a> {
     runs_judged: usize,
     seconds: f64,
     outcome: Option<Outcome>,
+    /// True if the verdict says what the buffers held.
+    show_buffers: bool,
+    /// A run that ended otherwise than well.
+    broken: Option<ObservationRef<'a>>,
     /// The first run, with which all others are compared.
     first: Option<ObservationRef<'a>>,
     /// The run judged last, and the memory expected at its end.
@@ -60,9 +65,16 @@ impl<'a> CaseJudge<'a> {
             runs_judged: 0,
             seconds: 0.0,
             outcome: None,
+            show_buffers: false,
+            broken: None,
             first: None,
             last: None,
         }
+    }
+
+    /// As it is, with a verdict that says what the buffers held.
+    pub fn showing_buffers(self, show_buffers: bool) -> Self {
+        Self { show_buffers, ..self }
     }
 
     /// Judges the next run. Returns false if no further run can change the verdict.
@@ -89,6 +101,7 @@ impl<'a> CaseJudge<'a> {
         }
         self.outcome = Some(ending);
         if ending != Outcome::Ok {
+            self.broken = Some(run);
             return false;
         }
         if self.runs_judged == 1 || plan.undefined.is_none() {
@@ -122,10 +135,17 @@ impl<'a> CaseJudge<'a> {
             runs_judged: number,
             seconds,
             outcome: ending,
+            show_buffers,
+            broken,
             last,
             ..
         } = self;
         let case = &plan.case;
+        let shown = show_buffers.then(|| {
+            let run = broken.as_ref().or(last.as_ref().map(|(run, _)| run)).map(|run| &**run);
+            let memory = last.as_ref().filter(|_| broken.is_none()).map(|(_, memory)| &**memory);
+            ShownBuffers { plan, forecast, run, memory, collector: &collector }.text()
+        });
         if ending.is_none() {
             let text = "nothing was observed".to_owned();
             collector.add(
@@ -134,7 +154,7 @@ impl<'a> CaseJudge<'a> {
             );
         }
         if ending != Some(Outcome::Ok) || plan.undefined.is_some() {
-            return finish_verdict(case, collector, ending, seconds);
+            return Verdict { buffers: shown, ..finish_verdict(case, collector, ending, seconds) };
         }
         if complete && case.repeat as usize > number && collector.is_empty() {
             let text = format!("{} runs were asked for, {number} were observed", case.repeat);
@@ -151,6 +171,7 @@ impl<'a> CaseJudge<'a> {
         let mut verdict = finish_verdict(case, collector, ending, seconds);
         verdict.outputs = outputs;
         verdict.snapshot = text;
+        verdict.buffers = shown;
         verdict.fingerprint = fingerprint.tells().then_some(fingerprint);
         verdict
     }

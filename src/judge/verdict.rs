@@ -68,13 +68,35 @@ pub struct LaneResult {
     pub note: Option<String>,
 }
 
+/// What a finding is about, which a report writes in front of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Subject {
+    /// Data, guards, inputs and answers: reports name the lane.
+    Lane,
+    /// A buffer that is not as `expect` says.
+    Expect,
+    /// An `assert` that does not hold.
+    Assert,
+    /// An ending, or an error of a call, that the file does not admit.
+    Ending,
+    /// A refusal that the file does not expect.
+    Refusal,
+}
+
 /// One thing that is wrong with a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
     /// The lane that found it.
     pub lane: Lane,
-    /// World rank.
+    /// What it is about.
+    pub subject: Subject,
+    /// World rank, of several the first.
     pub rank: Option<usize>,
+    /// Further world ranks with the same finding, ascending.
+    pub other_ranks: Vec<usize>,
+    /// World ranks on which the same elements are wrong but hold or should hold other values.
+    pub ranks_with_other_values: Vec<usize>,
     /// Name of the buffer.
     pub buffer: Option<String>,
     /// Index of the first wrong element.
@@ -96,6 +118,33 @@ pub struct Finding {
     pub pattern: Option<String>,
     /// The finding in one line.
     pub text: String,
+    /// Who is probably wrong, and what to write instead.
+    pub advice: Option<String>,
+    /// True if the right result would meet this expectation, so that the failure follows from a wrong result.
+    #[serde(skip)]
+    pub follows: bool,
+    /// What else is wrong because of this, each in one line.
+    pub consequences: Vec<String>,
+}
+
+impl Finding {
+    /// The word that a report writes in front of the finding; none for an assert, whose text names it.
+    pub fn label(&self) -> Option<&'static str> {
+        match self.subject {
+            Subject::Lane => Some(self.lane.name()),
+            Subject::Expect => Some("expect"),
+            Subject::Assert => None,
+            Subject::Ending => Some("ending"),
+            Subject::Refusal => Some("refused"),
+        }
+    }
+
+    /// All world ranks with this finding; empty if it is about no rank.
+    pub fn ranks(&self) -> Vec<usize> {
+        let mut ranks: Vec<usize> = self.rank.iter().chain(&self.other_ranks).copied().collect();
+        ranks.sort_unstable();
+        ranks
+    }
 }
 
 /// Final values by buffer name, world rank and element; `None` where the rank lacks the buffer or it is still all poison.
@@ -114,6 +163,8 @@ pub struct Verdict {
     pub reason: Option<String>,
     /// Seconds of all runs together, each from the end of loading to its end.
     pub seconds: f64,
+    /// Seconds from the beginning of the case's planning to its verdict; 0 if no runner took it there.
+    pub wall_seconds: f64,
     /// Lanes that apply to the case.
     pub lanes: Vec<LaneResult>,
     /// Findings by priority, 16 at most.
@@ -124,6 +175,8 @@ pub struct Verdict {
     pub outputs: Option<OutputRows>,
     /// Text of the snapshot, if the case has one.
     pub snapshot: Option<String>,
+    /// What the buffers held before and after, if that is to be shown.
+    pub buffers: Option<String>,
     /// Notes that do not change the verdict.
     pub notes: Vec<String>,
 }

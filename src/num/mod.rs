@@ -18,4 +18,4 @@ pub use encoding::{
 };
 pub(crate) use format::{FloatFormat, round};
 pub use random::{Random, empty_range};
-pub use text::{element_hex, element_text};
+pub use text::{bits_matter, element_hex, element_text};

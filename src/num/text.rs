@@ -59,3 +59,12 @@ fn plain(scientific: &str) -> String {
 pub fn element_hex(dtype: DType, bits: u64) -> String {
     format!("0x{:0width$x}", bits & mask(dtype), width = dtype.size() * 2)
 }
+
+/// True if the bits of an element say more than its decimal text: of a NaN, of the negative zero, and of floating-point numbers
+/// that are not whole, where they show by how little two of them differ.
+pub fn bits_matter(dtype: DType, bits: u64) -> bool {
+    match decode(dtype, bits) {
+        Number::Int(_) => false,
+        Number::Float(v) => v.is_nan() || (v == 0.0 && v.is_sign_negative()) || (v.is_finite() && v.fract() != 0.0),
+    }
+}

@@ -1,6 +1,6 @@
 //! The right results of a reduction, and the ruling on an observed one.
 use super::families::FamilySet;
-use crate::num::{DType, decode_f64, element_hex, element_text, is_nan, mask};
+use crate::num::{DType, bits_matter, decode_f64, element_hex, element_text, is_nan, mask};
 
 /// One reduction of one element type over one communicator.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -77,9 +77,12 @@ impl RightResults {
         }
     }
 
-    /// The answer in messages: `4 (0x40800000)`, `one of ...`.
+    /// The answer in messages: `4`, `one of 0.1 (0x3dcccccd), ...`.
     pub fn text(&self, dtype: DType) -> String {
-        let both = |bits: u64| format!("{} ({})", element_text(dtype, bits), element_hex(dtype, bits));
+        let both = |bits: u64| {
+            let text = element_text(dtype, bits);
+            if bits_matter(dtype, bits) { format!("{text} ({})", element_hex(dtype, bits)) } else { text }
+        };
         match self {
             Self::Bits(bits) => both(*bits),
             Self::AnyNan => "nan".into(),

@@ -12,7 +12,7 @@ use std::fmt;
 ///
 /// ```
 /// let line = r#"{"case":"documented/reduce_scatter","status":"pass","backend":"soft","outcome":"ok","reason":null,
-///     "seconds":0.001,"lanes":[{"lane":"exact","pass":true,"looked_at":2,"note":null}],
+///     "seconds":0.001,"wall_seconds":0.004,"lanes":[{"lane":"exact","pass":true,"looked_at":2,"note":null}],
 ///     "outputs":{"out":[[4.0],[6.0]]}}"#;
 /// let report: collspec::CaseReport = serde_json::from_str(line)?;
 /// assert_eq!(report.status, collspec::Status::Pass);
@@ -39,6 +39,10 @@ pub struct CaseReport {
     pub reason: Option<String>,
     /// Seconds that all runs of the program took, each counted once its inputs were in place.
     pub seconds: f64,
+    /// Seconds from the beginning of the case's planning to its verdict: with waiting for memory and devices, starting workers,
+    /// making communicators, the runs, and judging.
+    #[serde(default)]
+    pub wall_seconds: f64,
     /// The lanes that applied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lanes: Vec<LaneResult>,
@@ -128,6 +132,7 @@ impl CaseReport {
             outcome: verdict.outcome,
             reason: verdict.reason.as_deref().map(|reason| bounded(reason).into_owned()),
             seconds: verdict.seconds,
+            wall_seconds: verdict.wall_seconds,
             lanes: verdict.lanes.clone(),
             fingerprint: verdict.fingerprint.as_ref().map(FingerprintReport::new),
             outputs: verdict.outputs.clone().map(Outputs),

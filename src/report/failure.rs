@@ -1,5 +1,6 @@
 //! The text of a failed case, for the command and the test harness.
 use super::{Styles, source_place};
+use crate::judge::message::ranks_text;
 use crate::judge::{Finding, Verdict};
 use crate::printable::{printable, printable_lines};
 use crate::scenario::{Case, Span};
@@ -38,7 +39,7 @@ fn push_body(text: &mut String, case: &Case, verdict: &Verdict, at: Span, styles
             push_indented(text, "  ", reason);
         }
     }
-    let mut shown = HashSet::new();
+    let mut shown = Shown::default();
     for finding in verdict.findings.iter().take(MAX_FINDINGS) {
         push_finding(text, case, finding, &mut shown, styles);
     }
@@ -48,30 +49,52 @@ fn push_body(text: &mut String, case: &Case, verdict: &Verdict, at: Span, styles
     for note in &verdict.notes {
         push_indented(text, "  note: ", note);
     }
+    for line in printable_lines(verdict.buffers.as_deref().unwrap_or_default()).lines() {
+        push_line(text, format_args!("  {line}"));
+    }
 }
 
-fn push_finding(text: &mut String, case: &Case, finding: &Finding, shown: &mut HashSet<Span>, styles: &Styles) {
+/// What has been shown of a case and is not repeated.
+#[derive(Default)]
+struct Shown<'a> {
+    /// Places whose line has been quoted.
+    spans: HashSet<Span>,
+    advice: HashSet<&'a str>,
+}
+
+fn push_finding<'a>(text: &mut String, case: &Case, finding: &'a Finding, shown: &mut Shown<'a>, styles: &Styles) {
     let faint = styles.faint;
-    let lane = format!("  {faint}{}:{faint:#} ", finding.lane.name());
+    let label = finding.label().map(|label| format!("{faint}{label}:{faint:#} ")).unwrap_or_default();
+    let label = format!("  {label}");
     match (finding.rank, &finding.buffer, finding.element, &finding.step) {
-        (Some(rank), Some(buffer), Some(element), Some(step)) => {
-            let (buffer, step) = (printable(buffer), printable(step));
-            push_line(text, format_args!("{lane}rank {rank}, {buffer}[{element}] is wrong after {step}"));
+        (Some(_), Some(buffer), Some(element), Some(step)) => {
+            let (buffer, step, ranks) = (printable(buffer), printable(step), finding.ranks());
+            push_line(text, format_args!("{label}{}, {buffer}[{element}] is wrong after {step}", ranks_text(&ranks)));
             push_indented(text, "    expected ", &finding.expected);
             push_indented(text, "    actual   ", &finding.actual);
             let pattern =
                 finding.pattern.as_ref().map(|pattern| format!(": {}", printable(pattern))).unwrap_or_default();
             push_line(text, format_args!("    {} of {} elements wrong{pattern}", finding.wrong, finding.of));
+            if !finding.ranks_with_other_values.is_empty() {
+                let others = ranks_text(&finding.ranks_with_other_values);
+                push_line(text, format_args!("    the same elements are wrong on {others}, with other values"));
+            }
         }
         // A finding without an element is complete in its text.
-        _ => push_indented(text, &lane, &finding.text),
+        _ => push_indented(text, &label, &finding.text),
+    }
+    for consequence in &finding.consequences {
+        push_indented(text, "    follows from this: ", consequence);
     }
     // Many findings point at the same step; its line is worth showing once.
     if let Some(span) = finding.span
-        && shown.insert(span)
+        && shown.spans.insert(span)
         && let Some(excerpt) = source_place::excerpt(&case.file, span)
     {
         push_indented(text, "    ", &excerpt);
+    }
+    if let Some(advice) = finding.advice.as_deref().filter(|advice| shown.advice.insert(advice)) {
+        push_indented(text, "    ", advice);
     }
 }
 
@@ -97,24 +120,29 @@ fn push_indented(text: &mut String, prefix: &str, words: &str) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::judge::Lane;
-    use crate::judge::Status;
+    use crate::judge::{Lane, Status, Subject};
     use crate::suite::fixture;
 
     fn finding() -> Finding {
         Finding {
             lane: Lane::Exact,
+            subject: Subject::Lane,
             rank: Some(1),
+            other_ranks: Vec::new(),
+            ranks_with_other_values: Vec::new(),
             buffer: Some("out".into()),
             element: Some(3),
             step: Some("step 1: all_reduce".into()),
             span: Some(Span { start: 15, end: 32 }),
-            expected: "6 (0x40c00000)".into(),
-            actual: "4 (0x40800000)".into(),
+            expected: "6".into(),
+            actual: "4".into(),
             wrong: 2,
             of: 8,
             pattern: Some("every 4th element".into()),
             text: "rank 1, out[3]: expected 6, got 4".into(),
+            advice: None,
+            follows: false,
+            consequences: Vec::new(),
         }
     }
 
@@ -130,8 +158,8 @@ mod tests {
             "FAIL sums/ring\n\
              \x20 at scenarios/sums/ring.toml:2:1\n\
              \x20 exact: rank 1, out[3] is wrong after step 1: all_reduce\n\
-             \x20   expected 6 (0x40c00000)\n\
-             \x20   actual   4 (0x40800000)\n\
+             \x20   expected 6\n\
+             \x20   actual   4\n\
              \x20   2 of 8 elements wrong: every 4th element\n\
              \x20   2 | op = \"all_reduce\"\n\
              \x20     | ^^^^^^^^^^^^^^^^^\n\

@@ -1,8 +1,9 @@
 //! The report as text: failures as they come, skips by reason, and one line at the end.
+use super::checked::checked;
 use super::slowest_cases::SlowestCases;
 use super::{FormOutcomes, Reporter, RerunCommand, Styles, Tally, failure};
 use crate::judge::{Status, Verdict};
-use crate::printable::{one_line, printable};
+use crate::printable::{one_line, printable, printable_lines};
 use crate::report::Event;
 use crate::scenario::Case;
 use std::io::{self, Write};
@@ -16,13 +17,17 @@ pub struct HumanReporter<W> {
     tally: Tally,
     forms: FormOutcomes,
     slowest: SlowestCases,
+    failed: Vec<String>,
 }
+
+/// Number of failures up to which their names are not listed at the end.
+const HANDFUL: usize = 5;
 
 impl<W: Write> HumanReporter<W> {
     /// A reporter that writes to `to`; with `every_case` it also names the cases that passed or were skipped.
     pub fn new(to: W, styles: Styles, rerun: RerunCommand, every_case: bool) -> Self {
         let (tally, forms, slowest) = (Tally::default(), FormOutcomes::default(), SlowestCases::default());
-        Self { to, styles, rerun, every_case, tally, forms, slowest }
+        Self { to, styles, rerun, every_case, tally, forms, slowest, failed: Vec::new() }
     }
 
     /// The reporter, which also names so many of the cases that took longest.
@@ -39,13 +44,22 @@ impl<W: Write> HumanReporter<W> {
             Status::Fail => {
                 let text = failure::failure_text(case, verdict, &self.rerun.command(case), &self.styles);
                 writeln!(self.to, "{text}\n")?;
+                self.failed.push(printable(&case.name).into_owned());
             }
-            Status::Pass if self.every_case => {
-                write!(self.to, "{pass}pass{pass:#} {} {faint}{}", printable(&case.name), duration(verdict.seconds))?;
+            Status::Pass if self.every_case || verdict.buffers.is_some() => {
+                let all = duration(verdict.wall_seconds);
+                write!(self.to, "{pass}pass{pass:#} {} {faint}in {all}", printable(&case.name))?;
+                if verdict.seconds > 0.0 {
+                    write!(self.to, ", calls {}", duration(verdict.seconds))?;
+                }
+                write!(self.to, ": {}", checked(case, verdict))?;
                 if let Some(print) = &verdict.fingerprint {
-                    write!(self.to, ", {} ({} of {} elements tell)", print.families, print.telling, print.elements)?;
+                    write!(self.to, "; {} ({} of {} elements tell)", print.families, print.telling, print.elements)?;
                 }
                 writeln!(self.to, "{faint:#}")?;
+                for line in printable_lines(verdict.buffers.as_deref().unwrap_or_default()).lines() {
+                    writeln!(self.to, "  {line}")?;
+                }
             }
             Status::Skip if self.every_case => {
                 let reason = one_line(verdict.reason.as_deref().unwrap_or_default());
@@ -66,6 +80,12 @@ impl<W: Write> HumanReporter<W> {
         }
         for (name, seconds) in self.slowest.cases() {
             writeln!(self.to, "{faint}slow{faint:#} {:>9} {}", duration(seconds), printable(name))?;
+        }
+        if self.failed.len() > HANDFUL {
+            writeln!(self.to, "{fail}failed{fail:#}")?;
+            for name in &self.failed {
+                writeln!(self.to, "  {name}")?;
+            }
         }
         let failed = if self.tally.fail > 0 { fail } else { faint };
         writeln!(
@@ -93,6 +113,8 @@ impl<W: Write> Reporter for HumanReporter<W> {
 /// Seconds with a unit that leaves few digits.
 pub(crate) fn duration(seconds: f64) -> String {
     match seconds {
+        s if s < 0.9995e-6 => format!("{:.0} ns", s * 1e9),
+        s if s < 0.9995e-3 => format!("{:.0} us", s * 1e6),
         s if s < 0.0995 => format!("{:.1} ms", s * 1e3),
         s if s < 99.5 => format!("{s:.2} s"),
         s => format!("{:.0} min {:.0} s", (s / 60.0).floor(), s % 60.0),
@@ -139,7 +161,30 @@ mod tests {
     fn every_case_is_named_when_asked() {
         let verdicts = vec![fixture::verdict("a", Status::Pass), skip("c", "needs nodes")];
         let text = report(true, Styles::plain(), verdicts);
-        assert!(text.starts_with("pass a 0.0 ms\nskip c needs nodes\n"), "{text}");
+        assert!(
+            text.starts_with("pass a in 0 ns: no results to judge; guards and inputs are intact\nskip c needs nodes\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn many_failures_end_with_a_list_of_their_names() {
+        let failed = |count: usize| (0..count).map(|i| fixture::verdict(&format!("c{i}"), Status::Fail)).collect();
+        assert!(!report(false, Styles::plain(), failed(5)).contains("\nfailed\n"));
+        let text = report(false, Styles::plain(), failed(6));
+        assert!(
+            text.ends_with("\n\nfailed\n  c0\n  c1\n  c2\n  c3\n  c4\n  c5\n0 passed, 6 failed, 0 skipped in 1.23 s\n"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn buffers_are_shown_with_passes_and_failures() {
+        let buffers = Some("before\n  rank 0  in  [1]\n".to_owned());
+        let pass = Verdict { buffers: buffers.clone(), ..fixture::verdict("a", Status::Pass) };
+        let fail = Verdict { buffers, reason: Some("it differs".into()), ..fixture::verdict("b", Status::Fail) };
+        let text = report(false, Styles::plain(), vec![pass, fail]);
+        assert_eq!(text.matches("\n  before\n    rank 0  in  [1]\n").count(), 2, "{text}");
     }
 
     #[test]
@@ -168,8 +213,8 @@ mod tests {
     #[test]
     fn durations_keep_few_digits() {
         assert_eq!(
-            [0.0004, 0.0123, 0.5, 30.0, 125.0].map(duration),
-            ["0.4 ms", "12.3 ms", "0.50 s", "30.00 s", "2 min 5 s"]
+            [0.0, 4e-8, 9.996e-7, 12e-6, 0.0004, 0.00123, 0.0123, 0.5, 30.0, 125.0].map(duration),
+            ["0 ns", "40 ns", "1 us", "12 us", "400 us", "1.2 ms", "12.3 ms", "0.50 s", "30.00 s", "2 min 5 s"]
         );
     }
 }

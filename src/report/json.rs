@@ -56,11 +56,11 @@ mod tests {
             ("out".into(), vec![Some(vec![json!(4.0)]), None]),
             ("a".into(), vec![Some(vec![json!("nan")])]),
         ]);
-        verdict.seconds = 0.001;
+        (verdict.seconds, verdict.wall_seconds) = (0.001, 0.25);
         assert_eq!(
             line(verdict),
             "{\"case\":\"documented/reduce_scatter\",\"status\":\"pass\",\"backend\":\"soft\",\"outcome\":\"ok\",\
-             \"reason\":null,\"seconds\":0.001,\"outputs\":{\"out\":[[4.0],null],\"a\":[[\"nan\"]]}}\n"
+             \"reason\":null,\"seconds\":0.001,\"wall_seconds\":0.25,\"outputs\":{\"out\":[[4.0],null],\"a\":[[\"nan\"]]}}\n"
         );
     }
 
@@ -97,7 +97,7 @@ mod tests {
         assert_eq!(
             value,
             json!({"case": "a", "status": "skip", "backend": "soft", "outcome": null,
-                   "reason": "needs \"2\" GPUs", "seconds": 0.0})
+                   "reason": "needs \"2\" GPUs", "seconds": 0.0, "wall_seconds": 0.0})
         );
     }
 }

@@ -1,5 +1,6 @@
 //! Reports: events as text and as JSON lines. Nothing here decides a verdict.
 mod case_report;
+mod checked;
 mod event;
 pub mod failure;
 pub mod form_outcomes;

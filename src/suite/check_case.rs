@@ -38,7 +38,8 @@ pub fn check_case(case: &Arc<Case>, limits: &Limits, turns: &Turns) -> Result<Ch
         return invalid_files::unless_expected(case, diagnostics).map(|()| CheckResult::Refused);
     }
     if let Some(finding) = judge::missing_refusal(case).and_then(|verdict| verdict.findings.into_iter().next()) {
-        return Err(vec![Diagnostic::new(finding.span.unwrap_or(case.span), finding.text)]);
+        let diagnostic = Diagnostic::new(finding.span.unwrap_or(case.span), finding.text);
+        return Err(vec![Diagnostic { help: finding.advice, ..diagnostic }]);
     }
     Ok(match &plan.foresight {
         Foresight::Completes => CheckResult::Completes,

@@ -20,11 +20,13 @@ pub fn verdict(name: &str, status: Status) -> Verdict {
         outcome: Some(Outcome::Ok),
         reason: None,
         seconds: 0.0,
+        wall_seconds: 0.0,
         lanes: Vec::new(),
         findings: Vec::new(),
         fingerprint: None,
         outputs: None,
         snapshot: None,
+        buffers: None,
         notes: Vec::new(),
     }
 }

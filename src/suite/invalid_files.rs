@@ -53,9 +53,12 @@ pub(super) fn unless_expected(case: &Case, mut diagnostics: Vec<Diagnostic>) -> 
     }
     // A refusal for another reason than the file's is a further diagnostic.
     if expects_refusal(case)
-        && let Some(words) = verdict.reason
+        && let Some(finding) = verdict.findings.into_iter().next()
     {
-        diagnostics.push(Diagnostic::new(case.reason.as_ref().map_or(case.span, |reason| reason.span), words));
+        diagnostics.push(Diagnostic {
+            help: finding.advice,
+            ..Diagnostic::new(finding.span.unwrap_or(case.span), finding.text)
+        });
     }
     Err(diagnostics)
 }

@@ -41,6 +41,8 @@ pub struct RunOptions {
     pub placement: Option<Placement>,
     /// Forms, variables that files may set, and limits.
     pub reading: Reading,
+    /// True if verdicts say what the buffers held.
+    pub show_buffers: bool,
     /// Which program is started as a worker.
     pub workers: Workers,
 }

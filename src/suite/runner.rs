@@ -16,6 +16,7 @@ use crate::run::{Backend, Error, Machine};
 use crate::scenario::Case;
 use soft_nccl::fault::FaultMode;
 use std::sync::{Arc, OnceLock};
+use std::time::Instant;
 
 /// Runs cases; may be used from several threads at once.
 pub struct Runner {
@@ -88,10 +89,12 @@ impl Runner {
     /// The verdict of a case: it is run, skipped or refused. A case that could not be run because of the machine or the worker
     /// program has failed.
     pub fn run_case(&self, case: &Arc<Case>) -> Verdict {
-        self.try_case(case).unwrap_or_else(|error| Verdict {
+        let begun = Instant::now();
+        let verdict = self.try_case(case).unwrap_or_else(|error| Verdict {
             status: Status::Fail,
             ..judge::skipped(case, super::with_causes(&error))
-        })
+        });
+        Verdict { wall_seconds: begun.elapsed().as_secs_f64(), ..verdict }
     }
 
     /// Why the case would be skipped, as far as that is known without a worker.
@@ -119,7 +122,7 @@ impl Runner {
         match self.with_forecast(plan) {
             Prepared::Settled(verdict) => Ok(*verdict),
             Prepared::Ready(ready) => {
-                let judge = || CaseJudge::new(&ready.plan, &ready.forecast);
+                let judge = || CaseJudge::new(&ready.plan, &ready.forecast).showing_buffers(self.options.show_buffers);
                 Ok(self.run_and_confirm(&ready, self.options.fault, None, judge)?.0)
             }
         }

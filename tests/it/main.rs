@@ -44,6 +44,8 @@ mod plans;
 mod races;
 // A process per rank gives the verdicts that threads give, and its end is the end of the case.
 mod ranks_in_processes;
+// The report says what was checked, who is wrong, and what the buffers held.
+mod reports;
 // A runner keeps, replaces and gives up workers, and gives one verdict for each case.
 mod runner;
 // Untrusted files, folders, variables and libraries are shown and not obeyed.

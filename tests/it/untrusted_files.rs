@@ -1,7 +1,7 @@
 //! Untrusted files, folders, variables and libraries: limits on what they can make this program do and print.
 
 use crate::support::{Home, Run, SUM, WRONG};
-use collspec::internals::judge::{Finding, Lane, Status, skipped};
+use collspec::internals::judge::{Finding, Lane, Status, Subject, skipped};
 use collspec::internals::printable::is_printable;
 use collspec::internals::report::Event;
 use collspec::internals::report::{
@@ -143,7 +143,10 @@ fn what_a_library_says_is_shown_and_not_obeyed() {
     let lines = format!("{HIDING}\nPASS nothing is wrong\n{}\n", "y".repeat(4_000_000));
     let finding = Finding {
         lane: Lane::Exact,
+        subject: Subject::Lane,
         rank: Some(1),
+        other_ranks: vec![2, 3],
+        ranks_with_other_values: vec![5],
         buffer: Some(HIDING.into()),
         element: Some(0),
         step: Some(HIDING.into()),
@@ -154,6 +157,9 @@ fn what_a_library_says_is_shown_and_not_obeyed() {
         of: 2,
         pattern: Some(HIDING.into()),
         text: lines.clone(),
+        advice: Some(lines.clone()),
+        follows: false,
+        consequences: vec![lines.clone(), HIDING.into()],
     };
     let without_rank = Finding { rank: None, ..finding.clone() };
     let mut failed = skipped(&case, lines.clone());

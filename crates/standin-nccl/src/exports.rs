@@ -99,6 +99,7 @@ export! {
     fn ncclRedOpDestroy(op: Op, comm: Comm), Moment::Other;
     fn collspecMark(comm: Comm, tag: c_uint), Moment::Other;
     fn collspecTraffic(comm: Comm, tag: c_uint, traffic: *mut collspecTraffic_t), Moment::Other;
+    fn collspecLabel(comm: Comm, label: c_uint), Moment::Other;
     fn collspecCensus(census: *mut collspecCensus_t), Moment::Other;
     fn collspecIdleHook(hook: Option<extern "C" fn()>), Moment::Other;
     fn collspecFault(fault: *const c_char), Moment::Other;

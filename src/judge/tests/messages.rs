@@ -26,10 +26,7 @@ fn patterns_of_sums() {
     let planned = planned_case(ADD);
     let row = |values: [f32; 6]| said(&planned, |b, seen| b.set_f32(seen, "out", 1, &values));
     let missing = row([11.0, 22.0, 33.0, 44.0, 55.0, 66.0]);
-    assert!(
-        missing.contains("rank 1: `out[0]` after step 1 (all_reduce) is 11 (0x41300000), expected 111"),
-        "{missing}"
-    );
+    assert!(missing.contains("rank 1: `out[0]` after step 1 (all_reduce) is 11, expected 111"), "{missing}");
     assert!(missing.contains("all 6 elements wrong: the contribution of rank 2 is missing"), "{missing}");
     let doubled = row([112.0, 224.0, 336.0, 448.0, 560.0, 672.0]);
     assert!(
@@ -205,7 +202,7 @@ fn assertions() {
         assert!(verdict.findings[0].text.contains(wrong), "{:?}", verdict.findings);
     }
     let said = &verdict("y < 5", None).findings[0].text;
-    assert!(said.contains("does not hold for element 2 (1 of 3 elements): y[2] is 5"), "{said}");
+    assert!(said.contains("does not hold for element 2 (1 of 3 elements): 5 < 5, where y[2] is 5"), "{said}");
     assert_eq!(verdict("sum.rounds == 2", traffic(2, 4)).status, Status::Pass);
     assert_eq!(verdict("sum.sent == 2", traffic(2, 4)).status, Status::Fail);
     let unseen = verdict("sum.rounds == 2", None);

@@ -1,4 +1,5 @@
 //! The judge on right observations, and on observations that were tampered with.
+mod blame;
 mod corpus;
 mod flaws;
 mod messages;

@@ -22,6 +22,7 @@ impl Rank<'_> {
             return;
         };
         let library = &self.run.backend.library;
+        library.label(comm, index);
         let asked = Asked {
             comm: index,
             count: library.count(comm),

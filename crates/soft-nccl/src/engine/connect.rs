@@ -70,9 +70,8 @@ impl State {
                 let Some(connection) = Connection::of(&request.spec, member.rank, member.n) else { continue };
                 let known = missing.iter().any(|(of, other, _)| of == comm && *other == connection);
                 if !known && !self.is_made(member.shared, connection) {
-                    let (rank, shared, call) = (member.rank, member.shared, request.spec.text());
-                    let text =
-                        format!("rank {rank} is in {call}, its first such call of communicator {shared}, and connects");
+                    let (rank, shared, call) = (member.rank, self.comm_text(member.shared), request.spec.text());
+                    let text = format!("rank {rank} is in {call}, its first such call of {shared}, and connects");
                     missing.push((*comm, connection, text));
                 }
             }
@@ -158,7 +157,8 @@ impl State {
                 }
             };
             Some(format!(
-                "communicator {shared} connects for {what}: the call of the ranks {} is missing",
+                "{} connects for {what}: the call of the ranks {} is missing",
+                self.comm_text(shared),
                 missing.join(", ")
             ))
         });

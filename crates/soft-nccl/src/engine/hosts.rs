@@ -62,7 +62,8 @@ pub(crate) fn flush(comm: usize, what: &str) -> Outcome<()> {
     if member.unfinished == 0 {
         return Ok(());
     }
-    let text = format!("rank {} in {what} of communicator {} waits for its own operations", member.rank, member.shared);
+    let name = state.comm_text(member.shared);
+    let text = format!("rank {} in {what} of {name} waits for its own operations", member.rank);
     let host = state.block_host(1, text);
     if let Some(member) = state.members.get_mut(&comm) {
         member.flushes.push(Ticket { host, index: 0 });
@@ -99,10 +100,8 @@ impl State {
             }
             Arrival::Split { comm, .. } => match self.members.get(comm) {
                 Some(member) => {
-                    format!(
-                        "rank {} of communicator {} waits for the other ranks to split it",
-                        member.rank, member.shared
-                    )
+                    let comm = self.comm_text(member.shared);
+                    format!("rank {} of {comm} waits for the other ranks to split it", member.rank)
                 }
                 None => "a rank waits for the other ranks to split a communicator".to_owned(),
             },

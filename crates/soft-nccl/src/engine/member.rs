@@ -19,6 +19,8 @@ pub(super) struct CommShared {
     pub live: usize,
     /// Ranks of all processes.
     pub ranks: usize,
+    /// The number by which its user calls it in messages.
+    pub label: Option<u32>,
     /// The ranks that have come to each connection that is made at a first call.
     pub connections: BTreeMap<Connection, BTreeSet<usize>>,
     /// The devices of its ranks.
@@ -110,6 +112,7 @@ impl State {
             CommShared {
                 live: ranks.len(),
                 ranks: devices.len(),
+                label: None,
                 connections: BTreeMap::new(),
                 devices: devices.to_vec(),
                 spread,
@@ -147,6 +150,23 @@ impl State {
     }
 
     /// The communicator behind a handle.
+    /// Gives a communicator the number by which messages call it.
+    pub(crate) fn label(&mut self, comm: ncclComm_t, label: u32) -> Outcome<()> {
+        let shared = self.member(comm)?.shared;
+        if let Some(there) = self.shared.get_mut(&shared) {
+            there.label = Some(label);
+        }
+        Ok(())
+    }
+
+    /// A communicator in messages: by its user's number, or by this library's own.
+    pub(super) fn comm_text(&self, shared: u64) -> String {
+        match self.shared.get(&shared).and_then(|there| there.label) {
+            Some(label) => format!("communicator #{label}"),
+            None => format!("communicator {shared}"),
+        }
+    }
+
     pub(crate) fn member(&mut self, comm: ncclComm_t) -> Outcome<&mut Member> {
         if comm.is_null() {
             return Err(Failure::argument("the communicator is null"));

@@ -12,8 +12,8 @@ impl State {
         let mut asked: BTreeMap<(u64, u64), BTreeMap<usize, String>> = BTreeMap::new();
         for task in self.tasks.values() {
             let what = format!(
-                "communicator {}, {} number {} ({}): rank {}",
-                task.shared(),
+                "{}, {} number {} ({}): rank {}",
+                self.comm_text(task.shared()),
                 if task.spec.kind.is_p2p() { "message" } else { "operation" },
                 task.sequence(),
                 task.spec.text(),
@@ -35,7 +35,8 @@ impl State {
             if let Some(member) = self.members.get(&batch.comm) {
                 let (shared, rank) = (member.shared, member.rank);
                 let texts = batch.text();
-                lines.insert(format!("communicator {shared}, {texts}: rank {rank} waits for its stream"));
+                let comm = self.comm_text(shared);
+                lines.insert(format!("{comm}, {texts}: rank {rank} waits for its stream"));
             }
         }
         for blocked in self.waiting_hosts.values() {
@@ -44,7 +45,8 @@ impl State {
         for ((shared, sequence), ranks) in asked {
             let different: BTreeSet<&String> = ranks.values().collect();
             if different.len() > 1 {
-                let mut line = format!("communicator {shared}, operation number {sequence}: the ranks disagree:");
+                let comm = self.comm_text(shared);
+                let mut line = format!("{comm}, operation number {sequence}: the ranks disagree:");
                 for (rank, text) in &ranks {
                     // Writing to a string cannot fail.
                     let _ = write!(line, " rank {rank} asked for {text};");
@@ -61,7 +63,8 @@ impl State {
         for ((shared, _), split) in &self.splits {
             let missing: Vec<String> =
                 (0..split.n).filter(|rank| !split.arrived.contains_key(rank)).map(|rank| rank.to_string()).collect();
-            lines.insert(format!("the split of communicator {shared} waits for the ranks {}", missing.join(", ")));
+            let comm = self.comm_text(*shared);
+            lines.insert(format!("the split of {comm} waits for the ranks {}", missing.join(", ")));
         }
         lines.into_iter().collect::<Vec<_>>().join("\n")
     }

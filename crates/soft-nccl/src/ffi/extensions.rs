@@ -15,6 +15,10 @@ unsafe extern "C" fn mark(comm: ncclComm_t, tag: c_uint) -> ncclResult_t {
     })
 }
 
+unsafe extern "C" fn label(comm: ncclComm_t, label: c_uint) -> ncclResult_t {
+    enter(|| lock().label(comm, label))
+}
+
 unsafe extern "C" fn traffic(comm: ncclComm_t, tag: c_uint, traffic: *mut collspecTraffic_t) -> ncclResult_t {
     enter(|| {
         let counted = lock().traffic(comm, tag)?;
@@ -47,6 +51,7 @@ unsafe extern "C" fn who_waits(text: *mut c_char, len: c_ulonglong) -> c_ulonglo
 
 pub(super) fn fill(table: &mut Nccl) {
     table.collspecMark = Some(mark);
+    table.collspecLabel = Some(label);
     table.collspecTraffic = Some(traffic);
     table.collspecCensus = Some(take_activity);
     table.collspecIdleHook = Some(idle_hook);

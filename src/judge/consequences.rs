@@ -1,0 +1,210 @@
+//! Finds the wrong results that follow from earlier wrong ones: what a step gives that was handed wrong data and is itself right.
+use super::findings::{FindingCollector, Found, RankEvent};
+use super::lanes::overwritten;
+use super::{Finding, Subject, message};
+use crate::job::Observation;
+use crate::num::get_element;
+use crate::oracle::interpreter::{AmbiguousResult, ResultResolver, Uncomputable, region_bytes};
+use crate::oracle::memory::{Certainty, Memory};
+use crate::oracle::reduced_buffer::column;
+use crate::oracle::{Budget, Forecast, Ruling};
+use crate::plan::{Plan, Region};
+use std::collections::BTreeMap;
+
+/// Priority of findings about data.
+const DATA: u8 = 1;
+/// Events above which this search is left out.
+const MAX_EVENTS: usize = 10_000;
+
+/// Puts findings that follow from others under the first of those: later wrong results, ranks that differ, and expectations
+/// that the right result would meet.
+pub(crate) fn fold(plan: &Plan, forecast: &Forecast, observation: &Observation, collector: &mut FindingCollector) {
+    let wrong: Vec<RankEvent> = collector
+        .findings()
+        .iter()
+        .filter(|found| found.priority.kind == DATA && found.finding.element.is_some())
+        .flat_map(|found| found.events.iter().copied())
+        .collect();
+    let events = wrong.iter().map(|wrong| wrong.event);
+    let (Some(first), Some(last)) = (events.clone().min(), events.max()) else { return };
+    let roots = if first < last && last < MAX_EVENTS {
+        Walk { plan, forecast, observation, wrong: &wrong }.roots(last)
+    } else {
+        BTreeMap::new()
+    };
+    // Under each event that is wrong by itself: what follows from it.
+    let mut results: BTreeMap<usize, Vec<Found>> = BTreeMap::new();
+    let mut words: BTreeMap<usize, Vec<String>> = BTreeMap::new();
+    collector.findings_mut().retain_mut(|found| {
+        if found.priority.kind == DATA && found.finding.element.is_some() && !found.events.is_empty() {
+            let (following, own): (Vec<RankEvent>, Vec<RankEvent>) =
+                found.events.iter().partition(|event| roots.contains_key(event));
+            if let Some(root) = following.iter().filter_map(|event| roots.get(event)).min() {
+                results.entry(*root).or_default().push(found.of_ranks(following));
+            }
+            if !own.is_empty() {
+                *found = found.of_ranks(own);
+                return true;
+            }
+            return false;
+        }
+        let Found { priority, finding, .. } = found;
+        let same_event =
+            priority.kind == 2 && finding.element.is_some() && wrong.iter().any(|w| w.event == priority.event);
+        if !same_event && !finding.follows {
+            return true;
+        }
+        let event = if same_event { priority.event } else { first };
+        let root = roots.iter().find(|(wrong, _)| wrong.event == event).map_or(event, |(_, root)| *root);
+        let buffer = finding.buffer.as_deref().unwrap_or_default();
+        let text = match finding.subject {
+            Subject::Expect => format!("`expect` of `{buffer}` fails"),
+            Subject::Assert => format!("assert `{}` does not hold", finding.expected),
+            Subject::Lane | Subject::Ending | Subject::Refusal => format!("`{buffer}` is not the same on all ranks"),
+        };
+        let known = words.entry(root).or_default();
+        if !known.contains(&text) {
+            known.push(text);
+        }
+        false
+    });
+    for (root, found) in results {
+        words.entry(root).or_default().splice(0..0, wrong_results(&found));
+    }
+    for (root, words) in words {
+        let of_root =
+            |found: &&mut Found| found.priority.kind == DATA && found.events.iter().any(|event| event.event == root);
+        if let Some(found) = collector.findings_mut().iter_mut().filter(of_root).min_by_key(|found| found.priority) {
+            found.finding.consequences.extend(words);
+        }
+    }
+}
+
+/// A line for each step and buffer.
+fn wrong_results(found: &[Found]) -> Vec<String> {
+    let mut lines: Vec<(&Finding, Vec<usize>)> = Vec::new();
+    for found in found {
+        let finding = &found.finding;
+        let known =
+            lines.iter_mut().find(|(known, _)| (&known.buffer, &known.step) == (&finding.buffer, &finding.step));
+        match known {
+            Some((_, ranks)) => ranks.extend(finding.ranks()),
+            None => lines.push((finding, finding.ranks())),
+        }
+    }
+    let line = |(finding, mut ranks): (&Finding, Vec<usize>)| {
+        ranks.sort_unstable();
+        ranks.dedup();
+        let after = finding.step.as_ref().map(|step| format!(" after {step}")).unwrap_or_default();
+        let buffer = finding.buffer.as_deref().unwrap_or_default();
+        format!("`{buffer}`{after} is wrong on {}", message::ranks_text(&ranks))
+    };
+    lines.into_iter().map(line).collect()
+}
+
+/// A second look at a run, in which every step is handed what the steps before it really wrote.
+struct Walk<'a> {
+    plan: &'a Plan,
+    forecast: &'a Forecast,
+    observation: &'a Observation,
+    wrong: &'a [RankEvent],
+}
+
+impl Walk<'_> {
+    /// The wrong results that are right for what their step was handed, each with the first event that was wrong by itself.
+    fn roots(&self, last: usize) -> BTreeMap<RankEvent, usize> {
+        let mut interpreter = self.forecast.new_interpreter(self.plan);
+        // They were worked out from right inputs.
+        interpreter.known_results.clear();
+        let (mut roots, mut root) = (BTreeMap::new(), None);
+        let mut budget = Budget::default();
+        for (number, event) in self.plan.events.iter().enumerate().take(last + 1) {
+            let mut judge = StepJudge { walk: self, budget: &mut budget, wrong_ranks: Vec::new() };
+            interpreter.run(number..number + 1, &mut judge);
+            let mut wrong_ranks = judge.wrong_ranks;
+            for (write, target) in event.writes().into_iter().enumerate() {
+                let Some(region) = target.map(|target| target.region) else { continue };
+                let Some(observed) = self.observed(number, write, region) else { continue };
+                let Some((alloc, range)) = region_bytes(self.plan, region) else { continue };
+                let Some(memory) = interpreter.memory.get_mut(alloc) else { continue };
+                let Some(bytes) = memory.data.get_mut(range.start as usize..range.end as usize) else { continue };
+                if bytes.len() != observed.len() {
+                    continue;
+                }
+                if *bytes != *observed {
+                    wrong_ranks.push(region.rank);
+                    bytes.copy_from_slice(observed);
+                }
+            }
+            let before = root;
+            for wrong in self.wrong.iter().filter(|wrong| wrong.event == number) {
+                match before {
+                    Some(root) if !wrong_ranks.contains(&wrong.rank) => {
+                        roots.insert(*wrong, root);
+                    }
+                    _ => {
+                        root.get_or_insert(number);
+                    }
+                }
+            }
+        }
+        roots
+    }
+
+    /// What a write left behind: its copy, or the final contents if nothing was written there later.
+    fn observed(&self, event: usize, write: usize, region: Region) -> Option<&[u8]> {
+        if let Some(number) = self.forecast.checkpoint(event, write) {
+            return self.observation.checkpoints.get(number).map(Vec::as_slice);
+        }
+        if overwritten(self.plan, event, region) {
+            return None;
+        }
+        let (alloc, range) = region_bytes(self.plan, region)?;
+        let start = self.plan.allocs.get(alloc)?.start();
+        self.observation.images.get(alloc)?.get((start + range.start) as usize..(start + range.end) as usize)
+    }
+}
+
+/// Judges results of one step that have several right values, from what the step was handed.
+struct StepJudge<'a, 'w> {
+    walk: &'a Walk<'w>,
+    budget: &'a mut Budget,
+    /// World ranks with a wrong element.
+    wrong_ranks: Vec<usize>,
+}
+
+impl ResultResolver for StepJudge<'_, '_> {
+    fn resolve(&mut self, choice: &AmbiguousResult<'_>) -> Option<Vec<u8>> {
+        let region = choice.target.region;
+        let observed = self.walk.observed(choice.event, choice.write, region)?;
+        let dtype = choice.reduction.dtype;
+        if observed.len() != choice.canonical.len() {
+            return None;
+        }
+        let mut values = Vec::new();
+        let mut bytes = choice.canonical.to_vec();
+        let size = dtype.size();
+        for (i, place) in
+            bytes.chunks_mut(size).enumerate().filter(|(i, _)| choice.reduced.is_ambiguous(choice.first + i))
+        {
+            column(dtype, choice.inputs, choice.first + i, &mut values);
+            let actual = get_element(dtype, observed, i);
+            if matches!(choice.reduction.judge(&values, actual, self.budget).ruling, Ruling::Reject { .. }) {
+                self.wrong_ranks.push(region.rank);
+            } else if let Some(own) = observed.get(i * size..(i + 1) * size) {
+                place.copy_from_slice(own);
+            }
+        }
+        Some(bytes)
+    }
+
+    fn uncomputable(&mut self, _: Uncomputable) {}
+}
+
+/// True if the oracle's memory holds all of a region's values.
+pub(crate) fn is_certain(plan: &Plan, memory: &[Memory], region: Region) -> bool {
+    let found = region_bytes(plan, region).and_then(|(alloc, range)| Some((memory.get(alloc)?, range)));
+    found.is_some_and(|(memory, range)| {
+        memory.runs_in(range).all(|(_, run)| matches!(run.certainty, Certainty::Known | Certainty::Ambiguous))
+    })
+}

@@ -1,0 +1,86 @@
+//! Makes one finding of those that say the same of several ranks.
+use super::findings::Found;
+use super::{Finding, message};
+
+/// True if both findings say the same, each of its rank.
+pub(crate) fn is_same(known: &Finding, other: &Finding) -> bool {
+    let ranks = known.rank.is_some() && other.rank.is_some() && known.rank != other.rank;
+    ranks
+        && is_same_place(known, other)
+        && known.expected == other.expected
+        && known.actual == other.actual
+        && known.advice == other.advice
+        && without_rank_and_pattern(known) == without_rank_and_pattern(other)
+}
+
+/// True for the same elements of the same buffer, after the same step or against the same words of the file.
+fn is_same_place(known: &Finding, other: &Finding) -> bool {
+    // Of many findings only the first have been searched for a pattern.
+    let patterns = known.pattern == other.pattern || other.pattern.is_none();
+    patterns
+        && (known.lane, known.subject) == (other.lane, other.subject)
+        && (&known.buffer, known.element, &known.step) == (&other.buffer, other.element, &other.step)
+        && (known.span, known.wrong, known.of) == (other.span, other.wrong, other.of)
+}
+
+/// The words after `rank 3` at the beginning of the text; `None` if they are not about that rank alone.
+fn after_rank(finding: &Finding) -> Option<&str> {
+    let rank = finding.rank?;
+    finding.text.strip_prefix(&format!("rank {rank}")).filter(|rest| !rest.starts_with(|c: char| c.is_ascii_digit()))
+}
+
+fn without_rank_and_pattern(finding: &Finding) -> &str {
+    let text = after_rank(finding).unwrap_or(&finding.text);
+    let pattern = finding.pattern.as_ref().and_then(|pattern| text.strip_suffix(pattern.as_str()));
+    pattern.map_or(text, |text| text.trim_end_matches(": "))
+}
+
+/// Makes these, ascending, the ranks of a finding.
+pub(crate) fn set_ranks(finding: &mut Finding, ranks: &[usize]) {
+    if let Some((first, others)) = ranks.split_first() {
+        if let Some(words) = after_rank(finding) {
+            finding.text = format!("rank {first}{words}");
+        }
+        finding.rank = Some(*first);
+        finding.other_ranks = others.to_vec();
+    }
+}
+
+/// Gathers findings about the same wrong elements of several ranks with other values under the first of them, and writes all
+/// ranks of a finding into its text.
+pub(crate) fn gather_other_values(findings: &mut Vec<Found>) {
+    for found in findings.iter_mut() {
+        let ranks = found.finding.ranks();
+        set_ranks(&mut found.finding, &ranks);
+    }
+    findings.sort_by_key(|found| (found.priority, found.finding.rank, found.finding.element));
+    let mut gathered: Vec<Found> = Vec::new();
+    for found in findings.drain(..) {
+        let finding = &found.finding;
+        let known = gathered.iter_mut().find(|other| {
+            let known = &other.finding;
+            other.priority.kind == found.priority.kind
+                && finding.element.is_some()
+                && finding.rank.is_some()
+                && finding.consequences.is_empty()
+                && known.advice == finding.advice
+                && is_same_place(known, finding)
+        });
+        match known {
+            Some(known) => known.finding.ranks_with_other_values.extend(finding.ranks()),
+            None => gathered.push(found),
+        }
+    }
+    for Found { finding, .. } in &mut gathered {
+        finding.ranks_with_other_values.sort_unstable();
+        let ranks = finding.ranks();
+        if let Some(words) = after_rank(finding).filter(|_| ranks.len() > 1) {
+            finding.text = format!("{}{words}", message::ranks_text(&ranks));
+        }
+        if !finding.ranks_with_other_values.is_empty() {
+            let others = message::ranks_text(&finding.ranks_with_other_values);
+            finding.text.push_str(&format!("; the same elements are wrong on {others}, with other values"));
+        }
+    }
+    *findings = gathered;
+}

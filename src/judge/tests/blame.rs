@@ -1,0 +1,220 @@
+//! Who is said to be wrong: the library, the file's own words, or a step before.
+use super::test_case::{TestCase, planned_case};
+use crate::job::{Ended, Observation, RankEnd};
+use crate::judge::{CaseJudge, Finding, Status, Verdict};
+
+fn perfect(text: &str) -> Verdict {
+    let planned = planned_case(text);
+    planned.judge(&[planned.perfect()])
+}
+
+fn after(text: &str, change: impl Fn(&TestCase, &mut Observation)) -> Verdict {
+    let planned = planned_case(text);
+    let mut seen = planned.perfect();
+    change(&planned, &mut seen);
+    planned.judge(&[seen])
+}
+
+fn advice(finding: &Finding) -> &str {
+    finding.advice.as_deref().unwrap_or_default()
+}
+
+const ROUNDED: &str = "world_size = 3\nop = \"all_reduce\"\n";
+
+/// The `assert` of the advice, in place of the line `expect`.
+fn with_the_advice(text: &str, finding: &Finding) -> String {
+    let line = advice(finding).lines().last().unwrap_or_default().trim();
+    let expect = text.lines().find(|line| line.starts_with("expect")).expect("an expectation");
+    text.replace(expect, line)
+}
+
+#[test]
+fn a_wrong_expectation_is_said_to_be_wrong() {
+    let verdict = perfect("world_size = 2\nop = \"reduce_scatter\"\ninputs = [[1, 2], [3, 4]]\nexpect = [[4], [7]]\n");
+    assert_eq!(verdict.findings[0].text, "rank 1: `out[0]` is 6, expected 7; the only element");
+    assert_eq!(
+        advice(&verdict.findings[0]),
+        "the library's result is what the oracle expects; the expectation is probably wrong"
+    );
+    assert_eq!(verdict.findings[0].label(), Some("expect"));
+}
+
+#[test]
+fn the_library_is_blamed_for_its_own_mistakes() {
+    let text = "world_size = 2\nop = \"reduce_scatter\"\ninputs = [[1, 2], [3, 4]]\nexpect = [[4], [6]]\n";
+    let verdict = after(text, |case, seen| case.set_f32(seen, "out", 1, &[9.0]));
+    let [finding] = verdict.findings.as_slice() else { panic!("{:#?}", verdict.findings) };
+    assert_eq!(finding.consequences, ["`expect` of `out` fails"]);
+    assert_eq!(finding.advice, None);
+    // The expectation is wrong as well, and stays a finding of its own.
+    let both = after(&text.replace("[6]]", "[7]]"), |case, seen| case.set_f32(seen, "out", 1, &[9.0]));
+    assert_eq!(both.findings.len(), 2, "{:#?}", both.findings);
+    assert!(both.findings.iter().all(|finding| finding.advice.is_none()), "{:#?}", both.findings);
+}
+
+#[test]
+fn what_is_advised_for_a_rounded_result_passes() {
+    for rest in [
+        "inputs = { each = \"0.1 * (rank + 1) + i\", count = 8 }\nexpect = { each = \"3 * i + 0.60001\" }\n",
+        "inputs = { each = \"0.1 * (rank + 1)\", count = 20 }\nexpect = { each = 0.60001 }\n",
+        "inputs = { each = \"-0.1 * (rank + 1)\", count = 20 }\nexpect = { each = -0.60001 }\n",
+        "inputs = [[0.1, 1.1], [0.2, 1.2], [0.3, 1.3]]\nexpect = [[0.60001, 3.6], [0.60001, 3.6], [0.60001, 3.6]]\n",
+        "inputs = [[0.1, 1.1], [0.2, 1.2], [0.3, 1.3]]\nexpect = [[0.60001, 3.6], [0.6, 3.60001], [0.60001, 3.6]]\n",
+        "dtype = \"bf16\"\ninputs = [[0.1, 1.1], [0.2, 1.2], [0.3, 1.3]]\nexpect = { each = [0.62, 3.7] }\n",
+    ] {
+        let text = format!("{ROUNDED}{rest}");
+        let verdict = perfect(&text);
+        let finding = verdict.findings.first().unwrap_or_else(|| panic!("passes: {text}"));
+        assert!(
+            advice(finding).starts_with("the library's result is a legal rounding; for a tolerance"),
+            "{finding:#?}"
+        );
+        let better = with_the_advice(&text, finding);
+        assert!(better.contains("assert = ["), "{better}");
+        let verdict = perfect(&better);
+        assert_eq!(verdict.status, Status::Pass, "{better}\n{:#?}", verdict.findings);
+    }
+}
+
+#[test]
+fn a_rounded_result_that_is_far_from_the_expectation_needs_no_tolerance() {
+    let verdict = perfect(&format!("{ROUNDED}inputs = [[0.1], [0.2], [0.3]]\nexpect = {{ each = 0.7 }}\n"));
+    let words = "a legal rounding of what the oracle expects; the expectation is probably wrong";
+    assert!(advice(&verdict.findings[0]).ends_with(words), "{:#?}", verdict.findings);
+}
+
+#[test]
+fn an_assert_shows_both_sides_with_enough_digits() {
+    let text = |assert: &str| format!("{ROUNDED}inputs = [[0.1], [0.2], [0.0]]\nassert = ['{assert}']\n");
+    for (assert, words) in [
+        ("out == 0.3", "for element 0 (1 of 1 elements): 0.30000001192092896 == 0.3, where out[0] is 0.3 (0x3e99999a)"),
+        ("n == 4", "ranks 0 to 2: assert `n == 4` does not hold: 3 == 4, where n is 3"),
+        ("1 > 2", "does not hold: 1 > 2"),
+        ("(n == 3) * (rank < 0)", "does not hold: 0 < 0, where n is 3, rank is 0"),
+        ("min(n > 2, n > 5)", "does not hold: 3 > 5, where n is 3"),
+        ("n - 3", "does not hold: the value is 0, where n is 3"),
+    ] {
+        let verdict = perfect(&text(assert));
+        let text = &verdict.findings.first().unwrap_or_else(|| panic!("{assert} holds")).text;
+        assert!(text.contains(words), "{words}: {text}");
+    }
+    assert!(advice(&perfect(&text("out == 0.3")).findings[0]).ends_with("the assert is probably wrong"));
+}
+
+const THREE_STEPS: &str = r#"
+world_size = 3
+inputs.x = { each = "rank + i", count = 2 }
+steps = [
+  { op = "all_reduce", in = "x", out = "y" },
+  { op = "map", expr = "2 * y", out = "z" },
+  { op = "all_gather", in = "z", out = "all" },
+]
+expect.all = { each = [6, 12, 6, 12, 6, 12] }
+"#;
+
+#[test]
+fn the_same_on_several_ranks_is_one_finding() {
+    let verdict = after(THREE_STEPS, |case, seen| {
+        for rank in [0, 2] {
+            case.set_f32(seen, "all", rank, &[6.0, 13.0]);
+        }
+        case.set_f32(seen, "all", 1, &[6.0, 14.0]);
+    });
+    let [finding] = verdict.findings.as_slice() else { panic!("{:#?}", verdict.findings) };
+    assert_eq!((finding.ranks(), &finding.ranks_with_other_values), (vec![0, 2], &vec![1]));
+    assert!(finding.text.starts_with("ranks 0 and 2: `all[1]` after step 3 (all_gather) is 13, expected 12"));
+    assert!(finding.text.ends_with("the same elements are wrong on rank 1, with other values"), "{}", finding.text);
+}
+
+#[test]
+fn what_follows_from_an_earlier_step_is_told_with_it() {
+    let wrong_sum = |case: &TestCase, seen: &mut Observation| {
+        for rank in 0..3 {
+            case.set_f32(seen, "y", rank, &[4.0]);
+            case.set_f32(seen, "z", rank, &[8.0]);
+            case.set_f32(seen, "all", rank, &[8.0, 12.0, 8.0, 12.0, 8.0, 12.0]);
+        }
+    };
+    let verdict = after(THREE_STEPS, wrong_sum);
+    let [finding] = verdict.findings.as_slice() else { panic!("{:#?}", verdict.findings) };
+    assert_eq!((finding.step.as_deref(), finding.ranks()), (Some("step 1 (all_reduce)"), vec![0, 1, 2]));
+    assert_eq!(
+        finding.consequences,
+        [
+            "`z` after step 2 (map) is wrong on ranks 0 to 2",
+            "`all` after step 3 (all_gather) is wrong on ranks 0 to 2",
+            "`expect` of `all` fails"
+        ]
+    );
+    // A step that makes a mistake of its own with wrong data is a finding of its own.
+    let verdict = after(THREE_STEPS, |case, seen| {
+        wrong_sum(case, seen);
+        case.set_f32(seen, "all", 1, &[8.0, 12.0, 7.0]);
+    });
+    let steps: Vec<_> = verdict.findings.iter().map(|f| (f.step.clone().unwrap_or_default(), f.ranks())).collect();
+    assert_eq!(steps, [("step 1 (all_reduce)".into(), vec![0, 1, 2]), ("step 3 (all_gather)".into(), vec![1])]);
+}
+
+#[test]
+fn bits_are_shown_where_they_say_more_than_the_value() {
+    let text = "world_size = 2\nop = \"all_gather\"\ninputs = [[1], [nan]]\n";
+    let nan = after(text, |case, seen| case.set_f32(seen, "out", 0, &[1.0, f32::from_bits(0x7fc0_0001)]));
+    assert!(nan.findings[0].text.contains("nan (0x7fc00001), expected nan (0x7fc00000)"), "{:?}", nan.findings);
+    let whole = after(text, |case, seen| case.set_f32(seen, "out", 0, &[2.0]));
+    assert!(
+        whole.findings[0].text.contains("`out[0]` after step 1 (all_gather) is 2, expected 1;"),
+        "{:?}",
+        whole.findings
+    );
+}
+
+#[test]
+fn a_wrong_word_about_the_ending_is_answered_with_the_right_one() {
+    const STUCK: &str = "world_size = 3\ntimeout = 5\noutcome = \"error\"\ninputs.x = { each = \"rank\", count = 1 }\n\
+        comms.part = { groups = [[2, 0]] }\n\
+        steps = [{ op = \"all_reduce\", comm = \"part\", ranks = [0], in = \"x\", out = \"y\" }]\n";
+    let hung = after(STUCK, |case, seen| {
+        let part = case.plan.comms.iter().position(|comm| comm.name.as_deref() == Some("part")).unwrap();
+        let waits = format!("communicator #{part}, operation number 1: rank 1 waits; communicator #99: so does rank 7");
+        seen.ended = Ended::Hung { proved: true, opening: false, waits };
+    });
+    assert_eq!(advice(&hung.findings[0]), "the case hung; if that is right, write `outcome = \"hang\"`");
+    let text = &hung.findings[0].text;
+    assert!(text.starts_with("the outcome must be error, but it was: hang (stuck: no rank can continue): "), "{text}");
+    assert!(text.ends_with("communicator `part`, operation number 1: rank 1 waits; communicator #99: so does rank 7"));
+    let sum = |line: &str| format!("{line}\n{ROUNDED}inputs = [[1], [2], [3]]\n");
+    let fail = |_: &TestCase, seen: &mut Observation| {
+        seen.ended = Ended::Errored;
+        let text = "ncclAllReduce: invalid_argument: the root is 9".to_owned();
+        seen.ranks[1].end = RankEnd::Error { prelude: false, call: Some(0), code: 4, text };
+    };
+    let failed = after(&sum("outcome = \"crash\""), fail);
+    assert!(advice(&failed.findings[0]).contains("write `outcome = \"invalid_argument\"`"), "{:?}", failed.findings);
+    let reason = after(&sum("outcome = \"error\"\nreason = \"count\""), fail);
+    assert!(advice(&reason.findings[0]).ends_with("`reason = \"the root is 9\"`"), "{:?}", reason.findings);
+    let fine = after(&sum("outcome = \"error\""), |_, _| {});
+    assert!(advice(&fine.findings[0]).contains("write `outcome = \"ok\"`"), "{:?}", fine.findings);
+    // Nobody has said anything about the ending: there are no words to mend.
+    assert_eq!(after(&sum(""), fail).findings[0].advice, None);
+}
+
+#[test]
+fn buffers_are_shown_as_they_are() {
+    let planned = planned_case(THREE_STEPS);
+    let mut seen = planned.perfect();
+    planned.set_f32(&mut seen, "z", 1, &[9.0]);
+    let mut judge = CaseJudge::new(&planned.plan, &planned.forecast).showing_buffers(true);
+    judge.judge_run(seen);
+    let text = judge.into_verdict(true).buffers.unwrap();
+    assert!(text.starts_with("before\n  rank 0  x  [0, 1]\n  rank 1  x  [1, 2]\n"), "{text}");
+    assert!(text.contains("\nafter\n  rank 0  y    [3, 6]\n"), "{text}");
+    assert!(text.contains("\n  rank 1  z    [!9, 12]\n"), "{text}");
+    assert!(text.ends_with("\n  (! marks what is wrong)\n"), "{text}");
+    let mut judge = CaseJudge::new(&planned.plan, &planned.forecast).showing_buffers(true);
+    let mut hung = planned.perfect();
+    hung.ended = Ended::Hung { proved: true, opening: false, waits: String::new() };
+    hung.images.iter_mut().for_each(Vec::clear);
+    judge.judge_run(hung);
+    let text = judge.into_verdict(true).buffers.unwrap();
+    assert!(text.contains("rank 2  x  [2, 3]\nafter: not known"), "{text}");
+}
