@@ -12,6 +12,8 @@ mod command;
 mod command_line;
 // Each fault of the software library on demand fails a scenario that passes without it.
 mod faults;
+// What newcomers write, and the recorded answers.
+mod first_hour;
 // Every form of a case comes out alike, and a form that does not is reported.
 mod forms;
 // docs/from-torch.md shows the scenarios that run, and steps of the language.
