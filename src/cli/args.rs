@@ -22,6 +22,7 @@ use std::path::PathBuf;
 /// Exit codes: 0 all passed; 1 some failed; 2 the files or the command line are wrong; 3 a required backend is missing.
 #[derive(Debug, Parser)]
 #[command(name = "collspec", version, max_term_width = 120)]
+#[command(override_usage = "collspec PATH...\n       collspec COMMAND ...")]
 pub struct Args {
     #[command(subcommand)]
     pub command: Command,

@@ -146,7 +146,7 @@ mod tests {
             state.line(120, now),
             "[=====               ] 100/400 30 s (~1:30 left), 2 failed: conformance/sum[dtype=bf16,count=1000] 3 s +1"
         );
-        assert_eq!(state.line(60, now), "100/400 30 s (~1:30 left), 2 failed: confor…t=1000] 3 s +1");
+        assert_eq!(state.line(60, now), "100/400 30 s (~1:30 left), 2 failed: conform…nt=1000] 3 s +1");
         for width in 0..200 {
             let line = state.line(width, now);
             assert!(line.chars().count() <= width.max(1), "{width}: {line}");
