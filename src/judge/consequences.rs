@@ -60,7 +60,9 @@ pub(crate) fn fold(plan: &Plan, forecast: &Forecast, observation: &Observation, 
         let text = match finding.subject {
             Subject::Expect => format!("`expect` of `{buffer}` fails"),
             Subject::Assert => format!("assert `{}` does not hold", finding.expected),
-            Subject::Lane | Subject::Ending | Subject::Refusal => format!("`{buffer}` is not the same on all ranks"),
+            Subject::Lane | Subject::Ending | Subject::Error | Subject::Refusal => {
+                format!("`{buffer}` is not the same on all ranks")
+            }
         };
         let known = words.entry(root).or_default();
         if !known.contains(&text) {

@@ -6,9 +6,7 @@ use crate::plan::{Foresight, Plan};
 /// The `outcome` that fits the ending of a run; `None` if no file can expect it.
 pub(crate) fn outcome(plan: &Plan, observation: &Observation) -> Option<String> {
     match &observation.ended {
-        Ended::Done => {
-            Some("the case ran to its end; if that is right, write `outcome = \"ok\"` or leave it out".into())
-        }
+        Ended::Done => Some("if that is right, write `outcome = \"ok\"` or leave it out".into()),
         Ended::Errored => {
             let code = observation.ranks.iter().find_map(|rank| match rank.end {
                 RankEnd::Error { code, .. } => Some(code),

@@ -1,6 +1,6 @@
 //! Makes one finding of those that say the same of several ranks.
 use super::findings::Found;
-use super::{Finding, message};
+use super::{Finding, Subject, message};
 
 /// True if both findings say the same, each of its rank.
 pub(crate) fn is_same(known: &Finding, other: &Finding) -> bool {
@@ -60,7 +60,7 @@ pub(crate) fn gather_other_values(findings: &mut Vec<Found>) {
         let known = gathered.iter_mut().find(|other| {
             let known = &other.finding;
             other.priority.kind == found.priority.kind
-                && finding.element.is_some()
+                && (finding.element.is_some() || finding.subject == Subject::Assert)
                 && finding.rank.is_some()
                 && finding.consequences.is_empty()
                 && known.advice == finding.advice
@@ -79,7 +79,10 @@ pub(crate) fn gather_other_values(findings: &mut Vec<Found>) {
         }
         if !finding.ranks_with_other_values.is_empty() {
             let others = message::ranks_text(&finding.ranks_with_other_values);
-            finding.text.push_str(&format!("; the same elements are wrong on {others}, with other values"));
+            finding.text.push_str(&match finding.subject {
+                Subject::Assert => format!("; nor does it on {others}, with other values"),
+                _ => format!("; the same elements are wrong on {others}, with other values"),
+            });
         }
     }
     *findings = gathered;

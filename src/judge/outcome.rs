@@ -295,7 +295,7 @@ fn report_code(
     let label = step.map_or("a call", |s| s.label.as_str());
     let text = format!("rank {rank}: {label} answered {actual}, expected {expected}");
     let advice = step.and_then(|_| fitting_words::error(&expected, &actual));
-    let mut finding = Finding { advice, ..message::about(Subject::Ending, text, expected, actual) };
+    let mut finding = Finding { advice, ..message::about(Subject::Error, text, expected, actual) };
     finding.rank = Some(rank);
     finding.step = step.map(|s| s.label.clone());
     finding.span = step.map(|s| s.span);

@@ -21,10 +21,7 @@ pub(crate) fn advice(plan: &Plan, observation: &Observation, expectation: &Expec
         return format!("{words}; the expectation is probably wrong");
     };
     let name = &expectation.target.name;
-    let each = |value: &str| match value.parse::<f64>() {
-        Ok(number) if number.is_sign_positive() => format!("abs({name} - {value}) <= {tolerance:e}"),
-        _ => format!("abs({name} - ({value})) <= {tolerance:e}"),
-    };
+    let each = |value: &str| within(name, value, tolerance);
     let whole = expectation.target.slice.is_none();
     let asserts = match &expectation.content {
         BufferContent::All(fill) if whole => match &fill.values {
@@ -38,8 +35,8 @@ pub(crate) fn advice(plan: &Plan, observation: &Observation, expectation: &Expec
     let Some(asserts) = asserts else {
         let (value, at) = rows.first();
         return format!(
-            "{words} write `assert` in place of `expect`, with an expression for every element, such as \
-             `abs({name}[{at}] - ({value})) <= {tolerance:e}`"
+            "{words} write `assert` in place of `expect`, with an expression for every element, such as `{}`",
+            within(&format!("{name}[{at}]"), &value, tolerance)
         );
     };
     let list: Vec<String> = asserts.iter().map(|text| format!("\"{text}\"")).collect();
@@ -48,6 +45,13 @@ pub(crate) fn advice(plan: &Plan, observation: &Observation, expectation: &Expec
     } else {
         format!("{words} add in place of `expect` to the list `assert`:\n  {}", list.join(", "))
     }
+}
+
+/// The expression that is true if a number is near another one.
+fn within(number: &str, other: &str, tolerance: f64) -> String {
+    let is_positive = other.parse::<f64>().is_ok_and(|number| number.is_sign_positive());
+    let other = if is_positive { other.to_owned() } else { format!("({other})") };
+    format!("abs({number} - {other}) <= {tolerance:e}")
 }
 
 /// The expected and the observed values of all ranks that have the buffer.
@@ -128,7 +132,7 @@ impl Rows {
             )
         };
         let at = |i: usize| i as u64 + self.start;
-        (0..count).map(|i| Some(format!("abs({name}[{}] - ({})) <= {tolerance:e}", at(i), value(i)?))).collect()
+        (0..count).map(|i| Some(within(&format!("{name}[{}]", at(i)), &value(i)?, tolerance))).collect()
     }
 
     /// An expected value, and its element.

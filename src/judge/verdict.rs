@@ -78,8 +78,10 @@ pub enum Subject {
     Expect,
     /// An `assert` that does not hold.
     Assert,
-    /// An ending, or an error of a call, that the file does not admit.
+    /// An ending that the file does not admit.
     Ending,
+    /// An answer of a call that is not the step's `error`.
+    Error,
     /// A refusal that the file does not expect.
     Refusal,
 }
@@ -135,6 +137,7 @@ impl Finding {
             Subject::Expect => Some("expect"),
             Subject::Assert => None,
             Subject::Ending => Some("ending"),
+            Subject::Error => Some("error"),
             Subject::Refusal => Some("refused"),
         }
     }

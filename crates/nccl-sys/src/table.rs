@@ -223,7 +223,7 @@ table! {
     "-" fn collspecMark(comm: ncclComm_t, tag: c_uint) -> ncclResult_t;
     /// What this communicator's rank counted under `tag`, over finished and unfinished operations.
     "-" fn collspecTraffic(comm: ncclComm_t, tag: c_uint, traffic: *mut collspecTraffic_t) -> ncclResult_t;
-    /// Gives the communicator a number by which [`collspecWhoWaits`] calls it, as in `communicator #3`.
+    /// Gives the communicator a number by which `collspecWhoWaits` calls it, as in `communicator #3`.
     "-" fn collspecLabel(comm: ncclComm_t, label: c_uint) -> ncclResult_t;
     /// A consistent look at what runs, waits and is pending in the whole process.
     "-" fn collspecCensus(census: *mut collspecCensus_t) -> ncclResult_t;

@@ -98,6 +98,12 @@ fn an_assert_shows_both_sides_with_enough_digits() {
         let text = &verdict.findings.first().unwrap_or_else(|| panic!("{assert} holds")).text;
         assert!(text.contains(words), "{words}: {text}");
     }
+    let by_rank = perfect(&text("rank == 5"));
+    let [finding] = by_rank.findings.as_slice() else { panic!("{:#?}", by_rank.findings) };
+    assert_eq!(
+        finding.text,
+        "rank 0: assert `rank == 5` does not hold: 0 == 5, where rank is 0; nor does it on ranks 1 and 2, with other values"
+    );
     assert!(advice(&perfect(&text("out == 0.3")).findings[0]).ends_with("the assert is probably wrong"));
 }
 

@@ -103,7 +103,10 @@ fn two_libraries_by_path_give_their_own_results() {
     let (right, wrong) = (library(&home, "a", "version=22809"), library(&home, "b", "version=22502\nwrong-data"));
     let (right, wrong) = (run(&home, 2, &right, &["run", "sum.toml"]), run(&home, 2, &wrong, &["run", "sum.toml"]));
     assert!(right.code == 0 && right.err.contains("NCCL 2.28.9 ("), "{right}");
-    assert!(wrong.code == 1 && wrong.err.contains("NCCL 2.25.2 (") && wrong.out.contains("exact: rank 0"), "{wrong}");
+    assert!(
+        wrong.code == 1 && wrong.err.contains("NCCL 2.25.2 (") && wrong.out.contains("exact: ranks 0 and 1, out[0]"),
+        "{wrong}"
+    );
 }
 
 #[test]
