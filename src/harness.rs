@@ -125,7 +125,7 @@ fn tests(site: Site, mut args: Arguments) -> Result<ExitCode, (u8, String)> {
     if let Some(shard) = settings.shard.filter(|_| !args.exact) {
         shard.keep(&mut suite.cases);
     }
-    for line in crate::suite::variables::warnings() {
+    for line in crate::suite::variables::warnings(None) {
         eprintln!("collspec: {line}");
     }
     for line in crate::suite::passed_over(&suite.passed_over) {

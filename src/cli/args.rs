@@ -207,7 +207,7 @@ pub struct RunArgs {
     pub ranks_per_gpu: RanksPerGpu,
 
     /// Cases that run at the same time [default: the number of cores; on nccl 1].
-    #[arg(long, short, value_name = "N", help_heading = MANNER)]
+    #[arg(long, short, value_name = "N", value_parser = at_least_one, help_heading = MANNER)]
     pub jobs: Option<NonZeroUsize>,
 
     /// Start no other case after one has failed.
@@ -400,7 +400,7 @@ pub struct AuditArgs {
     pub at_least: Option<AtLeast>,
 
     /// Runs at the same time [default: the number of cores].
-    #[arg(long, short, value_name = "N", help_heading = MANNER)]
+    #[arg(long, short, value_name = "N", value_parser = at_least_one, help_heading = MANNER)]
     pub jobs: Option<NonZeroUsize>,
 
     /// Time limit of a run without a fault, in seconds, for cases that name none.
@@ -429,6 +429,11 @@ pub enum AuditFormat {
     Human,
     /// JSON objects, one per line.
     Jsonl,
+}
+
+/// A number of things of which there must be one.
+fn at_least_one(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "expected a number of at least 1".to_owned())
 }
 
 /// A checker, by name.

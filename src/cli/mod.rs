@@ -7,6 +7,7 @@ mod check_report;
 mod doctor;
 mod exit;
 mod failed_cases;
+mod foreign_arguments;
 mod implied_run;
 mod nccl;
 mod output;
@@ -66,6 +67,10 @@ fn without_arguments() -> ExitCode {
 
 /// The argument parser's message, which quotes the arguments as they were typed.
 fn refused(error: &clap::Error) -> ExitCode {
+    if let Some(message) = foreign_arguments::message(error) {
+        let _ = writeln!(terminal::err(), "{message}");
+        return exit::Exit::WRONG_INPUT.into();
+    }
     let rendered = error.render();
     let hostile = std::env::args_os().any(|arg| !arg.to_string_lossy().chars().all(is_printable));
     let written = match (error.use_stderr(), hostile) {

@@ -104,7 +104,7 @@ fn list(args: &RunArgs) -> anyhow::Result<Exit> {
 ///
 /// Writing fails.
 pub fn warn_of_variables() -> io::Result<()> {
-    variables::warnings().iter().try_for_each(|line| writeln!(terminal::err(), "collspec: {line}"))
+    variables::warnings(Some("collspec run")).iter().try_for_each(|line| writeln!(terminal::err(), "collspec: {line}"))
 }
 
 /// True if nothing is wrong with the files so far, or what is wrong does not stop the others.
@@ -170,14 +170,14 @@ pub fn select_with(suite: &mut CaseSet, selection: &SelectionArgs, filter: &Filt
     anyhow::ensure!(before > 0, "no scenario in {shown}");
     if suite.cases.is_empty() && too_long == 0 {
         let which = match filter.terms.as_slice() {
-            [FilterTerm::Named(name)] => format!("is called '{name}'"),
-            [FilterTerm::Has(text)] => format!("has in its name, or as a tag, '{text}'"),
+            [FilterTerm::Named(name)] => format!("is called `{name}`"),
+            [FilterTerm::Has(text)] => format!("has `{text}` in its name or as a tag"),
             terms => {
                 let terms: Vec<_> = terms.iter().map(ToString::to_string).collect();
                 format!("is selected by the filters {}", terms.join(", "))
             }
         };
-        anyhow::bail!("none of the {before} cases in {shown} {which}");
+        anyhow::bail!("no case in {shown} {which}; `--list` without a filter names the cases");
     }
     if too_long > 0 {
         anyhow::ensure!(

@@ -31,11 +31,12 @@ const OTHERS: [&str; 13] = [
 /// Beginnings of the names of variables that this project's own tests read.
 const OF_TESTS: [&str; 3] = ["COLLSPEC_BLESS", "COLLSPEC_FUZZ", "COLLSPEC_TEST_"];
 
-/// Warnings about the variables of this process whose names begin with `COLLSPEC_` and mean nothing.
-pub fn warnings() -> Vec<String> {
+/// Warnings about the variables of this process whose names begin with `COLLSPEC_` and mean nothing. Those of `cargo test` mean
+/// nothing to a `command` that has options.
+pub fn warnings(command: Option<&str>) -> Vec<String> {
     let mut names: Vec<String> = std::env::vars_os().map(|(name, _)| name.to_string_lossy().into_owned()).collect();
     names.sort();
-    names.iter().filter_map(|name| warning(name)).collect()
+    names.iter().filter_map(|name| warning(name).or_else(|| for_tests_alone(name, command?))).collect()
 }
 
 fn warning(name: &str) -> Option<String> {
@@ -49,6 +50,14 @@ fn warning(name: &str) -> Option<String> {
     let near = nearest(rest, known.iter().filter_map(|known| known.strip_prefix(PREFIX)));
     let cure = near.map(|near| format!("; did you mean {PREFIX}{near}?")).unwrap_or_default();
     Some(format!("the variable {} means nothing to collspec{cure}", printable(name)))
+}
+
+/// The warning about a variable that a command does not read because it has an option.
+fn for_tests_alone(name: &str, command: &str) -> Option<String> {
+    let options = NAMED.iter().filter(|option| option.has_variable).map(|option| (option.variable(), option.name));
+    let mut all = options.chain([(FILTER.to_owned(), "filter"), (SHARD.to_owned(), "shard")]);
+    let (_, option) = all.find(|(variable, _)| variable == name)?;
+    Some(format!("the variable {name} is for `cargo test`; `{command}` has the option --{option}"))
 }
 
 #[cfg(test)]

@@ -112,19 +112,24 @@ pub enum FaultMode {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoFault {
     /// The id is not in the table.
-    #[error("there is no fault `{0}`: they are {first} to {last}, some with a letter behind", first = first(), last = last())]
+    #[error("there is no fault `{0}`: they are {first} to {last}, some followed by a letter", first = first(), last = last())]
     Unknown(String),
     /// Neither `rank=` nor `algorithm=`.
     #[error("`{0}` is neither `rank=N` nor `algorithm=` with Ring, Tree, SingleTree or Direct")]
     Where(String),
 }
 
+/// The classes of the table, which are the first three letters of its ids.
+fn classes() -> impl Iterator<Item = &'static str> {
+    TABLE.iter().filter_map(|entry| entry.id.get(..3))
+}
+
 fn first() -> &'static str {
-    TABLE.first().map_or("", |entry| entry.id)
+    classes().min().unwrap_or_default()
 }
 
 fn last() -> &'static str {
-    TABLE.last().map_or("", |entry| entry.id)
+    classes().max().unwrap_or_default()
 }
 
 impl FromStr for FaultMode {
