@@ -49,9 +49,7 @@ pub(crate) fn advice(plan: &Plan, observation: &Observation, expectation: &Expec
 
 /// The expression that is true if a number is near another one.
 fn within(number: &str, other: &str, tolerance: f64) -> String {
-    let is_positive = other.parse::<f64>().is_ok_and(|number| number.is_sign_positive());
-    let other = if is_positive { other.to_owned() } else { format!("({other})") };
-    format!("abs({number} - {other}) <= {tolerance:e}")
+    format!("close({number}, {other}, {tolerance:e})")
 }
 
 /// The expected and the observed values of all ranks that have the buffer.

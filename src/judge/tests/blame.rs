@@ -70,7 +70,7 @@ fn what_is_advised_for_a_rounded_result_passes() {
             "{finding:#?}"
         );
         let better = with_the_advice(&text, finding);
-        assert!(better.contains("assert = ["), "{better}");
+        assert!(better.contains("assert = [\"close(out"), "{better}");
         let verdict = perfect(&better);
         assert_eq!(verdict.status, Status::Pass, "{better}\n{:#?}", verdict.findings);
     }
@@ -90,6 +90,7 @@ fn an_assert_shows_both_sides_with_enough_digits() {
         ("out == 0.3", "for element 0 (1 of 1 elements): 0.30000001192092896 == 0.3, where out[0] is 0.3 (0x3e99999a)"),
         ("n == 4", "ranks 0 to 2: assert `n == 4` does not hold: 3 == 4, where n is 3"),
         ("1 > 2", "does not hold: 1 > 2"),
+        ("close(out, 0.3, 1e-9)", "close(0.30000001192092896, 0.3, 1e-9), where out[0] is 0.3 (0x3e99999a)"),
         ("(n == 3) * (rank < 0)", "does not hold: 0 < 0, where n is 3, rank is 0"),
         ("min(n > 2, n > 5)", "does not hold: 3 > 5, where n is 3"),
         ("n - 3", "does not hold: the value is 0, where n is 3"),
