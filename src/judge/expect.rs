@@ -56,6 +56,10 @@ fn with_span(span: Span, finding: Finding) -> Finding {
 
 const EXPECTATION_IS_WRONG: &str = "the library's result is what the oracle expects; the expectation is probably wrong";
 
+const NOT_WRITTEN: &str = "not written";
+const WRITE_UNTOUCHED: &str =
+    "no step writes this on this rank; if that is right, write `\"untouched\"` in place of the row";
+
 /// An expectation for a buffer on one rank.
 struct ExpectationCheck<'a> {
     plan: &'a Plan,
@@ -168,7 +172,7 @@ impl ExpectationCheck<'_> {
         collector: &mut FindingCollector,
     ) -> Result<(), Diagnostic> {
         let dtype = self.plan.buffers[self.buf].dtype;
-        let Some((actual, _)) = self.images(region) else { return Ok(()) };
+        let Some((actual, initial)) = self.images(region) else { return Ok(()) };
         let content = &self.expectation.content;
         let expected_count = content_count(&self.plan.case, content, self.rank)?.unwrap_or(region.len);
         let expected = if expected_count == region.len {
@@ -205,12 +209,16 @@ impl ExpectationCheck<'_> {
         let Some(first) = wrong.first().map(|f| *f as usize) else { return Ok(()) };
         let span = if written.len() == 1 { span } else { written.get(first).map_or(span, |e| e.span) };
         let bits = |bytes: &[u8]| get_element(dtype, bytes, first);
-        let values = message::value_texts(dtype, bits(&expected), bits(actual));
+        let mut values = message::value_texts(dtype, bits(&expected), bits(actual));
+        if self.is_unwritten(region, &[first as u64], actual, initial) {
+            values.1 = NOT_WRITTEN.into();
+        }
         let mut finding = self.finding(region, span, &wrong, values);
         if !collector.pass_or_fail_only {
             let right = self.right_bytes(region);
             finding.follows = right.is_some_and(|right| (0..region.len as usize).all(|i| !differs(right, i)));
-            finding.advice = self.advice(region, &wrong, actual);
+            let unwritten = self.is_unwritten(region, &wrong, actual, initial);
+            finding.advice = if unwritten { Some(WRITE_UNTOUCHED.into()) } else { self.advice(region, &wrong, actual) };
         }
         collector.add(EXPECT_PRIORITY, finding);
         Ok(())
@@ -220,6 +228,19 @@ impl ExpectationCheck<'_> {
     fn right_bytes(&self, region: Region) -> Option<&[u8]> {
         let (alloc, range) = region_bytes(self.plan, region).filter(|_| is_certain(self.plan, self.last, region))?;
         self.last.get(alloc)?.data.get(range.start as usize..range.end as usize)
+    }
+
+    /// True if no step writes these elements, and they are what they were at the start.
+    fn is_unwritten(&self, region: Region, elements: &[u64], actual: &[u8], initial: &[u8]) -> bool {
+        let size = self.plan.buffers[self.buf].dtype.size() as u64;
+        let Some((alloc, range)) = region_bytes(self.plan, region) else { return false };
+        let Some(memory) = self.last.get(alloc) else { return false };
+        elements.iter().all(|i| {
+            let (start, end) = (i * size, (i + 1) * size);
+            let kept = actual.get(start as usize..end as usize) == initial.get(start as usize..end as usize);
+            let mut runs = memory.runs_in(range.start + start..range.start + end);
+            kept && runs.all(|(_, run)| run.certainty == Certainty::Unwritten)
+        })
     }
 
     /// Who is probably wrong, if the oracle holds the region's elements for right that the file does not expect.

@@ -306,7 +306,8 @@ fn means_operation(e: &TomlEntry, table: &TomlTable, kind: &TableKind) -> bool {
         return false;
     }
     let foreign = foreign_words::key(kind.place, None, &e.key, |ours| table.get(ours).is_some());
-    foreign.map_or_else(|| nearest(&e.key, ["op"]).is_some(), |entry| entry.ours == "op")
+    // a text is no list of steps
+    foreign.map_or_else(|| nearest(&e.key, ["op"]).is_some(), |entry| matches!(entry.ours, "op" | "steps"))
 }
 
 fn unknown(key: &str, kind: &TableKind) -> String {

@@ -58,7 +58,7 @@ fn answer(home: &Home, line: &str) -> String {
     let mut args: Vec<&str> = words.collect();
     // The answers must not depend on what this machine has.
     let runs = args.iter().any(|arg| *arg == "run" || arg.ends_with(".toml"));
-    let chooses = ["check", "--backend", "--require", "--nccl", "--driver"];
+    let chooses = ["check", "audit", "--backend", "--require", "--nccl", "--driver"];
     if runs && !args.iter().any(|arg| chooses.contains(arg)) {
         args.extend(["--backend", "soft"]);
     }

@@ -148,7 +148,12 @@ pub(super) static FOREIGN_WORDS: &[ForeignWord] = &[
         "`--backend` of `collspec run` chooses it; a case that needs it has `requires = { backend = {} }`",
     ),
     file(&["device", "devices"], "", "leave it out: each rank gets a GPU where the case runs on GPUs"),
-    file(&["communicators", "processgroups", "newgroup", "newgroups"], "comms", ""),
+    file(&["communicators", "processgroups"], "comms", ""),
+    file(
+        &["newgroup", "newgroups", "subgroup"],
+        "",
+        "a communicator of some ranks is `groups = [[0, 1]]`; one with a name is `comms.NAME = { groups = [[0, 1]] }`, used by `comm = \"NAME\"`",
+    ),
     file(&["sweep", "parametrize", "parameters", "params", "grid", "axes"], "matrix", ""),
     file(&["cases", "subtests"], "variants", ""),
     file(&["exclude"], "", "write `matrix.exclude = {}`"),
