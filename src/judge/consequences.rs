@@ -1,5 +1,5 @@
 //! Finds the wrong results that follow from earlier wrong ones: what a step gives that was handed wrong data and is itself right.
-use super::findings::{FindingCollector, Found, RankEvent};
+use super::findings::{FindingCollector, Found, NO_EVENT, RankEvent};
 use super::lanes::overwritten;
 use super::{Finding, Subject, message};
 use crate::job::Observation;
@@ -9,10 +9,12 @@ use crate::oracle::memory::{Certainty, Memory};
 use crate::oracle::reduced_buffer::column;
 use crate::oracle::{Budget, Forecast, Ruling};
 use crate::plan::{Plan, Region};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Priority of findings about data.
 const DATA: u8 = 1;
+/// Priority of findings about memory that no event writes, and ranks that differ.
+const INVARIANTS: u8 = 2;
 /// Events above which this search is left out.
 const MAX_EVENTS: usize = 10_000;
 
@@ -27,11 +29,24 @@ pub(crate) fn fold(plan: &Plan, forecast: &Forecast, observation: &Observation, 
         .collect();
     let events = wrong.iter().map(|wrong| wrong.event);
     let (Some(first), Some(last)) = (events.clone().min(), events.max()) else { return };
-    let roots = if first < last && last < MAX_EVENTS {
+    let mut roots = if first < last && last < MAX_EVENTS {
         Walk { plan, forecast, observation, wrong: &wrong }.roots(last)
     } else {
         BTreeMap::new()
     };
+    // With several events before it that are wrong by themselves it is not known which of them a result follows from.
+    let own: BTreeSet<usize> = wrong.iter().filter(|w| !roots.contains_key(w)).map(|w| w.event).collect();
+    roots.retain(|wrong, _| own.range(..wrong.event).count() == 1);
+    let is_changed_elsewhere = |found: &Found| {
+        found.priority.kind == INVARIANTS && found.priority.event == NO_EVENT && found.finding.element.is_some()
+    };
+    let has_one_cause = own.len() == 1 && !collector.findings().iter().any(is_changed_elsewhere);
+    let wrong_buffers: BTreeSet<String> = collector
+        .findings()
+        .iter()
+        .filter(|found| found.priority.kind == DATA)
+        .filter_map(|found| found.finding.buffer.clone())
+        .collect();
     // Under each event that is wrong by itself: what follows from it.
     let mut results: BTreeMap<usize, Vec<Found>> = BTreeMap::new();
     let mut words: BTreeMap<usize, Vec<String>> = BTreeMap::new();
@@ -50,8 +65,10 @@ pub(crate) fn fold(plan: &Plan, forecast: &Forecast, observation: &Observation, 
         }
         let Found { priority, finding, .. } = found;
         let same_event =
-            priority.kind == 2 && finding.element.is_some() && wrong.iter().any(|w| w.event == priority.event);
-        if !same_event && !finding.follows {
+            priority.kind == INVARIANTS && finding.element.is_some() && wrong.iter().any(|w| w.event == priority.event);
+        let reads_wrong = finding.buffer.as_ref().is_none_or(|buffer| wrong_buffers.contains(buffer));
+        let follows = finding.follows && has_one_cause && reads_wrong;
+        if !(same_event || follows) {
             return true;
         }
         let event = if same_event { priority.event } else { first };

@@ -57,8 +57,7 @@ fn with_span(span: Span, finding: Finding) -> Finding {
 const EXPECTATION_IS_WRONG: &str = "the library's result is what the oracle expects; the expectation is probably wrong";
 
 const NOT_WRITTEN: &str = "not written";
-const WRITE_UNTOUCHED: &str =
-    "no step writes this on this rank; if that is right, write `\"untouched\"` in place of the row";
+const WRITE_UNTOUCHED: &str = "no step writes this on this rank; if that is right, expect `\"untouched\"` on it";
 
 /// An expectation for a buffer on one rank.
 struct ExpectationCheck<'a> {
@@ -248,7 +247,7 @@ impl ExpectationCheck<'_> {
         let size = self.plan.buffers[self.buf].dtype.size() as u64;
         let (alloc, range) = region_bytes(self.plan, region)?;
         let memory = self.last.get(alloc)?;
-        let mut rounds = false;
+        let (mut rounds, mut exact) = (false, false);
         for i in wrong {
             let at = range.start + i * size..range.start + (i + 1) * size;
             let right = memory.data.get(at.start as usize..at.end as usize)?;
@@ -257,12 +256,13 @@ impl ExpectationCheck<'_> {
             }
             let certainty = memory.runs_in(at).map(|(_, run)| run.certainty).max()?;
             match certainty {
-                Certainty::Known => {}
+                Certainty::Known => exact = true,
                 Certainty::Ambiguous => rounds = true,
                 _ => return None,
             }
         }
-        if !rounds {
+        // What no rounding explains is wrong, whatever the other elements are.
+        if exact || !rounds {
             return Some(EXPECTATION_IS_WRONG.into());
         }
         let Self { plan, observation, expectation, buf, .. } = *self;
@@ -277,7 +277,7 @@ impl ExpectationCheck<'_> {
             element: region.start + wrong.first().copied().unwrap_or(0),
             expected,
             actual,
-            wrong: wrong.len() as u64,
+            wrong,
             of: region.len,
             pattern: pattern::positions_pattern(wrong, region.len),
         };

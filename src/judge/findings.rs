@@ -35,6 +35,9 @@ pub(crate) struct Priority {
     pub event: usize,
 }
 
+/// The number of an event in findings that are about none.
+pub(crate) const NO_EVENT: usize = usize::MAX;
+
 /// A finding, perhaps of several ranks.
 #[derive(Clone)]
 pub(crate) struct Found {

@@ -1,5 +1,5 @@
 //! Compares the final image of every allocation byte for byte with the expected memory.
-use super::findings::{FindingCollector, Priority};
+use super::findings::{FindingCollector, NO_EVENT, Priority};
 use super::flaw::{Flaw, JudgeMutation};
 use super::lanes::payload_range;
 use super::message::{self, WrongElements};
@@ -32,7 +32,7 @@ pub(crate) fn compare(
         let Some((start, end)) = payload_range(plan, alloc, image).filter(|_| image.len() == initial.len()) else {
             let text = format!("rank {}: the memory of `{}` was not returned by the worker", spec.rank, spec.label);
             let finding = message::without_element(Lane::Invariants, text, "an image".into(), "none".into());
-            collector.add(Priority { kind: 2, event: 0 }, Finding { rank: Some(spec.rank), ..finding });
+            collector.add(Priority { kind: 2, event: NO_EVENT }, Finding { rank: Some(spec.rank), ..finding });
             continue;
         };
         collector.count_checked(Lane::Invariants, (image.len() - (end - start)) as u64);
@@ -93,7 +93,7 @@ fn check_guards(
         let at = if before { first as i64 - start as i64 } else { (first - end) as i64 };
         let finding =
             message::guard_overwritten(spec.rank, &spec.label, before, at, wrong, initial[first], image[first]);
-        collector.add(Priority { kind: 2, event: 0 }, finding);
+        collector.add(Priority { kind: 2, event: NO_EVENT }, finding);
     }
 }
 
@@ -145,11 +145,11 @@ impl WrongPayload<'_> {
                 _ if !collector.mutation.is_free_of(Flaw::NoInputs) => {}
                 _ if spec.scrap => {
                     let finding = message::scrap_written(spec.rank, &spec.label, at, wrong, expected, actual);
-                    collector.add(Priority { kind: 2, event: 0 }, finding);
+                    collector.add(Priority { kind: 2, event: NO_EVENT }, finding);
                 }
                 ByteOwner::NoBuffer | ByteOwner::Write(..) => {
                     let finding = message::written_beyond(spec.rank, &spec.label, at, wrong, expected, actual);
-                    collector.add(Priority { kind: 2, event: 0 }, finding);
+                    collector.add(Priority { kind: 2, event: NO_EVENT }, finding);
                 }
                 ByteOwner::Unwritten(buf) => self.report_unwritten(buf, &bytes, collector),
             }
@@ -207,7 +207,7 @@ impl WrongPayload<'_> {
             element: region.start + first,
             expected: right,
             actual: is,
-            wrong: elements.len() as u64,
+            wrong: &elements,
             of: region.len,
             pattern: collector
                 .wants_pattern()
@@ -238,11 +238,11 @@ impl WrongPayload<'_> {
             element: first,
             expected: was,
             actual: is,
-            wrong: elements.len() as u64,
+            wrong: &elements,
             of: place.count,
             pattern: pattern::positions_pattern(&elements, place.count),
         };
-        collector.add(Priority { kind: 2, event: 0 }, message::modified(finding, buffer.input.is_some()));
+        collector.add(Priority { kind: 2, event: NO_EVENT }, message::modified(finding, buffer.input.is_some()));
     }
 }
 

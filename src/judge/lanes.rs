@@ -160,7 +160,7 @@ impl ResultJudge<'_> {
             element: region.start + first,
             expected: right,
             actual: is,
-            wrong: elements.len() as u64,
+            wrong: &elements,
             of: region.len,
             pattern: worth.then(|| pattern::recognise(self.plan, self.forecast, self.observation, &site)).flatten(),
         };
@@ -279,7 +279,7 @@ impl ResultJudge<'_> {
             element: region.start + *first as u64,
             expected: expected.clone(),
             actual: message::value_text(dtype, get_element(dtype, bytes, *first)),
-            wrong: wrong.len() as u64,
+            wrong: &elements,
             of: region.len,
             pattern,
         };

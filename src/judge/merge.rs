@@ -18,6 +18,7 @@ fn is_same_place(known: &Finding, other: &Finding) -> bool {
     // Of many findings only the first have been searched for a pattern.
     let patterns = known.pattern == other.pattern || other.pattern.is_none();
     patterns
+        && known.wrong_elements == other.wrong_elements
         && (known.lane, known.subject) == (other.lane, other.subject)
         && (&known.buffer, known.element, &known.step) == (&other.buffer, other.element, &other.step)
         && (known.span, known.wrong, known.of) == (other.span, other.wrong, other.of)

@@ -1,6 +1,6 @@
 //! Checks the answers of NCCL's query functions: a communicator's size, rank, device and asynchronous error, the texts of
 //! errors, the version.
-use super::findings::{FindingCollector, Priority};
+use super::findings::{FindingCollector, NO_EVENT, Priority};
 use super::{Lane, message, outcome};
 use crate::job::Observation;
 use crate::job::{Answer, Asked};
@@ -100,7 +100,7 @@ impl QueryCheck {
             let text = format!("rank {rank}: {function} answered {actual}, expected {right}");
             let mut finding = message::without_element(Lane::Invariants, text, right, actual);
             finding.rank = Some(rank);
-            collector.add(Priority { kind: 2, event: 0 }, finding);
+            collector.add(Priority { kind: 2, event: NO_EVENT }, finding);
         }
     }
 }

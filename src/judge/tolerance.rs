@@ -25,7 +25,9 @@ pub(crate) fn advice(plan: &Plan, observation: &Observation, expectation: &Expec
     let whole = expectation.target.slice.is_none();
     let asserts = match &expectation.content {
         BufferContent::All(fill) if whole => match &fill.values {
-            FillValues::Each(expr) => Some(vec![each(&expr.value.text)]),
+            FillValues::Each(expr) => {
+                Some(vec![each(&expr.value.text.split_whitespace().collect::<Vec<_>>().join(" "))])
+            }
             _ => rows.uniform().map(|value| vec![each(&value)]).or_else(|| rows.one_by_one(name, tolerance)),
         },
         _ if whole => rows.uniform().map(|value| vec![each(&value)]).or_else(|| rows.one_by_one(name, tolerance)),

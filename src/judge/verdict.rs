@@ -114,6 +114,9 @@ pub struct Finding {
     pub actual: String,
     /// Number of wrong elements.
     pub wrong: u64,
+    /// A hash of their indices, to tell whether the same elements are wrong on another rank.
+    #[serde(skip)]
+    pub wrong_elements: u64,
     /// Number of elements that were compared.
     pub of: u64,
     /// The pattern of the wrong elements, if one is recognised.

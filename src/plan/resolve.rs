@@ -2,7 +2,7 @@
 use super::eval::elements;
 use super::inputs;
 use super::item::{BufferSlice, ItemKind, Open, Program};
-use super::rank_op::{RankCollective, RankOp};
+use super::rank_op::{RankCollective, RankMap, RankOp};
 use super::ranks_hint::who_runs;
 use super::types::{BufId, CommId};
 use crate::num::DType;
@@ -318,15 +318,44 @@ impl Resolver<'_> {
                     .dtype
                     .or_else(|| first.and_then(|read| self.dtypes[read.buf]))
                     .or_else(|| first.is_none().then_some(self.dtypes[output.buf].unwrap_or(DType::F32)));
-                let count = map
-                    .size
-                    .count
-                    .or(output.end.map(|e| e - output.start))
-                    .or_else(|| first.and_then(|read| self.whole(read.buf, rank)));
+                let count = match map.size.count.or(output.end.map(|e| e - output.start)) {
+                    Some(count) => Some(count),
+                    None => self.map_count(item.span, map, rank)?,
+                };
                 let (Some(count), Some(dtype)) = (count, dtype) else { return Ok(false) };
                 self.set(at, output, count, Some(dtype)).map(|()| true)
             }
         }
+    }
+
+    /// The number of elements of a map that does not say it: that of the buffers named without an index, else of the first one
+    /// that is named.
+    fn map_count(&self, span: Span, map: &RankMap<Open>, rank: usize) -> Result<Option<u64>, Diagnostic> {
+        let name = |read: &BufferSlice| self.p.names[read.buf].name.as_str();
+        let bare = map.expr.bare_names();
+        let whole: Vec<&BufferSlice> = map.reads.iter().filter(|read| bare.contains(&name(read))).collect();
+        let Some(first) = whole.first().copied().or(map.reads.first()) else { return Ok(None) };
+        let Some(count) = self.whole(first.buf, rank) else { return Ok(None) };
+        for other in whole.into_iter().skip(1).filter(|other| other.buf != map.out.buf) {
+            let Some(have) = self.whole(other.buf, rank) else { return Ok(None) };
+            if have != count {
+                let text = format!(
+                    "`{}` has {} and `{}` has {have} on rank {rank}, so it is not clear how many this map makes",
+                    name(first),
+                    elements(count),
+                    name(other),
+                );
+                let help = match (count, have) {
+                    (1, _) => format!("write `{}[0]` for its only element, or `count`", name(first)),
+                    (_, 1) => format!("write `{}[0]` for its only element, or `count`", name(other)),
+                    _ => {
+                        format!("write `count`, or index one of them, as in `{}[i % {}]`", name(other), have.min(count))
+                    }
+                };
+                return Err(Diagnostic::new(span, text).help(help));
+            }
+        }
+        Ok(Some(count))
     }
 
     /// An input of all_to_all_v that says its own count must agree with `counts`.

@@ -137,6 +137,7 @@ mod tests {
             expected: "6".into(),
             actual: "4".into(),
             wrong: 2,
+            wrong_elements: 0,
             of: 8,
             pattern: Some("every 4th element".into()),
             text: "rank 1, out[3]: expected 6, got 4".into(),

@@ -154,6 +154,7 @@ fn what_a_library_says_is_shown_and_not_obeyed() {
         expected: lines.clone(),
         actual: lines.clone(),
         wrong: 1,
+        wrong_elements: 0,
         of: 2,
         pattern: Some(HIDING.into()),
         text: lines.clone(),
