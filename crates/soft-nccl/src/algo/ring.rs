@@ -14,7 +14,8 @@ pub(super) fn lanes(spec: &Spec, part: Part) -> Option<Vec<Lane>> {
         let (root, chunks) = (spec.peer, share.chunks(part.chunk));
         Some(match spec.kind {
             Kind::AllReduce => {
-                let grain = (GRAIN_BYTES / spec.ty.size()).max(1);
+                // Cut evenly where nothing asks for NCCL's channels.
+                let grain = part.channels.map_or(1, |_| (GRAIN_BYTES / spec.ty.size()).max(1));
                 Box::new(AllReduce { around, passes: Passes { share, n: part.n, chunk: part.chunk, grain } })
             }
             Kind::ReduceScatter => Box::new(ReduceScatter { around, block: spec.count, chunks }),
