@@ -49,6 +49,9 @@ pub struct Settings {
     pub protocols: Protocols,
     /// NCCL_BUFFSIZE: bytes a channel holds, over all its slots.
     pub buffer_bytes: usize,
+    /// NCCL_MIN_NCHANNELS and NCCL_MAX_NCHANNELS: channels of an operation at most, 1 to 64. Unset, a ring has one, and a double
+    /// tree has one for each tree. All ranks must have the same number.
+    pub channels: Option<usize>,
     /// NCCL_CHECK_POINTERS: pointers must lie in memory of the software device.
     pub check_pointers: bool,
     /// COLLSPEC_SOFT_SEED: shuffles the order of ready tasks; absent, they run first come, first served.
@@ -71,6 +74,7 @@ impl Default for Settings {
             algorithms: Algorithms::default(),
             protocols: Protocols::default(),
             buffer_bytes: DEFAULT_BUFFER,
+            channels: None,
             check_pointers: false,
             seed: None,
             eager_bytes: 0,
@@ -97,6 +101,7 @@ impl Settings {
             protocols: get("NCCL_PROTO").map_or(standard.protocols, |text| Protocols::parse(&text)),
             buffer_bytes: number("NCCL_BUFFSIZE")
                 .map_or(standard.buffer_bytes, |n| usize::try_from(n).unwrap_or(usize::MAX)),
+            channels: channels(number("NCCL_MIN_NCHANNELS"), number("NCCL_MAX_NCHANNELS")),
             check_pointers: number("NCCL_CHECK_POINTERS").is_some_and(|n| n != 0),
             seed: number("COLLSPEC_SOFT_SEED"),
             eager_bytes: number("COLLSPEC_SOFT_EAGER").map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX)),
@@ -111,6 +116,20 @@ impl Settings {
     pub(crate) fn chunk_elements(&self, protocol: Protocol, size: usize) -> usize {
         (protocol.data(self.buffer_bytes / SLOTS) / size.max(1)).max(1)
     }
+}
+
+/// Most channels that NCCL makes.
+const MAX_CHANNELS: u64 = 64;
+
+/// The number of channels within these bounds. More channels do not make software faster, so it is the lower bound, and an upper
+/// bound alone matters only if it leaves no second channel to a double tree.
+fn channels(min: Option<u64>, max: Option<u64>) -> Option<usize> {
+    let max = max.unwrap_or(MAX_CHANNELS).clamp(1, MAX_CHANNELS);
+    let number = match min {
+        Some(min) => Some(min.clamp(1, max)),
+        None => (max == 1).then_some(1),
+    };
+    number.map(|number| number as usize)
 }
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
@@ -130,4 +149,20 @@ pub fn set_settings_for_process(settings: Settings) -> Result<(), AlreadyRead> {
 
 pub(crate) fn settings() -> &'static Settings {
     SETTINGS.get_or_init(|| Settings::from(|name| std::env::var(name).ok()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn channels_are_between_their_bounds() {
+        assert_eq!(channels(None, None), None);
+        assert_eq!(channels(Some(4), None), Some(4));
+        assert_eq!(channels(Some(4), Some(2)), Some(2));
+        assert_eq!(channels(Some(0), None), Some(1));
+        assert_eq!(channels(Some(1000), None), Some(64));
+        assert_eq!(channels(None, Some(1)), Some(1));
+        assert_eq!(channels(None, Some(16)), None);
+    }
 }

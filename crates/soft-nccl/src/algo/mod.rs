@@ -1,5 +1,6 @@
 //! Algorithms: what one rank does for an operation, as lanes of primitive steps. Nothing here touches memory, a
 //! message or a number; the engine does.
+mod channels;
 mod choice;
 mod direct;
 mod ring;
@@ -9,6 +10,7 @@ mod tree;
 pub use choice::{Algorithm, Algorithms, Protocol, Protocols};
 
 use crate::op::{Kind, Spec};
+use channels::{Load, Share};
 
 /// One end of a channel, as a script names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -70,6 +72,17 @@ pub(crate) struct Part {
     pub n: usize,
     /// Elements per chunk.
     pub chunk: usize,
+    /// Channels at most; unset, a ring has one and a double tree one for each tree.
+    pub channels: Option<usize>,
+}
+
+impl Part {
+    /// The elements of each of so many channels of an operation.
+    fn shares(&self, spec: &Spec, channels: usize) -> Vec<Share> {
+        let (kind, protocol, count, size) = (spec.kind, spec.protocol, spec.count, spec.ty.size());
+        let load = Load { kind, protocol, count, size, n: self.n };
+        load.shares(channels)
+    }
 }
 
 /// The lanes of `spec` on one rank, and in how many trees the rank has children.
@@ -84,12 +97,7 @@ pub(crate) fn lanes(spec: &Spec, part: Part) -> (Vec<Lane>, u64) {
         (Kind::AllReduce | Kind::Reduce | Kind::Broadcast, Algorithm::Tree | Algorithm::SingleTree) => {
             tree::lanes(spec, part)
         }
-        (Kind::AllReduce, _) => (vec![Box::new(ring::AllReduce::new(spec.count, part))], 0),
-        (Kind::ReduceScatter, _) => (vec![Box::new(ring::ReduceScatter::new(spec.count, part))], 0),
-        (Kind::AllGather, _) => (vec![Box::new(ring::AllGather::new(spec.count, part))], 0),
-        (Kind::Reduce, _) => (vec![Box::new(ring::Reduce::new(spec.count, spec.peer, part))], 0),
-        (Kind::Broadcast, _) => (vec![Box::new(ring::Broadcast::new(spec.count, spec.peer, part))], 0),
-        _ => (direct::lanes(spec, part), 0),
+        _ => (ring::lanes(spec, part).unwrap_or_else(|| direct::lanes(spec, part)), 0),
     }
 }
 
@@ -99,6 +107,12 @@ struct Chunks {
     start: usize,
     end: usize,
     size: usize,
+}
+
+impl Share {
+    fn chunks(self, size: usize) -> Chunks {
+        Chunks { start: self.start, end: self.start + self.len, size }
+    }
 }
 
 impl Chunks {

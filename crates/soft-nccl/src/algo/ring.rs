@@ -1,27 +1,49 @@
 //! Rings and chains: ranks in the order of their numbers, each hears its predecessor and talks to its successor.
 //!
 //! Collectives without a root cut the data in passes of n parts and send every part once around; each rank adds its own
-//! contribution to what came in. Rooted ones run along the chain that ends, or begins, at the root.
-use super::{Chunks, Link, Operand, Part, Script, Step};
+//! contribution to what came in. Rooted ones run along the chain that ends, or begins, at the root. Each channel does so with
+//! its share of the data.
+use super::channels::{GRAIN_BYTES, Share};
+use super::{Chunks, Lane, Link, Operand, Part, Script, Step};
+use crate::op::{Kind, Spec};
+
+/// One lane for each channel of an operation that has a ring; none for others.
+pub(super) fn lanes(spec: &Spec, part: Part) -> Option<Vec<Lane>> {
+    let lane = |channel: usize, share: Share| -> Option<Lane> {
+        let around = Around { rank: part.rank, n: part.n, channel: channel as u8 };
+        let (root, chunks) = (spec.peer, share.chunks(part.chunk));
+        Some(match spec.kind {
+            Kind::AllReduce => {
+                // Cut evenly where nothing asks for NCCL's channels.
+                let grain = part.channels.map_or(1, |_| (GRAIN_BYTES / spec.ty.size()).max(1));
+                Box::new(AllReduce { around, passes: Passes { share, n: part.n, chunk: part.chunk, grain } })
+            }
+            Kind::ReduceScatter => Box::new(ReduceScatter { around, block: spec.count, chunks }),
+            Kind::AllGather => Box::new(AllGather { around, block: spec.count, chunks }),
+            Kind::Reduce => Box::new(Reduce { around, position: (part.rank + 2 * part.n - root - 1) % part.n, chunks }),
+            Kind::Broadcast => Box::new(Broadcast { around, position: (part.rank + part.n - root) % part.n, chunks }),
+            _ => return None,
+        })
+    };
+    let shares = part.shares(spec, part.channels.unwrap_or(1));
+    shares.into_iter().enumerate().map(|(channel, share)| lane(channel, share)).collect()
+}
 
 /// The neighbours of a rank.
 #[derive(Clone, Copy)]
 struct Around {
     rank: usize,
     n: usize,
+    channel: u8,
 }
 
 impl Around {
-    fn of(part: Part) -> Self {
-        Self { rank: part.rank, n: part.n }
-    }
-
     fn next(self) -> Link {
-        Link { lane: 0, peer: (self.rank + 1) % self.n }
+        Link { lane: self.channel, peer: (self.rank + 1) % self.n }
     }
 
     fn previous(self) -> Link {
-        Link { lane: 0, peer: (self.rank + self.n - 1) % self.n }
+        Link { lane: self.channel, peer: (self.rank + self.n - 1) % self.n }
     }
 
     /// Which part step `phase` deals with: the rank sends its predecessor's part first and holds its own, complete,
@@ -31,12 +53,14 @@ impl Around {
     }
 }
 
-/// Cuts `count` elements in passes of at most n chunks.
+/// Cuts a share in passes of at most n chunks.
 #[derive(Clone, Copy)]
 struct Passes {
-    count: usize,
+    share: Share,
     n: usize,
     chunk: usize,
+    /// Parts of the last pass are multiples of so many elements, but for the last part.
+    grain: usize,
 }
 
 impl Passes {
@@ -45,13 +69,13 @@ impl Passes {
     fn part(self, pass: u64, index: usize) -> Option<(usize, usize)> {
         let whole = self.n.saturating_mul(self.chunk);
         let base = usize::try_from(pass).ok()?.checked_mul(whole)?;
-        if base >= self.count {
+        if base >= self.share.len {
             return None;
         }
-        let size = whole.min(self.count - base);
-        let each = size.div_ceil(self.n);
+        let size = whole.min(self.share.len - base);
+        let each = size.div_ceil(self.n).next_multiple_of(self.grain).min(self.chunk);
         let offset = (index * each).min(size);
-        Some((base + offset, each.min(size - offset)))
+        Some((self.share.start + base + offset, each.min(size - offset)))
     }
 }
 
@@ -61,15 +85,9 @@ fn split(cursor: u64, steps: usize) -> (u64, usize) {
 }
 
 /// n - 1 steps of adding, n - 1 of copying.
-pub(super) struct AllReduce {
+struct AllReduce {
     around: Around,
     passes: Passes,
-}
-
-impl AllReduce {
-    pub(super) fn new(count: usize, part: Part) -> Self {
-        Self { around: Around::of(part), passes: Passes { count, n: part.n, chunk: part.chunk } }
-    }
 }
 
 impl Script for AllReduce {
@@ -94,16 +112,10 @@ impl Script for AllReduce {
 }
 
 /// The first half of [`AllReduce`]; passes run over each rank's block.
-pub(super) struct ReduceScatter {
+struct ReduceScatter {
     around: Around,
     block: usize,
     chunks: Chunks,
-}
-
-impl ReduceScatter {
-    pub(super) fn new(count: usize, part: Part) -> Self {
-        Self { around: Around::of(part), block: count, chunks: Chunks { start: 0, end: count, size: part.chunk } }
-    }
 }
 
 impl Script for ReduceScatter {
@@ -127,16 +139,10 @@ impl Script for ReduceScatter {
 }
 
 /// The second half of [`AllReduce`]; passes run over each rank's block.
-pub(super) struct AllGather {
+struct AllGather {
     around: Around,
     block: usize,
     chunks: Chunks,
-}
-
-impl AllGather {
-    pub(super) fn new(count: usize, part: Part) -> Self {
-        Self { around: Around::of(part), block: count, chunks: Chunks { start: 0, end: count, size: part.chunk } }
-    }
 }
 
 impl Script for AllGather {
@@ -158,18 +164,11 @@ impl Script for AllGather {
 }
 
 /// Along the chain that ends at the root.
-pub(super) struct Reduce {
+struct Reduce {
     around: Around,
     /// Operand in the chain, the root being the last.
     position: usize,
     chunks: Chunks,
-}
-
-impl Reduce {
-    pub(super) fn new(count: usize, root: usize, part: Part) -> Self {
-        let position = (part.rank + 2 * part.n - root - 1) % part.n;
-        Self { around: Around::of(part), position, chunks: Chunks { start: 0, end: count, size: part.chunk } }
-    }
 }
 
 impl Script for Reduce {
@@ -191,18 +190,11 @@ impl Script for Reduce {
 }
 
 /// Along the chain that begins at the root.
-pub(super) struct Broadcast {
+struct Broadcast {
     around: Around,
     /// Operand in the chain, the root being the first.
     position: usize,
     chunks: Chunks,
-}
-
-impl Broadcast {
-    pub(super) fn new(count: usize, root: usize, part: Part) -> Self {
-        let position = (part.rank + part.n - root) % part.n;
-        Self { around: Around::of(part), position, chunks: Chunks { start: 0, end: count, size: part.chunk } }
-    }
 }
 
 impl Script for Broadcast {

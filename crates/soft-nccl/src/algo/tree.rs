@@ -1,6 +1,7 @@
 //! Trees: sums go up, results come down, chunk by chunk; a node computes ((own + child 0) + child 1).
 //!
 //! Below the root, the direction up and the direction down are two lanes, so that chunks travel in both directions at once.
+use super::channels::Share;
 use super::{Algorithm, Chunks, Lane, Link, Operand, Part, Script, Step, topology};
 use crate::op::{Kind, Spec};
 
@@ -16,8 +17,8 @@ enum Direction {
 struct TreeLane {
     node: topology::Node,
     direction: Direction,
-    /// Number of the tree; its channels have lanes 2t (up) and 2t + 1 (down).
-    tree: u8,
+    /// Number of the channel, whose links are 2c (up) and 2c + 1 (down).
+    channel: u8,
     chunks: Chunks,
 }
 
@@ -28,12 +29,18 @@ pub(super) fn lanes(spec: &Spec, part: Part) -> (Vec<Lane>, u64) {
         (_, Kind::AllReduce) => vec![topology::single(rank, n, 0)],
         _ => vec![topology::single(rank, n, spec.peer)],
     };
-    let inner = nodes.iter().filter(|node| !node.children.is_empty()).count() as u64;
-    let share = spec.count.div_ceil(nodes.len());
+    let shares = match part.channels {
+        Some(channels) => part.shares(spec, channels),
+        None => equal_shares(spec.count, nodes.len()),
+    };
+    // The first channels use the first tree.
+    let per_tree = shares.len().div_ceil(nodes.len());
     let mut lanes: Vec<Lane> = Vec::new();
-    for (tree, node) in nodes.into_iter().enumerate() {
-        let start = (tree * share).min(spec.count);
-        let chunks = Chunks { start, end: (start + share).min(spec.count), size: part.chunk };
+    let mut used = 0;
+    for (channel, share) in shares.into_iter().enumerate() {
+        let tree = channel / per_tree;
+        let node = &nodes[tree];
+        used = used.max(tree + 1);
         let directions: &[Direction] = match (spec.kind, node.parent) {
             (Kind::Reduce, _) => &[Direction::Up],
             (Kind::Broadcast, _) => &[Direction::Down],
@@ -41,19 +48,30 @@ pub(super) fn lanes(spec: &Spec, part: Part) -> (Vec<Lane>, u64) {
             (_, Some(_)) => &[Direction::Up, Direction::Down],
         };
         for direction in directions {
-            lanes.push(Box::new(TreeLane { node: node.clone(), direction: *direction, tree: tree as u8, chunks }));
+            let (node, chunks) = (node.clone(), share.chunks(part.chunk));
+            lanes.push(Box::new(TreeLane { node, direction: *direction, channel: channel as u8, chunks }));
         }
     }
+    let inner = nodes[..used].iter().filter(|node| !node.children.is_empty()).count() as u64;
     (lanes, inner)
+}
+
+fn equal_shares(count: usize, number: usize) -> Vec<Share> {
+    let each = count.div_ceil(number);
+    let share = |index: usize| {
+        let start = (index * each).min(count);
+        Share { start, len: each.min(count - start) }
+    };
+    (0..number).map(share).collect()
 }
 
 impl TreeLane {
     fn up(&self, peer: usize) -> Link {
-        Link { lane: 2 * self.tree, peer }
+        Link { lane: 2 * self.channel, peer }
     }
 
     fn down(&self, peer: usize) -> Link {
-        Link { lane: 2 * self.tree + 1, peer }
+        Link { lane: 2 * self.channel + 1, peer }
     }
 
     /// Steps for one chunk: one per child where sums come up, one per child where results go down; the last of the

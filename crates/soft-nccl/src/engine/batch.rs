@@ -214,7 +214,7 @@ impl State {
                 // SAFETY: the caller that created the operator has promised that the address is readable while operations run.
                 PreMul::Device(address) => Some(unsafe { read_scalar(address, spec.ty) }),
             };
-            let part = Part { rank, n, chunk };
+            let part = Part { rank, n, chunk, channels: settings().channels };
             let lanes = hooks().lanes(&spec, part);
             let (lanes, inner) = lanes.map_or_else(|| algo::lanes(&spec, part), |lanes| (lanes, 0));
             if inner > 0 {

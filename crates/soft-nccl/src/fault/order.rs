@@ -28,7 +28,7 @@ struct OwnOrder {
 
 impl Script for OwnOrder {
     fn step(&self, cursor: u64) -> Option<Step> {
-        let Part { rank, n, chunk } = self.part;
+        let Part { rank, n, chunk, .. } = self.part;
         let steps = 2 * n as u64;
         let offset = usize::try_from(cursor / steps).ok()?.checked_mul(chunk).filter(|offset| *offset < self.count)?;
         let (round, count) = ((cursor % steps) as usize, chunk.min(self.count - offset));
