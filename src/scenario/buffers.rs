@@ -325,6 +325,12 @@ fn read_row(reader: &mut PointReader<'_>, val: &TomlValue, r: &ContentContext<'_
     Some(Row { span: val.span, kind })
 }
 
+/// True for as many lists as there are ranks, which look like rows.
+fn is_list_per_rank(reader: &PointReader<'_>, val: &TomlValue) -> bool {
+    let TomlKind::Array(lists) = &val.kind else { return false };
+    reader.world > 1 && lists.len() == reader.world && lists.iter().all(|v| matches!(v.kind, TomlKind::Array(_)))
+}
+
 /// Reads the table of a buffer (`whole`) or of a row.
 fn read_fill_table(
     reader: &mut PointReader<'_>,
@@ -342,6 +348,21 @@ fn read_fill_table(
         let d =
             Diagnostic::new(second.key_span, format!("`{}` and `{}` cannot be used together", first.key, second.key));
         reader.report(d.related(first.key_span, "the other one"));
+        return None;
+    }
+    if let Some(each) = table.get("each").filter(|each| whole && is_list_per_rank(reader, &each.value)) {
+        let key = match (r.usage, r.name) {
+            (ContentUse::Input, "in") => "inputs = ".to_owned(),
+            (ContentUse::Input, name) => format!("inputs.{name} = "),
+            // The short form has this name too.
+            (ContentUse::Expect, "out") => String::new(),
+            (ContentUse::Expect, name) => format!("expect.{name} = "),
+        };
+        let rows = reader.shown(&each.value);
+        let d = Diagnostic::new(each.value.span, "`each` is what every rank holds, and this has one list per rank");
+        reader.report(d.help(format!(
+            "for a row per rank write `{key}{rows}`; for the same elements on every rank write them in one list"
+        )));
         return None;
     }
     let before = reader.diagnostics.len();
@@ -387,7 +408,7 @@ fn read_fill_table(
         let shown = if r.name == "in" { "inputs" } else { r.name };
         reader.report(
             Diagnostic::new(span, format!("`{shown}` has no count"))
-                .help("write `count = ...` in it, or at the top of the file"),
+                .help("write `count = 4` in it, or at the top of the file: the number of elements on each rank"),
         );
         return None;
     }
