@@ -122,7 +122,14 @@ fn read_buffer(
         _ => {
             let what = if name.value == "in" { "inputs" } else { name.value.as_str() };
             let message = format!("`{what}` must be a list with one row per rank, or a table for all ranks");
-            reader.report(Diagnostic::new(val.span, message).label(format!("this is {}", val.kind_name())));
+            let d = Diagnostic::new(val.span, message).label(format!("this is {}", val.kind_name()));
+            reader.report(match val.kind {
+                TomlKind::Int(_) | TomlKind::Float(_) => d.help(format!(
+                    "write `{{ each = {}, count = 4 }}` for 4 such elements on every rank",
+                    reader.shown(val)
+                )),
+                _ => d,
+            });
             return None;
         }
     };
@@ -403,7 +410,9 @@ fn read_fill_table(
         reader.report(d.help(format!("the row has {} elements", row.len())));
     }
     let text = matches!(values, FillValues::Template(_) | FillValues::Texts(_));
-    let unsaid = entry.is_none() && !given && !text && !r.counted;
+    // A key that nobody understood may have meant the count.
+    let understood = table.entries.iter().all(|e| keys::find(KeyPlace::Buffer, &e.key).is_some());
+    let unsaid = entry.is_none() && !given && !text && !r.counted && understood;
     if r.usage == ContentUse::Input && unsaid && reader.diagnostics.len() == before {
         let shown = if r.name == "in" { "inputs" } else { r.name };
         reader.report(
