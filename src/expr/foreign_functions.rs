@@ -31,3 +31,8 @@ const FOREIGN_FUNCTIONS: &[(&[&str], &str)] = &[
 pub(super) fn cure(name: &str) -> Option<&'static str> {
     FOREIGN_FUNCTIONS.iter().find(|(names, _)| names.contains(&name)).map(|(_, cure)| *cure)
 }
+
+/// The message for a function that makes one number of all elements.
+pub(super) fn over_elements(name: &str) -> Option<String> {
+    matches!(name, "sum" | "mean" | "norm").then(|| format!("there is no {name} over elements"))
+}

@@ -313,6 +313,15 @@ impl<'a> Parser<'a> {
             let TokenKind::Name(f) = field.tok else {
                 return Err(ParseError::new(field.start, field.end, format!("expected a field of `{name}`")));
             };
+            if !super::FIELDS.contains(&f)
+                && let (Some(cure), TokenKind::Sign("(")) = (super::foreign_functions::cure(f), self.peek().tok)
+            {
+                let message = match super::foreign_functions::over_elements(f) {
+                    Some(message) => message,
+                    None => format!("there is no `{name}.{f}`"),
+                };
+                return Err(ParseError::new(t.start, field.end, message).help(cure));
+            }
             if !super::FIELDS.contains(&f) {
                 let help = format!("a step has {}", super::FIELDS.map(|f| format!("`{name}.{f}`")).join(", "));
                 return Err(ParseError::new(field.start, field.end, format!("there is no field `{f}`")).help(help));
@@ -326,7 +335,9 @@ impl<'a> Parser<'a> {
 
     fn call(&mut self, name: &str, t: &Token<'a>, depth: usize) -> Result<NodeWithDepth, ParseError> {
         let Some(func) = Func::parse(name) else {
-            let e = ParseError::new(t.start, t.end, format!("there is no function `{name}`"));
+            let message = super::foreign_functions::over_elements(name);
+            let message = message.unwrap_or_else(|| format!("there is no function `{name}`"));
+            let e = ParseError::new(t.start, t.end, message);
             if let Some(cure) = super::foreign_functions::cure(name) {
                 return Err(e.help(cure));
             }

@@ -8,6 +8,7 @@ use super::types::{Event, Foresight, Waiting};
 use crate::job::CallKind;
 use crate::scenario::{Case, Diagnostic, ExpectedOutcome, Placement};
 
+mod advice;
 mod waiting;
 
 use waiting::cycle;
@@ -109,7 +110,7 @@ fn accept(
                     lowered,
                     waiting,
                     "this program cannot finish",
-                    "say `outcome = \"hang\"` to run it all the same",
+                    &advice::against(case, waiting, |step| lowered.unrolled.steps[step as usize].span),
                 )]);
             }
         }

@@ -17,6 +17,7 @@ pub(crate) mod inputs;
 mod item;
 mod lower;
 mod order;
+mod outside;
 mod place;
 mod race;
 mod rank_op;

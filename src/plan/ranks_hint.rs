@@ -25,6 +25,7 @@ pub fn who_runs(case: &Case, span: Span) -> Option<String> {
     ))
 }
 
-fn find(steps: &[Step], span: Span) -> Option<&Step> {
+/// The step at this place.
+pub fn find(steps: &[Step], span: Span) -> Option<&Step> {
     steps.iter().find_map(|s| if s.span == span { Some(s) } else { find(&s.steps, span) })
 }

@@ -122,7 +122,14 @@ fn read_buffer(
         _ => {
             let what = if name.value == "in" { "inputs" } else { name.value.as_str() };
             let message = format!("`{what}` must be a list with one row per rank, or a table for all ranks");
-            reader.report(Diagnostic::new(val.span, message).label(format!("this is {}", val.kind_name())));
+            let d = Diagnostic::new(val.span, message).label(format!("this is {}", val.kind_name()));
+            reader.report(match val.kind {
+                TomlKind::Int(_) | TomlKind::Float(_) => d.help(format!(
+                    "write `{{ each = {}, count = 4 }}` for 4 such elements on every rank",
+                    reader.shown(val)
+                )),
+                _ => d,
+            });
             return None;
         }
     };
@@ -325,6 +332,12 @@ fn read_row(reader: &mut PointReader<'_>, val: &TomlValue, r: &ContentContext<'_
     Some(Row { span: val.span, kind })
 }
 
+/// True for as many lists as there are ranks, which look like rows.
+fn is_list_per_rank(reader: &PointReader<'_>, val: &TomlValue) -> bool {
+    let TomlKind::Array(lists) = &val.kind else { return false };
+    reader.world > 1 && lists.len() == reader.world && lists.iter().all(|v| matches!(v.kind, TomlKind::Array(_)))
+}
+
 /// Reads the table of a buffer (`whole`) or of a row.
 fn read_fill_table(
     reader: &mut PointReader<'_>,
@@ -342,6 +355,21 @@ fn read_fill_table(
         let d =
             Diagnostic::new(second.key_span, format!("`{}` and `{}` cannot be used together", first.key, second.key));
         reader.report(d.related(first.key_span, "the other one"));
+        return None;
+    }
+    if let Some(each) = table.get("each").filter(|each| whole && is_list_per_rank(reader, &each.value)) {
+        let key = match (r.usage, r.name) {
+            (ContentUse::Input, "in") => "inputs = ".to_owned(),
+            (ContentUse::Input, name) => format!("inputs.{name} = "),
+            // The short form has this name too.
+            (ContentUse::Expect, "out") => String::new(),
+            (ContentUse::Expect, name) => format!("expect.{name} = "),
+        };
+        let rows = reader.shown(&each.value);
+        let d = Diagnostic::new(each.value.span, "`each` is what every rank holds, and this has one list per rank");
+        reader.report(d.help(format!(
+            "for a row per rank write `{key}{rows}`; for the same elements on every rank write them in one list"
+        )));
         return None;
     }
     let before = reader.diagnostics.len();
@@ -382,12 +410,14 @@ fn read_fill_table(
         reader.report(d.help(format!("the row has {} elements", row.len())));
     }
     let text = matches!(values, FillValues::Template(_) | FillValues::Texts(_));
-    let unsaid = entry.is_none() && !given && !text && !r.counted;
+    // A key that nobody understood may have meant the count.
+    let understood = table.entries.iter().all(|e| keys::find(KeyPlace::Buffer, &e.key).is_some());
+    let unsaid = entry.is_none() && !given && !text && !r.counted && understood;
     if r.usage == ContentUse::Input && unsaid && reader.diagnostics.len() == before {
         let shown = if r.name == "in" { "inputs" } else { r.name };
         reader.report(
             Diagnostic::new(span, format!("`{shown}` has no count"))
-                .help("write `count = ...` in it, or at the top of the file"),
+                .help("write `count = 4` in it, or at the top of the file: the number of elements on each rank"),
         );
         return None;
     }

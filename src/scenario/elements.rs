@@ -49,11 +49,22 @@ impl PointReader<'_> {
         match dtype.map_or(Ok(value), |t| fit_dtype(value, t)) {
             Ok(value) => Some(Element { span: val.span, value }),
             Err(why) => {
-                self.report(Diagnostic::new(val.span, why));
+                let d = Diagnostic::new(val.span, why);
+                self.report(match dtype.and_then(|narrow| wider(value, narrow)) {
+                    Some(wide) => d.help(format!("`dtype = \"{}\"` holds it", wide.name())),
+                    None => d,
+                });
                 None
             }
         }
     }
+}
+
+/// A type of whole numbers that holds what the given one does not.
+fn wider(value: ElementValue, narrow: DType) -> Option<DType> {
+    let whole = matches!(value, ElementValue::Int(_)) && !narrow.is_float();
+    let wide = [DType::I32, DType::I64, DType::U64];
+    wide.into_iter().find(|dtype| whole && fit_dtype(value, *dtype).is_ok())
 }
 
 fn escape_shortened(s: &str) -> String {

@@ -29,6 +29,7 @@ mod step_values;
 mod steps;
 mod syntax;
 mod tree;
+mod units;
 mod values;
 pub mod variables;
 

@@ -5,6 +5,7 @@ use super::diagnostic::{Diagnostic, SourceFile, Span};
 use super::foreign_words;
 use super::keys::{self, ValueType};
 use super::tree::{TomlEntry, TomlKind, TomlTable, TomlValue};
+use super::units;
 use super::variables::AllowEnv;
 use crate::expr::{self, BUILTIN_NAMES, Expr, NameUse, ParseError, UseKind, Value};
 use crate::suggest::nearest;
@@ -159,6 +160,9 @@ impl PointReader<'_> {
             return d;
         }
         let d = Diagnostic::new(e.key_span, format!("unknown key `{}` in {place}", e.key));
+        if let Some(help) = units::size_of_buffer(e).filter(|_| place == "a buffer") {
+            return d.help(help);
+        }
         match nearest(&e.key, allowed.iter().copied()) {
             Some(near) => d.help(format!("did you mean `{near}`?")),
             None if place == "the file" => {
@@ -255,7 +259,16 @@ impl PointReader<'_> {
                 let message = format!("`{name}` must be from {} to {}, not {v}", range.start(), range.end());
                 self.report(Diagnostic::new(val.span, message));
             }
-            _ => self.report_wrong_type(name, ValueType::Int, val),
+            _ => {
+                self.report_wrong_type(name, ValueType::Int, val);
+                let quoted = match &val.kind {
+                    TomlKind::Str(s) => s.trim().parse::<i128>().ok().filter(|v| range.contains(v)),
+                    _ => None,
+                };
+                if let (Some(v), Some(d)) = (quoted, self.diagnostics.last_mut()) {
+                    d.help = Some(format!("write `{name} = {v}`"));
+                }
+            }
         }
         None
     }
@@ -317,7 +330,22 @@ impl PointReader<'_> {
             }
             (TomlKind::Int(v), NumberKind::Whole | NumberKind::Natural | NumberKind::Real) => NumberByRankKind::Int(*v),
             (TomlKind::Float(v), NumberKind::Real) => NumberByRankKind::Float(*v),
+            (TomlKind::Str(s), _) if name == "count" && units::elements(s).is_some() => {
+                let d = Diagnostic::new(val.span, "`count` is a number of elements, without a unit");
+                self.report(match units::elements(s) {
+                    Some(help) => d.help(help),
+                    None => d,
+                });
+                return None;
+            }
             (TomlKind::Str(_), _) => NumberByRankKind::Expr(self.expression(val, names)?.value),
+            (TomlKind::Float(v), _) if *v == v.trunc() && v.abs() < 1e15 && want != NumberKind::Bool => {
+                self.report_wrong_type(name, ty, val);
+                if let Some(d) = self.diagnostics.last_mut() {
+                    d.help = Some(format!("write `{name} = {}`", *v as i64));
+                }
+                return None;
+            }
             _ => {
                 self.report_wrong_type(name, ty, val);
                 return None;

@@ -140,7 +140,8 @@ fn only_nccl_calls(reader: &mut PointReader<'_>, op: &Op, span: Span) {
         K::Loop => "a loop is no NCCL call",
         K::Host(_) => "it is no NCCL call",
     };
-    reader.report(Diagnostic::new(span, format!("`{}` cannot stand in a group", op.name)).label(why));
+    let d = Diagnostic::new(span, format!("`{}` cannot stand in a group", op.name)).label(why);
+    reader.report(d.help("move it before or behind the group"));
 }
 
 /// Reads the keys of one step.

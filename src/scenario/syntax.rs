@@ -15,8 +15,12 @@ pub(crate) fn diagnostic(text: &str, span: Span, message: &str) -> Diagnostic {
         return say("a scenario is written in TOML, not in JSON".into())
             .help("write a key per line: `world_size = 2`, `op = \"all_reduce\"`");
     }
+    if let Some(lines) = from_yaml(text) {
+        return say("this is YAML; TOML has `=` between key and value".into())
+            .help(format!("write a key per line: `{}`", lines.join("`, `")));
+    }
     if message.starts_with("string values must be quoted") {
-        return unquoted(say, here);
+        return unquoted(say, key_before(text, span.start), here);
     }
     if message.starts_with("invalid basic string, expected `\"`") {
         return say("this text does not end on its line".into()).help("close it with `\"`");
@@ -53,8 +57,46 @@ pub(crate) fn is_json(text: &str) -> bool {
     text.trim_start().starts_with('{')
 }
 
+/// A name as keys and words of the language are.
+fn is_word(text: &str) -> bool {
+    text.starts_with(|c: char| c.is_ascii_alphabetic()) && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'_')
+}
+
+/// The key whose value begins at `at`, if it begins its line.
+fn key_before(text: &str, at: usize) -> Option<&str> {
+    let line = text.get(..at)?.rsplit('\n').next()?;
+    line.trim().strip_suffix('=').map(str::trim).filter(|key| is_word(key))
+}
+
+/// The first lines of a file in YAML as TOML has them.
+fn from_yaml(text: &str) -> Option<Vec<String>> {
+    let mut lines = Vec::new();
+    let mut start = 0;
+    for line in text.split_inclusive('\n').take(40) {
+        let here = start;
+        start += line.len();
+        if line.trim().is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let (key, _) = line.split_once(':')?;
+        if !is_word(key) {
+            return (lines.len() > 1).then_some(lines);
+        }
+        lines.extend(with_colon(text, here));
+        if lines.len() == 3 {
+            break;
+        }
+    }
+    (lines.len() > 1).then_some(lines)
+}
+
+/// True for a text whose first lines are YAML, of which every line would be an error.
+pub(crate) fn is_yaml(text: &str) -> bool {
+    from_yaml(text).is_some()
+}
+
 /// A value that is neither a number nor in quotes.
-fn unquoted(say: impl Fn(String) -> Diagnostic, here: &str) -> Diagnostic {
+fn unquoted(say: impl Fn(String) -> Diagnostic, key: Option<&str>, here: &str) -> Diagnostic {
     match here.trim() {
         "" => say("a value is missing here".into())
             .help("a value is a number, a text in quotes, true, false, a list `[...]` or a table `{...}`"),
@@ -62,6 +104,10 @@ fn unquoted(say: impl Fn(String) -> Diagnostic, here: &str) -> Diagnostic {
             let list = value.split_whitespace().collect::<Vec<_>>().join(", ");
             say(format!("a comma is missing in `{value}`")).help(format!("write `{list}`"))
         }
+        word if is_word(word) && word.len() <= 60 => match key {
+            Some(key) => say("text needs quotes".into()).help(format!("write `{key} = \"{word}\"`")),
+            None => say("text needs quotes".into()).help(format!("write `\"{word}\"`")),
+        },
         value if value.len() > 60 => {
             say(format!("`{}` is no value", shorten(value, 24))).help("write text and expressions in quotes")
         }

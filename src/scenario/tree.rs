@@ -133,7 +133,7 @@ pub(crate) fn parse(source: &SourceFile) -> Result<TomlTable, Vec<Diagnostic>> {
         })
         .collect();
     let mut places = statements::first_errors(&source.text, places.into_iter().collect());
-    if syntax::is_json(&source.text) {
+    if syntax::is_json(&source.text) || syntax::is_yaml(&source.text) {
         places.truncate(1);
     }
     let more = places.len().saturating_sub(MAX_SYNTAX_ERRORS);

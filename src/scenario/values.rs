@@ -24,6 +24,9 @@ pub(crate) fn read_each(reader: &mut PointReader<'_>, val: &TomlValue, dtype: Op
 pub(crate) fn read_random(reader: &mut PointReader<'_>, val: &TomlValue, dtype: Option<DType>) -> Option<FillValues> {
     let TomlKind::Table(t) = &val.kind else {
         reader.report_wrong_type("random", ValueType::Table, val);
+        if let (Some(d), TomlKind::Bool(true)) = (reader.diagnostics.last_mut(), &val.kind) {
+            d.help = Some("write `random = {}`; it may have `seed`, `low` and `high`".into());
+        }
         return None;
     };
     let allowed: Vec<_> = keys::keys_in(KeyPlace::Random).collect();

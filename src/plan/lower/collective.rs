@@ -1,6 +1,7 @@
 //! One rank's part of a collective: its memory, NCCL's count, the factor's bits, and what may overlap.
 use super::super::eval::ranks;
 use super::super::item::{BufferSlice, Factor, FactorNumber, Item, Open};
+use super::super::outside::outside;
 use super::super::rank_op::{Placed, RankCollective, RankOp, Size};
 use super::super::types::{Reduction, Region};
 use super::call::Pointers;
@@ -25,7 +26,8 @@ impl Lowering {
         if root.is_none() && !item.fails {
             let text = format!("root {} is not in the communicator of {}", c.root.value, ranks(n));
             if !self.lenient {
-                return Err(Diagnostic::new(c.root.span, text).help(format!("ranks count from 0 to {}", n - 1)));
+                let list = &self.lowered.unrolled.comms.list;
+                return Err(outside(list, c.comm, ("root", c.root.value, c.root.span), None, None));
             }
             self.lowered.undefined.get_or_insert(text);
         }

@@ -61,7 +61,8 @@ pub fn collective_event(lowered: &LoweredProgram, calls: &[Index]) -> Result<Col
                 first.op.rank, other.op.rank
             );
             let span = |step: StepId| lowered.unrolled.steps[step as usize].span;
-            let d = Diagnostic::new(span(other.step), text).related(span(first.step), "the other call");
+            let d = Diagnostic::new(span(other.step), text);
+            let d = if other.step == first.step { d } else { d.related(span(first.step), "the other call") };
             return Err(
                 match only_counts_differ(&first.op, &other.op).then(|| pieces_of_unlike_length(first.op.op.call)) {
                     Some(help) => d.help(help),

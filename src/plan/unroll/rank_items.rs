@@ -1,6 +1,7 @@
 //! One rank's items of one step.
 use super::super::eval::{Names, Ranked, evaluate, evaluate_whole, named, own, ranks, written};
 use super::super::item::{BufferSlice, Factor, FactorNumber, ItemKind, Open, WrittenSize};
+use super::super::outside::{expression, outside};
 use super::super::place::{BARRIER_IN, BARRIER_OUT};
 use super::super::rank_op::{RankCollective, RankMap, RankMessage, RankOp};
 use super::super::types::{Reduction, StepId};
@@ -227,12 +228,14 @@ impl<'a> Unroll<'a> {
         let inside = (0..member.names.n as i128).contains(&v);
         let id = (self.program.steps.len() - 1) as StepId;
         if !inside && !self.fails(id, member.world) && !self.program.lenient() {
-            let text = format!(
-                "peer {v} of rank {} is not in the communicator of {}",
-                member.names.rank,
-                ranks(member.names.n)
-            );
-            return Err(Diagnostic::new(peer.span, text).help(format!("ranks count from 0 to {}", member.names.n - 1)));
+            let own = own(peer, &member.names)?;
+            return Err(outside(
+                &self.program.comms.list,
+                member.comm,
+                ("peer", v, peer.span),
+                Some(member.names.rank),
+                expression(&own.kind),
+            ));
         }
         Ok(Spanned { value: v, span: peer.span })
     }

@@ -1,0 +1,49 @@
+//! What to write in place of a program that cannot finish.
+use super::super::ranks_hint::find;
+use super::super::types::{StepId, Waiting};
+use crate::ops::Kind;
+use crate::scenario::{Case, Span, Step, StepComm};
+
+const IF_MEANT: &str = "if the hang is meant, say `outcome = \"hang\"`";
+
+/// The likely cure, and how to run the program all the same.
+pub fn against(case: &Case, waiting: &[Waiting], span: impl Fn(StepId) -> Span) -> String {
+    let steps: Option<Vec<&Step>> = waiting.iter().map(|w| find(&case.steps, span(w.step))).collect();
+    let cure = steps.and_then(|steps| cure(case, waiting, &steps));
+    match cure {
+        Some(cure) => format!("{cure}; {IF_MEANT}"),
+        None => "say `outcome = \"hang\"` to run it all the same".to_owned(),
+    }
+}
+
+fn cure(case: &Case, waiting: &[Waiting], steps: &[&Step]) -> Option<String> {
+    let all = |f: fn(&Kind) -> bool| steps.iter().all(|step| f(&step.op.kind));
+    let waits = |rank: &usize| waiting.iter().any(|w| w.rank == *rank);
+    let each_other = waiting.len() > 1 && waiting.iter().all(|w| w.on.iter().any(waits));
+    let (first, others) = steps.split_first()?;
+    if all(|kind| matches!(kind, Kind::Send | Kind::Recv)) && each_other {
+        return Some("use `op = \"send_recv\"`, or put both calls into one `group`".to_owned());
+    }
+    if !all(|kind| matches!(kind, Kind::Collective(_) | Kind::Composite(_))) {
+        return None;
+    }
+    if each_other {
+        return Some("make the calls in the same order on every rank".to_owned());
+    }
+    let one_step = others.iter().all(|step| step.span == first.span);
+    let absent = waiting.iter().all(|w| !w.on.iter().any(waits));
+    if !one_step || !absent || !first.own_ranks {
+        return None;
+    }
+    let in_world = matches!(&first.comm, StepComm::Comm(name) if name.value == "world");
+    // Of more ranks only the first few are told.
+    let told = waiting.len() < 8 || waiting.len() == case.world_size.value;
+    if !in_world || !told {
+        return Some("for all ranks of its communicator leave `ranks` out".to_owned());
+    }
+    let mut ranks: Vec<usize> = waiting.iter().map(|w| w.rank).collect();
+    ranks.sort_unstable();
+    let list = ranks.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
+    let who = if ranks.len() == 1 { format!("rank {list}") } else { format!("the ranks {list}") };
+    Some(format!("for {who} only write `groups = [[{list}]]` in place of `ranks`; for all ranks leave `ranks` out"))
+}

@@ -1,0 +1,33 @@
+//! Sizes as other programs have them, in bytes or with a unit, as numbers of elements.
+use super::tree::{TomlEntry, TomlKind};
+
+/// What to write for a size such as `4MB` or `64k`. Sizes in bytes are those of f32, the type where none is written.
+pub(super) fn elements(text: &str) -> Option<String> {
+    let text = text.trim();
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let number: u64 = text.get(..digits)?.parse().ok()?;
+    let unit = text.get(digits..)?.trim().to_ascii_lowercase();
+    let shift = match unit.trim_end_matches('b').trim_end_matches('i') {
+        "" if unit == "b" => 0,
+        "k" => 10,
+        "m" => 20,
+        "g" => 30,
+        _ => return None,
+    };
+    let number = number.checked_mul(1 << shift)?;
+    if unit.ends_with('b') {
+        return Some(format!("write `count = {}` for so many bytes of f32", number / 4));
+    }
+    Some(format!("write `count = {number}`"))
+}
+
+/// What to write in place of a key for a buffer's size in other programs.
+pub(super) fn size_of_buffer(e: &TomlEntry) -> Option<String> {
+    let TomlKind::Int(size) = e.value.kind else { return None };
+    match &*e.key {
+        "bytes" | "nbytes" | "size_bytes" => Some(format!("write `count = {}`: {size} bytes of f32", size / 4)),
+        "zeros" => Some(format!("write `{{ each = 0, count = {size} }}`")),
+        "ones" => Some(format!("write `{{ each = 1, count = {size} }}`")),
+        _ => None,
+    }
+}
