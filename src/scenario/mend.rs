@@ -65,7 +65,7 @@ pub(crate) fn mend(reader: &mut PointReader<'_>, top: &mut TomlTable) {
     }
 }
 
-/// Number of keys of a table that are compared with the keys that make many cases, each with the whole text.
+/// Number of keys of a table that are looked at for what they mean: each costs a walk through the table, or the whole text.
 const MOST_KEYS: usize = 64;
 
 /// Mends the keys that make many cases of a file, and the names of axes.
@@ -319,8 +319,8 @@ fn mend_keys(reader: &mut PointReader<'_>, table: &mut Cow<'_, TomlTable>, span:
     if table.entries.iter().all(|e| kind.allowed.contains(&&*e.key)) {
         return;
     }
-    let mut at = 0;
-    while at < table.entries.len() && !reader.is_full() {
+    let (mut at, mut unknown_keys) = (0, 0);
+    while at < table.entries.len() && unknown_keys < MOST_KEYS && !reader.is_full() {
         let e = &table.entries[at];
         if kind.allowed.contains(&&*e.key) || &*e.key == "op" || reader.misplaced_key(e, span).is_some() {
             at += 1;
@@ -329,6 +329,7 @@ fn mend_keys(reader: &mut PointReader<'_>, table: &mut Cow<'_, TomlTable>, span:
         let Some(MeantEntry { diagnostic, entry, complete }) = meant_entry(reader, e, table, kind) else {
             if !keys::is_known(&e.key) {
                 mark_incomplete(reader, table);
+                unknown_keys += 1;
             }
             at += 1;
             continue;
