@@ -97,7 +97,7 @@ pub struct SelectionArgs {
     #[arg(long, short = 'k', value_name = "TEXT", help_heading = CASES)]
     pub filter: Vec<String>,
 
-    /// The filter is the whole name of one case, and `not` has no meaning in it.
+    /// The filter is the whole name of one case, and `not` is then part of the name.
     #[arg(long, requires = "filter", help_heading = CASES)]
     pub exact: bool,
 
@@ -139,7 +139,7 @@ pub struct LimitArgs {
     #[arg(long, value_name = "N", value_parser = Limits::operations, help_heading = LIMITS)]
     pub max_file_work: Option<u64>,
 
-    /// Bytes of a scenario file [default: 1MiB].
+    /// Largest scenario file [default: 1MiB].
     #[arg(long, value_name = "BYTES", value_parser = Limits::bytes, help_heading = LIMITS)]
     pub max_file: Option<u64>,
 }
@@ -242,7 +242,7 @@ pub struct RunArgs {
     pub opening_timeout: Option<f64>,
 
     /// Shuffle the order in which the software library's tasks run; the same number gives the same order.
-    #[arg(long, value_name = "N", help_heading = SOFTWARE)]
+    #[arg(long, value_name = "N", value_parser = whole_number, help_heading = SOFTWARE)]
     pub seed: Option<u64>,
 
     /// Messages of up to this many bytes are sent without waiting for their receive (soft backend) [default: 0].
@@ -429,6 +429,11 @@ pub enum AuditFormat {
     Human,
     /// JSON objects, one per line.
     Jsonl,
+}
+
+/// A whole number.
+fn whole_number(text: &str) -> Result<u64, String> {
+    text.parse().map_err(|_| "expected a whole number, 0 or more".to_owned())
 }
 
 /// A number of things of which there must be one.

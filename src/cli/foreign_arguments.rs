@@ -22,6 +22,8 @@ const OPTIONS: &[(&[&str], &str)] = &[
     (&["--tolerance", "--atol", "--rtol"], TOLERANCE),
     (&["-w", "--warmup_iters", "--iters", "--repeat"], REPEATS),
     (&["-x", "--exitfirst"], "`--fail-fast` starts no other case after one has failed"),
+    (&["--json", "--jsonl"], "write `--format jsonl`"),
+    (&["--dry-run"], "`collspec check PATH` checks and runs nothing"),
     (&["--lf", "--last-failed"], "`--failed` runs the cases that failed last time"),
 ];
 
@@ -42,7 +44,12 @@ pub fn message(error: &clap::Error) -> Option<String> {
     };
     let Some(ContextValue::String(given)) = error.get(kind) else { return None };
     let name = given.split('=').next().unwrap_or(given);
-    let (_, help) = table.iter().find(|(names, _)| names.contains(&name))?;
+    let (names, help) = table.iter().find(|(names, _)| names.contains(&name))?;
+    // The parser quotes the first letter of what it takes for several short options, as in `-np`.
+    let typed: Vec<String> = std::env::args_os().map(|arg| arg.to_string_lossy().into_owned()).collect();
+    let longer = |arg: &&String| arg.starts_with(name) && names.contains(&arg.as_str());
+    let name =
+        if typed.iter().any(|arg| arg == name) { name } else { typed.iter().find(longer).map_or(name, |arg| arg) };
     Some(format!("collspec: there is no {what} `{name}`: {help}"))
 }
 
@@ -58,6 +65,8 @@ mod tests {
             |words: &[&str]| Args::try_parse_from(words).err().and_then(|error| message(&error)).unwrap_or_default();
         assert!(of(&["collspec", "run", "--nranks", "4"]).contains("`world_size = 4`"));
         assert!(of(&["collspec", "run", "-np", "4"]).contains("`world_size = 4`"));
+        assert_eq!(of(&["collspec", "run", "--json"]), "collspec: there is no option `--json`: write `--format jsonl`");
+        assert!(of(&["collspec", "run", "--dry-run"]).contains("`collspec check PATH`"));
         assert!(of(&["collspec", "run", "--atol=1e-6"]).contains("close(out"));
         assert!(of(&["collspec", "test"]).contains("`collspec run PATH`"));
         assert_eq!(of(&["collspec", "run", "--jbos", "4"]), "", "the parser's own message has the nearest option");

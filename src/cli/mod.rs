@@ -61,7 +61,7 @@ fn without_arguments() -> ExitCode {
     let help = args::Args::command().render_help();
     let mut to = terminal::err();
     let _ = write!(to, "{}", help.ansi());
-    let _ = writeln!(to, "\n{}", places::what_is_here("collspec run"));
+    let _ = writeln!(to, "\ncollspec: {}", places::what_is_here("collspec run"));
     exit::Exit::WRONG_INPUT.into()
 }
 

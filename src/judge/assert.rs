@@ -4,9 +4,10 @@ use super::consequences::is_certain;
 use super::expect::is_undefined;
 use super::findings::{FindingCollector, Priority};
 use super::outputs::whole_buffer;
+use super::tolerance::{self, Nearness};
 use super::{Finding, Lane, Subject, message};
 use crate::expr::map::element_value;
-use crate::expr::{EvalError, Expr, ExprNode, Func, Mode, Scope, Value};
+use crate::expr::{BinOp, EvalError, Expr, ExprNode, Func, Mode, Scope, Value};
 use crate::job::Observation;
 use crate::num::{DType, get_element};
 use crate::oracle::interpreter::region_bytes;
@@ -200,6 +201,9 @@ impl AssertCheck<'_> {
     /// Says whether the right results would meet the assert, or miss it too.
     fn blame(&self, finding: &mut Finding, observed: &HashMap<&str, (DType, &[u8])>, total: u64) {
         let Self { plan, last, rank, used, .. } = *self;
+        if used.buffers.is_empty() && used.steps.is_empty() {
+            finding.advice = Some("no result is in it: it fails on every run".into());
+        }
         if used.buffers.is_empty() || !used.steps.is_empty() {
             return;
         }
@@ -213,11 +217,44 @@ impl AssertCheck<'_> {
         let Some(right) = used.buffers.iter().map(named).collect::<Option<HashMap<_, _>>>() else { return };
         if right == *observed {
             let words = "the library's result is what the oracle expects; the assert is probably wrong";
-            finding.advice = Some(words.into());
+            finding.advice = Some(self.closeness_advice().unwrap_or_else(|| words.into()));
             return;
         }
         let holds = |i| self.assertion.value.eval(&self.scope(&right, i, false), Mode::Float);
         finding.follows = (0..total).all(|i| holds(i).is_ok_and(|value| value.truth() && !value.as_f64().is_nan()));
+    }
+
+    /// For `==` between two sides that are near each other on all ranks: the `close` to write instead.
+    fn closeness_advice(&self) -> Option<String> {
+        const MAX_ELEMENTS: u64 = 1 << 16;
+        let Self { plan, observation, used, assertion, .. } = *self;
+        let ExprNode::Binary(BinOp::Eq, left, right) = &assertion.value.node else { return None };
+        let (left_text, right_text) = assertion.value.text.split_once("==")?;
+        let dtypes = used.buffers.iter().filter_map(|buf| Some(plan.buffers.get(*buf)?.dtype));
+        let mut nearness = Nearness::of_types(dtypes)?;
+        let mut elements = 0;
+        for rank in 0..plan.n {
+            let other = Self { rank, ..*self };
+            let named = |buf: &BufId| Some((plan.buffers.get(*buf)?, final_bytes(plan, observation, *buf, rank)?));
+            let Some(buffers) = used.buffers.iter().map(named).collect::<Option<Vec<_>>>() else { continue };
+            let buffers = buffers.into_iter().map(|(buffer, bytes)| (buffer.name.as_str(), bytes)).collect();
+            let places = used.elementwise.first().map(|buf| plan.buffers.get(*buf).and_then(|b| b.places.get(rank)));
+            let count = places.map_or(1, |place| place.copied().flatten().map_or(0, |place| place.count));
+            elements += count;
+            if elements > MAX_ELEMENTS {
+                return None;
+            }
+            for i in 0..count {
+                let scope = other.scope(&buffers, i, false);
+                let side = |node: &ExprNode| Some(node.eval(&scope, Mode::Float).ok()?.as_f64());
+                nearness.add(side(left)?, side(right)?);
+            }
+        }
+        let (words, tolerance) = nearness.tolerance()?;
+        let advised = tolerance::within(left_text.trim(), right_text.trim(), tolerance);
+        // Sides that cannot stand alone, as in `(a == b) * c`, give no expression.
+        crate::expr::parse(&advised).ok()?;
+        Some(format!("the library's result is {words}; `==` compares exactly: write `{advised}`"))
     }
 
     fn scope<'b>(&'b self, buffers: &'b HashMap<&str, (DType, &'b [u8])>, i: u64, telling: bool) -> AssertScope<'b> {

@@ -2,11 +2,15 @@
 use super::outcome::code_name;
 use crate::job::{Ended, NOT_NCCL, Observation, RankEnd};
 use crate::plan::{Foresight, Plan};
+use crate::scenario::ExpectedOutcome;
 
 /// The `outcome` that fits the ending of a run; `None` if no file can expect it.
 pub(crate) fn outcome(plan: &Plan, observation: &Observation) -> Option<String> {
     match &observation.ended {
-        Ended::Done => Some("if that is right, write `outcome = \"ok\"` or leave it out".into()),
+        Ended::Done if plan.case.outcome.iter().any(|o| o.value.iter().any(is_error)) => {
+            Some("delete `outcome`, or put `error` on the step that must fail".into())
+        }
+        Ended::Done => Some("if that is right, delete `outcome`".into()),
         Ended::Errored => {
             let code = observation.ranks.iter().find_map(|rank| match rank.end {
                 RankEnd::Error { code, .. } => Some(code),
@@ -25,6 +29,10 @@ pub(crate) fn outcome(plan: &Plan, observation: &Observation) -> Option<String> 
         }
         Ended::Hung { .. } | Ended::Crashed { .. } => None,
     }
+}
+
+fn is_error(expected: &ExpectedOutcome) -> bool {
+    matches!(expected, ExpectedOutcome::Error(_))
 }
 
 /// The `error` of a step that fits the answer of its call.

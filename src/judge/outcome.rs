@@ -27,13 +27,16 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
     let admissible = plan.case.outcome.as_ref().map_or(&default[..], |o| o.value.as_slice());
     let ending = describe_ending(plan, observation);
     if !admissible.iter().any(|e| is_expected(plan, e, observation)) {
-        let wanted: Vec<String> = admissible.iter().map(expected_name).collect();
-        let wanted = wanted.join(" or ");
+        let names: Vec<String> = admissible.iter().map(expected_name).collect();
         let text = match outcome_of(observation) {
-            Outcome::Ok => format!("the case ran to its end, but the outcome must be {wanted}"),
+            Outcome::Ok => {
+                let quoted: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+                format!("the case ended without an error, but `outcome` says {}", quoted.join(" or "))
+            }
             _ if plan.case.outcome.is_none() => ending.clone(),
-            _ => format!("the outcome must be {wanted}, but it was: {ending}"),
+            _ => unexpected_ending(admissible, observation, &ending),
         };
+        let wanted = names.join(" or ");
         let mut finding = message::about(Subject::Ending, text, wanted, ending);
         finding.span = plan.case.outcome.as_ref().map(|o| o.span);
         finding.advice = plan.case.outcome.as_ref().and_then(|_| fitting_words::outcome(plan, observation));
@@ -86,6 +89,35 @@ fn exited_on_purpose(plan: &Plan, observation: &Observation) -> bool {
         RankEnd::Running { call } => plan.programs.get(rank).and_then(|p| p.get(call as usize)).is_some_and(is_exit),
         _ => false,
     })
+}
+
+/// What happened in place of what the file's `outcome` admits.
+fn unexpected_ending(admissible: &[ExpectedOutcome], observation: &Observation, ending: &str) -> String {
+    let wanted: Vec<String> = admissible.iter().map(expected_ending).collect();
+    let wanted = wanted.join(" or ");
+    let (happened, details) = match &observation.ended {
+        Ended::Done => ("the case ended without an error", format!(": {ending}")),
+        Ended::Errored => ("the case ended with an error", format!(": {ending}")),
+        Ended::Hung { .. } => ("the case hung", ending.strip_prefix("hang").unwrap_or(ending).to_owned()),
+        Ended::Crashed { .. } => ("the process died", ending.strip_prefix("crash").unwrap_or(ending).to_owned()),
+    };
+    const OPENING: &str = " while making communicators";
+    match details.strip_prefix(OPENING) {
+        Some(details) => format!("{happened}{OPENING}, expected {wanted}{details}"),
+        None => format!("{happened}, expected {wanted}{details}"),
+    }
+}
+
+/// An outcome within a sentence.
+fn expected_ending(expected: &ExpectedOutcome) -> String {
+    match expected {
+        ExpectedOutcome::Ok => "no error".into(),
+        ExpectedOutcome::Error(None) => "an error".into(),
+        ExpectedOutcome::Error(Some(code)) => code_name(code.0),
+        ExpectedOutcome::Hang => "a hang".into(),
+        ExpectedOutcome::Crash => "a crash".into(),
+        ExpectedOutcome::Refused => "a refusal".into(),
+    }
 }
 
 /// The outcome as a file writes it.
@@ -153,12 +185,27 @@ fn describe_ending(plan: &Plan, observation: &Observation) -> String {
                 })
                 .take(8)
                 .collect();
-            let detail = if waits.is_empty() { at.join(", ") } else { with_comm_names(plan, waits) };
+            let detail = if waits.is_empty() { at.join(", ") } else { with_comm_names(plan, &most_telling(waits)) };
             let detail = if detail.is_empty() { detail } else { format!(": {detail}") };
             format!("hang{} ({how}){detail}", opening(*o))
         }
         Ended::Crashed { how, opening: o } => format!("crash{}: {how}", opening(*o)),
     }
+}
+
+/// The software library's lines about who waits: disagreements first, which are the reason, and nothing of what only stands
+/// behind another wait of the same rank.
+fn most_telling(waits: &str) -> String {
+    const BEHIND: &str = " waits for its stream";
+    let waiting =
+        |line: &str, rank: &str| line.contains(&format!(": rank {rank} waits for ")) && !line.ends_with(BEHIND);
+    let is_told = |line: &str| match line.strip_suffix(BEHIND).and_then(|front| front.rsplit_once(": rank ")) {
+        Some((_, rank)) => !waits.lines().any(|other| waiting(other, rank)),
+        None => true,
+    };
+    let mut lines: Vec<&str> = waits.lines().filter(|line| is_told(line)).collect();
+    lines.sort_by_key(|line| !line.contains(": the ranks disagree:"));
+    lines.join("\n")
 }
 
 /// The software library's words with the names of communicators for their numbers.
@@ -293,11 +340,11 @@ fn report_code(
 ) {
     let step = plan.steps.get(step);
     let label = step.map_or("a call", |s| s.label.as_str());
-    let text = format!("rank {rank}: {label} answered {actual}, expected {expected}");
+    let text = format!("rank {rank}: {label} returned {actual}, expected {expected}");
     let advice = step.and_then(|_| fitting_words::error(&expected, &actual));
     let mut finding = Finding { advice, ..message::about(Subject::Error, text, expected, actual) };
     finding.rank = Some(rank);
     finding.step = step.map(|s| s.label.clone());
-    finding.span = step.map(|s| s.span);
+    finding.span = step.map(|s| s.error_span.unwrap_or(s.span));
     collector.add(Priority::default(), finding);
 }

@@ -40,6 +40,9 @@ pub(crate) fn recognise(
     }
 }
 
+/// Number of wrong elements up to which irregular ones are listed.
+const MAX_LISTED: usize = 4;
+
 /// The pattern of the wrong elements' positions.
 pub(crate) fn positions_pattern(wrong: &[u64], of: u64) -> Option<String> {
     let (first, last) = (*wrong.first()?, *wrong.last()?);
@@ -66,6 +69,10 @@ pub(crate) fn positions_pattern(wrong: &[u64], of: u64) -> Option<String> {
             k => format!("{k}th"),
         };
         return Some(format!("every {ordinal} element from {first} to {last}"));
+    }
+    if let (Some((last, others)), 2..=MAX_LISTED) = (wrong.split_last(), wrong.len()) {
+        let others: Vec<String> = others.iter().map(u64::to_string).collect();
+        return Some(format!("{} and {last}", others.join(", ")));
     }
     // Irregular positions, most of those from the first wrong element to the end.
     (last + 1 == of && count * 2 > of - first).then(|| format!("scattered from element {first} to the end"))

@@ -50,8 +50,54 @@ pub(crate) fn advice(plan: &Plan, observation: &Observation, expectation: &Expec
 }
 
 /// The expression that is true if a number is near another one.
-fn within(number: &str, other: &str, tolerance: f64) -> String {
+pub(crate) fn within(number: &str, other: &str, tolerance: f64) -> String {
     format!("close({number}, {other}, {tolerance:e})")
+}
+
+/// How near the two sides of an `assert` with `==` are to each other.
+pub(crate) struct Nearness {
+    /// Half a unit in the last place of 1, in the coarsest of the types.
+    step: f64,
+    most: f64,
+    scale: f64,
+}
+
+impl Nearness {
+    /// Nothing compared yet, between buffers of these types; `None` unless all of them are floating point.
+    pub(crate) fn of_types(dtypes: impl Iterator<Item = DType>) -> Option<Self> {
+        let mut step = 0.0f64;
+        for dtype in dtypes {
+            step = step.max(half_unit(dtype)?);
+        }
+        (step > 0.0).then_some(Self { step, most: 0.0, scale: 0.0 })
+    }
+
+    /// Compares two values.
+    pub(crate) fn add(&mut self, left: f64, right: f64) {
+        let difference = (left - right).abs();
+        // An infinity or NaN on one side is near nothing.
+        self.most = if left == right { self.most } else { self.most.max(difference) };
+        if !difference.is_finite() && left != right {
+            self.most = f64::INFINITY;
+        }
+        self.scale = self.scale.max(left.abs().min(right.abs()));
+    }
+
+    /// What the result is, in words, and a tolerance with room for other roundings; `None` if the sides are not near.
+    pub(crate) fn tolerance(&self) -> Option<(&'static str, f64)> {
+        const CLOSE: f64 = 1e-6;
+        let Self { step, most, scale } = *self;
+        let near = most > 0.0 && scale.is_finite() && most <= scale * step.sqrt().max(CLOSE);
+        // A few roundings; more than that was not lost by rounding.
+        let rounded = most <= 16.0 * step * scale;
+        let words = if rounded { "a legal rounding" } else { "what the oracle expects" };
+        near.then(|| (words, rounded_up(2.0 * (most + scale * step))))
+    }
+}
+
+/// Half a unit in the last place of 1; `None` for whole numbers.
+fn half_unit(dtype: DType) -> Option<f64> {
+    Some(0.5f64.powi(FloatFormat::of(dtype)?.precision() as i32))
 }
 
 /// The expected and the observed values of all ranks that have the buffer.
@@ -96,7 +142,7 @@ impl Rows {
 
     /// A tolerance with room for other roundings; `None` if the values differ by more than roundings do.
     fn tolerance(&self) -> Option<f64> {
-        let step = 0.5f64.powi(FloatFormat::of(self.dtype)?.precision() as i32);
+        let step = half_unit(self.dtype)?;
         let difference = |(bits, value): (u64, f64)| {
             let expected = decode_f64(self.dtype, bits);
             // The expected value was rounded to the type; in an assert it is not.

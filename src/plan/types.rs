@@ -140,6 +140,8 @@ pub struct PlanStep {
     pub label: String,
     /// Expected codes by world rank, where the step says `error` (`None` inside: any error).
     pub error: Vec<(usize, Option<nccl_sys::ncclResult_t>)>,
+    /// Where `error` is written, if it is.
+    pub error_span: Option<Span>,
 }
 
 /// Part of a buffer on one rank.

@@ -242,7 +242,12 @@ impl<'a> Unroll<'a> {
         let id = self.program.steps.len() as StepId;
         let round = position.t.map_or(String::new(), |t| format!(", round {t}"));
         let label = format!("step {} ({}{round})", position.path, step.op.name);
-        self.program.steps.push(PlanStep { span: step.span, label, error: Vec::new() });
+        self.program.steps.push(PlanStep {
+            span: step.span,
+            label,
+            error: Vec::new(),
+            error_span: step.error.as_ref().map(|error| error.span),
+        });
         self.program.units.push(id);
         id
     }

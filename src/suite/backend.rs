@@ -40,6 +40,7 @@ impl BackendChoice {
             "auto" => Ok(Self::Auto),
             "soft" => Ok(Self::Soft),
             "nccl" => Ok(Self::Nccl),
+            "gpu" | "cuda" => Err("did you mean nccl? the backends are auto, soft and nccl".to_owned()),
             _ => Err("the backends are auto, soft and nccl".to_owned()),
         }
     }

@@ -103,8 +103,7 @@ fn a_communicator_that_hangs_is_called_by_its_name_in_the_file() {
     for words in
         ["communicator `pairs` of ranks 0 and 1, operation number 1", "communicator `world`, operation number 1"]
     {
-        let line =
-            format!("  ending: the outcome must be error, but it was: hang (stuck: no rank can continue): {words}");
+        let line = format!("  ending: the case hung, expected an error (stuck: no rank can continue): {words}");
         has(&run, &[&line, "write `outcome = \"hang\"`"]);
     }
     assert!(!run.out.contains("communicator #"), "{run}");

@@ -105,7 +105,38 @@ fn an_assert_shows_both_sides_with_enough_digits() {
         finding.text,
         "rank 0: assert `rank == 5` does not hold: 0 == 5, where rank is 0; nor does it on ranks 1 and 2, with other values"
     );
-    assert!(advice(&perfect(&text("out == 0.3")).findings[0]).ends_with("the assert is probably wrong"));
+    assert!(advice(&perfect(&text("out == 0.7")).findings[0]).ends_with("the assert is probably wrong"));
+    assert_eq!(advice(&perfect(&text("n == 4")).findings[0]), "no result is in it: it fails on every run");
+}
+
+#[test]
+fn an_exact_comparison_of_near_values_is_answered_with_close() {
+    let text = |head: &str, assert: &str| format!("{ROUNDED}{head}assert = [\"{assert}\"]\n");
+    for (head, assert, words) in [
+        ("inputs = { each = \"0.1\", count = 2 }\n", "out == 0.3", "a legal rounding"),
+        ("inputs = { each = \"0.1 * i\", count = 9 }\n", "i * 0.3 == out", "a legal rounding"),
+        ("inputs = { each = \"-0.1 * rank\", count = 1 }\n", "out[0] == 0.1 - 0.4", "a legal rounding"),
+        ("dtype = \"bf16\"\ninputs = [[0.1], [1.1], [2.1]]\n", "out == 3.3", "a legal rounding"),
+        ("dtype = \"f64\"\ninputs = { each = 0.5, count = 1 }\n", "out == 1.5 + 1e-12", "what the oracle expects"),
+    ] {
+        let (text, verdict) = (text(head, assert), perfect(&text(head, assert)));
+        let finding = verdict.findings.first().unwrap_or_else(|| panic!("passes: {text}"));
+        let start = format!("the library's result is {words}; `==` compares exactly: write `close(");
+        assert!(advice(finding).starts_with(&start), "{finding:#?}");
+        let advised = advice(finding).rsplit_once("write `").unwrap().1.trim_end_matches('`');
+        let better = perfect(&text.replace(assert, advised));
+        assert_eq!(better.status, Status::Pass, "{advised}\n{:#?}", better.findings);
+    }
+    for (head, assert) in [
+        ("inputs = { each = 0.5, count = 1 }\n", "out == 1.6"),
+        ("inputs = { each = 0.5, count = 1 }\n", "(out == 1.5000001) * 1"),
+        ("dtype = \"i32\"\ninputs = { each = 10000000, count = 1 }\n", "out == 30000001"),
+        ("inputs = { each = 0, count = 1 }\n", "out == 1e-30"),
+        ("inputs = { each = \"inf\", count = 1 }\n", "out == 1"),
+    ] {
+        let verdict = perfect(&text(head, assert));
+        assert!(advice(&verdict.findings[0]).ends_with("the assert is probably wrong"), "{:#?}", verdict.findings);
+    }
 }
 
 const THREE_STEPS: &str = r#"
@@ -189,7 +220,7 @@ fn a_wrong_word_about_the_ending_is_answered_with_the_right_one() {
     });
     assert_eq!(advice(&hung.findings[0]), "the case hung; if that is right, write `outcome = \"hang\"`");
     let text = &hung.findings[0].text;
-    assert!(text.starts_with("the outcome must be error, but it was: hang (stuck: no rank can continue): "), "{text}");
+    assert!(text.starts_with("the case hung, expected an error (stuck: no rank can continue): "), "{text}");
     assert!(text.ends_with("communicator `part`, operation number 1: rank 1 waits; communicator #99: so does rank 7"));
     let sum = |line: &str| format!("{line}\n{ROUNDED}inputs = [[1], [2], [3]]\n");
     let fail = |_: &TestCase, seen: &mut Observation| {
@@ -202,7 +233,7 @@ fn a_wrong_word_about_the_ending_is_answered_with_the_right_one() {
     let reason = after(&sum("outcome = \"error\"\nreason = \"count\""), fail);
     assert!(advice(&reason.findings[0]).ends_with("`reason = \"the root is 9\"`"), "{:?}", reason.findings);
     let fine = after(&sum("outcome = \"error\""), |_, _| {});
-    assert!(advice(&fine.findings[0]).contains("write `outcome = \"ok\"`"), "{:?}", fine.findings);
+    assert!(advice(&fine.findings[0]).starts_with("delete `outcome`, or put `error`"), "{:?}", fine.findings);
     // Nobody has said anything about the ending: there are no words to mend.
     assert_eq!(after(&sum(""), fail).findings[0].advice, None);
 }

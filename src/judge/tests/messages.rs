@@ -143,7 +143,11 @@ fn endings() {
     // A run to the end where an error must come.
     let verdict = ending(&format!("outcome = \"error\"\n{ADD}"), &|_| {});
     assert_eq!(verdict.status, Status::Fail);
-    assert!(verdict.findings[0].text.contains("ran to its end"), "{:?}", verdict.findings);
+    assert!(
+        verdict.findings[0].text.contains("ended without an error, but `outcome` says `error`"),
+        "{:?}",
+        verdict.findings
+    );
 }
 
 #[test]
@@ -164,7 +168,7 @@ steps = [
     let mut none = right.clone();
     none.ranks[1].codes.clear();
     let verdict = planned.judge(&[none]);
-    assert!(verdict.findings[0].text.contains("answered ok, expected invalid_argument"), "{:?}", verdict.findings);
+    assert!(verdict.findings[0].text.contains("returned ok, expected invalid_argument"), "{:?}", verdict.findings);
     assert_eq!(verdict.findings[0].rank, Some(1));
     let mut other = right.clone();
     other.ranks[0].codes[0].1 = 5;

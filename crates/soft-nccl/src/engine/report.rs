@@ -2,7 +2,6 @@
 use super::State;
 use super::task::Parked;
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write;
 
 impl State {
     /// A line for every waiting task and host thread, and one for every operation on which ranks disagree.
@@ -46,12 +45,10 @@ impl State {
             let different: BTreeSet<&String> = ranks.values().collect();
             if different.len() > 1 {
                 let comm = self.comm_text(shared);
-                let mut line = format!("{comm}, operation number {sequence}: the ranks disagree:");
-                for (rank, text) in &ranks {
-                    // Writing to a string cannot fail.
-                    let _ = write!(line, " rank {rank} asked for {text};");
-                }
-                lines.insert(line);
+                let asked: Vec<String> =
+                    ranks.iter().map(|(rank, text)| format!("rank {rank} asked for {text}")).collect();
+                let asked = asked.join("; ");
+                lines.insert(format!("{comm}, operation number {sequence}: the ranks disagree: {asked}"));
             }
         }
         lines.extend(self.unconnected());
