@@ -5,7 +5,10 @@ use super::expr_fill::Fraction;
 use super::inputs::{content_count, fits, have_values};
 use super::resolve::dedupe;
 use super::types::{Buffer, Plan};
-use crate::scenario::{BufferContent, Diagnostic, Expectation, FillTable, FillValues, RowKind, Span};
+use crate::ops::{Kind, Who};
+use crate::scenario::{
+    BufferContent, Diagnostic, Expectation, FillTable, FillValues, NumberByRankKind, RowKind, Span, Step, StepComm,
+};
 
 /// What is wrong with `expect` and `assert`.
 pub fn diagnostics(plan: &Plan) -> Vec<Diagnostic> {
@@ -67,7 +70,8 @@ fn one(plan: &Plan, e: &Expectation) -> Result<(), Diagnostic> {
                 want,
                 if want == 1 { "is" } else { "are" }
             );
-            return Err(Diagnostic::new(count_span(e, rank), text));
+            let d = Diagnostic::new(count_span(e, rank), text);
+            return Err(if want == 0 { off_the_root(plan, e, rank).unwrap_or(d) } else { d });
         }
     }
     // An expectation that gives a count has checked at least that.
@@ -97,6 +101,35 @@ pub fn check_elements(plan: &Plan) -> Result<(), Vec<Diagnostic>> {
     let wrong = plan.case.expect.iter().filter_map(|e| of(e).err());
     let wrong: Vec<Diagnostic> = wrong.chain(asserts::check_elements(plan)).collect();
     if wrong.is_empty() { Ok(()) } else { Err(dedupe(wrong)) }
+}
+
+/// An empty row for a rank on which a collective leaves its output alone.
+fn off_the_root(plan: &Plan, e: &Expectation, rank: usize) -> Option<Diagnostic> {
+    let BufferContent::Rows(rows) = &e.content else { return None };
+    let writes = |step: &&Step| step.output.as_ref().is_some_and(|out| out.name == e.target.name);
+    let mut writers = plan.case.steps.iter().filter(writes);
+    let (step, None) = (writers.next()?, writers.next()) else { return None };
+    let Kind::Collective(op) = &step.op.kind else { return None };
+    let root = match step.root.as_ref().map(|root| &root.kind) {
+        None => 0,
+        Some(NumberByRankKind::Int(root)) => usize::try_from(*root).ok()?,
+        Some(_) => return None,
+    };
+    let in_world = matches!(&step.comm, StepComm::Comm(name) if name.value == "world");
+    if op.writers == Who::All || rank == root || !in_world {
+        return None;
+    }
+    let text = |span: Span| plan.case.file.text.get(span.start..span.end).unwrap_or_default();
+    let shown: Vec<&str> = rows
+        .iter()
+        .map(|row| match &row.kind {
+            RowKind::Elements(list) if list.is_empty() => "\"untouched\"",
+            _ => text(row.span),
+        })
+        .collect();
+    let key = if text(e.target.span) == "expect" { "expect".to_owned() } else { format!("expect.{}", e_name(e)) };
+    let message = format!("`{}` writes `{}` on its root alone, rank {root}", step.op.name, e_name(e));
+    Some(Diagnostic::new(row_span(e, rank), message).help(format!("write `{key} = [{}]`", shown.join(", "))))
 }
 
 fn e_name(e: &Expectation) -> &str {

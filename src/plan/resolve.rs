@@ -72,6 +72,11 @@ pub fn resolve(p: &mut Program) -> Result<Sizes, Vec<Diagnostic>> {
             break;
         }
     }
+    // Whatever follows from a buffer that is read too early is not told too.
+    r.diags.extend(open.iter().filter_map(|at| r.read_too_early(*at)).collect::<Vec<_>>());
+    if !r.diags.is_empty() {
+        return Err(dedupe(r.diags));
+    }
     for at in open {
         if let Some(d) = r.unresolved(at) {
             r.diags.push(d);
@@ -430,6 +435,31 @@ impl Resolver<'_> {
             format!("nothing says how many elements {name} has on rank {rank}"),
         )
         .help("add `count`")
+    }
+
+    /// A map that reads what only it or later steps write.
+    fn read_too_early(&self, at: (usize, usize)) -> Option<Diagnostic> {
+        let (rank, index) = at;
+        let items = self.p.items.get(rank)?;
+        let item = items.get(index)?;
+        let ItemKind::Op(RankOp::Map(map)) = &item.kind else { return None };
+        let buf = map.reads.first()?.buf;
+        let writes = |i: &super::item::Item| i.kind.writes().iter().any(|slice| slice.buf == buf);
+        let first = items.iter().position(writes).filter(|first| *first >= index)?;
+        let name = self.p.names.get(buf).filter(|name| name.input.is_none())?.name.as_str();
+        let writer = items.get(first)?.span;
+        let d = Diagnostic::new(item.span, format!("`{name}` is read here, and no step before writes it"));
+        if writer != item.span {
+            return Some(d.related(writer, "this step writes it").help("move that step before this one"));
+        }
+        let input = self.p.names.iter().find(|other| other.input.is_some());
+        let start = input.map(|input| {
+            format!("before with `{{ op = \"map\", expr = \"0 * {}\", out = \"{name}\" }}`, or ", input.name)
+        });
+        Some(d.help(format!(
+            "start it {}in `inputs`: `inputs.{name} = {{ each = 0, count = 4 }}`",
+            start.unwrap_or_default()
+        )))
     }
 
     fn unresolved(&self, at: (usize, usize)) -> Option<Diagnostic> {

@@ -411,7 +411,8 @@ fn read_fill_table(
     }
     let text = matches!(values, FillValues::Template(_) | FillValues::Texts(_));
     // A key that nobody understood may have meant the count.
-    let understood = table.entries.iter().all(|e| keys::find(KeyPlace::Buffer, &e.key).is_some());
+    let understood = table.entries.iter().all(|e| keys::find(KeyPlace::Buffer, &e.key).is_some())
+        && !reader.mended.advice.contains_key(foreign_words::SIZES_AS_AXIS);
     let unsaid = entry.is_none() && !given && !text && !r.counted && understood;
     if r.usage == ContentUse::Input && unsaid && reader.diagnostics.len() == before {
         let shown = if r.name == "in" { "inputs" } else { r.name };

@@ -2,6 +2,8 @@
 //! The messages about unknown words look here before they look for a slip.
 mod table;
 
+pub(super) use table::SIZES_AS_AXIS;
+
 use super::keys::KeyPlace;
 use table::FOREIGN_WORDS;
 

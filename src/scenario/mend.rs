@@ -326,7 +326,7 @@ fn mend_keys(reader: &mut PointReader<'_>, table: &mut Cow<'_, TomlTable>, span:
             at += 1;
             continue;
         }
-        let Some(MeantEntry { diagnostic, entry, complete }) = meant_entry(reader, e, table, kind) else {
+        let Some(MeantEntry { diagnostic, entry, complete, advice }) = meant_entry(reader, e, table, kind) else {
             if !keys::is_known(&e.key) {
                 mark_incomplete(reader, table);
                 unknown_keys += 1;
@@ -334,7 +334,16 @@ fn mend_keys(reader: &mut PointReader<'_>, table: &mut Cow<'_, TomlTable>, span:
             at += 1;
             continue;
         };
-        reader.report(diagnostic);
+        // Keys with one cure are one mistake, such as `atol` and `rtol`.
+        let told = advice.and_then(|advice| reader.mended.advice.get(advice)).copied();
+        match told.and_then(|at| reader.diagnostics.get_mut(at)) {
+            Some(first) if first.related.len() < 4 => first.related.push((e.key_span, "here too".into())),
+            Some(_) => {}
+            None => {
+                reader.mended.advice.extend(advice.map(|advice| (advice, reader.diagnostics.len())));
+                reader.report(diagnostic);
+            }
+        }
         if !complete || entry.is_none() {
             mark_incomplete(reader, table);
         }
@@ -364,6 +373,8 @@ struct MeantEntry {
     entry: Option<TomlEntry>,
     /// False if other keys are needed too, which the diagnostic names.
     complete: bool,
+    /// The help, of a word that no key stands for.
+    advice: Option<&'static str>,
 }
 
 /// `None` if nothing like the key is known.
@@ -381,6 +392,7 @@ fn meant_entry(reader: &PointReader<'_>, e: &TomlEntry, table: &TomlTable, kind:
         diagnostic: d.clone().help(help),
         entry: free(ours).then(|| TomlEntry { key: ours.into(), key_span: e.key_span, value }),
         complete,
+        advice: None,
     };
     if kind.place == KeyPlace::File && e.key.starts_with("NCCL_") {
         return Some(meant("", e.value.clone(), format!("write `env.{} = {}`", e.key, reader.shown(&e.value)), true));
@@ -395,7 +407,8 @@ fn meant_entry(reader: &PointReader<'_>, e: &TomlEntry, table: &TomlTable, kind:
         if kind.place == KeyPlace::File && kind.op.is_some() {
             help = help.replace("BUFFER", "out");
         }
-        return Some(meant(ours, value, help, word.help.is_empty()));
+        let advice = Some(word.help).filter(|_| word.ours.is_empty());
+        return Some(MeantEntry { advice, ..meant(ours, value, help, word.help.is_empty()) });
     }
     if keys::is_known(&e.key) {
         return None;

@@ -9,7 +9,7 @@ use super::units;
 use super::variables::AllowEnv;
 use crate::expr::{self, BUILTIN_NAMES, Expr, NameUse, ParseError, UseKind, Value};
 use crate::suggest::nearest;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// The value of an axis at a point of the matrix.
@@ -61,6 +61,8 @@ pub(crate) struct Mended {
     pub incomplete_steps: HashSet<Span>,
     /// Names of buffers, communicators, streams and steps that nothing defines. Each is reported where it is used first.
     pub unknown_names: HashSet<String>,
+    /// The help for keys that no key of the language stands for, and the number of the diagnostic that gives it.
+    pub advice: HashMap<&'static str, usize>,
 }
 
 /// The names that are allowed in an expression.
@@ -561,6 +563,9 @@ impl PointReader<'_> {
             }
             _ => {
                 self.report_wrong_type("ranks", ValueType::Ranks, val);
+                if let (Some(d), TomlKind::Int(rank)) = (self.diagnostics.last_mut(), &val.kind) {
+                    d.help = Some(format!("write `ranks = [{rank}]`"));
+                }
                 None
             }
         }

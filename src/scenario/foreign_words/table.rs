@@ -67,7 +67,9 @@ const TO_ROOT: &[&str] = &["reduce", "gather"];
 const PAIRWISE: &[&str] = &["send", "recv", "send_recv"];
 
 const NO_TOLERANCE: &str = "`expect` is compared exactly, and a run without it is judged with every rounding that NCCL may make; a tolerance stands in `assert = [\"close(BUFFER, VALUE, {})\"]`";
-const SIZES_AS_AXIS: &str = "sizes are an axis, in elements: `matrix.count = [1, 1024, 1048576]`";
+/// The help where sizes of other programs stand.
+pub(in crate::scenario) const SIZES_AS_AXIS: &str =
+    "sizes are an axis, in elements: `matrix.count = [1, 1024, 1048576]`";
 const COUNTS_OF_PIECES: &str = "`counts` says what every rank sends: `counts = [[0, 1], [2, 3]]`, where row r, column j is what rank r sends to rank j";
 const NO_PLACES_OF_PIECES: &str = "leave it out: the pieces lie one after the other, in rank order";
 const ALWAYS_ASYNCHRONOUS: &str =
