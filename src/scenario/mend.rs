@@ -337,9 +337,9 @@ fn mend_keys(reader: &mut PointReader<'_>, table: &mut Cow<'_, TomlTable>, span:
         // Keys with one cure are one mistake, such as `atol` and `rtol`.
         let told = advice.and_then(|advice| reader.mended.advice.get(advice)).copied();
         match told.and_then(|at| reader.diagnostics.get_mut(at)) {
-            Some(first) if first.related.len() < 4 => first.related.push((e.key_span, "here too".into())),
-            Some(_) => {}
-            None => {
+            Some(first) if first.related.len() < 16 => first.related.push((e.key_span, "here too".into())),
+            // More of them are told on their own, so that the bound on diagnostics ends the search in a hostile file.
+            _ => {
                 reader.mended.advice.extend(advice.map(|advice| (advice, reader.diagnostics.len())));
                 reader.report(diagnostic);
             }
