@@ -46,10 +46,13 @@ pub fn expression(kind: &NumberByRankKind) -> Option<&str> {
     }
 }
 
-/// How a neighbour is written where the last rank meets the first.
+/// How neighbours are written in a ring and in a chain, for the peer of a neighbour that is outside.
 fn ring(text: &str) -> Option<String> {
     let sign = ["+", "-"].into_iter().find(|sign| text.contains(sign))?;
     let (rank, number) = text.split_once(sign)?;
     let neighbour = rank.trim() == "rank" && number.trim().bytes().all(|b| b.is_ascii_digit());
-    neighbour.then(|| format!("for a ring write `({text}) % n`, for a chain say with `ranks` who runs the step"))
+    neighbour.then(|| {
+        let ring = "for a ring write `to = \"(rank + 1) % n\"` and `from = \"(rank - 1) % n\"` (or `peer` so)";
+        format!("{ring}; a chain is a `send` on all ranks but the last and a `recv` on all but the first, each with its `ranks`")
+    })
 }

@@ -11,9 +11,9 @@ pub fn who_runs(case: &Case, span: Span) -> Option<String> {
         _ => return None,
     };
     let other = i32::from(peer == 0);
-    let role = match step.op.kind {
-        Kind::Send => "sends",
-        Kind::Recv => "receives",
+    let (role, partner) = match step.op.kind {
+        Kind::Send => ("sends", "recv"),
+        Kind::Recv => ("receives", "send"),
         _ => return None,
     };
     if !matches!(&step.comm, StepComm::Comm(name) if name.value == "world") {
@@ -21,7 +21,8 @@ pub fn who_runs(case: &Case, span: Span) -> Option<String> {
         return Some(text.into());
     }
     Some(format!(
-        "every rank runs this step, rank {peer} too: if only rank {other} {role}, write `ranks = [{other}]` on the step"
+        "every rank runs this step, rank {peer} too: if only rank {other} {role}, write `ranks = [{other}]` on the step, \
+         and `ranks = [{peer}]` on the {partner}"
     ))
 }
 

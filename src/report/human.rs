@@ -83,6 +83,7 @@ impl<W: Write> HumanReporter<W> {
         }
         if self.failed.len() > HANDFUL {
             writeln!(self.to, "{fail}failed{fail:#}")?;
+            self.failed.sort_unstable();
             for name in &self.failed {
                 writeln!(self.to, "  {name}")?;
             }

@@ -48,7 +48,15 @@ pub enum AskError {
 ///
 /// The folder does not exist, or holds no driver that the loader would find.
 pub fn driver_folder(folder: &Path) -> Result<PathBuf, String> {
-    let path = folder.canonicalize().map_err(|error| format!("{}: {error}", folder.display()))?;
+    let path = folder.canonicalize().map_err(|error| {
+        let why = if error.kind() == io::ErrorKind::NotFound {
+            "there is no such folder".to_owned()
+        } else {
+            error.to_string()
+        };
+        let help = "the option --driver names the folder of libcuda.so.1; without it the machine's driver is used";
+        format!("{}: {why}; {help}", folder.display())
+    })?;
     if path.to_str().is_none_or(|text| text.contains([':', ';'])) {
         return Err(format!("{}: the loader's path can only name folders in UTF-8, without : and ;", path.display()));
     }

@@ -104,6 +104,9 @@ impl Shard {
         let numbers = text.split_once('/').and_then(|(i, n)| Some((i.parse::<usize>().ok()?, n.parse().ok()?)));
         match numbers {
             Some((number, count)) if (1..=count).contains(&number) => Ok(Self { index: number - 1, count }),
+            Some((number, count)) if count > 0 => {
+                Err(format!("expected I/N with I from 1 to N: there is no share {number} of {count}"))
+            }
             _ => Err("expected I/N, for example 2/5: the second of five shares".to_owned()),
         }
     }

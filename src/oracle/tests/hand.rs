@@ -144,7 +144,7 @@ fn a_wrong_value_is_rejected_with_what_was_right() {
     let (reduction, column) = case(DType::F32, ReduceKind::Sum, &[1e8, 1.0, -1e8, 1.0]);
     let judged = reduction.judge(&column, encode_f64(DType::F32, 3.0), &mut Budget::default());
     let Ruling::Reject { answer } = &judged.ruling else { panic!("{judged:?}") };
-    assert_eq!(answer.text(DType::F32), "one of 0 (0x00000000), 1 (0x3f800000), 2 (0x40000000)");
+    assert_eq!(answer.text(DType::F32), "one of 0, 1, 2");
 }
 
 /// True if the bits may come out, and the families that give them.

@@ -327,7 +327,7 @@ pub(super) static FOREIGN_WORDS: &[ForeignWord] = &[
     op(
         &["sum", "avg", "mean", "max", "min", "prod", "product", "average"],
         "",
-        "`op` is the operation, and `reduce` says how it combines: `op = \"all_reduce\", reduce = \"sum\"`",
+        "`op` is the operation, and `reduce` says how it combines: write `op = \"all_reduce\"`, and `reduce = \"sum\"` on a separate line",
     ),
     op(&["for", "while", "repeat"], "loop", ""),
     op(&["kill", "quit"], "exit", ""),
