@@ -8,7 +8,7 @@ fn doctor_explains_and_is_never_a_failure() {
     let bare = Run::of(home.command(&["doctor", "--driver"]).arg(home.path(".")));
     assert!(bare.code == 0 && bare.out.contains("driver ") && bare.out.contains("backend "), "{bare}");
     let nowhere = home.run(&["doctor", "--driver", "nowhere"]);
-    assert!(nowhere.code == 0 && nowhere.out.contains("driver     nowhere: No such file"), "{nowhere}");
+    assert!(nowhere.code == 0 && nowhere.out.contains("driver     nowhere: there is no such folder"), "{nowhere}");
     let lacking = without(&home, "split", &["ncclCommSplit"]);
     let standin = run(&home, 2, &lacking, &["doctor"]);
     for words in [

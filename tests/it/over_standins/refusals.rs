@@ -64,7 +64,7 @@ fn a_folder_that_would_leave_the_machines_own_driver_in_place_is_refused() {
         ("script", "script/libcuda.so.1 is no CUDA driver: it is no library (no ELF file)"),
         ("other", "other/libcuda.so.1 is no CUDA driver: it is a library without cuInit"),
         ("with:colon", "without : and ;"),
-        ("nowhere", "No such file"),
+        ("nowhere", "there is no such folder"),
     ] {
         let library = standin::library().unwrap();
         let mut command = home.command(&["run", "sum.toml", "--driver", folder, "--nccl"]);
