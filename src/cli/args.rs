@@ -390,7 +390,7 @@ pub struct AuditArgs {
     pub baseline: Option<PathBuf>,
 
     /// Record in FILE what is caught and missed, for --baseline. What this audit does not look for stays as FILE has it. The
-    /// exit code is then 0 whatever is missed, unless one of the other two is given.
+    /// exit code is then 0, even if faults are missed, unless --baseline or --at-least is given too.
     #[arg(long, value_name = "FILE", help_heading = REQUIRED)]
     pub write_baseline: Option<PathBuf>,
 

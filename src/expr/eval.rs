@@ -256,7 +256,7 @@ fn min_or_max(a: Value, b: Value, take_b: fn(std::cmp::Ordering) -> bool) -> Val
 }
 
 /// True if two numbers differ by at most the tolerance. A tolerance that is relative to an infinite result is infinite: an
-/// infinity is close to itself alone, so that such an assert does not hold for everything.
+/// infinity is close only to itself, so that such an assert does not hold for everything.
 fn is_close(a: Value, b: Value, tolerance: Value) -> bool {
     let (x, y, most) = (a.as_f64(), b.as_f64(), tolerance.as_f64());
     if x.is_infinite() || y.is_infinite() {

@@ -11,7 +11,8 @@
 //!   index in whole numbers all the same.
 //! - `if(c, a, b)` computes only the branch taken. `min` and `max` of something that is not a number are not a number;
 //!   -0.0 is below 0.0 for them.
-//! - `close(a, b, tol)` is 1 if |a - b| <= tol. An infinity is close to itself alone, whatever the tolerance, and NaN to nothing.
+//! - `close(a, b, tol)` is 1 if |a - b| <= tol. An infinity is close only to itself, even with an infinite tolerance. NaN is
+//!   close to no number.
 //! - A text has at most [`MAX_LENGTH`] bytes and a tree [`MAX_DEPTH`] levels, and there are no loops: evaluation always ends.
 mod block;
 mod eval;

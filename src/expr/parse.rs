@@ -260,14 +260,7 @@ impl<'a> Parser<'a> {
         if !self.eat("^") {
             return Ok(base);
         }
-        let place = self.tokens.get(self.at).map_or((self.text.len(), self.text.len()), |t| (t.start, t.end));
         let exponent = self.unary(depth)?;
-        let is_rank = matches!(&base.0, ExprNode::Name(name) if matches!(&**name, "rank" | "world_rank"));
-        if is_rank && matches!(exponent.0, ExprNode::Int(1)) {
-            let message = "`^` is power, and a power of 1 changes nothing".to_owned();
-            let help = "the other rank of a pair is `rank + 1 - 2 * (rank % 2)`; there is no exclusive or".to_owned();
-            return Err(ParseError { start: place.0, end: place.1, message, help: Some(help) });
-        }
         self.join(BinOp::Pow, base, exponent)
     }
 

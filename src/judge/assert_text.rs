@@ -5,7 +5,7 @@ use crate::expr::{BinOp, ExprNode, Func, Mode, Scope, Value};
 const MAX_PARTS: usize = 3;
 
 /// The false parts of an assert with their numbers filled in, such as `0.30000001192092896 == 0.3`. Conditions that are
-/// multiplied, and those in a `min`, are parts of their own.
+/// multiplied, and those in a `min`, are separate parts.
 pub(crate) fn failed_parts<S: Scope>(node: &ExprNode, scope: &S) -> Vec<String> {
     let mut parts = Vec::new();
     collect(node, scope, &mut parts);

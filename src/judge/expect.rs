@@ -261,7 +261,7 @@ impl ExpectationCheck<'_> {
                 _ => return None,
             }
         }
-        // What no rounding explains is wrong, whatever the other elements are.
+        // One element that no rounding explains is enough: a tolerance would hide it.
         if exact || !rounds {
             return Some(EXPECTATION_IS_WRONG.into());
         }

@@ -45,7 +45,7 @@ pub(crate) struct Found {
     pub priority: Priority,
     /// The finding.
     pub finding: Finding,
-    /// The event of each rank: what ranks do alone is an event of its own on each.
+    /// The event of each rank. A step that ranks do alone, such as a map, is a different event on each rank.
     pub events: Vec<RankEvent>,
 }
 

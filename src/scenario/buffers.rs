@@ -410,7 +410,7 @@ fn read_fill_table(
         reader.report(d.help(format!("the row has {} elements", row.len())));
     }
     let text = matches!(values, FillValues::Template(_) | FillValues::Texts(_));
-    // A key that nobody understood may have meant the count.
+    // A key that was not understood may have meant the count.
     let understood = table.entries.iter().all(|e| keys::find(KeyPlace::Buffer, &e.key).is_some())
         && !reader.mended.advice.contains_key(foreign_words::SIZES_AS_AXIS);
     let unsaid = entry.is_none() && !given && !text && !r.counted && understood;

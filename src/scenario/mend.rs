@@ -359,7 +359,7 @@ fn mend_keys(reader: &mut PointReader<'_>, table: &mut Cow<'_, TomlTable>, span:
     }
 }
 
-/// What is missing in a step is not reported beside a key that nobody understood: it may be the missing one.
+/// A step with a key that was not understood is marked, so that no missing key is reported: the unknown key may be that key.
 fn mark_incomplete(reader: &mut PointReader<'_>, table: &TomlTable) {
     if let Some(op) = table.get("op") {
         reader.mended.incomplete_steps.insert(op.value.span);

@@ -6,7 +6,7 @@ use super::reader::PointReader;
 use super::tree::{TomlEntry, TomlKind, TomlTable, TomlValue};
 use std::sync::Arc;
 
-/// Keys of the file that nobody means as a name of a buffer, an axis or a communicator.
+/// Keys of the file that are never meant as the name of a buffer, an axis or a communicator.
 const CLEAR: &[&str] =
     &["op", "steps", "inputs", "expect", "comms", "matrix", "variants", "assert", "world_size", "outcome", "requires"];
 

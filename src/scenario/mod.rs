@@ -10,6 +10,7 @@ pub mod diagnostic;
 mod different_names;
 pub mod discover;
 mod elements;
+mod expressions;
 mod file;
 mod file_keys;
 mod foreign_words;

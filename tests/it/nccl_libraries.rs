@@ -107,7 +107,7 @@ fn doctor_looks_at_the_library_that_is_named_where_there_is_no_driver() {
 }
 
 #[test]
-fn nobody_is_told_to_fetch_a_library_where_there_is_no_gpu() {
+fn no_library_is_to_be_fetched_where_there_is_no_gpu() {
     let Some(machine) = Machine::new() else { return };
     if Path::new("/dev/nvidiactl").exists() {
         return;

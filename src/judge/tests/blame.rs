@@ -46,7 +46,7 @@ fn the_library_is_blamed_for_its_own_mistakes() {
     let [finding] = verdict.findings.as_slice() else { panic!("{:#?}", verdict.findings) };
     assert_eq!(finding.consequences, ["`expect` of `out` fails"]);
     assert_eq!(finding.advice, None);
-    // The expectation is wrong as well, and stays a finding of its own.
+    // The expectation is wrong as well, and stays a separate finding.
     let both = after(&text.replace("[6]]", "[7]]"), |case, seen| case.set_f32(seen, "out", 1, &[9.0]));
     assert_eq!(both.findings.len(), 2, "{:#?}", both.findings);
     assert!(both.findings.iter().all(|finding| finding.advice.is_none()), "{:#?}", both.findings);
@@ -184,7 +184,7 @@ fn what_follows_from_an_earlier_step_is_told_with_it() {
             "`expect` of `all` fails"
         ]
     );
-    // A step that makes a mistake of its own with wrong data is a finding of its own.
+    // A step that gets wrong data and makes another mistake with it is a separate finding.
     let verdict = after(THREE_STEPS, |case, seen| {
         wrong_sum(case, seen);
         case.set_f32(seen, "all", 1, &[8.0, 12.0, 7.0]);

@@ -47,7 +47,7 @@ const fn name(words: &'static [&'static str], ours: &'static str) -> ForeignWord
     word(words, WordPlace::Name, ours, "")
 }
 
-/// Operations with a count and a type of their own in NCCL, which a scenario takes from the buffer.
+/// Operations whose NCCL call takes a count and a type. A scenario takes both from the buffer.
 const CALLS: &[&str] = &[
     "all_reduce",
     "reduce",
