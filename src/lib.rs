@@ -25,6 +25,8 @@ mod ops;
 mod oracle;
 mod plan;
 mod printable;
+#[cfg(feature = "cli")]
+mod record;
 mod report;
 mod run;
 mod scenario;

@@ -307,6 +307,8 @@ impl RunArgs {
             placement: self.placement,
             reading: self.selection.reading(),
             show_buffers: self.show,
+            keep_results: false,
+            variables: Vec::new(),
             workers: Workers::CurrentExe,
         }
     }

@@ -10,6 +10,7 @@ mod images;
 mod lanes;
 mod merge;
 pub mod message;
+mod observed_results;
 mod outcome;
 mod outputs;
 mod pattern;
@@ -24,6 +25,7 @@ pub mod verdict;
 pub(crate) mod tests;
 
 pub use flaw::Flaw;
+pub use observed_results::{BufferHashes, CallError, ContentHash, ObservedResults};
 pub use runs::CaseJudge;
 pub use verdict::*;
 
@@ -191,6 +193,7 @@ fn finish_verdict(case: &Case, collector: FindingCollector, outcome: Option<Outc
         outputs: None,
         snapshot: None,
         buffers: None,
+        observed: None,
         notes,
     }
 }

@@ -263,7 +263,7 @@ fn opening_position(plan: &Plan, rank: usize, call: Option<u32>) -> Option<Strin
     }
 }
 
-fn step_of_call(plan: &Plan, rank: usize, call: Option<u32>) -> Option<u32> {
+pub(crate) fn step_of_call(plan: &Plan, rank: usize, call: Option<u32>) -> Option<u32> {
     plan.programs.get(rank)?.get(call? as usize).map(|c| c.step)
 }
 

@@ -3,7 +3,8 @@ use super::findings::{FindingCollector, Priority};
 use super::flaw::{Flaw, JudgeMutation};
 use super::shown_buffers::ShownBuffers;
 use super::{
-    Lane, Outcome, Verdict, finish_verdict, images, judge_run_data, message, outcome, outputs, queries, snapshot,
+    Lane, Outcome, Verdict, finish_verdict, images, judge_run_data, message, observed_results, outcome, outputs,
+    queries, snapshot,
 };
 use crate::job::Observation;
 use crate::oracle::memory::Memory;
@@ -42,6 +43,8 @@ pub struct CaseJudge<'a> {
     outcome: Option<Outcome>,
     /// True if the verdict says what the buffers held.
     show_buffers: bool,
+    /// True if the verdict has what the last run left behind.
+    keep_results: bool,
     /// A run that ended otherwise than well.
     broken: Option<ObservationRef<'a>>,
     /// The first run, with which all others are compared.
@@ -66,6 +69,7 @@ impl<'a> CaseJudge<'a> {
             seconds: 0.0,
             outcome: None,
             show_buffers: false,
+            keep_results: false,
             broken: None,
             first: None,
             last: None,
@@ -75,6 +79,11 @@ impl<'a> CaseJudge<'a> {
     /// As it is, with a verdict that says what the buffers held.
     pub fn showing_buffers(self, show_buffers: bool) -> Self {
         Self { show_buffers, ..self }
+    }
+
+    /// As it is, with a verdict that has what the last run left behind.
+    pub fn keeping_results(self, keep_results: bool) -> Self {
+        Self { keep_results, ..self }
     }
 
     /// Judges the next run. Returns false if no further run can change the verdict.
@@ -136,6 +145,7 @@ impl<'a> CaseJudge<'a> {
             seconds,
             outcome: ending,
             show_buffers,
+            keep_results,
             broken,
             last,
             ..
@@ -146,6 +156,12 @@ impl<'a> CaseJudge<'a> {
             let memory = last.as_ref().filter(|_| broken.is_none()).map(|(_, memory)| &**memory);
             ShownBuffers { plan, forecast, run, memory, collector: &collector }.text()
         });
+        let observed = || {
+            let ended_well = broken.is_none() && plan.undefined.is_none();
+            let run = broken.as_ref().or(last.as_ref().map(|(run, _)| run))?;
+            Some(Box::new(observed_results::observed_results(plan, forecast, run, ended_well)))
+        };
+        let observed = if keep_results { observed() } else { None };
         if ending.is_none() {
             let text = "nothing was observed".to_owned();
             collector.add(
@@ -154,7 +170,7 @@ impl<'a> CaseJudge<'a> {
             );
         }
         if ending != Some(Outcome::Ok) || plan.undefined.is_some() {
-            return Verdict { buffers: shown, ..finish_verdict(case, collector, ending, seconds) };
+            return Verdict { buffers: shown, observed, ..finish_verdict(case, collector, ending, seconds) };
         }
         if complete && case.repeat as usize > number && collector.is_empty() {
             let text = format!("{} runs were asked for, {number} were observed", case.repeat);
@@ -172,6 +188,7 @@ impl<'a> CaseJudge<'a> {
         verdict.outputs = outputs;
         verdict.snapshot = text;
         verdict.buffers = shown;
+        verdict.observed = observed;
         verdict.fingerprint = fingerprint.tells().then_some(fingerprint);
         verdict
     }

@@ -183,6 +183,8 @@ pub struct Verdict {
     pub snapshot: Option<String>,
     /// What the buffers held before and after, if that is to be shown.
     pub buffers: Option<String>,
+    /// What the last run left behind, if it is to be recorded and the case was run.
+    pub observed: Option<Box<super::ObservedResults>>,
     /// Notes that do not change the verdict.
     pub notes: Vec<String>,
 }

@@ -5,6 +5,8 @@ mod cache;
 mod candidates;
 mod choose;
 #[cfg(feature = "cli")]
+pub mod elf;
+#[cfg(feature = "cli")]
 mod fetch;
 mod probe;
 mod program;

@@ -141,7 +141,7 @@ impl CaseReport {
 }
 
 impl FingerprintReport {
-    fn new(fingerprint: &Fingerprint) -> Self {
+    pub(crate) fn new(fingerprint: &Fingerprint) -> Self {
         let families = fingerprint.families.names().into_iter().map(|name| name.to_string()).collect();
         Self { families, telling: fingerprint.telling, elements: fingerprint.elements }
     }

@@ -31,6 +31,12 @@ impl InheritedVariables {
         Self(found)
     }
 
+    /// The variables by name.
+    #[cfg(feature = "cli")]
+    pub fn into_map(self) -> std::collections::BTreeMap<String, String> {
+        self.0.into_iter().collect()
+    }
+
     /// The variables as words of a shell command, in front of the program.
     pub fn as_shell_words(&self) -> Vec<String> {
         self.0.iter().map(|(name, value)| format!("{}={}", name, shell::quote_if_needed(value))).collect()

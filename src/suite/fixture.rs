@@ -27,6 +27,7 @@ pub fn verdict(name: &str, status: Status) -> Verdict {
         outputs: None,
         snapshot: None,
         buffers: None,
+        observed: None,
         notes: Vec::new(),
     }
 }

@@ -43,6 +43,10 @@ pub struct RunOptions {
     pub reading: Reading,
     /// True if verdicts say what the buffers held.
     pub show_buffers: bool,
+    /// True if verdicts have what the last run left behind.
+    pub keep_results: bool,
+    /// Variables of the workers' environment, which the variables that files set replace.
+    pub variables: Vec<(String, String)>,
     /// Which program is started as a worker.
     pub workers: Workers,
 }

@@ -122,7 +122,11 @@ impl Runner {
         match self.with_forecast(plan) {
             Prepared::Settled(verdict) => Ok(*verdict),
             Prepared::Ready(ready) => {
-                let judge = || CaseJudge::new(&ready.plan, &ready.forecast).showing_buffers(self.options.show_buffers);
+                let judge = || {
+                    CaseJudge::new(&ready.plan, &ready.forecast)
+                        .showing_buffers(self.options.show_buffers)
+                        .keeping_results(self.options.keep_results)
+                };
                 Ok(self.run_and_confirm(&ready, self.options.fault, None, judge)?.0)
             }
         }

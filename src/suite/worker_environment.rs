@@ -51,6 +51,7 @@ impl Runner {
             env.extend(machine.sharing(part));
         }
         // of equal names the last counts: the case's own variables replace those above, the options replace the case's
+        env.extend(self.options.variables.iter().cloned());
         env.extend(own);
         env.extend(self.options.seed.map(|seed| ("COLLSPEC_SOFT_SEED".to_owned(), seed.to_string())));
         env.extend(self.options.eager.map(|bytes| ("COLLSPEC_SOFT_EAGER".to_owned(), bytes.to_string())));

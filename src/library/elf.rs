@@ -1,0 +1,82 @@
+//! What the file of a library says of itself, read without loading it.
+use object::read::{ReadCache, ReadRef};
+use object::{File, Object, ObjectSection, ObjectSymbol};
+use std::collections::BTreeSet;
+use std::path::Path;
+
+/// Bytes of debug information that are searched for the compiler's options.
+const MAX_DEBUG: u64 = 512 << 20;
+
+/// What an ELF file says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ElfFacts {
+    /// The build id, as hexadecimal digits.
+    pub build_id: Option<String>,
+    /// The functions and objects that it exports.
+    pub exports: BTreeSet<String>,
+    /// True if its debug information says that a part of it was compiled without optimisation.
+    pub unoptimised: bool,
+}
+
+/// Why a file's facts are unknown.
+#[derive(Debug, thiserror::Error)]
+pub enum ElfError {
+    /// The file cannot be read.
+    #[error(transparent)]
+    Read(#[from] std::io::Error),
+    /// It is no ELF file, or a damaged one.
+    #[error("it is no ELF file that can be read: {0}")]
+    Format(#[from] object::Error),
+}
+
+/// The facts of a file.
+///
+/// # Errors
+///
+/// The file cannot be read, or is not a sound ELF file.
+pub fn read(path: &Path) -> Result<ElfFacts, ElfError> {
+    // Read piece by piece: a mapping of a file that is cut short meanwhile would end this process.
+    let cache = ReadCache::new(std::fs::File::open(path)?);
+    let file = File::parse(&cache)?;
+    let build_id = file.build_id()?.map(|id| id.iter().map(|byte| format!("{byte:02x}")).collect());
+    let defined = file.dynamic_symbols().filter(|symbol| symbol.is_definition());
+    let exports = defined.filter_map(|symbol| Some(symbol.name().ok()?.to_owned())).collect();
+    Ok(ElfFacts { build_id, exports, unoptimised: unoptimised(&file) })
+}
+
+/// The build id of a file, if it has one that can be read.
+pub fn build_id(path: &Path) -> Option<String> {
+    read(path).ok()?.build_id
+}
+
+/// GCC writes the options that bear on code into the debug information (DWARF 5, DW_AT_producer).
+fn unoptimised<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> bool {
+    let strings = [".debug_str", ".debug_line_str"].into_iter().filter_map(|name| file.section_by_name(name));
+    strings.filter(|section| section.size() <= MAX_DEBUG).any(|section| {
+        let data = section.uncompressed_data().unwrap_or_default();
+        data.split(|byte| *byte == 0)
+            .any(|text| text.starts_with(b"GNU C") && text.split(|byte| *byte == b' ').any(|word| word == b"-O0"))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_is_read_and_other_files_are_refused() {
+        let own = read(&std::env::current_exe().unwrap()).unwrap();
+        assert!(!own.unoptimised);
+        let folder = tempfile::tempdir().unwrap();
+        let at = |name: &str, bytes: &[u8]| {
+            let path = folder.path().join(name);
+            std::fs::write(&path, bytes).unwrap();
+            path
+        };
+        let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+        for (name, bytes) in [("empty", &b""[..]), ("text", b"libnccl"), ("cut", &own[..100])] {
+            assert!(matches!(read(&at(name, bytes)), Err(ElfError::Format(_))), "{name}");
+        }
+        assert!(matches!(read(&folder.path().join("none")), Err(ElfError::Read(_))));
+    }
+}

@@ -1,0 +1,51 @@
+//! The header of a run that begins now.
+use super::{FORMAT, Header, LibraryIdentity, RecordedDevice};
+use crate::report::InheritedVariables;
+use crate::suite::{ChosenBackend, RunOptions};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+impl Header {
+    /// The header of a run that begins now, on this backend with these options.
+    pub fn new(chosen: &ChosenBackend, options: &RunOptions) -> Self {
+        let mut environment = InheritedVariables::here().into_map();
+        environment.extend(options.variables.iter().cloned());
+        let machine = chosen.machine.as_deref();
+        let device = |device: &crate::backend::cuda::DeviceInfo| RecordedDevice {
+            name: device.name.clone(),
+            compute: format!("{}.{}", device.compute.0, device.compute.1),
+        };
+        Self {
+            collspec_recording: FORMAT,
+            collspec: env!("CARGO_PKG_VERSION").to_owned(),
+            library: LibraryIdentity::new(chosen),
+            driver: machine.and_then(|machine| machine.gpus.version),
+            devices: machine.map(|machine| machine.gpus.devices.iter().map(device).collect()).unwrap_or_default(),
+            environment,
+            options: options.to_repeat(),
+            seed: options.seed.unwrap_or(0),
+            started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+        }
+    }
+}
+
+impl LibraryIdentity {
+    /// What is known of the library before anything runs.
+    pub fn new(chosen: &ChosenBackend) -> Self {
+        let backend = chosen.backend.name().to_owned();
+        let Some(machine) = chosen.machine.as_deref() else {
+            let functions = nccl_sys::Nccl::SYMBOLS.iter().map(|(name, _)| *name);
+            let table = crate::backend::Library::new(soft_nccl::table());
+            let has = table.symbols();
+            let functions = functions.filter(|name| has.contains(name)).map(str::to_owned).collect();
+            let version = crate::backend::version_text(soft_nccl::VERSION);
+            return Self { backend, version, functions, ..Self::default() };
+        };
+        Self {
+            backend,
+            version: machine.probed.version_text(),
+            path: Some(machine.library.display().to_string()),
+            build_id: crate::library::elf::build_id(&machine.library),
+            functions: machine.probed.symbols.clone(),
+        }
+    }
+}

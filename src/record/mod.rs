@@ -1,0 +1,175 @@
+//! Recorded runs: what a run of a corpus gave on one library, in a file that later versions of this program read.
+//!
+//! A recording is JSON lines: a header, a line per case, and a closing line, without which the run was cut short. Its format
+//! has a number, [`FORMAT`]. A reader passes over members that it does not know, so a new member does not need a new number;
+//! a member that changes its meaning does.
+mod header;
+mod read;
+#[cfg(test)]
+mod tests;
+mod write;
+
+pub use read::{ReadError, is_recording, read};
+pub use write::RecordingWriter;
+
+use crate::judge::{LaneResult, ObservedResults, Outcome, Status, Verdict};
+use crate::report::FingerprintReport;
+use crate::scenario::Case;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The number of the format that this version writes, and the greatest that it reads.
+pub const FORMAT: u32 = 1;
+
+/// A recorded run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Recording {
+    /// What ran, and where.
+    pub header: Header,
+    /// The cases in the order in which they ended.
+    pub cases: Vec<RecordedCase>,
+    /// The closing line; `None` if the run was cut short.
+    pub closing: Option<Closing>,
+}
+
+/// The first line: what ran, and where.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Header {
+    /// The number of the format.
+    pub collspec_recording: u32,
+    /// The version of the program that wrote it.
+    pub collspec: String,
+    /// The library.
+    pub library: LibraryIdentity,
+    /// The CUDA driver's version code, if the backend is nccl.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub driver: Option<i32>,
+    /// The devices, if the backend is nccl.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<RecordedDevice>,
+    /// Variables that workers inherited or were given and that affect the library.
+    #[serde(default)]
+    pub environment: BTreeMap<String, String>,
+    /// The options that bear on results, as words of a command line.
+    #[serde(default)]
+    pub options: Vec<String>,
+    /// The seed of the poison that buffers hold at first.
+    #[serde(default)]
+    pub seed: u64,
+    /// When the run began, in seconds since 1970 (UTC).
+    #[serde(default)]
+    pub started: u64,
+}
+
+/// What a library is known by.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LibraryIdentity {
+    /// `soft` or `nccl`.
+    pub backend: String,
+    /// Its version as text, for example `2.30.7`.
+    pub version: String,
+    /// Its file, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// The build id of the file, if it has one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub build_id: Option<String>,
+    /// Functions of NCCL's interface that it has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub functions: Vec<String>,
+}
+
+/// A device that cases ran on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedDevice {
+    /// Its name.
+    pub name: String,
+    /// Its compute capability, for example `9.0`.
+    pub compute: String,
+}
+
+/// A case's line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RecordedCase {
+    /// Its name, with matrix point and form.
+    pub case: String,
+    /// The path of its file.
+    #[serde(default)]
+    pub file: String,
+    /// A hash of its file's text.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub text: Option<crate::judge::ContentHash>,
+    /// Pass, fail or skip.
+    pub status: Status,
+    /// How the program ended.
+    #[serde(default)]
+    pub outcome: Option<Outcome>,
+    /// Why it failed or was skipped.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// What the first finding is about: its step or buffer without the numbers, to group failures.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub finding: Option<RecordedFinding>,
+    /// What the last run left behind; `None` if nothing ran or the data is undefined.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub results: Option<ObservedResults>,
+    /// What rounded results say about how the library reduces.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fingerprint: Option<FingerprintReport>,
+    /// The lanes that applied.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub lanes: Vec<LaneResult>,
+    /// Seconds of its runs.
+    #[serde(default)]
+    pub seconds: f64,
+    /// Seconds from planning to verdict.
+    #[serde(default)]
+    pub wall_seconds: f64,
+}
+
+/// The first finding of a failed case.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RecordedFinding {
+    /// The lane that found it.
+    pub lane: crate::judge::Lane,
+    /// The label of the step.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub step: Option<String>,
+    /// The pattern of the wrong elements.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
+}
+
+/// The last line.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Closing {
+    /// Cases that were recorded.
+    pub recorded: usize,
+    /// Wall-clock seconds of the run.
+    pub seconds: f64,
+}
+
+impl RecordedCase {
+    /// The record of a case with its verdict.
+    pub fn new(case: &Case, verdict: &Verdict) -> Self {
+        let finding = verdict.findings.first().map(|finding| RecordedFinding {
+            lane: finding.lane,
+            step: finding.step.clone(),
+            pattern: finding.pattern.clone(),
+        });
+        Self {
+            case: verdict.case.clone(),
+            file: case.file.path.clone(),
+            text: Some(crate::judge::ContentHash::of(case.file.text.as_bytes())),
+            status: verdict.status,
+            outcome: verdict.outcome,
+            reason: verdict.reason.as_deref().map(|reason| crate::printable::bounded(reason).into_owned()),
+            finding,
+            results: verdict.observed.as_deref().cloned(),
+            fingerprint: verdict.fingerprint.as_ref().map(FingerprintReport::new),
+            lanes: verdict.lanes.clone(),
+            seconds: verdict.seconds,
+            wall_seconds: verdict.wall_seconds,
+        }
+    }
+}
