@@ -190,6 +190,7 @@ fn finish_verdict(case: &Case, collector: FindingCollector, outcome: Option<Outc
         lanes,
         findings,
         fingerprint: None,
+        order_maps: Vec::new(),
         outputs: None,
         snapshot: None,
         buffers: None,

@@ -177,6 +177,8 @@ pub struct Verdict {
     pub findings: Vec<Finding>,
     /// Families that explain every result which tells families apart.
     pub fingerprint: Option<crate::oracle::Fingerprint>,
+    /// Which order of ranks summed which elements of the results that round; only of a pass.
+    pub order_maps: Vec<crate::oracle::ResultOrder>,
     /// Final values of the written buffers; `None` above 4,096 elements or without a run that ended well.
     pub outputs: Option<OutputRows>,
     /// Text of the snapshot, if the case has one.

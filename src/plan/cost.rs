@@ -134,7 +134,7 @@ pub fn too_much_memory(what: &str, span: Span, part: u64, total: u64, limits: &L
 }
 
 /// Digits in groups of three.
-fn number(v: u64) -> String {
+pub(crate) fn number(v: u64) -> String {
     let digits = v.to_string();
     let mut out = String::with_capacity(digits.len() * 4 / 3);
     for (k, digit) in digits.chars().enumerate() {

@@ -24,6 +24,7 @@ pub fn verdict(name: &str, status: Status) -> Verdict {
         lanes: Vec::new(),
         findings: Vec::new(),
         fingerprint: None,
+        order_maps: Vec::new(),
         outputs: None,
         snapshot: None,
         buffers: None,

@@ -1,0 +1,107 @@
+//! The order map of a result: runs of elements, each with the order, rounding and scale that explain it.
+use serde::{Deserialize, Serialize};
+
+/// The order map of one result of a case, and where the result lies.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResultOrder {
+    /// Label of the step, for instance `step 2 (all_reduce)`.
+    pub step: String,
+    /// The buffer that received the result.
+    pub buffer: String,
+    /// World ranks that hold it, ascending: each all of it, or of a reduce_scatter each its block.
+    pub ranks: Vec<usize>,
+    /// The map.
+    pub map: OrderMap,
+}
+
+/// Which order of ranks summed which elements.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OrderMap {
+    /// The map as people call it, for instance `ring 0,1,2,3 (chunks of 32,768)`.
+    pub name: String,
+    /// What kind of map it is.
+    pub pattern: Pattern,
+    /// Number of elements of the result.
+    pub elements: u64,
+    /// Elements that the map had to explain, because rounding matters to them.
+    pub telling: u64,
+    /// The explanations of which `runs` speak.
+    pub explanations: Vec<Explanation>,
+    /// The runs by ascending start, of many the first 4,096; empty if there is no map.
+    pub runs: Vec<OrderRun>,
+    /// Number of all runs.
+    pub run_count: u64,
+    /// A hash of all runs with their explanations, in hexadecimal.
+    pub hash: String,
+}
+
+/// What kind of map it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Pattern {
+    /// Every order that is tried explains all elements, so the order cannot be told.
+    AnyOrder,
+    /// One order for all elements.
+    OneOrder,
+    /// Successive rotations of one ring.
+    Ring,
+    /// One tree for the first part, its counterpart for the rest.
+    DoubleTree,
+    /// Runs without a pattern that has a name.
+    Runs,
+    /// No map explains the result.
+    NotExplained,
+}
+
+/// A run of elements with one explanation.
+///
+/// The boundary between two runs is known only up to the elements that both explain.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OrderRun {
+    /// The first element.
+    pub start: u64,
+    /// Number of elements.
+    pub elements: u64,
+    /// The least element at which the run may begin: from there on its explanation holds.
+    pub earliest_start: u64,
+    /// The greatest element at which the run may begin: up to there the explanation of the run before holds.
+    pub latest_start: u64,
+    /// Index of its explanation.
+    pub explanation: u32,
+    /// Indices of others that explain it as well, of many the first 8.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub others: Vec<u32>,
+}
+
+/// An order, and how it was computed.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Explanation {
+    /// The order's name: `chain 3,2,1,0`.
+    pub order: String,
+    /// Equal for equal orders: the additions, with operands in a fixed order because addition commutes.
+    pub additions: String,
+    /// Rounding and scale, for instance `each step`, or `once in f32, scaled after in f32`.
+    pub computing: String,
+}
+
+/// The additions of an order that cannot be told.
+pub(super) const ANY: &str = "any";
+
+impl Explanation {
+    /// True if every order that is tried explains the run.
+    pub fn is_any_order(&self) -> bool {
+        self.additions == ANY
+    }
+}
+
+impl OrderMap {
+    /// True if a map explains the result.
+    pub fn is_explained(&self) -> bool {
+        self.pattern != Pattern::NotExplained
+    }
+
+    /// The explanation of a run; `None` for an index that the map lacks.
+    pub fn explanation(&self, index: u32) -> Option<&Explanation> {
+        self.explanations.get(index as usize)
+    }
+}
