@@ -31,6 +31,9 @@ mod report;
 mod run;
 mod scenario;
 mod signals;
+#[cfg(feature = "cli")]
+#[cfg_attr(not(feature = "internals"), allow(dead_code))] // the rooms that time and compare libraries are its users
+mod stats;
 mod suggest;
 mod suite;
 mod worker;
@@ -60,7 +63,7 @@ pub mod internals {
     }
 
     #[cfg(feature = "cli")]
-    rooms! { audit }
+    rooms! { audit stats }
     rooms! { backend child expr job judge library num ops oracle plan printable report run scenario suite }
     pub use crate::enter::enter_with;
 }
