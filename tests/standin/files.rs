@@ -1,29 +1,6 @@
-//! Libraries as files: copies with a setting, copies that lack functions, and what the program must not export.
+//! Libraries as files: what each exports, and what the program must not export.
 use collspec::internals::backend::standin;
-use std::path::{Path, PathBuf};
-
-/// `name` as it stands in a library's table of names.
-fn in_table(name: &str) -> Vec<u8> {
-    [b"\0", name.as_bytes(), b"\0"].concat()
-}
-
-fn find(bytes: &[u8], wanted: &[u8]) -> Vec<usize> {
-    bytes.windows(wanted.len()).enumerate().filter(|(_, window)| *window == wanted).map(|(at, _)| at).collect()
-}
-
-/// A copy that the loader does not find these functions in: their names are changed, so their hashes fit no more.
-pub fn without(library: &Path, names: &[&str], copy: &Path) -> PathBuf {
-    let mut bytes = std::fs::read(library).unwrap();
-    for name in names {
-        let places = find(&bytes, &in_table(name));
-        assert!(!places.is_empty(), "{} has no {name}", library.display());
-        for at in places {
-            bytes[at + 1] = b'-';
-        }
-    }
-    std::fs::write(copy, bytes).unwrap();
-    copy.to_owned()
-}
+use std::path::Path;
 
 /// The names that a 64-bit little-endian ELF file defines for others.
 fn exported(path: &Path) -> Vec<String> {

@@ -1,6 +1,6 @@
 //! NCCL's functions on CUDA streams: numbers, devices, aborting, refusals, and two libraries in one process.
 use crate::child::{Comm, Nccl, all_reduce, bind, download, first_values, init, unique_id, upload};
-use crate::files::without;
+use crate::libraries::{demanding, without};
 use crate::process::{Running, start, start_in};
 use crate::{nccl, say};
 use collspec::internals::backend::standin;
@@ -94,13 +94,9 @@ fn ranks_reduce_across_processes() {
 #[test]
 fn two_libraries_in_one_process_are_two() {
     let folder = tempfile::tempdir().unwrap();
-    let path = |name: &str| folder.path().join(name).join("libnccl.so.2");
-    for (name, faults) in [("a", "version=21805"), ("b", "version=22907\nwrong-data")] {
-        std::fs::create_dir(folder.path().join(name)).unwrap();
-        std::fs::copy(standin::library().unwrap(), path(name)).unwrap();
-        std::fs::write(path(name).with_file_name("standin.faults"), faults).unwrap();
-    }
-    let both = format!("{}:{}", path("a").display(), path("b").display());
+    let a = demanding(&folder.path().join("a"), "version=21805");
+    let b = demanding(&folder.path().join("b"), "version=22907\nwrong-data");
+    let both = format!("{}:{}", a.display(), b.display());
     let mut child = start("two", None, &[("STANDIN_LIBRARIES", &both)]);
     assert!(child.end().success(), "{:?}", child.seen);
     assert_eq!(child.seen, ["version 21805: [2.0, 3.0]", "version 22907: [2.3509887e-38, 3.0]"]);

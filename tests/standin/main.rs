@@ -2,8 +2,11 @@
 #![allow(missing_docs)]
 mod child;
 mod driver;
+mod effects;
 mod faults;
 mod files;
+#[path = "../it/support/libraries.rs"]
+mod libraries;
 mod library;
 mod process;
 #[path = "../it/support/processes.rs"]
@@ -18,6 +21,9 @@ fn child() {
         Ok("walk") => library::walk(),
         Ok("rank") => library::one_rank(),
         Ok("abort") => library::abort(),
+        Ok("effects") => effects::child(),
+        Ok("slow") => effects::slow_child(),
+        Ok("texts") => effects::texts_child(),
         Ok("refusals") => library::refusals(),
         Ok("two") => library::two(),
         Ok(other) => panic!("no child {other}"),

@@ -12,10 +12,16 @@ type Op = ncclRedOp_t;
 type Comm = ncclComm_t;
 type Stream = cudaStream_t;
 
-/// A call with what goes wrong before it. The library contains its own panics; this contains those of the faults.
+/// A call with what goes wrong before and after it. The library contains its own panics; this contains those of the faults.
 fn around(moment: Moment, call: impl FnOnce() -> ncclResult_t) -> ncclResult_t {
-    catch_unwind(AssertUnwindSafe(|| misbehave::before(&moment).unwrap_or_else(call)))
-        .unwrap_or(ncclResult_t::InternalError)
+    let whole = || {
+        misbehave::before(&moment).unwrap_or_else(|| {
+            let code = call();
+            misbehave::after(&moment, code);
+            code
+        })
+    };
+    catch_unwind(AssertUnwindSafe(whole)).unwrap_or(ncclResult_t::InternalError)
 }
 
 macro_rules! export_one {
@@ -62,11 +68,12 @@ export! {
         }
     };
     fn ncclGetUniqueId(id: *mut ncclUniqueId), Moment::Other;
-    fn ncclCommInitRank(comm: *mut Comm, n: c_int, id: ncclUniqueId, rank: c_int), Moment::Init(Some(rank));
+    fn ncclCommInitRank(comm: *mut Comm, n: c_int, id: ncclUniqueId, rank: c_int), Moment::Init(rank);
     fn ncclCommInitRankConfig(comm: *mut Comm, n: c_int, id: ncclUniqueId, rank: c_int, config: *mut ncclConfig_t),
-        Moment::Init(Some(rank));
-    fn ncclCommInitAll(comms: *mut Comm, n: c_int, devices: *const c_int), Moment::Init(None);
-    fn ncclCommSplit(comm: Comm, color: c_int, key: c_int, newcomm: *mut Comm, config: *mut ncclConfig_t), Moment::Other;
+        Moment::Init(rank);
+    fn ncclCommInitAll(comms: *mut Comm, n: c_int, devices: *const c_int), Moment::InitAll(n, devices);
+    fn ncclCommSplit(comm: Comm, color: c_int, key: c_int, newcomm: *mut Comm, config: *mut ncclConfig_t),
+        Moment::Split(comm, color);
     fn ncclCommFinalize(comm: Comm), Moment::Other;
     fn ncclCommDestroy(comm: Comm), Moment::Destroy(comm);
     fn ncclCommAbort(comm: Comm), Moment::Abort(comm);
@@ -79,10 +86,8 @@ export! {
     fn ncclCommCount(comm: Comm, count: *mut c_int), Moment::Other;
     fn ncclCommCuDevice(comm: Comm, device: *mut c_int), Moment::Other;
     fn ncclCommUserRank(comm: Comm, rank: *mut c_int), Moment::Other;
-    fn ncclGroupStart(), Moment::Other, then code => {
-        if code == ncclResult_t::Success { misbehave::group_started() }
-    };
-    fn ncclGroupEnd(), Moment::Other, then code => misbehave::group_ended(code);
+    fn ncclGroupStart(), Moment::GroupStart;
+    fn ncclGroupEnd(), Moment::GroupEnd;
     fn ncclBcast(buff: To, count: usize, dtype: Type, root: c_int, comm: Comm, stream: Stream),
         Moment::Operation(comm, stream), then code => wrote!(code, buff, count, dtype, None, comm, stream);
     fn ncclSend(send: From, count: usize, dtype: Type, peer: c_int, comm: Comm, stream: Stream),
@@ -138,6 +143,9 @@ nccl_sys::collectives!(export_collectives);
 
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ncclGetErrorString(result: ncclResult_t) -> *const c_char {
+    if let Some(text) = misbehave::false_text().filter(|_| result != ncclResult_t::Success) {
+        return text;
+    }
     // SAFETY: a number.
     table().ncclGetErrorString.map_or(c"".as_ptr(), |f| unsafe { f(result) })
 }
@@ -145,7 +153,7 @@ unsafe extern "C" fn ncclGetErrorString(result: ncclResult_t) -> *const c_char {
 #[unsafe(no_mangle)]
 unsafe extern "C" fn ncclGetLastError(comm: Comm) -> *const c_char {
     // SAFETY: the library checks the handle.
-    table().ncclGetLastError.map_or(c"".as_ptr(), |f| unsafe { f(comm) })
+    misbehave::text_or(table().ncclGetLastError.map_or(c"".as_ptr(), |f| unsafe { f(comm) }))
 }
 
 #[unsafe(no_mangle)]

@@ -1,13 +1,21 @@
 //! What misbehaviour is asked for.
-use std::ffi::{CStr, OsStr, c_int};
+use soft_nccl::Algorithm;
+use std::ffi::{CStr, CString, OsStr, c_int};
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::sync::OnceLock;
 
-/// A kind of misbehaviour; a number is what the demand's value says.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A kind of misbehaviour, with the demand's value.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
     Version(c_int),
+    /// What texts of errors say instead.
+    Text(CString),
+    /// Taken wherever NCCL_ALGO is unset and it serves the operation.
+    Algorithm(Algorithm),
+    /// A variable's value where the environment has none.
+    Default(String, String),
     WrongData,
     ErrorInit(c_int),
     ErrorCollective(c_int),
@@ -24,32 +32,81 @@ pub(crate) enum Fault {
     CrashDestroy,
     CrashStream,
     ExitCollective,
+    /// In one of so many processes.
+    HangStart(u32),
+    WrongStart(u32),
+    /// Per cent of an operation's own time.
+    Slow(u32),
+    /// Milliseconds.
+    SlowInit(u32),
+    /// Bytes.
+    Leak(usize),
+    LeakHost(usize),
+    LeakDescriptor,
+    LeakThread,
+    ChangeAffinity,
+    SetVariable(String),
 }
 
 /// A fault, and the rank that it is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Demand {
     pub fault: Fault,
     pub rank: Option<c_int>,
 }
 
+fn number<T: FromStr>(text: &str) -> Result<T, String> {
+    text.trim().parse().map_err(|_| format!("{text:?} is no number, or out of range"))
+}
+
+/// A number of processes, of which one is meant.
+fn one_in(text: &str) -> Result<u32, String> {
+    number(text).and_then(|n| if n > 0 { Ok(n) } else { Err("one in 0 processes is none".to_owned()) })
+}
+
+/// What may be the name of a variable.
+fn variable(text: &str) -> Result<String, String> {
+    let name = text.trim();
+    let plain = !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_alphanumeric() || byte == b'_');
+    if plain { Ok(name.to_owned()) } else { Err(format!("{name:?} is no name of a variable")) }
+}
+
+/// The faults whose value is text, which may hold any character; `None` for other words.
+fn with_text(word: &str, value: &str) -> Option<Result<Fault, String>> {
+    Some(match word {
+        "text" => CString::new(value.trim()).map(Fault::Text).map_err(|_| "a text holds no zero byte".to_owned()),
+        "algorithm" => value.parse().map(Fault::Algorithm),
+        "set-variable" => variable(value).map(Fault::SetVariable),
+        "default" => match value.split_once(':') {
+            Some((name, value)) => variable(name).map(|name| Fault::Default(name, value.trim().to_owned())),
+            None => Err(format!("{value:?} is not VARIABLE:VALUE")),
+        },
+        _ => return None,
+    })
+}
+
 impl Demand {
     fn parse(text: &str) -> Result<Self, String> {
-        let number = |text: &str| text.trim().parse::<c_int>().map_err(|_| format!("{text:?} is no number"));
+        if let Some((word, value)) = text.split_once('=')
+            && let Some(fault) = with_text(word.trim(), value)
+        {
+            return fault.map(|fault| Self { fault, rank: None });
+        }
         let (body, rank) = match text.split_once('@') {
             Some((body, rank)) => (body, Some(number(rank)?)),
             None => (text, None),
         };
         let (word, value) = match body.split_once('=') {
-            Some((word, value)) => (word.trim(), Some(number(value)?)),
+            Some((word, value)) => (word.trim(), Some(value)),
             None => (body.trim(), None),
         };
+        let code = |standard: c_int| value.map_or(Ok(standard), number);
         let fault = match (word, value) {
-            ("version", Some(number)) => Fault::Version(number),
-            ("error-init", code) => Fault::ErrorInit(code.unwrap_or(3)),
-            ("error-collective", code) => Fault::ErrorCollective(code.unwrap_or(3)),
-            ("error-destroy", code) => Fault::ErrorDestroy(code.unwrap_or(3)),
-            ("async-error", code) => Fault::AsyncError(code.unwrap_or(6)),
+            ("version", Some(value)) => Fault::Version(number(value)?),
+            ("error-init", _) => Fault::ErrorInit(code(3)?),
+            ("error-collective", _) => Fault::ErrorCollective(code(3)?),
+            ("error-destroy", _) => Fault::ErrorDestroy(code(3)?),
+            ("async-error", _) => Fault::AsyncError(code(6)?),
             ("wrong-data", None) => Fault::WrongData,
             ("hang-init", None) => Fault::HangInit,
             ("hang-collective", None) => Fault::HangCollective,
@@ -62,6 +119,15 @@ impl Demand {
             ("crash-destroy", None) => Fault::CrashDestroy,
             ("crash-stream", None) => Fault::CrashStream,
             ("exit-collective", None) => Fault::ExitCollective,
+            ("hang-start", Some(value)) => Fault::HangStart(one_in(value)?),
+            ("wrong-start", Some(value)) => Fault::WrongStart(one_in(value)?),
+            ("slow", Some(value)) => Fault::Slow(number(value)?),
+            ("slow-init", Some(value)) => Fault::SlowInit(number(value)?),
+            ("leak", Some(value)) => Fault::Leak(number(value)?),
+            ("leak-host", Some(value)) => Fault::LeakHost(number(value)?),
+            ("leak-descriptor", None) => Fault::LeakDescriptor,
+            ("leak-thread", None) => Fault::LeakThread,
+            ("change-affinity", None) => Fault::ChangeAffinity,
             _ => return Err(format!("there is no fault {body:?}")),
         };
         Ok(Self { fault, rank })
@@ -122,6 +188,16 @@ mod tests {
     }
 
     #[test]
+    fn texts_hold_any_character_but_those_between_demands() {
+        let fault = |text: &str| parse(text).unwrap().remove(0).fault;
+        assert_eq!(fault("text=at rank @1 = wrong"), Fault::Text(c"at rank @1 = wrong".to_owned()));
+        assert_eq!(fault("algorithm=tree"), Fault::Algorithm(Algorithm::Tree));
+        let default = Fault::Default("NCCL_ALGO".to_owned(), "allreduce:Tree".to_owned());
+        assert_eq!(fault("default=NCCL_ALGO:allreduce:Tree"), default);
+        assert_eq!(fault("set-variable=NCCL_X"), Fault::SetVariable("NCCL_X".to_owned()));
+    }
+
+    #[test]
     fn what_is_no_demand_is_named() {
         for (text, words) in [
             ("wrong", "no fault \"wrong\""),
@@ -129,6 +205,12 @@ mod tests {
             ("hang-init=3", "no fault \"hang-init=3\""),
             ("version=two", "\"two\" is no number"),
             ("wrong-data@x", "\"x\" is no number"),
+            ("hang-start", "no fault \"hang-start\""),
+            ("hang-start=0", "one in 0 processes is none"),
+            ("slow=-1", "\"-1\" is no number, or out of range"),
+            ("algorithm=Rings", "`rings`"),
+            ("set-variable=A B", "\"A B\" is no name of a variable"),
+            ("default=NCCL_ALGO", "\"NCCL_ALGO\" is not VARIABLE:VALUE"),
         ] {
             let why = parse(text).expect_err(text);
             assert!(why.contains(words), "{text}: {why}");

@@ -7,7 +7,7 @@ mod messages;
 mod own_library;
 mod refusals;
 
-use crate::support::{Home, Run, SUM};
+use crate::support::{Home, Run, SUM, libraries};
 use collspec::internals::backend::standin;
 use serde_json::Value;
 use std::collections::BTreeMap;
@@ -33,27 +33,15 @@ fn run(home: &Home, devices: usize, library: &Path, args: &[&str]) -> Run {
     Run::of(&mut command(home, devices, library, args))
 }
 
-/// A copy of the stand-in library, in its own folder, with these faults.
-fn library(home: &Home, name: &str, faults: &str) -> PathBuf {
-    let path = home.path(&format!("{name}/libnccl.so.2"));
-    fs::create_dir_all(path.parent().unwrap()).unwrap();
-    fs::copy(standin::library().unwrap(), &path).unwrap();
-    fs::write(path.with_file_name("standin.faults"), faults).unwrap();
-    path
+/// A copy of the stand-in library, in its own folder, with these demands.
+fn library(home: &Home, name: &str, demands: &str) -> PathBuf {
+    libraries::demanding(&home.path(name), demands)
 }
 
-/// A copy that exports these functions under other names.
+/// A copy that lacks these functions.
 fn without(home: &Home, name: &str, functions: &[&str]) -> PathBuf {
     let path = library(home, name, "");
-    let mut bytes = fs::read(&path).unwrap();
-    for function in functions {
-        let wanted = format!("\0{function}\0").into_bytes();
-        let places: Vec<usize> = (0..bytes.len() - wanted.len()).filter(|i| bytes[*i..].starts_with(&wanted)).collect();
-        assert!(!places.is_empty(), "{function} is in the library");
-        places.into_iter().for_each(|place| bytes[place + 1] = b'x');
-    }
-    fs::write(&path, bytes).unwrap();
-    path
+    libraries::without(&standin::library().unwrap(), functions, &path)
 }
 
 fn documented() -> String {
@@ -124,6 +112,8 @@ fn faults_of_a_library_end_in_the_right_verdicts() {
         ("crash-init", "crash while making communicators: signal 11 (SIGSEGV)"),
         ("crash-stream", "crash: signal 11 (SIGSEGV)"),
         ("exit-collective", "crash: exit status 0"),
+        ("hang-start=1", "hang (not finished within the time limit)"),
+        ("wrong-start=1", "is wrong after step 1"),
     ] {
         let library = library(&home, fault, fault);
         // Only a hang may be ended by the time limit.
@@ -131,11 +121,52 @@ fn faults_of_a_library_end_in_the_right_verdicts() {
         let run = run(&home, 2, &library, &["run", "sum.toml", "--timeout", limit]);
         assert!(run.code == 1 && run.out.contains(words), "{fault}: {run}");
     }
-    // A hang or failure after the verdict changes no verdict.
-    for fault in ["hang-destroy", "error-destroy=3"] {
+    // A hang or failure after the verdict changes no verdict, and neither does what is not drawn, slow or left behind.
+    for fault in [
+        "hang-destroy",
+        "error-destroy=3",
+        "hang-start=4000000000; wrong-start=4000000000",
+        "slow=50; slow-init=1; leak=1048576; leak-host=1048576; leak-descriptor; leak-thread",
+        "change-affinity; set-variable=NCCL_CHANGED",
+    ] {
         let run = run(&home, 2, &library(&home, fault, fault), &["run", "sum.toml"]);
         assert_eq!(run.code, 0, "{fault}: {run}");
     }
+}
+
+#[test]
+fn a_library_that_lacks_a_function_is_listed_with_it() {
+    let home = Home::new();
+    let library = without(&home, "lacking", &["ncclCommSplit"]);
+    let mut list = home.command(&["nccl", "list"]);
+    let listed = Run::of(list.env("LD_LIBRARY_PATH", library.parent().unwrap()));
+    let entry: Vec<&str> = listed.out.lines().skip_while(|line| !line.ends_with(library.to_str().unwrap())).collect();
+    let words = entry.get(1).copied().unwrap_or_default();
+    assert!(words.contains("2.18 ncclCommSplit"), "{listed}");
+    let doctor = run(&home, 2, &library, &["doctor"]);
+    assert!(doctor.out.contains("2.18 ncclCommSplit"), "{doctor}");
+}
+
+#[test]
+fn libraries_that_prefer_other_algorithms_give_other_bits() {
+    let home = Home::new();
+    // Each order of these four gives another sum.
+    let inputs = "inputs = [[1e8], [1.5], [-1e8], [0.75]]\n";
+    home.file("sum.toml", &format!("world_size = 4\nop = \"all_reduce\"\n{inputs}"));
+    let outputs = |demands: &str, algorithm: Option<&str>| {
+        let library = library(&home, "preferring", demands);
+        let mut command = command(&home, 4, &library, &["run", "sum.toml", "--format", "jsonl"]);
+        let run = Run::of(command.envs(algorithm.map(|name| ("NCCL_ALGO", name))));
+        assert_eq!(run.code, 0, "{run}");
+        results(&run)
+    };
+    let (ring, tree) = (outputs("algorithm=Ring", None), outputs("algorithm=Tree", None));
+    assert_ne!(ring, tree);
+    assert_eq!(outputs("", None), ring);
+    assert_eq!(outputs("default=NCCL_ALGO:Tree", None), tree);
+    let wide = outputs("default=COLLSPEC_SOFT_ARITHMETIC:wide", None);
+    assert!(wide != ring && wide != tree);
+    assert_eq!(outputs("algorithm=Tree; default=NCCL_ALGO:Tree", Some("Ring")), ring, "the environment comes first");
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! NCCL_ALGO and NCCL_PROTO: which algorithms and protocols are allowed, and which ones an operation takes.
 use crate::op::Kind;
 use serde::{Deserialize, Serialize};
+use std::str::FromStr;
 
 /// How messages travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -39,6 +40,17 @@ const WORDS: &[(&str, Option<Algorithm>)] = &[
     ("nvlstree", None),
     ("pat", None),
 ];
+
+impl FromStr for Algorithm {
+    type Err = String;
+
+    /// Reads a word of NCCL_ALGO in any case.
+    fn from_str(text: &str) -> Result<Self, String> {
+        let word = text.trim().to_ascii_lowercase();
+        let known = WORDS.iter().find(|(known, _)| *known == word).and_then(|(_, algorithm)| *algorithm);
+        known.ok_or_else(|| format!("no algorithm of this library is called `{}`", word.escape_debug()))
+    }
+}
 
 /// How a chunk of memory is shared between data and flags.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
@@ -145,6 +157,13 @@ impl Algorithms {
         Self(Allowed::parse("NCCL_ALGO", "algorithm", WORDS, text))
     }
 
+    /// The default, but with this algorithm for every operation that it serves.
+    pub fn preferring(algorithm: Algorithm) -> Self {
+        let served = Kind::ALL.iter().filter(|kind| kind.algorithms().contains(&algorithm));
+        let rule = |kind: &Kind| Rule { operation: Some(kind.algo_word().to_owned()), allowed: vec![algorithm] };
+        Self(Allowed { rules: served.map(rule).collect(), error: None })
+    }
+
     /// What is wrong with the value, if anything.
     pub(crate) fn error(&self) -> Option<&str> {
         self.0.error.as_deref()
@@ -203,6 +222,17 @@ mod tests {
         assert!(Algorithms::parse("Rings").error().is_some());
         assert!(Algorithms::parse("allreduces:Ring").error().is_some());
         assert!(Algorithms::parse("^PAT,ring").error().is_none());
+    }
+
+    #[test]
+    fn a_preference_leaves_other_operations_alone() {
+        let algorithms = Algorithms::preferring(Algorithm::Tree);
+        assert_eq!(algorithms.choose(Kind::AllReduce), Some(Algorithm::Tree));
+        assert_eq!(algorithms.choose(Kind::Reduce), Some(Algorithm::Ring));
+        assert_eq!(algorithms.choose(Kind::AllGather), Some(Algorithm::Ring));
+        assert_eq!(algorithms.choose(Kind::Send), Some(Algorithm::Direct));
+        assert_eq!("SINGLETREE".parse(), Ok(Algorithm::SingleTree));
+        assert!("nvls".parse::<Algorithm>().is_err());
     }
 
     #[test]
