@@ -11,6 +11,8 @@ mod backend;
 mod child;
 #[cfg(feature = "cli")]
 mod cli;
+#[cfg(feature = "cli")]
+mod compare;
 mod enter;
 mod expr;
 mod fnv;

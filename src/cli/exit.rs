@@ -15,6 +15,8 @@ impl Exit {
     pub const WRONG_INPUT: Exit = Exit(2);
     /// A backend that was required is missing.
     pub const BACKEND_MISSING: Exit = Exit(3);
+    /// `compare`: it cannot be said whether anything got worse.
+    pub const NO_VERDICT: Exit = Exit(4);
     /// The reader of the standard output has gone, as after `| head`: what a shell reports for a program that SIGPIPE ends.
     pub const CLOSED_PIPE: Exit = Exit(141);
 }

@@ -4,6 +4,7 @@ mod audit;
 mod audit_requirements;
 mod check;
 mod check_report;
+mod compare;
 mod doctor;
 mod exit;
 mod failed_cases;
@@ -40,6 +41,7 @@ pub fn command() -> ExitCode {
     let done = match &args.command {
         args::Command::Run(options) => run::run(options),
         args::Command::Check(options) => check::check(options),
+        args::Command::Compare(options) => compare::compare_libraries(options),
         args::Command::Audit(options) => audit::audit(options),
         args::Command::Nccl(options) => nccl::nccl(options),
         args::Command::Doctor(options) => doctor::doctor(options),

@@ -7,12 +7,14 @@ use super::terminal;
 use super::{output, places};
 use crate::judge::Status;
 use crate::printable::{PrintableWriter, one_line, printable, printable_lines};
+use crate::record::{Header, RecordingWriter};
 use crate::report::Event;
 use crate::report::{InheritedVariables, ReportContext, Reporter, RerunCommand, Styles};
 use crate::suite::options::cores;
 use crate::suite::{
     CaseSet, Error, Filter, FilterTerm, RunOptions, files_in_words, passed_over, variables, with_causes,
 };
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 
 pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
@@ -33,6 +35,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     }
     let mut suite = open(&args.selection)?;
     output::refuse_scenario_as_output(args.output.as_deref(), &args.selection)?;
+    output::refuse_scenario_as_output(args.record.as_deref(), &args.selection)?;
     let mut failed = FailedCases::of_working_folder();
     if can_go_on(args, &suite) {
         select_cases(&mut suite, args, &failed)?;
@@ -49,7 +52,15 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     }
 
     writeln!(terminal::err(), "{}", one_line(&chosen.banner(&InheritedVariables::here())))?;
+    let record = match &args.record {
+        Some(path) => {
+            let file = BufWriter::new(output::create_file(path)?);
+            Some(RecordingWriter::new(file, &Header::new(&chosen, &options))?)
+        }
+        None => None,
+    };
     let mut reporter = RunReporter {
+        record,
         report: make_reporter(args, &options, chosen.backend.name())?,
         progress: ProgressDisplay::new(),
         done: 0,
@@ -233,11 +244,15 @@ struct RunReporter<'a> {
     progress: ProgressDisplay,
     done: usize,
     failed: Option<&'a mut FailedCases>,
+    record: Option<RecordingWriter<BufWriter<File>>>,
 }
 
 impl Reporter for RunReporter<'_> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         self.progress.event(event);
+        if let Some(record) = &mut self.record {
+            record.event(event)?;
+        }
         if let Event::CaseDone { case, verdict } = event {
             self.done += 1;
             if let (Some(failed), Status::Pass | Status::Fail) = (self.failed.as_mut(), verdict.status) {

@@ -25,7 +25,9 @@ pub mod verdict;
 pub(crate) mod tests;
 
 pub use flaw::Flaw;
-pub use observed_results::{BufferHashes, CallError, ContentHash, ObservedResults};
+#[cfg(test)]
+pub use observed_results::BufferHashes;
+pub use observed_results::{CallError, ContentHash, ObservedResults};
 pub use runs::CaseJudge;
 pub use verdict::*;
 

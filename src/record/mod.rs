@@ -116,6 +116,9 @@ pub struct RecordedCase {
     /// What rounded results say about how the library reduces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<FingerprintReport>,
+    /// Which order of ranks summed which elements of rounded results.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub orders: Vec<crate::oracle::ResultOrder>,
     /// The lanes that applied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lanes: Vec<LaneResult>,
@@ -167,6 +170,7 @@ impl RecordedCase {
             finding,
             results: verdict.observed.as_deref().cloned(),
             fingerprint: verdict.fingerprint.as_ref().map(FingerprintReport::new),
+            orders: verdict.order_maps.clone(),
             lanes: verdict.lanes.clone(),
             seconds: verdict.seconds,
             wall_seconds: verdict.wall_seconds,

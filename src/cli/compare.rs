@@ -1,0 +1,126 @@
+//! `collspec compare`.
+use super::args::{CompareArgs, CompareFormat};
+use super::exit::Exit;
+use super::progress::ProgressDisplay;
+use super::{output, run, terminal};
+use crate::compare::accepted::{Accepted, AcceptedError, to_accept};
+use crate::compare::report::{write_human, write_json_lines};
+use crate::compare::{Comparison, GateVerdict, Observer, Repetition, Side, SideError, SideRequest, compare};
+use crate::printable::{PrintableWriter, one_line, printable_lines};
+use crate::report::{Event, Styles};
+use crate::suite::options::cores;
+use crate::suite::{CaseSet, Error, RunOptions};
+use anyhow::Context;
+use std::fs::OpenOptions;
+use std::io::{BufWriter, Write};
+use std::path::Path;
+use std::time::Duration;
+
+pub fn compare_libraries(args: &CompareArgs) -> anyhow::Result<Exit> {
+    run::warn_of_variables()?;
+    // A mistake in this file is told before anything runs.
+    let accepted = args.allow.as_deref().map(Accepted::read).transpose()?;
+    if let Some(path) = args.write_allow.as_deref().filter(|path| path.exists()) {
+        anyhow::bail!("--write-allow starts a new file, and {} exists", path.display());
+    }
+    let options = args.options();
+    let (base, candidate) = match (resolve(&args.base, &options), resolve(&args.candidate, &options)) {
+        (Ok(base), Ok(candidate)) => (base, candidate),
+        (Err(error), _) | (_, Err(error)) => return missing_side(error),
+    };
+    let cases = cases(args, &base, &candidate)?;
+    let mut progress = Progress(ProgressDisplay::new());
+    let repetition = Repetition {
+        runs: args.runs.get(),
+        repeats: args.repeats,
+        starts: args.starts,
+        time: Duration::from_secs_f64(args.repeat_seconds),
+    };
+    let mut comparison =
+        compare((&args.base.text, &base), (&args.candidate.text, &candidate), &cases, &repetition, &mut progress)?;
+    progress.0.end();
+    let stale = accepted.and_then(|accepted| accepted.apply(&mut comparison).err());
+    let verdict = comparison.verdict(args.at_least.get(), args.bits);
+    report(args, &comparison, &verdict)?;
+    if let Some(path) = &args.write_allow {
+        write_new(path, &to_accept(&comparison))?;
+    }
+    if let Some(AcceptedError::Entries(stale)) = stale {
+        anyhow::bail!("{}", stale.join("\n"));
+    }
+    Ok(match verdict {
+        GateVerdict::NothingWorse => Exit::ALL_PASSED,
+        GateVerdict::Worse { .. } => Exit::SOME_FAILED,
+        GateVerdict::NoVerdict { .. } => Exit::NO_VERDICT,
+    })
+}
+
+fn resolve(request: &SideRequest, options: &RunOptions) -> Result<Side, SideError> {
+    request.resolve(options)
+}
+
+fn missing_side(error: SideError) -> anyhow::Result<Exit> {
+    let SideError::Missing(missing) = &error else { return Err(error.into()) };
+    writeln!(terminal::err(), "collspec: {}", printable_lines(&missing.to_string()))?;
+    Ok(Exit::BACKEND_MISSING)
+}
+
+/// The cases to run. Two recordings need none.
+fn cases(args: &CompareArgs, base: &Side, candidate: &Side) -> anyhow::Result<CaseSet> {
+    if !base.is_live() && !candidate.is_live() {
+        return Ok(CaseSet::default());
+    }
+    let mut suite = run::open(&args.selection)?;
+    output::refuse_scenario_as_output(args.output.as_deref(), &args.selection)?;
+    if suite.invalid_files.is_empty() {
+        run::select(&mut suite, &args.selection)?;
+        suite.plan(cores());
+    }
+    run::show_diagnostics(&suite)?;
+    if !suite.invalid_files.is_empty() {
+        return Err(Error::InvalidFiles(suite.invalid_files.len()).into());
+    }
+    Ok(suite)
+}
+
+fn report(args: &CompareArgs, comparison: &Comparison, verdict: &GateVerdict) -> anyhow::Result<()> {
+    let human = args.format == CompareFormat::Human;
+    let (mut to, styles): (Box<dyn Write>, Styles) = match &args.output {
+        None if human => (Box::new(terminal::out()), Styles::coloured()),
+        None => (Box::new(BufWriter::new(std::io::stdout())), Styles::plain()),
+        Some(path) => {
+            let file = BufWriter::new(output::create_file(path)?);
+            (if human { Box::new(PrintableWriter::new(file, false)) } else { Box::new(file) }, Styles::plain())
+        }
+    };
+    match args.format {
+        CompareFormat::Human => write_human(&mut to, comparison, verdict, styles, args.verbose)?,
+        CompareFormat::Jsonl => write_json_lines(&mut to, comparison, verdict)?,
+    }
+    Ok(to.flush()?)
+}
+
+fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
+    let mut file = OpenOptions::new().write(true).create_new(true).open(path);
+    let written = file.as_mut().map_err(|error| std::io::Error::new(error.kind(), error.to_string()));
+    written.and_then(|file| file.write_all(text.as_bytes())).with_context(|| format!("cannot write {}", path.display()))
+}
+
+/// The progress line, and the parts of the comparison above it.
+struct Progress(ProgressDisplay);
+
+impl Observer for Progress {
+    fn part(&mut self, words: &str) {
+        self.0.suspend(|| {
+            // Without it the comparison goes on all the same.
+            let _ = writeln!(terminal::err(), "collspec: {}", one_line(words));
+        });
+    }
+
+    fn event(&mut self, event: &Event) {
+        // The line is removed at the end of the whole comparison.
+        if !matches!(event, Event::Finished { .. }) {
+            self.0.event(event);
+        }
+    }
+}

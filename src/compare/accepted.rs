@@ -1,0 +1,197 @@
+//! A file of accepted changes: which change of which cases, and why it is accepted.
+use super::change::{Change, Meaning};
+use super::comparison::Comparison;
+use serde::Deserialize;
+use std::fmt::Write as _;
+use std::io;
+use std::ops::Range;
+use std::path::Path;
+use thiserror::Error;
+use toml::Spanned;
+
+/// Bytes of the largest file that is read.
+const MAX_FILE: u64 = 4 << 20;
+
+/// Why a file of accepted changes cannot be used.
+#[derive(Debug, Error)]
+pub enum AcceptedError {
+    /// It cannot be read.
+    #[error("cannot read {path}")]
+    Read {
+        /// The file.
+        path: String,
+        /// Why not.
+        source: io::Error,
+    },
+    /// Entries are wrong, or accept what did not happen.
+    #[error("{}", .0.join("\n"))]
+    Entries(Vec<String>),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    #[serde(default)]
+    accept: Vec<Spanned<Entry>>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    /// A case's name; `*` stands for any text.
+    case: Option<String>,
+    /// What a change of the library is about, as a report names it.
+    library: Option<String>,
+    /// The word for the change.
+    change: Option<String>,
+    reason: String,
+}
+
+/// The accepted changes of a file.
+pub struct Accepted {
+    path: String,
+    text: String,
+    entries: Vec<Spanned<Entry>>,
+}
+
+impl Accepted {
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, is no TOML, or an entry is wrong or has no reason.
+    pub fn read(path: &Path) -> Result<Self, AcceptedError> {
+        let name = path.display().to_string();
+        let read = |source| AcceptedError::Read { path: name.clone(), source };
+        let size = std::fs::metadata(path).map_err(read)?.len();
+        if size > MAX_FILE {
+            return Err(read(io::Error::other(format!("it is larger than {} MiB", MAX_FILE >> 20))));
+        }
+        let text = std::fs::read_to_string(path).map_err(read)?;
+        Self::parse(&name, text)
+    }
+
+    fn parse(path: &str, text: String) -> Result<Self, AcceptedError> {
+        let place = |span: Range<usize>| place(path, &text, span.start);
+        let file: File = toml::from_str(&text).map_err(|error| {
+            let at = place(error.span().unwrap_or_default());
+            AcceptedError::Entries(vec![format!("{at}: {}", error.message())])
+        })?;
+        let wrong = |entry: &Spanned<Entry>| {
+            let why = fault(entry.get_ref())?;
+            Some(format!("{}: {why}", place(entry.span())))
+        };
+        let faults: Vec<String> = file.accept.iter().filter_map(wrong).collect();
+        if !faults.is_empty() {
+            return Err(AcceptedError::Entries(faults));
+        }
+        Ok(Self { path: path.to_owned(), entries: file.accept, text })
+    }
+
+    /// Marks the changes that are accepted.
+    ///
+    /// # Errors
+    ///
+    /// An entry accepts nothing that happened.
+    pub fn apply(&self, comparison: &mut Comparison) -> Result<(), AcceptedError> {
+        let mut stale = Vec::new();
+        for entry in &self.entries {
+            let (span, entry) = (entry.span(), entry.get_ref());
+            let mut used = false;
+            if let (Some(pattern), Some(change)) = (&entry.case, entry.change.as_deref().and_then(Change::from_word)) {
+                for row in comparison.rows.iter_mut() {
+                    if row.change == change && matches(pattern, &row.case) {
+                        row.accepted.get_or_insert_with(|| entry.reason.clone());
+                        used = true;
+                    }
+                }
+            }
+            if let Some(subject) = &entry.library {
+                for change in comparison.library.iter_mut().filter(|change| matches(subject, &change.subject)) {
+                    change.accepted.get_or_insert_with(|| entry.reason.clone());
+                    used = true;
+                }
+            }
+            if !used {
+                let at = place(&self.path, &self.text, span.start);
+                stale.push(format!("{at}: this entry accepts nothing that happened; take it out"));
+            }
+        }
+        if stale.is_empty() { Ok(()) } else { Err(AcceptedError::Entries(stale)) }
+    }
+}
+
+/// What is wrong with an entry.
+fn fault(entry: &Entry) -> Option<String> {
+    match (&entry.case, &entry.library, &entry.change) {
+        (None, None, _) => return Some("say which `case` or what of the `library` is accepted".to_owned()),
+        (Some(_), Some(_), _) => return Some("an entry is either of a `case` or of the `library`".to_owned()),
+        (Some(_), None, None) => return Some("say which `change` of the case is accepted".to_owned()),
+        (None, Some(_), Some(_)) => return Some("`change` is for cases only".to_owned()),
+        (Some(_), None, Some(word)) => {
+            let acceptable: Vec<Change> = Change::all().filter(|change| can_be_accepted(change.meaning())).collect();
+            if !acceptable.iter().any(|change| change.word() == *word) {
+                let words: Vec<String> = acceptable.iter().map(|change| change.word()).collect();
+                let near = crate::suggest::nearest(word, words.iter().map(String::as_str));
+                let hint = near
+                    .map_or_else(|| format!("one of {}", words.join(", ")), |near| format!("did you mean `{near}`?"));
+                return Some(format!("there is no change `{}` to accept: {hint}", word.escape_debug()));
+            }
+        }
+        (None, Some(_), None) => {}
+    }
+    entry.reason.trim().is_empty().then(|| "write into `reason` why this is accepted".to_owned())
+}
+
+fn can_be_accepted(meaning: Meaning) -> bool {
+    matches!(meaning, Meaning::Worse | Meaning::Undecided | Meaning::Changed)
+}
+
+/// `FILE:LINE:COLUMN` of a byte.
+fn place(path: &str, text: &str, byte: usize) -> String {
+    let before = text.get(..byte).unwrap_or(text);
+    let line = before.matches('\n').count() + 1;
+    let column = before.rsplit('\n').next().map_or(0, |line| line.chars().count()) + 1;
+    format!("{path}:{line}:{column}")
+}
+
+/// True if the name is the pattern, in which `*` stands for any text.
+fn matches(pattern: &str, name: &str) -> bool {
+    let mut parts = pattern.split('*');
+    let Some(mut rest) = name.strip_prefix(parts.next().unwrap_or_default()) else { return false };
+    let Some(last) = parts.next_back() else { return rest.is_empty() };
+    for part in parts {
+        let Some(at) = rest.find(part) else { return false };
+        rest = &rest[at + part.len()..];
+    }
+    rest.ends_with(last)
+}
+
+/// A file that would accept every change of the comparison that is not accepted yet, once each has its reason.
+pub fn to_accept(comparison: &Comparison) -> String {
+    let mut text =
+        "# Accepted changes for `collspec compare --allow`. Write a reason into each entry, or take it out.\n\
+                    # In `case`, * stands for any text.\n"
+            .to_owned();
+    let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+    for change in
+        comparison.library.iter().filter(|change| change.accepted.is_none() && can_be_accepted(change.meaning))
+    {
+        let _ = write!(
+            text,
+            "\n[[accept]]\n# {}\nlibrary = {}\nreason = \"\"\n",
+            crate::printable::one_line(&change.text),
+            quoted(&change.subject)
+        );
+    }
+    for row in comparison.rows.iter().filter(|row| row.accepted.is_none() && can_be_accepted(row.change.meaning())) {
+        let _ = write!(
+            text,
+            "\n[[accept]]\n# {}\ncase = {}\nchange = {}\nreason = \"\"\n",
+            crate::printable::one_line(&format!("{}: {}", row.change, row.detail)),
+            quoted(&row.case),
+            quoted(&row.change.word())
+        );
+    }
+    text
+}

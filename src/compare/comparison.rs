@@ -1,0 +1,192 @@
+//! A comparison, and its verdict.
+use super::change::{Change, Meaning};
+use super::classify::compare_rates;
+use super::library_changes::LibraryChange;
+use super::seen::Seen;
+use crate::record::Header;
+use crate::stats::rates::Interval;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// Two libraries compared over a corpus.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// The one in use.
+    pub base: SideSummary,
+    /// The one to move to.
+    pub candidate: SideSummary,
+    /// What changed in the library itself.
+    pub library: Vec<LibraryChange>,
+    /// How often starts failed, if that was tried.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub starts: Option<StartRates>,
+    /// The cases by name.
+    pub rows: Vec<Row>,
+}
+
+/// What a side was.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct SideSummary {
+    /// As it was asked for.
+    pub name: String,
+    /// What ran, and where.
+    pub header: Header,
+    /// True if it was recorded earlier.
+    pub recorded: bool,
+    /// Runs of the corpus.
+    pub corpus_runs: usize,
+    /// True if it is a recording without its end.
+    #[serde(default)]
+    pub cut_short: bool,
+}
+
+/// A case of a comparison.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Its name.
+    pub case: String,
+    /// Its file.
+    pub file: String,
+    /// What changed.
+    pub change: Change,
+    /// What changed, in one line.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+    /// The base's runs.
+    pub base: Seen,
+    /// The candidate's runs.
+    pub candidate: Seen,
+    /// Median of the seconds of the base's runs that passed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base_seconds: Option<f64>,
+    /// The same of the candidate's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub candidate_seconds: Option<f64>,
+    /// Why the change is accepted, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<String>,
+}
+
+/// How often a library failed with the first case after its start.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct StartRates {
+    /// Starts of the base.
+    pub base_starts: u64,
+    /// Those that failed.
+    pub base_failed: u64,
+    /// Starts of the candidate.
+    pub candidate_starts: u64,
+    /// Those that failed.
+    pub candidate_failed: u64,
+    /// Some reasons of the base's failures.
+    pub base_reasons: Vec<String>,
+    /// Some reasons of the candidate's failures.
+    pub candidate_reasons: Vec<String>,
+}
+
+impl StartRates {
+    /// What the rates say.
+    pub fn change(&self) -> Change {
+        if self.base_failed == 0 && self.candidate_failed == 0 {
+            return Change::SameBehaviour;
+        }
+        compare_rates((self.base_failed, self.base_starts), (self.candidate_failed, self.candidate_starts))
+    }
+
+    /// Both rates in words.
+    pub fn words(&self) -> String {
+        let base = Interval::of(self.base_failed, self.base_starts);
+        let candidate = Interval::of(self.candidate_failed, self.candidate_starts);
+        format!("base {base}; candidate {candidate}")
+    }
+}
+
+/// The answer to the question whether one may move to the candidate.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case", tag = "verdict")]
+pub enum GateVerdict {
+    /// Nothing got worse.
+    NothingWorse,
+    /// Something did.
+    Worse {
+        /// How many changes are worse.
+        changes: usize,
+    },
+    /// It cannot be said.
+    NoVerdict {
+        /// Why not, each in one line.
+        reasons: Vec<String>,
+    },
+}
+
+/// More of the base's cases than this share must not fail: nothing could get worse in them.
+const MOST_FAILING: f64 = 0.5;
+
+impl Comparison {
+    pub(super) fn new(
+        base: SideSummary,
+        candidate: SideSummary,
+        rows: Vec<Row>,
+        starts: Option<StartRates>,
+        library: Vec<LibraryChange>,
+    ) -> Self {
+        Self { base, candidate, library, starts, rows }
+    }
+
+    /// How many cases have each change, in the order of reports.
+    pub fn counts(&self) -> Vec<(Change, usize)> {
+        let mut counts: BTreeMap<Change, usize> = BTreeMap::new();
+        self.rows.iter().for_each(|row| *counts.entry(row.change).or_default() += 1);
+        counts.into_iter().collect()
+    }
+
+    /// Cases that ran on both sides.
+    pub fn compared(&self) -> usize {
+        self.rows.iter().filter(|row| row.change.was_compared()).count()
+    }
+
+    /// How many changes that nobody accepts have this meaning.
+    pub fn count_of(&self, meaning: Meaning) -> usize {
+        let rows = self.rows.iter().filter(|row| row.accepted.is_none() && row.change.meaning() == meaning).count();
+        let library =
+            self.library.iter().filter(|change| change.accepted.is_none() && change.meaning == meaning).count();
+        let starts = self.starts.iter().filter(|starts| starts.change().meaning() == meaning).count();
+        // Starts without a failure are no row of the table of sameness.
+        rows + library + if matches!(meaning, Meaning::Same) { 0 } else { starts }
+    }
+
+    /// The verdict, which needs at least so many cases that ran on both sides. With `changes_count`, every change that nobody
+    /// accepts is worse.
+    pub fn verdict(&self, at_least: usize, changes_count: bool) -> GateVerdict {
+        let mut worse = self.count_of(Meaning::Worse);
+        if changes_count {
+            worse += self.count_of(Meaning::Changed);
+        }
+        if worse > 0 {
+            return GateVerdict::Worse { changes: worse };
+        }
+        let mut reasons = Vec::new();
+        let (compared, cases) = (self.compared(), self.rows.len());
+        if compared < at_least {
+            let what = if compared == 1 { "1 case ran" } else { &format!("{compared} cases ran") };
+            reasons.push(format!("too little was compared: {what} on both sides of {cases}, {at_least} are needed"));
+        }
+        let failing = self.rows.iter().filter(|row| row.change.was_compared() && row.base.passed == 0).count();
+        if compared > 0 && failing as f64 > compared as f64 * MOST_FAILING {
+            reasons.push(format!("the base itself fails {failing} of the {compared} cases that were compared"));
+        }
+        let undecided = self.count_of(Meaning::Undecided);
+        if undecided > 0 {
+            let what =
+                if undecided == 1 { "1 result comes and goes" } else { &format!("{undecided} results come and go") };
+            reasons
+                .push(format!("{what}, too rarely to say whether more often than before: more --repeats would tell"));
+        }
+        for (name, side) in [("base", &self.base), ("candidate", &self.candidate)] {
+            if side.cut_short {
+                reasons.push(format!("the recording of the {name} has no end: its run was cut short"));
+            }
+        }
+        if reasons.is_empty() { GateVerdict::NothingWorse } else { GateVerdict::NoVerdict { reasons } }
+    }
+}

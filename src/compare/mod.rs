@@ -1,0 +1,25 @@
+//! One corpus on two NCCL libraries: what changed, case by case, and whether anything got worse.
+//!
+//! | file | what it does |
+//! |---|---|
+//! | `side` | one of the two: a library with settings, or a recorded run |
+//! | `execute` | runs the corpus on both in turn, and again what comes and goes |
+//! | `seen` | all runs of a case on one side, counted |
+//! | `change`, `classify` | what changed in a case |
+//! | `library_changes` | what changed in the library itself |
+//! | `accepted` | changes that a file accepts |
+//! | `comparison` | all of it, and the verdict |
+pub mod accepted;
+mod change;
+mod classify;
+mod comparison;
+mod execute;
+mod library_changes;
+pub mod report;
+mod seen;
+mod side;
+
+pub use change::{Change, Meaning};
+pub use comparison::{Comparison, GateVerdict, Row, SideSummary};
+pub use execute::{Observer, Repetition, compare};
+pub use side::{Side, SideError, SideRequest};

@@ -1,0 +1,199 @@
+//! One side of a comparison: a library with settings, or a recorded run.
+use crate::record::{self, Header, ReadError, Recording};
+use crate::suite::options::NAMED;
+use crate::suite::{BackendChoice, BackendMissing, BackendRequest, ChosenBackend, OptionError, RunOptions};
+use std::path::Path;
+use thiserror::Error;
+
+/// What was asked for as a side: `soft`, a version, the path of a library or of a recorded run, and settings behind it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SideRequest {
+    /// As it was typed.
+    pub text: String,
+    what: String,
+    /// Variables of NCCL, and of the software library.
+    variables: Vec<(String, String)>,
+    /// Options by name.
+    options: Vec<(String, String)>,
+}
+
+/// Why a side cannot be had.
+#[derive(Debug, Error)]
+pub enum SideError {
+    /// The text cannot be understood.
+    #[error("`{text}`: {why}")]
+    Text {
+        /// As it was typed.
+        text: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// An option has no such value.
+    #[error("`{text}`")]
+    Option {
+        /// As it was typed.
+        text: String,
+        /// What is wrong.
+        source: OptionError,
+    },
+    /// The library or its driver is missing.
+    #[error(transparent)]
+    Missing(#[from] BackendMissing),
+    /// A recording cannot be read.
+    #[error(transparent)]
+    Recording(#[from] ReadError),
+}
+
+/// A side, ready to be compared.
+#[derive(Clone, Debug)]
+pub enum Side {
+    /// A library that runs the cases now.
+    Live {
+        /// What runs them.
+        chosen: Box<ChosenBackend>,
+        /// How.
+        options: Box<RunOptions>,
+    },
+    /// A run that was recorded.
+    Recorded(Box<Recording>),
+}
+
+/// Prefixes of variables that a side may set.
+const VARIABLES: [&str; 3] = ["NCCL_", "COLLSPEC_SOFT_", "COLLSPEC_STANDIN_"];
+
+impl SideRequest {
+    /// Reads `WHAT [NAME=VALUE]...`. The words are split as a shell does; a text that is the path of a file is that path.
+    ///
+    /// # Errors
+    ///
+    /// A quote without its end, no library, or a setting that is neither a variable of NCCL nor an option.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        let mut words = if Path::new(text).is_file() {
+            vec![text.to_owned()]
+        } else {
+            shlex::split(text).ok_or("a quote is not closed")?
+        };
+        let first =
+            words.first().filter(|word| !word.is_empty()).ok_or("expected a library: `soft`, a version, or a file")?;
+        if first.contains('=') && !Path::new(first).exists() {
+            return Err(format!("the library comes first, then settings such as `{first}`"));
+        }
+        let what = words.remove(0);
+        let (mut variables, mut options) = (Vec::new(), Vec::new());
+        for word in words {
+            let (name, value) = word.split_once('=').ok_or_else(|| {
+                format!("`{word}` is no setting: expected NAME=VALUE, for example NCCL_ALGO=Tree or seed=7")
+            })?;
+            if VARIABLES.iter().any(|prefix| name.starts_with(prefix)) {
+                variables.push((name.to_owned(), value.to_owned()));
+            } else if let Some(option) = NAMED.iter().find(|option| option.name == name && is_setting(option.name)) {
+                options.push((option.name.to_owned(), value.to_owned()));
+            } else {
+                let names: Vec<&str> = NAMED.iter().map(|option| option.name).filter(|name| is_setting(name)).collect();
+                return Err(format!(
+                    "`{name}` is no setting of a side: it takes variables that begin with NCCL_ or COLLSPEC_SOFT_, and {}",
+                    names.join(", ")
+                ));
+            }
+        }
+        Ok(Self { text: text.to_owned(), what, variables, options })
+    }
+
+    /// The side, with these options where its settings do not say otherwise.
+    ///
+    /// # Errors
+    ///
+    /// The library is missing, the recording cannot be read, or a setting has no such value.
+    pub fn resolve(&self, usual: &RunOptions) -> Result<Side, SideError> {
+        let path = Path::new(&self.what);
+        if record::is_recording(path) {
+            if !(self.variables.is_empty() && self.options.is_empty()) {
+                let why = "a recorded run takes no settings: it has those that it was recorded with".to_owned();
+                return Err(SideError::Text { text: self.text.clone(), why });
+            }
+            return Ok(Side::Recorded(Box::new(record::read(path)?)));
+        }
+        let mut options = RunOptions { keep_results: true, ..usual.clone() };
+        let driver = options.backend.driver.clone();
+        options.backend = match self.what.as_str() {
+            "soft" => BackendRequest { backend: BackendChoice::Soft, require: None, nccl: None, driver: None },
+            what => BackendRequest {
+                backend: BackendChoice::Nccl,
+                require: Some(BackendChoice::Nccl),
+                nccl: Some(what.to_owned()),
+                driver,
+            },
+        };
+        options.variables.extend(self.variables.iter().cloned());
+        for (name, value) in &self.options {
+            options.set(name, value).map_err(|source| SideError::Option { text: self.text.clone(), source })?;
+        }
+        let chosen = options.backend.resolve(&options.workers)?;
+        Ok(Side::Live { chosen: Box::new(chosen), options: Box::new(options) })
+    }
+}
+
+/// Options that may differ between the sides. The others say which cases there are, or what they may cost.
+fn is_setting(name: &str) -> bool {
+    matches!(
+        name,
+        "driver"
+            | "ranks-per-gpu"
+            | "timeout"
+            | "opening-timeout"
+            | "seed"
+            | "eager"
+            | "connect"
+            | "fault"
+            | "placement"
+    )
+}
+
+impl Side {
+    /// What ran, or will run, and where.
+    pub fn header(&self) -> Header {
+        match self {
+            Self::Live { chosen, options } => Header::new(chosen, options),
+            Self::Recorded(recording) => recording.header.clone(),
+        }
+    }
+
+    /// True if it can run cases.
+    pub fn is_live(&self) -> bool {
+        matches!(self, Self::Live { .. })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn settings_follow_the_library() {
+        let request = SideRequest::parse("soft NCCL_ALGO='Ring,Tree' seed=7 fault=F01,rank=1").unwrap();
+        assert_eq!(request.what, "soft");
+        assert_eq!(request.variables, [("NCCL_ALGO".to_owned(), "Ring,Tree".to_owned())]);
+        let Side::Live { options, .. } = request.resolve(&RunOptions::default()).unwrap() else { panic!("no library") };
+        assert_eq!(options.to_repeat(), ["--backend", "soft", "--seed", "7", "--fault", "F01,rank=1"]);
+        assert_eq!(options.variables, request.variables);
+        assert!(options.keep_results);
+    }
+
+    #[test]
+    fn what_cannot_be_understood_is_said() {
+        for (text, why) in [
+            ("", "expected a library: `soft`, a version, or a file"),
+            ("  ", "expected a library: `soft`, a version, or a file"),
+            ("NCCL_ALGO=Tree", "the library comes first, then settings such as `NCCL_ALGO=Tree`"),
+            ("soft 'x", "a quote is not closed"),
+            ("soft tree", "`tree` is no setting: expected NAME=VALUE, for example NCCL_ALGO=Tree or seed=7"),
+        ] {
+            assert_eq!(SideRequest::parse(text).unwrap_err(), why, "{text}");
+        }
+        let unknown = SideRequest::parse("soft PATH=/x").unwrap_err();
+        assert!(unknown.starts_with("`PATH` is no setting of a side: it takes variables"), "{unknown}");
+        assert!(SideRequest::parse("soft jobs=3").is_err());
+        let odd = SideRequest::parse("soft seed=x").unwrap().resolve(&RunOptions::default()).unwrap_err();
+        assert!(matches!(odd, SideError::Option { .. }), "{odd}");
+    }
+}
