@@ -248,5 +248,4 @@ pub(super) fn ending(run: &RecordedCase) -> Option<Ending> {
 }
 
 #[cfg(test)]
-#[path = "classify_tests.rs"]
 mod tests;
