@@ -259,6 +259,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "WHEN", help_heading = SOFTWARE)]
     pub connect: Option<Connect>,
 
+    /// Put the software library's ranks on machines of N (soft backend). Rings, trees, channels and chunks are then those that
+    /// NCCL has on such machines, so that results that round have its bits.
+    #[arg(long, value_name = "N", help_heading = SOFTWARE)]
+    pub ranks_per_node: Option<NonZeroUsize>,
+
     /// Give the software library this deliberate bug, to see which scenarios notice it: F01 and so on (`collspec audit` lists
     /// them); with `,rank=N` on one rank only, with `,algorithm=NAME` in one algorithm only.
     #[arg(long, value_name = "FAULT", value_parser = fault, help_heading = SOFTWARE)]
@@ -313,6 +318,7 @@ impl RunArgs {
             seed: self.seed,
             eager: self.eager,
             connect: self.connect,
+            ranks_per_node: self.ranks_per_node,
             fault: self.fault.unwrap_or_default(),
             placement: self.placement,
             reading: self.selection.reading(),

@@ -35,6 +35,8 @@ pub struct RunOptions {
     pub eager: Option<u64>,
     /// When ranks of the software library connect.
     pub connect: Option<Connect>,
+    /// Ranks of the software library's world on each machine, for rings, trees, channels and chunks as NCCL has them there.
+    pub ranks_per_node: Option<NonZeroUsize>,
     /// The fault of the software library, if it has one.
     pub fault: FaultMode,
     /// Placement for files that leave it at the default, if the case allows it.
@@ -151,6 +153,11 @@ pub const NAMED: &[NamedOption] = &[
         |options, text| text.parse().map(|value| options.connect = Some(value)),
         |options| options.connect.iter().map(|when| when.name().to_owned()).collect(),
     ),
+    option(
+        "ranks-per-node",
+        |options, text| positive(text).map(|value| options.ranks_per_node = Some(value)),
+        |options| shown(&options.ranks_per_node),
+    ),
     NamedOption {
         name: "fault",
         has_variable: false,
@@ -203,8 +210,7 @@ pub const NAMED: &[NamedOption] = &[
         name: "jobs",
         has_variable: false,
         set: |options, text| {
-            let jobs = text.parse().map_err(|_| "expected a whole number, 1 or greater".to_owned());
-            options.jobs = Some(jobs?);
+            options.jobs = Some(positive(text)?);
             Ok(())
         },
         values: None,
@@ -229,6 +235,10 @@ pub fn usual_memory() -> u64 {
 
 fn number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "expected a whole number, 0 or greater".to_owned())
+}
+
+fn positive(text: &str) -> Result<NonZeroUsize, String> {
+    text.parse().map_err(|_| "expected a whole number, 1 or greater".to_owned())
 }
 
 fn shown<T: ToString>(value: &Option<T>) -> Vec<String> {
@@ -304,6 +314,7 @@ mod tests {
             ("seed", "7"),
             ("eager", "4096"),
             ("connect", "lazy"),
+            ("ranks-per-node", "8"),
             ("fault", "F01"),
             ("max-memory", "1024"),
             ("max-work", "5000"),

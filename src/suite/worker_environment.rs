@@ -56,6 +56,8 @@ impl Runner {
         env.extend(self.options.seed.map(|seed| ("COLLSPEC_SOFT_SEED".to_owned(), seed.to_string())));
         env.extend(self.options.eager.map(|bytes| ("COLLSPEC_SOFT_EAGER".to_owned(), bytes.to_string())));
         env.extend(self.options.connect.map(|when| ("COLLSPEC_SOFT_CONNECT".to_owned(), when.name().to_owned())));
+        let ranks_per_node = self.options.ranks_per_node;
+        env.extend(ranks_per_node.map(|ranks| ("COLLSPEC_SOFT_RANKS_PER_NODE".to_owned(), ranks.to_string())));
         // by name, and of equal names the last
         env.sort_by(|a, b| a.0.cmp(&b.0));
         env.dedup_by(|later, earlier| later.0 == earlier.0 && (std::mem::swap(later, earlier), true).1);

@@ -1,5 +1,5 @@
 //! What the library reads from its surroundings, once per process.
-use crate::algo::{Algorithms, Protocol, Protocols};
+use crate::algo::{Algorithms, Buffers, Channels, Protocol, Protocols};
 use crate::arith::Manner;
 use std::str::FromStr;
 use std::sync::OnceLock;
@@ -49,9 +49,22 @@ pub struct Settings {
     pub protocols: Protocols,
     /// NCCL_BUFFSIZE: bytes a channel holds, over all its slots.
     pub buffer_bytes: usize,
-    /// NCCL_MIN_NCHANNELS and NCCL_MAX_NCHANNELS: channels of an operation at most, 1 to 64. Unset, a ring has one, and a double
-    /// tree has one for each tree. All ranks must have the same number.
-    pub channels: Option<usize>,
+    /// NCCL_LL_BUFFSIZE and NCCL_LL128_BUFFSIZE: the same for these protocols, where ranks are on machines.
+    pub ll_buffer_bytes: usize,
+    /// See there.
+    pub ll128_buffer_bytes: usize,
+    /// NCCL_MIN_NCHANNELS: an operation may use so many channels, 1 to 64. Unset, a ring has one, and a double tree has one for
+    /// each tree. All ranks must have the same number.
+    pub min_channels: Option<usize>,
+    /// NCCL_MAX_NCHANNELS: most channels that a communicator has by itself; the lower bound goes before it.
+    pub max_channels: Option<usize>,
+    /// NCCL_MIN_CTAS, which goes before a communicator's configuration and is a lower bound for its channels.
+    pub min_ctas: Option<usize>,
+    /// NCCL_MAX_CTAS, likewise an upper bound.
+    pub max_ctas: Option<usize>,
+    /// COLLSPEC_SOFT_RANKS_PER_NODE: ranks of the world are on machines of so many, and rings, trees, channels and chunks are those
+    /// that NCCL has there. Unset, there are no machines.
+    pub ranks_per_node: Option<usize>,
     /// NCCL_CHECK_POINTERS: pointers must lie in memory of the software device.
     pub check_pointers: bool,
     /// COLLSPEC_SOFT_SEED: shuffles the order of ready tasks; absent, they run first come, first served.
@@ -64,7 +77,7 @@ pub struct Settings {
     pub connect: Connect,
     /// COLLSPEC_SOFT_FAULT: be wrong in this way. An error in it makes every communicator fail.
     pub injection: Option<String>,
-    /// The error in COLLSPEC_SOFT_ARITHMETIC or _CONNECT, if there is one; every communicator then fails.
+    /// The error in COLLSPEC_SOFT_ARITHMETIC, _CONNECT or _RANKS_PER_NODE, if there is one; every communicator then fails.
     pub error: Option<String>,
 }
 
@@ -74,7 +87,13 @@ impl Default for Settings {
             algorithms: Algorithms::default(),
             protocols: Protocols::default(),
             buffer_bytes: DEFAULT_BUFFER,
-            channels: None,
+            ll_buffer_bytes: Buffers::STANDARD.ll,
+            ll128_buffer_bytes: Buffers::STANDARD.ll128,
+            min_channels: None,
+            max_channels: None,
+            min_ctas: None,
+            max_ctas: None,
+            ranks_per_node: None,
             check_pointers: false,
             seed: None,
             eager_bytes: 0,
@@ -96,19 +115,30 @@ impl Settings {
         let manner = word("COLLSPEC_SOFT_ARITHMETIC").map_or(Ok(Manner::default()), |text| text.parse::<Manner>());
         let manner_error = manner.as_ref().err().map(|error| format!("COLLSPEC_SOFT_ARITHMETIC: {error}"));
         let connect_error = connect.as_ref().err().map(|error| format!("COLLSPEC_SOFT_CONNECT: {error}"));
+        let ranks_per_node = word(RANKS_PER_NODE).map(|text| ranks_per_node(&text)).transpose();
+        let node_error = ranks_per_node.as_ref().err().cloned();
+        let ranks_per_node = ranks_per_node.unwrap_or_default();
+        let bytes = |name: &str| number(name).map(|n| usize::try_from(n).unwrap_or(usize::MAX));
+        let standard_bytes = if ranks_per_node.is_some() { Buffers::STANDARD.simple } else { standard.buffer_bytes };
+        let positive = |name: &str| number(name).filter(|n| *n > 0).map(|n| n.min(MAX_CHANNELS as u64) as usize);
         Self {
             algorithms: get("NCCL_ALGO").map_or(standard.algorithms, |text| Algorithms::parse(&text)),
             protocols: get("NCCL_PROTO").map_or(standard.protocols, |text| Protocols::parse(&text)),
-            buffer_bytes: number("NCCL_BUFFSIZE")
-                .map_or(standard.buffer_bytes, |n| usize::try_from(n).unwrap_or(usize::MAX)),
-            channels: channels(number("NCCL_MIN_NCHANNELS"), number("NCCL_MAX_NCHANNELS")),
+            buffer_bytes: bytes("NCCL_BUFFSIZE").unwrap_or(standard_bytes),
+            ll_buffer_bytes: bytes("NCCL_LL_BUFFSIZE").unwrap_or(standard.ll_buffer_bytes),
+            ll128_buffer_bytes: bytes("NCCL_LL128_BUFFSIZE").unwrap_or(standard.ll128_buffer_bytes),
+            min_channels: number("NCCL_MIN_NCHANNELS").map(|n| n.clamp(1, MAX_CHANNELS as u64) as usize),
+            max_channels: number("NCCL_MAX_NCHANNELS").map(|n| n.clamp(1, MAX_CHANNELS as u64) as usize),
+            min_ctas: positive("NCCL_MIN_CTAS"),
+            max_ctas: positive("NCCL_MAX_CTAS"),
+            ranks_per_node,
             check_pointers: number("NCCL_CHECK_POINTERS").is_some_and(|n| n != 0),
             seed: number("COLLSPEC_SOFT_SEED"),
             eager_bytes: number("COLLSPEC_SOFT_EAGER").map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX)),
             manner: manner.unwrap_or_default(),
             connect: connect.unwrap_or_default(),
             injection: word("COLLSPEC_SOFT_FAULT"),
-            error: manner_error.or(connect_error),
+            error: manner_error.or(connect_error).or(node_error),
         }
     }
 
@@ -116,21 +146,61 @@ impl Settings {
     pub(crate) fn chunk_elements(&self, protocol: Protocol, size: usize) -> usize {
         (protocol.data(self.buffer_bytes / SLOTS) / size.max(1)).max(1)
     }
+
+    /// The buffers of a channel on machines.
+    pub(crate) fn buffers(&self) -> Buffers {
+        Buffers { simple: self.buffer_bytes, ll: self.ll_buffer_bytes, ll128: self.ll128_buffer_bytes }
+    }
+
+    /// Most bytes that a message of an operation has.
+    pub(crate) fn largest_message(&self) -> usize {
+        let plain = (self.buffer_bytes / SLOTS).max(size_of::<u64>());
+        if self.ranks_per_node.is_some() { plain.max(self.buffers().largest_chunk()) } else { plain }
+    }
+
+    /// The bounds on the thread blocks of a communicator with this configuration: the environment goes before it.
+    fn ctas(&self, config: Ctas) -> (usize, usize) {
+        let max = self.max_ctas.or(config.max).unwrap_or(MAX_CHANNELS).min(MAX_CHANNELS);
+        (self.min_ctas.or(config.min).unwrap_or(1).min(max), max)
+    }
+
+    /// The channels of a communicator on machines. It has two by itself, one for each tree; then the upper bounds count, and
+    /// then the lower ones, for which channels are copied.
+    pub(crate) fn channels(&self, config: Ctas) -> Channels {
+        let (min_ctas, max_ctas) = self.ctas(config);
+        let distinct = OWN_CHANNELS.min(self.max_channels.unwrap_or(MAX_CHANNELS)).min(max_ctas);
+        Channels { number: distinct.max(self.min_channels.unwrap_or(1)).max(min_ctas), distinct }
+    }
+
+    /// The channels of an operation at most, without machines. More channels do not make software faster, so a lower bound is the
+    /// number, and an upper bound alone matters only if it leaves no second channel to a double tree.
+    pub(crate) fn channels_without_machines(&self, config: Ctas) -> Option<usize> {
+        let (min_ctas, max_ctas) = self.ctas(config);
+        let min_ctas = Some(min_ctas).filter(|n| *n > 1);
+        let single = max_ctas.min(self.max_channels.unwrap_or(MAX_CHANNELS)) == 1;
+        self.min_channels.max(min_ctas).or(single.then_some(1))
+    }
 }
+
+/// The bounds on a communicator's thread blocks that its configuration sets (`minCTAs`, `maxCTAs`).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Ctas {
+    pub min: Option<usize>,
+    pub max: Option<usize>,
+}
+
+const RANKS_PER_NODE: &str = "COLLSPEC_SOFT_RANKS_PER_NODE";
+
+fn ranks_per_node(text: &str) -> Result<usize, String> {
+    let number = text.trim().parse().ok().filter(|n| *n > 0);
+    number.ok_or_else(|| format!("{RANKS_PER_NODE}: `{}` is no whole number, 1 or greater", text.escape_debug()))
+}
+
+/// Channels that a communicator on machines has by itself.
+const OWN_CHANNELS: usize = 2;
 
 /// Most channels that NCCL makes.
-const MAX_CHANNELS: u64 = 64;
-
-/// The number of channels within these bounds. More channels do not make software faster, so it is the lower bound, and an upper
-/// bound alone matters only if it leaves no second channel to a double tree.
-fn channels(min: Option<u64>, max: Option<u64>) -> Option<usize> {
-    let max = max.unwrap_or(MAX_CHANNELS).clamp(1, MAX_CHANNELS);
-    let number = match min {
-        Some(min) => Some(min.clamp(1, max)),
-        None => (max == 1).then_some(1),
-    };
-    number.map(|number| number as usize)
-}
+const MAX_CHANNELS: usize = 64;
 
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
 
@@ -155,14 +225,60 @@ pub(crate) fn settings() -> &'static Settings {
 mod tests {
     use super::*;
 
+    fn settings(variables: &[(&str, &str)]) -> Settings {
+        let value =
+            |name: &str| variables.iter().find(|(known, _)| *known == name).map(|(_, value)| (*value).to_owned());
+        let settings = Settings::from(value);
+        assert_eq!(settings.error, None);
+        settings
+    }
+
+    const FREE: Ctas = Ctas { min: None, max: None };
+
     #[test]
-    fn channels_are_between_their_bounds() {
-        assert_eq!(channels(None, None), None);
-        assert_eq!(channels(Some(4), None), Some(4));
-        assert_eq!(channels(Some(4), Some(2)), Some(2));
-        assert_eq!(channels(Some(0), None), Some(1));
-        assert_eq!(channels(Some(1000), None), Some(64));
-        assert_eq!(channels(None, Some(1)), Some(1));
-        assert_eq!(channels(None, Some(16)), None);
+    fn the_lower_bound_is_the_number_of_channels_and_goes_before_the_upper_one() {
+        let channels = |variables: &[(&str, &str)]| settings(variables).channels_without_machines(FREE);
+        let (min, max) = ("NCCL_MIN_NCHANNELS", "NCCL_MAX_NCHANNELS");
+        assert_eq!(channels(&[]), None);
+        assert_eq!(channels(&[(min, "4")]), Some(4));
+        assert_eq!(channels(&[(min, "4"), (max, "2")]), Some(4));
+        assert_eq!(channels(&[(min, "0")]), Some(1));
+        assert_eq!(channels(&[(min, "1000")]), Some(64));
+        assert_eq!(channels(&[(max, "1")]), Some(1));
+        assert_eq!(channels(&[(max, "16")]), None);
+        assert_eq!(channels(&[("NCCL_MIN_CTAS", "3")]), Some(3));
+        assert_eq!(channels(&[("NCCL_MAX_CTAS", "1")]), Some(1));
+    }
+
+    #[test]
+    fn a_configuration_bounds_channels_where_the_environment_does_not() {
+        let channels = |variables: &[(&str, &str)], min, max| {
+            let Channels { number, distinct } = settings(variables).channels(Ctas { min, max });
+            (number, distinct)
+        };
+        assert_eq!(channels(&[], None, None), (2, 2));
+        assert_eq!(channels(&[], Some(5), None), (5, 2));
+        assert_eq!(channels(&[], None, Some(1)), (1, 1));
+        assert_eq!(channels(&[("NCCL_MIN_CTAS", "3")], Some(5), None), (3, 2));
+        assert_eq!(channels(&[("NCCL_MIN_CTAS", "0")], Some(5), None), (5, 2));
+        assert_eq!(channels(&[("NCCL_MAX_CTAS", "8")], None, Some(1)), (2, 2));
+        assert_eq!(channels(&[("NCCL_MAX_CTAS", "4")], Some(5), None), (4, 2), "both are then the upper one");
+        assert_eq!(channels(&[("NCCL_MIN_NCHANNELS", "6")], Some(5), Some(5)), (6, 2));
+        assert_eq!(channels(&[("NCCL_MIN_NCHANNELS", "6"), ("NCCL_MAX_NCHANNELS", "1")], None, None), (6, 1));
+    }
+
+    #[test]
+    fn machines_have_nccls_buffers_unless_they_are_set() {
+        assert_eq!(settings(&[]).buffer_bytes, DEFAULT_BUFFER);
+        let machines = settings(&[("COLLSPEC_SOFT_RANKS_PER_NODE", " 8 ")]);
+        assert_eq!((machines.ranks_per_node, machines.buffers()), (Some(8), Buffers::STANDARD));
+        let (ll, simple) = (("NCCL_LL_BUFFSIZE", "1024"), ("NCCL_BUFFSIZE", "65536"));
+        let buffers = settings(&[("COLLSPEC_SOFT_RANKS_PER_NODE", "1"), ll, simple]).buffers();
+        assert_eq!(buffers, Buffers { simple: 65536, ll: 1024, ..Buffers::STANDARD });
+        for wrong in ["0", "-1", "two"] {
+            let settings = Settings::from(|name| (name == "COLLSPEC_SOFT_RANKS_PER_NODE").then(|| wrong.to_owned()));
+            let error = settings.error.unwrap_or_default();
+            assert!(error.contains(&format!("`{wrong}` is no whole number")), "{error}");
+        }
     }
 }

@@ -13,7 +13,7 @@ const CHUNK: usize = 2048;
 fn settings() {
     // Later tests of this program find them set.
     let _ = soft_nccl::set_settings_for_process(Settings {
-        channels: Some(CHANNELS),
+        min_channels: Some(CHANNELS),
         buffer_bytes: 8 * CHUNK,
         ..Settings::default()
     });

@@ -9,7 +9,7 @@ fn every_operation_on_trees_of_three_channels() {
     // Set before anything else uses the library.
     let _ = soft_nccl::set_settings_for_process(Settings {
         algorithms: Algorithms::parse("Ring;allreduce:Tree"),
-        channels: Some(3),
+        min_channels: Some(3),
         buffer_bytes: 8 * 2048,
         ..Settings::default()
     });

@@ -2,34 +2,34 @@
 use super::{Chunks, Lane, Link, Operand, Part, Script, Step};
 use crate::op::{Kind, Spec};
 
-pub(super) fn lanes(spec: &Spec, part: Part) -> Vec<Lane> {
-    let (count, chunk) = (spec.count, part.chunk);
-    let root = spec.peer == part.rank;
+pub(super) fn lanes(spec: &Spec, part: Part<'_>) -> Vec<Lane> {
+    let Part { rank, n, chunk, .. } = part;
+    let count = spec.count;
+    let root = spec.peer == rank;
+    let blocks = |dir, peers, by_peer| Box::new(Blocks { rank, n, chunk, count, dir, peers, by_peer });
     match spec.kind {
         Kind::Send => {
-            vec![Box::new(Blocks { part, count, dir: Dir::Send, peers: Peers::One(spec.peer), by_peer: false })]
+            vec![blocks(Dir::Send, Peers::One(spec.peer), false)]
         }
         Kind::Recv => {
-            vec![Box::new(Blocks { part, count, dir: Dir::Recv, peers: Peers::One(spec.peer), by_peer: false })]
+            vec![blocks(Dir::Recv, Peers::One(spec.peer), false)]
         }
-        Kind::Gather if root => vec![
-            Box::new(OwnBlock { count, chunk, from: 0, to: part.rank * count }),
-            Box::new(Blocks { part, count, dir: Dir::Recv, peers: Peers::Others, by_peer: true }),
-        ],
-        Kind::Scatter if root => vec![
-            Box::new(OwnBlock { count, chunk, from: part.rank * count, to: 0 }),
-            Box::new(Blocks { part, count, dir: Dir::Send, peers: Peers::Others, by_peer: true }),
-        ],
+        Kind::Gather if root => {
+            vec![Box::new(OwnBlock { count, chunk, from: 0, to: rank * count }), blocks(Dir::Recv, Peers::Others, true)]
+        }
+        Kind::Scatter if root => {
+            vec![Box::new(OwnBlock { count, chunk, from: rank * count, to: 0 }), blocks(Dir::Send, Peers::Others, true)]
+        }
         Kind::Gather => {
-            vec![Box::new(Blocks { part, count, dir: Dir::Send, peers: Peers::One(spec.peer), by_peer: false })]
+            vec![blocks(Dir::Send, Peers::One(spec.peer), false)]
         }
         Kind::Scatter => {
-            vec![Box::new(Blocks { part, count, dir: Dir::Recv, peers: Peers::One(spec.peer), by_peer: false })]
+            vec![blocks(Dir::Recv, Peers::One(spec.peer), false)]
         }
         _ => vec![
-            Box::new(OwnBlock { count, chunk, from: part.rank * count, to: part.rank * count }),
-            Box::new(Blocks { part, count, dir: Dir::Send, peers: Peers::Others, by_peer: true }),
-            Box::new(Blocks { part, count, dir: Dir::Recv, peers: Peers::Others, by_peer: true }),
+            Box::new(OwnBlock { count, chunk, from: rank * count, to: rank * count }),
+            blocks(Dir::Send, Peers::Others, true),
+            blocks(Dir::Recv, Peers::Others, true),
         ],
     }
 }
@@ -80,7 +80,9 @@ enum Peers {
 
 /// Whole blocks to or from one peer after the other.
 struct Blocks {
-    part: Part,
+    rank: usize,
+    n: usize,
+    chunk: usize,
     count: usize,
     dir: Dir,
     peers: Peers,
@@ -91,9 +93,9 @@ struct Blocks {
 impl Script for Blocks {
     fn step(&self, cursor: u64) -> Option<Step> {
         // An empty message is a message: it tells the receiver that its sender came by.
-        let per_peer = self.count.div_ceil(self.part.chunk).max(1) as u64;
+        let per_peer = self.count.div_ceil(self.chunk).max(1) as u64;
         let (round, index) = (cursor / per_peer, cursor % per_peer);
-        let n = self.part.n;
+        let n = self.n;
         let peer = match self.peers {
             Peers::One(peer) if round == 0 => peer,
             Peers::One(_) => return None,
@@ -103,12 +105,12 @@ impl Script for Blocks {
                     return None;
                 }
                 match self.dir {
-                    Dir::Send => (self.part.rank + round) % n,
-                    Dir::Recv => (self.part.rank + n - round) % n,
+                    Dir::Send => (self.rank + round) % n,
+                    Dir::Recv => (self.rank + n - round) % n,
                 }
             }
         };
-        let chunks = Chunks { start: 0, end: self.count, size: self.part.chunk };
+        let chunks = Chunks { start: 0, end: self.count, size: self.chunk };
         let (offset, count) = if self.count == 0 { (0, 0) } else { chunks.get(index)? };
         let at = offset + if self.by_peer { peer * self.count } else { 0 };
         let link = Some(Link { lane: 0, peer });

@@ -2,12 +2,17 @@
 //! message or a number; the engine does.
 mod channels;
 mod choice;
+mod cut;
 mod direct;
+mod machines;
 mod ring;
 mod topology;
 mod tree;
 
 pub use choice::{Algorithm, Algorithms, Protocol, Protocols};
+
+pub(crate) use cut::{Buffers, Channels, Topology};
+pub(crate) use machines::Machines;
 
 use crate::op::{Kind, Spec};
 use channels::{Load, Share};
@@ -67,26 +72,36 @@ pub(crate) type Lane = Box<dyn Script>;
 
 /// What a rank needs to know about an operation to do its part.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Part {
+pub(crate) struct Part<'a> {
     pub rank: usize,
     pub n: usize,
-    /// Elements per chunk.
+    /// Elements per chunk, where there are no machines to cut for.
     pub chunk: usize,
     /// Channels at most; unset, a ring has one and a double tree one for each tree.
     pub channels: Option<usize>,
+    /// The machines of the ranks; then everything is cut as NCCL cuts it.
+    pub topology: Option<Topology<'a>>,
 }
 
-impl Part {
-    /// The elements of each of so many channels of an operation.
+impl Part<'_> {
+    /// The elements of each channel of an operation, of which there are so many at most where there are no machines.
     fn shares(&self, spec: &Spec, channels: usize) -> Vec<Share> {
         let (kind, protocol, count, size) = (spec.kind, spec.protocol, spec.count, spec.ty.size());
         let load = Load { kind, protocol, count, size, n: self.n };
-        load.shares(channels)
+        match &self.topology {
+            Some(topology) => topology.shares(&load, spec.algorithm),
+            None => load.shares(channels),
+        }
+    }
+
+    /// Elements per chunk of a channel with this share.
+    fn chunk_of(&self, spec: &Spec, share: Share) -> usize {
+        self.topology.map_or(self.chunk, |topology| topology.chunk(spec, share))
     }
 }
 
 /// The lanes of `spec` on one rank, and in how many trees the rank has children.
-pub(crate) fn lanes(spec: &Spec, part: Part) -> (Vec<Lane>, u64) {
+pub(crate) fn lanes(spec: &Spec, part: Part<'_>) -> (Vec<Lane>, u64) {
     if spec.count == 0 && !matches!(spec.kind, Kind::Send | Kind::Recv) {
         return (Vec::new(), 0);
     }

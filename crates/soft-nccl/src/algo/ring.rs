@@ -1,27 +1,34 @@
-//! Rings and chains: ranks in the order of their numbers, each hears its predecessor and talks to its successor.
+//! Rings and chains: ranks in the order of their numbers, or machine by machine; each hears its predecessor and talks to its
+//! successor.
 //!
 //! Collectives without a root cut the data in passes of n parts and send every part once around; each rank adds its own
 //! contribution to what came in. Rooted ones run along the chain that ends, or begins, at the root. Each channel does so with
 //! its share of the data.
-use super::channels::{GRAIN_BYTES, Share};
-use super::{Chunks, Lane, Link, Operand, Part, Script, Step};
+use super::channels::Share;
+use super::cut::grain_elements;
+use super::{Chunks, Lane, Link, Machines, Operand, Part, Script, Step};
 use crate::op::{Kind, Spec};
+use std::sync::Arc;
 
 /// One lane for each channel of an operation that has a ring; none for others.
-pub(super) fn lanes(spec: &Spec, part: Part) -> Option<Vec<Lane>> {
+pub(super) fn lanes(spec: &Spec, part: Part<'_>) -> Option<Vec<Lane>> {
+    let n = part.n;
+    let machines = part.topology.map(|topology| topology.machines);
+    let place = |rank: usize| machines.map_or(rank, |machines| machines.place(rank));
+    let (place, root) = (place(part.rank), place(spec.peer));
+    // Cut evenly where nothing asks for NCCL's channels.
+    let grained = part.channels.is_some() || machines.is_some();
+    let grain = if grained { grain_elements(spec.ty.size()) } else { 1 };
     let lane = |channel: usize, share: Share| -> Option<Lane> {
-        let around = Around { rank: part.rank, n: part.n, channel: channel as u8 };
-        let (root, chunks) = (spec.peer, share.chunks(part.chunk));
+        let around = Around { place, n, channel: channel as u8, machines: machines.cloned() };
+        let chunk = part.chunk_of(spec, share);
+        let chunks = share.chunks(chunk);
         Some(match spec.kind {
-            Kind::AllReduce => {
-                // Cut evenly where nothing asks for NCCL's channels.
-                let grain = part.channels.map_or(1, |_| (GRAIN_BYTES / spec.ty.size()).max(1));
-                Box::new(AllReduce { around, passes: Passes { share, n: part.n, chunk: part.chunk, grain } })
-            }
+            Kind::AllReduce => Box::new(AllReduce { around, passes: Passes { share, n, chunk, grain } }),
             Kind::ReduceScatter => Box::new(ReduceScatter { around, block: spec.count, chunks }),
             Kind::AllGather => Box::new(AllGather { around, block: spec.count, chunks }),
-            Kind::Reduce => Box::new(Reduce { around, position: (part.rank + 2 * part.n - root - 1) % part.n, chunks }),
-            Kind::Broadcast => Box::new(Broadcast { around, position: (part.rank + part.n - root) % part.n, chunks }),
+            Kind::Reduce => Box::new(Reduce { around, position: (place + 2 * n - root - 1) % n, chunks }),
+            Kind::Broadcast => Box::new(Broadcast { around, position: (place + n - root) % n, chunks }),
             _ => return None,
         })
     };
@@ -29,27 +36,32 @@ pub(super) fn lanes(spec: &Spec, part: Part) -> Option<Vec<Lane>> {
     shares.into_iter().enumerate().map(|(channel, share)| lane(channel, share)).collect()
 }
 
-/// The neighbours of a rank.
-#[derive(Clone, Copy)]
+/// A rank's place in a ring.
 struct Around {
-    rank: usize,
+    place: usize,
     n: usize,
     channel: u8,
+    /// The machines through which the ring goes; without, ranks stand at the places of their numbers.
+    machines: Option<Arc<Machines>>,
 }
 
 impl Around {
-    fn next(self) -> Link {
-        Link { lane: self.channel, peer: (self.rank + 1) % self.n }
+    fn rank_at(&self, place: usize) -> usize {
+        self.machines.as_ref().map_or(place % self.n, |machines| machines.rank_at(place))
     }
 
-    fn previous(self) -> Link {
-        Link { lane: self.channel, peer: (self.rank + self.n - 1) % self.n }
+    fn next(&self) -> Link {
+        Link { lane: self.channel, peer: self.rank_at(self.place + 1) }
     }
 
-    /// Which part step `phase` deals with: the rank sends its predecessor's part first and holds its own, complete,
+    fn previous(&self) -> Link {
+        Link { lane: self.channel, peer: self.rank_at(self.place + self.n - 1) }
+    }
+
+    /// Which part step `phase` deals with: the rank sends its predecessor's part first and holds that of its place, complete,
     /// after n - 1 steps.
-    fn part(self, phase: usize) -> usize {
-        (self.rank + 2 * self.n - 1 - phase) % self.n
+    fn part(&self, phase: usize) -> usize {
+        (self.place + 2 * self.n - 1 - phase) % self.n
     }
 }
 
@@ -126,7 +138,7 @@ impl Script for ReduceScatter {
         let finished = phase == n - 1;
         Some(Step {
             recv: (phase > 0).then(|| self.around.previous()),
-            source: Some(Operand::In(self.around.part(phase) * self.block + offset)),
+            source: Some(Operand::In(self.around.rank_at(self.around.part(phase)) * self.block + offset)),
             own: true,
             last: finished,
             target: finished.then_some(Operand::Out(offset)),
@@ -150,7 +162,7 @@ impl Script for AllGather {
         let n = self.around.n;
         let (pass, phase) = split(cursor, n);
         let (offset, count) = self.chunks.get(pass)?;
-        let owner = (self.around.rank + n - phase) % n;
+        let owner = self.around.rank_at(self.around.place + n - phase);
         Some(Step {
             recv: (phase > 0).then(|| self.around.previous()),
             source: (phase == 0).then_some(Operand::In(offset)),

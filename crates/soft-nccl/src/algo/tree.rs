@@ -1,4 +1,5 @@
-//! Trees: sums go up, results come down, chunk by chunk; a node computes ((own + child 0) + child 1).
+//! Trees: sums go up, results come down, chunk by chunk; a node computes ((own + child 0) + child 1), and
+//! so on.
 //!
 //! Below the root, the direction up and the direction down are two lanes, so that chunks travel in both directions at once.
 use super::channels::Share;
@@ -22,25 +23,31 @@ struct TreeLane {
     chunks: Chunks,
 }
 
-pub(super) fn lanes(spec: &Spec, part: Part) -> (Vec<Lane>, u64) {
+pub(super) fn lanes(spec: &Spec, part: Part<'_>) -> (Vec<Lane>, u64) {
     let (rank, n) = (part.rank, part.n);
-    let nodes = match (spec.algorithm, spec.kind) {
-        (Algorithm::Tree, _) => vec![topology::double(rank, n, 0), topology::double(rank, n, 1)],
-        (_, Kind::AllReduce) => vec![topology::single(rank, n, 0)],
+    let nodes = match (spec.algorithm, spec.kind, part.topology) {
+        (Algorithm::Tree, _, Some(topology)) => [0, 1].map(|tree| topology.machines.node(rank, tree)).to_vec(),
+        (Algorithm::Tree, _, None) => vec![topology::double(rank, n, 0), topology::double(rank, n, 1)],
+        (_, Kind::AllReduce, _) => vec![topology::single(rank, n, 0)],
         _ => vec![topology::single(rank, n, spec.peer)],
     };
-    let shares = match part.channels {
-        Some(channels) => part.shares(spec, channels),
-        None => equal_shares(spec.count, nodes.len()),
+    let shares = if part.topology.is_some() || part.channels.is_some() {
+        part.shares(spec, part.channels.unwrap_or(1))
+    } else {
+        equal_shares(spec.count, nodes.len())
     };
-    // The first channels use the first tree.
     let per_tree = shares.len().div_ceil(nodes.len());
+    let tree_of = |channel: usize| match part.topology {
+        Some(topology) => topology.tree(channel).min(nodes.len() - 1),
+        // The first channels use the first tree.
+        None => channel / per_tree,
+    };
     let mut lanes: Vec<Lane> = Vec::new();
-    let mut used = 0;
+    let mut used = vec![false; nodes.len()];
     for (channel, share) in shares.into_iter().enumerate() {
-        let tree = channel / per_tree;
+        let tree = tree_of(channel);
         let node = &nodes[tree];
-        used = used.max(tree + 1);
+        used[tree] = true;
         let directions: &[Direction] = match (spec.kind, node.parent) {
             (Kind::Reduce, _) => &[Direction::Up],
             (Kind::Broadcast, _) => &[Direction::Down],
@@ -48,11 +55,11 @@ pub(super) fn lanes(spec: &Spec, part: Part) -> (Vec<Lane>, u64) {
             (_, Some(_)) => &[Direction::Up, Direction::Down],
         };
         for direction in directions {
-            let (node, chunks) = (node.clone(), share.chunks(part.chunk));
+            let (node, chunks) = (node.clone(), share.chunks(part.chunk_of(spec, share)));
             lanes.push(Box::new(TreeLane { node, direction: *direction, channel: channel as u8, chunks }));
         }
     }
-    let inner = nodes[..used].iter().filter(|node| !node.children.is_empty()).count() as u64;
+    let inner = nodes.iter().zip(used).filter(|(node, used)| *used && !node.children.is_empty()).count() as u64;
     (lanes, inner)
 }
 

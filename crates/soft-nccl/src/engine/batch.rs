@@ -7,7 +7,7 @@ use super::hooks::{BatchHooks, OperationContext, RequestContext, Requested, Soun
 use super::member::read_scalar;
 use super::task::Task;
 use super::{ENGINE, State, lock};
-use crate::algo::{self, Algorithm, Part};
+use crate::algo::{self, Algorithm, Part, Topology};
 use crate::device::{Done, Start, Stream};
 use crate::failure::{Failure, Outcome};
 use crate::op::{Kind, PreMul, Spec};
@@ -190,6 +190,7 @@ impl State {
         let operations = std::mem::take(&mut batch.waiting);
         let Some(member) = self.members.get_mut(&comm) else { return Vec::new() };
         let (shared, rank, n, world_size) = (member.shared, member.rank, member.n, member.world_size);
+        let machines = self.shared.get(&shared).and_then(|shared| shared.machines.clone());
         let mut tasks = Vec::new();
         let mut stalled = 0;
         for (index, operation) in operations.into_iter().enumerate() {
@@ -214,7 +215,13 @@ impl State {
                 // SAFETY: the caller that created the operator has promised that the address is readable while operations run.
                 PreMul::Device(address) => Some(unsafe { read_scalar(address, spec.ty) }),
             };
-            let part = Part { rank, n, chunk, channels: settings().channels };
+            let topology = machines.as_ref().map(|machines| Topology {
+                machines,
+                channels: settings().channels(member.ctas),
+                buffers: settings().buffers(),
+            });
+            let channels = settings().channels_without_machines(member.ctas).filter(|_| topology.is_none());
+            let part = Part { rank, n, chunk, channels, topology };
             let lanes = hooks().lanes(&spec, part);
             let (lanes, inner) = lanes.map_or_else(|| algo::lanes(&spec, part), |lanes| (lanes, 0));
             if inner > 0 {

@@ -3,6 +3,7 @@ use super::hooks::hooks;
 use super::{ENGINE, Locked, State, lock};
 use crate::device::Done;
 use crate::failure::{Failure, Outcome};
+use crate::settings::Ctas;
 use std::sync::{Arc, Condvar};
 use std::time::{Duration, Instant};
 
@@ -32,9 +33,9 @@ pub(crate) struct Ticket {
 #[derive(Clone, Debug)]
 pub(crate) enum Arrival {
     /// `ncclCommInitRank` and its kin.
-    Init { id: [u8; 128], rank: usize, n: usize, device: i32 },
+    Init { id: [u8; 128], rank: usize, n: usize, device: i32, ctas: Ctas },
     /// `ncclCommSplit`; no colour, no communicator.
-    Split { comm: usize, color: Option<i32>, key: i32 },
+    Split { comm: usize, color: Option<i32>, key: i32, ctas: Ctas },
 }
 
 /// Arrives with all of them at once, or with none if one is refused, and waits for every answer.

@@ -5,12 +5,16 @@ use super::State;
 use super::connect::Connection;
 use super::hooks::{CommHooks, hooks};
 use super::hosts::Ticket;
+use crate::algo::Machines;
 use crate::arith::{Scalar, Type};
 use crate::failure::{Failure, Outcome};
 use crate::op::PreMul;
+use crate::settings::{Ctas, settings};
 use crate::transport::Name;
 use nccl_sys::{collspecTraffic_t, ncclComm_t, ncclResult_t};
+use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
+use std::sync::Arc;
 
 /// What all ranks of a communicator share.
 #[derive(Default)]
@@ -25,8 +29,25 @@ pub(super) struct CommShared {
     pub connections: BTreeMap<Connection, BTreeSet<usize>>,
     /// The devices of its ranks.
     pub devices: Vec<i32>,
+    /// The machines of its ranks, if the settings have machines.
+    pub machines: Option<Arc<Machines>>,
     /// What ties it to other processes, if anything does.
     pub spread: Option<Spread>,
+}
+
+/// Where a rank of a communicator is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Site {
+    pub device: i32,
+    /// Number of its machine; 0 if there are no machines.
+    pub machine: u64,
+}
+
+impl Site {
+    /// The site of a rank of a new world.
+    pub(super) fn of_world(rank: usize, device: i32) -> Self {
+        Self { device, machine: settings().ranks_per_node.map_or(0, |ranks| (rank / ranks) as u64) }
+    }
 }
 
 /// A communicator's part in other processes.
@@ -69,6 +90,8 @@ pub(crate) struct Member {
     /// The communicator that this one was split from; it may have ended.
     pub parent: Option<usize>,
     pub device: i32,
+    pub machine: u64,
+    pub ctas: Ctas,
     pub tag: u32,
     pub traffic: BTreeMap<u32, collspecTraffic_t>,
     /// Collectives enqueued so far.
@@ -92,43 +115,42 @@ pub(crate) struct Member {
 
 impl State {
     /// Makes a communicator; answers one handle per rank.
-    pub(super) fn create(&mut self, devices: &[i32]) -> Vec<usize> {
-        let ranks: Vec<(usize, i32)> = devices.iter().copied().enumerate().collect();
-        self.create_part(devices, &ranks, None).1
+    pub(super) fn create(&mut self, sites: &[Site]) -> Vec<usize> {
+        let ranks: Vec<usize> = (0..sites.len()).collect();
+        self.create_part(sites, &ranks, None).1
     }
 
-    /// Makes this process's part of a communicator: the devices of all ranks, its own ranks and theirs; answers its number
-    /// and the handles.
-    pub(super) fn create_part(
-        &mut self,
-        devices: &[i32],
-        ranks: &[(usize, i32)],
-        spread: Option<Spread>,
-    ) -> (u64, Vec<usize>) {
+    /// Makes this process's part of a communicator: the sites of all ranks, and its own ranks; answers its number and the
+    /// handles.
+    pub(super) fn create_part(&mut self, sites: &[Site], ranks: &[usize], spread: Option<Spread>) -> (u64, Vec<usize>) {
+        let machines = || Arc::new(Machines::of(&sites.iter().map(|site| site.machine).collect::<Vec<_>>()));
         let shared = self.number();
         self.uids.extend(spread.as_ref().map(|spread| (spread.uid, shared)));
         self.shared.insert(
             shared,
             CommShared {
                 live: ranks.len(),
-                ranks: devices.len(),
+                ranks: sites.len(),
                 label: None,
                 connections: BTreeMap::new(),
-                devices: devices.to_vec(),
+                devices: sites.iter().map(|site| site.device).collect(),
+                machines: settings().ranks_per_node.map(|_| machines()),
                 spread,
             },
         );
         let mut handles = Vec::with_capacity(ranks.len());
-        for (rank, device) in ranks {
+        for (rank, site) in ranks.iter().filter_map(|rank| sites.get(*rank).map(|site| (rank, site))) {
             // Handles look like addresses but are none: a stale or foreign one is found out, never followed.
             let handle = (self.number() as usize) << 6;
             let member = Member {
                 shared,
                 rank: *rank,
-                n: devices.len(),
-                world_size: devices.len(),
+                n: sites.len(),
+                world_size: sites.len(),
                 parent: None,
-                device: *device,
+                device: site.device,
+                machine: site.machine,
+                ctas: Ctas::default(),
                 tag: 0,
                 traffic: BTreeMap::new(),
                 collectives: 0,

@@ -1,17 +1,15 @@
-//! Meetings of ranks: with a unique id, at the process that made it; at a split, at the process of rank 0.
-//!
-//! That process coordinates. Where all ranks are its own it makes the communicators at once. Otherwise it sends every
-//! process that has a part the table of all ranks, waits until each has made its part and its links, and then lets all
-//! go; or, if one cannot, refuses all.
+//! Meetings of ranks: with a unique id, at the process that made it; at a split, at the process of rank 0. When all have come
+//! their communicators are formed (see `forming`).
 use super::State;
 use super::hooks::{SplitRank, hooks};
 use super::hosts::{Answer, Arrival, Ticket};
-use super::member::Spread;
+use super::member::Site;
+use crate::algo::Buffers;
 use crate::failure::{Failure, Outcome};
-use crate::settings::settings;
-use crate::transport::control::{Control, JoinRequest, Table};
+use crate::settings::{Ctas, settings};
+use crate::transport::control::{Control, JoinRequest};
 use crate::transport::id::{Id, origin};
-use crate::transport::{Address, MOST_PROCESSES, Name, endpoint, known};
+use crate::transport::{Address, Name};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Ids whose meeting failed that are remembered.
@@ -22,6 +20,8 @@ pub(super) struct PendingJoin {
     ticket: Ticket,
     /// The communicator that it splits.
     comm: Option<usize>,
+    /// What its configuration says.
+    ctas: Ctas,
     /// The other process that is to answer.
     pub(super) coordinator: Option<Name>,
 }
@@ -29,7 +29,7 @@ pub(super) struct PendingJoin {
 /// The ranks that have arrived with one unique id.
 pub(super) struct Rendezvous {
     pub(super) n: usize,
-    buffer: u64,
+    buffers: Buffers,
     pub(super) arrived: BTreeMap<usize, Joining>,
 }
 
@@ -44,17 +44,10 @@ pub(super) struct Split {
 pub(super) struct Joining {
     /// The process that has the rank; `None` is this one.
     pub(super) from: Option<Address>,
-    token: u64,
+    pub(super) token: u64,
     color: Option<i32>,
     key: i32,
-    device: i32,
-}
-
-/// A communicator whose parts are being made.
-pub(super) struct Forming {
-    uid: u128,
-    pub(super) processes: Vec<Option<Name>>,
-    missing: BTreeSet<Option<Name>>,
+    pub(super) site: Site,
 }
 
 impl Rendezvous {
@@ -63,7 +56,7 @@ impl Rendezvous {
     }
 
     /// Why a rank cannot join.
-    fn refusal(&self, rank: usize, n: usize, buffer: u64) -> Option<Failure> {
+    fn refusal(&self, rank: usize, n: usize, buffers: Buffers) -> Option<Failure> {
         let size = self.n;
         if n != size {
             return Some(Failure::argument(format!(
@@ -73,17 +66,15 @@ impl Rendezvous {
         if self.arrived.contains_key(&rank) {
             return Some(Failure::usage(format!("two callers with this unique id say they are rank {rank}")));
         }
-        (self.buffer != buffer).then(|| {
-            let first = self.buffer;
-            Failure::usage(format!(
-                "rank {rank} has buffers of {buffer} bytes, others have {first}: NCCL_BUFFSIZE differs"
-            ))
-        })
+        let differs = |own: fn(Buffers) -> usize, name: &str| {
+            let (first, its) = (own(self.buffers), own(buffers));
+            let text = format!("rank {rank} has buffers of {its} bytes, others have {first}: {name} differs");
+            (its != first).then(|| Failure::usage(text))
+        };
+        differs(|buffers| buffers.simple, "NCCL_BUFFSIZE")
+            .or_else(|| differs(|buffers| buffers.ll, "NCCL_LL_BUFFSIZE"))
+            .or_else(|| differs(|buffers| buffers.ll128, "NCCL_LL128_BUFFSIZE"))
     }
-}
-
-fn buffer() -> u64 {
-    settings().buffer_bytes as u64
 }
 
 impl State {
@@ -96,7 +87,8 @@ impl State {
                     if let Some((_, failure)) = self.spoiled.iter().find(|(spoiled, _)| spoiled == id) {
                         return Err(failure.clone());
                     }
-                    if let Some(refusal) = self.rendezvous.get(id).and_then(|there| there.refusal(*rank, *n, buffer()))
+                    if let Some(refusal) =
+                        self.rendezvous.get(id).and_then(|there| there.refusal(*rank, *n, settings().buffers()))
                     {
                         return Err(refusal);
                     }
@@ -148,21 +140,22 @@ impl State {
     pub(super) fn join(&mut self, arrival: &Arrival, ticket: Ticket) {
         let token = self.number();
         match arrival {
-            Arrival::Init { id, rank, n, device } => {
+            Arrival::Init { id, rank, n, device, ctas } => {
+                let site = Site::of_world(*rank, *device);
                 let coordinator = origin(id).ok().flatten();
                 self.pending_joins.insert(
                     token,
-                    PendingJoin { ticket, comm: None, coordinator: coordinator.map(|there| there.name) },
+                    PendingJoin { ticket, comm: None, ctas: *ctas, coordinator: coordinator.map(|there| there.name) },
                 );
                 match coordinator {
                     None => {
-                        let joining = Joining { from: None, token, color: Some(0), key: 0, device: *device };
-                        self.meet(*id, *rank, *n, buffer(), joining);
+                        let joining = Joining { from: None, token, color: Some(0), key: 0, site };
+                        self.meet(*id, *rank, *n, settings().buffers(), joining);
                     }
                     Some(there) => match self.connect(there) {
                         Ok(()) => {
-                            let request =
-                                JoinRequest::Init { id: *id, rank: *rank, n: *n, device: *device, buffer: buffer() };
+                            let buffers = settings().buffers();
+                            let request = JoinRequest::Init { id: *id, rank: *rank, n: *n, site, buffers };
                             self.tell(Some(there.name), Control::Join { token, request });
                         }
                         Err(error) => {
@@ -172,24 +165,25 @@ impl State {
                     },
                 }
             }
-            Arrival::Split { comm, color, key } => {
+            Arrival::Split { comm, color, key, ctas } => {
                 let Some(member) = self.members.get_mut(comm) else { return };
                 let number = member.splits;
                 member.splits += 1;
-                let (shared, rank, n, device) = (member.shared, member.rank, member.n, member.device);
+                let (shared, rank, n) = (member.shared, member.rank, member.n);
+                let site = Site { device: member.device, machine: member.machine };
                 let spread = self.shared.get(&shared).and_then(|shared| shared.spread.as_ref());
                 let coordinator = spread.and_then(|spread| spread.places.first().copied().flatten());
                 let uid = spread.map_or(0, |spread| spread.uid);
                 let gone = spread.is_some_and(|spread| coordinator.is_some_and(|name| spread.left.contains(&name)));
-                self.pending_joins.insert(token, PendingJoin { ticket, comm: Some(*comm), coordinator });
+                self.pending_joins.insert(token, PendingJoin { ticket, comm: Some(*comm), ctas: *ctas, coordinator });
                 if gone {
                     let text = "the process of rank 0, at which a split meets, has given up the communicator";
                     self.reply(token, Err(Failure::remote(text)));
                 } else if coordinator.is_some() {
-                    let request = JoinRequest::Split { uid, number, rank, color: *color, key: *key, device };
+                    let request = JoinRequest::Split { uid, number, rank, color: *color, key: *key, site };
                     self.tell(coordinator, Control::Join { token, request });
                 } else {
-                    let joining = Joining { from: None, token, color: *color, key: *key, device };
+                    let joining = Joining { from: None, token, color: *color, key: *key, site };
                     self.meet_to_split((shared, number), rank, n, joining);
                 }
             }
@@ -202,26 +196,26 @@ impl State {
             // It is gone already.
             return;
         }
-        let joining = Joining { from: Some(from), token, color: Some(0), key: 0, device: 0 };
+        let joining = |site| Joining { from: Some(from), token, color: Some(0), key: 0, site };
         match request {
-            JoinRequest::Init { id, rank, n, device, buffer } => {
-                let joining = Joining { device, ..joining };
+            JoinRequest::Init { id, rank, n, site, buffers } => {
+                let joining = joining(site);
                 let spoiled =
                     self.spoiled.iter().find(|(spoiled, _)| *spoiled == id).map(|(_, failure)| failure.clone());
                 if let Some(failure) = spoiled {
                     self.refuse(&joining, failure);
                 } else if rank >= n || !matches!(origin(&id), Ok(None)) {
                     self.refuse(&joining, Failure::argument("the unique id was not made by the process it names"));
-                } else if let Some(failure) = self.rendezvous.get(&id).and_then(|there| there.refusal(rank, n, buffer))
+                } else if let Some(failure) = self.rendezvous.get(&id).and_then(|there| there.refusal(rank, n, buffers))
                 {
                     self.refuse(&joining, failure.clone());
                     self.spoil(id, failure);
                 } else {
-                    self.meet(id, rank, n, buffer, joining);
+                    self.meet(id, rank, n, buffers, joining);
                 }
             }
-            JoinRequest::Split { uid, number, rank, color, key, device } => {
-                let joining = Joining { color, key, device, ..joining };
+            JoinRequest::Split { uid, number, rank, color, key, site } => {
+                let joining = Joining { color, key, ..joining(site) };
                 let shared = self.uids.get(&uid).copied();
                 let spread = shared.and_then(|id| self.shared.get(&id)?.spread.as_ref().map(|spread| (id, spread)));
                 match spread {
@@ -238,8 +232,8 @@ impl State {
         }
     }
 
-    fn meet(&mut self, id: Id, rank: usize, n: usize, buffer: u64, joining: Joining) {
-        let there = self.rendezvous.entry(id).or_insert_with(|| Rendezvous { n, buffer, arrived: BTreeMap::new() });
+    fn meet(&mut self, id: Id, rank: usize, n: usize, buffers: Buffers, joining: Joining) {
+        let there = self.rendezvous.entry(id).or_insert_with(|| Rendezvous { n, buffers, arrived: BTreeMap::new() });
         there.arrived.insert(rank, joining);
         self.changed();
         if self.rendezvous.get(&id).is_some_and(|there| there.arrived.len() == there.n)
@@ -279,170 +273,25 @@ impl State {
         }
     }
 
-    /// Begins a communicator of these ranks, in this order; if that cannot be, they are refused and the reason is given.
-    fn form(&mut self, ranks: &[Joining]) -> Outcome<()> {
-        if ranks.iter().all(|joining| joining.from.is_none()) {
-            let devices: Vec<i32> = ranks.iter().map(|joining| joining.device).collect();
-            let handles = self.create(&devices);
-            for (joining, handle) in ranks.iter().zip(handles) {
-                self.reply(joining.token, Ok(Some(handle)));
-            }
-            return Ok(());
-        }
-        let mut processes: Vec<Option<Address>> = Vec::new();
-        let places: Vec<usize> = ranks
-            .iter()
-            .map(|joining| {
-                processes.iter().position(|process| *process == joining.from).unwrap_or_else(|| {
-                    processes.push(joining.from);
-                    processes.len() - 1
-                })
-            })
-            .collect();
-        let refusal = match known() {
-            _ if processes.len() > MOST_PROCESSES => Failure::usage(format!(
-                "a communicator of the software library spans at most {MOST_PROCESSES} processes, not {}",
-                processes.len()
-            )),
-            None => Failure::internal("ranks of other processes came without a socket"),
-            Some(own) => {
-                self.send_tables(ranks, &processes, &places, own.address);
-                return Ok(());
-            }
-        };
-        for joining in ranks {
-            self.refuse(joining, refusal.clone());
-        }
-        Err(refusal)
-    }
-
-    fn send_tables(&mut self, ranks: &[Joining], processes: &[Option<Address>], places: &[usize], own: Address) {
-        let forming = self.number();
-        let uid = own.name.0.wrapping_add(u128::from(forming));
-        let names: Vec<Option<Name>> = processes.iter().map(|process| process.map(|there| there.name)).collect();
-        let missing = names.iter().copied().collect();
-        self.formings.insert(forming, Forming { uid, processes: names.clone(), missing });
-        for (at, to) in names.into_iter().enumerate() {
-            let yours = ranks.iter().zip(places).enumerate().filter(|(_, (_, place))| **place == at);
-            let table = Table {
-                forming,
-                uid,
-                processes: processes.iter().map(|process| process.unwrap_or(own)).collect(),
-                ranks: ranks.iter().zip(places).map(|(joining, place)| (*place, joining.device)).collect(),
-                yours: yours.map(|(rank, (joining, _))| (rank, joining.token)).collect(),
-            };
-            self.tell(to, Control::Table(table));
-        }
-    }
-
-    /// Makes this process's part of a communicator, and its links to the others.
-    pub(super) fn on_table(&mut self, coordinator: Option<Name>, table: &Table) {
-        let Ok(own) = endpoint().map(|endpoint| endpoint.address) else { return };
-        let mut failure = None;
-        let mut peers = Vec::new();
-        for process in table.processes.iter().filter(|process| **process != own) {
-            peers.push(process.name);
-            if let Err(error) = self.connect(*process) {
-                failure.get_or_insert(Failure::remote(format!("another process cannot be reached: {error}")));
-            }
-        }
-        let place = |(process, _): &(usize, i32)| {
-            table.processes.get(*process).filter(|process| **process != own).map(|process| process.name)
-        };
-        let places: Vec<Option<Name>> = table.ranks.iter().map(place).collect();
-        let ranks: Vec<(usize, i32)> = table
-            .yours
-            .iter()
-            .filter_map(|(rank, _)| table.ranks.get(*rank).map(|(_, device)| (*rank, *device)))
-            .collect();
-        let alone = peers.is_empty();
-        let spread =
-            Spread { uid: table.uid, places, peers, left: BTreeSet::new(), waiting: Vec::new(), failed: false };
-        let devices: Vec<i32> = table.ranks.iter().map(|(_, device)| *device).collect();
-        let (shared, handles) = self.create_part(&devices, &ranks, Some(spread));
-        let waiting = table.yours.iter().zip(handles).map(|((_, token), handle)| (*token, handle)).collect();
-        if let Some(spread) = self.shared.get_mut(&shared).and_then(|shared| shared.spread.as_mut()) {
-            spread.waiting = waiting;
-        }
-        self.tell(coordinator, Control::Ready { forming: table.forming, failure });
-        if alone {
-            // Ranks of one process need no socket any more.
-            self.on_go(table.uid);
-            self.uids.remove(&table.uid);
-            if let Some(shared) = self.shared.get_mut(&shared) {
-                shared.spread = None;
-            }
-        }
-    }
-
-    /// A process has made its part, or has not.
-    pub(super) fn on_ready(&mut self, from: Option<Name>, forming: u64, failure: Option<Failure>) {
-        let Some(there) = self.formings.get_mut(&forming) else { return };
-        let control = match failure {
-            Some(failure) => Control::Fail { uid: there.uid, failure },
-            None => {
-                there.missing.remove(&from);
-                if !there.missing.is_empty() {
-                    return;
-                }
-                Control::Go { uid: there.uid }
-            }
-        };
-        if let Some(there) = self.formings.remove(&forming) {
-            for process in there.processes {
-                self.tell(process, control.clone());
-            }
-        }
-        self.sweep_due = true;
-    }
-
-    /// All parts are there: the ranks get their handles.
-    pub(super) fn on_go(&mut self, uid: u128) {
-        for (token, handle) in self.waiting(uid) {
-            if self.pending_joins.contains_key(&token) {
-                self.reply(token, Ok(Some(handle)));
-            } else {
-                // The rank aborted what it wanted to split.
-                self.remove_member(handle);
-            }
-        }
-    }
-
-    /// A communicator cannot be made.
-    pub(super) fn on_fail(&mut self, uid: u128, failure: &Failure) {
-        if let Some(spread) = self.uids.get(&uid).and_then(|shared| self.shared.get_mut(shared)?.spread.as_mut()) {
-            spread.failed = true;
-        }
-        for (token, handle) in self.waiting(uid) {
-            self.reply(token, Err(failure.clone()));
-            self.remove_member(handle);
-        }
-    }
-
-    fn waiting(&mut self, uid: u128) -> Vec<(u64, usize)> {
-        let shared = self.uids.get(&uid).and_then(|shared| self.shared.get_mut(shared));
-        shared
-            .and_then(|shared| shared.spread.as_mut())
-            .map(|spread| std::mem::take(&mut spread.waiting))
-            .unwrap_or_default()
-    }
-
     /// Answers a waiting rank of this process.
     pub(super) fn reply(&mut self, token: u64, answer: Answer) {
         if let Some(pending) = self.pending_joins.remove(&token) {
             let parent = pending.comm.and_then(|comm| self.members.get(&comm)).map(|parent| parent.world_size);
-            if let (Some(world_size), Ok(Some(child))) = (parent, &answer)
-                && let Some(child) = self.members.get_mut(child)
+            if let Ok(Some(made)) = &answer
+                && let Some(made) = self.members.get_mut(made)
             {
-                child.world_size = world_size;
-                child.parent = pending.comm;
+                made.ctas = pending.ctas;
+                if let Some(world_size) = parent {
+                    made.world_size = world_size;
+                    made.parent = pending.comm;
+                }
             }
             self.answer(pending.ticket, answer);
             self.sweep_due = true;
         }
     }
 
-    fn refuse(&mut self, joining: &Joining, failure: Failure) {
+    pub(super) fn refuse(&mut self, joining: &Joining, failure: Failure) {
         match joining.from {
             None => self.reply(joining.token, Err(failure)),
             Some(from) => self.tell(Some(from.name), Control::Refuse { token: joining.token, failure }),

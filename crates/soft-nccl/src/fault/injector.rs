@@ -88,7 +88,7 @@ impl Hooks for Injector {
         communicators::abort_waits_for(state, comm)
     }
 
-    fn lanes(&self, spec: &Spec, part: Part) -> Option<Vec<Lane>> {
+    fn lanes(&self, spec: &Spec, part: Part<'_>) -> Option<Vec<Lane>> {
         order::lanes(spec, part)
     }
 

@@ -7,7 +7,7 @@ use crate::arith::{Combine, Type};
 use crate::op::{Kind, Reduction, Spec};
 
 /// The lanes of an operation that is to be summed so; `None` for all others.
-pub(super) fn lanes(spec: &Spec, part: Part) -> Option<Vec<Lane>> {
+pub(super) fn lanes(spec: &Spec, part: Part<'_>) -> Option<Vec<Lane>> {
     let rounds = matches!(spec.ty, Type::F16 | Type::F32 | Type::F64 | Type::Bf16 | Type::E4m3 | Type::E5m2);
     let operator = spec.reduction.map(Reduction::combine);
     let depends = rounds && matches!(operator, Some(Combine::Sum | Combine::Prod)) && part.n > 2 && spec.count > 0;
@@ -16,11 +16,16 @@ pub(super) fn lanes(spec: &Spec, part: Part) -> Option<Vec<Lane>> {
     }
     let first = if hit(F28, part.rank, spec.algorithm) { part.rank } else { 0 };
     // Ranks that are not meant take part all the same, and agree among themselves.
-    aims(F28, spec.algorithm).then(|| vec![Box::new(OwnOrder { part, count: spec.count, first }) as Lane])
+    aims(F28, spec.algorithm).then(|| {
+        let Part { rank, n, chunk, .. } = part;
+        vec![Box::new(OwnOrder { rank, n, chunk, count: spec.count, first }) as Lane]
+    })
 }
 
 struct OwnOrder {
-    part: Part,
+    rank: usize,
+    n: usize,
+    chunk: usize,
     count: usize,
     /// Whose contribution comes first.
     first: usize,
@@ -28,7 +33,7 @@ struct OwnOrder {
 
 impl Script for OwnOrder {
     fn step(&self, cursor: u64) -> Option<Step> {
-        let Part { rank, n, chunk, .. } = self.part;
+        let Self { rank, n, chunk, .. } = *self;
         let steps = 2 * n as u64;
         let offset = usize::try_from(cursor / steps).ok()?.checked_mul(chunk).filter(|offset| *offset < self.count)?;
         let (round, count) = ((cursor % steps) as usize, chunk.min(self.count - offset));

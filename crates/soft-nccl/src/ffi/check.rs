@@ -5,7 +5,7 @@ use crate::arith::Type;
 use crate::engine::Member;
 use crate::failure::{Failure, Outcome};
 use crate::op::{PreMul, Reduction};
-use crate::settings::settings;
+use crate::settings::{Ctas, settings};
 use crate::{arith::Combine, op::Kind};
 use nccl_sys::{NCCL_CONFIG_MAGIC, NCCL_CONFIG_UNDEF_INT, ncclConfig_t, ncclDataType_t, ncclRedOp_t};
 use std::ffi::{c_int, c_uint};
@@ -68,13 +68,14 @@ pub(super) fn buffer(address: usize, bytes: usize, what: &str, kind: Kind) -> Ou
     Ok(())
 }
 
-/// A configuration: its head, and those fields that lie inside the size it names.
+/// A configuration: its head, and those fields that lie inside the size it names. Gives those that bear on operations, unless there
+/// is none.
 ///
 /// # Safety
 /// `config` is null, or points to as many readable bytes as its first field says.
-pub(super) unsafe fn config(config: *const ncclConfig_t) -> Outcome<()> {
+pub(super) unsafe fn config(config: *const ncclConfig_t) -> Outcome<Option<Ctas>> {
     if config.is_null() {
-        return Ok(());
+        return Ok(None);
     }
     const HEAD: usize = offset_of!(ncclConfig_t, blocking);
     // SAFETY: the first field is there for every caller.
@@ -93,7 +94,9 @@ pub(super) unsafe fn config(config: *const ncclConfig_t) -> Outcome<()> {
     let known = size.min(size_of::<ncclConfig_t>());
     // SAFETY: `known` bytes are readable there and writable here; every bit pattern is a valid configuration.
     unsafe { std::ptr::copy_nonoverlapping(config.cast::<u8>(), (&raw mut own).cast::<u8>(), known) };
-    fields(&own)
+    fields(&own)?;
+    let bound = |value: c_int| usize::try_from(value).ok();
+    Ok(Some(Ctas { min: bound(own.min_ctas), max: bound(own.max_ctas) }))
 }
 
 fn fields(config: &ncclConfig_t) -> Outcome<()> {

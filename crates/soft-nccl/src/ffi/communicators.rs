@@ -7,6 +7,7 @@ use crate::engine::hooks::hooks;
 use crate::engine::{self, Arrival, lock};
 use crate::failure::{Failure, Outcome};
 use crate::group;
+use crate::settings::Ctas;
 use crate::transport::id;
 use nccl_sys::{NCCL_SPLIT_NOCOLOR, Nccl, ncclComm_t, ncclConfig_t, ncclResult_t, ncclUniqueId};
 use std::ffi::{c_char, c_int};
@@ -24,7 +25,7 @@ unsafe extern "C" fn get_unique_id(id: *mut ncclUniqueId) -> ncclResult_t {
 ///
 /// # Safety
 /// `place` is null, or writable until the thread's outermost group has ended.
-unsafe fn init(place: *mut ncclComm_t, n: c_int, id: [u8; 128], rank: c_int, device: c_int) -> Outcome<()> {
+unsafe fn init(place: *mut ncclComm_t, n: c_int, id: [u8; 128], rank: c_int, device: c_int, ctas: Ctas) -> Outcome<()> {
     check_settings()?;
     let size = usize::try_from(n).ok().filter(|n| *n > 0);
     let n = size.ok_or_else(|| Failure::argument(format!("a communicator cannot have {n} ranks")))?;
@@ -32,13 +33,13 @@ unsafe fn init(place: *mut ncclComm_t, n: c_int, id: [u8; 128], rank: c_int, dev
     // SAFETY: the caller makes the same promise. The handle stays null if the call is refused.
     unsafe {
         write(place, std::ptr::null_mut(), "the communicator")?;
-        group::make(Arrival::Init { id, rank, n, device }, place)
+        group::make(Arrival::Init { id, rank, n, device, ctas }, place)
     }
 }
 
 unsafe extern "C" fn comm_init_rank(comm: *mut ncclComm_t, n: c_int, id: ncclUniqueId, rank: c_int) -> ncclResult_t {
     // SAFETY: NCCL's contract: a place for a handle, valid until the group's end.
-    enter(|| group::grouped(|| unsafe { init(comm, n, check_id(&id)?, rank, device::current(rank)?) }))
+    enter(|| group::grouped(|| unsafe { init(comm, n, check_id(&id)?, rank, device::current(rank)?, Ctas::default()) }))
 }
 
 unsafe extern "C" fn comm_init_rank_config(
@@ -53,8 +54,8 @@ unsafe extern "C" fn comm_init_rank_config(
             // SAFETY: NCCL's contract: null, or a configuration that begins with its own size; and a place for a handle, valid
             // until the group's end.
             unsafe {
-                check::config(config)?;
-                init(comm, n, check_id(&id)?, rank, device::current(rank)?)
+                let ctas = check::config(config)?.unwrap_or_default();
+                init(comm, n, check_id(&id)?, rank, device::current(rank)?, ctas)
             }
         })
     })
@@ -80,7 +81,7 @@ unsafe extern "C" fn comm_init_all(comms: *mut ncclComm_t, n: c_int, devices: *c
                     return Err(Failure::argument(format!("there is no device {device}")));
                 }
                 // SAFETY: NCCL's contract: the entry is a place for a handle, valid until the group's end.
-                unsafe { init(place, n, id, rank as c_int, device)? };
+                unsafe { init(place, n, id, rank as c_int, device, Ctas::default())? };
             }
             Ok(())
         })
@@ -96,9 +97,14 @@ unsafe extern "C" fn comm_split(
 ) -> ncclResult_t {
     enter(|| {
         group::grouped(|| {
-            lock().member(comm)?.accept_work()?;
+            let parent = {
+                let mut state = lock();
+                let member = state.member(comm)?;
+                member.accept_work()?;
+                member.ctas
+            };
             // SAFETY: NCCL's contract: null, or a configuration that begins with its own size.
-            unsafe { check::config(config)? };
+            let ctas = unsafe { check::config(config)? }.unwrap_or(parent);
             let color = match color {
                 NCCL_SPLIT_NOCOLOR => None,
                 color if color >= 0 => Some(color),
@@ -107,7 +113,7 @@ unsafe extern "C" fn comm_split(
             // SAFETY: NCCL's contract: a place for a handle, valid until the group's end.
             unsafe {
                 write(newcomm, std::ptr::null_mut(), "the new communicator")?;
-                group::make(Arrival::Split { comm: comm as usize, color, key }, newcomm)
+                group::make(Arrival::Split { comm: comm as usize, color, key, ctas }, newcomm)
             }
         })
     })

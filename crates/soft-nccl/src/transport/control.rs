@@ -1,7 +1,8 @@
 //! What processes tell each other besides the traffic of operations: meeting and parting.
 use super::id::Id;
 use super::{Address, MOST_PROCESSES};
-use crate::engine::Connection;
+use crate::algo::Buffers;
+use crate::engine::{Connection, Site};
 use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 
@@ -14,11 +15,11 @@ pub(crate) enum JoinRequest {
         id: Id,
         rank: usize,
         n: usize,
-        device: i32,
-        buffer: u64,
+        site: Site,
+        buffers: Buffers,
     },
     /// `ncclCommSplit`: the communicator, the number of the split, and as there.
-    Split { uid: u128, number: u64, rank: usize, color: Option<i32>, key: i32, device: i32 },
+    Split { uid: u128, number: u64, rank: usize, color: Option<i32>, key: i32, site: Site },
 }
 
 /// A communicator to be made: in which process each rank lives.
@@ -27,8 +28,8 @@ pub(crate) struct Table {
     pub forming: u64,
     pub uid: u128,
     pub processes: Vec<Address>,
-    /// Process and device of each rank.
-    pub ranks: Vec<(usize, i32)>,
+    /// Process and site of each rank.
+    pub ranks: Vec<(usize, Site)>,
     /// Ranks of the process that gets this, each with its token.
     pub yours: Vec<(usize, u64)>,
 }
@@ -110,9 +111,10 @@ pub(super) mod tests {
     pub(in crate::transport) fn controls() -> Vec<Control> {
         let failure = Failure::usage("no");
         let address = Address { name: Name(7), cookie: 8 };
-        let init = JoinRequest::Init { id: [3; 128], rank: 1, n: 2, device: -1, buffer: 5 };
-        let split = JoinRequest::Split { uid: 4, number: 1, rank: 2, color: None, key: -3, device: 0 };
-        let table = Table { forming: 1, uid: 2, processes: vec![address], ranks: vec![(0, 5)], yours: vec![(0, 6)] };
+        let site = Site { device: -1, machine: 9 };
+        let init = JoinRequest::Init { id: [3; 128], rank: 1, n: 2, site, buffers: Buffers::STANDARD };
+        let split = JoinRequest::Split { uid: 4, number: 1, rank: 2, color: None, key: -3, site };
+        let table = Table { forming: 1, uid: 2, processes: vec![address], ranks: vec![(0, site)], yours: vec![(0, 6)] };
         vec![
             Control::Join { token: 1, request: init },
             Control::Join { token: 1, request: split },

@@ -2,7 +2,7 @@
 use super::wire::{Assembler, Head, Limits, WireError};
 use super::{Address, Name};
 use crate::engine::{TransportEvent, deliver, links};
-use crate::settings::{SLOTS, settings};
+use crate::settings::settings;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::HashSet;
 use std::io::{ErrorKind, Read};
@@ -157,7 +157,7 @@ impl Connection {
     }
 
     fn take(&mut self, mut bytes: &[u8], own: Address, events: &mut Vec<TransportEvent>) -> Result<(), Refused> {
-        let chunk = (settings().buffer_bytes / SLOTS).max(size_of::<u64>());
+        let chunk = settings().largest_message();
         loop {
             let limits = if self.from.is_some() { Limits::member(chunk) } else { Limits::HELLO };
             let Some((head, body)) = self.incoming.take(&mut bytes, limits)? else { return Ok(()) };

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 /// Bytes in front of a head: its length (4) and that of the body (8), little-endian.
 const PREFIX: usize = 12;
 /// How a connection begins: a name, and the version of everything in this file and of [`Control`].
-const MAGIC: [u8; 8] = *b"csoft\x00\x02\n";
+const MAGIC: [u8; 8] = *b"csoft\x00\x03\n";
 /// The first room for a head or a body, however long it claims to be.
 const FIRST_ROOM: usize = 1 << 20;
 
@@ -178,6 +178,7 @@ mod tests {
     use super::*;
     use crate::algo::{Algorithm, Protocol};
     use crate::arith::Type;
+    use crate::engine::Site;
     use crate::op::{Kind, Reduction};
 
     fn channel() -> ChannelName {
@@ -276,17 +277,16 @@ mod tests {
 
     #[test]
     fn a_table_names_only_its_own_processes_and_ranks() {
-        let table = |processes, ranks: &[(usize, i32)], yours: &[(usize, u64)]| {
+        let table = |processes, ranks: &[usize], yours: &[(usize, u64)]| {
             let processes = vec![own(); processes];
-            let table = Table { forming: 1, uid: 2, processes, ranks: ranks.to_vec(), yours: yours.to_vec() };
+            let ranks = ranks.iter().map(|process| (*process, Site { device: 5, machine: 1 })).collect();
+            let table = Table { forming: 1, uid: 2, processes, ranks, yours: yours.to_vec() };
             let bytes = Head::Control(Box::new(Control::Table(table))).encode(0).unwrap().split_off(PREFIX);
             Head::decode(&bytes, &[]).map(drop)
         };
-        assert_eq!(table(1, &[(0, 5)], &[(0, 6)]), Ok(()));
-        for (processes, ranks, yours) in
-            [(0, vec![], 0), (17, vec![(0, 5)], 0), (1, vec![(1, 5)], 0), (1, vec![(0, 5)], 1)]
-        {
-            assert_eq!(table(processes, &ranks, &[(yours, 6)]), Err(WireError::Table), "{processes} {ranks:?} {yours}");
+        assert_eq!(table(1, &[0], &[(0, 6)]), Ok(()));
+        for (processes, ranks, yours) in [(0, &[][..], 0), (17, &[0], 0), (1, &[1], 0), (1, &[0], 1)] {
+            assert_eq!(table(processes, ranks, &[(yours, 6)]), Err(WireError::Table), "{processes} {ranks:?} {yours}");
         }
     }
 
