@@ -1,7 +1,9 @@
 //! What can be typed; the comments here are the help text.
+use super::report_args::ReportArgs;
 use crate::audit::peers::Peer;
 use crate::audit::{AtLeast, Selection as Faults, UnknownId};
 use crate::child::Workers;
+use crate::judge::ShowBuffers;
 use crate::library::{CudaRelease, is_version};
 use crate::plan::Limits;
 use crate::report::ReportFormat;
@@ -74,7 +76,7 @@ const BACKEND: &str = "What runs them";
 const MANNER: &str = "How they run";
 const SOFTWARE: &str = "The software library";
 const LIMITS: &str = "Limits";
-const REPORT: &str = "Report";
+pub(super) const REPORT: &str = "Report";
 const FAULTS: &str = "Which faults and checkers";
 const REQUIRED: &str = "What must be caught";
 
@@ -264,13 +266,8 @@ pub struct RunArgs {
     #[arg(long, value_name = "NAME", value_parser = Placement::parse, help_heading = MANNER)]
     pub placement: Option<Placement>,
 
-    /// Format of the report: text, or one JSON object per case.
-    #[arg(long, value_enum, default_value_t = ReportFormat::Human, help_heading = REPORT)]
-    pub format: ReportFormat,
-
-    /// Write the report to this file instead of the standard output; not over a scenario file of the run.
-    #[arg(long, value_name = "FILE", help_heading = REPORT)]
-    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub report: ReportArgs,
 
     /// Name every case, not only those that fail, and say of each pass what was checked (human format).
     #[arg(long, short, help_heading = REPORT)]
@@ -306,8 +303,19 @@ impl RunArgs {
             fault: self.fault.unwrap_or_default(),
             placement: self.placement,
             reading: self.selection.reading(),
-            show_buffers: self.show,
+            show_buffers: self.show_buffers(),
             workers: Workers::CurrentExe,
+        }
+    }
+}
+
+impl RunArgs {
+    /// Whose buffers are shown: of all cases if that was asked for, else of the failures that get a page.
+    fn show_buffers(&self) -> ShowBuffers {
+        match (self.show, self.report.has(ReportFormat::Html)) {
+            (true, _) => ShowBuffers::Always,
+            (false, true) => ShowBuffers::OfFailures,
+            (false, false) => ShowBuffers::Never,
         }
     }
 }

@@ -14,6 +14,8 @@ mod output;
 mod places;
 mod progress;
 mod progress_line;
+mod report_args;
+mod reports;
 mod run;
 mod terminal;
 

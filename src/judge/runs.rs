@@ -31,6 +31,18 @@ impl Deref for ObservationRef<'_> {
     }
 }
 
+/// Of which cases the verdict says what the buffers held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShowBuffers {
+    /// Of none.
+    #[default]
+    Never,
+    /// Of those that fail.
+    OfFailures,
+    /// Of all.
+    Always,
+}
+
 /// Judges the runs of one case.
 pub struct CaseJudge<'a> {
     plan: &'a Plan,
@@ -40,8 +52,8 @@ pub struct CaseJudge<'a> {
     runs_judged: usize,
     seconds: f64,
     outcome: Option<Outcome>,
-    /// True if the verdict says what the buffers held.
-    show_buffers: bool,
+    /// Whether the verdict says what the buffers held.
+    show_buffers: ShowBuffers,
     /// A run that ended otherwise than well.
     broken: Option<ObservationRef<'a>>,
     /// The first run, with which all others are compared.
@@ -65,15 +77,15 @@ impl<'a> CaseJudge<'a> {
             runs_judged: 0,
             seconds: 0.0,
             outcome: None,
-            show_buffers: false,
+            show_buffers: ShowBuffers::Never,
             broken: None,
             first: None,
             last: None,
         }
     }
 
-    /// As it is, with a verdict that says what the buffers held.
-    pub fn showing_buffers(self, show_buffers: bool) -> Self {
+    /// As it is, with verdicts that say what the buffers held.
+    pub fn showing_buffers(self, show_buffers: ShowBuffers) -> Self {
         Self { show_buffers, ..self }
     }
 
@@ -141,10 +153,12 @@ impl<'a> CaseJudge<'a> {
             ..
         } = self;
         let case = &plan.case;
-        let shown = show_buffers.then(|| {
+        let may_fail = !collector.is_empty() || ending != Some(Outcome::Ok);
+        let wanted = show_buffers == ShowBuffers::Always || (show_buffers == ShowBuffers::OfFailures && may_fail);
+        let shown = wanted.then(|| {
             let run = broken.as_ref().or(last.as_ref().map(|(run, _)| run)).map(|run| &**run);
             let memory = last.as_ref().filter(|_| broken.is_none()).map(|(_, memory)| &**memory);
-            ShownBuffers { plan, forecast, run, memory, collector: &collector }.text()
+            ShownBuffers { plan, forecast, run, memory, collector: &collector }.contents()
         });
         if ending.is_none() {
             let text = "nothing was observed".to_owned();

@@ -31,6 +31,11 @@ impl InheritedVariables {
         Self(found)
     }
 
+    /// The variables and their values, by name.
+    pub fn pairs(&self) -> &[(String, String)] {
+        &self.0
+    }
+
     /// The variables as words of a shell command, in front of the program.
     pub fn as_shell_words(&self) -> Vec<String> {
         self.0.iter().map(|(name, value)| format!("{}={}", name, shell::quote_if_needed(value))).collect()

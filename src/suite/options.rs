@@ -3,6 +3,7 @@
 //! A new option is an entry of [`NAMED`], a field of [`RunOptions`], and for the command an argument in `src/cli/args.rs`.
 use super::{BackendChoice, BackendRequest, ChosenBackend, Forms, Reading};
 use crate::child::Workers;
+use crate::judge::ShowBuffers;
 use crate::plan::Limits;
 use crate::run::memory::free;
 use crate::run::{RanksPerGpu, seconds};
@@ -41,8 +42,8 @@ pub struct RunOptions {
     pub placement: Option<Placement>,
     /// Forms, variables that files may set, and limits.
     pub reading: Reading,
-    /// True if verdicts say what the buffers held.
-    pub show_buffers: bool,
+    /// Of which cases the verdict says what the buffers held.
+    pub show_buffers: ShowBuffers,
     /// Which program is started as a worker.
     pub workers: Workers,
 }
