@@ -45,8 +45,11 @@ pub use child::Workers;
 pub use cli::command;
 pub use enter::enter_if_asked;
 pub use interface::{Counts, Error, Options, Suite};
-pub use judge::{Lane, LaneResult, Outcome, Status};
-pub use report::{CaseReport, FingerprintReport, Outputs, RankOutput};
+pub use judge::{Lane, LaneResult, Outcome, Status, Subject};
+pub use report::{
+    CaseReport, DiagnosticReport, FindingReport, FingerprintReport, InvalidFileReport, Outputs, Place, RankOutput,
+    ReportLine, RunSummary,
+};
 pub use suite::{BackendMissing, OptionError};
 
 /// Compiles the examples of the README.

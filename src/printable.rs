@@ -68,10 +68,15 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
 
 /// The text as it is, or the beginning of a very long one with a note of how much is left out.
 pub fn bounded(text: &str) -> Cow<'_, str> {
-    if text.len() <= TEXT {
+    bounded_to(text, TEXT)
+}
+
+/// The same with so many bytes at most before the note.
+pub fn bounded_to(text: &str, most: usize) -> Cow<'_, str> {
+    if text.len() <= most {
         return Cow::Borrowed(text);
     }
-    let mut end = TEXT;
+    let mut end = most;
     while !text.is_char_boundary(end) {
         end -= 1;
     }

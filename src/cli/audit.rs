@@ -141,7 +141,7 @@ fn show_failures(failures: &[SoundFailure], limits: &Limits) -> anyhow::Result<E
                 writeln!(
                     to,
                     "{}\n",
-                    failure::failure_text(&failed.case, &failed.verdict, &again, &Styles::coloured())
+                    failure::failure_text(&failed.case, &failed.verdict, &again, &Styles::coloured(), false)
                 )?;
             }
         }

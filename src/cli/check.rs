@@ -11,10 +11,11 @@ use crate::suite::options::cores;
 use crate::suite::{Filter, invalid_files, parallel};
 use std::io::{self, BufWriter, Write};
 use std::sync::Arc;
+use std::time::Instant;
 
 pub fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
     warn_of_variables()?;
-    let jobs = cores();
+    let (begun, jobs) = (Instant::now(), cores());
     let mut suite = open(&args.selection)?;
     if suite.invalid_files.is_empty() || !suite.cases.is_empty() {
         // Nothing runs here, so cases tagged `long` take no longer than others.
@@ -40,7 +41,7 @@ pub fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
         });
     }
 
-    let report = CheckReport::new(&suite, &checked);
+    let report = CheckReport::new(&suite, &checked, begun);
     match args.format {
         CheckFormat::Human => {
             report.write_files(&mut terminal::out())?;

@@ -6,6 +6,7 @@ use crate::suite::{CaseSet, InvalidFile, files_in_words};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
+use std::time::Instant;
 
 /// The results of the cases of valid files, and the files that are invalid.
 pub struct CheckReport<'a> {
@@ -14,6 +15,7 @@ pub struct CheckReport<'a> {
     cases: usize,
     forms: usize,
     invalid: &'a [InvalidFile],
+    begun: Instant,
 }
 
 /// A diagnostic as JSON. The fields are part of the interface.
@@ -28,10 +30,18 @@ struct DiagnosticLine<'a> {
     case: Option<&'a str>,
 }
 
-/// The last line of JSON. The fields are part of the interface.
+/// The last line of JSON. The fields are part of the interface: the numbers stand beside `kind` for the readers of the lines
+/// of `check` alone, and in `summary` as in the last line of other commands.
 #[derive(Serialize)]
-struct SummaryLine {
+struct SummaryLine<'a> {
     kind: &'static str,
+    #[serde(flatten)]
+    numbers: &'a Numbers,
+    summary: &'a Numbers,
+}
+
+#[derive(Serialize)]
+struct Numbers {
     files: usize,
     invalid_files: usize,
     diagnostics: usize,
@@ -42,12 +52,14 @@ struct SummaryLine {
     cannot_finish: usize,
     refused: usize,
     too_large: usize,
+    seconds: f64,
 }
 
 impl<'a> CheckReport<'a> {
-    /// The report on these cases, with a result for each that has been checked.
-    pub fn new(suite: &'a CaseSet, results: &'a [Option<CheckResult>]) -> Self {
-        let mut report = Self { files: BTreeMap::new(), cases: 0, forms: 0, invalid: suite.invalid_files.as_slice() };
+    /// The report on these cases, with a result for each that has been checked since the checks began.
+    pub fn new(suite: &'a CaseSet, results: &'a [Option<CheckResult>], begun: Instant) -> Self {
+        let mut report =
+            Self { files: BTreeMap::new(), cases: 0, forms: 0, invalid: suite.invalid_files.as_slice(), begun };
         for (case, result) in suite.cases.iter().zip(results) {
             // A file with diagnostics shows these and nothing else.
             let invalid = suite.invalid_files.iter().any(|faulty| faulty.file.path == case.file.path);
@@ -108,8 +120,7 @@ impl<'a> CheckReport<'a> {
         }
         let all = || self.files.values().flatten();
         let count = |kind: fn(&CheckResult) -> bool| all().filter(|result| kind(result)).count();
-        let summary = SummaryLine {
-            kind: "summary",
+        let numbers = Numbers {
             files: self.files.len() + self.invalid.len(),
             invalid_files: self.invalid.len(),
             diagnostics: self.invalid.iter().map(|faulty| faulty.diagnostics.len()).sum(),
@@ -120,8 +131,9 @@ impl<'a> CheckReport<'a> {
             cannot_finish: count(|result| matches!(result, CheckResult::Stuck(_))),
             refused: count(|result| matches!(result, CheckResult::Refused)),
             too_large: count(|result| matches!(result, CheckResult::TooLarge(_))),
+            seconds: self.begun.elapsed().as_secs_f64(),
         };
-        write_json(to, &summary)?;
+        write_json(to, &SummaryLine { kind: "summary", numbers: &numbers, summary: &numbers })?;
         to.write_all(b"\n")?;
         to.flush()
     }

@@ -1,5 +1,5 @@
 //! `collspec compare`.
-use super::args::{CompareArgs, CompareFormat};
+use super::compare_args::{CompareArgs, CompareFormat};
 use super::exit::Exit;
 use super::progress::ProgressDisplay;
 use super::{output, run, terminal};

@@ -5,6 +5,7 @@ mod audit_requirements;
 mod check;
 mod check_report;
 mod compare;
+mod compare_args;
 mod doctor;
 mod exit;
 mod failed_cases;
@@ -15,6 +16,8 @@ mod output;
 mod places;
 mod progress;
 mod progress_line;
+mod report_args;
+mod reports;
 mod run;
 mod terminal;
 

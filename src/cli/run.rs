@@ -3,16 +3,17 @@ use super::args::{RunArgs, SelectionArgs};
 use super::exit::Exit;
 use super::failed_cases::FailedCases;
 use super::progress::ProgressDisplay;
+use super::reports::{self, Reports};
 use super::terminal;
 use super::{output, places};
 use crate::judge::Status;
-use crate::printable::{PrintableWriter, one_line, printable, printable_lines};
+use crate::printable::{one_line, printable, printable_lines};
 use crate::record::{Header, RecordingWriter};
 use crate::report::Event;
-use crate::report::{InheritedVariables, ReportContext, Reporter, RerunCommand, Styles};
+use crate::report::{InheritedVariables, Reporter};
 use crate::suite::options::cores;
 use crate::suite::{
-    CaseSet, Error, Filter, FilterTerm, RunOptions, files_in_words, passed_over, variables, with_causes,
+    CaseSet, Error, Filter, FilterTerm, InvalidFile, files_in_words, passed_over, variables, with_causes,
 };
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
@@ -34,16 +35,20 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         anyhow::bail!("--fault changes the software library, but this run uses a real one: add --backend soft");
     }
     let mut suite = open(&args.selection)?;
-    output::refuse_scenario_as_output(args.output.as_deref(), &args.selection)?;
-    output::refuse_scenario_as_output(args.record.as_deref(), &args.selection)?;
+    let mut outputs = reports::files(&args.report.0);
+    outputs.extend(args.record.clone());
+    output::refuse_same_file(&outputs)?;
+    outputs.iter().try_for_each(|path| output::refuse_scenario_as_output(Some(path), &args.selection))?;
     let mut failed = FailedCases::of_working_folder();
     if can_go_on(args, &suite) {
         select_cases(&mut suite, args, &failed)?;
         suite.plan(cores());
     }
     show_diagnostics(&suite)?;
-    let invalid = suite.invalid_files.len();
+    let invalid_files = suite.invalid_files.clone();
+    let invalid = invalid_files.len();
     if invalid > 0 && !(args.keep_going && can_run_some(&mut suite)) {
+        report_that_nothing_ran(Reports::open(args, &options, &chosen, false)?, &invalid_files)?;
         return Err(Error::InvalidFiles(invalid).into());
     }
     if let (true, Some(shard)) = (suite.cases.is_empty(), args.shard) {
@@ -61,7 +66,8 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     };
     let mut reporter = RunReporter {
         record,
-        report: make_reporter(args, &options, chosen.backend.name())?,
+        report: Reports::open(args, &options, &chosen, true)?,
+        invalid_files: &invalid_files,
         progress: ProgressDisplay::new(),
         done: 0,
         failed: failed.as_mut().ok(),
@@ -86,6 +92,13 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         (0, _) => Exit::SOME_FAILED,
         _ => Exit::WRONG_INPUT,
     })
+}
+
+/// The reports for programs, of a run that did not begin because of these files.
+fn report_that_nothing_ran(mut reports: Reports, invalid_files: &[InvalidFile]) -> anyhow::Result<()> {
+    reports.event(&Event::Started { cases: 0 })?;
+    invalid_files.iter().try_for_each(|invalid| reports.event(&invalid_event(invalid)))?;
+    Ok(reports.event(&Event::Finished { seconds: 0.0 })?)
 }
 
 /// `--list`: the names of the cases that would run.
@@ -222,25 +235,16 @@ fn expose_broken_pipe(error: Error) -> anyhow::Error {
     }
 }
 
-fn make_reporter(args: &RunArgs, options: &RunOptions, backend: &str) -> anyhow::Result<Box<dyn Reporter>> {
-    let text = args.format.is_text();
-    let (to, styles): (Box<dyn Write>, Styles) = match &args.output {
-        None if text => (Box::new(terminal::out()), Styles::coloured()),
-        None => (Box::new(BufWriter::new(io::stdout())), Styles::plain()),
-        Some(path) => {
-            let file = BufWriter::new(output::create_file(path)?);
-            (if text { Box::new(PrintableWriter::new(file, false)) } else { Box::new(file) }, Styles::plain())
-        }
-    };
-    let rerun = RerunCommand::command_line(options.to_repeat(), InheritedVariables::here());
-    let context =
-        ReportContext { styles, rerun, verbose: args.verbose, backend: backend.to_owned(), durations: args.durations };
-    Ok(args.format.reporter(to, context))
+/// The event of a file that has errors.
+fn invalid_event(invalid: &InvalidFile) -> Event {
+    let InvalidFile { name, file, diagnostics } = invalid.clone();
+    Event::FileInvalid { file, name, diagnostics }
 }
 
 /// The report, the progress bar that is hidden while it writes, and the cases that have failed.
 struct RunReporter<'a> {
-    report: Box<dyn Reporter>,
+    report: Reports,
+    invalid_files: &'a [InvalidFile],
     progress: ProgressDisplay,
     done: usize,
     failed: Option<&'a mut FailedCases>,
@@ -261,9 +265,15 @@ impl Reporter for RunReporter<'_> {
         }
         let Self { report, progress, .. } = self;
         match event {
+            Event::Started { .. } => progress.suspend(|| {
+                report.event(event)?;
+                self.invalid_files.iter().try_for_each(|invalid| report.event(&invalid_event(invalid)))
+            }),
             // Nothing is written, so the line can stay.
-            Event::Started { .. } | Event::CaseStarted { .. } => report.event(event),
-            Event::CaseDone { .. } | Event::Finished { .. } => progress.suspend(|| report.event(event)),
+            Event::CaseStarted { .. } => report.event(event),
+            Event::FileInvalid { .. } | Event::CaseDone { .. } | Event::Finished { .. } => {
+                progress.suspend(|| report.event(event))
+            }
         }
     }
 }

@@ -156,6 +156,12 @@ impl FindingCollector {
     pub fn has_wrong_bytes(&self, alloc: usize, bytes: &Range<u64>) -> bool {
         self.wrong_bytes.iter().any(|(a, range)| *a == alloc && range.start < bytes.end && bytes.start < range.end)
     }
+    /// The first of these bytes of an allocation that is wrong.
+    pub fn first_wrong_byte(&self, alloc: usize, bytes: &Range<u64>) -> Option<u64> {
+        let overlap = |range: &Range<u64>| range.start < bytes.end && bytes.start < range.end;
+        let inside = self.wrong_bytes.iter().filter(|(a, range)| *a == alloc && overlap(range));
+        inside.map(|(_, range)| range.start.max(bytes.start)).min()
+    }
     /// Lanes, findings by priority, and notes.
     pub fn finish(mut self) -> (Vec<LaneResult>, Vec<Finding>, Vec<String>) {
         if !self.oracle_agrees() {

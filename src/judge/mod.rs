@@ -1,6 +1,7 @@
 //! The verdict on a case: compares its observations with the forecast, the invariants, `expect`, `assert` and `outcome`.
 mod assert;
 mod assert_text;
+mod buffer_contents;
 mod consequences;
 mod expect;
 mod findings;
@@ -24,11 +25,12 @@ pub mod verdict;
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub use buffer_contents::{BufferContents, BufferRow, BufferRows, RowElements, ShownElement};
 pub use flaw::Flaw;
 #[cfg(test)]
 pub use observed_results::BufferHashes;
 pub use observed_results::{CallError, ContentHash, ObservedResults};
-pub use runs::CaseJudge;
+pub use runs::{CaseJudge, ShowBuffers};
 pub use verdict::*;
 
 use crate::job::Observation;

@@ -32,6 +32,18 @@ impl Deref for ObservationRef<'_> {
     }
 }
 
+/// Of which cases the verdict says what the buffers held.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ShowBuffers {
+    /// Of none.
+    #[default]
+    Never,
+    /// Of those that fail.
+    OfFailures,
+    /// Of all.
+    Always,
+}
+
 /// Judges the runs of one case.
 pub struct CaseJudge<'a> {
     plan: &'a Plan,
@@ -41,8 +53,8 @@ pub struct CaseJudge<'a> {
     runs_judged: usize,
     seconds: f64,
     outcome: Option<Outcome>,
-    /// True if the verdict says what the buffers held.
-    show_buffers: bool,
+    /// Whether the verdict says what the buffers held.
+    show_buffers: ShowBuffers,
     /// True if the verdict has what the last run left behind.
     keep_results: bool,
     /// A run that ended otherwise than well.
@@ -68,7 +80,7 @@ impl<'a> CaseJudge<'a> {
             runs_judged: 0,
             seconds: 0.0,
             outcome: None,
-            show_buffers: false,
+            show_buffers: ShowBuffers::Never,
             keep_results: false,
             broken: None,
             first: None,
@@ -76,8 +88,8 @@ impl<'a> CaseJudge<'a> {
         }
     }
 
-    /// As it is, with a verdict that says what the buffers held.
-    pub fn showing_buffers(self, show_buffers: bool) -> Self {
+    /// As it is, with verdicts that say what the buffers held.
+    pub fn showing_buffers(self, show_buffers: ShowBuffers) -> Self {
         Self { show_buffers, ..self }
     }
 
@@ -151,10 +163,12 @@ impl<'a> CaseJudge<'a> {
             ..
         } = self;
         let case = &plan.case;
-        let shown = show_buffers.then(|| {
+        let may_fail = !collector.is_empty() || ending != Some(Outcome::Ok);
+        let wanted = show_buffers == ShowBuffers::Always || (show_buffers == ShowBuffers::OfFailures && may_fail);
+        let shown = wanted.then(|| {
             let run = broken.as_ref().or(last.as_ref().map(|(run, _)| run)).map(|run| &**run);
             let memory = last.as_ref().filter(|_| broken.is_none()).map(|(_, memory)| &**memory);
-            ShownBuffers { plan, forecast, run, memory, collector: &collector }.text()
+            ShownBuffers { plan, forecast, run, memory, collector: &collector }.contents()
         });
         let observed = || {
             let ended_well = broken.is_none() && plan.undefined.is_none();

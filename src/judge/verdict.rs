@@ -1,4 +1,5 @@
 //! A case's verdict with its lanes and findings.
+use super::buffer_contents::BufferContents;
 use crate::scenario::Span;
 use serde::{Deserialize, Serialize};
 
@@ -71,6 +72,7 @@ pub struct LaneResult {
 /// What a finding is about, which a report writes in front of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
+#[non_exhaustive]
 pub enum Subject {
     /// Data, guards, inputs and answers: reports name the lane.
     Lane,
@@ -184,7 +186,7 @@ pub struct Verdict {
     /// Text of the snapshot, if the case has one.
     pub snapshot: Option<String>,
     /// What the buffers held before and after, if that is to be shown.
-    pub buffers: Option<String>,
+    pub buffers: Option<BufferContents>,
     /// What the last run left behind, if it is to be recorded and the case was run.
     pub observed: Option<Box<super::ObservedResults>>,
     /// Notes that do not change the verdict.

@@ -2,12 +2,13 @@
 use super::{FORMAT, Header, LibraryIdentity, RecordedDevice};
 use crate::report::InheritedVariables;
 use crate::suite::{ChosenBackend, RunOptions};
+use std::collections::BTreeMap;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 impl Header {
     /// The header of a run that begins now, on this backend with these options.
     pub fn new(chosen: &ChosenBackend, options: &RunOptions) -> Self {
-        let mut environment = InheritedVariables::here().into_map();
+        let mut environment = BTreeMap::from_iter(InheritedVariables::here().pairs().iter().cloned());
         environment.extend(options.variables.iter().cloned());
         let machine = chosen.machine.as_deref();
         let device = |device: &crate::backend::cuda::DeviceInfo| RecordedDevice {

@@ -1,4 +1,6 @@
-//! The JSON of a run: one object per case.
+//! The JSON of a case.
+use super::FindingReport;
+use super::source_place::line_column;
 use crate::judge::{LaneResult, Outcome, Status, Verdict};
 use crate::oracle::Fingerprint;
 use crate::printable::bounded;
@@ -11,7 +13,7 @@ use std::fmt;
 /// What is reported of a case: an object of `collspec run --format jsonl`.
 ///
 /// ```
-/// let line = r#"{"case":"documented/reduce_scatter","status":"pass","backend":"soft","outcome":"ok","reason":null,
+/// let line = r#"{"case":"documented/reduce_scatter","file":"scenarios/documented/reduce_scatter.toml","line":1,"status":"pass","backend":"soft","outcome":"ok","reason":null,
 ///     "seconds":0.001,"wall_seconds":0.004,"lanes":[{"lane":"exact","pass":true,"looked_at":2,"note":null}],
 ///     "outputs":{"out":[[4.0],[6.0]]}}"#;
 /// let report: collspec::CaseReport = serde_json::from_str(line)?;
@@ -29,6 +31,12 @@ pub struct CaseReport {
     /// The form in which the case was run, if it is not the file's own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub form: Option<String>,
+    /// The path of the scenario file.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub file: String,
+    /// The line of the file in which the case stands, from 1; 0 if it is not known.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub line: usize,
     /// Pass, fail or skip.
     pub status: Status,
     /// `soft` or `nccl`.
@@ -46,6 +54,12 @@ pub struct CaseReport {
     /// The lanes that applied.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub lanes: Vec<LaneResult>,
+    /// What is wrong, the most important first; at most 16.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub findings: Vec<FindingReport>,
+    /// Notes that do not change the verdict.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
     /// What rounded results say about how the library reduces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<FingerprintReport>,
@@ -127,6 +141,8 @@ impl CaseReport {
         Self {
             case: verdict.case.clone(),
             form: case.form.as_ref().map(|derived| derived.form.name.to_owned()),
+            file: case.file.path.clone(),
+            line: line_column(&case.file, case.span).0,
             status: verdict.status,
             backend: backend.to_owned(),
             outcome: verdict.outcome,
@@ -134,10 +150,16 @@ impl CaseReport {
             seconds: verdict.seconds,
             wall_seconds: verdict.wall_seconds,
             lanes: verdict.lanes.clone(),
+            findings: verdict.findings.iter().map(|finding| FindingReport::new(case, finding)).collect(),
+            notes: verdict.notes.iter().map(|note| bounded(note).into_owned()).collect(),
             fingerprint: verdict.fingerprint.as_ref().map(FingerprintReport::new),
             outputs: verdict.outputs.clone().map(Outputs),
         }
     }
+}
+
+fn is_zero(line: &usize) -> bool {
+    *line == 0
 }
 
 impl FingerprintReport {

@@ -1,6 +1,6 @@
 //! The events of a run, which reporters consume.
 use crate::judge::Verdict;
-use crate::scenario::Case;
+use crate::scenario::{Case, Diagnostic, SourceFile};
 use std::sync::Arc;
 
 /// What happens while a suite runs, in the order in which it happens.
@@ -10,6 +10,15 @@ pub enum Event {
     Started {
         /// Number of cases that will run.
         cases: usize,
+    },
+    /// A file has errors, so that none of its cases run. These events come before those of cases.
+    FileInvalid {
+        /// The file.
+        file: Arc<SourceFile>,
+        /// The name of its cases, without a point.
+        name: String,
+        /// What is wrong.
+        diagnostics: Vec<Diagnostic>,
     },
     /// A case has been given to a worker.
     CaseStarted {
@@ -23,7 +32,7 @@ pub enum Event {
         /// The verdict.
         verdict: Box<Verdict>,
     },
-    /// Every case has its verdict.
+    /// Every case that was started has its verdict.
     Finished {
         /// Wall-clock time since `Started`.
         seconds: f64,

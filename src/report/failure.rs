@@ -1,7 +1,7 @@
 //! The text of a failed case, for the command and the test harness.
 use super::{Styles, source_place};
 use crate::judge::message::ranks_text;
-use crate::judge::{Finding, Verdict};
+use crate::judge::{BufferContents, Finding, Verdict};
 use crate::printable::{printable, printable_lines};
 use crate::scenario::{Case, Span};
 use std::collections::HashSet;
@@ -10,13 +10,16 @@ use std::fmt::Write;
 /// Number of findings that are shown for a case.
 const MAX_FINDINGS: usize = 8;
 
-/// The text of a failed case: several lines without a final line break.
-pub fn failure_text(case: &Case, verdict: &Verdict, again: &str, styles: &Styles) -> String {
+/// The text of a failed case: several lines without a final line break; with `buffers` also what they held, if that is known.
+pub fn failure_text(case: &Case, verdict: &Verdict, again: &str, styles: &Styles, buffers: bool) -> String {
     let mut text = String::new();
     let (fail, strong) = (styles.fail, styles.strong);
     let at = verdict.findings.iter().find_map(|finding| finding.span).unwrap_or(case.span);
     push_line(&mut text, format_args!("{fail}FAIL{fail:#} {strong}{}{strong:#}", printable(&case.name)));
     push_body(&mut text, case, verdict, at, styles);
+    if let Some(buffers) = verdict.buffers.as_ref().filter(|_| buffers) {
+        push_buffers(&mut text, buffers);
+    }
     let faint = styles.faint;
     let _ = write!(text, "  {faint}run it again:{faint:#} {again}");
     text
@@ -49,7 +52,11 @@ fn push_body(text: &mut String, case: &Case, verdict: &Verdict, at: Span, styles
     for note in &verdict.notes {
         push_indented(text, "  note: ", note);
     }
-    for line in printable_lines(verdict.buffers.as_deref().unwrap_or_default()).lines() {
+}
+
+/// Writes what the buffers held, a line for each rank and buffer.
+pub(super) fn push_buffers(text: &mut String, buffers: &BufferContents) {
+    for line in printable_lines(&buffers.to_string()).lines() {
         push_line(text, format_args!("  {line}"));
     }
 }
@@ -153,7 +160,7 @@ mod tests {
         let mut verdict = fixture::verdict("sums/ring", Status::Fail);
         verdict.reason = Some("rank 1, out[3]: expected 6, got 4".into());
         verdict.findings = vec![finding()];
-        let told = failure_text(&case, &verdict, "collspec run scenarios/sums/ring.toml", &Styles::plain());
+        let told = failure_text(&case, &verdict, "collspec run scenarios/sums/ring.toml", &Styles::plain(), false);
         assert_eq!(
             told,
             "FAIL sums/ring\n\

@@ -3,7 +3,7 @@ use super::checked::checked;
 use super::slowest_cases::SlowestCases;
 use super::{FormOutcomes, Reporter, RerunCommand, Styles, Tally, failure};
 use crate::judge::{Status, Verdict};
-use crate::printable::{one_line, printable, printable_lines};
+use crate::printable::{one_line, printable};
 use crate::report::Event;
 use crate::scenario::Case;
 use std::io::{self, Write};
@@ -14,6 +14,7 @@ pub struct HumanReporter<W> {
     styles: Styles,
     rerun: RerunCommand,
     every_case: bool,
+    buffers: bool,
     tally: Tally,
     forms: FormOutcomes,
     slowest: SlowestCases,
@@ -27,12 +28,17 @@ impl<W: Write> HumanReporter<W> {
     /// A reporter that writes to `to`; with `every_case` it also names the cases that passed or were skipped.
     pub fn new(to: W, styles: Styles, rerun: RerunCommand, every_case: bool) -> Self {
         let (tally, forms, slowest) = (Tally::default(), FormOutcomes::default(), SlowestCases::default());
-        Self { to, styles, rerun, every_case, tally, forms, slowest, failed: Vec::new() }
+        Self { to, styles, rerun, every_case, buffers: false, tally, forms, slowest, failed: Vec::new() }
     }
 
     /// The reporter, which also names so many of the cases that took longest.
     pub fn with_durations(self, most: usize) -> Self {
         Self { slowest: SlowestCases::new(most), ..self }
+    }
+
+    /// The reporter, which also writes what the buffers held, of the cases whose verdict says so.
+    pub fn with_buffers(self, buffers: bool) -> Self {
+        Self { buffers, ..self }
     }
 
     fn case_done(&mut self, case: &Case, verdict: &Verdict) -> io::Result<()> {
@@ -42,11 +48,11 @@ impl<W: Write> HumanReporter<W> {
         self.slowest.add(&case.name, verdict.seconds);
         match verdict.status {
             Status::Fail => {
-                let text = failure::failure_text(case, verdict, &self.rerun.command(case), &self.styles);
+                let text = failure::failure_text(case, verdict, &self.rerun.command(case), &self.styles, self.buffers);
                 writeln!(self.to, "{text}\n")?;
                 self.failed.push(printable(&case.name).into_owned());
             }
-            Status::Pass if self.every_case || verdict.buffers.is_some() => {
+            Status::Pass if self.every_case || (self.buffers && verdict.buffers.is_some()) => {
                 let all = duration(verdict.wall_seconds);
                 write!(self.to, "{pass}pass{pass:#} {} {faint}in {all}", printable(&case.name))?;
                 if verdict.seconds > 0.0 {
@@ -57,8 +63,10 @@ impl<W: Write> HumanReporter<W> {
                     write!(self.to, "; {} ({} of {} elements tell)", print.families, print.telling, print.elements)?;
                 }
                 writeln!(self.to, "{faint:#}")?;
-                for line in printable_lines(verdict.buffers.as_deref().unwrap_or_default()).lines() {
-                    writeln!(self.to, "  {line}")?;
+                if let Some(buffers) = verdict.buffers.as_ref().filter(|_| self.buffers) {
+                    let mut text = String::new();
+                    failure::push_buffers(&mut text, buffers);
+                    self.to.write_all(text.as_bytes())?;
                 }
             }
             Status::Skip if self.every_case => {
@@ -106,7 +114,7 @@ impl<W: Write> Reporter for HumanReporter<W> {
         match event {
             Event::CaseDone { case, verdict } => self.case_done(case, verdict),
             Event::Finished { seconds } => self.finished(*seconds),
-            Event::Started { .. } | Event::CaseStarted { .. } => Ok(()),
+            Event::Started { .. } | Event::FileInvalid { .. } | Event::CaseStarted { .. } => Ok(()),
         }
     }
 }
@@ -125,6 +133,7 @@ pub(crate) fn duration(seconds: f64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::judge::{BufferContents, BufferRow, BufferRows, RowElements, ShownElement};
     use crate::report::InheritedVariables;
     use crate::suite::fixture;
 
@@ -181,11 +190,21 @@ mod tests {
 
     #[test]
     fn buffers_are_shown_with_passes_and_failures() {
-        let buffers = Some("before\n  rank 0  in  [1]\n".to_owned());
+        let elements =
+            RowElements::Shown { len: 1, elements: vec![ShownElement { index: 0, text: "1".into(), wrong: false }] };
+        let row = BufferRow { rank: 0, name: "in".into(), elements };
+        let buffers = Some(BufferContents { before: BufferRows { rows: vec![row], more: 0 }, after: None });
         let pass = Verdict { buffers: buffers.clone(), ..fixture::verdict("a", Status::Pass) };
         let fail = Verdict { buffers, reason: Some("it differs".into()), ..fixture::verdict("b", Status::Fail) };
-        let text = report(false, Styles::plain(), vec![pass, fail]);
-        assert_eq!(text.matches("\n  before\n    rank 0  in  [1]\n").count(), 2, "{text}");
+        for (wanted, number) in [(true, 2), (false, 0)] {
+            let rerun = RerunCommand::command_line(Vec::new(), InheritedVariables::default());
+            let mut human = HumanReporter::new(Vec::new(), Styles::plain(), rerun, false).with_buffers(wanted);
+            for verdict in [pass.clone(), fail.clone()] {
+                human.event(&Event::CaseDone { case: fixture::case("a"), verdict: Box::new(verdict) }).unwrap();
+            }
+            let text = String::from_utf8(human.to).unwrap();
+            assert_eq!(text.matches("\n  before\n    rank 0  in  [1]\n").count(), number, "{text}");
+        }
     }
 
     #[test]

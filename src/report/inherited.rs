@@ -31,10 +31,9 @@ impl InheritedVariables {
         Self(found)
     }
 
-    /// The variables by name.
-    #[cfg(feature = "cli")]
-    pub fn into_map(self) -> std::collections::BTreeMap<String, String> {
-        self.0.into_iter().collect()
+    /// The variables and their values, by name.
+    pub fn pairs(&self) -> &[(String, String)] {
+        &self.0
     }
 
     /// The variables as words of a shell command, in front of the program.

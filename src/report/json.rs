@@ -1,33 +1,55 @@
-//! One JSON object per case and line.
-use super::{CaseReport, Reporter};
+//! The report as JSON lines: cases, invalid files, and a summary.
+use super::{CaseReport, InvalidFileReport, ReportLine, Reporter, RunFacts, RunSummary, Tally};
 use crate::printable;
 use crate::report::Event;
 use std::io::{self, Write};
 
-/// Writes a line for every verdict, in the order in which cases end.
+/// Writes a line for every invalid file and every verdict, in the order in which cases end, and at last a summary.
 pub struct JsonLinesReporter<W> {
     to: W,
-    backend: String,
+    facts: RunFacts,
+    tally: Tally,
+    cases: usize,
+    done: usize,
+    invalid_files: usize,
 }
 
 impl<W: Write> JsonLinesReporter<W> {
-    /// A reporter that writes to `to`, for cases that run on `backend`.
-    pub fn new(to: W, backend: impl Into<String>) -> Self {
-        Self { to, backend: backend.into() }
+    /// A reporter that writes to `to`, for cases that run on this library.
+    pub fn new(to: W, facts: RunFacts) -> Self {
+        Self { to, facts, tally: Tally::default(), cases: 0, done: 0, invalid_files: 0 }
+    }
+
+    fn line(&mut self, line: ReportLine) -> io::Result<()> {
+        printable::write_json(&mut self.to, &line)?;
+        self.to.write_all(b"\n")?;
+        // A reader on the other end of a pipe sees each case as it ends.
+        self.to.flush()
     }
 }
 
 impl<W: Write> Reporter for JsonLinesReporter<W> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         match event {
-            Event::CaseDone { case, verdict } => {
-                printable::write_json(&mut self.to, &CaseReport::new(case, verdict, &self.backend))?;
-                self.to.write_all(b"\n")?;
-                // A reader on the other end of a pipe sees each case as it ends.
-                self.to.flush()
+            Event::Started { cases } => {
+                self.cases = *cases;
+                Ok(())
             }
-            Event::Finished { .. } => self.to.flush(),
-            Event::Started { .. } | Event::CaseStarted { .. } => Ok(()),
+            Event::FileInvalid { file, name, diagnostics } => {
+                self.invalid_files += 1;
+                self.line(ReportLine::InvalidFile(InvalidFileReport::new(file, name, diagnostics)))
+            }
+            Event::CaseStarted { .. } => Ok(()),
+            Event::CaseDone { case, verdict } => {
+                self.tally.add(verdict);
+                self.done += 1;
+                self.line(ReportLine::Case(Box::new(CaseReport::new(case, verdict, &self.facts.backend))))
+            }
+            Event::Finished { seconds } => {
+                let not_run = self.cases.saturating_sub(self.done);
+                let summary = RunSummary::new(&self.tally, not_run, self.invalid_files, *seconds, &self.facts);
+                self.line(ReportLine::Summary(summary))
+            }
         }
     }
 }
@@ -42,11 +64,14 @@ mod tests {
 
     fn line(verdict: Verdict) -> String {
         let case = fixture::case(&verdict.case);
-        let mut reporter = JsonLinesReporter::new(Vec::new(), "soft");
+        let mut reporter = JsonLinesReporter::new(Vec::new(), RunFacts::new("soft", "2.30.7"));
         reporter.event(&Event::Started { cases: 1 }).unwrap();
         reporter.event(&Event::CaseDone { case, verdict: Box::new(verdict) }).unwrap();
         reporter.event(&Event::Finished { seconds: 1.0 }).unwrap();
-        String::from_utf8(reporter.to).unwrap()
+        let text = String::from_utf8(reporter.to).unwrap();
+        let (line, summary) = text.split_once('\n').unwrap();
+        assert!(summary.starts_with("{\"summary\":{") && summary.ends_with("}}\n"), "{summary}");
+        format!("{line}\n")
     }
 
     #[test]
@@ -59,7 +84,7 @@ mod tests {
         (verdict.seconds, verdict.wall_seconds) = (0.001, 0.25);
         assert_eq!(
             line(verdict),
-            "{\"case\":\"documented/reduce_scatter\",\"status\":\"pass\",\"backend\":\"soft\",\"outcome\":\"ok\",\
+            "{\"case\":\"documented/reduce_scatter\",\"file\":\"scenarios/documented/reduce_scatter.toml\",\"line\":1,\"status\":\"pass\",\"backend\":\"soft\",\"outcome\":\"ok\",\
              \"reason\":null,\"seconds\":0.001,\"wall_seconds\":0.25,\"outputs\":{\"out\":[[4.0],null],\"a\":[[\"nan\"]]}}\n"
         );
     }
@@ -89,6 +114,15 @@ mod tests {
     }
 
     #[test]
+    fn lines_of_before_are_read() {
+        let old = r#"{"case":"a","status":"fail","backend":"soft","outcome":"ok","reason":"it differs","seconds":0.5,
+            "lanes":[{"lane":"exact","pass":false,"looked_at":2,"note":null}]}"#;
+        let report: CaseReport = serde_json::from_str(old).unwrap();
+        assert_eq!((report.file.as_str(), report.line, report.findings.len(), report.wall_seconds), ("", 0, 0, 0.0));
+        assert!(matches!(serde_json::from_str(old), Ok(ReportLine::Case(case)) if *case == report));
+    }
+
+    #[test]
     fn a_skip_has_no_outcome() {
         let mut verdict = fixture::verdict("a", Status::Skip);
         verdict.outcome = None;
@@ -96,7 +130,7 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(&line(verdict)).unwrap();
         assert_eq!(
             value,
-            json!({"case": "a", "status": "skip", "backend": "soft", "outcome": null,
+            json!({"case": "a", "file": "scenarios/a.toml", "line": 1, "status": "skip", "backend": "soft", "outcome": null,
                    "reason": "needs \"2\" GPUs", "seconds": 0.0, "wall_seconds": 0.0})
         );
     }

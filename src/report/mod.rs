@@ -1,24 +1,44 @@
-//! Reports: events as text and as JSON lines. Nothing here decides a verdict.
+//! Reports: events as text, JSON lines, JUnit XML, GitHub's annotations and HTML. Nothing here decides a verdict.
 mod case_report;
 mod checked;
 mod event;
+mod facts;
 pub mod failure;
+mod finding_report;
 pub mod form_outcomes;
+#[cfg(feature = "cli")]
+pub mod github;
+#[cfg(feature = "cli")]
+pub mod html;
 pub mod human;
 mod inherited;
 pub mod json;
+#[cfg(feature = "cli")]
+pub mod junit;
+mod report_line;
 pub mod rerun;
 pub mod shell;
 mod slowest_cases;
 pub mod source_place;
+#[cfg(feature = "cli")]
+mod step_summary;
 pub mod tally;
 
 pub use case_report::{CaseReport, FingerprintReport, Outputs, RankOutput};
 pub use event::Event;
+pub use facts::RunFacts;
+pub use finding_report::{FindingReport, Place};
 pub use form_outcomes::FormOutcomes;
+#[cfg(feature = "cli")]
+pub use github::{GithubPlaces, GithubReporter};
+#[cfg(feature = "cli")]
+pub use html::HtmlReporter;
 pub use human::HumanReporter;
 pub use inherited::InheritedVariables;
 pub use json::JsonLinesReporter;
+#[cfg(feature = "cli")]
+pub use junit::JunitReporter;
+pub use report_line::{DiagnosticReport, InvalidFileReport, ReportLine, RunSummary};
 pub use rerun::RerunCommand;
 pub use tally::Tally;
 
@@ -26,16 +46,23 @@ use anstyle::{AnsiColor, Style};
 use std::io::{self, Write};
 
 /// The reports of a run, by the words that `--format` takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[cfg_attr(feature = "cli", derive(clap::ValueEnum))]
+#[cfg(feature = "cli")]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum ReportFormat {
     /// Failures in full, skips by reason, one line at the end.
     Human,
-    /// One JSON object per case and line.
+    /// One JSON object per case and line, and a summary.
     Jsonl,
+    /// JUnit XML, which CI systems read.
+    Junit,
+    /// Annotations for GitHub Actions below the text, and the step's summary.
+    Github,
+    /// One HTML file with everything.
+    Html,
 }
 
 /// What a report says of the run besides its events.
+#[cfg(feature = "cli")]
 #[derive(Clone, Debug)]
 pub struct ReportContext {
     /// The styles of text.
@@ -44,12 +71,17 @@ pub struct ReportContext {
     pub rerun: RerunCommand,
     /// True if every case is named.
     pub verbose: bool,
-    /// The name of the backend.
-    pub backend: String,
+    /// True if the text says what the buffers held.
+    pub show: bool,
+    /// The library and the machine.
+    pub facts: RunFacts,
     /// Number of the slowest cases that are named.
     pub durations: usize,
+    /// Where GitHub has its files.
+    pub github: GithubPlaces,
 }
 
+#[cfg(feature = "cli")]
 impl ReportFormat {
     /// True if it is text, which is guarded against characters that a terminal obeys. Other formats escape them themselves.
     pub fn is_text(self) -> bool {
@@ -58,11 +90,29 @@ impl ReportFormat {
 
     /// The reporter that writes to `to`.
     pub fn reporter(self, to: Box<dyn Write>, context: ReportContext) -> Box<dyn Reporter> {
-        let ReportContext { styles, rerun, verbose, backend, durations } = context;
+        let ReportContext { styles, rerun, verbose, show, facts, durations, github } = context;
         match self {
-            Self::Human => Box::new(HumanReporter::new(to, styles, rerun, verbose).with_durations(durations)),
-            Self::Jsonl => Box::new(JsonLinesReporter::new(to, backend)),
+            Self::Human => {
+                Box::new(HumanReporter::new(to, styles, rerun, verbose).with_buffers(show).with_durations(durations))
+            }
+            Self::Jsonl => Box::new(JsonLinesReporter::new(to, facts)),
+            Self::Junit => Box::new(JunitReporter::new(to, facts, rerun)),
+            Self::Github => Box::new(GithubReporter::new(to, facts, rerun, github)),
+            Self::Html => Box::new(HtmlReporter::new(to, facts, rerun)),
         }
+    }
+}
+
+#[cfg(feature = "cli")]
+/// The outcome's word in reports.
+fn outcome_name(outcome: crate::judge::Outcome) -> &'static str {
+    use crate::judge::Outcome;
+    match outcome {
+        Outcome::Ok => "ok",
+        Outcome::Error => "error",
+        Outcome::Hang => "hang",
+        Outcome::Crash => "crash",
+        Outcome::Refused => "refused",
     }
 }
 

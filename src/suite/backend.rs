@@ -1,5 +1,5 @@
 //! The backend that was asked for, and the one that is used.
-use crate::backend::standin;
+use crate::backend::{standin, version_text};
 use crate::child::Workers;
 use crate::library::{self, LibraryInfo};
 use crate::report::InheritedVariables;
@@ -159,12 +159,20 @@ impl BackendRequest {
 }
 
 impl ChosenBackend {
+    /// Library, driver and devices in a line, or what stands in for them.
+    pub fn describe(&self) -> String {
+        let software = || "NCCL's interface in software, no GPU".to_owned();
+        self.machine.as_ref().map_or_else(software, |machine| machine.describe())
+    }
+
+    /// The version of NCCL whose interface the library has.
+    pub fn library_version(&self) -> String {
+        version_text(self.machine.as_ref().map_or(soft_nccl::VERSION, |machine| machine.probed.version))
+    }
+
     /// One line that says what runs the cases, with what environment; for the standard error.
     pub fn banner(&self, inherited: &InheritedVariables) -> String {
-        let mut words = match &self.machine {
-            Some(machine) => machine.describe(),
-            None => "NCCL's interface in software, no GPU".to_owned(),
-        };
+        let mut words = self.describe();
         if let Some(why) = &self.instead {
             words.push_str(&format!(" (not nccl: {why})"));
         }

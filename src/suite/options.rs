@@ -3,6 +3,7 @@
 //! A new option is an entry of [`NAMED`], a field of [`RunOptions`], and for the command an argument in `src/cli/args.rs`.
 use super::{BackendChoice, BackendRequest, ChosenBackend, Forms, Reading};
 use crate::child::Workers;
+use crate::judge::ShowBuffers;
 use crate::plan::Limits;
 use crate::run::memory::free;
 use crate::run::{RanksPerGpu, seconds};
@@ -43,8 +44,8 @@ pub struct RunOptions {
     pub placement: Option<Placement>,
     /// Forms, variables that files may set, and limits.
     pub reading: Reading,
-    /// True if verdicts say what the buffers held.
-    pub show_buffers: bool,
+    /// Of which cases the verdict says what the buffers held.
+    pub show_buffers: ShowBuffers,
     /// True if verdicts have what the last run left behind.
     pub keep_results: bool,
     /// Variables of the workers' environment, which the variables that files set replace.

@@ -214,7 +214,7 @@ mod tests {
                 match event {
                     Event::CaseDone { case, .. } => done.push(case.name.clone()),
                     Event::Finished { .. } => finished = true,
-                    Event::Started { .. } | Event::CaseStarted { .. } => {}
+                    Event::Started { .. } | Event::FileInvalid { .. } | Event::CaseStarted { .. } => {}
                 }
                 Ok::<(), ()>(())
             })

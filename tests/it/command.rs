@@ -103,7 +103,10 @@ fn json_lines_hold_what_the_interface_promises() {
     assert_eq!(run.code, 1, "{run}");
     let mut lines: Vec<Value> = run.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     lines.sort_by_key(|line| line["case"].as_str().unwrap_or_default().to_owned());
-    let [sum, skipped, wrong] = &lines[..] else { panic!("three cases, {run}") };
+    let [summary, sum, skipped, wrong] = &lines[..] else { panic!("three cases and a summary, {run}") };
+
+    let count = |name: &str| summary["summary"][name].as_u64();
+    assert_eq!(["pass", "fail", "skip"].map(count), [Some(1); 3], "{summary}");
 
     assert_eq!(sum["case"], "a/sum");
     assert_eq!(sum["status"], "pass");
@@ -129,9 +132,13 @@ fn a_report_can_go_to_a_file() {
     let home = Home::new();
     home.file("scenarios/sum.toml", SUM);
     let run = home.run(&["run", "--format", "jsonl", "--output", "report.jsonl"]);
-    assert_eq!((run.code, run.out.as_str()), (0, ""), "{run}");
+    assert_eq!(run.code, 0, "{run}");
+    assert!(run.out.starts_with("1 passed, 0 failed"), "the text is printed too: {run}");
     let report = std::fs::read_to_string(home.path("report.jsonl")).unwrap();
-    assert_eq!(report.lines().count(), 1);
+    assert_eq!(report.lines().count(), 2);
+    let run = home.run(&["run", "--output", "report.txt"]);
+    assert_eq!((run.code, run.out.as_str()), (0, ""), "{run}");
+    assert!(std::fs::read_to_string(home.path("report.txt")).unwrap().starts_with("1 passed, 0 failed"));
     let run = home.run(&["run", "--output", "no/such/folder"]);
     assert_eq!(run.code, 2, "{run}");
     assert!(run.err.contains("cannot write no/such/folder"), "{run}");
@@ -346,7 +353,9 @@ fn a_killed_worker_costs_one_case() {
     for worker in wait_for_program(&mut run, 3, 1) {
         assert!(worker.signal(Signal::KILL));
     }
-    let after: Vec<Value> = lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    let mut after: Vec<Value> = lines.map(|line| serde_json::from_str(&line.unwrap()).unwrap()).collect();
+    let summary = after.pop().unwrap();
+    assert_eq!((&summary["summary"]["pass"], &summary["summary"]["fail"]), (&json!(4), &json!(1)), "{summary}");
     let status = run.wait().unwrap();
     let mut words = String::new();
     run.stderr.take().unwrap().read_to_string(&mut words).unwrap();

@@ -137,7 +137,8 @@ fn lines_carry_the_form_and_forms_that_disagree_are_told() {
     assert!(run.out.contains("forms disagree a: form tree passes, plain and form sub fail\n"), "{run}");
     assert!(run.out.contains("collspec run a.toml --forms sub --exact --filter 'a[form=sub]'"), "{run}");
     let run = home.run(&["run", "a.toml", "--forms", "tree,sub", "--format", "jsonl"]);
-    let lines: Vec<Value> = run.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut lines: Vec<Value> = run.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.pop().is_some_and(|last| last["summary"].is_object()));
     let mut verdicts: Vec<(String, Value, Value)> = lines
         .iter()
         .map(|l| (l["case"].as_str().unwrap().to_owned(), l["form"].clone(), l["status"].clone()))

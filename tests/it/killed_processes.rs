@@ -57,7 +57,8 @@ fn a_killed_process_costs_one_case_and_no_other_verdict() {
         lines.is_finished()
     });
     run.wait().unwrap();
-    let lines: Vec<Value> = lines.join().unwrap().iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let mut lines: Vec<Value> = lines.join().unwrap().iter().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert!(lines.pop().is_some_and(|last| last["summary"].is_object()));
     let names: BTreeSet<_> = lines.iter().map(|line| line["case"].to_string()).collect();
     assert_eq!((lines.len(), names.len()), (4 * CASES, 4 * CASES), "every case has one verdict");
     let failed: Vec<_> = lines.iter().filter(|line| line["status"] != "pass").collect();
@@ -203,8 +204,8 @@ fn workers_are_of_the_build_that_was_started_although_another_takes_its_place() 
     }
     let output = run.wait_with_output().unwrap();
     let lines = String::from_utf8(output.stdout).unwrap();
-    assert_eq!(lines.lines().count(), 4);
-    for line in lines.lines() {
+    assert_eq!(lines.lines().count(), 5, "four cases and the summary");
+    for line in lines.lines().take(4) {
         let line: Value = serde_json::from_str(line).unwrap();
         assert_eq!(line["status"], "pass", "{line}");
     }

@@ -5,7 +5,7 @@ use collspec::internals::judge::{Finding, Lane, Status, Subject, skipped};
 use collspec::internals::printable::is_printable;
 use collspec::internals::report::Event;
 use collspec::internals::report::{
-    HumanReporter, InheritedVariables, JsonLinesReporter, Reporter, RerunCommand, Styles,
+    HumanReporter, InheritedVariables, JsonLinesReporter, Reporter, RerunCommand, RunFacts, Styles,
 };
 use collspec::internals::scenario::{SourceFile, Span, parse};
 use std::fs;
@@ -35,7 +35,7 @@ fn run_in_every_format(home: &Home, args: &[&str]) -> Run {
     assert_clean(&coloured.out, true);
     assert_clean(&coloured.err, true);
     if args[0] == "run" {
-        for format in ["human", "jsonl"] {
+        for format in ["human", "jsonl", "junit", "github", "html"] {
             let args = [args, &["--format", format, "--verbose", "--output", "report"]].concat();
             let run = home.run(&args);
             assert_clean(&run.err, false);
@@ -182,7 +182,7 @@ fn what_a_library_says_is_shown_and_not_obeyed() {
         assert!(!text.contains("\nPASS"), "{text}");
     }
     let mut bytes = Vec::new();
-    let mut json = JsonLinesReporter::new(&mut bytes, "soft");
+    let mut json = JsonLinesReporter::new(&mut bytes, RunFacts::new("soft", "2.30.7"));
     json.event(&Event::CaseDone { case: case.clone(), verdict: Box::new(failed.clone()) }).unwrap();
     let text = String::from_utf8(bytes).unwrap();
     assert_clean(&text, false);

@@ -1,7 +1,7 @@
 //! Who is said to be wrong: the library, the file's own words, or a step before.
 use super::test_case::{TestCase, planned_case};
 use crate::job::{Ended, Observation, RankEnd};
-use crate::judge::{CaseJudge, Finding, Status, Verdict};
+use crate::judge::{CaseJudge, Finding, ShowBuffers, Status, Verdict};
 
 fn perfect(text: &str) -> Verdict {
     let planned = planned_case(text);
@@ -243,20 +243,35 @@ fn buffers_are_shown_as_they_are() {
     let planned = planned_case(THREE_STEPS);
     let mut seen = planned.perfect();
     planned.set_f32(&mut seen, "z", 1, &[9.0]);
-    let mut judge = CaseJudge::new(&planned.plan, &planned.forecast).showing_buffers(true);
+    let mut judge = CaseJudge::new(&planned.plan, &planned.forecast).showing_buffers(ShowBuffers::Always);
     judge.judge_run(seen);
-    let text = judge.into_verdict(true).buffers.unwrap();
+    let text = judge.into_verdict(true).buffers.unwrap().to_string();
     assert!(text.starts_with("before\n  rank 0  x  [0, 1]\n  rank 1  x  [1, 2]\n"), "{text}");
     assert!(text.contains("\nafter\n  rank 0  y    [3, 6]\n"), "{text}");
     assert!(text.contains("\n  rank 1  z    [!9, 12]\n"), "{text}");
     assert!(text.ends_with("\n  (! marks what is wrong)\n"), "{text}");
-    let mut judge = CaseJudge::new(&planned.plan, &planned.forecast).showing_buffers(true);
+    let mut judge = CaseJudge::new(&planned.plan, &planned.forecast).showing_buffers(ShowBuffers::Always);
     let mut hung = planned.perfect();
     hung.ended = Ended::Hung { proved: true, opening: false, waits: String::new() };
     hung.images.iter_mut().for_each(Vec::clear);
     judge.judge_run(hung);
-    let text = judge.into_verdict(true).buffers.unwrap();
+    let text = judge.into_verdict(true).buffers.unwrap().to_string();
     assert!(text.contains("rank 2  x  [2, 3]\nafter: not known"), "{text}");
+}
+
+#[test]
+fn buffers_of_failures_alone_are_shown_if_that_is_wanted() {
+    let planned = planned_case(THREE_STEPS);
+    let shown = |seen| {
+        let judge = CaseJudge::new(&planned.plan, &planned.forecast);
+        let mut judge = judge.showing_buffers(ShowBuffers::OfFailures);
+        judge.judge_run(seen);
+        judge.into_verdict(true).buffers.is_some()
+    };
+    assert!(!shown(planned.perfect()));
+    let mut seen = planned.perfect();
+    planned.set_f32(&mut seen, "z", 1, &[9.0]);
+    assert!(shown(seen));
 }
 
 #[test]

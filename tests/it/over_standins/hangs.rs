@@ -23,7 +23,7 @@ fn case_of_three_ranks(fault: &str, text: &str, limits: [&str; 2], more: &[&str]
     let args = ["run", "--format", "jsonl", "--timeout", NEVER, "--opening-timeout", limits[1]];
     let run = run(&home, 3, &library, &[&args, more].concat());
     let lines: Vec<Value> = run.out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
-    assert_eq!((run.code, lines.len()), (1, 3), "{run}");
+    assert_eq!((run.code, lines.len()), (1, 4), "three cases and the summary: {run}");
     let case = |name: &str| lines.iter().find(|line| line["case"] == name).unwrap().clone();
     for well in ["a", "c"] {
         assert_eq!(case(well)["status"], "pass", "{fault} meets no third rank in {well}: {run}");

@@ -1,0 +1,129 @@
+//! What can be typed behind `collspec compare`; the comments here are the help text.
+use super::args::{MANNER, REPORT, SelectionArgs, at_least_one};
+use crate::child::Workers;
+use crate::compare::SideRequest;
+use crate::run::{RanksPerGpu, seconds};
+use crate::suite::{BackendRequest, RunOptions};
+use clap::{Args as ClapArgs, ValueEnum};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+
+/// Headings of the help.
+const SIDES: &str = "What is compared";
+const GATE: &str = "What counts";
+
+/// Run the same scenarios on two NCCL libraries and say what changed.
+///
+/// BASE and CANDIDATE are each `soft`, a version such as 2.30.7, the file of a library, or a file that `collspec run --record`
+/// wrote. Settings may follow the library: variables, as in `\"2.30.7 NCCL_ALGO=Ring\"`, and options, as in `\"soft seed=7\"`.
+///
+/// Each side runs the scenarios in processes of its own, in turn with the other. What fails or differs in some runs only is run
+/// again in new processes and told as a rate.
+///
+/// Exit codes: 0 nothing got worse; 1 something did; 2 the files or the command line are wrong; 3 a library is missing; 4 no
+/// verdict: too little was compared, or what comes and goes does so too rarely to decide.
+#[derive(Debug, ClapArgs)]
+pub struct CompareArgs {
+    /// The library in use, or a recorded run of it.
+    #[arg(long, value_name = "BASE", value_parser = SideRequest::parse, help_heading = SIDES)]
+    pub base: SideRequest,
+
+    /// The library to move to, or a recorded run of it.
+    #[arg(long, value_name = "CANDIDATE", value_parser = SideRequest::parse, help_heading = SIDES)]
+    pub candidate: SideRequest,
+
+    #[command(flatten)]
+    pub selection: SelectionArgs,
+
+    /// A folder whose libcuda.so.1 (and libcuda.so) is the CUDA driver of both, instead of the machine's; `stand-in` means the
+    /// driver that was built with this program.
+    #[arg(long, value_name = "DIR", help_heading = SIDES)]
+    pub driver: Option<PathBuf>,
+
+    /// How many ranks may share a GPU where a case has more ranks than there are GPUs: a number, or auto.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = RanksPerGpu::parse, help_heading = MANNER)]
+    pub ranks_per_gpu: RanksPerGpu,
+
+    /// Runs of the scenarios on each side.
+    #[arg(long, value_name = "N", default_value = "2", value_parser = at_least_one, help_heading = MANNER)]
+    pub runs: NonZeroUsize,
+
+    /// Further runs on each side, in new processes, of a case that fails or differs in some runs only; up to four times as many
+    /// where these do not decide.
+    #[arg(long, value_name = "N", default_value_t = 30, help_heading = MANNER)]
+    pub repeats: usize,
+
+    /// Starts of each library, each with one of the cases that pass, to find what fails in some starts only; up to four times as
+    /// many where these do not decide.
+    #[arg(long, value_name = "N", default_value_t = 30, help_heading = MANNER)]
+    pub starts: usize,
+
+    /// Seconds that these repeats and starts may take together.
+    #[arg(long, value_name = "S", default_value = "600", value_parser = seconds, help_heading = MANNER)]
+    pub repeat_seconds: f64,
+
+    /// Cases that run at the same time [default: the number of cores; on nccl 1].
+    #[arg(long, short, value_name = "N", value_parser = at_least_one, help_heading = MANNER)]
+    pub jobs: Option<NonZeroUsize>,
+
+    /// Time limit in seconds for cases that name none.
+    #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
+    pub timeout: Option<f64>,
+
+    /// Time limit for making communicators and filling buffers, and for destroying communicators, in seconds [default: 60].
+    #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
+    pub opening_timeout: Option<f64>,
+
+    /// Every change counts as worse: other results that are right, and other error codes and texts, too.
+    #[arg(long, help_heading = GATE)]
+    pub bits: bool,
+
+    /// Cases that must have run on both sides for a verdict.
+    #[arg(long, value_name = "N", default_value = "1", value_parser = at_least_one, help_heading = GATE)]
+    pub at_least: NonZeroUsize,
+
+    /// A file of changes that are accepted, with a reason each. An entry that accepts nothing that happened is an error.
+    #[arg(long, value_name = "FILE", help_heading = GATE)]
+    pub allow: Option<PathBuf>,
+
+    /// Start such a file, with an entry for every change that is not accepted yet.
+    #[arg(long, value_name = "FILE", help_heading = GATE)]
+    pub write_allow: Option<PathBuf>,
+
+    /// Format of the report: text, or JSON lines.
+    #[arg(long, value_enum, default_value_t = CompareFormat::Human, help_heading = REPORT)]
+    pub format: CompareFormat,
+
+    /// Write the report to this file instead of the standard output; not over a scenario file of the run.
+    #[arg(long, value_name = "FILE", help_heading = REPORT)]
+    pub output: Option<PathBuf>,
+
+    /// Name every case of every change.
+    #[arg(long, short, help_heading = REPORT)]
+    pub verbose: bool,
+}
+
+/// The formats of a comparison.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum CompareFormat {
+    /// Changes first, then what was compared, and the verdict.
+    Human,
+    /// What was compared, a line for each case, and the verdict.
+    Jsonl,
+}
+
+impl CompareArgs {
+    /// What both sides have in common.
+    pub fn options(&self) -> RunOptions {
+        RunOptions {
+            backend: BackendRequest { driver: self.driver.clone(), ..BackendRequest::default() },
+            ranks_per_gpu: self.ranks_per_gpu,
+            jobs: self.jobs,
+            timeout: self.timeout,
+            opening_timeout: self.opening_timeout,
+            reading: self.selection.reading(),
+            workers: Workers::CurrentExe,
+            ..RunOptions::default()
+        }
+    }
+}

@@ -1,0 +1,87 @@
+//! The reports of a run: which there are, and where each goes.
+use super::args::RunArgs;
+use super::output;
+use super::report_args::ReportRequest;
+use super::terminal;
+use crate::printable::PrintableWriter;
+use crate::report::{
+    Event, GithubPlaces, InheritedVariables, ReportContext, ReportFormat, Reporter, RerunCommand, RunFacts, Styles,
+    shell,
+};
+use crate::suite::{ChosenBackend, RunOptions};
+use std::io::{self, BufWriter, Write};
+use std::path::PathBuf;
+
+/// Several reports, which get every event each.
+pub struct Reports(Vec<Box<dyn Reporter>>);
+
+impl Reports {
+    /// The reports that were asked for, in files that are made here. Without `text`, only those that programs read.
+    ///
+    /// # Errors
+    ///
+    /// A file cannot be written.
+    pub fn open(args: &RunArgs, options: &RunOptions, chosen: &ChosenBackend, text: bool) -> anyhow::Result<Self> {
+        let mut requests: Vec<ReportRequest> = args.report.0.clone();
+        if args.report.text_on_standard_output() && !args.report.has(ReportFormat::Human) {
+            requests.push(ReportRequest { format: ReportFormat::Human, output: None });
+        }
+        // Annotations stand below the text.
+        requests.sort_by_key(|request| request.format == ReportFormat::Github);
+        requests.retain(|request| text || !request.format.is_text());
+        let rerun = RerunCommand::command_line(options.to_repeat(), InheritedVariables::here());
+        let facts = facts(chosen);
+        let reporter = |request: &ReportRequest| -> anyhow::Result<Box<dyn Reporter>> {
+            let (to, styles) = open(request)?;
+            let context = ReportContext {
+                styles,
+                rerun: rerun.clone(),
+                verbose: args.verbose,
+                show: args.show,
+                facts: facts.clone(),
+                durations: args.durations,
+                github: GithubPlaces::here(),
+            };
+            Ok(request.format.reporter(to, context))
+        };
+        Ok(Self(requests.iter().map(reporter).collect::<anyhow::Result<_>>()?))
+    }
+}
+
+/// What reports say of the library, the machine and the command.
+fn facts(chosen: &ChosenBackend) -> RunFacts {
+    let words: Vec<String> =
+        std::env::args_os().skip(1).map(|word| shell::quote_if_needed(&word.to_string_lossy())).collect();
+    RunFacts {
+        backend: chosen.backend.name().to_owned(),
+        library: chosen.library_version(),
+        machine: chosen.describe(),
+        environment: InheritedVariables::here().pairs().to_vec(),
+        command: format!("collspec {}", words.join(" ")),
+    }
+}
+
+fn open(request: &ReportRequest) -> anyhow::Result<(Box<dyn Write>, Styles)> {
+    let text = request.format.is_text();
+    Ok(match &request.output {
+        None if text => (Box::new(terminal::out()), Styles::coloured()),
+        None => (Box::new(BufWriter::new(io::stdout())), Styles::plain()),
+        Some(path) => {
+            let file = BufWriter::new(output::create_file(path)?);
+            (if text { Box::new(PrintableWriter::new(file, false)) } else { Box::new(file) }, Styles::plain())
+        }
+    })
+}
+
+impl Reporter for Reports {
+    /// Passes the event to every report, also if one of them fails.
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        let results: Vec<io::Result<()>> = self.0.iter_mut().map(|report| report.event(event)).collect();
+        results.into_iter().collect()
+    }
+}
+
+/// The files of the reports.
+pub fn files(requests: &[ReportRequest]) -> Vec<PathBuf> {
+    requests.iter().filter_map(|request| request.output.clone()).collect()
+}

@@ -1,0 +1,215 @@
+//! The report for GitHub Actions: annotations of the files on the standard output, and a summary of the step in Markdown.
+use super::failure::failure_message;
+use super::source_place::line_column;
+use super::step_summary::StepSummary;
+use super::{Reporter, RerunCommand, RunFacts, Tally};
+use crate::judge::{Status, Verdict};
+use crate::printable::{one_line, printable_lines};
+use crate::report::Event;
+use crate::scenario::{self, Case, Diagnostic, SourceFile, Span};
+use std::env;
+use std::fs::OpenOptions;
+use std::hash::{BuildHasher, RandomState};
+use std::io::{self, Write};
+use std::path::{Component, Path, PathBuf};
+
+/// Number of annotations. GitHub shows ten errors of a step, and is silent about the others.
+const MAX_ANNOTATIONS: usize = 10;
+/// Bytes of a step's summary, of which GitHub takes all or nothing.
+const MAX_SUMMARY: u64 = 1024 << 10;
+
+/// Where a run of GitHub Actions has its files.
+#[derive(Clone, Debug, Default)]
+pub struct GithubPlaces {
+    /// The working folder.
+    pub here: PathBuf,
+    /// The repository's folder, to which annotations are relative.
+    pub workspace: Option<PathBuf>,
+    /// The file to which the step's summary is appended.
+    pub step_summary: Option<PathBuf>,
+}
+
+impl GithubPlaces {
+    /// Those of this process.
+    pub fn here() -> Self {
+        let folder = |name| env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        Self {
+            here: env::current_dir().unwrap_or_default(),
+            workspace: folder("GITHUB_WORKSPACE"),
+            step_summary: folder("GITHUB_STEP_SUMMARY"),
+        }
+    }
+
+    /// The path as GitHub names it: relative to the repository if it is inside, else as it is written.
+    fn relative(&self, path: &str) -> String {
+        let mut whole = PathBuf::new();
+        for part in self.here.join(path).components() {
+            match part {
+                Component::CurDir => {}
+                Component::ParentDir => _ = whole.pop(),
+                part => whole.push(part),
+            }
+        }
+        let folders = [self.workspace.as_ref(), Some(&self.here)];
+        let inside = folders.into_iter().flatten().find_map(|folder| whole.strip_prefix(folder).ok());
+        inside.map_or_else(|| path.to_owned(), |path: &Path| path.display().to_string())
+    }
+}
+
+/// Writes annotations and the step's summary when a run ends. What stands between its beginning and its end on the same
+/// output is not obeyed by GitHub, whatever files and libraries have put there.
+pub struct GithubReporter<W> {
+    to: W,
+    places: GithubPlaces,
+    rerun: RerunCommand,
+    /// The word that ends the part that GitHub does not obey.
+    resume: String,
+    causes: Vec<Cause>,
+    tally: Tally,
+    cases: usize,
+    invalid_files: usize,
+    summary: StepSummary,
+}
+
+/// Failures of a file with one cause: one annotation.
+struct Cause {
+    file: String,
+    line: usize,
+    column: usize,
+    /// What the failures share.
+    key: String,
+    title: String,
+    /// What the first of them says.
+    text: String,
+    /// Number of cases.
+    cases: usize,
+}
+
+impl<W: Write> GithubReporter<W> {
+    /// A reporter that writes the annotations to `to`.
+    pub fn new(to: W, facts: RunFacts, rerun: RerunCommand, places: GithubPlaces) -> Self {
+        let resume = format!("collspec-{:016x}{:016x}", RandomState::new().hash_one(0), RandomState::new().hash_one(1));
+        let summary = StepSummary::new(facts);
+        let (causes, tally) = (Vec::new(), Tally::default());
+        Self { to, places, rerun, resume, causes, tally, cases: 0, invalid_files: 0, summary }
+    }
+
+    fn add(&mut self, cause: Cause) {
+        match self.causes.iter_mut().find(|known| (&known.file, &known.key) == (&cause.file, &cause.key)) {
+            Some(known) => known.cases += 1,
+            None => self.causes.push(cause),
+        }
+    }
+
+    fn case_done(&mut self, case: &Case, verdict: &Verdict) {
+        self.tally.add(verdict);
+        if verdict.status != Status::Fail {
+            return;
+        }
+        let first = verdict.findings.first();
+        let what = first.map(|finding| {
+            let label = finding.label().unwrap_or("assert");
+            finding.step.as_ref().map_or_else(|| label.to_owned(), |step| format!("{label}, {step}"))
+        });
+        let outcome = verdict.outcome.map_or("no result", super::outcome_name);
+        let place: Option<Span> = verdict.findings.iter().find_map(|finding| finding.span);
+        let (line, column) = line_column(&case.file, place.unwrap_or(case.span));
+        let reason = verdict.reason.clone().unwrap_or_else(|| "failed".to_owned());
+        let what = what.unwrap_or_else(|| outcome.to_owned());
+        self.add(Cause {
+            file: case.file.path.clone(),
+            line,
+            column,
+            key: format!("{outcome} {what}"),
+            title: format!("{} fails: {what}", case.name),
+            text: reason,
+            cases: 1,
+        });
+        let text = failure_message(case, verdict, &self.rerun.command(case));
+        self.summary.failure(&case.name, verdict.reason.as_deref().unwrap_or("failed"), &text);
+    }
+
+    fn file_invalid(&mut self, file: &SourceFile, name: &str, diagnostics: &[Diagnostic]) {
+        self.invalid_files += 1;
+        let first = diagnostics.first();
+        let (line, column) = line_column(file, first.map_or(Span::default(), |diagnostic| diagnostic.span));
+        let mut text = first.map_or_else(|| "the file has errors".to_owned(), |diagnostic| diagnostic.message.clone());
+        if let Some(help) = first.and_then(|diagnostic| diagnostic.help.as_ref()) {
+            text.push_str(&format!("\n{help}"));
+        }
+        if diagnostics.len() > 1 {
+            text.push_str(&format!("\nand {} more in this file", diagnostics.len() - 1));
+        }
+        let title = format!("{name} has errors and was not run");
+        self.summary.failure(&file.path, &title, &scenario::render(file, diagnostics, false));
+        self.add(Cause { file: file.path.clone(), line, column, key: "invalid".to_owned(), title, text, cases: 1 });
+    }
+
+    fn finished(&mut self, seconds: f64) -> io::Result<()> {
+        writeln!(self.to, "::{}::", self.resume)?;
+        let (shown, left) = match self.causes.len() {
+            all if all <= MAX_ANNOTATIONS => (all, 0),
+            all => (MAX_ANNOTATIONS - 1, all - (MAX_ANNOTATIONS - 1)),
+        };
+        for cause in self.causes.iter().take(shown) {
+            let Cause { line, column, title, text, cases, .. } = cause;
+            let file = property(&self.places.relative(&cause.file));
+            let more = match cases - 1 {
+                0 => String::new(),
+                1 => "\nand 1 more case of the file for the same cause".to_owned(),
+                more => format!("\nand {more} more cases of the file for the same cause"),
+            };
+            let (title, message) = (property(&one_line(title)), message(&printable_lines(&format!("{text}{more}"))));
+            writeln!(self.to, "::error file={file},line={line},col={column},title={title}::{message}")?;
+        }
+        if left > 0 {
+            let cases: usize = self.causes.iter().skip(shown).map(|cause| cause.cases).sum();
+            let cases = if cases == left { String::new() } else { format!(", in {cases} cases") };
+            let words = format!("{left} more causes of failures are in the log and in the summary{cases}");
+            writeln!(self.to, "::error title=collspec::{words}")?;
+        }
+        self.to.flush()?;
+        self.write_summary(seconds)
+    }
+
+    /// Appends the summary to the step's, in what room is left there.
+    fn write_summary(&mut self, seconds: f64) -> io::Result<()> {
+        let Some(path) = &self.places.step_summary else { return Ok(()) };
+        let there = path.metadata().map_or(0, |there| there.len());
+        let room = MAX_SUMMARY.saturating_sub(there + 1);
+        let not_run = self.cases.saturating_sub(self.tally.pass + self.tally.fail + self.tally.skip());
+        let text = self.summary.text(&self.tally, not_run, self.invalid_files, seconds, room as usize);
+        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
+        file.write_all(text.as_bytes())
+    }
+}
+
+impl<W: Write> Reporter for GithubReporter<W> {
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        match event {
+            Event::Started { cases } => {
+                self.cases = *cases;
+                writeln!(self.to, "::stop-commands::{}", self.resume)?;
+                self.to.flush()?;
+            }
+            Event::CaseStarted { .. } => {}
+            Event::FileInvalid { file, name, diagnostics } => self.file_invalid(file, name, diagnostics),
+            Event::CaseDone { case, verdict } => self.case_done(case, verdict),
+            Event::Finished { seconds } => self.finished(*seconds)?,
+        }
+        Ok(())
+    }
+}
+
+/// A message as a workflow command has it.
+fn message(text: &str) -> String {
+    text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
+}
+
+/// A property as a workflow command has it.
+fn property(text: &str) -> String {
+    message(text).replace(':', "%3A").replace(',', "%2C")
+}
+
+#[cfg(test)]
+mod tests;
