@@ -40,6 +40,8 @@ mod over_standins;
 mod pairs_of_factors;
 // Threads and processes give the same outcomes and outputs.
 mod placements;
+// Two libraries are compared, and the exit code says whether anything got worse.
+mod compare;
 // A plan has the calls, places, order and foresight that a scenario means.
 mod plans;
 // The plan refuses exactly the programs in which two uses of the same bytes have no order.

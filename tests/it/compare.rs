@@ -1,0 +1,170 @@
+//! `collspec compare` over the software library: what changed is called by its name, and the exit code answers the question.
+
+use crate::support::{Home, Run, SUM, WRONG};
+use serde_json::Value;
+use std::fs;
+
+/// Rounds: the sum of four numbers depends on the order in which they are added.
+const ROUNDING: &str = "world_size = 4\nop = \"all_reduce\"\n\
+    inputs = { each = \"1.0 / (3 * rank + i + 1)\", count = 64 }\ndtype = \"f32\"\n";
+
+fn corpus() -> Home {
+    let home = Home::new();
+    home.file("scenarios/sum.toml", SUM);
+    home.file("scenarios/gather.toml", &SUM.replace("all_reduce", "all_gather"));
+    home.file("scenarios/rounding.toml", ROUNDING);
+    home
+}
+
+fn compare(home: &Home, base: &str, candidate: &str, more: &[&str]) -> Run {
+    let usual = ["compare", "--base", base, "--candidate", candidate, "--starts", "2"];
+    home.run(&[&usual[..], more].concat())
+}
+
+/// The change of each case, from the report in JSON lines.
+fn changes(run: &Run) -> Vec<(String, String)> {
+    let lines = run.out.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let change = |line: Value| Some((line["case"].as_str()?.to_owned(), line["change"].as_str()?.to_owned()));
+    lines.filter_map(change).collect()
+}
+
+fn named(changes: &[(&str, &str)]) -> Vec<(String, String)> {
+    changes.iter().map(|(case, change)| ((*case).to_owned(), (*change).to_owned())).collect()
+}
+
+#[test]
+fn a_library_is_no_worse_than_itself() {
+    let home = corpus();
+    let run = compare(&home, "soft", "soft", &[]);
+    assert_eq!(run.code, 0, "{run}");
+    assert!(run.out.contains("Compared: 3 of 3 cases (base 2 runs, candidate 2 runs)"), "{run}");
+    assert!(run.out.contains("3  same bits") && run.out.ends_with("Nothing got worse in 3 cases.\n"), "{run}");
+    assert!(run.out.contains("Starts that failed: base 0 of 2"), "{run}");
+}
+
+#[test]
+fn a_fault_of_the_candidate_is_worse_and_one_of_the_base_is_fixed() {
+    let home = corpus();
+    let wrong = compare(&home, "soft", "soft fault=F18", &["--format", "jsonl"]);
+    let fixed = compare(&home, "soft fault=F18", "soft", &["--format", "jsonl"]);
+    assert_eq!((wrong.code, fixed.code), (1, 0), "{wrong}\n{fixed}");
+    let (wrong, fixed) = (changes(&wrong), changes(&fixed));
+    assert!(wrong.iter().any(|(_, change)| change == "now-wrong"), "{wrong:?}");
+    for ((case, before), (other, after)) in wrong.iter().zip(&fixed) {
+        assert_eq!(case, other);
+        assert_eq!(before == "now-wrong", after == "fixed", "{case}: {before}, {after}");
+    }
+}
+
+#[test]
+fn another_order_is_no_worse_unless_bits_count() {
+    let home = corpus();
+    let tree = "soft NCCL_ALGO=Tree";
+    let run = compare(&home, "soft", tree, &["--format", "jsonl"]);
+    assert_eq!(run.code, 0, "{run}");
+    let changed = changes(&run);
+    assert_eq!(changed, named(&[("gather", "same-bits"), ("rounding", "other-order"), ("sum", "same-bits")]), "{run}");
+    assert_eq!(compare(&home, "soft", tree, &["--bits"]).code, 1);
+    let human = compare(&home, "soft", tree, &[]);
+    assert!(human.out.contains("other order of summation: 1 case") && human.out.contains(" -> "), "{human}");
+    assert!(human.out.contains("variable NCCL_ALGO: not set -> `Tree`"), "{human}");
+}
+
+#[test]
+fn recorded_runs_are_compared_as_libraries_are() {
+    let home = corpus();
+    let record = |file: &str, options: &[&str]| {
+        let run = home.run(&[&["run", "--record", file], options].concat());
+        assert!(run.code < 2, "{run}");
+    };
+    record("base.jsonl", &[]);
+    record("wrong.jsonl", &["--fault", "F18"]);
+    // Two recordings need no scenarios.
+    fs::rename(home.path("scenarios"), home.path("elsewhere")).unwrap();
+    let recorded = compare(&home, "base.jsonl", "wrong.jsonl", &["--format", "jsonl"]);
+    assert_eq!(recorded.code, 1, "{recorded}");
+    let live = compare(&home, "soft", "soft fault=F18", &["--format", "jsonl", "elsewhere"]);
+    assert_eq!(changes(&recorded), changes(&live));
+    assert_eq!(compare(&home, "base.jsonl", "base.jsonl", &[]).code, 0);
+    // A recording and a library.
+    let mixed = compare(&home, "base.jsonl", "soft", &["elsewhere"]);
+    assert_eq!(mixed.code, 0, "{mixed}");
+    assert!(mixed.out.contains("(base recorded, candidate 2 runs)"), "{mixed}");
+    // Without its end a recording is no ground for a verdict.
+    let text = fs::read_to_string(home.path("base.jsonl")).unwrap();
+    let without_end: Vec<&str> = text.lines().filter(|line| !line.contains("\"recorded\":")).collect();
+    home.file("cut.jsonl", &(without_end.join("\n") + "\n"));
+    let cut = compare(&home, "cut.jsonl", "base.jsonl", &[]);
+    assert_eq!(cut.code, 4, "{cut}");
+    assert!(cut.out.contains("the recording of the base has no end"), "{cut}");
+    let settings = compare(&home, "base.jsonl NCCL_ALGO=Tree", "base.jsonl", &[]);
+    assert_eq!(settings.code, 2, "{settings}");
+    assert!(settings.err.contains("a recorded run takes no settings"), "{settings}");
+}
+
+#[test]
+fn accepted_changes_need_a_reason_and_must_happen() {
+    let home = corpus();
+    let faulty = "soft fault=F18";
+    let written = compare(&home, "soft", faulty, &["--write-allow", "accepted.toml"]);
+    assert_eq!(written.code, 1, "{written}");
+    let again = compare(&home, "soft", faulty, &["--write-allow", "accepted.toml"]);
+    assert!(again.code == 2 && again.err.contains("accepted.toml exists"), "{again}");
+    let empty = compare(&home, "soft", faulty, &["--allow", "accepted.toml"]);
+    assert!(empty.code == 2 && empty.err.contains("accepted.toml:4:1: write into `reason`"), "{empty}");
+    let text = fs::read_to_string(home.path("accepted.toml")).unwrap();
+    home.file("accepted.toml", &text.replace("reason = \"\"", "reason = \"a known bug\""));
+    let accepted = compare(&home, "soft", faulty, &["--allow", "accepted.toml"]);
+    assert_eq!(accepted.code, 0, "{accepted}");
+    assert!(accepted.out.contains("Accepted by --allow: "), "{accepted}");
+    let stale = compare(&home, "soft", "soft", &["--allow", "accepted.toml"]);
+    assert!(stale.code == 2 && stale.err.contains("this entry accepts nothing that happened"), "{stale}");
+    let pattern = "[[accept]]\ncase = \"*\"\nchange = \"now-wrong\"\nreason = \"known\"\n";
+    home.file("all.toml", pattern);
+    assert_eq!(compare(&home, "soft", faulty, &["--allow", "all.toml"]).code, 0);
+    for (text, words) in [
+        ("[[accept]]\ncase = \"a\"\nreason = \"x\"\n", "bad.toml:1:1: say which `change`"),
+        ("[[accept]]\ncase = \"a\"\nchange = \"now-wrog\"\nreason = \"x\"\n", "did you mean `now-wrong`?"),
+        ("[[accept]]\nchange = \"now-wrong\"\nreason = \"x\"\n", "say which `case`"),
+        ("[[accept]]\ncase = 3\n", "bad.toml:2:8: invalid type"),
+        ("accept", "bad.toml:1:"),
+    ] {
+        home.file("bad.toml", text);
+        let run = compare(&home, "soft", "soft", &["--allow", "bad.toml"]);
+        assert!(run.code == 2 && run.err.contains(words), "{text}\n{run}");
+        assert_eq!(run.out, "", "nothing runs");
+    }
+}
+
+#[test]
+fn too_little_is_no_verdict() {
+    let home = corpus();
+    let few = compare(&home, "soft", "soft", &["--at-least", "4"]);
+    assert_eq!(few.code, 4, "{few}");
+    assert!(few.out.contains("too little was compared: 3 cases ran on both sides of 3, 4 are needed"), "{few}");
+    let home = Home::new();
+    home.file("scenarios/gpus.toml", &format!("requires = {{ gpus = 64 }}\n{SUM}"));
+    let none = compare(&home, "soft", "soft", &[]);
+    assert_eq!(none.code, 4, "{none}");
+    assert!(none.out.contains("0 cases ran on both sides of 1"), "{none}");
+    let home = Home::new();
+    home.file("scenarios/wrong.toml", WRONG);
+    let failing = compare(&home, "soft", "soft", &[]);
+    assert_eq!(failing.code, 4, "{failing}");
+    assert!(failing.out.contains("the base itself fails 1 of the 1 cases"), "{failing}");
+}
+
+#[test]
+fn a_side_that_is_not_there_is_an_error() {
+    let home = corpus();
+    let missing = compare(&home, "soft", "/no/such/libnccl.so.2", &[]);
+    assert_eq!(missing.code, 3, "{missing}");
+    let odd = compare(&home, "soft", "soft tree", &[]);
+    assert!(odd.code == 2 && odd.err.contains("`tree` is no setting"), "{odd}");
+    home.file("newer.jsonl", "{\"collspec_recording\":999}\n");
+    let newer = compare(&home, "soft", "newer.jsonl", &[]);
+    assert!(newer.code == 2 && newer.err.contains("a recording of format 999"), "{newer}");
+    home.file("scenarios/faulty.toml", "world_size = 0\n");
+    let faulty = compare(&home, "soft", "soft", &[]);
+    assert!(faulty.code == 2 && faulty.err.contains("faulty.toml:1:"), "{faulty}");
+}
