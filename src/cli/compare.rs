@@ -1,18 +1,20 @@
 //! `collspec compare`.
-use super::compare_args::{CompareArgs, CompareFormat};
+use super::compare_args::CompareArgs;
 use super::exit::Exit;
 use super::progress::ProgressDisplay;
-use super::{output, run, terminal};
+use super::{output, reports, run, terminal};
 use crate::compare::accepted::{Accepted, AcceptedError, to_accept};
-use crate::compare::report::{write_human, write_json_lines};
-use crate::compare::{Comparison, GateVerdict, Observer, Repetition, Side, SideError, SideRequest, compare};
-use crate::printable::{PrintableWriter, one_line, printable_lines};
-use crate::report::{Event, Styles};
+use crate::compare::report::{Context as ReportedComparison, write};
+use crate::compare::{
+    Comparison, FirstFailures, GateVerdict, Observer, Repetition, Side, SideError, SideRequest, compare,
+};
+use crate::printable::{one_line, printable_lines};
+use crate::report::{Event, GithubPlaces};
 use crate::suite::options::cores;
 use crate::suite::{CaseSet, Error, RunOptions};
 use anyhow::Context;
 use std::fs::OpenOptions;
-use std::io::{BufWriter, Write};
+use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
@@ -23,6 +25,7 @@ pub fn compare_libraries(args: &CompareArgs) -> anyhow::Result<Exit> {
     if let Some(path) = args.write_allow.as_deref().filter(|path| path.exists()) {
         anyhow::bail!("--write-allow starts a new file, and {} exists", path.display());
     }
+    output::refuse_same_file(&reports::files(&args.report.0))?;
     let options = args.options();
     let (base, candidate) = match (resolve(&args.base, &options), resolve(&args.candidate, &options)) {
         (Ok(base), Ok(candidate)) => (base, candidate),
@@ -36,12 +39,12 @@ pub fn compare_libraries(args: &CompareArgs) -> anyhow::Result<Exit> {
         starts: args.starts,
         time: Duration::from_secs_f64(args.repeat_seconds),
     };
-    let mut comparison =
+    let (mut comparison, failures) =
         compare((&args.base.text, &base), (&args.candidate.text, &candidate), &cases, &repetition, &mut progress)?;
     progress.0.end();
     let stale = accepted.and_then(|accepted| accepted.apply(&mut comparison).err());
     let verdict = comparison.verdict(args.at_least.get(), args.bits);
-    report(args, &comparison, &verdict)?;
+    report(args, &comparison, &failures, &verdict)?;
     if let Some(path) = &args.write_allow {
         write_new(path, &to_accept(&comparison))?;
     }
@@ -71,7 +74,8 @@ fn cases(args: &CompareArgs, base: &Side, candidate: &Side) -> anyhow::Result<Ca
         return Ok(CaseSet::default());
     }
     let mut suite = run::open(&args.selection)?;
-    output::refuse_scenario_as_output(args.output.as_deref(), &args.selection)?;
+    let outputs = reports::files(&args.report.0);
+    outputs.iter().try_for_each(|path| output::refuse_scenario_as_output(Some(path), &args.selection))?;
     if suite.invalid_files.is_empty() {
         run::select(&mut suite, &args.selection)?;
         suite.plan(cores());
@@ -83,21 +87,19 @@ fn cases(args: &CompareArgs, base: &Side, candidate: &Side) -> anyhow::Result<Ca
     Ok(suite)
 }
 
-fn report(args: &CompareArgs, comparison: &Comparison, verdict: &GateVerdict) -> anyhow::Result<()> {
-    let human = args.format == CompareFormat::Human;
-    let (mut to, styles): (Box<dyn Write>, Styles) = match &args.output {
-        None if human => (Box::new(terminal::out()), Styles::coloured()),
-        None => (Box::new(BufWriter::new(std::io::stdout())), Styles::plain()),
-        Some(path) => {
-            let file = BufWriter::new(output::create_file(path)?);
-            (if human { Box::new(PrintableWriter::new(file, false)) } else { Box::new(file) }, Styles::plain())
-        }
-    };
-    match args.format {
-        CompareFormat::Human => write_human(&mut to, comparison, verdict, styles, args.verbose)?,
-        CompareFormat::Jsonl => write_json_lines(&mut to, comparison, verdict)?,
+fn report(
+    args: &CompareArgs,
+    comparison: &Comparison,
+    failures: &FirstFailures,
+    verdict: &GateVerdict,
+) -> anyhow::Result<()> {
+    let github = GithubPlaces::here();
+    let context = ReportedComparison { comparison, verdict, failures, every_row: args.verbose, github };
+    for request in reports::requests(&args.report) {
+        let (mut to, styles) = reports::open(&request)?;
+        write(request.format, &mut to, styles, &context)?;
     }
-    Ok(to.flush()?)
+    Ok(())
 }
 
 fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {

@@ -1,10 +1,13 @@
 //! What can be typed behind `collspec compare`; the comments here are the help text.
 use super::args::{MANNER, REPORT, SelectionArgs, at_least_one};
+use super::report_args::ReportArgs;
 use crate::child::Workers;
 use crate::compare::SideRequest;
+use crate::judge::ShowBuffers;
+use crate::report::ReportFormat;
 use crate::run::{RanksPerGpu, seconds};
 use crate::suite::{BackendRequest, RunOptions};
-use clap::{Args as ClapArgs, ValueEnum};
+use clap::Args as ClapArgs;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -90,26 +93,12 @@ pub struct CompareArgs {
     #[arg(long, value_name = "FILE", help_heading = GATE)]
     pub write_allow: Option<PathBuf>,
 
-    /// Format of the report: text, or JSON lines.
-    #[arg(long, value_enum, default_value_t = CompareFormat::Human, help_heading = REPORT)]
-    pub format: CompareFormat,
-
-    /// Write the report to this file instead of the standard output; not over a scenario file of the run.
-    #[arg(long, value_name = "FILE", help_heading = REPORT)]
-    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub report: ReportArgs,
 
     /// Name every case of every change.
     #[arg(long, short, help_heading = REPORT)]
     pub verbose: bool,
-}
-
-/// The formats of a comparison.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CompareFormat {
-    /// Changes first, then what was compared, and the verdict.
-    Human,
-    /// What was compared, a line for each case, and the verdict.
-    Jsonl,
 }
 
 impl CompareArgs {
@@ -123,6 +112,11 @@ impl CompareArgs {
             opening_timeout: self.opening_timeout,
             reading: self.selection.reading(),
             workers: Workers::CurrentExe,
+            show_buffers: if self.report.has(ReportFormat::Html) {
+                ShowBuffers::OfFailures
+            } else {
+                ShowBuffers::Never
+            },
             ..RunOptions::default()
         }
     }

@@ -1,7 +1,7 @@
 //! The reports of a run: which there are, and where each goes.
 use super::args::RunArgs;
 use super::output;
-use super::report_args::ReportRequest;
+use super::report_args::{ReportArgs, ReportRequest};
 use super::terminal;
 use crate::printable::PrintableWriter;
 use crate::report::{
@@ -22,12 +22,7 @@ impl Reports {
     ///
     /// A file cannot be written.
     pub fn open(args: &RunArgs, options: &RunOptions, chosen: &ChosenBackend, text: bool) -> anyhow::Result<Self> {
-        let mut requests: Vec<ReportRequest> = args.report.0.clone();
-        if args.report.text_on_standard_output() && !args.report.has(ReportFormat::Human) {
-            requests.push(ReportRequest { format: ReportFormat::Human, output: None });
-        }
-        // Annotations stand below the text.
-        requests.sort_by_key(|request| request.format == ReportFormat::Github);
+        let mut requests = requests(&args.report);
         requests.retain(|request| text || !request.format.is_text());
         let rerun = RerunCommand::command_line(options.to_repeat(), InheritedVariables::here());
         let facts = facts(chosen);
@@ -61,7 +56,12 @@ fn facts(chosen: &ChosenBackend) -> RunFacts {
     }
 }
 
-fn open(request: &ReportRequest) -> anyhow::Result<(Box<dyn Write>, Styles)> {
+/// The file or the standard output that a report goes to, and the styles of text there.
+///
+/// # Errors
+///
+/// The file cannot be written.
+pub fn open(request: &ReportRequest) -> anyhow::Result<(Box<dyn Write>, Styles)> {
     let text = request.format.is_text();
     Ok(match &request.output {
         None if text => (Box::new(terminal::out()), Styles::coloured()),
@@ -79,6 +79,17 @@ impl Reporter for Reports {
         let results: Vec<io::Result<()>> = self.0.iter_mut().map(|report| report.event(event)).collect();
         results.into_iter().collect()
     }
+}
+
+/// The reports that were asked for, and the text that always goes along.
+pub fn requests(args: &ReportArgs) -> Vec<ReportRequest> {
+    let mut requests = args.0.clone();
+    if args.text_on_standard_output() && !args.has(ReportFormat::Human) {
+        requests.push(ReportRequest { format: ReportFormat::Human, output: None });
+    }
+    // Annotations stand below the text.
+    requests.sort_by_key(|request| request.format == ReportFormat::Github);
+    requests
 }
 
 /// The files of the reports.

@@ -3,10 +3,13 @@ use super::change::{Change, Meaning};
 use super::classify::compare_rates;
 use super::library_changes::LibraryChange;
 use super::seen::Seen;
+use crate::judge::Verdict;
 use crate::record::Header;
+use crate::scenario::Case;
 use crate::stats::rates::Interval;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 /// Two libraries compared over a corpus.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -47,6 +50,12 @@ pub struct Row {
     pub case: String,
     /// Its file.
     pub file: String,
+    /// The words of its operations.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub operations: Vec<String>,
+    /// The element types of its inputs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub types: Vec<String>,
     /// What changed.
     pub change: Change,
     /// What changed, in one line.
@@ -65,6 +74,25 @@ pub struct Row {
     /// Why the change is accepted, if it is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub accepted: Option<String>,
+}
+
+/// A failed run of each case in full, where cases were run.
+#[derive(Clone, Debug, Default)]
+pub struct FirstFailures {
+    /// Of the base, by the case's name.
+    pub base: BTreeMap<String, FailedRun>,
+    /// Of the candidate.
+    pub candidate: BTreeMap<String, FailedRun>,
+}
+
+/// A case and its verdict.
+pub type FailedRun = (Arc<Case>, Box<Verdict>);
+
+impl FirstFailures {
+    /// The candidate's failure of a case, or else the base's.
+    pub fn of_either(&self, case: &str) -> Option<&FailedRun> {
+        self.candidate.get(case).or_else(|| self.base.get(case))
+    }
 }
 
 /// How often a library failed with the first case after its start.

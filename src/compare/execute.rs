@@ -1,11 +1,11 @@
 //! Runs the corpus on both sides in turn, and again, in new processes, what comes and goes.
 use super::change::{Change, Meaning};
 use super::classify::classify;
-use super::comparison::{Comparison, Row, SideSummary, StartRates};
+use super::comparison::{Comparison, FailedRun, FirstFailures, Row, SideSummary, StartRates};
 use super::library_changes::library_changes;
 use super::seen::Seen;
 use super::side::Side;
-use crate::judge::Status;
+use crate::judge::{Status, Verdict};
 use crate::record::RecordedCase;
 use crate::report::{Event, Reporter};
 use crate::scenario::Case;
@@ -40,6 +40,8 @@ pub trait Observer {
 
 /// Cases that differ from run to run are repeated up to this number; of more, the first.
 const MAX_REPEATED: usize = 32;
+/// Cases of which a failure is kept in full.
+const MAX_FAILURES: usize = 1_000;
 /// Cases with which starts are tried.
 const START_CASES: usize = 8;
 /// A case that takes longer is not run for starts.
@@ -54,18 +56,28 @@ struct Runs<'a> {
     by_case: BTreeMap<String, Vec<RecordedCase>>,
     corpus_runs: usize,
     name: String,
+    failures: BTreeMap<String, FailedRun>,
 }
 
 /// Collects a run's cases.
 struct Collector<'a> {
+    failures: &'a mut BTreeMap<String, FailedRun>,
     to: &'a mut BTreeMap<String, Vec<RecordedCase>>,
     observer: &'a mut dyn Observer,
+}
+
+/// Keeps the first failure of each case in full, of many cases the first.
+fn keep_failure(failures: &mut BTreeMap<String, FailedRun>, case: &Arc<Case>, verdict: &Verdict) {
+    if verdict.status == Status::Fail && failures.len() < MAX_FAILURES {
+        failures.entry(verdict.case.clone()).or_insert_with(|| (case.clone(), Box::new(verdict.clone())));
+    }
 }
 
 impl Reporter for Collector<'_> {
     fn event(&mut self, event: &Event) -> io::Result<()> {
         if let Event::CaseDone { case, verdict } = event {
             self.to.entry(verdict.case.clone()).or_default().push(RecordedCase::new(case, verdict));
+            keep_failure(self.failures, case, verdict);
         }
         self.observer.event(event);
         Ok(())
@@ -82,7 +94,7 @@ impl<'a> Runs<'a> {
                 by_case.entry(case.case.clone()).or_default().push(case.clone());
             }
         }
-        Self { side, by_case, corpus_runs, name: name.to_owned() }
+        Self { side, by_case, corpus_runs, name: name.to_owned(), failures: BTreeMap::new() }
     }
 
     /// The library, unless the side is a recording.
@@ -96,7 +108,11 @@ impl<'a> Runs<'a> {
     fn run_corpus(&mut self, cases: &CaseSet, words: &str, observer: &mut dyn Observer) -> Result<(), Error> {
         let Some((chosen, options)) = self.library() else { return Ok(()) };
         observer.part(words);
-        cases.run(options.clone(), chosen.clone(), &mut Collector { to: &mut self.by_case, observer })?;
+        cases.run(
+            options.clone(),
+            chosen.clone(),
+            &mut Collector { failures: &mut self.failures, to: &mut self.by_case, observer },
+        )?;
         self.corpus_runs += 1;
         Ok(())
     }
@@ -105,7 +121,9 @@ impl<'a> Runs<'a> {
     fn run_anew(&mut self, case: &Arc<Case>) -> Result<Option<&RecordedCase>, Error> {
         let Some((chosen, options)) = self.library() else { return Ok(None) };
         let runner = Runner::new(options.clone(), chosen.clone())?;
-        let record = RecordedCase::new(case, &runner.run_case(case));
+        let verdict = runner.run_case(case);
+        let record = RecordedCase::new(case, &verdict);
+        keep_failure(&mut self.failures, case, &verdict);
         let runs = self.by_case.entry(case.name.clone()).or_default();
         runs.push(record);
         Ok(runs.last())
@@ -138,7 +156,7 @@ pub fn compare(
     cases: &CaseSet,
     repetition: &Repetition,
     observer: &mut dyn Observer,
-) -> Result<Comparison, Error> {
+) -> Result<(Comparison, FirstFailures), Error> {
     let (mut ours, mut theirs) = (Runs::new(base), Runs::new(candidate));
     let runs = repetition.runs.max(1);
     for round in 0..runs {
@@ -158,7 +176,9 @@ pub fn compare(
     let starts = try_starts(&mut ours, &mut theirs, cases, repetition, deadline, observer)?;
     let rows = corpus.iter().map(|name| row(name, &ours, &theirs)).collect();
     let changes = library_changes(&ours.side.header(), &theirs.side.header());
-    Ok(Comparison::new(ours.summary(), theirs.summary(), rows, starts, changes))
+    let failures =
+        FirstFailures { base: std::mem::take(&mut ours.failures), candidate: std::mem::take(&mut theirs.failures) };
+    Ok((Comparison::new(ours.summary(), theirs.summary(), rows, starts, changes), failures))
 }
 
 /// The names of all cases, in order.
@@ -191,9 +211,12 @@ fn row(name: &str, ours: &Runs<'_>, theirs: &Runs<'_>) -> Row {
         let seconds: Vec<f64> = runs.iter().filter(|run| run.status == Status::Pass).map(|run| run.seconds).collect();
         crate::stats::median(&seconds)
     };
+    let any = base.iter().chain(&candidate).next();
     Row {
         case: name.to_owned(),
         file,
+        operations: any.map(|run| run.operations.clone()).unwrap_or_default(),
+        types: any.map(|run| run.types.clone()).unwrap_or_default(),
         change,
         detail,
         base_seconds: seconds(&base),

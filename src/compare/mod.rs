@@ -20,6 +20,7 @@ mod seen;
 mod side;
 
 pub use change::{Change, Meaning};
-pub use comparison::{Comparison, GateVerdict, Row, SideSummary};
+pub use comparison::{Comparison, FirstFailures, GateVerdict, Row, SideSummary};
 pub use execute::{Observer, Repetition, compare};
+pub use seen::Seen;
 pub use side::{Side, SideError, SideRequest};

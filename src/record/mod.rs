@@ -14,6 +14,7 @@ pub use write::RecordingWriter;
 
 use crate::judge::{LaneResult, ObservedResults, Outcome, Status, Verdict};
 use crate::report::FingerprintReport;
+use crate::report::html::{operations, types};
 use crate::scenario::Case;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -96,6 +97,12 @@ pub struct RecordedCase {
     /// The path of its file.
     #[serde(default)]
     pub file: String,
+    /// The words of its operations.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub operations: Vec<String>,
+    /// The element types of its inputs.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub types: Vec<String>,
     /// A hash of its file's text.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub text: Option<crate::judge::ContentHash>,
@@ -163,6 +170,8 @@ impl RecordedCase {
         Self {
             case: verdict.case.clone(),
             file: case.file.path.clone(),
+            operations: operations(case).into_iter().map(str::to_owned).collect(),
+            types: types(case).into_iter().map(str::to_owned).collect(),
             text: Some(crate::judge::ContentHash::of(case.file.text.as_bytes())),
             status: verdict.status,
             outcome: verdict.outcome,

@@ -14,7 +14,7 @@ use std::io::{self, Write};
 use std::path::{Component, Path, PathBuf};
 
 /// Number of annotations. GitHub shows ten errors of a step, and is silent about the others.
-const MAX_ANNOTATIONS: usize = 10;
+pub(crate) const MAX_ANNOTATIONS: usize = 10;
 /// Bytes of a step's summary, of which GitHub takes all or nothing.
 const MAX_SUMMARY: u64 = 1024 << 10;
 
@@ -41,7 +41,7 @@ impl GithubPlaces {
     }
 
     /// The path as GitHub names it: relative to the repository if it is inside, else as it is written.
-    fn relative(&self, path: &str) -> String {
+    pub(crate) fn relative(&self, path: &str) -> String {
         let mut whole = PathBuf::new();
         for part in self.here.join(path).components() {
             match part {
@@ -174,14 +174,19 @@ impl<W: Write> GithubReporter<W> {
 
     /// Appends the summary to the step's, in what room is left there.
     fn write_summary(&mut self, seconds: f64) -> io::Result<()> {
-        let Some(path) = &self.places.step_summary else { return Ok(()) };
-        let there = path.metadata().map_or(0, |there| there.len());
-        let room = MAX_SUMMARY.saturating_sub(there + 1);
         let not_run = self.cases.saturating_sub(self.tally.pass + self.tally.fail + self.tally.skip());
-        let text = self.summary.text(&self.tally, not_run, self.invalid_files, seconds, room as usize);
-        let mut file = OpenOptions::new().create(true).append(true).open(path)?;
-        file.write_all(text.as_bytes())
+        append_summary(&self.places, |room| {
+            Ok(self.summary.text(&self.tally, not_run, self.invalid_files, seconds, room))
+        })
     }
+}
+
+/// Appends a text of at most so many bytes to the step's summary, if there is one.
+pub(crate) fn append_summary(places: &GithubPlaces, text: impl FnOnce(usize) -> io::Result<String>) -> io::Result<()> {
+    let Some(path) = &places.step_summary else { return Ok(()) };
+    let there = path.metadata().map_or(0, |there| there.len());
+    let text = text(MAX_SUMMARY.saturating_sub(there + 1) as usize)?;
+    OpenOptions::new().create(true).append(true).open(path)?.write_all(text.as_bytes())
 }
 
 impl<W: Write> Reporter for GithubReporter<W> {
@@ -202,12 +207,12 @@ impl<W: Write> Reporter for GithubReporter<W> {
 }
 
 /// A message as a workflow command has it.
-fn message(text: &str) -> String {
+pub(crate) fn message(text: &str) -> String {
     text.replace('%', "%25").replace('\r', "%0D").replace('\n', "%0A")
 }
 
 /// A property as a workflow command has it.
-fn property(text: &str) -> String {
+pub(crate) fn property(text: &str) -> String {
     message(text).replace(':', "%3A").replace(',', "%2C")
 }
 

@@ -123,7 +123,7 @@ fn failure_type(verdict: &Verdict) -> &'static str {
 }
 
 /// The text without the characters that XML lacks and that [`crate::printable`] lets pass.
-fn xml(text: &str) -> String {
+pub(crate) fn xml(text: &str) -> String {
     text.replace('\u{fffe}', "\\u{fffe}").replace('\u{ffff}', "\\u{ffff}")
 }
 

@@ -197,11 +197,11 @@ fn about_one_case(change: Change) -> bool {
     )
 }
 
-fn cases(count: usize) -> String {
+pub(super) fn cases(count: usize) -> String {
     if count == 1 { "1 case".to_owned() } else { format!("{} cases", number(count as u64)) }
 }
 
-fn side(side: &SideSummary) -> String {
+pub(super) fn side(side: &SideSummary) -> String {
     let header = &side.header;
     let library = &header.library;
     let mut words = match &library.path {

@@ -1,6 +1,54 @@
-//! A comparison as text and as JSON lines.
+//! The reports of a comparison.
+mod github;
+mod html;
 mod human;
 mod json;
+mod junit;
 
-pub use human::write_human;
-pub use json::write_json_lines;
+use super::{Comparison, FirstFailures, GateVerdict};
+use crate::report::shell::quote_if_needed;
+use crate::report::{GithubPlaces, ReportFormat, RerunCommand, Styles};
+use crate::scenario::Case;
+use std::io::{self, Write};
+
+/// What reports say.
+pub struct Context<'a> {
+    /// The comparison.
+    pub comparison: &'a Comparison,
+    /// The answer.
+    pub verdict: &'a GateVerdict,
+    /// Failed runs in full.
+    pub failures: &'a FirstFailures,
+    /// True if the text names every case.
+    pub every_row: bool,
+    /// Where GitHub has its files.
+    pub github: GithubPlaces,
+}
+
+/// Writes a report.
+///
+/// # Errors
+///
+/// Writing fails.
+pub fn write(format: ReportFormat, to: &mut dyn Write, styles: Styles, context: &Context<'_>) -> io::Result<()> {
+    match format {
+        ReportFormat::Human => human::write_human(to, context.comparison, context.verdict, styles, context.every_row)?,
+        ReportFormat::Jsonl => json::write_json_lines(to, context.comparison, context.verdict)?,
+        ReportFormat::Junit => junit::write_junit(to, context)?,
+        ReportFormat::Github => github::write_github(to, context)?,
+        ReportFormat::Html => html::write_html(to, context)?,
+    }
+    to.flush()
+}
+
+impl Context<'_> {
+    /// The command that runs a case again on a side.
+    fn again(&self, case: &Case, side: &str) -> String {
+        let summary = if side == "base" { &self.comparison.base } else { &self.comparison.candidate };
+        let header = &summary.header;
+        let variables = header.environment.iter().map(|(name, value)| format!("{name}={}", quote_if_needed(value)));
+        let words: Vec<String> = variables.collect();
+        let command = RerunCommand::command_line(header.options.clone(), Default::default()).command(case);
+        if words.is_empty() { command } else { format!("{} {command}", words.join(" ")) }
+    }
+}
