@@ -1,4 +1,4 @@
-//! No case fails on a library that computes in another way that NCCL's documentation allows.
+//! No case fails on a library that computes in another way that NCCL's documentation allows, or adds in another order.
 
 use crate::support::{Home, Run};
 
@@ -29,6 +29,41 @@ fn no_sound_manner_of_computing_fails_a_case() {
             assert!(run.code == 0 && run.out.contains(" 0 failed"), "{manner}, {path}: {run}");
         }
     }
+}
+
+#[test]
+fn no_machines_of_ranks_fail_a_case() {
+    let home = Home::new();
+    for ranks_per_node in ["1", "3"] {
+        for path in ["scenarios/conformance/numbers", "scenarios/conformance/all_reduce", "scenarios/laws"] {
+            let run = run(&home, "", &["run", path, "--ranks-per-node", ranks_per_node]);
+            assert!(run.code == 0 && run.out.contains(" 0 failed"), "{ranks_per_node}, {path}: {run}");
+        }
+    }
+}
+
+#[test]
+fn machines_of_ranks_decide_the_order_of_a_sum() {
+    let home = Home::new();
+    let text = "world_size = 5\nop = \"all_reduce\"\ninputs = { random = { seed = 6 }, count = 9, dtype = \"f32\" }\n";
+    home.file("sum.toml", text);
+    let path = home.path("sum.toml").display().to_string();
+    let output = |algorithm: &str, option: &[&str]| {
+        let mut command = home.command(&[&["run", "--show", path.as_str()], option].concat());
+        let run = Run::of(command.env("NCCL_ALGO", algorithm));
+        assert_eq!(run.code, 0, "{run}");
+        run.out.lines().rfind(|line| line.contains("rank 0  out")).unwrap_or_else(|| panic!("{run}")).to_owned()
+    };
+    let trees: Vec<String> = ["1", "2", "8"].iter().map(|ranks| output("Tree", &["--ranks-per-node", ranks])).collect();
+    assert!(trees[0] != trees[1] && trees[1] != trees[2] && trees[0] != trees[2], "{trees:?}");
+    assert_eq!(
+        output("Ring", &["--ranks-per-node", "2"]),
+        output("Ring", &["--ranks-per-node", "8"]),
+        "rings by number"
+    );
+    assert_ne!(output("Ring", &["--ranks-per-node", "2"]), output("Ring", &[]), "cut in multiples of 16 bytes");
+    let run = home.run(&["run", &path, "--ranks-per-node", "0"]);
+    assert!(run.code == 2 && run.err.contains("--ranks-per-node"), "{run}");
 }
 
 #[test]
