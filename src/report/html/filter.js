@@ -42,7 +42,7 @@
     if (!details) return;
     details.hidden = false;
     details.open = true;
-    target.scrollIntoView();
+    (details.classList.contains("case") ? details : target).scrollIntoView();
   }
 
   for (const link of document.querySelectorAll(".matrix a")) {
