@@ -59,7 +59,7 @@ fn a_fault_of_the_candidate_is_worse_and_one_of_the_base_is_fixed() {
 #[test]
 fn another_order_is_no_worse_unless_bits_count() {
     let home = corpus();
-    let tree = "soft NCCL_ALGO=Tree";
+    let tree = "soft NCCL_ALGO='Ring;allreduce:Tree'";
     let run = compare(&home, "soft", tree, &["--format", "jsonl"]);
     assert_eq!(run.code, 0, "{run}");
     let changed = changes(&run);
@@ -67,7 +67,7 @@ fn another_order_is_no_worse_unless_bits_count() {
     assert_eq!(compare(&home, "soft", tree, &["--bits"]).code, 1);
     let human = compare(&home, "soft", tree, &[]);
     assert!(human.out.contains("other order of summation: 1 case") && human.out.contains(" -> "), "{human}");
-    assert!(human.out.contains("variable NCCL_ALGO: not set -> `Tree`"), "{human}");
+    assert!(human.out.contains("variable NCCL_ALGO: not set -> `Ring;allreduce:Tree`"), "{human}");
 }
 
 #[test]
