@@ -39,7 +39,7 @@ pub use cli::command;
 pub use enter::enter_if_asked;
 pub use interface::{Counts, Error, Options, Suite};
 pub use judge::{Lane, LaneResult, Outcome, Status};
-pub use report::{CaseReport, FingerprintReport, Outputs, RankOutput};
+pub use report::{CaseReport, FingerprintReport, OrderMapReport, OrderRunReport, Outputs, RankOutput};
 pub use suite::{BackendMissing, OptionError};
 
 /// Compiles the examples of the README.

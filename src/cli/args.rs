@@ -307,6 +307,7 @@ impl RunArgs {
             placement: self.placement,
             reading: self.selection.reading(),
             show_buffers: self.show,
+            without_order_maps: false,
             workers: Workers::CurrentExe,
         }
     }

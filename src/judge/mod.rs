@@ -10,6 +10,7 @@ mod images;
 mod lanes;
 mod merge;
 pub mod message;
+mod order_maps;
 mod outcome;
 mod outputs;
 mod pattern;
@@ -66,6 +67,7 @@ fn judge_run_data<'a>(
     observation: &Observation,
     collector: &mut FindingCollector,
     fingerprint: &mut Fingerprint,
+    order_maps: Option<&mut order_maps::OrderMaps>,
 ) -> Cow<'a, [Memory]> {
     let memory = if forecast.needs_observation {
         let mut interpreter = forecast.new_interpreter(plan);
@@ -77,6 +79,7 @@ fn judge_run_data<'a>(
             collector: &mut *collector,
             budget: &mut budget,
             fingerprint,
+            order_maps,
             first: None,
         };
         interpreter.run(0..plan.events.len(), &mut judge);

@@ -13,7 +13,7 @@ mod slowest_cases;
 pub mod source_place;
 pub mod tally;
 
-pub use case_report::{CaseReport, FingerprintReport, Outputs, RankOutput};
+pub use case_report::{CaseReport, FingerprintReport, OrderMapReport, OrderRunReport, Outputs, RankOutput};
 pub use event::Event;
 pub use form_outcomes::FormOutcomes;
 pub use human::HumanReporter;

@@ -43,6 +43,8 @@ pub struct RunOptions {
     pub reading: Reading,
     /// True if verdicts say what the buffers held.
     pub show_buffers: bool,
+    /// True if verdicts have no order maps.
+    pub without_order_maps: bool,
     /// Which program is started as a worker.
     pub workers: Workers,
 }
