@@ -47,8 +47,8 @@ pub use enter::enter_if_asked;
 pub use interface::{Counts, Error, Options, Suite};
 pub use judge::{Lane, LaneResult, Outcome, Status, Subject};
 pub use report::{
-    CaseReport, DiagnosticReport, FindingReport, FingerprintReport, InvalidFileReport, Outputs, Place, RankOutput,
-    ReportLine, RunSummary,
+    CaseReport, DiagnosticReport, FindingReport, FingerprintReport, InvalidFileReport, OrderMapReport, OrderRunReport,
+    Outputs, Place, RankOutput, ReportLine, RunSummary,
 };
 pub use suite::{BackendMissing, OptionError};
 

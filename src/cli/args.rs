@@ -318,6 +318,7 @@ impl RunArgs {
             reading: self.selection.reading(),
             show_buffers: self.show_buffers(),
             keep_results: self.record.is_some(),
+            without_order_maps: false,
             variables: Vec::new(),
             workers: Workers::CurrentExe,
         }

@@ -2,6 +2,7 @@
 use super::findings::{FindingCollector, Priority};
 use super::flaw::Flaw;
 use super::message::{self, WrongElements};
+use super::order_maps::OrderMaps;
 use super::{Lane, pattern};
 use crate::job::Observation;
 use crate::num::get_element;
@@ -20,6 +21,8 @@ pub(crate) struct ResultJudge<'a> {
     pub collector: &'a mut FindingCollector,
     pub budget: &'a mut Budget,
     pub fingerprint: &'a mut Fingerprint,
+    /// Collects order maps, if they are wanted.
+    pub order_maps: Option<&'a mut OrderMaps>,
     /// The result of the first rank of the same event.
     pub first: Option<FirstRankResult>,
 }
@@ -88,6 +91,9 @@ impl ResultResolver for ResultJudge<'_> {
         noticed.iter().for_each(|(_, lane, _)| self.collector.fail_lane(*lane));
         if !noticed.is_empty() {
             self.report(choice, &bytes, &noticed, checkpoint);
+        }
+        if let (Some(maps), true) = (&mut self.order_maps, wrong.is_empty()) {
+            maps.add(self.plan, choice, &bytes, alike.as_ref().is_some_and(|first| first.bytes == bytes));
         }
         let (event, from) = (choice.event, choice.first);
         self.first = alike.or_else(|| {

@@ -12,6 +12,7 @@ mod lanes;
 mod merge;
 pub mod message;
 mod observed_results;
+mod order_maps;
 mod outcome;
 mod outputs;
 mod pattern;
@@ -72,6 +73,7 @@ fn judge_run_data<'a>(
     observation: &Observation,
     collector: &mut FindingCollector,
     fingerprint: &mut Fingerprint,
+    order_maps: Option<&mut order_maps::OrderMaps>,
 ) -> Cow<'a, [Memory]> {
     let memory = if forecast.needs_observation {
         let mut interpreter = forecast.new_interpreter(plan);
@@ -83,6 +85,7 @@ fn judge_run_data<'a>(
             collector: &mut *collector,
             budget: &mut budget,
             fingerprint,
+            order_maps,
             first: None,
         };
         interpreter.run(0..plan.events.len(), &mut judge);

@@ -1,10 +1,11 @@
 //! Judges the runs of a case one after the other; of the observations only the first and the last are kept.
 use super::findings::{FindingCollector, Priority};
 use super::flaw::{Flaw, JudgeMutation};
+use super::order_maps::OrderMaps;
 use super::shown_buffers::ShownBuffers;
 use super::{
-    Lane, Outcome, Verdict, finish_verdict, images, judge_run_data, message, observed_results, outcome, outputs,
-    queries, snapshot,
+    Lane, Outcome, Status, Verdict, finish_verdict, images, judge_run_data, message, observed_results, outcome,
+    outputs, queries, snapshot,
 };
 use crate::job::Observation;
 use crate::oracle::memory::Memory;
@@ -50,6 +51,8 @@ pub struct CaseJudge<'a> {
     forecast: &'a Forecast,
     collector: FindingCollector,
     fingerprint: Fingerprint,
+    /// The order maps of the first run, if they are wanted.
+    order_maps: Option<OrderMaps>,
     runs_judged: usize,
     seconds: f64,
     outcome: Option<Outcome>,
@@ -77,6 +80,7 @@ impl<'a> CaseJudge<'a> {
             forecast,
             collector,
             fingerprint: Fingerprint::default(),
+            order_maps: None,
             runs_judged: 0,
             seconds: 0.0,
             outcome: None,
@@ -96,6 +100,11 @@ impl<'a> CaseJudge<'a> {
     /// As it is, with a verdict that has what the last run left behind.
     pub fn keeping_results(self, keep_results: bool) -> Self {
         Self { keep_results, ..self }
+    }
+
+    /// As it is, with a verdict that says which order of ranks summed which elements, if wanted.
+    pub fn with_order_maps(self, wanted: bool) -> Self {
+        Self { order_maps: wanted.then(OrderMaps::default), ..self }
     }
 
     /// Judges the next run. Returns false if no further run can change the verdict.
@@ -133,7 +142,8 @@ impl<'a> CaseJudge<'a> {
             self.collector.note(format!("data not judged: {why}"));
             return true;
         }
-        let memory = judge_run_data(plan, self.forecast, &run, &mut self.collector, &mut self.fingerprint);
+        let order_maps = self.order_maps.as_mut().filter(|_| self.runs_judged == 1);
+        let memory = judge_run_data(plan, self.forecast, &run, &mut self.collector, &mut self.fingerprint, order_maps);
         if let Some(first) = &self.first {
             images::compare_runs(plan, &memory, first, &run, self.runs_judged, &mut self.collector);
         }
@@ -153,6 +163,7 @@ impl<'a> CaseJudge<'a> {
             forecast,
             mut collector,
             fingerprint,
+            order_maps,
             runs_judged: number,
             seconds,
             outcome: ending,
@@ -203,6 +214,9 @@ impl<'a> CaseJudge<'a> {
         verdict.snapshot = text;
         verdict.buffers = shown;
         verdict.observed = observed;
+        if verdict.status == Status::Pass {
+            verdict.order_maps = order_maps.map(OrderMaps::into_maps).unwrap_or_default();
+        }
         verdict.fingerprint = fingerprint.tells().then_some(fingerprint);
         verdict
     }

@@ -32,6 +32,18 @@ impl Float {
         })
     }
 
+    /// The type's name in messages.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::F64 => "f64",
+            Self::F32 => "f32",
+            Self::F16 => "f16",
+            Self::Bf16 => "bf16",
+            Self::E4m3 => "f8e4m3",
+            Self::E5m2 => "f8e5m2",
+        }
+    }
+
     /// Significant bits.
     pub const fn precision(self) -> i32 {
         match self {

@@ -193,15 +193,20 @@ impl ReductionModel {
 
     /// The leaves of a column: each rank's input with its scalar.
     pub fn leaves(&self, values: &[f64], scalars: &[f64]) -> Vec<Leaf> {
-        let leaf = |(rank, x): (usize, &f64)| match self.input {
-            InputScaling::Plain => Leaf { value: *x, scalar: 1.0 },
-            InputScaling::Product => Leaf { value: *x, scalar: scalars.get(rank).copied().unwrap_or(1.0) },
+        values.iter().enumerate().map(|(rank, value)| self.leaf(rank, *value, scalars)).collect()
+    }
+
+    /// A rank's input with its scalar.
+    #[inline]
+    pub fn leaf(&self, rank: usize, value: f64, scalars: &[f64]) -> Leaf {
+        match self.input {
+            InputScaling::Plain => Leaf { value, scalar: 1.0 },
+            InputScaling::Product => Leaf { value, scalar: scalars.get(rank).copied().unwrap_or(1.0) },
             InputScaling::Divided { part, narrowed } => {
-                let part = part.apply(*x);
+                let part = part.apply(value);
                 Leaf { value: narrowed.map_or(part, |to| to.round(part)), scalar: 1.0 }
             }
-        };
-        values.iter().enumerate().map(leaf).collect()
+        }
     }
 
     /// The partial results that a single leaf may give.
@@ -267,6 +272,46 @@ impl ReductionModel {
         }
         let size = terms.iter().map(|term| term.abs()).sum();
         partial_sums_are_exact(self.acc, &terms, size).then(|| terms.iter().fold(-0.0, |sum, term| sum + term))
+    }
+
+    /// Number of ways in which the last partial result may become the result, if the model is not mixed.
+    pub fn finishes(&self) -> usize {
+        self.after.len().max(1)
+    }
+
+    /// The result that one of these ways gives.
+    #[inline]
+    pub fn finished(&self, finish: usize, value: f64) -> f64 {
+        let scaled = self.after.get(finish).map_or(value, |(part, _)| part.apply(value));
+        self.out.round(scaled)
+    }
+
+    /// Rounding and scale in words; other words for other models, unless they compute the same.
+    pub fn words(&self, finish: usize, grouped: bool) -> String {
+        let acc = self.acc.name();
+        let mut words = match self.rounding {
+            Rounding::EachStep => "rounded at each step".to_owned(),
+            _ if grouped => format!("{acc} inside groups, rounded between"),
+            _ => format!("{acc} accumulator"),
+        };
+        let scale = match (self.input, self.after.get(finish)) {
+            (_, Some((Division::TimesReciprocal(_, float), _))) => Some(format!("scaled after in {}", float.name())),
+            (_, Some((Division::DividedBy(_, float), _))) => Some(format!("divided after in {}", float.name())),
+            (InputScaling::Plain, None) => None,
+            (InputScaling::Product, None) if self.fuse == Fusion::Never => Some("scaled before".to_owned()),
+            (InputScaling::Product, None) => Some("scaled before without rounding".to_owned()),
+            (InputScaling::Divided { part, narrowed }, None) => {
+                let (Division::TimesReciprocal(_, float) | Division::DividedBy(_, float)) = part;
+                let verb = if matches!(part, Division::DividedBy(..)) { "divided" } else { "scaled" };
+                let rounded = if narrowed.is_some() { " and rounded" } else { "" };
+                Some(format!("{verb} before in {}{rounded}", float.name()))
+            }
+        };
+        if let Some(scale) = scale {
+            words.push_str(", ");
+            words.push_str(&scale);
+        }
+        words
     }
 
     /// The results that the last partial result may give, each with its families.

@@ -3,6 +3,7 @@ use super::FindingReport;
 use super::source_place::line_column;
 use crate::judge::{LaneResult, Outcome, Status, Verdict};
 use crate::oracle::Fingerprint;
+use crate::oracle::order_map::{Explanation, OrderRun, ResultOrder};
 use crate::printable::bounded;
 use crate::scenario::Case;
 use serde::de::{MapAccess, Visitor};
@@ -63,6 +64,9 @@ pub struct CaseReport {
     /// What rounded results say about how the library reduces.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub fingerprint: Option<FingerprintReport>,
+    /// Which order of ranks summed which elements of the results that round; only of a pass.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub order_maps: Vec<OrderMapReport>,
     /// The buffers that steps write, at the end; `None` if they have more than 4,096 elements, or if no run ended well.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub outputs: Option<Outputs>,
@@ -78,6 +82,54 @@ pub struct FingerprintReport {
     pub telling: u64,
     /// Results that were judged.
     pub elements: u64,
+}
+
+/// Which order of ranks summed which elements of a result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct OrderMapReport {
+    /// The step that made the result.
+    pub step: String,
+    /// The buffer that received it.
+    pub buffer: String,
+    /// World ranks that hold it: each all of it, or of a reduce_scatter each its block.
+    pub ranks: Vec<usize>,
+    /// The map as people call it, for instance `ring 0,1,2,3 (chunks of 32,768)`.
+    pub name: String,
+    /// Number of elements of the result.
+    pub elements: u64,
+    /// Elements that the map had to explain, because rounding matters to them.
+    pub telling: u64,
+    /// The first runs, 64 at most; empty if no map explains the result.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub runs: Vec<OrderRunReport>,
+    /// Number of runs that are not listed.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub more_runs: u64,
+    /// A hash of all runs, in hexadecimal; equal for equal maps.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub hash: String,
+}
+
+/// Elements that one order summed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[non_exhaustive]
+pub struct OrderRunReport {
+    /// The first element.
+    pub first: u64,
+    /// How many.
+    pub elements: u64,
+    /// The order, for instance `chain 3,2,1,0`.
+    pub order: String,
+    /// Rounding and scale, for instance `rounded at each step, scaled before`.
+    pub computing: String,
+}
+
+/// Most runs of an order map in a report.
+const MOST_RUNS: usize = 64;
+
+fn is_zero<T: Default + PartialEq>(number: &T) -> bool {
+    *number == T::default()
 }
 
 /// The contents at the end of a case of the buffers that its steps write, in the order in which the file names them.
@@ -153,18 +205,39 @@ impl CaseReport {
             findings: verdict.findings.iter().map(|finding| FindingReport::new(case, finding)).collect(),
             notes: verdict.notes.iter().map(|note| bounded(note).into_owned()).collect(),
             fingerprint: verdict.fingerprint.as_ref().map(FingerprintReport::new),
+            order_maps: verdict.order_maps.iter().map(OrderMapReport::new).collect(),
             outputs: verdict.outputs.clone().map(Outputs),
         }
     }
-}
-
-fn is_zero(line: &usize) -> bool {
-    *line == 0
 }
 
 impl FingerprintReport {
     pub(crate) fn new(fingerprint: &Fingerprint) -> Self {
         let families = fingerprint.families.names().into_iter().map(|name| name.to_string()).collect();
         Self { families, telling: fingerprint.telling, elements: fingerprint.elements }
+    }
+}
+
+impl OrderMapReport {
+    fn new(order: &ResultOrder) -> Self {
+        let map = &order.map;
+        let run = |run: &OrderRun| {
+            let explanation = map.explanation(run.explanation);
+            let text = |of: fn(&Explanation) -> &String| explanation.map(of).cloned().unwrap_or_default();
+            let (order, computing) = (text(|e| &e.order), text(|e| &e.computing));
+            OrderRunReport { first: run.start, elements: run.elements, order, computing }
+        };
+        let runs: Vec<OrderRunReport> = map.runs.iter().take(MOST_RUNS).map(run).collect();
+        Self {
+            step: order.step.clone(),
+            buffer: order.buffer.clone(),
+            ranks: order.ranks.clone(),
+            name: map.name.clone(),
+            elements: map.elements,
+            telling: map.telling,
+            more_runs: map.run_count.saturating_sub(runs.len() as u64),
+            runs,
+            hash: map.hash.clone(),
+        }
     }
 }

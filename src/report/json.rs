@@ -58,6 +58,7 @@ impl<W: Write> Reporter for JsonLinesReporter<W> {
 mod tests {
     use super::*;
     use crate::judge::{Lane, LaneResult, Status, Verdict};
+    use crate::oracle::order_map::{Explanation, OrderMap, OrderRun, Pattern, ResultOrder};
     use crate::oracle::{FamilySet, Fingerprint, Rounding, Scale, Shape};
     use crate::suite::fixture;
     use serde_json::json;
@@ -98,6 +99,49 @@ mod tests {
         let value: serde_json::Value = serde_json::from_str(&line(verdict)).unwrap();
         assert_eq!(value["lanes"], json!([{"lane": "admissible", "pass": true, "looked_at": 8, "note": null}]));
         assert_eq!(value["fingerprint"], json!({"families": ["tree/each-step"], "telling": 3, "elements": 8}));
+    }
+
+    #[test]
+    fn order_maps_are_told_with_their_first_runs() {
+        let mut verdict = fixture::verdict("a", Status::Pass);
+        let explanation = |order: &str| Explanation {
+            order: order.into(),
+            additions: order.into(),
+            computing: "rounded at each step".into(),
+        };
+        let run = |k: u64| OrderRun {
+            start: 5 * k,
+            elements: 5,
+            earliest_start: 5 * k,
+            latest_start: 5 * k,
+            explanation: (k % 3) as u32,
+            others: Vec::new(),
+        };
+        let map = OrderMap {
+            name: "ring 0,1,2, 34 parts (chunks of 5)".into(),
+            pattern: Pattern::Ring,
+            elements: 510,
+            telling: 400,
+            explanations: ["chain 1,2,0", "chain 2,0,1"].map(explanation).into(),
+            runs: (0..102).map(run).collect(),
+            run_count: 102,
+            hash: "0123".into(),
+        };
+        let order = ResultOrder { step: "step 1".into(), buffer: "y".into(), ranks: vec![0, 1, 2], map };
+        verdict.order_maps = vec![order];
+        let text = line(verdict);
+        let value: serde_json::Value = serde_json::from_str(&text).unwrap();
+        let map = &value["order_maps"][0];
+        assert_eq!((&map["name"], &map["hash"]), (&json!("ring 0,1,2, 34 parts (chunks of 5)"), &json!("0123")));
+        assert_eq!(
+            map["runs"][1],
+            json!({"first": 5, "elements": 5, "order": "chain 2,0,1", "computing": "rounded at each step"})
+        );
+        // An index without an explanation, as a damaged record may have, is no panic.
+        assert_eq!(map["runs"][2]["order"], json!(""));
+        assert_eq!((map["runs"].as_array().unwrap().len(), &map["more_runs"]), (64, &json!(38)));
+        let report: CaseReport = serde_json::from_str(&text).unwrap();
+        assert_eq!(serde_json::to_string(&report).unwrap(), text.trim_end());
     }
 
     #[test]

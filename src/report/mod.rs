@@ -24,7 +24,7 @@ pub mod source_place;
 mod step_summary;
 pub mod tally;
 
-pub use case_report::{CaseReport, FingerprintReport, Outputs, RankOutput};
+pub use case_report::{CaseReport, FingerprintReport, OrderMapReport, OrderRunReport, Outputs, RankOutput};
 pub use event::Event;
 pub use facts::RunFacts;
 pub use finding_report::{FindingReport, Place};

@@ -48,6 +48,8 @@ pub struct RunOptions {
     pub show_buffers: ShowBuffers,
     /// True if verdicts have what the last run left behind.
     pub keep_results: bool,
+    /// True if verdicts have no order maps.
+    pub without_order_maps: bool,
     /// Variables of the workers' environment, which the variables that files set replace.
     pub variables: Vec<(String, String)>,
     /// Which program is started as a worker.

@@ -122,10 +122,12 @@ impl Runner {
         match self.with_forecast(plan) {
             Prepared::Settled(verdict) => Ok(*verdict),
             Prepared::Ready(ready) => {
+                let options = &self.options;
                 let judge = || {
                     CaseJudge::new(&ready.plan, &ready.forecast)
-                        .showing_buffers(self.options.show_buffers)
-                        .keeping_results(self.options.keep_results)
+                        .showing_buffers(options.show_buffers)
+                        .keeping_results(options.keep_results)
+                        .with_order_maps(!options.without_order_maps)
                 };
                 Ok(self.run_and_confirm(&ready, self.options.fault, None, judge)?.0)
             }

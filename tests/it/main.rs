@@ -34,6 +34,8 @@ mod malformed_texts;
 mod manners;
 // NCCL libraries are found, each is probed in a separate process, and one is chosen or fetched.
 mod nccl_libraries;
+// What a library's settings change in the order of summation is told by name.
+mod order_maps;
 // The backend nccl runs on the stand-in library and driver as it would on NCCL and CUDA.
 mod over_standins;
 // The generated corpus has every pair of values of two factors.

@@ -2,10 +2,28 @@
 //!
 //! | file | what it does |
 //! |---|---|
+//! | `shapes` | orders of summation, step by step, with their names |
+//! | `named_orders` | the orders that are tried |
+//! | `computing` | roundings, types of partial results, and scales |
+//! | `trial` | tries an order on elements, within a budget |
+//! | `ring` | finds rings |
+//! | `find` | finds the map of a result |
+//! | `write` | the map with its name, and how exactly it is known |
 //! | `map` | the map, as verdicts, reports and records hold it |
 //! | `compare` | two maps of the same result: what changed |
 mod compare;
+mod computing;
+mod find;
 mod map;
+mod named_orders;
+mod ring;
+mod shapes;
+#[cfg(test)]
+mod tests;
+mod trial;
+mod write;
 
 pub use compare::{OrderChange, compare, describe_change};
+pub(crate) use find::{MapBudget, has_order, order_map};
 pub use map::{Explanation, OrderMap, OrderRun, Pattern, ResultOrder};
+pub(crate) use trial::Columns;

@@ -1,0 +1,105 @@
+//! The order maps of a run's results: which order of ranks summed which elements.
+use super::message;
+use crate::ops::Rule;
+use crate::oracle::ResultOrder;
+use crate::oracle::interpreter::AmbiguousResult;
+use crate::oracle::order_map::{Columns, MapBudget, OrderMap, has_order, order_map};
+use crate::plan::{Event, Plan};
+use std::ops::Range;
+
+/// Most results of a case that get an order map.
+const MOST_MAPS: usize = 64;
+
+/// Collects the order maps of a run.
+#[derive(Debug, Default)]
+pub(super) struct OrderMaps {
+    budget: MapBudget,
+    found: Vec<(usize, ResultOrder)>,
+    /// The reduce_scatter whose blocks are being collected.
+    blocks: Option<Blocks>,
+}
+
+/// The blocks of a result, of which every rank receives one.
+#[derive(Debug)]
+struct Blocks {
+    event: usize,
+    /// The result: right where it has one value, observed elsewhere.
+    bytes: Vec<u8>,
+    ranks: Vec<usize>,
+}
+
+impl OrderMaps {
+    /// The maps in the order of the steps.
+    pub fn into_maps(self) -> Vec<ResultOrder> {
+        self.found.into_iter().map(|(_, order)| order).collect()
+    }
+
+    /// Adds a rank's result, which was found right. `like_first`: it has the same bits as that of the event's first rank.
+    pub fn add(&mut self, plan: &Plan, choice: &AmbiguousResult<'_>, bytes: &[u8], like_first: bool) {
+        let Some(Event::Collective(collective)) = plan.events.get(choice.event) else { return };
+        if !has_order(choice.reduction) {
+            return;
+        }
+        if collective.op().rule == Rule::ReducedBlock {
+            return self.add_block(plan, choice, bytes);
+        }
+        let rank = choice.target.region.rank;
+        let first = self.found.iter_mut().find(|(event, _)| *event == choice.event);
+        if let Some((_, order)) = first.filter(|_| like_first) {
+            return order.ranks.push(rank);
+        }
+        if like_first && self.found.len() >= MOST_MAPS {
+            return;
+        }
+        let elements = 0..choice.target.region.len as usize;
+        if let Some(map) = self.map(choice, bytes, elements) {
+            self.push(plan, choice, vec![rank], map);
+        }
+    }
+
+    /// Adds a block; with the last that has elements with several right values, all blocks get one map.
+    fn add_block(&mut self, plan: &Plan, choice: &AmbiguousResult<'_>, bytes: &[u8]) {
+        let event = choice.event;
+        let size = choice.reduction.dtype.size();
+        let len = choice.target.region.len as usize;
+        let mut blocks = match self.blocks.take() {
+            Some(blocks) if blocks.event == event => blocks,
+            _ => Blocks { event, bytes: choice.reduced.bytes.clone(), ranks: Vec::new() },
+        };
+        let place = blocks.bytes.get_mut(choice.first * size..choice.first * size + bytes.len());
+        if let Some(place) = place {
+            place.copy_from_slice(bytes);
+        }
+        blocks.ranks.push(choice.target.region.rank);
+        let is_open = |rank: &usize| choice.reduced.any_ambiguous(rank * len..(rank + 1) * len);
+        let expected = (0..choice.reduction.ranks).filter(is_open).count();
+        if blocks.ranks.len() < expected {
+            self.blocks = Some(blocks);
+            return;
+        }
+        let elements = 0..blocks.bytes.len() / size;
+        if let Some(map) = self.map(choice, &blocks.bytes, elements) {
+            self.push(plan, choice, blocks.ranks, map);
+        }
+    }
+
+    fn map(&mut self, choice: &AmbiguousResult<'_>, result: &[u8], elements: Range<usize>) -> Option<OrderMap> {
+        if self.found.len() >= MOST_MAPS {
+            return None;
+        }
+        let telling = elements.filter(|element| choice.reduced.is_ambiguous(*element));
+        let telling = telling.map(u32::try_from).collect::<Result<Vec<_>, _>>().ok()?;
+        let dtype = choice.reduction.dtype;
+        let columns = Columns { dtype, inputs: choice.inputs, result, telling };
+        order_map(choice.reduction, &columns, &mut self.budget)
+    }
+
+    fn push(&mut self, plan: &Plan, choice: &AmbiguousResult<'_>, mut ranks: Vec<usize>, map: OrderMap) {
+        let event = plan.events.get(choice.event);
+        let step = event.and_then(|event| plan.steps.get(event.step() as usize));
+        let buffer = plan.buffers.get(choice.target.region.buf).map(|buffer| message::buffer_label(buffer).to_owned());
+        ranks.sort_unstable();
+        let step = step.map(|step| step.label.clone()).unwrap_or_default();
+        self.found.push((choice.event, ResultOrder { step, buffer: buffer.unwrap_or_default(), ranks, map }));
+    }
+}

@@ -1,0 +1,102 @@
+//! Ways of computing a reduction in a given order, each with one result: a rounding, a type of partial results, and a scale.
+use super::shapes::{Order, Step};
+use crate::oracle::answer::ColumnReduction;
+use crate::oracle::budget::PreparedReduction;
+use crate::oracle::families::Rounding;
+use crate::oracle::reduction_models::{Fusion, Leaf, ReductionModel, ReductionModels};
+
+/// A way of computing.
+#[derive(Clone, Debug)]
+pub(super) struct Computing {
+    model: ReductionModel,
+    /// Which of the model's final steps.
+    finish: usize,
+    /// True if sums of groups are rounded to the type.
+    pub grouped: bool,
+    /// In words, which are different for different ways.
+    pub words: String,
+}
+
+impl Computing {
+    /// The ways of a reduction, those that libraries use most first.
+    pub fn all(prepared: &PreparedReduction) -> Vec<Self> {
+        let ReductionModels { usual, wider, rare } = &prepared.models;
+        let mut all: Vec<Self> = Vec::new();
+        let mut add = |model: &ReductionModel, grouped: bool| {
+            for finish in 0..model.finishes() {
+                let words = model.words(finish, grouped);
+                if !all.iter().any(|known| known.words == words) {
+                    all.push(Self { model: model.clone(), finish, grouped, words });
+                }
+            }
+        };
+        let single = |model: &&ReductionModel| model.rounding != Rounding::Mixed && model.fuse != Fusion::May;
+        for model in usual.iter().chain(wider).chain(rare).filter(single) {
+            add(model, false);
+        }
+        for model in usual.iter().chain(wider).filter(single) {
+            if model.rounding == Rounding::Once && model.fuse == Fusion::Never {
+                add(model, true);
+            }
+        }
+        all
+    }
+
+    /// True if it matters which of two inputs comes first.
+    pub fn is_fused(&self) -> bool {
+        self.model.fuse == Fusion::Always
+    }
+
+    /// True if partial results are wider than the type throughout, so that the order seldom matters.
+    pub fn is_wide(&self) -> bool {
+        self.model.rounding == Rounding::Once && !self.grouped
+    }
+
+    /// The leaves of a column.
+    pub fn leaves(&self, values: &[f64], scalars: &[f64], into: &mut Vec<Leaf>) {
+        into.clear();
+        into.extend(values.iter().enumerate().map(|(rank, value)| self.model.leaf(rank, *value, scalars)));
+    }
+
+    /// True if a pass over the leaves shows that every order gives the same result.
+    pub fn is_order_independent(&self, leaves: &[Leaf]) -> bool {
+        !self.grouped && self.model.order_independent_sum(leaves).is_some()
+    }
+
+    /// The result of an order.
+    pub fn result(&self, order: &Order, leaves: &[Leaf], stack: &mut Vec<f64>) -> f64 {
+        stack.clear();
+        let mut top = f64::NAN;
+        let model = &self.model;
+        let leaf = |rank: u32| leaves.get(rank as usize).copied().unwrap_or(Leaf { value: f64::NAN, scalar: 1.0 });
+        order.for_each_step(|step| match step {
+            Step::Input(rank) => {
+                stack.push(top);
+                model.leaf_results(leaf(rank), |value| top = value);
+            }
+            Step::AddInput(rank) if model.fuse == Fusion::Always => {
+                model.join_fused(leaf(rank), top, |value| top = value);
+            }
+            Step::AddInput(rank) => {
+                let mut own = f64::NAN;
+                model.leaf_results(leaf(rank), |value| own = value);
+                model.join(top, own, |value| top = value);
+            }
+            Step::Add | Step::AddNarrow => {
+                let below = stack.pop().unwrap_or(f64::NAN);
+                model.join(below, top, |value| top = value);
+                if self.grouped && step == Step::AddNarrow {
+                    top = model.out.round(top);
+                }
+            }
+            Step::Narrow if self.grouped => top = model.out.round(top),
+            Step::Narrow => {}
+        });
+        model.finished(self.finish, top)
+    }
+}
+
+/// What the ways of a reduction need of it.
+pub(super) fn prepare(reduction: &ColumnReduction) -> PreparedReduction {
+    PreparedReduction::new(reduction)
+}
