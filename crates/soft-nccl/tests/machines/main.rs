@@ -139,7 +139,7 @@ const ALGORITHMS: [&str; 2] = ["NCCL_ALGO=Ring", "NCCL_ALGO=allreduce:Tree"];
 const PROTOCOLS: [&str; 3] = [
     "NCCL_PROTO=Simple;NCCL_BUFFSIZE=20000",
     "NCCL_PROTO=LL;NCCL_LL_BUFFSIZE=10000",
-    "NCCL_PROTO=LL128;NCCL_LL128_BUFFSIZE=50000",
+    "NCCL_PROTO=LL128;NCCL_LL128_BUFFSIZE=52000",
 ];
 /// Around parts of 16 bytes, cells of 1,024 and 4,096 elements, and the sizes from which more channels are used.
 const COUNTS: &str = "counts=1,3,15,17,1023,1024,1025,4097,8191,8192,8193,20481,24575,40961";
