@@ -116,7 +116,7 @@ pub fn minimize(
     let mut trials = Trials::new(request, runner, begun)?;
     let first = trials.first_failure()?;
     let before = first.size;
-    let mut document = axes::only(&mut trials, Document::read(&request.file.text))?;
+    let mut document = axes::only(&trials, Document::read(&request.file.text))?;
     document = passes::reduce(&mut trials, document, progress)?;
     let last = trials.into_last();
     let reason = one_line(last.verdict.reason.as_deref().unwrap_or("it fails")).into_owned();
