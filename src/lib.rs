@@ -22,6 +22,8 @@ mod interface;
 mod job;
 mod judge;
 mod library;
+#[cfg(feature = "cli")]
+mod minimize;
 mod num;
 mod ops;
 mod oracle;

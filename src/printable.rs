@@ -83,6 +83,19 @@ pub fn bounded_to(text: &str, most: usize) -> Cow<'_, str> {
     Cow::Owned(format!("{}… ({} more bytes)", &text[..end], text.len() - end))
 }
 
+/// A number with thousands separators.
+pub fn thousands(number: u64) -> String {
+    let digits = number.to_string();
+    let mut out = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
+            out.push(',');
+        }
+        out.push(digit);
+    }
+    out
+}
+
 /// The line, or the beginning of a long one with a note of how much is left out.
 fn cut_line(line: &str) -> Cow<'_, str> {
     match line.char_indices().nth(LINE) {

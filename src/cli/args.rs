@@ -37,6 +37,7 @@ pub enum Command {
     Check(CheckArgs),
     Compare(Box<super::compare_args::CompareArgs>),
     Audit(AuditArgs),
+    Minimize(Box<super::minimize_args::MinimizeArgs>),
     /// List this machine's NCCL libraries, or fetch another.
     #[command(subcommand)]
     Nccl(NcclCommand),
@@ -74,10 +75,10 @@ pub const DEFAULT_FOLDER: &str = "scenarios";
 
 /// Headings of the help, by what the options concern.
 const CASES: &str = "Which cases";
-const BACKEND: &str = "What runs them";
+pub(super) const BACKEND: &str = "What runs them";
 pub(super) const MANNER: &str = "How they run";
-const SOFTWARE: &str = "The software library";
-const LIMITS: &str = "Limits";
+pub(super) const SOFTWARE: &str = "The software library";
+pub(super) const LIMITS: &str = "Limits";
 pub(super) const REPORT: &str = "Report";
 const FAULTS: &str = "Which faults and checkers";
 const REQUIRED: &str = "What must be caught";
@@ -456,7 +457,7 @@ pub enum AuditFormat {
 }
 
 /// A whole number.
-fn whole_number(text: &str) -> Result<u64, String> {
+pub(super) fn whole_number(text: &str) -> Result<u64, String> {
     text.parse().map_err(|_| "expected a whole number, 0 or more".to_owned())
 }
 
@@ -483,7 +484,7 @@ fn checker_name(text: &str) -> Result<CheckerName, String> {
     Peer::parse(text).map(CheckerName::Peer).ok_or_else(unknown)
 }
 
-fn fault(text: &str) -> Result<Fault, NoFault> {
+pub(super) fn fault(text: &str) -> Result<Fault, NoFault> {
     text.parse()
 }
 

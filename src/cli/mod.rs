@@ -11,6 +11,8 @@ mod exit;
 mod failed_cases;
 mod foreign_arguments;
 mod implied_run;
+mod minimize;
+mod minimize_args;
 mod nccl;
 mod output;
 mod places;
@@ -46,6 +48,7 @@ pub fn command() -> ExitCode {
         args::Command::Check(options) => check::check(options),
         args::Command::Compare(options) => compare::compare_libraries(options),
         args::Command::Audit(options) => audit::audit(options),
+        args::Command::Minimize(options) => minimize::reduce(options),
         args::Command::Nccl(options) => nccl::nccl(options),
         args::Command::Doctor(options) => doctor::doctor(options),
     };

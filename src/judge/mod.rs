@@ -26,7 +26,9 @@ pub mod verdict;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub use buffer_contents::{BufferContents, BufferRow, BufferRows, RowElements, ShownElement};
+pub use buffer_contents::{BufferContents, BufferRows, RowElements};
+#[cfg(test)]
+pub use buffer_contents::{BufferRow, ShownElement};
 pub use flaw::Flaw;
 #[cfg(test)]
 pub use observed_results::BufferHashes;

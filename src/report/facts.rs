@@ -16,7 +16,8 @@ pub struct RunFacts {
 }
 
 impl RunFacts {
-    /// The facts of a run on this backend with a library of this version; the other facts are not known.
+    /// The facts of a test's run on this backend with a library of this version; the other facts are not known.
+    #[cfg(any(test, feature = "internals"))]
     pub fn new(backend: impl Into<String>, library: impl Into<String>) -> Self {
         Self { backend: backend.into(), library: library.into(), ..Self::default() }
     }

@@ -6,7 +6,7 @@ use crate::scenario::Case;
 use serde::{Deserialize, Serialize};
 
 /// Bytes of a text after which it is cut.
-const MOST: usize = 4 << 10;
+const MOST: usize = 2 << 10;
 
 /// A place in a scenario file; line and column count from 1, columns in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

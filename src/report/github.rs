@@ -153,7 +153,7 @@ impl<W: Write> GithubReporter<W> {
         };
         for cause in self.causes.iter().take(shown) {
             let Cause { line, column, title, text, cases, .. } = cause;
-            let file = property(&self.places.relative(&cause.file));
+            let file = property(&one_line(&self.places.relative(&cause.file)));
             let more = match cases - 1 {
                 0 => String::new(),
                 1 => "\nand 1 more case of the file for the same cause".to_owned(),

@@ -41,11 +41,11 @@ pub use discover::{DiscoverError, Discovered, PassedOver, ScenarioFile, find_exa
 pub use elements::fit_dtype;
 #[cfg(test)]
 pub use forms::FormOrigin;
-pub use load::{MAX_BYTES, load_found, parse};
+pub use load::{MAX_BYTES, load_found, parse, parse_with};
 pub use render::render;
 pub use variables::AllowEnv;
 #[cfg(any(test, feature = "internals"))]
 pub use {
     discover::discover,
-    load::{Rejected, load, parse_with, read},
+    load::{Rejected, load, read},
 };

@@ -32,6 +32,8 @@ mod malformed_files;
 mod malformed_texts;
 // No case fails on a library that computes in another way that NCCL allows.
 mod manners;
+// A failing case is made smaller while it still fails in the same way.
+mod minimize;
 // NCCL libraries are found, each is probed in a separate process, and one is chosen or fetched.
 mod nccl_libraries;
 // What a library's settings change in the order of summation is told by name.

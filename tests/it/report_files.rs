@@ -101,7 +101,7 @@ fn every_line_of_json_reads_back() {
         named.unwrap_or_else(|| panic!("{name} is not in {run}"))
     };
     let wrong = case("wrong");
-    assert_eq!((wrong.file.as_str(), wrong.line, wrong.status), ("scenarios/wrong.toml", 3, Status::Fail));
+    assert_eq!((wrong.file.as_str(), wrong.line, wrong.status), ("scenarios/wrong.toml", 2, Status::Fail));
     let steps = case("steps");
     assert_eq!((steps.status, steps.findings.len()), (Status::Fail, 1), "{steps:?}");
     let finding = &steps.findings[0];
@@ -143,7 +143,7 @@ fn files_are_whole_after_an_early_end() {
 fn github_gets_annotations_and_a_summary() {
     let home = Home::new();
     home.file("repository/sub/scenarios/sum.toml", SUM);
-    home.file("repository/sub/scenarios/wrong.toml", &format!("{WRONG}matrix.n = [1, 2]\n"));
+    home.file("repository/sub/scenarios/wrong.toml", &format!("{WRONG}matrix.k = [1, 2]\n"));
     home.file("summary.md", "before\n");
     let mut command = home.command(&["run", "--format", "github"]);
     command.current_dir(home.path("repository/sub"));
@@ -155,12 +155,12 @@ fn github_gets_annotations_and_a_summary() {
     let end = all.iter().position(|line| *line == format!("::{word}::")).unwrap();
     assert!(all[1..end].iter().any(|line| line.starts_with("1 passed, 2 failed")), "the text is printed: {run}");
     let [annotation] = &all[end + 1..] else { panic!("{run}") };
-    let begin = "::error file=sub/scenarios/wrong.toml,line=4,col=20,title=wrong[n=1] fails%3A expect::rank 1";
+    let begin = "::error file=sub/scenarios/wrong.toml,line=4,col=20,title=wrong[k=1] fails%3A expect::rank 1";
     assert!(annotation.starts_with(begin), "{run}");
     assert!(annotation.ends_with("%0Aand 1 more case of the file for the same cause"), "{run}");
     let summary = read(&home, "summary.md");
     assert!(summary.starts_with("before\n## collspec: failed\n"), "{summary}");
-    assert!(summary.contains("| 1 | 2 | 0 | 0 | 0 |") && summary.contains("<code>wrong[n=2]</code>"), "{summary}");
+    assert!(summary.contains("| 1 | 2 | 0 | 0 | 0 |") && summary.contains("<code>wrong[k=2]</code>"), "{summary}");
 
     // Without the option nothing is guessed.
     let mut command = home.command(&["run", "repository/sub/scenarios"]);

@@ -3,7 +3,8 @@ use super::Context;
 use super::human::{cases, side};
 use crate::compare::{Change, Comparison, GateVerdict, Meaning, Row, Seen, SideSummary};
 use crate::num::DType;
-use crate::report::html::page::{Mark, Page, PageCase, Section, Tone, line, lines, thousands};
+use crate::printable::thousands;
+use crate::report::html::page::{Mark, Page, PageCase, Section, Tone, line, lines};
 use crate::report::html::section::{buffers, findings};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -70,7 +71,7 @@ fn page(context: &Context<'_>) -> Page {
 }
 
 fn plural(count: usize, one: &str, many: &str) -> String {
-    format!("{} {}", thousands(count), if count == 1 { one } else { many })
+    format!("{} {}", thousands(count as u64), if count == 1 { one } else { many })
 }
 
 fn mark(row: &Row) -> Mark {
@@ -154,7 +155,7 @@ fn extra(comparison: &Comparison, verdict: &GateVerdict) -> Vec<(String, String)
     }
     let mut table = String::new();
     for (change, count) in comparison.counts() {
-        let _ = write!(table, "<tr><td>{}<td>{}", thousands(count), line(change.title()));
+        let _ = write!(table, "<tr><td>{}<td>{}", thousands(count as u64), line(change.title()));
     }
     let rows = format!("<table>{table}</table>");
     extra.push((format!("{} compared", cases(comparison.compared())), rows));

@@ -62,7 +62,7 @@ fn nothing_foreign_ends_a_command_or_begins_one() {
     assert_eq!(file.len(), 2, "{file:?}");
     assert!(file.iter().all(|line| line.starts_with("::error file=") && !line.contains('\u{1b}')), "{file:?}");
     assert!(file[0].contains("::x%0A::add-mask::y%250A::error::z"), "{file:?}");
-    assert!(file[1].starts_with("::error file=b%2Cc%3A%25%0A.toml,line=1"), "{file:?}");
+    assert!(file[1].starts_with("::error file=b%2Cc%3A%25\\n.toml,line=1"), "{file:?}");
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! The table of marks by operation and element type.
-use super::page::{PageCase, Tone, html_text, thousands};
+use super::page::{PageCase, Tone, html_text};
+use crate::printable::thousands;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -50,9 +51,9 @@ pub fn matrix(cases: &[PageCase]) -> String {
                 continue;
             };
             let counts: Vec<String> =
-                cell.counts.iter().map(|(word, count)| format!("{word} {}", thousands(*count))).collect();
-            let all = thousands(cell.all);
-            let text = if cell.odd > 0 { format!("{}/{all}", thousands(cell.odd)) } else { all };
+                cell.counts.iter().map(|(word, count)| format!("{word} {}", thousands(*count as u64))).collect();
+            let all = thousands(cell.all as u64);
+            let text = if cell.odd > 0 { format!("{}/{all}", thousands(cell.odd as u64)) } else { all };
             // Only cases that are wrong or different have a section to lead to.
             let to = if cell.odd > 0 { format!("c{}", cell.first) } else { "cases".to_owned() };
             let _ = write!(

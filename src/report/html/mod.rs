@@ -6,9 +6,10 @@ pub mod section;
 use super::{Reporter, RerunCommand, RunFacts, Tally};
 use crate::judge::{Status, Verdict};
 use crate::ops::Kind;
+use crate::printable::thousands;
 use crate::report::Event;
 use crate::scenario::{self, Case, Diagnostic, SourceFile, Step};
-use page::{Mark, Page, PageCase, Section, Tone, lines, thousands};
+use page::{Mark, Page, PageCase, Section, Tone, lines};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Write};
 
@@ -118,12 +119,12 @@ impl<W: Write> HtmlReporter<W> {
         let (skip, ran) = (self.tally.skip(), pass + fail);
         let not_run = self.planned.saturating_sub(ran + skip);
         let mut headline = match fail {
-            0 => format!("{} of {} cases passed", thousands(pass), thousands(ran)),
-            _ => format!("{} of {} cases failed", thousands(fail), thousands(ran)),
+            0 => format!("{} of {} cases passed", thousands(pass as u64), thousands(ran as u64)),
+            _ => format!("{} of {} cases failed", thousands(fail as u64), thousands(ran as u64)),
         };
         let others = [(skip, "skipped"), (not_run, "not run"), (self.invalid_files, "invalid files")];
         for (count, words) in others.into_iter().filter(|(count, _)| *count > 0) {
-            headline.push_str(&format!(", {} {words}", thousands(count)));
+            headline.push_str(&format!(", {} {words}", thousands(count as u64)));
         }
         let RunFacts { backend, library, machine, environment, command } = &self.facts;
         let fact = |name: &str, value: &str| (name.to_owned(), value.to_owned());

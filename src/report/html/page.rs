@@ -1,5 +1,5 @@
 //! The page: cases with one verdict each, or several side by side, as one HTML file that needs nothing else.
-use crate::printable::{one_line, printable_lines};
+use crate::printable::{one_line, printable_lines, thousands};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 
@@ -139,19 +139,6 @@ pub fn lines(text: &str) -> String {
     html_text(printable_lines(text).trim_end())
 }
 
-/// A number with thousands separators.
-pub fn thousands(number: usize) -> String {
-    let digits = number.to_string();
-    let mut out = String::new();
-    for (index, digit) in digits.chars().enumerate() {
-        if index > 0 && (digits.len() - index).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
-}
-
 impl Page {
     /// The page as HTML.
     pub fn html(&self) -> String {
@@ -207,7 +194,7 @@ impl Page {
         self.cases.iter().for_each(|case| *counts.entry(case.mark).or_default() += 1);
         let mut out = String::new();
         for (mark, count) in counts.iter().rev() {
-            let (word, count) = (html_text(mark.word), thousands(*count));
+            let (word, count) = (html_text(mark.word), thousands(*count as u64));
             let _ = write!(out, "<label><input type=checkbox value=\"{word}\" checked> {word} {count}</label>");
         }
         out
@@ -224,7 +211,7 @@ impl Page {
         if number == 0 {
             return out;
         }
-        let _ = writeln!(out, "<section id=failures><h2>{}: {}</h2>", self.sections, thousands(number));
+        let _ = writeln!(out, "<section id=failures><h2>{}: {}</h2>", self.sections, thousands(number as u64));
         let paths: Vec<&String> = self.sources.keys().collect();
         for (at, case, section) in with_section() {
             let Mark { tone, word } = case.mark;
@@ -270,7 +257,8 @@ impl Page {
         for (at, (path, text)) in self.sources.iter().enumerate() {
             let _ = write!(out, "<details id=s{at}><summary><code>{}</code></summary>", line(path));
             if text.len() > MAX_SOURCE.min(room) {
-                let _ = write!(out, "<p>The file has {} bytes and is not shown here.</p>", thousands(text.len()));
+                let _ =
+                    write!(out, "<p>The file has {} bytes and is not shown here.</p>", thousands(text.len() as u64));
             } else {
                 room -= text.len();
                 out.push_str("<pre>");

@@ -1,8 +1,8 @@
 //! What a page says of a failing case: findings with their lines, and what the buffers held by rank.
-use super::page::{html_text, line, lines, thousands};
+use super::page::{html_text, line, lines};
 use crate::judge::message::ranks_text;
 use crate::judge::{BufferContents, BufferRows, Finding, RowElements, Verdict};
-use crate::printable::printable;
+use crate::printable::{printable, thousands};
 use crate::report::source_place::{excerpt, path_line_column};
 use crate::scenario::Case;
 use std::fmt::Write;
@@ -49,7 +49,7 @@ fn push_finding(out: &mut String, case: &Case, finding: &Finding) {
             let _ = write!(out, "{label}{ranks}, {buffer}[{element}] is wrong after {step}<dl>");
             let _ = write!(out, "<dt>expected<dd>{}<dt>actual<dd>{}", lines(&finding.expected), lines(&finding.actual));
             let pattern = finding.pattern.as_ref().map(|pattern| format!(": {}", line(pattern))).unwrap_or_default();
-            let (wrong, of) = (thousands(finding.wrong as usize), thousands(finding.of as usize));
+            let (wrong, of) = (thousands(finding.wrong), thousands(finding.of));
             let _ = write!(out, "<dt>wrong<dd>{wrong} of {of} elements{pattern}");
             if !finding.ranks_with_other_values.is_empty() {
                 let others = html_text(&ranks_text(&finding.ranks_with_other_values));
@@ -96,7 +96,7 @@ fn push_rows(out: &mut String, heading: &str, rows: &BufferRows) {
     }
     let more = rows.rows.len() - shown + rows.more;
     if more > 0 {
-        let _ = write!(out, "<tr><td colspan=3>and {} more rows", thousands(more));
+        let _ = write!(out, "<tr><td colspan=3>and {} more rows", thousands(more as u64));
     }
     out.push_str("</table></div>");
 }
@@ -121,7 +121,7 @@ fn row_text(elements: &RowElements) -> String {
     }
     out.push(']');
     if *len > elements.len() as u64 {
-        let _ = write!(out, " <span class=faint>{} elements</span>", thousands(*len as usize));
+        let _ = write!(out, " <span class=faint>{} elements</span>", thousands(*len));
     }
     out
 }

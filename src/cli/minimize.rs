@@ -1,0 +1,107 @@
+//! `collspec minimize`.
+use super::exit::Exit;
+use super::minimize_args::MinimizeArgs;
+use super::{output, run, terminal};
+use crate::minimize::{Error, Reduced, Request, in_runs, minimize, nearest_command};
+use crate::printable::{one_line, printable_lines};
+use crate::report::{InheritedVariables, RerunCommand};
+use crate::scenario::{AllowEnv, Case, SourceFile};
+use crate::suite::Runner;
+use anyhow::Context;
+use std::fs::File;
+use std::io::{Read, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+pub fn reduce(args: &MinimizeArgs) -> anyhow::Result<Exit> {
+    run::warn_of_variables()?;
+    let options = args.options();
+    let chosen = match options.backend.resolve(&options.workers) {
+        Ok(chosen) => chosen,
+        Err(missing) => {
+            writeln!(terminal::err(), "collspec: {}", printable_lines(&missing.to_string()))?;
+            return Ok(Exit::BACKEND_MISSING);
+        }
+    };
+    if let Some(path) = &args.output {
+        output::refuse_same_file(&[args.file.clone(), path.clone()]).map_err(|_| {
+            anyhow::anyhow!("the scenario would be written over {}, which it comes from", path.display())
+        })?;
+    }
+    let request = Request {
+        file: read(&args.file, options.reading.limits.file)?,
+        stem: args.file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
+        case: args.case.clone(),
+        allow_env: AllowEnv::from_names(&args.allow_env),
+        budget: Duration::from_secs_f64(args.budget),
+        repeats: args.repeats.get(),
+    };
+    writeln!(terminal::err(), "{}", one_line(&chosen.banner(&InheritedVariables::here())))?;
+    let rerun = RerunCommand::command_line(options.to_repeat(), InheritedVariables::here());
+    let runner = Runner::new(options, chosen)?;
+    let mut progress = |size, runs| writeln!(terminal::err(), "collspec: {size} after {}", in_runs(runs));
+    let reduced = match minimize(&request, &runner, &mut progress) {
+        Ok(reduced) => reduced,
+        Err(Error::Invalid(text)) => {
+            writeln!(terminal::err(), "{}\n", text.trim_end())?;
+            anyhow::bail!("{} has errors", args.file.display());
+        }
+        Err(error @ Error::DoesNotFail { .. }) => {
+            writeln!(terminal::err(), "collspec: {}", printable_lines(&error.to_string()))?;
+            return Ok(Exit::SOME_FAILED);
+        }
+        Err(error) => return Err(error.into()),
+    };
+    match &args.output {
+        Some(path) => {
+            let mut file = output::create_file(path)?;
+            file.write_all(reduced.text.as_bytes()).with_context(|| format!("cannot write {}", path.display()))?;
+        }
+        None => {
+            let mut out = terminal::out();
+            out.write_all(reduced.text.as_bytes())?;
+            out.flush()?;
+        }
+    }
+    summary(&reduced, args.output.as_deref(), &rerun)?;
+    Ok(Exit::ALL_PASSED)
+}
+
+/// What was reached, and how to see it.
+fn summary(reduced: &Reduced, output: Option<&Path>, rerun: &RerunCommand) -> std::io::Result<()> {
+    let mut to = terminal::err();
+    let (before, after) = reduced.size;
+    let (runs, seconds) = (in_runs(reduced.runs), reduced.seconds);
+    writeln!(to, "collspec: {before} became {after} in {runs}, {seconds:.1} s: {}", reduced.failure)?;
+    if let Some((failed, all)) = reduced.flaky {
+        writeln!(to, "collspec: the case fails now and then: {failed} of {all} runs as it was given")?;
+    }
+    if reduced.out_of_time {
+        writeln!(to, "collspec: the time is over (--budget), and perhaps less would do")?;
+    }
+    if let Some(path) = output {
+        let case = Case { file: at(path, &reduced.case.file), ..(*reduced.case).clone() };
+        writeln!(to, "run it: {}", one_line(&rerun.command(&case)))?;
+    }
+    match nearest_command(&reduced.case) {
+        Some(command) => writeln!(to, "nearest in nccl-tests, with other data: {}", one_line(&command)),
+        None => writeln!(to, "nccl-tests has no program for this operation"),
+    }
+}
+
+fn at(path: &Path, file: &SourceFile) -> Arc<SourceFile> {
+    Arc::new(SourceFile { path: path.display().to_string(), text: file.text.clone() })
+}
+
+/// The file's text.
+fn read(path: &Path, most: u64) -> anyhow::Result<Arc<SourceFile>> {
+    let shown = path.display().to_string();
+    let context = || format!("cannot read {shown}");
+    let mut text = String::new();
+    let file = File::open(path).with_context(context)?;
+    anyhow::ensure!(file.metadata().with_context(context)?.is_file(), "{shown} is no file");
+    file.take(most + 1).read_to_string(&mut text).with_context(context)?;
+    anyhow::ensure!(text.len() as u64 <= most, "{shown} has more than {most} bytes");
+    Ok(Arc::new(SourceFile { path: shown, text: text.into() }))
+}

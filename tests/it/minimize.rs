@@ -1,0 +1,121 @@
+//! A failing case becomes a smaller one that fails in the same way.
+use crate::support::{Home, Run, SUM, WRONG};
+
+/// Six steps on 16 ranks with many elements, as a matrix; under a fault some of them are wrong.
+const LARGE: &str = r#"
+description = "Six steps over many elements."
+tags = ["size"]
+matrix.dtype = ["f32", "i32"]
+matrix.shift = [3, 5]
+world_size = 16
+env.NCCL_ALGO = "Ring"
+inputs.x = { each = "rank + (i + shift) % 7", count = 60000 }
+inputs.w = { each = "rank % 3", count = 60000 }
+steps = [
+  { op = "broadcast", root = 5, in = "w", out = "a" },
+  { op = "map", expr = "x + a", out = "b" },
+  { op = "all_reduce", in = "b", out = "c" },
+  { op = "reduce", root = 3, reduce = "max", in = "c", out = "d" },
+  { op = "map", expr = "c - b", out = "e" },
+  { op = "all_reduce", reduce = "min", in = "e", out = "f" },
+]
+assert = ["c >= 0"]
+"#;
+
+/// Makes the case smaller into `small.toml`, and gives the text.
+fn small(home: &Home, args: &[&str]) -> (Run, String) {
+    let run = home.run(&[&["minimize", "--output", "small.toml", "--backend", "soft"], args].concat());
+    assert_eq!(run.code, 0, "{run}");
+    (run, std::fs::read_to_string(home.path("small.toml")).unwrap())
+}
+
+/// The numbers of `3 ranks, 5 elements, 1 step` behind `became `.
+fn size(run: &Run) -> [u64; 3] {
+    let words = run.err.split("became ").nth(1).unwrap_or_else(|| panic!("{run}"));
+    let numbers: Vec<u64> = words
+        .split(", ")
+        .take(3)
+        .map(|part| part.split(' ').next().unwrap().replace(',', "").parse().unwrap())
+        .collect();
+    numbers.try_into().unwrap()
+}
+
+#[test]
+fn a_large_case_becomes_a_handful_of_elements_and_the_failing_step() {
+    let home = Home::new();
+    home.file("large.toml", LARGE);
+    let case = ["large.toml", "--case", "large[dtype=f32,shift=5]", "--fault", "F14"];
+    let (run, text) = small(&home, &case);
+    let [ranks, elements, steps] = size(&run);
+    assert!(ranks <= 3 && elements <= 8 && steps == 1, "{run}\n{text}");
+    assert!(run.err.contains("16 ranks, 60,000 elements, 6 steps became "), "{run}");
+    for gone in ["matrix", "NCCL_ALGO", "tags", "assert", "all_reduce"] {
+        assert!(!text.lines().skip(1).any(|line| line.contains(gone)), "{gone} is left: {text}");
+    }
+    assert!(text.starts_with("# Reduced from large[dtype=f32,shift=5] (large.toml): "), "{text}");
+    assert!(run.err.contains("nearest in nccl-tests, with other data: broadcast_perf -b "), "{run}");
+
+    // It is a whole scenario, which fails alone as the case did, and passes without the fault.
+    let again = home.run(&["run", "small.toml", "--fault", "F14"]);
+    assert!(again.code == 1 && again.out.contains("(broadcast)"), "{again}\n{text}");
+    assert_eq!(home.run(&["run", "small.toml"]).code, 0, "{text}");
+}
+
+#[test]
+fn a_hang_stays_a_hang() {
+    let home = Home::new();
+    home.file(
+        "hang.toml",
+        "world_size = 5\ninputs.x = { each = \"rank\", count = 100 }\nsteps = [\n  \
+         { op = \"all_gather\", in = \"x\", out = \"y\" },\n  { op = \"all_reduce\", in = \"y\", out = \"z\" },\n  \
+         { op = \"all_reduce\", ranks = [0, 2, 3, 4], in = \"z\", out = \"r\" },\n]\n",
+    );
+    let (run, text) = small(&home, &["hang.toml"]);
+    let [ranks, elements, steps] = size(&run);
+    assert!(ranks == 2 && elements == 1 && steps == 1, "{run}\n{text}");
+    assert!(run.err.contains("it hangs"), "{run}");
+    let again = home.run(&["run", "small.toml"]);
+    assert!(again.code == 1 && again.out.contains("the case hung"), "{again}");
+}
+
+#[test]
+fn a_form_is_kept() {
+    let home = Home::new();
+    home.file("sums.toml", "world_size = 4\nmatrix.size = [7, 9]\ninputs = { each = \"rank + i\", count = \"size\" }\nop = \"all_reduce\"\n");
+    let (run, _) = small(&home, &["sums.toml", "--case", "some/folder/sums[size=9,form=in_place]", "--fault", "F01"]);
+    assert!(run.err.contains("--forms in_place"), "{run}");
+    let again = home.run(&["run", "small.toml", "--forms", "in_place", "--filter", "form=in_place", "--fault", "F01"]);
+    assert_eq!(again.code, 1, "{again}");
+}
+
+#[test]
+fn without_output_the_scenario_is_printed() {
+    let home = Home::new();
+    home.file("wrong.toml", WRONG);
+    let run = home.run(&["minimize", "wrong.toml"]);
+    assert!(run.code == 0 && run.out.contains("world_size = "), "{run}");
+    home.file("again.toml", &run.out);
+    let again = home.run(&["run", "again.toml"]);
+    assert!(again.code == 1 && again.out.contains("  expect: "), "{again}");
+}
+
+#[test]
+fn what_cannot_be_made_smaller_is_told() {
+    let home = Home::new();
+    home.file("sum.toml", SUM);
+    home.file("typo.toml", "world_size = 2\nop = \"all_reduce\"\nredcue = \"max\"\ninputs = [[1], [2]]\n");
+    home.file("two.toml", &format!("matrix.k = [1, 2]\n{WRONG}"));
+    let run = home.run(&["minimize", "sum.toml", "--repeats", "3"]);
+    assert!(run.code == 1 && run.err.contains("sum does not fail: it passes in 3 runs"), "{run}");
+    for (args, words) in [
+        (&["typo.toml"][..], "typo.toml has errors"),
+        (&["two.toml"], "two.toml has 2 cases: name one with --case"),
+        (&["two.toml", "--case", "three"], "two.toml has no case called three"),
+        (&["none.toml"], "cannot read none.toml"),
+        (&["sum.toml", "--output", "sum.toml"], "the scenario would be written over sum.toml"),
+    ] {
+        let run = home.run(&[&["minimize"], args].concat());
+        assert!(run.code == 2 && run.err.contains(words), "{run}");
+    }
+    assert_eq!(std::fs::read_to_string(home.path("sum.toml")).unwrap(), SUM);
+}
