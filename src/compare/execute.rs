@@ -42,6 +42,9 @@ pub trait Observer {
 const MAX_REPEATED: usize = 32;
 /// Cases of which a failure is kept in full.
 const MAX_FAILURES: usize = 1_000;
+/// Cases that fail on one side only and are run again at first, and how often.
+const CONFIRMED: usize = 8;
+const CONFIRMATIONS: usize = 4;
 /// Cases with which starts are tried.
 const START_CASES: usize = 8;
 /// A case that takes longer is not run for starts.
@@ -172,6 +175,7 @@ pub fn compare(
     }
     let deadline = Instant::now() + repetition.time;
     let corpus = names(&ours, &theirs, cases);
+    confirm(&mut ours, &mut theirs, cases, repetition, deadline, observer)?;
     repeat_unsteady(&mut ours, &mut theirs, cases, repetition, deadline, observer)?;
     let starts = try_starts(&mut ours, &mut theirs, cases, repetition, deadline, observer)?;
     let rows = corpus.iter().map(|name| row(name, &ours, &theirs)).collect();
@@ -225,6 +229,48 @@ fn row(name: &str, ours: &Runs<'_>, theirs: &Runs<'_>) -> Row {
         candidate: Seen::of(&candidate),
         accepted: None,
     }
+}
+
+/// Runs some of the cases again that fail in every run of one side and pass in every run of the other: what fails because a
+/// process started badly fails in all of its cases. If one of them is not steady, so may be the others, and they are run too.
+fn confirm(
+    ours: &mut Runs<'_>,
+    theirs: &mut Runs<'_>,
+    cases: &CaseSet,
+    repetition: &Repetition,
+    deadline: Instant,
+    observer: &mut dyn Observer,
+) -> Result<(), Error> {
+    let one_sided = |ours: &Runs<'_>, theirs: &Runs<'_>, case: &Case| {
+        matches!(
+            row(&case.name, ours, theirs).change,
+            Change::NowCrashes | Change::NowHangs | Change::NowWrong | Change::NowFails | Change::Fixed
+        )
+    };
+    let all: Vec<Arc<Case>> = cases.cases.iter().filter(|case| one_sided(ours, theirs, case)).cloned().collect();
+    let times = repetition.repeats.min(CONFIRMATIONS);
+    if all.is_empty() || times == 0 {
+        return Ok(());
+    }
+    let count = all.len().min(CONFIRMED);
+    let first: Vec<usize> = (0..count).map(|at| at * all.len() / count).collect();
+    let rest = (0..all.len()).filter(|at| !first.contains(at)).take(MAX_REPEATED);
+    observer.part("cases that fail on one side only, some of them again in new processes");
+    let mut steady = true;
+    for (done, at) in first.iter().copied().chain(rest).enumerate() {
+        if done >= first.len() && steady {
+            break;
+        }
+        for _ in 0..times {
+            if Instant::now() >= deadline {
+                return Ok(());
+            }
+            ours.run_anew(&all[at])?;
+            theirs.run_anew(&all[at])?;
+        }
+        steady &= one_sided(ours, theirs, &all[at]);
+    }
+    Ok(())
 }
 
 /// Repeats the cases that are not alike in all runs of a side.
