@@ -18,7 +18,7 @@ fn home(scenario: &str) -> Home {
 }
 
 fn compare(home: &Home, candidate: &Path, more: &[&str]) -> Run {
-    let mut command = home.command(&["compare", "--starts", "0"]);
+    let mut command = home.command(&["compare"]);
     command.arg("--base").arg(home.path("base/libnccl.so.2")).arg("--candidate").arg(candidate);
     command.arg("--driver").arg(driver()).args(more);
     command.env("COLLSPEC_STANDIN_DEVICES", "4").env("XDG_RUNTIME_DIR", home.path("."));
@@ -37,7 +37,7 @@ fn what_each_candidate_does_is_called_by_its_name() {
     ] {
         let home = home(scenario);
         let candidate = library(&home, "candidate", demands);
-        let run = compare(&home, &candidate, &[]);
+        let run = compare(&home, &candidate, &["--starts", "0"]);
         assert_eq!(run.code, code, "{demands}\n{run}");
         assert!(run.out.contains(words), "{demands}\n{run}");
     }
@@ -56,7 +56,7 @@ fn error_codes_and_texts_that_change_are_named() {
         ("error-collective=4", "1  same behaviour"),
     ] {
         let candidate = library(&home, "candidate", demands);
-        let run = compare(&home, &candidate, &[]);
+        let run = compare(&home, &candidate, &["--starts", "0"]);
         assert_eq!(run.code, 0, "{demands}\n{run}");
         assert!(run.out.contains(words), "{demands}\n{run}");
     }
@@ -66,7 +66,7 @@ fn error_codes_and_texts_that_change_are_named() {
 fn a_hang_is_named() {
     let home = home(&format!("timeout = 0.5\n{SUM}"));
     let candidate = library(&home, "candidate", "hang-collective");
-    let run = compare(&home, &candidate, &["--runs", "1"]);
+    let run = compare(&home, &candidate, &["--runs", "1", "--starts", "0"]);
     assert_eq!(run.code, 1, "{run}");
     assert!(run.out.contains("now hangs: 1 case"), "{run}");
 }
@@ -75,7 +75,7 @@ fn a_hang_is_named() {
 fn a_lost_function_is_worse_also_if_no_case_calls_it() {
     let home = home(SUM);
     let candidate = without(&home, "candidate", &["ncclCommSplit"]);
-    let run = compare(&home, &candidate, &[]);
+    let run = compare(&home, &candidate, &["--starts", "0"]);
     assert_eq!(run.code, 1, "{run}");
     assert!(run.out.contains("the candidate lacks the function ncclCommSplit"), "{run}");
 }
@@ -86,7 +86,7 @@ fn a_lost_function_is_worse_also_if_no_case_calls_it() {
 fn what_fails_in_some_starts_is_a_rate() {
     let home = home(SUM);
     let candidate = library(&home, "candidate", "wrong-start=3");
-    let run = compare(&home, &candidate, &["--repeats", "30", "--starts", "30"]);
+    let run = compare(&home, &candidate, &[]);
     assert_eq!(run.code, 1, "{run}");
     assert!(run.out.contains("fails more often"), "{run}");
     let rate = run.out.lines().find(|line| line.contains(": 0 %, at most ")).unwrap_or_else(|| panic!("{run}"));
