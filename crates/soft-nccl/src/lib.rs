@@ -11,8 +11,11 @@
 //! - Operations on which ranks disagree (count, type, reduction, root, order) never exchange a byte and never end; the
 //!   [activity](activity::activity) proves it and [`activity::who_waits`] says who asked for what.
 //! - Without NCCL_ALGO every operation that has a choice takes the ring. `SingleTree` is a further word.
-//! - Of NCCL_PROTO's protocols only the sizes are there: LL leaves half of a chunk for data, LL128 15 parts of 16. What goes
+//! - Of NCCL_PROTO's protocols only the sizes are there: LL leaves half of a chunk for data, LL128 15 parts of 16 (and
+//!   with COLLSPEC_SOFT_RANKS_PER_NODE each has its own buffer). What goes
 //!   straight from rank to rank always has whole chunks.
+//! - Rings, trees, channels and chunks are its own, so that small cases need few messages. With COLLSPEC_SOFT_RANKS_PER_NODE they
+//!   are NCCL's, and so are the bits of a sum (docs/software-library.md has the rules and what they leave out).
 //! - Aborting a rank leaves its peers waiting for messages that never come. A process that ends, however it ends,
 //!   without having given up its ranks is a remote error for the others.
 //! - COLLSPEC_SOFT_ARITHMETIC makes it compute in other correct ways: wider partial results, averages that divide,

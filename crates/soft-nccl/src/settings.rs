@@ -1,5 +1,5 @@
 //! What the library reads from its surroundings, once per process.
-use crate::algo::{Algorithms, Buffers, Channels, Protocol, Protocols};
+use crate::algo::{Algorithms, Buffers, Channels, Protocol, Protocols, Threads};
 use crate::arith::Manner;
 use std::str::FromStr;
 use std::sync::OnceLock;
@@ -53,6 +53,10 @@ pub struct Settings {
     pub ll_buffer_bytes: usize,
     /// See there.
     pub ll128_buffer_bytes: usize,
+    /// NCCL_NTHREADS: threads of a channel, where ranks are on machines; large operations use more channels.
+    pub threads: Option<usize>,
+    /// NCCL_LL128_NTHREADS: the same for LL128.
+    pub ll128_threads: Option<usize>,
     /// NCCL_MIN_NCHANNELS: an operation may use so many channels, 1 to 64. Unset, a ring has one, and a double tree has one for
     /// each tree. All ranks must have the same number.
     pub min_channels: Option<usize>,
@@ -89,6 +93,8 @@ impl Default for Settings {
             buffer_bytes: DEFAULT_BUFFER,
             ll_buffer_bytes: Buffers::STANDARD.ll,
             ll128_buffer_bytes: Buffers::STANDARD.ll128,
+            threads: None,
+            ll128_threads: None,
             min_channels: None,
             max_channels: None,
             min_ctas: None,
@@ -118,15 +124,17 @@ impl Settings {
         let ranks_per_node = word(RANKS_PER_NODE).map(|text| ranks_per_node(&text)).transpose();
         let node_error = ranks_per_node.as_ref().err().cloned();
         let ranks_per_node = ranks_per_node.unwrap_or_default();
-        let bytes = |name: &str| number(name).map(|n| usize::try_from(n).unwrap_or(usize::MAX));
+        let size = |name: &str| number(name).map(|n| usize::try_from(n).unwrap_or(usize::MAX));
         let standard_bytes = if ranks_per_node.is_some() { Buffers::STANDARD.simple } else { standard.buffer_bytes };
         let positive = |name: &str| number(name).filter(|n| *n > 0).map(|n| n.min(MAX_CHANNELS as u64) as usize);
         Self {
             algorithms: get("NCCL_ALGO").map_or(standard.algorithms, |text| Algorithms::parse(&text)),
             protocols: get("NCCL_PROTO").map_or(standard.protocols, |text| Protocols::parse(&text)),
-            buffer_bytes: bytes("NCCL_BUFFSIZE").unwrap_or(standard_bytes),
-            ll_buffer_bytes: bytes("NCCL_LL_BUFFSIZE").unwrap_or(standard.ll_buffer_bytes),
-            ll128_buffer_bytes: bytes("NCCL_LL128_BUFFSIZE").unwrap_or(standard.ll128_buffer_bytes),
+            buffer_bytes: size("NCCL_BUFFSIZE").unwrap_or(standard_bytes),
+            ll_buffer_bytes: size("NCCL_LL_BUFFSIZE").unwrap_or(standard.ll_buffer_bytes),
+            ll128_buffer_bytes: size("NCCL_LL128_BUFFSIZE").unwrap_or(standard.ll128_buffer_bytes),
+            threads: size("NCCL_NTHREADS"),
+            ll128_threads: size("NCCL_LL128_NTHREADS"),
             min_channels: number("NCCL_MIN_NCHANNELS").map(|n| n.clamp(1, MAX_CHANNELS as u64) as usize),
             max_channels: number("NCCL_MAX_NCHANNELS").map(|n| n.clamp(1, MAX_CHANNELS as u64) as usize),
             min_ctas: positive("NCCL_MIN_CTAS"),
@@ -150,6 +158,11 @@ impl Settings {
     /// The buffers of a channel on machines.
     pub(crate) fn buffers(&self) -> Buffers {
         Buffers { simple: self.buffer_bytes, ll: self.ll_buffer_bytes, ll128: self.ll128_buffer_bytes }
+    }
+
+    /// The threads of a channel on machines.
+    pub(crate) fn threads(&self) -> Threads {
+        Threads::of(self.threads, self.ll128_threads)
     }
 
     /// Most bytes that a message of an operation has.

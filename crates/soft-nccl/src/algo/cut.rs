@@ -34,6 +34,28 @@ impl Buffers {
     }
 }
 
+/// Threads of a channel: an operation uses as many channels as it has bytes for their threads.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Threads {
+    pub plain: usize,
+    pub ll128: usize,
+}
+
+impl Threads {
+    pub(crate) const STANDARD: Self = Self { plain: 512, ll128: 640 };
+    const WARP: usize = 32;
+
+    /// Those of these settings; a number that is no multiple of a warp counts as the most.
+    pub(crate) fn of(plain: Option<usize>, ll128: Option<usize>) -> Self {
+        let number = |wanted: Option<usize>, least: usize, most: usize| match wanted {
+            Some(number) if number > 0 && number.is_multiple_of(Self::WARP) => number.clamp(least, most),
+            _ => most,
+        };
+        let Self { plain: most, ll128: most_ll128 } = Self::STANDARD;
+        Self { plain: number(plain, 2 * Self::WARP, most), ll128: number(ll128, most_ll128 / 4, most_ll128) }
+    }
+}
+
 /// Slots that a chunk of a ring fills where every rank contributes or gets a part.
 const RING_STEPS: usize = 4;
 
@@ -61,6 +83,7 @@ pub(crate) struct Topology<'a> {
     pub machines: &'a Arc<Machines>,
     pub channels: Channels,
     pub buffers: Buffers,
+    pub threads: Threads,
 }
 
 impl Topology<'_> {
@@ -79,10 +102,10 @@ impl Topology<'_> {
         let blocks = if matches!(load.kind, Kind::AllGather | Kind::ReduceScatter) { load.n } else { 1 };
         let bytes = load.count.saturating_mul(load.size).saturating_mul(blocks);
         let per_channel = match load.protocol {
-            Protocol::Simple => 512 * 64,
-            Protocol::Ll if algorithm == Algorithm::Ring => 512 * 8 * load.n,
-            Protocol::Ll => 512 * 8,
-            Protocol::Ll128 => 640 * 8,
+            Protocol::Simple => self.threads.plain * 64,
+            Protocol::Ll if algorithm == Algorithm::Ring => self.threads.plain * 8 * load.n,
+            Protocol::Ll => self.threads.plain * 8,
+            Protocol::Ll128 => self.threads.ll128 * 8,
         };
         (bytes / per_channel).clamp(1, self.channels.number)
     }
@@ -138,7 +161,8 @@ mod tests {
     fn chunk(kind: Kind, algorithm: Algorithm, protocol: Protocol, count: usize, machines: &[u64]) -> usize {
         let machines = Arc::new(Machines::of(machines));
         let channels = Channels { number: 2, distinct: 2 };
-        let topology = Topology { machines: &machines, channels, buffers: Buffers::STANDARD };
+        let topology =
+            Topology { machines: &machines, channels, buffers: Buffers::STANDARD, threads: Threads::STANDARD };
         4 * topology.chunk(&spec(kind, algorithm, protocol, count), Share { start: 0, len: count })
     }
 
@@ -173,10 +197,24 @@ mod tests {
     }
 
     #[test]
+    fn threads_are_whole_warps_within_nccls_bounds() {
+        let threads = |plain, ll128| {
+            let Threads { plain, ll128 } = Threads::of(Some(plain), Some(ll128));
+            (plain, ll128)
+        };
+        assert_eq!(threads(128, 320), (128, 320));
+        assert_eq!(threads(32, 32), (64, 160));
+        assert_eq!(threads(1024, 1024), (512, 640));
+        assert_eq!(threads(100, 0), (512, 640));
+        assert_eq!(Threads::of(None, None), Threads::STANDARD);
+    }
+
+    #[test]
     fn small_operations_use_fewer_channels() {
         let machines = Arc::new(Machines::of(&[0; 4]));
         let channels = Channels { number: 8, distinct: 2 };
-        let topology = Topology { machines: &machines, channels, buffers: Buffers::STANDARD };
+        let topology =
+            Topology { machines: &machines, channels, buffers: Buffers::STANDARD, threads: Threads::STANDARD };
         let channels = |protocol, algorithm, kind, count| {
             topology.channels_for(&Load { kind, protocol, count, size: 4, n: 4 }, algorithm)
         };

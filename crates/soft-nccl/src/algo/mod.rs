@@ -11,7 +11,7 @@ mod tree;
 
 pub use choice::{Algorithm, Algorithms, Protocol, Protocols};
 
-pub(crate) use cut::{Buffers, Channels, Topology};
+pub(crate) use cut::{Buffers, Channels, Threads, Topology};
 pub(crate) use machines::Machines;
 
 use crate::op::{Kind, Spec};

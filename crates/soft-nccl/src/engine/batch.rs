@@ -219,6 +219,7 @@ impl State {
                 machines,
                 channels: settings().channels(member.ctas),
                 buffers: settings().buffers(),
+                threads: settings().threads(),
             });
             let channels = settings().channels_without_machines(member.ctas).filter(|_| topology.is_none());
             let part = Part { rank, n, chunk, channels, topology };

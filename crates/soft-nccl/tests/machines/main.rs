@@ -7,7 +7,7 @@ mod common;
 mod model;
 mod published;
 use common::parts::{Orders, Part};
-use common::{Buffer, World, last_error, unique_id};
+use common::{Buffer, World, last_error, suite, unique_id};
 use model::{Algorithm, Model, Protocol};
 use nccl_sys::*;
 use sha2::{Digest, Sha256};
@@ -54,7 +54,11 @@ fn model(n: usize, orders: &Orders) -> Model {
     let machines = (0..n).map(|rank| rank / per_machine).collect();
     let trees = number("NCCL_MAX_NCHANNELS").unwrap_or(2).min(2);
     let channels = number("NCCL_MIN_NCHANNELS").unwrap_or(0).max(trees);
-    Model { algorithm, protocol, machines, channels, trees, buffer, size: 4 }
+    let threads = match protocol {
+        Protocol::Ll128 => number("NCCL_LL128_NTHREADS").unwrap_or(640),
+        _ => number("NCCL_NTHREADS").unwrap_or(512),
+    };
+    Model { algorithm, protocol, machines, channels, trees, buffer, size: 4, threads }
 }
 
 /// Values of which a sum in f32 depends on the order.
@@ -108,6 +112,16 @@ fn check(world: &World, model: &Model, counts: &[usize]) {
     };
     doubles(counts[counts.len() / 2]);
     if model.algorithm == Algorithm::Ring {
+        let (count, root) = (1000, n - 1);
+        let data: Vec<Buffer> =
+            (0..n).map(|r| Buffer::of(&(0..count).map(|i| value(r, i)).collect::<Vec<_>>())).collect();
+        world.run(|r, comm, stream| {
+            let (at, f32) = (data[r].at(0), ncclDataType_t::Float32);
+            nccl!(ncclReduce(at, at, count, f32, SUM, root as i32, comm, stream))
+        });
+        if world.here.contains(&root) {
+            assert_bits("reduce", &data[root].get::<f32>(), &model.reduce(root, count, value, add));
+        }
         let count = counts[counts.len() / 2] / n + 1;
         let data: Vec<Buffer> =
             (0..n).map(|r| Buffer::of(&(0..n * count).map(|i| value(r, i)).collect::<Vec<_>>())).collect();
@@ -171,6 +185,17 @@ fn nccls_own_buffers_and_channels() {
 }
 
 #[test]
+fn channels_with_few_threads_are_used_for_smaller_operations() {
+    for algorithm in ALGORITHMS {
+        for protocol in PROTOCOLS {
+            let settings =
+                "NCCL_MIN_NCHANNELS=6;NCCL_NTHREADS=96;NCCL_LL128_NTHREADS=192;COLLSPEC_SOFT_RANKS_PER_NODE=2";
+            run_together("bits", 4, &["counts=3071,3073,8191,20481,40961", algorithm, protocol, settings].join(";"));
+        }
+    }
+}
+
+#[test]
 fn many_machines_have_trees_of_several_levels() {
     for (n, per_machine) in [(12, 1), (13, 1), (24, 2), (26, 2)] {
         let settings = format!("NCCL_PROTO=LL;NCCL_MIN_NCHANNELS=4;COLLSPEC_SOFT_RANKS_PER_NODE={per_machine}");
@@ -220,15 +245,27 @@ fn split(orders: &Orders) {
         }
         half.destroy();
     }
+    // Neighbours by number are on different machines, so places in the ring are not numbers.
+    let shuffled = split_by_key(&world, |_| 0, |rank| (rank % 3) as i32);
+    let members: Vec<usize> = (0..3).flat_map(|key| (0..n).filter(move |rank| rank % 3 == key)).collect();
+    let (shuffled, model) = half_of(&shuffled, &members, &whole, &here);
+    assert_ne!(model.ring(), (0..n).collect::<Vec<_>>());
+    check(&shuffled, &model, &counts(orders));
+    suite::every_operation_on(&shuffled, &[5, 1021], &[0, 7]);
+    shuffled.destroy();
     world.destroy();
 }
 
 /// New handles by rank; keys fall with ranks.
 fn split_by(world: &World, color: impl Fn(usize) -> i32) -> Vec<ncclComm_t> {
+    split_by_key(world, color, |rank| -(rank as i32))
+}
+
+fn split_by_key(world: &World, color: impl Fn(usize) -> i32, key: impl Fn(usize) -> i32) -> Vec<ncclComm_t> {
     let mut new = vec![std::ptr::null_mut(); world.n()];
     assert_eq!(nccl!(ncclGroupStart()), OK);
     for r in world.here.iter().copied() {
-        nccl!(ncclCommSplit(world.comms[r], color(r), -(r as i32), &mut new[r], std::ptr::null_mut()));
+        nccl!(ncclCommSplit(world.comms[r], color(r), key(r), &mut new[r], std::ptr::null_mut()));
     }
     assert_eq!(nccl!(ncclGroupEnd()), OK, "{}", last_error());
     new

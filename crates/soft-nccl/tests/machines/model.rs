@@ -28,6 +28,8 @@ pub struct Model {
     pub buffer: usize,
     /// Bytes of an element.
     pub size: usize,
+    /// Threads of a channel for the protocol.
+    pub threads: usize,
 }
 
 fn up(number: usize, multiple: usize) -> usize {
@@ -56,7 +58,7 @@ impl Model {
 
     /// For an all_reduce of so many elements: the channels for which it is large enough.
     fn channels_used(&self, count: usize) -> usize {
-        let threads = if self.protocol == Protocol::Ll128 { 640 } else { 512 };
+        let threads = self.threads;
         let bytes_per_thread = match (self.protocol, self.algorithm) {
             (Protocol::Simple, _) => 64,
             (Protocol::Ll, Algorithm::Ring) => 8 * self.n(),
@@ -165,6 +167,19 @@ impl Model {
         let ring = self.ring();
         let place = ring.iter().position(|there| *there == rank).unwrap();
         (0..count).map(|i| around(&ring, place + 1, |of| value(of, rank * count + i), &add)).collect()
+    }
+
+    /// The results of a reduce, which goes along the ring and ends at the root.
+    pub fn reduce<T: Copy>(
+        &self,
+        root: usize,
+        count: usize,
+        value: impl Fn(usize, usize) -> T,
+        add: impl Fn(T, T) -> T,
+    ) -> Vec<T> {
+        let ring = self.ring();
+        let place = ring.iter().position(|there| *there == root).unwrap();
+        (0..count).map(|i| around(&ring, place + 1, |of| value(of, i), &add)).collect()
     }
 
     /// The children of each rank in a tree.
