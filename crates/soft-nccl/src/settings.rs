@@ -1,6 +1,7 @@
 //! What the library reads from its surroundings, once per process.
 use crate::algo::{Algorithms, Buffers, Channels, Protocol, Protocols, Threads};
 use crate::arith::Manner;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::str::FromStr;
 use std::sync::OnceLock;
 
@@ -69,6 +70,8 @@ pub struct Settings {
     /// COLLSPEC_SOFT_RANKS_PER_NODE: ranks of the world are on machines of so many, and rings, trees, channels and chunks are those
     /// that NCCL has there. Unset, there are no machines.
     pub ranks_per_node: Option<usize>,
+    /// NCCL_HOSTID, as a number: where ranks are on machines, those of this process are on this one.
+    pub host: Option<u64>,
     /// NCCL_CHECK_POINTERS: pointers must lie in memory of the software device.
     pub check_pointers: bool,
     /// COLLSPEC_SOFT_SEED: shuffles the order of ready tasks; absent, they run first come, first served.
@@ -100,6 +103,7 @@ impl Default for Settings {
             min_ctas: None,
             max_ctas: None,
             ranks_per_node: None,
+            host: None,
             check_pointers: false,
             seed: None,
             eager_bytes: 0,
@@ -140,6 +144,11 @@ impl Settings {
             min_ctas: positive("NCCL_MIN_CTAS"),
             max_ctas: positive("NCCL_MAX_CTAS"),
             ranks_per_node,
+            host: get("NCCL_HOSTID").filter(|text| !text.is_empty()).map(|text| {
+                let mut hasher = DefaultHasher::new();
+                text.hash(&mut hasher);
+                hasher.finish()
+            }),
             check_pointers: number("NCCL_CHECK_POINTERS").is_some_and(|n| n != 0),
             seed: number("COLLSPEC_SOFT_SEED"),
             eager_bytes: number("COLLSPEC_SOFT_EAGER").map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX)),
@@ -158,6 +167,11 @@ impl Settings {
     /// The buffers of a channel on machines.
     pub(crate) fn buffers(&self) -> Buffers {
         Buffers { simple: self.buffer_bytes, ll: self.ll_buffer_bytes, ll128: self.ll128_buffer_bytes }
+    }
+
+    /// The number of the machine of a world's rank; 0 without machines.
+    pub(crate) fn machine(&self, rank: usize) -> u64 {
+        self.ranks_per_node.map_or(0, |ranks| self.host.unwrap_or((rank / ranks) as u64))
     }
 
     /// The threads of a channel on machines.

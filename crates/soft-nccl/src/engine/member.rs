@@ -46,7 +46,7 @@ pub(crate) struct Site {
 impl Site {
     /// The site of a rank of a new world.
     pub(super) fn of_world(rank: usize, device: i32) -> Self {
-        Self { device, machine: settings().ranks_per_node.map_or(0, |ranks| (rank / ranks) as u64) }
+        Self { device, machine: settings().machine(rank) }
     }
 }
 

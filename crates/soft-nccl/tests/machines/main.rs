@@ -51,7 +51,8 @@ fn model(n: usize, orders: &Orders) -> Model {
         _ => (Protocol::Simple, number("NCCL_BUFFSIZE").unwrap_or(1 << 22)),
     };
     let per_machine: usize = orders.number("COLLSPEC_SOFT_RANKS_PER_NODE");
-    let machines = (0..n).map(|rank| rank / per_machine).collect();
+    let hosts = orders.text("hosts").split(',').filter_map(|host| host.parse().ok());
+    let machines: Vec<usize> = hosts.chain((0..n).map(|rank| rank / per_machine)).take(n).collect();
     let trees = number("NCCL_MAX_NCHANNELS").unwrap_or(2).min(2);
     let channels = number("NCCL_MIN_NCHANNELS").unwrap_or(0).max(trees);
     let threads = match protocol {
@@ -220,6 +221,19 @@ fn ranks_in_several_processes() {
         run("bits", &[&[0, 3, 4], &[1], &[2, 5, 6]], &[settings, algorithm].join(";"));
         let settings = "counts=262144,700001;COLLSPEC_SOFT_RANKS_PER_NODE=1";
         run("bits", &[&[0, 1], &[2]], &[settings, algorithm].join(";"));
+    }
+}
+
+#[test]
+fn processes_with_a_host_id_say_which_machine_they_are_on() {
+    for algorithm in ALGORITHMS {
+        let settings = format!("counts=20481;NCCL_BUFFSIZE=20000;COLLSPEC_SOFT_RANKS_PER_NODE=8;{algorithm}");
+        let id = unique_id();
+        // The second and the third process share a machine.
+        let parts = [(&[0, 3][..], "a"), (&[1], "b"), (&[2, 4], "b")].map(|(ranks, host)| {
+            Part::start("bits", &id, 5, ranks, &format!("{settings};hosts=0,1,1,0,1;NCCL_HOSTID={host}"))
+        });
+        parts.into_iter().for_each(Part::done);
     }
 }
 
