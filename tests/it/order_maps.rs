@@ -92,9 +92,9 @@ fn blocks_of_a_reduce_scatter_make_one_map() {
 #[test]
 fn every_step_has_its_map_and_exact_results_have_none() {
     let home = Home::new();
-    let text = "world_size = 3\ninputs.x = { random = { seed = 5 }, count = 300 }\ninputs.i = { each = \"rank + i\", count = 300 }\nsteps = [\n\
+    let text = "world_size = 3\ninputs.x = { random = { seed = 5 }, count = 300 }\ninputs.whole = { each = \"rank + i\", count = 300 }\nsteps = [\n\
         { op = \"all_reduce\", in = \"x\", out = \"y\" },\n\
-        { op = \"all_reduce\", in = \"i\", out = \"j\" },\n\
+        { op = \"all_reduce\", in = \"whole\", out = \"j\" },\n\
         { op = \"reduce\", root = 1, in = \"y\", out = \"z\" } ]\n";
     let maps = maps(&home, text, &[]);
     let names: Vec<(&str, &str, &[usize])> =

@@ -174,15 +174,14 @@ impl Finder<'_, '_> {
             let Some((reached, candidate)) = best else {
                 return Ok(Err(NoMap::Unexplained(self.trial.columns.element(from))));
             };
-            runs.push(FoundRun { from, candidate: candidate.clone() });
-            from = reached;
-            let paid = if from == end { ELEMENTS_PER_RUN } else { ELEMENTS_PER_RUN / 2 };
-            if runs.len() > MOST_RUNS || (runs.len() > 1 && runs.len() * paid > from.max(4 * ELEMENTS_PER_RUN)) {
+            // A run of a few elements is explained by some order by chance.
+            if reached < end && reached - from < ELEMENTS_PER_RUN || runs.len() >= MOST_RUNS {
                 return Ok(Err(NoMap::TooManyRuns));
             }
+            runs.push(FoundRun { from, candidate: candidate.clone() });
+            from = reached;
         }
-        let paid = runs.len() == 1 || runs.len() * ELEMENTS_PER_RUN <= end;
-        Ok(if paid { Ok(runs) } else { Err(NoMap::TooManyRuns) })
+        Ok(Ok(runs))
     }
 
     /// Rings of the chains that explain the first telling element, each once.

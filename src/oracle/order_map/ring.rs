@@ -184,7 +184,8 @@ impl Walk<'_, '_, '_> {
     fn fits_at_boundaries(&mut self, chunk: u64) -> Result<bool, Spent> {
         const BESIDE: u64 = 16;
         let total = self.trial.columns.len();
-        for k in 1..=self.ring.rotations.len() as u64 {
+        // A second pass may have smaller chunks.
+        for k in 1..self.ring.rotations.len() as u64 {
             let Some(at) = k.checked_mul(chunk).filter(|at| *at < total) else { return Ok(true) };
             let rotation = self.first + k as usize;
             let (from, to) = (at - BESIDE.min(chunk), at.saturating_add(BESIDE.min(chunk)).min(total));
