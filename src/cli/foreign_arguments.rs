@@ -23,6 +23,8 @@ const OPTIONS: &[(&[&str], &str)] = &[
     (&["-w", "--warmup_iters", "--iters", "--repeat"], REPEATS),
     (&["-x", "--exitfirst"], "`--fail-fast` starts no other case after one has failed"),
     (&["--json", "--jsonl"], "write `--format jsonl`"),
+    (&["--junit", "--junitxml", "--junit-xml", "--junit_xml"], "write `--format junit --output FILE`"),
+    (&["--html"], "write `--format html --output FILE`"),
     (&["--dry-run"], "`collspec check PATH` checks and runs nothing"),
     (&["--lf", "--last-failed"], "`--failed` runs the cases that failed last time"),
 ];

@@ -81,7 +81,11 @@ fn summary(reduced: &Reduced, output: Option<&Path>, rerun: &RerunCommand) -> st
         writeln!(to, "collspec: the time is over (--budget), and perhaps less would do")?;
     }
     if let Some(path) = output {
-        let case = Case { file: at(path, &reduced.case.file), ..(*reduced.case).clone() };
+        let old = Path::new(&reduced.case.file.path).file_stem().unwrap_or_default().to_string_lossy();
+        let new = path.file_stem().unwrap_or_default().to_string_lossy();
+        let name = reduced.case.name.strip_prefix(&*old).map(|point| format!("{new}{point}"));
+        let name = name.unwrap_or_else(|| reduced.case.name.clone());
+        let case = Case { name, file: at(path, &reduced.case.file), ..(*reduced.case).clone() };
         writeln!(to, "run it: {}", one_line(&rerun.command(&case)))?;
     }
     match nearest_command(&reduced.case) {

@@ -29,7 +29,7 @@ pub struct MinimizeArgs {
     #[arg(long, value_name = "NAME")]
     pub case: Option<String>,
 
-    /// Time in seconds for all runs together.
+    /// Time in seconds for making the case smaller, once it has failed; what is smallest then is written.
     #[arg(long, value_name = "S", default_value = "60", value_parser = seconds, help_heading = MANNER)]
     pub budget: f64,
 

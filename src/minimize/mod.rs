@@ -32,7 +32,7 @@ pub struct Request {
     pub case: Option<String>,
     /// Variables that files may set beyond the usual ones.
     pub allow_env: AllowEnv,
-    /// The time for all runs together; a run that has begun is finished.
+    /// The time until the case has failed, and again for making it smaller; a run that has begun is finished.
     pub budget: Duration,
     /// How often a case is run at most until it fails.
     pub repeats: u32,
@@ -118,6 +118,7 @@ pub fn minimize(
     let before = first.size;
     let mut document = axes::only(&trials, Document::read(&request.file.text))?;
     document = passes::reduce(&mut trials, document, progress)?;
+    let out_of_time = trials.is_out_of_time();
     let last = trials.into_last();
     let reason = one_line(last.verdict.reason.as_deref().unwrap_or("it fails")).into_owned();
     let origin = format!("# Reduced from {} ({}): {reason}", first.name, one_line(&request.file.path));
@@ -128,7 +129,7 @@ pub fn minimize(
         size: (before, last.size),
         runs: last.runs,
         flaky: first.flaky,
-        out_of_time: begun.elapsed() > request.budget,
+        out_of_time,
         seconds: begun.elapsed().as_secs_f64(),
     })
 }

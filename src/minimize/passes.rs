@@ -170,11 +170,8 @@ fn steps(trials: &mut Trials<'_>, mut document: Document) -> Document {
         while size > 0 {
             let mut from = 0;
             while from < length(&document) {
-                let mut new = document.clone();
-                if let Some(Value::Array(list)) = new.get_mut(&path) {
-                    list.drain(from..(from + size).min(list.len()));
-                }
-                match kept(trials, without_orphans(&new)).or_else(|| kept(trials, new)) {
+                let candidates = without_steps(&document, &path, from, size);
+                match candidates.into_iter().find_map(|new| kept(trials, new)) {
                     Some(new) => document = new,
                     None => from += size,
                 }
@@ -187,6 +184,32 @@ fn steps(trials: &mut Trials<'_>, mut document: Document) -> Document {
     }
     document
 }
+
+/// The document without these steps of a list: as it is then, and with what went into them where their results went.
+fn without_steps(document: &Document, path: &[Part], from: usize, size: usize) -> Vec<Document> {
+    let mut new = document.clone();
+    let Some(Value::Array(list)) = new.get_mut(path) else { return Vec::new() };
+    let removed: Vec<Value> = list.drain(from..(from + size).min(list.len())).collect();
+    let input = match document.0.get("inputs") {
+        Some(Value::Table(table)) if !table.contains_key("each") => table.keys().next().map(String::as_str),
+        _ => Some("in"),
+    };
+    let mut rewired = new.clone();
+    for step in removed.iter().rev() {
+        let buffer = |key: &str| step.get(key).and_then(Value::as_str);
+        let (Some(output), Some(source)) = (buffer("out"), buffer("in").or(input)) else { continue };
+        rewired = rewired.map(&|path, value| match value {
+            Value::String(text) if is_in(path, "steps") && !NO_BUFFERS.contains(&innermost_key(path)?) => {
+                Some(Value::String(replaced(text, output, source)))
+            }
+            _ => None,
+        });
+    }
+    vec![without_orphans(&new), new, without_orphans(&rewired), rewired]
+}
+
+/// Keys of steps that name no buffers.
+const NO_BUFFERS: [&str; 5] = ["op", "reduce", "dtype", "comm", "stream"];
 
 /// The document without expectations and inputs of buffers that no step names.
 fn without_orphans(document: &Document) -> Document {

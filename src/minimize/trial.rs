@@ -75,6 +75,7 @@ pub(super) struct Last {
 pub(super) struct Trials<'a> {
     request: &'a Request,
     runner: &'a Runner,
+    /// When the time began that the budget limits.
     begun: Instant,
     /// The case that was asked for, and then the smallest that fails like it.
     case: Arc<Case>,
@@ -108,6 +109,8 @@ impl<'a> Trials<'a> {
             if let Some(failure) = failure {
                 self.failure = Some((failure, verdict));
                 let flaky = if run > 1 { Some(self.rate(run)) } else { None };
+                // The budget is for what comes now: a first run that takes long must leave time to make the case smaller.
+                self.begun = Instant::now();
                 return Ok(First { name, size: self.size, flaky });
             }
             if last == Some(Status::Skip) || self.is_out_of_time() {

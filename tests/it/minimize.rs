@@ -66,13 +66,13 @@ fn a_hang_stays_a_hang() {
     let home = Home::new();
     home.file(
         "hang.toml",
-        "world_size = 5\ninputs.x = { each = \"rank\", count = 100 }\nsteps = [\n  \
+        "world_size = 5\noutcome = \"error\"\ninputs.x = { each = \"rank\", count = 100 }\nsteps = [\n  \
          { op = \"all_gather\", in = \"x\", out = \"y\" },\n  { op = \"all_reduce\", in = \"y\", out = \"z\" },\n  \
          { op = \"all_reduce\", ranks = [0, 2, 3, 4], in = \"z\", out = \"r\" },\n]\n",
     );
     let (run, text) = small(&home, &["hang.toml"]);
     let [ranks, elements, steps] = size(&run);
-    assert!(ranks == 2 && elements == 1 && steps == 1, "{run}\n{text}");
+    assert!(ranks == 2 && elements == 1 && steps == 1, "the steps before it are left out: {run}\n{text}");
     assert!(run.err.contains("it hangs"), "{run}");
     let again = home.run(&["run", "small.toml"]);
     assert!(again.code == 1 && again.out.contains("the case hung"), "{again}");
@@ -82,9 +82,10 @@ fn a_hang_stays_a_hang() {
 fn a_form_is_kept() {
     let home = Home::new();
     home.file("sums.toml", "world_size = 4\nmatrix.size = [7, 9]\ninputs = { each = \"rank + i\", count = \"size\" }\nop = \"all_reduce\"\n");
-    let (run, _) = small(&home, &["sums.toml", "--case", "some/folder/sums[size=9,form=in_place]", "--fault", "F01"]);
-    assert!(run.err.contains("--forms in_place"), "{run}");
-    let again = home.run(&["run", "small.toml", "--forms", "in_place", "--filter", "form=in_place", "--fault", "F01"]);
+    let (run, text) =
+        small(&home, &["sums.toml", "--case", "some/folder/sums[size=9,form=in_place]", "--fault", "F02"]);
+    assert!(run.err.contains("--forms in_place --exact --filter 'small[form=in_place]'"), "{run}\n{text}");
+    let again = home.run(&["run", "small.toml", "--forms", "in_place", "--filter", "form=in_place", "--fault", "F02"]);
     assert_eq!(again.code, 1, "{again}");
 }
 
@@ -104,7 +105,7 @@ fn what_cannot_be_made_smaller_is_told() {
     let home = Home::new();
     home.file("sum.toml", SUM);
     home.file("typo.toml", "world_size = 2\nop = \"all_reduce\"\nredcue = \"max\"\ninputs = [[1], [2]]\n");
-    home.file("two.toml", &format!("matrix.k = [1, 2]\n{WRONG}"));
+    home.file("two.toml", &format!("matrix.dtype = [\"f32\", \"i32\"]\n{WRONG}"));
     let run = home.run(&["minimize", "sum.toml", "--repeats", "3"]);
     assert!(run.code == 1 && run.err.contains("sum does not fail: it passes in 3 runs"), "{run}");
     for (args, words) in [

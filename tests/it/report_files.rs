@@ -70,10 +70,10 @@ fn every_line_of_json_reads_back() {
     home.file("scenarios/skipped.toml", &format!("requires = {{ gpus = 64 }}\n{SUM}"));
     home.file(
         "scenarios/steps.toml",
-        "world_size = 4\nforms = [\"sub\"]\ninputs.x = { each = \"rank + i\", count = 40 }\nsteps = [\n  \
+        "world_size = 4\nforms = [\"sub\"]\ninputs.x = { each = \"rank + i\", count = 41 }\nsteps = [\n  \
          { op = \"all_reduce\", in = \"x\", out = \"y\" },\n]\n",
     );
-    let run = home.run(&["run", "--keep-going", "--format", "jsonl", "--fault", "F12"]);
+    let run = home.run(&["run", "--keep-going", "--format", "jsonl", "--fault", "F02"]);
     assert_eq!(run.code, 2, "{run}");
     let read = lines(&run.out);
     for (line, text) in read.iter().zip(run.out.lines()) {
@@ -106,9 +106,9 @@ fn every_line_of_json_reads_back() {
     assert_eq!((steps.status, steps.findings.len()), (Status::Fail, 1), "{steps:?}");
     let finding = &steps.findings[0];
     let place = finding.place.map(|place| (place.line, place.column));
-    assert_eq!((finding.rank, finding.ranks.as_slice(), place), (Some(0), [0, 1, 2, 3].as_slice(), Some((5, 5))));
+    assert_eq!((finding.rank, finding.ranks.as_slice(), place), (Some(0), [0, 1, 2, 3].as_slice(), Some((5, 10))));
     assert_eq!((finding.buffer.as_deref(), finding.step.as_deref()), (Some("y"), Some("step 1 (all_reduce)")));
-    assert!(finding.wrong > 0 && finding.of == 160 && !finding.expected.is_empty() && !finding.actual.is_empty());
+    assert!(finding.wrong > 0 && finding.of == 164 && !finding.expected.is_empty() && !finding.actual.is_empty());
     assert_eq!(case("steps[form=sub]").form.as_deref(), Some("sub"));
 }
 
@@ -143,7 +143,7 @@ fn files_are_whole_after_an_early_end() {
 fn github_gets_annotations_and_a_summary() {
     let home = Home::new();
     home.file("repository/sub/scenarios/sum.toml", SUM);
-    home.file("repository/sub/scenarios/wrong.toml", &format!("{WRONG}matrix.k = [1, 2]\n"));
+    home.file("repository/sub/scenarios/wrong.toml", &format!("{WRONG}matrix.dtype = [\"f32\", \"i32\"]\n"));
     home.file("summary.md", "before\n");
     let mut command = home.command(&["run", "--format", "github"]);
     command.current_dir(home.path("repository/sub"));
@@ -155,12 +155,15 @@ fn github_gets_annotations_and_a_summary() {
     let end = all.iter().position(|line| *line == format!("::{word}::")).unwrap();
     assert!(all[1..end].iter().any(|line| line.starts_with("1 passed, 2 failed")), "the text is printed: {run}");
     let [annotation] = &all[end + 1..] else { panic!("{run}") };
-    let begin = "::error file=sub/scenarios/wrong.toml,line=4,col=20,title=wrong[k=1] fails%3A expect::rank 1";
+    let begin = "::error file=sub/scenarios/wrong.toml,line=4,col=23,title=wrong[dtype=f32] fails%3A expect::rank 1";
     assert!(annotation.starts_with(begin), "{run}");
     assert!(annotation.ends_with("%0Aand 1 more case of the file for the same cause"), "{run}");
     let summary = read(&home, "summary.md");
     assert!(summary.starts_with("before\n## collspec: failed\n"), "{summary}");
-    assert!(summary.contains("| 1 | 2 | 0 | 0 | 0 |") && summary.contains("<code>wrong[k=2]</code>"), "{summary}");
+    assert!(
+        summary.contains("| 1 | 2 | 0 | 0 | 0 |") && summary.contains("<code>wrong[dtype=i32]</code>"),
+        "{summary}"
+    );
 
     // Without the option nothing is guessed.
     let mut command = home.command(&["run", "repository/sub/scenarios"]);
