@@ -192,6 +192,13 @@ impl Device {
             Self::Cuda(cuda) => Ok(cuda.memory_in_use()?),
         }
     }
+    /// True if the device's memory is the host's, as in software and over the stand-in driver.
+    pub fn has_host_memory(self) -> bool {
+        match self {
+            Self::Host => true,
+            Self::Cuda(cuda) => cuda.is_standin(),
+        }
+    }
     /// Makes every host thread inside [`DeviceStream::synchronize_unless`] check `stop` again.
     pub fn wake_hosts(self) {
         match self {

@@ -36,7 +36,8 @@ pub fn compare_libraries(args: &CompareArgs) -> anyhow::Result<Exit> {
     let cases = cases(args, &base, &candidate)?;
     let mut progress = Progress(ProgressDisplay::new());
     if !args.no_footprint {
-        measure_footprints(&mut base, &mut candidate, &mut progress)?;
+        let measured = measure_footprints(&mut base, &mut candidate, &mut progress);
+        measured.inspect_err(|_| progress.0.end())?;
     }
     let repetition = Repetition {
         runs: args.runs.get(),

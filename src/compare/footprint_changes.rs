@@ -21,6 +21,14 @@ const TOLD_PART: i64 = 10;
 /// What stays behind with each communicator counts from here on.
 const LEAK_DEVICE_BYTES: u64 = 64 << 10;
 const LEAK_HOST_BYTES: u64 = 256 << 10;
+/// What may stay behind with each communicator: its name, its amount, and from which amount on it counts.
+const GROWING: [(&str, Amount, u64); 4] = [
+    ("device memory", |growth| growth.device_bytes, LEAK_DEVICE_BYTES),
+    ("host memory", |growth| growth.host_bytes, LEAK_HOST_BYTES),
+    ("threads", |growth| growth.threads, 1),
+    ("descriptors", |growth| growth.descriptors, 1),
+];
+type Amount = fn(&Growth) -> u64;
 /// New and gone parameters that are named.
 const NAMED_PARAMETERS: usize = 20;
 
@@ -134,7 +142,12 @@ fn amounts(base: &Footprint, candidate: &Footprint, changes: &mut Vec<LibraryCha
     for (memory, when, least, ours, theirs) in bytes {
         let (Some(old), Some(new)) = (middle(ours), middle(theirs)) else { continue };
         let difference = (new - old).abs();
-        if are_apart(ours, theirs) && difference >= least && difference >= old.abs().min(new.abs()) / TOLD_PART {
+        // What stays behind with each communicator is told by itself.
+        let unexplained = (new - old - left_behind(base, candidate, memory)).abs();
+        if are_apart(ours, theirs)
+            && difference.min(unexplained) >= least
+            && difference >= old.abs().min(new.abs()) / TOLD_PART
+        {
             let words = |bytes: i64| format!("{}{}", if bytes < 0 { "-" } else { "" }, human(bytes.unsigned_abs()));
             let text = format!("{memory} {when}, of all ranks: {} -> {}", words(old), words(new));
             changes.push(change(format!("{memory} {when}"), text, Meaning::Changed));
@@ -145,11 +158,20 @@ fn amounts(base: &Footprint, candidate: &Footprint, changes: &mut Vec<LibraryCha
         ("descriptors", &base.descriptors_after_call, &candidate.descriptors_after_call),
     ];
     for (what, ours, theirs) in counts {
-        if let (true, Some(old), Some(new)) = (are_apart(ours, theirs), middle(ours), middle(theirs)) {
+        if let (true, Some(old), Some(new)) = (are_apart(ours, theirs), middle(ours), middle(theirs))
+            && new - old != left_behind(base, candidate, what)
+        {
             let text = format!("{what} that the library and one communicator take: {old} -> {new}");
             changes.push(change(format!("{what} after the first call"), text, Meaning::Changed));
         }
     }
+}
+
+/// How much more of this the candidate leaves behind with each communicator.
+fn left_behind(base: &Footprint, candidate: &Footprint, what: &str) -> i64 {
+    let Some((_, amount, _)) = GROWING.iter().find(|(name, _, _)| *name == what) else { return 0 };
+    let of = |side: &Footprint| side.growth.iter().map(amount).min().unwrap_or(0) as i64;
+    of(candidate) - of(base)
 }
 
 fn middle(values: &[i64]) -> Option<i64> {
@@ -158,17 +180,10 @@ fn middle(values: &[i64]) -> Option<i64> {
 
 /// What stays behind with each communicator.
 fn growth(base: &Footprint, candidate: &Footprint, changes: &mut Vec<LibraryChange>) {
-    type Amount = fn(&Growth) -> u64;
-    let all: [(&str, Amount, u64); 4] = [
-        ("device memory", |growth| growth.device_bytes, LEAK_DEVICE_BYTES),
-        ("host memory", |growth| growth.host_bytes, LEAK_HOST_BYTES),
-        ("threads", |growth| growth.threads, 1),
-        ("descriptors", |growth| growth.descriptors, 1),
-    ];
     if base.growth.is_empty() || candidate.growth.is_empty() {
         return;
     }
-    for (what, amount, least) in all {
+    for (what, amount, least) in GROWING {
         // What a side leaves in each of its processes is compared with the most that the other leaves in any.
         let fewest = |side: &Footprint| side.growth.iter().map(amount).min().unwrap_or(0);
         let most = |side: &Footprint| side.growth.iter().map(amount).max().unwrap_or(0);
@@ -177,23 +192,18 @@ fn growth(base: &Footprint, candidate: &Footprint, changes: &mut Vec<LibraryChan
             more >= least && more - less.min(more) >= least.max(less / 4)
         };
         let words = |count: u64| match what {
-            "threads" | "descriptors" => number(count),
-            _ => human(count),
+            "threads" | "descriptors" if count == 1 => format!("1 {}", what.trim_end_matches('s')),
+            "threads" | "descriptors" => format!("{} {what}", number(count)),
+            _ => format!("{} of {what}", human(count)),
         };
         let text = |side: &Footprint| {
             let first = side.growth.first();
-            let kinds = first.map(|growth| growth.kinds.keys().cloned().collect::<Vec<_>>()).unwrap_or_default();
-            let named = if kinds.is_empty() || !matches!(what, "threads" | "descriptors") {
-                String::new()
-            } else {
-                format!(" ({})", kinds.join(", "))
-            };
+            let kinds = first.filter(|_| matches!(what, "threads" | "descriptors"));
+            let kinds: Vec<_> = kinds.iter().flat_map(|growth| growth.kinds.keys().cloned()).collect();
+            let named = if kinds.is_empty() { String::new() } else { format!(" ({})", kinds.join(", ")) };
             let times = first.map_or(0, |growth| growth.communicators);
-            format!(
-                "{} of {what}{named} with each communicator of {} ranks, {times} times in a row",
-                words(fewest(side)),
-                side.ranks
-            )
+            let left = words(fewest(side));
+            format!("{left}{named} with each communicator of {} ranks, {times} times in a row", side.ranks)
         };
         let subject = format!("{what} left behind");
         if grows(candidate, base) {
@@ -290,7 +300,11 @@ fn parameters(base: &Footprint, candidate: &Footprint, changes: &mut Vec<Library
 
 /// A time in words.
 fn seconds(seconds: f64) -> String {
-    if seconds < 1.0 { format!("{:.0} ms", seconds * 1e3) } else { format!("{seconds:.2} s") }
+    match seconds {
+        ..0.001 => format!("{:.0} us", seconds * 1e6),
+        ..1.0 => format!("{:.0} ms", seconds * 1e3),
+        _ => format!("{seconds:.2} s"),
+    }
 }
 
 #[cfg(test)]

@@ -91,7 +91,7 @@ pub fn measure(task: &Task) -> Result<Measurement, String> {
         None => Device::Host,
     };
     let (ranks, ready) = Ranks::start(task.ranks, device, task.largest.max(FIRST_CALL))?;
-    let before = ProcessState::now(device_bytes(device, task.ranks));
+    let before = state(device, task.ranks);
     let old_variables = variables();
     let (library, load_seconds) = timed(|| load(task.library.as_deref()))?;
     let library: &'static Library = Box::leak(Box::new(library));
@@ -160,17 +160,22 @@ fn timed<T>(what: impl FnOnce() -> Result<T, String>) -> Result<(T, f64), String
     Ok((done, begun.elapsed().as_secs_f64()))
 }
 
-/// Bytes in use on the devices of so many ranks, which are made the calling thread's in turn.
-fn device_bytes(device: Device, ranks: usize) -> Option<u64> {
-    if matches!(device, Device::Host) {
-        return device.memory_in_use().ok();
+/// The state of this process and its devices. Those of the ranks are made the calling thread's in turn.
+fn state(device: Device, ranks: usize) -> ProcessState {
+    let device_bytes = match device {
+        Device::Host => device.memory_in_use().ok(),
+        Device::Cuda(_) => (0..ranks).map(|rank| device.bind(rank).and_then(|()| device.memory_in_use()).ok()).sum(),
+    };
+    let mut state = ProcessState::now(device_bytes);
+    if device.has_host_memory() {
+        state.host_bytes = state.host_bytes.map(|host| host.saturating_sub(device_bytes.unwrap_or(0)));
     }
-    (0..ranks).map(|rank| device.bind(rank).and_then(|()| device.memory_in_use()).ok()).sum()
+    state
 }
 
 impl Subject {
     fn state(&self) -> ProcessState {
-        ProcessState::now(device_bytes(self.device, self.count))
+        state(self.device, self.count)
     }
 
     fn init(&self) -> Result<(), String> {
@@ -202,9 +207,8 @@ impl Subject {
 fn counted(ranks: &[Done]) -> Option<String> {
     let traffic: Vec<_> = ranks.iter().filter_map(|done| done.traffic.as_ref()).collect();
     let rounds = traffic.iter().map(|traffic| traffic.rounds).max()?;
-    let sent: u64 = traffic.iter().map(|traffic| traffic.sent).sum();
     let trees = traffic.iter().any(|traffic| traffic.inner > 0);
     let way = if trees { "tree" } else { "ring" };
     let messages = if rounds == 1 { "1 message".to_owned() } else { format!("{rounds} messages") };
-    Some(format!("{way} of {messages} in a row, {sent} elements in all"))
+    Some(format!("{way}, {messages} in a row"))
 }

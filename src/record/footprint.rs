@@ -13,7 +13,7 @@ const CYCLES: usize = 8;
 /// After so many failures it is tried no more: each may last until its time limit.
 const MOST_FAILURES: usize = 2;
 /// Seconds that a process may take where no time limit for making communicators is given.
-const LIMIT: f64 = 120.0;
+const LIMIT: f64 = 60.0;
 /// Ranks at most: memory and time are those of a communicator between two devices.
 const MOST_RANKS: usize = 2;
 /// Bytes of the largest operation on GPUs, and in software.

@@ -97,6 +97,11 @@ impl Cuda {
         self.contexts.iter().position(own).and_then(|number| i32::try_from(number).ok())
     }
 
+    /// True for the stand-in driver.
+    pub fn is_standin(&self) -> bool {
+        self.driver.standin().is_some()
+    }
+
     /// Bytes of memory in use on the calling thread's device, by all processes.
     ///
     /// # Errors

@@ -70,6 +70,9 @@ fn what_stays_behind_with_each_communicator_is_worse() {
     let with = |growth: Growth| Footprint { growth: vec![Growth { communicators: 8, ..growth }; 2], ..usual() };
     let device = with(Growth { device_bytes: 2 << 20, ..Growth::default() });
     assert_eq!(found(&usual(), &device), only("device memory left behind", Meaning::Worse));
+    // What the first communicator took more is what it left behind.
+    let device = Footprint { device_bytes_after_init: vec![10 << 20; 5], ..device };
+    assert_eq!(found(&usual(), &device), only("device memory left behind", Meaning::Worse));
     assert_eq!(found(&device, &usual()), only("device memory left behind", Meaning::Better));
     assert_eq!(found(&device, &device), []);
     let host = with(Growth { host_bytes: 300 << 10, ..Growth::default() });
@@ -81,8 +84,8 @@ fn what_stays_behind_with_each_communicator_is_worse() {
         (changes.len(), changes[0].text.as_str()),
         (
             1,
-            "the candidate leaves behind 2 of descriptors (/dev/null) with each communicator of 2 ranks, 8 times in a row; \
-             the base at most 0"
+            "the candidate leaves behind 2 descriptors (/dev/null) with each communicator of 2 ranks, 8 times in a row; \
+             the base at most 0 descriptors"
         )
     );
     let small = with(Growth { device_bytes: 63 << 10, host_bytes: 255 << 10, ..Growth::default() });
