@@ -24,5 +24,7 @@ fn enter(backend: impl FnOnce() -> Result<Backend, String>) {
     signals::report_file_size_limit();
     library::enter_if_asked();
     run::gpus::enter_if_asked();
+    #[cfg(feature = "cli")]
+    crate::footprint::enter_if_asked();
     worker::enter(backend);
 }

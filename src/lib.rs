@@ -16,6 +16,8 @@ mod compare;
 mod enter;
 mod expr;
 mod fnv;
+#[cfg(feature = "cli")]
+mod footprint;
 #[cfg(feature = "harness")]
 pub mod harness;
 mod interface;

@@ -181,6 +181,24 @@ impl Device {
             Self::Cuda(cuda) => EventKind::Cuda(cuda::CudaEvent::new(cuda)?),
         }))
     }
+    /// Bytes of memory in use on the calling thread's device: by all processes on a GPU, by this one in software.
+    ///
+    /// # Errors
+    ///
+    /// A call of the CUDA driver fails.
+    pub fn memory_in_use(self) -> Result<u64, DeviceError> {
+        match self {
+            Self::Host => Ok(soft_cuda::memory::in_use()),
+            Self::Cuda(cuda) => Ok(cuda.memory_in_use()?),
+        }
+    }
+    /// True if the device's memory is the host's, as in software and over the stand-in driver.
+    pub fn has_host_memory(self) -> bool {
+        match self {
+            Self::Host => true,
+            Self::Cuda(cuda) => cuda.is_standin(),
+        }
+    }
     /// Makes every host thread inside [`DeviceStream::synchronize_unless`] check `stop` again.
     pub fn wake_hosts(self) {
         match self {

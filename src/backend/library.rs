@@ -9,7 +9,7 @@ use crate::job::{Answer, Reached, Traffic};
 use crate::num::DType;
 use crate::ops::{ConfigValue, NcclCall};
 use nccl_sys::*;
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::{CStr, CString, c_char, c_void};
 use std::ptr;
 
 type Result<T> = std::result::Result<T, CallError>;
@@ -46,6 +46,8 @@ macro_rules! call {
         }
     };
 }
+
+mod parameters;
 
 /// Keeps the memory that the library may still use after a call that makes a communicator.
 fn lend(slot: &CommSlot, config: Option<Box<CommConfig>>, code: ncclResult_t) {
@@ -393,7 +395,7 @@ impl Library {
     ///
     /// The library has no such fault, or has none on demand.
     pub fn request_fault(&self, fault: &str) -> std::result::Result<(), String> {
-        let text = std::ffi::CString::new(fault).map_err(|_| "a fault with a zero in its name".to_owned())?;
+        let text = CString::new(fault).map_err(|_| "a fault with a zero in its name".to_owned())?;
         match call!(self, collspecFault(text.as_ptr())) {
             Ok(ncclResult_t::Success) => Ok(()),
             // a real library has none, and needs none taken back

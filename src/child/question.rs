@@ -57,6 +57,21 @@ impl Question {
         limit: Duration,
         prepare: impl FnOnce(&mut Command),
     ) -> Result<T, NoAnswer> {
+        self.ask_and_listen(workers, subject, limit, prepare).map(|(reply, _)| reply)
+    }
+
+    /// As [`Self::ask`]; the second part of the answer is what the child wrote to its standard error.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::ask`].
+    pub fn ask_and_listen<T: DeserializeOwned>(
+        self,
+        workers: &Workers,
+        subject: &OsStr,
+        limit: Duration,
+        prepare: impl FnOnce(&mut Command),
+    ) -> Result<(T, String), NoAnswer> {
         let program = Program::of(workers)?;
         let not_asked = || NoAnswer::NotAsked(program.path().to_owned());
         // A program that never calls `enter_if_asked` would do its own work again, and so would its children.
@@ -75,7 +90,7 @@ impl Question {
         })?;
         let mut lines = answer.out.lines().filter_map(|line| line.strip_prefix(self.mark));
         if let Some(reply) = lines.find_map(|line| serde_json::from_str(line).ok()) {
-            return Ok(reply);
+            return Ok((reply, answer.err));
         }
         let how = match (answer.status.signal(), answer.status.code()) {
             _ if !answer.out.contains(self.mark) => return Err(not_asked()),

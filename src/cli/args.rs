@@ -282,6 +282,11 @@ pub struct RunArgs {
     #[arg(long, value_name = "FILE", conflicts_with = "list", help_heading = REPORT)]
     pub record: Option<PathBuf>,
 
+    /// With --record: leave out what the library costs a process (seconds of its first calls, memory, and what it changes and
+    /// leaves behind in the process), which is measured in five processes before the cases run.
+    #[arg(long, requires = "record", help_heading = REPORT)]
+    pub no_footprint: bool,
+
     /// Name every case, not only those that fail, and say of each pass what was checked (human format).
     #[arg(long, short, help_heading = REPORT)]
     pub verbose: bool,

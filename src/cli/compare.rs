@@ -6,12 +6,12 @@ use super::{output, reports, run, terminal};
 use crate::compare::accepted::{Accepted, AcceptedError, to_accept};
 use crate::compare::report::{Context as ReportedComparison, write};
 use crate::compare::{
-    Comparison, FirstFailures, GateVerdict, Observer, Repetition, Side, SideError, SideRequest, compare,
+    Comparison, FirstFailures, GateVerdict, Observer, Repetition, Side, SideError, compare, measure_footprints,
 };
 use crate::printable::{one_line, printable_lines};
 use crate::report::{Event, GithubPlaces};
 use crate::suite::options::cores;
-use crate::suite::{CaseSet, Error, RunOptions};
+use crate::suite::{CaseSet, Error};
 use anyhow::Context;
 use std::fs::OpenOptions;
 use std::io::Write;
@@ -27,12 +27,18 @@ pub fn compare_libraries(args: &CompareArgs) -> anyhow::Result<Exit> {
     }
     output::refuse_same_file(&reports::files(&args.report.0))?;
     let options = args.options();
-    let (base, candidate) = match (resolve(&args.base, &options), resolve(&args.candidate, &options)) {
+    let debug_builds = args.allow_debug_build;
+    let sides = (args.base.resolve(&options, debug_builds), args.candidate.resolve(&options, debug_builds));
+    let (mut base, mut candidate) = match sides {
         (Ok(base), Ok(candidate)) => (base, candidate),
         (Err(error), _) | (_, Err(error)) => return missing_side(error),
     };
     let cases = cases(args, &base, &candidate)?;
     let mut progress = Progress(ProgressDisplay::new());
+    if !args.no_footprint {
+        let measured = measure_footprints(&mut base, &mut candidate, &mut progress);
+        measured.inspect_err(|_| progress.0.end())?;
+    }
     let repetition = Repetition {
         runs: args.runs.get(),
         repeats: args.repeats,
@@ -56,10 +62,6 @@ pub fn compare_libraries(args: &CompareArgs) -> anyhow::Result<Exit> {
         GateVerdict::Worse { .. } => Exit::SOME_FAILED,
         GateVerdict::NoVerdict { .. } => Exit::NO_VERDICT,
     })
-}
-
-fn resolve(request: &SideRequest, options: &RunOptions) -> Result<Side, SideError> {
-    request.resolve(options)
 }
 
 fn missing_side(error: SideError) -> anyhow::Result<Exit> {

@@ -65,6 +65,15 @@ pub struct CompareArgs {
     #[arg(long, value_name = "S", default_value = "600", value_parser = seconds, help_heading = MANNER)]
     pub repeat_seconds: f64,
 
+    /// Leave out what each library costs a process: seconds of its first calls, memory, and what it changes and leaves behind in
+    /// the process, measured in five processes each.
+    #[arg(long, help_heading = MANNER)]
+    pub no_footprint: bool,
+
+    /// Compare a library that was compiled without optimisation, which is refused otherwise.
+    #[arg(long, help_heading = SIDES)]
+    pub allow_debug_build: bool,
+
     /// Cases that run at the same time [default: the number of cores; on nccl 1].
     #[arg(long, short, value_name = "N", value_parser = at_least_one, help_heading = MANNER)]
     pub jobs: Option<NonZeroUsize>,

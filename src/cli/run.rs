@@ -60,7 +60,11 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
     let record = match &args.record {
         Some(path) => {
             let file = BufWriter::new(output::create_file(path)?);
-            Some(RecordingWriter::new(file, &Header::new(&chosen, &options))?)
+            let mut header = Header::new(&chosen, &options);
+            if !args.no_footprint {
+                header.footprint = Some(Box::new(crate::record::measure(&chosen, &options)));
+            }
+            Some(RecordingWriter::new(file, &header)?)
         }
         None => None,
     };

@@ -103,7 +103,7 @@ impl<'a> Runs<'a> {
     /// The library, unless the side is a recording.
     fn library(&self) -> Option<(&'a ChosenBackend, &'a RunOptions)> {
         match self.side {
-            Side::Live { chosen, options } => Some((chosen, options)),
+            Side::Live { chosen, options, .. } => Some((chosen, options)),
             Side::Recorded(_) => None,
         }
     }

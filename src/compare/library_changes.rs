@@ -1,5 +1,7 @@
 //! What changed in the library itself, and in what the two sides ran on.
 use super::change::Meaning;
+use super::footprint_changes::footprint_changes;
+use super::structures::structure_changes;
 use crate::record::{Header, LibraryIdentity};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
@@ -21,6 +23,10 @@ pub struct LibraryChange {
 /// What changed from one header to another.
 pub fn library_changes(base: &Header, candidate: &Header) -> Vec<LibraryChange> {
     let mut changes = functions(&base.library, &candidate.library);
+    changes.extend(structure_changes(&base.library.version, &candidate.library.version));
+    if let (Some(base), Some(candidate)) = (&base.footprint, &candidate.footprint) {
+        changes.extend(footprint_changes(base, candidate));
+    }
     let mut differs = |subject: &str, ours: String, theirs: String| {
         if ours != theirs {
             let text = format!("{subject}: {ours} -> {theirs}");
@@ -52,24 +58,59 @@ pub fn library_changes(base: &Header, candidate: &Header) -> Vec<LibraryChange> 
 }
 
 /// Functions that came and went. A function that the base has and the candidate lacks is worse: programs that call it do not
-/// start any more.
+/// start any more. Where both sides have a file, everything that they export under a name of NCCL's is compared, else what this
+/// program knows.
 fn functions(base: &LibraryIdentity, candidate: &LibraryIdentity) -> Vec<LibraryChange> {
-    let set = |library: &LibraryIdentity| -> BTreeSet<String> { library.functions.iter().cloned().collect() };
+    let files = !base.exports.is_empty() && !candidate.exports.is_empty();
+    let set = |library: &LibraryIdentity| -> BTreeSet<String> {
+        if files { &library.exports } else { &library.functions }.iter().cloned().collect()
+    };
     let (ours, theirs) = (set(base), set(candidate));
     if ours.is_empty() || theirs.is_empty() {
         return Vec::new();
     }
-    let gone = ours.difference(&theirs).map(|name| LibraryChange {
+    let change = |name: &str, text: String, meaning: Meaning| LibraryChange {
         subject: format!("function {name}"),
-        text: format!("the candidate lacks the function {name}"),
-        meaning: Meaning::Worse,
+        text,
+        meaning,
         accepted: None,
-    });
-    let new = theirs.difference(&ours).map(|name| LibraryChange {
-        subject: format!("function {name}"),
-        text: format!("the candidate has a new function, {name}"),
-        meaning: Meaning::Changed,
-        accepted: None,
-    });
+    };
+    let gone = only_in(&ours, &theirs);
+    let gone = gone.map(|name| change(name, format!("the candidate lacks the function {name}"), Meaning::Worse));
+    let new = only_in(&theirs, &ours);
+    let new = new.map(|name| change(name, format!("the candidate has a new function, {name}"), Meaning::Changed));
     gone.chain(new).collect()
+}
+
+/// The functions that only one has, without the twin for profilers (`pncclInit` of `ncclInit`) of another one of them.
+fn only_in<'a>(one: &'a BTreeSet<String>, other: &'a BTreeSet<String>) -> impl Iterator<Item = &'a str> {
+    let is_only = |name: &str| one.contains(name) && !other.contains(name);
+    let is_twin = move |name: &str| name.strip_prefix('p').is_some_and(is_only);
+    one.difference(other).map(String::as_str).filter(move |name| !is_twin(name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn library(exports: &[&str], functions: &[&str]) -> LibraryIdentity {
+        let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
+        LibraryIdentity { exports: owned(exports), functions: owned(functions), ..LibraryIdentity::default() }
+    }
+
+    #[test]
+    fn exports_of_files_come_before_known_functions_and_twins_are_not_named() {
+        let old = library(&["ncclA", "ncclOld", "pncclA", "pncclOld", "pncclLone"], &["ncclA"]);
+        let new = library(&["ncclA", "ncclNew", "pncclA"], &[]);
+        let of = |base: &LibraryIdentity, candidate: &LibraryIdentity| -> Vec<(String, Meaning)> {
+            functions(base, candidate).into_iter().map(|change| (change.subject, change.meaning)).collect()
+        };
+        let wanted = [("ncclOld", Meaning::Worse), ("pncclLone", Meaning::Worse), ("ncclNew", Meaning::Changed)];
+        assert_eq!(of(&old, &new), wanted.map(|(name, meaning)| (format!("function {name}"), meaning)));
+        assert_eq!(of(&old, &old), []);
+        // A recording without exports, and the software library, which has no file.
+        let known = library(&[], &["ncclA", "ncclB"]);
+        assert_eq!(of(&known, &old), [("function ncclB".to_owned(), Meaning::Worse)]);
+        assert_eq!(of(&known, &new), []);
+    }
 }

@@ -6,7 +6,8 @@
 //! | `execute` | runs the corpus on both in turn, and again what comes and goes |
 //! | `seen` | all runs of a case on one side, counted |
 //! | `change`, `classify` | what changed in a case |
-//! | `library_changes` | what changed in the library itself |
+//! | `library_changes`, `structures` | what changed in the library itself |
+//! | `footprints`, `footprint_changes` | what each library costs a process and changes in it, and what changed in that |
 //! | `accepted` | changes that a file accepts |
 //! | `comparison` | all of it, and the verdict |
 pub mod accepted;
@@ -14,13 +15,17 @@ mod change;
 mod classify;
 mod comparison;
 mod execute;
+mod footprint_changes;
+mod footprints;
 mod library_changes;
 pub mod report;
 mod seen;
 mod side;
+mod structures;
 
 pub use change::{Change, Meaning};
 pub use comparison::{Comparison, FirstFailures, GateVerdict, Row, SideSummary};
 pub use execute::{Observer, Repetition, compare};
+pub use footprints::measure_footprints;
 pub use seen::Seen;
 pub use side::{Side, SideError, SideRequest};

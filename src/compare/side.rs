@@ -39,6 +39,12 @@ pub enum SideError {
     /// The library or its driver is missing.
     #[error(transparent)]
     Missing(#[from] BackendMissing),
+    /// A library was compiled without optimisation.
+    #[error(
+        "{0}: its debug information says that it was compiled without optimisation (-O0), so its times say nothing of the \
+         library that is shipped; --allow-debug-build compares it all the same"
+    )]
+    DebugBuild(String),
     /// A recording cannot be read.
     #[error(transparent)]
     Recording(#[from] ReadError),
@@ -53,6 +59,8 @@ pub enum Side {
         chosen: Box<ChosenBackend>,
         /// How.
         options: Box<RunOptions>,
+        /// What the library is, and where it runs.
+        header: Box<Header>,
     },
     /// A run that was recorded.
     Recorded(Box<Recording>),
@@ -99,12 +107,13 @@ impl SideRequest {
         Ok(Self { text: text.to_owned(), what, variables, options })
     }
 
-    /// The side, with these options where its settings do not say otherwise.
+    /// The side, with these options where its settings do not say otherwise. A library that was compiled without optimisation
+    /// is refused unless `debug_builds`.
     ///
     /// # Errors
     ///
-    /// The library is missing, the recording cannot be read, or a setting has no such value.
-    pub fn resolve(&self, usual: &RunOptions) -> Result<Side, SideError> {
+    /// The library is missing or a debug build, the recording cannot be read, or a setting has no such value.
+    pub fn resolve(&self, usual: &RunOptions, debug_builds: bool) -> Result<Side, SideError> {
         let path = Path::new(&self.what);
         if record::is_recording(path) {
             if !(self.variables.is_empty() && self.options.is_empty()) {
@@ -129,7 +138,11 @@ impl SideRequest {
             options.set(name, value).map_err(|source| SideError::Option { text: self.text.clone(), source })?;
         }
         let chosen = options.backend.resolve(&options.workers)?;
-        Ok(Side::Live { chosen: Box::new(chosen), options: Box::new(options) })
+        let header = Header::new(&chosen, &options);
+        if let Some(path) = header.library.path.as_ref().filter(|_| header.library.unoptimised && !debug_builds) {
+            return Err(SideError::DebugBuild(path.clone()));
+        }
+        Ok(Side::Live { chosen: Box::new(chosen), options: Box::new(options), header: Box::new(header) })
     }
 }
 
@@ -153,7 +166,7 @@ impl Side {
     /// What ran, or will run, and where.
     pub fn header(&self) -> Header {
         match self {
-            Self::Live { chosen, options } => Header::new(chosen, options),
+            Self::Live { header, .. } => (**header).clone(),
             Self::Recorded(recording) => recording.header.clone(),
         }
     }
@@ -173,7 +186,9 @@ mod tests {
         let request = SideRequest::parse("soft NCCL_ALGO='Ring,Tree' seed=7 fault=F01,rank=1").unwrap();
         assert_eq!(request.what, "soft");
         assert_eq!(request.variables, [("NCCL_ALGO".to_owned(), "Ring,Tree".to_owned())]);
-        let Side::Live { options, .. } = request.resolve(&RunOptions::default()).unwrap() else { panic!("no library") };
+        let Side::Live { options, .. } = request.resolve(&RunOptions::default(), false).unwrap() else {
+            panic!("no library")
+        };
         assert_eq!(options.to_repeat(), ["--backend", "soft", "--seed", "7", "--fault", "F01,rank=1"]);
         assert_eq!(options.variables, request.variables);
         assert!(options.keep_results);
@@ -193,7 +208,7 @@ mod tests {
         let unknown = SideRequest::parse("soft PATH=/x").unwrap_err();
         assert!(unknown.starts_with("`PATH` is no setting of a side: it takes variables"), "{unknown}");
         assert!(SideRequest::parse("soft jobs=3").is_err());
-        let odd = SideRequest::parse("soft seed=x").unwrap().resolve(&RunOptions::default()).unwrap_err();
+        let odd = SideRequest::parse("soft seed=x").unwrap().resolve(&RunOptions::default(), false).unwrap_err();
         assert!(matches!(odd, SideError::Option { .. }), "{odd}");
     }
 }

@@ -1,8 +1,10 @@
 //! The messages between parent and worker: length-prefixed postcard messages; bulk data lies in the arena.
 pub mod arena;
+mod mapped;
 mod observation;
 pub mod wire;
 
+pub use mapped::{MappedLibrary, mapped_libraries};
 pub use observation::{Ended, Observation};
 
 use crate::expr::{Expr, Value};
@@ -13,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// The version of the messages, in the first one of every worker; a worker of another build is refused.
-pub const PROTOCOL: u32 = 5;
+pub const PROTOCOL: u32 = 6;
 
 /// The code of a failure that is none of NCCL's: a map without a value, the driver before the program runs.
 pub const NOT_NCCL: i32 = -1;
@@ -308,6 +310,8 @@ pub enum Reply {
         library: String,
         /// Symbols that it has.
         symbols: Vec<String>,
+        /// The files of NCCL libraries that the process has mapped; `None` if it cannot tell.
+        mapped: Option<Vec<MappedLibrary>>,
     },
     /// The unique ids of this run, for the other parts.
     Ids(Vec<Id>),

@@ -54,14 +54,39 @@ fn unoptimised<'d, R: ReadRef<'d>>(file: &File<'d, R>) -> bool {
     let strings = [".debug_str", ".debug_line_str"].into_iter().filter_map(|name| file.section_by_name(name));
     strings.filter(|section| section.size() <= MAX_DEBUG).any(|section| {
         let data = section.uncompressed_data().unwrap_or_default();
-        data.split(|byte| *byte == 0)
-            .any(|text| text.starts_with(b"GNU C") && text.split(|byte| *byte == b' ').any(|word| word == b"-O0"))
+        data.split(|byte| *byte == 0).any(is_without_optimisation)
     })
+}
+
+/// True if the text is GCC's own with its options, of which the last that bears on optimisation, if there is one, is `-O0`.
+fn is_without_optimisation(text: &[u8]) -> bool {
+    if !text.starts_with(b"GNU C") {
+        return false;
+    }
+    let mut options = text.split(|byte| *byte == b' ').filter(|word| word.starts_with(b"-")).peekable();
+    options.peek().is_some() && options.rfind(|word| word.starts_with(b"-O")).is_none_or(|level| level == b"-O0")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn optimisation_is_read_from_what_the_compiler_says_of_itself() {
+        for (producer, without) in [
+            ("GNU C17 12.2.0 -mtune=generic -march=x86-64 -g -fPIC", true),
+            ("GNU C++17 12.2.0 -mtune=generic -O0 -g", true),
+            ("GNU C++17 12.2.0 -mtune=generic -O3 -g -O0", true),
+            ("GNU C++17 12.2.0 -mtune=generic -g -O0 -O2", false),
+            ("GNU C17 12.2.0 -O -g", false),
+            ("GNU C17 12.2.0", false),
+            ("GNU AS 2.40", false),
+            ("clang LLVM (rustc version 1.88.0)", false),
+            ("", false),
+        ] {
+            assert_eq!(is_without_optimisation(producer.as_bytes()), without, "{producer}");
+        }
+    }
 
     #[test]
     fn a_program_is_read_and_other_files_are_refused() {

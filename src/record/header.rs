@@ -25,6 +25,7 @@ impl Header {
             options: options.to_repeat(),
             seed: options.seed.unwrap_or(0),
             started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
+            footprint: None,
         }
     }
 }
@@ -41,12 +42,17 @@ impl LibraryIdentity {
             let version = crate::backend::version_text(soft_nccl::VERSION);
             return Self { backend, version, functions, ..Self::default() };
         };
+        // A library that was loaded can be read; if it went away since, nothing is known of the file.
+        let facts = crate::library::elf::read(&machine.library).unwrap_or_default();
+        let of_nccl = |name: &String| name.starts_with("nccl") || name.starts_with("pnccl");
         Self {
             backend,
             version: machine.probed.version_text(),
             path: Some(machine.library.display().to_string()),
-            build_id: crate::library::elf::build_id(&machine.library),
+            build_id: facts.build_id,
             functions: machine.probed.symbols.clone(),
+            exports: facts.exports.into_iter().filter(of_nccl).collect(),
+            unoptimised: facts.unoptimised,
         }
     }
 }

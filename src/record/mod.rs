@@ -3,12 +3,14 @@
 //! A recording is JSON lines: a header, a line per case, and a closing line, without which the run was cut short. Its format
 //! has a number, [`FORMAT`]. A reader passes over members that it does not know, so a new member does not need a new number;
 //! a member that changes its meaning does.
+mod footprint;
 mod header;
 mod read;
 #[cfg(test)]
 mod tests;
 mod write;
 
+pub use footprint::{PROCESSES, footprint_request, measure, measure_once};
 pub use read::{ReadError, is_recording, read};
 pub use write::RecordingWriter;
 
@@ -60,6 +62,9 @@ pub struct Header {
     /// When the run began, in seconds since 1970 (UTC).
     #[serde(default)]
     pub started: u64,
+    /// What the library costs a process and changes in it, if that was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub footprint: Option<Box<crate::footprint::Footprint>>,
 }
 
 /// What a library is known by.
@@ -78,6 +83,12 @@ pub struct LibraryIdentity {
     /// Functions of NCCL's interface that it has.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub functions: Vec<String>,
+    /// Everything that its file exports under a name of NCCL's: `nccl...` and `pnccl...`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub exports: Vec<String>,
+    /// True if its debug information says that a part of it was compiled without optimisation.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unoptimised: bool,
 }
 
 /// A device that cases ran on.

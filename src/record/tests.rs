@@ -17,6 +17,7 @@ fn header() -> Header {
         options: vec!["--seed".into(), "7".into()],
         seed: 7,
         started: 1_790_000_000,
+        footprint: None,
     }
 }
 

@@ -8,6 +8,7 @@ pub mod log;
 pub mod machine;
 pub mod memory;
 pub mod pool;
+pub mod proof;
 pub mod teardown;
 pub mod worker;
 pub mod worker_process;
@@ -113,6 +114,24 @@ pub enum Error {
         was: String,
         /// The version that a worker found.
         is: String,
+    },
+    /// A process has loaded another file than the one that was asked for.
+    #[error(
+        "the process was to load {}, but {}; a program or a variable such as LD_PRELOAD loads another library",
+        .asked.display(),
+        if .mapped.is_empty() { "has not mapped it".to_owned() } else { format!("has mapped {}", .mapped.join(", ")) }
+    )]
+    OtherLibrary {
+        /// The library that was asked for.
+        asked: PathBuf,
+        /// The libraries that are mapped.
+        mapped: Vec<String>,
+    },
+    /// A process has loaded several NCCL libraries, whose functions and versions may be mixed.
+    #[error("the process has loaded several NCCL libraries, and calls of one may reach another: {}", .mapped.join(", "))]
+    MixedLibraries {
+        /// The libraries that are mapped.
+        mapped: Vec<String>,
     },
     /// The GPUs cannot be locked.
     #[error("cannot lock the GPUs")]

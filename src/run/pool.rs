@@ -1,6 +1,6 @@
 //! Workers that wait for the next case, by what they were started with.
 use super::worker::Worker;
-use super::{Backend, Error};
+use super::{Backend, Error, proof};
 use crate::child::program::Program;
 use crate::job::SetId;
 use crate::scenario::Placement;
@@ -110,7 +110,8 @@ impl Pool {
     ///
     /// # Errors
     ///
-    /// The worker does not start, or there are no descriptors, threads or memory for it.
+    /// The worker does not start, there are no descriptors, threads or memory for it, or it has loaded another library than
+    /// the key's.
     pub fn fresh(&self, key: &WorkerKey) -> Result<Pooled, Error> {
         let worker = match Worker::start(&self.program, &key.env) {
             Err(Error::Resources(_) | Error::Spawn { .. }) if self.give_up_idle() => {
@@ -118,6 +119,7 @@ impl Pool {
             }
             started => started?,
         };
+        proof::check(&key.backend, worker.hello.mapped.as_deref())?;
         Ok(Pooled { worker, key: key.clone(), kept: VecDeque::new(), distrusted: false, cases: 0, last: None })
     }
 

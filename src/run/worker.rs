@@ -6,7 +6,7 @@ use crate::child::patience::Patience;
 use crate::child::program::Program;
 use crate::job::arena::Arena;
 use crate::job::wire;
-use crate::job::{PROTOCOL, Reply, Request};
+use crate::job::{MappedLibrary, PROTOCOL, Reply, Request};
 use std::ops::Range;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -27,6 +27,8 @@ pub struct Hello {
     pub version: i32,
     /// Where it came from.
     pub library: String,
+    /// The files of NCCL libraries that it has mapped; `None` if it cannot tell.
+    pub mapped: Option<Vec<MappedLibrary>>,
 }
 
 /// Places in the parts' logs.
@@ -57,7 +59,7 @@ impl Worker {
         let (tell, replies) = channel();
         let start = |(number, env): (usize, &Vec<_>)| WorkerProcess::start(program, env, &arena, number, tell.clone());
         let parts = env.iter().enumerate().map(start).collect::<Result<Vec<_>, _>>()?;
-        let hello = Hello { version: 0, library: String::new() };
+        let hello = Hello { version: 0, library: String::new(), mapped: None };
         let mut worker = Self { parts, replies, ended: 0, arena, hello };
         worker.hello = worker.greet().map_err(|why| Error::NoWorker { program: program.path().to_owned(), why })?;
         Ok(worker)
@@ -70,8 +72,8 @@ impl Worker {
         for _ in 0..self.parts.len() {
             let (part, incoming) = self.hear(&mut patience);
             let hello = match incoming {
-                Incoming::Reply(Reply::Hello { protocol: PROTOCOL, version, library, .. }) => {
-                    Hello { version, library }
+                Incoming::Reply(Reply::Hello { protocol: PROTOCOL, version, library, mapped, .. }) => {
+                    Hello { version, library, mapped }
                 }
                 Incoming::Reply(Reply::Hello { protocol, .. }) => {
                     return Err(format!("it speaks protocol {protocol}, not {PROTOCOL}"));

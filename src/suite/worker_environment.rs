@@ -1,5 +1,5 @@
 //! The processes of a worker for a case, and the environment of each.
-use super::{Runner, requires};
+use super::{RunOptions, Runner, requires};
 use crate::plan;
 use crate::run::pool::WorkerKey;
 use crate::scenario::{Case, EnvValue, Placement};
@@ -53,14 +53,23 @@ impl Runner {
         // of equal names the last counts: the case's own variables replace those above, the options replace the case's
         env.extend(self.options.variables.iter().cloned());
         env.extend(own);
-        env.extend(self.options.seed.map(|seed| ("COLLSPEC_SOFT_SEED".to_owned(), seed.to_string())));
-        env.extend(self.options.eager.map(|bytes| ("COLLSPEC_SOFT_EAGER".to_owned(), bytes.to_string())));
-        env.extend(self.options.connect.map(|when| ("COLLSPEC_SOFT_CONNECT".to_owned(), when.name().to_owned())));
-        let ranks_per_node = self.options.ranks_per_node;
-        env.extend(ranks_per_node.map(|ranks| ("COLLSPEC_SOFT_RANKS_PER_NODE".to_owned(), ranks.to_string())));
+        env.extend(self.options.soft_variables());
         // by name, and of equal names the last
         env.sort_by(|a, b| a.0.cmp(&b.0));
         env.dedup_by(|later, earlier| later.0 == earlier.0 && (std::mem::swap(later, earlier), true).1);
         env
+    }
+}
+
+impl RunOptions {
+    /// Variables by which the software library knows the options that are its own.
+    pub(crate) fn soft_variables(&self) -> Vec<(String, String)> {
+        let settings = [
+            ("COLLSPEC_SOFT_SEED", self.seed.map(|seed| seed.to_string())),
+            ("COLLSPEC_SOFT_EAGER", self.eager.map(|bytes| bytes.to_string())),
+            ("COLLSPEC_SOFT_CONNECT", self.connect.map(|when| when.name().to_owned())),
+            ("COLLSPEC_SOFT_RANKS_PER_NODE", self.ranks_per_node.map(|ranks| ranks.to_string())),
+        ];
+        settings.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
     }
 }

@@ -16,7 +16,7 @@ use crate::backend::{Backend, CommSlot, Device};
 use crate::child::inherit::{self, Inherited};
 use crate::job::arena::{Arena, Step};
 use crate::job::wire;
-use crate::job::{Finish, Job, PROTOCOL, Reply, Request, SetId};
+use crate::job::{Finish, Job, PROTOCOL, Reply, Request, SetId, mapped_libraries};
 use rank_threads::RankThreads;
 use session::{RankState, Replies, Run, Session, Start};
 use std::collections::BTreeMap;
@@ -66,6 +66,7 @@ fn serve(backend: &'static Backend, own: Inherited) -> ! {
         version: library.version(),
         library: library.name().to_owned(),
         symbols: library.symbols().into_iter().map(str::to_owned).collect(),
+        mapped: mapped_libraries(library.name().as_ref()),
     });
     let mut worker = Worker {
         backend,

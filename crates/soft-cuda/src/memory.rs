@@ -52,6 +52,12 @@ pub unsafe fn free(ptr: *mut u8) {
     }
 }
 
+/// Bytes of all live allocations of this process.
+pub fn in_use() -> u64 {
+    let blocks = ALLOCATIONS.read().unwrap_or_else(PoisonError::into_inner);
+    blocks.values().map(|block| block.len as u64).sum()
+}
+
 /// Whether `[ptr, ptr + len)` lies inside one live allocation.
 pub fn contains(ptr: *const u8, len: usize) -> bool {
     let address = ptr as usize;

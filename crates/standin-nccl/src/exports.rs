@@ -1,9 +1,11 @@
 //! NCCL's functions under their own names. A library that lacks one is made by leaving it out of a copy, not here.
+use crate::log;
 use crate::misbehave::{self, Moment};
 use crate::table;
 use nccl_sys::*;
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::Instant;
 
 type From = *const c_void;
 type To = *mut c_void;
@@ -14,10 +16,14 @@ type Stream = cudaStream_t;
 
 /// A call with what goes wrong before and after it. The library contains its own panics; this contains those of the faults.
 fn around(moment: Moment, call: impl FnOnce() -> ncclResult_t) -> ncclResult_t {
+    let begun = Instant::now();
     let whole = || {
         misbehave::before(&moment).unwrap_or_else(|| {
             let code = call();
             misbehave::after(&moment, code);
+            if let (Moment::Init(rank, ranks), ncclResult_t::Success) = (&moment, code) {
+                log::init_timings(*rank, *ranks, begun.elapsed());
+            }
             code
         })
     };
@@ -68,9 +74,9 @@ export! {
         }
     };
     fn ncclGetUniqueId(id: *mut ncclUniqueId), Moment::Other;
-    fn ncclCommInitRank(comm: *mut Comm, n: c_int, id: ncclUniqueId, rank: c_int), Moment::Init(rank);
+    fn ncclCommInitRank(comm: *mut Comm, n: c_int, id: ncclUniqueId, rank: c_int), Moment::Init(rank, n);
     fn ncclCommInitRankConfig(comm: *mut Comm, n: c_int, id: ncclUniqueId, rank: c_int, config: *mut ncclConfig_t),
-        Moment::Init(rank);
+        Moment::Init(rank, n);
     fn ncclCommInitAll(comms: *mut Comm, n: c_int, devices: *const c_int), Moment::InitAll(n, devices);
     fn ncclCommSplit(comm: Comm, color: c_int, key: c_int, newcomm: *mut Comm, config: *mut ncclConfig_t),
         Moment::Split(comm, color);

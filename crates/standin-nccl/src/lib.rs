@@ -36,7 +36,8 @@
 //! What a communicator leaves behind it takes as it is made. A communicator that a split makes counts as one of its rank in the
 //! communicator that is split.
 //!
-//! What answers an error says so in NCCL's log (NCCL_DEBUG, NCCL_DEBUG_FILE).
+//! What answers an error says so in NCCL's log (NCCL_DEBUG, NCCL_DEBUG_FILE); at the level INFO the log also tells how long the
+//! making of a communicator took.
 //!
 //! A demand that cannot be understood makes every call answer invalid usage, with a line on standard error.
 #![allow(non_snake_case)] // NCCL's names

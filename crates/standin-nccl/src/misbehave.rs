@@ -14,8 +14,8 @@ const WORKS: ncclResult_t = ncclResult_t::Success;
 
 /// What kind of call it is: faults are aimed at kinds.
 pub(crate) enum Moment {
-    /// Making the communicator of this rank.
-    Init(c_int),
+    /// Making the communicator of this rank, of so many.
+    Init(c_int, c_int),
     /// Making the communicators of so many ranks, on these devices or on those of the ranks' numbers.
     InitAll(c_int, *const c_int),
     /// Splitting a communicator, with this colour.
@@ -119,7 +119,7 @@ pub(crate) fn before(moment: &Moment) -> Option<ncclResult_t> {
         return Some(ncclResult_t::InvalidUsage);
     }
     match *moment {
-        Moment::Init(rank) => before_init(Some(rank)),
+        Moment::Init(rank, _) => before_init(Some(rank)),
         Moment::InitAll(..) => before_init(None),
         Moment::Operation(comm, stream) => {
             let answer = before_operation(comm, stream);
@@ -202,7 +202,7 @@ fn slow_down(comm: ncclComm_t, stream: cudaStream_t) {
 pub(crate) fn after(moment: &Moment, code: ncclResult_t) {
     let works = matches!(code, ncclResult_t::Success | ncclResult_t::InProgress);
     match *moment {
-        Moment::Init(rank) if works => leak(Some(rank), driver::current_device),
+        Moment::Init(rank, _) if works => leak(Some(rank), driver::current_device),
         Moment::InitAll(n, devices) if works => {
             for rank in 0..n {
                 // SAFETY: NCCL's contract: null, or an entry for each rank.

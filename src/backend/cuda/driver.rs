@@ -104,6 +104,7 @@ functions! {
     context_current cuCtxGetCurrent(out: *mut CUcontext);
     memory_alloc cuMemAlloc_v2(out: *mut CUdeviceptr, len: usize);
     memory_free cuMemFree_v2(memory: CUdeviceptr);
+    memory_info cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
     host_alloc cuMemHostAlloc(out: *mut *mut c_void, len: usize, flags: c_uint);
     host_free cuMemFreeHost(memory: *mut c_void);
     copy_in cuMemcpyHtoDAsync_v2(to: CUdeviceptr, from: *const c_void, len: usize, stream: CUstream);

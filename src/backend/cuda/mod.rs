@@ -97,6 +97,23 @@ impl Cuda {
         self.contexts.iter().position(own).and_then(|number| i32::try_from(number).ok())
     }
 
+    /// True for the stand-in driver.
+    pub fn is_standin(&self) -> bool {
+        self.driver.standin().is_some()
+    }
+
+    /// Bytes of memory in use on the calling thread's device, by all processes.
+    ///
+    /// # Errors
+    ///
+    /// A call of the driver fails.
+    pub fn memory_in_use(&self) -> Result<u64, CudaError> {
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: places for the answers.
+        unsafe { self.driver.memory_info(&mut free, &mut total) }?;
+        Ok(total.saturating_sub(free) as u64)
+    }
+
     /// Calls `f` with this context as the thread's: other threads than those of ranks free memory too. Errors are ignored:
     /// after a device's failure all calls fail.
     fn with_context(&self, context: ContextHandle, f: impl FnOnce(&Driver)) {
