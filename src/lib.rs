@@ -8,6 +8,8 @@
 #[cfg(feature = "cli")]
 mod audit;
 mod backend;
+#[cfg(feature = "cli")]
+mod bench;
 mod child;
 #[cfg(feature = "cli")]
 mod cli;
@@ -38,7 +40,6 @@ mod run;
 mod scenario;
 mod signals;
 #[cfg(feature = "cli")]
-#[cfg_attr(not(feature = "internals"), allow(dead_code))] // the rooms that time and compare libraries are its users
 mod stats;
 mod suggest;
 mod suite;
@@ -72,7 +73,7 @@ pub mod internals {
     }
 
     #[cfg(feature = "cli")]
-    rooms! { audit stats }
+    rooms! { audit bench stats }
     rooms! { backend child expr job judge library num ops oracle plan printable report run scenario suite }
     pub use crate::enter::enter_with;
 }

@@ -1,9 +1,37 @@
 //! Signals that must not end a process which can say what is wrong.
 #![allow(unsafe_code)] // the disposition of a signal
 
+#[cfg(feature = "cli")]
+use std::sync::atomic::{AtomicBool, Ordering};
+
 /// A write beyond the limit of file sizes (`ulimit -f`) answers with an error from now on, here and in child processes. By
 /// default the signal SIGXFSZ ends the process, and every verdict is lost.
 pub fn report_file_size_limit() {
     // SAFETY: ignoring a signal runs no code of ours; nothing else in this program sets this one.
     unsafe { libc::signal(libc::SIGXFSZ, libc::SIG_IGN) };
+}
+
+#[cfg(feature = "cli")]
+static INTERRUPTED: AtomicBool = AtomicBool::new(false);
+
+/// The first SIGINT from now on is only noted; the second one ends the process.
+#[cfg(feature = "cli")]
+pub fn catch_interrupt() {
+    extern "C" fn note(_: libc::c_int) {
+        INTERRUPTED.store(true, Ordering::Relaxed);
+    }
+    let handler: extern "C" fn(libc::c_int) = note;
+    // SAFETY: all fields of the structure are numbers and null pointers, for which zeros are values.
+    let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
+    action.sa_sigaction = handler as libc::sighandler_t;
+    // system calls go on, and the next signal has its default effect
+    action.sa_flags = libc::SA_RESTART | libc::SA_RESETHAND;
+    // SAFETY: the handler does nothing but store to an atomic, which a handler may do; the old action is not wanted.
+    unsafe { libc::sigaction(libc::SIGINT, &action, std::ptr::null_mut()) };
+}
+
+/// True once SIGINT has come.
+#[cfg(feature = "cli")]
+pub fn is_interrupted() -> bool {
+    INTERRUPTED.load(Ordering::Relaxed)
 }

@@ -87,6 +87,20 @@ enum EventKind {
     Cuda(cuda::CudaEvent),
 }
 
+/// A point in a stream with a time of the device's clock.
+pub struct TimedEvent(cuda::CudaEvent);
+
+impl TimedEvent {
+    /// Seconds from this point to a later one. Their stream has come past both.
+    ///
+    /// # Errors
+    ///
+    /// A call of the CUDA driver fails.
+    pub fn seconds_to(&self, later: &TimedEvent) -> Result<f64, DeviceError> {
+        Ok(self.0.seconds_to(&later.0)?)
+    }
+}
+
 /// Host memory for a rank's copies to and from the device; the host device needs none.
 #[derive(Debug)]
 pub struct Staging(Option<cuda::PinnedStaging>);
@@ -197,6 +211,21 @@ impl Device {
         match self {
             Self::Host => true,
             Self::Cuda(cuda) => cuda.is_standin(),
+        }
+    }
+    /// True if points in its streams have times.
+    pub fn has_clock(self) -> bool {
+        matches!(self, Self::Cuda(_))
+    }
+    /// A new event with a time.
+    ///
+    /// # Errors
+    ///
+    /// The device has no clock, or a call of the CUDA driver fails.
+    pub fn timed_event(self) -> Result<TimedEvent, DeviceError> {
+        match self {
+            Self::Host => Err(DeviceError::Mixed),
+            Self::Cuda(cuda) => Ok(TimedEvent(cuda::CudaEvent::timed(cuda)?)),
         }
     }
     /// Makes every host thread inside [`DeviceStream::synchronize_unless`] check `stop` again.
@@ -313,6 +342,17 @@ impl DeviceStream {
             _ => return Err(DeviceError::Mixed),
         }
         Ok(())
+    }
+    /// Records the event, which has a time, after all work that is in the stream.
+    ///
+    /// # Errors
+    ///
+    /// The stream is of another kind of device, or a call of the CUDA driver fails.
+    pub fn record_time(&self, event: &TimedEvent) -> Result<(), DeviceError> {
+        match &self.0 {
+            StreamKind::Host(_) => Err(DeviceError::Mixed),
+            StreamKind::Cuda(stream) => Ok(stream.record(&event.0)?),
+        }
     }
     /// Makes later work wait for the event.
     ///

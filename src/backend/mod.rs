@@ -10,7 +10,7 @@ mod pairwise;
 pub mod standin;
 
 pub use call::{CallError, CollectiveCall, CommHandle, CommSlot, TransferCall};
-pub use device::{Address, Device, DeviceError, DeviceMemory, DeviceStream, Staging};
+pub use device::{Address, Device, DeviceError, DeviceMemory, DeviceStream, Staging, TimedEvent};
 pub use library::Library;
 pub use nccl_sys::version_text;
 

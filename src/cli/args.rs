@@ -1,4 +1,5 @@
 //! What can be typed; the comments here are the help text.
+use super::bench_args::BenchArgs;
 use super::report_args::ReportArgs;
 use crate::audit::peers::Peer;
 use crate::audit::{AtLeast, Selection as Faults, UnknownId};
@@ -37,6 +38,7 @@ pub enum Command {
     Check(CheckArgs),
     Compare(Box<super::compare_args::CompareArgs>),
     Audit(AuditArgs),
+    Bench(Box<BenchArgs>),
     Minimize(Box<super::minimize_args::MinimizeArgs>),
     /// List this machine's NCCL libraries, or fetch another.
     #[command(subcommand)]
@@ -150,7 +152,8 @@ pub struct LimitArgs {
 }
 
 impl LimitArgs {
-    fn limits(&self) -> Limits {
+    /// What was typed, and the usual limits.
+    pub fn limits(&self) -> Limits {
         let usual = Limits::default();
         Limits {
             memory: self.max_memory.unwrap_or_else(usual_memory),
@@ -518,6 +521,16 @@ mod tests {
         let run = command.get_subcommands().find(|sub| sub.get_name() == "run").unwrap();
         for option in run.get_arguments().filter_map(|arg| arg.get_long()).filter(|name| *name != "help") {
             assert!(readme.contains(&format!("`--{option}")), "--{option} is not in README.md");
+        }
+    }
+
+    #[test]
+    fn the_manual_of_bench_names_the_options_that_only_it_has() {
+        let manual = include_str!("../../docs/bench.md");
+        for option in
+            ["-w", "-n", "-c", "-a", "-b", "-e", "-f", "-g", "-d", "--algo", "--proto", "-J", "--plot", "--predict"]
+        {
+            assert!(manual.contains(option), "{option} is not in docs/bench.md");
         }
     }
 

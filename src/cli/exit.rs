@@ -17,6 +17,8 @@ impl Exit {
     pub const BACKEND_MISSING: Exit = Exit(3);
     /// `compare`: it cannot be said whether anything got worse.
     pub const NO_VERDICT: Exit = Exit(4);
+    /// SIGINT ended the work early, and what was done is reported: what a shell reports for a program that SIGINT ends.
+    pub const INTERRUPTED: Exit = Exit(130);
     /// The reader of the standard output has gone, as after `| head`: what a shell reports for a program that SIGPIPE ends.
     pub const CLOSED_PIPE: Exit = Exit(141);
 }

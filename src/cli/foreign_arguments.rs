@@ -3,13 +3,16 @@ use clap::error::{ContextKind, ContextValue, ErrorKind};
 
 const RANKS: &str =
     "the number of ranks is part of the scenario: `world_size = 4`, or `matrix.world_size = [2, 4]` for several";
-const SIZES: &str =
-    "sizes are part of the scenario, in elements: `count = 1024`, or `matrix.count = [1, 1024]` for several";
+const SIZES: &str = "sizes are part of the scenario, in elements: `count = 1024`, or `matrix.count = [1, 1024]` for several; \
+    `collspec bench all_reduce -b 8 -e 128M` measures by size";
 const CALL: &str =
     "operation, type and root are part of the scenario: `op = \"all_reduce\"`, `dtype = \"f32\"`, `root = 0`";
 const TOLERANCE: &str = "results are judged exactly or with every rounding that NCCL may make; a scenario's own tolerance is \
     `assert = [\"close(out, 0.3, 1e-6)\"]`";
-const REPEATS: &str = "results are judged and not measured; a scenario runs several times with `repeat = 10`";
+const REPEATS: &str = "`collspec run` judges results, and `collspec bench` measures; a scenario runs several times with \
+    `repeat = 10`";
+const ITERATIONS: &str = "every iteration is one call outside of graphs, timed by itself";
+const THREADS: &str = "every rank has a thread, and makes its communicator there: `-g 8` are 8 ranks";
 
 /// Options of mpirun, torchrun, nccl-tests and pytest, and what to write instead.
 const OPTIONS: &[(&[&str], &str)] = &[
@@ -21,6 +24,8 @@ const OPTIONS: &[(&[&str], &str)] = &[
     (&["-o", "--op", "-d", "--datatype", "--dtype", "-r", "--root"], CALL),
     (&["--tolerance", "--atol", "--rtol"], TOLERANCE),
     (&["-w", "--warmup_iters", "--iters", "--repeat"], REPEATS),
+    (&["-m", "--agg_iters", "-G", "--cudagraph", "-N", "--run_cycles", "-z", "--blocking"], ITERATIONS),
+    (&["-t", "--nthreads", "-p", "--parallel_init"], THREADS),
     (&["-x", "--exitfirst"], "`--fail-fast` starts no other case after one has failed"),
     (&["--json", "--jsonl"], "write `--format jsonl`"),
     (&["--junit", "--junitxml", "--junit-xml", "--junit_xml"], "write `--format junit --output FILE`"),

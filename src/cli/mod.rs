@@ -2,6 +2,8 @@
 mod args;
 mod audit;
 mod audit_requirements;
+mod bench;
+mod bench_args;
 mod check;
 mod check_report;
 mod compare;
@@ -49,6 +51,7 @@ pub fn command() -> ExitCode {
         args::Command::Compare(options) => compare::compare_libraries(options),
         args::Command::Audit(options) => audit::audit(options),
         args::Command::Minimize(options) => minimize::reduce(options),
+        args::Command::Bench(options) => bench::bench(options),
         args::Command::Nccl(options) => nccl::nccl(options),
         args::Command::Doctor(options) => doctor::doctor(options),
     };

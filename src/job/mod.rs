@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// The version of the messages, in the first one of every worker; a worker of another build is refused.
-pub const PROTOCOL: u32 = 6;
+pub const PROTOCOL: u32 = 7;
 
 /// The code of a failure that is none of NCCL's: a map without a value, the driver before the program runs.
 pub const NOT_NCCL: i32 = -1;
@@ -238,6 +238,18 @@ pub struct Job {
     pub reuse: Option<SetId>,
     /// The fault that the software library must have; empty if none.
     pub fault: String,
+    /// How often the programs run for their times; `None` if they run once and are not timed.
+    pub timed: Option<Timed>,
+}
+
+/// How often every rank's program runs, for its times. Before the last iteration inputs and poison are put in place again,
+/// so that the images are what that iteration made of them. The ranks of a process begin each iteration together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Timed {
+    /// Iterations first that are not timed.
+    pub warm_up: u32,
+    /// Iterations that are timed; at least one is.
+    pub iterations: u32,
 }
 
 impl Job {
@@ -361,6 +373,8 @@ pub struct RankReport {
     pub figures: Vec<Figure>,
     /// The answers of NCCL's query functions.
     pub answers: Answers,
+    /// Seconds of each timed iteration (see [`Timed`]); empty if the job is not timed.
+    pub times: Vec<f64>,
 }
 
 /// The answers of NCCL's query functions on one rank.

@@ -179,6 +179,12 @@ impl DType {
         matches!(self.entry().kind, DTypeKind::Signed)
     }
 
+    /// All types, in the order of the scenario language.
+    #[cfg(feature = "cli")]
+    pub fn all() -> [Self; 12] {
+        DTYPES.map(|entry| entry.dtype)
+    }
+
     /// A type by the language's name or one of NCCL's or torch's (`float32`, `ncclFloat32`, `half`, `torch.bfloat16`, ...).
     pub fn parse(text: &str) -> Option<Self> {
         let short = ["nccl", "torch."].into_iter().find_map(|prefix| text.strip_prefix(prefix));

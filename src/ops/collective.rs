@@ -22,6 +22,8 @@ pub struct Collective {
     pub in_place: InPlace,
     /// What arrives.
     pub rule: Rule,
+    /// How its bus bandwidth follows from its algorithm bandwidth.
+    pub bandwidth: Bandwidth,
     /// Values of NCCL_ALGO that serve it; `SingleTree` is a word of soft-nccl's alone.
     pub algorithms: &'static [&'static str],
 }
@@ -71,6 +73,30 @@ impl Extent {
         match self {
             Self::One => Some(k),
             Self::PerRank => k.checked_mul(n as u64),
+        }
+    }
+}
+
+/// The share of the data that must pass each rank's link at least, which makes bandwidths of different operations comparable
+/// (nccl-tests, doc/PERFORMANCE.md).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Bandwidth {
+    /// 1
+    Whole,
+    /// (n - 1) / n
+    Others,
+    /// 2 (n - 1) / n
+    TwiceOthers,
+}
+
+impl Bandwidth {
+    /// The bus bandwidth divided by the algorithm bandwidth, with so many ranks.
+    pub fn factor(self, ranks: usize) -> f64 {
+        let others = ranks.saturating_sub(1) as f64 / ranks.max(1) as f64;
+        match self {
+            Self::Whole => 1.0,
+            Self::Others => others,
+            Self::TwiceOthers => 2.0 * others,
         }
     }
 }

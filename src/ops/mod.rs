@@ -5,7 +5,7 @@ mod collective;
 mod config;
 mod table;
 
-pub use collective::{Collective, Extent, InPlace, NcclCall, Rule, Who};
+pub use collective::{Bandwidth, Collective, Extent, InPlace, NcclCall, Rule, Who};
 pub use config::ConfigValue;
 pub use table::{ALL_REDUCE, BROADCAST, GROUP, SEND, TABLE, find};
 

@@ -18,6 +18,7 @@ pub const ALL_REDUCE: Collective = Collective {
     writers: Who::All,
     in_place: InPlace::Same,
     rule: Rule::Reduced,
+    bandwidth: Bandwidth::TwiceOthers,
     algorithms: &["Ring", "Tree", "CollnetChain", "CollnetDirect", "NVLS", "NVLSTree", "SingleTree"],
 };
 
@@ -32,6 +33,7 @@ pub const BROADCAST: Collective = Collective {
     writers: Who::All,
     in_place: InPlace::Same,
     rule: Rule::RootCopy,
+    bandwidth: Bandwidth::Whole,
     algorithms: &["Ring", "SingleTree"],
 };
 
@@ -58,6 +60,7 @@ pub static TABLE: &[Op] = &[
             writers: Who::Root,
             in_place: InPlace::Same,
             rule: Rule::Reduced,
+            bandwidth: Bandwidth::Whole,
             algorithms: &["Ring", "SingleTree"],
         },
     ),
@@ -75,6 +78,7 @@ pub static TABLE: &[Op] = &[
             writers: Who::All,
             in_place: InPlace::SendInRecv,
             rule: Rule::Concat,
+            bandwidth: Bandwidth::Others,
             algorithms: &["Ring", "CollnetDirect", "NVLS", "PAT"],
         },
     ),
@@ -91,6 +95,7 @@ pub static TABLE: &[Op] = &[
             writers: Who::Root,
             in_place: InPlace::SendInRecv,
             rule: Rule::Concat,
+            bandwidth: Bandwidth::Others,
             algorithms: &[],
         },
     ),
@@ -107,6 +112,7 @@ pub static TABLE: &[Op] = &[
             writers: Who::All,
             in_place: InPlace::RecvInSend,
             rule: Rule::ReducedBlock,
+            bandwidth: Bandwidth::Others,
             algorithms: &["Ring", "CollnetDirect", "NVLS", "PAT"],
         },
     ),
@@ -123,6 +129,7 @@ pub static TABLE: &[Op] = &[
             writers: Who::All,
             in_place: InPlace::RecvInSend,
             rule: Rule::RootBlock,
+            bandwidth: Bandwidth::Others,
             algorithms: &[],
         },
     ),
@@ -139,6 +146,7 @@ pub static TABLE: &[Op] = &[
             writers: Who::All,
             in_place: InPlace::Never,
             rule: Rule::Transpose,
+            bandwidth: Bandwidth::Others,
             algorithms: &[],
         },
     ),

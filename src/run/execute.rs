@@ -298,7 +298,8 @@ fn trouble(worker: &mut Worker, text: String) -> Error {
 }
 
 fn running(call: u32) -> RankReport {
-    RankReport { end: RankEnd::Running { call }, codes: Vec::new(), figures: Vec::new(), answers: Answers::default() }
+    let (codes, figures, times) = (Vec::new(), Vec::new(), Vec::new());
+    RankReport { end: RankEnd::Running { call }, codes, figures, answers: Answers::default(), times }
 }
 
 fn not_begun(arena: &Mapping, rank: u32) -> bool {

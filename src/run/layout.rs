@@ -85,6 +85,7 @@ pub fn job(plan: &Plan, initial: &[Vec<u8>], checkpoints: &[Write]) -> (Job, Cal
         arena: end,
         reuse: None,
         fault: String::new(),
+        timed: None,
     };
     (job, CallMap(map))
 }
@@ -127,6 +128,7 @@ mod tests {
             codes: vec![(4, 5, String::new())],
             figures: Vec::new(),
             answers: Answers::default(),
+            times: Vec::new(),
         };
         let mut all = Report {
             ranks: vec![report(error), report(RankEnd::Running { call: 6 }), report(prelude.clone())],

@@ -72,6 +72,8 @@ pub struct Case {
     pub swept: bool,
     /// The forms in which the file wants the case to run in addition.
     pub forms: Vec<Spanned<&'static Form>>,
+    /// The file's table `[bench]`.
+    pub bench: Option<Bench>,
     /// The form and the case that this one is derived from; `None` for a case of the file.
     pub form: Option<FormOrigin>,
     /// The larger world that this one is split out of, if there is one.
@@ -88,6 +90,29 @@ impl Case {
     pub fn base_name(&self) -> &str {
         self.form.as_ref().map_or(&self.name, |derived| &derived.base)
     }
+}
+
+/// What is measured for a file, as lists of values; an empty list is the default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub struct Bench {
+    /// The table's place.
+    pub span: Span,
+    pub operations: Vec<String>,
+    pub reductions: Vec<String>,
+    pub dtypes: Vec<DType>,
+    pub roots: Vec<usize>,
+    pub ranks: Vec<usize>,
+    pub in_place: Vec<bool>,
+    /// Values of NCCL_ALGO; `None` leaves the choice to the library.
+    pub algorithms: Vec<Option<String>>,
+    /// Values of NCCL_PROTO.
+    pub protocols: Vec<Option<String>>,
+    /// In bytes.
+    pub sizes: Vec<u64>,
+    pub warm_up: Option<u32>,
+    pub iterations: Option<u32>,
+    pub samples: Option<u32>,
 }
 
 /// A larger world of which the case's world is a part.

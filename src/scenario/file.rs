@@ -1,4 +1,5 @@
 //! Reads one point of a file: the tree with the point's values, as a case.
+use super::bench;
 use super::buffers;
 use super::case::*;
 use super::comms;
@@ -125,6 +126,7 @@ impl CaseReader<'_, '_, '_> {
             placement: file_keys::placement(reader, top),
             requires: file_keys::requires(reader, top),
             forms: file_keys::forms(reader, top),
+            bench: bench::bench(reader, top),
             snapshot: top.get("snapshot").and_then(|e| reader.bool("snapshot", &e.value)),
             name: point.name,
             file: file.clone(),

@@ -14,6 +14,10 @@ pub enum KeyPlace {
     Comm,
     Requires,
     Reduce,
+    /// The table `[bench]`.
+    Bench,
+    /// Sizes in `[bench]` as a table.
+    Sizes,
 }
 
 /// The type of a key's value.
@@ -120,6 +124,7 @@ pub static KEYS: &[Key] = &[
     key("placement", &[File], "threads, processes or one_thread"),
     key("forms", &[File], "forms in which the cases are run too: in_place, misaligned, grouped, sub, ..."),
     key("requires", &[File], "what is missing is a skip with its reason"),
+    key("bench", &[File], "what `collspec bench` measures for the file"),
     key("snapshot", &[File], "whether the case has a snapshot"),
     default_key("config", &[Comm, Step], "of all communicators or of one: NCCL's field names"),
     // Buffers.
@@ -172,6 +177,22 @@ pub static KEYS: &[Key] = &[
     key("nodes", &[Requires], "least number of machines"),
     key("compute", &[Requires], "least compute capability"),
     key("backend", &[Requires], "soft or nccl"),
+    // bench.
+    key("op", &[Bench], "operations"),
+    key("reduce", &[Bench], "reductions"),
+    key("dtype", &[Bench], "element types"),
+    key("root", &[Bench], "roots"),
+    key("world_size", &[Bench], "numbers of ranks"),
+    key("in_place", &[Bench], "true, false, or both as a list"),
+    key("algorithm", &[Bench], "values of NCCL_ALGO; auto leaves the choice to the library"),
+    key("protocol", &[Bench], "values of NCCL_PROTO; auto leaves the choice to the library"),
+    key("bytes", &[Bench], "sizes: a list, or { from, to, factor }"),
+    key("warm_up", &[Bench], "iterations that are not timed"),
+    key("iterations", &[Bench], "iterations that are timed"),
+    key("samples", &[Bench], "process groups, each of which gives a sample"),
+    key("from", &[Sizes], "the smallest size"),
+    key("to", &[Sizes], "the largest size"),
+    key("factor", &[Sizes], "each size is the one before times this"),
 ];
 
 /// The entry of a key in a place.

@@ -2,6 +2,7 @@
 //!
 //! A file becomes a tree of TOML values with their spans. Each point of the matrix is laid over that tree and read as if it
 //! had been written there. Diagnostics are collected, so that a file shows all of them at once.
+mod bench;
 mod buffers;
 pub mod case;
 mod comms;
@@ -41,11 +42,12 @@ pub use discover::{DiscoverError, Discovered, PassedOver, ScenarioFile, find_exa
 pub use elements::fit_dtype;
 #[cfg(test)]
 pub use forms::FormOrigin;
-pub use load::{MAX_BYTES, load_found, parse, parse_with};
+pub use load::{MAX_BYTES, Rejected, load_found, parse, parse_with};
 pub use render::render;
+pub use units::bytes as size_in_bytes;
 pub use variables::AllowEnv;
 #[cfg(any(test, feature = "internals"))]
 pub use {
     discover::discover,
-    load::{Rejected, load, read},
+    load::{load, read},
 };

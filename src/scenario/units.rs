@@ -21,6 +21,21 @@ pub(super) fn elements(text: &str) -> Option<String> {
     Some(format!("write `count = {number}`"))
 }
 
+/// Bytes with a unit, as nccl-tests and this language write them: `8`, `32K`, `128M`, `128MiB`. Every unit is a power of 1024.
+pub fn bytes(text: &str) -> Option<u64> {
+    let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+    let number: u64 = text.get(..digits)?.parse().ok()?;
+    let shift = match text.get(digits..)? {
+        "" | "B" => 0,
+        "k" | "K" | "KiB" => 10,
+        "m" | "M" | "MiB" => 20,
+        "g" | "G" | "GiB" => 30,
+        "T" | "TiB" => 40,
+        _ => return None,
+    };
+    number.checked_mul(1 << shift).filter(|bytes| *bytes > 0)
+}
+
 /// What to write in place of a key for a buffer's size in other programs.
 pub(super) fn size_of_buffer(e: &TomlEntry) -> Option<String> {
     let TomlKind::Int(size) = e.value.kind else { return None };

@@ -3,7 +3,7 @@ use super::{Random, median, quantile, sorted};
 use serde::{Deserialize, Serialize};
 
 /// How often the samples are drawn again.
-const DRAWS: usize = 2_000;
+const DRAWS: usize = 1_000;
 
 /// An estimate and the interval around it.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]

@@ -1,4 +1,5 @@
 //! Rates of what comes and goes: intervals, and whether two rates differ.
+use super::Grouped;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -46,20 +47,6 @@ impl fmt::Display for Interval {
             Some(_) if hits == tries => write!(f, "100 %, at least {} %", Percent(low)),
             Some(rate) => write!(f, "{} % ({} % to {} %)", Percent(rate), Percent(low), Percent(high)),
         }
-    }
-}
-
-/// A whole number with a comma before every three digits.
-struct Grouped(u64);
-
-impl fmt::Display for Grouped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digits = self.0.to_string();
-        for (at, digit) in digits.chars().enumerate() {
-            let comma = if at > 0 && (digits.len() - at).is_multiple_of(3) { "," } else { "" };
-            write!(f, "{comma}{digit}")?;
-        }
-        Ok(())
     }
 }
 

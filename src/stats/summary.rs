@@ -85,8 +85,11 @@ pub fn geometric_mean(numbers: &[f64]) -> Option<f64> {
 /// Samples below which nothing is said of their shape: of few samples some gap is always the largest.
 const SHAPE_SAMPLES: usize = 5;
 
+/// The share of the median below which a gap is none that matters: of few samples chance alone makes some gap the largest.
+const SHAPE_GAP: f64 = 0.10;
+
 /// True if the largest gap between neighbours exceeds the spread of the samples below it and the spread of those above it,
-/// and neither side is a single outlier. The samples are in ascending order.
+/// neither side is a single outlier, and the gap is at least a tenth of the median. The samples are in ascending order.
 pub fn is_bimodal(sorted: &[f64]) -> bool {
     if sorted.len() < SHAPE_SAMPLES {
         return false;
@@ -95,7 +98,8 @@ pub fn is_bimodal(sorted: &[f64]) -> bool {
     let Some(split) = (1..sorted.len()).max_by(|a, b| gap(*a).total_cmp(&gap(*b))) else { return false };
     let (low, high) = sorted.split_at(split);
     let spread = |side: &[f64]| side.last().zip(side.first()).map_or(0.0, |(last, first)| last - first);
-    low.len() > 1 && high.len() > 1 && gap(split) > spread(low) && gap(split) > spread(high)
+    let matters = quantile(sorted, 0.5).is_some_and(|median| gap(split) >= SHAPE_GAP * median.abs());
+    matters && low.len() > 1 && high.len() > 1 && gap(split) > spread(low) && gap(split) > spread(high)
 }
 
 #[cfg(test)]
@@ -136,5 +140,6 @@ mod tests {
         assert!(!is_bimodal(&[2.54, 2.57, 2.58, 2.60, 9.0]), "an outlier is no second mode");
         assert!(!is_bimodal(&[1.0, 1.0, 5.0, 5.0]), "four samples say nothing of a shape");
         assert!(!is_bimodal(&[1.0; 9]));
+        assert!(!is_bimodal(&[2.54, 2.57, 2.58, 2.74, 2.76]), "a gap of a few hundredths");
     }
 }

@@ -17,6 +17,8 @@ mod runner;
 pub mod select;
 mod teardown_failure;
 mod time_limits;
+#[cfg(feature = "cli")]
+mod timed_group;
 pub mod variables;
 mod worker_environment;
 
@@ -28,6 +30,8 @@ pub use observer::Experiment;
 pub use options::{OptionError, RunOptions};
 pub use parallel::Executor;
 pub use runner::{Prepared, Ready, Runner};
+#[cfg(feature = "cli")]
+pub use timed_group::TimedRun;
 
 use crate::plan::{Limits, cost};
 use crate::printable::printable;

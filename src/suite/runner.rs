@@ -254,6 +254,12 @@ impl Runner {
         Ok(*self.version.get_or_init(|| version))
     }
 
+    /// NCCL's version code, if a worker has said it.
+    #[cfg(feature = "cli")]
+    pub fn known_version(&self) -> Option<i32> {
+        self.version.get().copied()
+    }
+
     /// Process ids of workers that wait for a case.
     #[cfg(any(test, feature = "internals"))]
     pub fn idle_workers(&self) -> Vec<u32> {

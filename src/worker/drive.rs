@@ -1,6 +1,7 @@
 //! Makes the calls of the ranks: on a thread per rank, or on one thread for all.
 use super::rank::{Halt, Rank};
 use super::session::Run;
+use super::timed;
 use crate::backend::CallError;
 use crate::job::{Call, CallKind, RankEnd};
 use std::collections::BTreeSet;
@@ -22,7 +23,7 @@ pub fn one_rank(run: &Arc<Run>, rank: usize) {
 }
 
 /// Where a rank came to a halt.
-struct HaltAt {
+pub(super) struct HaltAt {
     halt: Halt,
     call: Option<usize>,
     prelude: bool,
@@ -32,7 +33,7 @@ impl HaltAt {
     fn at(call: usize, prelude: bool) -> impl Fn(Halt) -> HaltAt {
         move |halt| HaltAt { halt, call: Some(call), prelude }
     }
-    fn outside(prelude: bool) -> impl Fn(Halt) -> HaltAt {
+    pub(super) fn outside(prelude: bool) -> impl Fn(Halt) -> HaltAt {
         move |halt| HaltAt { halt, call: None, prelude }
     }
 }
@@ -50,11 +51,20 @@ fn run_rank(run: &Arc<Run>, r: &mut Rank<'_>) -> Result<Figures, HaltAt> {
     }
     r.load().map_err(HaltAt::outside(true))?;
     run.meet().map_err(HaltAt::outside(true))?;
-    for (index, call) in job.programs[r.rank].iter().enumerate() {
-        r.call(index, call, false).map_err(HaltAt::at(index, false))?;
+    match job.timed {
+        Some(timed) => timed::run(run, r, timed)?,
+        None => run_program(r, &job.programs[r.rank])?,
     }
     r.drain().map_err(HaltAt::outside(false))?;
     r.save().map_err(HaltAt::outside(false))
+}
+
+/// Makes a rank's calls, once.
+pub(super) fn run_program(r: &mut Rank<'_>, program: &[Call]) -> Result<(), HaltAt> {
+    for (index, call) in program.iter().enumerate() {
+        r.call(index, call, false).map_err(HaltAt::at(index, false))?;
+    }
+    Ok(())
 }
 
 /// Runs all ranks on the calling thread.

@@ -10,6 +10,7 @@ mod rank;
 mod rank_threads;
 mod session;
 mod teardown;
+mod timed;
 mod watch;
 
 use crate::backend::{Backend, CommSlot, Device};

@@ -1,4 +1,5 @@
 //! One rank's calls on the backend: communicators, memory, the program, and the images at its end.
+mod clock;
 mod queries;
 mod tags;
 
@@ -124,6 +125,14 @@ impl<'a> Rank<'a> {
             let image = images.chain(copies).max().unwrap_or(0);
             self.state.staging = Some(device.staging(maps, image)?);
         }
+        self.fill()?;
+        self.run.step(self.rank, Step::Opening(after + 1));
+        Ok(())
+    }
+
+    /// Puts inputs, poison and guards in place. Nothing may be left to do on the streams.
+    pub fn fill(&mut self) -> Result<(), Halt> {
+        let job = self.job();
         let RankState { staging, memory, .. } = &mut *self.state;
         let staging = staging.as_mut().ok_or_else(no_staging)?;
         staging.restart();
@@ -131,7 +140,6 @@ impl<'a> Rank<'a> {
             let spec = &job.allocs[*index as usize];
             memory.load(&self.run.arena.span(spec.initial, spec.image)?, staging)?;
         }
-        self.run.step(self.rank, Step::Opening(after + 1));
         Ok(())
     }
 

@@ -56,6 +56,9 @@ impl Session {
         if job.prelude.len() != n || job.programs.len() != n {
             return Err("not a program for every rank".into());
         }
+        if job.timed.is_some() && job.one_thread {
+            return Err("ranks on one thread are not timed".into());
+        }
         if job.ranks.is_empty() || job.ranks.end > job.n || (job.one_thread && !job.alone()) {
             return Err("not the ranks of a part".into());
         }
@@ -157,6 +160,7 @@ impl Run {
             codes: Vec::new(),
             figures: Vec::new(),
             answers: Answers::default(),
+            times: Vec::new(),
         };
         Self {
             backend,
@@ -287,6 +291,20 @@ impl Run {
     /// The answers of NCCL's query functions on a rank.
     pub fn record_answers(&self, rank: usize, f: impl FnOnce(&mut Answers)) {
         f(&mut self.reports()[rank].answers);
+    }
+
+    /// The times of a rank's iterations.
+    pub fn record_times(&self, rank: usize, times: Vec<f64>) {
+        self.reports()[rank].times = times;
+    }
+
+    /// Waits until every rank that lives here is here, without telling the parent.
+    ///
+    /// # Errors
+    ///
+    /// A rank has failed.
+    pub fn meet_again(&self) -> Result<(), Halt> {
+        self.barrier.wait(|| (), watch::consider).map_err(|_| Halt::Stopped)
     }
 
     /// True once some rank has failed.

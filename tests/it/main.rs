@@ -6,6 +6,8 @@ mod architecture;
 mod audit;
 // A case fails at the rank and element where a number of its `expect` was changed.
 mod changed_expectations;
+// `collspec bench` times operations, verifies them and writes what nccl-tests' readers expect.
+mod bench;
 // The command gives the exit codes, reports and messages that people and scripts rely on.
 mod command;
 // Paths, selections and shares that are typed mean what the help says.

@@ -1,7 +1,7 @@
 //! Hand-made jobs on a worker process: what a worker does with calls, without files, plans or verdicts.
 use collspec::internals::child::program::Program;
 use collspec::internals::expr::{Expr, Value, parse};
-use collspec::internals::job::{AllocSpec, Call, CallKind, Job, MapRead, Ptr, RankEnd, Red, SetId};
+use collspec::internals::job::{AllocSpec, Call, CallKind, Job, MapRead, Ptr, RankEnd, Red, SetId, Timed};
 use collspec::internals::job::{Ended, Observation};
 use collspec::internals::num::DType;
 use collspec::internals::ops::NcclCall;
@@ -61,6 +61,7 @@ fn job(n: u32, count: u64, program: impl Fn(u32) -> Vec<Call>) -> Job {
         arena: place(2 * n, 0),
         reuse: None,
         fault: String::new(),
+        timed: None,
     }
 }
 
@@ -120,6 +121,69 @@ fn is_sum(seen: &Observation, n: u32, count: u64) {
         assert_eq!(floats(&seen.images[2 * rank + 1]), expected_sums(n, count));
         assert!(seen.images[2 * rank + 1][..GUARD as usize].iter().all(|b| *b == 0xa5));
     }
+}
+
+#[test]
+fn a_timed_job_reports_its_iterations_and_leaves_what_the_last_one_made_of_the_inputs() {
+    let mut worker = worker();
+    let count = 5;
+    // in place, so that every iteration but the last one adds to what the one before it left
+    let in_place = |rank: u32| {
+        let CallKind::Collective { call: name, recv, dtype, red, comm, stream, .. } =
+            all_reduce(0, rank, count, Red::Builtin(0)).kind
+        else {
+            unreachable!()
+        };
+        let kind = CallKind::Collective { call: name, send: recv, recv, count, dtype, red, root: 0, comm, stream };
+        vec![call(0, kind)]
+    };
+    let mut images = images(3, count);
+    for rank in 0..3 {
+        images[2 * rank + 1] = images[2 * rank].clone();
+    }
+    let limit = Duration::from_secs(120);
+    for (warm_up, iterations) in [(2, 5), (0, 1)] {
+        let job = Job { timed: Some(Timed { warm_up, iterations }), ..job(3, count, in_place) };
+        let (map, again) = (CallMap::default(), Again::Same);
+        let task = Task { job, initial: &images, map, repeat: 1, again, opening: limit, limit, used_before: false };
+        let mut seen = Vec::new();
+        let executed = execute(&mut worker, task, &mut |run| {
+            seen.push(run);
+            true
+        });
+        assert!(matches!(executed.unwrap(), Executed::Complete));
+        is_sum(&seen[0], 3, count);
+        for rank in &seen[0].ranks {
+            assert_eq!(rank.times.len(), iterations as usize);
+            assert!(rank.times.iter().all(|seconds| *seconds > 0.0), "{:?}", rank.times);
+        }
+        end_case(&mut worker, None, &[]);
+    }
+    let plain = run(&mut worker, sum_job(2));
+    assert!(plain.ranks.iter().all(|rank| rank.times.is_empty()));
+}
+
+#[test]
+fn a_rank_that_fails_ends_the_iterations_of_all() {
+    let mut worker = worker();
+    let broken = |rank: u32| {
+        let root = if rank == 1 { 7 } else { 0 };
+        let kind = CallKind::Collective {
+            call: NcclCall::Broadcast,
+            send: pointer(rank, false),
+            recv: pointer(rank, true),
+            count: 3,
+            dtype: DType::F32,
+            red: Red::None,
+            root,
+            comm: 0,
+            stream: 0,
+        };
+        vec![call(0, kind)]
+    };
+    let seen = run(&mut worker, Job { timed: Some(Timed { warm_up: 0, iterations: 4 }), ..job(3, 3, broken) });
+    assert_eq!(seen.ended, Ended::Errored);
+    assert!(matches!(seen.ranks[1].end, RankEnd::Error { call: Some(0), .. }), "{:?}", seen.ranks);
 }
 
 fn sum_job(n: u32) -> Job {

@@ -118,6 +118,7 @@ functions! {
     event_create cuEventCreate(out: *mut CUevent, flags: c_uint);
     event_record cuEventRecord(event: CUevent, stream: CUstream);
     event_destroy cuEventDestroy_v2(event: CUevent);
+    event_elapsed cuEventElapsedTime(milliseconds: *mut f32, from: CUevent, to: CUevent);
 }
 
 impl Driver {

@@ -13,6 +13,8 @@ use std::time::Duration;
 
 /// CU_STREAM_NON_BLOCKING: independent of the default stream.
 const NON_BLOCKING: u32 = 1;
+/// CU_EVENT_DEFAULT: with times.
+const TIMES: u32 = 0;
 /// CU_EVENT_DISABLE_TIMING.
 const NO_TIMES: u32 = 2;
 /// The first pause between two queries; each is twice the one before.
@@ -236,11 +238,36 @@ impl CudaEvent {
     ///
     /// A call of the driver fails.
     pub fn new(cuda: &'static Cuda) -> Result<Self, CudaError> {
+        Self::with_flags(cuda, NO_TIMES)
+    }
+
+    /// The same with a time, for [`CudaEvent::seconds_to`].
+    ///
+    /// # Errors
+    ///
+    /// A call of the driver fails.
+    pub fn timed(cuda: &'static Cuda) -> Result<Self, CudaError> {
+        Self::with_flags(cuda, TIMES)
+    }
+
+    fn with_flags(cuda: &'static Cuda, flags: u32) -> Result<Self, CudaError> {
         let context = cuda.current()?;
         let mut raw = std::ptr::null_mut();
         // SAFETY: a place for the answer.
-        unsafe { cuda.driver.event_create(&mut raw, NO_TIMES) }?;
+        unsafe { cuda.driver.event_create(&mut raw, flags) }?;
         Ok(Self { cuda, context, raw })
+    }
+
+    /// Seconds from this event to a later one. Both have times, and their streams have come past them.
+    ///
+    /// # Errors
+    ///
+    /// A call of the driver fails.
+    pub fn seconds_to(&self, later: &CudaEvent) -> Result<f64, CudaError> {
+        let mut milliseconds = 0.0f32;
+        // SAFETY: a place for the answer; both handles live.
+        unsafe { self.cuda.driver.event_elapsed(&mut milliseconds, self.raw, later.raw) }?;
+        Ok(f64::from(milliseconds) * 1e-3)
     }
 }
 

@@ -84,6 +84,7 @@ impl TestCase {
                 .map(|tag| Figure { tag, seconds: 0.001, traffic: None })
                 .collect(),
             answers: Answers::default(),
+            times: Vec::new(),
         };
         Observation {
             ended: Ended::Done,

@@ -1,0 +1,221 @@
+//! `collspec bench`.
+use super::bench_args::{BenchArgs, BenchFormat, operation};
+use super::exit::Exit;
+use super::progress::ProgressDisplay;
+use super::{output, run, terminal};
+use crate::bench::{
+    JsonFrame, Models, Operation, Plan, Request, Row, RowResult, RowSample, Sampler, Table, json, plot,
+};
+use crate::printable::{PrintableWriter, one_line, printable, printable_lines};
+use crate::report::InheritedVariables;
+use crate::signals;
+use crate::suggest::nearest;
+use crate::suite::{CaseSet, ChosenBackend, Error, Forms, Reading};
+use std::collections::HashSet;
+use std::io::{self, BufWriter, Write};
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
+use std::time::{SystemTime, UNIX_EPOCH};
+
+/// Ranks in software if no number is given.
+const SOFT_RANKS: usize = 4;
+
+pub fn bench(args: &BenchArgs) -> anyhow::Result<Exit> {
+    run::warn_of_variables()?;
+    let asked = args.request()?;
+    let options = args.options();
+    let chosen = match options.backend.resolve(&options.workers) {
+        Ok(chosen) => chosen,
+        Err(missing) => {
+            writeln!(terminal::err(), "collspec: {}", printable_lines(&missing.to_string()))?;
+            return Ok(Exit::BACKEND_MISSING);
+        }
+    };
+    let ranks = chosen.machine.as_ref().map_or(SOFT_RANKS, |machine| machine.gpus.devices.len());
+    let (plan, rows) = plan(args, asked, ranks)?;
+    let frame = Frame::new(&chosen, &rows);
+    writeln!(terminal::err(), "{}", one_line(&frame.library))?;
+    let sampler = Sampler::new(options, chosen, plan.timing)?;
+    signals::catch_interrupt();
+    let begun = seconds_since_1970();
+    let (samples, done) = take_samples(&sampler, &rows, plan.samples)?;
+    let results = RowResult::of(&rows, &samples);
+    let frame = frame.json(plan, sampler.version(), (begun, seconds_since_1970()));
+    write_reports(args, &frame, &results)?;
+    if !done {
+        let (taken, all) = (samples.iter().map(Vec::len).sum::<usize>(), rows.len() * frame.samples);
+        writeln!(terminal::err(), "collspec: interrupted after {taken} of {all} measurements; the report has these")?;
+        return Ok(Exit::INTERRUPTED);
+    }
+    Ok(if results.iter().any(RowResult::failed) { Exit::SOME_FAILED } else { Exit::ALL_PASSED })
+}
+
+/// The plan, and its rows: of the operations that are named, or of the files' tables `[bench]`.
+fn plan(args: &BenchArgs, asked: Request, ranks: usize) -> anyhow::Result<(Plan, Vec<Row>)> {
+    let paths: Vec<PathBuf> = args.what.iter().filter(|word| operation(word).is_none()).map(PathBuf::from).collect();
+    if let Some(unknown) = paths.iter().find(|path| path.symlink_metadata().is_err()) {
+        return Err(unknown_word(&unknown.to_string_lossy()));
+    }
+    if paths.is_empty() {
+        let named = args.what.iter().filter_map(|word| operation(word)).collect();
+        let plan = Request { operations: Some(named), ..asked }.plan(ranks)?;
+        let rows = plan.sweep.rows()?;
+        return Ok((plan, rows));
+    }
+    anyhow::ensure!(paths.len() == args.what.len(), "name operations or files, not both");
+    let (mut plans, mut rows): (Vec<Plan>, Vec<Row>) = (Vec::new(), Vec::new());
+    for request in requests(args, &paths)? {
+        let plan = asked.clone().or(request).plan(ranks)?;
+        let how = |plan: &Plan| (plan.timing, plan.samples);
+        if plans.iter().any(|other| how(other) != how(&plan)) {
+            anyhow::bail!(
+                "the files want different numbers of samples or iterations: say --samples, -n and -w, or measure them apart"
+            );
+        }
+        rows.extend(plan.sweep.rows()?);
+        plans.push(plan);
+    }
+    let mut seen = HashSet::new();
+    rows.retain(|row| seen.insert(row.clone()));
+    let plan = plans.into_iter().next().ok_or_else(|| anyhow::anyhow!("there is nothing to measure"))?;
+    Ok((plan, rows))
+}
+
+/// What the files' tables ask for.
+fn requests(args: &BenchArgs, paths: &[PathBuf]) -> anyhow::Result<Vec<Request>> {
+    let reading = Reading { forms: Forms::parse("none").unwrap_or_default(), ..args.options().reading };
+    let suite = CaseSet::open_with(paths, &reading)?;
+    run::show_diagnostics(&suite)?;
+    if !suite.invalid_files.is_empty() {
+        return Err(Error::InvalidFiles(suite.invalid_files.len()).into());
+    }
+    let requests: Vec<Request> = suite.cases.iter().filter_map(|case| case.bench.as_ref()).map(Request::from).collect();
+    if requests.is_empty() {
+        let shown: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+        anyhow::bail!(
+            "no scenario in {} has a table `[bench]`, which says what is measured; without files, name an operation: \
+             collspec bench all_reduce -b 8 -e 128M -f 2",
+            shown.join(", ")
+        );
+    }
+    Ok(requests)
+}
+
+/// A word that is neither an operation nor a path.
+fn unknown_word(word: &str) -> anyhow::Error {
+    let known = Operation::ALL.map(Operation::name);
+    let near = nearest(word, known).map_or_else(|| known.join(", "), |near| format!("did you mean {near}?"));
+    anyhow::anyhow!("there is no operation `{}` to measure, and no such file or folder: {near}", printable(word))
+}
+
+/// Takes all samples, one after the other; false if it was interrupted.
+fn take_samples(sampler: &Sampler, rows: &[Row], number: usize) -> anyhow::Result<(Vec<Vec<RowSample>>, bool)> {
+    let progress = ProgressDisplay::new();
+    progress.begin(rows.len().saturating_mul(number), None);
+    let mut samples: Vec<Vec<RowSample>> = Vec::with_capacity(number);
+    for at in 1..=number {
+        let mut each = |sample: &RowSample| {
+            progress.step(&format!("sample {at} of {number}: {}", sample.row));
+            if signals::is_interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        let taken = sampler.sample(rows, &mut each);
+        if taken.is_err() {
+            progress.end();
+        }
+        samples.push(taken?);
+        if signals::is_interrupted() {
+            break;
+        }
+    }
+    progress.end();
+    let taken: usize = samples.iter().map(Vec::len).sum();
+    Ok((samples, taken == rows.len() * number))
+}
+
+/// What the reports say besides their rows.
+struct Frame {
+    library: String,
+    clock: &'static str,
+    devices: Vec<String>,
+}
+
+impl Frame {
+    fn new(chosen: &ChosenBackend, rows: &[Row]) -> Self {
+        let library = chosen.banner(&InheritedVariables::here());
+        let ranks = rows.iter().map(|row| row.ranks).max().unwrap_or(0);
+        let (clock, devices) = match &chosen.machine {
+            None => ("the host's clock", vec!["soft-cuda".to_owned(); ranks]),
+            Some(machine) => {
+                let used = machine.used(ranks);
+                let name = |rank: usize| used.get(rank % used.len().max(1)).map(|device| device.name.clone());
+                ("CUDA events", (0..ranks).map(|rank| name(rank).unwrap_or_default()).collect())
+            }
+        };
+        Self { library, clock, devices }
+    }
+
+    fn json(self, plan: Plan, version: Option<i32>, time: (u64, u64)) -> JsonFrame {
+        let bears = |name: &str| ["NCCL_", "COLLSPEC_", "CUDA_VISIBLE_DEVICES"].iter().any(|own| name.starts_with(own));
+        let text = |text: std::ffi::OsString| text.to_string_lossy().into_owned();
+        let env = std::env::vars_os().map(|(name, value)| (text(name), text(value)));
+        let mut env: Vec<String> =
+            env.filter(|(name, _)| bears(name)).map(|(name, value)| format!("{name}={value}")).collect();
+        env.sort();
+        JsonFrame {
+            time,
+            args: std::env::args_os().map(text).collect(),
+            env,
+            version: version.unwrap_or(0),
+            library: self.library,
+            timing: plan.timing,
+            clock: self.clock,
+            samples: plan.samples,
+            devices: self.devices,
+        }
+    }
+}
+
+fn write_reports(args: &BenchArgs, frame: &JsonFrame, results: &[RowResult]) -> anyhow::Result<()> {
+    let models = Models::of(results, &args.predict);
+    if let Some(path) = &args.json {
+        write_json(&mut file(path)?, frame, results, &models)?;
+    }
+    if let Some(path) = &args.plot {
+        let (svg, left_out) = plot(&frame.library, results, &Models::nearest(&models, results));
+        file(path)?.write_all(svg.as_bytes())?;
+        if left_out > 0 {
+            writeln!(terminal::err(), "collspec: {} has no room for {left_out} curves", path.display())?;
+        }
+    }
+    let mut to: Box<dyn Write> = match (&args.output, args.format) {
+        (None, BenchFormat::Text) => Box::new(terminal::out()),
+        (None, BenchFormat::Json) => Box::new(BufWriter::new(io::stdout())),
+        (Some(path), BenchFormat::Text) => Box::new(PrintableWriter::new(file(path)?, false)),
+        (Some(path), BenchFormat::Json) => Box::new(file(path)?),
+    };
+    match args.format {
+        BenchFormat::Json => write_json(&mut *to, frame, results, &models)?,
+        BenchFormat::Text => {
+            let JsonFrame { library, timing, clock, samples, .. } = frame;
+            let table = Table { library, timing: *timing, clock, samples: *samples };
+            table.write(&mut *to, results)?;
+            models.iter().try_for_each(|models| models.write(&mut *to))?;
+        }
+    }
+    to.flush()?;
+    Ok(())
+}
+
+fn file(path: &Path) -> anyhow::Result<BufWriter<std::fs::File>> {
+    Ok(BufWriter::new(output::create_file(path)?))
+}
+
+fn write_json(to: &mut dyn Write, frame: &JsonFrame, results: &[RowResult], models: &[Models]) -> anyhow::Result<()> {
+    crate::printable::write_json(to, &json(frame, results, models))?;
+    writeln!(to)?;
+    Ok(to.flush()?)
+}
+
+fn seconds_since_1970() -> u64 {
+    SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
+}

@@ -1,0 +1,114 @@
+//! Times cases one after another on one group of ranks that nothing else has used.
+use super::Runner;
+use super::runner::Ready;
+use super::teardown_failure::attribute_failure;
+use super::time_limits::duration;
+use crate::backend::version_text;
+use crate::job::{Ended, Observation, Timed};
+use crate::judge::{self, Verdict};
+use crate::run::execute::{Again, Executed, Task, execute};
+use crate::run::lock::{self, Locks};
+use crate::run::pool::{KeptSet, Pooled};
+use crate::run::teardown::tear_down;
+use crate::run::{Error, job};
+
+/// Seconds for all iterations of a case if no limit is set: a hang that the software library proves ends at once.
+const ITERATIONS: f64 = 300.0;
+
+/// A worker that was started for this group, with communicators that were made for it. A case with other variables or another
+/// placement than the one before it begins a new worker.
+pub struct TimedGroup<'a> {
+    runner: &'a Runner,
+    worker: Option<Pooled>,
+}
+
+/// What came of a timed case.
+#[derive(Debug)]
+pub struct TimedRun {
+    /// The seconds of each iteration, by rank; empty unless every rank came to its end.
+    pub times: Vec<Vec<f64>>,
+    /// The verdict on the last iteration's results; `None` if it was not to be judged and all went well.
+    pub verdict: Option<Verdict>,
+}
+
+impl Runner {
+    /// A group of ranks of which nothing is started yet.
+    pub fn timed_group(&self) -> TimedGroup<'_> {
+        TimedGroup { runner: self, worker: None }
+    }
+}
+
+impl TimedGroup<'_> {
+    /// Runs a prepared case for its times. `judged`: the results of the last iteration are judged.
+    ///
+    /// # Errors
+    ///
+    /// A worker cannot be started or cannot do what is asked of it.
+    pub fn run(&mut self, ready: &Ready, timed: Timed, judged: bool) -> Result<TimedRun, Error> {
+        let Ready { plan, forecast } = ready;
+        let runner = self.runner;
+        let devices = runner.machine().map(|machine| machine.used(plan.ranks())).unwrap_or_default();
+        let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
+        let mut pooled = self.worker_for(ready)?;
+        let (mut job, map) = job(plan, forecast);
+        job.timed = Some(timed);
+        job.fault = runner.options.fault.to_string();
+        job.reuse = pooled.kept.back().map(|set| set.id);
+        let (initial, limit) = (forecast.initial.as_slice(), duration(runner.options.timeout.unwrap_or(ITERATIONS)));
+        let (again, opening) = (Again::Same, runner.opening_limit());
+        let task = Task { job, initial, map, repeat: 1, again, opening, limit, used_before: false };
+        let mut seen = None;
+        let executed = execute(&mut pooled.worker, task, &mut |observation| {
+            seen = Some(observation);
+            false
+        })?;
+        let (Executed::Complete, Some(observation)) = (executed, seen) else {
+            let why = format!("it died with {}", pooled.worker.end(0));
+            return Err(Error::NoWorker { program: runner.pool.program().path().to_owned(), why });
+        };
+        let (well, reused) = (observation.ended == Ended::Done, observation.reused);
+        let times = if well { times(&observation) } else { Vec::new() };
+        let mut verdict = (judged || !well).then(|| judge::judge_pass_or_fail(plan, forecast, &[observation], None));
+        if well {
+            self.keep(pooled, plan.ranks(), reused, &mut verdict);
+        }
+        Ok(TimedRun { times, verdict })
+    }
+
+    /// The group's worker, or a new one if the case needs another.
+    fn worker_for(&mut self, ready: &Ready) -> Result<Pooled, Error> {
+        let runner = self.runner;
+        let key = runner.worker_key(&ready.plan.case);
+        if let Some(pooled) = self.worker.take().filter(|pooled| pooled.key == key) {
+            return Ok(pooled);
+        }
+        let pooled = runner.pool.fresh(&key)?;
+        let version = pooled.worker.hello.version;
+        runner.version.get_or_init(|| version);
+        match runner.machine().map(|machine| machine.probed.version).filter(|old| *old != version) {
+            Some(probed) => Err(Error::Changed { was: version_text(probed), is: version_text(version) }),
+            None => Ok(pooled),
+        }
+    }
+
+    /// Ends a case. Its communicators are kept for the next one, and those of an earlier case that it did not use are
+    /// destroyed. A worker in which that fails is not used again.
+    fn keep(&mut self, mut pooled: Pooled, ranks: usize, reused: bool, verdict: &mut Option<Verdict>) {
+        pooled.cases += 1;
+        let id = pooled.cases;
+        let unused = pooled.kept.drain(..).map(|set| set.id).filter(|_| !reused).collect();
+        pooled.kept.push_back(KeptSet { id, print: 0, user: String::new() });
+        let ranks = u32::try_from(ranks).unwrap_or(u32::MAX);
+        let finished = tear_down(&mut pooled.worker, ranks, Some(id), unused, self.runner.opening_limit());
+        match (attribute_failure(&finished), verdict) {
+            (None, _) => self.worker = Some(pooled),
+            (Some((outcome, rank, text)), Some(verdict)) => judge::fail_at_teardown(verdict, outcome, rank, text),
+            (Some(_), None) => {}
+        }
+    }
+}
+
+/// The seconds of each iteration, by rank.
+fn times(observation: &Observation) -> Vec<Vec<f64>> {
+    observation.ranks.iter().map(|rank| rank.times.clone()).collect()
+}

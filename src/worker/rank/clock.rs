@@ -1,0 +1,22 @@
+//! Times on the device's own clock.
+use super::{Halt, Rank};
+use crate::backend::TimedEvent;
+
+impl Rank<'_> {
+    /// True if the device's events have times; otherwise times are taken by the host.
+    pub fn has_device_clock(&self) -> bool {
+        self.run.backend.device.has_clock()
+    }
+
+    /// A point in the first stream whose time is known once the stream has come past it.
+    pub fn timestamp(&mut self) -> Result<TimedEvent, Halt> {
+        let event = self.run.backend.device.timed_event()?;
+        self.stream(0)?.record_time(&event)?;
+        Ok(event)
+    }
+
+    /// Seconds from one point to a later one. The stream has come past both.
+    pub fn seconds_between(&self, from: &TimedEvent, to: &TimedEvent) -> Result<f64, Halt> {
+        Ok(from.seconds_to(to)?)
+    }
+}

@@ -1,0 +1,64 @@
+//! Runs a rank's program again and again for its times.
+use super::drive::{HaltAt, run_program};
+use super::rank::Rank;
+use super::session::Run;
+use crate::job::Timed;
+use std::sync::Arc;
+
+/// All iterations of a rank; the last one, which starts from the inputs as they were, leaves the results that are judged.
+pub fn run(run: &Arc<Run>, r: &mut Rank<'_>, timed: Timed) -> Result<(), HaltAt> {
+    let program = &run.job().programs[r.rank];
+    let halt = HaltAt::outside(false);
+    for _ in 0..timed.warm_up {
+        run_program(r, program)?;
+    }
+    r.drain().map_err(&halt)?;
+    let mut times = Vec::new();
+    let repeated = timed.iterations.saturating_sub(1);
+    if repeated > 0 {
+        if r.has_device_clock() {
+            in_a_row(run, r, repeated, &mut times)?;
+        } else {
+            for _ in 0..repeated {
+                times.push(one_by_host(run, r)?);
+            }
+        }
+    }
+    run.meet_again().map_err(&halt)?;
+    r.fill().map_err(&halt)?;
+    if r.has_device_clock() {
+        in_a_row(run, r, 1, &mut times)?;
+    } else {
+        times.push(one_by_host(run, r)?);
+    }
+    run.record_times(r.rank, times);
+    Ok(())
+}
+
+/// One iteration between two looks at the host's clock: from the moment when all ranks of this process are ready to the one when
+/// this rank's streams are empty.
+fn one_by_host(run: &Arc<Run>, r: &mut Rank<'_>) -> Result<f64, HaltAt> {
+    run.meet_again().map_err(HaltAt::outside(false))?;
+    let begun = std::time::Instant::now();
+    run_program(r, &run.job().programs[r.rank])?;
+    r.drain().map_err(HaltAt::outside(false))?;
+    Ok(begun.elapsed().as_secs_f64())
+}
+
+/// Iterations one right after the other on the device, each between two events in the stream.
+fn in_a_row(run: &Arc<Run>, r: &mut Rank<'_>, iterations: u32, times: &mut Vec<f64>) -> Result<(), HaltAt> {
+    let halt = HaltAt::outside(false);
+    run.meet_again().map_err(&halt)?;
+    let mut events = vec![r.timestamp().map_err(&halt)?];
+    for _ in 0..iterations {
+        run_program(r, &run.job().programs[r.rank])?;
+        events.push(r.timestamp().map_err(&halt)?);
+    }
+    r.drain().map_err(&halt)?;
+    for pair in events.windows(2) {
+        if let [from, to] = pair {
+            times.push(r.seconds_between(from, to).map_err(&halt)?);
+        }
+    }
+    Ok(())
+}
