@@ -73,7 +73,7 @@ pub mod internals {
     }
 
     #[cfg(feature = "cli")]
-    rooms! { audit bench stats }
+    rooms! { audit bench compare record stats }
     rooms! { backend child expr job judge library num ops oracle plan printable report run scenario suite }
     pub use crate::enter::enter_with;
 }

@@ -18,7 +18,7 @@ use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// Ranks in software if no number is given.
-const SOFT_RANKS: usize = 4;
+pub const SOFT_RANKS: usize = 4;
 
 pub fn bench(args: &BenchArgs) -> anyhow::Result<Exit> {
     run::warn_of_variables()?;
@@ -51,7 +51,11 @@ pub fn bench(args: &BenchArgs) -> anyhow::Result<Exit> {
 }
 
 /// The plan, and its rows: of the operations that are named, or of the files' tables `[bench]`.
-fn plan(args: &BenchArgs, asked: Request, ranks: usize) -> anyhow::Result<(Plan, Vec<Row>)> {
+///
+/// # Errors
+///
+/// A word that is neither an operation nor a file, files without such tables, or values that make no rows.
+pub fn plan(args: &BenchArgs, asked: Request, ranks: usize) -> anyhow::Result<(Plan, Vec<Row>)> {
     let paths: Vec<PathBuf> = args.what.iter().filter(|word| operation(word).is_none()).map(PathBuf::from).collect();
     if let Some(unknown) = paths.iter().find(|path| path.symlink_metadata().is_err()) {
         return Err(unknown_word(&unknown.to_string_lossy()));

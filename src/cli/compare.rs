@@ -1,18 +1,23 @@
 //! `collspec compare`.
+use super::args::{Args, Command};
+use super::bench::{SOFT_RANKS, plan};
 use super::compare_args::CompareArgs;
 use super::exit::Exit;
 use super::progress::ProgressDisplay;
 use super::{output, reports, run, terminal};
+use crate::bench::{Plan, Row};
 use crate::compare::accepted::{Accepted, AcceptedError, to_accept};
 use crate::compare::report::{Context as ReportedComparison, write};
+use crate::compare::speed::measure;
 use crate::compare::{
     Comparison, FirstFailures, GateVerdict, Observer, Repetition, Side, SideError, compare, measure_footprints,
 };
 use crate::printable::{one_line, printable_lines};
 use crate::report::{Event, GithubPlaces};
 use crate::suite::options::cores;
-use crate::suite::{CaseSet, Error};
+use crate::suite::{CaseSet, ChosenBackend, Error};
 use anyhow::Context;
+use clap::Parser;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::Path;
@@ -33,6 +38,7 @@ pub fn compare_libraries(args: &CompareArgs) -> anyhow::Result<Exit> {
         (Ok(base), Ok(candidate)) => (base, candidate),
         (Err(error), _) | (_, Err(error)) => return missing_side(error),
     };
+    let bench = args.bench.as_deref().map(|text| timed(text, &base, &candidate)).transpose()?;
     let cases = cases(args, &base, &candidate)?;
     let mut progress = Progress(ProgressDisplay::new());
     if !args.no_footprint {
@@ -47,6 +53,11 @@ pub fn compare_libraries(args: &CompareArgs) -> anyhow::Result<Exit> {
     };
     let (mut comparison, failures) =
         compare((&args.base.text, &base), (&args.candidate.text, &candidate), &cases, &repetition, &mut progress)?;
+    if let Some((plan, rows)) = &bench {
+        progress.part(&format!("speed: {} rows, {} samples of each side and of the control", rows.len(), plan.samples));
+        progress.0.begin(rows.len().saturating_mul(plan.samples).saturating_mul(3), None);
+        comparison.speed = measure(&base, &candidate, plan, rows, &mut |row| progress.0.step(&row.to_string()))?;
+    }
     progress.0.end();
     let stale = accepted.and_then(|accepted| accepted.apply(&mut comparison).err());
     let verdict = comparison.verdict(args.at_least.get(), args.bits);
@@ -62,6 +73,32 @@ pub fn compare_libraries(args: &CompareArgs) -> anyhow::Result<Exit> {
         GateVerdict::Worse { .. } => Exit::SOME_FAILED,
         GateVerdict::NoVerdict { .. } => Exit::NO_VERDICT,
     })
+}
+
+/// Samples of each side if `--bench` does not say how many.
+const SAMPLES: u32 = 10;
+
+/// What `--bench` asks for.
+fn timed(text: &str, base: &Side, candidate: &Side) -> anyhow::Result<(Plan, Vec<Row>)> {
+    let words = shlex::split(text).context("--bench: a quote is not closed")?;
+    let words = ["collspec", "bench"].map(str::to_owned).into_iter().chain(words);
+    let parsed = Args::try_parse_from(words).map_err(|error| anyhow::anyhow!("--bench: {}", error.render()))?;
+    let Command::Bench(mut bench) = parsed.command else {
+        anyhow::bail!("--bench: expected what `collspec bench` takes")
+    };
+    let (Side::Live { chosen: ours, .. }, Side::Live { chosen: theirs, .. }) = (base, candidate) else {
+        anyhow::bail!("--bench needs two libraries: a recorded run cannot be timed again")
+    };
+    let elsewhere = bench.library.nccl.is_some() || bench.library.driver.is_some() || bench.output.is_some();
+    anyhow::ensure!(
+        !elsewhere && bench.plot.is_none() && bench.json.is_none(),
+        "--bench says what is measured; libraries and reports are those of `collspec compare`"
+    );
+    bench.samples.get_or_insert(SAMPLES);
+    let devices =
+        |chosen: &ChosenBackend| chosen.machine.as_ref().map_or(SOFT_RANKS, |machine| machine.gpus.devices.len());
+    let asked = bench.request()?;
+    plan(&bench, asked, devices(ours).min(devices(theirs)))
 }
 
 fn missing_side(error: SideError) -> anyhow::Result<Exit> {

@@ -13,6 +13,7 @@ use std::path::PathBuf;
 
 /// Headings of the help.
 const SIDES: &str = "What is compared";
+const SPEED: &str = "Speed";
 const GATE: &str = "What counts";
 
 /// Run the same scenarios on two NCCL libraries and say what changed.
@@ -85,6 +86,14 @@ pub struct CompareArgs {
     /// Time limit for making communicators and filling buffers, and for destroying communicators, in seconds [default: 60].
     #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
     pub opening_timeout: Option<f64>,
+
+    /// Measure the speed of both too: what `collspec bench` measures, in one argument, for example
+    /// `--bench "all_reduce all_gather -b 1K -e 64M -f 4"`, or files with a table `[bench]`.
+    ///
+    /// Samples are taken in turn, 10 of each side if the argument does not say `--samples`, and as many again of the base, which
+    /// is compared with itself: what the base differs from itself by is no difference of the candidate.
+    #[arg(long, value_name = "WHAT", help_heading = SPEED)]
+    pub bench: Option<String>,
 
     /// Every change counts as worse: other results that are right, and other error codes and texts, too.
     #[arg(long, help_heading = GATE)]

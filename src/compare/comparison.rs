@@ -3,6 +3,7 @@ use super::change::{Change, Meaning};
 use super::classify::compare_rates;
 use super::library_changes::LibraryChange;
 use super::seen::Seen;
+use super::speed::Speed;
 use crate::judge::Verdict;
 use crate::record::Header;
 use crate::scenario::Case;
@@ -25,6 +26,9 @@ pub struct Comparison {
     pub starts: Option<StartRates>,
     /// The cases by name.
     pub rows: Vec<Row>,
+    /// How fast the candidate is, if that was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub speed: Option<Speed>,
 }
 
 /// What a side was.
@@ -158,7 +162,7 @@ impl Comparison {
         starts: Option<StartRates>,
         library: Vec<LibraryChange>,
     ) -> Self {
-        Self { base, candidate, library, starts, rows }
+        Self { base, candidate, library, starts, rows, speed: None }
     }
 
     /// How many cases have each change, in the order of reports.
@@ -190,6 +194,7 @@ impl Comparison {
         if changes_count {
             worse += self.count_of(Meaning::Changed);
         }
+        worse += self.speed.as_ref().map_or(0, Speed::worse);
         if worse > 0 {
             return GateVerdict::Worse { changes: worse };
         }
@@ -214,6 +219,9 @@ impl Comparison {
             if side.cut_short {
                 reasons.push(format!("the recording of the {name} has no end: its run was cut short"));
             }
+        }
+        if let Some(why) = self.speed.as_ref().and_then(Speed::no_verdict) {
+            reasons.push(format!("speed: {why}"));
         }
         if reasons.is_empty() { GateVerdict::NothingWorse } else { GateVerdict::NoVerdict { reasons } }
     }

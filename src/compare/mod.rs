@@ -8,6 +8,7 @@
 //! | `change`, `classify` | what changed in a case |
 //! | `library_changes`, `structures` | what changed in the library itself |
 //! | `footprints`, `footprint_changes` | what each library costs a process and changes in it, and what changed in that |
+//! | `speed` | how fast both are |
 //! | `accepted` | changes that a file accepts |
 //! | `comparison` | all of it, and the verdict |
 pub mod accepted;
@@ -21,6 +22,7 @@ mod library_changes;
 pub mod report;
 mod seen;
 mod side;
+pub mod speed;
 mod structures;
 
 pub use change::{Change, Meaning};

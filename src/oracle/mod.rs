@@ -43,4 +43,4 @@ pub use families::FamilySet;
 pub use families::{Rounding, Scale, Shape};
 pub use fingerprint::Fingerprint;
 pub use forecast::Forecast;
-pub use order_map::{OrderMap, ResultOrder};
+pub use order_map::ResultOrder;

@@ -48,6 +48,8 @@ mod pairs_of_factors;
 mod placements;
 // Two libraries are compared, and the exit code says whether anything got worse.
 mod compare;
+// What a fault of the candidate breaks is worse, and nothing else has changed.
+mod compare_faults;
 // A plan has the calls, places, order and foresight that a scenario means.
 mod plans;
 // The plan refuses exactly the programs in which two uses of the same bytes have no order.

@@ -1,4 +1,5 @@
 //! A comparison as text: changes first, worse ones before others, then what was looked at, and the verdict.
+use super::speed::write_speed;
 use crate::compare::{Change, Comparison, GateVerdict, Meaning, Row, SideSummary};
 use crate::plan::cost::number;
 use crate::printable::one_line;
@@ -37,6 +38,9 @@ pub fn write_human(
     }
     report.accepted()?;
     report.looked_at()?;
+    if let Some(speed) = &comparison.speed {
+        write_speed(report.to, speed, styles)?;
+    }
     report.verdict(verdict)
 }
 

@@ -22,6 +22,9 @@ pub fn write_json_lines(to: &mut dyn Write, comparison: &Comparison, verdict: &G
     if let Some(starts) = &comparison.starts {
         line(json!({ "starts": starts, "change": starts.change() }))?;
     }
+    if let Some(speed) = &comparison.speed {
+        line(json!({ "speed": speed }))?;
+    }
     for row in &comparison.rows {
         line(json!(row))?;
     }

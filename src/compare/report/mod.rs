@@ -4,6 +4,7 @@ mod html;
 mod human;
 mod json;
 mod junit;
+mod speed;
 
 use super::{Comparison, FirstFailures, GateVerdict};
 use crate::report::shell::quote_if_needed;

@@ -25,5 +25,7 @@ mod write;
 
 pub use compare::{OrderChange, compare, describe_change};
 pub(crate) use find::{MapBudget, has_order, order_map};
-pub use map::{Explanation, OrderMap, OrderRun, Pattern, ResultOrder};
+#[cfg(any(test, feature = "internals"))]
+pub use map::Pattern;
+pub use map::{Explanation, OrderMap, OrderRun, ResultOrder};
 pub(crate) use trial::Columns;

@@ -1,0 +1,107 @@
+//! How fast both libraries are: samples taken in turn, and a control of the base against itself.
+use super::side::Side;
+use crate::bench::comparison::{Comparison as Timed, SpeedVerdict, pairs};
+use crate::bench::{Plan, Row, RowSample, Sampler};
+use crate::run::Error;
+use crate::stats::geometric_mean;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+/// How fast the candidate is compared with the base.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Speed {
+    /// The rows, and what they say together.
+    pub timed: Timed,
+    /// Rows that the base ran well in every sample and the candidate did not, with the reason.
+    pub failed: Vec<String>,
+}
+
+impl Speed {
+    /// Number of rows in which the candidate is worse.
+    pub fn worse(&self) -> usize {
+        let slower = if self.timed.verdict.is_worse() { self.timed.count(is_slower) } else { 0 };
+        slower + self.failed.len()
+    }
+
+    /// Why nothing can be said, if so.
+    pub fn no_verdict(&self) -> Option<&str> {
+        match &self.timed.verdict {
+            SpeedVerdict::NoVerdict(why) => Some(why),
+            _ => None,
+        }
+    }
+
+    /// The geometric mean of the rows' ratios.
+    pub fn mean_ratio(&self) -> Option<f64> {
+        let ratios: Vec<f64> = self.timed.rows.iter().filter_map(|row| row.ratio.map(|ratio| ratio.estimate)).collect();
+        geometric_mean(&ratios)
+    }
+}
+
+fn is_slower(change: &crate::bench::comparison::Change) -> bool {
+    *change == crate::bench::comparison::Change::Slower
+}
+
+/// Takes the plan's samples of these rows on both sides; `each` is told of every measurement.
+///
+/// # Errors
+///
+/// A side is a recording, or a worker cannot be started.
+pub fn measure(
+    base: &Side,
+    candidate: &Side,
+    plan: &Plan,
+    rows: &[Row],
+    each: &mut dyn FnMut(&Row),
+) -> Result<Option<Speed>, Error> {
+    let sampler = |side: &Side| match side {
+        Side::Live { chosen, options, .. } => {
+            Sampler::new((**options).clone(), (**chosen).clone(), plan.timing).map(Some)
+        }
+        Side::Recorded(_) => Ok(None),
+    };
+    let (Some(ours), Some(theirs)) = (sampler(base)?, sampler(candidate)?) else { return Ok(None) };
+    let mut take = |sampler: &Sampler| {
+        sampler.sample(rows, &mut |sample| {
+            each(&sample.row);
+            ControlFlow::Continue(())
+        })
+    };
+    let (mut first, mut second, mut control) = (Vec::new(), Vec::new(), Vec::new());
+    for round in 0..plan.samples {
+        // The base is sampled before and after the candidate, so that both pairs stand next to each other in time.
+        let (before, between, after) = (take(&ours)?, take(&theirs)?, take(&ours)?);
+        second.push(between);
+        let (of_pair, of_control) = if round % 2 == 0 { (before, after) } else { (after, before) };
+        first.push(of_pair);
+        control.push(of_control);
+    }
+    let timed = Timed::of(&pairs(&first, &second), &pairs(&first, &control));
+    Ok(Some(Speed { timed, failed: failed(&first, &control, &second) }))
+}
+
+/// The rows that fail on the candidate alone.
+fn failed(first: &[Vec<RowSample>], control: &[Vec<RowSample>], candidate: &[Vec<RowSample>]) -> Vec<String> {
+    let troubled = |samples: &[Vec<RowSample>]| -> BTreeSet<String> {
+        samples
+            .iter()
+            .flatten()
+            .filter(|sample| sample.outcome.trouble().is_some())
+            .map(|s| s.row.to_string())
+            .collect()
+    };
+    let base: BTreeSet<String> = troubled(first).union(&troubled(control)).cloned().collect();
+    let mut seen = BTreeSet::new();
+    let mut failed = Vec::new();
+    for sample in candidate.iter().flatten() {
+        let name = sample.row.to_string();
+        if let Some(why) = sample.outcome.trouble()
+            && !base.contains(&name)
+            && seen.insert(name.clone())
+        {
+            failed.push(format!("{name}: {why}"));
+        }
+    }
+    failed
+}
