@@ -8,7 +8,7 @@ use crate::suite::{BackendChoice, BackendRequest, Reading, RunOptions};
 use clap::Args as ClapArgs;
 use soft_nccl::Connect;
 use soft_nccl::fault::FaultMode as Fault;
-use std::num::NonZeroU32;
+use std::num::{NonZeroU32, NonZeroUsize};
 use std::path::PathBuf;
 
 /// Make a failing case smaller while it still fails in the same way.
@@ -76,6 +76,10 @@ pub struct MinimizeArgs {
     #[arg(long, value_name = "WHEN", help_heading = SOFTWARE)]
     pub connect: Option<Connect>,
 
+    /// Put the software library's ranks on machines of N (soft backend).
+    #[arg(long, value_name = "N", help_heading = SOFTWARE)]
+    pub ranks_per_node: Option<NonZeroUsize>,
+
     /// Give the software library this deliberate bug.
     #[arg(long, value_name = "FAULT", value_parser = fault, help_heading = SOFTWARE)]
     pub fault: Option<Fault>,
@@ -103,6 +107,7 @@ impl MinimizeArgs {
             seed: self.seed,
             eager: self.eager,
             connect: self.connect,
+            ranks_per_node: self.ranks_per_node,
             fault: self.fault.unwrap_or_default(),
             placement: self.placement,
             reading,

@@ -136,7 +136,10 @@ mod tests {
     use crate::cli::args::{Args, Command};
     use clap::Parser;
 
-    fn parsed(words: &str) -> Result<(Vec<(ReportFormat, Option<String>)>, bool), String> {
+    /// Formats with their files, and whether the text goes to the standard output.
+    type Parsed = (Vec<(ReportFormat, Option<String>)>, bool);
+
+    fn parsed(words: &str) -> Result<Parsed, String> {
         let words = ["collspec", "run"].into_iter().chain(words.split_whitespace());
         let args = Args::try_parse_from(words).map_err(|error| error.to_string())?;
         let Command::Run(run) = args.command else { unreachable!("the words begin with `run`") };

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 #[test]
 fn a_document_is_written_as_people_write_it() {
-    let text = "description = \"a \\\"b\\\"\"\nworld_size = 2\nenv.NCCL_ALGO = \"Ring\"\ninputs.x = { count = 1, each = \"rank\" }\n\
+    let text = "description = 'a \"b\"'\nworld_size = 2\nenv.NCCL_ALGO = \"Ring\"\ninputs.x = { count = 1, each = \"rank\" }\n\
                 steps = [\n  { op = \"group\", steps = [{ op = \"all_reduce\", in = \"x\", out = \"y\" }] },\n]\nexpect.y = [[1.0], [nan]]\n";
     let document = Document::read(text);
     assert_eq!(document.to_string(), text);

@@ -54,7 +54,7 @@ fn there_are_ten_annotations_at_most_and_the_last_says_how_many_more() {
 #[test]
 fn nothing_foreign_ends_a_command_or_begins_one() {
     let hostile = "x\r\n::add-mask::y%0A::error::z\u{1b}[8m,:";
-    let mut file = Vec::from(annotations(&[failed("a", hostile)], GithubPlaces::default()));
+    let mut file = annotations(&[failed("a", hostile)], GithubPlaces::default());
     let source = SourceFile { path: "b,c:%\n.toml".into(), text: "x".into() };
     let diagnostics = vec![Diagnostic::new(Span { start: 0, end: 1 }, hostile)];
     let invalid = Event::FileInvalid { file: source.into(), name: "b".into(), diagnostics };
