@@ -1,8 +1,7 @@
 //! Measures what the libraries of both sides cost a process, in turn.
 use super::execute::Observer;
 use super::side::Side;
-use crate::footprint::{Footprint, Measurement, Request};
-use crate::record::{PROCESSES, footprint_request, measure_once};
+use crate::record::{Measuring, PROCESSES};
 use crate::run::{Error, proof};
 
 /// Measures the sides that are libraries, in new processes, so that what drifts with time meets both alike.
@@ -11,10 +10,10 @@ use crate::run::{Error, proof};
 ///
 /// A process has loaded another library than the one that was asked for, or several.
 pub fn measure_footprints(base: &mut Side, candidate: &mut Side, observer: &mut dyn Observer) -> Result<(), Error> {
-    let mut sides: Vec<(Request, Vec<Result<Measurement, String>>, &mut Side)> = [base, candidate]
+    let mut sides: Vec<(Measuring, &mut Side)> = [base, candidate]
         .into_iter()
         .filter_map(|side| match side {
-            Side::Live { chosen, options, .. } => Some((footprint_request(chosen, options), Vec::new(), side)),
+            Side::Live { chosen, options, .. } => Some((Measuring::new(chosen, options), side)),
             Side::Recorded(_) => None,
         })
         .collect();
@@ -23,11 +22,11 @@ pub fn measure_footprints(base: &mut Side, candidate: &mut Side, observer: &mut 
     }
     observer.part(&format!("what each library costs a process, in {PROCESSES} processes each"));
     for _ in 0..PROCESSES {
-        sides.iter_mut().for_each(|(request, results, _)| measure_once(request, results));
+        sides.iter_mut().for_each(|(measuring, _)| measuring.once());
         sides.reverse();
     }
-    for (request, results, side) in sides {
-        let footprint = Footprint::of(request.ranks, results);
+    for (measuring, side) in sides {
+        let footprint = measuring.done();
         let Side::Live { chosen, header, .. } = side else { continue };
         if !footprint.loaded.is_empty() {
             proof::check(&chosen.backend, Some(&footprint.mapped()))?;

@@ -1,7 +1,8 @@
 //! Measures what a library costs a process and changes in it, for a run's header.
-use crate::backend::cuda::DriverState;
+use crate::backend::cuda::DeviceInfo;
 use crate::footprint::{Footprint, Measurement, Request, ask};
 use crate::run::Backend;
+use crate::run::lock::{self, Locks};
 use crate::suite::{ChosenBackend, RunOptions};
 use std::time::Duration;
 
@@ -20,45 +21,65 @@ const MOST_RANKS: usize = 2;
 const LARGEST: u64 = 64 << 20;
 const LARGEST_IN_SOFTWARE: u64 = 1 << 20;
 
-/// What to measure of a backend with these options.
-pub fn footprint_request(chosen: &ChosenBackend, options: &RunOptions) -> Request {
-    let library = match &chosen.backend {
-        Backend::Soft => None,
-        Backend::Nccl { library, .. } => Some(library.clone()),
-    };
-    let machine = chosen.machine.as_deref();
-    let devices = machine.map_or(MOST_RANKS, |machine| match machine.gpus.state {
-        DriverState::Devices(count) => count,
-        _ => machine.gpus.devices.len(),
-    });
-    let on_gpus = machine.is_some_and(|machine| machine.gpus.standin.is_none());
-    let mut variables = chosen.backend.env();
-    // A worker's variable would make the process that measures a worker's.
-    variables.retain(|(name, _)| name != crate::child::LIBRARY);
-    variables.extend(options.variables.iter().cloned());
-    variables.extend(options.soft_variables());
-    Request {
-        library,
-        ranks: devices.clamp(1, MOST_RANKS),
-        largest: if on_gpus { LARGEST } else { LARGEST_IN_SOFTWARE },
-        limit: Duration::try_from_secs_f64(options.opening_timeout.unwrap_or(LIMIT)).unwrap_or(Duration::MAX),
-        variables,
-        workers: options.workers.clone(),
-    }
+/// The measuring of a library, process by process.
+pub struct Measuring {
+    request: Request,
+    /// The devices of the ranks.
+    devices: Vec<DeviceInfo>,
+    results: Vec<Result<Measurement, String>>,
 }
 
-/// Measures once more, in a new process, unless enough was measured or too much failed.
-pub fn measure_once(request: &Request, so_far: &mut Vec<Result<Measurement, String>>) {
-    if so_far.len() < PROCESSES && so_far.iter().filter(|result| result.is_err()).count() < MOST_FAILURES {
-        let cycles = if so_far.len() < WITH_CYCLES { CYCLES } else { 0 };
-        so_far.push(ask(request, cycles));
+impl Measuring {
+    /// Of a backend with these options; nothing is started yet.
+    pub fn new(chosen: &ChosenBackend, options: &RunOptions) -> Self {
+        let library = match &chosen.backend {
+            Backend::Soft => None,
+            Backend::Nccl { library, .. } => Some(library.clone()),
+        };
+        let machine = chosen.machine.as_deref();
+        let ranks = machine.map_or(MOST_RANKS, |machine| machine.gpus.devices.len()).clamp(1, MOST_RANKS);
+        let on_gpus = machine.is_some_and(|machine| machine.gpus.standin.is_none());
+        let mut variables = chosen.backend.env();
+        // A worker's variable would make the process that measures a worker's.
+        variables.retain(|(name, _)| name != crate::child::LIBRARY);
+        variables.extend(options.variables.iter().cloned());
+        variables.extend(options.soft_variables());
+        let request = Request {
+            library,
+            ranks,
+            largest: if on_gpus { LARGEST } else { LARGEST_IN_SOFTWARE },
+            limit: Duration::try_from_secs_f64(options.opening_timeout.unwrap_or(LIMIT)).unwrap_or(Duration::MAX),
+            variables,
+            workers: options.workers.clone(),
+        };
+        let devices = machine.map(|machine| machine.used(ranks).to_vec()).unwrap_or_default();
+        Self { request, devices, results: Vec::new() }
+    }
+
+    /// Measures once more, in a new process, unless enough was measured or too much failed.
+    pub fn once(&mut self) {
+        let failures = self.results.iter().filter(|result| result.is_err()).count();
+        if self.results.len() >= PROCESSES || failures >= MOST_FAILURES {
+            return;
+        }
+        let cycles = if self.results.len() < WITH_CYCLES { CYCLES } else { 0 };
+        // Times and memory are those of the library only if nobody else of this program is on the devices.
+        let result = match Locks::take(&lock::folder(), &self.devices) {
+            Ok(_locks) => ask(&self.request, cycles),
+            Err(error) => Err(format!("the devices cannot be locked: {error}")),
+        };
+        self.results.push(result);
+    }
+
+    /// What was measured.
+    pub fn done(self) -> Footprint {
+        Footprint::of(self.request.ranks, self.results)
     }
 }
 
 /// Measures a library that stands alone.
 pub fn measure(chosen: &ChosenBackend, options: &RunOptions) -> Footprint {
-    let request = footprint_request(chosen, options);
-    let mut results = Vec::new();
-    (0..PROCESSES).for_each(|_| measure_once(&request, &mut results));
-    Footprint::of(request.ranks, results)
+    let mut measuring = Measuring::new(chosen, options);
+    (0..PROCESSES).for_each(|_| measuring.once());
+    measuring.done()
 }

@@ -10,7 +10,7 @@ mod read;
 mod tests;
 mod write;
 
-pub use footprint::{PROCESSES, footprint_request, measure, measure_once};
+pub use footprint::{Measuring, PROCESSES, measure};
 pub use read::{ReadError, is_recording, read};
 pub use write::RecordingWriter;
 

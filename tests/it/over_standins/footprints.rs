@@ -30,7 +30,7 @@ fn what_a_library_leaves_behind_and_changes_is_called_by_its_name_and_nothing_el
         ("leak-descriptor", "descriptors left behind"),
         ("leak-thread", "threads left behind"),
         ("set-variable=NCCL_CHANGED", "changed variable NCCL_CHANGED"),
-        ("slow-init=2500", "init time"),
+        ("slow-init=900", "init time"),
         ("crash-destroy", "measuring"),
     ] {
         let home = home(SUM);
@@ -43,7 +43,7 @@ fn what_a_library_leaves_behind_and_changes_is_called_by_its_name_and_nothing_el
 #[test]
 fn the_report_says_how_much_is_left_behind_and_by_what() {
     let home = home(SUM);
-    let candidate = library(&home, "candidate", "leak=1048576; leak-thread; slow-init=2500");
+    let candidate = library(&home, "candidate", "leak=1048576; leak-thread; slow-init=900");
     let run = compare(&home, &candidate, &["--runs", "1", "--starts", "0"]);
     for words in [
         "the candidate leaves behind 2 MiB of device memory with each communicator of 2 ranks, 8 times in a row; the base at most",
