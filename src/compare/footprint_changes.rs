@@ -130,10 +130,13 @@ fn breakdown(base: &Footprint, candidate: &Footprint) -> String {
     if parts.is_empty() { String::new() } else { format!("; in seconds: {}", parts.join(", ")) }
 }
 
+/// An amount in each process.
+type Amounts<'a> = &'a [i64];
+
 fn amounts(base: &Footprint, candidate: &Footprint, changes: &mut Vec<LibraryChange>) {
     let (device, host) = ("device memory", "host memory");
     let (init, call) = ("after init", "after the first call");
-    let bytes: [(&str, &str, i64, &[i64], &[i64]); 4] = [
+    let bytes: [(&str, &str, i64, Amounts<'_>, Amounts<'_>); 4] = [
         (device, init, TOLD_DEVICE_BYTES, &base.device_bytes_after_init, &candidate.device_bytes_after_init),
         (device, call, TOLD_DEVICE_BYTES, &base.device_bytes_after_call, &candidate.device_bytes_after_call),
         (host, init, TOLD_HOST_BYTES, &base.host_bytes_after_init, &candidate.host_bytes_after_init),
