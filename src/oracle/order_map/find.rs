@@ -3,7 +3,7 @@
 //! Every way to explain a result is tried within a budget of additions, so that the same bits always have the same map.
 use super::computing::{Computing, prepare};
 use super::map::OrderMap;
-use super::named_orders::{ALL_CHAINS_RANKS, all_chains, grouped_orders, named_orders};
+use super::named_orders::{ALL_CHAINS_RANKS, all_chains, double_trees, grouped_orders, named_orders};
 use super::ring::{ELEMENTS_PER_RUN, FoundRing, find_ring};
 use super::shapes::Order;
 use super::trial::{Columns, Spent, Trial};
@@ -20,6 +20,9 @@ const RESULT_ADDITIONS: u64 = 4_000_000;
 const ADDITIONS_PER_ELEMENT: u64 = 8;
 /// Most runs of a map whose orders follow no pattern.
 const MOST_RUNS: usize = 4096;
+
+/// Telling elements from which on two halves are known to be those of a double tree.
+const TELLING_OF_DOUBLE_TREE: usize = 12;
 
 /// The additions that the order maps of a case may still take.
 #[derive(Debug)]
@@ -104,6 +107,9 @@ impl Finder<'_, '_> {
         {
             return Ok(Found::Ring(ring));
         }
+        if let Some(runs) = self.double_tree()? {
+            return Ok(Found::Runs(runs));
+        }
         let runs = self.runs(&named)?;
         let is_double_tree = |runs: &Vec<FoundRun>| is_double_tree(self.ranks, runs, self.computings);
         if self.ranks < 4 || self.ranks as usize > ALL_CHAINS_RANKS || runs.as_ref().is_ok_and(is_double_tree) {
@@ -123,6 +129,29 @@ impl Finder<'_, '_> {
         }
         let all: Vec<Candidate> = named.into_iter().chain(chains).collect();
         Ok(self.runs(&all)?.map_or_else(Found::Nothing, Found::Runs))
+    }
+
+    /// The double binary tree whose trees explain a half each.
+    fn double_tree(&mut self) -> Result<Option<Vec<FoundRun>>, Spent> {
+        let columns = self.trial.columns;
+        let (middle, end) = (columns.index(columns.len().div_ceil(2)), columns.telling.len());
+        if end < TELLING_OF_DOUBLE_TREE {
+            return Ok(None);
+        }
+        for (number, computing) in self.computings.iter().enumerate().filter(|(_, computing)| !computing.grouped) {
+            for [first, second] in double_trees(self.ranks) {
+                if self.trial.first_failure(0..middle, computing, &first)?.is_none()
+                    && self.trial.first_failure(middle..end, computing, &second)?.is_none()
+                {
+                    let run = |from, order| FoundRun {
+                        from,
+                        candidate: Candidate { computing: number, order: Rc::new(order) },
+                    };
+                    return Ok(Some(vec![run(0, first), run(middle, second)]));
+                }
+            }
+        }
+        Ok(None)
     }
 
     /// These orders in every way of computing, and groups of ranks where sums of groups are rounded.

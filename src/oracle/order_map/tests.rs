@@ -422,6 +422,26 @@ fn a_boundary_is_known_up_to_elements_that_both_runs_explain() {
 }
 
 #[test]
+fn few_elements_are_said_to_tell_too_little() {
+    // One element of 40 rounds, and to the same value in every order.
+    let mut inputs: Inputs = vec![vec![1.0; 40]; 3];
+    for (values, value) in inputs.iter_mut().zip([16_777_216.0, 4.0, 0.5]) {
+        values[7] = value;
+    }
+    let result: Vec<f32> = (0..40).map(|i| chain(&inputs, &[0, 1, 2], i)).collect();
+    let map = map_of(ReduceKind::Sum, &inputs, &result);
+    assert_eq!((map.name.as_str(), map.telling), ("any order (too few elements tell)", 1));
+}
+
+#[test]
+fn halves_of_few_elements_are_those_of_a_double_tree() {
+    let inputs = random_inputs(8, 16, 5);
+    let turn = |i: usize| move |rank: usize| if i < 8 { rank } else { 7 - rank };
+    let result: Vec<f32> = (0..16).map(|i| tree(&inputs, &tree_of_eight, &turn(i), 0, i)).collect();
+    assert_eq!(map_of(ReduceKind::Sum, &inputs, &result).name, "double binary tree (halves of 8)");
+}
+
+#[test]
 fn maps_read_back() {
     let inputs = random_inputs(4, 100, 2);
     let map = map_of(ReduceKind::Sum, &inputs, &ring_sums(&inputs, &[0, 1, 2, 3], &[100], 25));

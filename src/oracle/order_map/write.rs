@@ -203,7 +203,12 @@ fn write_runs(
         written.explanations = vec![explanation];
         runs.iter_mut().for_each(|run| run.explanation = 0);
         written.runs.iter_mut().for_each(|run| run.1 = 0);
-        let why = if ranks == 2 { " (two ranks)" } else { "" };
+        let is_wide = computing.is_some_and(Computing::is_wide);
+        let why = match ranks {
+            2 => " (two ranks)",
+            _ if is_wide => "",
+            _ => " (too few elements tell)",
+        };
         (Pattern::AnyOrder, format!("any order{why}{words}"))
     } else if let [name] = order_names.as_slice() {
         let others = runs.iter().any(|run| !run.others.is_empty());
