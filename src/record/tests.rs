@@ -1,7 +1,7 @@
 //! Recordings are read as they were written, and files that are none are refused.
 use super::read::from_lines;
 use super::*;
-use crate::judge::{BufferHashes, CallError, ContentHash};
+use crate::judge::{BufferHashes, CallError, ContentHash, Lane};
 use crate::report::{Event, Reporter};
 use crate::suite::fixture;
 use std::sync::Arc;
@@ -94,4 +94,36 @@ fn anything_else_is_refused_with_its_line() {
     assert!(odd.starts_with("x, line 2: unknown variant `good`"), "{odd}");
     assert!(refused(line(0) + "nothing\n").starts_with("x, line 2: "));
     assert!(refused("{\"collspec_recording\":1}\n".into()).starts_with("x, line 1: missing field"));
+}
+
+/// A recording as collspec 0.1.0 wrote it. The file must never change, and every later version must read it.
+#[test]
+fn a_recording_of_format_1_is_read_for_ever() {
+    let bytes = include_bytes!("../../tests/recordings/version-1.jsonl");
+    assert_eq!(String::from(ContentHash::of(bytes)), "fe81633c08b8938b");
+    let recording = from_lines(bytes.as_slice(), "version-1.jsonl").unwrap();
+    assert_eq!((recording.header.collspec_recording, recording.header.seed), (1, 7));
+    assert_eq!(
+        (recording.header.library.backend.as_str(), recording.header.library.version.as_str()),
+        ("soft", "2.30.7")
+    );
+    assert!(recording.header.library.functions.contains(&"ncclAllReduce".to_owned()));
+    assert!(recording.header.footprint.as_ref().is_some_and(|footprint| !footprint.init_seconds.is_empty()));
+    assert_eq!(recording.closing.as_ref().map(|closing| closing.recorded), Some(5));
+    let case = |name: &str| recording.cases.iter().find(|case| case.case == name).unwrap();
+    assert_eq!((case("gpus").status, case("gpus").outcome), (Status::Skip, None));
+    let refused = case("refused_root").results.as_ref().unwrap();
+    assert_eq!((refused.errors[0].rank, refused.errors[0].code.as_str()), (0, "invalid_usage"));
+    let wrong = case("wrong");
+    assert_eq!(
+        (wrong.status, wrong.finding.as_ref().map(|finding| finding.lane)),
+        (Status::Fail, Some(Lane::Expected))
+    );
+    let rounding = case("rounding");
+    assert_eq!(rounding.orders[0].map.name, "ring 0,1,2,3 (chunks of 16)");
+    assert_eq!(rounding.orders[0].map.runs.len(), 4);
+    assert_eq!(rounding.fingerprint.as_ref().map(|print| print.telling), Some(50));
+    let hashes = &rounding.results.as_ref().unwrap().buffers[0].ranks;
+    assert_eq!(hashes.len(), 4);
+    assert!(hashes.iter().all(|hash| hash.map(String::from).as_deref() == Some("bce54661363f3194")));
 }
