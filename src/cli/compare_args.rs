@@ -19,7 +19,7 @@ const GATE: &str = "What counts";
 /// Run the same scenarios on two NCCL libraries and say what changed.
 ///
 /// BASE and CANDIDATE are each `soft`, a version such as 2.30.7, the file of a library, or a file that `collspec run --record`
-/// wrote. Settings may follow the library: variables, as in `\"2.30.7 NCCL_ALGO=Ring\"`, and options, as in `\"soft seed=7\"`.
+/// wrote. Settings may follow the library: variables, as in `"2.30.7 NCCL_ALGO=Ring"`, and options, as in `"soft seed=7"`.
 ///
 /// Each side runs the scenarios in processes of its own, in turn with the other. What fails or differs in some runs only is run
 /// again in new processes and told as a rate.

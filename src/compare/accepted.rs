@@ -9,6 +9,9 @@ use std::path::Path;
 use thiserror::Error;
 use toml::Spanned;
 
+/// What entries for failing starts, and for rows of `--bench` that are slower, name as what of the library they accept.
+const STARTS: &str = "starts";
+const SPEED: &str = "speed";
 /// Bytes of the largest file that is read.
 const MAX_FILE: u64 = 4 << 20;
 
@@ -111,6 +114,16 @@ impl Accepted {
                     change.accepted.get_or_insert_with(|| entry.reason.clone());
                     used = true;
                 }
+                let starts = comparison.starts.as_mut().filter(|_| matches(subject, STARTS));
+                if let Some(starts) = starts.filter(|starts| can_be_accepted(starts.change().meaning())) {
+                    starts.accepted = Some(entry.reason.clone());
+                    used = true;
+                }
+                let speed = comparison.speed.as_mut().filter(|_| matches(subject, SPEED));
+                if let Some(speed) = speed.filter(|speed| speed.worse() > 0) {
+                    speed.accepted = Some(entry.reason.clone());
+                    used = true;
+                }
             }
             if !used {
                 let at = place(&self.path, &self.text, span.start);
@@ -174,6 +187,18 @@ pub fn to_accept(comparison: &Comparison) -> String {
                     # In `case`, * stands for any text.\n"
             .to_owned();
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
+    let mut of_library = |subject: &str, what: &str| {
+        let what = crate::printable::one_line(what);
+        let _ = write!(text, "\n[[accept]]\n# {what}\nlibrary = {}\nreason = \"\"\n", quoted(subject));
+    };
+    if let Some(starts) = comparison.starts.as_ref().filter(|starts| starts.accepted.is_none())
+        && can_be_accepted(starts.change().meaning())
+    {
+        of_library(STARTS, &format!("{}: {}", starts.change(), starts.words()));
+    }
+    if let Some(speed) = comparison.speed.as_ref().filter(|speed| speed.accepted.is_none() && speed.worse() > 0) {
+        of_library(SPEED, &format!("{} rows are slower, or fail", speed.worse()));
+    }
     for change in
         comparison.library.iter().filter(|change| change.accepted.is_none() && can_be_accepted(change.meaning))
     {

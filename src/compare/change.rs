@@ -22,6 +22,10 @@ pub enum Change {
     NoLongerRuns,
     /// Failures come and go, and the candidate may be worse.
     Undecided,
+    /// Results differ from run to run on the candidate, too rarely to say that they do not on the base.
+    PerhapsUnstable,
+    /// The case ends in another way, which the scenario admits too and which is no worse.
+    OtherEnding,
     /// Other results, which another order of summation explains.
     OtherOrder,
     /// Other results by the same order of summation with another rounding or scale.
@@ -86,6 +90,8 @@ const TABLE: &[(Change, &str, Meaning)] = &[
     (Change::NowUnstable, "no longer the same from run to run", Meaning::Worse),
     (Change::NoLongerRuns, "no longer runs", Meaning::Worse),
     (Change::Undecided, "fails at times; too few runs to say whether more often", Meaning::Undecided),
+    (Change::PerhapsUnstable, "not the same in every run; too few runs to say whether that is new", Meaning::Undecided),
+    (Change::OtherEnding, "ends in another way that the scenario admits", Meaning::Changed),
     (Change::OtherOrder, "other order of summation", Meaning::Changed),
     (Change::OtherRounding, "same order, other rounding", Meaning::Changed),
     (Change::OtherBits, "other bits, right but without an order map", Meaning::Changed),

@@ -5,10 +5,10 @@ use crate::judge::{CallError, Outcome, Status};
 use crate::oracle::order_map::{OrderChange, ResultOrder, compare as compare_orders, describe_change};
 use crate::record::RecordedCase;
 use crate::stats::rates::{Interval, fisher};
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
-/// Rates that differ with a smaller probability of chance than this are different.
-pub const SIGNIFICANCE: f64 = 0.05;
+/// Rates that differ with a smaller probability of chance than this are different. It is small because many cases are tested.
+pub const SIGNIFICANCE: f64 = 0.01;
 
 /// A change with what is to be said about it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -36,6 +36,12 @@ pub fn classify(base: &[&RecordedCase], candidate: &[&RecordedCase]) -> Classifi
         _ => {}
     }
     let one_text = base.iter().chain(candidate).filter_map(|run| run.text).collect::<BTreeSet<_>>().len() <= 1;
+    if ours.failed == 0
+        && theirs.failed == 0
+        && let Some(changed) = other_ending(base, candidate)
+    {
+        return changed;
+    }
     match (ours.failed, theirs.failed) {
         (0, 0) if !one_text => match results(base, candidate) {
             Classified { change: Change::SameBits | Change::SameBehaviour, detail } => {
@@ -48,6 +54,56 @@ pub fn classify(base: &[&RecordedCase], candidate: &[&RecordedCase]) -> Classifi
         (failed, 0) if failed == ours.ran() => classified(Change::Fixed, ours.reason.clone().unwrap_or_default()),
         (failed, other) if failed == ours.ran() && other == theirs.ran() => still_fails(&ours, &theirs),
         _ => rates(&ours, &theirs),
+    }
+}
+
+/// What changed in the endings of cases that pass in every run: a scenario may admit several.
+fn other_ending(base: &[&RecordedCase], candidate: &[&RecordedCase]) -> Option<Classified> {
+    let ended = |runs: &[&RecordedCase]| -> Vec<Outcome> { runs.iter().filter_map(|run| run.outcome).collect() };
+    let (ours, theirs) = (ended(base), ended(candidate));
+    let new: Vec<Outcome> = theirs.iter().copied().filter(|outcome| !ours.contains(outcome)).collect();
+    let worst = new.iter().copied().max_by_key(|outcome| severity(*outcome))?;
+    let words = |outcomes: &[Outcome]| {
+        let words: BTreeSet<&str> = outcomes.iter().map(|outcome| outcome_word(*outcome)).collect();
+        words.into_iter().collect::<Vec<_>>().join(" or ")
+    };
+    let text = format!("ends with {} -> {}; the scenario admits both", words(&ours), words(&theirs));
+    let better = ours.iter().all(|outcome| severity(*outcome) > severity(worst));
+    if new.len() == theirs.len() {
+        let change = match worst {
+            _ if better => Change::OtherEnding,
+            Outcome::Crash => Change::NowCrashes,
+            Outcome::Hang => Change::NowHangs,
+            Outcome::Error | Outcome::Refused => Change::NowFails,
+            Outcome::Ok => Change::OtherEnding,
+        };
+        return Some(classified(change, text));
+    }
+    if better {
+        return None;
+    }
+    let change = compare_rates((0, ours.len() as u64), (new.len() as u64, theirs.len() as u64));
+    let (before, now) = (Interval::of(0, ours.len() as u64), Interval::of(new.len() as u64, theirs.len() as u64));
+    Some(classified(change, format!("{text}: base {before}; candidate {now}")))
+}
+
+/// The worse an ending is, the greater.
+fn severity(outcome: Outcome) -> u8 {
+    match outcome {
+        Outcome::Ok => 0,
+        Outcome::Error | Outcome::Refused => 1,
+        Outcome::Hang => 2,
+        Outcome::Crash => 3,
+    }
+}
+
+fn outcome_word(outcome: Outcome) -> &'static str {
+    match outcome {
+        Outcome::Ok => "no error",
+        Outcome::Error => "an error",
+        Outcome::Refused => "a refusal",
+        Outcome::Hang => "a hang",
+        Outcome::Crash => "a crash",
     }
 }
 
@@ -91,34 +147,72 @@ pub fn compare_rates(base: (u64, u64), candidate: (u64, u64)) -> Change {
     let different = fisher(base, candidate) < SIGNIFICANCE;
     match (rate(candidate) > rate(base), different) {
         (true, true) => Change::FailsMoreOften,
-        (true, false) => Change::Undecided,
+        // The base has never failed, so this may be new.
+        (true, false) if base.0 == 0 => Change::Undecided,
         (false, true) => Change::FailsLessOften,
-        (false, false) => Change::ComesAndGoes,
+        (_, false) => Change::ComesAndGoes,
     }
 }
 
 /// What changed in the results of cases that pass in every run.
 fn results(base: &[&RecordedCase], candidate: &[&RecordedCase]) -> Classified {
-    let results =
-        |runs: &[&RecordedCase]| -> BTreeSet<Vec<u8>> { runs.iter().filter_map(|run| contents(run)).collect() };
-    let (ours, theirs) = (results(base), results(candidate));
-    let counted =
-        |different: usize, runs: &[&RecordedCase]| format!("{different} different results in {} runs", runs.len());
-    match (ours.len(), theirs.len()) {
-        (0, _) | (_, 0) => errors(base, candidate, Change::SameBehaviour),
-        (1, 1) if ours == theirs => errors(base, candidate, Change::SameBits),
-        (1, 1) => {
-            let with_results = |run: &&&RecordedCase| run.results.is_some();
-            match (base.iter().find(with_results), candidate.iter().find(with_results)) {
-                (Some(base), Some(candidate)) => other_bits(base, candidate),
-                _ => errors(base, candidate, Change::SameBehaviour),
+    let (ours, theirs) = (Results::of(base), Results::of(candidate));
+    let (Some(our_run), Some(their_run)) = (ours.usual, theirs.usual) else {
+        let one_sided = ours.usual.is_some() != theirs.usual.is_some();
+        // An error that the scenario admits leaves no results.
+        let ended_alike = base.iter().chain(candidate).all(|run| run.outcome == Some(Outcome::Ok));
+        if one_sided && ended_alike {
+            return classified(Change::NotComparable, "only one side has results");
+        }
+        return errors(base, candidate, Change::SameBehaviour);
+    };
+    if ours.others + theirs.others > 0 {
+        let words = |side: &Results<'_>| {
+            let others = Interval::of(side.others, side.runs);
+            format!("{} different results, other than the usual one in {others}", side.all.len())
+        };
+        let text = format!("base {}; candidate {}", words(&ours), words(&theirs));
+        match compare_rates((ours.others, ours.runs), (theirs.others, theirs.runs)) {
+            Change::FailsMoreOften => return classified(Change::NowUnstable, text),
+            Change::FailsLessOften => return classified(Change::NowStable, text),
+            Change::Undecided => return classified(Change::PerhapsUnstable, text),
+            _ if ours.all.intersection(&theirs.all).next().is_some() => return classified(Change::Unstable, text),
+            _ => {}
+        }
+    }
+    if contents(our_run) == contents(their_run) {
+        return errors(base, candidate, Change::SameBits);
+    }
+    other_bits(our_run, their_run)
+}
+
+/// The results of a side's runs.
+struct Results<'a> {
+    /// Runs with results.
+    runs: u64,
+    /// Those whose results are not the usual ones.
+    others: u64,
+    /// All different results.
+    all: BTreeSet<Vec<u8>>,
+    /// A run with the most frequent results.
+    usual: Option<&'a RecordedCase>,
+}
+
+impl<'a> Results<'a> {
+    fn of(runs: &[&'a RecordedCase]) -> Self {
+        let mut counts: BTreeMap<Vec<u8>, (u64, &'a RecordedCase)> = BTreeMap::new();
+        for run in runs {
+            if let Some(contents) = contents(run) {
+                counts.entry(contents).or_insert((0, run)).0 += 1;
             }
         }
-        (1, different) => classified(Change::NowUnstable, counted(different, candidate)),
-        (different, 1) => classified(Change::NowStable, format!("the base: {}", counted(different, base))),
-        (before, now) => {
-            let text = format!("base {}; candidate {}", counted(before, base), counted(now, candidate));
-            classified(Change::Unstable, text)
+        let total = counts.values().map(|(count, _)| *count).sum();
+        let usual = counts.values().max_by_key(|(count, _)| *count);
+        Self {
+            runs: total,
+            others: total - usual.map_or(0, |(count, _)| *count),
+            usual: usual.map(|(_, run)| *run),
+            all: counts.keys().cloned().collect(),
         }
     }
 }

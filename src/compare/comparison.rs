@@ -114,6 +114,12 @@ pub struct StartRates {
     pub base_reasons: Vec<String>,
     /// Some reasons of the candidate's failures.
     pub candidate_reasons: Vec<String>,
+    /// Why nothing was tried, if so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_tried: Option<String>,
+    /// Why the failures are accepted, if they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<String>,
 }
 
 impl StartRates {
@@ -127,6 +133,9 @@ impl StartRates {
 
     /// Both rates in words.
     pub fn words(&self) -> String {
+        if let Some(reason) = &self.not_tried {
+            return format!("not tried: {reason}");
+        }
         let base = Interval::of(self.base_failed, self.base_starts);
         let candidate = Interval::of(self.candidate_failed, self.candidate_starts);
         format!("base {base}; candidate {candidate}")
@@ -182,7 +191,8 @@ impl Comparison {
         let rows = self.rows.iter().filter(|row| row.accepted.is_none() && row.change.meaning() == meaning).count();
         let library =
             self.library.iter().filter(|change| change.accepted.is_none() && change.meaning == meaning).count();
-        let starts = self.starts.iter().filter(|starts| starts.change().meaning() == meaning).count();
+        let starts = self.starts.iter().filter(|starts| starts.accepted.is_none());
+        let starts = starts.filter(|starts| starts.change().meaning() == meaning).count();
         // Starts without a failure are no row of the table of sameness.
         rows + library + if matches!(meaning, Meaning::Same) { 0 } else { starts }
     }
@@ -194,7 +204,7 @@ impl Comparison {
         if changes_count {
             worse += self.count_of(Meaning::Changed);
         }
-        worse += self.speed.as_ref().map_or(0, Speed::worse);
+        worse += self.speed.as_ref().filter(|speed| speed.accepted.is_none()).map_or(0, Speed::worse);
         if worse > 0 {
             return GateVerdict::Worse { changes: worse };
         }
@@ -214,6 +224,12 @@ impl Comparison {
                 if undecided == 1 { "1 result comes and goes" } else { &format!("{undecided} results come and go") };
             reasons
                 .push(format!("{what}, too rarely to say whether more often than before: more --repeats would tell"));
+        }
+        let missing =
+            self.rows.iter().filter(|row| row.change == Change::NotComparable && row.candidate.is_empty()).count();
+        if missing > 0 && self.candidate.recorded {
+            let what = if missing == 1 { "1 case is" } else { &format!("{missing} cases are") };
+            reasons.push(format!("{what} not in the candidate's recording"));
         }
         for (name, side) in [("base", &self.base), ("candidate", &self.candidate)] {
             if side.cut_short {

@@ -52,6 +52,14 @@ pub fn library_changes(base: &Header, candidate: &Header) -> Vec<LibraryChange> 
             |header: &Header| header.environment.get(name).map_or("not set".to_owned(), |value| format!("`{value}`"));
         differs(&format!("variable {name}"), value(base), value(candidate));
     }
+    let options = |header: &Header| {
+        let pairs = header.options.chunks(2).filter(|pair| {
+            !matches!(pair.first().map(String::as_str), Some("--backend" | "--nccl" | "--driver" | "--seed"))
+        });
+        let words: Vec<String> = pairs.map(|pair| pair.join(" ")).collect();
+        if words.is_empty() { "none".to_owned() } else { words.join(" ") }
+    };
+    differs("options", options(base), options(candidate));
     let seed = |header: &Header| header.seed.to_string();
     differs("seed", seed(base), seed(candidate));
     changes

@@ -82,6 +82,11 @@ impl Seen {
         seen
     }
 
+    /// True if there was no run, not even a skipped one.
+    pub fn is_empty(&self) -> bool {
+        self.ran() + self.skipped == 0
+    }
+
     /// Runs that were not skipped.
     pub fn ran(&self) -> u64 {
         self.passed + self.failed

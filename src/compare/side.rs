@@ -152,6 +152,7 @@ fn is_setting(name: &str) -> bool {
         name,
         "driver"
             | "ranks-per-gpu"
+            | "ranks-per-node"
             | "timeout"
             | "opening-timeout"
             | "seed"

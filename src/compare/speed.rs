@@ -15,6 +15,9 @@ pub struct Speed {
     pub timed: Timed,
     /// Rows that the base ran well in every sample and the candidate did not, with the reason.
     pub failed: Vec<String>,
+    /// Why what is worse is accepted, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<String>,
 }
 
 impl Speed {
@@ -78,7 +81,7 @@ pub fn measure(
         control.push(of_control);
     }
     let timed = Timed::of(&pairs(&first, &second), &pairs(&first, &control));
-    Ok(Some(Speed { timed, failed: failed(&first, &control, &second) }))
+    Ok(Some(Speed { timed, failed: failed(&first, &control, &second), accepted: None }))
 }
 
 /// The rows that fail on the candidate alone.

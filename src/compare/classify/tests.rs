@@ -107,11 +107,20 @@ fn what_comes_and_goes_is_a_rate_and_needs_enough_runs() {
 
 #[test]
 fn results_that_differ_from_run_to_run_are_no_other_order() {
-    let (one, two) = (times(pass(b"1"), 2), vec![pass(b"1"), pass(b"2")]);
-    assert_eq!(change(&one, &two), Change::NowUnstable);
-    assert_eq!(change(&two, &one), Change::NowStable);
-    assert_eq!(change(&two, &two), Change::Unstable);
-    assert_eq!(detail(&one, &two), "2 different results in 2 runs");
+    let runs = |usual: usize, others: usize| [times(pass(b"1"), usual), times(pass(b"2"), others)].concat();
+    assert_eq!(change(&runs(30, 0), &runs(20, 10)), Change::NowUnstable);
+    assert_eq!(change(&runs(20, 10), &runs(30, 0)), Change::NowStable);
+    assert_eq!(change(&runs(20, 10), &runs(22, 8)), Change::Unstable);
+    // One run is not enough to say that the base would not have done the same.
+    assert_eq!(change(&runs(2, 0), &runs(1, 1)), Change::PerhapsUnstable);
+    assert_eq!(change(&runs(1, 1), &runs(2, 0)), Change::Unstable);
+    // Neither side has a result of the other.
+    assert_eq!(change(&runs(20, 10), &times(pass(b"3"), 30)), Change::NowStable);
+    assert_eq!(change(&runs(29, 1), &times(pass(b"3"), 30)), Change::OtherBits);
+    let text = detail(&runs(30, 0), &runs(20, 10));
+    let wanted =
+        "base 1 different results, other than the usual one in 0 of 30: 0 %, at most 11.6 %; candidate 2 different";
+    assert!(text.starts_with(wanted), "{text}");
 }
 
 #[test]
@@ -129,6 +138,35 @@ fn other_results_are_named_by_their_order_maps() {
     assert_eq!(change(&with(&ring), &with(&unexplained)), Change::OtherBits);
     // The same map of other bits: something that no order map speaks of.
     assert_eq!(change(&with(&ring), &with(&summed(b"5", "chain 0,1,2,3", "each step"))), Change::OtherBits);
+}
+
+/// A run that passed, because its scenario admits that it ends so.
+fn ended(outcome: Outcome) -> RecordedCase {
+    let results = pass(b"1").results.filter(|_| outcome == Outcome::Ok);
+    RecordedCase { outcome: Some(outcome), results, ..pass(b"1") }
+}
+
+#[test]
+fn another_ending_is_a_change_even_if_the_scenario_admits_it() {
+    let all = |outcome: Outcome| times(ended(outcome), 2);
+    for (outcome, wanted) in
+        [(Outcome::Hang, Change::NowHangs), (Outcome::Crash, Change::NowCrashes), (Outcome::Error, Change::NowFails)]
+    {
+        assert_eq!(change(&all(Outcome::Ok), &all(outcome)), wanted);
+        assert_eq!(change(&all(outcome), &all(Outcome::Ok)), Change::OtherEnding);
+        assert_eq!(change(&all(outcome), &all(outcome)), Change::SameBehaviour);
+    }
+    let mixed = |hangs: usize, ok: usize| [times(ended(Outcome::Hang), hangs), times(ended(Outcome::Ok), ok)].concat();
+    assert_eq!(change(&mixed(0, 120), &mixed(12, 108)), Change::FailsMoreOften);
+    assert_eq!(change(&mixed(0, 30), &mixed(3, 27)), Change::Undecided);
+    assert_eq!(change(&mixed(10, 20), &mixed(12, 18)), Change::SameBits);
+}
+
+#[test]
+fn results_of_one_side_alone_are_no_sameness() {
+    let without = RecordedCase { results: None, ..pass(b"1") };
+    assert_eq!(change(&times(pass(b"1"), 2), &times(without.clone(), 2)), Change::NotComparable);
+    assert_eq!(change(&times(without.clone(), 2), &times(without, 2)), Change::SameBehaviour);
 }
 
 #[test]

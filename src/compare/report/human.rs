@@ -27,6 +27,8 @@ pub fn write_human(
     every_row: bool,
 ) -> io::Result<()> {
     let mut report = Report { to, comparison, styles, every_row };
+    report.verdict(verdict)?;
+    writeln!(report.to)?;
     report.head()?;
     for (meaning, title, style) in [
         (Meaning::Worse, "Worse", styles.fail),
@@ -41,6 +43,7 @@ pub fn write_human(
     if let Some(speed) = &comparison.speed {
         write_speed(report.to, speed, styles)?;
     }
+    writeln!(report.to)?;
     report.verdict(verdict)
 }
 
@@ -62,7 +65,10 @@ impl Report<'_> {
         let comparison = self.comparison;
         let library: Vec<_> =
             comparison.library.iter().filter(|change| change.meaning == meaning && change.accepted.is_none()).collect();
-        let starts = comparison.starts.as_ref().filter(|starts| starts.change().meaning() == meaning);
+        let starts = comparison
+            .starts
+            .as_ref()
+            .filter(|starts| starts.change().meaning() == meaning && starts.accepted.is_none());
         let mut by_change: BTreeMap<Change, Vec<&Row>> = BTreeMap::new();
         for row in comparison.rows.iter().filter(|row| row.change.meaning() == meaning && row.accepted.is_none()) {
             by_change.entry(row.change).or_default().push(row);
@@ -172,7 +178,6 @@ impl Report<'_> {
     fn verdict(&mut self, verdict: &GateVerdict) -> io::Result<()> {
         let Styles { pass, fail, skip, .. } = self.styles;
         let compared = cases(self.comparison.compared());
-        writeln!(self.to)?;
         match verdict {
             GateVerdict::NothingWorse => writeln!(self.to, "{pass}Nothing got worse{pass:#} in {compared}."),
             GateVerdict::Worse { changes: 1 } => writeln!(self.to, "{fail}Worse{fail:#}: 1 change in {compared}."),
