@@ -5,6 +5,7 @@ use super::{output, run, terminal};
 use crate::minimize::{Error, Reduced, Request, in_runs, minimize, nearest_command};
 use crate::printable::{one_line, printable_lines};
 use crate::report::{InheritedVariables, RerunCommand};
+use crate::run::PoolLimits;
 use crate::scenario::{AllowEnv, Case, SourceFile};
 use crate::suite::Runner;
 use anyhow::Context;
@@ -39,7 +40,8 @@ pub fn reduce(args: &MinimizeArgs) -> anyhow::Result<Exit> {
     };
     writeln!(terminal::err(), "{}", one_line(&chosen.banner(&InheritedVariables::here())))?;
     let rerun = RerunCommand::command_line(options.to_repeat(), InheritedVariables::here());
-    let runner = Runner::new(options, chosen)?;
+    // Every run has a process of its own: some failures are decided when one starts.
+    let runner = Runner::new(options, chosen)?.with_pool_limits(PoolLimits::of(0));
     let mut progress = |size, runs| writeln!(terminal::err(), "collspec: {size} after {}", in_runs(runs));
     let reduced = match minimize(&request, &runner, &mut progress) {
         Ok(reduced) => reduced,

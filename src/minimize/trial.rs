@@ -2,7 +2,7 @@
 use super::document::Document;
 use super::{Error, Request, Size, in_runs};
 use crate::judge::{Lane, Outcome, Status, Subject, Verdict};
-use crate::plan;
+use crate::plan::{self, Plan};
 use crate::scenario::forms::{FORMS, Form};
 use crate::scenario::{self, Case, SourceFile, Step};
 use crate::suite::Runner;
@@ -93,7 +93,10 @@ impl<'a> Trials<'a> {
     pub fn new(request: &'a Request, runner: &'a Runner, begun: Instant) -> Result<Self, Error> {
         let cases = read(&request.file, request).map_err(Error::Invalid)?;
         let (case, form) = find(request, cases)?;
-        let size = size(&case, runner).ok_or_else(|| Error::NoSuchCase(format!("{} cannot be planned", case.name)))?;
+        let size = plan::plan(&case, runner.limits()).map(|plan| size_of(&plan, &case)).map_err(|diagnostics| {
+            let why = diagnostics.first().map_or("no reason is known", |first| first.message.as_str());
+            Error::NoSuchCase(format!("{} cannot be planned: {why}", case.name))
+        })?;
         let (failure, tries, runs, tried) = (None, 1, 0, HashSet::new());
         Ok(Self { request, runner, begun, case, size, form, failure, tries, runs, tried })
     }
@@ -138,6 +141,12 @@ impl<'a> Trials<'a> {
         let needed = if rate < 1.0 { (0.05_f64.ln() / (1.0 - rate).ln()).ceil() } else { 1.0 };
         self.tries = (needed as u32).clamp(1, self.request.repeats.max(1));
         (failed, all)
+    }
+
+    /// True if the results are right and only what the file expects of them is not met.
+    pub fn is_of_expectations(&self) -> bool {
+        let finding = self.failure.as_ref().and_then(|(failure, _)| failure.finding.as_ref());
+        finding.is_some_and(|(_, subject, _)| matches!(subject, Subject::Expect | Subject::Assert))
     }
 
     /// True if there is no time for further runs.
@@ -251,9 +260,12 @@ fn find(request: &Request, cases: Vec<Case>) -> Result<(Arc<Case>, Option<&'stat
 
 /// The size of a case; `None` if it cannot be planned.
 fn size(case: &Arc<Case>, runner: &Runner) -> Option<Size> {
-    let plan = plan::plan(case, runner.limits()).ok()?;
+    Some(size_of(&plan::plan(case, runner.limits()).ok()?, case))
+}
+
+fn size_of(plan: &Plan, case: &Case) -> Size {
     let counts = plan.buffers.iter().flat_map(|buffer| buffer.places.iter().flatten()).map(|place| place.count);
-    Some(Size { ranks: plan.n, elements: counts.max().unwrap_or(0), steps: steps(&case.steps) })
+    Size { ranks: plan.n, elements: counts.max().unwrap_or(0), steps: steps(&case.steps) }
 }
 
 fn steps(list: &[Step]) -> usize {

@@ -120,3 +120,20 @@ fn what_cannot_be_made_smaller_is_told() {
     }
     assert_eq!(std::fs::read_to_string(home.path("sum.toml")).unwrap(), SUM);
 }
+
+/// One element is expected to be another: what is expected must not be changed until something else fails.
+#[test]
+fn what_a_file_expects_stays_as_it_is() {
+    let home = Home::new();
+    home.file(
+        "expected.toml",
+        "world_size = 8\ninputs.a = { each = \"rank + i\", count = 500 }\n\
+         steps = [\n  { op = \"all_reduce\", in = \"a\", out = \"b\" },\n]\n\
+         expect.b = { each = \"n * (n - 1) / 2 + n * i + (i == 37)\" }\n",
+    );
+    let (run, text) = small(&home, &["expected.toml"]);
+    assert!(text.contains("n * (n - 1) / 2 + n * i + (i == 37)") && text.contains("rank + i"), "{run}\n{text}");
+    let [ranks, elements, _] = size(&run);
+    assert!(ranks <= 2 && (38..=64).contains(&elements), "{run}\n{text}");
+    assert!(run.err.contains("expect") || run.err.contains("expected"), "{run}");
+}
