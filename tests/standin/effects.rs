@@ -28,18 +28,24 @@ fn left_behind(demand: &str) -> [u64; 4] {
 
 #[test]
 fn leaks() {
+    // A descriptor or thread may come or go while they are counted; what a communicator leaves behind is there for each of them.
+    let few = |count: u64| count < MORE as u64;
     let [device, host, descriptors, threads] = left_behind("version=22907");
-    assert_eq!([device, descriptors, threads], [0, 0, 0]);
+    assert!(device == 0 && few(descriptors) && few(threads), "{device}, {descriptors}, {threads}");
     assert!(host < 16 * MIB, "{host} bytes of host memory");
 
     let [device, _, descriptors, threads] = left_behind("leak=1048576");
-    assert_eq!([device, descriptors, threads], [MORE as u64 * MIB, 0, 0]);
+    assert_eq!(device, MORE as u64 * MIB);
+    assert!(few(descriptors) && few(threads), "{descriptors}, {threads}");
     let [device, host, ..] = left_behind("leak-host=16777216");
     assert!(device == 0 && host >= 2 * MORE as u64 * 16 * MIB - MIB, "{host} bytes of host memory");
-    assert_eq!(left_behind("leak-descriptor")[2..], [2 * MORE as u64, 0]);
-    assert_eq!(left_behind("leak-thread")[2..], [0, 2 * MORE as u64]);
+    let [.., descriptors, threads] = left_behind("leak-descriptor");
+    assert!((2 * MORE as u64..3 * MORE as u64).contains(&descriptors) && few(threads), "{descriptors}, {threads}");
+    let [.., descriptors, threads] = left_behind("leak-thread");
+    assert!((2 * MORE as u64..3 * MORE as u64).contains(&threads) && few(descriptors), "{descriptors}, {threads}");
     let [device, _, descriptors, _] = left_behind("leak=1048576@1; leak-descriptor@0");
-    assert_eq!([device, descriptors], [0, MORE as u64], "device 0 is rank 0's");
+    assert_eq!(device, 0, "device 0 is rank 0's");
+    assert!((MORE as u64..2 * MORE as u64).contains(&descriptors), "{descriptors}");
 }
 
 #[test]
