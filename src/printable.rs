@@ -261,6 +261,14 @@ pub fn write_json<T: serde::Serialize + ?Sized>(to: &mut dyn Write, value: &T) -
 mod tests {
     use super::*;
 
+    #[test]
+    fn numbers_are_grouped() {
+        assert_eq!(thousands(0), "0");
+        assert_eq!(thousands(999), "999");
+        assert_eq!(thousands(1000), "1,000");
+        assert_eq!(thousands(12_345_678), "12,345,678");
+    }
+
     /// One character of each kind that must not appear unescaped.
     const HOSTILE: &str =
         "\u{0}\u{7}\u{8}\u{b}\u{c}\r\u{1b}\u{7f}\u{85}\u{9b}\u{200b}\u{200e}\u{2028}\u{202e}\u{2066}\u{feff}\u{e0041}";

@@ -6,6 +6,7 @@ mod support;
 
 use collspec::{CaseReport, Error, Options, Status, Suite, Workers};
 use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use support::processes::children;
 use support::{Home, SUM, WRONG};
 
@@ -13,8 +14,15 @@ fn soft(workers: Workers) -> Options {
     Options::new().with("backend", "soft").unwrap().with("jobs", "2").unwrap().workers(workers)
 }
 
+/// Held by every test that starts workers, because one of them counts all workers of this process.
+fn one_at_a_time() -> MutexGuard<'static, ()> {
+    static RUNNING: Mutex<()> = Mutex::new(());
+    RUNNING.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 #[test]
 fn a_program_can_be_named_as_worker() {
+    let _running = one_at_a_time();
     let home = Home::new();
     home.file("scenarios/sum.toml", SUM);
     home.file("scenarios/wrong.toml", WRONG);
@@ -34,13 +42,14 @@ fn a_program_can_be_named_as_worker() {
 
 #[test]
 fn a_program_that_cannot_be_a_worker_is_not_started_again() {
+    let _running = one_at_a_time();
     let home = Home::new();
     home.file("scenarios/sum.toml", SUM);
     let suite = Suite::open(&[home.path("scenarios")], soft(Workers::CurrentExe)).unwrap();
-    let before = children(std::process::id()).len();
+    let before = children(std::process::id());
     let error = suite.run(|_| ()).unwrap_err();
     assert!(error.to_string().contains("enter_if_asked"), "{error}");
-    assert!(children(std::process::id()).len() <= before + 1, "at most the other test's worker");
+    assert_eq!(children(std::process::id()), before);
 }
 
 #[test]
@@ -57,6 +66,7 @@ fn a_missing_folder_and_a_faulty_file_are_told_apart() {
 
 #[test]
 fn long_cases_run_if_the_filter_names_them() {
+    let _running = one_at_a_time();
     let home = Home::new();
     home.file("scenarios/sum.toml", SUM);
     home.file("scenarios/slow.toml", &format!("tags = [\"long\"]\n{SUM}"));

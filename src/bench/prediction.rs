@@ -3,7 +3,7 @@ use super::model::{Model, Shape};
 use super::result::RowResult;
 use super::row::Row;
 use crate::printable::one_line;
-use crate::stats::Grouped;
+use crate::printable::thousands;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -94,7 +94,7 @@ impl Models {
     pub fn write(&self, to: &mut dyn Write) -> io::Result<()> {
         let Some(first) = self.models.first() else { return Ok(()) };
         let name = self.row.curve().replace(", 0 ranks", "");
-        writeln!(to, "#\n# Cost model of {}, fitted to {} points", one_line(&name), Grouped(first.points as u64))?;
+        writeln!(to, "#\n# Cost model of {}, fitted to {} points", one_line(&name), thousands(first.points as u64))?;
         writeln!(to, "# {:>18}  latency (us)  bandwidth (GB/s)  off by (%)", "shape")?;
         for model in &self.models {
             let bandwidth = if model.per_byte > 0.0 { format!("{:.3}", 1e-9 / model.per_byte) } else { "any".into() };
@@ -102,7 +102,7 @@ impl Models {
             writeln!(to, "# {:>18}  {latency:>12.3}  {bandwidth:>16}  {error:>10.1}", model.shape.describe())?;
         }
         if self.models.len() > 1 && first.ranks.0 == first.ranks.1 {
-            let ranks = Grouped(first.ranks.0);
+            let ranks = thousands(first.ranks.0);
             writeln!(
                 to,
                 "# with {ranks} ranks alone every shape fits equally well: measure several numbers of ranks to tell them apart"
@@ -118,7 +118,7 @@ impl Models {
         for Prediction { shape, ranks, bytes, seconds, extrapolated } in &self.predictions {
             let row = Row { ranks: usize::try_from(*ranks).unwrap_or(usize::MAX), ..self.row.with_bytes(*bytes) };
             let (busbw, time) = (row.bus_bandwidth(*seconds), seconds * 1e6);
-            let (ranks, size) = (Grouped(*ranks).to_string(), Grouped(*bytes).to_string());
+            let (ranks, size) = (thousands(*ranks), thousands(*bytes));
             let note = if *extrapolated { "  extrapolated" } else { "" };
             let shape = shape.describe();
             writeln!(to, "# {shape:>18}  {ranks:>7}  {size:>14}  {time:>14.2}  {busbw:>12.3}{note}")?;

@@ -70,7 +70,7 @@ impl Row {
 /// `all_reduce, sum, float, 4 ranks, out of place, 1,048,576 bytes`.
 impl fmt::Display for Row {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}, {} bytes", self.curve(), crate::stats::Grouped(self.bytes))
+        write!(f, "{}, {} bytes", self.curve(), crate::printable::thousands(self.bytes))
     }
 }
 

@@ -1,4 +1,4 @@
-//! One sample of a row: what a process group of its own measured.
+//! One sample of a row: what one group of new processes measured.
 use super::row::Row;
 use crate::stats::median;
 use serde::{Deserialize, Serialize};

@@ -1,4 +1,4 @@
-//! Takes samples on one library: each in a process group of its own.
+//! Takes samples on one library: each in new processes.
 use super::case::case;
 use super::row::Row;
 use super::sample::{OverRanks, RowOutcome, RowSample, sample};

@@ -6,7 +6,7 @@ use super::result::{RowResult, average_bus_bandwidth};
 use super::row::Row;
 use super::sampler::Timing;
 use crate::printable::one_line;
-use crate::stats::Grouped;
+use crate::printable::thousands;
 use std::io::{self, Write};
 
 /// What stands above the table.
@@ -134,7 +134,7 @@ fn write_spread(to: &mut dyn Write, results: &[RowResult]) -> io::Result<()> {
         if result.is_bimodal() {
             marks.push_str("  bimodal");
         }
-        let (size, count, median) = (Grouped(result.row.bytes).to_string(), summary.count, us(summary.median));
+        let (size, count, median) = (thousands(result.row.bytes), summary.count, us(summary.median));
         let variation = summary.variation() * 100.0;
         writeln!(to, "# {size:>14}  {count:>7}  {median:>11}  {range:>22}  {variation:>6.1}{marks}")?;
     }
@@ -151,7 +151,7 @@ fn write_spread(to: &mut dyn Write, results: &[RowResult]) -> io::Result<()> {
         }
     }
     for (reason, count) in reasons {
-        writeln!(to, "# skipped {} rows: {}", Grouped(count as u64), one_line(reason))?;
+        writeln!(to, "# skipped {} rows: {}", thousands(count as u64), one_line(reason))?;
     }
     Ok(())
 }

@@ -19,7 +19,7 @@ const REPORT: &str = "Report";
 
 /// Time operations: algorithm and bus bandwidth by size, with nccl-tests' options and columns.
 ///
-/// Each sample is taken in a process group of its own, whose communicators are made for it: the sample of a row is the median
+/// Each sample is taken in new processes with new communicators: the sample of a row is the median
 /// of its iterations there. Statistics are over samples. The results of each row's last iteration are verified; a wrong one
 /// means exit code 1.
 #[derive(Debug, ClapArgs)]

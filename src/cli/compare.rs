@@ -142,9 +142,9 @@ fn report(
 }
 
 fn write_new(path: &Path, text: &str) -> anyhow::Result<()> {
-    let mut file = OpenOptions::new().write(true).create_new(true).open(path);
-    let written = file.as_mut().map_err(|error| std::io::Error::new(error.kind(), error.to_string()));
-    written.and_then(|file| file.write_all(text.as_bytes())).with_context(|| format!("cannot write {}", path.display()))
+    let written = OpenOptions::new().write(true).create_new(true).open(path);
+    let written = written.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.with_context(|| format!("cannot write {}", path.display()))
 }
 
 /// The progress line, and the parts of the comparison above it.

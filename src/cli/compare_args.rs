@@ -21,7 +21,7 @@ const GATE: &str = "What counts";
 /// BASE and CANDIDATE are each `soft`, a version such as 2.30.7, the file of a library, or a file that `collspec run --record`
 /// wrote. Settings may follow the library: variables, as in `"2.30.7 NCCL_ALGO=Ring"`, and options, as in `"soft seed=7"`.
 ///
-/// Each side runs the scenarios in processes of its own, in turn with the other. What fails or differs in some runs only is run
+/// The two sides run the scenarios in turn, each in separate processes. What fails or differs in some runs only is run
 /// again in new processes and told as a rate.
 ///
 /// Exit codes: 0 nothing got worse; 1 something did; 2 the files or the command line are wrong; 3 a library is missing; 4 no
@@ -103,7 +103,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "N", default_value = "1", value_parser = at_least_one, help_heading = GATE)]
     pub at_least: NonZeroUsize,
 
-    /// A file of changes that are accepted, with a reason each. An entry that accepts nothing that happened is an error.
+    /// A file of changes that are accepted, with a reason each. An entry that matches no change is an error.
     #[arg(long, value_name = "FILE", help_heading = GATE)]
     pub allow: Option<PathBuf>,
 

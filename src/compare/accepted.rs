@@ -1,6 +1,8 @@
 //! A file of accepted changes: which change of which cases, and why it is accepted.
 use super::change::{Change, Meaning};
 use super::comparison::Comparison;
+use crate::report::source_place::path_line_column;
+use crate::scenario::{SourceFile, Span};
 use serde::Deserialize;
 use std::fmt::Write as _;
 use std::io;
@@ -26,7 +28,7 @@ pub enum AcceptedError {
         /// Why not.
         source: io::Error,
     },
-    /// Entries are wrong, or accept what did not happen.
+    /// Entries are wrong, or match no change.
     #[error("{}", .0.join("\n"))]
     Entries(Vec<String>),
 }
@@ -52,8 +54,7 @@ struct Entry {
 
 /// The accepted changes of a file.
 pub struct Accepted {
-    path: String,
-    text: String,
+    file: SourceFile,
     entries: Vec<Spanned<Entry>>,
 }
 
@@ -75,8 +76,9 @@ impl Accepted {
     }
 
     fn parse(path: &str, text: String) -> Result<Self, AcceptedError> {
-        let place = |span: Range<usize>| place(path, &text, span.start);
-        let file: File = toml::from_str(&text).map_err(|error| {
+        let source = SourceFile { path: path.into(), text: text.into() };
+        let place = |range: Range<usize>| path_line_column(&source, Span { start: range.start, end: range.end });
+        let file: File = toml::from_str(&source.text).map_err(|error| {
             let at = place(error.span().unwrap_or_default());
             AcceptedError::Entries(vec![format!("{at}: {}", error.message())])
         })?;
@@ -88,14 +90,14 @@ impl Accepted {
         if !faults.is_empty() {
             return Err(AcceptedError::Entries(faults));
         }
-        Ok(Self { path: path.to_owned(), entries: file.accept, text })
+        Ok(Self { entries: file.accept, file: source })
     }
 
     /// Marks the changes that are accepted.
     ///
     /// # Errors
     ///
-    /// An entry accepts nothing that happened.
+    /// An entry matches no change.
     pub fn apply(&self, comparison: &mut Comparison) -> Result<(), AcceptedError> {
         let mut stale = Vec::new();
         for entry in &self.entries {
@@ -126,8 +128,8 @@ impl Accepted {
                 }
             }
             if !used {
-                let at = place(&self.path, &self.text, span.start);
-                stale.push(format!("{at}: this entry accepts nothing that happened; take it out"));
+                let at = path_line_column(&self.file, Span { start: span.start, end: span.end });
+                stale.push(format!("{at}: no change matches this entry; take it out"));
             }
         }
         if stale.is_empty() { Ok(()) } else { Err(AcceptedError::Entries(stale)) }
@@ -158,14 +160,6 @@ fn fault(entry: &Entry) -> Option<String> {
 
 fn can_be_accepted(meaning: Meaning) -> bool {
     matches!(meaning, Meaning::Worse | Meaning::Undecided | Meaning::Changed)
-}
-
-/// `FILE:LINE:COLUMN` of a byte.
-fn place(path: &str, text: &str, byte: usize) -> String {
-    let before = text.get(..byte).unwrap_or(text);
-    let line = before.matches('\n').count() + 1;
-    let column = before.rsplit('\n').next().map_or(0, |line| line.chars().count()) + 1;
-    format!("{path}:{line}:{column}")
 }
 
 /// True if the name is the pattern, in which `*` stands for any text.

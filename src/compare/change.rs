@@ -131,6 +131,21 @@ impl Change {
         self.entry().map_or(Meaning::Undecided, |(_, _, meaning)| *meaning)
     }
 
+    /// True if the runs of a side are not all alike.
+    pub fn comes_and_goes(self) -> bool {
+        matches!(
+            self,
+            Self::FailsMoreOften
+                | Self::FailsLessOften
+                | Self::Undecided
+                | Self::ComesAndGoes
+                | Self::NowUnstable
+                | Self::PerhapsUnstable
+                | Self::NowStable
+                | Self::Unstable
+        )
+    }
+
     /// True if the case ran on both sides.
     pub fn was_compared(self) -> bool {
         !matches!(self.meaning(), Meaning::NotCompared) && !matches!(self, Self::NoLongerRuns | Self::NowRuns)

@@ -99,21 +99,13 @@ impl FirstFailures {
     }
 }
 
-/// How often a library failed with the first case after its start.
+/// How often the libraries failed with the first case after their start.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StartRates {
     /// Starts of the base.
-    pub base_starts: u64,
-    /// Those that failed.
-    pub base_failed: u64,
+    pub base: Starts,
     /// Starts of the candidate.
-    pub candidate_starts: u64,
-    /// Those that failed.
-    pub candidate_failed: u64,
-    /// Some reasons of the base's failures.
-    pub base_reasons: Vec<String>,
-    /// Some reasons of the candidate's failures.
-    pub candidate_reasons: Vec<String>,
+    pub candidate: Starts,
     /// Why nothing was tried, if so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_tried: Option<String>,
@@ -122,13 +114,25 @@ pub struct StartRates {
     pub accepted: Option<String>,
 }
 
+/// Starts of a library.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Starts {
+    /// How many.
+    pub starts: u64,
+    /// Those that failed.
+    pub failed: u64,
+    /// Some reasons of the failures.
+    pub reasons: Vec<String>,
+}
+
 impl StartRates {
     /// What the rates say.
     pub fn change(&self) -> Change {
-        if self.base_failed == 0 && self.candidate_failed == 0 {
+        let Self { base, candidate, .. } = self;
+        if base.failed == 0 && candidate.failed == 0 {
             return Change::SameBehaviour;
         }
-        compare_rates((self.base_failed, self.base_starts), (self.candidate_failed, self.candidate_starts))
+        compare_rates((base.failed, base.starts), (candidate.failed, candidate.starts))
     }
 
     /// Both rates in words.
@@ -136,8 +140,8 @@ impl StartRates {
         if let Some(reason) = &self.not_tried {
             return format!("not tried: {reason}");
         }
-        let base = Interval::of(self.base_failed, self.base_starts);
-        let candidate = Interval::of(self.candidate_failed, self.candidate_starts);
+        let rate = |of: &Starts| Interval::of(of.failed, of.starts);
+        let (base, candidate) = (rate(&self.base), rate(&self.candidate));
         format!("base {base}; candidate {candidate}")
     }
 }
@@ -186,7 +190,7 @@ impl Comparison {
         self.rows.iter().filter(|row| row.change.was_compared()).count()
     }
 
-    /// How many changes that nobody accepts have this meaning.
+    /// How many changes have this meaning and are not accepted.
     pub fn count_of(&self, meaning: Meaning) -> usize {
         let rows = self.rows.iter().filter(|row| row.accepted.is_none() && row.change.meaning() == meaning).count();
         let library =
@@ -197,8 +201,8 @@ impl Comparison {
         rows + library + if matches!(meaning, Meaning::Same) { 0 } else { starts }
     }
 
-    /// The verdict, which needs at least so many cases that ran on both sides. With `changes_count`, every change that nobody
-    /// accepts is worse.
+    /// The verdict, which needs at least so many cases that ran on both sides. With `changes_count`, every change
+    /// that is not accepted is worse.
     pub fn verdict(&self, at_least: usize, changes_count: bool) -> GateVerdict {
         let mut worse = self.count_of(Meaning::Worse);
         if changes_count {

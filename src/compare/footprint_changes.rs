@@ -2,7 +2,8 @@
 use super::change::Meaning;
 use super::library_changes::LibraryChange;
 use crate::footprint::{Footprint, Growth, choices_in_words};
-use crate::plan::cost::{human, number};
+use crate::plan::cost::human;
+use crate::printable::thousands;
 use crate::stats::median;
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -196,7 +197,7 @@ fn growth(base: &Footprint, candidate: &Footprint, changes: &mut Vec<LibraryChan
         };
         let words = |count: u64| match what {
             "threads" | "descriptors" if count == 1 => format!("1 {}", what.trim_end_matches('s')),
-            "threads" | "descriptors" => format!("{} {what}", number(count)),
+            "threads" | "descriptors" => format!("{} {what}", thousands(count)),
             _ => format!("{} of {what}", human(count)),
         };
         let text = |side: &Footprint| {

@@ -3,7 +3,8 @@
 //! | file | what it does |
 //! |---|---|
 //! | `side` | one of the two: a library with settings, or a recorded run |
-//! | `execute` | runs the corpus on both in turn, and again what comes and goes |
+//! | `execute` | runs the corpus on both in turn, and makes the comparison |
+//! | `runs`, `repeats` | the runs of one side; what differs or comes and goes is run again |
 //! | `seen` | all runs of a case on one side, counted |
 //! | `change`, `classify` | what changed in a case |
 //! | `library_changes`, `structures` | what changed in the library itself |
@@ -19,7 +20,9 @@ mod execute;
 mod footprint_changes;
 mod footprints;
 mod library_changes;
+mod repeats;
 pub mod report;
+mod runs;
 mod seen;
 mod side;
 pub mod speed;

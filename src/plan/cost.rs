@@ -13,6 +13,7 @@ use super::{Limits, expr_fill};
 use crate::expr::{ExprNode, Func};
 use crate::job::CallKind;
 use crate::num::DType;
+use crate::printable::thousands;
 use crate::scenario::{BufferContent, Diagnostic, Expr, FillTable, FillValues, Span, TextPart};
 use nccl_sys::ncclRedOp_t;
 
@@ -96,10 +97,10 @@ pub fn check(plan: &Plan, limits: &Limits) -> Result<Cost, Vec<Diagnostic>> {
 pub fn too_much_work(what: &str, span: Span, part: u64, total: u64, limits: &Limits) -> Diagnostic {
     let text = format!(
         "this case takes {} operations to work out and judge: more than the limit of {}",
-        number(total),
-        number(limits.work)
+        thousands(total),
+        thousands(limits.work)
     );
-    Diagnostic::new(span, text).label(format!("{what}: {} of them", number(part))).help(format!(
+    Diagnostic::new(span, text).label(format!("{what}: {} of them", thousands(part))).help(format!(
         "fewer elements, shorter expressions or fewer runs; {} raises the limit",
         limits.set_by.raise("max-work", total)
     ))
@@ -109,8 +110,8 @@ pub fn too_much_work(what: &str, span: Span, part: u64, total: u64, limits: &Lim
 pub fn too_much_work_of_file(span: Span, cases: usize, limits: &Limits) -> Diagnostic {
     let text = format!(
         "the {} cases of this file together take more than {} operations to work out and judge, which is the limit",
-        number(cases as u64),
-        number(limits.file_work)
+        thousands(cases as u64),
+        thousands(limits.file_work)
     );
     Diagnostic::new(span, text).help(format!(
         "fewer cases or forms, fewer elements or shorter expressions; {} raises the limit",
@@ -122,7 +123,7 @@ pub fn too_much_work_of_file(span: Span, cases: usize, limits: &Limits) -> Diagn
 pub fn too_much_memory(what: &str, span: Span, part: u64, total: u64, limits: &Limits) -> Diagnostic {
     let (mut figure, mut limit) = (human(total), human(limits.memory));
     if figure == limit {
-        (figure, limit) = (format!("{} bytes", number(total)), format!("{} bytes", number(limits.memory)));
+        (figure, limit) = (format!("{} bytes", thousands(total)), format!("{} bytes", thousands(limits.memory)));
     }
     let text = format!("this case needs {figure} of memory in all copies: more than the limit of {limit}");
     // Rounded up, so that the number given is enough.
@@ -131,19 +132,6 @@ pub fn too_much_memory(what: &str, span: Span, part: u64, total: u64, limits: &L
         "smaller counts or fewer ranks; {} raises the limit",
         limits.set_by.raise("max-memory", format_args!("{wanted}MiB"))
     ))
-}
-
-/// Digits in groups of three.
-pub(crate) fn number(v: u64) -> String {
-    let digits = v.to_string();
-    let mut out = String::with_capacity(digits.len() * 4 / 3);
-    for (k, digit) in digits.chars().enumerate() {
-        if k > 0 && (digits.len() - k).is_multiple_of(3) {
-            out.push(',');
-        }
-        out.push(digit);
-    }
-    out
 }
 
 fn work(plan: &Plan) -> Account {
@@ -189,7 +177,7 @@ fn work(plan: &Plan) -> Account {
     }
     let images: u64 = plan.allocs.iter().map(|a| a.image()).sum();
     let calls: usize = plan.programs.iter().map(Vec::len).sum();
-    all.add((calls as u64).saturating_mul(CALL), case.span, || format!("to plan {} calls", number(calls as u64)));
+    all.add((calls as u64).saturating_mul(CALL), case.span, || format!("to plan {} calls", thousands(calls as u64)));
     let run = RUN + (images / BYTES).saturating_mul(2) + calls as u64 * 16;
     all.add(run.saturating_mul(runs), case.span, || format!("{runs} runs"));
     all
@@ -383,12 +371,4 @@ pub fn of_image(payload: u64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn numbers_are_grouped() {
-        assert_eq!(number(0), "0");
-        assert_eq!(number(999), "999");
-        assert_eq!(number(1000), "1,000");
-        assert_eq!(number(12_345_678), "12,345,678");
-    }
 }

@@ -63,7 +63,7 @@ impl Measuring {
             return;
         }
         let cycles = if self.results.len() < WITH_CYCLES { CYCLES } else { 0 };
-        // Times and memory are those of the library only if nobody else of this program is on the devices.
+        // Times and memory are those of the library only if no other process of this program uses the devices.
         let result = match Locks::take(&lock::folder(), &self.devices) {
             Ok(_locks) => ask(&self.request, cycles),
             Err(error) => Err(format!("the devices cannot be locked: {error}")),

@@ -125,7 +125,7 @@ pub struct RecordedCase {
     /// Why it failed or was skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
-    /// What the first finding is about: its step or buffer without the numbers, to group failures.
+    /// What the first finding is about: its step or buffer without the numbers.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub finding: Option<RecordedFinding>,
     /// What the last run left behind; `None` if nothing ran or the data is undefined.

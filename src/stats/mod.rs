@@ -1,29 +1,11 @@
 //! Statistics of samples and of rates. Everything here is a function of its arguments: what is drawn at random comes from a
 //! seed, so that equal data give equal results.
-#![cfg_attr(not(feature = "internals"), allow(dead_code, unused_imports))] // as in `bench`, its user
 
 pub mod bootstrap;
 pub mod rates;
 mod summary;
 
-pub use summary::{Summary, geometric_mean, is_bimodal, median, median_absolute_deviation, quantile, sorted};
-
-use std::fmt;
-
-/// A whole number with a comma before every three digits.
-#[derive(Clone, Copy, Debug)]
-pub struct Grouped(pub u64);
-
-impl fmt::Display for Grouped {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let digits = self.0.to_string();
-        for (at, digit) in digits.chars().enumerate() {
-            let comma = if at > 0 && (digits.len() - at).is_multiple_of(3) { "," } else { "" };
-            write!(f, "{comma}{digit}")?;
-        }
-        Ok(())
-    }
-}
+pub use summary::{Summary, geometric_mean, median, median_absolute_deviation, quantile, sorted};
 
 /// A generator of random numbers (SplitMix64; Steele, Lea and Flood, "Fast splittable pseudorandom number generators", 2014).
 #[derive(Clone, Debug)]

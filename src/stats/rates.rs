@@ -1,5 +1,5 @@
 //! Rates of what comes and goes: intervals, and whether two rates differ.
-use super::Grouped;
+use crate::printable::thousands;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 
@@ -40,7 +40,7 @@ impl Interval {
 impl fmt::Display for Interval {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { hits, tries, low, high } = *self;
-        write!(f, "{} of {}: ", Grouped(hits), Grouped(tries))?;
+        write!(f, "{} of {}: ", thousands(hits), thousands(tries))?;
         match self.rate() {
             None => f.write_str("no rate"),
             Some(_) if hits == 0 => write!(f, "0 %, at most {} %", Percent(high)),

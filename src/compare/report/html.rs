@@ -175,8 +175,8 @@ fn extra(comparison: &Comparison, verdict: &GateVerdict) -> Vec<(String, String)
     }
     if let Some(starts) = &comparison.starts {
         let mut text = format!("<p>{}", line(&starts.words()));
-        for (name, reasons) in [("base", &starts.base_reasons), ("candidate", &starts.candidate_reasons)] {
-            for reason in reasons {
+        for (name, side) in [("base", &starts.base), ("candidate", &starts.candidate)] {
+            for reason in &side.reasons {
                 let _ = write!(text, "<p>{name}: {}", lines(reason));
             }
         }

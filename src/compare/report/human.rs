@@ -1,8 +1,8 @@
 //! A comparison as text: changes first, worse ones before others, then what was looked at, and the verdict.
 use super::speed::write_speed;
 use crate::compare::{Change, Comparison, GateVerdict, Meaning, Row, SideSummary};
-use crate::plan::cost::number;
 use crate::printable::one_line;
+use crate::printable::thousands;
 use crate::report::Styles;
 use anstyle::Style;
 use std::collections::BTreeMap;
@@ -77,13 +77,13 @@ impl Report<'_> {
         if count == 0 {
             return Ok(());
         }
-        writeln!(self.to, "\n{style}{title}: {}{style:#}", number(count as u64))?;
+        writeln!(self.to, "\n{style}{title}: {}{style:#}", thousands(count as u64))?;
         for change in library {
             writeln!(self.to, "  {}", one_line(&change.text))?;
         }
         if let Some(starts) = starts {
             writeln!(self.to, "  starts of the library, {}: {}", starts.change(), starts.words())?;
-            for reason in &starts.candidate_reasons {
+            for reason in &starts.candidate.reasons {
                 writeln!(self.to, "    candidate: {}", one_line(reason))?;
             }
         }
@@ -110,7 +110,7 @@ impl Report<'_> {
             let named = if self.every_row { rows.len() } else { NAMED_OTHERS };
             let names: Vec<_> = rows.iter().take(named).map(|row| one_line(&row.case)).collect();
             let more = rows.len().saturating_sub(named);
-            let more = if more > 0 { format!(" and {} more", number(more as u64)) } else { String::new() };
+            let more = if more > 0 { format!(" and {} more", thousands(more as u64)) } else { String::new() };
             writeln!(self.to, "    {}", one_line(detail))?;
             writeln!(self.to, "      {}: {}{more}", cases(rows.len()), names.join(", "))?;
         }
@@ -122,14 +122,14 @@ impl Report<'_> {
             return Ok(());
         }
         let cases = if left == 1 { "case" } else { "cases" };
-        writeln!(self.to, "    and {} more {cases}; --verbose names all", number(left as u64))
+        writeln!(self.to, "    and {} more {cases}; --verbose names all", thousands(left as u64))
     }
 
     fn accepted(&mut self) -> io::Result<()> {
         let rows = self.comparison.rows.iter().filter(|row| row.accepted.is_some()).count();
         let library = self.comparison.library.iter().filter(|change| change.accepted.is_some()).count();
         if rows + library > 0 {
-            writeln!(self.to, "\nAccepted by --allow: {}", number((rows + library) as u64))?;
+            writeln!(self.to, "\nAccepted by --allow: {}", thousands((rows + library) as u64))?;
         }
         Ok(())
     }
@@ -145,13 +145,13 @@ impl Report<'_> {
         writeln!(
             self.to,
             "\nCompared: {} of {} (base {}, candidate {})",
-            number(comparison.compared() as u64),
+            thousands(comparison.compared() as u64),
             cases(comparison.rows.len()),
             runs(&comparison.base),
             runs(&comparison.candidate)
         )?;
         for (change, count) in comparison.counts() {
-            writeln!(self.to, "  {:>7}  {change}", number(count as u64))?;
+            writeln!(self.to, "  {:>7}  {change}", thousands(count as u64))?;
         }
         if let Some(starts) = comparison.starts.as_ref().filter(|starts| starts.change().meaning() == Meaning::Same) {
             writeln!(self.to, "Starts that failed: {}", starts.words())?;
@@ -167,7 +167,7 @@ impl Report<'_> {
             writeln!(self.to, "Not compared:")?;
         }
         for (reason, count) in reasons.iter().take(shown) {
-            writeln!(self.to, "  {:>7}  {}", number(*count as u64), one_line(reason))?;
+            writeln!(self.to, "  {:>7}  {}", thousands(*count as u64), one_line(reason))?;
         }
         if let Some(more) = reasons.len().checked_sub(shown).filter(|more| *more > 0) {
             writeln!(self.to, "           and {more} more reasons; --verbose names all")?;
@@ -182,7 +182,7 @@ impl Report<'_> {
             GateVerdict::NothingWorse => writeln!(self.to, "{pass}Nothing got worse{pass:#} in {compared}."),
             GateVerdict::Worse { changes: 1 } => writeln!(self.to, "{fail}Worse{fail:#}: 1 change in {compared}."),
             GateVerdict::Worse { changes } => {
-                writeln!(self.to, "{fail}Worse{fail:#}: {} changes in {compared}.", number(*changes as u64))
+                writeln!(self.to, "{fail}Worse{fail:#}: {} changes in {compared}.", thousands(*changes as u64))
             }
             GateVerdict::NoVerdict { reasons } => {
                 writeln!(self.to, "{skip}No verdict{skip:#}:")?;
@@ -207,7 +207,7 @@ fn about_one_case(change: Change) -> bool {
 }
 
 pub(super) fn cases(count: usize) -> String {
-    if count == 1 { "1 case".to_owned() } else { format!("{} cases", number(count as u64)) }
+    if count == 1 { "1 case".to_owned() } else { format!("{} cases", thousands(count as u64)) }
 }
 
 pub(super) fn side(side: &SideSummary) -> String {

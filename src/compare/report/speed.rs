@@ -1,8 +1,8 @@
 //! The speed of both libraries as text: rows that differ with all their samples, then counts.
 use crate::bench::comparison::{Change, RowComparison, Side, SpeedVerdict};
 use crate::compare::speed::Speed;
-use crate::plan::cost::number;
 use crate::printable::one_line;
+use crate::printable::thousands;
 use crate::report::Styles;
 use std::io::{self, Write};
 
@@ -30,17 +30,17 @@ pub fn write_speed(to: &mut dyn Write, speed: &Speed, styles: Styles) -> io::Res
             write_row(to, row, title)?;
         }
         if let Some(more) = rows.len().checked_sub(SHOWN).filter(|more| *more > 0) {
-            writeln!(to, "  and {} more rows that are {title}", number(more as u64))?;
+            writeln!(to, "  and {} more rows that are {title}", thousands(more as u64))?;
         }
     }
     for failed in speed.failed.iter().take(SHOWN) {
         writeln!(to, "  fails on the candidate alone: {}", one_line(failed))?;
     }
-    let count = |of: fn(&Change) -> bool| number(speed.timed.count(of) as u64);
+    let count = |of: fn(&Change) -> bool| thousands(speed.timed.count(of) as u64);
     writeln!(
         to,
         "  {} rows: {} slower, {} faster, {} ~, {} inconclusive",
-        number(speed.timed.rows.len() as u64),
+        thousands(speed.timed.rows.len() as u64),
         count(|change| *change == Change::Slower),
         count(|change| *change == Change::Faster),
         count(|change| *change == Change::Same),

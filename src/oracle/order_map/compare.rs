@@ -66,8 +66,9 @@ pub fn describe_change(base: &OrderMap, candidate: &OrderMap) -> String {
     match compare(base, candidate) {
         OrderChange::OtherOrder => {
             let first = first_difference(base, candidate);
-            let at = first
-                .map_or(String::new(), |element| format!(", first in element {}", crate::plan::cost::number(element)));
+            let at = first.map_or(String::new(), |element| {
+                format!(", first in element {}", crate::printable::thousands(element))
+            });
             format!("{from} -> the same kind of order, but other runs{at}")
         }
         change => format!("{from}: {}", change.words()),

@@ -7,7 +7,7 @@ use super::ring::FoundRing;
 use super::shapes::{Order, rank_list};
 use super::trial::{Spent, Trial};
 use crate::fnv::fnv64;
-use crate::plan::cost::number;
+use crate::printable::thousands;
 use std::collections::HashSet;
 use std::ops::Range;
 
@@ -86,7 +86,7 @@ fn words_of_no_map(why: NoMap, ranks: u32) -> String {
         NoMap::Unexplained(element) => {
             format!(
                 "not explained by one map: {tried} of {ranks} ranks that is tried explains element {}",
-                number(element)
+                thousands(element)
             )
         }
         NoMap::TooManyRuns => {
@@ -121,7 +121,7 @@ fn ring_name(ring: &FoundRing, computing: &Computing, elements: u64) -> String {
     let ends = starts.iter().skip(1).copied().chain([elements]);
     let lengths: Vec<u64> = starts.iter().zip(ends).map(|(start, end)| end - start).collect();
     let parts = ring.runs.iter().filter(|(_, rotation)| *rotation == ring.first).count();
-    // What is left over at the end of a part is no chunk of its own size.
+    // The end of a part is often shorter than a chunk: its length tells nothing of the chunk size.
     let mut sizes: Vec<u64> = Vec::new();
     for (at, length) in lengths.iter().enumerate() {
         let ends_part = ring.runs.get(at + 1).is_none_or(|(_, rotation)| *rotation == ring.first);
@@ -133,11 +133,11 @@ fn ring_name(ring: &FoundRing, computing: &Computing, elements: u64) -> String {
     sizes.sort_unstable_by(|a, b| b.cmp(a));
     let chunks = match sizes.as_slice() {
         [] => "chunks of different sizes".to_owned(),
-        [one] => format!("chunks of {}", number(*one)),
-        [one, other] => format!("chunks of {} and {}", number(*one), number(*other)),
-        [most, .., least] => format!("chunks of {} to {}", number(*least), number(*most)),
+        [one] => format!("chunks of {}", thousands(*one)),
+        [one, other] => format!("chunks of {} and {}", thousands(*one), thousands(*other)),
+        [most, .., least] => format!("chunks of {} to {}", thousands(*least), thousands(*most)),
     };
-    let parts = if parts > 1 { format!(", {} parts", number(parts as u64)) } else { String::new() };
+    let parts = if parts > 1 { format!(", {} parts", thousands(parts as u64)) } else { String::new() };
     format!("ring {}{parts} ({chunks}){}", rank_list(&ring.ring), suffix(&computing.words))
 }
 
@@ -216,7 +216,7 @@ fn write_runs(
         (Pattern::OneOrder, format!("{name}{or}{words}"))
     } else if one_computing && is_double_tree(ranks, found, computings) {
         let half = written.runs.get(1).map_or(0, |run| run.0);
-        (Pattern::DoubleTree, format!("double binary tree (halves of {}){words}", number(half)))
+        (Pattern::DoubleTree, format!("double binary tree (halves of {}){words}", thousands(half)))
     } else {
         (Pattern::Runs, runs_name(&order_names, if one_computing { &words } else { "" }))
     };
@@ -239,7 +239,7 @@ fn runs_name(names: &[String], words: &str) -> String {
         few @ [_, ..] if few.len() <= 4 => few.join("; "),
         many => format!("{}; and {} other orders", many[..3.min(many.len())].join("; "), many.len().saturating_sub(3)),
     };
-    format!("{} runs: {shown}{words}", number(names.len() as u64))
+    format!("{} runs: {shown}{words}", thousands(names.len() as u64))
 }
 
 /// True for one tree and then its counterpart.

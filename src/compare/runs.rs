@@ -1,0 +1,121 @@
+//! The runs of all cases on one side.
+use super::comparison::{FailedRun, SideSummary};
+use super::execute::Observer;
+use super::side::Side;
+use crate::judge::{Status, Verdict};
+use crate::record::RecordedCase;
+use crate::report::{Event, Reporter};
+use crate::scenario::Case;
+use crate::suite::{CaseSet, ChosenBackend, Error, RunOptions, Runner};
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::Arc;
+
+/// Cases of which a failure is kept in full.
+const MAX_FAILURES: usize = 1_000;
+
+/// The runs of all cases on one side.
+pub(super) struct Runs<'a> {
+    pub(super) side: &'a Side,
+    /// By name, in the order in which they were run.
+    pub(super) by_case: BTreeMap<String, Vec<RecordedCase>>,
+    corpus_runs: usize,
+    name: String,
+    pub(super) failures: BTreeMap<String, FailedRun>,
+}
+
+/// Collects a run's cases.
+struct Collector<'a> {
+    failures: &'a mut BTreeMap<String, FailedRun>,
+    to: &'a mut BTreeMap<String, Vec<RecordedCase>>,
+    observer: &'a mut dyn Observer,
+}
+
+/// Keeps the first failure of each case in full, of many cases the first.
+fn keep_failure(failures: &mut BTreeMap<String, FailedRun>, case: &Arc<Case>, verdict: &Verdict) {
+    if verdict.status == Status::Fail && failures.len() < MAX_FAILURES {
+        failures.entry(verdict.case.clone()).or_insert_with(|| (case.clone(), Box::new(verdict.clone())));
+    }
+}
+
+impl Reporter for Collector<'_> {
+    fn event(&mut self, event: &Event) -> io::Result<()> {
+        if let Event::CaseDone { case, verdict } = event {
+            self.to.entry(verdict.case.clone()).or_default().push(RecordedCase::new(case, verdict));
+            keep_failure(self.failures, case, verdict);
+        }
+        self.observer.event(event);
+        Ok(())
+    }
+}
+
+impl<'a> Runs<'a> {
+    pub(super) fn new((name, side): (&str, &'a Side)) -> Self {
+        let mut by_case: BTreeMap<String, Vec<RecordedCase>> = BTreeMap::new();
+        let mut corpus_runs = 0;
+        if let Side::Recorded(recording) = side {
+            corpus_runs = 1;
+            for case in &recording.cases {
+                by_case.entry(case.case.clone()).or_default().push(case.clone());
+            }
+        }
+        Self { side, by_case, corpus_runs, name: name.to_owned(), failures: BTreeMap::new() }
+    }
+
+    /// The library, unless the side is a recording.
+    fn library(&self) -> Option<(&'a ChosenBackend, &'a RunOptions)> {
+        match self.side {
+            Side::Live { chosen, options, .. } => Some((chosen, options)),
+            Side::Recorded(_) => None,
+        }
+    }
+
+    pub(super) fn run_corpus(
+        &mut self,
+        cases: &CaseSet,
+        words: &str,
+        observer: &mut dyn Observer,
+    ) -> Result<(), Error> {
+        let Some((chosen, options)) = self.library() else { return Ok(()) };
+        observer.part(words);
+        cases.run(
+            options.clone(),
+            chosen.clone(),
+            &mut Collector { failures: &mut self.failures, to: &mut self.by_case, observer },
+        )?;
+        self.corpus_runs += 1;
+        Ok(())
+    }
+
+    /// Runs a case in new processes; `None` for a recording.
+    pub(super) fn run_apart(&mut self, case: &Arc<Case>) -> Result<Option<RecordedCase>, Error> {
+        let Some((chosen, options)) = self.library() else { return Ok(None) };
+        let runner = Runner::new(options.clone(), chosen.clone())?;
+        let verdict = runner.run_case(case);
+        let record = RecordedCase::new(case, &verdict);
+        keep_failure(&mut self.failures, case, &verdict);
+        Ok(Some(record))
+    }
+
+    /// Runs a case in new processes and counts the run among the case's; nothing for a recording.
+    pub(super) fn run_anew(&mut self, case: &Arc<Case>) -> Result<(), Error> {
+        let Some(record) = self.run_apart(case)? else { return Ok(()) };
+        self.by_case.entry(case.name.clone()).or_default().push(record);
+        Ok(())
+    }
+
+    pub(super) fn of(&self, case: &str) -> Vec<&RecordedCase> {
+        self.by_case.get(case).map(|runs| runs.iter().collect()).unwrap_or_default()
+    }
+
+    pub(super) fn summary(&self) -> SideSummary {
+        let cut_short = matches!(self.side, Side::Recorded(recording) if recording.closing.is_none());
+        SideSummary {
+            name: self.name.clone(),
+            header: self.side.header(),
+            recorded: !self.side.is_live(),
+            corpus_runs: self.corpus_runs,
+            cut_short,
+        }
+    }
+}
