@@ -367,8 +367,3 @@ pub fn of_map(expr: &Expr, names: usize) -> u64 {
 pub fn of_image(payload: u64) -> u64 {
     payload.saturating_add(2 * super::types::GUARD).saturating_mul(COPIES)
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-}
