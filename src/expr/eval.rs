@@ -169,7 +169,7 @@ fn truth(b: bool) -> Value {
 }
 
 /// An operation on whole numbers; `None` for comparisons and negative powers.
-fn whole(op: BinOp, x: i128, y: i128) -> Option<Result<Value, EvalError>> {
+pub(super) fn whole(op: BinOp, x: i128, y: i128) -> Option<Result<Value, EvalError>> {
     let by_zero = || Err(EvalError(format!("division of {x} by zero")));
     let checked = |v: Option<i128>, sign| v.map(Value::Int).ok_or_else(|| overflow(sign, Some((x, y))));
     Some(match op {

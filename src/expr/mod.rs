@@ -9,6 +9,7 @@
 //! - [`Expr::eval_wrapping`], for elements of integer types, is [`Mode::Whole`] in which `+ - * ^` may leave 128 bits.
 //! - [`Mode::Float`]: everything is f64 by IEEE rules and the pure-Rust `libm`, the same on every machine; `x[k]` counts its
 //!   index in whole numbers all the same.
+//! - [`Expr::eval_exact`], for `assert`: what is whole stays whole, everything else is f64.
 //! - `if(c, a, b)` computes only the branch taken. `min` and `max` of something that is not a number are not a number;
 //!   -0.0 is below 0.0 for them.
 //! - `close(a, b, tol)` is 1 if |a - b| <= tol. An infinity is close only to itself, even with an infinite tolerance. NaN is
@@ -16,6 +17,7 @@
 //! - A text has at most [`MAX_LENGTH`] bytes and a tree [`MAX_DEPTH`] levels, and there are no loops: evaluation always ends.
 mod block;
 mod eval;
+mod exact;
 mod foreign_functions;
 mod lex;
 pub mod map;

@@ -336,3 +336,37 @@ proptest::proptest! {
         proptest::prop_assert_eq!(wrapping(&text), Ok(Value::Int(low)));
     }
 }
+
+#[test]
+fn an_assert_computes_whole_numbers_exactly() {
+    let holds =
+        |text: &str| parse(text).unwrap_or_else(|e| panic!("{text}: {e}")).expr.eval_exact(&Fixed).map(Value::truth);
+    let far = "9223372036854775807";
+    for (text, wanted) in [
+        (format!("{far} == {far} - 1"), false),
+        (format!("{far} == {far}.0"), false),
+        (format!("{far} < 9223372036854775808.0"), true),
+        (format!("9223372036854775808.0 > {far}"), true),
+        (format!("{far} + 1 == 9223372036854775808.0"), true),
+        (format!("{far} * {far} % 10 == 9"), true),
+        (format!("min({far}, {far} - 1) == {far} - 1"), true),
+        ("7 / 2 == 3.5".into(), true),
+        ("8 / 2 == 4".into(), true),
+        ("3 < 3.5".into(), true),
+        ("-3 > -3.5".into(), true),
+        ("3.5 > 3".into(), true),
+        ("2 ^ -1 == 0.5".into(), true),
+        ("1 / 0 == inf".into(), true),
+        ("0 / 0 == 0 / 0".into(), false),
+        ("1 % 0 == 1 % 0".into(), false),
+        ("5 < nan".into(), false),
+        ("5 != nan".into(), true),
+        ("5 < inf".into(), true),
+        ("5 > -inf".into(), true),
+        // Beyond 128 bits it goes on in f64, as it does with any number that is not whole.
+        ("2 ^ 200 == 2.0 ^ 200".into(), true),
+        ("if(rank == 3, 1, 1 / 0)".into(), true),
+    ] {
+        assert_eq!(holds(&text), Ok(wanted), "{text}");
+    }
+}

@@ -7,7 +7,7 @@ use super::outputs::whole_buffer;
 use super::tolerance::{self, Nearness};
 use super::{Finding, Lane, Subject, message};
 use crate::expr::map::element_value;
-use crate::expr::{BinOp, EvalError, Expr, ExprNode, Func, Mode, Scope, Value};
+use crate::expr::{BinOp, EvalError, Expr, ExprNode, Func, Scope, Value};
 use crate::job::Observation;
 use crate::num::{DType, get_element};
 use crate::oracle::interpreter::region_bytes;
@@ -144,7 +144,7 @@ impl AssertCheck<'_> {
         let buffers: HashMap<&str, (DType, &[u8])> = used.buffers.iter().filter_map(named).collect();
         for i in (0..total).filter(|i| dtype.is_none_or(|dtype| mutation.compares_element(dtype, *i))) {
             let quiet = self.scope(&buffers, i, false);
-            match assertion.value.eval(&quiet, Mode::Float) {
+            match assertion.value.eval_exact(&quiet) {
                 Ok(value) if value.truth() && !value.as_f64().is_nan() => looked += 1,
                 Err(_)
                     if quiet.figure_missing.get()
@@ -220,7 +220,7 @@ impl AssertCheck<'_> {
             finding.advice = Some(self.closeness_advice().unwrap_or_else(|| words.into()));
             return;
         }
-        let holds = |i| self.assertion.value.eval(&self.scope(&right, i, false), Mode::Float);
+        let holds = |i| self.assertion.value.eval_exact(&self.scope(&right, i, false));
         finding.follows = (0..total).all(|i| holds(i).is_ok_and(|value| value.truth() && !value.as_f64().is_nan()));
     }
 
@@ -246,7 +246,7 @@ impl AssertCheck<'_> {
             }
             for i in 0..count {
                 let scope = other.scope(&buffers, i, false);
-                let side = |node: &ExprNode| Some(node.eval(&scope, Mode::Float).ok()?.as_f64());
+                let side = |node: &ExprNode| Some(node.eval_exact(&scope).ok()?.as_f64());
                 nearness.add(side(left)?, side(right)?);
             }
         }

@@ -1,5 +1,5 @@
 //! The parts of an assert that are false, with the numbers on both of their sides.
-use crate::expr::{BinOp, ExprNode, Func, Mode, Scope, Value};
+use crate::expr::{BinOp, ExprNode, Func, Scope, Value};
 
 /// Number of parts that are told.
 const MAX_PARTS: usize = 3;
@@ -14,14 +14,14 @@ pub(crate) fn failed_parts<S: Scope>(node: &ExprNode, scope: &S) -> Vec<String> 
 }
 
 fn collect<S: Scope>(node: &ExprNode, scope: &S, parts: &mut Vec<String>) {
-    let number = |node: &ExprNode| node.eval(scope, Mode::Float).map(number_text);
+    let number = |node: &ExprNode| node.eval_exact(scope).map(number_text);
     match node {
         ExprNode::Binary(BinOp::Mul, a, b) if is_condition(a) || is_condition(b) => {
             collect(a, scope, parts);
             collect(b, scope, parts);
         }
         ExprNode::Call(Func::Min, args) => args.iter().for_each(|arg| collect(arg, scope, parts)),
-        _ if node.eval(scope, Mode::Float).is_ok_and(|value| value.truth() && !value.as_f64().is_nan()) => {}
+        _ if node.eval_exact(scope).is_ok_and(|value| value.truth() && !value.as_f64().is_nan()) => {}
         ExprNode::Binary(op, a, b) if sign(*op).is_some() => {
             if let (Ok(a), Ok(b), Some(sign)) = (number(a), number(b), sign(*op)) {
                 parts.push(format!("{a} {sign} {b}"));

@@ -1,7 +1,7 @@
 //! Checks `assert`s against the plan: names, lengths, indices, and the figures of steps.
 use super::eval::{Names, elements, named};
 use super::types::{Buffer, Plan};
-use crate::expr::{ExprNode, Func, Mode, Value};
+use crate::expr::{EvalError, ExprNode, Func, Mode, Value};
 use crate::job::CallKind;
 use crate::scenario::{Diagnostic, Expr, Spanned};
 use std::collections::HashSet;
@@ -132,7 +132,7 @@ fn reads_beyond(plan: &Plan, begun: &Begun, a: &Spanned<Expr>, left: &mut u64) -
         let mut reader = Reader { plan, buffers: &buffers, rank, names, counts_i: false, left };
         for i in 0..total {
             reader.names.i = Some(i);
-            if let Err(why) = reader.read(&a.value.node, Mode::Float) {
+            if let Err(why) = reader.read(&a.value.node) {
                 return Some(Diagnostic::new(a.span, format!("`{}`: {why}", a.value.text)));
             }
             if !reader.counts_i || *reader.left == 0 {
@@ -162,7 +162,7 @@ impl Reader<'_> {
         *self.left > 0
     }
 
-    fn read(&mut self, node: &ExprNode, mode: Mode) -> Result<(), String> {
+    fn read(&mut self, node: &ExprNode) -> Result<(), String> {
         if !self.may_look(1) {
             return Ok(());
         }
@@ -175,29 +175,29 @@ impl Reader<'_> {
                 why.map_or(Ok(()), Err)
             }
             ExprNode::Index(name, index) => {
-                self.read(index, Mode::Whole)?;
+                self.read(index)?;
                 self.index(name, index)
             }
-            ExprNode::Neg(inner) => self.read(inner, mode),
+            ExprNode::Neg(inner) => self.read(inner),
             ExprNode::Binary(_, left, right) => {
-                self.read(left, mode)?;
-                self.read(right, mode)
+                self.read(left)?;
+                self.read(right)
             }
             ExprNode::Call(Func::If, args) => {
                 let [condition, yes, no] = args.as_slice() else { return Ok(()) };
-                self.read(condition, mode)?;
-                match self.value(condition, mode) {
-                    Some(Ok(value)) => self.read(if value.truth() { yes } else { no }, mode),
+                self.read(condition)?;
+                match self.value(condition, |node, names| node.eval_exact(names)) {
+                    Some(Ok(value)) => self.read(if value.truth() { yes } else { no }),
                     // What has no value is for the report, and what data decides, too.
                     Some(Err(_)) | None => Ok(()),
                 }
             }
-            ExprNode::Call(_, args) => args.iter().try_for_each(|arg| self.read(arg, mode)),
+            ExprNode::Call(_, args) => args.iter().try_for_each(|arg| self.read(arg)),
         }
     }
 
     fn index(&mut self, name: &str, index: &ExprNode) -> Result<(), String> {
-        let Some(value) = self.value(index, Mode::Whole) else { return Ok(()) };
+        let Some(value) = self.value(index, |node, names| node.eval(names, Mode::Whole)) else { return Ok(()) };
         let on = format!("on rank {}", self.rank);
         let k = value.and_then(|value| value.to_int().map_err(|e| e.to_string()));
         let k = k.map_err(|why| format!("an index of `{name}` has no value {on}: {why}"))?;
@@ -211,7 +211,11 @@ impl Reader<'_> {
     }
 
     /// The value of a part that reads no data; `None` if it does.
-    fn value(&mut self, node: &ExprNode, mode: Mode) -> Option<Result<Value, String>> {
+    fn value(
+        &mut self,
+        node: &ExprNode,
+        evaluate: fn(&ExprNode, &Names<'_>) -> Result<Value, EvalError>,
+    ) -> Option<Result<Value, String>> {
         let (mut data, mut nodes) = (false, 0);
         let buffers = self.buffers;
         node.visit(&mut |node| {
@@ -223,7 +227,7 @@ impl Reader<'_> {
                 _ => {}
             }
         });
-        (self.may_look(nodes) && !data).then(|| node.eval(&self.names, mode).map_err(|e| e.to_string()))
+        (self.may_look(nodes) && !data).then(|| evaluate(node, &self.names).map_err(|e| e.to_string()))
     }
 }
 

@@ -110,6 +110,19 @@ fn an_assert_shows_both_sides_with_enough_digits() {
 }
 
 #[test]
+fn an_assert_tells_64_bit_numbers_apart() {
+    let text = |wanted: &str| {
+        let inputs = "inputs = [[9223372036854775806], [1]]\n";
+        format!("op = \"all_reduce\"\nworld_size = 2\ndtype = \"i64\"\n{inputs}assert = [\"out == {wanted}\"]\n")
+    };
+    assert_eq!(perfect(&text("9223372036854775807")).status, Status::Pass);
+    // In f64 the two would be one number.
+    let wrong = perfect(&text("9223372036854775806"));
+    assert_eq!(wrong.status, Status::Fail);
+    assert!(wrong.findings[0].text.contains("9223372036854775807 == 9223372036854775806"), "{:#?}", wrong.findings);
+}
+
+#[test]
 fn an_exact_comparison_of_near_values_is_answered_with_close() {
     let text = |head: &str, assert: &str| format!("{ROUNDED}{head}assert = [\"{assert}\"]\n");
     for (head, assert, words) in [
