@@ -68,7 +68,7 @@ mod tests {
                 ConfigAccess::Int(_) => ConfigValue::Int(1),
                 ConfigAccess::Text(_) => ConfigValue::Text("a".into()),
             };
-            assert!(CommConfig::new(23007, &[(field.name.to_owned(), value)]).is_ok(), "{}", field.name);
+            assert!(CommConfig::new(23203, &[(field.name.to_owned(), value)]).is_ok(), "{}", field.name);
         }
     }
 

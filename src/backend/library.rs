@@ -283,7 +283,7 @@ impl Library {
             (@ $function:ident (reduction, root)) => {
                 call!(self, $function(send, recv, count, dtype, op, root, comm, stream))?
             };
-            ($($variant:ident $function:ident $takes:tt $written:ident;)*) => {
+            ($($variant:ident $function:ident $with_config:ident $takes:tt $written:ident;)*) => {
                 match c.call {
                     $(
                         NcclCall::$variant if c.call.is_pairwise() && self.table.$function.is_none() => {

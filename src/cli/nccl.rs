@@ -109,16 +109,16 @@ mod tests {
             all.into_iter().filter(|(_, since)| !releases.contains(since)).map(|(name, _)| name.to_owned()).collect()
         };
         let library = |probed| FoundLibrary { path: "/a/libnccl.so.2".into(), source: LibrarySource::Python, probed };
-        let all = library(Ok(LibraryInfo { version: 23007, maker: MAKER, symbols: names(&[]) }));
+        let all = library(Ok(LibraryInfo { version: 23203, maker: MAKER, symbols: names(&[]) }));
         assert_eq!(
             library_entry(&all),
-            "2.30.7   /a/libnccl.so.2\n         Python's packages; it has every function that collspec knows\n"
+            "2.32.3   /a/libnccl.so.2\n         Python's packages; it has every function that collspec knows\n"
         );
         let old = library(Ok(LibraryInfo { version: 22605, maker: MAKER, symbols: names(&["2.7", "2.28", "2.29"]) }));
         assert!(
             library_entry(&old).ends_with(
-                "it lacks 14 functions, by release: 2.7 ncclSend, ncclRecv; 2.28 ncclAlltoAll, ncclGather, ncclScatter; \
-                 2.29 ncclCommGetUniqueId, ncclCommGrow, ncclWinGetUserPtr, 6 more\n"
+                "it lacks 15 functions, by release: 2.7 ncclSend, ncclRecv; 2.28 ncclAlltoAll, ncclGather, ncclScatter; \
+                 2.29 ncclCommGetUniqueId, ncclCommGrow, ncclWinGetUserPtr, 7 more\n"
             ),
             "{}",
             library_entry(&old)

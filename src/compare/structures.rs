@@ -1,12 +1,23 @@
 //! Structures of NCCL's interface by version, as far as this program's own table knows them.
 use super::change::Meaning;
 use super::library_changes::LibraryChange;
-use nccl_sys::{NCCL_LAYOUT_VERSION, ncclConfig_t, ncclSimInfo_t, ncclWaitSignalDesc_t, release};
+use nccl_sys::{
+    NCCL_LAYOUT_VERSION, ncclCollConfig_t, ncclCommProperties_t, ncclConfig_t, ncclEncryptionConfig_t, ncclSimInfo_t,
+    ncclWaitSignalDesc_t, release,
+};
 
 /// Structures that never grew in the versions that are known, with the release that introduced each, and their bytes.
-const FIXED: [(&str, &str, usize); 2] = [
+const FIXED: [(&str, &str, usize); 3] = [
     ("ncclSimInfo_t", "2.22", size_of::<ncclSimInfo_t>()),
     ("ncclWaitSignalDesc_t", "2.29", size_of::<ncclWaitSignalDesc_t>()),
+    ("ncclEncryptionConfig_t", "2.32", size_of::<ncclEncryptionConfig_t>()),
+];
+/// The bytes of a structure in a release, by its version code.
+type SizeIn = fn(u32) -> usize;
+/// Structures that grew and whose fields are not listed, likewise, with their bytes by release.
+const GROWING: [(&str, &str, SizeIn); 2] = [
+    ("ncclCommProperties_t", "2.29", ncclCommProperties_t::size_in),
+    ("ncclCollConfig_t", "2.31", ncclCollConfig_t::size_in),
 ];
 /// The release that introduced the configuration of a communicator.
 const CONFIG: (&str, &str) = ("ncclConfig_t", "2.14");
@@ -46,6 +57,10 @@ pub fn structure_changes(base: &str, candidate: &str) -> Vec<LibraryChange> {
     let more = named("new fields", fields(new, old)) + &named("gone fields", fields(old, new));
     let (name, since) = CONFIG;
     add(name, size(old, since, bytes(old)), size(new, since, bytes(new)), more);
+    for (name, since, size_in) in GROWING {
+        let bytes = |version: i32| size_in(u32::try_from(version).unwrap_or(0));
+        add(name, size(old, since, bytes(old)), size(new, since, bytes(new)), String::new());
+    }
     for (name, since, bytes) in FIXED {
         add(name, size(old, since, bytes), size(new, since, bytes), String::new());
     }
@@ -66,13 +81,22 @@ mod tests {
             texts("2.28.9", "2.29.7"),
             [
                 "structure ncclConfig_t: 80 bytes -> 88 bytes; new fields: graphUsageMode, numRmaCtx",
+                "structure ncclCommProperties_t: not there -> 56 bytes",
                 "structure ncclWaitSignalDesc_t: not there -> 16 bytes",
             ]
         );
         let back = texts("2.18.3", "2.17.1");
         assert!(back[0].ends_with("; gone fields: splitShare"), "{back:?}");
         assert!(texts("2.13.4", "2.14.3")[0].starts_with("structure ncclConfig_t: not there -> "));
-        assert_eq!(texts("2.30.7", "2.31.2")[0], "structure ncclConfig_t: 96 bytes -> at least 96 bytes");
+        assert_eq!(
+            texts("2.31.2", "2.32.3"),
+            [
+                "structure ncclConfig_t: 112 bytes -> 120 bytes; new fields: nvlsHostMode",
+                "structure ncclCollConfig_t: 64 bytes -> 72 bytes",
+                "structure ncclEncryptionConfig_t: not there -> 32 bytes",
+            ]
+        );
+        assert_eq!(texts("2.32.3", "2.33.1")[0], "structure ncclConfig_t: 120 bytes -> at least 120 bytes");
         assert_eq!(texts("unknown", "2.14.3"), [""; 0]);
     }
 }

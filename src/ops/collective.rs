@@ -29,7 +29,7 @@ pub struct Collective {
 }
 
 macro_rules! calls {
-    ($($variant:ident $function:ident ($($takes:ident),*) $written:ident;)*) => {
+    ($($variant:ident $function:ident $with_config:ident ($($takes:ident),*) $written:ident;)*) => {
         /// NCCL's collective functions.
         #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
         #[allow(missing_docs)]
@@ -42,6 +42,13 @@ macro_rules! calls {
             pub const fn symbol(self) -> &'static str {
                 match self {
                     $(Self::$variant => stringify!($function),)*
+                }
+            }
+
+            /// The name of the function that takes a configuration of the call.
+            pub const fn symbol_with_config(self) -> &'static str {
+                match self {
+                    $(Self::$variant => stringify!($with_config),)*
                 }
             }
         }

@@ -2,7 +2,7 @@
 use std::ffi::{c_char, c_float, c_int, c_uint};
 use std::mem::offset_of;
 
-/// First word of a valid configuration.
+/// First word of a valid configuration, of a communicator, a collective or of encryption, and of a communicator's properties.
 pub const NCCL_CONFIG_MAGIC: c_uint = 0xcafe_beef;
 /// First word of a valid [`ncclSimInfo_t`].
 pub const NCCL_SIM_INFO_MAGIC: c_uint = 0x7468_5283;
@@ -11,9 +11,9 @@ pub const NCCL_CONFIG_UNDEF_INT: c_int = c_int::MIN;
 /// The value of a floating-point field that is not set.
 pub const NCCL_UNDEF_FLOAT: c_float = -1.0;
 /// The newest version whose structures this crate knows.
-pub const NCCL_LAYOUT_VERSION: c_uint = 23007;
+pub const NCCL_LAYOUT_VERSION: c_uint = 23203;
 
-/// Communicator configuration, as 2.30 has it. A library reads only the fields that its own version knows: the layout of
+/// Communicator configuration, as 2.32 has it. A library reads only the fields that its own version knows: the layout of
 /// each release is a prefix of the next one's, and `size` and `version` say how much the caller has.
 #[repr(C)]
 #[derive(Clone, Copy, Debug)]
@@ -60,6 +60,16 @@ pub struct ncclConfig_t {
     pub max_p2p_peers: c_int,
     /// 0 leaves the order of captured kernels to the caller (2.30).
     pub graph_stream_ordering: c_int,
+    /// 1 lets the library order the launches of several communicators of a device (2.31).
+    pub launch_order_implicit: c_int,
+    /// Signal indexes of each context of one-sided operations (2.31).
+    pub num_rma_sig: c_int,
+    /// 1 sets signals up when the communicator is made, not at the first window (2.31).
+    pub rma_eager_init: c_int,
+    /// `NCCL_HOST_CFT_*` (2.31).
+    pub host_cft_mode: c_int,
+    /// `NCCL_NVLS_HOST_MODE_*` (2.32).
+    pub nvls_host_mode: c_int,
 }
 
 /// A field of [`ncclConfig_t`] that a caller may set.
@@ -122,6 +132,11 @@ impl ncclConfig_t {
         ConfigField::int("numRmaCtx", "2.29", |config| &mut config.num_rma_ctx),
         ConfigField::int("maxP2pPeers", "2.30", |config| &mut config.max_p2p_peers),
         ConfigField::int("graphStreamOrdering", "2.30", |config| &mut config.graph_stream_ordering),
+        ConfigField::int("launchOrderImplicit", "2.31", |config| &mut config.launch_order_implicit),
+        ConfigField::int("numRmaSig", "2.31", |config| &mut config.num_rma_sig),
+        ConfigField::int("rmaEagerInit", "2.31", |config| &mut config.rma_eager_init),
+        ConfigField::int("hostCftMode", "2.31", |config| &mut config.host_cft_mode),
+        ConfigField::int("nvlsHostMode", "2.32", |config| &mut config.nvls_host_mode),
     ];
 
     /// How many bytes the structure has in a release, by its version code. A release newer than this crate has at least
@@ -135,7 +150,9 @@ impl ncclConfig_t {
             22700..22800 => offset_of!(Self, n_channels_per_net_peer),
             22800..22900 => offset_of!(Self, graph_usage_mode),
             22900..23000 => offset_of!(Self, max_p2p_peers),
-            23000.. => size_of::<Self>(),
+            23000..23100 => offset_of!(Self, launch_order_implicit),
+            23100..23200 => offset_of!(Self, nvls_host_mode),
+            23200.. => size_of::<Self>(),
         }
     }
 
@@ -166,6 +183,11 @@ impl ncclConfig_t {
             num_rma_ctx: u,
             max_p2p_peers: u,
             graph_stream_ordering: u,
+            launch_order_implicit: u,
+            num_rma_sig: u,
+            rma_eager_init: u,
+            host_cft_mode: u,
+            nvls_host_mode: u,
         }
     }
 }

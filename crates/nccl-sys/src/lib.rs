@@ -5,17 +5,21 @@
 //! several tables may live together. Calling an absent entry is an ordinary error ([`Missing`]), never a panic.
 #![allow(non_camel_case_types)]
 
+mod call_config;
 mod config;
 mod elf;
 mod enums;
 mod load;
+mod properties;
 mod table;
 mod types;
 mod version;
 
+pub use call_config::*;
 pub use config::*;
 pub use enums::*;
 pub use load::{LoadError, OLDEST, defines};
+pub use properties::ncclCommProperties_t;
 pub use table::{Maker, Missing, Nccl};
 pub use types::*;
 pub use version::{release, version_text};

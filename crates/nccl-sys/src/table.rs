@@ -1,6 +1,8 @@
 //! The function table: one optional pointer per symbol, with the release that introduced it.
+use crate::call_config::*;
 use crate::config::*;
 use crate::enums::*;
+use crate::properties::ncclCommProperties_t;
 use crate::types::*;
 use crate::version::version_text;
 use std::ffi::{c_char, c_int, c_uint, c_ulonglong, c_void};
@@ -121,7 +123,6 @@ impl Nccl {
         ("ncclResetDebugInitInternal", "2.28"),
         ("ncclDevCommCreate", "2.28"),
         ("ncclDevCommDestroy", "2.28"),
-        ("ncclCommQueryProperties", "2.29"),
         ("ncclGetMultimemDevicePointer", "2.29"),
         ("ncclGinBarrierCreateRequirement", "2.28.7"),
         ("ncclGinInboxA2ACreateRequirement", "2.29.7"),
@@ -134,6 +135,11 @@ impl Nccl {
         ("ncclTeamRankToLsa", "2.28"),
         ("ncclTeamRankToWorld", "2.28"),
         ("ncclTeamWorld", "2.28"),
+        ("ncclGetCftDeviceLeInfo", "2.31"),
+        ("ncclGetPeerDeviceLeInfo", "2.31"),
+        ("ncclGetMultimemDeviceLeInfo", "2.31"),
+        ("ncclTeamCft", "2.31"),
+        ("ncclTeamCftMultimem", "2.31"),
     ];
 
     /// NCCL's functions that this table lacks, with the release that introduced each.
@@ -219,6 +225,16 @@ table! {
     /// The list lives until this thread's next call of the function.
     "2.30" fn ncclParamGetAllParameterKeys(keys: *mut *mut *const c_char, len: *mut c_int) -> ncclResult_t;
     "2.30" fn ncclParamDumpAll() -> ();
+    "2.29" fn ncclCommQueryProperties(comm: ncclComm_t, properties: *mut ncclCommProperties_t) -> ncclResult_t;
+    "2.31" fn ncclAllReduceConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, op: ncclRedOp_t, comm: ncclComm_t, stream: cudaStream_t, config: *const ncclCollConfig_t) -> ncclResult_t;
+    "2.31" fn ncclReduceConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, op: ncclRedOp_t, root: c_int, comm: ncclComm_t, stream: cudaStream_t, config: *const ncclCollConfig_t) -> ncclResult_t;
+    "2.31" fn ncclBroadcastConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, root: c_int, comm: ncclComm_t, stream: cudaStream_t, config: *const ncclCollConfig_t) -> ncclResult_t;
+    "2.31" fn ncclAllGatherConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, comm: ncclComm_t, stream: cudaStream_t, config: *const ncclCollConfig_t) -> ncclResult_t;
+    "2.31" fn ncclReduceScatterConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, op: ncclRedOp_t, comm: ncclComm_t, stream: cudaStream_t, config: *const ncclCollConfig_t) -> ncclResult_t;
+    "2.31" fn ncclAlltoAllConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, comm: ncclComm_t, stream: cudaStream_t, config: *const ncclCollConfig_t) -> ncclResult_t;
+    "2.31" fn ncclGatherConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, root: c_int, comm: ncclComm_t, stream: cudaStream_t, config: *const ncclCollConfig_t) -> ncclResult_t;
+    "2.31" fn ncclScatterConfig(send: *const c_void, recv: *mut c_void, count: usize, dtype: ncclDataType_t, root: c_int, comm: ncclComm_t, stream: cudaStream_t, config: *const ncclCollConfig_t) -> ncclResult_t;
+    "2.32" fn ncclSetEncryption(config: *const ncclEncryptionConfig_t) -> ncclResult_t;
     /// Operations called on this communicator from now on count under `tag`.
     "-" fn collspecMark(comm: ncclComm_t, tag: c_uint) -> ncclResult_t;
     /// What this communicator's rank counted under `tag`, over finished and unfinished operations.
@@ -237,20 +253,21 @@ table! {
     "-" fn collspecReached(words: *mut c_ulonglong, len: c_ulonglong) -> ncclResult_t;
 }
 
-/// Passes NCCL's collectives of one call to the macro `then`, a line each: name, function, what it takes besides buffers, count,
-/// type, communicator and stream (`reduction`, `root`), and the ranks whose receive buffer it writes (`all`, or the `root`).
+/// Passes NCCL's collectives of one call to the macro `then`, a line each: name, function, the function with a configuration of
+/// the call, what it takes besides buffers, count, type, communicator and stream (`reduction`, `root`), and the ranks whose
+/// receive buffer it writes (`all`, or the `root`).
 #[macro_export]
 macro_rules! collectives {
     ($then:ident) => {
         $then! {
-            AllReduce ncclAllReduce (reduction) all;
-            Reduce ncclReduce (reduction, root) root;
-            Broadcast ncclBroadcast (root) all;
-            AllGather ncclAllGather () all;
-            ReduceScatter ncclReduceScatter (reduction) all;
-            AlltoAll ncclAlltoAll () all;
-            Gather ncclGather (root) root;
-            Scatter ncclScatter (root) all;
+            AllReduce ncclAllReduce ncclAllReduceConfig (reduction) all;
+            Reduce ncclReduce ncclReduceConfig (reduction, root) root;
+            Broadcast ncclBroadcast ncclBroadcastConfig (root) all;
+            AllGather ncclAllGather ncclAllGatherConfig () all;
+            ReduceScatter ncclReduceScatter ncclReduceScatterConfig (reduction) all;
+            AlltoAll ncclAlltoAll ncclAlltoAllConfig () all;
+            Gather ncclGather ncclGatherConfig (root) root;
+            Scatter ncclScatter ncclScatterConfig (root) all;
         }
     };
 }

@@ -6,6 +6,9 @@ pub type ncclComm_t = *mut c_void;
 /// A CUDA stream, opaque to us.
 pub type cudaStream_t = *mut c_void;
 
+/// A CUDA event, opaque to us.
+pub type cudaEvent_t = *mut c_void;
+
 /// The 128 bytes that ranks share to find each other.
 #[repr(C)]
 #[derive(Clone, Copy)]
@@ -55,6 +58,20 @@ pub const NCCL_SHRINK_DEFAULT: c_int = 0;
 pub const NCCL_SHRINK_ABORT: c_int = 1;
 /// Revoke flag: the only one there is.
 pub const NCCL_REVOKE_DEFAULT: c_int = 0;
+/// Value of `hostCftMode`: addresses of the fabric are there for host queries (2.31).
+pub const NCCL_HOST_CFT_ENABLE: c_int = 1;
+/// Value of `hostCftMode`: they are not.
+pub const NCCL_HOST_CFT_DISABLE: c_int = 2;
+/// Value of `hostCftMode`: they are, where that is possible.
+pub const NCCL_HOST_CFT_FALLBACK: c_int = 3;
+/// Value of `nvlsHostMode`: everything of the NVLink switch is used (2.32).
+pub const NCCL_NVLS_HOST_MODE_ENABLE: c_int = 0;
+/// Flag of `nvlsHostMode`: algorithms do not use the NVLink switch.
+pub const NCCL_NVLS_HOST_MODE_DISABLE_TRANSPORT: c_int = 1;
+/// Flag of `nvlsHostMode`: symmetric-memory kernels and copy engines do not use it.
+pub const NCCL_NVLS_HOST_MODE_DISABLE_SYMMETRIC_MULTIMEM: c_int = 2;
+/// Value of `nvlsHostMode`: nothing uses it.
+pub const NCCL_NVLS_HOST_MODE_DISABLE: c_int = c_int::MAX;
 /// Suspend flag: releases the communicator's dynamic device memory.
 pub const NCCL_SUSPEND_MEM: c_int = 1;
 

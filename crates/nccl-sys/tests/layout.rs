@@ -3,8 +3,8 @@ use nccl_sys::*;
 use std::mem::offset_of;
 
 #[test]
-fn the_configuration_is_laid_out_as_in_2_30() {
-    assert_eq!((size_of::<ncclConfig_t>(), align_of::<ncclConfig_t>()), (96, 8));
+fn the_configuration_is_laid_out_as_in_2_32() {
+    assert_eq!((size_of::<ncclConfig_t>(), align_of::<ncclConfig_t>()), (120, 8));
     let offsets = [
         (offset_of!(ncclConfig_t, size), 0),
         (offset_of!(ncclConfig_t, magic), 8),
@@ -27,6 +27,11 @@ fn the_configuration_is_laid_out_as_in_2_30() {
         (offset_of!(ncclConfig_t, num_rma_ctx), 84),
         (offset_of!(ncclConfig_t, max_p2p_peers), 88),
         (offset_of!(ncclConfig_t, graph_stream_ordering), 92),
+        (offset_of!(ncclConfig_t, launch_order_implicit), 96),
+        (offset_of!(ncclConfig_t, num_rma_sig), 100),
+        (offset_of!(ncclConfig_t, rma_eager_init), 104),
+        (offset_of!(ncclConfig_t, host_cft_mode), 108),
+        (offset_of!(ncclConfig_t, nvls_host_mode), 112),
     ];
     for (index, (is, should)) in offsets.into_iter().enumerate() {
         assert_eq!(is, should, "field {index}");
@@ -46,20 +51,22 @@ fn each_release_gets_the_prefix_that_it_knows() {
         (22809, 80),
         (22907, 88),
         (23007, 96),
-        (23203, 96),
+        (23102, 112),
+        (23203, 120),
+        (23301, 120),
     ] {
         let config = ncclConfig_t::unset(version);
         assert_eq!(config.size, size, "{version}");
         assert_eq!(config.magic, 0xcafe_beef);
-        assert_eq!(config.version, version.min(23007), "a library must not expect fields that are not there");
+        assert_eq!(config.version, version.min(23203), "a library must not expect fields that are not there");
     }
 }
 
 #[test]
 fn nothing_is_set_in_a_fresh_configuration() {
     let config = ncclConfig_t::unset(23007);
-    // SAFETY: a structure without padding (see the offsets above), read as the words it consists of.
-    let words: [i32; 24] = unsafe { std::mem::transmute(config) };
+    // SAFETY: a structure whose only padding is its last word (see the offsets above), read as the words before it.
+    let words: [i32; 29] = unsafe { std::mem::transmute_copy(&config) };
     for (index, word) in words.into_iter().enumerate().skip(4) {
         let pointer = matches!(index, 8 | 9 | 12 | 13);
         assert_eq!(word, if pointer { 0 } else { i32::MIN }, "word {index}");
@@ -67,7 +74,70 @@ fn nothing_is_set_in_a_fresh_configuration() {
 }
 
 #[test]
+fn the_configuration_of_a_call_is_laid_out_as_in_2_32() {
+    assert_eq!((size_of::<ncclCollConfig_t>(), align_of::<ncclCollConfig_t>()), (72, 8));
+    let offsets = [
+        (offset_of!(ncclCollConfig_t, size), 0),
+        (offset_of!(ncclCollConfig_t, magic), 8),
+        (offset_of!(ncclCollConfig_t, version), 12),
+        (offset_of!(ncclCollConfig_t, ext), 16),
+        (offset_of!(ncclCollConfig_t, min_ctas), 24),
+        (offset_of!(ncclCollConfig_t, max_ctas), 28),
+        (offset_of!(ncclCollConfig_t, nvls_ctas), 32),
+        (offset_of!(ncclCollConfig_t, cga_cluster_size), 36),
+        (offset_of!(ncclCollConfig_t, alg_selection), 40),
+        (offset_of!(ncclCollConfig_t, force_alg_selection), 48),
+        (offset_of!(ncclCollConfig_t, cta_policy), 52),
+        (offset_of!(ncclCollConfig_t, user_profiler_tag), 56),
+        (offset_of!(ncclCollConfig_t, launch_completion_event), 64),
+    ];
+    for (index, (is, should)) in offsets.into_iter().enumerate() {
+        assert_eq!(is, should, "field {index}");
+    }
+    assert_eq!((size_of::<ncclConfigExt_t>(), offset_of!(ncclConfigExt_t, value)), (24, 16));
+    let config = ncclCollConfig_t::unset(23102);
+    assert_eq!((config.size, config.magic, config.version), (64, 0xcafe_beef, 23102));
+    assert_eq!(ncclCollConfig_t::unset(29900).size, 72);
+    // an unmet selection is an error by default; everything else is left to the library
+    assert_eq!((config.force_alg_selection, config.user_profiler_tag), (1, 0));
+    assert!(config.alg_selection.is_null() && config.ext.is_null() && config.launch_completion_event.is_null());
+    let unset = [config.min_ctas, config.max_ctas, config.nvls_ctas, config.cga_cluster_size, config.cta_policy];
+    assert_eq!(unset, [i32::MIN; 5]);
+}
+
+#[test]
+fn the_properties_of_a_communicator_are_laid_out_as_in_2_31() {
+    assert_eq!((size_of::<ncclCommProperties_t>(), align_of::<ncclCommProperties_t>()), (144, 8));
+    let offsets = [
+        (offset_of!(ncclCommProperties_t, rank), 16),
+        (offset_of!(ncclCommProperties_t, n_ranks), 20),
+        (offset_of!(ncclCommProperties_t, cuda_dev), 24),
+        (offset_of!(ncclCommProperties_t, nvml_dev), 28),
+        (offset_of!(ncclCommProperties_t, device_api_support), 32),
+        (offset_of!(ncclCommProperties_t, multimem_support), 33),
+        (offset_of!(ncclCommProperties_t, gin_type), 36),
+        (offset_of!(ncclCommProperties_t, n_lsa_teams), 40),
+        (offset_of!(ncclCommProperties_t, host_rma_support), 44),
+        (offset_of!(ncclCommProperties_t, railed_gin_type), 48),
+        (offset_of!(ncclCommProperties_t, comm_hash), 56),
+        (offset_of!(ncclCommProperties_t, gin_min_stride), 64),
+        (offset_of!(ncclCommProperties_t, gin_support), 72),
+        (offset_of!(ncclCommProperties_t, dev_comm_runtime_version_size), 136),
+    ];
+    for (index, (is, should)) in offsets.into_iter().enumerate() {
+        assert_eq!(is, should, "field {index}");
+    }
+    for (version, size) in [(22902, 40), (22907, 56), (23007, 56), (23102, 144), (23203, 144)] {
+        assert_eq!(ncclCommProperties_t::unset(version).size, size, "{version}");
+    }
+    // a release with more properties is not told that there is room for them
+    assert!(ncclCommProperties_t::unset(23203).version < 23200);
+}
+
+#[test]
 fn other_structures() {
+    assert_eq!((size_of::<ncclEncryptionConfig_t>(), align_of::<ncclEncryptionConfig_t>()), (32, 8));
+    assert_eq!((offset_of!(ncclEncryptionConfig_t, mode), offset_of!(ncclEncryptionConfig_t, psk)), (16, 24));
     assert_eq!((size_of::<ncclUniqueId>(), align_of::<ncclUniqueId>()), (128, 1));
     assert_eq!((size_of::<ncclSimInfo_t>(), align_of::<ncclSimInfo_t>()), (24, 8));
     assert_eq!(offset_of!(ncclSimInfo_t, magic), 8);
@@ -126,7 +196,10 @@ fn every_symbol_has_a_release_and_stands_once() {
         assert!(*since == "-" || release(since).is_some(), "{name} since {since}");
         assert!(*since == "-" || name.starts_with("nccl"), "{name}");
     }
-    // 2.30.7 exports 83 functions.
-    let nccl = seen.iter().filter(|name| name.starts_with("nccl")).count();
-    assert_eq!(nccl, 83);
+    // 2.32.3 exports 97 functions, 2.30.7 the first 83 of them.
+    let until = |version: i32| {
+        let known = Nccl::SYMBOLS.iter().chain(Nccl::NAMED_ONLY);
+        known.filter(|(_, since)| release(since).is_some_and(|code| code <= version)).count()
+    };
+    assert_eq!((until(23007), until(23203)), (83, 97));
 }

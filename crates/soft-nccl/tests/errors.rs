@@ -105,7 +105,7 @@ fn configurations_are_checked() {
 fn the_library_says_who_it_is() {
     let mut version = 0;
     assert_eq!(nccl!(ncclGetVersion(&mut version)), OK);
-    assert_eq!(version, 23007);
+    assert_eq!(version, 23203);
     assert_eq!(nccl!(ncclGetVersion(std::ptr::null_mut())), ARGUMENT);
     let mut texts = std::collections::BTreeSet::new();
     for code in 0..10 {

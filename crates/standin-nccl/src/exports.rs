@@ -139,7 +139,7 @@ macro_rules! export_collectives {
             Moment::Operation(comm, stream), then code => wrote!(code, recv, count, dtype, $writer, comm, stream);
         }
     };
-    ($($variant:ident $function:ident $takes:tt $written:ident;)*) => {
+    ($($variant:ident $function:ident $with_config:ident $takes:tt $written:ident;)*) => {
         $(export_collectives!(@ $function $takes $written);)*
         const COLLECTIVES: &[&str] = &[$(stringify!($function)),*];
     };

@@ -114,7 +114,7 @@ macro_rules! collective_operations {
         operation!($function, $kind, (send: From, recv: To, count: usize, dtype: Dtype, op: Op, root: c_int),
             count, dtype, send, recv, Some(op), Some(root));
     };
-    ($($kind:ident $function:ident $takes:tt $written:ident;)*) => {
+    ($($kind:ident $function:ident $with_config:ident $takes:tt $written:ident;)*) => {
         $(collective_operations!(@ $function $kind $takes);)*
 
         fn fill_collectives(table: &mut Nccl) {

@@ -15,8 +15,8 @@ use std::cell::RefCell;
 use std::ffi::{CString, c_char, c_int};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// What `ncclGetVersion` says: this library keeps to the behaviour of 2.30.7.
-pub const VERSION: c_int = 23007;
+/// What `ncclGetVersion` says: this library keeps to the behaviour of 2.32.3.
+pub const VERSION: c_int = 23203;
 
 thread_local! {
     static LAST_ERROR: RefCell<CString> = RefCell::default();
