@@ -40,6 +40,8 @@ mod run;
 mod scenario;
 mod signals;
 #[cfg(feature = "cli")]
+mod soak;
+#[cfg(feature = "cli")]
 mod stats;
 mod suggest;
 mod suite;
@@ -73,7 +75,7 @@ pub mod internals {
     }
 
     #[cfg(feature = "cli")]
-    rooms! { audit bench compare record stats }
+    rooms! { audit bench compare record soak stats }
     rooms! { backend child expr job judge library num ops oracle plan printable report run scenario suite }
     pub use crate::enter::enter_with;
 }

@@ -31,7 +31,7 @@ impl ChildGuard {
     }
 
     /// Its process id.
-    #[cfg(any(test, feature = "internals"))]
+    #[cfg(any(test, feature = "internals", feature = "cli"))]
     pub fn id(&self) -> u32 {
         self.child.id()
     }

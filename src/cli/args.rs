@@ -40,6 +40,7 @@ pub enum Command {
     Audit(AuditArgs),
     Bench(Box<BenchArgs>),
     Minimize(Box<super::minimize_args::MinimizeArgs>),
+    Soak(Box<super::soak_args::SoakArgs>),
     /// List this machine's NCCL libraries, or fetch another.
     #[command(subcommand)]
     Nccl(NcclCommand),

@@ -23,6 +23,8 @@ mod progress_line;
 mod report_args;
 mod reports;
 mod run;
+mod soak;
+mod soak_args;
 mod terminal;
 
 use crate::printable::{is_printable, printable_lines};
@@ -51,6 +53,7 @@ pub fn command() -> ExitCode {
         args::Command::Compare(options) => compare::compare_libraries(options),
         args::Command::Audit(options) => audit::audit(options),
         args::Command::Minimize(options) => minimize::reduce(options),
+        args::Command::Soak(options) => soak::soak_library(options),
         args::Command::Bench(options) => bench::bench(options),
         args::Command::Nccl(options) => nccl::nccl(options),
         args::Command::Doctor(options) => doctor::doctor(options),

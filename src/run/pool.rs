@@ -149,7 +149,7 @@ impl Pool {
     }
 
     /// Process ids of the idle workers, oldest first.
-    #[cfg(any(test, feature = "internals"))]
+    #[cfg(any(test, feature = "internals", feature = "cli"))]
     pub fn pids(&self) -> Vec<u32> {
         self.idle().iter().flat_map(|p| p.worker.pids().collect::<Vec<_>>()).collect()
     }

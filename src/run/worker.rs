@@ -109,7 +109,7 @@ impl Worker {
     }
 
     /// Process ids, for people and tests.
-    #[cfg(any(test, feature = "internals"))]
+    #[cfg(any(test, feature = "internals", feature = "cli"))]
     pub fn pids(&self) -> impl Iterator<Item = u32> + '_ {
         self.parts.iter().map(WorkerProcess::pid)
     }

@@ -94,7 +94,7 @@ impl WorkerProcess {
     }
 
     /// Process id, for people and tests.
-    #[cfg(any(test, feature = "internals"))]
+    #[cfg(any(test, feature = "internals", feature = "cli"))]
     pub fn pid(&self) -> u32 {
         self.guard.id()
     }

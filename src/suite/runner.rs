@@ -261,7 +261,7 @@ impl Runner {
     }
 
     /// Process ids of workers that wait for a case.
-    #[cfg(any(test, feature = "internals"))]
+    #[cfg(any(test, feature = "internals", feature = "cli"))]
     pub fn idle_workers(&self) -> Vec<u32> {
         self.pool.pids()
     }

@@ -62,6 +62,8 @@ mod report_files;
 mod reports;
 // A runner keeps, replaces and gives up workers, and gives one verdict for each case.
 mod runner;
+// Random programs pass on the sound library, and a fault is found among them.
+mod soak;
 // Untrusted files, folders, variables and libraries are shown and not obeyed.
 mod untrusted_files;
 // Scenario files are read into the cases that they describe.

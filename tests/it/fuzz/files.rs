@@ -1,13 +1,12 @@
 //! Hostile files: `check` ends within bounds of memory and processor time and never panics, and what it accepts runs without
 //! a verdict against the sound library.
 use super::mutate::mutate;
-use super::program::Program;
-use super::rng::Rng;
 use super::{amount, first_seed};
 use crate::answered::{assert_places, blames_a_sound_library};
 use crate::support::Home;
 use collspec::internals::child::Workers;
 use collspec::internals::plan::Limits;
+use collspec::internals::soak::{Program, Rng};
 use collspec::internals::suite::{CaseSet, Reading, parallel};
 use collspec::internals::suite::{RunOptions, Runner};
 use std::num::NonZeroUsize;

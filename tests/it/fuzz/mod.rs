@@ -7,11 +7,7 @@
 mod expectations;
 mod files;
 mod mutate;
-mod program;
 mod programs;
-mod rng;
-mod steps;
-mod values;
 
 /// A number from the environment.
 fn setting(name: &str) -> Option<u64> {

@@ -1,6 +1,6 @@
 //! Malformed files: texts with pieces cut out, put in, repeated and replaced.
-use super::rng::Rng;
 use crate::support::fragments::FRAGMENTS;
+use collspec::internals::soak::Rng;
 
 /// Numbers in place of other numbers.
 const NUMBERS: &[&str] = &[

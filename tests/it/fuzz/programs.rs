@@ -1,10 +1,10 @@
 //! Programs, run and judged.
-use super::program::Program;
 use super::{amount, first_seed};
 use crate::support::Home;
 use collspec::internals::child::Workers;
 use collspec::internals::judge::{Outcome, Status, Verdict};
 use collspec::internals::scenario::Case;
+use collspec::internals::soak::Program;
 use collspec::internals::suite::{CaseSet, Forms, parallel};
 use collspec::internals::suite::{RunOptions, Runner};
 use std::collections::{BTreeMap, BTreeSet};

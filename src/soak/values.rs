@@ -1,10 +1,10 @@
 //! Contents of inputs.
 use super::rng::Rng;
 
-pub const DTYPES: &[&str] =
+pub(super) const DTYPES: &[&str] =
     &["i8", "u8", "i32", "u32", "i64", "u64", "f16", "bf16", "f32", "f64", "f8e4m3", "f8e5m2", "f32", "i32", "f64"];
 
-pub fn is_float(dtype: &str) -> bool {
+pub(super) fn is_float(dtype: &str) -> bool {
     dtype.contains('f')
 }
 
@@ -32,7 +32,7 @@ const FRACTIONS: &[&str] = &[
 const SPECIAL: &[&str] = &["nan", "-0.0", "0.0", "1", "-1", "0.25", "448", "3", "inf", "-inf"];
 
 /// A buffer's table: contents and counts by rank.
-pub fn table(rng: &mut Rng, dtype: &str, counts: &[usize]) -> String {
+pub(super) fn table(rng: &mut Rng, dtype: &str, counts: &[usize]) -> String {
     let same = counts.iter().all(|count| *count == counts[0]);
     let count = if same { counts[0].to_string() } else { format!("{counts:?}") };
     let float = is_float(dtype);

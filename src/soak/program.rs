@@ -6,7 +6,7 @@ use std::fmt;
 
 /// A buffer, as the generator tracks it.
 #[derive(Clone, Debug)]
-pub struct Buffer {
+pub(super) struct Buffer {
     pub name: String,
     pub dtype: &'static str,
     /// Elements by world rank; `None` where the rank does not have the buffer.
@@ -15,7 +15,7 @@ pub struct Buffer {
 
 /// A communicator, as the generator tracks it: its groups, each a list of world ranks in rank order.
 #[derive(Clone, Debug)]
-pub struct Communicator {
+pub(super) struct Communicator {
     pub name: String,
     pub groups: Vec<Vec<usize>>,
 }
@@ -31,7 +31,7 @@ impl Communicator {
 }
 
 /// State of the generator while it writes a program.
-pub struct World {
+pub(super) struct World {
     pub rng: Rng,
     pub ranks: usize,
     pub buffers: Vec<Buffer>,
@@ -56,8 +56,11 @@ impl World {
 /// A program as text.
 #[derive(Clone, Debug)]
 pub struct Program {
+    /// The seed that it was made from.
     pub seed: u64,
+    /// The lines above the steps.
     pub head: Vec<String>,
+    /// A step each.
     pub steps: Vec<String>,
 }
 
@@ -110,6 +113,7 @@ impl Program {
     }
 
     /// The program without a step.
+    #[cfg(any(test, feature = "internals"))]
     pub fn without(&self, step: usize) -> Self {
         let mut program = self.clone();
         program.steps.remove(step);
@@ -128,6 +132,11 @@ fn settings(world: &mut World) -> Vec<String> {
     }
     if rng.percent(10) {
         lines.push("null_pointers = true".to_owned());
+    }
+    match rng.below(100) {
+        0..8 => lines.push("placement = \"one_thread\"".to_owned()),
+        8..11 => lines.push("placement = \"processes\"".to_owned()),
+        _ => {}
     }
     if rng.percent(12) {
         lines.push(format!("env.NCCL_PROTO = \"{}\"", rng.pick(&["Simple", "LL", "LL128"])));

@@ -1,0 +1,127 @@
+//! `collspec soak`.
+use super::exit::Exit;
+use super::soak_args::SoakArgs;
+use super::{run, terminal};
+use crate::printable::{one_line, printable_lines, thousands};
+use crate::report::InheritedVariables;
+use crate::run::PoolLimits;
+use crate::signals;
+use crate::soak::{Ended, Failed, Held, Report, Request, soak};
+use crate::suite::Runner;
+use anyhow::Context;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+/// Programs that are tried if neither their number nor the time is said.
+const USUAL: u64 = 500;
+/// The time for making one failing program smaller.
+const BUDGET: Duration = Duration::from_secs(30);
+/// Idle workers that are kept: one for every set of variables that programs ask for, and job.
+const WORKERS: usize = 16;
+/// The time between two lines of progress.
+const PROGRESS: Duration = Duration::from_secs(10);
+
+pub fn soak_library(args: &SoakArgs) -> anyhow::Result<Exit> {
+    run::warn_of_variables()?;
+    let options = args.options();
+    let chosen = match options.backend.resolve(&options.workers) {
+        Ok(chosen) => chosen,
+        Err(missing) => {
+            writeln!(terminal::err(), "collspec: {}", printable_lines(&missing.to_string()))?;
+            return Ok(Exit::BACKEND_MISSING);
+        }
+    };
+    let usual = if args.seconds.is_none() { Some(USUAL) } else { None };
+    let request = Request {
+        first: args.seed,
+        programs: args.programs.map(u64::from).or(usual),
+        time: args.seconds.map(Duration::from_secs_f64),
+        jobs: options.jobs_on(&chosen),
+        budget: BUDGET,
+    };
+    writeln!(terminal::err(), "{}", one_line(&chosen.banner(&InheritedVariables::here())))?;
+    let fresh = Runner::new(options.clone(), chosen.clone())?.with_pool_limits(PoolLimits::of(0));
+    let runner = Runner::new(options, chosen)?.with_pool_limits(PoolLimits::of(WORKERS));
+    signals::catch_interrupt();
+    let mut told = Instant::now();
+    let report = soak(&request, &runner, &fresh, &mut |report| {
+        if told.elapsed() >= PROGRESS {
+            told = Instant::now();
+            // Without the line the programs go on all the same.
+            let _ = writeln!(terminal::err(), "collspec: {}", counts(report));
+        }
+    });
+    let mut out = terminal::out();
+    for failed in &report.failures {
+        describe(&mut out, failed, &args.output)?;
+    }
+    summary(&mut out, &report, args.seed)?;
+    out.flush()?;
+    Ok(if report.failed > 0 || !report.grown.is_empty() {
+        Exit::SOME_FAILED
+    } else if report.ended == Ended::Interrupted {
+        Exit::INTERRUPTED
+    } else {
+        Exit::ALL_PASSED
+    })
+}
+
+fn counts(report: &Report) -> String {
+    let Report { programs, refused, skipped, passed, failed, time, .. } = report;
+    let skips = if *skipped > 0 { format!(", {} skipped", thousands(*skipped)) } else { String::new() };
+    format!(
+        "{} programs in {:.0} s: {} passed, {} refused{skips}, {} failed",
+        thousands(*programs),
+        time.as_secs_f64(),
+        thousands(*passed),
+        thousands(*refused),
+        thousands(*failed)
+    )
+}
+
+/// A program that failed, and the files that it was written to.
+fn describe(to: &mut dyn Write, failed: &Failed, folder: &Path) -> anyhow::Result<()> {
+    writeln!(to, "FAIL  seed {}: {}", failed.seed, one_line(&failed.case))?;
+    writeln!(to, "      {}", one_line(&failed.reason))?;
+    let whole = write(folder, &format!("{}.toml", failed.seed), &failed.text)?;
+    writeln!(to, "      the program is in {}", whole.display())?;
+    match &failed.reduced {
+        Ok(reduced) => {
+            let smaller = write(folder, &format!("{}_smaller.toml", failed.seed), &reduced.text)?;
+            writeln!(to, "      and with {} in {}", reduced.size.1, smaller.display())?;
+        }
+        Err(why) => writeln!(to, "      it could not be made smaller: {}", one_line(why))?,
+    }
+    Ok(())
+}
+
+fn write(folder: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
+    let path = folder.join(name);
+    let written = std::fs::create_dir_all(folder).and_then(|()| std::fs::write(&path, text));
+    written.with_context(|| format!("cannot write {}", path.display()))?;
+    Ok(path)
+}
+
+fn summary(to: &mut dyn Write, report: &Report, seed: u64) -> io::Result<()> {
+    writeln!(to, "{}", counts(report))?;
+    let held = [("this process", report.held), ("a worker", report.worker_held)];
+    for (who, (before, after)) in held.into_iter().filter_map(|(who, held)| Some((who, held?))) {
+        writeln!(to, "{who} held {} in the second quarter and {} in the last", in_words(before), in_words(after))?;
+    }
+    for grown in &report.grown {
+        writeln!(to, "GROWTH  {grown}")?;
+    }
+    match report.ended {
+        Ended::Complete => Ok(()),
+        Ended::Failures => writeln!(to, "ended early, because enough programs have failed"),
+        Ended::Interrupted => {
+            let next = seed.wrapping_add(report.programs);
+            writeln!(to, "ended early by SIGINT; `--seed {next}` goes on from here")
+        }
+    }
+}
+
+fn in_words(held: Held) -> String {
+    format!("{:.1} MiB of memory and {} descriptors", held.memory as f64 / f64::from(1 << 20), held.descriptors)
+}

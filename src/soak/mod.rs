@@ -1,0 +1,212 @@
+//! Random valid programs over the steps of the language, run as long as one likes: on a sound library every program that is
+//! accepted passes, whatever the order of the tasks, and nothing grows with the number of programs.
+mod processes;
+mod program;
+mod rng;
+mod steps;
+mod values;
+
+pub use processes::{Course, Held};
+pub use program::Program;
+pub use rng::Rng;
+
+use crate::judge::{Outcome, Status, Verdict};
+use crate::minimize::{self, Reduced, minimize};
+use crate::scenario::forms::FORMS;
+use crate::scenario::{self, AllowEnv, Case, SourceFile};
+use crate::signals;
+use crate::suite::{Runner, parallel};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// What is tried, and for how long.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The seed of the first program; every further program has the next one.
+    pub first: u64,
+    /// The number of programs, if that is limited.
+    pub programs: Option<u64>,
+    /// The time, if that is limited; programs that have begun are finished.
+    pub time: Option<Duration>,
+    /// Programs that run at the same time.
+    pub jobs: usize,
+    /// The time for making one failing program smaller.
+    pub budget: Duration,
+}
+
+/// Why no more programs were tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// The number of programs was reached, or the time was over.
+    Complete,
+    /// Enough programs have failed.
+    Failures,
+    /// SIGINT.
+    Interrupted,
+}
+
+/// A program that an accepted file holds and that failed.
+#[derive(Debug)]
+pub struct Failed {
+    /// Its seed.
+    pub seed: u64,
+    /// The name of its case, with the form in which it ran.
+    pub case: String,
+    /// What was wrong.
+    pub reason: String,
+    /// The file.
+    pub text: String,
+    /// The program made smaller, if that worked; else why not.
+    pub reduced: Result<Box<Reduced>, String>,
+}
+
+/// What came of a soak.
+#[derive(Debug)]
+pub struct Report {
+    /// Programs that were made.
+    pub programs: u64,
+    /// Those that a file must not hold.
+    pub refused: u64,
+    /// Those that need what the machine or the library lacks.
+    pub skipped: u64,
+    /// Those that passed.
+    pub passed: u64,
+    /// Those that failed.
+    pub failed: u64,
+    /// The first of them.
+    pub failures: Vec<Failed>,
+    /// What grew with the number of programs, in words.
+    pub grown: Vec<String>,
+    /// What this process held in the second quarter of the time and in the last one, if it was long enough to tell.
+    pub held: Option<(Held, Held)>,
+    /// The same of the worker that was seen most often.
+    pub worker_held: Option<(Held, Held)>,
+    /// Why it ended.
+    pub ended: Ended,
+    /// How long it took.
+    pub time: Duration,
+}
+
+/// Programs that are made and run before memory is looked at again.
+const BATCH: u64 = 200;
+/// Failing programs after which no more are tried.
+const MOST_FAILED: usize = 10;
+
+/// What came of one program.
+enum Tried {
+    Refused,
+    Skipped,
+    Passed,
+    Failed(Box<(u64, Verdict)>),
+}
+
+/// Runs programs until the request's number or time is reached. `fresh` is a runner that starts a process for every run, to
+/// make failing programs smaller; `progress` is told the report after every batch.
+pub fn soak(request: &Request, runner: &Runner, fresh: &Runner, progress: &mut dyn FnMut(&Report)) -> Report {
+    let begun = Instant::now();
+    let mut report = Report {
+        programs: 0,
+        refused: 0,
+        skipped: 0,
+        passed: 0,
+        failed: 0,
+        failures: Vec::new(),
+        grown: Vec::new(),
+        held: None,
+        worker_held: None,
+        ended: Ended::Complete,
+        time: Duration::ZERO,
+    };
+    let (mut own, mut workers) = (Course::default(), BTreeMap::<u32, Course>::new());
+    loop {
+        let left = request.programs.map_or(BATCH, |all| all.saturating_sub(report.programs).min(BATCH));
+        if left == 0 || request.time.is_some_and(|time| begun.elapsed() >= time) {
+            break;
+        }
+        let from = request.first.wrapping_add(report.programs);
+        let seeds: Vec<u64> = (0..left).map(|at| from.wrapping_add(at)).collect();
+        for tried in parallel::map(&seeds, request.jobs, |seed| try_program(*seed, runner)) {
+            match tried {
+                Tried::Refused => report.refused += 1,
+                Tried::Skipped => report.skipped += 1,
+                Tried::Passed => report.passed += 1,
+                Tried::Failed(failed) => {
+                    report.failed += 1;
+                    if report.failures.len() < MOST_FAILED {
+                        report.failures.push(describe(&failed, request, fresh));
+                    }
+                }
+            }
+        }
+        report.programs += left;
+        own.add(Held::by(std::process::id()).unwrap_or_default());
+        for worker in runner.idle_workers() {
+            if let Some(held) = Held::by(worker) {
+                workers.entry(worker).or_default().add(held);
+            }
+        }
+        report.time = begun.elapsed();
+        progress(&report);
+        if report.failures.len() >= MOST_FAILED {
+            report.ended = Ended::Failures;
+            break;
+        }
+        if signals::is_interrupted() {
+            report.ended = Ended::Interrupted;
+            break;
+        }
+    }
+    report.grown.extend(own.growth().map(|words| format!("this process: {words}")));
+    report.grown.extend(workers.iter().filter_map(|(pid, course)| Some(format!("worker {pid}: {}", course.growth()?))));
+    report.held = own.halves();
+    report.worker_held = workers.values().max_by_key(|course| course.len()).and_then(Course::halves);
+    report.time = begun.elapsed();
+    report
+}
+
+fn try_program(seed: u64, runner: &Runner) -> Tried {
+    let file = file_of(&Program::generate(seed));
+    let Ok(cases) = scenario::parse_with(&file, &stem(seed), &AllowEnv::default()) else { return Tried::Refused };
+    let Some(case) = cases.first() else { return Tried::Refused };
+    let verdict = parallel::run_catching_panics(runner, &Arc::new(in_a_form(case, seed)));
+    match (verdict.status, verdict.outcome) {
+        (Status::Fail, Some(Outcome::Refused)) => Tried::Refused,
+        (Status::Fail, _) => Tried::Failed(Box::new((seed, verdict))),
+        (Status::Skip, _) => Tried::Skipped,
+        (Status::Pass, _) => Tried::Passed,
+    }
+}
+
+/// The case, or every other time one of its forms, if it can take that one.
+fn in_a_form(case: &Case, seed: u64) -> Case {
+    let mut rng = Rng::new(seed ^ 0xf0);
+    if rng.percent(50) {
+        return case.clone();
+    }
+    rng.pick(FORMS).apply(case).unwrap_or_else(|_| case.clone())
+}
+
+fn stem(seed: u64) -> String {
+    format!("soak_{seed}")
+}
+
+fn file_of(program: &Program) -> Arc<SourceFile> {
+    Arc::new(SourceFile { path: format!("{}.toml", stem(program.seed)), text: program.to_string().into() })
+}
+
+fn describe((seed, verdict): &(u64, Verdict), request: &Request, fresh: &Runner) -> Failed {
+    let file = file_of(&Program::generate(*seed));
+    let text = file.text.to_string();
+    let smaller = minimize::Request {
+        file,
+        stem: stem(*seed),
+        case: Some(verdict.case.clone()),
+        allow_env: AllowEnv::default(),
+        budget: request.budget,
+        repeats: 20,
+    };
+    let reduced = minimize(&smaller, fresh, &mut |_, _| Ok(())).map(Box::new).map_err(|error| error.to_string());
+    let reason = verdict.reason.clone().unwrap_or_else(|| "it failed".to_owned());
+    Failed { seed: *seed, case: verdict.case.clone(), reason, text, reduced }
+}
