@@ -1,5 +1,4 @@
 //! Memory of the library, and memory that is registered with communicators.
-#![allow(unsafe_code)] // the table's functions are called
 
 use super::super::call::{CommHandle, RegistrationSlot};
 use super::super::device::Address;

@@ -46,11 +46,12 @@ impl Rank<'_> {
         let at = self.state.registered.iter().rposition(|registered| registered.id == id);
         let registered = at.map(|at| self.state.registered.remove(at)).ok_or_else(|| garbled("registration"))?;
         let (library, handle) = (&self.run.backend.library, self.comm(registered.comm)?.get());
-        Ok(if registered.window {
-            library.deregister_window(handle, &registered.slot)?
+        if registered.window {
+            library.deregister_window(handle, &registered.slot)?;
         } else {
-            library.deregister(handle, &registered.slot)?
-        })
+            library.deregister(handle, &registered.slot)?;
+        }
+        Ok(())
     }
 
     /// Forgets what was registered with a communicator that has ended.

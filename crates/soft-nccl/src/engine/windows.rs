@@ -14,14 +14,6 @@ pub(crate) struct Memory {
     pub len: usize,
 }
 
-impl Memory {
-    /// Whether these bytes lie in it.
-    pub fn holds(&self, address: usize, len: usize) -> bool {
-        let offset = address.checked_sub(self.base);
-        offset.is_some_and(|offset| offset <= self.len && len <= self.len - offset)
-    }
-}
-
 /// What a rank has registered by itself.
 struct Local {
     comm: usize,
@@ -36,8 +28,6 @@ pub(crate) struct Window {
     pub memory: Memory,
     /// Which of the communicator's windows it is.
     pub number: u64,
-    /// Every rank uses the same offsets, and one-sided operations may use it.
-    pub symmetric: bool,
 }
 
 /// All registered memory of this process.
@@ -54,7 +44,6 @@ pub(super) struct Registered {
 pub(crate) struct WindowRequest {
     pub comm: usize,
     pub memory: Memory,
-    pub symmetric: bool,
 }
 
 /// Makes windows, each with all ranks of its communicator; answers a handle for each, or none where there are no windows.
@@ -91,9 +80,9 @@ pub(crate) fn register_windows(requests: &[WindowRequest]) -> Outcome<Vec<Option
         return Err(failure);
     }
     let handles = requests.iter().zip(made).map(|(request, (_, _, number))| {
-        let WindowRequest { comm, memory, symmetric } = *request;
+        let WindowRequest { comm, memory } = *request;
         let handle = state.handle();
-        state.registered.windows.insert(handle, Window { comm, memory, number, symmetric });
+        state.registered.windows.insert(handle, Window { comm, memory, number });
         Some(handle)
     });
     Ok(handles.collect())
