@@ -74,6 +74,20 @@ impl CommSlot {
     }
 }
 
+/// The place where a library stores the handle of a registration or of a window; as with [`CommSlot`], perhaps late.
+#[derive(Clone, Debug, Default)]
+pub struct RegistrationSlot(pub(super) Arc<AtomicPtr<c_void>>);
+
+impl RegistrationSlot {
+    pub(super) fn get(&self) -> *mut c_void {
+        self.0.load(Ordering::Acquire)
+    }
+    /// True if the library has stored a handle.
+    pub fn is_given(&self) -> bool {
+        !self.get().is_null()
+    }
+}
+
 /// Arguments of a collective.
 #[derive(Clone, Copy, Debug)]
 #[allow(missing_docs)]

@@ -1,5 +1,7 @@
 //! The device of a worker: memory, streams, events, and expressions computed in stream order.
+use super::call::CallError;
 use super::cuda::{self, Cuda};
+use super::library::Library;
 use super::{Activity, Backend, host};
 use crate::job::arena::Span;
 use std::ffi::c_void;
@@ -44,6 +46,17 @@ pub enum DeviceError {
     Mixed,
 }
 
+/// Memory for a window cannot be allocated.
+#[derive(Clone, Debug, thiserror::Error)]
+pub enum WindowMemoryError {
+    /// The library's call failed.
+    #[error(transparent)]
+    Library(#[from] CallError),
+    /// The device has no memory.
+    #[error(transparent)]
+    Device(#[from] DeviceError),
+}
+
 /// The kinds of devices.
 #[derive(Clone, Copy, Debug)]
 pub enum Device {
@@ -61,6 +74,19 @@ pub struct DeviceMemory(MemoryKind);
 enum MemoryKind {
     Host(host::HostMemory),
     Cuda(cuda::CudaMemory),
+}
+
+/// The one who allocated a block of memory, and frees it.
+#[derive(Clone, Copy)]
+pub(super) enum MemoryOwner {
+    Device,
+    Library(&'static Library),
+}
+
+impl std::fmt::Debug for MemoryOwner {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(if matches!(self, Self::Device) { "Device" } else { "Library" })
+    }
 }
 
 /// A queue of work on the device.
@@ -381,6 +407,18 @@ impl DeviceStream {
 }
 
 impl Backend {
+    /// A block of memory that may become a window, on the calling thread's device: the library's, if it allocates any.
+    ///
+    /// # Errors
+    ///
+    /// The library returns an error, or the memory cannot be allocated.
+    pub fn window_memory(&'static self, len: u64) -> Result<DeviceMemory, WindowMemoryError> {
+        let Some(base) = self.library.mem_alloc(len)? else { return Ok(self.device.alloc(len)?) };
+        Ok(DeviceMemory(match self.device {
+            Device::Host => MemoryKind::Host(host::HostMemory::of_library(&self.library, base, len)),
+            Device::Cuda(cuda) => MemoryKind::Cuda(cuda::CudaMemory::of_library(cuda, &self.library, base, len)?),
+        }))
+    }
     /// The activity of library and device together, if the library can report it.
     pub fn activity(&self) -> Option<Activity> {
         let activity = self.library.activity()?;

@@ -1,7 +1,8 @@
 //! The host device, on soft-cuda.
 #![allow(unsafe_code)] // copies between raw addresses
 
-use super::device::{Address, DeviceError, MapFn};
+use super::device::{Address, DeviceError, MapFn, MemoryOwner};
+use super::library::Library;
 use crate::job::arena::Span;
 pub(super) use soft_cuda::Stream;
 
@@ -13,13 +14,18 @@ const ALIGN: usize = 4096;
 pub(super) struct HostMemory {
     base: u64,
     len: u64,
+    owner: MemoryOwner,
 }
 
 impl HostMemory {
+    /// Memory that the library has allocated and frees.
+    pub fn of_library(library: &'static Library, base: Address, len: u64) -> Self {
+        Self { base: base.0, len, owner: MemoryOwner::Library(library) }
+    }
     pub fn new(len: u64) -> Result<Self, DeviceError> {
         let bytes = usize::try_from(len).unwrap_or(usize::MAX);
         let base = soft_cuda::memory::alloc(bytes, ALIGN)?.expose_provenance() as u64;
-        Ok(Self { base, len })
+        Ok(Self { base, len, owner: MemoryOwner::Device })
     }
     /// The address of `len` bytes inside the block.
     ///
@@ -49,8 +55,11 @@ impl HostMemory {
 
 impl Drop for HostMemory {
     fn drop(&mut self) {
-        // SAFETY: the address is `alloc`'s; a block is dropped after the work that uses it has ended.
-        unsafe { soft_cuda::memory::free(Address(self.base).as_ptr().cast()) };
+        match self.owner {
+            // SAFETY: the address is `alloc`'s; a block is dropped after the work that uses it has ended.
+            MemoryOwner::Device => unsafe { soft_cuda::memory::free(Address(self.base).as_ptr().cast()) },
+            MemoryOwner::Library(library) => library.mem_free(Address(self.base)),
+        }
     }
 }
 

@@ -1,6 +1,6 @@
 //! Memory that a library may use after the call that passed it has returned. Inside a group, a library may store handles and
 //! read configurations as late as at the end of the calling thread's outermost group; the memory is kept until then.
-use super::call::CommSlot;
+use super::call::{CommSlot, RegistrationSlot};
 use super::config::CommConfig;
 use std::cell::RefCell;
 
@@ -8,6 +8,8 @@ use std::cell::RefCell;
 pub(super) enum LentMemory {
     /// The library stores a handle in it.
     Slot(#[expect(dead_code, reason = "held, never read")] CommSlot),
+    /// The library stores the handle of a registration in it.
+    Registration(#[expect(dead_code, reason = "held, never read")] RegistrationSlot),
     /// The library reads a configuration from it.
     Config(#[expect(dead_code, reason = "held, never read")] Box<CommConfig>),
 }

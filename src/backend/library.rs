@@ -48,6 +48,7 @@ macro_rules! call {
 }
 
 mod parameters;
+mod windows;
 
 /// Keeps the memory that the library may still use after a call that makes a communicator.
 fn lend(slot: &CommSlot, config: Option<Box<CommConfig>>, code: ncclResult_t) {

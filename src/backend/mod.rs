@@ -9,8 +9,8 @@ mod library;
 mod pairwise;
 pub mod standin;
 
-pub use call::{CallError, CollectiveCall, CommHandle, CommSlot, TransferCall};
-pub use device::{Address, Device, DeviceError, DeviceMemory, DeviceStream, Staging, TimedEvent};
+pub use call::{CallError, CollectiveCall, CommHandle, CommSlot, RegistrationSlot, TransferCall};
+pub use device::{Address, Device, DeviceError, DeviceMemory, DeviceStream, Staging, TimedEvent, WindowMemoryError};
 pub use library::Library;
 pub use nccl_sys::version_text;
 

@@ -134,6 +134,22 @@ pub enum CallKind {
     Abort {
         comm: u32,
     },
+    /// Registers bytes of an allocation's image with `comm`, as registration `id` of the rank: as a symmetric window, which all
+    /// ranks of the communicator make together, or by this rank alone.
+    Register {
+        id: u32,
+        window: bool,
+        alloc: u32,
+        /// First byte in the allocation's image.
+        from: u64,
+        bytes: u64,
+        comm: u32,
+    },
+    /// Ends registration `id`.
+    Deregister {
+        id: u32,
+        comm: u32,
+    },
     /// A named step begins: traffic of `comm` (if any) counts under `tag`, the clock starts.
     Begin {
         tag: u32,
@@ -180,6 +196,8 @@ pub struct AllocSpec {
     pub rank: u32,
     /// Where the payload starts in the image.
     pub start: u64,
+    /// True if the library allocates it, because it becomes a window.
+    pub from_library: bool,
     /// Bytes of the image.
     pub image: u64,
     /// Byte of the arena where the initial image lies.
@@ -388,6 +406,34 @@ pub struct Answers {
     pub version: Option<i32>,
     /// Calls that failed as they were expected to, after which the last error was a null pointer.
     pub mute: u32,
+    /// About windows: asked when they have been made.
+    pub windows: Vec<WindowAnswer>,
+}
+
+/// The answer about a window that was registered without an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct WindowAnswer {
+    /// The registration's number.
+    pub id: u32,
+    /// False if the library gave a null window, because it does not support windows here.
+    pub given: bool,
+    /// What `ncclWinGetUserPtr` answered.
+    pub pointer: PointerAnswer,
+}
+
+/// The answer of a function that writes an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum PointerAnswer {
+    /// The library has no such function.
+    Absent,
+    /// The address of the registered memory.
+    Registered,
+    /// A null pointer.
+    Null,
+    /// Another address.
+    Other,
+    /// It returned this code.
+    Refused(i32),
 }
 
 /// The answers about one communicator.

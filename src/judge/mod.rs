@@ -22,6 +22,7 @@ mod shown_buffers;
 mod snapshot;
 mod tolerance;
 pub mod verdict;
+mod windows;
 
 #[cfg(test)]
 pub(crate) mod tests;

@@ -5,7 +5,7 @@ use super::order_maps::OrderMaps;
 use super::shown_buffers::ShownBuffers;
 use super::{
     Lane, Outcome, Status, Verdict, finish_verdict, images, judge_run_data, message, observed_results, outcome,
-    outputs, queries, snapshot,
+    outputs, queries, snapshot, windows,
 };
 use crate::job::Observation;
 use crate::oracle::memory::Memory;
@@ -137,6 +137,7 @@ impl<'a> CaseJudge<'a> {
         if self.runs_judged == 1 || plan.undefined.is_none() {
             outcome::check_codes(plan, &run, &mut self.collector);
             queries::check(plan, &run, &mut self.collector);
+            windows::check(plan, &run, &mut self.collector);
         }
         if let Some(why) = &plan.undefined {
             self.collector.note(format!("data not judged: {why}"));

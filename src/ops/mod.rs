@@ -54,6 +54,8 @@ pub enum Kind {
     Host(Host),
     /// Makes or ends a communicator.
     Comm(CommOp),
+    /// Registers memory with a communicator, or ends that.
+    Registration(RegistrationOp),
     /// Not run by this build.
     Later,
 }
@@ -74,6 +76,14 @@ pub enum Host {
     Wait,
     Sleep,
     Exit,
+}
+
+/// Operations that register memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum RegistrationOp {
+    Register,
+    Deregister,
 }
 
 /// Operations on communicators.

@@ -178,8 +178,8 @@ pub static TABLE: &[Op] = &[
     later("shrink", &["new", "comm", "without", "abort", "config", "error"]),
     later("grow", &["new", "comm", "with", "config", "error"]),
     later("revoke", &["comm", "error"]),
-    later("register", &["in", "register", "comm", "error"]),
-    later("deregister", &["in", "comm", "error"]),
+    op("register", Kind::Registration(RegistrationOp::Register), &["in", "register", "comm", "groups", "error"]),
+    op("deregister", Kind::Registration(RegistrationOp::Deregister), &["in", "comm", "groups", "error"]),
 ];
 
 /// The entry of that name.

@@ -114,6 +114,11 @@ impl Comms {
         })
     }
 
+    /// By world rank: its communicator of this name, and its rank in it.
+    pub fn of_name(&self, name: &str) -> Vec<Option<(CommId, usize)>> {
+        self.named.get(name).map_or_else(Vec::new, |named| named.of.clone())
+    }
+
     /// Marks a rank's handle as ended.
     pub fn end(&mut self, name: &str, rank: usize, at: Span) {
         if let Some(named) = self.named.get_mut(name) {

@@ -5,7 +5,7 @@ use super::types::{BufId, CommId, PlanStep, StepId};
 use crate::expr::Value;
 use crate::job::CallKind;
 use crate::num::DType;
-use crate::scenario::{Case, ElementValue, ExpectedOutcome, Span, Spanned};
+use crate::scenario::{Case, ElementValue, ExpectedOutcome, RegisterKind, Span, Spanned};
 use std::sync::Arc;
 
 /// A buffer name before its counts are known.
@@ -97,8 +97,29 @@ pub enum ItemKind {
     },
     /// Says how long a buffer is (all_to_all_v's output).
     Declare { output: BufferSlice, count: u64, like: BufId },
+    /// Registers memory with a communicator.
+    Register { comm: CommId, memory: BufferSlice, how: RegisterKind },
+    /// Ends the registration of memory.
+    Deregister { comm: CommId, memory: BufferSlice },
+    /// A place at which buffers with the key `register` are registered, or cease to be.
+    RegistrationPoint(RegistrationPoint),
     /// A call that touches no memory.
     Call(CallKind),
+}
+
+/// A place in a rank's program that matters to registrations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum RegistrationPoint {
+    /// Before the first step.
+    First,
+    /// A step has made this communicator.
+    Made(CommId),
+    /// A step is about to finalize or destroy this communicator.
+    Ending(CommId),
+    /// A step has aborted this communicator.
+    Aborted(CommId),
+    /// Behind the last step.
+    Last,
 }
 
 impl ItemKind {
@@ -107,7 +128,7 @@ impl ItemKind {
         match self {
             Self::Op(op) => op.writes(),
             Self::AllGatherV { output, .. } | Self::Declare { output, .. } => std::slice::from_ref(output),
-            Self::Call(_) => &[],
+            Self::Register { .. } | Self::Deregister { .. } | Self::RegistrationPoint(_) | Self::Call(_) => &[],
         }
     }
 
@@ -116,7 +137,11 @@ impl ItemKind {
         match self {
             Self::Op(op) => op.size().count,
             Self::Declare { count, .. } => Some(*count),
-            Self::AllGatherV { .. } | Self::Call(_) => None,
+            Self::AllGatherV { .. }
+            | Self::Register { .. }
+            | Self::Deregister { .. }
+            | Self::RegistrationPoint(_)
+            | Self::Call(_) => None,
         }
     }
 }

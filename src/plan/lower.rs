@@ -3,6 +3,7 @@ use super::eval::ranks;
 use super::item::{BufferSlice, Item, ItemKind, Open, Program};
 use super::place::PlacedBuffers;
 use super::rank_op::{Placed, RankCollective, RankMap, RankMessage, RankOp, Size};
+use super::registration::Registrations;
 use super::resolve::dedupe;
 use super::types::{BufId, CommId, RankCall, Region, StepId};
 use crate::job::{Call, CallKind, Ptr};
@@ -16,6 +17,7 @@ use std::sync::Arc;
 mod call;
 mod collective;
 mod memory;
+mod registration;
 
 /// The program as calls, and the operations that they are.
 #[derive(Debug)]
@@ -27,6 +29,7 @@ pub struct LoweredProgram {
     pub ops: Vec<Vec<Option<RankOp<Placed>>>>,
     /// By call: the index of the outermost `GroupEnd` it is inside of, or its own.
     pub ends: Vec<Vec<u32>>,
+    pub registrations: Registrations,
     pub constants: Vec<(BufId, usize, Vec<u8>)>,
     pub undefined: Option<String>,
 }
@@ -69,6 +72,8 @@ struct Lowering {
     /// By rank: the indices of the `GroupStart`s that are open.
     open_groups: Vec<Vec<usize>>,
     lenient: bool,
+    /// What the key `register` asks for.
+    wanted: registration::Wanted,
 }
 
 /// Makes the calls.
@@ -83,6 +88,7 @@ pub fn lower(unrolled: Program, placed: PlacedBuffers) -> Result<LoweredProgram,
         programs: vec![Vec::new(); n],
         ops: vec![Vec::new(); n],
         ends: vec![Vec::new(); n],
+        registrations: Registrations::new(n),
         constants: Vec::new(),
         undefined: None,
         unrolled,
@@ -95,6 +101,7 @@ pub fn lower(unrolled: Program, placed: PlacedBuffers) -> Result<LoweredProgram,
         taken: HashMap::new(),
         open_groups: vec![Vec::new(); n],
         lenient,
+        wanted: registration::Wanted::default(),
     };
     for (buf, buffer) in lowering.lowered.placed.buffers.iter().enumerate() {
         if buffer.name == super::place::BARRIER_IN {
@@ -104,6 +111,7 @@ pub fn lower(unrolled: Program, placed: PlacedBuffers) -> Result<LoweredProgram,
     }
     let order = std::mem::take(&mut lowering.lowered.unrolled.order);
     let items = std::mem::take(&mut lowering.lowered.unrolled.items);
+    lowering.find_wanted(&items).map_err(|diagnostic| vec![diagnostic])?;
     let mut items: Vec<Vec<Option<Item>>> =
         items.into_iter().map(|list| list.into_iter().map(Some).collect()).collect();
     let mut diags = Vec::new();
@@ -145,6 +153,9 @@ impl Lowering {
         match item.kind {
             ItemKind::Call(kind) => self.push(rank, step, tolerate, kind, None),
             ItemKind::Declare { .. } => {}
+            ItemKind::RegistrationPoint(point) => self.registration_point(rank, step, point),
+            ItemKind::Register { comm, memory, how } => self.register(rank, &item, (comm, memory, how))?,
+            ItemKind::Deregister { comm, memory } => self.deregister(rank, &item, (comm, memory))?,
             ItemKind::Op(ref op) => {
                 let lowered = self.op(at, &item, op)?;
                 // The host computes a map, and a map without a value ends the rank.

@@ -22,6 +22,7 @@ mod place;
 mod race;
 mod rank_op;
 mod ranks_hint;
+mod registration;
 mod resolve;
 mod simulate;
 mod types;

@@ -92,7 +92,14 @@ pub fn place(p: &Program, sizes: Sizes, limits: &Limits) -> Result<PlacedBuffers
             places[buf][rank] = Some(Place { alloc: allocs.len(), offset: u64::try_from(at).unwrap_or(0), count });
         }
         let label = buffers.iter().map(|b| p.names[*b].name.as_str()).collect::<Vec<_>>().join(", ");
-        allocs.push(Alloc { rank, lead, payload: u64::try_from(end - first).unwrap_or(0), label, scrap: false });
+        allocs.push(Alloc {
+            rank,
+            lead,
+            payload: u64::try_from(end - first).unwrap_or(0),
+            label,
+            window: false,
+            scrap: false,
+        });
     }
     if !diags.is_empty() {
         return Err(dedupe(diags));

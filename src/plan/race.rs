@@ -9,7 +9,7 @@
 //! can lack an order. It is looked up by byte range, which keeps the cost of a call logarithmic in their number.
 mod latest;
 
-use super::lower::LoweredProgram;
+use super::lower::{Index, LoweredProgram};
 use super::rank_op::{Placed, RankOp};
 use super::resolve::dedupe;
 use super::types::{AllocId, Region, StepId};
@@ -97,6 +97,7 @@ fn check_rank(lowered: &LoweredProgram, rank: usize) -> Vec<Diagnostic> {
                     join(&mut state.host, &seen);
                 }
             }
+            CallKind::Deregister { .. } => state.check_deregistration((rank, index), call.step),
             // Ending a communicator waits for its own work; no other call orders streams.
             _ => {}
         }
@@ -142,6 +143,28 @@ impl RankState<'_> {
                 }
             }
         }
+    }
+
+    /// Memory must not be deregistered while something may use it: the host has waited for every use.
+    fn check_deregistration(&mut self, at: Index, step: StepId) {
+        let Some(ended) = self.lowered.registrations.ended_by(at) else { return };
+        let lead = self.lowered.placed.allocs[ended.alloc].start();
+        let (start, end) = (ended.bytes.start.saturating_sub(lead), ended.bytes.end.saturating_sub(lead));
+        let used = self.memory.get(&ended.alloc).into_iter().flatten().find_map(|by| {
+            let latest = by.writes.of(start, end).max(by.reads.of(start, end));
+            let stream = &self.streams[by.stream];
+            (latest > self.host[by.stream]).then(|| stream.steps.get(latest as usize - 1).copied()).flatten()
+        });
+        let Some(other) = used else { return };
+        let step_of = |id: StepId| &self.lowered.unrolled.steps[id as usize];
+        let text = format!(
+            "{} ends a registration on rank {} while {} may still use the memory",
+            step_of(step).label,
+            self.rank,
+            step_of(other).label
+        );
+        let d = Diagnostic::new(step_of(step).span, text).related(step_of(other).span, "the use");
+        self.diags.push(d.help("add a `wait` before it"));
     }
 
     /// An earlier use of the same bytes that is not over when the new one begins.

@@ -301,7 +301,11 @@ impl Resolver<'_> {
                 }
                 self.set(at, output, *count, dtype).map(|()| dtype.is_some())
             }
-            ItemKind::Op(RankOp::Send(_)) | ItemKind::Call(_) => Ok(true),
+            ItemKind::Op(RankOp::Send(_))
+            | ItemKind::Register { .. }
+            | ItemKind::Deregister { .. }
+            | ItemKind::RegistrationPoint(_)
+            | ItemKind::Call(_) => Ok(true),
             ItemKind::Op(RankOp::Recv(message)) => {
                 let sent = self.meets.get(&at).and_then(|(r, i)| match &p.items[*r][*i].kind {
                     ItemKind::Op(RankOp::Send(sent)) => {
@@ -511,7 +515,11 @@ impl Resolver<'_> {
                 ),
             },
             ItemKind::Declare { output, .. } => Some(missing(output)),
-            ItemKind::Op(RankOp::Send(_)) | ItemKind::Call(_) => None,
+            ItemKind::Op(RankOp::Send(_))
+            | ItemKind::Register { .. }
+            | ItemKind::Deregister { .. }
+            | ItemKind::RegistrationPoint(_)
+            | ItemKind::Call(_) => None,
         }
     }
 

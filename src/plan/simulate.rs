@@ -81,6 +81,7 @@ enum Sequence {
     Recvs(Route),
     Inits { comm: u32, rank: usize },
     Splits { comm: u32, rank: usize },
+    Windows { comm: u32, rank: usize },
 }
 
 struct Simulation<'a> {
@@ -203,7 +204,9 @@ impl Simulation<'_> {
                     let nodes = &self.nodes;
                     self.ranks[rank].unwaited.retain(|node| !nodes[*node].done);
                 }
-                CallKind::Init { .. } | CallKind::Split { .. } if !call.tolerate => {
+                CallKind::Init { .. } | CallKind::Split { .. } | CallKind::Register { window: true, .. }
+                    if !call.tolerate =>
+                {
                     if !self.host_meeting(rank, index) {
                         return moved;
                     }
@@ -236,12 +239,13 @@ impl Simulation<'_> {
         moved
     }
 
-    /// Lets `Init` and `Split` wait on the host for every member; true once all are there.
+    /// Lets `Init`, `Split` and `Register` of a window wait on the host for every member; true once all are there.
     fn host_meeting(&mut self, rank: usize, index: usize) -> bool {
         let lowered = self.lowered;
-        let (comm, sequence, split) = match lowered.programs[rank][index].kind {
+        let (comm, sequence, kind) = match lowered.programs[rank][index].kind {
             CallKind::Init { comm, .. } => (comm, Sequence::Inits { comm, rank }, 0),
             CallKind::Split { parent, .. } => (parent, Sequence::Splits { comm: parent, rank }, 1),
+            CallKind::Register { comm, .. } => (comm, Sequence::Windows { comm, rank }, 2),
             _ => return true,
         };
         let members = &lowered.unrolled.comms.list[comm as usize].members;
@@ -249,7 +253,7 @@ impl Simulation<'_> {
             Some(number) => *number,
             None => self.number((rank, index), sequence),
         };
-        let key = (comm * 2 + split, number);
+        let key = (comm * 3 + kind, number);
         let here = self.hosts.entry(key).or_default();
         if !self.ranks[rank].host_arrived {
             self.ranks[rank].host_arrived = true;

@@ -107,6 +107,8 @@ pub struct Alloc {
     pub payload: u64,
     /// Names of the buffers in it.
     pub label: String,
+    /// True if it becomes a window, for which the library allocates it.
+    pub window: bool,
     /// True for the memory into which unused pointers point: nothing may write it.
     pub scrap: bool,
 }

@@ -2,7 +2,7 @@
 use super::comms::{Comms, Named};
 use super::cost;
 use super::eval::{Names, Ranked, among};
-use super::item::{Item, ItemKind, Name, Program};
+use super::item::{Item, ItemKind, Name, Program, RegistrationPoint};
 use super::types::{BufId, CommId, PlanStep, StepId};
 use super::{Limits, order};
 use crate::job::CallKind;
@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 mod rank_items;
+mod registration;
 mod weigh;
 
 /// Streams of a program, `main` among them: each rank has all of them, and an order is kept between every two.
@@ -33,6 +34,8 @@ struct Unroll<'a> {
     work: u64,
     /// Bytes of the maps' expressions, which every call carries with it.
     bytes: u64,
+    /// True if the program registers memory.
+    registers: bool,
     /// Expressions of maps, by their step.
     exprs: HashMap<*const Step, Arc<Expr>>,
 }
@@ -85,6 +88,7 @@ pub fn unroll(case: &Arc<Case>, limits: &Limits) -> Result<Program, Vec<Diagnost
         calls: 0,
         work: 0,
         bytes: 0,
+        registers: registration::registers(case.registers_buffers(), &case.steps),
         exprs: HashMap::new(),
     };
     for (index, def) in case.inputs.iter().enumerate() {
@@ -102,7 +106,9 @@ pub fn unroll(case: &Arc<Case>, limits: &Limits) -> Result<Program, Vec<Diagnost
         }
     }
     if unroll.diags.is_empty() {
+        unroll.registration_point(RegistrationPoint::First);
         let end = unroll.steps(&case.steps, "", None);
+        unroll.registration_point(RegistrationPoint::Last);
         unroll.diags.extend(end.err());
     }
     if unroll.diags.is_empty() { Ok(unroll.program) } else { Err(unroll.diags) }
@@ -276,6 +282,7 @@ impl<'a> Unroll<'a> {
             return self.count(usize::MAX, step.span); // steps without calls are limited too
         }
         let members = self.members(step, position.t)?;
+        let before = self.registration_step(step);
         let id = self.begin(step, position);
         self.errors(step, id, &members)?;
         let tag = step.name.as_ref().map(|name| self.tag(&name.value));
@@ -285,7 +292,10 @@ impl<'a> Unroll<'a> {
             return Err(Diagnostic::new(step.span, text).help("streams can be used again"));
         }
         if let Some(tag) = tag {
-            let speaks = !matches!(step.op.kind, Kind::Map | Kind::Host(_) | Kind::Loop | Kind::Group | Kind::Comm(_));
+            let speaks = !matches!(
+                step.op.kind,
+                Kind::Map | Kind::Host(_) | Kind::Loop | Kind::Group | Kind::Comm(_) | Kind::Registration(_)
+            );
             for member in &members {
                 let comm = speaks.then_some(member.comm as u32);
                 self.push(member.world, id, step.span, false, ItemKind::Call(CallKind::Begin { tag, comm }));
@@ -306,7 +316,7 @@ impl<'a> Unroll<'a> {
         match &step.op.kind {
             Kind::Loop => self.steps(&step.steps, &position.path, position.t)?,
             Kind::Group => self.group(step, id, position, &members)?,
-            Kind::Comm(op) => self.comm_step(step, *op, id, position, &members)?,
+            Kind::Comm(op) => self.comm_step(step, *op, (before, id), position, &members)?,
             _ => {
                 self.count(members.len(), step.span)?;
                 for member in &members {
@@ -315,8 +325,10 @@ impl<'a> Unroll<'a> {
             }
         }
         if let Some(tag) = tag {
-            let host = matches!(step.op.kind, Kind::Host(_) | Kind::Comm(_) | Kind::Loop | Kind::Group)
-                || matches!(step.op.kind, Kind::Composite(Composite::Barrier));
+            let host = matches!(
+                step.op.kind,
+                Kind::Host(_) | Kind::Comm(_) | Kind::Registration(_) | Kind::Loop | Kind::Group
+            ) || matches!(step.op.kind, Kind::Composite(Composite::Barrier));
             for member in &members {
                 let stream = (!host).then_some(stream);
                 self.push(member.world, id, step.span, false, ItemKind::Call(CallKind::End { tag, stream }));
@@ -370,6 +382,7 @@ impl<'a> Unroll<'a> {
                 !matches!(
                     i.kind,
                     ItemKind::Call(CallKind::Begin { .. } | CallKind::End { .. } | CallKind::After { .. })
+                        | ItemKind::RegistrationPoint(_)
                         | ItemKind::Declare { .. }
                 )
             };
@@ -397,7 +410,7 @@ impl<'a> Unroll<'a> {
         &mut self,
         step: &'a Step,
         op: CommOp,
-        id: StepId,
+        (before, id): (StepId, StepId),
         position: &StepPosition,
         members: &[Member<'a>],
     ) -> Result<(), Diagnostic> {
@@ -417,9 +430,13 @@ impl<'a> Unroll<'a> {
                     self.push(world, id, step.span, fails, ItemKind::Call(kind));
                 }
             }
+            self.registration_point_of_new(&def.name.value);
             return Ok(());
         }
         self.count(members.len(), step.span)?;
+        for member in members.iter().filter(|_| op != CommOp::Abort) {
+            self.point(member.world, before, RegistrationPoint::Ending(member.comm));
+        }
         for member in members {
             let comm = member.comm as u32;
             let kind = match op {
@@ -429,6 +446,9 @@ impl<'a> Unroll<'a> {
             };
             let fails = self.fails(id, member.world);
             self.push(member.world, id, step.span, fails, ItemKind::Call(kind));
+            if op == CommOp::Abort && !fails {
+                self.point(member.world, id, RegistrationPoint::Aborted(member.comm));
+            }
             if let (StepComm::Comm(name), false) = (&step.comm, fails || op == CommOp::Finalize) {
                 self.program.comms.end(&name.value, member.world, step.span);
             }

@@ -43,7 +43,14 @@ pub fn job(plan: &Plan, initial: &[Vec<u8>], checkpoints: &[Write]) -> (Job, Cal
     };
     let allocs = plan.allocs.iter().enumerate().map(|(i, alloc)| {
         let image = initial.get(i).map_or(0, |bytes| bytes.len() as u64);
-        AllocSpec { rank: alloc.rank as u32, start: alloc.start(), image, initial: place(image), last: place(image) }
+        AllocSpec {
+            rank: alloc.rank as u32,
+            start: alloc.start(),
+            from_library: alloc.window,
+            image,
+            initial: place(image),
+            last: place(image),
+        }
     });
     let allocs = allocs.collect();
     let mut inserts: Vec<Vec<(u32, Call)>> = vec![Vec::new(); plan.ranks()];

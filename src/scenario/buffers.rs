@@ -7,6 +7,7 @@ use super::foreign_words;
 use super::keys::{self, KeyPlace, ValueType};
 use super::names::bad_name;
 use super::reader::{AllowedNames, NumberKind, PointReader, RankScope};
+use super::register::register_by_rank;
 use super::tree::{TomlEntry, TomlKind, TomlTable, TomlValue};
 use super::values::{read_each, read_random, read_text};
 use crate::num::DType;
@@ -157,9 +158,7 @@ fn read_buffer(
     let offset = find(reader, "offset").and_then(|e| {
         reader.number_by_rank("offset", &e.value, AllowedNames::PER_RANK, NumberKind::Natural, RankScope::World)
     });
-    if let Some(e) = find(reader, "register") {
-        check_register(reader, &e.value);
-    }
+    let register = find(reader, "register").and_then(|e| register_by_rank(reader, &e.value));
     let ranks = find(reader, "ranks").and_then(|e| reader.ranks(&e.value)).unwrap_or(Ranks::All);
     let default_count = defaults.all_values("count").last().copied();
     let counted = counted.contains(&name.value);
@@ -171,7 +170,7 @@ fn read_buffer(
         counted,
     };
     let content = read_content(reader, val, &r)?;
-    (reader.diagnostics.len() == before).then_some(BufferDef { name, dtype, content, offset, ranks })
+    (reader.diagnostics.len() == before).then_some(BufferDef { name, dtype, content, offset, register, ranks })
 }
 
 /// Reads the name of a dtype.
@@ -197,22 +196,6 @@ pub(crate) fn read_dtype(reader: &mut PointReader<'_>, val: &TomlValue) -> Optio
         });
     }
     found
-}
-
-/// Checks `register`, of which only "none" is supported.
-pub(crate) fn check_register(reader: &mut PointReader<'_>, val: &TomlValue) {
-    for word in reader.texts("register", val).unwrap_or_default() {
-        match word.value.as_str() {
-            "none" => {}
-            "local" | "window" => {
-                reader.report(Diagnostic::new(
-                    word.span,
-                    format!("`register = \"{}\"` is not yet supported", word.value),
-                ));
-            }
-            _ => reader.report(Diagnostic::new(word.span, "`register` must be \"none\", \"local\" or \"window\"")),
-        }
-    }
 }
 
 fn read_content(reader: &mut PointReader<'_>, val: &TomlValue, r: &ContentContext<'_>) -> Option<BufferContent> {

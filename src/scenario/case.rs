@@ -58,6 +58,8 @@ pub struct Case {
     pub offset: Option<NumberByRank>,
     /// Offsets by name of buffers that `inputs` does not declare; they precede `offset`.
     pub offsets: Vec<(String, NumberByRank)>,
+    /// `register` of the file, for outputs that `inputs` does not declare.
+    pub register: Option<RegisterByRank>,
     /// Runs on the same communicators; at least 1.
     pub repeat: u32,
     /// Seconds; `None` is the runner's default.
@@ -81,6 +83,14 @@ pub struct Case {
 }
 
 impl Case {
+    /// True if some buffer is to be registered before the first step that uses it.
+    pub fn registers_buffers(&self) -> bool {
+        let registers = |register: &Option<RegisterByRank>| {
+            register.as_ref().is_some_and(|r| r.kinds.iter().any(|kind| *kind != RegisterKind::None))
+        };
+        registers(&self.register) || self.inputs.iter().any(|def| registers(&def.register))
+    }
+
     /// Number of ranks, with the idle ones of a larger world.
     pub fn total_ranks(&self) -> usize {
         self.outer.as_ref().map_or(self.world_size.value, |outer| outer.order.len())
@@ -266,8 +276,31 @@ pub struct BufferDef {
     pub content: BufferContent,
     /// Number of elements between a 256-byte boundary and the start, by world rank.
     pub offset: Option<NumberByRank>,
+    /// How its memory is registered with the communicators that use it.
+    pub register: Option<RegisterByRank>,
     /// The ranks that have the buffer.
     pub ranks: Ranks,
+}
+
+/// How memory is registered with a communicator.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum RegisterKind {
+    /// Not at all.
+    #[default]
+    None,
+    /// By each rank for itself, with `ncclCommRegister`.
+    Local,
+    /// By all ranks together as a symmetric window, with `ncclCommWindowRegister`.
+    Window,
+}
+
+/// `register` of a buffer.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RegisterByRank {
+    /// Place.
+    pub span: Span,
+    /// By world rank.
+    pub kinds: Vec<RegisterKind>,
 }
 
 /// The contents of a buffer.
@@ -497,6 +530,8 @@ pub struct Step {
     pub seconds: Option<NumberByRank>,
     /// wait: the stream; `None` for all streams.
     pub wait_stream: Option<Spanned<String>>,
+    /// register: how.
+    pub register: Option<Spanned<RegisterKind>>,
     /// init and split: the new communicator.
     pub new: Option<CommDef>,
     /// group and loop: the inner steps.

@@ -115,6 +115,12 @@ impl CaseReader<'_, '_, '_> {
                 super::reader::RankScope::World,
             )
         });
+        let register = top.get("register").and_then(|e| {
+            if !reader.known.buffers.is_empty() {
+                Defaults::mark_used(reader, e.key_span);
+            }
+            super::register::register_by_rank(reader, &e.value)
+        });
         let file_span = Span { start: 0, end: 0 };
         file_keys::text(reader, top, "source");
         Some(Case {
@@ -144,6 +150,7 @@ impl CaseReader<'_, '_, '_> {
             reason,
             offset,
             offsets: Vec::new(),
+            register,
             form: None,
             outer: None,
         })

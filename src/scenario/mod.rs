@@ -25,6 +25,7 @@ mod misplaced;
 pub mod names;
 mod prescan;
 mod reader;
+mod register;
 pub mod render;
 mod statements;
 mod step_values;

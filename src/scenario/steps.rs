@@ -7,10 +7,11 @@ use super::diagnostic::{Diagnostic, Span};
 use super::keys::{self, KeyPlace, ValueType};
 use super::names::bad_name;
 use super::reader::{AllowedNames, NumberKind, PointReader, RankScope};
+use super::register::register_word;
 use super::step_values::{counts, is_device_scalar, reduction, step_error};
 use super::tree::{TomlEntry, TomlKind, TomlTable, TomlValue};
 use crate::expr::{Expr, ExprNode};
-use crate::ops::{self, Composite, Host, Op};
+use crate::ops::{self, Composite, Host, Op, RegistrationOp};
 use crate::suggest::nearest;
 
 /// The place of a step.
@@ -137,6 +138,7 @@ fn only_nccl_calls(reader: &mut PointReader<'_>, op: &Op, span: Span) {
         K::Composite(Composite::AllGatherV | Composite::AllToAllV) => return,
         K::Composite(Composite::Barrier) => "a barrier waits on the host",
         K::Map => "a map is no NCCL call",
+        K::Registration(_) => "memory is registered outside of groups",
         K::Loop => "a loop is no NCCL call",
         K::Host(_) => "it is no NCCL call",
     };
@@ -211,6 +213,7 @@ impl<'t> StepReader<'t, '_> {
             dtype: None,
             seconds: self.num(reader, "seconds", NumberKind::Real),
             wait_stream: None,
+            register: self.own_entry("register").and_then(|e| register_word(reader, &e.value)),
             new: comms::new_communicator(reader, self.table, self.op, self.defaults),
             steps: Vec::new(),
             input,
@@ -440,6 +443,7 @@ impl<'t> StepReader<'t, '_> {
             K::Composite(Composite::AllToAllV) => vec!["counts"],
             K::Map => vec!["expr"],
             K::Host(Host::Sleep) => vec!["seconds"],
+            K::Registration(RegistrationOp::Register) => vec!["register"],
             K::Group | K::Loop => vec!["steps"],
             _ => vec![],
         };

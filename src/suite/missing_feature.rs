@@ -74,6 +74,10 @@ fn needs(kind: &CallKind, has: &dyn Fn(&str) -> bool) -> Vec<&'static str> {
         CallKind::Finalize { .. } => vec!["ncclCommFinalize"],
         CallKind::Destroy { .. } => vec!["ncclCommDestroy"],
         CallKind::Abort { .. } => vec!["ncclCommAbort"],
+        CallKind::Register { window: false, .. } => vec!["ncclCommRegister", "ncclCommDeregister"],
+        CallKind::Register { window: true, .. } => {
+            vec!["ncclMemAlloc", "ncclMemFree", "ncclCommWindowRegister", "ncclCommWindowDeregister"]
+        }
         _ => Vec::new(),
     }
 }

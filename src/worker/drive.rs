@@ -119,6 +119,7 @@ fn is_nccl(kind: &CallKind) -> bool {
     match kind {
         Collective { .. } | Send { .. } | Recv { .. } | GroupStart | GroupEnd => true,
         Init { .. } | Split { .. } | Finalize { .. } | Destroy { .. } | Abort { .. } => true,
+        Register { .. } | Deregister { .. } => true,
         Map { .. }
         | Checkpoint { .. }
         | After { .. }

@@ -1,6 +1,7 @@
 //! One rank's calls on the backend: communicators, memory, the program, and the images at its end.
 mod clock;
 mod queries;
+pub(super) mod registrations;
 mod tags;
 
 use super::map;
@@ -73,6 +74,8 @@ pub struct Rank<'a> {
     tags: Vec<Tag>,
     /// Clocks to stop on a stream once it has the open group's work.
     clocks: Vec<(u32, StopClock)>,
+    /// Windows requested in the open group, about which the library has not been asked.
+    new_windows: Vec<u32>,
     /// Communicators requested in the open group, whose query functions have not been called yet.
     made: Vec<u32>,
 }
@@ -88,6 +91,7 @@ impl<'a> Rank<'a> {
             depth: 0,
             tags: Vec::new(),
             clocks: Vec::new(),
+            new_windows: Vec::new(),
             made: Vec::new(),
         }
     }
@@ -108,8 +112,11 @@ impl<'a> Rank<'a> {
         self.run.step(self.rank, Step::Opening(after));
         if self.run.first {
             for &index in &session.allocs[self.rank] {
-                let image = job.allocs[index as usize].image;
-                self.state.memory.push((index, device.alloc(image)?));
+                let spec = &job.allocs[index as usize];
+                let backend = self.run.backend;
+                let memory =
+                    if spec.from_library { backend.window_memory(spec.image)? } else { device.alloc(spec.image)? };
+                self.state.memory.push((index, memory));
             }
             for &index in &session.checkpoints[self.rank] {
                 let bytes = job.checkpoints[index as usize].bytes;
@@ -252,6 +259,8 @@ impl<'a> Rank<'a> {
                 library.abort(self.comm(*comm)?.get())?;
                 self.forget(*comm)
             }
+            CallKind::Register { .. } => self.register(kind),
+            CallKind::Deregister { id, .. } => self.deregister(*id),
             CallKind::Begin { tag, comm } => self.begin(*tag, *comm),
             CallKind::End { tag, stream } => self.end_tag(*tag, *stream),
         }
@@ -309,6 +318,7 @@ impl<'a> Rank<'a> {
     fn group_ended(&mut self) -> Result<(), Halt> {
         self.end_ops()?;
         self.ask_made()?;
+        self.ask_windows()?;
         if self.depth == 0 {
             for (stream, stop) in std::mem::take(&mut self.clocks) {
                 self.stream(stream)?.host_fn(stop)?;
@@ -430,6 +440,7 @@ impl<'a> Rank<'a> {
         let ended = std::mem::take(slot).get();
         // The operators made for a communicator end with it.
         self.ops.retain(|(_, comm)| *comm != ended);
+        self.forget_registrations(index);
         Ok(())
     }
     fn stream(&self, index: u32) -> Result<&crate::backend::DeviceStream, Halt> {

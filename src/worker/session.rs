@@ -1,6 +1,7 @@
 //! What a worker keeps of a job between its runs, and the state of one run that its rank threads share.
 use super::barrier::Barrier;
 use super::rank::Halt;
+use super::rank::registrations::Registered;
 use super::watch;
 use crate::backend::{Backend, CallError, CommSlot, DeviceMemory, DeviceStream, Staging};
 use crate::job::arena::{Mapping, Step};
@@ -24,6 +25,8 @@ pub struct RankState {
     pub memory: Vec<(u32, DeviceMemory)>,
     /// Copies taken by its checkpoints, by index in the job, ascending.
     pub shadows: Vec<(u32, DeviceMemory)>,
+    /// What is registered with its communicators.
+    pub registered: Vec<Registered>,
     /// Host memory through which data is copied in and out; `None` until memory is loaded.
     pub staging: Option<Staging>,
 }

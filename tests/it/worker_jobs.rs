@@ -42,7 +42,14 @@ fn job(n: u32, count: u64, program: impl Fn(u32) -> Vec<Call>) -> Job {
     let place = |i: u32, half: u64| {
         8 * u64::from(n).next_multiple_of(8) + (2 * u64::from(i) + half) * image.next_multiple_of(64)
     };
-    let alloc = |i| AllocSpec { rank: i / 2, start: GUARD, image, initial: place(i, 0), last: place(i, 1) };
+    let alloc = |i| AllocSpec {
+        rank: i / 2,
+        start: GUARD,
+        from_library: false,
+        image,
+        initial: place(i, 0),
+        last: place(i, 1),
+    };
     Job {
         case: "job".into(),
         n,

@@ -60,11 +60,16 @@ pub fn in_use() -> u64 {
 
 /// Whether `[ptr, ptr + len)` lies inside one live allocation.
 pub fn contains(ptr: *const u8, len: usize) -> bool {
+    start_of(ptr, len).is_some()
+}
+
+/// The start of the live allocation inside which `[ptr, ptr + len)` lies.
+pub fn start_of(ptr: *const u8, len: usize) -> Option<usize> {
     let address = ptr as usize;
     let blocks = ALLOCATIONS.read().unwrap_or_else(PoisonError::into_inner);
-    let Some((base, block)) = blocks.range(..=address).next_back() else { return false };
+    let (base, block) = blocks.range(..=address).next_back()?;
     let offset = address - base;
-    offset <= block.len && len <= block.len - offset
+    (offset <= block.len && len <= block.len - offset).then_some(*base)
 }
 
 #[cfg(test)]
@@ -79,6 +84,7 @@ mod tests {
             assert!(contains(p, 100) && contains(p.wrapping_add(99), 1) && contains(p.wrapping_add(100), 0));
             assert!(!contains(p, 101) && !contains(p.wrapping_add(99), 2) && !contains(p, usize::MAX));
             assert!(!contains(p.wrapping_sub(1), 1));
+            assert_eq!(start_of(p.wrapping_add(7), 93), Some(p as usize));
             // SAFETY: it is not used any more.
             unsafe { free(p) };
             assert!(!contains(p, 1));

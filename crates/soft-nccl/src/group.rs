@@ -2,9 +2,9 @@
 #![allow(unsafe_code)] // a communicator's handle is written where the caller wants it
 
 use crate::engine::hooks::{InnerGroupEnd, hooks};
-use crate::engine::{Arrival, Enqueued, Request, arrive, connect, lock, outcome};
+use crate::engine::{Arrival, Enqueued, Request, WindowRequest, arrive, connect, lock, outcome, register_windows};
 use crate::failure::{Failure, Outcome};
-use nccl_sys::ncclComm_t;
+use nccl_sys::{ncclComm_t, ncclWindow_t};
 use std::cell::RefCell;
 
 /// A communicator to be made, and where its handle goes.
@@ -13,11 +13,18 @@ struct Making {
     place: *mut ncclComm_t,
 }
 
+/// A window to be made, and where its handle goes.
+struct WindowMaking {
+    request: WindowRequest,
+    place: *mut ncclWindow_t,
+}
+
 #[derive(Default)]
 struct Group {
     depth: usize,
     operations: Vec<Request>,
     makings: Vec<Making>,
+    windows: Vec<WindowMaking>,
     /// The first refusal inside the group: then nothing of it happens.
     failure: Option<Failure>,
 }
@@ -108,6 +115,14 @@ pub(crate) unsafe fn make(arrival: Arrival, place: *mut ncclComm_t) -> Outcome<(
     with(|group| group.makings.push(Making { arrival, place }))
 }
 
+/// Adds a window to be made; its handle is written to `place` when it is.
+///
+/// # Safety
+/// `place` is writable until the thread's outermost group has ended.
+pub(crate) unsafe fn make_window(request: WindowRequest, place: *mut ncclWindow_t) -> Outcome<()> {
+    with(|group| group.windows.push(WindowMaking { request, place }))
+}
+
 impl Group {
     fn happen(self) -> Outcome<()> {
         if let Some(failure) = self.failure {
@@ -119,6 +134,12 @@ impl Group {
         if !self.makings.is_empty() {
             return make_all(&self.makings);
         }
+        if !self.windows.is_empty() {
+            make_windows(&self.windows)?;
+            if self.operations.is_empty() {
+                return Ok(());
+            }
+        }
         if self.operations.is_empty() {
             return hooks().check_empty_group();
         }
@@ -128,6 +149,16 @@ impl Group {
         let enqueued = connected.and_then(|prepared| lock().enqueue(prepared));
         outcome(comm, enqueued.and_then(Enqueued::launch))
     }
+}
+
+fn make_windows(makings: &[WindowMaking]) -> Outcome<()> {
+    let requests: Vec<WindowRequest> = makings.iter().map(|making| making.request).collect();
+    for (making, handle) in makings.iter().zip(register_windows(&requests)?) {
+        let handle = handle.map_or(std::ptr::null_mut(), std::ptr::with_exposed_provenance_mut);
+        // SAFETY: the caller of `make_window` has promised a place that is writable until the group's end.
+        unsafe { making.place.write(handle) };
+    }
+    Ok(())
 }
 
 fn make_all(makings: &[Making]) -> Outcome<()> {

@@ -80,6 +80,8 @@ pub struct Settings {
     pub eager_bytes: usize,
     /// COLLSPEC_SOFT_ARITHMETIC: compute in another correct way.
     pub manner: Manner,
+    /// NCCL_WIN_ENABLE and NCCL_P2P_DISABLE: whether there are windows. Without, registering one succeeds with a null window.
+    pub windows: bool,
     /// COLLSPEC_SOFT_CONNECT: when ranks connect.
     pub connect: Connect,
     /// COLLSPEC_SOFT_FAULT: be wrong in this way. An error in it makes every communicator fail.
@@ -108,6 +110,7 @@ impl Default for Settings {
             seed: None,
             eager_bytes: 0,
             manner: Manner::default(),
+            windows: true,
             connect: Connect::Init,
             injection: None,
             error: None,
@@ -153,6 +156,7 @@ impl Settings {
             seed: number("COLLSPEC_SOFT_SEED"),
             eager_bytes: number("COLLSPEC_SOFT_EAGER").map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX)),
             manner: manner.unwrap_or_default(),
+            windows: number("NCCL_WIN_ENABLE") != Some(0) && number("NCCL_P2P_DISABLE").is_none_or(|n| n == 0),
             connect: connect.unwrap_or_default(),
             injection: word("COLLSPEC_SOFT_FAULT"),
             error: manner_error.or(connect_error).or(node_error),

@@ -108,6 +108,14 @@ export! {
         comm: Comm,
     ), Moment::Other;
     fn ncclRedOpDestroy(op: Op, comm: Comm), Moment::Other;
+    fn ncclMemAlloc(place: *mut *mut c_void, len: usize), Moment::Other;
+    fn ncclMemFree(memory: *mut c_void), Moment::Other;
+    fn ncclCommRegister(comm: Comm, buffer: To, len: usize, handle: *mut *mut c_void), Moment::Other;
+    fn ncclCommDeregister(comm: Comm, handle: *mut c_void), Moment::Other;
+    fn ncclCommWindowRegister(comm: Comm, buffer: To, len: usize, window: *mut ncclWindow_t, flags: c_int),
+        Moment::Other;
+    fn ncclCommWindowDeregister(comm: Comm, window: ncclWindow_t), Moment::Other;
+    fn ncclWinGetUserPtr(comm: Comm, window: ncclWindow_t, place: *mut *mut c_void), Moment::Other;
     fn collspecMark(comm: Comm, tag: c_uint), Moment::Other;
     fn collspecTraffic(comm: Comm, tag: c_uint, traffic: *mut collspecTraffic_t), Moment::Other;
     fn collspecLabel(comm: Comm, label: c_uint), Moment::Other;

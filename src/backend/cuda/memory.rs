@@ -1,7 +1,8 @@
 //! Device memory, and the pinned host memory through which all copies go.
 #![allow(unsafe_code)] // calls the driver and copies between raw addresses
 
-use super::super::device::{Address, DeviceError};
+use super::super::device::{Address, DeviceError, MemoryOwner};
+use super::super::library::Library;
 use super::{ContextHandle, Cuda, CudaStream};
 use crate::job::arena::Span;
 
@@ -23,6 +24,7 @@ pub struct CudaMemory {
     given: u64,
     base: u64,
     len: u64,
+    owner: MemoryOwner,
 }
 
 impl CudaMemory {
@@ -37,7 +39,22 @@ impl CudaMemory {
         let mut given = 0;
         // SAFETY: a place for the answer.
         unsafe { cuda.driver.memory_alloc(&mut given, wanted) }?;
-        Ok(Self { cuda, context, given, base: given.next_multiple_of(ALIGN), len })
+        Ok(Self { cuda, context, given, base: given.next_multiple_of(ALIGN), len, owner: MemoryOwner::Device })
+    }
+
+    /// Memory that the library has allocated on the calling thread's device, and frees.
+    ///
+    /// # Errors
+    ///
+    /// A call of the driver fails.
+    pub fn of_library(
+        cuda: &'static Cuda,
+        library: &'static Library,
+        base: Address,
+        len: u64,
+    ) -> Result<Self, DeviceError> {
+        let context = cuda.current()?;
+        Ok(Self { cuda, context, given: base.0, base: base.0, len, owner: MemoryOwner::Library(library) })
     }
 
     /// The address of `len` bytes inside the block.
@@ -90,8 +107,11 @@ impl CudaMemory {
 
 impl Drop for CudaMemory {
     fn drop(&mut self) {
-        // SAFETY: the driver gave it; a block is dropped after the work that uses it has ended.
-        self.cuda.with_context(self.context, |driver| _ = unsafe { driver.memory_free(self.given) });
+        self.cuda.with_context(self.context, |driver| match self.owner {
+            // SAFETY: the driver gave it; a block is dropped after the work that uses it has ended.
+            MemoryOwner::Device => _ = unsafe { driver.memory_free(self.given) },
+            MemoryOwner::Library(library) => library.mem_free(Address(self.given)),
+        });
     }
 }
 

@@ -78,6 +78,7 @@ impl Lowering {
                 lead: 0,
                 payload: 256,
                 label: "#scrap".to_owned(),
+                window: false,
                 scrap: true,
             });
             (self.lowered.placed.allocs.len() - 1) as u32
@@ -105,6 +106,7 @@ impl Lowering {
                     lead: 0,
                     payload: 2 * bytes.len() as u64,
                     label: buffers[buf].name.clone(),
+                    window: false,
                     scrap: false,
                 });
                 let place = Place { alloc, offset: 0, count: 2 };

@@ -1,6 +1,7 @@
 //! Calls that have come to the heads of their streams find their partners and happen; an abort ends them.
 use super::super::lower::Index;
 use super::super::rank_op::{RankOp, Route};
+use super::super::registration::check_collective;
 use super::super::types::{CommId, Event, Write};
 use super::matching::{check_message, collective_event};
 use super::{Message, Simulation};
@@ -22,7 +23,10 @@ impl Simulation<'_> {
                 meeting.happened = true;
                 let (arrived, nodes) = (meeting.arrived.clone(), meeting.nodes.clone());
                 match collective_event(lowered, &arrived) {
-                    Ok(event) => self.out.events.push(Event::Collective(event)),
+                    Ok(event) => {
+                        self.out.mismatches.extend(check_collective(lowered, &arrived).err());
+                        self.out.events.push(Event::Collective(event));
+                    }
                     Err(diagnostic) => self.out.mismatches.push(diagnostic),
                 }
                 nodes.into_iter().for_each(|n| self.happened(n));

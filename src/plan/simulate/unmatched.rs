@@ -56,6 +56,7 @@ impl Simulation<'_> {
             let comm = match &call.kind {
                 CallKind::Init { comm, .. } => *comm,
                 CallKind::Split { parent, .. } => *parent,
+                CallKind::Register { comm, window: true, .. } => *comm,
                 _ => return,
             };
             let members = &lowered.unrolled.comms.list[comm as usize].members;

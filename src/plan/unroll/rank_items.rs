@@ -131,13 +131,19 @@ impl<'a> Unroll<'a> {
                 self.program.exits = true;
                 ItemKind::Call(CallKind::Exit)
             }
+            Kind::Registration(op) => self.register_step(step, *op, member)?,
             Kind::Group | Kind::Loop | Kind::Comm(_) | Kind::Later => return Ok(()),
         };
         self.push(member.world, id, step.span, fails, kind);
         Ok(())
     }
 
-    fn required(&mut self, step: &'a Step, key: &str, member: &Member<'a>) -> Result<BufferSlice, Diagnostic> {
+    pub(super) fn required(
+        &mut self,
+        step: &'a Step,
+        key: &str,
+        member: &Member<'a>,
+    ) -> Result<BufferSlice, Diagnostic> {
         let found = if key == "in" { &step.input } else { &step.output };
         match found {
             Some(r) => self.slice(r, member),

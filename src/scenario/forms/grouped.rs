@@ -13,7 +13,9 @@ fn can_be_grouped(step: &Step) -> bool {
         Kind::Collective(_) | Kind::Send | Kind::Recv | Kind::SendRecv => true,
         // A barrier waits on the host, which is not possible inside a group.
         Kind::Composite(composite) => *composite != Composite::Barrier,
-        Kind::Map | Kind::Group | Kind::Loop | Kind::Host(_) | Kind::Comm(_) | Kind::Later => false,
+        Kind::Map | Kind::Group | Kind::Loop | Kind::Host(_) | Kind::Comm(_) | Kind::Registration(_) | Kind::Later => {
+            false
+        }
     };
     calls && step.error.is_none()
 }
@@ -167,6 +169,7 @@ impl StepRun {
             dtype: None,
             seconds: None,
             wait_stream: None,
+            register: None,
             new: None,
             steps,
         });

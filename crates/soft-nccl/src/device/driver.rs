@@ -20,6 +20,8 @@ type StartFunction = unsafe extern "C" fn(data: *mut c_void, done: *mut c_void);
 pub(super) struct Driver {
     launch_host: unsafe extern "C" fn(*mut c_void, HostFunction, *mut c_void) -> c_int,
     current: unsafe extern "C" fn(*mut c_int) -> c_int,
+    allocate: Option<unsafe extern "C" fn(*mut u64, usize) -> c_int>,
+    free: Option<unsafe extern "C" fn(u64) -> c_int>,
     pub extension: Option<Extension>,
 }
 
@@ -84,6 +86,10 @@ fn load() -> Outcome<Driver> {
     let driver = Driver {
         launch_host: launch_host.ok_or_else(|| lacks("cuLaunchHostFunc"))?,
         current: current.ok_or_else(|| lacks("cuCtxGetDevice"))?,
+        // SAFETY: the types are those of CUDA's interface.
+        allocate: unsafe { function(library, c"cuMemAlloc_v2") },
+        // SAFETY: as above.
+        free: unsafe { function(library, c"cuMemFree_v2") },
         extension: extension(library),
     };
     // SAFETY: no pointers are involved.
@@ -118,6 +124,30 @@ impl Driver {
             SUCCESS => Ok(device),
             INVALID_CONTEXT => Ok(0),
             code => Err(refused(format!("cuCtxGetDevice answered {code}"))),
+        }
+    }
+
+    /// Allocates memory on the calling thread's device.
+    pub fn allocate(&self, len: usize) -> Outcome<usize> {
+        let allocate = self.allocate.ok_or_else(|| refused("the CUDA driver has no cuMemAlloc_v2"))?;
+        let mut address = 0;
+        // SAFETY: a place for an address.
+        match unsafe { allocate(&mut address, len) } {
+            SUCCESS => usize::try_from(address).map_err(|_| refused("cuMemAlloc_v2 gave no address of this process")),
+            code => Err(refused(format!("cuMemAlloc_v2 answered {code}"))),
+        }
+    }
+
+    /// Frees memory.
+    ///
+    /// # Safety
+    /// `allocate` gave the address, and nothing uses the memory afterwards.
+    pub unsafe fn free(&self, address: usize) -> Outcome<()> {
+        let free = self.free.ok_or_else(|| refused("the CUDA driver has no cuMemFree_v2"))?;
+        // SAFETY: the caller's promise.
+        match unsafe { free(address as u64) } {
+            SUCCESS => Ok(()),
+            code => Err(refused(format!("cuMemFree_v2 answered {code}"))),
         }
     }
 

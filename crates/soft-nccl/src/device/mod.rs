@@ -5,7 +5,10 @@
 //! host memory either way.
 #![allow(unsafe_code)] // streams of a loaded driver are pointers that it follows
 
+mod blocks;
 mod driver;
+
+pub(crate) use blocks::{allocate, block_of, free};
 
 use crate::failure::{Failure, Outcome};
 use driver::{Extension, Token};

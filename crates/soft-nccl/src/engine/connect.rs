@@ -13,6 +13,9 @@ use crate::transport::Name;
 use crate::transport::control::Control;
 use serde::{Deserialize, Serialize};
 
+/// By so many windows a rank of another process may be ahead of those here.
+const MOST_WINDOWS_AHEAD: u64 = 1 << 16;
+
 /// A connection between ranks of a communicator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub(crate) enum Connection {
@@ -20,6 +23,8 @@ pub(crate) enum Connection {
     Collectives,
     /// Between two ranks, for messages in one direction.
     Pair { source: usize, destination: usize },
+    /// Between all ranks, for one of their windows.
+    Window { number: u64 },
 }
 
 impl Connection {
@@ -37,7 +42,7 @@ impl Connection {
 
     fn needs(self, rank: usize, n: usize) -> bool {
         match self {
-            Self::Collectives => rank < n,
+            Self::Collectives | Self::Window { .. } => rank < n,
             Self::Pair { source, destination } => rank == source || rank == destination,
         }
     }
@@ -89,7 +94,7 @@ impl State {
     }
 
     /// Records that a rank of this process has come to a connection, and that a thread of it waits for the other ranks.
-    fn come_to(&mut self, comm: usize, connection: Connection, ticket: Ticket) {
+    pub(super) fn come_to(&mut self, comm: usize, connection: Connection, ticket: Ticket) {
         let Some(member) = self.members.get_mut(&comm) else {
             return self.answer(ticket, Err(Failure::usage("the communicator was destroyed meanwhile")));
         };
@@ -115,6 +120,11 @@ impl State {
         let Some(there) = self.shared.get(&shared) else { return };
         let sound = match connection {
             Connection::Collectives => true,
+            // A rank asks for its next window when all ranks have made the one before, or for several at once.
+            Connection::Window { number } => {
+                let own = self.members.values().filter(|member| member.shared == shared).map(|member| member.windows);
+                number <= own.max().unwrap_or(0).saturating_add(MOST_WINDOWS_AHEAD)
+            }
             Connection::Pair { source, destination } => source.max(destination) < there.ranks,
         };
         if sound && from.is_some() && there.place(rank) == from && connection.needs(rank, there.ranks) {
@@ -136,6 +146,10 @@ impl State {
             let made: Vec<(Ticket, Connection)> = made;
             tickets.extend(made.into_iter().map(|(ticket, _)| ticket));
         }
+        if let (Connection::Window { .. }, Some(there)) = (connection, self.shared.get_mut(&shared)) {
+            // Nobody asks for this one again.
+            there.connections.remove(&connection);
+        }
         for ticket in tickets {
             self.answer(ticket, Ok(None));
         }
@@ -152,6 +166,7 @@ impl State {
             let missing: Vec<String> = missing.map(|rank| rank.to_string()).collect();
             let what = match connection {
                 Connection::Collectives => "its first collective".to_owned(),
+                Connection::Window { number } => format!("its window number {}", number + 1),
                 Connection::Pair { source, destination } => {
                     format!("a message from rank {source} to rank {destination}")
                 }

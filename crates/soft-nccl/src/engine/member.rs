@@ -101,6 +101,8 @@ pub(crate) struct Member {
     /// Receives enqueued so far, by peer.
     pub(super) receives: HashMap<usize, u64>,
     pub(super) splits: u64,
+    /// Windows asked for so far.
+    pub(super) windows: u64,
     /// Batches not finished.
     pub(super) unfinished: usize,
     /// Host threads that wait for `unfinished` to be 0.
@@ -157,6 +159,7 @@ impl State {
                 sends: HashMap::new(),
                 receives: HashMap::new(),
                 splits: 0,
+                windows: 0,
                 unfinished: 0,
                 flushes: Vec::new(),
                 connects: Vec::new(),
@@ -201,6 +204,7 @@ impl State {
     /// Removes a rank's communicator; with the last rank go the channels.
     pub(super) fn remove_member(&mut self, handle: usize) {
         let Some(member) = self.members.remove(&handle) else { return };
+        self.forget_registrations(handle, member.shared, member.rank);
         self.changed();
         for (ticket, _) in member.connects {
             self.answer(ticket, Err(Failure::usage("the communicator was destroyed meanwhile")));

@@ -17,6 +17,7 @@ mod rendezvous;
 mod report;
 mod step;
 mod task;
+mod windows;
 
 pub(crate) use batch::{Enqueued, NO_CHOICE, Operation, Request};
 pub(crate) use connect::{Connection, connect};
@@ -24,6 +25,7 @@ pub(crate) use hosts::{Arrival, abort, arrive, destroy, flush, outcome};
 pub(crate) use member::{Member, Site, read_scalar};
 pub(crate) use remote::{TransportEvent, deliver, links};
 pub(crate) use step::write;
+pub(crate) use windows::{Memory, WindowRequest, register_windows};
 
 use crate::failure::Failure;
 use crate::transport::id::Id;
@@ -39,6 +41,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 use task::{Task, TaskId};
+use windows::Registered;
 
 /// All state of the library, under one lock.
 pub(crate) struct State {
@@ -64,6 +67,7 @@ pub(crate) struct State {
     /// Communicators of single ranks that must be stopped because another process is gone.
     doomed: Vec<usize>,
     splits: HashMap<(u64, u64), Split>,
+    registered: Registered,
     waiting_hosts: HashMap<u64, BlockedHost>,
     blocked_hosts: usize,
     tasks: HashMap<TaskId, Box<Task>>,
@@ -151,6 +155,7 @@ impl State {
             uids: HashMap::new(),
             doomed: Vec::new(),
             splits: HashMap::new(),
+            registered: Registered::default(),
             waiting_hosts: HashMap::new(),
             blocked_hosts: 0,
             tasks: HashMap::new(),

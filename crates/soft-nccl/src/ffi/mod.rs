@@ -6,6 +6,7 @@ mod collectives;
 mod communicators;
 mod extensions;
 mod operators;
+mod windows;
 
 use crate::engine::hooks::hooks;
 use crate::failure::{Failure, Outcome};
@@ -103,6 +104,7 @@ pub(crate) fn table() -> Nccl {
     collectives::fill(&mut table);
     operators::fill(&mut table);
     extensions::fill(&mut table);
+    windows::fill(&mut table);
     table
 }
 

@@ -127,6 +127,7 @@ pub(super) mod tests {
             Control::Fail { uid: 3, failure },
             Control::Leave { uid: 3, failed: true },
             Control::Connect { uid: 3, connection: Connection::Collectives, rank: 9 },
+            Control::Connect { uid: 3, connection: Connection::Window { number: 2 }, rank: 1 },
             Control::Connect { uid: 3, connection: Connection::Pair { source: 9, destination: 1 }, rank: 1 },
         ]
     }

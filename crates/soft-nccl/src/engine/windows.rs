@@ -1,0 +1,137 @@
+//! Registered memory: by one rank for itself, and as windows, which all ranks of a communicator make together.
+use super::connect::Connection;
+use super::hosts::{Ticket, wait};
+use super::{State, lock};
+use crate::failure::{Failure, Outcome};
+use crate::settings::settings;
+use nccl_sys::ncclComm_t;
+use std::collections::HashMap;
+
+/// Memory that is registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Memory {
+    pub base: usize,
+    pub len: usize,
+}
+
+/// What a rank has registered by itself.
+struct Local {
+    comm: usize,
+    memory: Memory,
+}
+
+/// A rank's part of a window.
+#[derive(Clone, Copy)]
+pub(crate) struct Window {
+    /// The rank's communicator.
+    pub comm: usize,
+    pub memory: Memory,
+    /// Which of the communicator's windows it is.
+    pub number: u64,
+}
+
+/// All registered memory of this process.
+#[derive(Default)]
+pub(super) struct Registered {
+    local: HashMap<usize, Local>,
+    windows: HashMap<usize, Window>,
+    /// The parts of windows that other ranks can reach: by communicator, rank and the window's number.
+    parts: HashMap<(u64, usize, u64), Memory>,
+}
+
+/// A window that a rank asks for.
+#[derive(Clone, Copy)]
+pub(crate) struct WindowRequest {
+    pub comm: usize,
+    pub memory: Memory,
+}
+
+/// Makes windows, each with all ranks of its communicator; answers a handle for each, or none where there are no windows.
+pub(crate) fn register_windows(requests: &[WindowRequest]) -> Outcome<Vec<Option<usize>>> {
+    crate::device::host_waits();
+    let mut state = lock();
+    for request in requests {
+        state.member(request.comm as ncclComm_t)?.accept_work()?;
+    }
+    if !settings().windows {
+        return Ok(vec![None; requests.len()]);
+    }
+    let mut texts = Vec::with_capacity(requests.len());
+    let mut made = Vec::with_capacity(requests.len());
+    for request in requests {
+        let member = state.member(request.comm as ncclComm_t)?;
+        let (shared, rank, number) = (member.shared, member.rank, member.windows);
+        member.windows += 1;
+        texts.push(format!("rank {rank} waits for the other ranks of {} to make a window", state.comm_text(shared)));
+        state.registered.parts.insert((shared, rank, number), request.memory);
+        made.push((shared, rank, number));
+    }
+    let host = state.block_host(requests.len(), texts.join("; "));
+    for (index, (request, (_, _, number))) in requests.iter().zip(&made).enumerate() {
+        state.come_to(request.comm, Connection::Window { number: *number }, Ticket { host, index });
+    }
+    state.tidy();
+    let answers = wait(state, host);
+    let mut state = lock();
+    if let Some(failure) = answers.into_iter().find_map(Result::err) {
+        for place in &made {
+            state.registered.parts.remove(place);
+        }
+        return Err(failure);
+    }
+    let handles = requests.iter().zip(made).map(|(request, (_, _, number))| {
+        let WindowRequest { comm, memory } = *request;
+        let handle = state.handle();
+        state.registered.windows.insert(handle, Window { comm, memory, number });
+        Some(handle)
+    });
+    Ok(handles.collect())
+}
+
+impl State {
+    /// A number that looks like an address and is none.
+    fn handle(&mut self) -> usize {
+        (self.number() as usize) << 6
+    }
+
+    /// Registers memory of one rank; answers the handle.
+    pub(crate) fn register(&mut self, comm: ncclComm_t, memory: Memory) -> Outcome<usize> {
+        self.member(comm)?.accept_work()?;
+        let handle = self.handle();
+        self.registered.local.insert(handle, Local { comm: comm as usize, memory });
+        Ok(handle)
+    }
+
+    /// Ends a registration.
+    pub(crate) fn deregister(&mut self, comm: ncclComm_t, handle: usize) -> Outcome<Memory> {
+        self.member(comm)?;
+        let its = self.registered.local.get(&handle).is_some_and(|local| local.comm == comm as usize);
+        let local = its.then(|| self.registered.local.remove(&handle)).flatten();
+        let unknown = || Failure::argument("no registration of this communicator has this handle");
+        local.map(|local| local.memory).ok_or_else(unknown)
+    }
+
+    /// A rank's part of a window.
+    pub(crate) fn window(&mut self, comm: ncclComm_t, handle: usize) -> Outcome<Window> {
+        self.member(comm)?;
+        let window = self.registered.windows.get(&handle).filter(|window| window.comm == comm as usize).copied();
+        window.ok_or_else(|| Failure::argument("no window of this communicator has this handle"))
+    }
+
+    /// Ends a window on one rank.
+    pub(crate) fn deregister_window(&mut self, comm: ncclComm_t, handle: usize) -> Outcome<Window> {
+        let window = self.window(comm, handle)?;
+        let member = self.member(comm)?;
+        let place = (member.shared, member.rank, window.number);
+        self.registered.windows.remove(&handle);
+        self.registered.parts.remove(&place);
+        Ok(window)
+    }
+
+    /// Forgets what a rank has registered with a communicator that ends.
+    pub(super) fn forget_registrations(&mut self, comm: usize, shared: u64, rank: usize) {
+        self.registered.local.retain(|_, local| local.comm != comm);
+        self.registered.windows.retain(|_, window| window.comm != comm);
+        self.registered.parts.retain(|(of, whose, _), _| (*of, *whose) != (shared, rank));
+    }
+}

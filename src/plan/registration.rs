@@ -1,0 +1,174 @@
+//! Which memory is registered with which communicator at each call, and what collectives may do with it.
+use super::lower::{Index, LoweredProgram};
+use super::rank_op::{Placed, RankCollective, RankOp};
+use super::types::{AllocId, CommId, Region, StepId};
+use crate::ops::InPlace;
+use crate::scenario::{Diagnostic, Span};
+use std::collections::HashMap;
+use std::ops::Range;
+
+/// Memory of one rank that is registered with one communicator for a part of the rank's program.
+#[derive(Clone, Debug)]
+pub struct Registration {
+    /// Its number; the ranks that make a window together have the same one for it.
+    pub id: u32,
+    pub comm: CommId,
+    pub window: bool,
+    pub alloc: AllocId,
+    /// Bytes of the allocation's image.
+    pub bytes: Range<u64>,
+    /// True if the key `register` asked for it, and not a step.
+    pub by_key: bool,
+    /// The step that registers it.
+    pub step: StepId,
+    /// The calls of the rank's program between which it holds: that which registers and that which deregisters it.
+    pub calls: Range<usize>,
+}
+
+/// All registrations of a program.
+#[derive(Debug, Default)]
+pub struct Registrations {
+    by_rank: Vec<Vec<Registration>>,
+    ids: HashMap<(CommId, StepId, usize), u32>,
+}
+
+impl Registrations {
+    /// None yet, for so many ranks.
+    pub fn new(ranks: usize) -> Self {
+        Self { by_rank: vec![Vec::new(); ranks], ids: HashMap::new() }
+    }
+
+    /// The number of what a step registers of a buffer with a communicator.
+    pub fn id(&mut self, comm: CommId, step: StepId, buf: usize) -> u32 {
+        let next = self.ids.len() as u32;
+        *self.ids.entry((comm, step, buf)).or_insert(next)
+    }
+
+    /// Records a registration by the call with the index `calls.start`.
+    pub fn add(&mut self, rank: usize, registration: Registration) {
+        self.by_rank[rank].push(registration);
+    }
+
+    /// Ends a registration at this call.
+    pub fn end(&mut self, rank: usize, id: u32, call: usize) {
+        let live = self.by_rank[rank].iter_mut().rev().find(|r| r.id == id && r.calls.end == usize::MAX);
+        if let Some(live) = live {
+            live.calls.end = call;
+        }
+    }
+
+    /// The registrations of a rank with a communicator at a call, the newest first.
+    pub fn live(&self, (rank, call): Index, comm: CommId) -> impl Iterator<Item = &Registration> {
+        let list = self.by_rank.get(rank).map_or(&[][..], Vec::as_slice);
+        list.iter().rev().filter(move |r| r.comm == comm && r.calls.start < call && call <= r.calls.end)
+    }
+
+    /// A rank's registration that this call ends.
+    pub fn ended_by(&self, (rank, call): Index) -> Option<&Registration> {
+        self.by_rank.get(rank)?.iter().find(|r| r.calls.end == call)
+    }
+}
+
+/// The bytes of a region in its allocation's image.
+pub fn image_bytes(lowered: &LoweredProgram, region: &Region) -> Option<(AllocId, Range<u64>)> {
+    let buffer = &lowered.placed.buffers[region.buf];
+    let place = buffer.places[region.rank]?;
+    let size = buffer.dtype.size() as u64;
+    let start = lowered.placed.allocs[place.alloc].start() + place.offset + region.start * size;
+    Some((place.alloc, start..start + region.len * size))
+}
+
+/// The registration that covers a region at a call: a window, if there is one.
+pub fn covering<'a>(
+    lowered: &'a LoweredProgram,
+    at: Index,
+    comm: CommId,
+    region: &Region,
+) -> Option<(&'a Registration, u64)> {
+    let (alloc, bytes) = image_bytes(lowered, region)?;
+    let covers = |r: &&Registration| r.alloc == alloc && r.bytes.start <= bytes.start && bytes.end <= r.bytes.end;
+    let live = || lowered.registrations.live(at, comm).filter(covers);
+    let found = live().find(|r| r.window).or_else(|| live().next())?;
+    Some((found, bytes.start - found.bytes.start))
+}
+
+/// One side of a collective's calls, on the ranks that use it.
+struct Side {
+    name: &'static str,
+    /// False where ranks use other parts of the memory than each other by definition.
+    same_offset: bool,
+    used: Vec<(Index, Region)>,
+}
+
+/// Refuses a collective whose ranks do not all pass memory that is registered in the same way.
+///
+/// # Errors
+///
+/// Memory that is registered on some ranks only, or at different places.
+pub fn check_collective(lowered: &LoweredProgram, calls: &[Index]) -> Result<(), Diagnostic> {
+    let ops: Vec<(Index, &RankCollective<Placed>)> = calls
+        .iter()
+        .filter_map(|at| match lowered.op(*at) {
+            Some(RankOp::Collective(op)) => Some((*at, &**op)),
+            _ => None,
+        })
+        .collect();
+    let Some((_, first)) = ops.first() else { return Ok(()) };
+    for side in sides(lowered, &ops) {
+        check_side(lowered, first.comm, &side)?;
+    }
+    Ok(())
+}
+
+fn sides(lowered: &LoweredProgram, ops: &[(Index, &RankCollective<Placed>)]) -> [Side; 2] {
+    let shared = |op: &RankCollective<Placed>| {
+        let alloc = |region: &Option<Region>| image_bytes(lowered, &region.as_ref().copied()?).map(|(alloc, _)| alloc);
+        op.send.is_some() && alloc(&op.send) == alloc(&op.recv)
+    };
+    let in_place = ops.iter().any(|(_, op)| shared(op));
+    let inner = |kind: InPlace| in_place && ops.first().is_some_and(|(_, op)| op.op.in_place == kind);
+    let used = |region: fn(&RankCollective<Placed>) -> Option<Region>| {
+        let regions = ops.iter().filter_map(|(at, op)| Some((*at, region(op)?)));
+        regions.filter(|(_, region)| region.len > 0).collect()
+    };
+    [
+        Side { name: "reads", same_offset: !inner(InPlace::SendInRecv), used: used(|op| op.send) },
+        Side { name: "writes", same_offset: !inner(InPlace::RecvInSend), used: used(|op| op.recv) },
+    ]
+}
+
+fn check_side(lowered: &LoweredProgram, comm: CommId, side: &Side) -> Result<(), Diagnostic> {
+    let found: Vec<_> = side.used.iter().map(|(at, region)| covering(lowered, *at, comm, region)).collect();
+    let Some((known, (registration, offset))) = found.iter().enumerate().find_map(|(i, f)| Some((i, (*f)?))) else {
+        return Ok(());
+    };
+    let of = |i: usize| (side.used[i].0, lowered.placed.buffers[side.used[i].1.buf].name.as_str());
+    let span = |at: Index| -> Span { lowered.unrolled.steps[lowered.step(at) as usize].span };
+    let how = |window: bool| if window { "in a window" } else { "registered" };
+    for (i, other) in found.iter().enumerate() {
+        let (((rank, call), name), ((known_rank, _), known_name)) = (of(i), of(known));
+        let why = match other {
+            None => format!(
+                "rank {rank} {} `{name}`, which is not registered with this communicator, while `{known_name}` on rank {known_rank} is {}",
+                side.name,
+                how(registration.window)
+            ),
+            Some((its, _)) if its.window != registration.window || (its.window && its.id != registration.id) => {
+                format!(
+                    "rank {rank} {} `{name}`, which is {}, while `{known_name}` on rank {known_rank} is {}",
+                    side.name,
+                    if its.window { "in another window" } else { "registered by itself" },
+                    how(registration.window)
+                )
+            }
+            Some((_, at)) if *at != offset && side.same_offset => format!(
+                "rank {rank} {} `{name}` at byte {at} of its registered memory, but rank {known_rank} `{known_name}` at byte {offset}",
+                side.name
+            ),
+            Some(_) => continue,
+        };
+        return Err(Diagnostic::new(span((rank, call)), format!("{why}: NCCL leaves the result undefined"))
+            .help("register the memory on every rank of the communicator, and use the same place in it"));
+    }
+    Ok(())
+}

@@ -1,0 +1,84 @@
+//! The places of a program at which buffers with the key `register` are registered, and its steps that register memory. Which
+//! buffers each communicator uses is known only when the whole program is.
+use super::super::item::{ItemKind, RegistrationPoint};
+use super::super::types::{PlanStep, StepId};
+use super::{Member, Unroll};
+use crate::ops::{CommOp, Kind, RegistrationOp};
+use crate::scenario::{Diagnostic, RegisterByRank, RegisterKind, Span, Step};
+
+impl<'a> Unroll<'a> {
+    /// A step of the plan, not of the file, for registrations.
+    fn begin_registration(&mut self, label: &str) -> StepId {
+        let id = self.program.steps.len() as StepId;
+        let span = self.registration_span();
+        self.program.steps.push(PlanStep { span, label: label.to_owned(), error: Vec::new(), error_span: None });
+        self.program.units.push(id);
+        id
+    }
+
+    /// Where the file first says `register`.
+    fn registration_span(&self) -> Span {
+        let registers = |register: &&RegisterByRank| register.kinds.iter().any(|kind| *kind != RegisterKind::None);
+        let own = self.case.inputs.iter().filter_map(|def| def.register.as_ref()).find(registers);
+        own.or(self.case.register.as_ref()).map_or(self.case.span, |register| register.span)
+    }
+
+    /// The step of the plan in front of a step of the file that ends a communicator, for what must be deregistered first.
+    pub(super) fn registration_step(&mut self, step: &Step) -> StepId {
+        let ends = matches!(step.op.kind, Kind::Comm(CommOp::Finalize | CommOp::Destroy));
+        if ends && self.registers { self.begin_registration("the deregistration before this step") } else { 0 }
+    }
+
+    /// A place on every rank.
+    pub(super) fn registration_point(&mut self, point: RegistrationPoint) {
+        if self.registers {
+            let first = point == RegistrationPoint::First;
+            let step = self.begin_registration(if first { "the registration" } else { "the deregistration" });
+            (0..self.program.n).for_each(|world| self.point(world, step, point));
+        }
+    }
+
+    /// The place behind the step that made the communicators of this name.
+    pub(super) fn registration_point_of_new(&mut self, name: &str) {
+        if !self.registers {
+            return;
+        }
+        let step = self.begin_registration(&format!("the registration with `{name}`"));
+        for (world, of) in self.program.comms.of_name(name).into_iter().enumerate() {
+            if let Some((comm, _)) = of {
+                self.point(world, step, RegistrationPoint::Made(comm));
+            }
+        }
+    }
+
+    pub(super) fn point(&mut self, world: usize, step: StepId, point: RegistrationPoint) {
+        if self.registers {
+            let span = self.registration_span();
+            self.push(world, step, span, false, ItemKind::RegistrationPoint(point));
+        }
+    }
+
+    /// A rank's part of a step that registers memory or ends that.
+    pub(super) fn register_step(
+        &mut self,
+        step: &'a Step,
+        op: RegistrationOp,
+        member: &Member<'a>,
+    ) -> Result<ItemKind, Diagnostic> {
+        let (comm, memory) = (member.comm, self.required(step, "in", member)?);
+        Ok(match op {
+            RegistrationOp::Deregister => ItemKind::Deregister { comm, memory },
+            RegistrationOp::Register => {
+                let Some(how) = &step.register else {
+                    return Err(Diagnostic::new(step.span, "`register` needs `register`"));
+                };
+                ItemKind::Register { comm, memory, how: how.value }
+            }
+        })
+    }
+}
+
+/// True if a program registers anything, by keys or by steps.
+pub(super) fn registers(keys: bool, steps: &[Step]) -> bool {
+    keys || steps.iter().any(|step| matches!(step.op.kind, Kind::Registration(_)) || registers(false, &step.steps))
+}
