@@ -47,12 +47,23 @@ macro_rules! call {
     };
 }
 
+mod communicators;
 mod parameters;
 
 /// Keeps the memory that the library may still use after a call that makes a communicator.
 fn lend(slot: &CommSlot, config: Option<Box<CommConfig>>, code: ncclResult_t) {
     let things = [Some(LentMemory::Slot(slot.clone())), config.map(LentMemory::Config)];
     lent_memory::lend(things.into_iter().flatten(), code == ncclResult_t::InProgress);
+}
+
+/// Keeps a list of ranks that the library may still read.
+fn lend_list(list: Vec<i32>, code: ncclResult_t) {
+    lent_memory::lend([LentMemory::Ranks(list)], code == ncclResult_t::InProgress);
+}
+
+/// Keeps a unique id that the library may still read.
+fn lend_id(id: Option<Box<ncclUniqueId>>, code: ncclResult_t) {
+    lent_memory::lend(id.map(LentMemory::Id), code == ncclResult_t::InProgress);
 }
 
 impl Library {

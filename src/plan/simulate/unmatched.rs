@@ -56,6 +56,7 @@ impl Simulation<'_> {
             let comm = match &call.kind {
                 CallKind::Init { comm, .. } => *comm,
                 CallKind::Split { parent, .. } => *parent,
+                CallKind::Shrink { new: Some(comm), .. } | CallKind::Grow { new: Some(comm), .. } => *comm,
                 _ => return,
             };
             let members = &lowered.unrolled.comms.list[comm as usize].members;
