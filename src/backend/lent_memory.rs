@@ -12,6 +12,10 @@ pub(super) enum LentMemory {
     Registration(#[expect(dead_code, reason = "held, never read")] RegistrationSlot),
     /// The library reads a configuration from it.
     Config(#[expect(dead_code, reason = "held, never read")] Box<CommConfig>),
+    /// The library reads ranks from it.
+    Ranks(#[expect(dead_code, reason = "held, never read")] Vec<i32>),
+    /// The library reads a unique id from it.
+    Id(#[expect(dead_code, reason = "held, never read")] Box<nccl_sys::ncclUniqueId>),
 }
 
 /// The groups that the calling thread has open, of all libraries together.

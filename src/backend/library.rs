@@ -47,6 +47,7 @@ macro_rules! call {
     };
 }
 
+mod communicators;
 mod parameters;
 mod windows;
 
@@ -54,6 +55,16 @@ mod windows;
 fn lend(slot: &CommSlot, config: Option<Box<CommConfig>>, code: ncclResult_t) {
     let things = [Some(LentMemory::Slot(slot.clone())), config.map(LentMemory::Config)];
     lent_memory::lend(things.into_iter().flatten(), code == ncclResult_t::InProgress);
+}
+
+/// Keeps a list of ranks that the library may still read.
+fn lend_list(list: Vec<i32>, code: ncclResult_t) {
+    lent_memory::lend([LentMemory::Ranks(list)], code == ncclResult_t::InProgress);
+}
+
+/// Keeps a unique id that the library may still read.
+fn lend_id(id: Option<Box<ncclUniqueId>>, code: ncclResult_t) {
+    lent_memory::lend(id.map(LentMemory::Id), code == ncclResult_t::InProgress);
 }
 
 impl Library {

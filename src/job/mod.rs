@@ -125,6 +125,38 @@ pub enum CallKind {
         new: Option<u32>,
         config: Option<u32>,
     },
+    /// Makes `new` of the ranks of `parent` but `exclude`; `None` where the call is to fail.
+    Shrink {
+        parent: u32,
+        exclude: Vec<i32>,
+        /// True if the parent's operations are aborted first.
+        abort: bool,
+        new: Option<u32>,
+        config: Option<u32>,
+    },
+    /// Gets a unique id for new ranks of a live communicator, and publishes it as number `id` of its kind.
+    GrowId {
+        comm: u32,
+        id: u32,
+    },
+    /// Makes `new` with `n` ranks: a rank of `parent` keeps its number, any other joins as `rank` by the id `id`.
+    Grow {
+        parent: Option<u32>,
+        id: u32,
+        rank: i32,
+        n: i32,
+        new: Option<u32>,
+        config: Option<u32>,
+    },
+    Revoke {
+        comm: u32,
+    },
+    Suspend {
+        comm: u32,
+    },
+    Resume {
+        comm: u32,
+    },
     Finalize {
         comm: u32,
     },
@@ -234,6 +266,8 @@ pub struct Job {
     pub configs: Vec<Vec<(String, ConfigValue)>>,
     /// Unique ids to make.
     pub ids: u32,
+    /// Unique ids that live communicators give while the programs run (see [`CallKind::GrowId`]).
+    pub grow_ids: u32,
     /// Streams per rank.
     pub streams: u32,
     /// Which of them is the null stream, if one is.
@@ -308,6 +342,8 @@ pub enum Request {
     Again,
     /// The unique ids of this run, made by another part.
     Ids(Vec<Id>),
+    /// The unique id of this run with this number, which a live communicator gave in another part.
+    GrowId(u32, Id),
     /// All parts are loaded. Not sent to a part that is alone: it need not wait.
     Run,
     /// Another part's rank has failed: stop.
@@ -345,6 +381,8 @@ pub enum Reply {
     },
     /// The unique ids of this run, for the other parts.
     Ids(Vec<Id>),
+    /// The unique id with this number, which a live communicator gave, for the other parts.
+    GrowId(u32, Id),
     /// Communicators, allocations, inputs and poison are in place: the clock starts.
     Loaded {
         /// True if the communicators are those of an earlier job.
@@ -400,6 +438,8 @@ pub struct RankReport {
 pub struct Answers {
     /// About communicators: asked when they have been made, and when the program is over.
     pub comms: Vec<Asked>,
+    /// The memory statistics of communicators: asked with the rest, and after each suspend and resume.
+    pub memory: Vec<MemoryAsked>,
     /// The text for each code, `None` for a null pointer. Only one rank of a process asks; empty on all others.
     pub texts: Vec<(i32, Option<String>)>,
     /// NCCL's version code, from the rank that asks for the texts.
@@ -451,6 +491,34 @@ pub struct Asked {
     pub current: Option<i32>,
     /// The asynchronous error's code.
     pub error: Answer,
+}
+
+/// What `ncclCommMemStats` answered about one communicator.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MemoryAsked {
+    /// Index of the communicator.
+    pub comm: u32,
+    /// True if the program has suspended it.
+    pub suspended: bool,
+    /// Bytes that suspending releases.
+    pub suspendable: MemoryAnswer,
+    /// 1 while they are released.
+    pub released: MemoryAnswer,
+    /// Bytes that stay.
+    pub persistent: MemoryAnswer,
+    /// All bytes.
+    pub total: MemoryAnswer,
+}
+
+/// One statistic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MemoryAnswer {
+    /// This number.
+    Is(u64),
+    /// Success, and nothing was written.
+    Nothing,
+    /// It returned this code.
+    Refused(i32),
 }
 
 /// The answer of a query function that writes a number.

@@ -3,9 +3,12 @@
 use super::findings::{FindingCollector, NO_EVENT, Priority};
 use super::{Lane, message, outcome};
 use crate::job::Observation;
-use crate::job::{Answer, Asked};
+use crate::job::{Answer, Asked, Call, CallKind};
 use crate::plan::Plan;
 use nccl_sys::ncclResult_t;
+use std::collections::BTreeSet;
+
+mod memory;
 
 /// Version code of NCCL 2.0.0, the smallest plausible one.
 const OLDEST_VERSION: i32 = 2000;
@@ -16,9 +19,11 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
         if !collector.mutation.compares_rank(rank) {
             continue;
         }
+        let interrupted = interrupted(plan, rank);
         for asked in &report.answers.comms {
-            check_communicator(plan, rank, asked, collector);
+            check_communicator(plan, rank, asked, interrupted.contains(&asked.comm), collector);
         }
+        memory::check(plan, rank, &report.answers.memory, collector);
         check_error_texts(rank, &report.answers.texts, collector);
         if let Some(version) = report.answers.version {
             let right = version >= OLDEST_VERSION;
@@ -37,14 +42,24 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
     }
 }
 
-fn check_communicator(plan: &Plan, rank: usize, asked: &Asked, collector: &mut FindingCollector) {
+/// The communicators whose operations the rank's program ends: NCCL does not say what their asynchronous error is.
+fn interrupted(plan: &Plan, rank: usize) -> BTreeSet<u32> {
+    let calls = plan.programs.get(rank).filter(|_| plan.comm_steps).into_iter().flatten();
+    let of = |call: &Call| match call.kind {
+        CallKind::Revoke { comm } | CallKind::Shrink { parent: comm, abort: true, .. } => Some(comm),
+        _ => None,
+    };
+    calls.filter_map(of).collect()
+}
+
+fn check_communicator(plan: &Plan, rank: usize, asked: &Asked, interrupted: bool, collector: &mut FindingCollector) {
     let Some(comm) = plan.comms.get(asked.comm as usize) else { return };
     let Some(own) = comm.members.iter().position(|member| *member == rank) else { return };
     let of = format!(" of {}", outcome::comm_text(plan, comm));
     let own = i32::try_from(own).ok();
     let size = i32::try_from(comm.members.len()).ok();
     // After misuse the state of a communicator is undefined.
-    let error = if plan.undefined.is_none() { Some(ncclResult_t::Success.0) } else { None };
+    let error = if plan.undefined.is_none() && !interrupted { Some(ncclResult_t::Success.0) } else { None };
     for (function, answer, right) in [
         ("ncclCommCount", asked.count, size),
         ("ncclCommUserRank", asked.rank, own),

@@ -92,7 +92,19 @@ pub enum RegistrationOp {
 pub enum CommOp {
     Init,
     Split,
+    Shrink,
+    Grow,
     Finalize,
     Destroy,
     Abort,
+    Revoke,
+    Suspend,
+    Resume,
+}
+
+impl CommOp {
+    /// True if it makes a communicator, whose name is `new`.
+    pub const fn makes_communicator(self) -> bool {
+        matches!(self, Self::Init | Self::Split | Self::Shrink | Self::Grow)
+    }
 }

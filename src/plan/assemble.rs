@@ -31,6 +31,7 @@ pub fn assemble(lowered: LoweredProgram, analysis: Analysis) -> Plan {
         programs,
         configs: comms.configs,
         ids: comms.ids,
+        grow_ids: comms.grow_ids,
         streams: unrolled.streams,
         null_stream: unrolled.null_stream,
         tags: unrolled.tags,

@@ -5,6 +5,12 @@ use crate::job::CallKind;
 use crate::scenario::{Case, CommCreation, ConfigValue, Diagnostic, NumberByRank, Span, Spanned};
 use std::collections::{BTreeMap, HashMap};
 
+mod changed;
+mod standing;
+
+pub use changed::ChangedBy;
+pub use standing::{Standing, Use};
+
 /// A named communicator as seen by every rank of the world.
 #[derive(Clone, Debug)]
 pub struct Named {
@@ -12,6 +18,16 @@ pub struct Named {
     pub of: Vec<Option<(CommId, usize)>>,
     /// Where it was ended, by rank.
     pub ended: Vec<Option<Span>>,
+    /// What else restricts its use, by rank.
+    pub standing: Vec<Standing>,
+}
+
+impl Named {
+    /// One that every rank may use.
+    pub fn new(of: Vec<Option<(CommId, usize)>>) -> Self {
+        let n = of.len();
+        Self { of, ended: vec![None; n], standing: vec![Standing::default(); n] }
+    }
 }
 
 /// All communicators of a program.
@@ -26,6 +42,8 @@ pub struct Comms {
     pub configs: Vec<Vec<(String, ConfigValue)>>,
     /// Unique ids in use.
     pub ids: u32,
+    /// Those that a live communicator gives while the program runs.
+    pub grow_ids: u32,
     base: Option<u32>,
     /// True once something uses the world.
     pub world_used: bool,
@@ -46,7 +64,7 @@ impl Comms {
     pub fn new(case: &Case) -> Self {
         let n = case.world_size.value;
         let of = (0..n).map(|r| Some((0, r))).collect();
-        let world = Named { of, ended: vec![None; n] };
+        let world = Named::new(of);
         let mut comms = Self {
             n,
             list: vec![Comm { name: Some("world".to_owned()), members: (0..n).collect() }],
@@ -54,6 +72,7 @@ impl Comms {
             groups: HashMap::new(),
             configs: Vec::new(),
             ids: 1,
+            grow_ids: 0,
             base: None,
             world_used: false,
             world_id: 0,
@@ -119,11 +138,14 @@ impl Comms {
         self.named.get(name).map_or_else(Vec::new, |named| named.of.clone())
     }
 
-    /// Marks a rank's handle as ended.
-    pub fn end(&mut self, name: &str, rank: usize, at: Span) {
-        if let Some(named) = self.named.get_mut(name) {
-            named.ended[rank] = Some(at);
-        }
+    /// Where a rank has ended a communicator.
+    pub fn ended(&self, name: &str, rank: usize) -> Option<Span> {
+        self.named.get(name).and_then(|named| named.ended[rank])
+    }
+
+    /// What restricts a rank's use of a communicator.
+    pub fn standing(&self, name: &str, rank: usize) -> Option<Standing> {
+        self.named.get(name).map(|named| named.standing[rank])
     }
 
     /// The communicators of a step's `groups`; equal lists share them.
@@ -180,7 +202,7 @@ impl Comms {
         lists: &[Vec<usize>],
         config: Option<u32>,
     ) -> (Named, Vec<(usize, CallKind)>) {
-        let mut named = Named { of: vec![None; self.n], ended: vec![None; self.n] };
+        let mut named = Named::new(vec![None; self.n]);
         let mut calls = Vec::new();
         for list in lists {
             let comm = self.add(name, list.clone());
@@ -218,6 +240,9 @@ impl Comms {
             }
             CommCreation::Split { comm, color, key } => {
                 self.split(case, &name.value, comm, color, key.as_ref(), config, t)?
+            }
+            CommCreation::Shrink { .. } | CommCreation::Grow { .. } => {
+                return Err(Diagnostic::new(name.span, "only a step makes a communicator in this way"));
             }
         };
         self.named.insert(name.value.clone(), named);
@@ -261,7 +286,7 @@ impl Comms {
                 parts.entry((comm, colour)).or_default().push((order, rank, world));
             }
         }
-        let mut named = Named { of: vec![None; self.n], ended: vec![None; self.n] };
+        let mut named = Named::new(vec![None; self.n]);
         for members in parts.values_mut() {
             members.sort_unstable();
             let comm = self.add(Some(name), members.iter().map(|m| m.2).collect());

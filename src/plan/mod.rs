@@ -18,6 +18,7 @@ mod item;
 mod lower;
 mod order;
 mod outside;
+mod outstanding;
 mod place;
 mod race;
 mod rank_op;
@@ -146,6 +147,7 @@ pub fn plan(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> 
     let placed = place::place(&program, sizes, limits)?;
     let lowered = lower::lower(program, placed)?;
     race::check(&lowered)?;
+    outstanding::check(&lowered)?;
     let analysis = deadlock::analyse(&lowered)?;
     let mut plan = assemble::assemble(lowered, analysis);
     // First the cost: what follows evaluates every element.

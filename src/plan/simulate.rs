@@ -212,6 +212,18 @@ impl Simulation<'_> {
                     }
                     self.ranks[rank].host_arrived = false;
                 }
+                CallKind::Shrink { new: Some(_), .. } | CallKind::Grow { new: Some(_), .. } => {
+                    if let CallKind::Shrink { parent, abort: true, .. } = call.kind
+                        && !self.ranks[rank].host_arrived
+                    {
+                        self.abort(rank, parent as usize);
+                    }
+                    if !self.host_meeting(rank, index) {
+                        return moved;
+                    }
+                    self.ranks[rank].host_arrived = false;
+                }
+                CallKind::Revoke { comm } if !call.tolerate => self.abort(rank, *comm as usize),
                 CallKind::Finalize { comm } | CallKind::Destroy { comm } => {
                     let busy = self.ranks[rank]
                         .streams
@@ -246,6 +258,10 @@ impl Simulation<'_> {
             CallKind::Init { comm, .. } => (comm, Sequence::Inits { comm, rank }, 0),
             CallKind::Split { parent, .. } => (parent, Sequence::Splits { comm: parent, rank }, 1),
             CallKind::Register { comm, .. } => (comm, Sequence::Windows { comm, rank }, 2),
+            // Every shrink and grow has a new communicator of its own, whose ranks meet.
+            CallKind::Shrink { new: Some(comm), .. } | CallKind::Grow { new: Some(comm), .. } => {
+                (comm, Sequence::Inits { comm, rank }, 0)
+            }
             _ => return true,
         };
         let members = &lowered.unrolled.comms.list[comm as usize].members;

@@ -43,6 +43,8 @@ pub struct Plan {
     pub configs: Vec<Vec<(String, ConfigValue)>>,
     /// Unique ids needed (`Init` calls name them by index).
     pub ids: u32,
+    /// Unique ids that live communicators give for ranks that join (`GrowId` and `Grow` calls name them by index).
+    pub grow_ids: u32,
     /// Streams per rank; index 0 is `main`.
     pub streams: u32,
     /// Which of them is CUDA's null stream, if a step runs on it.

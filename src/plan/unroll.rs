@@ -13,6 +13,7 @@ use nccl_sys::ncclResult_t;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+mod change;
 mod rank_items;
 mod registration;
 mod weigh;
@@ -191,12 +192,14 @@ impl<'a> Unroll<'a> {
     /// The ranks that run a step, in order of the world.
     fn members(&mut self, step: &Step, t: Option<u64>) -> Result<Vec<Member<'a>>, Diagnostic> {
         let n = self.program.n;
-        let local =
-            matches!(step.op.kind, Kind::Host(_) | Kind::Group | Kind::Loop | Kind::Comm(CommOp::Init | CommOp::Split));
+        let local = matches!(
+            step.op.kind,
+            Kind::Host(_) | Kind::Group | Kind::Loop | Kind::Comm(CommOp::Init | CommOp::Split | CommOp::Shrink)
+        );
         let named: Named = match &step.comm {
             // Only steps that use a communicator need the one of the world.
             StepComm::Comm(name) if name.value == "world" && (local || matches!(step.op.kind, Kind::Map)) => {
-                Named { of: (0..n).map(|r| Some((0, r))).collect(), ended: vec![None; n] }
+                Named::new((0..n).map(|r| Some((0, r))).collect())
             }
             StepComm::Comm(name) => self.program.comms.by_name(name)?.clone(),
             StepComm::Groups(groups) => {
@@ -285,6 +288,7 @@ impl<'a> Unroll<'a> {
         let before = self.registration_step(step);
         let id = self.begin(step, position);
         self.errors(step, id, &members)?;
+        self.check_standing(step, id, &members)?;
         let tag = step.name.as_ref().map(|name| self.tag(&name.value));
         let stream = self.stream(&step.stream);
         if stream >= MAX_STREAMS {
@@ -415,6 +419,9 @@ impl<'a> Unroll<'a> {
         members: &[Member<'a>],
     ) -> Result<(), Diagnostic> {
         self.program.comm_steps = true;
+        if let CommOp::Shrink | CommOp::Grow = op {
+            return self.changed_comm(step, id, position);
+        }
         if let CommOp::Init | CommOp::Split = op {
             let Some(def) = &step.new else {
                 return Err(Diagnostic::new(
@@ -427,6 +434,7 @@ impl<'a> Unroll<'a> {
             for (world, kind) in calls {
                 let fails = self.fails(id, world);
                 if among(&step.ranks, self.case, world)? {
+                    self.check_parent_lives(step, world, matches!(kind, CallKind::Split { .. }).then_some(step.span))?;
                     self.push(world, id, step.span, fails, ItemKind::Call(kind));
                 }
             }
@@ -441,6 +449,9 @@ impl<'a> Unroll<'a> {
             let comm = member.comm as u32;
             let kind = match op {
                 CommOp::Finalize => CallKind::Finalize { comm },
+                CommOp::Revoke => CallKind::Revoke { comm },
+                CommOp::Suspend => CallKind::Suspend { comm },
+                CommOp::Resume => CallKind::Resume { comm },
                 CommOp::Destroy => CallKind::Destroy { comm },
                 _ => CallKind::Abort { comm },
             };
@@ -449,8 +460,8 @@ impl<'a> Unroll<'a> {
             if op == CommOp::Abort && !fails {
                 self.point(member.world, id, RegistrationPoint::Aborted(member.comm));
             }
-            if let (StepComm::Comm(name), false) = (&step.comm, fails || op == CommOp::Finalize) {
-                self.program.comms.end(&name.value, member.world, step.span);
+            if let (StepComm::Comm(name), false) = (&step.comm, fails) {
+                self.program.comms.note(&name.value, member.world, op, step.span);
             }
         }
         Ok(())

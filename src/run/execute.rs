@@ -221,6 +221,12 @@ impl Watch {
                         let _ = worker.send_to(other, &request);
                     });
                 }
+                Incoming::Reply(Reply::GrowId(number, id)) => {
+                    let request = Request::GrowId(number, id);
+                    (0..worker.parts()).filter(|other| *other != part).for_each(|other| {
+                        let _ = worker.send_to(other, &request);
+                    });
+                }
                 Incoming::Reply(Reply::Loaded { reused }) => self.loaded(worker, reused, limit)?,
                 Incoming::Reply(Reply::Done(report)) => {
                     if let Some(came) = self.done(worker, part, report) {

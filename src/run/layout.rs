@@ -81,6 +81,7 @@ pub fn job(plan: &Plan, initial: &[Vec<u8>], checkpoints: &[Write]) -> (Job, Cal
         comms: plan.comms.iter().map(|comm| comm.members.iter().map(|&rank| rank as u32).collect()).collect(),
         configs: plan.configs.clone(),
         ids: plan.ids,
+        grow_ids: plan.grow_ids,
         streams: plan.streams,
         null_stream: plan.null_stream,
         allocs,

@@ -451,6 +451,22 @@ pub enum CommCreation {
         /// Sort key of the new ranks; the default is the old rank.
         key: Option<NumberByRank>,
     },
+    /// By leaving ranks of `comm` out; the ranks count in it.
+    Shrink {
+        /// The parent.
+        comm: Spanned<String>,
+        /// The ranks that are left out, which make no call.
+        without: Spanned<Ranks>,
+        /// True if the parent's operations are aborted first.
+        abort: bool,
+    },
+    /// By adding world ranks behind those of `comm`.
+    Grow {
+        /// The parent.
+        comm: Spanned<String>,
+        /// The ranks that join.
+        with: Spanned<Ranks>,
+    },
 }
 
 /// The communicators in which a step runs.

@@ -3,6 +3,7 @@ use super::case::{CommCreation, CommDef, ConfigValue, Spanned};
 use super::defaults::Defaults;
 use super::diagnostic::Diagnostic;
 use super::keys::{self, KeyPlace, ValueType};
+use super::members;
 use super::names::bad_name;
 use super::reader::{AllowedNames, NumberKind, PointReader, RankScope};
 use super::tree::{TomlKind, TomlTable, TomlValue};
@@ -100,14 +101,17 @@ fn split(
     Some(CommCreation::Split { comm, color: color?, key })
 }
 
-/// Reads the communicator that a step `init` or `split` makes.
+/// Reads the communicator that a step makes.
 pub(crate) fn new_communicator(
     reader: &mut PointReader<'_>,
     t: &TomlTable,
     op: &Op,
     defaults: &Defaults<'_>,
 ) -> Option<CommDef> {
-    let ops::Kind::Comm(kind @ (CommOp::Init | CommOp::Split)) = op.kind else { return None };
+    let ops::Kind::Comm(kind) = op.kind else { return None };
+    if !kind.makes_communicator() {
+        return None;
+    }
     let span = t.get("op").map_or_else(Default::default, |e| e.value.span);
     let Some(name) = t.get("new") else {
         let d = Diagnostic::new(span, format!("`{}` needs `new`", op.name));
@@ -129,7 +133,11 @@ pub(crate) fn new_communicator(
             None => defaults.find(reader, "comm").and_then(|e| communicator_name(reader, &e.value)),
         };
         let parent = parent.unwrap_or(Spanned { span, value: "world".to_owned() });
-        split(reader, t, span, &name.value, Some(parent), AllowedNames::STEP)?
+        match kind {
+            CommOp::Shrink => members::shrink(reader, t, span, parent)?,
+            CommOp::Grow => members::grow(reader, t, span, parent)?,
+            _ => split(reader, t, span, &name.value, Some(parent), AllowedNames::STEP)?,
+        }
     };
     // Inner values replace outer ones field by field; the file's values are the case's and not repeated here.
     let mut all = ConfigFields::new();

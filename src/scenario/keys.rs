@@ -49,6 +49,8 @@ pub enum ValueType {
     Groups,
     /// A list of world ranks or an expression.
     Ranks,
+    /// A list of ranks of the step's communicator or an expression.
+    RanksOfComm,
     /// A buffer or a part of it.
     Buffer,
     /// A list of steps.
@@ -74,6 +76,7 @@ impl ValueType {
             Self::ExprOrRow => "an expression in quotes, a number, or a list of numbers",
             Self::Groups => "lists of world ranks, like `[[0, 1], [2, 3]]`",
             Self::Ranks => "a list of world ranks or an expression in quotes",
+            Self::RanksOfComm => "a list of ranks of the communicator or an expression in quotes",
             Self::Buffer => "a buffer's name in quotes, or a part of one like `\"x[2:5]\"`",
             Self::Steps => "a list of steps",
             Self::Table => "a table",

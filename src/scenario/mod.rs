@@ -19,6 +19,7 @@ pub mod forms;
 pub mod keys;
 mod load;
 mod matrix;
+mod members;
 mod mend;
 mod mend_values;
 mod misplaced;

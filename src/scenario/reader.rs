@@ -386,7 +386,7 @@ impl PointReader<'_> {
         }
     }
 
-    fn world_ranks(&mut self, entries: &[TomlValue]) -> Option<Vec<Spanned<i128>>> {
+    pub(crate) fn world_ranks(&mut self, entries: &[TomlValue]) -> Option<Vec<Spanned<i128>>> {
         let read: Vec<_> = entries
             .iter()
             .map(|v| match v.kind {
@@ -410,7 +410,7 @@ impl PointReader<'_> {
         read.into_iter().collect()
     }
 
-    fn reject_duplicates(&mut self, list: &[Spanned<i128>]) {
+    pub(crate) fn reject_duplicates(&mut self, list: &[Spanned<i128>]) {
         let mut seen: BTreeMap<i128, Span> = BTreeMap::new();
         for r in list {
             if let Some(first) = seen.insert(r.value, r.span) {

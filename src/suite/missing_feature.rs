@@ -45,7 +45,13 @@ fn needed(what: &str, since: &str, machine: &Machine) -> String {
 
 /// A field of a configuration that this version of the library ignores.
 fn field(kind: &CallKind, plan: &Plan, machine: &Machine) -> Option<String> {
-    let (CallKind::Init { config, .. } | CallKind::Split { config, .. }) = kind else { return None };
+    let (CallKind::Init { config, .. }
+    | CallKind::Split { config, .. }
+    | CallKind::Shrink { config, .. }
+    | CallKind::Grow { config, .. }) = kind
+    else {
+        return None;
+    };
     let set = plan.configs.get((*config)? as usize)?;
     let mut set = set.iter().filter_map(|(name, _)| ConfigField::find(name));
     let field = set.find(|field| release(field.since).is_some_and(|code| machine.probed.version < code))?;
@@ -71,6 +77,12 @@ fn needs(kind: &CallKind, has: &dyn Fn(&str) -> bool) -> Vec<&'static str> {
         CallKind::Init { config: None, .. } => vec!["ncclGetUniqueId", "ncclCommInitRank"],
         CallKind::Init { config: Some(_), .. } => vec!["ncclGetUniqueId", "ncclCommInitRankConfig"],
         CallKind::Split { .. } => vec!["ncclCommSplit"],
+        CallKind::Shrink { .. } => vec!["ncclCommShrink"],
+        CallKind::GrowId { .. } => vec!["ncclCommGetUniqueId"],
+        CallKind::Grow { .. } => vec!["ncclCommGrow"],
+        CallKind::Revoke { .. } => vec!["ncclCommRevoke"],
+        CallKind::Suspend { .. } => vec!["ncclCommSuspend"],
+        CallKind::Resume { .. } => vec!["ncclCommResume"],
         CallKind::Finalize { .. } => vec!["ncclCommFinalize"],
         CallKind::Destroy { .. } => vec!["ncclCommDestroy"],
         CallKind::Abort { .. } => vec!["ncclCommAbort"],

@@ -120,12 +120,18 @@ fn is_nccl(kind: &CallKind) -> bool {
         Collective { .. } | Send { .. } | Recv { .. } | GroupStart | GroupEnd => true,
         Init { .. } | Split { .. } | Finalize { .. } | Destroy { .. } | Abort { .. } => true,
         Register { .. } | Deregister { .. } => true,
+        Shrink { .. } | Grow { .. } => true,
         Map { .. }
         | Checkpoint { .. }
         | After { .. }
         | Wait { .. }
         | Sleep { .. }
         | Exit
+        // One rank's own business, for which it waits on no other rank.
+        | GrowId { .. }
+        | Revoke { .. }
+        | Suspend { .. }
+        | Resume { .. }
         | Begin { .. }
         | End { .. } => false,
     }

@@ -5,6 +5,7 @@
 //! standard input ends the process whatever the ranks are doing.
 mod barrier;
 mod drive;
+mod grow_ids;
 mod map;
 mod rank;
 mod rank_threads;
@@ -153,6 +154,7 @@ impl Worker {
                 self.start(session, false)
             }
             Request::Ids(ids) => self.tell(|run| run.take_ids(ids)),
+            Request::GrowId(number, id) => self.tell(|run| run.grow_ids.take(number, id)),
             Request::Run => self.tell(Run::go),
             Request::Stop => self.tell(|run| run.stop(run.job().n as usize)),
             Request::Finish(finish) => self.finish(finish),

@@ -1,5 +1,6 @@
 //! One rank's calls on the backend: communicators, memory, the program, and the images at its end.
 mod clock;
+mod communicators;
 mod queries;
 pub(super) mod registrations;
 mod tags;
@@ -10,8 +11,8 @@ use crate::backend::cuda::OUT_OF_MEMORY;
 use crate::backend::{Address, CallError, CollectiveCall, CommHandle, CommSlot, DeviceError, Staging, TransferCall};
 use crate::job::arena::{Outside, Step};
 use crate::job::{Call, CallKind, Figure, Job, NOT_NCCL, Ptr, RankEnd, Red};
-use crate::ops::ConfigValue;
 use nccl_sys::{ncclRedOp_t, ncclResult_t};
+use std::collections::BTreeSet;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 use tags::{StopClock, Tag};
@@ -78,6 +79,10 @@ pub struct Rank<'a> {
     new_windows: Vec<u32>,
     /// Communicators requested in the open group, whose query functions have not been called yet.
     made: Vec<u32>,
+    /// Communicators that are suspended.
+    suspended: BTreeSet<u32>,
+    /// Communicators whose operations the program ended: what they call their asynchronous error is not looked at.
+    interrupted: BTreeSet<u32>,
 }
 
 impl<'a> Rank<'a> {
@@ -93,6 +98,8 @@ impl<'a> Rank<'a> {
             clocks: Vec::new(),
             new_windows: Vec::new(),
             made: Vec::new(),
+            suspended: BTreeSet::new(),
+            interrupted: BTreeSet::new(),
         }
     }
 
@@ -250,6 +257,12 @@ impl<'a> Rank<'a> {
                 }
                 self.ask_made()
             }
+            CallKind::Shrink { .. }
+            | CallKind::GrowId { .. }
+            | CallKind::Grow { .. }
+            | CallKind::Revoke { .. }
+            | CallKind::Suspend { .. }
+            | CallKind::Resume { .. } => self.change(kind),
             CallKind::Finalize { comm } => Ok(library.finalize(self.comm(*comm)?.get())?),
             CallKind::Destroy { comm } => {
                 library.destroy(self.comm(*comm)?.get())?;
@@ -269,20 +282,15 @@ impl<'a> Rank<'a> {
     /// Makes a communicator, by unique id or by splitting one.
     fn make(&mut self, kind: &CallKind) -> Result<(), Halt> {
         let library = &self.run.backend.library;
-        let config = |index: &Option<u32>| -> Result<&'a [(String, ConfigValue)], Halt> {
-            let Some(index) = index else { return Ok(&[]) };
-            let configs = &self.run.job().configs;
-            configs.get(*index as usize).map(Vec::as_slice).ok_or_else(|| garbled("configuration"))
-        };
         match kind {
             CallKind::Init { comm, id, rank, n, config: c } => {
                 let id = self.run.id(*id)?;
-                Ok(library.init_rank(self.comm(*comm)?, *n, id, *rank, config(c)?)?)
+                Ok(library.init_rank(self.comm(*comm)?, *n, id, *rank, self.config(*c)?)?)
             }
             CallKind::Split { parent, color, key, new, config: c } => {
                 let unused = CommSlot::default();
                 let slot = new.map_or(Ok(&unused), |new| self.comm(new))?;
-                Ok(library.split(self.comm(*parent)?.get(), *color, *key, slot, config(c)?)?)
+                Ok(library.split(self.comm(*parent)?.get(), *color, *key, slot, self.config(*c)?)?)
             }
             _ => Ok(()),
         }
@@ -348,7 +356,9 @@ impl<'a> Rank<'a> {
     }
 
     fn async_error(&self) -> Option<CallError> {
-        let comms = self.state.comms.iter().map(CommSlot::get).filter(|c| *c != CommHandle::NULL);
+        let comms = self.state.comms.iter().enumerate();
+        let comms = comms.filter(|(index, _)| !self.interrupted.contains(&(*index as u32)));
+        let comms = comms.map(|(_, slot)| slot.get()).filter(|comm| *comm != CommHandle::NULL);
         comms.filter_map(|comm| self.run.backend.library.async_error(comm).err()).next()
     }
 

@@ -1,5 +1,6 @@
 //! What a worker keeps of a job between its runs, and the state of one run that its rank threads share.
 use super::barrier::Barrier;
+use super::grow_ids::{GrowIds, given_id, id_bytes};
 use super::rank::Halt;
 use super::rank::registrations::Registered;
 use super::watch;
@@ -7,7 +8,7 @@ use crate::backend::{Backend, CallError, CommSlot, DeviceMemory, DeviceStream, S
 use crate::job::arena::{Mapping, Step};
 use crate::job::wire;
 use crate::job::{Answers, CallKind, Id, Job, RankEnd, RankReport, Reply, Report};
-use nccl_sys::{ncclResult_t, ncclUniqueId};
+use nccl_sys::ncclUniqueId;
 use std::collections::BTreeSet;
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -100,6 +101,8 @@ pub struct Run {
     /// Where all ranks that live here meet before the program.
     pub barrier: Barrier,
     ids: Vec<OnceLock<Result<ncclUniqueId, CallError>>>,
+    /// The unique ids that live communicators give.
+    pub grow_ids: GrowIds,
     stop: AtomicBool,
     /// Whether all parts are loaded, and what wakes those who sleep or wait for other parts.
     sleepers: (Mutex<bool>, Condvar),
@@ -172,6 +175,7 @@ impl Run {
             first_tag,
             barrier: Barrier::new(threads),
             ids: (0..job.ids).map(|_| OnceLock::new()).collect(),
+            grow_ids: GrowIds::new(job.grow_ids),
             stop: AtomicBool::new(false),
             sleepers: (Mutex::new(false), Condvar::new()),
             live: AtomicUsize::new(threads),
@@ -219,27 +223,30 @@ impl Run {
         if opening.len() == job.ids as usize && (!self.first || self.session.reused) {
             return;
         }
-        let ids = self.ids.iter().map(|cell| match cell.get_or_init(|| self.backend.library.unique_id()) {
-            Ok(id) => Ok(id.internal.iter().map(|byte| *byte as u8).collect()),
-            Err(error) => Err((error.code().0, error.to_string())),
-        });
+        let ids = self.ids.iter().map(|cell| id_bytes(cell.get_or_init(|| self.backend.library.unique_id())));
         self.replies.send(&Reply::Ids(ids.collect()));
+    }
+
+    /// Hands the id that a live communicator gave to the ranks that wait for it, also in other parts.
+    pub fn share_grow_id(&self, number: u32, id: Result<ncclUniqueId, CallError>) -> Result<(), Halt> {
+        if !self.job().alone() {
+            self.replies.send(&Reply::GrowId(number, id_bytes(&id)));
+        }
+        let known = self.grow_ids.give(number, id);
+        if known { Ok(()) } else { Err(Halt::Trouble("the job names a unique id that it does not have".into())) }
+    }
+
+    /// The id that a live communicator gives for ranks that join it; waits for it, unless this thread drives all ranks, so that
+    /// none could give it meanwhile.
+    pub fn grow_id(&self, number: u32) -> Result<ncclUniqueId, Halt> {
+        let given = self.grow_ids.wait(number, || self.stopped() || self.job().one_thread);
+        Ok(given.ok_or(Halt::Stopped)??)
     }
 
     /// The ids that another part made.
     pub fn take_ids(&self, ids: Vec<Id>) {
         for (cell, id) in self.ids.iter().zip(ids) {
-            let id = match id {
-                Ok(bytes) => {
-                    let mut id = ncclUniqueId { internal: [0; 128] };
-                    id.internal.iter_mut().zip(bytes).for_each(|(to, byte)| *to = byte as _);
-                    Ok(id)
-                }
-                Err((code, text)) => {
-                    Err(CallError::Failed { function: "ncclGetUniqueId", code: ncclResult_t(code), text })
-                }
-            };
-            let _ = cell.set(id);
+            let _ = cell.set(given_id("ncclGetUniqueId", id));
         }
         let _guard = self.awake();
         self.sleepers.1.notify_all();
@@ -322,6 +329,7 @@ impl Run {
             self.stop.store(true, Ordering::Release);
             self.sleepers.1.notify_all();
         }
+        self.grow_ids.wake();
         self.barrier.break_by(rank as u32);
         self.backend.device.wake_hosts();
     }

@@ -57,6 +57,7 @@ fn job(n: u32, count: u64, program: impl Fn(u32) -> Vec<Call>) -> Job {
         comms: vec![(0..n).collect()],
         configs: vec![],
         ids: 1,
+        grow_ids: 0,
         streams: 2,
         null_stream: None,
         allocs: (0..2 * n).map(alloc).collect(),

@@ -80,6 +80,27 @@ export! {
     fn ncclCommInitAll(comms: *mut Comm, n: c_int, devices: *const c_int), Moment::InitAll(n, devices);
     fn ncclCommSplit(comm: Comm, color: c_int, key: c_int, newcomm: *mut Comm, config: *mut ncclConfig_t),
         Moment::Split(comm, color);
+    fn ncclCommShrink(
+        comm: Comm,
+        exclude: *mut c_int,
+        count: c_int,
+        newcomm: *mut Comm,
+        config: *mut ncclConfig_t,
+        flags: c_int,
+    ), Moment::Other;
+    fn ncclCommGetUniqueId(comm: Comm, id: *mut ncclUniqueId), Moment::Other;
+    fn ncclCommGrow(
+        comm: Comm,
+        n: c_int,
+        id: *const ncclUniqueId,
+        rank: c_int,
+        newcomm: *mut Comm,
+        config: *mut ncclConfig_t,
+    ), Moment::Other;
+    fn ncclCommRevoke(comm: Comm, flags: c_int), Moment::Other;
+    fn ncclCommSuspend(comm: Comm, flags: c_int), Moment::Other;
+    fn ncclCommResume(comm: Comm), Moment::Other;
+    fn ncclCommMemStats(comm: Comm, stat: ncclCommMemStat_t, value: *mut u64), Moment::Other;
     fn ncclCommFinalize(comm: Comm), Moment::Other;
     fn ncclCommDestroy(comm: Comm), Moment::Destroy(comm);
     fn ncclCommAbort(comm: Comm), Moment::Abort(comm);

@@ -1,4 +1,5 @@
 //! For each fault a scenario that catches it, as the audit's advice gives it. The tests of the faults run the same scenarios.
+pub mod communicators;
 pub mod numbers;
 pub mod order;
 pub mod structure;
@@ -33,7 +34,12 @@ pub fn scenario_for(item: FaultOrFlaw) -> Option<String> {
     let of = |examples: &[Example]| examples.iter().find(|(fault, _)| *fault == id).map(|(_, text)| *text);
     let in_one_line = of(transport::EXAMPLES).or_else(|| of(numbers::EXAMPLES));
     let text = in_one_line.map(|text| text.replace("; ", "\n").replace('\'', "\""));
-    let text = text.or_else(|| of(order::EXAMPLES).or_else(|| of(structure::EXAMPLES)).map(str::to_owned));
+    let text = text.or_else(|| {
+        of(order::EXAMPLES)
+            .or_else(|| of(structure::EXAMPLES))
+            .or_else(|| of(communicators::EXAMPLES))
+            .map(str::to_owned)
+    });
     let text = text.or_else(|| numbers::of_member(id).map(str::to_owned))?;
     Some(format!("{}\n", text.trim_end()))
 }

@@ -57,6 +57,7 @@ impl Simulation<'_> {
                 CallKind::Init { comm, .. } => *comm,
                 CallKind::Split { parent, .. } => *parent,
                 CallKind::Register { comm, window: true, .. } => *comm,
+                CallKind::Shrink { new: Some(comm), .. } | CallKind::Grow { new: Some(comm), .. } => *comm,
                 _ => return,
             };
             let members = &lowered.unrolled.comms.list[comm as usize].members;

@@ -28,6 +28,10 @@ pub fn of_comm(def: &CommDef, axes: usize) -> u64 {
     match &def.creation {
         CommCreation::Groups(_) => 0,
         CommCreation::Split { color, key, .. } => of_num(color, axes) + key.as_ref().map_or(0, |key| of_num(key, axes)),
+        CommCreation::Shrink { without: ranks, .. } | CommCreation::Grow { with: ranks, .. } => match &ranks.value {
+            Ranks::Expr(expr) => cost::operations(&expr.value, axes),
+            Ranks::List(_) | Ranks::All => 0,
+        },
     }
 }
 

@@ -5,7 +5,7 @@ use super::super::case::{
 use super::super::diagnostic::Span;
 use super::visit;
 use crate::expr;
-use crate::ops::{CommOp, Kind};
+use crate::ops::Kind;
 
 /// Number of idle ranks in the larger world.
 const IDLE_RANKS: usize = 2;
@@ -37,7 +37,12 @@ fn odd_offset(index: usize, span: Span) -> Option<NumberByRank> {
 
 pub(super) fn no_world(case: &Case) -> Option<&'static str> {
     let n = case.world_size.value;
-    let split = |how: &CommCreation| matches!(how, CommCreation::Split { comm, .. } if comm.value == "world");
+    let split = |how: &CommCreation| match how {
+        CommCreation::Split { comm, .. } | CommCreation::Shrink { comm, .. } | CommCreation::Grow { comm, .. } => {
+            comm.value == "world"
+        }
+        CommCreation::Groups(_) => false,
+    };
     let used = case.comms.iter().any(|def| split(&def.creation))
         || visit::any(case, |step| uses_world(step) || step.new.as_ref().is_some_and(|def| split(&def.creation)));
     if !used {
@@ -55,7 +60,7 @@ fn uses_world(step: &Step) -> bool {
     let calls = match &step.op.kind {
         Kind::Collective(_) | Kind::Composite(_) | Kind::Send | Kind::Recv | Kind::SendRecv => true,
         Kind::Registration(_) => true,
-        Kind::Comm(op) => !matches!(op, CommOp::Init | CommOp::Split),
+        Kind::Comm(op) => !op.makes_communicator(),
         Kind::Map | Kind::Group | Kind::Loop | Kind::Host(_) | Kind::Later => false,
     };
     calls && matches!(&step.comm, StepComm::Comm(Spanned { value, .. }) if value == "world")

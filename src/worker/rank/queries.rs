@@ -1,7 +1,8 @@
 //! NCCL's query functions, and what they answer.
 use super::{Halt, Rank};
 use crate::backend::{CommHandle, CommSlot};
-use crate::job::Asked;
+use crate::job::{Asked, MemoryAsked};
+use nccl_sys::ncclCommMemStat_t;
 
 impl Rank<'_> {
     /// Calls the query functions of new communicators, unless an open group has yet to make them.
@@ -32,6 +33,24 @@ impl Rank<'_> {
             error: library.error_code(comm),
         };
         self.run.record_answers(self.rank, |answers| answers.comms.push(asked));
+        self.ask_memory(index);
+    }
+
+    /// Asks for the memory statistics of a communicator, if the library has them.
+    pub(super) fn ask_memory(&self, index: u32) {
+        let Some(comm) = self.state.comms.get(index as usize).map(CommSlot::get) else { return };
+        let statistic = |stat| self.run.backend.library.memory_statistic(comm, stat);
+        let (Some(suspendable), Some(released), Some(persistent), Some(total)) = (
+            statistic(ncclCommMemStat_t::GpuMemSuspend),
+            statistic(ncclCommMemStat_t::GpuMemSuspended),
+            statistic(ncclCommMemStat_t::GpuMemPersist),
+            statistic(ncclCommMemStat_t::GpuMemTotal),
+        ) else {
+            return;
+        };
+        let suspended = self.suspended.contains(&index);
+        let asked = MemoryAsked { comm: index, suspended, suspendable, released, persistent, total };
+        self.run.record_answers(self.rank, |answers| answers.memory.push(asked));
     }
 
     /// At the end of the program: calls the query functions of every communicator, and on one rank of the process those of the

@@ -50,6 +50,7 @@ fn a_sum_that_meets_no_fault_passes_with_each() {
 /// No entry of these classes is without a scenario.
 #[test]
 fn every_fault_of_structure_has_a_scenario() {
-    let all: Vec<&str> = soft_nccl::fault::TABLE.iter().filter(|e| e.class() >= "F60").map(|e| e.id).collect();
+    let all: Vec<&str> =
+        soft_nccl::fault::TABLE.iter().filter(|e| ("F60".."F70").contains(&e.class())).map(|e| e.id).collect();
     assert_eq!(SHOWN.iter().map(|shown| shown.fault).collect::<Vec<_>>(), all);
 }

@@ -92,8 +92,10 @@ impl State {
         let sites: Vec<Site> = table.ranks.iter().map(|(_, site)| *site).collect();
         let ranks: Vec<usize> = table.yours.iter().map(|(rank, _)| *rank).filter(|rank| *rank < sites.len()).collect();
         let alone = peers.is_empty();
+        let home = table.ranks.first().and_then(|(process, _)| table.processes.get(*process)).copied();
+        let home = home.filter(|process| *process != own);
         let spread =
-            Spread { uid: table.uid, places, peers, left: BTreeSet::new(), waiting: Vec::new(), failed: false };
+            Spread { uid: table.uid, places, peers, home, left: BTreeSet::new(), waiting: Vec::new(), failed: false };
         let (shared, handles) = self.create_part(&sites, &ranks, Some(spread));
         let waiting = table.yours.iter().zip(handles).map(|((_, token), handle)| (*token, handle)).collect();
         if let Some(spread) = self.shared.get_mut(&shared).and_then(|shared| shared.spread.as_mut()) {

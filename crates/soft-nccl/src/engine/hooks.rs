@@ -54,6 +54,16 @@ pub(crate) struct SplitRank<'a> {
     pub key: &'a mut i32,
 }
 
+/// A rank of a communicator that is made of another one with fewer or more ranks.
+pub(crate) struct ChangedRank {
+    /// Its number in the old one; `None` for a rank that joins.
+    pub old: Option<usize>,
+    /// Its number in the new one.
+    pub new: usize,
+    /// True if it gets a communicator for itself instead.
+    pub lost: bool,
+}
+
 /// The communicator of a group's requests.
 #[derive(Clone, Copy)]
 pub(crate) struct RequestContext<'a> {
@@ -182,6 +192,32 @@ pub(crate) trait Hooks: Sync {
     /// Called when all ranks of a split are there, in the order of their ranks.
     fn split<'a>(&self, _ranks: &mut dyn Iterator<Item = SplitRank<'a>>) {}
 
+    /// Called when all ranks of a shrink or grow are there, in the order of their old numbers, then that of those that join.
+    fn renumber(&self, _ranks: &mut [ChangedRank]) {}
+
+    /// True if a shrink waits for the ranks that it leaves out.
+    fn shrink_waits_for_all(&self, _rank: usize) -> bool {
+        false
+    }
+
+    /// Whether a rank may shrink a communicator.
+    fn check_shrink(&self, _rank: usize) -> Outcome<()> {
+        Ok(())
+    }
+
+    /// Called when a rank's part of a communicator that came from a shrink is destroyed, if [`Hooks::watches_ends`].
+    fn shrunk_is_destroyed(&self) {}
+
+    /// True if a revoke leaves the operations of the communicator as they are.
+    fn revoke_leaves_operations(&self, _member: &Member) -> bool {
+        false
+    }
+
+    /// True if a revoked communicator takes operations.
+    fn revoke_lets_calls_pass(&self, _member: &Member) -> bool {
+        false
+    }
+
     /// Another communicator whose operations an abort of `comm` waits for.
     fn abort_waits_for(&self, _state: &State, _comm: usize) -> Option<usize> {
         None
@@ -222,6 +258,9 @@ pub(crate) trait CommHooks: Send {
     fn outcome(&mut self, _rank: usize, outcome: Outcome<()>) -> Outcome<()> {
         outcome
     }
+
+    /// The communicator was suspended and works again.
+    fn resumed(&mut self) {}
 
     /// A communicator that was split from this one ends.
     fn child_ends(&mut self, _aborted: bool) {}

@@ -36,6 +36,10 @@ pub(crate) enum Arrival {
     Init { id: [u8; 128], rank: usize, n: usize, device: i32, ctas: Ctas },
     /// `ncclCommSplit`; no colour, no communicator.
     Split { comm: usize, color: Option<i32>, key: i32, ctas: Ctas },
+    /// `ncclCommShrink`: the ranks that it leaves out, in rising order.
+    Shrink { comm: usize, without: Vec<usize>, ctas: Ctas },
+    /// `ncclCommGrow`: of an old rank, or of one that joins with an id.
+    Grow { comm: Option<usize>, id: [u8; 128], rank: usize, n: usize, device: i32, ctas: Ctas },
 }
 
 /// Arrives with all of them at once, or with none if one is refused, and waits for every answer.
@@ -106,6 +110,12 @@ impl State {
                 }
                 None => "a rank waits for the other ranks to split a communicator".to_owned(),
             },
+            Arrival::Grow { n, .. } => format!("a rank waits for the other ranks to grow a communicator to {n}"),
+            Arrival::Shrink { comm, without, .. } => {
+                let of = self.members.get(comm).map(|member| (member.rank, self.comm_text(member.shared)));
+                let (rank, comm) = of.unwrap_or((0, "a communicator".to_owned()));
+                format!("rank {rank} of {comm} waits for the other ranks that remain to shrink it without {without:?}")
+            }
         }
     }
 
@@ -138,6 +148,9 @@ impl State {
         if !hooks().watches_ends() {
             return;
         }
+        if self.members.get(&comm).is_some_and(|member| !aborted && member.shrunk_from.is_some()) {
+            hooks().shrunk_is_destroyed();
+        }
         let parent = self.members.get(&comm).and_then(|member| member.parent);
         if let Some(parent) = parent.and_then(|parent| self.members.get_mut(&parent)) {
             parent.hooks.child_ends(aborted);
@@ -151,7 +164,7 @@ impl State {
     fn dismiss_hosts(&mut self, handle: usize) {
         let refusal = Failure::usage("the communicator was aborted meanwhile");
         self.refuse_flushes(handle, &refusal);
-        self.retract(handle, &refusal);
+        self.retract(handle, &refusal, None);
     }
 
     /// Answers the host threads that wait for the end of a rank's operations, or for a connection of it.

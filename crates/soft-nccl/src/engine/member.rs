@@ -10,7 +10,7 @@ use crate::arith::{Scalar, Type};
 use crate::failure::{Failure, Outcome};
 use crate::op::PreMul;
 use crate::settings::{Ctas, settings};
-use crate::transport::Name;
+use crate::transport::{Address, Name};
 use nccl_sys::{collspecTraffic_t, ncclComm_t, ncclResult_t};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -58,6 +58,8 @@ pub(super) struct Spread {
     pub places: Vec<Option<Name>>,
     /// The other processes, those that have left included.
     pub peers: Vec<Name>,
+    /// The other process that has rank 0, if it is another one.
+    pub home: Option<Address>,
     /// Those that gave up their ranks in an orderly way.
     pub left: BTreeSet<Name>,
     /// Tokens and handles of ranks that wait until all processes have made their part.
@@ -89,6 +91,8 @@ pub(crate) struct Member {
     pub world_size: usize,
     /// The communicator that this one was split from; it may have ended.
     pub parent: Option<usize>,
+    /// Its number in the communicator that was shrunk to this one.
+    pub shrunk_from: Option<usize>,
     pub device: i32,
     pub machine: u64,
     pub ctas: Ctas,
@@ -103,6 +107,10 @@ pub(crate) struct Member {
     pub(super) splits: u64,
     /// Windows asked for so far.
     pub(super) windows: u64,
+    /// Shrinks so far, by the ranks that they leave out.
+    pub(super) shrinks: BTreeMap<Vec<usize>, u64>,
+    /// Grows so far.
+    pub(super) grows: u64,
     /// Batches not finished.
     pub(super) unfinished: usize,
     /// Host threads that wait for `unfinished` to be 0.
@@ -110,6 +118,8 @@ pub(crate) struct Member {
     /// Host threads that wait for a connection.
     pub(super) connects: Vec<(Ticket, Connection)>,
     pub(crate) finalized: bool,
+    pub(crate) revoked: bool,
+    pub(crate) suspended: bool,
     pub(crate) error: Option<ncclResult_t>,
     user_ops: HashMap<i32, UserOp>,
     pub(crate) hooks: Box<dyn CommHooks>,
@@ -150,6 +160,7 @@ impl State {
                 n: sites.len(),
                 world_size: sites.len(),
                 parent: None,
+                shrunk_from: None,
                 device: site.device,
                 machine: site.machine,
                 ctas: Ctas::default(),
@@ -160,10 +171,14 @@ impl State {
                 receives: HashMap::new(),
                 splits: 0,
                 windows: 0,
+                shrinks: BTreeMap::new(),
+                grows: 0,
                 unfinished: 0,
                 flushes: Vec::new(),
                 connects: Vec::new(),
                 finalized: false,
+                revoked: false,
+                suspended: false,
                 error: None,
                 user_ops: HashMap::new(),
                 hooks: hooks().communicator(),
@@ -237,7 +252,23 @@ impl State {
     }
 }
 
+/// The device memory that a rank's communicator accounts for.
+pub(crate) struct MemoryUse {
+    /// Bytes that suspending releases.
+    pub suspendable: u64,
+    pub suspended: bool,
+    /// Bytes that stay.
+    pub persistent: u64,
+}
+
 impl Member {
+    /// The memory that NCCL would have on the device for as many ranks: the software has none there.
+    pub(crate) fn memory(&self) -> MemoryUse {
+        const BOOKKEEPING: u64 = 64 << 10;
+        let buffers = (settings().buffer_bytes as u64).saturating_mul(self.n as u64);
+        MemoryUse { suspendable: buffers, suspended: self.suspended, persistent: BOOKKEEPING }
+    }
+
     pub(crate) fn user_op(&self, number: i32) -> Option<UserOp> {
         self.user_ops.get(&number).copied()
     }
@@ -249,6 +280,25 @@ impl Member {
 
     /// Refuses new work where none may come.
     pub(crate) fn accept_work(&self) -> Outcome<()> {
+        if self.revoked && !hooks().revoke_lets_calls_pass(self) {
+            return Err(Failure::usage("the communicator was revoked"));
+        }
+        if self.suspended {
+            return Err(Failure::usage("the communicator is suspended"));
+        }
+        self.accept_split()
+    }
+
+    /// Whether a communicator may be shrunk: also after a process with ranks of it is gone.
+    pub(crate) fn accept_shrink(&self) -> Outcome<()> {
+        if self.finalized {
+            return Err(Failure::usage("the communicator was finalized: it can only be destroyed or aborted"));
+        }
+        Ok(())
+    }
+
+    /// Whether a communicator may be split.
+    pub(crate) fn accept_split(&self) -> Outcome<()> {
         if self.finalized {
             return Err(Failure::usage("the communicator was finalized: it can only be destroyed or aborted"));
         }

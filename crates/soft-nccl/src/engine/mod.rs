@@ -5,9 +5,12 @@
 //! released while a step touches memory, while `Done`s are given back and while the idle hook runs.
 mod arithmetic;
 mod batch;
+mod changing;
 mod channel;
 mod connect;
+mod ending;
 mod forming;
+mod growing;
 pub(crate) mod hooks;
 mod hosts;
 mod member;
@@ -21,6 +24,8 @@ mod windows;
 
 pub(crate) use batch::{Enqueued, NO_CHOICE, Operation, Request};
 pub(crate) use connect::{Connection, connect};
+pub(crate) use ending::{end_operations, revoke};
+pub(crate) use growing::Growth;
 pub(crate) use hosts::{Arrival, abort, arrive, destroy, flush, outcome};
 pub(crate) use member::{Member, Site, read_scalar};
 pub(crate) use remote::{TransportEvent, deliver, links};
@@ -31,6 +36,7 @@ use crate::failure::Failure;
 use crate::transport::id::Id;
 use crate::transport::{Link, Name};
 use batch::{Batch, BatchId};
+use changing::Place;
 use channel::{Channel, ChannelId, ChannelKey};
 use forming::Forming;
 use hosts::BlockedHost;
@@ -66,7 +72,7 @@ pub(crate) struct State {
     uids: HashMap<u128, u64>,
     /// Communicators of single ranks that must be stopped because another process is gone.
     doomed: Vec<usize>,
-    splits: HashMap<(u64, u64), Split>,
+    splits: HashMap<Place, Split>,
     registered: Registered,
     waiting_hosts: HashMap<u64, BlockedHost>,
     blocked_hosts: usize,

@@ -288,7 +288,7 @@ impl State {
         for name in spread.peers.iter().filter(|name| !spread.left.contains(name)) {
             self.tell(Some(*name), Control::Leave { uid: spread.uid, failed: spread.failed });
         }
-        self.refuse_splits(shared);
+        self.refuse_splits(shared, None);
         self.sweep_due = true;
     }
 
@@ -328,10 +328,10 @@ impl State {
                 member.unfinished = 0;
             }
             self.refuse_flushes(handle, &failure);
-            self.retract(handle, &failure);
+            self.retract(handle, &failure, Some(because));
             self.doomed.push(handle);
         }
-        self.refuse_splits(id);
+        self.refuse_splits(id, Some(because));
     }
 
     /// True if something here waits for another process, which may always move.
@@ -344,7 +344,7 @@ impl State {
         self.batches.values().any(|batch| works(&batch.comm))
             || self.members.values().any(|member| !member.connects.is_empty() && spread(&member.shared))
             || !self.formings.is_empty()
-            || self.splits.keys().any(|(shared, _)| spread(shared))
+            || self.splits.keys().any(|place| spread(&place.shared))
             || self.pending_joins.values().any(|pending| pending.coordinator.is_some())
             || self.rendezvous.values().any(|there| there.arrived.values().any(|joining| joining.from.is_some()))
     }

@@ -1,6 +1,8 @@
 //! Meetings of ranks: with a unique id, at the process that made it; at a split, at the process of rank 0. When all have come
 //! their communicators are formed (see `forming`).
 use super::State;
+use super::changing::{Meeting, Place};
+use super::growing::NewRank;
 use super::hooks::{SplitRank, hooks};
 use super::hosts::{Answer, Arrival, Ticket};
 use super::member::Site;
@@ -17,11 +19,13 @@ const MOST_SPOILED: usize = 256;
 
 /// A waiting rank of this process.
 pub(super) struct PendingJoin {
-    ticket: Ticket,
-    /// The communicator that it splits.
-    comm: Option<usize>,
+    pub(super) ticket: Ticket,
+    /// The communicator that it splits or shrinks.
+    pub(super) comm: Option<usize>,
+    /// What its ranks meet for.
+    pub(super) meeting: Option<Meeting>,
     /// What its configuration says.
-    ctas: Ctas,
+    pub(super) ctas: Ctas,
     /// The other process that is to answer.
     pub(super) coordinator: Option<Name>,
 }
@@ -45,8 +49,8 @@ pub(super) struct Joining {
     /// The process that has the rank; `None` is this one.
     pub(super) from: Option<Address>,
     pub(super) token: u64,
-    color: Option<i32>,
-    key: i32,
+    pub(super) color: Option<i32>,
+    pub(super) key: i32,
     pub(super) site: Site,
 }
 
@@ -105,7 +109,14 @@ impl State {
                     }
                 }
                 Arrival::Split { comm, .. } => {
+                    self.member(*comm as nccl_sys::ncclComm_t)?.accept_split()?;
+                }
+                Arrival::Grow { comm: None, .. } => {}
+                Arrival::Grow { comm: Some(comm), .. } => {
                     self.member(*comm as nccl_sys::ncclComm_t)?.accept_work()?;
+                }
+                Arrival::Shrink { comm, .. } => {
+                    self.member(*comm as nccl_sys::ncclComm_t)?.accept_shrink()?;
                 }
             }
         }
@@ -145,7 +156,13 @@ impl State {
                 let coordinator = origin(id).ok().flatten();
                 self.pending_joins.insert(
                     token,
-                    PendingJoin { ticket, comm: None, ctas: *ctas, coordinator: coordinator.map(|there| there.name) },
+                    PendingJoin {
+                        ticket,
+                        comm: None,
+                        meeting: None,
+                        ctas: *ctas,
+                        coordinator: coordinator.map(|there| there.name),
+                    },
                 );
                 match coordinator {
                     None => {
@@ -175,7 +192,10 @@ impl State {
                 let coordinator = spread.and_then(|spread| spread.places.first().copied().flatten());
                 let uid = spread.map_or(0, |spread| spread.uid);
                 let gone = spread.is_some_and(|spread| coordinator.is_some_and(|name| spread.left.contains(&name)));
-                self.pending_joins.insert(token, PendingJoin { ticket, comm: Some(*comm), ctas: *ctas, coordinator });
+                self.pending_joins.insert(
+                    token,
+                    PendingJoin { ticket, comm: Some(*comm), meeting: Some(Meeting::Split), ctas: *ctas, coordinator },
+                );
                 if gone {
                     let text = "the process of rank 0, at which a split meets, has given up the communicator";
                     self.reply(token, Err(Failure::remote(text)));
@@ -184,9 +204,15 @@ impl State {
                     self.tell(coordinator, Control::Join { token, request });
                 } else {
                     let joining = Joining { from: None, token, color: *color, key: *key, site };
-                    self.meet_to_split((shared, number), rank, n, joining);
+                    self.meet_to_split(Place::split(shared, number), rank, n, joining);
                 }
             }
+            Arrival::Grow { comm: Some(comm), n, ctas, .. } => self.join_grow(*comm, *n, *ctas, token, ticket),
+            Arrival::Grow { comm: None, id, rank, n, device, ctas } => {
+                let joining = NewRank { id: *id, rank: *rank, n: *n, device: *device, ctas: *ctas };
+                self.join_grown(&joining, token, ticket);
+            }
+            Arrival::Shrink { comm, without, ctas } => self.join_shrink(*comm, without, *ctas, token, ticket),
         }
     }
 
@@ -214,6 +240,14 @@ impl State {
                     self.meet(id, rank, n, buffers, joining);
                 }
             }
+            JoinRequest::Grow { growth, rank, n, site } => {
+                let joining = Joining { key: rank as i32, ..joining(site) };
+                self.join_grow_from(from, growth, rank, n, joining);
+            }
+            JoinRequest::Shrink { uid, number, rank, without, site } => {
+                let joining = Joining { key: rank as i32, ..joining(site) };
+                self.join_shrink_from(from, uid, (number, rank, without), joining);
+            }
             JoinRequest::Split { uid, number, rank, color, key, site } => {
                 let joining = Joining { color, key, ..joining(site) };
                 let shared = self.uids.get(&uid).copied();
@@ -221,7 +255,7 @@ impl State {
                 match spread {
                     Some((shared, spread)) if spread.places.get(rank) == Some(&Some(from.name)) => {
                         let n = spread.places.len();
-                        self.meet_to_split((shared, number), rank, n, joining);
+                        self.meet_to_split(Place::split(shared, number), rank, n, joining);
                     }
                     _ => {
                         let text = "the process of rank 0, at which a split meets, has given up the communicator";
@@ -244,8 +278,8 @@ impl State {
         }
     }
 
-    fn meet_to_split(&mut self, place: (u64, u64), rank: usize, n: usize, joining: Joining) {
-        let split = self.splits.entry(place).or_insert_with(|| Split { n, arrived: BTreeMap::new() });
+    fn meet_to_split(&mut self, place: Place, rank: usize, n: usize, joining: Joining) {
+        let split = self.splits.entry(place.clone()).or_insert_with(|| Split { n, arrived: BTreeMap::new() });
         split.arrived.insert(rank, joining);
         let all = split.arrived.len() == split.n;
         self.changed();
@@ -276,13 +310,18 @@ impl State {
     /// Answers a waiting rank of this process.
     pub(super) fn reply(&mut self, token: u64, answer: Answer) {
         if let Some(pending) = self.pending_joins.remove(&token) {
-            let parent = pending.comm.and_then(|comm| self.members.get(&comm)).map(|parent| parent.world_size);
+            let parent = pending.comm.and_then(|comm| self.members.get(&comm));
+            let shrinks = matches!(pending.meeting, Some(Meeting::Shrink(_)));
+            let shrunk_from = parent.filter(|_| shrinks).map(|parent| parent.rank);
+            let grows = pending.meeting == Some(Meeting::Grow);
+            let parent = parent.map(|parent| if grows { None } else { Some(parent.world_size) });
             if let Ok(Some(made)) = &answer
                 && let Some(made) = self.members.get_mut(made)
             {
                 made.ctas = pending.ctas;
+                made.shrunk_from = shrunk_from;
                 if let Some(world_size) = parent {
-                    made.world_size = world_size;
+                    made.world_size = world_size.unwrap_or(made.n);
                     made.parent = pending.comm;
                 }
             }
@@ -299,12 +338,18 @@ impl State {
         self.sweep_due = true;
     }
 
-    /// Refuses the splits that threads wait for on behalf of a rank.
-    pub(super) fn retract(&mut self, handle: usize, failure: &Failure) {
+    /// Refuses the splits that threads wait for on behalf of a rank, and the shrinks, but for those that go on without the process
+    /// `gone`.
+    pub(super) fn retract(&mut self, handle: usize, failure: &Failure, gone: Option<Name>) {
+        let shared = self.members.get(&handle).map(|member| member.shared);
+        let goes_on = |pending: &PendingJoin| {
+            let (Some(shared), Some(gone)) = (shared, gone) else { return false };
+            self.shrinks_without(shared, pending.meeting.as_ref().and_then(Meeting::without), gone)
+        };
         let tokens: Vec<u64> = self
             .pending_joins
             .iter()
-            .filter(|(_, pending)| pending.comm == Some(handle))
+            .filter(|(_, pending)| pending.comm == Some(handle) && !goes_on(pending))
             .map(|(token, _)| *token)
             .collect();
         for split in self.splits.values_mut() {
@@ -315,9 +360,13 @@ impl State {
         }
     }
 
-    /// Refuses the splits of a communicator that this process coordinates and gives up.
-    pub(super) fn refuse_splits(&mut self, shared: u64) {
-        let places: Vec<(u64, u64)> = self.splits.keys().filter(|(of, _)| *of == shared).copied().collect();
+    /// Refuses the splits of a communicator that this process coordinates and gives up, and the shrinks, but for those that go on
+    /// without the process `gone`.
+    pub(super) fn refuse_splits(&mut self, shared: u64, gone: Option<Name>) {
+        let goes_on =
+            |place: &Place| gone.is_some_and(|gone| self.shrinks_without(shared, place.meeting.without(), gone));
+        let places: Vec<Place> =
+            self.splits.keys().filter(|place| place.shared == shared && !goes_on(place)).cloned().collect();
         for split in places.iter().filter_map(|place| self.splits.remove(place)).collect::<Vec<_>>() {
             for joining in split.arrived.into_values() {
                 let text = "the process of rank 0, at which a split meets, has given up the communicator";

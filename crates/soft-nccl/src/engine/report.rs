@@ -57,11 +57,10 @@ impl State {
                 (0..there.n).filter(|rank| !there.arrived.contains_key(rank)).map(|rank| rank.to_string()).collect();
             lines.insert(format!("a communicator of {} waits for the ranks {}", there.n, missing.join(", ")));
         }
-        for ((shared, _), split) in &self.splits {
-            let missing: Vec<String> =
-                (0..split.n).filter(|rank| !split.arrived.contains_key(rank)).map(|rank| rank.to_string()).collect();
-            let comm = self.comm_text(*shared);
-            lines.insert(format!("the split of {comm} waits for the ranks {}", missing.join(", ")));
+        for (place, there) in &self.splits {
+            let missing: Vec<String> = place.missing(there).iter().map(usize::to_string).collect();
+            let (what, comm) = (place.text(), self.comm_text(place.shared));
+            lines.insert(format!("the {what} of {comm} waits for the ranks {}", missing.join(", ")));
         }
         lines.into_iter().collect::<Vec<_>>().join("\n")
     }

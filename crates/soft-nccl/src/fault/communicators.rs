@@ -63,6 +63,10 @@ impl CommHooks for Comm {
         state.child_destroyed |= !aborted;
     }
 
+    fn resumed(&mut self) {
+        self.state().resumed = true;
+    }
+
     fn parent_ends(&mut self) {
         self.state().parent_ended = true;
     }

@@ -2,12 +2,12 @@
 #![allow(unsafe_code)] // a caller's buffers are addresses
 
 use super::communicators::{self, Comm};
-use super::named::{F40, F40B, F63, F63B, F63C};
+use super::named::{F40, F40B, F63, F63B, F63C, F70D};
 use super::site::Site;
-use super::{CONFIGURED, blocks, calls, order, prepare, wanted};
+use super::{CONFIGURED, blocks, calls, changes, order, prepare, wanted};
 use crate::algo::{Lane, Part};
 use crate::arith::Scalar;
-use crate::engine::hooks::{CommHooks, Hooks, InnerGroupEnd, OperationContext, SplitRank, StepHooks};
+use crate::engine::hooks::{ChangedRank, CommHooks, Hooks, InnerGroupEnd, OperationContext, SplitRank, StepHooks};
 use crate::engine::{Member, State};
 use crate::failure::{Failure, Outcome};
 use crate::op::{Kind, Spec};
@@ -52,7 +52,7 @@ impl Hooks for Injector {
     }
 
     fn comm_rank(&self, member: &Member) -> c_int {
-        calls::rank(member)
+        changes::old_rank(member).unwrap_or_else(|| calls::rank(member))
     }
 
     fn comm_device(&self, member: &Member) -> c_int {
@@ -77,11 +77,35 @@ impl Hooks for Injector {
     }
 
     fn watches_ends(&self) -> bool {
-        [F63, F63B, F63C].into_iter().any(wanted)
+        [F63, F63B, F63C, F70D].into_iter().any(wanted)
     }
 
     fn split<'a>(&self, ranks: &mut dyn Iterator<Item = SplitRank<'a>>) {
         communicators::misjudge(ranks);
+    }
+
+    fn renumber(&self, ranks: &mut [ChangedRank]) {
+        changes::renumber(ranks);
+    }
+
+    fn shrink_waits_for_all(&self, rank: usize) -> bool {
+        changes::shrink_waits_for_all(rank)
+    }
+
+    fn check_shrink(&self, rank: usize) -> Outcome<()> {
+        changes::check_shrink(rank)
+    }
+
+    fn shrunk_is_destroyed(&self) {
+        changes::shrunk_is_destroyed();
+    }
+
+    fn revoke_leaves_operations(&self, member: &Member) -> bool {
+        changes::revoke_leaves_operations(member)
+    }
+
+    fn revoke_lets_calls_pass(&self, member: &Member) -> bool {
+        changes::revoke_lets_calls_pass(member)
     }
 
     fn abort_waits_for(&self, state: &State, comm: usize) -> Option<usize> {

@@ -5,6 +5,7 @@
 mod batches;
 mod blocks;
 mod calls;
+mod changes;
 mod communicators;
 mod extension;
 mod groups;
@@ -321,6 +322,7 @@ fn note(fault: Fault) {
 pub fn take_reached() -> Reached {
     stale::forget();
     scalars::forget();
+    changes::forget();
     std::array::from_fn(|at| REACHED[at].swap(0, Ordering::Relaxed))
 }
 

@@ -60,6 +60,8 @@ pub(super) struct CommState {
     pub(super) child_aborted: bool,
     /// The communicator that this one was split off has ended.
     pub(super) parent_ended: bool,
+    /// It was suspended and works again, and had no operation since.
+    pub(super) resumed: bool,
 }
 
 /// Changes what a rank asks for in one group on one communicator; answers the requests that are made once more, and what
@@ -84,6 +86,7 @@ pub(super) fn misread(
         injected.lost |= std::mem::replace(&mut state.empty, !full) && full && hits(named::F34);
         injected.stalls |= !full && hits(named::F34B);
         injected.stalls |= state.child_aborted && hits(named::F63B);
+        injected.lost |= full && std::mem::take(&mut state.resumed) && hits(named::F73);
         injected.lost |= group.loses(of, at, spec);
         if group.repeats(of, spec) {
             again.push(request.clone());

@@ -241,4 +241,22 @@ faults! {
         "send and recv with a peer beyond the last rank and `error = \"invalid_argument\"`"
     F68D, "F68d": "a negative root or peer is taken to be 0";
         "a root and a peer of -1 with `error = \"invalid_argument\"`"
+    F70, "F70": "ncclCommUserRank of a communicator that was shrunk gives the rank's old number";
+        "a shrink without a rank that is not the last"
+    F70B, "F70b": "shrink numbers the ranks that remain in the reverse of their old order";
+        "a shrink, then an all_gather of the old ranks"
+    F70C, "F70c": "shrink waits for the ranks that it leaves out";
+        "a shrink"
+    F70D, "F70d": "a communicator that came from a shrink is not given back when it is destroyed: after 64 of them there is no room";
+        "shrinks in a loop, each destroyed again, more than 64 parts of them"
+    F71, "F71": "grow numbers the ranks that join before the old ones";
+        "a grow, then an all_gather of the old ranks"
+    F71B, "F71b": "grow loses the last rank that joins";
+        "a grow, then an operation on the new communicator"
+    F72, "F72": "revoke leaves the operations of the communicator running";
+        "an operation that cannot finish, and a revoke of its communicator"
+    F72B, "F72b": "a revoked communicator takes operations";
+        "a revoke, and then an operation with `error = \"invalid_usage\"`"
+    F73, "F73": "the first operation after a suspend and resume is lost";
+        "suspend, resume, and then an operation"
 }

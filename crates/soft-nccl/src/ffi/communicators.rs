@@ -100,7 +100,7 @@ unsafe extern "C" fn comm_split(
             let parent = {
                 let mut state = lock();
                 let member = state.member(comm)?;
-                member.accept_work()?;
+                member.accept_split()?;
                 member.ctas
             };
             // SAFETY: NCCL's contract: null, or a configuration that begins with its own size.
@@ -124,7 +124,10 @@ unsafe extern "C" fn comm_finalize(comm: ncclComm_t) -> ncclResult_t {
         let mut state = lock();
         let member = state.member(comm)?;
         if member.finalized {
-            return Err(Failure::usage("the communicator was finalized before"));
+            return Err(Failure::argument("the communicator was finalized before"));
+        }
+        if member.revoked {
+            return Err(Failure::argument("the communicator was revoked, so it cannot be finalized"));
         }
         member.finalized = true;
         drop(state);

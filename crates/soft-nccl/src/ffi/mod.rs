@@ -1,6 +1,7 @@
 //! The C interface: thin functions that turn C arguments into checked values and answers into codes.
 #![allow(unsafe_code)] // exported C functions
 
+mod changes;
 mod check;
 mod collectives;
 mod communicators;
@@ -101,6 +102,7 @@ pub(crate) fn table() -> Nccl {
     table.ncclGroupStart = Some(group_start);
     table.ncclGroupEnd = Some(group_end);
     communicators::fill(&mut table);
+    changes::fill(&mut table);
     collectives::fill(&mut table);
     operators::fill(&mut table);
     extensions::fill(&mut table);

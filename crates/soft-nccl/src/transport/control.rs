@@ -2,7 +2,7 @@
 use super::id::Id;
 use super::{Address, MOST_PROCESSES};
 use crate::algo::Buffers;
-use crate::engine::{Connection, Site};
+use crate::engine::{Connection, Growth, Site};
 use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +20,10 @@ pub(crate) enum JoinRequest {
     },
     /// `ncclCommSplit`: the communicator, the number of the split, and as there.
     Split { uid: u128, number: u64, rank: usize, color: Option<i32>, key: i32, site: Site },
+    /// `ncclCommGrow`: of an old rank, or of one that joins.
+    Grow { growth: Growth, rank: usize, n: usize, site: Site },
+    /// `ncclCommShrink`: the communicator, how often these ranks left these out before, and the ranks left out.
+    Shrink { uid: u128, number: u64, rank: usize, without: Vec<usize>, site: Site },
 }
 
 /// A communicator to be made: in which process each rank lives.
@@ -114,10 +118,16 @@ pub(super) mod tests {
         let site = Site { device: -1, machine: 9 };
         let init = JoinRequest::Init { id: [3; 128], rank: 1, n: 2, site, buffers: Buffers::STANDARD };
         let split = JoinRequest::Split { uid: 4, number: 1, rank: 2, color: None, key: -3, site };
+        let growth = Growth { uid: 3, spread: true, number: 1 };
         let table = Table { forming: 1, uid: 2, processes: vec![address], ranks: vec![(0, site)], yours: vec![(0, 6)] };
         vec![
             Control::Join { token: 1, request: init },
             Control::Join { token: 1, request: split },
+            Control::Join {
+                token: 1,
+                request: JoinRequest::Shrink { uid: 4, number: 1, rank: 2, without: vec![1], site },
+            },
+            Control::Join { token: 1, request: JoinRequest::Grow { growth, rank: 3, n: 4, site } },
             Control::Nothing { token: 4 },
             Control::Refuse { token: 4, failure: failure.clone() },
             Control::Table(table),

@@ -1,5 +1,6 @@
 //! Unique ids: 128 bytes that say which process made them and how it is reached.
 use super::{Address, Name, endpoint, known};
+use crate::engine::Growth;
 use crate::failure::{Failure, Outcome};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -32,6 +33,35 @@ pub(crate) fn public() -> Id {
     }
     id
 }
+
+/// An id with which ranks join a live communicator, at the process `home`; `None` is this one.
+pub(crate) fn of_growth(growth: Growth, home: Option<Address>) -> Id {
+    let mut id = public();
+    if let Some(home) = home {
+        id[48..64].copy_from_slice(&home.name.0.to_le_bytes());
+        id[64..80].copy_from_slice(&home.cookie.to_le_bytes());
+    }
+    id[80..96].copy_from_slice(&growth.uid.to_le_bytes());
+    id[96..104].copy_from_slice(&growth.number.to_le_bytes());
+    id[GROWTH] = if growth.spread { 2 } else { 1 };
+    id
+}
+
+/// What an id of [`of_growth`] says.
+pub(crate) fn growth(id: &Id) -> Outcome<Growth> {
+    origin(id)?;
+    let mut counter = [0; 8];
+    counter.copy_from_slice(&id[96..104]);
+    let spread = match id[GROWTH] {
+        1 => false,
+        2 => true,
+        _ => return Err(Failure::argument("the unique id was not made for ranks that join a communicator")),
+    };
+    Ok(Growth { uid: number(id, 80), spread, number: u64::from_le_bytes(counter) })
+}
+
+/// The byte that tells ids of live communicators from others, and spread communicators from those of one process.
+const GROWTH: usize = 104;
 
 /// The bytes of an id of this library.
 pub(crate) fn check(bytes: Id) -> Outcome<Id> {

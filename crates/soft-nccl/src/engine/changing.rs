@@ -1,0 +1,197 @@
+//! Communicators that are made of a live one with fewer or more ranks.
+//!
+//! Of a shrink only the ranks that remain meet, at the process of the lowest of them, because the others may be gone. Of a grow
+//! the old ranks and those that join meet at the process of the old rank 0, which the unique id names.
+use super::State;
+use super::hooks::{ChangedRank, hooks};
+use super::hosts::Ticket;
+use super::member::Site;
+use super::rendezvous::{Joining, PendingJoin, Split};
+use crate::failure::{Failure, Outcome};
+use crate::settings::Ctas;
+use crate::transport::control::{Control, JoinRequest};
+use crate::transport::{Address, Name};
+use std::collections::BTreeMap;
+
+/// A meeting of ranks of a live communicator.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Place {
+    pub shared: u64,
+    /// How many meetings of its kind these ranks had before.
+    pub number: u64,
+    pub meeting: Meeting,
+}
+
+/// What the ranks of a live communicator meet for.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) enum Meeting {
+    Split,
+    /// With the ranks that are left out, in rising order.
+    Shrink(Vec<usize>),
+    Grow,
+}
+
+impl Meeting {
+    /// The ranks that are left out, if this is a shrink.
+    pub(super) fn without(&self) -> Option<&[usize]> {
+        match self {
+            Self::Shrink(without) => Some(without),
+            Self::Split | Self::Grow => None,
+        }
+    }
+}
+
+impl Place {
+    pub(super) fn split(shared: u64, number: u64) -> Self {
+        Self { shared, number, meeting: Meeting::Split }
+    }
+
+    /// The kind of the meeting, for messages.
+    pub(super) fn text(&self) -> &'static str {
+        match self.meeting {
+            Meeting::Split => "split",
+            Meeting::Shrink(_) => "shrink",
+            Meeting::Grow => "grow",
+        }
+    }
+
+    /// The ranks that have not come.
+    pub(super) fn missing(&self, there: &Split) -> Vec<usize> {
+        let without = self.meeting.without().unwrap_or_default();
+        let ranks = 0..there.n.saturating_add(without.len());
+        ranks.filter(|rank| !without.contains(rank) && !there.arrived.contains_key(rank)).collect()
+    }
+}
+
+/// The answer to ranks whose meeting is at a process that has no part in the communicator any more.
+pub(super) fn given_up() -> Failure {
+    Failure::remote("the process at which the remaining ranks meet has given up the communicator")
+}
+
+impl State {
+    /// Whether a rank may leave others out; gives their list in rising order.
+    pub(crate) fn check_shrink(&mut self, comm: nccl_sys::ncclComm_t, list: &[i32]) -> Outcome<Vec<usize>> {
+        let member = self.member(comm)?;
+        member.accept_shrink()?;
+        let (rank, n) = (member.rank, member.n);
+        hooks().check_shrink(rank)?;
+        let mut without = Vec::with_capacity(list.len());
+        for excluded in list {
+            let inside = usize::try_from(*excluded).ok().filter(|excluded| *excluded < n);
+            without.push(inside.ok_or_else(|| {
+                Failure::argument(format!("the list of excluded ranks has {excluded}, which is not in 0..{n}"))
+            })?);
+        }
+        without.sort_unstable();
+        without.dedup();
+        if without.contains(&rank) {
+            return Err(Failure::argument(format!(
+                "rank {rank} is in the list of excluded ranks and calls the shrink"
+            )));
+        }
+        Ok(without)
+    }
+
+    /// A rank of this process remains in a shrink.
+    pub(super) fn join_shrink(&mut self, comm: usize, without: &[usize], ctas: Ctas, token: u64, ticket: Ticket) {
+        let Some(member) = self.members.get_mut(&comm) else { return };
+        let counter = member.shrinks.entry(without.to_vec()).or_default();
+        let number = *counter;
+        *counter += 1;
+        let (shared, rank, n) = (member.shared, member.rank, member.n);
+        let site = Site { device: member.device, machine: member.machine };
+        let lowest = (0..n).find(|rank| !without.contains(rank)).unwrap_or(rank);
+        let spread = self.shared.get(&shared).and_then(|shared| shared.spread.as_ref());
+        let coordinator = spread.and_then(|spread| spread.places.get(lowest).copied().flatten());
+        let uid = spread.map_or(0, |spread| spread.uid);
+        let gone = spread.is_some_and(|spread| {
+            let left =
+                |rank: usize| spread.places.get(rank).copied().flatten().is_some_and(|at| spread.left.contains(&at));
+            (0..n).any(|rank| !without.contains(&rank) && left(rank))
+        });
+        let pending = PendingJoin {
+            ticket,
+            comm: Some(comm),
+            meeting: Some(Meeting::Shrink(without.to_vec())),
+            ctas,
+            coordinator,
+        };
+        self.pending_joins.insert(token, pending);
+        if gone {
+            self.reply(token, Err(Failure::remote("a process with ranks that remain is gone")));
+        } else if coordinator.is_some() {
+            let request = JoinRequest::Shrink { uid, number, rank, without: without.to_vec(), site };
+            self.tell(coordinator, Control::Join { token, request });
+        } else {
+            let joining = Joining { from: None, token, color: Some(0), key: rank as i32, site };
+            self.meet_to_shrink(Place { shared, number, meeting: Meeting::Shrink(without.to_vec()) }, rank, n, joining);
+        }
+    }
+
+    /// A rank of another process remains in a shrink.
+    pub(super) fn join_shrink_from(
+        &mut self,
+        from: Address,
+        uid: u128,
+        place: (u64, usize, Vec<usize>),
+        joining: Joining,
+    ) {
+        let (number, rank, without) = place;
+        let shared = self.uids.get(&uid).copied();
+        let spread = shared.and_then(|id| self.shared.get(&id)?.spread.as_ref().map(|spread| (id, spread)));
+        match spread {
+            Some((shared, spread))
+                if spread.places.get(rank) == Some(&Some(from.name))
+                    && without.is_sorted_by(|a, b| a < b)
+                    && without.last().is_none_or(|last| *last < spread.places.len())
+                    && !without.contains(&rank) =>
+            {
+                let n = spread.places.len();
+                self.meet_to_shrink(Place { shared, number, meeting: Meeting::Shrink(without) }, rank, n, joining);
+            }
+            _ => self.refuse(&joining, given_up()),
+        }
+    }
+
+    fn meet_to_shrink(&mut self, place: Place, rank: usize, n: usize, joining: Joining) {
+        let mut expected = n - place.meeting.without().unwrap_or_default().len();
+        if hooks().shrink_waits_for_all(rank) {
+            expected = n;
+        }
+        let there = self.splits.entry(place.clone()).or_insert_with(|| Split { n: expected, arrived: BTreeMap::new() });
+        there.arrived.insert(rank, joining);
+        let all = there.arrived.len() == there.n;
+        self.changed();
+        if all && let Some(there) = self.splits.remove(&place) {
+            // A part of what spans few enough processes does so as well.
+            let _ = self.form_changed(there.arrived.into_iter().map(|(old, joining)| (Some(old), joining)).collect());
+        }
+    }
+
+    /// Makes a communicator of ranks that stand in the order of their new numbers, each with its old one.
+    pub(super) fn form_changed(&mut self, arrived: Vec<(Option<usize>, Joining)>) -> Outcome<()> {
+        let changed = |(new, (old, _)): (usize, &(Option<usize>, Joining))| ChangedRank { old: *old, new, lost: false };
+        let mut ranks: Vec<ChangedRank> = arrived.iter().enumerate().map(changed).collect();
+        hooks().renumber(&mut ranks);
+        let mut ordered: Vec<(usize, Joining)> = Vec::with_capacity(ranks.len());
+        for (rank, (_, joining)) in ranks.iter().zip(arrived) {
+            if rank.lost {
+                self.form(&[joining])?;
+            } else {
+                ordered.push((rank.new, joining));
+            }
+        }
+        ordered.sort_by_key(|(new, _)| *new);
+        self.form(&ordered.into_iter().map(|(_, joining)| joining).collect::<Vec<_>>())
+    }
+
+    /// True if a process that is gone has only ranks of the communicator that a shrink leaves out.
+    pub(super) fn shrinks_without(&self, shared: u64, without: Option<&[usize]>, gone: Name) -> bool {
+        let (Some(without), Some(spread)) = (without, self.shared.get(&shared).and_then(|there| there.spread.as_ref()))
+        else {
+            return false;
+        };
+        let places = spread.places.iter().enumerate();
+        places.filter(|(_, place)| **place == Some(gone)).all(|(rank, _)| without.contains(&rank))
+    }
+}

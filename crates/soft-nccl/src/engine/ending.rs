@@ -1,0 +1,46 @@
+//! Ends what a rank's communicator does and leaves the communicator there: revoke, and a shrink that aborts.
+use super::hooks::hooks;
+use super::hosts::stop;
+use super::lock;
+use crate::failure::{Failure, Outcome};
+use nccl_sys::ncclComm_t;
+
+/// Ends a rank's operations: their stream items end, so that streams go on, and its host threads return. When this is over no
+/// step of theirs touches memory any more.
+pub(crate) fn end_operations(comm: usize) {
+    let mut state = lock();
+    state.refuse_flushes(comm, &Failure::usage("the communicator's operations were ended meanwhile"));
+    let (mut state, dones) = stop(state, &[comm]);
+    if let Some(member) = state.members.get_mut(&comm) {
+        member.unfinished = 0;
+    }
+    state.changed();
+    drop(state);
+    for done in dones {
+        done.finish();
+    }
+    crate::device::wake_hosts();
+}
+
+/// Ends a rank's operations and takes no more.
+///
+/// # Errors
+/// The communicator was finalized or revoked before.
+pub(crate) fn revoke(comm: ncclComm_t) -> Outcome<()> {
+    {
+        let mut state = lock();
+        let member = state.member(comm)?;
+        if member.finalized {
+            return Err(Failure::argument("the communicator was finalized, so it cannot be revoked"));
+        }
+        if member.revoked {
+            return Err(Failure::argument("the communicator was revoked before"));
+        }
+        member.revoked = true;
+        if hooks().revoke_leaves_operations(member) {
+            return Ok(());
+        }
+    }
+    end_operations(comm as usize);
+    Ok(())
+}

@@ -1,0 +1,143 @@
+//! Growing a communicator: the old ranks come by their handles, those that join by a unique id that one of the old ranks got.
+use super::State;
+use super::changing::{Meeting, Place, given_up};
+use super::hosts::Ticket;
+use super::member::Site;
+use super::rendezvous::{Joining, PendingJoin, Split};
+use crate::failure::{Failure, Outcome};
+use crate::settings::Ctas;
+use crate::transport::control::{Control, JoinRequest};
+use crate::transport::id::{Id, growth, of_growth, origin};
+use crate::transport::{Address, Name};
+use nccl_sys::ncclComm_t;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// A growth of a communicator, as its ranks call it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Growth {
+    /// The communicator's name among processes, or its number in its only process.
+    pub uid: u128,
+    /// True if the communicator spans processes.
+    pub spread: bool,
+    /// How often it grew before.
+    pub number: u64,
+}
+
+/// A rank that joins.
+pub(super) struct NewRank {
+    pub id: Id,
+    pub rank: usize,
+    pub n: usize,
+    pub device: i32,
+    pub ctas: Ctas,
+}
+
+impl State {
+    /// The unique id for the ranks that join at the communicator's next growth.
+    pub(crate) fn id_of_growth(&mut self, comm: ncclComm_t) -> Outcome<Id> {
+        let member = self.member(comm)?;
+        member.accept_work()?;
+        let (shared, number) = (member.shared, member.grows);
+        let spread = self.shared.get(&shared).and_then(|there| there.spread.as_ref());
+        let uid = spread.map_or(u128::from(shared), |spread| spread.uid);
+        let home = spread.and_then(|spread| spread.home);
+        Ok(of_growth(Growth { uid, spread: spread.is_some(), number }, home))
+    }
+
+    /// An old rank of this process takes part.
+    pub(super) fn join_grow(&mut self, comm: usize, n: usize, ctas: Ctas, token: u64, ticket: Ticket) {
+        let Some(member) = self.members.get_mut(&comm) else { return };
+        let number = member.grows;
+        member.grows += 1;
+        let (shared, rank) = (member.shared, member.rank);
+        let site = Site { device: member.device, machine: member.machine };
+        let spread = self.shared.get(&shared).and_then(|there| there.spread.as_ref());
+        let coordinator = spread.and_then(|spread| spread.home).map(|home| home.name);
+        let uid = spread.map_or(u128::from(shared), |spread| spread.uid);
+        let growth = Growth { uid, spread: spread.is_some(), number };
+        let gone = spread.is_some_and(|spread| coordinator.is_some_and(|name| spread.left.contains(&name)));
+        let pending = PendingJoin { ticket, comm: Some(comm), meeting: Some(Meeting::Grow), ctas, coordinator };
+        self.pending_joins.insert(token, pending);
+        if gone {
+            self.reply(token, Err(given_up()));
+        } else if coordinator.is_some() {
+            self.tell(coordinator, Control::Join { token, request: JoinRequest::Grow { growth, rank, n, site } });
+        } else {
+            let joining = Joining { from: None, token, color: Some(0), key: rank as i32, site };
+            self.meet_to_grow(growth, rank, n, joining);
+        }
+    }
+
+    /// A rank of this process joins.
+    pub(super) fn join_grown(&mut self, new: &NewRank, token: u64, ticket: Ticket) {
+        let NewRank { id, rank, n, device, ctas } = *new;
+        let site = Site::of_world(rank, device);
+        let coordinator: Option<Address> = origin(&id).ok().flatten();
+        let name: Option<Name> = coordinator.map(|there| there.name);
+        self.pending_joins.insert(token, PendingJoin { ticket, comm: None, meeting: None, ctas, coordinator: name });
+        let growth = match growth(&id) {
+            Ok(growth) => growth,
+            Err(failure) => return self.reply(token, Err(failure)),
+        };
+        let Some(there) = coordinator else {
+            let joining = Joining { from: None, token, color: Some(0), key: rank as i32, site };
+            return self.meet_to_grow(growth, rank, n, joining);
+        };
+        match self.connect(there) {
+            Ok(()) => self.tell(name, Control::Join { token, request: JoinRequest::Grow { growth, rank, n, site } }),
+            Err(error) => {
+                let text = format!("the process of the communicator that grows cannot be reached: {error}");
+                self.reply(token, Err(Failure::system(text)));
+            }
+        }
+    }
+
+    /// A rank of another process takes part.
+    pub(super) fn join_grow_from(&mut self, from: Address, growth: Growth, rank: usize, n: usize, joining: Joining) {
+        let place = |state: &Self| {
+            let shared = state.growing(growth)?;
+            state.shared.get(&shared)?.place(rank)
+        };
+        let old = self.growing(growth).and_then(|shared| self.shared.get(&shared)).map_or(0, |there| there.ranks);
+        if rank < old && place(self) != Some(from.name) {
+            return self.refuse(&joining, Failure::argument(format!("rank {rank} lives in another process")));
+        }
+        self.meet_to_grow(growth, rank, n, joining);
+    }
+
+    /// The communicator that grows, in this process.
+    fn growing(&self, growth: Growth) -> Option<u64> {
+        if growth.spread {
+            return self.uids.get(&growth.uid).copied();
+        }
+        let shared = u64::try_from(growth.uid).ok()?;
+        self.shared.contains_key(&shared).then_some(shared)
+    }
+
+    fn meet_to_grow(&mut self, growth: Growth, rank: usize, n: usize, joining: Joining) {
+        let Some(shared) = self.growing(growth) else { return self.refuse(&joining, given_up()) };
+        let old = self.shared.get(&shared).map_or(0, |there| there.ranks);
+        if n <= old || rank >= n {
+            let text = format!("rank {rank} of {n} cannot be in a communicator that grows from {old} ranks");
+            return self.refuse(&joining, Failure::argument(text));
+        }
+        let place = Place { shared, number: growth.number, meeting: Meeting::Grow };
+        let there = self.splits.entry(place.clone()).or_insert_with(|| Split { n, arrived: BTreeMap::new() });
+        if there.n != n || there.arrived.contains_key(&rank) {
+            let first = there.n;
+            let text = format!(
+                "rank {rank} says that the communicator grows to {n} ranks; another rank {rank} came, or others said {first}"
+            );
+            return self.refuse(&joining, Failure::argument(text));
+        }
+        there.arrived.insert(rank, joining);
+        let all = there.arrived.len() == there.n;
+        self.changed();
+        if all && let Some(there) = self.splits.remove(&place) {
+            let ranks = there.arrived.into_iter().map(|(rank, joining)| ((rank < old).then_some(rank), joining));
+            // A communicator that cannot be formed has refused its ranks.
+            let _ = self.form_changed(ranks.collect());
+        }
+    }
+}

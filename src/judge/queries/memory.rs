@@ -1,0 +1,90 @@
+//! Checks the memory statistics of communicators.
+use super::super::findings::FindingCollector;
+use super::super::outcome;
+use super::QueryCheck;
+use crate::job::{MemoryAnswer, MemoryAsked};
+use crate::plan::Plan;
+
+/// What the statistics have in common in every library: the total is the sum of its parts, and the state is the program's. A
+/// library that refuses to say is not judged.
+pub(super) fn check(plan: &Plan, rank: usize, all: &[MemoryAsked], collector: &mut FindingCollector) {
+    if plan.undefined.is_some() {
+        return;
+    }
+    for asked in all {
+        let Some(comm) = plan.comms.get(asked.comm as usize) else { continue };
+        let of = format!(" of {}", outcome::comm_text(plan, comm));
+        let said = |what: &str, answer| match answer {
+            MemoryAnswer::Is(value) => format!("{what} {value}{of}"),
+            MemoryAnswer::Nothing | MemoryAnswer::Refused(_) => format!("{what}: success but no value{of}"),
+        };
+        let mut record = |right: bool, expected: String, actual: String| {
+            QueryCheck { function: "ncclCommMemStats", right: expected, actual }.record(right, rank, collector);
+        };
+        for (what, answer) in [
+            ("the memory that suspending releases", asked.suspendable),
+            ("the memory that stays", asked.persistent),
+            ("the whole memory", asked.total),
+        ] {
+            record(answer != MemoryAnswer::Nothing, "a number of bytes".into(), said(what, answer));
+        }
+        let state = u64::from(asked.suspended);
+        if !matches!(asked.released, MemoryAnswer::Refused(_)) {
+            let right = asked.released == MemoryAnswer::Is(state);
+            record(right, format!("suspended {state}"), said("suspended", asked.released));
+        }
+        if let (MemoryAnswer::Is(parts), MemoryAnswer::Is(stays), MemoryAnswer::Is(total)) =
+            (asked.suspendable, asked.persistent, asked.total)
+        {
+            let sum = parts.saturating_add(stays);
+            record(total == sum, format!("the sum {sum} of its parts"), said("the whole memory", asked.total));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::tests::test_case::planned_case;
+    use super::*;
+    use MemoryAnswer::{Is, Nothing, Refused};
+
+    fn findings(change: impl FnOnce(&mut MemoryAsked)) -> Vec<String> {
+        let planned = planned_case(
+            "world_size = 2\ninputs.x = { each = \"rank\", count = 1 }\nsteps = [{ op = \"all_reduce\", in = \"x\", out = \"y\" }]",
+        );
+        let mut observation = planned.perfect();
+        let mut asked = MemoryAsked {
+            comm: 0,
+            suspended: false,
+            suspendable: Is(10),
+            released: Is(0),
+            persistent: Is(5),
+            total: Is(15),
+        };
+        change(&mut asked);
+        observation.ranks[1].answers.memory = vec![asked];
+        planned.judge(&[observation]).findings.into_iter().map(|finding| finding.text).collect()
+    }
+
+    #[test]
+    fn right_and_refused_statistics_pass() {
+        assert_eq!(findings(|_| {}), [] as [&str; 0]);
+        assert_eq!(findings(|asked| (asked.released, asked.total) = (Refused(5), Refused(5))), [] as [&str; 0]);
+        assert_eq!(findings(|asked| (asked.suspended, asked.released) = (true, Is(1))), [] as [&str; 0]);
+    }
+
+    #[test]
+    fn each_wrong_statistic_is_named() {
+        type Change = fn(&mut MemoryAsked);
+        const CHANGES: &[(Change, &str)] = &[
+            (|a| a.total = Is(16), "the whole memory 16"),
+            (|a| a.released = Is(1), "suspended 1"),
+            (|a| a.suspended = true, "expected suspended 1"),
+            (|a| a.persistent = Nothing, "the memory that stays: success but no value"),
+        ];
+        for (change, text) in CHANGES {
+            let found = findings(change);
+            assert!(found.len() == 1 && found[0].contains(text), "{text}: {found:?}");
+        }
+    }
+}

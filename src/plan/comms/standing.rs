@@ -1,0 +1,97 @@
+//! What a rank may still do with a communicator that was finalized, revoked, suspended or shrunk with an abort.
+use super::Comms;
+use crate::ops::{CommOp, Kind};
+use crate::scenario::Span;
+
+/// What restricts a rank's use of a communicator, each with the step that did it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Standing {
+    finalized: Option<Span>,
+    revoked: Option<Span>,
+    suspended: Option<Span>,
+    /// A shrink has aborted its operations.
+    aborted: Option<Span>,
+}
+
+/// What becomes of a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Use {
+    /// NCCL takes it.
+    Fine,
+    /// NCCL documents that it returns an error.
+    Fails { why: &'static str, code: &'static str, since: Option<Span> },
+    /// NCCL leaves open what happens.
+    Undefined { why: &'static str, since: Option<Span>, help: &'static str },
+}
+
+impl Standing {
+    /// What a call of this kind on the communicator does now.
+    pub fn allows(&self, kind: &Kind) -> Use {
+        let op = match kind {
+            Kind::Comm(op) => Some(*op),
+            Kind::Map | Kind::Group | Kind::Loop | Kind::Host(_) | Kind::Later => return Use::Fine,
+            _ => None,
+        };
+        if let Some(CommOp::Destroy | CommOp::Abort | CommOp::Init) = op {
+            return Use::Fine;
+        }
+        let undefined = |why, since, help| Use::Undefined { why, since, help };
+        if self.aborted.is_some() {
+            let help = "it can only be destroyed or aborted";
+            return undefined("a shrink has aborted this communicator before", self.aborted, help);
+        }
+        if self.suspended.is_some() {
+            return match op {
+                Some(CommOp::Resume) => Use::Fine,
+                Some(CommOp::Suspend) => {
+                    Use::Fails { why: "is suspended already", code: "invalid_usage", since: self.suspended }
+                }
+                _ => undefined("this communicator is suspended", self.suspended, "resume it before"),
+            };
+        }
+        if self.revoked.is_some() {
+            let fails = |code| Use::Fails { why: "was revoked before", code, since: self.revoked };
+            return match op {
+                None => fails("invalid_usage"),
+                Some(CommOp::Finalize | CommOp::Revoke) => fails("invalid_argument"),
+                Some(CommOp::Split | CommOp::Shrink) => Use::Fine,
+                _ => undefined(
+                    "this communicator was revoked",
+                    self.revoked,
+                    "it can be split, shrunk, destroyed or aborted",
+                ),
+            };
+        }
+        if self.finalized.is_some() {
+            let fails = |code| Use::Fails { why: "was finalized before", code, since: self.finalized };
+            return match op {
+                None => fails("invalid_usage"),
+                Some(CommOp::Finalize | CommOp::Revoke) => fails("invalid_argument"),
+                _ => {
+                    undefined("this communicator was finalized", self.finalized, "it can only be destroyed or aborted")
+                }
+            };
+        }
+        match op {
+            Some(CommOp::Resume) => Use::Fails { why: "is not suspended", code: "invalid_usage", since: None },
+            _ => Use::Fine,
+        }
+    }
+}
+
+impl Comms {
+    /// Notes what a rank has done to a communicator.
+    pub fn note(&mut self, name: &str, rank: usize, op: CommOp, at: Span) {
+        let Some(named) = self.named.get_mut(name) else { return };
+        let standing = &mut named.standing[rank];
+        match op {
+            CommOp::Destroy | CommOp::Abort => named.ended[rank] = Some(at),
+            CommOp::Finalize => standing.finalized = Some(at),
+            CommOp::Revoke => standing.revoked = Some(at),
+            CommOp::Suspend => standing.suspended = Some(at),
+            CommOp::Resume => standing.suspended = None,
+            CommOp::Shrink => standing.aborted = Some(at),
+            CommOp::Init | CommOp::Split | CommOp::Grow => {}
+        }
+    }
+}

@@ -1,0 +1,65 @@
+//! Calls that change communicators: shrink, grow, revoke, suspend and resume.
+use super::{Halt, Rank, garbled};
+use crate::backend::CommSlot;
+use crate::job::CallKind;
+use crate::ops::ConfigValue;
+
+impl<'a> Rank<'a> {
+    /// The configuration with this index; without an index it is empty.
+    pub(super) fn config(&self, index: Option<u32>) -> Result<&'a [(String, ConfigValue)], Halt> {
+        let Some(index) = index else { return Ok(&[]) };
+        let configs = &self.run.job().configs;
+        configs.get(index as usize).map(Vec::as_slice).ok_or_else(|| garbled("configuration"))
+    }
+
+    /// Makes a communicator of another one with fewer or more ranks.
+    pub(super) fn change(&mut self, kind: &CallKind) -> Result<(), Halt> {
+        let library = &self.run.backend.library;
+        let unused = CommSlot::default();
+        match kind {
+            CallKind::Shrink { parent, exclude, abort, new, config } => {
+                let slot = new.map_or(Ok(&unused), |new| self.comm(new))?;
+                let handle = self.comm(*parent)?.get();
+                library.shrink(handle, exclude, *abort, slot, self.config(*config)?)?;
+                if *abort {
+                    self.interrupted.insert(*parent);
+                }
+                self.made.extend(*new);
+            }
+            CallKind::GrowId { comm, id } => {
+                let given = library.unique_id_of(self.comm(*comm)?.get());
+                let outcome = given.clone().map(|_| ());
+                self.run.share_grow_id(*id, given)?;
+                return Ok(outcome?);
+            }
+            CallKind::Grow { parent, id, rank, n, new, config } => {
+                let slot = new.map_or(Ok(&unused), |new| self.comm(new))?;
+                let config = self.config(*config)?;
+                match parent {
+                    Some(parent) => library.grow(self.comm(*parent)?.get(), *n, None, -1, slot, config)?,
+                    None => {
+                        let id = self.run.grow_id(*id)?;
+                        library.grow(crate::backend::CommHandle::NULL, *n, Some(id), *rank, slot, config)?;
+                    }
+                }
+                self.made.extend(*new);
+            }
+            CallKind::Revoke { comm } => {
+                library.revoke(self.comm(*comm)?.get())?;
+                self.interrupted.insert(*comm);
+            }
+            CallKind::Suspend { comm } => {
+                library.suspend(self.comm(*comm)?.get())?;
+                self.suspended.insert(*comm);
+                self.ask_memory(*comm);
+            }
+            CallKind::Resume { comm } => {
+                library.resume(self.comm(*comm)?.get())?;
+                self.suspended.remove(comm);
+                self.ask_memory(*comm);
+            }
+            _ => {}
+        }
+        self.ask_made()
+    }
+}
