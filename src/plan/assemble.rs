@@ -31,7 +31,7 @@ pub fn assemble(lowered: LoweredProgram, analysis: Analysis) -> Plan {
         programs,
         configs: comms.configs,
         ids: comms.ids,
-        streams: unrolled.streams,
+        streams: unrolled.real_streams,
         null_stream: unrolled.null_stream,
         tags: unrolled.tags,
         cost: Cost::default(),

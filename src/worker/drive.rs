@@ -121,6 +121,13 @@ fn is_nccl(kind: &CallKind) -> bool {
         Init { .. } | Split { .. } | Finalize { .. } | Destroy { .. } | Abort { .. } => true,
         Register { .. } | Deregister { .. } => true,
         Map { .. }
+        // one thread drives no graphs
+        | BeginCapture { .. }
+        | Captured { .. }
+        | EndCapture { .. }
+        | Launch { .. }
+        | Replayed { .. }
+        | Release { .. }
         | Checkpoint { .. }
         | After { .. }
         | Wait { .. }
