@@ -370,8 +370,10 @@ fn run_without_fault(
 /// The faults that a program may reach by its element types. This is for cases whose processes are killed, which cannot
 /// report the faults, and whose runs take long.
 fn may_reach(plan: &Plan) -> Reached {
-    let dtype = |call: &Call| match call.kind {
-        CallKind::Collective { dtype, .. } | CallKind::Send { dtype, .. } | CallKind::Recv { dtype, .. } => Some(dtype),
+    let dtype = |call: &Call| match call.kind.inner() {
+        CallKind::Collective { dtype, .. } | CallKind::Send { dtype, .. } | CallKind::Recv { dtype, .. } => {
+            Some(*dtype)
+        }
         _ => None,
     };
     let dtypes: BTreeSet<&str> = plan.programs.iter().flatten().filter_map(dtype).map(DType::name).collect();

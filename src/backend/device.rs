@@ -41,6 +41,9 @@ pub enum DeviceError {
     /// A call of the CUDA driver failed.
     #[error(transparent)]
     Cuda(#[from] cuda::CudaError),
+    /// A capture, or a graph made by one, cannot be used so.
+    #[error("capturing a graph: {0}")]
+    Capture(#[from] soft_cuda::CaptureError),
     /// A stream, event or block of another kind of device.
     #[error("things of two devices were mixed")]
     Mixed,
@@ -302,7 +305,31 @@ impl DeviceMemory {
 }
 
 /// Computes a map: from the bytes that it reads the bytes that it writes, or `None` to write nothing.
-pub type MapFn = Box<dyn FnOnce(&[Vec<u8>]) -> Option<Vec<u8>> + Send>;
+pub type MapFn = Box<dyn Fn(&[Vec<u8>]) -> Option<Vec<u8>> + Send + Sync>;
+
+/// Captured work that runs each time it is launched.
+pub struct DeviceGraph(GraphKind);
+
+enum GraphKind {
+    Host(soft_cuda::GraphExec),
+    Cuda(cuda::CudaGraph),
+}
+
+impl DeviceGraph {
+    /// Puts the graph on a stream.
+    ///
+    /// # Errors
+    ///
+    /// The stream is of another kind of device, the graph cannot be launched, or a call of the CUDA driver fails.
+    pub fn launch(&self, stream: &DeviceStream) -> Result<(), DeviceError> {
+        match (&self.0, &stream.0) {
+            (GraphKind::Host(graph), StreamKind::Host(stream)) => graph.launch(stream)?,
+            (GraphKind::Cuda(graph), StreamKind::Cuda(stream)) => graph.launch(stream)?,
+            _ => return Err(DeviceError::Mixed),
+        }
+        Ok(())
+    }
+}
 
 impl DeviceStream {
     /// The stream as a `cudaStream_t`.
@@ -324,7 +351,7 @@ impl DeviceStream {
         }
         Ok(())
     }
-    /// Computes on the host, in stream order.
+    /// Computes on the host, in stream order. If the stream is being captured, `via` lives as long as the graph.
     ///
     /// # Errors
     ///
@@ -387,11 +414,34 @@ impl DeviceStream {
     /// The event is of another kind of device, or a call of the CUDA driver fails.
     pub fn wait(&self, event: &DeviceEvent) -> Result<(), DeviceError> {
         match (&self.0, &event.0) {
-            (StreamKind::Host(stream), EventKind::Host(event)) => stream.wait(event),
+            (StreamKind::Host(stream), EventKind::Host(event)) => stream.wait(event)?,
             (StreamKind::Cuda(stream), EventKind::Cuda(event)) => stream.wait(event)?,
             _ => return Err(DeviceError::Mixed),
         }
         Ok(())
+    }
+    /// From now on the stream's work becomes part of a graph instead of running, and so does that of streams that wait for it.
+    ///
+    /// # Errors
+    ///
+    /// The stream cannot be captured, or a call of the CUDA driver fails.
+    pub fn begin_capture(&self) -> Result<(), DeviceError> {
+        match &self.0 {
+            StreamKind::Host(stream) => stream.begin_capture(soft_cuda::CaptureMode::Relaxed)?,
+            StreamKind::Cuda(stream) => stream.begin_capture()?,
+        }
+        Ok(())
+    }
+    /// The graph of all that was captured since the capture began on this stream.
+    ///
+    /// # Errors
+    ///
+    /// Something cannot be captured, or a call of the CUDA driver fails.
+    pub fn end_capture(&self) -> Result<DeviceGraph, DeviceError> {
+        Ok(DeviceGraph(match &self.0 {
+            StreamKind::Host(stream) => GraphKind::Host(stream.end_capture()?.instantiate()),
+            StreamKind::Cuda(stream) => GraphKind::Cuda(stream.end_capture()?),
+        }))
     }
     /// Waits for all work that is in the stream and returns true, or returns false as soon as `stop` is true.
     ///
@@ -400,6 +450,10 @@ impl DeviceStream {
     /// Work in the stream has failed, or a call of the CUDA driver fails.
     pub fn synchronize_unless(&self, stop: &dyn Fn() -> bool) -> Result<bool, DeviceError> {
         Ok(match &self.0 {
+            StreamKind::Host(stream) if stream.capture_status().is_capturing() => {
+                stream.invalidate_capture();
+                return Err(soft_cuda::CaptureError::Unsupported.into());
+            }
             StreamKind::Host(stream) => stream.synchronize_unless(stop),
             StreamKind::Cuda(stream) => stream.synchronize_unless(stop)?,
         })

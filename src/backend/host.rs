@@ -5,6 +5,7 @@ use super::device::{Address, DeviceError, MapFn, MemoryOwner};
 use super::library::Library;
 use crate::job::arena::Span;
 pub(super) use soft_cuda::Stream;
+use std::sync::Arc;
 
 /// Alignment of allocations, which NCCL's windows need.
 const ALIGN: usize = 4096;
@@ -69,7 +70,7 @@ pub(super) fn copy(stream: &Stream, to: Address, from: Address, len: u64) {
 }
 
 pub(super) fn map(stream: &Stream, reads: Vec<(Address, u64)>, out: Address, out_len: u64, f: MapFn) {
-    stream.host_fn(Box::new(move || {
+    stream.repeatable_host_fn(Arc::new(move || {
         // copies, because `out` may be one of them, and because other memory is no Rust reference's to take
         let inputs: Vec<Vec<u8>> = reads
             .iter()

@@ -10,7 +10,9 @@ mod pairwise;
 pub mod standin;
 
 pub use call::{CallError, CollectiveCall, CommHandle, CommSlot, RegistrationSlot, TransferCall};
-pub use device::{Address, Device, DeviceError, DeviceMemory, DeviceStream, Staging, TimedEvent, WindowMemoryError};
+pub use device::{
+    Address, Device, DeviceError, DeviceGraph, DeviceMemory, DeviceStream, Staging, TimedEvent, WindowMemoryError,
+};
 pub use library::Library;
 pub use nccl_sys::version_text;
 

@@ -182,6 +182,35 @@ pub enum CallKind {
         id: u32,
         comm: u32,
     },
+    /// What `stream` gets from here on is captured into `graph` instead of run, and so is what streams get that wait for it.
+    BeginCapture {
+        graph: u32,
+        stream: u32,
+    },
+    /// Part of the capture of `graph`; left out where the graph is there already, from an earlier run of the job.
+    Captured {
+        graph: u32,
+        call: Box<CallKind>,
+    },
+    /// The capture that began on `stream` is over.
+    EndCapture {
+        graph: u32,
+        stream: u32,
+    },
+    /// Runs a graph, as one piece of work of `stream`.
+    Launch {
+        graph: u32,
+        stream: u32,
+    },
+    /// What the launch with this index does, behind it in a plan: no worker is given such a call.
+    Replayed {
+        launch: u32,
+        call: Box<CallKind>,
+    },
+    /// Destroys a graph.
+    Release {
+        graph: u32,
+    },
     /// A named step begins: traffic of `comm` (if any) counts under `tag`, the clock starts.
     Begin {
         tag: u32,
@@ -192,6 +221,35 @@ pub enum CallKind {
         tag: u32,
         stream: Option<u32>,
     },
+}
+
+impl CallKind {
+    /// What the call means where it stands in a plan: of a replayed call what a graph does, of a captured one nothing.
+    pub fn effect(&self) -> &Self {
+        match self {
+            Self::Replayed { call, .. } => call,
+            other => other,
+        }
+    }
+
+    /// Puts an operation on another stream.
+    pub fn set_stream(&mut self, to: u32) {
+        if let Self::Collective { stream, .. }
+        | Self::Send { stream, .. }
+        | Self::Recv { stream, .. }
+        | Self::Map { stream, .. } = self
+        {
+            *stream = to;
+        }
+    }
+
+    /// The call that a worker makes in the end, captured or not.
+    pub fn inner(&self) -> &Self {
+        match self {
+            Self::Replayed { call, .. } | Self::Captured { call, .. } => call,
+            other => other,
+        }
+    }
 }
 
 /// A buffer that a map reads.

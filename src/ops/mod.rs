@@ -56,6 +56,8 @@ pub enum Kind {
     Comm(CommOp),
     /// Registers memory with a communicator, or ends that.
     Registration(RegistrationOp),
+    /// Runs or ends a graph.
+    Graph(GraphOp),
     /// Not run by this build.
     Later,
 }
@@ -84,6 +86,14 @@ pub enum Host {
 pub enum RegistrationOp {
     Register,
     Deregister,
+}
+
+/// Operations on graphs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum GraphOp {
+    Launch,
+    Release,
 }
 
 /// Operations on communicators.

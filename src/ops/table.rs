@@ -179,7 +179,8 @@ pub static TABLE: &[Op] = &[
     later("put", &["in", "out", "peer", "comm", "groups", "stream", "after", "graph", "error"]),
     later("signal", &["peer", "comm", "groups", "stream", "after", "graph", "error"]),
     later("wait_signal", &["peer", "signals", "comm", "groups", "stream", "after", "graph", "error"]),
-    later("launch", &["graph", "stream", "after"]),
+    op("launch", Kind::Graph(GraphOp::Launch), &["graph", "stream", "after"]),
+    op("release", Kind::Graph(GraphOp::Release), &["graph"]),
     op("register", Kind::Registration(RegistrationOp::Register), &["in", "register", "comm", "groups", "error"]),
     op("deregister", Kind::Registration(RegistrationOp::Deregister), &["in", "comm", "groups", "error"]),
 ];

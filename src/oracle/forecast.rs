@@ -89,12 +89,19 @@ impl Forecast {
         }
         let mut checkpoints = Vec::new();
         let mut by_write = HashMap::new();
+        let lost = plan.overwritten_in_their_launch();
+        let mut unseen = Vec::new();
         for (&(event, write), _) in origins.iter().zip(&reused).filter(|(_, reused)| **reused) {
             let target = plan.events.get(event).and_then(|e| e.writes().get(write).copied().flatten());
-            if let Some(target) = target {
+            if lost.contains(&(event, write)) {
+                unseen.extend(unseen_result(plan, event));
+            } else if let Some(target) = target {
                 by_write.insert((event, write), checkpoints.len());
                 checkpoints.push(Checkpoint { event, write: target });
             }
+        }
+        if !unseen.is_empty() {
+            return Err(unseen);
         }
         // After an abort it is unknown how far the steps before it came.
         let aborted = plan.events.iter().any(|e| matches!(e, Event::Undefined { .. }));
@@ -104,7 +111,11 @@ impl Forecast {
             for (number, write) in writes.into_iter().enumerate().filter_map(|(i, w)| Some((i, w?))) {
                 let Some((at, bytes)) = region_bytes(plan, write.region) else { continue };
                 let len = bytes.end - bytes.start;
-                if at != alloc || len > room || by_write.contains_key(&(event, number)) {
+                if at != alloc
+                    || len > room
+                    || by_write.contains_key(&(event, number))
+                    || lost.contains(&(event, number))
+                {
                     continue;
                 }
                 room -= len;
@@ -150,6 +161,17 @@ impl Forecast {
     pub(crate) fn checkpoint(&self, event: usize, write: usize) -> Option<usize> {
         self.checkpoint_by_write.get(&(event, write)).copied()
     }
+}
+
+/// A result that rounds, and is used and overwritten within one launch.
+fn unseen_result(plan: &Plan, event: usize) -> Option<Diagnostic> {
+    let step = plan.steps.get(plan.events.get(event)?.step() as usize)?;
+    let text = "this result has several right values, is used in its graph and overwritten by the same launch, so that what follows cannot be judged";
+    let mut diagnostic = Diagnostic::new(step.span, text)
+        .help("write it to a buffer that the graph does not write again, or choose values that do not round");
+    diagnostic.label = format!("in {}", step.label);
+    diagnostic.case = plan.case.swept.then(|| plan.case.name.clone());
+    Some(diagnostic)
 }
 
 /// Refuses a case whose searches and checkpoints, which depend on the data, exceed the plan's limits.
@@ -233,7 +255,7 @@ fn fill_unwritten(memory: &mut Memory, from: &[u8]) {
 /// Scalars in device memory: allocation, byte and bits. The worker writes them in stream order, so that a library which
 /// reads a scalar too early finds another value.
 fn device_scalars(plan: &Plan) -> impl Iterator<Item = (usize, u64, &[u8])> {
-    plan.programs.iter().flatten().filter_map(|call| match &call.kind {
+    plan.programs.iter().flatten().filter_map(|call| match call.kind.inner() {
         CallKind::Collective { red: Red::PreMulSum { scalar, device: Some(Ptr::At { alloc, byte }) }, .. } => {
             Some((*alloc as usize, *byte, scalar.as_slice()))
         }

@@ -32,7 +32,7 @@ pub fn assemble(lowered: LoweredProgram, analysis: Analysis) -> Plan {
         configs: comms.configs,
         ids: comms.ids,
         grow_ids: comms.grow_ids,
-        streams: unrolled.streams,
+        streams: unrolled.real_streams,
         null_stream: unrolled.null_stream,
         tags: unrolled.tags,
         cost: Cost::default(),

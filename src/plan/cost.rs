@@ -94,6 +94,12 @@ pub fn check(plan: &Plan, limits: &Limits) -> Result<Cost, Vec<Diagnostic>> {
 }
 
 /// The refusal of a case that is too much work.
+pub fn too_many_calls(span: Span, limits: &Limits) -> Diagnostic {
+    let text = format!("the program makes more than {} calls", limits.calls);
+    Diagnostic::new(span, text).help("fewer rounds, or fewer ranks")
+}
+
+/// A case whose expressions and judging take too many operations.
 pub fn too_much_work(what: &str, span: Span, part: u64, total: u64, limits: &Limits) -> Diagnostic {
     let text = format!(
         "this case takes {} operations to work out and judge: more than the limit of {}",
@@ -349,7 +355,7 @@ fn memory(plan: &Plan) -> Account {
     // Programs travel as messages and are kept on both sides.
     let mut programs = 0u64;
     for call in plan.programs.iter().flatten() {
-        programs = programs.saturating_add(match &call.kind {
+        programs = programs.saturating_add(match call.kind.inner() {
             CallKind::Map { expr, names, .. } => of_map(expr, names.len()),
             _ => 256,
         });

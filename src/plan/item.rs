@@ -77,7 +77,37 @@ pub struct Item {
     pub span: Span,
     /// True if the call is expected to return an error, or may: it has no effect on memory.
     pub fails: bool,
+    pub phase: Phase,
     pub kind: ItemKind,
+}
+
+impl Item {
+    /// True if the call becomes part of a graph.
+    pub fn is_captured(&self) -> bool {
+        self.phase.graph().is_some()
+    }
+}
+
+/// When an item has its effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// When it is called.
+    Eager,
+    /// Not by itself: it becomes part of a graph, an index into [`Program::graphs`] or, once captures are found, the number of
+    /// the rank's graph.
+    Captured(u32),
+    /// In a launch, which stands before it. The index is that of the captured item of the same rank.
+    Replayed(Option<usize>),
+}
+
+impl Phase {
+    /// The graph that the item becomes part of.
+    pub fn graph(self) -> Option<u32> {
+        match self {
+            Self::Captured(graph) => Some(graph),
+            Self::Eager | Self::Replayed(_) => None,
+        }
+    }
 }
 
 /// The kinds of items.
@@ -105,6 +135,8 @@ pub enum ItemKind {
     RegistrationPoint(RegistrationPoint),
     /// A call that touches no memory.
     Call(CallKind),
+    /// So many calls that are captured. What they are is known where a launch makes them.
+    Captured { calls: usize, stream: u32 },
 }
 
 /// A place in a rank's program that matters to registrations.
@@ -128,7 +160,11 @@ impl ItemKind {
         match self {
             Self::Op(op) => op.writes(),
             Self::AllGatherV { output, .. } | Self::Declare { output, .. } => std::slice::from_ref(output),
-            Self::Register { .. } | Self::Deregister { .. } | Self::RegistrationPoint(_) | Self::Call(_) => &[],
+            Self::Register { .. }
+            | Self::Deregister { .. }
+            | Self::RegistrationPoint(_)
+            | Self::Call(_)
+            | Self::Captured { .. } => &[],
         }
     }
 
@@ -141,6 +177,7 @@ impl ItemKind {
             | Self::Register { .. }
             | Self::Deregister { .. }
             | Self::RegistrationPoint(_)
+            | Self::Captured { .. }
             | Self::Call(_) => None,
         }
     }
@@ -155,7 +192,14 @@ pub struct Program {
     pub comms: Comms,
     pub steps: Vec<PlanStep>,
     pub tags: Vec<String>,
+    /// The streams of every rank, and behind them those that stand for the further streams of graphs.
     pub streams: u32,
+    /// The streams that a rank really has.
+    pub real_streams: u32,
+    /// Their names, as far as steps name them.
+    pub stream_names: Vec<String>,
+    /// The names of graphs.
+    pub graphs: Vec<String>,
     /// Which of them is the null stream, if one is.
     pub null_stream: Option<u32>,
     pub items: Vec<Vec<Item>>,
@@ -168,6 +212,11 @@ pub struct Program {
 }
 
 impl Program {
+    /// A stream's name.
+    pub fn stream_name(&self, stream: u32) -> &str {
+        self.stream_names.get(stream as usize).map_or("?", String::as_str)
+    }
+
     /// True if the file says that something may go wrong: misuse then runs, watched, instead of being refused.
     pub fn lenient(&self) -> bool {
         lenient(&self.case)

@@ -1,6 +1,6 @@
 //! Items to calls: every operation gets its memory, and becomes a call with pointers and NCCL's counts.
 use super::eval::ranks;
-use super::item::{BufferSlice, Item, ItemKind, Open, Program};
+use super::item::{BufferSlice, Item, ItemKind, Open, Phase, Program};
 use super::place::PlacedBuffers;
 use super::rank_op::{Placed, RankCollective, RankMap, RankMessage, RankOp, Size};
 use super::registration::Registrations;
@@ -71,6 +71,12 @@ struct Lowering {
     taken: HashMap<(BufId, usize), Span>,
     /// By rank: the indices of the `GroupStart`s that are open.
     open_groups: Vec<Vec<usize>>,
+    /// What the item at hand has its effect by.
+    phase: Phase,
+    /// By rank, then captured item: its first call and its stream, until a launch has said what its calls are.
+    captured: Vec<HashMap<usize, (usize, u32)>>,
+    /// By rank: the latest launch.
+    launches: Vec<u32>,
     lenient: bool,
     /// What the key `register` asks for.
     wanted: registration::Wanted,
@@ -100,6 +106,9 @@ pub fn lower(unrolled: Program, placed: PlacedBuffers) -> Result<LoweredProgram,
         scrap: vec![None; n],
         taken: HashMap::new(),
         open_groups: vec![Vec::new(); n],
+        phase: Phase::Eager,
+        captured: vec![HashMap::new(); n],
+        launches: vec![0; n],
         lenient,
         wanted: registration::Wanted::default(),
     };
@@ -127,6 +136,8 @@ impl Lowering {
         let lowered = &mut self.lowered;
         let index = lowered.programs[rank].len();
         match kind {
+            // Captured calls have no effect that a group could put off.
+            _ if matches!(self.phase, Phase::Captured(_)) => {}
             CallKind::GroupStart => self.open_groups[rank].push(index),
             CallKind::GroupEnd => {
                 let start = self.open_groups[rank].pop();
@@ -137,6 +148,14 @@ impl Lowering {
             _ => {}
         }
         lowered.ends[rank].push(index as u32);
+        if let CallKind::Launch { .. } = kind {
+            self.launches[rank] = index as u32;
+        }
+        let kind = match self.phase {
+            Phase::Eager => kind,
+            Phase::Captured(graph) => CallKind::Captured { graph, call: Box::new(kind) },
+            Phase::Replayed(_) => CallKind::Replayed { launch: self.launches[rank], call: Box::new(kind) },
+        };
         lowered.programs[rank].push(Call { step, tolerate, kind });
         lowered.ops[rank].push(op);
     }
@@ -150,7 +169,16 @@ impl Lowering {
     fn item(&mut self, at: (usize, usize), item: Item) -> Result<(), Diagnostic> {
         let (rank, step) = (at.0, item.step);
         let tolerate = item.fails || self.tolerated(step, rank);
+        let first = self.lowered.programs[rank].len();
+        self.phase = item.phase;
         match item.kind {
+            ItemKind::Captured { calls, stream } => {
+                self.captured[rank].insert(at.1, (first, stream));
+                for _ in 0..calls {
+                    self.push(rank, step, tolerate, CallKind::GroupStart, None);
+                }
+                return Ok(());
+            }
             ItemKind::Call(kind) => self.push(rank, step, tolerate, kind, None),
             ItemKind::Declare { .. } => {}
             ItemKind::RegistrationPoint(point) => self.registration_point(rank, step, point),
@@ -166,7 +194,23 @@ impl Lowering {
                 self.all_gather_v(at, &item, (comm, rank), (input, pieces, output), stream)?;
             }
         }
+        if let Phase::Replayed(Some(captured)) = item.phase {
+            self.say_captured(rank, captured, first);
+        }
         Ok(())
+    }
+
+    /// The calls of a captured item are those of its first launch, which stand from `first` on, on the stream that is captured.
+    fn say_captured(&mut self, rank: usize, captured: usize, first: usize) {
+        let Some((at, stream)) = self.captured[rank].remove(&captured) else { return };
+        let program = &mut self.lowered.programs[rank];
+        let calls: Vec<CallKind> = program[first..].iter().map(|call| call.kind.effect().clone()).collect();
+        for (place, kind) in program[at..].iter_mut().zip(calls) {
+            if let CallKind::Captured { call, .. } = &mut place.kind {
+                **call = kind;
+                call.set_stream(stream);
+            }
+        }
     }
 
     fn tolerated(&self, step: StepId, rank: usize) -> bool {

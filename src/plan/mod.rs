@@ -1,7 +1,7 @@
 //! Case to plan: buffers and where they lie, communicators, every rank's calls, what each call means, what can be
 //! foreseen, and how much memory it takes.
 //!
-//! The way of a case: `unroll` turns steps into every rank's items; `resolve` finds counts and types; `place`
+//! The way of a case: `unroll` turns steps into every rank's items; `graphs` puts what each launch does behind it; `resolve` finds counts and types; `place`
 //! lays buffers into allocations; `lower` makes calls with pointers; `race` refuses unordered use; `deadlock` simulates the
 //! program, which gives the order of events and says whether it can hang; `inputs` and `expect` check what is given and
 //! expected against what there is; `cost` says what it all takes.
@@ -13,6 +13,7 @@ mod deadlock;
 mod eval;
 pub(crate) mod expect;
 pub(crate) mod expr_fill;
+pub(crate) mod graphs;
 pub(crate) mod inputs;
 mod item;
 mod lower;
@@ -143,6 +144,7 @@ impl Default for Limits {
 /// Every mistake that needs counts, communicators or the order of calls to be seen.
 pub fn plan(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> {
     let mut program = unroll::unroll(case, limits)?;
+    graphs::expand(&mut program, limits)?;
     let sizes = resolve::resolve(&mut program)?;
     let placed = place::place(&program, sizes, limits)?;
     let lowered = lower::lower(program, placed)?;

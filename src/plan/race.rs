@@ -84,7 +84,7 @@ fn check_rank(lowered: &LoweredProgram, rank: usize) -> Vec<Diagnostic> {
     // Calls that will be enqueued together.
     let mut batch = Vec::new();
     for (index, call) in lowered.programs[rank].iter().enumerate() {
-        match &call.kind {
+        match call.kind.effect() {
             CallKind::After { stream, on } => {
                 for other in on {
                     let seen = state.passed(*other as usize);
@@ -103,7 +103,7 @@ fn check_rank(lowered: &LoweredProgram, rank: usize) -> Vec<Diagnostic> {
         }
         batch.extend(lowered.op((rank, index)).map(|op| (call.step, op)));
         if lowered.ends[rank][index] as usize == index {
-            state.enqueue(&batch, matches!(call.kind, CallKind::GroupEnd));
+            state.enqueue(&batch, matches!(call.kind.effect(), CallKind::GroupEnd));
             batch.clear();
         }
     }

@@ -305,6 +305,7 @@ impl Resolver<'_> {
             | ItemKind::Register { .. }
             | ItemKind::Deregister { .. }
             | ItemKind::RegistrationPoint(_)
+            | ItemKind::Captured { .. }
             | ItemKind::Call(_) => Ok(true),
             ItemKind::Op(RankOp::Recv(message)) => {
                 let sent = self.meets.get(&at).and_then(|(r, i)| match &p.items[*r][*i].kind {
@@ -519,6 +520,7 @@ impl Resolver<'_> {
             | ItemKind::Register { .. }
             | ItemKind::Deregister { .. }
             | ItemKind::RegistrationPoint(_)
+            | ItemKind::Captured { .. }
             | ItemKind::Call(_) => None,
         }
     }

@@ -167,7 +167,7 @@ impl Simulation<'_> {
         let lowered = self.lowered;
         while let Some(call) = lowered.programs[rank].get(self.ranks[rank].cursor) {
             let index = self.ranks[rank].cursor;
-            match &call.kind {
+            match call.kind.effect() {
                 CallKind::GroupStart => match &mut self.ranks[rank].group {
                     Some((depth, _)) => *depth += 1,
                     None => self.ranks[rank].group = Some((1, Vec::new())),

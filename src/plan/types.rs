@@ -1,6 +1,6 @@
 //! What a plan is.
 pub use super::rank_op::{Placed, RankCollective, RankMap, RankMessage};
-use crate::job::Call;
+use crate::job::{Call, CallKind};
 use crate::num::DType;
 use crate::ops::Collective;
 use crate::scenario::{Case, ConfigValue, Span};
@@ -66,6 +66,15 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The launch that makes a replayed call of a rank's program: its index and its stream. `None` for any other call.
+    pub fn launch_of(program: &[Call], call: u32) -> Option<(u32, u32)> {
+        let CallKind::Replayed { launch, .. } = program.get(call as usize)?.kind else { return None };
+        match program.get(launch as usize)?.kind {
+            CallKind::Launch { stream, .. } => Some((launch, stream)),
+            _ => None,
+        }
+    }
+
     /// Ranks that take part, the idle ones of a larger world too.
     pub fn ranks(&self) -> usize {
         self.programs.len()

@@ -2,12 +2,12 @@
 use super::comms::{Comms, Named};
 use super::cost;
 use super::eval::{Names, Ranked, among};
-use super::item::{Item, ItemKind, Name, Program, RegistrationPoint};
+use super::item::{Item, ItemKind, Name, Phase, Program, RegistrationPoint};
 use super::types::{BufId, CommId, PlanStep, StepId};
 use super::{Limits, order};
 use crate::job::CallKind;
 use crate::num::DType;
-use crate::ops::{CommOp, Composite, Kind};
+use crate::ops::{CommOp, Composite, GraphOp, Kind};
 use crate::scenario::{Case, Diagnostic, Expr, Ranks, Span, Spanned, Step, StepComm, StepError};
 use nccl_sys::ncclResult_t;
 use std::collections::HashMap;
@@ -19,7 +19,7 @@ mod registration;
 mod weigh;
 
 /// Streams of a program, `main` among them: each rank has all of them, and an order is kept between every two.
-const MAX_STREAMS: u32 = 256;
+pub const MAX_STREAMS: u32 = 256;
 /// The name of CUDA's null stream; all other names are of streams that are made.
 const NULL_STREAM: &str = "default";
 
@@ -37,6 +37,8 @@ struct Unroll<'a> {
     bytes: u64,
     /// True if the program registers memory.
     registers: bool,
+    /// The graph that the items of the step at hand become part of.
+    phase: Phase,
     /// Expressions of maps, by their step.
     exprs: HashMap<*const Step, Arc<Expr>>,
 }
@@ -71,6 +73,9 @@ pub fn unroll(case: &Arc<Case>, limits: &Limits) -> Result<Program, Vec<Diagnost
         steps: Vec::new(),
         tags: Vec::new(),
         streams: 1,
+        real_streams: 1,
+        stream_names: vec!["main".to_owned()],
+        graphs: Vec::new(),
         null_stream: None,
         items: vec![Vec::new(); n],
         order: Vec::new(),
@@ -90,6 +95,7 @@ pub fn unroll(case: &Arc<Case>, limits: &Limits) -> Result<Program, Vec<Diagnost
         work: 0,
         bytes: 0,
         registers: registration::registers(case.registers_buffers(), &case.steps),
+        phase: Phase::Eager,
         exprs: HashMap::new(),
     };
     for (index, def) in case.inputs.iter().enumerate() {
@@ -160,8 +166,7 @@ impl<'a> Unroll<'a> {
         if self.calls <= self.limits.calls {
             return Ok(());
         }
-        let text = format!("the program makes more than {} calls", self.limits.calls);
-        Err(Diagnostic::new(span, text).help("fewer rounds, or fewer ranks"))
+        Err(cost::too_many_calls(span, self.limits))
     }
 
     /// Counts the operations of evaluating a step's numbers on this many ranks.
@@ -194,7 +199,11 @@ impl<'a> Unroll<'a> {
         let n = self.program.n;
         let local = matches!(
             step.op.kind,
-            Kind::Host(_) | Kind::Group | Kind::Loop | Kind::Comm(CommOp::Init | CommOp::Split | CommOp::Shrink)
+            Kind::Host(_)
+                | Kind::Group
+                | Kind::Loop
+                | Kind::Graph(_)
+                | Kind::Comm(CommOp::Init | CommOp::Split | CommOp::Shrink)
         );
         let named: Named = match &step.comm {
             // Only steps that use a communicator need the one of the world.
@@ -263,12 +272,15 @@ impl<'a> Unroll<'a> {
 
     fn push(&mut self, world: usize, step: StepId, span: Span, fails: bool, kind: ItemKind) {
         self.program.order.push((world, self.program.items[world].len()));
-        self.program.items[world].push(Item { step, span, fails, kind });
+        self.program.items[world].push(Item { step, span, fails, phase: self.phase, kind });
     }
 
     fn stream(&mut self, name: &str) -> u32 {
         let next = self.stream_ids.len() as u32;
         let id = *self.stream_ids.entry(name.to_owned()).or_insert(next);
+        if id == next {
+            self.program.stream_names.push(name.to_owned());
+        }
         self.program.streams = self.program.streams.max(self.stream_ids.len() as u32);
         if name == NULL_STREAM {
             self.program.null_stream = Some(id);
@@ -287,6 +299,10 @@ impl<'a> Unroll<'a> {
         let members = self.members(step, position.t)?;
         let before = self.registration_step(step);
         let id = self.begin(step, position);
+        self.phase = match &step.graph {
+            Some(graph) if !matches!(step.op.kind, Kind::Graph(_)) => Phase::Captured(self.graph(&graph.value)),
+            _ => Phase::Eager,
+        };
         self.errors(step, id, &members)?;
         self.check_standing(step, id, &members)?;
         let tag = step.name.as_ref().map(|name| self.tag(&name.value));
@@ -298,7 +314,13 @@ impl<'a> Unroll<'a> {
         if let Some(tag) = tag {
             let speaks = !matches!(
                 step.op.kind,
-                Kind::Map | Kind::Host(_) | Kind::Loop | Kind::Group | Kind::Comm(_) | Kind::Registration(_)
+                Kind::Map
+                    | Kind::Host(_)
+                    | Kind::Loop
+                    | Kind::Group
+                    | Kind::Comm(_)
+                    | Kind::Registration(_)
+                    | Kind::Graph(_)
             );
             for member in &members {
                 let comm = speaks.then_some(member.comm as u32);
@@ -321,12 +343,16 @@ impl<'a> Unroll<'a> {
             Kind::Loop => self.steps(&step.steps, &position.path, position.t)?,
             Kind::Group => self.group(step, id, position, &members)?,
             Kind::Comm(op) => self.comm_step(step, *op, (before, id), position, &members)?,
+            Kind::Graph(op) => self.graph_step(step, *op, id, &members, stream)?,
             _ => {
                 self.count(members.len(), step.span)?;
                 for member in &members {
                     self.rank_items(step, id, member, stream)?;
                 }
             }
+        }
+        if matches!(step.op.kind, Kind::Loop | Kind::Group) {
+            self.phase = Phase::Eager;
         }
         if let Some(tag) = tag {
             let host = matches!(
@@ -400,13 +426,55 @@ impl<'a> Unroll<'a> {
             for item in &mut self.program.items[world][from..] {
                 item.fails |= fails;
             }
-            let item = |kind| Item { step: id, span: step.span, fails, kind: ItemKind::Call(kind) };
+            // In a group all steps are captured into one graph, or none is.
+            let mut phases = self.program.items[world][from..].iter().map(|item| (item.phase, item.span));
+            let (phase, _) = phases.next().unwrap_or((Phase::Eager, step.span));
+            if let Some((_, other)) = phases.find(|(other, _)| *other != phase).filter(|_| !fails) {
+                let text = "the steps of a group are captured into one graph, or none of them is";
+                return Err(Diagnostic::new(other, text)
+                    .related(step.span, "the group")
+                    .help("write `graph` on the group, so that it holds for all its steps"));
+            }
+            let item = |kind| Item { step: id, span: step.span, fails, phase, kind: ItemKind::Call(kind) };
             self.program.items[world].insert(from, item(CallKind::GroupStart));
             self.program.items[world].push(item(CallKind::GroupEnd));
             self.count(2, step.span)?;
         }
         self.program.units[id as usize..].fill(id);
         order::restore(&mut self.program.order, mark, &self.program.items, &starts);
+        Ok(())
+    }
+
+    /// The number of a graph's name.
+    fn graph(&mut self, name: &str) -> u32 {
+        let graphs = &mut self.program.graphs;
+        let found = graphs.iter().position(|known| known == name);
+        found.unwrap_or_else(|| {
+            graphs.push(name.to_owned());
+            graphs.len() - 1
+        }) as u32
+    }
+
+    fn graph_step(
+        &mut self,
+        step: &Step,
+        op: GraphOp,
+        id: StepId,
+        members: &[Member<'a>],
+        stream: u32,
+    ) -> Result<(), Diagnostic> {
+        let Some(name) = &step.graph else {
+            return Err(Diagnostic::new(step.span, format!("`{}` needs `graph`", step.op.name)));
+        };
+        let graph = self.graph(&name.value);
+        self.count(members.len(), step.span)?;
+        for member in members {
+            let kind = match op {
+                GraphOp::Launch => CallKind::Launch { graph, stream },
+                GraphOp::Release => CallKind::Release { graph },
+            };
+            self.push(member.world, id, step.span, false, ItemKind::Call(kind));
+        }
         Ok(())
     }
 

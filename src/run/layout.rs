@@ -68,9 +68,10 @@ pub fn job(plan: &Plan, initial: &[Vec<u8>], checkpoints: &[Write]) -> (Job, Cal
         let bytes = if from == Ptr::Null { 0 } else { bytes };
         specs.push(CheckpointSpec { rank: region.rank as u32, bytes, at: place(bytes) });
         let step = plan.programs[region.rank].get(write.after as usize).map_or(0, |call| call.step);
-        let kind = CallKind::Checkpoint { from, bytes, index: index as u32, stream: write.stream };
+        let (after, stream) = place_of_copy(&plan.programs[region.rank], write);
+        let kind = CallKind::Checkpoint { from, bytes, index: index as u32, stream };
         if from != Ptr::Null {
-            inserts[region.rank].push((write.after, Call { step, tolerate: false, kind }));
+            inserts[region.rank].push((after, Call { step, tolerate: false, kind }));
         }
     }
     let (programs, map) = plan.programs.iter().zip(inserts).map(|(program, inserts)| insert(program, inserts)).unzip();
@@ -98,14 +99,24 @@ pub fn job(plan: &Plan, initial: &[Vec<u8>], checkpoints: &[Write]) -> (Job, Cal
     (job, CallMap(map))
 }
 
-/// A program with calls put in after the calls they name, and where each came from.
+/// The call behind which a copy is taken, and its stream. What a graph writes is copied behind the launch.
+fn place_of_copy(program: &[Call], write: &Write) -> (u32, u32) {
+    match Plan::launch_of(program, write.after) {
+        Some((launch, stream)) => (launch, stream),
+        None => (write.after, write.stream),
+    }
+}
+
+/// A worker's program: without what launches do, and with calls put in after the calls they name; and where each came from.
 fn insert(program: &[Call], mut inserts: Vec<(u32, Call)>) -> (Vec<Call>, Vec<u32>) {
     inserts.sort_by_key(|(after, _)| *after);
     let mut inserts = inserts.into_iter().peekable();
     let (mut calls, mut map) = (Vec::new(), Vec::new());
     for (index, call) in program.iter().enumerate() {
-        calls.push(call.clone());
-        map.push(index as u32);
+        if !matches!(call.kind, CallKind::Replayed { .. }) {
+            calls.push(call.clone());
+            map.push(index as u32);
+        }
         while let Some((_, call)) = inserts.next_if(|(after, _)| *after as usize == index) {
             calls.push(call);
             map.push(index as u32);

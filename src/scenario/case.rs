@@ -524,6 +524,8 @@ pub struct Step {
     pub stream: String,
     /// Streams whose earlier work the step waits for.
     pub after: Vec<Spanned<String>>,
+    /// The graph into which the step is captured, or which it launches or releases.
+    pub graph: Option<Spanned<String>>,
     /// Number of rounds; the default is 1.
     pub times: Option<NumberByRank>,
     /// Codes that the call must return, by rank of the communicator.

@@ -156,7 +156,7 @@ pub static KEYS: &[Key] = &[
     default_key("null_pointers", &[Step], "pass null for pointers that the call must not look at"),
     default_key("stream", &[Step], "the stream it runs on, default main"),
     key("after", &[Step], "streams whose work so far it waits for"),
-    default_key("graph", &[Step], "captured into this graph instead of run"),
+    default_key("graph", &[Step], "the graph: captured into it instead of run, or launched or released"),
     key("times", &[Step], "so often in a row; t is the round"),
     key("name", &[Step], "for assert"),
     key("error", &[Step], "the call returns this and writes nothing"),

@@ -140,7 +140,7 @@ fn only_nccl_calls(reader: &mut PointReader<'_>, op: &Op, span: Span) {
         K::Map => "a map is no NCCL call",
         K::Registration(_) => "memory is registered outside of groups",
         K::Loop => "a loop is no NCCL call",
-        K::Host(_) => "it is no NCCL call",
+        K::Host(_) | K::Graph(_) => "it is no NCCL call",
     };
     let d = Diagnostic::new(span, format!("`{}` cannot stand in a group", op.name)).label(why);
     reader.report(d.help("move it before or behind the group"));
@@ -202,6 +202,7 @@ impl<'t> StepReader<'t, '_> {
                 .unwrap_or(false),
             stream: "main".to_owned(),
             after: self.after(reader),
+            graph: self.graph(reader),
             times: self.num(reader, "times", NumberKind::Natural),
             error: self.own_entry("error").and_then(|e| step_error(reader, &e.value)),
             peer: self.num(reader, "peer", NumberKind::Whole),
@@ -242,7 +243,6 @@ impl<'t> StepReader<'t, '_> {
         }
         self.read_streams(reader, &mut step);
         self.check_after(reader, &step);
-        self.check_unsupported_keys(reader);
         self.check_required_keys(reader, &step);
         if nests {
             self.read_inner_steps(reader, &mut step);
@@ -420,16 +420,16 @@ impl<'t> StepReader<'t, '_> {
         }
     }
 
-    /// Reports keys that are not yet supported.
-    fn check_unsupported_keys(&self, reader: &mut PointReader<'_>) {
+    /// The graph that the step is captured into, or that a `launch` or a `release` is for.
+    fn graph(&self, reader: &mut PointReader<'_>) -> Option<Spanned<String>> {
         if self.op.missing.is_some() {
-            return;
+            return None;
         }
-        if let Some(e) = self.entry_or_default(reader, "graph")
-            && reader.text("graph", &e.value).is_some()
-        {
-            reader.report(Diagnostic::new(e.key_span, "`graph` is not yet supported"));
+        let name = self.entry_or_default(reader, "graph").and_then(|e| reader.text("graph", &e.value))?;
+        if let Some((message, help)) = bad_name(&name.value) {
+            reader.report(Diagnostic::new(name.span, message).help(help));
         }
+        Some(name)
     }
 
     fn check_required_keys(&self, reader: &mut PointReader<'_>, step: &Step) {
@@ -445,6 +445,7 @@ impl<'t> StepReader<'t, '_> {
             K::Host(Host::Sleep) => vec!["seconds"],
             K::Registration(RegistrationOp::Register) => vec!["register"],
             K::Group | K::Loop => vec!["steps"],
+            K::Graph(_) if step.graph.is_none() => vec!["graph"],
             _ => vec![],
         };
         if !self.short && self.op.missing.is_none() {

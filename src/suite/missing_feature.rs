@@ -20,7 +20,7 @@ pub fn missing_feature(plan: &Plan, machine: &Machine) -> Option<String> {
     let grouped: &[_] = if plan.case.placement == Placement::OneThread { &GROUP } else { &[] };
     let always = grouped.iter().chain(&["ncclCommDestroy"]).copied().find(|name| !has(name));
     let calls = plan.prelude.iter().chain(&plan.programs).flatten();
-    let mut kinds = calls.map(|call| &call.kind);
+    let mut kinds = calls.map(|call| call.kind.inner());
     always.map(|name| function(name, machine)).or_else(|| {
         kinds.find_map(|kind| {
             let missing = needs(kind, &has).into_iter().find(|name| !has(name));

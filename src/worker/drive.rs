@@ -122,6 +122,13 @@ fn is_nccl(kind: &CallKind) -> bool {
         Register { .. } | Deregister { .. } => true,
         Shrink { .. } | Grow { .. } => true,
         Map { .. }
+        // one thread drives no graphs
+        | BeginCapture { .. }
+        | Captured { .. }
+        | EndCapture { .. }
+        | Launch { .. }
+        | Replayed { .. }
+        | Release { .. }
         | Checkpoint { .. }
         | After { .. }
         | Wait { .. }

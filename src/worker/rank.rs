@@ -1,6 +1,7 @@
 //! One rank's calls on the backend: communicators, memory, the program, and the images at its end.
 mod clock;
 mod communicators;
+mod graphs;
 mod queries;
 pub(super) mod registrations;
 mod tags;
@@ -11,6 +12,7 @@ use crate::backend::cuda::OUT_OF_MEMORY;
 use crate::backend::{Address, CallError, CollectiveCall, CommHandle, CommSlot, DeviceError, Staging, TransferCall};
 use crate::job::arena::{Outside, Step};
 use crate::job::{Call, CallKind, Figure, Job, NOT_NCCL, Ptr, RankEnd, Red};
+pub use graphs::GraphMaps;
 use nccl_sys::{ncclRedOp_t, ncclResult_t};
 use std::collections::BTreeSet;
 use std::sync::{Arc, MutexGuard};
@@ -57,7 +59,7 @@ fn no_staging() -> Halt {
 }
 
 /// Bytes of host memory that a call's copies need.
-fn staged(kind: &CallKind) -> u64 {
+pub(super) fn staged(kind: &CallKind) -> u64 {
     let CallKind::Map { reads, count, dtype, .. } = kind else { return 0 };
     let bytes = |count: u64, size: usize| count.saturating_mul(size as u64);
     Staging::need(reads.iter().map(|read| bytes(read.count, read.dtype.size())), bytes(*count, dtype.size()))
@@ -138,6 +140,7 @@ impl<'a> Rank<'a> {
             let copies = session.checkpoints[self.rank].iter().map(|&index| job.checkpoints[index as usize].bytes);
             let image = images.chain(copies).max().unwrap_or(0);
             self.state.staging = Some(device.staging(maps, image)?);
+            self.prepare_graphs()?;
         }
         self.fill()?;
         self.run.step(self.rank, Step::Opening(after + 1));
@@ -225,7 +228,13 @@ impl<'a> Rank<'a> {
                 self.group_ended()?;
                 Ok(done?)
             }
-            CallKind::Map { .. } => self.map(index, kind),
+            CallKind::Map { .. } => self.map(index, kind, false),
+            CallKind::BeginCapture { .. }
+            | CallKind::Captured { .. }
+            | CallKind::EndCapture { .. }
+            | CallKind::Launch { .. }
+            | CallKind::Release { .. }
+            | CallKind::Replayed { .. } => self.graph_call(index, kind),
             CallKind::Checkpoint { from, bytes, index, stream } => {
                 let find = self.state.shadows.binary_search_by_key(index, |(i, _)| *i);
                 let (_, shadow) =
@@ -296,7 +305,7 @@ impl<'a> Rank<'a> {
         }
     }
 
-    fn map(&mut self, index: u32, kind: &CallKind) -> Result<(), Halt> {
+    fn map(&mut self, index: u32, kind: &CallKind, captured: bool) -> Result<(), Halt> {
         let CallKind::Map { expr, names, reads, out, count, dtype, stream } = kind else { return Ok(()) };
         let bytes = |count: u64, size: usize| count.checked_mul(size as u64).ok_or_else(|| garbled("length"));
         let out_len = bytes(*count, dtype.size())?;
@@ -308,7 +317,7 @@ impl<'a> Rank<'a> {
         }
         let (expr, names, count, dtype) = (expr.clone(), names.clone(), *count, *dtype);
         let reads: Vec<_> = reads.iter().map(|r| (r.name.clone(), r.dtype)).collect();
-        let (rank, run) = (self.rank, self.run.clone());
+        let (rank, run) = (self.rank, self.reporter(captured));
         let compute = move |inputs: &[Vec<u8>]| match map::all(&expr, &names, &reads, inputs, count, dtype) {
             Ok(bytes) => Some(bytes),
             Err(error) => {
@@ -316,9 +325,9 @@ impl<'a> Rank<'a> {
                 None
             }
         };
-        let RankState { streams, staging, .. } = &mut *self.state;
+        let RankState { streams, staging, graph_maps, .. } = &mut *self.state;
         let stream = streams.get(*stream as usize).ok_or_else(|| garbled("stream"))?;
-        let staging = staging.as_mut().ok_or_else(no_staging)?;
+        let staging = if captured { graph_maps.staging() } else { staging.as_mut() }.ok_or_else(no_staging)?;
         Ok(stream.map(inputs, out, out_len, Box::new(compute), staging)?)
     }
 

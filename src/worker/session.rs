@@ -1,15 +1,16 @@
 //! What a worker keeps of a job between its runs, and the state of one run that its rank threads share.
 use super::barrier::Barrier;
 use super::grow_ids::{GrowIds, given_id, id_bytes};
+use super::rank::GraphMaps;
 use super::rank::Halt;
 use super::rank::registrations::Registered;
 use super::watch;
-use crate::backend::{Backend, CallError, CommSlot, DeviceMemory, DeviceStream, Staging};
+use crate::backend::{Backend, CallError, CommSlot, DeviceGraph, DeviceMemory, DeviceStream, Staging};
 use crate::job::arena::{Mapping, Step};
 use crate::job::wire;
 use crate::job::{Answers, CallKind, Id, Job, RankEnd, RankReport, Reply, Report};
 use nccl_sys::ncclUniqueId;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -18,6 +19,10 @@ use std::time::{Duration, Instant};
 /// One rank's communicators, streams and memory, from the job's start to its end.
 #[derive(Default)]
 pub struct RankState {
+    /// Graphs by their numbers. They go before what they use.
+    pub graphs: BTreeMap<u32, DeviceGraph>,
+    /// Host memory of the maps of graphs, and the run to which they report.
+    pub graph_maps: GraphMaps,
     /// By communicator index; null handles where the rank has none.
     pub comms: Vec<CommSlot>,
     /// By stream index.

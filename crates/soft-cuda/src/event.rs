@@ -1,4 +1,5 @@
 //! Events: points in a stream that other streams and hosts wait for.
+use crate::capture::CapturedRecord;
 use crate::device::{Condition, DeviceState, Waiter, host_wait, lock};
 use crate::stream::Stream;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -51,30 +52,49 @@ impl Condition for Marker {
     }
 }
 
+/// The last record of an event.
+#[derive(Clone)]
+pub(crate) enum LastRecord {
+    /// Of a stream.
+    Marker(Arc<Marker>),
+    /// Of a capture: it is reached in each launch, and never by itself.
+    Captured(CapturedRecord),
+}
+
 /// A point in a stream. Never recorded, it counts as reached.
 #[derive(Clone, Default)]
-pub struct Event(Arc<Mutex<Option<Arc<Marker>>>>);
+pub struct Event(Arc<Mutex<Option<LastRecord>>>);
 
 impl Event {
     /// An event that was never recorded.
     pub fn new() -> Event {
         Self::default()
     }
-    pub(crate) fn last(&self) -> Option<Arc<Marker>> {
+    pub(crate) fn last(&self) -> Option<LastRecord> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
-    pub(crate) fn set(&self, marker: Arc<Marker>) {
-        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(marker);
+    pub(crate) fn set(&self, record: LastRecord) {
+        *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some(record);
+    }
+    fn marker(&self) -> Option<Arc<Marker>> {
+        match self.last()? {
+            LastRecord::Marker(marker) => Some(marker),
+            LastRecord::Captured(_) => None,
+        }
+    }
+    /// True if its last record is part of a capture, so that nothing can be asked of it.
+    pub fn is_captured(&self) -> bool {
+        matches!(self.last(), Some(LastRecord::Captured(_)))
     }
     /// True if the last record has been reached.
     pub fn query(&self) -> bool {
         crate::lazy::begin_held();
         let _state = lock();
-        self.last().is_none_or(|m| m.met())
+        self.marker().is_none_or(|m| m.met())
     }
     /// The host waits until the last record has been reached.
     pub fn synchronize(&self) {
-        if let Some(marker) = self.last() {
+        if let Some(marker) = self.marker() {
             host_wait(&*marker, None);
         }
     }

@@ -1,20 +1,24 @@
-//! A CUDA-like device on the host: memory, asynchronous streams, events. Work runs in stream order on a small fixed
+//! A CUDA-like device on the host: memory, asynchronous streams, events, captured graphs. Work runs in stream order on a small fixed
 //! number of executor threads; host threads wait by blocking. [`activity`] and [`set_idle_hook`] let a watcher prove that
 //! nothing can move any more.
 #![deny(unsafe_code)]
 
+mod capture;
 mod current;
 mod device;
 mod event;
 mod executor;
+mod graph;
 mod lazy;
 pub mod memory;
 mod pool;
 mod stream;
 
+pub use capture::{CaptureError, CaptureMode, CaptureStatus};
 pub use current::{current, set_current};
 pub use device::{Activity, activity, set_idle_hook, wake_hosts};
 pub use event::Event;
+pub use graph::{Graph, GraphExec, HostNode, LaunchNode, Start};
 pub use lazy::{begin_held, set_lazy};
 pub use memory::OutOfMemory;
 pub use stream::{Done, Stream};

@@ -1,8 +1,10 @@
 //! Streams: queues of work that runs in order.
 #![allow(unsafe_code)] // asynchronous copies between raw addresses
 
+use crate::capture::{CaptureError, CapturedRecord, Part};
 use crate::device::{Condition, DeviceState, Waiter, host_wait, lock};
-use crate::event::{Event, Marker};
+use crate::event::{Event, LastRecord, Marker};
+use crate::graph::{HostNode, LaunchNode, Node, Start};
 use crate::{executor, lazy, pool};
 use std::collections::{BTreeMap, VecDeque};
 use std::ffi::c_void;
@@ -19,6 +21,8 @@ struct Inner {
     null: bool,
     /// Locked only while the device's lock is held.
     queue: Mutex<Queue>,
+    /// The capture that its work becomes a part of.
+    part: Mutex<Option<Part>>,
 }
 
 /// A stream's queue and how far it is.
@@ -46,11 +50,12 @@ struct DelayedWork {
 pub(crate) enum Item {
     Copy(Copying),
     Host(Box<dyn FnOnce() + Send>),
-    Launch(Box<dyn FnOnce(Done) + Send>),
+    Launch(Start),
     Record(Arc<Marker>),
     Wait(Arc<Marker>),
 }
 
+#[derive(Clone, Copy)]
 pub(crate) struct Copying {
     dst: *mut u8,
     src: *const u8,
@@ -59,6 +64,8 @@ pub(crate) struct Copying {
 
 // SAFETY: the addresses are only used by `run`, under the promise of `Stream::copy`'s caller.
 unsafe impl Send for Copying {}
+// SAFETY: as above; a graph only makes copies of it.
+unsafe impl Sync for Copying {}
 
 impl Copying {
     pub fn run(self) {
@@ -100,7 +107,7 @@ impl Stream {
 
     fn make(null: bool) -> Stream {
         let id = NEXT.fetch_add(1, Ordering::Relaxed);
-        let inner = Arc::new(Inner { id, null, queue: Mutex::default() });
+        let inner = Arc::new(Inner { id, null, queue: Mutex::default(), part: Mutex::default() });
         STREAMS.write().unwrap_or_else(PoisonError::into_inner).insert(id, Arc::downgrade(&inner));
         Stream(inner)
     }
@@ -128,40 +135,114 @@ impl Stream {
     /// Copies in stream order; the ranges may overlap.
     ///
     /// # Safety
-    /// Both ranges must stay valid, and free of other accesses that this stream does not order, until the copy is done.
+    /// Both ranges must stay valid, and free of other accesses that this stream does not order, until the copy is done; if
+    /// the stream is capturing, whenever the graph is launched, until the launch is done.
     pub unsafe fn copy(&self, dst: *mut u8, src: *const u8, len: usize) {
-        self.enqueue(Item::Copy(Copying { dst, src, len }));
+        let copying = Copying { dst, src, len };
+        if !self.captured(|| Node::Copy(copying)) {
+            self.enqueue(Item::Copy(copying));
+        }
     }
 
     /// Runs `f` in stream order on an executor thread. It should not block: there are few of them. If it panics, the
-    /// stream goes on.
+    /// stream goes on. A function that runs once cannot be captured: it makes the stream's capture invalid.
     pub fn host_fn(&self, f: Box<dyn FnOnce() + Send>) {
+        if self.capture_status().is_capturing() {
+            return self.invalidate_capture();
+        }
         self.enqueue(Item::Host(f));
     }
 
-    /// Runs `f` in stream order on a thread where it may block: then only this stream waits.
+    /// As [`Stream::host_fn`], for a function that can run often, so that it can be captured.
+    pub fn repeatable_host_fn(&self, f: HostNode) {
+        if !self.captured(|| Node::Host(Arc::clone(&f))) {
+            self.enqueue(Item::Host(Box::new(move || f())));
+        }
+    }
+
+    /// Runs `f` in stream order on a thread where it may block: then only this stream waits. It cannot be captured.
     pub fn blocking_host_fn(&self, f: Box<dyn FnOnce() + Send>) {
         self.launch(Box::new(|done| pool::run(f, done)));
     }
 
+    /// The same for a function that can run often, so that it can be captured.
+    pub fn repeatable_blocking_host_fn(&self, f: HostNode) {
+        if !self.captured(|| Node::BlockingHost(Arc::clone(&f))) {
+            self.enqueue(Item::Launch(Box::new(move |done| pool::run(Box::new(move || f()), done))));
+        }
+    }
+
     /// The event is reached when everything enqueued so far is finished.
     pub fn record(&self, event: &Event) {
+        if let Some(Part { capture, stream }) = self.part().clone() {
+            let number = capture.record(stream);
+            return event.set(LastRecord::Captured(CapturedRecord { capture, number }));
+        }
         let marker = Arc::new(Marker::default());
-        event.set(marker.clone());
+        event.set(LastRecord::Marker(marker.clone()));
         self.enqueue(Item::Record(marker));
     }
 
-    /// What is enqueued from now on waits for the event's last record; the host does not.
-    pub fn wait(&self, event: &Event) {
-        if let Some(marker) = event.last() {
-            self.enqueue(Item::Wait(marker));
+    /// What is enqueued from now on waits for the event's last record; the host does not. A stream that waits for a record
+    /// of a capture becomes part of it.
+    ///
+    /// # Errors
+    /// Captured work would wait for work outside of its capture, or the other way round; the stream's capture is invalid then.
+    pub fn wait(&self, event: &Event) -> Result<(), CaptureError> {
+        let part = self.part().clone();
+        match (part, event.last()) {
+            (_, None) => Ok(()),
+            (None, Some(LastRecord::Marker(marker))) => {
+                self.enqueue(Item::Wait(marker));
+                Ok(())
+            }
+            (None, Some(LastRecord::Captured(record))) => self.join_capture(&record),
+            (Some(part), Some(LastRecord::Captured(record))) if Arc::ptr_eq(&part.capture, &record.capture) => {
+                part.capture.wait(part.stream, record.number);
+                Ok(())
+            }
+            (Some(part), Some(record)) => {
+                let why = match record {
+                    LastRecord::Captured(_) => CaptureError::Merge,
+                    LastRecord::Marker(_) => CaptureError::Isolation,
+                };
+                part.capture.invalidate(why);
+                Err(why)
+            }
         }
     }
 
     /// The hook for libraries: when the stream gets here, `start` is called on an executor thread, outside all locks; the
-    /// stream goes on when the [`Done`] is finished or dropped.
-    pub fn launch(&self, start: Box<dyn FnOnce(Done) + Send>) {
+    /// stream goes on when the [`Done`] is finished or dropped. It cannot be captured; see [`Stream::capture_launch`].
+    pub fn launch(&self, start: Start) {
+        if self.capture_status().is_capturing() {
+            return self.invalidate_capture();
+        }
         self.enqueue(Item::Launch(start));
+    }
+
+    /// The hook for libraries on a stream that is capturing: a node of theirs. False if the stream is not capturing.
+    pub fn capture_launch(&self, node: LaunchNode) -> bool {
+        self.captured(|| Node::Launch(node))
+    }
+
+    /// Writes a node down if the stream is capturing.
+    fn captured(&self, node: impl FnOnce() -> Node) -> bool {
+        let part = self.part().clone();
+        if let Some(Part { capture, stream }) = &part {
+            capture.add(*stream, node());
+        }
+        part.is_some()
+    }
+
+    /// True for a device's own stream.
+    pub(crate) fn is_null(&self) -> bool {
+        self.0.null
+    }
+
+    /// The stream's part in a capture.
+    pub(crate) fn part(&self) -> MutexGuard<'_, Option<Part>> {
+        self.0.part.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// True if everything enqueued so far is finished.
@@ -172,7 +253,8 @@ impl Stream {
         queue.finished == queue.enqueued
     }
 
-    /// The host waits until everything enqueued so far is finished.
+    /// The host waits until everything enqueued so far is finished. Captured work never begins: who waits asks
+    /// [`Stream::capture_status`] first.
     pub fn synchronize(&self) {
         host_wait(&self.so_far(), None);
     }
@@ -192,7 +274,7 @@ impl Stream {
         self.0.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn enqueue(&self, item: Item) {
+    pub(crate) fn enqueue(&self, item: Item) {
         executor::ensure();
         let mut state = lock();
         state.epoch += 1;
@@ -328,7 +410,7 @@ impl Done {
 
     /// For libraries that are wrong on purpose: moves the next item of the stream before this one, and calls `start` after it.
     /// The caller must finish this item at once; that end is not counted.
-    pub fn let_pass(&self, start: Box<dyn FnOnce(Done) + Send>) {
+    pub fn let_pass(&self, start: Start) {
         let mut state = lock();
         let mut queue = self.0.queue();
         let next = queue.items.pop_front();

@@ -46,7 +46,7 @@ fn events_order_streams_by_the_record_that_the_wait_saw() {
     let passed = Arc::new(AtomicBool::new(false));
     a.launch(Box::new(move |done| open.send(done).unwrap()));
     a.record(&event);
-    b.wait(&event);
+    b.wait(&event).unwrap();
     let p = passed.clone();
     b.host_fn(Box::new(move || p.store(true, Ordering::SeqCst)));
     // a later record on an idle stream is reached at once, and changes nothing for the wait above
@@ -131,7 +131,7 @@ fn a_thousand_streams_in_a_chain_of_events() {
     let counter = Arc::new(AtomicUsize::new(0));
     let mut last = Event::new();
     for (i, stream) in streams.iter().enumerate() {
-        stream.wait(&last);
+        stream.wait(&last).unwrap();
         let counter = counter.clone();
         stream.host_fn(Box::new(move || assert_eq!(counter.fetch_add(1, Ordering::SeqCst), i)));
         last = Event::new();
@@ -158,7 +158,7 @@ fn no_wake_up_is_lost() {
                     let (dones, count2) = (dones.clone(), count.clone());
                     a.launch(Box::new(move |done| dones.send(done).unwrap()));
                     a.record(&event);
-                    b.wait(&event);
+                    b.wait(&event).unwrap();
                     b.host_fn(Box::new(move || _ = count2.fetch_add(1, Ordering::SeqCst)));
                     match (i + t) % 3 {
                         0 => b.synchronize(),

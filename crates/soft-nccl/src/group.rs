@@ -2,7 +2,10 @@
 #![allow(unsafe_code)] // a communicator's handle is written where the caller wants it
 
 use crate::engine::hooks::{InnerGroupEnd, hooks};
-use crate::engine::{Arrival, Enqueued, Request, WindowRequest, arrive, connect, lock, outcome, register_windows};
+use crate::engine::{
+    Arrival, ByComm, Destination, Request, WindowRequest, arrive, capture, connect, destination, lock, outcome,
+    register_windows,
+};
 use crate::failure::{Failure, Outcome};
 use nccl_sys::{ncclComm_t, ncclWindow_t};
 use std::cell::RefCell;
@@ -146,8 +149,18 @@ impl Group {
         let comm = self.operations.first().map_or(0, |request| request.comm);
         let prepared = lock().prepare(self.operations);
         let connected = prepared.and_then(|prepared| connect(&prepared).map(|()| prepared));
-        let enqueued = connected.and_then(|prepared| lock().enqueue(prepared));
-        outcome(comm, enqueued.and_then(Enqueued::launch))
+        outcome(comm, connected.and_then(go))
+    }
+}
+
+/// Enqueues operations, or makes nodes of them where their streams are being captured.
+fn go(prepared: ByComm) -> Outcome<()> {
+    match destination(&prepared)? {
+        Destination::Graph(graph) => capture(graph, prepared),
+        Destination::Streams => {
+            let enqueued = lock().enqueue(prepared)?;
+            enqueued.launch()
+        }
     }
 }
 

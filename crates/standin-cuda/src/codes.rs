@@ -1,5 +1,6 @@
 //! CUresult: the codes that this driver answers, their names and words.
 use crate::{Out, driver, put};
+use soft_cuda::CaptureError;
 use std::ffi::{CStr, c_char, c_int};
 
 macro_rules! codes {
@@ -22,7 +23,32 @@ codes! {
     NOT_READY 600 c"CUDA_ERROR_NOT_READY" c"the work is not finished yet";
     CONTEXT_IS_DESTROYED 709 c"CUDA_ERROR_CONTEXT_IS_DESTROYED" c"the current context was released";
     NOT_SUPPORTED 801 c"CUDA_ERROR_NOT_SUPPORTED" c"the stand-in driver cannot do this";
+    CAPTURE_UNSUPPORTED 900 c"CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED" c"this is not permitted when the stream is capturing";
+    CAPTURE_INVALIDATED 901 c"CUDA_ERROR_STREAM_CAPTURE_INVALIDATED" c"the capture was made invalid by an earlier call";
+    CAPTURE_MERGE 902 c"CUDA_ERROR_STREAM_CAPTURE_MERGE" c"two captures would become one";
+    CAPTURE_UNMATCHED 903 c"CUDA_ERROR_STREAM_CAPTURE_UNMATCHED" c"no capture began on this stream";
+    CAPTURE_UNJOINED 904 c"CUDA_ERROR_STREAM_CAPTURE_UNJOINED" c"a stream of the capture was not joined to its first";
+    CAPTURE_ISOLATION 905 c"CUDA_ERROR_STREAM_CAPTURE_ISOLATION" c"a dependency would cross the border of the capture";
+    CAPTURE_IMPLICIT 906 c"CUDA_ERROR_STREAM_CAPTURE_IMPLICIT" c"the default stream cannot be captured";
+    CAPTURED_EVENT 907 c"CUDA_ERROR_CAPTURED_EVENT" c"the event was last recorded in a capture";
+    CAPTURE_WRONG_THREAD 908 c"CUDA_ERROR_STREAM_CAPTURE_WRONG_THREAD" c"another thread began the capture";
     UNKNOWN 999 c"CUDA_ERROR_UNKNOWN" c"the stand-in driver failed: this is a bug in it";
+}
+
+/// The code of an error of a capture.
+pub(crate) fn of_capture(error: CaptureError) -> c_int {
+    match error {
+        CaptureError::Unsupported => CAPTURE_UNSUPPORTED,
+        CaptureError::Invalidated => CAPTURE_INVALIDATED,
+        CaptureError::Merge => CAPTURE_MERGE,
+        CaptureError::Unmatched => CAPTURE_UNMATCHED,
+        CaptureError::Unjoined => CAPTURE_UNJOINED,
+        CaptureError::Isolation => CAPTURE_ISOLATION,
+        CaptureError::Implicit => CAPTURE_IMPLICIT,
+        CaptureError::CapturedEvent => CAPTURED_EVENT,
+        CaptureError::WrongThread => CAPTURE_WRONG_THREAD,
+        CaptureError::LaunchFailed => UNKNOWN,
+    }
 }
 
 fn find(code: c_int) -> Result<(&'static CStr, &'static CStr), c_int> {

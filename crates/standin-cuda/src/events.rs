@@ -49,12 +49,17 @@ fn record(handle: *mut c_void, stream: *mut c_void) -> Result<(), c_int> {
     if entry.timing {
         let reached = Reached::default();
         entry.last = Some(reached.clone());
-        stream.host_fn(Box::new(move || {
+        stream.repeatable_host_fn(Arc::new(move || {
             *reached.lock().unwrap_or_else(PoisonError::into_inner) = Some(Instant::now());
         }));
     }
     stream.record(&entry.event);
     Ok(())
+}
+
+/// The event, unless its last record is part of a capture.
+fn outside(entry: Entry) -> Result<Entry, c_int> {
+    if entry.event.is_captured() { Err(codes::CAPTURED_EVENT) } else { Ok(entry) }
 }
 
 fn time(handle: *mut c_void) -> Result<Instant, c_int> {
@@ -95,10 +100,10 @@ driver! {
     fn cuEventRecord(event: *mut c_void, stream: *mut c_void) { record(event, stream) }
     fn cuEventRecordWithFlags(event: *mut c_void, stream: *mut c_void, _flags: c_uint) { record(event, stream) }
     fn cuEventQuery(event: *mut c_void) {
-        if lookup(event)?.event.query() { Ok(()) } else { Err(codes::NOT_READY) }
+        if outside(lookup(event)?)?.event.query() { Ok(()) } else { Err(codes::NOT_READY) }
     }
     fn cuEventSynchronize(event: *mut c_void) {
-        lookup(event)?.event.synchronize();
+        outside(lookup(event)?)?.event.synchronize();
         Ok(())
     }
     fn cuEventElapsedTime(milliseconds: Out<'_, f32>, start: *mut c_void, end: *mut c_void) {
@@ -112,7 +117,7 @@ driver! {
             return Err(codes::INVALID_VALUE);
         }
         let stream = streams::lookup(stream)?;
-        stream.wait(&lookup(event)?.event);
+        stream.wait(&lookup(event)?.event).map_err(codes::of_capture)?;
         Ok(())
     }
 }

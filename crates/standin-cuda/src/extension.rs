@@ -1,10 +1,11 @@
 //! What the stand-in can do beyond the driver: say what it is, take work that ends later, and be looked at.
 use crate::{memory, streams};
-use soft_cuda::{Activity, Done, Stream, activity, set_idle_hook, wake_hosts};
+use soft_cuda::{Activity, CaptureStatus, Done, Start, Stream, activity, set_idle_hook, wake_hosts};
 use std::ffi::{c_char, c_int, c_void};
 use std::mem::MaybeUninit;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::null_mut;
+use std::sync::Arc;
 
 /// What this library is.
 #[unsafe(no_mangle)]
@@ -71,6 +72,85 @@ unsafe extern "C" fn collspecStreamLaunch(
     let stream = unsafe { &*opened.cast::<Stream>() };
     let launch = Launch { start, data };
     contained((), || stream.launch(Box::new(move |done| launch.call(done))));
+}
+
+/// The number of the capture that the stream's work becomes a part of; 0 if there is none.
+///
+/// # Safety
+/// `opened` is from `collspecStreamOpen`.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn collspecStreamCapture(opened: *mut c_void) -> u64 {
+    // SAFETY: the caller's promise.
+    let stream = unsafe { &*opened.cast::<Stream>() };
+    contained(0, || match stream.capture_status() {
+        CaptureStatus::None => 0,
+        CaptureStatus::Active(id) | CaptureStatus::Invalidated(id) => id,
+    })
+}
+
+type NodeFunction = unsafe extern "C" fn(data: *mut c_void, launch: u64, starts: *mut c_void) -> c_int;
+
+/// A library's node.
+struct Node {
+    launched: NodeFunction,
+    release: unsafe extern "C" fn(data: *mut c_void),
+    data: *mut c_void,
+}
+// SAFETY: the caller that makes a node knows that its functions run on any thread, one at a time.
+unsafe impl Send for Node {}
+// SAFETY: as above.
+unsafe impl Sync for Node {}
+
+impl Node {
+    fn starts(&self, launch: u64) -> Option<Vec<Start>> {
+        let mut starts: Vec<Start> = Vec::new();
+        // SAFETY: `collspecStreamCaptureNode`'s contract; the list lives during the call.
+        let code = unsafe { (self.launched)(self.data, launch, (&raw mut starts).cast()) };
+        (code == 0).then_some(starts)
+    }
+}
+
+impl Drop for Node {
+    fn drop(&mut self) {
+        // SAFETY: `collspecStreamCaptureNode`'s contract; the node is used no more.
+        unsafe { (self.release)(self.data) }
+    }
+}
+
+/// Makes a node of the stream's capture. Whenever the graph is launched, `launched(data, launch, starts)` is called on the host
+/// with the launch's number; it calls `collspecNodeStart(starts, ...)` for all that the stream is to start, in turn, and answers 0,
+/// or something else if the graph cannot be launched. `release(data)` is called when the graph is gone, or at once if the stream is
+/// not capturing, for which the answer is 0.
+///
+/// # Safety
+/// `opened` is from `collspecStreamOpen`; the functions may be called with `data` from any thread.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn collspecStreamCaptureNode(
+    opened: *mut c_void,
+    launched: NodeFunction,
+    release: unsafe extern "C" fn(data: *mut c_void),
+    data: *mut c_void,
+) -> c_int {
+    // SAFETY: the caller's promise.
+    let stream = unsafe { &*opened.cast::<Stream>() };
+    let node = Node { launched, release, data };
+    contained(0, || c_int::from(stream.capture_launch(Arc::new(move |launch| node.starts(launch)))))
+}
+
+/// Adds something that a stream is to start to the list of a launch; see `collspecStreamLaunch`.
+///
+/// # Safety
+/// `starts` is what a node's function was given, in that call; `start` may be called with `data` from any thread.
+#[unsafe(no_mangle)]
+unsafe extern "C" fn collspecNodeStart(
+    starts: *mut c_void,
+    start: unsafe extern "C" fn(data: *mut c_void, done: *mut c_void),
+    data: *mut c_void,
+) {
+    // SAFETY: the caller's promise.
+    let starts = unsafe { &mut *starts.cast::<Vec<Start>>() };
+    let launch = Launch { start, data };
+    contained((), || starts.push(Box::new(move |done| launch.call(done))));
 }
 
 /// The launched work is finished.

@@ -2,12 +2,14 @@
 //!
 //! What a user of it can rely on:
 //! - Device pointers are plain host addresses. Whoever holds one may read and write it, ordered by streams and events.
-//! - Only the functions in this crate exist; `cuGetProcAddress` finds no others. There are no modules, kernels, graphs,
+//! - Only the functions in this crate exist; `cuGetProcAddress` finds no others. There are no modules, kernels,
 //!   memory pools or peer windows, and no private tables, so the CUDA runtime library does not work over it.
 //! - Contexts are the devices' primary ones. Allocations, new streams and events want a current one, as with the real
 //!   driver.
 //! - A host function that blocks holds up its own stream and no other (the real driver promises less).
 //! - Streams never wait for the default stream: all of them behave as if made with `CU_STREAM_NON_BLOCKING`.
+//! - Graphs are made by captures alone, of copies, fills, host functions and libraries' own work; a graph has no handle before its
+//!   capture is over, and nodes have none at all.
 //! - `cuMemFree` waits for all work of the current device, as the real driver does.
 //!
 //! COLLSPEC_STANDIN_DEVICES is the number of devices (8), COLLSPEC_STANDIN_DRIVER the version that
@@ -21,6 +23,7 @@ mod context;
 mod devices;
 mod events;
 mod extension;
+mod graphs;
 mod memory;
 mod names;
 mod streams;

@@ -1,5 +1,5 @@
 //! Functions by name: `cuGetProcAddress`.
-use crate::{Out, Outcome, codes, context, devices, driver, events, memory, streams, transfer};
+use crate::{Out, Outcome, codes, context, devices, driver, events, graphs, memory, streams, transfer};
 use std::ffi::{CStr, c_char, c_int, c_void};
 
 const FOUND: c_int = 0;
@@ -14,6 +14,7 @@ fn all() -> impl Iterator<Item = (&'static str, *const ())> {
         transfer::functions(),
         streams::functions(),
         events::functions(),
+        graphs::functions(),
         functions(),
     ]
     .into_iter()

@@ -3,11 +3,11 @@ use crate::{Out, codes, context, driver, put};
 use soft_cuda::Stream;
 use std::collections::HashMap;
 use std::ffi::{c_int, c_uint, c_void};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const NON_BLOCKING: c_uint = 1;
 /// Reserved handles: the default stream, as one of all threads and as one of each.
-const LEGACY: usize = 1;
+pub(crate) const LEGACY: usize = 1;
 const PER_THREAD: usize = 2;
 
 /// Live streams by handle, and each device's default stream.
@@ -44,7 +44,10 @@ pub(crate) fn synchronize_all(device: usize) {
         }
     };
     for stream in streams {
-        stream.synchronize();
+        // What is captured is no work of the device.
+        if !stream.capture_status().is_capturing() {
+            stream.synchronize();
+        }
     }
 }
 
@@ -60,10 +63,22 @@ fn create(place: Out<'_, *mut c_void>, flags: c_uint) -> Result<(), c_int> {
     Ok(())
 }
 
+/// The stream, unless it is capturing: what waits for a stream makes its capture invalid.
+pub(crate) fn runs(stream: &Stream) -> Result<&Stream, c_int> {
+    if stream.capture_status().is_capturing() {
+        stream.invalidate_capture();
+        return Err(codes::CAPTURE_UNSUPPORTED);
+    }
+    Ok(stream)
+}
+
 /// A host function's argument.
+#[derive(Clone, Copy)]
 struct Argument(*mut c_void);
 // SAFETY: the caller that enqueues a host function knows that it runs on another thread.
 unsafe impl Send for Argument {}
+// SAFETY: as above; launches of one graph do not overlap.
+unsafe impl Sync for Argument {}
 
 type HostFunction = unsafe extern "C" fn(*mut c_void);
 
@@ -78,31 +93,22 @@ driver! {
         gone.map(|_| ()).ok_or(codes::INVALID_HANDLE)
     }
     fn cuStreamSynchronize(stream: *mut c_void) {
-        lookup(stream)?.synchronize();
+        runs(&lookup(stream)?)?.synchronize();
         Ok(())
     }
     fn cuStreamQuery(stream: *mut c_void) {
-        if lookup(stream)?.query() { Ok(()) } else { Err(codes::NOT_READY) }
+        if runs(&lookup(stream)?)?.query() { Ok(()) } else { Err(codes::NOT_READY) }
     }
     fn cuStreamGetFlags(stream: *mut c_void, flags: Out<'_, c_uint>) {
         lookup(stream)?;
         put(flags, NON_BLOCKING)
     }
-    /// Never: there are no graphs.
-    fn cuStreamIsCapturing(stream: *mut c_void, status: Out<'_, c_int>) {
-        lookup(stream)?;
-        put(status, 0)
-    }
-    fn cuStreamBeginCapture_v2(stream: *mut c_void, _mode: c_int) {
-        lookup(stream)?;
-        Err(codes::NOT_SUPPORTED)
-    }
     fn cuLaunchHostFunc(stream: *mut c_void, function: Option<HostFunction>, argument: *mut c_void) {
         let function = function.ok_or(codes::INVALID_VALUE)?;
         let argument = Argument(argument);
-        lookup(stream)?.blocking_host_fn(Box::new(move || {
+        lookup(stream)?.repeatable_blocking_host_fn(Arc::new(move || {
             let Argument(pointer) = { argument };
-            // SAFETY: the driver's contract: the function may be called once with this argument.
+            // SAFETY: the driver's contract: the function may be called with this argument, once for each launch of a graph.
             unsafe { function(pointer) }
         }));
         Ok(())

@@ -3,6 +3,7 @@ use crate::{Outcome, codes, context, driver, memory, streams};
 use soft_cuda::Stream;
 use std::ffi::{c_uchar, c_void};
 use std::ptr::{null_mut, with_exposed_provenance, with_exposed_provenance_mut};
+use std::sync::Arc;
 
 /// Where bytes are.
 #[derive(Clone, Copy)]
@@ -50,7 +51,7 @@ fn copy(stream: &Stream, to: Side, from: Side, len: usize) -> Outcome {
         // SAFETY: the driver's contract: the source has that many readable bytes.
         unsafe { std::ptr::copy_nonoverlapping(with_exposed_provenance(from.address), staged.as_mut_ptr(), len) };
         let address = to.address;
-        stream.host_fn(Box::new(move || {
+        stream.repeatable_host_fn(Arc::new(move || {
             let target = with_exposed_provenance_mut::<u8>(address);
             // SAFETY: `check` saw the target alive, or the program promised it; it stays so until the stream got here.
             unsafe { std::ptr::copy_nonoverlapping(staged.as_ptr(), target, staged.len()) };
@@ -60,7 +61,7 @@ fn copy(stream: &Stream, to: Side, from: Side, len: usize) -> Outcome {
         unsafe { stream.copy(target, with_exposed_provenance(from.address), len) };
     }
     if to.pageable(len) {
-        stream.synchronize();
+        streams::runs(stream)?.synchronize();
     }
     Ok(())
 }
@@ -80,7 +81,7 @@ fn fill(stream: &Stream, address: u64, value: u8, len: usize) -> Outcome {
         return Ok(());
     }
     to.check(len)?;
-    stream.host_fn(Box::new(move || {
+    stream.repeatable_host_fn(Arc::new(move || {
         // SAFETY: `check` saw the memory alive; the program keeps it until the stream got here.
         unsafe { with_exposed_provenance_mut::<u8>(to.address).write_bytes(value, len) };
     }));

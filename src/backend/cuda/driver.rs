@@ -4,7 +4,9 @@
 //! of one CUDA release. Here all functions are looked up before the first call, and a code is a number.
 #![allow(unsafe_code)] // looks functions up and calls them
 
-use cudarc::driver::sys::{CUcontext, CUdevice, CUdeviceptr, CUevent, CUhostFn, CUstream, CUuuid};
+use cudarc::driver::sys::{
+    CUcontext, CUdevice, CUdeviceptr, CUevent, CUgraph, CUgraphExec, CUhostFn, CUstream, CUuuid,
+};
 use cudarc::driver::sys::{culib, is_culib_present};
 use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 use std::panic::catch_unwind;
@@ -115,6 +117,13 @@ functions! {
     stream_query cuStreamQuery(stream: CUstream);
     stream_wait cuStreamWaitEvent(stream: CUstream, event: CUevent, flags: c_uint);
     stream_call cuLaunchHostFunc(stream: CUstream, f: CUhostFn, data: *mut c_void);
+    capture_begin cuStreamBeginCapture_v2(stream: CUstream, mode: c_uint);
+    capture_end cuStreamEndCapture(stream: CUstream, out: *mut CUgraph);
+    capture_status cuStreamIsCapturing(stream: CUstream, out: *mut c_uint);
+    graph_instantiate cuGraphInstantiateWithFlags(out: *mut CUgraphExec, graph: CUgraph, flags: u64);
+    graph_launch cuGraphLaunch(graph: CUgraphExec, stream: CUstream);
+    graph_destroy cuGraphDestroy(graph: CUgraph);
+    graph_exec_destroy cuGraphExecDestroy(graph: CUgraphExec);
     event_create cuEventCreate(out: *mut CUevent, flags: c_uint);
     event_record cuEventRecord(event: CUevent, stream: CUstream);
     event_destroy cuEventDestroy_v2(event: CUevent);

@@ -3,6 +3,7 @@
 
 use super::super::device::{Address, DeviceError, MemoryOwner};
 use super::super::library::Library;
+use super::stream::HostFn;
 use super::{ContextHandle, Cuda, CudaStream};
 use crate::job::arena::Span;
 
@@ -116,7 +117,6 @@ impl Drop for CudaMemory {
 }
 
 /// Pinned host memory of one rank, allocated before the run, with a stream for loading and saving.
-#[derive(Debug)]
 pub struct PinnedStaging {
     cuda: &'static Cuda,
     context: ContextHandle,
@@ -124,6 +124,15 @@ pub struct PinnedStaging {
     len: u64,
     used: u64,
     stream: CudaStream,
+    /// Functions of graphs, each at an address that stays.
+    #[allow(clippy::vec_box)] // the addresses must not change as the list grows
+    kept: Vec<Box<HostFn>>,
+}
+
+impl std::fmt::Debug for PinnedStaging {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{} of {} bytes of pinned memory", self.used, self.len)
+    }
 }
 
 // SAFETY: the block is the driver's memory and belongs to this value; who may touch it when is ordered by streams.
@@ -146,12 +155,20 @@ impl PinnedStaging {
         let mut host = std::ptr::null_mut();
         // SAFETY: a place for the answer.
         unsafe { cuda.driver.host_alloc(&mut host, usize::try_from(len).unwrap_or(usize::MAX), PORTABLE) }?;
-        Ok(Self { cuda, context, host: host.cast(), len, used: 0, stream })
+        Ok(Self { cuda, context, host: host.cast(), len, used: 0, stream, kept: Vec::new() })
     }
 
     /// Frees all pieces. No copy may be in flight.
     pub fn restart(&mut self) {
         self.used = 0;
+    }
+
+    /// Keeps a function of a graph until this is dropped, which is after the graph.
+    pub(super) fn keep(&mut self, f: HostFn) -> *const HostFn {
+        let f = Box::new(f);
+        let address = std::ptr::from_ref(&*f);
+        self.kept.push(f);
+        address
     }
 
     /// A piece that is reserved until the next restart.

@@ -6,11 +6,13 @@
 #![allow(unsafe_code)] // calls the driver
 
 mod driver;
+mod graph;
 mod memory;
 mod probe;
 mod stream;
 
 pub use driver::{CudaError, OUT_OF_MEMORY};
+pub use graph::CudaGraph;
 pub use memory::{CudaMemory, PinnedStaging};
 pub use probe::{DeviceInfo, DriverReport, DriverState, probe};
 pub use stream::{CudaEvent, CudaStream};

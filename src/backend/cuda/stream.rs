@@ -130,7 +130,12 @@ impl CudaStream {
         // Without a value the old bytes are copied back.
         self.copy_out(result.0, out, out_len)?;
         let place = result.0;
-        self.host_fn(Box::new(move || compute(&inputs, result, out_len as usize, f)))?;
+        let compute = move || compute(&inputs, result, out_len as usize, &f);
+        if self.is_capturing()? {
+            self.repeated_host_fn(staging.keep(Box::new(compute)))?;
+        } else {
+            self.host_fn(Box::new(compute))?;
+        }
         Ok(self.copy_in(out, place, out_len)?)
     }
 
@@ -148,6 +153,25 @@ impl CudaStream {
             drop(unsafe { Box::from_raw(data.cast::<Box<dyn FnOnce() + Send>>()) });
         }
         given
+    }
+
+    /// True if the stream's work becomes part of a graph.
+    pub(super) fn is_capturing(&self) -> Result<bool, CudaError> {
+        let mut status = 0;
+        // SAFETY: the handle lives; a place for the answer.
+        unsafe { self.0.cuda.driver.capture_status(self.0.raw, &mut status) }?;
+        Ok(status != 0)
+    }
+
+    /// Runs a function that a [`PinnedStaging`] keeps, in stream order.
+    fn repeated_host_fn(&self, kept: *const HostFn) -> Result<(), CudaError> {
+        // SAFETY: the function is kept as long as the graph that this stream captures; it may run on any thread.
+        unsafe { self.0.cuda.driver.stream_call(self.0.raw, Some(run_again), kept.cast_mut().cast()) }
+    }
+
+    /// The stream's handle and driver, for graphs.
+    pub(super) fn parts(&self) -> (&'static Cuda, ContextHandle, CUstream) {
+        (self.0.cuda, self.0.context, self.0.raw)
     }
 
     /// Records the event after all work that is in the stream.
@@ -203,8 +227,10 @@ impl CudaStream {
 struct PinnedPiece(*mut u8);
 // SAFETY: the piece is this function's alone from the copy before it to the copy after it, which the stream orders.
 unsafe impl Send for PinnedPiece {}
+// SAFETY: as above; a graph runs the function once at a time.
+unsafe impl Sync for PinnedPiece {}
 
-fn compute(inputs: &[(PinnedPiece, usize)], out: PinnedPiece, out_len: usize, f: MapFn) {
+fn compute(inputs: &[(PinnedPiece, usize)], out: PinnedPiece, out_len: usize, f: &MapFn) {
     // SAFETY: the copies before this in the stream have filled the pieces, and nothing else uses them now.
     let read = |(piece, len): &(PinnedPiece, usize)| unsafe { std::slice::from_raw_parts(piece.0, *len) }.to_vec();
     let inputs: Vec<Vec<u8>> = inputs.iter().map(read).collect();
@@ -219,6 +245,17 @@ fn compute(inputs: &[(PinnedPiece, usize)], out: PinnedPiece, out_len: usize, f:
 unsafe extern "C" fn run(data: *mut c_void) {
     // SAFETY: `host_fn` made it, and the driver calls this once.
     let f = unsafe { Box::from_raw(data.cast::<Box<dyn FnOnce() + Send>>()) };
+    // A panic must not pass through the driver; its hook has reported it.
+    let _ = catch_unwind(AssertUnwindSafe(f));
+}
+
+/// A host function that can run often.
+pub(super) type HostFn = Box<dyn Fn() + Send + Sync>;
+
+/// The function that a graph calls.
+unsafe extern "C" fn run_again(data: *mut c_void) {
+    // SAFETY: `repeated_host_fn` passed it, and it is kept as long as the graph.
+    let f = unsafe { &*data.cast_const().cast::<HostFn>() };
     // A panic must not pass through the driver; its hook has reported it.
     let _ = catch_unwind(AssertUnwindSafe(f));
 }

@@ -1,4 +1,5 @@
 //! The rules by which ranks' operations match: which calls of a collective are equal, and which sends fit their receives.
+use super::super::graphs::check::check_both_captured;
 use super::super::lower::{Index, LoweredProgram};
 use super::super::rank_op::{Placed, RankCollective, RankOp, Route};
 use super::super::types::{CollectiveEvent, RankCall, Reduction, StepId};
@@ -48,6 +49,9 @@ pub fn collective_event(lowered: &LoweredProgram, calls: &[Index]) -> Result<Col
         Some(RankOp::Collective(op)) => Some(lowered.rank_call(*at, op.clone())),
         _ => None,
     };
+    for other in calls.iter().skip(1) {
+        check_both_captured(lowered, calls[0], *other)?;
+    }
     let mut rank_calls: Vec<RankCall<Arc<RankCollective<Placed>>>> = calls.iter().filter_map(rank_call).collect();
     let Some(first) = rank_calls.first().cloned() else {
         return Err(Diagnostic::new(lowered.unrolled.case.span, "a collective that no rank calls"));
@@ -129,7 +133,7 @@ pub fn check_message(lowered: &LoweredProgram, from: Index, to: Index) -> Result
             .help("put both into one `group`, or use a `send_recv`"));
     }
     if (sent, a) == (wanted, b) {
-        return Ok(());
+        return check_both_captured(lowered, from, to);
     }
     let text = format!("rank {} sends {sent} {}, but rank {} receives {wanted} {}", from.0, a.name(), to.0, b.name());
     Err(Diagnostic::new(spot(to), text).related(spot(from), "the send"))

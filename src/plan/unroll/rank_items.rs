@@ -132,7 +132,7 @@ impl<'a> Unroll<'a> {
                 ItemKind::Call(CallKind::Exit)
             }
             Kind::Registration(op) => self.register_step(step, *op, member)?,
-            Kind::Group | Kind::Loop | Kind::Comm(_) | Kind::Later => return Ok(()),
+            Kind::Group | Kind::Loop | Kind::Comm(_) | Kind::Graph(_) | Kind::Later => return Ok(()),
         };
         self.push(member.world, id, step.span, fails, kind);
         Ok(())

@@ -13,9 +13,14 @@ fn can_be_grouped(step: &Step) -> bool {
         Kind::Collective(_) | Kind::Send | Kind::Recv | Kind::SendRecv => true,
         // A barrier waits on the host, which is not possible inside a group.
         Kind::Composite(composite) => *composite != Composite::Barrier,
-        Kind::Map | Kind::Group | Kind::Loop | Kind::Host(_) | Kind::Comm(_) | Kind::Registration(_) | Kind::Later => {
-            false
-        }
+        Kind::Map
+        | Kind::Group
+        | Kind::Loop
+        | Kind::Host(_)
+        | Kind::Comm(_)
+        | Kind::Registration(_)
+        | Kind::Graph(_)
+        | Kind::Later => false,
     };
     calls && step.error.is_none()
 }
@@ -34,6 +39,11 @@ pub(super) fn apply(case: &mut Case) {
     case.steps = program.wrapped(steps, &ops::GROUP);
     // Steps of one group begin and end together.
     visit::drop_figures(case, &["seconds"]);
+}
+
+/// The graph that a step is captured into.
+fn graph(step: &Step) -> Option<&str> {
+    step.graph.as_ref().map(|graph| graph.value.as_str())
 }
 
 /// Properties of a program that restrict its groups.
@@ -122,6 +132,7 @@ impl StepRun {
         apart
             && same_comm
             && first.stream == step.stream
+            && graph(first) == graph(step)
             && step.after.is_empty()
             && step.times.is_none()
             && self.steps.len() < MAX_STEPS
@@ -158,6 +169,7 @@ impl StepRun {
             null_pointers: false,
             stream: first.stream.clone(),
             after: Vec::new(),
+            graph: None,
             times,
             error: None,
             peer: None,

@@ -7,7 +7,7 @@ use soft_cuda::Activity;
 use std::ffi::{CStr, c_int, c_uint, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::ptr::{without_provenance, without_provenance_mut};
-use std::sync::OnceLock;
+use std::sync::{Arc, OnceLock};
 
 const SUCCESS: c_int = 0;
 /// No context is current: the CUDA runtime would take device 0.
@@ -16,12 +16,22 @@ const INVALID_CONTEXT: c_int = 201;
 type HostFunction = unsafe extern "C" fn(data: *mut c_void);
 type StartFunction = unsafe extern "C" fn(data: *mut c_void, done: *mut c_void);
 
+type NodeFunction = unsafe extern "C" fn(data: *mut c_void, launch: u64, starts: *mut c_void) -> c_int;
+type ReleaseFunction = unsafe extern "C" fn(data: *mut c_void);
+
+/// What a stream that is held through the extension calls when its turn has come.
+pub(super) type HeldStart = Box<dyn FnOnce(Token) + Send>;
+/// See [`super::CapturedNode`].
+pub(super) type HeldNode = Arc<dyn Fn(u64) -> Option<Vec<HeldStart>> + Send + Sync>;
+
 /// What is needed of a driver.
 pub(super) struct Driver {
     launch_host: unsafe extern "C" fn(*mut c_void, HostFunction, *mut c_void) -> c_int,
     current: unsafe extern "C" fn(*mut c_int) -> c_int,
     allocate: Option<unsafe extern "C" fn(*mut u64, usize) -> c_int>,
     free: Option<unsafe extern "C" fn(u64) -> c_int>,
+    /// Old drivers have no captures.
+    is_capturing: Option<unsafe extern "C" fn(*mut c_void, *mut c_int) -> c_int>,
     pub extension: Option<Extension>,
 }
 
@@ -31,6 +41,9 @@ pub(super) struct Extension {
     close: unsafe extern "C" fn(*mut c_void),
     launch: unsafe extern "C" fn(*mut c_void, StartFunction, *mut c_void),
     done: unsafe extern "C" fn(*mut c_void),
+    capture: unsafe extern "C" fn(*mut c_void) -> u64,
+    capture_node: unsafe extern "C" fn(*mut c_void, NodeFunction, ReleaseFunction, *mut c_void) -> c_int,
+    node_start: unsafe extern "C" fn(*mut c_void, StartFunction, *mut c_void),
     contains: unsafe extern "C" fn(*const c_void, usize) -> c_int,
     activity: unsafe extern "C" fn(*mut Activity),
     idle_hook: unsafe extern "C" fn(Option<extern "C" fn()>),
@@ -90,6 +103,8 @@ fn load() -> Outcome<Driver> {
         allocate: unsafe { function(library, c"cuMemAlloc_v2") },
         // SAFETY: as above.
         free: unsafe { function(library, c"cuMemFree_v2") },
+        // SAFETY: the type is that of CUDA's interface.
+        is_capturing: unsafe { function(library, c"cuStreamIsCapturing") },
         extension: extension(library),
     };
     // SAFETY: no pointers are involved.
@@ -107,6 +122,9 @@ fn extension(library: *mut c_void) -> Option<Extension> {
             close: function(library, c"collspecStreamClose")?,
             launch: function(library, c"collspecStreamLaunch")?,
             done: function(library, c"collspecStreamDone")?,
+            capture: function(library, c"collspecStreamCapture")?,
+            capture_node: function(library, c"collspecStreamCaptureNode")?,
+            node_start: function(library, c"collspecNodeStart")?,
             contains: function(library, c"collspecDeviceContains")?,
             activity: function(library, c"collspecDeviceCensus")?,
             idle_hook: function(library, c"collspecDeviceIdleHook")?,
@@ -149,6 +167,14 @@ impl Driver {
             SUCCESS => Ok(()),
             code => Err(refused(format!("cuMemFree_v2 answered {code}"))),
         }
+    }
+
+    /// A number that is not none if the stream is capturing: that of the stream, as this driver is not asked for more.
+    pub fn capture(&self, stream: usize) -> Option<u64> {
+        let mut status = 0;
+        // SAFETY: a handle that the driver checks, and a place for a number.
+        let code = unsafe { (self.is_capturing?)(without_provenance_mut(stream), &mut status) };
+        (code == SUCCESS && status != 0).then_some(stream as u64)
     }
 
     /// Runs `f` on the stream as a host function.
@@ -200,24 +226,68 @@ impl Drop for Token {
     }
 }
 
-/// What travels through the driver to `Opened::launch`'s start.
+/// What travels through the driver to a start.
 struct Launch {
     extension: &'static Extension,
-    start: Box<dyn FnOnce(Token) + Send>,
+    start: HeldStart,
+}
+
+/// Begins a launch.
+///
+/// # Safety
+/// `data` is a boxed `Launch` that is given to one such call, and `done` what the driver gives to a start.
+unsafe extern "C" fn run_launch(data: *mut c_void, done: *mut c_void) {
+    // SAFETY: the caller's promise.
+    let launch = unsafe { Box::from_raw(data.cast::<Launch>()) };
+    let token = Token { extension: launch.extension, done: done.expose_provenance() };
+    // a panic must not reach the driver; the token is given back either way
+    let _ = catch_unwind(AssertUnwindSafe(|| (launch.start)(token)));
+}
+
+/// What travels through the driver to `Opened::capture_node`'s functions.
+struct Node {
+    extension: &'static Extension,
+    starts: HeldNode,
 }
 
 impl Opened {
-    pub fn launch(&self, start: Box<dyn FnOnce(Token) + Send>) {
-        unsafe extern "C" fn run(data: *mut c_void, done: *mut c_void) {
-            // SAFETY: `data` is the box below, and this is called once.
-            let launch = unsafe { Box::from_raw(data.cast::<Launch>()) };
-            let token = Token { extension: launch.extension, done: done.expose_provenance() };
-            // a panic must not reach the driver; the token is given back either way
-            let _ = catch_unwind(AssertUnwindSafe(|| (launch.start)(token)));
+    /// The number of the stream's capture, if it is capturing.
+    pub fn capture(&self) -> Option<u64> {
+        // SAFETY: the handle lives until `drop`.
+        let id = unsafe { (self.extension.capture)(std::ptr::with_exposed_provenance_mut(self.handle)) };
+        (id != 0).then_some(id)
+    }
+
+    /// Makes a node of the stream's capture; false if the stream is not capturing.
+    pub fn capture_node(&self, starts: HeldNode) -> bool {
+        unsafe extern "C" fn launched(data: *mut c_void, launch: u64, starts: *mut c_void) -> c_int {
+            // SAFETY: `data` is the box below, which lives until `release` is called.
+            let node = unsafe { &*data.cast::<Node>() };
+            // a panic must not reach the driver; the launch fails
+            let list = catch_unwind(AssertUnwindSafe(|| (node.starts)(launch)));
+            let Ok(Some(list)) = list else { return 1 };
+            for start in list {
+                let data = Box::into_raw(Box::new(Launch { extension: node.extension, start }));
+                // SAFETY: the list that was given to this call; the start fits its data.
+                unsafe { (node.extension.node_start)(starts, run_launch, data.cast()) };
+            }
+            0
         }
+        unsafe extern "C" fn release(data: *mut c_void) {
+            // SAFETY: `data` is the box below, and this is called once.
+            let node = unsafe { Box::from_raw(data.cast::<Node>()) };
+            let _ = catch_unwind(AssertUnwindSafe(|| drop(node)));
+        }
+        let data: *mut c_void = Box::into_raw(Box::new(Node { extension: self.extension, starts })).cast();
+        let stream = std::ptr::with_exposed_provenance_mut(self.handle);
+        // SAFETY: the handle lives until `drop`; the functions fit their data, which the driver releases in any case.
+        unsafe { (self.extension.capture_node)(stream, launched, release, data) != 0 }
+    }
+
+    pub fn launch(&self, start: HeldStart) {
         let data = Box::into_raw(Box::new(Launch { extension: self.extension, start }));
         // SAFETY: the handle lives until `drop`; the start fits its data.
-        unsafe { (self.extension.launch)(std::ptr::with_exposed_provenance_mut(self.handle), run, data.cast()) };
+        unsafe { (self.extension.launch)(std::ptr::with_exposed_provenance_mut(self.handle), run_launch, data.cast()) };
     }
 }
 

@@ -91,6 +91,16 @@ impl Done {
     }
 }
 
+/// A node of a graph: called on the host for each launch, with the launch's number; answers what its stream starts, or `None`
+/// if it cannot be launched.
+pub(crate) struct CapturedNode(Arc<dyn Fn(u64) -> Option<Vec<Start>> + Send + Sync>);
+
+impl CapturedNode {
+    pub(crate) fn new(starts: impl Fn(u64) -> Option<Vec<Start>> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(starts))
+    }
+}
+
 /// What a stream calls when its turn has come.
 pub type Start = Box<dyn FnOnce(Done) + Send>;
 
@@ -119,6 +129,51 @@ impl Stream {
     /// Two handles of one stream are equal.
     pub(crate) fn raw(&self) -> usize {
         self.raw
+    }
+
+    /// The number of the capture that the stream's work becomes a part of, if it is being captured.
+    pub(crate) fn capture(&self) -> Option<u64> {
+        match &self.kind {
+            Kind::LinkedIn(stream) => match stream.capture_status() {
+                soft_cuda::CaptureStatus::None => None,
+                soft_cuda::CaptureStatus::Active(id) | soft_cuda::CaptureStatus::Invalidated(id) => Some(id),
+            },
+            Kind::Extension(opened) => opened.capture(),
+            Kind::Driver => driver::driver().ok().and_then(|driver| driver.capture(self.raw)),
+        }
+    }
+
+    /// Makes a node of the stream's capture.
+    pub(crate) fn capture_node(&self, node: CapturedNode) -> Outcome<()> {
+        let CapturedNode(node) = node;
+        let taken = match &self.kind {
+            Kind::LinkedIn(stream) => {
+                let linked_in =
+                    |start: Start| -> soft_cuda::Start { Box::new(|done| start(Done(Hold::LinkedIn(done)))) };
+                stream.capture_launch(Arc::new(move |launch| {
+                    node(launch).map(|starts| starts.into_iter().map(linked_in).collect())
+                }))
+            }
+            Kind::Extension(opened) => {
+                let held =
+                    |start: Start| -> driver::HeldStart { Box::new(|token| start(Done(Hold::Extension(token)))) };
+                opened.capture_node(Arc::new(move |launch| {
+                    node(launch).map(|starts| starts.into_iter().map(held).collect())
+                }))
+            }
+            Kind::Driver => false,
+        };
+        if taken { Ok(()) } else { Err(Failure::usage("the stream's work cannot become part of a graph")) }
+    }
+
+    /// Another stream of the same kind, where one can be made: for libraries that are wrong on purpose.
+    pub(crate) fn beside(&self) -> Option<soft_cuda::Stream> {
+        matches!(self.kind, Kind::LinkedIn(_)).then(soft_cuda::Stream::new)
+    }
+
+    /// The stream of soft-cuda itself.
+    pub(crate) fn of_linked_in(stream: &soft_cuda::Stream) -> Self {
+        Self { raw: stream.id(), kind: Kind::LinkedIn(stream.clone()) }
     }
 
     /// When the stream gets here, `start` is called; the stream goes on when its `Done` is gone.

@@ -324,6 +324,11 @@ impl Batch {
 }
 
 impl Enqueued {
+    /// Its batches, each with its streams.
+    pub(super) fn batches(&self) -> impl Iterator<Item = (BatchId, &[Stream])> {
+        self.0.iter().map(|(id, streams)| (*id, streams.as_slice()))
+    }
+
     /// Puts the batches on their streams; not under the lock. A batch whose stream the driver refuses fails.
     pub(crate) fn launch(self) -> Outcome<()> {
         let mut outcome = Ok(());
@@ -340,7 +345,7 @@ impl Enqueued {
 }
 
 /// The function that a stream calls when it reaches a batch.
-fn arrival(id: BatchId) -> Start {
+pub(super) fn arrival(id: BatchId) -> Start {
     // A panic must not reach the device's thread; `done` is given back either way.
     Box::new(move |done| _ = catch_unwind(AssertUnwindSafe(|| stream_arrived(id, done))))
 }

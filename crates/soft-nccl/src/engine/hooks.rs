@@ -85,6 +85,15 @@ pub(crate) struct Requested {
     pub batch: Box<dyn BatchHooks>,
 }
 
+/// What becomes of operations that are captured.
+#[derive(Default)]
+pub(crate) struct Captured {
+    /// Memory that must live as long as the graph.
+    pub held: Vec<HeldMemory>,
+    /// Operations that run at once, beside the stream.
+    pub now: Vec<Request>,
+}
+
 /// An operation that starts, and its rank.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct OperationContext {
@@ -247,6 +256,18 @@ pub(crate) trait CommHooks: Send {
     /// Called when a group ends, with its requests on this communicator, before they get their numbers.
     fn requested(&mut self, _context: RequestContext<'_>, _requests: &mut [Request]) -> Requested {
         Requested { again: Vec::new(), batch: Box::new(Sound) }
+    }
+
+    /// Called when operations become a node of a graph: number `index` of this communicator in the capture `graph`. The
+    /// requests may change.
+    fn captured(&mut self, _graph: u64, _index: usize, _requests: &mut Vec<Request>) -> Captured {
+        Captured::default()
+    }
+
+    /// Called when a graph with `total` nodes of this communicator is launched, for its node `index`, before the requests get
+    /// their numbers; they may change. False leaves the node out.
+    fn replayed(&mut self, _index: usize, _total: usize, _requests: &mut [Request]) -> bool {
+        true
     }
 
     /// Whether the communicator takes a new operation.

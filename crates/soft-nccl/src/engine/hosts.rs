@@ -171,6 +171,7 @@ impl State {
     pub(super) fn refuse_flushes(&mut self, handle: usize, failure: &Failure) {
         let Some(member) = self.members.get_mut(&handle) else { return };
         let mut tickets = std::mem::take(&mut member.flushes);
+        tickets.append(&mut member.graphs.waits);
         tickets.extend(std::mem::take(&mut member.connects).into_iter().map(|(ticket, _)| ticket));
         for ticket in tickets {
             self.answer(ticket, Err(failure.clone()));
@@ -189,9 +190,16 @@ pub(crate) fn outcome(comm: usize, outcome: Outcome<()>) -> Outcome<()> {
     }
 }
 
+/// Waits for a rank's operations, and until the graphs that have captured the communicator are gone.
+pub(crate) fn finalize(comm: usize) -> Outcome<()> {
+    flush(comm, "finalize")?;
+    super::capture::outlive_graphs(comm, "finalize")
+}
+
 /// Flushes and forgets a rank's communicator.
 pub(crate) fn destroy(comm: usize) -> Outcome<()> {
     flush(comm, "destroy")?;
+    super::capture::outlive_graphs(comm, "destroy")?;
     let mut state = lock();
     state.announce_end(comm, false);
     state.remove_member(comm);

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // scalars of the caller are read
 
 use super::State;
+use super::capture::GraphNodes;
 use super::connect::Connection;
 use super::hooks::{CommHooks, hooks};
 use super::hosts::Ticket;
@@ -115,6 +116,8 @@ pub(crate) struct Member {
     pub(super) unfinished: usize,
     /// Host threads that wait for `unfinished` to be 0.
     pub(super) flushes: Vec<Ticket>,
+    /// Its nodes in graphs.
+    pub(super) graphs: GraphNodes,
     /// Host threads that wait for a connection.
     pub(super) connects: Vec<(Ticket, Connection)>,
     pub(crate) finalized: bool,
@@ -175,6 +178,7 @@ impl State {
                 grows: 0,
                 unfinished: 0,
                 flushes: Vec::new(),
+                graphs: GraphNodes::default(),
                 connects: Vec::new(),
                 finalized: false,
                 revoked: false,

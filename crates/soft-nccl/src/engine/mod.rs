@@ -5,6 +5,7 @@
 //! released while a step touches memory, while `Done`s are given back and while the idle hook runs.
 mod arithmetic;
 mod batch;
+mod capture;
 mod changing;
 mod channel;
 mod connect;
@@ -22,11 +23,12 @@ mod step;
 mod task;
 mod windows;
 
-pub(crate) use batch::{Enqueued, NO_CHOICE, Operation, Request};
+pub(crate) use batch::{ByComm, NO_CHOICE, Operation, Request};
+pub(crate) use capture::{Destination, capture, destination};
 pub(crate) use connect::{Connection, connect};
 pub(crate) use ending::{end_operations, revoke};
 pub(crate) use growing::Growth;
-pub(crate) use hosts::{Arrival, abort, arrive, destroy, flush, outcome};
+pub(crate) use hosts::{Arrival, abort, arrive, destroy, finalize, outcome};
 pub(crate) use member::{Member, Site, read_scalar};
 pub(crate) use remote::{TransportEvent, deliver, links};
 pub(crate) use step::write;

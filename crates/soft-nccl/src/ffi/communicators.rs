@@ -131,7 +131,7 @@ unsafe extern "C" fn comm_finalize(comm: ncclComm_t) -> ncclResult_t {
         }
         member.finalized = true;
         drop(state);
-        engine::flush(comm as usize, "finalize")
+        engine::finalize(comm as usize)
     })
 }
 

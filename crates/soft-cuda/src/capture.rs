@@ -1,0 +1,247 @@
+//! Captures: what is put on the streams of a capture is written down instead of run.
+//!
+//! A capture begins on one stream, its origin. Another stream joins it when it waits for an event that was recorded in the
+//! capture, and leaves it when the capture ends; before that the origin must have waited for it.
+use crate::graph::{Graph, Node, Recorded};
+use crate::stream::Stream;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::thread::ThreadId;
+
+/// Who else is kept from unsafe calls while a capture goes on; here it only says who may end the capture.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CaptureMode {
+    /// `CU_STREAM_CAPTURE_MODE_GLOBAL`.
+    Global,
+    /// `CU_STREAM_CAPTURE_MODE_THREAD_LOCAL`.
+    ThreadLocal,
+    /// `CU_STREAM_CAPTURE_MODE_RELAXED`: any thread may end it.
+    Relaxed,
+}
+
+/// Why a call fails because of a capture. The names are those of the driver's codes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum CaptureError {
+    /// The operation is not permitted while the stream is capturing.
+    #[error("the operation is not permitted when the stream is capturing")]
+    Unsupported,
+    /// An earlier call has made the capture invalid.
+    #[error("the capture was made invalid by an earlier call")]
+    Invalidated,
+    /// Two captures would become one.
+    #[error("two separate captures would be merged")]
+    Merge,
+    /// The capture does not belong to this stream.
+    #[error("no capture has begun on this stream, or it began on another one")]
+    Unmatched,
+    /// A stream has joined the capture and its origin has not waited for it.
+    #[error("the capture has forked to a stream and its first stream has not waited for it")]
+    Unjoined,
+    /// Work outside of the capture would depend on it, or the other way round.
+    #[error("a dependency would cross the border of the capture")]
+    Isolation,
+    /// The null stream cannot be captured.
+    #[error("the null stream cannot be captured")]
+    Implicit,
+    /// The event's last record is part of a capture.
+    #[error("the event was last recorded in a capture")]
+    CapturedEvent,
+    /// Another thread has begun the capture.
+    #[error("the capture was begun by another thread")]
+    WrongThread,
+    /// A node refuses to run.
+    #[error("a node of the graph cannot be launched")]
+    LaunchFailed,
+}
+
+/// Whether a stream is capturing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CaptureStatus {
+    /// Its work runs.
+    None,
+    /// Its work becomes part of the capture with this number.
+    Active(u64),
+    /// The capture with this number cannot become a graph any more.
+    Invalidated(u64),
+}
+
+impl CaptureStatus {
+    /// True if a capture has begun and not ended.
+    pub fn is_capturing(self) -> bool {
+        self != Self::None
+    }
+}
+
+/// A capture that goes on; all its streams share it.
+pub(crate) struct Capture {
+    id: u64,
+    /// The thread that must end it.
+    thread: Option<ThreadId>,
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// The origin, and the streams that have joined.
+    streams: Vec<Stream>,
+    nodes: Vec<Recorded>,
+    /// By stream: how many nodes of each stream come before its next one.
+    clocks: Vec<Vec<usize>>,
+    /// By record: the clock of its stream.
+    records: Vec<Vec<usize>>,
+    invalid: Option<CaptureError>,
+    over: bool,
+}
+
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+impl Capture {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    pub fn status(&self) -> CaptureStatus {
+        match self.state().invalid {
+            None => CaptureStatus::Active(self.id),
+            Some(_) => CaptureStatus::Invalidated(self.id),
+        }
+    }
+
+    pub fn invalidate(&self, why: CaptureError) {
+        self.state().invalid.get_or_insert(why);
+    }
+
+    /// Writes a node down.
+    pub fn add(&self, stream: usize, node: Node) {
+        let mut state = self.state();
+        state.nodes.push(Recorded { stream, node });
+        if let Some(clock) = state.clocks.get_mut(stream) {
+            clock[stream] += 1;
+        }
+    }
+
+    /// Writes the record of an event down; its number is what a wait names.
+    pub fn record(&self, stream: usize) -> usize {
+        let mut state = self.state();
+        let number = state.records.len();
+        let clock = state.clocks.get(stream).cloned().unwrap_or_default();
+        state.records.push(clock);
+        state.nodes.push(Recorded { stream, node: Node::Record(number) });
+        number
+    }
+
+    /// Writes down that a stream of the capture waits for a record.
+    pub fn wait(&self, stream: usize, record: usize) {
+        let mut state = self.state();
+        let seen = state.records.get(record).cloned().unwrap_or_default();
+        if let Some(clock) = state.clocks.get_mut(stream) {
+            clock.iter_mut().zip(seen).for_each(|(own, seen)| *own = (*own).max(seen));
+        }
+        state.nodes.push(Recorded { stream, node: Node::Wait(record) });
+    }
+
+    /// A stream joins; the answer is its number in the capture, or `None` if the capture is over.
+    fn join(&self, stream: &Stream) -> Option<usize> {
+        let mut state = self.state();
+        if state.over {
+            return None;
+        }
+        let number = state.streams.len();
+        state.streams.push(stream.clone());
+        state.clocks.iter_mut().for_each(|clock| clock.push(0));
+        state.clocks.push(vec![0; number + 1]);
+        state.records.iter_mut().for_each(|clock| clock.push(0));
+        Some(number)
+    }
+}
+
+/// A stream's part in a capture.
+#[derive(Clone)]
+pub(crate) struct Part {
+    pub capture: Arc<Capture>,
+    /// The stream's number in it; the origin's is 0.
+    pub stream: usize,
+}
+
+/// A record of an event that is part of a capture.
+#[derive(Clone)]
+pub(crate) struct CapturedRecord {
+    pub capture: Arc<Capture>,
+    pub number: usize,
+}
+
+impl Stream {
+    /// From now on the stream's work is captured.
+    ///
+    /// # Errors
+    /// The stream is capturing already, or it is a device's null stream.
+    pub fn begin_capture(&self, mode: CaptureMode) -> Result<(), CaptureError> {
+        if self.is_null() {
+            return Err(CaptureError::Implicit);
+        }
+        let mut part = self.part();
+        if let Some(part) = &*part {
+            part.capture.invalidate(CaptureError::Unsupported);
+            return Err(CaptureError::Unsupported);
+        }
+        let thread = (mode != CaptureMode::Relaxed).then(|| std::thread::current().id());
+        let id = NEXT.fetch_add(1, Ordering::Relaxed);
+        let capture = Arc::new(Capture { id, thread, state: Mutex::default() });
+        let stream = capture.join(self).unwrap_or(0);
+        *part = Some(Part { capture, stream });
+        Ok(())
+    }
+
+    /// The capture that began on this stream is over: a graph of what was put on its streams.
+    ///
+    /// # Errors
+    /// No capture began on this stream, another thread began it, a stream of it was not joined, or a call between has made it
+    /// invalid. Where one had begun here it is over in any case but that of another thread.
+    pub fn end_capture(&self) -> Result<Graph, CaptureError> {
+        let Some(part) = self.part().clone() else { return Err(CaptureError::Unmatched) };
+        if part.stream != 0 {
+            part.capture.invalidate(CaptureError::Unmatched);
+            return Err(CaptureError::Unmatched);
+        }
+        if part.capture.thread.is_some_and(|thread| thread != std::thread::current().id()) {
+            return Err(CaptureError::WrongThread);
+        }
+        let (streams, graph) = {
+            let mut state = part.capture.state();
+            state.over = true;
+            let counts: Vec<usize> = state.clocks.iter().enumerate().map(|(s, clock)| clock[s]).collect();
+            let joined = state.clocks.first().is_some_and(|origin| *origin == counts);
+            let streams = std::mem::take(&mut state.streams);
+            let graph = match state.invalid {
+                Some(_) => Err(CaptureError::Invalidated),
+                None if !joined => Err(CaptureError::Unjoined),
+                None => Ok(Graph::new(streams.len(), std::mem::take(&mut state.nodes))),
+            };
+            (streams, graph)
+        };
+        for stream in streams {
+            *stream.part() = None;
+        }
+        graph
+    }
+
+    /// Whether the stream is capturing.
+    pub fn capture_status(&self) -> CaptureStatus {
+        self.part().as_ref().map_or(CaptureStatus::None, |part| part.capture.status())
+    }
+
+    /// Makes the stream's capture invalid, if it is capturing: something was called that cannot be captured.
+    pub fn invalidate_capture(&self) {
+        if let Some(part) = &*self.part() {
+            part.capture.invalidate(CaptureError::Unsupported);
+        }
+    }
+
+    /// The stream, which captures nothing, becomes part of a capture by waiting for a record of it.
+    pub(crate) fn join_capture(&self, record: &CapturedRecord) -> Result<(), CaptureError> {
+        let stream = record.capture.join(self).ok_or(CaptureError::Isolation)?;
+        *self.part() = Some(Part { capture: Arc::clone(&record.capture), stream });
+        record.capture.wait(stream, record.number);
+        Ok(())
+    }
+}

@@ -1,0 +1,124 @@
+//! Graphs: work that was captured, and runs each time it is launched.
+use crate::capture::CaptureError;
+use crate::event::Marker;
+use crate::stream::{Copying, Done, Item, Stream};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// What a stream calls when its turn has come; the stream goes on when the [`Done`] is finished or dropped.
+pub type Start = Box<dyn FnOnce(Done) + Send>;
+/// A library's node: called on the host for each launch, with the launch's number; answers what the stream is to start, in
+/// turn, or `None` if it cannot be launched.
+pub type LaunchNode = Arc<dyn Fn(u64) -> Option<Vec<Start>> + Send + Sync>;
+/// A host function that can run any number of times.
+pub type HostNode = Arc<dyn Fn() + Send + Sync>;
+
+/// A piece of captured work.
+pub(crate) enum Node {
+    Copy(Copying),
+    Host(HostNode),
+    BlockingHost(HostNode),
+    Launch(LaunchNode),
+    Record(usize),
+    Wait(usize),
+}
+
+/// A node, and the number of its stream in the capture.
+pub(crate) struct Recorded {
+    pub stream: usize,
+    pub node: Node,
+}
+
+/// What a capture has written down; clones are the same graph.
+#[derive(Clone)]
+pub struct Graph(Arc<Contents>);
+
+struct Contents {
+    streams: usize,
+    nodes: Vec<Recorded>,
+}
+
+impl Graph {
+    pub(crate) fn new(streams: usize, nodes: Vec<Recorded>) -> Self {
+        Self(Arc::new(Contents { streams, nodes }))
+    }
+
+    /// Its number of nodes, dependencies left out.
+    pub fn len(&self) -> usize {
+        self.0.nodes.iter().filter(|node| !matches!(node.node, Node::Record(_) | Node::Wait(_))).count()
+    }
+
+    /// True if a launch does nothing.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// The graph, ready to be launched.
+    pub fn instantiate(&self) -> GraphExec {
+        let side_streams = (1..self.0.streams).map(|_| Stream::new()).collect();
+        GraphExec { graph: self.clone(), side_streams, last: Mutex::default() }
+    }
+}
+
+/// A graph that can be launched any number of times. Its launches run one after the other.
+pub struct GraphExec {
+    graph: Graph,
+    /// Streams for what was captured on other streams than the first.
+    side_streams: Vec<Stream>,
+    /// The end of the last launch.
+    last: Mutex<Option<Arc<Marker>>>,
+}
+
+static LAUNCHES: AtomicU64 = AtomicU64::new(1);
+
+impl GraphExec {
+    /// Puts the graph on a stream: behind what is there, and before what comes.
+    ///
+    /// # Errors
+    /// The stream is capturing, or a node cannot be launched; then nothing of the graph runs.
+    pub fn launch(&self, stream: &Stream) -> Result<(), CaptureError> {
+        if stream.capture_status().is_capturing() {
+            stream.invalidate_capture();
+            return Err(CaptureError::Unsupported);
+        }
+        let number = LAUNCHES.fetch_add(1, Ordering::Relaxed);
+        let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
+        let nodes = &self.graph.0.nodes;
+        let mut starts = Vec::with_capacity(nodes.len());
+        for recorded in nodes {
+            starts.push(match &recorded.node {
+                Node::Launch(node) => node(number).ok_or(CaptureError::LaunchFailed)?,
+                _ => Vec::new(),
+            });
+        }
+        if let Some(before) = last.take() {
+            stream.enqueue(Item::Wait(before));
+        }
+        let records = nodes.iter().filter(|recorded| matches!(recorded.node, Node::Record(_))).count();
+        let markers: Vec<Arc<Marker>> = (0..records).map(|_| Arc::default()).collect();
+        for (recorded, starts) in nodes.iter().zip(starts) {
+            let on = match recorded.stream.checked_sub(1) {
+                None => stream,
+                Some(side) => &self.side_streams[side],
+            };
+            match &recorded.node {
+                Node::Copy(copying) => on.enqueue(Item::Copy(*copying)),
+                Node::Host(f) => {
+                    let f = Arc::clone(f);
+                    on.enqueue(Item::Host(Box::new(move || f())));
+                }
+                Node::BlockingHost(f) => {
+                    let f = Arc::clone(f);
+                    on.enqueue(Item::Launch(Box::new(|done| crate::pool::run(Box::new(move || f()), done))));
+                }
+                Node::Launch(_) => starts.into_iter().for_each(|start| on.enqueue(Item::Launch(start))),
+                Node::Record(record) => on.enqueue(Item::Record(Arc::clone(&markers[*record]))),
+                Node::Wait(record) => on.enqueue(Item::Wait(Arc::clone(&markers[*record]))),
+            }
+        }
+        let end = Arc::new(Marker::default());
+        stream.enqueue(Item::Record(Arc::clone(&end)));
+        *last = Some(end);
+        Ok(())
+    }
+}

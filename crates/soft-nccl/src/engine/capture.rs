@@ -1,0 +1,183 @@
+//! Operations on streams that are being captured: they become nodes of a graph, and every launch enqueues them anew, with the
+//! same buffers. Ranks' operations meet by the order of launches, as those of other calls do by the order of calls.
+use super::batch::{BatchId, ByComm, Request, arrival};
+use super::hooks::HeldMemory;
+use super::hosts::{Ticket, wait};
+use super::lock;
+use crate::device::{CapturedNode, Start, Stream};
+use crate::failure::{Failure, Outcome};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Where a call's operations go.
+pub(crate) enum Destination {
+    /// They are enqueued now.
+    Streams,
+    /// They become part of the capture with this number.
+    Graph(u64),
+}
+
+/// The destination of a group's requests.
+///
+/// # Errors
+/// Streams given to one communicator that are not all captured by the same graph.
+pub(crate) fn destination(requests: &ByComm) -> Outcome<Destination> {
+    let mut graph = None;
+    for (_, requests) in requests {
+        for request in requests {
+            let own = request.stream.capture();
+            if *graph.get_or_insert(own) != own {
+                let text =
+                    "the streams of a group are neither all outside of captures nor all captured by the same graph";
+                return Err(Failure::usage(text));
+            }
+        }
+    }
+    Ok(graph.flatten().map_or(Destination::Streams, Destination::Graph))
+}
+
+/// The operations of one group on one communicator in a graph.
+struct CapturedBatch {
+    comm: usize,
+    /// Number of the capture.
+    graph: u64,
+    /// Its number among those of the capture on this communicator.
+    index: usize,
+    requests: Vec<Request>,
+    streams: usize,
+    /// By launch: its batches, and how many streams have yet to ask for them.
+    launches: Mutex<HashMap<u64, (Launched, usize)>>,
+    /// Memory that the requests name and that is not the caller's.
+    _held: Vec<HeldMemory>,
+}
+
+/// The batches of one launch, each with its streams; `None` if the operations cannot be enqueued.
+type Launched = Option<Arc<Vec<(BatchId, Vec<usize>)>>>;
+
+/// Makes nodes of the requests.
+///
+/// # Errors
+/// A stream is not captured any more.
+pub(crate) fn capture(graph: u64, by_comm: ByComm) -> Outcome<()> {
+    for (comm, requests) in by_comm {
+        capture_batch(graph, comm, requests)?;
+    }
+    Ok(())
+}
+
+fn capture_batch(graph: u64, comm: usize, mut requests: Vec<Request>) -> Outcome<()> {
+    let mut streams: Vec<Stream> = Vec::new();
+    for request in &requests {
+        if !streams.iter().any(|stream| stream.raw() == request.stream.raw()) {
+            streams.push(request.stream.clone());
+        }
+    }
+    let (index, held, now) = {
+        let mut state = lock();
+        let Some(member) = state.members.get_mut(&comm) else {
+            return Err(Failure::argument("the communicator ended meanwhile"));
+        };
+        member.graphs.nodes += 1;
+        let index = member.graphs.by_capture.entry(graph).or_default();
+        let own = *index;
+        *index += 1;
+        let captured = member.hooks.captured(graph, own, &mut requests);
+        (own, captured.held, captured.now)
+    };
+    let batch = Arc::new(CapturedBatch {
+        comm,
+        graph,
+        index,
+        requests,
+        streams: streams.len(),
+        launches: Mutex::default(),
+        _held: held,
+    });
+    for stream in streams {
+        let (batch, raw) = (Arc::clone(&batch), stream.raw());
+        stream.capture_node(CapturedNode::new(move |launch| batch.starts(launch, raw)))?;
+    }
+    run_beside(comm, now)
+}
+
+/// Runs operations at once on another stream and waits for them: for libraries that are wrong on purpose.
+fn run_beside(comm: usize, mut requests: Vec<Request>) -> Outcome<()> {
+    let Some(beside) = requests.first().and_then(|request| request.stream.beside()) else { return Ok(()) };
+    requests.iter_mut().for_each(|request| request.stream = Stream::of_linked_in(&beside));
+    let enqueued = lock().enqueue(vec![(comm, requests)])?;
+    enqueued.launch()?;
+    beside.synchronize();
+    Ok(())
+}
+
+impl CapturedBatch {
+    /// What a stream is to start in a launch.
+    fn starts(&self, launch: u64, stream: usize) -> Option<Vec<Start>> {
+        let mut launches = self.launches();
+        let (batches, left) = launches.remove(&launch).unwrap_or_else(|| (self.enqueue(), self.streams));
+        if left > 1 {
+            launches.insert(launch, (batches.clone(), left - 1));
+        }
+        let own = |(_, streams): &&(BatchId, Vec<usize>)| streams.contains(&stream);
+        batches.map(|batches| batches.iter().filter(own).map(|(id, _)| arrival(*id)).collect())
+    }
+
+    /// Gives the operations their numbers for one more launch.
+    fn enqueue(&self) -> Launched {
+        let mut state = lock();
+        let member = state.members.get_mut(&self.comm)?;
+        let total = member.graphs.by_capture.get(&self.graph).copied().unwrap_or(0);
+        let mut requests = self.requests.clone();
+        if !member.hooks.replayed(self.index, total, &mut requests) {
+            return Some(Arc::default());
+        }
+        let enqueued = state.enqueue(vec![(self.comm, requests)]).ok()?;
+        Some(Arc::new(
+            enqueued.batches().map(|(id, streams)| (id, streams.iter().map(Stream::raw).collect())).collect(),
+        ))
+    }
+
+    fn launches(&self) -> MutexGuard<'_, HashMap<u64, (Launched, usize)>> {
+        self.launches.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Drop for CapturedBatch {
+    fn drop(&mut self) {
+        let mut state = lock();
+        let Some(member) = state.members.get_mut(&self.comm) else { return };
+        member.graphs.nodes = member.graphs.nodes.saturating_sub(1);
+        if member.graphs.nodes > 0 {
+            return;
+        }
+        for ticket in std::mem::take(&mut member.graphs.waits) {
+            state.answer(ticket, Ok(None));
+        }
+    }
+}
+
+/// The nodes of graphs that a communicator has.
+#[derive(Default)]
+pub(crate) struct GraphNodes {
+    /// Nodes of graphs that live.
+    nodes: usize,
+    /// By capture: nodes that it has made, alive or not.
+    by_capture: HashMap<u64, usize>,
+    /// Host threads that wait until there are none.
+    pub(super) waits: Vec<Ticket>,
+}
+
+/// Waits until every graph that has captured the communicator is gone.
+pub(super) fn outlive_graphs(comm: usize, what: &str) -> Outcome<()> {
+    crate::device::host_waits();
+    let mut state = lock();
+    let Some(member) = state.members.get(&comm).filter(|member| member.graphs.nodes > 0) else { return Ok(()) };
+    let name = state.comm_text(member.shared);
+    let text =
+        format!("rank {} in {what} of {name} waits until the graphs that have captured it are released", member.rank);
+    let host = state.block_host(1, text);
+    if let Some(member) = state.members.get_mut(&comm) {
+        member.graphs.waits.push(Ticket { host, index: 0 });
+    }
+    wait(state, host).into_iter().try_for_each(|answer| answer.map(|_| ()))
+}
