@@ -82,6 +82,7 @@ fn summary(reduced: &Reduced, output: Option<&Path>, rerun: &RerunCommand) -> st
     if reduced.out_of_time {
         writeln!(to, "collspec: the time is over (--budget), and perhaps less would do")?;
     }
+    reduced.kept.iter().try_for_each(|sentence| writeln!(to, "collspec: {sentence}"))?;
     if let Some(path) = output {
         let old = Path::new(&reduced.case.file.path).file_stem().unwrap_or_default().to_string_lossy();
         let new = path.file_stem().unwrap_or_default().to_string_lossy();

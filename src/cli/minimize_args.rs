@@ -111,6 +111,8 @@ impl MinimizeArgs {
             fault: self.fault.unwrap_or_default(),
             placement: self.placement,
             reading,
+            // No report shows them, and they would cost as much as the rest of the judging.
+            without_order_maps: true,
             workers: Workers::CurrentExe,
             ..RunOptions::default()
         }
