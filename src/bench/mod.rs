@@ -23,6 +23,8 @@ pub use json::{JsonFrame, json};
 pub use operation::{Operation, Reduction};
 pub use plan::{Plan, Request, Roots, SIZES};
 pub use plot::plot;
+#[cfg(feature = "cli")]
+pub use plot::plot_sides;
 pub use prediction::{MOST_RANKS, Models};
 pub use result::RowResult;
 pub use row::Row;

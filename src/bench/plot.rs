@@ -1,6 +1,8 @@
 //! The results as a picture: time and bus bandwidth by size, both axes logarithmic, measured points and the nearest cost model.
 //! One SVG file that needs nothing else and follows the reader's light or dark setting.
 mod axis;
+#[cfg(feature = "cli")]
+mod sides;
 
 use super::model::Model;
 use super::result::RowResult;
@@ -9,6 +11,9 @@ use axis::{Axis, scaled, size_text};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 
+#[cfg(feature = "cli")]
+pub use sides::plot_sides;
+
 /// Points of a curve: bytes, and seconds.
 type Points = Vec<(u64, f64)>;
 
@@ -16,6 +21,9 @@ type Points = Vec<(u64, f64)>;
 struct Curve {
     name: String,
     row: Row,
+    /// Its colour, by number, and whether its line is dashed.
+    colour: usize,
+    dashed: bool,
     points: Points,
     /// The interval of each point's median.
     intervals: Vec<(u64, f64, f64)>,
@@ -47,7 +55,11 @@ const MOST_CURVES: usize = 32;
 
 /// The picture, and how many curves it had no room for. The models are those of [`Model::fit_all`].
 pub fn plot(title: &str, results: &[RowResult], models: &[(Row, Model)]) -> (String, usize) {
-    let mut curves = curves(results, models);
+    picture(title, curves(results, models))
+}
+
+/// The picture of these curves, and how many it had no room for.
+fn picture(title: &str, mut curves: Vec<Curve>) -> (String, usize) {
     let left_out = curves.len().saturating_sub(MOST_CURVES);
     curves.truncate(MOST_CURVES);
     let mut svg = String::new();
@@ -81,12 +93,26 @@ fn curves(results: &[RowResult], models: &[(Row, Model)]) -> Vec<Curve> {
         let Some(seconds) = result.seconds().filter(|seconds| *seconds > 0.0) else { continue };
         let key = result.row.with_bytes(0);
         let model = models.iter().find(|(row, _)| *row == key).map(|(_, model)| *model);
-        let new = || Curve { name: key.curve(), row: key.clone(), points: vec![], intervals: vec![], model };
+        let new = || Curve { model, ..Curve::new(key.curve(), key.clone()) };
         let curve = curves.entry(key.clone()).or_insert_with(new);
         curve.points.push((result.row.bytes, seconds));
         curve.intervals.extend(result.interval.map(|interval| (result.row.bytes, interval.low, interval.high)));
     }
-    curves.into_values().collect()
+    let numbered = curves.into_values().enumerate();
+    numbered
+        .map(|(number, curve)| Curve { colour: number % COLOURS.len(), dashed: curve.row.in_place, ..curve })
+        .collect()
+}
+
+impl Curve {
+    fn new(name: String, row: Row) -> Self {
+        Self { name, row, colour: 0, dashed: false, points: Vec::new(), intervals: Vec::new(), model: None }
+    }
+
+    /// The class of its line.
+    fn line(&self) -> &'static str {
+        if self.dashed { "in" } else { "out" }
+    }
 }
 
 fn panel(svg: &mut String, left: f64, name: &str, curves: &[Curve], value: &dyn Fn(&Row, f64) -> f64) {
@@ -116,8 +142,8 @@ fn panel(svg: &mut String, left: f64, name: &str, curves: &[Curve], value: &dyn 
     }
     let (middle, below) = (left + PANEL / 2.0, bottom + 34.0);
     let _ = writeln!(svg, "<text x=\"{middle}\" y=\"{below}\" text-anchor=\"middle\">size (bytes)</text>");
-    for (number, curve) in curves.iter().enumerate() {
-        let class = number % COLOURS.len();
+    for curve in curves {
+        let class = curve.colour;
         let place = |bytes: u64, seconds: f64| {
             let value = of(curve, (bytes, seconds));
             (value > 0.0).then(|| (across.place(bytes as f64), up.place(value)))
@@ -129,7 +155,7 @@ fn panel(svg: &mut String, left: f64, name: &str, curves: &[Curve], value: &dyn 
             let _ = writeln!(svg, "<polyline class=\"c{class} model\" points=\"{}\"/>", joined(points));
         }
         let points: Vec<_> = curve.points.iter().filter_map(|(bytes, seconds)| place(*bytes, *seconds)).collect();
-        let line = if curve.row.in_place { "in" } else { "out" };
+        let line = curve.line();
         let _ = writeln!(svg, "<polyline class=\"c{class} {line}\" points=\"{}\"/>", joined(points.iter().copied()));
         for (bytes, low, high) in &curve.intervals {
             if let (Some((x, from)), Some((_, to))) = (place(*bytes, *low), place(*bytes, *high)) {
@@ -154,7 +180,7 @@ fn joined(points: impl Iterator<Item = (f64, f64)>) -> String {
 
 fn legend(svg: &mut String, curves: &[Curve]) {
     for (number, curve) in curves.iter().enumerate() {
-        let (class, line) = (number % COLOURS.len(), if curve.row.in_place { "in" } else { "out" });
+        let (class, line) = (curve.colour, curve.line());
         let y = TOP + HEIGHT + 64.0 + LEGEND_LINE * number as f64;
         let _ = write!(
             svg,
@@ -203,7 +229,7 @@ mod tests {
     use crate::bench::sample::{RowOutcome, RowSample};
     use crate::num::DType;
 
-    pub(super) fn results(algorithm: &str) -> Vec<RowResult> {
+    fn rows(algorithm: &str) -> Vec<Row> {
         let row = |size: u32, in_place: bool| Row {
             operation: Operation::AllGather,
             reduction: None,
@@ -215,16 +241,19 @@ mod tests {
             bytes: 1 << size,
             in_place,
         };
-        let rows: Vec<Row> = (4..24).step_by(2).flat_map(|size| [row(size, false), row(size, true)]).collect();
-        let sample = |factor: f64| {
-            let timed = |row: &Row| {
-                let seconds = factor * (1e-5 + row.bytes as f64 / 2e9) * if row.in_place { 0.8 } else { 1.0 };
-                let outcome = RowOutcome::Timed { seconds, iterations: vec![], wrong: None, finding: None };
-                RowSample { row: row.clone(), outcome }
-            };
-            rows.iter().map(timed).collect::<Vec<_>>()
+        (4..24).step_by(2).flat_map(|size| [row(size, false), row(size, true)]).collect()
+    }
+
+    pub(super) fn samples(algorithm: &str, factor: f64) -> Vec<RowSample> {
+        let timed = |row: Row| {
+            let seconds = factor * (1e-5 + row.bytes as f64 / 2e9) * if row.in_place { 0.8 } else { 1.0 };
+            RowSample { row, outcome: RowOutcome::Timed { seconds, iterations: vec![], wrong: None, finding: None } }
         };
-        RowResult::of(&rows, &[sample(1.0), sample(1.1), sample(1.3)])
+        rows(algorithm).into_iter().map(timed).collect()
+    }
+
+    fn results(algorithm: &str) -> Vec<RowResult> {
+        RowResult::of(&rows(algorithm), &[1.0, 1.1, 1.3].map(|factor| samples(algorithm, factor)))
     }
 
     #[test]

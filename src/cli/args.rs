@@ -1,6 +1,7 @@
 //! What can be typed; the comments here are the help text.
 use super::bench_args::BenchArgs;
 use super::report_args::ReportArgs;
+use super::settings_args::SettingsArgs;
 use crate::audit::peers::Peer;
 use crate::audit::{AtLeast, Selection as Faults, UnknownId};
 use crate::child::Workers;
@@ -8,13 +9,11 @@ use crate::judge::ShowBuffers;
 use crate::library::{CudaRelease, is_version};
 use crate::plan::Limits;
 use crate::report::ReportFormat;
-use crate::run::{RanksPerGpu, seconds};
-use crate::scenario::{AllowEnv, Placement};
+use crate::run::seconds;
+use crate::scenario::AllowEnv;
 use crate::suite::options::usual_memory;
 use crate::suite::{BackendChoice, BackendRequest, CaseSet, Filter, Forms, Reading, RunOptions, Shard};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
-use soft_nccl::Connect;
-use soft_nccl::fault::{FaultMode as Fault, NoFault};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -210,11 +209,6 @@ pub struct RunArgs {
     #[command(flatten)]
     pub place: LibraryArgs,
 
-    /// How many ranks may share a GPU where a case has more ranks than there are GPUs: a number, or auto for as many as
-    /// the case needs. Such ranks get a process each. Without it such cases are skipped.
-    #[arg(long, value_name = "N", default_value = "1", value_parser = RanksPerGpu::parse, help_heading = BACKEND)]
-    pub ranks_per_gpu: RanksPerGpu,
-
     /// Cases that run at the same time [default: the number of cores; on nccl 1].
     #[arg(long, short, value_name = "N", value_parser = at_least_one, help_heading = MANNER)]
     pub jobs: Option<NonZeroUsize>,
@@ -241,42 +235,8 @@ pub struct RunArgs {
     #[arg(long, conflicts_with_all = ["output", "verbose", "durations"], help_heading = CASES)]
     pub list: bool,
 
-    /// Time limit in seconds for cases that name none.
-    #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
-    pub timeout: Option<f64>,
-
-    /// Time limit for what comes before and after a case, in seconds: making communicators and filling buffers, and
-    /// destroying communicators [default: 60].
-    #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
-    pub opening_timeout: Option<f64>,
-
-    /// Shuffle the order in which the software library's tasks run; the same number gives the same order.
-    #[arg(long, value_name = "N", value_parser = whole_number, help_heading = SOFTWARE)]
-    pub seed: Option<u64>,
-
-    /// Messages of up to this many bytes are sent without waiting for their receive (soft backend) [default: 0].
-    #[arg(long, value_name = "BYTES", help_heading = SOFTWARE)]
-    pub eager: Option<u64>,
-
-    /// When ranks of the software library connect: `init` (the default), as they make a communicator, or `lazy`, in the
-    /// first call that needs it, on the host, which waits there for the other ranks' first call, as NCCL's does.
-    #[arg(long, value_name = "WHEN", help_heading = SOFTWARE)]
-    pub connect: Option<Connect>,
-
-    /// Put the software library's ranks on machines of N (soft backend). Rings, trees, channels and chunks are then those that
-    /// NCCL has on such machines, so that results that round have its bits.
-    #[arg(long, value_name = "N", help_heading = SOFTWARE)]
-    pub ranks_per_node: Option<NonZeroUsize>,
-
-    /// Give the software library this deliberate bug, to see which scenarios notice it: F01 and so on (`collspec audit` lists
-    /// them); with `,rank=N` on one rank only, with `,algorithm=NAME` in one algorithm only.
-    #[arg(long, value_name = "FAULT", value_parser = fault, help_heading = SOFTWARE)]
-    pub fault: Option<Fault>,
-
-    /// Placement of the ranks for files that name none: threads, processes or one_thread. Cases that cannot run in this
-    /// placement run in the default one.
-    #[arg(long, value_name = "NAME", value_parser = Placement::parse, help_heading = MANNER)]
-    pub placement: Option<Placement>,
+    #[command(flatten)]
+    pub settings: SettingsArgs,
 
     #[command(flatten)]
     pub report: ReportArgs,
@@ -307,31 +267,21 @@ pub struct RunArgs {
 impl RunArgs {
     /// What was typed, and the default of everything else.
     pub fn options(&self) -> RunOptions {
-        RunOptions {
+        self.settings.apply(RunOptions {
             backend: BackendRequest {
                 backend: self.backend,
                 require: self.require,
                 nccl: self.place.nccl.clone(),
                 driver: self.place.driver.clone(),
             },
-            ranks_per_gpu: self.ranks_per_gpu,
             jobs: self.jobs,
             fail_fast: self.fail_fast,
-            timeout: self.timeout,
-            opening_timeout: self.opening_timeout,
-            seed: self.seed,
-            eager: self.eager,
-            connect: self.connect,
-            ranks_per_node: self.ranks_per_node,
-            fault: self.fault.unwrap_or_default(),
-            placement: self.placement,
             reading: self.selection.reading(),
             show_buffers: self.show_buffers(),
             keep_results: self.record.is_some(),
-            without_order_maps: false,
-            variables: Vec::new(),
             workers: Workers::CurrentExe,
-        }
+            ..RunOptions::default()
+        })
     }
 }
 
@@ -465,11 +415,6 @@ pub enum AuditFormat {
     Jsonl,
 }
 
-/// A whole number.
-pub(super) fn whole_number(text: &str) -> Result<u64, String> {
-    text.parse().map_err(|_| "expected a whole number, 0 or more".to_owned())
-}
-
 /// A number of things of which there must be one.
 pub(super) fn at_least_one(text: &str) -> Result<NonZeroUsize, String> {
     text.parse().map_err(|_| "expected a number of at least 1".to_owned())
@@ -491,10 +436,6 @@ fn checker_name(text: &str) -> Result<CheckerName, String> {
     let known: Vec<&str> = Peer::ALL.into_iter().map(Peer::name).collect();
     let unknown = || format!("the checkers are collspec, {}", known.join(", "));
     Peer::parse(text).map(CheckerName::Peer).ok_or_else(unknown)
-}
-
-pub(super) fn fault(text: &str) -> Result<Fault, NoFault> {
-    text.parse()
 }
 
 fn faults(text: &str) -> Result<Faults, UnknownId> {

@@ -4,7 +4,7 @@ use super::audit_requirements::Requirements;
 use super::exit::Exit;
 use super::output;
 use super::progress::ProgressDisplay;
-use super::run::{open, select, show_diagnostics, warn_of_variables};
+use super::run::{NAMES_BY_RUN, open, select, show_diagnostics, warn_of_variables};
 use super::terminal;
 use crate::audit::peers::PeerChecker;
 use crate::audit::report::{comparison as side_by_side, table};
@@ -28,7 +28,7 @@ pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
     output::refuse_scenario_as_output(args.output.as_deref(), &args.selection)?;
     let cores = cores();
     if suite.invalid_files.is_empty() {
-        select(&mut suite, &args.selection)?;
+        select(&mut suite, &args.selection, NAMES_BY_RUN)?;
         suite.plan(cores);
     }
     if !suite.invalid_files.is_empty() {
@@ -63,6 +63,7 @@ pub fn audit(args: &AuditArgs) -> anyhow::Result<Exit> {
         anyhow::bail!("--baseline, --write-baseline and --at-least are for one checker: name one with --as");
     }
     output::refuse_scenario_as_output(args.write_baseline.as_deref(), &args.selection)?;
+    output::refuse_missing_folder(args.write_baseline.as_deref())?;
     let requirements = Requirements::read(args)?;
     // An audit takes long, so the output file is made before it.
     let output = args.output.as_deref().map(output::create_file).transpose()?;

@@ -2,11 +2,11 @@
 use super::bench_args::{BenchArgs, BenchFormat, operation};
 use super::exit::Exit;
 use super::progress::ProgressDisplay;
-use super::{output, run, terminal};
+use super::{backend, output, run, terminal};
 use crate::bench::{
     JsonFrame, Models, Operation, Plan, Request, Row, RowResult, RowSample, Sampler, Table, json, plot,
 };
-use crate::printable::{PrintableWriter, one_line, printable, printable_lines};
+use crate::printable::{PrintableWriter, one_line, printable};
 use crate::report::InheritedVariables;
 use crate::signals;
 use crate::suggest::nearest;
@@ -23,13 +23,13 @@ pub const SOFT_RANKS: usize = 4;
 pub fn bench(args: &BenchArgs) -> anyhow::Result<Exit> {
     run::warn_of_variables()?;
     let asked = args.request()?;
+    output::refuse_missing_folder(
+        [&args.output, &args.plot, &args.json].into_iter().filter_map(|file| file.as_deref()),
+    )?;
     let options = args.options();
-    let chosen = match options.backend.resolve(&options.workers) {
+    let chosen = match backend::resolve(&options)? {
         Ok(chosen) => chosen,
-        Err(missing) => {
-            writeln!(terminal::err(), "collspec: {}", printable_lines(&missing.to_string()))?;
-            return Ok(Exit::BACKEND_MISSING);
-        }
+        Err(exit) => return Ok(exit),
     };
     let ranks = chosen.machine.as_ref().map_or(SOFT_RANKS, |machine| machine.gpus.devices.len());
     let (plan, rows) = plan(args, asked, ranks)?;

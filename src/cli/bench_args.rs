@@ -1,5 +1,6 @@
 //! The options of `collspec bench`; the comments here are the help text. Those that nccl-tests has too are called as there.
 use super::args::{LibraryArgs, LimitArgs};
+use super::settings_args::SoftwareArgs;
 use crate::bench::{MOST_RANKS, Operation, OverRanks, Reduction, Request, Roots, Sizes, Step};
 use crate::child::Workers;
 use crate::num::DType;
@@ -7,14 +8,11 @@ use crate::run::{RanksPerGpu, seconds};
 use crate::scenario::size_in_bytes;
 use crate::suite::{BackendChoice, BackendRequest, Reading, RunOptions};
 use clap::{Args as ClapArgs, ValueEnum};
-use soft_nccl::Connect;
-use soft_nccl::fault::{FaultMode, NoFault};
 use std::path::PathBuf;
 
 const WHAT: &str = "What is measured";
 const MANNER: &str = "How it is measured";
 const BACKEND: &str = "What runs it";
-const SOFTWARE: &str = "The software library";
 const REPORT: &str = "Report";
 
 /// Time operations: algorithm and bus bandwidth by size, with nccl-tests' options and columns.
@@ -117,17 +115,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "N", default_value = "1", value_parser = RanksPerGpu::parse, help_heading = BACKEND)]
     pub ranks_per_gpu: RanksPerGpu,
 
-    /// Messages of up to this many bytes are sent without waiting for their receive (soft backend) [default: 0].
-    #[arg(long, value_name = "BYTES", help_heading = SOFTWARE)]
-    pub eager: Option<u64>,
-
-    /// When ranks of the software library connect, as for `collspec run`.
-    #[arg(long, value_name = "WHEN", help_heading = SOFTWARE)]
-    pub connect: Option<Connect>,
-
-    /// Give the software library this deliberate bug, as for `collspec run`.
-    #[arg(long, value_name = "FAULT", value_parser = fault, help_heading = SOFTWARE)]
-    pub fault: Option<FaultMode>,
+    #[command(flatten)]
+    pub software: SoftwareArgs,
 
     #[command(flatten)]
     pub bounds: LimitArgs,
@@ -237,7 +226,7 @@ impl BenchArgs {
 
     /// What runs it.
     pub fn options(&self) -> RunOptions {
-        RunOptions {
+        self.software.apply(RunOptions {
             backend: BackendRequest {
                 backend: self.backend,
                 require: self.require,
@@ -247,13 +236,10 @@ impl BenchArgs {
             ranks_per_gpu: self.ranks_per_gpu,
             timeout: self.timeout,
             opening_timeout: self.opening_timeout,
-            eager: self.eager,
-            connect: self.connect,
-            fault: self.fault.unwrap_or_default(),
             reading: Reading { limits: self.bounds.limits(), ..Reading::default() },
             workers: Workers::CurrentExe,
             ..RunOptions::default()
-        }
+        })
     }
 }
 
@@ -282,10 +268,6 @@ fn root_number(root: i64) -> anyhow::Result<usize> {
 /// Bytes as nccl-tests writes them: 8, 32K, 128M, 1G; also 128MiB.
 fn size(text: &str) -> Result<u64, String> {
     size_in_bytes(text).ok_or_else(|| "expected a number of bytes such as 8, 32K, 128M or 1G".to_owned())
-}
-
-fn fault(text: &str) -> Result<FaultMode, NoFault> {
-    text.parse()
 }
 
 /// The operation of a word that is no path.

@@ -2,7 +2,7 @@
 use super::args::{CheckArgs, CheckFormat};
 use super::check_report::CheckReport;
 use super::exit::Exit;
-use super::run::{open, select_with, show_diagnostics, warn_of_variables};
+use super::run::{NAMES_BY_RUN, open, select_with, show_diagnostics, warn_of_variables};
 use super::terminal;
 use crate::run::memory::Turns;
 use crate::scenario::Case;
@@ -20,7 +20,7 @@ pub fn check(args: &CheckArgs) -> anyhow::Result<Exit> {
     if suite.invalid_files.is_empty() || !suite.cases.is_empty() {
         // Nothing runs here, so cases tagged `long` take no longer than others.
         let filter = Filter { long: true, ..args.selection.filter() };
-        select_with(&mut suite, &args.selection, &filter)?;
+        select_with(&mut suite, &args.selection, &filter, NAMES_BY_RUN)?;
     }
     suite.plan(jobs);
     let limit = invalid_files::InvalidCaseLimit::default();

@@ -4,7 +4,7 @@ use super::bench::{SOFT_RANKS, plan};
 use super::compare_args::CompareArgs;
 use super::exit::Exit;
 use super::progress::ProgressDisplay;
-use super::{output, reports, run, terminal};
+use super::{backend, output, reports, run, terminal};
 use crate::bench::{Plan, Row};
 use crate::compare::accepted::{Accepted, AcceptedError, to_accept};
 use crate::compare::report::{Context as ReportedComparison, write};
@@ -12,15 +12,17 @@ use crate::compare::speed::measure;
 use crate::compare::{
     Comparison, FirstFailures, GateVerdict, Observer, Repetition, Side, SideError, compare, measure_footprints,
 };
-use crate::printable::{one_line, printable_lines};
+use crate::printable::one_line;
 use crate::report::{Event, GithubPlaces};
+use crate::signals;
 use crate::suite::options::cores;
 use crate::suite::{CaseSet, ChosenBackend, Error};
 use anyhow::Context;
 use clap::Parser;
 use std::fs::OpenOptions;
 use std::io::Write;
-use std::path::Path;
+use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 pub fn compare_libraries(args: &CompareArgs) -> anyhow::Result<Exit> {
@@ -30,7 +32,9 @@ pub fn compare_libraries(args: &CompareArgs) -> anyhow::Result<Exit> {
     if let Some(path) = args.write_allow.as_deref().filter(|path| path.exists()) {
         anyhow::bail!("--write-allow starts a new file, and {} exists", path.display());
     }
-    output::refuse_same_file(&reports::files(&args.report.0))?;
+    let files = reports::files(&args.report.0);
+    output::refuse_same_file(&files)?;
+    output::refuse_missing_folder(files.iter().map(PathBuf::as_path).chain(args.write_allow.as_deref()))?;
     let options = args.options();
     let debug_builds = args.allow_debug_build;
     let sides = (args.base.resolve(&options, debug_builds), args.candidate.resolve(&options, debug_builds));
@@ -38,8 +42,10 @@ pub fn compare_libraries(args: &CompareArgs) -> anyhow::Result<Exit> {
         (Ok(base), Ok(candidate)) => (base, candidate),
         (Err(error), _) | (_, Err(error)) => return missing_side(error),
     };
+    tell_settings_without_effect(args, &base, &candidate)?;
     let bench = args.bench.as_deref().map(|text| timed(text, &base, &candidate)).transpose()?;
     let cases = cases(args, &base, &candidate)?;
+    signals::catch_interrupt();
     let mut progress = Progress(ProgressDisplay::new());
     if !args.no_footprint {
         let measured = measure_footprints(&mut base, &mut candidate, &mut progress);
@@ -53,10 +59,15 @@ pub fn compare_libraries(args: &CompareArgs) -> anyhow::Result<Exit> {
     };
     let (mut comparison, failures) =
         compare((&args.base.text, &base), (&args.candidate.text, &candidate), &cases, &repetition, &mut progress)?;
-    if let Some((plan, rows)) = &bench {
+    if let Some((plan, rows)) = bench.as_ref().filter(|_| !comparison.interrupted) {
         progress.part(&format!("speed: {} rows, {} samples of each side and of the control", rows.len(), plan.samples));
         progress.0.begin(rows.len().saturating_mul(plan.samples).saturating_mul(3), None);
-        comparison.speed = measure(&base, &candidate, plan, rows, &mut |row| progress.0.step(&row.to_string()))?;
+        let mut each = |row: &Row| {
+            progress.0.step(&row.to_string());
+            if signals::is_interrupted() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        };
+        comparison.speed = measure(&base, &candidate, plan, rows, &mut each)?;
+        comparison.interrupted = signals::is_interrupted();
     }
     progress.0.end();
     let stale = accepted.and_then(|accepted| accepted.apply(&mut comparison).err());
@@ -67,6 +78,10 @@ pub fn compare_libraries(args: &CompareArgs) -> anyhow::Result<Exit> {
     }
     if let Some(AcceptedError::Entries(stale)) = stale {
         anyhow::bail!("{}", stale.join("\n"));
+    }
+    if comparison.interrupted {
+        writeln!(terminal::err(), "collspec: interrupted; the report has what was compared until then")?;
+        return Ok(Exit::INTERRUPTED);
     }
     Ok(match verdict {
         GateVerdict::NothingWorse => Exit::ALL_PASSED,
@@ -82,7 +97,7 @@ const SAMPLES: u32 = 10;
 fn timed(text: &str, base: &Side, candidate: &Side) -> anyhow::Result<(Plan, Vec<Row>)> {
     let words = shlex::split(text).context("--bench: a quote is not closed")?;
     let words = ["collspec", "bench"].map(str::to_owned).into_iter().chain(words);
-    let parsed = Args::try_parse_from(words).map_err(|error| anyhow::anyhow!("--bench: {}", error.render()))?;
+    let parsed = Args::try_parse_from(words).map_err(|error| anyhow::anyhow!("--bench: {}", reason(&error)))?;
     let Command::Bench(mut bench) = parsed.command else {
         anyhow::bail!("--bench: expected what `collspec bench` takes")
     };
@@ -101,10 +116,48 @@ fn timed(text: &str, base: &Side, candidate: &Side) -> anyhow::Result<(Plan, Vec
     plan(&bench, asked, devices(ours).min(devices(theirs)))
 }
 
+/// What is wrong with the arguments, without the command's usage, which is not that of `collspec compare`.
+fn reason(error: &clap::Error) -> String {
+    if !error.use_stderr() {
+        return "expected what is measured: `collspec bench --help` tells what there is".to_owned();
+    }
+    let text = error.render().to_string();
+    let text = text.strip_prefix("error: ").unwrap_or(&text);
+    let end = ["\n\nUsage:", "\n\nFor more information"].iter().filter_map(|words| text.find(words)).min();
+    text.get(..end.unwrap_or(text.len())).unwrap_or(text).trim_end().to_owned()
+}
+
+/// Says which settings change nothing, because what they are for is not there.
+fn tell_settings_without_effect(args: &CompareArgs, base: &Side, candidate: &Side) -> std::io::Result<()> {
+    let sides = [("base", &args.base, base), ("candidate", &args.candidate, candidate)];
+    for (name, request, side) in sides {
+        for (setting, why) in request.without_effect(side) {
+            writeln!(terminal::err(), "collspec: {name}: {} has no effect: {why}", one_line(&setting))?;
+        }
+    }
+    if base.is_live() || candidate.is_live() {
+        return Ok(());
+    }
+    let options = [
+        ("--filter", !args.selection.filter.is_empty()),
+        ("--forms", args.selection.forms.is_some()),
+        ("--driver", args.driver.is_some()),
+        ("--jobs", args.jobs.is_some()),
+        ("--timeout", args.common.timeout.is_some()),
+        ("--opening-timeout", args.common.opening_timeout.is_some()),
+    ];
+    let given: Vec<&str> = options.iter().filter(|(_, given)| *given).map(|(name, _)| *name).collect();
+    if given.is_empty() {
+        return Ok(());
+    }
+    let (have, them) = if given.len() == 1 { ("has", "it") } else { ("have", "them") };
+    let why = "both sides are recorded runs, all of whose cases are compared";
+    writeln!(terminal::err(), "collspec: {} {have} no effect: {why}, without {them}", given.join(", "))
+}
+
 fn missing_side(error: SideError) -> anyhow::Result<Exit> {
     let SideError::Missing(missing) = &error else { return Err(error.into()) };
-    writeln!(terminal::err(), "collspec: {}", printable_lines(&missing.to_string()))?;
-    Ok(Exit::BACKEND_MISSING)
+    Ok(backend::missing_backend(missing)?)
 }
 
 /// The cases to run. Two recordings need none.
@@ -116,7 +169,7 @@ fn cases(args: &CompareArgs, base: &Side, candidate: &Side) -> anyhow::Result<Ca
     let outputs = reports::files(&args.report.0);
     outputs.iter().try_for_each(|path| output::refuse_scenario_as_output(Some(path), &args.selection))?;
     if suite.invalid_files.is_empty() {
-        run::select(&mut suite, &args.selection)?;
+        run::select(&mut suite, &args.selection, run::NAMES_BY_RUN)?;
         suite.plan(cores());
     }
     run::show_diagnostics(&suite)?;
@@ -156,6 +209,10 @@ impl Observer for Progress {
             // Without it the comparison goes on all the same.
             let _ = writeln!(terminal::err(), "collspec: {}", one_line(words));
         });
+    }
+
+    fn is_interrupted(&self) -> bool {
+        signals::is_interrupted()
     }
 
     fn event(&mut self, event: &Event) {

@@ -1,11 +1,12 @@
 //! What can be typed behind `collspec compare`; the comments here are the help text.
 use super::args::{MANNER, REPORT, SelectionArgs, at_least_one};
 use super::report_args::ReportArgs;
+use super::settings_args::CommonArgs;
 use crate::child::Workers;
 use crate::compare::SideRequest;
 use crate::judge::ShowBuffers;
 use crate::report::ReportFormat;
-use crate::run::{RanksPerGpu, seconds};
+use crate::run::seconds;
 use crate::suite::{BackendRequest, RunOptions};
 use clap::Args as ClapArgs;
 use std::num::NonZeroUsize;
@@ -44,10 +45,6 @@ pub struct CompareArgs {
     #[arg(long, value_name = "DIR", help_heading = SIDES)]
     pub driver: Option<PathBuf>,
 
-    /// How many ranks may share a GPU where a case has more ranks than there are GPUs: a number, or auto.
-    #[arg(long, value_name = "N", default_value = "1", value_parser = RanksPerGpu::parse, help_heading = MANNER)]
-    pub ranks_per_gpu: RanksPerGpu,
-
     /// Runs of the scenarios on each side.
     #[arg(long, value_name = "N", default_value = "2", value_parser = at_least_one, help_heading = MANNER)]
     pub runs: NonZeroUsize,
@@ -79,13 +76,8 @@ pub struct CompareArgs {
     #[arg(long, short, value_name = "N", value_parser = at_least_one, help_heading = MANNER)]
     pub jobs: Option<NonZeroUsize>,
 
-    /// Time limit in seconds for cases that name none.
-    #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
-    pub timeout: Option<f64>,
-
-    /// Time limit for making communicators and filling buffers, and for destroying communicators, in seconds [default: 60].
-    #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
-    pub opening_timeout: Option<f64>,
+    #[command(flatten)]
+    pub common: CommonArgs,
 
     /// Measure the speed of both too: what `collspec bench` measures, in one argument, for example
     /// `--bench "all_reduce all_gather -b 1K -e 64M -f 4"`, or files with a table `[bench]`.
@@ -122,12 +114,9 @@ pub struct CompareArgs {
 impl CompareArgs {
     /// What both sides have in common.
     pub fn options(&self) -> RunOptions {
-        RunOptions {
+        self.common.apply(RunOptions {
             backend: BackendRequest { driver: self.driver.clone(), ..BackendRequest::default() },
-            ranks_per_gpu: self.ranks_per_gpu,
             jobs: self.jobs,
-            timeout: self.timeout,
-            opening_timeout: self.opening_timeout,
             reading: self.selection.reading(),
             workers: Workers::CurrentExe,
             show_buffers: if self.report.has(ReportFormat::Html) {
@@ -136,6 +125,6 @@ impl CompareArgs {
                 ShowBuffers::Never
             },
             ..RunOptions::default()
-        }
+        })
     }
 }

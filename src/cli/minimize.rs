@@ -1,7 +1,7 @@
 //! `collspec minimize`.
 use super::exit::Exit;
 use super::minimize_args::MinimizeArgs;
-use super::{output, run, terminal};
+use super::{backend, output, run, terminal};
 use crate::minimize::{Error, Reduced, Request, in_runs, minimize, nearest_command};
 use crate::printable::{one_line, printable_lines};
 use crate::report::{InheritedVariables, RerunCommand};
@@ -18,18 +18,16 @@ use std::time::Duration;
 pub fn reduce(args: &MinimizeArgs) -> anyhow::Result<Exit> {
     run::warn_of_variables()?;
     let options = args.options();
-    let chosen = match options.backend.resolve(&options.workers) {
+    let chosen = match backend::resolve(&options)? {
         Ok(chosen) => chosen,
-        Err(missing) => {
-            writeln!(terminal::err(), "collspec: {}", printable_lines(&missing.to_string()))?;
-            return Ok(Exit::BACKEND_MISSING);
-        }
+        Err(exit) => return Ok(exit),
     };
     if let Some(path) = &args.output {
         output::refuse_same_file(&[args.file.clone(), path.clone()]).map_err(|_| {
             anyhow::anyhow!("the scenario would be written over {}, which it comes from", path.display())
         })?;
     }
+    output::refuse_missing_folder(args.output.as_deref())?;
     let request = Request {
         file: read(&args.file, options.reading.limits.file)?,
         stem: args.file.file_stem().unwrap_or_default().to_string_lossy().into_owned(),
@@ -82,6 +80,7 @@ fn summary(reduced: &Reduced, output: Option<&Path>, rerun: &RerunCommand) -> st
     if reduced.out_of_time {
         writeln!(to, "collspec: the time is over (--budget), and perhaps less would do")?;
     }
+    reduced.kept.iter().try_for_each(|sentence| writeln!(to, "collspec: {sentence}"))?;
     if let Some(path) = output {
         let old = Path::new(&reduced.case.file.path).file_stem().unwrap_or_default().to_string_lossy();
         let new = path.file_stem().unwrap_or_default().to_string_lossy();

@@ -1,14 +1,13 @@
 //! What can be typed behind `collspec minimize`; the comments here are the help text.
-use super::args::{BACKEND, LIMITS, LibraryArgs, MANNER, REPORT, SOFTWARE, fault, whole_number};
+use super::args::{BACKEND, LIMITS, LibraryArgs, MANNER, REPORT};
+use super::settings_args::SettingsArgs;
 use crate::child::Workers;
-use crate::run::{RanksPerGpu, seconds};
-use crate::scenario::{AllowEnv, Placement};
+use crate::run::seconds;
+use crate::scenario::AllowEnv;
 use crate::suite::options::usual_memory;
 use crate::suite::{BackendChoice, BackendRequest, Reading, RunOptions};
 use clap::Args as ClapArgs;
-use soft_nccl::Connect;
-use soft_nccl::fault::FaultMode as Fault;
-use std::num::{NonZeroU32, NonZeroUsize};
+use std::num::NonZeroU32;
 use std::path::PathBuf;
 
 /// Make a failing case smaller while it still fails in the same way.
@@ -48,41 +47,8 @@ pub struct MinimizeArgs {
     #[command(flatten)]
     pub place: LibraryArgs,
 
-    /// How many ranks may share a GPU: a number, or auto.
-    #[arg(long, value_name = "N", default_value = "1", value_parser = RanksPerGpu::parse, help_heading = BACKEND)]
-    pub ranks_per_gpu: RanksPerGpu,
-
-    /// Time limit in seconds for cases that name none. A case that hangs costs this much in every run.
-    #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
-    pub timeout: Option<f64>,
-
-    /// Time limit for what comes before and after a case, in seconds [default: 60].
-    #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
-    pub opening_timeout: Option<f64>,
-
-    /// Placement of the ranks for files that name none: threads, processes or one_thread.
-    #[arg(long, value_name = "NAME", value_parser = Placement::parse, help_heading = MANNER)]
-    pub placement: Option<Placement>,
-
-    /// Shuffle the order in which the software library's tasks run; the same number gives the same order.
-    #[arg(long, value_name = "N", value_parser = whole_number, help_heading = SOFTWARE)]
-    pub seed: Option<u64>,
-
-    /// Messages of up to this many bytes are sent without waiting for their receive (soft backend).
-    #[arg(long, value_name = "BYTES", help_heading = SOFTWARE)]
-    pub eager: Option<u64>,
-
-    /// When ranks of the software library connect: `init` or `lazy`.
-    #[arg(long, value_name = "WHEN", help_heading = SOFTWARE)]
-    pub connect: Option<Connect>,
-
-    /// Put the software library's ranks on machines of N (soft backend).
-    #[arg(long, value_name = "N", help_heading = SOFTWARE)]
-    pub ranks_per_node: Option<NonZeroUsize>,
-
-    /// Give the software library this deliberate bug.
-    #[arg(long, value_name = "FAULT", value_parser = fault, help_heading = SOFTWARE)]
-    pub fault: Option<Fault>,
+    #[command(flatten)]
+    pub settings: SettingsArgs,
 
     /// Let the file set this NCCL_* variable too. May be given several times.
     #[arg(long, value_name = "NAME", value_parser = AllowEnv::parse_name, help_heading = LIMITS)]
@@ -94,25 +60,18 @@ impl MinimizeArgs {
     pub fn options(&self) -> RunOptions {
         let mut reading = Reading { allow_env: AllowEnv::from_names(&self.allow_env), ..Reading::default() };
         reading.limits.memory = usual_memory();
-        RunOptions {
+        self.settings.apply(RunOptions {
             backend: BackendRequest {
                 backend: self.backend,
                 require: None,
                 nccl: self.place.nccl.clone(),
                 driver: self.place.driver.clone(),
             },
-            ranks_per_gpu: self.ranks_per_gpu,
-            timeout: self.timeout,
-            opening_timeout: self.opening_timeout,
-            seed: self.seed,
-            eager: self.eager,
-            connect: self.connect,
-            ranks_per_node: self.ranks_per_node,
-            fault: self.fault.unwrap_or_default(),
-            placement: self.placement,
             reading,
+            // No report shows them, and they would cost as much as the rest of the judging.
+            without_order_maps: true,
             workers: Workers::CurrentExe,
             ..RunOptions::default()
-        }
+        })
     }
 }

@@ -2,6 +2,7 @@
 mod args;
 mod audit;
 mod audit_requirements;
+mod backend;
 mod bench;
 mod bench_args;
 mod check;
@@ -23,6 +24,7 @@ mod progress_line;
 mod report_args;
 mod reports;
 mod run;
+mod settings_args;
 mod soak;
 mod soak_args;
 mod terminal;

@@ -50,6 +50,24 @@ pub fn refuse_same_file(outputs: &[PathBuf]) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Checks that there are folders for these files, which are written at the end of what may take long.
+///
+/// # Errors
+///
+/// A file's folder is missing or none.
+pub fn refuse_missing_folder<'a>(files: impl IntoIterator<Item = &'a Path>) -> anyhow::Result<()> {
+    for path in files {
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let why = match folder.metadata() {
+            Ok(there) if there.is_dir() => continue,
+            Ok(_) => format!("{} is not a folder", folder.display()),
+            Err(error) => format!("{}: {error}", folder.display()),
+        };
+        anyhow::bail!("cannot write {}: {why}", path.display());
+    }
+    Ok(())
+}
+
 /// What tells a file from others: its number if it exists, else its folder and name.
 #[derive(PartialEq, Eq)]
 enum FileIdentity {

@@ -5,7 +5,7 @@ use super::failed_cases::FailedCases;
 use super::progress::ProgressDisplay;
 use super::reports::{self, Reports};
 use super::terminal;
-use super::{output, places};
+use super::{backend, output, places};
 use crate::judge::Status;
 use crate::printable::{one_line, printable, printable_lines};
 use crate::record::{Header, RecordingWriter};
@@ -24,14 +24,11 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         return list(args);
     }
     let options = args.options();
-    let chosen = match options.backend.resolve(&options.workers) {
+    let chosen = match backend::resolve(&options)? {
         Ok(chosen) => chosen,
-        Err(missing) => {
-            writeln!(terminal::err(), "collspec: {}", printable_lines(&missing.to_string()))?;
-            return Ok(Exit::BACKEND_MISSING);
-        }
+        Err(exit) => return Ok(exit),
     };
-    if args.fault.is_some() && chosen.machine.is_some() && args.place.driver.is_none() {
+    if args.settings.software.fault.is_some() && chosen.machine.is_some() && args.place.driver.is_none() {
         anyhow::bail!("--fault changes the software library, but this run uses a real one: add --backend soft");
     }
     let mut suite = open(&args.selection)?;
@@ -148,7 +145,7 @@ fn can_run_some(suite: &mut CaseSet) -> bool {
 
 /// Keeps the cases of the filter, those that failed if only they are wanted, and of these a share.
 fn select_cases(suite: &mut CaseSet, args: &RunArgs, failed: &anyhow::Result<FailedCases>) -> anyhow::Result<()> {
-    select(suite, &args.selection)?;
+    select(suite, &args.selection, NAMES)?;
     if args.failed {
         let failed = failed.as_ref().map_err(|error| anyhow::anyhow!("--failed: {}", with_causes(&**error)))?;
         suite.cases.retain(|case| !failed.is_empty() && failed.contains(case));
@@ -179,16 +176,20 @@ pub fn open(selection: &SelectionArgs) -> anyhow::Result<CaseSet> {
 /// # Errors
 ///
 /// The filter admits no case.
-pub fn select(suite: &mut CaseSet, selection: &SelectionArgs) -> anyhow::Result<()> {
-    select_with(suite, selection, &selection.filter())
+pub fn select(suite: &mut CaseSet, selection: &SelectionArgs, names: &str) -> anyhow::Result<()> {
+    select_with(suite, selection, &selection.filter(), names)
 }
 
-/// As [`select`], with another filter than that of the command line.
+/// How the cases' names are had, where the command has `--list`, and in other commands.
+const NAMES: &str = "`--list` without a filter names the cases";
+pub const NAMES_BY_RUN: &str = "`collspec run --list` with these paths and without a filter names the cases";
+
+/// As [`select`], with another filter than that of the command line. A message says how the cases' `names` are had.
 ///
 /// # Errors
 ///
 /// The filter admits no case.
-pub fn select_with(suite: &mut CaseSet, selection: &SelectionArgs, filter: &Filter) -> anyhow::Result<()> {
+pub fn select_with(suite: &mut CaseSet, selection: &SelectionArgs, filter: &Filter, names: &str) -> anyhow::Result<()> {
     let before = suite.cases.len();
     let with_long = Filter { long: true, ..filter.clone() };
     let too_long = suite.cases.iter().filter(|case| with_long.admits(case) && !filter.admits(case)).count();
@@ -205,7 +206,7 @@ pub fn select_with(suite: &mut CaseSet, selection: &SelectionArgs, filter: &Filt
                 format!("is selected by the filters {}", terms.join(", "))
             }
         };
-        anyhow::bail!("no case in {shown} {which}; `--list` without a filter names the cases");
+        anyhow::bail!("no case in {shown} {which}; {names}");
     }
     if too_long > 0 {
         anyhow::ensure!(

@@ -1,8 +1,8 @@
 //! `collspec soak`.
 use super::exit::Exit;
 use super::soak_args::SoakArgs;
-use super::{run, terminal};
-use crate::printable::{one_line, printable_lines, thousands};
+use super::{backend, run, terminal};
+use crate::printable::{one_line, thousands};
 use crate::report::InheritedVariables;
 use crate::run::PoolLimits;
 use crate::signals;
@@ -25,16 +25,14 @@ const PROGRESS: Duration = Duration::from_secs(10);
 pub fn soak_library(args: &SoakArgs) -> anyhow::Result<Exit> {
     run::warn_of_variables()?;
     let options = args.options();
-    let chosen = match options.backend.resolve(&options.workers) {
+    let chosen = match backend::resolve(&options)? {
         Ok(chosen) => chosen,
-        Err(missing) => {
-            writeln!(terminal::err(), "collspec: {}", printable_lines(&missing.to_string()))?;
-            return Ok(Exit::BACKEND_MISSING);
-        }
+        Err(exit) => return Ok(exit),
     };
+    let seed = options.seed.unwrap_or_default();
     let usual = if args.seconds.is_none() { Some(USUAL) } else { None };
     let request = Request {
-        first: args.seed,
+        first: seed,
         programs: args.programs.map(u64::from).or(usual),
         time: args.seconds.map(Duration::from_secs_f64),
         jobs: options.jobs_on(&chosen),
@@ -56,7 +54,7 @@ pub fn soak_library(args: &SoakArgs) -> anyhow::Result<Exit> {
     for failed in &report.failures {
         describe(&mut out, failed, &args.output)?;
     }
-    summary(&mut out, &report, args.seed)?;
+    summary(&mut out, &report, seed)?;
     out.flush()?;
     Ok(if report.failed > 0 || !report.grown.is_empty() {
         Exit::SOME_FAILED

@@ -1,17 +1,17 @@
 //! What can be typed behind `collspec soak`; the comments here are the help text.
-use super::args::{BACKEND, LibraryArgs, MANNER, REPORT, SOFTWARE, fault, whole_number};
+use super::args::{BACKEND, LibraryArgs, MANNER, REPORT};
+use super::settings_args::SettingsArgs;
 use crate::child::Workers;
-use crate::run::{RanksPerGpu, seconds};
+use crate::run::seconds;
 use crate::suite::options::usual_memory;
 use crate::suite::{BackendChoice, BackendRequest, Reading, RunOptions};
 use clap::Args as ClapArgs;
-use soft_nccl::fault::FaultMode as Fault;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
 
-/// Run random valid programs over all steps of the language, as long as you like.
+/// Run random valid programs over the steps of the language, as long as you like.
 ///
-/// Every program is made from a seed, read like a scenario file, planned, run and judged. One that fails is written to a file, as
+/// Every program is made from a seed (the first from --seed, 0 if unset), read like a scenario file, planned, run and judged. One that fails is written to a file, as
 /// it was made and made smaller. Memory and descriptors must not grow with the number of programs. Without --seconds and
 /// --programs, 500 programs are tried.
 ///
@@ -27,17 +27,9 @@ pub struct SoakArgs {
     #[arg(long, value_name = "N", help_heading = MANNER)]
     pub programs: Option<NonZeroU64>,
 
-    /// The seed of the first program, and of the order in which the software library's tasks run. The next program has the next seed.
-    #[arg(long, value_name = "N", default_value = "0", value_parser = whole_number, help_heading = MANNER)]
-    pub seed: u64,
-
     /// Programs at the same time [default: one for every processor on soft, 1 on GPUs].
     #[arg(short, long, value_name = "N", help_heading = MANNER)]
     pub jobs: Option<NonZeroUsize>,
-
-    /// Time limit in seconds of a program.
-    #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
-    pub timeout: Option<f64>,
 
     /// The folder for programs that fail; it is made when the first one does.
     #[arg(long, value_name = "DIR", default_value = "soak", help_heading = REPORT)]
@@ -50,13 +42,8 @@ pub struct SoakArgs {
     #[command(flatten)]
     pub place: LibraryArgs,
 
-    /// How many ranks may share a GPU: a number, or auto.
-    #[arg(long, value_name = "N", default_value = "1", value_parser = RanksPerGpu::parse, help_heading = BACKEND)]
-    pub ranks_per_gpu: RanksPerGpu,
-
-    /// Give the software library this deliberate bug.
-    #[arg(long, value_name = "FAULT", value_parser = fault, help_heading = SOFTWARE)]
-    pub fault: Option<Fault>,
+    #[command(flatten)]
+    pub settings: SettingsArgs,
 }
 
 impl SoakArgs {
@@ -64,21 +51,14 @@ impl SoakArgs {
     pub fn options(&self) -> RunOptions {
         let mut reading = Reading::default();
         reading.limits.memory = usual_memory();
-        RunOptions {
-            backend: BackendRequest {
-                backend: self.backend,
-                require: None,
-                nccl: self.place.nccl.clone(),
-                driver: self.place.driver.clone(),
-            },
-            jobs: self.jobs,
-            ranks_per_gpu: self.ranks_per_gpu,
-            timeout: self.timeout,
-            seed: Some(self.seed),
-            fault: self.fault.unwrap_or_default(),
-            reading,
-            workers: Workers::CurrentExe,
-            ..RunOptions::default()
-        }
+        let backend = BackendRequest {
+            backend: self.backend,
+            require: None,
+            nccl: self.place.nccl.clone(),
+            driver: self.place.driver.clone(),
+        };
+        let options =
+            RunOptions { backend, jobs: self.jobs, reading, workers: Workers::CurrentExe, ..RunOptions::default() };
+        self.settings.apply(options)
     }
 }

@@ -29,6 +29,9 @@ pub struct Comparison {
     /// How fast the candidate is, if that was measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub speed: Option<Speed>,
+    /// True if the user ended it before all was run.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub interrupted: bool,
 }
 
 /// What a side was.
@@ -175,7 +178,7 @@ impl Comparison {
         starts: Option<StartRates>,
         library: Vec<LibraryChange>,
     ) -> Self {
-        Self { base, candidate, library, starts, rows, speed: None }
+        Self { base, candidate, library, starts, rows, speed: None, interrupted: false }
     }
 
     /// How many cases have each change, in the order of reports.
@@ -183,6 +186,26 @@ impl Comparison {
         let mut counts: BTreeMap<Change, usize> = BTreeMap::new();
         self.rows.iter().for_each(|row| *counts.entry(row.change).or_default() += 1);
         counts.into_iter().collect()
+    }
+
+    /// What could not be compared besides cases, with the reason: a recorded run has only what was recorded.
+    pub fn missing_parts(&self) -> Vec<String> {
+        let mut parts = Vec::new();
+        let sides = [("base", &self.base), ("candidate", &self.candidate)];
+        for (name, side) in sides.iter().filter(|(_, side)| side.recorded) {
+            if side.header.footprint.is_none() {
+                parts.push(format!(
+                    "what the library costs a process: the {name}'s recording has no footprint (it was made with --no-footprint)"
+                ));
+            }
+        }
+        let recorded: Vec<&str> = sides.iter().filter(|(_, side)| side.recorded).map(|(name, _)| *name).collect();
+        match recorded.as_slice() {
+            [] => {}
+            [name] => parts.push(format!("what fails in some starts only: the {name} is a recorded run")),
+            _ => parts.push("what fails in some starts only: both sides are recorded runs".to_owned()),
+        }
+        parts
     }
 
     /// Cases that ran on both sides.
@@ -213,6 +236,9 @@ impl Comparison {
             return GateVerdict::Worse { changes: worse };
         }
         let mut reasons = Vec::new();
+        if self.interrupted {
+            reasons.push("the comparison was interrupted".to_owned());
+        }
         let (compared, cases) = (self.compared(), self.rows.len());
         if compared < at_least {
             let what = if compared == 1 { "1 case ran" } else { &format!("{compared} cases ran") };

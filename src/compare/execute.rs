@@ -35,6 +35,11 @@ pub trait Observer {
 
     /// An event of that part.
     fn event(&mut self, event: &Event);
+
+    /// True if nothing more is to be run.
+    fn is_interrupted(&self) -> bool {
+        false
+    }
 }
 
 /// Compares two sides, each with the name that it was asked for by, over these cases, which only recordings do not need.
@@ -60,10 +65,12 @@ pub fn compare(
     repeats.confirm(&mut sides)?;
     repeats.repeat_unsteady(&mut sides)?;
     let starts = repeats.try_starts(&mut sides)?;
+    let interrupted = repeats.observer.is_interrupted();
     let rows = corpus.iter().map(|name| sides.row(name)).collect();
     let Sides { base, candidate } = sides;
     let changes = library_changes(&base.side.header(), &candidate.side.header());
-    let comparison = Comparison::new(base.summary(), candidate.summary(), rows, starts, changes);
+    let mut comparison = Comparison::new(base.summary(), candidate.summary(), rows, starts, changes);
+    comparison.interrupted = interrupted;
     Ok((comparison, FirstFailures { base: base.failures, candidate: candidate.failures }))
 }
 
@@ -112,8 +119,8 @@ impl Sides<'_> {
     pub(super) fn row(&self, name: &str) -> Row {
         let (base, candidate) = (self.base.of(name), self.candidate.of(name));
         let (change, detail) = match (base.is_empty(), candidate.is_empty()) {
-            (true, false) => (Change::NotComparable, "the base's recording does not have this case".to_owned()),
-            (false, true) => (Change::NotComparable, "the candidate's recording does not have this case".to_owned()),
+            (true, false) => (Change::NotComparable, self.base.lacks("base")),
+            (false, true) => (Change::NotComparable, self.candidate.lacks("candidate")),
             (true, true) => (Change::NotComparable, "not run".to_owned()),
             (false, false) => {
                 let classified = classify(&base, &candidate);

@@ -47,7 +47,7 @@ impl Repeats<'_> {
         };
         let all = self.select(|case| one_sided(sides, case));
         let times = self.repetition.repeats.min(CONFIRMATIONS);
-        if all.is_empty() || times == 0 {
+        if all.is_empty() || times == 0 || self.is_late() {
             return Ok(());
         }
         let first = spread(all.len(), CONFIRMED);
@@ -78,7 +78,7 @@ impl Repeats<'_> {
         let mut cases = self.select(|case| sides.row(&case.name).change.comes_and_goes());
         cases.truncate(MAX_REPEATED);
         let repeats = self.repetition.repeats;
-        if cases.is_empty() || repeats == 0 {
+        if cases.is_empty() || repeats == 0 || self.is_late() {
             return Ok(());
         }
         let words = if cases.len() == 1 { "1 case".to_owned() } else { format!("{} cases", cases.len()) };
@@ -106,7 +106,10 @@ impl Repeats<'_> {
     /// A worker cannot be started.
     pub(super) fn try_starts(&mut self, sides: &mut Sides<'_>) -> Result<Option<StartRates>, Error> {
         let starts = self.repetition.starts;
-        if starts == 0 || !(sides.base.side.is_live() && sides.candidate.side.is_live()) {
+        if starts == 0
+            || self.observer.is_interrupted()
+            || !(sides.base.side.is_live() && sides.candidate.side.is_live())
+        {
             return Ok(None);
         }
         // Only what passes whenever the library starts well can tell a start that does not.
@@ -146,7 +149,7 @@ impl Repeats<'_> {
     }
 
     fn is_late(&self) -> bool {
-        Instant::now() >= self.deadline
+        Instant::now() >= self.deadline || self.observer.is_interrupted()
     }
 }
 

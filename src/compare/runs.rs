@@ -45,6 +45,9 @@ impl Reporter for Collector<'_> {
             keep_failure(self.failures, case, verdict);
         }
         self.observer.event(event);
+        if self.observer.is_interrupted() {
+            return Err(io::ErrorKind::Interrupted.into());
+        }
         Ok(())
     }
 }
@@ -77,12 +80,17 @@ impl<'a> Runs<'a> {
         observer: &mut dyn Observer,
     ) -> Result<(), Error> {
         let Some((chosen, options)) = self.library() else { return Ok(()) };
+        if observer.is_interrupted() {
+            return Ok(());
+        }
         observer.part(words);
-        cases.run(
-            options.clone(),
-            chosen.clone(),
-            &mut Collector { failures: &mut self.failures, to: &mut self.by_case, observer },
-        )?;
+        let mut collector = Collector { failures: &mut self.failures, to: &mut self.by_case, observer };
+        match cases.run(options.clone(), chosen.clone(), &mut collector) {
+            Ok(_) => {}
+            // The cases that have run count.
+            Err(Error::Report(error)) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
         self.corpus_runs += 1;
         Ok(())
     }
@@ -102,6 +110,15 @@ impl<'a> Runs<'a> {
         let Some(record) = self.run_apart(case)? else { return Ok(()) };
         self.by_case.entry(case.name.clone()).or_default().push(record);
         Ok(())
+    }
+
+    /// Why the side has no run of a case that the other one has.
+    pub(super) fn lacks(&self, side: &str) -> String {
+        if self.side.is_live() {
+            format!("not run on the {side}: the comparison was interrupted")
+        } else {
+            format!("the {side}'s recording does not have this case")
+        }
     }
 
     pub(super) fn of(&self, case: &str) -> Vec<&RecordedCase> {

@@ -107,6 +107,30 @@ impl SideRequest {
         Ok(Self { text: text.to_owned(), what, variables, options })
     }
 
+    /// The settings that change nothing on this side, with the reason.
+    pub fn without_effect(&self, side: &Side) -> Vec<(String, &'static str)> {
+        let Side::Live { chosen, .. } = side else { return Vec::new() };
+        // Over the stand-in driver the library is the software library behind NCCL's interface, and reads its variables.
+        let stand_in = chosen.machine.as_ref().is_some_and(|machine| machine.gpus.standin.is_some());
+        let is_soft = chosen.machine.is_none();
+        let of_soft = "it is a setting of the software library, and this side is an NCCL library";
+        let of_nccl = "it is a setting of NCCL libraries, and this side is the software library";
+        let option = |name: &str| match name {
+            "fault" | "seed" | "eager" | "connect" | "ranks-per-node" if !is_soft && !stand_in => Some(of_soft),
+            "driver" | "ranks-per-gpu" if is_soft => Some(of_nccl),
+            _ => None,
+        };
+        let variable = |name: &str| {
+            if name.starts_with("COLLSPEC_SOFT_") && !is_soft && !stand_in {
+                return Some(of_soft);
+            }
+            (name.starts_with("COLLSPEC_STANDIN_") && is_soft).then_some(of_nccl)
+        };
+        let variables = self.variables.iter().map(|(name, value)| (name, value, variable(name)));
+        let options = self.options.iter().map(|(name, value)| (name, value, option(name)));
+        variables.chain(options).filter_map(|(name, value, why)| Some((format!("{name}={value}"), why?))).collect()
+    }
+
     /// The side, with these options where its settings do not say otherwise. A library that was compiled without optimisation
     /// is refused unless `debug_builds`.
     ///

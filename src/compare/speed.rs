@@ -46,7 +46,8 @@ fn is_slower(change: &crate::bench::comparison::Change) -> bool {
     *change == crate::bench::comparison::Change::Slower
 }
 
-/// Takes the plan's samples of these rows on both sides; `each` is told of every measurement.
+/// Takes the plan's samples of these rows on both sides; `each` is told of every measurement, and
+/// says whether to go on. Only whole rounds count.
 ///
 /// # Errors
 ///
@@ -56,7 +57,7 @@ pub fn measure(
     candidate: &Side,
     plan: &Plan,
     rows: &[Row],
-    each: &mut dyn FnMut(&Row),
+    each: &mut dyn FnMut(&Row) -> ControlFlow<()>,
 ) -> Result<Option<Speed>, Error> {
     let sampler = |side: &Side| match side {
         Side::Live { chosen, options, .. } => {
@@ -65,20 +66,29 @@ pub fn measure(
         Side::Recorded(_) => Ok(None),
     };
     let (Some(ours), Some(theirs)) = (sampler(base)?, sampler(candidate)?) else { return Ok(None) };
+    let mut ended = ControlFlow::Continue(());
     let mut take = |sampler: &Sampler| {
-        sampler.sample(rows, &mut |sample| {
-            each(&sample.row);
-            ControlFlow::Continue(())
-        })
+        let taken = sampler.sample(rows, &mut |sample| {
+            ended = each(&sample.row);
+            ended
+        });
+        taken.map(|samples| (samples, ended))
     };
     let (mut first, mut second, mut control) = (Vec::new(), Vec::new(), Vec::new());
     for round in 0..plan.samples {
         // The base is sampled before and after the candidate, so that both pairs stand next to each other in time.
-        let (before, between, after) = (take(&ours)?, take(&theirs)?, take(&ours)?);
+        let ((before, _), (between, _), (after, ended)) = (take(&ours)?, take(&theirs)?, take(&ours)?);
+        // Rounds count as a whole: of the last one parts are missing.
+        if ended.is_break() {
+            break;
+        }
         second.push(between);
         let (of_pair, of_control) = if round % 2 == 0 { (before, after) } else { (after, before) };
         first.push(of_pair);
         control.push(of_control);
+    }
+    if first.is_empty() {
+        return Ok(None);
     }
     let timed = Timed::of(&pairs(&first, &second), &pairs(&first, &control));
     Ok(Some(Speed { timed, failed: failed(&first, &control, &second), accepted: None }))

@@ -4,12 +4,19 @@
 //! needs to know whether it makes sense: one that does not is no scenario, or fails otherwise, and is given up.
 mod axes;
 mod document;
+mod failure;
+mod kept;
 mod nccl_tests;
+mod numbers;
 mod passes;
+mod rate;
+mod size;
 mod trial;
+mod words;
 
+pub use failure::Failure;
 pub use nccl_tests::nearest_command;
-pub use trial::Failure;
+pub use size::Size;
 
 use crate::printable::one_line;
 use crate::scenario::{AllowEnv, Case, SourceFile};
@@ -32,7 +39,7 @@ pub struct Request {
     pub case: Option<String>,
     /// Variables that files may set beyond the usual ones.
     pub allow_env: AllowEnv,
-    /// The time until the case has failed, and again for making it smaller; a run that has begun is finished.
+    /// The time until the case has failed, and again for making it smaller. No run of a smaller case takes longer on the library.
     pub budget: Duration,
     /// How often a case is run at most until it fails.
     pub repeats: u32,
@@ -70,17 +77,6 @@ pub(crate) fn in_runs(runs: u32) -> String {
     if runs == 1 { "1 run".to_owned() } else { format!("{runs} runs") }
 }
 
-/// The size of a case.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Size {
-    /// World size.
-    pub ranks: usize,
-    /// Elements of the largest buffer of a rank.
-    pub elements: u64,
-    /// Steps, with those in groups and loops.
-    pub steps: usize,
-}
-
 /// The case as small as it got.
 #[derive(Debug)]
 pub struct Reduced {
@@ -96,6 +92,8 @@ pub struct Reduced {
     pub runs: u32,
     /// Of how many runs of the case as it was given how many failed, if it was run more than once.
     pub flaky: Option<(u32, u32)>,
+    /// What is still more than one, and why there is not less of it, a sentence each.
+    pub kept: Vec<String>,
     /// True if the time ended before nothing more could be reduced.
     pub out_of_time: bool,
     /// Seconds that it took.
@@ -129,6 +127,7 @@ pub fn minimize(
         size: (before, last.size),
         runs: last.runs,
         flaky: first.flaky,
+        kept: last.kept,
         out_of_time,
         seconds: begun.elapsed().as_secs_f64(),
     })

@@ -1,7 +1,9 @@
 //! The changes that are tried, in rounds until a round changes nothing. Each pass keeps a change if the case still fails in the same way.
 use super::axes::axes;
 use super::document::{Document, Part, Path, innermost_key, is_in};
+use super::numbers::{numbers, sizes};
 use super::trial::Trials;
+use super::words::{replaced, words};
 use super::{Error, Size};
 use std::collections::BTreeSet;
 use std::io;
@@ -13,122 +15,44 @@ type Progress<'p> = &'p mut dyn FnMut(Size, u32) -> io::Result<()>;
 /// A pass: the document after the changes that it kept.
 type Pass = fn(&mut Trials<'_>, Document) -> Document;
 
-/// Numbers first, because they decide what each further run costs.
-const PASSES: [Pass; 8] = [numbers, ranks, steps, groups, keys, lists, expressions, inline_axes];
+/// Sizes, ranks and steps first, because they decide what each further run costs.
+const PASSES: [Pass; 9] = [sizes, ranks, steps, groups, keys, lists, expressions, inline_axes, numbers];
 
-/// Reduces the document.
+/// Reduces the document. Each pass has its share of the time, so that one that gets nowhere leaves time for the others; what it has
+/// left out comes in the next round.
 pub fn reduce(trials: &mut Trials<'_>, mut document: Document, progress: Progress<'_>) -> Result<Document, Error> {
     loop {
-        let before = document.clone();
-        for pass in PASSES {
+        let (before, runs) = (document.clone(), trials.runs());
+        trials.was_cut();
+        for (at, pass) in PASSES.into_iter().enumerate() {
             let old = trials.size();
+            trials.begin_pass(PASSES.len() - at);
             document = pass(trials, document);
             if trials.size() != old {
                 progress(trials.size(), trials.runs())?;
             }
-            if trials.is_out_of_time() {
+            if trials.is_over() {
                 return Ok(document);
             }
         }
-        if document == before {
+        let is_complete = document == before && !trials.was_cut();
+        if is_complete || trials.runs() == runs {
             return Ok(document);
         }
     }
 }
 
 /// The document after a change, if it still fails.
-fn kept(trials: &mut Trials<'_>, new: Document) -> Option<Document> {
+pub(super) fn kept(trials: &mut Trials<'_>, new: Document) -> Option<Document> {
     trials.fails(&new).then_some(new)
-}
-
-/// Keys whose numbers are no sizes: a case with another time limit ends otherwise.
-const NO_SIZES: [&str; 3] = ["timeout", "world_size", "seconds"];
-
-/// Makes numbers smaller, in values and in expressions: first all that are equal together, then each.
-fn numbers(trials: &mut Trials<'_>, mut document: Document) -> Document {
-    let frozen = trials.is_of_expectations();
-    let numbers_at = |document: &Document, path: &[Part]| {
-        if frozen && is_content(path) { Vec::new() } else { numbers_at(document, path) }
-    };
-    let mut values: Vec<u64> = document.places().iter().flat_map(|path| numbers_at(&document, path)).collect();
-    values.sort_unstable();
-    values.dedup();
-    for value in values.into_iter().rev().filter(|value| *value > 1) {
-        document = smaller(trials, document, value, |at| !(frozen && is_content(at)));
-        let mut rest: Vec<Path> =
-            document.places().into_iter().filter(|path| numbers_at(&document, path).contains(&value)).collect();
-        if rest.len() > 1 {
-            rest.truncate(64);
-            for path in rest {
-                document = smaller(trials, document, value, |at| at == path);
-            }
-        }
-    }
-    document
-}
-
-/// True if the place says what buffers hold, or should hold. If only an expectation fails, these stay as they are: with others the
-/// case would fail for another reason.
-fn is_content(path: &[Part]) -> bool {
-    let expected = is_in(path, "expect") || is_in(path, "assert");
-    expected || (is_in(path, "inputs") && matches!(innermost_key(path), Some("each" | "expr")))
-}
-
-/// The numbers of a value, or in a text.
-fn numbers_at(document: &Document, path: &[Part]) -> Vec<u64> {
-    if innermost_key(path).is_some_and(|key| NO_SIZES.contains(&key)) || is_in(path, "description") {
-        return Vec::new();
-    }
-    match document.get(path) {
-        Some(Value::Integer(number)) => u64::try_from(*number).ok().into_iter().collect(),
-        Some(Value::String(text)) => words(text).filter_map(|word| word.parse().ok()).collect(),
-        _ => Vec::new(),
-    }
-}
-
-/// Puts a smaller number in place of `value` where `here` says so: the least power of two that still fails, and then what lies
-/// between that and the one before.
-fn smaller(trials: &mut Trials<'_>, mut document: Document, value: u64, here: impl Fn(&[Part]) -> bool) -> Document {
-    let with = |document: &Document, number: u64| {
-        document.map(&|path, old| {
-            if !here(path) || !numbers_at(document, path).contains(&value) {
-                return None;
-            }
-            Some(match old {
-                Value::String(text) => Value::String(replaced(text, &value.to_string(), &number.to_string())),
-                _ => Value::Integer(i64::try_from(number).unwrap_or(i64::MAX)),
-            })
-        })
-    };
-    let original = document.clone();
-    let powers = std::iter::successors(Some(1u64), |power| power.checked_mul(2)).take_while(|power| *power < value);
-    let (mut below, mut found) = (0, None);
-    for power in powers {
-        if let Some(new) = kept(trials, with(&original, power)) {
-            (document, found) = (new, Some(power));
-            break;
-        }
-        below = power;
-        if trials.is_out_of_time() {
-            return document;
-        }
-    }
-    // Without a power that fails, the value itself is the upper end.
-    let mut above = found.unwrap_or(value);
-    while below + 1 < above && !trials.is_out_of_time() {
-        let middle = below + (above - below) / 2;
-        match kept(trials, with(&original, middle)) {
-            Some(new) => (document, above) = (new, middle),
-            None => below = middle,
-        }
-    }
-    document
 }
 
 /// Leaves ranks out, from the last on.
 fn ranks(trials: &mut Trials<'_>, document: Document) -> Document {
     let Some(Value::Integer(all)) = document.0.get("world_size").cloned() else { return document };
-    for ranks in 1..all {
+    // The least numbers first, and one in the middle before all the others.
+    let order = (1..all.min(5)).chain([all / 2]).chain(5..all).filter(|ranks| *ranks < all);
+    for ranks in order {
         for new in [with_ranks(&document, all, ranks, false), with_ranks(&document, all, ranks, true)] {
             if let Some(new) = kept(trials, new) {
                 return new;
@@ -384,23 +308,4 @@ fn set(table: &mut toml::Table, names: &[String], value: &Value) {
             }
         }
     }
-}
-
-/// The names and numbers of a text.
-fn words(text: &str) -> impl Iterator<Item = &str> {
-    text.split(|c: char| !c.is_alphanumeric() && c != '_' && c != '.').filter(|word| !word.is_empty())
-}
-
-/// The text with another word in place of each of these.
-fn replaced(text: &str, word: &str, other: &str) -> String {
-    let is_part = |c: char| c.is_alphanumeric() || c == '_' || c == '.';
-    let (mut out, mut rest) = (String::new(), text);
-    while let Some(start) = rest.find(is_part) {
-        let (before, from) = rest.split_at(start);
-        let end = from.find(|c| !is_part(c)).unwrap_or(from.len());
-        out.push_str(before);
-        out.push_str(if &from[..end] == word { other } else { &from[..end] });
-        rest = &from[end..];
-    }
-    out + rest
 }

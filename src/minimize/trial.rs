@@ -1,59 +1,23 @@
 //! Tries documents: reads, plans and runs them, and says whether they fail in the same way.
 use super::document::Document;
-use super::{Error, Request, Size, in_runs};
-use crate::judge::{Lane, Outcome, Status, Subject, Verdict};
-use crate::plan::{self, Plan};
+use super::failure::Failure;
+use super::kept::{Became, Kept};
+use super::rate::Rate;
+use super::size::Size;
+use super::{Error, Request, in_runs};
+use crate::judge::{Outcome, Status, Verdict};
+use crate::plan;
 use crate::scenario::forms::{FORMS, Form};
-use crate::scenario::{self, Case, SourceFile, Step};
+use crate::scenario::{self, Case, SourceFile};
 use crate::suite::Runner;
 use std::collections::HashSet;
 use std::fmt;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
-/// How a case fails: what stays the same while it gets smaller.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Failure {
-    outcome: Option<Outcome>,
-    /// Lane, subject and operation of the first finding.
-    finding: Option<(Lane, Subject, Option<String>)>,
-}
-
-impl Failure {
-    /// How the verdict fails; `None` if it does not, or if the case cannot be run.
-    fn of(verdict: &Verdict) -> Option<Self> {
-        if verdict.status != Status::Fail || matches!(verdict.outcome, None | Some(Outcome::Refused)) {
-            return None;
-        }
-        let finding = verdict.findings.first().map(|first| {
-            // The number of a step changes as others are left out; `step 3 (all_reduce)` stays an all_reduce.
-            let operation =
-                first.step.as_deref().and_then(|step| step.rsplit_once('(')).map(|(_, name)| name.to_owned());
-            (first.lane, first.subject, operation)
-        });
-        Some(Self { outcome: verdict.outcome, finding })
-    }
-}
-
-impl fmt::Display for Failure {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let outcome = match self.outcome {
-            Some(Outcome::Hang) => "it hangs",
-            Some(Outcome::Crash) => "it crashes",
-            Some(Outcome::Error) => "it ends with an error",
-            _ => "a result is wrong",
-        };
-        f.write_str(outcome)?;
-        if let Some((lane, _, operation)) = &self.finding {
-            write!(f, " ({}", lane.name())?;
-            if let Some(operation) = operation {
-                write!(f, ", {}", operation.trim_end_matches(')'))?;
-            }
-            f.write_str(")")?;
-        }
-        Ok(())
-    }
-}
+/// A smaller case that does not hang takes no longer than so many times the first failing run, and this time on top.
+const SLOWER: u32 = 5;
+const MARGIN: Duration = Duration::from_secs(2);
 
 /// The case as it was given.
 pub(super) struct First {
@@ -69,23 +33,40 @@ pub(super) struct Last {
     pub failure: Failure,
     pub size: Size,
     pub runs: u32,
+    pub kept: Vec<String>,
 }
 
-/// Runs documents, each once.
+/// What a case costs.
+#[derive(Clone, Copy, Debug)]
+struct Planned {
+    size: Size,
+    work: u64,
+}
+
+/// Runs documents.
 pub(super) struct Trials<'a> {
     request: &'a Request,
     runner: &'a Runner,
     /// When the time began that the budget limits.
     begun: Instant,
+    /// When the pass that is under way must end.
+    pass_ends: Instant,
+    /// True if a pass had to leave something for later, or for want of time.
+    cut: bool,
     /// The case that was asked for, and then the smallest that fails like it.
     case: Arc<Case>,
-    size: Size,
+    planned: Planned,
     form: Option<&'static Form>,
     failure: Option<(Failure, Verdict)>,
+    /// Seconds of the first failing run.
+    first_seconds: f64,
+    /// Seconds for each planned operation, as the smallest case took them.
+    pace: f64,
     /// Runs that a document gets until it counts as one that does not fail.
     tries: u32,
     runs: u32,
     tried: HashSet<String>,
+    kept: Kept,
 }
 
 impl<'a> Trials<'a> {
@@ -93,30 +74,46 @@ impl<'a> Trials<'a> {
     pub fn new(request: &'a Request, runner: &'a Runner, begun: Instant) -> Result<Self, Error> {
         let cases = read(&request.file, request).map_err(Error::Invalid)?;
         let (case, form) = find(request, cases)?;
-        let size = plan::plan(&case, runner.limits()).map(|plan| size_of(&plan, &case)).map_err(|diagnostics| {
-            let why = diagnostics.first().map_or("no reason is known", |first| first.message.as_str());
-            Error::NoSuchCase(format!("{} cannot be planned: {why}", case.name))
-        })?;
-        let (failure, tries, runs, tried) = (None, 1, 0, HashSet::new());
-        Ok(Self { request, runner, begun, case, size, form, failure, tries, runs, tried })
+        let planned = planned(&case, runner)
+            .map_err(|why| Error::NoSuchCase(format!("{} cannot be planned: {why}", case.name)))?;
+        Ok(Self {
+            request,
+            runner,
+            begun,
+            pass_ends: begun + request.budget,
+            cut: false,
+            case,
+            planned,
+            form,
+            failure: None,
+            first_seconds: 0.0,
+            pace: 0.0,
+            tries: 1,
+            runs: 0,
+            tried: HashSet::new(),
+            kept: Kept::default(),
+        })
     }
 
-    /// Runs the case as it is until it fails.
+    /// Runs the case as it is until it fails, and then until it is known whether it always does.
     pub fn first_failure(&mut self) -> Result<First, Error> {
         let name = self.case.name.clone();
         let mut last = None;
         for run in 1..=self.request.repeats {
-            let verdict = self.run(&self.case.clone());
+            let verdict = self.run(&self.case.clone(), None);
             let failure = Failure::of(&verdict);
             last = Some(verdict.status);
             if let Some(failure) = failure {
+                self.first_seconds = verdict.wall_seconds;
+                self.pace = verdict.wall_seconds / self.planned.work.max(1) as f64;
                 self.failure = Some((failure, verdict));
-                let flaky = if run > 1 { Some(self.rate(run)) } else { None };
-                // The budget is for what comes now: a first run that takes long must leave time to make the case smaller.
+                let flaky = self.rate(run);
+                // The budget is for what comes now: first runs that take long must leave time to make the case smaller.
                 self.begun = Instant::now();
-                return Ok(First { name, size: self.size, flaky });
+                self.pass_ends = self.begun + self.request.budget;
+                return Ok(First { name, size: self.size(), flaky });
             }
-            if last == Some(Status::Skip) || self.is_out_of_time() {
+            if last == Some(Status::Skip) || self.is_over() {
                 break;
             }
         }
@@ -128,30 +125,57 @@ impl<'a> Trials<'a> {
         Err(Error::DoesNotFail { name, what, runs: self.runs })
     }
 
-    /// Of how many runs how many fail, of a case that failed first in run number `first`. A document is then run so often that one that
-    /// fails as often as this is given up in one of twenty trials.
-    fn rate(&mut self, first: u32) -> (u32, u32) {
-        let (mut failed, mut all) = (1, first);
-        while all < self.request.repeats && failed < 5 && !self.is_out_of_time() {
-            let verdict = self.run(&self.case.clone());
-            failed += u32::from(Failure::of(&verdict).is_some());
-            all += 1;
-        }
-        let rate = f64::from(failed) / f64::from(all);
-        let needed = if rate < 1.0 { (0.05_f64.ln() / (1.0 - rate).ln()).ceil() } else { 1.0 };
-        self.tries = (needed as u32).clamp(1, self.request.repeats.max(1));
-        (failed, all)
+    /// How often the case fails, which failed first in run number `first`; `None` if it seems to fail always.
+    fn rate(&mut self, first: u32) -> Option<(u32, u32)> {
+        let (begun, most) = (Instant::now(), self.request.repeats);
+        // Where one run takes long, few must do.
+        let enough = self.request.budget / 10;
+        let long = || begun.elapsed() > enough;
+        let case = self.case.clone();
+        let rate = Rate::measure(first, most, long, || {
+            let verdict = self.run(&case, None);
+            self.is_like_first(&verdict)
+        });
+        self.tries = rate.tries(most);
+        (!rate.is_always()).then_some((rate.failed, rate.all))
+    }
+
+    /// True if the verdict is of the failure that is to stay.
+    fn is_like_first(&self, verdict: &Verdict) -> bool {
+        let failure = Failure::of(verdict);
+        failure.is_some() && failure.as_ref() == self.failure.as_ref().map(|(failure, _)| failure)
     }
 
     /// True if the results are right and only what the file expects of them is not met.
     pub fn is_of_expectations(&self) -> bool {
-        let finding = self.failure.as_ref().and_then(|(failure, _)| failure.finding.as_ref());
-        finding.is_some_and(|(_, subject, _)| matches!(subject, Subject::Expect | Subject::Assert))
+        self.failure.as_ref().is_some_and(|(failure, _)| failure.is_of_expectations())
+    }
+
+    /// The time that is left.
+    fn left(&self) -> Duration {
+        self.request.budget.saturating_sub(self.begun.elapsed())
     }
 
     /// True if there is no time for further runs.
-    pub fn is_out_of_time(&self) -> bool {
-        self.begun.elapsed() >= self.request.budget
+    pub fn is_over(&self) -> bool {
+        self.left().is_zero()
+    }
+
+    /// Begins a pass, which gets an equal share of the time that is left for it and those that come after it.
+    pub fn begin_pass(&mut self, passes_left: usize) {
+        self.pass_ends = Instant::now() + self.left() / u32::try_from(passes_left.max(1)).unwrap_or(u32::MAX);
+    }
+
+    /// True if the pass must end.
+    pub fn is_out_of_time(&mut self) -> bool {
+        let out = self.is_over() || Instant::now() >= self.pass_ends;
+        self.cut |= out;
+        out
+    }
+
+    /// True if a pass had to end early since this was asked last, or if a case would have taken too long.
+    pub fn was_cut(&mut self) -> bool {
+        std::mem::take(&mut self.cut)
     }
 
     /// Number of runs so far.
@@ -161,7 +185,7 @@ impl<'a> Trials<'a> {
 
     /// The size of the smallest case so far.
     pub fn size(&self) -> Size {
-        self.size
+        self.planned.size
     }
 
     /// The name of the case that was asked for, without its form.
@@ -174,41 +198,99 @@ impl<'a> Trials<'a> {
         read(&self.source(document), self.request).unwrap_or_default()
     }
 
-    /// True if the document has one case and that fails in the same way. It is then the smallest.
-    pub fn fails(&mut self, document: &Document) -> bool {
-        if self.is_out_of_time() || !self.tried.insert(document.to_string()) {
-            return false;
+    /// The document's only case, in the form that was asked for.
+    fn case(&self, document: &Document) -> Option<Arc<Case>> {
+        let [case] = &self.cases(document)[..] else { return None };
+        match self.form {
+            None => Some(Arc::new(case.clone())),
+            Some(form) => form.apply(case).ok().map(Arc::new),
         }
-        let [case] = &self.cases(document)[..] else { return false };
-        let formed = match self.form {
-            None => case.clone(),
-            Some(form) => match form.apply(case) {
-                Ok(case) => case,
-                Err(_) => return false,
-            },
-        };
-        let case = Arc::new(formed);
-        let Some(size) = size(&case, self.runner) else { return false };
-        for _ in 0..self.tries {
-            let verdict = self.run(&case);
-            let failure = Failure::of(&verdict);
-            if let (Some(failure), Some((wanted, _))) = (failure, &self.failure)
-                && failure == *wanted
-            {
-                self.failure = Some((failure, verdict));
-                (self.case, self.size) = (case, size);
-                return true;
-            }
-            if verdict.status != Status::Pass || self.is_out_of_time() {
-                return false;
-            }
-        }
-        false
     }
 
-    fn run(&mut self, case: &Arc<Case>) -> Verdict {
+    /// True if the document is a scenario that costs clearly less than the smallest case so far.
+    pub fn is_cheaper(&self, document: &Document) -> bool {
+        let planned = self.case(document).and_then(|case| planned(&case, self.runner).ok());
+        planned.is_some_and(|planned| planned.work < self.planned.work / 10 * 9)
+    }
+
+    /// True if the document has one case and that fails in the same way. It is then the smallest.
+    pub fn fails(&mut self, document: &Document) -> bool {
+        let text = document.to_string();
+        if self.tried.contains(&text) || self.is_out_of_time() {
+            return false;
+        }
+        let case = self.case(document);
+        let Some((case, planned)) = case.and_then(|case| Some((case.clone(), planned(&case, self.runner).ok()?)))
+        else {
+            self.tried.insert(text);
+            return false;
+        };
+        if self.would_take(planned.work) > self.left() {
+            self.cut = true;
+            self.kept.give_up(self.size(), planned.size, Became::TooLong);
+            return false;
+        }
+        self.tried.insert(text);
+        match self.result(&case) {
+            Ok((failure, verdict)) => {
+                self.kept.keep(self.size(), planned.size);
+                self.pace = verdict.wall_seconds / planned.work.max(1) as f64;
+                self.failure = Some((failure, verdict));
+                (self.case, self.planned) = (case, planned);
+                true
+            }
+            Err(became) => {
+                self.cut |= became == Became::TooLong;
+                self.kept.give_up(self.size(), planned.size, became);
+                false
+            }
+        }
+    }
+
+    /// The time that a run of so much work takes, judged by the smallest case so far. A hang takes as long as it is waited for.
+    fn would_take(&self, work: u64) -> Duration {
+        let hangs = self.failure.as_ref().is_some_and(|(failure, _)| failure.is_hang());
+        let seconds = if hangs { 0.0 } else { self.pace * work.min(self.planned.work) as f64 };
+        Duration::try_from_secs_f64(seconds).unwrap_or(Duration::MAX)
+    }
+
+    /// How the case fails, if one of its runs fails like the case that was asked for.
+    fn result(&mut self, case: &Arc<Case>) -> Result<(Failure, Verdict), Became> {
+        let wanted = self.failure.as_ref().map(|(failure, _)| failure.clone());
+        let hangs = wanted.as_ref().is_some_and(Failure::is_hang);
+        let usual = self.runner.time_limit(case);
+        let mut became = Became::Passes;
+        for _ in 0..self.tries {
+            if self.is_over() {
+                return Err(Became::TooLong);
+            }
+            let slow = Duration::from_secs_f64(self.first_seconds).saturating_mul(SLOWER).saturating_add(MARGIN);
+            let most = if hangs { self.left() } else { self.left().min(slow) };
+            let verdict = self.run(case, Some(most));
+            // A hang that was waited for less long than usual may be none.
+            let undecided = verdict.outcome == Some(Outcome::Hang)
+                && most < usual
+                && Duration::try_from_secs_f64(verdict.wall_seconds).is_ok_and(|seconds| seconds >= most);
+            if undecided && (hangs || self.is_over()) {
+                return Err(Became::TooLong);
+            }
+            match Failure::of(&verdict) {
+                Some(failure) if Some(&failure) == wanted.as_ref() => return Ok((failure, verdict)),
+                Some(_) => became = Became::FailsOtherwise,
+                None if verdict.status == Status::Pass => {}
+                // It is skipped or refused, and will be again.
+                None => return Err(Became::FailsOtherwise),
+            }
+        }
+        Err(became)
+    }
+
+    fn run(&mut self, case: &Arc<Case>, most: Option<Duration>) -> Verdict {
         self.runs += 1;
-        self.runner.run_case(case)
+        match most {
+            Some(most) => self.runner.run_case_within(case, most),
+            None => self.runner.run_case(case),
+        }
     }
 
     fn source(&self, document: &Document) -> Arc<SourceFile> {
@@ -217,11 +299,13 @@ impl<'a> Trials<'a> {
 
     /// The smallest case that was found.
     pub fn into_last(self) -> Last {
+        let out_of_time = self.is_over();
+        let kept = self.kept.sentences(self.planned.size, out_of_time);
         let (failure, verdict) = self.failure.unwrap_or_else(|| {
             let skipped = crate::judge::skipped(&self.case, String::new());
-            (Failure { outcome: None, finding: None }, skipped)
+            (Failure::unknown(), skipped)
         });
-        Last { case: self.case, verdict, failure, size: self.size, runs: self.runs }
+        Last { case: self.case, verdict, failure, size: self.planned.size, runs: self.runs, kept }
     }
 }
 
@@ -258,28 +342,13 @@ fn find(request: &Request, cases: Vec<Case>) -> Result<(Arc<Case>, Option<&'stat
     Err(Error::NoSuchCase(format!("{path} has no case called {name}; `collspec run {path} --list` names its cases")))
 }
 
-/// The size of a case; `None` if it cannot be planned.
-fn size(case: &Arc<Case>, runner: &Runner) -> Option<Size> {
-    Some(size_of(&plan::plan(case, runner.limits()).ok()?, case))
-}
-
-fn size_of(plan: &Plan, case: &Case) -> Size {
-    let counts = plan.buffers.iter().flat_map(|buffer| buffer.places.iter().flatten()).map(|place| place.count);
-    Size { ranks: plan.n, elements: counts.max().unwrap_or(0), steps: steps(&case.steps) }
-}
-
-fn steps(list: &[Step]) -> usize {
-    list.iter().map(|step| if step.steps.is_empty() { 1 } else { steps(&step.steps) }).sum()
-}
-
-impl fmt::Display for Size {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = |number: u64, one: &str| {
-            let number = crate::printable::thousands(number);
-            if number == "1" { format!("1 {one}") } else { format!("{number} {one}s") }
-        };
-        let Self { ranks, elements, steps } = self;
-        write!(f, "{}, {}, {}", count(*ranks as u64, "rank"), count(*elements, "element"), count(*steps as u64, "step"))
+/// What a case costs, or why it cannot be planned.
+fn planned(case: &Arc<Case>, runner: &Runner) -> Result<Planned, String> {
+    match plan::plan(case, runner.limits()) {
+        Ok(plan) => Ok(Planned { size: Size::of(&plan, case), work: plan.cost.work }),
+        Err(diagnostics) => {
+            Err(diagnostics.first().map_or("no reason is known", |first| first.message.as_str()).to_owned())
+        }
     }
 }
 

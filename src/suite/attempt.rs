@@ -3,7 +3,7 @@ use super::Runner;
 use super::observer::Observer;
 use super::runner::Ready;
 use super::teardown_failure::attribute_failure;
-use super::time_limits::duration;
+use super::time_limits::{RunLimits, duration};
 use crate::backend::version_text;
 use crate::job::{Ended, Finish, Job, Observation, Request};
 use crate::judge::{self, Outcome, Status, Verdict};
@@ -44,7 +44,7 @@ impl Runner {
         &self,
         ready: &Ready,
         fault: FaultMode,
-        limit: Option<f64>,
+        limits: RunLimits,
         mut observer: O,
         fresh: bool,
     ) -> Result<Attempt<O::Rest>, Error> {
@@ -71,8 +71,8 @@ impl Runner {
             let set = set.filter(|_| clean && !fresh && !pooled.distrusted);
             job.reuse = set.and_then(|at| pooled.kept.get(at)).map(|set| set.id);
             let before = pooled.cases;
-            let limit = limit.map_or_else(|| self.case_limit(case, key.env.len()), duration);
-            let opening = self.opening_limit();
+            let limit = limits.case.map_or_else(|| self.case_limit(case, key.env.len()), duration);
+            let (limit, opening) = (limits.cut(limit), limits.cut(self.opening_limit()));
             let strict = plain_case(plan);
             let again = if plan.comm_steps { Again::Anew { strict } } else { Again::Same };
             let (repeat, initial) = (case.repeat, forecast.initial.as_slice());

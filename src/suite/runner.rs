@@ -1,6 +1,7 @@
 //! Takes a case to its verdict: skips it, refuses it, or runs it, and runs it again if an earlier case may have caused a failure.
 use super::missing_feature::missing_feature;
 use super::observer::{Experiment, JudgeAtEnd, Observer};
+use super::time_limits::RunLimits;
 use super::{ChosenBackend, RunOptions, requires};
 use crate::child::Workers;
 use crate::child::program::Program;
@@ -16,6 +17,8 @@ use crate::run::{Backend, Error, Machine};
 use crate::scenario::Case;
 use soft_nccl::fault::FaultMode;
 use std::sync::{Arc, OnceLock};
+#[cfg(feature = "cli")]
+use std::time::Duration;
 use std::time::Instant;
 
 /// Runs cases; may be used from several threads at once.
@@ -89,8 +92,19 @@ impl Runner {
     /// The verdict of a case: it is run, skipped or refused. A case that could not be run because of the machine or the worker
     /// program has failed.
     pub fn run_case(&self, case: &Arc<Case>) -> Verdict {
+        self.run_case_with(case, RunLimits::default())
+    }
+
+    /// As [`Runner::run_case`], but neither the case nor what comes before it takes longer than `most` on its workers. A case that
+    /// would have gone on is then a hang.
+    #[cfg(feature = "cli")]
+    pub fn run_case_within(&self, case: &Arc<Case>, most: Duration) -> Verdict {
+        self.run_case_with(case, RunLimits { case: None, most: Some(most) })
+    }
+
+    fn run_case_with(&self, case: &Arc<Case>, limits: RunLimits) -> Verdict {
         let begun = Instant::now();
-        let verdict = self.try_case(case).unwrap_or_else(|error| Verdict {
+        let verdict = self.try_case(case, limits).unwrap_or_else(|error| Verdict {
             status: Status::Fail,
             ..judge::skipped(case, super::with_causes(&error))
         });
@@ -113,7 +127,7 @@ impl Runner {
         requires::missing(case, &self.chosen.backend, self.machine(), self.options.ranks_per_gpu)
     }
 
-    fn try_case(&self, case: &Arc<Case>) -> Result<Verdict, Error> {
+    fn try_case(&self, case: &Arc<Case>, limits: RunLimits) -> Result<Verdict, Error> {
         let plan = match self.planned(case)? {
             Ok(plan) => plan,
             Err(verdict) => return Ok(*verdict),
@@ -129,7 +143,7 @@ impl Runner {
                         .keeping_results(options.keep_results)
                         .with_order_maps(!options.without_order_maps)
                 };
-                Ok(self.run_and_confirm(&ready, self.options.fault, None, judge)?.0)
+                Ok(self.run_and_confirm(&ready, self.options.fault, limits, judge)?.0)
             }
         }
     }
@@ -202,8 +216,8 @@ impl Runner {
     ///
     /// A worker cannot be started.
     pub fn run_once(&self, ready: &Ready, experiment: &Experiment<'_>) -> Result<(Verdict, Vec<Observation>), Error> {
-        let tried =
-            self.attempt(ready, experiment.fault, experiment.limit, JudgeAtEnd::new(ready, experiment), false)?;
+        let limits = RunLimits::of_case(experiment.limit);
+        let tried = self.attempt(ready, experiment.fault, limits, JudgeAtEnd::new(ready, experiment), false)?;
         Ok((tried.verdict, tried.rest))
     }
 
@@ -213,21 +227,22 @@ impl Runner {
     ///
     /// A worker cannot be started.
     pub fn run_twice(&self, ready: &Ready, experiment: &Experiment<'_>) -> Result<(Verdict, Vec<Observation>), Error> {
-        self.run_and_confirm(ready, experiment.fault, experiment.limit, || JudgeAtEnd::new(ready, experiment))
+        let limits = RunLimits::of_case(experiment.limit);
+        self.run_and_confirm(ready, experiment.fault, limits, || JudgeAtEnd::new(ready, experiment))
     }
 
     fn run_and_confirm<O: Observer>(
         &self,
         ready: &Ready,
         fault: FaultMode,
-        limit: Option<f64>,
+        limits: RunLimits,
         observer: impl Fn() -> O,
     ) -> Result<(Verdict, O::Rest), Error> {
-        let first = self.attempt(ready, fault, limit, observer(), false)?;
+        let first = self.attempt(ready, fault, limits, observer(), false)?;
         if first.verdict.status != Status::Fail || !first.doubtful {
             return Ok((first.verdict, first.rest));
         }
-        let second = self.attempt(ready, fault, limit, observer(), true)?;
+        let second = self.attempt(ready, fault, limits, observer(), true)?;
         if second.verdict.status == Status::Fail {
             return Ok((second.verdict, second.rest));
         }

@@ -2,6 +2,8 @@
 use super::Runner;
 use crate::run::Backend;
 use crate::scenario::{Case, ExpectedOutcome};
+#[cfg(feature = "cli")]
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Seconds for a case, once its inputs are in place.
@@ -15,7 +17,35 @@ const SHARED_GPU: f64 = 10.0;
 /// No case is longer than a year.
 const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 
+/// The time limits of one run, where they are not the usual ones.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct RunLimits {
+    /// Seconds for the case, instead of what the file or the options say.
+    pub(super) case: Option<f64>,
+    /// Neither the case nor what comes before it takes longer than this, whatever the other limits say.
+    pub(super) most: Option<Duration>,
+}
+
+impl RunLimits {
+    /// So many seconds for the case, or the usual time.
+    pub(super) fn of_case(case: Option<f64>) -> Self {
+        Self { case, most: None }
+    }
+
+    /// The limit, or the longest time of the run if that is shorter.
+    pub(super) fn cut(&self, limit: Duration) -> Duration {
+        self.most.map_or(limit, |most| limit.min(most))
+    }
+}
+
 impl Runner {
+    /// The time limit of the case in the placement that it runs in.
+    #[cfg(feature = "cli")]
+    pub fn time_limit(&self, case: &Arc<Case>) -> Duration {
+        let case = self.placed(case);
+        self.case_limit(&case, self.worker_key(&case).env.len())
+    }
+
     /// The time for making communicators and loading, and again for destroying communicators.
     pub(super) fn opening_limit(&self) -> Duration {
         duration(self.options.opening_timeout.unwrap_or(OPENING))

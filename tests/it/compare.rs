@@ -3,6 +3,8 @@
 use crate::support::{Home, Run, SUM, WRONG};
 use serde_json::Value;
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 
 /// Rounds: the sum of four numbers depends on the order in which they are added.
 const ROUNDING: &str = "world_size = 4\nop = \"all_reduce\"\n\
@@ -167,4 +169,68 @@ fn a_side_that_is_not_there_is_an_error() {
     home.file("scenarios/faulty.toml", "world_size = 0\n");
     let faulty = compare(&home, "soft", "soft", &[]);
     assert!(faulty.code == 2 && faulty.err.contains("faulty.toml:1:"), "{faulty}");
+}
+
+/// What is wrong with the command line is told before anything runs, and in the words of this command.
+#[test]
+fn mistakes_of_the_command_line_are_told_at_once() {
+    let home = corpus();
+    for (more, words) in [
+        (&["--bench", "all_reduce -b"][..], "collspec: --bench: a value is required for '--minbytes <SIZE>'"),
+        (&["--bench", "all_reduce --lines 3"], "collspec: --bench: unexpected argument '--lines' found"),
+        (&["--bench", "all_reduce --help"], "collspec: --bench: expected what is measured"),
+        (&["-k", "nothing"], "`collspec run --list` with these paths and without a filter names the cases"),
+        (&["--write-allow", "none/allow.toml"], "cannot write none/allow.toml: none: No such file or directory"),
+        (&["--format", "html", "--output", "none/a.html"], "cannot write none/a.html: none: No such file or directory"),
+    ] {
+        let run = compare(&home, "soft", "soft", more);
+        assert!(run.code == 2 && run.err.contains(words), "{more:?}: {run}");
+        let again = ["error:", "Usage:", "run 1 of"].iter().find(|words| run.err.contains(**words));
+        assert_eq!(again, None, "{more:?}: {run}");
+    }
+    for args in [
+        &["minimize", "scenarios/sum.toml", "--output", "none/a.toml"][..],
+        &["bench", "all_reduce", "--plot", "none/a.svg"],
+        &["audit", "scenarios", "--write-baseline", "none/a.json"],
+    ] {
+        let run = home.run(args);
+        assert!(run.code == 2 && run.err.contains(": none: No such file or directory"), "{args:?}: {run}");
+    }
+}
+
+#[test]
+fn what_has_no_effect_and_what_a_recording_lacks_is_told() {
+    let home = corpus();
+    let recorded = home.run(&["run", "--backend", "soft", "--record", "base.jsonl", "--no-footprint"]);
+    assert_eq!(recorded.code, 0, "{recorded}");
+    let run = compare(&home, "base.jsonl", "base.jsonl", &["-k", "sum", "--timeout", "3"]);
+    assert!(run.err.contains("collspec: --filter, --timeout have no effect: both sides are recorded runs"), "{run}");
+    assert!(run.out.contains("the candidate's recording has no footprint (it was made with --no-footprint)"), "{run}");
+    assert!(run.out.contains("what fails in some starts only: both sides are recorded runs"), "{run}");
+    let run = compare(&home, "base.jsonl", "soft ranks-per-gpu=2 seed=3", &[]);
+    assert!(run.err.contains("collspec: candidate: ranks-per-gpu=2 has no effect: "), "{run}");
+    assert!(!run.err.contains("seed=3 has no effect"), "{run}");
+    assert!(run.out.contains("Not compared:\n  what the library costs a process: the base's recording"), "{run}");
+}
+
+/// After SIGINT the report has what was compared until then, and claims no more.
+#[test]
+fn an_interrupt_leaves_what_was_compared() {
+    let home = corpus();
+    let args = ["compare", "--base", "soft", "--candidate", "soft", "--no-footprint", "--runs", "1000000"];
+    let mut child = home.command(&args).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    lines.find(|line| line.as_ref().unwrap().contains("run 2 of")).unwrap().unwrap();
+    let pid = rustix::process::Pid::from_child(&child);
+    rustix::process::kill_process(pid, rustix::process::Signal::INT).unwrap();
+    let rest: Vec<String> = lines.map(Result::unwrap).collect();
+    let output = child.wait_with_output().unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    assert_eq!(output.status.code(), Some(130), "{text}\n{rest:?}");
+    assert!(text.contains("No verdict:\n  the comparison was interrupted\n"), "{text}");
+    assert!(text.contains("Compared: 3 of 3 cases"), "{text}");
+    assert!(
+        rest.iter().any(|line| line.contains("interrupted; the report has what was compared until then")),
+        "{rest:?}"
+    );
 }

@@ -61,6 +61,28 @@ fn a_large_case_becomes_a_handful_of_elements_and_the_failing_step() {
     assert_eq!(home.run(&["run", "small.toml"]).code, 0, "{text}");
 }
 
+/// The last element of the last rank is wrong: neither can be left out, but the other steps can.
+#[test]
+fn what_is_left_and_why_is_told() {
+    let home = Home::new();
+    home.file(
+        "last.toml",
+        "world_size = 12\ninputs.w = { each = \"i % 5\", count = 30000 }\ninputs.x = { each = \"rank\", count = 30000 }\n\
+         steps = [\n  { op = \"all_reduce\", reduce = \"max\", in = \"x\", out = \"y\" },\n  \
+         { op = \"broadcast\", root = 5, in = \"w\", out = \"a\" },\n  { op = \"map\", expr = \"x + a\", out = \"b\" },\n]\n\
+         expect.a = { each = \"i % 5 + (i == 29999) * (rank == 11)\" }\n",
+    );
+    let (run, text) = small(&home, &["last.toml"]);
+    assert!(run.err.contains("became 12 ranks, 30,000 elements, 1 step in "), "{run}\n{text}");
+    for (dimension, least) in [("12 ranks", 11), ("30,000 elements", 15)] {
+        let line = format!("collspec: {dimension} are left: ");
+        let sentence = run.err.lines().find_map(|l| l.strip_prefix(&line)).unwrap_or_else(|| panic!("{run}"));
+        let (number, words) = sentence.split_once(' ').unwrap();
+        assert!(number.parse::<u32>().unwrap() >= least && words.starts_with("smaller cases pass"), "{run}");
+    }
+    assert!(!run.err.contains("steps are left"), "{run}");
+}
+
 #[test]
 fn a_hang_stays_a_hang() {
     let home = Home::new();

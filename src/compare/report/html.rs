@@ -1,9 +1,14 @@
 //! A comparison as an HTML page: the answer, what changed in the library, and a section for every case that changed.
 use super::Context;
 use super::human::{cases, side};
+use super::speed::speed_verdict;
+use crate::bench::comparison::{Change as Timed, Side};
+use crate::bench::plot_sides;
+use crate::compare::speed::Speed;
 use crate::compare::{Change, Comparison, GateVerdict, Meaning, Row, Seen, SideSummary};
 use crate::num::DType;
 use crate::printable::thousands;
+use crate::report::html::failed_operation;
 use crate::report::html::page::{Mark, Page, PageCase, Section, Tone, line, lines};
 use crate::report::html::section::{buffers, findings};
 use std::collections::BTreeMap;
@@ -12,6 +17,8 @@ use std::io::{self, Write};
 
 /// Bytes of all sections. Changes after that have only their line.
 const MAX_SECTIONS: usize = 2 << 20;
+/// Rows that are slower or faster in the table of what was timed.
+const MAX_TIMED: usize = 200;
 
 /// Writes the comparison as a page.
 ///
@@ -142,8 +149,10 @@ fn section(context: &Context<'_>, row: &Row, room: &mut usize) -> Option<Section
         return None;
     }
     *room -= body.len();
-    let file = context.failures.of_either(&row.case).map(|(case, _)| case.file.path.clone());
-    Some(Section { reason: row.detail.clone(), body, file })
+    let failed = context.failures.of_either(&row.case);
+    let operation = failed.map_or_else(|| row.operations.join(", "), |(case, verdict)| failed_operation(case, verdict));
+    let file = failed.map(|(case, _)| case.file.path.clone());
+    Some(Section { operation, reason: row.detail.clone(), body, file })
 }
 
 /// What stands above the cases.
@@ -152,6 +161,11 @@ fn extra(comparison: &Comparison, verdict: &GateVerdict) -> Vec<(String, String)
     if let GateVerdict::NoVerdict { reasons } = verdict {
         let items: String = reasons.iter().map(|reason| format!("<li>{}", line(reason))).collect();
         extra.push(("Why there is no verdict".to_owned(), format!("<ul>{items}</ul>")));
+    }
+    let parts = comparison.missing_parts();
+    if !parts.is_empty() {
+        let items: String = parts.iter().map(|part| format!("<li>{}", line(part))).collect();
+        extra.push(("What could not be compared".to_owned(), format!("<ul>{items}</ul>")));
     }
     let mut table = String::new();
     for (change, count) in comparison.counts() {
@@ -173,6 +187,9 @@ fn extra(comparison: &Comparison, verdict: &GateVerdict) -> Vec<(String, String)
         }
         extra.push(("The library itself".to_owned(), format!("<table>{table}</table>")));
     }
+    if let Some(speed) = &comparison.speed {
+        extra.push((format!("Speed: {}", speed_verdict(&speed.timed.verdict)), speed_section(speed)));
+    }
     if let Some(starts) = &comparison.starts {
         let mut text = format!("<p>{}", line(&starts.words()));
         for (name, side) in [("base", &starts.base), ("candidate", &starts.candidate)] {
@@ -183,4 +200,39 @@ fn extra(comparison: &Comparison, verdict: &GateVerdict) -> Vec<(String, String)
         extra.push((format!("Starts that failed: {}", starts.change().title()), text));
     }
     extra
+}
+
+/// What was timed: a picture for each operation, and a table of the rows that differ.
+fn speed_section(speed: &Speed) -> String {
+    let mut text = String::new();
+    let differing = speed.timed.rows.iter().filter(|row| matches!(row.change, Timed::Slower | Timed::Faster));
+    let mut table = String::new();
+    for row in differing.take(MAX_TIMED) {
+        let (class, word) = if row.change == Timed::Slower { ("b", "slower") } else { ("g", "faster") };
+        let ratio = row
+            .ratio
+            .map_or(String::new(), |ratio| format!("{:.3} ({:.3} to {:.3})", ratio.estimate, ratio.low, ratio.high));
+        let median = |side: &Side| side.summary.map_or(String::new(), |summary| format!("{:.2}", summary.median * 1e6));
+        let (base, candidate) = (median(&row.base), median(&row.candidate));
+        let row = line(&row.row.to_string());
+        let _ = write!(table, "<tr><td class={class}>{word}<td>{row}<td>{base}<td>{candidate}<td>{ratio}");
+    }
+    if !table.is_empty() {
+        let head = "<tr><th><th>row<th>base (us)<th>candidate (us)<th>candidate's time divided by the base's";
+        let _ = write!(text, "<div class=wide><table>{head}{table}</table></div>");
+    }
+    for failed in speed.failed.iter().take(MAX_TIMED) {
+        let _ = write!(text, "<p>fails on the candidate alone: {}", line(failed));
+    }
+    for (picture, left_out) in plot_sides(&speed.timed.rows) {
+        // Within a page the name of SVG's language is not needed.
+        let picture = picture.replacen(" xmlns=\"http://www.w3.org/2000/svg\"", "", 1);
+        let _ = write!(text, "<figure class=plot>{picture}");
+        if left_out > 0 {
+            let curves = plural(left_out, "curve has", "curves have");
+            let _ = write!(text, "<figcaption>{curves} no room in this picture.</figcaption>");
+        }
+        text.push_str("</figure>");
+    }
+    text
 }

@@ -163,8 +163,12 @@ impl Report<'_> {
         let mut reasons: Vec<(&str, usize)> = reasons.into_iter().collect();
         reasons.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
         let shown = if self.every_row { reasons.len() } else { 5 };
-        if !reasons.is_empty() {
+        let parts = comparison.missing_parts();
+        if !(reasons.is_empty() && parts.is_empty()) {
             writeln!(self.to, "Not compared:")?;
+        }
+        for part in parts {
+            writeln!(self.to, "  {}", one_line(&part))?;
         }
         for (reason, count) in reasons.iter().take(shown) {
             writeln!(self.to, "  {:>7}  {}", thousands(*count as u64), one_line(reason))?;

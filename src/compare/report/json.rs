@@ -30,6 +30,7 @@ pub fn write_json_lines(to: &mut dyn Write, comparison: &Comparison, verdict: &G
     }
     let counts: BTreeMap<String, usize> =
         comparison.counts().into_iter().map(|(change, count): (Change, usize)| (change.word(), count)).collect();
-    let summary = json!({ "verdict": verdict, "compared": comparison.compared(), "cases": comparison.rows.len(), "counts": counts });
+    let missing = comparison.missing_parts();
+    let summary = json!({ "verdict": verdict, "not_compared": missing, "compared": comparison.compared(), "cases": comparison.rows.len(), "counts": counts });
     line(json!({ "summary": summary }))
 }

@@ -16,13 +16,13 @@ const SHOWN: usize = 20;
 /// Writing fails.
 pub fn write_speed(to: &mut dyn Write, speed: &Speed, styles: Styles) -> io::Result<()> {
     let Styles { fail, pass, skip, strong, .. } = styles;
-    let (style, words) = match &speed.timed.verdict {
-        SpeedVerdict::Slower => (fail, "slower".to_owned()),
-        SpeedVerdict::Mixed => (fail, "slower in some rows, faster in others".to_owned()),
-        SpeedVerdict::Faster => (pass, "faster".to_owned()),
-        SpeedVerdict::Same => (strong, "no difference".to_owned()),
-        SpeedVerdict::NoVerdict(why) => (skip, format!("no verdict: {why}")),
+    let style = match &speed.timed.verdict {
+        SpeedVerdict::Slower | SpeedVerdict::Mixed => fail,
+        SpeedVerdict::Faster => pass,
+        SpeedVerdict::Same => strong,
+        SpeedVerdict::NoVerdict(_) => skip,
     };
+    let words = speed_verdict(&speed.timed.verdict);
     writeln!(to, "\n{style}Speed: {}{style:#}", one_line(&words))?;
     for (change, title) in [(Change::Slower, "slower"), (Change::Faster, "faster")] {
         let rows: Vec<&RowComparison> = speed.timed.rows.iter().filter(|row| row.change == change).collect();
@@ -54,6 +54,17 @@ pub fn write_speed(to: &mut dyn Write, speed: &Speed, styles: Styles) -> io::Res
         writeln!(to, "  geometric mean of the candidate's times divided by the base's: {ratio:.3}")?;
     }
     Ok(())
+}
+
+/// The verdict in words.
+pub(super) fn speed_verdict(verdict: &SpeedVerdict) -> String {
+    match verdict {
+        SpeedVerdict::Slower => "slower".to_owned(),
+        SpeedVerdict::Mixed => "slower in some rows, faster in others".to_owned(),
+        SpeedVerdict::Faster => "faster".to_owned(),
+        SpeedVerdict::Same => "no difference".to_owned(),
+        SpeedVerdict::NoVerdict(why) => format!("no verdict: {why}"),
+    }
 }
 
 fn write_row(to: &mut dyn Write, row: &RowComparison, title: &str) -> io::Result<()> {

@@ -17,6 +17,7 @@
     };
   });
   const sections = document.getElementById("failures");
+  const causes = [...document.querySelectorAll("details.cause")];
 
   function filter() {
     const wanted = text.value.toLowerCase().split(/\s+/).filter(Boolean);
@@ -32,6 +33,7 @@
       count += fits;
       open += fits && one.section ? 1 : 0;
     }
+    for (const cause of causes) cause.hidden = !cause.querySelector("details.case:not([hidden])");
     if (sections) sections.hidden = open === 0;
     shown.textContent = `${count.toLocaleString("en")} of ${cases.length.toLocaleString("en")} cases`;
   }
@@ -40,8 +42,10 @@
     const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
     const details = target && target.closest("details");
     if (!details) return;
-    details.hidden = false;
-    details.open = true;
+    for (let one = details; one; one = one.parentElement.closest("details")) {
+      one.hidden = false;
+      one.open = true;
+    }
     (details.classList.contains("case") ? details : target).scrollIntoView();
   }
 

@@ -1,4 +1,5 @@
 //! The report of a run as one HTML file. [`page`] knows nothing of runs: a comparison can fill it with two verdicts for each case.
+mod causes;
 mod matrix;
 pub mod page;
 pub mod section;
@@ -82,7 +83,8 @@ impl<W: Write> HtmlReporter<W> {
         }
         self.sources.entry(case.file.path.clone()).or_insert_with(|| case.file.text.clone());
         let reason = verdict.reason.clone().unwrap_or_else(|| "failed".to_owned());
-        Section { reason, body, file: Some(case.file.path.clone()) }
+        let operation = failed_operation(case, verdict);
+        Section { operation, reason, body, file: Some(case.file.path.clone()) }
     }
 
     fn file_invalid(&mut self, file: &SourceFile, name: &str, diagnostics: &[Diagnostic]) {
@@ -100,7 +102,7 @@ impl<W: Write> HtmlReporter<W> {
             mark: INVALID,
             results: vec![String::new()],
             seconds: None,
-            section: Some(Section { reason, body, file: None }),
+            section: Some(Section { operation: String::new(), reason, body, file: None }),
         });
     }
 
@@ -167,6 +169,13 @@ impl<W: Write> Reporter for HtmlReporter<W> {
         }
         Ok(())
     }
+}
+
+/// The operation at which the case failed; if that is not known, all that it has.
+pub fn failed_operation(case: &Case, verdict: &Verdict) -> String {
+    let step = verdict.findings.iter().find_map(|finding| finding.step.as_deref());
+    let operation = step.and_then(|step| step.rsplit_once('(')).map(|(_, name)| name.trim_end_matches(')').to_owned());
+    operation.unwrap_or_else(|| operations(case).join(", "))
 }
 
 /// The words of the operations that move data, each once; those of the others if there is none.

@@ -1,4 +1,5 @@
 //! The page: cases with one verdict each, or several side by side, as one HTML file that needs nothing else.
+use super::causes;
 use crate::printable::{one_line, printable_lines, thousands};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
@@ -8,7 +9,7 @@ const FRAME: &str = include_str!("page.html");
 const STYLE: &str = include_str!("style.css");
 const SCRIPT: &str = include_str!("filter.js");
 /// The hash by which a browser runs the page's own script and no other. A test says which it is when the script changes.
-pub(super) const SCRIPT_HASH: &str = "SG/0dSJuOKKzcZnRlljWKj6XeUhXgSOd5ce+7N1qySE=";
+pub(super) const SCRIPT_HASH: &str = "PumFyus2Mha16i/fpH2PLdUbYMfo1TyeAgi5ieGzW6c=";
 
 /// Bytes of scenario files that a page holds.
 const MAX_SOURCES: usize = 512 << 10;
@@ -96,6 +97,8 @@ pub struct PageCase {
 /// What is said of a case.
 #[derive(Clone, Debug)]
 pub struct Section {
+    /// The operation that failed, or those of the case; cases with one reason at the same operation are shown together.
+    pub operation: String,
     /// The reason in a line.
     pub reason: String,
     /// HTML whose foreign text is escaped.
@@ -126,7 +129,7 @@ pub fn line(text: &str) -> String {
 }
 
 /// The beginning of a foreign text, as HTML.
-fn brief(text: &str) -> String {
+pub(super) fn brief(text: &str) -> String {
     let text = one_line(text);
     match text.char_indices().nth(BRIEF) {
         None => html_text(&text),
@@ -212,25 +215,37 @@ impl Page {
             return out;
         }
         let _ = writeln!(out, "<section id=failures><h2>{}: {}</h2>", self.sections, thousands(number as u64));
-        let paths: Vec<&String> = self.sources.keys().collect();
-        for (at, case, section) in with_section() {
-            let Mark { tone, word } = case.mark;
-            let source = section.file.as_ref().and_then(|file| paths.binary_search(&file).ok());
-            let _ = write!(
-                out,
-                "<details class=case><summary><b class={}>{}</b> <code>{}</code> {}</summary><div id=c{at}>{}",
-                tone.class(),
-                html_text(word),
-                line(&case.name),
-                brief(&section.reason),
-                section.body
-            );
-            if let Some(source) = source {
-                let _ = write!(out, "<p><a href=#s{source}>the file {}</a>", line(paths[source]));
+        for cases in causes::by_cause(with_section()) {
+            let several = cases.len() > 1;
+            if several {
+                causes::begin(&mut out, &cases);
             }
-            out.push_str("</div></details>\n");
+            cases.iter().for_each(|case| self.section(&mut out, case));
+            if several {
+                out.push_str("</details>\n");
+            }
         }
         out + "</section>"
+    }
+
+    /// The section of a case.
+    fn section(&self, out: &mut String, (at, case, section): &causes::Numbered<'_>) {
+        let Mark { tone, word } = case.mark;
+        let _ = write!(
+            out,
+            "<details class=case><summary><b class={}>{}</b> <code>{}</code> {}</summary><div id=c{at}>{}",
+            tone.class(),
+            html_text(word),
+            line(&case.name),
+            brief(&section.reason),
+            section.body
+        );
+        let source = section.file.as_ref().filter(|file| self.sources.contains_key(*file));
+        if let Some(path) = source {
+            let source = self.sources.range(..path.clone()).count();
+            let _ = write!(out, "<p><a href=#s{source}>the file {}</a>", line(path));
+        }
+        out.push_str("</div></details>\n");
     }
 
     fn rows(&self) -> String {

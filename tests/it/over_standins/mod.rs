@@ -2,6 +2,7 @@
 //! by cudarc. Everything above the two vendor libraries is tested.
 
 mod compare;
+mod flaky;
 mod footprints;
 mod hangs;
 mod locks;

@@ -1,0 +1,62 @@
+//! How a case fails.
+use crate::judge::{Lane, Outcome, Status, Subject, Verdict};
+use std::fmt;
+
+/// How a case fails: what stays the same while it gets smaller.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failure {
+    outcome: Option<Outcome>,
+    /// Lane, subject and operation of the first finding.
+    finding: Option<(Lane, Subject, Option<String>)>,
+}
+
+impl Failure {
+    /// How the verdict fails; `None` if it does not, or if the case cannot be run.
+    pub(super) fn of(verdict: &Verdict) -> Option<Self> {
+        if verdict.status != Status::Fail || matches!(verdict.outcome, None | Some(Outcome::Refused)) {
+            return None;
+        }
+        let finding = verdict.findings.first().map(|first| {
+            // The number of a step changes as others are left out; `step 3 (all_reduce)` stays an all_reduce.
+            let operation =
+                first.step.as_deref().and_then(|step| step.rsplit_once('(')).map(|(_, name)| name.to_owned());
+            (first.lane, first.subject, operation)
+        });
+        Some(Self { outcome: verdict.outcome, finding })
+    }
+
+    /// Of a case that has not been run.
+    pub(super) fn unknown() -> Self {
+        Self { outcome: None, finding: None }
+    }
+
+    /// True if the results are right and only what the file expects of them is not met.
+    pub(super) fn is_of_expectations(&self) -> bool {
+        self.finding.as_ref().is_some_and(|(_, subject, _)| matches!(subject, Subject::Expect | Subject::Assert))
+    }
+
+    /// True if it is a hang.
+    pub(super) fn is_hang(&self) -> bool {
+        self.outcome == Some(Outcome::Hang)
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let outcome = match self.outcome {
+            Some(Outcome::Hang) => "it hangs",
+            Some(Outcome::Crash) => "it crashes",
+            Some(Outcome::Error) => "it ends with an error",
+            _ => "a result is wrong",
+        };
+        f.write_str(outcome)?;
+        if let Some((lane, _, operation)) = &self.finding {
+            write!(f, " ({}", lane.name())?;
+            if let Some(operation) = operation {
+                write!(f, ", {}", operation.trim_end_matches(')'))?;
+            }
+            f.write_str(")")?;
+        }
+        Ok(())
+    }
+}
