@@ -1,5 +1,7 @@
 //! Random valid programs over the steps of the language, run as long as one likes: on a sound library every program that is
 //! accepted passes, whatever the order of the tasks, and nothing grows with the number of programs.
+mod changes;
+mod graphs;
 mod processes;
 mod program;
 mod rng;

@@ -138,6 +138,9 @@ fn settings(world: &mut World) -> Vec<String> {
         8..11 => lines.push("placement = \"processes\"".to_owned()),
         _ => {}
     }
+    if rng.percent(10) {
+        lines.push(format!("register = \"{}\"", rng.pick(&["local", "local", "window"])));
+    }
     if rng.percent(12) {
         lines.push(format!("env.NCCL_PROTO = \"{}\"", rng.pick(&["Simple", "LL", "LL128"])));
     }

@@ -2,6 +2,7 @@
 use super::program::{Buffer, Communicator, World};
 use super::rng::Rng;
 use super::values;
+use super::{changes, graphs};
 
 const COLLECTIVES: &[&str] = &[
     "all_reduce",
@@ -21,7 +22,7 @@ const REDUCTIONS: &[&str] = &["sum", "sum", "prod", "min", "max", "avg"];
 
 /// Lines of one more step or pair of steps; none if no buffer fits.
 pub(super) fn step(world: &mut World) -> Vec<String> {
-    let lines = match world.rng.below(20) {
+    let lines = match world.rng.below(26) {
         0..=8 => return collective(world, true).into_iter().collect(),
         9 | 10 => return map(world).into_iter().collect(),
         11 => ring(world),
@@ -31,6 +32,10 @@ pub(super) fn step(world: &mut World) -> Vec<String> {
         15 | 16 => group(world),
         17 => repeated(world),
         18 => communicator(world),
+        19 => changes::shrunk(world),
+        20 => changes::grown(world),
+        21 => changes::out_of_use(world),
+        22..=24 => graphs::captured(world),
         _ => control(world),
     };
     if world.streams.len() > 1 && !lines.is_empty() {
@@ -174,6 +179,21 @@ fn outputs(op: &str, comm: &Communicator, counts: &[Option<usize>], root: usize,
         }
     }
     out
+}
+
+/// A collective or a map, on the stream `main` and outside of groups.
+pub(super) fn plain(world: &mut World) -> Option<String> {
+    if world.rng.percent(70) {
+        return collective(world, false);
+    }
+    let streams = std::mem::take(&mut world.streams);
+    let made = world.buffers.len();
+    let step = map(world).filter(|step| !step.contains("stream = "));
+    world.streams = streams;
+    if step.is_none() {
+        world.buffers.truncate(made);
+    }
+    step
 }
 
 fn map(world: &mut World) -> Option<String> {
