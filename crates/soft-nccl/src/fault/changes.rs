@@ -1,5 +1,5 @@
 //! Faults of communicators that lose or gain ranks, are revoked, or are suspended and resumed.
-use super::{hit, named, wanted};
+use super::{FaultMode, hit, mode, named, wanted};
 use crate::algo::Algorithm;
 use crate::engine::Member;
 use crate::engine::hooks::ChangedRank;
@@ -66,6 +66,21 @@ pub(super) fn renumber(ranks: &mut [ChangedRank]) {
     if hit(named::F71B, 0, NONE) {
         ranks[last].lost = true;
     }
+}
+
+/// True if a call in progress counts as over.
+pub(super) fn hides_progress(rank: usize, making: bool) -> bool {
+    hit(if making { named::F74 } else { named::F74B }, rank, NONE)
+}
+
+/// True if a non-blocking call is not begun yet. So that the caller certainly asks before it is over, it waits for the question;
+/// what is to be lost waits for its communicator's end.
+pub(super) fn holds_call(making: bool, polled: bool) -> bool {
+    if making {
+        return wanted(named::F74) && !polled;
+    }
+    let lost = matches!(mode(), FaultMode::Inject(injection) if injection.fault == named::F74B);
+    lost || (wanted(named::F74B) && !polled)
 }
 
 /// True if a revoke leaves what the communicator does as it is.
