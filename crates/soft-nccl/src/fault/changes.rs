@@ -74,13 +74,11 @@ pub(super) fn hides_progress(rank: usize, making: bool) -> bool {
 }
 
 /// True if a non-blocking call is not begun yet. So that the caller certainly asks before it is over, it waits for the question;
-/// what is to be lost waits for its communicator's end.
+/// with the fault it waits for its communicator's end, because how far it comes before the next call would be chance.
 pub(super) fn holds_call(making: bool, polled: bool) -> bool {
-    if making {
-        return wanted(named::F74) && !polled;
-    }
-    let lost = matches!(mode(), FaultMode::Inject(injection) if injection.fault == named::F74B);
-    lost || (wanted(named::F74B) && !polled)
+    let fault = if making { named::F74 } else { named::F74B };
+    let strikes = matches!(mode(), FaultMode::Inject(injection) if injection.fault == fault);
+    strikes || (wanted(fault) && !polled)
 }
 
 /// True if a revoke leaves what the communicator does as it is.

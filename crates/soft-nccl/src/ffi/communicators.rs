@@ -45,9 +45,12 @@ unsafe fn init(
 }
 
 unsafe extern "C" fn comm_init_rank(comm: *mut ncclComm_t, n: c_int, id: ncclUniqueId, rank: c_int) -> ncclResult_t {
-    // SAFETY: NCCL's contract: a place for a handle, valid until the group's end.
     enter(|| {
-        group::grouped(|| unsafe { init(comm, n, check_id(&id)?, rank, device::current(rank)?, CommConfig::unset()) })
+        group::grouped(|| {
+            let (id, device) = (check_id(&id)?, device::current(rank)?);
+            // SAFETY: NCCL's contract: a place for a handle, valid until the group's end.
+            unsafe { init(comm, n, id, rank, device, CommConfig::unset()) }
+        })
     })
 }
 
