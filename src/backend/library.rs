@@ -108,6 +108,11 @@ impl Library {
         Err(CallError::Failed { function, code, text })
     }
 
+    /// The outcome of a call that ends a communicator: if that goes on in the background, there is nothing left to ask about it.
+    fn check_end(&self, function: &'static str, code: ncclResult_t) -> Result<()> {
+        if code == ncclResult_t::InProgress { Ok(()) } else { self.check(function, CommHandle::NULL, code) }
+    }
+
     fn owned_text(&self, text: Option<*const c_char>) -> String {
         match text {
             // SAFETY: NCCL's texts are static or last until its next call of the kind on this thread.
@@ -188,7 +193,7 @@ impl Library {
     /// The library lacks the function, or returns an error.
     pub fn destroy(&self, comm: CommHandle) -> Result<()> {
         let code = call!(self, ncclCommDestroy(comm.0))?;
-        self.check("ncclCommDestroy", CommHandle::NULL, code)
+        self.check_end("ncclCommDestroy", code)
     }
     /// Frees the communicator and ends its work.
     ///
@@ -197,7 +202,7 @@ impl Library {
     /// The library lacks the function, or returns an error.
     pub fn abort(&self, comm: CommHandle) -> Result<()> {
         let code = call!(self, ncclCommAbort(comm.0))?;
-        self.check("ncclCommAbort", CommHandle::NULL, code)
+        self.check_end("ncclCommAbort", code)
     }
     /// The communicator's asynchronous error; none if the library lacks the function.
     ///

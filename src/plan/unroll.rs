@@ -117,6 +117,10 @@ pub fn unroll(case: &Arc<Case>, limits: &Limits) -> Result<Program, Vec<Diagnost
         let end = unroll.steps(&case.steps, "", None);
         unroll.registration_point(RegistrationPoint::Last);
         unroll.diags.extend(end.err());
+        if let Some(at) = unroll.program.comms.left_in_progress().filter(|_| unroll.diags.is_empty()) {
+            let text = "a call is left in progress to the end of the case";
+            unroll.diags.push(Diagnostic::new(at, text).help("abort its communicator in a later step"));
+        }
     }
     if unroll.diags.is_empty() { Ok(unroll.program) } else { Err(unroll.diags) }
 }
@@ -354,6 +358,7 @@ impl<'a> Unroll<'a> {
         if matches!(step.op.kind, Kind::Loop | Kind::Group) {
             self.phase = Phase::Eager;
         }
+        self.note_in_progress(step, id, &members)?;
         if let Some(tag) = tag {
             let host = matches!(
                 step.op.kind,

@@ -215,9 +215,6 @@ pub(crate) fn config(reader: &mut PointReader<'_>, val: &TomlValue) -> ConfigFie
                 continue;
             }
         };
-        if &*e.key == "blocking" && value == ConfigValue::Int(0) {
-            reader.report(Diagnostic::new(e.key_span, "`blocking = 0` is not yet supported"));
-        }
         out.push((Spanned { span: e.key_span, value: e.key.to_string() }, Spanned { span: e.value.span, value }));
     }
     out

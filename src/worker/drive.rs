@@ -1,5 +1,5 @@
 //! Makes the calls of the ranks: on a thread per rank, or on one thread for all.
-use super::rank::{Halt, Rank};
+use super::rank::{Halt, Rank, is_in_progress};
 use super::session::Run;
 use super::timed;
 use crate::backend::CallError;
@@ -217,7 +217,15 @@ fn grouped(run: &Arc<Run>, ranks: &mut [Rank<'_>], takes: &[Vec<(usize, &Call)>]
             single(r, *index, call, prelude)?;
         }
     }
-    let done = library.group_end();
+    let mut done = library.group_end();
+    let tolerated = takes.iter().flatten().any(|(_, call)| call.tolerate);
+    let unsettled = done.is_ok() && ranks.iter().any(Rank::is_unsettled);
+    if (is_in_progress(&done) || unsettled) && !tolerated {
+        done = Ok(());
+        for r in ranks.iter_mut() {
+            r.settle().map_err(|halt| (r.rank, HaltAt::outside(prelude)(halt)))?;
+        }
+    }
     for r in ranks.iter_mut() {
         r.inside(false).map_err(|halt| (r.rank, HaltAt::outside(prelude)(halt)))?;
     }

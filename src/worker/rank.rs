@@ -2,6 +2,7 @@
 mod clock;
 mod communicators;
 mod graphs;
+mod progress;
 mod queries;
 pub(super) mod registrations;
 mod tags;
@@ -14,6 +15,7 @@ use crate::job::arena::{Outside, Step};
 use crate::job::{Call, CallKind, Figure, Job, NOT_NCCL, Ptr, RankEnd, Red};
 pub use graphs::GraphMaps;
 use nccl_sys::{ncclRedOp_t, ncclResult_t};
+pub use progress::is_in_progress;
 use std::collections::BTreeSet;
 use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
@@ -83,6 +85,12 @@ pub struct Rank<'a> {
     made: Vec<u32>,
     /// Communicators that are suspended.
     suspended: BTreeSet<u32>,
+    /// Communicators on which the last call, or a call of the open group, may be in progress.
+    touched: Vec<u32>,
+    /// True if the call at hand may answer that it is in progress, and is not waited for.
+    leaves_in_progress: bool,
+    /// True if a call of the open group answered that it is in progress.
+    unsettled: bool,
     /// Communicators whose operations the program ended: what they call their asynchronous error is not looked at.
     interrupted: BTreeSet<u32>,
 }
@@ -101,6 +109,9 @@ impl<'a> Rank<'a> {
             new_windows: Vec::new(),
             made: Vec::new(),
             suspended: BTreeSet::new(),
+            touched: Vec::new(),
+            leaves_in_progress: false,
+            unsettled: false,
             interrupted: BTreeSet::new(),
         }
     }
@@ -167,6 +178,7 @@ impl<'a> Rank<'a> {
         }
         let at = index as u32;
         self.run.step(self.rank, if prelude { Step::Opening(at) } else { Step::Running(at) });
+        self.leaves_in_progress = call.tolerate;
         match self.perform(at, &call.kind) {
             Err(Halt::Call(error)) => {
                 self.run.record_code(self.rank, at, error.code().0, error.to_string());
@@ -181,6 +193,7 @@ impl<'a> Rank<'a> {
 
     fn perform(&mut self, index: u32, kind: &CallKind) -> Result<(), Halt> {
         let library = &self.run.backend.library;
+        self.touch(kind);
         match kind {
             CallKind::Collective { call, send, recv, count, dtype, red, root, comm, stream } => {
                 let (send, recv, comm) = (self.pointer(*send)?, self.pointer(*recv)?, self.comm(*comm)?.get());
@@ -205,17 +218,20 @@ impl<'a> Rank<'a> {
                     comm,
                     stream,
                 });
+                let done = self.settled(done);
                 if matches!(red, Red::PreMulSum { .. }) {
                     self.ops.push((op, comm));
                     self.end_ops()?;
                 }
-                Ok(done?)
+                done
             }
             CallKind::Send { ptr, count, dtype, peer, comm, stream } => {
-                Ok(library.send(&self.transfer(*ptr, *count, *dtype, *peer, *comm, *stream)?)?)
+                let done = library.send(&self.transfer(*ptr, *count, *dtype, *peer, *comm, *stream)?);
+                self.settled(done)
             }
             CallKind::Recv { ptr, count, dtype, peer, comm, stream } => {
-                Ok(library.recv(&self.transfer(*ptr, *count, *dtype, *peer, *comm, *stream)?)?)
+                let done = library.recv(&self.transfer(*ptr, *count, *dtype, *peer, *comm, *stream)?);
+                self.settled(done)
             }
             CallKind::GroupStart => {
                 library.group_start()?;
@@ -225,8 +241,9 @@ impl<'a> Rank<'a> {
             CallKind::GroupEnd => {
                 self.depth = self.depth.saturating_sub(1);
                 let done = library.group_end();
+                let done = self.settled(done);
                 self.group_ended()?;
-                Ok(done?)
+                done
             }
             CallKind::Map { .. } => self.map(index, kind, false),
             CallKind::BeginCapture { .. }
@@ -261,7 +278,9 @@ impl<'a> Rank<'a> {
             CallKind::Exit => std::process::exit(0),
             CallKind::Init { .. } | CallKind::Split { .. } => {
                 self.make(kind)?;
-                if let CallKind::Init { comm, .. } | CallKind::Split { new: Some(comm), .. } = kind {
+                if let (CallKind::Init { comm, .. } | CallKind::Split { new: Some(comm), .. }, false) =
+                    (kind, self.leaves_in_progress)
+                {
                     self.made.push(*comm);
                 }
                 self.ask_made()
@@ -272,7 +291,10 @@ impl<'a> Rank<'a> {
             | CallKind::Revoke { .. }
             | CallKind::Suspend { .. }
             | CallKind::Resume { .. } => self.change(kind),
-            CallKind::Finalize { comm } => Ok(library.finalize(self.comm(*comm)?.get())?),
+            CallKind::Finalize { comm } => {
+                let done = library.finalize(self.comm(*comm)?.get());
+                self.settled(done)
+            }
             CallKind::Destroy { comm } => {
                 library.destroy(self.comm(*comm)?.get())?;
                 self.forget(*comm)
@@ -294,12 +316,14 @@ impl<'a> Rank<'a> {
         match kind {
             CallKind::Init { comm, id, rank, n, config: c } => {
                 let id = self.run.id(*id)?;
-                Ok(library.init_rank(self.comm(*comm)?, *n, id, *rank, self.config(*c)?)?)
+                let done = library.init_rank(self.comm(*comm)?, *n, id, *rank, self.config(*c)?);
+                self.settled(done)
             }
             CallKind::Split { parent, color, key, new, config: c } => {
                 let unused = CommSlot::default();
                 let slot = new.map_or(Ok(&unused), |new| self.comm(new))?;
-                Ok(library.split(self.comm(*parent)?.get(), *color, *key, slot, self.config(*c)?)?)
+                let done = library.split(self.comm(*parent)?.get(), *color, *key, slot, self.config(*c)?);
+                self.settled(done)
             }
             _ => Ok(()),
         }

@@ -243,6 +243,8 @@ table! {
     "-" fn collspecLabel(comm: ncclComm_t, label: c_uint) -> ncclResult_t;
     /// A consistent look at what runs, waits and is pending in the whole process.
     "-" fn collspecCensus(census: *mut collspecCensus_t) -> ncclResult_t;
+    /// Waits until the communicator's non-blocking calls are over; how they ended, `ncclCommGetAsyncError` says.
+    "-" fn collspecAwait(comm: ncclComm_t) -> ncclResult_t;
     /// Sets the function called, outside all locks, whenever the software device or library falls idle or a host thread blocks in it.
     "-" fn collspecIdleHook(hook: Option<extern "C" fn()>) -> ncclResult_t;
     /// Writes up to `len` bytes of text saying who waits for whom; answers how many bytes there are.

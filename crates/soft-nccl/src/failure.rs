@@ -22,6 +22,11 @@ impl Failure {
         Self { code: ncclResult_t::InvalidUsage, text: text.into() }
     }
 
+    /// The call is not over yet.
+    pub(crate) fn in_progress() -> Self {
+        Self { code: ncclResult_t::InProgress, text: "the call is in progress".to_owned() }
+    }
+
     pub(crate) fn system(text: impl Into<String>) -> Self {
         Self { code: ncclResult_t::SystemError, text: text.into() }
     }

@@ -10,6 +10,8 @@ use crate::failure::{Failure, Outcome};
 use nccl_sys::{ncclComm_t, ncclWindow_t};
 use std::cell::RefCell;
 
+mod nonblocking;
+
 /// A communicator to be made, and where its handle goes.
 struct Making {
     arrival: Arrival,
@@ -134,8 +136,9 @@ impl Group {
         if !self.makings.is_empty() && !self.operations.is_empty() {
             return Err(Failure::usage("calls that make communicators cannot share a group with operations"));
         }
+        let nonblocking = self.is_nonblocking()?;
         if !self.makings.is_empty() {
-            return make_all(&self.makings);
+            return if nonblocking { nonblocking::make_later(self.makings) } else { make_all(&self.makings) };
         }
         if !self.windows.is_empty() {
             make_windows(&self.windows)?;
@@ -148,6 +151,9 @@ impl Group {
         }
         let comm = self.operations.first().map_or(0, |request| request.comm);
         let prepared = lock().prepare(self.operations);
+        if nonblocking {
+            return nonblocking::go_later(comm, prepared);
+        }
         let connected = prepared.and_then(|prepared| connect(&prepared).map(|()| prepared));
         outcome(comm, connected.and_then(go))
     }

@@ -72,6 +72,8 @@ pub struct Settings {
     pub ranks_per_node: Option<usize>,
     /// NCCL_HOSTID, as a number: where ranks are on machines, those of this process are on this one.
     pub host: Option<u64>,
+    /// NCCL_COMM_BLOCKING, which goes before a communicator's configuration: whether calls wait until they are done.
+    pub blocking: Option<bool>,
     /// NCCL_CHECK_POINTERS: pointers must lie in memory of the software device.
     pub check_pointers: bool,
     /// COLLSPEC_SOFT_SEED: shuffles the order of ready tasks; absent, they run first come, first served.
@@ -106,6 +108,7 @@ impl Default for Settings {
             max_ctas: None,
             ranks_per_node: None,
             host: None,
+            blocking: None,
             check_pointers: false,
             seed: None,
             eager_bytes: 0,
@@ -152,6 +155,7 @@ impl Settings {
                 text.hash(&mut hasher);
                 hasher.finish()
             }),
+            blocking: number("NCCL_COMM_BLOCKING").filter(|n| *n < 2).map(|n| n == 1),
             check_pointers: number("NCCL_CHECK_POINTERS").is_some_and(|n| n != 0),
             seed: number("COLLSPEC_SOFT_SEED"),
             eager_bytes: number("COLLSPEC_SOFT_EAGER").map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX)),
@@ -218,6 +222,26 @@ impl Settings {
 pub(crate) struct Ctas {
     pub min: Option<usize>,
     pub max: Option<usize>,
+}
+
+/// The fields of a communicator's configuration that mean something to this library.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CommConfig {
+    pub ctas: Ctas,
+    /// True if calls answer before they are done.
+    pub nonblocking: bool,
+}
+
+impl CommConfig {
+    /// With these fields; the environment goes before them.
+    pub(crate) fn new(ctas: Ctas, nonblocking: bool) -> Self {
+        Self { ctas, nonblocking: settings().blocking.map_or(nonblocking, |blocking| !blocking) }
+    }
+
+    /// That of a communicator made without one.
+    pub(crate) fn unset() -> Self {
+        Self::new(Ctas::default(), false)
+    }
 }
 
 const RANKS_PER_NODE: &str = "COLLSPEC_SOFT_RANKS_PER_NODE";

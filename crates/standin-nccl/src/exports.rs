@@ -141,6 +141,7 @@ export! {
     fn collspecTraffic(comm: Comm, tag: c_uint, traffic: *mut collspecTraffic_t), Moment::Other;
     fn collspecLabel(comm: Comm, label: c_uint), Moment::Other;
     fn collspecCensus(census: *mut collspecCensus_t), Moment::Other;
+    fn collspecAwait(comm: Comm), Moment::Other;
     fn collspecIdleHook(hook: Option<extern "C" fn()>), Moment::Other;
     fn collspecFault(fault: *const c_char), Moment::Other;
     fn collspecReached(words: *mut c_ulonglong, len: c_ulonglong), Moment::Other;

@@ -12,6 +12,8 @@ pub const EXAMPLES: &[Example] = &[
     ("F72", REVOKED_AT_WORK),
     ("F72b", REVOKED),
     ("F73", RESUMED),
+    ("F74", NONBLOCKING),
+    ("F74b", NONBLOCKING),
 ];
 
 const SHRUNK: &str = r#"world_size = 4
@@ -55,6 +57,11 @@ steps = [
   { op = "revoke" },
   { op = "all_reduce", in = "x", out = "y", error = "invalid_usage" },
 ]"#;
+
+const NONBLOCKING: &str = r#"world_size = 2
+config = { blocking = 0 }
+inputs.x = { each = "rank + i", count = 3 }
+steps = [{ op = "all_reduce", in = "x", out = "y" }]"#;
 
 const RESUMED: &str = r#"world_size = 2
 inputs.x = { each = "rank + i", count = 3 }

@@ -73,6 +73,26 @@ impl Library {
         self.check("ncclCommGrow", comm, code)
     }
 
+    /// True once the calls on a communicator that were in progress are over.
+    ///
+    /// # Errors
+    ///
+    /// The library lacks the function, or one of the calls has failed.
+    pub fn calls_are_over(&self, comm: CommHandle) -> Result<bool> {
+        let mut state = ncclResult_t(super::UNWRITTEN);
+        let code = call!(self, ncclCommGetAsyncError(comm.0, &mut state))?;
+        self.check("ncclCommGetAsyncError", comm, code)?;
+        if state == ncclResult_t::InProgress {
+            return Ok(false);
+        }
+        self.check("a call that was in progress", comm, state).map(|()| true)
+    }
+
+    /// Waits until the calls on a communicator that are in progress are over. False if the library cannot wait for them.
+    pub fn await_calls(&self, comm: CommHandle) -> bool {
+        matches!(call!(self, collspecAwait(comm.0)), Ok(ncclResult_t::Success))
+    }
+
     /// Ends the communicator's operations; later ones are refused.
     ///
     /// # Errors

@@ -11,6 +11,8 @@ pub struct Standing {
     suspended: Option<Span>,
     /// A shrink has aborted its operations.
     aborted: Option<Span>,
+    /// A non-blocking call may still be in progress.
+    unfinished: Option<Span>,
 }
 
 /// What becomes of a call.
@@ -32,10 +34,14 @@ impl Standing {
             Kind::Map | Kind::Group | Kind::Loop | Kind::Host(_) | Kind::Later => return Use::Fine,
             _ => None,
         };
+        let undefined = |why, since, help| Use::Undefined { why, since, help };
+        if let (Some(_), None) = (self.unfinished, op.filter(|op| matches!(op, CommOp::Abort | CommOp::Init))) {
+            let help = "it can only be aborted";
+            return undefined("a call on this communicator was left in progress", self.unfinished, help);
+        }
         if let Some(CommOp::Destroy | CommOp::Abort | CommOp::Init) = op {
             return Use::Fine;
         }
-        let undefined = |why, since, help| Use::Undefined { why, since, help };
         if self.aborted.is_some() {
             let help = "it can only be destroyed or aborted";
             return undefined("a shrink has aborted this communicator before", self.aborted, help);
@@ -80,6 +86,22 @@ impl Standing {
 }
 
 impl Comms {
+    /// Notes that a rank does not wait for the end of a call on a communicator.
+    pub fn leave_in_progress(&mut self, name: &str, rank: usize, at: Span) {
+        if let Some(named) = self.named.get_mut(name) {
+            named.standing[rank].unfinished = Some(at);
+        }
+    }
+
+    /// The calls that were left in progress and whose communicator was not aborted.
+    pub fn left_in_progress(&self) -> Option<Span> {
+        let ranks = self.named.values().flat_map(|named| named.standing.iter().zip(&named.ended));
+        ranks
+            .filter(|(_, ended)| ended.is_none())
+            .filter_map(|(standing, _)| standing.unfinished)
+            .min_by_key(|at| at.start)
+    }
+
     /// Notes what a rank has done to a communicator.
     pub fn note(&mut self, name: &str, rank: usize, op: CommOp, at: Span) {
         let Some(named) = self.named.get_mut(name) else { return };

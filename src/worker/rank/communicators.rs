@@ -1,6 +1,6 @@
 //! Calls that change communicators: shrink, grow, revoke, suspend and resume.
 use super::{Halt, Rank, garbled};
-use crate::backend::CommSlot;
+use crate::backend::{CommHandle, CommSlot};
 use crate::job::CallKind;
 use crate::ops::ConfigValue;
 
@@ -20,7 +20,8 @@ impl<'a> Rank<'a> {
             CallKind::Shrink { parent, exclude, abort, new, config } => {
                 let slot = new.map_or(Ok(&unused), |new| self.comm(new))?;
                 let handle = self.comm(*parent)?.get();
-                library.shrink(handle, exclude, *abort, slot, self.config(*config)?)?;
+                let done = library.shrink(handle, exclude, *abort, slot, self.config(*config)?);
+                self.settled(done)?;
                 if *abort {
                     self.interrupted.insert(*parent);
                 }
@@ -35,17 +36,16 @@ impl<'a> Rank<'a> {
             CallKind::Grow { parent, id, rank, n, new, config } => {
                 let slot = new.map_or(Ok(&unused), |new| self.comm(new))?;
                 let config = self.config(*config)?;
-                match parent {
-                    Some(parent) => library.grow(self.comm(*parent)?.get(), *n, None, -1, slot, config)?,
-                    None => {
-                        let id = self.run.grow_id(*id)?;
-                        library.grow(crate::backend::CommHandle::NULL, *n, Some(id), *rank, slot, config)?;
-                    }
-                }
+                let done = match parent {
+                    Some(parent) => library.grow(self.comm(*parent)?.get(), *n, None, -1, slot, config),
+                    None => library.grow(CommHandle::NULL, *n, Some(self.run.grow_id(*id)?), *rank, slot, config),
+                };
+                self.settled(done)?;
                 self.made.extend(*new);
             }
             CallKind::Revoke { comm } => {
-                library.revoke(self.comm(*comm)?.get())?;
+                let done = library.revoke(self.comm(*comm)?.get());
+                self.settled(done)?;
                 self.interrupted.insert(*comm);
             }
             CallKind::Suspend { comm } => {

@@ -11,6 +11,8 @@ const SHOWN: &[Shown] = &[
     hangs("F72"),
     silent("F72b"),
     silent("F73"),
+    fails("F74"),
+    silent("F74b"),
 ];
 
 #[test]

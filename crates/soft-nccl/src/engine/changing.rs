@@ -8,7 +8,7 @@ use super::hosts::Ticket;
 use super::member::Site;
 use super::rendezvous::{Joining, PendingJoin, Split};
 use crate::failure::{Failure, Outcome};
-use crate::settings::Ctas;
+use crate::settings::CommConfig;
 use crate::transport::control::{Control, JoinRequest};
 use crate::transport::{Address, Name};
 use std::collections::BTreeMap;
@@ -93,7 +93,14 @@ impl State {
     }
 
     /// A rank of this process remains in a shrink.
-    pub(super) fn join_shrink(&mut self, comm: usize, without: &[usize], ctas: Ctas, token: u64, ticket: Ticket) {
+    pub(super) fn join_shrink(
+        &mut self,
+        comm: usize,
+        without: &[usize],
+        config: CommConfig,
+        token: u64,
+        ticket: Ticket,
+    ) {
         let Some(member) = self.members.get_mut(&comm) else { return };
         let counter = member.shrinks.entry(without.to_vec()).or_default();
         let number = *counter;
@@ -113,7 +120,8 @@ impl State {
             ticket,
             comm: Some(comm),
             meeting: Some(Meeting::Shrink(without.to_vec())),
-            ctas,
+            config,
+            reserved: None,
             coordinator,
         };
         self.pending_joins.insert(token, pending);

@@ -22,25 +22,28 @@ pub(crate) fn end_operations(comm: usize) {
     crate::device::wake_hosts();
 }
 
-/// Ends a rank's operations and takes no more.
+/// Takes no more operations of a rank.
 ///
 /// # Errors
 /// The communicator was finalized or revoked before.
-pub(crate) fn revoke(comm: ncclComm_t) -> Outcome<()> {
-    {
-        let mut state = lock();
-        let member = state.member(comm)?;
-        if member.finalized {
-            return Err(Failure::argument("the communicator was finalized, so it cannot be revoked"));
-        }
-        if member.revoked {
-            return Err(Failure::argument("the communicator was revoked before"));
-        }
-        member.revoked = true;
-        if hooks().revoke_leaves_operations(member) {
-            return Ok(());
-        }
+pub(crate) fn mark_revoked(comm: usize) -> Outcome<()> {
+    let mut state = lock();
+    let member = state.member(comm as ncclComm_t)?;
+    if member.finalized {
+        return Err(Failure::argument("the communicator was finalized, so it cannot be revoked"));
     }
-    end_operations(comm as usize);
+    if member.revoked {
+        return Err(Failure::argument("the communicator was revoked before"));
+    }
+    member.revoked = true;
+    Ok(())
+}
+
+/// Ends the operations of a rank that was revoked.
+pub(crate) fn end_revoked(comm: usize) -> Outcome<()> {
+    let leaves = lock().members.get(&comm).is_none_or(|member| hooks().revoke_leaves_operations(member));
+    if !leaves {
+        end_operations(comm);
+    }
     Ok(())
 }

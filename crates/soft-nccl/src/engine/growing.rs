@@ -5,7 +5,7 @@ use super::hosts::Ticket;
 use super::member::Site;
 use super::rendezvous::{Joining, PendingJoin, Split};
 use crate::failure::{Failure, Outcome};
-use crate::settings::Ctas;
+use crate::settings::CommConfig;
 use crate::transport::control::{Control, JoinRequest};
 use crate::transport::id::{Id, growth, of_growth, origin};
 use crate::transport::{Address, Name};
@@ -30,7 +30,8 @@ pub(super) struct NewRank {
     pub rank: usize,
     pub n: usize,
     pub device: i32,
-    pub ctas: Ctas,
+    pub config: CommConfig,
+    pub reserved: Option<usize>,
 }
 
 impl State {
@@ -46,7 +47,7 @@ impl State {
     }
 
     /// An old rank of this process takes part.
-    pub(super) fn join_grow(&mut self, comm: usize, n: usize, ctas: Ctas, token: u64, ticket: Ticket) {
+    pub(super) fn join_grow(&mut self, comm: usize, n: usize, config: CommConfig, token: u64, ticket: Ticket) {
         let Some(member) = self.members.get_mut(&comm) else { return };
         let number = member.grows;
         member.grows += 1;
@@ -57,7 +58,8 @@ impl State {
         let uid = spread.map_or(u128::from(shared), |spread| spread.uid);
         let growth = Growth { uid, spread: spread.is_some(), number };
         let gone = spread.is_some_and(|spread| coordinator.is_some_and(|name| spread.left.contains(&name)));
-        let pending = PendingJoin { ticket, comm: Some(comm), meeting: Some(Meeting::Grow), ctas, coordinator };
+        let pending =
+            PendingJoin { ticket, comm: Some(comm), meeting: Some(Meeting::Grow), config, reserved: None, coordinator };
         self.pending_joins.insert(token, pending);
         if gone {
             self.reply(token, Err(given_up()));
@@ -71,11 +73,12 @@ impl State {
 
     /// A rank of this process joins.
     pub(super) fn join_grown(&mut self, new: &NewRank, token: u64, ticket: Ticket) {
-        let NewRank { id, rank, n, device, ctas } = *new;
+        let NewRank { id, rank, n, device, config, reserved } = *new;
         let site = Site::of_world(rank, device);
         let coordinator: Option<Address> = origin(&id).ok().flatten();
         let name: Option<Name> = coordinator.map(|there| there.name);
-        self.pending_joins.insert(token, PendingJoin { ticket, comm: None, meeting: None, ctas, coordinator: name });
+        self.pending_joins
+            .insert(token, PendingJoin { ticket, comm: None, meeting: None, config, reserved, coordinator: name });
         let growth = match growth(&id) {
             Ok(growth) => growth,
             Err(failure) => return self.reply(token, Err(failure)),

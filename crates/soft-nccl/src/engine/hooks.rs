@@ -217,6 +217,17 @@ pub(crate) trait Hooks: Sync {
     /// Called when a rank's part of a communicator that came from a shrink is destroyed, if [`Hooks::watches_ends`].
     fn shrunk_is_destroyed(&self) {}
 
+    /// True if a non-blocking call is not begun yet: of a communicator that is being made or a live one, about whose progress the
+    /// caller has asked, or not.
+    fn holds_call(&self, _making: bool, _polled: bool) -> bool {
+        false
+    }
+
+    /// True if a call that is in progress counts as over.
+    fn hides_progress(&self, _rank: usize, _making: bool) -> bool {
+        false
+    }
+
     /// True if a revoke leaves the operations of the communicator as they are.
     fn revoke_leaves_operations(&self, _member: &Member) -> bool {
         false

@@ -1,9 +1,10 @@
 //! Host threads that wait for each other: making and splitting communicators, and flushing them.
+use super::background;
 use super::hooks::hooks;
 use super::{ENGINE, Locked, State, lock};
 use crate::device::Done;
 use crate::failure::{Failure, Outcome};
-use crate::settings::Ctas;
+use crate::settings::CommConfig;
 use std::sync::{Arc, Condvar};
 use std::time::{Duration, Instant};
 
@@ -20,6 +21,8 @@ pub(super) struct BlockedHost {
     condvar: Arc<Condvar>,
     /// The thing that it waits for, for messages.
     pub(super) text: String,
+    /// True if it is a thread of this library, which nobody waits for.
+    background: bool,
 }
 
 /// The place of an answer: a waiting thread and the answer's index in its list.
@@ -29,17 +32,52 @@ pub(crate) struct Ticket {
     pub(super) index: usize,
 }
 
-/// A rank that arrives at a rendezvous of all ranks.
+/// A rank that arrives at a rendezvous of all ranks. `reserved` is the handle that a non-blocking call has given already.
 #[derive(Clone, Debug)]
 pub(crate) enum Arrival {
     /// `ncclCommInitRank` and its kin.
-    Init { id: [u8; 128], rank: usize, n: usize, device: i32, ctas: Ctas },
+    Init { id: [u8; 128], rank: usize, n: usize, device: i32, config: CommConfig, reserved: Option<usize> },
     /// `ncclCommSplit`; no colour, no communicator.
-    Split { comm: usize, color: Option<i32>, key: i32, ctas: Ctas },
+    Split { comm: usize, color: Option<i32>, key: i32, config: CommConfig },
     /// `ncclCommShrink`: the ranks that it leaves out, in rising order.
-    Shrink { comm: usize, without: Vec<usize>, ctas: Ctas },
+    Shrink { comm: usize, without: Vec<usize>, config: CommConfig },
     /// `ncclCommGrow`: of an old rank, or of one that joins with an id.
-    Grow { comm: Option<usize>, id: [u8; 128], rank: usize, n: usize, device: i32, ctas: Ctas },
+    Grow {
+        comm: Option<usize>,
+        id: [u8; 128],
+        rank: usize,
+        n: usize,
+        device: i32,
+        config: CommConfig,
+        reserved: Option<usize>,
+    },
+}
+
+impl Arrival {
+    /// The live communicator that it starts from.
+    pub(crate) fn parent(&self) -> Option<usize> {
+        match self {
+            Self::Init { .. } => None,
+            Self::Split { comm, .. } | Self::Shrink { comm, .. } => Some(*comm),
+            Self::Grow { comm, .. } => *comm,
+        }
+    }
+
+    /// The configuration of the new communicator.
+    pub(crate) fn config(&self) -> CommConfig {
+        let (Self::Init { config, .. }
+        | Self::Split { config, .. }
+        | Self::Shrink { config, .. }
+        | Self::Grow { config, .. }) = self;
+        *config
+    }
+
+    /// Notes the handle that the rank has been given.
+    pub(crate) fn reserve(&mut self, handle: usize) {
+        if let Self::Init { reserved, .. } | Self::Grow { reserved, .. } = self {
+            *reserved = Some(handle);
+        }
+    }
 }
 
 /// Arrives with all of them at once, or with none if one is refused, and waits for every answer.
@@ -123,8 +161,12 @@ impl State {
     pub(super) fn block_host(&mut self, answers: usize, text: String) -> u64 {
         let id = self.number();
         let condvar = Arc::new(Condvar::new());
-        self.waiting_hosts.insert(id, BlockedHost { answers: vec![None; answers], missing: answers, condvar, text });
-        self.blocked_hosts += usize::from(answers > 0);
+        let background = background::is_here();
+        self.waiting_hosts
+            .insert(id, BlockedHost { answers: vec![None; answers], missing: answers, condvar, text, background });
+        if answers > 0 {
+            if background { self.background -= 1 } else { self.blocked_hosts += 1 }
+        }
         self.changed();
         id
     }
@@ -137,7 +179,11 @@ impl State {
             blocked.missing = blocked.missing.saturating_sub(1);
             if blocked.missing == 0 {
                 blocked.condvar.notify_all();
-                self.blocked_hosts = self.blocked_hosts.saturating_sub(1);
+                if blocked.background {
+                    self.background += 1;
+                } else {
+                    self.blocked_hosts = self.blocked_hosts.saturating_sub(1);
+                }
             }
         }
         self.changed();
@@ -201,6 +247,7 @@ pub(crate) fn destroy(comm: usize) -> Outcome<()> {
     flush(comm, "destroy")?;
     super::capture::outlive_graphs(comm, "destroy")?;
     let mut state = lock();
+    state.forget_progress(comm);
     state.announce_end(comm, false);
     state.remove_member(comm);
     state.tidy();
@@ -216,6 +263,7 @@ pub(crate) fn destroy(comm: usize) -> Outcome<()> {
 /// return; its peers stay where they are.
 pub(crate) fn abort(comm: usize) {
     let mut state = lock();
+    state.forget_progress(comm);
     if let Some(other) = hooks().abort_waits_for(&state, comm) {
         drop(state);
         // However that ended, the abort goes on.

@@ -10,7 +10,7 @@ use crate::algo::Machines;
 use crate::arith::{Scalar, Type};
 use crate::failure::{Failure, Outcome};
 use crate::op::PreMul;
-use crate::settings::{Ctas, settings};
+use crate::settings::{CommConfig, Ctas, settings};
 use crate::transport::{Address, Name};
 use nccl_sys::{collspecTraffic_t, ncclComm_t, ncclResult_t};
 use serde::{Deserialize, Serialize};
@@ -97,6 +97,8 @@ pub(crate) struct Member {
     pub device: i32,
     pub machine: u64,
     pub ctas: Ctas,
+    /// True if its calls answer before they are done.
+    pub nonblocking: bool,
     pub tag: u32,
     pub traffic: BTreeMap<u32, collspecTraffic_t>,
     /// Collectives enqueued so far.
@@ -167,6 +169,7 @@ impl State {
                 device: site.device,
                 machine: site.machine,
                 ctas: Ctas::default(),
+                nonblocking: false,
                 tag: 0,
                 traffic: BTreeMap::new(),
                 collectives: 0,
@@ -215,6 +218,7 @@ impl State {
         if comm.is_null() {
             return Err(Failure::argument("the communicator is null"));
         }
+        self.check_progress(comm as usize)?;
         self.members
             .get_mut(&(comm as usize))
             .ok_or_else(|| Failure::argument("no live communicator has this handle (destroyed, aborted or never made)"))
@@ -266,6 +270,11 @@ pub(crate) struct MemoryUse {
 }
 
 impl Member {
+    /// Its configuration, which communicators made of it have unless they get their own.
+    pub(crate) fn config(&self) -> CommConfig {
+        CommConfig { ctas: self.ctas, nonblocking: self.nonblocking }
+    }
+
     /// The memory that NCCL would have on the device for as many ranks: the software has none there.
     pub(crate) fn memory(&self) -> MemoryUse {
         const BOOKKEEPING: u64 = 64 << 10;

@@ -4,6 +4,7 @@
 //! progress thread runs every ready task until it parks on a message, a free slot or the end of its script. The lock is
 //! released while a step touches memory, while `Done`s are given back and while the idle hook runs.
 mod arithmetic;
+mod background;
 mod batch;
 mod capture;
 mod changing;
@@ -23,10 +24,11 @@ mod step;
 mod task;
 mod windows;
 
+pub(crate) use background::{Outcomes, begin, run, wait_for};
 pub(crate) use batch::{ByComm, NO_CHOICE, Operation, Request};
 pub(crate) use capture::{Destination, capture, destination};
 pub(crate) use connect::{Connection, connect};
-pub(crate) use ending::{end_operations, revoke};
+pub(crate) use ending::{end_operations, end_revoked, mark_revoked};
 pub(crate) use growing::Growth;
 pub(crate) use hosts::{Arrival, abort, arrive, destroy, finalize, outcome};
 pub(crate) use member::{Member, Site, read_scalar};
@@ -37,6 +39,7 @@ pub(crate) use windows::{Memory, WindowRequest, register_windows};
 use crate::failure::Failure;
 use crate::transport::id::Id;
 use crate::transport::{Link, Name};
+use background::Progress;
 use batch::{Batch, BatchId};
 use changing::Place;
 use channel::{Channel, ChannelId, ChannelKey};
@@ -78,6 +81,10 @@ pub(crate) struct State {
     registered: Registered,
     waiting_hosts: HashMap<u64, BlockedHost>,
     blocked_hosts: usize,
+    /// Non-blocking calls that are not over, by handle.
+    progress: HashMap<usize, Progress>,
+    /// Threads that go on with non-blocking calls and wait for nothing.
+    background: usize,
     tasks: HashMap<TaskId, Box<Task>>,
     ready: Ready,
     /// The communicator whose step runs right now, outside the lock.
@@ -105,6 +112,8 @@ struct Engine {
     work: Condvar,
     /// Aborting threads wait here for the running step.
     step_over: Condvar,
+    /// Non-blocking calls that a fault holds back wait here until they are asked about.
+    polled: Condvar,
     /// Destroying threads wait here for their last frames to be written.
     written: Condvar,
 }
@@ -113,6 +122,7 @@ static ENGINE: Engine = Engine {
     state: LazyLock::new(|| Mutex::new(State::new())),
     work: Condvar::new(),
     step_over: Condvar::new(),
+    polled: Condvar::new(),
     written: Condvar::new(),
 };
 
@@ -166,6 +176,8 @@ impl State {
             registered: Registered::default(),
             waiting_hosts: HashMap::new(),
             blocked_hosts: 0,
+            progress: HashMap::new(),
+            background: 0,
             tasks: HashMap::new(),
             ready: Ready::new(crate::settings::settings().seed),
             running: None,
@@ -196,7 +208,7 @@ impl State {
 
     /// True if something moves, or waits for another process, of which nothing is known.
     pub(crate) fn busy(&self) -> bool {
-        self.active || !self.ready.is_empty() || self.depends_on_others()
+        self.active || self.background > 0 || !self.ready.is_empty() || self.depends_on_others()
     }
 
     pub(crate) fn blocked_hosts(&self) -> usize {

@@ -8,7 +8,7 @@ use super::hosts::{Answer, Arrival, Ticket};
 use super::member::Site;
 use crate::algo::Buffers;
 use crate::failure::{Failure, Outcome};
-use crate::settings::{Ctas, settings};
+use crate::settings::{CommConfig, settings};
 use crate::transport::control::{Control, JoinRequest};
 use crate::transport::id::{Id, origin};
 use crate::transport::{Address, Name};
@@ -25,7 +25,9 @@ pub(super) struct PendingJoin {
     /// What its ranks meet for.
     pub(super) meeting: Option<Meeting>,
     /// What its configuration says.
-    pub(super) ctas: Ctas,
+    pub(super) config: CommConfig,
+    /// The handle that the rank has been given already.
+    pub(super) reserved: Option<usize>,
     /// The other process that is to answer.
     pub(super) coordinator: Option<Name>,
 }
@@ -151,7 +153,7 @@ impl State {
     pub(super) fn join(&mut self, arrival: &Arrival, ticket: Ticket) {
         let token = self.number();
         match arrival {
-            Arrival::Init { id, rank, n, device, ctas } => {
+            Arrival::Init { id, rank, n, device, config, reserved } => {
                 let site = Site::of_world(*rank, *device);
                 let coordinator = origin(id).ok().flatten();
                 self.pending_joins.insert(
@@ -160,7 +162,8 @@ impl State {
                         ticket,
                         comm: None,
                         meeting: None,
-                        ctas: *ctas,
+                        config: *config,
+                        reserved: *reserved,
                         coordinator: coordinator.map(|there| there.name),
                     },
                 );
@@ -182,7 +185,7 @@ impl State {
                     },
                 }
             }
-            Arrival::Split { comm, color, key, ctas } => {
+            Arrival::Split { comm, color, key, config } => {
                 let Some(member) = self.members.get_mut(comm) else { return };
                 let number = member.splits;
                 member.splits += 1;
@@ -194,7 +197,14 @@ impl State {
                 let gone = spread.is_some_and(|spread| coordinator.is_some_and(|name| spread.left.contains(&name)));
                 self.pending_joins.insert(
                     token,
-                    PendingJoin { ticket, comm: Some(*comm), meeting: Some(Meeting::Split), ctas: *ctas, coordinator },
+                    PendingJoin {
+                        ticket,
+                        comm: Some(*comm),
+                        meeting: Some(Meeting::Split),
+                        config: *config,
+                        reserved: None,
+                        coordinator,
+                    },
                 );
                 if gone {
                     let text = "the process of rank 0, at which a split meets, has given up the communicator";
@@ -207,12 +217,13 @@ impl State {
                     self.meet_to_split(Place::split(shared, number), rank, n, joining);
                 }
             }
-            Arrival::Grow { comm: Some(comm), n, ctas, .. } => self.join_grow(*comm, *n, *ctas, token, ticket),
-            Arrival::Grow { comm: None, id, rank, n, device, ctas } => {
-                let joining = NewRank { id: *id, rank: *rank, n: *n, device: *device, ctas: *ctas };
+            Arrival::Grow { comm: Some(comm), n, config, .. } => self.join_grow(*comm, *n, *config, token, ticket),
+            Arrival::Grow { comm: None, id, rank, n, device, config, reserved } => {
+                let joining =
+                    NewRank { id: *id, rank: *rank, n: *n, device: *device, config: *config, reserved: *reserved };
                 self.join_grown(&joining, token, ticket);
             }
-            Arrival::Shrink { comm, without, ctas } => self.join_shrink(*comm, without, *ctas, token, ticket),
+            Arrival::Shrink { comm, without, config } => self.join_shrink(*comm, without, *config, token, ticket),
         }
     }
 
@@ -318,7 +329,8 @@ impl State {
             if let Ok(Some(made)) = &answer
                 && let Some(made) = self.members.get_mut(made)
             {
-                made.ctas = pending.ctas;
+                made.ctas = pending.config.ctas;
+                made.nonblocking = pending.config.nonblocking;
                 made.shrunk_from = shrunk_from;
                 if let Some(world_size) = parent {
                     made.world_size = world_size.unwrap_or(made.n);
@@ -357,6 +369,19 @@ impl State {
         }
         for token in tokens {
             self.reply(token, Err(failure.clone()));
+        }
+    }
+
+    /// Refuses what a rank waits for that was given this handle already.
+    pub(super) fn retract_reserved(&mut self, handle: usize, failure: &Failure) {
+        let mine = |(_, pending): &(&u64, &PendingJoin)| pending.reserved == Some(handle);
+        let tokens: Vec<u64> = self.pending_joins.iter().filter(mine).map(|(token, _)| *token).collect();
+        let stays = |joining: &Joining| joining.from.is_some() || !tokens.contains(&joining.token);
+        self.rendezvous.values_mut().for_each(|there| there.arrived.retain(|_, joining| stays(joining)));
+        self.rendezvous.retain(|_, there| !there.arrived.is_empty());
+        self.splits.values_mut().for_each(|there| there.arrived.retain(|_, joining| stays(joining)));
+        for token in &tokens {
+            self.reply(*token, Err(failure.clone()));
         }
     }
 

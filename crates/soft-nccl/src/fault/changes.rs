@@ -1,5 +1,5 @@
 //! Faults of communicators that lose or gain ranks, are revoked, or are suspended and resumed.
-use super::{hit, named, wanted};
+use super::{FaultMode, hit, mode, named, wanted};
 use crate::algo::Algorithm;
 use crate::engine::Member;
 use crate::engine::hooks::ChangedRank;
@@ -66,6 +66,19 @@ pub(super) fn renumber(ranks: &mut [ChangedRank]) {
     if hit(named::F71B, 0, NONE) {
         ranks[last].lost = true;
     }
+}
+
+/// True if a call in progress counts as over.
+pub(super) fn hides_progress(rank: usize, making: bool) -> bool {
+    hit(if making { named::F74 } else { named::F74B }, rank, NONE)
+}
+
+/// True if a non-blocking call is not begun yet. So that the caller certainly asks before it is over, it waits for the question;
+/// with the fault it waits for its communicator's end, because how far it comes before the next call would be chance.
+pub(super) fn holds_call(making: bool, polled: bool) -> bool {
+    let fault = if making { named::F74 } else { named::F74B };
+    let strikes = matches!(mode(), FaultMode::Inject(injection) if injection.fault == fault);
+    strikes || (wanted(fault) && !polled)
 }
 
 /// True if a revoke leaves what the communicator does as it is.

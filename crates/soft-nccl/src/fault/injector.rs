@@ -100,6 +100,14 @@ impl Hooks for Injector {
         changes::shrunk_is_destroyed();
     }
 
+    fn holds_call(&self, making: bool, polled: bool) -> bool {
+        changes::holds_call(making, polled)
+    }
+
+    fn hides_progress(&self, rank: usize, making: bool) -> bool {
+        changes::hides_progress(rank, making)
+    }
+
     fn revoke_leaves_operations(&self, member: &Member) -> bool {
         changes::revoke_leaves_operations(member)
     }

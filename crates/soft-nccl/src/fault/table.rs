@@ -259,4 +259,8 @@ faults! {
         "a revoke, and then an operation with `error = \"invalid_usage\"`"
     F73, "F73": "the first operation after a suspend and resume is lost";
         "suspend, resume, and then an operation"
+    F74, "F74": "a non-blocking communicator counts as made before it is";
+        "a communicator with `config = { blocking = 0 }`, and an operation on it"
+    F74B, "F74b": "a call on a non-blocking communicator counts as over before anything is enqueued";
+        "an operation on a communicator with `config = { blocking = 0 }`, whose output is looked at after the last wait"
 }

@@ -6,6 +6,7 @@ use crate::device;
 use crate::engine::{self, Arrival, lock};
 use crate::failure::Failure;
 use crate::group;
+use crate::settings::CommConfig;
 use crate::transport::id;
 use nccl_sys::{
     NCCL_REVOKE_DEFAULT, NCCL_SHRINK_ABORT, NCCL_SHRINK_DEFAULT, NCCL_SUSPEND_MEM, Nccl, ncclComm_t, ncclCommMemStat_t,
@@ -23,7 +24,7 @@ unsafe extern "C" fn comm_shrink(
 ) -> ncclResult_t {
     enter(|| {
         group::grouped(|| {
-            let parent = lock().member(comm)?.ctas;
+            let parent = lock().member(comm)?.config();
             let length = usize::try_from(count).ok().filter(|count| *count > 0);
             let length = length.ok_or_else(|| Failure::argument(format!("{count} ranks are no list to exclude")))?;
             if exclude.is_null() {
@@ -37,14 +38,14 @@ unsafe extern "C" fn comm_shrink(
             list.sort_unstable();
             let without = lock().check_shrink(comm, list)?;
             // SAFETY: NCCL's contract: null, or a configuration that begins with its own size.
-            let ctas = unsafe { check::config(config)? }.unwrap_or(parent);
+            let config = unsafe { check::config(config)? }.unwrap_or(parent);
             if flags & NCCL_SHRINK_ABORT != 0 {
                 engine::end_operations(comm as usize);
             }
             // SAFETY: NCCL's contract: a place for a handle, valid until the group's end.
             unsafe {
                 write(newcomm, std::ptr::null_mut(), "the new communicator")?;
-                group::make(Arrival::Shrink { comm: comm as usize, without, ctas }, newcomm)
+                group::make(Arrival::Shrink { comm: comm as usize, without, config }, newcomm)
             }
         })
     })
@@ -71,7 +72,7 @@ unsafe extern "C" fn comm_grow(
             let size = usize::try_from(n).ok().filter(|n| *n > 0);
             let size = size.ok_or_else(|| Failure::argument(format!("a communicator cannot have {n} ranks")))?;
             // SAFETY: NCCL's contract: null, or a configuration that begins with its own size.
-            let ctas = unsafe { check::config(config)? };
+            let config = unsafe { check::config(config)? };
             let arrival = if comm.is_null() {
                 if id.is_null() {
                     return Err(Failure::argument("a rank that joins has no unique id"));
@@ -81,7 +82,8 @@ unsafe extern "C" fn comm_grow(
                 id::growth(&id)?;
                 let rank = check::rank(rank, size, "the rank")?;
                 let device = device::current(rank as c_int)?;
-                Arrival::Grow { comm: None, id, rank, n: size, device, ctas: ctas.unwrap_or_default() }
+                let config = config.unwrap_or_else(CommConfig::unset);
+                Arrival::Grow { comm: None, id, rank, n: size, device, config, reserved: None }
             } else {
                 let mut state = lock();
                 let member = state.member(comm)?;
@@ -93,9 +95,9 @@ unsafe extern "C" fn comm_grow(
                     let text = format!("a communicator of {} ranks cannot grow to {size}", member.n);
                     return Err(Failure::argument(text));
                 }
-                let ctas = ctas.unwrap_or(member.ctas);
+                let config = config.unwrap_or_else(|| member.config());
                 let (rank, device) = (member.rank, member.device);
-                Arrival::Grow { comm: Some(comm as usize), id: [0; 128], rank, n: size, device, ctas }
+                Arrival::Grow { comm: Some(comm as usize), id: [0; 128], rank, n: size, device, config, reserved: None }
             };
             // SAFETY: NCCL's contract: a place for a handle, valid until the group's end.
             unsafe {
@@ -114,7 +116,10 @@ unsafe extern "C" fn comm_revoke(comm: ncclComm_t, flags: c_int) -> ncclResult_t
         if flags != NCCL_REVOKE_DEFAULT {
             return Err(Failure::argument(format!("{flags} is no set of revoke flags")));
         }
-        engine::revoke(comm)
+        let nonblocking = lock().member(comm)?.nonblocking;
+        let comm = comm as usize;
+        engine::mark_revoked(comm)?;
+        engine::run(nonblocking, comm, move || engine::end_revoked(comm))
     })
 }
 

@@ -5,7 +5,7 @@ use crate::arith::Type;
 use crate::engine::Member;
 use crate::failure::{Failure, Outcome};
 use crate::op::{PreMul, Reduction};
-use crate::settings::{Ctas, settings};
+use crate::settings::{CommConfig, Ctas, settings};
 use crate::{arith::Combine, op::Kind};
 use nccl_sys::{NCCL_CONFIG_MAGIC, NCCL_CONFIG_UNDEF_INT, ncclConfig_t, ncclDataType_t, ncclRedOp_t};
 use std::ffi::{c_int, c_uint};
@@ -73,7 +73,7 @@ pub(super) fn buffer(address: usize, bytes: usize, what: &str, kind: Kind) -> Ou
 ///
 /// # Safety
 /// `config` is null, or points to as many readable bytes as its first field says.
-pub(super) unsafe fn config(config: *const ncclConfig_t) -> Outcome<Option<Ctas>> {
+pub(super) unsafe fn config(config: *const ncclConfig_t) -> Outcome<Option<CommConfig>> {
     if config.is_null() {
         return Ok(None);
     }
@@ -96,7 +96,8 @@ pub(super) unsafe fn config(config: *const ncclConfig_t) -> Outcome<Option<Ctas>
     unsafe { std::ptr::copy_nonoverlapping(config.cast::<u8>(), (&raw mut own).cast::<u8>(), known) };
     fields(&own)?;
     let bound = |value: c_int| usize::try_from(value).ok();
-    Ok(Some(Ctas { min: bound(own.min_ctas), max: bound(own.max_ctas) }))
+    let ctas = Ctas { min: bound(own.min_ctas), max: bound(own.max_ctas) };
+    Ok(Some(CommConfig::new(ctas, own.blocking == 0)))
 }
 
 fn fields(config: &ncclConfig_t) -> Outcome<()> {
@@ -114,9 +115,6 @@ fn fields(config: &ncclConfig_t) -> Outcome<()> {
     let set = |value: c_int| value != NCCL_CONFIG_UNDEF_INT;
     if set(config.min_ctas) && set(config.max_ctas) && config.min_ctas > config.max_ctas {
         return Err(Failure::argument("the configuration's minCTAs is greater than its maxCTAs"));
-    }
-    if config.blocking == 0 {
-        return Err(Failure::usage("non-blocking communicators are not yet supported by the software library"));
     }
     Ok(())
 }

@@ -7,7 +7,7 @@ use crate::engine::hooks::hooks;
 use crate::engine::{self, Arrival, lock};
 use crate::failure::{Failure, Outcome};
 use crate::group;
-use crate::settings::Ctas;
+use crate::settings::CommConfig;
 use crate::transport::id;
 use nccl_sys::{NCCL_SPLIT_NOCOLOR, Nccl, ncclComm_t, ncclConfig_t, ncclResult_t, ncclUniqueId};
 use std::ffi::{c_char, c_int};
@@ -25,7 +25,14 @@ unsafe extern "C" fn get_unique_id(id: *mut ncclUniqueId) -> ncclResult_t {
 ///
 /// # Safety
 /// `place` is null, or writable until the thread's outermost group has ended.
-unsafe fn init(place: *mut ncclComm_t, n: c_int, id: [u8; 128], rank: c_int, device: c_int, ctas: Ctas) -> Outcome<()> {
+unsafe fn init(
+    place: *mut ncclComm_t,
+    n: c_int,
+    id: [u8; 128],
+    rank: c_int,
+    device: c_int,
+    config: CommConfig,
+) -> Outcome<()> {
     check_settings()?;
     let size = usize::try_from(n).ok().filter(|n| *n > 0);
     let n = size.ok_or_else(|| Failure::argument(format!("a communicator cannot have {n} ranks")))?;
@@ -33,13 +40,18 @@ unsafe fn init(place: *mut ncclComm_t, n: c_int, id: [u8; 128], rank: c_int, dev
     // SAFETY: the caller makes the same promise. The handle stays null if the call is refused.
     unsafe {
         write(place, std::ptr::null_mut(), "the communicator")?;
-        group::make(Arrival::Init { id, rank, n, device, ctas }, place)
+        group::make(Arrival::Init { id, rank, n, device, config, reserved: None }, place)
     }
 }
 
 unsafe extern "C" fn comm_init_rank(comm: *mut ncclComm_t, n: c_int, id: ncclUniqueId, rank: c_int) -> ncclResult_t {
-    // SAFETY: NCCL's contract: a place for a handle, valid until the group's end.
-    enter(|| group::grouped(|| unsafe { init(comm, n, check_id(&id)?, rank, device::current(rank)?, Ctas::default()) }))
+    enter(|| {
+        group::grouped(|| {
+            let (id, device) = (check_id(&id)?, device::current(rank)?);
+            // SAFETY: NCCL's contract: a place for a handle, valid until the group's end.
+            unsafe { init(comm, n, id, rank, device, CommConfig::unset()) }
+        })
+    })
 }
 
 unsafe extern "C" fn comm_init_rank_config(
@@ -54,8 +66,8 @@ unsafe extern "C" fn comm_init_rank_config(
             // SAFETY: NCCL's contract: null, or a configuration that begins with its own size; and a place for a handle, valid
             // until the group's end.
             unsafe {
-                let ctas = check::config(config)?.unwrap_or_default();
-                init(comm, n, check_id(&id)?, rank, device::current(rank)?, ctas)
+                let config = check::config(config)?.unwrap_or_else(CommConfig::unset);
+                init(comm, n, check_id(&id)?, rank, device::current(rank)?, config)
             }
         })
     })
@@ -81,7 +93,7 @@ unsafe extern "C" fn comm_init_all(comms: *mut ncclComm_t, n: c_int, devices: *c
                     return Err(Failure::argument(format!("there is no device {device}")));
                 }
                 // SAFETY: NCCL's contract: the entry is a place for a handle, valid until the group's end.
-                unsafe { init(place, n, id, rank as c_int, device, Ctas::default())? };
+                unsafe { init(place, n, id, rank as c_int, device, CommConfig::unset())? };
             }
             Ok(())
         })
@@ -101,10 +113,10 @@ unsafe extern "C" fn comm_split(
                 let mut state = lock();
                 let member = state.member(comm)?;
                 member.accept_split()?;
-                member.ctas
+                member.config()
             };
             // SAFETY: NCCL's contract: null, or a configuration that begins with its own size.
-            let ctas = unsafe { check::config(config)? }.unwrap_or(parent);
+            let config = unsafe { check::config(config)? }.unwrap_or(parent);
             let color = match color {
                 NCCL_SPLIT_NOCOLOR => None,
                 color if color >= 0 => Some(color),
@@ -113,7 +125,7 @@ unsafe extern "C" fn comm_split(
             // SAFETY: NCCL's contract: a place for a handle, valid until the group's end.
             unsafe {
                 write(newcomm, std::ptr::null_mut(), "the new communicator")?;
-                group::make(Arrival::Split { comm: comm as usize, color, key, ctas }, newcomm)
+                group::make(Arrival::Split { comm: comm as usize, color, key, config }, newcomm)
             }
         })
     })
@@ -130,21 +142,23 @@ unsafe extern "C" fn comm_finalize(comm: ncclComm_t) -> ncclResult_t {
             return Err(Failure::argument("the communicator was revoked, so it cannot be finalized"));
         }
         member.finalized = true;
+        let nonblocking = member.nonblocking;
         drop(state);
-        engine::finalize(comm as usize)
+        let comm = comm as usize;
+        engine::run(nonblocking, comm, move || engine::finalize(comm))
     })
 }
 
 unsafe extern "C" fn comm_destroy(comm: ncclComm_t) -> ncclResult_t {
     enter(|| {
-        lock().member(comm)?;
+        lock().check_destroy(comm)?;
         engine::destroy(comm as usize)
     })
 }
 
 unsafe extern "C" fn comm_abort(comm: ncclComm_t) -> ncclResult_t {
     enter(|| {
-        lock().member(comm)?;
+        lock().check_abort(comm)?;
         engine::abort(comm as usize);
         Ok(())
     })
@@ -153,8 +167,11 @@ unsafe extern "C" fn comm_abort(comm: ncclComm_t) -> ncclResult_t {
 unsafe extern "C" fn comm_get_async_error(comm: ncclComm_t, result: *mut ncclResult_t) -> ncclResult_t {
     enter(|| {
         let mut state = lock();
-        let member = state.member(comm)?;
-        let Some(error) = hooks().async_error(member) else { return Ok(()) };
+        let error = match state.progress_of(comm as usize) {
+            Some(code) => Some(code),
+            None => hooks().async_error(state.member(comm)?),
+        };
+        let Some(error) = error else { return Ok(()) };
         drop(state);
         // SAFETY: NCCL's contract: a place for a result.
         unsafe { write(result, error, "the error") }

@@ -3,7 +3,7 @@
 
 use super::{enter, write};
 use crate::activity;
-use crate::engine::lock;
+use crate::engine::{self, lock};
 use nccl_sys::{Nccl, collspecCensus_t, collspecTraffic_t, ncclComm_t, ncclResult_t};
 use std::ffi::{c_char, c_uint, c_ulonglong};
 use std::panic::catch_unwind;
@@ -32,6 +32,10 @@ unsafe extern "C" fn take_activity(census: *mut collspecCensus_t) -> ncclResult_
     enter(|| unsafe { write(census, activity::activity(), "the census") })
 }
 
+unsafe extern "C" fn await_calls(comm: ncclComm_t) -> ncclResult_t {
+    enter(|| engine::wait_for(comm as usize))
+}
+
 extern "C" fn idle_hook(hook: Option<extern "C" fn()>) -> ncclResult_t {
     enter(|| {
         activity::set_idle_hook(hook);
@@ -54,6 +58,7 @@ pub(super) fn fill(table: &mut Nccl) {
     table.collspecLabel = Some(label);
     table.collspecTraffic = Some(traffic);
     table.collspecCensus = Some(take_activity);
+    table.collspecAwait = Some(await_calls);
     table.collspecIdleHook = Some(idle_hook);
     table.collspecWhoWaits = Some(who_waits);
 }

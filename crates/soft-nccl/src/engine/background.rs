@@ -1,0 +1,200 @@
+//! Calls on non-blocking communicators: they answer at once that they are in progress, and a thread of this library goes on
+//! with them as a blocking call would.
+use super::hooks::hooks;
+use super::hosts::{Answer, Ticket, wait};
+use super::{ENGINE, State, lock};
+use crate::failure::{Failure, Outcome};
+use nccl_sys::{ncclComm_t, ncclResult_t};
+use std::cell::Cell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+thread_local! {
+    static HERE: Cell<bool> = const { Cell::new(false) };
+}
+
+/// True on a thread of this library that goes on with a call.
+pub(super) fn is_here() -> bool {
+    HERE.get()
+}
+
+/// How far the calls on a handle are.
+#[derive(Default)]
+pub(super) struct Progress {
+    /// Calls that are not over.
+    running: usize,
+    /// True if the communicator is being made, so that there is none behind the handle yet.
+    making: bool,
+    /// Why the first call that failed did.
+    failure: Option<Failure>,
+    /// Host threads that wait for the end of all calls.
+    waiting: Vec<Ticket>,
+    /// True if the caller was told that it is in progress since the last call.
+    polled: bool,
+}
+
+/// What became of a call, by handle.
+pub(crate) type Outcomes = Vec<(usize, Outcome<()>)>;
+
+/// Goes on with a call in the background; the answer is that it is in progress, or why it cannot be. `making` are handles that
+/// have no communicator yet, `working` those of live ones.
+pub(crate) fn begin(making: &[usize], working: &[usize], job: Box<dyn FnOnce() -> Outcomes + Send>) -> Outcome<()> {
+    let handles: Vec<usize> = making.iter().chain(working).copied().collect();
+    {
+        let mut state = lock();
+        for handle in &handles {
+            let progress = state.progress.entry(*handle).or_default();
+            progress.running += 1;
+            progress.making = making.contains(handle);
+            progress.polled = false;
+        }
+        state.background += 1;
+        state.changed();
+    }
+    let all = handles.clone();
+    let thread = std::thread::Builder::new().name("soft-nccl call".to_owned());
+    let spawned = thread.spawn(move || {
+        HERE.set(true);
+        hold(&all);
+        let broken =
+            || all.iter().map(|handle| (*handle, Err(Failure::internal("a call failed: this is a bug")))).collect();
+        let outcomes = catch_unwind(AssertUnwindSafe(job)).unwrap_or_else(|_| broken());
+        // Streams that this thread keeps from beginning must not wait for its end: nothing else would show that they can go on.
+        crate::device::host_waits();
+        finish(outcomes);
+    });
+    match spawned {
+        Ok(_) => Err(Failure::in_progress()),
+        Err(error) => {
+            let failure = Failure::system(format!("no thread for a call: {error}"));
+            finish(handles.into_iter().map(|handle| (handle, Err(failure.clone()))).collect());
+            Err(failure)
+        }
+    }
+}
+
+/// Runs what a call has to wait for: on the calling thread, or for a non-blocking communicator in the background.
+pub(crate) fn run(nonblocking: bool, comm: usize, call: impl FnOnce() -> Outcome<()> + Send + 'static) -> Outcome<()> {
+    if nonblocking { begin(&[], &[comm], Box::new(move || vec![(comm, call())])) } else { call() }
+}
+
+/// Waits as long as a fault wants the caller to ask first; communicators that are given up meanwhile are not waited for.
+fn hold(handles: &[usize]) {
+    let mut state = lock();
+    let kind = |state: &State| {
+        let there = handles.iter().find_map(|handle| state.progress.get(handle));
+        there.map(|progress| (progress.making, progress.polled))
+    };
+    while let Some((making, polled)) = kind(&state) {
+        if !hooks().holds_call(making, polled) {
+            return;
+        }
+        state = state.wait(&ENGINE.polled);
+    }
+}
+
+fn finish(outcomes: Outcomes) {
+    let mut state = lock();
+    for (handle, outcome) in outcomes {
+        let Some(progress) = state.progress.get_mut(&handle) else { continue };
+        progress.running = progress.running.saturating_sub(1);
+        if let Err(failure) = outcome {
+            progress.failure.get_or_insert(failure);
+        }
+        if progress.running == 0 {
+            progress.making = false;
+            let waiting = std::mem::take(&mut progress.waiting);
+            if progress.failure.is_none() {
+                state.progress.remove(&handle);
+            }
+            waiting.into_iter().for_each(|ticket| state.answer(ticket, Ok(None)));
+        }
+    }
+    state.background = state.background.saturating_sub(1);
+    state.changed();
+    let hook = state.hook();
+    drop(state);
+    if let Some(hook) = hook {
+        hook();
+    }
+}
+
+/// Waits until the calls on a communicator are over.
+pub(crate) fn wait_for(comm: usize) -> Outcome<()> {
+    crate::device::host_waits();
+    let mut state = lock();
+    if state.progress.get(&comm).is_none_or(|progress| progress.running == 0) {
+        return Ok(());
+    }
+    let host = state.block_host(1, "a host thread waits for the end of a non-blocking call".to_owned());
+    if let Some(progress) = state.progress.get_mut(&comm) {
+        progress.waiting.push(Ticket { host, index: 0 });
+    }
+    wait(state, host).into_iter().try_for_each(|answer| answer.map(|_| ()))
+}
+
+impl State {
+    /// A handle for a communicator that is to be made.
+    pub(crate) fn reserve(&mut self) -> usize {
+        (self.number() as usize) << 6
+    }
+
+    /// Refuses a call on a communicator whose earlier calls are not over, or failed.
+    pub(super) fn check_progress(&self, comm: usize) -> Outcome<()> {
+        let Some(progress) = self.progress.get(&comm).filter(|_| !is_here()) else { return Ok(()) };
+        match &progress.failure {
+            _ if progress.running > 0 => Err(Failure::argument(
+                "the communicator's last call is still in progress: ncclCommGetAsyncError has to say that it is over first",
+            )),
+            Some(failure) => Err(failure.clone()),
+            None => Ok(()),
+        }
+    }
+
+    /// What `ncclCommGetAsyncError` says of calls that are not over, or failed.
+    pub(crate) fn progress_of(&mut self, comm: usize) -> Option<ncclResult_t> {
+        let rank = self.members.get(&comm).map_or(0, |member| member.rank);
+        let progress = self.progress.get_mut(&comm)?;
+        if progress.running == 0 {
+            return progress.failure.as_ref().map(|failure| failure.code);
+        }
+        progress.polled = true;
+        ENGINE.polled.notify_all();
+        let early = hooks().hides_progress(rank, progress.making);
+        Some(if early { ncclResult_t::Success } else { ncclResult_t::InProgress })
+    }
+
+    /// Whether there is something behind a handle that can be aborted: a communicator, or one that is being made.
+    pub(crate) fn check_abort(&mut self, comm: ncclComm_t) -> Outcome<()> {
+        if self.progress.contains_key(&(comm as usize)) { Ok(()) } else { self.member(comm).map(|_| ()) }
+    }
+
+    /// Whether a communicator can be destroyed: its calls are over, well or not.
+    pub(crate) fn check_destroy(&mut self, comm: ncclComm_t) -> Outcome<()> {
+        let failed = |progress: &Progress| progress.running == 0 && progress.failure.is_some();
+        if self.progress.get(&(comm as usize)).is_some_and(failed) { Ok(()) } else { self.member(comm).map(|_| ()) }
+    }
+
+    /// Gives up the calls on a handle: a communicator that is being made is no longer wanted.
+    pub(super) fn forget_progress(&mut self, comm: usize) {
+        let Some(progress) = self.progress.remove(&comm) else { return };
+        let refusal = Failure::usage("the communicator was aborted meanwhile");
+        self.retract_reserved(comm, &refusal);
+        progress.waiting.into_iter().for_each(|ticket| self.answer(ticket, Err(refusal.clone())));
+        self.changed();
+        ENGINE.polled.notify_all();
+    }
+
+    /// Puts a communicator behind the handle that its rank was given before; the communicator of a rank that has aborted goes.
+    pub(crate) fn adopt(&mut self, reserved: usize, answer: Answer) -> Outcome<()> {
+        let made = answer?;
+        let Some(made) = made else { return Ok(()) };
+        if !self.progress.contains_key(&reserved) {
+            self.remove_member(made);
+            return Ok(());
+        }
+        if let Some(member) = self.members.remove(&made) {
+            self.members.insert(reserved, member);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,98 @@
+//! Groups of non-blocking communicators: the call that ends one answers at once, and a thread goes on with it.
+#![allow(unsafe_code)] // communicators' handles are written where the caller wants them
+
+use super::{Group, Making, go};
+use crate::engine::{Arrival, ByComm, Destination, Outcomes, arrive, begin, connect, destination, lock, outcome};
+use crate::failure::{Failure, Outcome};
+use nccl_sys::ncclComm_t;
+
+impl Group {
+    /// True if the group's communicators are non-blocking.
+    ///
+    /// # Errors
+    /// Some are and some are not.
+    pub(super) fn is_nonblocking(&self) -> Outcome<bool> {
+        let state = lock();
+        let working = self.operations.iter().filter_map(|request| state.members.get(&request.comm));
+        let mut all = working.map(|member| member.nonblocking).chain(self.makings.iter().map(|making| {
+            let parent = making.arrival.parent().and_then(|comm| state.members.get(&comm));
+            parent.map_or(making.arrival.config().nonblocking, |parent| parent.nonblocking)
+        }));
+        let Some(first) = all.next() else { return Ok(false) };
+        if all.any(|other| other != first) {
+            return Err(Failure::argument("blocking and non-blocking communicators cannot share a group"));
+        }
+        Ok(first)
+    }
+}
+
+/// Enqueues operations in the background. What is captured must be so while its streams are capturing, and waits for no other
+/// rank.
+pub(super) fn go_later(comm: usize, prepared: Outcome<ByComm>) -> Outcome<()> {
+    let prepared = match prepared {
+        Ok(prepared) => prepared,
+        Err(failure) => return outcome(comm, Err(failure)),
+    };
+    if matches!(destination(&prepared)?, Destination::Graph(_)) {
+        return outcome(comm, go(prepared));
+    }
+    let comms: Vec<usize> = prepared.iter().map(|(comm, _)| *comm).collect();
+    let all = comms.clone();
+    let job = move || -> Outcomes {
+        let gone = connect(&prepared).and_then(|()| go(prepared));
+        all.into_iter().map(|comm| (comm, gone.clone())).collect()
+    };
+    begin(&[], &comms, Box::new(job))
+}
+
+/// Makes communicators in the background. One that is made of no other has its handle at once.
+pub(super) fn make_later(makings: Vec<Making>) -> Outcome<()> {
+    let (mut making, mut working) = (Vec::new(), Vec::new());
+    let mut later = Vec::with_capacity(makings.len());
+    for Making { mut arrival, place } in makings {
+        let handle = match arrival.parent() {
+            Some(parent) => {
+                working.push(parent);
+                parent
+            }
+            None => {
+                let reserved = lock().reserve();
+                arrival.reserve(reserved);
+                making.push(reserved);
+                // SAFETY: the caller of `make` has promised a place that is writable until the group's end.
+                unsafe { place.write(reserved as ncclComm_t) };
+                reserved
+            }
+        };
+        later.push((arrival, Place(place), handle));
+    }
+    begin(&making, &working, Box::new(move || make(later)))
+}
+
+/// Where a handle goes that a thread of this library writes.
+struct Place(*mut ncclComm_t);
+
+// SAFETY: the caller of a non-blocking call keeps the place until `ncclCommGetAsyncError` says that the call is over, and does
+// not look at it before.
+unsafe impl Send for Place {}
+
+fn make(makings: Vec<(Arrival, Place, usize)>) -> Outcomes {
+    let arrivals: Vec<Arrival> = makings.iter().map(|(arrival, ..)| arrival.clone()).collect();
+    let answers = match arrive(&arrivals) {
+        Ok(answers) => answers,
+        Err(failure) => return makings.into_iter().map(|(.., handle)| (handle, Err(failure.clone()))).collect(),
+    };
+    let mut outcomes = Outcomes::with_capacity(makings.len());
+    for ((arrival, Place(place), handle), answer) in makings.into_iter().zip(answers) {
+        let outcome = if arrival.parent().is_some() {
+            answer.map(|made| {
+                // SAFETY: a non-blocking call's caller keeps the place until the call is over.
+                unsafe { place.write(made.map_or(std::ptr::null_mut(), |made| made as ncclComm_t)) }
+            })
+        } else {
+            lock().adopt(handle, answer)
+        };
+        outcomes.push((handle, outcome));
+    }
+    outcomes
+}

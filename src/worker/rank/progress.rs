@@ -1,0 +1,90 @@
+//! Calls on non-blocking communicators: they answer that they are in progress, and are waited for here.
+use super::{Halt, Rank};
+use crate::backend::{CallError, CommHandle};
+use crate::job::CallKind;
+use nccl_sys::ncclResult_t;
+use std::time::Duration;
+
+/// The first and the longest time between two questions, for libraries that can only be asked.
+const PAUSES: (Duration, Duration) = (Duration::from_micros(50), Duration::from_millis(10));
+
+/// True if a call answered that it is in progress.
+pub fn is_in_progress(outcome: &Result<(), CallError>) -> bool {
+    outcome.as_ref().is_err_and(|error| error.code() == ncclResult_t::InProgress)
+}
+
+/// The communicators on which a call may be in progress, those that it makes behind those that it uses.
+fn communicators(kind: &CallKind) -> [Option<u32>; 2] {
+    match kind {
+        CallKind::Collective { comm, .. }
+        | CallKind::Send { comm, .. }
+        | CallKind::Recv { comm, .. }
+        | CallKind::Init { comm, .. }
+        | CallKind::Finalize { comm }
+        | CallKind::Revoke { comm } => [Some(*comm), None],
+        CallKind::Split { parent, new, .. } | CallKind::Shrink { parent, new, .. } => [Some(*parent), *new],
+        CallKind::Grow { parent, new, .. } => [*parent, *new],
+        _ => [None, None],
+    }
+}
+
+impl Rank<'_> {
+    /// Notes the communicators of a call that may be in progress when it, or its group, has returned.
+    pub(super) fn touch(&mut self, kind: &CallKind) {
+        if self.depth == 0 {
+            self.touched.clear();
+        }
+        for comm in communicators(kind).into_iter().flatten() {
+            if !self.touched.contains(&comm) {
+                self.touched.push(comm);
+            }
+        }
+    }
+
+    /// The outcome of a call once it is over. Inside a group nothing is over before the group's end, and a call that the program
+    /// leaves in progress is not waited for.
+    pub(super) fn settled(&mut self, outcome: Result<(), CallError>) -> Result<(), Halt> {
+        let in_progress = is_in_progress(&outcome);
+        if self.leaves_in_progress || !(in_progress || self.unsettled) {
+            return Ok(outcome?);
+        }
+        if !in_progress {
+            outcome?;
+        }
+        self.unsettled = self.depth > 0;
+        if self.unsettled { Ok(()) } else { self.settle() }
+    }
+
+    /// True if a call of the open group answered that it is in progress.
+    pub fn is_unsettled(&self) -> bool {
+        self.unsettled
+    }
+
+    /// Waits until the noted calls are over.
+    pub fn settle(&mut self) -> Result<(), Halt> {
+        self.unsettled = false;
+        for index in std::mem::take(&mut self.touched) {
+            // A communicator that is made of another one may have no handle before the other one's call is over.
+            let comm = self.comm(index)?.get();
+            if comm != CommHandle::NULL {
+                self.await_calls(comm)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn await_calls(&self, comm: CommHandle) -> Result<(), Halt> {
+        let library = &self.run.backend.library;
+        let (mut pause, longest) = PAUSES;
+        while !library.calls_are_over(comm)? {
+            if self.run.stopped() {
+                return Err(Halt::Stopped);
+            }
+            if !library.await_calls(comm) {
+                self.run.sleep(pause);
+                pause = (2 * pause).min(longest);
+            }
+        }
+        Ok(())
+    }
+}
