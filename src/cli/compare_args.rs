@@ -22,11 +22,11 @@ const GATE: &str = "What counts";
 /// BASE and CANDIDATE are each `soft`, a version such as 2.30.7, the file of a library, or a file that `collspec run --record`
 /// wrote. Settings may follow the library: variables, as in `"2.30.7 NCCL_ALGO=Ring"`, and options, as in `"soft seed=7"`.
 ///
-/// The two sides run the scenarios in turn, each in separate processes. What fails or differs in some runs only is run
-/// again in new processes and told as a rate.
+/// The two sides run the scenarios in turn, each in separate processes. Cases that fail in some runs only, or whose results differ
+/// from run to run, are run again in new processes, and the report gives the rate.
 ///
 /// Exit codes: 0 nothing got worse; 1 something did; 2 the files or the command line are wrong; 3 a library is missing; 4 no
-/// verdict: too little was compared, or what comes and goes does so too rarely to decide.
+/// verdict: too little was compared, or failures come and go too rarely to decide; 130 interrupted.
 #[derive(Debug, ClapArgs)]
 pub struct CompareArgs {
     /// The library in use, or a recorded run of it.

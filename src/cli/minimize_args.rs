@@ -16,7 +16,9 @@ use std::path::PathBuf;
 /// the first finding stay the same. The scenario that is left goes to the standard output or to --output, and the nearest command
 /// of nccl-tests is named.
 ///
-/// Exit codes: 0 it was made smaller as far as possible; 1 the case does not fail; 2 the file or the command line is wrong; 3 a
+/// A case that fails in some runs only is run until it is known how often, and smaller ones are run several times.
+///
+/// Exit codes: 0 the case was made as small as the time allowed; 1 the case does not fail; 2 the file or the command line is wrong; 3 a
 /// required backend is missing.
 #[derive(Debug, ClapArgs)]
 pub struct MinimizeArgs {
@@ -28,11 +30,11 @@ pub struct MinimizeArgs {
     #[arg(long, value_name = "NAME")]
     pub case: Option<String>,
 
-    /// Time in seconds for making the case smaller, once it has failed; what is smallest then is written.
+    /// Seconds for making the case smaller, once it has failed; the smallest case that was found until then is written.
     #[arg(long, value_name = "S", default_value = "60", value_parser = seconds, help_heading = MANNER)]
     pub budget: f64,
 
-    /// How often a case is run at most until it fails, for those that fail now and then.
+    /// How often the case is run at most until it fails, and each smaller one if the case fails in some runs only.
     #[arg(long, value_name = "N", default_value = "20", help_heading = MANNER)]
     pub repeats: NonZeroU32,
 

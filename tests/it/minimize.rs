@@ -67,14 +67,14 @@ fn what_is_left_and_why_is_told() {
     let home = Home::new();
     home.file(
         "last.toml",
-        "world_size = 12\ninputs.w = { each = \"i % 5\", count = 30000 }\ninputs.x = { each = \"rank\", count = 30000 }\n\
+        "world_size = 8\ninputs.w = { each = \"i % 5\", count = 5000 }\ninputs.x = { each = \"rank\", count = 5000 }\n\
          steps = [\n  { op = \"all_reduce\", reduce = \"max\", in = \"x\", out = \"y\" },\n  \
          { op = \"broadcast\", root = 5, in = \"w\", out = \"a\" },\n  { op = \"map\", expr = \"x + a\", out = \"b\" },\n]\n\
-         expect.a = { each = \"i % 5 + (i == 29999) * (rank == 11)\" }\n",
+         expect.a = { each = \"i % 5 + (i == 4999) * (rank == 7)\" }\n",
     );
     let (run, text) = small(&home, &["last.toml"]);
-    assert!(run.err.contains("became 12 ranks, 30,000 elements, 1 step in "), "{run}\n{text}");
-    for (dimension, least) in [("12 ranks", 11), ("30,000 elements", 15)] {
+    assert!(run.err.contains("became 8 ranks, 5,000 elements, 1 step in "), "{run}\n{text}");
+    for (dimension, least) in [("8 ranks", 7), ("5,000 elements", 12)] {
         let line = format!("collspec: {dimension} are left: ");
         let sentence = run.err.lines().find_map(|l| l.strip_prefix(&line)).unwrap_or_else(|| panic!("{run}"));
         let (number, words) = sentence.split_once(' ').unwrap();

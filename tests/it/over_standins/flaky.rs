@@ -11,7 +11,7 @@ fn a_case_that_fails_now_and_then_is_made_smaller() {
          { op = \"broadcast\", root = 1, in = \"x\", out = \"y\" },\n  { op = \"all_reduce\", in = \"y\", out = \"z\" },\n]\n",
     );
     let library = library(&home, "faulty", "wrong-start=5");
-    let args = ["minimize", "now-and-then.toml", "--repeats", "60", "--budget", "40", "--output", "small.toml"];
+    let args = ["minimize", "now-and-then.toml", "--repeats", "60", "--budget", "15", "--output", "small.toml"];
     let run = run(&home, 4, &library, &args);
     assert_eq!(run.code, 0, "{run}");
     let rate = run.err.split("the case fails now and then: ").nth(1).unwrap_or_else(|| panic!("{run}"));
