@@ -54,6 +54,8 @@ pub enum Kind {
     Host(Host),
     /// Makes or ends a communicator.
     Comm(CommOp),
+    /// Moves data into another rank's window, signals a rank, or waits for signals.
+    OneSided(OneSided),
     /// Registers memory with a communicator, or ends that.
     Registration(RegistrationOp),
     /// Runs or ends a graph.
@@ -78,6 +80,15 @@ pub enum Host {
     Wait,
     Sleep,
     Exit,
+}
+
+/// Operations for which the other rank makes no call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum OneSided {
+    Put,
+    Signal,
+    WaitSignal,
 }
 
 /// Operations that register memory.

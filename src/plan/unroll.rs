@@ -14,6 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 mod change;
+mod one_sided;
 mod rank_items;
 mod registration;
 mod weigh;

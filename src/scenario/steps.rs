@@ -11,7 +11,7 @@ use super::register::register_word;
 use super::step_values::{counts, is_device_scalar, reduction, step_error};
 use super::tree::{TomlEntry, TomlKind, TomlTable, TomlValue};
 use crate::expr::{Expr, ExprNode};
-use crate::ops::{self, Composite, Host, Op, RegistrationOp};
+use crate::ops::{self, Composite, Host, OneSided, Op, RegistrationOp};
 use crate::suggest::nearest;
 
 /// The place of a step.
@@ -135,7 +135,7 @@ fn only_nccl_calls(reader: &mut PointReader<'_>, op: &Op, span: Span) {
     use ops::Kind as K;
     let why = match op.kind {
         K::Collective(_) | K::Send | K::Recv | K::SendRecv | K::Group | K::Comm(_) | K::Later => return,
-        K::Composite(Composite::AllGatherV | Composite::AllToAllV) => return,
+        K::Composite(Composite::AllGatherV | Composite::AllToAllV) | K::OneSided(_) => return,
         K::Composite(Composite::Barrier) => "a barrier waits on the host",
         K::Map => "a map is no NCCL call",
         K::Registration(_) => "memory is registered outside of groups",
@@ -214,6 +214,19 @@ impl<'t> StepReader<'t, '_> {
             dtype: None,
             seconds: self.num(reader, "seconds", NumberKind::Real),
             wait_stream: None,
+            signal: StepSignal {
+                context: self.num(reader, "context", NumberKind::Whole),
+                index: self.num(reader, "signal_index", NumberKind::Whole),
+                signals: self.own_entry("signals").and_then(|e| {
+                    reader.number_by_rank(
+                        "signals",
+                        &e.value,
+                        AllowedNames::COUNTS,
+                        NumberKind::Whole,
+                        RankScope::Communicator,
+                    )
+                }),
+            },
             register: self.own_entry("register").and_then(|e| register_word(reader, &e.value)),
             new: comms::new_communicator(reader, self.table, self.op, self.defaults),
             steps: Vec::new(),
@@ -304,7 +317,8 @@ impl<'t> StepReader<'t, '_> {
             return has.then(|| BufferRef { span: self.span, name: key.to_owned(), slice: None });
         }
         let e = self.own_entry(key)?;
-        if writes && !matches!(self.op.kind, ops::Kind::Later) {
+        // What a put writes is another rank's, and declared where that rank has it.
+        if writes && !matches!(self.op.kind, ops::Kind::Later | ops::Kind::OneSided(_)) {
             if let (TomlKind::Str(s), Some(r)) =
                 (&e.value.kind, reader.buffer_ref(key, &e.value, AllowedNames::STEP, true))
             {
@@ -439,7 +453,7 @@ impl<'t> StepReader<'t, '_> {
         use ops::Kind as K;
         let has = |key: &str| self.table.get(key).is_some();
         let mut wanted: Vec<&str> = match self.op.kind {
-            K::Send | K::Recv => vec!["peer"],
+            K::Send | K::Recv | K::OneSided(OneSided::Put | OneSided::Signal) => vec!["peer"],
             K::Composite(Composite::AllToAllV) => vec!["counts"],
             K::Map => vec!["expr"],
             K::Host(Host::Sleep) => vec!["seconds"],

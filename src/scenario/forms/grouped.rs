@@ -18,6 +18,7 @@ fn can_be_grouped(step: &Step) -> bool {
         | Kind::Loop
         | Kind::Host(_)
         | Kind::Comm(_)
+        | Kind::OneSided(_)
         | Kind::Registration(_)
         | Kind::Graph(_)
         | Kind::Later => false,
@@ -181,6 +182,7 @@ impl StepRun {
             dtype: None,
             seconds: None,
             wait_stream: None,
+            signal: Default::default(),
             register: None,
             new: None,
             steps,

@@ -15,6 +15,7 @@ mod growing;
 pub(crate) mod hooks;
 mod hosts;
 mod member;
+mod one_sided;
 mod progress;
 mod remote;
 mod rendezvous;
@@ -30,6 +31,7 @@ pub(crate) use ending::{end_operations, revoke};
 pub(crate) use growing::Growth;
 pub(crate) use hosts::{Arrival, abort, arrive, destroy, finalize, outcome};
 pub(crate) use member::{Member, Site, read_scalar};
+pub(crate) use one_sided::{MOST_SIGNALS, SignalKey};
 pub(crate) use remote::{TransportEvent, deliver, links};
 pub(crate) use step::write;
 pub(crate) use windows::{Memory, WindowRequest, register_windows};
@@ -43,6 +45,7 @@ use channel::{Channel, ChannelId, ChannelKey};
 use forming::Forming;
 use hosts::BlockedHost;
 use member::CommShared;
+use one_sided::Inbox;
 use progress::Ready;
 use rendezvous::{PendingJoin, Rendezvous, Split};
 use std::collections::{HashMap, VecDeque};
@@ -76,6 +79,8 @@ pub(crate) struct State {
     doomed: Vec<usize>,
     splits: HashMap<Place, Split>,
     registered: Registered,
+    /// Signals by communicator and the rank that got them.
+    inboxes: HashMap<(u64, usize), Inbox>,
     waiting_hosts: HashMap<u64, BlockedHost>,
     blocked_hosts: usize,
     tasks: HashMap<TaskId, Box<Task>>,
@@ -164,6 +169,7 @@ impl State {
             doomed: Vec::new(),
             splits: HashMap::new(),
             registered: Registered::default(),
+            inboxes: HashMap::new(),
             waiting_hosts: HashMap::new(),
             blocked_hosts: 0,
             tasks: HashMap::new(),
