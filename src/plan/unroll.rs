@@ -7,7 +7,7 @@ use super::types::{BufId, CommId, PlanStep, StepId};
 use super::{Limits, order};
 use crate::job::CallKind;
 use crate::num::DType;
-use crate::ops::{CommOp, Composite, GraphOp, Kind};
+use crate::ops::{CommOp, Composite, GraphOp, Kind, RegistrationOp};
 use crate::scenario::{Case, Diagnostic, Expr, Ranks, Span, Spanned, Step, StepComm, StepError};
 use nccl_sys::ncclResult_t;
 use std::collections::HashMap;
@@ -40,6 +40,8 @@ struct Unroll<'a> {
     registers: bool,
     /// The graph that the items of the step at hand become part of.
     phase: Phase,
+    /// True if it has one-sided operations.
+    signals: bool,
     /// Expressions of maps, by their step.
     exprs: HashMap<*const Step, Arc<Expr>>,
 }
@@ -97,6 +99,7 @@ pub fn unroll(case: &Arc<Case>, limits: &Limits) -> Result<Program, Vec<Diagnost
         bytes: 0,
         registers: registration::registers(case.registers_buffers(), &case.steps),
         phase: Phase::Eager,
+        signals: registration::signals(&case.steps),
         exprs: HashMap::new(),
     };
     for (index, def) in case.inputs.iter().enumerate() {
@@ -349,6 +352,9 @@ impl<'a> Unroll<'a> {
                 self.count(members.len(), step.span)?;
                 for member in &members {
                     self.rank_items(step, id, member, stream)?;
+                }
+                if matches!(step.op.kind, Kind::Registration(RegistrationOp::Register)) {
+                    self.first_signals();
                 }
             }
         }

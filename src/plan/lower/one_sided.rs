@@ -3,25 +3,25 @@ use super::super::eval::{elements, ranks};
 use super::super::item::{Item, ItemKind, Open};
 use super::super::rank_op::{Placed, RankOneSided, RankOp, Size};
 use super::super::registration::{Registration, image_bytes};
-use super::super::types::{CommId, Region};
+use super::super::types::{CommId, Region, StepId};
 use super::call::Pointers;
 use super::{LoweredOp, Lowering, narrow};
 use crate::job::{CallKind, Ptr};
 use crate::num::DType;
 use crate::ops::ConfigValue;
 use crate::scenario::{Diagnostic, Spanned};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// What communicators have for one-sided operations.
 #[derive(Debug, Default)]
 pub(super) struct OneSidedComms {
     /// Communicators with one-sided operations.
-    used: HashSet<CommId>,
+    used: BTreeSet<CommId>,
     /// The configuration with which each is made.
     configs: HashMap<CommId, u32>,
     /// Ranks that have made the first signal of a communicator.
-    pub(super) begun: HashSet<(usize, CommId)>,
+    begun: HashSet<(usize, CommId)>,
 }
 
 /// What a put writes, and the window that it is in with the byte at which it begins there.
@@ -57,9 +57,13 @@ impl Lowering {
         self.one_sided.configs = configs;
     }
 
-    /// True if a rank has yet to make the first signal of a communicator that has one-sided operations.
-    pub(super) fn begins_one_sided(&mut self, rank: usize, comm: CommId) -> bool {
-        self.one_sided.used.contains(&comm) && self.one_sided.begun.insert((rank, comm))
+    /// Makes the first signal of each communicator that has one-sided operations, once the rank has a window of it.
+    pub(super) fn first_signals(&mut self, rank: usize, step: StepId) {
+        for comm in self.one_sided.used.clone() {
+            if self.lowered.registrations.has_had_window(rank, comm) && self.one_sided.begun.insert((rank, comm)) {
+                self.push(rank, step, false, CallKind::FirstSignal { comm: comm as u32, stream: 0 }, None);
+            }
+        }
     }
 
     /// A number of a communicator's configuration.

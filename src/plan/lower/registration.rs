@@ -151,6 +151,7 @@ impl Lowering {
                 comms.into_iter().for_each(|comm| self.register_buffers(rank, step, comm));
             }
             RegistrationPoint::Made(comm) => self.register_buffers(rank, step, comm),
+            RegistrationPoint::Signals => self.first_signals(rank, step),
             RegistrationPoint::Ending(comm) => self.deregister_all(rank, step, &[comm]),
             RegistrationPoint::Aborted(comm) => {
                 let now = self.lowered.programs[rank].len();
@@ -204,9 +205,6 @@ impl Lowering {
             return;
         }
         self.lowered.registrations.add(rank, it);
-        if window && self.begins_one_sided(rank, comm) {
-            self.push(rank, step, false, CallKind::FirstSignal { comm: comm as u32, stream: 0 }, None);
-        }
     }
 
     /// Ends the registrations that are left, when all work that may use the memory is over.
