@@ -205,8 +205,6 @@ impl State {
             let sequence = operation.sequence;
             let context = OperationContext { comm, shared, sequence, rank, n, world_size, chunk };
             let mut signature = spec.signature();
-            // SAFETY: the batch's streams have come to it and go on when its `Done`s are given back, which is after its end;
-            // until then the caller keeps the buffers, as it promised with `Request::new`.
             let elsewhere = there.and_then(|there| there.place(spec.peer)).filter(|_| spec.kind == Kind::Put);
             if spec.kind == Kind::Put {
                 // What cannot be written anywhere is not read either.
@@ -216,6 +214,8 @@ impl State {
                     None => {}
                 }
             }
+            // SAFETY: the batch's streams have come to it and go on when its `Done`s are given back, which is after its end;
+            // until then the caller keeps the buffers, as it promised with `Request::new`.
             let held = match unsafe { batch.hooks.start(index, &context, &mut spec, &mut signature) } {
                 Starting::Runs(held) => held,
                 Starting::Skipped => continue,
