@@ -18,8 +18,6 @@ pub struct Op {
     pub kind: Kind,
     /// The keys a step of this operation may have, besides [`COMMON_KEYS`].
     pub keys: &'static [&'static str],
-    /// `None` if this build runs it; else what it waits for.
-    pub missing: Option<&'static str>,
 }
 
 impl PartialEq for Op {
@@ -60,8 +58,6 @@ pub enum Kind {
     Registration(RegistrationOp),
     /// Runs or ends a graph.
     Graph(GraphOp),
-    /// Not run by this build.
-    Later,
 }
 
 /// Operations that are groups of NCCL's own calls.

@@ -203,11 +203,8 @@ pub fn find(name: &str) -> Option<&'static Op> {
 }
 
 const fn op(name: &'static str, kind: Kind, keys: &'static [&'static str]) -> Op {
-    Op { name, kind, keys, missing: None }
+    Op { name, kind, keys }
 }
 const fn collective(name: &'static str, keys: &'static [&'static str], c: Collective) -> Op {
     op(name, Kind::Collective(c), keys)
-}
-const fn later(name: &'static str, keys: &'static [&'static str]) -> Op {
-    Op { name, kind: Kind::Later, keys, missing: Some("not yet supported") }
 }

@@ -293,9 +293,6 @@ impl<'a> Unroll<'a> {
     }
 
     fn once(&mut self, step: &'a Step, position: &StepPosition) -> Result<(), Diagnostic> {
-        if let Some(why) = step.op.missing {
-            return Err(Diagnostic::new(step.span, format!("`{}` is {why}", step.op.name)));
-        }
         self.spend(step, self.program.n as u64)?;
         if self.program.steps.len() >= self.limits.calls {
             return self.count(usize::MAX, step.span); // steps without calls are limited too

@@ -78,9 +78,6 @@ pub(crate) fn read_step(
     };
     let nests = matches!(op.kind, ops::Kind::Group | ops::Kind::Loop);
     check_keys(reader, table, span, op, nests, around);
-    if let Some(missing) = op.missing {
-        reader.report(Diagnostic::new(text.span, format!("`{}` is {missing}", op.name)));
-    }
     if around == StepContext::Group {
         only_nccl_calls(reader, op, text.span);
     }
@@ -134,7 +131,7 @@ fn step_keys(op: &'static Op) -> impl Iterator<Item = &'static str> {
 fn only_nccl_calls(reader: &mut PointReader<'_>, op: &Op, span: Span) {
     use ops::Kind as K;
     let why = match op.kind {
-        K::Collective(_) | K::Send | K::Recv | K::SendRecv | K::Group | K::Comm(_) | K::Later => return,
+        K::Collective(_) | K::Send | K::Recv | K::SendRecv | K::Group | K::Comm(_) => return,
         K::Composite(Composite::AllGatherV | Composite::AllToAllV) | K::OneSided(_) => return,
         K::Composite(Composite::Barrier) => "a barrier waits on the host",
         K::Map => "a map is no NCCL call",
@@ -318,7 +315,7 @@ impl<'t> StepReader<'t, '_> {
         }
         let e = self.own_entry(key)?;
         // What a put writes is another rank's, and declared where that rank has it.
-        if writes && !matches!(self.op.kind, ops::Kind::Later | ops::Kind::OneSided(_)) {
+        if writes && !matches!(self.op.kind, ops::Kind::OneSided(_)) {
             if let (TomlKind::Str(s), Some(r)) =
                 (&e.value.kind, reader.buffer_ref(key, &e.value, AllowedNames::STEP, true))
             {
@@ -436,9 +433,6 @@ impl<'t> StepReader<'t, '_> {
 
     /// The graph that the step is captured into, or that a `launch` or a `release` is for.
     fn graph(&self, reader: &mut PointReader<'_>) -> Option<Spanned<String>> {
-        if self.op.missing.is_some() {
-            return None;
-        }
         let name = self.entry_or_default(reader, "graph").and_then(|e| reader.text("graph", &e.value))?;
         if let Some((message, help)) = bad_name(&name.value) {
             reader.report(Diagnostic::new(name.span, message).help(help));
@@ -462,7 +456,7 @@ impl<'t> StepReader<'t, '_> {
             K::Graph(_) if step.graph.is_none() => vec!["graph"],
             _ => vec![],
         };
-        if !self.short && self.op.missing.is_none() {
+        if !self.short {
             let in_out = ["in", "out"].into_iter().filter(|k| self.op.keys.contains(k));
             wanted.extend(in_out.filter(|k| *k == "in" || step.in_place.is_none()));
         }

@@ -133,7 +133,7 @@ impl<'a> Unroll<'a> {
             }
             Kind::OneSided(kind) => self.one_sided(step, *kind, member, stream)?,
             Kind::Registration(op) => self.register_step(step, *op, member)?,
-            Kind::Group | Kind::Loop | Kind::Comm(_) | Kind::Graph(_) | Kind::Later => return Ok(()),
+            Kind::Group | Kind::Loop | Kind::Comm(_) | Kind::Graph(_) => return Ok(()),
         };
         self.push(member.world, id, step.span, fails, kind);
         Ok(())

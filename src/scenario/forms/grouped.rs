@@ -20,8 +20,7 @@ fn can_be_grouped(step: &Step) -> bool {
         | Kind::Comm(_)
         | Kind::OneSided(_)
         | Kind::Registration(_)
-        | Kind::Graph(_)
-        | Kind::Later => false,
+        | Kind::Graph(_) => false,
     };
     calls && step.error.is_none()
 }

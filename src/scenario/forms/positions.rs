@@ -61,7 +61,7 @@ fn uses_world(step: &Step) -> bool {
         Kind::Collective(_) | Kind::Composite(_) | Kind::Send | Kind::Recv | Kind::SendRecv => true,
         Kind::OneSided(_) | Kind::Registration(_) => true,
         Kind::Comm(op) => !op.makes_communicator(),
-        Kind::Map | Kind::Group | Kind::Loop | Kind::Host(_) | Kind::Graph(_) | Kind::Later => false,
+        Kind::Map | Kind::Group | Kind::Loop | Kind::Host(_) | Kind::Graph(_) => false,
     };
     calls && matches!(&step.comm, StepComm::Comm(Spanned { value, .. }) if value == "world")
 }
