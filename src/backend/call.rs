@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // a communicator's handle may be sent to other threads
 
 use super::device::{Address, DeviceStream};
+use crate::job::Signal;
 use crate::num::DType;
 use crate::ops::NcclCall;
 use nccl_sys::*;
@@ -101,6 +102,23 @@ pub struct CollectiveCall<'a> {
     pub op: ncclRedOp_t,
     /// Ignored if the call takes none.
     pub root: i32,
+    pub comm: CommHandle,
+    pub stream: &'a DeviceStream,
+}
+
+/// Arguments of a put.
+#[derive(Clone, Copy, Debug)]
+#[allow(missing_docs)]
+pub struct PutCall<'a> {
+    pub ptr: Address,
+    pub count: u64,
+    pub dtype: DType,
+    pub peer: i32,
+    /// A null window without.
+    pub window: Option<&'a RegistrationSlot>,
+    /// Bytes from the start of the peer's part of the window.
+    pub offset: u64,
+    pub signal: Signal,
     pub comm: CommHandle,
     pub stream: &'a DeviceStream,
 }

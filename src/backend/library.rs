@@ -48,6 +48,7 @@ macro_rules! call {
 }
 
 mod communicators;
+mod one_sided;
 mod parameters;
 mod windows;
 

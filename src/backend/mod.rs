@@ -9,7 +9,7 @@ mod library;
 mod pairwise;
 pub mod standin;
 
-pub use call::{CallError, CollectiveCall, CommHandle, CommSlot, RegistrationSlot, TransferCall};
+pub use call::{CallError, CollectiveCall, CommHandle, CommSlot, PutCall, RegistrationSlot, TransferCall};
 pub use device::{
     Address, Device, DeviceError, DeviceGraph, DeviceMemory, DeviceStream, Staging, TimedEvent, WindowMemoryError,
 };

@@ -177,6 +177,39 @@ pub enum CallKind {
         bytes: u64,
         comm: u32,
     },
+    /// Data into byte `offset` of the peer's part of a window, which is a registration of this rank too, and a signal. Without a
+    /// window a null one is passed.
+    Put {
+        ptr: Ptr,
+        count: u64,
+        dtype: DType,
+        peer: i32,
+        window: Option<u32>,
+        offset: u64,
+        signal: Signal,
+        comm: u32,
+        stream: u32,
+    },
+    /// A signal alone.
+    Signal {
+        peer: i32,
+        signal: Signal,
+        comm: u32,
+        stream: u32,
+    },
+    /// Waits on the stream for signals: of each of these ranks so many.
+    WaitSignal {
+        peers: Vec<(i32, i32)>,
+        signal: Signal,
+        comm: u32,
+        stream: u32,
+    },
+    /// Libraries before 2.31 connect at the first one-sided operation of a communicator, which every rank must call: a signal to
+    /// the rank itself.
+    FirstSignal {
+        comm: u32,
+        stream: u32,
+    },
     /// Ends registration `id`.
     Deregister {
         id: u32,
@@ -250,6 +283,14 @@ impl CallKind {
             other => other,
         }
     }
+}
+
+/// Which signal of which context a one-sided call means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Signal {
+    pub index: i32,
+    pub context: i32,
 }
 
 /// A buffer that a map reads.

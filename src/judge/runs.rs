@@ -5,7 +5,7 @@ use super::order_maps::OrderMaps;
 use super::shown_buffers::ShownBuffers;
 use super::{
     Lane, Outcome, Status, Verdict, finish_verdict, images, judge_run_data, message, observed_results, outcome,
-    outputs, queries, snapshot, windows,
+    outputs, queries, skipped, snapshot, windows,
 };
 use crate::job::Observation;
 use crate::oracle::memory::Memory;
@@ -60,6 +60,8 @@ pub struct CaseJudge<'a> {
     show_buffers: ShowBuffers,
     /// True if the verdict has what the last run left behind.
     keep_results: bool,
+    /// Why the case cannot be run here, if a run has shown that.
+    skipped: Option<String>,
     /// A run that ended otherwise than well.
     broken: Option<ObservationRef<'a>>,
     /// The first run, with which all others are compared.
@@ -86,6 +88,7 @@ impl<'a> CaseJudge<'a> {
             outcome: None,
             show_buffers: ShowBuffers::Never,
             keep_results: false,
+            skipped: None,
             broken: None,
             first: None,
             last: None,
@@ -131,6 +134,7 @@ impl<'a> CaseJudge<'a> {
         }
         self.outcome = Some(ending);
         if ending != Outcome::Ok {
+            self.skipped = windows::missing(plan, &run);
             self.broken = Some(run);
             return false;
         }
@@ -172,9 +176,13 @@ impl<'a> CaseJudge<'a> {
             keep_results,
             broken,
             last,
+            skipped: why,
             ..
         } = self;
         let case = &plan.case;
+        if let Some(why) = why {
+            return skipped(case, why);
+        }
         let may_fail = !collector.is_empty() || ending != Some(Outcome::Ok);
         let wanted = show_buffers == ShowBuffers::Always || (show_buffers == ShowBuffers::OfFailures && may_fail);
         let shown = wanted.then(|| {

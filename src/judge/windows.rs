@@ -30,6 +30,19 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
     }
 }
 
+/// Why a case whose one-sided operations failed cannot be run here: the library made no window for them.
+pub(crate) fn missing(plan: &Plan, observation: &Observation) -> Option<String> {
+    let one_sided = |call: &crate::job::Call| {
+        matches!(call.kind, CallKind::Put { .. } | CallKind::Signal { .. } | CallKind::WaitSignal { .. })
+    };
+    let answers = || observation.ranks.iter().flat_map(|report| &report.answers.windows);
+    let lacks = plan.programs.iter().flatten().any(one_sided) && answers().any(|answer| !answer.given);
+    lacks.then(|| {
+        "one-sided operations need windows, and the library made none (it answered success and a null window)"
+            .to_owned()
+    })
+}
+
 fn check_pointer(rank: usize, answer: &WindowAnswer, name: &str, collector: &mut FindingCollector) {
     let (right, wanted) = match (answer.given, answer.pointer) {
         (_, PointerAnswer::Absent) => (true, ""),

@@ -18,8 +18,6 @@ pub struct Op {
     pub kind: Kind,
     /// The keys a step of this operation may have, besides [`COMMON_KEYS`].
     pub keys: &'static [&'static str],
-    /// `None` if this build runs it; else what it waits for.
-    pub missing: Option<&'static str>,
 }
 
 impl PartialEq for Op {
@@ -54,12 +52,12 @@ pub enum Kind {
     Host(Host),
     /// Makes or ends a communicator.
     Comm(CommOp),
+    /// Moves data into another rank's window, signals a rank, or waits for signals.
+    OneSided(OneSided),
     /// Registers memory with a communicator, or ends that.
     Registration(RegistrationOp),
     /// Runs or ends a graph.
     Graph(GraphOp),
-    /// Not run by this build.
-    Later,
 }
 
 /// Operations that are groups of NCCL's own calls.
@@ -78,6 +76,15 @@ pub enum Host {
     Wait,
     Sleep,
     Exit,
+}
+
+/// Operations for which the other rank makes no call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub enum OneSided {
+    Put,
+    Signal,
+    WaitSignal,
 }
 
 /// Operations that register memory.

@@ -176,9 +176,21 @@ pub static TABLE: &[Op] = &[
     op("revoke", Kind::Comm(CommOp::Revoke), &["comm", "error"]),
     op("suspend", Kind::Comm(CommOp::Suspend), &["comm", "error"]),
     op("resume", Kind::Comm(CommOp::Resume), &["comm", "error"]),
-    later("put", &["in", "out", "peer", "comm", "groups", "stream", "after", "graph", "error"]),
-    later("signal", &["peer", "comm", "groups", "stream", "after", "graph", "error"]),
-    later("wait_signal", &["peer", "signals", "comm", "groups", "stream", "after", "graph", "error"]),
+    op(
+        "put",
+        Kind::OneSided(OneSided::Put),
+        &["in", "out", "peer", "context", "signal_index", "comm", "groups", "stream", "after", "error"],
+    ),
+    op(
+        "signal",
+        Kind::OneSided(OneSided::Signal),
+        &["peer", "context", "signal_index", "comm", "groups", "stream", "after", "error"],
+    ),
+    op(
+        "wait_signal",
+        Kind::OneSided(OneSided::WaitSignal),
+        &["peer", "signals", "context", "signal_index", "comm", "groups", "stream", "after", "error"],
+    ),
     op("launch", Kind::Graph(GraphOp::Launch), &["graph", "stream", "after"]),
     op("release", Kind::Graph(GraphOp::Release), &["graph"]),
     op("register", Kind::Registration(RegistrationOp::Register), &["in", "register", "comm", "groups", "error"]),
@@ -191,11 +203,8 @@ pub fn find(name: &str) -> Option<&'static Op> {
 }
 
 const fn op(name: &'static str, kind: Kind, keys: &'static [&'static str]) -> Op {
-    Op { name, kind, keys, missing: None }
+    Op { name, kind, keys }
 }
 const fn collective(name: &'static str, keys: &'static [&'static str], c: Collective) -> Op {
     op(name, Kind::Collective(c), keys)
-}
-const fn later(name: &'static str, keys: &'static [&'static str]) -> Op {
-    Op { name, kind: Kind::Later, keys, missing: Some("not yet supported") }
 }

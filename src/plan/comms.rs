@@ -148,6 +148,11 @@ impl Comms {
         self.named.get(name).map(|named| named.standing[rank])
     }
 
+    /// The configuration of the world.
+    pub fn world_config(&self) -> Option<u32> {
+        self.base
+    }
+
     /// The communicators of a step's `groups`; equal lists share them.
     pub fn by_groups(&mut self, groups: &Spanned<Vec<Vec<Spanned<i128>>>>) -> Result<Named, Diagnostic> {
         let lists = self.checked(groups)?;

@@ -34,6 +34,7 @@ pub fn analyse(lowered: &LoweredProgram) -> Result<Analysis, Vec<Diagnostic>> {
     if case.placement == Placement::OneThread {
         simulate::check_one_thread(lowered)?;
     }
+    simulate::check_size(lowered).map_err(|diagnostic| vec![diagnostic])?;
     let mut played = simulate::play(lowered, false);
     let mut foresight = Foresight::Completes;
     if !played.waiting.is_empty() {

@@ -146,6 +146,8 @@ pub enum RegistrationPoint {
     First,
     /// A step has made this communicator.
     Made(CommId),
+    /// Windows may have been made, with which one-sided operations begin. One thread for all ranks has ended its group by then.
+    Signals,
     /// A step is about to finalize or destroy this communicator.
     Ending(CommId),
     /// A step has aborted this communicator.

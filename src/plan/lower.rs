@@ -17,6 +17,7 @@ use std::sync::Arc;
 mod call;
 mod collective;
 mod memory;
+mod one_sided;
 mod registration;
 
 /// The program as calls, and the operations that they are.
@@ -78,6 +79,7 @@ struct Lowering {
     /// By rank: the latest launch.
     launches: Vec<u32>,
     lenient: bool,
+    one_sided: one_sided::OneSidedComms,
     /// What the key `register` asks for.
     wanted: registration::Wanted,
 }
@@ -110,6 +112,7 @@ pub fn lower(unrolled: Program, placed: PlacedBuffers) -> Result<LoweredProgram,
         captured: vec![HashMap::new(); n],
         launches: vec![0; n],
         lenient,
+        one_sided: one_sided::OneSidedComms::default(),
         wanted: registration::Wanted::default(),
     };
     for (buf, buffer) in lowering.lowered.placed.buffers.iter().enumerate() {
@@ -120,6 +123,7 @@ pub fn lower(unrolled: Program, placed: PlacedBuffers) -> Result<LoweredProgram,
     }
     let order = std::mem::take(&mut lowering.lowered.unrolled.order);
     let items = std::mem::take(&mut lowering.lowered.unrolled.items);
+    lowering.find_one_sided(&items);
     lowering.find_wanted(&items).map_err(|diagnostic| vec![diagnostic])?;
     let mut items: Vec<Vec<Option<Item>>> =
         items.into_iter().map(|list| list.into_iter().map(Some).collect()).collect();
@@ -230,6 +234,7 @@ impl Lowering {
                 Ok(self.message(message, region, item.fails, RankOp::Recv))
             }
             RankOp::Map(map) => self.map(at, map),
+            RankOp::OneSided(one_sided) => self.one_sided(at, item, one_sided),
         }
     }
 
@@ -266,6 +271,7 @@ impl Lowering {
             reads: reads.iter().map(|region| self.ptr(region)).collect(),
             write: self.ptr(&out),
             factor: None,
+            window: None,
         };
         let map = RankMap::<Placed> {
             expr: open.expr.clone(),

@@ -32,12 +32,12 @@ pub fn check(lowered: &LoweredProgram) -> Result<(), Vec<Diagnostic>> {
 }
 
 /// A part of memory that a call uses.
-struct Use {
-    alloc: AllocId,
-    start: u64,
-    end: u64,
-    writes: bool,
-    region: Region,
+pub struct Use {
+    pub alloc: AllocId,
+    pub start: u64,
+    pub end: u64,
+    pub writes: bool,
+    pub region: Region,
 }
 
 /// The uses of one allocation by one stream.
@@ -250,7 +250,7 @@ fn unordered(lowered: &LoweredProgram, rank: usize, (by, new): (StepId, &Use), o
 }
 
 /// The memory that an operation uses.
-fn uses(lowered: &LoweredProgram, op: &RankOp<Placed>) -> Vec<Use> {
+pub fn uses(lowered: &LoweredProgram, op: &RankOp<Placed>) -> Vec<Use> {
     let used = |region: &Region, writes: bool| {
         let buffer = &lowered.placed.buffers[region.buf];
         let memory = buffer.places[region.rank]?;

@@ -3,7 +3,7 @@
 use super::types::{CommId, Reduction, Region};
 use crate::expr::{Expr, Value};
 use crate::num::DType;
-use crate::ops::Collective;
+use crate::ops::{Collective, OneSided};
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -49,6 +49,8 @@ pub enum RankOp<S: Stage> {
     Send(RankMessage<S>),
     /// The receiver's side of a message.
     Recv(RankMessage<S>),
+    /// A put, a signal or a wait for signals.
+    OneSided(Arc<RankOneSided<S>>),
     /// An expression on the rank itself.
     Map(Arc<RankMap<S>>),
 }
@@ -99,6 +101,29 @@ pub struct RankMessage<S: Stage> {
     pub stream: u32,
 }
 
+/// A rank's operation for which the other rank makes no call.
+#[derive(Clone, Debug)]
+pub struct RankOneSided<S: Stage> {
+    /// What it is.
+    pub kind: OneSided,
+    /// The communicator.
+    pub comm: CommId,
+    /// This rank in the communicator.
+    pub rank: usize,
+    /// The rank that gets the data and the signal, with 1; or the ranks whose signals are awaited, each with how many.
+    pub peers: Vec<(S::Rank, i128)>,
+    /// put: what is read here, and what is written on the peer.
+    pub put: Option<(S::Memory, S::Memory)>,
+    /// Count and element type.
+    pub size: S::Size,
+    /// The context, as NCCL is given it.
+    pub context: i128,
+    /// Which of the context's signals.
+    pub signal_index: i128,
+    /// The stream.
+    pub stream: u32,
+}
+
 /// A map on one rank: element i of `out` from an expression.
 #[derive(Clone, Debug)]
 pub struct RankMap<S: Stage> {
@@ -134,15 +159,16 @@ impl<S: Stage> RankOp<S> {
             Self::Collective(c) => c.send.as_slice(),
             Self::Send(message) => std::slice::from_ref(&message.memory),
             Self::Recv(_) => &[],
+            Self::OneSided(one_sided) => one_sided.put.as_ref().map_or(&[], |(from, _)| std::slice::from_ref(from)),
             Self::Map(map) => &map.reads,
         }
     }
 
-    /// The memory that is written.
+    /// The memory of this rank that is written. What a put writes is another rank's.
     pub fn writes(&self) -> &[S::Memory] {
         match self {
             Self::Collective(c) => c.recv.as_slice(),
-            Self::Send(_) => &[],
+            Self::Send(_) | Self::OneSided(_) => &[],
             Self::Recv(message) => std::slice::from_ref(&message.memory),
             Self::Map(map) => std::slice::from_ref(&map.out),
         }
@@ -153,6 +179,7 @@ impl<S: Stage> RankOp<S> {
         match self {
             Self::Collective(c) => c.stream,
             Self::Send(message) | Self::Recv(message) => message.stream,
+            Self::OneSided(one_sided) => one_sided.stream,
             Self::Map(map) => map.stream,
         }
     }
@@ -162,6 +189,7 @@ impl<S: Stage> RankOp<S> {
         match self {
             Self::Collective(c) => Some(c.comm),
             Self::Send(message) | Self::Recv(message) => Some(message.comm),
+            Self::OneSided(one_sided) => Some(one_sided.comm),
             Self::Map(_) => None,
         }
     }
@@ -171,6 +199,7 @@ impl<S: Stage> RankOp<S> {
         match self {
             Self::Collective(c) => &c.size,
             Self::Send(message) | Self::Recv(message) => &message.size,
+            Self::OneSided(one_sided) => &one_sided.size,
             Self::Map(map) => &map.size,
         }
     }
@@ -182,7 +211,7 @@ impl RankOp<Placed> {
         match self {
             Self::Send(m) => Some(Route { comm: m.comm, from: m.rank, to: rank_or_none(m.peer) }),
             Self::Recv(m) => Some(Route { comm: m.comm, from: rank_or_none(m.peer), to: m.rank }),
-            Self::Collective(_) | Self::Map(_) => None,
+            Self::Collective(_) | Self::OneSided(_) | Self::Map(_) => None,
         }
     }
 }
@@ -195,6 +224,6 @@ impl RankCollective<Placed> {
 }
 
 /// A rank that a communicator may have; a negative number becomes one that none has.
-fn rank_or_none(rank: i32) -> usize {
+pub fn rank_or_none(rank: i32) -> usize {
     usize::try_from(rank).unwrap_or(usize::MAX)
 }

@@ -63,6 +63,11 @@ impl Registrations {
         list.iter().rev().filter(move |r| r.comm == comm && r.calls.start < call && call <= r.calls.end)
     }
 
+    /// True if a rank has made a window with a communicator, which may have ended.
+    pub fn has_had_window(&self, rank: usize, comm: CommId) -> bool {
+        self.by_rank.get(rank).is_some_and(|list| list.iter().any(|r| r.window && r.comm == comm))
+    }
+
     /// A rank's registration that this call ends.
     pub fn ended_by(&self, (rank, call): Index) -> Option<&Registration> {
         self.by_rank.get(rank)?.iter().find(|r| r.calls.end == call)

@@ -301,7 +301,7 @@ impl Resolver<'_> {
                 }
                 self.set(at, output, *count, dtype).map(|()| dtype.is_some())
             }
-            ItemKind::Op(RankOp::Send(_))
+            ItemKind::Op(RankOp::Send(_) | RankOp::OneSided(_))
             | ItemKind::Register { .. }
             | ItemKind::Deregister { .. }
             | ItemKind::RegistrationPoint(_)
@@ -516,7 +516,7 @@ impl Resolver<'_> {
                 ),
             },
             ItemKind::Declare { output, .. } => Some(missing(output)),
-            ItemKind::Op(RankOp::Send(_))
+            ItemKind::Op(RankOp::Send(_) | RankOp::OneSided(_))
             | ItemKind::Register { .. }
             | ItemKind::Deregister { .. }
             | ItemKind::RegistrationPoint(_)

@@ -4,12 +4,17 @@ use super::rank_op::{RankOp, Route};
 use super::types::{CommId, Event, Waiting};
 use crate::job::CallKind;
 use crate::scenario::Diagnostic;
+use clocks::Clocks;
+use one_sided::{Lane, OneSidedState};
 use std::collections::{HashMap, HashSet, VecDeque};
 
+mod clocks;
 mod matching;
+mod one_sided;
 mod partners;
 mod unmatched;
 
+pub use clocks::check_size;
 pub use matching::check_one_thread;
 
 /// The result of a simulation.
@@ -82,6 +87,7 @@ enum Sequence {
     Inits { comm: u32, rank: usize },
     Splits { comm: u32, rank: usize },
     Windows { comm: u32, rank: usize },
+    OneSided(Lane),
 }
 
 struct Simulation<'a> {
@@ -99,6 +105,9 @@ struct Simulation<'a> {
     counters: HashMap<Sequence, usize>,
     /// Calls that an abort ended before their streams came to them.
     aborted: HashSet<Index>,
+    one_sided: OneSidedState,
+    /// What is known to have happened before what; only for programs with one-sided operations.
+    clocks: Option<Clocks>,
     next_message: usize,
     ready: VecDeque<usize>,
     queued: Vec<bool>,
@@ -127,6 +136,8 @@ pub fn play(lowered: &LoweredProgram, buffered: bool) -> Played {
         numbers: HashMap::new(),
         counters: HashMap::new(),
         aborted: HashSet::new(),
+        one_sided: OneSidedState::default(),
+        clocks: Clocks::of(lowered),
         next_message: 0,
         ready: (0..n).collect(),
         queued: vec![true; n],
@@ -139,6 +150,7 @@ pub fn play(lowered: &LoweredProgram, buffered: bool) -> Played {
         simulation.report_waiting(rank);
     }
     simulation.report_unreceived();
+    simulation.report_one_sided();
     simulation.out
 }
 
@@ -201,6 +213,7 @@ impl Simulation<'_> {
                     if !done {
                         return moved;
                     }
+                    self.clocks_host_waits(rank, *stream);
                     let nodes = &self.nodes;
                     self.ranks[rank].unwaited.retain(|node| !nodes[*node].done);
                 }
@@ -234,6 +247,7 @@ impl Simulation<'_> {
                         return moved;
                     }
                 }
+                CallKind::Deregister { .. } => self.clocks_deregisters((rank, index)),
                 CallKind::Abort { comm } => self.abort(rank, *comm as usize),
                 CallKind::Exit => {
                     self.ranks[rank].cursor = lowered.programs[rank].len();
@@ -274,12 +288,18 @@ impl Simulation<'_> {
         if !self.ranks[rank].host_arrived {
             self.ranks[rank].host_arrived = true;
             here.push(rank);
+            let here = here.clone();
+            self.clocks_host_comes(rank, key);
             if here.len() == members.len() {
                 let others: Vec<usize> = here.clone();
                 others.into_iter().filter(|r| *r != rank).for_each(|r| self.wake(r));
             }
         }
-        self.hosts.get(&key).is_some_and(|h| h.len() >= members.len())
+        let all = self.hosts.get(&key).is_some_and(|h| h.len() >= members.len());
+        if all {
+            self.clocks_hosts_met(rank, key);
+        }
+        all
     }
 
     fn number(&mut self, at: Index, sequence: Sequence) -> usize {
@@ -317,6 +337,7 @@ impl Simulation<'_> {
                 Some(RankOp::Collective(c)) => Some(Sequence::Collectives { comm: c.comm, rank: c.rank }),
                 Some(op @ RankOp::Send(_)) => op.route().map(Sequence::Sends),
                 Some(op @ RankOp::Recv(_)) => op.route().map(Sequence::Recvs),
+                Some(RankOp::OneSided(op)) => self.number_one_sided((rank, *index), op),
                 Some(RankOp::Map(_)) | None => None,
             };
             if let Some(sequence) = sequence {
@@ -339,6 +360,7 @@ impl Simulation<'_> {
         }
         self.ranks[rank].unwaited.push(id);
         let left = calls.len();
+        self.clocks_issue(id, rank, &streams);
         self.nodes.push(Node { rank, calls, streams, left, after, active: false, done: false });
     }
 
@@ -361,6 +383,7 @@ impl Simulation<'_> {
                         break;
                     }
                     self.nodes[id].active = true;
+                    self.clocks_begin(id);
                     for index in self.nodes[id].calls.clone() {
                         if self.aborted.contains(&(rank, index)) {
                             // Calls before it on its streams may have written to its output since the abort.
@@ -385,6 +408,7 @@ impl Simulation<'_> {
         let node = &mut self.nodes[id];
         node.done = true;
         let (rank, streams) = (node.rank, node.streams.clone());
+        self.clocks_end(id);
         for s in streams {
             let stream = &mut self.ranks[rank].streams[s as usize];
             stream.queue.pop_front();

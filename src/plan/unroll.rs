@@ -7,13 +7,14 @@ use super::types::{BufId, CommId, PlanStep, StepId};
 use super::{Limits, order};
 use crate::job::CallKind;
 use crate::num::DType;
-use crate::ops::{CommOp, Composite, GraphOp, Kind};
+use crate::ops::{CommOp, Composite, GraphOp, Kind, RegistrationOp};
 use crate::scenario::{Case, Diagnostic, Expr, Ranks, Span, Spanned, Step, StepComm, StepError};
 use nccl_sys::ncclResult_t;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 mod change;
+mod one_sided;
 mod rank_items;
 mod registration;
 mod weigh;
@@ -39,6 +40,8 @@ struct Unroll<'a> {
     registers: bool,
     /// The graph that the items of the step at hand become part of.
     phase: Phase,
+    /// True if it has one-sided operations.
+    signals: bool,
     /// Expressions of maps, by their step.
     exprs: HashMap<*const Step, Arc<Expr>>,
 }
@@ -96,6 +99,7 @@ pub fn unroll(case: &Arc<Case>, limits: &Limits) -> Result<Program, Vec<Diagnost
         bytes: 0,
         registers: registration::registers(case.registers_buffers(), &case.steps),
         phase: Phase::Eager,
+        signals: registration::signals(&case.steps),
         exprs: HashMap::new(),
     };
     for (index, def) in case.inputs.iter().enumerate() {
@@ -293,9 +297,6 @@ impl<'a> Unroll<'a> {
     }
 
     fn once(&mut self, step: &'a Step, position: &StepPosition) -> Result<(), Diagnostic> {
-        if let Some(why) = step.op.missing {
-            return Err(Diagnostic::new(step.span, format!("`{}` is {why}", step.op.name)));
-        }
         self.spend(step, self.program.n as u64)?;
         if self.program.steps.len() >= self.limits.calls {
             return self.count(usize::MAX, step.span); // steps without calls are limited too
@@ -352,6 +353,9 @@ impl<'a> Unroll<'a> {
                 self.count(members.len(), step.span)?;
                 for member in &members {
                     self.rank_items(step, id, member, stream)?;
+                }
+                if matches!(step.op.kind, Kind::Registration(RegistrationOp::Register)) {
+                    self.first_signals();
                 }
             }
         }

@@ -548,12 +548,25 @@ pub struct Step {
     pub seconds: Option<NumberByRank>,
     /// wait: the stream; `None` for all streams.
     pub wait_stream: Option<Spanned<String>>,
+    /// put, signal and wait_signal: the signal.
+    pub signal: StepSignal,
     /// register: how.
     pub register: Option<Spanned<RegisterKind>>,
     /// init and split: the new communicator.
     pub new: Option<CommDef>,
     /// group and loop: the inner steps.
     pub steps: Vec<Step>,
+}
+
+/// The signal of a one-sided step.
+#[derive(Clone, Debug, Default)]
+pub struct StepSignal {
+    /// `context`; the default is 0.
+    pub context: Option<NumberByRank>,
+    /// `signal_index`; the default is 0.
+    pub index: Option<NumberByRank>,
+    /// wait_signal: how many signals, of `peer` or of each rank; the default is 1.
+    pub signals: Option<NumberByRank>,
 }
 
 /// `error` of a step.

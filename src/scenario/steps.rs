@@ -11,7 +11,7 @@ use super::register::register_word;
 use super::step_values::{counts, is_device_scalar, reduction, step_error};
 use super::tree::{TomlEntry, TomlKind, TomlTable, TomlValue};
 use crate::expr::{Expr, ExprNode};
-use crate::ops::{self, Composite, Host, Op, RegistrationOp};
+use crate::ops::{self, Composite, Host, OneSided, Op, RegistrationOp};
 use crate::suggest::nearest;
 
 /// The place of a step.
@@ -78,9 +78,6 @@ pub(crate) fn read_step(
     };
     let nests = matches!(op.kind, ops::Kind::Group | ops::Kind::Loop);
     check_keys(reader, table, span, op, nests, around);
-    if let Some(missing) = op.missing {
-        reader.report(Diagnostic::new(text.span, format!("`{}` is {missing}", op.name)));
-    }
     if around == StepContext::Group {
         only_nccl_calls(reader, op, text.span);
     }
@@ -134,8 +131,8 @@ fn step_keys(op: &'static Op) -> impl Iterator<Item = &'static str> {
 fn only_nccl_calls(reader: &mut PointReader<'_>, op: &Op, span: Span) {
     use ops::Kind as K;
     let why = match op.kind {
-        K::Collective(_) | K::Send | K::Recv | K::SendRecv | K::Group | K::Comm(_) | K::Later => return,
-        K::Composite(Composite::AllGatherV | Composite::AllToAllV) => return,
+        K::Collective(_) | K::Send | K::Recv | K::SendRecv | K::Group | K::Comm(_) => return,
+        K::Composite(Composite::AllGatherV | Composite::AllToAllV) | K::OneSided(_) => return,
         K::Composite(Composite::Barrier) => "a barrier waits on the host",
         K::Map => "a map is no NCCL call",
         K::Registration(_) => "memory is registered outside of groups",
@@ -214,6 +211,19 @@ impl<'t> StepReader<'t, '_> {
             dtype: None,
             seconds: self.num(reader, "seconds", NumberKind::Real),
             wait_stream: None,
+            signal: StepSignal {
+                context: self.num(reader, "context", NumberKind::Whole),
+                index: self.num(reader, "signal_index", NumberKind::Whole),
+                signals: self.own_entry("signals").and_then(|e| {
+                    reader.number_by_rank(
+                        "signals",
+                        &e.value,
+                        AllowedNames::COUNTS,
+                        NumberKind::Whole,
+                        RankScope::Communicator,
+                    )
+                }),
+            },
             register: self.own_entry("register").and_then(|e| register_word(reader, &e.value)),
             new: comms::new_communicator(reader, self.table, self.op, self.defaults),
             steps: Vec::new(),
@@ -304,7 +314,8 @@ impl<'t> StepReader<'t, '_> {
             return has.then(|| BufferRef { span: self.span, name: key.to_owned(), slice: None });
         }
         let e = self.own_entry(key)?;
-        if writes && !matches!(self.op.kind, ops::Kind::Later) {
+        // What a put writes is another rank's, and declared where that rank has it.
+        if writes && !matches!(self.op.kind, ops::Kind::OneSided(_)) {
             if let (TomlKind::Str(s), Some(r)) =
                 (&e.value.kind, reader.buffer_ref(key, &e.value, AllowedNames::STEP, true))
             {
@@ -422,9 +433,6 @@ impl<'t> StepReader<'t, '_> {
 
     /// The graph that the step is captured into, or that a `launch` or a `release` is for.
     fn graph(&self, reader: &mut PointReader<'_>) -> Option<Spanned<String>> {
-        if self.op.missing.is_some() {
-            return None;
-        }
         let name = self.entry_or_default(reader, "graph").and_then(|e| reader.text("graph", &e.value))?;
         if let Some((message, help)) = bad_name(&name.value) {
             reader.report(Diagnostic::new(name.span, message).help(help));
@@ -439,7 +447,7 @@ impl<'t> StepReader<'t, '_> {
         use ops::Kind as K;
         let has = |key: &str| self.table.get(key).is_some();
         let mut wanted: Vec<&str> = match self.op.kind {
-            K::Send | K::Recv => vec!["peer"],
+            K::Send | K::Recv | K::OneSided(OneSided::Put | OneSided::Signal) => vec!["peer"],
             K::Composite(Composite::AllToAllV) => vec!["counts"],
             K::Map => vec!["expr"],
             K::Host(Host::Sleep) => vec!["seconds"],
@@ -448,7 +456,7 @@ impl<'t> StepReader<'t, '_> {
             K::Graph(_) if step.graph.is_none() => vec!["graph"],
             _ => vec![],
         };
-        if !self.short && self.op.missing.is_none() {
+        if !self.short {
             let in_out = ["in", "out"].into_iter().filter(|k| self.op.keys.contains(k));
             wanted.extend(in_out.filter(|k| *k == "in" || step.in_place.is_none()));
         }

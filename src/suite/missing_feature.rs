@@ -86,6 +86,9 @@ fn needs(kind: &CallKind, has: &dyn Fn(&str) -> bool) -> Vec<&'static str> {
         CallKind::Finalize { .. } => vec!["ncclCommFinalize"],
         CallKind::Destroy { .. } => vec!["ncclCommDestroy"],
         CallKind::Abort { .. } => vec!["ncclCommAbort"],
+        CallKind::Put { .. } => vec!["ncclPutSignal"],
+        CallKind::Signal { .. } => vec!["ncclSignal"],
+        CallKind::WaitSignal { .. } => vec!["ncclWaitSignal"],
         CallKind::Register { window: false, .. } => vec!["ncclCommRegister", "ncclCommDeregister"],
         CallKind::Register { window: true, .. } => {
             vec!["ncclMemAlloc", "ncclMemFree", "ncclCommWindowRegister", "ncclCommWindowDeregister"]

@@ -121,6 +121,7 @@ fn is_nccl(kind: &CallKind) -> bool {
         Init { .. } | Split { .. } | Finalize { .. } | Destroy { .. } | Abort { .. } => true,
         Register { .. } | Deregister { .. } => true,
         Shrink { .. } | Grow { .. } => true,
+        Put { .. } | Signal { .. } | WaitSignal { .. } | FirstSignal { .. } => true,
         Map { .. }
         // one thread drives no graphs
         | BeginCapture { .. }

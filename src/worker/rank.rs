@@ -2,6 +2,7 @@
 mod clock;
 mod communicators;
 mod graphs;
+mod one_sided;
 mod progress;
 mod queries;
 pub(super) mod registrations;
@@ -303,6 +304,8 @@ impl<'a> Rank<'a> {
                 library.abort(self.comm(*comm)?.get())?;
                 self.forget(*comm)
             }
+            CallKind::Put { .. } | CallKind::Signal { .. } | CallKind::WaitSignal { .. } => self.one_sided(kind),
+            CallKind::FirstSignal { comm, stream } => self.first_signal(*comm, *stream),
             CallKind::Register { .. } => self.register(kind),
             CallKind::Deregister { id, .. } => self.deregister(*id),
             CallKind::Begin { tag, comm } => self.begin(*tag, *comm),

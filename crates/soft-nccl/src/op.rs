@@ -16,6 +16,9 @@ pub(crate) enum Kind {
     Scatter,
     Send,
     Recv,
+    Put,
+    Signal,
+    WaitSignal,
 }
 
 impl Kind {
@@ -45,6 +48,9 @@ impl Kind {
             Self::Scatter => "scatter",
             Self::Send => "send",
             Self::Recv => "recv",
+            Self::Put => "put",
+            Self::Signal => "signal",
+            Self::WaitSignal => "wait_signal",
         }
     }
 
@@ -66,6 +72,7 @@ impl Kind {
             Self::Reduce | Self::Broadcast => &[Algorithm::Ring, Algorithm::SingleTree],
             Self::AllGather | Self::ReduceScatter => &[Algorithm::Ring],
             Self::AlltoAll | Self::Gather | Self::Scatter | Self::Send | Self::Recv => &[],
+            Self::Put | Self::Signal | Self::WaitSignal => &[],
         }
     }
 
@@ -80,9 +87,21 @@ impl Kind {
             Self::AlltoAll => (n, n),
             Self::Gather => (1, if root { n } else { 0 }),
             Self::Scatter => (if root { n } else { 0 }, 1),
-            Self::Send => (1, 0),
+            // What a put writes is another rank's.
+            Self::Send | Self::Put => (1, 0),
+            Self::Signal | Self::WaitSignal => (0, 0),
             Self::Recv => (0, 1),
         }
+    }
+
+    /// Operations of one rank, for which the other rank makes no call.
+    pub(crate) fn is_one_sided(self) -> bool {
+        matches!(self, Self::Put | Self::Signal | Self::WaitSignal)
+    }
+
+    /// Operations that all ranks of a communicator call.
+    pub(crate) fn is_collective(self) -> bool {
+        !self.is_p2p() && !self.is_one_sided()
     }
 
     pub(crate) fn is_p2p(self) -> bool {
@@ -141,6 +160,19 @@ pub(crate) struct Signature {
     pub root: usize,
 }
 
+/// The signal of a one-sided operation, and the window of a put.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Signalling {
+    pub index: u32,
+    pub context: u32,
+    /// How many signals a wait is for.
+    pub count: u64,
+    /// Which of the communicator's windows a put writes.
+    pub window: u64,
+    /// Bytes from the window's start on the other rank.
+    pub offset: usize,
+}
+
 /// A checked call. Addresses are those of the caller's buffers.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spec {
@@ -155,6 +187,8 @@ pub(crate) struct Spec {
     pub premul: PreMul,
     /// The root, or the other rank of a send or receive.
     pub peer: usize,
+    /// Of a one-sided operation.
+    pub signal: Signalling,
 }
 
 impl Spec {
@@ -177,6 +211,11 @@ impl Spec {
         let place = match self.kind {
             Kind::Send => format!(" to rank {}", self.peer),
             Kind::Recv => format!(" from rank {}", self.peer),
+            Kind::Put => format!(" to rank {}", self.peer),
+            Kind::Signal => return format!("signal to rank {}", self.peer),
+            Kind::WaitSignal => {
+                return format!("wait for {} signals of rank {}", self.signal.count, self.peer);
+            }
             Kind::Reduce | Kind::Broadcast | Kind::Gather | Kind::Scatter => format!(", root {}", self.peer),
             _ => String::new(),
         };

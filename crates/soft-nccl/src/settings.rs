@@ -217,11 +217,31 @@ impl Settings {
     }
 }
 
-/// The bounds on a communicator's thread blocks that its configuration sets (`minCTAs`, `maxCTAs`).
+/// What a communicator's configuration says that bears on operations: bounds on its thread blocks (`minCTAs`, `maxCTAs`), and
+/// what one-sided operations have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Ctas {
     pub min: Option<usize>,
     pub max: Option<usize>,
+    pub one_sided: OneSided,
+}
+
+/// What a communicator's configuration says of one-sided operations.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct OneSided {
+    /// `numRmaCtx`.
+    pub contexts: Option<u32>,
+    /// `numRmaSig`.
+    pub signals: Option<u32>,
+    /// `rmaEagerInit`.
+    pub eager: Option<bool>,
+}
+
+impl OneSided {
+    /// The number of contexts, and of signal indices in each.
+    pub(crate) fn limits(self) -> (u32, u32) {
+        (self.contexts.unwrap_or(1), self.signals.unwrap_or(1))
+    }
 }
 
 /// The fields of a communicator's configuration that mean something to this library.
@@ -288,7 +308,8 @@ mod tests {
         settings
     }
 
-    const FREE: Ctas = Ctas { min: None, max: None };
+    const FREE: Ctas =
+        Ctas { min: None, max: None, one_sided: OneSided { contexts: None, signals: None, eager: None } };
 
     #[test]
     fn the_lower_bound_is_the_number_of_channels_and_goes_before_the_upper_one() {
@@ -308,7 +329,7 @@ mod tests {
     #[test]
     fn a_configuration_bounds_channels_where_the_environment_does_not() {
         let channels = |variables: &[(&str, &str)], min, max| {
-            let Channels { number, distinct } = settings(variables).channels(Ctas { min, max });
+            let Channels { number, distinct } = settings(variables).channels(Ctas { min, max, ..FREE });
             (number, distinct)
         };
         assert_eq!(channels(&[], None, None), (2, 2));

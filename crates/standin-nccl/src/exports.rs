@@ -137,6 +137,23 @@ export! {
         Moment::Other;
     fn ncclCommWindowDeregister(comm: Comm, window: ncclWindow_t), Moment::Other;
     fn ncclWinGetUserPtr(comm: Comm, window: ncclWindow_t, place: *mut *mut c_void), Moment::Other;
+    fn ncclPutSignal(
+        local: From,
+        count: usize,
+        dtype: Type,
+        peer: c_int,
+        window: ncclWindow_t,
+        offset: usize,
+        index: c_int,
+        context: c_int,
+        flags: c_uint,
+        comm: Comm,
+        stream: Stream,
+    ), Moment::Operation(comm, stream);
+    fn ncclSignal(peer: c_int, index: c_int, context: c_int, flags: c_uint, comm: Comm, stream: Stream),
+        Moment::Operation(comm, stream);
+    fn ncclWaitSignal(count: c_int, descriptors: *mut ncclWaitSignalDesc_t, comm: Comm, stream: Stream),
+        Moment::Operation(comm, stream);
     fn collspecMark(comm: Comm, tag: c_uint), Moment::Other;
     fn collspecTraffic(comm: Comm, tag: c_uint, traffic: *mut collspecTraffic_t), Moment::Other;
     fn collspecLabel(comm: Comm, label: c_uint), Moment::Other;

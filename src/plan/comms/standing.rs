@@ -1,6 +1,6 @@
 //! What a rank may still do with a communicator that was finalized, revoked, suspended or shrunk with an abort.
 use super::Comms;
-use crate::ops::{CommOp, Kind};
+use crate::ops::{CommOp, Kind, RegistrationOp};
 use crate::scenario::Span;
 
 /// What restricts a rank's use of a communicator, each with the step that did it.
@@ -31,7 +31,8 @@ impl Standing {
     pub fn allows(&self, kind: &Kind) -> Use {
         let op = match kind {
             Kind::Comm(op) => Some(*op),
-            Kind::Map | Kind::Group | Kind::Loop | Kind::Host(_) | Kind::Later => return Use::Fine,
+            Kind::Map | Kind::Group | Kind::Loop | Kind::Host(_) => return Use::Fine,
+            Kind::Registration(RegistrationOp::Deregister) => return Use::Fine,
             _ => None,
         };
         let undefined = |why, since, help| Use::Undefined { why, since, help };

@@ -205,6 +205,7 @@ fn set_stream(op: &mut RankOp<Open>, to: u32) {
     match op {
         RankOp::Collective(c) => Arc::make_mut(c).stream = to,
         RankOp::Send(message) | RankOp::Recv(message) => message.stream = to,
+        RankOp::OneSided(op) => Arc::make_mut(op).stream = to,
         RankOp::Map(map) => Arc::make_mut(map).stream = to,
     }
 }

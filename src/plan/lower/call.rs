@@ -1,8 +1,10 @@
 //! The one place where a rank's operation becomes the call that a worker makes.
-use super::super::rank_op::{Placed, RankMessage, RankOp};
+use super::super::rank_op::{Placed, RankMessage, RankOneSided, RankOp, Size};
 use super::super::types::{Buffer, Reduction};
-use crate::job::{CallKind, MapRead, Ptr, Red};
+use super::narrow;
+use crate::job::{CallKind, MapRead, Ptr, Red, Signal};
 use crate::num::{self, DType};
+use crate::ops::OneSided;
 
 /// The pointers that a call passes.
 #[derive(Debug)]
@@ -12,12 +14,14 @@ pub struct Pointers {
     pub write: Ptr,
     /// Where the factor of a premul_sum lies in device memory, if it does.
     pub factor: Option<Ptr>,
+    /// The window that a put writes, and the byte in it.
+    pub window: Option<(u32, u64)>,
 }
 
 impl Pointers {
     /// Of a call that reads at one place and writes at another.
     pub fn new(read: Ptr, write: Ptr) -> Self {
-        Self { reads: vec![read], write, factor: None }
+        Self { reads: vec![read], write, factor: None, window: None }
     }
 
     fn read(&self) -> Ptr {
@@ -49,6 +53,7 @@ pub fn call_of(op: &RankOp<Placed>, pointers: &Pointers, buffers: &[Buffer]) -> 
             let (ptr, comm) = (pointers.write, *comm as u32);
             CallKind::Recv { ptr, count: size.count, dtype: size.dtype, peer: *peer, comm, stream: *stream }
         }
+        RankOp::OneSided(op) => one_sided(op, pointers),
         RankOp::Map(map) => {
             let reads = map.reads.iter().zip(&pointers.reads).map(|(region, ptr)| {
                 let buffer = &buffers[region.buf];
@@ -63,6 +68,24 @@ pub fn call_of(op: &RankOp<Placed>, pointers: &Pointers, buffers: &[Buffer]) -> 
                 dtype: map.size.dtype,
                 stream: map.stream,
             }
+        }
+    }
+}
+
+fn one_sided(op: &RankOneSided<Placed>, pointers: &Pointers) -> CallKind {
+    let signal = Signal { index: narrow(op.signal_index), context: narrow(op.context) };
+    let (comm, stream) = (op.comm as u32, op.stream);
+    let peer = op.peers.first().map_or(0, |(peer, _)| *peer);
+    match op.kind {
+        OneSided::Put => {
+            let (window, offset) = pointers.window.map_or((None, 0), |(window, offset)| (Some(window), offset));
+            let (ptr, Size { count, dtype }) = (pointers.read(), op.size);
+            CallKind::Put { ptr, count, dtype, peer, window, offset, signal, comm, stream }
+        }
+        OneSided::Signal => CallKind::Signal { peer, signal, comm, stream },
+        OneSided::WaitSignal => {
+            let peers = op.peers.iter().map(|(peer, count)| (*peer, narrow(*count))).collect();
+            CallKind::WaitSignal { peers, signal, comm, stream }
         }
     }
 }

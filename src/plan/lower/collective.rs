@@ -65,7 +65,7 @@ impl Lowering {
         } else {
             pointer(send, reads)
         };
-        let pointers = Pointers { reads: vec![send_pointer], write: pointer(recv, writes), factor };
+        let pointers = Pointers { reads: vec![send_pointer], write: pointer(recv, writes), factor, window: None };
         let op = RankCollective::<Placed> {
             op: c.op,
             comm: c.comm,

@@ -1,5 +1,6 @@
 //! Registrations become calls: those of buffers with the key `register`, and those of steps.
 use super::super::item::{BufferSlice, Item, ItemKind, RegistrationPoint};
+use super::super::rank_op::RankOp;
 use super::super::registration::{Registration, image_bytes};
 use super::super::types::{BufId, CommId, GUARD, StepId};
 use super::Lowering;
@@ -37,7 +38,11 @@ impl Lowering {
             match &item.kind {
                 ItemKind::RegistrationPoint(RegistrationPoint::Made(comm)) => _ = self.wanted.made.insert(*comm),
                 ItemKind::Op(op) => {
-                    let buffers = op.reads().iter().chain(op.writes()).map(|slice| slice.buf);
+                    let target = match op {
+                        RankOp::OneSided(op) => op.put.as_ref().map(|(_, to)| to),
+                        _ => None,
+                    };
+                    let buffers = op.reads().iter().chain(op.writes()).chain(target).map(|slice| slice.buf);
                     used.entry(op.comm().unwrap_or(usize::MAX)).or_default().extend(buffers);
                 }
                 ItemKind::AllGatherV { comm, input, output, .. } => {
@@ -146,6 +151,7 @@ impl Lowering {
                 comms.into_iter().for_each(|comm| self.register_buffers(rank, step, comm));
             }
             RegistrationPoint::Made(comm) => self.register_buffers(rank, step, comm),
+            RegistrationPoint::Signals => self.first_signals(rank, step),
             RegistrationPoint::Ending(comm) => self.deregister_all(rank, step, &[comm]),
             RegistrationPoint::Aborted(comm) => {
                 let now = self.lowered.programs[rank].len();
@@ -195,9 +201,10 @@ impl Lowering {
         self.lowered.placed.allocs[alloc].window |= window;
         let kind = CallKind::Register { id, window, alloc: alloc as u32, from, bytes: len, comm: comm as u32 };
         self.push(rank, step, tolerate, kind, None);
-        if !fails {
-            self.lowered.registrations.add(rank, it);
+        if fails {
+            return;
         }
+        self.lowered.registrations.add(rank, it);
     }
 
     /// Ends the registrations that are left, when all work that may use the memory is over.

@@ -14,6 +14,7 @@ use std::sync::Arc;
 ///
 /// A send whose receive is in another step.
 pub fn check_one_thread(lowered: &LoweredProgram) -> Result<(), Vec<Diagnostic>> {
+    super::one_sided::check_one_thread(lowered)?;
     let mut sends: HashMap<Route, VecDeque<StepId>> = HashMap::new();
     let mut recvs: HashMap<Route, VecDeque<StepId>> = HashMap::new();
     for (calls, ops) in lowered.programs.iter().zip(&lowered.ops) {

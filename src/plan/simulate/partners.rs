@@ -22,6 +22,7 @@ impl Simulation<'_> {
                 }
                 meeting.happened = true;
                 let (arrived, nodes) = (meeting.arrived.clone(), meeting.nodes.clone());
+                self.clocks_collective(&arrived, &nodes);
                 match collective_event(lowered, &arrived) {
                     Ok(event) => {
                         self.out.mismatches.extend(check_collective(lowered, &arrived).err());
@@ -38,6 +39,7 @@ impl Simulation<'_> {
                 *side = Some((at, node));
                 self.deliver(route, number);
             }
+            Some(RankOp::OneSided(op)) => self.arrive_one_sided(at, node, op),
             Some(RankOp::Map(map)) => {
                 self.out.events.push(Event::Map(lowered.rank_call(at, map.clone())));
                 self.happened(node);
@@ -77,6 +79,7 @@ impl Simulation<'_> {
         if let (Some((from, _)), Some((at, node))) = (send, recv)
             && let Some(RankOp::Recv(op)) = lowered.op(at)
         {
+            self.clocks_message(send.map(|(_, node)| node), node);
             self.out.mismatches.extend(check_message(lowered, from, at).err());
             self.out.events.push(Event::Received { message, call: lowered.rank_call(at, op.clone()) });
             self.happened(node);
@@ -101,6 +104,7 @@ impl Simulation<'_> {
                     others.extend(meeting.arrived.iter().copied().filter(|a| *a != at));
                 }
                 self.undefine(at, &others);
+                self.abort_one_sided(at, self.nodes[id].done);
                 if !over && !self.nodes[id].done {
                     if self.nodes[id].active {
                         self.happened(id);

@@ -48,7 +48,7 @@ impl Simulation<'_> {
             let calls = &self.nodes[id].calls;
             let open = calls.iter().find_map(|i| self.partners_missing((rank, *i)).map(|missing| (*i, missing)));
             if let Some((index, (on, what))) = open {
-                self.out.waiting.push(Waiting { rank, step: lowered.step((rank, index)), what: what.to_owned(), on });
+                self.out.waiting.push(Waiting { rank, step: lowered.step((rank, index)), what, on });
                 return;
             }
         }
@@ -68,7 +68,7 @@ impl Simulation<'_> {
     }
 
     /// The world ranks that a call which has arrived but not happened waits for, and why.
-    fn partners_missing(&self, at: Index) -> Option<(Vec<usize>, &'static str)> {
+    fn partners_missing(&self, at: Index) -> Option<(Vec<usize>, String)> {
         let lowered = self.lowered;
         let number = self.number_of(at);
         let members = |comm: CommId| &lowered.unrolled.comms.list[comm].members;
@@ -83,16 +83,17 @@ impl Simulation<'_> {
                 }
                 let absent = |member: &usize| !meeting.arrived.iter().any(|a| a.0 == *member);
                 let on = members(c.comm).iter().copied().filter(absent).collect();
-                Some((on, "a collective waits for every rank of its communicator"))
+                Some((on, "a collective waits for every rank of its communicator".to_owned()))
             }
             RankOp::Send(_) => {
                 let route = op.route().filter(|route| unsent(*route))?;
-                Some((world(route.comm, route.to), "the send waits for its recv"))
+                Some((world(route.comm, route.to), "the send waits for its recv".to_owned()))
             }
             RankOp::Recv(_) => {
                 let route = op.route().filter(|route| unsent(*route))?;
-                Some((world(route.comm, route.from), "the recv waits for its send"))
+                Some((world(route.comm, route.from), "the recv waits for its send".to_owned()))
             }
+            RankOp::OneSided(op) => self.signals_missing(at, op),
             RankOp::Map(_) => None,
         }
     }

@@ -131,8 +131,9 @@ impl<'a> Unroll<'a> {
                 self.program.exits = true;
                 ItemKind::Call(CallKind::Exit)
             }
+            Kind::OneSided(kind) => self.one_sided(step, *kind, member, stream)?,
             Kind::Registration(op) => self.register_step(step, *op, member)?,
-            Kind::Group | Kind::Loop | Kind::Comm(_) | Kind::Graph(_) | Kind::Later => return Ok(()),
+            Kind::Group | Kind::Loop | Kind::Comm(_) | Kind::Graph(_) => return Ok(()),
         };
         self.push(member.world, id, step.span, fails, kind);
         Ok(())
@@ -221,7 +222,7 @@ impl<'a> Unroll<'a> {
     }
 
     /// A peer's rank; outside the communicator it is refused unless the call is to fail.
-    fn peer(
+    pub(super) fn peer(
         &mut self,
         step: &Step,
         peer: Option<&NumberByRank>,

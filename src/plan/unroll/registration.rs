@@ -35,6 +35,17 @@ impl<'a> Unroll<'a> {
             let first = point == RegistrationPoint::First;
             let step = self.begin_registration(if first { "the registration" } else { "the deregistration" });
             (0..self.program.n).for_each(|world| self.point(world, step, point));
+            if first {
+                self.first_signals();
+            }
+        }
+    }
+
+    /// The place at which ranks make the first signal of communicators with new windows.
+    pub(super) fn first_signals(&mut self) {
+        if self.signals {
+            let step = self.begin_registration("the first signal");
+            (0..self.program.n).for_each(|world| self.point(world, step, RegistrationPoint::Signals));
         }
     }
 
@@ -49,6 +60,7 @@ impl<'a> Unroll<'a> {
                 self.point(world, step, RegistrationPoint::Made(comm));
             }
         }
+        self.first_signals();
     }
 
     pub(super) fn point(&mut self, world: usize, step: StepId, point: RegistrationPoint) {
@@ -76,6 +88,11 @@ impl<'a> Unroll<'a> {
             }
         })
     }
+}
+
+/// True if a program has one-sided operations.
+pub(super) fn signals(steps: &[Step]) -> bool {
+    steps.iter().any(|step| matches!(step.op.kind, Kind::OneSided(_)) || signals(&step.steps))
 }
 
 /// True if a program registers anything, by keys or by steps.

@@ -7,7 +7,19 @@ use crate::scenario::{
 /// Operations of all numbers of a step on one rank. Names are looked up among `axes` axes; `n` is the world size.
 pub fn operations(step: &Step, axes: usize, n: u64) -> u64 {
     let num = |num: &Option<NumberByRank>| num.as_ref().map_or(0, |v| of_num(v, axes));
-    let nums = [&step.root, &step.in_place, &step.times, &step.peer, &step.to, &step.from, &step.count, &step.seconds];
+    let signal = &step.signal;
+    let nums = [
+        &signal.context,
+        &signal.index,
+        &step.root,
+        &step.in_place,
+        &step.times,
+        &step.peer,
+        &step.to,
+        &step.from,
+        &step.count,
+        &step.seconds,
+    ];
     let mut sum = 1 + nums.into_iter().map(num).sum::<u64>();
     sum += [&step.input, &step.output].into_iter().flatten().map(|r| of_slice(r, axes)).sum::<u64>();
     if let Ranks::Expr(expr) = &step.ranks {
@@ -20,6 +32,7 @@ pub fn operations(step: &Step, axes: usize, n: u64) -> u64 {
         // The counts that the rank sends to each other rank and receives from each.
         sum += cost::operations(expr, axes).saturating_mul(2 * n);
     }
+    sum += num(&signal.signals).saturating_mul(n);
     sum + step.new.as_ref().map_or(0, |def| of_comm(def, axes))
 }
 

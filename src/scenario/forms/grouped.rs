@@ -18,9 +18,9 @@ fn can_be_grouped(step: &Step) -> bool {
         | Kind::Loop
         | Kind::Host(_)
         | Kind::Comm(_)
+        | Kind::OneSided(_)
         | Kind::Registration(_)
-        | Kind::Graph(_)
-        | Kind::Later => false,
+        | Kind::Graph(_) => false,
     };
     calls && step.error.is_none()
 }
@@ -181,6 +181,7 @@ impl StepRun {
             dtype: None,
             seconds: None,
             wait_stream: None,
+            signal: Default::default(),
             register: None,
             new: None,
             steps,

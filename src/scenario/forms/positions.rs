@@ -59,9 +59,9 @@ pub(super) fn no_world(case: &Case) -> Option<&'static str> {
 fn uses_world(step: &Step) -> bool {
     let calls = match &step.op.kind {
         Kind::Collective(_) | Kind::Composite(_) | Kind::Send | Kind::Recv | Kind::SendRecv => true,
-        Kind::Registration(_) => true,
+        Kind::OneSided(_) | Kind::Registration(_) => true,
         Kind::Comm(op) => !op.makes_communicator(),
-        Kind::Map | Kind::Group | Kind::Loop | Kind::Host(_) | Kind::Graph(_) | Kind::Later => false,
+        Kind::Map | Kind::Group | Kind::Loop | Kind::Host(_) | Kind::Graph(_) => false,
     };
     calls && matches!(&step.comm, StepComm::Comm(Spanned { value, .. }) if value == "world")
 }

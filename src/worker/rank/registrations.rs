@@ -7,11 +7,11 @@ use crate::job::{CallKind, WindowAnswer};
 #[derive(Debug)]
 pub struct Registered {
     /// The registration's number in the job.
-    id: u32,
+    pub(super) id: u32,
     comm: u32,
     window: bool,
     address: Address,
-    slot: RegistrationSlot,
+    pub(super) slot: RegistrationSlot,
 }
 
 impl From<WindowMemoryError> for Halt {

@@ -155,7 +155,19 @@ mod tests {
 
     fn spec(kind: Kind, algorithm: Algorithm, protocol: Protocol, count: usize) -> Spec {
         let (premul, reduction) = (PreMul::None, None);
-        Spec { kind, algorithm, protocol, send: 0, recv: 0, count, ty: Type::F32, reduction, premul, peer: 0 }
+        Spec {
+            kind,
+            algorithm,
+            protocol,
+            send: 0,
+            recv: 0,
+            count,
+            ty: Type::F32,
+            reduction,
+            premul,
+            peer: 0,
+            signal: Default::default(),
+        }
     }
 
     fn chunk(kind: Kind, algorithm: Algorithm, protocol: Protocol, count: usize, machines: &[u64]) -> usize {

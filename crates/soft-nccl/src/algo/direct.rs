@@ -34,6 +34,12 @@ pub(super) fn lanes(spec: &Spec, part: Part<'_>) -> Vec<Lane> {
     }
 }
 
+/// A one-sided operation: what it has to move, if anything, goes from the caller's buffer to where the engine says.
+pub(super) fn one_sided(spec: &Spec, part: Part<'_>) -> Lane {
+    let count = if spec.kind == Kind::Put { spec.count } else { 0 };
+    Box::new(OwnBlock { count, chunk: part.chunk, from: 0, to: 0 })
+}
+
 /// A communicator of one rank: the input, scaled where the operation scales, is the output.
 pub(super) struct Copy {
     pub(super) count: usize,

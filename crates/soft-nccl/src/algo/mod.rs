@@ -102,6 +102,9 @@ impl Part<'_> {
 
 /// The lanes of `spec` on one rank, and in how many trees the rank has children.
 pub(crate) fn lanes(spec: &Spec, part: Part<'_>) -> (Vec<Lane>, u64) {
+    if spec.kind.is_one_sided() {
+        return (vec![direct::one_sided(spec, part)], 0);
+    }
     if spec.count == 0 && !matches!(spec.kind, Kind::Send | Kind::Recv) {
         return (Vec::new(), 0);
     }

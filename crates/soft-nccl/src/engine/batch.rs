@@ -77,7 +77,7 @@ impl State {
         for mut request in requests {
             let member = self.member(request.comm as ncclComm_t)?;
             member.accept_work()?;
-            if member.n > 1 && !request.spec.kind.is_p2p() {
+            if member.n > 1 && request.spec.kind.is_collective() {
                 let kind = request.spec.kind;
                 request.spec.algorithm = settings().algorithms.choose(kind).ok_or_else(|| {
                     Failure::usage(format!("no algorithm that NCCL_ALGO allows serves {}", kind.name()))
@@ -154,6 +154,11 @@ impl State {
                 streams.push(request.stream);
             }
             let spec = request.spec;
+            if spec.kind.is_one_sided() {
+                let sequence = member.one_sided.number(&spec, member.rank);
+                waiting.push(Operation { spec, sequence, tag: request.tag });
+                continue;
+            }
             let counter = match spec.kind {
                 Kind::Send => member.sends.entry(spec.peer).or_default(),
                 Kind::Recv => member.receives.entry(spec.peer).or_default(),
@@ -190,7 +195,8 @@ impl State {
         let operations = std::mem::take(&mut batch.waiting);
         let Some(member) = self.members.get_mut(&comm) else { return Vec::new() };
         let (shared, rank, n, world_size) = (member.shared, member.rank, member.n, member.world_size);
-        let machines = self.shared.get(&shared).and_then(|shared| shared.machines.clone());
+        let there = self.shared.get(&shared);
+        let machines = there.and_then(|shared| shared.machines.clone());
         let mut tasks = Vec::new();
         let mut stalled = 0;
         for (index, operation) in operations.into_iter().enumerate() {
@@ -199,6 +205,15 @@ impl State {
             let sequence = operation.sequence;
             let context = OperationContext { comm, shared, sequence, rank, n, world_size, chunk };
             let mut signature = spec.signature();
+            let elsewhere = there.and_then(|there| there.place(spec.peer)).filter(|_| spec.kind == Kind::Put);
+            if spec.kind == Kind::Put {
+                // What cannot be written anywhere is not read either.
+                match self.registered.target(shared, &spec) {
+                    Some(target) => spec.recv = target,
+                    None if elsewhere.is_none() => spec.count = 0,
+                    None => {}
+                }
+            }
             // SAFETY: the batch's streams have come to it and go on when its `Done`s are given back, which is after its end;
             // until then the caller keeps the buffers, as it promised with `Request::new`.
             let held = match unsafe { batch.hooks.start(index, &context, &mut spec, &mut signature) } {
@@ -235,6 +250,7 @@ impl State {
                 // dropped early has ended its step before its stream goes on (see `stop`).
                 let mut task = unsafe { Task::new(comm, id, spec, operation.tag, premul, n, key, script) };
                 task.held.clone_from(&held);
+                task.elsewhere = elsewhere;
                 // SAFETY: the hooks are the task's, which keeps the promise above.
                 task.hooks = unsafe { hooks().steps(&context, &spec, premul) };
                 tasks.push(task);

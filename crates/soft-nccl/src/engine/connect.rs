@@ -35,6 +35,7 @@ impl Connection {
         match spec.kind {
             Kind::Send => pair(rank, spec.peer),
             Kind::Recv => pair(spec.peer, rank),
+            Kind::Put | Kind::Signal | Kind::WaitSignal => None,
             // A collective of no elements is dropped before any rank connects.
             _ => (n > 1 && spec.count > 0).then_some(Self::Collectives),
         }

@@ -8,7 +8,7 @@ mod step;
 
 pub(crate) use step::{Sound, StepHooks};
 
-use super::{Member, Operation, Request, State};
+use super::{Member, Operation, Request, SignalKey, State};
 use crate::algo::{Lane, Part};
 use crate::arith::Scalar;
 use crate::device::Done;
@@ -241,6 +241,26 @@ pub(crate) trait Hooks: Sync {
     /// Another communicator whose operations an abort of `comm` waits for.
     fn abort_waits_for(&self, _state: &State, _comm: usize) -> Option<usize> {
         None
+    }
+
+    /// How many signals an operation sends when it is over.
+    fn signals_of(&self, _rank: usize, _spec: &Spec) -> u64 {
+        1
+    }
+
+    /// Whether a wait uses its signals up, so that the next wait is for others; `before` were used up already.
+    fn consumes_signals(&self, _rank: usize, _before: u64) -> bool {
+        true
+    }
+
+    /// What a signal that this rank gets is counted by.
+    fn counted_as(&self, _rank: usize, key: SignalKey) -> SignalKey {
+        key
+    }
+
+    /// The bytes from a window's start at which a put writes.
+    fn put_offset(&self, spec: &Spec) -> usize {
+        spec.signal.offset
     }
 
     /// Other lanes than those of the operation's algorithm.

@@ -6,6 +6,7 @@ use super::capture::GraphNodes;
 use super::connect::Connection;
 use super::hooks::{CommHooks, hooks};
 use super::hosts::Ticket;
+use super::one_sided::OneSided;
 use crate::algo::Machines;
 use crate::arith::{Scalar, Type};
 use crate::failure::{Failure, Outcome};
@@ -109,7 +110,8 @@ pub(crate) struct Member {
     pub(super) receives: HashMap<usize, u64>,
     pub(super) splits: u64,
     /// Windows asked for so far.
-    pub(super) windows: u64,
+    pub(crate) windows: u64,
+    pub(super) one_sided: OneSided,
     /// Shrinks so far, by the ranks that they leave out.
     pub(super) shrinks: BTreeMap<Vec<usize>, u64>,
     /// Grows so far.
@@ -177,6 +179,7 @@ impl State {
                 receives: HashMap::new(),
                 splits: 0,
                 windows: 0,
+                one_sided: OneSided::default(),
                 shrinks: BTreeMap::new(),
                 grows: 0,
                 unfinished: 0,
@@ -228,6 +231,7 @@ impl State {
     pub(super) fn remove_member(&mut self, handle: usize) {
         let Some(member) = self.members.remove(&handle) else { return };
         self.forget_registrations(handle, member.shared, member.rank);
+        self.forget_signals(member.shared, Some(member.rank));
         self.changed();
         for (ticket, _) in member.connects {
             self.answer(ticket, Err(Failure::usage("the communicator was destroyed meanwhile")));
@@ -237,6 +241,7 @@ impl State {
             if shared.live == 0 {
                 let spread = self.shared.remove(&member.shared).and_then(|shared| shared.spread);
                 self.remove_channels(member.shared);
+                self.forget_signals(member.shared, None);
                 if let Some(spread) = spread {
                     self.leave(member.shared, &spread);
                 }

@@ -16,6 +16,7 @@ mod growing;
 pub(crate) mod hooks;
 mod hosts;
 mod member;
+mod one_sided;
 mod progress;
 mod remote;
 mod rendezvous;
@@ -32,6 +33,7 @@ pub(crate) use ending::{end_operations, end_revoked, mark_revoked};
 pub(crate) use growing::Growth;
 pub(crate) use hosts::{Arrival, abort, arrive, destroy, finalize, outcome};
 pub(crate) use member::{Member, Site, read_scalar};
+pub(crate) use one_sided::{MOST_SIGNALS, SignalKey};
 pub(crate) use remote::{TransportEvent, deliver, links};
 pub(crate) use step::write;
 pub(crate) use windows::{Memory, WindowRequest, register_windows};
@@ -46,6 +48,7 @@ use channel::{Channel, ChannelId, ChannelKey};
 use forming::Forming;
 use hosts::BlockedHost;
 use member::CommShared;
+use one_sided::Inbox;
 use progress::Ready;
 use rendezvous::{PendingJoin, Rendezvous, Split};
 use std::collections::{HashMap, VecDeque};
@@ -79,6 +82,8 @@ pub(crate) struct State {
     doomed: Vec<usize>,
     splits: HashMap<Place, Split>,
     registered: Registered,
+    /// Signals by communicator and the rank that got them.
+    inboxes: HashMap<(u64, usize), Inbox>,
     waiting_hosts: HashMap<u64, BlockedHost>,
     blocked_hosts: usize,
     /// Non-blocking calls that are not over, by handle.
@@ -174,6 +179,7 @@ impl State {
             doomed: Vec::new(),
             splits: HashMap::new(),
             registered: Registered::default(),
+            inboxes: HashMap::new(),
             waiting_hosts: HashMap::new(),
             blocked_hosts: 0,
             progress: HashMap::new(),

@@ -112,6 +112,12 @@ fn run() {
 /// Runs a task for its turn.
 fn turn(mut state: Locked, id: TaskId, mut task: Box<Task>) -> (Locked, Vec<Done>) {
     task.parked = Parked::No;
+    if task.cursor == 0
+        && task.spec.kind.is_one_sided()
+        && let Some(parked) = state.holds_back(&task, id)
+    {
+        return park(state, id, task, parked);
+    }
     for _ in 0..TURN {
         if let Some(link) = task.closing {
             if state.untaken(&task, link, id) {
@@ -167,7 +173,10 @@ fn turn(mut state: Locked, id: TaskId, mut task: Box<Task>) -> (Locked, Vec<Done
                     channel.recycle(data);
                 }
             }
-            (None, None) => task.own = data,
+            (None, None) => match task.elsewhere {
+                Some(there) => state.send_put(there, &task, &step, data),
+                None => task.own = data,
+            },
         }
         if step.close {
             task.closing = step.send;
@@ -195,6 +204,9 @@ fn end(mut state: Locked, id: TaskId, mut task: Box<Task>) -> (Locked, Vec<Done>
         if let Some(link) = untaken {
             return park(state, id, task, Parked::Taken(link.peer));
         }
+    }
+    if task.spec.kind.is_one_sided() {
+        state.one_sided_over(&mut task);
     }
     state.count(&mut task);
     state.close_all(&task);

@@ -44,7 +44,11 @@ pub(crate) fn deliver(events: Vec<TransportEvent>) -> Vec<Name> {
     }
     let mut refused = Vec::new();
     let is_traffic = |event: &TransportEvent| {
-        matches!(event, TransportEvent::Frame(_, Head::Data { .. } | Head::Credit(_), _) | TransportEvent::Writable(_))
+        matches!(
+            event,
+            TransportEvent::Frame(_, Head::Data { .. } | Head::Put { .. } | Head::Credit(_), _)
+                | TransportEvent::Writable(_)
+        )
     };
     let others_changed = !events.iter().all(is_traffic);
     let mut state = lock();
@@ -203,6 +207,10 @@ impl State {
                 self.receive_data(from.name, &channel, eager, Message { data: body, depth })
             }
             Head::Credit(channel) => self.receive_credit(from.name, &channel),
+            Head::Put { uid, source, destination, window, offset } => {
+                let known = self.receive_put(from.name, (uid, source, destination), (window, offset), &body);
+                if known { Ok(()) } else { Err(Violation) }
+            }
             Head::Control(control) => {
                 self.receive_control(from, Some(from.name), *control);
                 Ok(())
@@ -265,6 +273,9 @@ impl State {
             Control::Go { uid } => self.on_go(uid),
             Control::Fail { uid, failure } => self.on_fail(uid, &failure),
             Control::Leave { uid, failed } => self.receive_leave(from, uid, failed),
+            Control::Signal { uid, key, destination, signals } => {
+                self.receive_signal(from, uid, key, destination, signals);
+            }
             Control::Connect { uid, connection, rank } => self.receive_connect(from, uid, connection, rank),
         }
     }

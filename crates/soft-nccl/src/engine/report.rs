@@ -13,12 +13,12 @@ impl State {
             let what = format!(
                 "{}, {} number {} ({}): rank {}",
                 self.comm_text(task.shared()),
-                if task.spec.kind.is_p2p() { "message" } else { "operation" },
+                if task.spec.kind.is_collective() { "operation" } else { "message" },
                 task.sequence(),
                 task.spec.text(),
                 task.rank()
             );
-            if !task.spec.kind.is_p2p() {
+            if task.spec.kind.is_collective() {
                 let ranks = asked.entry((task.shared(), task.sequence())).or_default();
                 ranks.insert(task.rank(), task.spec.text());
             }
@@ -27,6 +27,10 @@ impl State {
                 Parked::No => lines.insert(format!("{what} can go on")),
                 Parked::Message(peer) => lines.insert(format!("{what} waits for a message from rank {peer}")),
                 Parked::Slot(peer) => lines.insert(format!("{what} waits for rank {peer} to take what is under way")),
+                Parked::Signal(peer) => lines.insert(format!("{what} waits for signals from rank {peer}")),
+                Parked::Turn(peer) => {
+                    lines.insert(format!("{what} waits for an earlier operation to rank {peer} in its context"))
+                }
                 Parked::Taken(peer) => lines.insert(format!("{what} waits for rank {peer} to take its last message")),
             };
         }

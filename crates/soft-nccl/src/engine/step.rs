@@ -62,6 +62,8 @@ fn run(
     }
     match step.target {
         Some(Operand::Scratch) => std::mem::swap(&mut task.scratch, &mut value),
+        // The engine sends it to the other process.
+        Some(Operand::Out(_)) if task.elsewhere.is_some() => {}
         Some(Operand::Out(at)) => store(hooks, task, task.spec.recv, at, &value),
         Some(Operand::In(at)) => store(hooks, task, task.spec.send, at, &value),
         None => {}

@@ -9,6 +9,7 @@ use crate::algo::{Lane, Link, Step};
 use crate::arith::Scalar;
 use crate::failure::Outcome;
 use crate::op::Spec;
+use crate::transport::Name;
 use nccl_sys::collspecTraffic_t;
 
 pub(super) type TaskId = u64;
@@ -23,6 +24,10 @@ pub(super) enum Parked {
     Slot(usize),
     /// Everything is sent; the peer has not taken it.
     Taken(usize),
+    /// Signals of this rank have not come.
+    Signal(usize),
+    /// An earlier one-sided operation to this rank is not over.
+    Turn(usize),
 }
 
 /// One end of a channel that a task has open.
@@ -61,6 +66,8 @@ pub(super) struct Task {
     pub held: Vec<HeldMemory>,
     /// A link to be closed once everything sent there was taken.
     pub closing: Option<Link>,
+    /// The other process into whose memory a put goes.
+    pub elsewhere: Option<Name>,
     /// What its steps do instead of what is right.
     pub hooks: Option<Box<dyn StepHooks>>,
 }
@@ -104,6 +111,7 @@ impl Task {
             parked: Parked::No,
             held: Vec::new(),
             closing: None,
+            elsewhere: None,
             hooks: None,
         }
     }

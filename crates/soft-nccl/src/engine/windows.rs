@@ -1,8 +1,10 @@
 //! Registered memory: by one rank for itself, and as windows, which all ranks of a communicator make together.
 use super::connect::Connection;
+use super::hooks::hooks;
 use super::hosts::{Ticket, wait};
 use super::{State, lock};
 use crate::failure::{Failure, Outcome};
+use crate::op::Spec;
 use crate::settings::settings;
 use nccl_sys::ncclComm_t;
 use std::collections::HashMap;
@@ -12,6 +14,14 @@ use std::collections::HashMap;
 pub(crate) struct Memory {
     pub base: usize,
     pub len: usize,
+}
+
+impl Memory {
+    /// Whether these bytes lie in it.
+    pub fn holds(&self, address: usize, len: usize) -> bool {
+        let offset = address.checked_sub(self.base);
+        offset.is_some_and(|offset| offset <= self.len && len <= self.len - offset)
+    }
 }
 
 /// What a rank has registered by itself.
@@ -26,6 +36,8 @@ pub(crate) struct Window {
     /// The rank's communicator.
     pub comm: usize,
     pub memory: Memory,
+    /// Every rank uses the same offsets, and one-sided operations may use it.
+    pub symmetric: bool,
     /// Which of the communicator's windows it is.
     pub number: u64,
 }
@@ -39,11 +51,27 @@ pub(super) struct Registered {
     parts: HashMap<(u64, usize, u64), Memory>,
 }
 
+impl Registered {
+    /// A rank's part of a window.
+    pub(super) fn part(&self, shared: u64, rank: usize, number: u64) -> Option<Memory> {
+        self.parts.get(&(shared, rank, number)).copied()
+    }
+
+    /// Where a put within this process writes; `None` if the window is not there, or the data do not fit into it.
+    pub(super) fn target(&self, shared: u64, spec: &Spec) -> Option<usize> {
+        let bytes = spec.count.checked_mul(spec.ty.size())?;
+        let part = self.part(shared, spec.peer, spec.signal.window)?;
+        let address = part.base.checked_add(hooks().put_offset(spec))?;
+        part.holds(address, bytes).then_some(address)
+    }
+}
+
 /// A window that a rank asks for.
 #[derive(Clone, Copy)]
 pub(crate) struct WindowRequest {
     pub comm: usize,
     pub memory: Memory,
+    pub symmetric: bool,
 }
 
 /// Makes windows, each with all ranks of its communicator; answers a handle for each, or none where there are no windows.
@@ -80,9 +108,9 @@ pub(crate) fn register_windows(requests: &[WindowRequest]) -> Outcome<Vec<Option
         return Err(failure);
     }
     let handles = requests.iter().zip(made).map(|(request, (_, _, number))| {
-        let WindowRequest { comm, memory } = *request;
+        let WindowRequest { comm, memory, symmetric } = *request;
         let handle = state.handle();
-        state.registered.windows.insert(handle, Window { comm, memory, number });
+        state.registered.windows.insert(handle, Window { comm, memory, symmetric, number });
         Some(handle)
     });
     Ok(handles.collect())
@@ -109,6 +137,12 @@ impl State {
         let local = its.then(|| self.registered.local.remove(&handle)).flatten();
         let unknown = || Failure::argument("no registration of this communicator has this handle");
         local.map(|local| local.memory).ok_or_else(unknown)
+    }
+
+    /// Whether bytes lie in a symmetric window of the rank's communicator.
+    pub(crate) fn in_window(&self, comm: ncclComm_t, address: usize, len: usize) -> bool {
+        let its = self.registered.windows.values().filter(|window| window.comm == comm as usize && window.symmetric);
+        its.into_iter().any(|window| window.memory.holds(address, len))
     }
 
     /// A rank's part of a window.

@@ -22,7 +22,7 @@ impl Group {
     /// Whether the operation, the group's number `at`, is not done.
     pub(super) fn loses(&mut self, of: RequestContext<'_>, at: usize, spec: &Spec) -> bool {
         let hits = |fault| spec.count > 0 && hit(fault, of.rank, spec.algorithm);
-        let collective = !spec.kind.is_p2p();
+        let collective = spec.kind.is_collective();
         self.collectives += usize::from(collective);
         (collective && self.collectives > COLLECTIVES && hits(named::F31))
             || (of.second && hits(named::F31C))
@@ -39,7 +39,7 @@ impl Group {
 
 /// Gives the collectives of a group the type, the operator, the root or the count of the first.
 pub(super) fn share_attributes(of: RequestContext<'_>, requests: &mut [Request]) {
-    let mut collectives = requests.iter_mut().map(|request| &mut request.spec).filter(|spec| !spec.kind.is_p2p());
+    let mut collectives = requests.iter_mut().map(|request| &mut request.spec).filter(|spec| spec.kind.is_collective());
     let Some(first) = collectives.next() else { return };
     let (ty, count) = (first.ty, first.count);
     let mut reduction = first.reduction;

@@ -72,7 +72,7 @@ impl Site {
         }
         let (first, bytes) = (at * size, data.len());
         for (fault, of, limit) in
-            [(F61, self.spec.kind == Kind::Recv, MESSAGE), (F61B, !self.spec.kind.is_p2p(), RESULT)]
+            [(F61, self.spec.kind == Kind::Recv, MESSAGE), (F61B, self.spec.kind.is_collective(), RESULT)]
         {
             let kept = limit.saturating_sub(first).min(bytes);
             if of && kept < bytes && self.hit(fault) {

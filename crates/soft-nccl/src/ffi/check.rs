@@ -2,10 +2,11 @@
 #![allow(unsafe_code)] // a configuration of the caller is read
 
 use crate::arith::Type;
+use crate::engine::MOST_SIGNALS;
 use crate::engine::Member;
 use crate::failure::{Failure, Outcome};
 use crate::op::{PreMul, Reduction};
-use crate::settings::{CommConfig, Ctas, settings};
+use crate::settings::{CommConfig, Ctas, OneSided, settings};
 use crate::{arith::Combine, op::Kind};
 use nccl_sys::{NCCL_CONFIG_MAGIC, NCCL_CONFIG_UNDEF_INT, ncclConfig_t, ncclDataType_t, ncclRedOp_t};
 use std::ffi::{c_int, c_uint};
@@ -96,7 +97,12 @@ pub(super) unsafe fn config(config: *const ncclConfig_t) -> Outcome<Option<CommC
     unsafe { std::ptr::copy_nonoverlapping(config.cast::<u8>(), (&raw mut own).cast::<u8>(), known) };
     fields(&own)?;
     let bound = |value: c_int| usize::try_from(value).ok();
-    let ctas = Ctas { min: bound(own.min_ctas), max: bound(own.max_ctas) };
+    let one_sided = OneSided {
+        contexts: u32::try_from(own.num_rma_ctx).ok(),
+        signals: u32::try_from(own.num_rma_sig).ok(),
+        eager: (own.rma_eager_init != NCCL_CONFIG_UNDEF_INT).then_some(own.rma_eager_init == 1),
+    };
+    let ctas = Ctas { min: bound(own.min_ctas), max: bound(own.max_ctas), one_sided };
     Ok(Some(CommConfig::new(ctas, own.blocking == 0)))
 }
 
@@ -112,6 +118,9 @@ fn fields(config: &ncclConfig_t) -> Outcome<()> {
     within(config.min_ctas, 1, c_int::MAX, "minCTAs")?;
     within(config.max_ctas, 1, c_int::MAX, "maxCTAs")?;
     within(config.split_share, 0, 1, "splitShare")?;
+    within(config.num_rma_ctx, 1, MOST_SIGNALS, "numRmaCtx")?;
+    within(config.num_rma_sig, 1, MOST_SIGNALS, "numRmaSig")?;
+    within(config.rma_eager_init, 0, 1, "rmaEagerInit")?;
     let set = |value: c_int| value != NCCL_CONFIG_UNDEF_INT;
     if set(config.min_ctas) && set(config.max_ctas) && config.min_ctas > config.max_ctas {
         return Err(Failure::argument("the configuration's minCTAs is greater than its maxCTAs"));

@@ -8,7 +8,7 @@ use crate::engine::hooks::hooks;
 use crate::engine::{NO_CHOICE, Request, lock, outcome};
 use crate::failure::{Failure, Outcome};
 use crate::group;
-use crate::op::{Kind, PreMul, Spec};
+use crate::op::{Kind, PreMul, Signalling, Spec};
 use nccl_sys::{Nccl, cudaStream_t, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t};
 use std::ffi::{c_int, c_void};
 
@@ -70,6 +70,7 @@ impl Call {
             reduction,
             premul,
             peer,
+            signal: Signalling::default(),
         };
         // SAFETY: the caller of `add` vouches for the buffers and the stream.
         group::add(unsafe { Request::new(self.comm as usize, spec, stream, null_stream, tag) })

@@ -6,6 +6,7 @@ mod check;
 mod collectives;
 mod communicators;
 mod extensions;
+mod one_sided;
 mod operators;
 mod windows;
 
@@ -107,6 +108,7 @@ pub(crate) fn table() -> Nccl {
     operators::fill(&mut table);
     extensions::fill(&mut table);
     windows::fill(&mut table);
+    one_sided::fill(&mut table);
     table
 }
 

@@ -83,7 +83,8 @@ unsafe extern "C" fn comm_window_register(
                 return Err(Failure::argument(format!("{text} {}", memory.base - block)));
             }
             lock().member(comm)?.accept_work()?;
-            let request = WindowRequest { comm: comm as usize, memory };
+            let request =
+                WindowRequest { comm: comm as usize, memory, symmetric: flags & NCCL_WIN_COLL_SYMMETRIC != 0 };
             // SAFETY: NCCL's contract: a place for a handle, valid until the group's end. It stays null without windows.
             unsafe {
                 write(window, null_mut(), "the window")?;

@@ -2,7 +2,7 @@
 use super::id::Id;
 use super::{Address, MOST_PROCESSES};
 use crate::algo::Buffers;
-use crate::engine::{Connection, Growth, Site};
+use crate::engine::{Connection, Growth, SignalKey, Site};
 use crate::failure::Failure;
 use serde::{Deserialize, Serialize};
 
@@ -83,6 +83,13 @@ pub(crate) enum Control {
         connection: Connection,
         rank: usize,
     },
+    /// A rank of the process signals another rank.
+    Signal {
+        uid: u128,
+        key: SignalKey,
+        destination: usize,
+        signals: u64,
+    },
     /// The process has no rank in the communicator any more; `failed` if the others cannot do without.
     Leave {
         uid: u128,
@@ -135,6 +142,7 @@ pub(super) mod tests {
             Control::Ready { forming: 1, failure: Some(failure.clone()) },
             Control::Go { uid: 3 },
             Control::Fail { uid: 3, failure },
+            Control::Signal { uid: 3, key: SignalKey { source: 1, index: 2, context: 0 }, destination: 4, signals: 1 },
             Control::Leave { uid: 3, failed: true },
             Control::Connect { uid: 3, connection: Connection::Collectives, rank: 9 },
             Control::Connect { uid: 3, connection: Connection::Window { number: 2 }, rank: 1 },

@@ -72,6 +72,14 @@ pub(crate) enum Head {
         depth: u64,
         eager: bool,
     },
+    /// A piece of a put, which is the body: communicator, ranks, window, and bytes from its start.
+    Put {
+        uid: u128,
+        source: usize,
+        destination: usize,
+        window: u64,
+        offset: usize,
+    },
     /// One chunk of this channel was taken.
     Credit(ChannelName),
     /// All that is not traffic of operations.
@@ -90,7 +98,7 @@ impl Head {
 
     fn decode(bytes: &[u8], body: &[u8]) -> Result<Self, WireError> {
         let (head, rest) = postcard::take_from_bytes::<Self>(bytes)?;
-        if !rest.is_empty() || (!body.is_empty() && !matches!(head, Self::Data { .. })) {
+        if !rest.is_empty() || (!body.is_empty() && !matches!(head, Self::Data { .. } | Self::Put { .. })) {
             return Err(WireError::Surplus);
         }
         match &head {
@@ -205,6 +213,7 @@ mod tests {
             (Head::Data { channel: channel(), depth: 12, eager: true }, vec![7; 40]),
             (Head::Data { channel: channel(), depth: 0, eager: false }, Vec::new()),
             (Head::Credit(channel()), Vec::new()),
+            (Head::Put { uid: 1 << 99, source: 3, destination: 1, window: 7, offset: 1 << 40 }, vec![9; 30]),
         ];
         frames.extend(
             control::tests::controls().into_iter().map(|control| (Head::Control(Box::new(control)), Vec::new())),

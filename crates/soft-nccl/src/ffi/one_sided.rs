@@ -1,0 +1,175 @@
+//! One-sided operations.
+#![allow(unsafe_code)] // exported C functions
+
+use super::{check, enter};
+use crate::algo::Protocol;
+use crate::device::Stream;
+use crate::engine::hooks::hooks;
+use crate::engine::{Locked, Member, NO_CHOICE, Request, lock, outcome};
+use crate::failure::{Failure, Outcome};
+use crate::group;
+use crate::op::{Kind, PreMul, Signalling, Spec};
+use nccl_sys::{Nccl, cudaStream_t, ncclComm_t, ncclDataType_t, ncclResult_t, ncclWaitSignalDesc_t, ncclWindow_t};
+use std::ffi::{c_int, c_uint, c_void};
+
+/// A signal's index and context, checked.
+fn signal(member: &Member, index: c_int, context: c_int) -> Outcome<Signalling> {
+    let within = |value: c_int, most: u32, what: &str| {
+        let value = u32::try_from(value).ok().filter(|value| *value < most);
+        value.ok_or_else(|| Failure::argument(format!("the {what} is not in 0..{most}")))
+    };
+    let (contexts, signals) = member.ctas.one_sided.limits();
+    let (index, context) = (within(index, signals, "signal index")?, within(context, contexts, "context")?);
+    Ok(Signalling { index, context, ..Signalling::default() })
+}
+
+fn flags(flags: c_uint) -> Outcome<()> {
+    if flags == 0 { Ok(()) } else { Err(Failure::argument("one-sided operations have no flags")) }
+}
+
+/// The rank's communicator, which takes work.
+fn member(state: &mut Locked, comm: ncclComm_t) -> Outcome<&mut Member> {
+    let member = state.member(comm)?;
+    member.accept_work()?;
+    member.hooks.check_work(member.rank)?;
+    Ok(member)
+}
+
+/// Signals need a window first, unless the communicator is configured otherwise.
+fn needs_window(member: &Member) -> Outcome<()> {
+    if member.windows > 0 || member.ctas.one_sided.eager == Some(true) {
+        return Ok(());
+    }
+    Err(Failure::usage("signals need a window of the communicator first, or rmaEagerInit in its configuration"))
+}
+
+/// Adds an operation to the thread's group.
+///
+/// # Safety
+/// NCCL's contract: the stream lives, and the buffer and the window are there until the stream has passed the operation.
+unsafe fn add(comm: ncclComm_t, spec: Spec, stream: cudaStream_t) -> Outcome<()> {
+    let (rank, tag, device) = {
+        let mut state = lock();
+        let member = state.member(comm)?;
+        (member.rank, member.tag, member.device)
+    };
+    if stream.is_null() {
+        hooks().check_null_stream(rank)?;
+    }
+    // SAFETY: the caller vouches for the stream.
+    let found = unsafe { Stream::lookup(stream, device)? };
+    // SAFETY: the caller vouches for the buffer, the window and the stream.
+    group::add(unsafe { Request::new(comm as usize, spec, found, stream.is_null(), tag) })
+}
+
+fn spec(kind: Kind, peer: usize, signal: Signalling) -> Spec {
+    Spec {
+        kind,
+        algorithm: NO_CHOICE,
+        protocol: Protocol::Simple,
+        send: 0,
+        recv: 0,
+        count: 0,
+        ty: crate::arith::Type::U8,
+        reduction: None,
+        premul: PreMul::None,
+        peer,
+        signal,
+    }
+}
+
+#[allow(clippy::too_many_arguments)]
+unsafe extern "C" fn put_signal(
+    local: *const c_void,
+    count: usize,
+    dtype: ncclDataType_t,
+    peer: c_int,
+    window: ncclWindow_t,
+    offset: usize,
+    index: c_int,
+    context: c_int,
+    options: c_uint,
+    comm: ncclComm_t,
+    stream: cudaStream_t,
+) -> ncclResult_t {
+    let call = || {
+        let mut state = lock();
+        let member = member(&mut state, comm)?;
+        let peer = check::rank(hooks().root(Kind::Put, peer, member.n, member.rank), member.n, "the peer")?;
+        let signal = signal(member, index, context)?;
+        flags(options)?;
+        let ty = check::dtype(dtype)?;
+        let bytes = check::bytes(count, 1, ty)?;
+        let there = state.window(comm, window.addr())?;
+        if !there.symmetric {
+            return Err(Failure::argument("the window of a put is symmetric"));
+        }
+        if bytes > 0 && !state.in_window(comm, local.addr(), bytes) {
+            return Err(Failure::argument("what a put reads lies in a symmetric window of the communicator"));
+        }
+        drop(state);
+        let signal = Signalling { window: there.number, offset, ..signal };
+        let spec = Spec { send: local.addr(), count, ty, ..spec(Kind::Put, peer, signal) };
+        // SAFETY: NCCL's contract.
+        unsafe { add(comm, spec, stream) }
+    };
+    enter(|| group::grouped(|| outcome(comm as usize, call())))
+}
+
+unsafe extern "C" fn signal_peer(
+    peer: c_int,
+    index: c_int,
+    context: c_int,
+    options: c_uint,
+    comm: ncclComm_t,
+    stream: cudaStream_t,
+) -> ncclResult_t {
+    let call = || {
+        let mut state = lock();
+        let member = member(&mut state, comm)?;
+        needs_window(member)?;
+        let peer = check::rank(hooks().root(Kind::Signal, peer, member.n, member.rank), member.n, "the peer")?;
+        let signal = signal(member, index, context)?;
+        flags(options)?;
+        drop(state);
+        // SAFETY: NCCL's contract.
+        unsafe { add(comm, spec(Kind::Signal, peer, signal), stream) }
+    };
+    enter(|| group::grouped(|| outcome(comm as usize, call())))
+}
+
+unsafe extern "C" fn wait_signal(
+    count: c_int,
+    descriptors: *mut ncclWaitSignalDesc_t,
+    comm: ncclComm_t,
+    stream: cudaStream_t,
+) -> ncclResult_t {
+    let call = || {
+        let none = || Failure::argument("a wait for signals has descriptors, each for one signal or more");
+        let count =
+            usize::try_from(count).ok().filter(|count| *count > 0 && !descriptors.is_null()).ok_or_else(none)?;
+        let mut state = lock();
+        let member = member(&mut state, comm)?;
+        needs_window(member)?;
+        let mut specs = Vec::with_capacity(count.min(member.n));
+        for at in 0..count {
+            // SAFETY: NCCL's contract: so many descriptors.
+            let descriptor = unsafe { descriptors.add(at).read() };
+            let signals = u64::try_from(descriptor.op_cnt).ok().filter(|count| *count > 0).ok_or_else(none)?;
+            let signal = signal(member, descriptor.sig_idx, descriptor.ctx)?;
+            // The peer is not looked at: a rank that is not there sends no signal.
+            let peer = usize::try_from(descriptor.peer).unwrap_or(usize::MAX);
+            specs.push(spec(Kind::WaitSignal, peer, Signalling { count: signals, ..signal }));
+        }
+        drop(state);
+        // SAFETY: NCCL's contract.
+        specs.into_iter().try_for_each(|spec| unsafe { add(comm, spec, stream) })
+    };
+    enter(|| group::grouped(|| outcome(comm as usize, call())))
+}
+
+pub(super) fn fill(table: &mut Nccl) {
+    table.ncclPutSignal = Some(put_signal);
+    table.ncclSignal = Some(signal_peer);
+    table.ncclWaitSignal = Some(wait_signal);
+}

@@ -1,0 +1,446 @@
+//! One-sided operations: puts and signals happen in the order of their calls to a rank in a context, waits when enough signals
+//! have come. What a put has written counts as written when a wait has seen its signal, or a later one of the same order.
+use super::super::lower::{Index, LoweredProgram};
+use super::super::rank_op::{Placed, RankMessage, RankOneSided, RankOp, rank_or_none};
+use super::super::types::{AllocId, CommId, Event, RankCall, Region, StepId};
+use super::clocks::{Access, Clocks};
+use super::{Sequence, Simulation};
+use crate::ops::OneSided;
+use crate::scenario::Diagnostic;
+use std::collections::{BTreeMap, HashMap};
+use std::ops::Range;
+
+/// Pairs of a put and a use of the same buffer that are compared at most.
+const MOST_PAIRS: usize = 20_000_000;
+
+/// Operations that happen in the order of their calls.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Lane {
+    comm: CommId,
+    from: usize,
+    to: usize,
+    context: i128,
+}
+
+/// Signals that count together.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+struct Counter {
+    lane: Lane,
+    index: i128,
+}
+
+/// A signal that was sent: the call, its node, and its number among the operations of its lane.
+#[derive(Clone, Copy)]
+struct Sent {
+    at: Index,
+    node: usize,
+    number: usize,
+}
+
+/// Data that were put.
+struct Put {
+    node: usize,
+    lane: Lane,
+    number: usize,
+    message: usize,
+    call: RankCall<()>,
+    region: Region,
+    alloc: AllocId,
+    /// Bytes of the payload.
+    bytes: Range<u64>,
+    /// The wait that made them visible.
+    wait: Option<usize>,
+}
+
+#[derive(Default)]
+struct LaneState {
+    /// Operations that have happened.
+    over: usize,
+    waiting: BTreeMap<usize, (Index, usize)>,
+    last: Option<(Index, usize)>,
+    /// Puts, by index, that no wait has made visible.
+    unseen: Vec<usize>,
+}
+
+/// The state of all one-sided operations.
+#[derive(Default)]
+pub(super) struct OneSidedState {
+    lanes: HashMap<Lane, LaneState>,
+    sent: BTreeMap<Counter, Vec<Sent>>,
+    /// Signals that waits were called for, and that have been waited for.
+    awaited: HashMap<Counter, usize>,
+    seen: HashMap<Counter, usize>,
+    /// By wait: how many signals must have come.
+    wanted: HashMap<Index, Vec<(Counter, usize)>>,
+    /// Waits that have come to the heads of their streams, by communicator and rank.
+    waits: HashMap<(CommId, usize), Vec<(Index, usize)>>,
+    puts: Vec<Put>,
+    disorders: Vec<Diagnostic>,
+}
+
+fn lane_of(op: &RankOneSided<Placed>) -> Lane {
+    let peer = op.peers.first().map_or(usize::MAX, |(peer, _)| rank_or_none(*peer));
+    Lane { comm: op.comm, from: op.rank, to: peer, context: op.context }
+}
+
+fn awaited(op: &RankOneSided<Placed>) -> impl Iterator<Item = (Counter, usize)> {
+    op.peers.iter().map(|(peer, count)| {
+        let lane = Lane { comm: op.comm, from: rank_or_none(*peer), to: op.rank, context: op.context };
+        (Counter { lane, index: op.signal_index }, usize::try_from(*count).unwrap_or(usize::MAX))
+    })
+}
+
+/// Checks the signals of one thread that drives all ranks: it makes the calls of a step at a time, and waits on the host where
+/// a step says so.
+///
+/// # Errors
+///
+/// A wait whose signals come from a later step.
+pub fn check_one_thread(lowered: &LoweredProgram) -> Result<(), Vec<Diagnostic>> {
+    let mut sent: HashMap<Counter, Vec<StepId>> = HashMap::new();
+    let calls = |rank: usize| lowered.ops[rank].iter().zip(&lowered.programs[rank]);
+    let one_sided = |rank: usize| {
+        calls(rank).filter_map(|(op, call)| match op {
+            Some(RankOp::OneSided(op)) => Some((&**op, call.step)),
+            _ => None,
+        })
+    };
+    for (op, step) in (0..lowered.unrolled.n).flat_map(one_sided).filter(|(op, _)| op.kind != OneSided::WaitSignal) {
+        sent.entry(Counter { lane: lane_of(op), index: op.signal_index }).or_default().push(step);
+    }
+    let unit = |step: StepId| lowered.unrolled.units[step as usize];
+    for rank in 0..lowered.unrolled.n {
+        let mut before: HashMap<Counter, usize> = HashMap::new();
+        for (op, step) in one_sided(rank).filter(|(op, _)| op.kind == OneSided::WaitSignal) {
+            for (counter, count) in awaited(op) {
+                let so_far = before.entry(counter).or_default();
+                *so_far += count;
+                let last = sent.get(&counter).and_then(|list| list.get(*so_far - 1));
+                if let Some(last) = last.filter(|last| unit(**last) > unit(step)) {
+                    let span = |step: StepId| lowered.unrolled.steps[step as usize].span;
+                    let text =
+                        "this wait is for a signal of a later step, and one thread makes the calls of a step at a time";
+                    return Err(vec![Diagnostic::new(span(step), text).related(span(*last), "the signal")]);
+                }
+            }
+        }
+    }
+    Ok(())
+}
+
+impl Simulation<'_> {
+    /// What an operation is numbered by when its host issues it; a wait gets its signals then.
+    pub(super) fn number_one_sided(&mut self, at: Index, op: &RankOneSided<Placed>) -> Option<Sequence> {
+        if op.kind != OneSided::WaitSignal {
+            return Some(Sequence::OneSided(lane_of(op)));
+        }
+        let state = &mut self.one_sided;
+        let wanted = awaited(op).map(|(counter, count)| {
+            let total = state.awaited.entry(counter).or_default();
+            *total = total.saturating_add(count);
+            (counter, *total)
+        });
+        let wanted = wanted.collect();
+        state.wanted.insert(at, wanted);
+        None
+    }
+
+    /// A one-sided operation has come to the head of its stream.
+    pub(super) fn arrive_one_sided(&mut self, at: Index, node: usize, op: &RankOneSided<Placed>) {
+        if op.kind == OneSided::WaitSignal {
+            self.one_sided.waits.entry((op.comm, op.rank)).or_default().push((at, node));
+            return self.look_for_signals(op.comm, op.rank);
+        }
+        let (lane, number) = (lane_of(op), self.number_of(at));
+        self.one_sided.lanes.entry(lane).or_default().waiting.insert(number, (at, node));
+        while let Some((number, (at, node))) = self.next_of(lane) {
+            self.happen_one_sided(lane, number, at, node);
+        }
+        self.look_for_signals(lane.comm, lane.to);
+    }
+
+    fn next_of(&mut self, lane: Lane) -> Option<(usize, (Index, usize))> {
+        let state = self.one_sided.lanes.get_mut(&lane)?;
+        let next = state.waiting.remove(&state.over)?;
+        state.over += 1;
+        Some((state.over - 1, next))
+    }
+
+    fn happen_one_sided(&mut self, lane: Lane, number: usize, at: Index, node: usize) {
+        let lowered = self.lowered;
+        let Some(RankOp::OneSided(op)) = lowered.op(at) else { return };
+        let state = &mut self.one_sided;
+        let of_lane = state.lanes.entry(lane).or_default();
+        let before = of_lane.last.replace((at, node));
+        if let (Some((other, other_node)), Some(clocks)) = (before, &self.clocks)
+            && !clocks.is_before(other_node, node)
+            && lowered.ends[at.0][at.1] != lowered.ends[other.0][other.1]
+        {
+            state.disorders.push(unordered(lowered, at, other));
+        }
+        let counter = Counter { lane, index: op.signal_index };
+        state.sent.entry(counter).or_default().push(Sent { at, node, number });
+        if let Some((source, target)) = op.put.filter(|(source, _)| source.len > 0)
+            && let Some((alloc, bytes)) = payload_bytes(lowered, &target)
+        {
+            let message = self.next_message;
+            self.next_message += 1;
+            of_lane.unseen.push(state.puts.len());
+            let call = lowered.rank_call(at, ());
+            let region = target;
+            state.puts.push(Put { node, lane, number, message, call, region, alloc, bytes, wait: None });
+            let sent = lowered.rank_call(at, message_of(op, source));
+            self.out.events.push(Event::Sent { message, call: sent });
+        }
+        self.happened(node);
+    }
+
+    /// Lets the waits of a rank happen for which enough signals have come.
+    fn look_for_signals(&mut self, comm: CommId, rank: usize) {
+        let waits = self.one_sided.waits.remove(&(comm, rank)).unwrap_or_default();
+        let mut left = Vec::new();
+        for (at, node) in waits {
+            let state = &self.one_sided;
+            let come = |(counter, total): &(Counter, usize)| state.sent.get(counter).map_or(0, Vec::len) >= *total;
+            if state.wanted.get(&at).is_some_and(|wanted| wanted.iter().all(come)) {
+                self.see_signals(at, node);
+            } else {
+                left.push((at, node));
+            }
+        }
+        if !left.is_empty() {
+            self.one_sided.waits.entry((comm, rank)).or_default().extend(left);
+        }
+    }
+
+    /// A wait happens: what was put before its signals is visible from then on.
+    fn see_signals(&mut self, at: Index, node: usize) {
+        let lowered = self.lowered;
+        let Some(RankOp::OneSided(wait)) = lowered.op(at) else { return };
+        for (counter, total) in self.one_sided.wanted.get(&at).cloned().unwrap_or_default() {
+            let state = &mut self.one_sided;
+            let seen = state.seen.entry(counter).or_default();
+            let new = state.sent.get(&counter).and_then(|sent| sent.get(*seen..total)).unwrap_or_default();
+            *seen = (*seen).max(total);
+            if let Some(clocks) = &mut self.clocks {
+                clocks.follows(node, new.iter().map(|sent| sent.node));
+            }
+            let Some(last) = new.iter().map(|sent| sent.number).max() else { continue };
+            let Some(of_lane) = state.lanes.get_mut(&counter.lane) else { continue };
+            let puts = &mut state.puts;
+            let (visible, unseen) = of_lane.unseen.drain(..).partition(|put| puts[*put].number <= last);
+            of_lane.unseen = unseen;
+            let visible: Vec<usize> = visible;
+            for (index, put) in visible.iter().enumerate() {
+                puts[*put].wait = Some(node);
+                let put = &puts[*put];
+                // Only the last of several puts to the same place is seen.
+                if visible[index + 1..].iter().any(|later| is_inside(put, &puts[*later])) {
+                    continue;
+                }
+                let received = RankMessage::<Placed> {
+                    comm: wait.comm,
+                    rank: wait.rank,
+                    peer: counter.lane.from as i32,
+                    memory: put.region,
+                    size: message_size(lowered, &put.region),
+                    null_pointers: false,
+                    stream: wait.stream,
+                };
+                let call = RankCall { op: received, step: put.call.step, after: lowered.ends[at.0][at.1] };
+                self.out.events.push(Event::Received { message: put.message, call });
+            }
+        }
+        self.happened(node);
+    }
+
+    /// The ranks that a one-sided operation waits for, and why.
+    pub(super) fn signals_missing(&self, at: Index, op: &RankOneSided<Placed>) -> Option<(Vec<usize>, String)> {
+        let world = |rank: usize| {
+            let members = &self.lowered.unrolled.comms.list[op.comm].members;
+            members.get(rank).copied().unwrap_or(rank)
+        };
+        if op.kind != OneSided::WaitSignal {
+            let over = self.one_sided.lanes.get(&lane_of(op)).map_or(0, |lane| lane.over);
+            let waits = self.number_of(at) >= over;
+            return waits
+                .then(|| (vec![at.0], "an earlier operation to the same rank in the same context comes first".into()));
+        }
+        let come = |counter: &Counter| self.one_sided.sent.get(counter).map_or(0, Vec::len);
+        let wanted = self.one_sided.wanted.get(&at)?;
+        let (counter, total) = wanted.iter().find(|(counter, total)| come(counter) < *total)?;
+        let missing = total - come(counter);
+        let what = if missing == 1 {
+            "the wait needs one more signal than that rank sends".to_owned()
+        } else {
+            format!("the wait needs {missing} more signals than that rank sends")
+        };
+        Some((vec![world(counter.lane.from)], what))
+    }
+
+    /// Reports what no wait ever sees, and data that are put where a rank may use them meanwhile.
+    pub(super) fn report_one_sided(&mut self) {
+        let Some(clocks) = self.clocks.take() else { return };
+        if !self.out.waiting.is_empty() {
+            return;
+        }
+        let state = std::mem::take(&mut self.one_sided);
+        let lowered = self.lowered;
+        let step = |step: StepId| &lowered.unrolled.steps[step as usize];
+        let mut found = state.disorders;
+        for (counter, sent) in &state.sent {
+            let awaited = state.awaited.get(counter).copied().unwrap_or(0);
+            let Some(first) = sent.get(awaited) else { continue };
+            let step = step(lowered.step(first.at));
+            let Lane { from, to, .. } = counter.lane;
+            let text = format!("rank {to} never waits for the signal that rank {from} sends it here");
+            found.push(
+                Diagnostic::new(step.span, text)
+                    .help("add a `wait_signal`: data are visible behind it, and a signal that is left counts for whatever waits next"),
+            );
+        }
+        found.extend(clashes(lowered, &clocks, &state.puts));
+        self.out.mismatches.extend(found);
+    }
+
+    /// One-sided operations that an abort may cut short, which leaves their counters undefined.
+    pub(super) fn abort_one_sided(&mut self, at: Index, over: bool) {
+        if over || !matches!(self.lowered.op(at), Some(RankOp::OneSided(_))) {
+            return;
+        }
+        let span = self.lowered.unrolled.steps[self.lowered.step(at) as usize].span;
+        let text = "this one-sided operation may not be over when its communicator is aborted";
+        self.out.mismatches.push(Diagnostic::new(span, text).help("add a `wait` before the `abort`"));
+    }
+}
+
+fn message_of(op: &RankOneSided<Placed>, memory: Region) -> RankMessage<Placed> {
+    RankMessage {
+        comm: op.comm,
+        rank: op.rank,
+        peer: op.peers.first().map_or(0, |(peer, _)| *peer),
+        memory,
+        size: op.size,
+        null_pointers: false,
+        stream: op.stream,
+    }
+}
+
+fn message_size(lowered: &LoweredProgram, region: &Region) -> super::super::rank_op::Size {
+    super::super::rank_op::Size { count: region.len, dtype: lowered.placed.buffers[region.buf].dtype }
+}
+
+/// The bytes of a region in its allocation's payload.
+fn payload_bytes(lowered: &LoweredProgram, region: &Region) -> Option<(AllocId, Range<u64>)> {
+    let buffer = &lowered.placed.buffers[region.buf];
+    let place = buffer.places[region.rank]?;
+    let size = buffer.dtype.size() as u64;
+    let start = place.offset + region.start * size;
+    Some((place.alloc, start..start + region.len * size))
+}
+
+fn is_inside(put: &Put, other: &Put) -> bool {
+    put.alloc == other.alloc && other.bytes.start <= put.bytes.start && put.bytes.end <= other.bytes.end
+}
+
+fn overlap(a: &Range<u64>, b: &Range<u64>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+fn unordered(lowered: &LoweredProgram, at: Index, other: Index) -> Diagnostic {
+    let step = |at: Index| &lowered.unrolled.steps[lowered.step(at) as usize];
+    let text = format!(
+        "{} and {} go to the same rank in the same context, on two streams of rank {}: nothing says which comes first",
+        step(other).label,
+        step(at).label,
+        at.0
+    );
+    Diagnostic::new(step(at).span, text)
+        .related(step(other).span, "the other step")
+        .help("add `after = [\"...\"]` to the later step, or use another `context`")
+}
+
+/// Uses of memory that are in no order with a put to it.
+fn clashes(lowered: &LoweredProgram, clocks: &Clocks, puts: &[Put]) -> Vec<Diagnostic> {
+    let mut found = Vec::new();
+    let mut by_alloc: BTreeMap<AllocId, (Vec<&Put>, Vec<&Access>)> = BTreeMap::new();
+    puts.iter().for_each(|put| by_alloc.entry(put.alloc).or_default().0.push(put));
+    clocks.accesses.iter().for_each(|access| by_alloc.entry(access.alloc).or_default().1.push(access));
+    let mut left = MOST_PAIRS;
+    for (puts, accesses) in by_alloc.values() {
+        let pairs = puts.len().saturating_mul(puts.len() + accesses.len());
+        if pairs > left {
+            let Some(put) = puts.first() else { continue };
+            let step = &lowered.unrolled.steps[put.call.step as usize];
+            let text =
+                format!("this buffer has {} puts and {} other uses: too many to compare", puts.len(), accesses.len());
+            return vec![Diagnostic::new(step.span, text).help("use several buffers, or fewer rounds")];
+        }
+        left -= pairs;
+        for (index, put) in puts.iter().enumerate() {
+            let seen_before = |node: usize| put.wait.is_some_and(|wait| clocks.is_before(wait, node));
+            for access in accesses.iter().filter(|access| overlap(&access.bytes, &put.bytes)) {
+                if !clocks.is_before(access.node, put.node) && !seen_before(access.node) {
+                    found.push(clash(lowered, put, access));
+                }
+            }
+            for other in puts[..index].iter().filter(|other| overlap(&other.bytes, &put.bytes)) {
+                let other_seen = other.wait.is_some_and(|wait| clocks.is_before(wait, put.node));
+                let (first, last) = if other.number < put.number { (other, put) } else { (put, other) };
+                let in_turn = other.lane == put.lane && other.wait == put.wait && is_inside(first, last);
+                if !other_seen && !seen_before(other.node) && !in_turn {
+                    found.push(two_puts(lowered, put, other));
+                }
+            }
+        }
+    }
+    for ended in &clocks.deregistered {
+        let unwaited = puts.iter().find(|put| {
+            let its = put.alloc == ended.alloc && overlap(&put.bytes, &ended.bytes) && put.call.step < ended.step;
+            its && put.wait.is_some_and(|wait| !clocks.is_waited(wait, ended))
+        });
+        if let Some(put) = unwaited {
+            let step = |step: StepId| &lowered.unrolled.steps[step as usize];
+            let text = format!(
+                "{} ends a window while {} may still write it",
+                step(ended.step).label,
+                step(put.call.step).label
+            );
+            found.push(
+                Diagnostic::new(step(ended.step).span, text)
+                    .related(step(put.call.step).span, "the put")
+                    .help("wait for its signal, and add a `wait` on the host behind that"),
+            );
+        }
+    }
+    found
+}
+
+fn clash(lowered: &LoweredProgram, put: &Put, access: &Access) -> Diagnostic {
+    let step = |step: StepId| &lowered.unrolled.steps[step as usize];
+    let name = &lowered.placed.buffers[access.region.buf].name;
+    let text = format!(
+        "{} {} `{name}` on rank {}, and {} of another rank writes it: nothing says which comes first",
+        step(access.step).label,
+        if access.writes { "writes" } else { "reads" },
+        access.region.rank,
+        step(put.call.step).label,
+    );
+    Diagnostic::new(step(access.step).span, text)
+        .related(step(put.call.step).span, "the put")
+        .help("a use behind a put comes after a `wait_signal` for it; a put behind a use needs something that the putting rank waits for")
+}
+
+fn two_puts(lowered: &LoweredProgram, put: &Put, other: &Put) -> Diagnostic {
+    let step = |step: StepId| &lowered.unrolled.steps[step as usize];
+    let name = &lowered.placed.buffers[put.region.buf].name;
+    let text = format!(
+        "{} and {} write the same part of `{name}` on rank {}: nothing says which comes first",
+        step(other.call.step).label,
+        step(put.call.step).label,
+        put.region.rank
+    );
+    Diagnostic::new(step(put.call.step).span, text)
+        .related(step(other.call.step).span, "the other put")
+        .help("let the rank wait for the first signal, and the second put for the rank; or put both in one context and wait for both signals at once")
+}
