@@ -519,7 +519,7 @@ impl<'a> Unroll<'a> {
             return Ok(());
         }
         self.count(members.len(), step.span)?;
-        for member in members.iter().filter(|_| op != CommOp::Abort) {
+        for member in members.iter().filter(|_| matches!(op, CommOp::Finalize | CommOp::Destroy)) {
             self.point(member.world, before, RegistrationPoint::Ending(member.comm));
         }
         for member in members {

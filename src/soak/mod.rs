@@ -162,7 +162,7 @@ pub fn soak(request: &Request, runner: &Runner, fresh: &Runner, progress: &mut d
     report.grown.extend(own.growth().map(|words| format!("this process: {words}")));
     report.grown.extend(workers.iter().filter_map(|(pid, course)| Some(format!("worker {pid}: {}", course.growth()?))));
     report.held = own.halves();
-    report.worker_held = workers.values().max_by_key(|course| course.len()).and_then(Course::halves);
+    report.worker_held = workers.values().max_by_key(|course| course.samples()).and_then(Course::halves);
     report.time = begun.elapsed();
     report
 }

@@ -43,7 +43,7 @@ impl Course {
     }
 
     /// Number of samples.
-    pub fn len(&self) -> usize {
+    pub fn samples(&self) -> usize {
         self.samples.len()
     }
 

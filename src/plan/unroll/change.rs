@@ -106,6 +106,7 @@ impl<'a> Unroll<'a> {
                 self.program.comms.note(&comm.value, world, CommOp::Shrink, step.span);
             }
         }
+        self.registration_point_of_new(&def.name.value);
         Ok(())
     }
 
