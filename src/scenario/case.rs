@@ -7,7 +7,7 @@ use crate::expr::Expr;
 use crate::num::DType;
 pub use crate::num::ElementValue;
 pub use crate::ops::ConfigValue;
-use crate::ops::Op;
+use crate::ops::{AlgorithmChoice, Op};
 use std::sync::Arc;
 
 /// A value with its place in the file.
@@ -528,6 +528,8 @@ pub struct Step {
     pub graph: Option<Spanned<String>>,
     /// Number of rounds; the default is 1.
     pub times: Option<NumberByRank>,
+    /// The algorithm that the call asks for.
+    pub algorithm: Option<Spanned<StepAlgorithm>>,
     /// Codes that the call must return, by rank of the communicator.
     pub error: Option<Spanned<StepError>>,
     /// send, recv and send_recv: the peer, of send_recv in both directions.
@@ -554,6 +556,15 @@ pub struct Step {
     pub new: Option<CommDef>,
     /// group and loop: the inner steps.
     pub steps: Vec<Step>,
+}
+
+/// `algorithm` of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepAlgorithm {
+    /// What is asked for.
+    pub choice: AlgorithmChoice,
+    /// True if the worker's variables ask for it, and the call itself for nothing.
+    pub by_variables: bool,
 }
 
 /// `error` of a step.

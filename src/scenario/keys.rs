@@ -14,6 +14,8 @@ pub enum KeyPlace {
     Comm,
     Requires,
     Reduce,
+    /// `algorithm` as a table.
+    Algorithm,
     /// The table `[bench]`.
     Bench,
     /// Sizes in `[bench]` as a table.
@@ -164,6 +166,12 @@ pub static KEYS: &[Key] = &[
     key("to", &[Step], "of send_recv: whom it sends to"),
     key("from", &[Step], "of send_recv: whom it receives from"),
     key("counts", &[Step], "row r, column j is what r sends to j; or an expression in rank and peer"),
+    default_key(
+        "algorithm",
+        &[Step],
+        "the algorithm that the call asks for, such as ring_simple; auto leaves it to the library",
+    ),
+    key("prefer", &[Algorithm], "an algorithm that the call takes if it can"),
     key("expr", &[Step], "element i of out"),
     key("seconds", &[Step], "how long"),
     key("signals", &[Step], "how many signals from that peer"),

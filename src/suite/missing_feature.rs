@@ -63,8 +63,14 @@ fn needs(kind: &CallKind, has: &dyn Fn(&str) -> bool) -> Vec<&'static str> {
     // a library without these calls can run them as groups of sends and receives
     let or_pairs = |name| if has(name) { vec![name] } else { [&PAIRS[..], &GROUP].concat() };
     match kind {
-        CallKind::Collective { call, red, .. } => {
-            let mut names = if call.is_pairwise() { or_pairs(call.symbol()) } else { vec![call.symbol()] };
+        CallKind::Collective { call, red, algorithm, .. } => {
+            let mut names = if algorithm.is_some() {
+                vec![call.symbol_with_config()]
+            } else if call.is_pairwise() {
+                or_pairs(call.symbol())
+            } else {
+                vec![call.symbol()]
+            };
             if matches!(red, Red::PreMulSum { .. }) {
                 names.extend(["ncclRedOpCreatePreMulSum", "ncclRedOpDestroy"]);
             }

@@ -1,6 +1,7 @@
 //! The cases of some scenario files, with the diagnostics of invalid files, and the call that runs them.
 mod attempt;
 pub mod backend;
+mod call_algorithms;
 pub mod check_case;
 mod file_work;
 mod filter;

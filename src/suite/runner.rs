@@ -117,8 +117,12 @@ impl Runner {
         let machine = self.machine();
         let version = machine.map_or(soft_nccl::VERSION, |machine| machine.probed.version);
         self.not_here(case).or_else(|| requires::too_old(case, version)).or_else(|| {
+            let case = match self.with_algorithms(case) {
+                Ok(case) => case,
+                Err(reason) => return Some(reason),
+            };
             let machine = machine?;
-            missing_feature(&plan::plan(case, &self.options.reading.limits).ok()?, machine)
+            missing_feature(&plan::plan(&case, &self.options.reading.limits).ok()?, machine)
         })
     }
 
@@ -180,6 +184,10 @@ impl Runner {
         if let Some(reason) = self.not_here(case) {
             return settled(judge::skipped(case, reason));
         }
+        let case = &match self.with_algorithms(case) {
+            Ok(case) => case,
+            Err(reason) => return settled(judge::skipped(case, reason)),
+        };
         if !case.requires.nccl.is_empty()
             && let Some(reason) = requires::too_old(case, self.version(&self.worker_key(case))?)
         {

@@ -1,0 +1,35 @@
+//! Faults on demand of the algorithm that a call asks for.
+use super::ending::{Shown, assert_a_plain_sum_meets_none, assert_each_is_shown, fails, silent};
+use collspec::internals::judge::Outcome;
+
+const SHOWN: &[Shown] = &[
+    silent("F85"),
+    silent("F85b"),
+    fails("F85c"),
+    silent("F85d"),
+    silent("F86"),
+    silent("F87"),
+    silent("F88"),
+    silent("F89"),
+    silent("F89b"),
+    Shown { fault: "F89c", ends: Outcome::Crash },
+    fails("F89d"),
+];
+
+#[test]
+fn each_fault_of_algorithms_fails_its_scenario() {
+    assert_each_is_shown(SHOWN);
+}
+
+#[test]
+fn a_sum_that_asks_for_no_algorithm_passes_with_each() {
+    assert_a_plain_sum_meets_none(SHOWN, &[]);
+}
+
+/// No entry of these classes is without a scenario.
+#[test]
+fn every_fault_of_algorithms_has_a_scenario() {
+    let mine = |class: &str| ("F85"..="F89").contains(&class);
+    let all: Vec<&str> = soft_nccl::fault::TABLE.iter().filter(|e| mine(e.class())).map(|e| e.id).collect();
+    assert_eq!(SHOWN.iter().map(|shown| shown.fault).collect::<Vec<_>>(), all);
+}
