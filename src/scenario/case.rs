@@ -42,6 +42,10 @@ pub struct Case {
     pub comms: Vec<CommDef>,
     /// The program; the short form is one step with buffers `in` and `out`.
     pub steps: Vec<Step>,
+    /// The program that runs first, in communicators of its own; the results of `steps` must be the same bits without it.
+    pub before: Vec<Step>,
+    /// Communicators made before its first step, as `comms`.
+    pub comms_before: Vec<CommDef>,
     /// Expected contents at the end.
     pub expect: Vec<Expectation>,
     /// Expressions that must hold.

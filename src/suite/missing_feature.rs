@@ -58,6 +58,12 @@ fn field(kind: &CallKind, plan: &Plan, machine: &Machine) -> Option<String> {
     Some(needed(&format!("the configuration's {}", field.name), field.since, machine))
 }
 
+/// NCCL's functions that a call uses on a library that has all of them.
+#[cfg(any(test, feature = "internals"))]
+pub fn functions_of(kind: &CallKind) -> Vec<&'static str> {
+    needs(kind, &|_| true)
+}
+
 /// Functions that a call uses.
 fn needs(kind: &CallKind, has: &dyn Fn(&str) -> bool) -> Vec<&'static str> {
     // a library without these calls can run them as groups of sends and receives

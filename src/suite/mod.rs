@@ -8,6 +8,7 @@ mod filter;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod forms;
+mod history;
 pub mod invalid_files;
 mod missing_feature;
 mod observer;
@@ -27,6 +28,8 @@ pub use backend::{BackendChoice, BackendMissing, BackendRequest, ChosenBackend};
 pub use filter::{Filter, FilterTerm, Shard};
 pub use forms::Forms;
 pub use invalid_files::InvalidFile;
+#[cfg(any(test, feature = "internals"))]
+pub use missing_feature::functions_of;
 pub use observer::Experiment;
 pub use options::{OptionError, RunOptions};
 pub use parallel::Executor;

@@ -14,6 +14,7 @@ pub const EXAMPLES: &[Example] = &[
     ("F89b", MAXIMUM),
     ("F89c", NOTHING),
     ("F89d", NOTHING),
+    ("F89e", HISTORY),
 ];
 
 const TREE: &str = r#"world_size = 5
@@ -70,6 +71,11 @@ op = "all_reduce"
 reduce = "max"
 algorithm = "ring"
 inputs = { each = "rank + i", count = 5 }"#;
+
+const HISTORY: &str = r#"world_size = 4
+inputs.x = { random = { seed = 3 }, count = 40, dtype = "bf16" }
+before = [{ op = "all_reduce", groups = [[0, 1], [3, 2]], in = "x", out = "earlier" }]
+steps = [{ op = "all_reduce", in = "x", out = "sum" }]"#;
 
 const NOTHING: &str = r#"world_size = 3
 inputs.x = { each = "rank", count = 0 }

@@ -14,6 +14,7 @@ const SHOWN: &[Shown] = &[
     silent("F89b"),
     Shown { fault: "F89c", ends: Outcome::Crash },
     fails("F89d"),
+    silent("F89e"),
 ];
 
 #[test]

@@ -85,8 +85,7 @@ impl State {
             let member = self.member(request.comm as ncclComm_t)?;
             member.accept_work()?;
             if member.n > 1 && !request.spec.kind.is_p2p() {
-                let kind = request.spec.kind;
-                (request.spec.algorithm, request.spec.protocol) = choose(member, kind, request.selection)?;
+                (request.spec.algorithm, request.spec.protocol) = choose(member, &request.spec, request.selection)?;
             }
             hooks().check_request(&request.spec, member.rank)?;
             let at = *place.entry(request.comm).or_insert_with(|| {
@@ -318,7 +317,8 @@ impl State {
 
 /// The algorithm and protocol of an operation: what NCCL_ALGO and NCCL_PROTO say of it, else what its call asks for, else the
 /// library's own choice.
-fn choose(member: &mut Member, kind: Kind, selection: Option<Selection>) -> Outcome<(Algorithm, Protocol)> {
+fn choose(member: &mut Member, spec: &Spec, selection: Option<Selection>) -> Outcome<(Algorithm, Protocol)> {
+    let kind = spec.kind;
     let (algorithms, protocols) = (&settings().algorithms, &settings().protocols);
     let unserved = || Failure::usage(format!("no algorithm that NCCL_ALGO allows serves {}", kind.name()));
     let unspoken = || Failure::usage(format!("NCCL_PROTO leaves no protocol for {}", kind.name()));
@@ -331,7 +331,9 @@ fn choose(member: &mut Member, kind: Kind, selection: Option<Selection>) -> Outc
         let other = selection.filter(|asked| !hooks().variables_win(rank, kind, automatic, *asked));
         return Ok(other.and_then(|asked| asked.choose(kind)).unwrap_or(automatic));
     }
-    let Some(selection) = member.hooks.selection(rank, kind, selection, automatic) else { return Ok(automatic) };
+    let Some(selection) = member.hooks.selection(rank, kind, selection, automatic) else {
+        return Ok((member.hooks.automatic(rank, member.shared, spec, automatic.0), automatic.1));
+    };
     match selection.choose(kind) {
         Some(chosen) => Ok(chosen),
         None if selection.forced => Err(Failure::argument(format!(

@@ -317,6 +317,11 @@ pub(crate) trait CommHooks: Send {
         true
     }
 
+    /// The algorithm of a call that leaves it to the library, on the communicator with this number in the process.
+    fn automatic(&self, _rank: usize, _shared: u64, _spec: &Spec, chosen: Algorithm) -> Algorithm {
+        chosen
+    }
+
     /// The selection that a call is made with; `automatic` is what it takes without one.
     fn selection(
         &mut self,

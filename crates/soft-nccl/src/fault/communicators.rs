@@ -6,7 +6,7 @@ use crate::algo::{Algorithm, Protocol, Selection};
 use crate::engine::hooks::{CommHooks, RequestContext, Requested, Sound, SplitRank};
 use crate::engine::{Request, State};
 use crate::failure::{Failure, Outcome};
-use crate::op::Kind;
+use crate::op::{Kind, Spec};
 use nccl_sys::ncclResult_t;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,6 +31,10 @@ impl CommHooks for Comm {
         }
         let (again, operations) = requests::misread(context, &mut self.state(), requests);
         Requested { again, batch: Box::new(InjectedBatch::new(Arc::clone(&self.0), operations)) }
+    }
+
+    fn automatic(&self, rank: usize, shared: u64, spec: &Spec, chosen: Algorithm) -> Algorithm {
+        selections::by_history(rank, shared, spec, chosen)
     }
 
     fn selection(

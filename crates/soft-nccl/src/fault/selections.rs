@@ -1,8 +1,10 @@
 //! Faults of the algorithm that a call asks for in its configuration.
 use super::{hit, named, wanted};
 use crate::algo::{Algorithm, Protocol, Selection};
+use crate::arith::Type;
 use crate::failure::{Failure, Outcome};
-use crate::op::Kind;
+use crate::op::{Kind, Spec};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Stands for the algorithm of a call that has none yet.
 const NONE: Algorithm = Algorithm::Direct;
@@ -42,6 +44,18 @@ pub(super) fn of_call(
     }
     let open = asked.with_every_protocol();
     if differs(Some(open)) && hits(named::F87) { Some(open) } else { Some(asked) }
+}
+
+/// One more than the number of the first communicator that the process has used.
+static FIRST: AtomicU64 = AtomicU64::new(0);
+
+/// The algorithm of a call that leaves it to the library.
+pub(super) fn by_history(rank: usize, shared: u64, spec: &Spec, chosen: Algorithm) -> Algorithm {
+    let number = shared.saturating_add(1);
+    let first = FIRST.compare_exchange(0, number, Ordering::Relaxed, Ordering::Relaxed);
+    let later = first.is_err_and(|first| first != number);
+    let turns = spec.kind == Kind::AllReduce && spec.ty == Type::Bf16 && chosen == Algorithm::Ring;
+    if later && turns && hit(named::F89E, rank, chosen) { Algorithm::Tree } else { chosen }
 }
 
 /// What becomes of a selection with `^`, which `opposite` reads without it.

@@ -285,4 +285,6 @@ faults! {
         "`count = 0` and an `algorithm` that the operation does not have"
     F89D, "F89d": "a call without elements is refused if it asks for an algorithm which it cannot have";
         "`count = 0` and an `algorithm` that the operation does not have"
+    F89E, "F89e": "sums of bf16 are added in another order in every communicator but the first one of the process";
+        "`before` with steps on another communicator, then an all_reduce of bf16 that rounds"
 }
