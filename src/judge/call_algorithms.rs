@@ -119,6 +119,50 @@ pub(super) fn check(plan: &Plan, maps: &OrderMaps, collector: &mut FindingCollec
 mod tests {
     use super::*;
 
+    use crate::oracle::order_map::Explanation;
+
+    fn map(pattern: Pattern, orders: &[&str]) -> OrderMap {
+        let explanation = |additions: &&str| Explanation {
+            order: String::new(),
+            additions: (*additions).to_owned(),
+            computing: "each step".into(),
+        };
+        let run = |at: usize| OrderRun {
+            start: at as u64,
+            elements: 1,
+            earliest_start: at as u64,
+            latest_start: at as u64,
+            explanation: at as u32,
+            others: Vec::new(),
+        };
+        OrderMap {
+            name: "a map".into(),
+            pattern,
+            elements: orders.len() as u64,
+            telling: orders.len() as u64,
+            explanations: orders.iter().map(explanation).collect(),
+            runs: (0..orders.len()).map(run).collect(),
+            run_count: orders.len() as u64,
+            hash: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_map_contradicts_an_algorithm_only_where_it_cannot_be_its() {
+        let (chain, tree) = ("(3+(2+(0+1)))", "((0+1)+(2+3))");
+        let said = |family: Family, pattern, orders: &[&str]| family.contradicted_by(&map(pattern, orders)).is_some();
+        assert!(said(Family::Ring, Pattern::DoubleTree, &[chain, "(1+(0+(2+3)))"]));
+        assert!(said(Family::Ring, Pattern::OneOrder, &[tree]));
+        assert!(said(Family::Ring, Pattern::Runs, &[chain, tree]));
+        assert!(!said(Family::Ring, Pattern::OneOrder, &[chain]));
+        assert!(!said(Family::Ring, Pattern::AnyOrder, &["any"]));
+        let rotations = [chain, "(0+(3+(1+2)))", "(1+(0+(2+3)))"];
+        assert!(said(Family::Tree, Pattern::Ring, &rotations));
+        assert!(!said(Family::Tree, Pattern::Ring, &rotations[..2]));
+        assert!(!said(Family::Tree, Pattern::OneOrder, &[chain]));
+        assert!(!said(Family::Tree, Pattern::Runs, &rotations));
+    }
+
     #[test]
     fn chains_are_told_from_trees() {
         for chain in ["(0+1)", "(3+(2+(0+1)))", "(2*(0*1))", "((0+1)*2)", "(10+(2+11))", "[(0+1)]"] {
