@@ -4,7 +4,7 @@
 use super::device::{Address, DeviceStream};
 use crate::job::Signal;
 use crate::num::DType;
-use crate::ops::NcclCall;
+use crate::ops::{AlgorithmChoice, NcclCall};
 use nccl_sys::*;
 use std::ffi::c_void;
 use std::ptr;
@@ -104,6 +104,8 @@ pub struct CollectiveCall<'a> {
     pub root: i32,
     pub comm: CommHandle,
     pub stream: &'a DeviceStream,
+    /// With one the call gets a configuration, if the library has the function for that.
+    pub algorithm: Option<&'a AlgorithmChoice>,
 }
 
 /// Arguments of a put.

@@ -1,6 +1,7 @@
 //! Memory that a library may use after the call that passed it has returned. Inside a group, a library may store handles and
 //! read configurations as late as at the end of the calling thread's outermost group; the memory is kept until then.
 use super::call::{CommSlot, RegistrationSlot};
+use super::call_config::CallConfig;
 use super::config::CommConfig;
 use std::cell::RefCell;
 
@@ -16,6 +17,8 @@ pub(super) enum LentMemory {
     Ranks(#[expect(dead_code, reason = "held, never read")] Vec<i32>),
     /// The library reads a unique id from it.
     Id(#[expect(dead_code, reason = "held, never read")] Box<nccl_sys::ncclUniqueId>),
+    /// The library reads the configuration of a call from it.
+    CallConfig(#[expect(dead_code, reason = "held, never read")] Box<CallConfig>),
 }
 
 /// The groups that the calling thread has open, of all libraries together.

@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // the one place where the table's functions are called
 
 use super::call::{CallError, CollectiveCall, CommHandle, CommSlot, TransferCall};
+use super::call_config::CallConfig;
 use super::config::CommConfig;
 use super::device::Address;
 use super::lent_memory::{self, LentMemory};
@@ -294,16 +295,29 @@ impl Library {
         let (send, recv) = (c.send.as_ptr().cast_const(), c.recv.as_ptr());
         let (count, dtype, op, root) = (c.count as usize, c.dtype.nccl(), c.op, c.root);
         let (comm, stream) = (c.comm.0, c.stream.raw());
+        let config = c.algorithm.map(|algorithm| Box::new(CallConfig::new(self.version, algorithm)));
+        let mut symbol = c.call.symbol();
         macro_rules! dispatch {
-            (@ $function:ident ()) => { call!(self, $function(send, recv, count, dtype, comm, stream))? };
-            (@ $function:ident (reduction)) => { call!(self, $function(send, recv, count, dtype, op, comm, stream))? };
-            (@ $function:ident (root)) => { call!(self, $function(send, recv, count, dtype, root, comm, stream))? };
-            (@ $function:ident (reduction, root)) => {
-                call!(self, $function(send, recv, count, dtype, op, root, comm, stream))?
+            (@ $function:ident () $($config:expr)?) => {
+                call!(self, $function(send, recv, count, dtype, comm, stream $(, $config)?))?
+            };
+            (@ $function:ident (reduction) $($config:expr)?) => {
+                call!(self, $function(send, recv, count, dtype, op, comm, stream $(, $config)?))?
+            };
+            (@ $function:ident (root) $($config:expr)?) => {
+                call!(self, $function(send, recv, count, dtype, root, comm, stream $(, $config)?))?
+            };
+            (@ $function:ident (reduction, root) $($config:expr)?) => {
+                call!(self, $function(send, recv, count, dtype, op, root, comm, stream $(, $config)?))?
             };
             ($($variant:ident $function:ident $with_config:ident $takes:tt $written:ident;)*) => {
                 match c.call {
                     $(
+                        NcclCall::$variant if config.is_some() && self.table.$with_config.is_some() => {
+                            let config = config.as_ref().map_or(ptr::null(), |config| config.as_ptr());
+                            symbol = c.call.symbol_with_config();
+                            dispatch!(@ $with_config $takes config)
+                        }
                         NcclCall::$variant if c.call.is_pairwise() && self.table.$function.is_none() => {
                             return self.pairwise(c);
                         }
@@ -313,7 +327,8 @@ impl Library {
             };
         }
         let code = nccl_sys::collectives!(dispatch);
-        self.check(c.call.symbol(), c.comm, code)
+        lent_memory::lend(config.map(LentMemory::CallConfig), code == ncclResult_t::InProgress);
+        self.check(symbol, c.comm, code)
     }
     /// The communicator's number of ranks, and this rank's number.
     pub(super) fn size_and_rank(&self, comm: CommHandle) -> Result<(i32, i32)> {

@@ -1,5 +1,6 @@
 //! A backend: an NCCL library and the device of a worker.
 mod call;
+mod call_config;
 mod config;
 pub mod cuda;
 mod device;

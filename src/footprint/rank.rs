@@ -173,9 +173,9 @@ impl Rank {
         let counted = tag.filter(|tag| library.count_traffic_under(comm, *tag));
         let at = |memory: &DeviceMemory| memory.at(0, bytes).map_err(|error| error.to_string());
         let (send, recv) = (at(&self.send)?, at(&self.recv)?);
-        let (op, stream) = (ncclRedOp_t::Sum, &self.stream);
+        let (op, stream, algorithm) = (ncclRedOp_t::Sum, &self.stream, None);
         library
-            .collective(&CollectiveCall { call, send, recv, count, dtype: DTYPE, op, root: 0, comm, stream })
+            .collective(&CollectiveCall { call, send, recv, count, dtype: DTYPE, op, root: 0, comm, stream, algorithm })
             .map_err(|error| error.to_string())?;
         self.stream.synchronize_unless(&|| false).map_err(|error| error.to_string())?;
         library.async_error(comm).map_err(|error| error.to_string())?;

@@ -9,8 +9,8 @@ pub use observation::{Ended, Observation};
 
 use crate::expr::{Expr, Value};
 use crate::num::DType;
-use crate::ops::ConfigValue;
 use crate::ops::NcclCall;
+use crate::ops::{AlgorithmChoice, ConfigValue};
 use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
@@ -59,6 +59,8 @@ pub enum CallKind {
         root: i32,
         comm: u32,
         stream: u32,
+        /// What the call asks for in its configuration; without one it has none.
+        algorithm: Option<AlgorithmChoice>,
     },
     Send {
         ptr: Ptr,

@@ -307,10 +307,11 @@ pub(crate) fn compare_runs(
             })
         });
         let (name, element, was, is) = found.unwrap_or((&spec.label, 0, "other bytes".into(), "other bytes".into()));
-        let text = format!(
-            "rank {}: run {number} of {} differs from run 1: `{name}[{element}]` is {is}, was {was}",
-            spec.rank, plan.case.repeat
-        );
+        let run = match plan.case.repeat as usize {
+            repeat if number > repeat => "the run behind `before` differs from the run without".to_owned(),
+            repeat => format!("run {number} of {repeat} differs from run 1"),
+        };
+        let text = format!("rank {}: {run}: `{name}[{element}]` is {is}, was {was}", spec.rank);
         let mut finding = message::without_element(Lane::Invariants, text, was, is);
         (finding.rank, finding.buffer, finding.element) = (Some(spec.rank), Some(name.into()), Some(element));
         collector.add(Priority { kind: 2, event: usize::MAX }, finding);

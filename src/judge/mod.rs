@@ -2,6 +2,7 @@
 mod assert;
 mod assert_text;
 mod buffer_contents;
+mod call_algorithms;
 mod consequences;
 mod expect;
 mod findings;
@@ -76,7 +77,7 @@ fn judge_run_data<'a>(
     observation: &Observation,
     collector: &mut FindingCollector,
     fingerprint: &mut Fingerprint,
-    order_maps: Option<&mut order_maps::OrderMaps>,
+    mut order_maps: Option<&mut order_maps::OrderMaps>,
 ) -> Cow<'a, [Memory]> {
     let memory = if forecast.needs_observation {
         let mut interpreter = forecast.new_interpreter(plan);
@@ -88,10 +89,13 @@ fn judge_run_data<'a>(
             collector: &mut *collector,
             budget: &mut budget,
             fingerprint,
-            order_maps,
+            order_maps: order_maps.as_deref_mut(),
             first: None,
         };
         interpreter.run(0..plan.events.len(), &mut judge);
+        if let Some(maps) = order_maps {
+            call_algorithms::check(plan, maps, collector);
+        }
         Cow::Owned(interpreter.memory)
     } else {
         Cow::Borrowed(forecast.final_memory.as_slice())

@@ -29,6 +29,11 @@ struct Blocks {
 }
 
 impl OrderMaps {
+    /// The maps with the numbers of their events.
+    pub fn by_event(&self) -> impl Iterator<Item = (usize, &ResultOrder)> {
+        self.found.iter().map(|(event, order)| (*event, order))
+    }
+
     /// The maps in the order of the steps.
     pub fn into_maps(self) -> Vec<ResultOrder> {
         self.found.into_iter().map(|(_, order)| order).collect()

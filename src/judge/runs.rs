@@ -4,8 +4,8 @@ use super::flaw::{Flaw, JudgeMutation};
 use super::order_maps::OrderMaps;
 use super::shown_buffers::ShownBuffers;
 use super::{
-    Lane, Outcome, Status, Verdict, finish_verdict, images, judge_run_data, message, observed_results, outcome,
-    outputs, queries, skipped, snapshot, windows,
+    Lane, Outcome, Status, Verdict, call_algorithms, finish_verdict, images, judge_run_data, message, observed_results,
+    outcome, outputs, queries, skipped, snapshot, windows,
 };
 use crate::job::Observation;
 use crate::oracle::memory::Memory;
@@ -51,8 +51,10 @@ pub struct CaseJudge<'a> {
     forecast: &'a Forecast,
     collector: FindingCollector,
     fingerprint: Fingerprint,
-    /// The order maps of the first run, if they are wanted.
+    /// The order maps of the first run, if they are wanted or prove which algorithm ran.
     order_maps: Option<OrderMaps>,
+    /// Whether the verdict has them.
+    shows_order_maps: bool,
     runs_judged: usize,
     seconds: f64,
     outcome: Option<Outcome>,
@@ -82,7 +84,8 @@ impl<'a> CaseJudge<'a> {
             forecast,
             collector,
             fingerprint: Fingerprint::default(),
-            order_maps: None,
+            order_maps: call_algorithms::is_asked_for(plan).then(OrderMaps::default),
+            shows_order_maps: false,
             runs_judged: 0,
             seconds: 0.0,
             outcome: None,
@@ -107,7 +110,8 @@ impl<'a> CaseJudge<'a> {
 
     /// As it is, with a verdict that says which order of ranks summed which elements, if wanted.
     pub fn with_order_maps(self, wanted: bool) -> Self {
-        Self { order_maps: wanted.then(OrderMaps::default), ..self }
+        let order_maps = self.order_maps.or_else(|| wanted.then(OrderMaps::default));
+        Self { order_maps, shows_order_maps: wanted, ..self }
     }
 
     /// Judges the next run. Returns false if no further run can change the verdict.
@@ -169,6 +173,7 @@ impl<'a> CaseJudge<'a> {
             mut collector,
             fingerprint,
             order_maps,
+            shows_order_maps,
             runs_judged: number,
             seconds,
             outcome: ending,
@@ -224,7 +229,7 @@ impl<'a> CaseJudge<'a> {
         verdict.buffers = shown;
         verdict.observed = observed;
         if verdict.status == Status::Pass {
-            verdict.order_maps = order_maps.map(OrderMaps::into_maps).unwrap_or_default();
+            verdict.order_maps = order_maps.filter(|_| shows_order_maps).map(OrderMaps::into_maps).unwrap_or_default();
         }
         verdict.fingerprint = fingerprint.tells().then_some(fingerprint);
         verdict

@@ -20,7 +20,8 @@ pub enum Part {
 
 /// Keys in the order in which a file has them; others come before `inputs`.
 const FIRST: [&str; 2] = ["description", "world_size"];
-const LAST: [&str; 10] = ["inputs", "op", "in", "reduce", "root", "steps", "expect", "assert", "outcome", "reason"];
+const LAST: [&str; 11] =
+    ["inputs", "before", "op", "in", "reduce", "root", "steps", "expect", "assert", "outcome", "reason"];
 
 impl Document {
     /// The document of a text; empty for one that is no TOML.
@@ -147,7 +148,7 @@ impl fmt::Display for Document {
                         writeln!(f, "{key}.{} = {}", key_text(inner), Inline(value))?;
                     }
                 }
-                Value::Array(list) if key == "steps" => {
+                Value::Array(list) if matches!(key.as_str(), "steps" | "before") => {
                     writeln!(f, "{key} = [")?;
                     list.iter().try_for_each(|step| writeln!(f, "  {},", Inline(step)))?;
                     writeln!(f, "]")?;

@@ -83,7 +83,7 @@ fn with_ranks(document: &Document, all: i64, ranks: i64, everywhere: bool) -> Do
             if names_ranks(&path) {
                 list.retain(|rank| rank.as_integer().is_none_or(|rank| rank < ranks));
                 list.retain(|group| group.as_array().is_none_or(|group| !group.is_empty()));
-            } else if list.len() == all_rows && !is_in(&path, "matrix") && !is_in(&path, "steps") {
+            } else if list.len() == all_rows && !is_in(&path, "matrix") && !in_program(&path) {
                 list.truncate(rows);
             }
         }
@@ -96,7 +96,10 @@ fn steps(trials: &mut Trials<'_>, mut document: Document) -> Document {
     let lists = |document: &Document| -> Vec<Path> {
         let places = document.places().into_iter();
         places
-            .filter(|path| innermost_key(path) == Some("steps") && document.get(path).is_some_and(Value::is_array))
+            .filter(|path| {
+                matches!(innermost_key(path), Some("steps" | "before"))
+                    && document.get(path).is_some_and(Value::is_array)
+            })
             .collect()
     };
     for path in lists(&document) {
@@ -134,13 +137,18 @@ fn without_steps(document: &Document, path: &[Part], from: usize, size: usize) -
         let buffer = |key: &str| step.get(key).and_then(Value::as_str);
         let (Some(output), Some(source)) = (buffer("out"), buffer("in").or(input)) else { continue };
         rewired = rewired.map(&|path, value| match value {
-            Value::String(text) if is_in(path, "steps") && !NO_BUFFERS.contains(&innermost_key(path)?) => {
+            Value::String(text) if in_program(path) && !NO_BUFFERS.contains(&innermost_key(path)?) => {
                 Some(Value::String(replaced(text, output, source)))
             }
             _ => None,
         });
     }
     vec![without_orphans(&new), new, without_orphans(&rewired), rewired]
+}
+
+/// True inside of the steps that run, those of `before` too.
+fn in_program(path: &[Part]) -> bool {
+    is_in(path, "steps") || is_in(path, "before")
 }
 
 /// Keys of steps that name no buffers.
@@ -150,7 +158,7 @@ const NO_BUFFERS: [&str; 5] = ["op", "reduce", "dtype", "comm", "stream"];
 fn without_orphans(document: &Document) -> Document {
     let mut used = BTreeSet::new();
     let mut new = document.clone();
-    for path in document.places().iter().filter(|path| is_in(path, "steps")) {
+    for path in document.places().iter().filter(|path| in_program(path)) {
         if let Some(Value::String(text)) = document.get(path) {
             used.extend(words(text).map(str::to_owned));
         }

@@ -1,10 +1,12 @@
 //! The operation table: one entry per operation of the scenario language. An entry of the [`Kind::Collective`] kind says
 //! everything the other rooms need: counts, buffers, in-place layout, NCCL's call, the oracle's rule, algorithms and the
 //! bandwidth factor.
+mod algorithm;
 mod collective;
 mod config;
 mod table;
 
+pub use algorithm::{AUTOMATIC, AlgorithmChoice, AlgorithmVariables};
 pub use collective::{Bandwidth, Collective, Extent, InPlace, NcclCall, Rule, Who};
 pub use config::ConfigValue;
 pub use table::{ALL_REDUCE, BROADCAST, GROUP, SEND, TABLE, find};

@@ -46,10 +46,10 @@ pub const GROUP: Op = op("group", Kind::Group, &["steps", "error"]);
 
 /// Every operation of the language.
 pub static TABLE: &[Op] = &[
-    collective("all_reduce", keys!("reduce", "scalar", "in_place", "null_pointers"), ALL_REDUCE),
+    collective("all_reduce", keys!("reduce", "scalar", "in_place", "null_pointers", "algorithm"), ALL_REDUCE),
     collective(
         "reduce",
-        keys!("reduce", "scalar", "root", "in_place", "null_pointers"),
+        keys!("reduce", "scalar", "root", "in_place", "null_pointers", "algorithm"),
         Collective {
             call: NcclCall::Reduce,
             reduces: true,
@@ -64,10 +64,10 @@ pub static TABLE: &[Op] = &[
             algorithms: &["Ring", "SingleTree"],
         },
     ),
-    collective("broadcast", keys!("root", "in_place", "null_pointers"), BROADCAST),
+    collective("broadcast", keys!("root", "in_place", "null_pointers", "algorithm"), BROADCAST),
     collective(
         "all_gather",
-        keys!("in_place", "null_pointers"),
+        keys!("in_place", "null_pointers", "algorithm"),
         Collective {
             call: NcclCall::AllGather,
             reduces: false,
@@ -84,7 +84,7 @@ pub static TABLE: &[Op] = &[
     ),
     collective(
         "gather",
-        keys!("root", "in_place", "null_pointers"),
+        keys!("root", "in_place", "null_pointers", "algorithm"),
         Collective {
             call: NcclCall::Gather,
             reduces: false,
@@ -101,7 +101,7 @@ pub static TABLE: &[Op] = &[
     ),
     collective(
         "reduce_scatter",
-        keys!("reduce", "scalar", "in_place", "null_pointers"),
+        keys!("reduce", "scalar", "in_place", "null_pointers", "algorithm"),
         Collective {
             call: NcclCall::ReduceScatter,
             reduces: true,
@@ -118,7 +118,7 @@ pub static TABLE: &[Op] = &[
     ),
     collective(
         "scatter",
-        keys!("root", "in_place", "null_pointers"),
+        keys!("root", "in_place", "null_pointers", "algorithm"),
         Collective {
             call: NcclCall::Scatter,
             reduces: false,
@@ -135,7 +135,7 @@ pub static TABLE: &[Op] = &[
     ),
     collective(
         "all_to_all",
-        keys!("null_pointers"),
+        keys!("null_pointers", "algorithm"),
         Collective {
             call: NcclCall::AlltoAll,
             reduces: false,

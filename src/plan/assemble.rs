@@ -41,6 +41,7 @@ pub fn assemble(lowered: LoweredProgram, analysis: Analysis) -> Plan {
         constants: lowered.constants,
         undefined: analysis.undefined,
         comm_steps: unrolled.comm_steps,
+        history: None,
         case,
     }
 }

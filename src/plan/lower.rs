@@ -324,6 +324,7 @@ impl Lowering {
                 root: root as i32,
                 in_place: false,
                 null_pointers: false,
+                algorithm: None,
                 stream,
             };
             let op = RankOp::Collective(Arc::new(op));

@@ -143,6 +143,29 @@ impl Default for Limits {
 ///
 /// Every mistake that needs counts, communicators or the order of calls to be seen.
 pub fn plan(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> {
+    let history = case.history().map(|history| plan_history(&Arc::new(history), limits)).transpose()?;
+    let mut plan = plan_steps(case, limits)?;
+    if let Some(history) = history {
+        // The steps run twice, one time behind the history.
+        plan.cost.memory = plan.cost.memory.max(history.cost.memory);
+        plan.cost.work = plan.cost.work.saturating_mul(2).saturating_add(history.cost.work);
+        plan.history = Some(Arc::new(history));
+    }
+    Ok(plan)
+}
+
+/// Plans what runs first; it must end.
+fn plan_history(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> {
+    let plan = plan_steps(case, limits)?;
+    if plan.foresight == Foresight::Completes && plan.undefined.is_none() {
+        return Ok(plan);
+    }
+    let span = plan.steps.first().map_or(case.span, |step| step.span);
+    let text = "the steps of `before` may wait for each other without end";
+    Err(vec![Diagnostic::new(span, text).help("`before` must end well, because the case's own steps run behind it")])
+}
+
+fn plan_steps(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> {
     let mut program = unroll::unroll(case, limits)?;
     graphs::expand(&mut program, limits)?;
     let sizes = resolve::resolve(&mut program)?;

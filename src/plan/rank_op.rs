@@ -4,6 +4,7 @@ use super::types::{CommId, Reduction, Region};
 use crate::expr::{Expr, Value};
 use crate::num::DType;
 use crate::ops::{Collective, OneSided};
+use crate::scenario::StepAlgorithm;
 use std::fmt::Debug;
 use std::sync::Arc;
 
@@ -78,6 +79,8 @@ pub struct RankCollective<S: Stage> {
     pub in_place: bool,
     /// True if memory that is not used is passed as a null pointer.
     pub null_pointers: bool,
+    /// The algorithm that the step asks for.
+    pub algorithm: Option<Arc<StepAlgorithm>>,
     /// The stream.
     pub stream: u32,
 }

@@ -63,6 +63,8 @@ pub struct Plan {
     pub undefined: Option<String>,
     /// True if the program makes, splits or ends communicators after the prelude.
     pub comm_steps: bool,
+    /// The plan of what runs first in the same processes, if anything does; its results are judged as well.
+    pub history: Option<Arc<Plan>>,
 }
 
 impl Plan {

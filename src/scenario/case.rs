@@ -7,7 +7,7 @@ use crate::expr::Expr;
 use crate::num::DType;
 pub use crate::num::ElementValue;
 pub use crate::ops::ConfigValue;
-use crate::ops::Op;
+use crate::ops::{AlgorithmChoice, Op};
 use std::sync::Arc;
 
 /// A value with its place in the file.
@@ -42,6 +42,10 @@ pub struct Case {
     pub comms: Vec<CommDef>,
     /// The program; the short form is one step with buffers `in` and `out`.
     pub steps: Vec<Step>,
+    /// The program that runs first, in communicators of its own; the results of `steps` must be the same bits without it.
+    pub before: Vec<Step>,
+    /// Communicators made before its first step, as `comms`.
+    pub comms_before: Vec<CommDef>,
     /// Expected contents at the end.
     pub expect: Vec<Expectation>,
     /// Expressions that must hold.
@@ -528,6 +532,8 @@ pub struct Step {
     pub graph: Option<Spanned<String>>,
     /// Number of rounds; the default is 1.
     pub times: Option<NumberByRank>,
+    /// The algorithm that the call asks for.
+    pub algorithm: Option<Spanned<StepAlgorithm>>,
     /// Codes that the call must return, by rank of the communicator.
     pub error: Option<Spanned<StepError>>,
     /// send, recv and send_recv: the peer, of send_recv in both directions.
@@ -567,6 +573,15 @@ pub struct StepSignal {
     pub index: Option<NumberByRank>,
     /// wait_signal: how many signals, of `peer` or of each rank; the default is 1.
     pub signals: Option<NumberByRank>,
+}
+
+/// `algorithm` of a step.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StepAlgorithm {
+    /// What is asked for.
+    pub choice: AlgorithmChoice,
+    /// True if the worker's variables ask for it, and the call itself for nothing.
+    pub by_variables: bool,
 }
 
 /// `error` of a step.

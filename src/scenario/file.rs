@@ -6,7 +6,8 @@ use super::comms;
 use super::defaults::Defaults;
 use super::diagnostic::{Diagnostic, SourceFile, Span};
 use super::file_keys;
-use super::keys::{self, KeyPlace};
+use super::history;
+use super::keys::{self, KeyPlace, ValueType};
 use super::mend;
 use super::prescan;
 use super::reader::{AllowedNames, AxisValue, DefinedNames, Mended, PointReader, UsedNames};
@@ -77,6 +78,7 @@ impl CaseReader<'_, '_, '_> {
         let world_size = file_keys::world_size(reader, top);
         let short = top.get("op").is_some();
         let steps = read_program(reader, top, short);
+        let before = read_before(reader, top);
         let defaults = Defaults::new(top);
         let counted = prescan::inputs_with_counts(top, short);
         let inputs = match top.get("inputs") {
@@ -98,7 +100,7 @@ impl CaseReader<'_, '_, '_> {
         let outcome = file_keys::outcome(reader, top);
         let reason = file_keys::reason(reader, top, outcome.as_ref(), &steps);
         let config = top.get("config").map(|e| {
-            if !comms.is_empty() || uses_communicator(&steps) {
+            if !comms.is_empty() || uses_communicator(&steps) || uses_communicator(&before) {
                 Defaults::mark_used(reader, e.key_span);
             }
             comms::config(reader, &e.value)
@@ -121,6 +123,8 @@ impl CaseReader<'_, '_, '_> {
             }
             super::register::register_by_rank(reader, &e.value)
         });
+        let comms_before = history::used_by(&before, &comms);
+        let comms = if before.is_empty() { comms } else { history::used_by(&steps, &comms) };
         let file_span = Span { start: 0, end: 0 };
         file_keys::text(reader, top, "source");
         Some(Case {
@@ -144,6 +148,8 @@ impl CaseReader<'_, '_, '_> {
             inputs,
             comms,
             steps,
+            before,
+            comms_before,
             expect,
             asserts,
             outcome,
@@ -155,6 +161,26 @@ impl CaseReader<'_, '_, '_> {
             outer: None,
         })
     }
+}
+
+/// Reads `before`.
+fn read_before(reader: &mut PointReader<'_>, top: &TomlTable) -> Vec<Step> {
+    let Some(e) = top.get("before") else { return Vec::new() };
+    if !matches!(e.value.kind, TomlKind::Array(_)) {
+        reader.report_wrong_type("before", ValueType::Steps, &e.value);
+        return Vec::new();
+    }
+    if prescan::count_steps(&e.value) > MAX_STEPS {
+        let d = Diagnostic::new(e.key_span, format!("`before` has more than {MAX_STEPS} steps"));
+        reader.report(d.help("`times` and `loop` repeat steps"));
+        return Vec::new();
+    }
+    let steps = steps::read_steps(reader, &e.value, &Defaults::new(top), StepContext::Program);
+    if let Some(name) = steps.iter().find_map(|step| step.name.as_ref()) {
+        let d = Diagnostic::new(name.span, "a step of `before` has no figures that an `assert` could use");
+        reader.report(d.help("leave its `name` out"));
+    }
+    steps
 }
 
 /// Reads the only step of the short form, or `steps`.

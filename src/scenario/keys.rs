@@ -14,6 +14,8 @@ pub enum KeyPlace {
     Comm,
     Requires,
     Reduce,
+    /// `algorithm` as a table.
+    Algorithm,
     /// The table `[bench]`.
     Bench,
     /// Sizes in `[bench]` as a table.
@@ -113,6 +115,11 @@ pub static KEYS: &[Key] = &[
     key("tags", &[File], "words for filters"),
     key("world_size", &[File], "number of ranks"),
     key("inputs", &[File], "the buffers that exist before the first step"),
+    key(
+        "before",
+        &[File],
+        "steps that run first, in communicators of their own: no bit of the results may depend on them",
+    ),
     key("steps", &[File, Step], "the program; of group and loop: its steps"),
     key("comms", &[File], "communicators made before the first step, in file order"),
     key("expect", &[File], "values at the end of the case, in the forms of inputs"),
@@ -164,6 +171,12 @@ pub static KEYS: &[Key] = &[
     key("to", &[Step], "of send_recv: whom it sends to"),
     key("from", &[Step], "of send_recv: whom it receives from"),
     key("counts", &[Step], "row r, column j is what r sends to j; or an expression in rank and peer"),
+    default_key(
+        "algorithm",
+        &[Step],
+        "the algorithm that the call asks for, such as ring_simple; auto leaves it to the library",
+    ),
+    key("prefer", &[Algorithm], "an algorithm that the call takes if it can"),
     key("expr", &[Step], "element i of out"),
     key("seconds", &[Step], "how long"),
     key("signals", &[Step], "how many signals of the peer, or an expression in rank and peer"),

@@ -339,7 +339,7 @@ fn near_key(d: Diagnostic, name: &str) -> Diagnostic {
 /// True for a key of the file whose value is a list and no list of an axis' values.
 fn not_an_axis(name: &str, values: &[TomlValue]) -> bool {
     match name {
-        "steps" | "tags" => !values.iter().all(|v| matches!(v.kind, TomlKind::Array(_))),
+        "steps" | "before" | "tags" => !values.iter().all(|v| matches!(v.kind, TomlKind::Array(_))),
         "assert" => true,
         "inputs" | "expect" => {
             let row = |v: &TomlValue| matches!(&v.kind, TomlKind::Array(a) if !a.iter().any(|x| matches!(x.kind, TomlKind::Array(_) | TomlKind::Table(_))));

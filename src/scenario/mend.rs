@@ -56,6 +56,7 @@ pub(crate) fn mend(reader: &mut PointReader<'_>, top: &mut TomlTable) {
     mend_keys(reader, &mut table, Span::default(), &TableKind::file(op));
     mend_values::of_file(reader, &mut table, op.is_some());
     let short = table.get("op").is_some();
+    mend_value(reader, &mut table, "before", mended_steps);
     mend_value(reader, &mut table, "steps", mended_steps);
     mend_value(reader, &mut table, "comms", mended_comms);
     mend_value(reader, &mut table, "inputs", if short { mended_buffer } else { mended_buffers });

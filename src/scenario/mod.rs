@@ -16,6 +16,7 @@ mod file;
 mod file_keys;
 mod foreign_words;
 pub mod forms;
+mod history;
 pub mod keys;
 mod load;
 mod matrix;

@@ -34,6 +34,9 @@ pub(crate) fn defined_names(top: &TomlTable) -> DefinedNames {
     if let Some(e) = top.get("steps") {
         visit(&e.value, &mut |t| add_step_names(t, &mut known));
     }
+    if let Some(e) = top.get("before") {
+        visit(&e.value, &mut |t| add_step_names(t, &mut known));
+    }
     known
 }
 
@@ -89,7 +92,7 @@ pub(crate) fn defaults(top: &TomlTable) -> Vec<(String, Span)> {
         entries.map(|e| (e.key.to_string(), e.key_span)).collect()
     };
     let mut out = starred(top);
-    if let Some(e) = top.get("steps") {
+    for e in [top.get("before"), top.get("steps")].into_iter().flatten() {
         visit(&e.value, &mut |t| {
             if text(t, "op").is_some_and(|o| o.0 == "group" || o.0 == "loop") {
                 out.extend(starred(t));

@@ -5,6 +5,7 @@ use super::foreign_words;
 use super::keys::{self, KeyPlace};
 use super::reader::{AllowedNames, NumberKind, PointReader, RankScope};
 use super::tree::{TomlKind, TomlValue};
+use crate::ops::{AUTOMATIC, AlgorithmChoice};
 use crate::suggest::nearest;
 use nccl_sys::{ncclRedOp_t, ncclResult_t};
 
@@ -90,6 +91,42 @@ pub(crate) fn result_code(word: &str) -> Option<Option<ncclResult_t>> {
         .find(|k| k.name().is_some_and(|n| n == word || (short != word && same(n, short))))
         .copied()
         .map(Some)
+}
+
+/// An algorithm by name, or `{ prefer = NAME }`. Whether the call can have it is known only with its count.
+pub(crate) fn algorithm(reader: &mut PointReader<'_>, val: &TomlValue) -> Option<Spanned<StepAlgorithm>> {
+    let (text, force) = match &val.kind {
+        TomlKind::Table(table) => {
+            let allowed: Vec<_> = keys::keys_in(KeyPlace::Algorithm).collect();
+            reader.check_keys(table, val.span, &allowed, "`algorithm`");
+            let Some(entry) = table.get("prefer") else {
+                reader.report(Diagnostic::new(val.span, "`algorithm` as a table must have `prefer`"));
+                return None;
+            };
+            (reader.text("prefer", &entry.value)?, false)
+        }
+        TomlKind::Str(_) => (reader.text("algorithm", val)?, true),
+        _ => {
+            let message =
+                "`algorithm` must be a name such as \"ring_simple\", \"auto\", or { prefer = \"ring_simple\" }";
+            reader.report(Diagnostic::new(val.span, message).label(format!("this is {}", val.kind_name())));
+            return None;
+        }
+    };
+    if let Some(bad) = text.value.chars().find(|c| !(c.is_ascii_alphanumeric() || " _,+^".contains(*c))) {
+        let message = format!("a name of an algorithm cannot have `{}` in it", bad.escape_debug());
+        let help = "write names such as ring_simple or tree, with `,` for or, `+` for and, `^` for all but";
+        reader.report(Diagnostic::new(text.span, message).help(help));
+        return None;
+    }
+    if text.value.trim().is_empty() {
+        let help = "`\"auto\"` leaves the choice to the library";
+        reader.report(Diagnostic::new(text.span, "this names no algorithm").help(help));
+        return None;
+    }
+    let selection = if text.value == AUTOMATIC { String::new() } else { text.value };
+    let value = StepAlgorithm { choice: AlgorithmChoice { selection, force }, by_variables: false };
+    Some(Spanned { span: val.span, value })
 }
 
 pub(crate) fn step_error(reader: &mut PointReader<'_>, val: &TomlValue) -> Option<Spanned<StepError>> {

@@ -8,7 +8,7 @@ use super::keys::{self, KeyPlace, ValueType};
 use super::names::bad_name;
 use super::reader::{AllowedNames, NumberKind, PointReader, RankScope};
 use super::register::register_word;
-use super::step_values::{counts, is_device_scalar, reduction, step_error};
+use super::step_values::{algorithm, counts, is_device_scalar, reduction, step_error};
 use super::tree::{TomlEntry, TomlKind, TomlTable, TomlValue};
 use crate::expr::{Expr, ExprNode};
 use crate::ops::{self, Composite, Host, OneSided, Op, RegistrationOp};
@@ -201,6 +201,7 @@ impl<'t> StepReader<'t, '_> {
             after: self.after(reader),
             graph: self.graph(reader),
             times: self.num(reader, "times", NumberKind::Natural),
+            algorithm: self.entry_or_default(reader, "algorithm").and_then(|e| algorithm(reader, &e.value)),
             error: self.own_entry("error").and_then(|e| step_error(reader, &e.value)),
             peer: self.num(reader, "peer", NumberKind::Whole),
             to: self.num(reader, "to", NumberKind::Whole),

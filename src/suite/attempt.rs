@@ -179,7 +179,7 @@ impl Runner {
 }
 
 /// The end of what the worker and NCCL wrote, as a remark.
-fn quoted(log: &str) -> Option<String> {
+pub(super) fn quoted(log: &str) -> Option<String> {
     let log = log.trim_end();
     let last = crate::run::worker::tail(log, QUOTED_BYTES);
     let lines: Vec<&str> = last.lines().collect();
@@ -195,7 +195,7 @@ fn clean_case(plan: &Plan) -> bool {
 }
 
 /// True if no error, hang, crash or undefined behaviour is expected.
-fn plain_case(plan: &Plan) -> bool {
+pub(super) fn plain_case(plan: &Plan) -> bool {
     let expects_ok = plan.case.outcome.as_ref().is_none_or(|o| o.value.iter().all(|e| *e == ExpectedOutcome::Ok));
     let no_errors = plan.steps.iter().all(|step| step.error.is_empty());
     expects_ok && no_errors && plan.undefined.is_none()

@@ -34,7 +34,9 @@ pub fn check_case(case: &Arc<Case>, limits: &Limits, turns: &Turns) -> Result<Ch
         let (needed, free) = (human(plan.cost.memory), human(turns.total()));
         return Ok(CheckResult::TooLarge(format!("it needs {needed} of memory, and this machine has {free} free")));
     };
-    if let Err(diagnostics) = Forecast::new(&plan, invalid_files::SEED) {
+    let history =
+        plan.history.as_ref().map_or(Ok(()), |history| Forecast::new(history, invalid_files::SEED).map(|_| ()));
+    if let Err(diagnostics) = history.and_then(|()| Forecast::new(&plan, invalid_files::SEED)) {
         return invalid_files::unless_expected(case, diagnostics).map(|()| CheckResult::Refused);
     }
     if let Some(finding) = judge::missing_refusal(case).and_then(|verdict| verdict.findings.into_iter().next()) {

@@ -58,13 +58,25 @@ fn field(kind: &CallKind, plan: &Plan, machine: &Machine) -> Option<String> {
     Some(needed(&format!("the configuration's {}", field.name), field.since, machine))
 }
 
+/// NCCL's functions that a call uses on a library that has all of them.
+#[cfg(any(test, feature = "internals"))]
+pub fn functions_of(kind: &CallKind) -> Vec<&'static str> {
+    needs(kind, &|_| true)
+}
+
 /// Functions that a call uses.
 fn needs(kind: &CallKind, has: &dyn Fn(&str) -> bool) -> Vec<&'static str> {
     // a library without these calls can run them as groups of sends and receives
     let or_pairs = |name| if has(name) { vec![name] } else { [&PAIRS[..], &GROUP].concat() };
     match kind {
-        CallKind::Collective { call, red, .. } => {
-            let mut names = if call.is_pairwise() { or_pairs(call.symbol()) } else { vec![call.symbol()] };
+        CallKind::Collective { call, red, algorithm, .. } => {
+            let mut names = if algorithm.is_some() {
+                vec![call.symbol_with_config()]
+            } else if call.is_pairwise() {
+                or_pairs(call.symbol())
+            } else {
+                vec![call.symbol()]
+            };
             if matches!(red, Red::PreMulSum { .. }) {
                 names.extend(["ncclRedOpCreatePreMulSum", "ncclRedOpDestroy"]);
             }

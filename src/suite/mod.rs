@@ -1,12 +1,14 @@
 //! The cases of some scenario files, with the diagnostics of invalid files, and the call that runs them.
 mod attempt;
 pub mod backend;
+mod call_algorithms;
 pub mod check_case;
 mod file_work;
 mod filter;
 #[cfg(test)]
 pub(crate) mod fixture;
 pub mod forms;
+mod history;
 pub mod invalid_files;
 mod missing_feature;
 mod observer;
@@ -26,6 +28,8 @@ pub use backend::{BackendChoice, BackendMissing, BackendRequest, ChosenBackend};
 pub use filter::{Filter, FilterTerm, Shard};
 pub use forms::Forms;
 pub use invalid_files::InvalidFile;
+#[cfg(any(test, feature = "internals"))]
+pub use missing_feature::functions_of;
 pub use observer::Experiment;
 pub use options::{OptionError, RunOptions};
 pub use parallel::Executor;

@@ -117,8 +117,12 @@ impl Runner {
         let machine = self.machine();
         let version = machine.map_or(soft_nccl::VERSION, |machine| machine.probed.version);
         self.not_here(case).or_else(|| requires::too_old(case, version)).or_else(|| {
+            let case = match self.with_algorithms(case) {
+                Ok(case) => case,
+                Err(reason) => return Some(reason),
+            };
             let machine = machine?;
-            missing_feature(&plan::plan(case, &self.options.reading.limits).ok()?, machine)
+            missing_feature(&plan::plan(&case, &self.options.reading.limits).ok()?, machine)
         })
     }
 
@@ -180,6 +184,10 @@ impl Runner {
         if let Some(reason) = self.not_here(case) {
             return settled(judge::skipped(case, reason));
         }
+        let case = &match self.with_algorithms(case) {
+            Ok(case) => case,
+            Err(reason) => return settled(judge::skipped(case, reason)),
+        };
         if !case.requires.nccl.is_empty()
             && let Some(reason) = requires::too_old(case, self.version(&self.worker_key(case))?)
         {
@@ -200,7 +208,9 @@ impl Runner {
     fn with_forecast(&self, plan: Plan) -> Prepared {
         let settled = |verdict| Prepared::Settled(Box::new(verdict));
         let case = &plan.case;
-        let forecast = match Forecast::new(&plan, self.options.seed.unwrap_or(0)) {
+        let seed = self.options.seed.unwrap_or(0);
+        let history = plan.history.as_ref().map_or(Ok(()), |history| Forecast::new(history, seed).map(|_| ()));
+        let forecast = match history.and_then(|()| Forecast::new(&plan, seed)) {
             Ok(forecast) => forecast,
             Err(faults) => return settled(judge::judge_refusal(case, &faults)),
         };
@@ -217,7 +227,11 @@ impl Runner {
     /// A worker cannot be started.
     pub fn run_once(&self, ready: &Ready, experiment: &Experiment<'_>) -> Result<(Verdict, Vec<Observation>), Error> {
         let limits = RunLimits::of_case(experiment.limit);
-        let tried = self.attempt(ready, experiment.fault, limits, JudgeAtEnd::new(ready, experiment), false)?;
+        let observer = JudgeAtEnd::new(ready, experiment);
+        let tried = match &ready.plan.history {
+            Some(history) => self.attempt_with_history(ready, history, experiment.fault, limits, observer)?,
+            None => self.attempt(ready, experiment.fault, limits, observer, false)?,
+        };
         Ok((tried.verdict, tried.rest))
     }
 
@@ -238,6 +252,10 @@ impl Runner {
         limits: RunLimits,
         observer: impl Fn() -> O,
     ) -> Result<(Verdict, O::Rest), Error> {
+        if let Some(history) = &ready.plan.history {
+            let only = self.attempt_with_history(ready, history, fault, limits, observer())?;
+            return Ok((only.verdict, only.rest));
+        }
         let first = self.attempt(ready, fault, limits, observer(), false)?;
         if first.verdict.status != Status::Fail || !first.doubtful {
             return Ok((first.verdict, first.rest));

@@ -3,7 +3,6 @@ use super::Runner;
 use super::runner::Ready;
 use super::teardown_failure::attribute_failure;
 use super::time_limits::duration;
-use crate::backend::version_text;
 use crate::job::{Ended, Observation, Timed};
 use crate::judge::{self, Verdict};
 use crate::run::execute::{Again, Executed, Task, execute};
@@ -82,13 +81,7 @@ impl TimedGroup<'_> {
         if let Some(pooled) = self.worker.take().filter(|pooled| pooled.key == key) {
             return Ok(pooled);
         }
-        let pooled = runner.pool.fresh(&key)?;
-        let version = pooled.worker.hello.version;
-        runner.version.get_or_init(|| version);
-        match runner.machine().map(|machine| machine.probed.version).filter(|old| *old != version) {
-            Some(probed) => Err(Error::Changed { was: version_text(probed), is: version_text(version) }),
-            None => Ok(pooled),
-        }
+        runner.new_worker(&key)
     }
 
     /// Ends a case. Its communicators are kept for the next one, and those of an earlier case that it did not use are

@@ -196,7 +196,7 @@ impl<'a> Rank<'a> {
         let library = &self.run.backend.library;
         self.touch(kind);
         match kind {
-            CallKind::Collective { call, send, recv, count, dtype, red, root, comm, stream } => {
+            CallKind::Collective { call, send, recv, count, dtype, red, root, comm, stream, algorithm } => {
                 let (send, recv, comm) = (self.pointer(*send)?, self.pointer(*recv)?, self.comm(*comm)?.get());
                 let op = match red {
                     Red::None => ncclRedOp_t::Sum,
@@ -218,6 +218,7 @@ impl<'a> Rank<'a> {
                     root,
                     comm,
                     stream,
+                    algorithm: algorithm.as_ref(),
                 });
                 let done = self.settled(done);
                 if matches!(red, Red::PreMulSum { .. }) {

@@ -36,6 +36,8 @@ mod malformed_texts;
 mod manners;
 // A failing case is made smaller while it still fails in the same way.
 mod minimize;
+// docs/nccl-coverage.md says which scenarios call each of NCCL's functions, or why none does.
+mod nccl_coverage;
 // NCCL libraries are found, each is probed in a separate process, and one is chosen or fetched.
 mod nccl_libraries;
 // What a library's settings change in the order of summation is told by name.

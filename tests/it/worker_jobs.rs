@@ -34,7 +34,8 @@ fn pointer(rank: u32, out: bool) -> Ptr {
 fn all_reduce(step: u32, rank: u32, count: u64, red: Red) -> Call {
     let (send, recv) = (pointer(rank, false), pointer(rank, true));
     let (call_, dtype) = (NcclCall::AllReduce, DType::F32);
-    call(step, CallKind::Collective { call: call_, send, recv, count, dtype, red, root: 0, comm: 0, stream: 0 })
+    let (root, comm, stream, algorithm) = (0, 0, 0, None);
+    call(step, CallKind::Collective { call: call_, send, recv, count, dtype, red, root, comm, stream, algorithm })
 }
 
 fn job(n: u32, count: u64, program: impl Fn(u32) -> Vec<Call>) -> Job {
@@ -137,12 +138,14 @@ fn a_timed_job_reports_its_iterations_and_leaves_what_the_last_one_made_of_the_i
     let count = 5;
     // in place, so that every iteration but the last one adds to what the one before it left
     let in_place = |rank: u32| {
-        let CallKind::Collective { call: name, recv, dtype, red, comm, stream, .. } =
+        let CallKind::Collective { call: name, recv, dtype, red, comm, stream, algorithm, .. } =
             all_reduce(0, rank, count, Red::Builtin(0)).kind
         else {
             unreachable!()
         };
-        let kind = CallKind::Collective { call: name, send: recv, recv, count, dtype, red, root: 0, comm, stream };
+        let root = 0;
+        let kind =
+            CallKind::Collective { call: name, send: recv, recv, count, dtype, red, root, comm, stream, algorithm };
         vec![call(0, kind)]
     };
     let mut images = images(3, count);
@@ -186,6 +189,7 @@ fn a_rank_that_fails_ends_the_iterations_of_all() {
             root,
             comm: 0,
             stream: 0,
+            algorithm: None,
         };
         vec![call(0, kind)]
     };

@@ -5,6 +5,7 @@
 //! several tables may live together. Calling an absent entry is an ordinary error ([`Missing`]), never a panic.
 #![allow(non_camel_case_types)]
 
+mod algorithms;
 mod call_config;
 mod config;
 mod elf;
@@ -15,6 +16,7 @@ mod table;
 mod types;
 mod version;
 
+pub use algorithms::{ALGORITHM_NAMES, AlgorithmName};
 pub use call_config::*;
 pub use config::*;
 pub use enums::*;

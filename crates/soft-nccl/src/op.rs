@@ -65,6 +65,25 @@ impl Kind {
         }
     }
 
+    /// NCCL's function.
+    pub(crate) fn function(self) -> &'static str {
+        match self {
+            Self::AllReduce => "ncclAllReduce",
+            Self::Reduce => "ncclReduce",
+            Self::Broadcast => "ncclBroadcast",
+            Self::AllGather => "ncclAllGather",
+            Self::ReduceScatter => "ncclReduceScatter",
+            Self::AlltoAll => "ncclAlltoAll",
+            Self::Gather => "ncclGather",
+            Self::Scatter => "ncclScatter",
+            Self::Send => "ncclSend",
+            Self::Recv => "ncclRecv",
+            Self::Put => "ncclPutSignal",
+            Self::Signal => "ncclSignal",
+            Self::WaitSignal => "ncclWaitSignal",
+        }
+    }
+
     /// The algorithms that serve it, the default first; none for what goes straight from rank to rank.
     pub(crate) fn algorithms(self) -> &'static [Algorithm] {
         match self {

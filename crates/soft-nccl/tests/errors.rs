@@ -102,6 +102,47 @@ fn configurations_are_checked() {
 }
 
 #[test]
+fn configurations_of_calls_are_checked() {
+    let world = World::new(2);
+    let (input, output) = (Buffer::of(&[1f32, 2.0, 3.0]), Buffer::of(&[0f32; 3]));
+    let texts = [c"ring", c"tree", c"no_such_algorithm"];
+    let call = |count: usize, comm: ncclComm_t, stream: cudaStream_t, config: *const ncclCollConfig_t| {
+        let (send, recv) = (input.at(0).cast_const(), output.at(0));
+        let (dtype, op) = (ncclDataType_t::Float32, ncclRedOp_t::Sum);
+        nccl!(ncclAllReduceConfig(send, recv, count, dtype, op, comm, stream, config))
+    };
+    // What is wrong with the configuration itself is said first, and leaves an open group as it was.
+    let refused = |change: &dyn Fn(&mut ncclCollConfig_t)| {
+        let mut config = ncclCollConfig_t::unset(23203);
+        change(&mut config);
+        assert_eq!(nccl!(ncclGroupStart()), OK);
+        let code = call(3, NULL, std::ptr::null_mut(), &config);
+        assert_eq!(nccl!(ncclGroupEnd()), OK);
+        code
+    };
+    assert_eq!(refused(&|c| c.magic = 1), ARGUMENT);
+    assert_eq!(refused(&|c| c.size = 63), ARGUMENT);
+    assert_eq!(refused(&|c| c.force_alg_selection = 2), ARGUMENT);
+    assert_eq!(refused(&|c| c.cta_policy = 4), ARGUMENT);
+    assert_eq!(refused(&|c| c.cta_policy = -1), ARGUMENT);
+    let works = |count: usize, change: &dyn Fn(&mut ncclCollConfig_t)| {
+        let mut config = ncclCollConfig_t::unset(23102);
+        change(&mut config);
+        world.group(|_, comm, stream| call(count, comm, stream, &config))
+    };
+    assert_eq!(works(0, &|_| {}), OK);
+    assert_eq!(works(0, &|c| c.alg_selection = texts[2].as_ptr()), OK, "without elements nothing is selected");
+    assert_eq!(works(3, &|c| c.alg_selection = texts[2].as_ptr()), ARGUMENT);
+    for text in &texts[..2] {
+        assert_eq!(works(3, &|c| c.alg_selection = text.as_ptr()), OK);
+    }
+    let relaxed = |c: &mut ncclCollConfig_t| (c.alg_selection, c.force_alg_selection) = (texts[2].as_ptr(), 0);
+    assert_eq!(works(3, &|c| relaxed(c)), OK);
+    assert_eq!(works(3, &|c| (c.min_ctas, c.max_ctas, c.user_profiler_tag) = (4, 2, 7)), OK);
+    assert_eq!(world.group(|_, comm, stream| call(3, comm, stream, std::ptr::null())), OK);
+}
+
+#[test]
 fn the_library_says_who_it_is() {
     let mut version = 0;
     assert_eq!(nccl!(ncclGetVersion(&mut version)), OK);

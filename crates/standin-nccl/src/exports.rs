@@ -165,30 +165,37 @@ export! {
 }
 
 macro_rules! export_collectives {
-    (@ $function:ident () all) => {
-        export_collectives!(@ $function (), None);
+    (@ $function:ident $with_config:ident () all) => {
+        export_collectives!(@ $function $with_config (), None);
     };
-    (@ $function:ident (reduction) all) => {
-        export_collectives!(@ $function (op: Op,), None);
+    (@ $function:ident $with_config:ident (reduction) all) => {
+        export_collectives!(@ $function $with_config (op: Op,), None);
     };
-    (@ $function:ident (root) all) => {
-        export_collectives!(@ $function (root: c_int,), None);
+    (@ $function:ident $with_config:ident (root) all) => {
+        export_collectives!(@ $function $with_config (root: c_int,), None);
     };
-    (@ $function:ident (root) root) => {
-        export_collectives!(@ $function (root: c_int,), Some(root));
+    (@ $function:ident $with_config:ident (root) root) => {
+        export_collectives!(@ $function $with_config (root: c_int,), Some(root));
     };
-    (@ $function:ident (reduction, root) root) => {
-        export_collectives!(@ $function (op: Op, root: c_int,), Some(root));
+    (@ $function:ident $with_config:ident (reduction, root) root) => {
+        export_collectives!(@ $function $with_config (op: Op, root: c_int,), Some(root));
     };
-    (@ $function:ident ($($arg:ident: $ty:ty,)*), $writer:expr) => {
+    (@ $function:ident $with_config:ident ($($arg:ident: $ty:ty,)*), $writer:expr) => {
         export_one! {
             fn $function(send: From, recv: To, count: usize, dtype: Type, $($arg: $ty,)* comm: Comm, stream: Stream),
             Moment::Operation(comm, stream), then code => wrote!(code, recv, count, dtype, $writer, comm, stream);
         }
+        export_one! {
+            fn $with_config(
+                send: From, recv: To, count: usize, dtype: Type, $($arg: $ty,)* comm: Comm, stream: Stream,
+                config: *const ncclCollConfig_t,
+            ),
+            Moment::Operation(comm, stream), then code => wrote!(code, recv, count, dtype, $writer, comm, stream);
+        }
     };
     ($($variant:ident $function:ident $with_config:ident $takes:tt $written:ident;)*) => {
-        $(export_collectives!(@ $function $takes $written);)*
-        const COLLECTIVES: &[&str] = &[$(stringify!($function)),*];
+        $(export_collectives!(@ $function $with_config $takes $written);)*
+        const COLLECTIVES: &[&str] = &[$(stringify!($function), stringify!($with_config)),*];
     };
 }
 

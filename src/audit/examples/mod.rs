@@ -1,4 +1,5 @@
 //! For each fault a scenario that catches it, as the audit's advice gives it. The tests of the faults run the same scenarios.
+pub mod algorithms;
 pub mod communicators;
 pub mod numbers;
 pub mod order;
@@ -38,6 +39,7 @@ pub fn scenario_for(item: FaultOrFlaw) -> Option<String> {
         of(order::EXAMPLES)
             .or_else(|| of(structure::EXAMPLES))
             .or_else(|| of(communicators::EXAMPLES))
+            .or_else(|| of(algorithms::EXAMPLES))
             .map(str::to_owned)
     });
     let text = text.or_else(|| numbers::of_member(id).map(str::to_owned))?;

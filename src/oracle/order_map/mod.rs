@@ -25,7 +25,5 @@ mod write;
 
 pub use compare::{OrderChange, compare, describe_change};
 pub(crate) use find::{MapBudget, has_order, order_map};
-#[cfg(any(test, feature = "internals"))]
-pub use map::Pattern;
-pub use map::{Explanation, OrderMap, OrderRun, ResultOrder};
+pub use map::{Explanation, OrderMap, OrderRun, Pattern, ResultOrder};
 pub(crate) use trial::Columns;

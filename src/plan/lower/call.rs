@@ -42,6 +42,7 @@ pub fn call_of(op: &RankOp<Placed>, pointers: &Pointers, buffers: &[Buffer]) -> 
             root: c.root,
             comm: c.comm as u32,
             stream: c.stream,
+            algorithm: c.algorithm.as_ref().filter(|asked| !asked.by_variables).map(|asked| asked.choice.clone()),
         },
         RankOp::Send(message) => {
             let RankMessage { size, peer, comm, stream, .. } = message;

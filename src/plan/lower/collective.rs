@@ -54,6 +54,9 @@ impl Lowering {
         if reads && writes {
             self.overlap(c, item.span, send, recv, count)?;
         }
+        if count > 0 && !item.fails && !self.lenient {
+            algorithm_of(c, item.span)?;
+        }
         let (reduction, factor) = self.reduction(c, world_rank, dtype)?;
         let mut pointer = |region: Option<Region>, used: bool| match region {
             _ if c.null_pointers && (!used || count == 0) => Ptr::Null,
@@ -77,6 +80,7 @@ impl Lowering {
             root: narrow(c.root.value),
             in_place: c.in_place,
             null_pointers: c.null_pointers,
+            algorithm: c.algorithm.clone(),
             stream: c.stream,
         };
         let takes_effect = root.is_some() && !item.fails;
@@ -148,6 +152,17 @@ impl Lowering {
             }
         })
     }
+}
+
+/// Refuses a call that must fail because no library can give it the algorithm that it asks for. A call without elements does not
+/// look at the selection.
+fn algorithm_of(c: &RankCollective<Open>, span: Span) -> Result<(), Diagnostic> {
+    let Some(algorithm) = c.algorithm.as_ref().filter(|algorithm| algorithm.choice.force) else { return Ok(()) };
+    let Err(unmet) = algorithm.choice.admitted(c.op.call) else { return Ok(()) };
+    let text = format!("`algorithm = \"{}\"` cannot be met: {unmet}", algorithm.choice.selection);
+    let help = "NCCL's call returns invalid_argument: write `error = \"invalid_argument\"` if that is meant, or \
+                `algorithm = { prefer = ... }` to let the library choose then";
+    Err(Diagnostic::new(span, text).help(help))
 }
 
 /// NCCL's count argument, from whichever side the rank has.

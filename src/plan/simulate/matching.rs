@@ -3,7 +3,7 @@ use super::super::graphs::check::check_both_captured;
 use super::super::lower::{Index, LoweredProgram};
 use super::super::rank_op::{Placed, RankCollective, RankOp, Route};
 use super::super::types::{CollectiveEvent, RankCall, Reduction, StepId};
-use crate::ops::NcclCall;
+use crate::ops::{AUTOMATIC, AlgorithmChoice, NcclCall};
 use crate::scenario::Diagnostic;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -96,7 +96,13 @@ fn describe(c: &RankCollective<Placed>) -> String {
         Some(Reduction::PreMulSum(_)) => " premul_sum".to_owned(),
     };
     let root = if c.op.rooted { format!(" with root {}", c.root) } else { String::new() };
-    format!("{:?}{red} of {} {}{root}", c.op.call, c.size.count, c.size.dtype.name())
+    let algorithm = match c.algorithm.as_deref().map(|algorithm| &algorithm.choice) {
+        None => String::new(),
+        Some(choice) if choice.is_automatic() => format!(" with the algorithm {AUTOMATIC}"),
+        Some(AlgorithmChoice { selection, force: true }) => format!(" with the algorithm {selection}"),
+        Some(AlgorithmChoice { selection, force: false }) => format!(" with the algorithm {selection} if it can be"),
+    };
+    format!("{:?}{red} of {} {}{root}{algorithm}", c.op.call, c.size.count, c.size.dtype.name())
 }
 
 /// True if two calls, which are not the same, are the same but for their counts.

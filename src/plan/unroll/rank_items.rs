@@ -60,6 +60,7 @@ impl<'a> Unroll<'a> {
                     root,
                     in_place,
                     null_pointers,
+                    algorithm: step.algorithm.as_ref().map(|algorithm| Arc::new(algorithm.value.clone())),
                     stream,
                 })))
             }
@@ -276,6 +277,7 @@ impl<'a> Unroll<'a> {
             root: Spanned { value: 0, span: step.span },
             in_place: false,
             null_pointers: false,
+            algorithm: None,
             stream,
         };
         self.push(member.world, id, step.span, fails, ItemKind::Op(RankOp::Collective(Arc::new(all_reduce))));

@@ -140,7 +140,7 @@ pub(super) static FOREIGN_WORDS: &[ForeignWord] = &[
         "",
         "leave it out: a scenario measures nothing that would need it; `repeat = {}` runs a case several times",
     ),
-    file(&["algo", "algorithm"], "", "write `env.NCCL_ALGO = {}`"),
+    file(&["algo", "alg", "algselection"], "algorithm", ""),
     file(&["proto", "protocol"], "", "write `env.NCCL_PROTO = {}`"),
     file(&["environment", "envvars", "environ"], "env", ""),
     file(&["title", "doc", "summary", "comment", "about"], "description", ""),

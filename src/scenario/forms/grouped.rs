@@ -171,6 +171,7 @@ impl StepRun {
             after: Vec::new(),
             graph: None,
             times,
+            algorithm: None,
             error: None,
             peer: None,
             to: None,

@@ -52,6 +52,9 @@ pub(super) fn no_algorithm(case: &Case, algorithm: &str) -> Option<&'static str>
     if case.env.iter().any(|var| var.name.value == ALGORITHMS) {
         return Some("the file sets NCCL_ALGO");
     }
+    if visit::any(case, |step| step.algorithm.is_some()) {
+        return Some("a step says its algorithm");
+    }
     if algorithm == SINGLE_TREE && elsewhere(case) {
         return Some("the file requires another backend than soft");
     }

@@ -1,4 +1,5 @@
 //! Faults on demand: each makes a small scenario fail that passes without it.
+mod algorithms;
 mod communicators;
 mod ending;
 mod numbers;

@@ -1,6 +1,7 @@
 //! The backend nccl without a GPU: the command runs scenarios on libraries opened by path, over the stand-in driver opened
 //! by cudarc. Everything above the two vendor libraries is tested.
 
+mod algorithms;
 mod compare;
 mod flaky;
 mod footprints;

@@ -135,6 +135,11 @@ impl<T: Copy + PartialEq> Allowed<T> {
         all
     }
 
+    /// True if a rule speaks of the operation.
+    fn forces(&self, kind: Kind) -> bool {
+        self.rules.iter().any(|rule| rule.operation.as_deref().is_none_or(|operation| operation == kind.algo_word()))
+    }
+
     /// The first of those that serve an operation that is allowed.
     fn choose(&self, kind: Kind, served: &[T]) -> Option<T> {
         let word = kind.algo_word();
@@ -169,6 +174,11 @@ impl Algorithms {
         self.0.error.as_deref()
     }
 
+    /// True if the variable says which algorithms the operation may take.
+    pub(crate) fn forces(&self, kind: Kind) -> bool {
+        self.0.forces(kind)
+    }
+
     /// The algorithm an operation takes; `None` if none that is allowed serves it.
     pub(crate) fn choose(&self, kind: Kind) -> Option<Algorithm> {
         let served = kind.algorithms();
@@ -190,6 +200,11 @@ impl Protocols {
     /// What is wrong with the value, if anything.
     pub(crate) fn error(&self) -> Option<&str> {
         self.0.error.as_deref()
+    }
+
+    /// True if the variable says which protocols the operation may take.
+    pub(crate) fn forces(&self, kind: Kind) -> bool {
+        self.0.forces(kind)
     }
 
     /// The protocol an operation takes; `None` if none is allowed.

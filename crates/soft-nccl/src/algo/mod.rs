@@ -6,6 +6,7 @@ mod cut;
 mod direct;
 mod machines;
 mod ring;
+mod selection;
 mod topology;
 mod tree;
 
@@ -13,6 +14,7 @@ pub use choice::{Algorithm, Algorithms, Protocol, Protocols};
 
 pub(crate) use cut::{Buffers, Channels, Threads, Topology};
 pub(crate) use machines::Machines;
+pub(crate) use selection::Selection;
 
 use crate::op::{Kind, Spec};
 use channels::{Load, Share};

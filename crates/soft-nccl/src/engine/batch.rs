@@ -6,8 +6,8 @@ use super::channel::ChannelKey;
 use super::hooks::{BatchHooks, OperationContext, RequestContext, Requested, Sound, Start as Starting, hooks};
 use super::member::read_scalar;
 use super::task::Task;
-use super::{ENGINE, State, lock};
-use crate::algo::{self, Algorithm, Part, Topology};
+use super::{ENGINE, Member, State, lock};
+use crate::algo::{self, Algorithm, Part, Protocol, Selection, Topology};
 use crate::device::{Done, Start, Stream};
 use crate::failure::{Failure, Outcome};
 use crate::op::{Kind, PreMul, Spec};
@@ -26,6 +26,8 @@ pub(crate) struct Request {
     pub stream: Stream,
     /// True if the stream is its device's null stream.
     pub null_stream: bool,
+    /// The algorithms that the call's configuration allows; `None` if it leaves the choice to the library.
+    selection: Option<Selection>,
     /// What it counts under: the communicator's mark when the call was made, however late its group ends.
     tag: u32,
 }
@@ -37,7 +39,12 @@ impl Request {
     /// From now on until the stream has passed the operation, the buffers that `spec` names, and a scalar in device memory,
     /// may be read and written for the operation.
     pub(crate) unsafe fn new(comm: usize, spec: Spec, stream: Stream, null_stream: bool, tag: u32) -> Self {
-        Self { comm, spec, stream, null_stream, tag }
+        Self { comm, spec, stream, null_stream, selection: None, tag }
+    }
+
+    /// With the algorithms that the call's configuration allows.
+    pub(crate) fn selecting(self, selection: Option<Selection>) -> Self {
+        Self { selection, ..self }
     }
 }
 
@@ -78,14 +85,7 @@ impl State {
             let member = self.member(request.comm as ncclComm_t)?;
             member.accept_work()?;
             if member.n > 1 && request.spec.kind.is_collective() {
-                let kind = request.spec.kind;
-                request.spec.algorithm = settings().algorithms.choose(kind).ok_or_else(|| {
-                    Failure::usage(format!("no algorithm that NCCL_ALGO allows serves {}", kind.name()))
-                })?;
-                request.spec.protocol = settings()
-                    .protocols
-                    .choose(kind)
-                    .ok_or_else(|| Failure::usage(format!("NCCL_PROTO leaves no protocol for {}", kind.name())))?;
+                (request.spec.algorithm, request.spec.protocol) = choose(member, &request.spec, request.selection)?;
             }
             hooks().check_request(&request.spec, member.rank)?;
             let at = *place.entry(request.comm).or_insert_with(|| {
@@ -328,6 +328,35 @@ impl State {
         let batch = self.batches.remove(&id)?;
         self.pending = self.pending.saturating_sub(batch.operations as u64);
         Some(batch)
+    }
+}
+
+/// The algorithm and protocol of an operation: what NCCL_ALGO and NCCL_PROTO say of it, else what its call asks for, else the
+/// library's own choice.
+fn choose(member: &mut Member, spec: &Spec, selection: Option<Selection>) -> Outcome<(Algorithm, Protocol)> {
+    let kind = spec.kind;
+    let (algorithms, protocols) = (&settings().algorithms, &settings().protocols);
+    let unserved = || Failure::usage(format!("no algorithm that NCCL_ALGO allows serves {}", kind.name()));
+    let unspoken = || Failure::usage(format!("NCCL_PROTO leaves no protocol for {}", kind.name()));
+    let automatic = (algorithms.choose(kind).ok_or_else(unserved)?, protocols.choose(kind).ok_or_else(unspoken)?);
+    if kind.algorithms().is_empty() {
+        return Ok(automatic);
+    }
+    let rank = member.rank;
+    if algorithms.forces(kind) || protocols.forces(kind) {
+        let other = selection.filter(|asked| !hooks().variables_win(rank, kind, automatic, *asked));
+        return Ok(other.and_then(|asked| asked.choose(kind)).unwrap_or(automatic));
+    }
+    let Some(selection) = member.hooks.selection(rank, kind, selection, automatic) else {
+        return Ok((member.hooks.automatic(rank, member.shared, spec, automatic.0), automatic.1));
+    };
+    match selection.choose(kind) {
+        Some(chosen) => Ok(chosen),
+        None if selection.forced => Err(Failure::argument(format!(
+            "this library has no algorithm that algSelection allows for {}",
+            kind.name()
+        ))),
+        None => Ok(automatic),
     }
 }
 

@@ -9,7 +9,7 @@ mod step;
 pub(crate) use step::{Sound, StepHooks};
 
 use super::{Member, Operation, Request, SignalKey, State};
-use crate::algo::{Lane, Part};
+use crate::algo::{Algorithm, Lane, Part, Protocol, Selection};
 use crate::arith::Scalar;
 use crate::device::Done;
 use crate::failure::Outcome;
@@ -136,6 +136,42 @@ pub(crate) trait Hooks: Sync {
     /// An error if an operation may not use the null stream.
     fn check_null_stream(&self, _rank: usize) -> Outcome<()> {
         Ok(())
+    }
+
+    /// What becomes of a selection with `^`; `opposite` reads it without.
+    fn negation(
+        &self,
+        sound: Result<Selection, String>,
+        _opposite: &dyn Fn() -> Result<Selection, String>,
+        _kind: Kind,
+        _rank: usize,
+    ) -> Result<Selection, String> {
+        sound
+    }
+
+    /// Whether a selection that cannot be met makes the call fail; `forced` is what the call says.
+    fn forces(&self, forced: bool, _rank: usize) -> bool {
+        forced
+    }
+
+    /// The end of a call without elements; `fine` is false if its selection cannot be met.
+    fn unread_selection(&self, _fine: bool, _rank: usize) -> Outcome<()> {
+        Ok(())
+    }
+
+    /// Whether the variables that force an algorithm go before the call's selection.
+    fn variables_win(&self, _rank: usize, _kind: Kind, _variables: (Algorithm, Protocol), _asked: Selection) -> bool {
+        true
+    }
+
+    /// Whether a call with a configuration forgets its root.
+    fn forgets_root(&self, _root: c_int, _rank: usize) -> bool {
+        false
+    }
+
+    /// Whether a call with a configuration takes its reduction for a sum.
+    fn forgets_reduction(&self, _is_sum: bool, _rank: usize) -> bool {
+        false
     }
 
     /// Whether an operation, whose algorithm is chosen, may be enqueued.
@@ -299,6 +335,22 @@ pub(crate) trait CommHooks: Send {
     /// their numbers; they may change. False leaves the node out.
     fn replayed(&mut self, _index: usize, _total: usize, _requests: &mut [Request]) -> bool {
         true
+    }
+
+    /// The algorithm of a call that leaves it to the library, on the communicator with this number in the process.
+    fn automatic(&self, _rank: usize, _shared: u64, _spec: &Spec, chosen: Algorithm) -> Algorithm {
+        chosen
+    }
+
+    /// The selection that a call is made with; `automatic` is what it takes without one.
+    fn selection(
+        &mut self,
+        _rank: usize,
+        _kind: Kind,
+        selection: Option<Selection>,
+        _automatic: (Algorithm, Protocol),
+    ) -> Option<Selection> {
+        selection
     }
 
     /// Whether the communicator takes a new operation.

@@ -1,11 +1,12 @@
 //! Faults of membership and of failures: who is in a communicator, and what becomes of a refusal.
 use super::batches::InjectedBatch;
 use super::requests::{self, CommState};
-use super::{FaultMode, hit, mode, named, wanted};
-use crate::algo::Algorithm;
+use super::{FaultMode, hit, mode, named, selections, wanted};
+use crate::algo::{Algorithm, Protocol, Selection};
 use crate::engine::hooks::{CommHooks, RequestContext, Requested, Sound, SplitRank};
 use crate::engine::{Request, State};
 use crate::failure::{Failure, Outcome};
+use crate::op::{Kind, Spec};
 use nccl_sys::ncclResult_t;
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -30,6 +31,20 @@ impl CommHooks for Comm {
         }
         let (again, operations) = requests::misread(context, &mut self.state(), requests);
         Requested { again, batch: Box::new(InjectedBatch::new(Arc::clone(&self.0), operations)) }
+    }
+
+    fn automatic(&self, rank: usize, shared: u64, spec: &Spec, chosen: Algorithm) -> Algorithm {
+        selections::by_history(rank, shared, spec, chosen)
+    }
+
+    fn selection(
+        &mut self,
+        rank: usize,
+        kind: Kind,
+        selection: Option<Selection>,
+        automatic: (Algorithm, Protocol),
+    ) -> Option<Selection> {
+        selections::of_call(rank, kind, selection, automatic, &mut self.state().last_selection)
     }
 
     /// Refuses work on a communicator whose child or parent has ended.

@@ -4,8 +4,8 @@
 use super::communicators::{self, Comm};
 use super::named::{F40, F40B, F63, F63B, F63C, F70D};
 use super::site::Site;
-use super::{CONFIGURED, blocks, calls, changes, order, prepare, wanted};
-use crate::algo::{Lane, Part};
+use super::{CONFIGURED, blocks, calls, changes, order, prepare, selections, wanted};
+use crate::algo::{Algorithm, Lane, Part, Protocol, Selection};
 use crate::arith::Scalar;
 use crate::engine::hooks::{ChangedRank, CommHooks, Hooks, InnerGroupEnd, OperationContext, SplitRank, StepHooks};
 use crate::engine::{Member, State};
@@ -29,6 +29,36 @@ impl Hooks for Injector {
 
     fn check_null_stream(&self, rank: usize) -> Outcome<()> {
         calls::null_stream(rank)
+    }
+
+    fn negation(
+        &self,
+        sound: Result<Selection, String>,
+        opposite: &dyn Fn() -> Result<Selection, String>,
+        kind: Kind,
+        rank: usize,
+    ) -> Result<Selection, String> {
+        selections::negation(sound, opposite, kind, rank)
+    }
+
+    fn forces(&self, forced: bool, rank: usize) -> bool {
+        selections::forces(forced, rank)
+    }
+
+    fn unread_selection(&self, fine: bool, rank: usize) -> Outcome<()> {
+        selections::unread(fine, rank)
+    }
+
+    fn variables_win(&self, rank: usize, kind: Kind, variables: (Algorithm, Protocol), asked: Selection) -> bool {
+        selections::variables_win(rank, kind, variables, asked)
+    }
+
+    fn forgets_root(&self, root: c_int, rank: usize) -> bool {
+        selections::forgets_root(root, rank)
+    }
+
+    fn forgets_reduction(&self, is_sum: bool, rank: usize) -> bool {
+        selections::forgets_reduction(is_sum, rank)
     }
 
     fn check_request(&self, spec: &Spec, rank: usize) -> Outcome<()> {

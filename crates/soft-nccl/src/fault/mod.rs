@@ -15,6 +15,7 @@ mod numbers;
 mod order;
 mod requests;
 mod scalars;
+mod selections;
 mod site;
 mod stale;
 mod streams;

@@ -4,7 +4,7 @@
 use super::groups::{self, Group};
 use super::memory::{Extent, Substitute, read, stand_in};
 use super::{FaultMode, hit, mode, named, wanted};
-use crate::algo::Algorithm;
+use crate::algo::{Algorithm, Selection};
 use crate::arith::Scalar;
 use crate::engine::hooks::RequestContext;
 use crate::engine::{Operation, Request, read_scalar};
@@ -62,6 +62,8 @@ pub(super) struct CommState {
     pub(super) parent_ended: bool,
     /// It was suspended and works again, and had no operation since.
     pub(super) resumed: bool,
+    /// The selection of the last call that had one.
+    pub(super) last_selection: Option<Selection>,
 }
 
 /// Changes what a rank asks for in one group on one communicator; answers the requests that are made once more, and what

@@ -263,4 +263,28 @@ faults! {
         "a communicator with `config = { blocking = 0 }`, and an operation on it"
     F74B, "F74b": "a call on a non-blocking communicator counts as over before anything is enqueued";
         "an operation on a communicator with `config = { blocking = 0 }`, whose output is looked at after the last wait"
+    F85, "F85": "the algorithm that a call asks for is not taken";
+        "an all_reduce with `algorithm = \"tree\"` and sums that tell the order, or an `assert` on its figures"
+    F85B, "F85b": "a call that asks for an algorithm which it cannot have takes another one";
+        "an all_gather with `algorithm = \"tree\"` and `error = \"invalid_argument\"`"
+    F85C, "F85c": "a call that prefers an algorithm which it cannot have is refused";
+        "an all_gather with `algorithm = { prefer = \"tree\" }`"
+    F85D, "F85d": "the algorithm that a call asks for goes before NCCL_ALGO";
+        "NCCL_ALGO=Tree, a call that asks for a ring, and an `assert` on its figures"
+    F86, "F86": "the algorithm that a call asks for is kept for the communicator's later calls";
+        "a call with an `algorithm`, then one without, and an `assert` on its figures"
+    F87, "F87": "the protocol that a call asks for is ignored";
+        "`algorithm = \"ring_ll\"` with more data than a chunk of that protocol holds, and an `assert` on its figures"
+    F88, "F88": "`^` before a call's algorithm is not read";
+        "an all_reduce with `algorithm = \"^ring\"`, and an `assert` on its figures"
+    F89, "F89": "a call with a configuration forgets its root";
+        "a broadcast with an `algorithm` and root 1"
+    F89B, "F89b": "a call with a configuration takes every reduction for a sum";
+        "an all_reduce with an `algorithm` and `reduce = \"max\"`"
+    F89C, "F89c": "a call without elements crashes if it asks for an algorithm which it cannot have";
+        "`count = 0` and an `algorithm` that the operation does not have"
+    F89D, "F89d": "a call without elements is refused if it asks for an algorithm which it cannot have";
+        "`count = 0` and an `algorithm` that the operation does not have"
+    F89E, "F89e": "sums of bf16 are added in another order in every communicator but the first one of the process";
+        "`before` with steps on another communicator, then an all_reduce of bf16 that rounds"
 }

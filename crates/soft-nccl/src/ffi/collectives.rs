@@ -1,6 +1,7 @@
 //! The operations.
 #![allow(unsafe_code)] // exported C functions
 
+use super::call_config::CallConfig;
 use super::{check, enter};
 use crate::algo::Protocol;
 use crate::device::Stream;
@@ -9,7 +10,7 @@ use crate::engine::{NO_CHOICE, Request, lock, outcome};
 use crate::failure::{Failure, Outcome};
 use crate::group;
 use crate::op::{Kind, PreMul, Signalling, Spec};
-use nccl_sys::{Nccl, cudaStream_t, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t};
+use nccl_sys::{Nccl, cudaStream_t, ncclCollConfig_t, ncclComm_t, ncclDataType_t, ncclRedOp_t, ncclResult_t};
 use std::ffi::{c_int, c_void};
 
 /// A call's arguments as they came.
@@ -24,6 +25,8 @@ struct Call {
     peer: Option<c_int>,
     comm: ncclComm_t,
     stream: cudaStream_t,
+    /// The configuration of the call, if it has one.
+    config: Option<CallConfig>,
 }
 
 impl Call {
@@ -31,13 +34,18 @@ impl Call {
     ///
     /// # Safety
     /// NCCL's contract: the stream lives and the buffers are there for the operation until the stream has passed it.
-    unsafe fn add(self) -> Outcome<()> {
+    unsafe fn add(mut self) -> Outcome<()> {
         let kind = self.kind;
         let mut state = lock();
         let member = state.member(self.comm)?;
         member.accept_work()?;
         member.hooks.check_work(member.rank)?;
         let (rank, n, tag, device) = (member.rank, member.n, member.tag, member.device);
+        if self.config.is_some() {
+            self.peer = self.peer.map(|root| if hooks().forgets_root(root, rank) { 0 } else { root });
+            let sum = ncclRedOp_t::Sum;
+            self.op = self.op.map(|op| if hooks().forgets_reduction(op == sum, rank) { sum } else { op });
+        }
         let what = if kind.is_p2p() { "the peer" } else { "the root" };
         let peer = self.peer.map_or(Ok(0), |peer| check::rank(hooks().root(kind, peer, n, rank), n, what))?;
         let ty = check::dtype(self.dtype)?;
@@ -53,6 +61,7 @@ impl Call {
         if kind == Kind::AlltoAll && self.count > 0 && n > 1 && self.send == self.recv.cast_const() {
             return Err(Failure::argument("all_to_all cannot work in place"));
         }
+        let selection = self.config.as_ref().map_or(Ok(None), |config| config.selection(kind, rank, self.count))?;
         let null_stream = self.stream.is_null();
         if null_stream {
             hooks().check_null_stream(rank)?;
@@ -73,7 +82,8 @@ impl Call {
             signal: Signalling::default(),
         };
         // SAFETY: the caller of `add` vouches for the buffers and the stream.
-        group::add(unsafe { Request::new(self.comm as usize, spec, stream, null_stream, tag) })
+        let request = unsafe { Request::new(self.comm as usize, spec, stream, null_stream, tag) };
+        group::add(request.selecting(selection))
     }
 }
 
@@ -85,7 +95,8 @@ macro_rules! operation {
             $($arg: $ty,)* comm: ncclComm_t, stream: cudaStream_t,
         ) -> ncclResult_t {
             let (send, recv, op, peer) = ($send, $recv, $op, $peer);
-            let call = Call { kind: Kind::$kind, send, recv, count: $count, dtype: $dtype, op, peer, comm, stream };
+            let (count, dtype, config) = ($count, $dtype, None);
+            let call = Call { kind: Kind::$kind, send, recv, count, dtype, op, peer, comm, stream, config };
             // SAFETY: the caller keeps NCCL's contract.
             enter(|| group::grouped(|| outcome(comm as usize, unsafe { call.add() })))
         }
@@ -98,28 +109,56 @@ type Dtype = ncclDataType_t;
 type Op = ncclRedOp_t;
 const NOWHERE: To = std::ptr::null_mut();
 
+/// As [`operation`], with the configuration of the call as its last argument.
+macro_rules! configured_operation {
+    ($name:ident, $kind:ident, ($($arg:ident: $ty:ty),*), $op:expr, $peer:expr) => {
+        #[allow(non_snake_case)]
+        unsafe extern "C" fn $name(
+            send: From, recv: To, count: usize, dtype: Dtype, $($arg: $ty,)*
+            comm: ncclComm_t, stream: cudaStream_t, config: *const ncclCollConfig_t,
+        ) -> ncclResult_t {
+            let (op, peer) = ($op, $peer);
+            enter(|| {
+                // A configuration that is wrong in itself is refused before anything else is looked at.
+                // SAFETY: NCCL's contract: null, or a configuration that begins with its own size.
+                let config = unsafe { CallConfig::read(config)? };
+                let call = Call { kind: Kind::$kind, send, recv, count, dtype, op, peer, comm, stream, config };
+                // SAFETY: the caller keeps NCCL's contract.
+                group::grouped(|| outcome(comm as usize, unsafe { call.add() }))
+            })
+        }
+    };
+}
+
 macro_rules! collective_operations {
-    (@ $function:ident $kind:ident ()) => {
+    (@ $function:ident $with_config:ident $kind:ident ()) => {
         operation!($function, $kind, (send: From, recv: To, count: usize, dtype: Dtype),
             count, dtype, send, recv, None, None);
+        configured_operation!($with_config, $kind, (), None, None);
     };
-    (@ $function:ident $kind:ident (reduction)) => {
+    (@ $function:ident $with_config:ident $kind:ident (reduction)) => {
         operation!($function, $kind, (send: From, recv: To, count: usize, dtype: Dtype, op: Op),
             count, dtype, send, recv, Some(op), None);
+        configured_operation!($with_config, $kind, (op: Op), Some(op), None);
     };
-    (@ $function:ident $kind:ident (root)) => {
+    (@ $function:ident $with_config:ident $kind:ident (root)) => {
         operation!($function, $kind, (send: From, recv: To, count: usize, dtype: Dtype, root: c_int),
             count, dtype, send, recv, None, Some(root));
+        configured_operation!($with_config, $kind, (root: c_int), None, Some(root));
     };
-    (@ $function:ident $kind:ident (reduction, root)) => {
+    (@ $function:ident $with_config:ident $kind:ident (reduction, root)) => {
         operation!($function, $kind, (send: From, recv: To, count: usize, dtype: Dtype, op: Op, root: c_int),
             count, dtype, send, recv, Some(op), Some(root));
+        configured_operation!($with_config, $kind, (op: Op, root: c_int), Some(op), Some(root));
     };
     ($($kind:ident $function:ident $with_config:ident $takes:tt $written:ident;)*) => {
-        $(collective_operations!(@ $function $kind $takes);)*
+        $(collective_operations!(@ $function $with_config $kind $takes);)*
 
         fn fill_collectives(table: &mut Nccl) {
-            $(table.$function = Some($function);)*
+            $(
+                table.$function = Some($function);
+                table.$with_config = Some($with_config);
+            )*
         }
     };
 }

@@ -1,6 +1,7 @@
 //! The C interface: thin functions that turn C arguments into checked values and answers into codes.
 #![allow(unsafe_code)] // exported C functions
 
+mod call_config;
 mod changes;
 mod check;
 mod collectives;

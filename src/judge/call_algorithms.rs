@@ -1,0 +1,175 @@
+//! Whether the sums of a call that asks for an algorithm have an order that this algorithm can have.
+//!
+//! A ring adds each part of the result along a rotation of one cycle, so its orders are chains; a tree has at most two orders, one
+//! for each of its halves. An order that both can have proves nothing, and nothing is said of it.
+use super::findings::{FindingCollector, Priority};
+use super::order_maps::OrderMaps;
+use super::{Lane, message};
+use crate::oracle::order_map::{OrderMap, OrderRun, Pattern};
+use crate::plan::{Event, Plan};
+use nccl_sys::AlgorithmName;
+use std::collections::HashSet;
+
+/// Of the others that explain a run, so many are kept.
+const MOST_OTHERS: usize = 8;
+
+/// What the names that a call admits have in common.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Family {
+    Ring,
+    Tree,
+}
+
+impl Family {
+    fn of(names: &[&AlgorithmName]) -> Option<Self> {
+        let all = |start: &str| !names.is_empty() && names.iter().all(|name| name.name.starts_with(start));
+        if all("RING_") { Some(Self::Ring) } else { all("TREE_").then_some(Self::Tree) }
+    }
+
+    /// What contradicts it in a map, if anything.
+    fn contradicted_by(self, map: &OrderMap) -> Option<&'static str> {
+        match self {
+            Self::Ring if map.pattern == Pattern::DoubleTree => Some("a double tree's"),
+            Self::Ring if map.runs.iter().any(|run| is_no_chain(map, run)) => Some("no ring's"),
+            Self::Tree if map.pattern == Pattern::Ring && orders(map) > 2 => Some("a ring's"),
+            Self::Ring | Self::Tree => None,
+        }
+    }
+}
+
+/// Number of orders that tell something.
+fn orders(map: &OrderMap) -> usize {
+    let telling = map.explanations.iter().filter(|explanation| !explanation.is_any_order());
+    telling.map(|explanation| explanation.additions.as_str()).collect::<HashSet<_>>().len()
+}
+
+/// True if only orders that add two partial sums explain the run.
+fn is_no_chain(map: &OrderMap, run: &OrderRun) -> bool {
+    let all = std::iter::once(&run.explanation).chain(&run.others);
+    let branches = |index: &u32| {
+        map.explanation(*index)
+            .is_some_and(|explanation| !explanation.is_any_order() && adds_partial_sums(&explanation.additions))
+    };
+    run.others.len() < MOST_OTHERS && all.into_iter().all(branches)
+}
+
+/// True if an addition, spelt with parentheses around each, has partial sums on both sides.
+fn adds_partial_sums(additions: &str) -> bool {
+    // whether each open operand is a sum
+    let mut operands: Vec<bool> = Vec::new();
+    let mut in_number = false;
+    for c in additions.chars() {
+        if c.is_ascii_digit() {
+            if !in_number {
+                operands.push(false);
+            }
+            in_number = true;
+            continue;
+        }
+        in_number = false;
+        if c == ')' {
+            match (operands.pop(), operands.pop()) {
+                (Some(true), Some(true)) => return true,
+                _ => operands.push(true),
+            }
+        }
+    }
+    false
+}
+
+/// True if a step of the plan asks for an algorithm whose order of sums can be told.
+pub(super) fn is_asked_for(plan: &Plan) -> bool {
+    plan.events.iter().any(|event| asked(plan, event).is_some())
+}
+
+/// The family that an event's call must belong to, and the selection that says so.
+fn asked<'p>(plan: &Plan, event: &'p Event) -> Option<(Family, &'p str)> {
+    let Event::Collective(collective) = event else { return None };
+    let algorithm = collective.first.op.algorithm.as_ref().filter(|algorithm| algorithm.choice.force)?;
+    let named = |name: &str| plan.case.env.iter().any(|var| var.name.value == name);
+    // The file's own variables go before the call.
+    if !algorithm.by_variables && (named("NCCL_ALGO") || named("NCCL_PROTO")) {
+        return None;
+    }
+    let names = algorithm.choice.admitted(collective.op().call).ok()?;
+    Some((Family::of(&names)?, &algorithm.choice.selection))
+}
+
+/// Reports calls whose sums cannot be of the algorithm that they asked for.
+pub(super) fn check(plan: &Plan, maps: &OrderMaps, collector: &mut FindingCollector) {
+    for (number, order) in maps.by_event() {
+        let Some((family, selection)) = plan.events.get(number).and_then(|event| asked(plan, event)) else { continue };
+        collector.count_checked(Lane::Invariants, 1);
+        let Some(is) = family.contradicted_by(&order.map) else { continue };
+        let text = format!(
+            "{}: the call asks for the algorithm {selection}, but the order in which `{}` was summed is {is}: {}",
+            order.step, order.buffer, order.map.name
+        );
+        let mut finding =
+            message::without_element(Lane::Invariants, text, selection.to_owned(), order.map.name.clone());
+        finding.rank = order.ranks.first().copied();
+        finding.buffer = Some(order.buffer.clone());
+        let step = plan.events.get(number).and_then(|event| plan.steps.get(event.step() as usize));
+        finding.span = step.map(|step| step.span);
+        collector.add(Priority { kind: 2, event: number }, finding);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    use crate::oracle::order_map::Explanation;
+
+    fn map(pattern: Pattern, orders: &[&str]) -> OrderMap {
+        let explanation = |additions: &&str| Explanation {
+            order: String::new(),
+            additions: (*additions).to_owned(),
+            computing: "each step".into(),
+        };
+        let run = |at: usize| OrderRun {
+            start: at as u64,
+            elements: 1,
+            earliest_start: at as u64,
+            latest_start: at as u64,
+            explanation: at as u32,
+            others: Vec::new(),
+        };
+        OrderMap {
+            name: "a map".into(),
+            pattern,
+            elements: orders.len() as u64,
+            telling: orders.len() as u64,
+            explanations: orders.iter().map(explanation).collect(),
+            runs: (0..orders.len()).map(run).collect(),
+            run_count: orders.len() as u64,
+            hash: String::new(),
+        }
+    }
+
+    #[test]
+    fn a_map_contradicts_an_algorithm_only_where_it_cannot_be_its() {
+        let (chain, tree) = ("(3+(2+(0+1)))", "((0+1)+(2+3))");
+        let said = |family: Family, pattern, orders: &[&str]| family.contradicted_by(&map(pattern, orders)).is_some();
+        assert!(said(Family::Ring, Pattern::DoubleTree, &[chain, "(1+(0+(2+3)))"]));
+        assert!(said(Family::Ring, Pattern::OneOrder, &[tree]));
+        assert!(said(Family::Ring, Pattern::Runs, &[chain, tree]));
+        assert!(!said(Family::Ring, Pattern::OneOrder, &[chain]));
+        assert!(!said(Family::Ring, Pattern::AnyOrder, &["any"]));
+        let rotations = [chain, "(0+(3+(1+2)))", "(1+(0+(2+3)))"];
+        assert!(said(Family::Tree, Pattern::Ring, &rotations));
+        assert!(!said(Family::Tree, Pattern::Ring, &rotations[..2]));
+        assert!(!said(Family::Tree, Pattern::OneOrder, &[chain]));
+        assert!(!said(Family::Tree, Pattern::Runs, &rotations));
+    }
+
+    #[test]
+    fn chains_are_told_from_trees() {
+        for chain in ["(0+1)", "(3+(2+(0+1)))", "(2*(0*1))", "((0+1)*2)", "(10+(2+11))", "[(0+1)]"] {
+            assert!(!adds_partial_sums(chain), "{chain}");
+        }
+        for tree in ["((0+1)+(2+3))", "([(0+1)]+[(2+3)])", "(4+((0+1)+(2+3)))"] {
+            assert!(adds_partial_sums(tree), "{tree}");
+        }
+    }
+}

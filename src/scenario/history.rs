@@ -1,0 +1,51 @@
+//! `before`: what runs first in the processes of a case, as a case of its own.
+use super::case::{Case, CommCreation, CommDef, Step, StepComm};
+use std::collections::HashSet;
+
+impl Case {
+    /// The program of `before`, with its own buffers and communicators; `None` if the file has none. Its name is that of the case.
+    pub fn history(&self) -> Option<Self> {
+        if self.before.is_empty() {
+            return None;
+        }
+        Some(Self {
+            steps: self.before.clone(),
+            comms: self.comms_before.clone(),
+            before: Vec::new(),
+            comms_before: Vec::new(),
+            expect: Vec::new(),
+            asserts: Vec::new(),
+            outcome: None,
+            reason: None,
+            repeat: 1,
+            ..self.clone()
+        })
+    }
+}
+
+/// Those communicators that the steps name, with those that they are split out of.
+pub(crate) fn used_by(steps: &[Step], comms: &[CommDef]) -> Vec<CommDef> {
+    let mut names = HashSet::new();
+    add_names(steps, &mut names);
+    // A parent stands above its children, so it is seen after them here.
+    for comm in comms.iter().rev() {
+        if let CommCreation::Split { comm: parent, .. } = &comm.creation
+            && names.contains(&comm.name.value)
+        {
+            names.insert(parent.value.clone());
+        }
+    }
+    comms.iter().filter(|comm| names.contains(&comm.name.value)).cloned().collect()
+}
+
+fn add_names(steps: &[Step], names: &mut HashSet<String>) {
+    for step in steps {
+        if let StepComm::Comm(name) = &step.comm {
+            names.insert(name.value.clone());
+        }
+        if let Some(CommCreation::Split { comm, .. }) = step.new.as_ref().map(|new| &new.creation) {
+            names.insert(comm.value.clone());
+        }
+        add_names(&step.steps, names);
+    }
+}
