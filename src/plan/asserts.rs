@@ -132,7 +132,7 @@ fn reads_beyond(plan: &Plan, begun: &Begun, a: &Spanned<Expr>, left: &mut u64) -
         let mut reader = Reader { plan, buffers: &buffers, rank, names, counts_i: false, left };
         for i in 0..total {
             reader.names.i = Some(i);
-            if let Err(why) = reader.read(&a.value.node) {
+            if let Err(why) = reader.read(&a.value.node, EXACT) {
                 return Some(Diagnostic::new(a.span, format!("`{}`: {why}", a.value.text)));
             }
             if !reader.counts_i || *reader.left == 0 {
@@ -142,6 +142,13 @@ fn reads_beyond(plan: &Plan, begun: &Begun, a: &Spanned<Expr>, left: &mut u64) -
     }
     None
 }
+
+/// The arithmetic of a part of an `assert`.
+type Evaluate = fn(&ExprNode, &Names<'_>) -> Result<Value, EvalError>;
+/// That of an index.
+const WHOLE: Evaluate = |node, names| node.eval(names, Mode::Whole);
+/// That of everything else.
+const EXACT: Evaluate = |node, names| node.eval_exact(names);
 
 /// Follows an `assert` for one element of one rank, as far as no data decides the way.
 struct Reader<'a> {
@@ -162,7 +169,7 @@ impl Reader<'_> {
         *self.left > 0
     }
 
-    fn read(&mut self, node: &ExprNode) -> Result<(), String> {
+    fn read(&mut self, node: &ExprNode, evaluate: Evaluate) -> Result<(), String> {
         if !self.may_look(1) {
             return Ok(());
         }
@@ -175,29 +182,29 @@ impl Reader<'_> {
                 why.map_or(Ok(()), Err)
             }
             ExprNode::Index(name, index) => {
-                self.read(index)?;
+                self.read(index, WHOLE)?;
                 self.index(name, index)
             }
-            ExprNode::Neg(inner) => self.read(inner),
+            ExprNode::Neg(inner) => self.read(inner, evaluate),
             ExprNode::Binary(_, left, right) => {
-                self.read(left)?;
-                self.read(right)
+                self.read(left, evaluate)?;
+                self.read(right, evaluate)
             }
             ExprNode::Call(Func::If, args) => {
                 let [condition, yes, no] = args.as_slice() else { return Ok(()) };
-                self.read(condition)?;
-                match self.value(condition, |node, names| node.eval_exact(names)) {
-                    Some(Ok(value)) => self.read(if value.truth() { yes } else { no }),
+                self.read(condition, evaluate)?;
+                match self.value(condition, evaluate) {
+                    Some(Ok(value)) => self.read(if value.truth() { yes } else { no }, evaluate),
                     // What has no value is for the report, and what data decides, too.
                     Some(Err(_)) | None => Ok(()),
                 }
             }
-            ExprNode::Call(_, args) => args.iter().try_for_each(|arg| self.read(arg)),
+            ExprNode::Call(_, args) => args.iter().try_for_each(|arg| self.read(arg, evaluate)),
         }
     }
 
     fn index(&mut self, name: &str, index: &ExprNode) -> Result<(), String> {
-        let Some(value) = self.value(index, |node, names| node.eval(names, Mode::Whole)) else { return Ok(()) };
+        let Some(value) = self.value(index, WHOLE) else { return Ok(()) };
         let on = format!("on rank {}", self.rank);
         let k = value.and_then(|value| value.to_int().map_err(|e| e.to_string()));
         let k = k.map_err(|why| format!("an index of `{name}` has no value {on}: {why}"))?;
@@ -211,11 +218,7 @@ impl Reader<'_> {
     }
 
     /// The value of a part that reads no data; `None` if it does.
-    fn value(
-        &mut self,
-        node: &ExprNode,
-        evaluate: fn(&ExprNode, &Names<'_>) -> Result<Value, EvalError>,
-    ) -> Option<Result<Value, String>> {
+    fn value(&mut self, node: &ExprNode, evaluate: Evaluate) -> Option<Result<Value, String>> {
         let (mut data, mut nodes) = (false, 0);
         let buffers = self.buffers;
         node.visit(&mut |node| {
