@@ -33,7 +33,7 @@ steps = [
     home.file("scenarios/early.toml", text);
     for args in [vec!["run"], vec!["run", "--placement", "processes", "--timeout", "3"]] {
         let soft = home.run(&args);
-        assert!(soft.code == 1 && soft.out.contains("hang"), "{soft}");
+        assert!(soft.code == 1 && soft.out.contains("the case hung"), "{soft}");
         if args.len() == 1 {
             assert!(soft.out.contains("waits until the graphs that have captured it are released"), "{soft}");
         }
