@@ -9,7 +9,7 @@ mod table;
 pub use algorithm::{AUTOMATIC, AlgorithmChoice, AlgorithmVariables};
 pub use collective::{Bandwidth, Collective, Extent, InPlace, NcclCall, Rule, Who};
 pub use config::ConfigValue;
-pub use table::{ALL_REDUCE, BROADCAST, GROUP, SEND, TABLE, find};
+pub use table::{ALL_REDUCE, BROADCAST, GROUP, LAUNCH, LOOP, RELEASE, SEND, TABLE, find};
 
 /// An operation of the scenario language.
 #[derive(Debug)]

@@ -44,6 +44,15 @@ pub const SEND: Op =
 /// `group`, which the form `grouped` puts around steps.
 pub const GROUP: Op = op("group", Kind::Group, &["steps", "error"]);
 
+/// `loop`, which the form `captured` puts around steps.
+pub const LOOP: Op = op("loop", Kind::Loop, &["steps"]);
+
+/// `launch`, which the form `captured` puts behind steps.
+pub const LAUNCH: Op = op("launch", Kind::Graph(GraphOp::Launch), &["graph", "stream", "after"]);
+
+/// `release`, which the form `captured` puts behind launches.
+pub const RELEASE: Op = op("release", Kind::Graph(GraphOp::Release), &["graph"]);
+
 /// Every operation of the language.
 pub static TABLE: &[Op] = &[
     collective("all_reduce", keys!("reduce", "scalar", "in_place", "null_pointers", "algorithm"), ALL_REDUCE),
@@ -162,7 +171,7 @@ pub static TABLE: &[Op] = &[
     op("send_recv", Kind::SendRecv, keys!("peer", "to", "from", "null_pointers")),
     op("map", Kind::Map, &["out", "expr", "count", "dtype", "stream", "after", "graph", "comm", "groups"]),
     GROUP,
-    op("loop", Kind::Loop, &["steps"]),
+    LOOP,
     op("wait", Kind::Host(Host::Wait), &["stream"]),
     op("sleep", Kind::Host(Host::Sleep), &["seconds"]),
     op("exit", Kind::Host(Host::Exit), &[]),
@@ -191,8 +200,8 @@ pub static TABLE: &[Op] = &[
         Kind::OneSided(OneSided::WaitSignal),
         &["peer", "signals", "context", "signal_index", "comm", "groups", "stream", "after", "error"],
     ),
-    op("launch", Kind::Graph(GraphOp::Launch), &["graph", "stream", "after"]),
-    op("release", Kind::Graph(GraphOp::Release), &["graph"]),
+    LAUNCH,
+    RELEASE,
     op("register", Kind::Registration(RegistrationOp::Register), &["in", "register", "comm", "groups", "error"]),
     op("deregister", Kind::Registration(RegistrationOp::Deregister), &["in", "comm", "groups", "error"]),
 ];

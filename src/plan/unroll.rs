@@ -373,6 +373,7 @@ impl<'a> Unroll<'a> {
                 self.push(member.world, id, step.span, false, ItemKind::Call(CallKind::End { tag, stream }));
             }
         }
+        self.phase = Phase::Eager;
         Ok(())
     }
 

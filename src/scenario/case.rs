@@ -584,6 +584,45 @@ pub struct StepAlgorithm {
     pub by_variables: bool,
 }
 
+impl Step {
+    /// A step of all ranks of the world on the first stream, with no key of its own.
+    pub(super) fn bare(op: &'static Op, span: Span) -> Self {
+        Self {
+            span,
+            op,
+            name: None,
+            input: None,
+            output: None,
+            reduce: None,
+            root: None,
+            comm: StepComm::Comm(Spanned { span, value: "world".to_owned() }),
+            ranks: Ranks::All,
+            own_ranks: false,
+            in_place: None,
+            null_pointers: false,
+            stream: "main".to_owned(),
+            after: Vec::new(),
+            graph: None,
+            times: None,
+            algorithm: None,
+            error: None,
+            peer: None,
+            to: None,
+            from: None,
+            count: None,
+            counts: None,
+            expr: None,
+            dtype: None,
+            seconds: None,
+            wait_stream: None,
+            signal: StepSignal::default(),
+            register: None,
+            new: None,
+            steps: Vec::new(),
+        }
+    }
+}
+
 /// `error` of a step.
 #[derive(Clone, Debug, PartialEq)]
 pub enum StepError {

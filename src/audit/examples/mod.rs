@@ -1,6 +1,7 @@
 //! For each fault a scenario that catches it, as the audit's advice gives it. The tests of the faults run the same scenarios.
 pub mod algorithms;
 pub mod communicators;
+pub mod graphs;
 pub mod numbers;
 pub mod order;
 pub mod structure;
@@ -40,6 +41,7 @@ pub fn scenario_for(item: FaultOrFlaw) -> Option<String> {
             .or_else(|| of(structure::EXAMPLES))
             .or_else(|| of(communicators::EXAMPLES))
             .or_else(|| of(algorithms::EXAMPLES))
+            .or_else(|| of(graphs::EXAMPLES))
             .map(str::to_owned)
     });
     let text = text.or_else(|| numbers::of_member(id).map(str::to_owned))?;

@@ -78,8 +78,8 @@ struct Walk<'a> {
     deregistered: Vec<(BufId, Span)>,
     /// By capture: how many of them there were when it ended.
     deregistered_before: BTreeMap<usize, usize>,
-    /// Communicators that the rank has ended, and where.
-    ended: BTreeMap<u32, Span>,
+    /// Communicators that cannot be used, where that began, and in which way.
+    ended: BTreeMap<u32, (Span, &'static str)>,
 }
 
 impl Walk<'_> {
@@ -202,12 +202,12 @@ impl Walk<'_> {
         }
         let comms = capture.items.iter().filter_map(|index| comm_of(&self.items[*index].kind));
         for comm in comms {
-            if let Some(end) = self.ended.get(&(comm as u32)) {
+            if let Some((end, how)) = self.ended.get(&(comm as u32)) {
                 let text = format!(
-                    "the graph `{}` calls a communicator that was ended before",
+                    "the graph `{}` calls a communicator that was {how} before",
                     self.p.graphs[capture.name as usize]
                 );
-                return Err(Diagnostic::new(span, text).related(*end, "ended here"));
+                return Err(Diagnostic::new(span, text).related(*end, format!("{how} here")));
             }
         }
         Ok(())
@@ -290,19 +290,34 @@ impl Walk<'_> {
     /// Communicators are made and ended.
     fn comm_step(&mut self, item: &Item, kind: &CallKind, open: Option<usize>) -> Result<(), Diagnostic> {
         if let Some(at) = open {
-            let text =
-                format!("communicators cannot be made or ended while the graph `{}` is being captured", self.name(at));
+            let text = format!(
+                "communicators cannot be made, changed or ended while the graph `{}` is being captured",
+                self.name(at)
+            );
             return Err(
                 Diagnostic::new(item.span, text).help("do it before the first or behind the last captured step")
             );
         }
-        let (CallKind::Finalize { comm } | CallKind::Destroy { comm } | CallKind::Abort { comm }) = kind else {
-            return Ok(());
-        };
         if item.fails {
             return Ok(());
         }
-        self.ended.insert(*comm, item.span);
+        let comm = match kind {
+            CallKind::Finalize { comm } | CallKind::Destroy { comm } | CallKind::Abort { comm } => comm,
+            CallKind::Revoke { comm, .. } => {
+                self.ended.insert(*comm, (item.span, "revoked"));
+                return Ok(());
+            }
+            CallKind::Suspend { comm, .. } => {
+                self.ended.insert(*comm, (item.span, "suspended"));
+                return Ok(());
+            }
+            CallKind::Resume { comm, .. } => {
+                self.ended.remove(comm);
+                return Ok(());
+            }
+            _ => return Ok(()),
+        };
+        self.ended.insert(*comm, (item.span, "ended"));
         let uses = |at: &&usize| {
             let items = &self.survey.captures[**at].items;
             items.iter().any(|index| comm_of(&self.items[*index].kind) == Some(*comm as usize))
@@ -330,5 +345,11 @@ fn ends_or_makes(kind: &CallKind) -> bool {
             | CallKind::Finalize { .. }
             | CallKind::Destroy { .. }
             | CallKind::Abort { .. }
+            | CallKind::Shrink { .. }
+            | CallKind::GrowId { .. }
+            | CallKind::Grow { .. }
+            | CallKind::Revoke { .. }
+            | CallKind::Suspend { .. }
+            | CallKind::Resume { .. }
     )
 }

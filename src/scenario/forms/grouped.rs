@@ -152,40 +152,9 @@ impl StepRun {
     fn close(&mut self, group: &'static Op, out: &mut Vec<Step>) {
         let Self { mut steps, .. } = std::mem::take(self);
         let Some(first) = steps.first_mut() else { return };
-        let times = first.times.take();
+        let (span, times) = (first.span, first.times.take());
         let ranks = if times.is_some() { first.ranks.clone() } else { Ranks::All };
-        out.push(Step {
-            span: first.span,
-            op: group,
-            name: None,
-            input: None,
-            output: None,
-            reduce: None,
-            root: None,
-            comm: first.comm.clone(),
-            ranks,
-            own_ranks: false,
-            in_place: None,
-            null_pointers: false,
-            stream: first.stream.clone(),
-            after: Vec::new(),
-            graph: None,
-            times,
-            algorithm: None,
-            error: None,
-            peer: None,
-            to: None,
-            from: None,
-            count: None,
-            counts: None,
-            expr: None,
-            dtype: None,
-            seconds: None,
-            wait_stream: None,
-            signal: Default::default(),
-            register: None,
-            new: None,
-            steps,
-        });
+        let (comm, stream) = (first.comm.clone(), first.stream.clone());
+        out.push(Step { comm, ranks, stream, times, steps, ..Step::bare(group, span) });
     }
 }

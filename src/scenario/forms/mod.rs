@@ -1,5 +1,6 @@
 //! Forms: other ways to run a case that must give the same results. A form changes a case before it is planned; plan, runner
 //! and judge treat it as any case.
+mod captured;
 mod grouped;
 mod in_place;
 mod positions;
@@ -65,6 +66,12 @@ pub static FORMS: &[Form] = &[
         doc: "every NCCL call in a group call, neighbours that do not touch each other's buffers in one",
         inapplicable: grouped::inapplicable,
         apply_to: grouped::apply,
+    },
+    Form {
+        name: "captured",
+        doc: "every step that a graph can run is captured, launched and its graph released",
+        inapplicable: captured::inapplicable,
+        apply_to: captured::apply,
     },
     Form {
         name: "sub",

@@ -155,6 +155,51 @@ steps = [
 }
 
 #[test]
+fn captured_gives_every_step_a_graph_that_is_launched_and_released() {
+    let changed = form("captured", PROGRAM).unwrap();
+    let shape: Vec<&str> = changed.steps.iter().map(|step| step.op.name).collect();
+    let steps = ["all_reduce", "all_gather", "all_reduce", "map", "send_recv"];
+    assert_eq!(shape, steps.map(|step| [step, "launch", "release"]).concat());
+    let asserts: Vec<&str> = changed.asserts.iter().map(|assert| assert.value.text.as_str()).collect();
+    assert_eq!(asserts, ["e[0] > 0"]);
+    let plan = planned(changed);
+    let count = |is: fn(&CallKind) -> bool| plan.programs[0].iter().filter(|call| is(&call.kind)).count();
+    assert_eq!(count(|kind| matches!(kind, CallKind::BeginCapture { .. })), 5);
+    assert_eq!(count(|kind| matches!(kind, CallKind::Release { .. })), 5);
+    assert_eq!(count(|kind| matches!(kind, CallKind::Captured { .. })), 8, "the send_recv is four calls");
+    assert_eq!(count(|kind| matches!(kind, CallKind::Replayed { .. })), 8);
+    assert_eq!(count(|kind| matches!(kind, CallKind::Collective { .. })), 0, "nothing runs by itself");
+}
+
+#[test]
+fn captured_keeps_rounds_and_streams_and_leaves_what_cannot_be_captured() {
+    let text = r#"
+world_size = 2
+inputs.x = [[1], [2]]
+steps = [
+  { op = "broadcast", root = "t", times = 2, in = "x", out = "log[t : t + 1]" },
+  { op = "loop", times = 2, steps = [{ op = "map", expr = "x + t", out = "x" }, { op = "barrier" }] },
+  { op = "group", steps = [{ op = "all_reduce", in = "x", out = "z" }] },
+  { op = "broadcast", root = 5, in = "x", out = "w", error = "invalid_argument" },
+  { op = "all_gather", in = "x", out = "u", stream = "s", after = ["main"] },
+]
+"#;
+    let changed = form("captured", text).unwrap();
+    let shape: Vec<(&str, usize)> = changed.steps.iter().map(|step| (step.op.name, step.steps.len())).collect();
+    let last = [("all_gather", 0), ("launch", 0), ("release", 0)];
+    let begin = [("loop", 3), ("loop", 4), ("group", 1), ("launch", 0), ("release", 0), ("broadcast", 0)];
+    assert_eq!(shape, [&begin[..], &last].concat());
+    assert!(changed.steps[0].times.is_some() && changed.steps[0].steps[0].times.is_none());
+    let launch = &changed.steps[7];
+    assert_eq!((launch.stream.as_str(), launch.after.len(), changed.steps[6].after.len()), ("s", 1, 0));
+    planned(changed);
+    for own in ["graph = \"g\"", "stream = \"default\"", "placement = \"one_thread\""] {
+        assert!(form("captured", &format!("{SUM}{own}\n")).is_err(), "{own}");
+    }
+    assert!(form("captured", "world_size = 2\nop = \"barrier\"\n").is_err());
+}
+
+#[test]
 fn sub_makes_the_world_out_of_a_larger_one() {
     for n in [1, 2, 3, 4, 7, 8] {
         let plan = made("sub", &SUM.replace("world_size = 4", &format!("world_size = {n}")));

@@ -2,6 +2,7 @@
 mod algorithms;
 mod communicators;
 mod ending;
+mod graphs;
 mod numbers;
 mod order;
 mod shown;

@@ -5,6 +5,7 @@ mod algorithms;
 mod compare;
 mod flaky;
 mod footprints;
+mod graphs;
 mod hangs;
 mod locks;
 mod messages;

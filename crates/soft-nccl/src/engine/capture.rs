@@ -1,7 +1,7 @@
 //! Operations on streams that are being captured: they become nodes of a graph, and every launch enqueues them anew, with the
 //! same buffers. Ranks' operations meet by the order of launches, as those of other calls do by the order of calls.
 use super::batch::{BatchId, ByComm, Request, arrival};
-use super::hooks::HeldMemory;
+use super::hooks::{GraphNode, HeldMemory};
 use super::hosts::{Ticket, wait};
 use super::lock;
 use crate::device::{CapturedNode, Start, Stream};
@@ -39,10 +39,7 @@ pub(crate) fn destination(requests: &ByComm) -> Outcome<Destination> {
 /// The operations of one group on one communicator in a graph.
 struct CapturedBatch {
     comm: usize,
-    /// Number of the capture.
-    graph: u64,
-    /// Its number among those of the capture on this communicator.
-    index: usize,
+    node: GraphNode,
     requests: Vec<Request>,
     streams: usize,
     /// By launch: its batches, and how many streams have yet to ask for them.
@@ -72,22 +69,19 @@ fn capture_batch(graph: u64, comm: usize, mut requests: Vec<Request>) -> Outcome
             streams.push(request.stream.clone());
         }
     }
-    let (index, held, now) = {
+    let (node, held, now) = {
         let mut state = lock();
         let Some(member) = state.members.get_mut(&comm) else {
             return Err(Failure::argument("the communicator ended meanwhile"));
         };
-        member.graphs.nodes += 1;
-        let index = member.graphs.by_capture.entry(graph).or_default();
-        let own = *index;
-        *index += 1;
-        let captured = member.hooks.captured(graph, own, &mut requests);
-        (own, captured.held, captured.now)
+        let index = member.graphs.add(graph);
+        let node = GraphNode { graph, index, rank: member.rank, n: member.n };
+        let captured = member.hooks.captured(node, &mut requests);
+        (node, captured.held, captured.now)
     };
     let batch = Arc::new(CapturedBatch {
         comm,
-        graph,
-        index,
+        node,
         requests,
         streams: streams.len(),
         launches: Mutex::default(),
@@ -126,9 +120,9 @@ impl CapturedBatch {
     fn enqueue(&self) -> Launched {
         let mut state = lock();
         let member = state.members.get_mut(&self.comm)?;
-        let total = member.graphs.by_capture.get(&self.graph).copied().unwrap_or(0);
+        let total = member.graphs.made(self.node.graph);
         let mut requests = self.requests.clone();
-        if !member.hooks.replayed(self.index, total, &mut requests) {
+        if !member.hooks.replayed(self.node, total, &mut requests) {
             return Some(Arc::default());
         }
         let enqueued = state.enqueue(vec![(self.comm, requests)]).ok()?;
@@ -146,8 +140,10 @@ impl Drop for CapturedBatch {
     fn drop(&mut self) {
         let mut state = lock();
         let Some(member) = state.members.get_mut(&self.comm) else { return };
-        member.graphs.nodes = member.graphs.nodes.saturating_sub(1);
-        if member.graphs.nodes > 0 {
+        if member.graphs.remove(self.node.graph) {
+            member.hooks.released(self.node.graph);
+        }
+        if !member.graphs.by_capture.is_empty() {
             return;
         }
         for ticket in std::mem::take(&mut member.graphs.waits) {
@@ -159,19 +155,44 @@ impl Drop for CapturedBatch {
 /// The nodes of graphs that a communicator has.
 #[derive(Default)]
 pub(crate) struct GraphNodes {
-    /// Nodes of graphs that live.
-    nodes: usize,
-    /// By capture: nodes that it has made, alive or not.
-    by_capture: HashMap<u64, usize>,
+    /// By capture: its nodes, those that are gone included, and those that live.
+    by_capture: HashMap<u64, (usize, usize)>,
     /// Host threads that wait until there are none.
     pub(super) waits: Vec<Ticket>,
+}
+
+impl GraphNodes {
+    /// One more node of a capture; answers its number.
+    fn add(&mut self, graph: u64) -> usize {
+        let (made, alive) = self.by_capture.entry(graph).or_default();
+        *made += 1;
+        *alive += 1;
+        *made - 1
+    }
+
+    fn made(&self, graph: u64) -> usize {
+        self.by_capture.get(&graph).map_or(0, |(made, _)| *made)
+    }
+
+    /// A node is gone; true if it was the capture's last.
+    fn remove(&mut self, graph: u64) -> bool {
+        let Some((_, alive)) = self.by_capture.get_mut(&graph) else { return false };
+        *alive = alive.saturating_sub(1);
+        let last = *alive == 0;
+        if last {
+            self.by_capture.remove(&graph);
+        }
+        last
+    }
 }
 
 /// Waits until every graph that has captured the communicator is gone.
 pub(super) fn outlive_graphs(comm: usize, what: &str) -> Outcome<()> {
     crate::device::host_waits();
     let mut state = lock();
-    let Some(member) = state.members.get(&comm).filter(|member| member.graphs.nodes > 0) else { return Ok(()) };
+    let Some(member) = state.members.get(&comm).filter(|member| !member.graphs.by_capture.is_empty()) else {
+        return Ok(());
+    };
     let name = state.comm_text(member.shared);
     let text =
         format!("rank {} in {what} of {name} waits until the graphs that have captured it are released", member.rank);

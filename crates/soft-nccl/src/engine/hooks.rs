@@ -85,6 +85,17 @@ pub(crate) struct Requested {
     pub batch: Box<dyn BatchHooks>,
 }
 
+/// A node of a graph: the operations of one group on one communicator.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct GraphNode {
+    /// Number of the capture.
+    pub graph: u64,
+    /// Its number among the communicator's nodes in it.
+    pub index: usize,
+    pub rank: usize,
+    pub n: usize,
+}
+
 /// What becomes of operations that are captured.
 #[derive(Default)]
 pub(crate) struct Captured {
@@ -325,15 +336,14 @@ pub(crate) trait CommHooks: Send {
         Requested { again: Vec::new(), batch: Box::new(Sound) }
     }
 
-    /// Called when operations become a node of a graph: number `index` of this communicator in the capture `graph`. The
-    /// requests may change.
-    fn captured(&mut self, _graph: u64, _index: usize, _requests: &mut Vec<Request>) -> Captured {
+    /// Called when operations become a node of a graph. The requests may change.
+    fn captured(&mut self, _node: GraphNode, _requests: &mut Vec<Request>) -> Captured {
         Captured::default()
     }
 
-    /// Called when a graph with `total` nodes of this communicator is launched, for its node `index`, before the requests get
+    /// Called when a graph with `total` nodes of this communicator is launched, for one of them, before the requests get
     /// their numbers; they may change. False leaves the node out.
-    fn replayed(&mut self, _index: usize, _total: usize, _requests: &mut [Request]) -> bool {
+    fn replayed(&mut self, _node: GraphNode, _total: usize, _requests: &mut Vec<Request>) -> bool {
         true
     }
 
@@ -352,6 +362,9 @@ pub(crate) trait CommHooks: Send {
     ) -> Option<Selection> {
         selection
     }
+
+    /// The last node of this communicator in a graph is gone.
+    fn released(&mut self, _graph: u64) {}
 
     /// Whether the communicator takes a new operation.
     fn check_work(&self, _rank: usize) -> Outcome<()> {

@@ -3,7 +3,7 @@ use super::batches::InjectedBatch;
 use super::requests::{self, CommState};
 use super::{FaultMode, hit, mode, named, selections, wanted};
 use crate::algo::{Algorithm, Protocol, Selection};
-use crate::engine::hooks::{CommHooks, RequestContext, Requested, Sound, SplitRank};
+use crate::engine::hooks::{Captured, CommHooks, GraphNode, RequestContext, Requested, Sound, SplitRank};
 use crate::engine::{Request, State};
 use crate::failure::{Failure, Outcome};
 use crate::op::{Kind, Spec};
@@ -45,6 +45,18 @@ impl CommHooks for Comm {
         automatic: (Algorithm, Protocol),
     ) -> Option<Selection> {
         selections::of_call(rank, kind, selection, automatic, &mut self.state().last_selection)
+    }
+
+    fn captured(&mut self, node: GraphNode, requests: &mut Vec<Request>) -> Captured {
+        self.state().graphs.captured(node, requests)
+    }
+
+    fn replayed(&mut self, node: GraphNode, total: usize, requests: &mut Vec<Request>) -> bool {
+        self.state().graphs.replayed(node, total, requests)
+    }
+
+    fn released(&mut self, graph: u64) {
+        self.state().graphs.released(graph);
     }
 
     /// Refuses work on a communicator whose child or parent has ended.

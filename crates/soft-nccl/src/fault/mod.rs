@@ -8,6 +8,7 @@ mod calls;
 mod changes;
 mod communicators;
 mod extension;
+mod graphs;
 mod groups;
 mod injector;
 mod memory;

@@ -1,6 +1,7 @@
 //! Faults of what a rank asks for: misread roots, lost and endless operations, messages out of order.
 #![allow(unsafe_code)] // a caller's buffers are addresses
 
+use super::graphs::{Graphs, Place};
 use super::groups::{self, Group};
 use super::memory::{Extent, Substitute, read, stand_in};
 use super::{FaultMode, hit, mode, named, wanted};
@@ -35,6 +36,8 @@ pub(super) struct Injected {
     pub(super) early_scalar: Option<Scalar>,
     /// Memory instead of the caller's.
     pub(super) stand_ins: Vec<Arc<Substitute>>,
+    /// Its place in the graph whose launch it is part of.
+    pub(super) place: Option<Place>,
     pub(super) stream: usize,
     /// True if the stream is its device's null stream.
     pub(super) null_stream: bool,
@@ -50,6 +53,8 @@ pub(super) struct CommState {
     inputs: u64,
     /// The start of the input with this number.
     pub(super) last_input: (u64, Vec<u8>),
+    /// What it remembers of graphs.
+    pub(super) graphs: Graphs,
     /// Messages so far by direction, peer and size.
     messages: HashMap<(bool, usize, usize), u64>,
     /// A call was refused.
@@ -90,6 +95,8 @@ pub(super) fn misread(
         injected.stalls |= state.child_aborted && hits(named::F63B);
         injected.lost |= full && std::mem::take(&mut state.resumed) && hits(named::F73);
         injected.lost |= group.loses(of, at, spec);
+        injected.lost |= state.graphs.loses(of.rank, spec);
+        injected.place = state.graphs.place(at);
         if group.repeats(of, spec) {
             again.push(request.clone());
         }
@@ -119,6 +126,7 @@ pub(super) fn misread(
         injected.stand_ins = stand_ins(of, spec);
         all.push(injected);
     }
+    state.graphs.requested();
     (again, all)
 }
 

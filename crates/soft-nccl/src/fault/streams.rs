@@ -177,12 +177,13 @@ unsafe fn input(
     if len == 0 {
         return None;
     }
-    if !turns && injected.early.is_none() && !wanted(named::F35) {
+    let graph = injected.place.filter(|_| wanted(named::F75) || wanted(named::F75B));
+    if !turns && injected.early.is_none() && !wanted(named::F35) && graph.is_none() {
         return None;
     }
     // SAFETY: the operation's turn has come on its stream: its input is what it reads next.
     let now = unsafe { read(address, len) };
-    let mut instead = None;
+    let mut instead = graph.and_then(|place| state.graphs.stale_input(place, context.rank, spec, &now));
     if let Some(early) = &injected.early
         && *early != now
         && (hits(named::F12) || (injected.null_stream && hits(named::F67B)))

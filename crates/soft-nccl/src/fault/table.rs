@@ -263,6 +263,24 @@ faults! {
         "a communicator with `config = { blocking = 0 }`, and an operation on it"
     F74B, "F74b": "a call on a non-blocking communicator counts as over before anything is enqueued";
         "an operation on a communicator with `config = { blocking = 0 }`, whose output is looked at after the last wait"
+    F75, "F75": "a launch uses the inputs as they were when the graph was captured";
+        "a captured operation whose input changes between capture and launch"
+    F75B, "F75b": "every launch of a graph uses the inputs of its first launch";
+        "a graph that is launched twice, with another input each time"
+    F76, "F76": "a launch leaves out the last operation of its graph";
+        "a graph of two operations"
+    F76B, "F76b": "a launch does only the first operation of its graph";
+        "a graph of two operations"
+    F76C, "F76c": "launches of a graph after the first do nothing";
+        "a graph that is launched twice, with another input each time"
+    F77, "F77": "a captured operation runs when it is captured, too";
+        "a captured all_reduce in place, or one whose output is looked at before the first launch"
+    F78, "F78": "two graphs of a communicator share one state: the second does what the first does";
+        "two graphs of one communicator with different operations"
+    F79, "F79": "a launch leaves the communicator's counters behind, so that the next direct call is lost";
+        "a launch, and then a direct call on the same communicator"
+    F79B, "F79b": "the last call of a captured group is lost";
+        "a captured group of two calls"
     F85, "F85": "the algorithm that a call asks for is not taken";
         "an all_reduce with `algorithm = \"tree\"` and sums that tell the order, or an `assert` on its figures"
     F85B, "F85b": "a call that asks for an algorithm which it cannot have takes another one";
