@@ -15,8 +15,8 @@ pub(super) enum LentMemory {
     Config(#[expect(dead_code, reason = "held, never read")] Box<CommConfig>),
     /// The library reads ranks from it.
     Ranks(#[expect(dead_code, reason = "held, never read")] Vec<i32>),
-    /// The library reads a unique id from it.
-    Id(#[expect(dead_code, reason = "held, never read")] Box<nccl_sys::ncclUniqueId>),
+    /// The library reads unique ids from it.
+    Ids(#[expect(dead_code, reason = "held, never read")] Vec<nccl_sys::ncclUniqueId>),
     /// The library reads the configuration of a call from it.
     CallConfig(#[expect(dead_code, reason = "held, never read")] Box<CallConfig>),
 }

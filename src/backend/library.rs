@@ -64,9 +64,9 @@ fn lend_list(list: Vec<i32>, code: ncclResult_t) {
     lent_memory::lend([LentMemory::Ranks(list)], code == ncclResult_t::InProgress);
 }
 
-/// Keeps a unique id that the library may still read.
-fn lend_id(id: Option<Box<ncclUniqueId>>, code: ncclResult_t) {
-    lent_memory::lend(id.map(LentMemory::Id), code == ncclResult_t::InProgress);
+/// Keeps unique ids that the library may still read.
+fn lend_ids(ids: Vec<ncclUniqueId>, code: ncclResult_t) {
+    lent_memory::lend([LentMemory::Ids(ids)], code == ncclResult_t::InProgress);
 }
 
 impl Library {

@@ -111,10 +111,11 @@ pub enum CallKind {
     },
     /// The process ends.
     Exit,
-    /// Makes `comm` with unique id `id` as rank `rank` of `n`.
+    /// Makes `comm` with unique id `id` as rank `rank` of `n`; with `ids` by so many ids from there on (`ncclCommInitRankScalable`).
     Init {
         comm: u32,
         id: u32,
+        ids: Option<u32>,
         rank: i32,
         n: i32,
         config: Option<u32>,

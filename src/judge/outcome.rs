@@ -254,6 +254,9 @@ fn opening_position(plan: &Plan, rank: usize, call: Option<u32>) -> Option<Strin
         name.map_or("a communicator".into(), |name| format!("communicator `{name}`"))
     };
     match prelude.get(call).map(|call| &call.kind) {
+        Some(CallKind::Init { comm, ids: Some(_), .. }) => {
+            Some(format!("in ncclCommInitRankScalable of {}", name(*comm)))
+        }
         Some(CallKind::Init { comm, config: None, .. }) => Some(format!("in ncclCommInitRank of {}", name(*comm))),
         Some(CallKind::Init { comm, .. }) => Some(format!("in ncclCommInitRankConfig of {}", name(*comm))),
         Some(CallKind::Split { parent, .. }) => Some(format!("in ncclCommSplit of {}", name(*parent))),

@@ -175,7 +175,7 @@ pub static TABLE: &[Op] = &[
     op("wait", Kind::Host(Host::Wait), &["stream"]),
     op("sleep", Kind::Host(Host::Sleep), &["seconds"]),
     op("exit", Kind::Host(Host::Exit), &[]),
-    op("init", Kind::Comm(CommOp::Init), &["new", "groups", "config", "error"]),
+    op("init", Kind::Comm(CommOp::Init), &["new", "groups", "ids", "config", "error"]),
     op("split", Kind::Comm(CommOp::Split), &["new", "comm", "color", "key", "config", "error"]),
     op("finalize", Kind::Comm(CommOp::Finalize), &["comm", "error"]),
     op("destroy", Kind::Comm(CommOp::Destroy), &["comm", "error"]),

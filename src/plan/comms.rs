@@ -2,13 +2,15 @@
 use super::eval::{Names, Ranked, ranks};
 use super::types::{Comm, CommId};
 use crate::job::CallKind;
-use crate::scenario::{Case, CommCreation, ConfigValue, Diagnostic, NumberByRank, Span, Spanned};
+use crate::scenario::{Case, CommCreation, CommDef, ConfigValue, Diagnostic, NumberByRank, Span, Spanned};
 use std::collections::{BTreeMap, HashMap};
 
 mod changed;
+mod ids;
 mod standing;
 
 pub use changed::ChangedBy;
+use ids::ScalableIds;
 pub use standing::{Standing, Use};
 
 /// A named communicator as seen by every rank of the world.
@@ -102,6 +104,7 @@ impl Comms {
         let init = |comm: CommId, rank: usize, n: usize| CallKind::Init {
             comm: comm as u32,
             id: self.world_id,
+            ids: None,
             rank: rank as i32,
             n: n as i32,
             config: self.base,
@@ -159,7 +162,7 @@ impl Comms {
         if let Some(named) = self.groups.get(&lists) {
             return Ok(named.clone());
         }
-        let (named, calls) = self.make(None, &lists, self.base);
+        let (named, calls) = self.make(None, &lists, self.base, None)?;
         for (rank, call) in calls {
             self.prelude[rank].push(call);
         }
@@ -206,22 +209,31 @@ impl Comms {
         name: Option<&str>,
         lists: &[Vec<usize>],
         config: Option<u32>,
-    ) -> (Named, Vec<(usize, CallKind)>) {
+        ids: Option<ScalableIds>,
+    ) -> Result<(Named, Vec<(usize, CallKind)>), Diagnostic> {
         let mut named = Named::new(vec![None; self.n]);
         let mut calls = Vec::new();
         for list in lists {
             let comm = self.add(name, list.clone());
             let id = self.ids;
-            self.ids += 1;
+            let scalable = ids.map(|ids| ids.of(list.len())).transpose()?;
+            self.ids += scalable.unwrap_or(1).max(1);
             for (r, &world) in list.iter().enumerate() {
                 named.of[world] = Some((comm, r));
                 calls.push((
                     world,
-                    CallKind::Init { comm: comm as u32, id, rank: r as i32, n: list.len() as i32, config },
+                    CallKind::Init {
+                        comm: comm as u32,
+                        id,
+                        ids: scalable,
+                        rank: r as i32,
+                        n: list.len() as i32,
+                        config,
+                    },
                 ));
             }
         }
-        (named, calls)
+        Ok((named, calls))
     }
 
     /// Defines a named communicator; returns the calls that make it, each with its world rank. `t` is the round of `times`.
@@ -232,16 +244,17 @@ impl Comms {
     pub fn define(
         &mut self,
         case: &Case,
-        name: &Spanned<String>,
-        how: &CommCreation,
-        own: &Config,
+        def: &CommDef,
         t: Option<u64>,
+        may_fail: bool,
     ) -> Result<Vec<(usize, CallKind)>, Diagnostic> {
+        let CommDef { name, creation: how, config: own, ids } = def;
+        let ids = ids.as_ref().map(|ids| ScalableIds { count: ids.value, span: ids.span, may_fail });
         let config = self.config(own, self.base);
         let (named, calls) = match how {
             CommCreation::Groups(groups) => {
                 let lists = self.checked(groups)?;
-                self.make(Some(&name.value), &lists, config)
+                self.make(Some(&name.value), &lists, config, ids)?
             }
             CommCreation::Split { comm, color, key } => {
                 self.split(case, &name.value, comm, color, key.as_ref(), config, t)?

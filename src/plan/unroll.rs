@@ -106,7 +106,7 @@ pub fn unroll(case: &Arc<Case>, limits: &Limits) -> Result<Program, Vec<Diagnost
         unroll.name(&def.name.value, def.name.span, Some(index), Some(def.dtype));
     }
     for def in &case.comms {
-        match unroll.program.comms.define(case, &def.name, &def.creation, &def.config, None) {
+        match unroll.program.comms.define(case, def, None, false) {
             Ok(calls) => {
                 if let Err(d) = unroll.count(calls.len(), def.name.span) {
                     return Err(vec![d]);
@@ -507,7 +507,7 @@ impl<'a> Unroll<'a> {
                     format!("`{}` needs `new`, the communicator's name", step.op.name),
                 ));
             };
-            let calls = self.program.comms.define(self.case, &def.name, &def.creation, &def.config, position.t)?;
+            let calls = self.program.comms.define(self.case, def, position.t, step.error.is_some())?;
             self.count(calls.len(), step.span)?;
             for (world, kind) in calls {
                 let fails = self.fails(id, world);

@@ -439,6 +439,8 @@ pub struct CommDef {
     pub creation: CommCreation,
     /// Its configuration, which precedes the case's.
     pub config: Vec<(Spanned<String>, Spanned<ConfigValue>)>,
+    /// How many unique ids it is made by, if not by one that all ranks pass alone.
+    pub ids: Option<Spanned<i128>>,
 }
 
 /// How a communicator is made.

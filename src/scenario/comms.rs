@@ -62,7 +62,8 @@ pub(crate) fn before_first_step(reader: &mut PointReader<'_>, val: &TomlValue) -
             }
         }
         let config = t.get("config").map(|c| config(reader, &c.value)).unwrap_or_default();
-        out.extend(how.map(|how| CommDef { name, creation: how, config }));
+        let ids = number_of_ids(reader, t);
+        out.extend(how.map(|how| CommDef { name, creation: how, config, ids }));
     }
     out
 }
@@ -149,7 +150,18 @@ pub(crate) fn new_communicator(
             all.push((k, v));
         }
     }
-    Some(CommDef { name, creation: how, config: all })
+    Some(CommDef { name, creation: how, config: all, ids: number_of_ids(reader, t) })
+}
+
+/// Reads `ids`, which belongs to communicators made by ids.
+fn number_of_ids(reader: &mut PointReader<'_>, t: &TomlTable) -> Option<Spanned<i128>> {
+    let entry = t.get("ids")?;
+    if t.get("groups").is_none() {
+        reader.report(Diagnostic::new(entry.key_span, "`ids` belongs to `groups`, which makes communicators by ids"));
+        return None;
+    }
+    let value = reader.int("ids", &entry.value, 0..=i64::MAX.into())?;
+    Some(Spanned { span: entry.value.span, value })
 }
 
 /// Reads the name of a communicator that the program makes.

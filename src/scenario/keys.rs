@@ -185,6 +185,7 @@ pub static KEYS: &[Key] = &[
     key("new", &[Step], "the new communicator's name"),
     key("color", &[Step, Comm], "ranks of one colour come together; -1 for none"),
     key("key", &[Step, Comm], "order in the new communicator"),
+    key("ids", &[Step, Comm], "how many unique ids the ranks pass, with ncclCommInitRankScalable"),
     key("without", &[Step], "ranks that are left out"),
     key("with", &[Step], "ranks that join"),
     key("abort", &[Step], "abort the communicator first"),

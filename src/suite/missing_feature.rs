@@ -86,6 +86,7 @@ fn needs(kind: &CallKind, has: &dyn Fn(&str) -> bool) -> Vec<&'static str> {
         CallKind::Recv { .. } => vec!["ncclRecv"],
         CallKind::GroupStart => vec!["ncclGroupStart"],
         CallKind::GroupEnd => vec!["ncclGroupEnd"],
+        CallKind::Init { ids: Some(_), .. } => vec!["ncclGetUniqueId", "ncclCommInitRankScalable"],
         CallKind::Init { config: None, .. } => vec!["ncclGetUniqueId", "ncclCommInitRank"],
         CallKind::Init { config: Some(_), .. } => vec!["ncclGetUniqueId", "ncclCommInitRankConfig"],
         CallKind::Split { .. } => vec!["ncclCommSplit"],

@@ -318,7 +318,12 @@ impl<'a> Rank<'a> {
     fn make(&mut self, kind: &CallKind) -> Result<(), Halt> {
         let library = &self.run.backend.library;
         match kind {
-            CallKind::Init { comm, id, rank, n, config: c } => {
+            CallKind::Init { comm, id, ids: Some(count), rank, n, config: c } => {
+                let ids = (*id..*id + *count).map(|id| self.run.id(id)).collect::<Result<Vec<_>, Halt>>()?;
+                let done = library.init_rank_scalable(self.comm(*comm)?, *n, ids, *rank, self.config(*c)?);
+                self.settled(done)
+            }
+            CallKind::Init { comm, id, ids: None, rank, n, config: c } => {
                 let id = self.run.id(*id)?;
                 let done = library.init_rank(self.comm(*comm)?, *n, id, *rank, self.config(*c)?);
                 self.settled(done)

@@ -221,8 +221,11 @@ impl Run {
         }
         let makes = |call: &crate::job::Call| matches!(call.kind, CallKind::Init { .. });
         let opening = job.prelude.iter().flatten().filter(|call| makes(call));
-        let opening =
-            opening.filter_map(|call| if let CallKind::Init { id, .. } = call.kind { Some(id) } else { None });
+        let used = |call: &crate::job::Call| match call.kind {
+            CallKind::Init { id, ids, .. } => id..id + ids.unwrap_or(1).max(1),
+            _ => 0..0,
+        };
+        let opening = opening.flat_map(used);
         let opening = opening.collect::<BTreeSet<u32>>();
         // communicators of the prelude live on; those of the programs are made in every run
         if opening.len() == job.ids as usize && (!self.first || self.session.reused) {

@@ -23,7 +23,7 @@ fn call(step: u32, kind: CallKind) -> Call {
 }
 
 fn init(rank: u32, n: u32) -> Call {
-    call(0, CallKind::Init { comm: 0, id: 0, rank: rank as i32, n: n as i32, config: None })
+    call(0, CallKind::Init { comm: 0, id: 0, ids: None, rank: rank as i32, n: n as i32, config: None })
 }
 
 /// Two allocations per rank, `in` (2 * rank) and `out` (2 * rank + 1), of so many f32.
@@ -322,7 +322,7 @@ fn a_tolerated_error_is_recorded_and_the_program_goes_on() {
 fn a_failure_while_opening_is_one_of_the_opening() {
     let mut w = worker();
     let mut bad = sum_job(2);
-    bad.prelude[1] = vec![call(0, CallKind::Init { comm: 0, id: 0, rank: 5, n: 2, config: None })];
+    bad.prelude[1] = vec![call(0, CallKind::Init { comm: 0, id: 0, ids: None, rank: 5, n: 2, config: None })];
     let seen = run(&mut w, bad);
     assert_eq!(seen.ended, Ended::Errored, "{seen:?}");
     assert!(matches!(seen.ranks[1].end, RankEnd::Error { prelude: true, call: Some(0), .. }), "{:?}", seen.ranks);

@@ -77,6 +77,14 @@ export! {
     fn ncclCommInitRank(comm: *mut Comm, n: c_int, id: ncclUniqueId, rank: c_int), Moment::Init(rank, n);
     fn ncclCommInitRankConfig(comm: *mut Comm, n: c_int, id: ncclUniqueId, rank: c_int, config: *mut ncclConfig_t),
         Moment::Init(rank, n);
+    fn ncclCommInitRankScalable(
+        comm: *mut Comm,
+        n: c_int,
+        rank: c_int,
+        count: c_int,
+        ids: *mut ncclUniqueId,
+        config: *mut ncclConfig_t,
+    ), Moment::Init(rank, n);
     fn ncclCommInitAll(comms: *mut Comm, n: c_int, devices: *const c_int), Moment::InitAll(n, devices);
     fn ncclCommSplit(comm: Comm, color: c_int, key: c_int, newcomm: *mut Comm, config: *mut ncclConfig_t),
         Moment::Split(comm, color);

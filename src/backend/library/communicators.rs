@@ -38,6 +38,29 @@ impl Library {
         self.check("ncclCommShrink", comm, code)
     }
 
+    /// Joins a new communicator that is made by several ids.
+    ///
+    /// # Errors
+    ///
+    /// A configuration that NCCL does not have, a library that lacks the function, or an error that it returns.
+    pub fn init_rank_scalable(
+        &self,
+        slot: &CommSlot,
+        n: i32,
+        mut ids: Vec<ncclUniqueId>,
+        rank: i32,
+        config: &[(String, ConfigValue)],
+    ) -> Result<()> {
+        let mut given = given(self.version, config)?;
+        let config = given.as_mut().map_or(ptr::null_mut(), |c| c.as_mut().as_mut());
+        let count = i32::try_from(ids.len()).unwrap_or(i32::MAX);
+        let (out, list) = (slot.0.as_ptr(), ids.as_mut_ptr());
+        let code = call!(self, ncclCommInitRankScalable(out, n, rank, count, list, config))?;
+        lend(slot, given, code);
+        super::lend_ids(ids, code);
+        self.check("ncclCommInitRankScalable", CommHandle::NULL, code)
+    }
+
     /// A unique id with which ranks join a live communicator.
     ///
     /// # Errors
@@ -65,11 +88,11 @@ impl Library {
     ) -> Result<()> {
         let mut given = given(self.version, config)?;
         let config = given.as_mut().map_or(ptr::null_mut(), |c| c.as_mut().as_mut());
-        let id = id.map(Box::new);
-        let place = id.as_deref().map_or(ptr::null(), ptr::from_ref);
+        let ids: Vec<ncclUniqueId> = id.into_iter().collect();
+        let place = ids.first().map_or(ptr::null(), ptr::from_ref);
         let code = call!(self, ncclCommGrow(comm.0, n, place, rank, slot.0.as_ptr(), config))?;
         lend(slot, given, code);
-        super::lend_id(id, code);
+        super::lend_ids(ids, code);
         self.check("ncclCommGrow", comm, code)
     }
 

@@ -73,6 +73,36 @@ unsafe extern "C" fn comm_init_rank_config(
     })
 }
 
+unsafe extern "C" fn comm_init_rank_scalable(
+    comm: *mut ncclComm_t,
+    n: c_int,
+    rank: c_int,
+    count: c_int,
+    ids: *mut ncclUniqueId,
+    config: *mut ncclConfig_t,
+) -> ncclResult_t {
+    enter(|| {
+        group::grouped(|| {
+            let length = usize::try_from(count).ok().filter(|_| count <= n).filter(|count| *count > 0);
+            let length = length.ok_or_else(|| {
+                Failure::argument(format!("{count} unique ids cannot make a communicator of {n} ranks"))
+            })?;
+            if ids.is_null() {
+                return Err(Failure::argument("the list of unique ids is null"));
+            }
+            // SAFETY: NCCL's contract: so many ids.
+            let list = unsafe { std::slice::from_raw_parts(ids, length) };
+            let checked = list.iter().map(check_id).collect::<Outcome<Vec<_>>>()?;
+            // SAFETY: NCCL's contract: null, or a configuration that begins with its own size; and a place for a handle, valid
+            // until the group's end.
+            unsafe {
+                let config = check::config(config)?.unwrap_or_else(CommConfig::unset);
+                init(comm, n, id::of_several(&checked), rank, device::current(rank)?, config)
+            }
+        })
+    })
+}
+
 unsafe extern "C" fn comm_init_all(comms: *mut ncclComm_t, n: c_int, devices: *const c_int) -> ncclResult_t {
     enter(|| {
         group::grouped(|| {
@@ -206,6 +236,7 @@ pub(super) fn fill(table: &mut Nccl) {
     table.ncclGetUniqueId = Some(get_unique_id);
     table.ncclCommInitRank = Some(comm_init_rank);
     table.ncclCommInitRankConfig = Some(comm_init_rank_config);
+    table.ncclCommInitRankScalable = Some(comm_init_rank_scalable);
     table.ncclCommInitAll = Some(comm_init_all);
     table.ncclCommSplit = Some(comm_split);
     table.ncclCommFinalize = Some(comm_finalize);

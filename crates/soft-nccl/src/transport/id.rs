@@ -2,6 +2,7 @@
 use super::{Address, Name, endpoint, known};
 use crate::engine::Growth;
 use crate::failure::{Failure, Outcome};
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -33,6 +34,21 @@ pub(crate) fn public() -> Id {
     }
     id
 }
+
+/// The id of a communicator that is made by several: the first one's, and a digest of all, so that only ranks with the same list
+/// in the same order meet.
+pub(crate) fn of_several(ids: &[Id]) -> Id {
+    let mut id = ids.first().copied().unwrap_or([0; 128]);
+    if ids.len() > 1 {
+        let mut hasher = DefaultHasher::new();
+        ids.hash(&mut hasher);
+        id[DIGEST..DIGEST + 8].copy_from_slice(&hasher.finish().to_le_bytes());
+    }
+    id
+}
+
+/// Where the digest of several ids lies in the id that stands for them.
+const DIGEST: usize = 112;
 
 /// An id with which ranks join a live communicator, at the process `home`; `None` is this one.
 pub(crate) fn of_growth(growth: Growth, home: Option<Address>) -> Id {
