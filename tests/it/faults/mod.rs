@@ -7,3 +7,4 @@ mod order;
 mod shown;
 mod structure;
 mod transport;
+mod windows;
