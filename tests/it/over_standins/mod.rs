@@ -10,6 +10,7 @@ mod locks;
 mod messages;
 mod own_library;
 mod refusals;
+mod windows;
 
 use crate::support::{Home, Run, SUM, libraries};
 use collspec::internals::backend::standin;
