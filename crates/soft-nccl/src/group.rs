@@ -173,6 +173,9 @@ fn go(prepared: ByComm) -> Outcome<()> {
 fn make_windows(makings: &[WindowMaking]) -> Outcome<()> {
     let requests: Vec<WindowRequest> = makings.iter().map(|making| making.request).collect();
     for (making, handle) in makings.iter().zip(register_windows(&requests)?) {
+        if handle.is_some() {
+            hooks().registered(making.request.comm, making.request.memory, true);
+        }
         let handle = handle.map_or(std::ptr::null_mut(), std::ptr::with_exposed_provenance_mut);
         // SAFETY: the caller of `make_window` has promised a place that is writable until the group's end.
         unsafe { making.place.write(handle) };

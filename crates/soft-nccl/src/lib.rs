@@ -11,6 +11,8 @@
 //! - Operations on which ranks disagree (count, type, reduction, root, order) never exchange a byte and never end; the
 //!   [activity](activity::activity) proves it and [`activity::who_waits`] says who asked for what.
 //! - Without NCCL_ALGO every operation that has a choice takes the ring. `SingleTree` is a further word.
+//! - A window is a place to which puts may write, and registering memory is remembered and changes nothing else. With NCCL_WIN_ENABLE=0 or
+//!   NCCL_P2P_DISABLE=1 there are no windows. A put of which a byte would lie outside of its window writes nothing.
 //! - Of NCCL_PROTO's protocols only the sizes are there: LL leaves half of a chunk for data, LL128 15 parts of 16 (and
 //!   with COLLSPEC_SOFT_RANKS_PER_NODE each has its own buffer). What goes
 //!   straight from rank to rank always has whole chunks.

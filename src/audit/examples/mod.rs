@@ -6,6 +6,7 @@ pub mod numbers;
 pub mod order;
 pub mod structure;
 pub mod transport;
+pub mod windows;
 
 use super::FaultOrFlaw;
 
@@ -42,6 +43,7 @@ pub fn scenario_for(item: FaultOrFlaw) -> Option<String> {
             .or_else(|| of(communicators::EXAMPLES))
             .or_else(|| of(algorithms::EXAMPLES))
             .or_else(|| of(graphs::EXAMPLES))
+            .or_else(|| of(windows::EXAMPLES))
             .map(str::to_owned)
     });
     let text = text.or_else(|| numbers::of_member(id).map(str::to_owned))?;

@@ -9,7 +9,7 @@ const CONNECTS_BY_ITSELF: i32 = 23100;
 impl Rank<'_> {
     pub(super) fn one_sided(&mut self, kind: &CallKind) -> Result<(), Halt> {
         let library = &self.run.backend.library;
-        match kind {
+        let done = match kind {
             CallKind::Put { ptr, count, dtype, peer, window, offset, signal, comm, stream } => {
                 let find = |id: u32| self.state.registered.iter().rfind(|registered| registered.id == id);
                 let window = window.map(|id| find(id).ok_or_else(|| garbled("window"))).transpose()?;
@@ -24,16 +24,17 @@ impl Rank<'_> {
                     comm: self.comm(*comm)?.get(),
                     stream: self.stream(*stream)?,
                 };
-                Ok(library.put(&call)?)
+                library.put(&call)
             }
             CallKind::Signal { peer, signal, comm, stream } => {
-                Ok(library.signal(*peer, *signal, self.comm(*comm)?.get(), self.stream(*stream)?)?)
+                library.signal(*peer, *signal, self.comm(*comm)?.get(), self.stream(*stream)?)
             }
             CallKind::WaitSignal { peers, signal, comm, stream } => {
-                Ok(library.wait_signal(peers, *signal, self.comm(*comm)?.get(), self.stream(*stream)?)?)
+                library.wait_signal(peers, *signal, self.comm(*comm)?.get(), self.stream(*stream)?)
             }
             _ => Ok(()),
-        }
+        };
+        self.settled(done)
     }
 
     /// A signal to the rank itself where the library needs a first call of every rank.

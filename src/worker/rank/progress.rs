@@ -19,6 +19,11 @@ fn communicators(kind: &CallKind) -> [Option<u32>; 2] {
         CallKind::Collective { comm, .. }
         | CallKind::Send { comm, .. }
         | CallKind::Recv { comm, .. }
+        | CallKind::Put { comm, .. }
+        | CallKind::Signal { comm, .. }
+        | CallKind::WaitSignal { comm, .. }
+        | CallKind::Register { comm, .. }
+        | CallKind::Deregister { comm, .. }
         | CallKind::Init { comm, .. }
         | CallKind::Finalize { comm }
         | CallKind::Revoke { comm } => [Some(*comm), None],

@@ -30,11 +30,12 @@ impl Rank<'_> {
         let (_, memory) = find.ok().and_then(|at| self.state.memory.get(at)).ok_or_else(|| garbled("allocation"))?;
         let (address, slot) = (memory.at(from, bytes)?, RegistrationSlot::default());
         let (library, handle) = (&self.run.backend.library, self.comm(comm)?.get());
-        if window {
-            library.register_window(handle, address, bytes, &slot)?;
+        let done = if window {
+            library.register_window(handle, address, bytes, &slot)
         } else {
-            library.register(handle, address, bytes, &slot)?;
-        }
+            library.register(handle, address, bytes, &slot)
+        };
+        self.settled(done)?;
         self.state.registered.push(Registered { id, comm, window, address, slot });
         if window {
             self.new_windows.push(id);
@@ -46,12 +47,12 @@ impl Rank<'_> {
         let at = self.state.registered.iter().rposition(|registered| registered.id == id);
         let registered = at.map(|at| self.state.registered.remove(at)).ok_or_else(|| garbled("registration"))?;
         let (library, handle) = (&self.run.backend.library, self.comm(registered.comm)?.get());
-        if registered.window {
-            library.deregister_window(handle, &registered.slot)?;
+        let done = if registered.window {
+            library.deregister_window(handle, &registered.slot)
         } else {
-            library.deregister(handle, &registered.slot)?;
-        }
-        Ok(())
+            library.deregister(handle, &registered.slot)
+        };
+        self.settled(done)
     }
 
     /// Forgets what was registered with a communicator that has ended.

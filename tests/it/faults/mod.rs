@@ -8,3 +8,4 @@ mod order;
 mod shown;
 mod structure;
 mod transport;
+mod windows;

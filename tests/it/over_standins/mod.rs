@@ -11,6 +11,7 @@ mod locks;
 mod messages;
 mod own_library;
 mod refusals;
+mod windows;
 
 use crate::support::{Home, Run, SUM, libraries};
 use collspec::internals::backend::standin;

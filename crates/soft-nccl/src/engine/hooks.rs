@@ -8,7 +8,7 @@ mod step;
 
 pub(crate) use step::{Sound, StepHooks};
 
-use super::{Member, Operation, Request, SignalKey, State};
+use super::{Member, Memory, Operation, Request, SignalKey, State};
 use crate::algo::{Algorithm, Lane, Part, Protocol, Selection};
 use crate::arith::Scalar;
 use crate::device::Done;
@@ -303,6 +303,55 @@ pub(crate) trait Hooks: Sync {
     /// What a signal that this rank gets is counted by.
     fn counted_as(&self, _rank: usize, key: SignalKey) -> SignalKey {
         key
+    }
+
+    /// The memory of a rank that a put writes, given all its windows of the communicator.
+    fn put_memory(&self, _rank: usize, own: Memory, _all: &mut dyn Iterator<Item = Memory>) -> Memory {
+        own
+    }
+
+    /// Whether signals need a window first; asked where there is none.
+    fn signals_need_window(&self, _rank: usize) -> bool {
+        true
+    }
+
+    /// What is used for a context or a signal's index that is too large; `None` refuses the call.
+    fn too_large_signal(&self, _rank: usize, _value: u32, _most: u32) -> Option<u32> {
+        None
+    }
+
+    /// Called when memory has been registered.
+    fn registered(&self, _comm: usize, _memory: Memory, _window: bool) {}
+
+    /// Called when memory has been deregistered.
+    ///
+    /// # Safety
+    /// The memory is still there.
+    unsafe fn deregistered(&self, _comm: usize, _memory: Memory) {}
+
+    /// The outcome of registering that a caller is told.
+    fn registration(&self, _rank: usize, outcome: Outcome<()>) -> Outcome<()> {
+        outcome
+    }
+
+    /// Whether a window may begin at any byte of its allocation; asked where it begins at no multiple of 4,096.
+    fn takes_any_start(&self) -> bool {
+        false
+    }
+
+    /// The block of memory that a caller gets for the one that was allocated; the latter is freed if it is another.
+    fn given_block(&self, base: usize, _len: usize) -> usize {
+        base
+    }
+
+    /// Whether a block that a caller gives back is to be freed.
+    fn is_free_block(&self, _base: usize) -> bool {
+        true
+    }
+
+    /// The answer of `ncclWinGetUserPtr` for a window, or for none.
+    fn window_pointer(&self, _rank: usize, memory: Option<Memory>) -> Outcome<usize> {
+        Ok(memory.map_or(0, |memory| memory.base))
     }
 
     /// The bytes from a window's start at which a put writes.

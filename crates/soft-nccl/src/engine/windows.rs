@@ -61,6 +61,8 @@ impl Registered {
     pub(super) fn target(&self, shared: u64, spec: &Spec) -> Option<usize> {
         let bytes = spec.count.checked_mul(spec.ty.size())?;
         let part = self.part(shared, spec.peer, spec.signal.window)?;
+        let all = self.parts.iter().filter(|((of, rank, _), _)| (*of, *rank) == (shared, spec.peer));
+        let part = hooks().put_memory(spec.peer, part, &mut all.map(|(_, memory)| *memory));
         let address = part.base.checked_add(hooks().put_offset(spec))?;
         part.holds(address, bytes).then_some(address)
     }

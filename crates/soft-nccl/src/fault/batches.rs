@@ -1,6 +1,7 @@
 //! What faults do to the operations of one group on one communicator.
 #![allow(unsafe_code)] // a caller's buffers are addresses
 
+use super::registration;
 use super::requests::{CommState, Injected, apart, renumber};
 use super::streams::{self, ChangedInput, DelayedOutput};
 use crate::device::Done;
@@ -63,11 +64,14 @@ impl BatchHooks for InjectedBatch {
         }
         *signature = apart(*signature, &injected);
         // SAFETY: the caller makes the same promise.
+        let Some(substitutes) = (unsafe { registration::begin(context, spec) }) else { return Start::Stalls };
+        // SAFETY: the caller makes the same promise.
         self.changed.extend(unsafe { streams::reads(self.id, context, spec) });
         let mut comm = self.comm.lock().unwrap_or_else(PoisonError::into_inner);
         // SAFETY: the caller makes the same promise.
         let (mut held, delayed) = unsafe { streams::begin(&mut comm, context, injected, spec) };
         self.delayed.extend(delayed);
+        held.extend(substitutes);
         held.extend(self.changed.last().map(|changed| changed.original() as HeldMemory));
         Start::Runs(held)
     }

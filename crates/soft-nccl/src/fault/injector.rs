@@ -4,11 +4,11 @@
 use super::communicators::{self, Comm};
 use super::named::{F40, F40B, F63, F63B, F63C, F70D};
 use super::site::Site;
-use super::{CONFIGURED, blocks, calls, changes, order, prepare, selections, wanted};
+use super::{CONFIGURED, blocks, calls, changes, one_sided, order, prepare, registration, selections, wanted};
 use crate::algo::{Algorithm, Lane, Part, Protocol, Selection};
 use crate::arith::Scalar;
 use crate::engine::hooks::{ChangedRank, CommHooks, Hooks, InnerGroupEnd, OperationContext, SplitRank, StepHooks};
-use crate::engine::{Member, State};
+use crate::engine::{Member, Memory, SignalKey, State};
 use crate::failure::{Failure, Outcome};
 use crate::op::{Kind, Spec};
 use nccl_sys::ncclResult_t;
@@ -148,6 +148,63 @@ impl Hooks for Injector {
 
     fn abort_waits_for(&self, state: &State, comm: usize) -> Option<usize> {
         communicators::abort_waits_for(state, comm)
+    }
+
+    fn signals_of(&self, rank: usize, spec: &Spec) -> u64 {
+        one_sided::signals(rank, spec)
+    }
+
+    fn consumes_signals(&self, rank: usize, before: u64) -> bool {
+        one_sided::consumes(rank, before)
+    }
+
+    fn counted_as(&self, rank: usize, key: SignalKey) -> SignalKey {
+        one_sided::counted_as(rank, key)
+    }
+
+    fn put_offset(&self, spec: &Spec) -> usize {
+        one_sided::put_offset(spec)
+    }
+
+    fn put_memory(&self, rank: usize, own: Memory, all: &mut dyn Iterator<Item = Memory>) -> Memory {
+        one_sided::put_memory(rank, own, all)
+    }
+
+    fn signals_need_window(&self, rank: usize) -> bool {
+        one_sided::needs_window(rank)
+    }
+
+    fn too_large_signal(&self, rank: usize, value: u32, most: u32) -> Option<u32> {
+        one_sided::too_large(rank, value, most)
+    }
+
+    fn registered(&self, comm: usize, memory: Memory, window: bool) {
+        registration::registered(comm, memory, window);
+    }
+
+    unsafe fn deregistered(&self, comm: usize, memory: Memory) {
+        // SAFETY: the caller makes the same promise.
+        unsafe { registration::deregistered(comm, memory) };
+    }
+
+    fn registration(&self, rank: usize, outcome: Outcome<()>) -> Outcome<()> {
+        registration::outcome(rank, outcome)
+    }
+
+    fn takes_any_start(&self) -> bool {
+        registration::takes_any_start()
+    }
+
+    fn given_block(&self, base: usize, len: usize) -> usize {
+        registration::given(base, len)
+    }
+
+    fn is_free_block(&self, base: usize) -> bool {
+        registration::is_free(base)
+    }
+
+    fn window_pointer(&self, rank: usize, memory: Option<Memory>) -> Outcome<usize> {
+        registration::pointer(rank, memory)
     }
 
     fn lanes(&self, spec: &Spec, part: Part<'_>) -> Option<Vec<Lane>> {

@@ -13,7 +13,9 @@ mod groups;
 mod injector;
 mod memory;
 mod numbers;
+mod one_sided;
 mod order;
+mod registration;
 mod requests;
 mod scalars;
 mod selections;
@@ -325,6 +327,8 @@ pub fn take_reached() -> Reached {
     stale::forget();
     scalars::forget();
     changes::forget();
+    one_sided::forget();
+    registration::forget();
     std::array::from_fn(|at| REACHED[at].swap(0, Ordering::Relaxed))
 }
 

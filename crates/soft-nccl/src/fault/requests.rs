@@ -4,7 +4,7 @@
 use super::graphs::{Graphs, Place};
 use super::groups::{self, Group};
 use super::memory::{Extent, Substitute, read, stand_in};
-use super::{FaultMode, hit, mode, named, wanted};
+use super::{FaultMode, hit, mode, named, one_sided, wanted};
 use crate::algo::{Algorithm, Selection};
 use crate::arith::Scalar;
 use crate::engine::hooks::RequestContext;
@@ -51,6 +51,8 @@ pub(super) struct CommState {
     /// The last operation had no elements.
     empty: bool,
     inputs: u64,
+    /// One-sided operations so far.
+    one_sided: u64,
     /// The start of the input with this number.
     pub(super) last_input: (u64, Vec<u8>),
     /// What it remembers of graphs.
@@ -87,6 +89,14 @@ pub(super) fn misread(
         let mut injected = Injected { stream, null_stream, ..Injected::default() };
         let spec = &mut request.spec;
         peers(of, spec);
+        if spec.kind.is_one_sided() {
+            state.one_sided += 1;
+            injected.lost |= one_sided::is_lost(of.rank, spec, state.one_sided);
+        }
+        if matches!(spec.kind, Kind::Signal | Kind::WaitSignal) {
+            all.push(injected);
+            continue;
+        }
         let full = spec.count > 0;
         let hits = |fault| hit(fault, of.rank, spec.algorithm);
         injected.lost |= spec.kind.is_p2p() && spec.peer == of.rank && full && hits(named::F33);

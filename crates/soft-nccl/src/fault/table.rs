@@ -281,6 +281,48 @@ faults! {
         "a launch, and then a direct call on the same communicator"
     F79B, "F79b": "the last call of a captured group is lost";
         "a captured group of two calls"
+    F80, "F80": "a signal is counted twice";
+        "two waits for signals in a row, the second signal being late, and a use of the data behind the second"
+    F80B, "F80b": "a put of no elements sends no signal";
+        "a put of no elements, and a wait for it"
+    F80C, "F80c": "a wait does not use its signals up: the next wait is met by the same ones";
+        "two waits for signals in a row, the second signal being late, and a use of the data behind the second"
+    F80D, "F80d": "the signals of all ranks count together";
+        "waits for signals of two ranks, of which one is late"
+    F80E, "F80e": "the signals of all contexts count together";
+        "waits for signals in two contexts, of which one is late"
+    F80F, "F80f": "all signals of a context count together, whatever their index";
+        "waits for signals with two indices, of which one is late"
+    F81, "F81": "the data of a put come with the next put to the same rank, after its signal";
+        "a put, and a use of its data behind the wait"
+    F81B, "F81b": "the offset of a put counts elements, not bytes";
+        "a put to a part of a window that is not its first"
+    F81C, "F81c": "a put to the own rank is lost";
+        "a put to the own rank, and a wait for it"
+    F81D, "F81d": "every 256th one-sided operation of a rank is lost";
+        "300 puts to one rank, and a wait for all their signals"
+    F82, "F82": "operations read what a buffer held when it was deregistered";
+        "a buffer that is registered, deregistered, changed and read"
+    F82B, "F82b": "what should go to a registered buffer goes to the one that was registered first";
+        "operations into two registered buffers"
+    F82C, "F82c": "a put to the second of two windows in one allocation goes to the first";
+        "windows of two parts of one buffer, and a put to the second"
+    F82D, "F82d": "the first collective of a communicator of two ranks that has a window never ends";
+        "two ranks, a window, and a collective as the first operation"
+    F83, "F83": "ncclMemAlloc gives memory that is in use";
+        "two buffers in windows"
+    F83B, "F83b": "a window that begins at any byte is accepted";
+        "a step that registers a window of `x[1:]`, with `error = \"invalid_argument\"`"
+    F83C, "F83c": "after a registration was refused, the next one is refused as well";
+        "a registration that must fail, and then a good one"
+    F84, "F84": "ncclWinGetUserPtr answers an internal error where there are no windows";
+        "a window with NCCL_WIN_ENABLE or NCCL_P2P_DISABLE set so that there are none"
+    F84B, "F84b": "ncclWinGetUserPtr gives the start of the allocation, not of the window";
+        "any window that does not begin where its allocation does"
+    F84C, "F84c": "signals are taken before there is a window";
+        "a signal before any window, with `error = \"invalid_usage\"`"
+    F84D, "F84d": "a context or a signal's index that is too large is taken modulo the number that there is";
+        "a signal with context 1 or index 1 and `error = \"invalid_argument\"`"
     F85, "F85": "the algorithm that a call asks for is not taken";
         "an all_reduce with `algorithm = \"tree\"` and sums that tell the order, or an `assert` on its figures"
     F85B, "F85b": "a call that asks for an algorithm which it cannot have takes another one";

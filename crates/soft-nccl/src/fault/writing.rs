@@ -54,6 +54,10 @@ impl Site {
         let elements = data.len() / size;
         let inside = at % self.block();
         let here = base.wrapping_add(at * size);
+        // SAFETY: the data of a put lie inside a window.
+        if unsafe { self.comes_late(here, data) } {
+            return;
+        }
 
         for (fault, whole) in [(F01, self.in_parts()), (F01B, self.in_shares()), (F02, self.in_packs())] {
             let kept = whole.saturating_sub(inside).min(elements);

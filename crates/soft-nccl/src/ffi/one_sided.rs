@@ -15,7 +15,8 @@ use std::ffi::{c_int, c_uint, c_void};
 /// A signal's index and context, checked.
 fn signal(member: &Member, index: c_int, context: c_int) -> Outcome<Signalling> {
     let within = |value: c_int, most: u32, what: &str| {
-        let value = u32::try_from(value).ok().filter(|value| *value < most);
+        let value = u32::try_from(value).ok();
+        let value = value.filter(|value| *value < most).or_else(|| hooks().too_large_signal(member.rank, value?, most));
         value.ok_or_else(|| Failure::argument(format!("the {what} is not in 0..{most}")))
     };
     let (contexts, signals) = member.ctas.one_sided.limits();
@@ -37,7 +38,8 @@ fn member(state: &mut Locked, comm: ncclComm_t) -> Outcome<&mut Member> {
 
 /// Signals need a window first, unless the communicator is configured otherwise.
 fn needs_window(member: &Member) -> Outcome<()> {
-    if member.windows > 0 || member.ctas.one_sided.eager == Some(true) {
+    let begun = member.windows > 0 || member.ctas.one_sided.eager == Some(true);
+    if begun || !hooks().signals_need_window(member.rank) {
         return Ok(());
     }
     Err(Failure::usage("signals need a window of the communicator first, or rmaEagerInit in its configuration"))
