@@ -43,17 +43,20 @@ pub fn soak_library(args: &SoakArgs) -> anyhow::Result<Exit> {
     let runner = Runner::new(options, chosen)?.with_pool_limits(PoolLimits::of(WORKERS));
     signals::catch_interrupt();
     let mut told = Instant::now();
+    let mut described = 0;
+    let mut out = terminal::out();
     let report = soak(&request, &runner, &fresh, &mut |report| {
+        for failed in &report.failures[described..] {
+            describe(&mut out, failed, &args.output)?;
+            out.flush()?;
+        }
+        described = report.failures.len();
         if told.elapsed() >= PROGRESS {
             told = Instant::now();
-            // Without the line the programs go on all the same.
-            let _ = writeln!(terminal::err(), "collspec: {}", counts(report));
+            writeln!(terminal::err(), "collspec: {}", counts(report))?;
         }
-    });
-    let mut out = terminal::out();
-    for failed in &report.failures {
-        describe(&mut out, failed, &args.output)?;
-    }
+        anyhow::Ok(())
+    })?;
     summary(&mut out, &report, seed)?;
     out.flush()?;
     Ok(if report.failed > 0 || !report.grown.is_empty() {

@@ -105,7 +105,16 @@ enum Tried {
 
 /// Runs programs until the request's number or time is reached. `fresh` is a runner that starts a process for every run, to
 /// make failing programs smaller; `progress` is told the report after every batch.
-pub fn soak(request: &Request, runner: &Runner, fresh: &Runner, progress: &mut dyn FnMut(&Report)) -> Report {
+///
+/// # Errors
+///
+/// The first error of `progress`, which ends the soak.
+pub fn soak<E>(
+    request: &Request,
+    runner: &Runner,
+    fresh: &Runner,
+    progress: &mut dyn FnMut(&Report) -> Result<(), E>,
+) -> Result<Report, E> {
     let begun = Instant::now();
     let mut report = Report {
         programs: 0,
@@ -149,7 +158,7 @@ pub fn soak(request: &Request, runner: &Runner, fresh: &Runner, progress: &mut d
             }
         }
         report.time = begun.elapsed();
-        progress(&report);
+        progress(&report)?;
         if report.failures.len() >= MOST_FAILED {
             report.ended = Ended::Failures;
             break;
@@ -164,7 +173,7 @@ pub fn soak(request: &Request, runner: &Runner, fresh: &Runner, progress: &mut d
     report.held = own.halves();
     report.worker_held = workers.values().max_by_key(|course| course.samples()).and_then(Course::halves);
     report.time = begun.elapsed();
-    report
+    Ok(report)
 }
 
 fn try_program(seed: u64, runner: &Runner) -> Tried {
