@@ -154,9 +154,10 @@ impl Lowering {
             RegistrationPoint::Signals => self.first_signals(rank, step),
             RegistrationPoint::Ending(comm) => self.deregister_all(rank, step, &[comm]),
             RegistrationPoint::Aborted(comm) => {
-                let now = self.lowered.programs[rank].len();
+                // The call before this place is the one that has ended the communicator.
+                let abort = self.lowered.programs[rank].len().saturating_sub(1);
                 for id in self.live_ids(rank, comm) {
-                    self.lowered.registrations.end(rank, id, now);
+                    self.lowered.registrations.end(rank, id, abort);
                 }
             }
             RegistrationPoint::Last => {
