@@ -41,6 +41,7 @@ mod nccl_coverage;
 // NCCL libraries are found, each is probed in a separate process, and one is chosen or fetched.
 mod nccl_libraries;
 // What a library's settings change in the order of summation is told by name.
+mod one_sided;
 mod order_maps;
 // The backend nccl runs on the stand-in library and driver as it would on NCCL and CUDA.
 mod over_standins;

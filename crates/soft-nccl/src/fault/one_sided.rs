@@ -19,9 +19,11 @@ const RING: u64 = 256;
 type Late = (u64, usize, Vec<u8>);
 
 /// Late data by communicator and the rank that they are for.
-static LATE: LazyLock<Mutex<HashMap<(u64, usize), Vec<Late>>>> = LazyLock::new(Mutex::default);
+type AllLate = HashMap<(u64, usize), Vec<Late>>;
 
-fn late() -> MutexGuard<'static, HashMap<(u64, usize), Vec<Late>>> {
+static LATE: LazyLock<Mutex<AllLate>> = LazyLock::new(Mutex::default);
+
+fn late() -> MutexGuard<'static, AllLate> {
     LATE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
