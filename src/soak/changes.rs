@@ -88,7 +88,8 @@ pub(super) fn out_of_use(world: &mut World) -> Vec<String> {
     if world.rng.percent(50) {
         steps.push(step(again, ", error = \"invalid_argument\""));
     }
-    steps.push(step(*world.rng.pick(&["destroy", "abort"]), ""));
+    let end: &&str = world.rng.pick(&["destroy", "abort"]);
+    steps.push(step(end, ""));
     forget(world, &comm);
     steps
 }

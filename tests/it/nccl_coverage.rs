@@ -68,9 +68,6 @@ const PARAMETERS: &str = "`collspec compare` lists the parameters of both librar
 const TYPED_PARAMETERS: &str = "reads one of the library's own settings; `collspec compare` reads all of them as text";
 const KERNELS: &str = "sets up what kernels use (NCCL's device interface)";
 
-/// Functions for which scenarios are still to be written. A function leaves this list when a scenario calls it.
-const WAITING: &[&str] = &["ncclCommInitRankScalable"];
-
 fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR"))
 }
@@ -119,10 +116,8 @@ fn row(function: &str, callers: Option<&BTreeSet<String>>) -> Result<String, Str
         let device = Nccl::NAMED_ONLY.iter().any(|(name, _)| *name == function);
         device.then(|| KERNELS.to_owned())
     };
-    let waiting = || WAITING.contains(&function).then(|| "no scenario yet".to_owned());
     let reason = of(UNASKED).or_else(|| of(REASONS));
     reason
-        .or_else(waiting)
         .or_else(kernels)
         .ok_or_else(|| format!("no scenario calls {function}, and tests/it/nccl_coverage.rs has no reason for that"))
 }
@@ -170,7 +165,7 @@ fn the_table_of_functions_is_that_of_the_corpus() {
 fn a_function_without_scenario_or_reason_is_noticed() {
     assert!(row("ncclNothing", None).is_err());
     assert_eq!(row("ncclSignal", Some(&BTreeSet::from(["a/b".to_owned()]))).unwrap(), "[a/b](../scenarios/a/b.toml)");
-    let reasons = UNASKED.iter().chain(REASONS).map(|(name, _)| *name).chain(WAITING.iter().copied());
+    let reasons = UNASKED.iter().chain(REASONS).map(|(name, _)| *name);
     for name in reasons {
         let known = Nccl::SYMBOLS.iter().chain(Nccl::NAMED_ONLY).any(|(function, _)| *function == name);
         assert!(known, "{name} is no function of NCCL's");
