@@ -109,7 +109,7 @@ pub struct SelectionArgs {
     pub exact: bool,
 
     /// Forms in which the cases are run too, as far as they can take them, instead of those that the files name: all,
-    /// none, or a list of in_place, misaligned, grouped, sub, one_thread, processes, ring, tree, single_tree, eager.
+    /// none, or a list of in_place, misaligned, grouped, captured, sub, one_thread, processes, ring, tree, single_tree, eager.
     ///
     /// The name of a case in a form has `form=NAME` last in its brackets.
     #[arg(long, value_name = "LIST", value_parser = Forms::parse, help_heading = CASES)]

@@ -34,7 +34,7 @@ impl ExprNode {
             },
             Self::Call(func, args) if *func != Func::Same => {
                 let values = args.iter().map(|arg| arg.eval_exact(scope)).collect::<Result<Vec<_>, _>>()?;
-                call(*func, &values, Mode::Float)
+                function(*func, &values)
             }
             // Leaves, whose values are what the scope gives; an index is whole in every arithmetic.
             _ => eval_node(self, scope, Mode::Whole),
@@ -60,6 +60,57 @@ fn operation(op: BinOp, a: Value, b: Value) -> Result<Value, EvalError> {
         }
     }
     binary(op, Value::Float(a.as_f64()), Value::Float(b.as_f64()))
+}
+
+/// A function of values that are whole as far as possible.
+fn function(func: Func, values: &[Value]) -> Result<Value, EvalError> {
+    match (func, values) {
+        (Func::Min, [first, rest @ ..]) => Ok(extreme(*first, rest, Ordering::Greater)),
+        (Func::Max, [first, rest @ ..]) => Ok(extreme(*first, rest, Ordering::Less)),
+        (Func::Abs, [Value::Int(i128::MIN)]) => Ok(Value::Float(-(i128::MIN as f64))),
+        // The difference of two whole numbers is exact, and so is its comparison.
+        (Func::Close, [Value::Int(_) | Value::Float(_), Value::Int(_) | Value::Float(_), _]) => {
+            let [a, b, most] = [values[0], values[1], values[2]].map(whole_if_exact);
+            match (a, b) {
+                (Value::Int(a), Value::Int(b)) => {
+                    let apart = i128::try_from(a.abs_diff(b)).map_or(Value::Float(a.abs_diff(b) as f64), Value::Int);
+                    Ok(Value::Int(matches!(compare(apart, most), Some(Ordering::Less | Ordering::Equal)).into()))
+                }
+                _ => call(func, values, Mode::Float),
+            }
+        }
+        _ => call(func, values, Mode::Float),
+    }
+}
+
+/// The smallest or greatest of some values: the first one for which no other is `beyond` it. NaN if one is NaN.
+fn extreme(first: Value, rest: &[Value], replaced_if: Ordering) -> Value {
+    rest.iter().fold(first, |best, value| match compare(best, *value) {
+        None => Value::Float(f64::NAN),
+        Some(Ordering::Equal) => match (best, *value) {
+            // Equal numbers differ in their sign if they are zeros.
+            (Value::Float(x), Value::Float(y)) => {
+                let order = y.is_sign_negative().cmp(&x.is_sign_negative());
+                if order == replaced_if { *value } else { best }
+            }
+            _ => best,
+        },
+        Some(order) => {
+            if order == replaced_if {
+                *value
+            } else {
+                best
+            }
+        }
+    })
+}
+
+/// A float that is a whole number, as one; -0.0 and what does not fit 128 bits stay floats.
+fn whole_if_exact(value: Value) -> Value {
+    match value {
+        Value::Float(v) if v.fract() == 0.0 && v != 0.0 => value.to_int().map_or(value, Value::Int),
+        _ => value,
+    }
 }
 
 /// The order of two numbers, without rounding either; `None` if one is NaN.

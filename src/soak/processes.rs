@@ -33,6 +33,8 @@ pub struct Course {
 
 /// Growth in the second half that is no more than the noise of an allocator.
 const SLACK: u64 = 16 << 20;
+/// Growth in the second half that communicators which a worker keeps for the next program explain: sockets to other processes.
+const KEPT_DESCRIPTORS: u64 = 64;
 /// Samples of which a half says nothing.
 const FEWEST: usize = 8;
 
@@ -64,7 +66,7 @@ impl Course {
         if after.memory > before.memory + before.memory / 5 + SLACK {
             return Some(format!("memory grew from {} to {} bytes", before.memory, after.memory));
         }
-        if after.descriptors > before.descriptors + before.descriptors / 5 + 4 {
+        if after.descriptors > before.descriptors + before.descriptors / 5 + KEPT_DESCRIPTORS {
             return Some(format!("open descriptors grew from {} to {}", before.descriptors, after.descriptors));
         }
         None
@@ -85,7 +87,7 @@ mod tests {
         assert_eq!(settled.growth(), None);
         let rising = course((0..100u64).map(|at| (50_000_000 + at * 1_000_000, 12)));
         assert!(rising.growth().is_some_and(|words| words.starts_with("memory grew")));
-        let leaking = course((0..100u64).map(|at| (50_000_000, 12 + at / 4)));
+        let leaking = course((0..100u64).map(|at| (50_000_000, 12 + at * 4)));
         assert!(leaking.growth().is_some_and(|words| words.starts_with("open descriptors grew")));
         assert_eq!(course((0..3u64).map(|at| (at << 30, at))).growth(), None, "too few samples say nothing");
     }

@@ -4,7 +4,7 @@ use crate::process::start;
 use std::os::unix::process::ExitStatusExt;
 
 const SIGSEGV: i32 = 11;
-const INIT: [&str; 3] = ["version 23007", "rank 0: init, device 0 of 2", "rank 1: init, device 1 of 2"];
+const INIT: [&str; 3] = ["version 23203", "rank 0: init, device 0 of 2", "rank 1: init, device 1 of 2"];
 
 /// The lines of a walk: those of making communicators, then these.
 fn after_init<'a>(more: &[&'a str]) -> Vec<&'a str> {
@@ -57,7 +57,7 @@ fn wrong_data_on_one_rank() {
 
 #[test]
 fn errors() {
-    assert_prints("error-init=2", &["version 23007", "rank 0: init: system_error", "rank 1: init: system_error"]);
+    assert_prints("error-init=2", &["version 23203", "rank 0: init: system_error", "rank 1: init: system_error"]);
     assert_prints(
         "error-collective",
         &after_init(&["rank 0: all_reduce: internal_error", "rank 1: all_reduce: internal_error"]),
@@ -86,8 +86,8 @@ fn errors() {
 
 #[test]
 fn hangs_everywhere() {
-    assert_hangs("hang-init", &["version 23007"]);
-    assert_hangs("hang-init@1", &["version 23007"]);
+    assert_hangs("hang-init", &["version 23203"]);
+    assert_hangs("hang-init@1", &["version 23203"]);
     assert_hangs("hang-collective", &INIT);
     assert_hangs("hang-collective@1", &after_init(&["rank 0: all_reduce"]));
     assert_hangs("hang-synchronize", &after_init(&["rank 0: all_reduce", "rank 1: all_reduce"]));

@@ -22,8 +22,14 @@ pub(super) fn check(p: &Program, surveys: &[Survey]) -> Result<(), Vec<Diagnosti
             deregistered_before: BTreeMap::new(),
             ended: BTreeMap::new(),
         };
+        diags.extend(walk.repeated_with_registrations().err());
         for (index, item) in items.iter().enumerate() {
             diags.extend(walk.item(index, item).err());
+        }
+        for at in &survey.at_the_end {
+            let capture = &survey.captures[*at];
+            let Some(first) = capture.items.first().and_then(|index| items.get(*index)) else { continue };
+            diags.extend(walk.launch((*at, capture), first.span, capture.origin).err());
         }
     }
     if diags.is_empty() { Ok(()) } else { Err(diags) }
@@ -95,6 +101,24 @@ impl Walk<'_> {
                 Ok(())
             }
             _ => self.captured((index, at), capture, item),
+        }
+    }
+
+    /// Every run of `repeat` registers memory anew, and a graph would go on using the registrations of the first run.
+    fn repeated_with_registrations(&self) -> Result<(), Diagnostic> {
+        let registers = |item: &Item| {
+            matches!(
+                item.kind,
+                ItemKind::RegistrationPoint(_) | ItemKind::Register { .. } | ItemKind::Deregister { .. }
+            )
+        };
+        let first = self.survey.captures.first().and_then(|capture| self.items.get(*capture.items.first()?));
+        match first {
+            Some(first) if self.p.case.repeat > 1 && self.items.iter().any(registers) => {
+                let text = "graphs and registered memory cannot be repeated together: a graph is captured once, and memory is registered in every run";
+                Err(Diagnostic::new(first.span, text).help("launch the graph several times in place of `repeat`"))
+            }
+            _ => Ok(()),
         }
     }
 
@@ -305,6 +329,10 @@ impl Walk<'_> {
             CallKind::Finalize { comm } | CallKind::Destroy { comm } | CallKind::Abort { comm } => comm,
             CallKind::Revoke { comm, .. } => {
                 self.ended.insert(*comm, (item.span, "revoked"));
+                return Ok(());
+            }
+            CallKind::Shrink { parent, abort: true, .. } => {
+                self.ended.insert(*parent, (item.span, "aborted"));
                 return Ok(());
             }
             CallKind::Suspend { comm, .. } => {

@@ -159,7 +159,7 @@ impl Emit<'_> {
         let mut streams = HashMap::from([(capture.origin, stream)]);
         for further in self.further_streams(rank, capture) {
             let next = self.p.real_streams + self.side_streams.len() as u32;
-            let side = *self.side_streams.entry((capture.name, further)).or_insert(next);
+            let side = *self.side_streams.entry((capture.id, further)).or_insert(next);
             if side >= MAX_STREAMS {
                 let text = format!("the program and its graphs use more than {MAX_STREAMS} streams");
                 return Err(Diagnostic::new(span, text).help("streams and graphs can be used again"));

@@ -34,7 +34,7 @@ pub(super) fn processes(case: &mut Case) {
 /// The collectives of the case that have a choice of algorithms.
 fn collectives_with_algorithms(case: &Case) -> Vec<&'static Collective> {
     let mut found: Vec<&'static Collective> = Vec::new();
-    visit::steps(case, &mut |step, _| {
+    visit::all_steps(case, &mut |step| {
         let collective = match &step.op.kind {
             Kind::Composite(Composite::Barrier) => &ops::ALL_REDUCE,
             Kind::Composite(Composite::AllGatherV) => &ops::BROADCAST,
@@ -52,7 +52,7 @@ pub(super) fn no_algorithm(case: &Case, algorithm: &str) -> Option<&'static str>
     if case.env.iter().any(|var| var.name.value == ALGORITHMS) {
         return Some("the file sets NCCL_ALGO");
     }
-    if visit::any(case, |step| step.algorithm.is_some()) {
+    if visit::any_of_all(case, |step| step.algorithm.is_some()) {
         return Some("a step says its algorithm");
     }
     if algorithm == SINGLE_TREE && elsewhere(case) {

@@ -15,6 +15,25 @@ pub(super) fn steps<'a>(case: &'a Case, f: &mut impl FnMut(&'a Step, bool)) {
     go(&case.steps, false, f);
 }
 
+/// Calls `f` for every step of the case, those that run `before` it included.
+pub(super) fn all_steps<'a>(case: &'a Case, f: &mut impl FnMut(&'a Step)) {
+    fn go<'a>(list: &'a [Step], f: &mut impl FnMut(&'a Step)) {
+        for step in list {
+            f(step);
+            go(&step.steps, f);
+        }
+    }
+    go(&case.before, f);
+    go(&case.steps, f);
+}
+
+/// True if the condition holds for some step of the case, those that run `before` it included.
+pub(super) fn any_of_all(case: &Case, mut is: impl FnMut(&Step) -> bool) -> bool {
+    let mut found = false;
+    all_steps(case, &mut |step| found |= is(step));
+    found
+}
+
 /// True if the condition holds for some step.
 pub(super) fn any(case: &Case, mut is: impl FnMut(&Step) -> bool) -> bool {
     let mut found = false;

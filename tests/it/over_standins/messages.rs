@@ -15,7 +15,7 @@ fn doctor_explains_and_is_never_a_failure() {
         "stand-in CUDA driver",
         "1: collspec stand-in device, compute 9.0",
         "every device reaches",
-        "backend    nccl: NCCL 2.30.7",
+        "backend    nccl: NCCL 2.32.3",
         "cases of more than 2 ranks",
         "cases that use ncclCommSplit",
     ] {
@@ -23,7 +23,7 @@ fn doctor_explains_and_is_never_a_failure() {
     }
     let mut words = home.command(&["doctor", "--driver", "stand-in", "--nccl", "stand-in"]);
     let words = Run::of(words.env("COLLSPEC_STANDIN_DEVICES", "3"));
-    for line in ["driver     stand-in CUDA driver", "2: collspec stand-in device", "backend    nccl: NCCL 2.30.7"] {
+    for line in ["driver     stand-in CUDA driver", "2: collspec stand-in device", "backend    nccl: NCCL 2.32.3"] {
         assert!(words.code == 0 && words.out.contains(line), "{line}: {words}");
     }
     let none = run(&home, 0, &lacking, &["doctor"]);
