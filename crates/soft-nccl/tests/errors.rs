@@ -145,6 +145,7 @@ fn configurations_of_calls_are_checked() {
     assert_eq!(works(3, &|c| relaxed(c)), OK);
     assert_eq!(works(3, &|c| (c.min_ctas, c.max_ctas, c.user_profiler_tag) = (4, 2, 7)), OK);
     assert_eq!(world.group(|_, comm, stream| call(3, comm, stream, std::ptr::null())), OK);
+    world.synchronize();
 }
 
 #[test]
