@@ -38,7 +38,7 @@ pub fn reduce(args: &MinimizeArgs) -> anyhow::Result<Exit> {
     };
     writeln!(terminal::err(), "{}", one_line(&chosen.banner(&InheritedVariables::here())))?;
     let rerun = RerunCommand::command_line(options.to_repeat(), InheritedVariables::here());
-    // Every run has a process of its own: some failures are decided when one starts.
+    // A new process for every run: whether some failures happen is decided when a process starts.
     let runner = Runner::new(options, chosen)?.with_pool_limits(PoolLimits::of(0));
     let mut progress = |size, runs| writeln!(terminal::err(), "collspec: {size} after {}", in_runs(runs));
     let reduced = match minimize(&request, &runner, &mut progress) {

@@ -272,7 +272,7 @@ impl Simulation<'_> {
             CallKind::Init { comm, .. } => (comm, Sequence::Inits { comm, rank }, 0),
             CallKind::Split { parent, .. } => (parent, Sequence::Splits { comm: parent, rank }, 1),
             CallKind::Register { comm, .. } => (comm, Sequence::Windows { comm, rank }, 2),
-            // Every shrink and grow has a new communicator of its own, whose ranks meet.
+            // A shrink or grow makes one new communicator, and the ranks of that one meet.
             CallKind::Shrink { new: Some(comm), .. } | CallKind::Grow { new: Some(comm), .. } => {
                 (comm, Sequence::Inits { comm, rank }, 0)
             }

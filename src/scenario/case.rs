@@ -42,7 +42,7 @@ pub struct Case {
     pub comms: Vec<CommDef>,
     /// The program; the short form is one step with buffers `in` and `out`.
     pub steps: Vec<Step>,
-    /// The program that runs first, in communicators of its own; the results of `steps` must be the same bits without it.
+    /// The program that runs first, on separate communicators; without it, the results of `steps` must have the same bits.
     pub before: Vec<Step>,
     /// Communicators made before its first step, as `comms`.
     pub comms_before: Vec<CommDef>,
@@ -587,7 +587,7 @@ pub struct StepAlgorithm {
 }
 
 impl Step {
-    /// A step of all ranks of the world on the first stream, with no key of its own.
+    /// A step of all ranks of the world on the first stream, with none of its optional keys.
     pub(super) fn bare(op: &'static Op, span: Span) -> Self {
         Self {
             span,

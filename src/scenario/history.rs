@@ -1,4 +1,4 @@
-//! `before`: what runs first in the processes of a case, as a case of its own.
+//! `before`: the steps that run first in the processes of a case, made into a separate case.
 use super::case::{Case, CommCreation, CommDef, Step, StepComm};
 use std::collections::HashSet;
 

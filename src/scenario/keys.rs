@@ -115,11 +115,7 @@ pub static KEYS: &[Key] = &[
     key("tags", &[File], "words for filters"),
     key("world_size", &[File], "number of ranks"),
     key("inputs", &[File], "the buffers that exist before the first step"),
-    key(
-        "before",
-        &[File],
-        "steps that run first, in communicators of their own: no bit of the results may depend on them",
-    ),
+    key("before", &[File], "steps that run first, on separate communicators: no bit of the results may depend on them"),
     key("steps", &[File, Step], "the program; of group and loop: its steps"),
     key("comms", &[File], "communicators made before the first step, in file order"),
     key("expect", &[File], "values at the end of the case, in the forms of inputs"),

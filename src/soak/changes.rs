@@ -1,4 +1,4 @@
-//! Steps that make communicators of others, and that take one out of use for a while or for ever.
+//! Steps that make communicators of others, and that take one out of use, for a while or until it is destroyed.
 use super::program::{Communicator, World};
 
 const WAIT: &str = "{ op = \"wait\" }";

@@ -1,5 +1,5 @@
-//! Random valid programs over the steps of the language, run as long as one likes: on a sound library every program that is
-//! accepted passes, whatever the order of the tasks, and nothing grows with the number of programs.
+//! Runs random valid programs over the steps of the language for as long as the user asks. On a sound library every accepted
+//! program passes, in any order of the library's tasks, and memory and descriptors do not grow with the number of programs.
 mod changes;
 mod graphs;
 mod processes;

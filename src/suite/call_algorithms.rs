@@ -29,7 +29,7 @@ fn collectives(case: &Case) -> Vec<(&'static Collective, &Step)> {
     found
 }
 
-/// What a step asks for, if it leaves the choice to nobody else.
+/// The algorithm that a step asks for; none if it leaves the choice to the library.
 fn asked(step: &Step) -> Option<&StepAlgorithm> {
     step.algorithm.as_ref().map(|algorithm| &algorithm.value).filter(|algorithm| !algorithm.choice.is_automatic())
 }

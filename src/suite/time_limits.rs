@@ -22,7 +22,7 @@ const LONGEST: Duration = Duration::from_secs(365 * 24 * 3600);
 pub(super) struct RunLimits {
     /// Seconds for the case, instead of what the file or the options say.
     pub(super) case: Option<f64>,
-    /// Neither the case nor what comes before it takes longer than this, whatever the other limits say.
+    /// An upper bound for the case and for its opening, each; the other limits cannot exceed it.
     pub(super) most: Option<Duration>,
 }
 

@@ -118,8 +118,8 @@ impl Drop for Node {
 }
 
 /// Makes a node of the stream's capture. Whenever the graph is launched, `launched(data, launch, starts)` is called on the host
-/// with the launch's number; it calls `collspecNodeStart(starts, ...)` for all that the stream is to start, in turn, and answers 0,
-/// or something else if the graph cannot be launched. `release(data)` is called when the graph is gone, or at once if the stream is
+/// with the launch's number. It calls `collspecNodeStart(starts, ...)` once for each piece of work that the stream is to start, in
+/// order, and answers 0, or another number if the graph cannot be launched. `release(data)` is called when the graph is gone, or at once if the stream is
 /// not capturing, for which the answer is 0.
 ///
 /// # Safety

@@ -110,7 +110,7 @@ impl Comms {
         let parents: BTreeSet<CommId> = of.of.iter().flatten().map(|(comm, _)| *comm).collect();
         let Some(comm) = parents.first().copied().filter(|_| parents.len() == 1) else {
             let text = format!("`{}` is {} communicators, and only one can grow", parent.value, parents.len());
-            return Err(Diagnostic::new(parent.span, text).help("give the one that is to grow a name of its own"));
+            return Err(Diagnostic::new(parent.span, text).help("give the one that is to grow a separate name"));
         };
         let old = self.list[comm].members.clone();
         let joining: Vec<usize> = match &with.value {

@@ -30,7 +30,7 @@ pub(super) fn inapplicable(case: &Case) -> Option<&'static str> {
         return Some("one thread drives all ranks");
     }
     if visit::any(case, stays_as_it_is) {
-        return Some("it has graphs of its own, steps on the null stream, or groups over several streams");
+        return Some("it already has graphs, steps on the null stream, or groups over several streams");
     }
     (!visit::any(case, can_be_captured)).then_some("it has no step that can be captured")
 }

@@ -21,7 +21,7 @@ pub(super) struct BlockedHost {
     condvar: Arc<Condvar>,
     /// The thing that it waits for, for messages.
     pub(super) text: String,
-    /// True if it is a thread of this library, which nobody waits for.
+    /// True if this library started the thread; no call of the user waits for it.
     background: bool,
 }
 
