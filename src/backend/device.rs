@@ -3,8 +3,9 @@ use super::call::CallError;
 use super::cuda::{self, Cuda};
 use super::library::Library;
 use super::{Activity, Backend, host};
-use crate::job::arena::Span;
+use crate::job::arena::{self, Mapping, Span};
 use std::ffi::c_void;
+use std::sync::Arc;
 
 /// An address on the device; made by [`Memory`] or null.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +39,9 @@ pub enum DeviceError {
         /// Size of the allocation in bytes.
         len: u64,
     },
+    /// Outside the arena.
+    #[error(transparent)]
+    OutsideArena(#[from] arena::Outside),
     /// A call of the CUDA driver failed.
     #[error(transparent)]
     Cuda(#[from] cuda::CudaError),
@@ -172,6 +176,17 @@ impl Device {
             Self::Host => MemoryKind::Host(host::HostMemory::new(len)?),
             Self::Cuda(cuda) => MemoryKind::Cuda(cuda::CudaMemory::new(cuda, len)?),
         }))
+    }
+    /// A block of memory that lies in the arena itself.
+    ///
+    /// # Errors
+    ///
+    /// The device has memory of its own, or the arena does not have the block.
+    pub fn in_arena(self, arena: &Arc<Mapping>, at: u64, len: u64) -> Result<DeviceMemory, DeviceError> {
+        match self {
+            Self::Host => Ok(DeviceMemory(MemoryKind::Host(host::HostMemory::in_arena(arena, at, len)?))),
+            Self::Cuda(_) => Err(DeviceError::Mixed),
+        }
     }
     /// Host memory for a rank whose maps need `maps` bytes in all, and whose largest block has `image` bytes.
     ///

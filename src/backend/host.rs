@@ -3,7 +3,7 @@
 
 use super::device::{Address, DeviceError, MapFn, MemoryOwner};
 use super::library::Library;
-use crate::job::arena::Span;
+use crate::job::arena::{Mapping, Outside, Span};
 pub(super) use soft_cuda::Stream;
 use std::sync::Arc;
 
@@ -16,17 +16,31 @@ pub(super) struct HostMemory {
     base: u64,
     len: u64,
     owner: MemoryOwner,
+    /// The arena that it lies in, if it lies in one.
+    arena: Option<Arc<Mapping>>,
 }
 
 impl HostMemory {
     /// Memory that the library has allocated and frees.
     pub fn of_library(library: &'static Library, base: Address, len: u64) -> Self {
-        Self { base: base.0, len, owner: MemoryOwner::Library(library) }
+        Self { base: base.0, len, owner: MemoryOwner::Library(library), arena: None }
     }
     pub fn new(len: u64) -> Result<Self, DeviceError> {
         let bytes = usize::try_from(len).unwrap_or(usize::MAX);
         let base = soft_cuda::memory::alloc(bytes, ALIGN)?.expose_provenance() as u64;
-        Ok(Self { base, len, owner: MemoryOwner::Device })
+        Ok(Self { base, len, owner: MemoryOwner::Device, arena: None })
+    }
+    /// Memory that lies in the arena, and stays there.
+    ///
+    /// # Errors
+    ///
+    /// The arena does not have it.
+    pub fn in_arena(arena: &Arc<Mapping>, at: u64, len: u64) -> Result<Self, Outside> {
+        let span = arena.span(at, len)?;
+        span.populate();
+        soft_cuda::memory::adopt(span.as_ptr(), span.len());
+        let base = span.as_ptr().expose_provenance() as u64;
+        Ok(Self { base, len, owner: MemoryOwner::Device, arena: Some(arena.clone()) })
     }
     /// The address of `len` bytes inside the block.
     ///
@@ -41,12 +55,18 @@ impl HostMemory {
         Ok(Address(self.base + byte))
     }
     pub fn load(&self, from: &Span<'_>) -> Result<(), DeviceError> {
+        if self.arena.is_some() {
+            return Ok(());
+        }
         let to = self.at(0, from.len() as u64)?;
         // SAFETY: `at` checked that the block has the bytes; the span is inside the arena; the two never overlap.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to.as_ptr().cast::<u8>(), from.len()) };
         Ok(())
     }
     pub fn save(&self, to: &Span<'_>) -> Result<(), DeviceError> {
+        if self.arena.is_some() {
+            return Ok(());
+        }
         let from = self.at(0, to.len() as u64)?;
         // SAFETY: as in `load`.
         unsafe { std::ptr::copy_nonoverlapping(from.as_ptr().cast::<u8>(), to.as_ptr(), to.len()) };
@@ -57,7 +77,7 @@ impl HostMemory {
 impl Drop for HostMemory {
     fn drop(&mut self) {
         match self.owner {
-            // SAFETY: the address is `alloc`'s; a block is dropped after the work that uses it has ended.
+            // SAFETY: the address is `alloc`'s or `adopt`'s; a block is dropped after the work that uses it has ended.
             MemoryOwner::Device => unsafe { soft_cuda::memory::free(Address(self.base).as_ptr().cast()) },
             MemoryOwner::Library(library) => library.mem_free(Address(self.base)),
         }

@@ -14,6 +14,7 @@ use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 const LEAST: u64 = 1 << 20;
 
 /// A mapping of the shared memory. It stays valid when the arena grows: growing makes a second mapping.
+#[derive(Debug)]
 pub struct Mapping(MmapRaw);
 
 /// The shared memory and its newest mapping.
@@ -42,6 +43,18 @@ impl Span<'_> {
     /// to them, and must make sure that nothing else in this process accesses them at the same time.
     pub fn as_ptr(&self) -> *mut u8 {
         self.ptr
+    }
+    /// Takes the pages of many bytes at once, which is cheaper than one after the other when they are touched.
+    pub fn populate(&self) {
+        const MANY: usize = 1 << 20;
+        if self.len >= MANY {
+            let page = rustix::param::page_size();
+            let skip = self.ptr.addr() % page;
+            let (first, len) = (self.ptr.wrapping_sub(skip), self.len + skip);
+            // SAFETY: inside the mapping, which starts on a page. The contents stay as they are, and without success the pages are
+            // taken when they are touched.
+            let _ = unsafe { rustix::mm::madvise(first.cast(), len, rustix::mm::Advice::LinuxPopulateWrite) };
+        }
     }
     /// Bytes.
     #[allow(clippy::len_without_is_empty)]
@@ -119,6 +132,46 @@ impl Arena {
             self.mapping = Arc::new(Mapping::new(&self.fd, have)?);
         }
         Ok(self.mapping.clone())
+    }
+
+    /// Copies bytes in without touching a mapping, so that this process takes no pages for them.
+    ///
+    /// # Errors
+    ///
+    /// They lie outside, or the system has no memory for them.
+    pub fn put(&self, mut at: u64, mut bytes: &[u8]) -> io::Result<()> {
+        self.check(at, bytes.len())?;
+        while !bytes.is_empty() {
+            match rustix::io::pwrite(&self.fd, bytes, at) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(written) => (bytes, at) = (bytes.get(written..).unwrap_or_default(), at + written as u64),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies bytes out, as [`Arena::put`] copies them in.
+    ///
+    /// # Errors
+    ///
+    /// They lie outside.
+    pub fn take(&self, mut at: u64, mut bytes: &mut [u8]) -> io::Result<()> {
+        self.check(at, bytes.len())?;
+        while !bytes.is_empty() {
+            match rustix::io::pread(&self.fd, &mut *bytes, at) {
+                Ok(0) => return Err(io::ErrorKind::UnexpectedEof.into()),
+                Ok(read) => (bytes, at) = (bytes.get_mut(read..).unwrap_or_default(), at + read as u64),
+                Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+
+    fn check(&self, at: u64, len: usize) -> io::Result<()> {
+        self.mapping.span(at, len as u64).map(drop).map_err(io::Error::other)
     }
 
     /// The newest mapping.

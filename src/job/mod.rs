@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// The version of the messages, in the first one of every worker; a worker of another build is refused.
-pub const PROTOCOL: u32 = 8;
+pub const PROTOCOL: u32 = 9;
 
 /// The code of a failure that is none of NCCL's: a map without a value, the driver before the program runs.
 pub const NOT_NCCL: i32 = -1;
@@ -336,8 +336,15 @@ pub struct AllocSpec {
     pub image: u64,
     /// Byte of the arena where the initial image lies.
     pub initial: u64,
-    /// Byte of the arena where the final image goes.
+    /// Byte of the arena where the final image goes; the same if the allocation itself lies there.
     pub last: u64,
+}
+
+impl AllocSpec {
+    /// True if the allocation itself lies in the arena, so that nothing is copied to and fro.
+    pub fn is_in_arena(&self) -> bool {
+        self.initial == self.last
+    }
 }
 
 /// A checkpoint and where it goes in the arena.

@@ -35,6 +35,9 @@ pub struct Observation {
     pub ranks: Vec<RankReport>,
     /// Final images by allocation (guards included); empty unless the allocation's rank is `Done`.
     pub images: Vec<Vec<u8>>,
+    /// By allocation true if its final image was compared where the worker left it, and every byte is the one that is expected: it
+    /// was not copied then. `false` for allocations beyond the end.
+    pub as_expected: Vec<bool>,
     /// Checkpoints, by index; empty unless its rank is `Done`.
     pub checkpoints: Vec<Vec<u8>>,
     /// Excerpt of the worker's standard error and of NCCL's log.
@@ -48,6 +51,11 @@ pub struct Observation {
 }
 
 impl Observation {
+    /// True if the allocation's final image is the expected one, and was not copied for that reason.
+    pub fn is_as_expected(&self, alloc: usize) -> bool {
+        self.as_expected.get(alloc).copied().unwrap_or(false)
+    }
+
     /// Approximate bytes of memory that it takes.
     pub fn bytes(&self) -> u64 {
         let lists = self.images.iter().chain(&self.checkpoints);

@@ -3,6 +3,7 @@ use super::assert_text::{failed_parts, number_text};
 use super::consequences::is_certain;
 use super::expect::is_undefined;
 use super::findings::{FindingCollector, Priority};
+use super::images::image_bytes;
 use super::outputs::whole_buffer;
 use super::tolerance::{self, Nearness};
 use super::{Finding, Lane, Subject, message};
@@ -10,16 +11,24 @@ use crate::expr::map::element_value;
 use crate::expr::{BinOp, EvalError, Expr, ExprNode, Func, Scope, Value};
 use crate::job::Observation;
 use crate::num::{DType, get_element};
+use crate::oracle::Forecast;
 use crate::oracle::interpreter::region_bytes;
 use crate::oracle::memory::Memory;
 use crate::plan::asserts::uncounted;
 use crate::plan::{BufId, Plan};
 use crate::scenario::Spanned;
+use std::borrow::Cow;
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 
 /// Evaluates each assert on every rank that has all buffers and figures which it names.
-pub(crate) fn check(plan: &Plan, last: &[Memory], observation: &Observation, collector: &mut FindingCollector) {
+pub(crate) fn check(
+    plan: &Plan,
+    forecast: &Forecast,
+    last: &[Memory],
+    observation: &Observation,
+    collector: &mut FindingCollector,
+) {
     let ids: HashMap<&str, BufId> = plan.buffers.iter().enumerate().rev().map(|(i, b)| (b.name.as_str(), i)).collect();
     for (number, assertion) in plan.case.asserts.iter().enumerate() {
         let priority = Priority { kind: 3, event: 1 + number };
@@ -43,7 +52,7 @@ pub(crate) fn check(plan: &Plan, last: &[Memory], observation: &Observation, col
             let tagged = used.steps.iter().all(|tag| figure(plan, observation, rank, tag).is_some());
             if all && tagged {
                 held = true;
-                let check = AssertCheck { plan, last, observation, rank, assertion, used: &used, priority };
+                let check = AssertCheck { plan, forecast, last, observation, rank, assertion, used: &used, priority };
                 check.check(collector);
             }
         }
@@ -114,6 +123,7 @@ impl References {
 /// An assert on one rank.
 struct AssertCheck<'a> {
     plan: &'a Plan,
+    forecast: &'a Forecast,
     last: &'a [Memory],
     observation: &'a Observation,
     rank: usize,
@@ -124,7 +134,7 @@ struct AssertCheck<'a> {
 
 impl AssertCheck<'_> {
     fn check(&self, collector: &mut FindingCollector) {
-        let Self { plan, observation, rank, assertion, used, priority, .. } = *self;
+        let Self { plan, forecast, observation, rank, assertion, used, priority, .. } = *self;
         let count = |buf: &BufId| plan.buffers[*buf].places[rank].map_or(0, |p| p.count);
         let counts: Vec<u64> = used.elementwise.iter().map(count).collect();
         let text = &assertion.value.text;
@@ -140,8 +150,11 @@ impl AssertCheck<'_> {
         let mut looked = 0;
         let mutation = collector.mutation;
         let dtype = used.elementwise.first().map(|b| plan.buffers[*b].dtype);
-        let named = |buf: &BufId| Some((plan.buffers[*buf].name.as_str(), final_bytes(plan, observation, *buf, rank)?));
-        let buffers: HashMap<&str, (DType, &[u8])> = used.buffers.iter().filter_map(named).collect();
+        let named =
+            |buf: &BufId| Some((plan.buffers[*buf].name.as_str(), final_bytes(plan, forecast, observation, *buf, rank)?));
+        let held: Vec<_> = used.buffers.iter().filter_map(named).collect();
+        let buffers: HashMap<&str, (DType, &[u8])> =
+            held.iter().map(|(name, (dtype, bytes))| (*name, (*dtype, &**bytes))).collect();
         for i in (0..total).filter(|i| dtype.is_none_or(|dtype| mutation.compares_element(dtype, *i))) {
             let quiet = self.scope(&buffers, i, false);
             match assertion.value.eval_exact(&quiet) {
@@ -214,7 +227,9 @@ impl AssertCheck<'_> {
             let buffer = plan.buffers.get(*buf)?;
             Some((buffer.name.as_str(), (buffer.dtype, bytes)))
         };
-        let Some(right) = used.buffers.iter().map(named).collect::<Option<HashMap<_, _>>>() else { return };
+        let Some(held) = used.buffers.iter().map(named).collect::<Option<Vec<_>>>() else { return };
+        let right: HashMap<&str, (DType, &[u8])> =
+            held.iter().map(|(name, (dtype, bytes))| (*name, (*dtype, &**bytes))).collect();
         if right == *observed {
             let words = "the library's result is what the oracle expects; the assert is probably wrong";
             finding.advice = Some(self.closeness_advice().unwrap_or_else(|| words.into()));
@@ -227,7 +242,7 @@ impl AssertCheck<'_> {
     /// For `==` between two sides that are near each other on all ranks: the `close` to write instead.
     fn closeness_advice(&self) -> Option<String> {
         const MAX_ELEMENTS: u64 = 1 << 16;
-        let Self { plan, observation, used, assertion, .. } = *self;
+        let Self { plan, forecast, observation, used, assertion, .. } = *self;
         let ExprNode::Binary(BinOp::Eq, left, right) = &assertion.value.node else { return None };
         let (left_text, right_text) = assertion.value.text.split_once("==")?;
         let dtypes = used.buffers.iter().filter_map(|buf| Some(plan.buffers.get(*buf)?.dtype));
@@ -235,9 +250,11 @@ impl AssertCheck<'_> {
         let mut elements = 0;
         for rank in 0..plan.n {
             let other = Self { rank, ..*self };
-            let named = |buf: &BufId| Some((plan.buffers.get(*buf)?, final_bytes(plan, observation, *buf, rank)?));
+            let named =
+                |buf: &BufId| Some((plan.buffers.get(*buf)?, final_bytes(plan, forecast, observation, *buf, rank)?));
             let Some(buffers) = used.buffers.iter().map(named).collect::<Option<Vec<_>>>() else { continue };
-            let buffers = buffers.into_iter().map(|(buffer, bytes)| (buffer.name.as_str(), bytes)).collect();
+            let buffers =
+                buffers.iter().map(|(buffer, (dtype, bytes))| (buffer.name.as_str(), (*dtype, &**bytes))).collect();
             let places = used.elementwise.first().map(|buf| plan.buffers.get(*buf).and_then(|b| b.places.get(rank)));
             let count = places.map_or(1, |place| place.copied().flatten().map_or(0, |place| place.count));
             elements += count;
@@ -279,15 +296,16 @@ fn figure<'a>(plan: &Plan, observation: &'a Observation, rank: usize, step: &str
 /// A buffer's bytes at the end.
 pub(crate) fn final_bytes<'a>(
     plan: &Plan,
+    forecast: &Forecast,
     observation: &'a Observation,
     buf: BufId,
     rank: usize,
-) -> Option<(DType, &'a [u8])> {
+) -> Option<(DType, Cow<'a, [u8]>)> {
     let buffer = plan.buffers.get(buf)?;
     let place = buffer.places.get(rank).copied().flatten()?;
     let start = (plan.allocs.get(place.alloc)?.start() + place.offset) as usize;
     let len = place.count as usize * buffer.dtype.size();
-    Some((buffer.dtype, observation.images.get(place.alloc)?.get(start..start + len)?))
+    Some((buffer.dtype, image_bytes(forecast, observation, place.alloc, start..start + len)?))
 }
 
 /// The names of an assert, for one element on one rank.

@@ -1,14 +1,17 @@
 //! Finds the wrong results that follow from earlier wrong ones: what a step gives that was handed wrong data and is itself right.
 use super::findings::{FindingCollector, Found, NO_EVENT, RankEvent};
+use super::images::image_bytes;
 use super::lanes::overwritten;
 use super::{Finding, Subject, message};
 use crate::job::Observation;
 use crate::num::get_element;
+use crate::oracle::contents::Contents;
 use crate::oracle::interpreter::{AmbiguousResult, ResultResolver, Uncomputable, region_bytes};
 use crate::oracle::memory::{Certainty, Memory};
 use crate::oracle::reduced_buffer::column;
 use crate::oracle::{Budget, Forecast, Ruling};
 use crate::plan::{Plan, Region};
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Priority of findings about data.
@@ -146,13 +149,11 @@ impl Walk<'_> {
                 let Some(observed) = self.observed(number, write, region) else { continue };
                 let Some((alloc, range)) = region_bytes(self.plan, region) else { continue };
                 let Some(memory) = interpreter.memory.get_mut(alloc) else { continue };
-                let Some(bytes) = memory.data.get_mut(range.start as usize..range.end as usize) else { continue };
-                if bytes.len() != observed.len() {
-                    continue;
-                }
-                if *bytes != *observed {
+                let part = range.start as usize..range.end as usize;
+                let Some(bytes) = memory.data.get(part.clone()) else { continue };
+                if bytes.len() == observed.len() && *bytes != *observed {
                     wrong_ranks.push(region.rank);
-                    bytes.copy_from_slice(observed);
+                    let _ = memory.data.write(part.start, &Contents::from(observed.into_owned()));
                 }
             }
             let before = root;
@@ -171,16 +172,17 @@ impl Walk<'_> {
     }
 
     /// What a write left behind: its copy, or the final contents if nothing was written there later.
-    fn observed(&self, event: usize, write: usize, region: Region) -> Option<&[u8]> {
+    fn observed(&self, event: usize, write: usize, region: Region) -> Option<Cow<'_, [u8]>> {
         if let Some(number) = self.forecast.checkpoint(event, write) {
-            return self.observation.checkpoints.get(number).map(Vec::as_slice);
+            return self.observation.checkpoints.get(number).map(|bytes| bytes.into());
         }
         if overwritten(self.plan, event, region) {
             return None;
         }
         let (alloc, range) = region_bytes(self.plan, region)?;
         let start = self.plan.allocs.get(alloc)?.start();
-        self.observation.images.get(alloc)?.get((start + range.start) as usize..(start + range.end) as usize)
+        let part = (start + range.start) as usize..(start + range.end) as usize;
+        image_bytes(self.forecast, self.observation, alloc, part)
     }
 }
 
@@ -207,7 +209,7 @@ impl ResultResolver for StepJudge<'_, '_> {
             bytes.chunks_mut(size).enumerate().filter(|(i, _)| choice.reduced.is_ambiguous(choice.first + i))
         {
             column(dtype, choice.inputs, choice.first + i, &mut values);
-            let actual = get_element(dtype, observed, i);
+            let actual = get_element(dtype, &observed, i);
             if matches!(choice.reduction.judge(&values, actual, self.budget).ruling, Ruling::Reject { .. }) {
                 self.wrong_ranks.push(region.rank);
             } else if let Some(own) = observed.get(i * size..(i + 1) * size) {

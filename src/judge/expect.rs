@@ -1,6 +1,7 @@
 //! `expect`: the values that buffers must hold at the end.
 use super::consequences::is_certain;
 use super::findings::{FindingCollector, Priority};
+use super::images::image_bytes;
 use super::message::{self, WrongElements};
 use super::{Finding, Lane, Subject, pattern, tolerance};
 use crate::job::Observation;
@@ -13,6 +14,7 @@ use crate::plan::expr_fill::Fraction;
 use crate::plan::inputs::{bytes, content_count};
 use crate::plan::{BufId, Plan, Region};
 use crate::scenario::{BufferContent, Diagnostic, Element, ElementValue, Expectation, FillValues, RowKind, Span};
+use std::borrow::Cow;
 use std::cell::OnceCell;
 
 /// Compares every expectation with the final images; `last` says which contents are undefined.
@@ -123,15 +125,17 @@ impl ExpectationCheck<'_> {
     }
 
     /// The region's final and initial bytes.
-    fn images(&self, region: Region) -> Option<(&[u8], &[u8])> {
+    fn images(&self, region: Region) -> Option<(Cow<'_, [u8]>, Cow<'_, [u8]>)> {
         let (alloc, range) = region_bytes(self.plan, region)?;
         let start = self.plan.allocs[alloc].start();
         let part = (start + range.start) as usize..(start + range.end) as usize;
-        Some((self.observation.images.get(alloc)?.get(part.clone())?, self.forecast.initial.get(alloc)?.get(part)?))
+        let actual = image_bytes(self.forecast, self.observation, alloc, part.clone())?;
+        Some((actual, self.forecast.initial.get(alloc)?.get(part)?))
     }
 
     fn untouched(&self, region: Region, span: Span, collector: &mut FindingCollector) -> Result<(), Diagnostic> {
         let Some((actual, initial)) = self.images(region) else { return Ok(()) };
+        let (actual, initial) = (&*actual, &*initial);
         let dtype = self.plan.buffers[self.buf].dtype;
         collector.count_checked(Lane::Expected, region.len);
         let wrong: Vec<u64> = (0..region.len)
@@ -141,7 +145,7 @@ impl ExpectationCheck<'_> {
         let Some(first) = wrong.first().copied() else { return Ok(()) };
         let is = message::value_text(dtype, get_element(dtype, actual, first as usize));
         let mut finding = self.finding(region, span, &wrong, ("untouched".into(), is));
-        finding.follows = self.right_bytes(region).is_some_and(|right| right == initial);
+        finding.follows = self.right_bytes(region).is_some_and(|right| *right == *initial);
         finding.advice = self.advice(region, &wrong, actual);
         collector.add(EXPECT_PRIORITY, finding);
         Ok(())
@@ -172,6 +176,7 @@ impl ExpectationCheck<'_> {
     ) -> Result<(), Diagnostic> {
         let dtype = self.plan.buffers[self.buf].dtype;
         let Some((actual, initial)) = self.images(region) else { return Ok(()) };
+        let (actual, initial) = (&*actual, &*initial);
         let content = &self.expectation.content;
         let expected_count = content_count(&self.plan.case, content, self.rank)?.unwrap_or(region.len);
         let expected = if expected_count == region.len {
@@ -215,7 +220,7 @@ impl ExpectationCheck<'_> {
         let mut finding = self.finding(region, span, &wrong, values);
         if !collector.pass_or_fail_only {
             let right = self.right_bytes(region);
-            finding.follows = right.is_some_and(|right| (0..region.len as usize).all(|i| !differs(right, i)));
+            finding.follows = right.is_some_and(|right| (0..region.len as usize).all(|i| !differs(&right, i)));
             let unwritten = self.is_unwritten(region, &wrong, actual, initial);
             finding.advice = if unwritten { Some(WRITE_UNTOUCHED.into()) } else { self.advice(region, &wrong, actual) };
         }
@@ -224,7 +229,7 @@ impl ExpectationCheck<'_> {
     }
 
     /// The region's right bytes, as far as the oracle knows all of them.
-    fn right_bytes(&self, region: Region) -> Option<&[u8]> {
+    fn right_bytes(&self, region: Region) -> Option<Cow<'_, [u8]>> {
         let (alloc, range) = region_bytes(self.plan, region).filter(|_| is_certain(self.plan, self.last, region))?;
         self.last.get(alloc)?.data.get(range.start as usize..range.end as usize)
     }
@@ -251,7 +256,7 @@ impl ExpectationCheck<'_> {
         for i in wrong {
             let at = range.start + i * size..range.start + (i + 1) * size;
             let right = memory.data.get(at.start as usize..at.end as usize)?;
-            if actual.get((i * size) as usize..((i + 1) * size) as usize) != Some(right) {
+            if actual.get((i * size) as usize..((i + 1) * size) as usize) != Some(&*right) {
                 return None;
             }
             let certainty = memory.runs_in(at).map(|(_, run)| run.certainty).max()?;
@@ -265,8 +270,8 @@ impl ExpectationCheck<'_> {
         if exact || !rounds {
             return Some(EXPECTATION_IS_WRONG.into());
         }
-        let Self { plan, observation, expectation, buf, .. } = *self;
-        Some(self.tolerance.get_or_init(|| tolerance::advice(plan, observation, expectation, buf)).clone())
+        let Self { plan, forecast, observation, expectation, buf, .. } = *self;
+        Some(self.tolerance.get_or_init(|| tolerance::advice(plan, forecast, observation, expectation, buf)).clone())
     }
 
     fn finding(&self, region: Region, span: Span, wrong: &[u64], (expected, actual): (String, String)) -> Finding {

@@ -6,12 +6,28 @@ use super::message::{self, WrongElements};
 use super::{Finding, Lane, pattern};
 use crate::job::Observation;
 use crate::num::get_element;
+use crate::oracle::contents::Contents;
 use crate::oracle::Forecast;
 use crate::oracle::interpreter::region_bytes;
 use crate::oracle::memory::{Certainty, Memory, MemoryRun};
 use crate::plan::{Event, Plan, Region};
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::ops::Range;
+
+/// Bytes of an allocation's final image; `None` if it was not read or does not have them.
+pub(crate) fn image_bytes<'a>(
+    forecast: &Forecast,
+    observation: &'a Observation,
+    alloc: usize,
+    range: Range<usize>,
+) -> Option<Cow<'a, [u8]>> {
+    if observation.is_as_expected(alloc) {
+        let image = forecast.only_last_image(alloc)?;
+        return image.get(range).map(|bytes| Cow::Owned(bytes.into_owned()));
+    }
+    observation.images.get(alloc)?.get(range).map(Cow::Borrowed)
+}
 
 /// Compares the images of all allocations with the expected memory `last`.
 pub(crate) fn compare(
@@ -24,9 +40,14 @@ pub(crate) fn compare(
     for (alloc, memory) in last.iter().enumerate() {
         let empty = Vec::new();
         let image = observation.images.get(alloc).unwrap_or(&empty);
-        let initial = forecast.initial.get(alloc).unwrap_or(&empty);
+        let Some(initial) = forecast.initial.get(alloc) else { continue };
         let spec = &plan.allocs[alloc];
         if !collector.mutation.compares_rank(spec.rank) {
+            continue;
+        }
+        if observation.is_as_expected(alloc) {
+            collector.count_checked(Lane::Invariants, initial.len() as u64 - spec.payload);
+            count_checked_bytes(plan, memory, collector);
             continue;
         }
         let Some((start, end)) = payload_range(plan, alloc, image).filter(|_| image.len() == initial.len()) else {
@@ -40,8 +61,9 @@ pub(crate) fn compare(
         if collector.mutation.is_free_of(Flaw::NoGuards) {
             check_guards(plan, alloc, initial, image, (start, end), collector);
         }
-        if image[start..end] != memory.data[..] {
-            WrongPayload { plan, forecast, observation, alloc, memory, actual: &image[start..end] }
+        if memory.data != image[start..end] {
+            let (actual, expected) = (&image[start..end], memory.data.get(0..memory.data.len()).unwrap_or_default());
+            WrongPayload { plan, forecast, observation, alloc, memory, expected: &expected, actual }
                 .add_findings(collector);
         }
     }
@@ -76,23 +98,22 @@ fn count_checked_bytes(plan: &Plan, memory: &Memory, collector: &mut FindingColl
 fn check_guards(
     plan: &Plan,
     alloc: usize,
-    initial: &[u8],
+    initial: &Contents,
     image: &[u8],
     (start, end): (usize, usize),
     collector: &mut FindingCollector,
 ) {
     let spec = &plan.allocs[alloc];
     for (before, range) in [(true, 0..start), (false, end..image.len())] {
-        if initial[range.clone()] == image[range.clone()] {
-            continue;
-        }
-        let mut differ = range.clone().filter(|i| initial[*i] != image[*i]);
+        let Some(guard) = initial.get(range.clone()).filter(|guard| **guard != image[range.clone()]) else { continue };
+        let byte = |i: usize| guard[i - range.start];
+        let mut differ = range.clone().filter(|i| byte(*i) != image[*i]);
         let Some(first) = (if before { differ.next_back() } else { differ.next() }) else { continue };
         let wrong = differ.count() as u64 + 1;
         // Counted from the payload's edge: the last byte before it is -1, the first after it +0.
         let at = if before { first as i64 - start as i64 } else { (first - end) as i64 };
         let finding =
-            message::guard_overwritten(spec.rank, &spec.label, before, at, wrong, initial[first], image[first]);
+            message::guard_overwritten(spec.rank, &spec.label, before, at, wrong, byte(first), image[first]);
         collector.add(Priority { kind: 2, event: NO_EVENT }, finding);
     }
 }
@@ -104,6 +125,7 @@ struct WrongPayload<'a> {
     observation: &'a Observation,
     alloc: usize,
     memory: &'a Memory,
+    expected: &'a [u8],
     actual: &'a [u8],
 }
 
@@ -129,7 +151,7 @@ impl WrongPayload<'_> {
                 continue;
             }
             let owners = self.owners(run);
-            for byte in range.filter(|b| self.actual[*b as usize] != self.memory.data[*b as usize]) {
+            for byte in range.filter(|b| self.actual[*b as usize] != self.expected[*b as usize]) {
                 let owner =
                     owners.iter().find(|(bytes, _)| bytes.contains(&byte)).map_or(ByteOwner::NoBuffer, |(_, o)| *o);
                 by_owner.entry(owner).or_default().push(byte);
@@ -139,7 +161,7 @@ impl WrongPayload<'_> {
         let spec = &self.plan.allocs[self.alloc];
         for (owner, bytes) in by_owner {
             let (at, wrong) = (bytes[0], bytes.len() as u64);
-            let (expected, actual) = (self.memory.data[at as usize], self.actual[at as usize]);
+            let (expected, actual) = (self.expected[at as usize], self.actual[at as usize]);
             match owner {
                 ByteOwner::Write(event, write) if !spec.scrap => self.report_write(event, write, &bytes, collector),
                 _ if !collector.mutation.is_free_of(Flaw::NoInputs) => {}
@@ -158,7 +180,7 @@ impl WrongPayload<'_> {
 
     fn is_right(&self, range: &Range<u64>) -> bool {
         let range = range.start as usize..range.end as usize;
-        self.actual[range.clone()] == self.memory.data[range]
+        self.actual[range.clone()] == self.expected[range]
     }
 
     /// Candidates for the owner of a run's bytes; of those that contain a byte the first owns it.
@@ -193,7 +215,7 @@ impl WrongPayload<'_> {
         let Some((_, range)) = region_bytes(plan, region) else { return };
         let buffer = &plan.buffers[region.buf];
         let slice = range.start as usize..range.end as usize;
-        let (expected, actual) = (&self.memory.data[slice.clone()], &self.actual[slice]);
+        let (expected, actual) = (&self.expected[slice.clone()], &self.actual[slice]);
         let elements = elements_of_bytes(bytes, range.start, buffer.dtype.size());
         let elements = collector.mutation.noticed(buffer.dtype, region.start, elements, expected, actual);
         let Some(first) = elements.first().copied() else { return };
@@ -224,13 +246,13 @@ impl WrongPayload<'_> {
         let Some(place) = buffer.places.get(rank).copied().flatten() else { return };
         let size = buffer.dtype.size();
         let part = place.offset as usize..;
-        let (was, is) = (&self.memory.data[part.clone()], &self.actual[part]);
+        let (was, is) = (&self.expected[part.clone()], &self.actual[part]);
         let elements =
             collector.mutation.noticed(buffer.dtype, 0, elements_of_bytes(bytes, place.offset, size), was, is);
         let Some(first) = elements.first().copied() else { return };
         let at = place.offset as usize + first as usize * size;
         let bits = |from: &[u8]| get_element(buffer.dtype, &from[at..], 0);
-        let (was, is) = message::value_texts(buffer.dtype, bits(&self.memory.data), bits(self.actual));
+        let (was, is) = message::value_texts(buffer.dtype, bits(self.expected), bits(self.actual));
         let finding = WrongElements {
             lane: Lane::Invariants,
             rank,
@@ -278,15 +300,31 @@ fn is_compared(plan: &Plan, alloc: usize, at: usize, mutation: JudgeMutation) ->
 /// Compares a run with the first one: they must agree bit for bit, except where `memory` is undefined.
 pub(crate) fn compare_runs(
     plan: &Plan,
+    forecast: &Forecast,
     memory: &[Memory],
     first: &Observation,
     other: &Observation,
     number: usize,
     collector: &mut FindingCollector,
 ) {
-    collector.count_checked(Lane::Invariants, first.images.iter().map(|i| i.len() as u64).sum());
-    for (alloc, (a, b)) in first.images.iter().zip(&other.images).enumerate().filter(|(_, (a, b))| a != b) {
+    let len = |alloc: usize| match first.is_as_expected(alloc) {
+        true => plan.allocs.get(alloc).map_or(0, |spec| spec.image()),
+        false => first.images.get(alloc).map_or(0, |image| image.len() as u64),
+    };
+    collector.count_checked(Lane::Invariants, (0..first.images.len()).map(len).sum());
+    for alloc in 0..first.images.len().min(other.images.len()) {
         let spec = &plan.allocs[alloc];
+        if first.is_as_expected(alloc) && other.is_as_expected(alloc) {
+            continue;
+        }
+        let whole = |run| {
+            let len = if Observation::is_as_expected(run, alloc) { spec.image() as usize } else { run.images[alloc].len() };
+            image_bytes(forecast, run, alloc, 0..len).unwrap_or_default()
+        };
+        let (a, b) = (whole(first), whole(other));
+        if a == b {
+            continue;
+        }
         let start = spec.start() as usize;
         let undefined: Vec<_> = memory.get(alloc).map_or_else(Vec::new, |memory| {
             let undefined = memory.runs_in(0..spec.payload).filter(|(_, run)| run.certainty == Certainty::Undefined);
@@ -302,7 +340,7 @@ pub(crate) fn compare_runs(
             ((element as u64) < place.count).then(|| {
                 let from = start + place.offset as usize + element * size;
                 let bits = |image: &[u8]| get_element(buffer.dtype, &image[from..], 0);
-                let (was, is) = message::value_texts(buffer.dtype, bits(a), bits(b));
+                let (was, is) = message::value_texts(buffer.dtype, bits(&a), bits(&b));
                 (message::buffer_label(buffer), element as u64, was, is)
             })
         });

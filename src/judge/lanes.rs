@@ -1,6 +1,7 @@
 //! Judges the observed results of reductions that have several right values, and continues with the observed ones.
 use super::findings::{FindingCollector, Priority};
 use super::flaw::Flaw;
+use super::images::image_bytes;
 use super::message::{self, WrongElements};
 use super::order_maps::OrderMaps;
 use super::{Lane, pattern};
@@ -53,8 +54,8 @@ pub(crate) fn observed_bytes(
     }
     let (alloc, range) = region_bytes(plan, choice.target.region)?;
     let start = plan.allocs[alloc].start();
-    let mut bytes =
-        observation.images.get(alloc)?.get((start + range.start) as usize..(start + range.end) as usize)?.to_vec();
+    let part = (start + range.start) as usize..(start + range.end) as usize;
+    let mut bytes = image_bytes(forecast, observation, alloc, part)?.into_owned();
     let size = choice.reduction.dtype.size();
     for (i, (place, right)) in bytes.chunks_mut(size).zip(choice.canonical.chunks(size)).enumerate() {
         if !choice.reduced.is_ambiguous(choice.first + i) {
@@ -135,10 +136,9 @@ impl ResultJudge<'_> {
         if memory.runs_in(range.clone()).any(|(_, run)| run.origin.is_some() || run.certainty == Certainty::Undefined) {
             return;
         }
-        let (expected, actual) = (
-            memory.data.get(range.start as usize..range.end as usize).unwrap_or_default(),
-            self.observation.checkpoints.get(checkpoint).map(Vec::as_slice).unwrap_or_default(),
-        );
+        let expected = memory.data.get(range.start as usize..range.end as usize).unwrap_or_default();
+        let expected = &*expected;
+        let actual = self.observation.checkpoints.get(checkpoint).map(Vec::as_slice).unwrap_or_default();
         self.collector.count_checked(Lane::Exact, region.len);
         if expected == actual {
             return;

@@ -102,7 +102,7 @@ fn judge_run_data<'a>(
     };
     images::compare(plan, forecast, &memory, observation, collector);
     expect::check(plan, forecast, &memory, observation, collector);
-    assert::check(plan, &memory, observation, collector);
+    assert::check(plan, forecast, &memory, observation, collector);
     if !collector.is_empty() && !collector.pass_or_fail_only {
         consequences::fold(plan, forecast, observation, collector);
     }

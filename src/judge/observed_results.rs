@@ -1,4 +1,5 @@
 //! What a run left behind in a short form, which can be stored and compared with another run's.
+use super::images::image_bytes;
 use super::outcome::{code_name, step_of_call};
 use super::outputs::{whole_buffer, written_buffers};
 use crate::job::{Observation, RankEnd};
@@ -90,17 +91,23 @@ pub(super) fn observed_results(
     }
     let of_buffer = |buf: &usize| BufferHashes {
         buffer: plan.buffers[*buf].name.clone(),
-        ranks: (0..plan.n).map(|rank| contents(plan, observation, *buf, rank)).collect(),
+        ranks: (0..plan.n).map(|rank| contents(plan, forecast, observation, *buf, rank)).collect(),
     };
     let buffers = written_buffers(plan).iter().map(of_buffer).collect();
     ObservedResults { buffers, intermediate: intermediate(plan, forecast, observation), errors }
 }
 
-fn contents(plan: &Plan, observation: &Observation, buf: usize, rank: usize) -> Option<ContentHash> {
+fn contents(
+    plan: &Plan,
+    forecast: &Forecast,
+    observation: &Observation,
+    buf: usize,
+    rank: usize,
+) -> Option<ContentHash> {
     let (alloc, range) = region_bytes(plan, whole_buffer(plan, buf, rank)?)?;
     let start = plan.allocs[alloc].start();
-    let image = observation.images.get(alloc)?;
-    image.get((start + range.start) as usize..(start + range.end) as usize).map(ContentHash::of)
+    let part = (start + range.start) as usize..(start + range.end) as usize;
+    image_bytes(forecast, observation, alloc, part).map(|bytes| ContentHash::of(&bytes))
 }
 
 fn intermediate(plan: &Plan, forecast: &Forecast, observation: &Observation) -> Vec<Option<ContentHash>> {

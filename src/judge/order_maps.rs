@@ -69,7 +69,7 @@ impl OrderMaps {
         let len = choice.target.region.len as usize;
         let mut blocks = match self.blocks.take() {
             Some(blocks) if blocks.event == event => blocks,
-            _ => Blocks { event, bytes: choice.reduced.bytes.clone(), ranks: Vec::new() },
+            _ => Blocks { event, bytes: choice.reduced.bytes.to_vec(), ranks: Vec::new() },
         };
         let place = blocks.bytes.get_mut(choice.first * size..choice.first * size + bytes.len());
         if let Some(place) = place {

@@ -1,5 +1,6 @@
 //! The final values of the written buffers as JSON, by buffer and rank.
 use super::OutputRows;
+use super::images::image_bytes;
 use crate::job::Observation;
 use crate::num::{DType, Number, decode, element_text, get_element};
 use crate::oracle::Forecast;
@@ -59,8 +60,9 @@ fn json_row(
     let size = dtype.size() as u64;
     let (alloc, range) = region_bytes(plan, region)?;
     let start = plan.allocs[alloc].start();
-    let image = observation.images.get(alloc)?.get((start + range.start) as usize..(start + range.end) as usize)?;
-    let initial = forecast.initial.get(alloc)?.get((start + range.start) as usize..(start + range.end) as usize)?;
+    let part = (start + range.start) as usize..(start + range.end) as usize;
+    let image = &*image_bytes(forecast, observation, alloc, part.clone())?;
+    let initial = &*forecast.initial.get(alloc)?.get(part)?;
     let memory = last.get(alloc)?;
     let poison = |i: u64| {
         let bytes = (i * size) as usize..((i + 1) * size) as usize;

@@ -8,6 +8,7 @@ use crate::oracle::memory::Certainty;
 use crate::oracle::reduced_buffer::{column, reduction_of};
 use crate::oracle::{Budget, ColumnReduction, Forecast, ReduceKind};
 use crate::plan::{CollectiveEvent, Event, Plan, Region};
+use std::borrow::Cow;
 
 /// A write with wrong elements.
 pub(crate) struct WrongWrite<'a> {
@@ -94,7 +95,7 @@ fn content_pattern(
         sample(site.wrong).all(|i| other(i as usize) == Some(get_element(dtype, site.actual, i as usize)))
     };
     let memory = &interpreter.memory[alloc];
-    let before = &memory.data[range.start as usize..range.end as usize];
+    let before = &*memory.data.get(range.start as usize..range.end as usize)?;
     let dtype = plan.buffers[site.region.buf].dtype;
     if all(&|i| Some(get_element(dtype, before, i))) {
         let at = range.start + site.wrong[0] * size as u64;
@@ -108,20 +109,22 @@ fn content_pattern(
             .into(),
         );
     }
-    let image = &forecast.initial[alloc];
-    let start = plan.allocs[alloc].start() as usize + range.start as usize;
-    if all(&|i| image.get(start..).map(|from| get_element(dtype, from, i))) {
+    let start = plan.allocs[alloc].start() as usize;
+    let part = start + range.start as usize..start + range.end as usize;
+    let at_first = forecast.initial.get(alloc).and_then(|image| image.get(part))?;
+    if all(&|i| Some(get_element(dtype, &at_first, i))) {
         return Some("stale: they still hold the values from before the program".into());
     }
     let Event::Collective(collective) = plan.events.get(site.event)? else { return None };
     let rule = collective.op().rule;
-    let inputs: Vec<Option<&[u8]>> = collective
+    let inputs: Vec<Option<Cow<'_, [u8]>>> = collective
         .sends()
         .map(|send| {
             let (alloc, range) = region_bytes(plan, send?)?;
             interpreter.memory[alloc].data.get(range.start as usize..range.end as usize)
         })
         .collect();
+    let inputs: Vec<Option<&[u8]>> = inputs.iter().map(Option::as_deref).collect();
     let first = if rule == Rule::ReducedBlock { site.write * site.region.len as usize } else { 0 };
     let own = inputs.get(site.write).copied().flatten().filter(|own| own.len() >= site.actual.len());
     if own.is_some_and(|own| all(&|i| Some(get_element(dtype, own, first + i)))) {
@@ -161,7 +164,7 @@ fn right_results(
         .map(|write| match write {
             Some(write) => {
                 let (alloc, range) = region_bytes(plan, write.region)?;
-                Some(interpreter.memory[alloc].data.get(range.start as usize..range.end as usize)?.to_vec())
+                Some(interpreter.memory[alloc].data.get(range.start as usize..range.end as usize)?.into_owned())
             }
             None => Some(Vec::new()),
         })

@@ -154,7 +154,7 @@ impl<'a> CaseJudge<'a> {
         let order_maps = self.order_maps.as_mut().filter(|_| self.runs_judged == 1);
         let memory = judge_run_data(plan, self.forecast, &run, &mut self.collector, &mut self.fingerprint, order_maps);
         if let Some(first) = &self.first {
-            images::compare_runs(plan, &memory, first, &run, self.runs_judged, &mut self.collector);
+            images::compare_runs(plan, self.forecast, &memory, first, &run, self.runs_judged, &mut self.collector);
         }
         self.first.get_or_insert_with(|| run.clone());
         self.last = Some((run, memory));

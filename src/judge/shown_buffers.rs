@@ -1,6 +1,7 @@
 //! Reads what every rank's buffers held before and after a run.
 use super::buffer_contents::{BufferContents, BufferRow, BufferRows, RowElements, ShownElement};
 use super::findings::FindingCollector;
+use super::images::image_bytes;
 use super::outputs::{whole_buffer, written_buffers};
 use crate::job::Observation;
 use crate::num::{DType, element_text, get_element};
@@ -46,7 +47,9 @@ impl ShownBuffers<'_> {
         let before: Vec<BufId> =
             (0..plan.buffers.len()).filter(visible).filter(|buf| plan.buffers[*buf].input.is_some()).collect();
         let before = self.rows(&before, |region| Some(shown_elements(region.len, self.row_before(region)?)));
-        let at_the_end = self.run.is_some_and(|run| !run.images.iter().all(Vec::is_empty));
+        let at_the_end = self.run.is_some_and(|run| {
+            !run.images.iter().all(Vec::is_empty) || run.as_expected.contains(&true)
+        });
         let after = at_the_end.then(|| {
             self.rows(&written_buffers(plan), |region| Some(shown_elements(region.len, self.row_after(region)?)))
         });
@@ -76,22 +79,22 @@ impl ShownBuffers<'_> {
         let begin = self.forecast.initial_memory(part.alloc);
         let text = move |i: u64| {
             let known = begin.runs_in(part.bytes(i)).all(|(_, run)| run.certainty == Certainty::Known);
-            if known { element_text(part.dtype, get_element(part.dtype, initial, i as usize)) } else { ".".into() }
+            if known { element_text(part.dtype, get_element(part.dtype, &initial, i as usize)) } else { ".".into() }
         };
         Some(Row { first_wrong: None, wrong: |_| false, text })
     }
 
     fn row_after(&self, region: Region) -> Option<Row<impl Fn(u64) -> bool, impl Fn(u64) -> String>> {
         let part = Part::of(self.plan, region)?;
-        let image = self.run?.images.get(part.alloc)?.get(part.image())?;
+        let image = image_bytes(self.forecast, self.run?, part.alloc, part.image())?;
         let initial = self.forecast.initial.get(part.alloc)?.get(part.image())?;
         let memory = self.memory.and_then(|memory| memory.get(part.alloc));
         let is_wrong = move |i: u64| self.collector.has_wrong_bytes(part.alloc, &part.bytes(i));
         let text = move |i: u64| {
             let bytes = part.bytes(i);
             let certainty = memory.and_then(|memory| memory.runs_in(bytes).map(|(_, run)| run.certainty).max());
-            let actual = get_element(part.dtype, image, i as usize);
-            let poison = actual == get_element(part.dtype, initial, i as usize);
+            let actual = get_element(part.dtype, &image, i as usize);
+            let poison = actual == get_element(part.dtype, &initial, i as usize);
             match certainty {
                 Some(Certainty::Undefined) => "?".into(),
                 Some(Certainty::Unwritten) | None if poison && !is_wrong(i) => ".".into(),

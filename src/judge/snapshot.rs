@@ -1,5 +1,6 @@
 //! The snapshot of a case: inputs and results by rank, the same on every backend as long as the results are right.
 use super::findings::FindingCollector;
+use super::images::image_bytes;
 use super::outputs::{whole_buffer, written_buffers};
 use crate::job::Observation;
 use crate::num::{DType, element_text, get_element, is_nan};
@@ -86,8 +87,11 @@ impl SnapshotText<'_> {
         let start = self.plan.allocs[alloc].start();
         let part = (start + range.start) as usize..(start + range.end) as usize;
         let initial = self.forecast.initial.get(alloc)?.get(part.clone())?;
-        let image = self.observation.images.get(alloc)?.get(part)?;
+        let initial = &*initial;
+        let image = image_bytes(self.forecast, self.observation, alloc, part)?;
+        let image = &*image;
         let memory = self.forecast.final_memory.get(alloc)?;
+        let last = &*memory.data.get(range.start as usize..range.end as usize)?;
         let begin = self.forecast.initial_memory(alloc);
         let mut words = Vec::new();
         let mut blank = region.len > 0;
@@ -102,7 +106,7 @@ impl SnapshotText<'_> {
             } else if self.collector.has_wrong_bytes(alloc, &at) {
                 element_text(dtype, get_element(dtype, image, element))
             } else {
-                let right = get_element(dtype, &memory.data[range.start as usize..range.end as usize], element);
+                let right = get_element(dtype, last, element);
                 match memory.runs_in(at).map(|(_, run)| run.certainty).max() {
                     Some(Certainty::Known) => element_text(dtype, right),
                     Some(Certainty::Ambiguous) if is_nan(dtype, right) => element_text(dtype, right),

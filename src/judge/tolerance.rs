@@ -1,6 +1,7 @@
 //! Advice for an `expect` that a legal rounding does not meet: the `assert` to write instead.
 use super::assert::final_bytes;
 use crate::job::Observation;
+use crate::oracle::Forecast;
 use crate::num::{DType, FloatFormat, decode_f64, element_text, get_element};
 use crate::plan::expect::extent;
 use crate::plan::expr_fill::Fraction;
@@ -12,8 +13,14 @@ use crate::scenario::{BufferContent, Expectation, FillValues};
 const MAX_VALUES: usize = 12;
 
 /// What to do about an expectation that right results, which are rounded, do not meet.
-pub(crate) fn advice(plan: &Plan, observation: &Observation, expectation: &Expectation, buf: BufId) -> String {
-    let Some(rows) = Rows::of(plan, observation, expectation, buf) else {
+pub(crate) fn advice(
+    plan: &Plan,
+    forecast: &Forecast,
+    observation: &Observation,
+    expectation: &Expectation,
+    buf: BufId,
+) -> String {
+    let Some(rows) = Rows::of(plan, forecast, observation, expectation, buf) else {
         return "the library's result is a legal rounding; for a tolerance write `assert` in place of `expect`".into();
     };
     let Some(tolerance) = rows.tolerance() else {
@@ -110,7 +117,13 @@ struct Rows {
 
 impl Rows {
     /// `None` if a rank that has the buffer has no expected values, or some are not finite.
-    fn of(plan: &Plan, observation: &Observation, expectation: &Expectation, buf: BufId) -> Option<Self> {
+    fn of(
+        plan: &Plan,
+        forecast: &Forecast,
+        observation: &Observation,
+        expectation: &Expectation,
+        buf: BufId,
+    ) -> Option<Self> {
         let buffer = plan.buffers.get(buf)?;
         let dtype = buffer.dtype;
         let mut rows = Self { dtype, start: 0, ranks: Vec::new() };
@@ -118,7 +131,7 @@ impl Rows {
             let Some((start, end)) = extent(plan, expectation, buffer, rank).ok()? else { continue };
             let expected =
                 bytes(&plan.case, dtype, &expectation.content, rank, end - start, Fraction::Refused).ok()??;
-            let (_, observed) = final_bytes(plan, observation, buf, rank)?;
+            let (_, observed) = final_bytes(plan, forecast, observation, buf, rank)?;
             let observed = observed.get(start as usize * dtype.size()..end as usize * dtype.size())?;
             if expected.len() != observed.len() {
                 return None;

@@ -78,9 +78,9 @@ impl Random {
         self.drawn(mix(self.start(rank).wrapping_add(index)))
     }
 
-    /// Fills the bytes with a rank's elements.
-    pub fn fill(&self, rank: u64, bytes: &mut [u8]) {
-        let start = self.start(rank);
+    /// Fills the bytes with a rank's elements from the element `first` on.
+    pub fn fill(&self, rank: u64, first: u64, bytes: &mut [u8]) {
+        let start = self.start(rank).wrapping_add(first);
         let words = (0..).map(|index| mix(start.wrapping_add(index)));
         match self.range {
             Range::Type(low) => put_elements(self.dtype, bytes, words.map(|word| self.of_type(low, word))),

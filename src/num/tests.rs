@@ -227,7 +227,7 @@ fn random_elements_stay_in_range() {
         let (low, high) = (low.map(ElementValue::Int), high.map(ElementValue::Int));
         let source = Random::new(dtype, 9, low.as_ref(), high.as_ref());
         let mut bytes = vec![0; 1003 * dtype.size()];
-        source.fill(5, &mut bytes);
+        source.fill(5, 0, &mut bytes);
         for i in 0..1003 {
             assert_eq!(get_element(dtype, &bytes, i), source.bits(5, i as u64), "{dtype:?} {i}");
         }

@@ -1,10 +1,12 @@
 //! The forecast of a case before it runs: the initial image of every allocation, the results that need a checkpoint, and
 //! the final contents.
+use super::contents::Contents;
 use super::interpreter::{AmbiguousResult, Interpreter, ResultResolver, Uncomputable, region_bytes};
 use super::memory::{Certainty, Memory, MemoryRun, TrackedBytes};
 use super::poison;
 use super::reduced_buffer::ReducedBuffer;
 use crate::job::{CallKind, Ptr, Red};
+use crate::plan::inputs::InitialContents;
 use crate::plan::{Event, GUARD, Plan, Region, Write, cost, expect};
 use crate::scenario::Diagnostic;
 use std::collections::HashMap;
@@ -27,7 +29,7 @@ pub struct Checkpoint {
 #[derive(Clone, Debug)]
 pub struct Forecast {
     /// Initial images by allocation: guards, inputs, poison.
-    pub initial: Vec<Vec<u8>>,
+    pub(crate) initial: Vec<Contents>,
     /// The checkpoints, by number.
     pub checkpoints: Vec<Checkpoint>,
     /// Final contents by allocation: canonical where several values are right, poison where no event writes.
@@ -50,24 +52,9 @@ impl Forecast {
         expect::check_elements(plan)?;
         let begin = memory_before_first_step(plan)?;
         let runs: Vec<Vec<MemoryRun>> = begin.iter().map(|m| m.runs().to_vec()).collect();
-        let mut initial: Vec<Vec<u8>> = plan
-            .allocs
-            .iter()
-            .zip(&begin)
-            .enumerate()
-            .map(|(i, (alloc, memory))| {
-                initial_image(i, alloc.start() as usize, memory, poison::poison_key(&plan.case.name, seed, i))
-            })
-            .collect();
-        for (alloc, byte, scalar) in device_scalars(plan) {
-            put_scalar(&mut initial, plan, alloc, byte, scalar.iter().map(|byte| !byte));
-        }
+        let inputs: Vec<Contents> = begin.iter().map(|m| m.data.clone()).collect();
         let mut interpreter = Interpreter::new(plan, begin);
-        let payloads = initial.iter_mut().zip(&plan.allocs).map(|(image, alloc)| {
-            let end = image.len() - GUARD as usize;
-            &mut image[alloc.start() as usize..end]
-        });
-        interpreter.poison = Some(payloads.collect());
+        interpreter.first_written = Some(vec![Vec::new(); plan.allocs.len()]);
         let mut planner = CanonicalResolver::default();
         interpreter.run(0..plan.events.len(), &mut planner);
         if !planner.faults.is_empty() {
@@ -75,7 +62,7 @@ impl Forecast {
         }
         let Interpreter {
             memory: mut last,
-            poison,
+            first_written,
             observed_writes: origins,
             reused_writes: reused,
             overwritten,
@@ -83,9 +70,18 @@ impl Forecast {
             ambiguous_work: soft_work,
             ..
         } = interpreter;
-        for ((poison, last), begin) in poison.unwrap_or_default().into_iter().zip(&mut last).zip(&runs) {
-            poison::avoid_final_values(poison, begin, last);
-            fill_unwritten(last, poison);
+        let first_written = first_written.unwrap_or_default();
+        let mut initial = Vec::with_capacity(plan.allocs.len());
+        for (i, (alloc, (inputs, first))) in plan.allocs.iter().zip(inputs.iter().zip(first_written)).enumerate() {
+            let key = poison::poison_key(&plan.case.name, seed, i);
+            let memory = InitialMemory { inputs, runs: &runs[i], first, last: &last[i] };
+            initial.push(initial_image(i, alloc.start() as usize, memory, key));
+        }
+        for (alloc, byte, scalar) in device_scalars(plan) {
+            put_scalar(&mut initial, plan, alloc, byte, scalar.iter().map(|byte| !byte).collect());
+        }
+        for ((image, last), alloc) in initial.iter().zip(&mut last).zip(&plan.allocs) {
+            fill_unwritten(last, image, alloc.start() as usize);
         }
         let mut checkpoints = Vec::new();
         let mut by_write = HashMap::new();
@@ -140,21 +136,34 @@ impl Forecast {
     pub(crate) fn new_interpreter<'p>(&self, plan: &'p Plan) -> Interpreter<'p> {
         let mut images = self.initial.clone();
         for (alloc, byte, scalar) in device_scalars(plan) {
-            put_scalar(&mut images, plan, alloc, byte, scalar.iter().copied());
+            put_scalar(&mut images, plan, alloc, byte, scalar.to_vec());
         }
         let memory = plan.allocs.iter().zip(&images).zip(&self.initial_runs).map(|((alloc, image), runs)| {
             let from = alloc.start() as usize;
-            let data = image.get(from..from + alloc.payload as usize).unwrap_or_default().to_vec();
-            Memory::new(data, runs.clone())
+            let data = image.slice(from..from + alloc.payload as usize);
+            Memory::new(data.unwrap_or_else(|| Contents::zeros(alloc.payload as usize)), runs.clone())
         });
         let mut interpreter = Interpreter::new(plan, memory.collect());
         interpreter.known_results.clone_from(&self.known_results);
         interpreter
     }
 
+    /// The image that an allocation has at the end of every right run; `None` if several values are right somewhere.
+    pub(crate) fn only_last_image(&self, alloc: usize) -> Option<Contents> {
+        let memory = self.final_memory.get(alloc)?;
+        let is_known = |run: &MemoryRun| matches!(run.certainty, Certainty::Known | Certainty::Unwritten);
+        if !memory.runs().iter().all(is_known) {
+            return None;
+        }
+        let mut image = self.initial.get(alloc)?.clone();
+        let start = image.len().checked_sub(memory.data.len() + GUARD as usize)?;
+        image.write(start, &memory.data)?;
+        Some(image)
+    }
+
     /// The runs of an allocation before the first step, without data.
     pub(crate) fn initial_memory(&self, alloc: usize) -> Memory {
-        Memory::new(Vec::new(), self.initial_runs.get(alloc).cloned().unwrap_or_default())
+        Memory::new(Contents::zeros(0), self.initial_runs.get(alloc).cloned().unwrap_or_default())
     }
 
     /// The number of the checkpoint of a write, if one is taken.
@@ -224,9 +233,14 @@ fn memory_before_first_step(plan: &Plan) -> Result<Vec<Memory>, Vec<Diagnostic>>
     for (buf, buffer) in plan.buffers.iter().enumerate() {
         for (rank, place) in buffer.places.iter().enumerate() {
             let Some(place) = place else { continue };
-            match plan.contents(buf, rank) {
+            match plan.initial_contents(buf, rank) {
                 Ok(None) => {}
-                Ok(Some(bytes)) => {
+                Ok(Some(contents)) => {
+                    let bytes = match contents {
+                        InitialContents::Bytes(bytes) => Contents::from(bytes),
+                        InitialContents::Repeated(period, len) => Contents::repeated(period, len),
+                        InitialContents::Filled(filled, len) => Contents::filled(filled, len),
+                    };
                     let region = Region { buf, rank, start: 0, len: place.count };
                     let fits = region_bytes(plan, region).filter(|(_, r)| r.end - r.start == bytes.len() as u64);
                     let piece = TrackedBytes::with_certainty(bytes, Certainty::Known);
@@ -243,12 +257,15 @@ fn memory_before_first_step(plan: &Plan) -> Result<Vec<Memory>, Vec<Diagnostic>>
     if wrong.is_empty() { Ok(memory) } else { Err(wrong) }
 }
 
-fn fill_unwritten(memory: &mut Memory, from: &[u8]) {
+/// Puts the poison of the image where nothing was written; its payload begins at `start`.
+fn fill_unwritten(memory: &mut Memory, image: &Contents, start: usize) {
     let unwritten: Vec<_> =
         memory.runs_in(0..memory.data.len() as u64).filter(|(_, run)| run.certainty == Certainty::Unwritten).collect();
     for (part, _) in unwritten {
-        let part = part.start as usize..part.end as usize;
-        memory.data[part.clone()].copy_from_slice(&from[part]);
+        if let Some(poison) = image.slice(start + part.start as usize..start + part.end as usize) {
+            // A part of the memory, so this fits.
+            let _ = memory.data.write(part.start as usize, &poison);
+        }
     }
 }
 
@@ -263,26 +280,46 @@ fn device_scalars(plan: &Plan) -> impl Iterator<Item = (usize, u64, &[u8])> {
     })
 }
 
-fn put_scalar(images: &mut [Vec<u8>], plan: &Plan, alloc: usize, byte: u64, bits: impl Iterator<Item = u8>) {
+fn put_scalar(images: &mut [Contents], plan: &Plan, alloc: usize, byte: u64, bits: Vec<u8>) {
     let start = plan.allocs.get(alloc).map_or(0, |alloc| alloc.start() + byte) as usize;
-    let place = images.get_mut(alloc).and_then(|image| image.get_mut(start..)).unwrap_or_default();
-    place.iter_mut().zip(bits).for_each(|(to, bits)| *to = bits);
+    // A plan has room for its scalars.
+    let _ = images.get_mut(alloc).and_then(|image| image.write(start, &Contents::from(bits)));
+}
+
+/// An allocation's payload before the first step, and what its poison must differ from.
+struct InitialMemory<'a> {
+    inputs: &'a Contents,
+    runs: &'a [MemoryRun],
+    /// First byte and contents of what was written first, where nothing was before the first step.
+    first: Vec<(u64, Contents)>,
+    last: &'a Memory,
 }
 
 /// The initial image of an allocation: guards, inputs, and poison in the other bytes.
-fn initial_image(alloc: usize, start: usize, memory: &Memory, key: u64) -> Vec<u8> {
-    let end = start + memory.data.len();
-    let mut image = vec![0; end + GUARD as usize];
-    poison::fill_guard(&mut image[..start], alloc, 0);
-    for (part, run) in memory.runs_in(0..memory.data.len() as u64) {
-        let part = part.start as usize..part.end as usize;
-        let place = &mut image[start + part.start..start + part.end];
-        match run.certainty {
-            Certainty::Unwritten => poison::fill(place, key, part.start),
-            _ => place.copy_from_slice(&memory.data[part]),
+fn initial_image(alloc: usize, start: usize, memory: InitialMemory<'_>, key: u64) -> Contents {
+    let InitialMemory { inputs, runs, first, last } = memory;
+    let end = start + inputs.len();
+    let mut payload = inputs.clone();
+    let mut from = 0;
+    for run in runs {
+        let part = from as usize..run.end as usize;
+        from = run.end;
+        if run.certainty == Certainty::Unwritten {
+            let _ = payload.write(part.start, &poison::pattern(key, part.start, part.len()));
         }
     }
-    poison::fill_guard(&mut image[end..], alloc, end);
+    for (at, first) in first {
+        for (part, run) in last.runs_in(at..at + first.len() as u64) {
+            let part = part.start as usize..part.end as usize;
+            let Some(first) = first.slice(part.start - at as usize..part.end - at as usize) else { continue };
+            let known = matches!(run.certainty, Certainty::Known | Certainty::Ambiguous);
+            let last = if known { last.data.slice(part.clone()) } else { None };
+            let _ = payload.write(part.start, &Contents::poison(first, last));
+        }
+    }
+    let mut image = poison::guard(alloc, 0, start);
+    image.append(&payload);
+    image.append(&poison::guard(alloc, end, GUARD as usize));
     image
 }
 

@@ -1,8 +1,9 @@
 //! Executes a plan's events in order and tracks the contents of every allocation. Where a reduction has several right
 //! results a [`Resolver`] chooses the one to continue with.
 use super::ColumnReduction;
+use super::contents::Contents;
 use super::memory::{Certainty, Memory, PieceRun, TrackedBytes};
-use super::reduced_buffer::{ReducedBuffer, reduce};
+use super::reduced_buffer::{ReducedBuffer, reduce_contents};
 pub(crate) use super::regions::region_bytes;
 use crate::expr::map::{MapInput, map_element};
 use crate::num::put_element;
@@ -77,8 +78,8 @@ pub(crate) struct Interpreter<'p> {
     pub ambiguous_work: u64,
     /// Event and allocation of results that later events overwrite, in the order of the overwriting.
     pub overwritten: Vec<(usize, usize)>,
-    /// Poison by allocation, to be set to the complement of the first write to each byte; `None` when a run is judged.
-    pub poison: Option<Vec<&'p mut [u8]>>,
+    /// By allocation what was written first to bytes that held poison, with its first byte; `None` when a run is judged.
+    pub first_written: Option<Vec<Vec<(u64, Contents)>>>,
 }
 
 impl<'p> Interpreter<'p> {
@@ -87,7 +88,7 @@ impl<'p> Interpreter<'p> {
         let (origins, reused) = (Vec::new(), Vec::new());
         let (known, overwritten) = (HashMap::new(), Vec::new());
         let messages = HashMap::new();
-        let (kept, stretches, soft_work, poison) = (0, 0, 0, None);
+        let (kept, stretches, soft_work, first_written) = (0, 0, 0, None);
         Self {
             plan,
             memory,
@@ -99,7 +100,7 @@ impl<'p> Interpreter<'p> {
             run_count: stretches,
             ambiguous_work: soft_work,
             overwritten,
-            poison,
+            first_written,
         }
     }
 
@@ -179,14 +180,14 @@ impl<'p> Interpreter<'p> {
             collective.recvs().flatten().for_each(|write| self.set_undefined(number, &write));
             return Ok(());
         }
-        let inputs: Vec<&[u8]> = sent.iter().map(|p| p.bytes.as_slice()).collect();
         let size = reduction.dtype.size();
         let reduced = match self.known_results.get(&number) {
             Some(found) => found.clone(),
             None => {
                 let ambiguous = ambiguous_elements(&sent, size);
-                let reduced =
-                    Arc::new(reduce(reduction, &inputs, ambiguous, self.has_observed_values()).map_err(|m| (None, m))?);
+                let inputs: Vec<&Contents> = sent.iter().map(|p| &p.bytes).collect();
+                let reduced = reduce_contents(reduction, &inputs, ambiguous, self.has_observed_values());
+                let reduced = Arc::new(reduced.map_err(|m| (None, m))?);
                 let size = reduced.memory_bytes();
                 if least_certain != Some(Certainty::Ambiguous)
                     && self.kept_bytes.saturating_add(size) <= KEPT_RESULTS as usize
@@ -195,18 +196,24 @@ impl<'p> Interpreter<'p> {
                     self.known_results.insert(number, reduced.clone());
                 }
                 // A pass over every rank's value, then a search or a bound.
-                let each = 32 + 12 * inputs.len() as u64;
+                let each = 32 + 12 * sent.len() as u64;
                 self.ambiguous_work =
                     self.ambiguous_work.saturating_add(reduced.ambiguous_count().saturating_mul(each));
                 reduced
             }
         };
+        // The judge looks at single columns; results that do not round need no inputs.
+        let inputs: Vec<_> =
+            if reduced.ambiguous_count() > 0 { sent.iter().filter_map(|p| p.bytes.get(0..p.bytes.len())).collect() } else { Vec::new() };
+        let inputs: Vec<&[u8]> = inputs.iter().map(|bytes| &**bytes).collect();
+        let results = Contents::from(reduced.bytes.clone());
         for (rank, write) in collective.recvs().enumerate() {
             let Some(write) = write else { continue };
             let elements = write.region.len as usize;
             let first = if collective.op().rule == Rule::ReducedBlock { rank * elements } else { 0 };
             let bytes = reduced.bytes.get(first * size..(first + elements) * size).ok_or_else(invalid_region)?;
-            let mut data = TrackedBytes { bytes: bytes.to_vec(), runs: Vec::new() };
+            let own = results.slice(first * size..(first + elements) * size).ok_or_else(invalid_region)?;
+            let mut data = TrackedBytes::new(own);
             if reduced.any_ambiguous(first..first + elements) {
                 let origin = self.observed_writes.len() as u32;
                 self.observed_writes.push((number, rank));
@@ -226,7 +233,7 @@ impl<'p> Interpreter<'p> {
                     canonical: bytes,
                 };
                 if let Some(chosen) = resolver.resolve(&choice).filter(|chosen| chosen.len() == bytes.len()) {
-                    data.bytes = chosen;
+                    data.bytes = chosen.into();
                 }
             } else {
                 data.push_run(PieceRun { end: bytes.len() as u64, certainty: Certainty::Known, origin: None });
@@ -254,11 +261,11 @@ impl<'p> Interpreter<'p> {
                 Rule::RootBlock => {
                     root.ok_or_else(missing_input)?.slice(rank * len..(rank + 1) * len).ok_or_else(invalid_region)?
                 }
-                Rule::Concat => sent.iter().try_fold(TrackedBytes::default(), |mut all, p| {
+                Rule::Concat => sent.iter().try_fold(TrackedBytes::new(Vec::new()), |mut all, p| {
                     all.append(p.as_ref().ok_or_else(missing_input)?);
                     Ok::<_, RankError>(all)
                 })?,
-                Rule::Transpose => sent.iter().try_fold(TrackedBytes::default(), |mut all, p| {
+                Rule::Transpose => sent.iter().try_fold(TrackedBytes::new(Vec::new()), |mut all, p| {
                     let block = len / ranks.max(1);
                     let part = p.as_ref().ok_or_else(missing_input)?.slice(rank * block..(rank + 1) * block);
                     all.append(&part.ok_or_else(invalid_region)?);
@@ -275,16 +282,18 @@ impl<'p> Interpreter<'p> {
         let plan = self.plan;
         let RankMap { expr, names, reads, out, .. } = map;
         let places = reads.iter().map(|region| self.bytes(*region)).collect::<Result<Vec<_>, _>>()?;
-        let mut inputs = Vec::with_capacity(reads.len());
+        let mut held = Vec::with_capacity(reads.len());
         for (region, (alloc, range)) in reads.iter().zip(&places) {
-            let bytes =
-                self.memory[*alloc].data.get(range.start as usize..range.end as usize).ok_or_else(invalid_region)?;
+            let bytes = self.memory[*alloc].data.get(range.start as usize..range.end as usize);
             let buffer = &plan.buffers[region.buf];
-            inputs.push(MapInput { name: &buffer.name, dtype: buffer.dtype, bytes });
+            held.push((&buffer.name, buffer.dtype, bytes.ok_or_else(invalid_region)?));
         }
+        let inputs: Vec<_> =
+            held.iter().map(|(name, dtype, bytes)| MapInput { name, dtype: *dtype, bytes }).collect();
         let dtype = plan.buffers[out.buf].dtype;
         let size = dtype.size();
-        let mut data = TrackedBytes { bytes: vec![0; out.len as usize * size], runs: Vec::new() };
+        let mut bytes = vec![0; out.len as usize * size];
+        let mut data = TrackedBytes::new(Vec::new());
         let least_certain = Cell::new(Certainty::Known);
         let unwritten: Cell<Option<(usize, usize)>> = Cell::new(None);
         let touched = std::cell::RefCell::new(Vec::new());
@@ -312,7 +321,7 @@ impl<'p> Interpreter<'p> {
                 return Err((Some(out.rank), format!("`{name}[{element}]` is read, but no step has written it")));
             }
             match result {
-                Ok(bits) => put_element(dtype, &mut data.bytes, i as usize, bits),
+                Ok(bits) => put_element(dtype, &mut bytes, i as usize, bits),
                 // The run may have other values here; they are judged then.
                 Err(_) if least_certain.get() >= Certainty::Ambiguous && !self.has_observed_values() => {}
                 Err(_) if least_certain.get() == Certainty::Undefined => {}
@@ -331,12 +340,13 @@ impl<'p> Interpreter<'p> {
         for origin in touched.into_inner() {
             self.mark_reused(Some(origin));
         }
+        data.bytes = bytes.into();
         Ok(data)
     }
 
     /// True if ambiguous values are those of a run.
     fn has_observed_values(&self) -> bool {
-        self.poison.is_none()
+        self.first_written.is_none()
     }
 
     /// The allocation and the bytes of its payload.
@@ -383,11 +393,11 @@ impl<'p> Interpreter<'p> {
             {
                 self.overwritten.push((writer as usize, alloc));
             }
-            if let (Certainty::Unwritten, Some(poison)) = (run.certainty, &mut self.poison) {
+            if let (Certainty::Unwritten, Some(first)) = (run.certainty, &mut self.first_written) {
                 let from = (part.start - range.start) as usize;
-                let new = &data.bytes[from..from + (part.end - part.start) as usize];
-                if let Some(place) = poison[alloc].get_mut(part.start as usize..part.end as usize) {
-                    place.iter_mut().zip(new).for_each(|(p, b)| *p = !b);
+                let new = data.bytes.slice(from..from + (part.end - part.start) as usize);
+                if let (Some(list), Some(new)) = (first.get_mut(alloc), new) {
+                    list.push((part.start, new));
                 }
             }
         }
@@ -440,8 +450,7 @@ fn invalid_region() -> RankError {
 
 impl TrackedBytes {
     fn slice(&self, range: Range<usize>) -> Option<Self> {
-        let bytes = self.bytes.get(range.clone())?.to_vec();
-        let mut part = Self { bytes, runs: Vec::new() };
+        let mut part = Self::new(self.bytes.slice(range.clone())?);
         for mark in self.runs.iter().filter(|m| m.end as usize > range.start) {
             let end = (mark.end as usize).min(range.end) - range.start;
             if end > 0 {

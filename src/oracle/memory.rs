@@ -1,4 +1,5 @@
 //! The contents of allocations between two events, and how certain they are.
+use super::contents::Contents;
 use std::ops::Range;
 
 /// How certain the value of bytes is. The order is that in which bytes of several kinds count as one: the greatest of them
@@ -40,24 +41,29 @@ pub struct PieceRun {
 }
 
 /// Bytes that are read or written, with their certainty.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct TrackedBytes {
     /// The bytes.
-    pub bytes: Vec<u8>,
+    pub bytes: Contents,
     /// Their certainty; the runs cover all bytes.
     pub runs: Vec<PieceRun>,
 }
 
 impl TrackedBytes {
+    /// Bytes of which nothing is said yet.
+    pub fn new(bytes: impl Into<Contents>) -> Self {
+        Self { bytes: bytes.into(), runs: Vec::new() }
+    }
     /// Bytes that all have this certainty.
-    pub fn with_certainty(bytes: Vec<u8>, certainty: Certainty) -> Self {
+    pub fn with_certainty(bytes: impl Into<Contents>, certainty: Certainty) -> Self {
+        let bytes = bytes.into();
         let marks = vec![PieceRun { end: bytes.len() as u64, certainty, origin: None }];
         Self { bytes, runs: marks }
     }
     /// Appends other bytes.
     pub fn append(&mut self, other: &Self) {
         let before = self.bytes.len() as u64;
-        self.bytes.extend_from_slice(&other.bytes);
+        self.bytes.append(&other.bytes);
         for mark in &other.runs {
             self.push_run(PieceRun { end: before + mark.end, ..*mark });
         }
@@ -80,7 +86,7 @@ impl TrackedBytes {
 #[derive(Clone, Debug)]
 pub struct Memory {
     /// The bytes. Those of a [`Certainty::Unwritten`] run have no meaning.
-    pub data: Vec<u8>,
+    pub data: Contents,
     runs: Vec<MemoryRun>,
 }
 
@@ -88,12 +94,12 @@ impl Memory {
     /// Memory that no event has written.
     pub fn unwritten(len: usize) -> Self {
         Self::new(
-            vec![0; len],
+            Contents::zeros(len),
             vec![MemoryRun { end: len as u64, certainty: Certainty::Unwritten, writer: None, origin: None }],
         )
     }
     /// Memory with these contents; the runs must cover the data.
-    pub fn new(data: Vec<u8>, runs: Vec<MemoryRun>) -> Self {
+    pub fn new(data: Contents, runs: Vec<MemoryRun>) -> Self {
         Self { data, runs }
     }
     /// All its runs.
@@ -112,8 +118,7 @@ impl Memory {
     }
     /// A copy of a range. `None` beyond the end.
     pub fn read(&self, range: Range<u64>) -> Option<TrackedBytes> {
-        let bytes = self.data.get(range.start as usize..range.end as usize)?.to_vec();
-        let mut bytes = TrackedBytes { bytes, runs: Vec::new() };
+        let mut bytes = TrackedBytes::new(self.data.slice(range.start as usize..range.end as usize)?);
         for (part, run) in self.runs_in(range.clone()) {
             bytes.push_run(PieceRun { end: part.end - range.start, certainty: run.certainty, origin: run.origin });
         }
@@ -122,7 +127,7 @@ impl Memory {
     /// Writes bytes. `None` beyond the end.
     pub fn write(&mut self, at: u64, bytes: &TrackedBytes, writer: Option<u32>) -> Option<()> {
         let end = at.checked_add(bytes.bytes.len() as u64)?;
-        self.data.get_mut(at as usize..end as usize)?.copy_from_slice(&bytes.bytes);
+        self.data.write(at as usize, &bytes.bytes)?;
         if at == end {
             return Some(());
         }
@@ -178,7 +183,7 @@ mod tests {
             }
             let mut flat = Vec::new();
             for (part, run) in memory.runs_in(0..40) {
-                for byte in part { flat.push((memory.data[byte as usize], run.writer, run.certainty)); }
+                for byte in part { flat.push((memory.data.byte(byte as usize), run.writer, run.certainty)); }
             }
             prop_assert_eq!(&flat, &model);
             for from in 0..40 {

@@ -11,9 +11,11 @@
 mod admissible;
 mod answer;
 mod bound;
+pub(crate) mod blocks;
 mod budget;
 mod canonical;
 mod chains;
+pub(crate) mod contents;
 mod dyadic;
 mod element_judge;
 mod exact;

@@ -1,9 +1,14 @@
 //! Poison and guards: the patterns in memory that no event has written. Poison differs from the right values.
-use super::memory::{Certainty, Memory, MemoryRun};
+use super::contents::Contents;
 
-/// Fills guard bytes with a function of allocation and place, so that a shifted copy is detected too.
-pub(crate) fn fill_guard(bytes: &mut [u8], alloc: usize, from: usize) {
-    fill(bytes, mix(0x6775_6172_6473 ^ (alloc as u64) << 32), from);
+/// The pattern of guard bytes: a function of allocation and place, so that a shifted copy is detected too.
+pub(crate) fn guard(alloc: usize, from: usize, len: usize) -> Contents {
+    pattern(mix(0x6775_6172_6473 ^ (alloc as u64) << 32), from, len)
+}
+
+/// The poison of an allocation's bytes from a place on; `key` is that of [`poison_key`].
+pub(crate) fn pattern(key: u64, from: usize, len: usize) -> Contents {
+    Contents::pattern(key.wrapping_add(from as u64), 0, len)
 }
 
 /// The key of an allocation's poison.
@@ -12,36 +17,23 @@ pub(crate) fn poison_key(case: &str, seed: u64, alloc: usize) -> u64 {
     mix(mix(name ^ seed).wrapping_add(alloc as u64))
 }
 
-/// Changes the poison of bytes where it equals the final contents. `begin` are the runs before the first step.
-pub(crate) fn avoid_final_values(poison: &mut [u8], begin: &[MemoryRun], last: &Memory) {
-    let mut from = 0;
-    for run in begin {
-        let range = from..run.end;
-        from = run.end;
-        if run.certainty != Certainty::Unwritten {
-            continue;
-        }
-        for (part, _) in
-            last.runs_in(range).filter(|(_, run)| matches!(run.certainty, Certainty::Known | Certainty::Ambiguous))
-        {
-            let part = part.start as usize..part.end as usize;
-            if let (Some(place), Some(data)) = (poison.get_mut(part.clone()), last.data.get(part)) {
-                for (p, d) in place.iter_mut().zip(data).filter(|(p, d)| p == d) {
-                    // Poison is the complement of what comes first, so this is neither that nor the last.
-                    *p = d ^ 0x5a;
-                }
-            }
-        }
+/// Changes the poison of bytes where it equals the final contents.
+pub(crate) fn avoid(poison: &mut [u8], last: &[u8]) {
+    for (p, d) in poison.iter_mut().zip(last).filter(|(p, d)| p == d) {
+        // Poison is the complement of what comes first, so this is neither that nor the last.
+        *p = d ^ 0x5a;
     }
 }
 
-/// Fills bytes with a pattern of the key; `from` is the place of the first byte in memory.
+/// Fills bytes with the pattern of a key, which goes on from word to word; `from` is the place of the first byte in it.
 pub(crate) fn fill(bytes: &mut [u8], key: u64, from: usize) {
-    let word = |i: usize| mix(key.wrapping_add((from + i * 8) as u64)).to_le_bytes();
-    let (words, rest) = bytes.as_chunks_mut();
-    words.iter_mut().enumerate().for_each(|(i, place)| *place = word(i));
-    let last = word(words.len());
-    rest.iter_mut().zip(last).for_each(|(place, byte)| *place = byte);
+    let word = |place: usize| mix(key.wrapping_add(place as u64)).to_le_bytes();
+    let (head, rest) = bytes.split_at_mut(bytes.len().min((8 - from % 8) % 8));
+    head.iter_mut().zip(word(from - from % 8).into_iter().skip(from % 8)).for_each(|(place, byte)| *place = byte);
+    let from = from + head.len();
+    let (words, last) = rest.as_chunks_mut();
+    words.iter_mut().enumerate().for_each(|(i, place)| *place = word(from + i * 8));
+    last.iter_mut().zip(word(from + words.len() * 8)).for_each(|(place, byte)| *place = byte);
 }
 
 /// A 64-bit finaliser: every input bit changes about half of the output bits.

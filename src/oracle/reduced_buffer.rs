@@ -1,14 +1,17 @@
 //! A reduction of whole buffers: the canonical bytes of every element, and the elements that have several right values.
+use super::blocks::{BLOCK, each_block};
+use super::contents::{Contents, Held};
 use super::{ColumnReduction, ExactBuffer, ReduceKind, RightResults};
 use crate::num::{DType, get_element, put_element};
 use crate::plan;
 use std::ops::Range;
+use std::sync::{Arc, Mutex, PoisonError};
 
 /// The result of a reduction of whole buffers.
 #[derive(Clone, Debug)]
 pub(crate) struct ReducedBuffer {
     /// Canonical value of every element.
-    pub bytes: Vec<u8>,
+    pub bytes: Arc<Held>,
     /// True for elements with several right values, or whose inputs have; empty if no element is.
     ambiguous: Vec<bool>,
     /// True for elements whose inputs have several right values; empty if no element is.
@@ -70,40 +73,115 @@ pub(crate) fn column(dtype: DType, inputs: &[&[u8]], i: usize, into: &mut Vec<u6
 ///
 /// An element that cannot be judged. With `observed` inputs, those of a run, only elements with known inputs are errors: the
 /// others were checked with canonical inputs before the run.
+pub(crate) fn reduce_contents(
+    reduction: &ColumnReduction,
+    inputs: &[&Contents],
+    ambiguous: Vec<bool>,
+    observed: bool,
+) -> Result<ReducedBuffer, String> {
+    let len = inputs.first().map_or(0, |input| input.len());
+    if inputs.iter().any(|input| input.len() != len) {
+        return Err(DIFFERENT_LENGTHS.into());
+    }
+    if len <= BLOCK {
+        let bytes: Vec<_> = inputs.iter().map(|input| input.get(0..len).unwrap_or_default()).collect();
+        let bytes: Vec<&[u8]> = bytes.iter().map(|bytes| &**bytes).collect();
+        return reduce(reduction, &bytes, ambiguous, observed);
+    }
+    let size = reduction.dtype.size();
+    let mut bytes = Held::zeros(len);
+    let places: Vec<Mutex<&mut [u8]>> = bytes.chunks_mut(BLOCK).map(Mutex::new).collect();
+    let flags = Mutex::new((ambiguous.clone(), ambiguous.clone()));
+    let own = || vec![vec![0; BLOCK]; inputs.len()];
+    each_block(len, own, |own, range| {
+        let (first, count) = (range.start / size, range.len() / size);
+        let held = inputs.iter().zip(own.iter_mut()).map(|(input, own)| {
+            let own = &mut own[..range.len()];
+            input.copy_to(range.start, own);
+            &*own
+        });
+        let flagged = ambiguous.get(first..first + count).unwrap_or_default();
+        let block = Block { reduction, inputs: &held.collect::<Vec<_>>(), first };
+        let reduced = block.reduce(flagged.to_vec(), observed)?;
+        if let Some(place) = places.get(range.start / BLOCK) {
+            place.lock().unwrap_or_else(PoisonError::into_inner).copy_from_slice(&reduced.bytes);
+        }
+        let mut flags = flags.lock().unwrap_or_else(PoisonError::into_inner);
+        let (all, inputs) = &mut *flags;
+        for (all, own) in [(all, reduced.ambiguous), (inputs, reduced.ambiguous_inputs)] {
+            if own.contains(&true) {
+                all.resize(len / size, false);
+                all[first..first + own.len()].copy_from_slice(&own);
+            }
+        }
+        Ok::<(), String>(())
+    })?;
+    drop(places);
+    let (ambiguous, ambiguous_inputs) = flags.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(ReducedBuffer { bytes: Arc::new(bytes), ambiguous, ambiguous_inputs })
+}
+
+const DIFFERENT_LENGTHS: &str = "the inputs differ in length";
+
+/// As [`reduce_contents`], of inputs at hand.
+///
+/// # Errors
+///
+/// As [`reduce_contents`].
 pub(crate) fn reduce(
     reduction: &ColumnReduction,
     inputs: &[&[u8]],
     ambiguous: Vec<bool>,
     observed: bool,
 ) -> Result<ReducedBuffer, String> {
-    let size = reduction.dtype.size();
-    let len = inputs.first().map_or(0, |b| b.len());
-    if inputs.iter().any(|b| b.len() != len) {
-        return Err("the inputs differ in length".into());
-    }
-    let count = len / size;
-    if let Ok(ExactBuffer { bytes, special }) = reduction.exact_buffer(inputs) {
-        let mut result = ReducedBuffer { bytes, ambiguous_inputs: ambiguous.clone(), ambiguous };
-        for (i, _) in special {
-            result.mark_ambiguous(i, count);
+    Block { reduction, inputs, first: 0 }.reduce(ambiguous, observed)
+}
+
+/// Some elements of a reduction, from `first` on.
+struct Block<'a> {
+    reduction: &'a ColumnReduction,
+    inputs: &'a [&'a [u8]],
+    first: usize,
+}
+
+impl Block<'_> {
+    fn reduce(&self, ambiguous: Vec<bool>, observed: bool) -> Result<ReducedBuffer, String> {
+        let Self { reduction, inputs, first } = *self;
+        let size = reduction.dtype.size();
+        let len = inputs.first().map_or(0, |b| b.len());
+        if inputs.iter().any(|b| b.len() != len) {
+            return Err(DIFFERENT_LENGTHS.into());
         }
-        return Ok(result);
-    }
-    let mut result = ReducedBuffer { bytes: vec![0; len], ambiguous_inputs: ambiguous.clone(), ambiguous };
-    let mut values = Vec::with_capacity(inputs.len());
-    for i in 0..count {
-        column(reduction.dtype, inputs, i, &mut values);
-        let bits = match reduction.exact(&values) {
-            Some(RightResults::Bits(bits)) => bits,
-            answer => {
-                if answer.is_none() && !(observed && result.is_ambiguous(i)) {
-                    reduction.judgeable(&values).map_err(|why| format!("cannot be judged: element {i}: {why}"))?;
-                }
+        let count = len / size;
+        let held = |bytes: Vec<u8>| Arc::new(Held::from(bytes));
+        if let Ok(ExactBuffer { bytes, special }) = reduction.exact_buffer(inputs) {
+            let mut result = ReducedBuffer { bytes: held(bytes), ambiguous_inputs: ambiguous.clone(), ambiguous };
+            for (i, _) in special {
                 result.mark_ambiguous(i, count);
-                reduction.canonical(&values)
             }
-        };
-        put_element(reduction.dtype, &mut result.bytes, i, bits);
+            return Ok(result);
+        }
+        let mut bytes = vec![0; len];
+        let mut result =
+            ReducedBuffer { bytes: Arc::default(), ambiguous_inputs: ambiguous.clone(), ambiguous };
+        let mut values = Vec::with_capacity(inputs.len());
+        for i in 0..count {
+            column(reduction.dtype, inputs, i, &mut values);
+            let bits = match reduction.exact(&values) {
+                Some(RightResults::Bits(bits)) => bits,
+                answer => {
+                    if answer.is_none() && !(observed && result.is_ambiguous(i)) {
+                        reduction
+                            .judgeable(&values)
+                            .map_err(|why| format!("cannot be judged: element {}: {why}", first + i))?;
+                    }
+                    result.mark_ambiguous(i, count);
+                    reduction.canonical(&values)
+                }
+            };
+            put_element(reduction.dtype, &mut bytes, i, bits);
+        }
+        result.bytes = held(bytes);
+        Ok(result)
     }
-    Ok(result)
 }

@@ -47,6 +47,25 @@ pub fn fill(
     Ok(())
 }
 
+/// Fills the bytes with the elements from `first` on.
+///
+/// # Errors
+///
+/// The first element that has no value.
+pub fn fill_from(
+    expr: &Expr,
+    span: Span,
+    names: Names,
+    dtype: DType,
+    fraction: Fraction,
+    first: u64,
+    bytes: &mut [u8],
+) -> Result<(), Diagnostic> {
+    let mut elements = Elements::new(expr, span, names, dtype, fraction);
+    let mut blocks = bytes.chunks_mut(BLOCK * dtype.size()).enumerate();
+    blocks.try_for_each(|(block, bytes)| elements.block(first + (block * BLOCK) as u64, bytes))
+}
+
 /// Whether each of so many elements has a value; as [`fill`], in the memory of one block.
 ///
 /// # Errors

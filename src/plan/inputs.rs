@@ -1,6 +1,6 @@
 //! What buffers hold before the first step, and how long they are.
 use super::eval::{Names, among, elements, evaluate, written};
-use super::expr_fill::Fraction;
+use super::expr_fill::{Fraction, fill_from};
 use super::types::{BufId, Buffer, Plan};
 use crate::expr::{Mode, Value};
 use crate::num::{self, DType, empty_range};
@@ -8,6 +8,7 @@ use crate::scenario::{
     BufferContent, BufferDef, Case, Diagnostic, Element, ElementValue, FillTable, FillValues, Row, RowKind, TextPart,
     fit_dtype,
 };
+use std::sync::Arc;
 
 /// Elements of a buffer on a rank; `None` if the rank has none or nothing says.
 pub fn count(case: &Case, def: &BufferDef, rank: usize) -> Result<Option<u64>, Diagnostic> {
@@ -176,7 +177,7 @@ pub fn bytes(
         FillValues::Random { seed, low, high } => {
             let random =
                 num::Random::new(dtype, *seed, low.as_ref().map(|e| &e.value), high.as_ref().map(|e| &e.value));
-            random.fill(rank as u64, &mut out);
+            random.fill(rank as u64, 0, &mut out);
         }
         FillValues::Template(_) | FillValues::Texts(_) => {
             for (i, byte) in text(case, fill, rank)?.bytes().enumerate().take(len) {
@@ -219,7 +220,111 @@ pub fn have_values(
     }
 }
 
+/// What a buffer holds on a rank before the first step, as far as it is worth being held.
+pub enum InitialContents {
+    /// All bytes.
+    Bytes(Vec<u8>),
+    /// Bytes that repeat, and all of which there are so many.
+    Repeated(Vec<u8>, usize),
+    /// Bytes that are made when they are asked for.
+    Filled(Filled, usize),
+}
+
+/// A long fill, which gives its bytes when they are asked for. Every element has a value.
+#[derive(Clone, Debug)]
+pub struct Filled {
+    case: Arc<Case>,
+    input: usize,
+    rank: usize,
+    dtype: DType,
+}
+
+impl Filled {
+    fn table(&self) -> Option<&FillTable> {
+        self.case.inputs.get(self.input)?.content.table(self.rank)
+    }
+
+    /// Copies its bytes from the byte `from` on.
+    pub fn copy_to(&self, from: usize, to: &mut [u8]) {
+        let size = self.dtype.size();
+        let (first, skipped) = (from / size, from % size);
+        if skipped == 0 && to.len().is_multiple_of(size) {
+            return self.elements(first as u64, to);
+        }
+        let mut elements = vec![0; (skipped + to.len()).next_multiple_of(size)];
+        self.elements(first as u64, &mut elements);
+        to.copy_from_slice(&elements[skipped..skipped + to.len()]);
+    }
+
+    fn elements(&self, first: u64, to: &mut [u8]) {
+        let Self { case, rank, dtype, .. } = self;
+        match self.table().map(|fill| &fill.values) {
+            Some(FillValues::Each(expr)) => {
+                let names = Names::world(case, *rank);
+                // Each element has a value, which was looked at when this was made.
+                let _ = fill_from(&expr.value, expr.span, names, *dtype, Fraction::Dropped, first, to);
+            }
+            Some(FillValues::Random { seed, low, high }) => {
+                let (low, high) = (low.as_ref().map(|e| &e.value), high.as_ref().map(|e| &e.value));
+                num::Random::new(*dtype, *seed, low, high).fill(*rank as u64, first, to);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Bytes of a period above which it is not kept, and those up to which it is repeated so that it is copied in long parts.
+const LARGEST_PERIOD: usize = 1 << 20;
+const LONG_PERIOD: usize = 16 << 10;
+
+fn repeated(mut period: Vec<u8>, len: usize) -> InitialContents {
+    let times = (LONG_PERIOD / period.len().max(1)).max(1);
+    let one = period.len();
+    period.resize(one * times, 0);
+    num::repeat_period(&mut period, one);
+    InitialContents::Repeated(period, len)
+}
+
 impl Plan {
+    /// What a buffer holds on a rank before the first step, without making the bytes of a long fill; `None` if the rank has none,
+    /// or it starts poisoned.
+    ///
+    /// # Errors
+    ///
+    /// An element's expression that has no value.
+    pub fn initial_contents(&self, buf: BufId, rank: usize) -> Result<Option<InitialContents>, Diagnostic> {
+        let whole = || Ok(self.contents(buf, rank)?.map(InitialContents::Bytes));
+        let Some(buffer) = self.buffers.get(buf) else { return Ok(None) };
+        let Some(place) = buffer.places.get(rank).copied().flatten() else { return Ok(None) };
+        let (dtype, count) = (buffer.dtype, place.count);
+        let Some(input) = buffer.input else { return whole() };
+        let Some(fill) = self.case.inputs.get(input).and_then(|def| def.content.table(rank)) else { return whole() };
+        let len = usize::try_from(count).ok().and_then(|count| count.checked_mul(dtype.size()));
+        let Some(len) = len.filter(|len| *len > LARGEST_PERIOD) else { return whole() };
+        let made = || Filled { case: self.case.clone(), input, rank, dtype };
+        Ok(Some(match &fill.values {
+            FillValues::Number(element) => {
+                let mut period = vec![0; dtype.size()];
+                num::put_element(dtype, &mut period, 0, num::element_bits(dtype, &element.value));
+                repeated(period, len)
+            }
+            FillValues::Each(expr) => {
+                let names = Names::world(&self.case, rank);
+                let computed = super::expr_fill::computed(&expr.value, &names, mode(dtype), count) as usize;
+                if computed * dtype.size() <= LARGEST_PERIOD {
+                    let mut period = vec![0; computed * dtype.size()];
+                    fill_from(&expr.value, expr.span, names, dtype, Fraction::Dropped, 0, &mut period)?;
+                    repeated(period, len)
+                } else {
+                    have_values(&self.case, dtype, fill, rank, count, Fraction::Dropped)?;
+                    InitialContents::Filled(made(), len)
+                }
+            }
+            FillValues::Random { .. } => InitialContents::Filled(made(), len),
+            _ => return whole(),
+        }))
+    }
+
     /// What a buffer holds on a rank before the first step; `None` if the rank has none, or it starts poisoned.
     ///
     /// # Errors

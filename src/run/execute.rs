@@ -1,11 +1,12 @@
 //! Runs one job on one worker and watches it; the result is an observation of each run.
 use super::Error;
+use super::images::{Images, put_initial, take_last};
 use super::layout::CallMap;
 use super::teardown::{TeardownResult, tear_down};
 use super::worker::{Incoming, Worker};
 use crate::child::patience::Patience;
 use crate::job::arena::{Mapping, Step};
-use crate::job::{Answers, Job, RankEnd, RankReport, Reply, Report, Request};
+use crate::job::{AllocSpec, Answers, Job, RankEnd, RankReport, Reply, Report, Request};
 use crate::job::{Ended, Observation};
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -29,8 +30,8 @@ pub enum Again {
 pub struct Task<'a> {
     /// The job for the worker.
     pub job: Job,
-    /// Initial images, by allocation.
-    pub initial: &'a [Vec<u8>],
+    /// Initial images, and the final ones as far as there is only one.
+    pub images: &'a dyn Images,
     /// Map from the job's call indices back to the plan's.
     pub map: CallMap,
     /// Number of runs, at least one.
@@ -75,15 +76,13 @@ pub fn execute(
     task: Task<'_>,
     see: &mut dyn FnMut(Observation) -> bool,
 ) -> Result<Executed, Error> {
-    let Task { mut job, initial, map, repeat, again, opening, limit, used_before } = task;
+    let Task { mut job, images, map, repeat, again, opening, limit, used_before } = task;
     let arena = worker.arena.ensure(job.arena.max(u64::from(job.n) * 8), true).map_err(Error::Resources)?;
-    for (spec, image) in job.allocs.iter().zip(initial) {
-        arena.write(spec.initial, image)?;
-    }
     let mark = worker.mark();
     let mut left = limit;
     for round in 0..repeat.max(1) {
         if round > 0 && again == Again::Same {
+            put_all(worker, images, &job, round)?;
             // a part that cannot hear this is dead, which is noticed below
             let _ = worker.send(&Request::Again);
         } else {
@@ -94,6 +93,7 @@ pub fn execute(
                     finished => return Ok(Executed::TeardownFailed(finished)),
                 }
             }
+            put_all(worker, images, &job, round)?;
             for rank in 0..job.n {
                 arena.word(rank)?.store(Step::Before.word(), Ordering::Release);
             }
@@ -149,7 +149,12 @@ pub fn execute(
         report.ranks.resize_with(job.n as usize, || running(0));
         let done = |rank: u32| report.ranks[rank as usize].end == RankEnd::Done;
         let read = |rank: u32, at: u64, len: u64| if done(rank) { arena.read(at, len) } else { Ok(Vec::new()) };
-        let images = job.allocs.iter().map(|a| read(a.rank, a.last, a.image)).collect::<Result<Vec<_>, _>>()?;
+        let (mut last, mut as_expected) = (Vec::new(), Vec::new());
+        for (alloc, spec) in job.allocs.iter().enumerate() {
+            let image = if done(spec.rank) { take_last(&worker.arena, images, alloc, spec)? } else { Some(Vec::new()) };
+            as_expected.push(image.is_none());
+            last.push(image.unwrap_or_default());
+        }
         let copies = job.checkpoints.iter().map(|c| read(c.rank, c.at, c.bytes));
         let checkpoints = copies.collect::<Result<Vec<_>, _>>()?;
         let well = ended == Ended::Done;
@@ -157,12 +162,20 @@ pub fn execute(
         let reached = (!silent).then_some(report.reached);
         let log = worker.said(&mark);
         let reused = watch.reused;
-        let seen = Observation { ended, ranks: report.ranks, images, checkpoints, log, seconds, reached, reused };
+        let (ranks, images) = (report.ranks, last);
+        let seen = Observation { ended, ranks, images, as_expected, checkpoints, log, seconds, reached, reused };
         if !see(seen) || !well {
             break;
         }
     }
     Ok(Executed::Complete)
+}
+
+/// Puts the initial images in their places. Those that the ranks do not change are there after the first round.
+fn put_all(worker: &Worker, images: &dyn Images, job: &Job, round: u32) -> Result<(), Error> {
+    let changed = |spec: &AllocSpec| round == 0 || spec.is_in_arena();
+    let mut allocs = job.allocs.iter().enumerate().filter(|(_, spec)| changed(spec));
+    allocs.try_for_each(|(alloc, spec)| put_initial(&worker.arena, images, alloc, spec))
 }
 
 /// Sends every part its share of the job. `None` if a worker of one part is dead. With several parts, those that are alive

@@ -32,25 +32,32 @@ impl CallMap {
 
 /// Every image and checkpoint starts on a new cache line.
 const ALIGN: u64 = 64;
+/// And memory of the ranks on a new page.
+const PAGE: u64 = 4096;
 
-/// The job of a plan whose initial images have these lengths.
-pub fn job(plan: &Plan, initial: &[Vec<u8>], checkpoints: &[Write]) -> (Job, CallMap) {
+/// Where the ranks' memory lies in the arena while the programs run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MemoryPlace {
+    /// Elsewhere: initial images are copied out of the arena, and final ones into it.
+    Device,
+    /// In the arena itself, where this process can look at it.
+    Arena,
+}
+
+/// The job of a plan.
+pub fn job(plan: &Plan, place_of: MemoryPlace, checkpoints: &[Write]) -> (Job, CallMap) {
     let mut end = 8 * plan.ranks() as u64;
-    let mut place = |len: u64| {
-        let at = end.next_multiple_of(ALIGN);
+    let mut place = |len: u64, align: u64| {
+        let at = end.next_multiple_of(align);
         end = at + len;
         at
     };
-    let allocs = plan.allocs.iter().enumerate().map(|(i, alloc)| {
-        let image = initial.get(i).map_or(0, |bytes| bytes.len() as u64);
-        AllocSpec {
-            rank: alloc.rank as u32,
-            start: alloc.start(),
-            from_library: alloc.window,
-            image,
-            initial: place(image),
-            last: place(image),
-        }
+    let allocs = plan.allocs.iter().map(|alloc| {
+        let image = alloc.image();
+        let in_arena = place_of == MemoryPlace::Arena && !alloc.window;
+        let initial = place(image, if in_arena { PAGE } else { ALIGN });
+        let last = if in_arena { initial } else { place(image, ALIGN) };
+        AllocSpec { rank: alloc.rank as u32, start: alloc.start(), from_library: alloc.window, image, initial, last }
     });
     let allocs = allocs.collect();
     let mut inserts: Vec<Vec<(u32, Call)>> = vec![Vec::new(); plan.ranks()];
@@ -66,7 +73,7 @@ pub fn job(plan: &Plan, initial: &[Vec<u8>], checkpoints: &[Write]) -> (Job, Cal
         };
         // an empty checkpoint keeps the numbering where there is nothing to write
         let bytes = if from == Ptr::Null { 0 } else { bytes };
-        specs.push(CheckpointSpec { rank: region.rank as u32, bytes, at: place(bytes) });
+        specs.push(CheckpointSpec { rank: region.rank as u32, bytes, at: place(bytes, ALIGN) });
         let step = plan.programs[region.rank].get(write.after as usize).map_or(0, |call| call.step);
         let (after, stream) = place_of_copy(&plan.programs[region.rank], write);
         let kind = CallKind::Checkpoint { from, bytes, index: index as u32, stream };

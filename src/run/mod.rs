@@ -2,6 +2,7 @@
 //! parent never calls NCCL.
 pub mod execute;
 pub mod gpus;
+pub mod images;
 pub mod layout;
 pub mod lock;
 pub mod log;
@@ -13,6 +14,7 @@ pub mod teardown;
 pub mod worker;
 pub mod worker_process;
 
+pub use layout::MemoryPlace;
 pub use machine::{Machine, RanksPerGpu};
 pub use pool::PoolLimits;
 
@@ -52,6 +54,14 @@ pub enum Backend {
 }
 
 impl Backend {
+    /// Where the memory of ranks is.
+    pub fn memory_place(&self) -> MemoryPlace {
+        match self {
+            Self::Soft => MemoryPlace::Arena,
+            Self::Nccl { .. } => MemoryPlace::Device,
+        }
+    }
+
     /// As in scenarios and on the command line.
     pub fn name(&self) -> &'static str {
         match self {
@@ -170,7 +180,7 @@ pub enum Error {
 }
 
 /// The job of a plan, and the way back from its calls to the plan's.
-pub fn job(plan: &Plan, forecast: &Forecast) -> (Job, layout::CallMap) {
+pub fn job(plan: &Plan, forecast: &Forecast, place: MemoryPlace) -> (Job, layout::CallMap) {
     let checkpoints: Vec<Write> = forecast.checkpoints.iter().map(|checkpoint| checkpoint.write).collect();
-    layout::job(plan, &forecast.initial, &checkpoints)
+    layout::job(plan, place, &checkpoints)
 }

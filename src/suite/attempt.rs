@@ -9,6 +9,7 @@ use crate::job::{Ended, Finish, Job, Observation, Request};
 use crate::judge::{self, Outcome, Status, Verdict};
 use crate::plan::Plan;
 use crate::run::execute::{Again, Executed, Task, execute};
+use crate::run::images::ForecastImages;
 use crate::run::lock::{self, Locks};
 use crate::run::pool::{KeptSet, Pooled};
 use crate::run::teardown::{self, TeardownResult};
@@ -57,7 +58,7 @@ impl Runner {
         let devices = self.machine().map(|machine| machine.used(plan.ranks())).unwrap_or_default();
         let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
         loop {
-            let (mut job, map) = job(plan, forecast);
+            let (mut job, map) = job(plan, forecast, self.chosen.backend.memory_place());
             job.fault = fault.to_string();
             let print = fingerprint(&job);
             let large = job.arena > LARGEST_KEPT_ARENA;
@@ -75,8 +76,8 @@ impl Runner {
             let (limit, opening) = (limits.cut(limit), limits.cut(self.opening_limit()));
             let strict = plain_case(plan);
             let again = if plan.comm_steps { Again::Anew { strict } } else { Again::Same };
-            let (repeat, initial) = (case.repeat, forecast.initial.as_slice());
-            let task = Task { job, initial, map, repeat, again, opening, limit, used_before: before > 0 };
+            let (repeat, images) = (case.repeat, &ForecastImages { forecast, in_place: observer.judges_at_once() });
+            let task = Task { job, images, map, repeat, again, opening, limit, used_before: before > 0 };
             let (mut first, mut last) = (None, None);
             let mut see = |seen: Observation| {
                 first.get_or_insert(seen.reused);

@@ -12,6 +12,7 @@ use crate::judge::{self, CaseJudge, Status, Verdict};
 use crate::oracle::Forecast;
 use crate::plan::Plan;
 use crate::run::execute::{Again, Executed, Task, execute};
+use crate::run::images::ForecastImages;
 use crate::run::lock::{self, Locks};
 use crate::run::pool::{Pooled, WorkerKey};
 use crate::run::teardown::tear_down;
@@ -67,10 +68,10 @@ impl Runner {
                     return Ok(Attempt { verdict, rest, after: None, doubtful: false });
                 }
             }
-            let (mut job, map) = job(plan, forecast);
+            let (mut job, map) = job(plan, forecast, self.chosen.backend.memory_place());
             job.fault = fault.to_string();
-            let (repeat, initial) = (case.repeat, forecast.initial.as_slice());
-            let task = Task { job, initial, map, repeat, again, opening, limit, used_before: false };
+            let (repeat, images) = (case.repeat, &ForecastImages { forecast, in_place: observer.judges_at_once() });
+            let task = Task { job, images, map, repeat, again, opening, limit, used_before: false };
             let (mut wanted, mut ended) = (true, None);
             let mut see = |seen: Observation| {
                 (ended, log) = (Some(seen.ended.clone()), seen.log.clone());
@@ -116,10 +117,10 @@ impl Runner {
             Ok(forecast) => forecast,
             Err(faults) => return Ok(judge::judge_refusal(&history.case, &faults)),
         };
-        let (mut job, map) = job(history, &forecast);
+        let (mut job, map) = job(history, &forecast, self.chosen.backend.memory_place());
         job.fault = fault.to_string();
-        let (initial, opening) = (forecast.initial.as_slice(), self.opening_limit());
-        let task = Task { job, initial, map, repeat: 1, again: Again::Same, opening, limit, used_before: false };
+        let (images, opening) = (&ForecastImages { forecast: &forecast, in_place: true }, self.opening_limit());
+        let task = Task { job, images, map, repeat: 1, again: Again::Same, opening, limit, used_before: false };
         let mut judge = CaseJudge::new(history, &forecast);
         let executed = execute(&mut pooled.worker, task, &mut |seen| judge.judge_run(seen))?;
         if !matches!(executed, Executed::Complete) {

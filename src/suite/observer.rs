@@ -25,6 +25,9 @@ pub(super) trait Observer {
     /// The result besides the verdict.
     type Rest;
 
+    /// True if each run is judged by the forecast before the next one, so that what is as expected need not be copied.
+    fn judges_at_once(&self) -> bool;
+
     /// The next run. False if no further run is wanted.
     fn observe(&mut self, observation: Observation) -> bool;
 
@@ -35,6 +38,9 @@ pub(super) trait Observer {
 impl Observer for CaseJudge<'_> {
     type Rest = ();
 
+    fn judges_at_once(&self) -> bool {
+        true
+    }
     fn observe(&mut self, observation: Observation) -> bool {
         CaseJudge::judge_run(self, observation)
     }
@@ -60,6 +66,9 @@ impl<'a> JudgeAtEnd<'a> {
 impl Observer for JudgeAtEnd<'_> {
     type Rest = Vec<Observation>;
 
+    fn judges_at_once(&self) -> bool {
+        false
+    }
     fn observe(&mut self, observation: Observation) -> bool {
         self.bytes = self.bytes.saturating_add(observation.bytes());
         self.observations.push(observation);

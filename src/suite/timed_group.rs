@@ -6,10 +6,11 @@ use super::time_limits::duration;
 use crate::job::{Ended, Observation, Timed};
 use crate::judge::{self, Verdict};
 use crate::run::execute::{Again, Executed, Task, execute};
+use crate::run::images::ForecastImages;
 use crate::run::lock::{self, Locks};
 use crate::run::pool::{KeptSet, Pooled};
 use crate::run::teardown::tear_down;
-use crate::run::{Error, job};
+use crate::run::{Error, MemoryPlace, job};
 
 /// Seconds for all iterations of a case if no limit is set: a hang that the software library proves ends at once.
 const ITERATIONS: f64 = 300.0;
@@ -49,13 +50,14 @@ impl TimedGroup<'_> {
         let devices = runner.machine().map(|machine| machine.used(plan.ranks())).unwrap_or_default();
         let _locks = Locks::take(&lock::folder(), devices).map_err(Error::Lock)?;
         let mut pooled = self.worker_for(ready)?;
-        let (mut job, map) = job(plan, forecast);
+        // Before the last iteration the ranks put their inputs in place again, so there must be a second copy of them.
+        let (mut job, map) = job(plan, forecast, MemoryPlace::Device);
         job.timed = Some(timed);
         job.fault = runner.options.fault.to_string();
         job.reuse = pooled.kept.back().map(|set| set.id);
-        let (initial, limit) = (forecast.initial.as_slice(), duration(runner.options.timeout.unwrap_or(ITERATIONS)));
+        let (images, limit) = (&ForecastImages { forecast, in_place: true }, duration(runner.options.timeout.unwrap_or(ITERATIONS)));
         let (again, opening) = (Again::Same, runner.opening_limit());
-        let task = Task { job, initial, map, repeat: 1, again, opening, limit, used_before: false };
+        let task = Task { job, images, map, repeat: 1, again, opening, limit, used_before: false };
         let mut seen = None;
         let executed = execute(&mut pooled.worker, task, &mut |observation| {
             seen = Some(observation);

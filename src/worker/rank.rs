@@ -135,8 +135,13 @@ impl<'a> Rank<'a> {
             for &index in &session.allocs[self.rank] {
                 let spec = &job.allocs[index as usize];
                 let backend = self.run.backend;
-                let memory =
-                    if spec.from_library { backend.window_memory(spec.image)? } else { device.alloc(spec.image)? };
+                let memory = if spec.from_library {
+                    backend.window_memory(spec.image)?
+                } else if spec.is_in_arena() {
+                    device.in_arena(&self.run.arena, spec.initial, spec.image)?
+                } else {
+                    device.alloc(spec.image)?
+                };
                 self.state.memory.push((index, memory));
             }
             for &index in &session.checkpoints[self.rank] {

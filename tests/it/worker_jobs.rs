@@ -95,7 +95,7 @@ fn run_all(worker: &mut Worker, job: Job, repeat: u32) -> Vec<Observation> {
     let initial = images(job.n, count);
     let limit = Duration::from_secs(120);
     let (map, again) = (CallMap::default(), Again::Same);
-    let task = Task { job, initial: &initial, map, repeat, again, opening: limit, limit, used_before: false };
+    let task = Task { job, images: &initial, map, repeat, again, opening: limit, limit, used_before: false };
     let mut seen = Vec::new();
     let executed = execute(worker, task, &mut |run| {
         seen.push(run);
@@ -156,7 +156,7 @@ fn a_timed_job_reports_its_iterations_and_leaves_what_the_last_one_made_of_the_i
     for (warm_up, iterations) in [(2, 5), (0, 1)] {
         let job = Job { timed: Some(Timed { warm_up, iterations }), ..job(3, count, in_place) };
         let (map, again) = (CallMap::default(), Again::Same);
-        let task = Task { job, initial: &images, map, repeat: 1, again, opening: limit, limit, used_before: false };
+        let task = Task { job, images: &images, map, repeat: 1, again, opening: limit, limit, used_before: false };
         let mut seen = Vec::new();
         let executed = execute(&mut worker, task, &mut |run| {
             seen.push(run);
@@ -428,7 +428,7 @@ fn trouble(worker: &mut Worker, job: Job) -> String {
     let initial = images(job.n, 3);
     let limit = Duration::from_secs(120);
     let (map, again) = (CallMap::default(), Again::Same);
-    let task = Task { job, initial: &initial, map, repeat: 1, again, opening: limit, limit, used_before: false };
+    let task = Task { job, images: &initial, map, repeat: 1, again, opening: limit, limit, used_before: false };
     let Err(error) = execute(worker, task, &mut |_| true) else { panic!("no error") };
     error.to_string()
 }

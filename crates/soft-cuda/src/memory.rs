@@ -17,7 +17,8 @@ pub struct OutOfMemory {
 
 struct Allocation {
     len: usize,
-    layout: Layout,
+    /// `None` if the memory is not this module's.
+    layout: Option<Layout>,
 }
 
 /// Live allocations by address.
@@ -36,19 +37,24 @@ pub fn alloc(len: usize, align: usize) -> Result<*mut u8, OutOfMemory> {
     if ptr.is_null() {
         return Err(fail);
     }
-    ALLOCATIONS.write().unwrap_or_else(PoisonError::into_inner).insert(ptr as usize, Allocation { len, layout });
+    ALLOCATIONS.write().unwrap_or_else(PoisonError::into_inner).insert(ptr as usize, Allocation { len, layout: Some(layout) });
     Ok(ptr)
 }
 
-/// Gives back what [`alloc`] gave. An address that is not a live allocation's is left alone.
+/// Makes memory that lies elsewhere device memory, until [`free`] is called with its address; no part of it is device memory yet.
+pub fn adopt(ptr: *mut u8, len: usize) {
+    ALLOCATIONS.write().unwrap_or_else(PoisonError::into_inner).insert(ptr as usize, Allocation { len, layout: None });
+}
+
+/// Gives back what [`alloc`] gave, or ends what [`adopt`] began. An address that is not a live allocation's is left alone.
 ///
 /// # Safety
 /// Nothing uses the memory afterwards, work enqueued on a stream included.
 pub unsafe fn free(ptr: *mut u8) {
     let block = ALLOCATIONS.write().unwrap_or_else(PoisonError::into_inner).remove(&(ptr as usize));
-    if let Some(block) = block {
+    if let Some(layout) = block.and_then(|block| block.layout) {
         // SAFETY: the address was in the table, so it came from `alloc_zeroed` with this layout and was not freed yet.
-        unsafe { dealloc(ptr, block.layout) };
+        unsafe { dealloc(ptr, layout) };
     }
 }
 
@@ -89,6 +95,18 @@ mod tests {
             unsafe { free(p) };
             assert!(!contains(p, 1));
         }
+    }
+
+    #[test]
+    fn memory_from_elsewhere_is_device_memory_until_it_is_freed() {
+        let mut own = [0u8; 64];
+        let p = own.as_mut_ptr();
+        adopt(p, 64);
+        assert!(contains(p, 64) && !contains(p, 65));
+        // SAFETY: it is not used any more.
+        unsafe { free(p) };
+        assert!(!contains(p, 1));
+        own[63] = 1;
     }
 
     #[test]

@@ -4,6 +4,7 @@ use crate::audit::Checker;
 use crate::job::{Ended, Observation};
 use crate::judge::{self, Flaw, Outcome, Status, Verdict};
 use crate::oracle::Forecast;
+use crate::oracle::contents::Contents;
 use crate::plan::Plan;
 use crate::scenario::Case;
 use crate::suite::Ready;
@@ -71,7 +72,7 @@ impl Checker for PeerChecker {
 
     fn prepare_inputs(&self, ready: &mut Ready) -> Result<(), String> {
         let (check, images) = PeerCheck::new(self.peer, &ready.plan);
-        ready.forecast.initial = images;
+        ready.forecast.initial = images.into_iter().map(Contents::from).collect();
         // copies on the way are for this project's own judge
         ready.forecast.checkpoints.clear();
         self.cache_check(&ready.plan, check);

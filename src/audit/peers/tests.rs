@@ -194,6 +194,7 @@ fn observation(images: Vec<Vec<u8>>) -> Observation {
         ended: Ended::Done,
         ranks: Vec::new(),
         images,
+        as_expected: Vec::new(),
         checkpoints: Vec::new(),
         log: String::new(),
         seconds: 0.0,

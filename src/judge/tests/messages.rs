@@ -44,7 +44,7 @@ fn patterns_of_sums() {
     assert!(block.contains("a block, elements 1 to 2"), "{block}");
     let poison = said(&planned, |b, seen| {
         let place = b.plan.buffers.iter().find(|b| b.name == "out").and_then(|o| o.places[1]).expect("out");
-        seen.images[place.alloc] = b.forecast.initial[place.alloc].clone();
+        seen.images[place.alloc] = b.forecast.initial[place.alloc].to_vec();
     });
     assert!(poison.contains("nothing was written"), "{poison}");
 }

@@ -47,7 +47,7 @@ impl ResultResolver for RightResults<'_> {
     fn after_event(&mut self, number: usize, memory: &[Memory]) {
         for (write, target) in self.plan.events[number].writes().into_iter().enumerate() {
             let Some((alloc, range)) = target.and_then(|t| region_bytes(self.plan, t.region)) else { continue };
-            let bytes = memory[alloc].data[range.start as usize..range.end as usize].to_vec();
+            let bytes = memory[alloc].data.get(range.start as usize..range.end as usize).expect("inside").into_owned();
             self.left.insert((number, write), bytes);
         }
     }
@@ -64,9 +64,9 @@ impl TestCase {
         interpreter.run(0..self.plan.events.len(), &mut record);
         let images = self.forecast.initial.iter().zip(&interpreter.memory).zip(&self.plan.allocs).map(
             |((image, memory), alloc)| {
-                let mut image = image.clone();
+                let mut image = image.to_vec();
                 let start = alloc.start() as usize;
-                image[start..start + memory.data.len()].copy_from_slice(&memory.data);
+                memory.data.copy_to(0, &mut image[start..start + memory.data.len()]);
                 image
             },
         );
@@ -90,6 +90,7 @@ impl TestCase {
             ended: Ended::Done,
             ranks: (0..self.plan.n).map(report).collect(),
             images,
+            as_expected: Vec::new(),
             checkpoints,
             log: String::new(),
             seconds: 0.001,

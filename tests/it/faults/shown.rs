@@ -7,7 +7,8 @@ use collspec::internals::judge::Status;
 use collspec::internals::oracle::Forecast;
 use collspec::internals::plan::{self, Limits};
 use collspec::internals::run::execute::{Again, Task, execute};
-use collspec::internals::run::job;
+use collspec::internals::run::images::ForecastImages;
+use collspec::internals::run::{MemoryPlace, job};
 use collspec::internals::run::worker::Worker;
 use collspec::internals::scenario::{Case, SourceFile, parse};
 use collspec::internals::suite::{RunOptions, Runner};
@@ -39,10 +40,10 @@ fn faults_reached(case: &Arc<Case>, wish: FaultMode) -> Vec<Fault> {
     let mut worker = Worker::start(&Program::at(Path::new(PROGRAM)), &env).unwrap();
     let plan = plan::plan(case, &Limits::default()).unwrap();
     let forecast = Forecast::new(&plan, 0).unwrap();
-    let (job, map) = job(&plan, &forecast);
+    let (job, map) = job(&plan, &forecast, MemoryPlace::Arena);
     let limit = Duration::from_secs(60);
-    let (initial, again) = (forecast.initial.as_slice(), Again::Same);
-    let task = Task { job, initial, map, repeat: 1, again, opening: limit, limit, used_before: false };
+    let (images, again) = (&ForecastImages { forecast: &forecast, in_place: false }, Again::Same);
+    let task = Task { job, images, map, repeat: 1, again, opening: limit, limit, used_before: false };
     let mut seen = Vec::new();
     execute(&mut worker, task, &mut |run| {
         seen.push(run);

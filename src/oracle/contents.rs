@@ -1,0 +1,469 @@
+//! The bytes of memory as what they are made of: large memory is never held as one image, and copies of it share their bytes.
+use super::poison;
+use crate::plan::inputs::Filled;
+use memmap2::{Advice, MmapMut, MmapOptions};
+use std::borrow::Cow;
+use std::ops::{Deref, DerefMut, Range};
+use std::sync::Arc;
+
+/// Up to so many bytes are held as they are.
+const FLAT: usize = 64 << 10;
+
+/// Bytes. More than [`FLAT`] of them are pieces, which are shared with other contents or made when they are asked for.
+#[derive(Clone, Debug)]
+pub enum Contents {
+    /// The bytes themselves.
+    Flat(Vec<u8>),
+    /// Pieces, which follow each other.
+    Pieces(Vec<Piece>),
+}
+
+/// A piece of contents; it starts at the end of the piece before it.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    /// One past its last byte.
+    end: usize,
+    source: Source,
+    /// Its first byte in the source.
+    from: usize,
+}
+
+#[derive(Clone, Debug)]
+enum Source {
+    Zeros,
+    Bytes(Arc<Held>),
+    /// These bytes over and over.
+    Repeated(Arc<Held>),
+    Filled(Arc<Filled>),
+    /// A pattern of this key.
+    Pattern(u64),
+    Poison(Arc<Poison>),
+}
+
+/// Poison of bytes that are written later: it differs from what is written first and from what is there at the end.
+#[derive(Debug)]
+struct Poison {
+    first: Contents,
+    /// `None` if that is the same, or any value is right there.
+    last: Option<Contents>,
+}
+
+/// Bytes that are held. Many of them lie in a mapping with huge pages, where the system has them.
+#[derive(Debug)]
+pub enum Held {
+    /// A few.
+    Vec(Vec<u8>),
+    /// Many.
+    Map(MmapMut),
+}
+
+/// From so many bytes on a mapping of its own is worth its price.
+const MANY: usize = 4 << 20;
+
+impl Held {
+    /// Zeros.
+    pub fn zeros(len: usize) -> Self {
+        let map = if len < MANY { None } else { MmapOptions::new().len(len).map_anon().ok() };
+        match map {
+            Some(map) => {
+                // Without huge pages it is slower, and nothing else.
+                let _ = map.advise(Advice::HugePage);
+                Self::Map(map)
+            }
+            None => Self::Vec(vec![0; len]),
+        }
+    }
+}
+
+impl Default for Held {
+    fn default() -> Self {
+        Self::Vec(Vec::new())
+    }
+}
+
+impl From<Vec<u8>> for Held {
+    fn from(bytes: Vec<u8>) -> Self {
+        Self::Vec(bytes)
+    }
+}
+
+impl Deref for Held {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        match self {
+            Self::Vec(bytes) => bytes,
+            Self::Map(map) => map,
+        }
+    }
+}
+
+impl DerefMut for Held {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        match self {
+            Self::Vec(bytes) => bytes,
+            Self::Map(map) => map,
+        }
+    }
+}
+
+impl From<Vec<u8>> for Contents {
+    fn from(bytes: Vec<u8>) -> Self {
+        if bytes.len() <= FLAT { Self::Flat(bytes) } else { Arc::new(Held::from(bytes)).into() }
+    }
+}
+
+impl From<Arc<Held>> for Contents {
+    fn from(bytes: Arc<Held>) -> Self {
+        Self::of(bytes.len(), Source::Bytes(bytes))
+    }
+}
+
+impl Contents {
+    /// Zeros.
+    pub fn zeros(len: usize) -> Self {
+        if len <= FLAT { Self::Flat(vec![0; len]) } else { Self::of(len, Source::Zeros) }
+    }
+
+    /// The period over and over; it is not empty.
+    pub fn repeated(period: Vec<u8>, len: usize) -> Self {
+        Self::of(len, Source::Repeated(Arc::new(period.into())))
+    }
+
+    /// What a fill says.
+    pub fn filled(filled: Filled, len: usize) -> Self {
+        Self::of(len, Source::Filled(Arc::new(filled)))
+    }
+
+    /// Bytes from `from` on of the pattern of a key (see [`poison::fill`]).
+    pub fn pattern(key: u64, from: usize, len: usize) -> Self {
+        Self::Pieces(vec![Piece { end: len, source: Source::Pattern(key), from }]).compact()
+    }
+
+    /// Poison for bytes that are `first` after the first write and `last` at the end, where that is known.
+    pub fn poison(first: Self, last: Option<Self>) -> Self {
+        let last = last.filter(|last| !first.is_same_as(last));
+        Self::of(first.len(), Source::Poison(Arc::new(Poison { first, last })))
+    }
+
+    fn of(len: usize, source: Source) -> Self {
+        Self::Pieces(vec![Piece { end: len, source, from: 0 }]).compact()
+    }
+
+    fn compact(self) -> Self {
+        if let Self::Pieces(_) = self
+            && self.len() <= FLAT
+        {
+            return Self::Flat(self.to_vec());
+        }
+        self
+    }
+
+    /// Number of bytes.
+    pub fn len(&self) -> usize {
+        match self {
+            Self::Flat(bytes) => bytes.len(),
+            Self::Pieces(pieces) => pieces.last().map_or(0, |piece| piece.end),
+        }
+    }
+
+    /// All bytes.
+    pub fn to_vec(&self) -> Vec<u8> {
+        let mut bytes = vec![0; self.len()];
+        self.copy_to(0, &mut bytes);
+        bytes
+    }
+
+    /// Copies the bytes from `from` on. Those beyond the end are left as they are.
+    pub fn copy_to(&self, from: usize, mut to: &mut [u8]) {
+        match self {
+            Self::Flat(bytes) => {
+                let bytes = bytes.get(from..).unwrap_or_default();
+                let len = bytes.len().min(to.len());
+                to[..len].copy_from_slice(&bytes[..len]);
+            }
+            Self::Pieces(pieces) => {
+                let mut at = from;
+                for (number, piece) in pieces.iter().enumerate().skip(pieces.partition_point(|p| p.end <= from)) {
+                    let len = (piece.end - at).min(to.len());
+                    let (part, rest) = to.split_at_mut(len);
+                    piece.source.copy_to(piece.from + at - start(pieces, number), part);
+                    if rest.is_empty() {
+                        return;
+                    }
+                    (to, at) = (rest, piece.end);
+                }
+            }
+        }
+    }
+
+    /// Some bytes, copied only where they are not held as they are. `None` beyond the end.
+    pub fn get(&self, range: Range<usize>) -> Option<Cow<'_, [u8]>> {
+        match self {
+            Self::Flat(bytes) => bytes.get(range).map(Cow::Borrowed),
+            Self::Pieces(pieces) => {
+                if range.start > range.end || range.end > self.len() {
+                    return None;
+                }
+                let number = pieces.partition_point(|p| p.end <= range.start);
+                if let Some(Piece { end, source: Source::Bytes(bytes), from }) = pieces.get(number)
+                    && range.end <= *end
+                {
+                    let from = from + range.start - start(pieces, number);
+                    return bytes.get(from..from + range.len()).map(Cow::Borrowed);
+                }
+                let mut bytes = vec![0; range.len()];
+                self.copy_to(range.start, &mut bytes);
+                Some(Cow::Owned(bytes))
+            }
+        }
+    }
+
+    /// A byte; zero beyond the end.
+    pub fn byte(&self, at: usize) -> u8 {
+        let mut byte = [0];
+        self.copy_to(at, &mut byte);
+        byte[0]
+    }
+
+    /// Some of the bytes as contents; large ones are shared. `None` beyond the end.
+    pub fn slice(&self, range: Range<usize>) -> Option<Self> {
+        if let Self::Pieces(pieces) = self
+            && range.len() > FLAT
+            && range.end <= self.len()
+        {
+            let first = pieces.partition_point(|p| p.end <= range.start);
+            let mut parts = Vec::new();
+            for (number, piece) in pieces.iter().enumerate().skip(first) {
+                let begin = start(pieces, number);
+                let from = piece.from + range.start.saturating_sub(begin);
+                let end = piece.end.min(range.end) - range.start;
+                parts.push(Piece { end, source: piece.source.clone(), from });
+                if piece.end >= range.end {
+                    break;
+                }
+            }
+            return Some(Self::Pieces(parts));
+        }
+        self.get(range).map(|bytes| Self::from(bytes.into_owned()))
+    }
+
+    /// Appends other contents.
+    pub fn append(&mut self, other: &Self) {
+        let before = self.len();
+        if before + other.len() <= FLAT {
+            if let Self::Flat(bytes) = self {
+                bytes.resize(before + other.len(), 0);
+                other.copy_to(0, &mut bytes[before..]);
+            }
+            return;
+        }
+        let mut pieces = std::mem::replace(self, Self::Flat(Vec::new())).into_pieces();
+        for piece in other.clone().into_pieces() {
+            push(&mut pieces, Piece { end: before + piece.end, ..piece });
+        }
+        *self = Self::Pieces(pieces);
+    }
+
+    /// Puts contents in place of others. `None` beyond the end.
+    pub fn write(&mut self, at: usize, new: &Self) -> Option<()> {
+        let end = at.checked_add(new.len()).filter(|end| *end <= self.len())?;
+        if at == end {
+            return Some(());
+        }
+        match self {
+            Self::Flat(bytes) => new.copy_to(0, bytes.get_mut(at..end)?),
+            Self::Pieces(pieces) => {
+                let (first, last) =
+                    (pieces.partition_point(|p| p.end <= at), pieces.partition_point(|p| p.end < end));
+                let begin = start(pieces, first);
+                if let (true, Some(Piece { source: Source::Bytes(bytes), from, .. })) =
+                    (first == last, pieces.get_mut(first))
+                    && new.len() <= FLAT
+                    && let Some(bytes) = Arc::get_mut(bytes)
+                {
+                    let from = *from + at - begin;
+                    new.copy_to(0, bytes.get_mut(from..from + end - at)?);
+                    return Some(());
+                }
+                let mut middle = Vec::with_capacity(3);
+                if begin < at {
+                    middle.push(Piece { end: at, ..pieces.get(first)?.clone() });
+                }
+                for piece in new.clone().into_pieces() {
+                    push(&mut middle, Piece { end: at + piece.end, ..piece });
+                }
+                let rest = pieces.get(last)?;
+                if rest.end > end {
+                    let from = rest.from + end - start(pieces, last);
+                    push(&mut middle, Piece { end: rest.end, source: rest.source.clone(), from });
+                }
+                pieces.splice(first..=last, middle);
+            }
+        }
+        Some(())
+    }
+
+    fn into_pieces(self) -> Vec<Piece> {
+        match self {
+            Self::Pieces(pieces) => pieces,
+            Self::Flat(bytes) if bytes.is_empty() => Vec::new(),
+            Self::Flat(bytes) => vec![Piece { end: bytes.len(), source: Source::Bytes(Arc::new(bytes.into())), from: 0 }],
+        }
+    }
+
+    /// True if both are made of the same things; equal bytes may be made of others.
+    fn is_same_as(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Flat(a), Self::Flat(b)) => a == b,
+            (Self::Pieces(a), Self::Pieces(b)) => {
+                a.len() == b.len()
+                    && a.iter().zip(b).all(|(a, b)| a.end == b.end && a.from == b.from && a.source.is_same_as(&b.source))
+            }
+            _ => false,
+        }
+    }
+}
+
+impl PartialEq<[u8]> for Contents {
+    fn eq(&self, other: &[u8]) -> bool {
+        let mut block = vec![0; FLAT.min(other.len())];
+        self.len() == other.len()
+            && other.chunks(FLAT).enumerate().all(|(number, chunk)| {
+                let block = &mut block[..chunk.len()];
+                self.copy_to(number * FLAT, block);
+                block == chunk
+            })
+    }
+}
+
+fn start(pieces: &[Piece], number: usize) -> usize {
+    number.checked_sub(1).and_then(|before| pieces.get(before)).map_or(0, |piece| piece.end)
+}
+
+/// Appends a piece, or extends the last one if the new one goes on where that ends.
+fn push(pieces: &mut Vec<Piece>, piece: Piece) {
+    let begin = pieces.len().checked_sub(2).and_then(|at| pieces.get(at)).map_or(0, |piece| piece.end);
+    if let Some(last) = pieces.last_mut()
+        && last.source.is_same_as(&piece.source)
+        && last.from + (last.end - begin) == piece.from
+    {
+        last.end = piece.end;
+        return;
+    }
+    pieces.push(piece);
+}
+
+impl Source {
+    fn is_same_as(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Zeros, Self::Zeros) => true,
+            (Self::Bytes(a), Self::Bytes(b)) | (Self::Repeated(a), Self::Repeated(b)) => Arc::ptr_eq(a, b),
+            (Self::Filled(a), Self::Filled(b)) => Arc::ptr_eq(a, b),
+            (Self::Pattern(a), Self::Pattern(b)) => a == b,
+            (Self::Poison(a), Self::Poison(b)) => Arc::ptr_eq(a, b),
+            _ => false,
+        }
+    }
+
+    fn copy_to(&self, from: usize, to: &mut [u8]) {
+        match self {
+            Self::Zeros => to.fill(0),
+            Self::Bytes(bytes) => {
+                if let Some(bytes) = bytes.get(from..from + to.len()) {
+                    to.copy_from_slice(bytes);
+                }
+            }
+            Self::Repeated(period) => {
+                let first = from.checked_rem(period.len()).unwrap_or(0);
+                let (head, rest) = to.split_at_mut(to.len().min(period.len() - first));
+                head.copy_from_slice(&period[first..first + head.len()]);
+                for part in rest.chunks_mut(period.len().max(1)) {
+                    part.copy_from_slice(&period[..part.len()]);
+                }
+            }
+            Self::Filled(filled) => filled.copy_to(from, to),
+            Self::Pattern(key) => poison::fill(to, *key, from),
+            Self::Poison(poison) => {
+                poison.first.copy_to(from, to);
+                to.iter_mut().for_each(|byte| *byte = !*byte);
+                if let Some(last) = &poison.last {
+                    let mut data = vec![0; to.len()];
+                    last.copy_to(from, &mut data);
+                    poison::avoid(to, &data);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn source() -> impl Strategy<Value = (Contents, Vec<u8>)> {
+        let len = prop_oneof![1usize..100, FLAT - 3..FLAT + 4, 2 * FLAT..3 * FLAT];
+        (0u8..5, len, any::<u8>()).prop_map(|(kind, len, seed)| {
+            let bytes: Vec<u8> = (0..len).map(|i| (i * 7 + i / 251) as u8 ^ seed).collect();
+            match kind {
+                0 => (Contents::zeros(len), vec![0; len]),
+                1 => {
+                    let period: Vec<u8> = bytes.iter().copied().take(100).collect();
+                    let all = period.iter().copied().cycle().take(len).collect();
+                    (Contents::repeated(period, len), all)
+                }
+                2 => {
+                    let mut all = vec![0; len + 5];
+                    poison::fill(&mut all, u64::from(seed), 0);
+                    (Contents::pattern(u64::from(seed), 5, len), all[5..].to_vec())
+                }
+                3 => {
+                    let last: Vec<u8> = bytes.iter().map(|byte| !byte).collect();
+                    let poison = Contents::poison(Contents::from(bytes), Some(Contents::from(last.clone())));
+                    (poison, last.iter().map(|byte| byte ^ 0x5a).collect())
+                }
+                _ => (Contents::from(bytes.clone()), bytes),
+            }
+        })
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(200))]
+        /// Against the obvious model: the bytes themselves.
+        #[test]
+        fn contents_are_their_bytes(parts in prop::collection::vec(source(), 1..5), places in prop::collection::vec((any::<u32>(), any::<u32>()), 1..12)) {
+            let (mut contents, mut model) = (Contents::Flat(Vec::new()), Vec::new());
+            for (part, bytes) in parts {
+                contents.append(&part);
+                model.extend_from_slice(&bytes);
+            }
+            prop_assert_eq!(contents.len(), model.len());
+            for (number, (a, b)) in places.into_iter().enumerate() {
+                let (a, b) = (a as usize % (model.len() + 1), b as usize % (model.len() + 1));
+                let range = a.min(b)..a.max(b);
+                let part = contents.slice(range.clone()).expect("inside");
+                prop_assert_eq!(&part.to_vec(), &model[range.clone()]);
+                prop_assert!(*contents.get(range.clone()).expect("inside") == model[range.clone()]);
+                // What was cut out is put in somewhere else, or other bytes are.
+                let new = if number % 2 == 0 { part } else { Contents::from(vec![number as u8; range.len()]) };
+                let at = (a / 2).min(model.len() - range.len());
+                let bytes = new.to_vec();
+                prop_assert!(contents.write(at, &new).is_some());
+                model[at..at + bytes.len()].copy_from_slice(&bytes);
+                prop_assert!(contents == *model);
+            }
+            prop_assert!(contents.get(0..model.len() + 1).is_none() && contents.slice(1..model.len() + 1).is_none());
+        }
+    }
+
+    #[test]
+    fn what_is_shared_is_not_changed_by_a_write() {
+        let mut contents = Contents::from(vec![1; 3 * FLAT]);
+        let part = contents.slice(0..2 * FLAT).expect("inside");
+        contents.write(5, &Contents::from(vec![2; 10])).expect("inside");
+        assert!(part == *vec![1; 2 * FLAT]);
+        assert_eq!(contents.get(4..7).as_deref(), Some(&[1, 2, 2][..]));
+        assert_eq!(contents.byte(3 * FLAT), 0, "beyond the end");
+    }
+}

@@ -1,0 +1,111 @@
+//! Brings initial images into the arena, and final ones out of it: large ones block by block, and those that are as expected not
+//! at all.
+use super::Error;
+use crate::job::AllocSpec;
+use crate::job::arena::Arena;
+use crate::oracle::Forecast;
+use crate::oracle::blocks::{BLOCK, each_block};
+use crate::oracle::contents::Contents;
+use std::borrow::Cow;
+use std::sync::Mutex;
+
+/// Images from here on are compared in place.
+const LARGE: u64 = 1 << 20;
+
+/// The images of a job's allocations.
+pub trait Images: Sync {
+    /// The initial image.
+    fn initial(&self, alloc: usize) -> Option<Cow<'_, Contents>>;
+    /// The final image, if there is only one right one and it need not be copied where it is that one.
+    fn only_last(&self, alloc: usize) -> Option<Contents>;
+}
+
+impl Images for Vec<Vec<u8>> {
+    fn initial(&self, alloc: usize) -> Option<Cow<'_, Contents>> {
+        self.get(alloc).map(|image| Cow::Owned(Contents::from(image.clone())))
+    }
+    fn only_last(&self, _: usize) -> Option<Contents> {
+        None
+    }
+}
+
+/// Those of a forecast.
+pub struct ForecastImages<'a> {
+    /// The forecast.
+    pub forecast: &'a Forecast,
+    /// True if final images that are as expected are not copied.
+    pub in_place: bool,
+}
+
+impl Images for ForecastImages<'_> {
+    fn initial(&self, alloc: usize) -> Option<Cow<'_, Contents>> {
+        self.forecast.initial.get(alloc).map(Cow::Borrowed)
+    }
+    fn only_last(&self, alloc: usize) -> Option<Contents> {
+        if self.in_place { self.forecast.only_last_image(alloc) } else { None }
+    }
+}
+
+/// Puts the initial image in its place.
+///
+/// # Errors
+///
+/// The arena does not have the place, or no memory for it.
+pub fn put_initial(arena: &Arena, images: &dyn Images, alloc: usize, spec: &AllocSpec) -> Result<(), Error> {
+    let Some(image) = images.initial(alloc) else { return Ok(()) };
+    if spec.image < LARGE {
+        let bytes = image.get(0..image.len()).unwrap_or_default();
+        return Ok(arena.mapping().write(spec.initial, &bytes)?);
+    }
+    each_block(image.len(), || vec![0; BLOCK], |block, range| {
+        let block = &mut block[..range.len()];
+        image.copy_to(range.start, block);
+        arena.put(spec.initial + range.start as u64, block)
+    })
+    .map_err(Error::Resources)
+}
+
+/// The final image, or `None` if it is as expected. No byte is looked at twice: if a late write changes one meanwhile, it counts as
+/// it was found first.
+///
+/// # Errors
+///
+/// The arena does not have the place, or there is no memory for a copy.
+pub fn take_last(
+    arena: &Arena,
+    images: &dyn Images,
+    alloc: usize,
+    spec: &AllocSpec,
+) -> Result<Option<Vec<u8>>, Error> {
+    let expected = if spec.image < LARGE { None } else { images.only_last(alloc) };
+    let Some(expected) = expected.filter(|expected| expected.len() as u64 == spec.image) else {
+        return Ok(Some(arena.mapping().read(spec.last, spec.image)?));
+    };
+    let own = || (vec![0; BLOCK], vec![0; BLOCK]);
+    // The blocks that were found right; the others are kept as they were found.
+    let wrong = Mutex::new(Vec::new());
+    each_block(expected.len(), own, |(actual, right), range| {
+        let (actual, right) = (&mut actual[..range.len()], &mut right[..range.len()]);
+        arena.take(spec.last + range.start as u64, actual)?;
+        expected.copy_to(range.start, right);
+        if actual != right {
+            let mut wrong = wrong.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+            wrong.push((range.start, actual.to_vec()));
+        }
+        Ok::<(), std::io::Error>(())
+    })
+    .map_err(Error::Resources)?;
+    let wrong = wrong.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
+    if wrong.is_empty() {
+        return Ok(None);
+    }
+    let mut image = Vec::new();
+    let none = crate::job::arena::ReadError::Memory { len: expected.len() };
+    image.try_reserve_exact(expected.len()).map_err(|_| none)?;
+    image.resize(expected.len(), 0);
+    expected.copy_to(0, &mut image);
+    for (at, block) in wrong {
+        image[at..at + block.len()].copy_from_slice(&block);
+    }
+    Ok(Some(image))
+}
