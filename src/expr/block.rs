@@ -129,7 +129,7 @@ impl BlockEvaluator {
             BinOp::Sub => float(|a, b| a - b),
             BinOp::Mul => float(|a, b| a * b),
             BinOp::Div => float(|a, b| a / b),
-            BinOp::Rem => float(remainder),
+            BinOp::Rem => Some(NodeValues::Float(remainders(x, y, len))),
             BinOp::Lt => truth(f64::lt),
             BinOp::Le => truth(f64::le),
             BinOp::Gt => truth(f64::gt),
@@ -227,6 +227,29 @@ fn zip<T: Copy, R>(x: &OneOrMany<T>, y: &OneOrMany<T>, len: usize, f: impl Fn(T,
     })
 }
 
+/// The remainders; of small whole numbers by a constant without a division of integers for each.
+fn remainders(x: &OneOrMany<f64>, y: &OneOrMany<f64>, len: usize) -> OneOrMany<f64> {
+    // Below this, products and differences of whole numbers and the nearest whole number to a quotient are exact.
+    const LIMIT: f64 = (1u64 << 50) as f64;
+    // Adding and subtracting it rounds to a whole number.
+    const ROUNDS: f64 = (3u64 << 51) as f64;
+    let is_small = |v: f64| (v.abs() < LIMIT) & ((v + ROUNDS) - ROUNDS == v);
+    if let (OneOrMany::Many(x), OneOrMany::One(y)) = (x, y)
+        && *y >= 1.0
+        && is_small(*y)
+        && x.iter().take(len).fold(true, |all, x| all & is_small(*x))
+    {
+        let remainder = |x: &f64| {
+            let nearest = (x / y + ROUNDS) - ROUNDS;
+            let rest = x - nearest * y;
+            // Plus zero, so that no zero is negative.
+            (if rest < 0.0 { rest + y } else { rest }) + 0.0
+        };
+        return OneOrMany::Many(x.iter().take(len).map(remainder).collect());
+    }
+    zip(x, y, len, remainder)
+}
+
 fn choose<T: Copy>(condition: &NodeValues, yes: &OneOrMany<T>, no: &OneOrMany<T>, len: usize) -> OneOrMany<T> {
     OneOrMany::Many((0..len).map(|k| if condition.get(k).truth() { yes.get(k) } else { no.get(k) }).collect())
 }
@@ -294,6 +317,30 @@ fn compile<S: Scope + ?Sized>(node: &ExprNode, scope: &S, mode: Mode) -> Option<
             match values.collect::<Option<Vec<_>>>() {
                 Some(values) => constant(call(*func, &values, mode)),
                 None => Some(CompiledNode::Call(*func, args)),
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn remainders_of_many_are_those_of_each() {
+        let edge = (1u64 << 50) as f64;
+        let values = [0.0, -0.0, 1.0, -1.0, 0.5, 250.0, 251.0, -251.0, edge - 1.0, 1.0 - edge, edge, 1e19, f64::NAN];
+        for y in [1.0, 2.0, 3.0, 251.0, 65536.0, 12_345_678_901.0, edge - 1.0, edge, -7.0, 0.5, 0.0, f64::INFINITY] {
+            let mut lists: Vec<Vec<f64>> = values.iter().map(|x| vec![*x]).collect();
+            let near = (0..2000).map(|k| f64::from(k) * y - f64::from(k % 3));
+            lists.push(near.filter(|x| x.abs() < edge).map(f64::floor).collect());
+            for x in lists {
+                let right: Vec<u64> = x.iter().map(|x| remainder(*x, y).to_bits()).collect();
+                let len = x.len();
+                let OneOrMany::Many(got) = remainders(&OneOrMany::Many(x.clone()), &OneOrMany::One(y), len) else {
+                    panic!("one value for many")
+                };
+                assert_eq!(got.iter().map(|r| r.to_bits()).collect::<Vec<_>>(), right, "{x:?} % {y}");
             }
         }
     }

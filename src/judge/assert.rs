@@ -150,8 +150,9 @@ impl AssertCheck<'_> {
         let mut looked = 0;
         let mutation = collector.mutation;
         let dtype = used.elementwise.first().map(|b| plan.buffers[*b].dtype);
-        let named =
-            |buf: &BufId| Some((plan.buffers[*buf].name.as_str(), final_bytes(plan, forecast, observation, *buf, rank)?));
+        let named = |buf: &BufId| {
+            Some((plan.buffers[*buf].name.as_str(), final_bytes(plan, forecast, observation, *buf, rank)?))
+        };
         let held: Vec<_> = used.buffers.iter().filter_map(named).collect();
         let buffers: HashMap<&str, (DType, &[u8])> =
             held.iter().map(|(name, (dtype, bytes))| (*name, (*dtype, &**bytes))).collect();

@@ -6,8 +6,8 @@ use super::message::{self, WrongElements};
 use super::{Finding, Lane, pattern};
 use crate::job::Observation;
 use crate::num::get_element;
-use crate::oracle::contents::Contents;
 use crate::oracle::Forecast;
+use crate::oracle::contents::Contents;
 use crate::oracle::interpreter::region_bytes;
 use crate::oracle::memory::{Certainty, Memory, MemoryRun};
 use crate::plan::{Event, Plan, Region};
@@ -112,8 +112,7 @@ fn check_guards(
         let wrong = differ.count() as u64 + 1;
         // Counted from the payload's edge: the last byte before it is -1, the first after it +0.
         let at = if before { first as i64 - start as i64 } else { (first - end) as i64 };
-        let finding =
-            message::guard_overwritten(spec.rank, &spec.label, before, at, wrong, byte(first), image[first]);
+        let finding = message::guard_overwritten(spec.rank, &spec.label, before, at, wrong, byte(first), image[first]);
         collector.add(Priority { kind: 2, event: NO_EVENT }, finding);
     }
 }
@@ -318,7 +317,8 @@ pub(crate) fn compare_runs(
             continue;
         }
         let whole = |run| {
-            let len = if Observation::is_as_expected(run, alloc) { spec.image() as usize } else { run.images[alloc].len() };
+            let len =
+                if Observation::is_as_expected(run, alloc) { spec.image() as usize } else { run.images[alloc].len() };
             image_bytes(forecast, run, alloc, 0..len).unwrap_or_default()
         };
         let (a, b) = (whole(first), whole(other));

@@ -47,9 +47,8 @@ impl ShownBuffers<'_> {
         let before: Vec<BufId> =
             (0..plan.buffers.len()).filter(visible).filter(|buf| plan.buffers[*buf].input.is_some()).collect();
         let before = self.rows(&before, |region| Some(shown_elements(region.len, self.row_before(region)?)));
-        let at_the_end = self.run.is_some_and(|run| {
-            !run.images.iter().all(Vec::is_empty) || run.as_expected.contains(&true)
-        });
+        let at_the_end =
+            self.run.is_some_and(|run| !run.images.iter().all(Vec::is_empty) || run.as_expected.contains(&true));
         let after = at_the_end.then(|| {
             self.rows(&written_buffers(plan), |region| Some(shown_elements(region.len, self.row_after(region)?)))
         });

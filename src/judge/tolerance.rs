@@ -1,8 +1,8 @@
 //! Advice for an `expect` that a legal rounding does not meet: the `assert` to write instead.
 use super::assert::final_bytes;
 use crate::job::Observation;
-use crate::oracle::Forecast;
 use crate::num::{DType, FloatFormat, decode_f64, element_text, get_element};
+use crate::oracle::Forecast;
 use crate::plan::expect::extent;
 use crate::plan::expr_fill::Fraction;
 use crate::plan::inputs::bytes;

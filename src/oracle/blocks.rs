@@ -60,10 +60,14 @@ mod tests {
     fn every_byte_is_in_one_block_and_the_first_error_is_told() {
         for len in [0, 1, BLOCK, BLOCK + 1, MANY - 1, 3 * MANY + 5] {
             let seen = Mutex::new(vec![0u8; len]);
-            let all = each_block(len, || (), |(), range| -> Result<(), ()> {
-                seen.lock().unwrap()[range].iter_mut().for_each(|count| *count += 1);
-                Ok(())
-            });
+            let all = each_block(
+                len,
+                || (),
+                |(), range| -> Result<(), ()> {
+                    seen.lock().unwrap()[range].iter_mut().for_each(|count| *count += 1);
+                    Ok(())
+                },
+            );
             assert!(all.is_ok() && seen.into_inner().unwrap().iter().all(|count| *count == 1), "{len}");
             let first = each_block(len, || (), |(), range| if range.start < BLOCK { Ok(()) } else { Err(range.start) });
             assert_eq!(first.err(), (len > BLOCK).then_some(BLOCK), "{len}");

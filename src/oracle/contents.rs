@@ -220,6 +220,7 @@ impl Contents {
     }
 
     /// A byte; zero beyond the end.
+    #[cfg(test)]
     pub fn byte(&self, at: usize) -> u8 {
         let mut byte = [0];
         self.copy_to(at, &mut byte);
@@ -274,8 +275,7 @@ impl Contents {
         match self {
             Self::Flat(bytes) => new.copy_to(0, bytes.get_mut(at..end)?),
             Self::Pieces(pieces) => {
-                let (first, last) =
-                    (pieces.partition_point(|p| p.end <= at), pieces.partition_point(|p| p.end < end));
+                let (first, last) = (pieces.partition_point(|p| p.end <= at), pieces.partition_point(|p| p.end < end));
                 let begin = start(pieces, first);
                 if let (true, Some(Piece { source: Source::Bytes(bytes), from, .. })) =
                     (first == last, pieces.get_mut(first))
@@ -308,7 +308,9 @@ impl Contents {
         match self {
             Self::Pieces(pieces) => pieces,
             Self::Flat(bytes) if bytes.is_empty() => Vec::new(),
-            Self::Flat(bytes) => vec![Piece { end: bytes.len(), source: Source::Bytes(Arc::new(bytes.into())), from: 0 }],
+            Self::Flat(bytes) => {
+                vec![Piece { end: bytes.len(), source: Source::Bytes(Arc::new(bytes.into())), from: 0 }]
+            }
         }
     }
 
@@ -318,7 +320,9 @@ impl Contents {
             (Self::Flat(a), Self::Flat(b)) => a == b,
             (Self::Pieces(a), Self::Pieces(b)) => {
                 a.len() == b.len()
-                    && a.iter().zip(b).all(|(a, b)| a.end == b.end && a.from == b.from && a.source.is_same_as(&b.source))
+                    && a.iter()
+                        .zip(b)
+                        .all(|(a, b)| a.end == b.end && a.from == b.from && a.source.is_same_as(&b.source))
             }
             _ => false,
         }

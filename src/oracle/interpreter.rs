@@ -203,8 +203,11 @@ impl<'p> Interpreter<'p> {
             }
         };
         // The judge looks at single columns; results that do not round need no inputs.
-        let inputs: Vec<_> =
-            if reduced.ambiguous_count() > 0 { sent.iter().filter_map(|p| p.bytes.get(0..p.bytes.len())).collect() } else { Vec::new() };
+        let inputs: Vec<_> = if reduced.ambiguous_count() > 0 {
+            sent.iter().filter_map(|p| p.bytes.get(0..p.bytes.len())).collect()
+        } else {
+            Vec::new()
+        };
         let inputs: Vec<&[u8]> = inputs.iter().map(|bytes| &**bytes).collect();
         let results = Contents::from(reduced.bytes.clone());
         for (rank, write) in collective.recvs().enumerate() {
@@ -288,8 +291,7 @@ impl<'p> Interpreter<'p> {
             let buffer = &plan.buffers[region.buf];
             held.push((&buffer.name, buffer.dtype, bytes.ok_or_else(invalid_region)?));
         }
-        let inputs: Vec<_> =
-            held.iter().map(|(name, dtype, bytes)| MapInput { name, dtype: *dtype, bytes }).collect();
+        let inputs: Vec<_> = held.iter().map(|(name, dtype, bytes)| MapInput { name, dtype: *dtype, bytes }).collect();
         let dtype = plan.buffers[out.buf].dtype;
         let size = dtype.size();
         let mut bytes = vec![0; out.len as usize * size];

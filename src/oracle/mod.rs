@@ -10,8 +10,8 @@
 //! soft-nccl.
 mod admissible;
 mod answer;
-mod bound;
 pub(crate) mod blocks;
+mod bound;
 mod budget;
 mod canonical;
 mod chains;

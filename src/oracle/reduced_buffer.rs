@@ -162,8 +162,7 @@ impl Block<'_> {
             return Ok(result);
         }
         let mut bytes = vec![0; len];
-        let mut result =
-            ReducedBuffer { bytes: Arc::default(), ambiguous_inputs: ambiguous.clone(), ambiguous };
+        let mut result = ReducedBuffer { bytes: Arc::default(), ambiguous_inputs: ambiguous.clone(), ambiguous };
         let mut values = Vec::with_capacity(inputs.len());
         for i in 0..count {
             column(reduction.dtype, inputs, i, &mut values);

@@ -18,7 +18,11 @@ use crate::scenario::{BufferContent, Diagnostic, Expr, FillTable, FillValues, Sp
 use nccl_sys::ncclRedOp_t;
 
 /// Copies of every image: device, two in shared memory, the forecast's image and end, the observation, the judge's own.
-pub const COPIES: u64 = 7;
+const COPIES: u64 = 7;
+/// Copies of what an image has beyond its first [`LARGE`] bytes: that of the ranks, what its results are worked out in, and the final
+/// image where that is not as expected. The rest is made when it is asked for.
+const LARGE_COPIES: u64 = 3;
+const LARGE: u64 = 1 << 20;
 /// Bytes that are moved or compared for the price of one operation.
 const BYTES: u64 = 64;
 /// Operations of a run besides its data: messages, wake-ups, reports.
@@ -302,7 +306,7 @@ fn memory(plan: &Plan) -> Account {
     let mut widest = 0u64;
     let mut by_label: std::collections::HashMap<&str, u64> = std::collections::HashMap::new();
     for alloc in &plan.allocs {
-        *by_label.entry(alloc.label.as_str()).or_default() += alloc.image().saturating_mul(COPIES);
+        *by_label.entry(alloc.label.as_str()).or_default() += copies(alloc.image());
         widest = widest.max(alloc.payload);
     }
     let mut by_label: Vec<_> = by_label.into_iter().collect();
@@ -321,7 +325,8 @@ fn memory(plan: &Plan) -> Account {
             Event::Collective(collective) => {
                 let sent = collective.sends().flatten().map(|r| size(&r)).fold(0, u64::saturating_add);
                 let come = collective.recvs().flatten().map(|w| size(&w.region)).max().unwrap_or(0);
-                sent.saturating_add(come.saturating_mul(3))
+                // Large inputs are shared, and large results are worked out once.
+                sent.min(LARGE).saturating_add(come.min(LARGE).saturating_mul(2)).saturating_add(come)
             }
             Event::Sent { message, call } => {
                 let content = size(&call.op.memory);
@@ -369,7 +374,13 @@ pub fn of_map(expr: &Expr, names: usize) -> u64 {
     256 + 4 * (operations(expr, 0) * NODE + expr.text.len() as u64 + names as u64 * NODE)
 }
 
+/// Bytes of all copies of an image.
+fn copies(image: u64) -> u64 {
+    let small = image.min(LARGE);
+    small.saturating_mul(COPIES).saturating_add((image - small).saturating_mul(LARGE_COPIES))
+}
+
 /// Bytes that a rank's buffer takes at least in all copies.
 pub fn of_image(payload: u64) -> u64 {
-    payload.saturating_add(2 * super::types::GUARD).saturating_mul(COPIES)
+    copies(payload.saturating_add(2 * super::types::GUARD))
 }

@@ -80,15 +80,37 @@ pub fn have_values(
     count: u64,
 ) -> Result<(), Diagnostic> {
     let size = dtype.size();
-    let mut elements = Elements::new(expr, span, names, dtype, fraction);
-    let computed = elements.computed(count);
-    let mut bytes = vec![0; BLOCK * size];
-    for from in (0..computed).step_by(BLOCK) {
-        let len = (computed - from).min(BLOCK as u64) as usize;
-        elements.block(from, &mut bytes[..len * size])?;
+    let computed = Elements::new(expr, span, names, dtype, fraction).computed(count);
+    let of_part = |from: u64, to: u64| {
+        let mut elements = Elements::new(expr, span, names, dtype, fraction);
+        let mut bytes = vec![0; BLOCK * size];
+        (from..to).step_by(BLOCK).try_for_each(|from| {
+            let len = (to - from).min(BLOCK as u64) as usize;
+            elements.block(from, &mut bytes[..len * size])
+        })
+    };
+    if computed <= MANY {
+        return of_part(0, computed);
     }
-    Ok(())
+    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
+    let part = computed.div_ceil(cores).max(MANY);
+    std::thread::scope(|scope| {
+        let parts = (0..computed).step_by(part as usize).map(|from| {
+            let of_part = &of_part;
+            let to = computed.min(from + part);
+            (from, to, std::thread::Builder::new().spawn_scoped(scope, move || of_part(from, to)).ok())
+        });
+        // All are started before the first is waited for. A part without a thread is looked at here.
+        let parts: Vec<_> = parts.collect();
+        parts.into_iter().try_for_each(|(from, to, thread)| match thread.map(|thread| thread.join()) {
+            Some(Ok(result)) => result,
+            _ => of_part(from, to),
+        })
+    })
 }
+
+/// Elements from which on looking at them on several threads is worth their start.
+const MANY: u64 = 1 << 20;
 
 /// Computes the elements of an expression, block by block.
 struct Elements<'a> {

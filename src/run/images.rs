@@ -57,11 +57,15 @@ pub fn put_initial(arena: &Arena, images: &dyn Images, alloc: usize, spec: &Allo
         let bytes = image.get(0..image.len()).unwrap_or_default();
         return Ok(arena.mapping().write(spec.initial, &bytes)?);
     }
-    each_block(image.len(), || vec![0; BLOCK], |block, range| {
-        let block = &mut block[..range.len()];
-        image.copy_to(range.start, block);
-        arena.put(spec.initial + range.start as u64, block)
-    })
+    each_block(
+        image.len(),
+        || vec![0; BLOCK],
+        |block, range| {
+            let block = &mut block[..range.len()];
+            image.copy_to(range.start, block);
+            arena.put(spec.initial + range.start as u64, block)
+        },
+    )
     .map_err(Error::Resources)
 }
 
@@ -71,12 +75,7 @@ pub fn put_initial(arena: &Arena, images: &dyn Images, alloc: usize, spec: &Allo
 /// # Errors
 ///
 /// The arena does not have the place, or there is no memory for a copy.
-pub fn take_last(
-    arena: &Arena,
-    images: &dyn Images,
-    alloc: usize,
-    spec: &AllocSpec,
-) -> Result<Option<Vec<u8>>, Error> {
+pub fn take_last(arena: &Arena, images: &dyn Images, alloc: usize, spec: &AllocSpec) -> Result<Option<Vec<u8>>, Error> {
     let expected = if spec.image < LARGE { None } else { images.only_last(alloc) };
     let Some(expected) = expected.filter(|expected| expected.len() as u64 == spec.image) else {
         return Ok(Some(arena.mapping().read(spec.last, spec.image)?));

@@ -300,8 +300,8 @@ impl Runner {
     }
 }
 
-/// Initial and final images, the forecast's memory, the judge's, and what was observed.
-const COPIES: u64 = 5;
+/// The memory of the ranks, what its results are worked out in, and what was observed.
+const COPIES: u64 = 3;
 
 /// Makes sure that this process can have the memory that a case takes here: a failed allocation in the middle would end the
 /// process, and the verdicts of all other cases with it.

@@ -55,7 +55,8 @@ impl TimedGroup<'_> {
         job.timed = Some(timed);
         job.fault = runner.options.fault.to_string();
         job.reuse = pooled.kept.back().map(|set| set.id);
-        let (images, limit) = (&ForecastImages { forecast, in_place: true }, duration(runner.options.timeout.unwrap_or(ITERATIONS)));
+        let (images, limit) =
+            (&ForecastImages { forecast, in_place: true }, duration(runner.options.timeout.unwrap_or(ITERATIONS)));
         let (again, opening) = (Again::Same, runner.opening_limit());
         let task = Task { job, images, map, repeat: 1, again, opening, limit, used_before: false };
         let mut seen = None;

@@ -26,6 +26,8 @@ mod fuzz;
 mod hostile_numbers;
 // A killed process costs one case, and no process or file outlives the command.
 mod killed_processes;
+// Large buffers are judged where the library left them as if they had been copied.
+mod large_memory;
 // No small file can ask for more memory or work than the limits allow.
 mod limits;
 // Files that are no scenarios get the recorded messages.

@@ -37,7 +37,10 @@ pub fn alloc(len: usize, align: usize) -> Result<*mut u8, OutOfMemory> {
     if ptr.is_null() {
         return Err(fail);
     }
-    ALLOCATIONS.write().unwrap_or_else(PoisonError::into_inner).insert(ptr as usize, Allocation { len, layout: Some(layout) });
+    ALLOCATIONS
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .insert(ptr as usize, Allocation { len, layout: Some(layout) });
     Ok(ptr)
 }
 
