@@ -50,7 +50,7 @@ fn main() {
 fn case(count: usize, expression: &str) -> Arc<Case> {
     let text =
         format!("world_size = 2\nop = \"all_reduce\"\ninputs = {{ each = \"{expression}\", count = {count} }}\n");
-    let file = Arc::new(SourceFile { path: "memory.toml".into(), text });
+    let file = Arc::new(SourceFile { path: "memory.toml".into(), text: text.into() });
     Arc::new(parse(&file, "memory").unwrap_or_else(|faults| panic!("{faults}")).remove(0))
 }
 

@@ -125,16 +125,16 @@ impl ExpectationCheck<'_> {
     }
 
     /// The region's final and initial bytes.
-    fn images(&self, region: Region) -> Option<(Cow<'_, [u8]>, Cow<'_, [u8]>)> {
+    fn images(&self, region: Region) -> Option<[Cow<'_, [u8]>; 2]> {
         let (alloc, range) = region_bytes(self.plan, region)?;
         let start = self.plan.allocs[alloc].start();
         let part = (start + range.start) as usize..(start + range.end) as usize;
         let actual = image_bytes(self.forecast, self.observation, alloc, part.clone())?;
-        Some((actual, self.forecast.initial.get(alloc)?.get(part)?))
+        Some([actual, self.forecast.initial.get(alloc)?.get(part)?])
     }
 
     fn untouched(&self, region: Region, span: Span, collector: &mut FindingCollector) -> Result<(), Diagnostic> {
-        let Some((actual, initial)) = self.images(region) else { return Ok(()) };
+        let Some([actual, initial]) = self.images(region) else { return Ok(()) };
         let (actual, initial) = (&*actual, &*initial);
         let dtype = self.plan.buffers[self.buf].dtype;
         collector.count_checked(Lane::Expected, region.len);
@@ -175,7 +175,7 @@ impl ExpectationCheck<'_> {
         collector: &mut FindingCollector,
     ) -> Result<(), Diagnostic> {
         let dtype = self.plan.buffers[self.buf].dtype;
-        let Some((actual, initial)) = self.images(region) else { return Ok(()) };
+        let Some([actual, initial]) = self.images(region) else { return Ok(()) };
         let (actual, initial) = (&*actual, &*initial);
         let content = &self.expectation.content;
         let expected_count = content_count(&self.plan.case, content, self.rank)?.unwrap_or(region.len);
