@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// The version of the messages, in the first one of every worker; a worker of another build is refused.
-pub const PROTOCOL: u32 = 8;
+pub const PROTOCOL: u32 = 9;
 
 /// The code of a failure that is none of NCCL's: a map without a value, the driver before the program runs.
 pub const NOT_NCCL: i32 = -1;

@@ -33,11 +33,8 @@ const NO_WORKER: i32 = 102;
 const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Works on `backend` if this process was started as a worker, and never returns then.
-#[allow(unsafe_code)] // takes over descriptors
 pub(crate) fn enter(backend: impl FnOnce() -> Result<Backend, String>) {
-    // SAFETY: only a parent of this process sets the variable, for descriptors that it left open for a worker; a process owns
-    // nothing that it inherited besides the standard streams.
-    let Some(own) = (unsafe { inherit::take() }) else { return };
+    let Some(own) = inherit::take() else { return };
     match own {
         Ok(own) => match backend() {
             Ok(backend) => serve(Box::leak(Box::new(backend)), own),
