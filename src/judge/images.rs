@@ -22,6 +22,9 @@ pub(crate) fn compare(
     collector: &mut FindingCollector,
 ) {
     for (alloc, memory) in last.iter().enumerate() {
+        if collector.is_decided() {
+            return;
+        }
         let empty = Vec::new();
         let image = observation.images.get(alloc).unwrap_or(&empty);
         let initial = forecast.initial.get(alloc).unwrap_or(&empty);

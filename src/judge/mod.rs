@@ -92,7 +92,12 @@ fn judge_run_data<'a>(
             order_maps: order_maps.as_deref_mut(),
             first: None,
         };
-        interpreter.run(0..plan.events.len(), &mut judge);
+        for event in 0..plan.events.len() {
+            interpreter.run(event..event + 1, &mut judge);
+            if judge.collector.is_decided() {
+                break;
+            }
+        }
         if let Some(maps) = order_maps {
             call_algorithms::check(plan, maps, collector);
         }
@@ -100,9 +105,13 @@ fn judge_run_data<'a>(
     } else {
         Cow::Borrowed(forecast.final_memory.as_slice())
     };
-    images::compare(plan, forecast, &memory, observation, collector);
-    expect::check(plan, forecast, &memory, observation, collector);
-    assert::check(plan, &memory, observation, collector);
+    if !collector.is_decided() {
+        images::compare(plan, forecast, &memory, observation, collector);
+    }
+    if !collector.is_decided() {
+        expect::check(plan, forecast, &memory, observation, collector);
+        assert::check(plan, &memory, observation, collector);
+    }
     if !collector.is_empty() && !collector.pass_or_fail_only {
         consequences::fold(plan, forecast, observation, collector);
     }

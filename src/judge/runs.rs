@@ -147,6 +147,9 @@ impl<'a> CaseJudge<'a> {
             queries::check(plan, &run, &mut self.collector);
             windows::check(plan, &run, &mut self.collector);
         }
+        if self.collector.is_decided() {
+            return false;
+        }
         if let Some(why) = &plan.undefined {
             self.collector.note(format!("data not judged: {why}"));
             return true;
