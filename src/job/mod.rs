@@ -41,6 +41,8 @@ pub struct Call {
     pub step: u32,
     /// True if the program goes on after an error code (the step says `error`); the code is recorded either way.
     pub tolerate: bool,
+    /// True if the program goes on while the call is in progress; else such a call is waited for.
+    pub left_in_progress: bool,
     /// What it does.
     pub kind: CallKind,
 }

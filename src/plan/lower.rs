@@ -11,6 +11,7 @@ use crate::num::DType;
 use crate::ops::BROADCAST;
 use crate::scenario::{Diagnostic, Span};
 use call::{Pointers, call_of};
+use nccl_sys::ncclResult_t;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -47,6 +48,13 @@ impl LoweredProgram {
     /// The step of a call.
     pub fn step(&self, (rank, call): Index) -> StepId {
         self.programs[rank][call].step
+    }
+
+    /// True if the step leaves this rank's call in progress: the operation may begin, and may happen, at any time until its
+    /// communicator is aborted.
+    pub fn leaves_in_progress(&self, rank: usize, step: StepId) -> bool {
+        let errors = &self.unrolled.steps[step as usize].error;
+        errors.contains(&(rank, Some(ncclResult_t::InProgress)))
     }
 
     /// A call's operation as events hold it.
@@ -160,7 +168,8 @@ impl Lowering {
             Phase::Captured(graph) => CallKind::Captured { graph, call: Box::new(kind) },
             Phase::Replayed(_) => CallKind::Replayed { launch: self.launches[rank], call: Box::new(kind) },
         };
-        lowered.programs[rank].push(Call { step, tolerate, kind });
+        let left_in_progress = lowered.leaves_in_progress(rank, step);
+        lowered.programs[rank].push(Call { step, tolerate, left_in_progress, kind });
         lowered.ops[rank].push(op);
     }
 

@@ -28,6 +28,7 @@ mod registration;
 mod resolve;
 mod simulate;
 mod types;
+mod unfinished;
 mod unroll;
 
 pub use cost::Cost;
@@ -173,6 +174,7 @@ fn plan_steps(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>
     let lowered = lower::lower(program, placed)?;
     race::check(&lowered)?;
     outstanding::check(&lowered)?;
+    unfinished::check(&lowered)?;
     let analysis = deadlock::analyse(&lowered)?;
     let mut plan = assemble::assemble(lowered, analysis);
     // First the cost: what follows evaluates every element.

@@ -9,6 +9,7 @@ use one_sided::{Lane, OneSidedState};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 mod clocks;
+mod covers;
 mod matching;
 mod one_sided;
 mod partners;
@@ -236,7 +237,7 @@ impl Simulation<'_> {
                     }
                     self.ranks[rank].host_arrived = false;
                 }
-                CallKind::Revoke { comm } if !call.tolerate => self.abort(rank, *comm as usize),
+                CallKind::Revoke { comm } if !call.tolerate || call.left_in_progress => self.abort(rank, *comm as usize),
                 CallKind::Finalize { comm } | CallKind::Destroy { comm } => {
                     let busy = self.ranks[rank]
                         .streams
@@ -385,8 +386,9 @@ impl Simulation<'_> {
                     self.nodes[id].active = true;
                     self.clocks_begin(id);
                     for index in self.nodes[id].calls.clone() {
-                        if self.aborted.contains(&(rank, index)) {
-                            // Calls before it on its streams may have written to its output since the abort.
+                        let call = &self.lowered.programs[rank][index];
+                        if call.left_in_progress || self.aborted.contains(&(rank, index)) {
+                            // Whether it happens is unknown, and calls before it on its streams may have written to its output.
                             self.undefine((rank, index), &[]);
                             self.happened(id);
                         } else {

@@ -14,6 +14,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 mod change;
+mod groups;
+mod in_progress;
 mod one_sided;
 mod rank_items;
 mod registration;
@@ -40,6 +42,8 @@ struct Unroll<'a> {
     registers: bool,
     /// The graph that the items of the step at hand become part of.
     phase: Phase,
+    /// The outermost group that is open.
+    group: Option<groups::OpenGroup>,
     /// True if it has one-sided operations.
     signals: bool,
     /// Expressions of maps, by their step.
@@ -99,6 +103,7 @@ pub fn unroll(case: &Arc<Case>, limits: &Limits) -> Result<Program, Vec<Diagnost
         bytes: 0,
         registers: registration::registers(case.registers_buffers(), &case.steps),
         phase: Phase::Eager,
+        group: None,
         signals: registration::signals(&case.steps),
         exprs: HashMap::new(),
     };
@@ -301,6 +306,7 @@ impl<'a> Unroll<'a> {
         if self.program.steps.len() >= self.limits.calls {
             return self.count(usize::MAX, step.span); // steps without calls are limited too
         }
+        self.check_in_group(step)?;
         let members = self.members(step, position.t)?;
         let before = self.registration_step(step);
         let id = self.begin(step, position);
@@ -309,6 +315,7 @@ impl<'a> Unroll<'a> {
             _ => Phase::Eager,
         };
         self.errors(step, id, &members)?;
+        self.check_left_in_progress(step, id)?;
         self.check_standing(step, id, &members)?;
         let tag = step.name.as_ref().map(|name| self.tag(&name.value));
         let stream = self.stream(&step.stream);
@@ -362,6 +369,7 @@ impl<'a> Unroll<'a> {
         if matches!(step.op.kind, Kind::Loop | Kind::Group) {
             self.phase = Phase::Eager;
         }
+        self.check_blocking_in_group(step, id, &members)?;
         self.note_in_progress(step, id, &members)?;
         if let Some(tag) = tag {
             let host = matches!(
@@ -398,13 +406,15 @@ impl<'a> Unroll<'a> {
             };
             self.program.steps[id as usize].error.push((member.world, code));
         }
-        Ok(())
+        self.check_errors_of_one_thread(step, id)
     }
 
-    /// True if the step says that this rank's call is to fail.
+    /// True if the step says that this rank's call is to fail. A call that is left in progress does not.
     fn fails(&self, id: StepId, world: usize) -> bool {
         let errors = &self.program.steps[id as usize].error;
-        errors.iter().any(|(rank, code)| *rank == world && *code != Some(ncclResult_t::Success))
+        errors.iter().any(|(rank, code)| {
+            *rank == world && !matches!(*code, Some(ncclResult_t::Success | ncclResult_t::InProgress))
+        })
     }
 
     fn group(
@@ -416,7 +426,11 @@ impl<'a> Unroll<'a> {
     ) -> Result<(), Diagnostic> {
         let starts: Vec<usize> = self.program.items.iter().map(Vec::len).collect();
         let mark = self.program.order.len();
+        let outermost = self.open_group(step);
         self.steps(&step.steps, &position.path, position.t)?;
+        if outermost {
+            self.group = None;
+        }
         for (world, &from) in starts.iter().enumerate() {
             let calls = |i: &Item| {
                 !matches!(

@@ -11,7 +11,7 @@ use super::register::register_word;
 use super::step_values::{algorithm, counts, is_device_scalar, reduction, step_error};
 use super::tree::{TomlEntry, TomlKind, TomlTable, TomlValue};
 use crate::expr::{Expr, ExprNode};
-use crate::ops::{self, Composite, Host, OneSided, Op, RegistrationOp};
+use crate::ops::{self, CommOp, Composite, Host, OneSided, Op, RegistrationOp};
 use crate::suggest::nearest;
 
 /// The place of a step.
@@ -131,6 +131,7 @@ fn step_keys(op: &'static Op) -> impl Iterator<Item = &'static str> {
 fn only_nccl_calls(reader: &mut PointReader<'_>, op: &Op, span: Span) {
     use ops::Kind as K;
     let why = match op.kind {
+        K::Comm(CommOp::Revoke | CommOp::Suspend | CommOp::Resume) => "NCCL does not say what it does in a group",
         K::Collective(_) | K::Send | K::Recv | K::SendRecv | K::Group | K::Comm(_) => return,
         K::Composite(Composite::AllGatherV | Composite::AllToAllV) | K::OneSided(_) => return,
         K::Composite(Composite::Barrier) => "a barrier waits on the host",

@@ -219,12 +219,15 @@ fn grouped(run: &Arc<Run>, ranks: &mut [Rank<'_>], takes: &[Vec<(usize, &Call)>]
         }
     }
     let mut done = library.group_end();
-    let tolerated = takes.iter().flatten().any(|(_, call)| call.tolerate);
+    let left = takes.iter().flatten().any(|(_, call)| call.left_in_progress);
     let unsettled = done.is_ok() && ranks.iter().any(Rank::is_unsettled);
-    if (is_in_progress(&done) || unsettled) && !tolerated {
+    if (is_in_progress(&done) || unsettled) && !left {
         done = Ok(());
         for r in ranks.iter_mut() {
-            r.settle().map_err(|halt| (r.rank, HaltAt::outside(prelude)(halt)))?;
+            match r.settle() {
+                Err(Halt::Call(error)) if takes[r.rank].iter().any(|(_, call)| call.tolerate) => done = Err(error),
+                settled => settled.map_err(|halt| (r.rank, HaltAt::outside(prelude)(halt)))?,
+            }
         }
     }
     for r in ranks.iter_mut() {

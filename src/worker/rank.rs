@@ -179,7 +179,7 @@ impl<'a> Rank<'a> {
         }
         let at = index as u32;
         self.run.step(self.rank, if prelude { Step::Opening(at) } else { Step::Running(at) });
-        self.leaves_in_progress = call.tolerate;
+        self.leaves_in_progress = call.left_in_progress;
         match self.perform(at, &call.kind) {
             Err(Halt::Call(error)) => {
                 self.run.record_code(self.rank, at, error.code().0, error.to_string());

@@ -4,10 +4,11 @@ use super::super::lower::{Index, LoweredProgram};
 use super::super::rank_op::{Placed, RankMessage, RankOneSided, RankOp, rank_or_none};
 use super::super::types::{AllocId, CommId, Event, RankCall, Region, StepId};
 use super::clocks::{Access, Clocks};
+use super::covers::Covers;
 use super::{Sequence, Simulation};
 use crate::ops::OneSided;
-use crate::scenario::Diagnostic;
-use std::collections::{BTreeMap, HashMap};
+use crate::scenario::{Diagnostic, Span};
+use std::collections::{BTreeMap, HashMap, HashSet, VecDeque};
 use std::ops::Range;
 
 /// Pairs of a put and a use of the same buffer that are compared at most.
@@ -58,8 +59,8 @@ struct LaneState {
     over: usize,
     waiting: BTreeMap<usize, (Index, usize)>,
     last: Option<(Index, usize)>,
-    /// Puts, by index, that no wait has made visible.
-    unseen: Vec<usize>,
+    /// Puts, by index, that no wait has made visible, in the order of their numbers.
+    unseen: VecDeque<usize>,
 }
 
 /// The state of all one-sided operations.
@@ -185,7 +186,7 @@ impl Simulation<'_> {
         {
             let message = self.next_message;
             self.next_message += 1;
-            of_lane.unseen.push(state.puts.len());
+            of_lane.unseen.push_back(state.puts.len());
             let call = lowered.rank_call(at, ());
             let region = target;
             state.puts.push(Put { node, lane, number, message, call, region, alloc, bytes, wait: None });
@@ -228,16 +229,11 @@ impl Simulation<'_> {
             let Some(last) = new.iter().map(|sent| sent.number).max() else { continue };
             let Some(of_lane) = state.lanes.get_mut(&counter.lane) else { continue };
             let puts = &mut state.puts;
-            let (visible, unseen) = of_lane.unseen.drain(..).partition(|put| puts[*put].number <= last);
-            of_lane.unseen = unseen;
-            let visible: Vec<usize> = visible;
-            for (index, put) in visible.iter().enumerate() {
-                puts[*put].wait = Some(node);
-                let put = &puts[*put];
-                // Only the last of several puts to the same place is seen.
-                if visible[index + 1..].iter().any(|later| is_inside(put, &puts[*later])) {
-                    continue;
-                }
+            let visible = of_lane.unseen.partition_point(|put| puts[*put].number <= last);
+            let visible: Vec<usize> = of_lane.unseen.drain(..visible).collect();
+            visible.iter().for_each(|put| puts[*put].wait = Some(node));
+            for put in last_to_their_places(puts, visible) {
+                let put = &puts[put];
                 let received = RankMessage::<Placed> {
                     comm: wait.comm,
                     rank: wait.rank,
@@ -339,6 +335,15 @@ fn payload_bytes(lowered: &LoweredProgram, region: &Region) -> Option<(AllocId, 
     Some((place.alloc, start..start + region.len * size))
 }
 
+/// Of puts in a row, by index, those whose place no later one writes: only the last of several is seen.
+fn last_to_their_places(puts: &[Put], mut row: Vec<usize>) -> Vec<usize> {
+    let mut later: HashMap<AllocId, Covers> = HashMap::new();
+    row.reverse();
+    row.retain(|put| later.entry(puts[*put].alloc).or_default().add(&puts[*put].bytes));
+    row.reverse();
+    row
+}
+
 fn is_inside(put: &Put, other: &Put) -> bool {
     put.alloc == other.alloc && other.bytes.start <= put.bytes.start && put.bytes.end <= other.bytes.end
 }
@@ -363,6 +368,9 @@ fn unordered(lowered: &LoweredProgram, at: Index, other: Index) -> Diagnostic {
 /// Uses of memory that are in no order with a put to it.
 fn clashes(lowered: &LoweredProgram, clocks: &Clocks, puts: &[Put]) -> Vec<Diagnostic> {
     let mut found = Vec::new();
+    // One finding for each step is enough.
+    let mut told: HashSet<Span> = HashSet::new();
+    let span = |step: StepId| lowered.unrolled.steps[step as usize].span;
     let mut by_alloc: BTreeMap<AllocId, (Vec<&Put>, Vec<&Access>)> = BTreeMap::new();
     puts.iter().for_each(|put| by_alloc.entry(put.alloc).or_default().0.push(put));
     clocks.accesses.iter().for_each(|access| by_alloc.entry(access.alloc).or_default().1.push(access));
@@ -380,7 +388,8 @@ fn clashes(lowered: &LoweredProgram, clocks: &Clocks, puts: &[Put]) -> Vec<Diagn
         for (index, put) in puts.iter().enumerate() {
             let seen_before = |node: usize| put.wait.is_some_and(|wait| clocks.is_before(wait, node));
             for access in accesses.iter().filter(|access| overlap(&access.bytes, &put.bytes)) {
-                if !clocks.is_before(access.node, put.node) && !seen_before(access.node) {
+                let unordered = !clocks.is_before(access.node, put.node) && !seen_before(access.node);
+                if unordered && told.insert(span(access.step)) {
                     found.push(clash(lowered, put, access));
                 }
             }
@@ -388,15 +397,17 @@ fn clashes(lowered: &LoweredProgram, clocks: &Clocks, puts: &[Put]) -> Vec<Diagn
                 let other_seen = other.wait.is_some_and(|wait| clocks.is_before(wait, put.node));
                 let (first, last) = if other.number < put.number { (other, put) } else { (put, other) };
                 let in_turn = other.lane == put.lane && other.wait == put.wait && is_inside(first, last);
-                if !other_seen && !seen_before(other.node) && !in_turn {
+                let unordered = !other_seen && !seen_before(other.node) && !in_turn;
+                if unordered && told.insert(span(put.call.step)) {
                     found.push(two_puts(lowered, put, other));
                 }
             }
         }
     }
     for ended in &clocks.deregistered {
+        let puts = by_alloc.get(&ended.alloc).map_or(&[][..], |(puts, _)| puts);
         let unwaited = puts.iter().find(|put| {
-            let its = put.alloc == ended.alloc && overlap(&put.bytes, &ended.bytes) && put.call.step < ended.step;
+            let its = overlap(&put.bytes, &ended.bytes) && put.call.step < ended.step;
             its && put.wait.is_some_and(|wait| !clocks.is_waited(wait, ended))
         });
         if let Some(put) = unwaited {

@@ -5,9 +5,8 @@ use super::super::item::ItemKind;
 use super::super::types::StepId;
 use super::{Member, StepPosition, Unroll};
 use crate::job::CallKind;
-use crate::ops::{CommOp, Kind};
+use crate::ops::CommOp;
 use crate::scenario::{CommCreation, Diagnostic, Span, Step, StepComm};
-use nccl_sys::ncclResult_t;
 
 impl<'a> Unroll<'a> {
     /// Refuses a call on a communicator that is no longer what it was, unless the step says that it fails and NCCL documents
@@ -35,37 +34,6 @@ impl<'a> Unroll<'a> {
                 Some(since) => d.related(since, "here"),
                 None => d,
             });
-        }
-        Ok(())
-    }
-
-    /// Notes the calls that are to answer that they are in progress and that nothing waits for.
-    ///
-    /// # Errors
-    ///
-    /// A call that cannot be left in progress.
-    pub(super) fn note_in_progress(
-        &mut self,
-        step: &Step,
-        id: StepId,
-        members: &[Member<'a>],
-    ) -> Result<(), Diagnostic> {
-        for member in members {
-            let errors = &self.program.steps[id as usize].error;
-            if !errors.contains(&(member.world, Some(ncclResult_t::InProgress))) {
-                continue;
-            }
-            let name = match (&step.op.kind, &step.new, &step.comm) {
-                (Kind::Comm(CommOp::Init), Some(new), _) => &new.name.value,
-                (Kind::Collective(_) | Kind::Send | Kind::Recv, _, StepComm::Comm(name))
-                | (Kind::Comm(CommOp::Finalize | CommOp::Revoke), _, StepComm::Comm(name)) => &name.value,
-                _ => {
-                    let text = format!("`{}` cannot be left in progress", step.op.name);
-                    return Err(Diagnostic::new(step.error.as_ref().map_or(step.span, |e| e.span), text)
-                        .help("the steps that can are init, finalize, revoke, send, recv and collectives"));
-                }
-            };
-            self.program.comms.leave_in_progress(name, member.world, step.span);
         }
         Ok(())
     }
