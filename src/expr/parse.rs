@@ -221,7 +221,8 @@ impl<'a> Parser<'a> {
             let mut value = self.unary(depth)?;
             let next = self.operator();
             let binding = next.map_or(Binding::Comparison, binding);
-            if next.is_some() && waiting.first().is_some_and(|first| first.binding == binding && binding == Binding::Comparison)
+            if next.is_some()
+                && waiting.first().is_some_and(|first| first.binding == binding && binding == Binding::Comparison)
             {
                 return Err(self.chained());
             }

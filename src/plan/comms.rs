@@ -205,13 +205,7 @@ impl Comms {
     }
 
     /// Adds a communicator that is made with a configuration, or of a parent and with the parent's.
-    fn add(
-        &mut self,
-        name: Option<&str>,
-        members: Vec<usize>,
-        config: Option<u32>,
-        parent: Option<CommId>,
-    ) -> CommId {
+    fn add(&mut self, name: Option<&str>, members: Vec<usize>, config: Option<u32>, parent: Option<CommId>) -> CommId {
         self.blocking.add(config.and_then(|index| self.configs.get(index as usize)), parent);
         self.list.push(Comm { name: name.map(str::to_owned), members });
         self.list.len() - 1

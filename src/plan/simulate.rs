@@ -237,7 +237,9 @@ impl Simulation<'_> {
                     }
                     self.ranks[rank].host_arrived = false;
                 }
-                CallKind::Revoke { comm } if !call.tolerate || call.left_in_progress => self.abort(rank, *comm as usize),
+                CallKind::Revoke { comm } if !call.tolerate || call.left_in_progress => {
+                    self.abort(rank, *comm as usize)
+                }
                 CallKind::Finalize { comm } | CallKind::Destroy { comm } => {
                     let busy = self.ranks[rank]
                         .streams

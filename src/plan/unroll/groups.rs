@@ -52,7 +52,9 @@ fn changed(step: &Step) -> Vec<&str> {
     let new = step.new.as_ref().map(|new| new.name.value.as_str());
     let of = match (step.new.as_ref().map(|new| &new.creation), &step.comm) {
         (
-            Some(CommCreation::Split { comm, .. } | CommCreation::Shrink { comm, .. } | CommCreation::Grow { comm, .. }),
+            Some(
+                CommCreation::Split { comm, .. } | CommCreation::Shrink { comm, .. } | CommCreation::Grow { comm, .. },
+            ),
             _,
         ) => Some(comm.value.as_str()),
         (Some(CommCreation::Groups(_)), _) => None,
@@ -108,7 +110,8 @@ impl<'a> Unroll<'a> {
         }
         for name in changed(step) {
             if let Some(other) = group.changed.insert(name.to_owned(), step.span) {
-                let text = format!("two steps of a group make or end the communicator `{name}`, or make another one of it");
+                let text =
+                    format!("two steps of a group make or end the communicator `{name}`, or make another one of it");
                 return Err(Diagnostic::new(step.span, text)
                     .related(other, "the other step")
                     .help("the calls of a group begin together when it ends: end the group between the two steps"));

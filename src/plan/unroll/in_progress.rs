@@ -116,7 +116,8 @@ impl<'a> Unroll<'a> {
         if ends.all(|other| other == first) {
             return Ok(());
         }
-        let text = "with `placement = \"one_thread\"` a step is one group over all ranks, which works or fails as a whole";
+        let text =
+            "with `placement = \"one_thread\"` a step is one group over all ranks, which works or fails as a whole";
         Err(Diagnostic::new(planned.error_span.unwrap_or(step.span), text)
             .help("give all ranks of the step an error, or none; or name those that are to fail with `ranks`"))
     }
