@@ -218,7 +218,7 @@ impl<'a> Parser<'a> {
         let depth = self.deeper(depth)?;
         let mut waiting: Vec<WaitingOperator> = Vec::new();
         loop {
-            let mut value = self.unary(depth)?;
+            let value = self.unary(depth)?;
             let next = self.operator();
             let binding = next.map_or(Binding::Comparison, binding);
             if next.is_some()
@@ -226,13 +226,24 @@ impl<'a> Parser<'a> {
             {
                 return Err(self.chained());
             }
-            while let Some(last) = waiting.pop_if(|last| last.binding >= binding) {
-                value = self.join(last.op, last.left, value)?;
-            }
-            let Some(op) = next else { return Ok(value) };
+            let value = self.joined(&mut waiting, value, binding);
+            let Some(op) = next else { return value };
             self.at += 1;
-            waiting.push(WaitingOperator { op, binding, left: value });
+            waiting.push(WaitingOperator { op, binding, left: value? });
         }
+    }
+
+    /// A value with the operators before it that bind at least as tightly as the next one.
+    fn joined(
+        &self,
+        waiting: &mut Vec<WaitingOperator>,
+        mut value: NodeWithDepth,
+        binding: Binding,
+    ) -> Result<NodeWithDepth, ParseError> {
+        while let Some(last) = waiting.pop_if(|last| last.binding >= binding) {
+            value = self.join(last.op, last.left, value)?;
+        }
+        Ok(value)
     }
 
     /// The operator at hand, if it has two operands and is not `^`.
@@ -264,16 +275,22 @@ impl<'a> Parser<'a> {
     fn unary(&mut self, depth: usize) -> Result<NodeWithDepth, ParseError> {
         let depth = self.deeper(depth)?;
         if self.eat("-") {
-            let (node, d) = self.unary(depth)?;
-            return Ok((ExprNode::Neg(Box::new(node)), self.deeper(d)?));
+            return self.negated(depth);
         }
         if self.eat("+") {
             return self.unary(depth);
         }
         let base = self.primary(depth)?;
-        if !self.eat("^") {
-            return Ok(base);
-        }
+        if self.eat("^") { self.power(base, depth) } else { Ok(base) }
+    }
+
+    // What stands apart from the recursion of nested parentheses keeps the stack small that each level of them needs.
+    fn negated(&mut self, depth: usize) -> Result<NodeWithDepth, ParseError> {
+        let (node, d) = self.unary(depth)?;
+        Ok((ExprNode::Neg(Box::new(node)), self.deeper(d)?))
+    }
+
+    fn power(&mut self, base: NodeWithDepth, depth: usize) -> Result<NodeWithDepth, ParseError> {
         let exponent = self.unary(depth)?;
         self.join(BinOp::Pow, base, exponent)
     }
@@ -284,13 +301,19 @@ impl<'a> Parser<'a> {
             TokenKind::Int(v) => Ok((ExprNode::Int(v), 1)),
             TokenKind::Float(v) => Ok((ExprNode::Float(v), 1)),
             TokenKind::Sign("(") => {
-                let inner = self.comparison(depth)?;
-                self.want(")")?;
-                Ok(inner)
+                let inner = self.comparison(depth);
+                self.closed(inner)
             }
             TokenKind::Name(name) => self.named(name, &t, depth),
             TokenKind::End | TokenKind::Sign(_) => Err(self.no_value(&t)),
         }
+    }
+
+    /// What stands in parentheses, once they are closed.
+    fn closed(&mut self, inner: Result<NodeWithDepth, ParseError>) -> Result<NodeWithDepth, ParseError> {
+        let inner = inner?;
+        self.want(")")?;
+        Ok(inner)
     }
 
     fn no_value(&self, t: &Token<'a>) -> ParseError {
@@ -363,22 +386,32 @@ impl<'a> Parser<'a> {
         let first = self.names.len();
         let mut args = Vec::new();
         let mut deepest = 0;
-        if !self.eat(")") {
-            loop {
-                let (arg, d) = self.comparison(depth)?;
-                deepest = deepest.max(d);
-                args.push(arg);
-                if !self.eat(",") {
-                    break;
-                }
-            }
-            self.want(")")?;
+        let mut more = !self.eat(")");
+        while more {
+            let argument = self.comparison(depth);
+            more = self.add_argument(argument, &mut args, &mut deepest)?;
         }
         self.check_arguments(func, (name, t), &args)?;
         if func == Func::Same {
             self.names[first..].iter_mut().for_each(|n| n.kind = UseKind::Same);
         }
         Ok((ExprNode::Call(func, args), self.deeper(deepest)?))
+    }
+
+    /// Takes an argument, and says whether another one follows.
+    fn add_argument(
+        &mut self,
+        argument: Result<NodeWithDepth, ParseError>,
+        args: &mut Vec<ExprNode>,
+        deepest: &mut usize,
+    ) -> Result<bool, ParseError> {
+        let (arg, depth) = argument?;
+        *deepest = (*deepest).max(depth);
+        args.push(arg);
+        if self.eat(",") {
+            return Ok(true);
+        }
+        self.want(")").map(|()| false)
     }
 
     fn check_arguments(&self, func: Func, (name, t): (&str, &Token<'a>), args: &[ExprNode]) -> Result<(), ParseError> {
