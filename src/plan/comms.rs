@@ -11,6 +11,7 @@ mod standing;
 
 pub use changed::ChangedBy;
 use ids::ScalableIds;
+pub use ids::id_of;
 pub use standing::{Standing, Use};
 
 /// A named communicator as seen by every rank of the world.
