@@ -8,7 +8,7 @@ use super::{Sequence, Simulation};
 use crate::job::CallKind;
 use crate::ops::OneSided;
 use crate::scenario::Diagnostic;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 /// Pairs of a put and a use of the same buffer that are compared at most.
@@ -249,12 +249,8 @@ impl Simulation<'_> {
             *visible = (*visible).max(end);
             let received = of_lane.puts.get(of_lane.received..end).unwrap_or_default();
             of_lane.received = of_lane.received.max(end);
-            for (index, put) in received.iter().enumerate() {
+            for put in received {
                 let put = &puts[*put];
-                // Only the last of several puts to the same place is seen.
-                if received[index + 1..].iter().any(|later| is_inside(put, &puts[*later])) {
-                    continue;
-                }
                 let received = RankMessage::<Placed> {
                     comm: wait.comm,
                     rank: wait.rank,
@@ -316,7 +312,9 @@ impl Simulation<'_> {
                     .help("add a `wait_signal`: data are visible behind it, and a signal that is left counts for whatever waits next"),
             );
         }
-        found.extend(clashes(lowered, &clocks, &state.puts));
+        let (clashes, hidden) = clashes(lowered, &clocks, &state.puts);
+        found.extend(clashes);
+        self.out.events.retain(|event| !matches!(event, Event::Received { message, .. } if hidden.contains(message)));
         self.out.mismatches.extend(found);
     }
 
@@ -377,9 +375,10 @@ fn unordered(lowered: &LoweredProgram, at: Index, other: Index) -> Diagnostic {
         .help("add `after = [\"...\"]` to the later step, or use another `context`")
 }
 
-/// Uses of memory that are in no order with a put to it.
-fn clashes(lowered: &LoweredProgram, clocks: &Clocks, puts: &[Put]) -> Vec<Diagnostic> {
-    let mut found = Vec::new();
+/// Uses of memory that are in no order with a put to it; and the messages of puts that may be written over, by a later put of
+/// their order, before they are seen.
+fn clashes(lowered: &LoweredProgram, clocks: &Clocks, puts: &[Put]) -> (Vec<Diagnostic>, HashSet<usize>) {
+    let (mut found, mut hidden) = (Vec::new(), HashSet::new());
     let mut by_alloc: BTreeMap<AllocId, (Vec<&Put>, Vec<&Access>)> = BTreeMap::new();
     puts.iter().for_each(|put| by_alloc.entry(put.alloc).or_default().0.push(put));
     clocks.accesses.iter().for_each(|access| by_alloc.entry(access.alloc).or_default().1.push(access));
@@ -391,7 +390,8 @@ fn clashes(lowered: &LoweredProgram, clocks: &Clocks, puts: &[Put]) -> Vec<Diagn
             let step = &lowered.unrolled.steps[put.call.step as usize];
             let text =
                 format!("this buffer has {} puts and {} other uses: too many to compare", puts.len(), accesses.len());
-            return vec![Diagnostic::new(step.span, text).help("use several buffers, or fewer rounds")];
+            let refused = Diagnostic::new(step.span, text).help("use several buffers, or fewer rounds");
+            return (vec![refused], hidden);
         }
         left -= pairs;
         for (index, put) in puts.iter().enumerate() {
@@ -405,7 +405,12 @@ fn clashes(lowered: &LoweredProgram, clocks: &Clocks, puts: &[Put]) -> Vec<Diagn
                 let other_seen = other.waits.iter().any(|wait| clocks.is_before(*wait, put.node));
                 let (first, last) = if other.number < put.number { (other, put) } else { (put, other) };
                 let in_turn = other.lane == put.lane && is_inside(first, last);
-                if !other_seen && !seen_before(other.node) && !in_turn {
+                if other_seen || seen_before(other.node) {
+                    continue;
+                }
+                if in_turn {
+                    hidden.insert(first.message);
+                } else {
                     found.push(two_puts(lowered, put, other));
                 }
             }
@@ -432,7 +437,7 @@ fn clashes(lowered: &LoweredProgram, clocks: &Clocks, puts: &[Put]) -> Vec<Diagn
             );
         }
     }
-    found
+    (found, hidden)
 }
 
 fn clash(lowered: &LoweredProgram, put: &Put, access: &Access) -> Diagnostic {
