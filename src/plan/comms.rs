@@ -13,6 +13,7 @@ mod standing;
 use blocking::Blocking;
 pub use changed::ChangedBy;
 use ids::ScalableIds;
+pub use ids::id_of;
 pub use standing::{Standing, Use};
 
 /// A named communicator as seen by every rank of the world.

@@ -2,6 +2,7 @@
 //! more with sends that never wait. The events come in the order of the simulation that got further.
 use super::item::lenient;
 use super::lower::LoweredProgram;
+use super::registration;
 use super::resolve::dedupe;
 use super::simulate::{self, Played};
 use super::types::{Event, Foresight, Waiting};
@@ -33,6 +34,7 @@ pub fn analyse(lowered: &LoweredProgram) -> Result<Analysis, Vec<Diagnostic>> {
     let case = &lowered.unrolled.case;
     if case.placement == Placement::OneThread {
         simulate::check_one_thread(lowered)?;
+        registration::check_one_thread(lowered)?;
     }
     simulate::check_size(lowered).map_err(|diagnostic| vec![diagnostic])?;
     let mut played = simulate::play(lowered, false);

@@ -32,6 +32,8 @@ pub struct LoweredProgram {
     /// By call: the index of the outermost `GroupEnd` it is inside of, or its own.
     pub ends: Vec<Vec<u32>>,
     pub registrations: Registrations,
+    /// By rank and graph: the call that begins its capture.
+    pub captures: HashMap<(usize, u32), usize>,
     pub constants: Vec<(BufId, usize, Vec<u8>)>,
     pub undefined: Option<String>,
 }
@@ -43,6 +45,17 @@ impl LoweredProgram {
     /// The operation that a call is.
     pub fn op(&self, (rank, call): Index) -> Option<&RankOp<Placed>> {
         self.ops[rank][call].as_ref()
+    }
+
+    /// Where the library is given a call: for one that a launch makes, where the capture of its graph begins.
+    pub fn given_at(&self, (rank, call): Index) -> Index {
+        let program = &self.programs[rank];
+        let CallKind::Replayed { launch, .. } = program[call].kind else { return (rank, call) };
+        let begins = match program.get(launch as usize).map(|call| &call.kind) {
+            Some(CallKind::Launch { graph, .. }) => self.captures.get(&(rank, *graph)),
+            _ => None,
+        };
+        (rank, begins.copied().unwrap_or(call))
     }
 
     /// The step of a call.
@@ -105,6 +118,7 @@ pub fn lower(unrolled: Program, placed: PlacedBuffers) -> Result<LoweredProgram,
         ops: vec![Vec::new(); n],
         ends: vec![Vec::new(); n],
         registrations: Registrations::new(n),
+        captures: HashMap::new(),
         constants: Vec::new(),
         undefined: None,
         unrolled,
@@ -160,8 +174,10 @@ impl Lowering {
             _ => {}
         }
         lowered.ends[rank].push(index as u32);
-        if let CallKind::Launch { .. } = kind {
-            self.launches[rank] = index as u32;
+        match kind {
+            CallKind::Launch { .. } => self.launches[rank] = index as u32,
+            CallKind::BeginCapture { graph, .. } => _ = lowered.captures.insert((rank, graph), index),
+            _ => {}
         }
         let kind = match self.phase {
             Phase::Eager => kind,

@@ -172,6 +172,7 @@ fn plan_steps(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>
     let sizes = resolve::resolve(&mut program)?;
     let placed = place::place(&program, sizes, limits)?;
     let lowered = lower::lower(program, placed)?;
+    graphs::check_registrations(&lowered)?;
     race::check(&lowered)?;
     outstanding::check(&lowered)?;
     unfinished::check(&lowered)?;

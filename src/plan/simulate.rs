@@ -9,7 +9,6 @@ use one_sided::{Lane, OneSidedState};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 mod clocks;
-mod covers;
 mod matching;
 mod one_sided;
 mod partners;

@@ -306,7 +306,7 @@ impl<'a> Rank<'a> {
                 self.forget(*comm)
             }
             CallKind::Put { .. } | CallKind::Signal { .. } | CallKind::WaitSignal { .. } => self.one_sided(kind),
-            CallKind::FirstSignal { comm, stream } => self.first_signal(*comm, *stream),
+            CallKind::FirstSignal { comm, stream } => self.first_signal(kind, *comm, *stream),
             CallKind::Register { .. } => self.register(kind),
             CallKind::Deregister { id, .. } => self.deregister(*id),
             CallKind::Begin { tag, comm } => self.begin(*tag, *comm),

@@ -22,6 +22,7 @@ fn communicators(kind: &CallKind) -> [Option<u32>; 2] {
         | CallKind::Put { comm, .. }
         | CallKind::Signal { comm, .. }
         | CallKind::WaitSignal { comm, .. }
+        | CallKind::FirstSignal { comm, .. }
         | CallKind::Register { comm, .. }
         | CallKind::Deregister { comm, .. }
         | CallKind::Init { comm, .. }

@@ -62,10 +62,8 @@ pub(crate) fn deliver(events: Vec<TransportEvent>) -> Vec<Name> {
                 }
             }
             TransportEvent::Writable(name) => {
-                if let Some(link) = state.links.get_mut(&name) {
-                    link.flush();
-                    state.sweep_due |= link.closing;
-                }
+                state.flush_link(name);
+                state.sweep_due |= state.links.get(&name).is_some_and(|link| link.closing);
             }
             TransportEvent::Gone(name) => state.gone(name),
         }
@@ -150,9 +148,8 @@ impl State {
     pub(super) fn write_out(&mut self) {
         let mut full = false;
         for name in std::mem::take(&mut self.unwritten) {
-            if let Some(link) = self.links.get_mut(&name).filter(|link| !link.blocked) {
-                link.flush();
-                full |= link.blocked;
+            if self.links.get(&name).is_some_and(|link| !link.blocked) {
+                full |= self.flush_link(name);
             }
         }
         if full && let Some(own) = known() {
@@ -306,6 +303,7 @@ impl State {
     /// A process is gone.
     fn gone(&mut self, name: Name) {
         self.links.remove(&name);
+        self.wake_for_room(name);
         let failure = Failure::remote(format!("process {name}, which has to do with the communicator, is gone"));
         self.forget_process(name, &failure);
         let needs = |spread: &Spread| spread.peers.contains(&name) && !spread.left.contains(&name);
