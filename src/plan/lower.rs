@@ -1,4 +1,5 @@
 //! Items to calls: every operation gets its memory, and becomes a call with pointers and NCCL's counts.
+use super::deaths::Deaths;
 use super::eval::ranks;
 use super::item::{BufferSlice, Item, ItemKind, Open, Phase, Program};
 use super::place::PlacedBuffers;
@@ -31,6 +32,8 @@ pub struct LoweredProgram {
     /// By call: the index of the outermost `GroupEnd` it is inside of, or its own.
     pub ends: Vec<Vec<u32>>,
     pub registrations: Registrations,
+    /// What is lost with ranks whose processes end.
+    pub deaths: Deaths,
     pub constants: Vec<(BufId, usize, Vec<u8>)>,
     pub undefined: Option<String>,
 }
@@ -97,6 +100,7 @@ pub fn lower(unrolled: Program, placed: PlacedBuffers) -> Result<LoweredProgram,
         ops: vec![Vec::new(); n],
         ends: vec![Vec::new(); n],
         registrations: Registrations::new(n),
+        deaths: Deaths::default(),
         constants: Vec::new(),
         undefined: None,
         unrolled,
