@@ -61,6 +61,11 @@ impl Deaths {
         self.lost.contains(&at)
     }
 
+    /// The operations that these ranks have not waited for when they die, in their order.
+    pub fn lost_with(&self, dying: &BTreeSet<usize>) -> Vec<Index> {
+        self.lost.iter().copied().filter(|(rank, _)| dying.contains(rank)).collect::<BTreeSet<Index>>().into_iter().collect()
+    }
+
     /// The ranks that die in a death.
     pub fn dying(&self, death: u32) -> BTreeSet<usize> {
         self.of.get(&death).map(|(dying, _)| dying.clone()).unwrap_or_default()

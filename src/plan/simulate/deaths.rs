@@ -17,6 +17,8 @@ pub struct Toll {
     dead: BTreeSet<usize>,
     /// By rank: the operations that may not be over on their streams, although all ranks had called them.
     held: HashMap<usize, Vec<Held>>,
+    /// Ranks, and communicators whose operations they have ended.
+    released: BTreeSet<(usize, CommId)>,
 }
 
 struct Held {
@@ -40,6 +42,9 @@ impl Simulation<'_> {
             let come = come_list(&self.toll, death);
             let dying = deaths.dying(death);
             self.toll.dead.extend(dying.iter().copied());
+            for at in deaths.lost_with(&dying) {
+                self.undefine(at, &[]);
+            }
             for survivor in come.iter().filter(|rank| !dying.contains(rank)) {
                 self.hold_lost(*survivor);
             }
@@ -61,7 +66,10 @@ impl Simulation<'_> {
             }
         }
         let known = self.toll.held.entry(rank).or_default();
-        held.retain(|held| !known.iter().any(|other| other.at == held.at));
+        let released = &self.toll.released;
+        held.retain(|held| {
+            !known.iter().any(|other| other.at == held.at) && !released.contains(&(rank, held.comm))
+        });
         known.append(&mut held);
     }
 
@@ -81,6 +89,11 @@ impl Simulation<'_> {
         self.is_lost(at) && !self.toll.dead.contains(&at.0) && !self.dead_of(at).is_empty()
     }
 
+    /// True if the rank's process has ended: it waits for nothing.
+    pub(super) fn is_dead(&self, rank: usize) -> bool {
+        self.toll.dead.contains(&rank)
+    }
+
     /// True if nothing is known of what the call writes.
     pub(super) fn is_lost(&self, at: Index) -> bool {
         self.lowered.deaths.is_lost(at)
@@ -93,6 +106,7 @@ impl Simulation<'_> {
 
     /// An abort ends what stands still.
     pub(super) fn release(&mut self, rank: usize, comm: CommId) {
+        self.toll.released.insert((rank, comm));
         if let Some(held) = self.toll.held.get_mut(&rank) {
             held.retain(|held| held.comm != comm);
         }

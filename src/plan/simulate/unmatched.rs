@@ -42,6 +42,9 @@ impl Simulation<'_> {
     /// Reports what a rank that has not finished waits for.
     pub(super) fn report_waiting(&mut self, rank: usize) {
         let lowered = self.lowered;
+        if self.is_dead(rank) {
+            return;
+        }
         if let Some(waiting) = self.waits_for_the_dead(rank) {
             self.out.waiting.push(waiting);
             return;
