@@ -47,9 +47,10 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
 fn interrupted(plan: &Plan, rank: usize) -> BTreeSet<u32> {
     let calls = plan.programs.get(rank).filter(|_| plan.comm_steps).into_iter().flatten();
     let lost = |ranks: &[u32]| {
-        let touched = plan.comms.iter().zip(0u32..).filter(|(comm, _)| {
-            comm.members.iter().any(|member| ranks.iter().any(|rank| *rank as usize == *member))
-        });
+        let touched =
+            plan.comms.iter().zip(0u32..).filter(|(comm, _)| {
+                comm.members.iter().any(|member| ranks.iter().any(|rank| *rank as usize == *member))
+            });
         touched.map(|(_, index)| index).collect::<Vec<u32>>()
     };
     let of = |call: &Call| match &call.kind {

@@ -11,15 +11,8 @@ pub enum ExitStatus {
 }
 
 /// The signals by which processes die in practice.
-const SIGNALS: [(&str, i32); 7] = [
-    ("SIGILL", 4),
-    ("SIGABRT", 6),
-    ("SIGBUS", 7),
-    ("SIGFPE", 8),
-    ("SIGKILL", 9),
-    ("SIGSEGV", 11),
-    ("SIGTERM", 15),
-];
+const SIGNALS: [(&str, i32); 7] =
+    [("SIGILL", 4), ("SIGABRT", 6), ("SIGBUS", 7), ("SIGFPE", 8), ("SIGKILL", 9), ("SIGSEGV", 11), ("SIGTERM", 15)];
 
 impl ExitStatus {
     /// The end by the signal with this name.

@@ -37,7 +37,9 @@ impl Deaths {
         for (rank, program) in lowered.programs.iter().enumerate() {
             for call in program {
                 match &call.kind {
-                    CallKind::Exit { death: Some(death), .. } => _ = deaths.of.entry(*death).or_default().0.insert(rank),
+                    CallKind::Exit { death: Some(death), .. } => {
+                        _ = deaths.of.entry(*death).or_default().0.insert(rank)
+                    }
                     CallKind::AwaitDeath { death, .. } => deaths.of.entry(*death).or_default().1 += 1,
                     _ => {}
                 }
@@ -63,7 +65,13 @@ impl Deaths {
 
     /// The operations that these ranks have not waited for when they die, in their order.
     pub fn lost_with(&self, dying: &BTreeSet<usize>) -> Vec<Index> {
-        self.lost.iter().copied().filter(|(rank, _)| dying.contains(rank)).collect::<BTreeSet<Index>>().into_iter().collect()
+        self.lost
+            .iter()
+            .copied()
+            .filter(|(rank, _)| dying.contains(rank))
+            .collect::<BTreeSet<Index>>()
+            .into_iter()
+            .collect()
     }
 
     /// The ranks that die in a death.

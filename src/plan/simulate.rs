@@ -261,11 +261,7 @@ impl Simulation<'_> {
                     self.ranks[rank].cursor = lowered.programs[rank].len();
                     return true;
                 }
-                CallKind::AwaitDeath { death, .. } => {
-                    if !self.meets_death(rank, *death) {
-                        return moved;
-                    }
-                }
+                CallKind::AwaitDeath { death, .. } if !self.meets_death(rank, *death) => return moved,
                 _ if lowered.ops[rank][index].is_some() => match &mut self.ranks[rank].group {
                     Some((_, calls)) => calls.push(index),
                     None => self.issue(rank, vec![index]),

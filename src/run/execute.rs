@@ -159,7 +159,8 @@ pub fn execute(
         let log = worker.said(&mark);
         let reused = watch.reused;
         let deaths = watch.deaths.ends;
-        let seen = Observation { ended, ranks: report.ranks, images, checkpoints, log, seconds, reached, reused, deaths };
+        let seen =
+            Observation { ended, ranks: report.ranks, images, checkpoints, log, seconds, reached, reused, deaths };
         if !see(seen) || !well {
             break;
         }

@@ -68,7 +68,8 @@ pub fn destroy(threads: &RankThreads, backend: &'static Backend, set: Kept, endi
             return;
         }
         let ended = backend.device.bind(rank).map_err(|e| e.to_string());
-        let destroy = || if bereaved.contains(&index) { library.abort(slot.get()) } else { library.destroy(slot.get()) };
+        let destroy =
+            || if bereaved.contains(&index) { library.abort(slot.get()) } else { library.destroy(slot.get()) };
         if let Err(error) = ended.and_then(|()| destroy().map_err(|e| e.to_string())) {
             ending.failed(rank, error);
         }

@@ -2,14 +2,8 @@
 use super::Example;
 
 /// The faults, each with a scenario that it fails.
-pub const EXAMPLES: &[Example] = &[
-    ("F90", SHRUNK),
-    ("F91", SHRUNK),
-    ("F92", SHRUNK),
-    ("F92b", SHRUNK),
-    ("F93", APART),
-    ("F94", SHRUNK),
-];
+pub const EXAMPLES: &[Example] =
+    &[("F90", SHRUNK), ("F91", SHRUNK), ("F92", SHRUNK), ("F92b", SHRUNK), ("F93", APART), ("F94", SHRUNK)];
 
 const SHRUNK: &str = r#"world_size = 3
 placement = "processes"

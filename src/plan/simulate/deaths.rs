@@ -67,9 +67,7 @@ impl Simulation<'_> {
         }
         let known = self.toll.held.entry(rank).or_default();
         let released = &self.toll.released;
-        held.retain(|held| {
-            !known.iter().any(|other| other.at == held.at) && !released.contains(&(rank, held.comm))
-        });
+        held.retain(|held| !known.iter().any(|other| other.at == held.at) && !released.contains(&(rank, held.comm)));
         known.append(&mut held);
     }
 

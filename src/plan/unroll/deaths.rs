@@ -128,7 +128,9 @@ impl<'a> Unroll<'a> {
                 && !self.program.lenient() =>
             {
                 refuse(
-                    format!("whether this call fails depends on whether rank {world} has noticed the end of rank {lost}"),
+                    format!(
+                        "whether this call fails depends on whether rank {world} has noticed the end of rank {lost}"
+                    ),
                     "put `{ op = \"wait\", error = \"remote_error\" }` before it, or leave out `error`: without it the call may fail or not",
                 )
             }
@@ -146,7 +148,9 @@ impl<'a> Unroll<'a> {
             self.program.comms.in_use(world).into_iter().filter(|comm| self.loss(*comm).is_some()).collect();
         if comms.is_empty() {
             let at = step.error.as_ref().map_or(step.span, |error| error.span);
-            let text = format!("rank {world} has no communicator in use that has lost a rank, so there is no error to wait for");
+            let text = format!(
+                "rank {world} has no communicator in use that has lost a rank, so there is no error to wait for"
+            );
             let help = "with `placement = \"processes\"` a step `exit` ends ranks whose end the others can notice";
             return Err(Diagnostic::new(at, text).help(help));
         }

@@ -150,7 +150,9 @@ impl Form {
             return Err(why);
         }
         // A form changes what is outstanding when a process ends.
-        if !matches!(self.name, "in_place" | "misaligned") && visit::any(case, |step| matches!(step.op.kind, Kind::Host(Host::Exit))) {
+        if !matches!(self.name, "in_place" | "misaligned")
+            && visit::any(case, |step| matches!(step.op.kind, Kind::Host(Host::Exit)))
+        {
             return Err("a process ends in it");
         }
         let mut new = case.clone();
