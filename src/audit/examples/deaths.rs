@@ -25,9 +25,10 @@ timeout = 10
 comms.pairs = { groups = [[0, 1], [2, 3]] }
 inputs.x = { each = "10 ^ rank", count = 1 }
 steps = [
+  { op = "all_reduce", in = "x", out = "z" },
   { op = "all_reduce", comm = "pairs", in = "x", out = "y" },
   { op = "wait" },
   { op = "exit", ranks = [3] },
-  { op = "wait", ranks = [2], error = "remote_error" },
-  { op = "send_recv", ranks = [0, 1], comm = "pairs", peer = "1 - rank", in = "x", out = "y", times = 50 },
+  { op = "wait", error = "remote_error" },
+  { op = "send_recv", ranks = [0, 1], comm = "pairs", peer = "1 - rank", in = "x", out = "y" },
 ]"#;
