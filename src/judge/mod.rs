@@ -4,6 +4,7 @@ mod assert_text;
 mod buffer_contents;
 mod call_algorithms;
 mod consequences;
+mod deaths;
 mod expect;
 mod findings;
 mod fitting_words;

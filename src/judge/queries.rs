@@ -44,14 +44,23 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
     }
 }
 
-/// The communicators whose operations the rank's program ends: NCCL does not say what their asynchronous error is.
+/// The communicators whose operations the rank's program ends, and those that have lost a rank: NCCL does not say what their
+/// asynchronous error is.
 fn interrupted(plan: &Plan, rank: usize) -> BTreeSet<u32> {
     let calls = plan.programs.get(rank).filter(|_| plan.comm_steps).into_iter().flatten();
-    let of = |call: &Call| match call.kind {
-        CallKind::Revoke { comm } | CallKind::Shrink { parent: comm, abort: true, .. } => Some(comm),
-        _ => None,
+    let lost = |ranks: &[u32]| {
+        let touched =
+            plan.comms.iter().zip(0u32..).filter(|(comm, _)| {
+                comm.members.iter().any(|member| ranks.iter().any(|rank| *rank as usize == *member))
+            });
+        touched.map(|(_, index)| index).collect::<Vec<u32>>()
     };
-    calls.filter_map(of).collect()
+    let of = |call: &Call| match &call.kind {
+        CallKind::Revoke { comm } | CallKind::Shrink { parent: comm, abort: true, .. } => vec![*comm],
+        CallKind::AwaitDeath { ranks, .. } => lost(ranks),
+        _ => Vec::new(),
+    };
+    calls.flat_map(of).collect()
 }
 
 fn check_communicator(

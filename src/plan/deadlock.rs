@@ -6,7 +6,7 @@ use super::registration;
 use super::resolve::dedupe;
 use super::simulate::{self, Played};
 use super::types::{Event, Foresight, Waiting};
-use crate::job::CallKind;
+use crate::job::{Call, CallKind};
 use crate::scenario::{Case, Diagnostic, ExpectedOutcome, Placement};
 
 mod advice;
@@ -67,10 +67,12 @@ fn accept(
     if lowered.unrolled.exits {
         undefined.get_or_insert_with(|| "a process ends on purpose".to_owned());
         if !expects(|e| *e == ExpectedOutcome::Crash) {
-            let exit = lowered.programs.iter().flatten().find(|call| call.kind == CallKind::Exit);
+            let exits = |call: &&Call| matches!(call.kind, CallKind::Exit { .. });
+            let exit = lowered.programs.iter().flatten().find(exits);
             let span = exit.map_or(case.span, |call| lowered.unrolled.steps[call.step as usize].span);
             return Err(vec![
-                Diagnostic::new(span, "a process that exits counts as a crash").help("add `outcome = \"crash\"`"),
+                Diagnostic::new(span, "a process that exits counts as a crash")
+                    .help("add `outcome = \"crash\"`; with `placement = \"processes\"` a rank can end alone, and the others go on"),
             ]);
         }
         return Ok(());

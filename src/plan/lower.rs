@@ -1,4 +1,5 @@
 //! Items to calls: every operation gets its memory, and becomes a call with pointers and NCCL's counts.
+use super::deaths::Deaths;
 use super::eval::ranks;
 use super::item::{BufferSlice, Item, ItemKind, Open, Phase, Program};
 use super::place::PlacedBuffers;
@@ -34,6 +35,8 @@ pub struct LoweredProgram {
     pub registrations: Registrations,
     /// By rank and graph: the call that begins its capture.
     pub captures: HashMap<(usize, u32), usize>,
+    /// What is lost with ranks whose processes end.
+    pub deaths: Deaths,
     pub constants: Vec<(BufId, usize, Vec<u8>)>,
     pub undefined: Option<String>,
 }
@@ -119,6 +122,7 @@ pub fn lower(unrolled: Program, placed: PlacedBuffers) -> Result<LoweredProgram,
         ends: vec![Vec::new(); n],
         registrations: Registrations::new(n),
         captures: HashMap::new(),
+        deaths: Deaths::default(),
         constants: Vec::new(),
         undefined: None,
         unrolled,

@@ -7,13 +7,14 @@ use super::types::{BufId, CommId, PlanStep, StepId};
 use super::{Limits, order};
 use crate::job::CallKind;
 use crate::num::DType;
-use crate::ops::{CommOp, Composite, GraphOp, Kind, RegistrationOp};
+use crate::ops::{CommOp, Composite, GraphOp, Host, Kind, RegistrationOp};
 use crate::scenario::{Case, Diagnostic, Expr, Ranks, Span, Spanned, Step, StepComm, StepError};
 use nccl_sys::ncclResult_t;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 mod change;
+mod deaths;
 mod groups;
 mod in_progress;
 mod one_sided;
@@ -46,6 +47,8 @@ struct Unroll<'a> {
     group: Option<groups::OpenGroup>,
     /// True if it has one-sided operations.
     signals: bool,
+    /// Ranks whose processes have ended.
+    ended: deaths::Ended,
     /// Expressions of maps, by their step.
     exprs: HashMap<*const Step, Arc<Expr>>,
 }
@@ -105,6 +108,7 @@ pub fn unroll(case: &Arc<Case>, limits: &Limits) -> Result<Program, Vec<Diagnost
         phase: Phase::Eager,
         group: None,
         signals: registration::signals(&case.steps),
+        ended: deaths::Ended::new(n),
         exprs: HashMap::new(),
     };
     for (index, def) in case.inputs.iter().enumerate() {
@@ -242,11 +246,14 @@ impl<'a> Unroll<'a> {
                 let text = format!("rank {} is not in the communicator of this step", rank.value);
                 return Err(Diagnostic::new(rank.span, text).help("`ranks` are world ranks"));
             }
+            for rank in ranks {
+                usize::try_from(rank.value).map_or(Ok(()), |world| self.check_listed(world, rank.span))?;
+            }
         }
         let mut list = Vec::new();
         for world in 0..n {
             let Some((comm, rank)) = named.of[world] else { continue };
-            if !among(&step.ranks, self.case, world)? {
+            if !among(&step.ranks, self.case, world)? || self.ended.at(world).is_some() {
                 continue;
             }
             if let (Some(end), false) = (named.ended[world], local) {
@@ -284,6 +291,9 @@ impl<'a> Unroll<'a> {
     }
 
     fn push(&mut self, world: usize, step: StepId, span: Span, fails: bool, kind: ItemKind) {
+        if self.ended.at(world).is_some() {
+            return;
+        }
         self.program.order.push((world, self.program.items[world].len()));
         self.program.items[world].push(Item { step, span, fails, phase: self.phase, kind });
     }
@@ -356,6 +366,7 @@ impl<'a> Unroll<'a> {
             Kind::Group => self.group(step, id, position, &members)?,
             Kind::Comm(op) => self.comm_step(step, *op, (before, id), position, &members)?,
             Kind::Graph(op) => self.graph_step(step, *op, id, &members, stream)?,
+            Kind::Host(Host::Exit) if self.outlives_exits() => self.deaths(step, id, &members)?,
             _ => {
                 self.count(members.len(), step.span)?;
                 for member in &members {
@@ -526,6 +537,7 @@ impl<'a> Unroll<'a> {
             for (world, kind) in calls {
                 let fails = self.fails(id, world);
                 if among(&step.ranks, self.case, world)? {
+                    self.check_joins(step, world)?;
                     self.check_parent_lives(step, world, matches!(kind, CallKind::Split { .. }).then_some(step.span))?;
                     self.push(world, id, step.span, fails, ItemKind::Call(kind));
                 }

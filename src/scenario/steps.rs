@@ -4,6 +4,7 @@ use super::case::*;
 use super::comms;
 use super::defaults::Defaults;
 use super::diagnostic::{Diagnostic, Span};
+use super::exit_status::exit_status;
 use super::keys::{self, KeyPlace, ValueType};
 use super::names::bad_name;
 use super::reader::{AllowedNames, NumberKind, PointReader, RankScope};
@@ -212,6 +213,7 @@ impl<'t> StepReader<'t, '_> {
             expr: self.own_entry("expr").and_then(|e| reader.expression(&e.value, AllowedNames::MAP)),
             dtype: None,
             seconds: self.num(reader, "seconds", NumberKind::Real),
+            status: self.own_entry("status").and_then(|e| exit_status(reader, &e.value)),
             wait_stream: None,
             signal: StepSignal {
                 context: self.num(reader, "context", NumberKind::Whole),
@@ -416,6 +418,10 @@ impl<'t> StepReader<'t, '_> {
         }
         if matches!(self.op.kind, ops::Kind::Host(Host::Wait)) {
             check_stream(reader, &name);
+            if step.error.is_some() && self.own_entry("stream").is_some() {
+                let text = "a `wait` with `error` waits for a communicator's error, not for a stream";
+                reader.report(Diagnostic::new(name.span, text).help("leave out `stream`"));
+            }
             step.wait_stream = Some(name);
         } else {
             step.stream = name.value;

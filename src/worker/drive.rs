@@ -18,8 +18,14 @@ pub fn one_rank(run: &Arc<Run>, rank: usize) {
             }
         }
     }
+    let dies = r.dies();
     drop(r);
     run.leave();
+    if let Some((death, status)) = dies
+        && run.deaths.wait(death, || run.stopped())
+    {
+        super::deaths::end_process(status);
+    }
 }
 
 /// Where a rank came to a halt.
@@ -55,7 +61,10 @@ fn run_rank(run: &Arc<Run>, r: &mut Rank<'_>) -> Result<Figures, HaltAt> {
         Some(timed) => timed::run(run, r, timed)?,
         None => run_program(r, &job.programs[r.rank])?,
     }
-    r.drain().map_err(HaltAt::outside(false))?;
+    // What a rank that dies has not waited for is left in the middle.
+    if r.dies().is_none() {
+        r.drain().map_err(HaltAt::outside(false))?;
+    }
     r.save().map_err(HaltAt::outside(false))
 }
 
@@ -134,7 +143,9 @@ fn is_nccl(kind: &CallKind) -> bool {
         | After { .. }
         | Wait { .. }
         | Sleep { .. }
-        | Exit
+        | Exit { .. }
+        | AwaitDeath { .. }
+        | AwaitError { .. }
         // One rank's own business, for which it waits on no other rank.
         | GrowId { .. }
         | Revoke { .. }

@@ -4,6 +4,7 @@
 //! The main thread reads requests and hands them to the rank threads; it never waits for them, so that the end of its
 //! standard input ends the process whatever the ranks are doing.
 mod barrier;
+mod deaths;
 mod drive;
 mod grow_ids;
 mod map;
@@ -152,6 +153,7 @@ impl Worker {
             }
             Request::Ids(ids) => self.tell(|run| run.take_ids(ids)),
             Request::GrowId(number, id) => self.tell(|run| run.grow_ids.take(number, id)),
+            Request::Death(death) => self.tell(|run| run.deaths.tell(death)),
             Request::Run => self.tell(Run::go),
             Request::Stop => self.tell(|run| run.stop(run.job().n as usize)),
             Request::Finish(finish) => self.finish(finish),

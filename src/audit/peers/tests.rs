@@ -199,6 +199,7 @@ fn observation(images: Vec<Vec<u8>>) -> Observation {
         seconds: 0.0,
         reached: None,
         reused: false,
+        deaths: Vec::new(),
     }
 }
 

@@ -1,6 +1,7 @@
 //! The judge on right observations, and on observations that were tampered with.
 mod blame;
 mod corpus;
+mod deaths;
 mod flaws;
 mod messages;
 mod speed;

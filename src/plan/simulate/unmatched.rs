@@ -60,6 +60,13 @@ impl Simulation<'_> {
     /// Reports what a rank that has not finished waits for.
     pub(super) fn report_waiting(&mut self, rank: usize) {
         let lowered = self.lowered;
+        if self.is_dead(rank) {
+            return;
+        }
+        if let Some(waiting) = self.waits_for_the_dead(rank) {
+            self.out.waiting.push(waiting);
+            return;
+        }
         let streams = &self.ranks[rank].streams;
         let head = streams.iter().filter_map(|s| s.queue.front()).find(|id| self.nodes[**id].active).copied();
         if let Some(id) = head {
@@ -71,6 +78,11 @@ impl Simulation<'_> {
             }
         }
         if let Some(call) = lowered.programs[rank].get(self.ranks[rank].cursor) {
+            if let CallKind::AwaitDeath { death, .. } = call.kind {
+                let what = "the step goes on when all ranks have come to it".to_owned();
+                self.out.waiting.push(Waiting { rank, step: call.step, what, on: self.absent(death) });
+                return;
+            }
             let comm = match &call.kind {
                 CallKind::Init { comm, .. } => *comm,
                 CallKind::Split { parent, .. } => *parent,

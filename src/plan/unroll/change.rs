@@ -16,6 +16,7 @@ impl<'a> Unroll<'a> {
     ///
     /// The call, and the step that restricts it.
     pub(super) fn check_standing(&mut self, step: &Step, id: StepId, members: &[Member<'a>]) -> Result<(), Diagnostic> {
+        members.iter().try_for_each(|member| self.check_loss(step, id, member))?;
         let StepComm::Comm(name) = &step.comm else { return Ok(()) };
         for member in members {
             let world = member.world;
@@ -68,6 +69,7 @@ impl<'a> Unroll<'a> {
                 CallKind::Shrink { .. } | CallKind::Grow { parent: Some(_), .. } => Some(step.span),
                 _ => None,
             };
+            self.check_joins(step, world)?;
             self.check_parent_lives(step, world, parent)?;
             self.push(world, id, step.span, fails, ItemKind::Call(kind));
             if let (Some(comm), false) = (abort_of, fails) {
