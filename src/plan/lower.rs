@@ -221,17 +221,22 @@ impl Lowering {
         self.lowered.unrolled.steps[step as usize].error.iter().any(|(r, _)| *r == rank)
     }
 
+    /// True if the call fails and so has no operation. One that is left in progress may do its work until it is aborted.
+    fn is_in_vain(&self, item: &Item, world: usize) -> bool {
+        item.fails && !self.lowered.unrolled.steps[item.step as usize].is_left_in_progress(world)
+    }
+
     /// Gives a rank's operation its memory.
     fn op(&mut self, at: (usize, usize), item: &Item, op: &RankOp<Open>) -> Result<LoweredOp, Diagnostic> {
         match op {
             RankOp::Collective(c) => self.collective(at, item, c),
             RankOp::Send(message) => {
                 let region = self.region(&message.memory, at.0, true)?;
-                Ok(self.message(message, region, item.fails, RankOp::Send))
+                Ok(self.message(message, region, self.is_in_vain(item, at.0), RankOp::Send))
             }
             RankOp::Recv(message) => {
                 let region = self.output(at, &message.memory)?;
-                Ok(self.message(message, region, item.fails, RankOp::Recv))
+                Ok(self.message(message, region, self.is_in_vain(item, at.0), RankOp::Recv))
             }
             RankOp::Map(map) => self.map(at, map),
             RankOp::OneSided(one_sided) => self.one_sided(at, item, one_sided),
@@ -297,7 +302,7 @@ impl Lowering {
         let all = self.output(at, &output)?;
         let dtype = self.dtype(output.buf);
         let members = self.lowered.unrolled.comms.list[comm].members.clone();
-        let (step, fails) = (item.step, item.fails);
+        let (step, fails, in_vain) = (item.step, item.fails, self.is_in_vain(item, at.0));
         self.push(at.0, step, fails, CallKind::GroupStart, None);
         let mut start = all.start;
         for (root, world) in members.iter().enumerate() {
@@ -328,7 +333,7 @@ impl Lowering {
                 stream,
             };
             let op = RankOp::Collective(Arc::new(op));
-            self.push_op(at.0, step, fails, LoweredOp { op, pointers, takes_effect: !fails });
+            self.push_op(at.0, step, fails, LoweredOp { op, pointers, takes_effect: !in_vain });
         }
         self.push(at.0, step, fails, CallKind::GroupEnd, None);
         Ok(())

@@ -215,7 +215,10 @@ impl Simulation<'_> {
                     }
                     self.clocks_host_waits(rank, *stream);
                     let nodes = &self.nodes;
-                    self.ranks[rank].unwaited.retain(|node| !nodes[*node].done);
+                    // What the library has not given to the stream yet is not over when the stream is idle.
+                    let step = |call: &usize| &lowered.unrolled.steps[lowered.step((rank, *call)) as usize];
+                    let in_progress = |node: usize| nodes[node].calls.iter().any(|c| step(c).is_left_in_progress(rank));
+                    self.ranks[rank].unwaited.retain(|node| !nodes[*node].done || in_progress(*node));
                 }
                 CallKind::Init { .. } | CallKind::Split { .. } | CallKind::Register { window: true, .. }
                     if !call.tolerate =>

@@ -159,6 +159,13 @@ pub struct PlanStep {
     pub error_span: Option<Span>,
 }
 
+impl PlanStep {
+    /// True if a rank's call is to answer that it is in progress, and is left so.
+    pub fn is_left_in_progress(&self, world: usize) -> bool {
+        self.error.contains(&(world, Some(nccl_sys::ncclResult_t::InProgress)))
+    }
+}
+
 /// Part of a buffer on one rank.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Region {

@@ -83,7 +83,7 @@ impl Lowering {
             algorithm: c.algorithm.clone(),
             stream: c.stream,
         };
-        let takes_effect = root.is_some() && !item.fails;
+        let takes_effect = root.is_some() && !self.is_in_vain(item, at.0);
         Ok(LoweredOp { op: RankOp::Collective(Arc::new(op)), pointers, takes_effect })
     }
 
