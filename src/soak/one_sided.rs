@@ -83,7 +83,7 @@ impl Exchange {
         format!("(rank + {}) % n", self.shift)
     }
 
-    fn from_previous(&self) -> String {
+    fn previous(&self) -> String {
         format!(", peer = \"(rank - {}) % n\"", self.shift)
     }
 
@@ -127,7 +127,7 @@ impl Exchange {
         let source = self.source(world, self.count);
         let (target, known) = self.target(world, |_| self.count);
         self.known(world, &target, known);
-        vec![self.put(&source, &target, &self.next(), &self.begin), self.wait(&self.from_previous())]
+        vec![self.put(&source, &target, &self.next(), &self.begin), self.wait(&self.previous())]
     }
 
     /// Every rank puts a block to each rank.
@@ -155,8 +155,8 @@ impl Exchange {
         let piece = |name: &str| format!("{name}[{count} * t:{count} * t + {count}]");
         let more = format!(", times = {times}{}", self.begin);
         let wait = match world.rng.below(2) {
-            0 => format!(", signals = {times}{}", self.from_previous()),
-            _ => format!(", times = {times}{}", self.from_previous()),
+            0 => format!(", signals = {times}{}", self.previous()),
+            _ => format!(", times = {times}{}", self.previous()),
         };
         vec![self.put(&piece(&source), &piece(&target), &self.next(), &more), self.wait(&wait)]
     }
@@ -169,7 +169,7 @@ impl Exchange {
         self.known(world, &target, known);
         let piece = format!("{source}[{count} * t:{count} * t + {count}]");
         let more = format!(", times = {times}{}", self.begin);
-        let wait = self.wait(&format!(", signals = {times}{}", self.from_previous()));
+        let wait = self.wait(&format!(", signals = {times}{}", self.previous()));
         vec![self.put(&piece, &target, &self.next(), &more), wait]
     }
 
@@ -184,7 +184,7 @@ impl Exchange {
         vec![
             self.put(&nothing(&source), &nothing(&target), &self.next(), &self.begin),
             signal,
-            self.wait(&format!(", signals = {}{}", times + 1, self.from_previous())),
+            self.wait(&format!(", signals = {}{}", times + 1, self.previous())),
         ]
     }
 
@@ -217,7 +217,7 @@ impl Exchange {
         let on = &self.on;
         let steps = [
             self.put(&source, &target, &self.next(), &self.begin),
-            self.wait(&self.from_previous()),
+            self.wait(&self.previous()),
             format!("{{ op = \"map\", expr = \"{target}\", out = \"{copy}\"{ranks}{on} }}"),
             format!("{{ op = \"all_reduce\", reduce = \"max\", in = \"{copy}\", out = \"{sum}\"{comm}{on} }}"),
         ];
