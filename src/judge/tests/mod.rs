@@ -7,3 +7,4 @@ mod messages;
 mod speed;
 mod tamper;
 pub(crate) mod test_case;
+mod undefined;
