@@ -1,19 +1,29 @@
-//! How a worker gets its descriptors: the parent leaves two open across `exec` and names them in an environment variable. The
-//! third is the standard input, which the worker replaces by an empty one, so that nothing else reads it.
-#![allow(unsafe_code)] // descriptors as numbers, and code between fork and exec
-
+//! How a worker gets its descriptors: its standard input is a socket on which the parent sends the other two, and then requests.
+//! The worker replaces it by an empty input, so that nothing else reads it.
+//!
+//! No code runs between `fork` and `exec`, so the standard library may use `posix_spawn`: the page tables of a parent with much
+//! memory are not copied.
 use crate::job::PROTOCOL;
 use crate::job::arena::Arena;
-use rustix::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
-use rustix::io::{FdFlags, fcntl_dupfd_cloexec, fcntl_getfd, fcntl_setfd};
+use rustix::fd::{AsFd, OwnedFd};
+use rustix::io::{Errno, fcntl_dupfd_cloexec, retry_on_intr};
+use rustix::net::{
+    RecvAncillaryBuffer, RecvAncillaryMessage, RecvFlags, SendAncillaryBuffer, SendAncillaryMessage, SendFlags,
+    recvmsg, sendmsg,
+};
 use rustix::stdio::dup2_stdin;
 use std::fs::File;
-use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::io::{self, IoSlice, IoSliceMut};
+use std::mem::MaybeUninit;
+use std::os::unix::net::UnixStream;
+use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// The variable that makes a program a worker: `protocol:reply descriptor:arena descriptor:parent's process id`.
+/// The variable that makes a program a worker: `protocol:parent's process id`.
 pub const VARIABLE: &str = "COLLSPEC_WORKER";
+
+/// The byte with which the descriptors are sent.
+const WITH_DESCRIPTORS: u8 = b'd';
 
 /// The reason why a process that was started as a worker cannot be one.
 #[derive(Debug, thiserror::Error)]
@@ -32,22 +42,25 @@ pub enum NoWorker {
     Inside,
     /// A descriptor is not what it should be.
     #[error("inherited descriptor: {0}")]
-    Descriptor(#[from] std::io::Error),
+    Descriptor(#[from] io::Error),
 }
 
-/// Makes `command` a worker that replies on `reply` and shares `arena`. The command keeps both open until it is dropped.
-pub(crate) fn pass(command: &mut Command, reply: OwnedFd, arena: OwnedFd) {
-    command.env(VARIABLE, format!("{PROTOCOL}:{}:{}:{}", reply.as_raw_fd(), arena.as_raw_fd(), std::process::id()));
-    let fds = [reply, arena];
-    // SAFETY: between fork and exec only `fcntl` is called, which is async-signal-safe; nothing allocates.
-    unsafe {
-        command.pre_exec(move || {
-            for fd in &fds {
-                fcntl_setfd(fd, fcntl_getfd(fd)? - FdFlags::CLOEXEC)?;
-            }
-            Ok(())
-        });
-    }
+/// Makes `command` a worker that replies on `reply` and shares `arena`. Returns where requests are written; the command keeps
+/// the other end open until it is dropped.
+///
+/// # Errors
+///
+/// The operating system has no descriptors for it.
+pub(crate) fn pass(command: &mut Command, reply: OwnedFd, arena: OwnedFd) -> io::Result<UnixStream> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let fds = [reply.as_fd(), arena.as_fd()];
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut descriptors = SendAncillaryBuffer::new(&mut space);
+    descriptors.push(SendAncillaryMessage::ScmRights(&fds));
+    retry_on_intr(|| sendmsg(&ours, &[IoSlice::new(&[WITH_DESCRIPTORS])], &mut descriptors, SendFlags::NOSIGNAL))?;
+    command.env(VARIABLE, format!("{PROTOCOL}:{}", std::process::id()));
+    command.stdin(Stdio::from(OwnedFd::from(theirs)));
+    Ok(ours)
 }
 
 /// A worker's descriptors.
@@ -63,68 +76,52 @@ pub struct Inherited {
 /// Whether the descriptors have been taken over.
 static TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The descriptors of a worker, from the variable and its standard input; `None` in a process that was not started as one.
-/// A second call is an error.
-///
-/// # Safety
-///
-/// [`VARIABLE`] must be unset or as [`pass`] of the parent set it: it names descriptors by number, which are taken over, so
-/// nothing else in this process may own them.
-pub(crate) unsafe fn take() -> Option<Result<Inherited, NoWorker>> {
+/// The descriptors of a worker, from its standard input; `None` in a process that was not started as one. A second call is an
+/// error.
+pub(crate) fn take() -> Option<Result<Inherited, NoWorker>> {
     let value = std::env::var_os(VARIABLE)?;
     if TAKEN.swap(true, Ordering::Relaxed) {
         return Some(Err(NoWorker::Inside));
     }
-    // SAFETY: the caller promises the same.
-    Some(unsafe { taken(&value.to_string_lossy()) })
+    Some(taken(&value.to_string_lossy()))
 }
 
-/// # Safety
-///
-/// As for [`take`].
-unsafe fn taken(value: &str) -> Result<Inherited, NoWorker> {
+fn taken(value: &str) -> Result<Inherited, NoWorker> {
     let unclear = || NoWorker::Variable(value.to_owned());
     let mut parts = value.split(':').map(|part| part.parse::<u32>().map_err(|_| unclear()));
     let mut next = || parts.next().unwrap_or_else(|| Err(unclear()));
-    let (theirs, reply, arena, parent) = (next()?, next()?, next()?, next()?);
+    let theirs = next()?;
     if theirs != PROTOCOL {
         return Err(NoWorker::Protocol { theirs });
     }
+    let parent = next()?;
     let ours = rustix::process::getppid().map(|pid| pid.as_raw_pid().unsigned_abs());
     if ours != Some(parent) {
         return Err(NoWorker::Inside);
     }
-    if reply == arena {
-        return Err(unclear());
-    }
-    // SAFETY: the parent left these open for this process alone, they differ, and the caller promises that nothing else here
-    // owns them.
-    let (reply, arena) = unsafe { (own(reply)?, own(arena)?) };
-    let (replies, arena) = (File::from(reply), Arena::open(arena)?);
-    Ok(Inherited { requests: requests()?, replies, arena })
+    let requests = requests()?;
+    let [reply, arena] = descriptors(&requests)?;
+    Ok(Inherited { requests, replies: File::from(reply), arena: Arena::open(arena)? })
 }
 
 /// The former standard input; the standard input is empty from now on.
-fn requests() -> Result<File, std::io::Error> {
-    let requests = fcntl_dupfd_cloexec(std::io::stdin(), 3)?;
+fn requests() -> io::Result<File> {
+    let requests = fcntl_dupfd_cloexec(io::stdin(), 3)?;
     let nothing = File::open("/dev/null")?;
     dup2_stdin(&nothing)?;
     Ok(File::from(requests))
 }
 
-/// Takes over a descriptor that the parent left open, and keeps it from further children.
-///
-/// # Safety
-///
-/// Nothing in the process owns the descriptor, or closes it meanwhile.
-unsafe fn own(number: u32) -> Result<OwnedFd, std::io::Error> {
-    let raw = RawFd::try_from(number).map_err(|_| std::io::Error::from(std::io::ErrorKind::InvalidInput))?;
-    if raw < 3 {
-        return Err(std::io::Error::new(std::io::ErrorKind::InvalidInput, "it is a standard stream"));
-    }
-    // SAFETY: the caller promises that nothing closes it meanwhile; the next call fails if it is not open.
-    let fd = unsafe { BorrowedFd::borrow_raw(raw) };
-    fcntl_setfd(fd, fcntl_getfd(fd)? | FdFlags::CLOEXEC)?;
-    // SAFETY: it is open, and the caller promises that nothing else owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+/// The two descriptors that the parent sends first. Further children do not inherit them.
+fn descriptors(requests: &File) -> io::Result<[OwnedFd; 2]> {
+    let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
+    let mut received = RecvAncillaryBuffer::new(&mut space);
+    let mut byte = [0];
+    retry_on_intr(|| recvmsg(requests, &mut [IoSliceMut::new(&mut byte)], &mut received, RecvFlags::CMSG_CLOEXEC))?;
+    let fds = received.drain().filter_map(|message| match message {
+        RecvAncillaryMessage::ScmRights(fds) => Some(fds),
+        _ => None,
+    });
+    let fds: Vec<OwnedFd> = fds.flatten().collect();
+    fds.try_into().map_err(|_| io::Error::from(Errno::BADMSG))
 }

@@ -1,4 +1,5 @@
 //! What can be typed; the comments here are the help text.
+use super::backend_args::BackendArgs;
 use super::bench_args::BenchArgs;
 use super::report_args::ReportArgs;
 use super::settings_args::SettingsArgs;
@@ -12,7 +13,7 @@ use crate::report::ReportFormat;
 use crate::run::seconds;
 use crate::scenario::AllowEnv;
 use crate::suite::options::usual_memory;
-use crate::suite::{BackendChoice, BackendRequest, CaseSet, Filter, Forms, Reading, RunOptions, Shard};
+use crate::suite::{CaseSet, Filter, Forms, Reading, RunOptions, Shard};
 use clap::{Args as ClapArgs, Parser, Subcommand, ValueEnum};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -197,17 +198,8 @@ pub struct RunArgs {
     #[command(flatten)]
     pub selection: SelectionArgs,
 
-    /// What runs the cases: `nccl` is a real library on GPUs, `soft` is NCCL's interface in software; `auto` is nccl if a
-    /// driver, devices and a library are there, else soft.
-    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = BackendChoice::parse, help_heading = BACKEND)]
-    pub backend: BackendChoice,
-
-    /// Fail with exit code 3 if this backend is missing, instead of using another.
-    #[arg(long, value_name = "NAME", value_parser = BackendChoice::parse, help_heading = BACKEND)]
-    pub require: Option<BackendChoice>,
-
     #[command(flatten)]
-    pub place: LibraryArgs,
+    pub backend: BackendArgs,
 
     /// Cases that run at the same time [default: the number of cores; on nccl 1].
     #[arg(long, short, value_name = "N", value_parser = at_least_one, help_heading = MANNER)]
@@ -268,12 +260,7 @@ impl RunArgs {
     /// What was typed, and the default of everything else.
     pub fn options(&self) -> RunOptions {
         self.settings.apply(RunOptions {
-            backend: BackendRequest {
-                backend: self.backend,
-                require: self.require,
-                nccl: self.place.nccl.clone(),
-                driver: self.place.driver.clone(),
-            },
+            backend: self.backend.request(),
             jobs: self.jobs,
             fail_fast: self.fail_fast,
             reading: self.selection.reading(),

@@ -1,18 +1,19 @@
 //! The options of `collspec bench`; the comments here are the help text. Those that nccl-tests has too are called as there.
-use super::args::{LibraryArgs, LimitArgs};
+use super::args::{BACKEND, LimitArgs};
+use super::backend_args::BackendArgs;
 use super::settings_args::SoftwareArgs;
 use crate::bench::{MOST_RANKS, Operation, OverRanks, Reduction, Request, Roots, Sizes, Step};
 use crate::child::Workers;
 use crate::num::DType;
 use crate::run::{RanksPerGpu, seconds};
 use crate::scenario::size_in_bytes;
-use crate::suite::{BackendChoice, BackendRequest, Reading, RunOptions};
+use crate::suite::{Reading, RunOptions};
 use clap::{Args as ClapArgs, ValueEnum};
 use std::path::PathBuf;
 
 const WHAT: &str = "What is measured";
 const MANNER: &str = "How it is measured";
-const BACKEND: &str = "What runs it";
+
 const REPORT: &str = "Report";
 
 /// Time operations: algorithm and bus bandwidth by size, with nccl-tests' options and columns.
@@ -100,16 +101,8 @@ pub struct BenchArgs {
     #[arg(long, value_name = "S", value_parser = seconds, help_heading = MANNER)]
     pub opening_timeout: Option<f64>,
 
-    /// What runs the operations, as for `collspec run`.
-    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = BackendChoice::parse, help_heading = BACKEND)]
-    pub backend: BackendChoice,
-
-    /// Fail with exit code 3 if this backend is missing, instead of using another.
-    #[arg(long, value_name = "NAME", value_parser = BackendChoice::parse, help_heading = BACKEND)]
-    pub require: Option<BackendChoice>,
-
     #[command(flatten)]
-    pub library: LibraryArgs,
+    pub backend: BackendArgs,
 
     /// How many ranks may share a GPU, as for `collspec run`.
     #[arg(long, value_name = "N", default_value = "1", value_parser = RanksPerGpu::parse, help_heading = BACKEND)]
@@ -227,12 +220,7 @@ impl BenchArgs {
     /// What runs it.
     pub fn options(&self) -> RunOptions {
         self.software.apply(RunOptions {
-            backend: BackendRequest {
-                backend: self.backend,
-                require: self.require,
-                nccl: self.library.nccl.clone(),
-                driver: self.library.driver.clone(),
-            },
+            backend: self.backend.request(),
             ranks_per_gpu: self.ranks_per_gpu,
             timeout: self.timeout,
             opening_timeout: self.opening_timeout,

@@ -104,7 +104,8 @@ fn timed(text: &str, base: &Side, candidate: &Side) -> anyhow::Result<(Plan, Vec
     let (Side::Live { chosen: ours, .. }, Side::Live { chosen: theirs, .. }) = (base, candidate) else {
         anyhow::bail!("--bench needs two libraries: a recorded run cannot be timed again")
     };
-    let elsewhere = bench.library.nccl.is_some() || bench.library.driver.is_some() || bench.output.is_some();
+    let elsewhere =
+        bench.backend.library.nccl.is_some() || bench.backend.library.driver.is_some() || bench.output.is_some();
     anyhow::ensure!(
         !elsewhere && bench.plot.is_none() && bench.json.is_none(),
         "--bench says what is measured; libraries and reports are those of `collspec compare`"

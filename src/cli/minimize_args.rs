@@ -1,11 +1,12 @@
 //! What can be typed behind `collspec minimize`; the comments here are the help text.
-use super::args::{BACKEND, LIMITS, LibraryArgs, MANNER, REPORT};
+use super::args::{LIMITS, MANNER, REPORT};
+use super::backend_args::BackendArgs;
 use super::settings_args::SettingsArgs;
 use crate::child::Workers;
 use crate::run::seconds;
 use crate::scenario::AllowEnv;
 use crate::suite::options::usual_memory;
-use crate::suite::{BackendChoice, BackendRequest, Reading, RunOptions};
+use crate::suite::{Reading, RunOptions};
 use clap::Args as ClapArgs;
 use std::num::NonZeroU32;
 use std::path::PathBuf;
@@ -42,12 +43,8 @@ pub struct MinimizeArgs {
     #[arg(long, value_name = "FILE", help_heading = REPORT)]
     pub output: Option<PathBuf>,
 
-    /// What runs the cases: `nccl`, `soft`, or `auto`, as for `collspec run`.
-    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = BackendChoice::parse, help_heading = BACKEND)]
-    pub backend: BackendChoice,
-
     #[command(flatten)]
-    pub place: LibraryArgs,
+    pub backend: BackendArgs,
 
     #[command(flatten)]
     pub settings: SettingsArgs,
@@ -63,12 +60,7 @@ impl MinimizeArgs {
         let mut reading = Reading { allow_env: AllowEnv::from_names(&self.allow_env), ..Reading::default() };
         reading.limits.memory = usual_memory();
         self.settings.apply(RunOptions {
-            backend: BackendRequest {
-                backend: self.backend,
-                require: None,
-                nccl: self.place.nccl.clone(),
-                driver: self.place.driver.clone(),
-            },
+            backend: self.backend.request(),
             reading,
             // No report shows them, and they would cost as much as the rest of the judging.
             without_order_maps: true,

@@ -3,6 +3,7 @@ mod args;
 mod audit;
 mod audit_requirements;
 mod backend;
+mod backend_args;
 mod bench;
 mod bench_args;
 mod check;

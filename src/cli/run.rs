@@ -28,7 +28,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         Ok(chosen) => chosen,
         Err(exit) => return Ok(exit),
     };
-    if args.settings.software.fault.is_some() && chosen.machine.is_some() && args.place.driver.is_none() {
+    if args.settings.software.fault.is_some() && chosen.machine.is_some() && args.backend.library.driver.is_none() {
         anyhow::bail!("--fault changes the software library, but this run uses a real one: add --backend soft");
     }
     let mut suite = open(&args.selection)?;

@@ -9,6 +9,7 @@ use crate::signals;
 use crate::soak::{Ended, Failed, Held, Report, Request, soak};
 use crate::suite::Runner;
 use anyhow::Context;
+use std::cmp::Reverse;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -19,6 +20,8 @@ const USUAL: u64 = 500;
 const BUDGET: Duration = Duration::from_secs(30);
 /// Idle workers that are kept: one for every set of variables that programs ask for, and job.
 const WORKERS: usize = 16;
+/// Reasons for refusals that are named.
+const MOST_REFUSALS: usize = 5;
 /// The time between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(10);
 
@@ -106,6 +109,17 @@ fn write(folder: &Path, name: &str, text: &str) -> anyhow::Result<PathBuf> {
 
 fn summary(to: &mut dyn Write, report: &Report, seed: u64) -> io::Result<()> {
     writeln!(to, "{}", counts(report))?;
+    if report.passed > 0 {
+        let share =
+            |(kind, number): (&&str, &u64)| format!("{kind} {:.1}%", 100.0 * *number as f64 / report.passed as f64);
+        let shares: Vec<String> = report.kinds.iter().map(share).collect();
+        writeln!(to, "programs that passed had: {}", shares.join(", "))?;
+    }
+    let mut refusals: Vec<(&String, &u64)> = report.refusals.iter().collect();
+    refusals.sort_by_key(|(_, number)| Reverse(**number));
+    for (why, number) in refusals.into_iter().take(MOST_REFUSALS) {
+        writeln!(to, "refused {}: {}", times(*number), one_line(why))?;
+    }
     let held = [("this process", report.held), ("a worker", report.worker_held)];
     for (who, (before, after)) in held.into_iter().filter_map(|(who, held)| Some((who, held?))) {
         writeln!(to, "{who} held {} in the second quarter and {} in the last", in_words(before), in_words(after))?;
@@ -121,6 +135,10 @@ fn summary(to: &mut dyn Write, report: &Report, seed: u64) -> io::Result<()> {
             writeln!(to, "ended early by SIGINT; `--seed {next}` goes on from here")
         }
     }
+}
+
+fn times(number: u64) -> String {
+    if number == 1 { "once".to_owned() } else { format!("{} times", thousands(number)) }
 }
 
 fn in_words(held: Held) -> String {

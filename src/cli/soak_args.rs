@@ -1,10 +1,11 @@
 //! What can be typed behind `collspec soak`; the comments here are the help text.
-use super::args::{BACKEND, LibraryArgs, MANNER, REPORT};
+use super::args::{MANNER, REPORT};
+use super::backend_args::BackendArgs;
 use super::settings_args::SettingsArgs;
 use crate::child::Workers;
 use crate::run::seconds;
 use crate::suite::options::usual_memory;
-use crate::suite::{BackendChoice, BackendRequest, Reading, RunOptions};
+use crate::suite::{Reading, RunOptions};
 use clap::Args as ClapArgs;
 use std::num::{NonZeroU64, NonZeroUsize};
 use std::path::PathBuf;
@@ -35,12 +36,8 @@ pub struct SoakArgs {
     #[arg(long, value_name = "DIR", default_value = "soak", help_heading = REPORT)]
     pub output: PathBuf,
 
-    /// What runs the programs: `nccl`, `soft`, or `auto`, as for `collspec run`.
-    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = BackendChoice::parse, help_heading = BACKEND)]
-    pub backend: BackendChoice,
-
     #[command(flatten)]
-    pub place: LibraryArgs,
+    pub backend: BackendArgs,
 
     #[command(flatten)]
     pub settings: SettingsArgs,
@@ -51,14 +48,12 @@ impl SoakArgs {
     pub fn options(&self) -> RunOptions {
         let mut reading = Reading::default();
         reading.limits.memory = usual_memory();
-        let backend = BackendRequest {
-            backend: self.backend,
-            require: None,
-            nccl: self.place.nccl.clone(),
-            driver: self.place.driver.clone(),
-        };
-        let options =
-            RunOptions { backend, jobs: self.jobs, reading, workers: Workers::CurrentExe, ..RunOptions::default() };
-        self.settings.apply(options)
+        self.settings.apply(RunOptions {
+            backend: self.backend.request(),
+            jobs: self.jobs,
+            reading,
+            workers: Workers::CurrentExe,
+            ..RunOptions::default()
+        })
     }
 }

@@ -111,6 +111,29 @@ struct Parser<'a> {
 /// A subtree and its depth.
 type NodeWithDepth = (ExprNode, usize);
 
+/// How tightly an operator binds.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Binding {
+    Comparison,
+    Sum,
+    Product,
+}
+
+fn binding(op: BinOp) -> Binding {
+    match op {
+        BinOp::Add | BinOp::Sub => Binding::Sum,
+        BinOp::Mul | BinOp::Div | BinOp::Rem | BinOp::Pow => Binding::Product,
+        _ => Binding::Comparison,
+    }
+}
+
+/// An operator that has its left operand.
+struct WaitingOperator {
+    op: BinOp,
+    binding: Binding,
+    left: NodeWithDepth,
+}
+
 impl<'a> Parser<'a> {
     fn new(text: &'a str) -> Result<Self, ParseError> {
         if text.len() > MAX_LENGTH {
@@ -189,77 +212,85 @@ impl<'a> Parser<'a> {
         Err(ParseError::new(t.start, t.end, format!("this expression is more than {MAX_DEPTH} levels deep")))
     }
 
+    /// An expression: operands, and the operators between them. Operators wait for their right operand in a list and not in a
+    /// recursion, which needs little stack.
     fn comparison(&mut self, depth: usize) -> Result<NodeWithDepth, ParseError> {
         let depth = self.deeper(depth)?;
-        let left = self.sum(depth)?;
-        let Some(op) = self.comparator() else { return Ok(left) };
-        let right = self.sum(depth)?;
-        let t = self.peek();
-        if self.comparator().is_some() {
-            return Err(ParseError::new(t.start, t.end, "comparisons cannot be chained")
-                .help("write `(a < b) * (b < c)` instead of `a < b < c`"));
+        let mut waiting: Vec<WaitingOperator> = Vec::new();
+        loop {
+            let value = self.unary(depth)?;
+            let next = self.operator();
+            let binding = next.map_or(Binding::Comparison, binding);
+            if next.is_some()
+                && waiting.first().is_some_and(|first| first.binding == binding && binding == Binding::Comparison)
+            {
+                return Err(self.chained());
+            }
+            let value = self.joined(&mut waiting, value, binding);
+            let Some(op) = next else { return value };
+            self.at += 1;
+            waiting.push(WaitingOperator { op, binding, left: value? });
         }
-        self.join(op, left, right)
     }
 
-    fn comparator(&mut self) -> Option<BinOp> {
-        let TokenKind::Sign(s) = self.peek().tok else { return None };
-        let op = match s {
+    /// A value with the operators before it that bind at least as tightly as the next one.
+    fn joined(
+        &self,
+        waiting: &mut Vec<WaitingOperator>,
+        mut value: NodeWithDepth,
+        binding: Binding,
+    ) -> Result<NodeWithDepth, ParseError> {
+        while let Some(last) = waiting.pop_if(|last| last.binding >= binding) {
+            value = self.join(last.op, last.left, value)?;
+        }
+        Ok(value)
+    }
+
+    /// The operator at hand, if it has two operands and is not `^`.
+    fn operator(&self) -> Option<BinOp> {
+        let TokenKind::Sign(sign) = self.peek().tok else { return None };
+        Some(match sign {
             "<" => BinOp::Lt,
             "<=" => BinOp::Le,
             ">" => BinOp::Gt,
             ">=" => BinOp::Ge,
             "==" => BinOp::Eq,
             "!=" => BinOp::Ne,
+            "+" => BinOp::Add,
+            "-" => BinOp::Sub,
+            "*" => BinOp::Mul,
+            "/" => BinOp::Div,
+            "%" => BinOp::Rem,
             _ => return None,
-        };
-        self.at += 1;
-        Some(op)
+        })
     }
 
-    fn sum(&mut self, depth: usize) -> Result<NodeWithDepth, ParseError> {
-        let mut left = self.product(depth)?;
-        loop {
-            let op = match self.peek().tok {
-                TokenKind::Sign("+") => BinOp::Add,
-                TokenKind::Sign("-") => BinOp::Sub,
-                _ => return Ok(left),
-            };
-            self.at += 1;
-            let right = self.product(depth)?;
-            left = self.join(op, left, right)?;
-        }
-    }
-
-    fn product(&mut self, depth: usize) -> Result<NodeWithDepth, ParseError> {
-        let mut left = self.unary(depth)?;
-        loop {
-            let op = match self.peek().tok {
-                TokenKind::Sign("*") => BinOp::Mul,
-                TokenKind::Sign("/") => BinOp::Div,
-                TokenKind::Sign("%") => BinOp::Rem,
-                _ => return Ok(left),
-            };
-            self.at += 1;
-            let right = self.unary(depth)?;
-            left = self.join(op, left, right)?;
-        }
+    fn chained(&self) -> ParseError {
+        let t = self.peek();
+        ParseError::new(t.start, t.end, "comparisons cannot be chained")
+            .help("write `(a < b) * (b < c)` instead of `a < b < c`")
     }
 
     /// Unary signs bind weaker than `^` on their right and stronger than `*`, as in Python.
     fn unary(&mut self, depth: usize) -> Result<NodeWithDepth, ParseError> {
         let depth = self.deeper(depth)?;
         if self.eat("-") {
-            let (node, d) = self.unary(depth)?;
-            return Ok((ExprNode::Neg(Box::new(node)), self.deeper(d)?));
+            return self.negated(depth);
         }
         if self.eat("+") {
             return self.unary(depth);
         }
         let base = self.primary(depth)?;
-        if !self.eat("^") {
-            return Ok(base);
-        }
+        if self.eat("^") { self.power(base, depth) } else { Ok(base) }
+    }
+
+    // What stands apart from the recursion of nested parentheses keeps the stack small that each level of them needs.
+    fn negated(&mut self, depth: usize) -> Result<NodeWithDepth, ParseError> {
+        let (node, d) = self.unary(depth)?;
+        Ok((ExprNode::Neg(Box::new(node)), self.deeper(d)?))
+    }
+
+    fn power(&mut self, base: NodeWithDepth, depth: usize) -> Result<NodeWithDepth, ParseError> {
         let exponent = self.unary(depth)?;
         self.join(BinOp::Pow, base, exponent)
     }
@@ -270,38 +301,61 @@ impl<'a> Parser<'a> {
             TokenKind::Int(v) => Ok((ExprNode::Int(v), 1)),
             TokenKind::Float(v) => Ok((ExprNode::Float(v), 1)),
             TokenKind::Sign("(") => {
-                let inner = self.comparison(depth)?;
-                self.want(")")?;
-                Ok(inner)
+                let inner = self.comparison(depth);
+                self.closed(inner)
             }
             TokenKind::Name(name) => self.named(name, &t, depth),
-            TokenKind::End if self.text.trim().is_empty() => {
-                Err(ParseError::new(t.start, t.end, "this expression is empty"))
-            }
-            TokenKind::End => Err(ParseError::new(t.start, t.end, "the expression ends where a value is expected")),
-            TokenKind::Sign(s) => Err(ParseError::new(t.start, t.end, format!("expected a value before `{s}`"))),
+            TokenKind::End | TokenKind::Sign(_) => Err(self.no_value(&t)),
         }
     }
 
+    /// What stands in parentheses, once they are closed.
+    fn closed(&mut self, inner: Result<NodeWithDepth, ParseError>) -> Result<NodeWithDepth, ParseError> {
+        let inner = inner?;
+        self.want(")")?;
+        Ok(inner)
+    }
+
+    fn no_value(&self, t: &Token<'a>) -> ParseError {
+        let message = match t.tok {
+            TokenKind::Sign(s) => format!("expected a value before `{s}`"),
+            _ if self.text.trim().is_empty() => "this expression is empty".to_owned(),
+            _ => "the expression ends where a value is expected".to_owned(),
+        };
+        ParseError::new(t.start, t.end, message)
+    }
+
     fn named(&mut self, name: &'a str, t: &Token<'a>, depth: usize) -> Result<NodeWithDepth, ParseError> {
-        let own = |start, end, kind| NameUse { name: name.to_owned(), start, end, kind };
         if self.eat("(") {
             return self.call(name, t, depth);
         }
-        if Func::parse(name).is_some() {
-            return Err(ParseError::new(t.start, t.end, format!("`{name}` is a function: write `{name}(...)`")));
-        }
         if self.eat("[") {
-            self.names.push(own(t.start, t.end, UseKind::Indexed));
-            let (index, d) = self.comparison(depth)?;
-            let next = self.peek();
-            if next.tok == TokenKind::Sign(":") {
-                return Err(ParseError::new(next.start, next.end, "an expression reads one element, not a slice")
-                    .help(format!("`{name}[k]` is element k, `{name}` is element i")));
-            }
-            self.want("]")?;
-            return Ok((ExprNode::Index(name.to_owned(), Box::new(index)), self.deeper(d)?));
+            return self.indexed(name, t, depth);
         }
+        self.plain(name, t)
+    }
+
+    fn indexed(&mut self, name: &'a str, t: &Token<'a>, depth: usize) -> Result<NodeWithDepth, ParseError> {
+        refuse_function(name, t)?;
+        self.names.push(NameUse { name: name.to_owned(), start: t.start, end: t.end, kind: UseKind::Indexed });
+        let (index, d) = self.comparison(depth)?;
+        self.end_of_index(name)?;
+        Ok((ExprNode::Index(name.to_owned(), Box::new(index)), self.deeper(d)?))
+    }
+
+    fn end_of_index(&mut self, name: &str) -> Result<(), ParseError> {
+        let next = self.peek();
+        if next.tok == TokenKind::Sign(":") {
+            return Err(ParseError::new(next.start, next.end, "an expression reads one element, not a slice")
+                .help(format!("`{name}[k]` is element k, `{name}` is element i")));
+        }
+        self.want("]")
+    }
+
+    /// A name, or a field of a step.
+    fn plain(&mut self, name: &'a str, t: &Token<'a>) -> Result<NodeWithDepth, ParseError> {
+        refuse_function(name, t)?;
+        let own = |start, end, kind| NameUse { name: name.to_owned(), start, end, kind };
         if self.eat(".") {
             let field = self.next();
             let TokenKind::Name(f) = field.tok else {
@@ -328,35 +382,39 @@ impl<'a> Parser<'a> {
     }
 
     fn call(&mut self, name: &str, t: &Token<'a>, depth: usize) -> Result<NodeWithDepth, ParseError> {
-        let Some(func) = Func::parse(name) else {
-            let message = super::foreign_functions::over_elements(name);
-            let message = message.unwrap_or_else(|| format!("there is no function `{name}`"));
-            let e = ParseError::new(t.start, t.end, message);
-            if let Some(cure) = super::foreign_functions::cure(name) {
-                return Err(e.help(cure));
-            }
-            let words = Func::ALL.iter().map(|f| f.name());
-            return Err(match crate::suggest::nearest(name, words.clone()) {
-                Some(near) => e.help(format!("did you mean `{near}`?")),
-                None => e.help(format!("the functions are {}", words.collect::<Vec<_>>().join(", "))),
-            });
-        };
+        let Some(func) = Func::parse(name) else { return Err(no_function(name, t)) };
         let first = self.names.len();
         let mut args = Vec::new();
         let mut deepest = 0;
-        if !self.eat(")") {
-            loop {
-                let (arg, d) = self.comparison(depth)?;
-                deepest = deepest.max(d);
-                args.push(arg);
-                if !self.eat(",") {
-                    break;
-                }
-            }
-            self.want(")")?;
+        let mut more = !self.eat(")");
+        while more {
+            let argument = self.comparison(depth);
+            more = self.add_argument(argument, &mut args, &mut deepest)?;
         }
-        let end = self.at.checked_sub(1).and_then(|k| self.tokens.get(k)).map_or(t.end, |t| t.end);
-        let fail = |m: String| ParseError::new(t.start, end, m);
+        self.check_arguments(func, (name, t), &args)?;
+        if func == Func::Same {
+            self.names[first..].iter_mut().for_each(|n| n.kind = UseKind::Same);
+        }
+        Ok((ExprNode::Call(func, args), self.deeper(deepest)?))
+    }
+
+    /// Takes an argument, and says whether another one follows.
+    fn add_argument(
+        &mut self,
+        argument: Result<NodeWithDepth, ParseError>,
+        args: &mut Vec<ExprNode>,
+        deepest: &mut usize,
+    ) -> Result<bool, ParseError> {
+        let (arg, depth) = argument?;
+        *deepest = (*deepest).max(depth);
+        args.push(arg);
+        if self.eat(",") {
+            return Ok(true);
+        }
+        self.want(")").map(|()| false)
+    }
+
+    fn check_arguments(&self, func: Func, (name, t): (&str, &Token<'a>), args: &[ExprNode]) -> Result<(), ParseError> {
         let (wanted, right) = match func {
             Func::Min | Func::Max => ("at least two arguments", args.len() >= 2),
             Func::If => ("three arguments: a condition, a value, another value", args.len() == 3),
@@ -364,17 +422,36 @@ impl<'a> Parser<'a> {
             Func::Same => ("two buffers", args.len() == 2 && args.iter().all(|a| matches!(a, ExprNode::Name(_)))),
             _ => ("one argument", args.len() == 1),
         };
-        if !right {
-            return Err(fail(format!("`{name}` takes {wanted}")));
+        if right {
+            return Ok(());
         }
-        if func == Func::Same {
-            self.names[first..].iter_mut().for_each(|n| n.kind = UseKind::Same);
-        }
-        Ok((ExprNode::Call(func, args), self.deeper(deepest)?))
+        let end = self.at.checked_sub(1).and_then(|k| self.tokens.get(k)).map_or(t.end, |t| t.end);
+        Err(ParseError::new(t.start, end, format!("`{name}` takes {wanted}")))
     }
 
     fn join(&self, op: BinOp, left: NodeWithDepth, right: NodeWithDepth) -> Result<NodeWithDepth, ParseError> {
         let depth = self.deeper(left.1.max(right.1))?;
         Ok((ExprNode::Binary(op, Box::new(left.0), Box::new(right.0)), depth))
+    }
+}
+
+fn refuse_function(name: &str, t: &Token<'_>) -> Result<(), ParseError> {
+    if Func::parse(name).is_none() {
+        return Ok(());
+    }
+    Err(ParseError::new(t.start, t.end, format!("`{name}` is a function: write `{name}(...)`")))
+}
+
+fn no_function(name: &str, t: &Token<'_>) -> ParseError {
+    let message = super::foreign_functions::over_elements(name);
+    let message = message.unwrap_or_else(|| format!("there is no function `{name}`"));
+    let e = ParseError::new(t.start, t.end, message);
+    if let Some(cure) = super::foreign_functions::cure(name) {
+        return e.help(cure);
+    }
+    let words = Func::ALL.iter().map(|f| f.name());
+    match crate::suggest::nearest(name, words.clone()) {
+        Some(near) => e.help(format!("did you mean `{near}`?")),
+        None => e.help(format!("the functions are {}", words.collect::<Vec<_>>().join(", "))),
     }
 }

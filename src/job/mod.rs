@@ -10,8 +10,9 @@ pub use observation::{Ended, Observation};
 use crate::expr::{Expr, Value};
 use crate::num::DType;
 use crate::ops::NcclCall;
-use crate::ops::{AlgorithmChoice, ConfigValue};
+use crate::ops::{AlgorithmChoice, ConfigValue, ExitStatus};
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::ops::Range;
 
 /// The version of the messages, in the first one of every worker; a worker of another build is refused.
@@ -41,6 +42,8 @@ pub struct Call {
     pub step: u32,
     /// True if the program goes on after an error code (the step says `error`); the code is recorded either way.
     pub tolerate: bool,
+    /// True if the program goes on while the call is in progress; else such a call is waited for.
+    pub left_in_progress: bool,
     /// What it does.
     pub kind: CallKind,
 }
@@ -109,8 +112,21 @@ pub enum CallKind {
     Sleep {
         seconds: f64,
     },
-    /// The process ends.
-    Exit,
+    /// The process ends in this way: at once, or, as the death with this number, once every other rank is at its
+    /// [`CallKind::AwaitDeath`].
+    Exit {
+        status: ExitStatus,
+        death: Option<u32>,
+    },
+    /// Waits until the processes of these ranks have ended.
+    AwaitDeath {
+        death: u32,
+        ranks: Vec<u32>,
+    },
+    /// Waits until each of these communicators, which have lost a rank, reports an asynchronous error, which is the call's.
+    AwaitError {
+        comms: Vec<u32>,
+    },
     /// Makes `comm` with unique id `id` as rank `rank` of `n`; with `ids` by so many ids from there on (`ncclCommInitRankScalable`).
     Init {
         comm: u32,
@@ -419,6 +435,17 @@ impl Job {
         self.ranks == (0..self.n)
     }
 
+    /// The communicators that lose a rank while the programs run, as far as ranks that outlive it know.
+    pub fn bereaved(&self) -> BTreeSet<usize> {
+        let dead = self.programs.iter().flatten().filter_map(|call| match &call.kind {
+            CallKind::AwaitDeath { ranks, .. } => Some(ranks),
+            _ => None,
+        });
+        let dead: BTreeSet<u32> = dead.flatten().copied().collect();
+        let lost = |members: &[u32]| members.iter().any(|member| dead.contains(member));
+        self.comms.iter().enumerate().filter(|(_, members)| lost(members)).map(|(index, _)| index).collect()
+    }
+
     /// The job for the part with these ranks. It keeps all preludes, so that all parts agree on which are equal.
     pub fn share(&self, ranks: Range<u32>) -> Self {
         let own = |rank: usize| ranks.contains(&(rank as u32));
@@ -453,6 +480,8 @@ pub enum Request {
     Ids(Vec<Id>),
     /// The unique id of this run with this number, which a live communicator gave in another part.
     GrowId(u32, Id),
+    /// To a part whose rank dies with this number: end now. To any other part: the processes of those that die have ended.
+    Death(u32),
     /// All parts are loaded. Not sent to a part that is alone: it need not wait.
     Run,
     /// Another part's rank has failed: stop.
@@ -506,6 +535,8 @@ pub enum Reply {
         /// How far the ranks got.
         report: Report,
     },
+    /// A rank waits for the death with this number.
+    AtDeath(u32),
     /// Everything that [`Finish`] asked for is done.
     Finished {
         /// World ranks, and the error of destroying their communicators.

@@ -48,6 +48,8 @@ pub struct Observation {
     pub reached: Option<Reached>,
     /// True if the communicators had been used by an earlier case.
     pub reused: bool,
+    /// World ranks whose processes ended while the others went on, and how: `exit status 0`, `signal 9 (SIGKILL)`.
+    pub deaths: Vec<(u32, String)>,
 }
 
 impl Observation {

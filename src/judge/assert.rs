@@ -1,7 +1,6 @@
 //! `assert`: expressions over the final buffers and the figures of named steps.
 use super::assert_text::{failed_parts, number_text};
 use super::consequences::is_certain;
-use super::expect::is_undefined;
 use super::findings::{FindingCollector, Priority};
 use super::images::image_bytes;
 use super::outputs::whole_buffer;
@@ -14,12 +13,14 @@ use crate::num::{DType, get_element};
 use crate::oracle::Forecast;
 use crate::oracle::interpreter::region_bytes;
 use crate::oracle::memory::Memory;
+use crate::oracle::undefined::undefined_elements;
 use crate::plan::asserts::uncounted;
 use crate::plan::{BufId, Plan};
 use crate::scenario::Spanned;
 use std::borrow::Cow;
-use std::cell::{Cell, RefCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// Evaluates each assert on every rank that has all buffers and figures which it names.
 pub(crate) fn check(
@@ -35,29 +36,32 @@ pub(crate) fn check(
         let mut used = References::default();
         used.collect(&ids, &assertion.value.node);
         collector.count_checked(Lane::Expected, 0);
-        let mut held = false;
+        let (mut looked, mut undefined) = (false, false);
         let mutation = collector.mutation;
         for rank in (0..plan.n).filter(|rank| mutation.compares_rank(*rank)) {
             let all = used.buffers.iter().all(|b| plan.buffers[*b].places.get(rank).is_some_and(Option::is_some));
-            let undefined =
-                |b: &BufId| whole_buffer(plan, *b, rank).is_some_and(|region| is_undefined(plan, last, region));
-            if all && used.buffers.iter().any(undefined) {
-                held = true;
-                collector.note(format!(
-                    "`{}` names undefined data and was not checked on rank {rank}",
-                    assertion.value.text
-                ));
-                continue;
-            }
             let tagged = used.steps.iter().all(|tag| figure(plan, observation, rank, tag).is_some());
             if all && tagged {
-                held = true;
-                let check = AssertCheck { plan, forecast, last, observation, rank, assertion, used: &used, priority };
-                check.check(collector);
+                let check = AssertCheck {
+                    plan,
+                    forecast,
+                    last,
+                    observation,
+                    rank,
+                    assertion,
+                    used: &used,
+                    priority,
+                    undefined: OnceCell::new(),
+                };
+                match check.check(collector) {
+                    Looked::AtUndefinedAlone => undefined = true,
+                    Looked::AtWhatThereIs => looked = true,
+                }
             }
         }
-        if !held {
-            let text = format!("`{}` was not checked: no rank has all that it names", assertion.value.text);
+        if !looked {
+            let why = if undefined { "it reads only undefined elements" } else { "no rank has all that it names" };
+            let text = format!("`{}` was not checked: {why}", assertion.value.text);
             // Among many cases some may leave out what an assert speaks of; a single one that does says nothing.
             if plan.case.swept {
                 collector.note(text);
@@ -67,6 +71,14 @@ pub(crate) fn check(
             }
         }
     }
+}
+
+/// What an assert has looked at on a rank.
+enum Looked {
+    /// Something that is defined, or all that there is, which may be nothing.
+    AtWhatThereIs,
+    /// Every evaluation has read undefined elements.
+    AtUndefinedAlone,
 }
 
 /// The buffers and steps that an expression names.
@@ -130,10 +142,15 @@ struct AssertCheck<'a> {
     assertion: &'a Spanned<Expr>,
     used: &'a References,
     priority: Priority,
+    /// The undefined elements of the buffers that have any.
+    undefined: OnceCell<UndefinedElements<'a>>,
 }
 
-impl AssertCheck<'_> {
-    fn check(&self, collector: &mut FindingCollector) {
+/// Undefined elements by the name of their buffer.
+type UndefinedElements<'a> = HashMap<&'a str, Vec<Range<u64>>>;
+
+impl<'a> AssertCheck<'a> {
+    fn check(&self, collector: &mut FindingCollector) -> Looked {
         let Self { plan, forecast, observation, rank, assertion, used, priority, .. } = *self;
         let count = |buf: &BufId| plan.buffers[*buf].places[rank].map_or(0, |p| p.count);
         let counts: Vec<u64> = used.elementwise.iter().map(count).collect();
@@ -141,13 +158,13 @@ impl AssertCheck<'_> {
         if let Some(other) = counts.iter().find(|c| **c != counts[0]) {
             let words = format!("rank {rank}: assert `{text}` names buffers of {} and {other} elements", counts[0]);
             collector.add(priority, self.finding(words, "different counts".into()));
-            return;
+            return Looked::AtWhatThereIs;
         }
         let elements = counts.first().copied();
         let total = elements.unwrap_or(1);
         let mut wrong = 0;
         let mut first: Option<(u64, String)> = None;
-        let mut looked = 0;
+        let (mut looked, mut undefined) = (0, 0);
         let mutation = collector.mutation;
         let dtype = used.elementwise.first().map(|b| plan.buffers[*b].dtype);
         let named = |buf: &BufId| {
@@ -159,6 +176,7 @@ impl AssertCheck<'_> {
         for i in (0..total).filter(|i| dtype.is_none_or(|dtype| mutation.compares_element(dtype, *i))) {
             let quiet = self.scope(&buffers, i, false);
             match assertion.value.eval_exact(&quiet) {
+                _ if quiet.undefined_read.get() => undefined += 1,
                 Ok(value) if value.truth() && !value.as_f64().is_nan() => looked += 1,
                 Err(_)
                     if quiet.figure_missing.get()
@@ -167,11 +185,11 @@ impl AssertCheck<'_> {
                     let why = used.steps.iter().find_map(|tag| uncounted(plan, rank, tag)).unwrap_or_default();
                     let words = format!("rank {rank}: assert `{text}` cannot be checked: {why}");
                     collector.add(priority, self.finding(words, "not known".into()));
-                    return;
+                    return Looked::AtWhatThereIs;
                 }
                 Err(_) if quiet.figure_missing.get() => {
                     collector.note(format!("`{text}` was not checked: this backend does not count that"));
-                    return;
+                    return Looked::AtWhatThereIs;
                 }
                 result => {
                     wrong += 1;
@@ -190,7 +208,12 @@ impl AssertCheck<'_> {
             }
         }
         collector.count_checked(Lane::Expected, looked + wrong);
-        let Some((i, values)) = first else { return };
+        if undefined > 0 {
+            let of = if looked + wrong > 0 { format!(" for {undefined} of {total} elements") } else { String::new() };
+            collector.note(format!("`{text}` names undefined data and was not checked on rank {rank}{of}"));
+        }
+        let end = if undefined > 0 && looked + wrong == 0 { Looked::AtUndefinedAlone } else { Looked::AtWhatThereIs };
+        let Some((i, values)) = first else { return end };
         let place =
             if elements.is_some() { format!(" for element {i} ({wrong} of {total} elements)") } else { String::new() };
         let words = format!("rank {rank}: assert `{text}` does not hold{place}: {values}");
@@ -202,6 +225,7 @@ impl AssertCheck<'_> {
             self.blame(&mut finding, &buffers, total);
         }
         collector.add(priority, finding);
+        end
     }
 
     fn finding(&self, text: String, actual: String) -> Finding {
@@ -250,7 +274,7 @@ impl AssertCheck<'_> {
         let mut nearness = Nearness::of_types(dtypes)?;
         let mut elements = 0;
         for rank in 0..plan.n {
-            let other = Self { rank, ..*self };
+            let other = Self { rank, undefined: OnceCell::new(), ..*self };
             let named =
                 |buf: &BufId| Some((plan.buffers.get(*buf)?, final_bytes(plan, forecast, observation, *buf, rank)?));
             let Some(buffers) = used.buffers.iter().map(named).collect::<Option<Vec<_>>>() else { continue };
@@ -275,6 +299,15 @@ impl AssertCheck<'_> {
         Some(format!("the library's result is {words}; `==` compares exactly: write `{advised}`"))
     }
 
+    fn undefined_buffers(&self) -> UndefinedElements<'a> {
+        let of = |buf: &BufId| {
+            let region = whole_buffer(self.plan, *buf, self.rank)?;
+            let found = undefined_elements(self.plan, self.last, region);
+            (!found.is_empty()).then(|| Some((self.plan.buffers.get(*buf)?.name.as_str(), found)))?
+        };
+        self.used.buffers.iter().filter_map(of).collect()
+    }
+
     fn scope<'b>(&'b self, buffers: &'b HashMap<&str, (DType, &'b [u8])>, i: u64, telling: bool) -> AssertScope<'b> {
         AssertScope {
             plan: self.plan,
@@ -284,6 +317,8 @@ impl AssertCheck<'_> {
             buffers,
             collect_values: telling,
             figure_missing: Cell::new(false),
+            undefined: self.undefined.get_or_init(|| self.undefined_buffers()),
+            undefined_read: Cell::new(false),
             values_read: RefCell::new(Vec::new()),
         }
     }
@@ -321,6 +356,10 @@ struct AssertScope<'a> {
     collect_values: bool,
     /// True once a figure was read that this backend does not count.
     figure_missing: Cell<bool>,
+    /// The undefined elements of the buffers that have any.
+    undefined: &'a UndefinedElements<'a>,
+    /// True once an undefined element was read.
+    undefined_read: Cell<bool>,
     /// Values that were read, as text for the finding.
     values_read: RefCell<Vec<String>>,
 }
@@ -360,6 +399,9 @@ impl Scope for AssertScope<'_> {
         let k = usize::try_from(index).ok().filter(|k| *k < count).ok_or_else(|| {
             EvalError(format!("`{buffer}[{index}]` is outside the buffer, which has {count} elements"))
         })?;
+        if self.undefined.get(buffer).is_some_and(|ranges| ranges.iter().any(|range| range.contains(&(k as u64)))) {
+            self.undefined_read.set(true);
+        }
         let bits = get_element(dtype, bytes, k);
         self.record_value(|| format!("{buffer}[{k}] is {}", message::value_text(dtype, bits)));
         Ok(element_value(dtype, bits))
@@ -390,6 +432,9 @@ impl Scope for AssertScope<'_> {
     fn same(&self, a: &str, b: &str) -> Result<bool, EvalError> {
         let find = |name: &str| self.bytes(name).ok_or_else(|| EvalError(format!("`{name}` has no value here")));
         let ((ta, x), (tb, y)) = (find(a)?, find(b)?);
+        if self.undefined.contains_key(a) || self.undefined.contains_key(b) {
+            self.undefined_read.set(true);
+        }
         if ta == tb && x == y {
             return Ok(true);
         }

@@ -9,13 +9,14 @@ use crate::num::{DType, decode_f64, get_element, is_nan};
 use crate::oracle::Forecast;
 use crate::oracle::interpreter::region_bytes;
 use crate::oracle::memory::{Certainty, Memory};
+use crate::oracle::undefined::{number_of, undefined_elements};
 use crate::plan::expect::extent;
 use crate::plan::expr_fill::Fraction;
 use crate::plan::inputs::{bytes, content_count};
 use crate::plan::{BufId, Plan, Region};
 use crate::scenario::{BufferContent, Diagnostic, Element, ElementValue, Expectation, FillValues, RowKind, Span};
 use std::borrow::Cow;
-use std::cell::OnceCell;
+use std::cell::{Cell, OnceCell};
 
 /// Compares every expectation with the final images; `last` says which contents are undefined.
 pub(crate) fn check(
@@ -39,15 +40,32 @@ pub(crate) fn check(
         };
         let mutation = collector.mutation;
         let tolerance = OnceCell::new();
+        let compared = Cell::new(Compared::default());
         for rank in (0..plan.n).filter(|rank| mutation.compares_rank(*rank)) {
+            let (tolerance, compared) = (&tolerance, &compared);
             let checker =
-                ExpectationCheck { plan, forecast, last, observation, expectation, buf, rank, tolerance: &tolerance };
+                ExpectationCheck { plan, forecast, last, observation, expectation, buf, rank, tolerance, compared };
             if let Err(diagnostic) = checker.check(collector) {
                 let finding = message::about(Subject::Expect, diagnostic.message, "a value".into(), "none".into());
                 collector.add(EXPECT_PRIORITY, with_span(diagnostic.span, finding));
             }
         }
+        let Compared { something, undefined } = compared.get();
+        // A single case like this is refused before it runs, unless only the data decide which elements are undefined.
+        if undefined && !something && !plan.case.swept {
+            let name = &expectation.target.name;
+            let text = format!("`{name}` was not compared: all of it is undefined");
+            let finding = message::about(Subject::Expect, text, "values".into(), "undefined".into());
+            collector.add(EXPECT_PRIORITY, with_span(expectation.target.span, finding));
+        }
     }
+}
+
+/// Whether an expectation has compared anything on some rank, and whether elements were undefined.
+#[derive(Clone, Copy, Default)]
+struct Compared {
+    something: bool,
+    undefined: bool,
 }
 
 const EXPECT_PRIORITY: Priority = Priority { kind: 3, event: 0 };
@@ -72,6 +90,8 @@ struct ExpectationCheck<'a> {
     rank: usize,
     /// The advice for a result that rounds, which is the same on all ranks; made when it is needed first.
     tolerance: &'a OnceCell<String>,
+    /// What was compared on this rank and those before it.
+    compared: &'a Cell<Compared>,
 }
 
 /// The expectation for one rank.
@@ -193,14 +213,24 @@ impl ExpectationCheck<'_> {
             None
         };
         let Some(expected) = expected else { return Ok(()) };
-        if is_undefined(self.plan, self.last, region) {
-            collector.note(format!(
-                "`{}` on rank {} is undefined and was not compared",
-                self.expectation.target.name, self.rank
-            ));
-            return Ok(());
+        let undefined = undefined_elements(self.plan, self.last, region);
+        let left_out = number_of(&undefined);
+        let so_far = self.compared.get();
+        self.compared.set(Compared {
+            something: so_far.something || left_out < region.len,
+            undefined: so_far.undefined || left_out > 0,
+        });
+        if left_out > 0 {
+            let (name, rank) = (&self.expectation.target.name, self.rank);
+            let of = region.len;
+            collector.note(if left_out < of {
+                format!("{left_out} of {of} elements of `{name}` on rank {rank} are undefined and were not compared")
+            } else {
+                format!("`{name}` on rank {rank} is undefined and was not compared")
+            });
         }
-        collector.count_checked(Lane::Expected, region.len);
+        let is_defined = |i: usize| !undefined.iter().any(|range| range.contains(&(i as u64)));
+        collector.count_checked(Lane::Expected, region.len - left_out);
         let by_bits = |i: usize| {
             let element = if written.len() == 1 { written.first() } else { written.get(i) };
             element.is_some_and(|e| matches!(e.value, ElementValue::Bits(_)))
@@ -208,7 +238,8 @@ impl ExpectationCheck<'_> {
         let differs = |actual: &[u8], i: usize| {
             !values_equal(dtype, get_element(dtype, &expected, i), get_element(dtype, actual, i), by_bits(i))
         };
-        let wrong: Vec<u64> = (0..region.len as usize).filter(|i| differs(actual, *i)).map(|i| i as u64).collect();
+        let wrong = (0..region.len as usize).filter(|i| is_defined(*i) && differs(actual, *i));
+        let wrong: Vec<u64> = wrong.map(|i| i as u64).collect();
         let wrong = collector.mutation.noticed(dtype, region.start, wrong, &expected, actual);
         let Some(first) = wrong.first().map(|f| *f as usize) else { return Ok(()) };
         let span = if written.len() == 1 { span } else { written.get(first).map_or(span, |e| e.span) };
@@ -288,12 +319,6 @@ impl ExpectationCheck<'_> {
         };
         Finding { subject: Subject::Expect, ..message::wrong_elements(self.plan, finding, None, Some(span)) }
     }
-}
-
-/// True if part of the region is undefined.
-pub(crate) fn is_undefined(plan: &Plan, last: &[Memory], region: Region) -> bool {
-    let found = region_bytes(plan, region).and_then(|(alloc, range)| Some((last.get(alloc)?, range)));
-    found.is_some_and(|(memory, range)| memory.runs_in(range).any(|(_, run)| run.certainty == Certainty::Undefined))
 }
 
 /// Equal as `expect` means it: by bits, or as numbers where nan is nan and 0 is -0.0.

@@ -152,6 +152,10 @@ impl FindingCollector {
     pub fn is_empty(&self) -> bool {
         self.findings.is_empty()
     }
+    /// True if nothing can change the answer of a judge with a flaw any more: it is only asked whether it fails the case.
+    pub fn is_decided(&self) -> bool {
+        self.pass_or_fail_only && self.mutation.0.is_some() && !self.is_empty()
+    }
     /// True if any of these bytes is marked as wrong.
     pub fn has_wrong_bytes(&self, alloc: usize, bytes: &Range<u64>) -> bool {
         self.wrong_bytes.iter().any(|(a, range)| *a == alloc && range.start < bytes.end && bytes.start < range.end)

@@ -38,6 +38,9 @@ pub(crate) fn compare(
     collector: &mut FindingCollector,
 ) {
     for (alloc, memory) in last.iter().enumerate() {
+        if collector.is_decided() {
+            return;
+        }
         let empty = Vec::new();
         let image = observation.images.get(alloc).unwrap_or(&empty);
         let Some(initial) = forecast.initial.get(alloc) else { continue };

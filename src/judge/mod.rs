@@ -4,6 +4,7 @@ mod assert_text;
 mod buffer_contents;
 mod call_algorithms;
 mod consequences;
+mod deaths;
 mod expect;
 mod findings;
 mod fitting_words;
@@ -92,7 +93,12 @@ fn judge_run_data<'a>(
             order_maps: order_maps.as_deref_mut(),
             first: None,
         };
-        interpreter.run(0..plan.events.len(), &mut judge);
+        for event in 0..plan.events.len() {
+            interpreter.run(event..event + 1, &mut judge);
+            if judge.collector.is_decided() {
+                break;
+            }
+        }
         if let Some(maps) = order_maps {
             call_algorithms::check(plan, maps, collector);
         }
@@ -100,9 +106,13 @@ fn judge_run_data<'a>(
     } else {
         Cow::Borrowed(forecast.final_memory.as_slice())
     };
-    images::compare(plan, forecast, &memory, observation, collector);
-    expect::check(plan, forecast, &memory, observation, collector);
-    assert::check(plan, forecast, &memory, observation, collector);
+    if !collector.is_decided() {
+        images::compare(plan, forecast, &memory, observation, collector);
+    }
+    if !collector.is_decided() {
+        expect::check(plan, forecast, &memory, observation, collector);
+        assert::check(plan, forecast, &memory, observation, collector);
+    }
     if !collector.is_empty() && !collector.pass_or_fail_only {
         consequences::fold(plan, forecast, observation, collector);
     }

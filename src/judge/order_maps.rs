@@ -96,7 +96,7 @@ impl OrderMaps {
         let telling = telling.map(u32::try_from).collect::<Result<Vec<_>, _>>().ok()?;
         let dtype = choice.reduction.dtype;
         let columns = Columns { dtype, inputs: choice.inputs, result, telling };
-        order_map(choice.reduction, &columns, &mut self.budget)
+        order_map(choice.reduction, columns, &mut self.budget)
     }
 
     fn push(&mut self, plan: &Plan, choice: &AmbiguousResult<'_>, mut ranks: Vec<usize>, map: OrderMap) {

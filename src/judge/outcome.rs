@@ -1,4 +1,5 @@
 //! The ending of a run, compared with the file's `outcome`, `reason` and `error`.
+use super::deaths::AFTER_A_DEATH;
 use super::findings::{FindingCollector, Priority};
 use super::fitting_words;
 use super::flaw::Flaw;
@@ -9,6 +10,7 @@ use crate::job::{Ended, Observation};
 use crate::plan::{Comm, Plan};
 use crate::scenario::{ExpectedOutcome, Spanned};
 use nccl_sys::ncclResult_t;
+use std::collections::{HashMap, HashSet};
 
 /// The outcome of a run.
 pub(crate) fn outcome_of(observation: &Observation) -> Outcome {
@@ -81,7 +83,7 @@ fn is_expected(plan: &Plan, expected: &ExpectedOutcome, observation: &Observatio
 
 /// True if the program has no `exit`, or some rank was at its `exit` when the process ended.
 fn exited_on_purpose(plan: &Plan, observation: &Observation) -> bool {
-    let is_exit = |call: &crate::job::Call| matches!(call.kind, CallKind::Exit);
+    let is_exit = |call: &crate::job::Call| matches!(call.kind, CallKind::Exit { .. });
     if !plan.programs.iter().flatten().any(is_exit) {
         return true;
     }
@@ -211,13 +213,14 @@ fn most_telling(waits: &str) -> String {
 /// The software library's words with the names of communicators for their numbers.
 fn with_comm_names(plan: &Plan, waits: &str) -> String {
     const MARK: &str = "communicator #";
+    let names = CommNames::of(plan);
     let mut parts = waits.split(MARK);
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         let digits = part.len() - part.trim_start_matches(|c: char| c.is_ascii_digit()).len();
         let (number, rest) = part.split_at(digits);
         match number.parse().ok().and_then(|number: usize| plan.comms.get(number)) {
-            Some(comm) => text.push_str(&comm_text(plan, comm)),
+            Some(comm) => text.push_str(&names.text(comm)),
             None => text.extend([MARK, number]),
         }
         text.push_str(rest);
@@ -225,17 +228,28 @@ fn with_comm_names(plan: &Plan, waits: &str) -> String {
     text
 }
 
-/// A communicator by the file's name for it, with its ranks if several share the name or it has none.
-pub(crate) fn comm_text(plan: &Plan, comm: &Comm) -> String {
-    let mut ranks = comm.members.clone();
-    ranks.sort_unstable();
-    let ranks = message::ranks_text(&ranks);
-    match &comm.name {
-        Some(name) if plan.comms.iter().filter(|other| other.name == comm.name).count() > 1 => {
-            format!("communicator `{name}` of {ranks}")
+/// The names of a plan's communicators, of which several may share one.
+pub(crate) struct CommNames<'a> {
+    shared: HashSet<&'a str>,
+}
+
+impl<'a> CommNames<'a> {
+    pub(crate) fn of(plan: &'a Plan) -> Self {
+        let mut known = HashSet::new();
+        let names = plan.comms.iter().filter_map(|comm| comm.name.as_deref());
+        Self { shared: names.filter(|name| !known.insert(*name)).collect() }
+    }
+
+    /// A communicator by the file's name for it, with its ranks if several share the name or it has none.
+    pub(crate) fn text(&self, comm: &Comm) -> String {
+        let mut ranks = comm.members.clone();
+        ranks.sort_unstable();
+        let ranks = message::ranks_text(&ranks);
+        match &comm.name {
+            Some(name) if self.shared.contains(name.as_str()) => format!("communicator `{name}` of {ranks}"),
+            Some(name) => format!("communicator `{name}`"),
+            None => format!("the communicator of {ranks}"),
         }
-        Some(name) => format!("communicator `{name}`"),
-        None => format!("the communicator of {ranks}"),
     }
 }
 
@@ -292,10 +306,11 @@ pub(crate) fn check_codes(plan: &Plan, observation: &Observation, collector: &mu
     }
     let mutation = collector.mutation;
     for (rank, report) in observation.ranks.iter().enumerate().filter(|(rank, _)| mutation.compares_rank(*rank)) {
+        let by_step = codes_by_step(plan, rank, report);
         for (number, step) in plan.steps.iter().enumerate() {
             for (_, wanted) in step.error.iter().filter(|(r, _)| *r == rank) {
                 collector.count_checked(Lane::Expected, 1);
-                let codes = codes_of_step(plan, rank, number as u32, report);
+                let codes = by_step.get(&(number as u32)).map_or(&[][..], Vec::as_slice);
                 let right = match wanted {
                     Some(ncclResult_t::Success) => codes.is_empty(),
                     Some(code) => codes.contains(&code.0),
@@ -303,7 +318,7 @@ pub(crate) fn check_codes(plan: &Plan, observation: &Observation, collector: &mu
                 };
                 if !right {
                     let wanted = wanted.map_or("an error".into(), |c| code_name(c.0));
-                    let actual = match codes.as_slice() {
+                    let actual = match codes {
                         [] => "ok".into(),
                         some => some.iter().map(|c| code_name(*c)).collect::<Vec<_>>().join(", "),
                     };
@@ -311,7 +326,11 @@ pub(crate) fn check_codes(plan: &Plan, observation: &Observation, collector: &mu
                 }
             }
         }
+        let may_fail = plan.may_fail(rank);
         for (call, code, _) in &report.codes {
+            if may_fail.contains(call) && AFTER_A_DEATH.iter().any(|admitted| admitted.0 == *code) {
+                continue;
+            }
             let number = step_of_call(plan, rank, Some(*call)).map(|s| s as usize);
             let expected =
                 number.and_then(|n| plan.steps.get(n)).is_some_and(|s| s.error.iter().any(|(r, _)| *r == rank));
@@ -322,11 +341,16 @@ pub(crate) fn check_codes(plan: &Plan, observation: &Observation, collector: &mu
     }
 }
 
-/// Error codes of a step's calls. In a group the code comes from its end.
-fn codes_of_step(plan: &Plan, rank: usize, step: u32, report: &RankReport) -> Vec<i32> {
-    let Some(program) = plan.programs.get(rank) else { return Vec::new() };
-    let of_step = |call: u32| program.get(call as usize).is_some_and(|c| c.step == step && !is_bookkeeping(&c.kind));
-    report.codes.iter().filter(|(call, code, _)| *code != 0 && of_step(*call)).map(|(_, code, _)| *code).collect()
+/// Error codes of a rank's calls, by step. In a group the code comes from its end.
+fn codes_by_step(plan: &Plan, rank: usize, report: &RankReport) -> HashMap<u32, Vec<i32>> {
+    let mut codes: HashMap<u32, Vec<i32>> = HashMap::new();
+    let Some(program) = plan.programs.get(rank) else { return codes };
+    for (call, code, _) in report.codes.iter().filter(|(_, code, _)| *code != 0) {
+        if let Some(call) = program.get(*call as usize).filter(|call| !is_bookkeeping(&call.kind)) {
+            codes.entry(call.step).or_default().push(*code);
+        }
+    }
+    codes
 }
 
 fn is_bookkeeping(what: &CallKind) -> bool {

@@ -1,7 +1,8 @@
 //! Checks the answers of NCCL's query functions: a communicator's size, rank, device and asynchronous error, the texts of
 //! errors, the version.
 use super::findings::{FindingCollector, NO_EVENT, Priority};
-use super::{Lane, message, outcome};
+use super::outcome::CommNames;
+use super::{Lane, message};
 use crate::job::Observation;
 use crate::job::{Answer, Asked, Call, CallKind};
 use crate::plan::Plan;
@@ -15,15 +16,16 @@ const OLDEST_VERSION: i32 = 2000;
 
 /// Compares the answers on every rank with the plan's communicators.
 pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut FindingCollector) {
+    let names = CommNames::of(plan);
     for (rank, report) in observation.ranks.iter().enumerate() {
         if !collector.mutation.compares_rank(rank) {
             continue;
         }
         let interrupted = interrupted(plan, rank);
         for asked in &report.answers.comms {
-            check_communicator(plan, rank, asked, interrupted.contains(&asked.comm), collector);
+            check_communicator(plan, &names, rank, asked, interrupted.contains(&asked.comm), collector);
         }
-        memory::check(plan, rank, &report.answers.memory, collector);
+        memory::check(plan, &names, rank, &report.answers.memory, collector);
         check_error_texts(rank, &report.answers.texts, collector);
         if let Some(version) = report.answers.version {
             let right = version >= OLDEST_VERSION;
@@ -42,20 +44,35 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
     }
 }
 
-/// The communicators whose operations the rank's program ends: NCCL does not say what their asynchronous error is.
+/// The communicators whose operations the rank's program ends, and those that have lost a rank: NCCL does not say what their
+/// asynchronous error is.
 fn interrupted(plan: &Plan, rank: usize) -> BTreeSet<u32> {
     let calls = plan.programs.get(rank).filter(|_| plan.comm_steps).into_iter().flatten();
-    let of = |call: &Call| match call.kind {
-        CallKind::Revoke { comm } | CallKind::Shrink { parent: comm, abort: true, .. } => Some(comm),
-        _ => None,
+    let lost = |ranks: &[u32]| {
+        let touched =
+            plan.comms.iter().zip(0u32..).filter(|(comm, _)| {
+                comm.members.iter().any(|member| ranks.iter().any(|rank| *rank as usize == *member))
+            });
+        touched.map(|(_, index)| index).collect::<Vec<u32>>()
     };
-    calls.filter_map(of).collect()
+    let of = |call: &Call| match &call.kind {
+        CallKind::Revoke { comm } | CallKind::Shrink { parent: comm, abort: true, .. } => vec![*comm],
+        CallKind::AwaitDeath { ranks, .. } => lost(ranks),
+        _ => Vec::new(),
+    };
+    calls.flat_map(of).collect()
 }
 
-fn check_communicator(plan: &Plan, rank: usize, asked: &Asked, interrupted: bool, collector: &mut FindingCollector) {
+fn check_communicator(
+    plan: &Plan,
+    names: &CommNames<'_>,
+    rank: usize,
+    asked: &Asked,
+    interrupted: bool,
+    collector: &mut FindingCollector,
+) {
     let Some(comm) = plan.comms.get(asked.comm as usize) else { return };
     let Some(own) = comm.members.iter().position(|member| *member == rank) else { return };
-    let of = format!(" of {}", outcome::comm_text(plan, comm));
     let own = i32::try_from(own).ok();
     let size = i32::try_from(comm.members.len()).ok();
     // After misuse the state of a communicator is undefined.
@@ -72,7 +89,8 @@ fn check_communicator(plan: &Plan, rank: usize, asked: &Asked, interrupted: bool
             Answer::Refused(code) => ncclResult_t(code).name().map_or_else(|| format!("code {code}"), str::to_owned),
             Answer::Nothing | Answer::Absent => "success but no value".into(),
         };
-        let wrong = QueryCheck { function, right: value_text(right), actual: format!("{actual}{of}") };
+        let of = names.text(comm);
+        let wrong = QueryCheck { function, right: value_text(right), actual: format!("{actual} of {of}") };
         wrong.record(answer == Answer::Is(right), rank, collector);
     }
 }

@@ -4,8 +4,8 @@ use super::flaw::{Flaw, JudgeMutation};
 use super::order_maps::OrderMaps;
 use super::shown_buffers::ShownBuffers;
 use super::{
-    Lane, Outcome, Status, Verdict, call_algorithms, finish_verdict, images, judge_run_data, message, observed_results,
-    outcome, outputs, queries, skipped, snapshot, windows,
+    Lane, Outcome, Status, Verdict, call_algorithms, deaths, finish_verdict, images, judge_run_data, message,
+    observed_results, outcome, outputs, queries, skipped, snapshot, windows,
 };
 use crate::job::Observation;
 use crate::oracle::memory::Memory;
@@ -144,8 +144,12 @@ impl<'a> CaseJudge<'a> {
         }
         if self.runs_judged == 1 || plan.undefined.is_none() {
             outcome::check_codes(plan, &run, &mut self.collector);
+            deaths::check(plan, &run, &mut self.collector);
             queries::check(plan, &run, &mut self.collector);
             windows::check(plan, &run, &mut self.collector);
+        }
+        if self.collector.is_decided() {
+            return false;
         }
         if let Some(why) = &plan.undefined {
             self.collector.note(format!("data not judged: {why}"));

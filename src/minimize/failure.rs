@@ -17,9 +17,7 @@ impl Failure {
             return None;
         }
         let finding = verdict.findings.first().map(|first| {
-            // The number of a step changes as others are left out; `step 3 (all_reduce)` stays an all_reduce.
-            let operation =
-                first.step.as_deref().and_then(|step| step.rsplit_once('(')).map(|(_, name)| name.to_owned());
+            let operation = first.step.as_deref().and_then(operation_of).map(str::to_owned);
             (first.lane, first.subject, operation)
         });
         Some(Self { outcome: verdict.outcome, finding })
@@ -41,6 +39,13 @@ impl Failure {
     }
 }
 
+/// The operation of a step. Its number changes as others are left out, its round as a loop is dissolved, and a captured step
+/// may run without its graph: `step 3 (all_reduce, round 2) in step 4 (launch)` stays an all_reduce.
+fn operation_of(step: &str) -> Option<&str> {
+    let (_, name) = step.split_once('(')?;
+    name.split([',', ')']).next()
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let outcome = match self.outcome {
@@ -53,10 +58,28 @@ impl fmt::Display for Failure {
         if let Some((lane, _, operation)) = &self.finding {
             write!(f, " ({}", lane.name())?;
             if let Some(operation) = operation {
-                write!(f, ", {}", operation.trim_end_matches(')'))?;
+                write!(f, ", {operation}")?;
             }
             f.write_str(")")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::operation_of;
+
+    #[test]
+    fn an_operation_stays_the_same_in_rounds_and_graphs() {
+        for (step, operation) in [
+            ("step 3 (all_reduce)", Some("all_reduce")),
+            ("step 2.1 (all_reduce, round 12)", Some("all_reduce")),
+            ("step 1 (all_reduce) in step 2 (launch)", Some("all_reduce")),
+            ("step 1 (map) in the launch of `g` behind the last step", Some("map")),
+            ("the registration", None),
+        ] {
+            assert_eq!(operation_of(step), operation, "{step}");
+        }
     }
 }

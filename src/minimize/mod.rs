@@ -5,6 +5,7 @@
 mod axes;
 mod document;
 mod failure;
+mod graphs;
 mod kept;
 mod nccl_tests;
 mod numbers;

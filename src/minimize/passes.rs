@@ -1,6 +1,7 @@
 //! The changes that are tried, in rounds until a round changes nothing. Each pass keeps a change if the case still fails in the same way.
 use super::axes::axes;
 use super::document::{Document, Part, Path, innermost_key, is_in};
+use super::graphs::graphs;
 use super::numbers::{numbers, sizes};
 use super::trial::Trials;
 use super::words::{replaced, words};
@@ -16,7 +17,7 @@ type Progress<'p> = &'p mut dyn FnMut(Size, u32) -> io::Result<()>;
 type Pass = fn(&mut Trials<'_>, Document) -> Document;
 
 /// Sizes, ranks and steps first, because they decide what each further run costs.
-const PASSES: [Pass; 9] = [sizes, ranks, steps, groups, keys, lists, expressions, inline_axes, numbers];
+const PASSES: [Pass; 10] = [sizes, ranks, steps, graphs, groups, keys, lists, expressions, inline_axes, numbers];
 
 /// Reduces the document. Each pass has its share of the time, so that one that gets nowhere leaves time for the others; what it has
 /// left out comes in the next round.
@@ -152,7 +153,7 @@ fn in_program(path: &[Part]) -> bool {
 }
 
 /// Keys of steps that name no buffers.
-const NO_BUFFERS: [&str; 5] = ["op", "reduce", "dtype", "comm", "stream"];
+const NO_BUFFERS: [&str; 6] = ["op", "reduce", "dtype", "comm", "stream", "graph"];
 
 /// The document without expectations and inputs of buffers that no step names.
 fn without_orphans(document: &Document) -> Document {

@@ -4,11 +4,13 @@
 mod algorithm;
 mod collective;
 mod config;
+mod exit_status;
 mod table;
 
 pub use algorithm::{AUTOMATIC, AlgorithmChoice, AlgorithmVariables};
 pub use collective::{Bandwidth, Collective, Extent, InPlace, NcclCall, Rule, Who};
 pub use config::ConfigValue;
+pub use exit_status::ExitStatus;
 pub use table::{ALL_REDUCE, BROADCAST, GROUP, LAUNCH, LOOP, RELEASE, SEND, TABLE, find};
 
 /// An operation of the scenario language.

@@ -5,6 +5,7 @@ use super::interpreter::{AmbiguousResult, Interpreter, ResultResolver, Uncomputa
 use super::memory::{Certainty, Memory, MemoryRun, TrackedBytes};
 use super::poison;
 use super::reduced_buffer::ReducedBuffer;
+use super::undefined;
 use crate::job::{CallKind, Ptr, Red};
 use crate::plan::inputs::InitialContents;
 use crate::plan::{Event, GUARD, Plan, Region, Write, cost, expect};
@@ -46,8 +47,8 @@ impl Forecast {
     ///
     /// # Errors
     ///
-    /// A read of elements that no event has written, an expression without a value, a reduction that cannot be judged, or a
-    /// cost above the plan's limits.
+    /// A read of elements that no event has written, an expression without a value, a reduction that cannot be judged, an
+    /// expectation of undefined elements alone, or a cost above the plan's limits.
     pub fn new(plan: &Plan, seed: u64) -> Result<Self, Vec<Diagnostic>> {
         expect::check_elements(plan)?;
         let begin = memory_before_first_step(plan)?;
@@ -82,6 +83,10 @@ impl Forecast {
         }
         for ((image, last), alloc) in initial.iter().zip(&mut last).zip(&plan.allocs) {
             fill_unwritten(last, image, alloc.start() as usize);
+        }
+        let in_vain = undefined::compared_in_vain(plan, &last);
+        if !in_vain.is_empty() {
+            return Err(in_vain);
         }
         let mut checkpoints = Vec::new();
         let mut by_write = HashMap::new();

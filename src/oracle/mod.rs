@@ -34,6 +34,7 @@ pub(crate) mod reduced_buffer;
 mod reduction_models;
 mod regions;
 mod search;
+pub(crate) mod undefined;
 
 #[cfg(test)]
 mod tests;

@@ -19,7 +19,9 @@ pub fn assemble(lowered: LoweredProgram, analysis: Analysis) -> Plan {
             calls.splice(0..0, first);
         }
     }
-    let calls = |list: Vec<CallKind>| list.into_iter().map(|kind| Call { step: 0, tolerate: false, kind }).collect();
+    let calls = |list: Vec<CallKind>| {
+        list.into_iter().map(|kind| Call { step: 0, tolerate: false, left_in_progress: false, kind }).collect()
+    };
     Plan {
         n: unrolled.n,
         buffers: lowered.placed.buffers,

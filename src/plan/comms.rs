@@ -5,12 +5,15 @@ use crate::job::CallKind;
 use crate::scenario::{Case, CommCreation, CommDef, ConfigValue, Diagnostic, NumberByRank, Span, Spanned};
 use std::collections::{BTreeMap, HashMap};
 
+mod blocking;
 mod changed;
 mod ids;
 mod standing;
 
+use blocking::Blocking;
 pub use changed::ChangedBy;
 use ids::ScalableIds;
+pub use ids::id_of;
 pub use standing::{Standing, Use};
 
 /// A named communicator as seen by every rank of the world.
@@ -38,6 +41,7 @@ pub struct Comms {
     n: usize,
     /// One entry per concrete communicator; 0 is the world.
     pub list: Vec<Comm>,
+    blocking: Blocking,
     named: HashMap<String, Named>,
     groups: HashMap<Vec<Vec<usize>>, Named>,
     /// Configurations.
@@ -69,7 +73,8 @@ impl Comms {
         let world = Named::new(of);
         let mut comms = Self {
             n,
-            list: vec![Comm { name: Some("world".to_owned()), members: (0..n).collect() }],
+            list: Vec::new(),
+            blocking: Blocking::new(case),
             named: HashMap::from([("world".to_owned(), world)]),
             groups: HashMap::new(),
             configs: Vec::new(),
@@ -82,7 +87,8 @@ impl Comms {
             prelude: vec![Vec::new(); n],
         };
         comms.base = comms.config(&case.config, None);
-        comms.outer = case.outer.as_ref().map(|outer| comms.add(None, outer.order.clone()));
+        comms.add(Some("world"), (0..n).collect(), comms.base, None);
+        comms.outer = case.outer.as_ref().map(|outer| comms.add(None, outer.order.clone(), comms.base, None));
         comms
     }
 
@@ -199,7 +205,9 @@ impl Comms {
         Ok(lists)
     }
 
-    fn add(&mut self, name: Option<&str>, members: Vec<usize>) -> CommId {
+    /// Adds a communicator that is made with a configuration, or of a parent and with the parent's.
+    fn add(&mut self, name: Option<&str>, members: Vec<usize>, config: Option<u32>, parent: Option<CommId>) -> CommId {
+        self.blocking.add(config.and_then(|index| self.configs.get(index as usize)), parent);
         self.list.push(Comm { name: name.map(str::to_owned), members });
         self.list.len() - 1
     }
@@ -214,7 +222,7 @@ impl Comms {
         let mut named = Named::new(vec![None; self.n]);
         let mut calls = Vec::new();
         for list in lists {
-            let comm = self.add(name, list.clone());
+            let comm = self.add(name, list.clone(), config, None);
             let id = self.ids;
             let scalable = ids.map(|ids| ids.of(list.len())).transpose()?;
             self.ids += scalable.unwrap_or(1).max(1);
@@ -305,9 +313,9 @@ impl Comms {
             }
         }
         let mut named = Named::new(vec![None; self.n]);
-        for members in parts.values_mut() {
+        for ((parent, _), members) in &mut parts {
             members.sort_unstable();
-            let comm = self.add(Some(name), members.iter().map(|m| m.2).collect());
+            let comm = self.add(Some(name), members.iter().map(|m| m.2).collect(), config, Some(*parent));
             for (r, m) in members.iter().enumerate() {
                 named.of[m.2] = Some((comm, r));
             }

@@ -2,10 +2,11 @@
 //! more with sends that never wait. The events come in the order of the simulation that got further.
 use super::item::lenient;
 use super::lower::LoweredProgram;
+use super::registration;
 use super::resolve::dedupe;
 use super::simulate::{self, Played};
 use super::types::{Event, Foresight, Waiting};
-use crate::job::CallKind;
+use crate::job::{Call, CallKind};
 use crate::scenario::{Case, Diagnostic, ExpectedOutcome, Placement};
 
 mod advice;
@@ -33,6 +34,7 @@ pub fn analyse(lowered: &LoweredProgram) -> Result<Analysis, Vec<Diagnostic>> {
     let case = &lowered.unrolled.case;
     if case.placement == Placement::OneThread {
         simulate::check_one_thread(lowered)?;
+        registration::check_one_thread(lowered)?;
     }
     simulate::check_size(lowered).map_err(|diagnostic| vec![diagnostic])?;
     let mut played = simulate::play(lowered, false);
@@ -65,10 +67,12 @@ fn accept(
     if lowered.unrolled.exits {
         undefined.get_or_insert_with(|| "a process ends on purpose".to_owned());
         if !expects(|e| *e == ExpectedOutcome::Crash) {
-            let exit = lowered.programs.iter().flatten().find(|call| call.kind == CallKind::Exit);
+            let exits = |call: &&Call| matches!(call.kind, CallKind::Exit { .. });
+            let exit = lowered.programs.iter().flatten().find(exits);
             let span = exit.map_or(case.span, |call| lowered.unrolled.steps[call.step as usize].span);
             return Err(vec![
-                Diagnostic::new(span, "a process that exits counts as a crash").help("add `outcome = \"crash\"`"),
+                Diagnostic::new(span, "a process that exits counts as a crash")
+                    .help("add `outcome = \"crash\"`; with `placement = \"processes\"` a rank can end alone, and the others go on"),
             ]);
         }
         return Ok(());

@@ -7,12 +7,14 @@ use super::resolve::dedupe;
 use super::types::{Buffer, Plan};
 use crate::ops::{Kind, Who};
 use crate::scenario::{
-    BufferContent, Diagnostic, Expectation, FillTable, FillValues, NumberByRankKind, RowKind, Span, Step, StepComm,
+    BufferContent, Case, Diagnostic, Expectation, ExpectedOutcome, FillTable, FillValues, NumberByRankKind, RowKind,
+    Span, Step, StepComm,
 };
 
 /// What is wrong with `expect` and `assert`.
 pub fn diagnostics(plan: &Plan) -> Vec<Diagnostic> {
     let mut diags = Vec::new();
+    diags.extend(never_compared(plan));
     for e in &plan.case.expect {
         diags.extend(one(plan, e).err());
     }
@@ -21,6 +23,27 @@ pub fn diagnostics(plan: &Plan) -> Vec<Diagnostic> {
         diags.extend(plan.case.asserts.iter().filter_map(|a| asserts::check(plan, &begun, a)));
     }
     diags
+}
+
+/// Data is compared after a good end alone, so a single case that cannot have one would compare nothing. One that is to be
+/// refused is not compared either, but an error here would be the refusal.
+fn never_compared(plan: &Plan) -> Option<Diagnostic> {
+    let Case { swept, outcome, expect, asserts, .. } = &*plan.case;
+    let outcome = outcome.as_ref().filter(|_| !swept)?;
+    if outcome.value.iter().any(|o| matches!(o, ExpectedOutcome::Ok | ExpectedOutcome::Refused)) {
+        return None;
+    }
+    let (what, span) = match (expect.first(), asserts.first()) {
+        (Some(expectation), _) => ("expect", expectation.target.span),
+        (None, Some(assertion)) => ("assert", assertion.span),
+        (None, None) => return None,
+    };
+    let text = format!("`{what}` is checked after a case that ends with ok, which `outcome` does not admit");
+    Some(
+        Diagnostic::new(span, text)
+            .related(outcome.span, "the ways in which the case may end")
+            .help(format!("take `{what}` out")),
+    )
 }
 
 fn one(plan: &Plan, e: &Expectation) -> Result<(), Diagnostic> {

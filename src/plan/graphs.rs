@@ -16,6 +16,9 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 pub(super) mod check;
 mod copies;
 mod emit;
+mod registered;
+
+pub(super) use registered::check as check_registrations;
 
 /// One capture of a graph on one rank. A graph that was released can be captured again under its name.
 #[derive(Debug)]

@@ -1,4 +1,5 @@
 //! Items to calls: every operation gets its memory, and becomes a call with pointers and NCCL's counts.
+use super::deaths::Deaths;
 use super::eval::ranks;
 use super::item::{BufferSlice, Item, ItemKind, Open, Phase, Program};
 use super::place::PlacedBuffers;
@@ -11,6 +12,7 @@ use crate::num::DType;
 use crate::ops::BROADCAST;
 use crate::scenario::{Diagnostic, Span};
 use call::{Pointers, call_of};
+use nccl_sys::ncclResult_t;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -31,6 +33,10 @@ pub struct LoweredProgram {
     /// By call: the index of the outermost `GroupEnd` it is inside of, or its own.
     pub ends: Vec<Vec<u32>>,
     pub registrations: Registrations,
+    /// By rank and graph: the call that begins its capture.
+    pub captures: HashMap<(usize, u32), usize>,
+    /// What is lost with ranks whose processes end.
+    pub deaths: Deaths,
     pub constants: Vec<(BufId, usize, Vec<u8>)>,
     pub undefined: Option<String>,
 }
@@ -44,9 +50,27 @@ impl LoweredProgram {
         self.ops[rank][call].as_ref()
     }
 
+    /// Where the library is given a call: for one that a launch makes, where the capture of its graph begins.
+    pub fn given_at(&self, (rank, call): Index) -> Index {
+        let program = &self.programs[rank];
+        let CallKind::Replayed { launch, .. } = program[call].kind else { return (rank, call) };
+        let begins = match program.get(launch as usize).map(|call| &call.kind) {
+            Some(CallKind::Launch { graph, .. }) => self.captures.get(&(rank, *graph)),
+            _ => None,
+        };
+        (rank, begins.copied().unwrap_or(call))
+    }
+
     /// The step of a call.
     pub fn step(&self, (rank, call): Index) -> StepId {
         self.programs[rank][call].step
+    }
+
+    /// True if the step leaves this rank's call in progress: the operation may begin, and may happen, at any time until its
+    /// communicator is aborted.
+    pub fn leaves_in_progress(&self, rank: usize, step: StepId) -> bool {
+        let errors = &self.unrolled.steps[step as usize].error;
+        errors.contains(&(rank, Some(ncclResult_t::InProgress)))
     }
 
     /// A call's operation as events hold it.
@@ -97,6 +121,8 @@ pub fn lower(unrolled: Program, placed: PlacedBuffers) -> Result<LoweredProgram,
         ops: vec![Vec::new(); n],
         ends: vec![Vec::new(); n],
         registrations: Registrations::new(n),
+        captures: HashMap::new(),
+        deaths: Deaths::default(),
         constants: Vec::new(),
         undefined: None,
         unrolled,
@@ -152,15 +178,18 @@ impl Lowering {
             _ => {}
         }
         lowered.ends[rank].push(index as u32);
-        if let CallKind::Launch { .. } = kind {
-            self.launches[rank] = index as u32;
+        match kind {
+            CallKind::Launch { .. } => self.launches[rank] = index as u32,
+            CallKind::BeginCapture { graph, .. } => _ = lowered.captures.insert((rank, graph), index),
+            _ => {}
         }
         let kind = match self.phase {
             Phase::Eager => kind,
             Phase::Captured(graph) => CallKind::Captured { graph, call: Box::new(kind) },
             Phase::Replayed(_) => CallKind::Replayed { launch: self.launches[rank], call: Box::new(kind) },
         };
-        lowered.programs[rank].push(Call { step, tolerate, kind });
+        let left_in_progress = lowered.leaves_in_progress(rank, step);
+        lowered.programs[rank].push(Call { step, tolerate, left_in_progress, kind });
         lowered.ops[rank].push(op);
     }
 

@@ -10,6 +10,7 @@ pub(crate) mod asserts;
 mod comms;
 pub mod cost;
 mod deadlock;
+mod deaths;
 mod eval;
 pub(crate) mod expect;
 pub(crate) mod expr_fill;
@@ -28,13 +29,16 @@ mod registration;
 mod resolve;
 mod simulate;
 mod types;
+mod unfinished;
 mod unroll;
 
 pub use cost::Cost;
 pub use deadlock::sentences;
 pub use types::*;
 
+use crate::job::CallKind;
 use crate::scenario::{Case, Diagnostic};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 /// The limits of what a plan may ask for.
@@ -157,6 +161,10 @@ pub fn plan(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> 
 /// Plans what runs first; it must end.
 fn plan_history(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>> {
     let plan = plan_steps(case, limits)?;
+    if let Some(exit) = plan.programs.iter().flatten().find(|call| matches!(call.kind, CallKind::Exit { .. })) {
+        let span = plan.steps.get(exit.step as usize).map_or(case.span, |step| step.span);
+        return Err(vec![Diagnostic::new(span, "no rank may end in `before`").help("put the `exit` into `steps`")]);
+    }
     if plan.foresight == Foresight::Completes && plan.undefined.is_none() {
         return Ok(plan);
     }
@@ -170,9 +178,12 @@ fn plan_steps(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>
     graphs::expand(&mut program, limits)?;
     let sizes = resolve::resolve(&mut program)?;
     let placed = place::place(&program, sizes, limits)?;
-    let lowered = lower::lower(program, placed)?;
+    let mut lowered = lower::lower(program, placed)?;
+    graphs::check_registrations(&lowered)?;
+    lowered.deaths = deaths::Deaths::of(&lowered)?;
     race::check(&lowered)?;
     outstanding::check(&lowered)?;
+    unfinished::check(&lowered)?;
     let analysis = deadlock::analyse(&lowered)?;
     let mut plan = assemble::assemble(lowered, analysis);
     // First the cost: what follows evaluates every element.
@@ -184,4 +195,12 @@ fn plan_steps(case: &Arc<Case>, limits: &Limits) -> Result<Plan, Vec<Diagnostic>
     }
     plan.limits = *limits;
     Ok(plan)
+}
+
+impl Plan {
+    /// The calls of a rank that may return an error because a rank of their communicator has died.
+    pub fn may_fail(&self, rank: usize) -> BTreeSet<u32> {
+        let members = |comm: u32| self.comms.get(comm as usize).map_or_else(Vec::new, |comm| comm.members.clone());
+        self.programs.get(rank).map_or_else(BTreeSet::new, |program| deaths::may_fail(program, members))
+    }
 }

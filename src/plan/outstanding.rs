@@ -36,18 +36,35 @@ fn needs_rest(kind: &CallKind) -> Option<(CommId, &'static str)> {
 
 /// How far a stream is: how many calls of every stream are over once it has done all that it was given.
 #[derive(Clone)]
-struct Progress(Vec<usize>);
+pub struct Progress(Vec<usize>);
 
 impl Progress {
-    fn join(&mut self, other: &Self) {
+    /// Nothing is over, of so many streams.
+    pub fn new(streams: usize) -> Self {
+        Self(vec![0; streams])
+    }
+
+    /// One more call of the stream; gives its number, from 1.
+    pub fn step(&mut self, stream: usize) -> usize {
+        self.0[stream] += 1;
+        self.0[stream]
+    }
+
+    /// True if the stream's call with this number is over.
+    pub fn includes(&self, stream: usize, number: usize) -> bool {
+        self.0[stream] >= number
+    }
+
+    /// What either has.
+    pub fn join(&mut self, other: &Self) {
         self.0.iter_mut().zip(&other.0).for_each(|(own, other)| *own = (*own).max(*other));
     }
 }
 
 fn check_rank(lowered: &LoweredProgram, rank: usize) -> Vec<Diagnostic> {
     let streams = lowered.unrolled.streams as usize;
-    let mut progress = vec![Progress(vec![0; streams]); streams];
-    let mut host = Progress(vec![0; streams]);
+    let mut progress = vec![Progress::new(streams); streams];
+    let mut host = Progress::new(streams);
     // By communicator and stream: the number of its last call, and that call's step.
     let mut last: HashMap<(CommId, usize), (usize, StepId)> = HashMap::new();
     let mut diagnostics = Vec::new();

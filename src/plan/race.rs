@@ -8,15 +8,18 @@
 //! Uses of a stream are ordered among themselves, so that of all earlier uses of some bytes by a stream only the latest
 //! can lack an order. It is looked up by byte range, which keeps the cost of a call logarithmic in their number.
 mod latest;
+mod registered;
 
 use super::lower::{Index, LoweredProgram};
 use super::rank_op::{Placed, RankOp};
 use super::resolve::dedupe;
 use super::types::{AllocId, Region, StepId};
-use crate::job::CallKind;
+use crate::job::{Call, CallKind};
 use crate::scenario::Diagnostic;
 use latest::Latest;
+use registered::Registered;
 use std::collections::HashMap;
+use std::hash::Hash;
 
 /// Checks every rank.
 ///
@@ -65,11 +68,24 @@ impl Stream {
     }
 }
 
+/// A call that is enqueued.
+struct Enqueued<'a> {
+    step: StepId,
+    op: &'a RankOp<Placed>,
+    /// The window through which it puts.
+    window: Option<u32>,
+}
+
+fn window_of(call: &Call) -> Option<u32> {
+    if let CallKind::Put { window, .. } = call.kind.effect() { *window } else { None }
+}
+
 /// A rank's memory and streams at some point of its program.
 struct RankState<'a> {
     lowered: &'a LoweredProgram,
     rank: usize,
     memory: HashMap<AllocId, Vec<ByStream>>,
+    registered: Registered,
     streams: Vec<Stream>,
     /// By stream: how many of its calls the host has waited for.
     host: Vec<u32>,
@@ -80,7 +96,8 @@ fn check_rank(lowered: &LoweredProgram, rank: usize) -> Vec<Diagnostic> {
     let count = lowered.unrolled.streams as usize;
     let streams = vec![Stream { clock: vec![0; count], ..Stream::default() }; count];
     let memory = announced(lowered, rank);
-    let mut state = RankState { lowered, rank, memory, streams, host: vec![0; count], diags: Vec::new() };
+    let registered = Registered::of(lowered, rank);
+    let mut state = RankState { lowered, rank, memory, registered, streams, host: vec![0; count], diags: Vec::new() };
     // Calls that will be enqueued together.
     let mut batch = Vec::new();
     for (index, call) in lowered.programs[rank].iter().enumerate() {
@@ -101,7 +118,7 @@ fn check_rank(lowered: &LoweredProgram, rank: usize) -> Vec<Diagnostic> {
             // Ending a communicator waits for its own work; no other call orders streams.
             _ => {}
         }
-        batch.extend(lowered.op((rank, index)).map(|op| (call.step, op)));
+        batch.extend(lowered.op((rank, index)).map(|op| Enqueued { step: call.step, op, window: window_of(call) }));
         if lowered.ends[rank][index] as usize == index {
             state.enqueue(&batch, matches!(call.kind.effect(), CallKind::GroupEnd));
             batch.clear();
@@ -119,11 +136,11 @@ impl RankState<'_> {
     }
 
     /// Enqueues a call, or the calls of a group, and looks for uses of the same memory that are not over before.
-    fn enqueue(&mut self, batch: &[(StepId, &RankOp<Placed>)], grouped: bool) {
+    fn enqueue(&mut self, batch: &[Enqueued<'_>], grouped: bool) {
         if grouped {
             self.streams.iter_mut().for_each(|stream| stream.before_group = stream.enqueued());
         }
-        for (step, op) in batch {
+        for Enqueued { step, op, window } in batch {
             let (on, uses) = (op.stream() as usize, uses(self.lowered, op));
             let Some(stream) = self.streams.get_mut(on) else { continue };
             join(&mut stream.clock, &self.host);
@@ -134,6 +151,7 @@ impl RankState<'_> {
                     self.diags.push(unordered(self.lowered, self.rank, (*step, used), &other));
                 }
             }
+            self.registered.record(op, *window, &uses, number);
             // Recorded after all were checked, because the input and output of one in-place call may overlap.
             for used in &uses {
                 let all = self.memory.get_mut(&used.alloc).into_iter().flatten();
@@ -145,24 +163,22 @@ impl RankState<'_> {
         }
     }
 
-    /// Memory must not be deregistered while something may use it: the host has waited for every use.
+    /// Nothing may use a registration when it ends: the host has waited for every call of the communicator that uses the memory,
+    /// and for every put through the window.
     fn check_deregistration(&mut self, at: Index, step: StepId) {
         let Some(ended) = self.lowered.registrations.ended_by(at) else { return };
         let lead = self.lowered.placed.allocs[ended.alloc].start();
-        let (start, end) = (ended.bytes.start.saturating_sub(lead), ended.bytes.end.saturating_sub(lead));
-        let used = self.memory.get(&ended.alloc).into_iter().flatten().find_map(|by| {
-            let latest = by.writes.of(start, end).max(by.reads.of(start, end));
-            let stream = &self.streams[by.stream];
-            (latest > self.host[by.stream]).then(|| stream.steps.get(latest as usize - 1).copied()).flatten()
+        let bytes = ended.bytes.start.saturating_sub(lead)..ended.bytes.end.saturating_sub(lead);
+        let used = self.registered.latest_uses(ended, bytes).find_map(|used| {
+            let step = self.streams[used.stream].steps.get((used.number as usize).checked_sub(1)?)?;
+            (used.number > self.host[used.stream]).then_some((*step, used.puts))
         });
-        let Some(other) = used else { return };
+        let Some((other, puts)) = used else { return };
         let step_of = |id: StepId| &self.lowered.unrolled.steps[id as usize];
-        let text = format!(
-            "{} ends a registration on rank {} while {} may still use the memory",
-            step_of(step).label,
-            self.rank,
-            step_of(other).label
-        );
+        let (what, how) =
+            if puts { ("window", "may still write through it") } else { ("registration", "may still use the memory") };
+        let text =
+            format!("{} ends a {what} on rank {} while {} {how}", step_of(step).label, self.rank, step_of(other).label);
         let d = Diagnostic::new(step_of(step).span, text).related(step_of(other).span, "the use");
         self.diags.push(d.help("add a `wait` before it"));
     }
@@ -199,20 +215,24 @@ fn join(into: &mut [u32], other: &[u32]) {
 
 /// The allocations that a rank's calls use, and by which streams.
 fn announced(lowered: &LoweredProgram, rank: usize) -> HashMap<AllocId, Vec<ByStream>> {
-    let mut memory: HashMap<AllocId, Vec<ByStream>> = HashMap::new();
-    // By allocation and stream: the position in the allocation's list, which may be long.
-    let mut positions: HashMap<(AllocId, usize), usize> = HashMap::new();
-    for op in lowered.ops[rank].iter().flatten() {
-        let stream = op.stream() as usize;
-        for used in uses(lowered, op) {
-            let all = memory.entry(used.alloc).or_default();
-            let at = *positions.entry((used.alloc, stream)).or_insert_with(|| {
-                all.push(ByStream { stream, ..ByStream::default() });
-                all.len() - 1
-            });
-            let list = if used.writes { &mut all[at].writes } else { &mut all[at].reads };
-            list.announce(used.start, used.end);
-        }
+    let ops = lowered.ops[rank].iter().flatten();
+    let used = ops.flat_map(|op| uses(lowered, op).into_iter().map(|used| (used.alloc, op.stream() as usize, used)));
+    by_stream(used)
+}
+
+/// The uses of each kind of memory, announced to what records them.
+fn by_stream<K: Copy + Eq + Hash>(uses: impl Iterator<Item = (K, usize, Use)>) -> HashMap<K, Vec<ByStream>> {
+    let mut memory: HashMap<K, Vec<ByStream>> = HashMap::new();
+    // The position in its list, which may be long.
+    let mut positions: HashMap<(K, usize), usize> = HashMap::new();
+    for (key, stream, used) in uses {
+        let all = memory.entry(key).or_default();
+        let at = *positions.entry((key, stream)).or_insert_with(|| {
+            all.push(ByStream { stream, ..ByStream::default() });
+            all.len() - 1
+        });
+        let list = if used.writes { &mut all[at].writes } else { &mut all[at].reads };
+        list.announce(used.start, used.end);
     }
     for by in memory.values_mut().flatten() {
         by.reads.prepare();

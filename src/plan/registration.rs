@@ -10,7 +10,7 @@ use std::ops::Range;
 /// Memory of one rank that is registered with one communicator for a part of the rank's program.
 #[derive(Clone, Debug)]
 pub struct Registration {
-    /// Its number; the ranks that make a window together have the same one for it.
+    /// Its number, unlike all others of its rank; the ranks that make a window together have the same one for it.
     pub id: u32,
     pub comm: CommId,
     pub window: bool,
@@ -29,19 +29,36 @@ pub struct Registration {
 #[derive(Debug, Default)]
 pub struct Registrations {
     by_rank: Vec<Vec<Registration>>,
-    ids: HashMap<(CommId, StepId, usize), u32>,
+    /// By communicator: the numbers of its windows in the order in which each of its ranks registers them.
+    windows: HashMap<CommId, Vec<u32>>,
+    /// By rank and communicator: how many windows the rank has registered.
+    registered: HashMap<(usize, CommId), usize>,
+    next: u32,
 }
 
 impl Registrations {
     /// None yet, for so many ranks.
     pub fn new(ranks: usize) -> Self {
-        Self { by_rank: vec![Vec::new(); ranks], ids: HashMap::new() }
+        Self { by_rank: vec![Vec::new(); ranks], ..Self::default() }
     }
 
-    /// The number of what a step registers of a buffer with a communicator.
-    pub fn id(&mut self, comm: CommId, step: StepId, buf: usize) -> u32 {
-        let next = self.ids.len() as u32;
-        *self.ids.entry((comm, step, buf)).or_insert(next)
+    /// The number of what a rank registers for itself.
+    pub fn id_of_own(&mut self) -> u32 {
+        self.next += 1;
+        self.next - 1
+    }
+
+    /// The number of the window that a rank registers next with a communicator. The ranks of a communicator make its windows
+    /// together: the n-th of one rank is the n-th of every other, whichever steps register them.
+    pub fn id_of_window(&mut self, rank: usize, comm: CommId) -> u32 {
+        let made = self.registered.entry((rank, comm)).or_default();
+        let (known, nth) = (self.windows.entry(comm).or_default(), *made);
+        *made += 1;
+        if nth == known.len() {
+            known.push(self.next);
+            self.next += 1;
+        }
+        known[nth]
     }
 
     /// Records a registration by the call with the index `calls.start`.
@@ -59,18 +76,22 @@ impl Registrations {
 
     /// The registrations of a rank with a communicator at a call, the newest first.
     pub fn live(&self, (rank, call): Index, comm: CommId) -> impl Iterator<Item = &Registration> {
-        let list = self.by_rank.get(rank).map_or(&[][..], Vec::as_slice);
-        list.iter().rev().filter(move |r| r.comm == comm && r.calls.start < call && call <= r.calls.end)
+        self.of_rank(rank).iter().rev().filter(move |r| r.comm == comm && r.calls.start < call && call <= r.calls.end)
     }
 
     /// True if a rank has made a window with a communicator, which may have ended.
     pub fn has_had_window(&self, rank: usize, comm: CommId) -> bool {
-        self.by_rank.get(rank).is_some_and(|list| list.iter().any(|r| r.window && r.comm == comm))
+        self.of_rank(rank).iter().any(|r| r.window && r.comm == comm)
+    }
+
+    /// All registrations of a rank.
+    pub fn of_rank(&self, rank: usize) -> &[Registration] {
+        self.by_rank.get(rank).map_or(&[][..], Vec::as_slice)
     }
 
     /// A rank's registration that this call ends.
     pub fn ended_by(&self, (rank, call): Index) -> Option<&Registration> {
-        self.by_rank.get(rank)?.iter().find(|r| r.calls.end == call)
+        self.of_rank(rank).iter().find(|r| r.calls.end == call)
     }
 }
 
@@ -83,18 +104,49 @@ pub fn image_bytes(lowered: &LoweredProgram, region: &Region) -> Option<(AllocId
     Some((place.alloc, start..start + region.len * size))
 }
 
-/// The registration that covers a region at a call: a window, if there is one.
+/// The registration that covers a region where the library is given a call: a window, if there is one.
 pub fn covering<'a>(
     lowered: &'a LoweredProgram,
     at: Index,
     comm: CommId,
     region: &Region,
 ) -> Option<(&'a Registration, u64)> {
-    let (alloc, bytes) = image_bytes(lowered, region)?;
-    let covers = |r: &&Registration| r.alloc == alloc && r.bytes.start <= bytes.start && bytes.end <= r.bytes.end;
-    let live = || lowered.registrations.live(at, comm).filter(covers);
-    let found = live().find(|r| r.window).or_else(|| live().next())?;
+    let (_, bytes) = image_bytes(lowered, region)?;
+    let all = all_covering(lowered, lowered.given_at(at), comm, region);
+    let found = all.iter().find(|r| r.window).or(all.first())?;
     Some((found, bytes.start - found.bytes.start))
+}
+
+/// The registrations that cover a region at a call, the newest first.
+pub fn all_covering<'a>(
+    lowered: &'a LoweredProgram,
+    at: Index,
+    comm: CommId,
+    region: &Region,
+) -> Vec<&'a Registration> {
+    let Some((alloc, bytes)) = image_bytes(lowered, region) else { return Vec::new() };
+    let covers = |r: &&Registration| r.alloc == alloc && r.bytes.start <= bytes.start && bytes.end <= r.bytes.end;
+    lowered.registrations.live(at, comm).filter(covers).collect()
+}
+
+/// Refuses windows that ranks register in different steps, where one thread makes the calls of a step at a time: the first of
+/// them would wait for the others.
+///
+/// # Errors
+///
+/// The later step.
+pub fn check_one_thread(lowered: &LoweredProgram) -> Result<(), Vec<Diagnostic>> {
+    let mut first: HashMap<u32, StepId> = HashMap::new();
+    let unit = |step: StepId| lowered.unrolled.units[step as usize];
+    for window in lowered.registrations.by_rank.iter().flatten().filter(|r| r.window) {
+        let other = *first.entry(window.id).or_insert(window.step);
+        if unit(other) != unit(window.step) {
+            let span = |step: StepId| lowered.unrolled.steps[step as usize].span;
+            let text = "with `placement = \"one_thread\"` all ranks register their parts of a window in one step";
+            return Err(vec![Diagnostic::new(span(window.step), text).related(span(other), "another part of it")]);
+        }
+    }
+    Ok(())
 }
 
 /// One side of a collective's calls, on the ranks that use it.

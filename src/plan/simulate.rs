@@ -9,12 +9,14 @@ use one_sided::{Lane, OneSidedState};
 use std::collections::{HashMap, HashSet, VecDeque};
 
 mod clocks;
+mod deaths;
 mod matching;
 mod one_sided;
 mod partners;
 mod unmatched;
 
 pub use clocks::check_size;
+pub use deaths::ENDED;
 pub use matching::check_one_thread;
 
 /// The result of a simulation.
@@ -106,6 +108,7 @@ struct Simulation<'a> {
     /// Calls that an abort ended before their streams came to them.
     aborted: HashSet<Index>,
     one_sided: OneSidedState,
+    toll: deaths::Toll,
     /// What is known to have happened before what; only for programs with one-sided operations.
     clocks: Option<Clocks>,
     next_message: usize,
@@ -137,6 +140,7 @@ pub fn play(lowered: &LoweredProgram, buffered: bool) -> Played {
         counters: HashMap::new(),
         aborted: HashSet::new(),
         one_sided: OneSidedState::default(),
+        toll: deaths::Toll::default(),
         clocks: Clocks::of(lowered),
         next_message: 0,
         ready: (0..n).collect(),
@@ -206,9 +210,10 @@ impl Simulation<'_> {
                 CallKind::Wait { stream } => {
                     let idle = |s: &Stream| s.queue.is_empty();
                     let streams = &self.ranks[rank].streams;
+                    let free = |s: usize| idle(&streams[s]) && !self.holds(rank, s as u32);
                     let done = match stream {
-                        Some(s) => idle(&streams[*s as usize]),
-                        None => streams.iter().all(idle),
+                        Some(s) => free(*s as usize),
+                        None => (0..streams.len()).all(free),
                     };
                     if !done {
                         return moved;
@@ -236,7 +241,9 @@ impl Simulation<'_> {
                     }
                     self.ranks[rank].host_arrived = false;
                 }
-                CallKind::Revoke { comm } if !call.tolerate => self.abort(rank, *comm as usize),
+                CallKind::Revoke { comm } if !call.tolerate || call.left_in_progress => {
+                    self.abort(rank, *comm as usize)
+                }
                 CallKind::Finalize { comm } | CallKind::Destroy { comm } => {
                     let busy = self.ranks[rank]
                         .streams
@@ -249,10 +256,14 @@ impl Simulation<'_> {
                 }
                 CallKind::Deregister { .. } => self.clocks_deregisters((rank, index)),
                 CallKind::Abort { comm } => self.abort(rank, *comm as usize),
-                CallKind::Exit => {
+                CallKind::Exit { death, .. } => {
+                    if let Some(death) = death {
+                        self.meets_death(rank, *death);
+                    }
                     self.ranks[rank].cursor = lowered.programs[rank].len();
                     return true;
                 }
+                CallKind::AwaitDeath { death, .. } if !self.meets_death(rank, *death) => return moved,
                 _ if lowered.ops[rank][index].is_some() => match &mut self.ranks[rank].group {
                     Some((_, calls)) => calls.push(index),
                     None => self.issue(rank, vec![index]),
@@ -374,6 +385,9 @@ impl Simulation<'_> {
         let mut ran = false;
         for s in 0..self.ranks[rank].streams.len() {
             while let Some(id) = self.ranks[rank].streams[s].queue.front().copied() {
+                if self.holds(rank, s as u32) {
+                    break;
+                }
                 if !self.nodes[id].active {
                     let node = &self.nodes[id];
                     let streams = &self.ranks[rank].streams;
@@ -385,8 +399,9 @@ impl Simulation<'_> {
                     self.nodes[id].active = true;
                     self.clocks_begin(id);
                     for index in self.nodes[id].calls.clone() {
-                        if self.aborted.contains(&(rank, index)) {
-                            // Calls before it on its streams may have written to its output since the abort.
+                        let call = &self.lowered.programs[rank][index];
+                        if call.left_in_progress || self.aborted.contains(&(rank, index)) {
+                            // Whether it happens is unknown, and calls before it on its streams may have written to its output.
                             self.undefine((rank, index), &[]);
                             self.happened(id);
                         } else {

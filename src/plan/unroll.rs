@@ -7,13 +7,16 @@ use super::types::{BufId, CommId, PlanStep, StepId};
 use super::{Limits, order};
 use crate::job::CallKind;
 use crate::num::DType;
-use crate::ops::{CommOp, Composite, GraphOp, Kind, RegistrationOp};
+use crate::ops::{CommOp, Composite, GraphOp, Host, Kind, RegistrationOp};
 use crate::scenario::{Case, Diagnostic, Expr, Ranks, Span, Spanned, Step, StepComm, StepError};
 use nccl_sys::ncclResult_t;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 mod change;
+mod deaths;
+mod groups;
+mod in_progress;
 mod one_sided;
 mod rank_items;
 mod registration;
@@ -40,8 +43,12 @@ struct Unroll<'a> {
     registers: bool,
     /// The graph that the items of the step at hand become part of.
     phase: Phase,
+    /// The outermost group that is open.
+    group: Option<groups::OpenGroup>,
     /// True if it has one-sided operations.
     signals: bool,
+    /// Ranks whose processes have ended.
+    ended: deaths::Ended,
     /// Expressions of maps, by their step.
     exprs: HashMap<*const Step, Arc<Expr>>,
 }
@@ -99,7 +106,9 @@ pub fn unroll(case: &Arc<Case>, limits: &Limits) -> Result<Program, Vec<Diagnost
         bytes: 0,
         registers: registration::registers(case.registers_buffers(), &case.steps),
         phase: Phase::Eager,
+        group: None,
         signals: registration::signals(&case.steps),
+        ended: deaths::Ended::new(n),
         exprs: HashMap::new(),
     };
     for (index, def) in case.inputs.iter().enumerate() {
@@ -237,11 +246,14 @@ impl<'a> Unroll<'a> {
                 let text = format!("rank {} is not in the communicator of this step", rank.value);
                 return Err(Diagnostic::new(rank.span, text).help("`ranks` are world ranks"));
             }
+            for rank in ranks {
+                usize::try_from(rank.value).map_or(Ok(()), |world| self.check_listed(world, rank.span))?;
+            }
         }
         let mut list = Vec::new();
         for world in 0..n {
             let Some((comm, rank)) = named.of[world] else { continue };
-            if !among(&step.ranks, self.case, world)? {
+            if !among(&step.ranks, self.case, world)? || self.ended.at(world).is_some() {
                 continue;
             }
             if let (Some(end), false) = (named.ended[world], local) {
@@ -279,6 +291,9 @@ impl<'a> Unroll<'a> {
     }
 
     fn push(&mut self, world: usize, step: StepId, span: Span, fails: bool, kind: ItemKind) {
+        if self.ended.at(world).is_some() {
+            return;
+        }
         self.program.order.push((world, self.program.items[world].len()));
         self.program.items[world].push(Item { step, span, fails, phase: self.phase, kind });
     }
@@ -301,6 +316,7 @@ impl<'a> Unroll<'a> {
         if self.program.steps.len() >= self.limits.calls {
             return self.count(usize::MAX, step.span); // steps without calls are limited too
         }
+        self.check_in_group(step)?;
         let members = self.members(step, position.t)?;
         let before = self.registration_step(step);
         let id = self.begin(step, position);
@@ -309,6 +325,7 @@ impl<'a> Unroll<'a> {
             _ => Phase::Eager,
         };
         self.errors(step, id, &members)?;
+        self.check_left_in_progress(step, id)?;
         self.check_standing(step, id, &members)?;
         let tag = step.name.as_ref().map(|name| self.tag(&name.value));
         let stream = self.stream(&step.stream);
@@ -349,6 +366,7 @@ impl<'a> Unroll<'a> {
             Kind::Group => self.group(step, id, position, &members)?,
             Kind::Comm(op) => self.comm_step(step, *op, (before, id), position, &members)?,
             Kind::Graph(op) => self.graph_step(step, *op, id, &members, stream)?,
+            Kind::Host(Host::Exit) if self.outlives_exits() => self.deaths(step, id, &members)?,
             _ => {
                 self.count(members.len(), step.span)?;
                 for member in &members {
@@ -362,6 +380,7 @@ impl<'a> Unroll<'a> {
         if matches!(step.op.kind, Kind::Loop | Kind::Group) {
             self.phase = Phase::Eager;
         }
+        self.check_blocking_in_group(step, id, &members)?;
         self.note_in_progress(step, id, &members)?;
         if let Some(tag) = tag {
             let host = matches!(
@@ -398,13 +417,15 @@ impl<'a> Unroll<'a> {
             };
             self.program.steps[id as usize].error.push((member.world, code));
         }
-        Ok(())
+        self.check_errors_of_one_thread(step, id)
     }
 
-    /// True if the step says that this rank's call is to fail.
+    /// True if the step says that this rank's call is to fail. A call that is left in progress does not.
     fn fails(&self, id: StepId, world: usize) -> bool {
         let errors = &self.program.steps[id as usize].error;
-        errors.iter().any(|(rank, code)| *rank == world && *code != Some(ncclResult_t::Success))
+        errors.iter().any(|(rank, code)| {
+            *rank == world && !matches!(*code, Some(ncclResult_t::Success | ncclResult_t::InProgress))
+        })
     }
 
     fn group(
@@ -416,7 +437,11 @@ impl<'a> Unroll<'a> {
     ) -> Result<(), Diagnostic> {
         let starts: Vec<usize> = self.program.items.iter().map(Vec::len).collect();
         let mark = self.program.order.len();
+        let outermost = self.open_group(step);
         self.steps(&step.steps, &position.path, position.t)?;
+        if outermost {
+            self.group = None;
+        }
         for (world, &from) in starts.iter().enumerate() {
             let calls = |i: &Item| {
                 !matches!(
@@ -512,6 +537,7 @@ impl<'a> Unroll<'a> {
             for (world, kind) in calls {
                 let fails = self.fails(id, world);
                 if among(&step.ranks, self.case, world)? {
+                    self.check_joins(step, world)?;
                     self.check_parent_lives(step, world, matches!(kind, CallKind::Split { .. }).then_some(step.span))?;
                     self.push(world, id, step.span, fails, ItemKind::Call(kind));
                 }

@@ -1,5 +1,6 @@
 //! Runs one job on one worker and watches it; the result is an observation of each run.
 use super::Error;
+use super::deaths::Deaths;
 use super::images::{Images, put_initial, take_last};
 use super::layout::CallMap;
 use super::teardown::{TeardownResult, tear_down};
@@ -103,7 +104,7 @@ pub fn execute(
                 None => return Ok(Executed::TeardownFailed(TeardownResult::Dead(worker.end(0)))),
             }
         }
-        let mut watch = Watch::new(worker, job.n, opening);
+        let mut watch = Watch::new(worker, &job, opening);
         let came = watch.run(worker, left)?;
         let seconds = if watch.opening { 0.0 } else { watch.begun.elapsed().as_secs_f64() };
         if !watch.opening {
@@ -162,8 +163,10 @@ pub fn execute(
         let reached = (!silent).then_some(report.reached);
         let log = worker.said(&mark);
         let reused = watch.reused;
+        let deaths = watch.deaths.ends;
         let (ranks, images) = (report.ranks, last);
-        let seen = Observation { ended, ranks, images, as_expected, checkpoints, log, seconds, reached, reused };
+        let seen =
+            Observation { ended, ranks, images, as_expected, checkpoints, log, seconds, reached, reused, deaths };
         if !see(seen) || !well {
             break;
         }
@@ -207,11 +210,15 @@ struct Watch {
     report: Report,
     /// A rank has failed and the others are told to stop.
     stopping: bool,
+    /// Processes that end while the others go on.
+    deaths: Deaths,
 }
 
 impl Watch {
-    fn new(worker: &Worker, n: u32, opening: Duration) -> Self {
+    fn new(worker: &Worker, job: &Job, opening: Duration) -> Self {
+        let n = job.n;
         Self {
+            deaths: Deaths::of(job, worker),
             opening: true,
             reused: false,
             begun: Instant::now(),
@@ -248,9 +255,14 @@ impl Watch {
                 }
                 Incoming::Reply(Reply::Stuck { waits, report }) => return Ok(Came::Stuck(waits, report)),
                 Incoming::Reply(Reply::Trouble(text)) | Incoming::Garbled(text) => return Err(trouble(worker, text)),
+                Incoming::Reply(Reply::AtDeath(death)) => self.deaths.come(worker, death),
                 Incoming::Reply(Reply::Hello { .. } | Reply::Finished { .. }) => {}
                 Incoming::Silence if self.stopping => return Ok(Came::Report(self.as_far_as_known(worker))),
                 Incoming::Silence => return Ok(Came::Late),
+                Incoming::End if self.deaths.expected(part) => {
+                    let ranks = self.report.ranks.len() as u32;
+                    self.deaths.ended(worker, part, ranks);
+                }
                 Incoming::End => return Ok(Came::Dead(part)),
             }
         }
@@ -288,6 +300,9 @@ impl Watch {
         self.done[part] = true;
         if self.done.iter().all(|done| *done) {
             return Some(Came::Report(std::mem::take(&mut self.report)));
+        }
+        if !failed {
+            self.deaths.over(worker, part);
         }
         if failed && !self.stopping {
             self.stopping = true;

@@ -78,7 +78,7 @@ pub fn job(plan: &Plan, place_of: MemoryPlace, checkpoints: &[Write]) -> (Job, C
         let (after, stream) = place_of_copy(&plan.programs[region.rank], write);
         let kind = CallKind::Checkpoint { from, bytes, index: index as u32, stream };
         if from != Ptr::Null {
-            inserts[region.rank].push((after, Call { step, tolerate: false, kind }));
+            inserts[region.rank].push((after, Call { step, tolerate: false, left_in_progress: false, kind }));
         }
     }
     let (programs, map) = plan.programs.iter().zip(inserts).map(|(program, inserts)| insert(program, inserts)).unzip();
@@ -138,7 +138,7 @@ mod tests {
     use crate::job::{Answers, RankReport};
 
     fn wait(step: u32) -> Call {
-        Call { step, tolerate: false, kind: CallKind::Wait { stream: None } }
+        Call { step, tolerate: false, left_in_progress: false, kind: CallKind::Wait { stream: None } }
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub fn tear_down(
     // a dead part is noticed below
     let _ = worker.send(&Request::Finish(Finish { keep, destroy, answer: true }));
     let mut all = Vec::new();
-    let mut waiting = worker.parts();
+    let mut waiting = worker.living();
     while waiting > 0 {
         match worker.hear(&mut patience) {
             (_, Incoming::Reply(Reply::Finished { errors })) => {

@@ -42,6 +42,8 @@ pub struct Worker {
     replies: Receiver<(usize, Incoming)>,
     /// Parts that have closed their side.
     ended: usize,
+    /// By part: it has ended as its program says.
+    buried: Vec<bool>,
     /// Memory shared with them.
     pub arena: Arena,
     /// Their library.
@@ -60,7 +62,8 @@ impl Worker {
         let start = |(number, env): (usize, &Vec<_>)| WorkerProcess::start(program, env, &arena, number, tell.clone());
         let parts = env.iter().enumerate().map(start).collect::<Result<Vec<_>, _>>()?;
         let hello = Hello { version: 0, library: String::new(), mapped: None };
-        let mut worker = Self { parts, replies, ended: 0, arena, hello };
+        let buried = vec![false; parts.len()];
+        let mut worker = Self { parts, replies, ended: 0, buried, arena, hello };
         worker.hello = worker.greet().map_err(|why| Error::NoWorker { program: program.path().to_owned(), why })?;
         Ok(worker)
     }
@@ -163,6 +166,19 @@ impl Worker {
     /// False once a part is dead, which is noticed without waiting.
     pub fn alive(&self) -> bool {
         self.parts.iter().all(WorkerProcess::alive)
+    }
+
+    /// Ends one part, which has closed its side as its program says, and tells how it ended. The others go on.
+    pub fn bury(&mut self, part: usize) -> String {
+        if let Some(buried) = self.buried.get_mut(part) {
+            *buried = true;
+        }
+        self.parts.get_mut(part).map_or_else(|| "no process".into(), WorkerProcess::end_closed)
+    }
+
+    /// Number of parts that have not ended as their programs say.
+    pub fn living(&self) -> usize {
+        self.buried.iter().filter(|buried| !**buried).count()
     }
 
     /// Kills all parts with all that they started, and says how this one ended (what killed it first, if it was dead before).

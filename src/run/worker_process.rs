@@ -9,8 +9,9 @@ use crate::job::wire;
 use crate::job::{Reply, Request};
 use std::io::BufReader;
 use std::os::fd::AsFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::process::{ChildStdin, ExitStatus, Stdio};
+use std::process::ExitStatus;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
@@ -39,7 +40,8 @@ pub enum Incoming {
 /// A process; killed, with all that it started, when dropped.
 pub struct WorkerProcess {
     guard: ChildGuard,
-    stdin: Option<ChildStdin>,
+    /// Where requests are written, until it is closed.
+    requests: Option<UnixStream>,
     /// Its standard output and error, and NCCL's log.
     pub log: Arc<Log>,
 }
@@ -60,19 +62,17 @@ impl WorkerProcess {
         let (reply_reader, reply_writer) = std::io::pipe().map_err(Error::Resources)?;
         let (log_reader, log_writer) = std::io::pipe().map_err(Error::Resources)?;
         let mut command = program.command();
-        command.stdin(Stdio::piped()).process_group(0);
+        command.process_group(0);
         command.stdout(log_writer.try_clone().map_err(Error::Resources)?).stderr(log_writer);
         if std::env::var_os(DEBUG_FILE).is_none() {
             command.env(DEBUG_FILE, OWN_LOG);
         }
         command.envs(env.iter().map(|(name, value)| (name, value)));
         let arena = arena.as_fd().try_clone_to_owned().map_err(Error::Resources)?;
-        inherit::pass(&mut command, reply_writer.into(), arena);
-        let mut child =
-            command.spawn().map_err(|source| Error::Spawn { program: program.path().to_owned(), source })?;
+        let requests = inherit::pass(&mut command, reply_writer.into(), arena).map_err(Error::Resources)?;
+        let child = command.spawn().map_err(|source| Error::Spawn { program: program.path().to_owned(), source })?;
         // the process's ends must be its own, or its death would not be noticed
         drop(command);
-        let stdin = child.stdin.take();
         let guard = ChildGuard::of(child);
         let (mut from, log_reader) = (BufReader::new(guard.reader(reply_reader)), guard.reader(log_reader));
         let listen = move || {
@@ -90,7 +90,7 @@ impl WorkerProcess {
         };
         let threads = std::thread::Builder::new().name("worker replies".into()).spawn(listen);
         let log = threads.and_then(|_| Log::follow(log_reader)).map_err(Error::Resources)?;
-        Ok(Self { guard, stdin, log })
+        Ok(Self { guard, requests: Some(requests), log })
     }
 
     /// Process id, for people and tests.
@@ -105,8 +105,8 @@ impl WorkerProcess {
     ///
     /// The process is dead.
     pub fn send(&mut self, request: &Request) -> Result<(), wire::WireError> {
-        match &mut self.stdin {
-            Some(stdin) => wire::send(stdin, request),
+        match &mut self.requests {
+            Some(requests) => wire::send(requests, request),
             None => Err(std::io::Error::from(std::io::ErrorKind::BrokenPipe).into()),
         }
     }
@@ -116,14 +116,14 @@ impl WorkerProcess {
         self.guard.is_running()
     }
 
-    /// Closes its request pipe; it then ends by itself.
+    /// Closes its requests; it then ends by itself.
     pub fn close(&mut self) {
-        self.stdin = None;
+        self.requests = None;
     }
 
     /// Kills it with all that it started; does not wait for its end.
     pub fn kill(&mut self) {
-        self.stdin = None;
+        self.requests = None;
         self.guard.kill();
     }
 

@@ -7,7 +7,7 @@ use crate::expr::Expr;
 use crate::num::DType;
 pub use crate::num::ElementValue;
 pub use crate::ops::ConfigValue;
-use crate::ops::{AlgorithmChoice, Op};
+use crate::ops::{AlgorithmChoice, ExitStatus, Op};
 use std::sync::Arc;
 
 /// A value with its place in the file.
@@ -554,6 +554,8 @@ pub struct Step {
     pub dtype: Option<Spanned<DType>>,
     /// sleep: the duration in seconds.
     pub seconds: Option<NumberByRank>,
+    /// exit: how the process ends; the default is the exit status 0.
+    pub status: Option<ExitStatus>,
     /// wait: the stream; `None` for all streams.
     pub wait_stream: Option<Spanned<String>>,
     /// put, signal and wait_signal: the signal.
@@ -616,6 +618,7 @@ impl Step {
             expr: None,
             dtype: None,
             seconds: None,
+            status: None,
             wait_stream: None,
             signal: StepSignal::default(),
             register: None,

@@ -175,6 +175,7 @@ pub static KEYS: &[Key] = &[
     key("prefer", &[Algorithm], "an algorithm that the call takes if it can"),
     key("expr", &[Step], "element i of out"),
     key("seconds", &[Step], "how long"),
+    key("status", &[Step], "of exit: the exit status, or a signal such as SIGKILL; default 0"),
     key("signals", &[Step], "how many signals of the peer, or an expression in rank and peer"),
     key("context", &[Step], "context of a one-sided operation, default 0"),
     key("signal_index", &[Step], "which of a context's signals, default 0"),

@@ -11,6 +11,7 @@ pub mod diagnostic;
 mod different_names;
 pub mod discover;
 mod elements;
+mod exit_status;
 mod expressions;
 mod file;
 mod file_keys;

@@ -4,6 +4,7 @@ use super::case::*;
 use super::comms;
 use super::defaults::Defaults;
 use super::diagnostic::{Diagnostic, Span};
+use super::exit_status::exit_status;
 use super::keys::{self, KeyPlace, ValueType};
 use super::names::bad_name;
 use super::reader::{AllowedNames, NumberKind, PointReader, RankScope};
@@ -11,7 +12,7 @@ use super::register::register_word;
 use super::step_values::{algorithm, counts, is_device_scalar, reduction, step_error};
 use super::tree::{TomlEntry, TomlKind, TomlTable, TomlValue};
 use crate::expr::{Expr, ExprNode};
-use crate::ops::{self, Composite, Host, OneSided, Op, RegistrationOp};
+use crate::ops::{self, CommOp, Composite, Host, OneSided, Op, RegistrationOp};
 use crate::suggest::nearest;
 
 /// The place of a step.
@@ -131,6 +132,7 @@ fn step_keys(op: &'static Op) -> impl Iterator<Item = &'static str> {
 fn only_nccl_calls(reader: &mut PointReader<'_>, op: &Op, span: Span) {
     use ops::Kind as K;
     let why = match op.kind {
+        K::Comm(CommOp::Revoke | CommOp::Suspend | CommOp::Resume) => "NCCL does not say what it does in a group",
         K::Collective(_) | K::Send | K::Recv | K::SendRecv | K::Group | K::Comm(_) => return,
         K::Composite(Composite::AllGatherV | Composite::AllToAllV) | K::OneSided(_) => return,
         K::Composite(Composite::Barrier) => "a barrier waits on the host",
@@ -211,6 +213,7 @@ impl<'t> StepReader<'t, '_> {
             expr: self.own_entry("expr").and_then(|e| reader.expression(&e.value, AllowedNames::MAP)),
             dtype: None,
             seconds: self.num(reader, "seconds", NumberKind::Real),
+            status: self.own_entry("status").and_then(|e| exit_status(reader, &e.value)),
             wait_stream: None,
             signal: StepSignal {
                 context: self.num(reader, "context", NumberKind::Whole),
@@ -415,6 +418,10 @@ impl<'t> StepReader<'t, '_> {
         }
         if matches!(self.op.kind, ops::Kind::Host(Host::Wait)) {
             check_stream(reader, &name);
+            if step.error.is_some() && self.own_entry("stream").is_some() {
+                let text = "a `wait` with `error` waits for a communicator's error, not for a stream";
+                reader.report(Diagnostic::new(name.span, text).help("leave out `stream`"));
+            }
             step.wait_stream = Some(name);
         } else {
             step.stream = name.value;

@@ -43,7 +43,7 @@ pub(super) fn shrunk(world: &mut World) -> Vec<String> {
         steps.push(WAIT.to_owned());
         steps.push(format!("{{ op = \"shrink\", new = \"{name}\", comm = \"{parent}\", without = {left_out:?} }}"));
     }
-    world.communicators.push(Communicator { name, groups: vec![rest] });
+    world.communicators.push(Communicator { name, groups: vec![rest], non_blocking: comm.non_blocking });
     steps
 }
 
@@ -59,7 +59,8 @@ pub(super) fn grown(world: &mut World) -> Vec<String> {
     others.truncate(world.rng.between(1, others.len()));
     let name = new_name(world);
     let step = format!("{{ op = \"grow\", new = \"{name}\", comm = \"{}\", with = {others:?} }}", comm.name);
-    world.communicators.push(Communicator { name, groups: vec![[members, others].concat()] });
+    let groups = vec![[members, others].concat()];
+    world.communicators.push(Communicator { name, groups, non_blocking: comm.non_blocking });
     vec![WAIT.to_owned(), step]
 }
 

@@ -1,7 +1,13 @@
 //! Runs random valid programs over the steps of the language for as long as the user asks. On a sound library every accepted
 //! program passes, in any order of the library's tasks, and memory and descriptors do not grow with the number of programs.
+mod algorithms;
 mod changes;
+mod free_memory;
 mod graphs;
+mod history;
+mod kinds;
+mod made_later;
+mod one_sided;
 mod processes;
 mod program;
 mod rng;
@@ -18,7 +24,7 @@ use crate::scenario::forms::FORMS;
 use crate::scenario::{self, AllowEnv, Case, SourceFile};
 use crate::signals;
 use crate::suite::{Runner, parallel};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -70,6 +76,8 @@ pub struct Report {
     pub programs: u64,
     /// Those that a file must not hold.
     pub refused: u64,
+    /// Their number by the first words of the reason, in which every number is a `#`.
+    pub refusals: BTreeMap<String, u64>,
     /// Those that need what the machine or the library lacks.
     pub skipped: u64,
     /// Those that passed.
@@ -84,6 +92,8 @@ pub struct Report {
     pub held: Option<(Held, Held)>,
     /// The same of the worker that was seen most often.
     pub worker_held: Option<(Held, Held)>,
+    /// Number of programs that passed, by what they had in them: steps by name, and more.
+    pub kinds: BTreeMap<&'static str, u64>,
     /// Why it ended.
     pub ended: Ended,
     /// How long it took.
@@ -97,9 +107,9 @@ const MOST_FAILED: usize = 10;
 
 /// What came of one program.
 enum Tried {
-    Refused,
+    Refused(String),
     Skipped,
-    Passed,
+    Passed(BTreeSet<&'static str>),
     Failed(Box<(u64, Verdict)>),
 }
 
@@ -119,6 +129,7 @@ pub fn soak<E>(
     let mut report = Report {
         programs: 0,
         refused: 0,
+        refusals: BTreeMap::new(),
         skipped: 0,
         passed: 0,
         failed: 0,
@@ -126,6 +137,7 @@ pub fn soak<E>(
         grown: Vec::new(),
         held: None,
         worker_held: None,
+        kinds: BTreeMap::new(),
         ended: Ended::Complete,
         time: Duration::ZERO,
     };
@@ -139,9 +151,15 @@ pub fn soak<E>(
         let seeds: Vec<u64> = (0..left).map(|at| from.wrapping_add(at)).collect();
         for tried in parallel::map(&seeds, request.jobs, |seed| try_program(*seed, runner)) {
             match tried {
-                Tried::Refused => report.refused += 1,
+                Tried::Refused(why) => {
+                    report.refused += 1;
+                    *report.refusals.entry(why).or_default() += 1;
+                }
                 Tried::Skipped => report.skipped += 1,
-                Tried::Passed => report.passed += 1,
+                Tried::Passed(kinds) => {
+                    report.passed += 1;
+                    kinds.into_iter().for_each(|kind| *report.kinds.entry(kind).or_default() += 1);
+                }
                 Tried::Failed(failed) => {
                     report.failed += 1;
                     if report.failures.len() < MOST_FAILED {
@@ -151,6 +169,7 @@ pub fn soak<E>(
             }
         }
         report.programs += left;
+        free_memory::give_back();
         own.add(Held::by(std::process::id()).unwrap_or_default());
         for worker in runner.idle_workers() {
             if let Some(held) = Held::by(worker) {
@@ -178,15 +197,36 @@ pub fn soak<E>(
 
 fn try_program(seed: u64, runner: &Runner) -> Tried {
     let file = file_of(&Program::generate(seed));
-    let Ok(cases) = scenario::parse_with(&file, &stem(seed), &AllowEnv::default()) else { return Tried::Refused };
-    let Some(case) = cases.first() else { return Tried::Refused };
+    let cases = match scenario::parse_with(&file, &stem(seed), &AllowEnv::default()) {
+        Ok(cases) => cases,
+        Err(rejected) => {
+            return Tried::Refused(without_numbers(rejected.diagnostics.first().map_or("", |d| d.message.as_str())));
+        }
+    };
+    let Some(case) = cases.first() else { return Tried::Refused("it has no case".to_owned()) };
     let verdict = parallel::run_catching_panics(runner, &Arc::new(in_a_form(case, seed)));
     match (verdict.status, verdict.outcome) {
-        (Status::Fail, Some(Outcome::Refused)) => Tried::Refused,
+        (Status::Fail, Some(Outcome::Refused)) => {
+            Tried::Refused(without_numbers(verdict.reason.as_deref().unwrap_or("")))
+        }
         (Status::Fail, _) => Tried::Failed(Box::new((seed, verdict))),
         (Status::Skip, _) => Tried::Skipped,
-        (Status::Pass, _) => Tried::Passed,
+        (Status::Pass, _) => Tried::Passed(kinds::kinds(case)),
     }
+}
+
+/// The first words of a refusal with `#` for every number, so that equal reasons count as one.
+fn without_numbers(reason: &str) -> String {
+    const MOST: usize = 100;
+    let mut words = String::new();
+    for c in reason.chars().take(MOST) {
+        match c {
+            c if !c.is_ascii_digit() => words.push(c),
+            _ if words.ends_with('#') => {}
+            _ => words.push('#'),
+        }
+    }
+    words
 }
 
 /// The case, or every other time one of its forms, if it can take that one.

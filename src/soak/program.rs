@@ -1,7 +1,7 @@
 //! A random program: a scenario file as a list of lines, so that steps can be left out one by one.
 use super::rng::Rng;
-use super::steps;
 use super::values;
+use super::{history, steps};
 use std::fmt;
 
 /// A buffer, as the generator tracks it.
@@ -18,6 +18,8 @@ pub(super) struct Buffer {
 pub(super) struct Communicator {
     pub name: String,
     pub groups: Vec<Vec<usize>>,
+    /// True if its calls may return before they are over.
+    pub non_blocking: bool,
 }
 
 impl Communicator {
@@ -38,10 +40,48 @@ pub(super) struct World {
     pub communicators: Vec<Communicator>,
     /// Streams that have work on them.
     pub streams: Vec<&'static str>,
+    /// Buffers that are windows on every rank.
+    pub windows: Vec<String>,
+    /// Lines above the steps.
+    pub head: Vec<String>,
+    /// True if the communicators of which nothing else is said are non-blocking.
+    pub non_blocking: bool,
+    /// True if one thread drives all ranks, which has no graphs.
+    pub one_thread: bool,
+    /// True if the program runs several times, and so has either graphs or registered memory.
+    pub repeats: bool,
+    /// True while steps are made that run in several rounds: what gives its memory away in the first cannot be read in the second.
+    pub in_rounds: bool,
+    /// True once steps were captured.
+    pub has_graphs: bool,
+    /// Contexts and signal indices that communicators have for one-sided operations.
+    pub contexts: usize,
+    pub signal_indices: usize,
     made: usize,
 }
 
 impl World {
+    fn new(rng: Rng, ranks: usize) -> Self {
+        let world = Communicator { name: "world".to_owned(), groups: vec![(0..ranks).collect()], non_blocking: false };
+        Self {
+            rng,
+            ranks,
+            buffers: Vec::new(),
+            communicators: vec![world],
+            streams: Vec::new(),
+            windows: Vec::new(),
+            head: vec![format!("world_size = {ranks}")],
+            non_blocking: false,
+            one_thread: false,
+            repeats: false,
+            in_rounds: false,
+            has_graphs: false,
+            contexts: 1,
+            signal_indices: 1,
+            made: 0,
+        }
+    }
+
     pub fn name(&mut self) -> String {
         self.made += 1;
         format!("b{}", self.made)
@@ -50,6 +90,24 @@ impl World {
     pub fn communicator(&mut self) -> Communicator {
         let at = self.rng.below(self.communicators.len());
         self.communicators[at].clone()
+    }
+
+    /// Some of the ranks in any order, in one to three groups.
+    pub fn groups(&mut self) -> Vec<Vec<usize>> {
+        let mut order: Vec<usize> = (0..self.ranks).collect();
+        self.rng.shuffle(&mut order);
+        cut(&mut self.rng, &order)
+    }
+
+    /// The configuration of a communicator, as a table; `None` if it has none.
+    pub fn config(&self, non_blocking: bool) -> Option<String> {
+        let fields = [
+            (self.contexts > 1).then(|| format!("numRmaCtx = {}", self.contexts)),
+            (self.signal_indices > 1).then(|| format!("numRmaSig = {}", self.signal_indices)),
+            non_blocking.then(|| "blocking = 0".to_owned()),
+        ];
+        let fields: Vec<String> = fields.into_iter().flatten().collect();
+        (!fields.is_empty()).then(|| format!("{{ {} }}", fields.join(", ")))
     }
 }
 
@@ -60,6 +118,8 @@ pub struct Program {
     pub seed: u64,
     /// The lines above the steps.
     pub head: Vec<String>,
+    /// The steps that run first, on communicators of their own.
+    pub before: Vec<String>,
     /// A step each.
     pub steps: Vec<String>,
 }
@@ -68,6 +128,11 @@ impl fmt::Display for Program {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         for line in self.head.iter().filter(|line| self.uses(line)) {
             writeln!(f, "{line}")?;
+        }
+        if !self.before.is_empty() {
+            writeln!(f, "before = [")?;
+            self.before.iter().try_for_each(|step| writeln!(f, "  {step},"))?;
+            writeln!(f, "]")?;
         }
         writeln!(f, "steps = [")?;
         for step in &self.steps {
@@ -85,15 +150,16 @@ impl Program {
     pub fn generate(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let ranks = *rng.pick(&[1, 2, 2, 2, 3, 3, 3, 4, 4, 5, 6, 7, 8, 9, 16]);
-        let world = Communicator { name: "world".to_owned(), groups: vec![(0..ranks).collect()] };
-        let mut world =
-            World { rng, ranks, buffers: Vec::new(), communicators: vec![world], streams: Vec::new(), made: 0 };
-        let mut head = vec![format!("world_size = {ranks}")];
-        head.extend(settings(&mut world));
-        head.extend(communicators(&mut world));
+        let mut world = World::new(rng, ranks);
+        let settings = settings(&mut world);
+        world.head.extend(settings);
+        let communicators = communicators(&mut world);
+        world.head.extend(communicators);
         for _ in 0..world.rng.between(1, 4) {
-            head.push(input(&mut world));
+            let line = input(&mut world);
+            world.head.push(line);
         }
+        let before = if world.rng.percent(4) { history::before(&mut world) } else { Vec::new() };
         let mut program = Vec::new();
         for _ in 0..world.rng.between(1, 7) {
             program.extend(steps::step(&mut world));
@@ -101,7 +167,7 @@ impl Program {
         if program.is_empty() {
             program.push(format!("{{ op = \"map\", expr = \"{0}\", out = \"copy\" }}", world.buffers[0].name));
         }
-        Self { seed, head, steps: program }
+        Self { seed, head: world.head, before, steps: program }
     }
 
     /// False for the line of a buffer or a communicator that no step names, which a file must not have.
@@ -109,7 +175,7 @@ impl Program {
         let name = line.strip_prefix("inputs.").or_else(|| line.strip_prefix("comms."));
         let Some(name) = name.and_then(|rest| rest.split(' ').next()) else { return true };
         let word = |c: char| c.is_ascii_alphanumeric() || c == '_';
-        self.steps.iter().any(|step| step.split(|c| !word(c)).any(|other| other == name))
+        self.before.iter().chain(&self.steps).any(|step| step.split(|c| !word(c)).any(|other| other == name))
     }
 
     /// The program without a step.
@@ -122,23 +188,27 @@ impl Program {
 }
 
 fn settings(world: &mut World) -> Vec<String> {
+    let mut lines = configuration(world);
     let rng = &mut world.rng;
-    let mut lines = Vec::new();
     if rng.percent(15) {
         lines.push(format!("offset = {}", rng.pick(&["1", "3", "\"rank + 1\"", "7"])));
     }
-    if rng.percent(10) {
+    world.repeats = rng.percent(10);
+    if world.repeats {
         lines.push(format!("repeat = {}", rng.between(2, 3)));
     }
     if rng.percent(10) {
         lines.push("null_pointers = true".to_owned());
     }
     match rng.below(100) {
-        0..8 => lines.push("placement = \"one_thread\"".to_owned()),
+        0..8 => {
+            world.one_thread = true;
+            lines.push("placement = \"one_thread\"".to_owned());
+        }
         8..11 => lines.push("placement = \"processes\"".to_owned()),
         _ => {}
     }
-    if rng.percent(10) {
+    if !world.repeats && rng.percent(10) {
         lines.push(format!("register = \"{}\"", rng.pick(&["local", "local", "window"])));
     }
     if rng.percent(12) {
@@ -147,24 +217,42 @@ fn settings(world: &mut World) -> Vec<String> {
     lines
 }
 
+/// What all communicators are made with.
+fn configuration(world: &mut World) -> Vec<String> {
+    if world.rng.percent(12) {
+        world.contexts = world.rng.between(1, 3);
+        world.signal_indices = world.rng.between(1, 3);
+    }
+    let by_variable = world.rng.percent(3);
+    let by_config = world.rng.percent(7);
+    world.non_blocking = by_variable || by_config;
+    world.communicators.iter_mut().for_each(|comm| comm.non_blocking = by_variable || by_config);
+    let mut lines = Vec::new();
+    lines.extend(by_variable.then(|| "env.NCCL_COMM_BLOCKING = \"0\"".to_owned()));
+    lines.extend(world.config(by_config).map(|config| format!("config = {config}")));
+    lines
+}
+
 fn communicators(world: &mut World) -> Vec<String> {
     let mut lines = Vec::new();
     for index in 0..world.rng.below(3) {
         let name = format!("comm{index}");
-        let mut order: Vec<usize> = (0..world.ranks).collect();
-        world.rng.shuffle(&mut order);
+        let non_blocking = world.rng.percent(5);
+        let config = non_blocking.then(|| world.config(true)).flatten();
+        let config = config.map(|config| format!(", config = {config}")).unwrap_or_default();
         let (groups, text) = if world.rng.percent(50) {
-            let groups = cut(&mut world.rng, &order);
-            let text = format!("comms.{name} = {{ groups = {groups:?} }}");
+            let groups = world.groups();
+            let text = format!("comms.{name} = {{ groups = {groups:?}{config} }}");
             (groups, text)
         } else {
-            split(world, &name)
+            split(world, &name, &config)
         };
         if groups.is_empty() {
             continue;
         }
         lines.push(text);
-        world.communicators.push(Communicator { name, groups });
+        let non_blocking = non_blocking || world.non_blocking;
+        world.communicators.push(Communicator { name, groups, non_blocking });
     }
     lines
 }
@@ -180,7 +268,7 @@ fn cut(rng: &mut Rng, order: &[usize]) -> Vec<Vec<usize>> {
     groups
 }
 
-fn split(world: &mut World, name: &str) -> (Vec<Vec<usize>>, String) {
+fn split(world: &mut World, name: &str, config: &str) -> (Vec<Vec<usize>>, String) {
     let rng = &mut world.rng;
     let colors: Vec<i64> = (0..world.ranks).map(|_| rng.below(3) as i64 - i64::from(rng.percent(20))).collect();
     let keys: Vec<i64> = (0..world.ranks).map(|_| rng.below(4) as i64 - 1).collect();
@@ -192,7 +280,7 @@ fn split(world: &mut World, name: &str) -> (Vec<Vec<usize>>, String) {
             groups.push(members);
         }
     }
-    (groups, format!("comms.{name} = {{ color = {colors:?}, key = {keys:?} }}"))
+    (groups, format!("comms.{name} = {{ color = {colors:?}, key = {keys:?}{config} }}"))
 }
 
 fn input(world: &mut World) -> String {

@@ -2,7 +2,7 @@
 use super::program::{Buffer, Communicator, World};
 use super::rng::Rng;
 use super::values;
-use super::{changes, graphs};
+use super::{algorithms, changes, graphs, made_later, one_sided};
 
 const COLLECTIVES: &[&str] = &[
     "all_reduce",
@@ -22,20 +22,29 @@ const REDUCTIONS: &[&str] = &["sum", "sum", "prod", "min", "max", "avg"];
 
 /// Lines of one more step or pair of steps; none if no buffer fits.
 pub(super) fn step(world: &mut World) -> Vec<String> {
-    let lines = match world.rng.below(26) {
+    let lines = match world.rng.below(31) {
         0..=8 => return collective(world, true).into_iter().collect(),
         9 | 10 => return map(world).into_iter().collect(),
-        11 => ring(world),
-        12 => message(world),
-        13 => messages(world),
-        14 => all_to_all_v(world),
-        15 | 16 => group(world),
-        17 => repeated(world),
-        18 => communicator(world),
-        19 => changes::shrunk(world),
-        20 => changes::grown(world),
-        21 => changes::out_of_use(world),
-        22..=24 => graphs::captured(world),
+        11..=13 if world.repeats && world.has_graphs => return map(world).into_iter().collect(),
+        11..=13 => return one_sided::exchange(world),
+        14 => ring(world),
+        15 => message(world),
+        16 => messages(world),
+        17 => all_to_all_v(world),
+        18 | 19 => group(world),
+        20 => repeated(world),
+        21 => communicator(world),
+        22 => changes::shrunk(world),
+        23 => changes::grown(world),
+        24 => changes::out_of_use(world),
+        25 => made_later::made_later(world),
+        26..=28 if world.one_thread || world.repeats && !world.windows.is_empty() => {
+            return collective(world, true).into_iter().collect();
+        }
+        26..=28 => {
+            world.has_graphs = true;
+            graphs::captured(world)
+        }
         _ => control(world),
     };
     if world.streams.len() > 1 && !lines.is_empty() {
@@ -46,11 +55,11 @@ pub(super) fn step(world: &mut World) -> Vec<String> {
 }
 
 /// A communicator, and how a step names it.
-fn chosen(world: &mut World) -> (Communicator, String) {
+pub(super) fn chosen(world: &mut World) -> (Communicator, String) {
     let comm = world.communicator();
     let text = if comm.name == "world" {
         String::new()
-    } else if world.rng.percent(20) {
+    } else if comm.non_blocking == world.non_blocking && world.rng.percent(20) {
         format!(", groups = {:?}", comm.groups)
     } else {
         format!(", comm = \"{}\"", comm.name)
@@ -59,7 +68,7 @@ fn chosen(world: &mut World) -> (Communicator, String) {
 }
 
 /// Keys that say on which stream a step runs, and what it waits for.
-fn stream(world: &mut World) -> String {
+pub(super) fn stream(world: &mut World) -> String {
     let other = world.streams.len() > 1;
     let name = if world.rng.percent(if other { 50 } else { 8 }) { "side" } else { "main" };
     let after: Vec<&str> = world.streams.iter().copied().filter(|stream| *stream != name).collect();
@@ -129,7 +138,8 @@ fn collective(world: &mut World, alone: bool) -> Option<String> {
     if matches!(op, "all_reduce" | "reduce" | "reduce_scatter") {
         keys += &reduction(&mut world.rng, input.dtype);
     }
-    let can = op != "all_to_all" && op != "all_gather_v" && !name.contains('[');
+    keys += &algorithms::key(&mut world.rng, op);
+    let can = !world.in_rounds && op != "all_to_all" && op != "all_gather_v" && !name.contains('[');
     let in_place = can && world.rng.percent(if alone { 20 } else { 15 });
     if in_place {
         keys += *world.rng.pick(&[", in_place = true", ", in_place = true", ", in_place = \"rank == 0\""]);
@@ -337,6 +347,10 @@ fn group(world: &mut World) -> Vec<String> {
     let older = world.buffers.clone();
     let mut steps = Vec::new();
     let mut made = Vec::new();
+    // A group cannot have both blocking and non-blocking communicators.
+    let non_blocking = world.communicator().non_blocking;
+    let communicators = world.communicators.clone();
+    world.communicators.retain(|comm| comm.non_blocking == non_blocking);
     for _ in 0..world.rng.between(2, 5) {
         steps.extend(collective(world, false));
         // Later steps may use what the group makes, but steps inside it mostly not.
@@ -346,6 +360,7 @@ fn group(world: &mut World) -> Vec<String> {
         }
     }
     world.buffers.extend(made);
+    world.communicators = communicators;
     if steps.is_empty() {
         return Vec::new();
     }
@@ -354,11 +369,13 @@ fn group(world: &mut World) -> Vec<String> {
 
 /// A loop around a few collectives.
 fn repeated(world: &mut World) -> Vec<String> {
+    let times = world.rng.between(1, 3);
+    world.in_rounds = times > 1;
     let steps: Vec<String> = (0..world.rng.between(1, 3)).filter_map(|_| collective(world, false)).collect();
+    world.in_rounds = false;
     if steps.is_empty() {
         return Vec::new();
     }
-    let times = world.rng.between(1, 3);
     vec![format!("{{ op = \"loop\", times = {times}, steps = [{}] }}", steps.join(", "))]
 }
 
@@ -391,7 +408,7 @@ fn communicator(world: &mut World) -> Vec<String> {
         "{{ op = \"split\", new = \"{name}\", comm = \"{}\", color = \"rank % {parts}\", key = \"-rank\" }}",
         parent.name
     );
-    world.communicators.push(Communicator { name, groups });
+    world.communicators.push(Communicator { name, groups, non_blocking: parent.non_blocking });
     vec![step]
 }
 

@@ -132,7 +132,7 @@ impl Runner {
     ) {
         let (print, clean, large) = job;
         match ended {
-            Some(Ended::Done) if !large => {}
+            Some(Ended::Done) if !large || pooled.worker.living() < pooled.worker.parts() => {}
             // no answer can be expected of the ranks; the library may be in any state
             Some(Ended::Errored) | Some(Ended::Done) => return pooled.worker.retire(),
             Some(Ended::Hung { .. } | Ended::Crashed { .. }) | None => return drop(pooled),
@@ -174,7 +174,8 @@ impl Runner {
             Some(_) | None => {}
         }
         if let TeardownResult::Done | TeardownResult::Errors(_) = finished {
-            self.pool.put(pooled);
+            // A worker that has lost a process serves no other case.
+            if pooled.worker.living() == pooled.worker.parts() { self.pool.put(pooled) } else { pooled.worker.retire() }
         }
     }
 }

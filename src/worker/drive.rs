@@ -18,8 +18,14 @@ pub fn one_rank(run: &Arc<Run>, rank: usize) {
             }
         }
     }
+    let dies = r.dies();
     drop(r);
     run.leave();
+    if let Some((death, status)) = dies
+        && run.deaths.wait(death, || run.stopped())
+    {
+        super::deaths::end_process(status);
+    }
 }
 
 /// Where a rank came to a halt.
@@ -55,7 +61,10 @@ fn run_rank(run: &Arc<Run>, r: &mut Rank<'_>) -> Result<Figures, HaltAt> {
         Some(timed) => timed::run(run, r, timed)?,
         None => run_program(r, &job.programs[r.rank])?,
     }
-    r.drain().map_err(HaltAt::outside(false))?;
+    // What a rank that dies has not waited for is left in the middle.
+    if r.dies().is_none() {
+        r.drain().map_err(HaltAt::outside(false))?;
+    }
     r.save().map_err(HaltAt::outside(false))
 }
 
@@ -134,7 +143,9 @@ fn is_nccl(kind: &CallKind) -> bool {
         | After { .. }
         | Wait { .. }
         | Sleep { .. }
-        | Exit
+        | Exit { .. }
+        | AwaitDeath { .. }
+        | AwaitError { .. }
         // One rank's own business, for which it waits on no other rank.
         | GrowId { .. }
         | Revoke { .. }
@@ -219,12 +230,15 @@ fn grouped(run: &Arc<Run>, ranks: &mut [Rank<'_>], takes: &[Vec<(usize, &Call)>]
         }
     }
     let mut done = library.group_end();
-    let tolerated = takes.iter().flatten().any(|(_, call)| call.tolerate);
+    let left = takes.iter().flatten().any(|(_, call)| call.left_in_progress);
     let unsettled = done.is_ok() && ranks.iter().any(Rank::is_unsettled);
-    if (is_in_progress(&done) || unsettled) && !tolerated {
+    if (is_in_progress(&done) || unsettled) && !left {
         done = Ok(());
         for r in ranks.iter_mut() {
-            r.settle().map_err(|halt| (r.rank, HaltAt::outside(prelude)(halt)))?;
+            match r.settle() {
+                Err(Halt::Call(error)) if takes[r.rank].iter().any(|(_, call)| call.tolerate) => done = Err(error),
+                settled => settled.map_err(|halt| (r.rank, HaltAt::outside(prelude)(halt)))?,
+            }
         }
     }
     for r in ranks.iter_mut() {

@@ -4,6 +4,7 @@
 //! The main thread reads requests and hands them to the rank threads; it never waits for them, so that the end of its
 //! standard input ends the process whatever the ranks are doing.
 mod barrier;
+mod deaths;
 mod drive;
 mod grow_ids;
 mod map;
@@ -33,11 +34,8 @@ const NO_WORKER: i32 = 102;
 const GOODBYE: Duration = Duration::from_secs(1);
 
 /// Works on `backend` if this process was started as a worker, and never returns then.
-#[allow(unsafe_code)] // takes over descriptors
 pub(crate) fn enter(backend: impl FnOnce() -> Result<Backend, String>) {
-    // SAFETY: only a parent of this process sets the variable, for descriptors that it left open for a worker; a process owns
-    // nothing that it inherited besides the standard streams.
-    let Some(own) = (unsafe { inherit::take() }) else { return };
+    let Some(own) = inherit::take() else { return };
     match own {
         Ok(own) => match backend() {
             Ok(backend) => serve(Box::leak(Box::new(backend)), own),
@@ -155,6 +153,7 @@ impl Worker {
             }
             Request::Ids(ids) => self.tell(|run| run.take_ids(ids)),
             Request::GrowId(number, id) => self.tell(|run| run.grow_ids.take(number, id)),
+            Request::Death(death) => self.tell(|run| run.deaths.tell(death)),
             Request::Run => self.tell(Run::go),
             Request::Stop => self.tell(|run| run.stop(run.job().n as usize)),
             Request::Finish(finish) => self.finish(finish),

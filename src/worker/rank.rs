@@ -1,6 +1,7 @@
 //! One rank's calls on the backend: communicators, memory, the program, and the images at its end.
 mod clock;
 mod communicators;
+mod deaths;
 mod graphs;
 mod one_sided;
 mod progress;
@@ -94,6 +95,8 @@ pub struct Rank<'a> {
     unsettled: bool,
     /// Communicators whose operations the program ended: what they call their asynchronous error is not looked at.
     interrupted: BTreeSet<u32>,
+    /// Communicators that have lost a rank: their operations and their asynchronous errors may fail.
+    bereaved: BTreeSet<u32>,
 }
 
 impl<'a> Rank<'a> {
@@ -114,6 +117,7 @@ impl<'a> Rank<'a> {
             leaves_in_progress: false,
             unsettled: false,
             interrupted: BTreeSet::new(),
+            bereaved: BTreeSet::new(),
         }
     }
 
@@ -184,14 +188,14 @@ impl<'a> Rank<'a> {
         }
         let at = index as u32;
         self.run.step(self.rank, if prelude { Step::Opening(at) } else { Step::Running(at) });
-        self.leaves_in_progress = call.tolerate;
+        self.leaves_in_progress = call.left_in_progress;
         match self.perform(at, &call.kind) {
             Err(Halt::Call(error)) => {
                 self.run.record_code(self.rank, at, error.code().0, error.to_string());
                 if self.run.backend.library.lacks_error_text() {
                     self.run.record_answers(self.rank, |answers| answers.mute += 1);
                 }
-                if call.tolerate { Ok(()) } else { Err(Halt::Call(error)) }
+                if call.tolerate || self.may_fail(&call.kind) { Ok(()) } else { Err(Halt::Call(error)) }
             }
             other => other,
         }
@@ -282,7 +286,11 @@ impl<'a> Rank<'a> {
                 self.run.sleep(time);
                 if self.run.stopped() { Err(Halt::Stopped) } else { Ok(()) }
             }
-            CallKind::Exit => std::process::exit(0),
+            CallKind::Exit { status, death: None } => super::deaths::end_process(*status),
+            // The rank's thread ends the process, once the results are saved and the others have come so far.
+            CallKind::Exit { death: Some(_), .. } => Ok(()),
+            CallKind::AwaitDeath { death, ranks } => self.outlive(*death, ranks),
+            CallKind::AwaitError { comms } => self.await_errors(comms),
             CallKind::Init { .. } | CallKind::Split { .. } => {
                 self.make(kind)?;
                 if let (CallKind::Init { comm, .. } | CallKind::Split { new: Some(comm), .. }, false) =
@@ -311,7 +319,7 @@ impl<'a> Rank<'a> {
                 self.forget(*comm)
             }
             CallKind::Put { .. } | CallKind::Signal { .. } | CallKind::WaitSignal { .. } => self.one_sided(kind),
-            CallKind::FirstSignal { comm, stream } => self.first_signal(*comm, *stream),
+            CallKind::FirstSignal { comm, stream } => self.first_signal(kind, *comm, *stream),
             CallKind::Register { .. } => self.register(kind),
             CallKind::Deregister { id, .. } => self.deregister(*id),
             CallKind::Begin { tag, comm } => self.begin(*tag, *comm),
@@ -404,7 +412,11 @@ impl<'a> Rank<'a> {
 
     fn async_error(&self) -> Option<CallError> {
         let comms = self.state.comms.iter().enumerate();
-        let comms = comms.filter(|(index, _)| !self.interrupted.contains(&(*index as u32)));
+        let quiet = |index: usize| {
+            let index = index as u32;
+            self.interrupted.contains(&index) || self.bereaved.contains(&index)
+        };
+        let comms = comms.filter(|(index, _)| !quiet(*index));
         let comms = comms.map(|(_, slot)| slot.get()).filter(|comm| *comm != CommHandle::NULL);
         comms.filter_map(|comm| self.run.backend.library.async_error(comm).err()).next()
     }

@@ -1,5 +1,6 @@
 //! What a worker keeps of a job between its runs, and the state of one run that its rank threads share.
 use super::barrier::Barrier;
+use super::deaths::Deaths;
 use super::grow_ids::{GrowIds, given_id, id_bytes};
 use super::rank::GraphMaps;
 use super::rank::Halt;
@@ -68,6 +69,10 @@ impl Session {
         if job.timed.is_some() && job.one_thread {
             return Err("ranks on one thread are not timed".into());
         }
+        let dies = job.programs.iter().flatten().any(|call| matches!(call.kind, CallKind::Exit { death: Some(_), .. }));
+        if dies && job.ranks.len() != 1 {
+            return Err("a rank that is to die alone has no process of its own".into());
+        }
         if job.ranks.is_empty() || job.ranks.end > job.n || (job.one_thread && !job.alone()) {
             return Err("not the ranks of a part".into());
         }
@@ -108,6 +113,8 @@ pub struct Run {
     ids: Vec<OnceLock<Result<ncclUniqueId, CallError>>>,
     /// The unique ids that live communicators give.
     pub grow_ids: GrowIds,
+    /// The deaths of which the parent has told.
+    pub deaths: Deaths,
     stop: AtomicBool,
     /// Whether all parts are loaded, and what wakes those who sleep or wait for other parts.
     sleepers: (Mutex<bool>, Condvar),
@@ -181,6 +188,7 @@ impl Run {
             barrier: Barrier::new(threads),
             ids: (0..job.ids).map(|_| OnceLock::new()).collect(),
             grow_ids: GrowIds::new(job.grow_ids),
+            deaths: Deaths::default(),
             stop: AtomicBool::new(false),
             sleepers: (Mutex::new(false), Condvar::new()),
             live: AtomicUsize::new(threads),
@@ -249,6 +257,13 @@ impl Run {
     pub fn grow_id(&self, number: u32) -> Result<ncclUniqueId, Halt> {
         let given = self.grow_ids.wait(number, || self.stopped() || self.job().one_thread);
         Ok(given.ok_or(Halt::Stopped)??)
+    }
+
+    /// Tells the parent that a rank of another process may die now, as far as a rank here is concerned, and waits until it has;
+    /// false if told to stop.
+    pub fn await_death(&self, death: u32) -> bool {
+        self.replies.send(&Reply::AtDeath(death));
+        self.deaths.wait(death, || self.stopped())
     }
 
     /// The ids that another part made.
@@ -338,6 +353,7 @@ impl Run {
             self.sleepers.1.notify_all();
         }
         self.grow_ids.wake();
+        self.deaths.wake();
         self.barrier.break_by(rank as u32);
         self.backend.device.wake_hosts();
     }

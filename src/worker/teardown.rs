@@ -61,12 +61,16 @@ impl Drop for Ending {
 /// which ranks are destroying.
 pub fn destroy(threads: &RankThreads, backend: &'static Backend, set: Kept, ending: Arc<Ending>) {
     let library = &backend.library;
-    let end = move |rank: usize, slot: &CommSlot, ending: &Ending| {
+    // NCCL leaves open whether a communicator that has lost a rank can be destroyed; people abort it.
+    let bereaved = set.job.bereaved();
+    let end = move |rank: usize, (index, slot): (usize, &CommSlot), ending: &Ending| {
         if slot.get() == CommHandle::NULL {
             return;
         }
         let ended = backend.device.bind(rank).map_err(|e| e.to_string());
-        if let Err(error) = ended.and_then(|()| library.destroy(slot.get()).map_err(|e| e.to_string())) {
+        let destroy =
+            || if bereaved.contains(&index) { library.abort(slot.get()) } else { library.destroy(slot.get()) };
+        if let Err(error) = ended.and_then(|()| destroy().map_err(|e| e.to_string())) {
             ending.failed(rank, error);
         }
     };
@@ -75,7 +79,7 @@ pub fn destroy(threads: &RankThreads, backend: &'static Backend, set: Kept, endi
             let opened = library.group_start();
             for (rank, slots) in set.comms.iter().enumerate() {
                 ending.words.say(rank, Step::Ending);
-                slots.iter().rev().for_each(|slot| end(rank, slot, &ending));
+                slots.iter().enumerate().rev().for_each(|slot| end(rank, slot, &ending));
             }
             if let Err(error) = opened.and_then(|()| library.group_end()) {
                 ending.failed(0, error.to_string());
@@ -87,10 +91,10 @@ pub fn destroy(threads: &RankThreads, backend: &'static Backend, set: Kept, endi
     let own = set.job.ranks.start as usize..set.job.ranks.end as usize;
     let own = set.comms.into_iter().enumerate().filter(|(rank, _)| own.contains(rank));
     for (thread, (rank, slots)) in own.enumerate() {
-        let ending = ending.clone();
+        let (ending, end) = (ending.clone(), end.clone());
         let all = move || {
             ending.words.say(rank, Step::Ending);
-            slots.iter().rev().for_each(|slot| end(rank, slot, &ending));
+            slots.iter().enumerate().rev().for_each(|slot| end(rank, slot, &ending));
             ending.words.say(rank, Step::Done);
         };
         threads.give(thread, Box::new(all));

@@ -61,6 +61,7 @@ mod plans;
 mod races;
 // A process per rank gives the verdicts that threads give, and its end is the end of the case.
 mod ranks_in_processes;
+mod ranks_that_end;
 // A run writes several reports at once, for people, programs and CI systems.
 mod report_files;
 // The report says what was checked, who is wrong, and what the buffers held.

@@ -83,6 +83,33 @@ fn what_is_left_and_why_is_told() {
     assert!(!run.err.contains("steps are left"), "{run}");
 }
 
+/// The operation that fails is captured, in a loop and launched twice; it fails without all that.
+#[test]
+fn a_failure_that_needs_no_graph_has_none() {
+    let home = Home::new();
+    home.file(
+        "graphs.toml",
+        "world_size = 4\ninputs.x = { each = \"rank + i\", count = 60 }\nsteps = [\n  \
+         { op = \"map\", expr = \"x + 1\", out = \"y\", graph = \"g\" },\n  \
+         { op = \"broadcast\", root = 1, in = \"y\", out = \"z\", graph = \"g\" },\n  \
+         { op = \"all_gather\", in = \"x\", out = \"a\", graph = \"h\" },\n  \
+         { op = \"loop\", times = 2, steps = [{ op = \"launch\", graph = \"g\" }, { op = \"launch\", graph = \"h\" }] },\n  \
+         { op = \"release\", graph = \"g\" },\n]\n",
+    );
+    let (run, text) = small(&home, &["graphs.toml", "--fault", "F14"]);
+    assert!(!text.contains("graph =") && !text.contains("launch") && text.contains("broadcast"), "{run}\n{text}");
+    assert_eq!(size(&run)[2], 1, "{run}\n{text}");
+    // A failure of graphs keeps one.
+    home.file(
+        "replayed.toml",
+        "world_size = 2\ninputs.x = { each = \"rank + i\", count = 6 }\nsteps = [\n  \
+         { op = \"all_reduce\", in = \"x\", out = \"y\", graph = \"g\" },\n  { op = \"launch\", graph = \"g\" },\n  \
+         { op = \"map\", expr = \"x + 1\", out = \"x\" },\n  { op = \"launch\", graph = \"g\" },\n]\n",
+    );
+    let (run, text) = small(&home, &["replayed.toml", "--fault", "F75b"]);
+    assert!(text.contains("graph = \"g\"") && text.contains("launch"), "{run}\n{text}");
+}
+
 #[test]
 fn a_hang_stays_a_hang() {
     let home = Home::new();

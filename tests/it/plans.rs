@@ -223,3 +223,34 @@ fn an_if_inside_of_an_index_counts_in_whole_numbers() {
     assert_eq!(faults("if(3 / 2 == 1, 1, out[9])"), None, "the branch with `out[9]` is not taken");
     assert!(faults("if(3 / 2 == 2, 1, out[9])").is_some_and(|words| words.contains("`out[9]` is outside")));
 }
+
+#[test]
+fn what_a_call_left_in_progress_writes_is_undefined_until_it_is_written_again() {
+    let p = good(
+        "world_size = 2\ninputs.x = { each = \"rank\", count = 3 }\n\
+         comms.late = { groups = [[0, 1]], config = { blocking = 0 } }\nsteps = [\n\
+         { op = \"map\", expr = \"x\", out = \"y\" },\n\
+         { op = \"all_reduce\", comm = \"late\", in = \"x\", out = \"y\", error = \"in_progress\" },\n\
+         { op = \"abort\", comm = \"late\" },\n\
+         { op = \"all_reduce\", in = \"x\", out = \"y\" },\n]\n",
+    );
+    let y = p.buffers.iter().position(|b| b.name == "y").expect("y");
+    // On each rank, in the order of events: what writes y.
+    for rank in 0..2 {
+        let writes = p.events.iter().filter(|event| {
+            event.writes().iter().flatten().any(|write| write.region.buf == y && write.region.rank == rank)
+        });
+        let kinds: Vec<&str> = writes
+            .map(|event| match event {
+                Event::Map(_) => "map",
+                Event::Undefined { .. } => "undefined",
+                Event::Collective(_) => "collective",
+                Event::Sent { .. } | Event::Received { .. } => "message",
+            })
+            .collect();
+        let map = kinds.iter().position(|kind| *kind == "map").expect("a map writes y first");
+        let behind = &kinds[map + 1..];
+        assert!(matches!(behind, [.., "collective"]) && behind.len() > 1, "{kinds:?}");
+        assert!(behind[..behind.len() - 1].iter().all(|kind| *kind == "undefined"), "{kinds:?}");
+    }
+}

@@ -280,7 +280,7 @@ fn what_an_abort_ends_is_undefined_whatever_stood_before_it_on_the_stream() {
         { op = \"map\", expr = \"x + 1\", out = \"y\" },\n\
         { op = \"all_reduce\", in = \"x\", out = \"z\" },\n\
         { op = \"broadcast\", comm = \"a\", in = \"x\", out = \"y\" },\n\
-        { op = \"abort\", comm = \"a\" },\n]\nexpect.y = { each = 77 }\n";
+        { op = \"abort\", comm = \"a\" },\n]\nmatrix.value = [77]\nexpect.y = { each = \"value\" }\n";
     let verdict = runner(1).run_case(&case("aborted", text));
     assert_passes(&verdict);
     assert!(verdict.notes.iter().any(|note| note.contains("is undefined and was not compared")), "{:?}", verdict.notes);

@@ -7,6 +7,18 @@ fn five_hundred_programs_pass_and_nothing_grows() {
     let run = home.run(&["soak", "--backend", "soft", "--programs", "500", "--seed", "1000000"]);
     assert!(run.code == 0 && run.out.contains("500 programs in ") && run.out.contains(", 0 failed"), "{run}");
     assert!(!home.path("soak").exists(), "a folder without a failure");
+    for kind in [
+        "put",
+        "signal",
+        "wait_signal",
+        "init",
+        "history",
+        "algorithms of calls",
+        "non-blocking communicators",
+        "calls left in progress",
+    ] {
+        assert!(run.out.contains(&format!(" {kind} ")), "{kind}: {run}");
+    }
     let number = |word: &str| -> u64 {
         let before = run.out.split(word).next().unwrap().trim_end();
         before.rsplit(' ').next().unwrap().replace(',', "").parse().unwrap()

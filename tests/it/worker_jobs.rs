@@ -19,7 +19,7 @@ fn worker() -> Worker {
 }
 
 fn call(step: u32, kind: CallKind) -> Call {
-    Call { step, tolerate: false, kind }
+    Call { step, tolerate: false, left_in_progress: false, kind }
 }
 
 fn init(rank: u32, n: u32) -> Call {

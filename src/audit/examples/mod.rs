@@ -1,6 +1,7 @@
 //! For each fault a scenario that catches it, as the audit's advice gives it. The tests of the faults run the same scenarios.
 pub mod algorithms;
 pub mod communicators;
+pub mod deaths;
 pub mod graphs;
 pub mod numbers;
 pub mod order;
@@ -44,6 +45,7 @@ pub fn scenario_for(item: FaultOrFlaw) -> Option<String> {
             .or_else(|| of(algorithms::EXAMPLES))
             .or_else(|| of(graphs::EXAMPLES))
             .or_else(|| of(windows::EXAMPLES))
+            .or_else(|| of(deaths::EXAMPLES))
             .map(str::to_owned)
     });
     let text = text.or_else(|| numbers::of_member(id).map(str::to_owned))?;

@@ -200,6 +200,7 @@ fn observation(images: Vec<Vec<u8>>) -> Observation {
         seconds: 0.0,
         reached: None,
         reused: false,
+        deaths: Vec::new(),
     }
 }
 

@@ -1,19 +1,25 @@
 //! Checks the memory statistics of communicators.
 use super::super::findings::FindingCollector;
-use super::super::outcome;
+use super::super::outcome::CommNames;
 use super::QueryCheck;
 use crate::job::{MemoryAnswer, MemoryAsked};
 use crate::plan::Plan;
 
 /// What the statistics have in common in every library: the total is the sum of its parts, and the state is the program's. A
 /// library that refuses to say is not judged.
-pub(super) fn check(plan: &Plan, rank: usize, all: &[MemoryAsked], collector: &mut FindingCollector) {
+pub(super) fn check(
+    plan: &Plan,
+    names: &CommNames<'_>,
+    rank: usize,
+    all: &[MemoryAsked],
+    collector: &mut FindingCollector,
+) {
     if plan.undefined.is_some() {
         return;
     }
     for asked in all {
         let Some(comm) = plan.comms.get(asked.comm as usize) else { continue };
-        let of = format!(" of {}", outcome::comm_text(plan, comm));
+        let of = format!(" of {}", names.text(comm));
         let said = |what: &str, answer| match answer {
             MemoryAnswer::Is(value) => format!("{what} {value}{of}"),
             MemoryAnswer::Nothing | MemoryAnswer::Refused(_) => format!("{what}: success but no value{of}"),

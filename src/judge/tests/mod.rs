@@ -1,8 +1,10 @@
 //! The judge on right observations, and on observations that were tampered with.
 mod blame;
 mod corpus;
+mod deaths;
 mod flaws;
 mod messages;
 mod speed;
 mod tamper;
 pub(crate) mod test_case;
+mod undefined;

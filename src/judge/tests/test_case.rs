@@ -96,6 +96,7 @@ impl TestCase {
             seconds: 0.001,
             reached: None,
             reused: false,
+            deaths: super::super::deaths::wanted(&self.plan).map(|(rank, how, _)| (rank as u32, how)).collect(),
         }
     }
 

@@ -56,12 +56,12 @@ pub(crate) fn has_order(reduction: &ColumnReduction) -> bool {
 }
 
 /// The order map of a result; `None` if no element tells anything.
-pub(crate) fn order_map(
-    reduction: &ColumnReduction,
-    columns: &Columns<'_>,
-    budget: &mut MapBudget,
-) -> Option<OrderMap> {
-    if columns.telling.is_empty() || !has_order(reduction) || columns.inputs.len() != reduction.ranks {
+pub(crate) fn order_map(reduction: &ColumnReduction, columns: Columns<'_>, budget: &mut MapBudget) -> Option<OrderMap> {
+    if !has_order(reduction) || columns.inputs.len() != reduction.ranks {
+        return None;
+    }
+    let columns = &columns.without_certain_nans(&reduction.kind);
+    if columns.telling.is_empty() {
         return None;
     }
     let prepared = prepare(reduction);

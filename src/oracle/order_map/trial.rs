@@ -2,6 +2,7 @@
 use super::computing::Computing;
 use super::shapes::Order;
 use crate::num::{DType, decode_f64, get_element};
+use crate::oracle::answer::ReduceKind;
 use crate::oracle::reduction_models::Leaf;
 use std::ops::Range;
 
@@ -16,7 +17,26 @@ pub(crate) struct Columns<'a> {
     pub telling: Vec<u32>,
 }
 
-impl Columns<'_> {
+impl<'a> Columns<'a> {
+    /// The same without the elements of which every order gives a NaN: one of their inputs is a NaN, or, in a sum of the
+    /// inputs themselves, they have infinities of both signs.
+    pub fn without_certain_nans(self, kind: &ReduceKind) -> Columns<'a> {
+        let Columns { dtype, inputs, result, mut telling } = self;
+        let adds_inputs = matches!(kind, ReduceKind::Sum | ReduceKind::Avg);
+        telling.retain(|element| {
+            let (mut least, mut greatest) = (f64::INFINITY, f64::NEG_INFINITY);
+            for bytes in inputs {
+                let value = decode_f64(dtype, get_element(dtype, bytes, *element as usize));
+                if value.is_nan() {
+                    return false;
+                }
+                (least, greatest) = (least.min(value), greatest.max(value));
+            }
+            !(adds_inputs && least == f64::NEG_INFINITY && greatest == f64::INFINITY)
+        });
+        Columns { dtype, inputs, result, telling }
+    }
+
     /// Number of elements.
     pub fn len(&self) -> u64 {
         (self.result.len() / self.dtype.size()) as u64

@@ -3,7 +3,7 @@ use super::super::eval::{Names, among, evaluate, no_value, ranks};
 use super::{CommId, Comms, Named};
 use crate::expr::Mode;
 use crate::job::CallKind;
-use crate::scenario::{Case, CommCreation, CommDef, Diagnostic, Ranks, Span, Spanned};
+use crate::scenario::{Case, CommCreation, CommDef, Diagnostic, Placement, Ranks, Span, Spanned};
 use std::collections::BTreeSet;
 
 /// The step that makes a communicator of another one.
@@ -68,7 +68,7 @@ impl Comms {
                 if remaining.is_empty() {
                     return Err(Diagnostic::new(without.span, "this shrink leaves no rank in the communicator"));
                 }
-                new = Some(self.add(Some(&by.def.name.value), remaining.clone()));
+                new = Some(self.add(Some(&by.def.name.value), remaining.clone(), config, Some(comm)));
             }
             for (rank, world) in members.iter().copied().enumerate().filter(|(_, world)| by.runs[*world]) {
                 let leaves = out.contains(&rank);
@@ -133,7 +133,10 @@ impl Comms {
                 .help("a grow that is to fail has `error = \"invalid_argument\"`"));
         }
         let id = self.grow_ids;
-        let new = any.then(|| self.add(Some(&by.def.name.value), members.clone()));
+        let new = any.then(|| self.add(Some(&by.def.name.value), members.clone(), config, Some(comm)));
+        if let (Some(new), Placement::OneThread) = (new, by.case.placement) {
+            self.check_one_thread_grow(by, comm, new, config)?;
+        }
         if any {
             self.grow_ids += 1;
         }

@@ -11,6 +11,14 @@ pub(super) struct ScalableIds {
     pub may_fail: bool,
 }
 
+/// The id whose root a rank tells of itself: each id has as even a share as can be of the ranks, in their order.
+pub fn id_of(rank: usize, n: usize, ids: usize) -> usize {
+    let ids = ids.clamp(1, n.max(1));
+    let (share, more) = (n / ids, n % ids);
+    let larger = more * (share + 1);
+    if rank < larger { rank / (share + 1) } else { more + (rank - larger) / share.max(1) }
+}
+
 /// More ids than any communicator has ranks.
 const MOST: i128 = 1024;
 
@@ -31,5 +39,19 @@ impl ScalableIds {
                 )))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::id_of;
+
+    #[test]
+    fn ids_have_shares_in_the_order_of_ranks() {
+        let of = |n: usize, ids: usize| (0..n).map(|rank| id_of(rank, n, ids)).collect::<Vec<_>>();
+        assert_eq!(of(7, 3), [0, 0, 0, 1, 1, 2, 2]);
+        assert_eq!(of(4, 4), [0, 1, 2, 3]);
+        assert_eq!(of(5, 1), [0; 5]);
+        assert_eq!(of(2, 5), [0, 1]);
     }
 }

@@ -1,7 +1,9 @@
 //! What a rank may still do with a communicator that was finalized, revoked, suspended or shrunk with an abort.
+use super::super::types::CommId;
 use super::Comms;
 use crate::ops::{CommOp, Kind, RegistrationOp};
 use crate::scenario::Span;
+use std::collections::BTreeSet;
 
 /// What restricts a rank's use of a communicator, each with the step that did it.
 #[derive(Clone, Copy, Debug, Default)]
@@ -27,6 +29,11 @@ pub enum Use {
 }
 
 impl Standing {
+    /// True if a shrink has aborted its operations.
+    pub fn is_aborted(&self) -> bool {
+        self.aborted.is_some()
+    }
+
     /// What a call of this kind on the communicator does now.
     pub fn allows(&self, kind: &Kind) -> Use {
         let op = match kind {
@@ -101,6 +108,17 @@ impl Comms {
             .filter(|(_, ended)| ended.is_none())
             .filter_map(|(standing, _)| standing.unfinished)
             .min_by_key(|at| at.start)
+    }
+
+    /// The communicators that a rank has neither ended nor aborted nor revoked, the world among them even if no step uses it.
+    pub fn in_use(&self, rank: usize) -> Vec<CommId> {
+        let named = self.named.values().chain(self.groups.values());
+        let used = named.filter_map(|named| {
+            let standing = named.standing[rank];
+            let live = named.ended[rank].is_none() && standing.aborted.is_none() && standing.revoked.is_none();
+            named.of[rank].filter(|_| live).map(|(comm, _)| comm)
+        });
+        used.collect::<BTreeSet<CommId>>().into_iter().collect()
     }
 
     /// Notes what a rank has done to a communicator.

@@ -1,5 +1,6 @@
 //! What to write in place of a program that cannot finish.
 use super::super::ranks_hint::find;
+use super::super::simulate::ENDED;
 use super::super::types::{StepId, Waiting};
 use crate::ops::Kind;
 use crate::scenario::{Case, Span, Step, StepComm};
@@ -8,6 +9,11 @@ const IF_MEANT: &str = "if the hang is meant, say `outcome = \"hang\"`";
 
 /// The likely cure, and how to run the program all the same.
 pub fn against(case: &Case, waiting: &[Waiting], span: impl Fn(StepId) -> Span) -> String {
+    if waiting.iter().any(|w| w.what == ENDED) {
+        return format!(
+            "end the operations before with `abort`, or with a `shrink` that has `abort = true`, or wait for them before the `exit`; {IF_MEANT}"
+        );
+    }
     let steps: Option<Vec<&Step>> = waiting.iter().map(|w| find(&case.steps, span(w.step))).collect();
     let cure = steps.and_then(|steps| cure(case, waiting, &steps));
     match cure {

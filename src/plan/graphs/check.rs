@@ -2,7 +2,7 @@
 use super::super::item::{Item, ItemKind, Program};
 use super::super::lower::{Index, LoweredProgram};
 use super::super::rank_op::RankOp;
-use super::super::types::{BufId, CommId};
+use super::super::types::CommId;
 use super::{Capture, Survey};
 use crate::job::CallKind;
 use crate::scenario::{Diagnostic, Span};
@@ -12,16 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub(super) fn check(p: &Program, surveys: &[Survey]) -> Result<(), Vec<Diagnostic>> {
     let mut diags = Vec::new();
     for (items, survey) in p.items.iter().zip(surveys) {
-        let mut walk = Walk {
-            p,
-            items,
-            survey,
-            open: BTreeMap::new(),
-            live: BTreeSet::new(),
-            deregistered: Vec::new(),
-            deregistered_before: BTreeMap::new(),
-            ended: BTreeMap::new(),
-        };
+        let mut walk = Walk { p, items, survey, open: BTreeMap::new(), live: BTreeSet::new(), ended: BTreeMap::new() };
         diags.extend(walk.repeated_with_registrations().err());
         for (index, item) in items.iter().enumerate() {
             diags.extend(walk.item(index, item).err());
@@ -29,7 +20,7 @@ pub(super) fn check(p: &Program, surveys: &[Survey]) -> Result<(), Vec<Diagnosti
         for at in &survey.at_the_end {
             let capture = &survey.captures[*at];
             let Some(first) = capture.items.first().and_then(|index| items.get(*index)) else { continue };
-            diags.extend(walk.launch((*at, capture), first.span, capture.origin).err());
+            diags.extend(walk.launch(capture, first.span, capture.origin).err());
         }
     }
     if diags.is_empty() { Ok(()) } else { Err(diags) }
@@ -80,10 +71,6 @@ struct Walk<'a> {
     open: BTreeMap<u32, usize>,
     /// Captures whose graphs exist.
     live: BTreeSet<usize>,
-    /// Buffers whose registration has ended, and where.
-    deregistered: Vec<(BufId, Span)>,
-    /// By capture: how many of them there were when it ended.
-    deregistered_before: BTreeMap<usize, usize>,
     /// Communicators that cannot be used, where that began, and in which way.
     ended: BTreeMap<u32, (Span, &'static str)>,
 }
@@ -94,7 +81,7 @@ impl Walk<'_> {
         let capture = &self.survey.captures[at];
         match &item.kind {
             ItemKind::Call(CallKind::Launch { stream, .. }) if !item.is_captured() => {
-                self.launch((at, capture), item.span, *stream)
+                self.launch(capture, item.span, *stream)
             }
             ItemKind::Call(CallKind::Release { .. }) if !item.is_captured() => {
                 self.live.remove(&at);
@@ -175,7 +162,6 @@ impl Walk<'_> {
         if capture.items.last() == Some(&index) {
             self.open.retain(|_, of| *of != at);
             self.live.insert(at);
-            self.deregistered_before.insert(at, self.deregistered.len());
         }
         Ok(())
     }
@@ -203,27 +189,8 @@ impl Walk<'_> {
         Ok(())
     }
 
-    fn launch(&mut self, (at, capture): (usize, &Capture), span: Span, stream: u32) -> Result<(), Diagnostic> {
+    fn launch(&mut self, capture: &Capture, span: Span, stream: u32) -> Result<(), Diagnostic> {
         self.uncaptured(stream, span)?;
-        let since = self.deregistered_before.get(&at).copied().unwrap_or(0);
-        let uses = |buf: &BufId| {
-            let operations = capture.items.iter().filter_map(|index| match &self.items[*index].kind {
-                ItemKind::Op(op) => Some(op),
-                _ => None,
-            });
-            operations
-                .filter(|op| op.comm().is_some())
-                .any(|op| op.reads().iter().chain(op.writes()).any(|slice| slice.buf == *buf))
-        };
-        if let Some((buf, end)) = self.deregistered[since..].iter().find(|(buf, _)| uses(buf)) {
-            let text = format!(
-                "the graph `{}` uses the registration that `{}` had when it was captured, which has ended",
-                self.p.graphs[capture.name as usize], self.p.names[*buf].name
-            );
-            return Err(Diagnostic::new(span, text)
-                .related(*end, "deregistered here")
-                .help("deregister it behind the last launch"));
-        }
         let comms = capture.items.iter().filter_map(|index| comm_of(&self.items[*index].kind));
         for comm in comms {
             if let Some((end, how)) = self.ended.get(&(comm as u32)) {
@@ -290,22 +257,17 @@ impl Walk<'_> {
                     None => Ok(()),
                 }
             }
-            ItemKind::Register { memory, .. } | ItemKind::Deregister { memory, .. } => {
-                if matches!(item.kind, ItemKind::Deregister { .. }) {
-                    self.deregistered.push((memory.buf, item.span));
+            ItemKind::Register { .. } | ItemKind::Deregister { .. } => match first {
+                Some(at) => {
+                    let text = format!(
+                        "memory cannot be registered or deregistered while the graph `{}` is being captured",
+                        self.name(at)
+                    );
+                    Err(Diagnostic::new(item.span, text)
+                        .help("do it before the first or behind the last captured step"))
                 }
-                match first {
-                    Some(at) => {
-                        let text = format!(
-                            "memory cannot be registered or deregistered while the graph `{}` is being captured",
-                            self.name(at)
-                        );
-                        Err(Diagnostic::new(item.span, text)
-                            .help("do it before the first or behind the last captured step"))
-                    }
-                    None => Ok(()),
-                }
-            }
+                None => Ok(()),
+            },
             ItemKind::Call(kind) if ends_or_makes(kind) => self.comm_step(item, kind, first),
             kind => stream_of(kind).map_or(Ok(()), |stream| self.uncaptured(stream, item.span)),
         }

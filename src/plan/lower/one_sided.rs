@@ -37,7 +37,9 @@ impl Lowering {
         let mut configs = HashMap::new();
         let mut note = |kind: &CallKind| match kind {
             CallKind::Init { comm, config: Some(config), .. }
-            | CallKind::Split { new: Some(comm), config: Some(config), .. } => {
+            | CallKind::Split { new: Some(comm), config: Some(config), .. }
+            | CallKind::Shrink { new: Some(comm), config: Some(config), .. }
+            | CallKind::Grow { new: Some(comm), config: Some(config), .. } => {
                 configs.insert(*comm as usize, *config);
             }
             _ => {}

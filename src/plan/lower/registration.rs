@@ -189,11 +189,16 @@ impl Lowering {
             if kind == RegisterKind::None || known || bytes.is_empty() {
                 continue;
             }
-            let id = self.lowered.registrations.id(comm, step, buf);
+            let id = self.registration_id(rank, comm, window);
             let calls = now..usize::MAX;
             let registration = Registration { id, comm, window, alloc: place.alloc, bytes, by_key: true, step, calls };
             self.push_registration(rank, step, false, registration, false);
         }
+    }
+
+    fn registration_id(&mut self, rank: usize, comm: CommId, window: bool) -> u32 {
+        let registrations = &mut self.lowered.registrations;
+        if window { registrations.id_of_window(rank, comm) } else { registrations.id_of_own() }
     }
 
     fn push_registration(&mut self, rank: usize, step: StepId, tolerate: bool, it: Registration, fails: bool) {
@@ -263,7 +268,8 @@ impl Lowering {
             let first = self.lowered.unrolled.steps[other.step as usize].span;
             return Err(Diagnostic::new(item.span, text).related(first, "registered here").help("deregister it first"));
         }
-        let id = self.lowered.registrations.id(comm, item.step, memory.buf);
+        // A call that fails makes no window, so it does not count among those of its communicator.
+        let id = self.registration_id(rank, comm, window && !item.fails);
         let tolerate = item.fails || self.tolerated(item.step, rank);
         let calls = now..usize::MAX;
         let it = Registration { id, comm, window, alloc, bytes, by_key: false, step: item.step, calls };

@@ -27,11 +27,10 @@ pub(super) struct Access {
     pub region: Region,
 }
 
-/// The end of a registration.
+/// The end of a window on a rank.
 pub(super) struct Deregistered {
-    pub alloc: AllocId,
-    /// Bytes of the payload.
-    pub bytes: Range<u64>,
+    pub rank: usize,
+    pub window: u32,
     pub step: StepId,
     host: Clock,
 }
@@ -248,10 +247,8 @@ impl Simulation<'_> {
 
     pub(super) fn clocks_deregisters(&mut self, at: Index) {
         let Some(clocks) = &mut self.clocks else { return };
-        let Some(ended) = self.lowered.registrations.ended_by(at) else { return };
-        let lead = self.lowered.placed.allocs[ended.alloc].start();
-        let bytes = ended.bytes.start.saturating_sub(lead)..ended.bytes.end.saturating_sub(lead);
-        let (alloc, step, host) = (ended.alloc, self.lowered.step(at), clocks.host[at.0].clone());
-        clocks.deregistered.push(Deregistered { alloc, bytes, step, host });
+        let Some(ended) = self.lowered.registrations.ended_by(at).filter(|ended| ended.window) else { return };
+        let (rank, step, host) = (at.0, self.lowered.step(at), clocks.host[at.0].clone());
+        clocks.deregistered.push(Deregistered { rank, window: ended.id, step, host });
     }
 }

@@ -47,6 +47,10 @@ pub fn check_one_thread(lowered: &LoweredProgram) -> Result<(), Vec<Diagnostic>>
 /// The way in which the ranks' calls differ.
 pub fn collective_event(lowered: &LoweredProgram, calls: &[Index]) -> Result<CollectiveEvent, Diagnostic> {
     let rank_call = |at: &Index| match lowered.op(*at) {
+        // Nothing is known of what a lost call writes.
+        Some(RankOp::Collective(op)) if lowered.deaths.is_lost(*at) => {
+            Some(lowered.rank_call(*at, Arc::new(RankCollective { recv: None, ..(**op).clone() })))
+        }
         Some(RankOp::Collective(op)) => Some(lowered.rank_call(*at, op.clone())),
         _ => None,
     };

@@ -5,9 +5,10 @@ use super::super::rank_op::{Placed, RankMessage, RankOneSided, RankOp, rank_or_n
 use super::super::types::{AllocId, CommId, Event, RankCall, Region, StepId};
 use super::clocks::{Access, Clocks};
 use super::{Sequence, Simulation};
+use crate::job::CallKind;
 use crate::ops::OneSided;
-use crate::scenario::Diagnostic;
-use std::collections::{BTreeMap, HashMap};
+use crate::scenario::{Diagnostic, Span};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 
 /// Pairs of a put and a use of the same buffer that are compared at most.
@@ -48,8 +49,9 @@ struct Put {
     alloc: AllocId,
     /// Bytes of the payload.
     bytes: Range<u64>,
-    /// The wait that made them visible.
-    wait: Option<usize>,
+    window: Option<u32>,
+    /// The waits behind which they are visible: the first of each stream.
+    waits: Vec<usize>,
 }
 
 #[derive(Default)]
@@ -58,8 +60,12 @@ struct LaneState {
     over: usize,
     waiting: BTreeMap<usize, (Index, usize)>,
     last: Option<(Index, usize)>,
-    /// Puts, by index, that no wait has made visible.
-    unseen: Vec<usize>,
+    /// Its puts, by index.
+    puts: Vec<usize>,
+    /// By stream of the rank that waits: how many of them its waits have made visible.
+    visible: HashMap<u32, usize>,
+    /// How many of them some wait has made visible.
+    received: usize,
 }
 
 /// The state of all one-sided operations.
@@ -67,9 +73,10 @@ struct LaneState {
 pub(super) struct OneSidedState {
     lanes: HashMap<Lane, LaneState>,
     sent: BTreeMap<Counter, Vec<Sent>>,
-    /// Signals that waits were called for, and that have been waited for.
+    /// Signals that waits were called for.
     awaited: HashMap<Counter, usize>,
-    seen: HashMap<Counter, usize>,
+    /// By stream of the rank that waits: how many signals have come before its latest wait was over.
+    seen: HashMap<(Counter, u32), usize>,
     /// By wait: how many signals must have come.
     wanted: HashMap<Index, Vec<(Counter, usize)>>,
     /// Waits that have come to the heads of their streams, by communicator and rank.
@@ -185,10 +192,15 @@ impl Simulation<'_> {
         {
             let message = self.next_message;
             self.next_message += 1;
-            of_lane.unseen.push(state.puts.len());
+            of_lane.puts.push(state.puts.len());
             let call = lowered.rank_call(at, ());
             let region = target;
-            state.puts.push(Put { node, lane, number, message, call, region, alloc, bytes, wait: None });
+            let window = match lowered.programs[at.0][at.1].kind.effect() {
+                CallKind::Put { window, .. } => *window,
+                _ => None,
+            };
+            let waits = Vec::new();
+            state.puts.push(Put { node, lane, number, message, call, region, alloc, bytes, window, waits });
             let sent = lowered.rank_call(at, message_of(op, source));
             self.out.events.push(Event::Sent { message, call: sent });
         }
@@ -213,13 +225,14 @@ impl Simulation<'_> {
         }
     }
 
-    /// A wait happens: what was put before its signals is visible from then on.
+    /// A wait happens: what was put before the signals that must have come is visible behind it. These are the signals of earlier
+    /// waits too, which may run on other streams and be over later.
     fn see_signals(&mut self, at: Index, node: usize) {
         let lowered = self.lowered;
         let Some(RankOp::OneSided(wait)) = lowered.op(at) else { return };
         for (counter, total) in self.one_sided.wanted.get(&at).cloned().unwrap_or_default() {
             let state = &mut self.one_sided;
-            let seen = state.seen.entry(counter).or_default();
+            let seen = state.seen.entry((counter, wait.stream)).or_default();
             let new = state.sent.get(&counter).and_then(|sent| sent.get(*seen..total)).unwrap_or_default();
             *seen = (*seen).max(total);
             if let Some(clocks) = &mut self.clocks {
@@ -228,16 +241,16 @@ impl Simulation<'_> {
             let Some(last) = new.iter().map(|sent| sent.number).max() else { continue };
             let Some(of_lane) = state.lanes.get_mut(&counter.lane) else { continue };
             let puts = &mut state.puts;
-            let (visible, unseen) = of_lane.unseen.drain(..).partition(|put| puts[*put].number <= last);
-            of_lane.unseen = unseen;
-            let visible: Vec<usize> = visible;
-            for (index, put) in visible.iter().enumerate() {
-                puts[*put].wait = Some(node);
+            let end = of_lane.puts.partition_point(|put| puts[*put].number <= last);
+            let visible = of_lane.visible.entry(wait.stream).or_default();
+            for put in of_lane.puts.get(*visible..end).unwrap_or_default() {
+                puts[*put].waits.push(node);
+            }
+            *visible = (*visible).max(end);
+            let received = of_lane.puts.get(of_lane.received..end).unwrap_or_default();
+            of_lane.received = of_lane.received.max(end);
+            for put in received {
                 let put = &puts[*put];
-                // Only the last of several puts to the same place is seen.
-                if visible[index + 1..].iter().any(|later| is_inside(put, &puts[*later])) {
-                    continue;
-                }
                 let received = RankMessage::<Placed> {
                     comm: wait.comm,
                     rank: wait.rank,
@@ -299,7 +312,9 @@ impl Simulation<'_> {
                     .help("add a `wait_signal`: data are visible behind it, and a signal that is left counts for whatever waits next"),
             );
         }
-        found.extend(clashes(lowered, &clocks, &state.puts));
+        let (clashes, hidden) = clashes(lowered, &clocks, &state.puts);
+        found.extend(clashes);
+        self.out.events.retain(|event| !matches!(event, Event::Received { message, .. } if hidden.contains(message)));
         self.out.mismatches.extend(found);
     }
 
@@ -360,9 +375,13 @@ fn unordered(lowered: &LoweredProgram, at: Index, other: Index) -> Diagnostic {
         .help("add `after = [\"...\"]` to the later step, or use another `context`")
 }
 
-/// Uses of memory that are in no order with a put to it.
-fn clashes(lowered: &LoweredProgram, clocks: &Clocks, puts: &[Put]) -> Vec<Diagnostic> {
-    let mut found = Vec::new();
+/// Uses of memory that are in no order with a put to it; and the messages of puts that may be written over, by a later put of
+/// their order, before they are seen.
+fn clashes(lowered: &LoweredProgram, clocks: &Clocks, puts: &[Put]) -> (Vec<Diagnostic>, HashSet<usize>) {
+    let (mut found, mut hidden) = (Vec::new(), HashSet::new());
+    // One finding for each step is enough.
+    let mut told: HashSet<Span> = HashSet::new();
+    let span = |step: StepId| lowered.unrolled.steps[step as usize].span;
     let mut by_alloc: BTreeMap<AllocId, (Vec<&Put>, Vec<&Access>)> = BTreeMap::new();
     puts.iter().for_each(|put| by_alloc.entry(put.alloc).or_default().0.push(put));
     clocks.accesses.iter().for_each(|access| by_alloc.entry(access.alloc).or_default().1.push(access));
@@ -374,31 +393,40 @@ fn clashes(lowered: &LoweredProgram, clocks: &Clocks, puts: &[Put]) -> Vec<Diagn
             let step = &lowered.unrolled.steps[put.call.step as usize];
             let text =
                 format!("this buffer has {} puts and {} other uses: too many to compare", puts.len(), accesses.len());
-            return vec![Diagnostic::new(step.span, text).help("use several buffers, or fewer rounds")];
+            let refused = Diagnostic::new(step.span, text).help("use several buffers, or fewer rounds");
+            return (vec![refused], hidden);
         }
         left -= pairs;
         for (index, put) in puts.iter().enumerate() {
-            let seen_before = |node: usize| put.wait.is_some_and(|wait| clocks.is_before(wait, node));
+            let seen_before = |node: usize| put.waits.iter().any(|wait| clocks.is_before(*wait, node));
             for access in accesses.iter().filter(|access| overlap(&access.bytes, &put.bytes)) {
-                if !clocks.is_before(access.node, put.node) && !seen_before(access.node) {
+                let unordered = !clocks.is_before(access.node, put.node) && !seen_before(access.node);
+                if unordered && told.insert(span(access.step)) {
                     found.push(clash(lowered, put, access));
                 }
             }
             for other in puts[..index].iter().filter(|other| overlap(&other.bytes, &put.bytes)) {
-                let other_seen = other.wait.is_some_and(|wait| clocks.is_before(wait, put.node));
+                let other_seen = other.waits.iter().any(|wait| clocks.is_before(*wait, put.node));
                 let (first, last) = if other.number < put.number { (other, put) } else { (put, other) };
-                let in_turn = other.lane == put.lane && other.wait == put.wait && is_inside(first, last);
-                if !other_seen && !seen_before(other.node) && !in_turn {
+                let in_turn = other.lane == put.lane && is_inside(first, last);
+                if other_seen || seen_before(other.node) {
+                    continue;
+                }
+                if in_turn {
+                    hidden.insert(first.message);
+                } else if told.insert(span(put.call.step)) {
                     found.push(two_puts(lowered, put, other));
                 }
             }
         }
     }
+    let mut by_window: HashMap<(usize, u32), Vec<&Put>> = HashMap::new();
+    for put in puts.iter().filter(|put| !put.waits.is_empty()) {
+        by_window.entry((put.region.rank, put.window.unwrap_or(u32::MAX))).or_default().push(put);
+    }
     for ended in &clocks.deregistered {
-        let unwaited = puts.iter().find(|put| {
-            let its = put.alloc == ended.alloc && overlap(&put.bytes, &ended.bytes) && put.call.step < ended.step;
-            its && put.wait.is_some_and(|wait| !clocks.is_waited(wait, ended))
-        });
+        let through = by_window.get(&(ended.rank, ended.window)).into_iter().flatten();
+        let unwaited = through.copied().find(|put| !put.waits.iter().any(|wait| clocks.is_waited(*wait, ended)));
         if let Some(put) = unwaited {
             let step = |step: StepId| &lowered.unrolled.steps[step as usize];
             let text = format!(
@@ -413,7 +441,7 @@ fn clashes(lowered: &LoweredProgram, clocks: &Clocks, puts: &[Put]) -> Vec<Diagn
             );
         }
     }
-    found
+    (found, hidden)
 }
 
 fn clash(lowered: &LoweredProgram, put: &Put, access: &Access) -> Diagnostic {
@@ -442,5 +470,5 @@ fn two_puts(lowered: &LoweredProgram, put: &Put, other: &Put) -> Diagnostic {
     );
     Diagnostic::new(step(put.call.step).span, text)
         .related(step(other.call.step).span, "the other put")
-        .help("let the rank wait for the first signal, and the second put for the rank; or put both in one context and wait for both signals at once")
+        .help("let the rank wait for the first signal, and the second put for the rank; or put both in one context, the later one over all that the earlier one has written")
 }

@@ -30,7 +30,7 @@ impl Simulation<'_> {
                     }
                     Err(diagnostic) => self.out.mismatches.push(diagnostic),
                 }
-                nodes.into_iter().for_each(|n| self.happened(n));
+                arrived.into_iter().zip(nodes).for_each(|(at, node)| self.over(at, node));
             }
             Some(op @ (RankOp::Send(_) | RankOp::Recv(_))) => {
                 let Some(route) = op.route() else { return };
@@ -41,8 +41,10 @@ impl Simulation<'_> {
             }
             Some(RankOp::OneSided(op)) => self.arrive_one_sided(at, node, op),
             Some(RankOp::Map(map)) => {
-                self.out.events.push(Event::Map(lowered.rank_call(at, map.clone())));
-                self.happened(node);
+                if !self.is_lost(at) {
+                    self.out.events.push(Event::Map(lowered.rank_call(at, map.clone())));
+                }
+                self.over(at, node);
             }
             None => self.happened(node),
         }
@@ -74,21 +76,24 @@ impl Simulation<'_> {
             && let Some(RankOp::Send(op)) = lowered.op(at)
         {
             self.out.events.push(Event::Sent { message, call: lowered.rank_call(at, op.clone()) });
-            self.happened(node);
+            self.over(at, node);
         }
         if let (Some((from, _)), Some((at, node))) = (send, recv)
             && let Some(RankOp::Recv(op)) = lowered.op(at)
         {
             self.clocks_message(send.map(|(_, node)| node), node);
             self.out.mismatches.extend(check_message(lowered, from, at).err());
-            self.out.events.push(Event::Received { message, call: lowered.rank_call(at, op.clone()) });
-            self.happened(node);
+            if !self.is_lost(at) {
+                self.out.events.push(Event::Received { message, call: lowered.rank_call(at, op.clone()) });
+            }
+            self.over(at, node);
         }
     }
 
     /// Aborts this rank's calls on `comm` that its host has not waited for. What they have written is undefined.
     pub(super) fn abort(&mut self, rank: usize, comm: CommId) {
         let lowered = self.lowered;
+        self.release(rank, comm);
         for id in self.ranks[rank].unwaited.clone() {
             for index in self.nodes[id].calls.clone() {
                 let at = (rank, index);
@@ -105,7 +110,7 @@ impl Simulation<'_> {
                 }
                 self.undefine(at, &others);
                 self.abort_one_sided(at, self.nodes[id].done);
-                if !over && !self.nodes[id].done {
+                if (!over || self.is_lost(at)) && !self.nodes[id].done {
                     if self.nodes[id].active {
                         self.happened(id);
                     } else {

@@ -1,4 +1,5 @@
 //! The calls that have found no partner when nothing can move any more.
+use super::super::comms::id_of;
 use super::super::lower::Index;
 use super::super::rank_op::{RankOp, Route};
 use super::super::ranks_hint::who_runs;
@@ -6,7 +7,24 @@ use super::super::types::{CommId, Event, Waiting};
 use super::Simulation;
 use crate::job::CallKind;
 use crate::scenario::Diagnostic;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+
+/// The roots of a communicator's unique ids that have not heard of all of their ranks: some of them, if there are many.
+fn roots_that_wait(members: &[usize], absent: &[usize], ids: usize) -> String {
+    const TOLD: usize = 4;
+    let mut by_id: BTreeMap<usize, Vec<usize>> = BTreeMap::new();
+    let of_id = members.iter().enumerate().filter(|(_, world)| absent.contains(world));
+    for (rank, world) in of_id.filter(|_| ids > 1) {
+        by_id.entry(id_of(rank, members.len(), ids)).or_default().push(*world);
+    }
+    let root = |(id, ranks): (usize, Vec<usize>)| {
+        let plural = if ranks.len() == 1 { "" } else { "s" };
+        let list: Vec<String> = ranks.iter().take(TOLD).map(ToString::to_string).collect();
+        let more = if ranks.len() > TOLD { ", ..." } else { "" };
+        format!("; the root of unique id {id} has not heard of rank{plural} {}{more}", list.join(", "))
+    };
+    by_id.into_iter().take(TOLD).map(root).collect()
+}
 
 impl Simulation<'_> {
     /// Reports sends that no rank ever receives: buffered or not, that is a mistake.
@@ -42,6 +60,13 @@ impl Simulation<'_> {
     /// Reports what a rank that has not finished waits for.
     pub(super) fn report_waiting(&mut self, rank: usize) {
         let lowered = self.lowered;
+        if self.is_dead(rank) {
+            return;
+        }
+        if let Some(waiting) = self.waits_for_the_dead(rank) {
+            self.out.waiting.push(waiting);
+            return;
+        }
         let streams = &self.ranks[rank].streams;
         let head = streams.iter().filter_map(|s| s.queue.front()).find(|id| self.nodes[**id].active).copied();
         if let Some(id) = head {
@@ -53,6 +78,11 @@ impl Simulation<'_> {
             }
         }
         if let Some(call) = lowered.programs[rank].get(self.ranks[rank].cursor) {
+            if let CallKind::AwaitDeath { death, .. } = call.kind {
+                let what = "the step goes on when all ranks have come to it".to_owned();
+                self.out.waiting.push(Waiting { rank, step: call.step, what, on: self.absent(death) });
+                return;
+            }
             let comm = match &call.kind {
                 CallKind::Init { comm, .. } => *comm,
                 CallKind::Split { parent, .. } => *parent,
@@ -61,8 +91,12 @@ impl Simulation<'_> {
                 _ => return,
             };
             let members = &lowered.unrolled.comms.list[comm as usize].members;
-            let on = members.iter().copied().filter(|r| *r != rank && !self.ranks[*r].host_arrived).collect();
-            let what = "every member must make this call".to_owned();
+            let on: Vec<usize> =
+                members.iter().copied().filter(|r| *r != rank && !self.ranks[*r].host_arrived).collect();
+            let mut what = "every member must make this call".to_owned();
+            if let CallKind::Init { ids: Some(ids), .. } = call.kind {
+                what.push_str(&roots_that_wait(members, &on, ids as usize));
+            }
             self.out.waiting.push(Waiting { rank, step: call.step, what, on });
         }
     }

@@ -5,9 +5,8 @@ use super::super::item::ItemKind;
 use super::super::types::StepId;
 use super::{Member, StepPosition, Unroll};
 use crate::job::CallKind;
-use crate::ops::{CommOp, Kind};
+use crate::ops::CommOp;
 use crate::scenario::{CommCreation, Diagnostic, Span, Step, StepComm};
-use nccl_sys::ncclResult_t;
 
 impl<'a> Unroll<'a> {
     /// Refuses a call on a communicator that is no longer what it was, unless the step says that it fails and NCCL documents
@@ -17,6 +16,7 @@ impl<'a> Unroll<'a> {
     ///
     /// The call, and the step that restricts it.
     pub(super) fn check_standing(&mut self, step: &Step, id: StepId, members: &[Member<'a>]) -> Result<(), Diagnostic> {
+        members.iter().try_for_each(|member| self.check_loss(step, id, member))?;
         let StepComm::Comm(name) = &step.comm else { return Ok(()) };
         for member in members {
             let world = member.world;
@@ -35,37 +35,6 @@ impl<'a> Unroll<'a> {
                 Some(since) => d.related(since, "here"),
                 None => d,
             });
-        }
-        Ok(())
-    }
-
-    /// Notes the calls that are to answer that they are in progress and that nothing waits for.
-    ///
-    /// # Errors
-    ///
-    /// A call that cannot be left in progress.
-    pub(super) fn note_in_progress(
-        &mut self,
-        step: &Step,
-        id: StepId,
-        members: &[Member<'a>],
-    ) -> Result<(), Diagnostic> {
-        for member in members {
-            let errors = &self.program.steps[id as usize].error;
-            if !errors.contains(&(member.world, Some(ncclResult_t::InProgress))) {
-                continue;
-            }
-            let name = match (&step.op.kind, &step.new, &step.comm) {
-                (Kind::Comm(CommOp::Init), Some(new), _) => &new.name.value,
-                (Kind::Collective(_) | Kind::Send | Kind::Recv, _, StepComm::Comm(name))
-                | (Kind::Comm(CommOp::Finalize | CommOp::Revoke), _, StepComm::Comm(name)) => &name.value,
-                _ => {
-                    let text = format!("`{}` cannot be left in progress", step.op.name);
-                    return Err(Diagnostic::new(step.error.as_ref().map_or(step.span, |e| e.span), text)
-                        .help("the steps that can are init, finalize, revoke, send, recv and collectives"));
-                }
-            };
-            self.program.comms.leave_in_progress(name, member.world, step.span);
         }
         Ok(())
     }
@@ -100,6 +69,7 @@ impl<'a> Unroll<'a> {
                 CallKind::Shrink { .. } | CallKind::Grow { parent: Some(_), .. } => Some(step.span),
                 _ => None,
             };
+            self.check_joins(step, world)?;
             self.check_parent_lives(step, world, parent)?;
             self.push(world, id, step.span, fails, ItemKind::Call(kind));
             if let (Some(comm), false) = (abort_of, fails) {

@@ -9,7 +9,7 @@ use super::{Member, Unroll};
 use crate::expr::Mode;
 use crate::job::CallKind;
 use crate::num::DType;
-use crate::ops::{ALL_REDUCE, Composite, Host, Kind};
+use crate::ops::{ALL_REDUCE, Composite, ExitStatus, Host, Kind};
 use crate::scenario::{
     AllToAllCounts, BufferRef, Diagnostic, ElementValue, Expr, NumberByRank, NumberByRankKind, Spanned, Step,
     StepReduction,
@@ -111,6 +111,7 @@ impl<'a> Unroll<'a> {
                 let expr = self.exprs.entry(step).or_insert_with(|| Arc::new(expr.value.clone())).clone();
                 ItemKind::Op(RankOp::Map(Arc::new(RankMap { expr, names, reads, out, size, stream })))
             }
+            Kind::Host(Host::Wait) if fails => self.await_error(step, member.world)?,
             Kind::Host(Host::Wait) => {
                 let on = step.wait_stream.as_ref().map(|s| self.stream(&s.value));
                 ItemKind::Call(CallKind::Wait { stream: on })
@@ -130,7 +131,7 @@ impl<'a> Unroll<'a> {
             }
             Kind::Host(Host::Exit) => {
                 self.program.exits = true;
-                ItemKind::Call(CallKind::Exit)
+                ItemKind::Call(CallKind::Exit { status: step.status.unwrap_or(ExitStatus::Code(0)), death: None })
             }
             Kind::OneSided(kind) => self.one_sided(step, *kind, member, stream)?,
             Kind::Registration(op) => self.register_step(step, *op, member)?,

@@ -11,6 +11,7 @@ mod visit;
 
 use super::case::{Case, ExpectedOutcome};
 use super::names::with_form;
+use crate::ops::{Host, Kind};
 use std::fmt;
 
 /// A form: another way to run a case. The plan decides whether the changed case can run.
@@ -147,6 +148,12 @@ impl Form {
         }
         if let Some(why) = (self.inapplicable)(case) {
             return Err(why);
+        }
+        // A form changes what is outstanding when a process ends.
+        if !matches!(self.name, "in_place" | "misaligned")
+            && visit::any(case, |step| matches!(step.op.kind, Kind::Host(Host::Exit)))
+        {
+            return Err("a process ends in it");
         }
         let mut new = case.clone();
         new.name = with_form(&case.name, self.name);

@@ -38,7 +38,7 @@ impl Rank<'_> {
     }
 
     /// A signal to the rank itself where the library needs a first call of every rank.
-    pub(super) fn first_signal(&mut self, comm: u32, stream: u32) -> Result<(), Halt> {
+    pub(super) fn first_signal(&mut self, kind: &CallKind, comm: u32, stream: u32) -> Result<(), Halt> {
         let library = &self.run.backend.library;
         if library.version() >= CONNECTS_BY_ITSELF {
             return Ok(());
@@ -46,8 +46,12 @@ impl Rank<'_> {
         let members = self.job().comms.get(comm as usize).ok_or_else(|| garbled("communicator"))?;
         let own = members.iter().position(|member| *member as usize == self.rank);
         let own = own.and_then(|own| i32::try_from(own).ok()).ok_or_else(|| garbled("communicator"))?;
-        let (comm, stream, signal) = (self.comm(comm)?.get(), self.stream(stream)?, Signal { index: 0, context: 0 });
-        library.signal(own, signal, comm, stream)?;
-        Ok(library.wait_signal(&[(own, 1)], signal, comm, stream)?)
+        let signal = Signal { index: 0, context: 0 };
+        let done = library.signal(own, signal, self.comm(comm)?.get(), self.stream(stream)?);
+        self.settled(done)?;
+        // The first call is over, so its communicator is noted anew for the second one.
+        self.touch(kind);
+        let done = library.wait_signal(&[(own, 1)], signal, self.comm(comm)?.get(), self.stream(stream)?);
+        self.settled(done)
     }
 }

@@ -22,6 +22,7 @@ fn communicators(kind: &CallKind) -> [Option<u32>; 2] {
         | CallKind::Put { comm, .. }
         | CallKind::Signal { comm, .. }
         | CallKind::WaitSignal { comm, .. }
+        | CallKind::FirstSignal { comm, .. }
         | CallKind::Register { comm, .. }
         | CallKind::Deregister { comm, .. }
         | CallKind::Init { comm, .. }
@@ -72,7 +73,11 @@ impl Rank<'_> {
             // A communicator that is made of another one may have no handle before the other one's call is over.
             let comm = self.comm(index)?.get();
             if comm != CommHandle::NULL {
-                self.await_calls(comm)?;
+                match self.await_calls(comm) {
+                    // What it reports is the death, not this call's end.
+                    Err(Halt::Call(_)) if self.bereaved.contains(&index) => {}
+                    other => other?,
+                }
             }
         }
         Ok(())

@@ -1,6 +1,7 @@
 //! Faults on demand: each makes a small scenario fail that passes without it.
 mod algorithms;
 mod communicators;
+mod deaths;
 mod ending;
 mod graphs;
 mod numbers;

@@ -285,6 +285,21 @@ pub(crate) trait Hooks: Sync {
         false
     }
 
+    /// True if a communicator of this rank does not notice that a process of it has ended.
+    fn death_is_missed(&self, _rank: usize) -> bool {
+        false
+    }
+
+    /// True if the end of a process breaks a communicator of this rank that it has no part in.
+    fn death_spreads(&self, _rank: usize) -> bool {
+        false
+    }
+
+    /// True if a communicator takes operations after a process of it has ended.
+    fn death_is_forgotten(&self, _rank: usize) -> bool {
+        false
+    }
+
     /// Another communicator whose operations an abort of `comm` waits for.
     fn abort_waits_for(&self, _state: &State, _comm: usize) -> Option<usize> {
         None
@@ -424,6 +439,9 @@ pub(crate) trait CommHooks: Send {
     fn outcome(&mut self, _rank: usize, outcome: Outcome<()>) -> Outcome<()> {
         outcome
     }
+
+    /// The communicator was shrunk from one that had lost a rank.
+    fn outlives(&mut self) {}
 
     /// The communicator was suspended and works again.
     fn resumed(&mut self) {}

@@ -95,6 +95,8 @@ pub(crate) struct Member {
     pub parent: Option<usize>,
     /// Its number in the communicator that was shrunk to this one.
     pub shrunk_from: Option<usize>,
+    /// True if that communicator had lost a rank.
+    pub after_death: bool,
     pub device: i32,
     pub machine: u64,
     pub ctas: Ctas,
@@ -168,6 +170,7 @@ impl State {
                 world_size: sites.len(),
                 parent: None,
                 shrunk_from: None,
+                after_death: false,
                 device: site.device,
                 machine: site.machine,
                 ctas: Ctas::default(),
@@ -303,6 +306,9 @@ impl Member {
         }
         if self.suspended {
             return Err(Failure::usage("the communicator is suspended"));
+        }
+        if self.error == Some(ncclResult_t::RemoteError) && !self.finalized && hooks().death_is_forgotten(self.rank) {
+            return Ok(());
         }
         self.accept_split()
     }

@@ -21,6 +21,7 @@ mod progress;
 mod remote;
 mod rendezvous;
 mod report;
+mod room;
 mod step;
 mod task;
 mod windows;
@@ -74,6 +75,8 @@ pub(crate) struct State {
     links: HashMap<Name, Link>,
     /// Links with frames for which no write was tried yet.
     unwritten: Vec<Name>,
+    /// Puts that wait for room on the way to a process.
+    awaiting_room: HashMap<Name, Vec<TaskId>>,
     /// Something happened that may have made a link needless.
     sweep_due: bool,
     /// Communicators that span processes, by their names among these.
@@ -174,6 +177,7 @@ impl State {
             formings: HashMap::new(),
             links: HashMap::new(),
             unwritten: Vec::new(),
+            awaiting_room: HashMap::new(),
             sweep_due: false,
             uids: HashMap::new(),
             doomed: Vec::new(),

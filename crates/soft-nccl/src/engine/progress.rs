@@ -146,6 +146,12 @@ fn turn(mut state: Locked, id: TaskId, mut task: Box<Task>) -> (Locked, Vec<Done
             channel.wait_for_slot(id);
             return park(state, id, task, Parked::Slot(link.peer));
         }
+        if let Some(there) = task.elsewhere
+            && state.awaits_room(there, id)
+        {
+            let peer = task.spec.peer;
+            return park(state, id, task, Parked::Room(peer));
+        }
         let message = recv.and_then(|(_, channel)| state.pop(channel));
         let spare = match (&message, send) {
             (Some(_), _) => None,

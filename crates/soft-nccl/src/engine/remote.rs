@@ -1,5 +1,6 @@
 //! Messages to and from other processes, and what happens when one is gone.
 use super::channel::{ChannelKey, Message, Reach};
+use super::hooks::hooks;
 use super::hosts::stop;
 use super::member::Spread;
 use super::{ENGINE, State, lock};
@@ -62,10 +63,8 @@ pub(crate) fn deliver(events: Vec<TransportEvent>) -> Vec<Name> {
                 }
             }
             TransportEvent::Writable(name) => {
-                if let Some(link) = state.links.get_mut(&name) {
-                    link.flush();
-                    state.sweep_due |= link.closing;
-                }
+                state.flush_link(name);
+                state.sweep_due |= state.links.get(&name).is_some_and(|link| link.closing);
             }
             TransportEvent::Gone(name) => state.gone(name),
         }
@@ -150,9 +149,8 @@ impl State {
     pub(super) fn write_out(&mut self) {
         let mut full = false;
         for name in std::mem::take(&mut self.unwritten) {
-            if let Some(link) = self.links.get_mut(&name).filter(|link| !link.blocked) {
-                link.flush();
-                full |= link.blocked;
+            if self.links.get(&name).is_some_and(|link| !link.blocked) {
+                full |= self.flush_link(name);
             }
         }
         if full && let Some(own) = known() {
@@ -306,6 +304,7 @@ impl State {
     /// A process is gone.
     fn gone(&mut self, name: Name) {
         self.links.remove(&name);
+        self.wake_for_room(name);
         let failure = Failure::remote(format!("process {name}, which has to do with the communicator, is gone"));
         self.forget_process(name, &failure);
         let needs = |spread: &Spread| spread.peers.contains(&name) && !spread.left.contains(&name);
@@ -315,7 +314,13 @@ impl State {
             .filter(|(_, shared)| shared.spread.as_ref().is_some_and(needs))
             .map(|(number, _)| *number)
             .collect();
-        for id in ids {
+        let others = self.shared.iter().filter(|(id, shared)| shared.spread.is_some() && !ids.contains(id));
+        let others: Vec<u64> = others.map(|(id, _)| *id).collect();
+        let rank = |id: u64| self.members.values().filter(|m| m.shared == id).map(|m| m.rank).min().unwrap_or(0);
+        let missed = |id: &u64| hooks().death_is_missed(rank(*id));
+        let broken = ids.into_iter().filter(|id| !missed(id));
+        let broken: Vec<u64> = broken.chain(others.into_iter().filter(|id| hooks().death_spreads(rank(*id)))).collect();
+        for id in broken {
             self.break_communicator(id, name);
         }
         self.sweep_due = true;

@@ -12,6 +12,7 @@ use crate::settings::{CommConfig, settings};
 use crate::transport::control::{Control, JoinRequest};
 use crate::transport::id::{Id, origin};
 use crate::transport::{Address, Name};
+use nccl_sys::ncclResult_t;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 /// Ids whose meeting failed that are remembered.
@@ -324,6 +325,7 @@ impl State {
             let parent = pending.comm.and_then(|comm| self.members.get(&comm));
             let shrinks = matches!(pending.meeting, Some(Meeting::Shrink(_)));
             let shrunk_from = parent.filter(|_| shrinks).map(|parent| parent.rank);
+            let after_death = parent.is_some_and(|parent| shrinks && parent.error == Some(ncclResult_t::RemoteError));
             let grows = pending.meeting == Some(Meeting::Grow);
             let parent = parent.map(|parent| if grows { None } else { Some(parent.world_size) });
             if let Ok(Some(made)) = &answer
@@ -332,6 +334,10 @@ impl State {
                 made.ctas = pending.config.ctas;
                 made.nonblocking = pending.config.nonblocking;
                 made.shrunk_from = shrunk_from;
+                made.after_death = after_death;
+                if after_death {
+                    made.hooks.outlives();
+                }
                 if let Some(world_size) = parent {
                     made.world_size = world_size.unwrap_or(made.n);
                     made.parent = pending.comm;

@@ -31,6 +31,9 @@ impl State {
                 Parked::Turn(peer) => {
                     lines.insert(format!("{what} waits for an earlier operation to rank {peer} in its context"))
                 }
+                Parked::Room(peer) => {
+                    lines.insert(format!("{what} waits for rank {peer}'s process to take what is under way"))
+                }
                 Parked::Taken(peer) => lines.insert(format!("{what} waits for rank {peer} to take its last message")),
             };
         }

@@ -28,6 +28,8 @@ pub(super) enum Parked {
     Signal(usize),
     /// An earlier one-sided operation to this rank is not over.
     Turn(usize),
+    /// Too much is under way to this rank's process.
+    Room(usize),
 }
 
 /// One end of a channel that a task has open.

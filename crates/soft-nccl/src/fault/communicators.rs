@@ -90,6 +90,10 @@ impl CommHooks for Comm {
         state.child_destroyed |= !aborted;
     }
 
+    fn outlives(&mut self) {
+        self.state().after_death = true;
+    }
+
     fn resumed(&mut self) {
         self.state().resumed = true;
     }

@@ -4,7 +4,7 @@
 use super::communicators::{self, Comm};
 use super::named::{F40, F40B, F63, F63B, F63C, F70D};
 use super::site::Site;
-use super::{CONFIGURED, blocks, calls, changes, one_sided, order, prepare, registration, selections, wanted};
+use super::{CONFIGURED, blocks, calls, changes, deaths, one_sided, order, prepare, registration, selections, wanted};
 use crate::algo::{Algorithm, Lane, Part, Protocol, Selection};
 use crate::arith::Scalar;
 use crate::engine::hooks::{ChangedRank, CommHooks, Hooks, InnerGroupEnd, OperationContext, SplitRank, StepHooks};
@@ -78,7 +78,7 @@ impl Hooks for Injector {
     }
 
     fn comm_count(&self, member: &Member) -> usize {
-        calls::count(member)
+        deaths::count(member).unwrap_or_else(|| calls::count(member))
     }
 
     fn comm_rank(&self, member: &Member) -> c_int {
@@ -90,7 +90,7 @@ impl Hooks for Injector {
     }
 
     fn async_error(&self, member: &Member) -> Option<ncclResult_t> {
-        let error = communicators::async_error(member.rank, member.error);
+        let error = communicators::async_error(member.rank, deaths::error(member.rank, member.error));
         calls::writes_async_error(member).then_some(error)
     }
 
@@ -144,6 +144,18 @@ impl Hooks for Injector {
 
     fn revoke_lets_calls_pass(&self, member: &Member) -> bool {
         changes::revoke_lets_calls_pass(member)
+    }
+
+    fn death_is_missed(&self, rank: usize) -> bool {
+        deaths::is_missed(rank)
+    }
+
+    fn death_spreads(&self, rank: usize) -> bool {
+        deaths::spreads(rank)
+    }
+
+    fn death_is_forgotten(&self, rank: usize) -> bool {
+        deaths::is_forgotten(rank)
     }
 
     fn abort_waits_for(&self, state: &State, comm: usize) -> Option<usize> {

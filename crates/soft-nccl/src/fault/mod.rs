@@ -7,6 +7,7 @@ mod blocks;
 mod calls;
 mod changes;
 mod communicators;
+mod deaths;
 mod extension;
 mod graphs;
 mod groups;

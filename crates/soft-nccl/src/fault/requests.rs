@@ -4,7 +4,7 @@
 use super::graphs::{Graphs, Place};
 use super::groups::{self, Group};
 use super::memory::{Extent, Substitute, read, stand_in};
-use super::{FaultMode, hit, mode, named, one_sided, wanted};
+use super::{FaultMode, deaths, hit, mode, named, one_sided, wanted};
 use crate::algo::{Algorithm, Selection};
 use crate::arith::Scalar;
 use crate::engine::hooks::RequestContext;
@@ -67,6 +67,8 @@ pub(super) struct CommState {
     pub(super) child_aborted: bool,
     /// The communicator that this one was split off has ended.
     pub(super) parent_ended: bool,
+    /// The communicator was shrunk after a death, and has had no operation.
+    pub(super) after_death: bool,
     /// It was suspended and works again, and had no operation since.
     pub(super) resumed: bool,
     /// The selection of the last call that had one.
@@ -103,6 +105,7 @@ pub(super) fn misread(
         injected.lost |= std::mem::replace(&mut state.empty, !full) && full && hits(named::F34);
         injected.stalls |= !full && hits(named::F34B);
         injected.stalls |= state.child_aborted && hits(named::F63B);
+        injected.lost |= full && std::mem::take(&mut state.after_death) && deaths::is_lost(of.rank);
         injected.lost |= full && std::mem::take(&mut state.resumed) && hits(named::F73);
         injected.lost |= group.loses(of, at, spec);
         injected.lost |= state.graphs.loses(of.rank, spec);

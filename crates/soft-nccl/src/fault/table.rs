@@ -347,4 +347,16 @@ faults! {
         "`count = 0` and an `algorithm` that the operation does not have"
     F89E, "F89e": "sums of bf16 are added in another order in every communicator but the first one of the process";
         "`before` with steps on another communicator, then an all_reduce of bf16 that rounds"
+    F90, "F90": "a communicator that was shrunk after the death of a rank still counts it";
+        "`placement = \"processes\"`, an `exit`, a wait for the error, and a shrink"
+    F91, "F91": "the first operation of a communicator that was shrunk after a death is taken for over: its output keeps what it held";
+        "an `exit`, a wait for the error, a shrink, and an operation"
+    F92, "F92": "the end of another process is reported as an internal error";
+        "an `exit`, and a `wait` with `error = \"remote_error\"`"
+    F92B, "F92b": "the end of another process is not noticed";
+        "an `exit`, and a `wait` with `error = \"remote_error\"`"
+    F93, "F93": "the end of a process breaks communicators that it has no part in";
+        "an `exit`, and operations of a communicator of other ranks"
+    F94, "F94": "a communicator that has lost a rank takes operations as if nothing had happened";
+        "an `exit`, a wait for the error, and an operation with `error = \"remote_error\"`"
 }

@@ -24,10 +24,6 @@ fn signal(member: &Member, index: c_int, context: c_int) -> Outcome<Signalling> 
     Ok(Signalling { index, context, ..Signalling::default() })
 }
 
-fn flags(flags: c_uint) -> Outcome<()> {
-    if flags == 0 { Ok(()) } else { Err(Failure::argument("one-sided operations have no flags")) }
-}
-
 /// The rank's communicator, which takes work.
 fn member(state: &mut Locked, comm: ncclComm_t) -> Outcome<&mut Member> {
     let member = state.member(comm)?;
@@ -81,6 +77,26 @@ fn spec(kind: Kind, peer: usize, signal: Signalling) -> Spec {
 }
 
 #[allow(clippy::too_many_arguments)]
+/// The signal of an operation to a peer.
+struct PeerSignal {
+    peer: c_int,
+    index: c_int,
+    context: c_int,
+    options: c_uint,
+}
+
+impl PeerSignal {
+    /// The operation without its data, checked.
+    fn spec(&self, member: &Member, kind: Kind) -> Outcome<Spec> {
+        let peer = check::rank(hooks().root(kind, self.peer, member.n, member.rank), member.n, "the peer")?;
+        let signal = signal(member, self.index, self.context)?;
+        if self.options != 0 {
+            return Err(Failure::argument("one-sided operations have no flags"));
+        }
+        Ok(spec(kind, peer, signal))
+    }
+}
+
 unsafe extern "C" fn put_signal(
     local: *const c_void,
     count: usize,
@@ -96,10 +112,7 @@ unsafe extern "C" fn put_signal(
 ) -> ncclResult_t {
     let call = || {
         let mut state = lock();
-        let member = member(&mut state, comm)?;
-        let peer = check::rank(hooks().root(Kind::Put, peer, member.n, member.rank), member.n, "the peer")?;
-        let signal = signal(member, index, context)?;
-        flags(options)?;
+        let spec = PeerSignal { peer, index, context, options }.spec(member(&mut state, comm)?, Kind::Put)?;
         let ty = check::dtype(dtype)?;
         let bytes = check::bytes(count, 1, ty)?;
         let there = state.window(comm, window.addr())?;
@@ -110,8 +123,8 @@ unsafe extern "C" fn put_signal(
             return Err(Failure::argument("what a put reads lies in a symmetric window of the communicator"));
         }
         drop(state);
-        let signal = Signalling { window: there.number, offset, ..signal };
-        let spec = Spec { send: local.addr(), count, ty, ..spec(Kind::Put, peer, signal) };
+        let signal = Signalling { window: there.number, offset, ..spec.signal };
+        let spec = Spec { send: local.addr(), count, ty, signal, ..spec };
         // SAFETY: NCCL's contract.
         unsafe { add(comm, spec, stream) }
     };
@@ -130,12 +143,10 @@ unsafe extern "C" fn signal_peer(
         let mut state = lock();
         let member = member(&mut state, comm)?;
         needs_window(member)?;
-        let peer = check::rank(hooks().root(Kind::Signal, peer, member.n, member.rank), member.n, "the peer")?;
-        let signal = signal(member, index, context)?;
-        flags(options)?;
+        let spec = PeerSignal { peer, index, context, options }.spec(member, Kind::Signal)?;
         drop(state);
         // SAFETY: NCCL's contract.
-        unsafe { add(comm, spec(Kind::Signal, peer, signal), stream) }
+        unsafe { add(comm, spec, stream) }
     };
     enter(|| group::grouped(|| outcome(comm as usize, call())))
 }

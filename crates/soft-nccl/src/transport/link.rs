@@ -1,5 +1,5 @@
-//! The sending side of a connection: frames that wait for room in the socket. What may wait is bounded by the senders'
-//! credit.
+//! The sending side of a connection: frames that wait for room in the socket. What may wait is bounded: messages need their
+//! receiver's credit, and puts wait while too much is unsent.
 use super::wire::{Head, Hello};
 use super::{Address, endpoint};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
@@ -23,6 +23,8 @@ pub(crate) struct Link {
     frames: VecDeque<Frame>,
     /// Bytes of the first frame that were written.
     written: usize,
+    /// Bytes of all frames.
+    queued: usize,
     /// It is no longer needed, and goes when everything is written.
     pub closing: bool,
     /// The other side has closed it.
@@ -35,19 +37,23 @@ impl Link {
     /// Connects to a process and says hello.
     pub(crate) fn connect(to: Address) -> io::Result<Self> {
         let own = endpoint()?.address;
-        let stream = UnixStream::connect_addr(&to.socket()?)?;
-        stream.set_nonblocking(true)?;
-        let mut link = Self {
-            stream: Arc::new(stream),
-            frames: VecDeque::new(),
-            written: 0,
-            closing: false,
-            broken: false,
-            blocked: false,
-        };
+        let mut link = Self::over(UnixStream::connect_addr(&to.socket()?)?)?;
         link.queue(&Head::Hello(Hello::new(to.cookie, own)), Vec::new());
         link.flush();
         Ok(link)
+    }
+
+    fn over(stream: UnixStream) -> io::Result<Self> {
+        stream.set_nonblocking(true)?;
+        Ok(Self {
+            stream: Arc::new(stream),
+            frames: VecDeque::new(),
+            written: 0,
+            queued: 0,
+            closing: false,
+            broken: false,
+            blocked: false,
+        })
     }
 
     /// Appends a frame.
@@ -56,7 +62,10 @@ impl Link {
             return;
         }
         match head.encode(body.len()) {
-            Ok(head) => self.frames.push_back(Frame { head, body }),
+            Ok(head) => {
+                self.queued += head.len() + body.len();
+                self.frames.push_back(Frame { head, body });
+            }
             Err(_) => {
                 // Both sides see the end of the connection and draw the conclusions.
                 self.break_off();
@@ -68,11 +77,17 @@ impl Link {
     fn break_off(&mut self) {
         self.broken = true;
         self.frames.clear();
+        (self.queued, self.written) = (0, 0);
     }
 
     /// Frames wait for room in the socket.
     pub(crate) fn is_waiting(&self) -> bool {
         !self.frames.is_empty()
+    }
+
+    /// Bytes that wait for room in the socket.
+    pub(crate) fn unsent(&self) -> usize {
+        self.queued - self.written
     }
 
     /// Writes what the socket takes; never blocks.
@@ -114,7 +129,44 @@ impl Link {
                 return;
             }
             self.written -= len;
+            self.queued -= len;
             self.frames.pop_front();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    #[test]
+    fn what_is_unsent_is_what_the_socket_has_not_taken() {
+        let (own, mut other) = UnixStream::pair().unwrap();
+        let mut link = Link::over(own).unwrap();
+        let head = Head::Put { uid: 1, source: 0, destination: 1, window: 0, offset: 0 };
+        let mut all = 0;
+        while !link.blocked {
+            link.queue(&head, vec![7; 10_000]);
+            all += head.encode(10_000).unwrap().len() + 10_000;
+            link.flush();
+        }
+        for _ in 0..3 {
+            link.queue(&head, vec![7; 10_000]);
+            all += head.encode(10_000).unwrap().len() + 10_000;
+        }
+        assert!(link.unsent() > 30_000 && link.unsent() < all, "{} of {all}", link.unsent());
+        let mut taken = vec![0; all];
+        let mut read = 0;
+        while read < all {
+            let bytes = other.read(&mut taken[read..]).unwrap();
+            assert!(bytes > 0);
+            read += bytes;
+            link.flush();
+        }
+        assert_eq!((link.unsent(), link.is_waiting()), (0, false));
+        link.queue(&head, vec![7; 10_000]);
+        link.break_off();
+        assert_eq!(link.unsent(), 0);
     }
 }

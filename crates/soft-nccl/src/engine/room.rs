@@ -1,0 +1,35 @@
+//! Puts to another process wait while too much of what goes there has not left this process: unlike a message, a put needs nothing
+//! from the other rank, so nothing else would bound what waits here for the socket.
+use super::State;
+use super::task::TaskId;
+use crate::transport::Name;
+
+/// With so many bytes unsent to a process no further piece of a put goes there.
+const MOST_UNSENT: usize = 1 << 20;
+
+impl State {
+    /// Whether puts to a process hold back; then the task is woken when there is room again.
+    pub(super) fn awaits_room(&mut self, to: Name, task: TaskId) -> bool {
+        let full = self.links.get(&to).is_some_and(|link| link.unsent() >= MOST_UNSENT);
+        if full {
+            self.awaiting_room.entry(to).or_default().push(task);
+        }
+        full
+    }
+
+    /// Writes what a process's socket takes; true if more waits for it.
+    pub(super) fn flush_link(&mut self, to: Name) -> bool {
+        let Some(link) = self.links.get_mut(&to) else { return false };
+        link.flush();
+        let (blocked, full) = (link.blocked, link.unsent() >= MOST_UNSENT);
+        if !full {
+            self.wake_for_room(to);
+        }
+        blocked
+    }
+
+    /// Lets the tasks go on that wait for room on the way to a process.
+    pub(super) fn wake_for_room(&mut self, to: Name) {
+        self.awaiting_room.remove(&to).into_iter().flatten().for_each(|task| self.wake(Some(task)));
+    }
+}

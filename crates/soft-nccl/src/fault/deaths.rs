@@ -1,0 +1,41 @@
+//! Faults of what becomes of communicators whose ranks' processes have ended.
+use super::{hit, named};
+use crate::algo::Algorithm;
+use crate::engine::Member;
+use nccl_sys::ncclResult_t;
+
+/// What is asked for has no algorithm.
+const NONE: Algorithm = Algorithm::Direct;
+
+/// The number of ranks that `ncclCommCount` gives, if it counts a dead one.
+pub(super) fn count(member: &Member) -> Option<usize> {
+    (member.after_death && hit(named::F90, member.rank, NONE)).then_some(member.n + 1)
+}
+
+/// True if the first operation behind a death is taken for over.
+pub(super) fn is_lost(rank: usize) -> bool {
+    hit(named::F91, rank, NONE)
+}
+
+/// What an asynchronous error is taken for.
+pub(super) fn error(rank: usize, error: Option<ncclResult_t>) -> Option<ncclResult_t> {
+    if error == Some(ncclResult_t::RemoteError) && hit(named::F92, rank, NONE) {
+        return Some(ncclResult_t::InternalError);
+    }
+    error
+}
+
+/// True if a communicator of this rank does not notice that a process of it has ended.
+pub(super) fn is_missed(rank: usize) -> bool {
+    hit(named::F92B, rank, NONE)
+}
+
+/// True if the end of a process breaks a communicator of this rank that it has no part in.
+pub(super) fn spreads(rank: usize) -> bool {
+    hit(named::F93, rank, NONE)
+}
+
+/// True if a broken communicator takes operations.
+pub(super) fn is_forgotten(rank: usize) -> bool {
+    hit(named::F94, rank, NONE)
+}

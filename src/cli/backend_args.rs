@@ -1,0 +1,28 @@
+//! The options that say what runs cases, which several commands have.
+use super::args::{BACKEND, LibraryArgs};
+use crate::suite::{BackendChoice, BackendRequest};
+use clap::Args as ClapArgs;
+
+/// What runs the cases, and what happens if it is missing.
+#[derive(Debug, ClapArgs)]
+pub struct BackendArgs {
+    /// What runs the cases: `nccl` is a real library on GPUs, `soft` is NCCL's interface in software; `auto` is nccl if a
+    /// driver, devices and a library are there, else soft.
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = BackendChoice::parse, help_heading = BACKEND)]
+    pub backend: BackendChoice,
+
+    /// Fail with exit code 3 if this backend is missing, instead of using another.
+    #[arg(long, value_name = "NAME", value_parser = BackendChoice::parse, help_heading = BACKEND)]
+    pub require: Option<BackendChoice>,
+
+    #[command(flatten)]
+    pub library: LibraryArgs,
+}
+
+impl BackendArgs {
+    /// What was typed.
+    pub fn request(&self) -> BackendRequest {
+        let LibraryArgs { nccl, driver } = &self.library;
+        BackendRequest { backend: self.backend, require: self.require, nccl: nccl.clone(), driver: driver.clone() }
+    }
+}

@@ -1,0 +1,84 @@
+//! Contents that an abort leaves undefined: they are not judged, and a check of nothing else does not pass.
+use super::test_case::{TestCase, cases, planned_case, try_planned_case};
+use crate::judge::Status;
+
+/// The first half of `y` is written by an operation that is over, the second by one that an abort may end.
+const HALF: &str = "world_size = 2\ncomms.a = { groups = [[0, 1]] }\ninputs.x = { each = \"rank + 1\", count = 2 }\nsteps = [\n\
+    { op = \"all_gather\", in = \"x\", out = \"y[0:4]\" },\n{ op = \"all_gather\", comm = \"a\", in = \"x\", out = \"y[4:8]\" },\n\
+    { op = \"abort\", comm = \"a\" },\n]\n";
+
+fn status(text: &str) -> (Status, Vec<String>) {
+    let planned = planned_case(text);
+    let verdict = planned.judge(&[planned.perfect()]);
+    (verdict.status, verdict.notes)
+}
+
+fn refusal(text: &str) -> String {
+    let refused = try_planned_case(&cases(text)[0]).err();
+    refused.map(|diagnostics| diagnostics.iter().map(|d| d.message.clone()).collect()).unwrap_or_default()
+}
+
+#[test]
+fn what_is_defined_is_compared_beside_what_is_not() {
+    for (check, expected) in [
+        ("expect.y = { each = [1, 1, 2, 2, 7, 7, 7, 7] }", Status::Pass),
+        ("expect.y = { each = [1, 1, 2, 3, 7, 7, 7, 7] }", Status::Fail),
+        ("assert = [\"i > 3 * y\"]", Status::Fail),
+        ("assert = [\"y == floor(i / 2) + 1\"]", Status::Pass),
+        ("assert = [\"y[3] == 2\", \"y[7 - rank * 7] < 2\"]", Status::Pass),
+        ("assert = [\"y[3] == 7\"]", Status::Fail),
+    ] {
+        let (is, notes) = status(&format!("{HALF}{check}\n"));
+        assert_eq!(is, expected, "{check}: {notes:?}");
+    }
+    let (_, notes) = status(&format!("{HALF}expect.y = {{ each = 7 }}\n"));
+    assert!(notes.iter().any(|note| note.contains("4 of 8 elements of `y` on rank 0 are undefined")), "{notes:?}");
+}
+
+#[test]
+fn a_check_of_nothing_but_undefined_elements_is_refused() {
+    for check in [
+        "expect.\"y[4:8]\" = { each = 7 }",
+        "expect.\"y[5:]\" = [[1, 2, 3], \"any\"]",
+        "expect.\"y[5:]\" = [\"any\", [1, 2, 3]]",
+        "assert = [\"y[4] == 7\"]",
+        "assert = [\"same(x, y)\"]",
+        "assert = [\"2 * y[7] + x == 3\"]",
+    ] {
+        let refused = refusal(&format!("{HALF}{check}\n"));
+        assert!(refused.contains("undefined"), "{check}: {refused}");
+        // Among many cases some may have nothing to compare.
+        let (is, notes) = status(&format!("{HALF}variants.only = {{ repeat = 1 }}\n{check}\n"));
+        assert!(is == Status::Pass && notes.iter().any(|note| note.contains("undefined")), "{check}: {is:?} {notes:?}");
+    }
+    for check in
+        ["expect.y = \"any\"", "expect.y = { each = [1, 1, 2, 2, 7, 7, 7, 7] }", "assert = [\"if(rank < 2, 1, y[4])\"]"]
+    {
+        assert_eq!(refusal(&format!("{HALF}{check}\n")), "", "{check}");
+    }
+}
+
+/// Which elements an assert reads may be known only after the run.
+#[test]
+fn an_assert_that_has_read_undefined_elements_alone_fails() {
+    let text = format!("{HALF}assert = [\"y[x + 4] == 1\"]\n");
+    let planned: TestCase = planned_case(&text);
+    let verdict = planned.judge(&[planned.perfect()]);
+    assert_eq!(verdict.status, Status::Fail);
+    assert!(verdict.findings[0].text.contains("reads only undefined elements"), "{:#?}", verdict.findings);
+}
+
+/// A call that is left in progress may do its work until its communicator is aborted.
+#[test]
+fn what_a_call_in_progress_writes_is_undefined() {
+    let text = "world_size = 2\ninputs.x = { each = \"rank + 1\", count = 2 }\nsteps = [\n\
+        { op = \"init\", new = \"late\", groups = [[0, 1]], config = { blocking = 0 } },\n\
+        { op = \"all_reduce\", comm = \"late\", in = \"x\", out = \"y\", error = \"in_progress\" },\n{ op = \"wait\" },\n\
+        { op = \"abort\", comm = \"late\" },\n{ op = \"all_reduce\", in = \"x\", out = \"z\" },\n]\n";
+    let planned = planned_case(text);
+    for (buffer, expected) in [("y", Status::Pass), ("z", Status::Fail)] {
+        let mut seen = planned.perfect();
+        planned.set_f32(&mut seen, buffer, 1, &[9.0]);
+        assert_eq!(planned.judge(&[seen]).status, expected, "{buffer}");
+    }
+}

@@ -1,0 +1,83 @@
+//! Which communicators are non-blocking: only their calls may answer that they are in progress.
+use super::changed::ChangedBy;
+use super::{CommId, Comms};
+use crate::scenario::{Case, ConfigValue, Diagnostic, EnvValue};
+
+/// What says of each communicator whether its calls wait until they are done.
+#[derive(Debug)]
+pub(super) struct Blocking {
+    /// NCCL_COMM_BLOCKING, which goes before every configuration.
+    variable: Option<EnvValue>,
+    /// By communicator: true if it is made non-blocking.
+    nonblocking: Vec<bool>,
+}
+
+fn is_nonblocking(config: &[(String, ConfigValue)]) -> bool {
+    config.iter().any(|(field, value)| field == "blocking" && *value == ConfigValue::Int(0))
+}
+
+impl Blocking {
+    pub(super) fn new(case: &Case) -> Self {
+        let variable = case.env.iter().find(|variable| variable.name.value == "NCCL_COMM_BLOCKING");
+        Self { variable: variable.map(|variable| variable.value.clone()), nonblocking: Vec::new() }
+    }
+
+    /// Adds the next communicator. One that is made without a configuration is as its parent.
+    pub(super) fn add(&mut self, config: Option<&Vec<(String, ConfigValue)>>, parent: Option<CommId>) {
+        let nonblocking = match (config, parent) {
+            (Some(config), _) => is_nonblocking(config),
+            (None, Some(parent)) => self.nonblocking[parent],
+            (None, None) => false,
+        };
+        self.nonblocking.push(nonblocking);
+    }
+
+    /// What the variable says for a rank.
+    fn variable(&self, world: usize) -> Option<bool> {
+        let text = match self.variable.as_ref()? {
+            EnvValue::All(text) => text,
+            EnvValue::PerRank(texts) => texts.get(world)?,
+        };
+        match text.as_str() {
+            "0" => Some(true),
+            "1" => Some(false),
+            _ => None,
+        }
+    }
+}
+
+impl Comms {
+    /// True if a rank's calls on a communicator may answer that they are in progress.
+    pub fn is_nonblocking(&self, comm: CommId, world: usize) -> bool {
+        self.blocking.variable(world).unwrap_or(self.blocking.nonblocking[comm])
+    }
+
+    /// Refuses a grow of which one thread makes all calls, where the ranks that join are not as the communicator that grows.
+    ///
+    /// # Errors
+    ///
+    /// One of them is blocking and the other is not, and the calls of one group must be alike.
+    pub(super) fn check_one_thread_grow(
+        &self,
+        by: &ChangedBy<'_>,
+        parent: CommId,
+        new: CommId,
+        config: Option<u32>,
+    ) -> Result<(), Diagnostic> {
+        // A rank that joins without a configuration has the defaults, whatever the communicator has.
+        let config = config.and_then(|index| self.configs.get(index as usize));
+        let joined = config.is_some_and(|config| is_nonblocking(config));
+        let members = &self.list[new].members;
+        let (Some(old), Some(joining)) = (members.first(), members.get(self.list[parent].members.len())) else {
+            return Ok(());
+        };
+        if self.is_nonblocking(parent, *old) == self.blocking.variable(*joining).unwrap_or(joined) {
+            return Ok(());
+        }
+        let text = "the communicator that grows and the ranks that join are not both blocking or both non-blocking, and one \
+                    thread makes their calls in one group";
+        Err(Diagnostic::new(by.span, text).help(
+            "give the `grow` the `blocking` of its communicator in `config`, or let each rank have a thread: `placement = \"threads\"`",
+        ))
+    }
+}

@@ -1,0 +1,182 @@
+//! What is lost with a rank whose process ends while the others go on: the operations of its communicators that a rank's host
+//! has not waited for by then, and those that come later. Nothing is known of their results.
+use super::lower::{Index, LoweredProgram};
+use super::outstanding::Progress;
+use super::rank_op::RankOp;
+use super::resolve::dedupe;
+use super::types::CommId;
+use crate::job::{Call, CallKind};
+use crate::scenario::Diagnostic;
+use std::collections::{BTreeMap, BTreeSet, HashSet};
+
+/// The deaths of a program.
+#[derive(Clone, Debug, Default)]
+pub struct Deaths {
+    lost: HashSet<Index>,
+    /// By death: the ranks that die, and how many outlive it.
+    of: BTreeMap<u32, (BTreeSet<usize>, usize)>,
+}
+
+/// An operation that a rank has issued.
+struct Issued {
+    index: usize,
+    comm: Option<CommId>,
+    stream: usize,
+    /// Its number on the stream, from 1.
+    number: usize,
+}
+
+impl Deaths {
+    /// Finds what is lost.
+    ///
+    /// # Errors
+    ///
+    /// Lost operations of kinds of which NCCL says nothing.
+    pub fn of(lowered: &LoweredProgram) -> Result<Self, Vec<Diagnostic>> {
+        let mut deaths = Self::default();
+        for (rank, program) in lowered.programs.iter().enumerate() {
+            for call in program {
+                match &call.kind {
+                    CallKind::Exit { death: Some(death), .. } => {
+                        _ = deaths.of.entry(*death).or_default().0.insert(rank)
+                    }
+                    CallKind::AwaitDeath { death, .. } => deaths.of.entry(*death).or_default().1 += 1,
+                    _ => {}
+                }
+            }
+        }
+        if deaths.of.is_empty() {
+            return Ok(deaths);
+        }
+        let mut diagnostics = Vec::new();
+        for rank in 0..lowered.unrolled.n {
+            for index in lost_of(lowered, rank) {
+                diagnostics.extend(deaths.check(lowered, (rank, index)).err());
+                deaths.lost.insert((rank, index));
+            }
+        }
+        if diagnostics.is_empty() { Ok(deaths) } else { Err(dedupe(diagnostics)) }
+    }
+
+    /// True if nothing is known of what the operation writes.
+    pub fn is_lost(&self, at: Index) -> bool {
+        self.lost.contains(&at)
+    }
+
+    /// The operations that these ranks have not waited for when they die, in their order.
+    pub fn lost_with(&self, dying: &BTreeSet<usize>) -> Vec<Index> {
+        self.lost
+            .iter()
+            .copied()
+            .filter(|(rank, _)| dying.contains(rank))
+            .collect::<BTreeSet<Index>>()
+            .into_iter()
+            .collect()
+    }
+
+    /// The ranks that die in a death.
+    pub fn dying(&self, death: u32) -> BTreeSet<usize> {
+        self.of.get(&death).map(|(dying, _)| dying.clone()).unwrap_or_default()
+    }
+
+    /// The ranks that must have come before a death happens: those that die and those that outlive it.
+    pub fn expected(&self, death: u32) -> usize {
+        self.of.get(&death).map_or(0, |(dying, others)| dying.len() + others)
+    }
+
+    fn check(&self, lowered: &LoweredProgram, at: Index) -> Result<(), Diagnostic> {
+        let call = &lowered.programs[at.0][at.1];
+        let what = match (lowered.op(at), &call.kind) {
+            _ if self.of.values().any(|(dying, _)| dying.contains(&at.0)) => return Ok(()),
+            (Some(RankOp::OneSided(_)), _) => "a one-sided operation",
+            (_, CallKind::Replayed { .. }) => "a graph with an operation",
+            _ => return Ok(()),
+        };
+        let span = lowered.unrolled.steps[call.step as usize].span;
+        let text = format!("{what} of a communicator that loses a rank: NCCL leaves open what becomes of it");
+        Err(Diagnostic::new(span, text).help("wait for it before the `exit`, and use another communicator behind it"))
+    }
+}
+
+/// The calls of a rank that are lost with others' deaths, or with its own.
+fn lost_of(lowered: &LoweredProgram, rank: usize) -> Vec<usize> {
+    let streams = lowered.unrolled.streams as usize;
+    let mut progress = vec![Progress::new(streams); streams];
+    let mut host = Progress::new(streams);
+    let mut open: Vec<Issued> = Vec::new();
+    let mut dead: BTreeSet<usize> = BTreeSet::new();
+    let mut lost = Vec::new();
+    for (index, call) in lowered.programs[rank].iter().enumerate() {
+        match call.kind.effect() {
+            CallKind::After { stream, on } => {
+                for other in on {
+                    let seen = progress[*other as usize].clone();
+                    progress[*stream as usize].join(&seen);
+                }
+            }
+            CallKind::Wait { stream } => {
+                let waited = stream.map_or(0..streams, |stream| stream as usize..stream as usize + 1);
+                waited.for_each(|stream| host.join(&progress[stream]));
+                open.retain(|issued| !host.includes(issued.stream, issued.number));
+            }
+            // It ends with all that it has not waited for, maps among it.
+            CallKind::Exit { death: Some(_), .. } => lost.extend(open.iter().map(|issued| issued.index)),
+            CallKind::AwaitDeath { ranks, .. } => {
+                dead.extend(ranks.iter().map(|rank| *rank as usize));
+                lost.extend(open.iter().filter(|i| touches(lowered, i.comm, &dead)).map(|issued| issued.index));
+            }
+            _ => {}
+        }
+        if let Some(op) = lowered.op((rank, index)) {
+            let stream = op.stream() as usize;
+            let number = progress[stream].step(stream);
+            let comm = RankOp::comm(op);
+            if touches(lowered, comm, &dead) {
+                lost.push(index);
+            }
+            open.push(Issued { index, comm, stream, number });
+        }
+    }
+    lost
+}
+
+fn touches(lowered: &LoweredProgram, comm: Option<CommId>, dead: &BTreeSet<usize>) -> bool {
+    let members = comm.and_then(|comm| lowered.unrolled.comms.list.get(comm)).map(|comm| &comm.members);
+    members.is_some_and(|members| members.iter().any(|member| dead.contains(member)))
+}
+
+/// The calls of a program that may return an error because a rank of their communicator has died: data operations behind the
+/// death, and the ends of groups of them.
+pub fn may_fail(program: &[Call], members: impl Fn(u32) -> Vec<usize>) -> BTreeSet<u32> {
+    let mut dead: BTreeSet<usize> = BTreeSet::new();
+    let mut calls = BTreeSet::new();
+    let mut group = (0u32, false);
+    for (index, call) in program.iter().enumerate() {
+        let fails = match call.kind.inner() {
+            CallKind::AwaitDeath { ranks, .. } => {
+                dead.extend(ranks.iter().map(|rank| *rank as usize));
+                false
+            }
+            _ if dead.is_empty() => false,
+            CallKind::Collective { comm, .. } | CallKind::Send { comm, .. } | CallKind::Recv { comm, .. } => {
+                members(*comm).iter().any(|member| dead.contains(member))
+            }
+            CallKind::GroupStart => {
+                group.0 += 1;
+                false
+            }
+            CallKind::GroupEnd => {
+                group.0 = group.0.saturating_sub(1);
+                let fails = group.1;
+                group.1 &= group.0 > 0;
+                fails
+            }
+            _ => false,
+        };
+        group.1 |= fails && group.0 > 0;
+        if fails {
+            calls.insert(index as u32);
+        }
+    }
+    calls
+}

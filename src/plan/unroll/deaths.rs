@@ -1,0 +1,161 @@
+//! Ranks whose processes end while the others go on: who has ended, and what the others may still do.
+use super::super::item::ItemKind;
+use super::super::types::{CommId, StepId};
+use super::{Member, Unroll};
+use crate::job::CallKind;
+use crate::ops::{CommOp, ExitStatus, Kind};
+use crate::scenario::{Diagnostic, ExpectedOutcome, Placement, Span, Step, StepComm};
+use std::collections::BTreeSet;
+
+/// Who has ended so far.
+#[derive(Debug, Default)]
+pub(super) struct Ended {
+    /// By world rank: the step with which its process ends.
+    at: Vec<Option<Span>>,
+    /// How many times ranks have died.
+    deaths: u32,
+    /// World ranks and communicators of which they have seen an error.
+    noticed: BTreeSet<(usize, CommId)>,
+}
+
+impl Ended {
+    pub(super) fn new(n: usize) -> Self {
+        Self { at: vec![None; n], ..Self::default() }
+    }
+
+    /// The step with which a rank's process ended.
+    pub(super) fn at(&self, world: usize) -> Option<Span> {
+        self.at.get(world).copied().flatten()
+    }
+}
+
+impl<'a> Unroll<'a> {
+    /// True if a process may end without ending the case.
+    pub(super) fn outlives_exits(&self) -> bool {
+        let crash = |outcome: &ExpectedOutcome| *outcome == ExpectedOutcome::Crash;
+        self.case.placement == Placement::Processes
+            && !self.case.outcome.as_ref().is_some_and(|list| list.value.iter().any(crash))
+    }
+
+    /// A step `exit` that the other ranks outlive.
+    ///
+    /// # Errors
+    ///
+    /// No rank is left, or the case is to run again.
+    pub(super) fn deaths(&mut self, step: &Step, id: StepId, members: &[Member<'a>]) -> Result<(), Diagnostic> {
+        if members.is_empty() {
+            return Ok(());
+        }
+        let n = self.program.n;
+        let dying: Vec<usize> = members.iter().map(|member| member.world).collect();
+        let outlives = |world: &usize| self.ended.at(*world).is_none() && !dying.contains(world);
+        let others: Vec<usize> = (0..n).filter(outlives).collect();
+        if others.is_empty() {
+            let text = "no rank is left, so the case ends as a crash";
+            return Err(Diagnostic::new(step.span, text).help("add `outcome = \"crash\"`, or name some `ranks`"));
+        }
+        if self.case.repeat > 1 {
+            let text = "a rank whose process has ended cannot run again";
+            return Err(Diagnostic::new(step.span, text).help("leave out `repeat`"));
+        }
+        self.count(n, step.span)?;
+        let death = self.ended.deaths;
+        self.ended.deaths += 1;
+        let status = step.status.unwrap_or(ExitStatus::Code(0));
+        for world in &dying {
+            let call = CallKind::Exit { status, death: Some(death) };
+            self.push(*world, id, step.span, false, ItemKind::Call(call));
+            self.ended.at[*world] = Some(step.span);
+        }
+        let ranks: Vec<u32> = dying.iter().map(|rank| *rank as u32).collect();
+        for world in others {
+            let call = CallKind::AwaitDeath { death, ranks: ranks.clone() };
+            self.push(world, id, step.span, false, ItemKind::Call(call));
+        }
+        // Communicators of which a rank has ended serve no other case.
+        self.program.comm_steps = true;
+        Ok(())
+    }
+
+    /// The end of the first rank of a communicator whose process has ended.
+    fn loss(&self, comm: CommId) -> Option<(usize, Span)> {
+        let members = &self.program.comms.list.get(comm)?.members;
+        members.iter().find_map(|world| Some((*world, self.ended.at(*world)?)))
+    }
+
+    /// Refuses a list of ranks that names one whose process has ended.
+    pub(super) fn check_listed(&self, rank: usize, at: Span) -> Result<(), Diagnostic> {
+        match self.ended.at(rank) {
+            Some(end) => Err(Diagnostic::new(at, format!("the process of rank {rank} has ended before"))
+                .related(end, "ended here")
+                .help("leave the rank out: without `ranks` a step is for those that are left")),
+            None => Ok(()),
+        }
+    }
+
+    /// Refuses a communicator that needs a rank whose process has ended.
+    pub(super) fn check_joins(&self, step: &Step, world: usize) -> Result<(), Diagnostic> {
+        let Some(end) = self.ended.at(world) else { return Ok(()) };
+        let text = format!("this needs rank {world}, whose process has ended before");
+        let help = match step.op.kind {
+            Kind::Comm(CommOp::Shrink) => "name the rank in `without`",
+            _ => "`shrink` makes a communicator of the ranks that are left",
+        };
+        Err(Diagnostic::new(step.span, text).related(end, "ended here").help(help))
+    }
+
+    /// Refuses a call on a communicator that has lost a rank, unless it is known what becomes of it.
+    pub(super) fn check_loss(&self, step: &Step, id: StepId, member: &Member<'a>) -> Result<(), Diagnostic> {
+        let Some((lost, end)) = self.loss(member.comm) else { return Ok(()) };
+        let world = member.world;
+        let refuse = |text: String, help: &str| {
+            Err(Diagnostic::new(step.span, text).related(end, "its process ends here").help(help))
+        };
+        let aborted = match &step.comm {
+            StepComm::Comm(name) => self.program.comms.standing(&name.value, world).is_some_and(|s| s.is_aborted()),
+            StepComm::Groups(_) => false,
+        };
+        match step.op.kind {
+            Kind::Map | Kind::Host(_) | Kind::Group | Kind::Loop | Kind::Graph(_) => Ok(()),
+            Kind::Comm(CommOp::Init | CommOp::Shrink | CommOp::Revoke | CommOp::Abort) => Ok(()),
+            Kind::Comm(CommOp::Destroy) if aborted => Ok(()),
+            Kind::Comm(_) | Kind::OneSided(_) | Kind::Registration(_) => refuse(
+                format!("this communicator has lost rank {lost}: NCCL leaves open what `{}` does then", step.op.name),
+                "it can be shrunk, revoked or aborted, and destroyed behind a `shrink` with `abort`",
+            ),
+            _ if self.fails(id, world)
+                && !self.ended.noticed.contains(&(world, member.comm))
+                && !self.program.lenient() =>
+            {
+                refuse(
+                    format!(
+                        "whether this call fails depends on whether rank {world} has noticed the end of rank {lost}"
+                    ),
+                    "put `{ op = \"wait\", error = \"remote_error\" }` before it, or leave out `error`: without it the call may fail or not",
+                )
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The call of a `wait` that is to return an error.
+    ///
+    /// # Errors
+    ///
+    /// No communicator of the rank has lost a rank.
+    pub(super) fn await_error(&mut self, step: &Step, world: usize) -> Result<ItemKind, Diagnostic> {
+        let comms: Vec<CommId> =
+            self.program.comms.in_use(world).into_iter().filter(|comm| self.loss(*comm).is_some()).collect();
+        if comms.is_empty() {
+            let at = step.error.as_ref().map_or(step.span, |error| error.span);
+            let text = format!(
+                "rank {world} has no communicator in use that has lost a rank, so there is no error to wait for"
+            );
+            let help = "with `placement = \"processes\"` a step `exit` ends ranks whose end the others can notice";
+            return Err(Diagnostic::new(at, text).help(help));
+        }
+        self.ended.noticed.extend(comms.iter().map(|comm| (world, *comm)));
+        let comms = comms.into_iter().map(|comm| comm as u32).collect();
+        Ok(ItemKind::Call(CallKind::AwaitError { comms }))
+    }
+}

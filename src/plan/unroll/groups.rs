@@ -1,0 +1,160 @@
+//! What a group may hold, its inner groups included: either operations, or steps that make communicators, or steps that end them;
+//! and a communicator takes part in at most one step of the group that makes or ends communicators. NCCL begins the calls of a
+//! group together at its end, in no order that it documents, and does not say what other mixtures do.
+use super::super::types::StepId;
+use super::{Member, Unroll};
+use crate::ops::{CommOp, Kind};
+use crate::scenario::{CommCreation, Diagnostic, Span, Step, StepComm};
+use std::collections::HashMap;
+
+/// The outermost group that is open.
+pub(super) struct OpenGroup {
+    span: Span,
+    /// What the steps so far are, and the first of them.
+    holds: Option<(Holds, Span)>,
+    /// The communicators that a step makes, ends, or makes another one of.
+    changed: HashMap<String, Span>,
+    /// By rank: whether its communicators so far are non-blocking, and the first step that uses one.
+    nonblocking: HashMap<usize, (bool, Span)>,
+    /// True if the group is to fail.
+    fails: bool,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Holds {
+    Operations,
+    MakesCommunicators,
+    EndsCommunicators,
+}
+
+impl Holds {
+    fn of(kind: &Kind) -> Option<Self> {
+        match kind {
+            Kind::Group | Kind::Loop => None,
+            Kind::Comm(CommOp::Init | CommOp::Split | CommOp::Shrink | CommOp::Grow) => Some(Self::MakesCommunicators),
+            Kind::Comm(_) => Some(Self::EndsCommunicators),
+            _ => Some(Self::Operations),
+        }
+    }
+
+    fn phrase(self) -> &'static str {
+        match self {
+            Self::Operations => "is an operation",
+            Self::MakesCommunicators => "makes a communicator",
+            Self::EndsCommunicators => "ends a communicator",
+        }
+    }
+}
+
+/// The communicators that a step makes, ends, or makes another one of.
+fn changed(step: &Step) -> Vec<&str> {
+    let Kind::Comm(op) = step.op.kind else { return Vec::new() };
+    let new = step.new.as_ref().map(|new| new.name.value.as_str());
+    let of = match (step.new.as_ref().map(|new| &new.creation), &step.comm) {
+        (
+            Some(
+                CommCreation::Split { comm, .. } | CommCreation::Shrink { comm, .. } | CommCreation::Grow { comm, .. },
+            ),
+            _,
+        ) => Some(comm.value.as_str()),
+        (Some(CommCreation::Groups(_)), _) => None,
+        (None, StepComm::Comm(name)) if op != CommOp::Init => Some(name.value.as_str()),
+        _ => None,
+    };
+    new.into_iter().chain(of).collect()
+}
+
+impl<'a> Unroll<'a> {
+    /// Begins a group; true if it is the outermost.
+    pub(super) fn open_group(&mut self, step: &Step) -> bool {
+        if let Some(group) = &mut self.group {
+            group.fails |= step.error.is_some();
+            return false;
+        }
+        self.group = Some(OpenGroup {
+            span: step.span,
+            holds: None,
+            changed: HashMap::new(),
+            nonblocking: HashMap::new(),
+            fails: step.error.is_some(),
+        });
+        true
+    }
+
+    /// Refuses a step that cannot stand in the open group with those before it.
+    ///
+    /// # Errors
+    ///
+    /// The step, and the one that it cannot stand with.
+    pub(super) fn check_in_group(&mut self, step: &Step) -> Result<(), Diagnostic> {
+        let (Some(group), Some(holds)) = (&mut self.group, Holds::of(&step.op.kind)) else { return Ok(()) };
+        if self.registers && holds != Holds::Operations {
+            let text = "memory is registered with communicators when they are made, and deregistered before they end, neither of \
+                        which can be in a group";
+            return Err(Diagnostic::new(step.span, text)
+                .related(group.span, "the group")
+                .help("in a program that registers memory, move this step out of the group"));
+        }
+        let (first, at) = *group.holds.get_or_insert((holds, step.span));
+        if first != holds {
+            let text = format!(
+                "`{}` {}, and another step of its group {}: a group holds either operations, or steps that make communicators, or \
+                 steps that end them",
+                step.op.name,
+                holds.phrase(),
+                first.phrase()
+            );
+            return Err(Diagnostic::new(step.span, text)
+                .related(at, "the other step")
+                .help("end the group before this step, and begin another one"));
+        }
+        for name in changed(step) {
+            if let Some(other) = group.changed.insert(name.to_owned(), step.span) {
+                let text =
+                    format!("two steps of a group make or end the communicator `{name}`, or make another one of it");
+                return Err(Diagnostic::new(step.span, text)
+                    .related(other, "the other step")
+                    .help("the calls of a group begin together when it ends: end the group between the two steps"));
+            }
+        }
+        Ok(())
+    }
+
+    /// Refuses blocking and non-blocking communicators in one group, unless it is to fail.
+    ///
+    /// # Errors
+    ///
+    /// The step, and one on a communicator of the other kind.
+    pub(super) fn check_blocking_in_group(
+        &mut self,
+        step: &Step,
+        id: StepId,
+        members: &[Member<'a>],
+    ) -> Result<(), Diagnostic> {
+        if Holds::of(&step.op.kind).is_none() || self.program.lenient() {
+            return Ok(());
+        }
+        let comms: Vec<(usize, usize)> = match (&step.op.kind, &step.new) {
+            // Calls on a parent count as the parent's.
+            (Kind::Comm(CommOp::Init), Some(new)) => {
+                let made = self.program.comms.of_name(&new.name.value);
+                made.into_iter().enumerate().filter_map(|(world, of)| Some((world, of?.0))).collect()
+            }
+            (Kind::Comm(CommOp::Init), None) => Vec::new(),
+            _ => members.iter().map(|member| (member.world, member.comm)).collect(),
+        };
+        for (world, comm) in comms {
+            let fails = self.fails(id, world);
+            let Some(group) = &mut self.group else { return Ok(()) };
+            group.fails |= fails;
+            let own = self.program.comms.is_nonblocking(comm, world);
+            let (first, at) = *group.nonblocking.entry(world).or_insert((own, step.span));
+            if first != own && !group.fails {
+                return Err(Diagnostic::new(step.span, "blocking and non-blocking communicators are in one group")
+                    .related(at, "the other step")
+                    .help("NCCL refuses such a group: if that is meant, write `error = \"invalid_argument\"` on it"));
+            }
+        }
+        Ok(())
+    }
+}

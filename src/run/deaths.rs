@@ -1,0 +1,107 @@
+//! The deaths of a job: which ranks have come to each, and which processes have ended as the program says.
+use super::worker::Worker;
+use crate::job::{CallKind, Job, Request};
+use std::collections::BTreeMap;
+
+/// One death: ranks that end together while the others go on.
+#[derive(Debug, Default)]
+struct Death {
+    /// Parts of the ranks that die, and whether each is over with its program and has ended.
+    dying: BTreeMap<usize, Progress>,
+    /// Ranks that outlive it and have not come to it.
+    awaited: usize,
+    /// The parts have been told to end.
+    told: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Progress {
+    ready: bool,
+    ended: bool,
+}
+
+/// All deaths of a job, and how the processes have ended.
+#[derive(Debug, Default)]
+pub struct Deaths {
+    by_number: BTreeMap<u32, Death>,
+    /// World ranks, and how their processes ended.
+    pub ends: Vec<(u32, String)>,
+}
+
+impl Deaths {
+    /// Of a job whose ranks live in this worker; each rank that dies has a part of its own.
+    pub fn of(job: &Job, worker: &Worker) -> Self {
+        let mut deaths = Self::default();
+        for (rank, program) in job.programs.iter().enumerate() {
+            let part = (0..worker.parts()).find(|part| worker.ranks(*part, job.n).contains(&(rank as u32)));
+            for call in program {
+                match (&call.kind, part) {
+                    (CallKind::Exit { death: Some(death), .. }, Some(part)) => {
+                        deaths.by_number.entry(*death).or_default().dying.insert(part, Progress::default());
+                    }
+                    (CallKind::AwaitDeath { death, .. }, _) => {
+                        deaths.by_number.entry(*death).or_default().awaited += 1;
+                    }
+                    _ => {}
+                }
+            }
+        }
+        deaths
+    }
+
+    /// A rank that outlives a death has come to it.
+    pub fn come(&mut self, worker: &mut Worker, death: u32) {
+        if let Some(there) = self.by_number.get_mut(&death) {
+            there.awaited = there.awaited.saturating_sub(1);
+        }
+        self.go_on(worker);
+    }
+
+    /// A part's program is over.
+    pub fn over(&mut self, worker: &mut Worker, part: usize) {
+        for there in self.by_number.values_mut() {
+            if let Some(progress) = there.dying.get_mut(&part) {
+                progress.ready = true;
+            }
+        }
+        self.go_on(worker);
+    }
+
+    /// True if the part that has ended was told to.
+    pub fn expected(&self, part: usize) -> bool {
+        let told = |there: &Death| there.told && there.dying.get(&part).is_some_and(|progress| !progress.ended);
+        self.by_number.values().any(told)
+    }
+
+    /// A part has ended as it was told to.
+    pub fn ended(&mut self, worker: &mut Worker, part: usize, ranks: u32) {
+        let how = worker.bury(part);
+        self.ends.extend(worker.ranks(part, ranks).map(|rank| (rank, how.clone())));
+        let mut over = Vec::new();
+        for (number, there) in &mut self.by_number {
+            let Some(progress) = there.dying.get_mut(&part) else { continue };
+            progress.ended = true;
+            if there.dying.values().all(|progress| progress.ended) {
+                over.push(*number);
+            }
+        }
+        for number in over {
+            // Those that are dead do not hear it.
+            let _ = worker.send(&Request::Death(number));
+        }
+    }
+
+    /// Tells those to end for whom everything is ready.
+    fn go_on(&mut self, worker: &mut Worker) {
+        for (number, there) in &mut self.by_number {
+            let ready = there.awaited == 0 && there.dying.values().all(|progress| progress.ready);
+            if !ready || std::mem::replace(&mut there.told, true) {
+                continue;
+            }
+            for part in there.dying.keys() {
+                // A part that cannot hear it has ended already, which is noticed by its end.
+                let _ = worker.send_to(*part, &Request::Death(*number));
+            }
+        }
+    }
+}

@@ -1,0 +1,27 @@
+//! Faults on demand of communicators that lose a rank because its process ends.
+use super::ending::{Shown, assert_a_plain_sum_meets_none, assert_each_is_shown, fails, silent};
+
+const SHOWN: &[Shown] = &[silent("F90"), silent("F91"), silent("F92"), fails("F93"), silent("F94")];
+
+/// With it ranks wait for each other until the case's time is up: between processes nobody can prove that nothing will move. The
+/// audit shows that it is caught.
+const ENDED_BY_THE_CLOCK: &str = "F92b";
+
+#[test]
+fn each_fault_of_deaths_fails_its_scenario() {
+    assert_each_is_shown(SHOWN);
+}
+
+#[test]
+fn a_sum_that_loses_no_rank_passes_with_each() {
+    assert_a_plain_sum_meets_none(SHOWN, &[]);
+}
+
+/// No entry of these classes is without a scenario.
+#[test]
+fn every_fault_of_deaths_has_a_scenario() {
+    let of = |class: &str| ("F90".."F95").contains(&class);
+    let all = soft_nccl::fault::TABLE.iter().filter(|e| of(e.class())).map(|e| e.id);
+    let all: Vec<&str> = all.filter(|id| *id != ENDED_BY_THE_CLOCK).collect();
+    assert_eq!(SHOWN.iter().map(|shown| shown.fault).collect::<Vec<_>>(), all);
+}
