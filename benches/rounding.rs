@@ -77,6 +77,7 @@ fn ring(plan: &Plan, forecast: &Forecast, dtype: DType) -> Observation {
         seconds: 0.001,
         reached: None,
         reused: false,
+        deaths: Vec::new(),
     }
 }
 

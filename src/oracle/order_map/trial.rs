@@ -327,7 +327,7 @@ mod tests {
             let telling: Vec<u32> = (0..elements as u32).filter(|i| dense || i % 3 != 1).collect();
             let end = telling.len();
             let columns = Columns { dtype, inputs: &inputs, result: &result, telling };
-            let budget = if additions % 2 == 0 { u64::MAX } else { additions };
+            let budget = if additions.is_multiple_of(2) { u64::MAX } else { additions };
             let mut together = Trial::new(&columns, &prepared.scalars, budget);
             let mut alone = Trial::new(&columns, &prepared.scalars, budget);
             let range = from.min(end)..end;

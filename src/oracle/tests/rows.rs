@@ -40,7 +40,11 @@ fn reduction(dtype: DType, which: usize, ranks: usize, seed: u64) -> ColumnReduc
     let scalar = |rank: u64| {
         let choices = [0.0, -0.0, 1.0, -2.0, 0.5, 3.0, 1.0 / 3.0, 1e-3];
         let code = codes.bits(rank, 0);
-        if code % 19 == 0 { code >> 8 & mask(dtype) } else { encode_f64(dtype, choices[(code >> 8) as usize % 8]) }
+        if code.is_multiple_of(19) {
+            code >> 8 & mask(dtype)
+        } else {
+            encode_f64(dtype, choices[(code >> 8) as usize % 8])
+        }
     };
     let kind = match which {
         0 | 1 => ReduceKind::Sum,
@@ -213,9 +217,9 @@ fn rounding(
             1 if code & 1 == 0 => tree,
             1 => by_chain,
             2 => encode_f64(dtype, column.iter().map(value).sum()),
-            3 if noise % 5 == 0 => by_chain ^ 1,
-            4 if noise % 3 == 0 => tree,
-            5 if noise % 3 == 0 => canonical_nan(dtype),
+            3 if noise.is_multiple_of(5) => by_chain ^ 1,
+            4 if noise.is_multiple_of(3) => tree,
+            5 if noise.is_multiple_of(3) => canonical_nan(dtype),
             5 if noise % 3 == 1 => noise >> 8 & mask(dtype),
             _ => by_chain,
         }));
