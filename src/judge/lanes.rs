@@ -6,11 +6,12 @@ use super::message::{self, WrongElements};
 use super::order_maps::OrderMaps;
 use super::{Lane, pattern};
 use crate::job::Observation;
-use crate::num::get_element;
+use crate::num::{DType, get_element};
 use crate::oracle::interpreter::{AmbiguousResult, ResultResolver, Uncomputable, region_bytes};
 use crate::oracle::memory::{Certainty, Memory};
 use crate::oracle::reduced_buffer::column;
-use crate::oracle::{self, Budget, Fingerprint, Forecast, Ruling};
+use crate::oracle::rounding_elements::RoundingElements;
+use crate::oracle::{self, Budget, Fingerprint, Forecast, JudgedElement, Ruling};
 use crate::plan::{Event, GUARD, Plan, Region};
 use std::borrow::Cow;
 
@@ -40,6 +41,9 @@ pub(crate) struct FirstRankResult {
 /// A wrong element: index, lane that found it, and right value as text (empty for elements that no message names).
 type WrongElement = (usize, Lane, String);
 
+/// Elements that are looked at together, to see whether any of them has only one right value.
+const COPIED: usize = 1024;
+
 /// The observed bytes of a write, and true if they come from a checkpoint. Otherwise they come from the final image, with
 /// the right value in every element that has only one: [`super::images`] compares those.
 pub(crate) fn observed_bytes(
@@ -57,9 +61,17 @@ pub(crate) fn observed_bytes(
     let part = (start + range.start) as usize..(start + range.end) as usize;
     let mut bytes = image_bytes(forecast, observation, alloc, part)?.into_owned();
     let size = choice.reduction.dtype.size();
-    for (i, (place, right)) in bytes.chunks_mut(size).zip(choice.canonical.chunks(size)).enumerate() {
-        if !choice.reduced.is_ambiguous(choice.first + i) {
-            place.copy_from_slice(right);
+    let mut element = 0;
+    for (places, right) in bytes.chunks_mut(COPIED * size).zip(choice.canonical.chunks(COPIED * size)) {
+        let first = choice.first + element;
+        element += places.len() / size;
+        if choice.reduced.all_ambiguous(first..choice.first + element) {
+            continue;
+        }
+        for (i, (place, right)) in places.chunks_mut(size).zip(right.chunks(size)).enumerate() {
+            if !choice.reduced.is_ambiguous(first + i) {
+                place.copy_from_slice(right);
+            }
         }
     }
     Some((bytes, false))
@@ -177,56 +189,47 @@ impl ResultJudge<'_> {
     /// Judges every element with several right values, of a checkpoint all elements. Returns the wrong ones.
     fn judge_elements(&mut self, choice: &AmbiguousResult<'_>, bytes: &[u8], checkpoint: bool) -> Vec<WrongElement> {
         let dtype = choice.reduction.dtype;
-        let mut wrong = Vec::new();
-        let mut values = Vec::with_capacity(choice.inputs.len());
-        let (mut counts, mut unable) = ([0u64; 3], None);
+        let (elements, size) = (choice.target.region.len as usize, dtype.size());
         // The message names the first wrong element that is noticed; a judge with a flaw may miss some, so any may be named.
         let all_told = self.collector.mutation.0.is_some();
-        let told = |wrong: &[WrongElement], words: &dyn Fn() -> String| {
-            if all_told || wrong.is_empty() { words() } else { String::new() }
-        };
-        for i in 0..choice.target.region.len as usize {
+        let mut tally = Tally { dtype, all_told, counts: [0; 3], unable: None, wrong: Vec::new(), note: None };
+        let mut values = Vec::with_capacity(choice.inputs.len());
+        let mut i = 0;
+        while i < elements {
+            let rounding = choice.reduced.rounding_run(choice.first + i..choice.first + elements);
+            if rounding > 0 {
+                let from = (choice.first + i) * size;
+                let inputs = choice.inputs.iter().map(|input| input.get(from..).unwrap_or_default()).collect();
+                let observed = bytes.get(i * size..(i + rounding) * size).unwrap_or_default();
+                let run = RoundingElements { reduction: choice.reduction, inputs, observed };
+                let fingerprint = &mut *self.fingerprint;
+                let explained = run.judge(self.budget, |element, judged| {
+                    let is_foreseen = !choice.reduced.has_ambiguous_inputs(choice.first + i + element);
+                    tally.add(i + element, judged, is_foreseen, fingerprint);
+                });
+                tally.counts[1] += explained;
+                self.fingerprint.add_untold(explained);
+                i += rounding;
+                continue;
+            }
             let actual = get_element(dtype, bytes, i);
-            if !choice.reduced.is_ambiguous(choice.first + i) {
+            if choice.reduced.is_ambiguous(choice.first + i) {
+                column(dtype, choice.inputs, choice.first + i, &mut values);
+                let judged = choice.reduction.judge(&values, actual, self.budget);
+                let is_foreseen = !choice.reduced.has_ambiguous_inputs(choice.first + i);
+                tally.add(i, judged, is_foreseen, self.fingerprint);
+            } else if checkpoint {
+                tally.counts[0] += 1;
                 let right = get_element(dtype, choice.canonical, i);
-                if checkpoint {
-                    counts[0] += 1;
-                    if actual != right {
-                        let words = told(&wrong, &|| message::value_text(dtype, right));
-                        wrong.push((i, Lane::Exact, words));
-                    }
-                }
-                continue;
-            }
-            column(dtype, choice.inputs, choice.first + i, &mut values);
-            let judged = choice.reduction.judge(&values, actual, self.budget);
-            let lane = match judged.lane {
-                oracle::ElementLane::Exact => 0,
-                oracle::ElementLane::Admissible => 1,
-                oracle::ElementLane::Bounded => 2,
-            };
-            if let (Ruling::Unable { why }, true) =
-                (&judged.ruling, choice.reduced.has_ambiguous_inputs(choice.first + i))
-            {
-                unable.get_or_insert((0u64, why.clone())).0 += 1;
-                continue;
-            }
-            counts[lane] += 1;
-            if let (2, Some(note)) = (lane, judged.note) {
-                self.collector.note_on_lane(Lane::Bounded, note.into());
-            }
-            self.fingerprint.add(&judged);
-            match judged.ruling {
-                Ruling::Accept { .. } => {}
-                Ruling::Reject { answer } => {
-                    let words = told(&wrong, &|| answer.text(dtype));
-                    wrong.push((i, LANES[lane], words));
-                }
-                Ruling::Unable { why } => {
-                    let words = told(&wrong, &|| format!("cannot be judged: {why}"));
-                    wrong.push((i, LANES[lane], words));
+                if actual != right {
+                    tally.add_wrong(i, Lane::Exact, || message::value_text(dtype, right));
                 }
             }
+            i += 1;
+        }
+        let Tally { counts, unable, wrong, note, .. } = tally;
+        if let Some(note) = note {
+            self.collector.note_on_lane(Lane::Bounded, note.into());
         }
         if let Some((count, why)) = unable {
             // The plan could not foresee this: the inputs are observed results of earlier steps, and for these values there is no bound.
@@ -353,6 +356,51 @@ pub(crate) fn overwritten(plan: &Plan, event: usize, region: Region) -> bool {
     let later = plan.events.iter().skip(event + 1).flat_map(Event::writes).flatten();
     let mut places = later.filter_map(|write| region_bytes(plan, write.region));
     places.any(|(other, range)| other == alloc && range.start < bytes.end && bytes.start < range.end)
+}
+
+/// What was found of a result's elements.
+struct Tally {
+    dtype: DType,
+    /// Whether the right value of every wrong element is told, not only that of the first.
+    all_told: bool,
+    /// Elements judged by each of [`LANES`].
+    counts: [u64; 3],
+    /// How many elements could not be judged, and why the first could not.
+    unable: Option<(u64, String)>,
+    wrong: Vec<WrongElement>,
+    /// The first note on the bounded lane.
+    note: Option<&'static str>,
+}
+
+impl Tally {
+    /// Adds an element; `is_foreseen`: its inputs were known before the run.
+    fn add(&mut self, element: usize, judged: JudgedElement, is_foreseen: bool, fingerprint: &mut Fingerprint) {
+        let lane = match judged.lane {
+            oracle::ElementLane::Exact => 0,
+            oracle::ElementLane::Admissible => 1,
+            oracle::ElementLane::Bounded => 2,
+        };
+        if let (Ruling::Unable { why }, false) = (&judged.ruling, is_foreseen) {
+            self.unable.get_or_insert((0, why.clone())).0 += 1;
+            return;
+        }
+        self.counts[lane] += 1;
+        if lane == 2 {
+            self.note = self.note.or(judged.note);
+        }
+        fingerprint.add(&judged);
+        let dtype = self.dtype;
+        match judged.ruling {
+            Ruling::Accept { .. } => {}
+            Ruling::Reject { answer } => self.add_wrong(element, LANES[lane], || answer.text(dtype)),
+            Ruling::Unable { why } => self.add_wrong(element, LANES[lane], || format!("cannot be judged: {why}")),
+        }
+    }
+
+    fn add_wrong(&mut self, element: usize, lane: Lane, right: impl FnOnce() -> String) {
+        let words = if self.all_told || self.wrong.is_empty() { right() } else { String::new() };
+        self.wrong.push((element, lane, words));
+    }
 }
 
 const LANES: [Lane; 3] = [Lane::Exact, Lane::Admissible, Lane::Bounded];

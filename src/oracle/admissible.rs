@@ -12,6 +12,15 @@ use std::sync::Arc;
 #[derive(Clone, Debug, Default)]
 pub(super) struct Admissible(Vec<Vec<AdmissibleValue>>);
 
+/// A set of the usual models that was searched before it was asked for.
+#[derive(Debug)]
+pub(super) struct SearchedAhead {
+    pub key: Vec<u64>,
+    pub found: Admissible,
+    /// The joins that it took, which are subtracted when it is asked for.
+    pub cost: u64,
+}
+
 /// Number of groups of models.
 pub(super) const GROUPS: usize = 3;
 
@@ -50,6 +59,15 @@ impl ColumnReduction {
         if let Some(known) = known.as_ref().filter(|known| known.0.len() >= groups) {
             return Ok(Arc::clone(known));
         }
+        if known.is_none()
+            && groups == 1
+            && !use_reserve
+            && let Some(found) = budget.take_ahead(&key)
+        {
+            let found = Arc::new(found);
+            budget.add_to_cache(key, &found);
+            return Ok(found);
+        }
         let prepared = budget.prepared(self);
         let mut found = known.map(|known| Admissible::clone(&known)).unwrap_or_default();
         let mut joins = if use_reserve { budget.reserve } else { budget.joins };
@@ -58,6 +76,18 @@ impl ColumnReduction {
         let found = Arc::new(found);
         budget.add_to_cache(key, &found);
         done.map(|()| found)
+    }
+
+    /// Searches the usual models of a column ahead of [`Self::search`]; `None` if a set is too large.
+    pub(super) fn search_ahead(
+        &self,
+        prepared: &PreparedReduction,
+        values: &[f64],
+        search: &mut Search,
+    ) -> Option<SearchedAhead> {
+        let (mut found, mut left) = (Admissible::default(), u64::MAX);
+        self.search_models(prepared, values, 1, &mut found, search, &mut left).ok()?;
+        Some(SearchedAhead { key: self.key(values), found, cost: u64::MAX - left })
     }
 
     fn search_models(

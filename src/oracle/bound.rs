@@ -157,6 +157,13 @@ impl ColumnReduction {
         RightResults::Within { lo, hi, exact }
     }
 
+    /// True if the bound of a sum with these scalars is less than the sum of magnitudes.
+    pub(super) fn has_sum_growth(&self, float: Float, scalars: &[f64]) -> bool {
+        self.kind != ReduceKind::Prod
+            && scalars.iter().all(|scalar| scalar.is_finite())
+            && self.sum_growth(float, !scalars.is_empty()).is_ok()
+    }
+
     /// G of a sum.
     fn sum_growth(&self, float: Float, scaled: bool) -> Result<f64, String> {
         let wide = accumulators(float);

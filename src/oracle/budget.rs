@@ -1,5 +1,5 @@
 //! The limit of a case's searches, counted in operations instead of time, so that verdicts do not depend on the machine.
-use super::admissible::Admissible;
+use super::admissible::{Admissible, SearchedAhead};
 use super::answer::ColumnReduction;
 use super::chains::Chain;
 use super::reduction_models::ReductionModels;
@@ -26,6 +26,8 @@ pub struct Budget {
     pub(super) samples: u32,
     pub(super) search: Search,
     cache: HashMap<Vec<u64>, Arc<Admissible>>,
+    /// Sets that were searched before they are asked for.
+    ahead: HashMap<Vec<u64>, SearchedAhead>,
     /// Prepared reductions, the last used first.
     known: Vec<KnownReduction>,
     exhausted: bool,
@@ -65,6 +67,7 @@ impl Budget {
             samples: FINGERPRINT_SAMPLES,
             search: Search::default(),
             cache: HashMap::new(),
+            ahead: HashMap::new(),
             known: Vec::new(),
             exhausted: false,
         }
@@ -82,6 +85,18 @@ impl Budget {
 
     pub(super) fn cached(&self, key: &[u64]) -> Option<Arc<Admissible>> {
         self.cache.get(key).cloned()
+    }
+
+    /// Keeps sets that were searched ahead, in place of all others.
+    pub(super) fn set_ahead(&mut self, searched: impl IntoIterator<Item = SearchedAhead>) {
+        self.ahead = searched.into_iter().map(|searched| (searched.key.clone(), searched)).collect();
+    }
+
+    /// A set that was searched ahead, if the joins that it took are left; they are subtracted.
+    pub(super) fn take_ahead(&mut self, key: &[u64]) -> Option<Admissible> {
+        let searched = self.ahead.remove(key)?;
+        self.joins = self.joins.checked_sub(searched.cost)?;
+        Some(searched.found)
     }
 
     pub(super) fn add_to_cache(&mut self, key: Vec<u64>, admissible: &Arc<Admissible>) {

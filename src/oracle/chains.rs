@@ -8,9 +8,18 @@ use crate::num::encode_f64;
 /// A chain: the model, the first rank and the direction.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Chain {
-    model: usize,
+    /// Number among the usual models.
+    pub model: usize,
     start: usize,
     backwards: bool,
+}
+
+impl Chain {
+    /// The ranks in the order in which they are added.
+    pub fn ranks(self, ranks: usize) -> impl Iterator<Item = usize> {
+        let Self { start, backwards, .. } = self;
+        (start..ranks).chain(0..start.min(ranks)).map(move |place| if backwards { ranks - 1 - place } else { place })
+    }
 }
 
 impl ColumnReduction {
@@ -26,32 +35,27 @@ impl ColumnReduction {
         steps: &mut u64,
     ) -> Option<Chain> {
         let n = values.len();
-        let mut yields = |chain: Chain, model: &ReductionModel, last: Option<f64>| {
+        let mut yields = |chain: Chain, model: &ReductionModel, leaves: &[Leaf], last: Option<f64>| {
             *steps = steps.checked_sub(n as u64)?;
-            let last = last.unwrap_or_else(|| {
-                let mut leaves = model.leaves(values, &prepared.scalars);
-                if chain.backwards {
-                    leaves.reverse();
-                }
-                chain_result(model, &leaves, chain.start)
-            });
+            let last = last.unwrap_or_else(|| chain_result(model, leaves, chain));
             let mut hit = false;
             model.final_results(last, Shape::Chain, |value, _| hit |= encode_f64(self.dtype, value) == bits);
             Some(hit)
         };
         let models = &prepared.models.usual;
         if let Some((chain, model)) = hint.and_then(|hint| Some((hint, models.get(hint.model)?)))
-            && yields(chain, model, None)?
+            && yields(chain, model, &model.leaves(values, &prepared.scalars), None)?
         {
             return Some(chain);
         }
         for (number, model) in models.iter().enumerate() {
+            let leaves = model.leaves(values, &prepared.scalars);
             // One chain stands for all where the order does not matter.
-            let only = model.order_independent_sum(&model.leaves(values, &prepared.scalars));
+            let only = model.order_independent_sum(&leaves);
             for (backwards, start) in [false, true].into_iter().flat_map(|back| (0..n).map(move |start| (back, start)))
             {
                 let chain = Chain { model: number, start, backwards };
-                if yields(chain, model, only)? {
+                if yields(chain, model, &leaves, only)? {
                     return Some(chain);
                 }
                 if only.is_some() {
@@ -63,11 +67,10 @@ impl ColumnReduction {
     }
 }
 
-/// The last partial result of the chain that begins at `start`.
-fn chain_result(model: &ReductionModel, leaves: &[Leaf], start: usize) -> f64 {
-    let (before, after) = leaves.split_at(start.min(leaves.len()));
+/// The last partial result of the chain.
+fn chain_result(model: &ReductionModel, leaves: &[Leaf], chain: Chain) -> f64 {
     let mut partial = None;
-    for leaf in after.iter().chain(before) {
+    for leaf in chain.ranks(leaves.len()).filter_map(|rank| leaves.get(rank)) {
         let mut next = f64::NAN;
         match partial {
             None => model.leaf_results(*leaf, |value| next = value),

@@ -28,21 +28,39 @@ impl ColumnReduction {
         }
         let (Some(float), true) = (Float::of(self.dtype), self.has_one_input_per_rank(column.len())) else {
             let why = format!("the column has {} elements for {} ranks", column.len(), self.ranks);
-            return JudgedElement { lane: ElementLane::Exact, ruling: Ruling::Unable { why }, note: None };
+            return unable(why);
         };
         if is_nan(self.dtype, observed) {
             observed = canonical_nan(self.dtype);
         }
         let values: Vec<f64> = column.iter().map(|bits| decode_f64(self.dtype, *bits)).collect();
         if self.ranks <= SEARCH_RANKS {
-            self.judge_few(float, &values, observed, budget)
+            self.judge_few(float, &values, observed, true, budget)
         } else {
             self.judge_many(float, &values, observed, budget)
         }
     }
 
-    fn judge_few(&self, float: Float, values: &[f64], observed: u64, budget: &mut Budget) -> JudgedElement {
+    /// Judges an element of few ranks without an exact answer that no chain explains.
+    pub(super) fn judge_without_chains(&self, values: &[f64], observed: u64, budget: &mut Budget) -> JudgedElement {
+        match Float::of(self.dtype) {
+            Some(float) => self.judge_few(float, values, observed, false, budget),
+            None => unable("integers are exact".into()),
+        }
+    }
+
+    fn judge_few(
+        &self,
+        float: Float,
+        values: &[f64],
+        observed: u64,
+        try_chains: bool,
+        budget: &mut Budget,
+    ) -> JudgedElement {
         let by_chain = |budget: &mut Budget| {
+            if !try_chains {
+                return None;
+            }
             let mut steps = u64::MAX;
             let found = self.chain_found(values, observed, budget, &mut steps);
             found.then(|| accepted(ElementLane::Admissible, None, None, None))
@@ -61,6 +79,9 @@ impl ColumnReduction {
             return judged;
         }
         let prepared = budget.prepared(self);
+        if self.surely_within(float, values, &prepared.scalars, decode_f64(self.dtype, observed)) {
+            return accepted(ElementLane::Bounded, None, None, Some(BUDGET_NOTE));
+        }
         let why = match self.bound(float, values, &prepared.scalars) {
             Ok(answer) => return self.judge_by_bound(answer, observed, Some(BUDGET_NOTE)),
             Err(why) => why,
@@ -203,6 +224,10 @@ impl ColumnReduction {
         let prepared = budget.prepared(self);
         self.bound(float, &values, &prepared.scalars)
     }
+}
+
+fn unable(why: String) -> JudgedElement {
+    JudgedElement { lane: ElementLane::Exact, ruling: Ruling::Unable { why }, note: None }
 }
 
 fn accepted(

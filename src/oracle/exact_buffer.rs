@@ -3,6 +3,7 @@ use super::answer::{ColumnReduction, ExactBuffer, ReduceKind, RightResults};
 use super::float::{Float, power};
 use super::integer;
 use crate::num::{decode_f64, encode_f64, get_element, put_element};
+use std::ops::Range;
 
 /// Number of elements in a block; a block's values of all ranks fit the cache.
 const BLOCK: usize = 128;
@@ -29,9 +30,7 @@ impl ColumnReduction {
         let mut out = ExactBuffer { bytes: vec![0; bytes], special: Vec::new() };
         let count = bytes / self.dtype.size();
         let mut blocks = Blocks::new(self, float);
-        for from in (0..count).step_by(BLOCK) {
-            blocks.run(inputs, from, BLOCK.min(count - from), &mut out)?;
-        }
+        blocks.run(inputs, 0..count, &mut out.bytes, &mut out.special)?;
         Ok(out)
     }
 
@@ -42,7 +41,7 @@ impl ColumnReduction {
 }
 
 /// The memory of a loop over blocks.
-struct Blocks<'a> {
+pub(super) struct Blocks<'a> {
     reduction: &'a ColumnReduction,
     float: Float,
     /// What to multiply with before adding: the scalars' product with any of the inputs must be exact for the shortcut.
@@ -51,12 +50,37 @@ struct Blocks<'a> {
 }
 
 impl<'a> Blocks<'a> {
-    fn new(reduction: &'a ColumnReduction, float: Float) -> Self {
+    pub fn new(reduction: &'a ColumnReduction, float: Float) -> Self {
         let values = vec![[0.0; BLOCK]; reduction.ranks];
         Self { reduction, float, scalars: reduction.scalar_values(), values }
     }
 
-    fn run(&mut self, inputs: &[&[u8]], from: usize, count: usize, out: &mut ExactBuffer) -> Result<(), usize> {
+    /// Writes the answers of some elements; `special` gets those with more than one right bit pattern.
+    ///
+    /// # Errors
+    ///
+    /// The index of the first element without an exact answer.
+    pub fn run(
+        &mut self,
+        inputs: &[&[u8]],
+        elements: Range<usize>,
+        bytes: &mut [u8],
+        special: &mut Vec<(usize, RightResults)>,
+    ) -> Result<(), usize> {
+        for from in elements.clone().step_by(BLOCK) {
+            self.run_block(inputs, from, BLOCK.min(elements.end - from), bytes, special)?;
+        }
+        Ok(())
+    }
+
+    fn run_block(
+        &mut self,
+        inputs: &[&[u8]],
+        from: usize,
+        count: usize,
+        bytes: &mut [u8],
+        special: &mut Vec<(usize, RightResults)>,
+    ) -> Result<(), usize> {
         let dtype = self.reduction.dtype;
         for (values, input) in self.values.iter_mut().zip(inputs) {
             read(self.float, dtype, input, from, &mut values[..count]);
@@ -70,11 +94,11 @@ impl<'a> Blocks<'a> {
             _ => [None; BLOCK],
         };
         if self.float == Float::F32
-            && let Some(out) = out.bytes.get_mut(from * 4..(from + count) * 4)
+            && let Some(places) = bytes.get_mut(from * 4..(from + count) * 4)
             && simple.iter().take(count).all(Option::is_some)
         {
             // As below, without asking for the type of each element.
-            for (place, value) in out.as_chunks_mut::<4>().0.iter_mut().zip(simple) {
+            for (place, value) in places.as_chunks_mut::<4>().0.iter_mut().zip(simple) {
                 *place = (value.unwrap_or_default() as f32).to_le_bytes();
             }
             return Ok(());
@@ -83,18 +107,18 @@ impl<'a> Blocks<'a> {
         for (i, simple) in simple.iter().enumerate().take(count) {
             let index = from + i;
             if let Some(value) = simple {
-                put_element(dtype, &mut out.bytes, index, encode_f64(dtype, *value));
+                put_element(dtype, bytes, index, encode_f64(dtype, *value));
                 continue;
             }
             for (value, values) in column.iter_mut().zip(&self.values) {
                 *value = values[i];
             }
             match self.reduction.exact_values(self.float, &column) {
-                Some(RightResults::Bits(bits)) => put_element(dtype, &mut out.bytes, index, bits),
+                Some(RightResults::Bits(bits)) => put_element(dtype, bytes, index, bits),
                 Some(answer) => {
                     let bits = self.reduction.canonical(&self.reduction.column(inputs, index));
-                    put_element(dtype, &mut out.bytes, index, bits);
-                    out.special.push((index, answer));
+                    put_element(dtype, bytes, index, bits);
+                    special.push((index, answer));
                 }
                 None => return Err(index),
             }

@@ -31,6 +31,11 @@ impl Fingerprint {
         }
     }
 
+    /// Adds elements that were accepted without families.
+    pub fn add_untold(&mut self, elements: u64) {
+        self.elements += elements;
+    }
+
     /// True if any element tells families apart.
     pub fn tells(&self) -> bool {
         self.telling > 0

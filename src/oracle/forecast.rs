@@ -153,6 +153,12 @@ impl Forecast {
         interpreter
     }
 
+    /// The initial images of all allocations, guards included.
+    #[cfg(any(test, feature = "internals"))]
+    pub fn initial_images(&self) -> Vec<Vec<u8>> {
+        self.initial.iter().map(Contents::to_vec).collect()
+    }
+
     /// The image that an allocation has at the end of every right run; `None` if several values are right somewhere.
     pub(crate) fn only_last_image(&self, alloc: usize) -> Option<Contents> {
         let memory = self.final_memory.get(alloc)?;

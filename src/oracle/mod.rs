@@ -27,19 +27,26 @@ pub mod forecast;
 mod integer;
 pub(crate) mod interpreter;
 pub(crate) mod memory;
+mod narrow_search;
 mod neutral_inputs;
 pub mod order_map;
+mod parts;
 mod poison;
 pub(crate) mod reduced_buffer;
 mod reduction_models;
 mod regions;
+pub(crate) mod rounding_elements;
+mod row_exactness;
+mod row_models;
+mod row_reduction;
+mod rows;
 mod search;
 pub(crate) mod undefined;
 
 #[cfg(test)]
 mod tests;
 
-pub use answer::{ColumnReduction, ElementLane, ExactBuffer, ReduceKind, RightResults, Ruling};
+pub use answer::{ColumnReduction, ElementLane, ExactBuffer, JudgedElement, ReduceKind, RightResults, Ruling};
 pub use budget::Budget;
 pub use families::FamilySet;
 #[cfg(test)]

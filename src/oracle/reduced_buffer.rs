@@ -1,6 +1,10 @@
 //! A reduction of whole buffers: the canonical bytes of every element, and the elements that have several right values.
 use super::blocks::{BLOCK, each_block};
 use super::contents::{Contents, Held};
+use super::float::Float;
+use super::parts::{in_parallel, parts};
+use super::row_reduction::{RowResults, reduce_rows};
+use super::rows::ROW;
 use super::{ColumnReduction, ExactBuffer, ReduceKind, RightResults};
 use crate::num::{DType, get_element, put_element};
 use crate::plan;
@@ -16,9 +20,16 @@ pub(crate) struct ReducedBuffer {
     ambiguous: Vec<bool>,
     /// True for elements whose inputs have several right values; empty if no element is.
     ambiguous_inputs: Vec<bool>,
+    /// True for elements of which it is known that they have no exact answer; empty if it is known of none.
+    rounds: Vec<bool>,
 }
 
 impl ReducedBuffer {
+    /// Results of which those are ambiguous whose inputs are.
+    fn of(bytes: Vec<u8>, ambiguous: Vec<bool>) -> Self {
+        let bytes = Arc::new(Held::from(bytes));
+        Self { bytes, ambiguous_inputs: ambiguous.clone(), ambiguous, rounds: Vec::new() }
+    }
     /// True if the element has several right values.
     pub fn is_ambiguous(&self, element: usize) -> bool {
         self.ambiguous.get(element).copied().unwrap_or(false)
@@ -31,13 +42,22 @@ impl ReducedBuffer {
     pub fn any_ambiguous(&self, elements: Range<usize>) -> bool {
         self.ambiguous.get(elements).is_some_and(|part| part.contains(&true))
     }
+    /// True if all of the elements have several right values.
+    pub fn all_ambiguous(&self, elements: Range<usize>) -> bool {
+        self.ambiguous.get(elements).is_some_and(|part| !part.contains(&false))
+    }
+    /// Of how many elements from this one on it is known that they have no exact answer.
+    pub fn rounding_run(&self, elements: Range<usize>) -> usize {
+        let rest = self.rounds.get(elements).unwrap_or_default();
+        rest.iter().position(|rounds| !rounds).unwrap_or(rest.len())
+    }
     /// Number of elements with several right values.
     pub fn ambiguous_count(&self) -> u64 {
         self.ambiguous.iter().filter(|ambiguous| **ambiguous).count() as u64
     }
     /// Bytes of memory that it takes.
     pub fn memory_bytes(&self) -> usize {
-        self.bytes.len() + self.ambiguous.len()
+        self.bytes.len() + self.ambiguous.len() + self.rounds.len()
     }
     fn mark_ambiguous(&mut self, element: usize, of: usize) {
         self.ambiguous.resize(of, false);
@@ -91,7 +111,7 @@ pub(crate) fn reduce_contents(
     let size = reduction.dtype.size();
     let mut bytes = Held::zeros(len);
     let places: Vec<Mutex<&mut [u8]>> = bytes.chunks_mut(BLOCK).map(Mutex::new).collect();
-    let flags = Mutex::new((ambiguous.clone(), ambiguous.clone()));
+    let flags = Mutex::new((ambiguous.clone(), ambiguous.clone(), Vec::new()));
     let own = || vec![vec![0; BLOCK]; inputs.len()];
     each_block(len, own, |own, range| {
         let (first, count) = (range.start / size, range.len() / size);
@@ -107,8 +127,9 @@ pub(crate) fn reduce_contents(
             place.lock().unwrap_or_else(PoisonError::into_inner).copy_from_slice(&reduced.bytes);
         }
         let mut flags = flags.lock().unwrap_or_else(PoisonError::into_inner);
-        let (all, inputs) = &mut *flags;
-        for (all, own) in [(all, reduced.ambiguous), (inputs, reduced.ambiguous_inputs)] {
+        let (all, inputs, rounds) = &mut *flags;
+        let own = [(all, reduced.ambiguous), (inputs, reduced.ambiguous_inputs), (rounds, reduced.rounds)];
+        for (all, own) in own {
             if own.contains(&true) {
                 all.resize(len / size, false);
                 all[first..first + own.len()].copy_from_slice(&own);
@@ -117,8 +138,8 @@ pub(crate) fn reduce_contents(
         Ok::<(), String>(())
     })?;
     drop(places);
-    let (ambiguous, ambiguous_inputs) = flags.into_inner().unwrap_or_else(PoisonError::into_inner);
-    Ok(ReducedBuffer { bytes: Arc::new(bytes), ambiguous, ambiguous_inputs })
+    let (ambiguous, ambiguous_inputs, rounds) = flags.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Ok(ReducedBuffer { bytes: Arc::new(bytes), ambiguous, ambiguous_inputs, rounds })
 }
 
 const DIFFERENT_LENGTHS: &str = "the inputs differ in length";
@@ -153,34 +174,94 @@ impl Block<'_> {
             return Err(DIFFERENT_LENGTHS.into());
         }
         let count = len / size;
-        let held = |bytes: Vec<u8>| Arc::new(Held::from(bytes));
+        if let (Some(float), true, false) =
+            (Float::of(reduction.dtype), reduction.has_one_input_per_rank(inputs.len()), reduction.is_copy())
+        {
+            return self.reduce_floats(float, ambiguous, observed);
+        }
         if let Ok(ExactBuffer { bytes, special }) = reduction.exact_buffer(inputs) {
-            let mut result = ReducedBuffer { bytes: held(bytes), ambiguous_inputs: ambiguous.clone(), ambiguous };
+            let mut result = ReducedBuffer::of(bytes, ambiguous);
             for (i, _) in special {
                 result.mark_ambiguous(i, count);
             }
             return Ok(result);
         }
         let mut bytes = vec![0; len];
-        let mut result = ReducedBuffer { bytes: Arc::default(), ambiguous_inputs: ambiguous.clone(), ambiguous };
-        let mut values = Vec::with_capacity(inputs.len());
+        let mut result = ReducedBuffer::of(Vec::new(), ambiguous);
         for i in 0..count {
-            column(reduction.dtype, inputs, i, &mut values);
-            let bits = match reduction.exact(&values) {
-                Some(RightResults::Bits(bits)) => bits,
-                answer => {
-                    if answer.is_none() && !(observed && result.is_ambiguous(i)) {
-                        reduction
-                            .judgeable(&values)
-                            .map_err(|why| format!("cannot be judged: element {}: {why}", first + i))?;
-                    }
-                    result.mark_ambiguous(i, count);
-                    reduction.canonical(&values)
-                }
-            };
+            let (bits, is_ambiguous) = reduce_element(reduction, inputs, i, observed && result.is_ambiguous(i))
+                .map_err(|why| cannot_be_judged(first + i, &why))?;
+            if is_ambiguous {
+                result.mark_ambiguous(i, count);
+            }
             put_element(reduction.dtype, &mut bytes, i, bits);
         }
-        result.bytes = held(bytes);
+        result.bytes = Arc::new(Held::from(bytes));
         Ok(result)
+    }
+
+    /// [`Block::reduce`] for floats: in rows, and in parts of which each core has one.
+    fn reduce_floats(&self, float: Float, mut ambiguous: Vec<bool>, observed: bool) -> Result<ReducedBuffer, String> {
+        let Self { reduction, inputs, first } = *self;
+        let size = reduction.dtype.size();
+        let len = inputs.first().map_or(0, |b| b.len());
+        let count = len / size;
+        let (ambiguous_inputs, any_before) = (ambiguous.clone(), !ambiguous.is_empty());
+        ambiguous.resize(count, false);
+        let (mut bytes, mut rounds) = (vec![0; len], vec![false; count]);
+        let mut tasks = Vec::new();
+        let (mut bytes_left, mut ambiguous_left, mut rounds_left) = (&mut *bytes, &mut *ambiguous, &mut *rounds);
+        for part in parts(count, 4 * inputs.len(), ROW) {
+            let (part_bytes, part_ambiguous, part_rounds);
+            (part_bytes, bytes_left) = bytes_left.split_at_mut(part.len() * size);
+            (part_ambiguous, ambiguous_left) = ambiguous_left.split_at_mut(part.len());
+            (part_rounds, rounds_left) = rounds_left.split_at_mut(part.len());
+            let part_inputs: Vec<&[u8]> =
+                inputs.iter().map(|input| &input[part.start * size..part.end * size]).collect();
+            tasks.push((
+                part.start,
+                part_inputs,
+                RowResults { bytes: part_bytes, ambiguous: part_ambiguous, rounds: part_rounds },
+            ));
+        }
+        let done = in_parallel(tasks, |(from, inputs, mut results)| {
+            let done = reduce_rows(reduction, float, &inputs, observed, &mut results);
+            done.map_err(|(element, why)| cannot_be_judged(first + from + element, &why))
+        });
+        done.into_iter().collect::<Result<(), String>>()?;
+        if !any_before && !ambiguous.contains(&true) {
+            ambiguous = Vec::new();
+        }
+        if !rounds.contains(&true) {
+            rounds = Vec::new();
+        }
+        Ok(ReducedBuffer { bytes: Arc::new(Held::from(bytes)), ambiguous, ambiguous_inputs, rounds })
+    }
+}
+
+fn cannot_be_judged(element: usize, why: &str) -> String {
+    format!("cannot be judged: element {element}: {why}")
+}
+
+/// The canonical value of an element, and whether it has several right values.
+///
+/// # Errors
+///
+/// The element cannot be judged; this is no error of `observed` elements.
+pub(super) fn reduce_element(
+    reduction: &ColumnReduction,
+    inputs: &[&[u8]],
+    element: usize,
+    observed: bool,
+) -> Result<(u64, bool), String> {
+    let values = reduction.column(inputs, element);
+    match reduction.exact(&values) {
+        Some(RightResults::Bits(bits)) => Ok((bits, false)),
+        answer => {
+            if answer.is_none() && !observed {
+                reduction.judgeable(&values)?;
+            }
+            Ok((reduction.canonical(&values), true))
+        }
     }
 }

@@ -191,6 +191,29 @@ impl ReductionModel {
         Self { rounding, acc, out, fuse, input, multiplies, after, families }
     }
 
+    /// True if inputs are added as they are.
+    pub fn is_plain(&self) -> bool {
+        self.input == InputScaling::Plain
+    }
+
+    /// True if partial results are multiplied.
+    pub fn multiplies(&self) -> bool {
+        self.multiplies
+    }
+
+    /// True if the sum is divided at the end.
+    pub fn divides_after(&self) -> bool {
+        !self.after.is_empty()
+    }
+
+    /// True if f32 has enough bits for all of its additions: see `rows`.
+    pub fn fits_f32(&self) -> bool {
+        !self.multiplies
+            && self.fuse == Fusion::Never
+            && self.acc.precision() <= Float::F32.precision()
+            && self.out.precision() <= Float::F32.precision()
+    }
+
     /// The leaves of a column: each rank's input with its scalar.
     pub fn leaves(&self, values: &[f64], scalars: &[f64]) -> Vec<Leaf> {
         values.iter().enumerate().map(|(rank, value)| self.leaf(rank, *value, scalars)).collect()

@@ -1,7 +1,8 @@
 //! All values that a model may give: dynamic programming over subsets of ranks. S(A) holds the possible partial results of
 //! the ranks in A: all joins of S(B) with S(A without B), duplicates removed. Each has a flag that is true if a chain yields
 //! it, which is an order in which one side of every join is a single rank.
-use super::families::Shape;
+use super::families::{Rounding, Shape};
+use super::narrow_search::NarrowSearch;
 use super::reduction_models::{Fusion, Leaf, ReductionModel};
 
 /// A partial result; `chain` if a chain yields it (a tree always does).
@@ -27,20 +28,15 @@ pub(super) enum SearchStop {
 }
 
 /// Largest size of a set.
-const MAX_SET: usize = 4096;
+pub(super) const MAX_SET: usize = 4096;
 const SLOTS: usize = 4 * MAX_SET;
 
 /// The memory of searches, which each search uses again.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Search {
     sets: Vec<Vec<PartialResult>>,
     seen: SeenValues,
-}
-
-impl Default for Search {
-    fn default() -> Self {
-        Self { sets: Vec::new(), seen: SeenValues { slots: vec![SeenSlot::default(); SLOTS], generation: 0 } }
-    }
+    narrow: NarrowSearch,
 }
 
 impl Search {
@@ -64,6 +60,28 @@ impl Search {
             self.sets[full].clear();
             self.sets[full].push(PartialResult { value, chain: true });
             return Ok(&self.sets[full]);
+        }
+        if model.fits_f32()
+            && model.rounding != Rounding::Mixed
+            && let Some(found) = self.narrow.run(model, leaves, joins)
+        {
+            self.sets[full].clear();
+            self.sets[full].extend(found?);
+            return Ok(&self.sets[full]);
+        }
+        self.run_wide(model, leaves, joins)
+    }
+
+    /// [`Self::run`] in f64, for every model.
+    pub(super) fn run_wide(
+        &mut self,
+        model: &ReductionModel,
+        leaves: &[Leaf],
+        joins: &mut u64,
+    ) -> Result<&[PartialResult], SearchStop> {
+        let full = (1usize << leaves.len()) - 1;
+        if self.sets.len() <= full {
+            self.sets.resize_with(full + 1, Vec::new);
         }
         for ranks in 1..=full {
             let mut found = std::mem::take(&mut self.sets[ranks]);
@@ -125,7 +143,7 @@ impl Search {
 }
 
 /// The only rank of a subset of one.
-fn single_rank(ranks: usize) -> Option<usize> {
+pub(super) fn single_rank(ranks: usize) -> Option<usize> {
     ranks.is_power_of_two().then(|| ranks.trailing_zeros() as usize)
 }
 
@@ -139,32 +157,28 @@ struct ResultSet<'a> {
 impl ResultSet<'_> {
     #[inline]
     fn add(&mut self, value: f64, chain: bool) {
-        let key = value.to_bits();
-        let mut at = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % SLOTS;
-        loop {
-            let slot = &mut self.seen.slots[at];
-            if slot.generation != self.seen.generation {
-                if self.members.len() >= MAX_SET {
-                    self.too_many = true;
-                    return;
-                }
-                *slot = SeenSlot { key, generation: self.seen.generation, index: self.members.len() as u32 };
-                return self.members.push(PartialResult { value, chain });
-            }
-            if slot.key == key {
-                if chain {
-                    self.members[slot.index as usize].chain = true;
-                }
-                return;
-            }
-            at = (at + 1) % SLOTS;
+        match self.seen.add(value.to_bits(), self.members.len()) {
+            Seen::Before(index) => self.members[index].chain |= chain,
+            Seen::New => self.members.push(PartialResult { value, chain }),
+            Seen::Full => self.too_many = true,
         }
     }
 }
 
+/// What is known of a value that is added to a set.
+pub(super) enum Seen {
+    /// It is the member with this index.
+    Before(usize),
+    /// It is the next member.
+    New,
+    /// It is no member, and the set has [`MAX_SET`].
+    Full,
+}
+
 /// A hash table of the values in a set, which is emptied by a new generation.
-#[derive(Debug)]
-struct SeenValues {
+#[derive(Debug, Default)]
+pub(super) struct SeenValues {
+    /// Empty before the first use.
     slots: Vec<SeenSlot>,
     generation: u32,
 }
@@ -177,11 +191,33 @@ struct SeenSlot {
 }
 
 impl SeenValues {
-    fn clear(&mut self) {
+    /// Forgets all values.
+    pub fn clear(&mut self) {
         self.generation = self.generation.wrapping_add(1);
-        if self.generation == 0 {
-            self.slots.fill(SeenSlot::default());
+        if self.generation == 0 || self.slots.is_empty() {
+            self.slots.clear();
+            self.slots.resize(SLOTS, SeenSlot::default());
             self.generation = 1;
+        }
+    }
+
+    /// Adds a value to a set with so many members.
+    #[inline]
+    pub fn add(&mut self, key: u64, members: usize) -> Seen {
+        let mut at = (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as usize % SLOTS;
+        loop {
+            let slot = &mut self.slots[at];
+            if slot.generation != self.generation {
+                if members >= MAX_SET {
+                    return Seen::Full;
+                }
+                *slot = SeenSlot { key, generation: self.generation, index: members as u32 };
+                return Seen::New;
+            }
+            if slot.key == key {
+                return Seen::Before(slot.index as usize);
+            }
+            at = (at + 1) % SLOTS;
         }
     }
 }

@@ -73,7 +73,7 @@ fn an_assert_that_has_read_undefined_elements_alone_fails() {
 fn what_a_call_in_progress_writes_is_undefined() {
     let text = "world_size = 2\ninputs.x = { each = \"rank + 1\", count = 2 }\nsteps = [\n\
         { op = \"init\", new = \"late\", groups = [[0, 1]], config = { blocking = 0 } },\n\
-        { op = \"all_reduce\", comm = \"late\", in = \"x\", out = \"y\", error = \"in_progress\" },\n{ op = \"wait\" },\n\
+        { op = \"all_reduce\", comm = \"late\", in = \"x\", out = \"y\", error = \"in_progress\" },\n\
         { op = \"abort\", comm = \"late\" },\n{ op = \"all_reduce\", in = \"x\", out = \"z\" },\n]\n";
     let planned = planned_case(text);
     for (buffer, expected) in [("y", Status::Pass), ("z", Status::Fail)] {

@@ -1,9 +1,11 @@
 //! Ways of computing a reduction in a given order, each with one result: a rounding, a type of partial results, and a scale.
 use super::shapes::{Order, Step};
+use crate::num::DType;
 use crate::oracle::answer::ColumnReduction;
 use crate::oracle::budget::PreparedReduction;
 use crate::oracle::families::Rounding;
 use crate::oracle::reduction_models::{Fusion, Leaf, ReductionModel, ReductionModels};
+use crate::oracle::row_models::{RowStep, RowTrial};
 
 /// A way of computing.
 #[derive(Clone, Debug)]
@@ -93,6 +95,36 @@ impl Computing {
             Step::Narrow => {}
         });
         model.finished(self.finish, top)
+    }
+}
+
+impl Computing {
+    /// The trial of an order for many elements.
+    pub fn row_trial<'a>(
+        &'a self,
+        order: &'a Order,
+        dtype: DType,
+        inputs: &'a [&'a [u8]],
+        scalars: &'a [f64],
+        observed: &'a [u8],
+    ) -> RowTrial<'a, impl Fn(&mut dyn FnMut(RowStep)) + 'a> {
+        let steps = |visit: &mut dyn FnMut(RowStep)| {
+            order.for_each_step(|step| match step {
+                Step::Input(rank) => visit(RowStep::Input(rank as usize)),
+                Step::AddInput(rank) => visit(RowStep::AddInput(rank as usize)),
+                Step::Add => visit(RowStep::Add),
+                Step::AddNarrow => {
+                    visit(RowStep::Add);
+                    if self.grouped {
+                        visit(RowStep::Narrow);
+                    }
+                }
+                Step::Narrow if self.grouped => visit(RowStep::Narrow),
+                Step::Narrow => {}
+            });
+        };
+        let finishes = self.finish..self.finish + 1;
+        RowTrial { model: &self.model, scalars, finishes, steps, dtype, inputs, observed }
     }
 }
 

@@ -3,8 +3,18 @@ use super::computing::Computing;
 use super::shapes::Order;
 use crate::num::{DType, decode_f64, get_element};
 use crate::oracle::answer::ReduceKind;
+use crate::oracle::parts::{in_parallel, parts};
 use crate::oracle::reduction_models::Leaf;
+use crate::oracle::row_models::{RowElements, RowMemory};
+use crate::oracle::rows::{Machine, ROW};
 use std::ops::Range;
+
+/// Up to so many elements are tried one after the other, because most orders fail at once.
+const FEW: usize = 4;
+/// Elements in rows with gaps of which so many times fewer tell are gathered.
+const MOST_BETWEEN: usize = 4;
+/// Most elements that are tried before the budget is looked at again.
+const MOST_AT_ONCE: usize = 1 << 20;
 
 /// The inputs and the observed result of a reduction, and the elements to which rounding matters.
 pub(crate) struct Columns<'a> {
@@ -21,6 +31,10 @@ impl<'a> Columns<'a> {
     /// The same without the elements of which every order gives a NaN: one of their inputs is a NaN, or, in a sum of the
     /// inputs themselves, they have infinities of both signs.
     pub fn without_certain_nans(self, kind: &ReduceKind) -> Columns<'a> {
+        // Their right result is a NaN, and most results have none.
+        if !has_nan(self.dtype, self.result) {
+            return self;
+        }
         let Columns { dtype, inputs, result, mut telling } = self;
         let adds_inputs = matches!(kind, ReduceKind::Sum | ReduceKind::Avg);
         telling.retain(|element| {
@@ -69,22 +83,44 @@ pub(super) struct Trial<'a> {
     values: Vec<f64>,
     leaves: Vec<Leaf>,
     stack: Vec<f64>,
+    rows: RowMemory,
 }
 
 impl<'a> Trial<'a> {
     pub fn new(columns: &'a Columns<'a>, scalars: &'a [f64], additions: u64) -> Self {
-        Self { columns, scalars, additions, values: Vec::new(), leaves: Vec::new(), stack: Vec::new() }
+        Self {
+            columns,
+            scalars,
+            additions,
+            values: Vec::new(),
+            leaves: Vec::new(),
+            stack: Vec::new(),
+            rows: RowMemory::default(),
+        }
     }
 
-    fn load(&mut self, index: usize, computing: &Computing) -> Result<usize, Spent> {
+    /// Additions that a trial on one element takes.
+    fn cost(&self) -> u64 {
+        self.columns.inputs.len() as u64 + 1
+    }
+
+    fn load(&mut self, index: usize, computing: &Computing) -> usize {
         let columns = self.columns;
-        self.additions = self.additions.checked_sub(columns.inputs.len() as u64 + 1).ok_or(Spent)?;
         let element = columns.telling.get(index).map_or(0, |element| *element as usize);
         self.values.clear();
         let dtype = columns.dtype;
         self.values.extend(columns.inputs.iter().map(|bytes| decode_f64(dtype, get_element(dtype, bytes, element))));
         computing.leaves(&self.values, self.scalars, &mut self.leaves);
-        Ok(element)
+        element
+    }
+
+    /// [`Self::explains`] without the budget.
+    fn holds(&mut self, index: usize, computing: &Computing, order: &Order) -> bool {
+        let element = self.load(index, computing);
+        let dtype = self.columns.dtype;
+        let observed = decode_f64(dtype, get_element(dtype, self.columns.result, element));
+        let value = computing.result(order, &self.leaves, &mut self.stack);
+        value.to_bits() == observed.to_bits() || (value.is_nan() && observed.is_nan())
     }
 
     /// True if the order gives the observed value of this telling element.
@@ -93,11 +129,8 @@ impl<'a> Trial<'a> {
     ///
     /// The budget is used up.
     pub fn explains(&mut self, index: usize, computing: &Computing, order: &Order) -> Result<bool, Spent> {
-        let element = self.load(index, computing)?;
-        let dtype = self.columns.dtype;
-        let observed = decode_f64(dtype, get_element(dtype, self.columns.result, element));
-        let value = computing.result(order, &self.leaves, &mut self.stack);
-        Ok(value.to_bits() == observed.to_bits() || (value.is_nan() && observed.is_nan()))
+        self.additions = self.additions.checked_sub(self.cost()).ok_or(Spent)?;
+        Ok(self.holds(index, computing, order))
     }
 
     /// The first telling element of these that the order does not explain.
@@ -111,12 +144,41 @@ impl<'a> Trial<'a> {
         computing: &Computing,
         order: &Order,
     ) -> Result<Option<usize>, Spent> {
-        for index in indices {
-            if !self.explains(index, computing, order)? {
-                return Ok(Some(index));
+        let (mut from, mut length) = (indices.start, 1);
+        while from < indices.end {
+            let affordable = usize::try_from(self.additions / self.cost()).unwrap_or(usize::MAX);
+            let count = length.min(indices.end - from).min(affordable);
+            if count == 0 {
+                return Err(Spent);
             }
+            let part = from..from + count;
+            let failed = if count <= FEW {
+                part.into_iter().find(|index| !self.holds(*index, computing, order))
+            } else if count <= ROW {
+                failed_in_rows(self.columns, self.scalars, part, computing, order, &mut self.rows)
+            } else {
+                self.failed_in_parts(part, computing, order)
+            };
+            let tried = failed.map_or(count, |failed| failed + 1 - from);
+            self.additions -= tried as u64 * self.cost();
+            if failed.is_some() {
+                return Ok(failed);
+            }
+            (from, length) = (from + count, (2 * length).min(MOST_AT_ONCE));
         }
         Ok(None)
+    }
+
+    fn failed_in_parts(&self, indices: Range<usize>, computing: &Computing, order: &Order) -> Option<usize> {
+        let (columns, scalars) = (self.columns, self.scalars);
+        let first_of = |part: Range<usize>| {
+            let mut rows = RowMemory::default();
+            let blocks = (part.start..part.end).step_by(ROW).map(|from| from..(from + ROW).min(part.end));
+            blocks.into_iter().find_map(|block| failed_in_rows(columns, scalars, block, computing, order, &mut rows))
+        };
+        let parts = parts(indices.len(), self.columns.inputs.len(), ROW);
+        let tasks = parts.into_iter().map(|part| indices.start + part.start..indices.start + part.end);
+        in_parallel(tasks.collect(), first_of).into_iter().flatten().next()
     }
 
     /// True if the order explains all of these.
@@ -165,11 +227,161 @@ impl<'a> Trial<'a> {
     ) -> Result<Vec<usize>, Spent> {
         let mut found = Vec::new();
         for index in indices {
-            self.load(index, computing)?;
+            self.additions = self.additions.checked_sub(self.cost()).ok_or(Spent)?;
+            self.load(index, computing);
             if found.len() < most && !computing.is_order_independent(&self.leaves) {
                 found.push(index);
             }
         }
         Ok(found)
+    }
+}
+
+fn has_nan(dtype: DType, bytes: &[u8]) -> bool {
+    bytes.chunks(ROW * dtype.size()).any(|bytes| {
+        let mut row = [0.0f64; ROW];
+        f64::decode(dtype, bytes, &mut row);
+        row.iter().fold(false, |found, value| found | value.is_nan())
+    })
+}
+
+/// The first of at most [`ROW`] telling elements that the order does not explain.
+fn failed_in_rows(
+    columns: &Columns<'_>,
+    scalars: &[f64],
+    indices: Range<usize>,
+    computing: &Computing,
+    order: &Order,
+    memory: &mut RowMemory,
+) -> Option<usize> {
+    let trial = computing.row_trial(order, columns.dtype, columns.inputs, scalars, columns.result);
+    let (mut at, mut rest) = (indices.start, columns.telling.get(indices).unwrap_or_default());
+    while let Some(first) = rest.first() {
+        let near = rest.partition_point(|element| element - first < ROW as u32);
+        let reach = rest.get(near - 1).map_or(1, |last| (last - first) as usize + 1);
+        let failed = if reach > MOST_BETWEEN * near {
+            let hits = memory.explained(&trial, RowElements::Listed(&rest[..near]));
+            hits[..near].iter().position(|hit| !hit)
+        } else {
+            // The elements between them are computed, too: that is cheaper than to gather these.
+            let hits = memory.explained(&trial, RowElements::From(*first as usize, reach));
+            match hits[..reach].iter().all(|hit| *hit) {
+                true => None,
+                false => rest[..near].iter().position(|element| !hits[(element - first) as usize]),
+            }
+        };
+        if let Some(failed) = failed {
+            return Some(at + failed);
+        }
+        (at, rest) = (at + near, &rest[near..]);
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::computing::prepare;
+    use super::super::named_orders::{grouped_orders, named_orders};
+    use super::*;
+    use crate::num::{Random, encode_f64, mask, put_element};
+    use crate::oracle::{ColumnReduction, ReduceKind};
+    use proptest::prelude::*;
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 600, failure_persistence: None, ..ProptestConfig::default() })]
+
+        /// Elements that are tried together fail where the first of them fails alone, and cost the same.
+        #[test]
+        fn the_first_failure_is_that_of_single_elements(
+            dtype in prop::sample::select(vec![DType::F16, DType::Bf16, DType::F32, DType::F64, DType::F8e4m3, DType::F8e5m2]),
+            which in 0usize..4,
+            ranks in 2usize..9,
+            elements in prop::sample::select(vec![3usize, 60, 700]),
+            (seed, pick) in (any::<u64>(), any::<prop::sample::Index>()),
+            (from, wrong, additions) in (0usize..40, 0usize..900, 0u64..8000),
+            (all_codes, dense) in (any::<bool>(), any::<bool>()),
+        ) {
+            let source = if all_codes { Random::new(DType::U64, seed, None, None) } else { Random::new(dtype, seed, None, None) };
+            let scalars = (0..ranks as u64).map(|rank| encode_f64(dtype, [0.1, 1.0, -3.0][(source.bits(rank, 0) % 3) as usize])).collect();
+            let kind = [ReduceKind::Sum, ReduceKind::Avg, ReduceKind::PreMulSum { scalars }, ReduceKind::Prod][which].clone();
+            let reduction = ColumnReduction { dtype, kind, ranks };
+            let prepared = prepare(&reduction);
+            let computings = Computing::all(&prepared);
+            let computing = pick.get(&computings);
+            let orders = if computing.grouped { grouped_orders(ranks as u32) } else { named_orders(ranks as u32, computing.is_fused()) };
+            prop_assume!(!orders.is_empty());
+            let order = pick.get(&orders);
+            let mut inputs = vec![vec![0; elements * dtype.size()]; ranks];
+            for (rank, row) in inputs.iter_mut().enumerate() {
+                (0..elements).for_each(|i| put_element(dtype, row, i, source.bits(rank as u64, i as u64) & mask(dtype)));
+            }
+            let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+            let mut result = vec![0; elements * dtype.size()];
+            let (mut leaves, mut stack) = (Vec::new(), Vec::new());
+            for i in 0..elements {
+                let values: Vec<f64> = inputs.iter().map(|row| decode_f64(dtype, get_element(dtype, row, i))).collect();
+                computing.leaves(&values, &prepared.scalars, &mut leaves);
+                let bits = encode_f64(dtype, computing.result(order, &leaves, &mut stack));
+                put_element(dtype, &mut result, i, bits ^ u64::from(i == wrong));
+            }
+            let telling: Vec<u32> = (0..elements as u32).filter(|i| dense || i % 3 != 1).collect();
+            let end = telling.len();
+            let columns = Columns { dtype, inputs: &inputs, result: &result, telling };
+            let budget = if additions.is_multiple_of(2) { u64::MAX } else { additions };
+            let mut together = Trial::new(&columns, &prepared.scalars, budget);
+            let mut alone = Trial::new(&columns, &prepared.scalars, budget);
+            let range = from.min(end)..end;
+            let found = together.first_failure(range.clone(), computing, order).map_err(|_| ());
+            let mut want = Ok(None);
+            for index in range {
+                match alone.explains(index, computing, order) {
+                    Ok(true) => continue,
+                    Ok(false) => want = Ok(Some(index)),
+                    Err(Spent) => want = Err(()),
+                }
+                break;
+            }
+            prop_assert_eq!(found, want);
+            prop_assert_eq!(together.additions, alone.additions);
+        }
+    }
+
+    #[test]
+    fn the_first_failure_of_many_elements_is_found_in_parts() {
+        let (elements, ranks) = (200_000, 4);
+        let source = Random::new(DType::F32, 9, None, None);
+        let rows: Vec<Vec<u8>> = (0..ranks)
+            .map(|rank| (0..elements).flat_map(|i| (source.bits(rank, i) as u32).to_le_bytes()).collect())
+            .collect();
+        let inputs: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+        let reduction = ColumnReduction { dtype: DType::F32, kind: ReduceKind::Sum, ranks: ranks as usize };
+        let (prepared, order) = (prepare(&reduction), &named_orders(4, false)[0]);
+        let computing = &Computing::all(&prepared)[0];
+        let right: Vec<u8> = (0..elements as usize)
+            .flat_map(|i| {
+                let value = |rank: usize| f32::from_bits(get_element(DType::F32, inputs[rank], i) as u32);
+                (value(1) + value(2) + value(3) + value(0)).to_le_bytes()
+            })
+            .collect();
+        for wrong in [None, Some(100), Some(99_999), Some(199_999)] {
+            let mut result = right.clone();
+            if let Some(wrong) = wrong {
+                result[4 * wrong] ^= 1;
+            }
+            let columns = Columns {
+                dtype: DType::F32,
+                inputs: &inputs,
+                result: &result,
+                telling: (0..elements as u32).collect(),
+            };
+            let mut trial = Trial::new(&columns, &prepared.scalars, 5 * elements);
+            assert_eq!(trial.first_failure(0..elements as usize, computing, order).ok(), Some(wrong));
+            let tried = wrong.map_or(elements, |wrong| wrong as u64 + 1);
+            assert_eq!(trial.additions, 5 * (elements - tried));
+            let mut short = Trial::new(&columns, &prepared.scalars, 5 * 1000 + 3);
+            let found = short.first_failure(0..elements as usize, computing, order);
+            assert_eq!(found.is_ok(), wrong == Some(100));
+            assert_eq!(short.additions, if wrong == Some(100) { 5 * (1000 - 101) + 3 } else { 3 });
+        }
     }
 }

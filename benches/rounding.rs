@@ -1,0 +1,148 @@
+//! How fast results that round are judged: whole buffers over one element at a time, and order maps over no order maps.
+//!
+//! Run it with `cargo bench --bench rounding`. The results are those of a ring, as the software library computes them. The
+//! ratios are of one run on one machine.
+use collspec::internals::job::{Answers, Ended, Observation, RankEnd, RankReport};
+use collspec::internals::judge::{CaseJudge, Status, Verdict};
+use collspec::internals::num::{DType, decode_f64, encode_f64, get_element, put_element};
+use collspec::internals::oracle::{Budget, ColumnReduction, Forecast, ReduceKind};
+use collspec::internals::plan::{Limits, Plan, plan};
+use collspec::internals::scenario::{SourceFile, parse};
+use std::hint::black_box;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+/// The shortest of three runs, and what they computed.
+fn shortest<T>(run: impl Fn() -> T) -> (Duration, T) {
+    let timed = || {
+        let start = Instant::now();
+        let result = black_box(run());
+        (start.elapsed(), result)
+    };
+    (1..3).map(|_| timed()).fold(timed(), |best, next| if next.0 < best.0 { next } else { best })
+}
+
+/// The plan of an all_reduce of random values.
+fn planned(dtype: DType, ranks: usize, elements: usize) -> Plan {
+    let text = format!(
+        "world_size = {ranks}\nop = \"all_reduce\"\ndtype = \"{}\"\ncount = {elements}\ninputs = {{ random = {{ seed = 3 }} }}\n",
+        dtype.name()
+    );
+    let file = Arc::new(SourceFile { path: "bench.toml".into(), text: text.into() });
+    let mut cases = parse(&file, "bench").unwrap_or_else(|rejected| panic!("{:?}", rejected.diagnostics));
+    plan(&Arc::new(cases.remove(0)), &Limits::default()).unwrap_or_else(|d| panic!("{d:?}"))
+}
+
+/// The bytes of a buffer of every rank.
+fn places(plan: &Plan, name: &str) -> Vec<(usize, std::ops::Range<usize>)> {
+    let buffer = plan.buffers.iter().find(|buffer| buffer.name == name).expect("a buffer");
+    let place = |place: &Option<collspec::internals::plan::Place>| {
+        let place = place.as_ref().expect("every rank has one");
+        let from = (plan.allocs[place.alloc].start() + place.offset) as usize;
+        (place.alloc, from..from + place.count as usize * buffer.dtype.size())
+    };
+    buffer.places.iter().map(place).collect()
+}
+
+/// What a run leaves in which a ring has summed the inputs, chunk by chunk.
+fn ring(plan: &Plan, forecast: &Forecast, dtype: DType) -> Observation {
+    let initial = forecast.initial_images();
+    let inputs: Vec<&[u8]> = places(plan, "in").into_iter().map(|(alloc, range)| &initial[alloc][range]).collect();
+    let (ranks, elements) = (inputs.len(), inputs[0].len() / dtype.size());
+    let mut result = vec![0; inputs[0].len()];
+    for element in 0..elements {
+        let first = 1 + element * ranks / elements;
+        let value = |place: usize| decode_f64(dtype, get_element(dtype, inputs[(first + place) % ranks], element));
+        let rounded = |value| decode_f64(dtype, encode_f64(dtype, value));
+        let sum = (1..ranks).fold(value(0), |sum, place| rounded(sum + value(place)));
+        put_element(dtype, &mut result, element, encode_f64(dtype, sum));
+    }
+    let mut images = initial.clone();
+    for (alloc, range) in places(plan, "out") {
+        images[alloc][range].copy_from_slice(&result);
+    }
+    let report = || RankReport {
+        end: RankEnd::Done,
+        codes: Vec::new(),
+        figures: Vec::new(),
+        answers: Answers::default(),
+        times: Vec::new(),
+    };
+    Observation {
+        ended: Ended::Done,
+        ranks: (0..ranks).map(|_| report()).collect(),
+        images,
+        as_expected: Vec::new(),
+        checkpoints: Vec::new(),
+        log: String::new(),
+        seconds: 0.001,
+        reached: None,
+        reused: false,
+        deaths: Vec::new(),
+    }
+}
+
+fn judged(plan: &Plan, forecast: &Forecast, run: &Observation, order_maps: bool) -> Verdict {
+    let mut judge = CaseJudge::new(plan, forecast).with_order_maps(order_maps);
+    judge.judge_run(run.clone());
+    judge.into_verdict(true)
+}
+
+/// Judges the elements one by one, as single columns.
+fn one_by_one(plan: &Plan, forecast: &Forecast, run: &Observation, dtype: DType) -> u64 {
+    let initial = forecast.initial_images();
+    let inputs: Vec<&[u8]> = places(plan, "in").into_iter().map(|(alloc, range)| &initial[alloc][range]).collect();
+    let (alloc, range) = places(plan, "out").swap_remove(0);
+    let observed = &run.images[alloc][range];
+    let reduction = ColumnReduction { dtype, kind: ReduceKind::Sum, ranks: inputs.len() };
+    let mut budget = Budget::default();
+    let elements = observed.len() / dtype.size();
+    let right = |element: &usize| {
+        let column = reduction.column(&inputs, *element);
+        // What the forecast does, and then the judge.
+        if black_box(reduction.exact(&column)).is_none() {
+            reduction.judgeable(&column).expect("a column that can be judged");
+            black_box(reduction.canonical(&column));
+        }
+        reduction.judge(&column, get_element(dtype, observed, *element), &mut budget).ruling.accepted()
+    };
+    (0..elements).filter(right).count() as u64
+}
+
+fn main() {
+    for (dtype, ranks, elements) in [
+        (DType::F32, 4, 1 << 16),
+        (DType::F32, 8, 1 << 16),
+        (DType::F32, 4, 1 << 20),
+        (DType::F32, 8, 1 << 20),
+        (DType::Bf16, 4, 1 << 20),
+        (DType::Bf16, 8, 1 << 20),
+        (DType::F16, 4, 1 << 20),
+        (DType::F16, 8, 1 << 20),
+    ] {
+        let plan = planned(dtype, ranks, elements);
+        let (forecasting, forecast) = shortest(|| Forecast::new(&plan, 7).unwrap_or_else(|d| panic!("{d:?}")));
+        let run = ring(&plan, &forecast, dtype);
+        let (without, verdict) = shortest(|| judged(&plan, &forecast, &run, false));
+        assert_eq!(verdict.status, Status::Pass, "{:?}", verdict.reason);
+        let (with, verdict) = shortest(|| judged(&plan, &forecast, &run, true));
+        let map = verdict.order_maps.first().map_or("no order map", |order| &order.map.name);
+        let per_second = |time: Duration| elements as f64 / time.as_secs_f64() / 1e6;
+        let start = Instant::now();
+        assert_eq!(one_by_one(&plan, &forecast, &run, dtype), elements as u64);
+        let single = start.elapsed();
+        println!(
+            "{:5} {ranks} ranks {elements:8} elements: forecast {:6.1} M/s, judge {:6.1} M/s, one by one {:6.2} M/s: {:5.1} times as fast; with order maps {:4.2} of the time ({map})",
+            dtype.name(),
+            per_second(forecasting),
+            per_second(without),
+            per_second(single),
+            single.as_secs_f64() / (forecasting + without).as_secs_f64(),
+            (forecasting + with).as_secs_f64() / (forecasting + without).as_secs_f64(),
+        );
+        println!(
+            "      {forecasting:.1?} {without:.1?} {with:.1?} {single:.1?} {:?}",
+            verdict.fingerprint.map(|f| (f.telling, f.families.names()))
+        );
+    }
+}

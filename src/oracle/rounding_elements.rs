@@ -1,0 +1,182 @@
+//! Judges many elements that round at once: those that a chain explains in blocks, the others one by one.
+use super::answer::{ColumnReduction, JudgedElement};
+use super::budget::{Budget, PreparedReduction};
+use super::chains::Chain;
+use super::parts::{in_parallel, parts};
+use super::row_models::{RowElements, RowMemory, RowStep, RowTrial};
+use super::rows::ROW;
+use super::search::Search;
+use crate::num::{canonical_nan, decode_f64, get_element, is_nan};
+use crate::plan::cost::SEARCH_RANKS;
+use std::ops::Range;
+
+/// Elements that are tried at first with a chain that may explain only a few.
+const FIRST_TRIED: usize = 16;
+
+/// Inputs and observed results of elements that have no exact answer.
+pub(crate) struct RoundingElements<'a> {
+    pub reduction: &'a ColumnReduction,
+    /// Inputs by rank of the communicator, from the first of these elements on.
+    pub inputs: Vec<&'a [u8]>,
+    /// The observed results; their length says how many elements there are.
+    pub observed: &'a [u8],
+}
+
+impl RoundingElements<'_> {
+    /// Judges all elements as [`ColumnReduction::judge`] does one after the other. Those that a chain explains are accepted
+    /// without families, and only counted; `settle` gets the others in ascending order. Returns how many it did not get.
+    pub fn judge(&self, budget: &mut Budget, mut settle: impl FnMut(usize, JudgedElement)) -> u64 {
+        let count = self.observed.len() / self.reduction.dtype.size();
+        let mut from = 0;
+        // The first elements of few ranks are searched, for the fingerprint.
+        if self.reduction.ranks <= SEARCH_RANKS {
+            self.search_ahead(count.min(budget.samples as usize), budget);
+        }
+        while from < count && self.reduction.ranks <= SEARCH_RANKS && budget.samples > 0 {
+            settle(from, self.reduction.judge(&self.column(from), self.observed_bits(from), budget));
+            from += 1;
+        }
+        let mut settled = from as u64;
+        let mut settle = |element, judged| {
+            settled += 1;
+            settle(element, judged);
+        };
+        if self.reduction.ranks <= SEARCH_RANKS {
+            self.judge_few(from..count, budget, &mut settle);
+        } else {
+            self.judge_many(from..count, budget, &mut settle);
+        }
+        count as u64 - settled
+    }
+
+    /// Searches the first elements on all cores, if that is much work.
+    fn search_ahead(&self, count: usize, budget: &mut Budget) {
+        // There are 3^n / 2 pairs of groups of n ranks, with a few partial results each.
+        let parts = parts(count, 3usize.pow(self.reduction.ranks as u32), 1);
+        if parts.len() < 2 || budget.joins == 0 {
+            return;
+        }
+        let prepared = budget.prepared(self.reduction);
+        let searched = in_parallel(parts, |part| {
+            let mut search = Search::default();
+            let each = |element| self.reduction.search_ahead(&prepared, &self.values(element), &mut search);
+            part.filter_map(each).collect::<Vec<_>>()
+        });
+        budget.set_ahead(searched.into_iter().flatten());
+    }
+
+    /// Of few ranks the chains have no budget, so that each core may try them on a part.
+    fn judge_few(&self, elements: Range<usize>, budget: &mut Budget, settle: &mut impl FnMut(usize, JudgedElement)) {
+        let prepared = budget.prepared(self.reduction);
+        let hint = *budget.last_chain(self.reduction);
+        let each = 2 * self.reduction.ranks;
+        let parts: Vec<Range<usize>> = parts(elements.len(), each, ROW)
+            .into_iter()
+            .map(|part| elements.start + part.start..elements.start + part.end)
+            .collect();
+        let found = in_parallel(parts, |part| self.unexplained(&prepared, part, hint));
+        for (unexplained, last) in found {
+            *budget.last_chain(self.reduction) = last;
+            for element in unexplained {
+                let values: Vec<f64> = self.values(element);
+                settle(element, self.reduction.judge_without_chains(&values, self.observed_bits(element), budget));
+            }
+        }
+    }
+
+    /// The elements that no chain explains, and the last chain that explained one.
+    fn unexplained(
+        &self,
+        prepared: &PreparedReduction,
+        elements: Range<usize>,
+        mut hint: Option<Chain>,
+    ) -> (Vec<usize>, Option<Chain>) {
+        let (mut unexplained, mut memory) = (Vec::new(), RowMemory::default());
+        let (mut from, mut length) = (elements.start, FIRST_TRIED);
+        'blocks: while from < elements.end {
+            let count = length.min(elements.end - from);
+            let hits = self.explained(prepared, hint, from, count, &mut memory);
+            for element in (from..from + count).filter(|element| !hits[element - from]) {
+                let (values, bits) = (self.values(element), self.observed_bits(element));
+                match self.reduction.find_chain(prepared, &values, bits, None, &mut u64::MAX.clone()) {
+                    Some(chain) => {
+                        (hint, from, length) = (Some(chain), element + 1, FIRST_TRIED);
+                        continue 'blocks;
+                    }
+                    None => unexplained.push(element),
+                }
+            }
+            (from, length) = (from + count, (2 * length).min(ROW));
+        }
+        (unexplained, hint)
+    }
+
+    /// Of many ranks every chain that is tried costs steps of the budget, so the elements are judged in their order.
+    fn judge_many(&self, elements: Range<usize>, budget: &mut Budget, settle: &mut impl FnMut(usize, JudgedElement)) {
+        let prepared = budget.prepared(self.reduction);
+        let cost = self.reduction.ranks as u64;
+        let mut memory = RowMemory::default();
+        let (mut from, mut length) = (elements.start, FIRST_TRIED);
+        while from < elements.end {
+            let hint = *budget.last_chain(self.reduction);
+            let affordable = usize::try_from(budget.chain_steps / cost).unwrap_or(usize::MAX);
+            let count = length.min(elements.end - from).min(affordable);
+            let hits = self.explained(&prepared, hint, from, count, &mut memory);
+            let explained = hits[..count].iter().position(|hit| !hit).unwrap_or(count);
+            budget.chain_steps -= explained as u64 * cost;
+            from += explained;
+            length = (2 * length).min(ROW);
+            if explained < count || count == 0 {
+                settle(from, self.reduction.judge(&self.column(from), self.observed_bits(from), budget));
+                (from, length) = (from + 1, FIRST_TRIED);
+            }
+        }
+    }
+
+    /// For each of these elements, true if the chain explains it.
+    fn explained(
+        &self,
+        prepared: &PreparedReduction,
+        chain: Option<Chain>,
+        from: usize,
+        count: usize,
+        memory: &mut RowMemory,
+    ) -> [bool; ROW] {
+        let Some((chain, model)) = chain.and_then(|chain| Some((chain, prepared.models.usual.get(chain.model)?)))
+        else {
+            return [false; ROW];
+        };
+        let ranks = self.inputs.len();
+        let steps = |visit: &mut dyn FnMut(RowStep)| {
+            for (place, rank) in chain.ranks(ranks).enumerate() {
+                visit(if place == 0 { RowStep::Input(rank) } else { RowStep::AddInput(rank) });
+            }
+        };
+        let trial = RowTrial {
+            model,
+            scalars: &prepared.scalars,
+            finishes: 0..model.finishes(),
+            steps,
+            dtype: self.reduction.dtype,
+            inputs: &self.inputs,
+            observed: self.observed,
+        };
+        memory.explained(&trial, RowElements::From(from, count))
+    }
+
+    fn column(&self, element: usize) -> Vec<u64> {
+        self.reduction.column(&self.inputs, element)
+    }
+
+    fn values(&self, element: usize) -> Vec<f64> {
+        let dtype = self.reduction.dtype;
+        self.inputs.iter().map(|input| decode_f64(dtype, get_element(dtype, input, element))).collect()
+    }
+
+    /// The observed bits; every NaN is the canonical one.
+    fn observed_bits(&self, element: usize) -> u64 {
+        let dtype = self.reduction.dtype;
+        let bits = get_element(dtype, self.observed, element);
+        if is_nan(dtype, bits) { canonical_nan(dtype) } else { bits }
+    }
+}

@@ -1,0 +1,250 @@
+//! Loops over rows against single columns: the same results, rulings and budgets.
+use super::super::answer::JudgedElement;
+use super::super::reduced_buffer::{ReducedBuffer, reduce};
+use super::super::rounding_elements::RoundingElements;
+use super::*;
+use crate::num::{Random, canonical_nan, decode_f64, get_element, mask, put_element};
+use proptest::prelude::*;
+
+/// Values of every sort, by element: random ones, all codes, small whole numbers, the ends of the range, cancellation.
+fn inputs(dtype: DType, ranks: usize, elements: usize, seed: u64, sorts: &[u8]) -> Vec<Vec<u8>> {
+    let (codes, usual) = (Random::new(DType::U64, seed, None, None), Random::new(dtype, seed, None, None));
+    let largest = crate::num::max_finite(dtype).unwrap();
+    let value = |rank: u64, i: u64| {
+        let code = codes.bits(rank, i);
+        let sort = sorts[codes.bits(99, i / 7) as usize % sorts.len()];
+        let sign = if code >> 60 & 1 == 1 { -1.0 } else { 1.0 };
+        match sort {
+            0 => usual.bits(rank, i),
+            1 => code & mask(dtype),
+            2 => encode_f64(dtype, sign * (code % 9) as f64),
+            3 => encode_f64(dtype, sign * largest / [1.0, 2.0, 3.0, 8.0][code as usize % 4]),
+            // Subnormals, zeros of both signs, and the least normal numbers.
+            4 => code & 0x3f | (code >> 60 & 1) << (dtype.bits() - 1),
+            5 if rank % 2 == 1 => usual.bits(rank - 1, i) ^ (code & 1) ^ 1 << (dtype.bits() - 1),
+            5 => usual.bits(rank, i),
+            // Steps of half a last place: ties.
+            _ => encode_f64(dtype, sign * (1.0 + (code % 4) as f64 * f64::powi(0.5, 8 + (code >> 8 & 7) as i32))),
+        }
+    };
+    let row = |rank: usize| {
+        let mut bytes = vec![0; elements * dtype.size()];
+        (0..elements).for_each(|i| put_element(dtype, &mut bytes, i, value(rank as u64, i as u64)));
+        bytes
+    };
+    (0..ranks).map(row).collect()
+}
+
+fn reduction(dtype: DType, which: usize, ranks: usize, seed: u64) -> ColumnReduction {
+    let codes = Random::new(DType::U64, seed ^ 1, None, None);
+    let scalar = |rank: u64| {
+        let choices = [0.0, -0.0, 1.0, -2.0, 0.5, 3.0, 1.0 / 3.0, 1e-3];
+        let code = codes.bits(rank, 0);
+        if code.is_multiple_of(19) {
+            code >> 8 & mask(dtype)
+        } else {
+            encode_f64(dtype, choices[(code >> 8) as usize % 8])
+        }
+    };
+    let kind = match which {
+        0 | 1 => ReduceKind::Sum,
+        2 => ReduceKind::Avg,
+        3 => ReduceKind::PreMulSum { scalars: (0..ranks as u64).map(scalar).collect() },
+        4 => ReduceKind::Prod,
+        5 => ReduceKind::Min,
+        _ => ReduceKind::Max,
+    };
+    ColumnReduction { dtype, kind, ranks }
+}
+
+/// What `reduce` says of an element, column by column.
+fn reduced_alone(reduction: &ColumnReduction, inputs: &[&[u8]], i: usize) -> Result<(u64, bool), String> {
+    let column = reduction.column(inputs, i);
+    match reduction.exact(&column) {
+        Some(RightResults::Bits(bits)) => Ok((bits, false)),
+        Some(_) => Ok((reduction.canonical(&column), true)),
+        None => reduction.judgeable(&column).map(|()| (reduction.canonical(&column), true)),
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn reductions_of_rows_and_of_columns_agree(
+        dtype in prop::sample::select(FLOATS.to_vec()),
+        which in 0usize..7,
+        ranks in prop::sample::select(vec![1usize, 2, 3, 4, 5, 8, 9, 17]),
+        elements in prop::sample::select(vec![1usize, 3, 40, 255, 256, 257, 520]),
+        seed in any::<u64>(),
+        sorts in prop::collection::vec(0u8..7, 1..4),
+    ) {
+        let reduction = reduction(dtype, which, ranks, seed);
+        let rows = inputs(dtype, ranks, elements, seed, &sorts);
+        let inputs: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+        let want: Vec<_> = (0..elements).map(|i| reduced_alone(&reduction, &inputs, i)).collect();
+        match reduce(&reduction, &inputs, Vec::new(), false) {
+            Err(text) => {
+                let (i, why) = want.iter().enumerate().find_map(|(i, want)| Some((i, want.clone().err()?))).expect("an error");
+                prop_assert_eq!(text, format!("cannot be judged: element {i}: {why}"));
+            }
+            Ok(reduced) => assert_reduced(&reduction, &inputs, &reduced, &want)?,
+        }
+        // With results of a run as inputs nothing is refused.
+        let reduced = reduce(&reduction, &inputs, vec![true; elements], true);
+        prop_assert!(reduced.is_ok_and(|reduced| (0..elements).all(|i| reduced.is_ambiguous(i))));
+    }
+
+    #[test]
+    fn many_elements_are_judged_as_one_after_the_other(
+        dtype in prop::sample::select(FLOATS.to_vec()),
+        which in 0usize..5,
+        ranks in prop::sample::select(vec![2usize, 3, 4, 5, 9, 12]),
+        elements in prop::sample::select(vec![5usize, 40, 300]),
+        seed in any::<u64>(),
+        sorts in prop::collection::vec(0u8..7, 1..3),
+        (joins, steps, samples) in (prop::sample::select(vec![0u64, 300, 20_000]), prop::sample::select(vec![0u64, 500, u64::MAX]), 0u32..4),
+        length in 1usize..150,
+        how in 0u64..6,
+    ) {
+        let reduction = reduction(dtype, which, ranks, seed);
+        let rows = inputs(dtype, ranks, elements, seed, &sorts);
+        let (inputs, observed) = rounding(&reduction, &rows, elements, length, how, seed);
+        let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+        let count = observed.len() / dtype.size();
+        let new_budget = || {
+            let mut budget = Budget::new(joins);
+            (budget.samples, budget.chain_steps) = (samples, steps);
+            budget
+        };
+        let (mut alone, mut together) = (new_budget(), new_budget());
+        let want: Vec<JudgedElement> = (0..count)
+            .map(|i| reduction.judge(&reduction.column(&inputs, i), get_element(dtype, &observed, i), &mut alone))
+            .collect();
+        let mut settled: Vec<(usize, JudgedElement)> = Vec::new();
+        let elements = RoundingElements { reduction: &reduction, inputs, observed: &observed };
+        let explained = elements.judge(&mut together, |element, judged| settled.push((element, judged)));
+        prop_assert_eq!(explained as usize + settled.len(), count);
+        prop_assert!(settled.is_sorted_by(|a, b| a.0 < b.0));
+        let by_chain = JudgedElement {
+            lane: ElementLane::Admissible,
+            ruling: Ruling::Accept { families: None, set_size: None },
+            note: None,
+        };
+        let mut settled = settled.into_iter().peekable();
+        for (i, want) in want.iter().enumerate() {
+            let got = settled.next_if(|(element, _)| *element == i).map_or(by_chain.clone(), |(_, judged)| judged);
+            prop_assert_eq!(&got, want, "element {}", i);
+        }
+        prop_assert_eq!((together.joins, together.reserve), (alone.joins, alone.reserve));
+        prop_assert_eq!((together.chain_steps, together.samples), (alone.chain_steps, alone.samples));
+    }
+}
+
+#[test]
+fn elements_that_are_searched_ahead_cost_what_they_cost_one_after_the_other() {
+    let reduction = reduction(DType::F32, 0, 8, 3);
+    let rows = inputs(DType::F32, 8, 200, 3, &[0]);
+    let (inputs, observed) = rounding(&reduction, &rows, 200, 20, 1, 3);
+    let inputs: Vec<&[u8]> = inputs.iter().map(Vec::as_slice).collect();
+    for joins in [100_000_000, 1_000_000, 30_000] {
+        let (mut alone, mut together) = (Budget::new(joins), Budget::new(joins));
+        let want: Vec<JudgedElement> = (0..observed.len() / 4)
+            .map(|i| reduction.judge(&reduction.column(&inputs, i), get_element(DType::F32, &observed, i), &mut alone))
+            .collect();
+        let mut got = Vec::new();
+        let elements = RoundingElements { reduction: &reduction, inputs: inputs.clone(), observed: &observed };
+        assert_eq!(elements.judge(&mut together, |_, judged| got.push(judged)), 0);
+        assert_eq!(got, want);
+        assert_eq!((together.joins, together.reserve), (alone.joins, alone.reserve));
+        assert_eq!(alone.is_exhausted(), joins < 100_000_000);
+    }
+}
+
+fn assert_reduced(
+    reduction: &ColumnReduction,
+    inputs: &[&[u8]],
+    reduced: &ReducedBuffer,
+    want: &[Result<(u64, bool), String>],
+) -> Result<(), TestCaseError> {
+    let dtype = reduction.dtype;
+    for (i, want) in want.iter().enumerate() {
+        let got = (get_element(dtype, &reduced.bytes, i), reduced.is_ambiguous(i));
+        prop_assert_eq!(&Ok(got), want, "element {}: {:x?}", i, reduction.column(inputs, i));
+        if reduced.rounding_run(i..i + 1) > 0 {
+            prop_assert_eq!(reduction.exact(&reduction.column(inputs, i)), None, "element {}", i);
+        }
+    }
+    Ok(())
+}
+
+/// The columns without an exact answer, with results by runs of an order: chains, trees, wide accumulators, and wrong ones.
+fn rounding(
+    reduction: &ColumnReduction,
+    rows: &[Vec<u8>],
+    elements: usize,
+    length: usize,
+    how: u64,
+    seed: u64,
+) -> (Vec<Vec<u8>>, Vec<u8>) {
+    let (dtype, ranks) = (reduction.dtype, reduction.ranks);
+    let codes = Random::new(DType::U64, seed ^ 2, None, None);
+    let all: Vec<&[u8]> = rows.iter().map(Vec::as_slice).collect();
+    let (mut inputs, mut observed) = (vec![Vec::new(); ranks], Vec::new());
+    let bytes_of = |bits: u64| bits.to_le_bytes()[..dtype.size()].to_vec();
+    for i in 0..elements {
+        let column = reduction.column(&all, i);
+        if reduction.exact(&column).is_some() {
+            continue;
+        }
+        for (row, bits) in inputs.iter_mut().zip(&column) {
+            row.extend(bytes_of(*bits));
+        }
+        let code = codes.bits(0, (i / length) as u64);
+        let mut turned = column.clone();
+        turned.rotate_left(code as usize % ranks);
+        if code >> 32 & 1 == 1 {
+            turned.reverse();
+        }
+        // A scalar belongs to its rank, so only chains by rank order stay right there.
+        let by_chain = reduction.canonical(&turned);
+        let value = |bits: &u64| decode_f64(dtype, *bits);
+        let pairs: Vec<u64> = column.chunks(2).map(|pair| encode_f64(dtype, pair.iter().map(value).sum())).collect();
+        let tree = encode_f64(dtype, pairs.iter().map(value).sum());
+        let noise = codes.bits(1, i as u64);
+        observed.extend(bytes_of(match how {
+            0 => by_chain,
+            1 if code & 1 == 0 => tree,
+            1 => by_chain,
+            2 => encode_f64(dtype, column.iter().map(value).sum()),
+            3 if noise.is_multiple_of(5) => by_chain ^ 1,
+            4 if noise.is_multiple_of(3) => tree,
+            5 if noise.is_multiple_of(3) => canonical_nan(dtype),
+            5 if noise % 3 == 1 => noise >> 8 & mask(dtype),
+            _ => by_chain,
+        }));
+    }
+    (inputs, observed)
+}
+
+#[test]
+fn large_buffers_are_reduced_in_parts_as_in_one() {
+    for (dtype, which) in [(DType::F32, 0), (DType::Bf16, 2)] {
+        let (elements, ranks, at) = (70_000, 4, 33_333);
+        let reduction = reduction(dtype, which, ranks, 1);
+        let rows = inputs(dtype, ranks, elements, 1, &[0, 2, 1, 5]);
+        let cut = at * dtype.size();
+        let of = |part: &dyn Fn(&Vec<u8>) -> Vec<u8>| {
+            let part: Vec<Vec<u8>> = rows.iter().map(part).collect();
+            reduce(&reduction, &part.iter().map(Vec::as_slice).collect::<Vec<_>>(), Vec::new(), false).unwrap()
+        };
+        let (whole, first, second) = (of(&Vec::clone), of(&|row| row[..cut].to_vec()), of(&|row| row[cut..].to_vec()));
+        assert_eq!(whole.bytes, [first.bytes.clone(), second.bytes.clone()].concat());
+        for i in 0..elements {
+            let (part, i_part) = if i < at { (&first, i) } else { (&second, i - at) };
+            assert_eq!(whole.is_ambiguous(i), part.is_ambiguous(i_part), "{i}");
+            assert_eq!(whole.rounding_run(i..i + 1), part.rounding_run(i_part..i_part + 1), "{i}");
+        }
+        assert!(whole.ambiguous_count() > 10_000);
+    }
+}
