@@ -239,7 +239,7 @@ fn large_buffers_are_reduced_in_parts_as_in_one() {
             reduce(&reduction, &part.iter().map(Vec::as_slice).collect::<Vec<_>>(), Vec::new(), false).unwrap()
         };
         let (whole, first, second) = (of(&Vec::clone), of(&|row| row[..cut].to_vec()), of(&|row| row[cut..].to_vec()));
-        assert_eq!(whole.bytes, [first.bytes.clone(), second.bytes.clone()].concat());
+        assert_eq!(**whole.bytes, *[&**first.bytes, &**second.bytes].concat());
         for i in 0..elements {
             let (part, i_part) = if i < at { (&first, i) } else { (&second, i - at) };
             assert_eq!(whole.is_ambiguous(i), part.is_ambiguous(i_part), "{i}");
