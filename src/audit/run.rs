@@ -12,11 +12,13 @@ use crate::suite::parallel::{panic_text, stream};
 use crate::suite::with_causes;
 use crate::suite::{Experiment, Prepared, Ready, Runner};
 use soft_nccl::fault::{Fault, FaultMode, Injection, Reached};
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
 
 /// Bytes of plans that are kept from the run without a fault for those with faults; other cases are planned again.
 const MAX_KEPT_BYTES: u64 = 1 << 30;
@@ -158,6 +160,8 @@ struct AuditedCase {
     injected: Reached,
     /// Seconds of the run without a fault, unless it ended by its time limit.
     seconds: Option<f64>,
+    /// Time of the run without a fault with all that it took, such as starting processes.
+    whole_time: Duration,
     /// Plan and forecast, if they are kept.
     ready: Option<Box<Ready>>,
 }
@@ -226,7 +230,15 @@ pub(super) fn run_all(
     report_event(&AuditEvent::Planned { runs, faulty: true })?;
     // Cases that are counted together stay on one thread, so that the count does not depend on timing.
     let groups = match depth {
-        Depth::Files => group_by_file(audited_cases, cases),
+        Depth::Files => {
+            let mut groups = group_by_file(audited_cases, cases);
+            let longest = |(_, audited): &(usize, AuditedCase)| {
+                audited.whole_time.saturating_mul(under(audited).len().try_into().unwrap_or(u32::MAX))
+            };
+            // The longest first, so that no thread is left alone with a long one at the end.
+            groups.sort_by_cached_key(|group| Reverse(group.iter().map(longest).sum::<Duration>()));
+            groups
+        }
         Depth::Cases | Depth::Quick => audited_cases.into_iter().map(|audited| vec![audited]).collect(),
     };
     let overall: BTreeMap<Fault, AtomicUsize> = selected.iter().map(|fault| (*fault, AtomicUsize::new(0))).collect();
@@ -350,7 +362,9 @@ fn run_without_fault(
     };
     let judge =
         |plan: &Plan, forecast: &Forecast, observations: &[Observation]| checker.judge(plan, forecast, observations);
+    let begun = Instant::now();
     let (verdict, observations) = runner.run(&ready, FaultMode::Trace, None, &judge)?;
+    let whole_time = begun.elapsed();
     if verdict.status == Status::Fail && checker.may_misjudge() {
         return Ok(SoundRun::Skipped("it objects to a right result".to_owned()));
     }
@@ -364,7 +378,8 @@ fn run_without_fault(
     let needed = reached.is_none_or(|set| set != Reached::default());
     let fits = needed && kept.fetch_add(size, Ordering::Relaxed) + size <= MAX_KEPT_BYTES;
     let under = reached.unwrap_or_else(|| may_reach(&ready.plan));
-    Ok(SoundRun::Passed(Box::new(AuditedCase { reached, injected: under, seconds, ready: fits.then_some(ready) })))
+    let ready = fits.then_some(ready);
+    Ok(SoundRun::Passed(Box::new(AuditedCase { reached, injected: under, seconds, whole_time, ready })))
 }
 
 /// The faults that a program may reach by its element types. This is for cases whose processes are killed, which cannot
