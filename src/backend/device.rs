@@ -181,7 +181,7 @@ impl Device {
     ///
     /// # Errors
     ///
-    /// The device has memory of its own, or the arena does not have the block.
+    /// The memory cannot be used: it is not inside the arena, or the device only works on memory that it allocates.
     pub fn in_arena(self, arena: &Arc<Mapping>, at: u64, len: u64) -> Result<DeviceMemory, DeviceError> {
         match self {
             Self::Host => Ok(DeviceMemory(MemoryKind::Host(host::HostMemory::in_arena(arena, at, len)?))),

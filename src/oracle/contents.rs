@@ -57,7 +57,7 @@ pub enum Held {
     Map(MmapMut),
 }
 
-/// From so many bytes on a mapping of its own is worth its price.
+/// Bytes from which on memory is mapped separately, so that it can have huge pages.
 const MANY: usize = 4 << 20;
 
 impl Held {

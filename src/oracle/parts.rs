@@ -5,7 +5,7 @@ use std::panic::resume_unwind;
 use std::sync::LazyLock;
 use std::thread;
 
-/// Additions or comparisons that are worth a thread of their own.
+/// Additions or comparisons from which on another thread saves time.
 const WORTH_A_THREAD: usize = 1 << 18;
 
 /// Contiguous parts of `0..elements`, one per core, or fewer if the work is small; an element takes about `each` additions.

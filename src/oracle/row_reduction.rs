@@ -48,7 +48,7 @@ struct RowReduction<'a, W> {
     inputs: &'a [&'a [u8]],
     observed: bool,
     scalars: Vec<f64>,
-    /// Elements with a smaller sum of magnitudes can be judged, whatever it takes.
+    /// Elements with a smaller sum of magnitudes can certainly be judged.
     bounded: f64,
     rows: Vec<Row<W>>,
     products: Vec<Row<f64>>,

@@ -1,7 +1,7 @@
 //! What is lost with a rank whose process ends while the others go on: the operations of its communicators that a rank's host
 //! has not waited for by then, and those that come later. Nothing is known of their results.
 use super::lower::{Index, LoweredProgram};
-use super::outstanding::Progress;
+use super::progress::Progress;
 use super::rank_op::RankOp;
 use super::resolve::dedupe;
 use super::types::CommId;
@@ -101,24 +101,14 @@ impl Deaths {
 /// The calls of a rank that are lost with others' deaths, or with its own.
 fn lost_of(lowered: &LoweredProgram, rank: usize) -> Vec<usize> {
     let streams = lowered.unrolled.streams as usize;
-    let mut progress = vec![Progress::new(streams); streams];
-    let mut host = Progress::new(streams);
+    let mut progress = Progress::new(streams);
     let mut open: Vec<Issued> = Vec::new();
     let mut dead: BTreeSet<usize> = BTreeSet::new();
     let mut lost = Vec::new();
     for (index, call) in lowered.programs[rank].iter().enumerate() {
+        progress.follow(call.kind.effect());
         match call.kind.effect() {
-            CallKind::After { stream, on } => {
-                for other in on {
-                    let seen = progress[*other as usize].clone();
-                    progress[*stream as usize].join(&seen);
-                }
-            }
-            CallKind::Wait { stream } => {
-                let waited = stream.map_or(0..streams, |stream| stream as usize..stream as usize + 1);
-                waited.for_each(|stream| host.join(&progress[stream]));
-                open.retain(|issued| !host.includes(issued.stream, issued.number));
-            }
+            CallKind::Wait { .. } => open.retain(|issued| !progress.host_has(issued.stream, issued.number)),
             // It ends with all that it has not waited for, maps among it.
             CallKind::Exit { death: Some(_), .. } => lost.extend(open.iter().map(|issued| issued.index)),
             CallKind::AwaitDeath { ranks, .. } => {
@@ -129,7 +119,7 @@ fn lost_of(lowered: &LoweredProgram, rank: usize) -> Vec<usize> {
         }
         if let Some(op) = lowered.op((rank, index)) {
             let stream = op.stream() as usize;
-            let number = progress[stream].step(stream);
+            let number = progress.issue(stream);
             let comm = RankOp::comm(op);
             if touches(lowered, comm, &dead) {
                 lost.push(index);

@@ -22,6 +22,7 @@ mod order;
 mod outside;
 mod outstanding;
 mod place;
+mod progress;
 mod race;
 mod rank_op;
 mod ranks_hint;

@@ -29,7 +29,7 @@ pub struct Deaths {
 }
 
 impl Deaths {
-    /// Of a job whose ranks live in this worker; each rank that dies has a part of its own.
+    /// For a job whose ranks live in this worker. Each rank that dies is alone in its process.
     pub fn of(job: &Job, worker: &Worker) -> Self {
         let mut deaths = Self::default();
         for (rank, program) in job.programs.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! Steps that run first, on communicators of their own.
+//! Steps that run before the program, on communicators that the program does not use.
 use super::program::World;
 use super::steps;
 

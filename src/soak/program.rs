@@ -118,7 +118,7 @@ pub struct Program {
     pub seed: u64,
     /// The lines above the steps.
     pub head: Vec<String>,
-    /// The steps that run first, on communicators of their own.
+    /// The steps that run before the program, on communicators that the program does not use.
     pub before: Vec<String>,
     /// A step each.
     pub steps: Vec<String>,

@@ -64,7 +64,7 @@ impl Comms {
         new: CommId,
         config: Option<u32>,
     ) -> Result<(), Diagnostic> {
-        // A rank that joins without a configuration has the defaults, whatever the communicator has.
+        // A rank that joins without a configuration gets the defaults, not the configuration of the communicator that grows.
         let config = config.and_then(|index| self.configs.get(index as usize));
         let joined = config.is_some_and(|config| is_nonblocking(config));
         let members = &self.list[new].members;

@@ -3,7 +3,7 @@ use super::ending::{Shown, assert_a_plain_sum_meets_none, assert_each_is_shown, 
 
 const SHOWN: &[Shown] = &[silent("F90"), silent("F91"), silent("F92"), fails("F93"), silent("F94")];
 
-/// With it ranks wait for each other until the case's time is up: between processes nobody can prove that nothing will move. The
+/// With this fault the ranks wait for each other until the time limit, because a hang between processes cannot be proved. The
 /// audit shows that it is caught.
 const ENDED_BY_THE_CLOCK: &str = "F92b";
 

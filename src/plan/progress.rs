@@ -1,0 +1,57 @@
+//! How far a rank's streams and its host are, call by call, as far as the program itself says so.
+use crate::job::CallKind;
+
+/// How many calls of each stream are over.
+#[derive(Clone)]
+struct Over(Vec<usize>);
+
+impl Over {
+    fn join(&mut self, other: &Self) {
+        self.0.iter_mut().zip(&other.0).for_each(|(own, other)| *own = (*own).max(*other));
+    }
+}
+
+/// The progress of one rank while its calls are gone through in order.
+pub struct Progress {
+    /// By stream: what is over once it has done all that it was given.
+    streams: Vec<Over>,
+    /// What the host has waited for.
+    host: Over,
+}
+
+impl Progress {
+    /// No call was made yet, on so many streams.
+    pub fn new(streams: usize) -> Self {
+        let none = Over(vec![0; streams]);
+        Self { streams: vec![none.clone(); streams], host: none }
+    }
+
+    /// Follows a call that orders streams, or that the host waits in.
+    pub fn follow(&mut self, kind: &CallKind) {
+        match kind {
+            CallKind::After { stream, on } => {
+                for other in on {
+                    let seen = self.streams[*other as usize].clone();
+                    self.streams[*stream as usize].join(&seen);
+                }
+            }
+            CallKind::Wait { stream } => {
+                let waited = stream.map_or(0..self.streams.len(), |stream| stream as usize..stream as usize + 1);
+                waited.for_each(|stream| self.host.join(&self.streams[stream]));
+            }
+            _ => {}
+        }
+    }
+
+    /// One more operation on the stream; gives its number there, from 1.
+    pub fn issue(&mut self, stream: usize) -> usize {
+        let own = &mut self.streams[stream].0[stream];
+        *own += 1;
+        *own
+    }
+
+    /// True if the host has waited for the stream's operation with this number.
+    pub fn host_has(&self, stream: usize, number: usize) -> bool {
+        self.host.0[stream] >= number
+    }
+}
