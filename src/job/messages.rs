@@ -1,0 +1,86 @@
+//! The messages between parent and worker: length-prefixed postcard messages; bulk data lies in the arena.
+use super::{Job, MappedLibrary, Report, SetId};
+use serde::{Deserialize, Serialize};
+
+/// The version of the messages, in the first one of every worker; a worker of another build is refused.
+pub const PROTOCOL: u32 = 9;
+
+/// A unique id's bytes, or the code and the text of its failure.
+pub type Id = Result<Vec<u8>, (i32, String)>;
+
+/// Parent to a part of a worker.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Request {
+    /// Run this; answered by [`Reply::Loaded`] then [`Reply::Done`].
+    Job(Box<Job>),
+    /// Restore the inputs and run the same job on the same communicators once more; answered as a job is.
+    Again,
+    /// The unique ids of this run, made by another part.
+    Ids(Vec<Id>),
+    /// The unique id of this run with this number, which a live communicator gave in another part.
+    GrowId(u32, Id),
+    /// To a part whose rank dies with this number: end now. To any other part: the processes of those that die have ended.
+    Death(u32),
+    /// All parts are loaded. Not sent to a part that is alone: it need not wait.
+    Run,
+    /// Another part's rank has failed: stop.
+    Stop,
+    /// End the last job and give back its resources. Another job may follow only when everything that this destroys is gone.
+    Finish(Finish),
+}
+
+/// Which communicators are kept and which are destroyed after a job.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finish {
+    /// The name under which the job's own are kept; without one they are destroyed.
+    pub keep: Option<SetId>,
+    /// Kept sets that are destroyed too.
+    pub destroy: Vec<SetId>,
+    /// True if the part sends [`Reply::Finished`] at the end; required if any communicator is destroyed.
+    pub answer: bool,
+}
+
+/// Worker to parent.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub enum Reply {
+    /// First message of a worker.
+    Hello {
+        /// [`PROTOCOL`].
+        protocol: u32,
+        /// NCCL's version code, from the library.
+        version: i32,
+        /// Where the library came from.
+        library: String,
+        /// Symbols that it has.
+        symbols: Vec<String>,
+        /// The files of NCCL libraries that the process has mapped; `None` if it cannot tell.
+        mapped: Option<Vec<MappedLibrary>>,
+    },
+    /// The unique ids of this run, for the other parts.
+    Ids(Vec<Id>),
+    /// The unique id with this number, which a live communicator gave, for the other parts.
+    GrowId(u32, Id),
+    /// Communicators, allocations, inputs and poison are in place: the clock starts.
+    Loaded {
+        /// True if the communicators are those of an earlier job.
+        reused: bool,
+    },
+    /// All ranks that live here have ended. Images and checkpoints are in the arena for ranks that are `Done`.
+    Done(Report),
+    /// The software engine proved that nothing can move any more. The worker can only be killed now.
+    Stuck {
+        /// Who waits for whom.
+        waits: String,
+        /// How far the ranks got.
+        report: Report,
+    },
+    /// A rank waits for the death with this number.
+    AtDeath(u32),
+    /// Everything that [`Finish`] asked for is done.
+    Finished {
+        /// World ranks, and the error of destroying their communicators.
+        errors: Vec<(u32, String)>,
+    },
+    /// The worker itself could not do what was asked (no memory, a bad message).
+    Trouble(String),
+}

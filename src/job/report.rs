@@ -1,0 +1,79 @@
+//! How the ranks of a job ended, as the worker tells it.
+use super::Answers;
+use serde::{Deserialize, Serialize};
+
+/// Faults on demand of the software library, a bit each in the order of `soft_nccl::fault::TABLE`.
+pub type Reached = soft_nccl::fault::Reached;
+
+/// How every rank ended.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// By world rank; the entries of ranks that live elsewhere have no meaning.
+    pub ranks: Vec<RankReport>,
+    /// Faults on demand that struck, or would have: a bit each.
+    pub reached: Reached,
+}
+
+/// How one rank ended.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct RankReport {
+    /// The end.
+    pub end: RankEnd,
+    /// Calls that did not return success: index in the program, code, the library's text.
+    pub codes: Vec<(u32, i32, String)>,
+    /// Figures of named steps.
+    pub figures: Vec<Figure>,
+    /// The answers of NCCL's query functions.
+    pub answers: Answers,
+    /// Seconds of each timed iteration (see [`Timed`](super::Timed)); empty if the job is not timed.
+    pub times: Vec<f64>,
+}
+
+/// The end of one rank.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum RankEnd {
+    /// All calls made, all streams drained, images in the arena.
+    Done,
+    /// A call failed and was not tolerated, or something failed outside of the calls: loading, or an asynchronous error while waiting.
+    Error {
+        /// While making the communicators.
+        prelude: bool,
+        /// Index in the program or prelude; `None` outside of the calls.
+        call: Option<u32>,
+        /// NCCL's code; [`NOT_NCCL`](super::NOT_NCCL) for a map without a value, and for the driver while opening.
+        code: i32,
+        /// What was called, and the library's text.
+        text: String,
+    },
+    /// Told to stop because another rank failed.
+    Stopped,
+    /// Was still making communicators or loading, by its step word.
+    Opening {
+        /// Index in the prelude (see `arena::Step::Opening`); `None` before the first call.
+        call: Option<u32>,
+    },
+    /// Had not ended; the index of the call it was at, by its step word.
+    Running {
+        /// Index in the program.
+        call: u32,
+    },
+}
+
+/// Figures of one named step on one rank; several calls with one tag add up.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Figure {
+    pub tag: u32,
+    pub seconds: f64,
+    pub traffic: Option<Traffic>,
+}
+
+/// As `nccl_sys::collspecTraffic_t`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[allow(missing_docs)]
+pub struct Traffic {
+    pub rounds: u64,
+    pub sent: u64,
+    pub received: u64,
+    pub inner: u64,
+}
