@@ -150,6 +150,18 @@ impl State {
         }
     }
 
+    /// Forgets that calls on a communicator failed because another rank is gone: what aborts the communicator's work while it is
+    /// shrunk is the answer to that.
+    pub(crate) fn drop_remote_failure(&mut self, comm: usize) {
+        let is_answered = |progress: &Progress| {
+            progress.running == 0
+                && progress.failure.as_ref().is_some_and(|failure| failure.code == ncclResult_t::RemoteError)
+        };
+        if self.progress.get(&comm).is_some_and(is_answered) {
+            self.progress.remove(&comm);
+        }
+    }
+
     /// What `ncclCommGetAsyncError` says of calls that are not over, or failed.
     pub(crate) fn progress_of(&mut self, comm: usize) -> Option<ncclResult_t> {
         let rank = self.members.get(&comm).map_or(0, |member| member.rank);
