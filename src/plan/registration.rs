@@ -1,9 +1,12 @@
 //! Which memory is registered with which communicator at each call, and what collectives may do with it.
+mod lifetimes;
+
 use super::lower::{Index, LoweredProgram};
 use super::rank_op::{Placed, RankCollective, RankOp};
 use super::types::{AllocId, CommId, Region, StepId};
 use crate::ops::InPlace;
 use crate::scenario::{Diagnostic, Span};
+use lifetimes::Lifetimes;
 use std::collections::HashMap;
 use std::ops::Range;
 
@@ -29,6 +32,12 @@ pub struct Registration {
 #[derive(Debug, Default)]
 pub struct Registrations {
     by_rank: Vec<Vec<Registration>>,
+    /// By rank and communicator: where its registrations stand in `by_rank`, and when they hold.
+    lifetimes: HashMap<(usize, CommId), (Vec<usize>, Lifetimes)>,
+    /// By rank and a registration's number: where it stands in `by_rank`.
+    places: HashMap<(usize, u32), usize>,
+    /// By the call that ends them: where registrations stand in `by_rank`, of each call the first.
+    ended: HashMap<Index, usize>,
     /// By communicator: the numbers of its windows in the order in which each of its ranks registers them.
     windows: HashMap<CommId, Vec<u32>>,
     /// By rank and communicator: how many windows the rank has registered.
@@ -63,25 +72,42 @@ impl Registrations {
 
     /// Records a registration by the call with the index `calls.start`.
     pub fn add(&mut self, rank: usize, registration: Registration) {
+        let place = self.by_rank[rank].len();
+        let (places, lifetimes) = self.lifetimes.entry((rank, registration.comm)).or_default();
+        places.push(place);
+        lifetimes.begin(registration.calls.start);
+        self.places.insert((rank, registration.id), place);
         self.by_rank[rank].push(registration);
     }
 
     /// Ends a registration at this call.
     pub fn end(&mut self, rank: usize, id: u32, call: usize) {
-        let live = self.by_rank[rank].iter_mut().rev().find(|r| r.id == id && r.calls.end == usize::MAX);
-        if let Some(live) = live {
-            live.calls.end = call;
+        let Some(&place) = self.places.get(&(rank, id)) else { return };
+        let ending = &mut self.by_rank[rank][place];
+        if ending.calls.end != usize::MAX {
+            return;
         }
+        ending.calls.end = call;
+        if let Some((places, lifetimes)) = self.lifetimes.get_mut(&(rank, ending.comm))
+            && let Ok(index) = places.binary_search(&place)
+        {
+            lifetimes.set_end(index, call);
+        }
+        let first = self.ended.entry((rank, call)).or_insert(place);
+        *first = place.min(*first);
     }
 
     /// The registrations of a rank with a communicator at a call, the newest first.
     pub fn live(&self, (rank, call): Index, comm: CommId) -> impl Iterator<Item = &Registration> {
-        self.of_rank(rank).iter().rev().filter(move |r| r.comm == comm && r.calls.start < call && call <= r.calls.end)
+        let known = self.lifetimes.get(&(rank, comm)).into_iter();
+        known.flat_map(move |(places, lifetimes)| {
+            lifetimes.holding_at(call).map(move |index| &self.by_rank[rank][places[index]])
+        })
     }
 
     /// True if a rank has made a window with a communicator, which may have ended.
     pub fn has_had_window(&self, rank: usize, comm: CommId) -> bool {
-        self.of_rank(rank).iter().any(|r| r.window && r.comm == comm)
+        self.registered.contains_key(&(rank, comm))
     }
 
     /// All registrations of a rank.
@@ -91,7 +117,7 @@ impl Registrations {
 
     /// A rank's registration that this call ends.
     pub fn ended_by(&self, (rank, call): Index) -> Option<&Registration> {
-        self.of_rank(rank).iter().find(|r| r.calls.end == call)
+        Some(&self.by_rank[rank][*self.ended.get(&(rank, call))?])
     }
 }
 

@@ -35,6 +35,8 @@ struct Node {
     rank: usize,
     calls: Vec<usize>,
     streams: Vec<u32>,
+    /// By stream: how many nodes are before it there.
+    numbers: Vec<usize>,
     /// Calls that have not happened.
     left: usize,
     /// (stream, number of nodes that must have left it).
@@ -46,8 +48,11 @@ struct Node {
 #[derive(Default)]
 struct Stream {
     queue: VecDeque<usize>,
-    issued: usize,
+    /// All nodes that were issued, in order.
+    nodes: Vec<usize>,
     finished: usize,
+    /// How many of its nodes have certainly ended, because the host has waited for them or for what runs behind them.
+    waited: usize,
     /// The next node waits for these too.
     after: Vec<(u32, usize)>,
 }
@@ -57,8 +62,6 @@ struct SimulatedRank {
     streams: Vec<Stream>,
     /// Calls of the group that is open.
     group: Option<(usize, Vec<usize>)>,
-    /// Nodes the host has not waited for.
-    unwaited: Vec<usize>,
     host_arrived: bool,
 }
 
@@ -124,7 +127,6 @@ pub fn play(lowered: &LoweredProgram, buffered: bool) -> Played {
         cursor: 0,
         streams: (0..lowered.unrolled.streams).map(stream).collect(),
         group: None,
-        unwaited: Vec::new(),
         host_arrived: false,
     };
     let mut simulation = Simulation {
@@ -203,7 +205,7 @@ impl Simulation<'_> {
                 }
                 CallKind::After { stream, on } => {
                     let deps: Vec<(u32, usize)> =
-                        on.iter().map(|s| (*s, self.ranks[rank].streams[*s as usize].issued)).collect();
+                        on.iter().map(|s| (*s, self.ranks[rank].streams[*s as usize].nodes.len())).collect();
                     self.ranks[rank].streams[*stream as usize].after.extend(deps);
                     self.node(rank, Vec::new(), vec![*stream]);
                 }
@@ -219,8 +221,10 @@ impl Simulation<'_> {
                         return moved;
                     }
                     self.clocks_host_waits(rank, *stream);
-                    let nodes = &self.nodes;
-                    self.ranks[rank].unwaited.retain(|node| !nodes[*node].done);
+                    match stream {
+                        Some(stream) => self.host_has_waited(rank, *stream),
+                        None => (0..self.ranks[rank].streams.len()).for_each(|s| self.host_has_waited(rank, s as u32)),
+                    }
                 }
                 CallKind::Init { .. } | CallKind::Split { .. } | CallKind::Register { window: true, .. }
                     if !call.tolerate =>
@@ -362,17 +366,40 @@ impl Simulation<'_> {
 
     fn node(&mut self, rank: usize, calls: Vec<usize>, streams: Vec<u32>) {
         let id = self.nodes.len();
-        let mut after = Vec::new();
+        let (mut after, mut numbers) = (Vec::new(), Vec::with_capacity(streams.len()));
         for s in &streams {
             let stream = &mut self.ranks[rank].streams[*s as usize];
             after.append(&mut stream.after);
-            stream.issued += 1;
+            numbers.push(stream.nodes.len());
+            stream.nodes.push(id);
             stream.queue.push_back(id);
         }
-        self.ranks[rank].unwaited.push(id);
         let left = calls.len();
         self.clocks_issue(id, rank, &streams);
-        self.nodes.push(Node { rank, calls, streams, left, after, active: false, done: false });
+        self.nodes.push(Node { rank, calls, streams, numbers, left, after, active: false, done: false });
+    }
+
+    /// The host has waited for a stream: all that was issued to it has ended, and all that it had to wait for.
+    fn host_has_waited(&mut self, rank: usize, stream: u32) {
+        let mut ended = vec![(stream, self.ranks[rank].streams[stream as usize].nodes.len())];
+        while let Some((stream, count)) = ended.pop() {
+            let stream = &mut self.ranks[rank].streams[stream as usize];
+            for node in stream.nodes.get(stream.waited..count).unwrap_or_default() {
+                let node = &self.nodes[*node];
+                ended.extend(node.streams.iter().zip(&node.numbers).map(|(stream, number)| (*stream, number + 1)));
+                ended.extend_from_slice(&node.after);
+            }
+            stream.waited = stream.waited.max(count);
+        }
+    }
+
+    /// The nodes of a rank that its host does not know to have ended, in the order in which they were issued.
+    fn unwaited(&self, rank: usize) -> Vec<usize> {
+        let streams = self.ranks[rank].streams.iter();
+        let mut nodes: Vec<usize> = streams.flat_map(|stream| &stream.nodes[stream.waited..]).copied().collect();
+        nodes.sort_unstable();
+        nodes.dedup();
+        nodes
     }
 
     fn speaks(&self, node: usize, comm: CommId) -> bool {

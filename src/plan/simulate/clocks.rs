@@ -143,7 +143,7 @@ impl Clocks {
 impl Simulation<'_> {
     pub(super) fn clocks_issue(&mut self, id: usize, rank: usize, streams: &[u32]) {
         let Some(clocks) = &mut self.clocks else { return };
-        let number = |stream: &u32| self.ranks[rank].streams[*stream as usize].issued as u32;
+        let number = |stream: &u32| self.ranks[rank].streams[*stream as usize].nodes.len() as u32;
         let place = streams.first().map_or((0, 0), |stream| (clocks.lane(rank, *stream), number(stream)));
         debug_assert_eq!(clocks.start.len(), id);
         clocks.start.push(clocks.host[rank].clone());

@@ -94,7 +94,7 @@ impl Simulation<'_> {
     pub(super) fn abort(&mut self, rank: usize, comm: CommId) {
         let lowered = self.lowered;
         self.release(rank, comm);
-        for id in self.ranks[rank].unwaited.clone() {
+        for id in self.unwaited(rank) {
             for index in self.nodes[id].calls.clone() {
                 let at = (rank, index);
                 let op = lowered.op(at);
