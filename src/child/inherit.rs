@@ -22,9 +22,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 /// The variable that makes a program a worker: `protocol:parent's process id`.
 pub const VARIABLE: &str = "COLLSPEC_WORKER";
 
-/// The byte with which the descriptors are sent.
-const WITH_DESCRIPTORS: u8 = b'd';
-
 /// The reason why a process that was started as a worker cannot be one.
 #[derive(Debug, thiserror::Error)]
 pub enum NoWorker {
@@ -57,7 +54,8 @@ pub(crate) fn pass(command: &mut Command, reply: OwnedFd, arena: OwnedFd) -> io:
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut descriptors = SendAncillaryBuffer::new(&mut space);
     descriptors.push(SendAncillaryMessage::ScmRights(&fds));
-    retry_on_intr(|| sendmsg(&ours, &[IoSlice::new(&[WITH_DESCRIPTORS])], &mut descriptors, SendFlags::NOSIGNAL))?;
+    // Descriptors need a byte with which they travel.
+    retry_on_intr(|| sendmsg(&ours, &[IoSlice::new(&[0])], &mut descriptors, SendFlags::NOSIGNAL))?;
     command.env(VARIABLE, format!("{PROTOCOL}:{}", std::process::id()));
     command.stdin(Stdio::from(OwnedFd::from(theirs)));
     Ok(ours)

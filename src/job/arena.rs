@@ -1,5 +1,6 @@
 //! Memory that parent and worker share: step words first, then initial images, final images and checkpoints. Both sides
-//! reach it by offset; neither ever makes a reference into it but to atomics.
+//! name places in it by offset. Neither makes a reference into it but to atomics: the memory of ranks that lies in it is reached
+//! by raw copies, which the order of the plan's calls keeps apart.
 #![allow(unsafe_code)] // memory another process writes can only be reached by raw pointers
 
 use memmap2::{MmapOptions, MmapRaw};
@@ -40,7 +41,7 @@ struct Atomics<'a> {
 
 impl Span<'_> {
     /// First byte. The other process and other threads may access these bytes at any time. The caller must not make a reference
-    /// to them, and must make sure that nothing else in this process accesses them at the same time.
+    /// to them but to atomics, and copies them only while the plan's order lets nothing else write them.
     pub fn as_ptr(&self) -> *mut u8 {
         self.ptr
     }

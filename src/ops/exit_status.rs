@@ -10,19 +10,37 @@ pub enum ExitStatus {
     Signal(i32),
 }
 
-/// The signals by which processes die in practice.
-const SIGNALS: [(&str, i32); 7] =
-    [("SIGILL", 4), ("SIGABRT", 6), ("SIGBUS", 7), ("SIGFPE", 8), ("SIGKILL", 9), ("SIGSEGV", 11), ("SIGTERM", 15)];
+/// The signals that end a process unless it handles them.
+const SIGNALS: [(&str, i32); 15] = [
+    ("SIGHUP", 1),
+    ("SIGINT", 2),
+    ("SIGQUIT", 3),
+    ("SIGILL", 4),
+    ("SIGTRAP", 5),
+    ("SIGABRT", 6),
+    ("SIGBUS", 7),
+    ("SIGFPE", 8),
+    ("SIGKILL", 9),
+    ("SIGSEGV", 11),
+    ("SIGPIPE", 13),
+    ("SIGTERM", 15),
+    ("SIGXCPU", 24),
+    ("SIGXFSZ", 25),
+    ("SIGSYS", 31),
+];
+
+/// Those by which a scenario may end a process: processes die by them in practice, and they end a worker.
+const USABLE: [i32; 7] = [4, 6, 7, 8, 9, 11, 15];
 
 impl ExitStatus {
     /// The end by the signal with this name.
     pub fn by_signal(name: &str) -> Option<Self> {
-        SIGNALS.iter().find(|(known, _)| *known == name).map(|(_, number)| Self::Signal(*number))
+        usable().find(|(known, _)| *known == name).map(|(_, number)| Self::Signal(number))
     }
 
-    /// The names of the signals.
+    /// The names of the signals by which a scenario may end a process.
     pub fn signal_names() -> impl Iterator<Item = &'static str> {
-        SIGNALS.iter().map(|(name, _)| *name)
+        usable().map(|(name, _)| name)
     }
 
     /// As the end of a process is reported: `exit status 3`, `signal 9 (SIGKILL)`.
@@ -35,6 +53,10 @@ impl ExitStatus {
             },
         }
     }
+}
+
+fn usable() -> impl Iterator<Item = (&'static str, i32)> {
+    SIGNALS.into_iter().filter(|(_, number)| USABLE.contains(number))
 }
 
 #[cfg(test)]

@@ -380,7 +380,7 @@ impl<'a> Unroll<'a> {
         if matches!(step.op.kind, Kind::Loop | Kind::Group) {
             self.phase = Phase::Eager;
         }
-        self.check_blocking_in_group(step, id, &members)?;
+        self.check_blocking_in_group(step, &members)?;
         self.note_in_progress(step, id, &members)?;
         if let Some(tag) = tag {
             let host = matches!(

@@ -7,6 +7,7 @@ use crate::child::program::Program;
 use crate::job::arena::Arena;
 use crate::job::wire;
 use crate::job::{Reply, Request};
+use crate::ops;
 use std::io::BufReader;
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
@@ -148,26 +149,7 @@ impl Drop for WorkerProcess {
 }
 
 fn exit_text(status: ExitStatus) -> String {
-    let Some(signal) = status.signal() else {
-        return format!("exit status {}", status.code().unwrap_or(-1));
-    };
-    let name = match signal {
-        1 => "SIGHUP",
-        2 => "SIGINT",
-        3 => "SIGQUIT",
-        4 => "SIGILL",
-        5 => "SIGTRAP",
-        6 => "SIGABRT",
-        7 => "SIGBUS",
-        8 => "SIGFPE",
-        9 => "SIGKILL",
-        11 => "SIGSEGV",
-        13 => "SIGPIPE",
-        15 => "SIGTERM",
-        24 => "SIGXCPU",
-        25 => "SIGXFSZ",
-        31 => "SIGSYS",
-        _ => return format!("signal {signal}"),
-    };
-    format!("signal {signal} ({name})")
+    let known = status.signal().map(ops::ExitStatus::Signal);
+    let code = || status.code().and_then(|code| u8::try_from(code).ok()).map(ops::ExitStatus::Code);
+    known.or_else(code).map_or_else(|| status.to_string(), ops::ExitStatus::text)
 }

@@ -1,6 +1,6 @@
 //! Deaths of ranks: when each may happen, or has happened, as the parent says; and how this process ends.
 use crate::ops::ExitStatus;
-use rustix::process::{Resource, Rlimit, Signal};
+use rustix::process::{DumpableBehavior, Resource, Rlimit, Signal};
 use std::collections::BTreeSet;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -48,7 +48,8 @@ pub fn end_process(status: ExitStatus) -> ! {
         ExitStatus::Code(code) => std::process::exit(i32::from(code)),
         ExitStatus::Signal(number) => Signal::from_named_raw(number).unwrap_or(Signal::KILL),
     };
-    // No core file is wanted of an end that is meant.
+    // No core file is wanted of an end that is meant. The limit alone does not keep a core from a program that takes it by a pipe.
+    let _ = rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable);
     let _ = rustix::process::setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) });
     loop {
         let _ = rustix::process::kill_process(rustix::process::getpid(), signal);

@@ -76,7 +76,7 @@ pub struct Rank<'a> {
     run: &'a Arc<Run>,
     state: MutexGuard<'a, RankState>,
     /// Reductions to end when the outermost group ends.
-    ops: Vec<(ncclRedOp_t, CommHandle)>,
+    ops: Vec<(ncclRedOp_t, CommHandle, u32)>,
     depth: u32,
     tags: Vec<Tag>,
     /// Clocks to stop on a stream once it has the open group's work.
@@ -189,13 +189,15 @@ impl<'a> Rank<'a> {
         let at = index as u32;
         self.run.step(self.rank, if prelude { Step::Opening(at) } else { Step::Running(at) });
         self.leaves_in_progress = call.left_in_progress;
+        self.touch(&call.kind);
+        let may_fail = self.may_fail(&call.kind);
         match self.perform(at, &call.kind) {
             Err(Halt::Call(error)) => {
                 self.run.record_code(self.rank, at, error.code().0, error.to_string());
                 if self.run.backend.library.lacks_error_text() {
                     self.run.record_answers(self.rank, |answers| answers.mute += 1);
                 }
-                if call.tolerate || self.may_fail(&call.kind) { Ok(()) } else { Err(Halt::Call(error)) }
+                if call.tolerate || may_fail { Ok(()) } else { Err(Halt::Call(error)) }
             }
             other => other,
         }
@@ -203,16 +205,15 @@ impl<'a> Rank<'a> {
 
     fn perform(&mut self, index: u32, kind: &CallKind) -> Result<(), Halt> {
         let library = &self.run.backend.library;
-        self.touch(kind);
         match kind {
             CallKind::Collective { call, send, recv, count, dtype, red, root, comm, stream, algorithm } => {
-                let (send, recv, comm) = (self.pointer(*send)?, self.pointer(*recv)?, self.comm(*comm)?.get());
+                let (send, recv, handle) = (self.pointer(*send)?, self.pointer(*recv)?, self.comm(*comm)?.get());
                 let op = match red {
                     Red::None => ncclRedOp_t::Sum,
                     Red::Builtin(op) => ncclRedOp_t(*op),
                     Red::PreMulSum { scalar, device } => {
                         let device = device.map(|ptr| self.scalar(ptr, scalar.len(), *stream)).transpose()?;
-                        library.premul_sum(scalar, device, *dtype, comm)?
+                        library.premul_sum(scalar, device, *dtype, handle)?
                     }
                 };
                 let stream = self.stream(*stream)?;
@@ -225,13 +226,13 @@ impl<'a> Rank<'a> {
                     dtype,
                     op,
                     root,
-                    comm,
+                    comm: handle,
                     stream,
                     algorithm: algorithm.as_ref(),
                 });
                 let done = self.settled(done);
                 if matches!(red, Red::PreMulSum { .. }) {
-                    self.ops.push((op, comm));
+                    self.ops.push((op, handle, *comm));
                     self.end_ops()?;
                 }
                 done
@@ -480,12 +481,18 @@ impl<'a> Rank<'a> {
     }
 
     fn end_ops(&mut self) -> Result<(), Halt> {
-        if self.depth == 0 {
-            for (op, comm) in self.ops.drain(..) {
-                self.run.backend.library.end_op(op, comm)?;
+        if self.depth > 0 {
+            return Ok(());
+        }
+        let mut ended = Ok(());
+        for (op, comm, index) in self.ops.drain(..) {
+            let done = self.run.backend.library.end_op(op, comm);
+            // A communicator that has lost a rank may refuse any call.
+            if !self.bereaved.contains(&index) {
+                ended = ended.and(done);
             }
         }
-        Ok(())
+        Ok(ended?)
     }
 
     fn transfer(
@@ -508,7 +515,7 @@ impl<'a> Rank<'a> {
         let slot = self.state.comms.get_mut(index as usize).ok_or_else(|| garbled("communicator"))?;
         let ended = std::mem::take(slot).get();
         // The operators made for a communicator end with it.
-        self.ops.retain(|(_, comm)| *comm != ended);
+        self.ops.retain(|(_, comm, _)| *comm != ended);
         self.forget_registrations(index);
         Ok(())
     }

@@ -61,6 +61,7 @@ mod plans;
 mod races;
 // A process per rank gives the verdicts that threads give, and its end is the end of the case.
 mod ranks_in_processes;
+// Ranks whose processes end, and what the others do then.
 mod ranks_that_end;
 // A run writes several reports at once, for people, programs and CI systems.
 mod report_files;

@@ -1,7 +1,6 @@
 //! What a group may hold, its inner groups included: either operations, or steps that make communicators, or steps that end them;
 //! and a communicator takes part in at most one step of the group that makes or ends communicators. NCCL begins the calls of a
 //! group together at its end, in no order that it documents, and does not say what other mixtures do.
-use super::super::types::StepId;
 use super::{Member, Unroll};
 use crate::ops::{CommOp, Kind};
 use crate::scenario::{CommCreation, Diagnostic, Span, Step, StepComm};
@@ -125,12 +124,7 @@ impl<'a> Unroll<'a> {
     /// # Errors
     ///
     /// The step, and one on a communicator of the other kind.
-    pub(super) fn check_blocking_in_group(
-        &mut self,
-        step: &Step,
-        id: StepId,
-        members: &[Member<'a>],
-    ) -> Result<(), Diagnostic> {
+    pub(super) fn check_blocking_in_group(&mut self, step: &Step, members: &[Member<'a>]) -> Result<(), Diagnostic> {
         if Holds::of(&step.op.kind).is_none() || self.program.lenient() {
             return Ok(());
         }
@@ -144,15 +138,13 @@ impl<'a> Unroll<'a> {
             _ => members.iter().map(|member| (member.world, member.comm)).collect(),
         };
         for (world, comm) in comms {
-            let fails = self.fails(id, world);
             let Some(group) = &mut self.group else { return Ok(()) };
-            group.fails |= fails;
             let own = self.program.comms.is_nonblocking(comm, world);
             let (first, at) = *group.nonblocking.entry(world).or_insert((own, step.span));
             if first != own && !group.fails {
                 return Err(Diagnostic::new(step.span, "blocking and non-blocking communicators are in one group")
                     .related(at, "the other step")
-                    .help("NCCL refuses such a group: if that is meant, write `error = \"invalid_argument\"` on it"));
+                    .help("NCCL refuses such a group: if that is meant, write `error = \"invalid_argument\"` on the group"));
             }
         }
         Ok(())

@@ -22,6 +22,13 @@ impl<'a> Rank<'a> {
                 let handle = self.comm(*parent)?.get();
                 let done = library.shrink(handle, exclude, *abort, slot, self.config(*config)?);
                 self.settled(done)?;
+                let is_over = self.depth == 0 && !self.leaves_in_progress;
+                if let Some(new) = new.filter(|_| is_over)
+                    && self.comm(new)?.get() == CommHandle::NULL
+                {
+                    // Errors of a communicator that has lost a rank end no call, so a shrink that has failed shows by its result.
+                    library.async_error(handle)?;
+                }
                 if *abort {
                     self.interrupted.insert(*parent);
                 }

@@ -75,7 +75,10 @@ impl Rank<'_> {
             CallKind::Captured { graph, .. } if self.state.graphs.contains_key(graph) => Ok(()),
             CallKind::Captured { call, .. } => match &**call {
                 CallKind::Map { .. } => self.map(index, call, true),
-                call => self.perform(index, call),
+                call => {
+                    self.touch(call);
+                    self.perform(index, call)
+                }
             },
             CallKind::Launch { graph, stream } => {
                 self.state.graph_maps.reporter.set(self.run);

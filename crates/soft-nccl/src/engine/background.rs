@@ -95,9 +95,13 @@ fn hold(handles: &[usize]) {
 fn finish(outcomes: Outcomes) {
     let mut state = lock();
     for (handle, outcome) in outcomes {
+        let member_error = state.members.get(&handle).and_then(|member| member.error);
         let Some(progress) = state.progress.get_mut(&handle) else { continue };
         progress.running = progress.running.saturating_sub(1);
-        if let Err(failure) = outcome {
+        // Calls that met the end of another rank do not keep the communicator from being revoked or shrunk, however late they met it.
+        if let Err(failure) = outcome
+            && member_error != Some(failure.code)
+        {
             progress.failure.get_or_insert(failure);
         }
         if progress.running == 0 {
@@ -150,16 +154,9 @@ impl State {
         }
     }
 
-    /// Forgets that calls on a communicator failed because another rank is gone: what aborts the communicator's work while it is
-    /// shrunk is the answer to that.
-    pub(crate) fn drop_remote_failure(&mut self, comm: usize) {
-        let is_answered = |progress: &Progress| {
-            progress.running == 0
-                && progress.failure.as_ref().is_some_and(|failure| failure.code == ncclResult_t::RemoteError)
-        };
-        if self.progress.get(&comm).is_some_and(is_answered) {
-            self.progress.remove(&comm);
-        }
+    /// True if calls on a handle are not over, and it was not given up meanwhile.
+    pub(crate) fn is_in_progress(&self, handle: usize) -> bool {
+        self.progress.get(&handle).is_some_and(|progress| progress.running > 0)
     }
 
     /// What `ncclCommGetAsyncError` says of calls that are not over, or failed.
@@ -208,5 +205,46 @@ impl State {
             self.members.insert(reserved, member);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::engine::{Arrival, arrive, end_revoked, mark_revoked};
+    use crate::settings::CommConfig;
+    use crate::transport::id;
+
+    fn communicator_of_one() -> usize {
+        let id = id::public();
+        let config = CommConfig { nonblocking: true, ..CommConfig::unset() };
+        let arrival = Arrival::Init { id, rank: 0, n: 1, device: 0, config, reserved: None };
+        let answers = arrive(&[arrival]).expect("a communicator of one rank waits for no other rank");
+        answers.into_iter().next().expect("an answer for each arrival").expect("a communicator").expect("a handle")
+    }
+
+    fn call_that_fails(comm: usize, failure: Failure) {
+        let begun = begin(&[], &[comm], Box::new(move || vec![(comm, Err(failure))]));
+        assert_eq!(begun.map_err(|failure| failure.code), Err(ncclResult_t::InProgress));
+        wait_for(comm).expect("nothing keeps the call from its end");
+    }
+
+    #[test]
+    fn a_call_that_met_a_dead_rank_lets_its_communicator_be_revoked_and_shrunk() {
+        let comm = communicator_of_one();
+        lock().members.get_mut(&comm).expect("it was just made").error = Some(ncclResult_t::RemoteError);
+        call_that_fails(comm, Failure::remote("a process with ranks of the communicator is gone"));
+        assert!(lock().check_progress(comm).is_ok());
+        mark_revoked(comm).expect("a communicator that has lost a rank can be revoked");
+        end_revoked(comm).expect("its operations end");
+    }
+
+    #[test]
+    fn another_failure_of_a_call_is_kept() {
+        let comm = communicator_of_one();
+        lock().members.get_mut(&comm).expect("it was just made").error = Some(ncclResult_t::RemoteError);
+        call_that_fails(comm, Failure::internal("out of order"));
+        let kept = lock().check_progress(comm).map_err(|failure| failure.code);
+        assert_eq!(kept, Err(ncclResult_t::InternalError));
     }
 }

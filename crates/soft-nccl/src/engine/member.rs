@@ -202,7 +202,6 @@ impl State {
         (shared, handles)
     }
 
-    /// The communicator behind a handle.
     /// Gives a communicator the number by which messages call it.
     pub(crate) fn label(&mut self, comm: ncclComm_t, label: u32) -> Outcome<()> {
         let shared = self.member(comm)?.shared;
@@ -220,6 +219,7 @@ impl State {
         }
     }
 
+    /// The communicator behind a handle.
     pub(crate) fn member(&mut self, comm: ncclComm_t) -> Outcome<&mut Member> {
         if comm.is_null() {
             return Err(Failure::argument("the communicator is null"));
@@ -231,7 +231,7 @@ impl State {
     }
 
     /// Removes a rank's communicator; with the last rank go the channels.
-    pub(super) fn remove_member(&mut self, handle: usize) {
+    pub(crate) fn remove_member(&mut self, handle: usize) {
         let Some(member) = self.members.remove(&handle) else { return };
         self.forget_registrations(handle, member.shared, member.rank);
         self.forget_signals(member.shared, Some(member.rank));

@@ -24,9 +24,6 @@ unsafe extern "C" fn comm_shrink(
 ) -> ncclResult_t {
     enter(|| {
         group::grouped(|| {
-            if flags & NCCL_SHRINK_ABORT != 0 {
-                lock().drop_remote_failure(comm as usize);
-            }
             let parent = lock().member(comm)?.config();
             let length = usize::try_from(count).ok().filter(|count| *count > 0);
             let length = length.ok_or_else(|| Failure::argument(format!("{count} ranks are no list to exclude")))?;

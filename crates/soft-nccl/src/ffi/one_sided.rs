@@ -76,7 +76,6 @@ fn spec(kind: Kind, peer: usize, signal: Signalling) -> Spec {
     }
 }
 
-#[allow(clippy::too_many_arguments)]
 /// The signal of an operation to a peer.
 struct PeerSignal {
     peer: c_int,

@@ -72,8 +72,8 @@ pub(super) fn make_later(makings: Vec<Making>) -> Outcome<()> {
 /// Where a handle goes that a thread of this library writes.
 struct Place(*mut ncclComm_t);
 
-// SAFETY: the caller of a non-blocking call keeps the place until `ncclCommGetAsyncError` says that the call is over, and does
-// not look at it before.
+// SAFETY: the caller of a non-blocking call keeps the place until `ncclCommGetAsyncError` says that the call is over or the
+// communicator was aborted, and does not look at it before.
 unsafe impl Send for Place {}
 
 fn make(makings: Vec<(Arrival, Place, usize)>) -> Outcomes {
@@ -86,8 +86,14 @@ fn make(makings: Vec<(Arrival, Place, usize)>) -> Outcomes {
     for ((arrival, Place(place), handle), answer) in makings.into_iter().zip(answers) {
         let outcome = if arrival.parent().is_some() {
             answer.map(|made| {
-                // SAFETY: a non-blocking call's caller keeps the place until the call is over.
-                unsafe { place.write(made.map_or(std::ptr::null_mut(), |made| made as ncclComm_t)) }
+                let mut state = lock();
+                if state.is_in_progress(handle) {
+                    // SAFETY: a non-blocking call's caller keeps the place until the call is over, or until it aborts the parent,
+                    // which takes the parent's entry away while it holds the lock.
+                    unsafe { place.write(made.map_or(std::ptr::null_mut(), |made| made as ncclComm_t)) }
+                } else if let Some(made) = made {
+                    state.remove_member(made);
+                }
             })
         } else {
             lock().adopt(handle, answer)
