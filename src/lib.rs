@@ -15,6 +15,7 @@ mod child;
 mod cli;
 #[cfg(feature = "cli")]
 mod compare;
+mod cores;
 mod enter;
 mod expr;
 mod fnv;

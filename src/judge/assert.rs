@@ -13,7 +13,7 @@ use crate::num::{DType, get_element};
 use crate::oracle::Forecast;
 use crate::oracle::interpreter::region_bytes;
 use crate::oracle::memory::Memory;
-use crate::oracle::undefined::undefined_elements;
+use crate::oracle::undefined::{is_in, undefined_elements};
 use crate::plan::asserts::uncounted;
 use crate::plan::{BufId, Plan};
 use crate::scenario::Spanned;
@@ -399,7 +399,7 @@ impl Scope for AssertScope<'_> {
         let k = usize::try_from(index).ok().filter(|k| *k < count).ok_or_else(|| {
             EvalError(format!("`{buffer}[{index}]` is outside the buffer, which has {count} elements"))
         })?;
-        if self.undefined.get(buffer).is_some_and(|ranges| ranges.iter().any(|range| range.contains(&(k as u64)))) {
+        if self.undefined.get(buffer).is_some_and(|ranges| is_in(ranges, k as u64)) {
             self.undefined_read.set(true);
         }
         let bits = get_element(dtype, bytes, k);

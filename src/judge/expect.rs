@@ -2,6 +2,7 @@
 use super::consequences::is_certain;
 use super::findings::{FindingCollector, Priority};
 use super::images::image_bytes;
+use super::indices::Indices;
 use super::message::{self, WrongElements};
 use super::{Finding, Lane, Subject, pattern, tolerance};
 use crate::job::Observation;
@@ -9,7 +10,7 @@ use crate::num::{DType, decode_f64, get_element, is_nan};
 use crate::oracle::Forecast;
 use crate::oracle::interpreter::region_bytes;
 use crate::oracle::memory::{Certainty, Memory};
-use crate::oracle::undefined::{number_of, undefined_elements};
+use crate::oracle::undefined::{is_in, number_of, undefined_elements};
 use crate::plan::expect::extent;
 use crate::plan::expr_fill::Fraction;
 use crate::plan::inputs::{bytes, content_count};
@@ -158,11 +159,11 @@ impl ExpectationCheck<'_> {
         let (actual, initial) = (&*actual, &*initial);
         let dtype = self.plan.buffers[self.buf].dtype;
         collector.count_checked(Lane::Expected, region.len);
-        let wrong: Vec<u64> = (0..region.len)
+        let wrong: Indices = (0..region.len)
             .filter(|i| get_element(dtype, actual, *i as usize) != get_element(dtype, initial, *i as usize))
             .collect();
         let wrong = collector.mutation.noticed(dtype, region.start, wrong, initial, actual);
-        let Some(first) = wrong.first().copied() else { return Ok(()) };
+        let Some(first) = wrong.first() else { return Ok(()) };
         let is = message::value_text(dtype, get_element(dtype, actual, first as usize));
         let mut finding = self.finding(region, span, &wrong, ("untouched".into(), is));
         finding.follows = self.right_bytes(region).is_some_and(|right| *right == *initial);
@@ -229,7 +230,7 @@ impl ExpectationCheck<'_> {
                 format!("`{name}` on rank {rank} is undefined and was not compared")
             });
         }
-        let is_defined = |i: usize| !undefined.iter().any(|range| range.contains(&(i as u64)));
+        let is_defined = |i: usize| !is_in(&undefined, i as u64);
         collector.count_checked(Lane::Expected, region.len - left_out);
         let by_bits = |i: usize| {
             let element = if written.len() == 1 { written.first() } else { written.get(i) };
@@ -239,20 +240,20 @@ impl ExpectationCheck<'_> {
             !values_equal(dtype, get_element(dtype, &expected, i), get_element(dtype, actual, i), by_bits(i))
         };
         let wrong = (0..region.len as usize).filter(|i| is_defined(*i) && differs(actual, *i));
-        let wrong: Vec<u64> = wrong.map(|i| i as u64).collect();
+        let wrong: Indices = wrong.map(|i| i as u64).collect();
         let wrong = collector.mutation.noticed(dtype, region.start, wrong, &expected, actual);
-        let Some(first) = wrong.first().map(|f| *f as usize) else { return Ok(()) };
+        let Some(first) = wrong.first().map(|first| first as usize) else { return Ok(()) };
         let span = if written.len() == 1 { span } else { written.get(first).map_or(span, |e| e.span) };
         let bits = |bytes: &[u8]| get_element(dtype, bytes, first);
         let mut values = message::value_texts(dtype, bits(&expected), bits(actual));
-        if self.is_unwritten(region, &[first as u64], actual, initial) {
+        if self.is_unwritten(region, [first as u64], actual, initial) {
             values.1 = NOT_WRITTEN.into();
         }
         let mut finding = self.finding(region, span, &wrong, values);
         if !collector.pass_or_fail_only {
             let right = self.right_bytes(region);
             finding.follows = right.is_some_and(|right| (0..region.len as usize).all(|i| !differs(&right, i)));
-            let unwritten = self.is_unwritten(region, &wrong, actual, initial);
+            let unwritten = self.is_unwritten(region, wrong.iter(), actual, initial);
             finding.advice = if unwritten { Some(WRITE_UNTOUCHED.into()) } else { self.advice(region, &wrong, actual) };
         }
         collector.add(EXPECT_PRIORITY, finding);
@@ -266,11 +267,17 @@ impl ExpectationCheck<'_> {
     }
 
     /// True if no step writes these elements, and they are what they were at the start.
-    fn is_unwritten(&self, region: Region, elements: &[u64], actual: &[u8], initial: &[u8]) -> bool {
+    fn is_unwritten(
+        &self,
+        region: Region,
+        elements: impl IntoIterator<Item = u64>,
+        actual: &[u8],
+        initial: &[u8],
+    ) -> bool {
         let size = self.plan.buffers[self.buf].dtype.size() as u64;
         let Some((alloc, range)) = region_bytes(self.plan, region) else { return false };
         let Some(memory) = self.last.get(alloc) else { return false };
-        elements.iter().all(|i| {
+        elements.into_iter().all(|i| {
             let (start, end) = (i * size, (i + 1) * size);
             let kept = actual.get(start as usize..end as usize) == initial.get(start as usize..end as usize);
             let mut runs = memory.runs_in(range.start + start..range.start + end);
@@ -279,12 +286,12 @@ impl ExpectationCheck<'_> {
     }
 
     /// Who is probably wrong, if the oracle holds the region's elements for right that the file does not expect.
-    fn advice(&self, region: Region, wrong: &[u64], actual: &[u8]) -> Option<String> {
+    fn advice(&self, region: Region, wrong: &Indices, actual: &[u8]) -> Option<String> {
         let size = self.plan.buffers[self.buf].dtype.size() as u64;
         let (alloc, range) = region_bytes(self.plan, region)?;
         let memory = self.last.get(alloc)?;
         let (mut rounds, mut exact) = (false, false);
-        for i in wrong {
+        for i in wrong.iter() {
             let at = range.start + i * size..range.start + (i + 1) * size;
             let right = memory.data.get(at.start as usize..at.end as usize)?;
             if actual.get((i * size) as usize..((i + 1) * size) as usize) != Some(&*right) {
@@ -305,12 +312,12 @@ impl ExpectationCheck<'_> {
         Some(self.tolerance.get_or_init(|| tolerance::advice(plan, forecast, observation, expectation, buf)).clone())
     }
 
-    fn finding(&self, region: Region, span: Span, wrong: &[u64], (expected, actual): (String, String)) -> Finding {
+    fn finding(&self, region: Region, span: Span, wrong: &Indices, (expected, actual): (String, String)) -> Finding {
         let finding = WrongElements {
             lane: Lane::Expected,
             rank: self.rank,
             buffer: message::buffer_label(&self.plan.buffers[self.buf]),
-            element: region.start + wrong.first().copied().unwrap_or(0),
+            element: region.start + wrong.first().unwrap_or(0),
             expected,
             actual,
             wrong,

@@ -1,14 +1,12 @@
 //! Collects a case's findings, the checks of each lane, and notes.
 use super::flaw::JudgeMutation;
+use super::indices::MAX_WRONG_RANGES;
 use super::{Finding, Lane, LaneResult, Subject, merge};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 /// Number of findings that a verdict shows.
 const MAX_FINDINGS: usize = 16;
-/// Number of ranges of wrong bytes that are kept for the snapshot.
-const MAX_WRONG_RANGES: usize = 65_536;
-
 /// Findings, checks and notes of a case that is being judged.
 #[derive(Default)]
 pub(crate) struct FindingCollector {

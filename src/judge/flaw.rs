@@ -1,5 +1,6 @@
 //! Flaws of the judge: checks that it leaves out or weakens, as real test suites do. The audit gives the judge one of them
 //! to find out whether a corpus would notice ([`crate::audit`]).
+use super::indices::{Indices, MAX_WRONG_RANGES};
 use super::{Lane, Outcome, Verdict};
 use crate::num::{DType, decode_f64, get_element, is_nan};
 use crate::plan::Plan;
@@ -203,22 +204,27 @@ impl JudgeMutation {
         }
     }
 
+    /// Number of ranges of wrong elements that a judge of large memory holds. One with a flaw looks at each of them again.
+    pub fn most_ranges(self) -> usize {
+        if self.0.is_some() { usize::MAX } else { MAX_WRONG_RANGES }
+    }
+
     /// The wrong elements that the judge notices. Their indices and the bytes count from element `start` of the buffer.
-    pub fn noticed(self, dtype: DType, start: u64, wrong: Vec<u64>, expected: &[u8], actual: &[u8]) -> Vec<u64> {
+    pub fn noticed(self, dtype: DType, start: u64, wrong: Indices, expected: &[u8], actual: &[u8]) -> Indices {
         let Some(flaw) = self.0 else { return wrong };
-        let bits = |bytes: &[u8], at: &u64| get_element(dtype, bytes, *at as usize);
+        let bits = |bytes: &[u8], at: u64| get_element(dtype, bytes, at as usize);
         if flaw == Flaw::NoOrder {
             let sorted = |bytes: &[u8]| {
                 let mut all: Vec<u64> = wrong.iter().map(|at| bits(bytes, at)).collect();
                 all.sort_unstable();
                 all
             };
-            return if sorted(expected) == sorted(actual) { Vec::new() } else { wrong };
+            return if sorted(expected) == sorted(actual) { Indices::with_limit(0) } else { wrong };
         }
         let notices = |at: &u64| {
-            self.compares_element(dtype, start + at) && self.tells_apart(dtype, bits(expected, at), bits(actual, at))
+            self.compares_element(dtype, start + at) && self.tells_apart(dtype, bits(expected, *at), bits(actual, *at))
         };
-        wrong.into_iter().filter(notices).collect()
+        wrong.iter().filter(notices).collect()
     }
 }
 
@@ -240,7 +246,7 @@ mod tests {
         let wrong = (0..expected.len() as u64)
             .filter(|i| expected[*i as usize].to_bits() != actual[*i as usize].to_bits())
             .collect();
-        JudgeMutation(flaw).noticed(DType::F32, 1022, wrong, &bytes(expected), &bytes(actual))
+        JudgeMutation(flaw).noticed(DType::F32, 1022, wrong, &bytes(expected), &bytes(actual)).iter().collect()
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! Compares the final image of every allocation byte for byte with the expected memory.
 use super::findings::{FindingCollector, NO_EVENT, Priority};
 use super::flaw::{Flaw, JudgeMutation};
+use super::indices::Indices;
 use super::lanes::payload_range;
 use super::message::{self, WrongElements};
 use super::{Finding, Lane, pattern};
@@ -10,6 +11,7 @@ use crate::oracle::Forecast;
 use crate::oracle::contents::Contents;
 use crate::oracle::interpreter::region_bytes;
 use crate::oracle::memory::{Certainty, Memory, MemoryRun};
+use crate::oracle::undefined::is_in;
 use crate::plan::{Event, Plan, Region};
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -144,7 +146,7 @@ enum ByteOwner {
 
 impl WrongPayload<'_> {
     fn add_findings(&self, collector: &mut FindingCollector) {
-        let mut by_owner: BTreeMap<ByteOwner, Vec<u64>> = BTreeMap::new();
+        let mut by_owner: BTreeMap<ByteOwner, OwnedWrong> = BTreeMap::new();
         let mut from = 0;
         for run in self.memory.runs() {
             let range = from..run.end;
@@ -153,19 +155,26 @@ impl WrongPayload<'_> {
                 continue;
             }
             let owners = self.owners(run);
-            for byte in range.filter(|b| self.actual[*b as usize] != self.expected[*b as usize]) {
-                let owner =
-                    owners.iter().find(|(bytes, _)| bytes.contains(&byte)).map_or(ByteOwner::NoBuffer, |(_, o)| *o);
-                by_owner.entry(owner).or_default().push(byte);
-                collector.mark_wrong_bytes(self.alloc, byte..byte + 1);
+            for wrong in self.wrong_bytes(range) {
+                collector.mark_wrong_bytes(self.alloc, wrong.clone());
+                let mut from = wrong.start;
+                while from < wrong.end {
+                    let owner = owners.iter().find(|(bytes, _)| bytes.contains(&from));
+                    // No other owner begins or ends before there.
+                    let edges = owners.iter().flat_map(|(bytes, _)| [bytes.start, bytes.end]);
+                    let to = edges.filter(|edge| *edge > from).min().map_or(wrong.end, |edge| edge.min(wrong.end));
+                    let owner = owner.map_or(ByteOwner::NoBuffer, |(_, owner)| *owner);
+                    let most = collector.mutation.most_ranges();
+                    by_owner.entry(owner).or_insert_with(|| self.nothing_wrong(owner, most)).add(from..to);
+                    from = to;
+                }
             }
         }
         let spec = &self.plan.allocs[self.alloc];
-        for (owner, bytes) in by_owner {
-            let (at, wrong) = (bytes[0], bytes.len() as u64);
+        for (owner, OwnedWrong { at, bytes: wrong, elements, .. }) in by_owner {
             let (expected, actual) = (self.expected[at as usize], self.actual[at as usize]);
             match owner {
-                ByteOwner::Write(event, write) if !spec.scrap => self.report_write(event, write, &bytes, collector),
+                ByteOwner::Write(event, write) if !spec.scrap => self.report_write(event, write, elements, collector),
                 _ if !collector.mutation.is_free_of(Flaw::NoInputs) => {}
                 _ if spec.scrap => {
                     let finding = message::scrap_written(spec.rank, &spec.label, at, wrong, expected, actual);
@@ -175,9 +184,38 @@ impl WrongPayload<'_> {
                     let finding = message::written_beyond(spec.rank, &spec.label, at, wrong, expected, actual);
                     collector.add(Priority { kind: 2, event: NO_EVENT }, finding);
                 }
-                ByteOwner::Unwritten(buf) => self.report_unwritten(buf, &bytes, collector),
+                ByteOwner::Unwritten(buf) => self.report_unwritten(buf, elements, collector),
             }
         }
+    }
+
+    /// The ranges of bytes that differ.
+    fn wrong_bytes(&self, range: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+        let part = range.start as usize..range.end as usize;
+        let (actual, expected) = (&self.actual[part.clone()], &self.expected[part.clone()]);
+        let mut from = 0;
+        std::iter::from_fn(move || {
+            let mut differs = actual[from..].iter().zip(&expected[from..]).map(|(a, b)| a != b);
+            let first = from + differs.position(|differs| differs)?;
+            from = differs.position(|differs| !differs).map_or(actual.len(), |more| first + 1 + more);
+            Some((part.start + first) as u64..(part.start + from) as u64)
+        })
+    }
+
+    /// Where the elements of an owner's wrong bytes begin and how large they are, and no wrong one yet.
+    fn nothing_wrong(&self, owner: ByteOwner, most_ranges: usize) -> OwnedWrong {
+        let plan = self.plan;
+        let rank = plan.allocs[self.alloc].rank;
+        let place = match owner {
+            ByteOwner::Write(event, write) => {
+                let write = plan.events.get(event).and_then(|event| event.writes().get(write).copied().flatten());
+                write.and_then(|write| Some((write.region.buf, region_bytes(plan, write.region)?.1.start)))
+            }
+            ByteOwner::Unwritten(buf) => plan.buffers[buf].places.get(rank).copied().flatten().map(|p| (buf, p.offset)),
+            ByteOwner::NoBuffer => None,
+        };
+        let (from, size) = place.map_or((0, 1), |(buf, from)| (from, plan.buffers[buf].dtype.size() as u64));
+        OwnedWrong { from, size, at: 0, bytes: 0, elements: Indices::with_limit(most_ranges) }
     }
 
     fn is_right(&self, range: &Range<u64>) -> bool {
@@ -210,7 +248,7 @@ impl WrongPayload<'_> {
         owners
     }
 
-    fn report_write(&self, event: usize, write: usize, bytes: &[u64], collector: &mut FindingCollector) {
+    fn report_write(&self, event: usize, write: usize, elements: Indices, collector: &mut FindingCollector) {
         let plan = self.plan;
         let writes = plan.events[event].writes();
         let Some(region) = writes.get(write).copied().flatten().map(|w| w.region) else { return };
@@ -218,9 +256,8 @@ impl WrongPayload<'_> {
         let buffer = &plan.buffers[region.buf];
         let slice = range.start as usize..range.end as usize;
         let (expected, actual) = (&self.expected[slice.clone()], &self.actual[slice]);
-        let elements = elements_of_bytes(bytes, range.start, buffer.dtype.size());
         let elements = collector.mutation.noticed(buffer.dtype, region.start, elements, expected, actual);
-        let Some(first) = elements.first().copied() else { return };
+        let Some(first) = elements.first() else { return };
         let site = pattern::WrongWrite { event, write, region, expected, actual, wrong: &elements };
         let bits = |bytes: &[u8]| get_element(buffer.dtype, bytes, first as usize);
         let (right, is) = message::value_texts(buffer.dtype, bits(expected), bits(actual));
@@ -242,16 +279,15 @@ impl WrongPayload<'_> {
         collector.add(Priority { kind: 1, event }, message::wrong_elements(plan, finding, Some(step), None));
     }
 
-    fn report_unwritten(&self, buf: usize, bytes: &[u64], collector: &mut FindingCollector) {
+    fn report_unwritten(&self, buf: usize, elements: Indices, collector: &mut FindingCollector) {
         let buffer = &self.plan.buffers[buf];
         let rank = self.plan.allocs[self.alloc].rank;
         let Some(place) = buffer.places.get(rank).copied().flatten() else { return };
         let size = buffer.dtype.size();
         let part = place.offset as usize..;
         let (was, is) = (&self.expected[part.clone()], &self.actual[part]);
-        let elements =
-            collector.mutation.noticed(buffer.dtype, 0, elements_of_bytes(bytes, place.offset, size), was, is);
-        let Some(first) = elements.first().copied() else { return };
+        let elements = collector.mutation.noticed(buffer.dtype, 0, elements, was, is);
+        let Some(first) = elements.first() else { return };
         let at = place.offset as usize + first as usize * size;
         let bits = |from: &[u8]| get_element(buffer.dtype, &from[at..], 0);
         let (was, is) = message::value_texts(buffer.dtype, bits(self.expected), bits(self.actual));
@@ -270,11 +306,30 @@ impl WrongPayload<'_> {
     }
 }
 
-/// The elements to which these bytes belong; `from` is the first element's byte.
-fn elements_of_bytes(bytes: &[u64], from: u64, size: usize) -> Vec<u64> {
-    let mut elements: Vec<u64> = bytes.iter().map(|b| b.saturating_sub(from) / size as u64).collect();
-    elements.dedup();
-    elements
+/// The wrong bytes of an owner.
+struct OwnedWrong {
+    /// The byte at which its elements begin.
+    from: u64,
+    /// Bytes of an element.
+    size: u64,
+    /// The first wrong byte.
+    at: u64,
+    /// Number of wrong bytes.
+    bytes: u64,
+    /// The elements that have one.
+    elements: Indices,
+}
+
+impl OwnedWrong {
+    /// Adds wrong bytes behind those that are there.
+    fn add(&mut self, bytes: Range<u64>) {
+        if self.bytes == 0 {
+            self.at = bytes.start;
+        }
+        self.bytes += bytes.end - bytes.start;
+        let element = |byte: u64| byte.saturating_sub(self.from) / self.size;
+        self.elements.add(element(bytes.start)..element(bytes.end - 1) + 1);
+    }
 }
 
 /// True if a judge with this flaw compares this byte of an allocation's image from run to run.
@@ -333,8 +388,8 @@ pub(crate) fn compare_runs(
             let undefined = memory.runs_in(0..spec.payload).filter(|(_, run)| run.certainty == Certainty::Undefined);
             undefined.map(|(bytes, _)| start + bytes.start as usize..start + bytes.end as usize).collect()
         });
-        let defined = |at: usize| !undefined.iter().any(|bytes| bytes.contains(&at));
-        let counts = |at: usize| a[at] != b[at] && defined(at) && is_compared(plan, alloc, at, collector.mutation);
+        let counts =
+            |at: usize| a[at] != b[at] && !is_in(&undefined, at) && is_compared(plan, alloc, at, collector.mutation);
         let Some(at) = (0..a.len().min(b.len())).find(|at| counts(*at)) else { continue };
         let found = plan.buffers.iter().find_map(|buffer| {
             let place = buffer.places.get(spec.rank).copied().flatten().filter(|p| p.alloc == alloc)?;

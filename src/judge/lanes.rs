@@ -2,6 +2,7 @@
 use super::findings::{FindingCollector, Priority};
 use super::flaw::Flaw;
 use super::images::image_bytes;
+use super::indices::Indices;
 use super::message::{self, WrongElements};
 use super::order_maps::OrderMaps;
 use super::{Lane, pattern};
@@ -164,9 +165,9 @@ impl ResultJudge<'_> {
         let differs = |i: &u64| {
             get_element(buffer.dtype, expected, *i as usize) != get_element(buffer.dtype, actual, *i as usize)
         };
-        let elements: Vec<u64> = (0..region.len).filter(differs).collect();
+        let elements: Indices = (0..region.len).filter(differs).collect();
         let elements = mutation.noticed(buffer.dtype, region.start, elements, expected, actual);
-        let Some(first) = elements.first().copied() else { return };
+        let Some(first) = elements.first() else { return };
         let bits = |bytes: &[u8]| get_element(buffer.dtype, bytes, first as usize);
         let (right, is) = message::value_texts(buffer.dtype, bits(expected), bits(actual));
         let site = pattern::WrongWrite { event, write, region, expected, actual, wrong: &elements };
@@ -262,6 +263,7 @@ impl ResultJudge<'_> {
         }
         let elements = wrong.iter().map(|(i, _, _)| *i as u64).collect();
         let noticed = mutation.noticed(choice.reduction.dtype, region.start, elements, choice.canonical, bytes);
+        let noticed: Vec<u64> = noticed.iter().collect();
         Cow::Owned(wrong.iter().filter(|(i, _, _)| noticed.binary_search(&(*i as u64)).is_ok()).cloned().collect())
     }
 
@@ -270,7 +272,7 @@ impl ResultJudge<'_> {
         let region = choice.target.region;
         let buffer = &self.plan.buffers[region.buf];
         let dtype = choice.reduction.dtype;
-        let elements: Vec<u64> = wrong.iter().map(|(i, _, _)| *i as u64).collect();
+        let elements: Indices = wrong.iter().map(|(i, _, _)| *i as u64).collect();
         let site = pattern::WrongWrite {
             event: choice.event,
             write: choice.write,
@@ -299,7 +301,7 @@ impl ResultJudge<'_> {
         );
         if let (false, Some((alloc, range))) = (checkpoint, region_bytes(self.plan, region)) {
             let size = dtype.size() as u64;
-            for i in elements {
+            for i in elements.iter() {
                 self.collector.mark_wrong_bytes(alloc, range.start + i * size..range.start + (i + 1) * size);
             }
         }
@@ -325,7 +327,7 @@ impl ResultJudge<'_> {
             .map(|(i, _)| i as u64)
             .collect();
         let differ = mutation.noticed(dtype, region.start, differ, &first.bytes, bytes);
-        let Some(element) = differ.first().map(|element| *element as usize) else { return };
+        let Some(element) = differ.first().map(|element| element as usize) else { return };
         let name = message::buffer_label(&self.plan.buffers[region.buf]);
         let bits = |bytes: &[u8]| get_element(dtype, bytes, element);
         let (ours, theirs) = message::value_texts(dtype, bits(bytes), bits(&first.bytes));
@@ -335,7 +337,7 @@ impl ResultJudge<'_> {
                 "rank {}: `{name}` differs from rank {}'s in {} of {} elements, first in {}: {theirs} there, {ours} here",
                 region.rank,
                 first.rank,
-                differ.len(),
+                differ.count(),
                 region.len,
                 region.start + element as u64,
             ),
@@ -345,7 +347,7 @@ impl ResultJudge<'_> {
         finding.rank = Some(region.rank);
         finding.buffer = Some(name.into());
         finding.element = Some(region.start + element as u64);
-        (finding.wrong, finding.of) = (differ.len() as u64, region.len);
+        (finding.wrong, finding.of) = (differ.count(), region.len);
         self.collector.add(Priority { kind: 2, event: choice.event }, finding);
     }
 }

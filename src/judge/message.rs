@@ -1,9 +1,9 @@
 //! Texts of findings: wrong elements, and memory that must not have changed.
+use super::indices::Indices;
 use super::{Finding, Lane, Subject};
 use crate::num::{DType, bits_matter, element_hex, element_text};
 use crate::plan::{Buffer, Plan, StepId};
 use crate::scenario::Span;
-use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// An element's value and bits: `0.1 (0x3dcccccd)`.
 fn value_and_bits(dtype: DType, bits: u64) -> String {
@@ -76,8 +76,8 @@ pub(crate) struct WrongElements<'a> {
     pub element: u64,
     pub expected: String,
     pub actual: String,
-    /// The wrong elements, ascending.
-    pub wrong: &'a [u64],
+    /// The wrong elements.
+    pub wrong: &'a Indices,
     pub of: u64,
     pub pattern: Option<String>,
 }
@@ -92,7 +92,7 @@ pub(crate) fn wrong_elements(
     let WrongElements { lane, rank, buffer, element, expected, actual, wrong, of, pattern } = wrong;
     let step = step.and_then(|s| plan.steps.get(s as usize));
     let by = step.map(|s| format!(" after {}", s.label)).unwrap_or_default();
-    let extent = extent(wrong.len() as u64, of, pattern.as_deref());
+    let extent = extent(wrong.count(), of, pattern.as_deref());
     let text = format!("rank {rank}: `{buffer}[{element}]`{by} is {actual}, expected {expected}; {extent}");
     Finding {
         rank: Some(rank),
@@ -100,18 +100,12 @@ pub(crate) fn wrong_elements(
         element: Some(element),
         step: step.map(|s| s.label.clone()),
         span: span.or(step.map(|s| s.span)),
-        wrong: wrong.len() as u64,
-        wrong_elements: hash_of(wrong),
+        wrong: wrong.count(),
+        wrong_elements: wrong.digest(),
         of,
         pattern,
         ..without_element(lane, text, expected, actual)
     }
-}
-
-fn hash_of(elements: &[u64]) -> u64 {
-    let mut hasher = DefaultHasher::new();
-    elements.hash(&mut hasher);
-    hasher.finish()
 }
 
 /// A finding that is about no element of a buffer.
@@ -195,15 +189,15 @@ pub(crate) fn modified(wrong: WrongElements<'_>, input: bool) -> Finding {
     let WrongElements { lane, rank, buffer, element, expected, actual, wrong, of, pattern } = wrong;
     let what = if input { "input" } else { "untouched" };
     let done = if input { "modified" } else { "written" };
-    let extent = extent(wrong.len() as u64, of, pattern.as_deref());
+    let extent = extent(wrong.count(), of, pattern.as_deref());
     let text =
         format!("rank {rank}: {what} `{buffer}` {done}: element {element} is {actual}, was {expected}; {extent}");
     Finding {
         rank: Some(rank),
         buffer: Some(buffer.into()),
         element: Some(element),
-        wrong: wrong.len() as u64,
-        wrong_elements: hash_of(wrong),
+        wrong: wrong.count(),
+        wrong_elements: wrong.digest(),
         of,
         pattern,
         ..without_element(lane, text, expected, actual)

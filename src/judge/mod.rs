@@ -10,6 +10,7 @@ mod findings;
 mod fitting_words;
 pub mod flaw;
 mod images;
+mod indices;
 mod lanes;
 mod merge;
 pub mod message;

@@ -1,4 +1,5 @@
 //! Recognises the kind of error in a set of wrong elements: their positions, and what they hold instead.
+use super::indices::Indices;
 use super::lanes::Replay;
 use crate::job::Observation;
 use crate::num::get_element;
@@ -19,12 +20,12 @@ pub(crate) struct WrongWrite<'a> {
     pub expected: &'a [u8],
     /// The region's actual bytes.
     pub actual: &'a [u8],
-    /// Indices of the wrong elements, ascending from the region's start; at least one.
-    pub wrong: &'a [u64],
+    /// Indices of the wrong elements, from the region's start; at least one.
+    pub wrong: &'a Indices,
 }
 
 /// Number of wrong elements on which a hypothesis is tested.
-const SAMPLES: usize = 256;
+pub(crate) const SAMPLES: usize = 256;
 
 /// The pattern of wrong elements as text; `None` if none is recognised.
 pub(crate) fn recognise(
@@ -42,12 +43,11 @@ pub(crate) fn recognise(
 }
 
 /// Number of wrong elements up to which irregular ones are listed.
-const MAX_LISTED: usize = 4;
+const MAX_LISTED: u64 = 4;
 
 /// The pattern of the wrong elements' positions.
-pub(crate) fn positions_pattern(wrong: &[u64], of: u64) -> Option<String> {
-    let (first, last) = (*wrong.first()?, *wrong.last()?);
-    let count = wrong.len() as u64;
+pub(crate) fn positions_pattern(wrong: &Indices, of: u64) -> Option<String> {
+    let (first, last, count) = (wrong.first()?, wrong.last()?, wrong.count());
     if count == of || count < 2 && of < 3 {
         return None;
     }
@@ -61,9 +61,7 @@ pub(crate) fn positions_pattern(wrong: &[u64], of: u64) -> Option<String> {
             _ => format!("a block, elements {first} to {last}"),
         });
     }
-    let stride = wrong.get(1)? - first;
-    let regular = count >= 3 && wrong.windows(2).all(|w| w[1] - w[0] == stride);
-    if regular {
+    if let (Some(stride), 3..) = (wrong.stride(), count) {
         let ordinal = match stride {
             2 => "second".into(),
             3 => "third".into(),
@@ -71,8 +69,8 @@ pub(crate) fn positions_pattern(wrong: &[u64], of: u64) -> Option<String> {
         };
         return Some(format!("every {ordinal} element from {first} to {last}"));
     }
-    if let (Some((last, others)), 2..=MAX_LISTED) = (wrong.split_last(), wrong.len()) {
-        let others: Vec<String> = others.iter().map(u64::to_string).collect();
+    if (2..=MAX_LISTED).contains(&count) {
+        let others: Vec<String> = wrong.iter().filter(|index| *index != last).map(|index| index.to_string()).collect();
         return Some(format!("{} and {last}", others.join(", ")));
     }
     // Irregular positions, most of those from the first wrong element to the end.
@@ -90,15 +88,16 @@ fn content_pattern(
     let mut interpreter = forecast.new_interpreter(plan);
     interpreter.run(0..site.event, &mut Replay { plan, forecast, observation });
     let (alloc, range) = region_bytes(plan, site.region)?;
+    let samples = site.wrong.samples();
     let all = |other: &dyn Fn(usize) -> Option<u64>| {
         let dtype = plan.buffers[site.region.buf].dtype;
-        sample(site.wrong).all(|i| other(i as usize) == Some(get_element(dtype, site.actual, i as usize)))
+        samples.iter().all(|i| other(*i as usize) == Some(get_element(dtype, site.actual, *i as usize)))
     };
     let memory = &interpreter.memory[alloc];
     let before = &*memory.data.get(range.start as usize..range.end as usize)?;
     let dtype = plan.buffers[site.region.buf].dtype;
     if all(&|i| Some(get_element(dtype, before, i))) {
-        let at = range.start + site.wrong[0] * size as u64;
+        let at = range.start + site.wrong.first()? * size as u64;
         let blank = memory.runs_in(at..at + 1).any(|(_, run)| run.certainty == Certainty::Unwritten);
         return Some(
             if blank {
@@ -224,6 +223,7 @@ fn missing_or_double_rank(
     site: &WrongWrite<'_>,
 ) -> Option<String> {
     let mut budget = Budget::new(1_000_000);
+    let samples = site.wrong.samples();
     // avg divides by the number of ranks, which would change with them.
     if whole.kind == ReduceKind::Avg || inputs.len() < 2 || inputs.len() > 64 {
         return None;
@@ -243,12 +243,12 @@ fn missing_or_double_rank(
             };
             let changed = ColumnReduction { dtype: whole.dtype, kind, ranks: picked.len() };
             let mut values = Vec::new();
-            let mut explains = |i: u64| {
-                column(whole.dtype, &chosen, first + i as usize, &mut values);
-                let actual = get_element(whole.dtype, site.actual, i as usize);
+            let explains = |i: &u64| {
+                column(whole.dtype, &chosen, first + *i as usize, &mut values);
+                let actual = get_element(whole.dtype, site.actual, *i as usize);
                 changed.judge(&values, actual, &mut budget).ruling.accepted()
             };
-            if sample(site.wrong).all(&mut explains) {
+            if samples.iter().all(explains) {
                 let who = members.get(rank).copied().unwrap_or(rank);
                 return Some(match missing {
                     true => format!("the contribution of rank {who} is missing"),
@@ -258,9 +258,4 @@ fn missing_or_double_rank(
         }
     }
     None
-}
-
-/// Some of the wrong elements, evenly spread.
-fn sample(wrong: &[u64]) -> impl Iterator<Item = u64> + '_ {
-    wrong.iter().copied().step_by(wrong.len().div_ceil(SAMPLES).max(1))
 }

@@ -37,10 +37,13 @@ use num_bigint::BigInt;
 use std::cmp::Ordering;
 
 impl ColumnReduction {
-    /// The interval for a column of finite values that has one; else why there is none.
+    /// The interval for a column of finite values that has one; else why there is none. A NaN makes every result NaN.
     pub(super) fn bound(&self, float: Float, values: &[f64], scalars: &[f64]) -> Result<RightResults, String> {
-        if let Some(rank) = values.iter().zip(0..).find_map(|(v, rank)| (!v.is_finite()).then_some(rank)) {
-            return Err(format!("rank {rank}'s {} makes the result depend on the order", values[rank]));
+        if values.iter().chain(scalars).any(|value| value.is_nan()) {
+            return Ok(RightResults::AnyNan);
+        }
+        if let Some((rank, value)) = values.iter().enumerate().find(|(_, value)| value.is_infinite()) {
+            return Err(format!("rank {rank}'s {value} makes the result depend on the order"));
         }
         if scalars.iter().any(|s| !s.is_finite()) {
             return Err("a scalar is not finite".into());

@@ -261,7 +261,7 @@ impl Contents {
         }
         let mut pieces = std::mem::replace(self, Self::Flat(Vec::new())).into_pieces();
         for piece in other.clone().into_pieces() {
-            push(&mut pieces, Piece { end: before + piece.end, ..piece });
+            push(&mut pieces, 0, Piece { end: before + piece.end, ..piece });
         }
         *self = Self::Pieces(pieces);
     }
@@ -291,12 +291,12 @@ impl Contents {
                     middle.push(Piece { end: at, ..pieces.get(first)?.clone() });
                 }
                 for piece in new.clone().into_pieces() {
-                    push(&mut middle, Piece { end: at + piece.end, ..piece });
+                    push(&mut middle, begin, Piece { end: at + piece.end, ..piece });
                 }
                 let rest = pieces.get(last)?;
                 if rest.end > end {
                     let from = rest.from + end - start(pieces, last);
-                    push(&mut middle, Piece { end: rest.end, source: rest.source.clone(), from });
+                    push(&mut middle, begin, Piece { end: rest.end, source: rest.source.clone(), from });
                 }
                 pieces.splice(first..=last, middle);
             }
@@ -345,9 +345,9 @@ fn start(pieces: &[Piece], number: usize) -> usize {
     number.checked_sub(1).and_then(|before| pieces.get(before)).map_or(0, |piece| piece.end)
 }
 
-/// Appends a piece, or extends the last one if the new one goes on where that ends.
-fn push(pieces: &mut Vec<Piece>, piece: Piece) {
-    let begin = pieces.len().checked_sub(2).and_then(|at| pieces.get(at)).map_or(0, |piece| piece.end);
+/// Appends a piece to those that begin at `first`, or extends the last one if the new one goes on where that ends.
+fn push(pieces: &mut Vec<Piece>, first: usize, piece: Piece) {
+    let begin = pieces.len().checked_sub(2).and_then(|at| pieces.get(at)).map_or(first, |piece| piece.end);
     if let Some(last) = pieces.last_mut()
         && last.source.is_same_as(&piece.source)
         && last.from + (last.end - begin) == piece.from
@@ -438,9 +438,9 @@ mod tests {
         #[test]
         fn contents_are_their_bytes(parts in prop::collection::vec(source(), 1..5), places in prop::collection::vec((any::<u32>(), any::<u32>()), 1..12)) {
             let (mut contents, mut model) = (Contents::Flat(Vec::new()), Vec::new());
-            for (part, bytes) in parts {
-                contents.append(&part);
-                model.extend_from_slice(&bytes);
+            for (part, bytes) in &parts {
+                contents.append(part);
+                model.extend_from_slice(bytes);
             }
             prop_assert_eq!(contents.len(), model.len());
             for (number, (a, b)) in places.into_iter().enumerate() {
@@ -449,16 +449,39 @@ mod tests {
                 let part = contents.slice(range.clone()).expect("inside");
                 prop_assert_eq!(&part.to_vec(), &model[range.clone()]);
                 prop_assert!(*contents.get(range.clone()).expect("inside") == model[range.clone()]);
-                // What was cut out is put in somewhere else, or other bytes are.
-                let new = if number % 2 == 0 { part } else { Contents::from(vec![number as u8; range.len()]) };
-                let at = (a / 2).min(model.len() - range.len());
-                let bytes = new.to_vec();
+                // What was cut out is put in somewhere else, or other bytes are, or a slice of a part is put where it lies in that
+                // part, over pieces of the same part that lie elsewhere.
+                let (source, own) = &parts[(a + b) % parts.len()];
+                let of_source = (range.start % own.len()).min(range.end % own.len())..own.len();
+                let (at, new, bytes) = match number % 3 {
+                    0 => ((a / 2).min(model.len() - range.len()), part, model[range].to_vec()),
+                    1 => {
+                        let bytes = vec![number as u8; range.len()];
+                        ((a / 2).min(model.len() - range.len()), Contents::from(bytes.clone()), bytes)
+                    }
+                    _ => {
+                        let slice = source.slice(of_source.clone()).expect("inside");
+                        (of_source.start, slice, own[of_source].to_vec())
+                    }
+                };
                 prop_assert!(contents.write(at, &new).is_some());
                 model[at..at + bytes.len()].copy_from_slice(&bytes);
                 prop_assert!(contents == *model);
             }
             prop_assert!(contents.get(0..model.len() + 1).is_none() && contents.slice(1..model.len() + 1).is_none());
         }
+    }
+
+    #[test]
+    fn a_slice_written_over_a_shifted_copy_of_its_source_does_not_extend_that_copy() {
+        let source = Contents::pattern(7, 0, 6 * FLAT);
+        let mut contents = Contents::zeros(2 * FLAT);
+        contents.append(&source);
+        let mut right = contents.to_vec();
+        let range = 3 * FLAT..6 * FLAT;
+        contents.write(range.start, &source.slice(range.clone()).expect("inside")).expect("inside");
+        right[range.clone()].copy_from_slice(&source.to_vec()[range]);
+        assert!(contents == *right);
     }
 
     #[test]

@@ -122,13 +122,7 @@ pub(super) fn sum(float: Float, values: &[f64]) -> Option<f64> {
     let size: f64 = values.iter().filter(|v| v.is_finite()).map(|v| v.abs()).sum();
     let (up, down) = (values.contains(&f64::INFINITY), values.contains(&f64::NEG_INFINITY));
     if up || down {
-        return match (float.saturates(), up && down) {
-            (true, _) => None,
-            (_, true) => Some(f64::NAN),
-            // Half the range keeps rounding of partial results away from overflow to the other infinity.
-            _ if size <= float.max_finite() / 2.0 => Some(if up { f64::INFINITY } else { f64::NEG_INFINITY }),
-            _ => None,
-        };
+        return sum_of_infinities(float, up, down, size);
     }
     if partial_sums_are_exact(float, values, size) {
         return Some(values.iter().fold(-0.0, |sum, v| sum + v));
@@ -137,6 +131,17 @@ pub(super) fn sum(float: Float, values: &[f64]) -> Option<f64> {
     let mut numbers = values.iter().filter(|v| **v != 0.0);
     match (numbers.next(), numbers.next(), numbers.next()) {
         (Some(a), Some(b), None) => Some(float.round(a + b)),
+        _ => None,
+    }
+}
+
+/// The sum of infinities of one sign or both and of finite numbers whose magnitudes add up to `size`, if it is the same in any order.
+fn sum_of_infinities(float: Float, up: bool, down: bool, size: f64) -> Option<f64> {
+    match (float.saturates(), up && down) {
+        (true, _) => None,
+        (_, true) => Some(f64::NAN),
+        // Half the range keeps rounding of partial results away from overflow to the other infinity.
+        _ if size <= float.max_finite() / 2.0 => Some(if up { f64::INFINITY } else { f64::NEG_INFINITY }),
         _ => None,
     }
 }
@@ -155,19 +160,25 @@ fn scaled_sum(float: Float, values: &[f64], scalars: &[f64]) -> Option<f64> {
     if let ([x], [s]) = (values, scalars) {
         return Some(float.round(x * s));
     }
-    let products: Vec<f64> =
-        values.iter().zip(scalars).map(|(x, s)| exact_product(float, *x, *s)).collect::<Option<_>>()?;
-    sum(float, &products)
-}
-
-/// The product if it is a value of the type (or NaN, or an infinity that stays one).
-fn exact_product(float: Float, x: f64, s: f64) -> Option<f64> {
-    if x.is_nan() || s.is_nan() {
+    let products = || values.iter().zip(scalars).map(|(x, s)| (x.is_infinite() || s.is_infinite(), x * s));
+    if products().any(|(_, product)| product.is_nan()) {
         return Some(f64::NAN);
     }
+    let exact: Option<Vec<f64>> = values.iter().zip(scalars).map(|(x, s)| exact_product(float, *x, *s)).collect();
+    if let Some(exact) = exact {
+        return sum(float, &exact);
+    }
+    // Infinities decide the sum however the other products are rounded.
+    let has = |infinity: f64| products().any(|(infinite, product)| infinite && product == infinity);
+    let (up, down) = (has(f64::INFINITY), has(f64::NEG_INFINITY));
+    let size = products().filter(|(infinite, _)| !infinite).map(|(_, product)| product.abs()).sum();
+    if up || down { sum_of_infinities(float, up, down, size) } else { None }
+}
+
+/// The product, not NaN, if it is a value of the type, or an infinity that stays one.
+fn exact_product(float: Float, x: f64, s: f64) -> Option<f64> {
     if x.is_infinite() || s.is_infinite() {
-        let product = x * s;
-        return (product.is_nan() || !float.saturates()).then_some(product);
+        return (!float.saturates()).then_some(x * s);
     }
     if x == 0.0 || s == 0.0 {
         return Some(x * s);

@@ -2,10 +2,11 @@
 use super::blocks::{BLOCK, each_block};
 use super::contents::{Contents, Held};
 use super::float::Float;
-use super::parts::{in_parallel, parts};
+use super::parts::parts;
 use super::row_reduction::{RowResults, reduce_rows};
 use super::rows::ROW;
 use super::{ColumnReduction, ExactBuffer, ReduceKind, RightResults};
+use crate::cores::in_parallel;
 use crate::num::{DType, get_element, put_element};
 use crate::plan;
 use std::ops::Range;
@@ -113,7 +114,7 @@ pub(crate) fn reduce_contents(
     let places: Vec<Mutex<&mut [u8]>> = bytes.chunks_mut(BLOCK).map(Mutex::new).collect();
     let flags = Mutex::new((ambiguous.clone(), ambiguous.clone(), Vec::new()));
     let own = || vec![vec![0; BLOCK]; inputs.len()];
-    each_block(len, own, |own, range| {
+    each_block(len, additions(len / size, inputs.len()), own, |own, range| {
         let (first, count) = (range.start / size, range.len() / size);
         let held = inputs.iter().zip(own.iter_mut()).map(|(input, own)| {
             let own = &mut own[..range.len()];
@@ -121,7 +122,7 @@ pub(crate) fn reduce_contents(
             &*own
         });
         let flagged = ambiguous.get(first..first + count).unwrap_or_default();
-        let block = Block { reduction, inputs: &held.collect::<Vec<_>>(), first };
+        let block = Block { reduction, inputs: &held.collect::<Vec<_>>(), first, alone: false };
         let reduced = block.reduce(flagged.to_vec(), observed)?;
         if let Some(place) = places.get(range.start / BLOCK) {
             place.lock().unwrap_or_else(PoisonError::into_inner).copy_from_slice(&reduced.bytes);
@@ -155,7 +156,7 @@ pub(crate) fn reduce(
     ambiguous: Vec<bool>,
     observed: bool,
 ) -> Result<ReducedBuffer, String> {
-    Block { reduction, inputs, first: 0 }.reduce(ambiguous, observed)
+    Block { reduction, inputs, first: 0, alone: true }.reduce(ambiguous, observed)
 }
 
 /// Some elements of a reduction, from `first` on.
@@ -163,11 +164,18 @@ struct Block<'a> {
     reduction: &'a ColumnReduction,
     inputs: &'a [&'a [u8]],
     first: usize,
+    /// True if no other block of the reduction is computed at the same time, so that this one may have all cores.
+    alone: bool,
+}
+
+/// Number of additions, as [`parts`] counts them, for elements of so many inputs.
+fn additions(elements: usize, inputs: usize) -> usize {
+    elements.saturating_mul(4 * inputs)
 }
 
 impl Block<'_> {
     fn reduce(&self, ambiguous: Vec<bool>, observed: bool) -> Result<ReducedBuffer, String> {
-        let Self { reduction, inputs, first } = *self;
+        let Self { reduction, inputs, first, .. } = *self;
         let size = reduction.dtype.size();
         let len = inputs.first().map_or(0, |b| b.len());
         if inputs.iter().any(|b| b.len() != len) {
@@ -200,9 +208,9 @@ impl Block<'_> {
         Ok(result)
     }
 
-    /// [`Block::reduce`] for floats: in rows, and in parts of which each core has one.
+    /// [`Block::reduce`] for floats: in rows, and if it is alone in parts of which each core has one.
     fn reduce_floats(&self, float: Float, mut ambiguous: Vec<bool>, observed: bool) -> Result<ReducedBuffer, String> {
-        let Self { reduction, inputs, first } = *self;
+        let Self { reduction, inputs, first, alone } = *self;
         let size = reduction.dtype.size();
         let len = inputs.first().map_or(0, |b| b.len());
         let count = len / size;
@@ -211,7 +219,8 @@ impl Block<'_> {
         let (mut bytes, mut rounds) = (vec![0; len], vec![false; count]);
         let mut tasks = Vec::new();
         let (mut bytes_left, mut ambiguous_left, mut rounds_left) = (&mut *bytes, &mut *ambiguous, &mut *rounds);
-        for part in parts(count, 4 * inputs.len(), ROW) {
+        let each = if alone { additions(1, inputs.len()) } else { 0 };
+        for part in parts(count, each, ROW) {
             let (part_bytes, part_ambiguous, part_rounds);
             (part_bytes, bytes_left) = bytes_left.split_at_mut(part.len() * size);
             (part_ambiguous, ambiguous_left) = ambiguous_left.split_at_mut(part.len());

@@ -2,10 +2,11 @@
 use super::answer::{ColumnReduction, JudgedElement};
 use super::budget::{Budget, PreparedReduction};
 use super::chains::Chain;
-use super::parts::{in_parallel, parts};
+use super::parts::parts;
 use super::row_models::{RowElements, RowMemory, RowStep, RowTrial};
 use super::rows::ROW;
 use super::search::Search;
+use crate::cores::in_parallel;
 use crate::num::{canonical_nan, decode_f64, get_element, is_nan};
 use crate::plan::cost::SEARCH_RANKS;
 use std::ops::Range;

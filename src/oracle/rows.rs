@@ -41,11 +41,35 @@ pub(super) trait Machine:
     fn add_rounded(to: Float, row: &mut [Self], other: &[Self]);
 }
 
+/// What is written alike for both machine types.
+macro_rules! alike_for_both_machines {
+    ($own:ident) => {
+        const ZERO: Self = 0.0;
+        const ONE: Self = 1.0;
+        const INFINITY: Self = $own::INFINITY;
+        const PRECISION: i32 = $own::MANTISSA_DIGITS as i32;
+
+        #[inline(always)]
+        fn abs(self) -> Self {
+            $own::abs(self)
+        }
+        #[inline(always)]
+        fn is_same(self, other: Self) -> bool {
+            (self.to_bits() == other.to_bits()) | (self.is_nan() & other.is_nan())
+        }
+        #[inline(always)]
+        fn last_place(self) -> Self {
+            const ABOVE_FRACTION: u32 = 8 * size_of::<$own>() as u32 - ($own::MANTISSA_DIGITS - 1);
+            let (magnitude, bits) = (self.abs(), self.abs().to_bits());
+            // Of a power of two, the last bit that is set belongs to the exponent.
+            let others = if bits << ABOVE_FRACTION == 0 { 0 } else { bits & bits.wrapping_sub(1) };
+            magnitude - $own::from_bits(others)
+        }
+    };
+}
+
 impl Machine for f32 {
-    const ZERO: Self = 0.0;
-    const ONE: Self = 1.0;
-    const INFINITY: Self = f32::INFINITY;
-    const PRECISION: i32 = 24;
+    alike_for_both_machines!(f32);
 
     #[inline(always)]
     fn to_f64(self) -> f64 {
@@ -54,21 +78,6 @@ impl Machine for f32 {
     #[inline(always)]
     fn of_f64(value: f64) -> Self {
         value as f32
-    }
-    #[inline(always)]
-    fn abs(self) -> Self {
-        f32::abs(self)
-    }
-    #[inline(always)]
-    fn is_same(self, other: Self) -> bool {
-        (self.to_bits() == other.to_bits()) | (self.is_nan() & other.is_nan())
-    }
-    #[inline(always)]
-    fn last_place(self) -> Self {
-        let (magnitude, bits) = (self.abs(), self.abs().to_bits());
-        // Of a power of two, the last bit that is set belongs to the exponent.
-        let others = if bits << 9 == 0 { 0 } else { bits & bits.wrapping_sub(1) };
-        magnitude - f32::from_bits(others)
     }
 
     fn decode(dtype: DType, bytes: &[u8], row: &mut [Self]) {
@@ -117,10 +126,7 @@ impl Machine for f32 {
 }
 
 impl Machine for f64 {
-    const ZERO: Self = 0.0;
-    const ONE: Self = 1.0;
-    const INFINITY: Self = f64::INFINITY;
-    const PRECISION: i32 = 53;
+    alike_for_both_machines!(f64);
 
     #[inline(always)]
     fn to_f64(self) -> f64 {
@@ -129,20 +135,6 @@ impl Machine for f64 {
     #[inline(always)]
     fn of_f64(value: f64) -> Self {
         value
-    }
-    #[inline(always)]
-    fn abs(self) -> Self {
-        f64::abs(self)
-    }
-    #[inline(always)]
-    fn is_same(self, other: Self) -> bool {
-        (self.to_bits() == other.to_bits()) | (self.is_nan() & other.is_nan())
-    }
-    #[inline(always)]
-    fn last_place(self) -> Self {
-        let (magnitude, bits) = (self.abs(), self.abs().to_bits());
-        let others = if bits << 12 == 0 { 0 } else { bits & bits.wrapping_sub(1) };
-        magnitude - f64::from_bits(others)
     }
 
     fn decode(dtype: DType, bytes: &[u8], row: &mut [Self]) {

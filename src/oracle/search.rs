@@ -51,10 +51,7 @@ impl Search {
         leaves: &[Leaf],
         joins: &mut u64,
     ) -> Result<&[PartialResult], SearchStop> {
-        let full = (1usize << leaves.len()) - 1;
-        if self.sets.len() <= full {
-            self.sets.resize_with(full + 1, Vec::new);
-        }
+        let full = self.set_of_all(leaves);
         if let Some(value) = model.order_independent_sum(leaves) {
             *joins = joins.checked_sub(leaves.len() as u64).ok_or(SearchStop::Budget)?;
             self.sets[full].clear();
@@ -72,6 +69,15 @@ impl Search {
         self.run_wide(model, leaves, joins)
     }
 
+    /// The number of the set that holds the results of all leaves; there is one for each group of leaves.
+    fn set_of_all(&mut self, leaves: &[Leaf]) -> usize {
+        let full = (1usize << leaves.len()) - 1;
+        if self.sets.len() <= full {
+            self.sets.resize_with(full + 1, Vec::new);
+        }
+        full
+    }
+
     /// [`Self::run`] in f64, for every model.
     pub(super) fn run_wide(
         &mut self,
@@ -79,10 +85,7 @@ impl Search {
         leaves: &[Leaf],
         joins: &mut u64,
     ) -> Result<&[PartialResult], SearchStop> {
-        let full = (1usize << leaves.len()) - 1;
-        if self.sets.len() <= full {
-            self.sets.resize_with(full + 1, Vec::new);
-        }
+        let full = self.set_of_all(leaves);
         for ranks in 1..=full {
             let mut found = std::mem::take(&mut self.sets[ranks]);
             found.clear();

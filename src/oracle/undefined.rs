@@ -29,6 +29,12 @@ pub(crate) fn number_of(ranges: &[Range<u64>]) -> u64 {
     ranges.iter().map(|range| range.end - range.start).sum()
 }
 
+/// True if one of these ranges has the element; they do not overlap and are in rising order.
+pub(crate) fn is_in<T: PartialOrd + Copy>(ranges: &[Range<T>], element: T) -> bool {
+    let behind = ranges.partition_point(|range| range.end <= element);
+    ranges.get(behind).is_some_and(|range| range.start <= element)
+}
+
 /// What is wrong with `expect` and `assert` of a single case that compare undefined elements alone. Among many cases some may
 /// have nothing to compare.
 pub(super) fn compared_in_vain(plan: &Plan, last: &[Memory]) -> Vec<Diagnostic> {
@@ -119,7 +125,7 @@ impl FinalContents<'_> {
         let undefined =
             |buf: &BufId| whole(buf).map(|region| undefined_elements(self.plan, self.last, region)).unwrap_or_default();
         let element = |(buf, index): &(BufId, Option<u64>)| match index {
-            Some(index) => undefined(buf).iter().any(|range| range.contains(index)),
+            Some(index) => is_in(&undefined(buf), *index),
             None => whole(buf).is_some_and(|region| self.defined(region) == Defined::Nothing),
         };
         if reads.indexed.iter().any(element) || reads.compared.iter().any(|buf| !undefined(buf).is_empty()) {
@@ -228,5 +234,19 @@ impl Reads {
             ExprNode::Call(_, args) => args.iter().try_for_each(|arg| self.collect(plan, arg))?,
         }
         Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_element_is_in_the_range_that_contains_it() {
+        let ranges = [2u64..4, 4..5, 9..12];
+        for element in 0..14 {
+            assert_eq!(is_in(&ranges, element), ranges.iter().any(|range| range.contains(&element)), "{element}");
+        }
+        assert!(!is_in(&[], 0u64));
     }
 }

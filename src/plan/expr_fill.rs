@@ -1,6 +1,7 @@
 //! Elements that an expression of `i` gives: one period of them if they repeat, blocks of them otherwise.
 use super::eval::{Names, no_value};
 use super::inputs::mode;
+use crate::cores::{cores, in_parallel};
 use crate::expr::map::{expr_bits, value_bits};
 use crate::expr::{BLOCK, BlockEvaluator, BlockValues, EvalError, Mode};
 use crate::num::{DType, encode_f64, encode_int, put_element, put_elements, repeat_period};
@@ -92,21 +93,10 @@ pub fn have_values(
     if computed <= MANY {
         return of_part(0, computed);
     }
-    let cores = std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64);
-    let part = computed.div_ceil(cores).max(MANY);
-    std::thread::scope(|scope| {
-        let parts = (0..computed).step_by(part as usize).map(|from| {
-            let of_part = &of_part;
-            let to = computed.min(from + part);
-            (from, to, std::thread::Builder::new().spawn_scoped(scope, move || of_part(from, to)).ok())
-        });
-        // All are started before the first is waited for. A part without a thread is looked at here.
-        let parts: Vec<_> = parts.collect();
-        parts.into_iter().try_for_each(|(from, to, thread)| match thread.map(|thread| thread.join()) {
-            Some(Ok(result)) => result,
-            _ => of_part(from, to),
-        })
-    })
+    let part = computed.div_ceil(cores() as u64).max(MANY);
+    let parts = (0..computed).step_by(part as usize).map(|from| (from, computed.min(from + part)));
+    // The first part with an error has the first error.
+    in_parallel(parts.collect(), |(from, to)| of_part(from, to)).into_iter().collect()
 }
 
 /// Elements from which on looking at them on several threads is worth their start.

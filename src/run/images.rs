@@ -4,7 +4,7 @@ use super::Error;
 use crate::job::AllocSpec;
 use crate::job::arena::Arena;
 use crate::oracle::Forecast;
-use crate::oracle::blocks::{BLOCK, each_block};
+use crate::oracle::blocks::{BLOCK, copying, each_block};
 use crate::oracle::contents::Contents;
 use std::borrow::Cow;
 use std::sync::Mutex;
@@ -59,6 +59,7 @@ pub fn put_initial(arena: &Arena, images: &dyn Images, alloc: usize, spec: &Allo
     }
     each_block(
         image.len(),
+        copying(image.len()),
         || vec![0; BLOCK],
         |block, range| {
             let block = &mut block[..range.len()];
@@ -83,7 +84,7 @@ pub fn take_last(arena: &Arena, images: &dyn Images, alloc: usize, spec: &AllocS
     let own = || (vec![0; BLOCK], vec![0; BLOCK]);
     // The blocks that were found right; the others are kept as they were found.
     let wrong = Mutex::new(Vec::new());
-    each_block(expected.len(), own, |(actual, right), range| {
+    each_block(expected.len(), copying(expected.len()), own, |(actual, right), range| {
         let (actual, right) = (&mut actual[..range.len()], &mut right[..range.len()]);
         arena.take(spec.last + range.start as u64, actual)?;
         expected.copy_to(range.start, right);

@@ -1,9 +1,10 @@
 //! Tries an order and a way of computing on elements of a result, within a budget of additions.
 use super::computing::Computing;
 use super::shapes::Order;
+use crate::cores::in_parallel;
 use crate::num::{DType, decode_f64, get_element};
 use crate::oracle::answer::ReduceKind;
-use crate::oracle::parts::{in_parallel, parts};
+use crate::oracle::parts::parts;
 use crate::oracle::reduction_models::Leaf;
 use crate::oracle::row_models::{RowElements, RowMemory};
 use crate::oracle::rows::{Machine, ROW};

@@ -238,3 +238,53 @@ fn ranks_need_not_agree_on_what_is_the_same_number() {
     let whole = ColumnReduction { dtype: DType::I32, kind: ReduceKind::Max, ranks: 2 };
     assert!(!whole.may_differ_between_ranks(0, i64::from(i32::MIN) as u64 & 0xffff_ffff));
 }
+
+#[test]
+fn a_nan_decides_scaled_sums_of_any_number_of_ranks() {
+    let counting: Vec<f64> = (0..9).map(f64::from).collect();
+    let with = |rank: usize, value: f64| {
+        let mut values = counting.clone();
+        values[rank] = value;
+        values
+    };
+    for dtype in [DType::F16, DType::Bf16, DType::F32, DType::F64, DType::F8e4m3, DType::F8e5m2] {
+        let thirds = || ReduceKind::PreMulSum { scalars: vec![encode_f64(dtype, 1.0 / 3.0); 9] };
+        for kind in [ReduceKind::Avg, thirds()] {
+            for rank in [0, 4, 8] {
+                let found = exact(dtype, kind.clone(), &with(rank, f64::NAN));
+                assert_eq!(found, Some(RightResults::AnyNan), "{dtype:?} {kind:?} {rank}");
+            }
+        }
+        // A scalar that is NaN, and infinity times zero.
+        for (scalar, input) in [(f64::NAN, 1.0), (0.0, f64::INFINITY)] {
+            if dtype == DType::F8e4m3 && input.is_infinite() {
+                continue; // It has no infinity.
+            }
+            let mut scalars = vec![encode_f64(dtype, 1.0 / 3.0); 9];
+            scalars[5] = encode_f64(dtype, scalar);
+            let (mut reduction, mut column) = case(dtype, thirds(), &counting);
+            reduction.kind = ReduceKind::PreMulSum { scalars };
+            column[5] = if input.is_infinite() && dtype == DType::F8e5m2 { 0x7c } else { encode_f64(dtype, input) };
+            assert_eq!(reduction.exact(&column), Some(RightResults::AnyNan), "{dtype:?} {scalar} * {input}");
+        }
+    }
+}
+
+#[test]
+fn infinities_decide_scaled_sums_whose_products_are_rounded() {
+    let (up, down) = (f64::INFINITY, f64::NEG_INFINITY);
+    for dtype in [DType::F16, DType::Bf16, DType::F32, DType::F64] {
+        let thirds = ReduceKind::PreMulSum { scalars: vec![encode_f64(dtype, 1.0 / 3.0); 9] };
+        for kind in [ReduceKind::Avg, thirds] {
+            let values = |first, last| [first, 1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, last];
+            assert_eq!(exact(dtype, kind.clone(), &values(up, down)), Some(RightResults::AnyNan), "{dtype:?} {kind:?}");
+            assert_eq!(exact(dtype, kind.clone(), &values(up, 8.0)), bits(dtype, up), "{dtype:?} {kind:?}");
+            assert_eq!(exact(dtype, kind.clone(), &values(0.0, down)), bits(dtype, down), "{dtype:?} {kind:?}");
+        }
+    }
+    // Beside numbers that may overflow to the other infinity the order decides.
+    let large = f64::from(f32::MAX);
+    let scalars = vec![encode_f64(DType::F32, 1.0 / 3.0); 6];
+    let column = [up, -large, -large, -large, -large, -large];
+    assert_eq!(exact(DType::F32, ReduceKind::PreMulSum { scalars }, &column), None);
+}

@@ -415,7 +415,7 @@ fn stream_arrived(id: BatchId, done: Done) {
         return;
     }
     let dones = state.start(id);
-    super::progress::ensure_started(&mut state, id);
+    super::progress::ensure_started(&mut state);
     let idle = !state.active;
     drop(state);
     if idle {

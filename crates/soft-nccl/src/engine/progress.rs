@@ -1,5 +1,4 @@
 //! The progress thread: takes ready tasks and runs each until it parks, ends, or had its turn.
-use super::batch::BatchId;
 use super::channel::Message;
 use super::step::perform;
 use super::task::{Parked, Task, TaskId};
@@ -55,18 +54,16 @@ impl State {
 }
 
 /// Starts the progress thread with the first work.
-pub(super) fn ensure_started(state: &mut State, batch: BatchId) {
+pub(super) fn ensure_started(state: &mut State) {
     if state.started {
         return;
     }
     match std::thread::Builder::new().name("soft-nccl".to_owned()).spawn(run) {
         Ok(_) => state.started = true,
-        Err(_) => {
-            // The next operation tries again; until then this one's communicator says why nothing moves.
-            let comm = state.batches.get(&batch).map(|batch| batch.comm);
-            if let Some(member) = comm.and_then(|comm| state.members.get_mut(&comm)) {
-                member.error = Some(ncclResult_t::SystemError);
-            }
+        Err(error) => {
+            // A library that never moves anything would look like a hang of the program that uses it.
+            eprintln!("soft-nccl: cannot start the progress thread: {error}");
+            std::process::abort();
         }
     }
 }
