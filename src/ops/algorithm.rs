@@ -1,5 +1,6 @@
 //! The algorithm that one call asks for: `algSelection` of the call's configuration, as a text and as what it admits.
 use super::NcclCall;
+use crate::suggest::nearest;
 use nccl_sys::{ALGORITHM_NAMES, AlgorithmName};
 
 /// The word that leaves the choice to the library.
@@ -105,6 +106,13 @@ impl AlgorithmChoice {
         let protocols = (!every).then(|| protocols.join(","));
         (product && !all.is_empty()).then(|| AlgorithmVariables { algorithms: algorithms.join(","), protocols })
     }
+}
+
+/// The name of an algorithm, or of its family, that a misspelt word may mean.
+pub fn nearest_algorithm(word: &str) -> Option<String> {
+    let names = ALGORITHM_NAMES.iter().map(|name| name.name);
+    let families = FAMILIES.iter().map(|(start, _)| start.trim_end_matches('_'));
+    nearest(word, families.chain(names)).map(str::to_ascii_lowercase)
 }
 
 /// Which names a term admits: those that all of its factors name.
