@@ -1,6 +1,5 @@
 //! The algorithm that one call asks for: `algSelection` of the call's configuration, as a text and as what it admits.
 use super::NcclCall;
-use crate::suggest::nearest;
 use nccl_sys::{ALGORITHM_NAMES, AlgorithmName};
 
 /// The word that leaves the choice to the library.
@@ -108,11 +107,10 @@ impl AlgorithmChoice {
     }
 }
 
-/// The name of an algorithm, or of its family, that a misspelt word may mean.
-pub fn nearest_algorithm(word: &str) -> Option<String> {
-    let names = ALGORITHM_NAMES.iter().map(|name| name.name);
+/// The words of which a selection is made: the names of families, and of their algorithms.
+pub fn algorithm_words() -> impl Iterator<Item = &'static str> {
     let families = FAMILIES.iter().map(|(start, _)| start.trim_end_matches('_'));
-    nearest(word, families.chain(names)).map(str::to_ascii_lowercase)
+    families.chain(ALGORITHM_NAMES.iter().map(|name| name.name))
 }
 
 /// Which names a term admits: those that all of its factors name.

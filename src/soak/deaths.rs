@@ -41,6 +41,7 @@ pub(super) fn program(world: &mut World) -> Vec<String> {
     for buffer in &mut world.buffers {
         dead.iter().for_each(|rank| buffer.counts[*rank] = None);
     }
+    world.buffers.retain(|buffer| buffer.counts.iter().any(Option::is_some));
     let mut ended = lost(world, &dead);
     world.rng.shuffle(&mut ended);
     for comm in ended {

@@ -9,8 +9,9 @@ use super::{LoweredOp, Lowering, narrow};
 use crate::expr::map::value_bits;
 use crate::job::Ptr;
 use crate::num::{self, DType};
-use crate::ops::{Extent, InPlace, UnmetSelection, nearest_algorithm};
+use crate::ops::{Extent, InPlace, UnmetSelection, algorithm_words};
 use crate::scenario::{Diagnostic, Span, fit_dtype};
+use crate::suggest::nearest;
 use std::sync::Arc;
 
 impl Lowering {
@@ -161,7 +162,9 @@ fn algorithm_of(c: &RankCollective<Open>) -> Result<(), Diagnostic> {
     let Err(unmet) = algorithm.choice.admitted(c.op.call) else { return Ok(()) };
     let text = format!("`algorithm = \"{}\"` cannot be met: {unmet}", algorithm.choice.selection);
     let help = match &unmet {
-        UnmetSelection::Unknown(word) => nearest_algorithm(word).map(|near| format!("did you mean `{near}`? ")),
+        UnmetSelection::Unknown(word) => {
+            nearest(word, algorithm_words()).map(|near| format!("did you mean `{}`? ", near.to_ascii_lowercase()))
+        }
         UnmetSelection::Empty(_) | UnmetSelection::NotServed(..) => None,
     };
     let help = help.unwrap_or_default()
