@@ -80,6 +80,29 @@ impl ExprNode {
 }
 
 impl Expr {
+    /// The names of what indices are computed from: `y` in `x[y[0]]` and in `x[y]`.
+    pub fn names_in_indices(&self) -> Vec<&str> {
+        fn go<'a>(node: &'a ExprNode, inside: bool, out: &mut Vec<&'a str>) {
+            match node {
+                ExprNode::Name(name) if inside => out.push(name),
+                ExprNode::Index(name, index) => {
+                    out.extend(inside.then_some(name.as_str()));
+                    go(index, true, out);
+                }
+                ExprNode::Neg(inner) => go(inner, inside, out),
+                ExprNode::Binary(_, left, right) => {
+                    go(left, inside, out);
+                    go(right, inside, out);
+                }
+                ExprNode::Call(_, args) => args.iter().for_each(|arg| go(arg, inside, out)),
+                ExprNode::Name(_) | ExprNode::Int(_) | ExprNode::Float(_) | ExprNode::Field(..) => {}
+            }
+        }
+        let mut out = Vec::new();
+        go(&self.node, false, &mut out);
+        out
+    }
+
     /// The names used without an index: neither `x` in `x[k]` nor the arguments of `same`.
     pub fn bare_names(&self) -> Vec<&str> {
         fn go<'a>(node: &'a ExprNode, out: &mut Vec<&'a str>) {

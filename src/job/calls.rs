@@ -106,9 +106,9 @@ pub enum CallKind {
         death: u32,
         ranks: Vec<u32>,
     },
-    /// Waits until each of these communicators, which have lost a rank, reports an asynchronous error, which is the call's.
+    /// Waits until this communicator, which has lost a rank, reports an asynchronous error, which is the call's.
     AwaitError {
-        comms: Vec<u32>,
+        comm: u32,
     },
     /// Makes `comm` with unique id `id` as rank `rank` of `n`; with `ids` by so many ids from there on (`ncclCommInitRankScalable`).
     Init {

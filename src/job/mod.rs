@@ -67,8 +67,11 @@ pub struct Job {
     pub case: String,
     /// Ranks that take part.
     pub n: u32,
-    /// World ranks that live here. The part of rank 0 makes the unique ids for all parts.
+    /// World ranks that live here.
     pub ranks: Range<u32>,
+    /// The rank whose part makes the unique ids for all parts. Its process lives as long as any: ids of one that has ended serve
+    /// nobody.
+    pub makes_ids: u32,
     /// Members (world ranks) of every communicator.
     pub comms: Vec<Vec<u32>>,
     /// Configurations.

@@ -182,7 +182,12 @@ impl<'a> AssertCheck<'a> {
                     if quiet.figure_missing.get()
                         && used.steps.iter().any(|tag| uncounted(plan, rank, tag).is_some()) =>
                 {
-                    let why = used.steps.iter().find_map(|tag| uncounted(plan, rank, tag)).unwrap_or_default();
+                    let why = used
+                        .steps
+                        .iter()
+                        .find_map(|tag| uncounted(plan, rank, tag))
+                        .map(|it| it.why)
+                        .unwrap_or_default();
                     let words = format!("rank {rank}: assert `{text}` cannot be checked: {why}");
                     collector.add(priority, self.finding(words, "not known".into()));
                     return Looked::AtWhatThereIs;

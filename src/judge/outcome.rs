@@ -313,6 +313,10 @@ pub(crate) fn check_codes(plan: &Plan, observation: &Observation, collector: &mu
                 let codes = by_step.get(&(number as u32)).map_or(&[][..], Vec::as_slice);
                 let right = match wanted {
                     Some(ncclResult_t::Success) => codes.is_empty(),
+                    // Each communicator of a `wait` reports its own error.
+                    Some(code) if awaits_errors(plan, rank, number) => {
+                        !codes.is_empty() && codes.iter().all(|found| *found == code.0)
+                    }
                     Some(code) => codes.contains(&code.0),
                     None => !codes.is_empty(),
                 };
@@ -339,6 +343,13 @@ pub(crate) fn check_codes(plan: &Plan, observation: &Observation, collector: &mu
             }
         }
     }
+}
+
+/// True if a step waits for errors of communicators.
+fn awaits_errors(plan: &Plan, rank: usize, step: usize) -> bool {
+    let calls = plan.programs.get(rank).map_or(&[][..], Vec::as_slice);
+    let mut calls = calls.iter().filter(|call| call.step as usize == step);
+    calls.any(|call| matches!(call.kind, CallKind::AwaitError { .. }))
 }
 
 /// Error codes of a rank's calls, by step. In a group the code comes from its end.

@@ -107,6 +107,12 @@ impl AlgorithmChoice {
     }
 }
 
+/// The words of which a selection is made: the names of families, and of their algorithms.
+pub fn algorithm_words() -> impl Iterator<Item = &'static str> {
+    let families = FAMILIES.iter().map(|(start, _)| start.trim_end_matches('_'));
+    families.chain(ALGORITHM_NAMES.iter().map(|name| name.name))
+}
+
 /// Which names a term admits: those that all of its factors name.
 fn term_names(term: &str) -> Result<Vec<bool>, UnmetSelection> {
     let mut admitted = vec![true; ALGORITHM_NAMES.len()];

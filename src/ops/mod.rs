@@ -7,7 +7,7 @@ mod config;
 mod exit_status;
 mod table;
 
-pub use algorithm::{AUTOMATIC, AlgorithmChoice, AlgorithmVariables};
+pub use algorithm::{AUTOMATIC, AlgorithmChoice, AlgorithmVariables, UnmetSelection, algorithm_words};
 pub use collective::{Bandwidth, Collective, Extent, InPlace, NcclCall, Rule, Who};
 pub use config::ConfigValue;
 pub use exit_status::ExitStatus;

@@ -298,6 +298,10 @@ impl<'p> Interpreter<'p> {
         let mut data = TrackedBytes::new(Vec::new());
         let least_certain = Cell::new(Certainty::Known);
         let unwritten: Cell<Option<(usize, usize)>> = Cell::new(None);
+        // An input that an index reads, and the event that leaves it undefined.
+        let undefined_index: Cell<Option<(usize, Option<u32>)>> = Cell::new(None);
+        let in_index = expr.names_in_indices();
+        let in_index: Vec<bool> = inputs.iter().map(|input| in_index.contains(&input.name)).collect();
         let touched = std::cell::RefCell::new(Vec::new());
         for i in 0..out.len {
             least_certain.set(Certainty::Known);
@@ -307,6 +311,9 @@ impl<'p> Interpreter<'p> {
                 for (_, run) in self.memory[*alloc].runs_in(at..at + read.dtype.size() as u64) {
                     if run.certainty == Certainty::Unwritten && unwritten.get().is_none() {
                         unwritten.set(Some((input, element)));
+                    }
+                    if run.certainty == Certainty::Undefined && in_index.get(input) == Some(&true) {
+                        undefined_index.set(Some((input, run.writer)));
                     }
                     if let Some(origin) = run.origin {
                         let mut touched = touched.borrow_mut();
@@ -321,6 +328,17 @@ impl<'p> Interpreter<'p> {
             if let Some((input, element)) = unwritten.get() {
                 let name = inputs.get(input).map_or("?", |r| r.name);
                 return Err((Some(out.rank), format!("`{name}[{element}]` is read, but no step has written it")));
+            }
+            if let (Some((input, writer)), false) = (undefined_index.get(), self.has_observed_values()) {
+                let name = inputs.get(input).map_or("?", |r| r.name);
+                let step = writer.and_then(|event| plan.events.get(event as usize)).map(Event::step);
+                let step = step.and_then(|step| plan.steps.get(step as usize));
+                let by = step.map_or("an earlier step", |step| step.label.as_str());
+                let text = format!(
+                    "the index is read from `{name}`, which {by} leaves undefined on rank {}: it may lie outside of its buffer",
+                    out.rank
+                );
+                return Err((Some(out.rank), text));
             }
             match result {
                 Ok(bits) => put_element(dtype, &mut bytes, i as usize, bits),

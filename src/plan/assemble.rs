@@ -42,6 +42,7 @@ pub fn assemble(lowered: LoweredProgram, analysis: Analysis) -> Plan {
         foresight: analysis.foresight,
         constants: lowered.constants,
         undefined: analysis.undefined,
+        lost: lowered.deaths.lost,
         comm_steps: unrolled.comm_steps,
         history: None,
         case,

@@ -2,8 +2,8 @@
 use super::eval::{Names, elements, named};
 use super::types::{Buffer, Plan};
 use crate::expr::{EvalError, ExprNode, Func, Mode, Value};
-use crate::job::CallKind;
-use crate::scenario::{Diagnostic, Expr, Spanned};
+use crate::job::{Call, CallKind};
+use crate::scenario::{Diagnostic, Expr, Span, Spanned};
 use std::collections::HashSet;
 
 /// The buffers that an `assert` names, and where it can be checked.
@@ -132,8 +132,8 @@ fn reads_beyond(plan: &Plan, begun: &Begun, a: &Spanned<Expr>, left: &mut u64) -
         let mut reader = Reader { plan, buffers: &buffers, rank, names, counts_i: false, left };
         for i in 0..total {
             reader.names.i = Some(i);
-            if let Err(why) = reader.read(&a.value.node, EXACT) {
-                return Some(Diagnostic::new(a.span, format!("`{}`: {why}", a.value.text)));
+            if let Err(wrong) = reader.read(&a.value.node, EXACT) {
+                return Some(wrong.diagnostic(a));
             }
             if !reader.counts_i || *reader.left == 0 {
                 break;
@@ -141,6 +141,29 @@ fn reads_beyond(plan: &Plan, begun: &Begun, a: &Spanned<Expr>, left: &mut u64) -
         }
     }
     None
+}
+
+/// What is wrong with a read.
+enum Wrong {
+    Index(String),
+    Figure(Uncounted),
+}
+
+impl Wrong {
+    fn diagnostic(self, a: &Spanned<Expr>) -> Diagnostic {
+        let (why, cause, help) = match self {
+            Self::Index(why) => (why, None, None),
+            Self::Figure(Uncounted { why, cause, help }) => (why, cause, help),
+        };
+        let mut diagnostic = Diagnostic::new(a.span, format!("`{}`: {why}", a.value.text));
+        if let Some((span, what)) = cause {
+            diagnostic = diagnostic.related(span, what);
+        }
+        match help {
+            Some(help) => diagnostic.help(help),
+            None => diagnostic,
+        }
+    }
 }
 
 /// The arithmetic of a part of an `assert`.
@@ -169,7 +192,7 @@ impl Reader<'_> {
         *self.left > 0
     }
 
-    fn read(&mut self, node: &ExprNode, evaluate: Evaluate) -> Result<(), String> {
+    fn read(&mut self, node: &ExprNode, evaluate: Evaluate) -> Result<(), Wrong> {
         if !self.may_look(1) {
             return Ok(());
         }
@@ -179,11 +202,11 @@ impl Reader<'_> {
             ExprNode::Field(step, _) => {
                 let calls = self.plan.programs.get(self.rank).map_or(0, Vec::len);
                 let why = if self.may_look(calls) { uncounted(self.plan, self.rank, step) } else { None };
-                why.map_or(Ok(()), Err)
+                why.map_or(Ok(()), |why| Err(Wrong::Figure(why)))
             }
             ExprNode::Index(name, index) => {
                 self.read(index, WHOLE)?;
-                self.index(name, index)
+                self.index(name, index).map_err(Wrong::Index)
             }
             ExprNode::Neg(inner) => self.read(inner, evaluate),
             ExprNode::Binary(_, left, right) => {
@@ -234,8 +257,19 @@ impl Reader<'_> {
     }
 }
 
-/// Why a named step has no counts on any backend, if that is so: it makes no call, or its communicator took them along.
-pub fn uncounted(plan: &Plan, rank: usize, step: &str) -> Option<String> {
+/// Why a named step has no counts on any backend.
+pub struct Uncounted {
+    /// In words.
+    pub why: String,
+    /// The step that is the cause, and what it does.
+    pub cause: Option<(Span, &'static str)>,
+    /// What to write instead.
+    pub help: Option<&'static str>,
+}
+
+/// Why a named step has no counts on any backend, if that is so: it makes no call, its communicator took them along, or chance
+/// decides how far the call came.
+pub fn uncounted(plan: &Plan, rank: usize, step: &str) -> Option<Uncounted> {
     let tag = plan.tags.iter().position(|t| t == step)?;
     let calls = || plan.programs.get(rank).into_iter().flatten();
     let on: Vec<u32> = calls()
@@ -244,10 +278,52 @@ pub fn uncounted(plan: &Plan, rank: usize, step: &str) -> Option<String> {
             _ => None,
         })
         .collect();
+    let plain = |why: String| Uncounted { why, cause: None, help: None };
     if on.is_empty() {
-        return Some(format!("`{step}` is no call of the library's, so nothing is counted for it"));
+        return Some(plain(format!("`{step}` is no call of the library's, so nothing is counted for it")));
     }
     let ends =
         |kind: &CallKind| matches!(kind, CallKind::Destroy { comm } | CallKind::Abort { comm } if on.contains(comm));
-    calls().any(|call| ends(&call.kind)).then(|| format!("the counts of `{step}` went with its communicator"))
+    if calls().any(|call| ends(&call.kind)) {
+        return Some(plain(format!("the counts of `{step}` went with its communicator")));
+    }
+    let cut_short = |call: &&Call| match &call.kind {
+        CallKind::Revoke { comm } => on.contains(comm) && (!call.tolerate || call.left_in_progress),
+        CallKind::Shrink { parent, abort: true, new: Some(_), .. } => on.contains(parent),
+        _ => false,
+    };
+    let span = |call: &Call| plan.steps.get(call.step as usize).map(|step| step.span);
+    let unread = |why: &str, cause: Option<(Span, &'static str)>| Uncounted {
+        why: format!("the library's counts of `{step}` cannot be read: {why}"),
+        cause,
+        help: Some("leave this `assert` out, or name a step of a communicator that stays"),
+    };
+    if let Some(call) = calls().find(cut_short) {
+        return Some(unread("its communicator is ended", span(call).map(|span| (span, "ended here"))));
+    }
+    let dead_with = |call: &&Call| match &call.kind {
+        CallKind::AwaitDeath { ranks, .. } => on.iter().any(|comm| {
+            let members = plan.comms.get(*comm as usize).map(|comm| comm.members.as_slice()).unwrap_or_default();
+            members.iter().any(|member| ranks.iter().any(|rank| *rank as usize == *member))
+        }),
+        CallKind::Exit { death: Some(_), .. } => true,
+        _ => false,
+    };
+    loses_calls(plan, rank, tag).then(|| {
+        let cause = calls().find(dead_with).and_then(span).map(|span| (span, "its process ends here"));
+        unread("its communicator loses a rank before the operation is over", cause)
+    })
+}
+
+/// True if a call of a named step is lost with a rank whose process ends.
+fn loses_calls(plan: &Plan, rank: usize, tag: usize) -> bool {
+    let mut inside = false;
+    plan.programs.get(rank).into_iter().flatten().enumerate().any(|(index, call)| {
+        match call.kind {
+            CallKind::Begin { tag: t, .. } if t as usize == tag => inside = true,
+            CallKind::End { tag: t, .. } if t as usize == tag => inside = false,
+            _ => {}
+        }
+        inside && plan.lost.contains(&(rank, index))
+    })
 }

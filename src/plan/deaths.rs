@@ -4,7 +4,7 @@ use super::lower::{Index, LoweredProgram};
 use super::progress::Progress;
 use super::rank_op::RankOp;
 use super::resolve::dedupe;
-use super::types::CommId;
+use super::types::{CommId, StepId};
 use crate::job::{Call, CallKind};
 use crate::scenario::Diagnostic;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
@@ -12,7 +12,8 @@ use std::collections::{BTreeMap, BTreeSet, HashSet};
 /// The deaths of a program.
 #[derive(Clone, Debug, Default)]
 pub struct Deaths {
-    lost: HashSet<Index>,
+    /// The operations of whose results nothing is known.
+    pub lost: HashSet<Index>,
     /// By death: the ranks that die, and how many outlive it.
     of: BTreeMap<u32, (BTreeSet<usize>, usize)>,
 }
@@ -31,7 +32,7 @@ impl Deaths {
     ///
     /// # Errors
     ///
-    /// Lost operations of kinds of which NCCL says nothing.
+    /// Lost operations of kinds of which NCCL says nothing, and groups that hold lost operations beside others.
     pub fn of(lowered: &LoweredProgram) -> Result<Self, Vec<Diagnostic>> {
         let mut deaths = Self::default();
         for (rank, program) in lowered.programs.iter().enumerate() {
@@ -50,6 +51,7 @@ impl Deaths {
         }
         let mut diagnostics = Vec::new();
         for rank in 0..lowered.unrolled.n {
+            diagnostics.extend(mixed_groups(lowered, rank));
             for index in lost_of(lowered, rank) {
                 diagnostics.extend(deaths.check(lowered, (rank, index)).err());
                 deaths.lost.insert((rank, index));
@@ -128,6 +130,58 @@ fn lost_of(lowered: &LoweredProgram, rank: usize) -> Vec<usize> {
         }
     }
     lost
+}
+
+/// Refuses groups behind a death that hold operations of communicators that have lost a rank beside those of others: NCCL may
+/// fail such a group as a whole, so it is not known whether the others are done.
+fn mixed_groups(lowered: &LoweredProgram, rank: usize) -> Vec<Diagnostic> {
+    let mut dead: BTreeMap<usize, StepId> = BTreeMap::new();
+    let mut group = GroupBehindDeath::default();
+    let mut diagnostics = Vec::new();
+    for (index, call) in lowered.programs[rank].iter().enumerate() {
+        if let CallKind::AwaitDeath { ranks, .. } = call.kind.effect() {
+            dead.extend(ranks.iter().map(|rank| (*rank as usize, call.step)));
+        }
+        let end = lowered.ends[rank][index];
+        let Some(comm) = lowered.op((rank, index)).and_then(RankOp::comm) else { continue };
+        if dead.is_empty() || end as usize == index {
+            continue;
+        }
+        if group.end != end {
+            group = GroupBehindDeath { end, ..GroupBehindDeath::default() };
+        }
+        let known = group.lost.is_some() && group.other.is_some();
+        let members = lowered.unrolled.comms.list.get(comm).map(|comm| comm.members.as_slice()).unwrap_or_default();
+        match members.iter().find_map(|member| Some((*member, *dead.get(member)?))) {
+            Some((member, exit)) => _ = group.lost.get_or_insert((call.step, member, exit)),
+            None => _ = group.other.get_or_insert(call.step),
+        }
+        if let (Some((lost, member, exit)), Some(other), false) = (group.lost, group.other, known) {
+            let span = |step: StepId| lowered.unrolled.steps[step as usize].span;
+            let text = format!(
+                "a group behind the end of rank {member} holds operations of communicators with and without it: NCCL may fail the \
+                 whole group, so nothing is known of any of them"
+            );
+            diagnostics.push(
+                Diagnostic::new(span(other), text)
+                    .related(span(lost), format!("on a communicator with rank {member}"))
+                    .related(span(exit), "its process ends here")
+                    .help("end the group between them"),
+            );
+        }
+    }
+    diagnostics
+}
+
+/// What a group behind a death holds.
+#[derive(Default)]
+struct GroupBehindDeath {
+    /// The call that ends it.
+    end: u32,
+    /// The first operation on a communicator that has lost a rank, that rank, and the step with which it has ended.
+    lost: Option<(StepId, usize, StepId)>,
+    /// The first operation on another communicator.
+    other: Option<StepId>,
 }
 
 fn touches(lowered: &LoweredProgram, comm: Option<CommId>, dead: &BTreeSet<usize>) -> bool {

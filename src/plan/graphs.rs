@@ -118,7 +118,9 @@ fn survey(p: &Program) -> Result<Vec<Survey>, Vec<Diagnostic>> {
             if capture.launched {
                 continue;
             }
-            if launched.contains(&name) && diags.is_empty() {
+            if let Some(exit) = items.last().filter(|item| item.ends_the_rank()) {
+                diags.push(ends_before_launch(p, name, rank, exit.span, items[capture.items[0]].span));
+            } else if launched.contains(&name) && diags.is_empty() {
                 diags.push(never_launched(p, name, rank, items[capture.items[0]].span));
             }
             capture.launched = true;
@@ -148,6 +150,13 @@ fn captured_late(p: &Program, name: u32, span: Span) -> Diagnostic {
 fn never_launched(p: &Program, name: u32, rank: usize, span: Span) -> Diagnostic {
     let text = format!("the graph `{}` is captured on rank {rank} and never launched there", p.graphs[name as usize]);
     Diagnostic::new(span, text).help("launch it, or let the ranks that launch it alone capture it")
+}
+
+fn ends_before_launch(p: &Program, name: u32, rank: usize, exit: Span, captured: Span) -> Diagnostic {
+    let name = &p.graphs[name as usize];
+    Diagnostic::new(exit, format!("rank {rank} ends before `{name}` is launched"))
+        .related(captured, "captured here")
+        .help("launch it before the `exit`, or let only ranks capture it that go on")
 }
 
 /// Why a rank cannot launch or release a graph; `None` if it leaves that to the ranks that have captured it.

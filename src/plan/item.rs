@@ -86,6 +86,11 @@ impl Item {
     pub fn is_captured(&self) -> bool {
         self.phase.graph().is_some()
     }
+
+    /// True if the rank's process ends with it while others go on.
+    pub fn ends_the_rank(&self) -> bool {
+        matches!(self.kind, ItemKind::Call(CallKind::Exit { death: Some(_), .. }))
+    }
 }
 
 /// When an item has its effect.

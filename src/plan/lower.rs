@@ -106,6 +106,8 @@ struct Lowering {
     one_sided: one_sided::OneSidedComms,
     /// What the key `register` asks for.
     wanted: registration::Wanted,
+    /// Communicators that can only be ended.
+    broken: registration::Broken,
 }
 
 /// Makes the calls.
@@ -140,6 +142,7 @@ pub fn lower(unrolled: Program, placed: PlacedBuffers) -> Result<LoweredProgram,
         lenient,
         one_sided: one_sided::OneSidedComms::default(),
         wanted: registration::Wanted::default(),
+        broken: registration::Broken::default(),
     };
     for (buf, buffer) in lowering.lowered.placed.buffers.iter().enumerate() {
         if buffer.name == super::place::BARRIER_IN {
@@ -165,6 +168,10 @@ impl Lowering {
     fn push(&mut self, rank: usize, step: StepId, tolerate: bool, kind: CallKind, op: Option<RankOp<Placed>>) {
         let lowered = &mut self.lowered;
         let index = lowered.programs[rank].len();
+        // A rank whose process ends while others go on makes no further call.
+        if let Some(CallKind::Exit { death: Some(_), .. }) = lowered.programs[rank].last().map(|call| &call.kind) {
+            return;
+        }
         match kind {
             // Captured calls have no effect that a group could put off.
             _ if matches!(self.phase, Phase::Captured(_)) => {}
@@ -178,6 +185,7 @@ impl Lowering {
             _ => {}
         }
         lowered.ends[rank].push(index as u32);
+        self.broken.follow(rank, &kind);
         match kind {
             CallKind::Launch { .. } => self.launches[rank] = index as u32,
             CallKind::BeginCapture { graph, .. } => _ = lowered.captures.insert((rank, graph), index),

@@ -4,6 +4,7 @@ use crate::job::{Call, CallKind};
 use crate::num::DType;
 use crate::ops::Collective;
 use crate::scenario::{Case, ConfigValue, Span};
+use std::collections::HashSet;
 use std::sync::Arc;
 
 /// Index into [`Plan::buffers`].
@@ -61,6 +62,8 @@ pub struct Plan {
     pub constants: Vec<(BufId, usize, Vec<u8>)>,
     /// Why the data is undefined, if it is (mismatched calls, a program that cannot finish): only containment is judged then.
     pub undefined: Option<String>,
+    /// Ranks and calls that are lost with a rank whose process ends: how far they come is left to chance.
+    pub lost: HashSet<(usize, usize)>,
     /// True if the program makes, splits or ends communicators after the prelude.
     pub comm_steps: bool,
     /// The plan of what runs first in the same processes, if anything does; its results are judged as well.

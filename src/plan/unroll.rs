@@ -70,6 +70,13 @@ struct Member<'a> {
 
 /// Unrolls a case.
 pub fn unroll(case: &Arc<Case>, limits: &Limits) -> Result<Program, Vec<Diagnostic>> {
+    let (program, was_right) = unroll_where(case, limits, true)?;
+    if was_right { Ok(program) } else { Ok(unroll_where(case, limits, false)?.0) }
+}
+
+/// Unrolls a case in which the communicator of all ranks is made, or is not. Says also whether that was right: a rank may wait for
+/// an error of that communicator although no step uses it, so that it is not made.
+fn unroll_where(case: &Arc<Case>, limits: &Limits, world_is_made: bool) -> Result<(Program, bool), Vec<Diagnostic>> {
     let n = case.world_size.value;
     if n == 0 || case.total_ranks() > limits.ranks {
         let text = format!("a world of {} ranks; 1 to {} can be run", case.total_ranks(), limits.ranks);
@@ -108,7 +115,7 @@ pub fn unroll(case: &Arc<Case>, limits: &Limits) -> Result<Program, Vec<Diagnost
         phase: Phase::Eager,
         group: None,
         signals: registration::signals(&case.steps),
-        ended: deaths::Ended::new(n),
+        ended: deaths::Ended::new(n, world_is_made),
         exprs: HashMap::new(),
     };
     for (index, def) in case.inputs.iter().enumerate() {
@@ -130,12 +137,17 @@ pub fn unroll(case: &Arc<Case>, limits: &Limits) -> Result<Program, Vec<Diagnost
         let end = unroll.steps(&case.steps, "", None);
         unroll.registration_point(RegistrationPoint::Last);
         unroll.diags.extend(end.err());
-        if let Some(at) = unroll.program.comms.left_in_progress().filter(|_| unroll.diags.is_empty()) {
+        let lives = |rank: usize| unroll.ended.at(rank).is_none();
+        if let Some(at) = unroll.program.comms.left_in_progress(lives).filter(|_| unroll.diags.is_empty()) {
             let text = "a call is left in progress to the end of the case";
             unroll.diags.push(Diagnostic::new(at, text).help("abort its communicator in a later step"));
         }
     }
-    if unroll.diags.is_empty() { Ok(unroll.program) } else { Err(unroll.diags) }
+    if !unroll.diags.is_empty() {
+        return Err(unroll.diags);
+    }
+    let was_right = !unroll.awaits_a_world_that_is_not_made();
+    Ok((unroll.program, was_right))
 }
 
 impl<'a> Unroll<'a> {
@@ -428,6 +440,11 @@ impl<'a> Unroll<'a> {
         })
     }
 
+    /// True if the step says that this rank's call is left in progress.
+    fn leaves_in_progress(&self, id: StepId, world: usize) -> bool {
+        self.program.steps[id as usize].error.contains(&(world, Some(ncclResult_t::InProgress)))
+    }
+
     fn group(
         &mut self,
         step: &'a Step,
@@ -540,6 +557,8 @@ impl<'a> Unroll<'a> {
                     self.check_joins(step, world)?;
                     self.check_parent_lives(step, world, matches!(kind, CallKind::Split { .. }).then_some(step.span))?;
                     self.push(world, id, step.span, fails, ItemKind::Call(kind));
+                } else {
+                    self.program.comms.leave_unmade(&def.name.value, world);
                 }
             }
             self.registration_point_of_new(&def.name.value);

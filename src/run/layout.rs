@@ -86,6 +86,7 @@ pub fn job(plan: &Plan, place_of: MemoryPlace, checkpoints: &[Write]) -> (Job, C
         case: plan.case.name.clone(),
         n: plan.ranks() as u32,
         ranks: 0..plan.ranks() as u32,
+        makes_ids: plan.programs.iter().zip(0u32..).find(|(program, _)| !ends(program)).map_or(0, |(_, rank)| rank),
         comms: plan.comms.iter().map(|comm| comm.members.iter().map(|&rank| rank as u32).collect()).collect(),
         configs: plan.configs.clone(),
         ids: plan.ids,
@@ -104,6 +105,11 @@ pub fn job(plan: &Plan, place_of: MemoryPlace, checkpoints: &[Write]) -> (Job, C
         timed: None,
     };
     (job, CallMap(map))
+}
+
+/// True if the program ends with its rank's process while others go on.
+fn ends(program: &[Call]) -> bool {
+    matches!(program.last().map(|call| &call.kind), Some(CallKind::Exit { death: Some(_), .. }))
 }
 
 /// The call behind which a copy is taken, and its stream. What a graph writes is copied behind the launch.

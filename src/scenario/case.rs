@@ -586,6 +586,8 @@ pub struct StepAlgorithm {
     pub choice: AlgorithmChoice,
     /// True if the worker's variables ask for it, and the call itself for nothing.
     pub by_variables: bool,
+    /// Where the file says it.
+    pub span: Span,
 }
 
 impl Step {

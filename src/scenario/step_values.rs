@@ -125,7 +125,7 @@ pub(crate) fn algorithm(reader: &mut PointReader<'_>, val: &TomlValue) -> Option
         return None;
     }
     let selection = if text.value == AUTOMATIC { String::new() } else { text.value };
-    let value = StepAlgorithm { choice: AlgorithmChoice { selection, force }, by_variables: false };
+    let value = StepAlgorithm { choice: AlgorithmChoice { selection, force }, by_variables: false, span: val.span };
     Some(Spanned { span: val.span, value })
 }
 

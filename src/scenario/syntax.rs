@@ -9,7 +9,9 @@ pub(crate) fn diagnostic(text: &str, span: Span, message: &str) -> Diagnostic {
     let from_here = text.get(span.start..).unwrap_or_default();
     let say = |message: String| Diagnostic::new(span, message);
     if message.contains("recurs") {
-        return say("nested too deeply".into());
+        let text_of = format!("nested too deeply: at most {MOST_NESTED} levels can stand inside of each other");
+        // The parser says nothing of the place of a key with too many parts.
+        return Diagnostic::new(long_key(text).unwrap_or(span), text_of);
     }
     if is_json(text) {
         return say("a scenario is written in TOML, not in JSON".into())
@@ -50,6 +52,20 @@ pub(crate) fn diagnostic(text: &str, span: Span, message: &str) -> Diagnostic {
         return missing_in_list(say, text, span.start, from_here);
     }
     say(message.to_owned())
+}
+
+/// The levels that the TOML parser reads.
+const MOST_NESTED: usize = 80;
+
+/// The first key or header of a table that has more parts than the parser reads.
+fn long_key(text: &str) -> Option<Span> {
+    let mut start = 0;
+    text.split_inclusive('\n').find_map(|line| {
+        let from = start + line.len() - line.trim_start().len();
+        start += line.len();
+        let key = line.trim_start().split(['=', '#', '"', '\'', '\n', '\r']).next().unwrap_or_default().trim_end();
+        (key.matches('.').count() >= MOST_NESTED).then(|| Span { start: from, end: from + key.len() })
+    })
 }
 
 /// True for a text that is an object of JSON, of which every line would be an error.

@@ -2,6 +2,7 @@
 //! program passes, in any order of the library's tasks, and memory and descriptors do not grow with the number of programs.
 mod algorithms;
 mod changes;
+mod deaths;
 mod free_memory;
 mod graphs;
 mod history;

@@ -1,7 +1,7 @@
 //! A random program: a scenario file as a list of lines, so that steps can be left out one by one.
 use super::rng::Rng;
 use super::values;
-use super::{history, steps};
+use super::{deaths, history, steps};
 use std::fmt;
 
 /// A buffer, as the generator tracks it.
@@ -149,15 +149,22 @@ impl Program {
     /// The program of a seed.
     pub fn generate(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
+        // Each rank of such a program has a process of its own, which costs most of the time that the program takes.
+        let ends = Rng::new(seed ^ 0xdead).percent(4);
         let ranks = *rng.pick(&[1, 2, 2, 2, 3, 3, 3, 4, 4, 5, 6, 7, 8, 9, 16]);
+        let ranks = if ends { ranks.clamp(2, 6) } else { ranks };
         let mut world = World::new(rng, ranks);
-        let settings = settings(&mut world);
+        let settings = settings(&mut world, ends);
         world.head.extend(settings);
         let communicators = communicators(&mut world);
         world.head.extend(communicators);
         for _ in 0..world.rng.between(1, 4) {
             let line = input(&mut world);
             world.head.push(line);
+        }
+        if ends {
+            let steps = deaths::program(&mut world);
+            return Self { seed, head: world.head, before: Vec::new(), steps };
         }
         let before = if world.rng.percent(4) { history::before(&mut world) } else { Vec::new() };
         let mut program = Vec::new();
@@ -187,13 +194,14 @@ impl Program {
     }
 }
 
-fn settings(world: &mut World) -> Vec<String> {
+/// `ends` of a program in which ranks end.
+fn settings(world: &mut World, ends: bool) -> Vec<String> {
     let mut lines = configuration(world);
     let rng = &mut world.rng;
     if rng.percent(15) {
         lines.push(format!("offset = {}", rng.pick(&["1", "3", "\"rank + 1\"", "7"])));
     }
-    world.repeats = rng.percent(10);
+    world.repeats = rng.percent(10) && !ends;
     if world.repeats {
         lines.push(format!("repeat = {}", rng.between(2, 3)));
     }
@@ -201,6 +209,7 @@ fn settings(world: &mut World) -> Vec<String> {
         lines.push("null_pointers = true".to_owned());
     }
     match rng.below(100) {
+        _ if ends => lines.push("placement = \"processes\"".to_owned()),
         0..8 => {
             world.one_thread = true;
             lines.push("placement = \"one_thread\"".to_owned());

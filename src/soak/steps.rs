@@ -191,6 +191,30 @@ fn outputs(op: &str, comm: &Communicator, counts: &[Option<usize>], root: usize,
     out
 }
 
+/// Steps that only compute and move data; with messages between any two ranks if all of them are left.
+pub(super) fn data(world: &mut World, all_ranks: bool) -> Vec<String> {
+    let lines = match world.rng.below(14) {
+        0..=6 => return collective(world, true).into_iter().collect(),
+        7 | 8 => return map(world).into_iter().collect(),
+        9 => ring(world),
+        10 => all_to_all_v(world),
+        11 => group(world),
+        12 if all_ranks => messages(world),
+        13 if all_ranks => message(world),
+        _ => repeated(world),
+    };
+    if world.streams.len() > 1 && !lines.is_empty() {
+        world.streams.clear();
+        return [vec!["{ op = \"wait\" }".to_owned()], lines].concat();
+    }
+    lines
+}
+
+/// A collective outside of groups.
+pub(super) fn data_of_one(world: &mut World) -> Option<String> {
+    collective(world, true)
+}
+
 /// A collective or a map, on the stream `main` and outside of groups.
 pub(super) fn plain(world: &mut World) -> Option<String> {
     if world.rng.percent(70) {

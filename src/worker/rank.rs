@@ -291,7 +291,7 @@ impl<'a> Rank<'a> {
             // The rank's thread ends the process, once the results are saved and the others have come so far.
             CallKind::Exit { death: Some(_), .. } => Ok(()),
             CallKind::AwaitDeath { death, ranks } => self.outlive(*death, ranks),
-            CallKind::AwaitError { comms } => self.await_errors(comms),
+            CallKind::AwaitError { comm } => self.await_error(*comm),
             CallKind::Init { .. } | CallKind::Split { .. } => {
                 self.make(kind)?;
                 if let (CallKind::Init { comm, .. } | CallKind::Split { new: Some(comm), .. }, false) =

@@ -209,7 +209,7 @@ impl Run {
     pub fn id(&self, index: u32) -> Result<ncclUniqueId, Halt> {
         let cell = self.ids.get(index as usize);
         let cell = cell.ok_or_else(|| Halt::Trouble("the job names a unique id that it does not have".into()))?;
-        if self.job().ranks.start > 0 {
+        if !self.job().ranks.contains(&self.job().makes_ids) {
             let mut guard = self.awake();
             while cell.get().is_none() {
                 if self.stopped() {
@@ -224,7 +224,7 @@ impl Run {
     /// Makes the unique ids and hands them to the other parts, if there are any and they can need them in this run.
     pub fn share_ids(&self, rank: usize) {
         let job = self.job();
-        if rank != 0 || job.alone() || job.ids == 0 {
+        if rank != job.makes_ids as usize || job.alone() || job.ids == 0 {
             return;
         }
         let makes = |call: &crate::job::Call| matches!(call.kind, CallKind::Init { .. });

@@ -16,6 +16,7 @@ fn five_hundred_programs_pass_and_nothing_grows() {
         "algorithms of calls",
         "non-blocking communicators",
         "calls left in progress",
+        "exit",
     ] {
         assert!(run.out.contains(&format!(" {kind} ")), "{kind}: {run}");
     }

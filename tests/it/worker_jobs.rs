@@ -58,6 +58,7 @@ fn job(n: u32, count: u64, program: impl Fn(u32) -> Vec<Call>) -> Job {
         comms: vec![(0..n).collect()],
         configs: vec![],
         ids: 1,
+        makes_ids: 0,
         grow_ids: 0,
         streams: 2,
         null_stream: None,

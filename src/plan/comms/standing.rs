@@ -15,6 +15,8 @@ pub struct Standing {
     aborted: Option<Span>,
     /// A non-blocking call may still be in progress.
     unfinished: Option<Span>,
+    /// The rank has not made the communicator, or that call is the one that makes it.
+    unmade: bool,
 }
 
 /// What becomes of a call.
@@ -38,7 +40,8 @@ impl Standing {
     pub fn allows(&self, kind: &Kind) -> Use {
         let op = match kind {
             Kind::Comm(op) => Some(*op),
-            Kind::Map | Kind::Group | Kind::Loop | Kind::Host(_) => return Use::Fine,
+            // What a graph has captured is checked for each of its communicators.
+            Kind::Map | Kind::Group | Kind::Loop | Kind::Host(_) | Kind::Graph(_) => return Use::Fine,
             Kind::Registration(RegistrationOp::Deregister) => return Use::Fine,
             _ => None,
         };
@@ -94,28 +97,37 @@ impl Standing {
 }
 
 impl Comms {
-    /// Notes that a rank does not wait for the end of a call on a communicator.
-    pub fn leave_in_progress(&mut self, name: &str, rank: usize, at: Span) {
+    /// Notes that a rank does not wait for the end of a call on a communicator, or of the call that makes it.
+    pub fn leave_in_progress(&mut self, name: &str, rank: usize, at: Span, makes: bool) {
         if let Some(named) = self.named.get_mut(name) {
             named.standing[rank].unfinished = Some(at);
+            named.standing[rank].unmade |= makes;
         }
     }
 
-    /// The calls that were left in progress and whose communicator was not aborted.
-    pub fn left_in_progress(&self) -> Option<Span> {
-        let ranks = self.named.values().flat_map(|named| named.standing.iter().zip(&named.ended));
+    /// Notes that a rank does not make a communicator that others make.
+    pub fn leave_unmade(&mut self, name: &str, rank: usize) {
+        if let Some(named) = self.named.get_mut(name) {
+            named.standing[rank].unmade = true;
+        }
+    }
+
+    /// The calls that were left in progress and whose communicator was not aborted, on ranks that `live` to the end.
+    pub fn left_in_progress(&self, live: impl Fn(usize) -> bool) -> Option<Span> {
+        let ranks = self.named.values().flat_map(|named| named.standing.iter().zip(&named.ended).enumerate());
         ranks
-            .filter(|(_, ended)| ended.is_none())
-            .filter_map(|(standing, _)| standing.unfinished)
+            .filter(|(rank, (_, ended))| ended.is_none() && live(*rank))
+            .filter_map(|(_, (standing, _))| standing.unfinished)
             .min_by_key(|at| at.start)
     }
 
-    /// The communicators that a rank has neither ended nor aborted nor revoked, the world among them even if no step uses it.
+    /// The communicators that a rank has neither ended nor aborted nor revoked, and that it has made; the world
+    /// is among them even if no step uses it.
     pub fn in_use(&self, rank: usize) -> Vec<CommId> {
         let named = self.named.values().chain(self.groups.values());
         let used = named.filter_map(|named| {
-            let standing = named.standing[rank];
-            let live = named.ended[rank].is_none() && standing.aborted.is_none() && standing.revoked.is_none();
+            let Standing { aborted, revoked, unmade, .. } = named.standing[rank];
+            let live = !unmade && [named.ended[rank], aborted, revoked].iter().all(Option::is_none);
             named.of[rank].filter(|_| live).map(|(comm, _)| comm)
         });
         used.collect::<BTreeSet<CommId>>().into_iter().collect()

@@ -6,13 +6,15 @@ use super::super::types::CommId;
 use super::{Capture, Survey};
 use crate::job::CallKind;
 use crate::scenario::{Diagnostic, Span};
+use nccl_sys::ncclResult_t;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Checks every rank.
 pub(super) fn check(p: &Program, surveys: &[Survey]) -> Result<(), Vec<Diagnostic>> {
     let mut diags = Vec::new();
-    for (items, survey) in p.items.iter().zip(surveys) {
-        let mut walk = Walk { p, items, survey, open: BTreeMap::new(), live: BTreeSet::new(), ended: BTreeMap::new() };
+    for (rank, (items, survey)) in p.items.iter().zip(surveys).enumerate() {
+        let (open, live, ended) = (BTreeMap::new(), BTreeSet::new(), BTreeMap::new());
+        let mut walk = Walk { p, rank, items, survey, open, live, ended };
         diags.extend(walk.repeated_with_registrations().err());
         for (index, item) in items.iter().enumerate() {
             diags.extend(walk.item(index, item).err());
@@ -65,6 +67,7 @@ fn comm_of(kind: &ItemKind) -> Option<CommId> {
 /// One rank at some point of its program.
 struct Walk<'a> {
     p: &'a Program,
+    rank: usize,
     items: &'a [Item],
     survey: &'a Survey,
     /// By stream: the capture that its work goes to.
@@ -269,7 +272,15 @@ impl Walk<'_> {
                 None => Ok(()),
             },
             ItemKind::Call(kind) if ends_or_makes(kind) => self.comm_step(item, kind, first),
-            kind => stream_of(kind).map_or(Ok(()), |stream| self.uncaptured(stream, item.span)),
+            kind => {
+                let errors = &self.p.steps[item.step as usize].error;
+                if let (Some(comm), true) =
+                    (comm_of(kind), errors.contains(&(self.rank, Some(ncclResult_t::InProgress))))
+                {
+                    self.ended.insert(comm as u32, (item.span, "left with a call in progress"));
+                }
+                stream_of(kind).map_or(Ok(()), |stream| self.uncaptured(stream, item.span))
+            }
         }
     }
 

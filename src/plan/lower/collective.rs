@@ -9,8 +9,9 @@ use super::{LoweredOp, Lowering, narrow};
 use crate::expr::map::value_bits;
 use crate::job::Ptr;
 use crate::num::{self, DType};
-use crate::ops::{Extent, InPlace};
+use crate::ops::{Extent, InPlace, UnmetSelection, algorithm_words};
 use crate::scenario::{Diagnostic, Span, fit_dtype};
+use crate::suggest::nearest;
 use std::sync::Arc;
 
 impl Lowering {
@@ -55,7 +56,7 @@ impl Lowering {
             self.overlap(c, item.span, send, recv, count)?;
         }
         if count > 0 && !item.fails && !self.lenient {
-            algorithm_of(c, item.span)?;
+            algorithm_of(c)?;
         }
         let (reduction, factor) = self.reduction(c, world_rank, dtype)?;
         let mut pointer = |region: Option<Region>, used: bool| match region {
@@ -156,13 +157,20 @@ impl Lowering {
 
 /// Refuses a call that must fail because no library can give it the algorithm that it asks for. A call without elements does not
 /// look at the selection.
-fn algorithm_of(c: &RankCollective<Open>, span: Span) -> Result<(), Diagnostic> {
+fn algorithm_of(c: &RankCollective<Open>) -> Result<(), Diagnostic> {
     let Some(algorithm) = c.algorithm.as_ref().filter(|algorithm| algorithm.choice.force) else { return Ok(()) };
     let Err(unmet) = algorithm.choice.admitted(c.op.call) else { return Ok(()) };
     let text = format!("`algorithm = \"{}\"` cannot be met: {unmet}", algorithm.choice.selection);
-    let help = "NCCL's call returns invalid_argument: write `error = \"invalid_argument\"` if that is meant, or \
-                `algorithm = { prefer = ... }` to let the library choose then";
-    Err(Diagnostic::new(span, text).help(help))
+    let help = match &unmet {
+        UnmetSelection::Unknown(word) => {
+            nearest(word, algorithm_words()).map(|near| format!("did you mean `{}`? ", near.to_ascii_lowercase()))
+        }
+        UnmetSelection::Empty(_) | UnmetSelection::NotServed(..) => None,
+    };
+    let help = help.unwrap_or_default()
+        + "NCCL's call returns invalid_argument: write `error = \"invalid_argument\"` if that is meant, or \
+           `algorithm = { prefer = ... }` to let the library choose then";
+    Err(Diagnostic::new(algorithm.span, text).help(help))
 }
 
 /// NCCL's count argument, from whichever side the rank has.

@@ -14,6 +14,30 @@ const MOST: usize = 200_000;
 
 const ALIGNMENT: u64 = NCCL_WIN_REQUIRED_ALIGNMENT as u64;
 
+/// What ranks have seen of communicators that end without a call of theirs that ends them.
+#[derive(Debug, Default)]
+pub(super) struct Broken {
+    /// Pairs of ranks, of which the first has seen the second end.
+    ended: BTreeSet<(usize, usize)>,
+    /// Ranks, and communicators that their shrinks have aborted.
+    aborted: BTreeSet<(usize, CommId)>,
+}
+
+impl Broken {
+    /// Follows a rank's call.
+    pub(super) fn follow(&mut self, rank: usize, kind: &CallKind) {
+        match kind {
+            CallKind::AwaitDeath { ranks, .. } => {
+                self.ended.extend(ranks.iter().map(|ended| (rank, *ended as usize)));
+            }
+            CallKind::Shrink { parent, abort: true, new: Some(_), .. } => {
+                self.aborted.insert((rank, *parent as usize));
+            }
+            _ => {}
+        }
+    }
+}
+
 /// The buffers that the key `register` asks to register, by communicator.
 #[derive(Debug, Default)]
 pub(super) struct Wanted {
@@ -217,13 +241,28 @@ impl Lowering {
     fn deregister_all(&mut self, rank: usize, step: StepId, comms: &[CommId]) {
         let live: Vec<(CommId, u32)> =
             comms.iter().flat_map(|comm| self.live_ids(rank, *comm).into_iter().map(|id| (*comm, id))).collect();
-        if live.is_empty() {
+        let (broken, whole): (Vec<_>, Vec<_>) = live.into_iter().partition(|(comm, _)| self.is_broken(rank, *comm));
+        let now = self.lowered.programs[rank].len();
+        for (_, id) in broken {
+            self.lowered.registrations.end(rank, id, now);
+        }
+        if whole.is_empty() {
             return;
         }
         self.push(rank, step, false, CallKind::Wait { stream: None }, None);
-        for (comm, id) in live {
+        for (comm, id) in whole {
             self.push_deregistration(rank, step, false, comm, id);
         }
+    }
+
+    /// True if a communicator has lost a rank, or a shrink has aborted it: it can only be ended then, and its registrations end
+    /// with it.
+    fn is_broken(&self, rank: usize, comm: CommId) -> bool {
+        let broken = &self.broken;
+        let members =
+            self.lowered.unrolled.comms.list.get(comm).map(|comm| comm.members.as_slice()).unwrap_or_default();
+        broken.aborted.contains(&(rank, comm))
+            || (!broken.ended.is_empty() && members.iter().any(|member| broken.ended.contains(&(rank, *member))))
     }
 
     fn push_deregistration(&mut self, rank: usize, step: StepId, tolerate: bool, comm: CommId, id: u32) {

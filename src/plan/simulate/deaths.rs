@@ -110,6 +110,11 @@ impl Simulation<'_> {
         }
     }
 
+    /// True if a rank has ended its operations on a communicator.
+    pub(super) fn has_released(&self, rank: usize, comm: CommId) -> bool {
+        self.toll.released.contains(&(rank, comm))
+    }
+
     /// A call's partners have done their part: it is over, unless a rank has died that may have left it unfinished.
     pub(super) fn over(&mut self, at: Index, node: usize) {
         if self.is_lost(at) {

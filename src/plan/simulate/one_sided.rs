@@ -318,14 +318,23 @@ impl Simulation<'_> {
         self.out.mismatches.extend(found);
     }
 
-    /// One-sided operations that an abort may cut short, which leaves their counters undefined.
+    /// One-sided operations that the call at hand of their rank may cut short, which leaves their counters undefined.
     pub(super) fn abort_one_sided(&mut self, at: Index, over: bool) {
         if over || !matches!(self.lowered.op(at), Some(RankOp::OneSided(_))) {
             return;
         }
-        let span = self.lowered.unrolled.steps[self.lowered.step(at) as usize].span;
-        let text = "this one-sided operation may not be over when its communicator is aborted";
-        self.out.mismatches.push(Diagnostic::new(span, text).help("add a `wait` before the `abort`"));
+        let Some(call) = self.lowered.programs[at.0].get(self.ranks[at.0].cursor) else { return };
+        let (how, op) = match call.kind {
+            CallKind::Revoke { .. } => ("its communicator is revoked", "revoke"),
+            CallKind::Shrink { .. } => ("a shrink aborts its communicator", "shrink"),
+            _ => ("its communicator is aborted", "abort"),
+        };
+        let span = |step: StepId| self.lowered.unrolled.steps[step as usize].span;
+        let text = format!("this one-sided operation may not be over when {how}");
+        let diagnostic = Diagnostic::new(span(self.lowered.step(at)), text)
+            .related(span(call.step), format!("the `{op}`"))
+            .help(format!("add a `wait` before the `{op}`"));
+        self.out.mismatches.push(diagnostic);
     }
 }
 

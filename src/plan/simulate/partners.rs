@@ -108,6 +108,8 @@ impl Simulation<'_> {
                     over = meeting.happened;
                     others.extend(meeting.arrived.iter().copied().filter(|a| *a != at));
                 }
+                // What a rank's own abort has ended, no later abort of another rank changes.
+                others.retain(|(other, _)| !self.has_released(*other, comm));
                 self.undefine(at, &others);
                 self.abort_one_sided(at, self.nodes[id].done);
                 if (!over || self.is_lost(at)) && !self.nodes[id].done {

@@ -5,6 +5,7 @@ use super::{Member, Unroll};
 use crate::job::CallKind;
 use crate::ops::{CommOp, ExitStatus, Kind};
 use crate::scenario::{Diagnostic, ExpectedOutcome, Placement, Span, Step, StepComm};
+use nccl_sys::ncclResult_t;
 use std::collections::BTreeSet;
 
 /// Who has ended so far.
@@ -16,11 +17,18 @@ pub(super) struct Ended {
     deaths: u32,
     /// World ranks and communicators of which they have seen an error.
     noticed: BTreeSet<(usize, CommId)>,
+    /// False if it is known that no step uses the communicator of the world, so that it is not made.
+    world_is_made: bool,
+    /// True if a rank waits for an error of the world.
+    world_is_awaited: bool,
 }
 
+/// The communicator of all ranks.
+const WORLD: CommId = 0;
+
 impl Ended {
-    pub(super) fn new(n: usize) -> Self {
-        Self { at: vec![None; n], ..Self::default() }
+    pub(super) fn new(n: usize, world_is_made: bool) -> Self {
+        Self { at: vec![None; n], world_is_made, ..Self::default() }
     }
 
     /// The step with which a rank's process ended.
@@ -117,7 +125,14 @@ impl<'a> Unroll<'a> {
         };
         match step.op.kind {
             Kind::Map | Kind::Host(_) | Kind::Group | Kind::Loop | Kind::Graph(_) => Ok(()),
-            Kind::Comm(CommOp::Init | CommOp::Shrink | CommOp::Revoke | CommOp::Abort) => Ok(()),
+            Kind::Comm(CommOp::Init) => Ok(()),
+            _ if self.leaves_in_progress(id, world) => refuse(
+                format!(
+                    "this communicator has lost rank {lost}, so it is not known whether this call stays in progress"
+                ),
+                "leave out `error`: without it the call may fail or not",
+            ),
+            Kind::Comm(CommOp::Shrink | CommOp::Revoke | CommOp::Abort) => Ok(()),
             Kind::Comm(CommOp::Destroy) if aborted => Ok(()),
             Kind::Comm(_) | Kind::OneSided(_) | Kind::Registration(_) => refuse(
                 format!("this communicator has lost rank {lost}: NCCL leaves open what `{}` does then", step.op.name),
@@ -138,24 +153,42 @@ impl<'a> Unroll<'a> {
         }
     }
 
-    /// The call of a `wait` that is to return an error.
+    /// The calls of a `wait` that is to return an error, one for each communicator that must report it.
     ///
     /// # Errors
     ///
-    /// No communicator of the rank has lost a rank.
-    pub(super) fn await_error(&mut self, step: &Step, world: usize) -> Result<ItemKind, Diagnostic> {
-        let comms: Vec<CommId> =
-            self.program.comms.in_use(world).into_iter().filter(|comm| self.loss(*comm).is_some()).collect();
+    /// No communicator of the rank has lost a rank, or the error is one that no communicator reports then.
+    pub(super) fn await_errors(&mut self, step: &Step, id: StepId, world: usize) -> Result<(), Diagnostic> {
+        let at = step.error.as_ref().map_or(step.span, |error| error.span);
+        let errors = &self.program.steps[id as usize].error;
+        let code = errors.iter().find(|(rank, _)| *rank == world).and_then(|(_, code)| *code);
+        if code.is_some_and(|code| code != ncclResult_t::RemoteError) {
+            let text =
+                "a communicator that has lost a rank reports `remote_error`, so a `wait` cannot end with this error";
+            return Err(Diagnostic::new(at, text).help("write `error = \"remote_error\"`, or `error = \"any\"`"));
+        }
+        let in_use = self.program.comms.in_use(world);
+        let exists = |comm: &CommId| *comm != WORLD || self.ended.world_is_made;
+        let comms: Vec<CommId> = in_use.into_iter().filter(|comm| self.loss(*comm).is_some() && exists(comm)).collect();
         if comms.is_empty() {
-            let at = step.error.as_ref().map_or(step.span, |error| error.span);
             let text = format!(
                 "rank {world} has no communicator in use that has lost a rank, so there is no error to wait for"
             );
             let help = "with `placement = \"processes\"` a step `exit` ends ranks whose end the others can notice";
             return Err(Diagnostic::new(at, text).help(help));
         }
-        self.ended.noticed.extend(comms.iter().map(|comm| (world, *comm)));
-        let comms = comms.into_iter().map(|comm| comm as u32).collect();
-        Ok(ItemKind::Call(CallKind::AwaitError { comms }))
+        self.count(comms.len(), step.span)?;
+        for comm in comms {
+            self.ended.noticed.insert((world, comm));
+            self.ended.world_is_awaited |= comm == WORLD;
+            let call = CallKind::AwaitError { comm: comm as u32 };
+            self.push(world, id, step.span, true, ItemKind::Call(call));
+        }
+        Ok(())
+    }
+
+    /// True if ranks wait for an error of the world, and it is not made because no step uses it.
+    pub(super) fn awaits_a_world_that_is_not_made(&self) -> bool {
+        self.ended.world_is_awaited && !self.program.comms.world_used
     }
 }

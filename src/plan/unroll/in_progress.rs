@@ -93,7 +93,8 @@ impl<'a> Unroll<'a> {
                 return Err(Diagnostic::new(at, text)
                     .help("make the communicator with `config = { blocking = 0 }`, or leave `error` out"));
             }
-            self.program.comms.leave_in_progress(name, world, step.span);
+            let makes = matches!(step.op.kind, Kind::Comm(CommOp::Init));
+            self.program.comms.leave_in_progress(name, world, step.span, makes);
         }
         Ok(())
     }

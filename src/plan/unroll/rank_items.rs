@@ -111,7 +111,7 @@ impl<'a> Unroll<'a> {
                 let expr = self.exprs.entry(step).or_insert_with(|| Arc::new(expr.value.clone())).clone();
                 ItemKind::Op(RankOp::Map(Arc::new(RankMap { expr, names, reads, out, size, stream })))
             }
-            Kind::Host(Host::Wait) if fails => self.await_error(step, member.world)?,
+            Kind::Host(Host::Wait) if fails => return self.await_errors(step, id, member.world),
             Kind::Host(Host::Wait) => {
                 let on = step.wait_stream.as_ref().map(|s| self.stream(&s.value));
                 ItemKind::Call(CallKind::Wait { stream: on })

@@ -1,6 +1,5 @@
 //! What a rank does when others die, and when it dies itself.
 use super::{Halt, Rank};
-use crate::backend::{CallError, CommHandle};
 use crate::job::CallKind;
 use crate::ops::ExitStatus;
 use std::time::Duration;
@@ -39,28 +38,13 @@ impl Rank<'_> {
         data && self.touched.iter().any(|comm| self.bereaved.contains(comm))
     }
 
-    /// Waits until each of these communicators reports an error.
-    pub(super) fn await_errors(&self, comms: &[u32]) -> Result<(), Halt> {
-        let mut found = None;
-        for index in comms {
-            let comm = self.comm(*index)?.get();
-            // No step uses it, so it was never made.
-            if comm == CommHandle::NULL {
-                continue;
-            }
-            found = Some(self.await_error(comm)?);
-        }
-        match found {
-            Some(error) => Err(Halt::Call(error)),
-            None => Ok(()),
-        }
-    }
-
-    fn await_error(&self, comm: CommHandle) -> Result<CallError, Halt> {
+    /// Waits until this communicator reports an error.
+    pub(super) fn await_error(&self, comm: u32) -> Result<(), Halt> {
+        let comm = self.comm(comm)?.get();
         let (mut pause, longest) = PAUSES;
         loop {
             if let Err(error) = self.run.backend.library.async_error(comm) {
-                return Ok(error);
+                return Err(Halt::Call(error));
             }
             self.run.sleep(pause);
             pause = (2 * pause).min(longest);

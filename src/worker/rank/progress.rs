@@ -14,7 +14,7 @@ pub fn is_in_progress(outcome: &Result<(), CallError>) -> bool {
 }
 
 /// The communicators on which a call may be in progress, those that it makes behind those that it uses.
-fn communicators(kind: &CallKind) -> [Option<u32>; 2] {
+pub(super) fn communicators(kind: &CallKind) -> [Option<u32>; 2] {
     match kind {
         CallKind::Collective { comm, .. }
         | CallKind::Send { comm, .. }

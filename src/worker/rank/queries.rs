@@ -1,4 +1,5 @@
 //! NCCL's query functions, and what they answer.
+use super::progress::communicators;
 use super::{Halt, Rank};
 use crate::backend::{CommHandle, CommSlot};
 use crate::job::{Asked, MemoryAsked};
@@ -53,10 +54,13 @@ impl Rank<'_> {
         self.run.record_answers(self.rank, |answers| answers.memory.push(asked));
     }
 
-    /// At the end of the program: calls the query functions of every communicator, and on one rank of the process those of the
-    /// library.
+    /// At the end of the program: calls the query functions of every communicator without a call in progress, and on one rank of
+    /// the process those of the library.
     pub(super) fn ask_all(&self) {
-        (0..self.state.comms.len() as u32).for_each(|comm| self.ask(comm));
+        let program = self.job().programs.get(self.rank).map_or(&[][..], Vec::as_slice);
+        let left = program.iter().filter(|call| call.left_in_progress);
+        let busy: Vec<u32> = left.flat_map(|call| communicators(&call.kind)).flatten().collect();
+        (0..self.state.comms.len() as u32).filter(|comm| !busy.contains(comm)).for_each(|comm| self.ask(comm));
         if self.rank == self.job().ranks.start as usize {
             let library = &self.run.backend.library;
             let (texts, version) = (library.error_texts(), library.reported_version());
