@@ -1,6 +1,7 @@
 //! Device memory on the host, registered so that pointers can be checked.
 #![allow(unsafe_code)] // allocation is raw by nature
 
+use memmap2::{Advice, MmapOptions, MmapRaw};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::collections::BTreeMap;
 use std::sync::{PoisonError, RwLock};
@@ -17,9 +18,23 @@ pub struct OutOfMemory {
 
 struct Allocation {
     len: usize,
-    /// `None` if the memory is not this module's.
-    layout: Option<Layout>,
+    memory: Memory,
 }
+
+/// What gives an allocation its memory.
+enum Memory {
+    /// The allocator.
+    Allocated(Layout),
+    /// A mapping, which is unmapped when this is dropped.
+    Mapped(#[expect(dead_code, reason = "held, never read")] MmapRaw),
+    /// Another module.
+    Adopted,
+}
+
+/// Bytes from which on memory is mapped separately, so that it can have huge pages and none is taken before it is touched.
+const MANY: usize = 4 << 20;
+/// The alignment of every mapping.
+const PAGE: usize = 4096;
 
 /// Live allocations by address.
 static ALLOCATIONS: RwLock<BTreeMap<usize, Allocation>> = RwLock::new(BTreeMap::new());
@@ -32,21 +47,33 @@ pub fn alloc(len: usize, align: usize) -> Result<*mut u8, OutOfMemory> {
     let fail = OutOfMemory { len, align };
     // at least one byte, so that every allocation has an address that no other has
     let layout = Layout::from_size_align(len.max(1), align).map_err(|_| fail)?;
-    // SAFETY: the layout's size is not zero.
-    let ptr = unsafe { alloc_zeroed(layout) };
+    let mapped = if len >= MANY && align <= PAGE { mapping(len) } else { None };
+    let (ptr, memory) = match mapped {
+        Some(map) => (map.as_mut_ptr(), Memory::Mapped(map)),
+        // SAFETY: the layout's size is not zero.
+        None => (unsafe { alloc_zeroed(layout) }, Memory::Allocated(layout)),
+    };
     if ptr.is_null() {
         return Err(fail);
     }
-    ALLOCATIONS
-        .write()
-        .unwrap_or_else(PoisonError::into_inner)
-        .insert(ptr as usize, Allocation { len, layout: Some(layout) });
+    ALLOCATIONS.write().unwrap_or_else(PoisonError::into_inner).insert(ptr as usize, Allocation { len, memory });
     Ok(ptr)
+}
+
+/// Zeros of this process alone.
+fn mapping(len: usize) -> Option<MmapRaw> {
+    let map = MmapOptions::new().len(len).map_anon().ok()?;
+    // Without huge pages it is slower, and nothing else.
+    let _ = map.advise(Advice::HugePage);
+    Some(map.into())
 }
 
 /// Makes memory that lies elsewhere device memory, until [`free`] is called with its address; no part of it is device memory yet.
 pub fn adopt(ptr: *mut u8, len: usize) {
-    ALLOCATIONS.write().unwrap_or_else(PoisonError::into_inner).insert(ptr as usize, Allocation { len, layout: None });
+    ALLOCATIONS
+        .write()
+        .unwrap_or_else(PoisonError::into_inner)
+        .insert(ptr as usize, Allocation { len, memory: Memory::Adopted });
 }
 
 /// Gives back what [`alloc`] gave, or ends what [`adopt`] began. An address that is not a live allocation's is left alone.
@@ -55,7 +82,7 @@ pub fn adopt(ptr: *mut u8, len: usize) {
 /// Nothing uses the memory afterwards, work enqueued on a stream included.
 pub unsafe fn free(ptr: *mut u8) {
     let block = ALLOCATIONS.write().unwrap_or_else(PoisonError::into_inner).remove(&(ptr as usize));
-    if let Some(layout) = block.and_then(|block| block.layout) {
+    if let Some(Memory::Allocated(layout)) = block.map(|block| block.memory) {
         // SAFETY: the address was in the table, so it came from `alloc_zeroed` with this layout and was not freed yet.
         unsafe { dealloc(ptr, layout) };
     }
@@ -110,6 +137,22 @@ mod tests {
         unsafe { free(p) };
         assert!(!contains(p, 1));
         assert_eq!(own, [7; 64]);
+    }
+
+    #[test]
+    fn large_blocks_are_zeros_that_are_given_back() {
+        for (len, align) in [(MANY - 1, 64), (MANY, 1), (MANY + 1, PAGE), (MANY, 2 * PAGE)] {
+            let p = alloc(len, align).unwrap();
+            assert_eq!(p as usize % align, 0);
+            assert!(contains(p, len) && !contains(p, len + 1));
+            // SAFETY: memory of that length, which only this thread knows.
+            let bytes = unsafe { std::slice::from_raw_parts_mut(p, len) };
+            assert!(bytes.iter().all(|byte| *byte == 0));
+            bytes.fill(7);
+            // SAFETY: it is not used any more.
+            unsafe { free(p) };
+            assert!(!contains(p, 1), "{len}");
+        }
     }
 
     #[test]

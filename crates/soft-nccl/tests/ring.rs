@@ -101,3 +101,26 @@ fn a_ring_sends_each_part_twice_around() {
     }
     world.destroy();
 }
+
+/// A chunk of 512 KiB is read and combined in parts; the last part and the last chunk are not full.
+#[test]
+fn every_part_of_a_large_chunk_is_multiplied_and_combined() {
+    let (n, count) = (3usize, 300_001usize);
+    let world = World::new(n);
+    let value = |rank: usize, i: usize| (3 * (i % 1009) + 6 * rank) as f64;
+    let data: Vec<Buffer> =
+        (0..n).map(|rank| Buffer::of(&(0..count).map(|i| value(rank, i)).collect::<Vec<_>>())).collect();
+    let out: Vec<Buffer> = (0..n).map(|_| Buffer::of(&vec![-1f64; count])).collect();
+    for (operator, factor) in [(ncclRedOp_t::Sum, 1.0), (ncclRedOp_t::Avg, 1.0 / 3.0)] {
+        world.run(|rank, comm, stream| {
+            let (from, to) = (data[rank].at(0), out[rank].at(0));
+            nccl!(ncclAllReduce(from, to, count, ncclDataType_t::Float64, operator, comm, stream))
+        });
+        for out in &out {
+            let sum = |i: usize| (0..n).map(|rank| value(rank, i)).sum::<f64>() * factor;
+            let right = |(i, found): (usize, &f64)| (found - sum(i)).abs() <= 1e-9 * sum(i).max(1.0);
+            assert_eq!(out.get::<f64>().iter().enumerate().position(|found| !right(found)), None);
+        }
+    }
+    world.destroy();
+}

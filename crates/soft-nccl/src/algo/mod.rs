@@ -39,6 +39,17 @@ pub(crate) enum Operand {
     Scratch,
 }
 
+impl Operand {
+    /// The place so many elements further on in a caller's buffer.
+    pub(crate) fn behind(self, elements: usize) -> Self {
+        match self {
+            Self::In(at) => Self::In(at + elements),
+            Self::Out(at) => Self::Out(at + elements),
+            Self::Scratch => Self::Scratch,
+        }
+    }
+}
+
 /// A primitive step: receive, combine with what lies here, write, send on; each part may be missing. It happens when
 /// its message is there and its send has a free slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -31,6 +31,11 @@ pub(crate) trait StepHooks: Send {
         arith::scale(ty, data, scalar);
     }
 
+    /// True if what is read and combined must be a step's whole chunk; otherwise it may come in parts.
+    fn needs_whole_chunks(&self) -> bool {
+        true
+    }
+
     /// Called when data have been read and multiplied.
     fn loaded(&mut self, _step: &Step, _data: &mut Vec<u8>) {}
 
@@ -67,4 +72,8 @@ pub(crate) trait StepHooks: Send {
 /// The hooks of a sound library.
 pub(crate) struct Sound;
 
-impl StepHooks for Sound {}
+impl StepHooks for Sound {
+    fn needs_whole_chunks(&self) -> bool {
+        false
+    }
+}
