@@ -77,6 +77,7 @@ fn ring(plan: &Plan, forecast: &Forecast, dtype: DType) -> Observation {
         log: String::new(),
         seconds: 0.001,
         reached: None,
+        reached_until_limit: None,
         reused: false,
         deaths: Vec::new(),
     }

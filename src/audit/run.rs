@@ -7,8 +7,8 @@ use crate::judge::{Flaw, Outcome, Status, Verdict};
 use crate::num::DType;
 use crate::oracle::Forecast;
 use crate::plan::Plan;
-use crate::scenario::Case;
-use crate::suite::parallel::{panic_text, stream};
+use crate::scenario::{Case, Placement};
+use crate::suite::parallel::{panic_text, stream, stream_with_waiting};
 use crate::suite::with_causes;
 use crate::suite::{Experiment, Prepared, Ready, Runner};
 use soft_nccl::fault::{Fault, FaultMode, Injection, Reached};
@@ -156,7 +156,7 @@ enum SoundRun {
 struct AuditedCase {
     /// The faults that it reaches; `None` if the library could not report them.
     reached: Option<Reached>,
-    /// Faults to run it with: those that it reaches, or else those that it may reach.
+    /// Faults to run it with: those that it reaches; or else those that it reached until its time limit, or may reach.
     injected: Reached,
     /// Seconds of the run without a fault, unless it ended by its time limit.
     seconds: Option<f64>,
@@ -229,6 +229,11 @@ pub(super) fn run_all(
     let runs = audited_cases.iter().map(|(_, audited)| under(audited).len()).sum();
     report_event(&AuditEvent::Planned { runs, faulty: true })?;
     // Cases that are counted together stay on one thread, so that the count does not depend on timing.
+    // Only a time limit ends a hang between processes, so the cases of several are waited for most of the time.
+    let waits = |group: &Vec<(usize, AuditedCase)>| {
+        group.iter().any(|(index, _)| cases[*index].placement == Placement::Processes)
+    };
+    let mut waiting = 0;
     let groups = match depth {
         Depth::Files => {
             let mut groups = group_by_file(audited_cases, cases);
@@ -236,15 +241,17 @@ pub(super) fn run_all(
                 audited.whole_time.saturating_mul(under(audited).len().try_into().unwrap_or(u32::MAX))
             };
             // The longest first, so that no thread is left alone with a long one at the end.
-            groups.sort_by_cached_key(|group| Reverse(group.iter().map(longest).sum::<Duration>()));
+            groups.sort_by_cached_key(|group| (!waits(group), Reverse(group.iter().map(longest).sum::<Duration>())));
+            waiting = groups.partition_point(waits);
             groups
         }
         Depth::Cases | Depth::Quick => audited_cases.into_iter().map(|audited| vec![audited]).collect(),
     };
     let overall: BTreeMap<Fault, AtomicUsize> = selected.iter().map(|fault| (*fault, AtomicUsize::new(0))).collect();
-    stream(
+    stream_with_waiting(
         &groups,
         settings.jobs,
+        waiting,
         |_, group, send| {
             let own: BTreeMap<Fault, AtomicUsize> =
                 selected.iter().map(|fault| (*fault, AtomicUsize::new(0))).collect();
@@ -326,11 +333,21 @@ fn contains(set: &Reached, fault: Fault) -> bool {
 
 /// The faults that any run of a case reached; `None` if the library could not report them for one run.
 fn reached_in_any_run(observations: &[Observation]) -> Option<Reached> {
+    joined(observations.iter().map(|run| run.reached))
+}
+
+/// The faults that any run of a case reached until its end or its time limit; `None` if the library could not report them for one
+/// run.
+fn reached_until_limits(observations: &[Observation]) -> Option<Reached> {
+    joined(observations.iter().map(|run| run.reached.or(run.reached_until_limit)))
+}
+
+fn joined(mut runs: impl Iterator<Item = Option<Reached>>) -> Option<Reached> {
     let join = |mut all: Reached, one: Reached| {
         all.iter_mut().zip(one).for_each(|(word, more)| *word |= more);
         all
     };
-    observations.iter().try_fold(Reached::default(), |all, run| Some(join(all, run.reached?)))
+    runs.try_fold(Reached::default(), |all, run| Some(join(all, run?)))
 }
 
 fn run_without_fault(
@@ -377,7 +394,7 @@ fn run_without_fault(
     let size = 3 * ready.forecast.initial.iter().map(|image| image.len() as u64).sum::<u64>();
     let needed = reached.is_none_or(|set| set != Reached::default());
     let fits = needed && kept.fetch_add(size, Ordering::Relaxed) + size <= MAX_KEPT_BYTES;
-    let under = reached.unwrap_or_else(|| may_reach(&ready.plan));
+    let under = reached_until_limits(&observations).unwrap_or_else(|| may_reach(&ready.plan));
     let ready = fits.then_some(ready);
     Ok(SoundRun::Passed(Box::new(AuditedCase { reached, injected: under, seconds, whole_time, ready })))
 }

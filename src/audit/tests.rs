@@ -94,6 +94,11 @@ impl CaseRunner for FakeRunner {
             }
         }
         observation.reached = Some(reached);
+        let name = ready.plan.case.name.as_str();
+        if ["stands_still", "ends_silently"].contains(&name) {
+            observation.reached = None;
+            observation.reached_until_limit = (name == "stands_still").then_some(reached);
+        }
         let verdict = judge(&ready.plan, &ready.forecast, std::slice::from_ref(&observation));
         Ok((verdict, vec![observation]))
     }
@@ -220,6 +225,17 @@ fn a_defect_of_ours_is_no_catch() {
     assert_eq!(item(&report, "F14").caught, 1);
     assert!(matches!(report.undecided.as_slice(), [(case, fault, _)] if case == "panics" && fault.entry().id == "F03"));
     assert!(report.has_misses());
+}
+
+#[test]
+fn a_case_that_its_time_limit_ends_runs_with_what_it_met_until_then() {
+    let faults = "F03,F14,F20,F21,F38,F40,F60";
+    let (report, runner) = audit_of(&[("stands_still", SUM)], faults, Depth::Files);
+    assert_eq!(runner.runs.load(Ordering::Relaxed), 5, "not with F40 and F60, which it does not meet");
+    // What it would have met later is not known, so it does not count among the cases that reach a fault.
+    assert_eq!(item(&report, "F21").reached, 0);
+    let (_, runner) = audit_of(&[("ends_silently", SUM)], faults, Depth::Files);
+    assert_eq!(runner.runs.load(Ordering::Relaxed), 7, "it cannot name any");
 }
 
 /// Compares the results of rank 0 only.

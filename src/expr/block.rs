@@ -30,6 +30,8 @@ pub(super) enum CompiledNode {
     Const(Value),
     /// `i`.
     Element,
+    /// Element `i` of the buffer with this number.
+    Input(usize),
     Neg(Box<CompiledNode>),
     Binary(BinOp, Box<CompiledNode>, Box<CompiledNode>),
     If(Box<CompiledNode>, Box<CompiledNode>, Box<CompiledNode>),
@@ -49,13 +51,19 @@ impl BlockEvaluator {
 
     /// The values of the elements from `from` on, at most [`BLOCK`] of them.
     pub fn block(&self, from: u64, len: usize) -> Option<BlockValues> {
+        self.block_of(from, len, &[])
+    }
+
+    /// As [`BlockEvaluator::block`], where an expression reads buffers: `inputs` has their elements of the block by their numbers.
+    pub(super) fn block_of(&self, from: u64, len: usize, inputs: &[Option<BlockValues>]) -> Option<BlockValues> {
         let len = len.min(BLOCK);
         let last = from.checked_add(len as u64)?;
         // Whole indices must fit both i64 and f64's 53 bits.
         if last >= EXACT as u64 {
             return None;
         }
-        Some(match self.run(&self.code, from as i64, len)? {
+        let block = Block { mode: self.mode, from: from as i64, len, inputs };
+        Some(match block.run(&self.code)? {
             NodeValues::Whole(OneOrMany::One(v)) => BlockValues::Whole(vec![v; len]),
             NodeValues::Float(OneOrMany::One(v)) => BlockValues::Float(vec![v; len]),
             NodeValues::Whole(OneOrMany::Many(v)) => BlockValues::Whole(v),
@@ -63,8 +71,47 @@ impl BlockEvaluator {
         })
     }
 
-    fn run(&self, code: &CompiledNode, from: i64, len: usize) -> Option<NodeValues> {
+    /// Calls `f` for every node.
+    pub(super) fn visit(&self, f: &mut impl FnMut(&CompiledNode)) {
+        self.code.visit(f);
+    }
+}
+
+impl CompiledNode {
+    fn visit(&self, f: &mut impl FnMut(&Self)) {
+        f(self);
+        match self {
+            Self::Const(_) | Self::Element | Self::Input(_) => {}
+            Self::Neg(inner) => inner.visit(f),
+            Self::Binary(_, a, b) => [a, b].into_iter().for_each(|node| node.visit(f)),
+            Self::If(condition, a, b) => [condition, a, b].into_iter().for_each(|node| node.visit(f)),
+            Self::Call(_, args) => args.iter().for_each(|node| node.visit(f)),
+        }
+    }
+
+    fn reads_buffers(&self) -> bool {
+        let mut reads = false;
+        self.visit(&mut |node| reads |= matches!(node, Self::Input(_)));
+        reads
+    }
+}
+
+/// A block that is evaluated.
+struct Block<'a> {
+    mode: Mode,
+    from: i64,
+    len: usize,
+    inputs: &'a [Option<BlockValues>],
+}
+
+impl Block<'_> {
+    fn run(&self, code: &CompiledNode) -> Option<NodeValues> {
+        let Self { from, len, .. } = *self;
         match code {
+            CompiledNode::Input(number) => Some(match self.inputs.get(*number)?.as_ref()? {
+                BlockValues::Whole(v) => NodeValues::Whole(OneOrMany::Many(v.clone())),
+                BlockValues::Float(v) => NodeValues::Float(OneOrMany::Many(v.clone())),
+            }),
             CompiledNode::Const(Value::Int(v)) => Some(NodeValues::Whole(OneOrMany::One(i64::try_from(*v).ok()?))),
             CompiledNode::Const(Value::Float(v)) => Some(NodeValues::Float(OneOrMany::One(*v))),
             CompiledNode::Element => {
@@ -74,12 +121,12 @@ impl BlockEvaluator {
                     Mode::Float => NodeValues::Float(OneOrMany::Many(range.map(|i| i as f64).collect())),
                 })
             }
-            CompiledNode::Neg(inner) => match self.run(inner, from, len)? {
+            CompiledNode::Neg(inner) => match self.run(inner)? {
                 NodeValues::Whole(v) => Some(NodeValues::Whole(v.map(i64::checked_neg)?)),
                 NodeValues::Float(v) => Some(NodeValues::Float(v.map(|v| Some(-v))?)),
             },
             CompiledNode::Binary(op, a, b) => {
-                let (a, b) = (self.run(a, from, len)?, self.run(b, from, len)?);
+                let (a, b) = (self.run(a)?, self.run(b)?);
                 match (&a, &b) {
                     (NodeValues::Float(x), NodeValues::Float(y)) => self.floats(*op, x, y, len),
                     (NodeValues::Whole(x), NodeValues::Whole(y)) => whole_operation(*op, x, y, len),
@@ -88,13 +135,13 @@ impl BlockEvaluator {
                 .or_else(|| self.lift(len, |k| binary(*op, a.get(k), b.get(k))))
             }
             CompiledNode::If(condition, yes, no) => {
-                let condition = self.run(condition, from, len)?;
+                let condition = self.run(condition)?;
                 match condition.all() {
-                    Some(true) => return self.run(yes, from, len),
-                    Some(false) => return self.run(no, from, len),
+                    Some(true) => return self.run(yes),
+                    Some(false) => return self.run(no),
                     None => {}
                 }
-                match (self.run(yes, from, len)?, self.run(no, from, len)?) {
+                match (self.run(yes)?, self.run(no)?) {
                     (NodeValues::Whole(a), NodeValues::Whole(b)) => {
                         Some(NodeValues::Whole(choose(&condition, &a, &b, len)))
                     }
@@ -105,7 +152,7 @@ impl BlockEvaluator {
                 }
             }
             CompiledNode::Call(func, args) => {
-                let args = args.iter().map(|a| self.run(a, from, len)).collect::<Option<Vec<_>>>()?;
+                let args = args.iter().map(|a| self.run(a)).collect::<Option<Vec<_>>>()?;
                 let mut values = vec![Value::Int(0); args.len()];
                 self.lift(len, |k| {
                     values.iter_mut().zip(&args).for_each(|(value, arg)| *value = arg.get(k));
@@ -289,7 +336,10 @@ fn compile<S: Scope + ?Sized>(node: &ExprNode, scope: &S, mode: Mode) -> Option<
         ExprNode::Int(v) => constant(Ok(Value::Int(*v))),
         ExprNode::Float(v) => constant(Ok(Value::Float(*v))),
         ExprNode::Name(name) if name == "i" => Some(CompiledNode::Element),
-        ExprNode::Name(name) => constant(scope.name(name)),
+        ExprNode::Name(name) => match scope.buffer(name) {
+            Some(number) => Some(CompiledNode::Input(number)),
+            None => constant(scope.name(name)),
+        },
         ExprNode::Index(..) | ExprNode::Field(..) | ExprNode::Call(Func::Same, _) => None,
         ExprNode::Neg(inner) => Some(match compile(inner, scope, mode)? {
             CompiledNode::Const(Value::Int(v)) => CompiledNode::Const(Value::Int(v.checked_neg()?)),
@@ -304,11 +354,14 @@ fn compile<S: Scope + ?Sized>(node: &ExprNode, scope: &S, mode: Mode) -> Option<
             let [condition, yes, no] = args.as_slice() else { return None };
             match compile(condition, scope, mode)? {
                 CompiledNode::Const(value) => compile(if value.truth() { yes } else { no }, scope, mode),
-                condition => Some(CompiledNode::If(
-                    Box::new(condition),
-                    Box::new(compile(yes, scope, mode)?),
-                    Box::new(compile(no, scope, mode)?),
-                )),
+                condition => {
+                    let [yes, no] = [compile(yes, scope, mode)?, compile(no, scope, mode)?];
+                    // Of a buffer only those elements are read whose branch is taken.
+                    if yes.reads_buffers() || no.reads_buffers() {
+                        return None;
+                    }
+                    Some(CompiledNode::If(Box::new(condition), Box::new(yes), Box::new(no)))
+                }
             }
         }
         ExprNode::Call(func, args) => {

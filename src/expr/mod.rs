@@ -246,6 +246,11 @@ pub trait Scope {
     ///
     /// The name is unknown, or has no value here.
     fn name(&self, name: &str) -> Result<Value, EvalError>;
+    /// The number of the buffer whose element `[i]` the name stands for, if it is one of those that are read in blocks.
+    fn buffer(&self, name: &str) -> Option<usize> {
+        let _ = name;
+        None
+    }
     /// Element `index` of a buffer.
     ///
     /// # Errors

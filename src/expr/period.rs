@@ -10,7 +10,7 @@ pub(super) const EXACT: i128 = 1 << 53;
 pub(super) fn period(code: &CompiledNode, count: i128) -> Option<u64> {
     match code {
         CompiledNode::Const(_) => Some(1),
-        CompiledNode::Element => None,
+        CompiledNode::Element | CompiledNode::Input(_) => None,
         CompiledNode::Neg(inner) => period(inner, count),
         CompiledNode::Binary(BinOp::Rem, a, b) => match (linear_form(a, count), linear_form(b, count)) {
             (Some((slope, _)), Some((0, divisor))) if divisor != 0 => {

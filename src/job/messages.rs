@@ -1,5 +1,5 @@
 //! The messages between parent and worker: length-prefixed postcard messages; bulk data lies in the arena.
-use super::{Job, MappedLibrary, Report, SetId};
+use super::{Job, MappedLibrary, Reached, Report, SetId};
 use serde::{Deserialize, Serialize};
 
 /// The version of the messages, in the first one of every worker; a worker of another build is refused.
@@ -25,6 +25,8 @@ pub enum Request {
     Run,
     /// Another part's rank has failed: stop.
     Stop,
+    /// Which faults has the run met so far? For a run that its time limit has ended; answered by [`Reply::Reached`].
+    Reached,
     /// End the last job and give back its resources. Another job may follow only when everything that this destroys is gone.
     Finish(Finish),
 }
@@ -76,6 +78,8 @@ pub enum Reply {
     },
     /// A rank waits for the death with this number.
     AtDeath(u32),
+    /// The faults that the run has met so far, as a [`Report`] has them at the end.
+    Reached(Reached),
     /// Everything that [`Finish`] asked for is done.
     Finished {
         /// World ranks, and the error of destroying their communicators.

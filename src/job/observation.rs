@@ -46,6 +46,9 @@ pub struct Observation {
     pub seconds: f64,
     /// Faults on demand that struck, or would have: a bit each; `None` if the worker could not report them.
     pub reached: Option<Reached>,
+    /// Those until the time limit ended the run, if it was to note them and the worker still answers; what it would have met later is
+    /// not known.
+    pub reached_until_limit: Option<Reached>,
     /// True if the communicators had been used by an earlier case.
     pub reused: bool,
     /// World ranks whose processes ended while the others went on, and how: `exit status 0`, `signal 9 (SIGKILL)`.

@@ -82,15 +82,30 @@ pub fn encode_f64(dtype: DType, value: f64) -> u64 {
         return format.nan;
     }
     match dtype {
-        DType::F64 => return value.to_bits(),
-        DType::F32 => return u64::from((value as f32).to_bits()),
-        _ => {}
+        DType::F64 => value.to_bits(),
+        DType::F32 => u64::from((value as f32).to_bits()),
+        _ => small_of_f64(&format, value),
     }
-    let negative = value.is_sign_negative();
-    match F64_FORMAT.parts(value.to_bits()) {
-        Some((_, mantissa, exponent)) => round(&format, negative, u128::from(mantissa), exponent),
-        None => format.signed(negative, format.too_large()),
-    }
+}
+
+/// [`round`] for a number that is no NaN, into a format whose values are all normal in f64: the steps are those of whole words.
+#[inline]
+fn small_of_f64(format: &FloatFormat, value: f64) -> u64 {
+    let magnitude = value.to_bits() & (u64::MAX >> 1);
+    let shift = F64_FORMAT.fraction - format.fraction;
+    // What is added to a code's exponent field to make it f64's.
+    let bias = ((F64_FORMAT.bias - format.bias) as u64) << F64_FORMAT.fraction;
+    let least_normal = bias + (1 << F64_FORMAT.fraction);
+    let code = if magnitude < least_normal {
+        // The last place of this sum is the format's least value, so the machine rounds to a multiple of that.
+        let rounds = power_of_two(format.min_exponent() + F64_FORMAT.fraction as i32);
+        (f64::from_bits(magnitude) + rounds).to_bits() - rounds.to_bits()
+    } else {
+        // Half a place less one, and one more where the last place that stays is odd: then a tie carries.
+        let tie = (1 << (shift - 1)) - 1 + (magnitude >> shift & 1);
+        (magnitude - bias + tie) >> shift
+    };
+    format.signed(value.is_sign_negative(), if code > format.max_code { format.too_large() } else { code })
 }
 
 const F64_FORMAT: FloatFormat = match FloatFormat::of(DType::F64) {
@@ -113,10 +128,15 @@ fn wrap_f64(value: f64) -> u64 {
 /// Puts a whole number into the type: integers wrap; floats round once, straight from the whole number.
 pub fn encode_int(dtype: DType, value: i128) -> u64 {
     match FloatFormat::of(dtype) {
+        // f64 holds the whole number, so it is rounded only once.
+        Some(_) if value.unsigned_abs() <= EXACT => encode_f64(dtype, value as i64 as f64),
         Some(format) => round(&format, value < 0, value.unsigned_abs(), 0),
         None => value as u64 & mask(dtype),
     }
 }
+
+/// Up to here f64 holds every whole number.
+const EXACT: u128 = 1 << 53;
 
 /// The type's canonical NaN: quiet, positive, without payload (8 bits: 0x7f). 0 for integer types.
 pub fn canonical_nan(dtype: DType) -> u64 {

@@ -130,6 +130,37 @@ fn f32_and_f64_of_the_general_rounder_are_the_machines() {
 }
 
 #[test]
+fn small_formats_are_rounded_as_the_general_rounder_does() {
+    let source = Random::new(U64, 11, None, None);
+    let rounded = |dtype, value: f64| {
+        let format = FloatFormat::of(dtype).unwrap();
+        match FloatFormat::of(F64).unwrap().parts(value.to_bits()) {
+            Some((negative, mantissa, exponent)) => round(&format, negative, u128::from(mantissa), exponent),
+            None => format.signed(value < 0.0, format.too_large()),
+        }
+    };
+    let edges = [0.0, -0.0, f64::MIN_POSITIVE, 5e-324, f64::MAX, f64::INFINITY, f64::NEG_INFINITY];
+    for dtype in SMALL {
+        for value in edges {
+            assert_eq!(encode_f64(dtype, value), rounded(dtype, value), "{dtype:?} {value:e}");
+        }
+        for i in 0..100_000 {
+            let any = f64::from_bits(source.bits(0, i));
+            // Exponents about those of the format, and mantissas with many zeros, so that there are ties.
+            let sparse = source.bits(1, i) & source.bits(2, i) & source.bits(3, i) >> (i % 52);
+            let exponent = 1023 - 160 + source.bits(4, i) % 320;
+            let near = f64::from_bits((i & 1) << 63 | exponent << 52 | sparse & ((1 << 52) - 1));
+            for value in [any, near].into_iter().filter(|value| !value.is_nan()) {
+                assert_eq!(encode_f64(dtype, value), rounded(dtype, value), "{dtype:?} {value:e}");
+            }
+            let whole = i128::from(source.bits(5, i) as i64 >> (i % 64));
+            let format = FloatFormat::of(dtype).unwrap();
+            assert_eq!(encode_int(dtype, whole), round(&format, whole < 0, whole.unsigned_abs(), 0), "{whole}");
+        }
+    }
+}
+
+#[test]
 fn the_rounder_takes_mantissas_of_any_length() {
     let format = FloatFormat::of(F16).unwrap();
     // The least value is 2^-24; these lie about half of it, and beside it.

@@ -1,6 +1,6 @@
 //! The forecast of a case before it runs: the initial image of every allocation, the results that need a checkpoint, and
 //! the final contents.
-use super::contents::Contents;
+use super::contents::{Contents, Held};
 use super::interpreter::{AmbiguousResult, Interpreter, ResultResolver, Uncomputable, region_bytes};
 use super::memory::{Certainty, Memory, MemoryRun, TrackedBytes};
 use super::poison;
@@ -15,6 +15,9 @@ use std::sync::Arc;
 
 /// Bytes of checkpoints of results with one right value that a later step overwrites.
 const MAX_OVERWRITTEN_BYTES: u64 = 4 << 20;
+/// Bytes of long fills of a case that are held. Elements of the others are worked out whenever they are asked for, several times
+/// in each run, but take no memory.
+const MAX_HELD_BYTES: usize = 32 << 20;
 
 /// A copy that the run takes of a result, because it has several right values and is used again, or a later step overwrites
 /// it.
@@ -241,6 +244,7 @@ impl ResultResolver for CanonicalResolver {
 fn memory_before_first_step(plan: &Plan) -> Result<Vec<Memory>, Vec<Diagnostic>> {
     let mut memory: Vec<Memory> = plan.allocs.iter().map(|a| Memory::unwritten(a.payload as usize)).collect();
     let mut wrong = Vec::new();
+    let mut held = 0;
     for (buf, buffer) in plan.buffers.iter().enumerate() {
         for (rank, place) in buffer.places.iter().enumerate() {
             let Some(place) = place else { continue };
@@ -250,6 +254,12 @@ fn memory_before_first_step(plan: &Plan) -> Result<Vec<Memory>, Vec<Diagnostic>>
                     let bytes = match contents {
                         InitialContents::Bytes(bytes) => Contents::from(bytes),
                         InitialContents::Repeated(period, len) => Contents::repeated(period, len),
+                        InitialContents::Filled(filled, len) if held + len <= MAX_HELD_BYTES => {
+                            held += len;
+                            let mut bytes = Held::zeros(len);
+                            filled.copy_to(0, &mut bytes);
+                            Arc::new(bytes).into()
+                        }
                         InitialContents::Filled(filled, len) => Contents::filled(filled, len),
                     };
                     let region = Region { buf, rank, start: 0, len: place.count };

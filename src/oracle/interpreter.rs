@@ -5,7 +5,8 @@ use super::contents::Contents;
 use super::memory::{Certainty, Memory, PieceRun, TrackedBytes};
 use super::reduced_buffer::{ReducedBuffer, reduce_contents};
 pub(crate) use super::regions::region_bytes;
-use crate::expr::map::{MapInput, map_element};
+use crate::expr::BLOCK;
+use crate::expr::map::{BlockMap, MapInput, map_element};
 use crate::num::put_element;
 use crate::ops::Rule;
 use crate::plan::cost::KEPT_RESULTS;
@@ -303,7 +304,29 @@ impl<'p> Interpreter<'p> {
         let in_index = expr.names_in_indices();
         let in_index: Vec<bool> = inputs.iter().map(|input| in_index.contains(&input.name)).collect();
         let touched = std::cell::RefCell::new(Vec::new());
-        for i in 0..out.len {
+        let blocks = BlockMap::new(expr, names, &inputs, dtype);
+        let is_known = |elements: &Range<u64>, input: &usize| {
+            let (Some((alloc, range)), Some(read)) = (places.get(*input), inputs.get(*input)) else { return false };
+            let byte = |element: u64| range.start + element * read.dtype.size() as u64;
+            let mut runs = self.memory[*alloc].runs_in(byte(elements.start)..byte(elements.end));
+            runs.all(|(_, run)| run.certainty == Certainty::Known && run.origin.is_none())
+        };
+        let mut next = 0;
+        while next < out.len {
+            let i = next;
+            if i.is_multiple_of(BLOCK as u64)
+                && let Some(blocks) = &blocks
+            {
+                let block = i..out.len.min(i + BLOCK as u64);
+                let place = &mut bytes[block.start as usize * size..block.end as usize * size];
+                if blocks.reads().iter().all(|input| is_known(&block, input)) && blocks.put(&inputs, i, place) {
+                    let end = block.end * size as u64;
+                    data.push_run(PieceRun { end, certainty: Certainty::Known, origin: None });
+                    next = block.end;
+                    continue;
+                }
+            }
+            next += 1;
             least_certain.set(Certainty::Known);
             let watch = |input: usize, element: usize| {
                 let (Some((alloc, range)), Some(read)) = (places.get(input), inputs.get(input)) else { return };

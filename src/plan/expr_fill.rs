@@ -2,9 +2,9 @@
 use super::eval::{Names, no_value};
 use super::inputs::mode;
 use crate::cores::{cores, in_parallel};
-use crate::expr::map::{expr_bits, value_bits};
+use crate::expr::map::{expr_bits, have_values as block_has_values, put_block, value_bits};
 use crate::expr::{BLOCK, BlockEvaluator, BlockValues, EvalError, Mode};
-use crate::num::{DType, encode_f64, encode_int, put_element, put_elements, repeat_period};
+use crate::num::{DType, put_element, repeat_period};
 use crate::scenario::{Diagnostic, Expr, Span};
 
 /// The rule for a number that is not whole in an element of an integer type.
@@ -128,7 +128,7 @@ impl<'a> Elements<'a> {
         let len = bytes.len() / dtype.size();
         let block = self.blocks.as_ref().and_then(|b| b.block(from, len));
         if let Some(block) = block.filter(|block| is_sure(dtype, fraction, block)) {
-            write(dtype, &block, bytes);
+            put_block(dtype, &block, bytes);
             return Ok(());
         }
         for k in 0..len {
@@ -149,22 +149,10 @@ fn bits(dtype: DType, expr: &Expr, names: &Names, fraction: Fraction) -> Result<
     value_bits(dtype, value)
 }
 
-/// False if an element may have no value in the type: a NaN or an infinity is no integer.
+/// False if an element may have no value in the type.
 fn is_sure(dtype: DType, fraction: Fraction, block: &BlockValues) -> bool {
-    match block {
-        BlockValues::Float(_) if dtype.is_float() => true,
-        BlockValues::Float(values) => fraction == Fraction::Dropped && values.iter().all(|v| v.is_finite()),
-        BlockValues::Whole(_) => true,
-    }
-}
-
-fn write(dtype: DType, block: &BlockValues, bytes: &mut [u8]) {
-    match block {
-        // Integers wrap: the low bytes are the element.
-        BlockValues::Whole(values) if !dtype.is_float() => put_elements(dtype, bytes, values.iter().map(|v| *v as u64)),
-        BlockValues::Whole(values) => put_elements(dtype, bytes, values.iter().map(|v| encode_int(dtype, (*v).into()))),
-        BlockValues::Float(values) => put_elements(dtype, bytes, values.iter().map(|v| encode_f64(dtype, *v))),
-    }
+    let may_have_fraction = matches!(block, BlockValues::Float(_)) && !dtype.is_float();
+    (fraction == Fraction::Dropped || !may_have_fraction) && block_has_values(dtype, block)
 }
 
 #[cfg(test)]

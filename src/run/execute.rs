@@ -7,13 +7,16 @@ use super::teardown::{TeardownResult, tear_down};
 use super::worker::{Incoming, Worker};
 use crate::child::patience::Patience;
 use crate::job::arena::{Mapping, Step};
-use crate::job::{AllocSpec, Answers, Job, RankEnd, RankReport, Reply, Report, Request};
+use crate::job::{AllocSpec, Answers, Job, RankEnd, RankReport, Reached, Reply, Report, Request};
 use crate::job::{Ended, Observation};
+use soft_nccl::fault::FaultMode;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 /// Time in which parts must stop after a rank of another part has failed. A part that does not stop is killed.
 const STOPPING: Duration = Duration::from_secs(1);
+/// Time in which parts must say which faults they have met. They answer whatever their ranks are doing.
+const ANSWERING: Duration = Duration::from_secs(5);
 
 /// How a job is run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -110,6 +113,8 @@ pub fn execute(
         if !watch.opening {
             left = watch.patience.left();
         }
+        let late = matches!(came, Came::Late) && job.fault == FaultMode::Trace.to_string();
+        let reached_until_limit = if late { reached_so_far(worker)? } else { None };
         let waits = |text| Ended::Hung { proved: true, opening: watch.opening, waits: text };
         let (ended, mut report) = match came {
             Came::Report(report) => {
@@ -165,13 +170,47 @@ pub fn execute(
         let reused = watch.reused;
         let deaths = watch.deaths.ends;
         let (ranks, images) = (report.ranks, last);
-        let seen =
-            Observation { ended, ranks, images, as_expected, checkpoints, log, seconds, reached, reused, deaths };
+        let seen = Observation {
+            ended,
+            ranks,
+            images,
+            as_expected,
+            checkpoints,
+            log,
+            seconds,
+            reached,
+            reached_until_limit,
+            reused,
+            deaths,
+        };
         if !see(seen) || !well {
             break;
         }
     }
     Ok(Executed::Complete)
+}
+
+/// The faults that the parts have met so far; `None` if one does not answer.
+fn reached_so_far(worker: &mut Worker) -> Result<Option<Reached>, Error> {
+    let mut patience = Patience::new(ANSWERING);
+    let mut all = Reached::default();
+    if worker.send(&Request::Reached).is_err() {
+        return Ok(None);
+    }
+    let mut answers = 0;
+    while answers < worker.parts() {
+        match worker.hear(&mut patience).1 {
+            Incoming::Reply(Reply::Reached(reached)) => {
+                all.iter_mut().zip(reached).for_each(|(all, more)| *all |= more);
+                answers += 1;
+            }
+            Incoming::Reply(Reply::Trouble(text)) | Incoming::Garbled(text) => return Err(trouble(worker, text)),
+            // What the run says too late is not waited for, but does no harm.
+            Incoming::Reply(_) => {}
+            Incoming::Silence | Incoming::End => return Ok(None),
+        }
+    }
+    Ok(Some(all))
 }
 
 /// Puts the initial images in their places. Those that the ranks do not change are there after the first round.
@@ -256,7 +295,7 @@ impl Watch {
                 Incoming::Reply(Reply::Stuck { waits, report }) => return Ok(Came::Stuck(waits, report)),
                 Incoming::Reply(Reply::Trouble(text)) | Incoming::Garbled(text) => return Err(trouble(worker, text)),
                 Incoming::Reply(Reply::AtDeath(death)) => self.deaths.come(worker, death),
-                Incoming::Reply(Reply::Hello { .. } | Reply::Finished { .. }) => {}
+                Incoming::Reply(Reply::Hello { .. } | Reply::Finished { .. } | Reply::Reached(_)) => {}
                 Incoming::Silence if self.stopping => return Ok(Came::Report(self.as_far_as_known(worker))),
                 Incoming::Silence => return Ok(Came::Late),
                 Incoming::End if self.deaths.expected(part) => {

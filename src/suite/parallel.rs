@@ -77,20 +77,45 @@ pub(crate) fn stream<T: Sync, M: Send, E>(
     items: &[T],
     jobs: usize,
     work: impl Fn(usize, &T, &mut dyn FnMut(M)) + Sync,
+    sink: impl FnMut(M) -> Result<(), E>,
+) -> Result<(), E> {
+    stream_with_waiting(items, jobs, 0, work, sink)
+}
+
+/// Threads for items that mostly wait, for each job.
+const WAITING_THREADS: usize = 4;
+
+/// As [`stream`]. The first `waiting` items mostly wait and do not compute, so they have threads of their own beside the jobs.
+pub(crate) fn stream_with_waiting<T: Sync, M: Send, E>(
+    items: &[T],
+    jobs: usize,
+    waiting: usize,
+    work: impl Fn(usize, &T, &mut dyn FnMut(M)) + Sync,
     mut sink: impl FnMut(M) -> Result<(), E>,
 ) -> Result<(), E> {
-    let next = AtomicUsize::new(0);
+    let waiting = waiting.min(items.len());
+    let next = [AtomicUsize::new(waiting), AtomicUsize::new(0)];
     let (next, work) = (&next, &work);
+    let jobs = threads(jobs);
+    let most = [jobs.clamp(1, items.len().max(1)), (jobs * WAITING_THREADS).min(waiting)];
     thread::scope(|scope| {
         let (sender, messages) = mpsc::channel();
         let mut started = 0;
-        for _ in 0..threads(jobs).clamp(1, items.len().max(1)) {
+        // The jobs come first, and take from the waiting items too once theirs are done: they do all the work where the other
+        // threads cannot be started.
+        for lane in [0, 1].into_iter().flat_map(|lane| std::iter::repeat_n(lane, most[lane])) {
             let sender = sender.clone();
             let body = move || {
                 let mut receiver_is_there = true;
+                let take = || {
+                    let own = |lane: usize, end: usize| {
+                        let index = next[lane].fetch_add(1, Ordering::Relaxed);
+                        (index < end).then_some(index)
+                    };
+                    if lane == 0 { own(0, items.len()).or_else(|| own(1, waiting)) } else { own(1, waiting) }
+                };
                 while receiver_is_there {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(item) = items.get(index) else { break };
+                    let Some((index, item)) = take().and_then(|index| Some((index, items.get(index)?))) else { break };
                     work(index, item, &mut |message| receiver_is_there &= sender.send(message).is_ok());
                 }
             };
@@ -235,6 +260,44 @@ mod tests {
             if done == 3 { Err("closed") } else { Ok(()) }
         });
         assert_eq!(result, Err("closed"));
+    }
+
+    #[test]
+    fn every_item_is_done_once_however_many_wait() {
+        let items: Vec<u32> = (0..50).collect();
+        for (jobs, waiting) in [(1, 0), (1, 3), (2, 50), (3, 49), (2, 80)] {
+            let mut done = Vec::new();
+            let all = stream_with_waiting(
+                &items,
+                jobs,
+                waiting,
+                |_, item, send| send(*item),
+                |item| {
+                    done.push(item);
+                    Ok::<(), ()>(())
+                },
+            );
+            done.sort_unstable();
+            assert_eq!((all, &done), (Ok(()), &items), "{jobs} jobs, {waiting} waiting");
+        }
+        // A job goes on while all the others wait for it: those that wait do not take its thread.
+        let (open, gate) = mpsc::channel::<()>();
+        let gate = std::sync::Mutex::new(gate);
+        let done = stream_with_waiting(
+            &[0, 1],
+            1,
+            1,
+            |index, _, send: &mut dyn FnMut(usize)| {
+                if index == 0 {
+                    gate.lock().unwrap().recv().unwrap();
+                } else {
+                    open.send(()).unwrap();
+                }
+                send(index);
+            },
+            |_| Ok::<(), ()>(()),
+        );
+        assert_eq!(done, Ok(()));
     }
 
     #[test]

@@ -156,6 +156,10 @@ impl Worker {
             Request::Death(death) => self.tell(|run| run.deaths.tell(death)),
             Request::Run => self.tell(Run::go),
             Request::Stop => self.tell(|run| run.stop(run.job().n as usize)),
+            Request::Reached => {
+                self.replies.send(&Reply::Reached(self.backend.library.faults_reached()));
+                Ok(())
+            }
             Request::Finish(finish) => self.finish(finish),
         }
     }

@@ -199,6 +199,7 @@ fn observation(images: Vec<Vec<u8>>) -> Observation {
         log: String::new(),
         seconds: 0.0,
         reached: None,
+        reached_until_limit: None,
         reused: false,
         deaths: Vec::new(),
     }

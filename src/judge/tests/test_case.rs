@@ -95,6 +95,7 @@ impl TestCase {
             log: String::new(),
             seconds: 0.001,
             reached: None,
+            reached_until_limit: None,
             reused: false,
             deaths: super::super::deaths::wanted(&self.plan).map(|(rank, how, _)| (rank as u32, how)).collect(),
         }
