@@ -28,7 +28,6 @@ opt-level = 1
 debug = "line-tables-only"
 
 [profile.dev.package."*"]
-opt-level = 1
 debug = false
 
 # The repository's own packages are built again, because they are no members here; quickly, then.

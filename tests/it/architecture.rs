@@ -195,3 +195,29 @@ fn the_software_library_and_its_device_deny_unsafe_code_where_no_file_allows_it(
         }
     }
 }
+
+/// A new machine builds the command first: what only tests need is not among its packages, no package is there in two
+/// versions, and Cargo.lock keeps out those that docs/architecture.md names.
+#[test]
+fn the_command_is_built_from_few_packages() {
+    let mut tree = std::process::Command::new(env!("CARGO"));
+    tree.args(["tree", "--frozen", "--package", "collspec", "--edges", "normal,build", "--prefix", "none"]);
+    let output = tree.current_dir(root()).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout);
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let mut versions: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for line in text.lines() {
+        let mut words = line.split(' ');
+        let (name, version) = (words.next().unwrap(), words.next().unwrap_or_default());
+        let known = versions.entry(name).or_default();
+        if !known.contains(&version) {
+            known.push(version);
+        }
+    }
+    assert!(versions.contains_key("serde"), "{text}");
+    for absent in ["insta", "libtest-mimic", "similar", "bstr", "zerocopy", "proptest"] {
+        assert!(!versions.contains_key(absent), "{absent} is built with the command: {text}");
+    }
+    let twice: Vec<_> = versions.iter().filter(|(_, versions)| versions.len() > 1).collect();
+    assert!(twice.is_empty(), "{twice:?}");
+}

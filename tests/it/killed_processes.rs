@@ -173,9 +173,9 @@ fn memory_that_is_not_there_costs_the_cases_that_need_it() {
 #[test]
 fn runs_are_judged_as_they_come() {
     let home = Home::new();
-    let text = "world_size = 2\nrepeat = 1500\nop = \"all_reduce\"\ninputs = { each = \"i\", count = 100000 }\n";
+    let text = "world_size = 2\nrepeat = 900\nop = \"all_reduce\"\ninputs = { each = \"i\", count = 100000 }\n";
     home.file("a.toml", text);
-    let run = limited(&home, "ulimit -v 900000", &["run", "--jobs", "1", "--timeout", "600", "a.toml"]);
+    let run = limited(&home, "ulimit -v 600000", &["run", "--jobs", "1", "--timeout", "600", "a.toml"]);
     assert!(run.code == 0 && run.out.contains("1 passed"), "{run}");
 }
 

@@ -2,7 +2,7 @@
 
 use crate::support::{Home, Run};
 
-/// Where rounding, averages, scalars and zeros matter; `ci/manners` runs everything.
+/// Where rounding, averages, scalars and zeros matter; `ci/manners` runs everything in every manner.
 const PATHS: [&str; 3] = ["scenarios/conformance/numbers", "scenarios/language", "scenarios/laws"];
 
 /// Runs the command in the repository, in this manner and without this process's own settings.
@@ -12,10 +12,12 @@ fn run(home: &Home, manner: &str, args: &[&str]) -> Run {
     Run::of(&mut command)
 }
 
+/// Each case runs in one of the manners. Their number has no factor in common with the twelve types and four reductions
+/// that files go through, so that every manner meets all of them.
 #[test]
 fn no_sound_manner_of_computing_fails_a_case() {
     let home = Home::new();
-    for manner in [
+    let manners = [
         "wide,zero=last",
         "wide=f16,average=after,zero=negative",
         "wide,narrow-products,zero=positive",
@@ -23,22 +25,23 @@ fn no_sound_manner_of_computing_fails_a_case() {
         "wide,average=divide",
         "average=divide-first",
         "wide,average=divide-first",
-    ] {
-        for path in PATHS {
-            let run = run(&home, manner, &["run", path]);
-            assert!(run.code == 0 && run.out.contains(" 0 failed"), "{manner}, {path}: {run}");
-        }
+    ];
+    for (k, manner) in (1..).zip(manners) {
+        let share = format!("{k}/{}", manners.len());
+        let run = run(&home, manner, &[&["run", "--shard", &share][..], &PATHS].concat());
+        assert!(run.code == 0 && run.out.contains(" 0 failed"), "{manner}, {share}: {run}");
     }
 }
 
+/// A part of the cases for each; `ci/manners` runs everything on machines of several sizes.
 #[test]
 fn no_machines_of_ranks_fail_a_case() {
     let home = Home::new();
-    for ranks_per_node in ["1", "3"] {
-        for path in ["scenarios/conformance/numbers", "scenarios/conformance/all_reduce", "scenarios/laws"] {
-            let run = run(&home, "", &["run", path, "--ranks-per-node", ranks_per_node]);
-            assert!(run.code == 0 && run.out.contains(" 0 failed"), "{ranks_per_node}, {path}: {run}");
-        }
+    let paths = ["scenarios/conformance/numbers", "scenarios/conformance/all_reduce", "scenarios/laws"];
+    for (ranks_per_node, share) in [("1", "1/5"), ("3", "2/5")] {
+        let args = ["run", "--ranks-per-node", ranks_per_node, "--shard", share];
+        let run = run(&home, "", &[&args[..], &paths].concat());
+        assert!(run.code == 0 && run.out.contains(" 0 failed"), "{ranks_per_node}, {share}: {run}");
     }
 }
 
