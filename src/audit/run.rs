@@ -8,7 +8,7 @@ use crate::num::DType;
 use crate::oracle::Forecast;
 use crate::plan::Plan;
 use crate::scenario::{Case, Placement};
-use crate::suite::parallel::{panic_text, stream, stream_with_waiting};
+use crate::suite::parallel::{Parcel, panic_text, stream, stream_with_waiting};
 use crate::suite::with_causes;
 use crate::suite::{Experiment, Prepared, Ready, Runner};
 use soft_nccl::fault::{Fault, FaultMode, Injection, Reached};
@@ -180,7 +180,9 @@ pub(super) fn run_all(
     stream(
         cases,
         settings.jobs,
-        |index, case, send| send((index, catch_panic(|| run_without_fault(case, checker, runner, &kept)))),
+        |index, case, send| {
+            send(Parcel::Now((index, catch_panic(|| run_without_fault(case, checker, runner, &kept)))));
+        },
         |(index, result)| -> io::Result<()> {
             sound[index] =
                 Some(result.unwrap_or_else(|text| SoundRun::Failed(Box::new(failed_verdict(&cases[index], text)))));
@@ -265,7 +267,7 @@ pub(super) fn run_all(
                     if matches!(result, Ok(FaultyRun::Caught(_))) {
                         counts[&fault].fetch_add(1, Ordering::Relaxed);
                     }
-                    send((*index, fault, result));
+                    send(Parcel::Now((*index, fault, result)));
                 }
             }
         },

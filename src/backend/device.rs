@@ -272,6 +272,22 @@ impl Device {
             Self::Cuda(cuda) => Ok(TimedEvent(cuda::CudaEvent::timed(cuda)?)),
         }
     }
+    /// Whether the calling thread promises that it waits for its streams soon after it has put work on them, or calls
+    /// [`Device::begin`] before it waits for anything else. In software that thread then does the work itself while it waits,
+    /// and no other one is woken for it.
+    pub fn set_patient(self, patient: bool) {
+        match self {
+            Self::Host => soft_cuda::set_patient(patient),
+            Self::Cuda(_) => {}
+        }
+    }
+    /// The work that the calling thread has put on streams begins, if it has not begun.
+    pub fn begin(self) {
+        match self {
+            Self::Host => soft_cuda::begin_held(),
+            Self::Cuda(_) => {}
+        }
+    }
     /// Makes every host thread inside [`DeviceStream::synchronize_unless`] check `stop` again.
     pub fn wake_hosts(self) {
         match self {

@@ -102,6 +102,46 @@ fn pid(child: &Child) -> Option<Pid> {
     i32::try_from(child.id()).ok().and_then(Pid::from_raw)
 }
 
+/// What there is to read of a pipe.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// Nothing yet.
+    Nothing,
+    /// Bytes, or the end.
+    Bytes,
+    /// The end: the process has ended, and everything that it wrote was read.
+    End,
+}
+
+/// Waits until something can be read of one of these pipes, for `limit` at most, and says what of each. A signal may end the wait
+/// early.
+pub fn wait_any(pipes: &[&UntilEnd<PipeReader>], limit: Duration) -> Vec<Due> {
+    let limit = Timespec::try_from(limit).ok();
+    // a pipe whose process cannot be watched stands in for it
+    let process = |pipe: &'_ UntilEnd<PipeReader>| pipe.pidfd.is_some();
+    let mut polled = Vec::with_capacity(2 * pipes.len());
+    for pipe in pipes {
+        polled.push(PollFd::new(&pipe.pipe, PollFlags::IN));
+        polled.push(match &pipe.pidfd {
+            Some(pidfd) => PollFd::new(&**pidfd, PollFlags::IN),
+            None => PollFd::new(&pipe.pipe, PollFlags::IN),
+        });
+    }
+    if poll(&mut polled, limit.as_ref()).is_err() {
+        return vec![Due::Nothing; pipes.len()];
+    }
+    let due = |(fds, pipe): (&[PollFd<'_>], &&UntilEnd<PipeReader>)| match fds {
+        [bytes, _] if !bytes.revents().is_empty() => Due::Bytes,
+        [_, ended] if process(pipe) && !ended.revents().is_empty() => {
+            // What it wrote between the two looks is in the pipe by now.
+            let left = poll(&mut [PollFd::new(&pipe.pipe, PollFlags::IN)], Some(&Timespec::default())) != Ok(0);
+            if left { Due::Bytes } else { Due::End }
+        }
+        _ => Due::Nothing,
+    };
+    polled.chunks_exact(2).zip(pipes).map(due).collect()
+}
+
 /// The end of a pipe that is read until the process on its other side has ended.
 #[derive(Debug)]
 pub struct UntilEnd<R> {

@@ -1,6 +1,7 @@
 //! The messages between parent and worker: length-prefixed postcard messages; bulk data lies in the arena.
 use super::{Job, MappedLibrary, Reached, Report, SetId};
 use serde::{Deserialize, Serialize};
+use std::time::Duration;
 
 /// The version of the messages, in the first one of every worker; a worker of another build is refused.
 pub const PROTOCOL: u32 = 10;
@@ -62,10 +63,13 @@ pub enum Reply {
     Ids(Vec<Id>),
     /// The unique id with this number, which a live communicator gave, for the other parts.
     GrowId(u32, Id),
-    /// Communicators, allocations, inputs and poison are in place: the clock starts.
+    /// Communicators, allocations, inputs and poison are in place: the clock starts. A part that is alone sends it together with
+    /// its next message, because the parent sees in the step words that its ranks have begun.
     Loaded {
         /// True if the communicators are those of an earlier job.
         reused: bool,
+        /// The time since then.
+        ago: Duration,
     },
     /// All ranks that live here have ended. Images and checkpoints are in the arena for ranks that are `Done`.
     Done(Report),

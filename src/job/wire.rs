@@ -17,18 +17,67 @@ pub enum WireError {
     Garbled(String),
 }
 
-/// Sends one message.
+/// Sends one message: for tests; both sides send behind what they have put down.
 ///
 /// # Errors
 ///
 /// The message is too long, or the pipe cannot be written.
+#[cfg(test)]
 pub fn send<T: Serialize>(to: &mut impl Write, message: &T) -> Result<(), WireError> {
-    let mut bytes = postcard::to_extend(message, vec![0u8; 4]).map_err(|e| WireError::Garbled(e.to_string()))?;
-    let len = u32::try_from(bytes.len() - 4).ok().filter(|len| *len <= LONGEST);
-    let len = len.ok_or_else(|| WireError::Garbled(format!("{} bytes are too long for a message", bytes.len())))?;
-    bytes[..4].copy_from_slice(&len.to_le_bytes());
+    send_behind(to, &mut Vec::new(), message)
+}
+
+/// Sends one message behind others that [`put`] has put down, which are then gone.
+///
+/// # Errors
+///
+/// As for [`send`].
+pub fn send_behind<T: Serialize>(to: &mut impl Write, earlier: &mut Vec<u8>, message: &T) -> Result<(), WireError> {
+    put(earlier, message)?;
+    let bytes = std::mem::take(earlier);
     to.write_all(&bytes)?;
     Ok(to.flush()?)
+}
+
+/// Puts down one message behind others.
+///
+/// # Errors
+///
+/// The message is too long.
+pub fn put<T: Serialize>(behind: &mut Vec<u8>, message: &T) -> Result<(), WireError> {
+    let start = behind.len();
+    let mut bytes = std::mem::take(behind);
+    bytes.extend_from_slice(&[0; 4]);
+    *behind = postcard::to_extend(message, bytes).map_err(|e| WireError::Garbled(e.to_string()))?;
+    let length = behind.len() - start - 4;
+    let len = u32::try_from(length).ok().filter(|len| *len <= LONGEST);
+    let len = len.ok_or_else(|| WireError::Garbled(format!("{length} bytes are too long for a message")));
+    match (len, behind.get_mut(start..start + 4)) {
+        (Ok(len), Some(place)) => place.copy_from_slice(&len.to_le_bytes()),
+        (Err(error), _) => {
+            behind.truncate(start);
+            return Err(error);
+        }
+        (Ok(_), None) => {}
+    }
+    Ok(())
+}
+
+/// Takes one message off the front of what has come; `None` if it has not come completely.
+///
+/// # Errors
+///
+/// What has come is something else.
+pub fn take<T: DeserializeOwned>(come: &mut Vec<u8>) -> Result<Option<T>, WireError> {
+    let Some((len, rest)) = come.split_first_chunk::<4>() else { return Ok(None) };
+    let len = u32::from_le_bytes(*len);
+    if len > LONGEST {
+        return Err(WireError::Garbled(format!("a message of {len} bytes")));
+    }
+    let Some(message) = rest.get(..len as usize) else { return Ok(None) };
+    let message = postcard::from_bytes(message).map_err(|e| WireError::Garbled(e.to_string()))?;
+    come.drain(..4 + len as usize);
+    Ok(Some(message))
 }
 
 /// Receives one message; `None` if the other side has closed the pipe.
@@ -71,6 +120,23 @@ mod tests {
         assert!(matches!(receive(&mut from).unwrap(), Some(Request::Again)));
         assert!(receive::<Request>(&mut from).unwrap().is_none());
         assert!(receive::<Request>(&mut &pipe[..5]).unwrap().is_none(), "cut off in the middle");
+    }
+
+    #[test]
+    fn messages_that_come_in_pieces_are_taken_when_they_are_complete() {
+        let mut pipe = Vec::new();
+        send(&mut pipe, &Reply::AtDeath(5)).unwrap();
+        send(&mut pipe, &Reply::AtDeath(6)).unwrap();
+        let (mut come, mut taken) = (Vec::new(), Vec::new());
+        for byte in pipe {
+            come.push(byte);
+            if let Some(Reply::AtDeath(death)) = take(&mut come).unwrap() {
+                taken.push(death);
+            }
+        }
+        assert_eq!((taken, come.len()), (vec![5, 6], 0));
+        assert!(take::<Reply>(&mut vec![255, 255, 255, 255]).is_err());
+        assert!(take::<Reply>(&mut vec![1, 0, 0, 0, 99]).is_err());
     }
 
     #[test]

@@ -10,13 +10,18 @@ use crate::job::arena::{Mapping, Step};
 use crate::job::{AllocSpec, Answers, Job, RankEnd, RankReport, Reached, Reply, Report, Request};
 use crate::job::{Ended, Observation};
 use soft_nccl::fault::FaultMode;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Time in which parts must stop after a rank of another part has failed. A part that does not stop is killed.
 const STOPPING: Duration = Duration::from_secs(1);
 /// Time in which parts must say which faults they have met. They answer whatever their ranks are doing.
 const ANSWERING: Duration = Duration::from_secs(5);
+
+/// How often it is looked within a case's time limit whether its ranks have begun, if nothing is heard of them.
+const LOOKS: u32 = 8;
+/// The shortest time between two such looks.
+const SHORTEST_LOOK: Duration = Duration::from_millis(1);
 
 /// How a job is run again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +92,7 @@ pub fn execute(
     for round in 0..repeat.max(1) {
         if round > 0 && again == Again::Same {
             put_all(worker, images, &job, round)?;
+            reset_words(&arena, job.n)?;
             // a part that cannot hear this is dead, which is noticed below
             let _ = worker.send(&Request::Again);
         } else {
@@ -98,9 +104,7 @@ pub fn execute(
                 }
             }
             put_all(worker, images, &job, round)?;
-            for rank in 0..job.n {
-                arena.word(rank)?.store(Step::Before.word(), Ordering::Release);
-            }
+            reset_words(&arena, job.n)?;
             match hand_over(worker, job) {
                 Some(given) => job = given,
                 None if round == 0 => return Ok(Executed::DeadBefore),
@@ -220,6 +224,14 @@ fn put_all(worker: &Worker, images: &dyn Images, job: &Job, round: u32) -> Resul
     allocs.try_for_each(|(alloc, spec)| put_initial(&worker.arena, images, alloc, spec))
 }
 
+/// No rank has begun.
+fn reset_words(arena: &Mapping, n: u32) -> Result<(), Error> {
+    for rank in 0..n {
+        arena.word(rank)?.store(Step::Before.word(), Ordering::Release);
+    }
+    Ok(())
+}
+
 /// Sends every part its share of the job. `None` if a worker of one part is dead. With several parts, those that are alive
 /// have begun, so a dead part is noticed later, as one that dies during the run.
 fn hand_over(worker: &mut Worker, job: Job) -> Option<Job> {
@@ -238,6 +250,8 @@ fn hand_over(worker: &mut Worker, job: Job) -> Option<Job> {
 struct Watch {
     opening: bool,
     reused: bool,
+    /// The job asks for communicators of an earlier one.
+    asks_for_kept: bool,
     begun: Instant,
     /// The time that is left: of the limit for making communicators and loading at first, then of the case's limit.
     patience: Patience,
@@ -260,6 +274,7 @@ impl Watch {
             deaths: Deaths::of(job, worker),
             opening: true,
             reused: false,
+            asks_for_kept: job.reuse.is_some(),
             begun: Instant::now(),
             patience: Patience::new(opening),
             loaded: 0,
@@ -271,7 +286,16 @@ impl Watch {
 
     fn run(&mut self, worker: &mut Worker, limit: Duration) -> Result<Came, Error> {
         loop {
-            let (part, incoming) = worker.hear(&mut self.patience);
+            let n = self.report.ranks.len() as u32;
+            // A worker of one part sends that it is loaded with its next message.
+            let looks = self.opening && worker.parts() == 1;
+            let look = if looks { (limit / LOOKS).max(SHORTEST_LOOK) } else { Duration::MAX };
+            let has_begun = |arena: &Mapping| looks && (0..n).any(|rank| has_begun(arena, rank));
+            let came = worker.hear_unless(&mut self.patience, look, has_begun);
+            if came.is_none() || (matches!(came, Some((_, Incoming::End))) && has_begun(worker.arena.mapping())) {
+                self.begin(self.asks_for_kept, limit, Duration::ZERO);
+            }
+            let Some((part, incoming)) = came else { continue };
             match incoming {
                 Incoming::Reply(Reply::Ids(ids)) => {
                     let request = Request::Ids(ids);
@@ -286,7 +310,7 @@ impl Watch {
                         let _ = worker.send_to(other, &request);
                     });
                 }
-                Incoming::Reply(Reply::Loaded { reused }) => self.loaded(worker, reused, limit)?,
+                Incoming::Reply(Reply::Loaded { reused, ago }) => self.loaded(worker, reused, limit, ago)?,
                 Incoming::Reply(Reply::Done(report)) => {
                     if let Some(came) = self.done(worker, part, report) {
                         return Ok(came);
@@ -308,7 +332,11 @@ impl Watch {
     }
 
     /// A part is loaded; when all are, the clock starts.
-    fn loaded(&mut self, worker: &mut Worker, reused: bool, limit: Duration) -> Result<(), Error> {
+    fn loaded(&mut self, worker: &mut Worker, reused: bool, limit: Duration, ago: Duration) -> Result<(), Error> {
+        if worker.parts() == 1 {
+            self.begin(reused, limit, ago);
+            return Ok(());
+        }
         if self.loaded > 0 && self.reused != reused {
             return Err(trouble(worker, "its processes do not keep the same communicators".into()));
         }
@@ -317,13 +345,20 @@ impl Watch {
         if self.loaded < worker.parts() || self.stopping {
             return Ok(());
         }
-        self.opening = false;
-        self.begun = Instant::now();
-        self.patience = Patience::new(limit);
-        if worker.parts() > 1 {
-            let _ = worker.send(&Request::Run);
-        }
+        self.begin(reused, limit, ago);
+        let _ = worker.send(&Request::Run);
         Ok(())
+    }
+
+    /// The clock starts, unless it has been seen before that the ranks had begun.
+    fn begin(&mut self, reused: bool, limit: Duration, ago: Duration) {
+        self.reused = reused;
+        let now = Instant::now();
+        self.begun = now.checked_sub(ago).unwrap_or(now);
+        if self.opening {
+            self.opening = false;
+            self.patience = Patience::new(limit.saturating_sub(ago));
+        }
     }
 
     /// A part's ranks have all ended. With the last part the run has; if a rank failed, the other parts are to stop.
@@ -373,6 +408,12 @@ fn trouble(worker: &mut Worker, text: String) -> Error {
 fn running(call: u32) -> RankReport {
     let (codes, figures, times) = (Vec::new(), Vec::new(), Vec::new());
     RankReport { end: RankEnd::Running { call }, codes, figures, answers: Answers::default(), times }
+}
+
+/// True if the rank makes calls of its program or has made them, so that every rank is loaded.
+fn has_begun(arena: &Mapping, rank: u32) -> bool {
+    let step = |word: &AtomicU64| Step::of(word.load(Ordering::Acquire));
+    arena.word(rank).is_ok_and(|word| matches!(step(word), Step::Running(_) | Step::Done))
 }
 
 fn not_begun(arena: &Mapping, rank: u32) -> bool {

@@ -2,13 +2,13 @@
 use super::Error;
 pub use super::worker_process::Incoming;
 use super::worker_process::WorkerProcess;
+use crate::child::guard::wait_any;
 use crate::child::patience::Patience;
 use crate::child::program::Program;
-use crate::job::arena::Arena;
+use crate::job::arena::{Arena, Mapping};
 use crate::job::wire;
 use crate::job::{MappedLibrary, PROTOCOL, Reply, Request};
 use std::ops::Range;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
 
 /// How long a process may take to say that it is a worker.
@@ -39,7 +39,6 @@ pub struct Mark(Vec<u64>);
 /// when dropped.
 pub struct Worker {
     parts: Vec<WorkerProcess>,
-    replies: Receiver<(usize, Incoming)>,
     /// Parts that have closed their side.
     ended: usize,
     /// By part: it has ended as its program says.
@@ -58,12 +57,11 @@ impl Worker {
     /// A process cannot be started, does not report its library, or the operating system has no memory or descriptors for it.
     pub fn start(program: &Program, env: &[Vec<(String, String)>]) -> Result<Self, Error> {
         let arena = Arena::create().map_err(Error::Resources)?;
-        let (tell, replies) = channel();
-        let start = |(number, env): (usize, &Vec<_>)| WorkerProcess::start(program, env, &arena, number, tell.clone());
-        let parts = env.iter().enumerate().map(start).collect::<Result<Vec<_>, _>>()?;
+        let start = |env: &Vec<_>| WorkerProcess::start(program, env, &arena);
+        let parts = env.iter().map(start).collect::<Result<Vec<_>, _>>()?;
         let hello = Hello { version: 0, library: String::new(), mapped: None };
         let buried = vec![false; parts.len()];
-        let mut worker = Self { parts, replies, ended: 0, buried, arena, hello };
+        let mut worker = Self { parts, ended: 0, buried, arena, hello };
         worker.hello = worker.greet().map_err(|why| Error::NoWorker { program: program.path().to_owned(), why })?;
         Ok(worker)
     }
@@ -143,24 +141,37 @@ impl Worker {
         all
     }
 
+    /// Puts a request down that every part gets with its next one.
+    ///
+    /// # Errors
+    ///
+    /// The request is too long.
+    pub fn send_later(&mut self, request: &Request) -> Result<(), wire::WireError> {
+        self.parts.iter_mut().try_for_each(|part| part.send_later(request))
+    }
+
     /// The next message of a part, with the part's number, if one comes in time.
     pub fn hear(&mut self, patience: &mut Patience) -> (usize, Incoming) {
-        let came = patience.wait(|slice| match self.replies.recv_timeout(slice) {
-            Err(RecvTimeoutError::Timeout) => None,
-            other => Some(other),
+        self.hear_unless(patience, Duration::MAX, |_| false).unwrap_or((0, Incoming::Silence))
+    }
+
+    /// As [`Worker::hear`]; `None` if no message came for a while, at most `look`, and `enough` says so.
+    pub fn hear_unless(
+        &mut self,
+        patience: &mut Patience,
+        look: Duration,
+        enough: impl Fn(&Mapping) -> bool,
+    ) -> Option<(usize, Incoming)> {
+        let (parts, arena) = (&mut self.parts, self.arena.mapping());
+        let came = patience.wait(|slice| match next(parts, slice.min(look)) {
+            None if enough(arena) => Some(None),
+            came => came.map(Some),
         });
-        let (part, incoming) = match came {
-            Some(Ok(incoming)) => incoming,
-            None => return (0, Incoming::Silence),
-            Some(Err(_)) => {
-                self.ended = self.parts.len();
-                return (0, Incoming::End);
-            }
-        };
+        let Some((part, incoming)) = came.unwrap_or(Some((0, Incoming::Silence))) else { return None };
         if matches!(incoming, Incoming::End | Incoming::Garbled(_)) {
             self.ended += 1;
         }
-        (part, incoming)
+        Some((part, incoming))
     }
 
     /// False once a part is dead, which is noticed without waiting.
@@ -238,6 +249,36 @@ impl Drop for Worker {
     fn drop(&mut self) {
         // all at once, before each is waited for
         self.parts.iter_mut().for_each(WorkerProcess::kill);
+    }
+}
+
+/// The next message of a part, with the part's number, if one comes within `limit`. The end of all parts comes again and again.
+fn next(parts: &mut [WorkerProcess], limit: Duration) -> Option<(usize, Incoming)> {
+    let deadline = Instant::now() + limit;
+    loop {
+        for (number, part) in parts.iter_mut().enumerate() {
+            if let Some(incoming) = part.inbox.next() {
+                return Some((number, incoming));
+            }
+        }
+        let (numbers, pipes): (Vec<_>, Vec<_>) =
+            parts.iter().enumerate().filter_map(|(number, part)| Some((number, part.inbox.pipe()?))).unzip();
+        if pipes.is_empty() {
+            return Some((0, Incoming::End));
+        }
+        let left = deadline.saturating_duration_since(Instant::now());
+        let due = wait_any(&pipes, left);
+        let mut end = None;
+        for (number, due) in numbers.into_iter().zip(due) {
+            let ended = parts.get_mut(number).and_then(|part| part.inbox.read(due));
+            end = end.or(ended.map(|incoming| (number, incoming)));
+            if end.is_some() {
+                break; // what the others have sent is there at the next call
+            }
+        }
+        if end.is_some() || left.is_zero() {
+            return end;
+        }
     }
 }
 

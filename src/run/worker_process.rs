@@ -1,20 +1,19 @@
 //! The parent's side of one process of a worker: its pipes, its log, and its end.
 use super::Error;
 use super::log::Log;
-use crate::child::guard::ChildGuard;
+use crate::child::guard::{ChildGuard, Due, UntilEnd};
 use crate::child::inherit;
 use crate::child::program::Program;
 use crate::job::arena::Arena;
 use crate::job::wire;
 use crate::job::{Reply, Request};
 use crate::ops;
-use std::io::BufReader;
+use std::io::{ErrorKind, PipeReader};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::process::ExitStatus;
 use std::sync::Arc;
-use std::sync::mpsc::Sender;
 use std::time::Duration;
 
 /// Where NCCL writes its log; unset, it uses a buffer that dies with the process.
@@ -43,23 +42,83 @@ pub struct WorkerProcess {
     guard: ChildGuard,
     /// Where requests are written, until it is closed.
     requests: Option<UnixStream>,
+    /// Requests that go with the next one.
+    later: Vec<u8>,
+    /// Its messages.
+    pub inbox: Inbox,
     /// Its standard output and error, and NCCL's log.
     pub log: Arc<Log>,
 }
 
+/// The pipe on which a process replies, read on the thread that waits for the reply.
+pub struct Inbox {
+    pipe: UntilEnd<PipeReader>,
+    /// Bytes that were read and are no complete message yet.
+    come: Vec<u8>,
+    /// True if nothing more is expected of it.
+    ended: bool,
+}
+
+/// Bytes read at a time.
+const PIECE: usize = 16 << 10;
+
+impl Inbox {
+    fn of(pipe: UntilEnd<PipeReader>) -> Self {
+        Self { pipe, come: Vec::new(), ended: false }
+    }
+
+    /// The next message that has come; does not wait.
+    pub fn next(&mut self) -> Option<Incoming> {
+        if self.ended {
+            return None;
+        }
+        match wire::take(&mut self.come) {
+            Ok(reply) => reply.map(Incoming::Reply),
+            Err(error) => {
+                self.ended = true;
+                Some(Incoming::Garbled(error.to_string()))
+            }
+        }
+    }
+
+    /// The pipe, unless nothing more is expected of it.
+    pub fn pipe(&self) -> Option<&UntilEnd<PipeReader>> {
+        (!self.ended).then_some(&self.pipe)
+    }
+
+    /// Reads what is there; the end of it, if that is all.
+    pub fn read(&mut self, due: Due) -> Option<Incoming> {
+        let mut piece = [0; PIECE];
+        let read = match due {
+            Due::Nothing => return None,
+            Due::Bytes => self.pipe.read_there(&mut piece),
+            Due::End => Ok(0),
+        };
+        match read {
+            Ok(0) => {
+                self.ended = true;
+                Some(Incoming::End)
+            }
+            Ok(length) => {
+                self.come.extend_from_slice(piece.get(..length).unwrap_or_default());
+                None
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => None,
+            Err(error) => {
+                self.ended = true;
+                Some(Incoming::Garbled(wire::WireError::from(error).to_string()))
+            }
+        }
+    }
+}
+
 impl WorkerProcess {
-    /// Starts `program` as part `number` of a worker. Its messages go to `tell`.
+    /// Starts `program` as a part of a worker.
     ///
     /// # Errors
     ///
     /// The process cannot be started, or the operating system has no descriptors or threads for it.
-    pub fn start(
-        program: &Program,
-        env: &[(String, String)],
-        arena: &Arena,
-        number: usize,
-        tell: Sender<(usize, Incoming)>,
-    ) -> Result<Self, Error> {
+    pub fn start(program: &Program, env: &[(String, String)], arena: &Arena) -> Result<Self, Error> {
         let (reply_reader, reply_writer) = std::io::pipe().map_err(Error::Resources)?;
         let (log_reader, log_writer) = std::io::pipe().map_err(Error::Resources)?;
         let mut command = program.command();
@@ -75,23 +134,9 @@ impl WorkerProcess {
         // the process's ends must be its own, or its death would not be noticed
         drop(command);
         let guard = ChildGuard::of(child);
-        let (mut from, log_reader) = (BufReader::new(guard.reader(reply_reader)), guard.reader(log_reader));
-        let listen = move || {
-            loop {
-                let incoming = match wire::receive(&mut from) {
-                    Ok(Some(reply)) => Incoming::Reply(reply),
-                    Ok(None) => Incoming::End,
-                    Err(error) => Incoming::Garbled(error.to_string()),
-                };
-                let more = matches!(incoming, Incoming::Reply(_));
-                if tell.send((number, incoming)).is_err() || !more {
-                    return;
-                }
-            }
-        };
-        let threads = std::thread::Builder::new().name("worker replies".into()).spawn(listen);
-        let log = threads.and_then(|_| Log::follow(log_reader)).map_err(Error::Resources)?;
-        Ok(Self { guard, requests: Some(requests), log })
+        let inbox = Inbox::of(guard.reader(reply_reader));
+        let log = Log::follow(guard.reader(log_reader)).map_err(Error::Resources)?;
+        Ok(Self { guard, requests: Some(requests), later: Vec::new(), inbox, log })
     }
 
     /// Process id, for people and tests.
@@ -107,9 +152,18 @@ impl WorkerProcess {
     /// The process is dead.
     pub fn send(&mut self, request: &Request) -> Result<(), wire::WireError> {
         match &mut self.requests {
-            Some(requests) => wire::send(requests, request),
+            Some(requests) => wire::send_behind(requests, &mut self.later, request),
             None => Err(std::io::Error::from(std::io::ErrorKind::BrokenPipe).into()),
         }
+    }
+
+    /// Puts a request down that goes with the next one.
+    ///
+    /// # Errors
+    ///
+    /// The request is too long.
+    pub fn send_later(&mut self, request: &Request) -> Result<(), wire::WireError> {
+        wire::put(&mut self.later, request)
     }
 
     /// False once it is dead, which is noticed without waiting.

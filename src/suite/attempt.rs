@@ -153,9 +153,10 @@ impl Runner {
             }
         }
         if keep && destroy.is_empty() && self.chosen.backend == Backend::Soft {
-            // nothing is destroyed, so there is nothing to wait for; a GPU's memory must be free before the next case runs
+            // nothing is destroyed, so there is nothing to wait for, and the next job brings it along; a GPU's memory must be free
+            // before the next case runs
             let finish = Finish { keep: Some(id), destroy, answer: false };
-            if pooled.worker.send(&Request::Finish(finish)).is_ok() {
+            if pooled.worker.send_later(&Request::Finish(finish)).is_ok() {
                 self.pool.put(pooled);
             }
             return;

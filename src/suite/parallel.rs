@@ -40,12 +40,13 @@ pub fn run_all<E>(
             if ended.load(Ordering::Relaxed) {
                 return;
             }
-            send(Event::CaseStarted { case: case.clone() });
+            send(Parcel::Now(Event::CaseStarted { case: case.clone() }));
             let verdict = Box::new(run_catching_panics(executor, case));
             if fail_fast && verdict.status == Status::Fail {
                 ended.store(true, Ordering::Relaxed);
             }
-            send(Event::CaseDone { case: case.clone(), verdict });
+            // The next case starts at once, and one wake-up of the calling thread is enough for both.
+            send(Parcel::WithNext(Event::CaseDone { case: case.clone(), verdict }));
         },
         |event| sink(&event),
     )?;
@@ -58,7 +59,7 @@ pub fn map<T: Sync, R: Send>(items: &[T], jobs: usize, work: impl Fn(&T) -> R + 
     let done: Result<(), Infallible> = stream(
         items,
         jobs,
-        |index, item, send| send((index, work(item))),
+        |index, item, send| send(Parcel::Now((index, work(item)))),
         |result| {
             results.push(result);
             Ok(())
@@ -72,11 +73,19 @@ pub fn map<T: Sync, R: Send>(items: &[T], jobs: usize, work: impl Fn(&T) -> R + 
     results.into_iter().map(|(_, result)| result).collect()
 }
 
+/// What work sends to the calling thread.
+pub(crate) enum Parcel<M> {
+    /// It goes at once.
+    Now(M),
+    /// It goes with the next one from the same thread, or when that has no more items.
+    WithNext(M),
+}
+
 /// `work` on every item in turn, on `jobs` threads; what it sends goes to `sink` on the calling thread.
 pub(crate) fn stream<T: Sync, M: Send, E>(
     items: &[T],
     jobs: usize,
-    work: impl Fn(usize, &T, &mut dyn FnMut(M)) + Sync,
+    work: impl Fn(usize, &T, &mut dyn FnMut(Parcel<M>)) + Sync,
     sink: impl FnMut(M) -> Result<(), E>,
 ) -> Result<(), E> {
     stream_with_waiting(items, jobs, 0, work, sink)
@@ -90,7 +99,7 @@ pub(crate) fn stream_with_waiting<T: Sync, M: Send, E>(
     items: &[T],
     jobs: usize,
     waiting: usize,
-    work: impl Fn(usize, &T, &mut dyn FnMut(M)) + Sync,
+    work: impl Fn(usize, &T, &mut dyn FnMut(Parcel<M>)) + Sync,
     mut sink: impl FnMut(M) -> Result<(), E>,
 ) -> Result<(), E> {
     let waiting = waiting.min(items.len());
@@ -114,9 +123,20 @@ pub(crate) fn stream_with_waiting<T: Sync, M: Send, E>(
                     };
                     if lane == 0 { own(0, items.len()).or_else(|| own(1, waiting)) } else { own(1, waiting) }
                 };
+                let mut held = Vec::new();
                 while receiver_is_there {
                     let Some((index, item)) = take().and_then(|index| Some((index, items.get(index)?))) else { break };
-                    work(index, item, &mut |message| receiver_is_there &= sender.send(message).is_ok());
+                    work(index, item, &mut |parcel| match parcel {
+                        Parcel::WithNext(message) => held.push(message),
+                        Parcel::Now(message) => {
+                            held.push(message);
+                            receiver_is_there &= sender.send(std::mem::take(&mut held)).is_ok();
+                        }
+                    });
+                }
+                if !held.is_empty() {
+                    // If the receiver is gone, nothing is to be done with them any more.
+                    let _ = sender.send(held);
                 }
             };
             if thread::Builder::new().name("job".into()).spawn_scoped(scope, body).is_err() {
@@ -129,19 +149,19 @@ pub(crate) fn stream_with_waiting<T: Sync, M: Send, E>(
             return in_turn(items, work, sink);
         }
         // Leaving early drops the receiver, and the threads stop after their current item.
-        messages.into_iter().try_for_each(&mut sink)
+        messages.into_iter().flatten().try_for_each(&mut sink)
     })
 }
 
 /// As [`stream`], on the calling thread alone.
 fn in_turn<T, M, E>(
     items: &[T],
-    work: impl Fn(usize, &T, &mut dyn FnMut(M)),
+    work: impl Fn(usize, &T, &mut dyn FnMut(Parcel<M>)),
     mut sink: impl FnMut(M) -> Result<(), E>,
 ) -> Result<(), E> {
     for (index, item) in items.iter().enumerate() {
         let mut done = Ok(());
-        work(index, item, &mut |message| {
+        work(index, item, &mut |(Parcel::Now(message) | Parcel::WithNext(message))| {
             if done.is_ok() {
                 done = sink(message);
             }
@@ -181,7 +201,7 @@ mod tests {
     #[test]
     fn without_threads_items_are_done_in_turn_until_the_sink_has_enough() {
         let mut sums = Vec::new();
-        let work = |index: usize, item: &u32, send: &mut dyn FnMut(u32)| send(index as u32 + item);
+        let work = |index: usize, item: &u32, send: &mut dyn FnMut(Parcel<u32>)| send(Parcel::Now(index as u32 + item));
         let enough = in_turn(&[10, 20, 30], work, |sum| {
             sums.push(sum);
             if sum == 21 { Err("enough") } else { Ok(()) }

@@ -10,7 +10,10 @@ use std::sync::Arc;
 /// Runs one rank, from making its communicators to saving its memory.
 pub fn one_rank(run: &Arc<Run>, rank: usize) {
     let mut r = Rank::new(run, rank);
-    match run_rank(run, &mut r) {
+    run.backend.device.set_patient(true);
+    let ended = run_rank(run, &mut r);
+    run.backend.device.set_patient(false);
+    match ended {
         Ok(figures) => run.end(rank, RankEnd::Done, figures),
         Err(HaltAt { halt, call, prelude }) => {
             if let Some(end) = r.halted(halt, call, prelude) {
@@ -49,23 +52,51 @@ type Figures = Vec<crate::job::Figure>;
 fn run_rank(run: &Arc<Run>, r: &mut Rank<'_>) -> Result<Figures, HaltAt> {
     let job = run.job();
     r.bind().map_err(HaltAt::outside(true))?;
-    run.share_ids(r.rank);
-    if run.first && !run.session.reused {
-        for (index, call) in job.prelude[r.rank].iter().enumerate() {
-            r.call(index, call, true).map_err(HaltAt::at(index, true))?;
-        }
+    if run.loads_itself {
+        open(run, r)?;
     }
-    r.load().map_err(HaltAt::outside(true))?;
-    run.meet().map_err(HaltAt::outside(true))?;
     match job.timed {
         Some(timed) => timed::run(run, r, timed)?,
         None => run_program(r, &job.programs[r.rank])?,
     }
     // What a rank that dies has not waited for is left in the middle.
-    if r.dies().is_none() {
-        r.drain().map_err(HaltAt::outside(false))?;
+    match r.dies() {
+        None => r.drain().map_err(HaltAt::outside(false))?,
+        Some(_) => run.backend.device.begin(),
     }
     r.save().map_err(HaltAt::outside(false))
+}
+
+/// Makes a rank's communicators, loads its memory, and waits for the other ranks.
+fn open(run: &Arc<Run>, r: &mut Rank<'_>) -> Result<(), HaltAt> {
+    run.share_ids(r.rank);
+    if run.first && !run.session.reused {
+        for (index, call) in run.job().prelude[r.rank].iter().enumerate() {
+            r.call(index, call, true).map_err(HaltAt::at(index, true))?;
+        }
+    }
+    r.load().map_err(HaltAt::outside(true))?;
+    run.meet().map_err(HaltAt::outside(true))
+}
+
+/// Loads the memory of all ranks on the calling thread.
+///
+/// # Errors
+///
+/// A rank's memory cannot be loaded. Nothing is loaded then.
+pub fn load_all(run: &Arc<Run>) -> Result<(), Halt> {
+    let n = run.job().n as usize;
+    let done = (0..n).try_for_each(|rank| {
+        let mut r = Rank::new(run, rank);
+        r.bind()?;
+        r.load()
+    });
+    match done {
+        Ok(()) => run.loaded(),
+        Err(_) if run.first => (0..n).for_each(|rank| run.session.state(rank).unload()),
+        Err(_) => {}
+    }
+    done
 }
 
 /// Makes a rank's calls, once.
@@ -80,7 +111,10 @@ pub(super) fn run_program(r: &mut Rank<'_>, program: &[Call]) -> Result<(), Halt
 pub fn all_ranks(run: &Arc<Run>) {
     let n = run.job().n as usize;
     let mut ranks: Vec<Rank<'_>> = (0..n).map(|rank| Rank::new(run, rank)).collect();
-    match together(run, &mut ranks) {
+    run.backend.device.set_patient(true);
+    let ended = together(run, &mut ranks);
+    run.backend.device.set_patient(false);
+    match ended {
         Ok(figures) => {
             for (rank, figures) in figures.into_iter().enumerate() {
                 run.end(rank, RankEnd::Done, figures);

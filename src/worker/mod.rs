@@ -23,6 +23,7 @@ use crate::job::{Finish, Job, PROTOCOL, Reply, Request, SetId, mapped_libraries}
 use rank_threads::RankThreads;
 use session::{RankState, Replies, Run, Session, Start};
 use std::collections::BTreeMap;
+use std::io::BufReader;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -53,7 +54,8 @@ pub(crate) fn enter(backend: impl FnOnce() -> Result<Backend, String>) {
 
 /// Answers requests until the parent closes the pipe.
 fn serve(backend: &'static Backend, own: Inherited) -> ! {
-    let Inherited { mut requests, replies, arena } = own;
+    let Inherited { requests, replies, arena } = own;
+    let mut requests = BufReader::new(requests);
     // A process started through a link in /proc has the link's name, so it is given that of the program.
     let _ = rustix::thread::set_name(c"collspec worker");
     let replies = Arc::new(Replies::new(replies));
@@ -108,6 +110,20 @@ fn leave() -> ! {
         let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     }
     std::process::exit(0)
+}
+
+/// Memory of a job that this thread may load while it should read requests.
+const LOADED_AT_ONCE: u64 = 1 << 20;
+
+/// True if nothing that could wait comes before the ranks' programs, and there is little to load: then the ranks need not wait
+/// for each other, which costs a change of threads.
+fn loads_at_once(backend: &Backend, run: &Run) -> bool {
+    let job = run.job();
+    matches!(backend.device, Device::Host)
+        && job.alone()
+        && !job.one_thread
+        && (!run.first || run.session.reused)
+        && job.arena <= LOADED_AT_ONCE
 }
 
 /// Communicators by rank and index, and the job that they were made for.
@@ -195,7 +211,15 @@ impl Worker {
         let first_tag = self.tags;
         self.tags += job.tags;
         let (backend, replies) = (self.backend, self.replies.clone());
-        let run = Arc::new(Run::new(Start { backend, session, arena, first, first_tag, replies }));
+        let mut run = Run::new(Start { backend, session, arena, first, first_tag, replies });
+        run.loads_itself = !loads_at_once(backend, &run);
+        let mut run = Arc::new(run);
+        if !run.loads_itself && drive::load_all(&run).is_err() {
+            // The ranks meet the error again, and report it.
+            if let Some(run) = Arc::get_mut(&mut run) {
+                run.loads_itself = true;
+            }
+        }
         self.run = Some(run.clone());
         // With other parts running, this process alone cannot prove a standstill.
         watch::set(job.alone().then(|| run.clone()));

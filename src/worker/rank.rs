@@ -69,6 +69,29 @@ pub(super) fn staged(kind: &CallKind) -> u64 {
     Staging::need(reads.iter().map(|read| bytes(read.count, read.dtype.size())), bytes(*count, dtype.size()))
 }
 
+/// True if the call may wait for something else than the device, whose work must not wait for that. (The software library lets
+/// the device begin before it waits itself.)
+fn may_wait(kind: &CallKind) -> bool {
+    use CallKind::*;
+    !matches!(
+        kind,
+        Collective { .. }
+            | Send { .. }
+            | Recv { .. }
+            | GroupStart
+            | GroupEnd
+            | Map { .. }
+            | Checkpoint { .. }
+            | After { .. }
+            | Wait { .. }
+            | Put { .. }
+            | Signal { .. }
+            | WaitSignal { .. }
+            | Begin { .. }
+            | End { .. }
+    )
+}
+
 /// One rank at work.
 pub struct Rank<'a> {
     /// Its number.
@@ -191,6 +214,9 @@ impl<'a> Rank<'a> {
         self.leaves_in_progress = call.left_in_progress;
         self.touch(&call.kind);
         let may_fail = self.may_fail(&call.kind);
+        if may_wait(&call.kind) {
+            self.run.backend.device.begin();
+        }
         match self.perform(at, &call.kind) {
             Err(Halt::Call(error)) => {
                 self.run.record_code(self.rank, at, error.code().0, error.to_string());

@@ -38,6 +38,13 @@ pub struct RankState {
     pub staging: Option<Staging>,
 }
 
+impl RankState {
+    /// Gives back what loading has made.
+    pub fn unload(&mut self) {
+        *self = Self { comms: std::mem::take(&mut self.comms), ..Self::default() };
+    }
+}
+
 /// A job in a worker.
 pub struct Session {
     /// What is to be done.
@@ -106,6 +113,8 @@ pub struct Run {
     pub arena: Arc<Mapping>,
     /// True if the communicators must be made (or are reused) and memory be allocated first.
     pub first: bool,
+    /// True if each rank's thread loads the rank's memory; else that has been done.
+    pub loads_itself: bool,
     /// Tags of this run start here, so that none is used twice on a communicator.
     pub first_tag: u32,
     /// Where all ranks that live here meet before the program.
@@ -127,15 +136,28 @@ pub struct Run {
 
 /// The pipe to the parent.
 pub struct Replies {
-    pipe: Mutex<File>,
+    pipe: Mutex<Pipe>,
     /// The process that may use it.
     process: u32,
 }
 
+struct Pipe {
+    file: File,
+    /// That the ranks are loaded, and since when: sent with the next message.
+    loaded: Option<(bool, Instant)>,
+}
+
 impl Replies {
     /// On this pipe.
-    pub fn new(pipe: File) -> Self {
-        Self { pipe: Mutex::new(pipe), process: std::process::id() }
+    pub fn new(file: File) -> Self {
+        Self { pipe: Mutex::new(Pipe { file, loaded: None }), process: std::process::id() }
+    }
+    /// The ranks are loaded, which the parent is told with the next message.
+    pub fn loaded(&self, reused: bool) {
+        self.pipe().loaded = Some((reused, Instant::now()));
+    }
+    fn pipe(&self) -> MutexGuard<'_, Pipe> {
+        self.pipe.lock().unwrap_or_else(PoisonError::into_inner)
     }
     /// Sends one message. A parent that is gone needs no answer: the end of its standard input ends this process.
     pub fn send(&self, reply: &Reply) {
@@ -143,8 +165,13 @@ impl Replies {
             // a library has forked, and its call has come back in the child as well: that one is not the worker
             let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
         }
-        let mut pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Err(error) = wire::send(&mut *pipe, reply) {
+        let mut pipe = self.pipe();
+        let mut earlier = Vec::new();
+        if let Some((reused, since)) = pipe.loaded.take() {
+            // a message of a few bytes is never too long
+            let _ = wire::put(&mut earlier, &Reply::Loaded { reused, ago: since.elapsed() });
+        }
+        if let Err(error) = wire::send_behind(&mut pipe.file, &mut earlier, reply) {
             eprintln!("collspec worker: {error}");
         }
     }
@@ -184,6 +211,7 @@ impl Run {
             backend,
             arena,
             first,
+            loads_itself: true,
             first_tag,
             barrier: Barrier::new(threads),
             ids: (0..job.ids).map(|_| OnceLock::new()).collect(),
@@ -360,6 +388,7 @@ impl Run {
 
     /// Sleeps, unless told to stop.
     pub fn sleep(&self, time: Duration) {
+        self.backend.device.begin();
         let end = Instant::now().checked_add(time);
         let mut guard = self.awake();
         while !self.stopped() {
@@ -385,7 +414,12 @@ impl Run {
 
     /// Tells the parent that all ranks are loaded, so that it starts the time limit.
     pub fn loaded(&self) {
-        self.replies.send(&Reply::Loaded { reused: self.session.reused });
+        let reused = self.session.reused;
+        if self.job().alone() {
+            self.replies.loaded(reused);
+        } else {
+            self.replies.send(&Reply::Loaded { reused, ago: Duration::ZERO });
+        }
     }
 
     /// A rank has come to its end.

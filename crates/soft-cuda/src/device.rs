@@ -1,4 +1,6 @@
 //! The device's one lock: what is ready, what runs, and which hosts wait.
+use crate::drive::{self, Driving};
+use crate::executor;
 use crate::stream::Stream;
 use std::collections::{HashMap, VecDeque};
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -11,7 +13,7 @@ pub(crate) struct DeviceState {
     pub epoch: u64,
     /// Streams whose next item can run now.
     pub ready: VecDeque<Stream>,
-    /// Executor threads that are at a stream.
+    /// Threads that are at a stream.
     pub executing: usize,
     /// Executor threads that wait for a ready stream.
     pub idle: usize,
@@ -43,7 +45,13 @@ impl DeviceState {
     pub fn push_ready(&mut self, stream: Stream) {
         self.epoch += 1;
         self.ready.push_back(stream);
-        if self.idle > 0 {
+        if !drive::looks_for_streams() {
+            self.wake_executor();
+        }
+    }
+    /// Wakes an executor thread if one waits and there is a ready stream.
+    pub fn wake_executor(&self) {
+        if self.idle > 0 && !self.ready.is_empty() {
             WORK.notify_one();
         }
     }
@@ -93,46 +101,75 @@ pub(crate) trait Condition {
     fn register(&self, waiter: Arc<Waiter>);
 }
 
-/// Blocks the calling thread until the condition is met (true), or `stop` says so (false).
+/// Returns when the condition is met (true), or `stop` says so (false). Until then the calling thread does what can be done on
+/// the device, and blocks when that is nothing.
 pub(crate) fn host_wait(condition: &dyn Condition, stop: Option<&dyn Fn() -> bool>) -> bool {
+    let driving = Driving::begin();
     crate::lazy::begin_held();
     let mut state = lock();
-    loop {
+    // `wake_hosts` calls before `stop` was asked
+    let mut asked = None;
+    let met = loop {
         if condition.met() {
-            return true;
+            break true;
         }
-        let wakes = state.wakes;
-        if let Some(stop) = stop {
+        if let Some(stop) = stop
+            && asked != Some(state.wakes)
+        {
+            asked = Some(state.wakes);
             drop(state);
-            if stop() {
-                return false;
-            }
+            let stops = stop();
             state = lock();
-            // a wake-up since `stop` was asked: ask again, or it would be lost
-            if state.wakes != wakes || condition.met() {
-                continue;
+            if stops {
+                break false;
             }
+            continue;
         }
-        let waiter = Arc::new(Waiter { state: AtomicU8::new(BLOCKED), wake: Condvar::new() });
-        condition.register(waiter.clone());
-        let number = state.next_waiter;
-        state.next_waiter += 1;
-        if stop.is_some() {
-            state.interruptible.insert(number, waiter.clone());
+        if let Some(stream) = state.ready.pop_front() {
+            state = executor::turn(state, &stream);
+            continue;
         }
-        state.blocked += 1;
-        state.epoch += 1;
         drop(state);
-        call_hook();
+        let helped = drive::help();
         state = lock();
-        while waiter.state.load(Ordering::Relaxed) == BLOCKED {
-            state = waiter.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+        // a wake-up since `stop` was asked: ask again, or it would be lost
+        let woken = stop.is_some() && asked != Some(state.wakes);
+        if helped || woken || condition.met() || !state.ready.is_empty() {
+            continue;
         }
-        state.interruptible.remove(&number);
-        if waiter.state.load(Ordering::Relaxed) == MET {
-            return true;
+        let met;
+        (state, met) = block(state, condition, stop.is_some());
+        if met {
+            break true;
         }
+    };
+    drop(state);
+    drive::part();
+    drop(driving);
+    lock().wake_executor();
+    met
+}
+
+/// Blocks the calling thread until the condition is met (true) or [`wake_hosts`] wakes it (false).
+fn block(mut state: Locked, condition: &dyn Condition, interruptible: bool) -> (Locked, bool) {
+    let waiter = Arc::new(Waiter { state: AtomicU8::new(BLOCKED), wake: Condvar::new() });
+    condition.register(waiter.clone());
+    let number = state.next_waiter;
+    state.next_waiter += 1;
+    if interruptible {
+        state.interruptible.insert(number, waiter.clone());
     }
+    state.blocked += 1;
+    state.epoch += 1;
+    drop(state);
+    call_hook();
+    state = lock();
+    while waiter.state.load(Ordering::Relaxed) == BLOCKED {
+        state = waiter.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+    }
+    state.interruptible.remove(&number);
+    let met = waiter.state.load(Ordering::Relaxed) == MET;
+    (state, met)
 }
 
 /// Makes every host thread inside `synchronize_unless` ask its `stop` again.
@@ -167,8 +204,9 @@ pub fn activity() -> Activity {
     Activity { epoch: state.epoch, busy: state.busy(), blocked_hosts: state.blocked, pending: state.pending }
 }
 
-/// The hook is called outside all locks whenever the device stops being busy or a host thread starts to block. It must be
-/// quick and must not wait for the device.
+/// The hook is called outside all locks whenever a thread of the device ends its work so that the device is no longer busy, and
+/// whenever a host thread starts to block. (A host thread that did the work itself blocks next or returns to its caller.) It
+/// must be quick and must not wait for the device.
 pub fn set_idle_hook(hook: Option<extern "C" fn()>) {
     *HOOK.write().unwrap_or_else(PoisonError::into_inner) = hook;
 }

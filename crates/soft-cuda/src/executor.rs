@@ -1,6 +1,7 @@
-//! The threads that run ready streams.
-use crate::device::{call_hook, lock, wait_for_work};
-use crate::stream::{Done, Item};
+//! Runs ready streams: on threads of the device, or on host threads that wait for it.
+use crate::device::{Locked, call_hook, lock, wait_for_work};
+use crate::drive;
+use crate::stream::{Done, Item, Stream};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Once;
 
@@ -31,30 +32,7 @@ fn run() {
             state = wait_for_work(state);
             continue;
         };
-        state.executing += 1;
-        for turn in 0.. {
-            let Some(item) = stream.take(&mut state) else { break };
-            drop(state);
-            let launched = matches!(item, Item::Launch(_));
-            // a panic has been reported by the panic hook; the executor, and the stream, must go on
-            let _ = catch_unwind(AssertUnwindSafe(|| match item {
-                Item::Copy(copy) => copy.run(),
-                Item::Host(f) => f(),
-                Item::Launch(start) => start(Done::new(stream.clone())),
-                Item::Record(_) | Item::Wait(_) => {}
-            }));
-            state = lock();
-            if launched {
-                break; // the stream belongs to its `Done` now
-            }
-            stream.finished(&mut state);
-            if turn >= TURN && !state.ready.is_empty() {
-                stream.go_on(&mut state);
-                break;
-            }
-        }
-        state.executing -= 1;
-        state.epoch += 1;
+        state = turn(state, &stream);
         if !state.busy() {
             drop(state);
             drop(stream);
@@ -62,4 +40,40 @@ fn run() {
             state = lock();
         }
     }
+}
+
+/// Runs a ready stream for its turn; the lock is released while its items run.
+pub(crate) fn turn(mut state: Locked, stream: &Stream) -> Locked {
+    state.executing += 1;
+    for turn in 0.. {
+        let Some(item) = stream.take(&mut state) else { break };
+        let long = item.may_take_long();
+        if long {
+            state.wake_executor();
+        }
+        drop(state);
+        if long {
+            drive::hand_over();
+        }
+        let launched = matches!(item, Item::Launch(_));
+        // a panic has been reported by the panic hook; the thread, and the stream, must go on
+        let _ = catch_unwind(AssertUnwindSafe(|| match item {
+            Item::Copy(copy) => copy.run(),
+            Item::Host(f) => f(),
+            Item::Launch(start) => start(Done::new(stream.clone())),
+            Item::Record(_) | Item::Wait(_) => {}
+        }));
+        state = lock();
+        if launched {
+            break; // the stream belongs to its `Done` now
+        }
+        stream.finished(&mut state);
+        if turn >= TURN && !state.ready.is_empty() {
+            stream.go_on(&mut state);
+            break;
+        }
+    }
+    state.executing -= 1;
+    state.epoch += 1;
+    state
 }

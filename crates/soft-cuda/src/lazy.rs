@@ -1,8 +1,9 @@
-//! A device that is late on purpose: an idle stream begins only when the host thread that put work on it waits for
-//! something. Every order that a program asked for is kept; what it did not ask for does not happen by chance.
+//! Idle streams that begin only when the host thread that put work on them waits for something: because that thread will do the
+//! work itself and need not wake another, or on a device that is late on purpose. Every order that a program asked for is kept;
+//! what it did not ask for does not happen by chance.
 use crate::device::lock;
 use crate::stream::Stream;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 static LAZY: AtomicBool = AtomicBool::new(false);
@@ -11,6 +12,7 @@ static LAZY: AtomicBool = AtomicBool::new(false);
 struct Held(Vec<Stream>);
 
 thread_local! {
+    static PATIENT: Cell<bool> = const { Cell::new(false) };
     static HELD: RefCell<Held> = const { RefCell::new(Held(Vec::new())) };
 }
 
@@ -25,9 +27,18 @@ pub fn set_lazy(lazy: bool) {
     LAZY.store(lazy, Ordering::Relaxed);
 }
 
+/// Whether the calling thread promises that it waits for the device soon after it has put work on a stream, or calls
+/// [`begin_held`] before it waits for anything else: then its streams begin no sooner.
+pub fn set_patient(patient: bool) {
+    PATIENT.set(patient);
+    if !patient {
+        begin_held();
+    }
+}
+
 /// Keeps an engaged stream from beginning, if streams are late; the device's lock is held.
 pub(crate) fn hold(stream: &Stream) -> bool {
-    LAZY.load(Ordering::Relaxed)
+    (LAZY.load(Ordering::Relaxed) || PATIENT.try_with(Cell::get).unwrap_or(false))
         && HELD
             .try_with(|held| held.try_borrow_mut().map(|mut held| held.0.push(stream.clone())))
             .is_ok_and(|h| h.is_ok())
@@ -35,10 +46,8 @@ pub(crate) fn hold(stream: &Stream) -> bool {
 
 /// The calling thread is about to wait for something: its streams begin. Not under the device's lock.
 pub fn begin_held() {
-    if LAZY.load(Ordering::Relaxed) {
-        let held = HELD.try_with(|held| held.try_borrow_mut().map(|mut held| std::mem::take(&mut held.0)));
-        begin(held.ok().and_then(Result::ok).unwrap_or_default());
-    }
+    let held = HELD.try_with(|held| held.try_borrow_mut().map(|mut held| std::mem::take(&mut held.0)));
+    begin(held.ok().and_then(Result::ok).unwrap_or_default());
 }
 
 fn begin(streams: Vec<Stream>) {

@@ -1,11 +1,12 @@
 //! A CUDA-like device on the host: memory, asynchronous streams, events, captured graphs. Work runs in stream order on a small fixed
-//! number of executor threads; host threads wait by blocking. [`activity`] and [`set_idle_hook`] let a watcher prove that
+//! number of executor threads and on host threads that wait for it, which block when there is nothing to do. [`activity`] and [`set_idle_hook`] let a watcher prove that
 //! nothing can move any more.
 #![deny(unsafe_code)]
 
 mod capture;
 mod current;
 mod device;
+mod drive;
 mod event;
 mod executor;
 mod graph;
@@ -17,8 +18,9 @@ mod stream;
 pub use capture::{CaptureError, CaptureMode, CaptureStatus};
 pub use current::{current, set_current};
 pub use device::{Activity, activity, set_idle_hook, wake_hosts};
+pub use drive::{Helper, is_driving, set_helper};
 pub use event::Event;
 pub use graph::{Graph, GraphExec, HostNode, LaunchNode, Start};
-pub use lazy::{begin_held, set_lazy};
+pub use lazy::{begin_held, set_lazy, set_patient};
 pub use memory::OutOfMemory;
 pub use stream::{Done, Stream};

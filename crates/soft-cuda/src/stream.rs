@@ -55,6 +55,21 @@ pub(crate) enum Item {
     Wait(Arc<Marker>),
 }
 
+/// Bytes that are copied in less time than another thread takes to wake.
+const SHORT_COPY: usize = 64 << 10;
+
+impl Item {
+    /// Other work should not wait for it.
+    pub fn may_take_long(&self) -> bool {
+        match self {
+            Self::Copy(copy) => copy.len > SHORT_COPY,
+            Self::Host(_) => true,
+            // what it starts goes on elsewhere
+            Self::Launch(_) | Self::Record(_) | Self::Wait(_) => false,
+        }
+    }
+}
+
 #[derive(Clone, Copy)]
 pub(crate) struct Copying {
     dst: *mut u8,

@@ -272,6 +272,18 @@ pub(crate) fn host_waits() {
     }
 }
 
+/// What host threads that wait for soft-cuda's own streams do meanwhile; see [`soft_cuda::Helper`].
+pub(crate) fn set_helper(help: fn(usize) -> bool, hand_over: fn()) {
+    if linked_in() {
+        soft_cuda::set_helper(soft_cuda::Helper { help, hand_over });
+    }
+}
+
+/// True on a host thread that will run ready tasks before it blocks.
+pub(crate) fn is_driving() -> bool {
+    linked_in() && soft_cuda::is_driving()
+}
+
 /// The device's state; a device that does not tell counts as busy, so that it is never taken for still.
 pub(crate) fn activity() -> soft_cuda::Activity {
     if linked_in() {

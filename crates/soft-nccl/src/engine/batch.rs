@@ -416,7 +416,8 @@ fn stream_arrived(id: BatchId, done: Done) {
     }
     let dones = state.start(id);
     super::progress::ensure_started(&mut state);
-    let idle = !state.active;
+    // A host thread that waits for its stream runs the tasks before it blocks.
+    let idle = !state.active && !state.ready.is_empty() && !crate::device::is_driving();
     drop(state);
     if idle {
         ENGINE.work.notify_one();

@@ -1,8 +1,8 @@
-//! The engine: one lock over all state, one thread that runs tasks step by step.
+//! The engine: one lock over all state, one thread at a time that runs tasks step by step.
 //!
-//! Host threads enqueue batches of operations and wait for each other; streams report that a batch's turn has come; the
-//! progress thread runs every ready task until it parks on a message, a free slot or the end of its script. The lock is
-//! released while a step touches memory, while `Done`s are given back and while the idle hook runs.
+//! Host threads enqueue batches of operations and wait for each other; streams report that a batch's turn has come; a host
+//! thread that waits for its stream, or else the progress thread, runs every ready task until it parks on a message, a free slot
+//! or the end of its script. The lock is released while a step touches memory, while `Done`s are given back and while the idle hook runs.
 mod arithmetic;
 mod background;
 mod batch;
@@ -99,8 +99,10 @@ pub(crate) struct State {
     running: Option<usize>,
     /// Threads that wait for the running step, to abort.
     aborting: usize,
-    /// The progress thread does something.
+    /// A thread runs tasks.
     active: bool,
+    /// Bytes of all steps so far.
+    moved: usize,
     started: bool,
     channels: Vec<Option<Channel>>,
     free_channels: Vec<ChannelId>,
@@ -116,7 +118,7 @@ pub(crate) struct State {
 
 struct Engine {
     state: LazyLock<Mutex<State>>,
-    /// The progress thread waits here for ready tasks.
+    /// The progress thread waits here for ready tasks that no host thread runs.
     work: Condvar,
     /// Aborting threads wait here for the running step.
     step_over: Condvar,
@@ -193,6 +195,7 @@ impl State {
             running: None,
             aborting: 0,
             active: false,
+            moved: 0,
             started: false,
             channels: Vec::new(),
             free_channels: Vec::new(),

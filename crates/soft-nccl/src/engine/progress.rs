@@ -1,4 +1,5 @@
-//! The progress thread: takes ready tasks and runs each until it parks, ends, or had its turn.
+//! Takes ready tasks and runs each until it parks, ends, or had its turn: on a host thread that waits for the device, or on the
+//! progress thread. One thread at a time does.
 use super::channel::Message;
 use super::step::perform;
 use super::task::{Parked, Task, TaskId};
@@ -58,6 +59,7 @@ pub(super) fn ensure_started(state: &mut State) {
     if state.started {
         return;
     }
+    crate::device::set_helper(help, hand_over);
     match std::thread::Builder::new().name("soft-nccl".to_owned()).spawn(run) {
         Ok(_) => state.started = true,
         Err(error) => {
@@ -71,21 +73,46 @@ pub(super) fn ensure_started(state: &mut State) {
 fn run() {
     let mut state = lock();
     loop {
-        let Some(id) = state.ready.pop() else {
-            if state.active {
-                state.active = false;
-                state.changed();
-                if let Some(hook) = state.hook() {
-                    drop(state);
-                    hook();
-                    state = lock();
-                    continue;
-                }
+        let worked;
+        (state, worked) = work_off(state, usize::MAX, false);
+        if worked {
+            if let Some(hook) = state.hook() {
+                drop(state);
+                hook();
+                state = lock();
             }
-            state = state.wait(&ENGINE.work);
+            // Something may have become ready meanwhile.
             continue;
-        };
-        state.active = true;
+        }
+        state = state.wait(&ENGINE.work);
+    }
+}
+
+/// Runs ready tasks on a host thread that waits for the device, until operations end or about so many bytes are moved. False
+/// if there are none, or another thread runs them.
+fn help(bytes: usize) -> bool {
+    work_off(lock(), bytes, true).1
+}
+
+/// Ready tasks that no thread runs are left to the progress thread.
+fn hand_over() {
+    let state = lock();
+    let left = !state.active && !state.ready.is_empty();
+    drop(state);
+    if left {
+        ENGINE.work.notify_one();
+    }
+}
+
+/// Runs ready tasks until there are none or, for a helper, until operations end or so many bytes are moved. False if there are
+/// none, or another thread runs them.
+fn work_off(mut state: Locked, bytes: usize, helps: bool) -> (Locked, bool) {
+    if state.active || state.ready.is_empty() {
+        return (state, false);
+    }
+    state.active = true;
+    let moved = state.moved;
+    while let Some(id) = state.ready.pop() {
         // A task may be woken twice, or be gone after an abort.
         let Some(task) = state.tasks.remove(&id) else { continue };
         state.running = Some(task.comm);
@@ -96,14 +123,21 @@ fn run() {
         if state.aborting > 0 {
             ENGINE.step_over.notify_all();
         }
-        if !dones.is_empty() {
+        let ended = !dones.is_empty();
+        if ended {
             drop(state);
             for done in dones {
                 done.finish();
             }
             state = lock();
         }
+        if helps && (ended || state.moved.wrapping_sub(moved) >= bytes) {
+            break;
+        }
     }
+    state.active = false;
+    state.changed();
+    (state, true)
 }
 
 /// Runs a task for its turn.
@@ -169,6 +203,7 @@ fn turn(mut state: Locked, id: TaskId, mut task: Box<Task>) -> (Locked, Vec<Done
         task.step = None;
         task.cursor += 1;
         task.count(&step, depth);
+        state.moved = state.moved.wrapping_add(step.count.wrapping_mul(task.spec.ty.size()));
         match (recv, send) {
             (_, Some((_, channel))) => state.push(channel, Message { data, depth: task.depth }),
             (Some((_, channel)), None) => {
