@@ -167,7 +167,7 @@ impl Worker {
             None if enough(arena) => Some(None),
             came => came.map(Some),
         });
-        let Some((part, incoming)) = came.unwrap_or(Some((0, Incoming::Silence))) else { return None };
+        let (part, incoming) = came.unwrap_or(Some((0, Incoming::Silence)))?;
         if matches!(incoming, Incoming::End | Incoming::Garbled(_)) {
             self.ended += 1;
         }
@@ -257,7 +257,7 @@ fn next(parts: &mut [WorkerProcess], limit: Duration) -> Option<(usize, Incoming
     let deadline = Instant::now() + limit;
     loop {
         for (number, part) in parts.iter_mut().enumerate() {
-            if let Some(incoming) = part.inbox.next() {
+            if let Some(incoming) = part.inbox.take_message() {
                 return Some((number, incoming));
             }
         }

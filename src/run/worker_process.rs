@@ -68,7 +68,7 @@ impl Inbox {
     }
 
     /// The next message that has come; does not wait.
-    pub fn next(&mut self) -> Option<Incoming> {
+    pub fn take_message(&mut self) -> Option<Incoming> {
         if self.ended {
             return None;
         }

@@ -291,7 +291,7 @@ mod tests {
                 &items,
                 jobs,
                 waiting,
-                |_, item, send| send(*item),
+                |_, item, send| send(Parcel::Now(*item)),
                 |item| {
                     done.push(item);
                     Ok::<(), ()>(())
@@ -307,13 +307,13 @@ mod tests {
             &[0, 1],
             1,
             1,
-            |index, _, send: &mut dyn FnMut(usize)| {
+            |index, _, send: &mut dyn FnMut(Parcel<usize>)| {
                 if index == 0 {
                     gate.lock().unwrap().recv().unwrap();
                 } else {
                     open.send(()).unwrap();
                 }
-                send(index);
+                send(Parcel::Now(index));
             },
             |_| Ok::<(), ()>(()),
         );

@@ -12,7 +12,7 @@ pub struct RankThreads {
 }
 
 /// Bytes of stack in software: a thousand threads must fit.
-pub const SMALL_STACK: usize = 1 << 20;
+pub const SMALL_STACK: usize = 2 << 20;
 /// As a program's first thread has: a library keeps whole topologies on it while it makes a communicator.
 pub const LARGE_STACK: usize = 8 << 20;
 
