@@ -54,7 +54,11 @@ pub fn ranks_text(ranks: &[usize]) -> String {
 
 /// The buffer's name in messages.
 pub(crate) fn buffer_label(buffer: &Buffer) -> &str {
-    if buffer.name.starts_with('#') { "the barrier's own element" } else { &buffer.name }
+    match buffer.name.strip_prefix('#') {
+        None => &buffer.name,
+        Some(name) if name.starts_with("scalar") => "the factor of premul_sum",
+        Some(_) => "the barrier's own element",
+    }
 }
 
 /// `3 of 8 elements wrong`, with the pattern.

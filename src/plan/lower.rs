@@ -6,8 +6,8 @@ use super::place::PlacedBuffers;
 use super::rank_op::{Placed, RankCollective, RankMap, RankMessage, RankOp, Size};
 use super::registration::Registrations;
 use super::resolve::dedupe;
-use super::types::{BufId, CommId, RankCall, Region, StepId};
-use crate::job::{Call, CallKind, Ptr};
+use super::types::{BufId, Buffer, CommId, RankCall, Region, StepId};
+use crate::job::{Call, CallKind, Ptr, Red};
 use crate::num::DType;
 use crate::ops::BROADCAST;
 use crate::scenario::{Diagnostic, Span};
@@ -71,6 +71,18 @@ impl LoweredProgram {
     pub fn leaves_in_progress(&self, rank: usize, step: StepId) -> bool {
         let errors = &self.unrolled.steps[step as usize].error;
         errors.contains(&(rank, Some(ncclResult_t::InProgress)))
+    }
+
+    /// Where a call's factor lies in device memory, if it is there.
+    pub fn factor_in_device_memory(&self, (rank, call): Index) -> Option<Region> {
+        let CallKind::Collective { red: Red::PreMulSum { device: Some(Ptr::At { alloc, .. }), .. }, .. } =
+            self.programs[rank][call].kind
+        else {
+            return None;
+        };
+        let lies_there = |buffer: &Buffer| buffer.places[rank].is_some_and(|place| place.alloc == alloc as usize);
+        let buf = self.placed.buffers.iter().position(lies_there)?;
+        Some(Region { buf, rank, start: 0, len: 1 })
     }
 
     /// A call's operation as events hold it.

@@ -123,13 +123,16 @@ impl Simulation<'_> {
         }
     }
 
-    /// Marks what a call and its partners' calls have written as undefined.
+    /// Marks what a call and its partners' calls have written as undefined, their factors in device memory among it: those are
+    /// written on the stream right before the call.
     pub(super) fn undefine(&mut self, at: Index, partners: &[Index]) {
         let lowered = self.lowered;
         let writes = |at: &Index| {
             let after = lowered.ends[at.0][at.1];
+            let factor = lowered.factor_in_device_memory(*at);
             let of = move |op: &'_ RankOp<_>| -> Vec<Write> {
-                op.writes().iter().map(|region| Write { region: *region, after, stream: op.stream() }).collect()
+                let regions = op.writes().iter().copied().chain(factor);
+                regions.map(|region| Write { region, after, stream: op.stream() }).collect()
             };
             lowered.op(*at).map(of).unwrap_or_default()
         };
