@@ -184,6 +184,9 @@ impl<'a> Rank<'a> {
             let copies = session.checkpoints[self.rank].iter().map(|&index| job.checkpoints[index as usize].bytes);
             let image = images.chain(copies).max().unwrap_or(0);
             self.state.staging = Some(device.staging(maps, image)?);
+            if self.dies().is_some() {
+                self.state.staging_at_death = Some(device.staging(0, image)?);
+            }
             self.prepare_graphs()?;
         }
         self.fill()?;
@@ -452,7 +455,8 @@ impl<'a> Rank<'a> {
     pub fn save(&mut self) -> Result<Vec<Figure>, Halt> {
         self.bind()?;
         let job = self.job();
-        let staging = self.state.staging.as_ref().ok_or_else(no_staging)?;
+        let own = self.state.staging_at_death.as_ref();
+        let staging = own.or(self.state.staging.as_ref()).ok_or_else(no_staging)?;
         for (index, memory) in &self.state.memory {
             let spec = &job.allocs[*index as usize];
             memory.save(&self.run.arena.span(spec.last, spec.image)?, staging)?;

@@ -36,6 +36,8 @@ pub struct RankState {
     pub registered: Vec<Registered>,
     /// Host memory through which data is copied in and out; `None` until memory is loaded.
     pub staging: Option<Staging>,
+    /// For the images of a rank whose process ends, because its maps may still use the other one then.
+    pub staging_at_death: Option<Staging>,
 }
 
 impl RankState {

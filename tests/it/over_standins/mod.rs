@@ -3,6 +3,7 @@
 
 mod algorithms;
 mod compare;
+mod deaths;
 mod flaky;
 mod footprints;
 mod graphs;
