@@ -46,7 +46,7 @@ fn share_on(units: usize, threads: usize, thread: impl Fn() -> Builder, work: im
     });
 }
 
-/// The results of `work` for all tasks, in their order; each task may have a thread of its own.
+/// Runs `work` on all tasks, on up to one thread for each task, and gives the results in the order of the tasks.
 pub(crate) fn in_parallel<T: Send, R: Send>(tasks: Vec<T>, work: impl Fn(T) -> R + Sync) -> Vec<R> {
     let slots: Vec<Mutex<(Option<T>, Option<R>)>> =
         tasks.into_iter().map(|task| Mutex::new((Some(task), None))).collect();

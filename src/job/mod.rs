@@ -69,8 +69,8 @@ pub struct Job {
     pub n: u32,
     /// World ranks that live here.
     pub ranks: Range<u32>,
-    /// The rank whose part makes the unique ids for all parts. Its process lives as long as any: ids of one that has ended serve
-    /// nobody.
+    /// The rank whose part makes the unique ids for all parts. Its process does not end before the others, because an id cannot be
+    /// used once the process that made it has ended.
     pub makes_ids: u32,
     /// Members (world ranks) of every communicator.
     pub comms: Vec<Vec<u32>>,

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 
 /// Time in which parts must stop after a rank of another part has failed. A part that does not stop is killed.
 const STOPPING: Duration = Duration::from_secs(1);
-/// Time in which parts must say which faults they have met. They answer whatever their ranks are doing.
+/// Time in which parts must say which faults they have met. They can answer at any time, even while their ranks hang.
 const ANSWERING: Duration = Duration::from_secs(5);
 
 /// How often it is looked within a case's time limit whether its ranks have begun, if nothing is heard of them.

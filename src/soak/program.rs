@@ -149,7 +149,7 @@ impl Program {
     /// The program of a seed.
     pub fn generate(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        // Each rank of such a program has a process of its own, which costs most of the time that the program takes.
+        // Few programs end ranks, because such a program starts a process for each rank, and that is slow.
         let ends = Rng::new(seed ^ 0xdead).percent(4);
         let ranks = *rng.pick(&[1, 2, 2, 2, 3, 3, 3, 4, 4, 5, 6, 7, 8, 9, 16]);
         let ranks = if ends { ranks.clamp(2, 6) } else { ranks };

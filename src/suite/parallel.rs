@@ -94,7 +94,8 @@ pub(crate) fn stream<T: Sync, M: Send, E>(
 /// Threads for items that mostly wait, for each job.
 const WAITING_THREADS: usize = 4;
 
-/// As [`stream`]. The first `waiting` items mostly wait and do not compute, so they have threads of their own beside the jobs.
+/// Does the same as [`stream`], for items of which the first `waiting` spend most of their time waiting. Those run on additional
+/// threads, so that the threads of the jobs are left for items that compute.
 pub(crate) fn stream_with_waiting<T: Sync, M: Send, E>(
     items: &[T],
     jobs: usize,
