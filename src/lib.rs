@@ -14,6 +14,8 @@ mod child;
 #[cfg(feature = "cli")]
 mod cli;
 #[cfg(feature = "cli")]
+mod cluster;
+#[cfg(feature = "cli")]
 mod compare;
 mod cores;
 mod enter;
@@ -26,6 +28,8 @@ pub mod harness;
 mod interface;
 mod job;
 mod judge;
+#[cfg(feature = "cli")]
+mod launch;
 mod library;
 #[cfg(feature = "cli")]
 mod minimize;

@@ -86,13 +86,22 @@ pub fn take<T: DeserializeOwned>(come: &mut Vec<u8>) -> Result<Option<T>, WireEr
 ///
 /// The pipe cannot be read, ends inside a message, or carries something else.
 pub fn receive<T: DeserializeOwned>(from: &mut impl Read) -> Result<Option<T>, WireError> {
+    receive_at_most(from, LONGEST)
+}
+
+/// As [`receive`], of a message that has no more bytes than this.
+///
+/// # Errors
+///
+/// As for [`receive`]; the message is longer.
+pub fn receive_at_most<T: DeserializeOwned>(from: &mut impl Read, longest: u32) -> Result<Option<T>, WireError> {
     let mut len = [0; 4];
     match from.read_exact(&mut len) {
         Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => return Ok(None),
         other => other?,
     }
     let len = u32::from_le_bytes(len);
-    if len > LONGEST {
+    if len > longest {
         return Err(WireError::Garbled(format!("a message of {len} bytes")));
     }
     let mut bytes = Vec::new();

@@ -1,0 +1,119 @@
+//! A member's side of the meeting.
+use super::MeetingError;
+use super::greeting::{Answer, Challenge, Introduction, MemberOrder, Opening, Purpose, Wish};
+use super::lead::ends;
+use super::secret::{Secret, Side, nonce};
+use super::socket::Connection;
+use super::variables::Shared;
+use crate::job::PROTOCOL;
+use crate::job::wire::WireError;
+use crate::launch::Launch;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::time::{Duration, Instant};
+
+/// How long a connection attempt may take.
+const CONNECTING: Duration = Duration::from_secs(5);
+/// How long the leader may take for each message of a greeting.
+const GREETING: Duration = Duration::from_secs(10);
+/// Time between two attempts, first and at most: the leader may not have started yet.
+const PAUSES: [Duration; 2] = [Duration::from_millis(20), Duration::from_millis(500)];
+
+/// A process that has joined.
+pub struct Joined {
+    orders: Connection,
+    leader: SocketAddr,
+    secret: Secret,
+    /// The leader's variables, for those that this process has not set.
+    pub variables: Shared,
+}
+
+/// Why an attempt failed.
+enum Failed {
+    /// Another one may work.
+    Yet(String),
+    /// No other one will.
+    Refused(String),
+}
+
+impl From<WireError> for Failed {
+    fn from(error: WireError) -> Self {
+        Self::Yet(error.to_string())
+    }
+}
+
+/// Joins the leader of the job.
+///
+/// # Errors
+///
+/// The launcher gives no address, nobody answers in time, or the leader refuses this process.
+pub fn join(launch: &Launch, limit: Duration) -> Result<Joined, MeetingError> {
+    let place = launch.place.as_ref().map_err(|why| MeetingError::NoPlace(why.clone()))?;
+    let secret = Secret::of(&launch.job, &launch.secret);
+    let introduction = Introduction::of_this_process(launch.launcher.name(), launch.position);
+    let deadline = Instant::now() + limit;
+    let [mut pause, longest] = PAUSES;
+    let mut why = "the name has no address".to_owned();
+    loop {
+        for (host, port) in place.ports.iter().flat_map(|port| place.hosts.iter().map(move |host| (host, *port))) {
+            for address in (host.as_str(), port).to_socket_addrs().into_iter().flatten() {
+                match greet(address, &secret, Purpose::Join(Box::new(introduction.clone()))) {
+                    Ok((orders, variables)) => return Ok(Joined { orders, leader: address, secret, variables }),
+                    Err(Failed::Refused(words)) => return Err(MeetingError::Refused(words)),
+                    Err(Failed::Yet(words)) => why = format!("{address}: {words}"),
+                }
+            }
+        }
+        if Instant::now() + pause > deadline {
+            let (first, last) = ends(&place.ports);
+            return Err(MeetingError::NoLeader { hosts: place.hosts.join(", "), first, last, limit, why });
+        }
+        std::thread::sleep(pause);
+        pause = (2 * pause).min(longest);
+    }
+}
+
+/// Connects and greets.
+fn greet(address: SocketAddr, secret: &Secret, purpose: Purpose) -> Result<(Connection, Shared), Failed> {
+    let yet = |error: std::io::Error| Failed::Yet(error.to_string());
+    let stream = TcpStream::connect_timeout(&address, CONNECTING).map_err(yet)?;
+    let connection = Connection::over(stream).map_err(yet)?;
+    connection.wait_at_most(Some(GREETING)).map_err(yet)?;
+    let own = nonce().map_err(yet)?;
+    connection.send(&Opening::new(own))?;
+    let challenge: Challenge = connection.receive_greeting()?;
+    if challenge.protocol != PROTOCOL {
+        let words = format!("it speaks protocol {}, this program {PROTOCOL}: all must run the same file", challenge.protocol);
+        return Err(Failed::Refused(words));
+    }
+    if challenge.proof != secret.proof(Side::Leader, &own, &challenge.nonce) {
+        return Err(Failed::Yet("a process of another job, or with another COLLSPEC_SECRET, listens there".into()));
+    }
+    let proof = secret.proof(Side::Member, &own, &challenge.nonce);
+    connection.send(&Wish { proof, purpose })?;
+    match connection.receive_greeting()? {
+        Answer::Welcome(variables) => {
+            connection.wait_at_most(None).map_err(yet)?;
+            Ok((connection, variables))
+        }
+        Answer::Refused(words) => Err(Failed::Refused(words)),
+    }
+}
+
+impl Joined {
+    /// The leader's next order; `None` if it has gone.
+    pub fn next_order(&self) -> Option<MemberOrder> {
+        self.orders.receive().ok().flatten()
+    }
+
+    /// A connection for the part with this number.
+    ///
+    /// # Errors
+    ///
+    /// The leader does not answer, in words.
+    pub fn connect_part(&self, number: u64) -> Result<Connection, String> {
+        match greet(self.leader, &self.secret, Purpose::Part(number)) {
+            Ok((connection, _)) => Ok(connection),
+            Err(Failed::Yet(words) | Failed::Refused(words)) => Err(words),
+        }
+    }
+}

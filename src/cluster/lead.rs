@@ -1,0 +1,246 @@
+//! The leader's side of the meeting: it listens, greets who comes, and waits for all.
+use super::greeting::{Answer, Challenge, Introduction, MAGIC, Opening, Purpose, Wish};
+use super::leader::Cluster;
+use super::member::{Member, PartsToCome};
+use super::secret::{Secret, Side, nonce};
+use super::socket::Connection;
+use super::{MeetingError, variables};
+use crate::child::patience::Patience;
+use crate::job::PROTOCOL;
+use crate::launch::Launch;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How long a process may take to greet.
+const GREETING: Duration = Duration::from_secs(10);
+/// Connections that are greeted at a time; more are closed.
+const GREETED_AT_ONCE: usize = 256;
+
+/// The port of a job, held by the process that leads.
+#[derive(Debug)]
+pub struct Listener(TcpListener);
+
+impl Listener {
+    /// The listener if this process leads: the first process on the machine where the job meets. With torchrun this need not be
+    /// rank 0. `None` for all others.
+    ///
+    /// # Errors
+    ///
+    /// The launcher gives no address, or no port is free.
+    pub fn of(launch: &Launch) -> Result<Option<Self>, MeetingError> {
+        let place = launch.place.as_ref().map_err(|why| MeetingError::NoPlace(why.clone()))?;
+        if launch.position.local_rank != 0 || !place.hosts.iter().any(|host| is_here(host)) {
+            return Ok(None);
+        }
+        let local = place.hosts.iter().all(|host| addresses(host).iter().all(IpAddr::is_loopback));
+        let mut why = io::Error::from(io::ErrorKind::AddrInUse);
+        for port in &place.ports {
+            match bind(local, *port) {
+                Ok(listener) => return Ok(Some(Self(listener))),
+                Err(error) => why = error,
+            }
+        }
+        let (first, last) = ends(&place.ports);
+        Err(MeetingError::NoPort { hosts: place.hosts.join(", "), first, last, source: why })
+    }
+}
+
+/// The first and the last of some ports.
+pub(super) fn ends(ports: &[u16]) -> (u16, u16) {
+    (ports.first().copied().unwrap_or(0), ports.last().copied().unwrap_or(0))
+}
+
+/// The addresses of a name; none if it has none.
+fn addresses(host: &str) -> Vec<IpAddr> {
+    (host, 0).to_socket_addrs().map(|all| all.map(|address| address.ip()).collect()).unwrap_or_default()
+}
+
+/// True if the name is this machine's: only own addresses can be bound.
+fn is_here(host: &str) -> bool {
+    addresses(host).into_iter().any(|address| TcpListener::bind(SocketAddr::new(address, 0)).is_ok())
+}
+
+/// Listens on the loopback device, or on all: the name of a machine may be an address of its loopback device there.
+fn bind(local: bool, port: u16) -> io::Result<TcpListener> {
+    if local {
+        return TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+    }
+    TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).or_else(|error| match error.kind() {
+        io::ErrorKind::AddrInUse => Err(error),
+        _ => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)),
+    })
+}
+
+/// Who has come.
+#[derive(Default)]
+struct Come {
+    members: BTreeMap<u32, Arc<Member>>,
+    /// Two processes that differ in what must be the same.
+    mixed: Option<String>,
+}
+
+struct Meeting {
+    secret: Secret,
+    own: Introduction,
+    come: Mutex<Come>,
+    news: Condvar,
+    parts: Arc<PartsToCome>,
+    greeted: AtomicUsize,
+}
+
+impl Meeting {
+    fn come(&self) -> MutexGuard<'_, Come> {
+        self.come.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Waits until all processes of the job have come.
+///
+/// # Errors
+///
+/// Some have not come in time, or two differ in what must be the same.
+pub fn lead(launch: &Launch, listener: Listener, limit: Duration) -> Result<Cluster, MeetingError> {
+    let meeting = Arc::new(Meeting {
+        secret: Secret::of(&launch.job, &launch.secret),
+        own: Introduction::of_this_process(launch.launcher.name(), launch.position),
+        come: Mutex::default(),
+        news: Condvar::new(),
+        parts: Arc::default(),
+        greeted: AtomicUsize::new(0),
+    });
+    let door = meeting.clone();
+    let accept = move || accept_all(&listener.0, &door);
+    std::thread::Builder::new().name("meeting".into()).spawn(accept).map_err(MeetingError::Resources)?;
+    let size = launch.position.size;
+    let mut come = meeting.come();
+    let mut patience = Patience::new(limit);
+    while come.members.len() + 1 < size as usize && come.mixed.is_none() {
+        let mut waited = None;
+        let mut held = Some(come);
+        let more = patience.wait(|slice| {
+            let there = held.take()?;
+            let (there, out) = meeting.news.wait_timeout(there, slice).unwrap_or_else(PoisonError::into_inner);
+            if out.timed_out() {
+                held = Some(there);
+                return None;
+            }
+            waited = Some(there);
+            Some(())
+        });
+        come = match (waited, held) {
+            (Some(there), _) | (None, Some(there)) => there,
+            (None, None) => meeting.come(),
+        };
+        if more.is_none() {
+            break;
+        }
+    }
+    if let Some(words) = come.mixed.take() {
+        return Err(MeetingError::Mixed(words));
+    }
+    let here = |rank: &u32| *rank == meeting.own.rank || come.members.contains_key(rank);
+    let missing: Vec<u32> = (0..size).filter(|rank| !here(rank)).collect();
+    if !missing.is_empty() {
+        return Err(MeetingError::Missing { missing, size, limit });
+    }
+    Ok(Cluster::new(meeting.own.clone(), come.members.values().cloned().collect()))
+}
+
+/// Greets whoever connects, as long as the process lives.
+fn accept_all(listener: &TcpListener, meeting: &Arc<Meeting>) {
+    for stream in listener.incoming() {
+        let Ok(connection) = stream.and_then(Connection::over) else { continue };
+        if meeting.greeted.fetch_add(1, Ordering::AcqRel) >= GREETED_AT_ONCE {
+            meeting.greeted.fetch_sub(1, Ordering::AcqRel);
+            continue;
+        }
+        let own = meeting.clone();
+        let body = move || {
+            // Who does not know how to greet is nobody of this job.
+            let _ = greet(&own, connection);
+            own.greeted.fetch_sub(1, Ordering::AcqRel);
+        };
+        if std::thread::Builder::new().name("greeting".into()).spawn(body).is_err() {
+            meeting.greeted.fetch_sub(1, Ordering::AcqRel);
+        }
+    }
+}
+
+fn greet(meeting: &Arc<Meeting>, connection: Connection) -> Result<(), crate::job::wire::WireError> {
+    connection.wait_at_most(Some(GREETING))?;
+    let opening: Opening = connection.receive_greeting()?;
+    if opening.magic != MAGIC {
+        return Ok(());
+    }
+    let own = nonce()?;
+    let proof = meeting.secret.proof(Side::Leader, &opening.nonce, &own);
+    connection.send(&Challenge { protocol: PROTOCOL, nonce: own, proof })?;
+    if opening.protocol != PROTOCOL {
+        return Ok(());
+    }
+    let wish: Wish = connection.receive_greeting()?;
+    if wish.proof != meeting.secret.proof(Side::Member, &opening.nonce, &own) {
+        return connection.send(&Answer::Refused("it belongs to another job, or has another COLLSPEC_SECRET".into()));
+    }
+    match wish.purpose {
+        Purpose::Part(number) => {
+            connection.send(&Answer::Welcome(Default::default()))?;
+            connection.wait_at_most(None)?;
+            meeting.parts.bring(number, connection);
+            Ok(())
+        }
+        Purpose::Join(introduction) => admit(meeting, connection, *introduction),
+    }
+}
+
+/// Takes a process in, or refuses it; a refusal for what it says of itself ends the meeting.
+fn admit(
+    meeting: &Arc<Meeting>,
+    connection: Connection,
+    introduction: Introduction,
+) -> Result<(), crate::job::wire::WireError> {
+    let mut come = meeting.come();
+    let refusal = refusal(&meeting.own, &come.members, &introduction);
+    if let Some(words) = refusal {
+        let sent = connection.send(&Answer::Refused(words.clone()));
+        come.mixed.get_or_insert(words);
+        meeting.news.notify_all();
+        return sent;
+    }
+    connection.send(&Answer::Welcome(meeting.own.variables.clone()))?;
+    connection.wait_at_most(None)?;
+    let rank = introduction.rank;
+    let member = Member::new(introduction, connection, meeting.parts.clone())?;
+    come.members.insert(rank, member);
+    meeting.news.notify_all();
+    Ok(())
+}
+
+/// Why the process cannot be one of this job; both sides are named.
+fn refusal(own: &Introduction, members: &BTreeMap<u32, Arc<Member>>, new: &Introduction) -> Option<String> {
+    let (us, them) = (own.name(), new.name());
+    if new.size != own.size {
+        return Some(format!("{us} is one of {} processes, {them} one of {}", own.size, new.size));
+    }
+    let same = members.get(&new.rank).map(|member| member.introduction().clone());
+    if let Some(other) = same.or_else(|| (new.rank == own.rank).then(|| own.clone())) {
+        return Some(format!("two processes are rank {}: {} (pid {}) and {them} (pid {})", new.rank, other.name(), other.pid, new.pid));
+    }
+    if new.rank >= own.size {
+        return Some(format!("{them} is one of {} processes, which are numbered from 0", own.size));
+    }
+    if new.program != own.program {
+        return Some(format!(
+            "{us} runs collspec {}, {them} runs collspec {}: all must run the same file",
+            own.program, new.program
+        ));
+    }
+    if new.launcher != own.launcher {
+        return Some(format!("{us} was started by {}, {them} by {}", own.launcher, new.launcher));
+    }
+    variables::contradiction(&own.variables, &new.variables, &us, &them)
+}

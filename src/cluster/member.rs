@@ -1,0 +1,113 @@
+//! A member as the leader sees it: what it said of itself, the connection for orders, and the connections of its parts.
+use super::greeting::{Introduction, MemberOrder};
+use super::socket::Connection;
+use std::collections::BTreeMap;
+use std::io;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::time::Duration;
+
+/// How long a member may take to connect for a part.
+const CONNECTING: Duration = Duration::from_secs(20);
+
+/// A member has gone.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name} is lost: {why}")]
+pub struct Lost {
+    /// Rank and machine.
+    pub name: String,
+    /// In words.
+    pub why: String,
+}
+
+/// Parts that the leader has asked for, by number.
+#[derive(Default)]
+pub struct PartsToCome {
+    next: AtomicU64,
+    waiting: Mutex<BTreeMap<u64, Sender<Connection>>>,
+}
+
+impl PartsToCome {
+    /// A part's connection has come; one that nobody waits for is closed.
+    pub(super) fn bring(&self, number: u64, connection: Connection) {
+        let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+        if let Some(waiting) = waiting {
+            // It may have waited too long.
+            let _ = waiting.send(connection);
+        }
+    }
+}
+
+/// A process of the job other than the leader.
+pub struct Member {
+    introduction: Introduction,
+    orders: Connection,
+    parts: Arc<PartsToCome>,
+    lost: OnceLock<String>,
+}
+
+impl Member {
+    /// That of this connection. Its end is noticed at once.
+    ///
+    /// # Errors
+    ///
+    /// The operating system has no thread or descriptor.
+    pub(super) fn new(
+        introduction: Introduction,
+        orders: Connection,
+        parts: Arc<PartsToCome>,
+    ) -> io::Result<Arc<Self>> {
+        let member = Arc::new(Self { introduction, orders, parts, lost: OnceLock::new() });
+        let watched = member.clone();
+        let watch = move || {
+            // A member sends nothing here, so that this waits for the end.
+            let why = match watched.orders.receive::<()>() {
+                Ok(_) => "it has ended".to_owned(),
+                Err(error) => format!("no connection to it: {error}"),
+            };
+            let _ = watched.lost.set(why);
+        };
+        std::thread::Builder::new().name("member".into()).spawn(watch)?;
+        Ok(member)
+    }
+
+    /// What it said of itself.
+    pub fn introduction(&self) -> &Introduction {
+        &self.introduction
+    }
+
+    /// The reason why it can do nothing any more.
+    pub fn lost(&self) -> Option<Lost> {
+        self.lost.get().map(|why| Lost { name: self.introduction.name(), why: why.clone() })
+    }
+
+    /// Asks for a part and waits until it connects.
+    ///
+    /// # Errors
+    ///
+    /// The member is lost, or does not connect in time.
+    pub fn start_part(&self) -> Result<Connection, Lost> {
+        let lost = |why: String| Lost { name: self.introduction.name(), why };
+        if let Some(lost) = self.lost() {
+            return Err(lost);
+        }
+        let number = self.parts.next.fetch_add(1, Ordering::Relaxed);
+        let (sender, come) = channel();
+        self.parts.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(number, sender);
+        let came = self.orders.send(&MemberOrder::StartPart(number)).map_err(|error| error.to_string()).and_then(|()| {
+            come.recv_timeout(CONNECTING).map_err(|error| match error {
+                RecvTimeoutError::Timeout => format!("it did not connect within {} s", CONNECTING.as_secs()),
+                RecvTimeoutError::Disconnected => "it did not connect".to_owned(),
+            })
+        });
+        self.parts.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
+        came.map_err(|why| self.lost().unwrap_or_else(|| lost(why)))
+    }
+
+    /// Tells it that the run is over.
+    pub fn finish(&self, status: u8) {
+        // One that is lost needs no telling.
+        let _ = self.orders.send(&MemberOrder::Finished(status));
+    }
+}

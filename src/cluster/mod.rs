@@ -1,0 +1,87 @@
+//! Processes of one job on several machines: how they meet over TCP, and how the one that judges reaches the others.
+//!
+//! One process leads: it reads scenarios, plans, judges and reports. The others are members: each starts parts of workers when the
+//! leader asks for them. Every part has a connection of its own, made by the member, so that all of them are connections to the
+//! one port on which the leader listens.
+mod greeting;
+mod join;
+mod lead;
+mod leader;
+mod member;
+mod secret;
+mod socket;
+mod variables;
+
+pub use greeting::{Introduction, MemberOrder, PartMessage, PartOrder};
+pub use join::{Joined, join};
+pub use lead::{Listener, lead};
+pub use leader::{Cluster, Site};
+pub use member::{Lost, Member};
+pub use socket::Connection;
+
+use std::io;
+use std::time::Duration;
+
+/// How long the processes of a job may take to meet, unless an option says otherwise.
+pub const MEETING_LIMIT: Duration = Duration::from_secs(120);
+
+/// Why processes do not meet.
+#[derive(Debug, thiserror::Error)]
+pub enum MeetingError {
+    /// The launcher gives no address.
+    #[error("{0}")]
+    NoPlace(String),
+    /// No port can be had.
+    #[error("cannot listen on {hosts}, ports {first} to {last}")]
+    NoPort {
+        /// Names or addresses.
+        hosts: String,
+        /// Of the ports that were tried.
+        first: u16,
+        /// Of the ports that were tried.
+        last: u16,
+        /// Why not the last one.
+        source: io::Error,
+    },
+    /// Not all have come.
+    #[error("{} of {size} processes have not come within {} s: {}", .missing.len(), .limit.as_secs(), ranks_in_words(.missing))]
+    Missing {
+        /// Their ranks.
+        missing: Vec<u32>,
+        /// How many processes there should be.
+        size: u32,
+        /// How long the leader has waited.
+        limit: Duration,
+    },
+    /// No leader answers.
+    #[error("no process of the job answers on {hosts}, ports {first} to {last}, within {} s: {why}", .limit.as_secs())]
+    NoLeader {
+        /// Names or addresses.
+        hosts: String,
+        /// Of the ports that were tried.
+        first: u16,
+        /// Of the ports that were tried.
+        last: u16,
+        /// How long this process has tried.
+        limit: Duration,
+        /// What happened last.
+        why: String,
+    },
+    /// The leader does not take this process.
+    #[error("the leading process refuses this one: {0}")]
+    Refused(String),
+    /// Two processes differ in what must be the same for all.
+    #[error("{0}")]
+    Mixed(String),
+    /// The operating system has no socket or thread.
+    #[error("no socket or thread for the meeting")]
+    Resources(#[source] io::Error),
+}
+
+/// `rank 3`, `ranks 3, 4, 9`.
+fn ranks_in_words(ranks: &[u32]) -> String {
+    const SHOWN: usize = 16;
+    let shown: Vec<String> = ranks.iter().take(SHOWN).map(u32::to_string).collect();
+    let more = if ranks.len() > SHOWN { format!(" and {} more", ranks.len() - SHOWN) } else { String::new() };
+    format!("{} {}{more}", if ranks.len() == 1 { "rank" } else { "ranks" }, shown.join(", "))
+}
