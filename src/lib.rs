@@ -13,7 +13,6 @@ mod bench;
 mod child;
 #[cfg(feature = "cli")]
 mod cli;
-#[cfg(feature = "cli")]
 mod cluster;
 #[cfg(feature = "cli")]
 mod compare;
@@ -28,7 +27,6 @@ pub mod harness;
 mod interface;
 mod job;
 mod judge;
-#[cfg(feature = "cli")]
 mod launch;
 mod library;
 #[cfg(feature = "cli")]

@@ -5,7 +5,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid};
 use std::io::{self, PipeReader, Read};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::process::{Child, ExitStatus};
 use std::sync::Arc;
 use std::time::Duration;
@@ -113,33 +113,38 @@ pub enum Due {
     End,
 }
 
-/// Waits until something can be read of one of these pipes, for `limit` at most, and says what of each. A signal may end the wait
-/// early.
-pub fn wait_any(pipes: &[&UntilEnd<PipeReader>], limit: Duration) -> Vec<Due> {
+/// What is waited for: bytes on one descriptor, or, if there is another one, the end of the process that it stands for.
+#[derive(Clone, Copy, Debug)]
+pub struct Watched<'a> {
+    /// Where bytes come.
+    pub bytes: BorrowedFd<'a>,
+    /// Readable when the process has ended; without it only the end of the bytes is noticed.
+    pub process: Option<BorrowedFd<'a>>,
+}
+
+/// Waits until something can be read of one of these, for `limit` at most, and says what of each. A signal may end the wait early.
+pub fn wait_any(watched: &[Watched<'_>], limit: Duration) -> Vec<Due> {
     let limit = Timespec::try_from(limit).ok();
-    // a pipe whose process cannot be watched stands in for it
-    let process = |pipe: &'_ UntilEnd<PipeReader>| pipe.pidfd.is_some();
-    let mut polled = Vec::with_capacity(2 * pipes.len());
-    for pipe in pipes {
-        polled.push(PollFd::new(&pipe.pipe, PollFlags::IN));
-        polled.push(match &pipe.pidfd {
-            Some(pidfd) => PollFd::new(&**pidfd, PollFlags::IN),
-            None => PollFd::new(&pipe.pipe, PollFlags::IN),
-        });
+    let mut polled = Vec::with_capacity(2 * watched.len());
+    for one in watched {
+        polled.push(PollFd::from_borrowed_fd(one.bytes, PollFlags::IN));
+        // bytes that come without a process to be watched stand in for it
+        polled.push(PollFd::from_borrowed_fd(one.process.unwrap_or(one.bytes), PollFlags::IN));
     }
     if poll(&mut polled, limit.as_ref()).is_err() {
-        return vec![Due::Nothing; pipes.len()];
+        return vec![Due::Nothing; watched.len()];
     }
-    let due = |(fds, pipe): (&[PollFd<'_>], &&UntilEnd<PipeReader>)| match fds {
+    let due = |(fds, one): (&[PollFd<'_>], &Watched<'_>)| match fds {
         [bytes, _] if !bytes.revents().is_empty() => Due::Bytes,
-        [_, ended] if process(pipe) && !ended.revents().is_empty() => {
+        [_, ended] if one.process.is_some() && !ended.revents().is_empty() => {
             // What it wrote between the two looks is in the pipe by now.
-            let left = poll(&mut [PollFd::new(&pipe.pipe, PollFlags::IN)], Some(&Timespec::default())) != Ok(0);
+            let again = PollFd::from_borrowed_fd(one.bytes, PollFlags::IN);
+            let left = poll(&mut [again], Some(&Timespec::default())) != Ok(0);
             if left { Due::Bytes } else { Due::End }
         }
         _ => Due::Nothing,
     };
-    polled.chunks_exact(2).zip(pipes).map(due).collect()
+    polled.chunks_exact(2).zip(watched).map(due).collect()
 }
 
 /// The end of a pipe that is read until the process on its other side has ended.
@@ -180,6 +185,11 @@ impl<R: Read + AsFd> UntilEnd<R> {
             Err(Errno::INTR) => Err(io::ErrorKind::Interrupted.into()),
             Err(error) => Err(error.into()),
         }
+    }
+
+    /// What is waited for to read of it.
+    pub fn watched(&self) -> Watched<'_> {
+        Watched { bytes: self.pipe.as_fd(), process: self.pidfd.as_ref().map(|process| process.as_fd()) }
     }
 
     /// Bytes that can be read without waiting.

@@ -7,6 +7,7 @@ use crate::audit::peers::Peer;
 use crate::audit::{AtLeast, Selection as Faults, UnknownId};
 use crate::child::Workers;
 use crate::judge::ShowBuffers;
+use crate::launch::ChosenLauncher;
 use crate::library::{CudaRelease, is_version};
 use crate::plan::Limits;
 use crate::report::ReportFormat;
@@ -80,6 +81,7 @@ pub const DEFAULT_FOLDER: &str = "scenarios";
 const CASES: &str = "Which cases";
 pub(super) const BACKEND: &str = "What runs them";
 pub(super) const MANNER: &str = "How they run";
+pub(super) const MACHINES: &str = "Several processes or machines";
 pub(super) const SOFTWARE: &str = "The software library";
 pub(super) const LIMITS: &str = "Limits";
 pub(super) const REPORT: &str = "Report";
@@ -231,6 +233,9 @@ pub struct RunArgs {
     pub settings: SettingsArgs,
 
     #[command(flatten)]
+    pub launch: LaunchArgs,
+
+    #[command(flatten)]
     pub report: ReportArgs,
 
     /// Write what the run gave to this file too: verdicts, hashes of the results of every rank, how they were summed, and on
@@ -262,6 +267,7 @@ impl RunArgs {
         self.settings.apply(RunOptions {
             backend: self.backend.request(),
             jobs: self.jobs,
+            ranks_per_process: self.launch.ranks_per_process,
             fail_fast: self.fail_fast,
             reading: self.selection.reading(),
             show_buffers: self.show_buffers(),
@@ -281,6 +287,19 @@ impl RunArgs {
             (false, false) => ShowBuffers::Never,
         }
     }
+}
+
+/// Runs that a launcher such as mpirun, srun or torchrun starts as several processes.
+#[derive(Debug, ClapArgs)]
+pub struct LaunchArgs {
+    /// What has started this process together with others: openmpi, slurm, torchrun, hydra, pals, or variables for COLLSPEC_RANK
+    /// and COLLSPEC_SIZE; none if it is alone. The default, auto, looks at the environment.
+    #[arg(long, value_name = "NAME", default_value = "auto", value_parser = ChosenLauncher::parse, help_heading = MACHINES)]
+    pub launcher: ChosenLauncher,
+
+    /// Ranks of a case in each process that the launcher has started [default: 1].
+    #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = MACHINES)]
+    pub ranks_per_process: Option<NonZeroUsize>,
 }
 
 /// Where the backend nccl comes from.

@@ -23,6 +23,18 @@ impl Exit {
     pub const CLOSED_PIPE: Exit = Exit(141);
 }
 
+impl Exit {
+    /// As a number.
+    pub fn code(self) -> u8 {
+        self.0
+    }
+
+    /// That of another process of the same run.
+    pub fn of_code(code: u8) -> Self {
+        Self(code)
+    }
+}
+
 impl From<Exit> for ExitCode {
     fn from(exit: Exit) -> ExitCode {
         ExitCode::from(exit.0)

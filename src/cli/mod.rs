@@ -15,6 +15,7 @@ mod exit;
 mod failed_cases;
 mod foreign_arguments;
 mod implied_run;
+mod launched;
 mod minimize;
 mod minimize_args;
 mod nccl;

@@ -2,10 +2,12 @@
 use super::args::{RunArgs, SelectionArgs};
 use super::exit::Exit;
 use super::failed_cases::FailedCases;
+use super::launched::{self, Launched};
 use super::progress::ProgressDisplay;
 use super::reports::{self, Reports};
 use super::terminal;
 use super::{backend, output, places};
+use crate::cluster::Cluster;
 use crate::judge::Status;
 use crate::printable::{one_line, printable, printable_lines};
 use crate::record::{Header, RecordingWriter};
@@ -17,17 +19,33 @@ use crate::suite::{
 };
 use std::fs::File;
 use std::io::{self, BufWriter, Write};
+use std::sync::Arc;
 
 pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
-    warn_of_variables()?;
     if args.list {
+        warn_of_variables()?;
         return list(args);
     }
+    match launched::meet(args.launch.launcher)? {
+        Launched::Served(exit) => Ok(exit),
+        Launched::Alone => run_here(args, None),
+        Launched::Leads(mut leader) => {
+            let exit = run_here(args, Some(leader.cluster.clone()))?;
+            leader.ends_with(exit);
+            Ok(exit)
+        }
+    }
+}
+
+/// Reads, runs, judges and reports, on the processes of a job if there are others.
+fn run_here(args: &RunArgs, cluster: Option<Arc<Cluster>>) -> anyhow::Result<Exit> {
+    warn_of_variables()?;
     let options = args.options();
-    let chosen = match backend::resolve(&options)? {
+    let mut chosen = match backend::resolve(&options)? {
         Ok(chosen) => chosen,
         Err(exit) => return Ok(exit),
     };
+    chosen.cluster = cluster;
     if args.settings.software.fault.is_some() && chosen.machine.is_some() && args.backend.library.driver.is_none() {
         anyhow::bail!("--fault changes the software library, but this run uses a real one: add --backend soft");
     }

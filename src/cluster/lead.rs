@@ -5,7 +5,6 @@ use super::member::{Member, PartsToCome};
 use super::secret::{Secret, Side, nonce};
 use super::socket::Connection;
 use super::{MeetingError, variables};
-use crate::child::patience::Patience;
 use crate::job::PROTOCOL;
 use crate::launch::Launch;
 use std::collections::BTreeMap;
@@ -116,29 +115,9 @@ pub fn lead(launch: &Launch, listener: Listener, limit: Duration) -> Result<Clus
     let accept = move || accept_all(&listener.0, &door);
     std::thread::Builder::new().name("meeting".into()).spawn(accept).map_err(MeetingError::Resources)?;
     let size = launch.position.size;
-    let mut come = meeting.come();
-    let mut patience = Patience::new(limit);
-    while come.members.len() + 1 < size as usize && come.mixed.is_none() {
-        let mut waited = None;
-        let mut held = Some(come);
-        let more = patience.wait(|slice| {
-            let there = held.take()?;
-            let (there, out) = meeting.news.wait_timeout(there, slice).unwrap_or_else(PoisonError::into_inner);
-            if out.timed_out() {
-                held = Some(there);
-                return None;
-            }
-            waited = Some(there);
-            Some(())
-        });
-        come = match (waited, held) {
-            (Some(there), _) | (None, Some(there)) => there,
-            (None, None) => meeting.come(),
-        };
-        if more.is_none() {
-            break;
-        }
-    }
+    let still_to_come = |come: &mut Come| come.members.len() + 1 < size as usize && come.mixed.is_none();
+    let waited = meeting.news.wait_timeout_while(meeting.come(), limit, still_to_come);
+    let (mut come, _) = waited.unwrap_or_else(PoisonError::into_inner);
     if let Some(words) = come.mixed.take() {
         return Err(MeetingError::Mixed(words));
     }

@@ -2,6 +2,7 @@
 use super::greeting::Introduction;
 use super::member::{Lost, Member};
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 /// A place for ranks.
@@ -18,6 +19,13 @@ pub struct Cluster {
     own: Introduction,
     sites: Vec<Site>,
     machines: usize,
+}
+
+impl fmt::Debug for Cluster {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let processes = (0..self.sites.len()).filter_map(|site| self.introduction(site));
+        f.debug_list().entries(processes.map(Introduction::name)).finish()
+    }
 }
 
 impl Cluster {
@@ -54,6 +62,34 @@ impl Cluster {
     /// Number of machines.
     pub fn machines(&self) -> usize {
         self.machines
+    }
+
+    /// So many places, on as many machines as possible, those of a machine one after the other; `None` if there are not enough.
+    pub fn choose(&self, processes: usize) -> Option<Vec<usize>> {
+        let mut machines: Vec<(&str, Vec<usize>)> = Vec::new();
+        for site in (0..self.sites.len()).filter(|site| self.lost([*site]).is_none()) {
+            let host = self.introduction(site).map_or("", |process| process.host.as_str());
+            match machines.iter_mut().find(|(name, _)| *name == host) {
+                Some((_, sites)) => sites.push(site),
+                None => machines.push((host, vec![site])),
+            }
+        }
+        let mut taken = vec![0; machines.len()];
+        let mut left = processes;
+        while left > 0 {
+            let before = left;
+            for (taken, (_, sites)) in taken.iter_mut().zip(&machines) {
+                if left > 0 && *taken < sites.len() {
+                    *taken += 1;
+                    left -= 1;
+                }
+            }
+            if left == before {
+                return None;
+            }
+        }
+        let chosen = machines.iter().zip(taken).flat_map(|((_, sites), taken)| sites.iter().take(taken).copied());
+        Some(chosen.collect())
     }
 
     /// The first of these places whose process is lost.

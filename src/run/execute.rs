@@ -3,6 +3,7 @@ use super::Error;
 use super::deaths::Deaths;
 use super::images::{Images, put_initial, take_last};
 use super::layout::CallMap;
+use super::remote_images;
 use super::teardown::{TeardownResult, tear_down};
 use super::worker::{Incoming, Worker};
 use crate::child::patience::Patience;
@@ -93,6 +94,7 @@ pub fn execute(
         if round > 0 && again == Again::Same {
             put_all(worker, images, &job, round)?;
             reset_words(&arena, job.n)?;
+            remote_images::send_initial(worker, &job, false)?;
             // a part that cannot hear this is dead, which is noticed below
             let _ = worker.send(&Request::Again);
         } else {
@@ -105,6 +107,7 @@ pub fn execute(
             }
             put_all(worker, images, &job, round)?;
             reset_words(&arena, job.n)?;
+            remote_images::send_initial(worker, &job, round == 0)?;
             match hand_over(worker, job) {
                 Some(given) => job = given,
                 None if round == 0 => return Ok(Executed::DeadBefore),
@@ -120,7 +123,7 @@ pub fn execute(
         let late = matches!(came, Came::Late) && job.fault == FaultMode::Trace.to_string();
         let reached_until_limit = if late { reached_so_far(worker)? } else { None };
         let waits = |text| Ended::Hung { proved: true, opening: watch.opening, waits: text };
-        let (ended, mut report) = match came {
+        let (mut ended, mut report) = match came {
             Came::Report(report) => {
                 let done = report.ranks.iter().all(|r| r.end == RankEnd::Done);
                 (if done { Ended::Done } else { Ended::Errored }, report)
@@ -128,25 +131,31 @@ pub fn execute(
             Came::Stuck(text, report) => (waits(text), report),
             Came::Late => {
                 let ended = Ended::Hung { proved: false, opening: watch.opening, waits: String::new() };
+                remote_images::bring_step_words(worker, job.n);
                 (ended, by_step_words(&arena, job.n, watch.opening))
             }
             Came::Dead(part) => {
                 let how = worker.end_closed(part);
+                remote_images::bring_step_words(worker, job.n);
                 let ranks = worker.ranks(part, job.n);
                 if used_before && round == 0 && watch.opening && ranks.clone().all(|rank| not_begun(&arena, rank)) {
                     return Ok(Executed::DeadBefore);
                 }
-                let whose = match (worker.parts(), ranks.len()) {
-                    (..=1, _) => String::new(),
-                    (_, 1) => format!("the process of rank {}: ", ranks.start),
-                    _ => format!("the process of ranks {} to {}: ", ranks.start, ranks.end.saturating_sub(1)),
-                };
-                (
-                    Ended::Crashed { how: whose + &how, opening: watch.opening },
-                    by_step_words(&arena, job.n, watch.opening),
-                )
+                let how = whose(worker, part, job.n) + &how;
+                (Ended::Crashed { how, opening: watch.opening }, by_step_words(&arena, job.n, watch.opening))
             }
         };
+        report.ranks.resize_with(job.n as usize, || running(0));
+        if let Some(part) = remote_images::bring_last(worker, &job, &|rank| is_done(&report, rank))? {
+            // What its ranks have left behind is lost with it.
+            let how = whose(worker, part, job.n) + &worker.end(part);
+            for rank in worker.ranks(part, job.n).filter(|rank| is_done(&report, *rank)).collect::<Vec<_>>() {
+                report.ranks[rank as usize] = running(job.programs[rank as usize].len().saturating_sub(1) as u32);
+            }
+            if matches!(ended, Ended::Done | Ended::Errored) {
+                ended = Ended::Crashed { how, opening: false };
+            }
+        }
         match ended {
             Ended::Done => {}
             // its ranks cannot go on; ending it brings the rest of its log
@@ -156,8 +165,7 @@ pub fn execute(
         if !watch.opening {
             map.translate(&mut report);
         }
-        report.ranks.resize_with(job.n as usize, || running(0));
-        let done = |rank: u32| report.ranks[rank as usize].end == RankEnd::Done;
+        let done = |rank: u32| is_done(&report, rank);
         let read = |rank: u32, at: u64, len: u64| if done(rank) { arena.read(at, len) } else { Ok(Vec::new()) };
         let (mut last, mut as_expected) = (Vec::new(), Vec::new());
         for (alloc, spec) in job.allocs.iter().enumerate() {
@@ -388,9 +396,10 @@ impl Watch {
     }
 
     /// The report, with step words for the ranks of parts that have not reported.
-    fn as_far_as_known(&mut self, worker: &Worker) -> Report {
+    fn as_far_as_known(&mut self, worker: &mut Worker) -> Report {
         let mut report = std::mem::take(&mut self.report);
         let n = report.ranks.len() as u32;
+        remote_images::bring_step_words(worker, n);
         for (part, done) in self.done.iter().enumerate() {
             for rank in worker.ranks(part, n).filter(|_| !done) {
                 report.ranks[rank as usize] = by_step_word(worker.arena.mapping(), rank, self.opening);
@@ -408,6 +417,20 @@ fn trouble(worker: &mut Worker, text: String) -> Error {
 fn running(call: u32) -> RankReport {
     let (codes, figures, times) = (Vec::new(), Vec::new(), Vec::new());
     RankReport { end: RankEnd::Running { call }, codes, figures, answers: Answers::default(), times }
+}
+
+/// The processes of a worker of several, in front of how one ended.
+fn whose(worker: &Worker, part: usize, n: u32) -> String {
+    let ranks = worker.ranks(part, n);
+    match (worker.parts(), ranks.len()) {
+        (..=1, _) => String::new(),
+        (_, 1) => format!("the process of rank {}: ", ranks.start),
+        _ => format!("the process of ranks {} to {}: ", ranks.start, ranks.end.saturating_sub(1)),
+    }
+}
+
+fn is_done(report: &Report, rank: u32) -> bool {
+    report.ranks.get(rank as usize).is_some_and(|rank| rank.end == RankEnd::Done)
 }
 
 /// True if the rank makes calls of its program or has made them, so that every rank is loaded.

@@ -59,6 +59,17 @@ impl Log {
         Ok(log)
     }
 
+    /// Text that comes from elsewhere.
+    pub fn add(&self, text: &str) {
+        self.state().push(text.as_bytes());
+    }
+
+    /// No more text comes.
+    pub fn close(&self) {
+        self.state().closed = true;
+        self.wake.notify_all();
+    }
+
     /// How much has been written so far, whether or not it has been read.
     pub fn mark(&self) -> u64 {
         let state = self.state();

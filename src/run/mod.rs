@@ -9,8 +9,13 @@ pub mod lock;
 pub mod log;
 pub mod machine;
 pub mod memory;
+mod part;
 pub mod pool;
 pub mod proof;
+mod remote_images;
+mod remote_part;
+mod serve;
+mod serve_part;
 pub mod teardown;
 pub mod worker;
 pub mod worker_process;
@@ -18,6 +23,7 @@ pub mod worker_process;
 pub use layout::MemoryPlace;
 pub use machine::{Machine, RanksPerGpu};
 pub use pool::PoolLimits;
+pub use serve::serve;
 
 /// Seconds of a time limit, as they are written in options and variables.
 ///
@@ -115,6 +121,9 @@ pub enum Error {
         /// In words.
         why: String,
     },
+    /// Another process of the job is lost.
+    #[error(transparent)]
+    Lost(#[from] crate::cluster::Lost),
     /// Pipes, threads or memory.
     #[error("cannot create pipes, threads or shared memory for a worker")]
     Resources(#[source] std::io::Error),

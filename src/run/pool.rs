@@ -2,10 +2,11 @@
 use super::worker::Worker;
 use super::{Backend, Error, proof};
 use crate::child::program::Program;
+use crate::cluster::{Cluster, Site};
 use crate::job::SetId;
 use crate::scenario::Placement;
 use std::collections::VecDeque;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Cases with equal keys may share a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -16,6 +17,8 @@ pub struct WorkerKey {
     pub env: Vec<Vec<(String, String)>>,
     /// Placement of the ranks.
     pub placement: Placement,
+    /// For each part its place among the processes of the job; empty if there is only this process.
+    pub sites: Vec<usize>,
 }
 
 /// A set of communicators that a worker keeps.
@@ -66,13 +69,20 @@ impl PoolLimits {
 pub struct Pool {
     program: Program,
     limits: PoolLimits,
+    /// The other processes of the job.
+    cluster: Option<Arc<Cluster>>,
     idle: Mutex<VecDeque<Pooled>>,
 }
 
 impl Pool {
     /// Starts `program`; keeps no more idle workers than the limits allow.
     pub fn new(program: Program, limits: PoolLimits) -> Self {
-        Self { program, limits, idle: Mutex::default() }
+        Self { program, limits, cluster: None, idle: Mutex::default() }
+    }
+
+    /// With the processes of this job.
+    pub fn with_cluster(self, cluster: Option<Arc<Cluster>>) -> Self {
+        Self { cluster, ..self }
     }
 
     fn idle(&self) -> MutexGuard<'_, VecDeque<Pooled>> {
@@ -95,6 +105,7 @@ impl Pool {
                 at.and_then(|at| idle.remove(at))
             };
             let Some(pooled) = candidate else { return self.fresh(key) };
+            let mut pooled = pooled;
             if pooled.worker.alive() {
                 return Ok(pooled);
             }
@@ -113,10 +124,11 @@ impl Pool {
     /// The worker does not start, there are no descriptors, threads or memory for it, or it has loaded another library than
     /// the key's.
     pub fn fresh(&self, key: &WorkerKey) -> Result<Pooled, Error> {
-        let worker = match Worker::start(&self.program, &key.env) {
-            Err(Error::Resources(_) | Error::Spawn { .. }) if self.give_up_idle() => {
-                Worker::start(&self.program, &key.env)?
-            }
+        let places = self.cluster.as_ref().map(|cluster| cluster.sites()).unwrap_or_default();
+        let sites: Vec<Site> = key.sites.iter().filter_map(|site| places.get(*site).cloned()).collect();
+        let start = || Worker::start_at(&self.program, &key.env, &sites);
+        let worker = match start() {
+            Err(Error::Resources(_) | Error::Spawn { .. }) if self.give_up_idle() => start()?,
             started => started?,
         };
         proof::check(&key.backend, worker.hello.mapped.as_deref())?;

@@ -1,10 +1,12 @@
 //! The parent's side of a worker: its processes (parts), requests, replies with a time limit, and its end.
 use super::Error;
+use super::part::Part;
+use super::remote_part::RemotePart;
 pub use super::worker_process::Incoming;
-use super::worker_process::WorkerProcess;
 use crate::child::guard::wait_any;
 use crate::child::patience::Patience;
 use crate::child::program::Program;
+use crate::cluster::Site;
 use crate::job::arena::{Arena, Mapping};
 use crate::job::wire;
 use crate::job::{MappedLibrary, PROTOCOL, Reply, Request};
@@ -38,7 +40,7 @@ pub struct Mark(Vec<u64>);
 /// A set of processes that share an arena and run the ranks of a case between them; killed, with all that they started,
 /// when dropped.
 pub struct Worker {
-    parts: Vec<WorkerProcess>,
+    parts: Vec<Part>,
     /// Parts that have closed their side.
     ended: usize,
     /// By part: it has ended as its program says.
@@ -50,15 +52,25 @@ pub struct Worker {
 }
 
 impl Worker {
-    /// Starts `program` as a worker: a part for each of these environments.
+    /// Starts `program` as a worker on this machine: a part for each of these environments.
     ///
     /// # Errors
     ///
     /// A process cannot be started, does not report its library, or the operating system has no memory or descriptors for it.
     pub fn start(program: &Program, env: &[Vec<(String, String)>]) -> Result<Self, Error> {
+        Self::start_at(program, env, &[])
+    }
+
+    /// As [`Worker::start`], with each part at one of these places; without places all are here.
+    ///
+    /// # Errors
+    ///
+    /// As for [`Worker::start`]; a process of the job is lost.
+    pub fn start_at(program: &Program, env: &[Vec<(String, String)>], sites: &[Site]) -> Result<Self, Error> {
         let arena = Arena::create().map_err(Error::Resources)?;
-        let start = |env: &Vec<_>| WorkerProcess::start(program, env, &arena);
-        let parts = env.iter().map(start).collect::<Result<Vec<_>, _>>()?;
+        let sites = sites.iter().chain(std::iter::repeat(&Site::Here));
+        let start = |(env, site): (&Vec<_>, &Site)| Part::start(site, program, env, &arena);
+        let parts = env.iter().zip(sites).map(start).collect::<Result<Vec<_>, _>>()?;
         let hello = Hello { version: 0, library: String::new(), mapped: None };
         let buried = vec![false; parts.len()];
         let mut worker = Self { parts, ended: 0, buried, arena, hello };
@@ -85,14 +97,16 @@ impl Worker {
                 Incoming::Silence => return Err(format!("it sent nothing for {} s", HELLO.as_secs())),
                 Incoming::End => {
                     let how = self.end_closed(part);
-                    let log = self.parts.get(part).map(|part| part.log.since(0)).unwrap_or_default();
+                    let log = self.parts.get(part).map(|part| part.log().since(0)).unwrap_or_default();
                     return Err(format!("it ended with {how}{}{log}", if log.is_empty() { "" } else { ": " }));
                 }
             };
-            if known.as_ref().is_some_and(|known| *known != hello) {
+            // Where a file lies on its disk may differ between machines.
+            let same = |known: &Hello| (known.version, &known.library) == (hello.version, &hello.library);
+            if known.as_ref().is_some_and(|known| !same(known)) {
                 return Err("its processes do not have the same library".into());
             }
-            known = Some(hello);
+            known = known.or(Some(hello));
         }
         known.ok_or_else(|| "it has no process".into())
     }
@@ -112,7 +126,17 @@ impl Worker {
     /// Process ids, for people and tests.
     #[cfg(any(test, feature = "internals", feature = "cli"))]
     pub fn pids(&self) -> impl Iterator<Item = u32> + '_ {
-        self.parts.iter().map(WorkerProcess::pid)
+        self.parts.iter().map(Part::pid)
+    }
+
+    /// The parts on other processes of the job, with their numbers.
+    pub(super) fn remote(&mut self) -> impl Iterator<Item = (usize, &mut RemotePart)> {
+        self.parts.iter_mut().enumerate().filter_map(|(number, part)| Some((number, part.remote()?)))
+    }
+
+    /// The arena here, and the part with this number if it is on another process of the job.
+    pub(super) fn arena_and_remote(&mut self, part: usize) -> Option<(&Arena, &mut RemotePart)> {
+        Some((&self.arena, self.parts.get_mut(part)?.remote()?))
     }
 
     /// Sends a request to a part. An error means that it is dead.
@@ -175,8 +199,8 @@ impl Worker {
     }
 
     /// False once a part is dead, which is noticed without waiting.
-    pub fn alive(&self) -> bool {
-        self.parts.iter().all(WorkerProcess::alive)
+    pub fn alive(&mut self) -> bool {
+        self.parts.iter_mut().all(Part::alive)
     }
 
     /// Ends one part, which has closed its side as its program says, and tells how it ended. The others go on.
@@ -184,7 +208,7 @@ impl Worker {
         if let Some(buried) = self.buried.get_mut(part) {
             *buried = true;
         }
-        self.parts.get_mut(part).map_or_else(|| "no process".into(), WorkerProcess::end_closed)
+        self.parts.get_mut(part).map_or_else(|| "no process".into(), Part::end_closed)
     }
 
     /// Number of parts that have not ended as their programs say.
@@ -194,17 +218,17 @@ impl Worker {
 
     /// Kills all parts with all that they started, and says how this one ended (what killed it first, if it was dead before).
     pub fn end(&mut self, blamed: usize) -> String {
-        self.end_by(blamed, WorkerProcess::end)
+        self.end_by(blamed, Part::end)
     }
 
     /// As [`Worker::end`], after this part has closed its side.
     pub fn end_closed(&mut self, blamed: usize) -> String {
-        self.end_by(blamed, WorkerProcess::end_closed)
+        self.end_by(blamed, Part::end_closed)
     }
 
-    fn end_by(&mut self, blamed: usize, end: fn(&mut WorkerProcess) -> String) -> String {
+    fn end_by(&mut self, blamed: usize, end: fn(&mut Part) -> String) -> String {
         let how = self.parts.get_mut(blamed).map_or_else(|| "no process".into(), end);
-        self.parts.iter_mut().for_each(WorkerProcess::kill);
+        self.parts.iter_mut().for_each(Part::kill);
         for part in &mut self.parts {
             part.end();
         }
@@ -215,12 +239,12 @@ impl Worker {
     /// Waits until the last output of the parts has arrived, at most [`LAST_WORDS`].
     fn settle(&self) {
         let deadline = Instant::now() + LAST_WORDS;
-        self.parts.iter().for_each(|part| part.log.settle(deadline.saturating_duration_since(Instant::now())));
+        self.parts.iter().for_each(|part| part.log().settle(deadline.saturating_duration_since(Instant::now())));
     }
 
     /// Lets all parts end by themselves, for a little while; what they had to say is in their logs then.
     pub fn retire(&mut self) {
-        self.parts.iter_mut().for_each(WorkerProcess::close);
+        self.parts.iter_mut().for_each(Part::close);
         let mut patience = Patience::new(GOODBYE);
         while self.ended < self.parts.len() && !matches!(self.hear(&mut patience).1, Incoming::Silence) {}
         self.settle();
@@ -228,17 +252,17 @@ impl Worker {
 
     /// The present ends of the parts' logs.
     pub fn mark(&self) -> Mark {
-        Mark(self.parts.iter().map(|part| part.log.mark()).collect())
+        Mark(self.parts.iter().map(|part| part.log().mark()).collect())
     }
 
     /// What the parts wrote since then, as far as it is still known.
     pub fn said(&self, since: &Mark) -> String {
         let since = |part: usize| since.0.get(part).copied().unwrap_or(0);
         if let [alone] = self.parts.as_slice() {
-            return alone.log.since(since(0));
+            return alone.log().since(since(0));
         }
         let share = QUOTED / self.parts.len().max(1);
-        let texts = self.parts.iter().enumerate().map(|(number, part)| (number, part.log.since(since(number))));
+        let texts = self.parts.iter().enumerate().map(|(number, part)| (number, part.log().since(since(number))));
         let texts = texts.filter(|(_, text)| !text.is_empty());
         let texts = texts.map(|(number, text)| format!("[process {number}] {}", tail(&text, share)));
         texts.collect::<Vec<_>>().join("\n")
@@ -248,21 +272,21 @@ impl Worker {
 impl Drop for Worker {
     fn drop(&mut self) {
         // all at once, before each is waited for
-        self.parts.iter_mut().for_each(WorkerProcess::kill);
+        self.parts.iter_mut().for_each(Part::kill);
     }
 }
 
 /// The next message of a part, with the part's number, if one comes within `limit`. The end of all parts comes again and again.
-fn next(parts: &mut [WorkerProcess], limit: Duration) -> Option<(usize, Incoming)> {
+fn next(parts: &mut [Part], limit: Duration) -> Option<(usize, Incoming)> {
     let deadline = Instant::now() + limit;
     loop {
         for (number, part) in parts.iter_mut().enumerate() {
-            if let Some(incoming) = part.inbox.take_message() {
+            if let Some(incoming) = part.take_message() {
                 return Some((number, incoming));
             }
         }
         let (numbers, pipes): (Vec<_>, Vec<_>) =
-            parts.iter().enumerate().filter_map(|(number, part)| Some((number, part.inbox.pipe()?))).unzip();
+            parts.iter().enumerate().filter_map(|(number, part)| Some((number, part.watched()?))).unzip();
         if pipes.is_empty() {
             return Some((0, Incoming::End));
         }
@@ -270,7 +294,7 @@ fn next(parts: &mut [WorkerProcess], limit: Duration) -> Option<(usize, Incoming
         let due = wait_any(&pipes, left);
         let mut end = None;
         for (number, due) in numbers.into_iter().zip(due) {
-            let ended = parts.get_mut(number).and_then(|part| part.inbox.read(due));
+            let ended = parts.get_mut(number).and_then(|part| part.read(due));
             end = end.or(ended.map(|incoming| (number, incoming)));
             if end.is_some() {
                 break; // what the others have sent is there at the next call

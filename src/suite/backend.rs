@@ -1,6 +1,7 @@
 //! The backend that was asked for, and the one that is used.
 use crate::backend::{standin, version_text};
 use crate::child::Workers;
+use crate::cluster::Cluster;
 use crate::library::{self, LibraryInfo};
 use crate::report::InheritedVariables;
 use crate::run::{Backend, Machine, gpus};
@@ -77,6 +78,8 @@ pub struct ChosenBackend {
     pub backend: Backend,
     /// GPUs, driver and library, if it is nccl.
     pub machine: Option<Arc<Machine>>,
+    /// The processes of the job, if a launcher has started several.
+    pub cluster: Option<Arc<Cluster>>,
     /// Why `auto` did not choose nccl, if the machine has a part of what nccl needs.
     pub instead: Option<String>,
 }
@@ -153,6 +156,7 @@ impl BackendRequest {
         Ok(ChosenBackend {
             backend: Backend::Nccl { library: path, driver },
             machine: Some(Arc::new(machine)),
+            cluster: None,
             instead: None,
         })
     }

@@ -24,6 +24,8 @@ pub struct RunOptions {
     pub ranks_per_gpu: RanksPerGpu,
     /// Cases at a time; the runner keeps about as many idle workers.
     pub jobs: Option<NonZeroUsize>,
+    /// Ranks of a case in each process that a launcher has started; 1 if unset.
+    pub ranks_per_process: Option<NonZeroUsize>,
     /// True if no case is started after one has failed.
     pub fail_fast: bool,
     /// Seconds per case instead of the default; a case's own `timeout` goes before it.
@@ -131,6 +133,15 @@ pub const NAMED: &[NamedOption] = &[
         |options, text| RanksPerGpu::parse(text).map(|value| options.ranks_per_gpu = value),
         |options| unless(&options.ranks_per_gpu, &RanksPerGpu::One),
     ),
+    NamedOption {
+        name: "ranks-per-process",
+        has_variable: false,
+        set: |options, text| {
+            options.ranks_per_process = Some(positive(text)?);
+            Ok(())
+        },
+        values: Some(|options| shown(&options.ranks_per_process)),
+    },
     option(
         "timeout",
         |options, text| seconds(text).map(|value| options.timeout = Some(value)),
@@ -312,6 +323,7 @@ mod tests {
             ("nccl", "2.30.7"),
             ("driver", "/d"),
             ("ranks-per-gpu", "auto"),
+            ("ranks-per-process", "2"),
             ("timeout", "2.5"),
             ("opening-timeout", "9"),
             ("seed", "7"),

@@ -1,5 +1,6 @@
 //! Requirements of a case that the machine or the options do not meet: reasons to skip it.
 use crate::backend::version_text;
+use crate::cluster::Cluster;
 use crate::run::{Backend, Machine, RanksPerGpu};
 use crate::scenario::{Case, EnvValue, Placement};
 use nccl_sys::Maker;
@@ -9,9 +10,20 @@ use std::cmp::Ordering;
 pub const MAX_PROCESSES: usize = Placement::MAX_PROCESSES;
 
 /// The reason to skip the case that is known before a library is loaded.
-pub fn missing(case: &Case, backend: &Backend, machine: Option<&Machine>, sharing: RanksPerGpu) -> Option<String> {
+pub fn missing(
+    case: &Case,
+    backend: &Backend,
+    machine: Option<&Machine>,
+    sharing: RanksPerGpu,
+    job: Option<(&Cluster, usize)>,
+) -> Option<String> {
     let needs = &case.requires;
-    if case.placement == Placement::Processes && case.total_ranks() > MAX_PROCESSES {
+    if let Some((cluster, processes)) = job
+        && let Some(reason) = missing_processes(cluster, processes)
+    {
+        return Some(reason);
+    }
+    if job.is_none() && case.placement == Placement::Processes && case.total_ranks() > MAX_PROCESSES {
         let n = case.total_ranks();
         return Some(format!(
             "placement \"processes\" starts at most {MAX_PROCESSES} processes; this case has {n} ranks"
@@ -26,8 +38,10 @@ pub fn missing(case: &Case, backend: &Backend, machine: Option<&Machine>, sharin
     if let Some(wanted) = needs.backend.as_ref().filter(|wanted| *wanted != backend.name()) {
         return Some(format!("needs the backend {wanted}; this is {}", backend.name()));
     }
-    if let Some(n) = needs.nodes.filter(|n| *n > 1) {
-        return Some(format!("needs {n} machines; this is one"));
+    let machines = job.map_or(1, |(cluster, processes)| cluster.machines().min(processes));
+    if let Some(n) = needs.nodes.filter(|n| *n as usize > machines) {
+        let are = if machines == 1 { "this is one".to_owned() } else { format!("it would run on {machines}") };
+        return Some(format!("needs {n} machines; {are}"));
     }
     match (backend, machine) {
         (Backend::Soft, _) | (_, None) => {
@@ -39,6 +53,17 @@ pub fn missing(case: &Case, backend: &Backend, machine: Option<&Machine>, sharin
         }
         (Backend::Nccl { .. }, Some(machine)) => missing_gpus(case, machine, sharing),
     }
+}
+
+/// The reason to skip a case that runs in so many processes of the job.
+fn missing_processes(cluster: &Cluster, processes: usize) -> Option<String> {
+    let all = cluster.sites().len();
+    if cluster.choose(processes).is_some() {
+        return None;
+    }
+    let lost = cluster.lost(0..all).map_or_else(String::new, |lost| format!(", and {lost}"));
+    let more = "with --ranks-per-process N each has several ranks";
+    Some(format!("needs {processes} processes; the launcher has started {all}{lost}; {more}"))
 }
 
 fn gpus(n: usize) -> String {
@@ -118,11 +143,11 @@ mod tests {
         let file = Arc::new(SourceFile { path: "nvidia.toml".into(), text: text.into() });
         let case = &scenario::parse(&file, "nvidia").unwrap()[0];
         let nccl = Backend::Nccl { library: "/lib/libnccl.so.2".into(), driver: None };
-        let reason = |maker| missing(case, &nccl, Some(&machine(maker)), RanksPerGpu::One);
+        let reason = |maker| missing(case, &nccl, Some(&machine(maker)), RanksPerGpu::One, None);
         assert_eq!(reason(Maker::Nvidia), None);
         assert_eq!(reason(Maker::Collspec), None);
         let words = "needs NVIDIA's library; this one is of another make than NVIDIA's";
         assert_eq!(reason(Maker::Other).as_deref(), Some(words));
-        assert_eq!(missing(case, &Backend::Soft, None, RanksPerGpu::One), None);
+        assert_eq!(missing(case, &Backend::Soft, None, RanksPerGpu::One, None), None);
     }
 }

@@ -69,7 +69,7 @@ impl Runner {
         if chosen.machine.is_some() {
             lock::check(&lock::folder()).map_err(Error::NoLocks)?;
         }
-        let pool = Pool::new(program, PoolLimits::of(most));
+        let pool = Pool::new(program, PoolLimits::of(most)).with_cluster(chosen.cluster.clone());
         let turns = Turns::new(options.reading.limits.memory);
         Ok(Self { options, chosen, turns, pool, version: OnceLock::new() })
     }
@@ -85,7 +85,8 @@ impl Runner {
 
     /// With other limits on idle workers.
     pub fn with_pool_limits(mut self, limits: PoolLimits) -> Self {
-        self.pool = Pool::new(self.pool.program().clone(), limits);
+        let cluster = self.chosen.cluster.clone();
+        self.pool = Pool::new(self.pool.program().clone(), limits).with_cluster(cluster);
         self
     }
 
@@ -128,7 +129,9 @@ impl Runner {
 
     /// The reason to skip the case if the machine lacks something that it needs.
     fn not_here(&self, case: &Case) -> Option<String> {
-        requires::missing(case, &self.chosen.backend, self.machine(), self.options.ranks_per_gpu)
+        let chosen = &self.chosen;
+        let processes = chosen.cluster.as_deref().map(|cluster| (cluster, self.processes(case)));
+        requires::missing(case, &chosen.backend, self.machine(), self.options.ranks_per_gpu, processes)
     }
 
     fn try_case(&self, case: &Arc<Case>, limits: RunLimits) -> Result<Verdict, Error> {

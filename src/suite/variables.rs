@@ -12,7 +12,14 @@ pub const FILTER: &str = "COLLSPEC_FILTER";
 pub const SHARD: &str = "COLLSPEC_SHARD";
 
 /// Variables of the software library, the stand-ins, and the processes that this program starts.
-const OTHERS: [&str; 14] = [
+const OTHERS: [&str; 21] = [
+    "COLLSPEC_JOB",
+    "COLLSPEC_LOCAL_RANK",
+    "COLLSPEC_LOCAL_SIZE",
+    "COLLSPEC_MEETING",
+    "COLLSPEC_RANK",
+    "COLLSPEC_SECRET",
+    "COLLSPEC_SIZE",
     "COLLSPEC_SOFT_ARITHMETIC",
     "COLLSPEC_SOFT_CONNECT",
     "COLLSPEC_SOFT_EAGER",

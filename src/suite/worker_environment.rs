@@ -3,6 +3,7 @@ use super::{RunOptions, Runner, requires};
 use crate::plan;
 use crate::run::pool::WorkerKey;
 use crate::scenario::{Case, EnvValue, Placement};
+use std::num::NonZeroUsize;
 use std::sync::Arc;
 
 impl Runner {
@@ -14,7 +15,8 @@ impl Runner {
     /// The case as it is to run: where its file leaves the placement at the default, the option decides, if the case can
     /// be placed so.
     pub(super) fn placed(&self, case: &Arc<Case>) -> Arc<Case> {
-        let placement = if self.shares_gpus(case) { Some(Placement::Processes) } else { self.options.placement };
+        let in_processes = self.shares_gpus(case) || (self.chosen.cluster.is_some() && self.ranks_per_process() == 1);
+        let placement = if in_processes { Some(Placement::Processes) } else { self.options.placement };
         let Some(placement) = placement.filter(|_| case.placement == Placement::default()) else {
             return case.clone();
         };
@@ -25,18 +27,35 @@ impl Runner {
         let placed = Arc::new(Case { placement, timeout, ..(**case).clone() });
         let fits = match placement {
             Placement::Threads => true,
-            Placement::Processes => case.total_ranks() <= requires::MAX_PROCESSES,
+            Placement::Processes => self.chosen.cluster.is_some() || case.total_ranks() <= requires::MAX_PROCESSES,
             // some programs need a thread per rank; if neither placement can be planned, the diagnostics are those of the file's own
             Placement::OneThread => plan::plan(&placed, &self.options.reading.limits).is_ok(),
         };
         if fits { placed } else { case.clone() }
     }
 
+    /// Ranks of a case in each process that a launcher has started.
+    fn ranks_per_process(&self) -> usize {
+        self.options.ranks_per_process.map_or(1, NonZeroUsize::get)
+    }
+
+    /// In how many processes the case runs.
+    pub(super) fn processes(&self, case: &Case) -> usize {
+        match case.placement {
+            Placement::Processes => case.total_ranks(),
+            Placement::Threads if self.chosen.cluster.is_some() => {
+                case.total_ranks().div_ceil(self.ranks_per_process()).max(1)
+            }
+            Placement::Threads | Placement::OneThread => 1,
+        }
+    }
+
     /// Workers with equal keys can run the same cases.
     pub(super) fn worker_key(&self, case: &Case) -> WorkerKey {
-        let parts = if case.placement == Placement::Processes { case.total_ranks() } else { 1 };
+        let parts = self.processes(case);
+        let sites = self.chosen.cluster.as_ref().and_then(|cluster| cluster.choose(parts)).unwrap_or_default();
         let env = (0..parts).map(|part| self.variables(case, part)).collect();
-        WorkerKey { backend: self.chosen.backend.clone(), env, placement: case.placement }
+        WorkerKey { backend: self.chosen.backend.clone(), env, placement: case.placement, sites }
     }
 
     /// Variables of a part; with a process per rank they may differ by rank.

@@ -1,0 +1,146 @@
+//! A part of a worker: a process here, or one that a member of the job has started.
+use super::Error;
+use super::log::Log;
+use super::remote_part::RemotePart;
+use super::worker_process::{Incoming, WorkerProcess};
+use crate::child::guard::{Due, Watched};
+use crate::child::program::Program;
+use crate::cluster::Site;
+use crate::job::Request;
+use crate::job::arena::Arena;
+use crate::job::wire::WireError;
+
+/// A part of a worker; ended, with all that it started, when dropped.
+pub enum Part {
+    /// A process that this one has started.
+    Here(Box<WorkerProcess>),
+    /// One that another process of the job has started.
+    There(Box<RemotePart>),
+}
+
+impl Part {
+    /// Starts a part at this place.
+    ///
+    /// # Errors
+    ///
+    /// The process cannot be started, the member is lost, or the operating system has no descriptors or threads.
+    pub fn start(site: &Site, program: &Program, env: &[(String, String)], arena: &Arena) -> Result<Self, Error> {
+        Ok(match site {
+            Site::Here => Self::Here(Box::new(WorkerProcess::start(program, env, arena)?)),
+            Site::There(member) => Self::There(Box::new(RemotePart::start(member, env)?)),
+        })
+    }
+
+    /// The part, if it is on another process of the job.
+    pub fn remote(&mut self) -> Option<&mut RemotePart> {
+        match self {
+            Self::Here(_) => None,
+            Self::There(part) => Some(part),
+        }
+    }
+
+    /// The next message that has come; does not wait.
+    pub fn take_message(&mut self) -> Option<Incoming> {
+        match self {
+            Self::Here(process) => process.inbox.take_message(),
+            Self::There(part) => part.take_message(),
+        }
+    }
+
+    /// What is waited for, unless nothing more is expected of it.
+    pub fn watched(&self) -> Option<Watched<'_>> {
+        match self {
+            Self::Here(process) => process.inbox.pipe().map(|pipe| pipe.watched()),
+            Self::There(part) => part.watched(),
+        }
+    }
+
+    /// Reads what is there; the end of it, if that is all.
+    pub fn read(&mut self, due: Due) -> Option<Incoming> {
+        match self {
+            Self::Here(process) => process.inbox.read(due),
+            Self::There(part) => part.read(due),
+        }
+    }
+
+    /// Its standard output and error, and NCCL's log.
+    pub fn log(&self) -> &Log {
+        match self {
+            Self::Here(process) => &process.log,
+            Self::There(part) => &part.log,
+        }
+    }
+
+    /// Process id, for people and tests; 0 on another machine.
+    #[cfg(any(test, feature = "internals", feature = "cli"))]
+    pub fn pid(&self) -> u32 {
+        match self {
+            Self::Here(process) => process.pid(),
+            Self::There(_) => 0,
+        }
+    }
+
+    /// Sends a request.
+    ///
+    /// # Errors
+    ///
+    /// The process is dead, or no longer reached.
+    pub fn send(&mut self, request: &Request) -> Result<(), WireError> {
+        match self {
+            Self::Here(process) => process.send(request),
+            Self::There(part) => part.send(request),
+        }
+    }
+
+    /// Puts a request down that goes with the next one.
+    ///
+    /// # Errors
+    ///
+    /// The request is too long.
+    pub fn send_later(&mut self, request: &Request) -> Result<(), WireError> {
+        match self {
+            Self::Here(process) => process.send_later(request),
+            Self::There(part) => part.send_later(request),
+        }
+    }
+
+    /// False once it is dead, as far as that is noticed without waiting.
+    pub fn alive(&mut self) -> bool {
+        match self {
+            Self::Here(process) => process.alive(),
+            Self::There(part) => part.alive(),
+        }
+    }
+
+    /// Closes its requests; it then ends by itself.
+    pub fn close(&mut self) {
+        match self {
+            Self::Here(process) => process.close(),
+            Self::There(part) => part.close(),
+        }
+    }
+
+    /// Kills it with all that it started; does not wait for its end.
+    pub fn kill(&mut self) {
+        match self {
+            Self::Here(process) => process.kill(),
+            Self::There(part) => part.kill(),
+        }
+    }
+
+    /// Kills it with all that it started, and says how it ended (what killed it first, if it was dead before).
+    pub fn end(&mut self) -> String {
+        match self {
+            Self::Here(process) => process.end(),
+            Self::There(part) => part.end(),
+        }
+    }
+
+    /// As [`Part::end`], of a process that has closed its side: most likely it is about to end.
+    pub fn end_closed(&mut self) -> String {
+        match self {
+            Self::Here(process) => process.end_closed(),
+            Self::There(part) => part.end(),
+        }
+    }
+}

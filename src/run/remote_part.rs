@@ -1,0 +1,274 @@
+//! A part of a worker on another process of the job: messages and bytes of its arena go over a connection of its own.
+use super::Error;
+use super::log::Log;
+use super::worker_process::Incoming;
+use crate::child::guard::{Due, Watched};
+use crate::child::patience::Patience;
+use crate::cluster::{Connection, Member, PartMessage, PartOrder};
+use crate::job::wire::{self, WireError};
+use crate::job::{Reply, Request};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::AsFd;
+use std::sync::Arc;
+use std::time::Duration;
+
+/// How long the part may take for an answer that costs it no time of its own.
+const ANSWERING: Duration = Duration::from_secs(20);
+/// How long its process may take to end when it is killed.
+const ENDING: Duration = Duration::from_secs(5);
+/// Bytes read at a time.
+const PIECE: usize = 256 << 10;
+
+/// A part on another process of the job.
+pub struct RemotePart {
+    member: Arc<Member>,
+    connection: Connection,
+    /// Orders that go with the next one.
+    later: Vec<u8>,
+    /// Bytes that were read and are no complete message yet.
+    come: Vec<u8>,
+    /// Messages that came while an answer was waited for.
+    held: VecDeque<PartMessage>,
+    /// Its process has ended, and every message of it was taken.
+    ended: bool,
+    /// The connection has ended: nothing can be asked any more.
+    disconnected: bool,
+    /// How its process has ended, if it has said so.
+    how: Option<String>,
+    /// Step words that it has sent by itself.
+    words: Option<Vec<u64>>,
+    /// What its process writes.
+    pub log: Arc<Log>,
+}
+
+impl RemotePart {
+    /// Has the member start a process with these variables.
+    ///
+    /// # Errors
+    ///
+    /// The member is lost.
+    pub fn start(member: &Arc<Member>, env: &[(String, String)]) -> Result<Self, Error> {
+        let connection = member.start_part()?;
+        let part = Self {
+            member: member.clone(),
+            connection,
+            later: Vec::new(),
+            come: Vec::new(),
+            held: VecDeque::new(),
+            ended: false,
+            disconnected: false,
+            how: None,
+            words: None,
+            log: Arc::default(),
+        };
+        // A connection that is broken already ends the part, which is noticed when it is listened to.
+        let _ = part.connection.send(&PartOrder::Start(env.to_vec()));
+        Ok(part)
+    }
+
+    /// `rank 3 on gpu-1`: which process of the job has started it.
+    pub fn place(&self) -> String {
+        self.member.introduction().name()
+    }
+
+    /// The next message that has come; does not wait.
+    pub fn take_message(&mut self) -> Option<Incoming> {
+        loop {
+            if self.ended {
+                return None;
+            }
+            let message = match self.held.pop_front() {
+                Some(message) => message,
+                None => match wire::take(&mut self.come) {
+                    Ok(message) => message?,
+                    Err(error) => {
+                        self.ended = true;
+                        return Some(Incoming::Garbled(error.to_string()));
+                    }
+                },
+            };
+            match message {
+                PartMessage::Reply(reply) => return Some(Incoming::Reply(*reply)),
+                PartMessage::Log(text) => self.log.add(&text),
+                PartMessage::Trouble(text) => return Some(Incoming::Reply(Reply::Trouble(text))),
+                PartMessage::Words(words) => self.words = Some(words),
+                PartMessage::Ended(how) => {
+                    self.how.get_or_insert(how);
+                    return Some(self.over());
+                }
+                // The answer to a question that was given up.
+                PartMessage::Hashes(_) | PartMessage::Bytes(_) => {}
+            }
+        }
+    }
+
+    /// What is waited for, unless nothing more is expected of it.
+    pub fn watched(&self) -> Option<Watched<'_>> {
+        (!self.ended).then(|| Watched { bytes: self.connection.as_fd(), process: None })
+    }
+
+    /// Reads what is there; the end of it, if that is all.
+    pub fn read(&mut self, due: Due) -> Option<Incoming> {
+        if due == Due::Nothing || self.disconnected {
+            return None;
+        }
+        let mut piece = vec![0; PIECE];
+        match self.connection.read_there(&mut piece) {
+            Ok(0) => Some(self.cut()),
+            Ok(length) => {
+                self.come.extend_from_slice(piece.get(..length).unwrap_or_default());
+                None
+            }
+            Err(error) if matches!(error.kind(), io::ErrorKind::Interrupted | io::ErrorKind::WouldBlock) => None,
+            Err(error) => {
+                self.how.get_or_insert_with(|| format!("no connection any more ({error})"));
+                Some(self.cut())
+            }
+        }
+    }
+
+    fn cut(&mut self) -> Incoming {
+        self.disconnected = true;
+        self.over()
+    }
+
+    fn over(&mut self) -> Incoming {
+        self.ended = true;
+        self.log.close();
+        Incoming::End
+    }
+
+    /// Sends a request.
+    ///
+    /// # Errors
+    ///
+    /// The connection is broken.
+    pub fn send(&mut self, request: &Request) -> Result<(), WireError> {
+        self.order(&PartOrder::Request(Box::new(request.clone())))
+    }
+
+    /// Puts a request down that goes with the next one.
+    ///
+    /// # Errors
+    ///
+    /// The request is too long.
+    pub fn send_later(&mut self, request: &Request) -> Result<(), WireError> {
+        wire::put(&mut self.later, &PartOrder::Request(Box::new(request.clone())))
+    }
+
+    /// Sends an order.
+    ///
+    /// # Errors
+    ///
+    /// The connection is broken.
+    pub fn order(&mut self, order: &PartOrder) -> Result<(), WireError> {
+        self.connection.send_behind(&mut self.later, order)
+    }
+
+    /// Sends an order and waits for the answer that `pick` takes, also if its process has ended; `None` if it is not reached or does
+    /// not answer.
+    pub fn ask<T>(&mut self, order: &PartOrder, pick: impl Fn(PartMessage) -> Result<T, PartMessage>) -> Option<T> {
+        if self.disconnected || self.order(order).is_err() {
+            return None;
+        }
+        let mut patience = Patience::new(ANSWERING);
+        loop {
+            match wire::take::<PartMessage>(&mut self.come) {
+                Ok(Some(trouble @ PartMessage::Trouble(_))) => {
+                    self.held.push_back(trouble);
+                    return None;
+                }
+                Ok(Some(message)) => match pick(message) {
+                    Ok(answer) => return Some(answer),
+                    Err(other) => self.held.push_back(other),
+                },
+                Ok(None) => {
+                    let connection = &self.connection;
+                    patience.wait(|slice| {
+                        let slice = Timespec::try_from(slice).ok();
+                        let ready = poll(&mut [PollFd::new(connection, PollFlags::IN)], slice.as_ref());
+                        matches!(ready, Ok(1..)).then_some(())
+                    })?;
+                    // An answer that comes slowly still comes.
+                    patience = Patience::new(ANSWERING);
+                    if self.read(Due::Bytes).is_some() {
+                        return None;
+                    }
+                }
+                Err(_) => {
+                    let _ = self.cut();
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// The step words of these ranks: those that came with its end, or those of now. `None` if it cannot tell.
+    pub fn step_words(&mut self, first: u32, end: u32) -> Option<Vec<u64>> {
+        if let Some(words) = self.words.take() {
+            return Some(words);
+        }
+        self.ask(&PartOrder::Words { first, end }, |message| match message {
+            PartMessage::Words(words) => Ok(words),
+            other => Err(other),
+        })
+    }
+
+    /// False once it has ended, as far as that is noticed without waiting.
+    pub fn alive(&mut self) -> bool {
+        while !self.ended {
+            let there = poll(&mut [PollFd::new(&self.connection, PollFlags::IN)], Some(&Timespec::default()));
+            if there == Ok(0) {
+                break;
+            }
+            // A part that waits for a case sends what its process writes, and its end.
+            let _ = self.read(Due::Bytes);
+            let _ = self.take_message();
+        }
+        !self.ended && self.member.lost().is_none()
+    }
+
+    /// It ends by itself.
+    pub fn close(&mut self) {
+        let _ = self.order(&PartOrder::Close);
+    }
+
+    /// Kills its process; does not wait for the end.
+    pub fn kill(&mut self) {
+        let _ = self.order(&PartOrder::Kill);
+    }
+
+    /// Kills its process and says how it ended, and where.
+    pub fn end(&mut self) -> String {
+        if !self.ended {
+            self.kill();
+            let mut patience = Patience::new(ENDING);
+            while !self.ended {
+                if self.take_message().is_some() {
+                    continue;
+                }
+                let connection = &self.connection;
+                let ready = patience.wait(|slice| {
+                    let slice = Timespec::try_from(slice).ok();
+                    matches!(poll(&mut [PollFd::new(connection, PollFlags::IN)], slice.as_ref()), Ok(1..)).then_some(())
+                });
+                if self.ended || ready.is_none() {
+                    break;
+                }
+                let _ = self.read(Due::Bytes);
+            }
+        }
+        let how = self.how.clone().or_else(|| self.member.lost().map(|lost| lost.why));
+        let how = how.unwrap_or_else(|| "no connection any more".to_owned());
+        format!("{how}, started by {}", self.place())
+    }
+}
+
+impl Drop for RemotePart {
+    fn drop(&mut self) {
+        self.kill();
+        self.connection.close();
+    }
+}
