@@ -422,10 +422,11 @@ fn running(call: u32) -> RankReport {
 /// The processes of a worker of several, in front of how one ended.
 fn whose(worker: &Worker, part: usize, n: u32) -> String {
     let ranks = worker.ranks(part, n);
+    let place = worker.place(part).map_or_else(String::new, |place| format!(" (process of {place})"));
     match (worker.parts(), ranks.len()) {
-        (..=1, _) => String::new(),
-        (_, 1) => format!("the process of rank {}: ", ranks.start),
-        _ => format!("the process of ranks {} to {}: ", ranks.start, ranks.end.saturating_sub(1)),
+        (..=1, _) if place.is_empty() => String::new(),
+        (_, 1) => format!("the process of rank {}{place}: ", ranks.start),
+        _ => format!("the process of ranks {} to {}{place}: ", ranks.start, ranks.end.saturating_sub(1)),
     }
 }
 

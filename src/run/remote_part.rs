@@ -240,7 +240,7 @@ impl RemotePart {
         let _ = self.order(&PartOrder::Kill);
     }
 
-    /// Kills its process and says how it ended, and where.
+    /// Kills its process and says how it ended.
     pub fn end(&mut self) -> String {
         if !self.ended {
             self.kill();
@@ -261,8 +261,7 @@ impl RemotePart {
             }
         }
         let how = self.how.clone().or_else(|| self.member.lost().map(|lost| lost.why));
-        let how = how.unwrap_or_else(|| "no connection any more".to_owned());
-        format!("{how}, started by {}", self.place())
+        how.unwrap_or_else(|| "no connection any more".to_owned())
     }
 }
 

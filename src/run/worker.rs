@@ -134,6 +134,14 @@ impl Worker {
         self.parts.iter_mut().enumerate().filter_map(|(number, part)| Some((number, part.remote()?)))
     }
 
+    /// Which process of the job has started the part, if it was not this one: `rank 3 on gpu-1`.
+    pub fn place(&self, part: usize) -> Option<String> {
+        match self.parts.get(part)? {
+            Part::Here(_) => None,
+            Part::There(part) => Some(part.place()),
+        }
+    }
+
     /// The arena here, and the part with this number if it is on another process of the job.
     pub(super) fn arena_and_remote(&mut self, part: usize) -> Option<(&Arena, &mut RemotePart)> {
         Some((&self.arena, self.parts.get_mut(part)?.remote()?))

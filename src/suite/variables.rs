@@ -12,7 +12,7 @@ pub const FILTER: &str = "COLLSPEC_FILTER";
 pub const SHARD: &str = "COLLSPEC_SHARD";
 
 /// Variables of the software library, the stand-ins, and the processes that this program starts.
-const OTHERS: [&str; 21] = [
+const OTHERS: [&str; 22] = [
     "COLLSPEC_JOB",
     "COLLSPEC_LOCAL_RANK",
     "COLLSPEC_LOCAL_SIZE",
@@ -24,6 +24,7 @@ const OTHERS: [&str; 21] = [
     "COLLSPEC_SOFT_CONNECT",
     "COLLSPEC_SOFT_EAGER",
     "COLLSPEC_SOFT_FAULT",
+    "COLLSPEC_SOFT_NETWORK",
     "COLLSPEC_SOFT_RANKS_PER_NODE",
     "COLLSPEC_SOFT_SEED",
     "COLLSPEC_STANDIN",

@@ -1,6 +1,7 @@
 //! The processes of a worker for a case, and the environment of each.
 use super::{RunOptions, Runner, requires};
 use crate::plan;
+use crate::run::Backend;
 use crate::run::pool::WorkerKey;
 use crate::scenario::{Case, EnvValue, Placement};
 use std::num::NonZeroUsize;
@@ -54,8 +55,25 @@ impl Runner {
     pub(super) fn worker_key(&self, case: &Case) -> WorkerKey {
         let parts = self.processes(case);
         let sites = self.chosen.cluster.as_ref().and_then(|cluster| cluster.choose(parts)).unwrap_or_default();
-        let env = (0..parts).map(|part| self.variables(case, part)).collect();
+        let mut env: Vec<_> = (0..parts).map(|part| self.variables(case, part)).collect();
+        for (env, site) in env.iter_mut().zip(&sites) {
+            self.on_machine(env, *site);
+        }
         WorkerKey { backend: self.chosen.backend.clone(), env, placement: case.placement, sites }
+    }
+
+    /// Variables by which the software library knows that there are several machines, and on which one it is.
+    fn on_machine(&self, env: &mut Vec<(String, String)>, site: usize) {
+        let Some(cluster) = self.chosen.cluster.as_ref().filter(|cluster| cluster.machines() > 1) else { return };
+        let Some(process) = cluster.introduction(site).filter(|_| self.chosen.backend == Backend::Soft) else { return };
+        // The machine counts where ranks are on machines at all (`--ranks-per-node`).
+        let here = [("COLLSPEC_SOFT_NETWORK", "1"), ("NCCL_HOSTID", process.host.as_str())];
+        for (name, value) in here {
+            if env.iter().all(|(other, _)| other != name) {
+                env.push((name.to_owned(), value.to_owned()));
+            }
+        }
+        env.sort();
     }
 
     /// Variables of a part; with a process per rank they may differ by rank.

@@ -86,6 +86,8 @@ pub struct Settings {
     pub windows: bool,
     /// COLLSPEC_SOFT_CONNECT: when ranks connect.
     pub connect: Connect,
+    /// COLLSPEC_SOFT_NETWORK: processes on other machines can take part; they are reached by TCP.
+    pub network: bool,
     /// COLLSPEC_SOFT_FAULT: be wrong in this way. An error in it makes every communicator fail.
     pub injection: Option<String>,
     /// The error in COLLSPEC_SOFT_ARITHMETIC, _CONNECT or _RANKS_PER_NODE, if there is one; every communicator then fails.
@@ -115,6 +117,7 @@ impl Default for Settings {
             manner: Manner::default(),
             windows: true,
             connect: Connect::Init,
+            network: false,
             injection: None,
             error: None,
         }
@@ -162,6 +165,7 @@ impl Settings {
             manner: manner.unwrap_or_default(),
             windows: number("NCCL_WIN_ENABLE") != Some(0) && number("NCCL_P2P_DISABLE").is_none_or(|n| n == 0),
             connect: connect.unwrap_or_default(),
+            network: number("COLLSPEC_SOFT_NETWORK").is_some_and(|n| n != 0),
             injection: word("COLLSPEC_SOFT_FAULT"),
             error: manner_error.or(connect_error).or(node_error),
         }

@@ -8,11 +8,10 @@ use crate::failure::Failure;
 use crate::settings::SLOTS;
 use crate::transport::control::Control;
 use crate::transport::wire::{ChannelName, Head};
-use crate::transport::{Address, Link, Name, known};
+use crate::transport::{Address, Link, Name, Stream, known};
 use nccl_sys::ncclResult_t;
 use std::collections::BTreeSet;
 use std::io;
-use std::os::unix::net::UnixStream;
 use std::sync::Arc;
 
 /// Chunks from this size on are written at once, so that their receiver can begin; smaller ones go together at the end
@@ -33,7 +32,7 @@ pub(crate) enum TransportEvent {
 struct Violation;
 
 /// All links: their other end, their socket, and whether something waits to be written.
-pub(crate) fn links() -> Vec<(Name, Arc<UnixStream>, bool)> {
+pub(crate) fn links() -> Vec<(Name, Arc<Stream>, bool)> {
     let state = lock();
     state.links.iter().map(|(name, link)| (*name, Arc::clone(&link.stream), link.is_waiting())).collect()
 }

@@ -121,7 +121,7 @@ pub(super) mod tests {
     /// A message of every kind.
     pub(in crate::transport) fn controls() -> Vec<Control> {
         let failure = Failure::usage("no");
-        let address = Address { name: Name(7), cookie: 8 };
+        let address = Address { name: Name(7), cookie: 8, network: Some(([10, 0, 0, 1], 80).into()) };
         let site = Site { device: -1, machine: 9 };
         let init = JoinRequest::Init { id: [3; 128], rank: 1, n: 2, site, buffers: Buffers::STANDARD };
         let split = JoinRequest::Split { uid: 4, number: 1, rank: 2, color: None, key: -3, site };

@@ -3,13 +3,16 @@ use super::{Address, Name, endpoint, known};
 use crate::engine::Growth;
 use crate::failure::{Failure, Outcome};
 use std::hash::{DefaultHasher, Hash, Hasher};
+use std::net::{IpAddr, SocketAddr};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 /// An id's bytes.
 pub(crate) type Id = [u8; 128];
 
-/// How ids of this library begin. Then: process number, counter, time, and the address, all zero if there is none.
+/// How ids of this library begin. Then: process number, counter, time, and the address, all zero if there is none. An address on the
+/// network lies in the gaps.
 const BEGIN: &[u8; 16] = b"collspec-soft-id";
 
 /// An id that only this process can use.
@@ -29,10 +32,49 @@ pub(crate) fn private() -> Id {
 pub(crate) fn public() -> Id {
     let mut id = private();
     if let Ok(endpoint) = endpoint() {
-        id[48..64].copy_from_slice(&endpoint.address.name.0.to_le_bytes());
-        id[64..80].copy_from_slice(&endpoint.address.cookie.to_le_bytes());
+        write_address(&mut id, endpoint.address);
     }
     id
+}
+
+/// Where the parts of an IP address lie, its port, and how many bytes it has.
+const IP: [Range<usize>; 2] = [36..48, 105..109];
+const PORT: Range<usize> = 109..111;
+const IP_BYTES: usize = 111;
+
+fn write_address(id: &mut Id, address: Address) {
+    id[48..64].copy_from_slice(&address.name.0.to_le_bytes());
+    id[64..80].copy_from_slice(&address.cookie.to_le_bytes());
+    let Some(network) = address.network else { return };
+    let mut ip = [0; 16];
+    id[IP_BYTES] = match network.ip() {
+        IpAddr::V4(four) => {
+            ip[..4].copy_from_slice(&four.octets());
+            4
+        }
+        IpAddr::V6(six) => {
+            ip = six.octets();
+            16
+        }
+    };
+    let (first, last) = ip.split_at(IP[0].len());
+    id[IP[0].clone()].copy_from_slice(first);
+    id[IP[1].clone()].copy_from_slice(last);
+    id[PORT].copy_from_slice(&network.port().to_le_bytes());
+}
+
+/// The address on the network; `None` if there is none.
+fn network(id: &Id) -> Option<SocketAddr> {
+    let mut ip = [0; 16];
+    ip[..IP[0].len()].copy_from_slice(&id[IP[0].clone()]);
+    ip[IP[0].len()..].copy_from_slice(&id[IP[1].clone()]);
+    let four = || <[u8; 4]>::try_from(&ip[..4]).ok().map(IpAddr::from);
+    let ip = match id[IP_BYTES] {
+        4 => four()?,
+        16 => IpAddr::from(ip),
+        _ => return None,
+    };
+    Some(SocketAddr::new(ip, u16::from_le_bytes(id[PORT].try_into().ok()?)))
 }
 
 /// The id of a communicator that is made by several: the first one's, and a digest of all, so that only ranks with the same list
@@ -54,8 +96,7 @@ const DIGEST: usize = 112;
 pub(crate) fn of_growth(growth: Growth, home: Option<Address>) -> Id {
     let mut id = public();
     if let Some(home) = home {
-        id[48..64].copy_from_slice(&home.name.0.to_le_bytes());
-        id[64..80].copy_from_slice(&home.cookie.to_le_bytes());
+        write_address(&mut id, home);
     }
     id[80..96].copy_from_slice(&growth.uid.to_le_bytes());
     id[96..104].copy_from_slice(&growth.number.to_le_bytes());
@@ -89,7 +130,7 @@ pub(crate) fn origin(id: &Id) -> Outcome<Option<Address>> {
     if id[..16] != *BEGIN {
         return Err(Failure::argument("the unique id was not made by this library"));
     }
-    let address = Address { name: Name(number(id, 48)), cookie: number(id, 64) };
+    let address = Address { name: Name(number(id, 48)), cookie: number(id, 64), network: network(id) };
     if address.name == Name(0) {
         if id[16..20] == std::process::id().to_le_bytes() {
             return Ok(None);

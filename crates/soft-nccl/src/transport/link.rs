@@ -1,14 +1,17 @@
 //! The sending side of a connection: frames that wait for room in the socket. What may wait is bounded: messages need their
 //! receiver's credit, and puts wait while too much is unsent.
 use super::wire::{Head, Hello};
-use super::{Address, endpoint};
+use super::{Address, Stream, endpoint};
 use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
-use std::net::Shutdown;
+use std::net::TcpStream;
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
+use std::time::Duration;
 
+/// How long a process on another machine may take to accept a connection.
+const CONNECTING: Duration = Duration::from_secs(10);
 /// Frames per system call.
 const AT_ONCE: usize = 32;
 
@@ -19,7 +22,7 @@ struct Frame {
 
 /// A connection to another process, for sending.
 pub(crate) struct Link {
-    pub stream: Arc<UnixStream>,
+    pub stream: Arc<Stream>,
     frames: VecDeque<Frame>,
     /// Bytes of the first frame that were written.
     written: usize,
@@ -37,15 +40,21 @@ impl Link {
     /// Connects to a process and says hello.
     pub(crate) fn connect(to: Address) -> io::Result<Self> {
         let own = endpoint()?.address;
-        let mut link = Self::over(UnixStream::connect_addr(&to.socket()?)?)?;
+        // Names of Unix sockets are those of a machine, so that a process which has this one is here.
+        let near = UnixStream::connect_addr(&to.socket()?).and_then(Stream::of_unix);
+        let stream = match (near, to.network) {
+            (Ok(stream), _) => stream,
+            (Err(_), Some(far)) => Stream::of_tcp(TcpStream::connect_timeout(&far, CONNECTING)?)?,
+            (Err(error), None) => return Err(error),
+        };
+        let mut link = Self::over(stream);
         link.queue(&Head::Hello(Hello::new(to.cookie, own)), Vec::new());
         link.flush();
         Ok(link)
     }
 
-    fn over(stream: UnixStream) -> io::Result<Self> {
-        stream.set_nonblocking(true)?;
-        Ok(Self {
+    fn over(stream: Stream) -> Self {
+        Self {
             stream: Arc::new(stream),
             frames: VecDeque::new(),
             written: 0,
@@ -53,7 +62,7 @@ impl Link {
             closing: false,
             broken: false,
             blocked: false,
-        })
+        }
     }
 
     /// Appends a frame.
@@ -69,7 +78,7 @@ impl Link {
             Err(_) => {
                 // Both sides see the end of the connection and draw the conclusions.
                 self.break_off();
-                let _ = self.stream.shutdown(Shutdown::Both);
+                self.stream.shut_down();
             }
         }
     }
@@ -143,7 +152,7 @@ mod tests {
     #[test]
     fn what_is_unsent_is_what_the_socket_has_not_taken() {
         let (own, mut other) = UnixStream::pair().unwrap();
-        let mut link = Link::over(own).unwrap();
+        let mut link = Link::over(Stream::of_unix(own).unwrap());
         let head = Head::Put { uid: 1, source: 0, destination: 1, window: 0, offset: 0 };
         let mut all = 0;
         while !link.blocked {

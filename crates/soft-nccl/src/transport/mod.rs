@@ -1,4 +1,5 @@
-//! Messages between processes: abstract Unix sockets, whose names leave no file behind however a process ends.
+//! Messages between processes: abstract Unix sockets, whose names leave no file behind however a process ends, and TCP to processes
+//! on other machines if COLLSPEC_SOFT_NETWORK asks for it.
 //!
 //! A process that makes a unique id, or joins a communicator by another process's id, listens under a random name. A
 //! connection carries frames one way, from the process that connected; a process that connects proves with a cookie that it got
@@ -6,22 +7,27 @@
 pub(crate) mod control;
 pub(crate) mod id;
 mod link;
+mod network;
 mod poller;
+mod stream;
 pub(crate) mod wire;
 
 pub(crate) use link::Link;
+pub(crate) use stream::Stream;
 
+use crate::settings::settings;
 use rustix::event::{EventfdFlags, eventfd};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
-use std::os::unix::net::{SocketAddr, UnixListener};
+use std::net::{SocketAddr, TcpListener};
+use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Processes that one communicator may span.
-pub(crate) const MOST_PROCESSES: usize = 16;
+pub(crate) const MOST_PROCESSES: usize = 256;
 
 /// A process's name among others: the random part of its listener's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
@@ -39,12 +45,22 @@ pub(crate) struct Address {
     pub name: Name,
     /// The proof that a connection comes from a process that was given the address: names can be seen, cookies cannot.
     pub cookie: u128,
+    /// Where it listens for processes on other machines, if it does.
+    pub network: Option<SocketAddr>,
 }
 
 impl Address {
-    fn socket(self) -> io::Result<SocketAddr> {
-        SocketAddr::from_abstract_name(format!("collspec-soft-{:032x}", self.name.0))
+    fn socket(self) -> io::Result<UnixAddr> {
+        UnixAddr::from_abstract_name(format!("collspec-soft-{:032x}", self.name.0))
     }
+}
+
+/// Where a process listens.
+pub(super) struct Listeners {
+    /// For processes of this machine.
+    pub near: UnixListener,
+    /// For those of others.
+    pub far: Option<TcpListener>,
 }
 
 /// This process's listener, once it has one.
@@ -79,14 +95,16 @@ pub(crate) fn endpoint() -> io::Result<&'static Endpoint> {
     if let Some(endpoint) = known() {
         return Ok(endpoint);
     }
-    let address = Address { name: Name(random()?), cookie: random()? };
+    let far = settings().network.then(network::listen).transpose()?;
+    let network = far.as_ref().map(|(_, address)| *address);
+    let address = Address { name: Name(random()?), cookie: random()?, network };
     let listener = UnixListener::bind_addr(&address.socket()?)?;
     listener.set_nonblocking(true)?;
     let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
     let woken = wake.try_clone()?;
     std::thread::Builder::new()
         .name("soft-nccl net".to_owned())
-        .spawn(move || poller::run(&listener, &woken, address))?;
+        .spawn(move || poller::run(&Listeners { near: listener, far: far.map(|(far, _)| far) }, &woken, address))?;
     Ok(ENDPOINT.get_or_init(|| Endpoint { address, wake }))
 }
 

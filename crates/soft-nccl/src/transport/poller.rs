@@ -1,25 +1,26 @@
 //! The transport's thread: accepts connections, reads frames, finishes writes, and finds out which processes are gone.
 use super::wire::{Assembler, Head, Limits, WireError};
-use super::{Address, Name};
+use super::{Address, Listeners, Name, Stream};
 use crate::engine::{TransportEvent, deliver, links};
 use crate::settings::settings;
 use rustix::event::{PollFd, PollFlags, poll};
 use std::collections::HashSet;
-use std::io::{ErrorKind, Read};
-use std::os::fd::OwnedFd;
-use std::os::unix::net::{UnixListener, UnixStream};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Bytes of one read.
 const READ: usize = 256 * 1024;
 /// Reads of one connection in a row.
 const READS: usize = 4;
+/// The other side of a connection has closed it.
+const ENDS: PollFlags = PollFlags::RDHUP;
 /// Connections that have not said hello.
 const MOST_STRANGERS: usize = 64;
 
 /// A connection from another process.
 struct Connection {
-    stream: UnixStream,
+    stream: Stream,
     from: Option<Address>,
     incoming: Assembler,
     /// Nothing comes any more.
@@ -35,7 +36,7 @@ impl From<WireError> for Refused {
     }
 }
 
-pub(super) fn run(listener: &UnixListener, woken: &OwnedFd, own: Address) {
+pub(super) fn run(listeners: &Listeners, woken: &OwnedFd, own: Address) {
     let mut connections: Vec<Connection> = Vec::new();
     // Processes that have closed our link; they are gone as soon as everything they sent was read.
     let mut suspects: HashSet<Name> = HashSet::new();
@@ -43,10 +44,14 @@ pub(super) fn run(listener: &UnixListener, woken: &OwnedFd, own: Address) {
     loop {
         let outgoing = links();
         suspects.retain(|name| outgoing.iter().any(|(other, ..)| other == name));
-        let mut fds = vec![PollFd::new(listener, PollFlags::IN), PollFd::new(woken, PollFlags::IN)];
+        // Without a network the first listener stands in for the second.
+        let far = listeners.far.as_ref().map_or(listeners.near.as_fd(), |far| far.as_fd());
+        let mut fds = vec![PollFd::new(&listeners.near, PollFlags::IN), PollFd::from_borrowed_fd(far, PollFlags::IN)];
+        let first_link = fds.len() + 1;
+        fds.push(PollFd::new(woken, PollFlags::IN));
         let watched: Vec<_> = outgoing.iter().filter(|(name, ..)| !suspects.contains(name)).collect();
         for (_, stream, waiting) in &watched {
-            fds.push(PollFd::new(&**stream, if *waiting { PollFlags::OUT } else { PollFlags::empty() }));
+            fds.push(PollFd::new(&**stream, if *waiting { ENDS | PollFlags::OUT } else { ENDS }));
         }
         fds.extend(connections.iter().map(|connection| PollFd::new(&connection.stream, PollFlags::IN)));
         if let Err(error) = poll(&mut fds, None) {
@@ -59,22 +64,25 @@ pub(super) fn run(listener: &UnixListener, woken: &OwnedFd, own: Address) {
         let events: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
         drop(fds);
         let mut arrivals = Vec::new();
-        if !events[1].is_empty() {
+        if !events[2].is_empty() {
             let mut count = [0; 8];
             // Several wake-ups may have come together.
             let _ = rustix::io::read(woken, &mut count);
         }
-        for ((name, ..), event) in watched.iter().zip(&events[2..]) {
-            if event.intersects(PollFlags::HUP | PollFlags::ERR) {
+        for ((name, ..), event) in watched.iter().zip(&events[first_link..]) {
+            if event.intersects(ENDS | PollFlags::HUP | PollFlags::ERR) {
                 suspects.insert(*name);
             } else if event.intersects(PollFlags::OUT) {
                 arrivals.push(TransportEvent::Writable(*name));
             }
         }
-        let readable = &events[2 + watched.len()..];
+        let readable = &events[first_link + watched.len()..];
         let mut ready: Vec<bool> = readable.iter().map(|event| !event.is_empty()).collect();
-        if !events[0].is_empty() || !suspects.is_empty() {
-            accept(listener, &mut connections);
+        if !events[0].is_empty() || !events[1].is_empty() || !suspects.is_empty() {
+            accept(|| listeners.near.accept().and_then(|(stream, _)| Stream::of_unix(stream)), &mut connections);
+            if let Some(far) = &listeners.far {
+                accept(|| far.accept().and_then(|(stream, _)| Stream::of_tcp(stream)), &mut connections);
+            }
         }
         ready.resize(connections.len(), true);
         for (connection, ready) in connections.iter_mut().zip(ready) {
@@ -103,13 +111,11 @@ pub(super) fn run(listener: &UnixListener, woken: &OwnedFd, own: Address) {
     }
 }
 
-fn accept(listener: &UnixListener, connections: &mut Vec<Connection>) {
+fn accept(next: impl Fn() -> io::Result<Stream>, connections: &mut Vec<Connection>) {
     loop {
-        match listener.accept() {
-            Ok((stream, _)) => {
-                if stream.set_nonblocking(true).is_ok() {
-                    connections.push(Connection { stream, from: None, incoming: Assembler::default(), over: false });
-                }
+        match next() {
+            Ok(stream) => {
+                connections.push(Connection { stream, from: None, incoming: Assembler::default(), over: false });
             }
             Err(error) if error.kind() == ErrorKind::Interrupted => {}
             Err(error) => {

@@ -4,11 +4,12 @@ use super::control::Control;
 use super::{Address, Name};
 use crate::op::Signature;
 use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
 
 /// Bytes in front of a head: its length (4) and that of the body (8), little-endian.
 const PREFIX: usize = 12;
 /// How a connection begins: a name, and the version of everything in this file and of [`Control`].
-const MAGIC: [u8; 8] = *b"csoft\x00\x03\n";
+const MAGIC: [u8; 8] = *b"csoft\x00\x04\n";
 /// The first room for a head or a body, however long it claims to be.
 const FIRST_ROOM: usize = 1 << 20;
 
@@ -47,18 +48,20 @@ pub(crate) struct Hello {
     cookie: [u8; 16],
     name: [u8; 16],
     own_cookie: [u8; 16],
+    own_network: Option<SocketAddr>,
 }
 
 impl Hello {
     pub(crate) fn new(cookie: u128, own: Address) -> Self {
         let [cookie, name, own_cookie] = [cookie, own.name.0, own.cookie].map(u128::to_le_bytes);
-        Self { magic: MAGIC, cookie, name, own_cookie }
+        Self { magic: MAGIC, cookie, name, own_cookie, own_network: own.network }
     }
 
     /// The calling process, if it speaks this version and shows the right cookie.
     pub(crate) fn caller(&self, cookie: u128) -> Option<Address> {
         let [shown, name, own_cookie] = [self.cookie, self.name, self.own_cookie].map(u128::from_le_bytes);
-        (self.magic == MAGIC && shown == cookie).then_some(Address { name: Name(name), cookie: own_cookie })
+        let known = self.magic == MAGIC && shown == cookie;
+        known.then_some(Address { name: Name(name), cookie: own_cookie, network: self.own_network })
     }
 }
 
@@ -120,7 +123,7 @@ pub(crate) struct Limits {
 
 impl Limits {
     /// For a connection that has not said hello.
-    pub(crate) const HELLO: Self = Self { head: 64, body: 0 };
+    pub(crate) const HELLO: Self = Self { head: 96, body: 0 };
 
     /// For a member whose chunks have at most so many bytes.
     pub(crate) fn member(chunk: usize) -> Self {
@@ -203,7 +206,7 @@ mod tests {
     }
 
     fn own() -> Address {
-        Address { name: Name(1), cookie: 2 }
+        Address { name: Name(1), cookie: 2, network: None }
     }
 
     /// Every kind of frame, with its body.
