@@ -297,6 +297,10 @@ pub struct LaunchArgs {
     #[arg(long, value_name = "NAME", default_value = "auto", value_parser = ChosenLauncher::parse, help_heading = MACHINES)]
     pub launcher: ChosenLauncher,
 
+    /// Time in seconds in which all processes that the launcher has started must have come [default: 120].
+    #[arg(long, value_name = "S", value_parser = seconds, help_heading = MACHINES)]
+    pub meeting_timeout: Option<f64>,
+
     /// Ranks of a case in each process that the launcher has started [default: 1].
     #[arg(long, value_name = "N", value_parser = at_least_one, help_heading = MACHINES)]
     pub ranks_per_process: Option<NonZeroUsize>,

@@ -5,6 +5,7 @@ use super::nccl::lacking_text;
 use super::terminal;
 use crate::backend::cuda::{DeviceInfo, DriverReport, DriverState};
 use crate::child::Workers;
+use crate::launch::{ChosenLauncher, Variables, detect};
 use crate::library::{FoundLibrary, LibraryInfo, find_libraries};
 use crate::printable::one_line;
 use crate::run::gpus::{self, AskError};
@@ -29,6 +30,7 @@ pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Exit> {
     let named = if nccl.is_err() { request.named_library(&workers) } else { None };
 
     let mut lines = vec![format!("collspec {}", env!("CARGO_PKG_VERSION"))];
+    lines.push(entry_line("launcher", &launcher_words(&Variables::of_this_process())));
     match &gpus {
         Ok(gpus) => driver_lines(gpus, &mut lines),
         Err(words) => lines.push(entry_line("driver", words)),
@@ -82,6 +84,28 @@ fn driver_lines(gpus: &Result<DriverReport, AskError>, lines: &mut Vec<String>) 
             lines.push(entry_line("driver", &error.to_string()));
             lines.push(entry_line("", "see whether `nvidia-smi` works; if not, the driver must be repaired first"));
         }
+    }
+}
+
+/// What the environment says of the program that has started this one together with others.
+fn launcher_words(variables: &Variables) -> String {
+    let launch = match detect(variables, ChosenLauncher::Auto) {
+        Ok(Some(launch)) => launch,
+        Ok(None) => return "none: this process is alone".to_owned(),
+        Err(error) => return error.to_string(),
+    };
+    let place = match &launch.place {
+        Ok(place) => format!("they meet on {} at {}", place.hosts.join(", "), ports_in_words(&place.ports)),
+        Err(why) => format!("they cannot meet: {why}"),
+    };
+    format!("{}: this process is {}; {place}", launch.launcher.name(), launch.position)
+}
+
+fn ports_in_words(ports: &[u16]) -> String {
+    match ports {
+        [only] => format!("port {only}"),
+        [first, .., last] => format!("one of the ports {first} to {last}"),
+        [] => "no port".to_owned(),
     }
 }
 

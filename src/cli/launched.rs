@@ -1,13 +1,18 @@
 //! A run that a launcher has started as several processes: one of them reads, judges and reports, the others serve it.
+use super::args::LaunchArgs;
 use super::exit::Exit;
 use super::terminal;
 use crate::child::Workers;
 use crate::child::program::Program;
 use crate::cluster::{Cluster, Listener, MEETING_LIMIT, join, lead};
-use crate::launch::{ChosenLauncher, Variables, detect};
+use crate::launch::{Variables, detect};
 use crate::run::serve;
 use std::io::Write;
 use std::sync::Arc;
+use std::time::Duration;
+
+/// The longest time to wait for the other processes.
+const LONGEST_MEETING: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// What this process is to do.
 pub enum Launched {
@@ -44,16 +49,20 @@ impl Drop for Leader {
 /// # Errors
 ///
 /// The launcher's variables make no sense, or the processes do not meet.
-pub fn meet(chosen: ChosenLauncher) -> anyhow::Result<Launched> {
-    let Some(launch) = detect(&Variables::of_this_process(), chosen)? else { return Ok(Launched::Alone) };
+pub fn meet(args: &LaunchArgs) -> anyhow::Result<Launched> {
+    let launch = detect(&Variables::of_this_process(), args.launcher)?;
+    let Some(launch) = launch else { return Ok(Launched::Alone) };
+    let limit = args.meeting_timeout.map_or(MEETING_LIMIT, |seconds| {
+        Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_MEETING).min(LONGEST_MEETING)
+    });
     if let Some(listener) = Listener::of(&launch)? {
-        let cluster = Arc::new(lead(&launch, listener, MEETING_LIMIT)?);
+        let cluster = Arc::new(lead(&launch, listener, limit)?);
         let (processes, machines) = (cluster.sites().len(), cluster.machines());
         let on = if machines == 1 { "one machine".to_owned() } else { format!("{machines} machines") };
         writeln!(terminal::err(), "collspec: {processes} processes on {on}, started by {}", launch.launcher.name())?;
         return Ok(Launched::Leads(Leader { cluster, exit: Exit::WRONG_INPUT }));
     }
-    let joined = join(&launch, MEETING_LIMIT)?;
+    let joined = join(&launch, limit)?;
     let program = Program::of(&Workers::CurrentExe)?;
     let status = serve(joined, &program)?;
     anyhow::ensure!(status.is_some(), "the leading process has gone before the run was over");

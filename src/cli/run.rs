@@ -26,7 +26,7 @@ pub fn run(args: &RunArgs) -> anyhow::Result<Exit> {
         warn_of_variables()?;
         return list(args);
     }
-    match launched::meet(args.launch.launcher)? {
+    match launched::meet(&args.launch)? {
         Launched::Served(exit) => Ok(exit),
         Launched::Alone => run_here(args, None),
         Launched::Leads(mut leader) => {

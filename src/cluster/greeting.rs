@@ -97,8 +97,11 @@ impl Introduction {
     }
 }
 
-/// The name of this machine.
+/// The name of this machine, which NCCL_HOSTID replaces as it does for NCCL.
 fn host_name() -> String {
+    if let Some(name) = std::env::var("NCCL_HOSTID").ok().filter(|name| !name.is_empty()) {
+        return name;
+    }
     rustix::system::uname().nodename().to_string_lossy().into_owned()
 }
 

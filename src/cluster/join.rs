@@ -82,7 +82,8 @@ fn greet(address: SocketAddr, secret: &Secret, purpose: Purpose) -> Result<(Conn
     connection.send(&Opening::new(own))?;
     let challenge: Challenge = connection.receive_greeting()?;
     if challenge.protocol != PROTOCOL {
-        let words = format!("it speaks protocol {}, this program {PROTOCOL}: all must run the same file", challenge.protocol);
+        let words =
+            format!("it speaks protocol {}, this program {PROTOCOL}: all must run the same file", challenge.protocol);
         return Err(Failed::Refused(words));
     }
     if challenge.proof != secret.proof(Side::Leader, &own, &challenge.nonce) {

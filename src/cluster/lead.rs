@@ -207,7 +207,13 @@ fn refusal(own: &Introduction, members: &BTreeMap<u32, Arc<Member>>, new: &Intro
     }
     let same = members.get(&new.rank).map(|member| member.introduction().clone());
     if let Some(other) = same.or_else(|| (new.rank == own.rank).then(|| own.clone())) {
-        return Some(format!("two processes are rank {}: {} (pid {}) and {them} (pid {})", new.rank, other.name(), other.pid, new.pid));
+        return Some(format!(
+            "two processes are rank {}: {} (pid {}) and {them} (pid {})",
+            new.rank,
+            other.name(),
+            other.pid,
+            new.pid
+        ));
     }
     if new.rank >= own.size {
         return Some(format!("{them} is one of {} processes, which are numbered from 0", own.size));

@@ -95,12 +95,13 @@ impl Member {
         let number = self.parts.next.fetch_add(1, Ordering::Relaxed);
         let (sender, come) = channel();
         self.parts.waiting.lock().unwrap_or_else(PoisonError::into_inner).insert(number, sender);
-        let came = self.orders.send(&MemberOrder::StartPart(number)).map_err(|error| error.to_string()).and_then(|()| {
-            come.recv_timeout(CONNECTING).map_err(|error| match error {
-                RecvTimeoutError::Timeout => format!("it did not connect within {} s", CONNECTING.as_secs()),
-                RecvTimeoutError::Disconnected => "it did not connect".to_owned(),
-            })
-        });
+        let came =
+            self.orders.send(&MemberOrder::StartPart(number)).map_err(|error| error.to_string()).and_then(|()| {
+                come.recv_timeout(CONNECTING).map_err(|error| match error {
+                    RecvTimeoutError::Timeout => format!("it did not connect within {} s", CONNECTING.as_secs()),
+                    RecvTimeoutError::Disconnected => "it did not connect".to_owned(),
+                })
+            });
         self.parts.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
         came.map_err(|why| self.lost().unwrap_or_else(|| lost(why)))
     }

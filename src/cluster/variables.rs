@@ -26,7 +26,8 @@ pub type Shared = BTreeMap<String, String>;
 
 /// Those of this process.
 pub fn of_this_process() -> Shared {
-    let all = std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
+    let all =
+        std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     all.filter(|(name, _)| is_shared(name)).collect()
 }
 
@@ -38,9 +39,7 @@ fn is_shared(name: &str) -> bool {
 pub fn contradiction(leader: &Shared, member: &Shared, leader_name: &str, member_name: &str) -> Option<String> {
     member.iter().find_map(|(name, theirs)| match leader.get(name) {
         Some(ours) if ours == theirs => None,
-        Some(ours) => {
-            Some(format!("{name} differs: {ours:?} in {leader_name}, {theirs:?} in {member_name}"))
-        }
+        Some(ours) => Some(format!("{name} differs: {ours:?} in {leader_name}, {theirs:?} in {member_name}")),
         None => Some(format!("{name} differs: it is not set in {leader_name}, and {theirs:?} in {member_name}")),
     })
 }

@@ -10,7 +10,9 @@ pub struct Variables(BTreeMap<String, String>);
 impl Variables {
     /// Those of this process.
     pub fn of_this_process() -> Self {
-        Self::of(std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))))
+        Self::of(
+            std::env::vars_os().filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?))),
+        )
     }
 
     /// These.
@@ -127,7 +129,9 @@ pub fn detect(variables: &Variables, chosen: ChosenLauncher) -> Result<Option<La
     };
     let unknown = || {
         let (launcher, variable) = (launcher.name(), meeting_place::MEETING);
-        format!("{launcher} gives its processes no address: set {variable}=HOST:PORT for all of them, of a machine of the job")
+        format!(
+            "{launcher} gives its processes no address: set {variable}=HOST:PORT for all of them, of a machine of the job"
+        )
     };
     let place = meeting_place::of(launcher, position, variables);
     Ok(Some(Launch {
@@ -213,7 +217,8 @@ mod tests {
 
     #[test]
     fn a_contradiction_lists_all_and_an_option_settles_it() {
-        let both = variables("RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1 OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=8");
+        let both =
+            variables("RANK=0 WORLD_SIZE=2 MASTER_ADDR=a MASTER_PORT=1 OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=8");
         let error = detect(&both, ChosenLauncher::Auto).unwrap_err();
         let words = error.to_string();
         assert!(words.contains("torchrun says rank 0 of 2, openmpi says rank 3 of 8"), "{words}");
@@ -232,7 +237,8 @@ mod tests {
         assert_eq!(error("COLLSPEC_RANK=x COLLSPEC_SIZE=2"), "COLLSPEC_RANK=\"x\" is not a whole number");
         assert_eq!(error("COLLSPEC_RANK=0"), "COLLSPEC_RANK is set, but COLLSPEC_SIZE is not");
         assert!(error("COLLSPEC_RANK=2 COLLSPEC_SIZE=2").contains("rank 2 of 2"));
-        let local = "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=3 OMPI_COMM_WORLD_LOCAL_SIZE=2";
+        let local =
+            "OMPI_COMM_WORLD_RANK=0 OMPI_COMM_WORLD_SIZE=2 OMPI_COMM_WORLD_LOCAL_RANK=3 OMPI_COMM_WORLD_LOCAL_SIZE=2";
         assert!(error(local).contains("local rank 3 of 2"));
     }
 

@@ -51,8 +51,7 @@ struct Names {
 impl Launcher {
     /// All, from the one that is started by the others to the one that starts the others: torchrun may run under srun, srun
     /// hardly under torchrun.
-    pub const ALL: [Self; 6] =
-        [Self::Variables, Self::Torchrun, Self::OpenMpi, Self::Hydra, Self::Pals, Self::Slurm];
+    pub const ALL: [Self; 6] = [Self::Variables, Self::Torchrun, Self::OpenMpi, Self::Hydra, Self::Pals, Self::Slurm];
 
     /// As in `--launcher`.
     pub fn name(self) -> &'static str {
@@ -134,7 +133,8 @@ impl Launcher {
             let found = names.iter().find_map(|name| Some((*name, variables.get(name)?)));
             found.map(|(name, text)| number(name, text)).transpose()
         };
-        let missing = LaunchError::Missing { there: names.rank, missing: names.sizes.first().copied().unwrap_or_default() };
+        let missing =
+            LaunchError::Missing { there: names.rank, missing: names.sizes.first().copied().unwrap_or_default() };
         let size = first(names.sizes)?.ok_or(missing)?;
         let rank = number(names.rank, rank)?;
         let local_rank = first(names.local_rank)?;

@@ -36,7 +36,9 @@ pub(super) fn of(
         let (host, port) = text.trim().rsplit_once(':').unwrap_or_default();
         let host = host.trim_start_matches('[').trim_end_matches(']');
         return match port.parse() {
-            Ok(port @ 1..) if !host.is_empty() => Ok(Some(MeetingPlace { hosts: vec![host.into()], ports: vec![port] })),
+            Ok(port @ 1..) if !host.is_empty() => {
+                Ok(Some(MeetingPlace { hosts: vec![host.into()], ports: vec![port] }))
+            }
             _ => Err(format!("{MEETING}={text:?} is not HOST:PORT")),
         };
     }
@@ -157,9 +159,8 @@ mod tests {
 
     #[test]
     fn jobs_on_one_machine_meet_there_on_ports_of_their_own() {
-        let local = |job: &str| {
-            place(Launcher::OpenMpi, Some(4), &format!("OMPI_MCA_ess_base_jobid={job}")).unwrap().unwrap()
-        };
+        let local =
+            |job: &str| place(Launcher::OpenMpi, Some(4), &format!("OMPI_MCA_ess_base_jobid={job}")).unwrap().unwrap();
         assert_eq!(local("1").hosts, ["127.0.0.1"]);
         assert_eq!(local("1"), local("1"));
         assert_ne!(local("1").ports, local("2").ports);

@@ -4,9 +4,9 @@ mod detect;
 mod launcher;
 mod meeting_place;
 
-pub use detect::{ChosenLauncher, LaunchError, Variables, detect};
+pub use detect::{ChosenLauncher, Variables, detect};
 pub use launcher::{Launcher, Position};
-pub use meeting_place::{MEETING, MeetingPlace, SECRET};
+pub use meeting_place::MeetingPlace;
 
 /// This process as one of those that a launcher has started.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -131,7 +131,10 @@ impl Served<'_> {
             };
             match message {
                 Incoming::Reply(reply) => {
-                    if matches!(reply, Reply::Done(_) | Reply::Stuck { .. } | Reply::Trouble(_) | Reply::Finished { .. }) {
+                    if matches!(
+                        reply,
+                        Reply::Done(_) | Reply::Stuck { .. } | Reply::Trouble(_) | Reply::Finished { .. }
+                    ) {
                         let text = process.log.since(self.logged);
                         self.logged = process.log.mark();
                         log(self.connection, text)?;

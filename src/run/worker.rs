@@ -97,6 +97,9 @@ impl Worker {
                 Incoming::Silence => return Err(format!("it sent nothing for {} s", HELLO.as_secs())),
                 Incoming::End => {
                     let how = self.end_closed(part);
+                    if let Some(place) = self.place(part) {
+                        return Err(format!("the one of {place} ended with {how}"));
+                    }
                     let log = self.parts.get(part).map(|part| part.log().since(0)).unwrap_or_default();
                     return Err(format!("it ended with {how}{}{log}", if log.is_empty() { "" } else { ": " }));
                 }

@@ -75,6 +75,8 @@ mod soak;
 mod untrusted_files;
 // Scenario files are read into the cases that they describe.
 mod well_formed_files;
+// The processes of a job meet, one of them reports, and what one of them is or does wrong is named.
+mod several_processes;
 // A worker does the calls of hand-made jobs.
 mod worker_jobs;
 

@@ -86,12 +86,35 @@ pub struct Settings {
     pub windows: bool,
     /// COLLSPEC_SOFT_CONNECT: when ranks connect.
     pub connect: Connect,
-    /// COLLSPEC_SOFT_NETWORK: processes on other machines can take part; they are reached by TCP.
-    pub network: bool,
+    /// COLLSPEC_SOFT_NETWORK: whether processes on other machines can take part.
+    pub network: Network,
     /// COLLSPEC_SOFT_FAULT: be wrong in this way. An error in it makes every communicator fail.
     pub injection: Option<String>,
-    /// The error in COLLSPEC_SOFT_ARITHMETIC, _CONNECT or _RANKS_PER_NODE, if there is one; every communicator then fails.
+    /// The error in COLLSPEC_SOFT_ARITHMETIC, _CONNECT, _NETWORK or _RANKS_PER_NODE, if there is one; every communicator then fails.
     pub error: Option<String>,
+}
+
+/// How processes reach each other.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Network {
+    /// By sockets of the machine.
+    #[default]
+    Machine,
+    /// By sockets of the machine, and those on other machines by TCP.
+    Machines,
+    /// All by TCP.
+    Only,
+}
+
+impl Network {
+    fn parse(text: &str) -> Result<Self, String> {
+        match text.trim() {
+            "0" => Ok(Self::Machine),
+            "1" => Ok(Self::Machines),
+            "only" => Ok(Self::Only),
+            _ => Err(format!("COLLSPEC_SOFT_NETWORK={text:?} is none of 0, 1 and only")),
+        }
+    }
 }
 
 impl Default for Settings {
@@ -117,7 +140,7 @@ impl Default for Settings {
             manner: Manner::default(),
             windows: true,
             connect: Connect::Init,
-            network: false,
+            network: Network::Machine,
             injection: None,
             error: None,
         }
@@ -134,6 +157,8 @@ impl Settings {
         let manner = word("COLLSPEC_SOFT_ARITHMETIC").map_or(Ok(Manner::default()), |text| text.parse::<Manner>());
         let manner_error = manner.as_ref().err().map(|error| format!("COLLSPEC_SOFT_ARITHMETIC: {error}"));
         let connect_error = connect.as_ref().err().map(|error| format!("COLLSPEC_SOFT_CONNECT: {error}"));
+        let network = word("COLLSPEC_SOFT_NETWORK").map_or(Ok(Network::Machine), |text| Network::parse(&text));
+        let network_error = network.as_ref().err().cloned();
         let ranks_per_node = word(RANKS_PER_NODE).map(|text| ranks_per_node(&text)).transpose();
         let node_error = ranks_per_node.as_ref().err().cloned();
         let ranks_per_node = ranks_per_node.unwrap_or_default();
@@ -165,9 +190,9 @@ impl Settings {
             manner: manner.unwrap_or_default(),
             windows: number("NCCL_WIN_ENABLE") != Some(0) && number("NCCL_P2P_DISABLE").is_none_or(|n| n == 0),
             connect: connect.unwrap_or_default(),
-            network: number("COLLSPEC_SOFT_NETWORK").is_some_and(|n| n != 0),
+            network: network.unwrap_or_default(),
             injection: word("COLLSPEC_SOFT_FAULT"),
-            error: manner_error.or(connect_error).or(node_error),
+            error: manner_error.or(connect_error).or(node_error).or(network_error),
         }
     }
 

@@ -15,14 +15,14 @@ pub(crate) mod wire;
 pub(crate) use link::Link;
 pub(crate) use stream::Stream;
 
-use crate::settings::settings;
+use crate::settings::{Network, settings};
 use rustix::event::{EventfdFlags, eventfd};
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::io;
+use std::net::{SocketAddr, TcpListener};
 use std::os::fd::OwnedFd;
 use std::os::linux::net::SocketAddrExt;
-use std::net::{SocketAddr, TcpListener};
 use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
@@ -58,7 +58,7 @@ impl Address {
 /// Where a process listens.
 pub(super) struct Listeners {
     /// For processes of this machine.
-    pub near: UnixListener,
+    pub near: Option<UnixListener>,
     /// For those of others.
     pub far: Option<TcpListener>,
 }
@@ -95,17 +95,22 @@ pub(crate) fn endpoint() -> io::Result<&'static Endpoint> {
     if let Some(endpoint) = known() {
         return Ok(endpoint);
     }
-    let far = settings().network.then(network::listen).transpose()?;
+    let far = (settings().network != Network::Machine).then(network::listen).transpose()?;
     let network = far.as_ref().map(|(_, address)| *address);
     let address = Address { name: Name(random()?), cookie: random()?, network };
-    let listener = UnixListener::bind_addr(&address.socket()?)?;
-    listener.set_nonblocking(true)?;
+    let near = (settings().network != Network::Only).then(|| near(address)).transpose()?;
     let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
     let woken = wake.try_clone()?;
     std::thread::Builder::new()
         .name("soft-nccl net".to_owned())
-        .spawn(move || poller::run(&Listeners { near: listener, far: far.map(|(far, _)| far) }, &woken, address))?;
+        .spawn(move || poller::run(&Listeners { near, far: far.map(|(far, _)| far) }, &woken, address))?;
     Ok(ENDPOINT.get_or_init(|| Endpoint { address, wake }))
+}
+
+fn near(address: Address) -> io::Result<UnixListener> {
+    let listener = UnixListener::bind_addr(&address.socket()?)?;
+    listener.set_nonblocking(true)?;
+    Ok(listener)
 }
 
 fn random() -> io::Result<u128> {

@@ -69,7 +69,13 @@ mod tests {
     use super::*;
 
     fn interfaces() -> Vec<Interface> {
-        let all = [("lo", "127.0.0.1"), ("docker0", "172.17.0.1"), ("eth0", "fe80::1"), ("eth0", "10.0.0.5"), ("ib0", "10.1.0.5")];
+        let all = [
+            ("lo", "127.0.0.1"),
+            ("docker0", "172.17.0.1"),
+            ("eth0", "fe80::1"),
+            ("eth0", "10.0.0.5"),
+            ("ib0", "10.1.0.5"),
+        ];
         all.map(|(name, ip)| (name.to_owned(), ip.parse().unwrap())).to_vec()
     }
 

@@ -44,11 +44,11 @@ pub(super) fn run(listeners: &Listeners, woken: &OwnedFd, own: Address) {
     loop {
         let outgoing = links();
         suspects.retain(|name| outgoing.iter().any(|(other, ..)| other == name));
-        // Without a network the first listener stands in for the second.
-        let far = listeners.far.as_ref().map_or(listeners.near.as_fd(), |far| far.as_fd());
-        let mut fds = vec![PollFd::new(&listeners.near, PollFlags::IN), PollFd::from_borrowed_fd(far, PollFlags::IN)];
-        let first_link = fds.len() + 1;
-        fds.push(PollFd::new(woken, PollFlags::IN));
+        let near = listeners.near.as_ref().map(|near| near.as_fd());
+        let doors: Vec<_> = near.into_iter().chain(listeners.far.as_ref().map(|far| far.as_fd())).collect();
+        let mut fds = vec![PollFd::new(woken, PollFlags::IN)];
+        fds.extend(doors.iter().map(|door| PollFd::from_borrowed_fd(*door, PollFlags::IN)));
+        let first_link = fds.len();
         let watched: Vec<_> = outgoing.iter().filter(|(name, ..)| !suspects.contains(name)).collect();
         for (_, stream, waiting) in &watched {
             fds.push(PollFd::new(&**stream, if *waiting { ENDS | PollFlags::OUT } else { ENDS }));
@@ -64,7 +64,7 @@ pub(super) fn run(listeners: &Listeners, woken: &OwnedFd, own: Address) {
         let events: Vec<PollFlags> = fds.iter().map(PollFd::revents).collect();
         drop(fds);
         let mut arrivals = Vec::new();
-        if !events[2].is_empty() {
+        if !events[0].is_empty() {
             let mut count = [0; 8];
             // Several wake-ups may have come together.
             let _ = rustix::io::read(woken, &mut count);
@@ -78,8 +78,10 @@ pub(super) fn run(listeners: &Listeners, woken: &OwnedFd, own: Address) {
         }
         let readable = &events[first_link + watched.len()..];
         let mut ready: Vec<bool> = readable.iter().map(|event| !event.is_empty()).collect();
-        if !events[0].is_empty() || !events[1].is_empty() || !suspects.is_empty() {
-            accept(|| listeners.near.accept().and_then(|(stream, _)| Stream::of_unix(stream)), &mut connections);
+        if events[1..first_link].iter().any(|event| !event.is_empty()) || !suspects.is_empty() {
+            if let Some(near) = &listeners.near {
+                accept(|| near.accept().and_then(|(stream, _)| Stream::of_unix(stream)), &mut connections);
+            }
             if let Some(far) = &listeners.far {
                 accept(|| far.accept().and_then(|(stream, _)| Stream::of_tcp(stream)), &mut connections);
             }

@@ -1,0 +1,309 @@
+//! `collspec run` as several processes: they meet, one judges and reports, all end with its exit code.
+use crate::support::processes::{Descendants, Process, children, end_of, wait_until};
+use crate::support::{Home, SUM, WRONG};
+use std::fs;
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, Command, Stdio};
+
+/// A port that is free now.
+fn port() -> u16 {
+    TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port()
+}
+
+/// Takes long enough to be interrupted.
+const LONG: &str = "world_size = 2\nop = \"all_reduce\"\ninputs = [[1, 2], [3, 4]]\nrepeat = 300000\ntimeout = 600\n";
+
+/// Processes that were started together.
+struct Job {
+    children: Vec<(Child, Descendants)>,
+}
+
+/// What came of them, by rank.
+struct Ended {
+    codes: Vec<i32>,
+    out: Vec<String>,
+    err: Vec<String>,
+}
+
+impl Job {
+    /// Starts `size` processes with these arguments; `change` may change the command of a rank.
+    fn start(home: &Home, size: u32, args: &[&str], change: impl Fn(u32, &mut Command)) -> Self {
+        let meeting = format!("127.0.0.1:{}", port());
+        let children = (0..size).map(|rank| {
+            let mut command = home.command(args);
+            command.env("COLLSPEC_RANK", rank.to_string()).env("COLLSPEC_SIZE", size.to_string());
+            command.env("COLLSPEC_LOCAL_RANK", rank.to_string()).env("COLLSPEC_MEETING", &meeting);
+            change(rank, &mut command);
+            Descendants::of(&command, |shell| {
+                let file = |name: &str| fs::File::create(home.path(&format!("{name}{rank}"))).unwrap();
+                shell.stdout(Stdio::from(file("out"))).stderr(Stdio::from(file("err")));
+            })
+        });
+        Self { children: children.collect() }
+    }
+
+    /// Waits for all of them, and for everything that they have started.
+    fn end(self, home: &Home) -> Ended {
+        let mut codes = Vec::new();
+        for (mut child, descendants) in self.children {
+            codes.push(end_of(&mut child).code().unwrap_or(-1));
+            descendants.wait_for_end();
+        }
+        let all = |name: &str| -> Vec<String> {
+            (0..codes.len()).map(|rank| fs::read_to_string(home.path(&format!("{name}{rank}"))).unwrap()).collect()
+        };
+        Ended { out: all("out"), err: all("err"), codes }
+    }
+}
+
+fn run(home: &Home, size: u32, args: &[&str], change: impl Fn(u32, &mut Command)) -> Ended {
+    Job::start(home, size, args, change).end(home)
+}
+
+#[test]
+fn one_process_reports_and_all_end_with_its_exit_code() {
+    let home = Home::new();
+    home.file("sum.toml", SUM);
+    let ended = run(&home, 2, &["run", "sum.toml"], |_, _| {});
+    assert_eq!(ended.codes, [0, 0], "{:?}", ended.err);
+    assert!(ended.out[0].contains("1 passed, 0 failed"), "{:?}", ended.out);
+    assert_eq!((ended.out[1].as_str(), ended.err[1].as_str()), ("", ""), "the other one is silent");
+    home.file("sum.toml", WRONG);
+    let ended = run(&home, 2, &["run", "sum.toml"], |_, _| {});
+    assert_eq!(ended.codes, [1, 1], "{:?}", ended.err);
+    assert!(ended.out[0].contains("rank 1"), "{:?}", ended.out);
+    home.file("sum.toml", "world_size = 2\n");
+    assert_eq!(run(&home, 2, &["run", "sum.toml"], |_, _| {}).codes, [2, 2]);
+}
+
+/// Cases with large results, a fault of the program, ranks that end, an expected hang and splits.
+const SEVERAL: [(&str, &str); 5] = [
+    (
+        "large.toml",
+        "world_size = 3\nop = \"all_reduce\"\ndtype = \"float32\"\ninputs = { each = \"(i * 7 + rank) % 100\", count = 700000 }\n",
+    ),
+    (
+        "dies.toml",
+        r#"world_size = 3
+placement = "processes"
+inputs.x = [[1], [2], [3]]
+steps = [
+  { op = "all_reduce", in = "x", out = "y" },
+  { op = "wait" },
+  { op = "exit", ranks = [1], status = "SIGKILL" },
+  { op = "shrink", new = "rest", without = [1] },
+  { op = "all_reduce", comm = "rest", in = "x", out = "z" },
+]
+expect.z = [[4], "untouched", [4]]
+"#,
+    ),
+    (
+        "hangs.toml",
+        r#"world_size = 2
+outcome = "hang"
+timeout = 1
+inputs.x = [[1], [2]]
+steps = [{ op = "recv", peer = "1 - rank", out = "y" }, { op = "send", peer = "1 - rank", in = "x" }]
+"#,
+    ),
+    (
+        "rounds.toml",
+        "world_size = 3\nop = \"all_reduce\"\ndtype = \"bfloat16\"\ninputs = { each = \"0.1 * (i + rank)\", count = 5000 }\n",
+    ),
+    ("four.toml", "world_size = 4\nop = \"all_gather\"\ninputs = { each = \"rank + i\", count = 3 }\n"),
+];
+
+#[test]
+fn verdicts_are_those_of_one_process() {
+    let home = Home::new();
+    for (path, text) in SEVERAL {
+        home.file(&format!("cases/{path}"), text);
+    }
+    let alone = home.run(&["run", "cases", "--format", "jsonl"]);
+    let verdicts = |text: &str| -> Vec<(String, String)> {
+        let lines = text.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+        let mut all: Vec<_> = lines
+            .filter(|line| line["case"].is_string())
+            .map(|line| (line["case"].to_string(), line["status"].to_string()))
+            .collect();
+        all.sort();
+        all
+    };
+    assert_eq!(verdicts(&alone.out).len(), SEVERAL.len(), "{}", alone.out);
+    let args = ["run", "cases", "--format", "jsonl", "--ranks-per-process", "2"];
+    let together = run(&home, 3, &args, |_, _| {});
+    assert_eq!(verdicts(&together.out[0]), verdicts(&alone.out), "{:?}", together.err);
+    // By TCP alone, as between machines, and on two machines by name.
+    let apart = run(&home, 3, &args, |rank, command| {
+        command.env("COLLSPEC_SOFT_NETWORK", "only").env("NCCL_SOCKET_IFNAME", "lo");
+        command.env("NCCL_HOSTID", format!("machine-{}", rank / 2));
+    });
+    assert!(apart.err[0].contains("3 processes on 2 machines"), "{:?}", apart.err);
+    assert_eq!(verdicts(&apart.out[0]), verdicts(&alone.out), "{:?}", apart.err);
+}
+
+#[test]
+fn a_case_that_needs_more_is_skipped_with_the_reason() {
+    let home = Home::new();
+    home.file("three.toml", "world_size = 3\nop = \"all_gather\"\ninputs = [[1], [2], [3]]\n");
+    home.file("nodes.toml", &format!("{SUM}requires = {{ nodes = 2 }}\n"));
+    let ended = run(&home, 2, &["run", "three.toml", "nodes.toml"], |_, _| {});
+    assert!(ended.out[0].contains("needs 3 processes; the launcher has started 2"), "{:?}", ended.out);
+    assert!(ended.out[0].contains("needs 2 machines; this is one"), "{:?}", ended.out);
+    let ended = run(&home, 2, &["run", "nodes.toml"], |rank, command| {
+        command.env("NCCL_HOSTID", format!("machine-{rank}"));
+    });
+    assert!(ended.out[0].contains("1 passed"), "{:?} {:?}", ended.out, ended.err);
+}
+
+#[test]
+fn who_has_not_come_is_named() {
+    let home = Home::new();
+    home.file("sum.toml", SUM);
+    let meeting = format!("127.0.0.1:{}", port());
+    let mut leader = home.command(&["run", "sum.toml", "--meeting-timeout", "0.2"]);
+    leader.env("COLLSPEC_RANK", "0").env("COLLSPEC_SIZE", "4").env("COLLSPEC_MEETING", &meeting);
+    let alone = crate::support::Run::of(&mut leader);
+    assert_eq!(alone.code, 2);
+    assert!(alone.err.contains("3 of 4 processes have not come within 0 s: ranks 1, 2, 3"), "{}", alone.err);
+    let mut member = home.command(&["run", "sum.toml", "--meeting-timeout", "0.2"]);
+    member.env("COLLSPEC_RANK", "1").env("COLLSPEC_SIZE", "4").env("COLLSPEC_LOCAL_RANK", "1");
+    member.env("COLLSPEC_MEETING", &meeting);
+    let lonely = crate::support::Run::of(&mut member);
+    assert_eq!(lonely.code, 2);
+    assert!(lonely.err.contains("no process of the job answers on 127.0.0.1, ports"), "{}", lonely.err);
+}
+
+#[test]
+fn processes_that_differ_are_refused_and_both_are_named() {
+    let home = Home::new();
+    home.file("sum.toml", SUM);
+    let refused = |change: &dyn Fn(u32, &mut Command)| {
+        let ended = run(&home, 2, &["run", "sum.toml", "--meeting-timeout", "60"], change);
+        assert_eq!(ended.codes, [2, 2], "{:?}", ended.err);
+        ended.err
+    };
+    let err = refused(&|rank, command| {
+        command.env("NCCL_HOSTID", format!("m{rank}"));
+        if rank == 1 {
+            command.env("NCCL_ALGO", "Tree");
+        }
+    });
+    let words = "NCCL_ALGO differs: it is not set in rank 0 on m0, and \"Tree\" in rank 1 on m1";
+    assert!(err.iter().all(|err| err.contains(words)), "{err:?}");
+    let err = refused(&|rank, command| {
+        command.env("COLLSPEC_SIZE", if rank == 0 { "2" } else { "3" });
+    });
+    assert!(err.iter().all(|err| err.contains("is one of 2 processes, rank 1 on")), "{err:?}");
+    let other = run(&home, 2, &["run", "sum.toml", "--meeting-timeout", "1"], |rank, command| {
+        command.env("COLLSPEC_SECRET", if rank == 0 { "one" } else { "two" });
+    });
+    assert_eq!(other.codes, [2, 2]);
+    assert!(other.err[1].contains("another COLLSPEC_SECRET"), "{:?}", other.err);
+}
+
+#[test]
+fn variables_of_the_leader_are_carried_to_the_others() {
+    let home = Home::new();
+    home.file("long.toml", LONG);
+    let job = Job::start(&home, 2, &["run", "long.toml"], |rank, command| {
+        if rank == 0 {
+            command.env("NCCL_ALGO", "Tree");
+        }
+    });
+    let member = job.children[1].0.id();
+    wait_until("the other process's worker has the variable", || {
+        let environment = |pid: i32| fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
+        children(member)
+            .into_iter()
+            .any(|pid| environment(pid).split(|byte| *byte == 0).any(|one| one == b"NCCL_ALGO=Tree"))
+    });
+    for (child, _) in &job.children {
+        Process::find(child.id().cast_signed()).unwrap().signal(rustix::process::Signal::KILL);
+    }
+    job.end(&home);
+}
+
+#[test]
+fn strangers_at_the_port_disturb_nobody() {
+    let home = Home::new();
+    home.file("sum.toml", SUM);
+    let meeting = format!("127.0.0.1:{}", port());
+    let start = |rank: u32| {
+        let mut command = home.command(&["run", "sum.toml"]);
+        command.env("COLLSPEC_RANK", rank.to_string()).env("COLLSPEC_SIZE", "2").env("COLLSPEC_MEETING", &meeting);
+        command.env("COLLSPEC_LOCAL_RANK", rank.to_string());
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap()
+    };
+    let leader = start(0);
+    let mut stranger = None;
+    wait_until("the leader listens", || {
+        stranger = TcpStream::connect(&meeting).ok();
+        stranger.is_some()
+    });
+    let mut stranger = stranger.unwrap();
+    stranger.write_all(b"GET / HTTP/1.1\r\n\r\n").unwrap();
+    let silent = TcpStream::connect(&meeting).unwrap();
+    let mut long = TcpStream::connect(&meeting).unwrap();
+    long.write_all(&[255; 64]).unwrap();
+    let member = start(1);
+    let (leader, member) = (leader.wait_with_output().unwrap(), member.wait_with_output().unwrap());
+    assert_eq!((leader.status.code(), member.status.code()), (Some(0), Some(0)), "{leader:?}");
+    let mut left = Vec::new();
+    let _ = stranger.read_to_end(&mut left);
+    assert!(left.is_empty(), "a stranger is told nothing");
+    drop((silent, long));
+}
+
+#[test]
+fn a_process_that_is_killed_costs_its_case_and_is_named() {
+    let home = Home::new();
+    home.file("cases/a.toml", LONG);
+    home.file("cases/b.toml", SUM);
+    let args = ["run", "cases", "--jobs", "1", "--verbose", "--timeout", "600"];
+    for victim in [0, 1] {
+        let job = Job::start(&home, 3, &args, |rank, command| {
+            command.env("NCCL_HOSTID", format!("m{rank}"));
+        });
+        let member = job.children[1].0.id();
+        wait_until("the second process has a part", || !children(member).is_empty());
+        Process::find(job.children[victim].0.id().cast_signed()).unwrap().signal(rustix::process::Signal::KILL);
+        let ended = job.end(&home);
+        let words = format!("{:?} {:?} {:?}", ended.codes, ended.out, ended.err);
+        assert_eq!(ended.codes[victim], -1, "{words}");
+        if victim == 0 {
+            assert_eq!(ended.codes[1..], [2, 2], "{words}");
+            assert!(ended.err[1].contains("the leading process has gone"), "{words}");
+        } else {
+            assert!(ended.out[0].contains("rank 1 on m1"), "{words}");
+            assert!(ended.out[0].contains("1 passed, 1 failed"), "the other case runs on the third process: {words}");
+            assert_eq!((ended.codes[0], ended.codes[2]), (1, 1), "{words}");
+        }
+    }
+}
+
+#[test]
+fn launchers_that_contradict_each_other_are_an_error_that_lists_them() {
+    let home = Home::new();
+    home.file("sum.toml", SUM);
+    let both = |command: &mut Command| {
+        command.env("OMPI_COMM_WORLD_RANK", "3").env("OMPI_COMM_WORLD_SIZE", "8");
+        command.env("PMI_RANK", "0").env("PMI_SIZE", "3");
+    };
+    let mut command = home.command(&["run", "sum.toml"]);
+    both(&mut command);
+    let run = crate::support::Run::of(&mut command);
+    assert_eq!(run.code, 2);
+    assert!(run.err.contains("openmpi says rank 3 of 8, hydra says rank 0 of 3"), "{}", run.err);
+    let mut command = home.command(&["run", "sum.toml", "--launcher", "none"]);
+    both(&mut command);
+    assert_eq!(crate::support::Run::of(&mut command).code, 0);
+    let mut command = home.command(&["doctor"]);
+    both(&mut command);
+    assert!(crate::support::Run::of(&mut command).out.contains("contradict each other"));
+    let mut command = home.command(&["doctor"]);
+    command.env("OMPI_COMM_WORLD_RANK", "3").env("OMPI_COMM_WORLD_SIZE", "8");
+    let doctor = crate::support::Run::of(&mut command).out;
+    assert!(doctor.contains("openmpi: this process is rank 3 of 8; they cannot meet: openmpi gives"), "{doctor}");
+}
