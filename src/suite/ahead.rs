@@ -14,8 +14,8 @@ use std::time::{Duration, Instant};
 const IN_A_ROW: usize = 16;
 /// When so few are left, the next are prepared, so that no thread has to wait for them.
 const LEFT: usize = 4;
-/// Bytes of a case's memory up to which it is small: so much is taken ahead of its turn.
-const SMALL: u64 = 64 << 10;
+/// Bytes of a case's memory, in all copies, up to which it is small. A part of so much is taken ahead of its turn.
+const SMALL: u64 = 512 << 10;
 
 /// What was done ahead of a case's run, and how long it took.
 pub(super) struct Early {
