@@ -186,5 +186,5 @@ fn is_whole(value: f64) -> bool {
     const NO_FRACTION: f64 = (1u64 << 52) as f64;
     let size = value.abs();
     // Numbers in the range of this sum are whole, so the machine rounds to a whole number.
-    ((size + NO_FRACTION) - NO_FRACTION == size) | ((size >= NO_FRACTION) & (size < f64::INFINITY))
+    ((size + NO_FRACTION) - NO_FRACTION == size) | (NO_FRACTION..f64::INFINITY).contains(&size)
 }

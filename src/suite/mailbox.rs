@@ -4,7 +4,7 @@ use std::time::Duration;
 
 /// Messages that are not gathered any longer.
 const ENOUGH: usize = 64;
-/// The longest time for which a message is held back. It is short for people, and long beside a small case.
+/// The longest time for which a message is held back: people do not notice it, and several small cases end in it.
 const GATHERING: Duration = Duration::from_millis(5);
 
 /// Messages on their way.
