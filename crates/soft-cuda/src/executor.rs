@@ -53,6 +53,7 @@ pub(crate) fn turn(mut state: Locked, stream: &Stream) -> Locked {
         }
         drop(state);
         if long {
+            drive::wake_hosts();
             drive::hand_over();
         }
         let launched = matches!(item, Item::Launch(_));
