@@ -201,6 +201,8 @@ fn block(mut state: Locked, condition: &dyn Condition, interruptible: bool) -> b
     drop(state);
     drive::wake_hosts();
     call_hook();
+    // The hook may have ended the wait of others.
+    drive::wake_hosts();
     loop {
         // Who settles the waiter stores first and unparks then, so that the thread sees the store or does not stay parked.
         match waiter.state.load(Ordering::Acquire) {

@@ -59,6 +59,24 @@ impl Driving {
     }
 }
 
+/// As long as it lives, the calling thread does not drive: it runs a function that may wait.
+pub(crate) struct Pause {
+    before: bool,
+}
+
+impl Pause {
+    pub fn begin() -> Self {
+        wake_hosts();
+        Self { before: DRIVING.replace(false) }
+    }
+}
+
+impl Drop for Pause {
+    fn drop(&mut self) {
+        DRIVING.set(self.before);
+    }
+}
+
 impl Drop for Driving {
     fn drop(&mut self) {
         DRIVING.set(self.before);
@@ -93,6 +111,7 @@ pub(crate) fn help() -> bool {
 /// Does a little of the library's work, and gives the rest to another thread; not under the device's lock.
 pub(crate) fn part() {
     let Some(helper) = HELPER.get() else { return };
+    wake_hosts();
     for _ in 0..PARTING_CALLS {
         if !(helper.help)(PARTING) {
             return;

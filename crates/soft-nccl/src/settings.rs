@@ -86,7 +86,8 @@ pub struct Settings {
     pub windows: bool,
     /// COLLSPEC_SOFT_CONNECT: when ranks connect.
     pub connect: Connect,
-    /// COLLSPEC_SOFT_FAULT: be wrong in this way. An error in it makes every communicator fail.
+    /// COLLSPEC_SOFT_FAULT: be wrong in this way, the same in all processes of a communicator. An error in it makes every communicator
+    /// fail.
     pub injection: Option<String>,
     /// The error in COLLSPEC_SOFT_ARITHMETIC, _CONNECT or _RANKS_PER_NODE, if there is one; every communicator then fails.
     pub error: Option<String>,

@@ -266,9 +266,10 @@ impl State {
                 let mut task = unsafe { Task::new(comm, id, spec, operation.tag, premul, n, key, script) };
                 task.held.clone_from(&held);
                 task.elsewhere = elsewhere;
-                task.past_caches = beside && spec.bytes(n) >= PAST_CACHES;
                 // SAFETY: the hooks are the task's, which keeps the promise above.
                 task.hooks = unsafe { hooks().steps(&context, &spec, premul) };
+                // Hooks of a step may store in another way.
+                task.past_caches = beside && task.hooks.is_none() && spec.bytes(n) >= PAST_CACHES;
                 tasks.push(task);
             }
         }

@@ -294,6 +294,7 @@ pub(super) fn stop(mut state: Locked, comms: &[usize]) -> (Locked, Vec<Done>) {
         state = state.wait(&ENGINE.step_over);
     }
     state.aborting -= 1;
+    state.ends = state.ends.wrapping_add(1);
     for comm in comms {
         dones.extend(state.drop_batches(*comm));
     }

@@ -102,6 +102,8 @@ pub(crate) struct State {
     drivers: Drivers,
     /// Bytes of all steps so far.
     moved: usize,
+    /// How often operations have ended or were dropped.
+    ends: u64,
     channels: Vec<Option<Channel>>,
     free_channels: Vec<ChannelId>,
     index: HashMap<ChannelKey, ChannelId>,
@@ -194,6 +196,7 @@ impl State {
             aborting: 0,
             drivers: Drivers::default(),
             moved: 0,
+            ends: 0,
             channels: Vec::new(),
             free_channels: Vec::new(),
             index: HashMap::new(),

@@ -41,6 +41,10 @@ impl Ready {
         self.queue.is_empty()
     }
 
+    fn is_shuffled(&self) -> bool {
+        self.random.is_some()
+    }
+
     fn pop(&mut self) -> Option<TaskId> {
         if let Some(state) = &mut self.random {
             *state ^= *state << 13;
@@ -84,7 +88,8 @@ impl State {
 
     /// True if there are tasks that one more thread should run.
     fn wants_driver(&self) -> bool {
-        let most = if self.drivers.large > 0 { *CORES } else { 1 };
+        // An order drawn from a seed is that of one thread.
+        let most = if self.drivers.large > 0 && !self.ready.is_shuffled() { *CORES } else { 1 };
         self.drivers.driving < most && !self.ready.is_empty()
     }
 
@@ -146,7 +151,12 @@ fn run() {
 /// Runs ready tasks on a host thread that waits for the device, until operations end or about so many bytes are moved. False
 /// if there are none, or other threads run them.
 fn help(bytes: usize) -> bool {
-    work_off(lock(), bytes, true).1
+    let state = lock();
+    // A host that only does a little in passing has others waiting for it, and whoever runs tasks answers for all.
+    if bytes != usize::MAX && state.is_driven() {
+        return false;
+    }
+    work_off(state, bytes, true).1
 }
 
 /// Ready tasks that no thread runs are left to a progress thread.
@@ -166,10 +176,15 @@ fn work_off(mut state: Locked, bytes: usize, helps: bool) -> (Locked, bool) {
         return (state, false);
     }
     state.drivers.driving += 1;
-    let moved = state.moved;
+    let (moved, ends) = (state.moved, state.ends);
     while let Some(id) = state.ready.pop() {
         // A task may be woken twice, or be gone after an abort, or run on another thread, which looks at what it waits for itself.
         let Some(task) = state.tasks.remove(&id) else { continue };
+        if !state.batches.contains_key(&task.batch) {
+            // Its operation was dropped during its last turn.
+            state.close_all(&task);
+            continue;
+        }
         let comm = task.comm;
         state.running.push(comm);
         state.call_driver();
@@ -182,15 +197,16 @@ fn work_off(mut state: Locked, bytes: usize, helps: bool) -> (Locked, bool) {
         if state.aborting > 0 {
             ENGINE.step_over.notify_all();
         }
-        let ended = !dones.is_empty();
-        if ended {
+        if !dones.is_empty() {
+            state.ends = state.ends.wrapping_add(1);
             drop(state);
             for done in dones {
                 done.finish();
             }
             state = lock();
         }
-        if helps && (ended || state.moved.wrapping_sub(moved) >= bytes) {
+        // The end that the host waits for may have come on another thread.
+        if helps && (state.ends != ends || state.moved.wrapping_sub(moved) >= bytes) {
             break;
         }
     }
