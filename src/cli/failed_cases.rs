@@ -11,6 +11,7 @@ use std::fs;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 /// A case of a file.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -19,13 +20,29 @@ struct FailedCase {
     case: String,
 }
 
+/// The last scenario file by its path, and the same with links resolved: neighbouring cases are of one file.
+#[derive(Debug, Default)]
+struct LastFile {
+    path: String,
+    resolved: String,
+}
+
+impl LastFile {
+    fn resolved(&mut self, path: &str) -> &str {
+        if self.path != path || self.resolved.is_empty() {
+            let file = Path::new(path);
+            let resolved = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+            *self = Self { path: path.to_owned(), resolved: resolved.display().to_string() };
+        }
+        &self.resolved
+    }
+}
+
 impl FailedCase {
-    fn of(case: &Case) -> Self {
-        let file = Path::new(&case.file.path);
-        let file = file.canonicalize().unwrap_or_else(|_| file.to_owned());
+    fn of(case: &Case, last: &mut LastFile) -> Self {
         // The folders in the name depend on the paths of the command line. Slashes in values are escaped.
         let name = case.name.rsplit('/').next().unwrap_or(&case.name);
-        Self { file: file.display().to_string(), case: name.to_owned() }
+        Self { file: last.resolved(&case.file.path).to_owned(), case: name.to_owned() }
     }
 }
 
@@ -34,6 +51,7 @@ impl FailedCase {
 pub struct FailedCases {
     path: PathBuf,
     cases: BTreeSet<FailedCase>,
+    last: LastFile,
 }
 
 impl FailedCases {
@@ -56,27 +74,23 @@ impl FailedCases {
         };
         // A line of another version names no case.
         let cases = text.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-        Ok(Self { path, cases })
+        Ok(Self { path, cases, last: LastFile::default() })
     }
 
-    /// True if the case failed when it last ran.
-    pub fn contains(&self, case: &Case) -> bool {
-        self.cases.contains(&FailedCase::of(case))
+    /// Keeps the cases that failed when they last ran.
+    pub fn select(&self, cases: &mut Vec<Arc<Case>>) {
+        let mut last = LastFile::default();
+        cases.retain(|case| !self.cases.is_empty() && self.cases.contains(&FailedCase::of(case, &mut last)));
     }
 
     /// Adds a case that has failed, and takes out one that has passed.
     pub fn note(&mut self, case: &Case, failed: bool) {
-        let case = FailedCase::of(case);
+        let case = FailedCase::of(case, &mut self.last);
         if failed {
             self.cases.insert(case);
         } else {
             self.cases.remove(&case);
         }
-    }
-
-    /// True if there is no such case.
-    pub fn is_empty(&self) -> bool {
-        self.cases.is_empty()
     }
 
     /// Writes the file, or removes it if no case has failed.

@@ -55,7 +55,7 @@ pub fn meet(args: &LaunchArgs) -> anyhow::Result<Launched> {
     let limit = args.meeting_timeout.map_or(MEETING_LIMIT, |seconds| {
         Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_MEETING).min(LONGEST_MEETING)
     });
-    if let Some(listener) = Listener::of(&launch)? {
+    if let Some(listener) = Listener::of(&launch, limit)? {
         let cluster = Arc::new(lead(&launch, listener, limit)?);
         let (processes, machines) = (cluster.sites().len(), cluster.machines());
         let on = if machines == 1 { "one machine".to_owned() } else { format!("{machines} machines") };

@@ -166,7 +166,7 @@ fn select_cases(suite: &mut CaseSet, args: &RunArgs, failed: &anyhow::Result<Fai
     select(suite, &args.selection, NAMES)?;
     if args.failed {
         let failed = failed.as_ref().map_err(|error| anyhow::anyhow!("--failed: {}", with_causes(&**error)))?;
-        suite.cases.retain(|case| !failed.is_empty() && failed.contains(case));
+        failed.select(&mut suite.cases);
         anyhow::ensure!(!suite.cases.is_empty(), "no selected case failed when it last ran from this folder");
     }
     if let Some(shard) = args.shard {

@@ -78,9 +78,10 @@ fn greet(address: SocketAddr, secret: &Secret, purpose: Purpose) -> Result<(Conn
     let stream = TcpStream::connect_timeout(&address, CONNECTING).map_err(yet)?;
     let connection = Connection::over(stream).map_err(yet)?;
     connection.wait_at_most(Some(GREETING)).map_err(yet)?;
+    let end = Instant::now() + GREETING;
     let own = nonce().map_err(yet)?;
     connection.send(&Opening::new(own))?;
-    let challenge: Challenge = connection.receive_greeting()?;
+    let challenge: Challenge = connection.receive_greeting(end)?;
     if challenge.protocol != PROTOCOL {
         let words =
             format!("it speaks protocol {}, this program {PROTOCOL}: all must run the same file", challenge.protocol);
@@ -91,7 +92,7 @@ fn greet(address: SocketAddr, secret: &Secret, purpose: Purpose) -> Result<(Conn
     }
     let proof = secret.proof(Side::Member, &own, &challenge.nonce);
     connection.send(&Wish { proof, purpose })?;
-    match connection.receive_greeting()? {
+    match connection.receive_greeting(end)? {
         Answer::Welcome(variables) => {
             connection.wait_at_most(None).map_err(yet)?;
             Ok((connection, variables))

@@ -12,10 +12,14 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, ToSocketAddrs};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a process may take to greet.
 const GREETING: Duration = Duration::from_secs(10);
+/// Time between two looks for the name of the place.
+const PAUSE: Duration = Duration::from_millis(200);
+/// Time until the next connection is accepted when none could be.
+const NO_DESCRIPTORS: Duration = Duration::from_millis(10);
 /// Connections that are greeted at a time; more are closed.
 const GREETED_AT_ONCE: usize = 256;
 
@@ -30,12 +34,25 @@ impl Listener {
     /// # Errors
     ///
     /// The launcher gives no address, or no port is free.
-    pub fn of(launch: &Launch) -> Result<Option<Self>, MeetingError> {
+    pub fn of(launch: &Launch, limit: Duration) -> Result<Option<Self>, MeetingError> {
         let place = launch.place.as_ref().map_err(|why| MeetingError::NoPlace(why.clone()))?;
-        if launch.position.local_rank != 0 || !place.hosts.iter().any(|host| is_here(host)) {
+        if launch.position.local_rank != 0 {
             return Ok(None);
         }
-        let local = place.hosts.iter().all(|host| addresses(host).iter().all(IpAddr::is_loopback));
+        // The name of a container may be known only when it has started.
+        let deadline = Instant::now() + limit;
+        while place.hosts.iter().all(|host| addresses(host).is_empty()) && Instant::now() + PAUSE < deadline {
+            std::thread::sleep(PAUSE);
+        }
+        // Machines may have one of several addresses in common, as those of bridges.
+        if !place.hosts.iter().all(|host| is_here(host)) {
+            return Ok(None);
+        }
+        // The name of a machine may be an address of its loopback device there, and another one elsewhere.
+        let literal = |host: &String| host.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+        let own_only = launch.position.local_size == Some(launch.position.size);
+        let local = place.hosts.iter().find(|host| own_only || literal(host));
+        let local = local.and_then(|host| addresses(host).into_iter().find(IpAddr::is_loopback));
         let mut why = io::Error::from(io::ErrorKind::AddrInUse);
         for port in &place.ports {
             match bind(local, *port) {
@@ -63,10 +80,10 @@ fn is_here(host: &str) -> bool {
     addresses(host).into_iter().any(|address| TcpListener::bind(SocketAddr::new(address, 0)).is_ok())
 }
 
-/// Listens on the loopback device, or on all: the name of a machine may be an address of its loopback device there.
-fn bind(local: bool, port: u16) -> io::Result<TcpListener> {
-    if local {
-        return TcpListener::bind((Ipv4Addr::LOCALHOST, port));
+/// Listens on this address of the loopback device, or on all devices.
+fn bind(local: Option<IpAddr>, port: u16) -> io::Result<TcpListener> {
+    if let Some(address) = local {
+        return TcpListener::bind((address, port));
     }
     TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).or_else(|error| match error.kind() {
         io::ErrorKind::AddrInUse => Err(error),
@@ -132,7 +149,10 @@ pub fn lead(launch: &Launch, listener: Listener, limit: Duration) -> Result<Clus
 /// Greets whoever connects, as long as the process lives.
 fn accept_all(listener: &TcpListener, meeting: &Arc<Meeting>) {
     for stream in listener.incoming() {
-        let Ok(connection) = stream.and_then(Connection::over) else { continue };
+        let Ok(connection) = stream.and_then(Connection::over) else {
+            std::thread::sleep(NO_DESCRIPTORS);
+            continue;
+        };
         if meeting.greeted.fetch_add(1, Ordering::AcqRel) >= GREETED_AT_ONCE {
             meeting.greeted.fetch_sub(1, Ordering::AcqRel);
             continue;
@@ -151,7 +171,8 @@ fn accept_all(listener: &TcpListener, meeting: &Arc<Meeting>) {
 
 fn greet(meeting: &Arc<Meeting>, connection: Connection) -> Result<(), crate::job::wire::WireError> {
     connection.wait_at_most(Some(GREETING))?;
-    let opening: Opening = connection.receive_greeting()?;
+    let end = Instant::now() + GREETING;
+    let opening: Opening = connection.receive_greeting(end)?;
     if opening.magic != MAGIC {
         return Ok(());
     }
@@ -161,7 +182,7 @@ fn greet(meeting: &Arc<Meeting>, connection: Connection) -> Result<(), crate::jo
     if opening.protocol != PROTOCOL {
         return Ok(());
     }
-    let wish: Wish = connection.receive_greeting()?;
+    let wish: Wish = connection.receive_greeting(end)?;
     if wish.proof != meeting.secret.proof(Side::Member, &opening.nonce, &own) {
         return connection.send(&Answer::Refused("it belongs to another job, or has another COLLSPEC_SECRET".into()));
     }

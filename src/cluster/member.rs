@@ -103,7 +103,11 @@ impl Member {
                 })
             });
         self.parts.waiting.lock().unwrap_or_else(PoisonError::into_inner).remove(&number);
-        came.map_err(|why| self.lost().unwrap_or_else(|| lost(why)))
+        came.map_err(|why| {
+            // One that does not connect now would cost every further case this time.
+            let _ = self.lost.set(why.clone());
+            self.lost().unwrap_or_else(|| lost(why))
+        })
     }
 
     /// Tells it that the run is over.

@@ -6,7 +6,7 @@ use serde::de::DeserializeOwned;
 use std::io::{self, Read};
 use std::net::{Shutdown, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A peer that acknowledges nothing for so long is gone.
 const CUT_OFF: Duration = Duration::from_secs(20);
@@ -82,14 +82,14 @@ impl Connection {
         wire::receive(&mut &self.0)
     }
 
-    /// The next message of a greeting.
+    /// The next message of a greeting that is over at `end`.
     ///
     /// # Errors
     ///
-    /// As for [`Connection::receive`]; the other side ends the greeting; a message that is too long for one.
-    pub fn receive_greeting<T: DeserializeOwned>(&self) -> Result<T, WireError> {
-        let end = || WireError::Io(io::ErrorKind::UnexpectedEof.into());
-        wire::receive_at_most(&mut &self.0, LONGEST_GREETING)?.ok_or_else(end)
+    /// As for [`Connection::receive`]; the other side ends the greeting or is too slow; a message that is too long for one.
+    pub fn receive_greeting<T: DeserializeOwned>(&self, end: Instant) -> Result<T, WireError> {
+        let closed = || WireError::Io(io::ErrorKind::UnexpectedEof.into());
+        wire::receive_at_most(&mut Until { stream: &self.0, end }, LONGEST_GREETING)?.ok_or_else(closed)
     }
 
     /// Reads what is there.
@@ -105,6 +105,23 @@ impl Connection {
     pub fn close(&self) {
         // It may be closed already.
         let _ = self.0.shutdown(Shutdown::Both);
+    }
+}
+
+/// A stream that is read until a moment, however slowly bytes come.
+struct Until<'a> {
+    stream: &'a TcpStream,
+    end: Instant,
+}
+
+impl Read for Until<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let left = self.end.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+        self.stream.set_read_timeout(Some(left))?;
+        self.stream.read(buffer)
     }
 }
 

@@ -249,11 +249,15 @@ impl Mapping {
         let len = first.len() + words.len() * 8 + last.len();
         let mut bytes = Vec::<u8>::new();
         bytes.try_reserve_exact(len).map_err(|_| ReadError::Memory { len })?;
-        bytes.extend(first.iter().map(|byte| byte.load(Ordering::Relaxed)));
-        for word in words {
-            bytes.extend_from_slice(&word.load(Ordering::Relaxed).to_ne_bytes());
+        bytes.resize(len, 0);
+        let (to_first, rest) = bytes.split_at_mut(first.len());
+        let (to_words, to_last) = rest.as_chunks_mut::<8>();
+        for (to, from) in to_first.iter_mut().zip(first).chain(to_last.iter_mut().zip(last)) {
+            *to = from.load(Ordering::Relaxed);
         }
-        bytes.extend(last.iter().map(|byte| byte.load(Ordering::Relaxed)));
+        for (to, from) in to_words.iter_mut().zip(words) {
+            *to = from.load(Ordering::Relaxed).to_ne_bytes();
+        }
         Ok(bytes)
     }
 

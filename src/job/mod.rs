@@ -102,6 +102,9 @@ pub struct Job {
     pub reuse: Option<SetId>,
     /// The fault that the software library must have; empty if none.
     pub fault: String,
+    /// True if the parent does not see the step words while the ranks run, because they are in another machine's memory: it is told
+    /// when the ranks begin.
+    pub words_unseen: bool,
     /// How often the programs run for their times; `None` if they run once and are not timed.
     pub timed: Option<Timed>,
 }

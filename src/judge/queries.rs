@@ -28,18 +28,13 @@ pub(crate) fn check(plan: &Plan, observation: &Observation, collector: &mut Find
         memory::check(plan, &names, rank, &report.answers.memory, collector);
         check_error_texts(rank, &report.answers.texts, collector);
         if let Some(version) = report.answers.version {
-            let right = version >= OLDEST_VERSION;
-            let wrong =
-                QueryCheck { function: "ncclGetVersion", right: "a version code".into(), actual: value_text(version) };
-            wrong.record(right, rank, collector);
+            let texts = || QueryTexts { right: "a version code".into(), actual: value_text(version) };
+            record("ncclGetVersion", version >= OLDEST_VERSION, rank, collector, texts);
         }
         if report.answers.mute > 0 {
-            let wrong = QueryCheck {
-                function: "ncclGetLastError",
-                right: "a text".into(),
-                actual: "a null pointer after a call that failed".into(),
-            };
-            wrong.record(false, rank, collector);
+            let texts =
+                || QueryTexts { right: "a text".into(), actual: "a null pointer after a call that failed".into() };
+            record("ncclGetLastError", false, rank, collector, texts);
         }
     }
 }
@@ -84,14 +79,17 @@ fn check_communicator(
         ("ncclCommGetAsyncError", asked.error, error),
     ] {
         let Some(right) = right.filter(|_| answer != Answer::Absent) else { continue };
-        let actual = match answer {
-            Answer::Is(value) => value_text(value),
-            Answer::Refused(code) => ncclResult_t(code).name().map_or_else(|| format!("code {code}"), str::to_owned),
-            Answer::Nothing | Answer::Absent => "success but no value".into(),
+        let texts = || {
+            let actual = match answer {
+                Answer::Is(value) => value_text(value),
+                Answer::Refused(code) => {
+                    ncclResult_t(code).name().map_or_else(|| format!("code {code}"), str::to_owned)
+                }
+                Answer::Nothing | Answer::Absent => "success but no value".into(),
+            };
+            QueryTexts { right: value_text(right), actual: format!("{actual} of {}", names.text(comm)) }
         };
-        let of = names.text(comm);
-        let wrong = QueryCheck { function, right: value_text(right), actual: format!("{actual} of {of}") };
-        wrong.record(answer == Answer::Is(right), rank, collector);
+        record(function, answer == Answer::Is(right), rank, collector, texts);
     }
 }
 
@@ -99,7 +97,6 @@ fn check_communicator(
 fn check_error_texts(rank: usize, texts: &[(i32, Option<String>)], collector: &mut FindingCollector) {
     let success = texts.iter().find(|(code, _)| *code == ncclResult_t::Success.0).and_then(|(_, text)| text.as_deref());
     for (code, text) in texts {
-        let name = ncclResult_t(*code).name().map_or_else(|| format!("code {code}"), str::to_owned);
         let failure = *code != ncclResult_t::Success.0;
         let actual = match text.as_deref() {
             None => Some("a null pointer"),
@@ -107,10 +104,12 @@ fn check_error_texts(rank: usize, texts: &[(i32, Option<String>)], collector: &m
             same if failure && same == success => Some("the text of success"),
             Some(_) => None,
         };
-        let right = actual.is_none();
-        let actual = format!("{} for {name}", actual.unwrap_or("a text"));
-        QueryCheck { function: "ncclGetErrorString", right: "a text for this code alone".into(), actual }
-            .record(right, rank, collector);
+        let texts = || {
+            let name = ncclResult_t(*code).name().map_or_else(|| format!("code {code}"), str::to_owned);
+            let actual = format!("{} for {name}", actual.unwrap_or("a text"));
+            QueryTexts { right: "a text for this code alone".into(), actual }
+        };
+        record("ncclGetErrorString", actual.is_none(), rank, collector, texts);
     }
 }
 
@@ -118,24 +117,29 @@ fn value_text(value: i32) -> String {
     if value == i32::MIN { "nothing".into() } else { value.to_string() }
 }
 
-/// A query function with its right and its actual answer.
-struct QueryCheck {
-    function: &'static str,
+/// The right and the actual answer of a query function, in words.
+struct QueryTexts {
     right: String,
     actual: String,
 }
 
-impl QueryCheck {
-    fn record(self, right: bool, rank: usize, collector: &mut FindingCollector) {
-        collector.count_checked(Lane::Invariants, 1);
-        if !right {
-            let Self { function, right, actual } = self;
-            let text = format!("rank {rank}: {function} answered {actual}, expected {right}");
-            let mut finding = message::without_element(Lane::Invariants, text, right, actual);
-            finding.rank = Some(rank);
-            collector.add(Priority { kind: 2, event: NO_EVENT }, finding);
-        }
+/// Counts an answer that was checked, and notes a wrong one; the words are only made for that.
+fn record(
+    function: &'static str,
+    right: bool,
+    rank: usize,
+    collector: &mut FindingCollector,
+    texts: impl FnOnce() -> QueryTexts,
+) {
+    collector.count_checked(Lane::Invariants, 1);
+    if right {
+        return;
     }
+    let QueryTexts { right, actual } = texts();
+    let text = format!("rank {rank}: {function} answered {actual}, expected {right}");
+    let mut finding = message::without_element(Lane::Invariants, text, right, actual);
+    finding.rank = Some(rank);
+    collector.add(Priority { kind: 2, event: NO_EVENT }, finding);
 }
 
 #[cfg(test)]

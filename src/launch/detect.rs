@@ -144,9 +144,9 @@ pub fn detect(variables: &Variables, chosen: ChosenLauncher) -> Result<Option<La
 }
 
 /// True if a process at `outer` can be, or can have started, a process at `inner`: a launcher that starts another one starts fewer
-/// processes, and those start equally many each.
+/// processes.
 fn can_start(outer: Position, inner: Position) -> bool {
-    if outer.size == inner.size { outer.rank == inner.rank } else { inner.size.is_multiple_of(outer.size) }
+    if outer.size == inner.size { outer.rank == inner.rank } else { inner.size > outer.size }
 }
 
 #[cfg(test)]
@@ -209,6 +209,9 @@ mod tests {
         assert_eq!(position(&under_slurm).map(|found| found.0), Some(Launcher::Torchrun));
         let open_mpi = "OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=8 SLURM_PROCID=0 SLURM_NTASKS=2 SLURM_STEP_ID=0";
         assert_eq!(position(open_mpi).map(|found| found.0), Some(Launcher::OpenMpi));
+        // mpirun starts its daemons on the other machines of the allocation by srun.
+        let daemons = "OMPI_COMM_WORLD_RANK=3 OMPI_COMM_WORLD_SIZE=8 SLURM_PROCID=0 SLURM_NTASKS=3 SLURM_STEP_ID=0";
+        assert_eq!(position(daemons).map(|found| found.0), Some(Launcher::OpenMpi));
         let pmi = "PMI_RANK=3 PMI_SIZE=8 SLURM_PROCID=3 SLURM_NTASKS=8 SLURM_STEP_ID=0";
         assert_eq!(position(pmi).map(|found| found.0), Some(Launcher::Hydra));
         let with_address = format!("{pmi} SLURM_STEP_NODELIST=node[1-4]");

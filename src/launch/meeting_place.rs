@@ -66,7 +66,12 @@ pub(super) fn of(
             Launcher::Variables | Launcher::Hydra | Launcher::Pals | Launcher::Torchrun => Vec::new(),
         }
     };
-    let ports = derived_ports(&job(launcher, variables));
+    let job = job(launcher, variables);
+    if job.is_empty() {
+        // Two jobs on one machine would meet each other.
+        return Ok(None);
+    }
+    let ports = derived_ports(&job);
     Ok((!hosts.is_empty()).then_some(MeetingPlace { hosts, ports }))
 }
 
@@ -79,7 +84,9 @@ pub(super) fn job(launcher: Launcher, variables: &Variables) -> String {
     let own = variables.get("COLLSPEC_JOB").map(str::to_owned);
     own.unwrap_or_else(|| match launcher {
         Launcher::Torchrun => joined(&["TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT"]),
-        Launcher::OpenMpi => joined(&["OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_precondition_transports"]),
+        Launcher::OpenMpi => {
+            joined(&["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "OMPI_MCA_orte_precondition_transports"])
+        }
         Launcher::Slurm => joined(&["SLURM_JOB_ID", "SLURM_STEP_ID"]),
         Launcher::Pals => joined(&["PALS_APID"]),
         Launcher::Variables | Launcher::Hydra => String::new(),
@@ -169,7 +176,7 @@ mod tests {
 
     #[test]
     fn open_mpi_names_the_addresses_of_mpirun() {
-        let text = "OMPI_MCA_orte_hnp_uri=203.0;tcp://192.0.2.2,10.1.0.1:33989;tcp6://[fd00::2]:50307";
+        let text = "PMIX_NAMESPACE=7 OMPI_MCA_orte_hnp_uri=203.0;tcp://192.0.2.2,10.1.0.1:33989;tcp6://[fd00::2]:50307";
         let hosts = place(Launcher::OpenMpi, Some(2), text).unwrap().unwrap().hosts;
         assert_eq!(hosts, ["192.0.2.2", "10.1.0.1", "fd00::2"]);
         assert_eq!(place(Launcher::OpenMpi, Some(2), "OMPI_MCA_orte_hnp_uri=nothing"), Ok(None));

@@ -77,6 +77,12 @@ fn power_of_two(exponent: i32) -> f64 {
 /// conversion does); NaN becomes [`canonical_nan`]. Integers: towards zero, then the low bits of that whole number
 /// (wrapping); NaN and infinities become 0.
 pub fn encode_f64(dtype: DType, value: f64) -> u64 {
+    encode_inlined(dtype, value)
+}
+
+/// [`encode_f64`] for loops in which the type is a constant.
+#[inline(always)]
+pub(super) fn encode_inlined(dtype: DType, value: f64) -> u64 {
     let Some(format) = FloatFormat::of(dtype) else { return wrap_f64(value) & mask(dtype) };
     if value.is_nan() {
         return format.nan;
@@ -89,7 +95,7 @@ pub fn encode_f64(dtype: DType, value: f64) -> u64 {
 }
 
 /// [`round`] for a number that is no NaN, into a format whose values are all normal in f64: the steps are those of whole words.
-#[inline]
+#[inline(always)]
 fn small_of_f64(format: &FloatFormat, value: f64) -> u64 {
     let magnitude = value.to_bits() & (u64::MAX >> 1);
     let shift = F64_FORMAT.fraction - format.fraction;

@@ -1,7 +1,8 @@
 //! Random elements: every element is a function of seed, rank and index alone. The elements are part of a scenario's meaning
 //! and snapshot, so they never change between versions or machines.
 use super::ElementValue;
-use super::{DType, decode, decode_f64, element_bits, encode_f64, encode_int, int_range, mask, put_elements};
+use super::encoding::encode_inlined;
+use super::{DType, decode, decode_f64, element_bits, encode_f64, int_range, mask, put_elements};
 
 /// A source of elements of one type and range.
 #[derive(Clone, Copy, Debug)]
@@ -84,8 +85,45 @@ impl Random {
         let words = (0..).map(|index| mix(start.wrapping_add(index)));
         match self.range {
             Range::Type(low) => put_elements(self.dtype, bytes, words.map(|word| self.of_type(low, word))),
-            _ => put_elements(self.dtype, bytes, words.map(|word| self.drawn(word))),
+            Range::Int(low, values) => put_elements(self.dtype, bytes, words.map(|word| self.whole(low, values, word))),
+            // The type is a constant in each of these loops.
+            Range::Float(low, high, edge) => match self.dtype {
+                DType::F16 => self.fill_floats(bytes, words, (low, high, edge), |v| encode_inlined(DType::F16, v)),
+                DType::Bf16 => self.fill_floats(bytes, words, (low, high, edge), |v| encode_inlined(DType::Bf16, v)),
+                DType::F32 => self.fill_floats(bytes, words, (low, high, edge), |v| encode_inlined(DType::F32, v)),
+                DType::F8e4m3 => {
+                    self.fill_floats(bytes, words, (low, high, edge), |v| encode_inlined(DType::F8e4m3, v))
+                }
+                DType::F8e5m2 => {
+                    self.fill_floats(bytes, words, (low, high, edge), |v| encode_inlined(DType::F8e5m2, v))
+                }
+                other => self.fill_floats(bytes, words, (low, high, edge), |v| encode_f64(other, v)),
+            },
         }
+    }
+
+    /// Fills the bytes with floats as [`Random::drawn`] makes them, without a call for those of the first attempt.
+    #[inline]
+    fn fill_floats(
+        &self,
+        bytes: &mut [u8],
+        words: impl Iterator<Item = u64>,
+        (low, high, edge): (f64, f64, u64),
+        encode: impl Fn(f64) -> u64,
+    ) {
+        let magnitude = mask(self.dtype) >> 1;
+        let bits = words.map(|word| {
+            let exact = between(low, high, word);
+            let bits = encode(exact);
+            if low <= exact && exact < high && bits & magnitude != edge { bits } else { self.drawn(word) }
+        });
+        put_elements(self.dtype, bytes, bits);
+    }
+
+    /// Multiply and shift: with fewer than 2^64 values the bias is below 2^-64 times their number.
+    fn whole(&self, low: i128, values: u128, word: u64) -> u64 {
+        let step = (u128::from(word) * values) >> 64;
+        (low as u64).wrapping_add(step as u64) & mask(self.dtype)
     }
 
     fn start(&self, rank: u64) -> u64 {
@@ -100,16 +138,11 @@ impl Random {
     fn drawn(&self, mut word: u64) -> u64 {
         match self.range {
             Range::Type(low) => self.of_type(low, word),
-            // Multiply and shift: with fewer than 2^64 values the bias is below 2^-64 times their number.
-            Range::Int(low, values) => {
-                let step = (u128::from(word) * values) >> 64;
-                encode_int(self.dtype, low + step as i128)
-            }
+            Range::Int(low, values) => self.whole(low, values, word),
             Range::Float(low, high, edge) => {
                 // Rounding to a small type can reach `high`, which is excluded: then draw again.
                 for _ in 0..64 {
-                    let part = (word >> 11) as f64 / (1u64 << 53) as f64;
-                    let exact = low * (1.0 - part) + high * part;
+                    let exact = between(low, high, word);
                     let bits = encode_f64(self.dtype, exact);
                     // Rounding keeps order: what lay inside has left the range only if it is `high` now (as zero, of
                     // either sign).
@@ -128,7 +161,16 @@ impl Random {
     }
 }
 
+/// The number at the word's place between two others.
+#[inline(always)]
+fn between(low: f64, high: f64, word: u64) -> f64 {
+    // 53 bits, which a signed word holds too: that converts faster.
+    let part = (word >> 11) as i64 as f64 / (1u64 << 53) as f64;
+    low * (1.0 - part) + high * part
+}
+
 /// The step and the mixer of SplitMix64.
+#[inline(always)]
 fn mix(word: u64) -> u64 {
     let word = word.wrapping_add(0x9e37_79b9_7f4a_7c15);
     let word = (word ^ word >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -137,6 +137,11 @@ impl Contents {
 
     /// Bytes from `from` on of the pattern of a key (see [`poison::fill`]).
     pub fn pattern(key: u64, from: usize, len: usize) -> Self {
+        if len <= FLAT {
+            let mut bytes = vec![0; len];
+            poison::fill(&mut bytes, key, from);
+            return Self::Flat(bytes);
+        }
         Self::Pieces(vec![Piece { end: len, source: Source::Pattern(key), from }]).compact()
     }
 

@@ -2,7 +2,8 @@
 use super::answer::{ColumnReduction, ExactBuffer, ReduceKind, RightResults};
 use super::float::{Float, power};
 use super::integer;
-use crate::num::{decode_f64, encode_f64, get_element, put_element};
+use super::rows::{self, Machine};
+use crate::num::{encode_f64, get_element, put_element};
 use std::ops::Range;
 
 /// Number of elements in a block; a block's values of all ranks fit the cache.
@@ -83,7 +84,7 @@ impl<'a> Blocks<'a> {
     ) -> Result<(), usize> {
         let dtype = self.reduction.dtype;
         for (values, input) in self.values.iter_mut().zip(inputs) {
-            read(self.float, dtype, input, from, &mut values[..count]);
+            f64::decode(dtype, input.get(from * dtype.size()..).unwrap_or_default(), &mut values[..count]);
         }
         let simple = match self.reduction.kind {
             ReduceKind::Sum => self.sums(count, 1.0),
@@ -91,23 +92,19 @@ impl<'a> Blocks<'a> {
             ReduceKind::Avg if self.reduction.ranks.is_power_of_two() && self.scalars[0] != 0.0 => {
                 self.sums(count, self.scalars[0])
             }
-            _ => [None; BLOCK],
+            ReduceKind::Min => self.extremes(count, |a, b| if b < a { b } else { a }),
+            ReduceKind::Max => self.extremes(count, |a, b| if b > a { b } else { a }),
+            _ => Simple { answers: [0.0; BLOCK], known: [false; BLOCK] },
         };
-        if self.float == Float::F32
-            && let Some(places) = bytes.get_mut(from * 4..(from + count) * 4)
-            && simple.iter().take(count).all(Option::is_some)
-        {
-            // As below, without asking for the type of each element.
-            for (place, value) in places.as_chunks_mut::<4>().0.iter_mut().zip(simple) {
-                *place = (value.unwrap_or_default() as f32).to_le_bytes();
-            }
+        if simple.known[..count].iter().fold(true, |all, known| all & known) {
+            rows::encode(dtype, &simple.answers[..count], bytes, from);
             return Ok(());
         }
         let mut column = vec![0.0; self.reduction.ranks];
-        for (i, simple) in simple.iter().enumerate().take(count) {
+        for i in 0..count {
             let index = from + i;
-            if let Some(value) = simple {
-                put_element(dtype, bytes, index, encode_f64(dtype, *value));
+            if simple.known[i] {
+                put_element(dtype, bytes, index, encode_f64(dtype, simple.answers[i]));
                 continue;
             }
             for (value, values) in column.iter_mut().zip(&self.values) {
@@ -128,7 +125,7 @@ impl<'a> Blocks<'a> {
 
     /// Sums times a power of two, for the elements that lie on one grid (see `exact`): the grid is put as fine as the
     /// precision allows for the sum of magnitudes, then every value must be on it.
-    fn sums(&self, count: usize, scalar: f64) -> [Option<f64>; BLOCK] {
+    fn sums(&self, count: usize, scalar: f64) -> Simple {
         let (mut size, mut total) = ([0.0f64; BLOCK], [-0.0f64; BLOCK]);
         for values in &self.values {
             for i in 0..count {
@@ -139,9 +136,9 @@ impl<'a> Blocks<'a> {
         // Far from both ends of f64, so that the steps below stay exact; and scaled values must stay normal in the type.
         let least = power((self.float.min_normal_exponent() + self.float.precision()).max(-900)) / scalar;
         let most = self.float.max_finite().min(power(900));
-        let (mut steps, mut fits) = ([0.0f64; BLOCK], [false; BLOCK]);
+        let (mut steps, mut known) = ([0.0f64; BLOCK], [false; BLOCK]);
         for i in 0..count {
-            fits[i] = size[i] == 0.0 || (least <= size[i] && size[i] <= most);
+            known[i] = (size[i] == 0.0) | ((least <= size[i]) & (size[i] <= most));
             // 2^(e+1) > size >= 2^e: a grid of 2^(e+1-p) has fewer than 2^p steps up to size.
             let exponent = (size[i].to_bits() >> 52) as i32 - 1023;
             steps[i] = power((self.float.precision() - 1 - exponent).clamp(-1000, 1000));
@@ -150,40 +147,44 @@ impl<'a> Blocks<'a> {
             for i in 0..count {
                 let scaled = values[i] * steps[i];
                 // A zero that was none has fallen off f64's lower end.
-                fits[i] &= scaled as i64 as f64 == scaled && (scaled != 0.0 || values[i] == 0.0);
+                known[i] &= is_whole(scaled) & ((scaled != 0.0) | (values[i] == 0.0));
             }
         }
-        let mut out = [None; BLOCK];
-        for i in 0..count {
-            out[i] = fits[i].then_some(total[i] * scalar);
+        total.iter_mut().for_each(|total| *total *= scalar);
+        Simple { answers: total, known }
+    }
+
+    /// The least or greatest values, where they are finite and not zero, and no value is a NaN: then only one result is right.
+    fn extremes(&self, count: usize, better: impl Fn(f64, f64) -> f64) -> Simple {
+        let Some((first, others)) = self.values.split_first() else {
+            return Simple { answers: [0.0; BLOCK], known: [false; BLOCK] };
+        };
+        let mut best = *first;
+        let mut known = first.map(|value| !value.is_nan());
+        for values in others {
+            for i in 0..count {
+                best[i] = better(best[i], values[i]);
+                known[i] &= !values[i].is_nan();
+            }
         }
-        out
+        for i in 0..count {
+            known[i] &= (best[i] != 0.0) & best[i].is_finite();
+        }
+        Simple { answers: best, known }
     }
 }
 
-/// Decodes elements `from..` of the bytes.
-fn read(float: Float, dtype: crate::num::DType, bytes: &[u8], from: usize, out: &mut [f64]) {
-    let bytes = bytes.get(from * dtype.size()..).unwrap_or_default();
-    match float {
-        Float::F32 => {
-            for (v, b) in out.iter_mut().zip(bytes.as_chunks::<4>().0) {
-                *v = f64::from(f32::from_le_bytes(*b));
-            }
-        }
-        Float::F64 => {
-            for (v, b) in out.iter_mut().zip(bytes.as_chunks::<8>().0) {
-                *v = f64::from_le_bytes(*b);
-            }
-        }
-        Float::Bf16 => {
-            for (v, b) in out.iter_mut().zip(bytes.as_chunks::<2>().0) {
-                *v = f64::from(f32::from_bits(u32::from(u16::from_le_bytes(*b)) << 16));
-            }
-        }
-        _ => {
-            for (i, v) in out.iter_mut().enumerate() {
-                *v = decode_f64(dtype, get_element(dtype, bytes, i));
-            }
-        }
-    }
+/// The answers of a block's elements, as far as simple loops find them; each is a value of the type.
+struct Simple {
+    answers: [f64; BLOCK],
+    known: [bool; BLOCK],
+}
+
+/// True for whole numbers, of which the larger ones have no place for a fraction.
+#[inline(always)]
+fn is_whole(value: f64) -> bool {
+    const NO_FRACTION: f64 = (1u64 << 52) as f64;
+    let size = value.abs();
+    // Numbers in the range of this sum are whole, so the machine rounds to a whole number.
+    ((size + NO_FRACTION) - NO_FRACTION == size) | (NO_FRACTION..f64::INFINITY).contains(&size)
 }

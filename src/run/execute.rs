@@ -88,6 +88,7 @@ pub fn execute(
 ) -> Result<Executed, Error> {
     let Task { mut job, images, map, repeat, again, opening, limit, used_before } = task;
     let arena = worker.arena.ensure(job.arena.max(u64::from(job.n) * 8), true).map_err(Error::Resources)?;
+    job.words_unseen = worker.has_remote();
     let mark = worker.mark();
     let mut left = limit;
     for round in 0..repeat.max(1) {
@@ -130,9 +131,22 @@ pub fn execute(
             }
             Came::Stuck(text, report) => (waits(text), report),
             Came::Late => {
-                let ended = Ended::Hung { proved: false, opening: watch.opening, waits: String::new() };
-                remote_images::bring_step_words(worker, job.n);
-                (ended, by_step_words(&arena, job.n, watch.opening))
+                let silent = remote_images::bring_step_words(worker, job.n);
+                let report = by_step_words(&arena, job.n, watch.opening);
+                let finished = worker.has_remote() && (0..job.n).all(|rank| is_done(&report, rank));
+                let ended = match silent {
+                    // Nothing is known of its ranks, so that it is not their hang.
+                    Some(part) => {
+                        let how = whose(worker, part, job.n) + "it does not answer";
+                        Ended::Crashed { how, opening: watch.opening }
+                    }
+                    None if finished => {
+                        let how = "all ranks had ended, but that was not heard of within the time limit".to_owned();
+                        Ended::Crashed { how, opening: watch.opening }
+                    }
+                    None => Ended::Hung { proved: false, opening: watch.opening, waits: String::new() },
+                };
+                (ended, report)
             }
             Came::Dead(part) => {
                 let how = worker.end_closed(part);
@@ -152,7 +166,7 @@ pub fn execute(
             for rank in worker.ranks(part, job.n).filter(|rank| is_done(&report, *rank)).collect::<Vec<_>>() {
                 report.ranks[rank as usize] = running(job.programs[rank as usize].len().saturating_sub(1) as u32);
             }
-            if matches!(ended, Ended::Done | Ended::Errored) {
+            if !matches!(ended, Ended::Crashed { .. }) {
                 ended = Ended::Crashed { how, opening: false };
             }
         }
@@ -296,7 +310,7 @@ impl Watch {
         loop {
             let n = self.report.ranks.len() as u32;
             // A worker of one part sends that it is loaded with its next message.
-            let looks = self.opening && worker.parts() == 1;
+            let looks = self.opening && worker.parts() == 1 && !worker.has_remote();
             let look = if looks { (limit / LOOKS).max(SHORTEST_LOOK) } else { Duration::MAX };
             let has_begun = |arena: &Mapping| looks && (0..n).any(|rank| has_begun(arena, rank));
             let came = worker.hear_unless(&mut self.patience, look, has_begun);

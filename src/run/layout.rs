@@ -102,6 +102,7 @@ pub fn job(plan: &Plan, place_of: MemoryPlace, checkpoints: &[Write]) -> (Job, C
         arena: end,
         reuse: None,
         fault: String::new(),
+        words_unseen: false,
         timed: None,
     };
     (job, CallMap(map))

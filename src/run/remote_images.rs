@@ -17,6 +17,9 @@ use xxhash_rust::xxh3::xxh3_128;
 /// Bytes that are sent and hashed at a time.
 pub(super) const BLOCK: u64 = 256 << 10;
 
+/// Bytes whose hashes are asked for at a time: a whole number of blocks.
+const PIECE: u64 = 64 * BLOCK;
+
 /// The blocks of some bytes.
 pub(super) fn blocks(at: u64, len: u64) -> impl Iterator<Item = (u64, usize)> {
     (0..len.div_ceil(BLOCK)).map(move |block| (at + block * BLOCK, (len - block * BLOCK).min(BLOCK) as usize))
@@ -64,7 +67,9 @@ pub fn bring_last(worker: &mut Worker, job: &Job, done: &dyn Fn(u32) -> bool) ->
         let own = |rank: u32| ranks.contains(&rank) && done(rank);
         let images = job.allocs.iter().filter(|spec| own(spec.rank)).map(|spec| (spec.last, spec.image));
         let checkpoints = job.checkpoints.iter().filter(|spec| own(spec.rank)).map(|spec| (spec.at, spec.bytes));
-        for (at, len) in images.chain(checkpoints) {
+        let pieces =
+            |(at, len): (u64, u64)| (0..len.div_ceil(PIECE)).map(move |k| (at + k * PIECE, PIECE.min(len - k * PIECE)));
+        for (at, len) in images.chain(checkpoints).flat_map(pieces) {
             let Some((arena, remote)) = remote(worker, part) else { continue };
             if bring(arena, remote, &mut known, at, len).map_err(Error::Resources)?.is_none() {
                 return Ok(Some(part));
@@ -74,11 +79,15 @@ pub fn bring_last(worker: &mut Worker, job: &Job, done: &dyn Fn(u32) -> bool) ->
     Ok(None)
 }
 
-/// Step words of ranks elsewhere, as far as their parts can tell.
-pub fn bring_step_words(worker: &mut Worker, n: u32) {
+/// Step words of ranks elsewhere, as far as their parts can tell; the first part that does not answer.
+pub fn bring_step_words(worker: &mut Worker, n: u32) -> Option<usize> {
+    let mut silent = None;
     for (part, ranks) in places(worker, n) {
         let Some((arena, remote)) = remote(worker, part) else { continue };
-        let words = remote.step_words(ranks.start, ranks.end).unwrap_or_default();
+        let Some(words) = remote.step_words(ranks.start, ranks.end) else {
+            silent = silent.or(Some(part));
+            continue;
+        };
         let mapping: &Mapping = arena.mapping();
         for (rank, word) in ranks.zip(words) {
             if let Ok(place) = mapping.word(rank) {
@@ -86,6 +95,7 @@ pub fn bring_step_words(worker: &mut Worker, n: u32) {
             }
         }
     }
+    silent
 }
 
 /// The remote parts by number, with their ranks.

@@ -205,22 +205,22 @@ impl RemotePart {
         }
     }
 
-    /// The step words of these ranks: those that came with its end, or those of now. `None` if it cannot tell.
+    /// The step words of these ranks: those of now, or if it is not reached any more those that came with its end. `None` if it cannot tell.
     pub fn step_words(&mut self, first: u32, end: u32) -> Option<Vec<u64>> {
-        if let Some(words) = self.words.take() {
-            return Some(words);
-        }
-        self.ask(&PartOrder::Words { first, end }, |message| match message {
+        let sent = self.words.take();
+        // Those that came with its end may be of the job before.
+        let asked = self.ask(&PartOrder::Words { first, end }, |message| match message {
             PartMessage::Words(words) => Ok(words),
             other => Err(other),
-        })
+        });
+        asked.or(sent)
     }
 
     /// False once it has ended, as far as that is noticed without waiting.
     pub fn alive(&mut self) -> bool {
         while !self.ended {
             let there = poll(&mut [PollFd::new(&self.connection, PollFlags::IN)], Some(&Timespec::default()));
-            if there == Ok(0) {
+            if !matches!(there, Ok(1..)) {
                 break;
             }
             // A part that waits for a case sends what its process writes, and its end.

@@ -1,6 +1,7 @@
 //! The member's side of a part: starts its process, and carries messages and bytes of its arena between it and the leader.
 use super::remote_images::blocks;
 use super::worker_process::{Incoming, WorkerProcess};
+use super::{Backend, proof};
 use crate::child::guard::{Due, Watched, wait_any};
 use crate::child::program::Program;
 use crate::cluster::{Connection, PartMessage, PartOrder};
@@ -10,6 +11,7 @@ use crate::job::{Reply, Request};
 use std::io;
 use std::ops::Range;
 use std::os::fd::AsFd;
+use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 use xxhash_rust::xxh3::xxh3_128;
@@ -29,6 +31,8 @@ struct Served<'a> {
     program: &'a Program,
     arena: Arena,
     process: Option<WorkerProcess>,
+    /// The NCCL library that it is to load, if it is to load one.
+    library: Option<PathBuf>,
     /// The process has ended, and the leader knows how.
     told: bool,
     /// Its ranks in the last job.
@@ -61,8 +65,8 @@ pub fn serve_part(connection: &Connection, program: &Program, carried: &[(String
             return;
         }
     };
-    let (process, told, ranks, logged) = (None, false, 0..0, 0);
-    let mut part = Served { connection, program, arena, process, told, ranks, logged };
+    let (process, library, told, ranks, logged) = (None, None, false, 0..0, 0);
+    let mut part = Served { connection, program, arena, process, library, told, ranks, logged };
     match part.serve(carried) {
         Over::Left => {}
         Over::Broken(error) => _ = connection.send(&PartMessage::Trouble(error.to_string())),
@@ -131,6 +135,13 @@ impl Served<'_> {
             };
             match message {
                 Incoming::Reply(reply) => {
+                    if let (Reply::Hello { mapped, .. }, Some(library)) = (&reply, &self.library) {
+                        let backend = Backend::Nccl { library: library.clone(), driver: None };
+                        if let Err(error) = proof::check(&backend, mapped.as_deref()) {
+                            self.connection.send(&PartMessage::Trouble(error.to_string()))?;
+                            continue;
+                        }
+                    }
                     if matches!(
                         reply,
                         Reply::Done(_) | Reply::Stuck { .. } | Reply::Trouble(_) | Reply::Finished { .. }
@@ -171,6 +182,8 @@ impl Served<'_> {
                 let given = |name: &str| env.iter().any(|(other, _)| other == name) || std::env::var_os(name).is_some();
                 let more = carried.iter().filter(|(name, _)| !given(name)).cloned();
                 let all: Vec<_> = more.chain(env.iter().cloned()).collect();
+                let library = env.iter().find(|(name, _)| name == crate::child::LIBRARY);
+                self.library = library.map(|(_, path)| path.into());
                 match WorkerProcess::start(self.program, &all, &self.arena) {
                     Ok(process) => self.process = Some(process),
                     Err(error) => self.trouble(&error)?,

@@ -1,4 +1,5 @@
 //! Destroys the communicators that a worker does not keep, with a time limit.
+use super::remote_images::bring_step_words;
 use super::worker::{Incoming, Worker};
 use crate::child::patience::Patience;
 use crate::job::arena::Step;
@@ -44,6 +45,7 @@ pub fn tear_down(
             }
             (_, Incoming::Reply(_)) => {}
             (_, Incoming::Silence) => {
+                bring_step_words(worker, ranks);
                 let arena = worker.arena.mapping();
                 let at_it = |rank: &u32| {
                     arena.word(*rank).is_ok_and(|word| Step::of(word.load(Ordering::Acquire)) == Step::Ending)

@@ -104,12 +104,18 @@ impl Worker {
                     return Err(format!("it ended with {how}{}{log}", if log.is_empty() { "" } else { ": " }));
                 }
             };
-            // Where a file lies on its disk may differ between machines.
-            let same = |known: &Hello| (known.version, &known.library) == (hello.version, &hello.library);
+            // What another machine has mapped was looked at there.
+            let is_remote = self.parts.get_mut(part).is_some_and(|part| part.remote().is_some());
+            let hello = if is_remote { Hello { mapped: None, ..hello } } else { hello };
+            let same = |known: &Hello| {
+                let comparable = known.mapped.is_some() == hello.mapped.is_some() || !self.has_remote();
+                (known.version, &known.library) == (hello.version, &hello.library)
+                    && (!comparable || known.mapped == hello.mapped)
+            };
             if known.as_ref().is_some_and(|known| !same(known)) {
                 return Err("its processes do not have the same library".into());
             }
-            known = known.or(Some(hello));
+            known = known.filter(|known| is_remote || known.mapped.is_some()).or(Some(hello));
         }
         known.ok_or_else(|| "it has no process".into())
     }
@@ -130,6 +136,11 @@ impl Worker {
     #[cfg(any(test, feature = "internals", feature = "cli"))]
     pub fn pids(&self) -> impl Iterator<Item = u32> + '_ {
         self.parts.iter().map(Part::pid)
+    }
+
+    /// True if a part is on another process of the job.
+    pub fn has_remote(&self) -> bool {
+        self.parts.iter().any(|part| matches!(part, Part::There(_)))
     }
 
     /// The parts on other processes of the job, with their numbers.

@@ -1,4 +1,5 @@
 //! The cases of some scenario files, with the diagnostics of invalid files, and the call that runs them.
+mod ahead;
 mod attempt;
 pub mod backend;
 mod call_algorithms;
@@ -10,6 +11,7 @@ pub(crate) mod fixture;
 pub mod forms;
 mod history;
 pub mod invalid_files;
+mod mailbox;
 mod missing_feature;
 mod observer;
 pub mod options;
@@ -247,7 +249,8 @@ impl CaseSet {
         let reading = Reading { limits: self.limits, ..options.reading };
         let runner = Runner::new(RunOptions { reading, ..options }, chosen)?;
         let mut tally = Tally::default();
-        parallel::run_all(&self.cases, &runner, jobs, fail_fast, |event| {
+        let ahead = ahead::Ahead::new(&runner, &self.cases);
+        parallel::run_all(&self.cases, &ahead, jobs, fail_fast, |event| {
             if let Event::CaseDone { verdict, .. } = event {
                 tally.add(verdict);
             }

@@ -1,4 +1,5 @@
 //! Runs work on several threads and collects the results on the calling thread.
+use super::mailbox::Mailbox;
 use crate::judge::{self, Status, Verdict};
 use crate::report::Event;
 use crate::run::memory::threads;
@@ -6,8 +7,8 @@ use crate::scenario::Case;
 use std::any::Any;
 use std::convert::Infallible;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
 use std::thread;
 use std::time::Instant;
 
@@ -15,6 +16,11 @@ use std::time::Instant;
 pub trait Executor: Sync {
     /// The verdict of the case; called from several threads at once.
     fn run_case(&self, case: &Arc<Case>) -> Verdict;
+
+    /// The verdict of the case with this number. The numbers come about in their order, each once.
+    fn run_numbered(&self, _: usize, case: &Arc<Case>) -> Verdict {
+        self.run_case(case)
+    }
 }
 
 /// Runs all `cases` on `jobs` threads. The events come on the calling thread; when `sink` fails, cases that are
@@ -36,12 +42,12 @@ pub fn run_all<E>(
     stream(
         cases,
         jobs,
-        |_, case, send| {
+        |number, case, send| {
             if ended.load(Ordering::Relaxed) {
                 return;
             }
             send(Parcel::Now(Event::CaseStarted { case: case.clone() }));
-            let verdict = Box::new(run_catching_panics(executor, case));
+            let verdict = Box::new(catching_panics(case, || executor.run_numbered(number, case)));
             if fail_fast && verdict.status == Status::Fail {
                 ended.store(true, Ordering::Relaxed);
             }
@@ -108,13 +114,14 @@ pub(crate) fn stream_with_waiting<T: Sync, M: Send, E>(
     let (next, work) = (&next, &work);
     let jobs = threads(jobs);
     let most = [jobs.clamp(1, items.len().max(1)), (jobs * WAITING_THREADS).min(waiting)];
+    let mailbox = Mailbox::new();
     thread::scope(|scope| {
-        let (sender, messages) = mpsc::channel();
+        let messages = mailbox.receiver();
         let mut started = 0;
         // The jobs come first, and take from the waiting items too once theirs are done: they do all the work where the other
         // threads cannot be started.
         for lane in [0, 1].into_iter().flat_map(|lane| std::iter::repeat_n(lane, most[lane])) {
-            let sender = sender.clone();
+            let sender = mailbox.sender();
             let body = move || {
                 let mut receiver_is_there = true;
                 let take = || {
@@ -131,13 +138,13 @@ pub(crate) fn stream_with_waiting<T: Sync, M: Send, E>(
                         Parcel::WithNext(message) => held.push(message),
                         Parcel::Now(message) => {
                             held.push(message);
-                            receiver_is_there &= sender.send(std::mem::take(&mut held)).is_ok();
+                            receiver_is_there &= sender.send(&mut held);
                         }
                     });
                 }
                 if !held.is_empty() {
                     // If the receiver is gone, nothing is to be done with them any more.
-                    let _ = sender.send(held);
+                    let _ = sender.send(&mut held);
                 }
             };
             if thread::Builder::new().name("job".into()).spawn_scoped(scope, body).is_err() {
@@ -145,12 +152,17 @@ pub(crate) fn stream_with_waiting<T: Sync, M: Send, E>(
             }
             started += 1;
         }
-        drop(sender);
         if started == 0 {
             return in_turn(items, work, sink);
         }
-        // Leaving early drops the receiver, and the threads stop after their current item.
-        messages.into_iter().flatten().try_for_each(&mut sink)
+        loop {
+            let some = messages.receive();
+            if some.is_empty() {
+                return Ok(());
+            }
+            // Leaving early drops the receiver, and the threads stop after their current item.
+            some.into_iter().try_for_each(&mut sink)?;
+        }
     })
 }
 
@@ -174,7 +186,11 @@ fn in_turn<T, M, E>(
 
 /// The verdict of the case; a panic in planning or judging fails this case only, so that the others keep their verdicts.
 pub(crate) fn run_catching_panics(executor: &dyn Executor, case: &Arc<Case>) -> Verdict {
-    catch_unwind(AssertUnwindSafe(|| executor.run_case(case))).unwrap_or_else(|panic| {
+    catching_panics(case, || executor.run_case(case))
+}
+
+fn catching_panics(case: &Arc<Case>, run: impl FnOnce() -> Verdict) -> Verdict {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = format!("collspec itself failed on this case, please report it: {}", panic_text(&*panic));
         Verdict { status: Status::Fail, ..judge::skipped(case, text) }
     })
@@ -190,6 +206,7 @@ pub(crate) fn panic_text(panic: &(dyn Any + Send)) -> String {
 mod tests {
     use super::*;
     use crate::suite::fixture::{case, verdict};
+    use std::sync::mpsc;
 
     struct Fake;
     impl Executor for Fake {

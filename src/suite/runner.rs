@@ -1,4 +1,5 @@
 //! Takes a case to its verdict: skips it, refuses it, or runs it, and runs it again if an earlier case may have caused a failure.
+use super::ahead::{Early, EarlyWork};
 use super::missing_feature::missing_feature;
 use super::observer::{Experiment, JudgeAtEnd, Observer};
 use super::time_limits::RunLimits;
@@ -17,9 +18,7 @@ use crate::run::{Backend, Error, Machine};
 use crate::scenario::Case;
 use soft_nccl::fault::FaultMode;
 use std::sync::{Arc, OnceLock};
-#[cfg(feature = "cli")]
-use std::time::Duration;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Runs cases; may be used from several threads at once.
 pub struct Runner {
@@ -104,12 +103,22 @@ impl Runner {
     }
 
     fn run_case_with(&self, case: &Arc<Case>, limits: RunLimits) -> Verdict {
-        let begun = Instant::now();
-        let verdict = self.try_case(case, limits).unwrap_or_else(|error| Verdict {
-            status: Status::Fail,
-            ..judge::skipped(case, super::with_causes(&error))
-        });
-        Verdict { wall_seconds: begun.elapsed().as_secs_f64(), ..verdict }
+        timed(case, Duration::ZERO, || self.try_case(case, limits))
+    }
+
+    /// As [`Runner::run_case`], for a case that was planned before.
+    pub(super) fn run_early(&self, case: &Arc<Case>, early: Early) -> Verdict {
+        let limits = RunLimits::default();
+        timed(case, early.took, || match early.work {
+            EarlyWork::Prepared(Prepared::Settled(verdict)) => Ok(*verdict),
+            EarlyWork::Prepared(Prepared::Ready(ready)) => {
+                let Some(_turn) = self.turns.take(ready.plan.cost.memory) else {
+                    return Ok(self.too_large(&ready.plan));
+                };
+                self.run_ready(&ready, limits)
+            }
+            EarlyWork::Planned(plan) => self.run_planned(*plan, limits),
+        })
     }
 
     /// Why the case would be skipped, as far as that is known without a worker.
@@ -135,24 +144,35 @@ impl Runner {
     }
 
     fn try_case(&self, case: &Arc<Case>, limits: RunLimits) -> Result<Verdict, Error> {
-        let plan = match self.planned(case)? {
-            Ok(plan) => plan,
-            Err(verdict) => return Ok(*verdict),
-        };
+        match self.planned(case)? {
+            Ok(plan) => self.run_planned(plan, limits),
+            Err(verdict) => Ok(*verdict),
+        }
+    }
+
+    fn run_planned(&self, plan: Plan, limits: RunLimits) -> Result<Verdict, Error> {
         let Some(_turn) = self.turns.take(plan.cost.memory) else { return Ok(self.too_large(&plan)) };
         match self.with_forecast(plan) {
             Prepared::Settled(verdict) => Ok(*verdict),
-            Prepared::Ready(ready) => {
-                let options = &self.options;
-                let judge = || {
-                    CaseJudge::new(&ready.plan, &ready.forecast)
-                        .showing_buffers(options.show_buffers)
-                        .keeping_results(options.keep_results)
-                        .with_order_maps(!options.without_order_maps)
-                };
-                Ok(self.run_and_confirm(&ready, self.options.fault, limits, judge)?.0)
-            }
+            Prepared::Ready(ready) => self.run_ready(&ready, limits),
         }
+    }
+
+    /// Runs a prepared case, which has its turn.
+    fn run_ready(&self, ready: &Ready, limits: RunLimits) -> Result<Verdict, Error> {
+        let options = &self.options;
+        let judge = || {
+            CaseJudge::new(&ready.plan, &ready.forecast)
+                .showing_buffers(options.show_buffers)
+                .keeping_results(options.keep_results)
+                .with_order_maps(!options.without_order_maps)
+        };
+        Ok(self.run_and_confirm(ready, self.options.fault, limits, judge)?.0)
+    }
+
+    /// Bytes of memory that all cases together may take.
+    pub(super) fn memory(&self) -> u64 {
+        self.turns.total()
     }
 
     /// Limits on the work and memory of a case.
@@ -180,7 +200,7 @@ impl Runner {
     }
 
     /// The plan of a case, unless it is to be skipped or refused.
-    fn planned(&self, case: &Arc<Case>) -> Result<Result<Plan, Box<Verdict>>, Error> {
+    pub(super) fn planned(&self, case: &Arc<Case>) -> Result<Result<Plan, Box<Verdict>>, Error> {
         let settled = |verdict| Ok(Err(Box::new(verdict)));
         let placed = self.placed(case);
         let case = &placed;
@@ -208,7 +228,7 @@ impl Runner {
     }
 
     /// Works out the forecast of a plan; settled if the case is refused.
-    fn with_forecast(&self, plan: Plan) -> Prepared {
+    pub(super) fn with_forecast(&self, plan: Plan) -> Prepared {
         let settled = |verdict| Prepared::Settled(Box::new(verdict));
         let case = &plan.case;
         let seed = self.options.seed.unwrap_or(0);
@@ -301,6 +321,14 @@ impl Runner {
     pub fn idle_workers(&self) -> Vec<u32> {
         self.pool.pids()
     }
+}
+
+/// The verdict of a run with its time, to which that of an earlier part is added. An error is the case's failure.
+fn timed(case: &Case, earlier: Duration, run: impl FnOnce() -> Result<Verdict, Error>) -> Verdict {
+    let begun = Instant::now();
+    let verdict = run()
+        .unwrap_or_else(|error| Verdict { status: Status::Fail, ..judge::skipped(case, super::with_causes(&error)) });
+    Verdict { wall_seconds: (earlier + begun.elapsed()).as_secs_f64(), ..verdict }
 }
 
 /// The memory of the ranks, what its results are worked out in, and what was observed.

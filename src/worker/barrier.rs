@@ -1,11 +1,15 @@
 //! A barrier that can be broken: a rank that fails must not leave the others waiting.
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use rustix::thread::futex;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Where the ranks of a run meet.
 pub struct Barrier {
     ranks: usize,
     state: Mutex<State>,
-    wake: Condvar,
+    /// Releases and breaks so far, on which ranks sleep. It changes under the lock and wakes when the lock is free again: ranks that
+    /// are woken under it would sleep again at the lock.
+    changes: AtomicU32,
 }
 
 #[derive(Default)]
@@ -24,7 +28,7 @@ pub struct Broken(pub u32);
 impl Barrier {
     /// For so many ranks.
     pub fn new(ranks: usize) -> Self {
-        Self { ranks, state: Mutex::default(), wake: Condvar::new() }
+        Self { ranks, state: Mutex::default(), changes: AtomicU32::new(0) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
@@ -48,20 +52,34 @@ impl Barrier {
             last();
             state.arrived = 0;
             state.generation += 1;
-            self.wake.notify_all();
+            self.change(state);
             return Ok(());
         }
         let generation = state.generation;
         drop(state);
         arrived();
-        let mut state = self.state();
-        while state.generation == generation {
+        loop {
+            let state = self.state();
+            if state.generation != generation {
+                return Ok(());
+            }
             if let Some(rank) = state.broken {
                 return Err(Broken(rank));
             }
-            state = self.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+            // Read under the lock: a change from now on makes the number another one, and the kernel does not let the thread sleep.
+            let changes = self.changes.load(Ordering::Relaxed);
+            drop(state);
+            // Whatever ends the sleep, the thread looks again.
+            let _ = futex::wait(&self.changes, futex::Flags::PRIVATE, changes, None);
         }
-        Ok(())
+    }
+
+    /// Wakes every rank that sleeps here, all at once.
+    fn change(&self, state: MutexGuard<'_, State>) {
+        self.changes.fetch_add(1, Ordering::Relaxed);
+        drop(state);
+        // It fails only for a word that is not mapped.
+        let _ = futex::wake(&self.changes, futex::Flags::PRIVATE, u32::MAX >> 1);
     }
 
     /// Breaks the barrier: every wait fails, those that have begun and those that come.
@@ -69,7 +87,7 @@ impl Barrier {
         let mut state = self.state();
         state.broken.get_or_insert(rank);
         state.moves += 1;
-        self.wake.notify_all();
+        self.change(state);
     }
 
     /// Ranks that wait here with nothing to wake them yet, and a number that grows whenever that changes.

@@ -417,7 +417,7 @@ impl Run {
     /// Tells the parent that all ranks are loaded, so that it starts the time limit.
     pub fn loaded(&self) {
         let reused = self.session.reused;
-        if self.job().alone() {
+        if self.job().alone() && !self.job().words_unseen {
             self.replies.loaded(reused);
         } else {
             self.replies.send(&Reply::Loaded { reused, ago: Duration::ZERO });

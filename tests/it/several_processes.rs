@@ -289,13 +289,13 @@ fn launchers_that_contradict_each_other_are_an_error_that_lists_them() {
     home.file("sum.toml", SUM);
     let both = |command: &mut Command| {
         command.env("OMPI_COMM_WORLD_RANK", "3").env("OMPI_COMM_WORLD_SIZE", "8");
-        command.env("PMI_RANK", "0").env("PMI_SIZE", "3");
+        command.env("PMI_RANK", "0").env("PMI_SIZE", "8");
     };
     let mut command = home.command(&["run", "sum.toml"]);
     both(&mut command);
     let run = crate::support::Run::of(&mut command);
     assert_eq!(run.code, 2);
-    assert!(run.err.contains("openmpi says rank 3 of 8, hydra says rank 0 of 3"), "{}", run.err);
+    assert!(run.err.contains("openmpi says rank 3 of 8, hydra says rank 0 of 8"), "{}", run.err);
     let mut command = home.command(&["run", "sum.toml", "--launcher", "none"]);
     both(&mut command);
     assert_eq!(crate::support::Run::of(&mut command).code, 0);

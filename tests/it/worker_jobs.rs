@@ -71,6 +71,7 @@ fn job(n: u32, count: u64, program: impl Fn(u32) -> Vec<Call>) -> Job {
         arena: place(2 * n, 0),
         reuse: None,
         fault: String::new(),
+        words_unseen: false,
         timed: None,
     }
 }

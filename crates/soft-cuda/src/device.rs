@@ -3,8 +3,10 @@ use crate::drive::{self, Driving};
 use crate::executor;
 use crate::stream::Stream;
 use std::collections::{HashMap, VecDeque};
+use std::ops::{Deref, DerefMut};
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Condvar, LazyLock, Mutex, MutexGuard, PoisonError, RwLock};
+use std::thread::Thread;
 
 /// Everything that [`activity`] must see at one moment. The queue of each stream and the marker of each event has its own lock,
 /// which is taken only while this one is held.
@@ -25,17 +27,44 @@ pub(crate) struct DeviceState {
     /// Hosts that `wake_hosts` wakes, each under its number.
     interruptible: HashMap<u64, Arc<Waiter>>,
     next_waiter: u64,
+    /// Hosts that wait no longer and sleep until the lock is given back: woken under it, they would sleep again at the lock.
+    settled: Vec<Thread>,
 }
 
 static STATE: LazyLock<Mutex<DeviceState>> = LazyLock::new(Mutex::default);
 static WORK: Condvar = Condvar::new();
 static HOOK: RwLock<Option<extern "C" fn()>> = RwLock::new(None);
 
-/// The device's lock, held.
-pub(crate) type Locked = MutexGuard<'static, DeviceState>;
+/// The device's lock, held. Hosts that settled meanwhile are woken when it is given back.
+pub(crate) struct Locked(Option<MutexGuard<'static, DeviceState>>);
+
+const HELD: &str = "the guard is there until it is dropped";
+
+impl Deref for Locked {
+    type Target = DeviceState;
+    fn deref(&self) -> &DeviceState {
+        self.0.as_ref().expect(HELD)
+    }
+}
+
+impl DerefMut for Locked {
+    fn deref_mut(&mut self) -> &mut DeviceState {
+        self.0.as_mut().expect(HELD)
+    }
+}
+
+impl Drop for Locked {
+    fn drop(&mut self) {
+        let settled = self.0.as_mut().map(|state| std::mem::take(&mut state.settled));
+        self.0 = None;
+        if let Some(settled) = settled.filter(|settled| !settled.is_empty()) {
+            drive::wake_soon(settled);
+        }
+    }
+}
 
 pub(crate) fn lock() -> Locked {
-    STATE.lock().unwrap_or_else(PoisonError::into_inner)
+    Locked(Some(STATE.lock().unwrap_or_else(PoisonError::into_inner)))
 }
 
 impl DeviceState {
@@ -57,17 +86,21 @@ impl DeviceState {
     }
     /// A host's condition is met.
     pub fn meet(&mut self, waiter: &Waiter) {
-        if waiter.settle(MET) {
-            self.blocked -= 1;
+        if self.settle(waiter, MET) {
             self.epoch += 1;
         }
     }
 }
 
-/// An executor waits for a ready stream.
+/// An executor waits for a ready stream, or comes back at once because it had hosts to wake first.
 pub(crate) fn wait_for_work(mut state: Locked) -> Locked {
+    if !state.settled.is_empty() {
+        drop(state);
+        return lock();
+    }
     state.idle += 1;
-    let mut state = WORK.wait(state).unwrap_or_else(PoisonError::into_inner);
+    let guard = state.0.take().map(|guard| WORK.wait(guard).unwrap_or_else(PoisonError::into_inner));
+    let mut state = guard.map_or_else(lock, |guard| Locked(Some(guard)));
     state.idle -= 1;
     state
 }
@@ -76,19 +109,23 @@ const BLOCKED: u8 = 0;
 const MET: u8 = 1;
 const WOKEN: u8 = 2;
 
-/// A host thread that waits; its state changes only under the device's lock.
+/// A host thread that waits. Its state changes only under the device's lock, and the thread reads it without: what came before
+/// the change is there for who sees it.
 pub(crate) struct Waiter {
     state: AtomicU8,
-    wake: Condvar,
+    thread: Thread,
+    number: u64,
 }
 
-impl Waiter {
-    /// Leaves `BLOCKED` for `to`; false if it was left before.
-    fn settle(&self, to: u8) -> bool {
-        let first = self.state.load(Ordering::Relaxed) == BLOCKED;
+impl DeviceState {
+    /// A waiter leaves `BLOCKED` for `to`; false if it was left before.
+    fn settle(&mut self, waiter: &Waiter, to: u8) -> bool {
+        let first = waiter.state.load(Ordering::Relaxed) == BLOCKED;
         if first {
-            self.state.store(to, Ordering::Relaxed);
-            self.wake.notify_one();
+            waiter.state.store(to, Ordering::Release);
+            self.blocked -= 1;
+            self.interruptible.remove(&waiter.number);
+            self.settled.push(waiter.thread.clone());
         }
         first
     }
@@ -137,11 +174,11 @@ pub(crate) fn host_wait(condition: &dyn Condition, stop: Option<&dyn Fn() -> boo
         if helped || woken || condition.met() || !state.ready.is_empty() {
             continue;
         }
-        let met;
-        (state, met) = block(state, condition, stop.is_some());
-        if met {
-            break true;
+        if block(state, condition, stop.is_some()) {
+            // It has made nothing ready since it found nothing to do.
+            return true;
         }
+        state = lock();
     };
     drop(state);
     drive::part();
@@ -151,25 +188,28 @@ pub(crate) fn host_wait(condition: &dyn Condition, stop: Option<&dyn Fn() -> boo
 }
 
 /// Blocks the calling thread until the condition is met (true) or [`wake_hosts`] wakes it (false).
-fn block(mut state: Locked, condition: &dyn Condition, interruptible: bool) -> (Locked, bool) {
-    let waiter = Arc::new(Waiter { state: AtomicU8::new(BLOCKED), wake: Condvar::new() });
-    condition.register(waiter.clone());
+fn block(mut state: Locked, condition: &dyn Condition, interruptible: bool) -> bool {
     let number = state.next_waiter;
     state.next_waiter += 1;
+    let waiter = Arc::new(Waiter { state: AtomicU8::new(BLOCKED), thread: std::thread::current(), number });
+    condition.register(waiter.clone());
     if interruptible {
         state.interruptible.insert(number, waiter.clone());
     }
     state.blocked += 1;
     state.epoch += 1;
     drop(state);
+    drive::wake_hosts();
     call_hook();
-    state = lock();
-    while waiter.state.load(Ordering::Relaxed) == BLOCKED {
-        state = waiter.wake.wait(state).unwrap_or_else(PoisonError::into_inner);
+    // The hook may have ended the wait of others.
+    drive::wake_hosts();
+    loop {
+        // Who settles the waiter stores first and unparks then, so that the thread sees the store or does not stay parked.
+        match waiter.state.load(Ordering::Acquire) {
+            BLOCKED => std::thread::park(),
+            settled => return settled == MET,
+        }
     }
-    state.interruptible.remove(&number);
-    let met = waiter.state.load(Ordering::Relaxed) == MET;
-    (state, met)
 }
 
 /// Makes every host thread inside `synchronize_unless` ask its `stop` again.
@@ -178,9 +218,7 @@ pub fn wake_hosts() {
     state.wakes += 1;
     state.epoch += 1;
     for waiter in std::mem::take(&mut state.interruptible).into_values() {
-        if waiter.settle(WOKEN) {
-            state.blocked -= 1;
-        }
+        state.settle(&waiter, WOKEN);
     }
 }
 

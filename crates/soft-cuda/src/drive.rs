@@ -2,8 +2,12 @@
 //!
 //! Whoever makes work ready answers for it: a thread that [`is_driving`] does it before it blocks, or hands it over; any other
 //! thread wakes one of those that do nothing else.
-use std::cell::Cell;
+//!
+//! It wakes hosts whose wait it has ended when its own has ended too, or before it blocks or does anything long: so both run on
+//! one after the other, and neither interrupts the other on the same core.
+use std::cell::{Cell, RefCell};
 use std::sync::OnceLock;
+use std::thread::Thread;
 
 /// What a library does for the device with the help of waiting host threads.
 #[derive(Clone, Copy)]
@@ -24,6 +28,8 @@ static HELPER: OnceLock<Helper> = OnceLock::new();
 
 thread_local! {
     static DRIVING: Cell<bool> = const { Cell::new(false) };
+    /// Hosts that wait no longer and that this thread has to wake.
+    static ASLEEP: RefCell<Vec<Thread>> = const { RefCell::new(Vec::new()) };
 }
 
 /// The library that waiting host threads help; the first one stays.
@@ -53,24 +59,64 @@ impl Driving {
     }
 }
 
-impl Drop for Driving {
+/// As long as it lives, the calling thread does not drive: it runs a function that may wait.
+pub(crate) struct Pause {
+    before: bool,
+}
+
+impl Pause {
+    pub fn begin() -> Self {
+        wake_hosts();
+        Self { before: DRIVING.replace(false) }
+    }
+}
+
+impl Drop for Pause {
     fn drop(&mut self) {
         DRIVING.set(self.before);
     }
 }
 
-/// Does the library's work, if there is some; not under the device's lock.
+impl Drop for Driving {
+    fn drop(&mut self) {
+        DRIVING.set(self.before);
+        wake_hosts();
+    }
+}
+
+/// Wakes hosts that wait no longer: at once, or, on a thread that drives, at the next [`wake_hosts`]. Not under the device's lock.
+pub(crate) fn wake_soon(hosts: Vec<Thread>) {
+    let later = DRIVING.get() && ASLEEP.try_with(|asleep| asleep.borrow_mut().extend_from_slice(&hosts)).is_ok();
+    if !later {
+        hosts.iter().for_each(Thread::unpark);
+    }
+}
+
+/// Wakes the hosts that this thread has to wake.
+pub(crate) fn wake_hosts() {
+    let hosts = ASLEEP.try_with(RefCell::take).unwrap_or_default();
+    hosts.iter().for_each(Thread::unpark);
+}
+
+/// Does the library's work, if there is some; not under the device's lock. With hosts to wake it does a little, and wakes them.
 pub(crate) fn help() -> bool {
-    HELPER.get().is_some_and(|helper| (helper.help)(usize::MAX))
+    let waited_for = ASLEEP.try_with(|asleep| !asleep.borrow().is_empty()).unwrap_or(false);
+    let helped = HELPER.get().is_some_and(|helper| (helper.help)(if waited_for { PARTING } else { usize::MAX }));
+    if waited_for {
+        wake_hosts();
+    }
+    helped
 }
 
 /// Does a little of the library's work, and gives the rest to another thread; not under the device's lock.
 pub(crate) fn part() {
     let Some(helper) = HELPER.get() else { return };
+    wake_hosts();
     for _ in 0..PARTING_CALLS {
         if !(helper.help)(PARTING) {
             return;
         }
+        wake_hosts();
     }
     (helper.hand_over)();
 }

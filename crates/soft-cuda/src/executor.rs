@@ -53,13 +53,20 @@ pub(crate) fn turn(mut state: Locked, stream: &Stream) -> Locked {
         }
         drop(state);
         if long {
+            drive::wake_hosts();
             drive::hand_over();
+        } else if turn > 0 && turn % TURN == 0 {
+            // Many short items take long together.
+            drive::wake_hosts();
         }
         let launched = matches!(item, Item::Launch(_));
         // a panic has been reported by the panic hook; the thread, and the stream, must go on
         let _ = catch_unwind(AssertUnwindSafe(|| match item {
             Item::Copy(copy) => copy.run(),
-            Item::Host(f) => f(),
+            Item::Host(f) => {
+                let _pause = drive::Pause::begin();
+                f();
+            }
             Item::Launch(start) => start(Done::new(stream.clone())),
             Item::Record(_) | Item::Wait(_) => {}
         }));

@@ -1,5 +1,6 @@
 //! Threads for host functions that may block: as many as are inside one at a time, kept for the next.
 use crate::device::{call_hook, lock};
+use crate::drive;
 use crate::stream::Done;
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -34,6 +35,7 @@ pub(crate) fn run(f: Box<dyn FnOnce() + Send>, done: Done) {
         WORK.notify_one();
     } else if std::thread::Builder::new().name("soft-cuda host function".to_owned()).spawn(work).is_err() {
         // without its own thread it has to take the executor's, so that the stream goes on
+        let _pause = drive::Pause::begin();
         take_one();
     }
 }

@@ -1,6 +1,7 @@
 //! Host threads that wait do the device's work. One test, because other threads' work could be taken by the same host thread.
-use soft_cuda::{Event, Stream, activity, begin_held, set_patient};
+use soft_cuda::{Event, Stream, activity, begin_held, set_idle_hook, set_patient};
 use std::sync::mpsc::channel;
+use std::sync::{Condvar, Mutex};
 use std::thread::{self, ThreadId};
 
 /// Puts a function on a stream that says on which thread it runs.
@@ -67,5 +68,43 @@ fn a_host_thread_that_waits_does_the_work_itself() {
     first.synchronize();
     second.synchronize();
     set_patient(false);
+    // A function has said where it runs before its stream has gone on.
+    stream.synchronize();
+    other.synchronize();
     assert_eq!(activity().pending, 0);
+
+    woken_before_anything_long();
+}
+
+static CALLS: Mutex<()> = Mutex::new(());
+static CALLED: Condvar = Condvar::new();
+
+extern "C" fn called() {
+    drop(CALLS.lock().unwrap());
+    CALLED.notify_all();
+}
+
+/// A host whose wait this thread ends is awake before this thread does something that waits for it.
+fn woken_before_anything_long() {
+    set_idle_hook(Some(called));
+    set_patient(true);
+    let (first, second, event) = (Stream::new(), Stream::new(), Event::new());
+    first.host_fn(Box::new(|| ()));
+    let (tell, told) = channel();
+    let other = thread::spawn({
+        let first = first.clone();
+        move || {
+            first.synchronize();
+            tell.send(()).unwrap();
+        }
+    });
+    let calls = CALLS.lock().unwrap();
+    drop(CALLED.wait_while(calls, |()| activity().blocked_hosts == 0).unwrap());
+    first.record(&event);
+    second.wait(&event).unwrap();
+    second.host_fn(Box::new(move || told.recv().unwrap()));
+    second.synchronize();
+    other.join().unwrap();
+    set_patient(false);
+    set_idle_hook(None);
 }

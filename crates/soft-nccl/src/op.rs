@@ -224,6 +224,15 @@ impl Spec {
         }
     }
 
+    /// Bytes of the larger buffer of a rank among `n`, as all ranks of the operation count them.
+    pub(crate) fn bytes(&self, n: usize) -> usize {
+        let blocks = match self.kind {
+            Kind::AllGather | Kind::ReduceScatter | Kind::Gather | Kind::Scatter | Kind::AlltoAll => n,
+            _ => 1,
+        };
+        self.count.saturating_mul(self.ty.size()).saturating_mul(blocks)
+    }
+
     /// For messages, such as `all_reduce (sum) of 4 f32`.
     pub(crate) fn text(&self) -> String {
         let reduction = self.reduction.map(|r| format!(" ({})", r.name())).unwrap_or_default();

@@ -88,7 +88,8 @@ pub struct Settings {
     pub connect: Connect,
     /// COLLSPEC_SOFT_NETWORK: whether processes on other machines can take part.
     pub network: Network,
-    /// COLLSPEC_SOFT_FAULT: be wrong in this way. An error in it makes every communicator fail.
+    /// COLLSPEC_SOFT_FAULT: be wrong in this way, the same in all processes of a communicator. An error in it makes every communicator
+    /// fail.
     pub injection: Option<String>,
     /// The error in COLLSPEC_SOFT_ARITHMETIC, _CONNECT, _NETWORK or _RANKS_PER_NODE, if there is one; every communicator then fails.
     pub error: Option<String>,

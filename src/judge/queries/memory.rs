@@ -1,7 +1,7 @@
 //! Checks the memory statistics of communicators.
 use super::super::findings::FindingCollector;
 use super::super::outcome::CommNames;
-use super::QueryCheck;
+use super::{QueryTexts, record};
 use crate::job::{MemoryAnswer, MemoryAsked};
 use crate::plan::Plan;
 
@@ -19,31 +19,40 @@ pub(super) fn check(
     }
     for asked in all {
         let Some(comm) = plan.comms.get(asked.comm as usize) else { continue };
-        let of = format!(" of {}", names.text(comm));
-        let said = |what: &str, answer| match answer {
-            MemoryAnswer::Is(value) => format!("{what} {value}{of}"),
-            MemoryAnswer::Nothing | MemoryAnswer::Refused(_) => format!("{what}: success but no value{of}"),
+        let said = |what: &str, answer| {
+            let of = names.text(comm);
+            match answer {
+                MemoryAnswer::Is(value) => format!("{what} {value} of {of}"),
+                MemoryAnswer::Nothing | MemoryAnswer::Refused(_) => format!("{what}: success but no value of {of}"),
+            }
         };
-        let mut record = |right: bool, expected: String, actual: String| {
-            QueryCheck { function: "ncclCommMemStats", right: expected, actual }.record(right, rank, collector);
+        let mut check = |right: bool, texts: &dyn Fn() -> QueryTexts| {
+            record("ncclCommMemStats", right, rank, collector, texts);
         };
         for (what, answer) in [
             ("the memory that suspending releases", asked.suspendable),
             ("the memory that stays", asked.persistent),
             ("the whole memory", asked.total),
         ] {
-            record(answer != MemoryAnswer::Nothing, "a number of bytes".into(), said(what, answer));
+            let texts = || QueryTexts { right: "a number of bytes".into(), actual: said(what, answer) };
+            check(answer != MemoryAnswer::Nothing, &texts);
         }
         let state = u64::from(asked.suspended);
         if !matches!(asked.released, MemoryAnswer::Refused(_)) {
             let right = asked.released == MemoryAnswer::Is(state);
-            record(right, format!("suspended {state}"), said("suspended", asked.released));
+            check(right, &|| QueryTexts {
+                right: format!("suspended {state}"),
+                actual: said("suspended", asked.released),
+            });
         }
         if let (MemoryAnswer::Is(parts), MemoryAnswer::Is(stays), MemoryAnswer::Is(total)) =
             (asked.suspendable, asked.persistent, asked.total)
         {
             let sum = parts.saturating_add(stays);
-            record(total == sum, format!("the sum {sum} of its parts"), said("the whole memory", asked.total));
+            check(total == sum, &|| QueryTexts {
+                right: format!("the sum {sum} of its parts"),
+                actual: said("the whole memory", asked.total),
+            });
         }
     }
 }

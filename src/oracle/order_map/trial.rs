@@ -81,11 +81,17 @@ pub(super) struct Trial<'a> {
     scalars: &'a [f64],
     /// Additions that may still be made.
     pub additions: u64,
+    /// The last telling elements that were looked at alone, each in the place of its number modulo [`HELD`].
+    held: [Option<usize>; HELD],
+    /// Their inputs by rank, and the observed value behind them.
     values: Vec<f64>,
     leaves: Vec<Leaf>,
     stack: Vec<f64>,
     rows: RowMemory,
 }
+
+/// Elements whose values are held, because every order is tried on the same ones first.
+const HELD: usize = FEW;
 
 impl<'a> Trial<'a> {
     pub fn new(columns: &'a Columns<'a>, scalars: &'a [f64], additions: u64) -> Self {
@@ -93,7 +99,8 @@ impl<'a> Trial<'a> {
             columns,
             scalars,
             additions,
-            values: Vec::new(),
+            held: [None; HELD],
+            values: vec![0.0; HELD * (columns.inputs.len() + 1)],
             leaves: Vec::new(),
             stack: Vec::new(),
             rows: RowMemory::default(),
@@ -105,21 +112,26 @@ impl<'a> Trial<'a> {
         self.columns.inputs.len() as u64 + 1
     }
 
-    fn load(&mut self, index: usize, computing: &Computing) -> usize {
+    /// Prepares an element's leaves; the result is its observed value.
+    fn load(&mut self, index: usize, computing: &Computing) -> f64 {
         let columns = self.columns;
-        let element = columns.telling.get(index).map_or(0, |element| *element as usize);
-        self.values.clear();
-        let dtype = columns.dtype;
-        self.values.extend(columns.inputs.iter().map(|bytes| decode_f64(dtype, get_element(dtype, bytes, element))));
-        computing.leaves(&self.values, self.scalars, &mut self.leaves);
-        element
+        let ranks = columns.inputs.len();
+        let slot = index % HELD;
+        let values = &mut self.values[slot * (ranks + 1)..(slot + 1) * (ranks + 1)];
+        if self.held[slot] != Some(index) {
+            let element = columns.telling.get(index).map_or(0, |element| *element as usize);
+            let all = columns.inputs.iter().copied().chain([columns.result]);
+            let value = |bytes: &[u8]| decode_f64(columns.dtype, get_element(columns.dtype, bytes, element));
+            values.iter_mut().zip(all).for_each(|(held, bytes)| *held = value(bytes));
+            self.held[slot] = Some(index);
+        }
+        computing.leaves(&values[..ranks], self.scalars, &mut self.leaves);
+        values[ranks]
     }
 
     /// [`Self::explains`] without the budget.
     fn holds(&mut self, index: usize, computing: &Computing, order: &Order) -> bool {
-        let element = self.load(index, computing);
-        let dtype = self.columns.dtype;
-        let observed = decode_f64(dtype, get_element(dtype, self.columns.result, element));
+        let observed = self.load(index, computing);
         let value = computing.result(order, &self.leaves, &mut self.stack);
         value.to_bits() == observed.to_bits() || (value.is_nan() && observed.is_nan())
     }

@@ -7,6 +7,7 @@ mod direct;
 mod machines;
 mod ring;
 mod selection;
+mod stripes;
 mod topology;
 mod tree;
 
@@ -92,6 +93,8 @@ pub(crate) struct Part<'a> {
     pub chunk: usize,
     /// Channels at most; unset, a ring has one and a double tree one for each tree.
     pub channels: Option<usize>,
+    /// Lanes among which each channel of a ring deals out its passes.
+    pub stripes: usize,
     /// The machines of the ranks; then everything is cut as NCCL cuts it.
     pub topology: Option<Topology<'a>>,
 }

@@ -6,11 +6,12 @@
 //! its share of the data.
 use super::channels::Share;
 use super::cut::grain_elements;
+use super::stripes::Stripes;
 use super::{Chunks, Lane, Link, Machines, Operand, Part, Script, Step};
 use crate::op::{Kind, Spec};
 use std::sync::Arc;
 
-/// One lane for each channel of an operation that has a ring; none for others.
+/// The lanes of an operation that has a ring: one for each channel, or several stripes of it; none for others.
 pub(super) fn lanes(spec: &Spec, part: Part<'_>) -> Option<Vec<Lane>> {
     let n = part.n;
     let machines = part.topology.map(|topology| topology.machines);
@@ -19,21 +20,32 @@ pub(super) fn lanes(spec: &Spec, part: Part<'_>) -> Option<Vec<Lane>> {
     // Cut evenly where nothing asks for NCCL's channels.
     let grained = part.channels.is_some() || machines.is_some();
     let grain = if grained { grain_elements(spec.ty.size()) } else { 1 };
-    let lane = |channel: usize, share: Share| -> Option<Lane> {
+    let steps = match spec.kind {
+        Kind::AllReduce => 2 * n - 1,
+        Kind::ReduceScatter | Kind::AllGather => n,
+        Kind::Reduce | Kind::Broadcast => 1,
+        _ => return None,
+    };
+    let lane = |channel: usize, share: Share| -> Lane {
         let around = Around { place, n, channel: channel as u8, machines: machines.cloned() };
         let chunk = part.chunk_of(spec, share);
         let chunks = share.chunks(chunk);
-        Some(match spec.kind {
+        match spec.kind {
             Kind::AllReduce => Box::new(AllReduce { around, passes: Passes { share, n, chunk, grain } }),
             Kind::ReduceScatter => Box::new(ReduceScatter { around, block: spec.count, chunks }),
             Kind::AllGather => Box::new(AllGather { around, block: spec.count, chunks }),
             Kind::Reduce => Box::new(Reduce { around, position: (place + 2 * n - root - 1) % n, chunks }),
-            Kind::Broadcast => Box::new(Broadcast { around, position: (place + n - root) % n, chunks }),
-            _ => return None,
-        })
+            _ => Box::new(Broadcast { around, position: (place + n - root) % n, chunks }),
+        }
     };
     let shares = part.shares(spec, part.channels.unwrap_or(1));
-    shares.into_iter().enumerate().map(|(channel, share)| lane(channel, share)).collect()
+    let stripes = Stripes { number: part.stripes, channels: shares.len(), steps: steps as u64 };
+    let lanes = shares.into_iter().enumerate().flat_map(|(channel, share)| {
+        let chunk = part.chunk_of(spec, share);
+        let pass = if spec.kind == Kind::AllReduce { n.saturating_mul(chunk) } else { chunk };
+        stripes.deal(channel, share.len.div_ceil(pass.max(1)), || lane(channel, share))
+    });
+    Some(lanes.collect())
 }
 
 /// A rank's place in a ring.

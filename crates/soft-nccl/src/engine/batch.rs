@@ -18,6 +18,14 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 
 pub(super) type BatchId = u64;
 
+/// An operation with so many bytes on a rank is moved by several threads: less is over before another one has woken.
+const MUCH: usize = 4 << 20;
+/// The results of an operation with so many bytes on a rank leave the caches before anyone reads them.
+const PAST_CACHES: usize = 16 << 20;
+/// Lanes of such an operation for each channel: with two, threads would often wait for each other. All ranks have the same number,
+/// wherever they are.
+const STRIPES: usize = 4;
+
 /// A checked call that waits for the end of its group.
 #[derive(Clone)]
 pub(crate) struct Request {
@@ -57,6 +65,8 @@ pub(crate) struct Operation {
 
 pub(super) struct Batch {
     pub(super) comm: usize,
+    /// Several threads may move its data.
+    large: bool,
     /// Operations, for the count of pending ones.
     pub(super) operations: usize,
     waiting: Vec<Operation>,
@@ -172,6 +182,7 @@ impl State {
         let id = self.number();
         let batch = Batch {
             comm,
+            large: false,
             operations: waiting.len(),
             waiting,
             streams: streams.len(),
@@ -199,6 +210,7 @@ impl State {
         let machines = there.and_then(|shared| shared.machines.clone());
         let mut tasks = Vec::new();
         let mut stalled = 0;
+        let mut large = false;
         for (index, operation) in operations.into_iter().enumerate() {
             let mut spec = operation.spec;
             let chunk = settings().chunk_elements(spec.protocol, spec.ty.size());
@@ -237,7 +249,10 @@ impl State {
                 threads: settings().threads(),
             });
             let channels = settings().channels_without_machines(member.ctas).filter(|_| topology.is_none());
-            let part = Part { rank, n, chunk, channels, topology };
+            let beside = hooks().works_beside() && spec.bytes(n) >= MUCH;
+            large |= beside;
+            let stripes = if beside { STRIPES } else { 1 };
+            let part = Part { rank, n, chunk, channels, stripes, topology };
             let lanes = hooks().lanes(&spec, part);
             let (lanes, inner) = lanes.map_or_else(|| algo::lanes(&spec, part), |lanes| (lanes, 0));
             if inner > 0 {
@@ -253,10 +268,14 @@ impl State {
                 task.elsewhere = elsewhere;
                 // SAFETY: the hooks are the task's, which keeps the promise above.
                 task.hooks = unsafe { hooks().steps(&context, &spec, premul) };
+                // Hooks of a step may store in another way.
+                task.past_caches = beside && task.hooks.is_none() && spec.bytes(n) >= PAST_CACHES;
                 tasks.push(task);
             }
         }
         batch.lanes = tasks.len() + stalled;
+        batch.large = large;
+        self.drivers.large += usize::from(large);
         for task in tasks {
             let id = self.number();
             self.tasks.insert(id, Box::new(task));
@@ -326,6 +345,7 @@ impl State {
 
     fn remove_batch(&mut self, id: BatchId) -> Option<Batch> {
         let batch = self.batches.remove(&id)?;
+        self.drivers.large -= usize::from(batch.large);
         self.pending = self.pending.saturating_sub(batch.operations as u64);
         Some(batch)
     }
@@ -417,7 +437,7 @@ fn stream_arrived(id: BatchId, done: Done) {
     let dones = state.start(id);
     super::progress::ensure_started(&mut state);
     // A host thread that waits for its stream runs the tasks before it blocks.
-    let idle = !state.active && !state.ready.is_empty() && !crate::device::is_driving();
+    let idle = !state.is_driven() && !state.ready.is_empty() && !crate::device::is_driving();
     drop(state);
     if idle {
         ENGINE.work.notify_one();

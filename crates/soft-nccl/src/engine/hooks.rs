@@ -374,6 +374,11 @@ pub(crate) trait Hooks: Sync {
         spec.signal.offset
     }
 
+    /// True if several threads may run tasks at a time, and a channel's data may travel in several lanes.
+    fn works_beside(&self) -> bool {
+        true
+    }
+
     /// Other lanes than those of the operation's algorithm.
     fn lanes(&self, _spec: &Spec, _part: Part<'_>) -> Option<Vec<Lane>> {
         None

@@ -290,10 +290,11 @@ pub(super) fn stop(mut state: Locked, comms: &[usize]) -> (Locked, Vec<Done>) {
     }
     // Memory may be freed as soon as a stream goes on, so a step that runs must be over; its task is dropped then.
     state.aborting += 1;
-    while state.running.is_some_and(|running| comms.contains(&running)) {
+    while state.running.iter().any(|running| comms.contains(running)) {
         state = state.wait(&ENGINE.step_over);
     }
     state.aborting -= 1;
+    state.ends = state.ends.wrapping_add(1);
     for comm in comms {
         dones.extend(state.drop_batches(*comm));
     }

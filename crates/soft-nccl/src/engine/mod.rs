@@ -1,7 +1,7 @@
-//! The engine: one lock over all state, one thread at a time that runs tasks step by step.
+//! The engine: one lock over all state, and a thread, or several where there is much to move, that run tasks step by step.
 //!
 //! Host threads enqueue batches of operations and wait for each other; streams report that a batch's turn has come; a host
-//! thread that waits for its stream, or else the progress thread, runs every ready task until it parks on a message, a free slot
+//! thread that waits for its stream, or else a progress thread, runs every ready task until it parks on a message, a free slot
 //! or the end of its script. The lock is released while a step touches memory, while `Done`s are given back and while the idle hook runs.
 mod arithmetic;
 mod background;
@@ -50,7 +50,7 @@ use forming::Forming;
 use hosts::BlockedHost;
 use member::CommShared;
 use one_sided::Inbox;
-use progress::Ready;
+use progress::{Drivers, Ready};
 use rendezvous::{PendingJoin, Rendezvous, Split};
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Condvar, LazyLock, Mutex, MutexGuard, PoisonError};
@@ -95,15 +95,15 @@ pub(crate) struct State {
     background: usize,
     tasks: HashMap<TaskId, Box<Task>>,
     ready: Ready,
-    /// The communicator whose step runs right now, outside the lock.
-    running: Option<usize>,
-    /// Threads that wait for the running step, to abort.
+    /// The communicators whose steps run right now, outside the lock.
+    running: Vec<usize>,
+    /// Threads that wait for running steps, to abort.
     aborting: usize,
-    /// A thread runs tasks.
-    active: bool,
+    drivers: Drivers,
     /// Bytes of all steps so far.
     moved: usize,
-    started: bool,
+    /// How often operations have ended or were dropped.
+    ends: u64,
     channels: Vec<Option<Channel>>,
     free_channels: Vec<ChannelId>,
     index: HashMap<ChannelKey, ChannelId>,
@@ -118,9 +118,9 @@ pub(crate) struct State {
 
 struct Engine {
     state: LazyLock<Mutex<State>>,
-    /// The progress thread waits here for ready tasks that no host thread runs.
+    /// Progress threads wait here for ready tasks that no host thread runs, or more of them than one thread can.
     work: Condvar,
-    /// Aborting threads wait here for the running step.
+    /// Aborting threads wait here for running steps.
     step_over: Condvar,
     /// Non-blocking calls that a fault holds back wait here until they are asked about.
     polled: Condvar,
@@ -192,11 +192,11 @@ impl State {
             background: 0,
             tasks: HashMap::new(),
             ready: Ready::new(crate::settings::settings().seed),
-            running: None,
+            running: Vec::new(),
             aborting: 0,
-            active: false,
+            drivers: Drivers::default(),
             moved: 0,
-            started: false,
+            ends: 0,
             channels: Vec::new(),
             free_channels: Vec::new(),
             index: HashMap::new(),
@@ -221,7 +221,7 @@ impl State {
 
     /// True if something moves, or waits for another process, of which nothing is known.
     pub(crate) fn busy(&self) -> bool {
-        self.active || self.background > 0 || !self.ready.is_empty() || self.depends_on_others()
+        self.is_driven() || self.background > 0 || !self.ready.is_empty() || self.depends_on_others()
     }
 
     pub(crate) fn blocked_hosts(&self) -> usize {

@@ -1,5 +1,6 @@
-//! Takes ready tasks and runs each until it parks, ends, or had its turn: on a host thread that waits for the device, or on the
-//! progress thread. One thread at a time does.
+//! Takes ready tasks and runs each until it parks, ends, or had its turn: on a host thread that waits for the device, or on a
+//! progress thread. One thread does, and where there is much to move, one for each core: a task belongs to the thread that has
+//! taken it out of the table, and everything that it waits for is looked at under the lock.
 use super::channel::Message;
 use super::step::perform;
 use super::task::{Parked, Task, TaskId};
@@ -7,7 +8,15 @@ use super::{ENGINE, Locked, State, lock};
 use crate::device::Done;
 use nccl_sys::ncclResult_t;
 use std::collections::VecDeque;
+use std::num::NonZeroUsize;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::LazyLock;
+
+/// Threads that run tasks at a time at most: the processor's cores, as far as this process may use them.
+static CORES: LazyLock<usize> =
+    LazyLock::new(|| std::thread::available_parallelism().map_or(1, NonZeroUsize::get).min(MOST_THREADS));
+/// More threads would wait for the lock.
+const MOST_THREADS: usize = 16;
 
 /// Steps of one task before others get their turn.
 const TURN: usize = 32;
@@ -32,6 +41,10 @@ impl Ready {
         self.queue.is_empty()
     }
 
+    fn is_shuffled(&self) -> bool {
+        self.random.is_some()
+    }
+
     fn pop(&mut self) -> Option<TaskId> {
         if let Some(state) = &mut self.random {
             *state ^= *state << 13;
@@ -54,20 +67,64 @@ impl State {
     }
 }
 
-/// Starts the progress thread with the first work.
+/// The threads that run tasks.
+#[derive(Default)]
+pub(super) struct Drivers {
+    /// Those that do now.
+    driving: usize,
+    /// Progress threads: all, those that wait for work, and how many of these were called and have not come yet.
+    threads: usize,
+    resting: usize,
+    called: usize,
+    /// Operations with much to move that have begun and not ended.
+    pub(super) large: usize,
+}
+
+impl State {
+    /// True if a thread runs tasks. It answers for every task that is ready.
+    pub(super) fn is_driven(&self) -> bool {
+        self.drivers.driving > 0
+    }
+
+    /// True if there are tasks that one more thread should run.
+    fn wants_driver(&self) -> bool {
+        // An order drawn from a seed is that of one thread.
+        let most = if self.drivers.large > 0 && !self.ready.is_shuffled() { *CORES } else { 1 };
+        self.drivers.driving < most && !self.ready.is_empty()
+    }
+
+    /// Calls another progress thread if there is more to do than the threads that are at it, or have been called, can do at a time.
+    fn call_driver(&mut self) {
+        if self.drivers.large == 0 || !self.wants_driver() || self.drivers.called > 0 {
+            return;
+        }
+        if self.drivers.resting > 0 {
+            self.drivers.called += 1;
+            ENGINE.work.notify_one();
+        } else if self.drivers.threads < *CORES && start_thread().is_ok() {
+            self.drivers.threads += 1;
+        }
+    }
+}
+
+/// Starts the first progress thread with the first work.
 pub(super) fn ensure_started(state: &mut State) {
-    if state.started {
+    if state.drivers.threads > 0 {
         return;
     }
     crate::device::set_helper(help, hand_over);
-    match std::thread::Builder::new().name("soft-nccl".to_owned()).spawn(run) {
-        Ok(_) => state.started = true,
+    match start_thread() {
+        Ok(()) => state.drivers.threads = 1,
         Err(error) => {
             // A library that never moves anything would look like a hang of the program that uses it.
             eprintln!("soft-nccl: cannot start the progress thread: {error}");
             std::process::abort();
         }
     }
+}
+
+fn start_thread() -> std::io::Result<()> {
+    std::thread::Builder::new().name("soft-nccl".to_owned()).spawn(run).map(drop)
 }
 
 fn run() {
@@ -84,20 +141,28 @@ fn run() {
             // Something may have become ready meanwhile.
             continue;
         }
+        state.drivers.resting += 1;
         state = state.wait(&ENGINE.work);
+        state.drivers.resting -= 1;
+        state.drivers.called = state.drivers.called.saturating_sub(1);
     }
 }
 
 /// Runs ready tasks on a host thread that waits for the device, until operations end or about so many bytes are moved. False
-/// if there are none, or another thread runs them.
+/// if there are none, or other threads run them.
 fn help(bytes: usize) -> bool {
-    work_off(lock(), bytes, true).1
+    let state = lock();
+    // A host that only does a little in passing has others waiting for it, and whoever runs tasks answers for all.
+    if bytes != usize::MAX && state.is_driven() {
+        return false;
+    }
+    work_off(state, bytes, true).1
 }
 
-/// Ready tasks that no thread runs are left to the progress thread.
+/// Ready tasks that no thread runs are left to a progress thread.
 fn hand_over() {
     let state = lock();
-    let left = !state.active && !state.ready.is_empty();
+    let left = !state.is_driven() && !state.ready.is_empty();
     drop(state);
     if left {
         ENGINE.work.notify_one();
@@ -105,37 +170,47 @@ fn hand_over() {
 }
 
 /// Runs ready tasks until there are none or, for a helper, until operations end or so many bytes are moved. False if there are
-/// none, or another thread runs them.
+/// none, or enough threads run them: the last thread to leave finds no ready task, or its caller answers for those that are left.
 fn work_off(mut state: Locked, bytes: usize, helps: bool) -> (Locked, bool) {
-    if state.active || state.ready.is_empty() {
+    if !state.wants_driver() {
         return (state, false);
     }
-    state.active = true;
-    let moved = state.moved;
+    state.drivers.driving += 1;
+    let (moved, ends) = (state.moved, state.ends);
     while let Some(id) = state.ready.pop() {
-        // A task may be woken twice, or be gone after an abort.
+        // A task may be woken twice, or be gone after an abort, or run on another thread, which looks at what it waits for itself.
         let Some(task) = state.tasks.remove(&id) else { continue };
-        state.running = Some(task.comm);
+        if !state.batches.contains_key(&task.batch) {
+            // Its operation was dropped during its last turn.
+            state.close_all(&task);
+            continue;
+        }
+        let comm = task.comm;
+        state.running.push(comm);
+        state.call_driver();
         let dones;
         (state, dones) = turn(state, id, task);
-        state.running = None;
+        if let Some(at) = state.running.iter().position(|running| *running == comm) {
+            state.running.swap_remove(at);
+        }
         state.write_out();
         if state.aborting > 0 {
             ENGINE.step_over.notify_all();
         }
-        let ended = !dones.is_empty();
-        if ended {
+        if !dones.is_empty() {
+            state.ends = state.ends.wrapping_add(1);
             drop(state);
             for done in dones {
                 done.finish();
             }
             state = lock();
         }
-        if helps && (ended || state.moved.wrapping_sub(moved) >= bytes) {
+        // The end that the host waits for may have come on another thread.
+        if helps && (state.ends != ends || state.moved.wrapping_sub(moved) >= bytes) {
             break;
         }
     }
-    state.active = false;
+    state.drivers.driving -= 1;
     state.changed();
     (state, true)
 }

@@ -76,7 +76,7 @@ pub(crate) fn deliver(events: Vec<TransportEvent>) -> Vec<Name> {
         (state, dones) = stop(state, &doomed);
         state.changed();
     }
-    let idle = !state.active && !state.ready.is_empty();
+    let idle = !state.is_driven() && !state.ready.is_empty();
     let hook = state.hook().filter(|_| others_changed || (!idle && !dones.is_empty()));
     drop(state);
     if idle {

@@ -139,7 +139,10 @@ fn load(
 }
 
 fn store(hooks: &mut (impl StepHooks + ?Sized), task: &Task, base: usize, at: usize, data: &[u8]) {
-    if !data.is_empty() {
+    if task.past_caches {
+        // SAFETY: as below.
+        unsafe { stream(base.wrapping_add(at * task.spec.ty.size()), data) };
+    } else if !data.is_empty() {
         let base = hooks.base(base);
         // SAFETY: a task exists only while its operation's buffers are there (see `Task::new`), and the script stays inside
         // them.
@@ -154,4 +157,35 @@ fn store(hooks: &mut (impl StepHooks + ?Sized), task: &Task, base: usize, at: us
 pub(crate) unsafe fn write(address: usize, data: &[u8]) {
     // SAFETY: the caller vouches for the target; the library's own buffers never overlap it.
     unsafe { std::ptr::copy_nonoverlapping(data.as_ptr(), address as *mut u8, data.len()) };
+}
+
+/// As [`write`], past the caches: for so much data that it would have left them before anyone reads it. Lines that are written whole need
+/// not be read first.
+///
+/// # Safety
+/// As for [`write`].
+#[cfg(target_arch = "x86_64")]
+unsafe fn stream(address: usize, data: &[u8]) {
+    use std::arch::x86_64::{__m128i, _mm_loadu_si128, _mm_sfence, _mm_stream_si128};
+    const LINE: usize = 64;
+    let (head, rest) = data.split_at((address.wrapping_neg() % LINE).min(data.len()));
+    let (lines, tail) = rest.as_chunks::<LINE>();
+    let start = address + head.len();
+    // SAFETY: the caller vouches for these parts of the target.
+    unsafe { (write(address, head), write(start + LINE * lines.len(), tail)) };
+    for (number, line) in lines.iter().enumerate() {
+        let (from, to) = (line.as_ptr().cast::<__m128i>(), (start + LINE * number) as *mut __m128i);
+        for part in 0..LINE / size_of::<__m128i>() {
+            // SAFETY: the part lies inside the line, and its target, which the caller vouches for, is aligned as a line.
+            unsafe { _mm_stream_si128(to.wrapping_add(part), _mm_loadu_si128(from.wrapping_add(part))) };
+        }
+    }
+    // SAFETY: every x86-64 processor has it. A lock that is given back does not order such stores.
+    unsafe { _mm_sfence() };
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+unsafe fn stream(address: usize, data: &[u8]) {
+    // SAFETY: the caller's promise is the same.
+    unsafe { write(address, data) };
 }

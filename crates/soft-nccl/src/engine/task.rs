@@ -70,6 +70,8 @@ pub(super) struct Task {
     pub closing: Option<Link>,
     /// The other process into whose memory a put goes.
     pub elsewhere: Option<Name>,
+    /// What it writes is more than the caches hold.
+    pub past_caches: bool,
     /// What its steps do instead of what is right.
     pub hooks: Option<Box<dyn StepHooks>>,
 }
@@ -114,6 +116,7 @@ impl Task {
             held: Vec::new(),
             closing: None,
             elsewhere: None,
+            past_caches: false,
             hooks: None,
         }
     }

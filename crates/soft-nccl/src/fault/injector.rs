@@ -4,7 +4,10 @@
 use super::communicators::{self, Comm};
 use super::named::{F40, F40B, F63, F63B, F63C, F70D};
 use super::site::Site;
-use super::{CONFIGURED, blocks, calls, changes, deaths, one_sided, order, prepare, registration, selections, wanted};
+use super::{
+    CONFIGURED, FaultMode, blocks, calls, changes, deaths, mode, one_sided, order, prepare, registration, selections,
+    wanted,
+};
 use crate::algo::{Algorithm, Lane, Part, Protocol, Selection};
 use crate::arith::Scalar;
 use crate::engine::hooks::{ChangedRank, CommHooks, Hooks, InnerGroupEnd, OperationContext, SplitRank, StepHooks};
@@ -217,6 +220,11 @@ impl Hooks for Injector {
 
     fn window_pointer(&self, rank: usize, memory: Option<Memory>) -> Outcome<usize> {
         registration::pointer(rank, memory)
+    }
+
+    fn works_beside(&self) -> bool {
+        // Faults count steps, and remember what came before.
+        mode() == FaultMode::Sound
     }
 
     fn lanes(&self, spec: &Spec, part: Part<'_>) -> Option<Vec<Lane>> {

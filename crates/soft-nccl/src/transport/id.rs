@@ -45,6 +45,7 @@ const IP_BYTES: usize = 111;
 fn write_address(id: &mut Id, address: Address) {
     id[48..64].copy_from_slice(&address.name.0.to_le_bytes());
     id[64..80].copy_from_slice(&address.cookie.to_le_bytes());
+    id[IP_BYTES] = 0;
     let Some(network) = address.network else { return };
     let mut ip = [0; 16];
     id[IP_BYTES] = match network.ip() {

@@ -16,7 +16,7 @@ const READS: usize = 4;
 /// The other side of a connection has closed it.
 const ENDS: PollFlags = PollFlags::RDHUP;
 /// Connections that have not said hello.
-const MOST_STRANGERS: usize = 64;
+const MOST_STRANGERS: usize = super::MOST_PROCESSES;
 
 /// A connection from another process.
 struct Connection {

@@ -1,0 +1,134 @@
+//! Prepares small cases in a row before they run: code that works on one case after the other stays in the caches, while the calls
+//! that a run makes throw it out.
+use super::parallel::Executor;
+use super::runner::{Prepared, Runner};
+use crate::judge::Verdict;
+use crate::plan::Plan;
+use crate::scenario::Case;
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+/// Cases that are prepared in a row.
+const IN_A_ROW: usize = 16;
+/// When so few are left, the next are prepared, so that no thread has to wait for them.
+const LEFT: usize = 4;
+/// Bytes of a case's memory, in all copies, up to which it is small. A part of so much is taken ahead of its turn.
+const SMALL: u64 = 512 << 10;
+
+/// What was done ahead of a case's run, and how long it took.
+pub(super) struct Early {
+    pub work: EarlyWork,
+    pub took: Duration,
+}
+
+/// What was done ahead of a case's run.
+pub(super) enum EarlyWork {
+    /// All of it, or no run is needed.
+    Prepared(Prepared),
+    /// The forecast of a case that is not small waits for its turn.
+    Planned(Box<Plan>),
+}
+
+/// Runs cases, and prepares those that come next.
+pub(super) struct Ahead<'a> {
+    runner: &'a Runner,
+    cases: &'a [Arc<Case>],
+    state: Mutex<State>,
+}
+
+#[derive(Default)]
+struct State {
+    /// By number; only of cases that have not begun.
+    ready: BTreeMap<usize, Early>,
+    /// All cases before this one are prepared, are being prepared or have begun.
+    next: usize,
+    /// One past the last case that has begun; those before it need nothing any more.
+    begun: usize,
+    /// A thread is preparing cases.
+    preparing: bool,
+}
+
+impl<'a> Ahead<'a> {
+    /// For these cases, which come about in their order.
+    pub fn new(runner: &'a Runner, cases: &'a [Arc<Case>]) -> Self {
+        Self { runner, cases, state: Mutex::default() }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What was done for a case, which begins now. Prepares the next ones if few are left.
+    fn take(&self, number: usize) -> Option<Early> {
+        let (own, prepares) = {
+            let mut state = self.state();
+            state.begun = state.begun.max(number + 1);
+            state.next = state.next.max(number + 1);
+            let own = state.ready.remove(&number);
+            let prepares = !state.preparing && state.next - state.begun <= LEFT;
+            state.preparing |= prepares;
+            (own, prepares)
+        };
+        if prepares {
+            self.prepare_next();
+            self.state().preparing = false;
+        }
+        own
+    }
+
+    fn prepare_next(&self) {
+        for _ in 0..IN_A_ROW {
+            let number = {
+                let mut state = self.state();
+                state.next += 1;
+                state.next - 1
+            };
+            let Some(case) = self.cases.get(number) else { return };
+            // A panic is this case's own: it comes again when the case is run.
+            let Ok(Some(early)) = catch_unwind(AssertUnwindSafe(|| self.runner.prepare_early(case, SMALL))) else {
+                continue;
+            };
+            let is_large = matches!(early.work, EarlyWork::Planned(_));
+            let mut state = self.state();
+            if number >= state.begun {
+                state.ready.insert(number, early);
+            }
+            // Large plans are not heaped up.
+            if is_large {
+                return;
+            }
+        }
+    }
+}
+
+impl Executor for Ahead<'_> {
+    fn run_case(&self, case: &Arc<Case>) -> Verdict {
+        self.runner.run_case(case)
+    }
+
+    fn run_numbered(&self, number: usize, case: &Arc<Case>) -> Verdict {
+        match self.take(number) {
+            Some(early) => self.runner.run_early(case, early),
+            None => self.runner.run_case(case),
+        }
+    }
+}
+
+impl Runner {
+    /// Plans a case, and works out its forecast if it takes no more than `small` bytes of memory. `None` if that cannot be done yet.
+    fn prepare_early(&self, case: &Arc<Case>, small: u64) -> Option<Early> {
+        // The library's version is known when a worker runs.
+        if !case.requires.nccl.is_empty() {
+            return None;
+        }
+        let begun = Instant::now();
+        let work = match self.planned(case).ok()? {
+            Err(settled) => EarlyWork::Prepared(Prepared::Settled(settled)),
+            Ok(plan) if plan.cost.memory <= small.min(self.memory()) => EarlyWork::Prepared(self.with_forecast(plan)),
+            Ok(plan) => EarlyWork::Planned(Box::new(plan)),
+        };
+        Some(Early { work, took: begun.elapsed() })
+    }
+}
