@@ -185,6 +185,7 @@ fn fill(part: &mut Vec<u8>, len: usize, bytes: &mut &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::MOST_PROCESSES;
     use super::super::control::{self, Table};
     use super::*;
     use crate::algo::{Algorithm, Protocol};
@@ -297,13 +298,15 @@ mod tests {
             Head::decode(&bytes, &[]).map(drop)
         };
         assert_eq!(table(1, &[0], &[(0, 6)]), Ok(()));
-        for (processes, ranks, yours) in [(0, &[][..], 0), (17, &[0], 0), (1, &[1], 0), (1, &[0], 1)] {
+        for (processes, ranks, yours) in [(0, &[][..], 0), (MOST_PROCESSES + 1, &[0], 0), (1, &[1], 0), (1, &[0], 1)] {
             assert_eq!(table(processes, ranks, &[(yours, 6)]), Err(WireError::Table), "{processes} {ranks:?} {yours}");
         }
     }
 
     #[test]
     fn only_this_version_with_the_right_cookie_is_greeted() {
+        let far = Address { network: Some(([u16::MAX; 8], u16::MAX).into()), ..own() };
+        assert!(Head::Hello(Hello::new(u128::MAX, far)).encode(0).unwrap().len() - PREFIX <= Limits::HELLO.head);
         let hello = Hello::new(5, own());
         assert!(Head::Hello(hello).encode(0).unwrap().len() - PREFIX <= Limits::HELLO.head);
         assert_eq!(hello.caller(5), Some(own()));
