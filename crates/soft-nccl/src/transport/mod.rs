@@ -27,7 +27,7 @@ use std::os::unix::net::{SocketAddr as UnixAddr, UnixListener};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// Processes that one communicator may span.
-pub(crate) const MOST_PROCESSES: usize = 256;
+pub(crate) const MOST_PROCESSES: usize = 64;
 
 /// A process's name among others: the random part of its listener's name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]

@@ -162,12 +162,12 @@ fn ranks_that_disagree_are_refused_in_all_processes() {
 }
 
 #[test]
-fn sixteen_processes_and_no_more() {
-    let parts: Vec<[usize; 1]> = (0..16).map(|r| [r]).collect();
+fn sixty_four_processes_and_no_more() {
+    let parts: Vec<[usize; 1]> = (0..64).map(|r| [r]).collect();
     run("many", &parts.iter().map(|ranks| &ranks[..]).collect::<Vec<_>>(), "times=2");
     let id = unique_id();
-    let more = format!("says=17;code={};text=at most 16 processes", ncclResult_t::InvalidUsage.0);
-    let parts: Vec<Part> = (0..17).map(|r| Part::start("refused", &id, 17, &[r], &more)).collect();
+    let more = format!("says=65;code={};text=at most 64 processes", ncclResult_t::InvalidUsage.0);
+    let parts: Vec<Part> = (0..65).map(|r| Part::start("refused", &id, 65, &[r], &more)).collect();
     parts.into_iter().for_each(Part::done);
 }
 
